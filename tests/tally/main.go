@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command tally runs the parts of a test run one after the other and ends with the
+// count of all that passed and failed. Each argument is "name: shell command". A
+// part that prints the events of `go test -json` is counted test by test; any other
+// is one test, which passes if its command does. What passed is told in a line a
+// package, what failed and what was skipped with all that it said.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	var total count
+	for _, arg := range os.Args[1:] {
+		name, command, ok := strings.Cut(arg, ":")
+		if !ok {
+			fmt.Fprintf(os.Stderr, "tally: %q: want \"name: command\"\n", arg)
+			os.Exit(2)
+		}
+		fmt.Printf("== %s\n", name)
+		total.add(run(name, strings.TrimSpace(command)))
+	}
+	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
+	if total.failed > 0 || total.passed == 0 {
+		os.Exit(1)
+	}
+}
+
+type count struct{ passed, failed, skipped int }
+
+func (c *count) add(d count) {
+	c.passed += d.passed
+	c.failed += d.failed
+	c.skipped += d.skipped
+}
+
+// run runs one part. Its command's failure counts even if every test in it passed.
+func run(name, command string) count {
+	began := time.Now()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Printf("%s: %v\n", name, err)
+		return count{failed: 1}
+	}
+	t := newTally(os.Stdout)
+	stop := t.heartbeat(5 * time.Second)
+	t.read(out)
+	stop()
+	err = cmd.Wait()
+	switch {
+	case err != nil && t.failed == 0:
+		fmt.Printf("%s: %v\n", name, err)
+		t.failed++
+	case err == nil && t.tests == 0:
+		t.passed++
+	}
+	fmt.Printf("== %s: %d passed, %d failed, %d skipped in %.0f s\n", name, t.passed, t.failed, t.skipped, time.Since(began).Seconds())
+	return t.count
+}
+
+// event is the part of test2json's output that counts.
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+// tally reads events. It keeps what a test says until it knows whether anybody
+// wants to hear it. mu protects all of it between read and heartbeat.
+type tally struct {
+	mu sync.Mutex
+	count
+	tests  int
+	latest string // the test that was begun last
+	said   map[string][]string
+	w      io.Writer
+}
+
+func newTally(w io.Writer) *tally { return &tally{said: map[string][]string{}, w: w} }
+
+// heartbeat tells a person who waits that something goes on, until stop is called.
+func (t *tally) heartbeat(every time.Duration) (stop func()) {
+	ticker := time.NewTicker(every)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				t.beat()
+			}
+		}
+	}()
+	return func() { ticker.Stop(); close(done) }
+}
+
+func (t *tally) beat() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.latest != "" {
+		fmt.Fprintf(t.w, "     … %d passed so far, now at %s\n", t.passed, t.latest)
+	}
+}
+
+func (t *tally) read(r io.Reader) {
+	br := bufio.NewReader(r)
+	for {
+		line, err := br.ReadString('\n')
+		if line != "" {
+			t.line(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (t *tally) line(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var e event
+	if json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
+		fmt.Fprint(t.w, line)
+		return
+	}
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output", "build-output":
+		t.said[key] = append(t.said[key], e.Output)
+	case "run":
+		t.latest = e.Test
+	case "pass", "fail", "skip":
+		t.ended(e, key)
+	}
+}
+
+func (t *tally) ended(e event, key string) {
+	switch {
+	case e.Test != "":
+		t.tests++
+		t.testEnded(e, key)
+	case e.Action == "pass":
+		fmt.Fprintf(t.w, "ok   %s %.1f s\n", e.Package, e.Elapsed)
+	case e.Action == "fail":
+		// A package that did not build or panicked has no failed test of its own.
+		fmt.Fprintf(t.w, "FAIL %s %.1f s\n%s", e.Package, e.Elapsed, strings.Join(t.said[key], ""))
+		if t.failed == 0 {
+			t.failed++
+		}
+	}
+	delete(t.said, key)
+}
+
+func (t *tally) testEnded(e event, key string) {
+	switch e.Action {
+	case "pass":
+		t.passed++
+		return
+	case "fail":
+		t.failed++
+	case "skip":
+		t.skipped++
+	}
+	fmt.Fprintf(t.w, "%s %s %s\n%s", strings.ToUpper(e.Action), e.Package, e.Test, strings.Join(t.said[key], ""))
+}
