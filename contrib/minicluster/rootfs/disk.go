@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rootfs
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// SpaceError is a cache folder too small for the build, found before it starts
+// or, with Full set, in the middle.
+type SpaceError struct {
+	Dir     string
+	Variant string
+	Free    uint64 // bytes, or inodes when Inodes is set
+	Needed  uint64
+	Inodes  bool
+	Full    bool
+}
+
+func (e *SpaceError) Error() string {
+	need := fmt.Sprintf("about %s needed to build %s", humanBytes(e.Needed), e.Variant)
+	switch {
+	case e.Full:
+		return fmt.Sprintf("cache %s: disk full, %s", e.Dir, need)
+	case e.Inodes:
+		return fmt.Sprintf("cache %s: %d inodes free, about %d needed to build %s", e.Dir, e.Free, e.Needed, e.Variant)
+	}
+	return fmt.Sprintf("cache %s: %s free, %s", e.Dir, humanBytes(e.Free), need)
+}
+
+// need is what a build takes at its peak: the tree, the packages it is unpacked
+// from and the package lists, measured and rounded up.
+func (r recipe) need() (bytes, inodes uint64) {
+	if r.torch {
+		return 2200 << 20, 40_000
+	}
+	return 750 << 20, 15_000
+}
+
+// checkSpace returns a *SpaceError if dir's file system cannot hold the build.
+func checkSpace(dir string, r recipe) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("cache %s: %w", dir, err)
+	}
+	return enough(dir, r, st)
+}
+
+// enough decides on what statfs said. A file system without a fixed number of
+// inodes (btrfs) says it has none at all.
+func enough(dir string, r recipe, st unix.Statfs_t) error {
+	bytes, inodes := r.need()
+	free := st.Bavail * uint64(st.Bsize)
+	if free < bytes {
+		return &SpaceError{Dir: dir, Variant: r.variant(), Free: free, Needed: bytes}
+	}
+	if st.Files > 0 && st.Ffree < inodes {
+		return &SpaceError{Dir: dir, Variant: r.variant(), Free: st.Ffree, Needed: inodes, Inodes: true}
+	}
+	return nil
+}
+
+// humanBytes writes n for a person: "412 MiB", "1.2 GiB".
+func humanBytes(n uint64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rootfs
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// recipeVersion is raised when a tree must be built anew although nothing that
+// the hash covers has changed.
+const recipeVersion = 1
+
+// hashLen is how many hex digits of the recipe's hash a tree's name carries.
+const hashLen = 12
+
+//go:embed recipe/essential.sh
+var essentialHook string
+
+//go:embed recipe/customize.sh
+var customizeHook string
+
+// packages are installed in every tree, on top of what Debian calls essential.
+var packages = []string{
+	"slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurm-client",
+	"slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin", "slurm-wlm-jwt-plugin", "libslurm-dev",
+	"munge", "mariadb-server",
+	"python3", "curl", "iproute2", "iputils-ping", "nftables",
+	"procps", "psmisc", "hostname", "mount", "passwd", "util-linux",
+}
+
+// torchPackages are what Options.Torch adds.
+var torchPackages = []string{"python3-torch", "python3-numpy"}
+
+// dpkgOptions keep out what no test cluster reads: documentation (copyright
+// files stay), translations, and the database's repair tools, each of which is
+// 5 MB of statically linked client.
+var dpkgOptions = []string{
+	"force-unsafe-io",
+	"path-exclude=/usr/share/man/*",
+	"path-exclude=/usr/share/info/*",
+	"path-exclude=/usr/share/doc/*",
+	"path-include=/usr/share/doc/*/copyright",
+	"path-exclude=/usr/share/locale/*",
+	"path-include=/usr/share/locale/locale.alias",
+	"path-exclude=/usr/bin/aria_*",
+	"path-exclude=/usr/bin/myisam*",
+	"path-exclude=/usr/bin/innochecksum",
+	"path-exclude=/usr/bin/perror",
+	"path-exclude=/usr/bin/mariadb-binlog",
+	"path-exclude=/usr/bin/mariadb-conv",
+	"path-exclude=/usr/bin/mariadb-import",
+	"path-exclude=/usr/bin/mariadb-show",
+	"path-exclude=/usr/bin/mariadb-slap",
+	"path-exclude=/usr/bin/mariadb-tzinfo-to-sql",
+}
+
+// recipe is everything that decides what a tree contains. Where packages come
+// from (mirror, proxy) does not, and is no part of it.
+type recipe struct {
+	suite     Suite
+	torch     bool
+	packages  []string
+	dpkg      []string
+	essential string // hook scripts
+	customize string
+}
+
+func newRecipe(s Suite, torch bool) recipe {
+	r := recipe{
+		suite:     s,
+		torch:     torch,
+		packages:  slices.Clone(packages),
+		dpkg:      dpkgOptions,
+		essential: essentialHook,
+		customize: customizeHook,
+	}
+	if s.CRIU != "" {
+		r.packages = append(r.packages, "criu")
+	}
+	if torch {
+		r.packages = append(r.packages, torchPackages...)
+	}
+	return r
+}
+
+// variant names what is cached once per recipe: "forky", "forky-torch".
+func (r recipe) variant() string {
+	if r.torch {
+		return r.suite.Name + "-torch"
+	}
+	return r.suite.Name
+}
+
+// hash tells recipes of one variant apart.
+func (r recipe) hash() string {
+	h := sha256.New()
+	for _, part := range [][]string{
+		{fmt.Sprint(recipeVersion), r.variant()}, r.packages, r.dpkg, {r.essential, r.customize},
+	} {
+		fmt.Fprintf(h, "%d %q\n", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:hashLen]
+}
+
+// tree is the name of the finished tree's folder.
+func (r recipe) tree() string { return r.variant() + "-" + r.hash() }
+
+// isTreeOf reports whether name is a finished tree of the variant, of whatever
+// recipe. "forky-torch-0123456789ab" is none of "forky".
+func isTreeOf(variant, name string) bool {
+	hash, ok := strings.CutPrefix(name, variant+"-")
+	if !ok || len(hash) != hashLen {
+		return false
+	}
+	_, err := hex.DecodeString(hash)
+	return err == nil
+}
+
+// aptOptions are the recipe's own; those of the host are added to them.
+func (r recipe) aptOptions() []string {
+	o := []string{`APT::Install-Recommends "false"`}
+	if r.suite.expired {
+		o = append(o, `Acquire::Check-Valid-Until "false"`)
+	}
+	return o
+}

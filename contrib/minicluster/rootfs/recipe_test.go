@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rootfs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func mustSuite(t *testing.T, name string) Suite {
+	t.Helper()
+	s, err := Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestRecipeHash(t *testing.T) {
+	base := newRecipe(mustSuite(t, "forky"), false)
+	if got := newRecipe(mustSuite(t, "forky"), false).hash(); got != base.hash() {
+		t.Fatalf("the same recipe has two hashes: %s, %s", base.hash(), got)
+	}
+	for name, change := range map[string]func(*recipe){
+		"suite":          func(r *recipe) { r.suite = mustSuite(t, "trixie") },
+		"torch":          func(r *recipe) { r.torch = true },
+		"package":        func(r *recipe) { r.packages = append(slices.Clone(r.packages), "less") },
+		"package order":  func(r *recipe) { r.packages = slices.Clone(r.packages); slices.Reverse(r.packages) },
+		"dpkg option":    func(r *recipe) { r.dpkg = r.dpkg[1:] },
+		"essential hook": func(r *recipe) { r.essential += "\n" },
+		"customize hook": func(r *recipe) { r.customize += "\n" },
+		"moved text": func(r *recipe) {
+			r.essential, r.customize = r.essential+r.customize[:1], r.customize[1:]
+		},
+	} {
+		r := base
+		change(&r)
+		if r.hash() == base.hash() {
+			t.Errorf("%s: the hash does not change", name)
+		}
+	}
+}
+
+func TestRecipePackages(t *testing.T) {
+	for _, c := range []struct {
+		suite string
+		torch bool
+		pkg   string
+		want  bool
+	}{
+		{"forky", false, "criu", true},
+		{"trixie", false, "criu", true},
+		{"bookworm", false, "criu", false}, // 3.17 does not work on today's kernels
+		{"forky", false, "python3-torch", false},
+		{"forky", true, "python3-torch", true},
+		{"bookworm", true, "python3-numpy", true},
+	} {
+		r := newRecipe(mustSuite(t, c.suite), c.torch)
+		if got := slices.Contains(r.packages, c.pkg); got != c.want {
+			t.Errorf("%s has %s: %t, want %t", r.variant(), c.pkg, got, c.want)
+		}
+	}
+}
+
+func TestIsTreeOf(t *testing.T) {
+	for _, c := range []struct {
+		variant, name string
+		want          bool
+	}{
+		{"forky", "forky-0123456789ab", true},
+		{"forky-torch", "forky-torch-0123456789ab", true},
+		{"forky", "forky-torch-0123456789ab", false},
+		{"forky", "forky-torch", false},
+		{"forky", "forky-0123456789a", false},
+		{"forky", "forky-0123456789ag", false},
+		{"forky", "forky.lock", false},
+		{"forky", "building-forky.1", false},
+		{"trixie", "forky-0123456789ab", false},
+	} {
+		if got := isTreeOf(c.variant, c.name); got != c.want {
+			t.Errorf("isTreeOf(%q, %q) = %t", c.variant, c.name, got)
+		}
+	}
+	r := newRecipe(mustSuite(t, "forky"), true)
+	if !isTreeOf(r.variant(), r.tree()) {
+		t.Errorf("%s is not a tree of %s", r.tree(), r.variant())
+	}
+}
+
+// The trees hold nobody's key, and what the hooks promise stands in them.
+func TestHooksAreScripts(t *testing.T) {
+	for name, text := range map[string]string{"essential": essentialHook, "customize": customizeHook} {
+		if !strings.HasPrefix(text, "#!/bin/sh\n") || !strings.Contains(text, "\nset -eu\n") {
+			t.Errorf("%s: want a shell script that stops at the first error", name)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rootfs builds the Debian trees that test clusters run in, once per
+// suite, and keeps them in a cache folder.
+//
+// The cache folder holds, per variant ("forky", "forky-torch"):
+//
+//	forky-0123456789ab/   a finished tree, named after its recipe; never changed again
+//	forky.lock            held (flock) by whoever builds, removes or replaces a tree of the variant
+//	forky.log             what mmdebstrap said the last time
+//	building-forky.*/     a build under way, or what a killed one left; Ensure removes the latter
+//
+// A tree is a lower layer for overlays and must not be written. A cluster that
+// uses one keeps it with Hold: the lock lies on the tree's folder itself.
+//
+// # Lock order
+//
+//	forky.lock      exclusive: building and removing
+//	└── the tree    shared: in use; exclusive and only ever tried: about to be removed
+//
+// # The builder
+//
+// The build runs in a process of its own: this program again (/proc/self/exe)
+// with BuilderArg as its first argument, as first process of a new PID and mount
+// namespace. It reads a pipe whose other end only the parent has, and ends when
+// the parent does, however that came; with it the kernel ends every process of
+// the build and every mount they made. See Main for what the program must do.
+package rootfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// DefaultCacheDir is where trees are kept unless Options says otherwise.
+const DefaultCacheDir = "/var/cache/minicluster"
+
+// ErrNotRoot is returned when a tree must be built and the caller is not root.
+// A finished tree is found by anyone.
+var ErrNotRoot = errors.New("building a root file system needs root")
+
+// Options says which tree is wanted.
+type Options struct {
+	Suite    Suite
+	Torch    bool   // with PyTorch
+	CacheDir string // "" is DefaultCacheDir; made when it is missing
+	Mirror   string // URI of a Debian archive; "" is the one that the host's apt uses
+
+	// Progress, if set, is told how far a build is: at every change and at
+	// least once a second. It is called from one goroutine at a time and never
+	// after Ensure has returned. It is not called when the tree is there already.
+	Progress func(Progress)
+
+	// skipSpaceCheck lets tests run out of space in the middle.
+	skipSpaceCheck bool
+}
+
+// Ensure returns the folder of the tree that o asks for and builds it if it is
+// missing, which needs root, a network and half a minute to two. When the tree
+// is there, Ensure returns at once and starts nothing.
+//
+// Any number of processes may call it at once: one builds, the others wait and
+// say so through Progress. Cancelling ctx ends a build or a wait promptly.
+//
+// When it fails, or is killed at whatever moment, no process and no mount is
+// left; a killed one leaves a partial folder, which the next Ensure removes.
+// Errors are one line. Those worth telling apart are *UnknownSuiteError,
+// ErrNotRoot, *MissingToolError, *SpaceError, *BuildError, ErrNoMirror and
+// ctx's own.
+func Ensure(ctx context.Context, o Options) (dir string, err error) {
+	s, err := Lookup(o.Suite.Name)
+	if err != nil {
+		return "", err
+	}
+	if o.CacheDir == "" {
+		o.CacheDir = DefaultCacheDir
+	}
+	if o.CacheDir, err = filepath.Abs(o.CacheDir); err != nil {
+		return "", fmt.Errorf("cache %s: %w", o.CacheDir, err)
+	}
+	r := newRecipe(s, o.Torch)
+	dir = filepath.Join(o.CacheDir, r.tree())
+	if isDir(dir) {
+		sweep(o.CacheDir, r.variant())
+		return dir, nil
+	}
+	if euid() != 0 {
+		return "", fmt.Errorf("%s is not built yet: %w", r.variant(), ErrNotRoot)
+	}
+	if err := cold(ctx, o, r, dir); err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+// cold is the order of events when the tree is missing.
+func cold(ctx context.Context, o Options, r recipe, dir string) error {
+	report := newReporter(o.Progress, time.Second)
+	defer report.stop()
+
+	src, err := findSource(ctx, o.Mirror)
+	if err != nil {
+		return err
+	}
+	tool, err := findTool()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.CacheDir, 0o755); err != nil {
+		return describe(o.CacheDir, r, err)
+	}
+	lock, err := lockVariant(ctx, o.CacheDir, r.variant(), report)
+	if err != nil {
+		return describe(o.CacheDir, r, err)
+	}
+	defer lock.Close()
+	if isDir(dir) { // built while we waited
+		return nil
+	}
+	if err := removePartials(o.CacheDir, r.variant(), report); err != nil {
+		return describe(o.CacheDir, r, err)
+	}
+	if !o.skipSpaceCheck {
+		if err := checkSpace(o.CacheDir, r); err != nil {
+			return err
+		}
+	}
+	if err := build(ctx, buildJob{
+		cache: o.CacheDir, dir: dir, recipe: r, source: src, tool: tool, lock: lock, report: report,
+	}); err != nil {
+		return describe(o.CacheDir, r, err)
+	}
+	removeOldTrees(o.CacheDir, r)
+	return nil
+}
+
+// euid is a variable for tests.
+var euid = os.Geteuid
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rootfs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Suite is a Debian release that a cluster can run, and what it brings. The
+// values of Suites and Lookup are the only useful ones.
+type Suite struct {
+	Name  string // "forky"
+	Slurm string // "26.05"
+	Torch string // PyTorch's version where Options.Torch asks for it: "2.14"
+	// CRIU is the version installed, "" where the suite's own does not work on
+	// the kernels in use: bookworm's 3.17 fails on today's vDSO.
+	CRIU string
+
+	// expired says that the suite's Release file may be past its Valid-Until,
+	// as a release in development is between two pushes of a mirror.
+	expired bool
+}
+
+var suites = []Suite{
+	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", expired: true},
+	{Name: "trixie", Slurm: "24.11", CRIU: "4.1", Torch: "2.6"},
+	{Name: "bookworm", Slurm: "22.05", Torch: "1.13"},
+}
+
+// Suites returns the known suites, newest first: the first is the default.
+func Suites() []Suite { return slices.Clone(suites) }
+
+// Lookup returns the suite called name, or an *UnknownSuiteError.
+func Lookup(name string) (Suite, error) {
+	for _, s := range suites {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return Suite{}, &UnknownSuiteError{Name: name}
+}
+
+// UnknownSuiteError is a suite name that is not in the table. Its text lists
+// those that are.
+type UnknownSuiteError struct{ Name string }
+
+func (e *UnknownSuiteError) Error() string {
+	known := make([]string, len(suites))
+	for i, s := range suites {
+		known[i] = fmt.Sprintf("%s (Slurm %s)", s.Name, s.Slurm)
+	}
+	return fmt.Sprintf("unknown suite %q: known are %s", e.Name, strings.Join(known, ", "))
+}
