@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
+)
+
+// ErrNotRunning is what every request to a cluster that does not run returns.
+var ErrNotRunning = errors.New("not running")
+
+// Ask asks the cluster at p for its status.
+func Ask(p state.Place) (*Status, error) {
+	a, _, err := ask(p, request{Verb: "status"})
+	return a.Status, err
+}
+
+// Change does verb ("fail", "cut", "heal", "restart") to a host and waits until it
+// is done. daemon is for restart only.
+func Change(p state.Place, verb, hostName, daemon string) error {
+	_, _, err := ask(p, request{Verb: verb, Host: hostName, Daemon: daemon})
+	return err
+}
+
+// Pidfd returns a pidfd of the host's first process; the caller closes it.
+func Pidfd(p state.Place, hostName string) (int, error) {
+	_, fd, err := ask(p, request{Verb: "pidfd", Host: hostName})
+	return fd, err
+}
+
+// Kill ends the cluster at p and returns when its last process has gone. It works
+// on a keeper that answers nothing.
+func Kill(p state.Place) error {
+	conn, err := dial(p)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	pidfd, err := keeperPidfd(conn)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", p.Name, err)
+	}
+	defer unix.Close(pidfd)
+	// A keeper that is gone has let go of the lock. One that holds it still is the
+	// process that pidfd names.
+	if !p.Running() {
+		return fmt.Errorf("cluster %s is %w", p.Name, ErrNotRunning)
+	}
+	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cluster %s: kill: %w", p.Name, err)
+	}
+	return awaitEnd(pidfd)
+}
+
+// keeperPidfd asks the kernel who listens at the other end.
+func keeperPidfd(conn *net.UnixConn) (pidfd int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	ctlErr := raw.Control(func(fd uintptr) {
+		var peer *unix.Ucred
+		if peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pidfd, err = unix.PidfdOpen(int(peer.Pid), 0)
+		}
+	})
+	return pidfd, errors.Join(ctlErr, err)
+}
+
+// awaitEnd waits for the end of a process that is no child of ours. A PID
+// namespace's first process ends only after all others in it.
+func awaitEnd(pidfd int) error {
+	const tenSeconds = 10_000
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, tenSeconds)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return err
+		case n == 0:
+			return errors.New("a process of the cluster does not end (is one of its parents, outside, stopped?)")
+		}
+		return nil
+	}
+}
+
+func dial(p state.Place) (*net.UnixConn, error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: p.Control(), Net: "unix"})
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("cluster %s belongs to root", p.Name)
+	case err != nil && p.Running():
+		return nil, fmt.Errorf("cluster %s is still being raised", p.Name)
+	case err != nil:
+		return nil, notRunning(p)
+	}
+	return conn, nil
+}
+
+func notRunning(p state.Place) error {
+	others := "none is"
+	if names := state.Names(); len(names) > 0 {
+		others = "running: " + strings.Join(names, " ")
+	}
+	return fmt.Errorf("cluster %s is %w (%s)", p.Name, ErrNotRunning, others)
+}
+
+func ask(p state.Place, r request) (Answer, int, error) {
+	var a Answer
+	conn, err := dial(p)
+	if err != nil {
+		return a, -1, err
+	}
+	defer conn.Close()
+	if err := json.NewEncoder(conn).Encode(r); err != nil {
+		return a, -1, fmt.Errorf("cluster %s: %w", p.Name, err)
+	}
+	fd, err := receive(conn, &a)
+	switch {
+	case err != nil:
+		return a, -1, fmt.Errorf("cluster %s: its keeper does not answer: %w", p.Name, err)
+	case a.Error != "":
+		return a, -1, errors.New(a.Error)
+	}
+	return a, fd, nil
+}
+
+// receive reads one answer, which may be longer than one read, and the descriptor
+// that came with it, or -1.
+func receive(conn *net.UnixConn, a *Answer) (fd int, err error) {
+	first := make([]byte, 64<<10)
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := conn.ReadMsgUnix(first, oob)
+	if err != nil {
+		return -1, err
+	}
+	fd = descriptor(oob[:oobn])
+	rest := json.NewDecoder(io.MultiReader(bytes.NewReader(first[:n]), conn))
+	return fd, rest.Decode(a)
+}
+
+func descriptor(oob []byte) int {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(msgs) == 0 {
+		return -1
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) == 0 {
+		return -1
+	}
+	unix.CloseOnExec(fds[0])
+	return fds[0]
+}

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/enter"
+)
+
+// A recipe is how one daemon is run: in the foreground, its output in a log.
+type recipe struct {
+	name  string
+	on    func(hostName string) bool
+	user  string // "" is root
+	argv  []string
+	env   []string
+	ready func(pid int) bool // does it listen? nil: it is a program that ends, and is ready then
+	dir   string             // made below /run for the user before the start
+}
+
+// recipes is the order in which a host's daemons are started.
+var recipes = []recipe{
+	{name: "munged", on: everywhere, user: "munge", dir: "munge",
+		argv: []string{"munged", "--foreground"}, ready: listensAt("/run/munge/munge.socket.2")},
+	{name: "mariadbd", on: hostIsCtl, user: "mysql", dir: "mysqld",
+		argv: []string{"mariadbd", "--init-file=/etc/mysql/accounting.sql"}, ready: listensAt("/run/mysqld/mysqld.sock")},
+	{name: "slurmdbd", on: hostIsCtl, user: "slurm", dir: "slurm",
+		argv: []string{"slurmdbd", "-D"}, ready: listensOn(6819)},
+	{name: "accounts", on: hostIsCtl,
+		argv: []string{"/usr/local/sbin/minicluster-accounts"}},
+	{name: "slurmctld", on: hostIsCtl, user: "slurm", dir: "slurm",
+		argv: []string{"slurmctld", "-D"}, ready: listensOn(6817)},
+	// Two of them, because one slurmrestd acts for all its callers by one
+	// credential: munge for those it knows by their socket, or their own token.
+	{name: "slurmrestd", on: hostIsCtl, user: "slurmrestd", dir: "slurmrestd",
+		argv: []string{"slurmrestd", "-a", "rest_auth/local", "unix:/run/slurmrestd/slurmrestd.sock"}, ready: listensAt("/run/slurmrestd/slurmrestd.sock")},
+	{name: "slurmrestd-jwt", on: hostIsCtl, user: "slurmrestd", env: []string{"SLURM_JWT=daemon"},
+		argv: []string{"slurmrestd", "-a", "rest_auth/jwt", "0.0.0.0:6820"}, ready: listensOn(6820)},
+	{name: "slurmd", on: hostIsNode, dir: "slurm",
+		argv: []string{"slurmd", "-D"}, ready: listensOn(6818)},
+}
+
+func everywhere(string) bool        { return true }
+func hostIsNode(name string) bool   { return !hostIsCtl(name) }
+func (r recipe) endsByItself() bool { return r.ready == nil }
+
+// daemon is one recipe on one host.
+type daemon struct {
+	recipe
+	proc *enter.Process // nil before its first start
+	done bool           // a program that ends has done so, with success
+}
+
+func daemonsOf(hostName string) []*daemon {
+	var ds []*daemon
+	for _, r := range recipes {
+		if r.on(hostName) {
+			ds = append(ds, &daemon{recipe: r})
+		}
+	}
+	return ds
+}
+
+// running says whether the daemon's process is there.
+func (d *daemon) running() bool {
+	if d.proc == nil {
+		return false
+	}
+	select {
+	case <-d.proc.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// state is for people.
+func (d *daemon) state() string {
+	switch {
+	case d.done:
+		return "done"
+	case d.proc == nil:
+		return "not started"
+	case d.running():
+		return "running"
+	}
+	return fmt.Sprintf("ended (exit code %d)", d.proc.Code())
+}
+
+// The kernel's tables are read instead of connecting: a connection that says
+// nothing is an error in Slurm's logs.
+
+// listensAt finds a listening unix socket in the network namespace of pid.
+func listensAt(path string) func(pid int) bool {
+	return func(pid int) bool {
+		const acceptsConnections = "00010000"
+		return anyLine(pid, "unix", func(f []string) bool {
+			return len(f) == 8 && f[3] == acceptsConnections && f[7] == path
+		})
+	}
+}
+
+// listensOn finds a listening TCP socket in the network namespace of pid.
+func listensOn(port int) func(pid int) bool {
+	return func(pid int) bool {
+		const listen = "0A"
+		suffix := fmt.Sprintf(":%04X", port)
+		is := func(f []string) bool { return len(f) > 3 && f[3] == listen && strings.HasSuffix(f[1], suffix) }
+		return anyLine(pid, "tcp", is) || anyLine(pid, "tcp6", is)
+	}
+}
+
+func anyLine(pid int, table string, is func(fields []string) bool) bool {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if is(strings.Fields(s.Text())) {
+			return true
+		}
+	}
+	return false
+}

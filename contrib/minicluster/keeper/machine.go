@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/enter"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/host"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/passwd"
+)
+
+// machine is one host. Its spec never changes; the rest is protected by mu.
+type machine struct {
+	index int
+	label string // "mini/n1"
+	spec  host.Spec
+
+	mu      sync.Mutex
+	init    *host.Init // nil: the host is off
+	off     chan struct{}
+	pidfd   int
+	cut     bool
+	daemons []*daemon
+}
+
+// boot switches the host on. Its daemons are not started.
+func (m *machine) boot(ctx context.Context) error {
+	name := m.spec.Name
+	if err := os.MkdirAll(m.spec.Logs, 0o755); err != nil {
+		return err
+	}
+	if err := unplug(name); err != nil {
+		return err
+	}
+	init, err := host.Start(m.label)
+	if err != nil {
+		return fmt.Errorf("host %s: %w", name, err)
+	}
+	pidfd, err := unix.PidfdOpen(init.Process.Pid, 0)
+	if err == nil {
+		err = plug(name, init.Process.Pid)
+	}
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { init.Process.Kill() })
+		err = init.Boot(m.spec)
+		stop()
+	}
+	if err != nil {
+		init.Process.Kill()
+		init.Process.Wait()
+		return fmt.Errorf("host %s: %w", name, err)
+	}
+	m.switchedOn(init, pidfd)
+	return nil
+}
+
+func (m *machine) switchedOn(init *host.Init, pidfd int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	off := make(chan struct{})
+	m.init, m.pidfd, m.off, m.cut = init, pidfd, off, false
+	go func() {
+		init.Process.Wait()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.init = nil
+		unix.Close(pidfd)
+		close(off)
+	}()
+}
+
+// powerCut kills everything on the host at once and waits until it is gone.
+func (m *machine) powerCut(ctx context.Context) error {
+	m.mu.Lock()
+	init, off := m.init, m.off
+	m.mu.Unlock()
+	if init == nil {
+		return fmt.Errorf("host %s is off already", m.spec.Name)
+	}
+	init.Process.Kill()
+	if err := await(ctx, off); err != nil {
+		return fmt.Errorf("host %s: a process does not end: %w", m.spec.Name, err)
+	}
+	return nil
+}
+
+func (m *machine) isOn() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.init != nil
+}
+
+// startDaemons starts those daemons that do not run, in order, each when the one
+// before it is ready. before may hold one back; after hears of each that is ready.
+func (m *machine) startDaemons(ctx context.Context, before func(*daemon) error, after func(*daemon)) error {
+	for _, d := range m.daemons {
+		if d.done || d.running() {
+			continue
+		}
+		if err := before(d); err != nil {
+			return err
+		}
+		if err := m.start(ctx, d); err != nil {
+			return err
+		}
+		after(d)
+	}
+	return nil
+}
+
+// start starts one daemon and waits until it is ready.
+func (m *machine) start(ctx context.Context, d *daemon) error {
+	path := filepath.Join(m.spec.Logs, d.name+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if err := m.makeRunDir(d); err != nil {
+		return m.failed(d, path, err)
+	}
+	p, err := enter.Start(m.pidfd, enter.Command{User: d.user, Argv: d.argv, Env: d.env, Dir: "/", Files: [3]*os.File{nil, log, log}, Daemon: true})
+	if err != nil {
+		return m.failed(d, path, err)
+	}
+	m.mu.Lock()
+	d.proc = p
+	m.mu.Unlock()
+	if err := m.awaitReady(ctx, d); err != nil {
+		return m.failed(d, path, err)
+	}
+	return nil
+}
+
+func (m *machine) failed(d *daemon, log string, err error) error {
+	return fmt.Errorf("host %s: %s: %w%s", m.spec.Name, d.name, err, lastLines(log, 5))
+}
+
+// awaitReady looks at the kernel's socket tables, which have no event to wait for.
+func (m *machine) awaitReady(ctx context.Context, d *daemon) error {
+	for !m.readyNow(d) {
+		select {
+		case <-d.proc.Done():
+			return m.ended(d)
+		case <-ctx.Done():
+			return fmt.Errorf("not ready in time: %w", ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (m *machine) readyNow(d *daemon) bool { return !d.endsByItself() && d.ready(m.init.Process.Pid) }
+
+func (m *machine) ended(d *daemon) error {
+	if !d.endsByItself() || d.proc.Code() != 0 {
+		return fmt.Errorf("ended with exit code %d", d.proc.Code())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d.done = true
+	return nil
+}
+
+// makeRunDir makes the daemon's folder below /run. It goes through the host's own
+// root, where the names and owners are the host's.
+func (m *machine) makeRunDir(d *daemon) error {
+	if d.dir == "" {
+		return nil
+	}
+	root := fmt.Sprintf("/proc/%d/root", m.init.Process.Pid)
+	owner := passwd.User{}
+	if d.user != "" {
+		var err error
+		if owner, err = passwd.Find(filepath.Join(root, "etc"), d.user); err != nil {
+			return err
+		}
+	}
+	dir := filepath.Join(root, "run", d.dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chown(dir, int(owner.UID), int(owner.GID))
+}
+
+// restart ends one daemon as an administrator's `systemctl restart` would, and
+// starts it again.
+func (m *machine) restart(ctx context.Context, name string) error {
+	var names []string
+	for _, d := range m.daemons {
+		if d.name != name {
+			names = append(names, d.name)
+			continue
+		}
+		if d.running() {
+			d.proc.Signal(unix.SIGTERM)
+			if err := await(ctx, d.proc.Done()); err != nil {
+				return fmt.Errorf("host %s: %s does not end: %w", m.spec.Name, name, err)
+			}
+		}
+		return m.start(ctx, d)
+	}
+	return fmt.Errorf("no daemon %q on host %s (daemons: %s)", name, m.spec.Name, strings.Join(names, " "))
+}
+
+// lastLines is for the end of an error message.
+func lastLines(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return "\n  " + strings.Join(lines[max(0, len(lines)-n):], "\n  ")
+}
+
+func readAll(f *os.File) string {
+	data, err := io.ReadAll(f)
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return string(data) + err.Error()
+	}
+	return string(data)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

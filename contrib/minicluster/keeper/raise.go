@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/enter"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/host"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
+)
+
+// raiseWithin bounds the whole of raise, for slow machines and eight nodes.
+const raiseWithin = 90 * time.Second
+
+// cluster is a running cluster.
+//
+// Lock order: change → machine.mu. change is held for as long as a host is being
+// failed, cut, healed or a daemon restarted; status takes only machine.mu.
+type cluster struct {
+	spec  Spec
+	place state.Place
+	since time.Time
+	hosts []*machine // ctl first
+
+	change sync.Mutex
+}
+
+// raise is the life of `up` from an empty folder to an idle cluster, top to bottom.
+func raise(s Spec, tell func(Event)) (*cluster, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), raiseWithin)
+	defer cancel()
+	place, err := s.place()
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{spec: s, place: place, since: time.Now()}
+	if err := ownMounts(place.Mounts()); err != nil {
+		return nil, err
+	}
+	if err := c.makeLayer(); err != nil {
+		return nil, err
+	}
+	if err := makeSwitch(); err != nil {
+		return nil, err
+	}
+	tell(Event{What: "network"})
+	c.makeMachines()
+	if err := c.bootAll(ctx, tell); err != nil {
+		return nil, err
+	}
+	if err := c.awaitIdle(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ownMounts makes the mount namespace ours: what we mount stays here, what the
+// machine unmounts goes away here too. All our data but /shared and the logs is in
+// one tmpfs, which the kernel frees with the namespace.
+func ownMounts(dir string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	if err := unix.Mount("minicluster", dir, "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("mount a tmpfs at %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (c *cluster) makeMachines() {
+	conf := c.spec.cluster()
+	layers := []string{c.layerDir("upper"), c.spec.Tree}
+	for i, name := range conf.Hosts() {
+		dir := filepath.Join(c.place.Mounts(), "hosts", name)
+		c.hosts = append(c.hosts, &machine{
+			index: i,
+			label: c.spec.Name + "/" + name,
+			spec: host.Spec{
+				Name: name, Addr: conf.Addr(i) + "/24", Lower: layers,
+				Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Root: filepath.Join(dir, "root"),
+				Shared: c.place.Shared(), Logs: c.place.Logs(name), GPUs: c.spec.GPUs,
+			},
+			daemons: daemonsOf(name),
+		})
+	}
+}
+
+// bootAll boots the hosts side by side. The nodes' slurmd wait for the controller:
+// one that does not answer at once is asked again only after seconds.
+func (c *cluster) bootAll(ctx context.Context, tell func(Event)) error {
+	controller := make(chan struct{})
+	g, ctx := errgroup.WithContext(ctx)
+	for _, m := range c.hosts {
+		g.Go(func() error {
+			if err := m.boot(ctx); err != nil {
+				return err
+			}
+			tell(Event{Host: m.spec.Name, What: "boot"})
+			err := m.startDaemons(ctx, func(d *daemon) error {
+				if d.name == "slurmd" {
+					return await(ctx, controller)
+				}
+				return nil
+			}, func(d *daemon) {
+				tell(Event{Host: m.spec.Name, What: d.name})
+				if d.name == "slurmctld" {
+					close(controller)
+				}
+			})
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+func await(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// awaitIdle waits until Slurm itself says that every node is idle.
+func (c *cluster) awaitIdle(ctx context.Context) error {
+	var out string
+	var err error
+	for ctx.Err() == nil {
+		out, err = c.hosts[0].run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E")
+		if err == nil && allIdle(out) {
+			return nil
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return fmt.Errorf("the nodes did not become idle: %s%w", strings.ReplaceAll(out, "\n", "; "), err)
+}
+
+// allIdle looks at lines of "node state reason".
+func allIdle(sinfo string) bool {
+	for line := range strings.Lines(sinfo) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[1] != "idle" {
+			return false
+		}
+	}
+	return sinfo != ""
+}
+
+// run runs a program as root on the host and returns what it printed.
+func (m *machine) run(argv ...string) (string, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	p, err := enter.Start(m.pidfd, enter.Command{Argv: argv, Files: [3]*os.File{nil, w, w}})
+	w.Close()
+	if err != nil {
+		return "", err
+	}
+	out := readAll(r)
+	if code := p.Code(); code != 0 {
+		return out, fmt.Errorf("%s: exit code %d: %s", argv[0], code, strings.TrimSpace(out))
+	}
+	return out, nil
+}
+
+func hostIsCtl(name string) bool { return name == slurmconf.Ctl }

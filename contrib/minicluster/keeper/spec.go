@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keeper is the one process that a running cluster consists of: PID 1 of
+// a PID namespace in which every other process of the cluster lives, and owner of
+// the mount and network namespaces that hold its bridge and its root file systems.
+// When the keeper ends, by whatever signal, the kernel takes all of it away.
+//
+//	up ──spec, lifeline──► keeper ──► host-init ctl   munged mariadbd slurmdbd slurmctld slurmrestd
+//	   ◄──events──────────         ──► host-init n1    munged slurmd
+//	                               ──► …
+//	exec, status, fail … ──control.sock──►
+//
+// Until the cluster is up, the keeper also ends when `up` does: it reads the
+// lifeline, and end of file before the word "stay" is the end.
+package keeper
+
+import (
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
+)
+
+// Arg is the hidden first argument by which the program is a keeper.
+const Arg = "keeper"
+
+// Spec is what `up` asks for.
+type Spec struct {
+	Name    string
+	Suite   string
+	Slurm   string // release
+	Nodes   int
+	GPUs    int
+	Tree    string // the suite's root file system
+	Install string // a `make install DESTDIR=…` tree, or ""
+}
+
+func (s Spec) cluster() slurmconf.Cluster {
+	return slurmconf.Cluster{Name: s.Name, Slurm: s.Slurm, Nodes: s.Nodes, GPUs: s.GPUs}
+}
+
+func (s Spec) place() (state.Place, error) { return state.At(s.Name) }
+
+// Event is what the keeper tells `up` while it raises the cluster, one JSON
+// object a line. The last one has Done or Error set.
+type Event struct {
+	Host  string `json:",omitempty"`
+	What  string `json:",omitempty"` // "network", "boot", or a daemon that is now ready
+	Done  bool   `json:",omitempty"`
+	Error string `json:",omitempty"`
+}
+
+// File descriptors that the keeper starts with.
+const (
+	lifelineFD = 3 // the Spec as a line of JSON; then "stay", or end of file
+	eventsFD   = 4 // Events
+	// 5 and 6 are the cluster's lock and the hold on its tree. Nobody touches
+	// them: to be open is their purpose.
+)

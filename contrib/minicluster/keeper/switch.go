@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The keeper's network namespace is the switch of the cluster: a bridge, and for
+// each host one end of a veth pair, named for the host. The other end is the
+// host's eth0 and goes with the host.
+const bridgeName = "br0"
+
+func makeSwitch() error {
+	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+	bridge.Name = bridgeName
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("make a bridge (is the kernel's bridge module there?): %w", err)
+	}
+	return netlink.LinkSetUp(bridge)
+}
+
+// plug connects the host whose first process is pid.
+func plug(hostName string, pid int) error {
+	bridge, err := netlink.LinkByName(bridgeName)
+	if err != nil {
+		return err
+	}
+	pair := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: "eth0", PeerNamespace: netlink.NsPid(pid)}
+	pair.Name = portName(hostName)
+	pair.MasterIndex = bridge.Attrs().Index
+	if err := netlink.LinkAdd(pair); err != nil {
+		return fmt.Errorf("plug in %s: make a veth pair: %w", hostName, err)
+	}
+	return setPort(hostName, true)
+}
+
+// setPort switches a host's network on or off at the switch: the host keeps its
+// interface and its address, and hears nothing.
+func setPort(hostName string, on bool) error {
+	port, err := netlink.LinkByName(portName(hostName))
+	if err != nil {
+		return fmt.Errorf("host %s: %w", hostName, err)
+	}
+	if on {
+		return netlink.LinkSetUp(port)
+	}
+	return netlink.LinkSetDown(port)
+}
+
+// unplug removes what is left of a host's port. The kernel takes it away with the
+// host's namespace too, but in its own time, and the name is needed again.
+func unplug(hostName string) error {
+	port, err := netlink.LinkByName(portName(hostName))
+	var gone netlink.LinkNotFoundError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("host %s: %w", hostName, err)
+	}
+	if err := netlink.LinkDel(port); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("host %s: %w", hostName, err)
+	}
+	return nil
+}
+
+func portName(hostName string) string { return "to-" + hostName }

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package state is where a named cluster lives on the host's disk, and who owns
+// that place. A cluster runs exactly as long as its lock is held: the lock is an
+// flock on an open file that `up` hands to the keeper, so the kernel lets go of
+// it when the last of them dies, however that happens.
+//
+//	/var/lib/minicluster/
+//	  NAME.lock       flock: held while the cluster is raised or runs
+//	  NAME/
+//	    control.sock  the keeper listens here
+//	    keeper.log    what the keeper has to say
+//	    logs/HOST/    one file per daemon
+//	    shared/       the folder that every host sees as /shared
+//	    mnt/          mount points; empty outside the keeper's mount namespace
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Base is the folder that holds every cluster of this machine.
+const Base = "/var/lib/minicluster"
+
+// ErrRunning is returned by Take when the cluster is running or being raised.
+var ErrRunning = errors.New("already running")
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
+
+// Place is one cluster's folder. The zero value is not usable; see At.
+type Place struct {
+	Name string
+	base string
+}
+
+// At returns the place of the cluster called name. It touches no disk. A name
+// that Slurm or a host name could not carry is an error that says the form.
+func At(name string) (Place, error) { return at(Base, name) }
+
+func at(base, name string) (Place, error) {
+	if !nameForm.MatchString(name) {
+		return Place{}, fmt.Errorf("cluster name %q: want a lower-case letter, then up to 30 letters, digits or '-'", name)
+	}
+	return Place{Name: name, base: base}, nil
+}
+
+// Dir is the cluster's folder.
+func (p Place) Dir() string { return filepath.Join(p.base, p.Name) }
+
+// Control is the path of the keeper's socket.
+func (p Place) Control() string { return filepath.Join(p.Dir(), "control.sock") }
+
+// KeeperLog is where the keeper's own output goes.
+func (p Place) KeeperLog() string { return filepath.Join(p.Dir(), "keeper.log") }
+
+// Logs is the folder of one host's daemon logs.
+func (p Place) Logs(host string) string { return filepath.Join(p.Dir(), "logs", host) }
+
+// Shared is the folder that all hosts see as /shared.
+func (p Place) Shared() string { return filepath.Join(p.Dir(), "shared") }
+
+// Mounts is the folder under which the keeper mounts; nothing outside its mount
+// namespace ever sees more than an empty folder.
+func (p Place) Mounts() string { return filepath.Join(p.Dir(), "mnt") }
+
+func (p Place) lockPath() string { return p.Dir() + ".lock" }
+
+// Running says whether some process holds the cluster's lock.
+func (p Place) Running() bool {
+	f, err := os.Open(p.lockPath())
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	return errors.Is(err, unix.EWOULDBLOCK)
+}
+
+// Left says whether anything of the cluster is on disk, running or not.
+func (p Place) Left() bool {
+	_, err := os.Lstat(p.Dir())
+	return err == nil
+}
+
+// Take takes the lock and returns the file that holds it; the caller, or whoever
+// inherits the file, owns the cluster until it is closed. It returns an error
+// wrapping ErrRunning while someone else owns it.
+func (p Place) Take() (*os.File, error) {
+	if err := os.MkdirAll(p.base, 0o755); err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", p.Name, err)
+	}
+	for {
+		f, err := os.OpenFile(p.lockPath(), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", p.Name, err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("cluster %s is %w", p.Name, ErrRunning)
+		}
+		// Remove may have unlinked the path between our open and our lock; then
+		// we hold a lock that nobody else can see.
+		if sameFile(f, p.lockPath()) {
+			return f, nil
+		}
+		f.Close()
+	}
+}
+
+// Clean makes the folder new and empty, whatever a dead predecessor left in it.
+// The caller owns the cluster.
+func (p Place) Clean() error {
+	if err := os.RemoveAll(p.Dir()); err != nil {
+		return fmt.Errorf("cluster %s: clean up: %w", p.Name, err)
+	}
+	for _, d := range []string{p.Dir(), p.Mounts(), p.Shared(), filepath.Dir(p.Logs("x"))} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return fmt.Errorf("cluster %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// Remove deletes the folder and the lock. The caller owns the cluster and closes
+// the lock afterwards.
+func (p Place) Remove() error {
+	if err := os.RemoveAll(p.Dir()); err != nil {
+		return fmt.Errorf("cluster %s: clean up: %w", p.Name, err)
+	}
+	if err := os.Remove(p.lockPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cluster %s: clean up: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Names lists the clusters that are running now.
+func Names() []string { return names(Base) }
+
+func names(base string) []string {
+	locks, _ := filepath.Glob(filepath.Join(base, "*.lock"))
+	var out []string
+	for _, l := range locks {
+		p, err := at(base, strings.TrimSuffix(filepath.Base(l), ".lock"))
+		if err == nil && p.Running() {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+func sameFile(f *os.File, path string) bool {
+	a, errA := f.Stat()
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}

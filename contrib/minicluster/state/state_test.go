@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestNames(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"mini": true, "a": true, "rest-2205": true,
+		"": false, "..": false, "a/b": false, "Mini": false, "1st": false, "-x": false, "a b": false,
+		"a234567890123456789012345678901": true, "a2345678901234567890123456789012": false,
+	} {
+		if _, err := At(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestOneOwner(t *testing.T) {
+	p, err := at(t.TempDir(), "mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Running() || p.Left() {
+		t.Error("a cluster is there before there is one")
+	}
+	lock, err := p.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Clean(); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Running() || !p.Left() {
+		t.Error("the owner is not seen")
+	}
+	if _, err := p.Take(); !errors.Is(err, ErrRunning) {
+		t.Errorf("taken twice: %v", err)
+	}
+	if got := names(p.base); len(got) != 1 || got[0] != "mini" {
+		t.Errorf("running: %q", got)
+	}
+	lock.Close() // as when the owner is killed
+	if p.Running() || !p.Left() {
+		t.Error("a dead owner still counts, or took its files along")
+	}
+	lock, err = p.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := os.WriteFile(filepath.Join(p.Shared(), "old"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Clean(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(p.Shared(), "old")); err == nil {
+		t.Error("Clean left a predecessor's file")
+	}
+	if err := p.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(p.base, "*")); len(left) > 0 {
+		t.Errorf("Remove left %q", left)
+	}
+}

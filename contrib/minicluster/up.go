@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/keeper"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/rootfs"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
+)
+
+// Limits of what one machine can be asked for; beyond them Slurm would fail later
+// and less clearly.
+const (
+	maxNodes = 64
+	maxGPUs  = 64
+)
+
+// wanted is what a person asks `up` for.
+type wanted struct {
+	suite, install, cache, mirror string
+	nodes, gpus                   int
+	torch                         bool
+}
+
+func upCommand(at place) *cobra.Command {
+	var w wanted
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Raise the cluster and wait until every node is idle",
+		Args:  args(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			suite, err := w.check()
+			if err != nil {
+				return usage(err)
+			}
+			p, err := at()
+			if err != nil {
+				return err
+			}
+			return up(c.Context(), p, suite, w)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&w.suite, "suite", "forky", "Debian suite: forky, trixie or bookworm")
+	f.IntVar(&w.nodes, "nodes", 2, "number of nodes")
+	f.IntVar(&w.gpus, "gpus", 0, "fake GPUs on each node")
+	f.StringVar(&w.install, "install", "", "put this `make install DESTDIR=…` tree into every host")
+	f.BoolVar(&w.torch, "with-torch", false, "with PyTorch")
+	f.StringVar(&w.cache, "cache", cmp.Or(os.Getenv("MINICLUSTER_CACHE"), rootfs.DefaultCacheDir), "where root file systems are kept, or $MINICLUSTER_CACHE")
+	f.StringVar(&w.mirror, "mirror", "", "Debian mirror (default: the one in this machine's apt configuration)")
+	return c
+}
+
+// check finds what is wrong before anything is done.
+func (w wanted) check() (rootfs.Suite, error) {
+	suite, err := rootfs.Lookup(w.suite)
+	switch {
+	case err != nil:
+		return suite, err
+	case w.nodes < 1 || w.nodes > maxNodes:
+		return suite, fmt.Errorf("--nodes %d: want 1 to %d", w.nodes, maxNodes)
+	case w.gpus < 0 || w.gpus > maxGPUs:
+		return suite, fmt.Errorf("--gpus %d: want 0 to %d", w.gpus, maxGPUs)
+	}
+	if w.install != "" {
+		if st, err := os.Stat(w.install); err != nil || !st.IsDir() {
+			return suite, fmt.Errorf("--install %s: not a folder", w.install)
+		}
+	}
+	return suite, nil
+}
+
+func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err error) {
+	began := time.Now()
+	lock, err := p.Take()
+	if err != nil {
+		return fmt.Errorf("%w; end it with: minicluster down --name %s", err, p.Name)
+	}
+	defer lock.Close()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Remove())
+		}
+	}()
+	if err := p.Clean(); err != nil {
+		return err
+	}
+	say := newProgress(os.Stderr)
+	defer say.end()
+	tree, hold, err := heldTree(ctx, rootfs.Options{Suite: suite, Torch: w.torch, CacheDir: w.cache, Mirror: w.mirror, Progress: say.building})
+	if err != nil {
+		return err
+	}
+	defer hold.Close()
+	spec := keeper.Spec{Name: p.Name, Suite: suite.Name, Slurm: suite.Slurm, Nodes: w.nodes, GPUs: w.gpus, Tree: tree, Install: w.install}
+	if err := keeper.Start(ctx, spec, [2]*os.File{lock, hold}, say.raising); err != nil {
+		return err
+	}
+	say.end()
+	fmt.Fprintf(os.Stderr, "cluster %s is up: %s (Slurm %s), %d nodes, %d GPUs each, in %.1f s\n",
+		p.Name, suite.Name, suite.Slurm, w.nodes, w.gpus, time.Since(began).Seconds())
+	return nil
+}
+
+// heldTree returns a root file system and what keeps it from being removed. Between
+// the two, a newer one may have taken its place: then that is the one.
+func heldTree(ctx context.Context, o rootfs.Options) (tree string, hold *os.File, err error) {
+	for {
+		if tree, err = rootfs.Ensure(ctx, o); err != nil {
+			return "", nil, err
+		}
+		hold, err = rootfs.Hold(tree)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return tree, hold, err
+		}
+	}
+}

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/keeper"
+)
+
+func downCommand(at place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End the cluster and remove everything of it, /shared included",
+		Args:  args(0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			p, err := at()
+			if err != nil {
+				return err
+			}
+			if p.Running() || !p.Left() {
+				if err := keeper.Kill(p); err != nil {
+					return err
+				}
+			}
+			lock, err := p.Take()
+			if err != nil {
+				return err
+			}
+			defer lock.Close()
+			return p.Remove()
+		},
+	}
+}
+
+func changeCommand(at place, verb, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " HOST",
+		Short: short,
+		Args:  args(1, "HOST"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := at()
+			if err != nil {
+				return err
+			}
+			return keeper.Change(p, verb, args[0], "")
+		},
+	}
+}
+
+func restartCommand(at place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart HOST DAEMON",
+		Short: "End one daemon politely and start it again",
+		Args:  args(2, "HOST and DAEMON"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := at()
+			if err != nil {
+				return err
+			}
+			return keeper.Change(p, "restart", args[0], args[1])
+		},
+	}
+}
+
+func statusCommand(at place) *cobra.Command {
+	asJSON := false
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show hosts and daemons",
+		Args:  args(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			p, err := at()
+			if err != nil {
+				return err
+			}
+			s, err := keeper.Ask(p)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(c.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(s)
+			}
+			return printStatus(c.OutOrStdout(), s, p.Shared())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func printStatus(w io.Writer, s *keeper.Status, shared string) error {
+	fmt.Fprintf(w, "cluster %s: %s (Slurm %s), %d nodes, %d GPUs each, up for %s\n/shared is %s\n\n",
+		s.Name, s.Suite, s.Slurm, s.Nodes, s.GPUs, time.Since(s.Since).Round(time.Second), shared)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "HOST\tADDRESS\tSTATE\tDAEMONS")
+	for _, h := range s.Hosts {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", h.Name, h.Addr, h.State, daemonList(h.Daemons))
+	}
+	return t.Flush()
+}
+
+// daemonList names the running ones, and says of the others what became of them.
+func daemonList(ds []keeper.DaemonStatus) string {
+	var words []string
+	for _, d := range ds {
+		switch d.State {
+		case "running":
+			words = append(words, d.Name)
+		case "done":
+		default:
+			words = append(words, fmt.Sprintf("%s: %s", d.Name, d.State))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func logsCommand(at place) *cobra.Command {
+	follow, lines := false, 0
+	c := &cobra.Command{
+		Use:   "logs HOST [DAEMON]",
+		Short: "Show what the daemons of a host have logged",
+		Args:  args(1, "HOST, and perhaps DAEMON", 2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := at()
+			if err != nil {
+				return err
+			}
+			files, err := logFiles(p.Logs(args[0]), args)
+			if err != nil {
+				return err
+			}
+			return tail(files, follow, lines)
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the logs grow")
+	c.Flags().IntVarP(&lines, "lines", "n", 0, "only the last N lines of each log (default all)")
+	return c
+}
+
+// logFiles lists a host's logs. The folder outlives the cluster's processes, so
+// that a cluster that was killed can be looked into.
+func logFiles(dir string, args []string) ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(all) == 0 {
+		return nil, fmt.Errorf("no logs of a host %q (is the cluster up, is the name right?)", args[0])
+	}
+	if len(args) == 1 {
+		return all, nil
+	}
+	var names []string
+	for _, path := range all {
+		name := strings.TrimSuffix(filepath.Base(path), ".log")
+		if name == args[1] {
+			return []string{path}, nil
+		}
+		names = append(names, name)
+	}
+	return nil, fmt.Errorf("no log of %q on host %s (logs: %s)", args[1], args[0], strings.Join(names, " "))
+}
+
+// tail becomes tail(1), which knows how to follow files.
+func tail(files []string, follow bool, lines int) error {
+	path, err := exec.LookPath("tail")
+	if err != nil {
+		return err
+	}
+	argv := []string{"tail", "-n", "+1"}
+	if lines > 0 {
+		argv[2] = fmt.Sprint(lines)
+	}
+	if follow {
+		argv = append(argv, "-F")
+	}
+	return unix.Exec(path, append(argv, files...), os.Environ())
+}
+
+// args wants n arguments, or as many as most, and says which.
+func args(n int, what string, most ...int) cobra.PositionalArgs {
+	upTo := slices.Max(append(most, n))
+	return func(c *cobra.Command, given []string) error {
+		if len(given) < n || len(given) > upTo {
+			return usage(fmt.Errorf("%s wants %s (see: %s --help)", c.Name(), what, c.CommandPath()))
+		}
+		return nil
+	}
+}
