@@ -1,0 +1,27 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestCRIU: a host is good enough a machine for CRIU, overlay root and all, as
+// everything that is to be built on it needs.
+func TestCRIU(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("testdata/criu.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := raise(t, "t-criu", "--nodes", "1")
+	out := mcWith(t, string(script), "exec", "n1", "--name", c.name, "--", "bash", "-s").must(t)
+	if !strings.HasPrefix(out, "counted on from ") {
+		t.Errorf("said %q", out)
+	}
+}

@@ -1,0 +1,145 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster drives the minicluster program as a person would, and real Slurm
+// through it. The tests need root; they run under the build tag "cluster".
+//
+// A test that looks at the whole machine (what is left behind?) runs alone; the
+// others are parallel and have clusters of their own.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// program is the minicluster under test.
+const program = "../../contrib/minicluster/minicluster"
+
+var seed = flag.Int64("seed", time.Now().UnixNano(), "seed of the random tests; printed when one fails")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests/cluster needs root")
+		os.Exit(1)
+	}
+	if _, err := os.Stat(program); err != nil {
+		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// result is what a run of minicluster gave.
+type result struct {
+	out, err string
+	code     int
+}
+
+// mc runs minicluster and waits for its end. What it starts in the background must
+// not keep its streams open, or this waits for that too.
+func mc(t *testing.T, args ...string) result {
+	t.Helper()
+	return mcWith(t, "", args...)
+}
+
+func mcWith(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	return runProgram(t, exec.Command(program, args...), stdin)
+}
+
+func runProgram(t *testing.T, cmd *exec.Cmd, stdin string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(10*time.Minute, // a cold root file system may have to be built first
+		func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("minicluster %q: %v", cmd.Args, err)
+	}
+	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must fails the test unless the run succeeded, and returns its standard output.
+func (r result) must(t *testing.T) string {
+	t.Helper()
+	if r.code != 0 {
+		t.Fatalf("exit code %d\n%s%s", r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+// raised is a cluster that a test has for itself.
+type raised struct{ name string }
+
+// raise brings a cluster up and takes it down when the test is over.
+func raise(t *testing.T, name string, args ...string) raised {
+	t.Helper()
+	c := raised{name}
+	mc(t, append([]string{"up", "--name", name}, args...)...).must(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("cluster %s:\n%s", name, c.logTails())
+		}
+		mc(t, "down", "--name", name).must(t)
+	})
+	return c
+}
+
+// exec runs a command on a host; user "" is root.
+func (c raised) exec(t *testing.T, hostName, user string, command ...string) result {
+	t.Helper()
+	return mc(t, append([]string{"exec", hostName, "--name", c.name, "--user", user, "--"}, command...)...)
+}
+
+// sh runs a shell script on ctl as alice and returns what it printed.
+func (c raised) sh(t *testing.T, script string) string {
+	t.Helper()
+	return strings.TrimSpace(c.exec(t, "ctl", "alice", "bash", "-euc", script).must(t))
+}
+
+func (c raised) logTails() string {
+	var b strings.Builder
+	logs, _ := filepath.Glob(filepath.Join("/var/lib/minicluster", c.name, "logs/*/slurm*.log"))
+	for _, l := range logs {
+		tail, _ := exec.Command("tail", "-n", "15", l).Output()
+		fmt.Fprintf(&b, "==> %s\n%s", l, tail)
+	}
+	return b.String()
+}
+
+// eventually waits until ok says yes, and fails with what it says last.
+func eventually(t *testing.T, within time.Duration, ok func() (bool, string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for {
+		done, said := ok()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within %s: %s", within, said)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,282 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	c := raise(t, "t-hosts", "--nodes", "2", "--gpus", "2")
+
+	t.Run("people", func(t *testing.T) {
+		for _, h := range []string{"ctl", "n1", "n2"} {
+			for user, want := range map[string]string{"alice": "1001", "bob": "1002", "operator": "1003", "": "0"} {
+				if got := strings.TrimSpace(c.exec(t, h, user, "id", "-u").must(t)); got != want {
+					t.Errorf("%s: user %q has uid %s, want %s", h, user, got, want)
+				}
+			}
+		}
+		if got := c.sh(t, "id -Gn; pwd; echo $HOME $USER"); got != "alice proj\n/shared/home/alice\n/shared/home/alice alice" {
+			t.Errorf("alice logs in to %q", got)
+		}
+	})
+	t.Run("streams and codes", func(t *testing.T) { testExec(t, c) })
+	t.Run("apart", func(t *testing.T) { testApart(t, c) })
+	t.Run("slurm", func(t *testing.T) { testSlurm(t, c) })
+	t.Run("status", func(t *testing.T) { testStatus(t, c) })
+	t.Run("logs", func(t *testing.T) {
+		if out := mc(t, "logs", "n1", "slurmd", "--name", c.name).must(t); !strings.Contains(out, "slurmd started") {
+			t.Errorf("slurmd's log: %q", out)
+		}
+		if out := mc(t, "logs", "--name", c.name, "ctl", "-n", "3").must(t); !strings.Contains(out, "slurmctld.log <==") {
+			t.Errorf("all logs of ctl: %q", out)
+		}
+	})
+}
+
+func testExec(t *testing.T, c raised) {
+	in := strings.Repeat("0123456789abcdef\n", 1<<16)
+	if got := mcWith(t, in, "exec", "--name", c.name, "n1", "--", "cat"); got.out != in || got.code != 0 {
+		t.Errorf("1 MiB through cat: %d bytes came back, code %d", len(got.out), got.code)
+	}
+	cases := []struct {
+		name string
+		args []string
+		want result
+	}{
+		{"code", []string{"exec", "n1", "--name", c.name, "--", "sh", "-c", "echo out; echo err >&2; exit 7"}, result{"out\n", "err\n", 7}},
+		{"signal", []string{"exec", "--name", c.name, "n1", "--", "sh", "-c", "kill -SEGV $$"}, result{"", "", 128 + 11}},
+		{"not found", []string{"exec", "n1", "--name", c.name, "--", "no-such"}, result{"", "minicluster: no-such: command not found\n", 127}},
+		{"not executable", []string{"exec", "n1", "--name", c.name, "--", "/etc/passwd"}, result{"", "minicluster: /etc/passwd: permission denied\n", 126}},
+		{"untouched", []string{"exec", "n1", "--name=" + c.name, "--", "echo", "--name", "x", "--", "-h"}, result{"--name x -- -h\n", "", 0}},
+		{"no host", []string{"exec", "n9", "--name", c.name, "--", "id"}, result{"", fmt.Sprintf("minicluster: no host \"n9\" in cluster %s (hosts: ctl n1 n2)\n", c.name), 125}},
+		{"no user", []string{"exec", "n1", "--name", c.name, "--user", "eve", "--", "id"}, result{"", "minicluster: no user \"eve\" here (users: root alice bob operator)\n", 125}},
+		{"no command", []string{"exec", "n1", "--name", c.name}, result{"", "minicluster: exec wants HOST and then a command: minicluster exec HOST -- COMMAND [ARG…]\n", 2}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := mc(t, tc.args...); got != tc.want {
+				t.Errorf("got  %+v\nwant %+v", got, tc.want)
+			}
+		})
+	}
+	t.Run("signals are passed on", func(t *testing.T) {
+		cmd := exec.Command(program, "exec", "n1", "--name", c.name, "--", "sh", "-c", "trap 'exit 42' TERM; echo ready; sleep 1000 & wait")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		out.Read(make([]byte, 6)) // the trap is set
+		cmd.Process.Signal(unix.SIGTERM)
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 42 {
+			t.Errorf("exit code %d, want the trap's 42", code)
+		}
+	})
+}
+
+// testApart: each host has what a machine has for itself, and /shared is one.
+func testApart(t *testing.T, c raised) {
+	for _, dir := range []string{"/tmp", "/dev/shm", "/var/tmp", "/run", "/root", "/etc"} {
+		c.exec(t, "n1", "", "touch", dir+"/from-n1").must(t)
+		if r := c.exec(t, "n2", "", "ls", dir+"/from-n1"); r.code == 0 {
+			t.Errorf("n2 sees what n1 has in %s", dir)
+		}
+	}
+	c.exec(t, "n1", "alice", "touch", "/shared/from-n1").must(t)
+	c.exec(t, "n2", "bob", "ls", "/shared/from-n1").must(t)
+	for _, h := range []string{"ctl", "n1", "n2"} {
+		if got := strings.TrimSpace(c.exec(t, h, "", "hostname").must(t)); got != h {
+			t.Errorf("%s calls itself %s", h, got)
+		}
+		if out := c.exec(t, h, "", "sh", "-c", "ps -e | grep -c slurmd$").out; h != "ctl" && strings.TrimSpace(out) != "1" {
+			t.Errorf("%s sees %s slurmd", h, strings.TrimSpace(out))
+		}
+	}
+	c.exec(t, "n1", "", "ping", "-c1", "-W2", "n2").must(t)
+	if r := c.exec(t, "n1", "alice", "sh", "-c", "ls /dev/sgpu0 /dev/sgpu1; echo x >/dev/sgpu1; ls /dev/sgpu2"); !strings.Contains(r.err, "/dev/sgpu2") || strings.Count(r.out, "sgpu") != 2 {
+		t.Errorf("device files: %+v", r)
+	}
+}
+
+func testSlurm(t *testing.T, c raised) {
+	if got := c.sh(t, "srun -N2 hostname | sort"); got != "n1\nn2" {
+		t.Errorf("srun -N2 hostname: %q", got)
+	}
+	if got := c.sh(t, "srun -n1 --gpus=2 printenv CUDA_VISIBLE_DEVICES"); got != "0,1" {
+		t.Errorf("CUDA_VISIBLE_DEVICES=%s", got)
+	}
+	if got := c.sh(t, "sacctmgr -nP show qos format=name,preempt | sort"); got != "basic|\nnormal|\npremium|basic,standard\nstandard|basic" {
+		t.Errorf("QOS: %q", got)
+	}
+	if got := c.sh(t, "sacctmgr -nP show user operator format=adminlevel"); got != "Operator" {
+		t.Errorf("operator's admin level: %q", got)
+	}
+	ping := "curl -sf --unix-socket /run/slurmrestd/slurmrestd.sock http://localhost/slurm/v0.0.45/ping/"
+	if out := c.exec(t, "ctl", "", "sh", "-c", ping).must(t); !strings.Contains(out, `"pings"`) {
+		t.Errorf("REST over the socket: %q", out)
+	}
+	jwt := `eval $(cat); curl -sf -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://ctl:6820/slurm/v0.0.45/ping/`
+	token := c.exec(t, "ctl", "", "scontrol", "token", "username=alice").must(t)
+	if r := mcWith(t, token, "exec", "n2", "--name", c.name, "--user", "alice", "--", "bash", "-c", jwt); !strings.Contains(r.out, `"pings"`) {
+		t.Errorf("REST over TCP with a token: %+v", r)
+	}
+}
+
+func testStatus(t *testing.T, c raised) {
+	var s struct {
+		Name, Suite string
+		Hosts       []struct {
+			Name, State string
+			Daemons     []struct{ Name, State string }
+		}
+	}
+	if err := json.Unmarshal([]byte(mc(t, "status", "--json", "--name", c.name).must(t)), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Name != c.name || s.Suite != "forky" || len(s.Hosts) != 3 {
+		t.Errorf("status: %+v", s)
+	}
+	for _, h := range s.Hosts {
+		for _, d := range h.Daemons {
+			if h.State != "up" || d.State != "running" && d.State != "done" {
+				t.Errorf("%s is %s, its %s is %s", h.Name, h.State, d.Name, d.State)
+			}
+		}
+	}
+}
+
+// TestFaults: a node dies, comes back, is cut off, comes back; a daemon dies.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	c := raise(t, "t-faults", "--nodes", "2")
+	state := func(node, want string) {
+		t.Helper()
+		eventually(t, 90*time.Second, func() (bool, string) {
+			got := c.exec(t, "ctl", "", "sinfo", "-h", "-n", node, "-p", "main", "-o", "%t").must(t)
+			return strings.TrimSpace(got) == want, node + " is " + strings.TrimSpace(got) + ", not " + want
+		})
+	}
+	c.exec(t, "n1", "", "sh", "-c", "echo kept >/root/disk; echo lost >/tmp/memory").must(t)
+
+	mc(t, "fail", "n1", "--name", c.name).must(t)
+	if r := c.exec(t, "n1", "", "true"); r.code != 125 || !strings.Contains(r.err, "host n1 is off") {
+		t.Errorf("exec on a dead host: %+v", r)
+	}
+	if r := mc(t, "fail", "n1", "--name", c.name); r.code != 1 || !strings.Contains(r.err, "off already") {
+		t.Errorf("fail on a dead host: %+v", r)
+	}
+	state("n1", "down*")
+	mc(t, "heal", "n1", "--name", c.name).must(t)
+	state("n1", "idle")
+	if got := c.exec(t, "n1", "", "sh", "-c", "cat /root/disk; ls /tmp").must(t); got != "kept\n" {
+		t.Errorf("after a power cut n1 has %q", got)
+	}
+
+	mc(t, "cut", "n2", "--name", c.name).must(t)
+	if r := c.exec(t, "ctl", "", "ping", "-c1", "-W1", "n2"); r.code == 0 {
+		t.Error("n2 answers though it is cut off")
+	}
+	c.exec(t, "n2", "", "pgrep", "-x", "slurmd").must(t) // it lives
+	mc(t, "heal", "n2", "--name", c.name).must(t)
+	c.exec(t, "ctl", "", "ping", "-c1", "-W5", "n2").must(t)
+	state("n2", "idle")
+
+	c.exec(t, "n2", "", "pkill", "-9", "-x", "slurmd").must(t)
+	eventually(t, 10*time.Second, func() (bool, string) {
+		out := mc(t, "status", "--name", c.name).must(t)
+		return strings.Contains(out, "slurmd: ended (exit code 137)"), out
+	})
+	mc(t, "heal", "n2", "--name", c.name).must(t)
+	mc(t, "restart", "ctl", "slurmctld", "--name", c.name).must(t)
+	if r := mc(t, "restart", "ctl", "slurmd", "--name", c.name); r.code != 1 || !strings.Contains(r.err, "(daemons: munged ") {
+		t.Errorf("restart of what is not there: %+v", r)
+	}
+	mc(t, "fail", "ctl", "--name", c.name).must(t)
+	mc(t, "heal", "ctl", "--name", c.name).must(t)
+	eventually(t, 60*time.Second, func() (bool, string) {
+		r := c.exec(t, "ctl", "alice", "srun", "-I5", "-N2", "hostname")
+		return r.code == 0, r.err
+	})
+}
+
+func TestSideBySideAndEight(t *testing.T) {
+	t.Parallel()
+	a := raise(t, "t-eight", "--nodes", "8", "--gpus", "1")
+	b := raise(t, "t-one", "--nodes", "1")
+	if got := a.sh(t, "srun -N8 hostname | sort | tr '\\n' ' '"); got != "n1 n2 n3 n4 n5 n6 n7 n8" {
+		t.Errorf("eight nodes: %q", got)
+	}
+	if got := b.sh(t, "srun hostname; sinfo -h -o %D"); !strings.HasPrefix(got, "n1\n1") {
+		t.Errorf("one node: %q", got)
+	}
+	a.sh(t, "touch /shared/of-eight")
+	if r := b.exec(t, "n1", "", "ls", "/shared/of-eight"); r.code == 0 {
+		t.Error("two clusters share /shared")
+	}
+}
+
+// TestWarmUpIsQuick holds the promise of a warm cache.
+func TestWarmUpIsQuick(t *testing.T) {
+	mc(t, "up", "--name", "t-warm").must(t)
+	mc(t, "down", "--name", "t-warm").must(t)
+	began := time.Now()
+	raise(t, "t-quick", "--nodes", "2", "--gpus", "2")
+	took := time.Since(began)
+	t.Logf("up took %s", took.Round(10*time.Millisecond))
+	if took > 15*time.Second {
+		t.Errorf("up took %s, want under 15 s", took)
+	}
+}
+
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	tree := t.TempDir()
+	files := map[string]os.FileMode{
+		"usr/local/bin/hello":               0o755,
+		"lib/systemd/system/hello.service":  0o644, // Debian's /lib is a link
+		"etc/singularity-slurm/proxyd.yaml": 0o600,
+		"usr/lib/hello/setuid":              0o4755,
+	}
+	for path, mode := range files {
+		full := filepath.Join(tree, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte("#!/bin/sh\necho hello from $(hostname)\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Chmod(full, uint32(mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("hello", filepath.Join(tree, "usr/local/bin/hi")); err != nil {
+		t.Fatal(err)
+	}
+	c := raise(t, "t-install", "--nodes", "1", "--install", tree)
+	if got := c.sh(t, "hi; srun hello"); got != "hello from ctl\nhello from n1" {
+		t.Errorf("the installed program says %q", got)
+	}
+	got := c.exec(t, "n1", "", "stat", "-c", "%a %U %n", "/usr/lib/systemd/system/hello.service", "/etc/singularity-slurm/proxyd.yaml", "/usr/lib/hello/setuid", "/usr", "/lib/.").must(t)
+	want := "644 root /usr/lib/systemd/system/hello.service\n600 root /etc/singularity-slurm/proxyd.yaml\n4755 root /usr/lib/hello/setuid\n755 root /usr\n755 root /lib/.\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}

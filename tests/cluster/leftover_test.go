@@ -1,0 +1,213 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// traces is everything of a cluster that a machine could be left with.
+type traces struct {
+	namespaces []string // "pid:[4026531836]" and so on, of every process
+	mounts     []string
+	links      []string
+	processes  []string // that belong to minicluster, by their program
+}
+
+func look(t *testing.T) traces {
+	t.Helper()
+	var tr traces
+	spaces, _ := filepath.Glob("/proc/[0-9]*/ns/*")
+	for _, ns := range spaces {
+		if id, err := os.Readlink(ns); err == nil {
+			tr.namespaces = append(tr.namespaces, id)
+		}
+	}
+	slices.Sort(tr.namespaces)
+	tr.namespaces = slices.Compact(tr.namespaces)
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.mounts = strings.Split(string(mounts), "\n")
+	links, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		tr.links = append(tr.links, l.Name())
+	}
+	tr.processes = processes(t)
+	return tr
+}
+
+// processes lists those that run our program: `up`, keepers, hosts, builders. The
+// daemons of a host are in namespaces of their own and show up there.
+func processes(t *testing.T) []string {
+	t.Helper()
+	ours, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, exe := range exes {
+		if st, err := os.Stat(exe); err == nil && os.SameFile(st, ours) {
+			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(exe), "cmdline"))
+			found = append(found, filepath.Base(filepath.Dir(exe))+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// more says what is there now and was not before.
+func (before traces) more(now traces) string {
+	var words []string
+	for _, kind := range []struct {
+		name        string
+		before, now []string
+	}{
+		{"namespace", before.namespaces, now.namespaces},
+		{"mount", before.mounts, now.mounts},
+		{"link", before.links, now.links},
+		{"process", before.processes, now.processes},
+	} {
+		for _, x := range kind.now {
+			if !slices.Contains(kind.before, x) {
+				words = append(words, kind.name+" "+x)
+			}
+		}
+	}
+	return strings.Join(words, "\n")
+}
+
+// assertNothingLeft gives the kernel a moment to take the namespaces apart.
+func (before traces) assertNothingLeft(t *testing.T) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() (bool, string) {
+		left := before.more(look(t))
+		return left == "", "left behind:\n" + left
+	})
+}
+
+func TestDownLeavesNothing(t *testing.T) {
+	before := look(t)
+	mc(t, "up", "--name", "t-trace", "--nodes", "2", "--gpus", "2").must(t)
+	if before.more(look(t)) == "" {
+		t.Fatal("a running cluster leaves no traces: this test sees nothing")
+	}
+	mc(t, "exec", "n1", "--name", "t-trace", "--", "bash", "-c", "setsid sleep 1000 >/dev/null 2>&1 & mount -t tmpfs x /mnt; ip link add br9 type bridge").must(t)
+	mc(t, "down", "--name", "t-trace").must(t)
+	before.assertNothingLeft(t)
+	left, _ := filepath.Glob("/var/lib/minicluster/t-trace*")
+	if len(left) > 0 {
+		t.Errorf("left behind: %s", left)
+	}
+}
+
+// TestKilledAnywhere kills the program with SIGKILL at 20 random moments: while it
+// raises a cluster (`up` itself, the keeper or a host's first process) and after.
+func TestKilledAnywhere(t *testing.T) {
+	random := rand.New(rand.NewSource(*seed))
+	t.Logf("replay with: go test -tags cluster -run TestKilledAnywhere ./tests/cluster -seed %d", *seed)
+	before := look(t)
+	began := time.Now()
+	mc(t, "up", "--name", "t-kill").must(t)
+	whole := time.Since(began)
+	mc(t, "down", "--name", "t-kill").must(t)
+	before.assertNothingLeft(t)
+
+	for round := range 20 {
+		delay := time.Duration(random.Int63n(int64(whole * 5 / 4)))
+		whom := []string{"up", "keeper", "all"}[random.Intn(3)]
+		t.Run(fmt.Sprintf("%02d %s after %s", round, whom, delay.Round(time.Millisecond)), func(t *testing.T) {
+			killed := upAndKill(t, delay, whom)
+			if killed {
+				before.assertNothingLeft(t)
+			}
+		})
+	}
+	mc(t, "up", "--name", "t-kill").must(t) // cleans up after all of them
+	mc(t, "down", "--name", "t-kill").must(t)
+	before.assertNothingLeft(t)
+}
+
+// upAndKill starts `up`, waits for delay and kills. A cluster that is up by then is
+// killed by its keeper: `up` is gone and owes it nothing.
+func upAndKill(t *testing.T, delay time.Duration, whom string) (killed bool) {
+	t.Helper()
+	cmd := exec.Command(program, "up", "--name", "t-kill")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+		whom = "keeper"
+	case <-time.After(delay):
+	}
+	for _, p := range processes(t) {
+		pid, args, _ := strings.Cut(p, " ")
+		if !strings.Contains(args, "t-kill") {
+			continue
+		}
+		isUp := strings.Contains(args, " up ")
+		isKeeper := strings.HasPrefix(args, "minicluster keeper ")
+		if whom == "all" || whom == "up" && isUp || whom == "keeper" && isKeeper {
+			kill(t, pid)
+			killed = true
+		}
+	}
+	if whom == "keeper" && !killed { // it was not there yet
+		cmd.Process.Kill()
+		killed = true
+	}
+	<-done
+	return killed
+}
+
+func kill(t *testing.T, pid string) {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := os.FindProcess(n); err == nil {
+		p.Kill()
+	}
+}
+
+// TestUpAfterUpWasStopped: the person presses Ctrl-C, or asks twice.
+func TestUpAfterUpWasStopped(t *testing.T) {
+	before := look(t)
+	cmd := exec.Command(program, "up", "--name", "t-int")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, func() (bool, string) {
+		return len(processes(t)) > len(before.processes)+1, "no keeper"
+	})
+	again := mc(t, "up", "--name", "t-int")
+	if again.code != 1 || !strings.Contains(again.err, "cluster t-int is already running; end it with: minicluster down --name t-int") {
+		t.Errorf("a second up: code %d, said %q", again.code, again.err)
+	}
+	cmd.Process.Signal(os.Interrupt)
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("interrupted up: exit code %d, want 130", code)
+	}
+	before.assertNothingLeft(t)
+}

@@ -1,0 +1,67 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// restClient is the package whose live tests run on the host ctl, where the
+// sockets, the tokens and scontrol are.
+const restClient = "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+
+// TestRESTClient runs the client's live tests against the Slurm of every suite.
+func TestRESTClient(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(t.TempDir(), "slurmrest.test")
+	build := exec.Command("go", "test", "-c", "-tags", "live", "-o", binary, restClient)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // it must run on every suite's libc
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	code, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, suite := range []string{"forky", "trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) {
+			t.Parallel()
+			c := raise(t, "t-rest-"+suite, "--suite", suite, "--nodes", "2", "--gpus", "2")
+			onCtl := "/root/slurmrest.test"
+			mcWith(t, string(code), "exec", "ctl", "--name", c.name, "--", "sh", "-c", "cat >"+onCtl+"; chmod +x "+onCtl).must(t)
+			relay(t, exec.CommandContext(t.Context(), program, "exec", "ctl", "--name", c.name, "--", onCtl, "-test.v", "-test.timeout=5m"))
+		})
+	}
+}
+
+var verdict = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
+
+// relay runs a test binary elsewhere and makes each of its tests one of ours.
+func relay(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	found := verdict.FindAllSubmatch(out, -1)
+	for _, v := range found {
+		t.Run(string(v[2]), func(t *testing.T) {
+			switch string(v[1]) {
+			case "FAIL":
+				t.Fail()
+			case "SKIP":
+				t.Skip("skipped there; see the output of the whole")
+			}
+		})
+	}
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%d tests", len(found))
+}
