@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 
@@ -38,6 +39,9 @@ ended it, 127 if it was not found, 125 if minicluster itself could not run it.`,
 		},
 	}
 	c.Flags().StringVar(&user, "user", "", "run as this user of the host (default root)")
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w (a command's own flags come after --: minicluster exec HOST -- COMMAND)", err))
+	})
 	return c
 }
 
@@ -69,7 +73,7 @@ func runOn(p state.Place, hostName, user string, argv []string) error {
 	defer unix.Close(pidfd)
 	// Before the start, or a signal that comes early would end us and not it.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(signals, heeded(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)...)
 	proc, err := enter.Start(pidfd, enter.Command{
 		User: user, Argv: argv, Env: []string{"TERM=" + cmp.Or(os.Getenv("TERM"), "dumb")},
 		Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr},

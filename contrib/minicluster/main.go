@@ -9,8 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -48,16 +50,21 @@ var parts = map[string]func(args []string) int{
 }
 
 func main() {
+	// What the caller happens to have open is not for keepers, hosts and daemons,
+	// and least of all for an ordinary user on a host.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		os.Exit(exitCode(fmt.Errorf("needs Linux 5.11 or newer: close_range: %w", err)))
+	}
 	if len(os.Args) > 1 && parts[os.Args[1]] != nil {
 		os.Exit(parts[os.Args[1]](os.Args[2:]))
 	}
-	os.Exit(run())
+	os.Exit(exitCode(command().Execute()))
 }
 
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	defer stop()
-	return exitCode(command().ExecuteContext(ctx))
+// heeded returns those signals that the caller did not tell us to ignore, as nohup
+// does: to ask for one is to undo that.
+func heeded(all ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(all, signal.Ignored)
 }
 
 // exitCode is the one place that turns an error into words and a code.

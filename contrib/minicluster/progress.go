@@ -25,7 +25,11 @@ type progress struct {
 	terminal bool
 	began    time.Time
 	last     time.Time
+	latest   string
 	wrote    bool // the terminal's line is not empty
+	ticker   *time.Ticker
+	once     sync.Once
+	ended    chan struct{}
 }
 
 const everySoOften = 2 * time.Second
@@ -33,15 +37,40 @@ const everySoOften = 2 * time.Second
 func newProgress(f *os.File) *progress {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	now := time.Now()
-	return &progress{w: f, terminal: err == nil, began: now, last: now}
+	p := &progress{w: f, terminal: err == nil, began: now, last: now, ticker: time.NewTicker(everySoOften), ended: make(chan struct{})}
+	go p.repeat()
+	return p
+}
+
+// repeat shows that a stage that says nothing still goes on.
+func (p *progress) repeat() {
+	for {
+		select {
+		case <-p.ended:
+			return
+		case <-p.ticker.C:
+			p.mu.Lock()
+			p.show()
+			p.mu.Unlock()
+		}
+	}
 }
 
 // say shows line, or drops it if there was one a moment ago.
 func (p *progress) say(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.latest = line
+	p.show()
+}
+
+// Caller holds p.mu.
+func (p *progress) show() {
+	if p.latest == "" {
+		return
+	}
 	now := time.Now()
-	line = fmt.Sprintf("%s … %.0f s", line, now.Sub(p.began).Seconds())
+	line := fmt.Sprintf("%s … %.0f s", p.latest, now.Sub(p.began).Seconds())
 	if p.terminal {
 		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
 		p.wrote = true
@@ -57,13 +86,17 @@ func (p *progress) say(line string) {
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.wrote {
+	if p.latest = ""; p.wrote {
 		fmt.Fprint(p.w, "\r\x1b[K")
 		p.wrote = false
 	}
+	p.ticker.Stop()
+	p.once.Do(func() { close(p.ended) })
 }
 
-func (p *progress) building(b rootfs.Progress) { p.say("building the root file system, once: " + b.String()) }
+func (p *progress) building(b rootfs.Progress) {
+	p.say("building the root file system, once: " + b.String())
+}
 
 func (p *progress) raising(e keeper.Event) {
 	p.say(strings.TrimSpace("raising the cluster: " + e.Host + " " + e.What))

@@ -10,9 +10,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/keeper"
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/rootfs"
@@ -48,7 +52,14 @@ func upCommand(at place) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return up(c.Context(), p, suite, w)
+			ctx := c.Context()
+			// No signal at all would mean every signal.
+			if s := heeded(unix.SIGINT, unix.SIGTERM, unix.SIGHUP); len(s) > 0 {
+				var stop func()
+				ctx, stop = signal.NotifyContext(ctx, s...)
+				defer stop()
+			}
+			return up(ctx, p, suite, w)
 		},
 	}
 	f := c.Flags()
@@ -63,7 +74,7 @@ func upCommand(at place) *cobra.Command {
 }
 
 // check finds what is wrong before anything is done.
-func (w wanted) check() (rootfs.Suite, error) {
+func (w *wanted) check() (rootfs.Suite, error) {
 	suite, err := rootfs.Lookup(w.suite)
 	switch {
 	case err != nil:
@@ -73,19 +84,39 @@ func (w wanted) check() (rootfs.Suite, error) {
 	case w.gpus < 0 || w.gpus > maxGPUs:
 		return suite, fmt.Errorf("--gpus %d: want 0 to %d", w.gpus, maxGPUs)
 	}
-	if w.install != "" {
-		if st, err := os.Stat(w.install); err != nil || !st.IsDir() {
-			return suite, fmt.Errorf("--install %s: not a folder", w.install)
-		}
+	if strings.ContainsAny(w.cache, ":,\\") {
+		return suite, fmt.Errorf("--cache %s: overlay mounts cannot have a path with ':', ',' or '\\'", w.cache)
 	}
-	return suite, nil
+	return suite, w.findInstall()
+}
+
+// findInstall makes the path one that the keeper, which runs elsewhere, can walk.
+func (w *wanted) findInstall() error {
+	if w.install == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(w.install)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return fmt.Errorf("--install %s: not a folder: %w", w.install, err)
+	}
+	if st, err := os.Stat(abs); err != nil || !st.IsDir() {
+		return fmt.Errorf("--install %s: not a folder", w.install)
+	}
+	w.install = abs
+	return nil
 }
 
 func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err error) {
 	began := time.Now()
 	lock, err := p.Take()
-	if err != nil {
+	if errors.Is(err, state.ErrRunning) {
 		return fmt.Errorf("%w; end it with: minicluster down --name %s", err, p.Name)
+	}
+	if err != nil {
+		return err
 	}
 	defer lock.Close()
 	defer func() {
@@ -94,6 +125,9 @@ func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err e
 		}
 	}()
 	if err := p.Clean(); err != nil {
+		return err
+	}
+	if err := roomFor(p.Dir()); err != nil {
 		return err
 	}
 	say := newProgress(os.Stderr)
@@ -110,6 +144,19 @@ func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err e
 	say.end()
 	fmt.Fprintf(os.Stderr, "cluster %s is up: %s (Slurm %s), %d nodes, %d GPUs each, in %.1f s\n",
 		p.Name, suite.Name, suite.Slurm, w.nodes, w.gpus, time.Since(began).Seconds())
+	return nil
+}
+
+// roomFor finds a full disk before the daemons do, which say so in their logs only.
+func roomFor(dir string) error {
+	const want = 64 << 20
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if free := s.Bavail * uint64(s.Bsize); free < want {
+		return fmt.Errorf("%s: %d MiB free, %d MiB needed for logs and /shared", dir, free>>20, want>>20)
+	}
 	return nil
 }
 

@@ -4,12 +4,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/keeper"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
 func downCommand(at place) *cobra.Command {
@@ -26,23 +30,39 @@ func downCommand(at place) *cobra.Command {
 		Use:   "down",
 		Short: "End the cluster and remove everything of it, /shared included",
 		Args:  args(0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			p, err := at()
 			if err != nil {
 				return err
 			}
-			if p.Running() || !p.Left() {
-				if err := keeper.Kill(p); err != nil {
-					return err
-				}
+			err = keeper.Kill(p)
+			if errors.Is(err, keeper.ErrNotRunning) && p.Left() {
+				err = nil // it died before; its folder is still to be removed
 			}
-			lock, err := p.Take()
 			if err != nil {
 				return err
 			}
+			return remove(c.Context(), p)
+		},
+	}
+}
+
+// remove deletes what a dead cluster left. An `up` whose keeper we have just killed
+// may still be about to do the same.
+func remove(ctx context.Context, p state.Place) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		lock, err := p.Take()
+		if err == nil {
 			defer lock.Close()
 			return p.Remove()
-		},
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond): // flock has no event with a deadline
+		}
 	}
 }
 
@@ -135,22 +155,30 @@ func logsCommand(at place) *cobra.Command {
 		Use:   "logs HOST [DAEMON]",
 		Short: "Show what the daemons of a host have logged",
 		Args:  args(1, "HOST, and perhaps DAEMON", 2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			p, err := at()
 			if err != nil {
 				return err
+			}
+			if !hostForm.MatchString(args[0]) || lines < 0 {
+				return usage(errors.New("logs wants a host (ctl, n1, n2 …), and --lines of 0 or more"))
 			}
 			files, err := logFiles(p.Logs(args[0]), args)
 			if err != nil {
 				return err
 			}
-			return tail(files, follow, lines)
+			if c.Flags().Changed("lines") {
+				return tail(files, follow, fmt.Sprint(lines))
+			}
+			return tail(files, follow, "+1")
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the logs grow")
 	c.Flags().IntVarP(&lines, "lines", "n", 0, "only the last N lines of each log (default all)")
 	return c
 }
+
+var hostForm = regexp.MustCompile(`^(ctl|n[0-9]+)$`)
 
 // logFiles lists a host's logs. The folder outlives the cluster's processes, so
 // that a cluster that was killed can be looked into.
@@ -174,15 +202,12 @@ func logFiles(dir string, args []string) ([]string, error) {
 }
 
 // tail becomes tail(1), which knows how to follow files.
-func tail(files []string, follow bool, lines int) error {
+func tail(files []string, follow bool, lines string) error {
 	path, err := exec.LookPath("tail")
 	if err != nil {
 		return err
 	}
-	argv := []string{"tail", "-n", "+1"}
-	if lines > 0 {
-		argv[2] = fmt.Sprint(lines)
-	}
+	argv := []string{"tail", "-n", lines}
 	if follow {
 		argv = append(argv, "-F")
 	}

@@ -48,6 +48,15 @@ func TestHosts(t *testing.T) {
 	})
 }
 
+func mustGetwd(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func testExec(t *testing.T, c raised) {
 	in := strings.Repeat("0123456789abcdef\n", 1<<16)
 	if got := mcWith(t, in, "exec", "--name", c.name, "n1", "--", "cat"); got.out != in || got.code != 0 {
@@ -74,6 +83,21 @@ func testExec(t *testing.T, c raised) {
 			}
 		})
 	}
+	t.Run("relative to the home", func(t *testing.T) {
+		c.sh(t, "printf '#!/bin/sh\\numask\\n' >here; chmod +x here")
+		if r := c.exec(t, "n1", "alice", "./here"); r.out != "0022\n" {
+			t.Errorf("got %+v", r)
+		}
+	})
+	t.Run("nothing of ours leaks", func(t *testing.T) {
+		cmd := exec.Command("sh", "-c", `exec 8</ && exec "$@"`, "sh", program, "exec", "n1", "--name", c.name, "--user", "alice", "--", "ls", "/proc/self/fd")
+		if r := runProgram(t, cmd, ""); r.out != "0\n1\n2\n3\n" { // 3 is ls's own
+			t.Errorf("open in a command: %q", r.out)
+		}
+		if out := c.exec(t, "ctl", "", "sh", "-c", "ls -l /proc/$(pgrep -x munged)/fd").must(t); strings.Contains(out, "/work") || strings.Contains(out, "go-build") {
+			t.Errorf("open in a daemon: %s", out)
+		}
+	})
 	t.Run("signals are passed on", func(t *testing.T) {
 		cmd := exec.Command(program, "exec", "n1", "--name", c.name, "--", "sh", "-c", "trap 'exit 42' TERM; echo ready; sleep 1000 & wait")
 		out, err := cmd.StdoutPipe()
@@ -163,6 +187,44 @@ func testStatus(t *testing.T, c raised) {
 	}
 }
 
+// TestYoungController: a controller that dies before it has saved anything.
+func TestYoungController(t *testing.T) {
+	t.Parallel()
+	for _, suite := range []string{"forky", "trixie", "bookworm"} {
+		t.Run(suite, func(t *testing.T) {
+			t.Parallel()
+			c := raise(t, "t-young-"+suite, "--nodes", "1", "--suite", suite)
+			for range 3 {
+				mc(t, "fail", "ctl", "--name", c.name).must(t)
+				mc(t, "heal", "ctl", "--name", c.name).must(t)
+				c.exec(t, "ctl", "alice", "sinfo").must(t)
+			}
+		})
+	}
+}
+
+// TestDeathInTheMiddle: a host dies while one of its daemons is restarted. That
+// fails, and the cluster goes on.
+func TestDeathInTheMiddle(t *testing.T) {
+	t.Parallel()
+	c := raise(t, "t-middle", "--nodes", "1")
+	c.exec(t, "n1", "", "pkill", "-STOP", "-x", "slurmd").must(t) // it will not end by itself
+	cmd := exec.Command(program, "restart", "n1", "slurmd", "--name", c.name)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes(t) {
+		if pid, args, _ := strings.Cut(p, " "); strings.Contains(args, "host-init "+c.name+"/n1") {
+			kill(t, pid)
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("restart says that it is done")
+	}
+	mc(t, "heal", "n1", "--name", c.name).must(t)
+	c.exec(t, "n1", "", "pgrep", "-x", "slurmd").must(t)
+}
+
 // TestFaults: a node dies, comes back, is cut off, comes back; a daemon dies.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -206,6 +268,9 @@ func TestFaults(t *testing.T) {
 	})
 	mc(t, "heal", "n2", "--name", c.name).must(t)
 	mc(t, "restart", "ctl", "slurmctld", "--name", c.name).must(t)
+	if r := mc(t, "restart", "ctl", "accounts", "--name", c.name); r.code != 1 {
+		t.Errorf("restart of a program that ends: %+v", r)
+	}
 	if r := mc(t, "restart", "ctl", "slurmd", "--name", c.name); r.code != 1 || !strings.Contains(r.err, "(daemons: munged ") {
 		t.Errorf("restart of what is not there: %+v", r)
 	}
@@ -221,6 +286,9 @@ func TestSideBySideAndEight(t *testing.T) {
 	t.Parallel()
 	a := raise(t, "t-eight", "--nodes", "8", "--gpus", "1")
 	b := raise(t, "t-one", "--nodes", "1")
+	if got := a.sh(t, "stat -c %a /shared"); got != "1777" {
+		t.Errorf("/shared has mode %s", got)
+	}
 	if got := a.sh(t, "srun -N8 hostname | sort | tr '\\n' ' '"); got != "n1 n2 n3 n4 n5 n6 n7 n8" {
 		t.Errorf("eight nodes: %q", got)
 	}
@@ -249,7 +317,7 @@ func TestWarmUpIsQuick(t *testing.T) {
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	tree := t.TempDir()
-	files := map[string]os.FileMode{
+	files := map[string]uint32{
 		"usr/local/bin/hello":               0o755,
 		"lib/systemd/system/hello.service":  0o644, // Debian's /lib is a link
 		"etc/singularity-slurm/proxyd.yaml": 0o600,
@@ -263,19 +331,29 @@ func TestInstall(t *testing.T) {
 		if err := os.WriteFile(full, []byte("#!/bin/sh\necho hello from $(hostname)\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Chmod(full, uint32(mode)); err != nil {
+		if err := unix.Chmod(full, mode); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := unix.Chmod(filepath.Join(tree, "etc/singularity-slurm"), 0o1771); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(tree, tree+".link"); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Symlink("hello", filepath.Join(tree, "usr/local/bin/hi")); err != nil {
 		t.Fatal(err)
 	}
-	c := raise(t, "t-install", "--nodes", "1", "--install", tree)
+	relative, err := filepath.Rel(mustGetwd(t), tree+".link")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := raise(t, "t-install", "--nodes", "1", "--install", relative)
 	if got := c.sh(t, "hi; srun hello"); got != "hello from ctl\nhello from n1" {
 		t.Errorf("the installed program says %q", got)
 	}
-	got := c.exec(t, "n1", "", "stat", "-c", "%a %U %n", "/usr/lib/systemd/system/hello.service", "/etc/singularity-slurm/proxyd.yaml", "/usr/lib/hello/setuid", "/usr", "/lib/.").must(t)
-	want := "644 root /usr/lib/systemd/system/hello.service\n600 root /etc/singularity-slurm/proxyd.yaml\n4755 root /usr/lib/hello/setuid\n755 root /usr\n755 root /lib/.\n"
+	got := c.exec(t, "n1", "", "stat", "-c", "%a %U %n", "/usr/lib/systemd/system/hello.service", "/etc/singularity-slurm/proxyd.yaml", "/usr/lib/hello/setuid", "/etc/singularity-slurm", "/usr", "/lib/.").must(t)
+	want := "644 root /usr/lib/systemd/system/hello.service\n600 root /etc/singularity-slurm/proxyd.yaml\n4755 root /usr/lib/hello/setuid\n1771 root /etc/singularity-slurm\n755 root /usr\n755 root /lib/.\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

@@ -190,6 +190,39 @@ func kill(t *testing.T, pid string) {
 	}
 }
 
+// TestDownOfTheStubborn: a keeper that answers nothing, one without a socket, one
+// whose lock was removed, and one that is still being raised.
+func TestDownOfTheStubborn(t *testing.T) {
+	before := look(t)
+	down := func(t *testing.T) {
+		t.Helper()
+		mc(t, "down", "--name", "t-stub").must(t)
+		before.assertNothingLeft(t)
+	}
+	for _, file := range []string{"t-stub/control.sock", "t-stub.lock"} {
+		mc(t, "up", "--name", "t-stub", "--nodes", "1").must(t)
+		if err := os.Remove("/var/lib/minicluster/" + file); err != nil {
+			t.Fatal(err)
+		}
+		down(t)
+	}
+	mc(t, "up", "--name", "t-stub", "--nodes", "1").must(t)
+	exec.Command("pkill", "-STOP", "-f", "^minicluster keeper t-stub").Run()
+	down(t)
+
+	cmd := exec.Command(program, "up", "--name", "t-stub")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, func() (bool, string) {
+		_, err := os.Stat("/var/lib/minicluster/t-stub/control.sock")
+		return err == nil, "no socket"
+	})
+	mc(t, "down", "--name", "t-stub").must(t)
+	cmd.Wait()
+	before.assertNothingLeft(t)
+}
+
 // TestUpAfterUpWasStopped: the person presses Ctrl-C, or asks twice.
 func TestUpAfterUpWasStopped(t *testing.T) {
 	before := look(t)

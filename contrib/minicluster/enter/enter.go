@@ -128,11 +128,13 @@ func join(pidfd int, c Command) (*os.Process, error) {
 	}
 	who := login{user}
 	env := append(who.environment(c.Daemon), c.Env...)
-	path, err := find(c.Argv[0], env)
+	dir := who.directory(c.Dir)
+	path, err := find(c.Argv[0], dir, env)
 	if err != nil {
 		return nil, err
 	}
-	attr := &os.ProcAttr{Dir: who.directory(c.Dir), Env: env, Sys: &syscall.SysProcAttr{Credential: who.credential(), Setsid: c.Daemon}}
+	unix.Umask(0o022) // this thread's own since unshare
+	attr := &os.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Credential: who.credential(), Setsid: c.Daemon}}
 	closeAll, err := files(attr, c.Files)
 	defer closeAll()
 	if err != nil {
@@ -166,10 +168,13 @@ func files(attr *os.ProcAttr, given [3]*os.File) (closeAll func(), err error) {
 	return closeAll, nil
 }
 
-// find looks for the program as execvp would, in the PATH of env. It must run in
-// the host's mount namespace.
-func find(name string, env []string) (string, error) {
+// find looks for the program as execvp would that was called in dir, in the PATH of
+// env. It must run in the host's mount namespace.
+func find(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
 		if _, err := os.Stat(name); err != nil {
 			return "", &NotStartedError{name, codeNotFound, errors.Unwrap(err)}
 		}

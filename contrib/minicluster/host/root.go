@@ -24,6 +24,9 @@ type mount struct {
 // and /dev/shm are empty after each start, as on a machine that was switched on.
 func mounts(s Spec) []mount {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
+	// What lies on the machine's disk gets its flags in a second step: a bind takes
+	// none. Root on a host must not leave a way to root there for others.
+	const ownFlags = unix.MS_BIND | unix.MS_REMOUNT | quiet
 	return []mount{
 		{"proc", "proc", "proc", quiet | unix.MS_NOEXEC, ""},
 		{"sysfs", "sys", "sysfs", quiet | unix.MS_NOEXEC, ""},
@@ -34,7 +37,9 @@ func mounts(s Spec) []mount {
 		{"run", "run", "tmpfs", quiet, "mode=755"},
 		{"tmp", "tmp", "tmpfs", quiet, "mode=1777"},
 		{s.Shared, "shared", "", unix.MS_BIND, ""},
+		{s.Shared, "shared", "", ownFlags, ""},
 		{s.Logs, "var/log/slurm", "", unix.MS_BIND, ""},
+		{s.Logs, "var/log/slurm", "", ownFlags, ""},
 	}
 }
 
@@ -77,6 +82,9 @@ func build(s Spec) error {
 		{"root", mountRoot},
 		{"mounts", mountAll},
 		{"devices", makeDevices},
+		{"/etc/hostname", func(s Spec) error {
+			return os.WriteFile(filepath.Join(s.Root, "etc/hostname"), []byte(s.Name+"\n"), 0o644)
+		}},
 		{"pivot_root", pivot},
 		{"network", network},
 	}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,26 +38,30 @@ func Change(p state.Place, verb, hostName, daemon string) error {
 // Pidfd returns a pidfd of the host's first process; the caller closes it.
 func Pidfd(p state.Place, hostName string) (int, error) {
 	_, fd, err := ask(p, request{Verb: "pidfd", Host: hostName})
+	if err == nil && fd < 0 {
+		err = errors.New("no descriptor came for the host (too many open files? see: ulimit -n)")
+	}
 	return fd, err
 }
 
 // Kill ends the cluster at p and returns when its last process has gone. It works
-// on a keeper that answers nothing.
+// on a keeper that answers nothing, and on one whose socket someone removed.
 func Kill(p state.Place) error {
-	conn, err := dial(p)
+	pid, err := keeperPID(p)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	pidfd, err := keeperPidfd(conn)
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil // just gone
+	}
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", p.Name, err)
 	}
 	defer unix.Close(pidfd)
-	// A keeper that is gone has let go of the lock. One that holds it still is the
-	// process that pidfd names.
-	if !p.Running() {
-		return fmt.Errorf("cluster %s is %w", p.Name, ErrNotRunning)
+	// The number may be another process's by now; pidfd cannot change any more.
+	if !isKeeper(pid, p.Name) {
+		return notRunning(p)
 	}
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cluster %s: kill: %w", p.Name, err)
@@ -64,19 +69,33 @@ func Kill(p state.Place) error {
 	return awaitEnd(pidfd)
 }
 
-// keeperPidfd asks the kernel who listens at the other end.
-func keeperPidfd(conn *net.UnixConn) (pidfd int, err error) {
+// keeperPID asks the kernel who listens on the socket, or else reads the lock.
+func keeperPID(p state.Place) (int, error) {
+	conn, err := dial(p)
+	if err != nil {
+		if pid := p.Keeper(); p.Running() && pid > 0 {
+			return pid, nil
+		}
+		return 0, err
+	}
+	defer conn.Close()
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return -1, err
+		return 0, err
 	}
+	var peer *unix.Ucred
 	ctlErr := raw.Control(func(fd uintptr) {
-		var peer *unix.Ucred
-		if peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pidfd, err = unix.PidfdOpen(int(peer.Pid), 0)
-		}
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	return pidfd, errors.Join(ctlErr, err)
+	if err := errors.Join(ctlErr, err); err != nil {
+		return 0, fmt.Errorf("cluster %s: %w", p.Name, err)
+	}
+	return int(peer.Pid), nil
+}
+
+func isKeeper(pid int, name string) bool {
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && string(cmdline) == "minicluster\x00"+Arg+"\x00"+name+"\x00"
 }
 
 // awaitEnd waits for the end of a process that is no child of ours. A PID
@@ -119,6 +138,10 @@ func notRunning(p state.Place) error {
 	return fmt.Errorf("cluster %s is %w (%s)", p.Name, ErrNotRunning, others)
 }
 
+// answerWithin bounds a request: the raising that it may have to wait for, and a
+// change of its own.
+const answerWithin = raiseWithin + changeWithin
+
 func ask(p state.Place, r request) (Answer, int, error) {
 	var a Answer
 	conn, err := dial(p)
@@ -126,6 +149,9 @@ func ask(p state.Place, r request) (Answer, int, error) {
 		return a, -1, err
 	}
 	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+		return a, -1, err
+	}
 	if err := json.NewEncoder(conn).Encode(r); err != nil {
 		return a, -1, fmt.Errorf("cluster %s: %w", p.Name, err)
 	}

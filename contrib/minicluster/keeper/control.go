@@ -6,7 +6,6 @@ package keeper
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -185,8 +184,8 @@ func (m *machine) setCut(cut bool) error {
 	if m.init == nil {
 		return m.offError()
 	}
-	if m.cut == cut {
-		return errors.New("host " + m.spec.Name + " is cut off already")
+	if cut && m.cut {
+		return fmt.Errorf("host %s is cut off already", m.spec.Name)
 	}
 	if err := setPort(m.spec.Name, !cut); err != nil {
 		return err

@@ -20,6 +20,7 @@ type recipe struct {
 	argv  []string
 	env   []string
 	ready func(pid int) bool // does it listen? nil: it is a program that ends, and is ready then
+	check []string           // must succeed on the host too before it is ready
 	dir   string             // made below /run for the user before the start
 }
 
@@ -33,8 +34,11 @@ var recipes = []recipe{
 		argv: []string{"slurmdbd", "-D"}, ready: listensOn(6819)},
 	{name: "accounts", on: hostIsCtl,
 		argv: []string{"/usr/local/sbin/minicluster-accounts"}},
+	// -i, because a controller that is killed young has not saved all of its state
+	// yet, and 26.05 would not start again without. It listens before it has read
+	// what it saved; only an answer says that it will stay.
 	{name: "slurmctld", on: hostIsCtl, user: "slurm", dir: "slurm",
-		argv: []string{"slurmctld", "-D"}, ready: listensOn(6817)},
+		argv: []string{"slurmctld", "-D", "-i"}, ready: listensOn(6817), check: []string{"sinfo", "-h"}},
 	// Two of them, because one slurmrestd acts for all its callers by one
 	// credential: munge for those it knows by their socket, or their own token.
 	{name: "slurmrestd", on: hostIsCtl, user: "slurmrestd", dir: "slurmrestd",

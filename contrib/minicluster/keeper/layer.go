@@ -106,7 +106,7 @@ func put(root *os.Root, f slurmconf.File) error {
 // below /shared: they find the same files on every host, as on a real cluster.
 func (c *cluster) makeHomes(root *os.Root) error {
 	shared := c.place.Shared()
-	if err := os.Chmod(shared, 0o1777); err != nil {
+	if err := os.Chmod(shared, 0o777|fs.ModeSticky); err != nil {
 		return err
 	}
 	people, err := passwd.People(filepath.Join(root.Name(), "etc"))
@@ -145,7 +145,7 @@ func install(root *os.Root, from string) error {
 		}
 		switch {
 		case d.IsDir():
-			return makeDirs(root, rel)
+			return copyDir(root, p, rel)
 		case d.Type() == fs.ModeSymlink:
 			return copyLink(root, p, rel)
 		case d.Type().IsRegular():
@@ -160,6 +160,21 @@ func makeDirs(root *os.Root, dir string) error {
 		return nil
 	}
 	return root.MkdirAll(dir, 0o755)
+}
+
+// copyDir makes a folder as it is in the tree, unless root has one already.
+func copyDir(root *os.Root, from, to string) error {
+	if st, err := root.Stat(to); err == nil && st.IsDir() {
+		return nil
+	}
+	st, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := root.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	return root.Chmod(to, st.Mode()&(fs.ModePerm|fs.ModeSticky|fs.ModeSetgid))
 }
 
 func copyLink(root *os.Root, from, to string) error {

@@ -49,15 +49,7 @@ func (m *machine) boot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("host %s: %w", name, err)
 	}
-	pidfd, err := unix.PidfdOpen(init.Process.Pid, 0)
-	if err == nil {
-		err = plug(name, init.Process.Pid)
-	}
-	if err == nil {
-		stop := context.AfterFunc(ctx, func() { init.Process.Kill() })
-		err = init.Boot(m.spec)
-		stop()
-	}
+	pidfd, err := m.connect(ctx, init)
 	if err != nil {
 		init.Process.Kill()
 		init.Process.Wait()
@@ -65,6 +57,19 @@ func (m *machine) boot(ctx context.Context) error {
 	}
 	m.switchedOn(init, pidfd)
 	return nil
+}
+
+// connect gives the host its network and lets it build itself.
+func (m *machine) connect(ctx context.Context, init *host.Init) (pidfd int, err error) {
+	if err := plug(m.spec.Name, init.Process.Pid); err != nil {
+		return -1, err
+	}
+	stop := context.AfterFunc(ctx, func() { init.Process.Kill() })
+	defer stop()
+	if err := init.Boot(m.spec); err != nil {
+		return -1, err
+	}
+	return unix.PidfdOpen(init.Process.Pid, 0)
 }
 
 func (m *machine) switchedOn(init *host.Init, pidfd int) {
@@ -129,20 +134,41 @@ func (m *machine) start(ctx context.Context, d *daemon) error {
 		return err
 	}
 	defer log.Close()
-	if err := m.makeRunDir(d); err != nil {
+	first, err := m.first()
+	if err != nil {
+		return err
+	}
+	defer first.close()
+	if err := makeRunDir(first.pid, d); err != nil {
 		return m.failed(d, path, err)
 	}
-	p, err := enter.Start(m.pidfd, enter.Command{User: d.user, Argv: d.argv, Env: d.env, Dir: "/", Files: [3]*os.File{nil, log, log}, Daemon: true})
+	p, err := enter.Start(first.pidfd, enter.Command{User: d.user, Argv: d.argv, Env: d.env, Dir: "/", Files: [3]*os.File{nil, log, log}, Daemon: true})
 	if err != nil {
 		return m.failed(d, path, err)
 	}
 	m.mu.Lock()
 	d.proc = p
 	m.mu.Unlock()
-	if err := m.awaitReady(ctx, d); err != nil {
+	if err := m.awaitReady(ctx, first.pid, d); err != nil {
 		return m.failed(d, path, err)
 	}
 	return nil
+}
+
+// firstProcess is a host's first process for as long as someone works with it: the
+// descriptor stays good though the host may die meanwhile.
+type firstProcess struct{ pid, pidfd int }
+
+func (f firstProcess) close() { unix.Close(f.pidfd) }
+
+func (m *machine) first() (firstProcess, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.init == nil {
+		return firstProcess{}, m.offError()
+	}
+	fd, err := unix.FcntlInt(uintptr(m.pidfd), unix.F_DUPFD_CLOEXEC, 0)
+	return firstProcess{m.init.Process.Pid, fd}, err
 }
 
 func (m *machine) failed(d *daemon, log string, err error) error {
@@ -150,8 +176,8 @@ func (m *machine) failed(d *daemon, log string, err error) error {
 }
 
 // awaitReady looks at the kernel's socket tables, which have no event to wait for.
-func (m *machine) awaitReady(ctx context.Context, d *daemon) error {
-	for !m.readyNow(d) {
+func (m *machine) awaitReady(ctx context.Context, pid int, d *daemon) error {
+	for !m.readyNow(pid, d) {
 		select {
 		case <-d.proc.Done():
 			return m.ended(d)
@@ -163,7 +189,16 @@ func (m *machine) awaitReady(ctx context.Context, d *daemon) error {
 	return nil
 }
 
-func (m *machine) readyNow(d *daemon) bool { return !d.endsByItself() && d.ready(m.init.Process.Pid) }
+func (m *machine) readyNow(pid int, d *daemon) bool {
+	if d.endsByItself() || !d.ready(pid) {
+		return false
+	}
+	if d.check == nil {
+		return true
+	}
+	_, err := m.run(d.check...)
+	return err == nil && d.running()
+}
 
 func (m *machine) ended(d *daemon) error {
 	if !d.endsByItself() || d.proc.Code() != 0 {
@@ -177,11 +212,11 @@ func (m *machine) ended(d *daemon) error {
 
 // makeRunDir makes the daemon's folder below /run. It goes through the host's own
 // root, where the names and owners are the host's.
-func (m *machine) makeRunDir(d *daemon) error {
+func makeRunDir(pid int, d *daemon) error {
 	if d.dir == "" {
 		return nil
 	}
-	root := fmt.Sprintf("/proc/%d/root", m.init.Process.Pid)
+	root := fmt.Sprintf("/proc/%d/root", pid)
 	owner := passwd.User{}
 	if d.user != "" {
 		var err error
@@ -201,6 +236,9 @@ func (m *machine) makeRunDir(d *daemon) error {
 func (m *machine) restart(ctx context.Context, name string) error {
 	var names []string
 	for _, d := range m.daemons {
+		if d.endsByItself() {
+			continue
+		}
 		if d.name != name {
 			names = append(names, d.name)
 			continue

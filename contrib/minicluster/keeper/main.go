@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 
@@ -19,10 +20,8 @@ const stay = "stay\n"
 // Main is the keeper's life. It returns when the cluster could not be raised.
 func Main() error {
 	lifeline := bufio.NewReader(os.NewFile(lifelineFD, "lifeline"))
-	events := json.NewEncoder(os.NewFile(eventsFD, "events"))
-	for fd := lifelineFD; fd <= 6; fd++ {
-		unix.CloseOnExec(fd)
-	}
+	eventsFile := os.NewFile(eventsFD, "events")
+	events := json.NewEncoder(eventsFile)
 	var s Spec
 	line, err := lifeline.ReadBytes('\n')
 	if err == nil {
@@ -34,23 +33,52 @@ func Main() error {
 	allowed := make(chan struct{})
 	go watch(lifeline, allowed)
 	go endOnTerm()
-	unix.Umask(0o022) // whatever the person's own is
-	control, err := listen(s)
-	if err != nil {
-		return err
-	}
-
 	// Nobody listens any more if telling fails, and watch sees to that.
 	tell := func(e Event) { _ = events.Encode(e) }
-	c, err := raise(s, tell)
+	c, control, err := begin(s, tell)
 	if err != nil {
 		tell(Event{Error: err.Error()})
 		return err
 	}
 	tell(Event{Done: true})
 	<-allowed
-	os.NewFile(eventsFD, "events").Close()
+	eventsFile.Close()
 	return c.serve(control)
+}
+
+func begin(s Spec, tell func(Event)) (*cluster, *net.UnixListener, error) {
+	if err := forgetCaller(); err != nil {
+		return nil, nil, err
+	}
+	control, err := listen(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := raise(s, tell)
+	return c, control, err
+}
+
+// forgetCaller gives the daemons what a machine that boots would give them, and not
+// what the person who typed `up` happened to have.
+func forgetCaller() error {
+	unix.Umask(0o022)
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 0); err != nil {
+		return fmt.Errorf("set the priority: %w", err)
+	}
+	for _, l := range []struct {
+		what int
+		want uint64
+	}{{unix.RLIMIT_NOFILE, 65536}, {unix.RLIMIT_STACK, 8 << 20}, {unix.RLIMIT_CORE, 0}} {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(l.what, &now); err != nil {
+			return fmt.Errorf("read a resource limit: %w", err)
+		}
+		now.Cur = min(l.want, now.Max) // only the hard limit of the caller stays
+		if err := unix.Setrlimit(l.what, &now); err != nil {
+			return fmt.Errorf("set a resource limit: %w", err)
+		}
+	}
+	return nil
 }
 
 // watch ends the keeper, and with it the cluster, if `up` dies before it said

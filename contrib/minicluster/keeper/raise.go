@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,6 +61,7 @@ func raise(s Spec, tell func(Event)) (*cluster, error) {
 	if err := c.bootAll(ctx, tell); err != nil {
 		return nil, err
 	}
+	tell(Event{What: "waiting for idle nodes"})
 	if err := c.awaitIdle(ctx); err != nil {
 		return nil, err
 	}
@@ -148,7 +150,7 @@ func (c *cluster) awaitIdle(ctx context.Context) error {
 		}
 		pause(ctx, 50*time.Millisecond)
 	}
-	return fmt.Errorf("the nodes did not become idle: %s%w", strings.ReplaceAll(out, "\n", "; "), err)
+	return fmt.Errorf("the nodes did not become idle: %w", errors.Join(err, errors.New(strings.ReplaceAll(out, "\n", "; "))))
 }
 
 // allIdle looks at lines of "node state reason".
@@ -169,7 +171,12 @@ func (m *machine) run(argv ...string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	p, err := enter.Start(m.pidfd, enter.Command{Argv: argv, Files: [3]*os.File{nil, w, w}})
+	first, err := m.first()
+	if err != nil {
+		return "", err
+	}
+	defer first.close()
+	p, err := enter.Start(first.pidfd, enter.Command{Argv: argv, Files: [3]*os.File{nil, w, w}})
 	w.Close()
 	if err != nil {
 		return "", err

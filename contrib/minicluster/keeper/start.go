@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
 // Start starts a keeper, hands it the files that it must hold open (the cluster's
@@ -56,7 +58,11 @@ func Start(ctx context.Context, s Spec, hold [2]*os.File, tell func(Event)) erro
 	if err != nil {
 		return startError(err)
 	}
-	if err := follow(ctx, s, lifeline, events, tell); err != nil {
+	err = state.SetKeeper(hold[0], cmd.Process.Pid)
+	if err == nil {
+		err = follow(ctx, s, lifeline, events, tell)
+	}
+	if err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
 		return err

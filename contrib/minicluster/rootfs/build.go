@@ -83,6 +83,11 @@ func build(ctx context.Context, j buildJob) (err error) {
 	if !isDir(root) {
 		return j.failed(transcript{complaint: "mmdebstrap made no tree"}, nil)
 	}
+	// Root's alone: the tree has set-user-ID programs that nobody will ever update.
+	// A cluster does not mind, its root folder is that of a layer above.
+	if err := os.Chmod(root, 0o700); err != nil {
+		return err
+	}
 	return os.Rename(root, j.dir)
 }
 

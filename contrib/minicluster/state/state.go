@@ -7,7 +7,7 @@
 // it when the last of them dies, however that happens.
 //
 //	/var/lib/minicluster/
-//	  NAME.lock       flock: held while the cluster is raised or runs
+//	  NAME.lock       flock: held while the cluster is raised or runs; holds the keeper's PID
 //	  NAME/
 //	    control.sock  the keeper listens here
 //	    keeper.log    what the keeper has to say
@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -84,6 +85,22 @@ func (p Place) Running() bool {
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
+// SetKeeper notes the keeper's PID in the lock, for those who find no socket.
+func SetKeeper(lock *os.File, pid int) error {
+	_, err := lock.WriteAt([]byte(strconv.Itoa(pid)), 0)
+	return err
+}
+
+// Keeper returns what SetKeeper noted, or 0.
+func (p Place) Keeper() int {
+	data, err := os.ReadFile(p.lockPath())
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(data)) // 0 when there is none yet
+	return pid
+}
+
 // Left says whether anything of the cluster is on disk, running or not.
 func (p Place) Left() bool {
 	_, err := os.Lstat(p.Dir())
@@ -94,7 +111,8 @@ func (p Place) Left() bool {
 // inherits the file, owns the cluster until it is closed. It returns an error
 // wrapping ErrRunning while someone else owns it.
 func (p Place) Take() (*os.File, error) {
-	if err := os.MkdirAll(p.base, 0o755); err != nil {
+	// Root's alone: what root on a host leaves in /shared is nobody else's business.
+	if err := os.MkdirAll(p.base, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", p.Name, err)
 	}
 	for {
@@ -109,7 +127,7 @@ func (p Place) Take() (*os.File, error) {
 		// Remove may have unlinked the path between our open and our lock; then
 		// we hold a lock that nobody else can see.
 		if sameFile(f, p.lockPath()) {
-			return f, nil
+			return f, f.Truncate(0) // a dead keeper's PID
 		}
 		f.Close()
 	}
