@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// answer is what surrounds the records in every answer of slurmrestd.
+type answer struct {
+	Release    string
+	Cluster    string
+	Errors     []complaint
+	Warnings   []complaint
+	Results    []complaint // of an update, signal or requeue: one per job
+	LastUpdate time.Time   // v0.0.40 on
+	JobID      int64       // of a submission
+	Message    string      // of the site's job_submit plugin
+}
+
+// complaint is an error or a warning of the server's.
+type complaint struct {
+	Number      int64
+	Text        string
+	Description string
+	Source      string
+}
+
+// maxComplaints bounds what is kept of a server that complains without end.
+const maxComplaints = 64
+
+// complaintFields cover all spellings of an error: errors[] of v0.0.38's jobs
+// ("error_number"), of its submissions ("error_code"), of its nodes ("errno"), and
+// results[] and status[] of later versions ("why", or an object for "error").
+var complaintFields = table[complaint]{
+	"error_number": intField(func(c *complaint) *int64 { return &c.Number }),
+	"error_code":   intField(func(c *complaint) *int64 { return &c.Number }),
+	"errno":        intField(func(c *complaint) *int64 { return &c.Number }),
+	"error": either(table[complaint]{
+		"code":    intField(func(c *complaint) *int64 { return &c.Number }),
+		"string":  textField(func(c *complaint) *string { return &c.Text }),
+		"message": textField(func(c *complaint) *string { return &c.Description }),
+	}, textField(func(c *complaint) *string { return &c.Text })),
+	"description": textField(func(c *complaint) *string { return &c.Description }),
+	"why":         textField(func(c *complaint) *string { return &c.Description }),
+	"source":      textField(func(c *complaint) *string { return &c.Source }),
+}
+
+// complaintsField reads an array of complaints, or (v0.0.45's bulk requeue) an
+// array of arrays of them.
+func complaintsField(at func(*answer) *[]complaint) field[answer] {
+	var read field[answer]
+	read = func(s *scanner, a *answer) {
+		for s.begin('['); s.next(']'); {
+			if s.peek() == '[' {
+				read(s, a)
+				continue
+			}
+			var c complaint
+			complaintFields.read(s, &c)
+			if all := at(a); len(*all) < maxComplaints {
+				*all = append(*all, c)
+			}
+		}
+	}
+	return read
+}
+
+// slurmField is where an answer says who speaks; v0.0.38 spells it "Slurm".
+var slurmField = group(table[answer]{
+	"release": textField(func(a *answer) *string { return &a.Release }),
+	"cluster": textField(func(a *answer) *string { return &a.Cluster }),
+})
+
+var answerFields = table[answer]{
+	"meta":                group(table[answer]{"slurm": slurmField, "Slurm": slurmField}),
+	"errors":              complaintsField(func(a *answer) *[]complaint { return &a.Errors }),
+	"warnings":            complaintsField(func(a *answer) *[]complaint { return &a.Warnings }),
+	"results":             complaintsField(func(a *answer) *[]complaint { return &a.Results }),
+	"status":              complaintsField(func(a *answer) *[]complaint { return &a.Results }),
+	"last_update":         timeField(func(a *answer) *time.Time { return &a.LastUpdate }),
+	"job_id":              readSubmitted,
+	"job_submit_user_msg": textField(func(a *answer) *string { return &a.Message }),
+}
+
+// readSubmitted reads the id of a submission. v0.0.40's updates have a member of
+// the same name that holds a text like "12_3"; nobody reads that one.
+func readSubmitted(s *scanner, a *answer) {
+	if s.peek() == '"' {
+		s.skipString()
+		return
+	}
+	a.JobID = s.number().Or(0)
+}
+
+// records says that the answer has an array of T under a name, and what to do with
+// each.
+func records[T any](name string, fields table[T], yield func(*T) error) table[answer] {
+	return table[answer]{name: func(s *scanner, a *answer) {
+		each(s, fields, yield)
+		s.held = 0
+	}}
+}
+
+// decode reads a whole answer. Its error is ErrMalformed, ErrTooLarge, the body's
+// own, or what a yield returned; what the server complains of is in the answer.
+func decode(body io.Reader, l limits, fields table[answer]) (answer, error) {
+	s := newScanner(body, l)
+	var a answer
+	if c := s.peek(); s.err == nil && c != '{' {
+		s.fail("%q where an object should be", c)
+	}
+	fields.read(s, &a)
+	return a, s.done()
+}
+
+// failure turns what the server complained of into an error, or nil. A result with
+// number 0 is one that went well.
+func (a *answer) failure(c *call, status int) error {
+	all := slices.Concat(a.Errors, failed(a.Results))
+	if len(all) == 0 {
+		return nil
+	}
+	first := c.errorOf(status, all[0])
+	for _, one := range all[1:] {
+		first.others = append(first.others, c.errorOf(status, one))
+	}
+	return first
+}
+
+// failed leaves out the results that went well.
+func failed(results []complaint) []complaint {
+	var bad []complaint
+	for _, one := range results {
+		if one.Number != 0 {
+			bad = append(bad, one)
+		}
+	}
+	return bad
+}
+
+// errorOf makes the error for one complaint.
+func (c *call) errorOf(status int, one complaint) *Error {
+	e := &Error{
+		Method: c.method, Path: c.path, Subject: c.subject, Status: status,
+		Number: int(one.Number), Text: one.Text, Description: one.Description, Source: one.Source,
+	}
+	return e.means()
+}
+
+// refusal reads the body of an answer that is not 200. When that is no answer of
+// Slurm's (a proxy's page, the router's one line of text), it is quoted. slurm
+// reports whether it was one.
+func (c *call) refusal(status int, body io.Reader, l limits) (err error, slurm bool) {
+	l.body = min(l.body, maxRefusal)
+	head := &firstBytes{src: body}
+	a, parseErr := decode(head, l, answerFields)
+	if failure := a.failure(c, status); failure != nil {
+		return failure, true
+	}
+	said := printable(string(head.kept), 200)
+	if parseErr == nil || said == "" { // JSON without a complaint
+		said = http.StatusText(status)
+	}
+	e := c.errorOf(status, complaint{Description: said})
+	e.Retryable = status == http.StatusServiceUnavailable
+	e.foreign = parseErr != nil
+	return e, parseErr == nil
+}
+
+// maxRefusal bounds what is read of an answer that is not 200.
+const maxRefusal = 1 << 20
+
+// firstBytes remembers the head of what is read through it.
+type firstBytes struct {
+	src  io.Reader
+	kept []byte
+}
+
+func (f *firstBytes) Read(p []byte) (int, error) {
+	n, err := f.src.Read(p)
+	if room := 512 - len(f.kept); room > 0 {
+		f.kept = append(f.kept, p[:min(n, room)]...)
+	}
+	return n, err
+}
+
+// warnings joins the server's warnings, one line each.
+func (a *answer) warnings() []string {
+	var all []string
+	for _, w := range a.Warnings {
+		all = append(all, printable(w.Description, 300))
+	}
+	return all
+}

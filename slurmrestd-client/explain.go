@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+const (
+	numberUnspecified = -1   // SLURM_ERROR: 22.05 says it of whatever failed
+	numberDatabase    = 7000 // ESLURM_DB_CONNECTION
+	numberBadToken    = 1007 // SLURM_PROTOCOL_AUTHENTICATION_ERROR
+)
+
+// explain finds out whether an error that says nothing of the token is the token's.
+// slurmrestd passes tokens on without a look, and what comes back depends on who was
+// asked: slurmctld's refusal is "Unspecified error" over v0.0.38, and slurmdbd's is
+// "Unable to connect to database" since v0.0.40. The other of the two says it
+// plainly, so it is asked once.
+func (c *Client) explain(ctx context.Context, p *peer, err error) error {
+	var e *Error
+	if c.cfg.Token == nil || !errors.As(err, &e) {
+		return err
+	}
+	var ask *call
+	switch {
+	case e.Number == numberUnspecified && e.Method == http.MethodGet && p.version() == V0038:
+		ask = getCall(p, "token")
+		ask.path = dbPathOf(p, "clusters", "")
+	case e.Number == numberDatabase && p.version() != V0038:
+		ask = getCall(p, "token", "reservations", "")
+	default:
+		return err
+	}
+	_, other := c.try(ctx, ask, answerFields)
+	var said *Error
+	switch {
+	case other == nil && e.Number == numberUnspecified: // so slurmctld is not there
+		e.is = append(e.is, ErrController)
+		e.Retryable = true
+	case errors.As(other, &said) && said.Number == numberBadToken:
+		e.is = []error{ErrAuth}
+		e.Retryable = false
+		e.Text, e.Number = said.Text, said.Number
+	}
+	return err
+}

@@ -1,0 +1,391 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build live
+
+package slurmrest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// TestLive asks every verb, in each version that this cluster serves.
+func TestLive(t *testing.T) {
+	for _, version := range served(t) {
+		t.Run(version, func(t *testing.T) {
+			for _, test := range []struct {
+				name string
+				do   func(*live, string)
+			}{
+				{"cluster", testCluster},
+				{"submit", testSubmit},
+				{"hold", testHold},
+				{"edit", testEdit},
+				{"refusals", testRefusals},
+				{"signal", testSignal},
+				{"array", testArray},
+				{"het", testHet},
+				{"incremental", testIncremental},
+				{"requeue/rest", requeueVia(slurmrest.RouteREST)},
+				{"requeue/scontrol", requeueVia(slurmrest.RouteScontrol)},
+				{"requeue/exit-code", requeueVia(slurmrest.RouteExitCode)},
+				{"requeue/any", testRequeueAny},
+			} {
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					cfg := rootConfig(t, version)
+					l := &live{T: t, root: newClient(t, cfg)}
+					cfg.AsUser = "alice"
+					l.alice = newClient(t, cfg)
+					test.do(l, version)
+				})
+			}
+		})
+		// Alone, since other jobs would feel it.
+		t.Run(version+"/drain", func(t *testing.T) { testDrain(&live{T: t, root: newClient(t, rootConfig(t, version))}) })
+	}
+}
+
+func testCluster(l *live, version string) {
+	info, err := l.root.Cluster(l.Context())
+	l.ok(err)
+	name := ""
+	for line := range strings.Lines(command(l.T, "scontrol", "show", "config")) {
+		if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == "ClusterName" {
+			name = strings.TrimSpace(value)
+		}
+	}
+	if info.Name != name || info.Version != version || len(info.Controllers) != 1 || !info.Controllers[0].Up {
+		l.Errorf("cluster %+v; want %s", info, name)
+	}
+	nodes, err := l.root.Nodes(l.Context())
+	l.ok(err)
+	for _, n := range nodes {
+		one, err := l.root.Node(l.Context(), n.Name)
+		if err != nil || one.CPUs != n.CPUs || n.GRES != "gpu:2" || n.State.Base == "" {
+			l.Errorf("node %+v, %+v, %v", n, one, err)
+		}
+	}
+	if len(nodes) != 2 {
+		l.Errorf("%d nodes; want 2", len(nodes))
+	}
+	_, err = l.root.Node(l.Context(), "nowhere")
+	l.is(err, slurmrest.ErrInvalidNodeName)
+	partitions, err := l.root.Partitions(l.Context())
+	if err != nil || len(partitions) != 2 || partitions[0].Nodes != "n[1-2]" {
+		l.Errorf("partitions %+v, %v", partitions, err)
+	}
+	qos, err := l.root.QOS(l.Context())
+	if err != nil || len(qos) != 4 || qos[2].Name != "premium" || len(qos[2].Preempts) != 2 {
+		l.Errorf("qos %+v, %v", qos, err)
+	}
+	diag, err := l.root.Diag(l.Context())
+	if err != nil || time.Since(diag.At) > time.Minute || diag.ServerThreads == 0 {
+		l.Errorf("diag %+v, %v", diag, err)
+	}
+	night := "night-" + strings.ReplaceAll(version, ".", "")
+	command(l.T, "scontrol", "create", "reservation="+night, "starttime=now+10days", "duration=60", "users=alice", "nodes=n2")
+	l.Cleanup(func() { command(l.T, "scontrol", "delete", "reservation="+night) })
+	reservations, err := l.root.Reservations(l.Context())
+	l.ok(err)
+	found := false
+	for _, r := range reservations {
+		found = found || r.Name == night && r.Users == "alice" && r.Nodes == "n2" && r.End.Sub(r.Start) == time.Hour
+	}
+	if !found {
+		l.Errorf("reservations %+v; want %s", reservations, night)
+	}
+}
+
+func testSubmit(l *live, _ string) {
+	out := filepath.Join("/shared", "out-"+filepath.Base(l.TempDir()))
+	ref := l.submit(slurmrest.JobSubmit{
+		Script: "#!/bin/sh\necho \"$GREETING $SLURM_JOB_NUM_NODES\"\npwd\nexit 7\n", Name: "greet", StdOut: out, StdErr: out,
+		Environment: map[string]string{"GREETING": "hello \"you\"", "PATH": "/usr/bin:/bin"}, WorkDir: "/usr",
+		MinNodes: 2, Tasks: 2, TRESPerNode: "gres/gpu:1", TimeLimit: slurmrest.LimitOf(10 * time.Minute), Comment: "a \"comment\" / é",
+		MemoryPerNode: 64, AppendLogs: true, Features: "", Account: "research", QOS: "basic", Partition: "debug",
+	})
+	l.Cleanup(func() { os.Remove(out) })
+	j := l.becomes(ref, "over", func(j slurmrest.Job) bool { return j.State.Finished() })
+	if j.State.Base != slurmrest.Failed || j.ExitCode.Code != 7 || j.ExitCode.Signal != 0 || j.Name != "greet" ||
+		j.User != "alice" || j.Comment != "a \"comment\" / é" || j.QOS != "basic" || j.Partition != "debug" || j.Account != "research" ||
+		j.TimeLimit != slurmrest.LimitOf(10*time.Minute) || j.TRESPerNode != "gres/gpu:1" || j.WorkDir != "/usr" || !j.Batch ||
+		j.NodeCount != slurmrest.Num(2) || j.EndTime.IsZero() || j.StartTime.IsZero() {
+		l.Errorf("job %+v", j)
+	}
+	if said, err := os.ReadFile(out); string(said) != "hello \"you\" 2\n/usr\n" {
+		l.Errorf("output %q, %v", said, err)
+	}
+	if err := l.root.Hold(l.Context(), ref); !errors.Is(err, slurmrest.ErrAlreadyDone) && !errors.Is(err, slurmrest.ErrJobFinished) {
+		l.Errorf("hold of a job that is over: %v", err)
+	}
+	l.ok(l.root.Cancel(l.Context(), ref))
+	for _, bad := range []struct {
+		job  slurmrest.JobSubmit
+		want error
+	}{
+		{slurmrest.JobSubmit{Partition: "nowhere"}, slurmrest.ErrInvalidPartition},
+		{slurmrest.JobSubmit{QOS: "nothing"}, slurmrest.ErrInvalidQOS},
+		{slurmrest.JobSubmit{Account: "nobody"}, slurmrest.ErrInvalidAccount},
+		{slurmrest.JobSubmit{TRESPerNode: "gres/gpu:9"}, slurmrest.ErrNodeConfig},
+		{slurmrest.JobSubmit{RequiredNodes: "n77"}, slurmrest.ErrInvalidNodeName},
+	} {
+		bad.job.Script, bad.job.WorkDir = sleeper, "/tmp"
+		_, err := l.alice.Submit(l.Context(), bad.job)
+		l.is(err, bad.want)
+	}
+}
+
+func testHold(l *live, _ string) {
+	ref := l.submit(slurmrest.JobSubmit{Hold: true})
+	if j := l.job(ref); !j.Held || j.Reason != "JobHeldUser" {
+		l.Errorf("job %+v", j)
+	}
+	l.ok(l.alice.Release(l.Context(), ref, time.Now().Add(time.Hour)))
+	if j := l.job(ref); j.Held || time.Until(j.EligibleTime) < 50*time.Minute {
+		l.Errorf("released for later: held %v, eligible %s", j.Held, j.EligibleTime)
+	}
+	l.ok(l.root.Hold(l.Context(), ref)) // an operator's hold
+	l.is(l.alice.Release(l.Context(), ref, time.Time{}), slurmrest.ErrAccessDenied)
+	l.ok(l.root.Release(l.Context(), ref, time.Time{}))
+	l.becomes(ref, "running", running)
+	l.ok(l.root.Hold(l.Context(), ref))
+	if j := l.becomes(ref, "running and held", func(j slurmrest.Job) bool { return j.Held }); j.State.Base != slurmrest.Running {
+		l.Errorf("a running job that was held is %s", j.State)
+	}
+	l.ok(l.root.Release(l.Context(), ref, time.Time{}))
+}
+
+// testEdit changes everything that can be changed, one at a time, and reads it back.
+func testEdit(l *live, version string) {
+	ref := l.submit(slurmrest.JobSubmit{Hold: true, MinNodes: 1, Tasks: 2, TRESPerNode: "gres/gpu:1", TimeLimit: slurmrest.LimitOf(time.Hour)})
+	old := version == slurmrest.V0038
+	begin := time.Now().Add(time.Hour).Truncate(time.Second)
+	for _, edit := range []struct {
+		name string
+		edit slurmrest.JobUpdate
+		done func(slurmrest.Job) bool
+	}{
+		{"required nodes", slurmrest.JobUpdate{RequiredNodes: ptr("n1,n2"), NodeCount: ptr(int64(2))}, func(j slurmrest.Job) bool { return j.RequiredNodes == "n[1-2]" || j.RequiredNodes == "n1,n2" }},
+		{"fewer required nodes", slurmrest.JobUpdate{RequiredNodes: ptr("n2")}, func(j slurmrest.Job) bool { return j.RequiredNodes == "n2" }},
+		{"no required nodes", slurmrest.JobUpdate{RequiredNodes: ptr("")}, func(j slurmrest.Job) bool { return j.RequiredNodes == "" }},
+		{"node count", slurmrest.JobUpdate{NodeCount: ptr(int64(1))}, func(j slurmrest.Job) bool { return j.NodeCount == slurmrest.Num(1) }},
+		{"excluded nodes", slurmrest.JobUpdate{ExcludedNodes: ptr("n1")}, func(j slurmrest.Job) bool { return j.ExcludedNodes == "n1" }},
+		{"no excluded nodes", slurmrest.JobUpdate{ExcludedNodes: ptr("")}, func(j slurmrest.Job) bool { return j.ExcludedNodes == "" }},
+		{"gres", slurmrest.JobUpdate{TRESPerNode: ptr("gres/gpu:2")}, func(j slurmrest.Job) bool { return j.TRESPerNode == "gres/gpu:2" }},
+		{"partition", slurmrest.JobUpdate{Partition: ptr("debug"), TimeLimit: ptr(slurmrest.LimitOf(20 * time.Minute))}, func(j slurmrest.Job) bool {
+			return j.Partition == "debug" && j.TimeLimit == slurmrest.LimitOf(20*time.Minute)
+		}},
+		{"partition back", slurmrest.JobUpdate{Partition: ptr("main")}, func(j slurmrest.Job) bool { return j.Partition == "main" }},
+		{"no time limit", slurmrest.JobUpdate{TimeLimit: ptr(slurmrest.Unlimited())}, func(j slurmrest.Job) bool { return j.TimeLimit.Infinite }},
+		{"time limit", slurmrest.JobUpdate{TimeLimit: ptr(slurmrest.LimitOf(90 * time.Minute))}, func(j slurmrest.Job) bool { return j.TimeLimit == slurmrest.LimitOf(90*time.Minute) }},
+		{"qos", slurmrest.JobUpdate{QOS: ptr("basic")}, func(j slurmrest.Job) bool { return j.QOS == "basic" }},
+		{"comment", slurmrest.JobUpdate{Comment: ptr("checkpoint 3 / \"é\"")}, func(j slurmrest.Job) bool { return j.Comment == "checkpoint 3 / \"é\"" }},
+		{"no comment", slurmrest.JobUpdate{Comment: ptr("")}, func(j slurmrest.Job) bool { return j.Comment == "" }},
+		{"name", slurmrest.JobUpdate{Name: ptr("renamed")}, func(j slurmrest.Job) bool { return j.Name == "renamed" }},
+		{"memory", slurmrest.JobUpdate{MemoryPerNode: ptr(int64(100))}, func(j slurmrest.Job) bool { return j.MemoryPerNode == slurmrest.Num(100) }},
+		{"tasks", slurmrest.JobUpdate{Tasks: ptr(int64(3))}, func(j slurmrest.Job) bool { return j.Tasks == slurmrest.Num(3) }},
+		{"no requeue", slurmrest.JobUpdate{Requeue: ptr(false)}, func(j slurmrest.Job) bool { return !j.Requeueable }},
+		{"requeue", slurmrest.JobUpdate{Requeue: ptr(true)}, func(j slurmrest.Job) bool { return j.Requeueable }},
+		{"dependency", slurmrest.JobUpdate{Dependency: ptr("singleton")}, func(j slurmrest.Job) bool { return strings.HasPrefix(j.Dependency, "singleton") }},
+		{"no dependency", slurmrest.JobUpdate{Dependency: ptr("")}, func(j slurmrest.Job) bool { return j.Dependency == "" }},
+		{"admin comment", slurmrest.JobUpdate{AdminComment: ptr("seen")}, func(j slurmrest.Job) bool { return j.AdminComment == "seen" }},
+		{"release for later", slurmrest.JobUpdate{Hold: ptr(false), BeginTime: ptr(begin.Add(time.Hour))}, func(j slurmrest.Job) bool { return !j.Held }},
+		{"priority", slurmrest.JobUpdate{Priority: ptr(int64(4321))}, func(j slurmrest.Job) bool { return j.Priority == slurmrest.Num(4321) && !j.Held }},
+		{"begin time", slurmrest.JobUpdate{BeginTime: &begin}, func(j slurmrest.Job) bool { return j.EligibleTime.Equal(begin) }},
+		{"everything at once", slurmrest.JobUpdate{
+			Hold: ptr(true), RequiredNodes: ptr("n2"), ExcludedNodes: ptr("n1"), TRESPerNode: ptr("gres/gpu:1"), NodeCount: ptr(int64(1)),
+			Tasks: ptr(int64(2)), Comment: ptr("moving"), TimeLimit: ptr(slurmrest.LimitOf(time.Hour)), BeginTime: &time.Time{},
+		}, func(j slurmrest.Job) bool { return j.Held && j.RequiredNodes == "n2" && j.Comment == "moving" }},
+	} {
+		if err := l.root.Update(l.Context(), ref, edit.edit); old && (edit.edit.AdminComment != nil || edit.edit.Name != nil) {
+			l.is(err, slurmrest.ErrUnsupported)
+			continue
+		} else if err != nil {
+			l.Errorf("%s: %v", edit.name, err)
+			continue
+		}
+		if j := l.job(ref); !edit.done(j) {
+			l.Errorf("%s: had no effect: %+v", edit.name, j)
+		}
+	}
+	l.ok(l.root.Release(l.Context(), ref, time.Time{}))
+	j := l.becomes(ref, "running", running)
+	if j.Nodes != "n2" || j.BatchHost != "n2" || len(j.Layout) != 1 || j.Layout[0].Node != "n2" || j.Layout[0].CPUs < 1 ||
+		len(j.GRESDetail) != 1 || !strings.HasPrefix(j.GRESDetail[0], "gpu:1(IDX:") || !strings.Contains(j.TRESAllocated, "gres/gpu=1") {
+		l.Errorf("running as %+v", j)
+	}
+}
+
+func testRefusals(l *live, version string) {
+	ref := l.submit(slurmrest.JobSubmit{})
+	l.becomes(ref, "running", running)
+	l.is(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{Partition: ptr("debug")}), slurmrest.ErrJobNotPending)
+	l.ok(l.alice.Update(l.Context(), ref, slurmrest.JobUpdate{Comment: ptr("still here")}))
+	cfg := rootConfig(l.T, version)
+	cfg.AsUser = "bob"
+	bob := newClient(l.T, cfg)
+	l.is(bob.Hold(l.Context(), ref), slurmrest.ErrAccessDenied)
+	if version != slurmrest.V0040 { // which says nothing
+		l.is(bob.Signal(l.Context(), ref, "USR2", slurmrest.SignalJob), slurmrest.ErrAccessDenied)
+	}
+	nobody := slurmrest.JobID(4_000_000)
+	_, err := l.root.Job(l.Context(), nobody)
+	l.is(err, slurmrest.ErrInvalidJobID)
+	l.is(l.root.Hold(l.Context(), nobody), slurmrest.ErrInvalidJobID)
+	l.is(l.root.Signal(l.Context(), nobody, "USR2", slurmrest.SignalJob), slurmrest.ErrInvalidJobID)
+	if version != slurmrest.V0038 { // where scontrol would do it, as root
+		l.is(l.alice.DrainNode(l.Context(), "n1", "not mine"), slurmrest.ErrAccessDenied)
+	}
+	if err := l.root.Signal(l.Context(), ref, "NOSUCH", slurmrest.SignalJob); err == nil {
+		l.Error("signal NOSUCH was accepted")
+	}
+}
+
+func testSignal(l *live, version string) {
+	seen := "/shared/signals-" + strings.ReplaceAll(version, ".", "")
+	l.Cleanup(func() { os.Remove(seen) })
+	script := "#!/bin/bash\nfor s in USR1 USR2; do trap \"echo $s >>" + seen + "\" $s; done\necho ready >>" + seen + "\nwhile :; do sleep 0.1; done\n"
+	ref := l.submit(slurmrest.JobSubmit{Script: script})
+	l.becomes(ref, "running", running)
+	has := func(word string) {
+		l.Helper()
+		l.eventually("the script writes "+word, func(context.Context) (string, bool) {
+			text, err := os.ReadFile(seen)
+			return string(text), err == nil && strings.Contains(string(text), word)
+		})
+	}
+	has("ready")
+	l.ok(l.alice.Signal(l.Context(), ref, "USR2", slurmrest.SignalJob))
+	has("USR2")
+	err := l.alice.Signal(l.Context(), ref, "USR1", slurmrest.SignalShell)
+	if version == slurmrest.V0038 {
+		l.is(err, slurmrest.ErrUnsupported)
+		err = l.alice.Signal(l.Context(), ref, "10", slurmrest.SignalJob)
+	}
+	l.ok(err)
+	has("USR1")
+	l.ok(l.alice.Cancel(l.Context(), ref))
+	j := l.becomes(ref, "over", func(j slurmrest.Job) bool { return j.State.Finished() })
+	if j.State.Base != slurmrest.Cancelled {
+		l.Errorf("cancelled job is %s", j.State)
+	}
+	l.ok(l.alice.Cancel(l.Context(), ref))
+}
+
+func testArray(l *live, version string) {
+	array := l.submit(slurmrest.JobSubmit{Array: "0-3%1", Script: sleeper})
+	first := slurmrest.TaskOf(array.ID, 0)
+	j := l.becomes(first, "running", running)
+	if j.Array.JobID != array.ID || j.Array.Task != slurmrest.Num(0) {
+		l.Errorf("task 0: %+v", j)
+	}
+	rest := l.job(slurmrest.TaskOf(array.ID, 3))
+	if rest.Array.Task.Set || rest.Array.JobID != array.ID || !strings.HasPrefix(rest.Array.Tasks, "1-3") {
+		l.Errorf("task 3: %+v", rest)
+	}
+	_, err := l.root.Job(l.Context(), slurmrest.TaskOf(array.ID, 9))
+	l.is(err, slurmrest.ErrInvalidJobID)
+	l.ok(l.root.Update(l.Context(), first, slurmrest.JobUpdate{Comment: ptr("first")}))
+	if j := l.job(first); j.Comment != "first" {
+		l.Errorf("task 0: comment %q", j.Comment)
+	}
+	err = l.root.Hold(l.Context(), slurmrest.TaskOf(array.ID, 2))
+	if version == slurmrest.V0038 { // Slurm gives the task a record of its own
+		l.ok(err)
+		if j := l.job(slurmrest.TaskOf(array.ID, 2)); !j.Held {
+			l.Errorf("task 2: %+v", j)
+		}
+	} else {
+		l.is(err, slurmrest.ErrUnsupported)
+	}
+	_, err = l.root.Requeue(l.Context(), first, slurmrest.RequeueOptions{})
+	l.ok(err)
+	if j, err := l.requeued(first, 0); err != nil || j.Array.Task != slurmrest.Num(0) {
+		l.Errorf("task 0: %+v, %v", j, err)
+	}
+	l.ok(l.root.Cancel(l.Context(), slurmrest.TaskOf(array.ID, 1)))
+	records, err := l.root.JobRecords(l.Context(), array)
+	if err != nil || len(records) < 2 {
+		l.Errorf("%d records, %v", len(records), err)
+	}
+}
+
+func testHet(l *live, _ string) {
+	done, err := l.alice.SubmitHet(l.Context(), []slurmrest.JobSubmit{
+		{Script: sleeper, WorkDir: "/tmp", Hold: true}, {WorkDir: "/tmp", Hold: true, Tasks: 1, TRESPerNode: "gres/gpu:1"},
+	})
+	l.ok(err)
+	leader := slurmrest.JobID(done.ID)
+	l.Cleanup(func() { _ = l.root.Cancel(context.Background(), leader) })
+	second := slurmrest.ComponentOf(done.ID, 1)
+	j := l.job(second)
+	if j.Het.JobID != done.ID || j.Het.Offset != 1 || j.TRESPerNode != "gres/gpu:1" || j.ID == done.ID {
+		l.Errorf("component 1: %+v", j)
+	}
+	l.ok(l.root.Update(l.Context(), second, slurmrest.JobUpdate{RequiredNodes: ptr("n2")}))
+	if j := l.job(second); j.RequiredNodes != "n2" {
+		l.Errorf("component 1: required nodes %q", j.RequiredNodes)
+	}
+	if j := l.job(leader); j.RequiredNodes != "" {
+		l.Errorf("the leader was changed: required nodes %q", j.RequiredNodes)
+	}
+	l.ok(l.root.Cancel(l.Context(), leader))
+	l.becomes(second, "cancelled", func(j slurmrest.Job) bool { return j.State.Base == slurmrest.Cancelled })
+}
+
+// testIncremental: while nothing changes, a list says so; a change is never missed.
+func testIncremental(l *live, _ string) {
+	ref := l.submit(slurmrest.JobSubmit{Hold: true})
+	var since time.Time
+	for _, comment := range []string{"a", "b", "c"} {
+		l.ok(l.root.Update(l.Context(), ref, slurmrest.JobUpdate{Comment: &comment}))
+		found := ""
+		info, err := l.root.EachJob(l.Context(), since, func(j *slurmrest.Job) error {
+			if j.ID == ref.ID {
+				found = j.Comment
+			}
+			return nil
+		})
+		l.ok(err)
+		if !info.Changed || found != comment {
+			l.Errorf("%+v, comment %q; want %q", info, found, comment)
+		}
+		since = info.Next
+	}
+	_, info, err := l.root.ListJobs(l.Context(), time.Now().Add(time.Hour))
+	if err != nil || info.Changed {
+		l.Errorf("a list since tomorrow: %+v, %v; want no change", info, err)
+	}
+}
+
+func testDrain(l *live) {
+	ctx := l.Context()
+	l.ok(l.root.DrainNode(ctx, "n2", "live test / é"))
+	n, err := l.root.Node(ctx, "n2")
+	if err != nil || !n.State.Draining() || n.Reason != "live test / é" || n.ReasonTime.IsZero() {
+		l.Errorf("drained: %+v, %v", n, err)
+	}
+	l.ok(l.root.DrainNode(ctx, "n2", "another reason"))
+	if n, err := l.root.Node(ctx, "n2"); err != nil || n.Reason != "another reason" {
+		l.Errorf("drained again: %+v, %v", n, err)
+	}
+	l.ok(l.root.ResumeNode(ctx, "n2"))
+	l.eventually("n2 is back", func(ctx context.Context) (string, bool) {
+		n, err := l.root.Node(ctx, "n2")
+		return n.State.Base, err == nil && !n.State.Draining() && n.Reason == ""
+	})
+	l.is(l.root.ResumeNode(ctx, "n2"), slurmrest.ErrNodeState)
+	l.ok(l.root.UpdateNode(ctx, "n2", slurmrest.NodeUpdate{Comment: ptr("checked")}))
+	if n, err := l.root.Node(ctx, "n2"); err != nil || n.Comment != "checked" {
+		l.Errorf("comment: %+v, %v", n, err)
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"fmt"
+	"time"
+)
+
+// modern is what v0.0.40 and every later version share. They are made by Slurm's
+// data_parser plugins, which changed little since.
+type modern struct{ name string }
+
+func (m modern) version() string { return m.name }
+
+func (modern) can() abilities {
+	return abilities{lastUpdate: true, signalTo: true, signalSaid: true, updateNode: true}
+}
+
+func (modern) since(t time.Time) string     { return seconds(t) }
+func (modern) jobs() table[Job]             { return jobFields }
+func (modern) nodes() table[Node]           { return modernNodes }
+func (modern) partitions() table[Partition] { return modernPartitions }
+
+var modernNodes = nodeFields.with(table[Node]{
+	"free_mem": numberField(func(n *Node) *Number { return &n.FreeMemory }),
+	"version":  textField(func(n *Node) *string { return &n.Version }),
+})
+
+var modernPartitions = table[Partition]{
+	"name": textField(func(p *Partition) *string { return &p.Name }),
+	"partition": group(table[Partition]{
+		"state": readPartitionState,
+	}),
+	"nodes": group(table[Partition]{
+		"configured": hostsField(func(p *Partition) *string { return &p.Nodes }),
+		"total":      intField(func(p *Partition) *int64 { return &p.TotalNodes }),
+	}),
+	"cpus": group(table[Partition]{
+		"total": intField(func(p *Partition) *int64 { return &p.TotalCPUs }),
+	}),
+	"tres": group(table[Partition]{
+		"configured": textField(func(p *Partition) *string { return &p.TRES }),
+	}),
+	"maximums": group(table[Partition]{
+		"time":  limitField(time.Minute, func(p *Partition) *Limit { return &p.MaxTime }),
+		"nodes": numberField(func(p *Partition) *Number { return &p.MaxNodes }),
+	}),
+	"minimums": group(table[Partition]{
+		"nodes": intField(func(p *Partition) *int64 { return &p.MinNodes }),
+	}),
+	"defaults": group(table[Partition]{
+		"time": limitField(time.Minute, func(p *Partition) *Limit { return &p.DefaultTime }),
+	}),
+	"priority": group(table[Partition]{
+		"tier":       intField(func(p *Partition) *int64 { return &p.PriorityTier }),
+		"job_factor": intField(func(p *Partition) *int64 { return &p.PriorityFactor }),
+	}),
+	"qos": group(table[Partition]{
+		"assigned": textField(func(p *Partition) *string { return &p.QOS }),
+		"allowed":  textField(func(p *Partition) *string { return &p.AllowedQOS }),
+	}),
+	"accounts": group(table[Partition]{
+		"allowed": textField(func(p *Partition) *string { return &p.AllowedAccount }),
+	}),
+	"grace_time":   secondsField(func(p *Partition) *time.Duration { return &p.GraceTime }),
+	"preempt_mode": textsField(func(p *Partition) *[]string { return &p.PreemptMode }),
+}
+
+// readPartitionState reads "UP" or ["UP"].
+func readPartitionState(s *scanner, p *Partition) {
+	if states := s.texts(); len(states) > 0 {
+		p.State = states[0]
+	}
+}
+
+// count is a number as a version with {"set","infinite","number"} wants it.
+func count(n int64) body { return body{"set": true, "infinite": false, "number": n} }
+
+// minutes is a limit likewise.
+func minutes(l Limit) body {
+	if l.Infinite {
+		return body{"set": true, "infinite": true, "number": 0}
+	}
+	return count(l.minutes())
+}
+
+func (modern) jobUpdate(u JobUpdate, now time.Time) draft {
+	b := body{}
+	put(b, "partition", u.Partition)
+	put(b, "qos", u.QOS)
+	put(b, "account", u.Account)
+	put(b, "required_nodes", u.RequiredNodes) // a text: an empty list would mean "no change"
+	put(b, "reservation", u.Reservation)
+	put(b, "tres_per_job", u.TRESPerJob)
+	put(b, "tres_per_node", u.TRESPerNode)
+	put(b, "tres_per_task", u.TRESPerTask)
+	put(b, "excluded_nodes", u.ExcludedNodes)
+	put(b, "comment", u.Comment)
+	put(b, "admin_comment", u.AdminComment)
+	put(b, "name", u.Name)
+	put(b, "constraints", u.Features)
+	put(b, "cpus_per_task", u.CPUsPerTask)
+	put(b, "minimum_nodes", u.NodeCount)
+	put(b, "maximum_nodes", u.NodeCount)
+	put(b, "tasks", u.Tasks)
+	put(b, "tasks_per_node", u.TasksPerNode)
+	put(b, "requeue", u.Requeue)
+	put(b, "hold", u.Hold)
+	put(b, "dependency", u.Dependency)
+	if u.MemoryPerNode != nil {
+		b["memory_per_node"] = count(*u.MemoryPerNode)
+	}
+	if u.TimeLimit != nil {
+		b["time_limit"] = minutes(*u.TimeLimit)
+	}
+	if u.Priority != nil {
+		b["priority"] = count(*u.Priority)
+	}
+	if u.BeginTime != nil {
+		b["begin_time"] = count(earliest(*u.BeginTime, now).Unix())
+	}
+	return draft{body: b}
+}
+
+func (modern) jobSubmit(j JobSubmit) draft {
+	b := body{"environment": assignments(j.environment())}
+	for name, value := range map[string]string{
+		"name": j.Name, "account": j.Account, "partition": j.Partition, "qos": j.QOS,
+		"reservation": j.Reservation, "dependency": j.Dependency, "constraints": j.Features,
+		"array": j.Array, "comment": j.Comment, "admin_comment": j.AdminComment,
+		"required_nodes": j.RequiredNodes, "excluded_nodes": j.ExcludedNodes,
+		"tres_per_job": j.TRESPerJob, "tres_per_node": j.TRESPerNode, "tres_per_task": j.TRESPerTask,
+		"current_working_directory": j.WorkDir,
+		"standard_input":            j.StdIn, "standard_output": j.StdOut, "standard_error": j.StdErr,
+	} {
+		putText(b, name, value)
+	}
+	for name, value := range map[string]int64{
+		"tasks": j.Tasks, "tasks_per_node": j.TasksPerNode, "cpus_per_task": j.CPUsPerTask,
+	} {
+		putCount(b, name, value)
+	}
+	modernAmounts(b, j)
+	put(b, "requeue", j.Requeue)
+	if j.Hold {
+		b["hold"] = true
+	}
+	if len(j.SpankEnvironment) > 0 {
+		b["spank_environment"] = assignments(j.SpankEnvironment)
+	}
+	if j.AppendLogs {
+		b["open_mode"] = []string{"APPEND"}
+	}
+	return draft{body: b}
+}
+
+// modernAmounts adds what is written as {"set","infinite","number"}.
+func modernAmounts(b body, j JobSubmit) {
+	for name, value := range map[string]int64{
+		"memory_per_node": j.MemoryPerNode, "memory_per_cpu": j.MemoryPerCPU, "priority": j.Priority,
+	} {
+		if value != 0 {
+			b[name] = count(value)
+		}
+	}
+	if j.MinNodes > 0 || j.MaxNodes > 0 {
+		b["nodes"] = j.nodes()
+	}
+	if j.TimeLimit.Set {
+		b["time_limit"] = minutes(j.TimeLimit)
+	}
+	if !j.BeginTime.IsZero() {
+		b["begin_time"] = count(j.BeginTime.Unix())
+	}
+}
+
+func (modern) nodeUpdate(u NodeUpdate) draft {
+	b := body{}
+	if u.State != nil {
+		b["state"] = []string{*u.State}
+	}
+	put(b, "reason", u.Reason)
+	put(b, "comment", u.Comment)
+	if u.Weight != nil {
+		b["weight"] = count(*u.Weight)
+	}
+	return draft{body: b}
+}
+
+// noAbility is the error for what a version lacks.
+func noAbility(d dialect, feature, needs string) error {
+	return &UnsupportedError{
+		Feature: feature,
+		Needs:   needs,
+		Found:   fmt.Sprintf("REST API %s", d.version()),
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// negotiation finds the newest version that both sides speak, once, and again when
+// the server no longer knows it. Readers take no lock; one goroutine probes at a
+// time, and those who wait for it can give up with their context.
+type negotiation struct {
+	offers  []dialect // newest first
+	current atomic.Pointer[peer]
+	probing chan struct{} // holds one token
+}
+
+// peer is what was found.
+type peer struct {
+	dialect
+	release string // of Slurm, as the ping said
+	cluster string // "" over v0.0.38
+}
+
+func newNegotiation(offers []dialect) *negotiation {
+	n := &negotiation{offers: offers, probing: make(chan struct{}, 1)}
+	n.probing <- struct{}{}
+	return n
+}
+
+// choose returns the dialects named, newest first; all when none is named.
+func choose(versions []string) ([]dialect, error) {
+	if versions == nil {
+		return dialects, nil
+	}
+	var offers []dialect
+	for _, d := range dialects {
+		if slices.Contains(versions, d.version()) {
+			offers = append(offers, d)
+		}
+	}
+	if len(offers) != len(versions) || len(offers) == 0 {
+		return nil, fmt.Errorf("%q: want some of %s", versions, strings.Join(spoken(dialects), ", "))
+	}
+	return offers, nil
+}
+
+func spoken(all []dialect) []string {
+	var names []string
+	for _, d := range all {
+		names = append(names, d.version())
+	}
+	return names
+}
+
+// peer returns whom we speak to, probing if nobody did.
+func (c *Client) peer(ctx context.Context) (*peer, error) {
+	n := c.server
+	if p := n.current.Load(); p != nil {
+		return p, nil
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("negotiate: %w", ctx.Err())
+	case <-n.probing:
+	}
+	defer func() { n.probing <- struct{}{} }()
+	if p := n.current.Load(); p != nil {
+		return p, nil
+	}
+	p, err := c.probe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("negotiate: %w", err)
+	}
+	n.current.Store(p)
+	return p, nil
+}
+
+// forget makes the next request probe again, unless someone already did.
+func (n *negotiation) forget(stale *peer) { n.current.CompareAndSwap(stale, nil) }
+
+// probe pings each version, newest first. 404 means that the server does not serve
+// it; anything else that Slurm says means that it does. (22.05 checks the token
+// before the path, so that a bad one is 401 for every version.)
+func (c *Client) probe(ctx context.Context) (*peer, error) {
+	for _, d := range c.server.offers {
+		a, err := c.try(ctx, getCall(d, "ping", "ping", ""), answerFields)
+		var refused *Error
+		switch {
+		case errors.Is(err, errUnknownVersion):
+			continue
+		case errors.Is(err, ErrAuth):
+			return nil, err
+		case errors.As(err, &refused) && !refused.foreign: // slurmctld may be down: not our question
+		case err != nil:
+			return nil, err
+		}
+		return &peer{dialect: d, release: a.Release, cluster: a.Cluster}, nil
+	}
+	return nil, &UnsupportedError{
+		Feature: "slurmrestd at " + c.cfg.Address,
+		Needs:   "one of " + strings.Join(spoken(c.server.offers), ", "),
+		Found:   "none of them",
+	}
+}
+
+// errUnknownVersion is what a 404 of the router's is, as opposed to one of Slurm's
+// about a job. Nothing was done.
+var errUnknownVersion = errors.New("the server does not serve this path")
+
+// unknownVersion reports whether an answer is the router's: a path that it does not
+// know. Slurm's own 404s carry errors[].
+func unknownVersion(status int, slurm bool) bool {
+	return status == http.StatusNotFound && !slurm
+}

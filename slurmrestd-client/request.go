@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// call is one request to come.
+type call struct {
+	method  string
+	path    string     // unescaped, from the root
+	query   url.Values // may be nil
+	body    any        // sent as JSON; nil: none
+	subject string     // of errors: "job 12"
+	safe    bool       // changes nothing, so it may be sent again
+}
+
+// getCall asks for a path below the version's root and changes nothing.
+func getCall(d dialect, subject string, elem ...string) *call {
+	return &call{method: http.MethodGet, path: pathOf(d, elem...), subject: subject, safe: true}
+}
+
+// postCall changes something.
+func postCall(d dialect, subject string, b any, elem ...string) *call {
+	return &call{method: http.MethodPost, path: pathOf(d, elem...), body: b, subject: subject}
+}
+
+func pathOf(d dialect, elem ...string) string {
+	return "/slurm/" + d.version() + "/" + strings.Join(elem, "/")
+}
+
+// dbPathOf is a path that slurmdbd answers.
+func dbPathOf(d dialect, elem ...string) string {
+	return "/slurmdb/" + d.version() + "/" + strings.Join(elem, "/")
+}
+
+// operation is something to be done whatever the version: it may be built again for
+// another one.
+type operation struct {
+	build func(*peer) (*call, error)
+	// fields are what is read of the answer; nil: the envelope only.
+	fields func(*peer) table[answer]
+	// begun reports that part of an answer has been handed on, so that it cannot
+	// be asked for again; nil: never.
+	begun func() bool
+}
+
+const (
+	tries        = 3 // of a safe request
+	slurmBackoff = 500 * time.Millisecond
+	lostBackoff  = 50 * time.Millisecond
+)
+
+// do carries an operation out. It negotiates first, and again when the server no
+// longer knows the version; it repeats safe requests on a lost connection and on
+// what Slurm calls transient, with growing pauses.
+func (c *Client) do(ctx context.Context, op operation) (answer, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	renegotiated := false
+	for attempt := 1; ; attempt++ {
+		p, err := c.peer(ctx)
+		if err != nil {
+			return answer{}, err
+		}
+		request, err := op.build(p)
+		if err != nil {
+			return answer{}, err
+		}
+		a, err := c.try(ctx, request, op.reads(p))
+		switch {
+		case err == nil:
+			return a, nil
+		case errors.Is(err, errUnknownVersion) && !renegotiated:
+			renegotiated = true
+			c.server.forget(p)
+			continue
+		case attempt >= tries || !request.safe || op.begun != nil && op.begun() || !transient(err):
+			return a, c.explain(ctx, p, err)
+		}
+		pause := lostBackoff
+		if Retryable(err) {
+			pause = slurmBackoff
+		}
+		if c.sleep(ctx, pause<<(attempt-1)) != nil {
+			return a, err
+		}
+	}
+}
+
+// reads returns what the operation wants of an answer.
+func (op operation) reads(p *peer) table[answer] {
+	if op.fields == nil {
+		return answerFields
+	}
+	return answerFields.with(op.fields(p))
+}
+
+// bounded gives a context its deadline.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.cfg.Timeout)
+}
+
+// transient reports whether a safe request is worth sending again.
+func transient(err error) bool {
+	return Retryable(err) || lost(err)
+}
+
+// lost reports whether a connection broke, as kept ones do when the server closes
+// them just then. A refused connection is not one: nobody listens.
+func lost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrMalformed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// try sends one request once and reads the answer.
+func (c *Client) try(ctx context.Context, request *call, fields table[answer]) (answer, error) {
+	var sent atomic.Bool
+	req, err := c.request(ctx, request, &sent)
+	if err != nil {
+		return answer{}, err
+	}
+	client := c.writes
+	if request.safe {
+		client = c.reads
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, request.transportError(err, sent.Load())
+	}
+	defer resp.Body.Close()
+	a, err := c.read(request, resp, fields)
+	if late := ctx.Err(); err != nil && late != nil && !errors.Is(err, late) {
+		err = fmt.Errorf("%w: %w", err, late) // what closed the connection
+	}
+	return a, err
+}
+
+// request makes the HTTP request. sent becomes true as soon as a byte may have
+// reached the server.
+func (c *Client) request(ctx context.Context, request *call, sent *atomic.Bool) (*http.Request, error) {
+	target := c.base
+	target.Path, target.RawPath = request.path, escapePath(request.path)
+	target.RawQuery = request.query.Encode()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaders: func() { sent.Store(true) },
+	})
+	var payload io.Reader
+	if request.body != nil {
+		raw, err := json.Marshal(request.body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", request.name(), err)
+		}
+		payload = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, request.method, target.String(), payload)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", request.name(), err)
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "singularity-slurm")
+	if payload != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, c.authenticate(ctx, req)
+}
+
+// authenticate adds who asks, as whom.
+func (c *Client) authenticate(ctx context.Context, req *http.Request) error {
+	user := ""
+	if c.cfg.Token != nil {
+		name, token, err := c.cfg.Token(ctx)
+		if err != nil {
+			return fmt.Errorf("authenticate: %w", err)
+		}
+		user = name
+		req.Header.Set("X-SLURM-USER-TOKEN", token)
+	}
+	if c.cfg.AsUser != "" {
+		user = c.cfg.AsUser
+	}
+	if user != "" {
+		req.Header.Set("X-SLURM-USER-NAME", user)
+	}
+	return nil
+}
+
+// read turns the response into an answer or an error.
+func (c *Client) read(request *call, resp *http.Response, fields table[answer]) (answer, error) {
+	switch resp.StatusCode {
+	case http.StatusOK:
+		a, err := decode(resp.Body, c.limits, fields)
+		if err != nil && !request.safe {
+			err = fmt.Errorf("%w: %w", ErrUncertain, err) // it was accepted, but as what?
+		}
+		if err != nil {
+			return a, fmt.Errorf("%s: %w", request.name(), err)
+		}
+		return a, a.failure(request, resp.StatusCode)
+	case http.StatusNoContent:
+		return answer{}, nil
+	case http.StatusNotModified:
+		return answer{}, request.errorOf(resp.StatusCode, complaint{Number: numberNoChange, Text: "no change in data"})
+	}
+	err, slurm := request.refusal(resp.StatusCode, resp.Body, c.limits)
+	if unknownVersion(resp.StatusCode, slurm) {
+		return answer{}, fmt.Errorf("%w: %w", errUnknownVersion, err)
+	}
+	return answer{}, err
+}
+
+// numberNoChange is SLURM_NO_CHANGE_IN_DATA, which a 304 stands for.
+const numberNoChange = 1900
+
+// transportError says what became of a request that has no answer.
+func (r *call) transportError(err error, sent bool) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // its URL repeats ours
+	}
+	var dial *net.OpError
+	switch {
+	case sent && !r.safe:
+		return fmt.Errorf("%s: %w: %w", r.name(), ErrUncertain, err)
+	case errors.As(err, &dial) && dial.Op == "dial", lost(err):
+		return fmt.Errorf("%s: %w: %w", r.name(), ErrUnreachable, err)
+	}
+	return fmt.Errorf("%s: %w", r.name(), err)
+}
+
+// name is the request in a message.
+func (r *call) name() string {
+	name := r.method + " " + r.path
+	if r.subject != "" {
+		return r.subject + ": " + name
+	}
+	return name
+}
+
+// escapePath escapes all but what RFC 3986 calls unreserved: 22.05 refuses even a
+// bare '+', which "12+1" has.
+func escapePath(path string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(path) {
+		c := path[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9',
+			c == '-', c == '.', c == '_', c == '~', c == '/':
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}

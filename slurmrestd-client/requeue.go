@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Route is a way to requeue a job. A job that was requeued keeps its id and starts
+// again from its script; how it is told to end differs.
+type Route string
+
+// The routes, best first.
+const (
+	// RouteAny is the first of the others that this cluster has.
+	RouteAny Route = ""
+	// RouteREST is POST jobs/requeue, from v0.0.45 (Slurm 26.05) on.
+	RouteREST Route = "rest"
+	// RouteScontrol is "scontrol requeue", which does the same on any release.
+	RouteScontrol Route = "scontrol"
+	// RouteExitCode asks the job to exit with the site's RequeueExit=: the client
+	// sends Config.RequeueSignal, the batch script's own process answers it by
+	// exiting with Config.RequeueExit, and slurmctld requeues the job. That takes
+	// as long as the job takes. A script that does not play along may die of the
+	// signal instead, and the job with it; one that has not begun to run yet may
+	// never get it.
+	RouteExitCode Route = "exit-code"
+)
+
+var routes = []Route{RouteREST, RouteScontrol, RouteExitCode}
+
+// RouteStatus is whether this cluster has a route.
+type RouteStatus struct {
+	Route Route
+	// Err is nil if the route can be taken. It is an UnsupportedError if not, and
+	// any other error if that could not be found out.
+	Err error
+}
+
+func (r RouteStatus) String() string {
+	if r.Err != nil {
+		return fmt.Sprintf("%s: no: %v", r.Route, r.Err)
+	}
+	return fmt.Sprintf("%s: yes", r.Route)
+}
+
+// RequeueOptions say how to requeue. The zero value is what scontrol requeue does.
+type RequeueOptions struct {
+	Hold       bool  // hold the job, so that it can be edited before it starts again
+	Incomplete bool  // leave a job alone that is not running; not an error then
+	Via        Route // RouteAny picks the best
+}
+
+// Requeued says what was done.
+type Requeued struct {
+	Route Route
+	// Why says why this route and not a better one.
+	Why string
+	// Async is true when the job has been asked and will be requeued when it has
+	// done what it does before that. See WaitRequeued.
+	Async bool
+}
+
+// Requeue ends a job's run and queues it again, as its owner, an operator or a
+// coordinator. Of an array's id, all tasks; of a heterogeneous job, name the leader.
+//
+// It is ErrJobPending for a job that is pending anyway, ErrDisabled for one that was
+// submitted with --no-requeue, ErrBatchOnly for one without a batch script, and an
+// UnsupportedError if this cluster has no route. It is never sent twice: after
+// ErrUncertain, compare the job's Restarts.
+func (c *Client) Requeue(ctx context.Context, ref Ref, opt RequeueOptions) (Requeued, error) {
+	if err := ref.check(); err != nil {
+		return Requeued{}, err
+	}
+	chosen, err := c.chooseRoute(ctx, opt.Via)
+	if err != nil {
+		return Requeued{}, fmt.Errorf("job %s: requeue: %w", ref, err)
+	}
+	switch chosen.Route {
+	case RouteREST:
+		err = c.requeueREST(ctx, ref, opt)
+	case RouteScontrol:
+		err = c.requeueScontrol(ctx, ref, opt)
+	default:
+		chosen.Async = true
+		err = c.requeueExit(ctx, ref, opt)
+	}
+	return chosen, err
+}
+
+// RequeueHold is Requeue with Hold: the job comes back pending and held.
+func (c *Client) RequeueHold(ctx context.Context, ref Ref) (Requeued, error) {
+	return c.Requeue(ctx, ref, RequeueOptions{Hold: true})
+}
+
+// RequeueRoutes returns every route, best first, with whether it can be taken here
+// and why not. What it finds out about this host's scontrol is kept.
+func (c *Client) RequeueRoutes(ctx context.Context) []RouteStatus {
+	all := make([]RouteStatus, len(routes))
+	for i, route := range routes {
+		all[i] = RouteStatus{Route: route, Err: c.checkRoute(ctx, route)}
+	}
+	return all
+}
+
+// checkRoute reports whether a route can be taken.
+func (c *Client) checkRoute(ctx context.Context, route Route) error {
+	switch route {
+	case RouteREST:
+		p, err := c.peer(ctx)
+		if err == nil && !p.can().requeue {
+			err = noAbility(p, "requeue over REST", V0045+" (Slurm 26.05)")
+		}
+		return err
+	case RouteScontrol:
+		return c.checkScontrol(ctx)
+	case RouteExitCode:
+		if c.cfg.RequeueExit == 0 {
+			return &UnsupportedError{
+				Feature: "requeue by exit code",
+				Needs:   "RequeueExit= in slurm.conf and Config.RequeueExit",
+				Found:   "Config.RequeueExit 0",
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("route %q: want one of %q", route, routes)
+}
+
+// chooseRoute returns the route asked for, or the first that can be taken.
+func (c *Client) chooseRoute(ctx context.Context, via Route) (Requeued, error) {
+	if via != RouteAny {
+		return Requeued{Route: via, Why: "asked for"}, c.checkRoute(ctx, via)
+	}
+	var not []error
+	for _, route := range routes {
+		err := c.checkRoute(ctx, route)
+		if err == nil {
+			return Requeued{Route: route, Why: because(not)}, nil
+		}
+		if !errors.Is(err, ErrUnsupported) {
+			return Requeued{}, err
+		}
+		not = append(not, err)
+	}
+	return Requeued{}, errors.Join(not...)
+}
+
+func because(not []error) string {
+	if len(not) == 0 {
+		return "the best there is"
+	}
+	reasons := make([]string, len(not))
+	for i, err := range not {
+		reasons[i] = err.Error()
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// requeueREST uses the POST form: the other one is a GET that changes something,
+// which anything between us and the server might repeat.
+func (c *Client) requeueREST(ctx context.Context, ref Ref, opt RequeueOptions) error {
+	flags := []string{}
+	if opt.Hold {
+		flags = append(flags, "Hold")
+	}
+	if opt.Incomplete {
+		flags = append(flags, "Incomplete")
+	}
+	_, err := c.do(ctx, operation{build: func(p *peer) (*call, error) {
+		if !p.can().requeue { // renegotiated to an older one
+			return nil, noAbility(p, "requeue over REST", V0045)
+		}
+		request := body{"flags": flags, "jobs": []string{ref.String()}}
+		return postCall(p, "job "+ref.String(), request, "jobs", "requeue"), nil
+	}})
+	return err
+}
+
+func (c *Client) requeueScontrol(ctx context.Context, ref Ref, opt RequeueOptions) error {
+	args := []string{"requeue"}
+	if opt.Hold {
+		args[0] = "requeuehold"
+	}
+	if opt.Incomplete {
+		args = append(args, "Incomplete")
+	}
+	return c.scontrol(ctx, "job "+ref.String(), append(args, ref.String())...)
+}
+
+// requeueExit looks first whether Slurm would requeue the job at all: to find out
+// later is too late, since the signal cannot be taken back.
+func (c *Client) requeueExit(ctx context.Context, ref Ref, opt RequeueOptions) error {
+	job, err := c.Job(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if err := exitRefuses(&job); err != nil {
+		if opt.Incomplete && job.State.Base != Running {
+			return nil
+		}
+		return fmt.Errorf("job %s: %w", ref, err)
+	}
+	// A running job may be held; the hold stays when it is requeued.
+	if opt.Hold {
+		if err := c.Hold(ctx, job.Ref()); err != nil {
+			return err
+		}
+	}
+	err = c.Signal(ctx, job.Ref(), c.cfg.RequeueSignal, SignalJob)
+	if err == nil || !opt.Hold || errors.Is(err, ErrUncertain) {
+		return err
+	}
+	return errors.Join(err, wrap("undo", c.Release(ctx, job.Ref(), time.Time{})))
+}
+
+// exitRefuses returns the error that Slurm has for a job which it does not requeue.
+func exitRefuses(j *Job) error {
+	switch {
+	case j.State.Has(Completing):
+		return ErrTransition
+	case j.State.Base == Pending:
+		return ErrJobPending
+	case j.State.Base != Running:
+		return fmt.Errorf("it is %s: %w", j.State, ErrJobNotRunning)
+	case !j.Batch:
+		return ErrBatchOnly
+	case !j.Requeueable:
+		return ErrDisabled
+	case j.Het.JobID != 0 && j.Het.Offset != 0:
+		return ErrNotHetLeader
+	}
+	return nil
+}
+
+// waitInterval is how often WaitRequeued looks.
+const waitInterval = 250 * time.Millisecond
+
+// restartGrace is how long a requeued job is left alone. slurmd compares seconds: a
+// credential made in the second in which the job's last one was revoked is revoked
+// too, and slurmctld then fails the job ("Killing non-startable batch job"). Slurm
+// itself waits two minutes, but a BeginTime of now takes that protection away.
+const restartGrace = 2 * time.Second
+
+// WaitRequeued waits until the job has been restarted more often than restarts says,
+// has left its nodes and can be started again without harm, which is two seconds
+// later. It returns the job as it is then: pending, or running again.
+// It ends with the context, with what the last look found, or when the job ends
+// for good (ErrJobFinished).
+func (c *Client) WaitRequeued(ctx context.Context, ref Ref, restarts int64) (Job, error) {
+	for grace := waitInterval; ; {
+		job, err := c.Job(ctx, ref)
+		switch {
+		case err != nil:
+			return job, err
+		case job.Restarts > restarts && !job.State.Has(Completing):
+			if grace == restartGrace || job.State.Base != Pending {
+				return job, nil
+			}
+			grace = restartGrace
+		case job.State.Finished() && job.Restarts <= restarts:
+			return job, fmt.Errorf("job %s: it is %s and was not requeued: %w", ref, job.State, ErrJobFinished)
+		}
+		if err := c.sleep(ctx, grace); err != nil {
+			return job, fmt.Errorf("job %s: not requeued yet, it is %s: %w", ref, job.State, err)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+const (
+	maxName  = 96   // bytes of a text that is worth remembering
+	maxNames = 4096 // texts remembered per answer
+)
+
+// special marks the bytes that end a run of plain text in a JSON string.
+var special = func() (t [256]bool) {
+	for c := range 0x20 {
+		t[c] = true
+	}
+	t['"'], t['\\'] = true, true
+	return t
+}()
+
+// plain returns how many bytes at the head of b are plain text.
+func plain(b []byte) int {
+	for i, c := range b {
+		if special[c] {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// str reads a string of at most limit bytes. The bytes are good until the next
+// call. what names it in the error.
+func (s *scanner) str(limit int64, what string) []byte {
+	s.expect('"')
+	n := plain(s.buf[s.r:s.w])
+	if s.r+n < s.w && s.buf[s.r+n] == '"' && int64(n) <= limit {
+		text := s.buf[s.r : s.r+n]
+		s.r += n + 1
+		return text
+	}
+	return s.longStr(limit, what)
+}
+
+// longStr is str for what str cannot return in place.
+func (s *scanner) longStr(limit int64, what string) []byte {
+	s.scratch = s.scratch[:0]
+	for s.err == nil {
+		n := plain(s.buf[s.r:s.w])
+		if int64(len(s.scratch)+n) > limit {
+			s.tooLarge(what, limit)
+			break
+		}
+		s.scratch = append(s.scratch, s.buf[s.r:s.r+n]...)
+		s.r += n
+		if s.r == s.w {
+			s.fill()
+			continue
+		}
+		switch c := s.next1(); c {
+		case '"':
+			return s.scratch
+		case '\\':
+			r := s.escape() // may itself append to scratch
+			s.scratch = utf8.AppendRune(s.scratch, r)
+		default:
+			s.fail("control character 0x%02x in a string", c)
+		}
+	}
+	return nil
+}
+
+// skipString consumes a string that nobody wants.
+func (s *scanner) skipString() {
+	s.expect('"')
+	for s.err == nil {
+		s.r += plain(s.buf[s.r:s.w])
+		if s.r == s.w {
+			s.fill()
+			continue
+		}
+		switch c := s.next1(); c {
+		case '"':
+			return
+		case '\\':
+			s.escape()
+		default:
+			s.fail("control character 0x%02x in a string", c)
+		}
+	}
+}
+
+// escape reads what follows a backslash.
+func (s *scanner) escape() rune {
+	switch c := s.next1(); c {
+	case '"', '\\', '/':
+		return rune(c)
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'u':
+		return s.unicode()
+	default:
+		s.fail("escape \\%c", c)
+		return 0
+	}
+}
+
+// unicode reads the digits of a \u escape, and of the second one of a pair. Half a
+// pair becomes U+FFFD, as in encoding/json.
+func (s *scanner) unicode() rune {
+	r := s.hex4()
+	if !utf16.IsSurrogate(r) {
+		return r
+	}
+	// A second escape may follow. Whatever follows instead is left alone, so the
+	// look-ahead must not need more than one byte at a time.
+	if s.r == s.w {
+		s.fill()
+	}
+	if s.err != nil || s.buf[s.r] != '\\' {
+		return utf8.RuneError
+	}
+	s.r++
+	if s.r == s.w {
+		s.fill()
+	}
+	if s.err != nil || s.buf[s.r] != 'u' {
+		second := s.escape()
+		s.scratch = utf8.AppendRune(s.scratch, utf8.RuneError)
+		return second
+	}
+	s.r++
+	return utf16.DecodeRune(r, s.hex4())
+}
+
+// hex4 reads four hexadecimal digits.
+func (s *scanner) hex4() rune {
+	var r rune
+	for range 4 {
+		c := s.next1()
+		d := strings.IndexByte("0123456789abcdef", c|0x20)
+		if c < '0' || d < 0 {
+			s.fail("%q in a \\u escape", c)
+			return 0
+		}
+		r = r<<4 | rune(d)
+	}
+	return r
+}
+
+// keep makes a text outlive the window. Short ones are shared within one answer:
+// a list of jobs names the same users, partitions and nodes again and again.
+func (s *scanner) keep(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	if s.held += int64(len(b)); s.held > s.limits.record {
+		s.tooLarge("a record", s.limits.record)
+		return ""
+	}
+	if known, ok := s.names[string(b)]; ok {
+		return known
+	}
+	text := string(bytes.ToValidUTF8(b, []byte("\ufffd")))
+	if len(b) <= maxName && len(s.names) < maxNames {
+		s.names[text] = text
+	}
+	return text
+}
+
+// grow counts n bytes that a record holds besides its texts.
+func (s *scanner) grow(n int64) bool {
+	if s.held += n; s.held > s.limits.record {
+		s.tooLarge("a record", s.limits.record)
+	}
+	return s.err == nil
+}

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Slurm's own marks, where a server writes the raw 32 or 64 bits.
+const (
+	infinite32 = math.MaxUint32
+	noValue32  = math.MaxUint32 - 1
+	infinite64 = "18446744073709551615"
+	noValue64  = "18446744073709551614"
+)
+
+// token consumes one JSON number and returns its characters, good until the next
+// call.
+func (s *scanner) token() []byte {
+	s.peek()
+	n := 0
+	for s.err == nil {
+		if s.r == s.w && !s.fill() {
+			if n > 0 && errors.Is(s.err, io.ErrUnexpectedEOF) {
+				s.err = nil // the end of the text ends a number, too
+				break
+			}
+			return nil
+		}
+		c := s.buf[s.r]
+		if !numeric(c) {
+			break
+		}
+		if n == maxToken {
+			s.fail("a number of more than %d characters", maxToken)
+			return nil
+		}
+		s.digits[n] = c
+		n++
+		s.r++
+	}
+	if s.err == nil && !validNumber(s.digits[:n]) {
+		s.fail("%q is no value", string(s.buf[s.r:min(s.r+1, s.w)]))
+		return nil
+	}
+	return s.digits[:n]
+}
+
+func numeric(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c|0x20 == 'e'
+}
+
+// validNumber is RFC 8259's grammar: -? int frac? exp?
+func validNumber(b []byte) bool {
+	digits := func() bool {
+		n := 0
+		for n < len(b) && b[n] >= '0' && b[n] <= '9' {
+			n++
+		}
+		b = b[n:]
+		return n > 0
+	}
+	if len(b) > 0 && b[0] == '-' {
+		b = b[1:]
+	}
+	if len(b) > 0 && b[0] == '0' {
+		b = b[1:]
+	} else if !digits() {
+		return false
+	}
+	if len(b) > 0 && b[0] == '.' {
+		if b = b[1:]; !digits() {
+			return false
+		}
+	}
+	if len(b) > 0 && b[0]|0x20 == 'e' {
+		if b = b[1:]; len(b) > 0 && (b[0] == '+' || b[0] == '-') {
+			b = b[1:]
+		}
+		if !digits() {
+			return false
+		}
+	}
+	return len(b) == 0
+}
+
+// number reads a Number in any shape that a Slurm release has written it:
+// null, 7, 7.5, "7", "Infinity", "", {"set":true,"infinite":false,"number":7}.
+func (s *scanner) number() Number {
+	switch c := s.peek(); c {
+	case 'n':
+		s.literal("null")
+		return Number{}
+	case '"':
+		return s.numberIn(s.str(maxToken, "a number"))
+	case '{':
+		return s.numberObject()
+	default:
+		return s.numberIn(s.token())
+	}
+}
+
+// numberIn reads a number from its characters.
+func (s *scanner) numberIn(b []byte) Number {
+	if s.err != nil {
+		return Number{}
+	}
+	if v, ok := shortInt(b); ok {
+		return marked(v)
+	}
+	switch word := string(b); {
+	case word == "" || word == noValue64:
+		return Number{}
+	case word == infinite64 || infiniteWord(word):
+		return Number{Set: true, Infinite: true}
+	default:
+		if v, err := strconv.ParseInt(word, 10, 64); err == nil {
+			return Num(v)
+		}
+		// Not a word like "0x10" or "NaN", which ParseFloat would take.
+		if f, err := strconv.ParseFloat(word, 64); validNumber(b) && err == nil && math.Abs(f) < math.MaxInt64 {
+			return Num(int64(f))
+		}
+		s.fail("%s is not a 64-bit number", strconv.Quote(clip(word, maxToken)))
+		return Number{}
+	}
+}
+
+// shortInt parses the usual case, up to 18 digits and no sign.
+func shortInt(b []byte) (v int64, ok bool) {
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + int64(c-'0')
+	}
+	return v, true
+}
+
+// marked turns Slurm's raw 32-bit marks into what they mean.
+func marked(v int64) Number {
+	switch v {
+	case noValue32:
+		return Number{}
+	case infinite32:
+		return Number{Set: true, Infinite: true}
+	}
+	return Num(v)
+}
+
+func infiniteWord(word string) bool {
+	return strings.EqualFold(word, "infinity") || strings.EqualFold(word, "infinite") ||
+		strings.EqualFold(word, "unlimited")
+}
+
+// numberObject reads {"set","infinite","number"}; members may come in any order.
+func (s *scanner) numberObject() Number {
+	var n Number
+	var set, infinite bool
+	for s.begin('{'); s.next('}'); {
+		switch key := s.key(); string(key) {
+		case "set":
+			set = s.boolean()
+		case "infinite":
+			infinite = s.boolean()
+		case "number":
+			n = s.number()
+		default:
+			s.skip()
+		}
+	}
+	switch {
+	case infinite:
+		return Number{Set: true, Infinite: true}
+	case !set:
+		return Number{}
+	}
+	n.Set = true
+	return n
+}
+
+// boolean reads true, false, null (false) or a number (not 0).
+func (s *scanner) boolean() bool {
+	switch s.peek() {
+	case 't':
+		s.literal("true")
+		return s.err == nil
+	case 'f':
+		s.literal("false")
+		return false
+	default:
+		n := s.number()
+		return n.Set && (n.Infinite || n.Value != 0)
+	}
+}
+
+// text reads a string. A null is empty; a number is its digits, since releases
+// differ on which of the two a version number is.
+func (s *scanner) text() string {
+	switch s.peek() {
+	case '"':
+		return s.keep(s.str(s.limits.record-s.held, "a text"))
+	case 'n':
+		s.literal("null")
+		return ""
+	default:
+		return s.keep(s.token())
+	}
+}
+
+// texts reads a list of strings. A single string is a list separated by commas.
+func (s *scanner) texts() []string {
+	if s.peek() != '[' {
+		if one := s.text(); one != "" {
+			return strings.Split(one, ",")
+		}
+		return nil
+	}
+	var all []string
+	for s.begin('['); s.next(']'); {
+		if one := s.text(); s.grow(stringSize) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+const stringSize = 16 // bytes of a string header
+
+// hostlist reads names of nodes, as one host list expression. A list of strings is
+// joined by commas.
+func (s *scanner) hostlist() string {
+	if s.peek() != '[' {
+		return s.text()
+	}
+	return strings.Join(s.texts(), ",")
+}
+
+// clip bounds a text that goes into a message.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

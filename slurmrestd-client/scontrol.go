@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Scontrol runs Slurm's own scontrol. Run returns its standard output. When it ran
+// and failed, the error is or wraps a *ScontrolError. When there is none to run, it
+// is or wraps exec.ErrNotFound or fs.ErrNotExist. It must be safe for concurrent
+// use.
+type Scontrol interface {
+	Run(ctx context.Context, args ...string) (stdout []byte, err error)
+}
+
+// ScontrolError is an scontrol that failed.
+type ScontrolError struct {
+	Exit   int
+	Output string // both of its outputs, one after the other
+}
+
+func (e *ScontrolError) Error() string {
+	return fmt.Sprintf("%s (exit %d)", printable(e.Output, 300), e.Exit)
+}
+
+// ExecScontrol executes scontrol on this host. It needs munge, or SLURM_JWT= among
+// Env. The zero value is usable.
+type ExecScontrol struct {
+	Path string   // default /usr/bin/scontrol
+	Env  []string // "NAME=value"; nothing is taken from this process
+}
+
+// maxScontrol bounds what is kept of scontrol's output.
+const maxScontrol = 1 << 20
+
+// Run implements Scontrol. scontrol is killed when the context ends.
+func (e ExecScontrol) Run(ctx context.Context, args ...string) ([]byte, error) {
+	path := e.Path
+	if path == "" {
+		path = "/usr/bin/scontrol"
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, e.Env...)
+	cmd.WaitDelay = time.Second
+	var stdout, stderr head
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && ctx.Err() == nil {
+		said := stderr.kept.String() + stdout.kept.String()
+		return stdout.kept.Bytes(), &ScontrolError{Exit: exit.ExitCode(), Output: said}
+	}
+	if err != nil {
+		return nil, errors.Join(ctx.Err(), err)
+	}
+	return stdout.kept.Bytes(), nil
+}
+
+// head keeps the first maxScontrol bytes that are written to it. (It does not embed
+// the buffer, whose ReadFrom would take everything.)
+type head struct{ kept bytes.Buffer }
+
+func (h *head) Write(p []byte) (int, error) {
+	room := max(maxScontrol-h.kept.Len(), 0)
+	h.kept.Write(p[:min(room, len(p))])
+	return len(p), nil
+}
+
+// scontrol runs it for a subject, and gives its complaint the meaning that the same
+// words have in an answer of slurmrestd.
+func (c *Client) scontrol(ctx context.Context, subject string, args ...string) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	_, err := c.cfg.Scontrol.Run(ctx, args...)
+	var failed *ScontrolError
+	if errors.As(err, &failed) {
+		return scontrolMeans(&Error{
+			Method: "scontrol", Path: strings.Join(args, " "), Subject: subject,
+			Description: printable(failed.Output, 300),
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("%s: scontrol %s: %w", subject, strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// scontrolMeans finds Slurm's number by its text.
+func scontrolMeans(e *Error) error {
+	for _, row := range meanings {
+		if row.text != "" && strings.Contains(e.Description, row.text) {
+			e.Number = row.number
+			break
+		}
+	}
+	return e.means()
+}
+
+// scontrolProbe keeps what was found out about scontrol, once it is certain.
+type scontrolProbe struct {
+	mu    sync.Mutex
+	known bool
+	err   error
+}
+
+// checkScontrol reports whether there is an scontrol.
+func (c *Client) checkScontrol(ctx context.Context) error {
+	if c.cfg.Scontrol == nil {
+		return &UnsupportedError{Feature: "requeue by scontrol", Needs: "Config.Scontrol", Found: "none"}
+	}
+	probe := &c.scontrolProbe
+	probe.mu.Lock()
+	defer probe.mu.Unlock()
+	if probe.known {
+		return probe.err
+	}
+	_, err := c.cfg.Scontrol.Run(ctx, "--version")
+	switch {
+	case missing(err):
+		err = &UnsupportedError{Feature: "requeue by scontrol", Needs: "an scontrol", Found: err.Error()}
+	case err != nil:
+		return fmt.Errorf("scontrol --version: %w", err)
+	}
+	probe.known, probe.err = true, err
+	return err
+}
+
+// missing reports whether there is nothing to run.
+func missing(err error) bool {
+	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+}
+
+// scontrolNode is the command for an edit of a node.
+func scontrolNode(name string, edit NodeUpdate) []string {
+	args := []string{"update", "NodeName=" + name}
+	for _, field := range []struct {
+		key   string
+		value *string
+	}{{"State", edit.State}, {"Reason", edit.Reason}, {"Comment", edit.Comment}} {
+		if field.value != nil {
+			args = append(args, field.key+"="+*field.value)
+		}
+	}
+	if edit.Weight != nil {
+		args = append(args, fmt.Sprintf("Weight=%d", *edit.Weight))
+	}
+	return args
+}

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmresttest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// AddJob adds a job and returns its id, which is made up unless the job has one. A
+// job without a state is pending.
+func (s *Server) AddJob(job slurmrest.Job) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.add(job)
+}
+
+// add is AddJob. Caller holds s.mu.
+func (s *Server) add(job slurmrest.Job) int64 {
+	if job.ID == 0 {
+		job.ID = s.nextID
+	}
+	s.nextID = max(s.nextID, job.ID+1)
+	if job.State.Base == "" {
+		job.State.Base = slurmrest.Pending
+	}
+	if job.SubmitTime.IsZero() {
+		job.SubmitTime = s.now()
+	}
+	if !job.Priority.Set {
+		job.Priority = slurmrest.Num(1000)
+	}
+	job.Cluster = s.opt.Cluster
+	s.jobs[job.ID] = &job
+	s.lastChange = s.now()
+	return job.ID
+}
+
+// Job returns a copy of a job as it is now.
+func (s *Server) Job(id int64) (slurmrest.Job, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job, ok := s.jobs[id]
+	if !ok {
+		return slurmrest.Job{}, false
+	}
+	return *job, true
+}
+
+// EditJob changes a job in any way. It panics if there is none.
+func (s *Server) EditJob(id int64, edit func(*slurmrest.Job)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job, ok := s.jobs[id]
+	if !ok {
+		panic(fmt.Sprintf("slurmresttest: no job %d", id))
+	}
+	edit(job)
+	s.lastChange = s.now()
+}
+
+// StartJob makes a job run on nodes, the first of which is its batch host.
+func (s *Server) StartJob(id int64, nodes ...string) {
+	s.EditJob(id, func(j *slurmrest.Job) {
+		j.State = slurmrest.State{Base: slurmrest.Running}
+		j.StartTime = s.now()
+		j.Reason = "None"
+		j.NodeCount = slurmrest.Num(int64(len(nodes)))
+		j.Nodes, j.Layout = "", nil
+		for i, node := range nodes {
+			if i > 0 {
+				j.Nodes += ","
+			}
+			j.Nodes += node
+			j.Layout = append(j.Layout, slurmrest.NodeLayout{Node: node, CPUs: 1, Memory: 100})
+		}
+		if len(nodes) > 0 {
+			j.BatchHost = nodes[0]
+		}
+	})
+}
+
+// Settle ends COMPLETING, as the last epilog does: a requeued job becomes plainly
+// pending, with the delay that Slurm imposes after a requeue.
+func (s *Server) Settle(id int64) {
+	s.EditJob(id, func(j *slurmrest.Job) {
+		j.State.Flags &^= slurmrest.Completing
+		if j.State.Base != slurmrest.Pending {
+			return
+		}
+		j.Nodes, j.BatchHost, j.Layout = "", "", nil
+		j.StartTime, j.EndTime = time.Time{}, time.Time{}
+		j.SubmitTime = s.now()
+		if j.EligibleTime.Before(s.now()) {
+			j.EligibleTime = s.now().Add(requeueDelay)
+		}
+	})
+}
+
+// requeueDelay is Slurm's: the life of a credential and a second.
+const requeueDelay = 121 * time.Second
+
+// EndJob ends a job for good.
+func (s *Server) EndJob(id int64, state slurmrest.BaseState, exit slurmrest.ExitCode) {
+	s.EditJob(id, func(j *slurmrest.Job) {
+		j.State = slurmrest.State{Base: state}
+		j.EndTime = s.now()
+		j.ExitCode = exit
+	})
+}
+
+// RemoveJob makes slurmctld forget a job, as it does MinJobAge after the end.
+func (s *Server) RemoveJob(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.jobs, id)
+	s.lastChange = s.now()
+}
+
+// Signals returns the signals that a job got.
+func (s *Server) Signals(id int64) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.signals[id])
+}
+
+// OnSignal has a function called after each signal that does not end the job, with
+// no lock held: a job's reaction.
+func (s *Server) OnSignal(react func(id int64, signal string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onSignal = react
+}
+
+// ExitRequeue is what slurmctld does when a job exits with RequeueExit=: it is
+// pending again, held if its priority was 0.
+func (s *Server) ExitRequeue(id int64) {
+	s.EditJob(id, func(j *slurmrest.Job) { requeue(j, false) })
+}
+
+// requeue puts a running job back into the queue.
+func requeue(j *slurmrest.Job, hold bool) {
+	j.State = slurmrest.State{Base: slurmrest.Pending, Flags: slurmrest.Completing}
+	j.Restarts++
+	j.Reason = "BeginTime"
+	if hold {
+		j.Held, j.Priority, j.Reason = true, slurmrest.Num(0), "JobHeldUser"
+	}
+}
+
+// AddNode adds a node; one without a state is idle.
+func (s *Server) AddNode(node slurmrest.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if node.State.Base == "" {
+		node.State.Base = "IDLE"
+	}
+	s.nodes = append(s.nodes, node)
+}
+
+// Node returns a node as it is now.
+func (s *Server) Node(name string) (slurmrest.Node, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return slurmrest.Node{}, false
+}
+
+// AddPartition adds a partition.
+func (s *Server) AddPartition(p slurmrest.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.partitions = append(s.partitions, p)
+}
+
+// AddQOS adds a QOS.
+func (s *Server) AddQOS(q slurmrest.QOS) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.qos = append(s.qos, q)
+}
+
+// AddReservation adds a reservation.
+func (s *Server) AddReservation(r slurmrest.Reservation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reservations = append(s.reservations, r)
+}

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// ListInfo is what a list says of itself.
+type ListInfo struct {
+	// Changed is false when nothing changed since the time asked about; then
+	// there is no record. Otherwise the list is whole: Slurm has no deltas.
+	Changed bool
+	// Next is the time to ask about next. Nothing that happens after this list
+	// was made is missed; some may be reported once more.
+	Next time.Time
+	// Count is the number of records.
+	Count int
+}
+
+// EachJob lists all jobs, handing each to yield as soon as it is read; the list as
+// a whole is never in memory. The Job is yield's to keep. An error from yield ends
+// the list and is returned as it is.
+//
+// since is ListInfo.Next of an earlier list, or zero for all. "Nothing changed" is
+// not an error: see ListInfo.
+//
+// When an error is returned after some jobs were handed on, the list is not whole.
+func (c *Client) EachJob(ctx context.Context, since time.Time, yield func(*Job) error) (ListInfo, error) {
+	var info ListInfo
+	var dated bool // the server says when its list was made
+	started := c.cfg.Now()
+	a, err := c.do(ctx, operation{
+		build: func(p *peer) (*call, error) {
+			call := getCall(p, "", "jobs", "")
+			if !since.IsZero() {
+				call.query = url.Values{"update_time": {p.since(since)}}
+			}
+			return call, nil
+		},
+		fields: func(p *peer) table[answer] {
+			dated = p.can().lastUpdate
+			return records("jobs", p.jobs(), func(j *Job) error {
+				info.Count++
+				return yield(j)
+			})
+		},
+		begun: func() bool { return info.Count > 0 },
+	})
+	switch {
+	case errors.Is(err, ErrNoChange): // v0.0.38
+		info.Next = c.next(a, started)
+		return info, nil
+	case err != nil:
+		return info, err
+	}
+	// From v0.0.40 on, "no change" is a list of none that was made at no time.
+	info.Changed = !dated || since.IsZero() || info.Count > 0 || !a.LastUpdate.IsZero()
+	info.Next = c.next(a, started)
+	return info, nil
+}
+
+// next is the time that loses nothing when it is asked about. A server that says
+// when its list was made is asked about that time: slurmctld answers "no change"
+// only if that is more than a second after the last change. v0.0.38 does not say,
+// so it is our own clock before the request, less what the clocks may differ.
+func (c *Client) next(a answer, started time.Time) time.Time {
+	if !a.LastUpdate.IsZero() {
+		return a.LastUpdate
+	}
+	return started.Add(-c.cfg.ClockSkew).Truncate(time.Second)
+}
+
+// ListJobs is EachJob into a slice.
+func (c *Client) ListJobs(ctx context.Context, since time.Time) ([]Job, ListInfo, error) {
+	var all []Job
+	info, err := c.EachJob(ctx, since, func(j *Job) error {
+		all = append(all, *j)
+		return nil
+	})
+	if err != nil {
+		return nil, info, err
+	}
+	return all, info, nil
+}
+
+// JobRecords returns every record that Slurm has under a reference's id: of an array
+// or one of its tasks, all tasks; of a heterogeneous job or one of its components,
+// all components. It is ErrInvalidJobID if there is none.
+func (c *Client) JobRecords(ctx context.Context, ref Ref) ([]Job, error) {
+	all, _, err := c.jobRecords(ctx, ref)
+	return all, err
+}
+
+// jobRecords also returns slurmctld's time, or ours where that is not told.
+func (c *Client) jobRecords(ctx context.Context, ref Ref) ([]Job, time.Time, error) {
+	if err := ref.check(); err != nil {
+		return nil, time.Time{}, err
+	}
+	subject := "job " + ref.String()
+	var all []Job
+	a, err := c.do(ctx, operation{
+		// Not "12_3": 22.05 does not find a task that has no record of its own.
+		build: func(p *peer) (*call, error) { return getCall(p, subject, "job", JobID(ref.ID).String()), nil },
+		fields: func(p *peer) table[answer] {
+			all = nil
+			return records("jobs", p.jobs(), collect(&all))
+		},
+	})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if len(all) == 0 {
+		return nil, time.Time{}, fmt.Errorf("%s: no record: %w", subject, ErrInvalidJobID)
+	}
+	if a.LastUpdate.IsZero() {
+		a.LastUpdate = c.cfg.Now()
+	}
+	return all, a.LastUpdate, nil
+}
+
+// collect appends what is read.
+func collect[T any](all *[]T) func(*T) error {
+	return func(t *T) error {
+		*all = append(*all, *t)
+		return nil
+	}
+}
+
+// Job returns the one record that ref names. A task that has not started has no
+// record of its own: it is then the record of all tasks that have not (Array.Task
+// is unset). It is ErrInvalidJobID if there is none.
+func (c *Client) Job(ctx context.Context, ref Ref) (Job, error) {
+	all, err := c.JobRecords(ctx, ref)
+	if err != nil {
+		return Job{}, err
+	}
+	for _, match := range []func(*Job) bool{ref.names, ref.mayName} {
+		for i := range all {
+			if match(&all[i]) {
+				return all[i], nil
+			}
+		}
+	}
+	// An array's own id, when its last record has another one.
+	if ref.kind == 0 && (all[0].Array.JobID == ref.ID || all[0].Het.JobID == ref.ID) {
+		return all[0], nil
+	}
+	return Job{}, fmt.Errorf("job %s: not among its %d records: %w", ref, len(all), ErrInvalidJobID)
+}

@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import "time"
+
+// v0040 is the first version without the hand-written code of the older ones. It
+// still reports a job's resources flat, as v0.0.38 does, reads instants in a query
+// with sbatch's parser, and answers a signal to a job that does not exist with
+// success.
+type v0040 struct{ modern }
+
+func (v0040) since(t time.Time) string { return utsSeconds(t) }
+
+func (d v0040) can() abilities {
+	can := d.modern.can()
+	can.signalSaid = false
+	return can
+}

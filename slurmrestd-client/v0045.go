@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+// v0045 is the first version that can requeue a job.
+type v0045 struct{ modern }
+
+func (d v0045) can() abilities {
+	can := d.modern.can()
+	can.requeue = true
+	return can
+}
