@@ -241,32 +241,22 @@ func exitRefuses(j *Job) error {
 // waitInterval is how often WaitRequeued looks.
 const waitInterval = 250 * time.Millisecond
 
-// restartGrace is how long a requeued job is left alone. slurmd compares seconds: a
-// credential made in the second in which the job's last one was revoked is revoked
-// too, and slurmctld then fails the job ("Killing non-startable batch job"). Slurm
-// itself waits two minutes, but a BeginTime of now takes that protection away.
-const restartGrace = 2 * time.Second
-
-// WaitRequeued waits until the job has been restarted more often than restarts says,
-// has left its nodes and can be started again without harm, which is two seconds
-// later. It returns the job as it is then: pending, or running again.
+// WaitRequeued waits until the job has been restarted more often than restarts says
+// and has left its nodes, and returns it as it is then: pending, or running again.
 // It ends with the context, with what the last look found, or when the job ends
 // for good (ErrJobFinished).
 func (c *Client) WaitRequeued(ctx context.Context, ref Ref, restarts int64) (Job, error) {
-	for grace := waitInterval; ; {
+	for {
 		job, err := c.Job(ctx, ref)
 		switch {
 		case err != nil:
 			return job, err
 		case job.Restarts > restarts && !job.State.Has(Completing):
-			if grace == restartGrace || job.State.Base != Pending {
-				return job, nil
-			}
-			grace = restartGrace
+			return job, nil
 		case job.State.Finished() && job.Restarts <= restarts:
 			return job, fmt.Errorf("job %s: it is %s and was not requeued: %w", ref, job.State, ErrJobFinished)
 		}
-		if err := c.sleep(ctx, grace); err != nil {
+		if err := c.sleep(ctx, waitInterval); err != nil {
 			return job, fmt.Errorf("job %s: not requeued yet, it is %s: %w", ref, job.State, err)
 		}
 	}

@@ -102,10 +102,24 @@ func (m *machine) powerCut(ctx context.Context) error {
 	return nil
 }
 
+// isOn says whether the host is there. Of one that has just died it waits for the
+// end to be complete, so that what comes next finds it as it is.
 func (m *machine) isOn() bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.init != nil
+	init, off := m.init, m.off
+	dead := init != nil && hasEnded(m.pidfd)
+	m.mu.Unlock()
+	if dead {
+		<-off
+	}
+	return init != nil && !dead
+}
+
+// hasEnded looks at a process that is perhaps not reaped yet.
+func hasEnded(pidfd int) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
 }
 
 // startDaemons starts those daemons that do not run, in order, each when the one
