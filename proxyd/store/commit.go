@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+)
+
+// Part is what one node wrote: the leader adds it to the manifest. It may travel as JSON.
+type Part struct {
+	ID      ID           `json:"id"`
+	Streams []StreamInfo `json:"streams"`
+	Stats   Stats        `json:"stats"`
+}
+
+// Finish ends the Writer of a node that is not the leader. All its streams must be
+// closed. When it returns, what was written is durable, and protected by the leader's
+// lease alone.
+func (w *Writer) Finish(ctx context.Context) (Part, error) {
+	part, err := w.settle(ctx)
+	if err == nil {
+		w.fail(ErrClosed)
+	}
+	return part, err
+}
+
+// Commit makes the checkpoint exist, with this node's streams and the others' parts. All
+// streams must be closed. meta is the caller's. When it returns nil, the checkpoint
+// survives any crash. When it returns an error there is none, but if ctx was done or the
+// folder lost at that very moment; the Writer has failed and Abort is left to do.
+func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, error) {
+	if w.own == nil {
+		return ID{}, fmt.Errorf("checkpoint %s: commit: only the leader's Writer can", w.up.ID)
+	}
+	part, err := w.settle(ctx)
+	if err != nil {
+		return ID{}, err
+	}
+	m, err := w.manifest(meta, append(parts, part))
+	if err == nil {
+		err = w.publish(ctx, m)
+	}
+	if err != nil {
+		w.fail(err)
+		return ID{}, fmt.Errorf("checkpoint %s: commit: %w", w.up.ID, err)
+	}
+	_ = w.own.release(ctx) // the checkpoint exists; a lease that stays lapses
+	w.fail(ErrClosed)
+	return w.up.ID, nil
+}
+
+// settle ends the lanes and makes their work durable.
+func (w *Writer) settle(ctx context.Context) (Part, error) {
+	if err := w.Err(); err != nil {
+		return Part{}, err
+	}
+	if err := w.end(); err != nil {
+		return Part{}, fmt.Errorf("checkpoint %s: %w", w.up.ID, err)
+	}
+	if err := w.st.be.Sync(ctx, w.usedFolders()...); err != nil {
+		w.fail(err)
+		return Part{}, w.Err()
+	}
+	part := Part{ID: w.up.ID, Streams: slices.Collect(maps.Values(w.closed)), Stats: w.Stats()}
+	return part, w.Err()
+}
+
+// end lets no more streams begin and waits for the lanes.
+func (w *Writer) end() error {
+	w.mu.Lock()
+	for id := range w.open {
+		w.mu.Unlock()
+		return fmt.Errorf("stream %s: not closed", id)
+	}
+	first := !w.ended
+	w.ended = true
+	w.mu.Unlock()
+	if !first {
+		return ErrClosed
+	}
+	close(w.jobs)
+	w.lanes.Wait()
+	w.crates.flush()
+	return nil
+}
+
+// manifest puts the parts together.
+func (w *Writer) manifest(meta []byte, parts []Part) (*Manifest, error) {
+	m := &Manifest{ID: w.up.ID, Created: w.st.opt.Now().UTC(), Meta: meta}
+	for _, p := range parts {
+		if p.ID != w.up.ID {
+			return nil, fmt.Errorf("part of %s", p.ID)
+		}
+		m.Streams = append(m.Streams, p.Streams...)
+		m.Stats.add(p.Stats)
+	}
+	slices.SortFunc(m.Streams, func(a, b StreamInfo) int { return compareStreams(a.StreamID, b.StreamID) })
+	for i, s := range m.Streams {
+		if err := s.check(); err != nil {
+			return nil, err
+		}
+		if i > 0 && m.Streams[i-1].StreamID == s.StreamID {
+			return nil, fmt.Errorf("stream %s: in two parts", s.StreamID)
+		}
+	}
+	return m, nil
+}
+
+// publish is the commit: the manifest moves out of the lease's folder, which fails if
+// others have taken us for dead.
+func (w *Writer) publish(ctx context.Context, m *Manifest) error {
+	file, err := sealManifest(m, w.st.key)
+	if err != nil {
+		return err
+	}
+	be, from, to := w.st.be, w.lease.manifest(), manifestName(m.ID)
+	folder := path.Dir(to)
+	if err := be.Put(ctx, File{from, file}); err != nil {
+		return w.fenced(ctx, err)
+	}
+	for {
+		if err := ensureAll(ctx, be, folder); err != nil {
+			return err
+		}
+		if err = be.Move(ctx, from, to); err == nil {
+			break
+		}
+		if w.published(ctx, to, file) {
+			break // an answer was lost on the way
+		}
+		if err := w.fenced(ctx, err); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// A collector has removed the job's empty folder; make it again.
+	}
+	return w.st.syncIfThere(ctx, folder) // it is there, unless the checkpoint is deleted already
+}
+
+// fenced returns ErrFenced if err is because the lease is gone, else err.
+func (w *Writer) fenced(ctx context.Context, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, lost := w.st.be.Stat(ctx, w.lease.folder()); errors.Is(lost, fs.ErrNotExist) {
+		return ErrFenced
+	}
+	return err
+}
+
+// published says whether exactly this manifest is in its place.
+func (w *Writer) published(ctx context.Context, name string, file []byte) bool {
+	there, err := w.st.be.Get(ctx, name, maxManifest, nil)
+	return err == nil && bytes.Equal(there, file)
+}
+
+// Abort ends the Writer without a checkpoint. It may be called at any time, also after
+// Commit, when it does nothing, and runs to its end when ctx is done. What was put stays
+// until it is collected. Calls in progress return ErrAborted.
+func (w *Writer) Abort(ctx context.Context) error {
+	w.fail(ErrAborted)
+	w.mu.Lock()
+	first := !w.ended
+	w.ended = true
+	w.mu.Unlock()
+	if first {
+		w.lanes.Wait()
+		w.crates.flush()
+	}
+	if w.own == nil || errors.Is(context.Cause(w.ctx), ErrClosed) {
+		return nil
+	}
+	if err := w.own.release(ctx); err != nil {
+		return fmt.Errorf("checkpoint %s: abort: %w", w.up.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Copy brings a checkpoint from one store to another, chunk by chunk, skipping what is
+// there, and commits it last, sealed with the key of to. After an error, another Copy goes
+// on where this one stopped, unless a collection came between. A checkpoint that is there
+// already is fs.ErrExist. progress counts data bytes.
+//
+// This is the upload behind a checkpoint that landed on a node's own disk.
+func Copy(ctx context.Context, from, to *Store, id ID, progress Progress) error {
+	r, err := from.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	// The node does not matter: this Writer has no streams.
+	w, err := to.Create(ctx, Upload{ID: id, Node: "copy"})
+	if err != nil {
+		return err
+	}
+	c := &copier{from: from, w: w, progress: progress, total: r.m.Stats.Logical - r.m.Stats.Zero}
+	if err = c.run(r.m); err == nil {
+		err = w.publishCopy(ctx, r.m)
+	}
+	if err != nil {
+		err = fmt.Errorf("checkpoint %s: copy: %w", id, err)
+	}
+	return errors.Join(err, w.Abort(ctx))
+}
+
+// publishCopy commits another store's manifest.
+func (w *Writer) publishCopy(ctx context.Context, m *Manifest) error {
+	if _, err := w.settle(ctx); err != nil {
+		return err
+	}
+	return w.publish(ctx, m)
+}
+
+type copier struct {
+	from     *Store
+	w        *Writer
+	progress Progress
+	done     int64 // of the streams begun
+	total    int64
+}
+
+func (c *copier) run(m *Manifest) error {
+	g, ctx := errgroup.WithContext(c.w.ctx)
+	g.SetLimit(c.w.st.opt.Lanes)
+	queue := func(h Hash, n int) {
+		g.Go(func() error {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			return c.chunk(ctx, h, n)
+		})
+	}
+	var err error
+	for i := range m.Streams {
+		if err = c.stream(ctx, &m.Streams[i], queue); err != nil {
+			break
+		}
+	}
+	if failed := g.Wait(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// stream queues all chunks of a stream, recipe included.
+func (c *copier) stream(ctx context.Context, info *StreamInfo, queue func(Hash, int)) error {
+	for _, p := range info.Pieces {
+		queue(p.Hash, p.Size)
+	}
+	return c.from.segments(ctx, info, func(g segment) error {
+		if g.kind == segmentChunk {
+			queue(g.hash, g.data)
+		}
+		if c.done += int64(g.data); c.progress != nil {
+			c.progress(c.done, c.total)
+		}
+		return nil
+	})
+}
+
+// chunk copies one chunk's file as it is, once it is verified.
+func (c *copier) chunk(ctx context.Context, h Hash, n int) error {
+	here, err := c.w.here(h)
+	if here || err != nil {
+		return err
+	}
+	file, err := c.from.findChunk(ctx, h, nil)
+	if err != nil {
+		return fmt.Errorf("chunk %s: %w", h, err)
+	}
+	if _, err := decodeChunk(nil, file, h, n, c.from.dec); err != nil {
+		return err
+	}
+	c.w.count(Stats{Stored: int64(len(file)), NewChunks: 1, New: int64(n)})
+	return c.w.crates.add(h, file)
+}
+
+// missing says that something is not there that should be.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Chunks are short and a file's durability is dear, so they go to the backend by the
+// crate. While one crate is on its way the next is filled.
+const (
+	crateSize = 4 << 20 // bytes of chunk files
+	crateMany = 512     // chunk files
+	crateMax  = 3       // crates of one Writer, full or being filled
+)
+
+// crates collects a Writer's chunk files. It is safe for concurrent use.
+type crates struct {
+	w    *Writer
+	free chan *crate // those that are empty; crateMax exist, if only in principle
+	sent sync.WaitGroup
+
+	mu   sync.Mutex
+	fill *crate
+}
+
+// crate is chunk files that are put together.
+type crate struct {
+	files []File
+	arena []byte // what files point into
+}
+
+func newCrates(w *Writer) *crates {
+	c := &crates{w: w, free: make(chan *crate, crateMax)}
+	for range crateMax {
+		c.free <- new(crate)
+	}
+	return c
+}
+
+// add takes a copy of a chunk's file. It waits while too many crates are on their way.
+func (c *crates) add(h Hash, parts ...[]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fill != nil && (len(c.fill.arena)+n > crateSize || len(c.fill.files) >= crateMany) {
+		c.send()
+	}
+	if c.fill == nil {
+		if err := c.take(); err != nil {
+			return err
+		}
+	}
+	if n > cap(c.fill.arena)-len(c.fill.arena) {
+		c.fill.enlarge(n)
+	}
+	at := len(c.fill.arena)
+	for _, p := range parts {
+		c.fill.arena = append(c.fill.arena, p...)
+	}
+	c.fill.files = append(c.fill.files, File{chunkName(h), c.fill.arena[at:]})
+	return nil
+}
+
+// enlarge makes room for n bytes: at first for a little, which is enough for many a
+// Writer, then for a whole crate. Files that point into the old arena stay as they are.
+func (k *crate) enlarge(n int) {
+	room := crateSize
+	if k.arena == nil && n <= crateSize/16 {
+		room = crateSize / 16
+	}
+	k.arena = append(make([]byte, 0, room), k.arena...)
+}
+
+// take waits for an empty crate. The caller holds c.mu.
+func (c *crates) take() error {
+	select {
+	case c.fill = <-c.free:
+	case <-c.w.ctx.Done():
+		return c.w.Err()
+	}
+	c.fill.arena, c.fill.files = c.fill.arena[:0], c.fill.files[:0]
+	return nil
+}
+
+// send puts the crate that is being filled. The caller holds c.mu.
+func (c *crates) send() {
+	full := c.fill
+	c.fill = nil
+	c.sent.Go(func() {
+		if err := c.w.st.be.Put(c.w.ctx, full.files...); err != nil {
+			c.w.fail(fmt.Errorf("chunks: %w", err))
+			return
+		}
+		c.w.up.Reservation.use(uint64(len(full.arena)))
+		c.free <- full
+	})
+}
+
+// flush puts what is left and waits for all crates. A Writer that failed has dropped them.
+func (c *crates) flush() {
+	c.mu.Lock()
+	if c.fill != nil {
+		c.send()
+	}
+	c.mu.Unlock()
+	c.sent.Wait()
+}

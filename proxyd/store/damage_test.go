@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+// TestBitFlips flips bits in every kind of file. Whatever is flipped, what is read is
+// right or a typed error that names its object.
+func TestBitFlips(t *testing.T) {
+	t.Run("mem", func(t *testing.T) {
+		be := storetest.NewMem()
+		flip(t, be, func() map[string][]byte { return be.Files("") }, be.Overwrite)
+	})
+	t.Run("posix", func(t *testing.T) {
+		be := folder(t)
+		files := func() map[string][]byte {
+			m := make(map[string][]byte)
+			check(t, filepath.WalkDir(be.Path(), func(p string, d fs.DirEntry, err error) error {
+				if err == nil && d.Type().IsRegular() {
+					rel, _ := filepath.Rel(be.Path(), p)
+					m[rel], err = os.ReadFile(p)
+				}
+				return err
+			}))
+			return m
+		}
+		flip(t, be, files, func(name string, data []byte) {
+			check(t, os.WriteFile(filepath.Join(be.Path(), name), data, 0o600))
+		})
+	})
+}
+
+func flip(t *testing.T, be store.Backend, files func() map[string][]byte, write func(string, []byte)) {
+	const seed = 1
+	r := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	s := openStore(t, be, store.Options{})
+	data := storetest.NewImage(1, 250).Bytes()
+	check(t, dump(t.Context(), s, ckpt(1, 1), data))
+	caught := 0
+	for name, whole := range files() {
+		if name == "format" || !strings.Contains(name, "/") {
+			continue
+		}
+		rounds := 3
+		if strings.HasPrefix(name, "manifests/") {
+			rounds = 200
+		}
+		for range rounds {
+			bad := bytes.Clone(whole)
+			switch at := r.IntN(len(bad)); r.IntN(5) {
+			case 0:
+				bad = bad[:at]
+			case 1:
+				bad = append(bad, 'x')
+			default:
+				bad[at] ^= 1 << r.IntN(8)
+			}
+			write(name, bad)
+			got, err := readBack(t.Context(), s, ckpt(1, 1), 0)
+			switch {
+			case err == nil && !bytes.Equal(got, data):
+				t.Fatalf("%s: wrong data was returned", name)
+			case err != nil && !errors.Is(err, store.ErrDamaged) && !errors.Is(err, store.ErrRefused):
+				t.Fatalf("%s: untyped error %v", name, err)
+			case err != nil && !bytes.HasPrefix(data, got):
+				t.Fatalf("%s: wrong data before %v", name, err)
+			case err != nil && !strings.Contains(err.Error(), "mini/1/1"):
+				t.Fatalf("%s: %v names no checkpoint", name, err)
+			case err != nil:
+				caught++
+			}
+		}
+		write(name, whole)
+	}
+	if caught < 100 {
+		t.Errorf("only %d flips were noticed", caught)
+	}
+	if _, err := readBack(t.Context(), s, ckpt(1, 1), 0); err != nil {
+		t.Errorf("after repair: %v", err)
+	}
+}
+
+// TestVerifyFindsDamage, and goes on after it.
+func TestVerifyFindsDamage(t *testing.T) {
+	be := storetest.NewMem()
+	s := openStore(t, be, store.Options{})
+	check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 800).Bytes()))
+	check(t, dump(t.Context(), s, ckpt(1, 2), storetest.NewImage(2, 800).Bytes()))
+	check(t, dump(t.Context(), s, ckpt(1, 3), []byte("short")))
+	be.Overwrite("manifests/mini/1/3", []byte("nonsense"))
+	var victim string
+	for name, data := range be.Files("chunks/") {
+		victim = name[strings.LastIndexByte(name, '/')+1:]
+		data[len(data)/2] ^= 4
+		break
+	}
+	report, err := s.Verify(t.Context(), nil, func(int64, int64) {})
+	check(t, err)
+	if len(report.Problems) != 2 || report.Checkpoints != 3 {
+		t.Fatalf("report %+v", report)
+	}
+	for _, want := range []string{"manifest mini/1/3: not a manifest", "chunk " + victim} {
+		found := false
+		for _, p := range report.Problems {
+			found = found || strings.Contains(p.Error(), want) && errors.Is(p, store.ErrDamaged)
+		}
+		if !found {
+			t.Errorf("no problem says %q: %v", want, report.Problems)
+		}
+	}
+}
+
+// TestTamper is what someone with write access to a part of the folder might try.
+func TestTamper(t *testing.T) {
+	other := must(store.NewKey(bytes.Repeat([]byte("other"), 8)))
+	cases := []struct {
+		name string
+		do   func(t *testing.T, dir string)
+		id   store.ID
+		want error
+	}{
+		{"copied to another number", func(t *testing.T, dir string) { copyFile(t, dir+"/mini/1/1", dir+"/mini/1/7") }, ckpt(1, 7), store.ErrPlace},
+		{"copied to another job", func(t *testing.T, dir string) {
+			check(t, os.Mkdir(dir+"/mini/2", 0o700))
+			copyFile(t, dir+"/mini/1/1", dir+"/mini/2/1")
+		}, ckpt(2, 1), store.ErrPlace},
+		{"exchanged", func(t *testing.T, dir string) {
+			check(t, os.Rename(dir+"/mini/1/2", dir+"/mini/1/1"))
+		}, ckpt(1, 1), store.ErrPlace},
+		{"edited", func(t *testing.T, dir string) {
+			text := must(os.ReadFile(dir + "/mini/1/1"))
+			check(t, os.WriteFile(dir+"/mini/1/1", bytes.Replace(text, []byte(`"rank":0`), []byte(`"rank":1`), 1), 0o600))
+		}, ckpt(1, 1), store.ErrMAC},
+		{"sealed with another key", func(t *testing.T, dir string) {
+			be := storetest.NewMem()
+			s := must(store.Open(t.Context(), be, other, store.Options{}))
+			check(t, dump(t.Context(), s, ckpt(1, 1), []byte("evil")))
+			check(t, os.WriteFile(dir+"/mini/1/1", be.Files("manifests/")["manifests/mini/1/1"], 0o600))
+		}, ckpt(1, 1), store.ErrMAC},
+		{"readable by others", func(t *testing.T, dir string) { check(t, os.Chmod(dir+"/mini/1/1", 0o644)) }, ckpt(1, 1), store.ErrForeign},
+		{"another owner", func(t *testing.T, dir string) {
+			if os.Geteuid() != 0 {
+				t.Skip("needs root: chown")
+			}
+			check(t, os.Chown(dir+"/mini/1/1", 1234, 1234))
+		}, ckpt(1, 1), store.ErrForeign},
+		{"symbolic link", func(t *testing.T, dir string) {
+			check(t, os.Rename(dir+"/mini/1/1", dir+"/mini/1/9"))
+			check(t, os.Symlink("9", dir+"/mini/1/1"))
+		}, ckpt(1, 1), store.ErrForeign},
+		{"symbolic link above", func(t *testing.T, dir string) {
+			check(t, os.Rename(dir+"/mini/1", dir+"/mini/8"))
+			check(t, os.Symlink("8", dir+"/mini/1"))
+		}, ckpt(1, 1), store.ErrForeign},
+		{"folder", func(t *testing.T, dir string) {
+			check(t, os.Remove(dir+"/mini/1/1"))
+			check(t, os.Mkdir(dir+"/mini/1/1", 0o700))
+		}, ckpt(1, 1), store.ErrForeign},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			be := folder(t)
+			s := openStore(t, be, store.Options{})
+			check(t, dump(t.Context(), s, ckpt(1, 1), []byte("one")))
+			check(t, dump(t.Context(), s, ckpt(1, 2), []byte("two")))
+			c.do(t, filepath.Join(be.Path(), "manifests"))
+			_, err := s.Open(t.Context(), c.id)
+			var refused *store.RefusedError
+			if !errors.As(err, &refused) || !errors.Is(err, c.want) || !strings.Contains(err.Error(), "manifest "+c.id.String()) {
+				t.Fatalf("error %v, want a refusal because %v", err, c.want)
+			}
+			_, err = s.GC(t.Context(), store.Policy{}, nil, false)
+			if err == nil {
+				t.Error("a collection went on over a manifest that it cannot read")
+			}
+		})
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	check(t, os.WriteFile(to, must(os.ReadFile(from)), 0o600))
+}
+
+func TestKeyFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key")
+	check(t, store.GenerateKey(path))
+	if err := store.GenerateKey(path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second key: %v", err)
+	}
+	must(store.KeyFile(path))
+	cases := []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"group may read", func() error { return os.Chmod(path, 0o640) }, "mode 0640, want 0600"},
+		{"short", func() error { return errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 31)) }, "31 bytes, want 32"},
+		{"link", func() error { return errors.Join(os.Rename(path, path+"2"), os.Symlink("key2", path)) }, "symbolic link"},
+		{"folder", func() error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "not a regular file"},
+		{"missing", func() error { return os.Remove(path) }, "no such file"},
+	}
+	for _, c := range cases {
+		check(t, c.do())
+		if _, err := store.KeyFile(path); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+// TestDedup holds what the store promises about repetition.
+func TestDedup(t *testing.T) {
+	const pages = 20_000 // 80 MiB
+	im := storetest.NewImage(6, pages)
+	first := im.Bytes()
+	cases := []struct {
+		name  string
+		image []byte
+		most  float64 // of what the first stored
+	}{
+		{"the same", first, 0.002},
+		{"idle, 10 pages touched", im.Touch(1, 10).Bytes(), 0.02},
+		{"10 pages inserted", im.Insert(1, 10).Bytes(), 0.03},
+		{"10 pages dropped", im.Drop(1, 10).Bytes(), 0.03},
+		{"all of these", im.Touch(2, 5).Insert(2, 5).Drop(2, 5).Bytes(), 0.03},
+		{"a page before everything", append(bytes.Repeat([]byte("x"), 4096), first...), 0.01},
+		{"zero pages before everything", append(make([]byte, 5*4096), first...), 0.002},
+	}
+	s := openStore(t, storetest.NewMem(), store.Options{})
+	check(t, dump(t.Context(), s, ckpt(1, 0), first))
+	base := stats(t, s, ckpt(1, 0))
+	t.Logf("first: %d MiB, stored %d MiB in %d chunks", base.Logical>>20, base.Stored>>20, base.NewChunks)
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			id := ckpt(1, uint32(i+1))
+			check(t, dump(t.Context(), s, id, c.image))
+			st := stats(t, s, id)
+			got := float64(st.Stored) / float64(base.Stored)
+			t.Logf("stored %.3f %%, %d of %d chunks new", 100*got, st.NewChunks, st.Chunks)
+			if got > c.most {
+				t.Errorf("stored %.2f %% of the first, want at most %.2f %%", 100*got, 100*c.most)
+			}
+			if back, err := readBack(t.Context(), s, id, 0); err != nil || !bytes.Equal(back, c.image) {
+				t.Errorf("read back: %v", err)
+			}
+		})
+	}
+}
+
+func stats(t testing.TB, s *store.Store, id store.ID) store.Stats {
+	t.Helper()
+	r, err := s.Open(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	return r.Manifest().Stats
+}
+
+// TestFourEqualRanks: dumped at the same time, into different Writers.
+func TestFourEqualRanks(t *testing.T) {
+	data := storetest.NewImage(7, 10_000).Bytes()
+	stored := func(be *storetest.Mem) (n int64) {
+		for _, f := range be.Files("chunks/") {
+			n += int64(len(f))
+		}
+		return n
+	}
+	one, four := storetest.NewMem(), storetest.NewMem()
+	check(t, dump(t.Context(), openStore(t, one, store.Options{}), ckpt(1, 1), data))
+	s := openStore(t, four, store.Options{})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			if err := dump(context.Background(), s, ckpt(uint32(i+1), 1), data); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if ratio := float64(stored(four)) / float64(stored(one)); ratio > 1.1 {
+		t.Errorf("four ranks take %.2f times the room of one", ratio)
+	}
+}
+
+// TestZerosCostNothing: a terabyte of zeros would take for ever if they were hashed.
+func TestZerosCostNothing(t *testing.T) {
+	be := storetest.NewMem()
+	s := openStore(t, be, store.Options{})
+	check(t, dump(t.Context(), s, ckpt(1, 1), make([]byte, 512<<20)))
+	if n := len(be.Files("chunks/")); n != 0 {
+		t.Errorf("%d chunks", n)
+	}
+	if st := stats(t, s, ckpt(1, 1)); st.Zero != 512<<20 || st.Stored != 0 {
+		t.Errorf("stats %+v", st)
+	}
+}

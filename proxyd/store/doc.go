@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store keeps checkpoints as content-addressed chunks on a folder that many
+// nodes share. Any writer may be killed at any instruction; a checkpoint exists when
+// its manifest is there, else it does not.
+//
+// # Layout
+//
+//	format                            "singularity-slurm store 1\n"
+//	chunks/<2 hex>/<64 hex>           one chunk, named by the BLAKE3-256 of its plain bytes
+//	manifests/<cluster>/<job>/<n>     one checkpoint, sealed with the cluster's key
+//	deleted/<name>                    a manifest that Delete took away; readers may still need it
+//	leases/<gen>-<kind>-<id>/         an upload, a restore or a reservation in progress
+//	generations/<gen>/                the highest is the current generation
+//	gc/                               held by the one collector
+//	sweep/<id>/                       where a collector puts what it takes from chunks/ and deleted/
+//	trash/<gen>-<id>/                 out of sight of writers since the end of that generation
+//	tmp/                              files that no one sees yet
+//
+// docs/formats.md describes the bytes.
+//
+// # One name per chunk
+//
+// A chunk's name in chunks/ is the only index: all nodes share it, it is exact at every
+// moment, and there is no second copy that could disagree. Ranks that dump the same pages
+// on several nodes store them once without knowing of each other, and a collection is a
+// rename and an unlink.
+//
+// Its bytes, however, need not be a file of their own. A file per chunk of 64 KiB reached
+// a tenth of what cp does on ext4, most of it spent on inodes and flushes, and would cost
+// NFS five round trips. So a Writer puts chunks by the crate (crate.go), and package posix
+// writes each crate as one file, a pack, to which the chunks' names are hard links. The
+// file system counts the references. A pack of which less than half is still used is
+// copied together by the next collection. Against packs with an index of their own: the
+// index would have to be merged between nodes, or ranks that dump at the same moment would
+// not see each other's chunks; and collecting would need a rewrite under a lock.
+//
+// # Collection
+//
+// A collector never deletes what it finds unused: it first takes it out of sight, and
+// deletes when everybody who may have seen it has finished. No clock of any node is
+// compared with another's.
+//
+//	writer                                   collector (one; holds gc/)
+//	──────                                   ─────────
+//	g := current generation                  move deleted manifests to trash/g; g+1 begins
+//	make leases/g-upload-…                   live := leases
+//	refresh a chunk folder, look for chunk   purge trashed manifests older than all of live
+//	   there: use it; else put it            used := chunks of every manifest still anywhere
+//	put leases/g-upload-…/manifest           purge or restore trashed chunks older than all of live
+//	move it to manifests/…   ◄── commit      move unused chunks to trash/g+1; g+2 begins
+//	remove the lease                         look at new manifests and leases; purge or restore again
+//
+// A trash of generation g is settled when every live lease is of a later generation. A
+// lease of a later generation was made after the move: its owner cannot have seen the
+// chunk in chunks/, so it has put it again. An owner of an earlier lease that did see it
+// has either committed, and then its manifest is read before the decision and the chunk
+// goes back, or it never will. Readers find a chunk in trash/ as well, so a committed
+// checkpoint is whole at every moment. fate.go holds the decisions, and its test walks
+// every interleaving.
+//
+// # The dead
+//
+// A lease's owner writes a count into it every few seconds. Who watches that count stand
+// still for Options.Lapse on its own clock may take the owner for dead. This can be
+// wrong (a suspended machine, a partition), so death is a fence and not only a guess: the
+// lease's folder is emptied and removed, and a commit is a move out of that very folder.
+// It is therefore either before the fence, and its manifest is seen, or it fails with
+// ErrFenced. A collector is fenced likewise through its folder in sweep/.
+//
+// # Locks
+//
+// The order in which locks are taken, outer first; no lock is held across a call of the
+// backend except Stream.mu:
+//
+//	Stream.mu
+//	└─ Writer.mu
+//	   └─ Stats, failure, lease (each for a few instructions)
+package store

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What errors of this package wrap; see also those of Backend.
+var (
+	// ErrDamaged is what every *DamagedError is.
+	ErrDamaged = errors.New("damaged")
+	// ErrRefused is what every *RefusedError is.
+	ErrRefused = errors.New("refused")
+	// ErrMAC says that a manifest's seal was not made with this cluster's key.
+	ErrMAC = errors.New("seal does not match the cluster's key")
+	// ErrPlace says that a manifest lies where another one belongs.
+	ErrPlace = errors.New("manifest lies in the place of another")
+	// ErrFenced says that others took this lease's owner for dead; what it wrote may be
+	// collected, and it can no longer commit.
+	ErrFenced = errors.New("lease lost: taken for dead")
+	// ErrClosed says that a Writer, Stream, Reader or Reservation has ended.
+	ErrClosed = errors.New("closed")
+	// ErrAborted is the failure of a Writer after Abort.
+	ErrAborted = errors.New("aborted")
+	// ErrBusy says that another collector is at work.
+	ErrBusy = errors.New("another collector is at work")
+	// ErrFormat says that the folder holds a store that this version does not know.
+	ErrFormat = errors.New("unknown store format")
+)
+
+// DamagedError says that bytes in the store are not what was written.
+type DamagedError struct {
+	Object string // "chunk 3fa9…", "manifest mini/812/3"
+	Reason string // "hash mismatch"
+}
+
+func (e *DamagedError) Error() string { return e.Object + ": " + e.Reason }
+
+// Is makes errors.Is(err, ErrDamaged) true.
+func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
+
+// RefusedError says that a manifest or key must not be trusted. It wraps ErrMAC,
+// ErrPlace or ErrForeign.
+type RefusedError struct {
+	Object string // "manifest mini/812/3", "key /etc/…"
+	Why    error
+}
+
+func (e *RefusedError) Error() string { return e.Object + ": refused: " + e.Why.Error() }
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Why }
+
+// Is makes errors.Is(err, ErrRefused) true.
+func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// SpaceError says that a reservation does not fit. It wraps nothing: the caller decides.
+type SpaceError struct {
+	Free     uint64 // what the file system has
+	Reserved uint64 // of that, what others have reserved
+	Need     uint64
+}
+
+func (e *SpaceError) Error() string {
+	free := e.Free - min(e.Free, e.Reserved)
+	return fmt.Sprintf("%s free, %s needed", size(free), size(e.Need))
+}
+
+// size writes n in the largest unit that leaves at least one whole.
+func size(n uint64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	i := 0
+	f := float64(n)
+	for ; f >= 1024 && i < len(units)-1; i++ {
+		f /= 1024
+	}
+	if i == 0 || f == float64(uint64(f)) || f >= 100 {
+		return fmt.Sprintf("%.0f %s", f, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import "time"
+
+// The collector's decisions. They are correct if the collector keeps to this order, which
+// the test of this file walks through with every interleaving of writers, readers, other
+// collectors and deaths:
+//
+//	to take a chunk away          1 make a sweep folder   2 read all manifests
+//	                              3 move unused chunks into the folder
+//	                              4 read the current generation, g
+//	                              5 move from there into trash/g-…   6 begin g+1
+//	to take over from the dead    1 make a sweep folder   2 move all from theirs into ours
+//	                              3 remove theirs: from now on their moves fail
+//	to judge what is in trash/g-…   1 list it   2 list the leases   3 read all manifests
+//	                              4 carry out the fate of what was listed
+//
+// The generation is read after the moves: so a lease of a later generation was made when
+// the chunk was out of sight. The leases are listed after the trash: so one that is not
+// among them was made later still, or has ended, and then its manifest is read.
+
+// settled says whether everybody who may have seen what is now in trash/g-…, and did not
+// commit before the leases were listed, has ended.
+func settled(g generation, live []generation) bool {
+	for _, l := range live {
+		if l <= g {
+			return false
+		}
+	}
+	return true
+}
+
+// fate is what becomes of something in the trash.
+type fate int
+
+const (
+	wait fate = iota
+	purge
+	restore
+)
+
+// chunkFate decides on a chunk: used says that a manifest needs it.
+func chunkFate(used, settled bool) fate {
+	switch {
+	case used:
+		return restore
+	case settled:
+		return purge
+	default:
+		return wait
+	}
+}
+
+// manifestFate decides on a deleted manifest: readers may have opened it before.
+func manifestFate(settled bool) fate {
+	if settled {
+		return purge
+	}
+	return wait
+}
+
+// sweepable says whether a chunk is taken away. The grace is no part of what makes this
+// correct: it spares dumps in progress that their new chunks are moved to and fro.
+func sweepable(used bool, age, grace time.Duration) bool { return !used && age >= grace }

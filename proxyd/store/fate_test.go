@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// world is a store with one chunk in which everything else is possible: two writers that
+// want the chunk, two collectors that may take each other for dead, a deleter. The test
+// walks every interleaving of their steps. The oracle is dumb: the chunk must be somewhere
+// whenever a manifest is somewhere.
+type world struct {
+	chunk   bool // in chunks/
+	sweep   [2]int8
+	trash   [2]int8 // by collector: generation it was buried in, or gone
+	current int8
+	writers [2]writerState
+	gcs     [2]gcState
+}
+
+const absent = int8(-1)
+
+// Places of a collector's sweep folder: not made, empty, with the chunk, removed.
+const (
+	noSweep int8 = iota
+	emptySweep
+	fullSweep
+	removedSweep
+)
+
+type writerState struct {
+	step     int8
+	since    int8
+	manifest bool // committed, and not deleted for good
+	lease    bool
+}
+
+// gcState is one collector's progress and what it has read. The fields are what the real
+// one holds in memory.
+type gcState struct {
+	step   int8
+	used   bool    // mark found the chunk in a manifest
+	listed [2]bool // trash that was listed
+	live   [2]bool // leases that were listed
+	g      int8    // the generation that was read
+}
+
+// moves returns every state that one step of one actor leads to.
+func (w world) moves() []world {
+	var next []world
+	for i := range w.writers {
+		next = append(next, w.writer(i)...)
+	}
+	for i := range w.gcs {
+		next = append(next, w.collect(i)...)
+	}
+	return next
+}
+
+// writer: read the generation; make the lease; look for the chunk or put it; commit and
+// release. Between lease and commit it can be taken for dead at any moment, which fences
+// it. Its checkpoint can be deleted afterwards; without readers that is at once for good.
+func (w world) writer(i int) []world {
+	s := &w.writers[i]
+	switch s.step {
+	case 0:
+		s.since = w.current
+	case 1:
+		s.lease = true
+	case 2:
+		w.chunk = true // found, or put again: the same for the store
+	case 3:
+		fenced := w
+		fenced.writers[i] = writerState{step: 9}
+		s.manifest = s.lease
+		s.step++
+		return []world{w, fenced}
+	case 4:
+		s.lease = false
+	case 5:
+		if i == 1 { // the two are alike; it is enough that one is deleted
+			return nil
+		}
+		s.manifest = false
+	default:
+		return nil
+	}
+	s.step++
+	next := []world{w}
+	if s.lease && s.step < 4 { // taken for dead
+		dead := w
+		dead.writers[i] = writerState{step: 9}
+		next = append(next, dead)
+	}
+	return next
+}
+
+// collect is one collection in the order of fate.go. A collector that finds itself fenced
+// stops.
+func (w world) collect(i int) []world {
+	c, other := &w.gcs[i], 1-i
+	stop := func() []world { c.step = 99; return []world{w} }
+	switch c.step {
+	case 0: // make a sweep folder
+		w.sweep[i] = emptySweep
+	case 1: // take over: move from the other's folder, then remove it
+		if w.sweep[other] == fullSweep {
+			w.sweep[other], w.sweep[i] = emptySweep, fullSweep
+			return []world{w} // it may fill again before it is removed
+		}
+		if w.sweep[other] == emptySweep {
+			w.sweep[other] = removedSweep
+		}
+	case 2, 10: // list the trash
+		for k, g := range w.trash {
+			c.listed[k] = g != absent
+		}
+	case 3, 11: // list the leases
+		for k, wr := range w.writers {
+			c.live[k] = wr.lease
+		}
+	case 4, 12: // read the manifests
+		c.used = c.step == 12 && c.used
+		for _, wr := range w.writers {
+			c.used = c.used || wr.manifest
+		}
+	case 5, 13: // carry out the fates, one after the other
+		w.judge(c, 0)
+	case 6, 14:
+		w.judge(c, 1)
+	case 7: // move the chunk out of sight
+		if sweepable(c.used, 0, 0) && w.chunk {
+			if w.sweep[i] == removedSweep {
+				return stop()
+			}
+			w.sweep[i], w.chunk = fullSweep, false
+		}
+	case 8: // read the generation, after the move
+		c.g = w.current
+	case 9: // bury it, and begin the next generation
+		if w.sweep[i] == removedSweep {
+			return stop()
+		}
+		if w.sweep[i] == fullSweep {
+			w.sweep[i], w.trash[i] = emptySweep, c.g
+		}
+		bumped := w
+		bumped.current = max(w.current, c.g+1)
+		bumped.gcs[i].step++
+		return []world{bumped}
+	default:
+		return nil
+	}
+	c.step++
+	return []world{w}
+}
+
+// judge carries out the fate of what a collector listed in one trash folder.
+func (w *world) judge(c *gcState, k int) {
+	g := w.trash[k]
+	if !c.listed[k] || g == absent {
+		return
+	}
+	var live []generation
+	for i, wr := range w.writers {
+		if c.live[i] {
+			live = append(live, generation(wr.since))
+		}
+	}
+	switch chunkFate(c.used, settled(generation(g), live)) {
+	case purge:
+		w.trash[k] = absent
+	case restore:
+		w.trash[k], w.chunk = absent, true
+	case wait:
+	}
+}
+
+// whole is the oracle.
+func (w world) whole() bool {
+	anywhere := w.chunk
+	for k := range w.gcs {
+		anywhere = anywhere || w.sweep[k] == fullSweep || w.trash[k] != absent
+	}
+	for _, wr := range w.writers {
+		if wr.manifest && !anywhere {
+			return false
+		}
+	}
+	return true
+}
+
+func TestEveryInterleaving(t *testing.T) {
+	start := world{trash: [2]int8{absent, absent}, chunk: true}
+	seen := map[world]world{start: start}
+	queue := []world{start}
+	for len(queue) > 0 {
+		w := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if !w.whole() {
+			t.Fatalf("a committed checkpoint lost its chunk:\n%s", history(seen, start, w))
+		}
+		for _, n := range w.moves() {
+			if _, ok := seen[n]; !ok {
+				seen[n] = w
+				queue = append(queue, n)
+			}
+		}
+	}
+	t.Logf("%d states", len(seen))
+	if len(seen) < 100_000 {
+		t.Errorf("only %d states: the actors do not interleave", len(seen))
+	}
+}
+
+func history(seen map[world]world, start, w world) string {
+	s := ""
+	for ; w != start; w = seen[w] {
+		s = fmt.Sprintf("%+v\n", w) + s
+	}
+	return s
+}
+
+// TestCollectorFreesWhatNobodyNeeds: the rules are not safe by never deleting.
+func TestCollectorFreesWhatNobodyNeeds(t *testing.T) {
+	w := world{trash: [2]int8{absent, absent}, chunk: true}
+	for {
+		next := w.collect(0)
+		if len(next) == 0 {
+			break
+		}
+		w = next[0]
+	}
+	if w.chunk || w.sweep[0] == fullSweep || w.trash[0] != absent {
+		t.Errorf("the chunk is still there: %+v", w)
+	}
+}
+
+func TestFates(t *testing.T) {
+	if got := []fate{chunkFate(true, false), chunkFate(true, true), chunkFate(false, true), chunkFate(false, false), manifestFate(true), manifestFate(false)}; fmt.Sprint(got) != fmt.Sprint([]fate{restore, restore, purge, wait, purge, wait}) {
+		t.Errorf("fates %v", got)
+	}
+	for _, c := range []struct {
+		g    generation
+		live []generation
+		want bool
+	}{{3, nil, true}, {3, []generation{4, 5}, true}, {3, []generation{3}, false}, {3, []generation{9, 2}, false}} {
+		if got := settled(c.g, c.live); got != c.want {
+			t.Errorf("settled(%d, %v) = %t", c.g, c.live, got)
+		}
+	}
+	if sweepable(true, time.Hour, 0) || sweepable(false, time.Minute, time.Hour) || !sweepable(false, time.Hour, time.Hour) {
+		t.Error("sweepable")
+	}
+}

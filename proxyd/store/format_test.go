@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestIDs(t *testing.T) {
+	for _, s := range []string{"mini/812/3", "mini/812_4/3", "mini/812+1/3", "a.b-c_d/4294967295_0+0/0"} {
+		id, err := ParseID(s)
+		if err != nil || id.String() != s {
+			t.Errorf("%s: %v, %v", s, id, err)
+		}
+		if got, ok := parseDeleted(deletedName(id, unique())); !ok || got != id {
+			t.Errorf("%s: as a deleted name: %v", s, got)
+		}
+	}
+	for _, s := range []string{
+		"", "mini", "mini/812", "mini/0812/3", "mini/812/03", "../812/3", "mini/812_/3", "mini/812+1_2/3", "mini/4294967296/1",
+		"mini/812/3/", "/mini/812/3", "mi ni/1/1", "mini/-1/1", "mini/1/1\n", ".x/1/1", strings.Repeat("m", 65) + "/1/1",
+	} {
+		if id, err := ParseID(s); err == nil {
+			t.Errorf("%q was taken for %v", s, id)
+		}
+	}
+	for _, name := range []string{"", "..", "a/../b", "/a", "a//b", "a\x00", strings.Repeat("x", 300), strings.Repeat("x/", 600)} {
+		if err := (StreamID{"n1", 0, name}).check(); err == nil {
+			t.Errorf("stream name %.20q was accepted", name)
+		}
+	}
+}
+
+// TestSizesInErrors: the words an administrator reads.
+func TestSizesInErrors(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 41 << 30: "41 GiB", 1<<40 + 1<<39: "1.5 TiB"} {
+		if got := size(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func FuzzChunk(f *testing.F) {
+	enc, err := newEncoder()
+	if err != nil {
+		f.Fatal(err)
+	}
+	dec, err := newDecoder()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, plain := range [][]byte{[]byte("x"), bytes.Repeat([]byte("text "), 1000), make([]byte, MaxChunk)} {
+		head, payload := encodeChunk(nil, plain, enc)
+		f.Add(append(head[:], payload...), 5)
+	}
+	f.Add([]byte("SSC1\x01\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00"), 1)
+	f.Fuzz(func(t *testing.T, file []byte, n int) {
+		h, err := parseHeader(file)
+		if err != nil {
+			return
+		}
+		if h.plain > MaxChunk || h.stored != len(file)-chunkHeader {
+			t.Fatalf("header %+v of %d bytes", h, len(file))
+		}
+		// Whatever it is, it is not the chunk of another hash.
+		if _, err := decodeChunk(nil, file, Hash{1}, h.plain, dec); err == nil {
+			t.Fatal("accepted under a hash that nothing has")
+		}
+		if plain, err := unpack(nil, file[chunkHeader:], h.codec, dec); err == nil && len(plain) > MaxChunk {
+			t.Fatalf("%d bytes came out", len(plain))
+		}
+	})
+}
+
+func FuzzRecipe(f *testing.F) {
+	f.Add(appendZeros(appendInline(appendChunk(nil, Hash{7}, []run{{0, 4096}, {8192, 100}}), []byte("ab"), []run{{1, 2}}), 1<<40))
+	f.Add([]byte{segmentChunk})
+	f.Add(bytes.Repeat([]byte{segmentInline, 1, 0, 1, 'x'}, 50))
+	f.Fuzz(func(t *testing.T, recipe []byte) {
+		var again []byte
+		err := eachSegment(recipe, func(g segment) error {
+			if g.data > MaxChunk || len(g.runs) > maxRuns || uint64(g.data) > g.length {
+				t.Fatalf("segment %+v", g)
+			}
+			switch g.kind {
+			case segmentChunk:
+				again = appendChunk(again, g.hash, g.runs)
+			case segmentInline:
+				again = appendInline(again, g.bytes, g.runs)
+			case segmentZeros:
+				again = appendZeros(again, g.zeros)
+			}
+			return nil
+		})
+		if err == nil && len(again) > len(recipe) {
+			t.Fatalf("%d bytes became %d", len(recipe), len(again))
+		}
+	})
+}
+
+func FuzzManifest(f *testing.F) {
+	key, err := NewKey(bytes.Repeat([]byte("k"), 32))
+	if err != nil {
+		f.Fatal(err)
+	}
+	m := &Manifest{ID: ID{JobID{"mini", 812, None, None}, 3}, Created: time.Unix(1e9, 0).UTC(), Meta: []byte("m"), Streams: []StreamInfo{
+		{StreamID: StreamID{"n1", None, "a/b"}, Size: 9, Data: 9, Recipe: []byte{1}},
+		{StreamID: StreamID{"n1", 0, "a"}, Size: 9, Data: 9, Pieces: []Piece{{Hash{1}, 7}}},
+	}}
+	file, err := sealManifest(m, key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := openManifest(file, m.ID, key); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file)
+	f.Add([]byte(manifestMagic + "{}\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if got, err := openManifest(b, m.ID, key); err == nil && !bytes.Equal(b, file) {
+			t.Fatalf("a forgery was accepted: %+v", got)
+		}
+		// Behind the seal, too, nothing may break the parser.
+		got, err := parseManifest(bytes.TrimPrefix(b, []byte(manifestMagic)))
+		if err != nil {
+			return
+		}
+		if _, err := json.Marshal(got); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range got.Streams {
+			if err := s.check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add("00000000000000000007-upload-ABC")
+	f.Add("mini,812_3,7,XYZ")
+	f.Add("00000000000000000007-XYZ")
+	f.Add(Hash{5}.String())
+	f.Fuzz(func(t *testing.T, s string) {
+		if l, ok := parseLease(s); ok && l.String() != s {
+			t.Errorf("lease %q: %v", s, l)
+		}
+		if h, ok := parseHash(s); ok && h.String() != s {
+			t.Errorf("hash %q: %v", s, h)
+		}
+		if id, ok := parseDeleted(s); ok && !strings.HasPrefix(s, strings.TrimSuffix(deletedName(id, ""), ",")) {
+			t.Errorf("deleted %q: %v", s, id)
+		}
+		if id, err := ParseID(s); err == nil && id.String() != s {
+			t.Errorf("id %q: %v", s, id)
+		}
+	})
+}
+
+// TestSplitLimits: whatever the pages, chunks keep to their level's bounds.
+func TestSplitLimits(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, l := range levels {
+		n, chunks, total := 0, 0, 0
+		page := make([]byte, pageSize)
+		for range 20_000 {
+			for i := 0; i < 16; i++ {
+				page[r.IntN(pageSize)] = byte(r.Uint32())
+			}
+			n += pageSize
+			if l.ends(n, page) {
+				if n < l.min || n > l.max {
+					t.Fatalf("chunk of %d, bounds %d and %d", n, l.min, l.max)
+				}
+				chunks, total, n = chunks+1, total+n, 0
+			}
+		}
+		t.Logf("min %d KiB, average %d KiB, max %d KiB", l.min>>10, total/max(chunks, 1)>>10, l.max>>10)
+	}
+}

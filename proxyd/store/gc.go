@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+)
+
+// Policy says what a collection takes away.
+type Policy struct {
+	Retention Retention
+	// Only limits Retention to some jobs; nil: all.
+	Only func(JobID) bool
+	// Grace spares unused chunks younger than this. It keeps the chunks of dumps in
+	// progress from being moved away and back; nothing depends on it.
+	Grace time.Duration
+}
+
+// GCReport is what a collection did, or, as a dry run, would do.
+type GCReport struct {
+	Expired  []ID  // checkpoints that Retention deleted
+	Purged   int   // manifests deleted for good
+	Chunks   int64 // deleted, or of a dry run: unused
+	Bytes    int64 // their size in the store
+	Swept    int64 // taken out of sight
+	Restored int64 // put back because a dump had counted on them
+	Waiting  int64 // out of sight, until dumps or restores in progress end
+}
+
+// GC collects what no checkpoint needs. It is safe while dumps, restores, deletes and other
+// collections run on any node, and may be killed at any time; the next one goes on from
+// there. Another collector that lives is ErrBusy. A committed manifest that cannot be
+// read ends it with an error that names the checkpoint, before any chunk is touched. A
+// dry run changes nothing. progress counts chunk folders.
+func (s *Store) GC(ctx context.Context, p Policy, progress Progress, dryRun bool) (GCReport, error) {
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	c := &collector{s: s, policy: p, progress: progress, id: unique()}
+	var err error
+	if dryRun {
+		err = c.rehearse(ctx)
+	} else {
+		err = c.run(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("collect: %w", err)
+	}
+	return c.report, err
+}
+
+// collector is one collection.
+type collector struct {
+	s        *Store
+	policy   Policy
+	progress Progress
+	id       string
+	now      time.Time // of the file system
+	mark     *marker
+
+	mu     sync.Mutex
+	report GCReport
+}
+
+// run is a collection, top to bottom. fate.go says why in this order.
+func (c *collector) run(ctx context.Context) error {
+	release, err := c.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c.mark = newMarker(c.s)
+	for _, step := range []func(context.Context) error{
+		c.takeOver, // what dead collectors had begun
+		c.expire,   // checkpoints that are not to be kept
+		c.entomb,   // deleted manifests go to the trash
+		c.judge,    // the trash of this and earlier collections
+		c.sweep,    // unused chunks go out of sight
+		c.seal,     // and into the trash
+		c.judge,    // at once, if nobody can have seen them
+		c.tidy,     // what was left lying around
+		c.compact,  // room that neighbours of deleted chunks hold
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold makes this the one collector. It only saves work: two at a time would be safe.
+func (c *collector) hold(ctx context.Context) (release func(), err error) {
+	err = c.s.be.Mkdir(ctx, collectorDir)
+	if errors.Is(err, fs.ErrExist) {
+		err = c.usurp(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The beat is a lease's, in another place.
+	l := &lease{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), place: collectorDir}
+	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	err = l.beatOnce(ctx, 0)
+	if err == nil {
+		var info Info
+		info, err = c.s.be.Stat(ctx, l.beatFile())
+		c.now = info.ModTime
+	}
+	go l.run(beating, func(error) {})
+	release = func() { _ = l.release(ctx) } // else the next collector finds it dead
+	if err != nil {
+		release()
+	}
+	return release, err
+}
+
+// usurp takes the collector's place from a dead one.
+func (c *collector) usurp(ctx context.Context) error {
+	_, dead, err := c.s.look(ctx, collectorDir, collectorDir+"/beat")
+	if err != nil {
+		return err
+	}
+	if !dead {
+		return ErrBusy
+	}
+	if err := c.s.removeFolder(ctx, collectorDir); err != nil {
+		return err
+	}
+	if err := c.s.be.Mkdir(ctx, collectorDir); errors.Is(err, fs.ErrExist) {
+		return ErrBusy
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// expire deletes what the policy does not keep.
+func (c *collector) expire(ctx context.Context) error {
+	ids, err := c.expired(ctx)
+	for _, id := range ids {
+		if err := c.s.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		c.report.Expired = append(c.report.Expired, id)
+	}
+	return err
+}
+
+func (c *collector) expired(ctx context.Context) ([]ID, error) {
+	all, err := c.s.List(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var some []Summary
+	for _, s := range all {
+		if c.policy.Only == nil || c.policy.Only(s.ID.JobID) {
+			some = append(some, s)
+		}
+	}
+	return c.policy.Retention.Expired(c.s.opt.Now(), some), nil
+}
+
+// rehearse counts what run would do if nobody else were at work.
+func (c *collector) rehearse(ctx context.Context) error {
+	expired, err := c.expired(ctx)
+	if err != nil {
+		return err
+	}
+	c.report.Expired = expired
+	c.mark = newMarker(c.s)
+	c.mark.skip = make(map[ID]bool)
+	for _, id := range expired {
+		c.mark.skip[id] = true
+	}
+	if err := c.mark.all(ctx, c.mark.committed); err != nil {
+		return err
+	}
+	for i := range chunkFolders {
+		c.progress(int64(i), chunkFolders)
+		err := c.eachUnused(ctx, chunkFolder(byte(i)), func(_ Hash, info Info) error {
+			c.report.Chunks++
+			c.report.Bytes += info.Size
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+// TestWritersAndCollectors lets dumps, restores, deletes and collections of one store run
+// at once, each through a Store of its own as on nodes of their own, with data that they
+// share. Set the seed in the log to see the same data again.
+func TestWritersAndCollectors(t *testing.T) {
+	for _, name := range []string{"mem", "posix"} {
+		t.Run(name, func(t *testing.T) {
+			var be store.Backend = storetest.NewMem()
+			if name == "posix" {
+				be = folder(t)
+			}
+			openStore(t, be, store.Options{})
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			mingle(t, be, seed)
+		})
+	}
+}
+
+func mingle(t *testing.T, be store.Backend, seed uint64) {
+	images := make([][]byte, 6)
+	base := storetest.NewImage(seed, 120)
+	for i := range images {
+		images[i] = base.Touch(seed+uint64(i), i).Bytes()
+	}
+	var wg, collectors sync.WaitGroup
+	done := make(chan struct{})
+	var runs atomic.Int64
+	for range 2 {
+		s := openStore(t, be, store.Options{})
+		collectors.Go(func() {
+			for {
+				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err == nil {
+					runs.Add(1)
+				} else if !errors.Is(err, store.ErrBusy) {
+					t.Errorf("collect: %v", err)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for node := range 4 {
+		s := openStore(t, be, store.Options{})
+		r := rand.New(rand.NewPCG(seed, uint64(node)))
+		wg.Go(func() {
+			for n := range 25 {
+				id, image := ckpt(uint32(node+1), uint32(n)), images[r.IntN(len(images))]
+				if err := oneRound(t.Context(), s, id, image, r.IntN(3) > 0); err != nil {
+					t.Errorf("%s: %v", id, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(done)
+	collectors.Wait()
+	s := openStore(t, be, store.Options{})
+	report, err := s.Verify(t.Context(), nil, nil)
+	if err != nil || len(report.Problems) > 0 {
+		t.Errorf("verify: %+v, %v", report, err)
+	}
+	t.Logf("%d collections, %d checkpoints left", runs.Load(), report.Checkpoints)
+}
+
+// TestEverybodyIsTakenForDead lets writers and collectors fence each other all the time,
+// though all of them live: dumps and collections may fail, but what was committed is whole.
+func TestEverybodyIsTakenForDead(t *testing.T) {
+	for _, name := range []string{"mem", "posix"} {
+		t.Run(name, func(t *testing.T) {
+			var be store.Backend = storetest.NewMem()
+			if name == "posix" {
+				be = folder(t)
+			}
+			openStore(t, be, store.Options{})
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			distrust(t, be, seed)
+		})
+	}
+}
+
+func distrust(t *testing.T, be store.Backend, seed uint64) {
+	opt := store.Options{Beat: time.Hour, Lapse: time.Nanosecond}
+	base := storetest.NewImage(seed, 60)
+	var writers, collectors sync.WaitGroup
+	var collected, fenced atomic.Int64
+	done := make(chan struct{})
+	for range 3 {
+		s := openStore(t, be, opt)
+		collectors.Go(func() {
+			for {
+				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); err == nil {
+					collected.Add(1)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	var committed sync.Map
+	for node := range 3 {
+		s := openStore(t, be, opt)
+		r := rand.New(rand.NewPCG(seed, uint64(node)))
+		writers.Go(func() {
+			for n := range 60 {
+				id, image := ckpt(uint32(node+1), uint32(n)), base.Touch(uint64(r.IntN(4)), 3).Bytes()
+				err := dump(t.Context(), s, id, image)
+				switch {
+				case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrFenced):
+					fenced.Add(1)
+				case err != nil:
+					t.Errorf("%s: %v", id, err)
+				default:
+					committed.Store(id, image)
+				}
+				if last := ckpt(uint32(node+1), uint32(n-1)); n > 0 && r.IntN(2) > 0 {
+					committed.Delete(last)
+					_ = s.Delete(t.Context(), last)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	collectors.Wait()
+	s, n := openStore(t, be, store.Options{}), 0
+	committed.Range(func(id, image any) bool {
+		n++
+		if got, err := readBack(t.Context(), s, id.(store.ID), 0); err != nil || !bytes.Equal(got, image.([]byte)) {
+			t.Errorf("%s was committed: %v", id, err)
+		}
+		return true
+	})
+	t.Logf("%d checkpoints left, %d dumps failed, %d collections", n, fenced.Load(), collected.Load())
+}
+
+// oneRound dumps, reads back, and deletes in the middle of a second reading.
+func oneRound(ctx context.Context, s *store.Store, id store.ID, image []byte, drop bool) error {
+	if err := dump(ctx, s, id, image); err != nil {
+		return err
+	}
+	got, err := readBack(ctx, s, id, 0)
+	if err != nil || !bytes.Equal(got, image) {
+		return fmt.Errorf("read back %d bytes: %w", len(got), err)
+	}
+	if !drop {
+		return nil
+	}
+	r, err := s.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := s.Delete(ctx, id); err != nil {
+		return err
+	}
+	if _, err := s.Open(ctx, id); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("open after delete: %w", err)
+	}
+	st, err := r.Stream(store.StreamID{Node: "n1", Rank: 0, Name: "pages-1.img"})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	if got, err := io.ReadAll(st); err != nil || !bytes.Equal(got, image) {
+		return fmt.Errorf("read while deleted, %d bytes: %w", len(got), err)
+	}
+	return nil
+}
+
+// TestFencedWriterCannotCommit: one that others took for dead while it was suspended.
+func TestFencedWriterCannotCommit(t *testing.T) {
+	be := storetest.NewMem()
+	slow := openStore(t, be, store.Options{Beat: time.Hour})
+	w := must(slow.Create(t.Context(), store.Upload{ID: ckpt(1, 1), Node: "n1"}))
+	check(t, writeRanks(w, [][]byte{storetest.NewImage(1, 100).Bytes()}))
+	now := time.Now()
+	s := openStore(t, be, store.Options{Lapse: time.Minute, Now: func() time.Time { return now }})
+	for range 2 {
+		must(s.GC(t.Context(), store.Policy{}, nil, false))
+		now = now.Add(2 * time.Minute)
+	}
+	must(s.GC(t.Context(), store.Policy{}, nil, false))
+	if n := len(be.Files("chunks/")) + len(be.Files("trash/")); n != 0 {
+		t.Errorf("%d chunks of a dead writer are left", n)
+	}
+	if _, err := w.Commit(t.Context(), nil); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("commit: %v", err)
+	}
+	check(t, w.Abort(t.Context()))
+	if list := must(s.List(t.Context(), nil)); len(list) != 0 {
+		t.Errorf("list %v", list)
+	}
+}
+
+func TestDeadProcessIsKnownAtOnce(t *testing.T) {
+	be := storetest.NewMem()
+	me := must(store.ThisProcess())
+	if store.ProcessGone(me) || store.ProcessGone("elsewhere/1/2/3") || store.ProcessGone("") {
+		t.Fatal("a living or unknown process is said to be gone")
+	}
+	s := openStore(t, be, store.Options{Owner: me, Beat: time.Hour})
+	must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 1), Node: "n1"}))
+	gone := openStore(t, be, store.Options{OwnerGone: func(o string) bool { return o == me }})
+	must(gone.GC(t.Context(), store.Policy{}, nil, false))
+	if n := len(be.Files("leases/")); n != 0 {
+		t.Errorf("%d files in leases/", n)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	day := 24 * time.Hour
+	now := time.Unix(1e9, 0)
+	at := func(job, number uint32, age time.Duration) store.Summary {
+		return store.Summary{ID: ckpt(job, number), Created: now.Add(-age)}
+	}
+	all := []store.Summary{at(1, 1, 9*day), at(1, 2, 5*day), at(1, 3, day), at(2, 7, 9*day), at(2, 10, 8*day)}
+	cases := []struct {
+		name string
+		r    store.Retention
+		want string
+	}{
+		{"all", store.Retention{}, "[]"},
+		{"two", store.Retention{Count: 2}, "[mini/1/1]"},
+		{"one", store.Retention{Count: 1}, "[mini/1/1 mini/1/2 mini/2/7]"},
+		{"young", store.Retention{Age: 6 * day}, "[mini/1/1 mini/2/7]"},
+		{"the newest stays", store.Retention{Age: time.Hour}, "[mini/1/1 mini/1/2 mini/2/7]"},
+	}
+	for _, c := range cases {
+		if got := fmt.Sprint(c.r.Expired(now, all)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestDryRunChangesNothing(t *testing.T) {
+	be := storetest.NewMem()
+	s := openStore(t, be, store.Options{})
+	for i := range 3 {
+		check(t, dump(t.Context(), s, ckpt(1, uint32(i)), storetest.NewImage(uint64(i), 50).Bytes()))
+	}
+	before := len(be.Files(""))
+	keepOne := store.Policy{Retention: store.Retention{Count: 1}}
+	dry := must(s.GC(t.Context(), keepOne, nil, true))
+	if len(be.Files("")) != before || len(dry.Expired) != 2 || dry.Chunks == 0 {
+		t.Fatalf("dry run %+v", dry)
+	}
+	wet := must(s.GC(t.Context(), keepOne, nil, false))
+	if wet.Chunks != dry.Chunks || wet.Bytes != dry.Bytes || len(wet.Expired) != 2 {
+		t.Errorf("%+v, the dry run said %+v", wet, dry)
+	}
+}
+
+func TestExportAndCopy(t *testing.T) {
+	from := openStore(t, folder(t), store.Options{})
+	other := must(store.NewKey(bytes.Repeat([]byte("other"), 8)))
+	target := storetest.NewMem()
+	to := must(store.Open(t.Context(), target, other, store.Options{}))
+	data := append(storetest.NewImage(1, 800).Bytes(), make([]byte, 1<<20)...)
+	check(t, dump(t.Context(), from, ckpt(1, 1), data, data[:77]))
+
+	// The first copy is cut off, the second goes on.
+	cut := must(store.Open(t.Context(), storetest.NewFault(target, 4, storetest.Before), other, store.Options{}))
+	if err := store.Copy(t.Context(), from, cut, ckpt(1, 1), nil); !errors.Is(err, storetest.ErrCrashed) {
+		t.Fatalf("copy: %v", err)
+	}
+	check(t, store.Copy(t.Context(), from, to, ckpt(1, 1), func(int64, int64) {}))
+	if err := store.Copy(t.Context(), from, to, ckpt(1, 1), nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second copy: %v", err)
+	}
+	for _, s := range []*store.Store{from, to} {
+		dir := t.TempDir()
+		check(t, s.Export(t.Context(), ckpt(1, 1), dir, nil))
+		for name, want := range map[string][]byte{"n1/0/pages-1.img": data, "n1/1/pages-1.img": data[:77]} {
+			if got := must(os.ReadFile(filepath.Join(dir, name))); !bytes.Equal(got, want) {
+				t.Errorf("%s differs", name)
+			}
+		}
+		if err := s.Export(t.Context(), ckpt(1, 1), dir, nil); err == nil {
+			t.Error("exported over an export")
+		}
+	}
+}
+
+// TestDiskFull fills a real file system in the middle of a dump.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=24m,mode=0700"); err != nil {
+		t.Skipf("needs root and CAP_SYS_ADMIN: mount tmpfs: %v", err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	be := must(posix.Open(dir))
+	defer be.Close()
+	s := openStore(t, be, store.Options{})
+	small := storetest.Noise(1, 1000).Bytes()
+	check(t, dump(t.Context(), s, ckpt(1, 1), small))
+	var short *store.SpaceError
+	if _, err := s.Reserve(t.Context(), "big", 100<<20); !errors.As(err, &short) {
+		t.Errorf("reserve: %v", err)
+	}
+	w := must(s.Create(t.Context(), store.Upload{ID: ckpt(1, 2), Node: "n1"}))
+	err := writeRanks(w, [][]byte{storetest.Noise(2, 12_000).Bytes()})
+	if err == nil {
+		_, err = w.Commit(t.Context(), nil)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("error %v, want ENOSPC", err)
+	}
+	if _, again := w.Stream(1, "x"); !errors.Is(again, syscall.ENOSPC) {
+		t.Errorf("the writer did not stay failed: %v", again)
+	}
+	check(t, w.Abort(t.Context()))
+	must(s.GC(t.Context(), store.Policy{}, nil, false))
+	if got, err := readBack(t.Context(), s, ckpt(1, 1), 0); err != nil || !bytes.Equal(got, small) {
+		t.Errorf("the earlier checkpoint: %v", err)
+	}
+	if left := must(os.ReadDir(filepath.Join(dir, "tmp"))); len(left) != 0 {
+		t.Errorf("tmp holds %d files", len(left))
+	}
+	check(t, dump(t.Context(), s, ckpt(1, 2), storetest.Noise(3, 1000).Bytes()))
+}
+
+// TestCompact: what is left of a pack does not hold the rest.
+func TestCompact(t *testing.T) {
+	be := folder(t)
+	s := openStore(t, be, store.Options{})
+	im := storetest.NewImage(1, 8000)
+	check(t, dump(t.Context(), s, ckpt(1, 1), im.Bytes()))
+	kept := append(im[:1000:1000], storetest.NewImage(2, 10)...).Bytes()
+	check(t, dump(t.Context(), s, ckpt(1, 2), kept))
+	full := usage(t, be.Path())
+	check(t, s.Delete(t.Context(), ckpt(1, 1)))
+	must(s.GC(t.Context(), store.Policy{}, nil, false))
+	if left := usage(t, be.Path()); left > full/3 {
+		t.Errorf("%d of %d KiB are left", left, full)
+	}
+	if got, err := readBack(t.Context(), s, ckpt(1, 2), 0); err != nil || !bytes.Equal(got, kept) {
+		t.Errorf("read back: %v", err)
+	}
+}
+
+// usage is the KiB that inodes below a folder's chunks take, each once.
+func usage(t *testing.T, dir string) int64 {
+	inodes := make(map[uint64]int64)
+	check(t, filepath.WalkDir(filepath.Join(dir, "chunks"), func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			st := must(d.Info()).Sys().(*syscall.Stat_t)
+			inodes[st.Ino] = st.Size / 1024
+		}
+		return err
+	}))
+	var sum int64
+	for _, n := range inodes {
+		sum += n
+	}
+	return sum
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+)
+
+// trashed is one thing in the trash.
+type trashed struct {
+	since generation
+	dir   string
+	name  string // whole
+	chunk Hash
+	kind  trashKind
+}
+
+type trashKind int
+
+const (
+	trashedChunk trashKind = iota
+	trashedManifest
+)
+
+// judge carries out the fate of what is in the trash: manifests first, so that what only
+// they used can go as well. Everything listed comes before the leases, and these before
+// the manifests.
+func (c *collector) judge(ctx context.Context) error {
+	things, err := c.trash(ctx)
+	if err != nil {
+		return err
+	}
+	leases, err := c.s.leases(ctx)
+	if err != nil {
+		return err
+	}
+	var live []generation
+	for _, l := range leases {
+		if l.name.kind != spaceLease {
+			live = append(live, l.name.since)
+		}
+	}
+	if err := c.judgeManifests(ctx, things, live); err != nil {
+		return err
+	}
+	if err := c.mark.mark(ctx); err != nil {
+		return err
+	}
+	c.report.Waiting = 0
+	return c.judgeChunks(ctx, things, live)
+}
+
+// trash lists all of it.
+func (c *collector) trash(ctx context.Context) ([]trashed, error) {
+	folders, err := c.s.names(ctx, trashDir)
+	if err != nil {
+		return nil, err
+	}
+	var things []trashed
+	for _, folder := range folders {
+		g, ok := parseTrash(folder)
+		if !ok {
+			continue
+		}
+		dir := trashDir + "/" + folder
+		names, err := c.s.names(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			t := trashed{since: g, dir: dir, name: dir + "/" + n}
+			if h, ok := parseHash(n); ok {
+				t.chunk = h
+			} else if _, ok := parseDeleted(n); ok {
+				t.kind = trashedManifest
+			} else {
+				continue
+			}
+			things = append(things, t)
+		}
+	}
+	return things, nil
+}
+
+// judgeManifests purges durably: a chunk must not go before the manifest that used it.
+func (c *collector) judgeManifests(ctx context.Context, things []trashed, live []generation) error {
+	folders := make(map[string]bool)
+	for _, t := range things {
+		if t.kind != trashedManifest || manifestFate(settled(t.since, live)) != purge {
+			continue
+		}
+		if err := c.s.be.Remove(ctx, t.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		c.report.Purged++
+		folders[t.dir] = true
+	}
+	for f := range folders {
+		if err := c.s.syncIfThere(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []generation) error {
+	chunks := make(map[string]trashed)
+	var names []string
+	c.mark.used.has(Hash{}) // merge once, before it is read concurrently
+	for _, t := range things {
+		if t.kind == trashedChunk {
+			chunks[t.name] = t
+			names = append(names, t.name)
+		}
+	}
+	return each16(ctx, names, func(ctx context.Context, name string) error {
+		t := chunks[name]
+		switch chunkFate(c.mark.used.has(t.chunk), settled(t.since, live)) {
+		case restore:
+			c.tally(func(r *GCReport) { r.Restored++ })
+			return c.move(ctx, t.name, chunkName(t.chunk))
+		case purge:
+			return c.purge(ctx, t)
+		default:
+			c.tally(func(r *GCReport) { r.Waiting++ })
+			return nil
+		}
+	})
+}
+
+func (c *collector) purge(ctx context.Context, t trashed) error {
+	info, err := c.s.be.Stat(ctx, t.name)
+	if err == nil {
+		err = c.s.be.Remove(ctx, t.name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c.tally(func(r *GCReport) { r.Chunks++; r.Bytes += info.Size })
+	return err
+}
+
+func (c *collector) tally(f func(*GCReport)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.report)
+}

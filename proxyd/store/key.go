@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/zeebo/blake3"
+	"golang.org/x/sys/unix"
+)
+
+// Key seals manifests. All daemons of a cluster hold the same one. The zero Key is not
+// usable; see KeyFile and NewKey.
+type Key struct {
+	seal [32]byte
+	set  bool
+}
+
+const (
+	minKey     = 32
+	maxKey     = 4096
+	keyContext = "singularity-slurm 2026 store manifest seal 1"
+)
+
+// NewKey derives a Key from at least 32 secret bytes.
+func NewKey(secret []byte) (Key, error) {
+	if len(secret) < minKey || len(secret) > maxKey {
+		return Key{}, fmt.Errorf("key: %d bytes, want %d to %d", len(secret), minKey, maxKey)
+	}
+	k := Key{set: true}
+	blake3.DeriveKey(keyContext, secret, k.seal[:])
+	return k, nil
+}
+
+// mac returns the seal of b.
+func (k Key) mac(b []byte) [32]byte {
+	h, err := blake3.NewKeyed(k.seal[:])
+	if err != nil {
+		panic("store: 32 bytes are a BLAKE3 key: " + err.Error())
+	}
+	_, _ = h.Write(b)
+	return [32]byte(h.Sum(nil))
+}
+
+// verify compares in constant time.
+func (k Key) verify(b []byte, seal [32]byte) bool {
+	want := k.mac(b)
+	return subtle.ConstantTimeCompare(want[:], seal[:]) == 1
+}
+
+// KeyFile loads a key. The file must be regular, not a symbolic link, owned by the
+// caller's effective user (root, in a daemon), with no permission for anyone else;
+// otherwise the error is a *RefusedError that wraps ErrForeign. All bytes count, a
+// newline at the end too.
+func KeyFile(path string) (Key, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return Key{}, &RefusedError{"key " + path, fmt.Errorf("%w: symbolic link", ErrForeign)}
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("key: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Key{}, fmt.Errorf("key: %w", err)
+	}
+	if why := keyFault(info); why != "" {
+		return Key{}, &RefusedError{"key " + path, fmt.Errorf("%w: %s", ErrForeign, why)}
+	}
+	secret, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	if err != nil {
+		return Key{}, fmt.Errorf("key: %w", err)
+	}
+	k, err := NewKey(secret)
+	if err != nil {
+		return Key{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return k, nil
+}
+
+// keyFault says why a file cannot be trusted as a key, or nothing.
+func keyFault(info os.FileInfo) string {
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || !info.Mode().IsRegular():
+		return "not a regular file"
+	case int(sys.Uid) != os.Geteuid():
+		return fmt.Sprintf("owned by uid %d", sys.Uid)
+	case info.Mode().Perm()&0o177 != 0:
+		return fmt.Sprintf("mode %04o, want 0600", info.Mode().Perm())
+	}
+	return ""
+}
+
+// GenerateKey writes a new random key to path, which must not exist, with mode 0600.
+func GenerateKey(path string) error {
+	secret := make([]byte, minKey)
+	_, _ = rand.Read(secret) // never fails
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	_, err = f.Write(secret)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("key: %w", errors.Join(err, os.Remove(path)))
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+)
+
+// lane takes chunks on their way, one after the other, until there are no more or the
+// Writer fails. It needs a core while it hashes and compresses, and gives it up while it
+// waits for the file system.
+func (w *Writer) lane() {
+	var scratch []byte
+	for {
+		j, ok := w.next()
+		if !ok {
+			return
+		}
+		var err error
+		if scratch, err = w.store(j, scratch); err != nil {
+			w.fail(err)
+			return
+		}
+		w.free <- j.buf[:0]
+		close(j.slot.done)
+	}
+}
+
+// next waits for a chunk; false says that there will be none.
+func (w *Writer) next() (job, bool) {
+	select {
+	case j, ok := <-w.jobs:
+		return j, ok
+	case <-w.ctx.Done():
+		return job{}, false
+	}
+}
+
+// store puts one chunk into a crate, unless it is in the store. It returns the memory to
+// compress the next one with.
+func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
+	enc, err := w.core()
+	if err != nil {
+		return nil, err
+	}
+	j.slot.hash = hashOf(j.buf)
+	w.st.cores <- enc
+	here, err := w.here(j.slot.hash)
+	if err != nil {
+		return nil, fmt.Errorf("chunk %s: %w", j.slot.hash, err)
+	}
+	if here {
+		w.countChunk(j, 0)
+		return scratch, nil
+	}
+	if enc, err = w.core(); err != nil {
+		return nil, err
+	}
+	if cap(scratch) < len(j.buf) {
+		scratch = make([]byte, 0, levelMax(len(j.buf)))
+	}
+	head, payload := encodeChunk(scratch, j.buf, enc)
+	w.st.cores <- enc
+	w.countChunk(j, int64(len(head)+len(payload)))
+	return scratch, w.crates.add(j.slot.hash, head[:], payload)
+}
+
+// core waits for a core, which the caller puts back.
+func (w *Writer) core() (enc encoder, err error) {
+	select {
+	case enc = <-w.st.cores:
+		return enc, nil
+	case <-w.ctx.Done():
+		return nil, context.Cause(w.ctx)
+	}
+}
+
+// here says whether a chunk is in the store, or will be if this Writer does not fail.
+func (w *Writer) here(h Hash) (bool, error) {
+	if w.seen.claim(h) {
+		return true, nil
+	}
+	if err := w.folder[h[0]].refresh(w.ctx, w.st.be, chunkFolder(h[0])); err != nil {
+		return false, err
+	}
+	info, err := w.st.be.Stat(w.ctx, chunkName(h))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size > chunkHeader && !info.Dir, err
+}
+
+func (w *Writer) countChunk(j job, stored int64) {
+	s := Stats{Stored: stored}
+	if stored > 0 {
+		s.NewChunks = 1
+	}
+	if j.kind == streamData {
+		s.Chunks = 1
+		if stored > 0 {
+			s.New = int64(len(j.buf))
+		} else {
+			s.Dedup = int64(len(j.buf))
+		}
+	}
+	w.count(s)
+}
+
+// folderState is one chunk folder as this Writer has seen it.
+type folderState struct {
+	mu   sync.Mutex
+	used bool
+}
+
+// refresh sees to it that a chunk is looked for in the folder as it is after the lease
+// was made: NFS may remember older names, of chunks that were collected since, until the
+// folder is opened. Later removals do not matter: they know of the lease.
+func (f *folderState) refresh(ctx context.Context, be Backend, dir string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.used {
+		return nil
+	}
+	err := be.Refresh(ctx, dir)
+	f.used = err == nil
+	return err
+}
+
+// usedFolders are those that hold this Writer's chunks.
+func (w *Writer) usedFolders() []string {
+	var dirs []string
+	for i := range w.folder {
+		f := &w.folder[i]
+		f.mu.Lock()
+		if f.used {
+			dirs = append(dirs, chunkFolder(byte(i)))
+		}
+		f.mu.Unlock()
+	}
+	return dirs
+}
+
+// submit hands buf to a lane, which frees it.
+func (w *Writer) submit(buf []byte, runs []run, kind jobKind) (*slot, error) {
+	j := job{buf, &slot{runs: runs, size: len(buf), done: make(chan struct{})}, kind}
+	select {
+	case w.jobs <- j:
+		return j.slot, nil
+	case <-w.ctx.Done():
+		return nil, w.Err()
+	}
+}
+
+// buffer waits for an empty buffer. Streams that were begun and not written to for a
+// while may hold all of them; so after a short wait their chunks are cut where they are.
+// That costs some deduplication, and never a standstill.
+func (w *Writer) buffer() ([]byte, error) {
+	const patience = 20 * time.Millisecond
+	for {
+		select {
+		case b := <-w.free:
+			return b, nil
+		default:
+		}
+		wait := time.NewTimer(patience)
+		select {
+		case b := <-w.free:
+			wait.Stop()
+			return b, nil
+		case <-w.ctx.Done():
+			wait.Stop()
+			return nil, w.Err()
+		case <-wait.C:
+		}
+		if err := w.reclaim(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// reclaim cuts the chunks of streams that nobody is writing to. The caller holds its own
+// stream's lock, so it only tries those of others.
+func (w *Writer) reclaim() error {
+	w.mu.Lock()
+	open := make([]*Stream, 0, len(w.open))
+	for _, s := range w.open {
+		open = append(open, s)
+	}
+	w.mu.Unlock()
+	for _, s := range open {
+		if !s.mu.TryLock() {
+			continue
+		}
+		err := s.cut()
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+)
+
+// beat is what a lease's owner writes into it, again and again.
+type beat struct {
+	Owner string `json:"owner"`
+	Count uint64 `json:"count"`
+	What  string `json:"what"`            // for people: the checkpoint
+	Bytes uint64 `json:"bytes,omitempty"` // of a reservation: what is still reserved
+}
+
+const maxBeat = 64 << 10
+
+// lease is one that this process holds.
+type lease struct {
+	st     *Store
+	name   leaseName
+	place  string // instead of name's folder, if not empty
+	what   string
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when beating has stopped
+
+	mu    sync.Mutex
+	bytes uint64
+	lost  error // why it is no longer held, once it is not
+}
+
+// acquire registers a lease under the current generation. onLost is called, once, from
+// another goroutine, when others have taken this process for dead.
+func (s *Store) acquire(ctx context.Context, kind leaseKind, what string, bytes uint64, onLost func(error)) (*lease, error) {
+	g, err := s.generation(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
+	l := &lease{st: s, name: leaseName{g, kind, unique()}, what: what, bytes: bytes, ended: make(chan struct{})}
+	if err := s.be.Mkdir(ctx, l.name.folder()); err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
+	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	if err := l.beatOnce(ctx, 0); err != nil {
+		cancel()
+		close(l.ended)
+		return nil, fmt.Errorf("lease: %w", errors.Join(err, l.release(ctx)))
+	}
+	go l.run(beating, onLost)
+	return l, nil
+}
+
+// generation returns the current one.
+func (s *Store) generation(ctx context.Context) (generation, error) {
+	names, err := s.names(ctx, generationsDir)
+	var current generation
+	for _, n := range names {
+		if g, ok := parseGeneration(n); ok {
+			current = max(current, g)
+		}
+	}
+	return current, err
+}
+
+// run beats until the lease is released or lost. A beat that fails otherwise is tried
+// again at the next: the folder may come back before anyone takes us for dead.
+func (l *lease) run(ctx context.Context, onLost func(error)) {
+	defer close(l.ended)
+	tick := time.NewTicker(l.st.opt.Beat)
+	defer tick.Stop()
+	for count := uint64(1); ; count++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := l.beatOnce(ctx, count); errors.Is(err, fs.ErrNotExist) {
+			l.mu.Lock()
+			l.lost = ErrFenced
+			l.mu.Unlock()
+			onLost(ErrFenced)
+			return
+		}
+	}
+}
+
+func (l *lease) beatOnce(ctx context.Context, count uint64) error {
+	l.mu.Lock()
+	b := beat{l.st.opt.Owner, count, l.what, l.bytes}
+	l.mu.Unlock()
+	text, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return l.st.be.Put(ctx, File{l.beatFile(), text})
+}
+
+// setBytes changes what the next beat says is reserved.
+func (l *lease) setBytes(n uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes = n
+}
+
+// release ends the lease, even when ctx is done. What others have removed already is as
+// good.
+func (l *lease) release(ctx context.Context) error {
+	l.cancel()
+	<-l.ended
+	return l.st.removeFolder(context.WithoutCancel(ctx), l.folder())
+}
+
+func (l *lease) folder() string {
+	if l.place != "" {
+		return l.place
+	}
+	return l.name.folder()
+}
+
+func (l *lease) beatFile() string { return l.folder() + "/beat" }
+
+// removeFolder removes a folder of files, also while others put files into it. When it
+// returns nil, no move out of the folder or into it will succeed any more: this is the
+// fence.
+func (s *Store) removeFolder(ctx context.Context, dir string) error {
+	const rounds = 1000
+	for range rounds {
+		names, err := s.names(ctx, dir)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			if err := s.be.Remove(ctx, dir+"/"+n); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		err = s.be.Remove(ctx, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, ErrNotEmpty) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", dir, ErrNotEmpty)
+}
+
+// held is a lease that someone holds.
+type held struct {
+	name leaseName
+	beat beat
+}
+
+// leases returns those whose owners are not known to be dead, and fences the others.
+// A name that is no lease is an error: it might be one of a later version.
+func (s *Store) leases(ctx context.Context) ([]held, error) {
+	names, err := s.names(ctx, leasesDir)
+	if err != nil {
+		return nil, fmt.Errorf("leases: %w", err)
+	}
+	var live []held
+	present := make(map[string]bool)
+	for _, text := range names {
+		name, ok := parseLease(text)
+		if !ok {
+			return nil, fmt.Errorf("lease %.120q: unknown name", text)
+		}
+		present[name.folder()] = true
+		b, dead, err := s.look(ctx, name.folder(), name.beat())
+		if err != nil {
+			return nil, err
+		}
+		if !dead {
+			live = append(live, held{name, b})
+		} else if err := s.removeFolder(ctx, name.folder()); err != nil {
+			return nil, fmt.Errorf("lease %s: fence: %w", name, err)
+		}
+	}
+	s.watch.keep(leasesDir+"/", present)
+	return live, nil
+}
+
+// look reads a beat and says whether its owner is dead.
+func (s *Store) look(ctx context.Context, folder, file string) (b beat, dead bool, err error) {
+	text, err := s.be.Get(ctx, file, maxBeat, nil)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return b, false, fmt.Errorf("%s: %w", folder, err)
+	}
+	// No beat, or one of another version: still a lease, until it stands still.
+	if json.Unmarshal(text, &b) == nil && s.opt.OwnerGone(b.Owner) {
+		return b, true, nil
+	}
+	return b, s.watch.dead(folder, string(text), s.opt.Now()), nil
+}

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Summary is a checkpoint as List shows it.
+type Summary struct {
+	ID      ID
+	Created time.Time
+	Nodes   []string
+	Streams int
+	Stats   Stats
+	Err     error // why the manifest is not to be trusted; then only ID is set
+}
+
+// List returns the checkpoints of a job, or of all jobs if job is nil, sorted by ID. One
+// whose manifest is refused or damaged is listed with the reason.
+func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
+	var list []Summary
+	err := s.eachID(ctx, job, func(id ID) error {
+		m, err := s.loadManifest(ctx, manifestName(id), id)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // deleted just now
+		case errors.Is(err, ErrDamaged), errors.Is(err, ErrRefused):
+			list = append(list, Summary{ID: id, Err: err})
+			return nil
+		case err != nil:
+			return err
+		}
+		list = append(list, Summary{ID: id, Created: m.Created, Nodes: m.Nodes(), Streams: len(m.Streams), Stats: m.Stats})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	slices.SortFunc(list, func(a, b Summary) int { return compareIDs(a.ID, b.ID) })
+	return list, nil
+}
+
+// Delete takes a checkpoint away: first its manifest. Those who have it open can go on;
+// its chunks go with a later GC. One that is damaged can be deleted too. One that is not
+// there is fs.ErrNotExist.
+func (s *Store) Delete(ctx context.Context, id ID) error {
+	if err := id.check(); err != nil {
+		return err
+	}
+	err := s.be.Move(ctx, manifestName(id), deletedDir+"/"+deletedName(id, unique()))
+	if err == nil {
+		err = errors.Join(s.syncIfThere(ctx, manifestFolder(id.JobID)), s.be.Sync(ctx, deletedDir))
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint %s: delete: %w", id, err)
+	}
+	return nil
+}
+
+// eachID calls f for each manifest in its place. A name that is none is an error, because
+// it may be something that a later version needs.
+func (s *Store) eachID(ctx context.Context, job *JobID, f func(ID) error) error {
+	folders, err := s.jobFolders(ctx, job)
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		names, err := s.names(ctx, folder)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			name := folder + "/" + n
+			id, err := ParseID(strings.TrimPrefix(name, manifestsDir+"/"))
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := f(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// jobFolders returns the folder of one job, or of all.
+func (s *Store) jobFolders(ctx context.Context, job *JobID) ([]string, error) {
+	if job != nil {
+		return []string{manifestFolder(*job)}, job.check()
+	}
+	var folders []string
+	clusters, err := s.names(ctx, manifestsDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range clusters {
+		jobs, err := s.names(ctx, manifestsDir+"/"+c)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs {
+			folders = append(folders, manifestsDir+"/"+c+"/"+j)
+		}
+	}
+	return folders, nil
+}

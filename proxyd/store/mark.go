@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// usedSet holds the chunks that manifests need, by the first 8 bytes of their hashes:
+// 8 bytes a chunk, and two hashes that share these only keep a chunk too long. Adding may
+// be concurrent; has must not be concurrent with add.
+type usedSet struct {
+	mu     sync.Mutex
+	sorted []uint64
+	fresh  []uint64
+}
+
+func prefix(h Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
+
+func (u *usedSet) add(hs []Hash) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, h := range hs {
+		u.fresh = append(u.fresh, prefix(h))
+	}
+	if len(u.fresh) > 1<<20+len(u.sorted) {
+		u.merge()
+	}
+}
+
+func (u *usedSet) merge() {
+	u.sorted = append(u.sorted, u.fresh...)
+	slices.Sort(u.sorted)
+	u.sorted = slices.Compact(u.sorted)
+	u.fresh = nil
+}
+
+func (u *usedSet) has(h Hash) bool {
+	if len(u.fresh) > 0 {
+		u.merge()
+	}
+	_, ok := slices.BinarySearch(u.sorted, prefix(h))
+	return ok
+}
+
+// marker reads manifests, each once, and collects what they use.
+type marker struct {
+	s    *Store
+	used usedSet
+
+	mu     sync.Mutex
+	seen   map[Hash]bool // manifests, by their bytes and IDs
+	pieces map[Hash]bool // of recipes
+	skip   map[ID]bool   // a dry run's: as if they were deleted
+}
+
+func newMarker(s *Store) *marker {
+	return &marker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool)}
+}
+
+// mark reads every manifest that is new, wherever it is. A manifest moves from
+// manifests/ to deleted/ to trash/; each folder is read to its end before the next is
+// listed, so that none is missed on its way.
+func (k *marker) mark(ctx context.Context) error {
+	if err := k.all(ctx, k.committed); err != nil {
+		return err
+	}
+	if err := k.all(ctx, k.deletedIn(deletedDir)); err != nil {
+		return err
+	}
+	trash, err := k.s.names(ctx, trashDir)
+	if err != nil {
+		return err
+	}
+	for _, g := range trash {
+		if err := k.all(ctx, k.deletedIn(trashDir+"/"+g)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls f with manifests; committed ones must be readable.
+type each func(ctx context.Context, f func(name string, id ID, committed bool)) error
+
+// all marks what list finds, several at once, and waits for all of it.
+func (k *marker) all(ctx context.Context, list each) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	err := list(ctx, func(name string, id ID, committed bool) {
+		g.Go(func() error { return k.manifest(ctx, name, id, committed) })
+	})
+	if failed := g.Wait(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (k *marker) committed(ctx context.Context, f func(string, ID, bool)) error {
+	return k.s.eachID(ctx, nil, func(id ID) error {
+		if k.skip[id] {
+			return nil
+		}
+		f(manifestName(id), id, true)
+		return nil
+	})
+}
+
+func (k *marker) deletedIn(folder string) each {
+	return func(ctx context.Context, f func(string, ID, bool)) error {
+		names, err := k.s.names(ctx, folder)
+		for _, n := range names {
+			if id, ok := parseDeleted(n); ok {
+				f(folder+"/"+n, id, false)
+			}
+		}
+		return err
+	}
+}
+
+// manifest marks what one manifest uses. A committed one that cannot be read ends the
+// collection, because nobody knows what it needs: it must be deleted first. A deleted one
+// that cannot be read promises nothing.
+func (k *marker) manifest(ctx context.Context, name string, id ID, committed bool) error {
+	err := k.read(ctx, name, id)
+	if errors.Is(err, fs.ErrNotExist) && k.gone(ctx, name) {
+		return nil // moved on, and seen there, or purged
+	}
+	if !committed && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, fs.ErrNotExist)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.TrimPrefix(name, manifestsDir+"/"), err)
+	}
+	return nil
+}
+
+// gone says whether it is the manifest that is not there, and not a chunk.
+func (k *marker) gone(ctx context.Context, name string) bool {
+	_, err := k.s.be.Stat(ctx, name)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (k *marker) read(ctx context.Context, name string, id ID) error {
+	file, err := k.s.be.Get(ctx, name, maxManifest, nil)
+	if errors.Is(err, ErrForeign) {
+		return &RefusedError{"manifest " + id.String(), err}
+	}
+	if err != nil {
+		return err
+	}
+	h := hashOf(append(file, id.String()...)) // of this manifest in this place
+	if k.knows(k.seen, h) {
+		return nil
+	}
+	m, err := openManifest(file[:len(file):len(file)], id, k.s.key)
+	if err != nil {
+		return err
+	}
+	for i := range m.Streams {
+		if err := k.stream(ctx, &m.Streams[i]); err != nil {
+			return fmt.Errorf("stream %s: %w", m.Streams[i].StreamID, err)
+		}
+	}
+	k.learn(k.seen, h)
+	return nil
+}
+
+// stream marks what one stream uses. Another that is made from exactly the same pieces
+// need not be read again.
+func (k *marker) stream(ctx context.Context, info *StreamInfo) error {
+	pieces := make([]Hash, len(info.Pieces))
+	for i, p := range info.Pieces {
+		pieces[i] = p.Hash
+	}
+	k.used.add(pieces)
+	if len(pieces) > 0 && k.knows(k.pieces, pieces...) {
+		return nil
+	}
+	var hs []Hash
+	err := k.s.segments(ctx, info, func(g segment) error {
+		if g.kind == segmentChunk {
+			hs = append(hs, g.hash)
+		}
+		return nil
+	})
+	k.used.add(hs)
+	if err == nil {
+		k.learn(k.pieces, pieces...)
+	}
+	return err
+}
+
+// knows says whether all of hs were learned, which is after they were marked.
+func (k *marker) knows(set map[Hash]bool, hs ...Hash) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range hs {
+		if !set[h] {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *marker) learn(set map[Hash]bool, hs ...Hash) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range hs {
+		set[h] = true
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The folders of a store; doc.go says what is in them.
+const (
+	formatFile     = "format"
+	chunksDir      = "chunks"
+	manifestsDir   = "manifests"
+	deletedDir     = "deleted"
+	leasesDir      = "leases"
+	generationsDir = "generations"
+	collectorDir   = "gc"
+	sweepDir       = "sweep"
+	trashDir       = "trash"
+	tmpDir         = "tmp"
+)
+
+const formatText = "singularity-slurm store 1\n"
+
+// chunkFolders is how many folders chunks are spread over: enough that none grows past
+// what NFS lists well, few enough to make all of them durable at a commit.
+const chunkFolders = 256
+
+func chunkFolder(first byte) string { return fmt.Sprintf("%s/%02x", chunksDir, first) }
+
+func chunkName(h Hash) string { return chunkFolder(h[0]) + "/" + h.String() }
+
+func manifestFolder(j JobID) string { return manifestsDir + "/" + j.String() }
+
+func manifestName(id ID) string { return manifestsDir + "/" + id.String() }
+
+// trashName is a folder below trash/. Each is filled once, by one collector: so what has
+// a name there never becomes something else of the same name, and who decided on what he
+// listed can remove it later.
+func trashName(g generation, unique string) string { return g.String() + "-" + unique }
+
+func parseTrash(s string) (generation, bool) {
+	g, _, _ := strings.Cut(s, "-")
+	return parseGeneration(g)
+}
+
+// deletedName is a manifest's name out of sight; unique tells apart two that had the
+// same place one after the other. It is no chunk's name.
+func deletedName(id ID, unique string) string {
+	return strings.ReplaceAll(id.String(), "/", ",") + "," + unique
+}
+
+// parseDeleted is the inverse of deletedName.
+func parseDeleted(name string) (ID, bool) {
+	i := strings.LastIndexByte(name, ',')
+	if i < 0 {
+		return ID{}, false
+	}
+	id, err := ParseID(strings.ReplaceAll(name[:i], ",", "/"))
+	return id, err == nil && deletedName(id, name[i+1:]) == name
+}
+
+// generation counts the times that a collector took something out of sight.
+type generation uint64
+
+// String has as many digits as the largest, so that names sort.
+func (g generation) String() string { return fmt.Sprintf("%020d", uint64(g)) }
+
+func parseGeneration(s string) (generation, bool) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	g := generation(n)
+	return g, err == nil && g.String() == s
+}
+
+// leaseKind says what a lease is for.
+type leaseKind string
+
+const (
+	uploadLease leaseKind = "upload"
+	readLease   leaseKind = "read"
+	spaceLease  leaseKind = "space"
+)
+
+// leaseName is a lease's folder below leases/.
+type leaseName struct {
+	since  generation
+	kind   leaseKind
+	unique string
+}
+
+func (l leaseName) String() string {
+	return l.since.String() + "-" + string(l.kind) + "-" + l.unique
+}
+
+func (l leaseName) folder() string { return leasesDir + "/" + l.String() }
+
+func (l leaseName) beat() string { return l.folder() + "/beat" }
+
+func (l leaseName) manifest() string { return l.folder() + "/manifest" }
+
+func parseLease(s string) (leaseName, bool) {
+	parts := strings.Split(s, "-")
+	if len(parts) != 3 || len(parts[2]) == 0 || len(parts[2]) > 64 {
+		return leaseName{}, false
+	}
+	g, ok := parseGeneration(parts[0])
+	l := leaseName{g, leaseKind(parts[1]), parts[2]}
+	known := l.kind == uploadLease || l.kind == readLease || l.kind == spaceLease
+	return l, ok && known
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package posix
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+var _ store.Compacter = (*Backend)(nil)
+
+// Compact copies what is left of packs that lost more than half of their names into new
+// packs, and so frees the old ones. Replacing a chunk by its copy disturbs nobody: the
+// content is the same, and who has the old one open keeps it. It may be stopped at any
+// time.
+func (b *Backend) Compact(ctx context.Context, dirs []string) error {
+	sparse := make(map[uint64]bool) // packs by inode: is much of it dead?
+	load := batch{b: b}
+	for _, dir := range dirs {
+		err := b.List(ctx, dir, func(n string) error {
+			name := dir + "/" + n
+			dead, err := b.mostlyDead(ctx, name, sparse)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && !dead {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return load.add(ctx, name)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return load.put(ctx)
+}
+
+// mostlyDead says whether a name is one of less than half of those that its pack had.
+func (b *Backend) mostlyDead(ctx context.Context, name string, known map[uint64]bool) (bool, error) {
+	var st unix.Stat_t
+	err := b.at(ctx, "stat", name, func(dir int, base string) error {
+		return unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	if err != nil {
+		return false, err
+	}
+	if dead, ok := known[st.Ino]; ok {
+		return dead, nil
+	}
+	fd, err := b.open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW)
+	if err != nil {
+		return false, pathError("open", name, err)
+	}
+	defer unix.Close(fd)
+	head, err := readAt(fd, extent{0, min(st.Size, packHead)}, nil)
+	if err != nil {
+		return false, pathError("read", name, err)
+	}
+	n, err := packCount(head)
+	known[st.Ino] = err == nil && int64(n) > 2*int64(st.Nlink)
+	return known[st.Ino], nil
+}
+
+// batch collects chunks for a new pack.
+type batch struct {
+	b     *Backend
+	files []store.File
+	bytes int
+}
+
+// maxBatch is how much of a new pack is held in memory.
+const maxBatch = 8 << 20
+
+func (l *batch) add(ctx context.Context, name string) error {
+	data, err := l.b.Get(ctx, name, maxBatch, nil)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrForeign) {
+		return nil // swept meanwhile, or damaged: Verify says so
+	}
+	if err != nil {
+		return err
+	}
+	if l.bytes+len(data) > maxBatch || len(l.files) == maxPack {
+		if err := l.put(ctx); err != nil {
+			return err
+		}
+	}
+	l.files = append(l.files, store.File{Name: name, Data: data})
+	l.bytes += len(data)
+	return nil
+}
+
+func (l *batch) put(ctx context.Context) error {
+	if len(l.files) == 0 {
+		return nil
+	}
+	err := l.b.Put(ctx, l.files...)
+	l.files, l.bytes = nil, 0
+	return err
+}

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package posix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// putsAtOnce is how many calls for files of one Put are in flight: on NFS each waits for
+// the server.
+const putsAtOnce = 8
+
+// Put writes to tmp/, makes what it wrote durable, and then visible. Files that are named
+// by hashes go into one pack.
+func (b *Backend) Put(ctx context.Context, files ...store.File) error {
+	if head := packHeader(files); head != nil {
+		return b.putPack(ctx, head, files)
+	}
+	return each(len(files), func(i int) error { return b.putFile(ctx, files[i]) })
+}
+
+// temporary returns a name in tmp/ that no one else uses.
+func (b *Backend) temporary() string {
+	return "tmp/" + b.id + "-" + strconv.FormatUint(b.n.Add(1), 36)
+}
+
+// discard removes a temporary file after a failure; what stays, a collector removes.
+func (b *Backend) discard(ctx context.Context, tmp string) {
+	_ = b.Remove(context.WithoutCancel(ctx), tmp)
+}
+
+func (b *Backend) putFile(ctx context.Context, f store.File) error {
+	tmp := b.temporary()
+	err := b.write(ctx, tmp, f.Data)
+	if err == nil {
+		err = b.replace(ctx, tmp, f.Name)
+	}
+	if err != nil {
+		b.discard(ctx, tmp)
+		return fmt.Errorf("put %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// putPack makes a pack and its names.
+func (b *Backend) putPack(ctx context.Context, head []byte, files []store.File) error {
+	tmp := b.temporary()
+	parts := make([][]byte, 0, len(files)+1)
+	parts = append(parts, head)
+	for _, f := range files {
+		parts = append(parts, f.Data)
+	}
+	err := b.write(ctx, tmp, parts...)
+	if err == nil {
+		err = each(len(files), func(i int) error { return b.link(ctx, tmp, files[i].Name) })
+	}
+	b.discard(ctx, tmp)
+	if err != nil {
+		return fmt.Errorf("put %d files: %w", len(files), err)
+	}
+	return nil
+}
+
+// link gives a pack a name, also where the name is there already.
+func (b *Backend) link(ctx context.Context, tmp, name string) error {
+	err := b.hardlink(ctx, tmp, name)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	second := b.temporary()
+	if err := b.hardlink(ctx, tmp, second); err != nil {
+		return err
+	}
+	err = b.replace(ctx, second, name)
+	b.discard(ctx, second) // a rename to a link of the same file does nothing
+	return err
+}
+
+func (b *Backend) hardlink(ctx context.Context, from, to string) error {
+	return b.at(ctx, "link", from, func(olddir int, old string) error {
+		return b.at(ctx, "link", to, func(newdir int, new string) error {
+			return unix.Linkat(olddir, old, newdir, new, 0)
+		})
+	})
+}
+
+func (b *Backend) replace(ctx context.Context, tmp, name string) error {
+	return b.at(ctx, "put", tmp, func(olddir int, old string) error {
+		return b.at(ctx, "put", name, func(newdir int, new string) error {
+			return unix.Renameat(olddir, old, newdir, new)
+		})
+	})
+}
+
+// each calls f for 0 to n-1, some at once.
+func each(n int, f func(int) error) error {
+	if n == 1 {
+		return f(0)
+	}
+	var g errgroup.Group
+	g.SetLimit(putsAtOnce)
+	for i := range n {
+		g.Go(func() error { return f(i) })
+	}
+	return g.Wait()
+}
+
+// write makes a durable file of the parts.
+func (b *Backend) write(ctx context.Context, tmp string, parts ...[]byte) error {
+	fd := -1
+	err := b.at(ctx, "create", tmp, func(dir int, base string) (err error) {
+		fd, err = unix.Openat(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = writeParts(ctx, fd, parts)
+	if err == nil {
+		err = retry(func() error { return unix.Fsync(fd) })
+	}
+	// NFS reports a full disk at close.
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
+		return pathError("write", tmp, err)
+	}
+	return nil
+}
+
+// writeParts writes them one after the other, many with one call.
+func writeParts(ctx context.Context, fd int, parts [][]byte) error {
+	const most = 256 // fewer than the kernel's 1024
+	for len(parts) > 0 {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := unix.Writev(fd, parts[:min(len(parts), most)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		parts = skip(parts, n)
+	}
+	return nil
+}
+
+// skip drops the first n bytes of parts, and what is empty then. It changes parts.
+func skip(parts [][]byte, n int) [][]byte {
+	for len(parts) > 0 && n >= len(parts[0]) {
+		n -= len(parts[0])
+		parts = parts[1:]
+	}
+	if len(parts) > 0 {
+		parts[0] = parts[0][n:]
+	}
+	return parts
+}

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package posix_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+func folder(t *testing.T) string {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func open(t *testing.T, dir string) *posix.Backend {
+	b, err := posix.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestBackend(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Backend { return open(t, folder(t)) })
+}
+
+func TestOpenRefuses(t *testing.T) {
+	cases := []struct {
+		name string
+		make func(t *testing.T, dir string) string
+	}{
+		{"group may read", func(t *testing.T, dir string) string {
+			return must(t, dir, os.Chmod(dir, 0o750))
+		}},
+		{"symbolic link", func(t *testing.T, dir string) string {
+			link := filepath.Join(dir, "link")
+			return must(t, link, os.Symlink(dir, link))
+		}},
+		{"symbolic link above", func(t *testing.T, dir string) string {
+			sub := filepath.Join(dir, "sub")
+			must(t, "", os.Mkdir(sub, 0o700))
+			link := filepath.Join(dir, "link")
+			return must(t, link+"/sub", os.Symlink(dir, link))
+		}},
+		{"another owner", func(t *testing.T, dir string) string {
+			if os.Geteuid() != 0 {
+				t.Skip("needs root: chown")
+			}
+			return must(t, dir, os.Chown(dir, 1234, 1234))
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b, err := posix.Open(c.make(t, folder(t)))
+			if !errors.Is(err, store.ErrForeign) {
+				t.Errorf("error %v, want ErrForeign", err)
+			}
+			if err == nil {
+				b.Close()
+			}
+		})
+	}
+}
+
+func must(t *testing.T, path string, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestGetRefuses puts things in the store's place that it did not make.
+func TestGetRefuses(t *testing.T) {
+	cases := []struct {
+		name string
+		spy  func(t *testing.T, path string) error
+	}{
+		{"symbolic link", func(t *testing.T, path string) error {
+			return errors.Join(os.Rename(path, path+"2"), os.Symlink(filepath.Base(path)+"2", path))
+		}},
+		{"mode", func(_ *testing.T, path string) error { return os.Chmod(path, 0o644) }},
+		{"fifo", func(_ *testing.T, path string) error { return errors.Join(os.Remove(path), mkfifo(path)) }},
+		{"owner", func(t *testing.T, path string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("needs root: chown")
+			}
+			return os.Chown(path, 1234, -1)
+		}},
+		{"folder is a link", func(_ *testing.T, path string) error {
+			dir := filepath.Dir(path)
+			return errors.Join(os.Rename(dir, dir+"2"), os.Symlink(dir+"2", dir))
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := folder(t)
+			b := open(t, dir)
+			for _, d := range []string{"tmp", "a"} {
+				must(t, "", b.Mkdir(t.Context(), d))
+			}
+			must(t, "", b.Put(t.Context(), store.File{Name: "a/x", Data: []byte("x")}))
+			must(t, "", c.spy(t, filepath.Join(dir, "a/x")))
+			if data, err := b.Get(t.Context(), "a/x", 9, nil); !errors.Is(err, store.ErrForeign) {
+				t.Errorf("got %q, %v, want ErrForeign", data, err)
+			}
+		})
+	}
+}
+
+// TestNoDotDot: a name cannot leave the folder.
+func TestNoDotDot(t *testing.T) {
+	dir := folder(t)
+	must(t, "", os.WriteFile(filepath.Join(dir, "secret"), []byte("s"), 0o600))
+	must(t, "", os.Mkdir(filepath.Join(dir, "in"), 0o700))
+	b := open(t, filepath.Join(dir, "in"))
+	for _, name := range []string{"../secret", "a/../../secret", "/etc/passwd"} {
+		if data, err := b.Get(t.Context(), name, 1<<20, nil); err == nil {
+			t.Errorf("%s: read %q", name, data)
+		}
+	}
+}

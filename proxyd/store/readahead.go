@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+)
+
+var errNoStream = fmt.Errorf("no such stream: %w", fs.ErrNotExist)
+
+// readAhead is how many chunks of a stream are fetched before they are asked for. A
+// StreamReader holds at most readAhead × 2 MiB.
+const readAhead = 6
+
+// StreamReader reads a stream from its beginning to its end. It never returns a byte that
+// was not verified. It is not safe for concurrent use, except for Close.
+type StreamReader struct {
+	r    *Reader
+	info *StreamInfo
+	ctx  context.Context
+	end  context.CancelCauseFunc
+
+	queue chan *fetch  // in order; closed after the last
+	bufs  chan *buffer // limits what is fetched
+	tasks sync.WaitGroup
+	last  error // why the queue ended; valid once it is closed
+
+	now   *fetch // being read
+	runs  []run  // of now, what is left
+	rest  []byte // the data of runs
+	data  []byte // of the run before runs, what is left
+	zeros uint64 // before anything else
+	err   error
+}
+
+// buffer is the memory that one chunk is fetched with.
+type buffer struct{ plain, file []byte }
+
+// fetch is a segment whose data arrives.
+type fetch struct {
+	seg   segment
+	buf   *buffer
+	err   error
+	ready chan struct{}
+}
+
+func newStreamReader(r *Reader, info *StreamInfo) *StreamReader {
+	s := &StreamReader{r: r, info: info, queue: make(chan *fetch, readAhead), bufs: make(chan *buffer, readAhead)}
+	for range readAhead {
+		s.bufs <- new(buffer)
+	}
+	s.ctx, s.end = context.WithCancelCause(r.ctx)
+	s.tasks.Go(func() {
+		defer close(s.queue)
+		s.last = r.st.segments(s.ctx, info, s.begin)
+	})
+	return s
+}
+
+// begin starts to fetch a segment's data as soon as there is memory for it.
+func (s *StreamReader) begin(g segment) error {
+	f := &fetch{seg: g, ready: make(chan struct{})}
+	select {
+	case f.buf = <-s.bufs:
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+	if g.kind == segmentChunk {
+		s.tasks.Go(func() { s.load(f) })
+	} else {
+		f.buf.plain = append(f.buf.plain[:0], g.bytes...)
+		close(f.ready)
+	}
+	select {
+	case s.queue <- f:
+		return nil
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+}
+
+func (s *StreamReader) load(f *fetch) {
+	defer close(f.ready)
+	f.buf.plain, f.err = s.r.st.loadChunk(s.ctx, f.seg.hash, f.seg.data, f.buf.plain, &f.buf.file)
+}
+
+// advance makes something readable, or returns why there is nothing: io.EOF at the end.
+func (s *StreamReader) advance() error {
+	for s.zeros == 0 && len(s.data) == 0 {
+		if len(s.runs) == 0 {
+			if err := s.next(); err != nil {
+				return err
+			}
+			continue
+		}
+		r := s.runs[0]
+		s.runs = s.runs[1:]
+		s.zeros, s.data = r.zeros, s.rest[:r.data]
+		s.rest = s.rest[r.data:]
+	}
+	return nil
+}
+
+// next waits for the next segment.
+func (s *StreamReader) next() error {
+	s.recycle()
+	f, ok := <-s.queue
+	if !ok {
+		if s.last != nil {
+			return s.wrap(s.last)
+		}
+		return io.EOF
+	}
+	select {
+	case <-f.ready:
+	case <-s.ctx.Done():
+		return s.wrap(context.Cause(s.ctx))
+	}
+	if f.err != nil {
+		s.end(f.err)
+		return s.wrap(f.err)
+	}
+	s.now, s.runs, s.rest, s.zeros = f, f.seg.runs, f.buf.plain, f.seg.zeros
+	return nil
+}
+
+// recycle gives the memory of the segment that was read to the next.
+func (s *StreamReader) recycle() {
+	if s.now != nil {
+		s.bufs <- s.now.buf
+		s.now = nil
+	}
+}
+
+func (s *StreamReader) wrap(err error) error {
+	return fmt.Errorf("checkpoint %s: stream %s: %w", s.r.m.ID, s.info.StreamID, err)
+}
+
+// Read reads some of the stream. At its end it returns io.EOF; any other error stays.
+func (s *StreamReader) Read(p []byte) (int, error) {
+	if len(p) == 0 || s.err != nil {
+		return 0, s.err
+	}
+	if s.err = s.advance(); s.err != nil {
+		return 0, s.err
+	}
+	if s.zeros > 0 {
+		n := int(min(s.zeros, uint64(len(p))))
+		clear(p[:n])
+		s.zeros -= uint64(n)
+		return n, nil
+	}
+	n := copy(p, s.data)
+	s.data = s.data[n:]
+	return n, nil
+}
+
+// zeroBlock is what zeros are written from.
+var zeroBlock [256 << 10]byte
+
+// WriteTo writes the rest of the stream to w, without another copy.
+func (s *StreamReader) WriteTo(w io.Writer) (total int64, err error) {
+	for s.err == nil {
+		if s.err = s.advance(); s.err != nil {
+			break
+		}
+		piece := s.data
+		if s.zeros > 0 {
+			piece = zeroBlock[:min(s.zeros, uint64(len(zeroBlock)))]
+		}
+		n, err := w.Write(piece)
+		total += int64(n)
+		if s.zeros > 0 {
+			s.zeros -= uint64(n)
+		} else {
+			s.data = s.data[n:]
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	if errors.Is(s.err, io.EOF) {
+		return total, nil
+	}
+	return total, s.err
+}
+
+// Close stops reading and frees the memory. It may be called twice.
+func (s *StreamReader) Close() error {
+	s.end(ErrClosed)
+	s.tasks.Wait()
+	return nil
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Reader reads one checkpoint. While it is open, the checkpoint's chunks stay, even if the
+// checkpoint is deleted. Its methods may be called concurrently. It must be closed, else
+// its lease lives as long as the process.
+type Reader struct {
+	st    *Store
+	m     *Manifest
+	lease *lease
+	ctx   context.Context
+	end   context.CancelCauseFunc
+}
+
+// Open opens a checkpoint; ctx bounds the reading. The manifest is trusted only if it has
+// this cluster's seal, lies in its own place and belongs to us: otherwise the error is a
+// *RefusedError, or a *DamagedError. One that is not there is fs.ErrNotExist.
+func (s *Store) Open(ctx context.Context, id ID) (*Reader, error) {
+	if err := id.check(); err != nil {
+		return nil, err
+	}
+	// The lease comes first: from now on a delete waits for us.
+	l, err := s.acquire(ctx, readLease, id.String(), 0, func(error) {})
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w", id, err)
+	}
+	m, err := s.loadManifest(ctx, manifestName(id), id)
+	if err != nil {
+		return nil, errors.Join(err, l.release(ctx))
+	}
+	r := &Reader{st: s, m: m, lease: l}
+	r.ctx, r.end = context.WithCancelCause(ctx)
+	return r, nil
+}
+
+// Manifest returns what is known of the checkpoint. It must not be changed.
+func (r *Reader) Manifest() *Manifest { return r.m }
+
+// Stream begins to read a stream; each call is independent. A stream that the checkpoint
+// does not have is an error that wraps fs.ErrNotExist.
+func (r *Reader) Stream(id StreamID) (*StreamReader, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w", r.m.ID, err)
+	}
+	info := r.m.Stream(id)
+	if info == nil {
+		return nil, fmt.Errorf("checkpoint %s: stream %s: %w", r.m.ID, id, errNoStream)
+	}
+	return newStreamReader(r, info), nil
+}
+
+// Close ends the Reader; streams that are still being read fail with ErrClosed. It may be
+// called twice.
+func (r *Reader) Close() error {
+	r.end(ErrClosed)
+	return r.lease.release(context.WithoutCancel(r.ctx))
+}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import "sync"
+
+// recent remembers the chunks that one Writer dealt with, at least the last recentSize
+// and at most twice as many. Forgetting costs a look at the file system.
+type recent struct {
+	mu        sync.Mutex
+	now, then map[Hash]struct{}
+}
+
+const recentSize = 32 << 10
+
+func newRecent() *recent { return &recent{now: make(map[Hash]struct{})} }
+
+// claim says whether h was claimed before, and claims it. The first to claim a chunk
+// stores it; the others need not wait: if it fails, so does the whole Writer.
+func (r *recent) claim(h Hash) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, now := r.now[h]
+	_, then := r.then[h]
+	if !now {
+		r.now[h] = struct{}{}
+	}
+	if len(r.now) >= recentSize {
+		r.now, r.then = make(map[Hash]struct{}), r.now
+	}
+	return now || then
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Retention says which checkpoints of a job to keep. The newest always stays: what ends a
+// job deletes it.
+type Retention struct {
+	Count int           // keep the newest Count of each job; 0: any number
+	Age   time.Duration // delete those older than this; 0: any age
+}
+
+// Expired returns the checkpoints that r does not keep at the time now, in the order of
+// their IDs. A checkpoint's number decides what is newer, not a clock.
+func (r Retention) Expired(now time.Time, all []Summary) []ID {
+	jobs := make(map[JobID][]Summary)
+	for _, s := range all {
+		jobs[s.ID.JobID] = append(jobs[s.ID.JobID], s)
+	}
+	var expired []ID
+	for _, list := range jobs {
+		slices.SortFunc(list, func(a, b Summary) int { return cmp.Compare(b.ID.Number, a.ID.Number) })
+		for i, s := range list {
+			tooMany := r.Count > 0 && i >= r.Count
+			tooOld := r.Age > 0 && s.Err == nil && now.Sub(s.Created) > r.Age
+			if i > 0 && (tooMany || tooOld) {
+				expired = append(expired, s.ID)
+			}
+		}
+	}
+	slices.SortFunc(expired, compareIDs)
+	return expired
+}
+
+// compareIDs sorts by job, then number.
+func compareIDs(a, b ID) int {
+	return cmp.Or(
+		cmp.Compare(a.Cluster, b.Cluster),
+		cmp.Compare(a.Job, b.Job),
+		cmp.Compare(a.ArrayTask, b.ArrayTask),
+		cmp.Compare(a.Component, b.Component),
+		cmp.Compare(a.Number, b.Number),
+	)
+}

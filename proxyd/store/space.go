@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Reservation is room in the store that others do not count on. It is a lease: it lapses
+// with its owner.
+type Reservation struct {
+	lease *lease
+	mu    sync.Mutex
+	left  uint64
+}
+
+// Reserve keeps n bytes of what is free, minus what others have reserved. If they are
+// not there, the error is a *SpaceError. A reservation is seen before it is checked, so
+// two that would fit only one by one are never both granted; when that happens both
+// draw a time and try again.
+func (s *Store) Reserve(ctx context.Context, what string, n uint64) (*Reservation, error) {
+	const tries = 4
+	for try := 1; ; try++ {
+		r, err := s.reserveOnce(ctx, what, n)
+		var short *SpaceError
+		if err == nil || try == tries || !errors.As(err, &short) || short.Free < n {
+			return r, err
+		}
+		pause := time.NewTimer(rand.N(time.Duration(try) * 50 * time.Millisecond))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, fmt.Errorf("reserve %s: %w", size(n), context.Cause(ctx))
+		case <-pause.C:
+		}
+	}
+}
+
+func (s *Store) reserveOnce(ctx context.Context, what string, n uint64) (*Reservation, error) {
+	r := &Reservation{left: n}
+	var err error
+	if r.lease, err = s.acquire(ctx, spaceLease, what, n, func(error) {}); err != nil {
+		return nil, fmt.Errorf("reserve %s: %w", size(n), err)
+	}
+	if err := s.fits(ctx, r.lease.name, n); err != nil {
+		return nil, fmt.Errorf("reserve %s: %w", size(n), errors.Join(err, r.Release(ctx)))
+	}
+	return r, nil
+}
+
+// fits compares n with what is free and not reserved by leases other than own.
+func (s *Store) fits(ctx context.Context, own leaseName, n uint64) error {
+	leases, err := s.leases(ctx)
+	if err != nil {
+		return err
+	}
+	free, err := s.be.Free(ctx)
+	if err != nil {
+		return err
+	}
+	e := &SpaceError{Free: free, Need: n}
+	for _, l := range leases {
+		if l.name.kind == spaceLease && l.name != own {
+			e.Reserved += min(l.beat.Bytes, ^uint64(0)-e.Reserved)
+		}
+	}
+	if e.Reserved > free || free-e.Reserved < n {
+		return e
+	}
+	return nil
+}
+
+// use says that n of the reserved bytes are no longer free; others learn it with the
+// next beat. It accepts nil.
+func (r *Reservation) use(n uint64) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left -= min(r.left, n)
+	r.lease.setBytes(r.left)
+}
+
+// Release gives back what is left, even when ctx is done. It may be called twice.
+func (r *Reservation) Release(ctx context.Context) error { return r.lease.release(ctx) }

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
+
+// pageSize is the grain of splitting: memory images are sequences of pages, and pages
+// are inserted and removed as wholes.
+const pageSize = 4096
+
+var zeroPage [pageSize]byte
+
+// isZero says whether p, at most a page, is all zeros.
+func isZero(p []byte) bool { return bytes.Equal(p, zeroPage[:len(p)]) }
+
+// level is a rule for chunk lengths. A chunk ends after a page whose hash ends in bits
+// zeros, so that boundaries belong to contents and move with them.
+type level struct {
+	until    int64 // applies to chunks that begin before this offset among the data
+	min, max int
+	bits     int // on average, a chunk is min + 2^bits pages
+}
+
+// levels makes chunks short at the beginning of a stream and long far into it. A page
+// that changed costs its chunk, which matters for a shell of 2 MiB; a chunk costs round
+// trips and names, which matters for a process of 8 GiB. A boundary of a higher level is
+// one of every lower level, so pages that move across a level's end fall in step again.
+var levels = []level{
+	{until: 4 << 20, min: 8 << 10, max: 64 << 10, bits: 2},     // ~24 KiB
+	{until: 128 << 20, min: 32 << 10, max: 128 << 10, bits: 3}, // ~64 KiB
+	{until: 1 << 30, min: 64 << 10, max: 512 << 10, bits: 5},   // ~192 KiB
+	{until: 1<<63 - 1, min: 128 << 10, max: MaxChunk, bits: 6}, // ~384 KiB
+}
+
+// levelAt returns the rule for a chunk that begins at offset.
+func levelAt(offset int64) level {
+	for _, l := range levels {
+		if offset < l.until {
+			return l
+		}
+	}
+	return levels[len(levels)-1]
+}
+
+// levelMax returns the longest chunk of the lowest level that allows n bytes.
+func levelMax(n int) int {
+	for _, l := range levels {
+		if n <= l.max {
+			return l.max
+		}
+	}
+	return max(n, MaxChunk)
+}
+
+// ends says whether a chunk of n bytes ends after page, its last.
+func (l level) ends(n int, page []byte) bool {
+	if n < l.min {
+		return false
+	}
+	return n+pageSize > l.max || bits.TrailingZeros64(pageHash(page)) >= l.bits
+}
+
+// pageHash mixes a page quickly. Nothing but the choice of boundaries depends on it. The
+// four lanes keep a core's multiplier busy.
+func pageHash(p []byte) uint64 {
+	const k = 0x9e3779b97f4a7c15
+	a, b, c, d := uint64(len(p)), uint64(1), uint64(2), uint64(3)
+	for ; len(p) >= 32; p = p[32:] {
+		a = (a ^ binary.LittleEndian.Uint64(p)) * k
+		b = (b ^ binary.LittleEndian.Uint64(p[8:])) * k
+		c = (c ^ binary.LittleEndian.Uint64(p[16:])) * k
+		d = (d ^ binary.LittleEndian.Uint64(p[24:])) * k
+		a, c = a^a>>29, c^c>>31
+		b, d = b^b>>30, d^d>>32
+	}
+	for _, x := range p {
+		a = (a ^ uint64(x)) * k
+	}
+	h := a ^ bits.RotateLeft64(b, 17) ^ bits.RotateLeft64(c, 31) ^ bits.RotateLeft64(d, 47)
+	h = (h ^ h>>32) * k
+	return h ^ h>>29
+}

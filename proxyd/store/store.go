@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Options of a store. The zero value is usable.
+type Options struct {
+	// Workers is how many cores hash and compress, over all Writers; 0: all.
+	Workers int
+	// Lanes is how many chunks of one Writer are looked for and compressed at once, of
+	// which some wait for the file system; 0: 4. A Writer holds 12 MiB + Lanes × 3 MiB.
+	Lanes int
+	// Beat is how often a lease shows that its owner lives; 0: 10 s.
+	Beat time.Duration
+	// Lapse is for how long a lease must not have changed, seen from here, for its
+	// owner to be taken for dead; 0: 2 min. All nodes must agree on Beat « Lapse.
+	Lapse time.Duration
+	// Owner says who holds this process's leases. OwnerGone says whether an owner is
+	// certainly gone, which ends its leases at once; nil: never certain. ThisProcess
+	// and ProcessGone serve both.
+	Owner     string
+	OwnerGone func(owner string) bool
+	// Now dates checkpoints and measures Lapse; nil: time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.Lanes <= 0 {
+		o.Lanes = 4
+	}
+	if o.Beat <= 0 {
+		o.Beat = 10 * time.Second
+	}
+	if o.Lapse <= 0 {
+		o.Lapse = 2 * time.Minute
+	}
+	if o.OwnerGone == nil {
+		o.OwnerGone = func(string) bool { return false }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Progress is told what was done so far, of how much; total is 0 when not known. It is
+// called from one goroutine at a time, often, and must not block.
+type Progress func(done, total int64)
+
+// Store is a store on a Backend. All methods may be called concurrently, by any number of
+// processes on any number of nodes.
+type Store struct {
+	be    Backend
+	key   Key
+	opt   Options
+	cores chan encoder // a core is free while its encoder is here
+	dec   *zstd.Decoder
+	watch *watch
+
+	closed sync.Once
+}
+
+// Open opens the store in be, or makes one in an empty be. A store of another version is
+// ErrFormat. The backend must stay usable until Close and is not closed by it.
+func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error) {
+	if !key.set {
+		return nil, errors.New("open store: no key")
+	}
+	if err := prepare(ctx, be); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	opt = opt.withDefaults()
+	s := &Store{be: be, key: key, opt: opt, watch: newWatch(opt.Lapse)}
+	s.cores = make(chan encoder, opt.Workers)
+	for range opt.Workers {
+		enc, err := newEncoder()
+		if err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+		s.cores <- enc
+	}
+	var err error
+	if s.dec, err = newDecoder(); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return s, nil
+}
+
+// Close releases memory. Writers and Readers must have ended. It may be called twice.
+func (s *Store) Close() {
+	s.closed.Do(s.dec.Close)
+}
+
+// prepare checks the format, and makes the folders if there is none yet. Two nodes may do
+// so at once.
+func prepare(ctx context.Context, be Backend) error {
+	text, err := be.Get(ctx, formatFile, len(formatText), nil)
+	switch {
+	case err == nil && string(text) == formatText:
+		return nil
+	case err == nil, errors.Is(err, ErrForeign):
+		return errors.Join(ErrFormat, err)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	dirs := []string{tmpDir, chunksDir, manifestsDir, deletedDir, leasesDir, generationsDir, sweepDir, trashDir}
+	for i := range chunkFolders {
+		dirs = append(dirs, chunkFolder(byte(i)))
+	}
+	for _, dir := range dirs {
+		if err := ensure(ctx, be, dir); err != nil {
+			return err
+		}
+	}
+	if err := be.Put(ctx, File{formatFile, []byte(formatText)}); err != nil {
+		return err
+	}
+	return be.Sync(ctx, ".")
+}
+
+// ensure makes one folder if it is not there.
+func ensure(ctx context.Context, be Backend, dir string) error {
+	if err := be.Mkdir(ctx, dir); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// ensureAll makes a folder and those above it.
+func ensureAll(ctx context.Context, be Backend, dir string) error {
+	err := ensure(ctx, be, dir)
+	if !errors.Is(err, fs.ErrNotExist) || dir == "." {
+		return err
+	}
+	if err := ensureAll(ctx, be, path.Dir(dir)); err != nil {
+		return err
+	}
+	return ensure(ctx, be, dir)
+}
+
+// syncIfThere makes names in a folder durable which a collector removes when it is empty.
+func (s *Store) syncIfThere(ctx context.Context, dir string) error {
+	if err := s.be.Sync(ctx, dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// unique returns a name that no one else makes.
+func unique() string { return rand.Text() }
+
+// loadManifest reads the manifest of id at name, which is not always its place.
+func (s *Store) loadManifest(ctx context.Context, name string, id ID) (*Manifest, error) {
+	file, err := s.be.Get(ctx, name, maxManifest, nil)
+	if errors.Is(err, ErrForeign) {
+		return nil, &RefusedError{"manifest " + id.String(), err}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", id, err)
+	}
+	return openManifest(file, id, s.key)
+}
+
+// loadChunk reads the chunk h of n plain bytes. The result may use dst's and file's
+// storage.
+func (s *Store) loadChunk(ctx context.Context, h Hash, n int, dst []byte, file *[]byte) ([]byte, error) {
+	raw, err := s.findChunk(ctx, h, *file)
+	if err != nil {
+		return nil, fmt.Errorf("chunk %s: %w", h, err)
+	}
+	*file = raw
+	return decodeChunk(dst, raw, h, n, s.dec)
+}
+
+// findChunk reads a chunk's file, wherever a collector may have put it. Because a chunk
+// is first moved to sweep/, then to trash/, then perhaps back, one that is in use may be
+// missed by a single round, not by many.
+func (s *Store) findChunk(ctx context.Context, h Hash, buf []byte) ([]byte, error) {
+	const rounds = 5
+	for range rounds {
+		raw, err := s.be.Get(ctx, chunkName(h), maxChunkFile, buf)
+		if errors.Is(err, ErrForeign) {
+			return nil, &DamagedError{"chunk " + h.String(), err.Error()}
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return raw, err
+		}
+		for _, top := range []string{sweepDir, trashDir} {
+			raw, err := s.findBelow(ctx, top, h, buf)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return raw, err
+			}
+		}
+		if err := s.be.Refresh(ctx, chunkFolder(h[0])); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// findBelow looks for a chunk in each folder of top.
+func (s *Store) findBelow(ctx context.Context, top string, h Hash, buf []byte) ([]byte, error) {
+	dirs, err := s.names(ctx, top)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		raw, err := s.be.Get(ctx, top+"/"+dir+"/"+h.String(), maxChunkFile, buf)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return raw, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// names lists a folder that is not large. One that is gone is empty.
+func (s *Store) names(ctx context.Context, dir string) ([]string, error) {
+	var names []string
+	err := s.be.List(ctx, dir, func(name string) error {
+		// A dot: what NFS keeps of a file that was removed while someone had it open.
+		if !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return names, err
+}

@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Stream is one stream being written. Its methods may be called concurrently, though the
+// order of the bytes is then up to chance; different Streams are independent.
+type Stream struct {
+	w  *Writer
+	id StreamID
+
+	mu     sync.Mutex
+	closed bool
+	failed error
+
+	page    [pageSize]byte // the beginning of a page, until the rest comes
+	partial int            // bytes in page
+
+	buf     []byte // data of the next chunk; nil when there is none
+	tape    tape
+	level   level   // of the next chunk, once it has begun
+	size    int64   // all bytes
+	data    int64   // of these, not zero
+	inline  int64   // of these, in the recipe
+	waiting []*slot // chunks that are not in recipe yet, in order
+
+	recipe []byte // of what is not in pieces yet
+	pieces []*slot
+}
+
+// maxInline is the most data of a stream that is kept in its recipe.
+const maxInline = pageSize
+
+// Write appends to the stream. It does not keep p. After an error, nothing more can be
+// written.
+func (s *Stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, s.wrap(ErrClosed)
+	}
+	if s.failed != nil {
+		return 0, s.failed
+	}
+	if s.failed = s.write(p); s.failed != nil {
+		return 0, s.failed
+	}
+	return len(p), nil
+}
+
+func (s *Stream) wrap(err error) error {
+	return fmt.Errorf("checkpoint %s: stream %s: %w", s.w.up.ID, s.id, err)
+}
+
+// write splits p into pages; one that is not whole waits.
+func (s *Stream) write(p []byte) error {
+	if s.partial > 0 {
+		n := copy(s.page[s.partial:], p)
+		s.partial += n
+		if p = p[n:]; s.partial < pageSize {
+			return nil
+		}
+		s.partial = 0
+		if err := s.feed(s.page[:]); err != nil {
+			return err
+		}
+	}
+	for ; len(p) >= pageSize; p = p[pageSize:] {
+		if err := s.feed(p[:pageSize]); err != nil {
+			return err
+		}
+	}
+	s.partial = copy(s.page[:], p)
+	return nil
+}
+
+// feed takes one page, which only at the end of the stream may be short.
+func (s *Stream) feed(page []byte) error {
+	s.size += int64(len(page))
+	if isZero(page) {
+		s.tape.addZeros(len(page))
+		return nil
+	}
+	if s.buf == nil {
+		buf, err := s.w.buffer()
+		if err != nil {
+			return err
+		}
+		s.level = levelAt(s.data)
+		if cap(buf) < s.level.max {
+			buf = make([]byte, 0, s.level.max)
+		}
+		s.buf = buf
+	}
+	s.buf = append(s.buf, page...)
+	s.tape.addData(len(page))
+	s.data += int64(len(page))
+	if s.level.ends(len(s.buf), page) {
+		return s.cut()
+	}
+	return nil
+}
+
+// cut sends the data so far on its way, if there is any, and takes up what has arrived.
+// The caller holds s.mu.
+func (s *Stream) cut() error {
+	if len(s.buf) > 0 {
+		slot, err := s.w.submit(s.buf, s.tape.take(), streamData)
+		if err != nil {
+			return err
+		}
+		s.buf = nil
+		s.waiting = append(s.waiting, slot)
+	}
+	for len(s.waiting) > 0 && s.waiting[0].arrived() {
+		if err := s.note(s.waiting[0]); err != nil {
+			return err
+		}
+		s.waiting = s.waiting[1:]
+	}
+	return nil
+}
+
+func (t *slot) arrived() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// note appends a chunk to the recipe, and ends the piece where that is due.
+func (s *Stream) note(t *slot) error {
+	s.recipe = appendChunk(s.recipe, t.hash, t.runs)
+	if pieceEnds(len(s.recipe), t.hash) {
+		return s.endPiece()
+	}
+	return nil
+}
+
+// endPiece sends the recipe so far on its way.
+func (s *Stream) endPiece() error {
+	buf, err := s.w.buffer()
+	if err != nil {
+		return err
+	}
+	slot, err := s.w.submit(append(buf, s.recipe...), nil, recipePiece)
+	if err != nil {
+		return err
+	}
+	s.recipe = s.recipe[:0]
+	s.pieces = append(s.pieces, slot)
+	return nil
+}
+
+// Close ends the stream. It is durable when the Writer commits. Closing twice is nil
+// when the first was. A Stream that failed cannot be closed: its Writer has failed.
+func (s *Stream) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	if s.failed == nil {
+		s.failed = s.finish()
+	}
+	s.closed = s.failed == nil
+	return s.failed
+}
+
+// finish writes the last chunk and the recipe.
+func (s *Stream) finish() error {
+	if s.partial > 0 {
+		if err := s.feed(s.page[:s.partial]); err != nil {
+			return err
+		}
+	}
+	if err := s.lastChunk(); err != nil {
+		return err
+	}
+	for _, t := range s.waiting {
+		if err := s.await(t); err != nil {
+			return err
+		}
+		if err := s.note(t); err != nil {
+			return err
+		}
+	}
+	if s.tape.zeros > 0 {
+		s.recipe = appendZeros(s.recipe, s.tape.zeros)
+	}
+	info, err := s.lastPiece()
+	if err != nil {
+		return err
+	}
+	s.w.done(info, Stats{Logical: s.size, Zero: s.size - s.data, Inline: s.inline})
+	return nil
+}
+
+// lastChunk disposes of the data that is left: into the recipe if it is all there is.
+func (s *Stream) lastChunk() error {
+	if s.buf != nil && s.data == int64(len(s.buf)) && s.data <= maxInline {
+		s.recipe = appendInline(s.recipe, s.buf, s.tape.take())
+		s.inline = s.data
+		s.w.free <- s.buf[:0]
+		s.buf = nil
+		return nil
+	}
+	return s.cut()
+}
+
+// lastPiece returns the finished stream with its recipe, short ones as they are.
+func (s *Stream) lastPiece() (StreamInfo, error) {
+	info := StreamInfo{StreamID: s.id, Size: s.size, Data: s.data}
+	if len(s.pieces) == 0 && len(s.recipe) <= 2*maxInline && s.w.inline(len(s.recipe)) {
+		info.Recipe = s.recipe
+		return info, nil
+	}
+	if len(s.recipe) > 0 {
+		if err := s.endPiece(); err != nil {
+			return info, err
+		}
+	}
+	for _, t := range s.pieces {
+		if err := s.await(t); err != nil {
+			return info, err
+		}
+		info.Pieces = append(info.Pieces, Piece{t.hash, t.size})
+	}
+	return info, nil
+}
+
+// await waits for a chunk, or the Writer's failure.
+func (s *Stream) await(t *slot) error {
+	select {
+	case <-t.done:
+		return nil
+	case <-s.w.ctx.Done():
+		return s.w.Err()
+	}
+}

@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// collectMoves is how many renames and removals a collector has in flight.
+const collectMoves = 16
+
+func (c *collector) folder() string { return sweepDir + "/" + c.id }
+
+// takeOver makes our sweep folder and moves into it what other collectors left in theirs.
+// Theirs are then removed: if one of them lives after all, its next move fails.
+func (c *collector) takeOver(ctx context.Context) error {
+	if err := c.s.be.Mkdir(ctx, c.folder()); err != nil {
+		return err
+	}
+	others, err := c.s.names(ctx, sweepDir)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		if other == c.id {
+			continue
+		}
+		if err := c.transplant(ctx, sweepDir+"/"+other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transplant moves all from a folder into ours until it could be removed.
+func (c *collector) transplant(ctx context.Context, dir string) error {
+	for {
+		if err := c.moveAll(ctx, dir, c.folder()); err != nil {
+			return err
+		}
+		err := c.s.be.Remove(ctx, dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, ErrNotEmpty) {
+			return err
+		}
+	}
+}
+
+// moveAll moves the chunks of one folder to another.
+func (c *collector) moveAll(ctx context.Context, from, to string) error {
+	names, err := c.s.names(ctx, from)
+	if err != nil {
+		return err
+	}
+	return each16(ctx, names, func(ctx context.Context, n string) error {
+		return c.move(ctx, from+"/"+n, to+"/"+n)
+	})
+}
+
+// move moves a chunk out of a folder that writers do not look at. A second copy of one
+// that is there already is removed. One that is gone was moved by another collector.
+func (c *collector) move(ctx context.Context, from, to string) error {
+	err := c.s.be.Move(ctx, from, to)
+	if errors.Is(err, fs.ErrExist) {
+		err = c.s.be.Remove(ctx, from)
+	}
+	return c.unlessGone(ctx, from, err)
+}
+
+// take moves a chunk out of sight. Where a copy is out of sight already, that one is
+// removed and not the chunk: a removal would not fail, as a move does, if others have
+// taken us for dead and this chunk has found users since.
+func (c *collector) take(ctx context.Context, h Hash) error {
+	from, to := chunkName(h), c.folder()+"/"+h.String()
+	err := c.s.be.Move(ctx, from, to)
+	if errors.Is(err, fs.ErrExist) {
+		if err = c.s.be.Remove(ctx, to); err == nil {
+			err = c.s.be.Move(ctx, from, to)
+		}
+	}
+	return c.unlessGone(ctx, from, err)
+}
+
+// unlessGone turns err into nil if it says that from is no longer there; its folder or
+// that of the target may be missing instead.
+func (c *collector) unlessGone(ctx context.Context, from string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, gone := c.s.be.Stat(ctx, from); errors.Is(gone, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return err
+}
+
+// sweep takes unused chunks out of sight.
+func (c *collector) sweep(ctx context.Context) error {
+	for i := range chunkFolders {
+		c.progress(int64(i), chunkFolders)
+		dir := chunkFolder(byte(i))
+		g, gctx := errgroup.WithContext(ctx)
+		g.SetLimit(collectMoves)
+		err := c.eachUnused(gctx, dir, func(h Hash, _ Info) error {
+			c.report.Swept++
+			g.Go(func() error { return c.take(gctx, h) })
+			return nil
+		})
+		if failed := g.Wait(); failed != nil {
+			return failed
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.progress(chunkFolders, chunkFolders)
+	return nil
+}
+
+// eachUnused calls f for the chunks of a folder that may be swept. It does not look at
+// chunks that are used.
+func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Info) error) error {
+	return c.s.be.List(ctx, dir, func(name string) error {
+		h, ok := parseHash(name)
+		if !ok || c.mark.used.has(h) {
+			return nil
+		}
+		info, err := c.s.be.Stat(ctx, dir+"/"+name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !sweepable(false, c.age(info), c.policy.Grace) {
+			return err
+		}
+		return f(h, info)
+	})
+}
+
+// age is by the clock of the file system; a dry run has not written to it.
+func (c *collector) age(info Info) time.Duration {
+	if c.now.IsZero() {
+		return c.s.opt.Now().Sub(info.ModTime)
+	}
+	return c.now.Sub(info.ModTime)
+}
+
+// entomb moves deleted manifests to the trash.
+func (c *collector) entomb(ctx context.Context) error {
+	names, err := c.s.names(ctx, deletedDir)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	// Who deleted one may have died before that was durable.
+	for _, n := range names {
+		id, ok := parseDeleted(n)
+		if !ok {
+			continue
+		}
+		if err := c.s.syncIfThere(ctx, manifestFolder(id.JobID)); err != nil {
+			return err
+		}
+	}
+	return c.bury(ctx, deletedDir)
+}
+
+// seal moves what was swept to the trash and removes our sweep folder.
+func (c *collector) seal(ctx context.Context) error {
+	if err := c.bury(ctx, c.folder()); err != nil {
+		return err
+	}
+	return c.s.be.Remove(ctx, c.folder())
+}
+
+// bury moves all from a folder that is out of sight to the trash of the generation that
+// is now, and ends that generation.
+func (c *collector) bury(ctx context.Context, from string) error {
+	g, err := c.s.generation(ctx)
+	if err != nil {
+		return err
+	}
+	grave := trashDir + "/" + trashName(g, unique())
+	if err := c.s.be.Mkdir(ctx, grave); err != nil {
+		return err
+	}
+	if err := c.moveAll(ctx, from, grave); err != nil {
+		return err
+	}
+	if err := c.s.be.Sync(ctx, from, grave); err != nil {
+		return err
+	}
+	return ensure(ctx, c.s.be, generationsDir+"/"+(g+1).String())
+}
+
+// oldGenerations is how many ended generations stay, so that who lists them while some
+// are removed still sees the current one. oldTmp is when a file in tmp/ is nobody's: to
+// lose it makes its writer fail, nothing else.
+const (
+	oldGenerations = 16
+	oldTmp         = 24 * time.Hour
+)
+
+// tidy removes what is of no more use: past generations, empty folders of jobs and trash,
+// files of killed writers.
+func (c *collector) tidy(ctx context.Context) error {
+	current, err := c.s.generation(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	past, err := c.s.names(ctx, generationsDir)
+	for _, n := range past {
+		if g, ok := parseGeneration(n); ok && g+oldGenerations < current {
+			names = append(names, generationsDir+"/"+n)
+		}
+	}
+	trash, err1 := c.s.names(ctx, trashDir)
+	for _, n := range trash {
+		if g, ok := parseTrash(n); ok && g < current {
+			names = append(names, trashDir+"/"+n)
+		}
+	}
+	jobs, err2 := c.s.jobFolders(ctx, nil)
+	tmp, err3 := c.oldFiles(ctx)
+	if err := errors.Join(err, err1, err2, err3); err != nil {
+		return err
+	}
+	names = append(append(names, jobs...), tmp...)
+	return each16(ctx, names, func(ctx context.Context, n string) error {
+		err := c.s.be.Remove(ctx, n)
+		if errors.Is(err, ErrNotEmpty) || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// compact lets the backend win back room.
+func (c *collector) compact(ctx context.Context) error {
+	be, ok := c.s.be.(Compacter)
+	if !ok || c.report.Chunks == 0 {
+		return nil
+	}
+	var dirs []string
+	for i := range chunkFolders {
+		dirs = append(dirs, chunkFolder(byte(i)))
+	}
+	return be.Compact(ctx, dirs)
+}
+
+// oldFiles returns what killed writers left in tmp/.
+func (c *collector) oldFiles(ctx context.Context) ([]string, error) {
+	var old []string
+	names, err := c.s.names(ctx, tmpDir)
+	for _, n := range names {
+		info, err := c.s.be.Stat(ctx, tmpDir+"/"+n)
+		if err == nil && c.now.Sub(info.ModTime) > oldTmp && !strings.Contains(n, "/") {
+			old = append(old, tmpDir+"/"+n)
+		}
+	}
+	return old, err
+}
+
+// each16 calls f for each name, collectMoves at a time, until one fails.
+func each16(ctx context.Context, names []string, f func(context.Context, string) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(collectMoves)
+	for _, n := range names {
+		g.Go(func() error {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			return f(ctx, n)
+		})
+	}
+	return g.Wait()
+}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// VerifyReport is what Verify found.
+type VerifyReport struct {
+	Checkpoints int
+	Chunks      int64 // read, each once
+	Bytes       int64 // their plain bytes
+	Problems    []error
+}
+
+// Verify reads every chunk of a job's checkpoints, or of all if job is nil, and checks
+// everything that a restore would. What is wrong with the store is in the report, each
+// problem with the checkpoint and object it concerns; the error says only that Verify
+// could not go on. progress counts data bytes of streams.
+func (s *Store) Verify(ctx context.Context, job *JobID, progress Progress) (VerifyReport, error) {
+	v := &verifier{s: s, progress: progress, seen: make(map[Hash]error)}
+	if progress == nil {
+		v.progress = func(int64, int64) {}
+	}
+	list, err := s.List(ctx, job)
+	if err != nil {
+		return v.report, fmt.Errorf("verify: %w", err)
+	}
+	for _, c := range list {
+		v.total += c.Stats.Logical - c.Stats.Zero
+	}
+	for _, c := range list {
+		v.report.Checkpoints++
+		if c.Err != nil {
+			v.problem(c.Err)
+			continue
+		}
+		if err := v.checkpoint(ctx, c.ID); err != nil {
+			return v.report, fmt.Errorf("verify: %w", err)
+		}
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	s        *Store
+	progress Progress
+	total    int64
+
+	mu     sync.Mutex
+	done   int64
+	seen   map[Hash]error // what was wrong with each chunk
+	report VerifyReport
+}
+
+func (v *verifier) problem(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.report.Problems = append(v.report.Problems, err)
+}
+
+// checkpoint verifies one. An error that is not about the store's content, such as ctx's,
+// is returned.
+func (v *verifier) checkpoint(ctx context.Context, id ID) error {
+	r, err := v.s.Open(ctx, id)
+	if err != nil {
+		return v.sort(err)
+	}
+	defer r.Close()
+	for i := range r.m.Streams {
+		info := &r.m.Streams[i]
+		wrap := func(err error) error {
+			return fmt.Errorf("checkpoint %s: stream %s: %w", id, info.StreamID, err)
+		}
+		if err := v.stream(ctx, info, wrap); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sort keeps what is wrong with the store and returns other errors.
+func (v *verifier) sort(err error) error {
+	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForeign) || missing(err) {
+		v.problem(err)
+		return nil
+	}
+	return err
+}
+
+func (v *verifier) stream(ctx context.Context, info *StreamInfo, wrap func(error) error) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(v.s.opt.Lanes)
+	err := v.s.segments(gctx, info, func(seg segment) error {
+		if seg.kind != segmentChunk {
+			return nil
+		}
+		h, n := seg.hash, seg.data
+		g.Go(func() error {
+			if err := v.chunk(gctx, h, n); err != nil {
+				return v.sort(wrap(err))
+			}
+			return nil
+		})
+		return nil
+	})
+	if failed := g.Wait(); failed != nil {
+		return failed
+	}
+	if err != nil {
+		return v.sort(wrap(err))
+	}
+	return nil
+}
+
+// chunk reads a chunk, once.
+func (v *verifier) chunk(ctx context.Context, h Hash, n int) error {
+	v.mu.Lock()
+	known, ok := v.seen[h]
+	v.mu.Unlock()
+	if !ok {
+		var file []byte
+		_, known = v.s.loadChunk(ctx, h, n, nil, &file)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, other := v.seen[h]; !other {
+		v.seen[h] = known
+		v.report.Chunks++
+		v.report.Bytes += int64(n)
+	}
+	v.done += int64(n)
+	v.progress(v.done, v.total)
+	return known
+}

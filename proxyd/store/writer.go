@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+)
+
+// Upload says what a Writer is for.
+type Upload struct {
+	ID          ID
+	Node        string       // of the streams written here
+	Reservation *Reservation // used up as chunks are put; may be nil
+}
+
+// Writer writes one node's streams of one checkpoint. Streams may be made and written
+// concurrently. The first error of anything below, ENOSPC among them, is the Writer's
+// failure: every later call returns it, and only Abort is left. A Writer must end with
+// Commit, Finish or Abort, else its lease lives as long as the process.
+//
+// The job's leader calls Create, then gives Ticket to the other nodes; each of these
+// calls Join, writes, and gives the Part that Finish returns back to the leader, which
+// commits them all. The leader's lease protects everybody's chunks: its death, or its
+// Abort, makes the others' work garbage.
+//
+// A Writer holds at most 12 MiB + Options.Lanes × 3 MiB, however long its streams are.
+type Writer struct {
+	st    *Store
+	up    Upload
+	lease leaseName
+	own   *lease // nil in one that joined
+
+	ctx    context.Context
+	fail   context.CancelCauseFunc
+	free   chan []byte // buffers for streams to fill
+	jobs   chan job
+	lanes  sync.WaitGroup
+	seen   *recent
+	crates *crates
+	folder [chunkFolders]folderState
+
+	mu      sync.Mutex
+	ended   bool
+	open    map[StreamID]*Stream // made and not closed
+	closed  map[StreamID]StreamInfo
+	stats   Stats
+	inlined int // bytes of recipes that go into the manifest
+}
+
+// job is a chunk under way to the store.
+type job struct {
+	buf  []byte
+	slot *slot
+	kind jobKind
+}
+
+type jobKind int
+
+const (
+	streamData jobKind = iota
+	recipePiece
+)
+
+// slot is where a job's result appears.
+type slot struct {
+	runs []run
+	size int
+	hash Hash          // valid once done is closed
+	done chan struct{} // closed by the lane, once the hash is known; never, if the Writer fails
+}
+
+// inlineBudget bounds what a Writer's short streams and recipes add to the manifest.
+const inlineBudget = 8 << 20
+
+// Create begins a checkpoint. ctx bounds all of it: when it is done, the Writer fails.
+// A checkpoint that is there already is fs.ErrExist.
+func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
+	if err := up.check(); err != nil {
+		return nil, err
+	}
+	w := s.newWriter(ctx, up)
+	own, err := s.acquire(w.ctx, uploadLease, up.ID.String(), 0, w.fail)
+	if err == nil {
+		w.own, w.lease = own, own.name
+		if _, err = s.be.Stat(ctx, manifestName(up.ID)); err == nil {
+			err = fs.ErrExist
+		} else if errors.Is(err, fs.ErrNotExist) {
+			w.start()
+			return w, nil
+		}
+		err = errors.Join(err, own.release(ctx))
+	}
+	w.fail(err)
+	return nil, fmt.Errorf("checkpoint %s: %w", up.ID, err)
+}
+
+// Ticket is what another node needs to join an upload. It is no secret, but must come
+// from the leader.
+type Ticket string
+
+// Ticket returns this upload's ticket, valid until it ends.
+func (w *Writer) Ticket() Ticket { return Ticket(w.lease.String()) }
+
+// Join begins another node's share of the leader's checkpoint. When the leader's upload
+// has ended, the error is ErrFenced.
+func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) {
+	if err := up.check(); err != nil {
+		return nil, err
+	}
+	name, ok := parseLease(string(t))
+	if !ok || name.kind != uploadLease {
+		return nil, fmt.Errorf("checkpoint %s: ticket %.120q: not a ticket", up.ID, string(t))
+	}
+	// What others removed must be seen here before the lease is looked for.
+	if err := s.be.Refresh(ctx, leasesDir); err != nil {
+		return nil, fmt.Errorf("checkpoint %s: join: %w", up.ID, err)
+	}
+	if _, err := s.be.Stat(ctx, name.folder()); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = ErrFenced
+		}
+		return nil, fmt.Errorf("checkpoint %s: join: %w", up.ID, err)
+	}
+	w := s.newWriter(ctx, up)
+	w.lease = name
+	w.start()
+	return w, nil
+}
+
+func (up Upload) check() error {
+	if err := up.ID.check(); err != nil {
+		return fmt.Errorf("checkpoint %s: %w", up.ID, err)
+	}
+	if !clusterName.MatchString(up.Node) {
+		return fmt.Errorf("checkpoint %s: node %.80q: bad name", up.ID, up.Node)
+	}
+	return nil
+}
+
+func (s *Store) newWriter(ctx context.Context, up Upload) *Writer {
+	w := &Writer{
+		st: s, up: up,
+		free:   make(chan []byte, 2*s.opt.Lanes),
+		jobs:   make(chan job),
+		seen:   newRecent(),
+		open:   make(map[StreamID]*Stream),
+		closed: make(map[StreamID]StreamInfo),
+	}
+	w.ctx, w.fail = context.WithCancelCause(ctx)
+	w.crates = newCrates(w)
+	return w
+}
+
+// start makes the lanes, once nothing can fail any more. Buffers get memory when a stream
+// needs it, and keep it.
+func (w *Writer) start() {
+	for range cap(w.free) {
+		w.free <- nil
+	}
+	for range w.st.opt.Lanes {
+		w.lanes.Go(w.lane)
+	}
+}
+
+// Err returns the Writer's failure, or nil.
+func (w *Writer) Err() error {
+	if err := context.Cause(w.ctx); err != nil {
+		return fmt.Errorf("checkpoint %s: %w", w.up.ID, err)
+	}
+	return nil
+}
+
+// Stats returns what was written by now.
+func (w *Writer) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stats
+}
+
+func (w *Writer) count(s Stats) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.add(s)
+}
+
+// Stream begins a stream of this Writer's node; rank is None for what belongs to the
+// node. Each name can be used once.
+func (w *Writer) Stream(rank int, name string) (*Stream, error) {
+	id := StreamID{w.up.Node, rank, name}
+	if err := errors.Join(w.Err(), id.check()); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return nil, fmt.Errorf("checkpoint %s: stream %s: %w", w.up.ID, id, ErrClosed)
+	}
+	_, written := w.closed[id]
+	if w.open[id] != nil || written {
+		return nil, fmt.Errorf("checkpoint %s: stream %s: %w", w.up.ID, id, fs.ErrExist)
+	}
+	st := &Stream{w: w, id: id}
+	w.open[id] = st
+	return st, nil
+}
+
+// inline takes n bytes of the manifest, if there is room.
+func (w *Writer) inline(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inlined+n > inlineBudget {
+		return false
+	}
+	w.inlined += n
+	return true
+}
+
+// done notes that a stream is closed.
+func (w *Writer) done(info StreamInfo, st Stats) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.open, info.StreamID)
+	w.closed[info.StreamID] = info
+	w.stats.add(st)
+}
