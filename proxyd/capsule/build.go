@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The time namespace that a process gives to its children belongs to a thread, and only
+// the first thread's can be set and seen from outside. So the first process of a capsule
+// stays on the thread that it starts with; no other life of a main is touched.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == Arg {
+		runtime.LockOSThread()
+	}
+}
+
+// building makes this process's namespaces into the capsule, top to bottom.
+var building = []struct {
+	name string
+	do   func(Spec) error
+}{
+	{"host name", func(s Spec) error { return unix.Sethostname([]byte(s.Hostname)) }},
+	{"mounts", mountAll},
+	{"clocks", setClocks},
+	{"loopback", func(Spec) error { return linkUp("lo", "") }},
+}
+
+func build(s Spec) error {
+	for _, step := range building {
+		if err := step.do(s); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// finish is done when the maker's Network has run.
+func finish(s Spec) error {
+	if s.Address == "" {
+		return nil
+	}
+	if err := linkUp("eth0", s.Address); err != nil {
+		return fmt.Errorf("eth0: %w", err)
+	}
+	return nil
+}
+
+// tree is a mounted tree that is not attached anywhere yet.
+type tree struct {
+	fd       int
+	target   string
+	readOnly bool
+}
+
+// mountAll makes the capsule's view of the node's files. Sources are taken before any
+// target is covered: one may lie in the node's /tmp.
+func mountAll(s Spec) error {
+	// The node's later mounts appear here (an automounted home), ours never there.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return err
+	}
+	var trees []tree
+	for _, p := range private {
+		trees = append(trees, tree{target: p.target, fd: -1})
+	}
+	for i, p := range private {
+		fd, err := openTree(filepath.Join(s.Dir, p.name))
+		if err != nil {
+			return err
+		}
+		trees[i].fd = fd
+	}
+	binds := s.Binds
+	if s.Hosts != nil {
+		binds = append([]Bind{{filepath.Join(s.Dir, hostsName), "/etc/hosts", true}}, binds...)
+	}
+	for _, b := range binds {
+		fd, err := openTree(b.Source)
+		if err != nil {
+			return err
+		}
+		trees = append(trees, tree{fd, b.Target, b.ReadOnly})
+	}
+	if err := mountFresh(); err != nil {
+		return err
+	}
+	for _, t := range trees {
+		if err := t.attach(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountFresh mounts what each capsule has of its own and empty.
+func mountFresh() error {
+	const quiet = unix.MS_NOSUID | unix.MS_NODEV
+	for _, m := range []struct {
+		kind, target string
+		flags        uintptr
+		data         string
+	}{
+		{"proc", "/proc", quiet | unix.MS_NOEXEC, ""},
+		{"tmpfs", "/dev/shm", quiet, "mode=1777"},
+		{"mqueue", "/dev/mqueue", quiet | unix.MS_NOEXEC, ""}, // of the IPC namespace
+	} {
+		err := unix.Mount(m.kind, m.target, m.kind, m.flags, m.data)
+		if m.kind == "mqueue" && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV)) {
+			continue // a node without has none in its capsules
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.target, err)
+		}
+	}
+	return nil
+}
+
+func openTree(source string) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", source, err)
+	}
+	return fd, nil
+}
+
+func (t tree) attach() error {
+	defer unix.Close(t.fd)
+	if err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS); err != nil {
+		return fmt.Errorf("%s: %w", t.target, err)
+	}
+	if !t.readOnly {
+		return nil
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(t.fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return fmt.Errorf("%s: make read-only: %w", t.target, err)
+	}
+	return nil
+}
+
+// linkUp brings an interface up, with an address unless it is "".
+func linkUp(name, address string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if address != "" {
+		addr, err := netlink.ParseAddr(address)
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(link)
+}
+
+const offsetsPath = "/proc/self/timens_offsets"
+
+// setClocks makes the time namespace of those who will join it. This process stays in
+// the node's: who enters fixes the offsets for ever.
+func setClocks(s Spec) error {
+	if _, err := os.Stat(offsetsPath); errors.Is(err, fs.ErrNotExist) && s.Clocks == nil {
+		return nil // a kernel without time namespaces
+	}
+	if err := unix.Unshare(unix.CLONE_NEWTIME); err != nil {
+		return err
+	}
+	if s.Clocks == nil {
+		return nil
+	}
+	now, err := readClocks()
+	if err != nil {
+		return err
+	}
+	line := func(clock string, d time.Duration) string {
+		sec, nsec := d/time.Second, d%time.Second
+		if nsec < 0 { // the kernel wants 0 ≤ nanoseconds
+			sec, nsec = sec-1, nsec+time.Second
+		}
+		return fmt.Sprintf("%s %d %d\n", clock, sec, nsec)
+	}
+	offsets := line("monotonic", s.Clocks.Monotonic-now.Monotonic) + line("boottime", s.Clocks.Boottime-now.Boottime)
+	return os.WriteFile(offsetsPath, []byte(offsets), 0)
+}
+
+func readClocks() (Clocks, error) {
+	var mono, boot unix.Timespec
+	err := errors.Join(unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono), unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot))
+	return Clocks{time.Duration(mono.Nano()), time.Duration(boot.Nano())}, err
+}
+
+// capsuleClocks reads the clocks as those see them who have joined the capsule.
+func capsuleClocks() (*Clocks, error) {
+	now, err := readClocks()
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(offsetsPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &now, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(b)) {
+		var clock string
+		var sec, nsec time.Duration
+		if _, err := fmt.Sscan(line, &clock, &sec, &nsec); err != nil {
+			return nil, fmt.Errorf("%s: %w", offsetsPath, err)
+		}
+		switch offset := sec*time.Second + nsec; clock {
+		case "monotonic":
+			now.Monotonic += offset
+		case "boottime":
+			now.Boottime += offset
+		}
+	}
+	return &now, nil
+}

@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Capsule is a capsule that runs, or did until a moment ago. It is safe for concurrent
+// use. Its methods return an error wrapping ErrStale once it is gone.
+type Capsule struct {
+	dir    string
+	rec    record
+	init   *pidfd
+	reaped chan struct{} // closed when init has been reaped; nil if it is not our child
+}
+
+// Adopt returns the capsule in dir, whoever made it. The error wraps ErrStale if it is
+// gone; Discard then removes what is left of it.
+func Adopt(ctx context.Context, dir string) (*Capsule, error) {
+	rec, err := readRecord(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrStale // its maker died at the very start
+	}
+	if err != nil {
+		return nil, fmt.Errorf("adopt %s: %w", dir, err)
+	}
+	init, err := rec.find()
+	if err != nil {
+		return nil, fmt.Errorf("adopt %s: %w", dir, err)
+	}
+	c := &Capsule{dir: dir, rec: rec, init: init}
+	got, _, err := c.call(ctx, request{Op: opHello})
+	if err == nil && got.ID != rec.ID {
+		err = ErrStale
+	}
+	if err != nil {
+		init.close()
+		return nil, fmt.Errorf("adopt %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+// Discard removes the capsule in dir, whatever state it is in: when it returns nil, no
+// process, no mount and no file of it is left. A folder that is not there is no error.
+func Discard(ctx context.Context, dir string) error {
+	rec, err := readRecord(dir)
+	if err == nil {
+		var init *pidfd
+		if init, err = rec.find(); err == nil {
+			return (&Capsule{dir: dir, rec: rec, init: init}).Remove(ctx)
+		}
+	}
+	if !errors.Is(err, ErrStale) && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("discard %s: %w", dir, err)
+	}
+	removeTargets(rec.Made)
+	return os.RemoveAll(dir)
+}
+
+// Dir is the capsule's folder.
+func (c *Capsule) Dir() string { return c.dir }
+
+// Hostname is the capsule's host name.
+func (c *Capsule) Hostname() string { return c.rec.Hostname }
+
+// PID is that of init in the maker's PID namespace, for those who name it in a log or
+// reach it by /proc while the capsule is known to be there.
+func (c *Capsule) PID() int { return c.rec.PID }
+
+// namespaces are in the order in which they must be joined. PID comes last: no thread
+// can be made after it. Of the time namespace init itself is no member.
+var namespaces = []string{"mnt", "net", "uts", "ipc", "time_for_children", "pid"}
+
+// Namespaces opens the capsule's namespaces: mount, network, UTS, IPC, time and PID, to
+// be joined in this order. The caller closes them; as long as one is open, that
+// namespace does not go with the capsule. Where the kernel has no time namespaces, that
+// one is missing.
+func (c *Capsule) Namespaces() ([]*os.File, error) {
+	var files []*os.File
+	for _, kind := range namespaces {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", c.rec.PID, kind))
+		if errors.Is(err, fs.ErrNotExist) && kind == "time_for_children" {
+			continue
+		}
+		if err != nil {
+			closeAll(files)
+			return nil, c.explain("namespaces", err)
+		}
+		files = append(files, f)
+	}
+	if !c.init.alive() { // and its PID may be another's
+		closeAll(files)
+		return nil, c.explain("namespaces", ErrStale)
+	}
+	return files, nil
+}
+
+// Programs returns the programs of the capsule, ordered by name. Those that have ended
+// are not among them, unless they were captured.
+func (c *Capsule) Programs(ctx context.Context) ([]Program, error) {
+	got, _, err := c.call(ctx, request{Op: opPrograms})
+	if err != nil {
+		return nil, err
+	}
+	for i := range got.Programs {
+		p := &got.Programs[i]
+		if fd, err := c.open(ctx, p.Name); err == nil {
+			p.HostPID, _ = fd.pid() // 0: it has ended meanwhile
+			fd.close()
+		}
+	}
+	return got.Programs, nil
+}
+
+// Pidfd returns a pidfd of a program's steward, for the caller to close.
+func (c *Capsule) Pidfd(ctx context.Context, program string) (*os.File, error) {
+	fd, err := c.open(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	return fd.f, nil
+}
+
+func (c *Capsule) open(ctx context.Context, program string) (*pidfd, error) {
+	_, files, err := c.call(ctx, request{Op: opOpen, Name: program})
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 1 {
+		closeAll(files)
+		return nil, c.explain("open", errors.New("init sent no pidfd"))
+	}
+	return &pidfd{files[0]}, nil
+}
+
+// MarkCaptured says that a program's end, and its warden's, is to have no consequences:
+// it is being captured. Its warden stays when the program ends, until Release.
+func (c *Capsule) MarkCaptured(ctx context.Context, program string) error {
+	return c.do(ctx, request{Op: opMark, Name: program})
+}
+
+// Unmark takes MarkCaptured back; what was withheld happens now.
+func (c *Capsule) Unmark(ctx context.Context, program string) error {
+	return c.do(ctx, request{Op: opUnmark, Name: program})
+}
+
+// Release forgets a program that was captured and has ended. Its warden, if it is
+// still there, ends with status.
+func (c *Capsule) Release(ctx context.Context, program string, status syscall.WaitStatus) error {
+	return c.do(ctx, request{Op: opRelease, Name: program, Status: status})
+}
+
+// Stdio returns descriptors 0, 1 and 2 of the warden that waits for a program to be
+// restored, for the caller to close.
+func (c *Capsule) Stdio(ctx context.Context, program string) ([]*os.File, error) {
+	_, files, err := c.call(ctx, request{Op: opStdio, Name: program})
+	return files, err
+}
+
+// Restored joins a restored program to the warden that waits for it. pid and first are
+// as they were when it was captured; the steward must be init's child.
+func (c *Capsule) Restored(ctx context.Context, program string, pid, first int) error {
+	return c.do(ctx, request{Op: opRestored, Name: program, PID: pid, First: first})
+}
+
+// Signal sends sig to every process of a program but its steward. SIGKILL ends it
+// with everything that descends from it, marked or not.
+func (c *Capsule) Signal(ctx context.Context, program string, sig syscall.Signal) error {
+	return c.do(ctx, request{Op: opSignal, Name: program, Signal: sig})
+}
+
+// LastPID returns the PID that was given last in the capsule. Save it at a capture.
+func (c *Capsule) LastPID(ctx context.Context) (int, error) {
+	got, _, err := c.call(ctx, request{Op: opLastPID})
+	return got.LastPID, err
+}
+
+// LoadLastPID makes the capsule go on counting after pid. Call it after the last restore
+// in a capsule made with Spec.Restore, not before: the restorer itself needs PIDs that
+// are not those of what it restores.
+func (c *Capsule) LoadLastPID(ctx context.Context, pid int) error {
+	return c.do(ctx, request{Op: opSetPID, LastPID: pid})
+}
+
+// Clocks reads the capsule's clocks.
+func (c *Capsule) Clocks(ctx context.Context) (Clocks, error) {
+	got, _, err := c.call(ctx, request{Op: opClocks})
+	if err != nil {
+		return Clocks{}, err
+	}
+	return *got.Clocks, nil
+}
+
+// Watch calls f with what happens to the programs, one event at a time, beginning with a
+// Present or Waiting event for each that is there. It returns ctx's error, an error
+// wrapping ErrStale when the capsule goes, or another one when init has cut it off: then
+// events were lost, and Watch can be called again. f must not block for long.
+func (c *Capsule) Watch(ctx context.Context, f func(Event)) error {
+	s, err := dial(c.dir)
+	if err != nil {
+		return c.explain("watch", err)
+	}
+	defer s.Close()
+	defer interruptible(ctx, s.SetDeadline)()
+	got, files, err := exchange(s, request{Op: opWatch})
+	for err == nil {
+		closeAll(files)
+		for _, e := range got.Events {
+			f(e)
+		}
+		got, files, err = receiveReply(s)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return c.explain("watch", err)
+}
+
+// Wait returns nil when the capsule is gone with all of its processes.
+func (c *Capsule) Wait(ctx context.Context) error {
+	if c.reaped == nil {
+		return c.init.wait(ctx)
+	}
+	select {
+	case <-c.reaped:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Kill ends the capsule: every process in it is dead when it returns nil. Its folder
+// stays. The wardens of its programs then end by themselves, as if by SIGKILL. It may be
+// called twice.
+func (c *Capsule) Kill(ctx context.Context) error {
+	// The death of a PID namespace's first process is complete only when every other
+	// process of it is gone.
+	if err := c.init.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return c.explain("kill", err)
+	}
+	return c.Wait(ctx)
+}
+
+// Remove ends the capsule and removes its folder, and closes the handle unless it fails.
+func (c *Capsule) Remove(ctx context.Context) error {
+	if err := c.Kill(ctx); err != nil {
+		return err
+	}
+	c.Close()
+	removeTargets(c.rec.Made)
+	// The record goes last: what was removed half can be discarded again.
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Name() != recordName {
+			errs = append(errs, os.RemoveAll(filepath.Join(c.dir, e.Name())))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return c.explain("remove", err)
+	}
+	return os.RemoveAll(c.dir)
+}
+
+// Close gives up the handle; the capsule runs on.
+func (c *Capsule) Close() { c.init.close() }
+
+func (c *Capsule) do(ctx context.Context, ask request) error {
+	_, files, err := c.call(ctx, ask)
+	closeAll(files)
+	return err
+}
+
+func (c *Capsule) call(ctx context.Context, ask request) (reply, []*os.File, error) {
+	got, files, err := call(ctx, c.dir, ask)
+	return got, files, c.explain("", err)
+}
+
+// explain makes err an error that names the capsule, and ErrStale if that is the cause.
+func (c *Capsule) explain(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var answered *remoteError
+	if !errors.As(err, &answered) && !errors.Is(err, ErrStale) && !c.init.alive() {
+		err = fmt.Errorf("%w (%w)", ErrStale, err)
+	}
+	if what != "" {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("capsule %s: %w", c.rec.Hostname, err)
+}

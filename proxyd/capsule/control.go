@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The maker and init talk by JSON, one packet each way over the SOCK_SEQPACKET socket
+// "control", one connection per request. Fields are only ever added: init may be of an
+// older build than its maker.
+//
+//	maker                                       init
+//	─────                                       ────
+//	request ──────────────────────────────────►
+//	                                       ◄──  reply, descriptors for open and stdio
+//	op watch ─────────────────────────────────►
+//	                                       ◄──  reply with events, again and again, until
+//	                                            one of the two closes. A maker that does not
+//	                                            read is cut off
+const (
+	opHello    = "hello"    // → ID
+	opPrograms = "programs" // → Programs
+	opOpen     = "open"     // Name → pidfd of its steward
+	opStdio    = "stdio"    // Name → descriptors 0, 1 and 2 of the warden that waits for it
+	opRestored = "restored" // Name, PID, First
+	opMark     = "mark"     // Name
+	opUnmark   = "unmark"   // Name
+	opRelease  = "release"  // Name, Status
+	opSignal   = "signal"   // Name, Signal
+	opLastPID  = "lastpid"  // → LastPID
+	opSetPID   = "setpid"   // LastPID
+	opClocks   = "clocks"   // → Clocks
+	opWatch    = "watch"    // → Events
+)
+
+// maxPacket holds a reply with maxPrograms programs, and fits into a socket's buffer.
+const maxPacket = 160 << 10
+
+type request struct {
+	Op      string
+	Name    string             `json:",omitempty"`
+	PID     int                `json:",omitempty"`
+	First   int                `json:",omitempty"`
+	Status  syscall.WaitStatus `json:",omitempty"`
+	Signal  syscall.Signal     `json:",omitempty"`
+	LastPID int                `json:",omitempty"`
+}
+
+type reply struct {
+	Error    string        `json:",omitempty"`
+	Errno    syscall.Errno `json:",omitempty"`
+	ID       string        `json:",omitempty"`
+	Programs []Program     `json:",omitempty"`
+	Events   []Event       `json:",omitempty"`
+	LastPID  int           `json:",omitempty"`
+	Clocks   *Clocks       `json:",omitempty"`
+}
+
+// refusal makes an error into a reply.
+func refusal(err error) reply {
+	r := reply{Error: err.Error()}
+	if !errors.As(err, &r.Errno) {
+		r.Errno = syscall.EIO
+	}
+	return r
+}
+
+// remoteError is what init answered; errors.Is finds its errno.
+type remoteError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.errno }
+
+// call asks init one thing. The caller closes the files.
+func call(ctx context.Context, dir string, ask request) (reply, []*os.File, error) {
+	c, err := dial(dir)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	defer c.Close()
+	defer interruptible(ctx, c.SetDeadline)()
+	got, files, err := exchange(c, ask)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return reply{}, nil, fmt.Errorf("%s: %w", ask.Op, err)
+	}
+	return got, files, nil
+}
+
+// interruptible makes ctx end what waits until the returned function is called.
+func interruptible(ctx context.Context, setDeadline func(time.Time) error) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		_ = setDeadline(time.Unix(1, 0)) // closed already: then nothing waits
+	})
+}
+
+func dial(dir string) (*net.UnixConn, error) {
+	var c *net.UnixConn
+	err := throughFolder(dir, controlName, func(addr *net.UnixAddr) error {
+		var err error
+		c, err = net.DialUnix("unixpacket", nil, addr)
+		return err
+	})
+	return c, err
+}
+
+func exchange(c *net.UnixConn, ask request) (reply, []*os.File, error) {
+	b, err := json.Marshal(ask)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	if _, err := c.Write(b); err != nil {
+		return reply{}, nil, err
+	}
+	return receiveReply(c)
+}
+
+func receiveReply(c *net.UnixConn) (reply, []*os.File, error) {
+	b := make([]byte, maxPacket)
+	n, files, err := receive(c, b)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	var got reply
+	err = json.Unmarshal(b[:n], &got)
+	if err == nil && got.Error != "" {
+		err = &remoteError{got.Error, got.Errno}
+	}
+	if err != nil {
+		closeAll(files)
+		return reply{}, nil, err
+	}
+	return got, files, nil
+}
+
+var errFlood = errors.New("too much in one packet")
+
+// receive reads one packet and at most maxMessageFDs descriptors, close-on-exec. A
+// packet that is longer than b or brings more of them is errFlood; the kernel has closed
+// those that did not fit, the others are closed here.
+func receive(c *net.UnixConn, b []byte) (int, []*os.File, error) {
+	oob := make([]byte, unix.CmsgSpace(maxMessageFDs*4))
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return 0, nil, err
+	}
+	files := filesIn(oob[:oobn])
+	if n == 0 {
+		closeAll(files)
+		return 0, nil, net.ErrClosed
+	}
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		closeAll(files)
+		return 0, nil, errFlood
+	}
+	return n, files, nil
+}
+
+// filesIn takes every descriptor out of control messages.
+func filesIn(oob []byte) []*os.File {
+	var files []*os.File
+	for len(oob) >= unix.CmsgLen(0) {
+		// Read by hand: with some, ParseSocketControlMessage fails as a whole, and
+		// descriptors that nobody has seen are never closed.
+		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
+		if err != nil {
+			break
+		}
+		oob = rest
+		fds, err := unix.ParseUnixRights(&unix.SocketControlMessage{Header: h, Data: data})
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files
+}
+
+// numbers returns the descriptors of files. File.Fd would make them blocking, and with
+// them every copy that somebody else holds.
+func numbers(files []*os.File) []int {
+	var fds []int
+	for _, f := range files {
+		if raw, err := f.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) }) //nolint:errcheck // fails as SyscallConn does
+		}
+	}
+	return fds
+}
+
+// duplicate returns copies of files. On error there are none.
+func duplicate(files []*os.File) ([]*os.File, error) {
+	var copies []*os.File
+	for _, fd := range numbers(files) {
+		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			closeAll(copies)
+			return nil, err
+		}
+		copies = append(copies, os.NewFile(uintptr(n), "copy"))
+	}
+	return copies, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// sendNow sends one packet with descriptors if the peer has room for it, and never
+// waits.
+func sendNow(c *net.UnixConn, b []byte, fds ...int) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) {
+		_, inner = unix.SendmsgN(int(fd), b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	return errors.Join(err, inner)
+}
+
+// makeRoom lets a watcher lag behind by more than a thousand events, whatever the node
+// allows by default.
+func makeRoom(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) {
+		inner = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 512<<10)
+	})
+	return errors.Join(err, inner)
+}
+
+// peer returns the credentials of the other end as they were when it connected.
+func peer(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var inner error
+	if err := raw.Control(func(fd uintptr) {
+		cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return nil, err
+	}
+	return cred, inner
+}

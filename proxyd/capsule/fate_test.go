@@ -1,0 +1,426 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// family leaves a daemon of each kind behind and then answers lines.
+const family = `
+(setsid bash -c 'trap "" TERM HUP INT; sleep 1001; :' &)
+( ( (setsid setsid sleep 1002 &) & ) & )
+nohup sleep 1003 >/dev/null 2>&1 &
+env -i setsid --fork sleep 1004
+echo ready; while read -r line; do echo "$line"; done; exit 3`
+
+// echoes checks that a program answers.
+func (r *running) echoes(word string) {
+	r.t.Helper()
+	fmt.Fprintln(r.in, word)
+	r.out.expect(word)
+}
+
+func TestWardenKilled(t *testing.T) {
+	c := newCapsule(t)
+	doomed, other := task{c: c, name: "0.0", argv: shell(strings.ReplaceAll(family, "sleep 1", "sleep 7"))}.start(t), task{c: c, name: "0.1", argv: shell(family)}.start(t)
+	doomed.out.expect("ready")
+	other.out.expect("ready")
+	e := watch(t, c)
+	e.seen("0.0")
+	doomed.signal(syscall.SIGKILL)
+	if status := doomed.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+		t.Errorf("status %#x", int(status))
+	}
+	if rest := doomed.out.end(); len(rest) != 0 { // nobody holds its output any more
+		t.Errorf("more output: %q", rest)
+	}
+	e.next(Ended)
+	other.echoes("still here")
+	for _, pid := range members(t, own(c)) {
+		if argv, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && strings.Contains(string(argv), "sleep\x007") {
+			t.Errorf("%q is left", argv)
+		}
+	}
+	other.in.Close()
+	if status := other.wait(); status != 3<<8 {
+		t.Errorf("the other's status %#x", int(status))
+	}
+}
+
+// TestLeftovers: nothing of a program outlives it, or the step would not end.
+func TestLeftovers(t *testing.T) {
+	c := newCapsule(t)
+	r := task{c: c, argv: shell(family)}.start(t)
+	r.out.expect("ready")
+	r.in.Close()
+	if status := r.wait(); status != 3<<8 {
+		t.Errorf("status %#x", int(status))
+	}
+	if rest := r.out.end(); len(rest) != 0 {
+		t.Errorf("more output: %q", rest)
+	}
+	if all := members(t, own(c)); len(all) != 1 {
+		t.Errorf("processes %v are left beside init", all)
+	}
+}
+
+// TestStewardKilled: a user may do that to himself; Slurm sees a task that was killed.
+func TestStewardKilled(t *testing.T) {
+	c := newCapsule(t)
+	r := task{c: c, argv: shell("sleep 1000 & echo ready; read -r line; kill -9 $PPID; sleep 1001")}.start(t)
+	r.out.expect("ready")
+	fmt.Fprintln(r.in)
+	if status := r.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+		t.Errorf("status %#x", int(status))
+	}
+	r.out.end()
+}
+
+func TestCaptured(t *testing.T) {
+	c := newCapsule(t)
+	ctx := deadline(t)
+	e := watch(t, c)
+	start := func(name string) *running {
+		r := task{c: c, name: name, argv: shell(family)}.start(t)
+		r.out.expect("ready")
+		e.seen(name)
+		if err := c.MarkCaptured(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	t.Run("survives its warden until it is unmarked", func(t *testing.T) {
+		r := start("a")
+		r.signal(syscall.SIGKILL)
+		r.wait()
+		e.next(Left)
+		r.echoes("alive")
+		if p := with(t, c, "a"); p.Warden || !p.Captured {
+			t.Errorf("program %+v", p)
+		}
+		if err := c.Unmark(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		r.out.end()
+		e.next(Ended)
+	})
+	t.Run("its warden stays until Slurm ends it", func(t *testing.T) {
+		r := start("b")
+		if err := c.Signal(ctx, "b", syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if ev := e.next(Captured); !ev.Program.Warden || ev.Program.Status != syscall.WaitStatus(syscall.SIGKILL) {
+			t.Errorf("event %v", ev)
+		}
+		r.out.end()
+		r.signal(syscall.SIGCONT)
+		r.signal(syscall.SIGTERM)
+		if status := r.wait(); status != syscall.WaitStatus(syscall.SIGTERM) {
+			t.Errorf("status %#x", int(status))
+		}
+		e.next(Left)
+		if err := c.Release(ctx, "b", 0); err != nil {
+			t.Error(err)
+		}
+		e.next(Ended)
+	})
+	t.Run("its warden ends as released", func(t *testing.T) {
+		r := start("c")
+		if err := c.Release(ctx, "c", 0); !errors.Is(err, syscall.EBUSY) {
+			t.Errorf("released while it runs: %v", err)
+		}
+		if err := c.Signal(ctx, "c", syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		e.next(Captured)
+		if err := c.Release(ctx, "c", 0); err != nil {
+			t.Error(err)
+		}
+		if status := r.wait(); status != 0 {
+			t.Errorf("status %#x", int(status))
+		}
+	})
+	if all := members(t, own(c)); len(all) != 1 {
+		t.Errorf("processes %v are left beside init", all)
+	}
+}
+
+func TestInitKilled(t *testing.T) {
+	c := newCapsule(t)
+	r := task{c: c, argv: shell(family)}.start(t)
+	r.out.expect("ready")
+	if err := c.Kill(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if status := r.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+		t.Errorf("status %#x", int(status))
+	}
+	if _, err := c.Programs(deadline(t)); !errors.Is(err, ErrStale) {
+		t.Errorf("Programs: %v, want ErrStale", err)
+	}
+	if _, err := c.Namespaces(); !errors.Is(err, ErrStale) {
+		t.Errorf("Namespaces: %v, want ErrStale", err)
+	}
+	if _, err := Adopt(deadline(t), c.Dir()); !errors.Is(err, ErrStale) {
+		t.Errorf("Adopt: %v, want ErrStale", err)
+	}
+}
+
+// makeAndWait is a maker that is going to be killed: DIR, or DIR hang.
+func makeAndWait(args []string) int {
+	s := Spec{Dir: args[0], Hostname: "orphan", Owner: user}
+	if len(args) > 1 {
+		s.Network = func(pid int) error {
+			fmt.Fprintln(os.Stdout, pid)
+			select {}
+		}
+	}
+	if _, err := Make(context.Background(), s); err != nil {
+		fmt.Fprintln(os.Stdout, err)
+		return 1
+	}
+	fmt.Fprintln(os.Stdout, "made")
+	select {}
+}
+
+func startMaker(t *testing.T, args ...string) (*exec.Cmd, *lines) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", append([]string{makerArg}, args...)...)
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	t.Cleanup(func() { r.Close() })
+	return cmd, newLines(t, r)
+}
+
+func TestMakerKilled(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 30), "capsule")
+	t.Cleanup(func() {
+		if err := Discard(context.Background(), dir); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd, out := startMaker(t, dir)
+	out.expect("made")
+	c, err := Adopt(deadline(t), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := task{c: c, argv: shell(family)}.start(t)
+	r.out.expect("ready")
+	if err := c.MarkCaptured(deadline(t), "batch"); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	cmd.Process.Kill()
+	cmd.Wait()
+	if c, err = Adopt(deadline(t), dir); err != nil {
+		t.Fatal(err)
+	}
+	r.echoes("alive")
+	if p := with(t, c, "batch"); !p.Captured || p.HostPID == 0 {
+		t.Errorf("program %+v", p)
+	}
+	if err := c.Unmark(deadline(t), "batch"); err != nil {
+		t.Error(err)
+	}
+	r.in.Close()
+	if status := r.wait(); status != 3<<8 {
+		t.Errorf("status %#x", int(status))
+	}
+	if _, err := Make(deadline(t), Spec{Dir: dir, Hostname: "second"}); !errors.Is(err, ErrExists) {
+		t.Errorf("Make in a folder that has one: %v", err)
+	}
+	if err := c.Remove(deadline(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMakerKilledWhileMaking(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(t.TempDir(), "capsule")
+	cmd, out := startMaker(t, dir, "hang")
+	line, _ := out.next()
+	var pid int
+	if fmt.Sscan(line, &pid); pid == 0 {
+		t.Fatal(line)
+	}
+	init, err := openPidfd(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer init.close()
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err := init.wait(deadline(t)); err != nil {
+		t.Fatal("init outlives a maker that had not let it go: ", err)
+	}
+	if _, err := Adopt(deadline(t), dir); !errors.Is(err, ErrStale) {
+		t.Errorf("Adopt: %v", err)
+	}
+	if err := Discard(deadline(t), dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("folder: %v", err)
+	}
+}
+
+// TestMakeFails: what cannot be made leaves nothing, and says why.
+func TestMakeFails(t *testing.T) {
+	needRoot(t)
+	refused := errors.New("no network")
+	for _, k := range []struct {
+		name string
+		spec Spec
+		want string
+	}{
+		{"relative folder", Spec{Dir: "x"}, `want an absolute path`},
+		{"missing source", Spec{Binds: []Bind{{"/no/such", "/mnt", false}}}, "capsule cap: mount points: stat /no/such: no such file or directory"},
+		{"network", Spec{Network: func(int) error { return refused }}, "capsule cap: network: no network"},
+		{"no eth0", Spec{Address: "10.88.1.1/32"}, "capsule cap: go: eth0: Link not found"},
+		{"long name", Spec{Hostname: strings.Repeat("x", 70)}, ": build: host name: invalid argument"},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			s := k.spec
+			if s.Dir == "" {
+				s.Dir = filepath.Join(t.TempDir(), "capsule")
+			}
+			if s.Hostname == "" {
+				s.Hostname = "cap"
+			}
+			_, err := Make(deadline(t), s)
+			if err == nil || !strings.Contains(err.Error(), k.want) {
+				t.Errorf("got %v, want %q", err, k.want)
+			}
+			if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("folder: %v", err)
+			}
+		})
+	}
+}
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	mounts := func() string {
+		b, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	needRoot(t)
+	before := mounts()
+	c := newCapsule(t)
+	r := task{c: c, argv: shell(`mkdir -p /tmp/deep/er; touch /tmp/deep/er/file; mkdir /tmp/locked; chmod 0 /tmp/locked; ` + family)}.start(t)
+	r.out.expect("ready")
+	ns := own(c)
+	if len(ns) < 5 {
+		t.Fatalf("namespaces %v", ns)
+	}
+	if len(members(t, ns)) < 8 {
+		t.Errorf("members %v", members(t, ns))
+	}
+	if err := c.Remove(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.wait()
+	if left := members(t, ns); len(left) != 0 {
+		t.Errorf("processes %v", left)
+	}
+	if after := mounts(); after != before {
+		t.Errorf("mounts before:\n%s\nafter:\n%s", before, after)
+	}
+	if _, err := os.Stat(c.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("folder: %v", err)
+	}
+}
+
+func TestMany(t *testing.T) {
+	needRoot(t)
+	const n = 50
+	dir := t.TempDir()
+	errs := make(chan error)
+	for i := range n {
+		go func() {
+			ctx := context.Background()
+			c, err := Make(ctx, Spec{Dir: fmt.Sprintf("%s/%d", dir, i), Hostname: fmt.Sprintf("cap%d", i), Owner: user})
+			if err == nil {
+				out, _, status := task{c: c, argv: []string{"hostname"}}.run(t)
+				if out != fmt.Sprintf("cap%d\n", i) || status != 0 {
+					err = fmt.Errorf("capsule %d: %q, status %#x", i, out, int(status))
+				}
+				err = errors.Join(err, c.Remove(ctx))
+			}
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if names, err := readNames(dir); err != nil || len(names) != 0 {
+		t.Errorf("left: %v %v", names, err)
+	}
+}
+
+func BenchmarkMake(b *testing.B) {
+	needRoot(b)
+	dir := b.TempDir()
+	for i := range b.N {
+		c, err := Make(context.Background(), Spec{Dir: fmt.Sprintf("%s/%d", dir, i), Hostname: "bench", Owner: user})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := c.Remove(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+// BenchmarkProgram and BenchmarkPlain are `true` as a task, in a capsule and without.
+func BenchmarkProgram(b *testing.B) { benchmarkTask(b, task{c: newCapsule(b), argv: []string{"true"}}) }
+func BenchmarkPlain(b *testing.B)   { needRoot(b); benchmarkTask(b, task{argv: []string{"true"}}) }
+
+func benchmarkTask(b *testing.B, k task) {
+	for b.Loop() {
+		if _, stderr, status := k.run(b); status != 0 {
+			b.Fatal(stderr)
+		}
+	}
+}
+
+// TestWardenKilledAnytime: at whatever instruction a warden dies, nothing of it stays.
+func TestWardenKilledAnytime(t *testing.T) {
+	c := newCapsule(t)
+	for i := range 100 {
+		cmd := task{c: c, name: fmt.Sprint("p", i), argv: []string{"sleep", "1000"}}.command(t)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // the moment is the test
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	becomesEmpty(t, c)
+}

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names in a capsule's folder.
+const (
+	recordName  = "capsule.json"
+	controlName = "control"
+	logName     = "init.log"
+	hostsName   = "hosts"
+)
+
+// private are the folders that a capsule sees in place of the node's.
+var private = []struct{ name, target string }{
+	{"tmp", "/tmp"},
+	{"var-tmp", "/var/tmp"},
+}
+
+// record is what a folder knows of its capsule. An init without a complete record has
+// not been let go, and ends with its maker.
+type record struct {
+	ID       string   // init answers with it: the socket is this capsule's
+	Boot     string   // of the kernel's run
+	PID      int      // of init; 0 while it is not there yet
+	Start    uint64   // of init, ticks since boot
+	Hostname string   //
+	Made     []string // mount points that were missing on the node, in the order of making
+}
+
+var (
+	// ErrStale is what Adopt returns for a folder whose capsule is gone. Discard
+	// removes what is left.
+	ErrStale = errors.New("capsule is gone")
+	// ErrExists is what Make returns for a folder that has a capsule already.
+	ErrExists = errors.New("folder has a capsule already")
+)
+
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+}
+
+func readRecord(dir string) (record, error) {
+	var r record
+	b, err := os.ReadFile(filepath.Join(dir, recordName))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", recordName, err)
+	}
+	return r, nil
+}
+
+// write replaces the record at once. It is not synced: it says nothing that outlives
+// the kernel's run.
+func (r record) write(dir string) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, recordName+".new")
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, recordName))
+}
+
+// find returns a pidfd of the init that r names, or an error wrapping ErrStale.
+func (r record) find() (*pidfd, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	if r.PID == 0 || r.Boot != boot {
+		return nil, ErrStale
+	}
+	init, err := openPidfd(r.PID)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil, ErrStale
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := statOf(r.PID)
+	if err != nil || p.start != r.Start || p.ended() {
+		init.close()
+		return nil, ErrStale
+	}
+	return init, nil
+}
+
+// prepareFolder makes the folder of a capsule, 0700 and root's, and what is in it.
+// Private folders that have content keep it.
+func prepareFolder(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("folder %q: want an absolute path", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, recordName)); !errors.Is(err, fs.ErrNotExist) {
+		return ErrExists
+	}
+	for _, p := range private {
+		path := filepath.Join(dir, p.name)
+		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := os.Chmod(path, 0o777|fs.ModeSticky); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listenControl makes the control socket. Whoever can reach it may do everything; the
+// folder's mode is the first lock, the socket's the second, init's look at the peer the
+// third.
+func listenControl(dir string) (*os.File, error) {
+	path := filepath.Join(dir, controlName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var f *os.File
+	err := throughFolder(dir, controlName, func(addr *net.UnixAddr) error {
+		l, err := net.ListenUnix("unixpacket", addr)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		l.SetUnlinkOnClose(false)
+		f, err = l.File()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// throughFolder calls f with an address of dir/name that is short enough for a socket,
+// however long dir is. It is valid until f returns.
+func throughFolder(dir, name string, f func(*net.UnixAddr) error) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return f(&net.UnixAddr{Net: "unixpacket", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name)})
+}
+
+// missing returns the parts of target that do not exist, outermost first.
+func missing(target string) []string {
+	var parts []string
+	for path := filepath.Clean(target); ; path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			slices.Reverse(parts)
+			return parts
+		}
+		parts = append(parts, path)
+	}
+}
+
+// makeTarget makes the missing mount point of a bind: a folder, or an empty file.
+func makeTarget(parts []string, folder bool) error {
+	for i, path := range parts {
+		if folder || i < len(parts)-1 {
+			if err := os.Mkdir(path, 0o755); err != nil {
+				return err
+			}
+			if err := os.Chmod(path, 0o755); err != nil { // whatever the umask
+				return err
+			}
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
+	return nil
+}
+
+// removeTargets takes away what makeTarget made, unless somebody has put something
+// there since.
+func removeTargets(made []string) {
+	for _, path := range slices.Backward(made) {
+		st, err := os.Lstat(path)
+		if err == nil && (st.IsDir() || st.Mode().IsRegular() && st.Size() == 0) {
+			_ = os.Remove(path) // a folder that is not empty stays
+		}
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"syscall"
+)
+
+// admitWarden looks at who connects. A process of the capsule has a PID here; a warden
+// has none, for it is in a PID namespace above. Nothing is read before that is known.
+func (s *server) admitWarden(c *net.UnixConn) {
+	cred, err := peer(c)
+	if err != nil || cred.Pid != 0 || cred.Uid != s.owner && cred.Uid != 0 {
+		c.Close()
+		return
+	}
+	w := &warden{c: c, uid: cred.Uid}
+	id := s.join(w)
+	if id == 0 {
+		c.Close()
+		return
+	}
+	go s.listen(id, w)
+}
+
+// join returns the name of a new connection, 0 if there are too many.
+func (s *server) join(w *warden) conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.peers) >= maxPeers {
+		return 0
+	}
+	s.last++
+	s.peers[s.last] = w
+	return s.last
+}
+
+// listen hears a warden out. What it may not say ends the connection, and so does its
+// own end; either way its program goes with it.
+func (s *server) listen(id conn, w *warden) {
+	for {
+		b := make([]byte, messageSize)
+		n, files, err := receive(w.c, b)
+		if err != nil {
+			break
+		}
+		var m message
+		m, err = decode(b[:n])
+		if err == nil {
+			err = s.hear(id, w, m, files)
+		}
+		if err != nil {
+			closeAll(files)
+			s.refuse(w, err)
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.c.Close()
+	closeAll(w.stdio)
+	delete(s.peers, id)
+	s.carryOut(s.table.hungUp(id))
+}
+
+// refuse tells a warden why its connection is about to end.
+func (s *server) refuse(w *warden, why error) {
+	errno := syscall.EPROTO
+	errors.As(why, &errno)
+	log.Printf("warden of uid %d: %v", w.uid, why)
+	if err := sendNow(w.c, message{kind: kindRefused, value: int32(errno)}.encode()); err != nil {
+		log.Print("refusal: ", err)
+	}
+}
+
+// hear carries out one message. On success it keeps the files or has closed them.
+func (s *server) hear(id conn, w *warden, m message, files []*os.File) error {
+	want := map[uint32]int{kindStart: 1, kindRestore: 3, kindSignal: 0}[m.kind]
+	if len(files) != want {
+		return fmt.Errorf("%w: kind %d with %d descriptors", errMessage, m.kind, len(files))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all effects
+	var err error
+	switch m.kind {
+	case kindStart:
+		all, err = s.start(id, w, m, files[0])
+	case kindRestore:
+		if all, err = s.table.restore(id, m.name, w.uid); err == nil {
+			w.stdio = files
+		}
+	case kindSignal:
+		all = s.table.wanted(id, syscall.Signal(m.value), len(s.watchers) > 0)
+	}
+	s.carryOut(all)
+	return err
+}
+
+// start registers a program. On success it closes the pidfd: the steward is our child,
+// so that its PID is its own until reap has told the table. Caller holds s.mu.
+func (s *server) start(id conn, w *warden, m message, fd *os.File) (effects, error) {
+	pid, err := (&pidfd{fd}).pid()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSteward(pid, int(m.first), w.uid); err != nil {
+		return nil, err
+	}
+	all, err := s.table.start(id, m.name, pid, int(m.first), w.uid)
+	if err == nil {
+		fd.Close()
+	}
+	return all, err
+}
+
+// checkSteward returns nil if pid is a child of ours that has not been reaped and is
+// uid's, and first is its child. Caller holds server.mu, without which it could be reaped
+// right after.
+func checkSteward(pid, first int, uid uint32) error {
+	for _, p := range []struct{ pid, parent int }{{pid, os.Getpid()}, {first, pid}} {
+		seen, err := statOf(p.pid)
+		if errors.Is(err, os.ErrNotExist) {
+			err = syscall.ESRCH
+		}
+		if err != nil {
+			return fmt.Errorf("PID %d: %w", p.pid, err)
+		}
+		if seen.parent != p.parent {
+			return fmt.Errorf("PID %d is a child of %d, not of %d: %w", p.pid, seen.parent, p.parent, syscall.EPERM)
+		}
+	}
+	owner, err := realUID(pid)
+	if err == nil && owner != uid {
+		err = fmt.Errorf("PID %d is of uid %d, not of %d: %w", pid, owner, uid, syscall.EPERM)
+	}
+	return err
+}

@@ -1,0 +1,406 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	attackArg = "capsule-attack"
+	makerArg  = "capsule-maker"
+)
+
+// attack is what a user in the capsule tries against init. It prints what went
+// wrong from init's point of view, and then "done".
+func attack(args []string) int {
+	for range 300 {
+		c, err := connectInit()
+		if err != nil {
+			fmt.Println("connect:", err)
+			return 1
+		}
+		// Whatever is said, the answer is the end. It may have come already.
+		sendNow(c, bytes.Repeat([]byte{0xff}, 4096))
+		sendNow(c, message{kind: kindStart, name: "mine", first: 302}.encode(), 0, 1, 2)
+		sendNow(c, message{kind: kindSignal, value: 9}.encode())
+		flood := make([]int, 200)
+		for range 20 {
+			sendNow(c, []byte("x"), flood...)
+		}
+		if n, err := c.Read(make([]byte, 100)); n > 0 {
+			fmt.Println("init answered:", n, err)
+		}
+		c.Close()
+	}
+	if len(args) > 0 {
+		if c, err := net.Dial("unixpacket", args[0]); err == nil {
+			fmt.Println("the control socket can be reached")
+			c.Close()
+		}
+	}
+	// Connections that are never read from, held open.
+	for range 500 {
+		if c, err := connectInit(); err == nil {
+			defer c.Close()
+		}
+	}
+	fmt.Println("done")
+	io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+func connectInit() (*net.UnixConn, error) {
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: "@" + wardenSocket})
+}
+
+func descriptors(t *testing.T, c *Capsule) int {
+	t.Helper()
+	names, err := readNames(fmt.Sprintf("/proc/%d/fd", c.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+func TestAttackFromInside(t *testing.T) {
+	c := newCapsule(t)
+	self := filepath.Join(tools.dir, "attack")
+	b, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(self, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	victim := task{c: c, name: "victim", argv: shell(family)}.start(t)
+	victim.out.expect("ready")
+	before := descriptors(t, c)
+	foe := task{c: c, name: "foe", argv: []string{self, attackArg, filepath.Join(c.Dir(), controlName)}}.start(t)
+	// While it lasts, init has an ear for others.
+	if _, stderr, status := (task{c: c, argv: []string{"true"}}).run(t); status != 0 {
+		t.Errorf("status %#x during the attack: %s", int(status), stderr)
+	}
+	for {
+		line, ok := foe.out.next()
+		if line == "done" {
+			break
+		}
+		if !ok {
+			t.Fatal("the attacker died")
+		}
+		t.Error(line)
+	}
+	victim.echoes("still here")
+	if after := descriptors(t, c); after > before+3 { // the foe's own warden, a request, a connection just refused
+		t.Errorf("init had %d descriptors, now %d", before, after)
+	}
+	foe.in.Close()
+	if status := foe.wait(); status != 0 {
+		t.Errorf("the attacker's status %#x", int(status))
+	}
+}
+
+// inNetworkOf calls f on a thread in c's network namespace: outside its PID namespace,
+// as a warden is, and root.
+func inNetworkOf(t *testing.T, c *Capsule, f func()) {
+	t.Helper()
+	ns, err := c.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(ns)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with its goroutine
+		err := unix.Setns(int(ns[1].Fd()), unix.CLONE_NEWNET)
+		defer func() { done <- err }() // also when the test fails in f
+		if err == nil {
+			f()
+		}
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLyingWarden: a user can make his own warden say anything.
+func TestLyingWarden(t *testing.T) {
+	c := newCapsule(t, func(s *Spec) { s.Owner = 0 })
+	// A program of root's, for this test's connections are root's too.
+	r := startRoot(t, c, "roots")
+	defer r.in.Close()
+	p := with(t, c, "roots")
+	stewardFD, err := c.Pidfd(deadline(t), "roots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stewardFD.Close()
+	pidfdOf := func(pid int) int {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		return fd
+	}
+	steward := numbers([]*os.File{stewardFD})[0]
+	outside, init, first := pidfdOf(os.Getpid()), pidfdOf(c.PID()), pidfdOf(hostPID(t, c, p.First))
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	file := int(null.Fd())
+	many := make([]int, 250)
+	for i := range many {
+		many[i] = file
+	}
+	start := message{kind: kindStart, name: "foe", first: int32(p.First)}.encode()
+	before := descriptors(t, c)
+	for _, k := range []struct {
+		name   string
+		packet []byte
+		fds    []int
+		want   syscall.Errno
+	}{
+		{"no descriptor", start, nil, syscall.EPROTO},
+		{"two descriptors", start, []int{steward, steward}, syscall.EPROTO},
+		{"many descriptors", start, many, 0},
+		{"no pidfd", start, []int{file}, syscall.EBADF},
+		{"a process outside", start, []int{outside}, syscall.ESRCH},
+		{"init itself", start, []int{init}, syscall.EPERM},
+		{"somebody's first process", start, []int{first}, syscall.EPERM},
+		{"somebody's steward", start, []int{steward}, syscall.EEXIST},
+		{"a first process that is not its child", message{kind: kindStart, name: "foe", first: int32(p.PID)}.encode(), []int{steward}, syscall.EPERM},
+		{"somebody's name", message{kind: kindRestore, name: "roots"}.encode(), []int{file, file, file}, syscall.EEXIST},
+		{"short", start[:63], nil, syscall.EPROTO},
+		{"long", append(start, 0), nil, 0},
+		{"bad kind", message{kind: 99}.encode(), nil, syscall.EPROTO},
+		{"bad signal", message{kind: kindSignal, value: 65}.encode(), nil, syscall.EPROTO},
+		{"what init says", message{kind: kindStatus}.encode(), nil, syscall.EPROTO},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			inNetworkOf(t, c, func() {
+				s, err := connectInit()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.Close()
+				if err := sendNow(s, k.packet, k.fds...); err != nil {
+					t.Error(err)
+				}
+				b := make([]byte, messageSize)
+				n, err := s.Read(b)
+				if k.want == 0 { // cut off without a word
+					if n == messageSize && syscall.Errno(b[8]) != syscall.EPROTO {
+						t.Errorf("answer %x", b)
+					}
+					return
+				}
+				if n != messageSize || b[4] != kindRefused || syscall.Errno(b[8]) != k.want {
+					t.Errorf("answer %x, %v; want refused, %v", b[:n], err, k.want)
+				}
+				if n, _ := s.Read(b); n != 0 {
+					t.Error("the connection goes on")
+				}
+			})
+		})
+	}
+	t.Run("a signal without a program", func(t *testing.T) {
+		inNetworkOf(t, c, func() {
+			s, err := connectInit()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			sendNow(s, message{kind: kindSignal, value: 9}.encode())
+		})
+	})
+	r.echoes("still here")
+	if after := descriptors(t, c); after > before+1 {
+		t.Errorf("init had %d descriptors, now %d", before, after)
+	}
+}
+
+// startRoot starts a program of root's.
+func startRoot(t *testing.T, c *Capsule, name string) *running {
+	t.Helper()
+	r := task{c: c, name: name, uid: rootUID, argv: shell(family)}.start(t)
+	r.out.expect("ready")
+	return r
+}
+
+// TestForeignWarden: another user's process that is in the capsule's network namespace
+// is not listened to.
+func TestForeignWarden(t *testing.T) {
+	c := newCapsule(t)
+	k := task{c: c, uid: user + 1, argv: []string{"true"}}
+	_, stderr, status := k.run(t)
+	if status != 125<<8 {
+		t.Errorf("status %#x, stderr %q", int(status), stderr)
+	}
+	if want := "singularity: the capsule's init does not answer: "; len(stderr) < len(want) || stderr[:len(want)] != want {
+		t.Errorf("stderr %q", stderr)
+	}
+	becomesEmpty(t, c)
+}
+
+// TestSlowWatcher: a maker that does not read is cut off; init does not wait for it.
+func TestSlowWatcher(t *testing.T) {
+	c := newCapsule(t)
+	s, err := dial(c.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, _, err := exchange(s, request{Op: opWatch}); err != nil {
+		t.Fatal(err)
+	}
+	r := task{c: c, argv: shell("trap : TERM; echo ready; while :; do read -r line && exit; done")}.start(t)
+	r.out.expect("ready")
+	inNetworkOf(t, c, func() {
+		// Each of these is two events, unless init is behind and has no room for it.
+		for i := 0; !hungUp(s); i++ {
+			if i == 100_000 {
+				t.Error("a watcher that does not read is not cut off")
+				return
+			}
+			w, err := connectInit()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			sendNow(w, message{kind: kindRestore, name: fmt.Sprint("w", i)}.encode(), 0, 1, 2)
+			w.Close()
+		}
+	})
+	if _, err := c.Programs(deadline(t)); err != nil {
+		t.Error(err)
+	}
+	s.SetReadDeadline(time.Now().Add(10 * time.Second))
+	n := 0
+	for ; err == nil; n++ {
+		_, _, err = receiveReply(s)
+	}
+	if !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) {
+		t.Errorf("%d events, then %v", n, err)
+	}
+	fmt.Fprintln(r.in)
+	r.wait()
+}
+
+// hungUp tells whether the other end has closed, whatever there is still to read.
+func hungUp(c *net.UnixConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	hup := false
+	raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd)}}
+		unix.Poll(fds, 0)
+		hup = fds[0].Revents&unix.POLLHUP != 0
+	})
+	return hup
+}
+
+// TestControlIsRoots: its mode, and what init says to somebody else who got there.
+func TestControlIsRoots(t *testing.T) {
+	c := newCapsule(t)
+	for path, want := range map[string]os.FileMode{c.Dir(): 0o700, filepath.Join(c.Dir(), controlName): 0o600, filepath.Join(c.Dir(), recordName): 0o600} {
+		st, err := os.Stat(path)
+		if err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want %v", path, st.Mode(), err, want)
+		}
+	}
+	for _, packet := range []string{"", "{", `{"Op":"nosuch"}`, `{"Op":"signal","Name":"x","Signal":99}`, `{"Op":"release"}`, `[]`} {
+		s, err := dial(c.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Write([]byte(packet))
+		if got, _, err := receiveReply(s); err == nil {
+			t.Errorf("%q: %+v", packet, got)
+		}
+		s.Close()
+	}
+	if _, err := c.Programs(deadline(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, m := range []message{{kind: kindStart, name: "0.1", first: 302}, {kind: kindRestore, name: "batch"}, {kind: kindSignal, value: 15}} {
+		f.Add(m.encode())
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decode(b)
+		if err != nil {
+			if !errors.Is(err, errMessage) {
+				t.Error(err)
+			}
+			return
+		}
+		if !bytes.Equal(m.encode(), b) {
+			t.Errorf("%x decodes to %+v", b, m)
+		}
+	})
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("301 (a) R (b) S 1 301 301 0 -1 4194560 100 0 0 0 0 0 0 0 20 0 1 0 12345 0 0"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, err := parseStat(b); err == nil && p.state == 0 {
+			t.Errorf("%q: %+v", b, p)
+		}
+	})
+}
+
+// TestFull: as many programs as fit are still told in one packet.
+func TestFull(t *testing.T) {
+	c := newCapsule(t)
+	inNetworkOf(t, c, func() {
+		e := watch(t, c)
+		for i := range maxPrograms + 1 {
+			if i == maxPrograms {
+				for range maxPrograms {
+					e.next(Waiting)
+				}
+			}
+			w, err := connectInit()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer w.Close()
+			sendNow(w, message{kind: kindRestore, name: fmt.Sprintf("%047d", i)}.encode(), 0, 1, 2)
+			if i < maxPrograms {
+				continue
+			}
+			b := make([]byte, messageSize)
+			if n, err := w.Read(b); n != messageSize || syscall.Errno(b[8]) != syscall.EAGAIN {
+				t.Errorf("one too many: %x %v", b[:n], err)
+			}
+		}
+		e = watch(t, c) // now all come at once
+		for range maxPrograms {
+			e.next(Waiting)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstPID is above those of init's threads and of CRIU's helpers: in a restored
+// capsule these must not have the PIDs that the programs come back with.
+const firstPID = 301
+
+// Init is the life of a capsule's first process. A main calls it when its first
+// argument is Arg, with the rest, and exits with what it returns; it does so only when
+// the capsule could not be built or the maker has died before it was.
+func Init([]string) int {
+	runtime.LockOSThread() // see init
+	log.SetFlags(log.LstdFlags | log.LUTC)
+	log.SetOutput(&limited{os.Stderr, maxLog})
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	ignoreOthers()
+	orders := os.NewFile(orderFD, "orders")
+	answers := os.NewFile(answerFD, "answers")
+	if err := begin(orders, answers, children); err != nil {
+		log.Print(err)
+		_ = json.NewEncoder(answers).Encode(answer{Error: err.Error()}) // to a maker that is dead, perhaps
+		return 1
+	}
+	orders.Close()
+	answers.Close()
+	select {} // SIGKILL ends a capsule
+}
+
+// maxLog bounds init.log: a user whose warden lies on and on is complained about.
+const maxLog = 1 << 20
+
+// limited drops what goes beyond left bytes. Package log serializes its writes.
+type limited struct {
+	to   *os.File
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.left -= len(b); l.left < 0 {
+		return len(b), nil
+	}
+	return l.to.Write(b)
+}
+
+// begin carries out the maker's two orders. When it returns nil, programs can be
+// started.
+func begin(orders, answers *os.File, children <-chan os.Signal) error {
+	in, out := json.NewDecoder(orders), json.NewEncoder(answers)
+	var first, goAhead order
+	if err := in.Decode(&first); err != nil {
+		return err
+	}
+	if err := build(first.Spec); err != nil {
+		return err
+	}
+	s, err := newServer(first)
+	if err != nil {
+		return err
+	}
+	if err := out.Encode(answer{}); err != nil {
+		return err
+	}
+	if err := in.Decode(&goAhead); err != nil { // end of file: the maker is dead
+		return err
+	}
+	if err := finish(first.Spec); err != nil {
+		return err
+	}
+	s.serve(children)
+	if !first.Spec.Restore {
+		// Last: every thread that starts from now on takes a PID of the programs'.
+		if err := setLastPID(firstPID - 1); err != nil {
+			return err
+		}
+	}
+	return out.Encode(answer{})
+}
+
+// ignoreOthers: a job of root's could send them, and the Go runtime would end us. Those
+// that it needs itself stay.
+func ignoreOthers() {
+	for sig := syscall.Signal(1); sig < 32; sig++ {
+		switch sig {
+		case unix.SIGCHLD, unix.SIGURG, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGABRT, unix.SIGTRAP, unix.SIGSYS, unix.SIGPROF:
+		default:
+			signal.Ignore(sig)
+		}
+	}
+}
+
+// newServer opens both sockets. From then on wardens can connect, and wait.
+func newServer(o order) (*server, error) {
+	control, err := listener(controlFD)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	wardens, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: "@" + wardenSocket})
+	if err != nil {
+		return nil, fmt.Errorf("wardens' socket: %w", err)
+	}
+	return &server{
+		id:       o.ID,
+		owner:    o.Spec.Owner,
+		control:  control,
+		wardens:  wardens,
+		table:    newTable(o.Spec.Hold),
+		peers:    map[conn]*warden{},
+		watchers: map[*net.UnixConn]bool{},
+	}, nil
+}
+
+func listener(fd int) (*net.UnixListener, error) {
+	f := os.NewFile(uintptr(fd), "control")
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	ul, ok := l.(*net.UnixListener)
+	if !ok {
+		l.Close()
+		return nil, errors.New("not a unix socket")
+	}
+	return ul, nil
+}
+
+const lastPIDPath = "/proc/sys/kernel/ns_last_pid"
+
+func setLastPID(pid int) error {
+	return os.WriteFile(lastPIDPath, fmt.Appendf(nil, "%d", pid), 0)
+}
+
+func lastPID() (int, error) {
+	b, err := os.ReadFile(lastPIDPath)
+	if err != nil {
+		return 0, err
+	}
+	pid := 0
+	_, err = fmt.Sscan(string(b), &pid)
+	return pid, err
+}

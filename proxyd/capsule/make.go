@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Arg is the hidden first argument by which a main runs Init.
+const Arg = "capsule-init"
+
+// Spec says what capsule to make.
+type Spec struct {
+	Dir      string           // the capsule's folder, absolute; made if missing. Nothing else may be kept in it
+	Hostname string           // as `hostname` shows it
+	Owner    uint32           // uid whose wardens init listens to, besides root's
+	Hosts    []byte           // what is seen as /etc/hosts; nil leaves the node's
+	Binds    []Bind           // in this order
+	Address  string           // of eth0 with its prefix, "10.88.1.1/32"; "" leaves eth0 to Network
+	Clocks   *Clocks          // what CLOCK_MONOTONIC and CLOCK_BOOTTIME show at first; nil: what the node's show
+	Restore  bool             // programs will be restored: leave PIDs above 300 free for them, and call LoadLastPID afterwards
+	Hold     []syscall.Signal // signals that a warden wants sent and that become an Asked event instead, while somebody watches
+
+	// Network, if set, puts eth0 into the network namespace of the process pid. It is
+	// called when the capsule stands, before anybody can run in it.
+	Network func(pid int) error `json:"-"`
+}
+
+// Bind shows a file or folder of the node at a path of the capsule.
+type Bind struct {
+	Source string // on the node, symbolic links followed
+	// Target in the capsule. If the node has nothing there, an empty file or folder is
+	// made on the node for the capsule's life. Only root may be able to write to the
+	// folders on the way.
+	Target   string
+	ReadOnly bool
+}
+
+// Clocks are readings of the clocks that count from the node's start.
+type Clocks struct{ Monotonic, Boottime time.Duration }
+
+// Descriptors that init starts with, after 0, 1 and 2.
+const (
+	orderFD   = 3 // from the maker: an order and later a second one, as JSON
+	answerFD  = 4 // to the maker: an answer to each
+	controlFD = 5 // the control socket, listening
+)
+
+// order is the first thing that init reads; the second is an empty one: go.
+type order struct {
+	ID   string
+	Spec Spec
+}
+
+// answer says that an order was carried out, or why not.
+type answer struct{ Error string }
+
+// maker is a capsule being made.
+type maker struct {
+	spec    Spec
+	rec     record
+	cmd     *exec.Cmd
+	pid     int
+	orders  *json.Encoder
+	answers *json.Decoder
+	hangUp  func()      // closes the pipes; nil before start. It may be called twice
+	keepOn  func() bool // the context no longer ends init
+	capsule *Capsule
+}
+
+// making is how a capsule is made, top to bottom. Until the last step init ends when
+// its maker does; whatever fails, nothing is left.
+var making = []struct {
+	name string
+	do   func(*maker, context.Context) error
+}{
+	{"folder", (*maker).prepare},
+	{"mount points", (*maker).makeTargets},
+	{"init", (*maker).start},
+	{"build", (*maker).build},
+	{"network", (*maker).network},
+	{"record", (*maker).record},
+	{"go", (*maker).letGo},
+}
+
+// Make makes a capsule and returns when programs can be started in it. It needs root
+// and CAP_SYS_ADMIN. The capsule goes on when the process that made it ends: Adopt finds
+// it again. Under systemd that takes KillMode=process, for init is in the maker's cgroup.
+//
+// The error wraps ErrExists if there is one in s.Dir already.
+func Make(ctx context.Context, s Spec) (*Capsule, error) {
+	m := &maker{spec: s}
+	for _, step := range making {
+		if err := step.do(m, ctx); err != nil {
+			err = fmt.Errorf("capsule %s: %s: %w", s.Hostname, step.name, err)
+			if !errors.Is(err, ErrExists) {
+				err = errors.Join(err, m.undo())
+			}
+			return nil, err
+		}
+	}
+	return m.capsule, nil
+}
+
+func (m *maker) prepare(context.Context) error {
+	if err := prepareFolder(m.spec.Dir); err != nil {
+		return err
+	}
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	m.rec = record{ID: rand.Text(), Boot: boot, Hostname: m.spec.Hostname}
+	if m.spec.Hosts == nil {
+		return nil
+	}
+	path := filepath.Join(m.spec.Dir, hostsName)
+	if err := os.WriteFile(path, m.spec.Hosts, 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644) // whatever the umask
+}
+
+// makeTargets writes down what it will make before it does.
+func (m *maker) makeTargets(context.Context) error {
+	for _, b := range m.spec.Binds {
+		source, err := os.Stat(b.Source)
+		if err != nil {
+			return err
+		}
+		parts := missing(b.Target)
+		m.rec.Made = append(m.rec.Made, parts...)
+		if err := m.rec.write(m.spec.Dir); err != nil {
+			return err
+		}
+		if err := makeTarget(parts, source.IsDir()); err != nil {
+			return err
+		}
+	}
+	return m.rec.write(m.spec.Dir)
+}
+
+func (m *maker) start(ctx context.Context) error {
+	control, err := listenControl(m.spec.Dir)
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	orderR, orderW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer orderR.Close()
+	answerR, answerW, err := os.Pipe()
+	if err != nil {
+		orderW.Close()
+		return err
+	}
+	defer answerW.Close()
+	m.orders, m.answers = json.NewEncoder(orderW), json.NewDecoder(answerR)
+	// Closed with the context, so that a step that waits for init does not hang; init
+	// then ends, for it sees the end of its orders.
+	m.hangUp = func() {
+		orderW.Close()
+		answerR.Close()
+	}
+	m.keepOn = context.AfterFunc(ctx, m.hangUp)
+	log, err := os.OpenFile(filepath.Join(m.spec.Dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	m.cmd = exec.Command("/proc/self/exe", Arg, m.spec.Hostname)
+	m.cmd.Args[0] = "singularity"
+	m.cmd.Env = []string{}
+	m.cmd.Dir = "/"
+	m.cmd.Stderr = log
+	m.cmd.ExtraFiles = []*os.File{orderR, answerW, control}
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	if err := m.cmd.Start(); err != nil {
+		return err
+	}
+	m.pid = m.cmd.Process.Pid
+	init, err := openPidfd(m.pid)
+	if err != nil {
+		return err
+	}
+	m.capsule = &Capsule{dir: m.spec.Dir, init: init, reaped: make(chan struct{})}
+	go func() {
+		m.cmd.Wait()
+		close(m.capsule.reaped)
+	}()
+	return nil
+}
+
+func (m *maker) build(ctx context.Context) error {
+	return m.order(ctx, order{ID: m.rec.ID, Spec: m.spec})
+}
+
+func (m *maker) network(context.Context) error {
+	if m.spec.Network == nil {
+		return nil
+	}
+	return m.spec.Network(m.pid)
+}
+
+func (m *maker) record(context.Context) error {
+	p, err := statOf(m.pid)
+	if err != nil {
+		return err
+	}
+	m.rec.PID, m.rec.Start = m.pid, p.start
+	m.capsule.rec = m.rec
+	return m.rec.write(m.spec.Dir)
+}
+
+func (m *maker) letGo(ctx context.Context) error {
+	if err := m.order(ctx, order{}); err != nil {
+		return err
+	}
+	m.keepOn()
+	m.hangUp()
+	return nil
+}
+
+// order gives init an order and waits for its answer.
+func (m *maker) order(ctx context.Context, o order) error {
+	var got answer
+	err := m.orders.Encode(o)
+	if err == nil {
+		err = m.answers.Decode(&got)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("init died while it was starting: %w (see %s)", err, filepath.Join(m.spec.Dir, logName))
+	case got.Error != "":
+		return errors.New(got.Error)
+	}
+	return nil
+}
+
+// undo leaves nothing of a capsule that could not be made.
+func (m *maker) undo() error {
+	if m.hangUp != nil {
+		m.keepOn()
+		m.hangUp()
+	}
+	if m.capsule != nil {
+		_ = m.capsule.init.signal(syscall.SIGKILL) // it may be gone already
+		<-m.capsule.reaped
+		m.capsule.init.close()
+	}
+	removeTargets(m.rec.Made)
+	return os.RemoveAll(m.spec.Dir)
+}

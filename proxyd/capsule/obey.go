@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"encoding/json"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"syscall"
+)
+
+// admitMaker looks at who connects to the control socket.
+func (s *server) admitMaker(c *net.UnixConn) {
+	cred, err := peer(c)
+	if err != nil || cred.Pid != 0 || cred.Uid != 0 {
+		c.Close()
+		return
+	}
+	if err := makeRoom(c); err != nil {
+		log.Print("send buffer: ", err) // then a watcher is cut off a little earlier
+	}
+	go s.answer(c)
+}
+
+// answer answers one request, or serves a watcher.
+func (s *server) answer(c *net.UnixConn) {
+	watching := false
+	defer func() {
+		if !watching {
+			c.Close()
+		}
+	}()
+	b := make([]byte, maxPacket)
+	n, files, err := receive(c, b)
+	if err != nil {
+		return
+	}
+	closeAll(files)
+	var ask request
+	if err := json.Unmarshal(b[:n], &ask); err != nil {
+		s.reply(c, refusal(err), nil)
+		return
+	}
+	if ask.Op == opWatch {
+		watching = true
+		s.watch(c)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got, fds, err := s.obey(ask)
+	if err != nil {
+		got = refusal(err)
+	}
+	s.reply(c, got, fds)
+	closeAll(fds)
+}
+
+// reply sends what init answers. Caller may hold s.mu.
+func (s *server) reply(c *net.UnixConn, r reply, files []*os.File) {
+	b, err := json.Marshal(r)
+	if err == nil {
+		err = sendNow(c, b, numbers(files)...)
+	}
+	if err != nil {
+		log.Print("reply: ", err)
+	}
+}
+
+// watch makes c a watcher until it closes.
+func (s *server) watch(c *net.UnixConn) {
+	s.mu.Lock()
+	b, err := json.Marshal(reply{Events: s.table.present()})
+	if err == nil {
+		err = sendNow(c, b)
+	}
+	if err != nil {
+		c.Close()
+		log.Print("watch: ", err)
+	} else {
+		s.watchers[c] = true
+	}
+	s.mu.Unlock()
+	_, files, _ := receive(c, make([]byte, 1)) // returns at its end; a watcher says nothing
+	closeAll(files)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watchers, c)
+	c.Close()
+}
+
+// obey does what the maker asks for. The files are the caller's. Caller holds s.mu.
+func (s *server) obey(ask request) (got reply, files []*os.File, err error) {
+	var all effects
+	switch ask.Op {
+	case opHello:
+		got.ID = s.id
+	case opPrograms:
+		got.Programs = s.table.programs()
+	case opOpen:
+		files, err = s.open(ask.Name)
+	case opStdio:
+		files, err = s.stdio(ask.Name)
+	case opRestored:
+		all, err = s.restored(ask)
+	case opMark, opUnmark:
+		all, err = s.table.mark(ask.Name, ask.Op == opMark)
+	case opRelease:
+		all, err = s.table.release(ask.Name, ask.Status)
+	case opSignal:
+		if ask.Signal < 1 || ask.Signal > maxSignal {
+			return got, nil, fmt.Errorf("signal %d: %w", ask.Signal, syscall.EINVAL)
+		}
+		all, err = s.table.force(ask.Name, ask.Signal)
+	case opLastPID:
+		got.LastPID, err = lastPID()
+	case opSetPID:
+		err = setLastPID(ask.LastPID)
+	case opClocks:
+		got.Clocks, err = capsuleClocks()
+	default:
+		err = fmt.Errorf("op %q: %w", ask.Op, syscall.ENOSYS)
+	}
+	s.carryOut(all)
+	return got, files, err
+}
+
+// open returns a pidfd of a steward. Caller holds s.mu.
+func (s *server) open(name string) ([]*os.File, error) {
+	e, err := s.table.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if e.Ended {
+		return nil, &RefusedError{name, syscall.ESRCH, "has ended"}
+	}
+	fd, err := openPidfd(e.PID)
+	if err != nil {
+		return nil, err
+	}
+	return []*os.File{fd.f}, nil
+}
+
+// stdio returns copies of a waiting warden's descriptors. Caller holds s.mu.
+func (s *server) stdio(name string) ([]*os.File, error) {
+	w := s.peers[s.table.waiting[name]]
+	if w == nil {
+		return nil, &RefusedError{name, syscall.ENOENT, "no warden waits for it"}
+	}
+	return duplicate(w.stdio)
+}
+
+// restored checks a restored program as start checks a new one. Caller holds s.mu.
+func (s *server) restored(ask request) (effects, error) {
+	w := s.peers[s.table.waiting[ask.Name]]
+	if w == nil {
+		return nil, &RefusedError{ask.Name, syscall.ENOENT, "no warden waits for it"}
+	}
+	if err := checkSteward(ask.PID, ask.First, w.uid); err != nil {
+		return nil, err
+	}
+	all, err := s.table.restored(ask.Name, ask.PID, ask.First, w.uid)
+	if err == nil {
+		closeAll(w.stdio)
+		w.stdio = nil
+	}
+	return all, err
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// pidfd is a process that cannot be mistaken for another.
+type pidfd struct{ f *os.File }
+
+// openPidfd returns an error wrapping ESRCH if there is no such process.
+func openPidfd(pid int) (*pidfd, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("pidfd_open %d: %w", pid, err)
+	}
+	return &pidfd{os.NewFile(uintptr(fd), "pidfd")}, nil
+}
+
+func (p *pidfd) close() { p.f.Close() }
+
+// with calls f with the descriptor.
+func (p *pidfd) with(f func(fd int) error) error {
+	raw, err := p.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}
+
+// signal returns ESRCH once the process has been reaped.
+func (p *pidfd) signal(sig unix.Signal) error {
+	return p.with(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+}
+
+// alive tells whether the process has not ended yet.
+func (p *pidfd) alive() bool {
+	ended := false
+	err := p.with(func(fd int) error {
+		ended = readable(fd)
+		return nil
+	})
+	return err == nil && !ended
+}
+
+// wait returns nil when the process has ended, reaped or not.
+func (p *pidfd) wait(ctx context.Context) error {
+	raw, err := p.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	defer interruptible(ctx, p.f.SetReadDeadline)()
+	err = raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// pid returns the process's PID as the /proc of this mount namespace counts; an error
+// wrapping ESRCH if it has none there.
+func (p *pidfd) pid() (int, error) {
+	pid := 0
+	err := p.with(func(fd int) error {
+		var err error
+		pid, err = pidOf(fd)
+		return err
+	})
+	return pid, err
+}
+
+// pidOf is pid for a bare descriptor, which need not be a pidfd.
+func pidOf(fd int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		value, ok := strings.CutPrefix(line, "Pid:")
+		if !ok {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(value))
+		if err != nil {
+			return 0, err
+		}
+		if pid <= 0 { // 0: of a namespace that is not below ours; -1: reaped
+			return 0, syscall.ESRCH
+		}
+		return pid, nil
+	}
+	return 0, syscall.EBADF
+}
+
+func readable(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a line of /proc/PID/stat.
+type process struct {
+	pid, parent, session int
+	state                byte
+	start                uint64 // ticks since boot: with the PID, an identity
+}
+
+var errStat = errors.New("not a stat line")
+
+// parseStat reads /proc/PID/stat. The command name may hold anything, parentheses and
+// line feeds too; what follows its last parenthesis is the kernel's.
+func parseStat(b []byte) (process, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 1 || end < open {
+		return process{}, errStat
+	}
+	fields := strings.Fields(string(b[end+1:]))
+	const afterName = 3 // number of the first of them, in proc(5)
+	if len(fields) <= 22-afterName || len(fields[0]) != 1 {
+		return process{}, errStat
+	}
+	p := process{state: fields[0][0]}
+	var errs [4]error
+	p.pid, errs[0] = strconv.Atoi(strings.TrimSpace(string(b[:open])))
+	p.parent, errs[1] = strconv.Atoi(fields[4-afterName])
+	p.session, errs[2] = strconv.Atoi(fields[6-afterName])
+	p.start, errs[3] = strconv.ParseUint(fields[22-afterName], 10, 64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return process{}, fmt.Errorf("%w: %w", errStat, err)
+	}
+	return p, nil
+}
+
+func (p process) stillThere() bool {
+	now, err := statOf(p.pid)
+	return err == nil && now.start == p.start
+}
+
+func (p process) ended() bool { return p.state == 'Z' || p.state == 'X' }
+
+// statOf returns what /proc tells of a process; an error wrapping ESRCH or
+// os.ErrNotExist if there is none.
+func statOf(pid int) (process, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, err
+	}
+	return parseStat(b)
+}
+
+// realUID returns the real user of a process. The owner of /proc/PID is another one
+// when the process cannot be dumped.
+func realUID(pid int) (uint32, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "Uid:" {
+			uid, err := strconv.ParseUint(words[1], 10, 32)
+			return uint32(uid), err
+		}
+	}
+	return 0, unix.ESRCH
+}
+
+// everyone returns the processes of this PID namespace.
+func everyone() ([]process, error) {
+	names, err := readNames("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var all []process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, err := statOf(pid); err == nil { // else it has just ended
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+func readNames(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+// below returns those of all which descend from one that isRoot, and have not ended.
+// Roots are not among them.
+func below(all []process, isRoot func(process) bool) []process {
+	children := map[int][]process{}
+	var queue []int
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+		if isRoot(p) {
+			queue = append(queue, p.pid)
+		}
+	}
+	seen := map[int]bool{}
+	for _, pid := range queue {
+		seen[pid] = true
+	}
+	var found []process
+	for len(queue) > 0 {
+		pid := queue[0]
+		queue = queue[1:]
+		for _, p := range children[pid] {
+			if seen[p.pid] {
+				continue
+			}
+			seen[p.pid] = true
+			queue = append(queue, p.pid)
+			if !p.ended() {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// signalProcess sends sig to p if that is still the process that was seen. It returns a
+// pidfd of it, nil if it has ended.
+func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
+	fd, err := openPidfd(p.pid)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What the pidfd holds cannot change; what it holds must be what was seen.
+	if !p.stillThere() {
+		fd.close()
+		return nil, nil
+	}
+	if err := fd.signal(sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		fd.close()
+		return nil, err
+	}
+	return fd, nil
+}
+
+// signalProgram sends sig to everything below the steward. What is born meanwhile may
+// miss it, as when Slurm goes through its own list.
+func signalProgram(steward int, sig unix.Signal) error {
+	all, err := everyone()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range below(all, func(p process) bool { return p.pid == steward }) {
+		fd, err := signalProcess(p, sig)
+		if fd != nil {
+			fd.close()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// killProgram kills a program: everything below its steward, which gathers the orphans
+// meanwhile, until nothing is left; then the steward. Where there is no steward, the
+// session of the program's first process and what is below it.
+//
+// A killed process cannot fork any more, so each round leaves fewer. The wait between
+// rounds is for the deaths of the one before.
+func killProgram(steward, first int) error {
+	root := func(p process) bool { return p.pid == steward }
+	if steward == 0 {
+		root = func(p process) bool { return p.session == first && p.pid != 1 }
+	}
+	for {
+		all, err := everyone()
+		if err != nil {
+			return err
+		}
+		targets := below(all, root)
+		if steward == 0 {
+			for _, p := range all {
+				if root(p) && !p.ended() {
+					targets = append(targets, p)
+				}
+			}
+		}
+		if len(targets) == 0 {
+			break
+		}
+		if err := killAll(targets); err != nil {
+			return err
+		}
+	}
+	if steward == 0 {
+		return nil
+	}
+	if err := unix.Kill(steward, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// killAll kills processes and waits until they are dead.
+func killAll(targets []process) error {
+	var dying []*pidfd
+	var errs []error
+	for _, p := range targets {
+		fd, err := signalProcess(p, unix.SIGKILL)
+		errs = append(errs, err)
+		if fd != nil {
+			dying = append(dying, fd)
+		}
+	}
+	for _, fd := range dying {
+		errs = append(errs, fd.wait(context.Background()))
+		fd.close()
+	}
+	return errors.Join(errs...)
+}

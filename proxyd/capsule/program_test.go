@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the transcripts anew")
+
+// TestTable plays testdata/table.txt: each line is a call, what follows "----" are the
+// effects, in order.
+func TestTable(t *testing.T) {
+	const path = "testdata/table.txt"
+	script, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	table := newTable(nil)
+	for block := range strings.SplitSeq(strings.TrimSpace(string(script)), "\n\n") {
+		if title, ok := strings.CutPrefix(block, "# "); ok {
+			table = newTable([]syscall.Signal{syscall.SIGTERM})
+			fmt.Fprintf(&out, "# %s\n\n", title)
+			continue
+		}
+		calls, _, _ := strings.Cut(block, "\n----")
+		fmt.Fprintf(&out, "%s\n----\n", calls)
+		for call := range strings.SplitSeq(calls, "\n") {
+			play(t, &out, table, call)
+		}
+		out.WriteString("\n")
+	}
+	got := strings.TrimRight(out.String(), "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got != string(script) && !*update {
+		t.Errorf("the transcript now is:\n%s", got)
+	}
+}
+
+func play(t *testing.T, out *strings.Builder, table *table, call string) {
+	t.Helper()
+	var op, name string
+	var n, m int
+	words := strings.Fields(call)
+	op = words[0]
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		switch key {
+		case "name":
+			name = value
+		case "conn", "pid":
+			fmt.Sscan(value, &n)
+		default:
+			fmt.Sscan(value, &m)
+		}
+	}
+	var all effects
+	var err error
+	switch op {
+	case "start": // conn, pid of the steward
+		all, err = table.start(conn(n), name, m, m+1, 1000)
+	case "restore":
+		all, err = table.restore(conn(n), name, 1000)
+	case "restored":
+		all, err = table.restored(name, n, n+1, 1000)
+	case "reaped":
+		all = table.reaped(n, syscall.WaitStatus(m))
+	case "hangup":
+		all = table.hungUp(conn(n))
+	case "signal", "signal-heard":
+		all = table.wanted(conn(n), syscall.Signal(m), op == "signal-heard")
+	case "mark", "unmark":
+		all, err = table.mark(name, op == "mark")
+	case "release":
+		all, err = table.release(name, syscall.WaitStatus(m))
+	case "force":
+		all, err = table.force(name, syscall.Signal(m))
+	default:
+		t.Fatalf("unknown call %q", call)
+	}
+	for _, e := range all {
+		fmt.Fprintln(out, line(e))
+	}
+	if err != nil {
+		fmt.Fprintln(out, "error:", err)
+	}
+}
+
+var kindNames = map[uint32]string{kindGo: "GO", kindStatus: "STATUS", kindCaptured: "CAPTURED"}
+
+func line(e any) string {
+	switch e := e.(type) {
+	case say:
+		return fmt.Sprintf("say conn=%d %s value=%d with=%d", e.to, kindNames[e.what.kind], e.what.value, e.with)
+	case kill:
+		return fmt.Sprintf("kill steward=%d first=%d", e.pid, e.first)
+	case send:
+		return fmt.Sprintf("send steward=%d signal=%d", e.pid, int(e.sig))
+	case tell:
+		p := e.event.Program
+		return fmt.Sprintf("tell %s %s captured=%v ended=%v warden=%v status=%d", e.event.Kind, p.Name, p.Captured, p.Ended, p.Warden, int(p.Status))
+	}
+	return fmt.Sprint(e)
+}
+
+// TestHeader: both ends of the wardens' protocol have the same numbers.
+func TestHeader(t *testing.T) {
+	const path = "../../slurm-spank/warden/message.h"
+	b, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		t.Skip("SKIP: needs the source tree")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{
+		"SING_VERSION": messageVersion, "SING_NAME_SIZE": nameSize,
+		"SING_START": kindStart, "SING_RESTORE": kindRestore, "SING_SIGNAL": kindSignal,
+		"SING_GO": kindGo, "SING_STATUS": kindStatus, "SING_CAPTURED": kindCaptured, "SING_REFUSED": kindRefused,
+	}
+	found := regexp.MustCompile(`(SING_[A-Z_]+) = (\d+)`).FindAllStringSubmatch(string(b), -1)
+	for _, m := range found {
+		if n, ok := want[m[1]]; !ok || fmt.Sprint(n) != m[2] {
+			t.Errorf("%s is %s there and %d here", m[1], m[2], n)
+		}
+	}
+	if len(found) != len(want) {
+		t.Errorf("%d numbers there, %d here", len(found), len(want))
+	}
+	if !strings.Contains(string(b), fmt.Sprintf("#define SING_SOCKET %q", wardenSocket)) {
+		t.Errorf("SING_SOCKET is not %q", wardenSocket)
+	}
+	if !strings.Contains(string(b), fmt.Sprintf("sizeof(struct sing_message) == %d", messageSize)) {
+		t.Errorf("a message is not of %d bytes", messageSize)
+	}
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// listening says each signal that it or its child gets, until a QUIT. It waits in
+// sigsuspend: a shell in read can miss a trap.
+const listening = `
+use POSIX; $| = 1; my $who = "child"; my $end = 0;
+my @heard = qw(TERM USR1 USR2 HUP INT CONT);
+POSIX::sigprocmask(SIG_SETMASK, do { my $s = POSIX::SigSet->new; $s->fillset; $s });
+for my $name (@heard) { $SIG{$name} = sub { print "$who $name\n" } }
+$SIG{QUIT} = sub { $end = 1 };
+my $child = fork; $who = "first" if $child;
+print "$who is up\n";
+POSIX::sigsuspend(POSIX::SigSet->new) until $end;
+exit 0 unless $child;
+kill 9, $child; waitpid $child, 0; exit 5`
+
+func TestSignals(t *testing.T) {
+	c := newCapsule(t)
+	for _, k := range []struct {
+		options []string
+		both    []syscall.Signal
+		first   []syscall.Signal
+	}{
+		{nil, []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT}, []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP, syscall.SIGINT}},
+		{[]string{"--all"}, []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP}, nil},
+	} {
+		t.Run(fmt.Sprint(k.options), func(t *testing.T) {
+			r := task{c: c, options: k.options, argv: []string{"perl", "-e", listening}}.start(t)
+			for range 2 { // both are up
+				r.out.next()
+			}
+			for range 20 {
+				for _, sig := range append(slices.Clone(k.first), k.both...) {
+					name := strings.TrimPrefix(unixName(sig), "SIG")
+					r.signal(sig)
+					expected := []string{"first " + name}
+					if slices.Contains(k.both, sig) {
+						expected = append(expected, "child "+name)
+					}
+					var heard []string
+					for range expected {
+						line, _ := r.out.next()
+						heard = append(heard, line)
+					}
+					slices.Sort(heard)
+					slices.Sort(expected)
+					if !slices.Equal(heard, expected) {
+						t.Fatalf("after %s: heard %q, want %q", name, heard, expected)
+					}
+				}
+			}
+			r.signal(syscall.SIGQUIT)
+			if rest := r.out.end(); len(rest) > 0 {
+				t.Errorf("heard more than was sent: %q", rest)
+			}
+			if status := r.wait(); status != 5<<8 {
+				t.Errorf("status %#x", int(status))
+			}
+		})
+	}
+}
+
+func unixName(sig syscall.Signal) string {
+	return map[syscall.Signal]string{
+		syscall.SIGTERM: "TERM", syscall.SIGCONT: "CONT", syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2", syscall.SIGHUP: "HUP", syscall.SIGINT: "INT",
+	}[sig]
+}
+
+// TestSuspend: Slurm sends TSTP, and later STOP, which reaches the warden only.
+func TestSuspend(t *testing.T) {
+	c := newCapsule(t)
+	r := task{c: c, argv: shell("echo ready; while read -r line; do echo $line; done")}.start(t)
+	r.out.expect("ready")
+	first := hostPID(t, c, with(t, c, "batch").First)
+	r.signal(syscall.SIGTSTP)
+	for stateOf(t, first) != 'T' {
+		time.Sleep(10 * time.Millisecond) // a state has no event
+	}
+	r.signal(syscall.SIGCONT)
+	fmt.Fprintln(r.in, "on")
+	r.out.expect("on")
+}
+
+// hostPID finds a process of c by its PID there.
+func hostPID(t *testing.T, c *Capsule, pid int) int {
+	t.Helper()
+	for _, host := range members(t, own(c)) {
+		var n int
+		fmt.Sscan(host, &n)
+		if statusField(n, "NSpid:") == fmt.Sprint(pid) {
+			return n
+		}
+	}
+	t.Fatalf("no PID %d in the capsule", pid)
+	return 0
+}
+
+func stateOf(t *testing.T, pid int) byte {
+	t.Helper()
+	p, err := statOf(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.state
+}
+
+func TestHold(t *testing.T) {
+	c := newCapsule(t, func(s *Spec) { s.Hold = []syscall.Signal{syscall.SIGTERM} })
+	r := task{c: c, argv: shell("trap 'echo TERM' TERM; echo ready; while :; do read -r line && echo $line; done")}.start(t)
+	r.out.expect("ready")
+	e := watch(t, c)
+	e.seen("batch")
+	r.signal(syscall.SIGTERM)
+	if ev := e.next(Asked); ev.Signal != syscall.SIGTERM || ev.Program.Name != "batch" {
+		t.Errorf("event %v", ev)
+	}
+	fmt.Fprintln(r.in, "not yet")
+	if line, _ := r.out.next(); line != "not yet" {
+		t.Errorf("got %q before the maker decided", line)
+	}
+	if err := c.Signal(deadline(t), "batch", syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	r.out.expect("TERM")
+	e.stop()
+	<-e.done
+	// Nobody decides any more, once init has seen the watcher go; until then it may
+	// still be held back.
+	for heard := false; !heard; {
+		r.signal(syscall.SIGTERM)
+		fmt.Fprintln(r.in, "and")
+		line, _ := r.out.next()
+		heard = line == "TERM"
+	}
+}

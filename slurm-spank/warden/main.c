@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * sing-warden: the task that Slurm knows. It runs as the job's user, in the namespaces
+ * of a capsule except its PID namespace, which is its children's. It starts the program
+ * so that slurmstepd does not see it, passes signals on, and ends as the program ends.
+ * When it is killed, the capsule's init kills the program.
+ */
+#define _GNU_SOURCE
+#include "warden.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Slurm suspends with SIGTSTP and two seconds later SIGSTOP, which we cannot pass on: we do not see it. */
+enum { STOP_AFTER_SECONDS = 1 };
+
+struct warden {
+	int sock;    /* to the capsule's init */
+	int signals; /* signalfd: all that can be caught */
+	int stopper; /* timerfd: a SIGTSTP turns into SIGSTOP */
+	int steward; /* pidfd; -1 while there is no program */
+	bool all;
+};
+
+/* --- before the program runs --- */
+
+static int announce(struct warden *w, const char *name, struct program *p)
+{
+	struct sing_message m = message_of(SING_START, name);
+	int fd;
+
+	m.first = p->first;
+	if (send_message(w->sock, &m, &p->pidfd, 1) || receive_message(w->sock, &m, &fd)) {
+		fprintf(stderr, "singularity: the capsule's init does not answer: %s\n", strerror(errno));
+		return (-1);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (m.kind == SING_STATUS)
+		end_like(m.value); /* something killed it before it began */
+	if (m.kind == SING_REFUSED && m.value == ESRCH)
+		end_like(SIGKILL); /* as before, and even before it was announced */
+	if (m.kind != SING_GO) {
+		fprintf(stderr, "singularity: the capsule refuses %s: %s\n", name,
+			m.kind == SING_REFUSED ? strerror(m.value) : "unexpected answer");
+		return (-1);
+	}
+
+	return (0);
+}
+
+static int begin(struct warden *w, const struct options *o, const sigset_t *mask)
+{
+	struct program p;
+
+	reopen_stdio(o->proc_fd);
+	if (start_program(&p, o->argv, mask))
+		return (-1);
+	/* Connected after the fork: no other process has ever held this end. */
+	w->sock = connect_init();
+	if (w->sock < 0) {
+		fprintf(stderr, "singularity: the capsule's init is not there: %s\n", strerror(errno));
+		return (-1);
+	}
+	if (announce(w, o->name, &p))
+		return (-1);
+	w->steward = p.pidfd;
+
+	return (release_program(&p));
+}
+
+static int begin_restored(struct warden *w, const struct options *o)
+{
+	static const int stdio[] = { 0, 1, 2 };
+	const struct sing_message m = message_of(SING_RESTORE, o->name);
+
+	w->sock = connect_init();
+	if (w->sock < 0 || send_message(w->sock, &m, stdio, 3)) {
+		fprintf(stderr, "singularity: the capsule's init is not there: %s\n", strerror(errno));
+		return (-1);
+	}
+
+	return (0);
+}
+
+/* --- while it runs --- */
+
+static void signal_all(const struct warden *w, int sig)
+{
+	struct sing_message m = message_of(SING_SIGNAL, NULL);
+
+	m.value = sig;
+	send_message(w->sock, &m, NULL, 0); /* without init there is nobody to signal either */
+}
+
+static void arm(const struct warden *w, time_t seconds)
+{
+	const struct itimerspec t = { .it_value.tv_sec = seconds };
+
+	timerfd_settime(w->stopper, 0, &t, NULL);
+}
+
+static bool ends_by_default(int sig)
+{
+	return (sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT || sig == SIGXCPU);
+}
+
+/* One signal of Slurm's: pass it on, once. */
+static void pass_on(const struct warden *w, int sig)
+{
+	if (sig == SIGCHLD)
+		return; /* of the go-between */
+	if (w->steward < 0) {
+		/* Captured and gone, or not restored yet: this process is all that there is of the task. */
+		if (ends_by_default(sig))
+			end_like(sig);
+		return;
+	}
+	if (sig == SIGTSTP)
+		arm(w, STOP_AFTER_SECONDS);
+	if (sig == SIGCONT)
+		arm(w, 0);
+	if (w->all || sig == SIGTERM || sig == SIGCONT || sig == SIGTSTP)
+		signal_all(w, sig);
+	else
+		pidfd_send_signal(w->steward, sig, NULL, 0);
+}
+
+static void on_signal(const struct warden *w)
+{
+	struct signalfd_siginfo info;
+
+	if (read(w->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		pass_on(w, (int)info.ssi_signo);
+}
+
+static void on_stopper(const struct warden *w)
+{
+	uint64_t times;
+
+	if (read(w->stopper, &times, sizeof(times)) == (ssize_t)sizeof(times) && w->steward >= 0)
+		signal_all(w, SIGSTOP);
+}
+
+/* What init says. Without init there is no program any more. */
+static void on_message(struct warden *w)
+{
+	struct sing_message m;
+	int fd;
+
+	if (receive_message(w->sock, &m, &fd))
+		end_like(SIGKILL);
+	switch (m.kind) {
+	case SING_GO: /* restored */
+		w->steward = fd;
+		return;
+	case SING_STATUS:
+		end_like(m.value);
+	case SING_CAPTURED:
+		w->steward = -1;
+		break;
+	case SING_REFUSED:
+		_exit(CODE_OURS);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static _Noreturn void watch(struct warden *w)
+{
+	struct pollfd fds[] = {
+		{ .fd = w->sock, .events = POLLIN },
+		{ .fd = w->signals, .events = POLLIN },
+		{ .fd = w->stopper, .events = POLLIN },
+	};
+
+	for (;;) {
+		if (poll(fds, 3, -1) < 0)
+			continue;
+		/* init first: what it says may change whom a signal is for. */
+		if (fds[0].revents)
+			on_message(w);
+		else if (fds[1].revents)
+			on_signal(w);
+		else if (fds[2].revents)
+			on_stopper(w);
+	}
+}
+
+static int compare_fds(const void *a, const void *b)
+{
+	return (*(const int *)a - *(const int *)b);
+}
+
+int main(int argc, char **argv)
+{
+	struct warden w = { .sock = -1, .signals = -1, .stopper = -1, .steward = -1 };
+	struct options o;
+	sigset_t all, mask;
+	int keep[4];
+
+	if (parse_options(&o, argc, argv))
+		return (CODE_OURS);
+	w.all = o.all;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &mask);
+	if (o.restore ? begin_restored(&w, &o) : begin(&w, &o, &mask))
+		return (CODE_OURS);
+	w.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	w.stopper = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (w.signals < 0 || w.stopper < 0) {
+		/* Our end kills the program. */
+		fprintf(stderr, "singularity: signalfd, timerfd: %s\n", strerror(errno));
+		return (CODE_OURS);
+	}
+	keep[0] = w.sock;
+	keep[1] = w.signals;
+	keep[2] = w.stopper;
+	keep[3] = w.steward;
+	qsort(keep, 4, sizeof(keep[0]), compare_fds);
+	drop_descriptors(keep[0] < 0 ? keep + 1 : keep, keep[0] < 0 ? 3 : 4);
+	watch(&w);
+}

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What a warden and the first process of its capsule say to each other. The other
+ * end is proxyd/capsule/message.go; a test of it reads this file.
+ *
+ * The socket is SOCK_SEQPACKET, abstract, named SING_SOCKET in the capsule's network
+ * namespace. One message is one packet of exactly sizeof(struct sing_message) bytes.
+ *
+ *	warden                                       init
+ *	──────                                       ────
+ *	START name, first, pidfd of the steward ──►  checks that it is a child of its own
+ *	                                        ◄──  GO | REFUSED errno
+ *	lets the program go
+ *	SIGNAL number ─────────────────────────────► sends it to all of the program's processes
+ *	                                        ◄──  STATUS, as waitpid gives it
+ *	exits likewise
+ *
+ *	of a program that is being captured:    ◄──  CAPTURED: it is gone, stay
+ *	                                        ◄──  STATUS, when the maker says so
+ *	of one that is restored:
+ *	RESTORE name, fds 0 1 2 ───────────────────► keeps them for the one who restores
+ *	                                        ◄──  GO, pidfd of the steward
+ *
+ *	closes before STATUS ──────────────────────► kills the program, unless it is captured
+ */
+#ifndef SING_WARDEN_MESSAGE_H
+#define SING_WARDEN_MESSAGE_H
+
+#include <stdint.h>
+
+#define SING_SOCKET "singularity-slurm" /* after a NUL byte */
+
+enum { SING_VERSION = 1 };
+
+enum sing_kind {
+	SING_START = 1,
+	SING_RESTORE = 2,
+	SING_SIGNAL = 3,
+
+	SING_GO = 16,
+	SING_STATUS = 17,
+	SING_CAPTURED = 18,
+	SING_REFUSED = 19,
+};
+
+enum { SING_NAME_SIZE = 48 };
+
+struct sing_message {
+	uint32_t version;
+	uint32_t kind;
+	int32_t value; /* SIGNAL: its number; STATUS: the status; REFUSED: errno; else 0 */
+	int32_t first; /* START: PID of the program itself, in the capsule; else 0 */
+	char name[SING_NAME_SIZE]; /* START, RESTORE: the program's name, padded with NULs, at least one */
+};
+
+_Static_assert(sizeof(struct sing_message) == 64, "both ends count on it");
+
+#endif

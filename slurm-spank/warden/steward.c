@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "warden.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/*
+ * One process of the capsule per program: its parent, and by PR_SET_CHILD_SUBREAPER the
+ * new parent of everything in it that loses its own. So what descends from the steward
+ * is the program, daemons included: one tree to signal, to kill and to capture. Without
+ * it orphans would fall to the capsule's init, where nobody knows whose they were, and
+ * CRIU, which takes one tree, would leave them behind.
+ *
+ * It holds no descriptor and its whole state is this stack, so that it is captured and
+ * restored with the program.
+ */
+
+/* The path by which a process finds its own children. */
+static const char children_path[] = "/proc/thread-self/children";
+
+/*
+ * SIGKILL every child. Returns how many were there that this user may kill; 0 also when
+ * it cannot be told.
+ */
+static int kill_children(void)
+{
+	FILE *f;
+	int killed = 0;
+	pid_t pid;
+
+	f = fopen(children_path, "re");
+	if (!f)
+		return (0);
+	while (fscanf(f, "%d", &pid) == 1) {
+		if (kill(pid, SIGKILL) == 0)
+			++killed;
+	}
+	fclose(f);
+
+	return (killed);
+}
+
+/*
+ * The program has ended; nothing that it left behind outlives it, as when Slurm ends a
+ * step. Children of a killed child come to us, hence the loop.
+ */
+static void end_leftovers(void)
+{
+	while (waitpid(-1, NULL, WNOHANG) >= 0) {
+		/* Of another user (sudo): only the capsule's end can end it. */
+		if (kill_children() == 0)
+			return;
+		while (waitpid(-1, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+}
+
+_Noreturn void steward(pid_t first)
+{
+	sigset_t all;
+	siginfo_t info;
+	int status;
+	pid_t pid;
+
+	prctl(PR_SET_NAME, "sing-steward");
+	sigfillset(&all);
+	for (;;) {
+		const int sig = sigwaitinfo(&all, &info);
+
+		if (sig < 0)
+			continue;
+		if (sig != SIGCHLD) {
+			kill(first, sig);
+			continue;
+		}
+		while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+			if (pid != first)
+				continue;
+			end_leftovers();
+			end_like(status);
+		}
+	}
+}

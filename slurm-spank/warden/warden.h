@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Sockets, descriptors and dying: what the parts of the warden share. */
+#ifndef SING_WARDEN_WARDEN_H
+#define SING_WARDEN_WARDEN_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "message.h"
+
+enum {
+	CODE_OURS = 125,	/* the program was not started, and that is not its fault */
+	CODE_NOT_EXECUTABLE = 126,
+	CODE_NOT_FOUND = 127,
+};
+
+/* options is the command line. */
+struct options {
+	const char *name; /* names the program within the capsule */
+	int proc_fd;	  /* O_PATH descriptor of the host's /proc, or -1 */
+	bool all;	  /* every signal goes to every process of the program */
+	bool restore;	  /* the program is not started: somebody restores it */
+	char **argv;
+};
+
+/* --- options.c --- */
+
+/* Fill o from the command line. On error the reason has been printed. */
+int parse_options(struct options *o, int argc, char **argv);
+
+/* --- stdio.c --- */
+
+/*
+ * Open standard input, output and error again by their paths, where they are files or
+ * character devices, so that they belong to this mount namespace. What cannot be
+ * opened again, or would be another file, stays as it is. proc_fd is closed.
+ */
+void reopen_stdio(int proc_fd);
+
+/*
+ * Let go of every inherited descriptor: as long as this process held the ends of the
+ * program's pipes, nobody would see them close. /dev/null takes the places of 0, 1 and 2.
+ */
+void drop_descriptors(const int *keep, size_t n);
+
+/* --- start.c --- */
+
+/* program is a started program, which waits to be let go. */
+struct program {
+	pid_t first; /* the program itself, as the capsule counts */
+	int pidfd;   /* of its steward; -1 when handed over */
+	int gate;    /* one byte lets it go, closing makes it exit; -1 when used */
+};
+
+/*
+ * Fork the program and its steward. All signals must be blocked; mask is what the
+ * program will have. On error the reason has been printed and nothing runs.
+ */
+int start_program(struct program *p, char **argv, const sigset_t *mask);
+
+/* Let the program go. */
+int release_program(struct program *p);
+
+/* --- steward.c --- */
+
+/* The life of a program's steward. All signals must be blocked. */
+_Noreturn void steward(pid_t first);
+
+/* --- init.c --- */
+
+/* Connect to the capsule's init. Returns the socket, or -1 with errno. */
+int connect_init(void);
+
+/*
+ * Send m with n descriptors, n ≤ 3. Returns -1 with errno when it was not sent whole.
+ * The caller keeps the descriptors.
+ */
+int send_message(int sock, const struct sing_message *m, const int *fds, size_t n);
+
+/*
+ * Receive a message and at most one descriptor; *fd is -1 without one, else the
+ * caller's. Returns -1 with errno, EPIPE at the end and EPROTO for what is no message.
+ */
+int receive_message(int sock, struct sing_message *m, int *fd);
+
+/* An empty message of a kind. name may be NULL. */
+struct sing_message message_of(enum sing_kind kind, const char *name);
+
+/* --- mirror.c --- */
+
+/* End as a process did of which waitpid said status; without a core of our own. */
+_Noreturn void end_like(int status);
+
+#endif
