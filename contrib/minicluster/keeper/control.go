@@ -60,11 +60,11 @@ type DaemonStatus struct {
 const changeWithin = 90 * time.Second
 
 // changes are the requests that change a host; one is done at a time.
-var changes = map[string]func(*cluster, context.Context, *machine, request) error{
-	"fail":    func(_ *cluster, ctx context.Context, m *machine, _ request) error { return m.powerCut(ctx) },
-	"cut":     func(_ *cluster, _ context.Context, m *machine, _ request) error { return m.setCut(true) },
-	"heal":    func(_ *cluster, ctx context.Context, m *machine, _ request) error { return m.heal(ctx) },
-	"restart": func(_ *cluster, ctx context.Context, m *machine, r request) error { return m.restartOn(ctx, r.Daemon) },
+var changes = map[string]func(context.Context, *machine, request) error{
+	"fail":    func(ctx context.Context, m *machine, _ request) error { return m.powerCut(ctx) },
+	"cut":     func(_ context.Context, m *machine, _ request) error { return m.setCut(true) },
+	"heal":    func(ctx context.Context, m *machine, _ request) error { return m.heal(ctx) },
+	"restart": func(ctx context.Context, m *machine, r request) error { return m.restartOn(ctx, r.Daemon) },
 }
 
 // listen opens the control socket. It is there from the keeper's first moment, so
@@ -129,7 +129,7 @@ func (c *cluster) changeHost(r request) error {
 	defer c.change.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), changeWithin)
 	defer cancel()
-	return do(c, ctx, m, r)
+	return do(ctx, m, r)
 }
 
 func reply(conn *net.UnixConn, a Answer, rights []byte) error {
@@ -158,7 +158,7 @@ func (m *machine) offError() error {
 func (c *cluster) machine(name string) (*machine, error) {
 	i := slices.IndexFunc(c.hosts, func(m *machine) bool { return m.spec.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("no host %q in cluster %s (hosts: %s)", name, c.spec.Name, hostList(c.spec.cluster().Hosts()))
+		return nil, fmt.Errorf("no host %q in cluster %s (hosts: %s)", name, c.spec.Name, strings.Join(c.spec.cluster().Hosts(), " "))
 	}
 	return c.hosts[i], nil
 }
@@ -169,13 +169,6 @@ func (c *cluster) machineOn(name string) (*machine, error) {
 		err = m.offError()
 	}
 	return m, err
-}
-
-func hostList(names []string) string {
-	if len(names) <= 4 {
-		return strings.Join(names, " ")
-	}
-	return fmt.Sprintf("%s %s … %s", names[0], names[1], names[len(names)-1])
 }
 
 func (m *machine) setCut(cut bool) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/enter"
+	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
 )
 
 // A recipe is how one daemon is run: in the foreground, its output in a log.
@@ -49,8 +50,10 @@ var recipes = []recipe{
 		argv: []string{"slurmd", "-D"}, ready: listensOn(6818)},
 }
 
-func everywhere(string) bool        { return true }
-func hostIsNode(name string) bool   { return !hostIsCtl(name) }
+func everywhere(string) bool      { return true }
+func hostIsCtl(name string) bool  { return name == slurmconf.Ctl }
+func hostIsNode(name string) bool { return !hostIsCtl(name) }
+
 func (r recipe) endsByItself() bool { return r.ready == nil }
 
 // daemon is one recipe on one host.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/enter"
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/host"
-	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/slurmconf"
 	"github.com/singularity-slurm/singularity-slurm/contrib/minicluster/state"
 )
 
@@ -187,5 +186,3 @@ func (m *machine) run(argv ...string) (string, error) {
 	}
 	return out, nil
 }
-
-func hostIsCtl(name string) bool { return name == slurmconf.Ctl }

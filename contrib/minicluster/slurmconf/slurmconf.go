@@ -31,7 +31,7 @@ type File struct {
 // Ctl is the name of the host that holds the controller and the database.
 const Ctl = "ctl"
 
-// Subnet is the network of the hosts. It exists in namespaces only, so that every
+// prefix begins every address. The network exists in namespaces only, so that each
 // cluster can have the same one.
 const prefix = "10.77.0."
 
