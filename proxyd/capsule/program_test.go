@@ -4,6 +4,7 @@
 package capsule
 
 import (
+	_ "embed" // the script
 	"flag"
 	"fmt"
 	"os"
@@ -13,19 +14,17 @@ import (
 	"testing"
 )
 
+//go:embed testdata/table.txt
+var script string
+
 var update = flag.Bool("update", false, "write the transcripts anew")
 
 // TestTable plays testdata/table.txt: each line is a call, what follows "----" are the
 // effects, in order.
 func TestTable(t *testing.T) {
-	const path = "testdata/table.txt"
-	script, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out strings.Builder
 	table := newTable(nil)
-	for block := range strings.SplitSeq(strings.TrimSpace(string(script)), "\n\n") {
+	for block := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
 		if title, ok := strings.CutPrefix(block, "# "); ok {
 			table = newTable([]syscall.Signal{syscall.SIGTERM})
 			fmt.Fprintf(&out, "# %s\n\n", title)
@@ -40,11 +39,11 @@ func TestTable(t *testing.T) {
 	}
 	got := strings.TrimRight(out.String(), "\n") + "\n"
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile("testdata/table.txt", []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got != string(script) && !*update {
+	if got != script && !*update {
 		t.Errorf("the transcript now is:\n%s", got)
 	}
 }
