@@ -63,13 +63,13 @@ func upCommand(at place) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&w.suite, "suite", "forky", "Debian suite: forky, trixie or bookworm")
-	f.IntVar(&w.nodes, "nodes", 2, "number of nodes")
-	f.IntVar(&w.gpus, "gpus", 0, "fake GPUs on each node")
-	f.StringVar(&w.install, "install", "", "put this `make install DESTDIR=…` tree into every host")
-	f.BoolVar(&w.torch, "with-torch", false, "with PyTorch")
-	f.StringVar(&w.cache, "cache", cmp.Or(os.Getenv("MINICLUSTER_CACHE"), rootfs.DefaultCacheDir), "where root file systems are kept, or $MINICLUSTER_CACHE")
-	f.StringVar(&w.mirror, "mirror", "", "Debian mirror (default: the one in this machine's apt configuration)")
+	f.StringVar(&w.suite, "suite", "forky", "run Debian `SUITE`: forky, trixie or bookworm")
+	f.IntVar(&w.nodes, "nodes", 2, "raise `N` nodes")
+	f.IntVar(&w.gpus, "gpus", 0, "give each node `G` fake GPUs")
+	f.StringVar(&w.install, "install", "", "put the tree that make install DESTDIR=`DIR` made into every host")
+	f.BoolVar(&w.torch, "with-torch", false, "install PyTorch too")
+	f.StringVar(&w.cache, "cache", cmp.Or(os.Getenv("MINICLUSTER_CACHE"), rootfs.DefaultCacheDir), "keep root file systems in `DIR`, or $MINICLUSTER_CACHE")
+	f.StringVar(&w.mirror, "mirror", "", "fetch packages from the Debian mirror at `URI` (default: the one in this machine's apt configuration)")
 	return c
 }
 
