@@ -57,7 +57,7 @@ func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
 	all := readSources(root)
 	if mirror != "" {
 		if !usableURI(mirror) {
-			return source{}, fmt.Errorf("mirror %q: want the URI of a Debian archive, like http://deb.debian.org/debian", redact(mirror))
+			return source{}, fmt.Errorf("mirror %q: want the URI of a Debian archive, like http://deb.example.org/debian", redact(mirror))
 		}
 		src.aptSource = aptSource{URI: mirror}
 		// The same archive may be configured with a key of its own.

@@ -20,8 +20,8 @@ func TestFindMirror(t *testing.T) {
 		want  string
 	}{
 		{"one line", map[string]string{
-			"sources.list": "deb http://deb.debian.org/debian bookworm main\ndeb http://deb.debian.org/debian-security bookworm-security main\n",
-		}, "http://deb.debian.org/debian"},
+			"sources.list": "deb http://deb.example.org/debian bookworm main\ndeb http://deb.example.org/debian-security bookworm-security main\n",
+		}, "http://deb.example.org/debian"},
 		{"deb822", map[string]string{
 			"sources.list.d/debian.sources": `Types: deb deb-src
 # a note
@@ -39,8 +39,8 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 		{"third parties first, same suite and main", map[string]string{
 			"sources.list.d/a.list": "deb [signed-by=/usr/share/keyrings/vpn.gpg] https://pkgs.example.org/stable/debian bookworm main\n",
 			"sources.list.d/b.list": "deb https://apt.example.com bookworm main\ndeb https://dl.example.com/code stable main\n",
-			"sources.list.d/c.list": "deb http://deb.debian.org/debian/ bookworm main\n",
-		}, "http://deb.debian.org/debian/"},
+			"sources.list.d/c.list": "deb http://deb.example.org/debian/ bookworm main\n",
+		}, "http://deb.example.org/debian/"},
 		{"third parties only", map[string]string{
 			"sources.list.d/a.list": "deb [signed-by=/usr/share/keyrings/vpn.gpg] https://pkgs.example.org/stable/debian bookworm main\n",
 			"sources.list.d/b.list": "deb https://apt.example.com bookworm main\n",
@@ -51,29 +51,29 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 				"deb [signed-by=/etc/apt/keyrings/site.asc] https://apt.example.org/deb/ bookworm-updates main\n",
 		}, "https://apt.example.org/deb"},
 		{"symbolic name", map[string]string{
-			"sources.list": "deb http://deb.debian.org/debian oldstable main\n",
-		}, "http://deb.debian.org/debian"},
+			"sources.list": "deb http://deb.example.org/debian oldstable main\n",
+		}, "http://deb.example.org/debian"},
 		{"another release", map[string]string{
-			"sources.list": "deb http://deb.debian.org/debian bullseye main\n",
+			"sources.list": "deb http://deb.example.org/debian bullseye main\n",
 		}, ""},
 		{"security only", map[string]string{
-			"sources.list": "deb http://deb.debian.org/debian-security bookworm-security main\n",
+			"sources.list": "deb http://deb.example.org/debian-security bookworm-security main\n",
 		}, ""},
 		{"commented, sources only, disabled", map[string]string{
-			"sources.list":             "# deb http://deb.debian.org/debian bookworm main\ndeb-src http://deb.debian.org/debian bookworm main\n",
-			"sources.list.d/d.sources": "Enabled: no\nTypes: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\n",
-			"sources.list.d/d.bak":     "deb http://deb.debian.org/debian bookworm main\n",
+			"sources.list":             "# deb http://deb.example.org/debian bookworm main\ndeb-src http://deb.example.org/debian bookworm main\n",
+			"sources.list.d/d.sources": "Enabled: no\nTypes: deb\nURIs: http://deb.example.org/debian\nSuites: bookworm\nComponents: main\n",
+			"sources.list.d/d.bak":     "deb http://deb.example.org/debian bookworm main\n",
 		}, ""},
 		{"CD first", map[string]string{
-			"sources.list": "deb cdrom:[Debian GNU/Linux 12]/ bookworm main\ndeb http://deb.debian.org/debian bookworm main\n",
-		}, "http://deb.debian.org/debian"},
+			"sources.list": "deb cdrom:[Debian GNU/Linux 12]/ bookworm main\ndeb http://deb.example.org/debian bookworm main\n",
+		}, "http://deb.example.org/debian"},
 		{"mirror list of a cloud image", map[string]string{
 			"sources.list.d/debian.sources": "Types: deb\nURIs: mirror+file:///etc/apt/mirrors/debian.list\nSuites: bookworm bookworm-updates\nComponents: main\n",
-			"mirrors/debian.list":           "# first is best\nhttps://deb.debian.org/debian\tpriority:1\nhttps://ftp.example.org/debian\n",
-		}, "https://deb.debian.org/debian"},
+			"mirrors/debian.list":           "# first is best\nhttps://deb.example.org/debian\tpriority:1\nhttps://ftp.example.org/debian\n",
+		}, "https://deb.example.org/debian"},
 		{"nothing", nil, ""},
 		{"broken", map[string]string{
-			"sources.list":             "deb [arch=amd64 http://deb.debian.org/debian bookworm main\ndeb\ndeb x\n",
+			"sources.list":             "deb [arch=amd64 http://deb.example.org/debian bookworm main\ndeb\ndeb x\n",
 			"sources.list.d/x.sources": "no colon here\n going on\n: empty\nTypes\n",
 		}, ""},
 	} {
@@ -111,12 +111,12 @@ func TestSourcesList(t *testing.T) {
 		mirror string
 		want   string
 	}{
-		{"named mirror", fstest.MapFS{}, "http://deb.debian.org/debian", "deb http://deb.debian.org/debian forky main\n"},
-		{"Debian's keyring", keyring, "http://deb.debian.org/debian",
-			"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian forky main\n"},
+		{"named mirror", fstest.MapFS{}, "http://deb.example.org/debian", "deb http://deb.example.org/debian forky main\n"},
+		{"Debian's keyring", keyring, "http://deb.example.org/debian",
+			"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.example.org/debian forky main\n"},
 		{"the release's key is not the suite's",
-			with("deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-bookworm-stable.gpg] http://deb.debian.org/debian bookworm main"), "",
-			"deb [signed-by=/usr/share/keyrings/debian-archive-bookworm-stable.gpg,/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian forky main\n"},
+			with("deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-bookworm-stable.gpg] http://deb.example.org/debian bookworm main"), "",
+			"deb [signed-by=/usr/share/keyrings/debian-archive-bookworm-stable.gpg,/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.example.org/debian forky main\n"},
 		{"named mirror that is configured", with("deb [ trusted=yes ] http://apt.example.org/d bookworm main"), "http://apt.example.org/d/",
 			"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg trusted=yes] http://apt.example.org/d/ forky main\n"},
 		{"inline key", deb822("Types: deb\nURIs: http://apt.example.org/debian\nSuites: bookworm bookworm-updates\nComponents: main\n" +
@@ -136,11 +136,11 @@ func TestSourcesList(t *testing.T) {
 
 func TestBadMirror(t *testing.T) {
 	for mirror, want := range map[string]string{
-		"ftp.debian.org/debian": `mirror "ftp.debian.org/debian": want the URI of a Debian archive, like http://deb.debian.org/debian`,
-		"file:///srv/debian":    `mirror "file:///srv/debian": want the URI of a Debian archive, like http://deb.debian.org/debian`,
-		"ftp://a:secret@x/d":    `mirror "ftp://a:xxxxx@x/d": want the URI of a Debian archive, like http://deb.debian.org/debian`,
-		"http://x/ main\ndeb y": `mirror "http://x/ main\ndeb y": want the URI of a Debian archive, like http://deb.debian.org/debian`,
-		"http://x/debian sid":   `mirror "http://x/debian sid": want the URI of a Debian archive, like http://deb.debian.org/debian`,
+		"ftp.debian.org/debian": `mirror "ftp.debian.org/debian": want the URI of a Debian archive, like http://deb.example.org/debian`,
+		"file:///srv/debian":    `mirror "file:///srv/debian": want the URI of a Debian archive, like http://deb.example.org/debian`,
+		"ftp://a:secret@x/d":    `mirror "ftp://a:xxxxx@x/d": want the URI of a Debian archive, like http://deb.example.org/debian`,
+		"http://x/ main\ndeb y": `mirror "http://x/ main\ndeb y": want the URI of a Debian archive, like http://deb.example.org/debian`,
+		"http://x/debian sid":   `mirror "http://x/debian sid": want the URI of a Debian archive, like http://deb.example.org/debian`,
 	} {
 		_, err := sourceOf(fstest.MapFS{}, mirror, nil)
 		if errText(err) != want {
@@ -183,7 +183,7 @@ func TestAuthFilesTravel(t *testing.T) {
 // Whatever the files hold, what goes to mmdebstrap is one "deb" line and
 // settings of one line each.
 func FuzzSources(f *testing.F) {
-	f.Add("deb [signed-by=/a,/b trusted=yes] http://deb.debian.org/debian bookworm main # x\n",
+	f.Add("deb [signed-by=/a,/b trusted=yes] http://deb.example.org/debian bookworm main # x\n",
 		"Types: deb\nURIs: http://a http://b\nSuites: bookworm\n bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n x\n",
 		"Acquire::http::Proxy \"http://p\";\n")
 	f.Add("deb [", "\n \n:\n#\n", "a \"\";\n\" \"\";")

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const someMirror = "http://deb.debian.org/debian" // never asked: the tools are fakes
+const someMirror = "http://deb.example.org/debian" // never asked: the tools are fakes
 
 // fakeTools puts an mmdebstrap before the real one that runs script in the
 // build's folder, and an apt-config that knows nothing. It skips without the

@@ -55,13 +55,13 @@ func TestReason(t *testing.T) {
 		name, said, want string
 		noSpace          bool
 	}{
-		{"network down", `Err:1 http://deb.debian.org/debian forky InRelease
-  Could not resolve 'deb.debian.org'
+		{"network down", `Err:1 http://deb.example.org/debian forky InRelease
+  Could not resolve 'deb.example.org'
 Reading package lists...
-E: Failed to fetch http://deb.debian.org/debian/dists/forky/InRelease  Could not resolve 'deb.debian.org'
+E: Failed to fetch http://deb.example.org/debian/dists/forky/InRelease  Could not resolve 'deb.example.org'
 E: Some index files failed to download. They have been ignored, or old ones used instead.
 E: mmdebstrap failed to run
-`, "Failed to fetch http://deb.debian.org/debian/dists/forky/InRelease Could not resolve 'deb.debian.org'", false},
+`, "Failed to fetch http://deb.example.org/debian/dists/forky/InRelease Could not resolve 'deb.example.org'", false},
 		{"dpkg", `dpkg: error processing package munge (--configure):
  installed munge package post-installation script subprocess returned error exit status 1
 E: Sub-process env returned an error code (1)

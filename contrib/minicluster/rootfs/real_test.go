@@ -120,7 +120,7 @@ func TestRealDiskFull(t *testing.T) {
 func TestRealNoNetwork(t *testing.T) {
 	realBuilds(t)
 	cache := filepath.Join(t.TempDir(), "cache")
-	cmd := exec.Command("/proc/self/exe", ensureArg, cache, "http://deb.debian.org/debian")
+	cmd := exec.Command("/proc/self/exe", ensureArg, cache, "http://deb.example.org/debian")
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, err := cmd.Output()
@@ -130,7 +130,7 @@ func TestRealNoNetwork(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	last := lines[len(lines)-1]
 	want := fmt.Sprintf("(log: %s/forky.log)", cache)
-	if !strings.HasPrefix(last, "build forky: Failed to fetch http://deb.debian.org/debian/dists/forky/InRelease ") || !strings.HasSuffix(last, want) {
+	if !strings.HasPrefix(last, "build forky: Failed to fetch http://deb.example.org/debian/dists/forky/InRelease ") || !strings.HasSuffix(last, want) {
 		t.Errorf("%s", last)
 	}
 	t.Log(last)
