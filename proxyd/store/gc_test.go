@@ -5,8 +5,10 @@ package store_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -28,8 +30,14 @@ import (
 
 // TestWritersAndCollectors lets dumps, restores, deletes and collections of one store run
 // at once, each through a Store of its own as on nodes of their own, with data that they
-// share. Set the seed in the log to see the same data again.
-func TestWritersAndCollectors(t *testing.T) {
+// share. The seed decides the data; the order is the scheduler's.
+func TestWritersAndCollectors(t *testing.T) { seeded(t, mingle) }
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests, as their log says it; 0: a new one")
+
+// seeded runs a random test on each back end.
+func seeded(t *testing.T, run func(t *testing.T, be store.Backend, seed uint64)) {
+	t.Helper()
 	for _, name := range []string{"mem", "posix"} {
 		t.Run(name, func(t *testing.T) {
 			var be store.Backend = storetest.NewMem()
@@ -37,9 +45,9 @@ func TestWritersAndCollectors(t *testing.T) {
 				be = folder(t)
 			}
 			openStore(t, be, store.Options{})
-			seed := uint64(time.Now().UnixNano())
-			t.Logf("seed %d", seed)
-			mingle(t, be, seed)
+			seed := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()))
+			t.Logf("replay with: go test -run %s ./proxyd/store -seed %d", t.Name(), seed)
+			run(t, be, seed)
 		})
 	}
 }
@@ -97,20 +105,7 @@ func mingle(t *testing.T, be store.Backend, seed uint64) {
 
 // TestEverybodyIsTakenForDead lets writers and collectors fence each other all the time,
 // though all of them live: dumps and collections may fail, but what was committed is whole.
-func TestEverybodyIsTakenForDead(t *testing.T) {
-	for _, name := range []string{"mem", "posix"} {
-		t.Run(name, func(t *testing.T) {
-			var be store.Backend = storetest.NewMem()
-			if name == "posix" {
-				be = folder(t)
-			}
-			openStore(t, be, store.Options{})
-			seed := uint64(time.Now().UnixNano())
-			t.Logf("seed %d", seed)
-			distrust(t, be, seed)
-		})
-	}
-}
+func TestEverybodyIsTakenForDead(t *testing.T) { seeded(t, distrust) }
 
 func distrust(t *testing.T, be store.Backend, seed uint64) {
 	opt := store.Options{Beat: time.Hour, Lapse: time.Nanosecond}

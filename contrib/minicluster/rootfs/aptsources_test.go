@@ -121,14 +121,14 @@ func TestSourcesList(t *testing.T) {
 			"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg trusted=yes] http://apt.example.org/d/ forky main\n"},
 		{"inline key", deb822("Types: deb\nURIs: http://apt.example.org/debian\nSuites: bookworm bookworm-updates\nComponents: main\n" +
 			"Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n -----END PGP PUBLIC KEY BLOCK-----\n"), "",
-			"deb [signed-by=/work/mirror.asc] http://apt.example.org/debian forky main\n"},
+			"deb [signed-by=/build/mirror.asc] http://apt.example.org/debian forky main\n"},
 	} {
 		src, err := sourceOf(c.root, c.mirror, nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := src.list("forky", "/work/mirror.asc"); got != c.want {
+		if got := src.list("forky", "/build/mirror.asc"); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
