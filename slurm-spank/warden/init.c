@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MAX_FDS = 3 };
+enum { MAX_FDS = 4 };
 
 struct sing_message message_of(enum sing_kind kind, const char *name)
 {

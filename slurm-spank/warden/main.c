@@ -34,13 +34,27 @@ struct warden {
 
 /* --- before the program runs --- */
 
+/* A pidfd of this process, by which init finds the cgroup that Slurm has put it into. */
+static int pidfd_of_self(void)
+{
+	const int fd = pidfd_open(getpid(), 0);
+
+	if (fd < 0)
+		fprintf(stderr, "singularity: pidfd_open: %s\n", strerror(errno));
+
+	return (fd);
+}
+
 static int announce(struct warden *w, const char *name, struct program *p)
 {
 	struct sing_message m = message_of(SING_START, name);
+	const int pidfds[] = { p->pidfd, pidfd_of_self() };
 	int fd;
 
+	if (pidfds[1] < 0)
+		return (-1);
 	m.first = p->first;
-	if (send_message(w->sock, &m, &p->pidfd, 1) || receive_message(w->sock, &m, &fd)) {
+	if (send_message(w->sock, &m, pidfds, 2) || receive_message(w->sock, &m, &fd)) {
 		fprintf(stderr, "singularity: the capsule's init does not answer: %s\n", strerror(errno));
 		return (-1);
 	}
@@ -81,11 +95,13 @@ static int begin(struct warden *w, const struct options *o, const sigset_t *mask
 
 static int begin_restored(struct warden *w, const struct options *o)
 {
-	static const int stdio[] = { 0, 1, 2 };
+	const int fds[] = { 0, 1, 2, pidfd_of_self() };
 	const struct sing_message m = message_of(SING_RESTORE, o->name);
 
+	if (fds[3] < 0)
+		return (-1);
 	w->sock = connect_init();
-	if (w->sock < 0 || send_message(w->sock, &m, stdio, 3)) {
+	if (w->sock < 0 || send_message(w->sock, &m, fds, 4)) {
 		fprintf(stderr, "singularity: the capsule's init is not there: %s\n", strerror(errno));
 		return (-1);
 	}
@@ -211,6 +227,12 @@ int main(int argc, char **argv)
 
 	if (parse_options(&o, argc, argv))
 		return (CODE_OURS);
+	if (o.refusal) {
+		fprintf(stderr, "singularity: %s\n", o.refusal);
+		return (CODE_OURS);
+	}
+	if (o.finished)
+		end_like(o.status);
 	w.all = o.all;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &mask);

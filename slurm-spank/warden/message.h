@@ -10,17 +10,20 @@
  *
  *	warden                                       init
  *	──────                                       ────
- *	START name, first, pidfd of the steward ──►  checks that it is a child of its own
+ *	START name, first, pidfd of the steward,
+ *	pidfd of itself ───────────────────────────► checks that it is a child of its own, and
+ *	                                             puts it into a cgroup below the warden's
  *	                                        ◄──  GO | REFUSED errno
  *	lets the program go
  *	SIGNAL number ─────────────────────────────► sends it to all of the program's processes
- *	                                        ◄──  STATUS, as waitpid gives it
+ *	                                        ◄──  STATUS, as waitpid gives it, when the
+ *	                                             cgroup is gone
  *	exits likewise
  *
  *	of a program that is being captured:    ◄──  CAPTURED: it is gone, stay
  *	                                        ◄──  STATUS, when the maker says so
  *	of one that is restored:
- *	RESTORE name, fds 0 1 2 ───────────────────► keeps them for the one who restores
+ *	RESTORE name, fds 0 1 2, pidfd of itself ──► keeps them for the one who restores
  *	                                        ◄──  GO, pidfd of the steward
  *
  *	closes before STATUS ──────────────────────► kills the program, unless it is captured

@@ -24,12 +24,18 @@ struct options {
 	int proc_fd;	  /* O_PATH descriptor of the host's /proc, or -1 */
 	bool all;	  /* every signal goes to every process of the program */
 	bool restore;	  /* the program is not started: somebody restores it */
+	bool finished;	  /* nor here: it has ended before, with status */
+	int status;
+	const char *refusal; /* nor here, and the user is told why; or NULL */
 	char **argv;
 };
 
 /* --- options.c --- */
 
-/* Fill o from the command line. On error the reason has been printed. */
+/*
+ * Fill o from the environment, if it has the options, or else from the command line.
+ * Takes them out of the environment. On error the reason has been printed.
+ */
 int parse_options(struct options *o, int argc, char **argv);
 
 /* --- stdio.c --- */
@@ -76,7 +82,7 @@ _Noreturn void steward(pid_t first);
 int connect_init(void);
 
 /*
- * Send m with n descriptors, n ≤ 3. Returns -1 with errno when it was not sent whole.
+ * Send m with n descriptors, n ≤ 4. Returns -1 with errno when it was not sent whole.
  * The caller keeps the descriptors.
  */
 int send_message(int sock, const struct sing_message *m, const int *fds, size_t n);

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "capsule.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "signals.h"
+
+/* Mount, network, UTS, IPC, PID, and time where the kernel has it. */
+enum { MIN_NAMESPACES = 5, MAX_NAMESPACES = 6 };
+
+/* High enough for a program not to notice: the warden closes it before it starts one. */
+enum { PROC_FD = 700 };
+
+__attribute__((format(printf, 2, 3))) static void refuse(struct fate *fate, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(fate->why, sizeof(fate->why), format, args);
+	va_end(args);
+	fate->kind = REFUSED;
+}
+
+static bool is_name(const char *s)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+-";
+	const size_t n = strlen(s);
+
+	return (n > 0 && n < NAME_SIZE && strspn(s, allowed) == n);
+}
+
+/*
+ * A descriptor of the node's /proc: in the capsule's, this process will not exist.
+ * Without one the warden cannot open the task's files again.
+ */
+static int open_proc(void)
+{
+	const int fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int high;
+
+	if (fd < 0)
+		return (-1);
+	high = fcntl(fd, F_DUPFD, PROC_FD);
+	close(fd);
+
+	return (high);
+}
+
+/* Join the namespaces in the order in which they came: mount first, PID last. */
+static void join(struct fate *fate)
+{
+	const struct reply *reply = &fate->reply;
+	char cwd[PATH_MAX];
+
+	if (reply->n_fds < MIN_NAMESPACES || reply->n_fds > MAX_NAMESPACES) {
+		refuse(fate, "proxyd sent %zu namespaces", reply->n_fds);
+		return;
+	}
+	if (!getcwd(cwd, sizeof(cwd)))
+		cwd[0] = '\0';
+	fate->proc_fd = open_proc();
+	for (size_t i = 0; i < reply->n_fds; ++i) {
+		if (setns(reply->fds[i], 0)) {
+			refuse(fate, "the capsule's namespace %zu of %zu cannot be joined: %s", i + 1, reply->n_fds,
+			       strerror(errno));
+			return;
+		}
+	}
+	/*
+	 * Joining a mount namespace leads to its root. Slurm goes back to the working
+	 * directory as the user, but not in steps without an allocation. As root one may
+	 * not be allowed to go there; then it is left to Slurm.
+	 */
+	if (cwd[0] && chdir(cwd))
+		cwd[0] = '\0';
+	fate->kind = JOINED;
+}
+
+static void enter(struct fate *fate, const char *mode)
+{
+	const char *name = message_get(&fate->reply.message, SING_KEY_NAME);
+
+	if (!name || !is_name(name)) {
+		refuse(fate, "proxyd gave the task no name: %.100s", name ? name : "");
+		return;
+	}
+	memcpy(fate->name, name, strlen(name) + 1);
+	fate->restore = strcmp(mode, SING_MODE_RESTORE) == 0;
+	join(fate);
+}
+
+static void finish(struct fate *fate)
+{
+	const char *text = message_get(&fate->reply.message, SING_KEY_STATUS);
+	char *end;
+	long status;
+
+	errno = 0;
+	status = text ? strtol(text, &end, 10) : -1;
+	if (errno || status < 0 || status > 0xffff || *end || !(WIFEXITED(status) || WIFSIGNALED(status))) {
+		refuse(fate, "proxyd knows of no status with which this task ended: %.100s", text ? text : "");
+		return;
+	}
+	fate->status = (int)status;
+	fate->kind = FINISHED;
+}
+
+/* Do as proxyd says. */
+static void obey(const struct config *c, struct fate *fate)
+{
+	const struct message *m = &fate->reply.message;
+	const char *mode = message_get(m, SING_KEY_MODE);
+	const char *reason = message_get(m, SING_KEY_REASON);
+
+	if (strcmp(message_verb(m), SING_NO) == 0) {
+		refuse(fate, "%s", reason ? reason : "proxyd refuses this task and gives no reason");
+		return;
+	}
+	if (!mode)
+		mode = "";
+	if (strcmp(mode, SING_MODE_FRESH) == 0 || strcmp(mode, SING_MODE_RESTORE) == 0) {
+		enter(fate, mode);
+	} else if (strcmp(mode, SING_MODE_FINISHED) == 0) {
+		finish(fate);
+	} else if (strcmp(mode, SING_MODE_PLAIN) == 0) {
+		snprintf(fate->why, sizeof(fate->why), "%s", reason ? reason : "");
+	} else {
+		refuse(fate, "proxyd is of another version than this plugin: mode %.100s", mode);
+		if (c->run_unprotected)
+			fate->kind = PLAIN;
+	}
+}
+
+void capsule_enter(const struct config *c, const struct message *request, struct fate *fate)
+{
+	struct attention attention;
+	int rv;
+
+	fate->kind = PLAIN;
+	fate->proc_fd = -1;
+	fate->restore = false;
+	fate->why[0] = '\0';
+	signals_end_this(&attention);
+	rv = proxyd_ask(c->socket, c->retry, 0, request, &fate->reply, fate->why);
+	signals_as_before(&attention);
+	if (rv)
+		fate->kind = c->run_unprotected ? PLAIN : REFUSED;
+	else
+		obey(c, fate);
+	reply_close(&fate->reply);
+}

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* A task's way into its capsule. */
+#ifndef SING_CAPSULE_H
+#define SING_CAPSULE_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+
+#include "config.h"
+#include "proxyd.h"
+
+enum { NAME_SIZE = 48 }; /* of a program within its capsule */
+
+/* fate is what is to become of a task. */
+struct fate {
+	enum {
+		PLAIN,	  /* it runs without us; why may say the reason */
+		JOINED,	  /* it is in its capsule, as name */
+		FINISHED, /* it ended in an earlier run, with status */
+		REFUSED,  /* it must not run; why says the reason */
+	} kind;
+	bool restore; /* JOINED: the program is not started, it is being restored */
+	int proc_fd;  /* JOINED: the node's /proc, or -1. It stays open over execve */
+	int status;
+	char name[NAME_SIZE];
+	char why[WHY_SIZE];
+	struct reply reply; /* JOINED: with the variables for its environment */
+};
+
+/*
+ * Ask proxyd about this task and do as it says. The process must have one thread, be
+ * root, and be the one that becomes the task; afterwards it may be in other namespaces,
+ * in the working directory that it was in. batch_script is NULL but for the batch step.
+ *
+ * It waits as long as a restore takes. Meanwhile SIGTERM, SIGINT, SIGHUP and SIGQUIT end
+ * the process, and other signals are lost, for nobody is there yet who could get them.
+ */
+void capsule_enter(const struct config *c, const struct message *request, struct fate *fate);
+
+#endif

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "cmdline.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cmdline_read(struct cmdline *c)
+{
+	FILE *f;
+	char *word = NULL;
+	size_t size = 0;
+
+	*c = (struct cmdline){ 0 };
+	f = fopen("/proc/self/cmdline", "re");
+	if (!f)
+		return;
+	while (getdelim(&word, &size, '\0', f) > 0) {
+		char **more = realloc(c->argv, ((size_t)c->argc + 1) * sizeof(*more));
+
+		if (!more)
+			break;
+		c->argv = more;
+		c->argv[c->argc++] = word;
+		word = NULL;
+		size = 0;
+	}
+	free(word);
+	fclose(f);
+}
+
+void cmdline_free(struct cmdline *c)
+{
+	for (int i = 0; i < c->argc; ++i)
+		free(c->argv[i]);
+	free(c->argv);
+	*c = (struct cmdline){ 0 };
+}
+
+/*
+ * Options of sbatch that do not take the next word, in 22.05 to 26.05. One that is not
+ * here is held to take it: then a script's own argument may be mistaken for sbatch's,
+ * while the other mistake would let a log be emptied.
+ */
+static const char short_alone[] = "hHkOQsvVW";
+static const char *const long_alone[] = {
+	"consolidate-segments", "contiguous", "exclusive", "external", "get-user-env", "help", "hold", "ignore-pbs",
+	"nice", "no-kill", "no-requeue", "oom-kill-step", "overcommit", "oversubscribe", "parsable", "propagate",
+	"quiet", "reboot", "requeue", "resv-ports", "share", "singularity", "spread-job", "spread-segments", "stepmgr",
+	"test-only", "usage", "use-min-nodes", "verbose", "version", "wait",
+};
+
+static bool takes_next_long(const char *word)
+{
+	const size_t n = strlen(word);
+
+	if (strchr(word, '='))
+		return (false);
+	for (size_t i = 0; i < sizeof(long_alone) / sizeof(long_alone[0]); ++i) {
+		/* getopt_long lets them be shortened. */
+		if (strncmp(word, long_alone[i], n) == 0)
+			return (false);
+	}
+
+	return (true);
+}
+
+/* In -vN2 and -k2 the value is in the word; after -vN it is the next one. */
+static bool takes_next_short(const char *letters)
+{
+	for (; *letters; ++letters) {
+		if (!strchr(short_alone, *letters))
+			return (!letters[1]);
+		if (*letters == 'k')
+			return (false);
+	}
+
+	return (false);
+}
+
+int cmdline_before_script(const struct cmdline *c)
+{
+	int i;
+
+	for (i = 1; i < c->argc; ++i) {
+		const char *word = c->argv[i];
+
+		if (strcmp(word, "--") == 0)
+			break;
+		if (strcmp(word, ":") == 0)
+			continue; /* the next component of a heterogeneous job */
+		if (word[0] != '-' || !word[1])
+			break;
+		if (word[1] == '-' ? takes_next_long(word + 2) : takes_next_short(word + 1))
+			++i;
+	}
+
+	return (i < c->argc ? i : c->argc);
+}

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* The words that the user gave to the program of Slurm's that has loaded us. */
+#ifndef SING_CMDLINE_H
+#define SING_CMDLINE_H
+
+struct cmdline {
+	int argc;
+	char **argv; /* the program itself first */
+};
+
+/* Read this process's command line. argc is 0 if it cannot be read. */
+void cmdline_read(struct cmdline *c);
+
+void cmdline_free(struct cmdline *c);
+
+/*
+ * How many of sbatch's words are before its script, itself included. Slurm does not tell
+ * in time, so this knows which of sbatch's options take the next word as their value.
+ */
+int cmdline_before_script(const struct cmdline *c);
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The four contexts, and what is done in each. dispatch.c calls these, and nothing else
+ * does. None of them ever fails: slurmd drains a node whose plugin fails, and where the
+ * plugin is marked optional nobody asks. What must not run is refused where its user
+ * sees it, by the program that he started or by the task itself.
+ */
+#ifndef SING_CONTEXTS_H
+#define SING_CONTEXTS_H
+
+#include <slurm/spank.h>
+
+/* --- alloc.c: sbatch and salloc --- */
+
+void alloc_init(spank_t sp, int argc, char **argv);
+void alloc_options_known(void);
+
+/* --- srun.c --- */
+
+void srun_init(spank_t sp, int argc, char **argv);
+void srun_options_known(void);
+
+/* --- slurmd.c: the daemon, and the epilog that it runs --- */
+
+void slurmd_init(int argc, char **argv);
+void slurmd_job_over(spank_t sp, int argc, char **argv);
+
+/* --- stepd.c: one step of a job; the last two run in the process that becomes the task --- */
+
+void stepd_init(spank_t sp, int argc, char **argv);
+void stepd_task_as_root(spank_t sp);
+void stepd_task_as_user(spank_t sp);
+
+#endif

@@ -1,0 +1,196 @@
+//go:build live
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+)
+
+// serveArg makes the test binary a proxyd for a node: it makes capsules and knows no
+// checkpoints. Its argument is the folder where it writes down what it hears.
+const serveArg = "serve"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case capsule.Arg:
+			os.Exit(capsule.Init(os.Args[2:]))
+		case serveArg:
+			if err := serve(os.Args[2]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// heard is what the node was told, one JSON object a line.
+type heard struct {
+	Node string
+	Join *warden.Join `json:",omitempty"`
+	End  uint32       `json:",omitempty"` // the job
+	Left []string     `json:",omitempty"` // programs that were still there at its end
+}
+
+// node decides as the tests want: --singularity-tier says how.
+type node struct {
+	dir, name string
+
+	mu       sync.Mutex
+	out      *os.File
+	capsules map[uint32]*capsule.Capsule
+}
+
+func serve(dir string) error {
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(dir, name+".heard"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	n := &node{dir: dir, name: name, out: out, capsules: map[uint32]*capsule.Capsule{}}
+	const run = "/run/singularity-slurm"
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		return err
+	}
+	s, err := warden.Listen(run, "of the tests", n, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	s.Serve(ctx)
+	return nil
+}
+
+func (n *node) note(h heard) {
+	h.Node = n.name
+	b, err := json.Marshal(h)
+	if err != nil {
+		panic(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	fmt.Fprintf(n.out, "%s\n", b)
+}
+
+// Join implements warden.Conductor.
+func (n *node) Join(ctx context.Context, j warden.Join) (warden.Place, error) {
+	n.note(heard{Join: &j})
+	how, arg, _ := strings.Cut(j.Options["tier"], "-")
+	switch how {
+	case "refuse":
+		return warden.Place{}, errors.New("the checkpoint 3 cannot be restored: as the test wants it")
+	case "plain":
+		return warden.Place{Mode: warden.Plain, Reason: "as the test wants it"}, nil
+	case "batchplain":
+		if j.Step == "batch" {
+			return warden.Place{Mode: warden.Plain}, nil
+		}
+	case "finished":
+		status, err := strconv.Atoi(arg)
+		return warden.Place{Mode: warden.Finished, Status: syscall.WaitStatus(status)}, err
+	case "hang":
+		<-ctx.Done()
+		return warden.Place{}, ctx.Err()
+	case "die":
+		// As a daemon that is killed; the test starts the next one.
+		f, err := os.OpenFile(filepath.Join(n.dir, fmt.Sprintf("%d.died", j.Job)), os.O_CREATE|os.O_EXCL, 0o644)
+		if err == nil {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		}
+		f.Close()
+	}
+	c, err := n.capsule(ctx, j)
+	if err != nil {
+		return warden.Place{}, err
+	}
+	files, err := c.Namespaces()
+	if err != nil {
+		return warden.Place{}, err
+	}
+	name := j.Step
+	if name != "batch" {
+		name = fmt.Sprintf("s%s.%d", j.Step, j.Task)
+	}
+	return warden.Place{Mode: warden.Fresh, Name: name, Namespaces: files}, nil
+}
+
+// capsule finds or makes the job's.
+func (n *node) capsule(ctx context.Context, j warden.Join) (*capsule.Capsule, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.capsules[j.Job]; c != nil {
+		return c, nil
+	}
+	c, err := capsule.Make(ctx, capsule.Spec{
+		Dir:      filepath.Join("/var/lib/singularity-slurm/capsules", fmt.Sprint(j.Job)),
+		Hostname: "in-" + n.name,
+		Owner:    j.UID,
+	})
+	if err == nil {
+		n.capsules[j.Job] = c
+	}
+	return c, err
+}
+
+// End implements warden.Conductor.
+func (n *node) End(ctx context.Context, job uint32) error {
+	n.mu.Lock()
+	c := n.capsules[job]
+	delete(n.capsules, job)
+	n.mu.Unlock()
+	h := heard{End: job}
+	if c != nil {
+		programs, err := c.Programs(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range programs {
+			h.Left = append(h.Left, p.Name)
+		}
+		if err := c.Remove(ctx); err != nil {
+			return err
+		}
+	}
+	n.note(h)
+	return nil
+}
+
+// Srun implements warden.Conductor.
+func (n *node) Srun(_ context.Context, _ warden.Peer, _ string, files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+func (n *node) Ended(context.Context, string) bool { return true }
+
+// Signal implements warden.Conductor.
+func (n *node) Signal(context.Context, warden.Peer, string, syscall.Signal) error {
+	return errors.New("not here")
+}

@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Every word of ours says whose it is. */
+#ifndef SING_LOG_H
+#define SING_LOG_H
+
+#include <slurm/spank.h>
+
+#define sing_error(format, ...) slurm_error("singularity: " format __VA_OPT__(, ) __VA_ARGS__)
+
+#endif

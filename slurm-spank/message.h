@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* A message of wire.h: built, taken apart, sent and received. */
+#ifndef SING_MESSAGE_H
+#define SING_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "wire.h"
+
+struct message {
+	size_t used;
+	bool overflow; /* something did not fit, and the message is not to be sent */
+	char bytes[SING_PACKET_SIZE];
+};
+
+/* Begin a message anew. */
+void message_begin(struct message *m, const char *verb);
+
+/* Add a key. What does not fit sets overflow. */
+void message_add(struct message *m, const char *key, const char *value);
+void message_add_number(struct message *m, const char *key, unsigned long value);
+
+/*
+ * Whether the bytes of m are a message. Until this was asked of bytes that came from
+ * outside, the functions below must not be called.
+ */
+bool message_valid(const struct message *m);
+
+const char *message_verb(const struct message *m);
+
+/* The value of a key, or NULL. It lives as long as m. */
+const char *message_get(const struct message *m, const char *key);
+
+/*
+ * The next key=value string after at, or the first if at is NULL; NULL after the last.
+ */
+const char *message_next(const struct message *m, const char *at);
+
+#endif

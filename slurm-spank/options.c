@@ -1,0 +1,336 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "values.h"
+
+/* Of Slurm's: what it forwards an option by, and where a program finds it again. */
+#define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
+
+enum { SELF = 0, OPTIONS = 6 };
+
+#define TIME_FORMS "minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s"
+
+/*
+ * The options. The first one is the switch; its value is a list of the others in short.
+ * When both forms of one are given, the long one counts.
+ */
+static const struct row {
+	char *flag;
+	const char *brief;	/* within --singularity= */
+	const char *key;	/* to proxyd */
+	const char *forwarded;	/* variable */
+	const char *accepted;
+	char *value; /* as --help shows it */
+	char *help;
+	const char *(*check)(const char *text, char out[VALUE_SIZE]);
+} rows[OPTIONS] = {
+	{
+		.flag = "singularity",
+		.key = "singularity",
+		.forwarded = FORWARDED "singularity",
+		.accepted = "on, off, or a list of interval=, tier=, gpus=, on-failure= and exclude=, separated by commas",
+		.value = "[KEY=VALUE,...]",
+		.help = "the job survives a requeue, a preemption, a time limit or a dead node and resumes where it "
+			"stood; KEY is interval, tier, gpus, on-failure or exclude, as below; \"off\" switches it off",
+	},
+	{
+		.flag = "singularity-interval",
+		.brief = "interval",
+		.key = "interval",
+		.forwarded = FORWARDED "singularity_interval",
+		.accepted = TIME_FORMS,
+		.value = "TIME",
+		.help = "time between checkpoints; minutes, HH:MM:SS, D-HH:MM or 30s, 10m, 2h; at least 10s",
+		.check = value_time,
+	},
+	{
+		.flag = "singularity-tier",
+		.brief = "tier",
+		.key = "tier",
+		.forwarded = FORWARDED "singularity_tier",
+		.accepted = "premium, standard, basic, or another name of at most 63 letters, digits, _ and -",
+		.value = "NAME",
+		.help = "the GPU fraction that the job is promised: premium, standard, basic, or another tier of the site",
+		.check = value_tier,
+	},
+	{
+		.flag = "singularity-gpus",
+		.brief = "gpus",
+		.key = "gpus",
+		.forwarded = FORWARDED "singularity_gpus",
+		.accepted = "MIN or MIN-MAX, 1 to 65535",
+		.value = "MIN[-MAX]",
+		.help = "how many GPUs the job may be shrunk to and grown to",
+		.check = value_gpus,
+	},
+	{
+		.flag = "singularity-on-failure",
+		.brief = "on-failure",
+		.key = "on_failure",
+		.forwarded = FORWARDED "singularity_on_failure",
+		.accepted = "hold or restart",
+		.value = "hold|restart",
+		.help = "what becomes of the job if its checkpoint cannot be restored: held, with the reason "
+			"(default), or started over",
+		.check = value_on_failure,
+	},
+	{
+		.flag = "singularity-exclude",
+		.brief = "exclude",
+		.key = "exclude",
+		.forwarded = FORWARDED "singularity_exclude",
+		.accepted = "absolute paths, separated by commas",
+		.value = "PATH,...",
+		.help = "files and folders that are not put back when the job resumes: caches, data sets",
+		.check = value_paths,
+	},
+};
+
+/* value is an option's value, as proxyd gets it. */
+struct value {
+	bool given;
+	char text[VALUE_SIZE];
+};
+
+static struct {
+	struct value brief[OPTIONS]; /* of the list; the first is the list itself */
+	struct value full[OPTIONS];
+	bool asked; /* any of them was given */
+	bool off;
+	char wrong[VALUE_SIZE + 256];
+	void (*when_asked)(void);
+	const char *of_environment; /* the default, where there is one */
+} now;
+
+/* --- checking --- */
+
+/* Remember why a value is refused, in the user's words. */
+static void refuse(const char *prefix, const char *given, const char *why, const char *accepted)
+{
+	snprintf(now.wrong, sizeof(now.wrong), "%s%.200s: %s; accepted: %s", prefix, given, why, accepted);
+}
+
+/* Fill value from text. Returns NULL or why not. */
+static const char *take_value(const struct row *row, const char *text, struct value *value)
+{
+	const char *why = row->check(text, value->text);
+
+	value->given = !why;
+
+	return (why);
+}
+
+static const struct row *row_of_brief(const char *text, size_t n)
+{
+	for (const struct row *row = rows + 1; row < rows + OPTIONS; ++row) {
+		if (strlen(row->brief) == n && memcmp(row->brief, text, n) == 0)
+			return (row);
+	}
+
+	return (NULL);
+}
+
+/* The length of an element of the list: of exclude, the paths that follow belong to it. */
+static size_t element_length(const char *at)
+{
+	size_t n = strcspn(at, ",");
+
+	if (strncmp(at, "exclude=", strlen("exclude=")) == 0) {
+		while (at[n] == ',' && at[n + 1] == '/')
+			n += 1 + strcspn(at + n + 1, ",");
+	}
+
+	return (n);
+}
+
+/* Take the list apart. Returns 0, or -1 with now.wrong set. */
+static int take_list(const char *prefix, const char *list)
+{
+	char text[VALUE_SIZE];
+
+	memset(now.brief + 1, 0, (OPTIONS - 1) * sizeof(now.brief[0]));
+	for (const char *at = list;; ++at) {
+		const size_t n = element_length(at);
+		const char *value = memchr(at, '=', n);
+		const struct row *row = value ? row_of_brief(at, (size_t)(value - at)) : NULL;
+		const char *why;
+
+		if (n >= sizeof(text)) {
+			refuse(prefix, list, "too long", rows[SELF].accepted);
+			return (-1);
+		}
+		memcpy(text, at, n);
+		text[n] = '\0';
+		if (!row) {
+			refuse(prefix, n ? text : list, n ? "unknown" : "an element is empty", rows[SELF].accepted);
+			return (-1);
+		}
+		if (now.brief[row - rows].given) {
+			refuse(prefix, text, "given twice", rows[SELF].accepted);
+			return (-1);
+		}
+		why = take_value(row, text + strlen(row->brief) + 1, &now.brief[row - rows]);
+		if (why) {
+			refuse(prefix, text, why, row->accepted);
+			return (-1);
+		}
+		at += n;
+		if (!*at)
+			return (0);
+	}
+}
+
+/* The value of --singularity, which says whether and may be a list. */
+static int take_switch(const char *text)
+{
+	const bool by_default = now.of_environment && strcmp(now.of_environment, text) == 0;
+
+	if (strlen(text) >= VALUE_SIZE) {
+		refuse("--singularity=", text, "too long", rows[SELF].accepted);
+		return (-1);
+	}
+	now.off = strcmp(text, "off") == 0;
+	now.brief[SELF].given = true;
+	strcpy(now.brief[SELF].text, text);
+	if (now.off || !*text || strcmp(text, "on") == 0) {
+		memset(now.brief + 1, 0, (OPTIONS - 1) * sizeof(now.brief[0]));
+		return (0);
+	}
+
+	return (take_list(by_default ? SING_DEFAULT_VARIABLE "=" : "--singularity=", text));
+}
+
+static int take_full(const struct row *row, const char *text)
+{
+	char prefix[64];
+	const char *why = take_value(row, text, &now.full[row - rows]);
+
+	if (!why)
+		return (0);
+	snprintf(prefix, sizeof(prefix), "--%s=", row->flag);
+	refuse(prefix, text, why, row->accepted);
+
+	return (-1);
+}
+
+/*
+ * What Slurm calls with an option's value. It may come more than once: the last one
+ * counts, as Slurm forwards only that.
+ */
+static int take(int val, const char *text, int remote)
+{
+	const struct row *row = rows + val;
+	int rv;
+
+	/* What an option without a value has become on its way to a node or an inner srun. */
+	if (!text || strcmp(text, "(null)") == 0)
+		text = "";
+	now.asked = true;
+	rv = row == rows + SELF ? take_switch(text) : take_full(row, text);
+	if (rv && !remote)
+		sing_error("%s", now.wrong);
+	if (!rv && now.when_asked && options_on())
+		now.when_asked();
+
+	/* On a node the task is refused instead; Slurm would only log this and go on. */
+	return (remote ? 0 : rv);
+}
+
+/* --- towards Slurm --- */
+
+static struct spank_option spank_option_of(const struct row *row)
+{
+	const int optional = 2, required = 1;
+
+	return ((struct spank_option){
+		.name = row->flag,
+		.arginfo = row->value,
+		.usage = row->help,
+		.has_arg = row == rows + SELF ? optional : required,
+		.val = (int)(row - rows),
+		.cb = take,
+	});
+}
+
+void options_register(spank_t sp, void (*when_asked)(void))
+{
+	now.when_asked = when_asked;
+	for (const struct row *row = rows; row < rows + OPTIONS; ++row) {
+		struct spank_option option = spank_option_of(row);
+
+		if (spank_option_register(sp, &option) != ESPANK_SUCCESS)
+			sing_error("--%s cannot be registered", row->flag);
+	}
+}
+
+void options_from_environment(void)
+{
+	const char *value = getenv(SING_DEFAULT_VARIABLE);
+
+	if (!value || !*value || strcmp(value, "0") == 0 || strcmp(value, "off") == 0)
+		return;
+	if (strcmp(value, "1") == 0)
+		value = "on";
+	now.of_environment = value;
+	setenv(rows[SELF].forwarded, value, 0); /* what an outer sbatch has forwarded stays */
+}
+
+bool options_in_environment(void)
+{
+	const char *self = getenv(rows[SELF].forwarded);
+
+	if (self)
+		return (strcmp(self, "off") != 0);
+	for (const struct row *row = rows + 1; row < rows + OPTIONS; ++row) {
+		if (getenv(row->forwarded))
+			return (true);
+	}
+
+	return (false);
+}
+
+bool options_on(void)
+{
+	return (now.asked && !now.off);
+}
+
+const char *options_wrong(void)
+{
+	return (now.wrong[0] ? now.wrong : NULL);
+}
+
+void options_add(struct message *m)
+{
+	for (size_t i = 0; i < OPTIONS; ++i) {
+		const struct value *value = now.full[i].given ? &now.full[i] : &now.brief[i];
+
+		if (value->given)
+			message_add(m, rows[i].key, value->text);
+	}
+}
+
+bool options_on_in_epilog(spank_t sp)
+{
+	bool on = false;
+
+	for (const struct row *row = rows; row < rows + OPTIONS; ++row) {
+		struct spank_option option = spank_option_of(row);
+		char *value = NULL;
+
+		if (spank_option_getopt(sp, &option, &value) != ESPANK_SUCCESS)
+			continue;
+		on = true;
+		if (row == rows + SELF && value && strcmp(value, "off") == 0)
+			return (false);
+	}
+
+	return (on);
+}

@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "proxyd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* There is no event for a socket that somebody begins to listen on. */
+enum { RETRY_MILLISECONDS = 100 };
+
+/* A proxyd that dies of this very question must not be asked for ever. */
+enum { MAX_DEATHS = 5 };
+
+/* What became of one attempt. */
+enum outcome { ANSWERED, ABSENT, DIED, FAILED };
+
+static int connect_to(const char *path, int seconds)
+{
+	const struct timeval limit = { .tv_sec = seconds };
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock;
+	int rv;
+
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return (-1);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	do {
+		rv = connect(sock, (const struct sockaddr *)&addr, sizeof(addr));
+	} while (rv < 0 && errno == EINTR);
+	if (rv < 0) {
+		const int saved = errno;
+
+		close(sock);
+		errno = saved;
+		return (-1);
+	}
+
+	return (sock);
+}
+
+void reply_close(struct reply *reply)
+{
+	while (reply->n_fds > 0)
+		close(reply->fds[--reply->n_fds]);
+}
+
+static void keep_fds(struct reply *reply, struct msghdr *msg)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		/* The kernel joins what one sendmsg had; there is one header, and it fits. */
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(reply->fds, CMSG_DATA(c), n * sizeof(int));
+		reply->n_fds = n;
+	}
+}
+
+static enum outcome receive(int sock, struct reply *reply, char why[WHY_SIZE])
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(SING_PACKET_FDS * sizeof(int))];
+	} control;
+	struct iovec iov = { .iov_base = reply->message.bytes, .iov_len = sizeof(reply->message.bytes) };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	const char *verb;
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n == 0 || (n < 0 && errno == ECONNRESET)) {
+		snprintf(why, WHY_SIZE, "proxyd ended before it answered");
+		return (DIED);
+	}
+	if (n < 0) {
+		snprintf(why, WHY_SIZE, "proxyd does not answer: %s", strerror(errno));
+		return (FAILED);
+	}
+	keep_fds(reply, &msg);
+	reply->message.used = (size_t)n;
+	reply->message.overflow = (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+	if (message_valid(&reply->message)) {
+		verb = message_verb(&reply->message);
+		if (strcmp(verb, SING_OK) == 0)
+			return (ANSWERED);
+		if (strcmp(verb, SING_NO) == 0) {
+			const char *number = message_get(&reply->message, SING_KEY_ERRNO);
+			const char *reason = message_get(&reply->message, SING_KEY_REASON);
+
+			if (!number || atoi(number) != EPROTONOSUPPORT)
+				return (ANSWERED);
+			snprintf(why, WHY_SIZE, "proxyd is of another version than this plugin%s%s", reason ? ": " : "",
+				 reason ? reason : "");
+			return (FAILED);
+		}
+	}
+	snprintf(why, WHY_SIZE, "proxyd is of another version than this plugin: its answer cannot be understood");
+
+	return (FAILED);
+}
+
+static enum outcome attempt(const char *path, int seconds, const struct message *request, struct reply *reply,
+			    char why[WHY_SIZE])
+{
+	enum outcome outcome;
+	ssize_t n;
+	int sock;
+
+	sock = connect_to(path, seconds);
+	if (sock < 0) {
+		snprintf(why, WHY_SIZE, "proxyd is not there: %s: %s", path, strerror(errno));
+		return (errno == ENOENT || errno == ECONNREFUSED ? ABSENT : FAILED);
+	}
+	do {
+		n = send(sock, request->bytes, request->used, MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	if (n == (ssize_t)request->used) {
+		outcome = receive(sock, reply, why);
+	} else {
+		snprintf(why, WHY_SIZE, "proxyd does not listen: %s", strerror(errno));
+		outcome = errno == EPIPE || errno == ECONNRESET ? DIED : FAILED;
+	}
+	close(sock);
+	if (outcome != ANSWERED)
+		reply_close(reply);
+
+	return (outcome);
+}
+
+static long milliseconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+
+	return (t.tv_sec * 1000 + t.tv_nsec / 1000000);
+}
+
+int proxyd_ask(const char *path, int retry, int seconds, const struct message *request, struct reply *reply,
+	       char why[WHY_SIZE])
+{
+	static const struct timespec pause = { .tv_nsec = RETRY_MILLISECONDS * 1000000L };
+	long until = milliseconds() + retry * 1000L;
+	int deaths = 0;
+
+	reply->n_fds = 0;
+	if (request->overflow) {
+		snprintf(why, WHY_SIZE, "the options and paths of this task are too long for proxyd");
+		return (-1);
+	}
+	for (;;) {
+		switch (attempt(path, seconds, request, reply, why)) {
+		case ANSWERED:
+			return (0);
+		case FAILED:
+			return (-1);
+		case DIED:
+			if (++deaths == MAX_DEATHS)
+				return (-1);
+			until = milliseconds() + retry * 1000L;
+			break;
+		case ABSENT:
+			break;
+		}
+		if (milliseconds() >= until)
+			return (-1);
+		nanosleep(&pause, NULL);
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* A question to the node's proxyd, and its answer. */
+#ifndef SING_PROXYD_H
+#define SING_PROXYD_H
+
+#include <stddef.h>
+
+#include "message.h"
+
+enum { WHY_SIZE = 1024 };
+
+struct reply {
+	struct message message;
+	int fds[SING_PACKET_FDS];
+	size_t n_fds;
+};
+
+/*
+ * Ask the proxyd that listens at path, and wait for its answer: for ever if seconds is 0.
+ * Where there is none, or where it ends without an answer, it is asked again for up to
+ * retry seconds, for it may be starting again. It must not mind.
+ *
+ * Returns 0 with a valid message that says ok or no and whose descriptors are the
+ * caller's; or -1 with why set: nobody is there who can be understood.
+ */
+int proxyd_ask(const char *path, int retry, int seconds, const struct message *request, struct reply *reply,
+	       char why[WHY_SIZE]);
+
+/* Close the descriptors of a reply. It may be called twice. */
+void reply_close(struct reply *reply);
+
+#endif

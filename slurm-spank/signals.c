@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "signals.h"
+
+#include <stddef.h>
+#include <sys/prctl.h>
+
+static const int fatal[FATAL_SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+
+void signals_end_this(struct attention *before)
+{
+	const struct sigaction end = { .sa_handler = SIG_DFL };
+	sigset_t wait;
+
+	prctl(PR_GET_NAME, before->name);
+	prctl(PR_SET_NAME, "sing-waiting");
+	sigfillset(&wait);
+	sigprocmask(SIG_BLOCK, &wait, &before->mask);
+	for (size_t i = 0; i < FATAL_SIGNALS; ++i) {
+		sigaction(fatal[i], NULL, &before->actions[i]);
+		if (before->actions[i].sa_handler != SIG_IGN)
+			sigaction(fatal[i], &end, NULL);
+		sigdelset(&wait, fatal[i]);
+	}
+	sigprocmask(SIG_SETMASK, &wait, NULL);
+}
+
+void signals_as_before(const struct attention *before)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	struct sigaction action;
+	sigset_t set;
+
+	sigpending(&set);
+	for (int sig = 1; sig < NSIG; ++sig) {
+		if (sigismember(&set, sig) != 1 || sigaction(sig, NULL, &action))
+			continue;
+		/* To ignore a signal is to forget it. */
+		sigaction(sig, &ignore, NULL);
+		sigaction(sig, &action, NULL);
+	}
+	sigfillset(&set);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+	for (size_t i = 0; i < FATAL_SIGNALS; ++i)
+		sigaction(fatal[i], &before->actions[i], NULL);
+	sigprocmask(SIG_SETMASK, &before->mask, NULL);
+	prctl(PR_SET_NAME, before->name);
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "contexts.h"
+
+#include <slurm/slurm_version.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmdline.h"
+#include "config.h"
+#include "log.h"
+#include "options.h"
+
+static struct config config;
+
+void srun_init(spank_t sp, int argc, char **argv)
+{
+	config_read(&config, argc, argv);
+	options_from_environment();
+	options_register(sp, NULL);
+}
+
+/* Whether word is --name, in full, shortened down to the first letters, or with a value. */
+static bool is_option(const char *word, const char *name, size_t letters)
+{
+	const size_t n = strcspn(word, "=");
+
+	return (n >= letters + 2 && n <= strlen(name) && strncmp(word, name, n) == 0);
+}
+
+struct found {
+	bool pty, interactive, multi_prog;
+};
+
+/*
+ * Look among srun's own words. It has just taken them apart with getopt_long, whose
+ * optind, one for the whole process, stands at the program that is to be run.
+ */
+static struct found find(void)
+{
+	struct found found = { 0 };
+	struct cmdline c;
+
+	cmdline_read(&c);
+	for (int i = 1; i < c.argc && i < optind; ++i) {
+		if (is_option(c.argv[i], "--pty", 2))
+			found.pty = true;
+		if (is_option(c.argv[i], "--interactive", 3))
+			found.interactive = true;
+		if (is_option(c.argv[i], "--multi-prog", 2))
+			found.multi_prog = true;
+	}
+	cmdline_free(&c);
+
+	return (found);
+}
+
+static const char *refusal(void)
+{
+	const struct found found = find();
+
+	if (config.wrong[0])
+		return (config.wrong);
+	/* The shell that salloc gives its user is left alone. */
+	if (found.pty && !found.interactive)
+		return ("--pty: a terminal cannot be captured and stays where it is; "
+			"run this step with --singularity=off");
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
+	if (found.multi_prog)
+		return ("--multi-prog needs Slurm 23.11: plugins of this one cannot reach its programs; "
+			"run this step with --singularity=off");
+#endif
+
+	return (NULL);
+}
+
+void srun_options_known(void)
+{
+	const char *why;
+
+	if (!options_on())
+		return;
+	why = refusal();
+	if (!why)
+		return;
+	sing_error("%s", why);
+	/* Nothing is allocated yet; and where the plugin is optional, Slurm does not heed what we return. */
+	exit(EXIT_FAILURE);
+}

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "srun.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A number that a wait status can hold, or -1. */
+static int number(const char *s, int max)
+{
+	char *end;
+	long n;
+
+	if (*s < '0' || *s > '9')
+		return (-1);
+	n = strtol(s, &end, 10);
+
+	return (*end || n > max ? -1 : (int)n);
+}
+
+/* One line. What a later proxyd may say besides is passed over. */
+static void understand(struct answer *a)
+{
+	const char *s = a->line;
+	int n;
+
+	if (strncmp(s, "key ", 4) == 0) {
+		if (strlen(s + 4) < KEY_SIZE) {
+			strcpy(a->key, s + 4);
+			a->started = true;
+		}
+	} else if (strncmp(s, "exit ", 5) == 0) {
+		n = number(s + 5, 255);
+		if (n >= 0)
+			a->status = n << 8;
+	} else if (strncmp(s, "signal ", 7) == 0) {
+		n = number(s + 7, SIGRTMAX);
+		if (n > 0)
+			a->status = n;
+	} else if (strncmp(s, "no ", 3) == 0) {
+		strcpy(a->reason, s + 3);
+	}
+}
+
+void take_in(struct answer *a, const char *bytes, size_t n)
+{
+	for (; n > 0; ++bytes, --n) {
+		if (*bytes != '\n') {
+			if (a->n < sizeof(a->line) - 1)
+				a->line[a->n++] = *bytes;
+			else
+				a->skipping = true;
+			continue;
+		}
+		a->line[a->n] = '\0';
+		if (!a->skipping)
+			understand(a);
+		a->n = 0;
+		a->skipping = false;
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "srun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { MAX_FDS = 5, MAX_PACKET = 256 };
+
+/*
+ * Connect without ever waiting: a process that waits here, with a socket, can be
+ * captured only after all.
+ */
+static int connect_proxyd(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = SING_SRUN_SOCKET };
+	int sock;
+
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return (-1);
+	if (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		const int saved = errno;
+
+		close(sock);
+		errno = saved;
+		return (-1);
+	}
+
+	return (sock);
+}
+
+/* Send one packet with descriptors on a connection of its own. Returns -1 with errno. */
+static int say(const char *packet, size_t len, const int *fds, size_t n)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)packet, .iov_len = len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	const int sock = connect_proxyd();
+	ssize_t sent;
+	int saved;
+
+	if (sock < 0)
+		return (-1);
+	if (n > 0) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(n * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+	}
+	do {
+		sent = sendmsg(sock, &msg, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	saved = errno;
+	close(sock);
+	errno = saved;
+
+	return (sent == (ssize_t)len ? 0 : -1);
+}
+
+/* A packet: the verb, then key=value strings, each with its NUL. Returns its length. */
+static size_t packet_of(char packet[MAX_PACKET], const char *verb, const char *key, int sig)
+{
+	int n;
+
+	n = snprintf(packet, MAX_PACKET, "%s%cversion=1%ckey=%s", verb, 0, 0, key) + 1;
+	if (sig)
+		n += snprintf(packet + n, MAX_PACKET - (size_t)n, "signal=%d", sig) + 1;
+
+	return ((size_t)n);
+}
+
+bool try_again(int error)
+{
+	/* EAGAIN: it has more to do than it can; EPIPE, ECONNRESET: it has just ended. */
+	return (error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EPIPE || error == ECONNRESET);
+}
+
+int ask(const char *key, int call)
+{
+	char packet[MAX_PACKET];
+	const size_t len = packet_of(packet, "srun", key, 0);
+	int status[2] = { -1, -1 };
+	int saved = 0;
+	int rv = -1;
+
+	if (pipe2(status, O_CLOEXEC)) {
+		saved = errno;
+		goto out;
+	}
+	if (say(packet, len, (const int[]){ 0, 1, 2, status[1], call }, MAX_FDS)) {
+		saved = errno;
+		goto out;
+	}
+
+	rv = status[0];
+	status[0] = -1;
+
+out:
+	for (size_t i = 0; i < 2; ++i) {
+		if (status[i] >= 0)
+			close(status[i]);
+	}
+	errno = saved;
+
+	return (rv);
+}
+
+int ask_signal(const char *key, int sig)
+{
+	char packet[MAX_PACKET];
+	const size_t len = packet_of(packet, "signal", key, sig);
+
+	return (say(packet, len, NULL, 0));
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "srun.h"
+
+#include <poll.h>
+#include <time.h>
+
+/*
+ * What srun handles itself, and SIGTSTP. All others do to this process what they would
+ * do to srun; when it dies of one, its counterpart ends srun.
+ */
+static const int handled[] = {
+	SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGTERM, SIGCONT, SIGTSTP,
+};
+
+enum { N_HANDLED = sizeof(handled) / sizeof(handled[0]) };
+
+static volatile sig_atomic_t came[N_HANDLED];
+static sigset_t while_waiting;
+
+static void on_signal(int sig)
+{
+	for (size_t i = 0; i < N_HANDLED; ++i) {
+		if (handled[i] == sig)
+			came[i] = 1;
+	}
+}
+
+void take_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < N_HANDLED; ++i)
+		sigaddset(&set, handled[i]);
+	action.sa_mask = set;
+	sigprocmask(SIG_BLOCK, &set, &while_waiting);
+	/*
+	 * Also those that the caller ignores, as a shell does for SIGINT in the background
+	 * and nohup for SIGHUP: srun waits for them all the same.
+	 */
+	for (size_t i = 0; i < N_HANDLED; ++i) {
+		sigaction(handled[i], &action, NULL);
+		sigdelset(&while_waiting, handled[i]);
+	}
+}
+
+int take_signal(void)
+{
+	for (size_t i = 0; i < N_HANDLED; ++i) {
+		if (came[i]) {
+			came[i] = 0;
+			return (handled[i]);
+		}
+	}
+
+	return (0);
+}
+
+void put_back_signal(int sig)
+{
+	on_signal(sig);
+}
+
+bool ends_by_default(int sig)
+{
+	return (sig != SIGCONT && sig != SIGTSTP);
+}
+
+void wait_readable(int fd, int milliseconds)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec limit = { .tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L };
+
+	/* Signals are let in here only: none can come between looking for it and waiting. */
+	ppoll(&p, 1, milliseconds < 0 ? NULL : &limit, &while_waiting);
+}

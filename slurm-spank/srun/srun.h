@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * sing-srun: what a capsule sees as srun. The real srun runs outside of the capsule,
+ * started by proxyd with this process's descriptors; this process waits for its end
+ * and holds nothing that ties it to the node, so that it can be captured and restored
+ * like any other program.
+ *
+ *	sing-srun                                            proxyd
+ *	─────────                                            ──────
+ *	socket: "srun", fds 0 1 2, pipe, memfd ────────────► starts srun
+ *	closes the socket
+ *	pipe:                                           ◄──  key KEY
+ *	                                                ◄──  exit N | signal N | no REASON
+ *	ends likewise
+ *
+ *	socket: "signal", closes it at once ───────────────► sends it to srun
+ *	end of file without a status: restored, or proxyd
+ *	died too early; asks again, with the key it has
+ *	is killed: the pipe has no reader ─────────────────► ends srun
+ *
+ * The answers come by the pipe and not by the socket: a socket whose other end is
+ * outside of the capsule cannot be captured, and proxyd may be the one who has just
+ * frozen this process.
+ */
+#ifndef SING_SRUN_SRUN_H
+#define SING_SRUN_SRUN_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+	KEY_SIZE = 48,	     /* as SING_NAME_SIZE, which keys become part of */
+	REASON_SIZE = 1024,
+	CODE_REFUSED = 1,    /* what srun exits with when it cannot run a step */
+};
+
+/* --- call.c --- */
+
+/*
+ * A sealed memfd that holds the call: folder, umask, arguments, environment. The
+ * caller closes it. Returns -1 after saying why.
+ */
+int describe_call(int argc, char **argv, char **envp);
+
+/* --- ask.c --- */
+
+/*
+ * Hand the call to proxyd. Returns the end of the status pipe to read from, or -1 with
+ * errno; try_again tells whether asking later makes sense. key is "" at first.
+ */
+int ask(const char *key, int call);
+
+/* Whether an error of ask or ask_signal may mean that proxyd is just being started. */
+bool try_again(int error);
+
+/* Ask proxyd to send a signal to srun. Returns -1 with errno. */
+int ask_signal(const char *key, int sig);
+
+/* --- answer.c --- */
+
+struct answer {
+	char key[KEY_SIZE];	  /* "" until it has come */
+	bool started;		  /* a key has come: srun runs */
+	int status;		  /* as waitpid gives it; -1 until it has come */
+	char reason[REASON_SIZE]; /* why proxyd refuses; "" if it does not */
+	char line[REASON_SIZE];	  /* what has come of a line */
+	size_t n;
+	bool skipping; /* the rest of a line that is too long */
+};
+
+/* Take in what was read from the pipe. */
+void take_in(struct answer *a, const char *bytes, size_t n);
+
+/* --- signals.c --- */
+
+/*
+ * Take over the signals that srun handles itself. They are blocked except in
+ * wait_readable.
+ */
+void take_signals(void);
+
+/* A signal that has come and was not taken yet, or 0; the oldest number first. */
+int take_signal(void);
+
+/* Put a signal back, to be taken again. */
+void put_back_signal(int sig);
+
+/* Whether a signal ends a process that does nothing about it. */
+bool ends_by_default(int sig);
+
+/*
+ * Wait until fd can be read, or -1 for nothing, or a signal has come, or
+ * milliseconds have passed, or -1 for ever.
+ */
+void wait_readable(int fd, int milliseconds);
+
+#endif

@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "contexts.h"
+
+#include <limits.h>
+#include <slurm/slurm_version.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "capsule.h"
+#include "config.h"
+#include "log.h"
+#include "options.h"
+
+#ifndef SING_PLUGIN_VERSION
+#define SING_PLUGIN_VERSION "unknown"
+#endif
+
+/* Slurm's steps that are no srun's, as S_JOB_STEPID numbers them. */
+#define STEP_BATCH ((uint32_t)-5)
+#define STEP_LAST_OF_SRUN ((uint32_t)-16) /* above it only such steps */
+
+enum { EXIT_REFUSED = 125 }; /* as the warden's: the program was not started, and that is not its fault */
+
+/*
+ * What the hooks of one task tell each other. The process is the task's own from the
+ * fork on, so there is one.
+ */
+static struct {
+	struct config config;
+	bool batch;
+	int local; /* counts the tasks on this node */
+	struct fate fate;
+} task;
+
+void stepd_init(spank_t sp, int argc, char **argv)
+{
+	config_read(&task.config, argc, argv);
+	options_register(sp, NULL);
+}
+
+/* --- as root --- */
+
+static void add_item(struct message *m, spank_t sp, const char *key, spank_item_t item)
+{
+	uint32_t value = 0;
+
+	if (spank_get_item(sp, item, &value) == ESPANK_SUCCESS)
+		message_add_number(m, key, value);
+}
+
+static void add_variable(struct message *m, spank_t sp, const char *key, const char *name)
+{
+	char value[256];
+
+	if (spank_getenv(sp, name, value, sizeof(value)) == ESPANK_SUCCESS)
+		message_add(m, key, value);
+}
+
+static void compose(struct message *m, spank_t sp, uint32_t step)
+{
+	char cwd[PATH_MAX];
+	char **argv = NULL;
+	int argc = 0;
+	uid_t uid = (uid_t)-1;
+	gid_t gid = (gid_t)-1;
+
+	spank_get_item(sp, S_JOB_UID, &uid);
+	spank_get_item(sp, S_JOB_GID, &gid);
+	spank_get_item(sp, S_JOB_ARGV, &argc, &argv);
+	message_begin(m, SING_JOIN);
+	message_add(m, SING_KEY_VERSION, SING_WIRE_VERSION);
+	message_add(m, SING_KEY_PLUGIN, SING_PLUGIN_VERSION);
+	add_item(m, sp, SING_KEY_JOB, S_JOB_ID);
+	if (task.batch)
+		message_add(m, SING_KEY_STEP, SING_STEP_BATCH);
+	else
+		message_add_number(m, SING_KEY_STEP, step);
+	add_item(m, sp, SING_KEY_TASK, S_TASK_GLOBAL_ID);
+	message_add_number(m, SING_KEY_LOCAL, (unsigned long)task.local);
+	add_item(m, sp, SING_KEY_TASKS, S_JOB_TOTAL_TASK_COUNT);
+	message_add_number(m, SING_KEY_UID, uid);
+	message_add_number(m, SING_KEY_GID, gid);
+	/*
+	 * Of an inner srun this is what the batch script was told. The batch step's own comes
+	 * into its environment only after this, and S_SLURM_RESTART_COUNT is always 0.
+	 */
+	add_variable(m, sp, SING_KEY_RESTARTS, "SLURM_RESTART_COUNT");
+	add_variable(m, sp, SING_KEY_KEY, "SINGULARITY_SLURM_STEP");
+	if (task.batch && argc > 0)
+		message_add(m, SING_KEY_SCRIPT, argv[0]);
+	if (getcwd(cwd, sizeof(cwd)))
+		message_add(m, SING_KEY_CWD, cwd);
+	options_add(m);
+}
+
+/* Why this task must not run, without asking anybody, or NULL. */
+static const char *refusal(void)
+{
+	if (options_wrong())
+		return (options_wrong());
+	if (task.config.wrong[0])
+		return (task.config.wrong);
+	if (access(task.config.warden, X_OK))
+		return ("the warden is not installed on this node, or plugstack.conf names another place for it");
+
+	return (NULL);
+}
+
+void stepd_task_as_root(spank_t sp)
+{
+	static struct message request;
+	const char *why;
+	uint32_t step;
+
+	if (!options_on() || spank_get_item(sp, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+		return;
+	task.batch = step == STEP_BATCH;
+	if (!task.batch && step > STEP_LAST_OF_SRUN)
+		return; /* extern and interactive steps hold no program of the job's */
+	spank_get_item(sp, S_TASK_ID, &task.local);
+	why = refusal();
+	if (why) {
+		task.fate.kind = REFUSED;
+		snprintf(task.fate.why, sizeof(task.fate.why), "%s", why);
+		return;
+	}
+	compose(&request, sp, step);
+	capsule_enter(&task.config, &request, &task.fate);
+}
+
+/* --- as the user --- */
+
+/*
+ * End like waitpid's status, or refuse: at once, and in this process. slurmstepd takes
+ * that for the task's own end. A program that says so in our place would have to be
+ * found, be allowed by limits, and replace a program that --multi-prog hides from
+ * plugins before 23.11.
+ */
+static _Noreturn void end_like(int status)
+{
+	const struct rlimit none = { 0, 0 };
+	sigset_t set;
+
+	if (WIFEXITED(status))
+		_exit(WEXITSTATUS(status));
+	setrlimit(RLIMIT_CORE, &none); /* it would be ours */
+	signal(WTERMSIG(status), SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, WTERMSIG(status));
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	raise(WTERMSIG(status));
+	_exit(128 + WTERMSIG(status)); /* a signal that ends nobody */
+}
+
+static void set(spank_t sp, const char *name, const char *value)
+{
+	const spank_err_t err = spank_setenv(sp, name, value, 1);
+
+	if (err != ESPANK_SUCCESS)
+		sing_error("%s cannot be set: %s", name, spank_strerror(err));
+}
+
+/* Have the shim loaded after whatever else the user wants preloaded. */
+static void preload(spank_t sp, const char *shim)
+{
+	static char list[64 * 1024];
+	const size_t n = strlen(shim);
+	const spank_err_t err = spank_getenv(sp, "LD_PRELOAD", list, sizeof(list) - PATH_MAX - 1);
+	const char *at;
+	size_t used;
+
+	if (err == ESPANK_ENV_NOEXIST) {
+		list[0] = '\0';
+	} else if (err != ESPANK_SUCCESS) {
+		sing_error("LD_PRELOAD is too long to add %s", shim);
+		return;
+	}
+	/* A step inherits it from the batch script. */
+	for (at = list; (at = strstr(at, shim)); at += n) {
+		if ((at == list || strchr(": ", at[-1])) && (!at[n] || strchr(": ", at[n])))
+			return;
+	}
+	used = strlen(list);
+	snprintf(list + used, sizeof(list) - used, "%s%s", used ? ":" : "", shim);
+	set(sp, "LD_PRELOAD", list);
+}
+
+static void set_variables(spank_t sp)
+{
+	const struct message *m = &task.fate.reply.message;
+	const size_t n = strlen(SING_KEY_ENV);
+
+	for (const char *at = message_next(m, NULL); at; at = message_next(m, at)) {
+		char name[256];
+		const char *equals = strchr(at, '=');
+
+		if (strncmp(at, SING_KEY_ENV, n) == 0 &&
+		    snprintf(name, sizeof(name), "%.*s", (int)(equals - at - (long)n), at + n) < (int)sizeof(name))
+			set(sp, name, equals + 1);
+	}
+	if (task.config.shim[0])
+		preload(sp, task.config.shim);
+	/* An srun within this step is another one. */
+	spank_unsetenv(sp, "SINGULARITY_SLURM_STEP");
+}
+
+/*
+ * Make the warden the task's program, with options and the program itself as its
+ * arguments. Options hold no space.
+ */
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+static void put_warden(spank_t sp, const char *const *options, int n)
+{
+	const char *argv[8];
+	spank_err_t err;
+	int argc = 0;
+
+	argv[argc++] = task.config.warden;
+	for (int i = 0; i < n; ++i)
+		argv[argc++] = options[i];
+	argv[argc++] = "--";
+	err = spank_prepend_task_argv(sp, argc, argv);
+	if (err != ESPANK_SUCCESS) {
+		dprintf(STDERR_FILENO, "singularity: the warden cannot be started: %s\n", spank_strerror(err));
+		_exit(EXIT_REFUSED);
+	}
+}
+#else
+/*
+ * There is no call for it, but this is the array that execve gets, in a process of our
+ * own. It cannot grow, so the rest is in the environment, where the warden takes it out.
+ */
+static void put_warden(spank_t sp, const char *const *options, int n)
+{
+	char text[256];
+	size_t used = 0;
+	char **argv;
+	int argc;
+
+	if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1) {
+		dprintf(STDERR_FILENO, "singularity: the warden cannot be started: the task has no program\n");
+		_exit(EXIT_REFUSED);
+	}
+	for (int i = 0; i < n; ++i)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? " " : "", options[i]);
+	set(sp, "SINGULARITY_SLURM_WARDEN", text);
+	set(sp, "SINGULARITY_SLURM_ARGV0", argv[0]);
+	argv[0] = task.config.warden;
+}
+#endif
+
+static void start_warden(spank_t sp)
+{
+	char name[sizeof("--name=") + NAME_SIZE];
+	char proc[sizeof("--proc-fd=") + 12];
+	const char *options[4];
+	int n = 0;
+
+	snprintf(name, sizeof(name), "--name=%s", task.fate.name);
+	options[n++] = name;
+	if (task.fate.proc_fd >= 0) {
+		snprintf(proc, sizeof(proc), "--proc-fd=%d", task.fate.proc_fd);
+		options[n++] = proc;
+	}
+	/* Slurm signals all processes of a step, but of a batch script only the first. */
+	if (!task.batch)
+		options[n++] = "--all";
+	if (task.fate.restore)
+		options[n++] = "--restore";
+	put_warden(sp, options, n);
+}
+
+void stepd_task_as_user(spank_t sp)
+{
+	const struct fate *fate = &task.fate;
+
+	switch (fate->kind) {
+	case PLAIN:
+		if (fate->why[0] && task.local == 0)
+			dprintf(STDERR_FILENO, "singularity: this job runs unprotected: %s\n", fate->why);
+		break;
+	case JOINED:
+		set_variables(sp);
+		start_warden(sp);
+		break;
+	case FINISHED:
+		end_like(fate->status);
+	case REFUSED:
+		dprintf(STDERR_FILENO, "singularity: %s\n", fate->why);
+		_exit(EXIT_REFUSED);
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "stub.h"
+
+#include <err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST "on, off, or a list of interval=, tier=, gpus=, on-failure= and exclude=, separated by commas"
+
+static const struct answer plain = ANSWER("ok\0mode=plain");
+
+/* Have a task ask, and see what it says of the options. */
+static void ask(struct message *m)
+{
+	slurm.step = STEP_OF_BATCH;
+	CHECK(task_as_root() == 0);
+	proxyd_got(m);
+}
+
+static const char *asked(const struct message *m, const char *key)
+{
+	const char *value = message_get(m, key);
+
+	return (value ? value : "(none)");
+}
+
+static void registered(void)
+{
+	static const spank_context_t contexts[] = { S_CTX_LOCAL, S_CTX_REMOTE, S_CTX_ALLOCATOR };
+	const char *which = getenv("STUB_CONTEXT");
+
+	load(contexts[which ? atoi(which) : 0], NULL);
+	CHECK(options_registered() == 6);
+	CHECK(options_documented());
+}
+
+static void registered_everywhere(void)
+{
+	char said[4096];
+
+	for (int i = 0; i < 3; ++i) {
+		setenv("STUB_CONTEXT", (char[]){ (char)('0' + i), '\0' }, 1);
+		if (in_child(registered, said, sizeof(said)))
+			errx(1, "context %d: %s", i, said);
+	}
+}
+
+static void not_in_slurmd(void)
+{
+	load(S_CTX_SLURMD, "colour=red", NULL);
+	CHECK(options_registered() == 0);
+	CONTAINS(slurm.said, "singularity: plugstack.conf: colour=red: accepted are socket=");
+}
+
+static void refused(void)
+{
+	static const struct {
+		const char *option, *value, *said;
+	} rows[] = {
+		{ "singularity", "yes", "--singularity=yes: unknown; accepted: " LIST },
+		{ "singularity", "colour=red", "--singularity=colour=red: unknown; accepted: " LIST },
+		{ "singularity", "tier=basic,", "--singularity=tier=basic,: an element is empty; accepted: " LIST },
+		{ "singularity", "tier=basic,tier=premium", "--singularity=tier=premium: given twice; accepted: " LIST },
+		{ "singularity", "interval=5s", "--singularity=interval=5s: shorter than 10 seconds; accepted: minutes, MM:SS," },
+		{ "singularity", "exclude=/a,b", "--singularity=b: unknown; accepted: " LIST },
+		{ "singularity", "exclude=", "--singularity=exclude=: an empty path; accepted: absolute paths, separated by commas" },
+		{ "singularity-interval", "soon", "--singularity-interval=soon: not a time; accepted: minutes, MM:SS, HH:MM:SS, "
+						  "D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s" },
+		{ "singularity-tier", "a b", "--singularity-tier=a b: not the name of a tier; accepted: premium, standard, basic, or" },
+		{ "singularity-gpus", "8-4", "--singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX" },
+		{ "singularity-on-failure", "panic", "--singularity-on-failure=panic: neither of the two; accepted: hold or restart" },
+		{ "singularity-exclude", "tmp", "--singularity-exclude=tmp: a relative path; accepted: absolute paths, separated by" },
+	};
+
+	load(S_CTX_LOCAL, NULL);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		slurm.said[0] = '\0';
+		CHECK(give(rows[i].option, rows[i].value) != 0);
+		CONTAINS(slurm.said, rows[i].said);
+		CONTAINS(slurm.said, "singularity: --");
+	}
+}
+
+static void taken(void)
+{
+	static struct message m;
+
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", "interval=10m,exclude=/a,/b,tier=basic,on-failure=hold");
+	give("singularity-tier", "premium");
+	give("singularity-gpus", "4-8");
+	ask(&m);
+	CHECK(strcmp(asked(&m, "singularity"), "interval=10m,exclude=/a,/b,tier=basic,on-failure=hold") == 0);
+	CHECK(strcmp(asked(&m, "interval"), "600") == 0);
+	CHECK(strcmp(asked(&m, "exclude"), "/a,/b") == 0);
+	CHECK(strcmp(asked(&m, "tier"), "premium") == 0);
+	CHECK(strcmp(asked(&m, "gpus"), "4-8") == 0);
+	CHECK(strcmp(asked(&m, "on_failure"), "hold") == 0);
+}
+
+/* Whatever the order, and however often. */
+static void last_one_counts(void)
+{
+	static struct message m;
+
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity-tier", "premium");
+	give("singularity", "tier=basic,interval=10m");
+	give("singularity", "gpus=2");
+	give("singularity-tier", "premium");
+	ask(&m);
+	CHECK(strcmp(asked(&m, "singularity"), "gpus=2") == 0);
+	CHECK(strcmp(asked(&m, "interval"), "(none)") == 0);
+	CHECK(strcmp(asked(&m, "gpus"), "2-2") == 0);
+	CHECK(strcmp(asked(&m, "tier"), "premium") == 0);
+}
+
+static void implied(void)
+{
+	static struct message m;
+
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity-interval", "1");
+	ask(&m);
+	CHECK(strcmp(asked(&m, "interval"), "60") == 0);
+	CHECK(strcmp(asked(&m, "singularity"), "(none)") == 0);
+}
+
+static void without_value(void)
+{
+	static const char *const values[] = { NULL, "", "(null)", "on" };
+	static struct message m;
+
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	for (int i = 0; i < 4; ++i)
+		CHECK(give("singularity", values[i]) == 0);
+	give("singularity", NULL);
+	ask(&m);
+	CHECK(strcmp(asked(&m, "singularity"), "") == 0);
+}
+
+static void off(void)
+{
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", "off");
+	give("singularity-tier", "premium");
+	CHECK(task_as_root() == 0 && task_as_user() == 0);
+	CHECK(sockets == 0 && slurm.calls == 0);
+}
+
+const struct test option_tests[] = {
+	{ "options in every context", registered_everywhere },
+	{ "options not in slurmd", not_in_slurmd },
+	{ "options refused", refused },
+	{ "options taken", taken },
+	{ "options, the last one counts", last_one_counts },
+	{ "options imply the switch", implied },
+	{ "options without a value", without_value },
+	{ "options off", off },
+	{ NULL, NULL },
+};

@@ -1,0 +1,309 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "stub.h"
+
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static char said[4096];
+
+/* --- refusing --- */
+
+static void as_user(void)
+{
+	task_as_user();
+}
+
+/* What becomes of a task after an answer. */
+static int ended(const struct answer *answers, size_t n, const char *argument)
+{
+	proxyd_start(answers, n);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", "retry=0", argument, NULL);
+	give("singularity", NULL);
+	CHECK(task_as_root() == 0);
+
+	return (in_child(as_user, said, sizeof(said)));
+}
+
+static void finished(void)
+{
+	static const int statuses[] = { 0, 3 << 8, 255 << 8, SIGKILL, SIGTERM, SIGSEGV, SIGABRT | 0x80 };
+	struct answer answers[COUNT(statuses)];
+	char packets[COUNT(statuses)][64];
+
+	for (size_t i = 0; i < COUNT(statuses); ++i) {
+		const int n = snprintf(packets[i], sizeof(packets[i]), "ok%cmode=finished%cstatus=%d", 0, 0, statuses[i]);
+
+		answers[i] = (struct answer){ .bytes = packets[i], .n = (size_t)n + 1 };
+	}
+	proxyd_start(answers, COUNT(answers));
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", NULL);
+	for (size_t i = 0; i < COUNT(statuses); ++i) {
+		int got;
+
+		CHECK(task_as_root() == 0);
+		got = in_child(as_user, said, sizeof(said));
+		if (got != (statuses[i] & ~0x80) || said[0])
+			errx(1, "ended with %#x, want %#x; said %s", got, statuses[i], said);
+	}
+}
+
+static void is_refused(int status, const char *why)
+{
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 125)
+		errx(1, "status %#x, want exit code 125; said %s", status, said);
+	CONTAINS(said, "singularity: ");
+	CONTAINS(said, why);
+	CHECK(slurm.n_prefix == 0);
+}
+
+static void refused(void)
+{
+	static const struct {
+		struct answer answer;
+		const char *why;
+	} rows[] = {
+		{ ANSWER("no\0reason=the checkpoint 3 cannot be restored: no such chunk"), "singularity: the checkpoint 3 cannot be restored: no such chunk\n" },
+		{ ANSWER("no\0errno=13"), "refuses this task and gives no reason" },
+		{ ANSWER("ok\0mode=fresh\0name=batch"), "proxyd sent 0 namespaces" },
+		{ ANSWER("ok\0mode=fresh\0name=batch", FIVE_FILES), "namespace 1 of 5 cannot be joined: Invalid argument" },
+		{ ANSWER("ok\0mode=fresh\0name=../x", FIVE_FILES), "gave the task no name: ../x" },
+		{ ANSWER("ok\0mode=fresh\0name=", FIVE_FILES), "gave the task no name" },
+		{ ANSWER("ok\0mode=restore", FIVE_FILES), "gave the task no name" },
+		{ ANSWER("ok\0mode=finished"), "no status with which this task ended" },
+		{ ANSWER("ok\0mode=finished\0status=1x"), "no status with which this task ended" },
+		{ ANSWER("ok\0mode=finished\0status=-1"), "no status with which this task ended" },
+		{ ANSWER("ok\0mode=finished\0status=127"), "no status with which this task ended" }, /* stopped */
+	};
+
+	for (size_t i = 0; i < COUNT(rows); ++i) {
+		char row[32];
+
+		snprintf(row, sizeof(row), "%zu", i);
+		snprintf(socket_path, sizeof(socket_path), "/tmp/spank-stub.%d.%zu", (int)getpid(), i);
+		if (fork() == 0) {
+			snprintf(socket_arg, sizeof(socket_arg), "socket=%s", socket_path);
+			is_refused(ended(&rows[i].answer, 1, "without_proxyd=run"), rows[i].why);
+			exit(0);
+		} else {
+			int status;
+
+			wait(&status);
+			if (status)
+				errx(1, "row %zu", i);
+		}
+		unlink(socket_path);
+	}
+}
+
+/* Nobody is there, or nobody who can be understood: the administrator says what then. */
+static void without_proxyd(void)
+{
+	static const struct {
+		struct answer answer;
+		const char *why;
+	} rows[] = {
+		{ { .bytes = NULL }, "proxyd ended before it answered" },
+		{ ANSWER("hello"), "of another version than this plugin: its answer cannot be understood" },
+		{ ANSWER("ok\0a=1\0a=2"), "its answer cannot be understood" },
+		{ { .bytes = "ok\0mode=plain", .n = 12 }, "its answer cannot be understood" },
+		{ ANSWER("ok\0mode=fresh\0name=batch", NINE_FILES), "its answer cannot be understood" },
+		{ ANSWER("no\0errno=93\0reason=I speak version 2"), "of another version than this plugin: I speak version 2" },
+		{ ANSWER("ok\0mode=sideways"), "of another version than this plugin: mode sideways" },
+	};
+
+	for (size_t i = 0; i < 2 * COUNT(rows); ++i) {
+		const bool run = i % 2;
+		int status;
+
+		snprintf(socket_path, sizeof(socket_path), "/tmp/spank-stub.%d.%zu", (int)getpid(), i);
+		snprintf(socket_arg, sizeof(socket_arg), "socket=%s", socket_path);
+		if (fork() == 0) {
+			status = ended(&rows[i / 2].answer, 1, run ? "without_proxyd=run" : "without_proxyd=refuse");
+			if (!run)
+				is_refused(status, rows[i / 2].why);
+			CHECK(!run || status == 0);
+			CONTAINS(said, run ? "singularity: this job runs unprotected: " : "singularity: ");
+			CONTAINS(said, rows[i / 2].why);
+			exit(0);
+		}
+		wait(&status);
+		unlink(socket_path);
+		if (status)
+			errx(1, "row %zu, run %d", i / 2, run);
+	}
+}
+
+static void no_socket(void)
+{
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", "retry=0", NULL);
+	give("singularity", NULL);
+	CHECK(task_as_root() == 0);
+	is_refused(in_child(as_user, said, sizeof(said)), "proxyd is not there: /tmp/spank-stub.");
+	CONTAINS(said, ": No such file or directory\n");
+}
+
+static void bad_arguments(void)
+{
+	load(S_CTX_REMOTE, "warden=/bin/sh", "colour=red", NULL);
+	give("singularity", NULL);
+	CHECK(task_as_root() == 0 && sockets == 0);
+	is_refused(in_child(as_user, said, sizeof(said)), "singularity: plugstack.conf: colour=red: accepted are socket=");
+}
+
+/* An option that no sbatch has seen: REST. Slurm goes on when a callback fails here, so it does not. */
+static void bad_option(void)
+{
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	CHECK(give("singularity-tier", "a b") == 0 && !slurm.said[0]);
+	CHECK(task_as_root() == 0 && sockets == 0);
+	is_refused(in_child(as_user, said, sizeof(said)), "singularity: --singularity-tier=a b: not the name of a tier; accepted:");
+}
+
+static void no_warden(void)
+{
+	load(S_CTX_REMOTE, socket_arg, "warden=/no/such", NULL);
+	give("singularity", NULL);
+	CHECK(task_as_root() == 0 && sockets == 0);
+	is_refused(in_child(as_user, said, sizeof(said)), "the warden is not installed on this node");
+}
+
+/* --- while it waits --- */
+
+/* proxyd dies at the question and is started again: the same is asked once more. */
+static void asks_again(void)
+{
+	static const struct answer answers[] = { { .bytes = NULL }, { .bytes = NULL }, ANSWER("ok\0mode=plain") };
+	static struct message first, second;
+
+	proxyd_start(answers, COUNT(answers));
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", "retry=20", NULL);
+	give("singularity", NULL);
+	CHECK(task_as_root() == 0);
+	CHECK(in_child(as_user, said, sizeof(said)) == 0 && !said[0]);
+	proxyd_got(&first);
+	proxyd_got(&second);
+	CHECK(first.used == second.used && memcmp(first.bytes, second.bytes, first.used) == 0);
+}
+
+/* proxyd is just being started. */
+static void comes_later(void)
+{
+	static const struct answer plain = ANSWER("ok\0mode=plain");
+
+	const pid_t parent = getpid();
+
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(0);
+		nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+		proxyd_start(&plain, 1);
+		pause();
+	}
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", "retry=20", NULL);
+	give("singularity", NULL);
+	CHECK(task_as_root() == 0 && sockets > 1);
+	CHECK(in_child(as_user, said, sizeof(said)) == 0 && !said[0]);
+}
+
+static void handler(int sig)
+{
+	(void)sig;
+}
+
+static void wait_in_vain(void)
+{
+	static const struct answer hang = { .flags = HANG };
+	sigset_t blocked;
+
+	/* As in 22.05, and as later. */
+	if (getenv("STUB_BLOCKED")) {
+		sigfillset(&blocked);
+		sigprocmask(SIG_BLOCK, &blocked, NULL);
+	} else {
+		signal(SIGTERM, handler);
+		signal(SIGUSR1, handler);
+	}
+	proxyd_start(&hang, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", NULL);
+	if (fork() == 0) {
+		static struct message m;
+		const pid_t parent = getppid();
+
+		proxyd_got(&m); /* it waits now */
+		kill(parent, SIGUSR1);
+		kill(parent, SIGTERM);
+		_exit(0);
+	}
+	task_as_root();
+}
+
+static void cancelled(void)
+{
+	for (int blocked = 0; blocked < 2; ++blocked) {
+		int status;
+
+		if (blocked)
+			setenv("STUB_BLOCKED", "1", 1);
+		status = in_child(wait_in_vain, said, sizeof(said));
+		if (status != SIGTERM)
+			errx(1, "blocked %d: status %#x, want SIGTERM; said %s", blocked, status, said);
+		unlink(socket_path);
+	}
+}
+
+/* What is harmless there is harmless here, and the signals are as they were. */
+static void other_signals(void)
+{
+	static const struct answer plain = ANSWER("ok\0mode=plain");
+	struct sigaction action;
+	sigset_t mask;
+
+	signal(SIGTERM, handler);
+	signal(SIGHUP, SIG_IGN);
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	raise(SIGUSR1);
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", NULL);
+	CHECK(task_as_root() == 0 && task_as_user() == 0);
+	sigpending(&mask);
+	CHECK(!sigismember(&mask, SIGUSR1));
+	CHECK(sigaction(SIGTERM, NULL, &action) == 0 && action.sa_handler == handler);
+	CHECK(sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN);
+	sigprocmask(SIG_BLOCK, NULL, &mask);
+	CHECK(sigismember(&mask, SIGUSR1) && !sigismember(&mask, SIGTERM) && !sigismember(&mask, SIGUSR2));
+}
+
+const struct test refusal_tests[] = {
+	{ "finished before", finished },
+	{ "task refused", refused },
+	{ "task without proxyd", without_proxyd },
+	{ "task without a socket", no_socket },
+	{ "task with bad arguments", bad_arguments },
+	{ "task with a bad option", bad_option },
+	{ "task without a warden", no_warden },
+	{ "proxyd asked again", asks_again },
+	{ "proxyd comes later", comes_later },
+	{ "cancelled while waiting", cancelled },
+	{ "other signals while waiting", other_signals },
+	{ NULL, NULL },
+};

@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The plugin in sbatch and srun. It looks at the command line of its process, so the
+ * tests run this program again under theirs; submit does what Slurm's would do.
+ */
+#define _GNU_SOURCE
+#include "stub.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* call is a run of sbatch or srun. */
+static struct call {
+	char *argv[10];
+	const char *variable[2];	  /* in the environment */
+	const char *directive[2];	  /* option of a #SBATCH line */
+	const char *option[2], *more[2]; /* of the command line, as Slurm hands it over */
+	const char *argument;		  /* in plugstack.conf */
+	int program;			  /* of srun: where it stands in argv */
+} call;
+
+static void put(const char *name, const char *value)
+{
+	if (value)
+		setenv(name, value, 1);
+}
+
+static void become(void)
+{
+	char number[16];
+
+	put("STUB_SUBMIT", "1");
+	put(call.variable[0] ? call.variable[0] : "STUB_NONE", call.variable[0] ? call.variable[1] : NULL);
+	put("STUB_DIRECTIVE", call.directive[0]);
+	put("STUB_DIRECTIVE_VALUE", call.directive[1]);
+	put("STUB_OPTION", call.option[0]);
+	put("STUB_OPTION_VALUE", call.option[1]);
+	put("STUB_MORE", call.more[0]);
+	put("STUB_MORE_VALUE", call.more[1]);
+	put("STUB_ARGUMENT", call.argument);
+	snprintf(number, sizeof(number), "%d", call.program);
+	put("STUB_OPTIND", number);
+	execv("/proc/self/exe", call.argv);
+	err(1, "exec");
+}
+
+static void option_of(const char *name, const char *value)
+{
+	if (getenv(name) && give(getenv(name), getenv(value)))
+		exit(3);
+}
+
+static void say(void)
+{
+	fprintf(stderr, "said=%s\n", slurm.said);
+}
+
+/* Says on standard error what the tests want to know. */
+int submit(void)
+{
+	const bool srun = strcmp(program_invocation_short_name, "srun") == 0;
+	static const char forwarded[] = "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_singularity";
+	const char *text;
+	int before;
+
+	if (!getenv("STUB_ARGUMENT"))
+		load(srun ? S_CTX_LOCAL : S_CTX_ALLOCATOR, NULL);
+	else
+		load(srun ? S_CTX_LOCAL : S_CTX_ALLOCATOR, getenv("STUB_ARGUMENT"), NULL);
+	option_of("STUB_DIRECTIVE", "STUB_DIRECTIVE_VALUE");
+	text = getenv("SBATCH_OPEN_MODE");
+	fprintf(stderr, "mode=%s\n", text ? text : "none");
+	if (getenv(forwarded) && give("singularity", getenv(forwarded)))
+		say(), exit(3);
+	option_of("STUB_OPTION", "STUB_OPTION_VALUE");
+	option_of("STUB_MORE", "STUB_MORE_VALUE");
+	optind = atoi(getenv("STUB_OPTIND"));
+	before = environment_changes;
+	atexit(say);
+	if (post_opt())
+		return (4);
+	text = getenv("SBATCH_OPEN_MODE");
+	fprintf(stderr, "after=%s\nforwarded=%s\nchanges=%d\n", text ? text : "none",
+		getenv(forwarded) ? getenv(forwarded) : "none", before);
+
+	return (0);
+}
+
+/* Run the call. Returns its exit code. */
+static int code(char said[4096])
+{
+	const int status = in_child(become, said, 4096);
+
+	if (!WIFEXITED(status))
+		errx(1, "status %#x: %s", status, said);
+
+	return (WEXITSTATUS(status));
+}
+
+/* The log of a job that asks for us is appended to, whichever way it asks; of others nothing changes. */
+static void open_mode(void)
+{
+	static const struct {
+		struct call call;
+		const char *mode;
+		int changes; /* of the environment */
+	} rows[] = {
+		{ { .argv = { "sbatch", "job.sh" } }, "mode=none", 0 },
+		{ { .argv = { "sbatch", "-N", "2", "job.sh", "--singularity" } }, "mode=none", 0 },
+		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .option = { "singularity" } }, "mode=append", 1 },
+		{ { .argv = { "sbatch", "-N", "2", "--singularity-tier=basic" }, .option = { "singularity-tier", "basic" } },
+		  "mode=append", 1 },
+		{ { .argv = { "sbatch", "job.sh" }, .directive = { "singularity" } }, "mode=append", 1 },
+		{ { .argv = { "sbatch", "job.sh" }, .directive = { "singularity-gpus", "2" } }, "mode=append", 1 },
+		{ { .argv = { "sbatch", "job.sh" }, .directive = { "singularity", "off" } }, "mode=none", 0 },
+		{ { .argv = { "sbatch", "--singularity=off", "job.sh" }, .directive = { "singularity" }, .option = { "singularity", "off" } },
+		  "mode=none", 0 },
+		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "1" } }, "mode=append", 2 },
+		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "0" } }, "mode=none", 0 },
+		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "" } }, "mode=none", 0 },
+		{ { .argv = { "sbatch", "--singularity=off", "job.sh" }, .variable = { "SINGULARITY_SLURM", "1" }, .option = { "singularity", "off" } },
+		  "mode=none", 1 },
+		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_singularity_tier", "basic" } },
+		  "mode=append", 1 },
+		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_singularity", "off" } },
+		  "mode=none", 0 },
+		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .variable = { "SBATCH_OPEN_MODE", "truncate" }, .option = { "singularity" } },
+		  "mode=truncate\nafter=truncate", 0 },
+	};
+	char said[4096], changes[32];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		call = rows[i].call;
+		if (code(said))
+			errx(1, "row %zu: %s", i, said);
+		CONTAINS(said, rows[i].mode);
+		if (!rows[i].call.variable[0] || strcmp(rows[i].call.variable[0], "SBATCH_OPEN_MODE"))
+			CONTAINS(said, "after=none");
+		snprintf(changes, sizeof(changes), "changes=%d\n", rows[i].changes);
+		CONTAINS(said, changes);
+		CONTAINS(said, "said=\n");
+	}
+}
+
+static void by_default(void)
+{
+	char said[4096];
+
+	call = (struct call){ .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "tier=basic,interval=10m" } };
+	CHECK(code(said) == 0);
+	CONTAINS(said, "forwarded=tier=basic,interval=10m");
+	call.variable[1] = "1";
+	CHECK(code(said) == 0);
+	CONTAINS(said, "forwarded=on");
+	call.variable[1] = "colour=red";
+	CHECK(code(said) == 3);
+	CONTAINS(said, "said=singularity: SINGULARITY_SLURM=colour=red: unknown; accepted: on, off, or a list");
+}
+
+static void refused(void)
+{
+	static const struct {
+		struct call call;
+		int code;
+		const char *said;
+	} rows[] = {
+		{ { .argv = { "sbatch", "job.sh" }, .argument = "colour=red" }, 0, "said=\n" },
+		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .argument = "colour=red", .option = { "singularity" } }, 1,
+		  "singularity: plugstack.conf: colour=red: accepted are" },
+		{ { .argv = { "srun", "--singularity", "true" }, .argument = "colour=red", .option = { "singularity" }, .program = 2 }, 1,
+		  "singularity: plugstack.conf: colour=red: accepted are" },
+		{ { .argv = { "srun", "true" }, .argument = "colour=red", .program = 1 }, 0, "said=\n" },
+		{ { .argv = { "srun", "--pty", "bash" }, .program = 2 }, 0, "said=\n" },
+		{ { .argv = { "srun", "--singularity", "--pty", "bash" }, .option = { "singularity" }, .program = 3 }, 1,
+		  "singularity: --pty: a terminal cannot be captured" },
+		{ { .argv = { "srun", "--pt", "--singularity", "bash" }, .option = { "singularity" }, .program = 3 }, 1,
+		  "singularity: --pty" },
+		{ { .argv = { "srun", "--pty=0", "bash" }, .option = { "singularity" }, .program = 2 }, 1, "singularity: --pty" },
+		{ { .argv = { "srun", "--singularity", "ssh", "--pty" }, .option = { "singularity" }, .program = 2 }, 0, "said=\n" },
+		{ { .argv = { "srun", "--partition", "x", "bash" }, .option = { "singularity" }, .program = 3 }, 0, "said=\n" },
+		{ { .argv = { "srun", "--interactive", "--pty", "bash" }, .option = { "singularity" }, .program = 3 }, 0, "said=\n" },
+		{ { .argv = { "srun", "--pty", "bash" }, .option = { "singularity" }, .more = { "singularity", "off" }, .program = 2 }, 0,
+		  "said=\n" },
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
+		{ { .argv = { "srun", "--multi-prog", "f" }, .option = { "singularity" }, .program = 2 }, 1,
+		  "singularity: --multi-prog needs Slurm 23.11" },
+#else
+		{ { .argv = { "srun", "--multi-prog", "f" }, .option = { "singularity" }, .program = 2 }, 0, "said=\n" },
+#endif
+	};
+	char said[4096];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		call = rows[i].call;
+		if (code(said) != rows[i].code)
+			errx(1, "row %zu: %s", i, said);
+		CONTAINS(said, rows[i].said);
+	}
+}
+
+const struct test submit_tests[] = {
+	{ "sbatch's open mode", open_mode },
+	{ "default of the environment", by_default },
+	{ "submission refused", refused },
+	{ NULL, NULL },
+};

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "stub.h"
+
+#include <err.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../cmdline.h"
+#include "../config.h"
+#include "../values.h"
+
+/* want is what proxyd gets, or begins with ! and is what the user is told. */
+struct row {
+	const char *text, *want;
+};
+
+static void table(const char *(*f)(const char *, char[VALUE_SIZE]), const struct row *rows)
+{
+	for (; rows->text; ++rows) {
+		char out[VALUE_SIZE] = "";
+		const char *why = f(rows->text, out);
+
+		if (rows->want[0] == '!' ? !why || strcmp(why, rows->want + 1) : why || strcmp(out, rows->want))
+			errx(1, "%s: got %s%s, want %s", rows->text, why ? "!" : "", why ? why : out, rows->want);
+	}
+}
+
+static void times(void)
+{
+	static const struct row rows[] = {
+		{ "1", "60" }, { "90", "5400" }, { "0:10", "10" }, { "10:30", "630" }, { "90:00", "5400" },
+		{ "1:00:00", "3600" }, { "0:00:10", "10" }, { "48:00:01", "172801" }, { "1-0", "86400" },
+		{ "0-1", "3600" }, { "1-12", "129600" }, { "1-12:30", "131400" }, { "1-12:30:15", "131415" },
+		{ "30s", "30" }, { "10m", "600" }, { "2h", "7200" }, { "1d", "86400" }, { "10s", "10" },
+		{ "365d", "31536000" }, { "0000001", "60" },
+		{ "", "!not a time" }, { "9s", "!shorter than 10 seconds" }, { "0", "!shorter than 10 seconds" },
+		{ "0:9", "!shorter than 10 seconds" }, { "366d", "!longer than a year" },
+		{ "999999999-23:59:59", "!longer than a year" }, { "9999999999", "!not a time" },
+		{ "99999999999999999999", "!not a time" }, { "10:60", "!not a time" }, { "1:60:00", "!not a time" },
+		{ "1-24", "!not a time" }, { "1-", "!not a time" }, { "-1", "!not a time" }, { "1:", "!not a time" },
+		{ ":1", "!not a time" }, { "1:2:3:4", "!not a time" }, { "1-2:3:4:5", "!not a time" },
+		{ "10 m", "!not a time" }, { "10min", "!not a time" }, { "1h30m", "!not a time" }, { "ten", "!not a time" },
+		{ "1.5h", "!not a time" }, { "+5", "!not a time" }, { "UNLIMITED", "!not a time" }, { NULL, NULL },
+	};
+
+	table(value_time, rows);
+}
+
+static void tiers(void)
+{
+	static const struct row rows[] = {
+		{ "premium", "premium" }, { "basic", "basic" }, { "my_own-tier2", "my_own-tier2" },
+		{ "123456789012345678901234567890123456789012345678901234567890123",
+		  "123456789012345678901234567890123456789012345678901234567890123" },
+		{ "1234567890123456789012345678901234567890123456789012345678901234", "!not the name of a tier" },
+		{ "", "!not the name of a tier" }, { "a b", "!not the name of a tier" },
+		{ "a/b", "!not the name of a tier" }, { "t\303\251", "!not the name of a tier" }, { NULL, NULL },
+	};
+
+	table(value_tier, rows);
+}
+
+static void gpus(void)
+{
+	static const struct row rows[] = {
+		{ "4", "4-4" }, { "1-8", "1-8" }, { "8-8", "8-8" }, { "65535", "65535-65535" },
+		{ "0", "!out of range" }, { "0-4", "!out of range" }, { "1-65536", "!out of range" },
+		{ "8-4", "!the minimum is above the maximum" }, { "", "!not a number of GPUs" },
+		{ "a", "!not a number of GPUs" }, { "4-", "!not a range of numbers" }, { "4-x", "!not a range of numbers" },
+		{ "4:8", "!not a range of numbers" }, { "-4", "!not a number of GPUs" },
+		{ "4-8-16", "!not a range of numbers" }, { "10000000000", "!not a number of GPUs" }, { NULL, NULL },
+	};
+
+	table(value_gpus, rows);
+}
+
+static void on_failure(void)
+{
+	static const struct row rows[] = {
+		{ "hold", "hold" }, { "restart", "restart" }, { "", "!neither of the two" },
+		{ "Hold", "!neither of the two" }, { "holdrestart", "!neither of the two" }, { NULL, NULL },
+	};
+
+	table(value_on_failure, rows);
+}
+
+static void paths(void)
+{
+	static char longest[VALUE_SIZE + 1];
+	static const struct row rows[] = {
+		{ "/a", "/a" }, { "/a,/b/c,/d e", "/a,/b/c,/d e" }, { "//a", "//a" },
+		{ "", "!an empty path" }, { "/a,", "!an empty path" }, { ",/a", "!an empty path" },
+		{ "/a,,/b", "!an empty path" }, { "a", "!a relative path" }, { "/a,b", "!a relative path" },
+		{ "~/a", "!a relative path" }, { "/", "!the root holds everything" }, { "/a,//", "!the root holds everything" },
+		{ NULL, NULL },
+	};
+	const struct row limits[] = { { longest, "!longer than 4095 bytes" }, { NULL, NULL } };
+
+	table(value_paths, rows);
+	memset(longest, '/', VALUE_SIZE);
+	longest[1] = 'a';
+	table(value_paths, limits);
+	longest[VALUE_SIZE - 1] = '\0';
+	CHECK(!value_paths(longest, (char[VALUE_SIZE]){ 0 }));
+}
+
+static void arguments(void)
+{
+	static const struct {
+		char *arg;
+		const char *wrong;
+	} rows[] = {
+		{ "socket=/a/b", "" },
+		{ "warden=/x", "" },
+		{ "shim=none", "" },
+		{ "shim=/lib/shim.so", "" },
+		{ "without_proxyd=run", "" },
+		{ "retry=0", "" },
+		{ "socket=a", "plugstack.conf: socket=a: accepted is an absolute path of at most 107 bytes" },
+		{ "shim=/a:b", "plugstack.conf: shim=/a:b: accepted is an absolute path without colon or space, or none" },
+		{ "without_proxyd=yes", "plugstack.conf: without_proxyd=yes: accepted is refuse or run" },
+		{ "retry=1x", "plugstack.conf: retry=1x: accepted is seconds, 0 to 3600" },
+		{ "retry=-1", "plugstack.conf: retry=-1: accepted is seconds, 0 to 3600" },
+		{ "sockets=/a",
+		  "plugstack.conf: sockets=/a: accepted are socket=, warden=, shim=, without_proxyd= and retry=" },
+		{ "debug", "plugstack.conf: debug: accepted are socket=, warden=, shim=, without_proxyd= and retry=" },
+	};
+	struct config c;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		config_read(&c, 1, (char *[]){ rows[i].arg });
+		if (strcmp(c.wrong, rows[i].wrong))
+			errx(1, "%s: %s", rows[i].arg, c.wrong);
+	}
+	config_read(&c, 0, NULL);
+	CHECK(!c.wrong[0] && !c.shim[0] && !c.run_unprotected && c.retry == 10);
+	CHECK(strcmp(c.socket, SING_SPANK_SOCKET) == 0);
+	CHECK(strcmp(c.warden, "/usr/libexec/singularity-slurm/sing-warden") == 0);
+	config_read(&c, 3, (char *[]){ "shim=/s.so", "without_proxyd=run", "socket=/tmp/s" });
+	CHECK(strcmp(c.shim, "/s.so") == 0 && c.run_unprotected && strcmp(c.socket, "/tmp/s") == 0);
+}
+
+/* Which word is sbatch's script. */
+static void script(void)
+{
+	static const struct {
+		char *argv[12];
+		int want;
+	} rows[] = {
+		{ { "sbatch", "job.sh", "--singularity" }, 1 },
+		{ { "sbatch", "--singularity", "job.sh" }, 2 },
+		{ { "sbatch", "-N2", "job.sh", "--singularity" }, 2 },
+		{ { "sbatch", "-N", "2", "job.sh", "--singularity" }, 3 },
+		{ { "sbatch", "-vN", "2", "job.sh" }, 3 },
+		{ { "sbatch", "-k2", "job.sh" }, 2 },
+		{ { "sbatch", "-k", "job.sh" }, 2 },
+		{ { "sbatch", "-HO", "job.sh" }, 2 },
+		{ { "sbatch", "--nodes", "2", "--exclusive", "job.sh", "-N", "3" }, 4 },
+		{ { "sbatch", "--nodes=2", "job.sh" }, 2 },
+		{ { "sbatch", "--excl", "job.sh" }, 2 },
+		{ { "sbatch", "--singularity-tier", "basic", "job.sh" }, 3 },
+		{ { "sbatch", "--wrap", "sleep 1" }, 3 },
+		{ { "sbatch", "--", "--singularity" }, 1 },
+		{ { "sbatch", "-N1", ":", "-N2", "job.sh" }, 4 },
+		{ { "sbatch", "-J" }, 2 },
+		{ { "sbatch" }, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		struct cmdline c = { .argv = (char **)(uintptr_t)rows[i].argv };
+		int got;
+
+		while (c.argc < 12 && rows[i].argv[c.argc])
+			++c.argc;
+		got = cmdline_before_script(&c);
+		if (got != rows[i].want)
+			errx(1, "row %zu: %d words before the script, want %d", i, got, rows[i].want);
+	}
+}
+
+const struct test value_tests[] = {
+	{ "times", times },	{ "tiers", tiers },	    { "gpus", gpus },	  { "on failure", on_failure },
+	{ "paths", paths },	{ "plugstack arguments", arguments }, { "sbatch's script", script }, { NULL, NULL },
+};

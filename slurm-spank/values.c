@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "values.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
+enum { MIN_INTERVAL = 10, MAX_INTERVAL = 365 * DAY };
+enum { MAX_TIER = 63, MAX_GPUS = 65535 };
+
+/*
+ * Read a number that begins at *text and move *text behind it. Long ones are refused
+ * with those that are none; nothing here needs more than nine digits.
+ */
+static bool number(const char **text, long *n)
+{
+	size_t digits = 0;
+
+	*n = 0;
+	while (**text >= '0' && **text <= '9') {
+		if (++digits > 9)
+			return (false);
+		*n = *n * 10 + (*(*text)++ - '0');
+	}
+
+	return (digits > 0);
+}
+
+static long unit(char c)
+{
+	switch (c) {
+	case 's':
+		return (1);
+	case 'm':
+		return (MINUTE);
+	case 'h':
+		return (HOUR);
+	case 'd':
+		return (DAY);
+	default:
+		return (0);
+	}
+}
+
+/* Slurm's forms, and a number with its unit. Returns seconds, or -1. */
+static long parse_time(const char *text)
+{
+	long parts[3] = { 0 };
+	long days = 0;
+	bool with_days = false;
+	size_t n;
+
+	if (!number(&text, &parts[0]))
+		return (-1);
+	if (unit(*text))
+		return (text[1] ? -1 : parts[0] * unit(*text));
+	if (*text == '-') {
+		with_days = true;
+		days = parts[0];
+		++text;
+		if (!number(&text, &parts[0]) || parts[0] > 23)
+			return (-1);
+	}
+	for (n = 1; *text == ':' && n < 3; ++n) {
+		++text;
+		if (!number(&text, &parts[n]) || parts[n] > 59)
+			return (-1);
+	}
+	if (*text)
+		return (-1);
+	if (with_days || n == 3)
+		return (days * DAY + parts[0] * HOUR + parts[1] * MINUTE + parts[2]);
+
+	return (parts[0] * MINUTE + parts[1]);
+}
+
+const char *value_time(const char *text, char out[VALUE_SIZE])
+{
+	const long seconds = parse_time(text);
+
+	if (seconds < 0)
+		return ("not a time");
+	if (seconds < MIN_INTERVAL)
+		return ("shorter than 10 seconds");
+	if (seconds > MAX_INTERVAL)
+		return ("longer than a year");
+	snprintf(out, VALUE_SIZE, "%ld", seconds);
+
+	return (NULL);
+}
+
+const char *value_tier(const char *text, char out[VALUE_SIZE])
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+	const size_t n = strlen(text);
+
+	if (n == 0 || n > MAX_TIER || strspn(text, allowed) != n)
+		return ("not the name of a tier");
+	memcpy(out, text, n + 1);
+
+	return (NULL);
+}
+
+const char *value_gpus(const char *text, char out[VALUE_SIZE])
+{
+	long min, max;
+
+	if (!number(&text, &min))
+		return ("not a number of GPUs");
+	max = min;
+	if (*text == '-') {
+		++text;
+		if (!number(&text, &max))
+			return ("not a range of numbers");
+	}
+	if (*text)
+		return ("not a range of numbers");
+	if (min < 1 || max > MAX_GPUS)
+		return ("out of range");
+	if (min > max)
+		return ("the minimum is above the maximum");
+	snprintf(out, VALUE_SIZE, "%ld-%ld", min, max);
+
+	return (NULL);
+}
+
+const char *value_on_failure(const char *text, char out[VALUE_SIZE])
+{
+	if (strcmp(text, "hold") != 0 && strcmp(text, "restart") != 0)
+		return ("neither of the two");
+	snprintf(out, VALUE_SIZE, "%s", text);
+
+	return (NULL);
+}
+
+const char *value_paths(const char *text, char out[VALUE_SIZE])
+{
+	const char *at = text;
+
+	if (strlen(text) >= VALUE_SIZE)
+		return ("longer than 4095 bytes");
+	for (;;) {
+		const size_t n = strcspn(at, ",");
+
+		if (n == 0)
+			return ("an empty path");
+		if (*at != '/')
+			return ("a relative path");
+		if (strspn(at, "/") >= n)
+			return ("the root holds everything");
+		if (!at[n])
+			break;
+		at += n + 1;
+	}
+	memcpy(out, text, strlen(text) + 1);
+
+	return (NULL);
+}

@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What users may write as the value of an option. Each function checks text and writes
+ * into out what proxyd gets for it. It returns NULL, or what is wrong, to be followed by
+ * what is accepted.
+ */
+#ifndef SING_VALUES_H
+#define SING_VALUES_H
+
+enum { VALUE_SIZE = 4096 }; /* of out, and no text is longer */
+
+const char *value_time(const char *text, char out[VALUE_SIZE]);
+const char *value_tier(const char *text, char out[VALUE_SIZE]);
+const char *value_gpus(const char *text, char out[VALUE_SIZE]);
+const char *value_on_failure(const char *text, char out[VALUE_SIZE]);
+const char *value_paths(const char *text, char out[VALUE_SIZE]);
+
+#endif

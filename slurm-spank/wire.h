@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What the plugin and sing-srun say to the node's proxyd. The other end is
+ * proxyd/warden/message.go.
+ *
+ * The sockets are SOCK_SEQPACKET. One packet is one message: strings that each end in a
+ * NUL byte, first the verb, then key=value. A value is any bytes but NUL. Who does not
+ * know a key passes over it; a key that comes twice makes the message invalid.
+ * Descriptors travel beside the packet. The first key of a request is version.
+ *
+ *	plugin, of each task                         proxyd
+ *	────────────────────                         ──────
+ *	join job, step, task, … ──────────────────►  may take as long as a restore
+ *	                                        ◄──  ok mode=fresh|restore name, namespaces
+ *	                                        ◄──  ok mode=plain [reason]: run it without us
+ *	                                        ◄──  ok mode=finished status: it has ended before
+ *	                                        ◄──  no reason: it must fail
+ *
+ *	plugin, of each node, when the job is over
+ *	end job, uid ─────────────────────────────►  removes what is left of it here
+ *	                                        ◄──  ok
+ *
+ *	sing-srun, in a capsule
+ *	srun key, 5 descriptors ──────────────────►  starts the real srun
+ *	                                        ◄──  ok key
+ *	signal key, signal ───────────────────────►  ok
+ */
+#ifndef SING_WIRE_H
+#define SING_WIRE_H
+
+#define SING_SPANK_SOCKET "/run/singularity-slurm/spank.sock" /* mode 0600: the plugin */
+#define SING_SRUN_SOCKET "/run/singularity-slurm/srun.sock"   /* mode 0666: sing-srun */
+
+#define SING_WIRE_VERSION "1"
+
+enum {
+	SING_PACKET_SIZE = 64 * 1024, /* no message is longer */
+	SING_PACKET_KEYS = 256,	      /* nor has more keys */
+	SING_PACKET_FDS = 8,	      /* nor comes with more descriptors */
+};
+
+/* Verbs. */
+#define SING_JOIN "join"
+#define SING_END "end"
+#define SING_PING "ping"
+#define SING_SRUN "srun"
+#define SING_FORWARD "signal"
+#define SING_OK "ok"
+#define SING_NO "no"
+
+/* Keys of every request, and of a refusal. */
+#define SING_KEY_VERSION "version"
+#define SING_KEY_REASON "reason" /* for the user to read */
+#define SING_KEY_ERRNO "errno"	 /* EPROTONOSUPPORT: proxyd does not speak this version */
+
+/* Keys of join; job and uid are also those of end. */
+#define SING_KEY_JOB "job"
+#define SING_KEY_STEP "step" /* a number, or one of the two below */
+#define SING_KEY_TASK "task" /* as the whole step counts */
+#define SING_KEY_LOCAL "local"
+#define SING_KEY_TASKS "tasks"
+#define SING_KEY_UID "uid"
+#define SING_KEY_GID "gid"
+#define SING_KEY_RESTARTS "restarts"
+#define SING_KEY_KEY "key"	 /* which srun of the job this is; empty for one that proxyd has not started */
+#define SING_KEY_SCRIPT "script" /* of the batch step only */
+#define SING_KEY_CWD "cwd"
+#define SING_KEY_PLUGIN "plugin"
+/*
+ * And each option that was given: singularity (as it was written), interval (seconds),
+ * tier, gpus (MIN-MAX), on_failure (hold, restart), exclude (paths, with commas between).
+ */
+
+#define SING_STEP_BATCH "batch"
+#define SING_STEP_INTERACTIVE "interactive"
+
+/* Keys of the answer to join. */
+#define SING_KEY_MODE "mode"
+#define SING_KEY_NAME "name"	 /* of the program in its capsule */
+#define SING_KEY_STATUS "status" /* as waitpid gives it */
+#define SING_KEY_ENV "env."	 /* env.NAME=VALUE: a variable for the program */
+
+#define SING_MODE_FRESH "fresh"
+#define SING_MODE_RESTORE "restore"
+#define SING_MODE_PLAIN "plain"
+#define SING_MODE_FINISHED "finished"
+
+#endif
