@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "list.h"
+
+#include "raw.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct sing_list *list;
+
+/* The second file's path: records go there when the list is full. */
+static char more[256];
+
+static const char more_suffix[] = ".more";
+
+static int open_file(const char *path, int flags)
+{
+	return ((int)raw(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC | O_NOCTTY, 0));
+}
+
+void list_open(void)
+{
+	const char *path = getenv(SING_LIST_ENV);
+	struct stat st;
+	void *at;
+	size_t n;
+	int fd;
+
+	if (!path || path[0] != '/')
+		return;
+	n = strlen(path);
+	if (n + sizeof(more_suffix) > sizeof(more))
+		return;
+	fd = open_file(path, O_RDWR);
+	if (fd < 0)
+		return;
+	/* Beyond the end of a shorter file, each access would be a SIGBUS. */
+	if (raw(SYS_fstat, fd, (long)&st, 0, 0) || st.st_size != SING_LIST_SIZE) {
+		raw(SYS_close, fd, 0, 0, 0);
+		return;
+	}
+	at = (void *)raw6(SYS_mmap, 0, SING_LIST_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	raw(SYS_close, fd, 0, 0, 0);
+	if ((unsigned long)at > -4096UL)
+		return;
+	if (memcmp(at, SING_LIST_MAGIC, 8)) {
+		raw(SYS_munmap, (long)at, SING_LIST_SIZE, 0, 0);
+		return;
+	}
+	memcpy(more, path, n);
+	memcpy(more + n, more_suffix, sizeof(more_suffix));
+	list = at;
+}
+
+bool list_is_open(void)
+{
+	return (list);
+}
+
+uint64_t list_epoch(void)
+{
+	return (atomic_load_explicit(&list->epoch, memory_order_relaxed));
+}
+
+void list_forget(void)
+{
+	atomic_fetch_add_explicit(&list->epoch, 1, memory_order_relaxed);
+}
+
+void list_lose(void)
+{
+	atomic_fetch_add_explicit(&list->lost, 1, memory_order_relaxed);
+}
+
+static size_t record_size(size_t n1, size_t n2)
+{
+	return ((sizeof(struct sing_record) + n1 + n2 + 7) & ~(size_t)7);
+}
+
+static uint32_t head_of(enum sing_state state, enum sing_kind kind)
+{
+	return (SING_RECORD_MARK | (uint32_t)state << 8 | (uint32_t)kind << 16);
+}
+
+static void fill(struct sing_record *r, struct span path, struct span other)
+{
+	memcpy(r->paths, path.at, path.n);
+	if (other.n)
+		memcpy(r->paths + path.n, other.at, other.n);
+}
+
+/*
+ * The list is full. One record is one write(2) in append mode, so that records of
+ * several processes do not mix; it says what is about to happen, not whether it did.
+ */
+static void append_more(enum sing_kind kind, struct span path, struct span other)
+{
+	static _Atomic bool busy;
+	static struct {
+		struct sing_record r;
+		char paths[2 * SING_MAX_PATH + 8];
+	} buf;
+	const size_t size = record_size(path.n, other.n);
+	long n = -1;
+	int fd;
+
+	/* Never wait: a signal handler may have interrupted the owner. */
+	if (atomic_exchange_explicit(&busy, true, memory_order_acquire)) {
+		list_lose();
+		return;
+	}
+	memset(buf.paths, 0, size - sizeof(buf.r));
+	buf.r.n1 = (uint16_t)path.n;
+	buf.r.n2 = (uint16_t)other.n;
+	buf.r.number = kind == SING_APPENDED ? UINT64_MAX : 0;
+	fill(&buf.r, path, other);
+	atomic_store_explicit(&buf.r.head, head_of(SING_DONE, kind), memory_order_relaxed);
+	fd = open_file(more, O_WRONLY | O_APPEND);
+	if (fd >= 0) {
+		n = raw(SYS_write, fd, (long)&buf, (long)size, 0);
+		raw(SYS_close, fd, 0, 0, 0);
+	}
+	atomic_store_explicit(&busy, false, memory_order_release);
+	if (n != (long)size)
+		list_lose();
+}
+
+struct sing_record *list_begin(enum sing_kind kind, struct span path, struct span other)
+{
+	const size_t size = record_size(path.n, other.n);
+	struct sing_record *r;
+	uint64_t at;
+
+	/* Without this look, a full list's tail would be counted up for ever. */
+	at = atomic_load_explicit(&list->tail, memory_order_relaxed);
+	if (at <= SING_LIST_SIZE - size)
+		at = atomic_fetch_add_explicit(&list->tail, size, memory_order_relaxed);
+	/* The user can write anything there, but only harm himself less than by a SIGSEGV. */
+	if (at > SING_LIST_SIZE - size || at < sizeof(*list) || at % 8) {
+		append_more(kind, path, other);
+		return (NULL);
+	}
+	r = (struct sing_record *)((char *)list + at);
+	r->n1 = (uint16_t)path.n;
+	r->n2 = (uint16_t)other.n;
+	r->number = 0;
+	atomic_store_explicit(&r->head, head_of(SING_RESERVED, kind), memory_order_release);
+	fill(r, path, other);
+	atomic_store_explicit(&r->head, head_of(SING_PENDING, kind), memory_order_release);
+
+	return (r);
+}
+
+void list_done(struct sing_record *r, enum sing_kind kind, uint64_t number)
+{
+	r->number = number;
+	atomic_store_explicit(&r->head, head_of(SING_DONE, kind), memory_order_release);
+}
+
+void list_failed(struct sing_record *r)
+{
+	const uint64_t at = (uint64_t)((char *)r - (char *)list);
+	const size_t size = record_size(r->n1, r->n2);
+	uint64_t end = at + size;
+
+	/*
+	 * Marked first: whoever gets the place next may already write when we are here.
+	 * Not cleared: a reader takes what is behind the tail for nothing.
+	 */
+	atomic_store_explicit(&r->head, head_of(SING_FAILED, SING_UNSURE), memory_order_release);
+	atomic_compare_exchange_strong_explicit(&list->tail, &end, at, memory_order_relaxed, memory_order_relaxed);
+}

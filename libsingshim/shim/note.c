@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "note.h"
+
+#include <errno.h>
+
+static const struct span none = { .n = 0 };
+
+/* An appended file's writing is the stronger of two acts, and stands for both. */
+static bool is_known(enum act act, uint64_t key, struct span path, struct span other)
+{
+	switch (act) {
+	case ACT_APPENDED:
+		return (seen_has(key) || seen_has(seen_key(ACT_WRITTEN, path, none)));
+	case ACT_RENAMED:
+		/*
+		 * The same two names again (a file that is replaced by rename all the time)
+		 * say nothing new, but only of files: when a folder gets a name again, others
+		 * than before may be in it. What was written is a file.
+		 */
+		return (seen_has(key) && seen_has(seen_key(ACT_WRITTEN, other, none)));
+	case ACT_REMOVED:
+		/* If it was not written since, somebody else has made what is there now. */
+		return (seen_has(key) && seen_has(seen_key(ACT_WRITTEN, path, none)));
+	case ACT_LINKED:
+	case ACT_FOLDER:
+	case ACT_SYMLINKED:
+	case ACT_WRITTEN:
+		break;
+	}
+	return (seen_has(key));
+}
+
+static void release(struct note *n)
+{
+	place_give_back(&n->path);
+	place_give_back(&n->other);
+	n->on = false;
+}
+
+static void begin(struct note *n, enum act act)
+{
+	n->key = seen_key(act, n->path.path, n->other.path);
+	if (is_known(act, n->key, n->path.path, n->other.path)) {
+		release(n);
+		return;
+	}
+	n->on = true;
+	n->record = list_begin(SING_UNSURE, n->path.path, n->other.path);
+}
+
+void note_begin(struct note *n, enum act act, int dirfd, const char *path)
+{
+	const int e = errno;
+
+	*n = (struct note){ .on = false };
+	if (!list_is_open())
+		return;
+	if (place_find(&n->path, dirfd, path))
+		begin(n, act);
+	else
+		release(n);
+	errno = e;
+}
+
+void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, int otherfd, const char *other)
+{
+	const int e = errno;
+
+	*n = (struct note){ .on = false };
+	if (!list_is_open())
+		return;
+	if (!place_find(&n->other, otherfd, other)) {
+		place_give_back(&n->other);
+		n->other = (struct place){ .buffer = NULL };
+	}
+	if (place_find(&n->path, dirfd, path))
+		begin(n, act);
+	else
+		release(n);
+	errno = e;
+}
+
+/*
+ * A name is gone. When it comes again, that must be recorded again: by this process, and
+ * by the others, if it was not this one that wrote the file; a folder's name stands for
+ * many.
+ */
+static void forget(struct span gone)
+{
+	const uint64_t key = seen_key(ACT_WRITTEN, gone, none);
+
+	if (seen_has(key))
+		seen_drop(key);
+	else
+		list_forget();
+}
+
+void note_done(struct note *n, enum sing_kind kind, uint64_t number)
+{
+	if (!n->on)
+		return;
+	if (n->record)
+		list_done(n->record, kind, number);
+	if (kind == SING_REMOVED)
+		forget(n->path.path);
+	else if (kind == SING_RENAMED || kind == SING_REPLACED || kind == SING_EXCHANGED)
+		forget(n->other.path);
+	seen_add(n->key);
+	release(n);
+}
+
+void note_failed(struct note *n)
+{
+	if (!n->on)
+		return;
+	if (n->record)
+		list_failed(n->record);
+	release(n);
+}
+
+void note_done_behind(struct note *n, enum act act, enum sing_kind kind, uint64_t number, int fd)
+{
+	const uint64_t key = n->key;
+	struct note behind = { .on = false };
+
+	if (!n->on)
+		return;
+	note_failed(n);
+	if (place_find_open(&behind.path, fd))
+		begin(&behind, act);
+	else
+		release(&behind);
+	note_done(&behind, kind, number);
+	seen_add(key);
+}
+
+void note_now(enum act act, enum sing_kind kind, int dirfd, const char *path)
+{
+	struct note n;
+
+	note_begin(&n, act, dirfd, path);
+	note_done(&n, kind, 0);
+}

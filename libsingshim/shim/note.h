@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What an interceptor writes down around the real call:
+ *
+ *	note_begin   finds out the path, looks whether it is known, and records "about to"
+ *	the call     by the next library's function
+ *	note_done    completes the record, or note_failed takes it back
+ *
+ * Each keeps errno as it was: the program sees only what the real call left.
+ */
+#ifndef SING_SHIM_NOTE_H
+#define SING_SHIM_NOTE_H
+
+#include "place.h"
+#include "seen.h"
+
+struct note {
+	bool on; /* there is something to record */
+	struct place path, other;
+	struct sing_record *record;
+	uint64_t key;
+};
+
+/* Whatever n was, it need not be finished if it is not on. */
+void note_begin(struct note *n, enum act act, int dirfd, const char *path);
+
+/*
+ * The same with a second path. n->other has no path if there is none that the job could
+ * have by name, for instance an open file without a name that is being linked.
+ */
+void note_begin_pair(struct note *n, enum act act, int dirfd, const char *path, int otherfd, const char *other);
+
+void note_done(struct note *n, enum sing_kind kind, uint64_t number);
+void note_failed(struct note *n);
+
+/* What was done was done to another path, which is open as fd: a symbolic link led there. */
+void note_done_behind(struct note *n, enum act act, enum sing_kind kind, uint64_t number, int fd);
+
+/* Record at once what has happened already. */
+void note_now(enum act act, enum sing_kind kind, int dirfd, const char *path);
+
+#endif

@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Interceptors of what opens files. Only what can change a file is recorded. */
+#define _GNU_SOURCE
+#include "next.h"
+#include "note.h"
+#include "raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Fortify's own declarations would make these into calls of __open_2. */
+#ifdef _FORTIFY_SOURCE
+#error "build without _FORTIFY_SOURCE"
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+int __open(const char *path, int flags, ...);
+int __open64(const char *path, int flags, ...);
+int __open_2(const char *path, int flags);
+int __open64_2(const char *path, int flags);
+int __openat_2(int dirfd, const char *path, int flags);
+int __openat64_2(int dirfd, const char *path, int flags);
+
+/* opening is a call of one of the open functions. */
+struct opening {
+	enum next_name name;
+	int dirfd;
+	const char *path;
+	int flags;
+	mode_t mode;
+};
+
+static int call(const struct opening *o, int flags)
+{
+	switch (o->name) {
+	case NEXT_openat:
+	case NEXT_openat64:
+		return (((call_openat *)next_find(o->name))(o->dirfd, o->path, flags, o->mode));
+	case NEXT___openat_2:
+	case NEXT___openat64_2:
+		return (((call___openat_2 *)next_find(o->name))(o->dirfd, o->path, flags));
+	case NEXT___open_2:
+	case NEXT___open64_2:
+		return (((call___open_2 *)next_find(o->name))(o->path, flags));
+	default:
+		return (((call_open *)next_find(o->name))(o->path, flags, o->mode));
+	}
+}
+
+/* looked is what was at a path before it was opened. */
+struct looked {
+	bool link;    /* a symbolic link: what is opened has another name */
+	bool missing; /* nothing, or a link that leads nowhere */
+	uint64_t length;
+};
+
+static struct looked look(int dirfd, const char *path)
+{
+	struct looked rv = { .missing = true, .length = UINT64_MAX };
+	struct stat st;
+	const int e = errno;
+
+	if (!raw(SYS_newfstatat, dirfd, (long)path, (long)&st, AT_SYMLINK_NOFOLLOW)) {
+		rv.missing = false;
+		rv.link = S_ISLNK(st.st_mode);
+		if (rv.link)
+			rv.missing = raw(SYS_newfstatat, dirfd, (long)path, (long)&st, 0);
+		if (!rv.missing)
+			rv.length = (uint64_t)st.st_size;
+	}
+	errno = e;
+
+	return (rv);
+}
+
+static void opened(struct note *n, int fd, const struct looked *was, bool append)
+{
+	const enum act act = append ? ACT_APPENDED : ACT_WRITTEN;
+	enum sing_kind kind = append ? SING_APPENDED : SING_WRITTEN;
+	const int e = errno;
+
+	if (!n->on)
+		return;
+	if (was->missing)
+		kind = SING_CREATED;
+	if (fd < 0)
+		note_failed(n);
+	else if (was->link)
+		note_done_behind(n, act, kind, was->length, fd);
+	else
+		note_done(n, kind, was->length);
+	errno = e;
+}
+
+static int intercept(const struct opening *o)
+{
+	const int f = o->flags;
+	const bool append = (f & O_APPEND) && !(f & O_TRUNC);
+	struct looked was = { .missing = true };
+	struct note n;
+	int e, fd;
+
+	/* A file without a name and a mere reference change nothing. */
+	if (((f & O_ACCMODE) == O_RDONLY && !(f & (O_CREAT | O_TRUNC))) || (f & O_PATH) || (f & O_TMPFILE) == O_TMPFILE)
+		return (call(o, f));
+	note_begin(&n, append ? ACT_APPENDED : ACT_WRITTEN, o->dirfd, o->path);
+	if (!n.on)
+		return (call(o, f));
+	/*
+	 * Whether the job makes this file is what decides that a rollback may remove it, so
+	 * the kernel is asked, once for each path: with O_EXCL it succeeds only for a new one.
+	 */
+	e = errno;
+	fd = f & O_CREAT ? call(o, f | O_EXCL) : -1;
+	if (fd < 0 && (!(f & O_CREAT) || (errno == EEXIST && !(f & O_EXCL)))) {
+		was = look(o->dirfd, o->path);
+		errno = e;
+		fd = call(o, f);
+	}
+	opened(&n, fd, &was, append);
+
+	return (fd);
+}
+
+static bool has_mode(int flags)
+{
+	return ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE);
+}
+
+#define OPEN(name_) \
+	EXPORT int name_(const char *path, int flags, ...) \
+	{ \
+		struct opening o = { NEXT_##name_, AT_FDCWD, path, flags, 0 }; \
+		va_list ap; \
+\
+		va_start(ap, flags); \
+		if (has_mode(flags)) \
+			o.mode = va_arg(ap, mode_t); \
+		va_end(ap); \
+\
+		return (intercept(&o)); \
+	}
+OPEN(open)
+OPEN(open64)
+OPEN(__open)
+OPEN(__open64)
+
+#define OPENAT(name_) \
+	EXPORT int name_(int dirfd, const char *path, int flags, ...) \
+	{ \
+		struct opening o = { NEXT_##name_, dirfd, path, flags, 0 }; \
+		va_list ap; \
+\
+		va_start(ap, flags); \
+		if (has_mode(flags)) \
+			o.mode = va_arg(ap, mode_t); \
+		va_end(ap); \
+\
+		return (intercept(&o)); \
+	}
+OPENAT(openat)
+OPENAT(openat64)
+
+/* The fortified ones: never with O_CREAT, for which they end the program. */
+#define OPEN_2(name_) \
+	EXPORT int name_(const char *path, int flags) \
+	{ \
+		const struct opening o = { NEXT_##name_, AT_FDCWD, path, flags, 0 }; \
+\
+		if (has_mode(flags)) \
+			return (call(&o, flags)); \
+		return (intercept(&o)); \
+	}
+OPEN_2(__open_2)
+OPEN_2(__open64_2)
+
+#define OPENAT_2(name_) \
+	EXPORT int name_(int dirfd, const char *path, int flags) \
+	{ \
+		const struct opening o = { NEXT_##name_, dirfd, path, flags, 0 }; \
+\
+		if (has_mode(flags)) \
+			return (call(&o, flags)); \
+		return (intercept(&o)); \
+	}
+OPENAT_2(__openat_2)
+OPENAT_2(__openat64_2)
+
+/* creat is open with these flags, by its manual and for every libc. */
+#define CREAT(name_, open_) \
+	EXPORT int name_(const char *path, mode_t mode) \
+	{ \
+		const struct opening o = { NEXT_##open_, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode }; \
+\
+		return (intercept(&o)); \
+	}
+CREAT(creat, open)
+CREAT(creat64, open64)
+
+static FILE *intercept_stdio(enum next_name name, const char *path, const char *mode, FILE *old)
+{
+	const bool reopen = name == NEXT_freopen || name == NEXT_freopen64;
+	const bool plain_read = !mode || (mode[0] == 'r' && !strchr(mode, '+'));
+	const bool append = mode && mode[0] == 'a';
+	struct note n = { .on = false };
+	struct looked was = { .missing = true };
+	FILE *f;
+
+	if (path && !plain_read)
+		note_begin(&n, append ? ACT_APPENDED : ACT_WRITTEN, AT_FDCWD, path);
+	if (n.on)
+		was = look(AT_FDCWD, path);
+	f = reopen ? ((call_freopen *)next_find(name))(path, mode, old)
+		   : ((call_fopen *)next_find(name))(path, mode);
+	opened(&n, f ? fileno(f) : -1, &was, append);
+
+	return (f);
+}
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	return (intercept_stdio(NEXT_fopen, path, mode, NULL));
+}
+
+EXPORT FILE *fopen64(const char *path, const char *mode)
+{
+	return (intercept_stdio(NEXT_fopen64, path, mode, NULL));
+}
+
+EXPORT FILE *freopen(const char *path, const char *mode, FILE *f)
+{
+	return (intercept_stdio(NEXT_freopen, path, mode, f));
+}
+
+EXPORT FILE *freopen64(const char *path, const char *mode, FILE *f)
+{
+	return (intercept_stdio(NEXT_freopen64, path, mode, f));
+}
+
+/* The name is known only afterwards. */
+static int made(int fd, const char *path)
+{
+	const int e = errno;
+
+	if (fd >= 0)
+		note_now(ACT_WRITTEN, SING_CREATED, AT_FDCWD, path);
+	errno = e;
+
+	return (fd);
+}
+
+#define MKSTEMP(name_, parameters, arguments) \
+	EXPORT int name_ parameters \
+	{ \
+		return (made(NEXT(name_) arguments, path)); \
+	}
+MKSTEMP(mkstemp, (char *path), (path))
+MKSTEMP(mkstemp64, (char *path), (path))
+MKSTEMP(mkostemp, (char *path, int flags), (path, flags))
+MKSTEMP(mkostemp64, (char *path, int flags), (path, flags))
+MKSTEMP(mkstemps, (char *path, int suffix), (path, suffix))
+MKSTEMP(mkstemps64, (char *path, int suffix), (path, suffix))
+MKSTEMP(mkostemps, (char *path, int suffix, int flags), (path, suffix, flags))
+MKSTEMP(mkostemps64, (char *path, int suffix, int flags), (path, suffix, flags))

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "place.h"
+
+#include "raw.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * Buffers for paths that have to be put together. Not on the stack: a signal handler's
+ * may be smaller than a path. Not a thread's own: a handler may interrupt its user. So a
+ * few that are taken without waiting; when none is free, what happens is counted as lost.
+ *
+ * Each begins with the working directory, as it was last asked for: asking costs as much
+ * as all the rest. That is valid while of == moves. A child of vfork shares this memory
+ * but not the directory, so only the process that is known as self remembers; when such a
+ * child changes its directory, that counts as a move for both. What others do to the
+ * folder's name is not seen.
+ */
+struct buffer {
+	_Atomic bool busy;
+	uint64_t of; /* how many moves the beginning is of; 0: it is something else */
+	size_t n;    /* length of the beginning, with a slash behind it */
+	char path[SING_MAX_PATH + 2];
+};
+enum { BUFFERS = 16 };
+static struct buffer buffers[BUFFERS];
+
+static _Atomic uint64_t moves = 1;
+static long self;
+
+static bool take(_Atomic bool *busy)
+{
+	return (!atomic_exchange_explicit(busy, true, memory_order_acquire));
+}
+
+static void give(_Atomic bool *busy)
+{
+	atomic_store_explicit(busy, false, memory_order_release);
+}
+
+void place_moved(void)
+{
+	atomic_fetch_add(&moves, 1);
+}
+
+void place_reset(void)
+{
+	for (size_t i = 0; i < BUFFERS; i++)
+		give(&buffers[i].busy);
+	self = raw(SYS_getpid, 0, 0, 0, 0);
+}
+
+static struct buffer *take_buffer(void)
+{
+	for (size_t i = 0; i < BUFFERS; i++)
+		if (take(&buffers[i].busy))
+			return (&buffers[i]);
+
+	return (NULL);
+}
+
+void place_give_back(struct place *p)
+{
+	if (p->buffer)
+		give(&p->buffer->busy);
+	p->buffer = NULL;
+}
+
+/* Make b begin with the working directory and a slash. Returns the length, 0 if it has no path. */
+static size_t begin_cwd(struct buffer *b)
+{
+	const uint64_t now = atomic_load(&moves);
+	long n;
+
+	if (b->of == now)
+		return (b->n);
+	b->of = 0;
+	n = raw(SYS_getcwd, (long)b->path, SING_MAX_PATH + 1, 0, 0);
+	if (n < 2 || b->path[0] != '/')
+		return (0);
+	n--; /* the kernel counts the NUL */
+	if (n > 1)
+		b->path[n++] = '/';
+	b->n = (size_t)n;
+	if (raw(SYS_getpid, 0, 0, 0, 0) == self)
+		b->of = now;
+
+	return (b->n);
+}
+
+/* Write the path of what is open to b. Returns its length, 0 if it has none. */
+static size_t get_open(int fd, struct buffer *b)
+{
+	char link[32] = "/proc/self/fd/";
+	char *p = link + sizeof(link) - 1;
+	unsigned int v = (unsigned int)fd;
+	long n;
+
+	/* Digits from the end, then to their place: printf is not safe in a handler. */
+	*p = 0;
+	do
+		*--p = (char)('0' + v % 10);
+	while (v /= 10);
+	memmove(link + 14, p, (size_t)(link + sizeof(link) - p));
+	b->of = 0;
+	n = raw(SYS_readlinkat, AT_FDCWD, (long)link, (long)b->path, SING_MAX_PATH + 1);
+	if (n < 1 || n > SING_MAX_PATH || b->path[0] != '/')
+		return (0);
+
+	return ((size_t)n);
+}
+
+/* Whether path is in a folder that travels with the capsule, or is no place for files. */
+static bool is_elsewhere(struct span p)
+{
+	static const struct span elsewhere[] = {
+		{ "/tmp/", 5 }, { "/dev/", 5 }, { "/proc/", 6 }, { "/var/tmp/", 9 }, { "/sys/", 5 },
+	};
+
+	if (p.n < 5 || !memchr("tdpvs", p.at[1], 5)) /* most are not even near */
+		return (false);
+	for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+		if (p.n >= elsewhere[i].n && !memcmp(p.at, elsewhere[i].at, elsewhere[i].n))
+			return (true);
+
+	return (false);
+}
+
+bool place_find(struct place *p, int dirfd, const char *path)
+{
+	size_t n, dir = 0;
+	char *buf;
+
+	*p = (struct place){ .buffer = NULL };
+	if (!path || !path[0])
+		return (false);
+	n = strlen(path);
+	if (n > SING_MAX_PATH)
+		return (false); /* the call will fail */
+	if (path[0] == '/') {
+		p->path = (struct span){ path, n };
+		return (!is_elsewhere(p->path));
+	}
+	p->buffer = take_buffer();
+	if (!p->buffer) {
+		list_lose();
+		return (false);
+	}
+	buf = p->buffer->path;
+	if (dirfd == AT_FDCWD) {
+		dir = begin_cwd(p->buffer);
+	} else if (dirfd >= 0) {
+		dir = get_open(dirfd, p->buffer);
+		if (dir && buf[dir - 1] != '/')
+			buf[dir++] = '/';
+	}
+	if (!dir)
+		return (false); /* a folder that was removed, or a bad descriptor: nothing comes of it */
+	if (dir + n > SING_MAX_PATH) {
+		list_lose();
+		return (false);
+	}
+	memcpy(buf + dir, path, n);
+	p->path = (struct span){ buf, dir + n };
+
+	return (!is_elsewhere(p->path));
+}
+
+bool place_find_open(struct place *p, int fd)
+{
+	size_t n;
+
+	*p = (struct place){ .buffer = take_buffer() };
+	n = p->buffer ? get_open(fd, p->buffer) : 0;
+	if (!n) {
+		list_lose();
+		return (false);
+	}
+	p->path = (struct span){ p->buffer->path, n };
+
+	return (!is_elsewhere(p->path));
+}

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* From what a program passes to a call to an absolute path. */
+#ifndef SING_SHIM_PLACE_H
+#define SING_SHIM_PLACE_H
+
+#include "list.h"
+
+struct buffer;
+
+/* place is an absolute path. at is the caller's path itself where that is absolute. */
+struct place {
+	struct span path;
+	struct buffer *buffer; /* to give back; NULL without */
+};
+
+/*
+ * Find out the absolute path. False if it is of no interest (not a place where the job
+ * keeps files) or cannot be found out, which is then counted as lost. Changes errno.
+ * Safe in signal handlers, after fork and vfork. p must be given back in any case.
+ */
+bool place_find(struct place *p, int dirfd, const char *path);
+
+/* The same of an open descriptor. */
+bool place_find_open(struct place *p, int fd);
+
+void place_give_back(struct place *p);
+
+/* The working directory is changing or has changed. */
+void place_moved(void);
+
+/* In the child of a fork, and at the start: nobody else is here. */
+void place_reset(void);
+
+#endif

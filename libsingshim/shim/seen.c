@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "seen.h"
+
+#include <string.h>
+
+/*
+ * One key per place, the latest wins. No locks: a place is one word, and a key that is
+ * overwritten only means that something is recorded twice. After fork the table is the
+ * child's own, with what the parent has recorded, which is right.
+ */
+enum { PLACES = 4096 };
+static _Atomic uint64_t places[PLACES];
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * 0x9E3779B97F4A7C15u;
+	return (h ^ h >> 32);
+}
+
+static uint64_t hash(uint64_t h, struct span s)
+{
+	uint64_t v;
+
+	for (; s.n >= 8; s.at += 8, s.n -= 8) {
+		memcpy(&v, s.at, 8);
+		h = mix(h, v);
+	}
+	v = s.n;
+	while (s.n)
+		v = v << 8 | (unsigned char)s.at[--s.n];
+
+	return (mix(h, v));
+}
+
+uint64_t seen_key(enum act act, struct span path, struct span other)
+{
+	uint64_t h = mix(list_epoch() << 8 | act, 0x5349u);
+
+	h = hash(h, path);
+	if (other.n)
+		h = hash(h, other);
+	h = mix(h, h >> 29);
+
+	return (h ? h : 1);
+}
+
+bool seen_has(uint64_t key)
+{
+	return (atomic_load_explicit(&places[key % PLACES], memory_order_relaxed) == key);
+}
+
+void seen_add(uint64_t key)
+{
+	atomic_store_explicit(&places[key % PLACES], key, memory_order_relaxed);
+}
+
+void seen_drop(uint64_t key)
+{
+	if (seen_has(key))
+		atomic_store_explicit(&places[key % PLACES], 0, memory_order_relaxed);
+}

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* What this process has recorded lately, so that it is not recorded again. */
+#ifndef SING_SHIM_SEEN_H
+#define SING_SHIM_SEEN_H
+
+#include "list.h"
+
+/* What was recorded of a path or a pair of paths. */
+enum act {
+	ACT_WRITTEN = 1, /* created, or opened for writing */
+	ACT_APPENDED,
+	ACT_REMOVED,
+	ACT_RENAMED,
+	ACT_LINKED,
+	ACT_SYMLINKED,
+	ACT_FOLDER,
+};
+
+/* A name for an act upon paths in the current epoch. Never 0. */
+uint64_t seen_key(enum act act, struct span path, struct span other);
+
+bool seen_has(uint64_t key);
+void seen_add(uint64_t key);
+void seen_drop(uint64_t key);
+
+#endif

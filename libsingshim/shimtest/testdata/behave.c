@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Programs that would notice an interposer: behave CASE, in a folder of their own. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define CHECK(what) \
+	do { \
+		if (!(what)) { \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #what, strerror(errno)); \
+			exit(1); \
+		} \
+	} while (0)
+
+/* A call that fails leaves the errno that it would leave without us. */
+#define FAILS(call, number) CHECK((errno = 0, (call) < 0) && errno == (number))
+
+/* A call that succeeds leaves errno alone. */
+#define QUIET(call) CHECK((errno = 77, (call) >= 0) && errno == 77)
+
+static void errors(void)
+{
+	char longer[5000];
+	const char *volatile null = NULL;
+	int fd;
+
+	memset(longer, 'a', sizeof(longer) - 1);
+	longer[sizeof(longer) - 1] = 0;
+	QUIET(mkdir("dir", 0755));
+	QUIET(fd = open("f", O_WRONLY | O_CREAT, 0600));
+	QUIET(fd = open("f", O_WRONLY | O_CREAT, 0600));
+	QUIET(fd = open("f", O_RDWR));
+	QUIET(fd = open("f", O_WRONLY | O_APPEND));
+	QUIET(fd = creat("g", 0600));
+	QUIET(fd = creat("g", 0600));
+	QUIET(symlink("missing", "dangling"));
+	QUIET(fd = open("dangling", O_WRONLY | O_CREAT, 0600));
+	CHECK(!access("missing", F_OK));
+	QUIET(link("f", "h"));
+	QUIET(rename("h", "i"));
+	QUIET(truncate("i", 5));
+	QUIET(unlink("i"));
+	QUIET(open(".", O_RDWR | O_TMPFILE, 0600));
+	FAILS(open("f", O_WRONLY | O_CREAT | O_EXCL, 0600), EEXIST);
+	FAILS(open("dir", O_WRONLY | O_CREAT, 0600), EISDIR);
+	FAILS(open("dir", O_WRONLY), EISDIR);
+	FAILS(open("none", O_WRONLY), ENOENT);
+	FAILS(open("none/f", O_WRONLY | O_CREAT, 0600), ENOENT);
+	FAILS(open("f/x", O_WRONLY | O_CREAT, 0600), ENOTDIR);
+	FAILS(open("", O_WRONLY | O_CREAT, 0600), ENOENT);
+	FAILS(open(null, O_WRONLY | O_CREAT, 0600), EFAULT);
+	FAILS(open(longer, O_WRONLY | O_CREAT, 0600), ENAMETOOLONG);
+	FAILS(openat(999, "f", O_WRONLY | O_CREAT, 0600), EBADF);
+	FAILS(openat(fd, "f", O_WRONLY | O_CREAT, 0600), ENOTDIR);
+	FAILS(open("/proc/version", O_WRONLY | O_CREAT | O_EXCL, 0600), EEXIST);
+	FAILS(mkdir("dir", 0755), EEXIST);
+	FAILS(rmdir("f"), ENOTDIR);
+	FAILS(unlink("none"), ENOENT);
+	FAILS(unlink(null), EFAULT);
+	FAILS(rename("none", "f"), ENOENT);
+	FAILS(rename(null, "f"), EFAULT);
+	FAILS(link("none", "x"), ENOENT);
+	FAILS(symlink("x", "f"), EEXIST);
+	FAILS(truncate("none", 0), ENOENT);
+	FAILS(chdir("none"), ENOENT);
+	CHECK(!fopen("none/f", "w") && errno == ENOENT);
+	CHECK(!fopen("f", "nonsense") && errno == EINVAL);
+	CHECK(!dlerror());
+}
+
+static int count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	CHECK(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+
+	return (n);
+}
+
+/* No descriptor is ours, none is lost, and closing all of them harms nobody. */
+static void descriptors(void)
+{
+	const int before = count_fds();
+	char name[32];
+	int fd, lowest;
+
+	lowest = dup(0);
+	close(lowest);
+	for (int i = 0; i < 100; i++) {
+		sprintf(name, "f%d", i);
+		fd = open(name, O_WRONLY | O_CREAT, 0600);
+		CHECK(fd == lowest);
+		close(fd);
+	}
+	CHECK(count_fds() == before);
+	fflush(stdout);
+	CHECK(!close_range(0, ~0U, 0));
+	CHECK(open("/dev/null", O_RDWR) == 0);
+	CHECK(dup(0) == 1 && dup(0) == 2);
+	fd = open("afterwards", O_WRONLY | O_CREAT, 0600);
+	CHECK(fd == 3);
+}
+
+enum { THREADS = 8, FILES = 500 };
+
+static void *writer(void *arg)
+{
+	char name[64];
+
+	for (int i = 0; i < FILES; i++) {
+		sprintf(name, "t%ld-%d", (long)arg, i);
+		int fd = open(name, O_WRONLY | O_CREAT, 0600);
+		CHECK(fd >= 0);
+		close(fd);
+		if (i % 50 == 0) {
+			const pid_t child = fork();
+
+			if (!child) {
+				sprintf(name, "c%ld-%d", (long)arg, i);
+				_exit(open(name, O_WRONLY | O_CREAT, 0600) < 0);
+			}
+			int status;
+			CHECK(waitpid(child, &status, 0) == child && !status);
+		}
+	}
+
+	return (NULL);
+}
+
+static volatile sig_atomic_t ticks;
+
+static void tick(int sig)
+{
+	const int e = errno;
+	char name[] = "s0000";
+	int n = ticks++;
+
+	(void)sig;
+	for (int i = 4; i > 0; i--, n /= 10)
+		name[i] = (char)('0' + n % 10);
+	int fd = open(name, O_WRONLY | O_CREAT, 0600);
+	if (fd >= 0)
+		close(fd);
+	errno = e;
+}
+
+/* Threads that write and fork, interrupted by a handler that writes, on a small stack. */
+static void storm(void)
+{
+	static char stack[8192];
+	const stack_t alternate = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	struct sigaction act = { .sa_handler = tick, .sa_flags = SA_RESTART | SA_ONSTACK };
+	const struct itimerval every = { { 0, 2000 }, { 0, 2000 } };
+	const struct itimerval never = { { 0, 0 }, { 0, 0 } };
+	pthread_t t[THREADS];
+	sigset_t alarm_only;
+
+	CHECK(!sigaltstack(&alternate, NULL));
+	CHECK(!sigaction(SIGALRM, &act, NULL));
+	sigemptyset(&alarm_only);
+	sigaddset(&alarm_only, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm_only, NULL);
+	for (long i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&t[i], NULL, writer, (void *)i));
+	pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL); /* this thread is interrupted */
+	CHECK(!setitimer(ITIMER_REAL, &every, NULL));
+	writer((void *)(long)THREADS);
+	CHECK(!setitimer(ITIMER_REAL, &never, NULL));
+	for (int i = 0; i < THREADS; i++)
+		CHECK(!pthread_join(t[i], NULL));
+	printf("%d\n", (int)ticks);
+}
+
+/* A child of vfork that changes its directory does not move its parent. */
+static void children(void)
+{
+	char *const argv[] = { "sh", "-c", ": >from-sh", NULL };
+	pid_t child;
+	int status;
+
+	CHECK(!mkdir("d", 0755));
+	close(open("first", O_WRONLY | O_CREAT, 0600));
+	child = vfork();
+	if (!child) {
+		if (chdir("d"))
+			_exit(9);
+		close(open("in-child", O_WRONLY | O_CREAT, 0600));
+		execv("/bin/sh", argv);
+		_exit(9);
+	}
+	CHECK(waitpid(child, &status, 0) == child && !status);
+	close(open("second", O_WRONLY | O_CREAT, 0600));
+	CHECK(!posix_spawn(&child, "/bin/sh", NULL, NULL, argv, environ));
+	CHECK(waitpid(child, &status, 0) == child && !status);
+	CHECK(!chdir("d"));
+	close(open("third", O_WRONLY | O_CREAT, 0600));
+	CHECK(!chdir(".."));
+	int fd = open("d", O_RDONLY | O_DIRECTORY);
+	CHECK(!fchdir(fd));
+	close(open("fourth", O_WRONLY | O_CREAT, 0600));
+	close(openat(fd, "fifth", O_WRONLY | O_CREAT, 0600));
+}
+
+/* Descriptors of a process that has changed its limits, root and working directory. */
+static void ends(void)
+{
+	char name[] = "killed";
+
+	close(open(name, O_WRONLY | O_CREAT, 0600));
+	CHECK(!mkdir("gone", 0755) && !chdir("gone") && !rmdir("../gone"));
+	FAILS(open("x", O_WRONLY | O_CREAT, 0600), ENOENT);
+	kill(getpid(), SIGKILL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+		{ "errors", errors }, { "descriptors", descriptors }, { "storm", storm },
+		{ "children", children }, { "ends", ends },
+	};
+
+	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (strcmp(argv[1], cases[i].name))
+			continue;
+		cases[i].run();
+		return (0);
+	}
+
+	return (2);
+}
