@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// load writes a file and reads it as a daemon would.
+func load(t *testing.T, text string, environ ...string) (*Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "proxyd.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(file, environ)
+	if err != nil {
+		err = texter(strings.ReplaceAll(err.Error(), file, "FILE"))
+	}
+	return c, err
+}
+
+type texter string
+
+func (s texter) Error() string { return string(s) }
+
+func TestDefaults(t *testing.T) {
+	c, err := load(t, "shared: /shared/singularity\nnode_name: n1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.origins = nil
+	want := &Config{
+		Shared: "/shared/singularity", KeyFile: "/etc/singularity-slurm/key", NodeName: "n1", Listen: ":6830",
+		RunDir: "/run/singularity-slurm", LibDir: "/var/lib/singularity-slurm",
+		KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold",
+		Keep: 2, KeepFor: 7 * 24 * time.Hour, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto"},
+		Scontrol: "scontrol", Srun: "srun", LogLevel: slog.LevelInfo,
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	if c.Port() != "6830" {
+		t.Errorf("port %q", c.Port())
+	}
+}
+
+func TestFileAndEnvironment(t *testing.T) {
+	c, err := load(t, `
+shared: /a
+operators: [operator, "@hpc"]
+network:
+  mode: vxlan
+  range: 10.200.0.0/16
+keep: 5
+interval: 30m
+log_level: debug
+`, "SINGULARITY_SLURM_NETWORK_MODE=route", "SINGULARITY_SLURM_KEEP_FOR=1d12h", "SINGULARITY_SLURM_STEP=x", "SINGULARITY_SLURM_KEEP=3", "SINGULARITY_SLURM_KEEP=4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Network.Mode != "route" || c.Network.Range.String() != "10.200.0.0/16" || c.KeepFor != 36*time.Hour || c.Keep != 4 || c.Interval != 30*time.Minute ||
+		c.LogLevel != slog.LevelDebug || !reflect.DeepEqual(c.Operators, []string{"operator", "@hpc"}) {
+		t.Errorf("%+v", c)
+	}
+	if host, err := os.Hostname(); err == nil && !strings.HasPrefix(host, c.NodeName) {
+		t.Errorf("node name %q on host %q", c.NodeName, host)
+	}
+}
+
+// TestWrong: each mistake is named with what is accepted.
+func TestWrong(t *testing.T) {
+	const ok = "shared: /a\n"
+	for _, tt := range []struct{ name, text, env, want string }{
+		{"empty file", "", "", "FILE: shared: missing; name a folder that all nodes share, as in /shared/singularity"},
+		{"unknown key", ok + "kep: 3\n", "", "FILE: kep: no such key; did you mean keep?"},
+		{"key outside of its section", ok + "range: 10.0.0.0/8\n", "", "FILE: range: no such key; did you mean network.range?"},
+		{"key in the wrong section", ok + "network:\n  modes: auto\n", "", "FILE: network.modes: no such key; did you mean network.mode?"},
+		{"key of nothing", ok + "colour: blue\n", "", "FILE: colour: no such key; `proxyd config` lists all"},
+		{"relative path", "shared: singularity\n", "", `FILE: shared: "singularity": want an absolute path`},
+		{"time without unit", ok + "interval: 30\n", "", `FILE: interval: "30": want a time as in 30s, 10m, 2h or 7d, or 0`},
+		{"time below 0", ok + "keep_for: -3d\n", "", `FILE: keep_for: "-3d": want a time as in 30s, 10m, 2h or 7d, or 0`},
+		{"very often", ok + "interval: 1s\n", "", `FILE: interval: "1s": want 0, or at least 10s`},
+		{"unknown choice", ok + "on_time_limit: kill\n", "", `FILE: on_time_limit: "kill": want requeue, hold or end`},
+		{"number out of range", ok + "keep: 0\n", "", `FILE: keep: "0": want a number from 1 to 1000`},
+		{"no number", ok + "keep: best\n", "", `FILE: keep: "best": want a number from 1 to 1000`},
+		{"port alone", ok + "listen: 6830\n", "", `FILE: listen: "6830": want [ADDRESS]:PORT`},
+		{"port 0", ok + "listen: \":0\"\n", "", `FILE: listen: ":0": want [ADDRESS]:PORT`},
+		{"small network", ok + "network: {range: 10.0.0.0/28}\n", "", `FILE: network.range: "10.0.0.0/28": want an IPv4 network of at least 256 addresses, as in 100.64.0.0/10`},
+		{"host bits", ok + "network: {range: 10.1.2.3/8}\n", "", `FILE: network.range: "10.1.2.3/8": want the network's own address: 10.0.0.0/8`},
+		{"program with arguments", ok + "srun: srun -v\n", "", `FILE: srun: "srun -v": want a program's name or absolute path`},
+		{"program by relative path", ok + "srun: bin/srun\n", "", `FILE: srun: "bin/srun": want a program's name or absolute path`},
+		{"bad operator", ok + "operators: [a b]\n", "", `FILE: operators: "a b": want users, and groups as @name, separated by commas`},
+		{"list for a value", ok + "keep: [1, 2]\n", "", "FILE: keep: want one value, found a list"},
+		{"section for a value", ok + "keep: {a: 1}\n", "", "FILE: keep: want a value, found a section"},
+		{"value for a section", ok + "network: auto\n", "", "FILE: network: want a section, with keys range, mode, device"},
+		{"bad node name", ok + "node_name: \"n1 n2\"\n", "", `FILE: node_name: "n1 n2": want a node name as in slurm.conf`},
+		{"environment", ok, "SINGULARITY_SLURM_KEEP=many", `SINGULARITY_SLURM_KEEP: keep: "many": want a number from 1 to 1000`},
+		{"two mistakes", "shared: a\nkeep: x\n", "", "FILE: shared: \"a\": want an absolute path\nFILE: keep: \"x\": want a number from 1 to 1000"},
+		{"no YAML", "shared: [\n", "", "FILE: yaml: line 1: did not find expected node content"},
+		{"a key twice", "shared: /a\nshared: /b\n", "", "FILE: yaml: unmarshal errors:\n  line 2: mapping key \"shared\" already defined at line 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := load(t, tt.text, tt.env)
+			if err == nil {
+				t.Fatalf("accepted: %+v", c)
+			}
+			if got := strings.TrimPrefix(err.Error(), "configuration: "); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestNobodyElseWrites: the file names programs that root runs.
+func TestNobodyElseWrites(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: files of others")
+	}
+	file := filepath.Join(t.TempDir(), "proxyd.yaml")
+	if err := os.WriteFile(file, []byte("shared: /a\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file, nil); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(want string) {
+		t.Helper()
+		if _, err := Load(file, nil); err == nil || err.Error() != "configuration: "+file+want {
+			t.Errorf("got  %v\nwant configuration: %s%s", err, file, want)
+		}
+	}
+	if err := os.Chmod(file, 0o664); err != nil {
+		t.Fatal(err)
+	}
+	refused(": owned by user 0 with mode 0664; want root and not writable by others (chown root, chmod 644)")
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, 1001, 0); err != nil {
+		t.Fatal(err)
+	}
+	refused(": owned by user 1001 with mode 0644; want root and not writable by others (chown root, chmod 644)")
+	if _, err := Load("/nowhere/proxyd.yaml", nil); err == nil || err.Error() != "configuration: open /nowhere/proxyd.yaml: no such file or directory" {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestExplained: what is printed is a configuration, and names every key.
+func TestExplained(t *testing.T) {
+	var b bytes.Buffer
+	if err := Explain(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		last := k.name[strings.LastIndexByte(k.name, '.')+1:]
+		if !strings.Contains(b.String(), last+": ") || !strings.Contains(b.String(), environment(k.name)+")") {
+			t.Errorf("%s is not explained", k.name)
+		}
+	}
+	c, err := load(t, b.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	d, err := load(t, "shared: /shared/singularity\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.origins, d.origins = nil, nil
+	if !reflect.DeepEqual(c, d) {
+		t.Errorf("as explained: %+v\nby default:   %+v", c, d)
+	}
+	// With all keys taken out of their comments it says the same.
+	c, err = load(t, regexp.MustCompile(`(?m)^( *)#([^ ])`).ReplaceAllString(b.String(), "$1$2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.origins["keep"].where == "default" {
+		t.Error("keep is still in a comment")
+	}
+	c.origins = nil
+	if !reflect.DeepEqual(c, d) {
+		t.Errorf("all written:  %+v\nby default:   %+v", c, d)
+	}
+}
+
+func TestEffective(t *testing.T) {
+	c, err := load(t, "shared: /a\noperators: [x, \"@y\"]\nnetwork: {mode: vxlan}\n", "SINGULARITY_SLURM_KEEP=9", `SINGULARITY_SLURM_NETWORK_DEVICE=e"th`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := c.Explain(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "# (from environment; SINGULARITY_SLURM_KEEP)\nkeep: 9\n") {
+		t.Errorf("keep is not there:\n%s", b.String())
+	}
+	again, err := load(t, b.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	c.origins, again.origins = nil, nil
+	if !reflect.DeepEqual(c, again) {
+		t.Errorf("read back: %+v\nwas:       %+v", again, c)
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for s, want := range map[string]time.Duration{"0": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "7d": 168 * time.Hour, "1d1h": 25 * time.Hour, "0d": 0} {
+		if got, err := ParseDuration(s); got != want || err != nil {
+			t.Errorf("%q: %s, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "d", "7", "-1s", "1d-1h", "1h1d", "1d1d", "99999d", "soon"} {
+		if d, err := ParseDuration(s); err == nil {
+			t.Errorf("%q: %s", s, d)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("shared: /a\nnetwork:\n  mode: auto\n"), "SINGULARITY_SLURM_KEEP=3")
+	f.Add([]byte("? {a: b}\n: c\n"), "")
+	f.Add([]byte("network.mode: auto\nnetwork: {mode: vxlan}\n"), "")
+	f.Fuzz(func(t *testing.T, text []byte, env string) {
+		c, err := parse("FILE", text, []string{env})
+		if (c == nil) == (err == nil) {
+			t.Fatal(c, err)
+		}
+		if c == nil {
+			return
+		}
+		var b bytes.Buffer
+		if err := c.Explain(&b); err != nil {
+			t.Fatal(err)
+		}
+		again, err := parse("FILE", b.Bytes(), nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		c.origins, again.origins = nil, nil
+		if !reflect.DeepEqual(c, again) {
+			t.Errorf("read back: %+v\nwas:       %+v\n%s", again, c, b.String())
+		}
+	})
+}
+
+func FuzzQuoted(f *testing.F) {
+	f.Add(`a"b\c`)
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, r := range s {
+			if r < ' ' || r == 0x7f || r == 0xfffd {
+				t.Skip()
+			}
+		}
+		var got map[string]string
+		if err := yaml.Unmarshal([]byte("k: "+quoted(s)+"\n"), &got); err != nil || got["k"] != s {
+			t.Errorf("%q became %q, %v", s, got["k"], err)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoBuildID says that a file is no ELF file, or was linked without a build id.
+var ErrNoBuildID = errors.New("no build id")
+
+// BuildID returns the GNU build id of a program or library, named by an absolute path, in
+// hex. Links are followed. The file may be anybody's: it is not trusted, and one that is no
+// regular file has none.
+func BuildID(path string) (string, error) { return buildIDIn("/", path) }
+
+// buildIDIn takes the path, and links on it, as seen in the tree root.
+func buildIDIn(root, path string) (string, error) {
+	id, err := buildID(root, path)
+	if err != nil {
+		return "", fmt.Errorf("build id of %s: %w", path, err)
+	}
+	return id, nil
+}
+
+func buildID(root, path string) (string, error) {
+	tree, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(tree)
+	// A fifo would block, a device could do anything.
+	fd, err := unix.Openat2(tree, path, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", ErrNoBuildID
+	}
+	return readBuildID(f)
+}
+
+const (
+	noteBuildID = 3 // NT_GNU_BUILD_ID
+	maxNotes    = 64 << 10
+	maxProgs    = 1024
+)
+
+// readBuildID reads program headers only. It is not debug/elf, which reads the sections
+// first: they are often stripped, and a hostile file can have millions. Only 64-bit
+// little-endian files have an id here, as all have on the CPUs that we know.
+func readBuildID(r io.ReaderAt) (string, error) {
+	var head [64]byte
+	if _, err := r.ReadAt(head[:], 0); err != nil || string(head[:6]) != "\x7fELF\x02\x01" {
+		return "", ErrNoBuildID
+	}
+	offset := binary.LittleEndian.Uint64(head[32:])
+	size := binary.LittleEndian.Uint16(head[54:])
+	number := binary.LittleEndian.Uint16(head[56:])
+	if size != 56 || number > maxProgs || offset > math.MaxInt64/2 {
+		return "", ErrNoBuildID
+	}
+	progs := make([]byte, int(size)*int(number))
+	if _, err := r.ReadAt(progs, int64(offset)); err != nil {
+		return "", ErrNoBuildID
+	}
+	for ; len(progs) > 0; progs = progs[size:] {
+		at, length := binary.LittleEndian.Uint64(progs[8:]), binary.LittleEndian.Uint64(progs[32:])
+		if elf.ProgType(binary.LittleEndian.Uint32(progs)) != elf.PT_NOTE || at > math.MaxInt64/2 {
+			continue
+		}
+		notes := make([]byte, min(length, maxNotes))
+		n, err := r.ReadAt(notes, int64(at))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		if id := findBuildID(notes[:n], binary.LittleEndian.Uint64(progs[48:])); id != nil {
+			return hex.EncodeToString(id), nil
+		}
+	}
+	return "", ErrNoBuildID
+}
+
+// findBuildID walks notes: name size, description size, type, name and description, each of
+// the last two padded.
+func findBuildID(notes []byte, align uint64) []byte {
+	if align != 8 {
+		align = 4
+	}
+	pad := func(n uint64) uint64 { return (n + align - 1) &^ (align - 1) }
+	for len(notes) >= 12 {
+		nameSize := uint64(binary.LittleEndian.Uint32(notes))
+		descSize := uint64(binary.LittleEndian.Uint32(notes[4:]))
+		kind := binary.LittleEndian.Uint32(notes[8:])
+		begin := pad(12 + nameSize)
+		end := begin + descSize
+		if end > uint64(len(notes)) {
+			return nil
+		}
+		if kind == noteBuildID && nameSize == 4 && string(notes[12:16]) == "GNU\x00" && descSize > 0 && descSize <= 64 {
+			return notes[begin:end]
+		}
+		notes = notes[min(pad(end), uint64(len(notes))):]
+	}
+	return nil
+}

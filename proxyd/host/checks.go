@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkRoot looks at what this process may do.
+func checkRoot(context.Context, *node) Finding {
+	f := Finding{Name: "rights", Needs: "root with the capabilities of a system service"}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return f.bad(Fail, err.Error(), "mount /proc")
+	}
+	lacking := lackingCapabilities(string(status))
+	if os.Geteuid() != 0 || len(lacking) > 0 {
+		return f.bad(Fail, fmt.Sprintf("user %d without %s", os.Geteuid(), strings.Join(lacking, ", ")),
+			"start proxyd as root, in the unit without CapabilityBoundingSet, outside of containers")
+	}
+	return f.good("root, all that are needed")
+}
+
+func checkKernel(context.Context, *node) Finding {
+	f := Finding{Name: "kernel", Needs: "namespaces, time namespaces, pidfd and openat2: Linux 5.9 or newer has all"}
+	for _, feature := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2} {
+		if err := feature.Check(); err != nil {
+			return f.bad(Fail, err.Error(), "boot a newer kernel, or one with that option")
+		}
+	}
+	return f.good("Linux " + Release())
+}
+
+func checkFreezer(context.Context, *node) Finding {
+	f := Finding{Name: "kernel: freezer", Needs: "cgroup v2, mounted or not, with or without controllers"}
+	if err := Freezer.Check(); err != nil {
+		return f.bad(Fail, err.Error(), "boot a newer kernel, or without cgroup_disable and cgroup_no_v1 options")
+	}
+	return f.good("there")
+}
+
+func checkNetwork(context.Context, *node) Finding {
+	f := Finding{Name: "kernel: network", Needs: "nftables and veth; vxlan where nodes are not neighbours"}
+	for _, feature := range []*Feature{&Nftables, &Veth} {
+		if err := feature.Check(); err != nil {
+			return f.bad(Fail, err.Error(), "load nf_tables and veth at boot (/etc/modules-load.d), or install the kernel's package of modules")
+		}
+	}
+	if err := VXLAN.Check(); err != nil {
+		return f.bad(Warn, err.Error(), "load vxlan at boot if nodes reach each other through routers")
+	}
+	return f.good("nftables, veth, vxlan")
+}
+
+func checkFanotify(context.Context, *node) Finding {
+	f := Finding{Name: "kernel: fanotify", Needs: "fanotify, to see files that static programs write"}
+	if err := Fanotify.Check(); err != nil {
+		return f.bad(Warn, err.Error(), "boot a kernel with CONFIG_FANOTIFY")
+	}
+	return f.good("there")
+}
+
+func checkCriuFinding(ctx context.Context, n *node) Finding {
+	f := Finding{Name: "criu", Needs: CriuNeeds + " or newer"}
+	version, err := Criu(ctx, "criu")
+	if err != nil {
+		return f.bad(Fail, err.Error(), "install "+CriuNeeds+" or newer (Debian: backports or forky; else https://criu.org/Packages) so that it is in PATH")
+	}
+	return f.good("criu " + version)
+}
+
+func checkMunge(ctx context.Context, n *node) Finding {
+	f := Finding{Name: "munge", Needs: "munged on this node, with munge and unmunge in PATH"}
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	began := time.Now()
+	credential, err := n.coder.Encode(ctx, []byte("doctor"))
+	if err == nil {
+		_, err = n.coder.Decode(ctx, credential)
+	}
+	if err != nil {
+		return f.bad(Fail, err.Error(), "systemctl start munge; the key in /etc/munge must be that of the other nodes")
+	}
+	return f.good(fmt.Sprintf("made and read a credential in %s", time.Since(began).Round(100*time.Microsecond)))
+}
+
+// capabilities that proxyd needs, each for what nobody else may do.
+var capabilities = []struct {
+	bit  int
+	name string
+}{
+	{unix.CAP_SYS_ADMIN, "cap_sys_admin"},                   // namespaces, mounts
+	{unix.CAP_SYS_PTRACE, "cap_sys_ptrace"},                 // criu, /proc of users
+	{unix.CAP_NET_ADMIN, "cap_net_admin"},                   // addresses, routes, nftables, TCP repair
+	{unix.CAP_SETUID, "cap_setuid"},                         // act as the job's user
+	{unix.CAP_SETGID, "cap_setgid"},                         // the same
+	{unix.CAP_CHOWN, "cap_chown"},                           // put files back
+	{unix.CAP_DAC_OVERRIDE, "cap_dac_override"},             // /tmp of capsules
+	{unix.CAP_FOWNER, "cap_fowner"},                         // the same
+	{unix.CAP_KILL, "cap_kill"},                             // freeze, end
+	{unix.CAP_MKNOD, "cap_mknod"},                           // /dev of capsules
+	{unix.CAP_CHECKPOINT_RESTORE, "cap_checkpoint_restore"}, // chosen PIDs
+}
+
+// lackingCapabilities reads a /proc/PID/status.
+func lackingCapabilities(status string) []string {
+	var effective uint64 // none, if it cannot be read
+	for line := range strings.Lines(status) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			if n, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64); err == nil {
+				effective = n
+			}
+		}
+	}
+	var lacking []string
+	for _, c := range capabilities {
+		if effective&(1<<c.bit) == 0 {
+			lacking = append(lacking, c.name)
+		}
+	}
+	return lacking
+}
+
+func checkPrograms(_ context.Context, n *node) Finding {
+	f := Finding{Name: "installed", Needs: "sing-warden and sing-srun beside proxyd"}
+	if n.known.Libexec == "" {
+		return f.good("not looked at")
+	}
+	for _, name := range []string{"sing-warden", "sing-srun"} {
+		path := filepath.Join(n.known.Libexec, name)
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return f.bad(Fail, err.Error(), "make install")
+		case !info.Mode().IsRegular() || info.Mode()&0o001 == 0:
+			return f.bad(Fail, fmt.Sprintf("%s has mode %s", path, info.Mode()), "chmod 755 "+path+": users run it")
+		}
+	}
+	return f.good(n.known.Libexec)
+}
+
+func checkKey(_ context.Context, n *node) Finding {
+	f := Finding{Name: "key", Needs: n.cfg.KeyFile + ", the same on all nodes, for root only"}
+	var st unix.Stat_t
+	err := unix.Lstat(n.cfg.KeyFile, &st)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return f.bad(Fail, "none", "make one (proxyd key) and copy it to all nodes")
+	case err != nil:
+		return f.bad(Fail, err.Error(), "let root read it")
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return f.bad(Fail, "not a file", "replace it by a copy of the key")
+	case st.Uid != 0 || st.Mode&0o077 != 0:
+		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", st.Uid, st.Mode&0o7777),
+			fmt.Sprintf("chown root:root %[1]s && chmod 600 %[1]s; if others could read it, make a new one", n.cfg.KeyFile))
+	}
+	return f.good("there")
+}
+
+func checkShared(_ context.Context, n *node) Finding {
+	f := Finding{Name: "shared folder", Needs: n.cfg.Shared + " on a file system that all nodes share, owned by root"}
+	fs, err := stat(n.cfg.Shared)
+	if err != nil {
+		return f.bad(Fail, err.Error(), "mount the shared file system, then mkdir -m 755 "+n.cfg.Shared)
+	}
+	if fs.owner != 0 || fs.mode&0o022 != 0 {
+		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
+			fmt.Sprintf("chown root:root %[1]s && chmod 755 %[1]s; where NFS squashes root, export it with no_root_squash", n.cfg.Shared))
+	}
+	if _, err := tryFolder(n.cfg.Shared); err != nil {
+		return f.bad(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
+	}
+	found := fmt.Sprintf("%s, %s of %s free", fs.kind, bytesText(fs.free), bytesText(fs.total))
+	switch {
+	case fs.kind == "tmpfs":
+		return f.bad(Warn, found, "move it off memory: checkpoints must outlive the node")
+	case fs.free < fs.total/20:
+		return f.bad(Warn, found, "singctl gc, or give it more space: a checkpoint that does not fit is refused")
+	}
+	return f.good(found)
+}
+
+func checkClock(_ context.Context, n *node) Finding {
+	const tolerated = 30 * time.Second
+	f := Finding{Name: "clock", Needs: "within " + tolerated.String() + " of the file server's; munge refuses what is 5 min off"}
+	ahead, err := tryFolder(n.cfg.Shared)
+	if err != nil {
+		return f.bad(Warn, "cannot tell without the shared folder", "see there")
+	}
+	found := fmt.Sprintf("%s apart", ahead.Abs().Round(time.Millisecond))
+	if ahead.Abs() > tolerated {
+		return f.bad(Warn, found, "let chrony or ntpd set the clocks")
+	}
+	return f.good(found)
+}
+
+// bytesText writes n in the largest unit that leaves at least one whole.
+func bytesText(n uint64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	f, i := float64(n), 0
+	for ; f >= 1024 && i < len(units)-1; i++ {
+		f /= 1024
+	}
+	if i == 0 || f >= 100 {
+		return fmt.Sprintf("%.0f %s", f, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host says what this node can do. A feature is probed once and kept as a value
+// with its reason; nothing else in the tree compares version numbers. Doctor prints all
+// of it, each line with what an administrator does about it.
+//
+// Every probe answers in one of three ways:
+//
+//	nil                            the feature is there
+//	errors.Is(err, ErrUnsupported) the feature is missing; kept for the process's life
+//	any other error                the probe could not tell; not kept, asked again
+package host
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrUnsupported is what every *UnsupportedError is.
+var ErrUnsupported = errors.New("unsupported")
+
+// UnsupportedError names a feature this node lacks and what would bring it.
+type UnsupportedError struct {
+	Feature string // "criu: dump of io_uring"
+	Needs   string // "criu 4.2"
+	Found   string // "criu 3.17.1"
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s needs %s, found %s", e.Feature, e.Needs, e.Found)
+}
+
+// Is makes errors.Is(err, ErrUnsupported) true.
+func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
+
+// Feature is one capability of this node. It is safe for concurrent use.
+type Feature struct {
+	Name  string
+	Probe func() error
+
+	mu     sync.Mutex
+	known  bool
+	answer error
+}
+
+// Check runs the probe, or returns its earlier conclusive answer.
+func (f *Feature) Check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known {
+		return f.answer
+	}
+	err := f.Probe()
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return fmt.Errorf("probe %s: %w", f.Name, err)
+	}
+	f.known, f.answer = true, err
+	return err
+}

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+// Level says how bad a finding is.
+type Level int
+
+// The levels, in rising order.
+const (
+	OK   Level = iota + 1
+	Warn       // works, with less than there could be
+	Fail       // jobs will not be protected, or not start
+)
+
+func (l Level) String() string {
+	switch l {
+	case OK:
+		return "ok"
+	case Warn:
+		return "warn"
+	case Fail:
+		return "fail"
+	default:
+		return "unknown"
+	}
+}
+
+// Finding is one line of what doctor prints. Do says what an administrator does about it;
+// it is empty exactly when Level is OK.
+type Finding struct {
+	Name  string // "criu", "slurm: killwait"
+	Level Level
+	Found string
+	Needs string
+	Do    string
+}

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestFingerprintOfThisNode(t *testing.T) {
+	f, err := FingerprintOf("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Arch == "" || f.Kernel == "" || f.Vendor == "" || len(f.Flags) < 10 {
+		t.Errorf("%+v", f)
+	}
+	libc := slices.ContainsFunc(slices.Collect(keysOf(f.Files)), func(p string) bool { return strings.HasSuffix(p, "/libc.so.6") })
+	if !libc {
+		t.Errorf("no C library among %v", f.Files)
+	}
+	if err := Compatible(f, f); err != nil {
+		t.Errorf("this node with itself: %v", err)
+	}
+	b, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Fingerprint
+	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(f, back) {
+		t.Errorf("not the same after JSON: %v %+v", err, back)
+	}
+}
+
+// TestFingerprintOfATree: links in a capsule's tree lead to its own files, not to the host's.
+func TestFingerprintOfATree(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, "usr/lib64"), 0o755), os.Symlink("/usr/bin", filepath.Join(root, "bin")),
+		os.Symlink("/etc/passwd", filepath.Join(root, "usr/lib64/libc.so.6"))); err != nil {
+		t.Fatal(err)
+	}
+	f, err := FingerprintOf(root, "/bin/true", "/../../../../bin/true")
+	if err != nil || len(f.Files) != 0 {
+		t.Errorf("%v, %v", f.Files, err)
+	}
+	if _, err := FingerprintOf(filepath.Join(root, "gone")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a tree that is gone: %v", err)
+	}
+}
+
+func keysOf(m map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func TestCompatible(t *testing.T) {
+	base := Fingerprint{Arch: "amd64", Vendor: "GenuineIntel", Model: "Old", Flags: []string{"avx2", "sse2"}, Kernel: "6.1.0-18-amd64",
+		Files: map[string]string{"/lib/libc.so.6": "aaaa", "/lib/libm.so.6": "bbbb"}}
+	changed := func(f func(*Fingerprint)) Fingerprint {
+		c := base
+		c.Flags, c.Files = slices.Clone(base.Flags), map[string]string{"/lib/libc.so.6": "aaaa", "/lib/libm.so.6": "bbbb"}
+		f(&c)
+		return c
+	}
+	tests := []struct {
+		name string
+		now  Fingerprint
+		want string // "": compatible
+	}{
+		{"the same", base, ""},
+		{"more instructions", changed(func(f *Fingerprint) { f.Flags = append(f.Flags, "avx512f") }), ""},
+		{"another model", changed(func(f *Fingerprint) { f.Model = "New" }), ""},
+		{"a newer kernel", changed(func(f *Fingerprint) { f.Kernel = "6.18.1" }), ""},
+		{"another patch level", changed(func(f *Fingerprint) { f.Kernel = "6.1.0-2-amd64" }), ""},
+		{"a file more", changed(func(f *Fingerprint) { f.Files["/lib/x"] = "cc" }), ""},
+		{"a kernel that cannot be read", changed(func(f *Fingerprint) { f.Kernel = "custom" }), ""},
+		{"fewer instructions", changed(func(f *Fingerprint) { f.Flags, f.Model = []string{"sse2"}, "Older" }), "incompatible node: its CPU (Older) lacks avx2"},
+		{"another vendor", changed(func(f *Fingerprint) { f.Vendor = "AuthenticAMD" }), "incompatible node: captured on a CPU of GenuineIntel, this is one of AuthenticAMD"},
+		{"another architecture", changed(func(f *Fingerprint) { f.Arch, f.Flags = "arm64", nil }), "incompatible node: captured on amd64, this is arm64"},
+		{"an older kernel", changed(func(f *Fingerprint) { f.Kernel = "5.15.0" }), "incompatible node: captured on Linux 6.1.0-18-amd64, this is the older 5.15.0"},
+		{"another C library", changed(func(f *Fingerprint) { f.Files["/lib/libc.so.6"] = "ffff" }), "incompatible node: /lib/libc.so.6 is another build (ffff, was aaaa)"},
+		{"no libm, older kernel", changed(func(f *Fingerprint) { delete(f.Files, "/lib/libm.so.6"); f.Kernel = "6.0" }),
+			"incompatible node: captured on Linux 6.1.0-18-amd64, this is the older 6.0; /lib/libm.so.6 is missing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := Compatible(base, tt.now)
+			if tt.want == "" {
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			if err == nil || err.Error() != tt.want || !errors.Is(err, ErrIncompatible) {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseCPU(t *testing.T) {
+	const x86 = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC\nflags\t\t: sse2 avx2 hypervisor smep ibrs\n\nprocessor\t: 1\nvendor_id\t: other\nflags\t\t: avx512f\n\n"
+	f, err := parseCPU(strings.NewReader(x86))
+	if err != nil || f.Vendor != "AuthenticAMD" || f.Model != "EPYC" || !slices.Equal(f.Flags, []string{"avx2", "sse2"}) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err := parseCPU(strings.NewReader("processor : 0\n")); err == nil || err.Error() != "/proc/cpuinfo names no features" {
+		t.Errorf("no flags: %v", err)
+	}
+}
+
+// TestBuildIDs compares with what the ELF library of Go finds.
+func TestBuildIDs(t *testing.T) {
+	programs, err := filepath.Glob("/usr/bin/*")
+	if err != nil || len(programs) == 0 {
+		t.Fatal("no programs", err)
+	}
+	compared := 0
+	for _, p := range programs {
+		f, err := elf.Open(p)
+		if err != nil {
+			if id, err := BuildID(p); !errors.Is(err, ErrNoBuildID) && !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s is no ELF file, but has id %q, %v", p, id, err)
+			}
+			continue
+		}
+		want := ""
+		if s := f.Section(".note.gnu.build-id"); s != nil && inNotes(f, s) {
+			if d, err := s.Data(); err == nil && len(d) > 16 {
+				want = hex.EncodeToString(d[16:])
+			}
+		}
+		f.Close()
+		if want == "" {
+			continue
+		}
+		if got, err := BuildID(p); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", p, got, err, want)
+		}
+		compared++
+	}
+	t.Logf("%d programs compared", compared)
+	if compared == 0 {
+		t.Error("no program with a build id")
+	}
+}
+
+// inNotes says whether a section is where the kernel would look. Go's linker keeps its own
+// there, and GNU's elsewhere.
+func inNotes(f *elf.File, s *elf.Section) bool {
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
+		return p.Type == elf.PT_NOTE && p.Off <= s.Offset && s.Offset < p.Off+p.Filesz
+	})
+}
+
+func TestBuildIDOfWhatIsNoFile(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, "/dev/zero", t.TempDir()} {
+		if _, err := BuildID(path); !errors.Is(err, ErrNoBuildID) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := BuildID("/nowhere"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func FuzzBuildID(f *testing.F) {
+	if b, err := os.ReadFile("/bin/true"); err == nil {
+		f.Add(b[:min(len(b), 4096)])
+	}
+	f.Add([]byte("\x7fELF\x02\x01"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		id, err := readBuildID(bytes.NewReader(b))
+		if (err == nil) != (id != "") || err != nil && !errors.Is(err, ErrNoBuildID) && !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", id, err)
+		}
+	})
+}

@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+)
+
+func TestFeatureIsProbedOnce(t *testing.T) {
+	var asked int
+	answers := []error{errors.New("interrupted"), &UnsupportedError{"x", "Linux 9", "Linux 6"}, nil}
+	f := Feature{Name: "x", Probe: func() error { asked++; return answers[asked-1] }}
+	if err := f.Check(); err == nil || err.Error() != "probe x: interrupted" {
+		t.Errorf("could not tell: %v", err)
+	}
+	for range 3 {
+		if err := f.Check(); !errors.Is(err, ErrUnsupported) || err.Error() != "x needs Linux 9, found Linux 6" {
+			t.Errorf("missing: %v", err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("probed %d times, want 2", asked)
+	}
+}
+
+// TestProbesOfThisKernel: the probes tell something on any kernel, and as root on one that
+// can all this they find it.
+func TestProbesOfThisKernel(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: else the kernel answers \"not permitted\" to all")
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(Release(), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2, &Fanotify, &Nftables, &Veth, &VXLAN, &Freezer} {
+		err := f.Check()
+		switch {
+		case err == nil:
+		case !errors.Is(err, ErrUnsupported):
+			t.Errorf("%s: the probe cannot tell: %v", f.Name, err)
+		case major >= 6 && (f == &Namespaces || f == &Pidfd || f == &Openat2):
+			t.Errorf("%s is in every kernel since 5.8, and this is %s: %v", f.Name, Release(), err)
+		default:
+			t.Logf("%s: %v", f.Name, err)
+		}
+	}
+}
+
+// TestFreezerLeavesNothing probes many times: a group that stayed would be in the way.
+func TestFreezerLeavesNothing(t *testing.T) {
+	for range 3 {
+		if err := freezer(); err != nil {
+			t.Skipf("no freezer here: %v", err)
+		}
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	if got := lackingCapabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"); len(got) != 0 {
+		t.Errorf("root lacks %q", got)
+	}
+	got := lackingCapabilities(fmt.Sprintf("CapEff:\t%016x\n", uint64(0x1ffffffffff)&^(1<<unix.CAP_SYS_ADMIN|1<<unix.CAP_CHECKPOINT_RESTORE)))
+	if strings.Join(got, " ") != "cap_sys_admin cap_checkpoint_restore" {
+		t.Errorf("lacks %q", got)
+	}
+	if got := lackingCapabilities("nothing"); len(got) != len(capabilities) {
+		t.Errorf("unreadable: lacks only %q", got)
+	}
+}
+
+func TestCriuVersions(t *testing.T) {
+	for _, tt := range []struct{ out, version, wrong string }{
+		{"Version: 4.2\n", "4.2", ""},
+		{"Version: 4.2.1 (gitid 0)\n", "4.2.1", ""},
+		{"Version: 5.0\nGitID: v5.0\n", "5.0", ""},
+		{"Version: 4.10\n", "4.10", ""},
+		{"Version: 4.1.1\n", "4.1.1", "checkpoints needs criu 4.2, found criu 4.1.1"},
+		{"Version: 3.17.1\n", "3.17.1", "checkpoints needs criu 4.2, found criu 3.17.1"},
+		{"command not understood\n", "", `criu --version printed "command not understood\n"`},
+	} {
+		version, err := checkCriu(tt.out)
+		if version != tt.version || (err == nil) != (tt.wrong == "") || err != nil && err.Error() != tt.wrong {
+			t.Errorf("%q: %q, %v", tt.out, version, err)
+		}
+	}
+	if _, err := Criu(t.Context(), "/nowhere/criu"); !errors.Is(err, ErrUnsupported) || err.Error() != "checkpoints needs criu 4.2, found no /nowhere/criu" {
+		t.Errorf("no criu: %v", err)
+	}
+	if _, err := Criu(t.Context(), "/bin/false"); err == nil || errors.Is(err, ErrUnsupported) {
+		t.Errorf("criu that fails: %v", err)
+	}
+}
+
+const config2605 = `Configuration data as of 2026-07-01T12:00:00
+AccountingStorageHost   = ctl
+ClusterName             = mini
+JobRequeue              = 1
+KillWait                = 30 sec
+PlugStackConfig         = (null)
+ProctrackType           = proctrack/linuxproc
+RequeueExit             = 123
+SLURM_CONF              = /etc/slurm/slurm.conf
+SLURM_VERSION           = 26.05.5
+SlurmUser               = slurm(64030)
+SlurmdSpoolDir          = /var/spool/slurmd-%n
+Slurmctld(primary) at ctl is UP
+`
+
+func TestParseSlurm(t *testing.T) {
+	s, err := parseSlurm(config2605, "n1")
+	want := Slurm{Version: "26.05.5", Cluster: "mini", User: "slurm", UID: 64030, KillWait: 30 * time.Second, Proctrack: "proctrack/linuxproc",
+		JobRequeue: true, RequeueExit: "123", SpoolDir: "/var/spool/slurmd-n1", Plugstack: "/etc/slurm/plugstack.conf"}
+	if err != nil || *s != want {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"KillWait                = 30 sec", "", "scontrol show config: no KillWait"},
+		{"30 sec", "soon", `scontrol show config: KillWait "soon"`},
+		{"slurm(64030)", "slurm", `scontrol show config: SlurmUser "slurm"`},
+		{"slurm(64030)", "slurm(99999999999)", `scontrol show config: SlurmUser "slurm(99999999999)"`},
+	} {
+		if _, err := parseSlurm(strings.Replace(config2605, tt.old, tt.new, 1), "n1"); err == nil || err.Error() != tt.want {
+			t.Errorf("%q: %v, want %s", tt.new, err, tt.want)
+		}
+	}
+}
+
+func TestPlugin(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	stack := filepath.Join(dir, "plugstack.conf")
+	check := func(level Level, found string) {
+		t.Helper()
+		f := checkPlugin(&Slurm{Version: "26.05", Plugstack: stack})
+		if f.Level != level || f.Found != found || (f.Do == "") != (level == OK) {
+			t.Errorf("%+v, want %s: %s", f, level, found)
+		}
+	}
+	check(Fail, "no "+stack)
+	write("plugstack.conf", "# optional spank_singularity.so\noptional other.so\n")
+	check(Fail, "no line with it")
+	write("plugstack.conf", "optional  spank_singularity.so  without_proxyd=run # ours\n")
+	check(OK, "optional spank_singularity.so without_proxyd=run")
+	write("plugstack.conf", "required /nowhere/spank_singularity.so\n")
+	check(Fail, "stat /nowhere/spank_singularity.so: no such file or directory")
+	so := write("spank_singularity.so", "")
+	if err := os.Mkdir(filepath.Join(dir, "plugstack.conf.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write("plugstack.conf.d/b.conf", "required "+so+"\n")
+	write("plugstack.conf.d/a.conf", "optional other.so\n")
+	write("plugstack.conf", "include plugstack.conf.d/*.conf\n")
+	check(OK, "required "+so)
+	write("plugstack.conf", "include plugstack.conf\n") // for ever
+	check(Fail, "no line with it")
+}
+
+func TestKillWait(t *testing.T) {
+	const margin = 5 * time.Second
+	for _, tt := range []struct {
+		name          string
+		wait, capture time.Duration
+		rate          float64
+		level         Level
+		found, do     string
+	}{
+		{"plenty", 30 * time.Second, 3 * time.Second, 0, OK, "30s; capturing a job took 3s at most", ""},
+		{"tight", 30 * time.Second, 14 * time.Second, 0, Warn, "30s; capturing a job took 14s", "set KillWait=33 in slurm.conf and scontrol reconfigure"},
+		{"too short", 30 * time.Second, 26 * time.Second, 0, Fail, "30s; capturing a job took 26s", "set KillWait=57 in slurm.conf and scontrol reconfigure"},
+		{"none left", 5 * time.Second, 0, 1 << 30, Fail, "5s, and a margin of 5s: no time is left", "set KillWait=60 in slurm.conf and scontrol reconfigure"},
+		{"never measured", 30 * time.Second, 0, 1 << 30, OK, "30s; no job was captured yet, the shared folder would take about 12.5 GiB in time", ""},
+		{"nothing known", 30 * time.Second, 0, 0, OK, "30s; no job was captured yet", ""},
+	} {
+		f := judgeKillWait(tt.wait, margin, tt.capture, tt.rate)
+		if f.Level != tt.level || f.Found != tt.found || f.Do != tt.do {
+			t.Errorf("%s: %+v", tt.name, f)
+		}
+	}
+}
+
+func TestTryFolder(t *testing.T) {
+	dir := t.TempDir()
+	ahead, err := tryFolder(dir)
+	if err != nil || ahead.Abs() > 5*time.Second {
+		t.Errorf("%s, %v", ahead, err)
+	}
+	if rate, err := writeRate(dir, 1<<20); err != nil || rate <= 0 {
+		t.Errorf("%f, %v", rate, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if _, err := tryFolder("/proc"); err == nil {
+		t.Error("wrote into /proc")
+	}
+}
+
+// TestProbe looks at this machine, which has no Slurm and perhaps no CRIU: every line says
+// what was found, and what to do unless all is well.
+func TestProbe(t *testing.T) {
+	dir := t.TempDir()
+	cfg := &config.Config{Shared: filepath.Join(dir, "shared"), KeyFile: filepath.Join(dir, "key"), NodeName: "n1",
+		Scontrol: "/nowhere/scontrol", MungeSocket: "/nowhere/munge", KillWaitMargin: 5 * time.Second}
+	findings := Probe(t.Context(), cfg, Known{Libexec: "/nowhere"})
+	byName := make(map[string]Finding)
+	for _, f := range findings {
+		if f.Name == "" || f.Found == "" || f.Needs == "" || f.Level < OK || f.Level > Fail || (f.Do == "") != (f.Level == OK) {
+			t.Errorf("incomplete: %+v", f)
+		}
+		if _, twice := byName[f.Name]; twice {
+			t.Errorf("%s is there twice", f.Name)
+		}
+		byName[f.Name] = f
+	}
+	if len(findings) != len(checks) {
+		t.Errorf("%d findings of %d checks", len(findings), len(checks))
+	}
+	for _, name := range []string{"criu", "munge", "slurm: slurmctld", "slurm: plugin", "installed", "key", "shared folder"} {
+		if byName[name].Level != Fail {
+			t.Errorf("%s cannot be well here: %+v", name, byName[name])
+		}
+	}
+	if os.Geteuid() == 0 {
+		for path, mode := range map[string]os.FileMode{cfg.KeyFile: 0o640, cfg.Shared: 0} {
+			if mode == 0 {
+				if err := errors.Join(os.Mkdir(path, 0o755), os.Chmod(path, 0o777)); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.WriteFile(path, []byte("x"), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := &node{cfg: cfg}
+		if f := checkKey(t.Context(), n); f.Found != "owned by user 0, mode 0640" {
+			t.Errorf("key that a group reads: %+v", f)
+		}
+		if f := checkShared(t.Context(), n); f.Found != "owned by user 0, mode 0777" {
+			t.Errorf("shared folder that all write: %+v", f)
+		}
+		if err := errors.Join(os.Chmod(cfg.KeyFile, 0o600), os.Chmod(cfg.Shared, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if f := checkKey(t.Context(), n); f.Level != OK {
+			t.Errorf("%+v", f)
+		}
+		if f := checkShared(t.Context(), n); f.Level == Fail {
+			t.Errorf("%+v", f)
+		}
+		if f := checkClock(t.Context(), n); f.Level != OK {
+			t.Errorf("%+v", f)
+		}
+	}
+}

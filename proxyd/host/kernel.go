@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel can do. Each needs root to be told from "not permitted".
+var (
+	Namespaces     = Feature{Name: "namespaces", Probe: namespaces}
+	TimeNamespaces = Feature{Name: "time namespaces", Probe: func() error { return haveNamespace("time", "Linux 5.6 with CONFIG_TIME_NS") }}
+	Pidfd          = Feature{Name: "pidfd", Probe: pidfd}
+	Openat2        = Feature{Name: "openat2", Probe: openat2}
+	Fanotify       = Feature{Name: "fanotify", Probe: fanotify}
+	Nftables       = Feature{Name: "nftables", Probe: nftables}
+	Veth           = Feature{Name: "veth", Probe: func() error {
+		return linkKind("CONFIG_VETH", &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, PeerName: "probe1"})
+	}}
+	VXLAN = Feature{Name: "vxlan", Probe: func() error {
+		return linkKind("CONFIG_VXLAN", &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, VxlanId: 1, Port: 8472})
+	}}
+	Freezer = Feature{Name: "cgroup v2 freezer", Probe: freezer}
+)
+
+// Release returns the kernel's, as uname -r.
+func Release() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+func namespaces() error {
+	for _, kind := range []string{"mnt", "pid", "net", "uts", "ipc"} {
+		if err := haveNamespace(kind, "a kernel with CONFIG_NAMESPACES and all kinds of them"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func haveNamespace(kind, needs string) error {
+	_, err := os.Lstat("/proc/self/ns/" + kind)
+	if errors.Is(err, os.ErrNotExist) {
+		return unsupported(kind+" namespaces", needs)
+	}
+	return err
+}
+
+// unsupported is a feature that this kernel lacks.
+func unsupported(feature, needs string) error {
+	return &UnsupportedError{Feature: feature, Needs: needs, Found: "Linux " + Release()}
+}
+
+// missing turns the errno by which the kernel says "never heard of" into UnsupportedError.
+func missing(err error, feature, needs string, errnos ...error) error {
+	for _, e := range append(errnos, unix.ENOSYS) {
+		if errors.Is(err, e) {
+			return unsupported(feature, needs)
+		}
+	}
+	return err
+}
+
+// pidfd also asks for setns with a pidfd (5.8): joining a capsule at once is what it is for.
+func pidfd() error {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return missing(err, "pidfd", "Linux 5.8")
+	}
+	defer unix.Close(fd)
+	// To join the UTS namespace one is in changes nothing.
+	answer := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		answer <- unix.Setns(fd, unix.CLONE_NEWUTS)
+	}()
+	return missing(<-answer, "setns with a pidfd", "Linux 5.8", unix.EINVAL)
+}
+
+func openat2() error {
+	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return missing(err, "openat2", "Linux 5.6")
+	}
+	return unix.Close(fd)
+}
+
+func fanotify() error {
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC, unix.O_RDONLY)
+	if err != nil {
+		return missing(err, "fanotify", "a kernel with CONFIG_FANOTIFY")
+	}
+	return unix.Close(fd)
+}
+
+// nftables asks for the generation of the rules, which changes nothing and loads the
+// module.
+func nftables() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return missing(err, "nftables", "a kernel with CONFIG_NF_TABLES", unix.EPROTONOSUPPORT)
+	}
+	defer unix.Close(fd)
+	tv := unix.Timeval{Sec: 2}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return err
+	}
+	const head = unix.SizeofNlMsghdr
+	ask := make([]byte, head+4) // a header and a nfgenmsg of zeros
+	order := binary.NativeEndian
+	order.PutUint32(ask[0:], uint32(len(ask)))
+	order.PutUint16(ask[4:], unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN)
+	order.PutUint16(ask[6:], unix.NLM_F_REQUEST)
+	if err := unix.Sendto(fd, ask, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 8192)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil {
+		return err
+	}
+	if n >= head+4 && order.Uint16(answer[4:]) == unix.NLMSG_ERROR {
+		errno := unix.Errno(-int32(order.Uint32(answer[head:])))
+		return missing(errno, "nftables", "a kernel with CONFIG_NF_TABLES", unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT)
+	}
+	return nil
+}
+
+// linkKind makes a device in a network namespace that goes with its thread.
+func linkKind(needs string, link netlink.Link) error {
+	answer := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread is not usable for anything else, and ends here.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			answer <- err
+			return
+		}
+		answer <- netlink.LinkAdd(link)
+	}()
+	return missing(<-answer, link.Type()+" devices", "a kernel with "+needs, unix.EOPNOTSUPP)
+}
+
+// freezer looks at a new group in a mount of cgroup v2 that nobody else sees: it needs not be
+// mounted anywhere, and its root has no freezer.
+func freezer() error {
+	needs := "Linux 5.2 with CONFIG_CGROUPS"
+	fs, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return missing(err, "cgroup v2", needs, unix.ENODEV)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return fmt.Errorf("cgroup v2: %w", err)
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cgroup v2: mount: %w", err)
+	}
+	defer unix.Close(mount)
+	group := "singularity-probe-" + rand.Text() // other nodes may be on this kernel too
+	if err := unix.Mkdirat(mount, group, 0o755); err != nil {
+		return fmt.Errorf("cgroup v2: make a group: %w", err)
+	}
+	defer unix.Unlinkat(mount, group, unix.AT_REMOVEDIR) //nolint:errcheck // empty and ours
+	err = unix.Faccessat(mount, group+"/cgroup.freeze", unix.F_OK, 0)
+	return missing(err, "cgroup.freeze", needs, unix.ENOENT)
+}

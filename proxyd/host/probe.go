@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// Known is what the daemon has learnt that a look at the node cannot tell. The zero value
+// knows nothing.
+type Known struct {
+	// Capture is the longest time that a job of this node took from Slurm's signal until
+	// its memory was captured.
+	Capture time.Duration
+	// Libexec is the folder of sing-warden and sing-srun; "" is not looked at.
+	Libexec string
+}
+
+// node is what the checks look at.
+type node struct {
+	cfg   *config.Config
+	known Known
+	coder munge.Coder
+	slurm func() (*Slurm, error)
+}
+
+// checks is what doctor prints, in this order: from the ground up.
+var checks = []func(context.Context, *node) Finding{
+	checkRoot,
+	checkKernel,
+	checkFreezer,
+	checkNetwork,
+	checkFanotify,
+	checkCriuFinding,
+	checkMunge,
+	checkSlurmctld,
+	checkNode,
+	checkPlugstack,
+	checkProctrack,
+	checkRequeue,
+	checkKillWait,
+	checkSpool,
+	checkPrograms,
+	checkKey,
+	checkShared,
+	checkClock,
+}
+
+// Probe looks at this node, as root. It takes seconds at most: programs that do not answer
+// are given up. The order of the findings is always the same.
+func Probe(ctx context.Context, cfg *config.Config, known Known) []Finding {
+	n := &node{cfg: cfg, known: known, coder: munge.Programs{Socket: cfg.MungeSocket}}
+	// Several checks need it; slurmctld is asked once.
+	n.slurm = sync.OnceValues(func() (*Slurm, error) { return ReadSlurm(ctx, cfg.Scontrol, cfg.NodeName) })
+	findings := make([]Finding, len(checks))
+	var wg sync.WaitGroup
+	for i, check := range checks {
+		wg.Go(func() { findings[i] = check(ctx, n) })
+	}
+	wg.Wait()
+	return findings
+}
+
+// good and bad complete a finding.
+func (f Finding) good(found string) Finding {
+	f.Level, f.Found = OK, found
+	return f
+}
+
+func (f Finding) bad(l Level, found, do string) Finding {
+	f.Level, f.Found, f.Do = l, found, do
+	return f
+}
