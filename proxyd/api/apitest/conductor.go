@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apitest has a conductor for tests of what stands before one: package api, and
+// singctl.
+package apitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// The people of the fake, as in minicluster.
+const (
+	Alice     = 1001
+	Bob       = 1002
+	Operator  = 1003
+	SlurmUser = 64030
+)
+
+// Conductor has these jobs:
+//
+//	812    alice's; runs on two nodes; has checkpoints 1 and 2
+//	813    bob's; cannot be captured
+//	814    alice's; pending; has checkpoint 1
+//	812_3  alice's; its checkpoint takes until Release
+//	815    alice's, without --singularity
+//	816    gone, but has checkpoint 4, of which the manifest is damaged
+//	817    alice's; led by n2 now
+//
+// and remembers what it was asked to do.
+type Conductor struct {
+	Release chan struct{} // 812_3 waits for it
+
+	mu    sync.Mutex
+	asked []string
+}
+
+var _ api.Conductor = (*Conductor)(nil)
+
+// New returns one.
+func New() *Conductor { return &Conductor{Release: make(chan struct{})} }
+
+// Asked returns what was asked so far, one line each, in order.
+func (c *Conductor) Asked() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.asked...)
+}
+
+func (c *Conductor) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, fmt.Sprintf(format, args...))
+}
+
+// Then is when all happens.
+var Then = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func at(minutes int) *timestamppb.Timestamp {
+	return timestamppb.New(Then.Add(time.Duration(minutes) * time.Minute))
+}
+
+// Owner implements api.Conductor, as all below.
+func (c *Conductor) Owner(_ context.Context, job string) (uint32, error) {
+	switch job {
+	case "812", "814", "815", "812_3", "817":
+		return Alice, nil
+	case "813", "816":
+		return Bob, nil
+	case "666":
+		return 0, errors.New("scontrol: \x1b[2Jno answer")
+	}
+	return 0, fmt.Errorf("job %s: %w", job, rpc.ErrNoJob)
+}
+
+// Show tells of jobs.
+func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
+	c.note("show %s", job)
+	checkpoints, err := c.Checkpoints(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	switch job {
+	case "812":
+		return &rpc.Job{
+			Id: "812", Uid: Alice, User: "alice", Name: "train\x1b[31m", State: "RUNNING", Run: 1, Leader: "n1",
+			Options: map[string]string{"interval": "600", "tier": "standard"},
+			Capsules: []*rpc.Capsule{
+				{Index: 0, Home: "n1", Node: "n1", Address: "100.64.0.1", Programs: []*rpc.Program{
+					{Name: "batch", Pid: 301, State: "running", Started: at(0), Rss: 3 << 20, Command: "bash"},
+					{Name: "s0.0", Pid: 340, State: "running", Started: at(1), Rss: 5 << 30, Command: "python3 train.py"}}},
+				{Index: 1, Home: "n2", Node: "n3", Address: "100.64.0.2", Programs: []*rpc.Program{
+					{Name: "s0.1", Pid: 310, State: "ended", Started: at(1), Ended: at(50), Status: 9, Command: "python3 train.py"}}},
+			},
+			Checkpoints: checkpoints,
+			Obstacles:   []*rpc.Obstacle{{Program: "s0.0", Node: "n1", Pid: 352, Command: "ssh", What: "connection to 192.0.2.7:22, outside of the job", Since: at(20)}},
+			Timeline: []*rpc.Event{
+				{Time: at(0), Event: "started", Where: "n1,n2"},
+				{Time: at(30), Event: "requeued", Text: "node n2 failed"},
+				{Time: at(35), Event: "restored", Where: "n1,n3", Text: "from checkpoint 2"}},
+			Comment: "singularity: restored from checkpoint 2",
+		}, nil
+	case "817":
+		return nil, &rpc.Error{Kind: rpc.ErrNotLeader, Text: "job 817 is led by n2", Node: "n2"}
+	}
+	return &rpc.Job{Id: job, Uid: Alice, User: "alice", Name: "wait", State: "PENDING", Checkpoints: checkpoints}, nil
+}
+
+// Checkpoint makes none, but tells how it would go.
+func (c *Conductor) Checkpoint(ctx context.Context, job, reason string, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+	c.note("checkpoint %s %q", job, reason)
+	progress(&rpc.Progress{Phase: "freeze"})
+	switch job {
+	case "813":
+		return nil, &rpc.Error{Kind: rpc.ErrObstacle, Text: "job 813: checkpoint 1: prepare: 1 program cannot be captured",
+			Obstacles: []*rpc.Obstacle{{Program: "batch", Node: "n2", Pid: 312, Command: "python3", What: "holds a terminal (/dev/pts/3)"}}}
+	case "814":
+		return nil, rpc.Errorf(rpc.ErrNotRunning, "job 814 is pending")
+	case "815":
+		return nil, fmt.Errorf("job 815: %w", rpc.ErrNotProtected)
+	case "812_3":
+		select {
+		case <-c.Release:
+		case <-ctx.Done():
+			c.note("checkpoint %s given up", job)
+			return nil, ctx.Err()
+		}
+	}
+	progress(&rpc.Progress{Phase: "dump", Done: 1 << 30, Total: 4 << 30, Unit: "bytes"})
+	return &rpc.Checkpoint{Id: "mini/" + job + "/3", Job: job, Uid: Alice, User: "alice", Number: 3, Created: at(60),
+		Logical: 4 << 30, Stored: 700 << 20, Reason: reason, Nodes: []string{"n1", "n2"}}, nil
+}
+
+// Phase echoes.
+func (c *Conductor) Phase(_ context.Context, from string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
+	c.note("phase %s of %s %s, from %s", req.GetPhase(), req.GetJob(), req.GetAttempt(), from)
+	if req.GetPhase() == "fail" {
+		return nil, fmt.Errorf("%w: 3 GiB free, 9 GiB needed", rpc.ErrSpace)
+	}
+	return &rpc.PhaseReply{Body: req.GetBody()}, nil
+}
+
+// Checkpoints lists those of the jobs above.
+func (c *Conductor) Checkpoints(_ context.Context, job string) ([]*rpc.Checkpoint, error) {
+	phases := []*rpc.PhaseTime{{Phase: "freeze", Took: durationpb.New(40 * time.Millisecond)}, {Phase: "dump", Took: durationpb.New(1260 * time.Millisecond)}}
+	all := []*rpc.Checkpoint{
+		{Id: "mini/812/1", Job: "812", Uid: Alice, User: "alice", Number: 1, Created: at(10), Logical: 5 << 30, Stored: 2 << 30, Phases: phases, Reason: "interval", Nodes: []string{"n1", "n2"}},
+		{Id: "mini/812/2", Job: "812", Uid: Alice, User: "alice", Number: 2, Created: at(30), Logical: 5 << 30, Stored: 90 << 20, Phases: phases, Reason: "requeue", Nodes: []string{"n1", "n2"}},
+		{Id: "mini/813/1", Job: "813", Uid: Bob, User: "bob", Number: 1, Created: at(5), Logical: 100 << 20, Stored: 10 << 20, Phases: phases, Reason: "asked", Nodes: []string{"n2"}},
+		{Id: "mini/814/1", Job: "814", Uid: Alice, User: "alice", Number: 1, Created: at(7), Logical: 1 << 20, Stored: 1 << 10, Phases: phases, Reason: "time limit", Nodes: []string{"n1"}},
+		{Id: "mini/816/4", Job: "816", Number: 4, Problem: "manifest mini/816/4: refused: seal does not match the cluster's key"},
+	}
+	var list []*rpc.Checkpoint
+	for _, cp := range all {
+		if job == "" || cp.GetJob() == job {
+			list = append(list, cp)
+		}
+	}
+	return list, nil
+}
+
+// Verify finds 816/4 damaged.
+func (c *Conductor) Verify(_ context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
+	c.note("verify %s", strings.Join(ids, " "))
+	progress(&rpc.Progress{Phase: "read", Done: 1 << 20, Total: 2 << 20, Unit: "bytes"})
+	r := &rpc.VerifyReport{Checkpoints: int64(len(ids)), Chunks: 2, Bytes: 2 << 20}
+	for _, id := range ids {
+		if id == "mini/816/4" {
+			r.Problems = append(r.Problems, "checkpoint mini/816/4: seal does not match the cluster's key")
+		}
+	}
+	return r, nil
+}
+
+// GC deletes nothing.
+func (c *Conductor) GC(_ context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
+	keep := "as configured"
+	if req.Keep != nil {
+		keep = fmt.Sprint(req.GetKeep())
+	}
+	age := "as configured"
+	if req.GetOlderThan() != nil {
+		age = req.GetOlderThan().AsDuration().String()
+	}
+	c.note("gc older than %s, keep %s, dry run %v", age, keep, req.GetDryRun())
+	progress(&rpc.Progress{Phase: "sweep", Done: 128, Total: 256})
+	return &rpc.GCReport{Expired: []string{"mini/812/1"}, Chunks: 31, Bytes: 2 << 30, Waiting: 1, DryRun: req.GetDryRun()}, nil
+}
+
+// Export gives two files, of which one has a hole; that of 814 is cut short, and those of
+// 813 lead out of their folder.
+func (c *Conductor) Export(_ context.Context, id string, put func(name string, size int64, content io.Reader) error) error {
+	c.note("export %s", id)
+	if id == "mini/813/1" {
+		return put("../../escaped", 1, strings.NewReader("x"))
+	}
+	if err := put("n1/node/meta.json", 14, strings.NewReader("{\"hello\": \"x\"}")); err != nil {
+		return err
+	}
+	size := int64(3<<20 + 5)
+	if id == "mini/814/1" {
+		return put("n1/0/pages-1.img", size, strings.NewReader("short"))
+	}
+	hole := strings.Repeat("\x00", 2<<20)
+	return put("n1/0/pages-1.img", size, io.MultiReader(strings.NewReader("begin"), strings.NewReader(hole), strings.NewReader(strings.Repeat("e", 1<<20))))
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// maxReason keeps a reason to one line of a table.
+const maxReason = 200
+
+// checkReason returns what a checkpoint is made for; it will be shown on terminals.
+func checkReason(s string) (string, error) {
+	if s == "" {
+		return "asked", nil
+	}
+	if len(s) > maxReason || !utf8.ValidString(s) {
+		return "", rpc.Errorf(rpc.ErrInvalid, "reason: want text of at most %d bytes", maxReason)
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return "", rpc.Errorf(rpc.ErrInvalid, "reason: want one line without control characters, found %q", r)
+		}
+	}
+	return s, nil
+}
+
+// checkPhase checks the names in a request; the body is the conductor's.
+func checkPhase(req *rpc.PhaseRequest) error {
+	if err := rpc.CheckJob(req.GetJob()); err != nil {
+		return err
+	}
+	if err := rpc.CheckKey("attempt", req.GetAttempt()); err != nil {
+		return err
+	}
+	return rpc.CheckKey("phase", req.GetPhase())
+}
+
+func checkGC(req *rpc.GCRequest) error {
+	if age := req.GetOlderThan(); age != nil {
+		if !age.IsValid() || age.AsDuration() < 0 {
+			return rpc.Errorf(rpc.ErrInvalid, "gc: age %s: want none or a positive one", age)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+var errNobody = errors.New("request came without a caller") // a server without a gate
+
+// daemon admits root and SlurmUser.
+func (s *Server) daemon(ctx context.Context, what string) (munge.Caller, error) {
+	caller, ok := munge.CallerOf(ctx)
+	switch {
+	case !ok:
+		return caller, errNobody
+	case !s.people.daemon(caller.UID):
+		return caller, s.deny(caller, what, "for daemons only")
+	}
+	return caller, nil
+}
+
+// operator admits operators.
+func (s *Server) operator(ctx context.Context, what string) (munge.Caller, error) {
+	caller, ok := munge.CallerOf(ctx)
+	if !ok {
+		return caller, errNobody
+	}
+	is, err := s.people.operator(ctx, caller.UID)
+	if err == nil && !is {
+		err = s.deny(caller, what, "for operators only; proxyd.yaml names them")
+	}
+	return caller, err
+}
+
+// owner admits the job's owner and operators.
+func (s *Server) owner(ctx context.Context, what, job string) (munge.Caller, error) {
+	caller, ok := munge.CallerOf(ctx)
+	if !ok {
+		return caller, errNobody
+	}
+	if err := rpc.CheckJob(job); err != nil {
+		return caller, err
+	}
+	uid, err := s.opt.Conductor.Owner(ctx, job)
+	if err != nil || uid == caller.UID {
+		return caller, err
+	}
+	is, err := s.people.operator(ctx, caller.UID)
+	if err == nil && !is {
+		err = s.deny(caller, what, "job "+job+" belongs to another user")
+	}
+	return caller, err
+}
+
+// visible returns the checkpoints of a job, or of all, that the caller may see. A job of
+// which he may see none is refused, if there are some.
+func (s *Server) visible(ctx context.Context, what, job string) ([]*rpc.Checkpoint, error) {
+	caller, ok := munge.CallerOf(ctx)
+	if !ok {
+		return nil, errNobody
+	}
+	if job != "" {
+		if err := rpc.CheckJob(job); err != nil {
+			return nil, err
+		}
+	}
+	all, err := s.opt.Conductor.Checkpoints(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	own := slices.DeleteFunc(slices.Clone(all), func(c *rpc.Checkpoint) bool { return !ownedBy(c, caller.UID) })
+	if len(own) == len(all) {
+		return all, nil
+	}
+	is, err := s.people.operator(ctx, caller.UID)
+	switch {
+	case err != nil:
+		return nil, err
+	case is:
+		return all, nil
+	case job != "" && len(own) == 0:
+		return nil, s.deny(caller, what, "job "+job+" belongs to another user")
+	}
+	return own, nil
+}
+
+// named returns the checkpoints of those names, or with none all that the caller may see.
+// All must exist and be visible.
+func (s *Server) named(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
+	if len(names) == 0 {
+		return s.visible(ctx, what, "")
+	}
+	if len(names) > maxNames {
+		return nil, rpc.Errorf(rpc.ErrInvalid, "%s: %d checkpoints named, at most %d at once", what, len(names), maxNames)
+	}
+	lists := make(map[string][]*rpc.Checkpoint) // by job
+	var found []*rpc.Checkpoint
+	for _, name := range names {
+		job, err := rpc.CheckpointJob(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := lists[job]; !ok {
+			if lists[job], err = s.visible(ctx, what, job); err != nil {
+				return nil, err
+			}
+		}
+		i := slices.IndexFunc(lists[job], func(c *rpc.Checkpoint) bool { return isNamed(c, name) })
+		if i < 0 {
+			return nil, rpc.Errorf(rpc.ErrNoCheckpoint, "checkpoint %s: there is none of that name", name)
+		}
+		found = append(found, lists[job][i])
+	}
+	return found, nil
+}
+
+// maxNames bounds what one request makes the store look up.
+const maxNames = 1000
+
+// ownedBy says whether the checkpoint is surely the user's. What cannot be trusted does not
+// even say whose it is.
+func ownedBy(c *rpc.Checkpoint, uid uint32) bool {
+	return c.GetProblem() == "" && c.GetUid() == uid
+}
+
+// isNamed accepts "mini/812/3" and "812/3".
+func isNamed(c *rpc.Checkpoint, name string) bool {
+	_, short, _ := strings.Cut(c.GetId(), "/")
+	return c.GetId() == name || short == name
+}
+
+func (s *Server) deny(c munge.Caller, what, why string) error {
+	s.opt.Log.Warn("request denied", "what", what, "uid", c.UID, "why", why)
+	return fmt.Errorf("%s: %w: %s", what, rpc.ErrDenied, why)
+}

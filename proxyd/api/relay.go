@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// relay runs work and sends its progress, then its result. A reader that is slow, or
+// gone, holds up nothing: of what it has not taken yet, only the latest is kept.
+func relay(stream grpc.ServerStreamingServer[rpc.Progress], work func(progress func(*rpc.Progress)) (*rpc.Progress, error)) error {
+	latest := make(chan *rpc.Progress, 1)
+	var mu sync.Mutex // of those who put into latest
+	put := func(p *rpc.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		select {
+		case <-latest:
+		default:
+		}
+		latest <- p
+	}
+	var result *rpc.Progress
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err = work(put)
+	}()
+	for {
+		select {
+		case p := <-latest:
+			// A failed send means that ctx has ended; work sees that too.
+			_ = stream.Send(p)
+		case <-done:
+			select {
+			case p := <-latest:
+				_ = stream.Send(p)
+			default:
+			}
+			if err != nil {
+				return rpc.Status(err)
+			}
+			return stream.Send(result)
+		}
+	}
+}
+
+// pieceSize is what one message of an export carries.
+const pieceSize = 1 << 20
+
+// sender sends the files of an export.
+type sender struct {
+	stream grpc.ServerStreamingServer[rpc.ExportPiece]
+	total  int64
+	began  bool
+}
+
+var zeros [pieceSize]byte
+
+// file sends one. Pieces of zeros are left out.
+func (s *sender) file(name string, size int64, content io.Reader) error {
+	first := &rpc.ExportPiece{File: name, Size: size}
+	if !s.began {
+		s.began, first.Total = true, s.total
+	}
+	if err := s.stream.Send(first); err != nil {
+		return err
+	}
+	var offset int64
+	for {
+		// A new one each time: gRPC may still hold what Send was given.
+		data := make([]byte, pieceSize)
+		n, err := io.ReadFull(content, data)
+		if n > 0 && !bytes.Equal(data[:n], zeros[:n]) {
+			if err := s.stream.Send(&rpc.ExportPiece{Offset: offset, Data: data[:n]}); err != nil {
+				return err
+			}
+		}
+		offset += int64(n)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			if offset != size {
+				return fmt.Errorf("%w: file %s: %d bytes, %d expected", rpc.ErrDamaged, name, offset, size)
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("file %s: %w", name, err)
+		}
+	}
+}
+
+// shared lets all who ask at the same time, or shortly after, have the same answer.
+type shared[T any] struct {
+	fresh time.Duration
+
+	mu     sync.Mutex
+	answer T
+	when   time.Time
+	coming chan struct{} // closed when the one under way has come
+}
+
+// get returns an answer that is fresh. f is called with a context that does not end with
+// ctx: others may wait for it.
+func (s *shared[T]) get(ctx context.Context, f func(context.Context) T) (T, error) {
+	for {
+		s.mu.Lock()
+		if s.coming == nil {
+			if !s.when.IsZero() && time.Since(s.when) < s.fresh {
+				defer s.mu.Unlock()
+				return s.answer, nil
+			}
+			coming := make(chan struct{})
+			s.coming = coming
+			go func() {
+				answer := f(context.WithoutCancel(ctx))
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.answer, s.when, s.coming = answer, time.Now(), nil
+				close(coming)
+			}()
+		}
+		coming := s.coming
+		s.mu.Unlock()
+		select {
+		case <-coming:
+		case <-ctx.Done():
+			var none T
+			return none, ctx.Err()
+		}
+	}
+}

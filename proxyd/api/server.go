@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// Options of a server. All must be set but Operators and Log.
+type Options struct {
+	Node      string // this one, as Slurm names it
+	Version   string
+	SlurmUser uint32
+	Operators []string // users, and groups as "@name"
+	Conductor Conductor
+	Doctor    func(context.Context) []host.Finding
+	Log       *slog.Logger // told who asked for what; nil: nobody is
+}
+
+// Server answers requests. Its methods are called by gRPC behind a munge.Gate.
+type Server struct {
+	rpc.UnimplementedProxydServer
+	opt     Options
+	started time.Time
+	people  *people
+	doctor  shared[[]host.Finding]
+}
+
+var _ rpc.ProxydServer = (*Server)(nil)
+
+// New returns the server's answers alone; NewServer is what a daemon serves.
+func New(opt Options) *Server {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{opt: opt, started: time.Now(), people: newPeople(opt.SlurmUser, opt.Operators), doctor: shared[[]host.Finding]{fresh: 3 * time.Second}}
+}
+
+// NewServer returns what listens on proxyd's port. The caller serves and stops it.
+func NewServer(opt Options, coder munge.Coder) *grpc.Server {
+	s := New(opt)
+	return rpc.NewServer(&munge.Gate{Node: opt.Node, Coder: coder, Limits: s.limits}, s)
+}
+
+// limits keeps one user from filling the daemon's memory; daemons send large bodies, many
+// at once.
+func (s *Server) limits(c munge.Caller) munge.Limits {
+	if s.people.daemon(c.UID) {
+		return munge.Limits{Bytes: 16 << 20}
+	}
+	return munge.Limits{Bytes: 64 << 10, Calls: 8}
+}
+
+// Ping implements rpc.ProxydServer, as all below.
+func (s *Server) Ping(ctx context.Context, _ *rpc.PingRequest) (*rpc.PingReply, error) {
+	if _, err := s.daemon(ctx, "ping"); err != nil {
+		return nil, rpc.Status(err)
+	}
+	return &rpc.PingReply{Node: s.opt.Node, Version: s.opt.Version, Started: timestamppb.New(s.started)}, nil
+}
+
+// Phase is one step of another node's checkpoint or restore.
+func (s *Server) Phase(ctx context.Context, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
+	reply, err := func() (*rpc.PhaseReply, error) {
+		caller, err := s.daemon(ctx, "phase")
+		if err != nil {
+			return nil, err
+		}
+		if err := checkPhase(req); err != nil {
+			return nil, err
+		}
+		return s.opt.Conductor.Phase(ctx, caller.From, req)
+	}()
+	return reply, rpc.Status(err)
+}
+
+// Doctor looks at this node. Whoever asks while another look is under way, or right after
+// it, gets the same.
+func (s *Server) Doctor(ctx context.Context, _ *rpc.DoctorRequest) (*rpc.DoctorReply, error) {
+	findings, err := s.doctor.get(ctx, s.opt.Doctor)
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	reply := &rpc.DoctorReply{Node: s.opt.Node, Version: s.opt.Version}
+	for _, f := range findings {
+		reply.Findings = append(reply.Findings, &rpc.Finding{
+			Name: f.Name, Level: rpc.Finding_Level(f.Level), Found: f.Found, Needs: f.Needs, Do: f.Do})
+	}
+	return reply, nil
+}
+
+// Show tells all there is to know of a job.
+func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Job, error) {
+	job, err := func() (*rpc.Job, error) {
+		if _, err := s.owner(ctx, "show", req.GetJob()); err != nil {
+			return nil, err
+		}
+		return s.opt.Conductor.Show(ctx, req.GetJob())
+	}()
+	return job, rpc.Status(err)
+}
+
+// Checkpoint makes one.
+func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
+	ctx := stream.Context()
+	caller, err := s.owner(ctx, "checkpoint", req.GetJob())
+	if err != nil {
+		return rpc.Status(err)
+	}
+	reason, err := checkReason(req.GetReason())
+	if err != nil {
+		return rpc.Status(err)
+	}
+	s.opt.Log.Info("checkpoint asked for", "job", req.GetJob(), "uid", caller.UID, "reason", reason)
+	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
+		c, err := s.opt.Conductor.Checkpoint(ctx, req.GetJob(), reason, progress)
+		return &rpc.Progress{Result: &rpc.Progress_Checkpoint{Checkpoint: c}}, err
+	})
+}
+
+// Checkpoints lists what the caller may see.
+func (s *Server) Checkpoints(ctx context.Context, req *rpc.CheckpointsRequest) (*rpc.CheckpointsReply, error) {
+	list, err := s.visible(ctx, "checkpoints", req.GetJob())
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	return &rpc.CheckpointsReply{Checkpoints: list}, nil
+}
+
+// Verify reads checkpoints back.
+func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
+	ctx := stream.Context()
+	list, err := s.named(ctx, "verify", req.GetCheckpoints())
+	if err != nil {
+		return rpc.Status(err)
+	}
+	ids := make([]string, len(list))
+	for i, c := range list {
+		ids[i] = c.GetId()
+	}
+	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
+		r, err := s.opt.Conductor.Verify(ctx, ids, progress)
+		return &rpc.Progress{Result: &rpc.Progress_Verified{Verified: r}}, err
+	})
+}
+
+// GC deletes what is old.
+func (s *Server) GC(req *rpc.GCRequest, stream grpc.ServerStreamingServer[rpc.Progress]) error {
+	ctx := stream.Context()
+	caller, err := s.operator(ctx, "gc")
+	if err != nil {
+		return rpc.Status(err)
+	}
+	if err := checkGC(req); err != nil {
+		return rpc.Status(err)
+	}
+	if !req.GetDryRun() {
+		s.opt.Log.Info("collection asked for", "uid", caller.UID)
+	}
+	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
+		r, err := s.opt.Conductor.GC(ctx, req, progress)
+		return &rpc.Progress{Result: &rpc.Progress_Collected{Collected: r}}, err
+	})
+}
+
+// Export sends a checkpoint's files.
+func (s *Server) Export(req *rpc.ExportRequest, stream grpc.ServerStreamingServer[rpc.ExportPiece]) error {
+	ctx := stream.Context()
+	list, err := s.named(ctx, "export", []string{req.GetCheckpoint()})
+	if err != nil {
+		return rpc.Status(err)
+	}
+	out := &sender{stream: stream, total: list[0].GetLogical()}
+	return rpc.Status(s.opt.Conductor.Export(ctx, list[0].GetId(), out.file))
+}

@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api/apitest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
+)
+
+// daemon is a server with the fake conductor behind it.
+type daemon struct {
+	*apitest.Conductor
+	realm   *mungetest.Realm
+	address string
+	log     *bytes.Buffer
+	looks   atomic.Int32 // of doctor
+}
+
+func start(t testing.TB, operators ...string) *daemon {
+	t.Helper()
+	d := &daemon{Conductor: apitest.New(), realm: mungetest.NewRealm(), log: new(bytes.Buffer)}
+	server := api.NewServer(api.Options{
+		Node: "n1", Version: "1.2.3", SlurmUser: apitest.SlurmUser, Operators: operators, Conductor: d.Conductor,
+		Doctor: func(context.Context) []host.Finding {
+			d.looks.Add(1)
+			return []host.Finding{{Name: "kernel", Level: host.OK, Found: "Linux 6.18"}, {Name: "criu", Level: host.Fail, Found: "none", Needs: "criu 4.2", Do: "install it"}}
+		},
+		Log: slog.New(slog.NewTextHandler(d.log, nil)),
+	}, d.realm.As(0, 0))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	d.address = l.Addr().String()
+	return d
+}
+
+func (d *daemon) as(t testing.TB, uid uint32) *rpc.Client {
+	t.Helper()
+	c, err := rpc.Dial("n1", d.address, "n7", d.realm.As(uid, uid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// requests is every request there is, each on things of alice.
+var requests = []struct {
+	name string
+	ask  func(context.Context, *rpc.Client) error
+	// may says who is let through.
+	owner, others, operators, daemons bool
+}{
+	{"ping", func(ctx context.Context, c *rpc.Client) error { _, err := c.Ping(ctx); return err }, false, false, false, true},
+	{"phase", func(ctx context.Context, c *rpc.Client) error {
+		_, err := c.Phase(ctx, &rpc.PhaseRequest{Job: "812", Attempt: "a1", Phase: "dump"})
+		return err
+	}, false, false, false, true},
+	{"doctor", func(ctx context.Context, c *rpc.Client) error { _, err := c.Doctor(ctx); return err }, true, true, true, true},
+	{"show", func(ctx context.Context, c *rpc.Client) error { _, err := c.Show(ctx, "812"); return err }, true, false, true, true},
+	{"checkpoint", func(ctx context.Context, c *rpc.Client) error {
+		_, err := c.Checkpoint(ctx, "812", "", nil)
+		return err
+	}, true, false, true, true},
+	{"checkpoints", func(ctx context.Context, c *rpc.Client) error { _, err := c.Checkpoints(ctx, "812"); return err }, true, false, true, true},
+	{"verify", func(ctx context.Context, c *rpc.Client) error {
+		_, err := c.Verify(ctx, []string{"812/1"}, nil)
+		return err
+	}, true, false, true, true},
+	{"gc", func(ctx context.Context, c *rpc.Client) error { _, err := c.GC(ctx, &rpc.GCRequest{}, nil); return err }, false, false, true, true},
+	{"gc, dry", func(ctx context.Context, c *rpc.Client) error {
+		_, err := c.GC(ctx, &rpc.GCRequest{DryRun: true}, nil)
+		return err
+	}, false, false, true, true},
+	{"export", func(ctx context.Context, c *rpc.Client) error {
+		return c.Export(ctx, "mini/812/1", func(*rpc.ExportPiece) error { return nil })
+	}, true, false, true, true},
+}
+
+// TestWhoMay asks everything as everybody.
+func TestWhoMay(t *testing.T) {
+	d := start(t, "nobody") // user 65534 wherever there are users
+	for _, r := range requests {
+		for _, who := range []struct {
+			name string
+			uid  uint32
+			may  bool
+		}{
+			{"owner", apitest.Alice, r.owner}, {"another user", apitest.Bob, r.others}, {"unknown user", 4_000_000_000, r.others},
+			{"operator", 65534, r.operators}, {"slurm", apitest.SlurmUser, r.daemons}, {"root", 0, r.daemons},
+		} {
+			t.Run(r.name+" by "+who.name, func(t *testing.T) {
+				before := len(d.Asked())
+				err := r.ask(t.Context(), d.as(t, who.uid))
+				if who.may && err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				if !who.may {
+					if !errors.Is(err, rpc.ErrDenied) {
+						t.Errorf("not denied: %v", err)
+					}
+					if asked := d.Asked()[before:]; len(asked) > 0 {
+						t.Errorf("denied, but the conductor was asked to %s", asked)
+					}
+				}
+			})
+		}
+	}
+	if !strings.Contains(d.log.String(), "request denied") || !strings.Contains(d.log.String(), "uid=1002") {
+		t.Errorf("the log does not tell of refusals:\n%s", d.log)
+	}
+}
+
+func TestOperatorsByGroup(t *testing.T) {
+	d := start(t, "@nogroup")
+	if _, err := d.as(t, 65534).Show(t.Context(), "812"); err != nil {
+		t.Errorf("member of the group: %v", err)
+	}
+	if _, err := d.as(t, apitest.Bob).Show(t.Context(), "812"); !errors.Is(err, rpc.ErrDenied) {
+		t.Errorf("not a member: %v", err)
+	}
+}
+
+// TestOthersAreLeftOut: lists hold what the caller may see, and what cannot be trusted is
+// nobody's.
+func TestOthersAreLeftOut(t *testing.T) {
+	d := start(t)
+	for _, tt := range []struct {
+		uid  uint32
+		want string
+	}{
+		{apitest.Alice, "mini/812/1 mini/812/2 mini/814/1"},
+		{apitest.Bob, "mini/813/1"},
+		{apitest.Operator, ""},
+		{0, "mini/812/1 mini/812/2 mini/813/1 mini/814/1 mini/816/4"},
+	} {
+		list, err := d.as(t, tt.uid).Checkpoints(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, c := range list {
+			ids = append(ids, c.GetId())
+		}
+		if got := strings.Join(ids, " "); got != tt.want {
+			t.Errorf("user %d sees %q, want %q", tt.uid, got, tt.want)
+		}
+		if _, err := d.as(t, tt.uid).Verify(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		asked := d.Asked()
+		if got := asked[len(asked)-1]; got != "verify "+tt.want {
+			t.Errorf("user %d: %s", tt.uid, got)
+		}
+	}
+}
+
+// TestWrongRequests: what a user sends wrong is refused before anybody acts on it, and he
+// is told what was wrong.
+func TestWrongRequests(t *testing.T) {
+	d := start(t)
+	alice, root := d.as(t, apitest.Alice), d.as(t, 0)
+	ctx := t.Context()
+	show := func(job string) error { _, err := alice.Show(ctx, job); return err }
+	checkpoint := func(reason string) error { _, err := alice.Checkpoint(ctx, "812", reason, nil); return err }
+	verify := func(names ...string) error { _, err := alice.Verify(ctx, names, nil); return err }
+	phase := func(job, attempt, phase string) error {
+		_, err := root.Phase(ctx, &rpc.PhaseRequest{Job: job, Attempt: attempt, Phase: phase})
+		return err
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		kind error
+		want string
+	}{
+		{"no job", show(""), rpc.ErrInvalid, `job "": want a number, as in 812, 812_3 or 812+1`},
+		{"path as job", show("../812"), rpc.ErrInvalid, `job "../812": want a number, as in 812, 812_3 or 812+1`},
+		{"option as job", show("--all"), rpc.ErrInvalid, `job "--all": want a number, as in 812, 812_3 or 812+1`},
+		{"huge job", show("99999999999"), rpc.ErrInvalid, `job "99999999999": want a number, as in 812, 812_3 or 812+1`},
+		{"unknown job", show("7"), rpc.ErrNoJob, "job 7: no such job"},
+		{"unknown error", show("666"), rpc.ErrInternal, "scontrol: \x1b[2Jno answer"},
+		{"two lines", checkpoint("a\nb"), rpc.ErrInvalid, `reason: want one line without control characters, found '\n'`},
+		{"escape", checkpoint("a\x1b[2J"), rpc.ErrInvalid, `reason: want one line without control characters, found '\x1b'`},
+		{"long reason", checkpoint(strings.Repeat("x", 201)), rpc.ErrInvalid, "reason: want text of at most 200 bytes"},
+		{"no number", verify("812"), rpc.ErrInvalid, `checkpoint "812": want JOB/NUMBER, as in 812/3 or mini/812/3`},
+		{"path as checkpoint", verify("mini/../812/3"), rpc.ErrInvalid, `checkpoint "mini/../812/3": want JOB/NUMBER, as in 812/3 or mini/812/3`},
+		{"one is missing", verify("812/1", "812/9"), rpc.ErrNoCheckpoint, "checkpoint 812/9: there is none of that name"},
+		{"one is another's", verify("812/1", "813/1"), rpc.ErrDenied, "verify: not permitted: job 813 belongs to another user"},
+		{"untrusted one", verify("816/4"), rpc.ErrDenied, "verify: not permitted: job 816 belongs to another user"},
+		{"very many", verify(slices.Repeat([]string{"812/1"}, 1001)...), rpc.ErrInvalid, "verify: 1001 checkpoints named, at most 1000 at once"},
+		{"negative age", func() error {
+			_, err := root.GC(ctx, &rpc.GCRequest{OlderThan: durationpb.New(-time.Second)}, nil)
+			return err
+		}(), rpc.ErrInvalid, "gc: age seconds:-1: want none or a positive one"},
+		{"phase without job", phase("", "a", "b"), rpc.ErrInvalid, `job "": want a number, as in 812, 812_3 or 812+1`},
+		{"attempt with slash", phase("812", "a/b", "c"), rpc.ErrInvalid, `attempt "a/b": want letters, digits, . _ + -, at most 64, the first a letter or digit`},
+		{"no phase", phase("812", "a", ""), rpc.ErrInvalid, `phase "": want letters, digits, . _ + -, at most 64, the first a letter or digit`},
+		{"phase that fails", phase("812", "a", "fail"), rpc.ErrSpace, "no space: 3 GiB free, 9 GiB needed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// protobuf varies the spaces of what it prints, on purpose.
+			got := strings.ReplaceAll(fmt.Sprint(tt.err), "  ", " ")
+			if !errors.Is(tt.err, tt.kind) || got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+	if asked := d.Asked(); !slices.Equal(asked, []string{"phase fail of 812 a, from n7"}) {
+		t.Errorf("the conductor was asked: %q", asked)
+	}
+}
+
+func TestCheckpointTellsHowFarItIs(t *testing.T) {
+	d := start(t)
+	var phases []string
+	made, err := d.as(t, apitest.Alice).Checkpoint(t.Context(), "812", "before the holidays", func(p *rpc.Progress) {
+		phases = append(phases, p.GetPhase())
+	})
+	if err != nil || made.GetId() != "mini/812/3" || made.GetReason() != "before the holidays" {
+		t.Errorf("%v, %v", made, err)
+	}
+	// What comes faster than it is read is dropped, never the last.
+	if len(phases) == 0 || phases[len(phases)-1] != "dump" {
+		t.Errorf("phases seen: %q", phases)
+	}
+}
+
+func TestObstaclesArrive(t *testing.T) {
+	d := start(t)
+	_, err := d.as(t, apitest.Bob).Checkpoint(t.Context(), "813", "", nil)
+	var e *rpc.Error
+	if !errors.As(err, &e) || !errors.Is(err, rpc.ErrObstacle) || len(e.Obstacles) != 1 || e.Obstacles[0].GetWhat() != "holds a terminal (/dev/pts/3)" {
+		t.Errorf("%v: %+v", err, e)
+	}
+}
+
+// TestHangUp: a caller who goes away gives the attempt up.
+func TestHangUp(t *testing.T) {
+	d := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := d.as(t, apitest.Alice).Checkpoint(ctx, "812_3", "", func(*rpc.Progress) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("caller: %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); !slices.Contains(d.Asked(), "checkpoint 812_3 given up"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the conductor was not told: %q", d.Asked())
+		}
+	}
+}
+
+func TestDoctorLooksOnceForAll(t *testing.T) {
+	d := start(t)
+	results := make(chan error, 6)
+	for range cap(results) {
+		c := d.as(t, apitest.Bob)
+		go func() {
+			reply, err := c.Doctor(t.Context())
+			if err == nil && (len(reply.GetFindings()) != 2 || reply.GetFindings()[1].GetLevel() != rpc.Finding_FAIL || reply.GetVersion() != "1.2.3") {
+				err = fmt.Errorf("got %v", reply)
+			}
+			results <- err
+		}()
+	}
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := d.looks.Load(); n != 1 {
+		t.Errorf("%d looks", n)
+	}
+}
+
+// TestExportLeavesHolesOut reads an export with its ends and its hole.
+func TestExportLeavesHolesOut(t *testing.T) {
+	d := start(t)
+	var sent, holeless int
+	got := make(map[string][]byte)
+	var name string
+	err := d.as(t, apitest.Alice).Export(t.Context(), "812/1", func(p *rpc.ExportPiece) error {
+		if p.GetFile() != "" {
+			name = p.GetFile()
+			got[name] = make([]byte, p.GetSize())
+		}
+		copy(got[name][p.GetOffset():], p.GetData())
+		sent += len(p.GetData())
+		if len(p.GetData()) > 0 {
+			holeless++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Concat([]byte("begin"), make([]byte, 2<<20), bytes.Repeat([]byte("e"), 1<<20))
+	if !bytes.Equal(got["n1/0/pages-1.img"], want) || string(got["n1/node/meta.json"]) != `{"hello": "x"}` {
+		t.Error("other files arrived than were sent")
+	}
+	if sent >= len(want) {
+		t.Errorf("%d bytes sent for a file of %d with a hole of 2 MiB", sent, len(want))
+	}
+	err = d.as(t, apitest.Alice).Export(t.Context(), "814/1", func(*rpc.ExportPiece) error { return nil })
+	if !errors.Is(err, rpc.ErrDamaged) || err.Error() != "damaged: file n1/0/pages-1.img: 5 bytes, 3145733 expected" {
+		t.Errorf("short file: %v", err)
+	}
+	mine := errors.New("my disk is full")
+	if err := d.as(t, apitest.Alice).Export(t.Context(), "812/1", func(*rpc.ExportPiece) error { return mine }); !errors.Is(err, mine) {
+		t.Errorf("error of the receiver: %v", err)
+	}
+}
+
+func TestLargePhases(t *testing.T) {
+	d := start(t)
+	body := bytes.Repeat([]byte("x"), 8<<20)
+	reply, err := d.as(t, 0).Phase(t.Context(), &rpc.PhaseRequest{Job: "812", Attempt: "1", Phase: "dump", Body: body})
+	if err != nil || !bytes.Equal(reply.GetBody(), body) {
+		t.Errorf("8 MiB: %v", err)
+	}
+	if _, err := d.as(t, apitest.Alice).Phase(t.Context(), &rpc.PhaseRequest{Job: "812", Attempt: "1", Phase: "dump", Body: body}); !errors.Is(err, rpc.ErrBusy) ||
+		!strings.Contains(err.Error(), "at most 65536 are accepted") {
+		t.Errorf("8 MiB of a user: %v", err)
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// Port is where proxyd listens unless told otherwise.
+const Port = "6830"
+
+// maxMessage bounds a message in both directions: the bodies of phases are the largest.
+const maxMessage = 16 << 20
+
+// What calls without a deadline of their own get. Those that stream have none: they take
+// as long as they take, and keepalives tell when the other side is gone.
+const (
+	shortly  = 30 * time.Second
+	patience = 2 * time.Minute
+)
+
+// deadAfter is when a silent peer counts as dead: a power cut closes no connection.
+var deadAfter = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
+
+// Client asks one node's proxyd. It is safe for concurrent use. Errors of its methods are
+// *Error, or ctx's.
+type Client struct {
+	node string
+	conn *munge.Conn
+	rpc  ProxydClient
+}
+
+// Dial returns a client of the proxyd of node, which listens at address ("n1:6830").
+// from is the node that asks. Nothing is sent before the first call, and a connection that
+// broke is made again by the next one.
+func Dial(node, address, from string, coder munge.Coder) (*Client, error) {
+	retry := backoff.DefaultConfig
+	retry.MaxDelay = 3 * time.Second // a node that was rebooted is wanted back at once
+	conn, err := munge.Dial(address, node, from, coder,
+		grpc.WithKeepaliveParams(deadAfter),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	if err != nil {
+		return nil, err
+	}
+	return &Client{node: node, conn: conn, rpc: NewProxydClient(conn)}, nil
+}
+
+// Node returns the name of the node that is asked.
+func (c *Client) Node() string { return c.node }
+
+// Close ends the connection and what is under way on it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Ping asks who is there. For daemons.
+func (c *Client) Ping(ctx context.Context) (*PingReply, error) {
+	return call(ctx, c, shortly, c.rpc.Ping, &PingRequest{})
+}
+
+// Phase asks for one step of a checkpoint or restore. For daemons. ctx should have the
+// phase's deadline; the other side sees it too.
+func (c *Client) Phase(ctx context.Context, req *PhaseRequest) (*PhaseReply, error) {
+	return call(ctx, c, 0, c.rpc.Phase, req)
+}
+
+// Doctor asks what the node can do and lacks.
+func (c *Client) Doctor(ctx context.Context) (*DoctorReply, error) {
+	return call(ctx, c, patience, c.rpc.Doctor, &DoctorRequest{})
+}
+
+// Show asks for all there is to know of a job.
+func (c *Client) Show(ctx context.Context, job string) (*Job, error) {
+	return call(ctx, c, shortly, c.rpc.Show, &ShowRequest{Job: job})
+}
+
+// Checkpoints lists those of a job, or with "" all that the caller may see.
+func (c *Client) Checkpoints(ctx context.Context, job string) ([]*Checkpoint, error) {
+	reply, err := call(ctx, c, patience, c.rpc.Checkpoints, &CheckpointsRequest{Job: job})
+	return reply.GetCheckpoints(), err
+}
+
+// Checkpoint makes one of a running job. progress may be nil; it is called from the
+// caller's goroutine. Cancelling ctx gives the attempt up, and the job runs on.
+func (c *Client) Checkpoint(ctx context.Context, job, reason string, progress func(*Progress)) (*Checkpoint, error) {
+	stream, err := c.rpc.Checkpoint(ctx, &CheckpointRequest{Job: job, Reason: reason})
+	last, err := follow(ctx, c, stream, err, progress)
+	if err == nil && last.GetCheckpoint() == nil {
+		err = c.incomplete()
+	}
+	return last.GetCheckpoint(), err
+}
+
+// Verify reads checkpoints back; with no names, all that the caller may see. Damage is in
+// the report. progress as in Checkpoint.
+func (c *Client) Verify(ctx context.Context, checkpoints []string, progress func(*Progress)) (*VerifyReport, error) {
+	stream, err := c.rpc.Verify(ctx, &VerifyRequest{Checkpoints: checkpoints})
+	last, err := follow(ctx, c, stream, err, progress)
+	if err == nil && last.GetVerified() == nil {
+		err = c.incomplete()
+	}
+	return last.GetVerified(), err
+}
+
+// GC deletes old checkpoints and what no checkpoint needs. For operators. progress as in
+// Checkpoint.
+func (c *Client) GC(ctx context.Context, req *GCRequest, progress func(*Progress)) (*GCReport, error) {
+	stream, err := c.rpc.GC(ctx, req)
+	last, err := follow(ctx, c, stream, err, progress)
+	if err == nil && last.GetCollected() == nil {
+		err = c.incomplete()
+	}
+	return last.GetCollected(), err
+}
+
+// Export hands the files of a checkpoint to put, piece by piece. They can be trusted only
+// if Export returns nil. An error of put ends it and is returned.
+func (c *Client) Export(ctx context.Context, checkpoint string, put func(*ExportPiece) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.rpc.Export(ctx, &ExportRequest{Checkpoint: checkpoint})
+	if err != nil {
+		return fromStatus(ctx, c.node, err)
+	}
+	for {
+		piece, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fromStatus(ctx, c.node, err)
+		}
+		if err := put(piece); err != nil {
+			return err
+		}
+	}
+}
+
+// call makes a call with one reply; within 0 leaves the deadline to ctx.
+func call[Q, R any](ctx context.Context, c *Client, within time.Duration, f func(context.Context, *Q, ...grpc.CallOption) (*R, error), req *Q) (*R, error) {
+	inner := ctx
+	if _, has := ctx.Deadline(); !has && within > 0 {
+		var cancel context.CancelFunc
+		inner, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	reply, err := f(inner, req)
+	if err != nil {
+		return nil, fromStatus(ctx, c.node, err)
+	}
+	return reply, nil
+}
+
+// follow reads a stream to its end and returns the last message, which may be nil.
+func follow(ctx context.Context, c *Client, stream grpc.ServerStreamingClient[Progress], err error, progress func(*Progress)) (*Progress, error) {
+	if err != nil {
+		return nil, fromStatus(ctx, c.node, err)
+	}
+	var last *Progress
+	for {
+		p, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return last, nil
+		case err != nil:
+			return nil, fromStatus(ctx, c.node, err)
+		}
+		if last = p; progress != nil && p.GetResult() == nil {
+			progress(p)
+		}
+	}
+}
+
+func (c *Client) incomplete() error {
+	return &Error{Kind: ErrInternal, Text: "node " + c.node + ": proxyd ended the reply without a result", Node: c.node}
+}

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package munge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Conn is a connection to one node's daemon, for the clients that protoc-gen-go-grpc
+// makes. It is safe for concurrent use.
+type Conn struct {
+	cc       *grpc.ClientConn
+	to, from string
+	coder    Coder
+}
+
+var _ grpc.ClientConnInterface = (*Conn)(nil)
+
+// Dial prepares a connection to the daemon of node to at target ("n1:6830"); nothing is
+// sent before the first call. from is the node that asks, for the other side's log.
+func Dial(target, to, from string, coder Coder, opts ...grpc.DialOption) (*Conn, error) {
+	opts = append(opts,
+		// Who speaks is proven by credentials and seals; see the package comment.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{})),
+		// Nodes are asked directly, whatever DNS or the environment propose.
+		grpc.WithDisableServiceConfig(),
+		grpc.WithNoProxy())
+	cc, err := grpc.NewClient("passthrough:///"+target, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", to, err)
+	}
+	return &Conn{cc: cc, to: to, from: from, coder: coder}, nil
+}
+
+// Close ends the connection and what is under way on it.
+func (c *Conn) Close() error { return c.cc.Close() }
+
+// sign returns the context with the credential for one request, and the seal that its
+// reply must have.
+func (c *Conn) sign(ctx context.Context, method string, request []byte) (context.Context, *seal, error) {
+	t := newTicket(method, c.to, c.from, request)
+	credential, err := c.coder.Encode(ctx, t.marshal())
+	if err != nil {
+		return nil, nil, err
+	}
+	return metadata.AppendToOutgoingContext(ctx, credentialKey, credential), newSeal(t.Key), nil
+}
+
+// Invoke implements grpc.ClientConnInterface: a call with one reply.
+func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	request, err := marshal(args)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	ctx, s, err := c.sign(ctx, method, request)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	var answer frame
+	var trailer metadata.MD
+	opts = append(opts, grpc.Trailer(&trailer))
+	err = c.cc.Invoke(ctx, method, &frame{request}, &answer, opts...)
+	if err == nil {
+		s.message(answer.b)
+	}
+	if err := c.check(s, err, trailer); err != nil {
+		return err
+	}
+	return unmarshal(answer.b, reply)
+}
+
+// check returns err, which may be nil, or what is wrong with the reply's seal.
+func (c *Conn) check(s *seal, err error, trailer metadata.MD) error {
+	st := status.Convert(err)
+	got := trailer.Get(sealKey)
+	switch {
+	case len(got) == 1 && sealed([]byte(got[0]), s.status(st)):
+		return err
+	case len(got) == 0 && mayBeUnsealed(st.Code()):
+		return err
+	default:
+		return fmt.Errorf("node %s: %w", c.to, ErrUnsealed)
+	}
+}
+
+// mayBeUnsealed tells the failures that this side's gRPC reports, or a Gate that could not
+// read the credential.
+func mayBeUnsealed(code codes.Code) bool {
+	switch code {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted,
+		codes.Unauthenticated, codes.Unimplemented, codes.Internal:
+		return true
+	default:
+		return false
+	}
+}
+
+// NewStream implements grpc.ClientConnInterface: a call whose reply streams.
+func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if desc.ClientStreams {
+		return nil, fmt.Errorf("%s: requests that stream cannot be signed", method)
+	}
+	return &clientStream{conn: c, ctx: ctx, desc: desc, method: method, opts: opts}, nil
+}
+
+// clientStream begins with its request: the credential is over that. Like every
+// grpc.ClientStream it is for one reader and one writer.
+type clientStream struct {
+	conn   *Conn
+	ctx    context.Context
+	desc   *grpc.StreamDesc
+	method string
+	opts   []grpc.CallOption
+
+	grpc.ClientStream // nil before SendMsg
+	seal              *seal
+}
+
+func (s *clientStream) Context() context.Context { return s.ctx }
+
+func (s *clientStream) SendMsg(m any) error {
+	if s.ClientStream != nil {
+		return fmt.Errorf("%s: second request in one call", s.method)
+	}
+	request, err := marshal(m)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.method, err)
+	}
+	ctx, seal, err := s.conn.sign(s.ctx, s.method, request)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.method, err)
+	}
+	inner, err := s.conn.cc.NewStream(ctx, s.desc, s.method, s.opts...)
+	if err != nil {
+		return err
+	}
+	s.ClientStream, s.seal = inner, seal
+	// io.EOF says that the reply tells what is wrong.
+	if err := inner.SendMsg(&frame{request}); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+func (s *clientStream) RecvMsg(m any) error {
+	var f frame
+	err := s.ClientStream.RecvMsg(&f)
+	switch {
+	case err == nil:
+		s.seal.message(f.b)
+		return unmarshal(f.b, m)
+	case errors.Is(err, io.EOF):
+		if err := s.conn.check(s.seal, nil, s.Trailer()); err != nil {
+			return err
+		}
+		return io.EOF
+	default:
+		return s.conn.check(s.seal, err, s.Trailer())
+	}
+}

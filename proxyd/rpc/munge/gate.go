@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package munge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Caller is who asks, as munge vouches for it. From is what the caller says of itself:
+// believe it of root only.
+type Caller struct {
+	UID, GID uint32
+	From     string // node
+}
+
+type callerKey struct{}
+
+// CallerOf returns who asks, in a handler behind a Gate.
+func CallerOf(ctx context.Context) (Caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(Caller)
+	return c, ok
+}
+
+// WithCaller returns ctx as a handler behind a Gate sees it; for tests of handlers.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// Limits of one caller.
+type Limits struct {
+	Bytes int // of a request
+	Calls int // at the same time; 0: any number
+}
+
+// Gate lets requests through to a service if their credentials are right. The fields must
+// not change after Register. It is safe for concurrent use.
+type Gate struct {
+	Node   string // this one, as Slurm names it
+	Coder  Coder
+	Limits func(Caller) Limits // nil: none
+
+	once     sync.Once
+	seen     *nonces
+	decoding chan struct{} // bounds the unmunge processes that strangers can make root start
+
+	mu    sync.Mutex
+	calls map[uint32]int // under way, by uid; those at 0 are not in it
+}
+
+// atOnce is how many unmunge run side by side; more would only wait for munged's threads.
+const atOnce = 8
+
+func (g *Gate) init() {
+	g.once.Do(func() {
+		// A credential may be from Lifetime ago or ahead, so it can come again until
+		// twice that has passed.
+		g.seen = newNonces(2*Lifetime, time.Now)
+		g.decoding = make(chan struct{}, atOnce)
+		g.calls = make(map[uint32]int)
+	})
+}
+
+// ServerOptions are what a grpc.Server must be made with to Register behind a Gate.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ForceServerCodecV2(frameCodec{})}
+}
+
+// Register puts a service behind the gate: impl is reached only by requests that were
+// checked, and finds CallerOf in its context. desc is the one that was generated.
+func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, impl any) {
+	g.init()
+	guarded := grpc.ServiceDesc{ServiceName: desc.ServiceName, HandlerType: desc.HandlerType, Metadata: desc.Metadata}
+	add := func(name string, serve func(context.Context, *reply) error) {
+		method := "/" + desc.ServiceName + "/" + name
+		// Calls with one reply are registered as streams too; on the wire they are the same.
+		// gRPC reads the request of a unary call before it asks anybody; that of a stream
+		// is read when we want it, which is after the credential.
+		guarded.Streams = append(guarded.Streams, grpc.StreamDesc{
+			StreamName: name, ServerStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error { return g.serve(method, stream, serve) },
+		})
+	}
+	for _, m := range desc.Methods {
+		add(m.MethodName, func(ctx context.Context, r *reply) error {
+			answer, err := m.Handler(impl, ctx, r.request, nil)
+			if err != nil {
+				return err
+			}
+			return r.SendMsg(answer)
+		})
+	}
+	for _, s := range desc.Streams {
+		add(s.StreamName, func(_ context.Context, r *reply) error { return s.Handler(impl, r) })
+	}
+	server.RegisterService(&guarded, impl)
+}
+
+// serve handles one call, from the credential to the seal.
+func (g *Gate) serve(method string, stream grpc.ServerStream, handle func(context.Context, *reply) error) error {
+	ctx := stream.Context()
+	caller, t, err := g.admit(ctx, method)
+	if err != nil {
+		return refused(err)
+	}
+	// From here on the key is known, and every answer has a seal.
+	r := &reply{ServerStream: stream, seal: newSeal(t.Key), ctx: WithCaller(ctx, caller)}
+	err = func() error {
+		leave, err := g.enter(caller, t)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		var f frame
+		if err := stream.RecvMsg(&f); err != nil {
+			return err
+		}
+		if err := t.covers(f.b); err != nil {
+			return refused(err)
+		}
+		r.asked = f.b
+		return handle(r.ctx, r)
+	}()
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err)
+	}
+	st = plain(st)
+	stream.SetTrailer(metadata.Pairs(sealKey, string(r.seal.status(st))))
+	return st.Err()
+}
+
+// admit decodes the credential of a call and checks all but the request.
+func (g *Gate) admit(ctx context.Context, method string) (Caller, ticket, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	credentials := md.Get(credentialKey)
+	if len(credentials) != 1 {
+		return Caller{}, ticket{}, fmt.Errorf("%w: %d credentials, want one", ErrRefused, len(credentials))
+	}
+	select {
+	case g.decoding <- struct{}{}:
+	case <-ctx.Done():
+		return Caller{}, ticket{}, ctx.Err()
+	}
+	c, err := g.Coder.Decode(ctx, credentials[0])
+	<-g.decoding
+	if err != nil {
+		return Caller{}, ticket{}, err
+	}
+	if c.TTL > Lifetime {
+		return Caller{}, ticket{}, fmt.Errorf("%w: valid for %s, at most %s is accepted", ErrRefused, c.TTL, Lifetime)
+	}
+	t, err := parseTicket(c.Payload)
+	if err != nil {
+		return Caller{}, ticket{}, err
+	}
+	if err := t.admits(g.Node, method); err != nil {
+		return Caller{}, ticket{}, err
+	}
+	if !g.seen.first(c.UID, t.Nonce) {
+		return Caller{}, ticket{}, ErrReplayed
+	}
+	return Caller{UID: c.UID, GID: c.GID, From: t.From}, t, nil
+}
+
+// enter counts a call in, or refuses it for being too large or one too many. The caller
+// must call what it returns.
+func (g *Gate) enter(c Caller, t ticket) (leave func(), err error) {
+	if g.Limits == nil {
+		return func() {}, nil
+	}
+	limits := g.Limits(c)
+	if t.Size > int64(limits.Bytes) {
+		return nil, status.Errorf(codes.ResourceExhausted, "request of %d bytes, at most %d are accepted", t.Size, limits.Bytes)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if limits.Calls > 0 && g.calls[c.UID] >= limits.Calls {
+		return nil, status.Errorf(codes.ResourceExhausted, "user %d has %d requests under way; wait for one to end", c.UID, limits.Calls)
+	}
+	g.calls[c.UID]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.calls[c.UID]--; g.calls[c.UID] == 0 {
+			delete(g.calls, c.UID)
+		}
+	}, nil
+}
+
+// refused is err as a status.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, ErrRefused):
+		return status.Error(codes.Unauthenticated, err.Error())
+	case errors.Is(err, ErrNoMunge):
+		return status.Error(codes.Unavailable, err.Error())
+	default:
+		return status.FromContextError(err).Err()
+	}
+}
+
+// reply is the stream as the service's handler sees it.
+type reply struct {
+	grpc.ServerStream
+	ctx   context.Context
+	seal  *seal
+	asked []byte // the request; nil once it was taken
+	taken bool
+}
+
+func (r *reply) Context() context.Context { return r.ctx }
+
+// request hands out the request.
+func (r *reply) request(m any) error {
+	if err := unmarshal(r.asked, m); err != nil {
+		return status.Error(codes.InvalidArgument, "request is not of this service")
+	}
+	return nil
+}
+
+func (r *reply) RecvMsg(m any) error {
+	if r.taken {
+		return io.EOF
+	}
+	r.taken = true
+	return r.request(m)
+}
+
+// SendMsg must not be called by two at once, as for any grpc.ServerStream.
+func (r *reply) SendMsg(m any) error {
+	b, err := marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := r.ServerStream.SendMsg(&frame{b}); err != nil {
+		return err
+	}
+	r.seal.message(b)
+	return nil
+}

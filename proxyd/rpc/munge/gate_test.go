@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package munge_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
+)
+
+// eachRealm runs a test with the realm in memory, and with real munge where there is one.
+func eachRealm(t *testing.T, f func(t *testing.T, as func(uid, gid uint32) munge.Coder)) {
+	t.Run("realm", func(t *testing.T) { f(t, mungetest.NewRealm().As) })
+	t.Run("munge", func(t *testing.T) { f(t, mungetest.Start(t).As) })
+}
+
+func TestCalls(t *testing.T) {
+	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
+		s := &service{}
+		address := serve(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
+		c := dial(t, address, "n1", as(1001, 1002))
+		reply, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "a"})
+		if err != nil || reply.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("one reply: %v, %v", reply, err)
+		}
+		if n, err := collect(t.Context(), c, "b"); n != 3 || err != nil {
+			t.Errorf("stream: %d, %v", n, err)
+		}
+		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "fail"}); status.Code(err) != codes.NotFound ||
+			status.Convert(err).Message() != "no such service: ? bad text" {
+			t.Errorf("failing call: %v", err)
+		}
+		if n, err := collect(t.Context(), c, "fail"); n != 3 || status.Code(err) != codes.DataLoss {
+			t.Errorf("failing stream: %d, %v", n, err)
+		}
+		if len(s.callers) != 4 {
+			t.Fatalf("%d calls arrived", len(s.callers))
+		}
+		for _, got := range s.callers {
+			if want := (munge.Caller{UID: 1001, GID: 1002, From: "n9"}); got != want {
+				t.Errorf("caller %+v, want %+v", got, want)
+			}
+		}
+	})
+}
+
+// TestRefused sends what nobody should believe. The service must not hear of it, and the
+// other side is told why.
+func TestRefused(t *testing.T) {
+	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
+		s := &service{}
+		address := serve(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s)
+		cc := rawDial(t, address)
+		alice := as(1001, 1001)
+		encode := func(payload []byte) string {
+			c, err := alice.Encode(t.Context(), payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		request := asking("a")
+		with := func(change func(map[string]any)) string { return encode(ticket(check, "n1", request, change)) }
+		set := func(key string, value any) func(map[string]any) {
+			return func(t map[string]any) { t[key] = value }
+		}
+		tests := []struct {
+			name        string
+			credentials []string
+			request     []byte
+			want        string
+		}{
+			{"no credential", nil, request, "credential refused: 0 credentials, want one"},
+			{"two credentials", []string{with(nil), with(nil)}, request, "credential refused: 2 credentials, want one"},
+			{"no munge credential", []string{"Bearer 7"}, request, "credential refused: not a munge credential"},
+			{"for another node", []string{encode(ticket(check, "n2", request, nil))}, request, `credential refused: made for another: for node "n2", this is "n1"`},
+			{"for another call", []string{encode(ticket(watch, "n1", request, nil))}, request, `credential refused: made for another: for "/grpc.health.v1.Health/Watch"`},
+			{"changed request", []string{with(nil)}, asking("b"), "credential refused: request was changed on its way"},
+			{"longer request", []string{with(nil)}, append(asking("a"), 0x10, 0), "credential refused: request was changed on its way"},
+			{"no request", []string{with(nil)}, nil, "credential refused: request was changed on its way"},
+			{"wrong size", []string{with(set("size", 4))}, request, "credential refused: request was changed on its way"},
+			{"negative size", []string{with(set("size", -1))}, request, "credential refused: its payload is no ticket"},
+			{"payload of someone else's", []string{encode([]byte("hello"))}, request, "credential refused: its payload is no ticket"},
+			{"empty payload", []string{encode(nil)}, request, "credential refused: its payload is no ticket"},
+			{"version of tomorrow", []string{with(set("version", 2))}, request, "credential refused: ticket of version 2, this is version 1"},
+			{"short nonce", []string{with(set("nonce", []byte("x")))}, request, "credential refused: its payload is no ticket"},
+			{"short key", []string{with(set("key", []byte("x")))}, request, "credential refused: its payload is no ticket"},
+			{"no digest", []string{with(set("digest", nil))}, request, "credential refused: its payload is no ticket"},
+		}
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				err := rawCall(t.Context(), cc, check, tt.request, tt.credentials...)
+				if status.Code(err) != codes.Unauthenticated || status.Convert(err).Message() != tt.want {
+					t.Errorf("got  %v\nwant %s", err, tt.want)
+				}
+			})
+		}
+		if n := s.reached(); n != 0 {
+			t.Errorf("%d requests reached the service: %q", n, s.asked)
+		}
+	})
+}
+
+func TestReplay(t *testing.T) {
+	eachRealm(t, func(t *testing.T, as func(uid, gid uint32) munge.Coder) {
+		s := &service{}
+		cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: as(0, 0)}, s))
+		request := asking("a")
+		c, err := as(1001, 1001).Encode(t.Context(), ticket(check, "n1", request, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rawCall(t.Context(), cc, check, request, c); err != nil {
+			t.Fatal(err)
+		}
+		err = rawCall(t.Context(), cc, check, request, c)
+		if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.reached() != 1 {
+			t.Errorf("the second time: %v, the service was reached %d times", err, s.reached())
+		}
+	})
+}
+
+// TestReplayAfterRestart: munged has forgotten, the gate has not.
+func TestReplayAfterRestart(t *testing.T) {
+	realm := mungetest.NewRealm()
+	s := &service{}
+	cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	request := asking("a")
+	c, err := realm.As(1001, 1001).Encode(t.Context(), ticket(check, "n1", request, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rawCall(t.Context(), cc, check, request, c); err != nil {
+		t.Fatal(err)
+	}
+	realm.Restart()
+	err = rawCall(t.Context(), cc, check, request, c)
+	if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "used before") || s.reached() != 1 {
+		t.Errorf("the second time: %v, the service was reached %d times", err, s.reached())
+	}
+}
+
+// TestLongLived: munge lets a user ask for a credential that is fresh for an hour; then it
+// could come again after the gate has forgotten it.
+func TestLongLived(t *testing.T) {
+	realm := mungetest.NewRealm()
+	s := &service{}
+	cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: patient{realm.As(0, 0)}}, s))
+	request := asking("a")
+	c, err := realm.As(1001, 1001).Encode(t.Context(), ticket(check, "n1", request, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = rawCall(t.Context(), cc, check, request, c)
+	if status.Convert(err).Message() != "credential refused: valid for 1h0m0s, at most 5m0s is accepted" || s.reached() != 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
+type patient struct{ munge.Coder }
+
+func (p patient) Decode(ctx context.Context, credential string) (*munge.Credential, error) {
+	c, err := p.Coder.Decode(ctx, credential)
+	if c != nil {
+		c.TTL = time.Hour
+	}
+	return c, err
+}
+
+func TestLimits(t *testing.T) {
+	realm := mungetest.NewRealm()
+	s := &service{hold: make(chan struct{})}
+	gate := &munge.Gate{Node: "n1", Coder: realm.As(0, 0), Limits: func(c munge.Caller) munge.Limits {
+		if c.UID == 0 {
+			return munge.Limits{Bytes: 1 << 20}
+		}
+		return munge.Limits{Bytes: 100, Calls: 2}
+	}}
+	address := serve(t, gate, s)
+	alice, bob, root := dial(t, address, "n1", realm.As(1001, 1001)), dial(t, address, "n1", realm.As(1002, 1002)), dial(t, address, "n1", realm.As(0, 0))
+	ask := func(c grpc_health_v1.HealthClient, name string) error {
+		_, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
+		return err
+	}
+	if err := ask(alice, strings.Repeat("x", 200)); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "request of 203 bytes, at most 100 are accepted") {
+		t.Errorf("large request: %v", err)
+	}
+	ended := make(chan error, 4)
+	started := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); s.reached() < n; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("only %d requests arrived", s.reached())
+			}
+		}
+	}
+	for range 2 {
+		go func() { ended <- ask(alice, "a") }()
+	}
+	started(2)
+	if err := ask(alice, "a"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "user 1001 has 2 requests under way") {
+		t.Errorf("third request: %v", err)
+	}
+	// Others are not held up.
+	go func() { ended <- ask(bob, "b") }()
+	go func() { ended <- ask(root, strings.Repeat("x", 200)) }()
+	started(4)
+	close(s.hold)
+	for range 4 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := ask(alice, "a"); err != nil {
+		t.Errorf("after the others have ended: %v", err)
+	}
+}
+
+// BenchmarkCall is a request and its reply with real munge, over loopback.
+func BenchmarkCall(b *testing.B) {
+	m := mungetest.Start(b)
+	c := dial(b, serve(b, &munge.Gate{Node: "n1", Coder: m.As(0, 0)}, &service{}), "n1", m.As(0, 0))
+	for b.Loop() {
+		if _, err := c.Check(b.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

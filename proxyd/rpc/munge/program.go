@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package munge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What errors of this package wrap.
+var (
+	// ErrRefused says that a credential, or the request that came with it, is not to be
+	// believed; all below but ErrUnsealed are such.
+	ErrRefused = errors.New("credential refused")
+	// ErrReplayed says that the credential was used before.
+	ErrReplayed = fmt.Errorf("%w: used before", ErrRefused)
+	// ErrExpired says that the credential is from too long ago or from the future.
+	ErrExpired = fmt.Errorf("%w: too old, or from the future: compare the clocks of both nodes", ErrRefused)
+	// ErrElsewhere says that the credential was made for another node or another request.
+	ErrElsewhere = fmt.Errorf("%w: made for another", ErrRefused)
+	// ErrTampered says that the request is not the one that the credential was made for.
+	ErrTampered = fmt.Errorf("%w: request was changed on its way", ErrRefused)
+	// ErrUnsealed says that a reply is not from a root process of this cluster, or was
+	// changed on its way.
+	ErrUnsealed = errors.New("reply is not sealed by a daemon of this cluster")
+	// ErrNoMunge says that munge cannot be used on this node.
+	ErrNoMunge = errors.New("munge does not work on this node")
+)
+
+// Lifetime is for how long a credential is fresh: munge's own default, so that nodes whose
+// clocks are good enough for Slurm are good enough for us.
+const Lifetime = 300 * time.Second
+
+// maxCredential bounds what is handed to unmunge. A ticket makes about 1 KiB of it.
+const maxCredential = 8 << 10
+
+// Coder makes and reads credentials. Programs is the one for use.
+type Coder interface {
+	// Encode returns a credential over payload that only root can decode.
+	Encode(ctx context.Context, payload []byte) (string, error)
+	// Decode returns who made the credential. What is wrong with the credential wraps
+	// ErrRefused, what is wrong with this node ErrNoMunge.
+	Decode(ctx context.Context, credential string) (*Credential, error)
+}
+
+// Credential is what munge vouches for.
+type Credential struct {
+	UID, GID uint32
+	TTL      time.Duration
+	Payload  []byte
+}
+
+// Programs is a Coder that runs munge and unmunge. The zero value finds them in PATH and
+// munged at its usual socket.
+type Programs struct {
+	Munge, Unmunge string // "": as in PATH
+	Socket         string // of munged; "": as the programs were built
+}
+
+// Encode implements Coder.
+func (p Programs) Encode(ctx context.Context, payload []byte) (string, error) {
+	args := []string{"--restrict-uid=0", "--ttl=" + strconv.Itoa(int(Lifetime/time.Second))}
+	out, err := p.run(ctx, or(p.Munge, "munge"), args, payload)
+	if err != nil {
+		return "", noMunge(err)
+	}
+	credential := strings.TrimSpace(string(out))
+	if !credentialSyntax.MatchString(credential) {
+		return "", fmt.Errorf("%w: munge printed %.40q", ErrNoMunge, credential)
+	}
+	return credential, nil
+}
+
+// credentialSyntax is what reaches unmunge.
+var credentialSyntax = regexp.MustCompile(`^MUNGE:[A-Za-z0-9+/]+={0,2}:$`)
+
+// Decode implements Coder.
+func (p Programs) Decode(ctx context.Context, credential string) (*Credential, error) {
+	if len(credential) > maxCredential || !credentialSyntax.MatchString(credential) {
+		return nil, fmt.Errorf("%w: not a munge credential", ErrRefused)
+	}
+	out, err := p.run(ctx, or(p.Unmunge, "unmunge"), []string{"--keys=STATUS,UID,GID,TTL,LENGTH"}, []byte(credential))
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return parseUnmunge(out)
+	case errors.As(err, &exit):
+		return nil, refusal(exit)
+	default:
+		return nil, noMunge(err)
+	}
+}
+
+// The exit statuses of unmunge are the numbers of libmunge (munge.h).
+const (
+	exitSnafu    = 1
+	exitBadArg   = 2
+	exitNoMem    = 5
+	exitSocket   = 6
+	exitTimeout  = 7
+	exitExpired  = 15
+	exitRewound  = 16
+	exitReplayed = 17
+	exitRestrict = 18
+)
+
+// refusal says whose fault it is that a credential was not decoded.
+func refusal(exit *exec.ExitError) error {
+	switch code := exit.ExitCode(); code {
+	case exitExpired, exitRewound:
+		return ErrExpired
+	case exitReplayed:
+		return ErrReplayed
+	case exitRestrict:
+		return fmt.Errorf("%w: made for another user than this daemon's", ErrRefused)
+	case exitSnafu, exitBadArg, exitNoMem, exitSocket, exitTimeout, -1:
+		return noMunge(exit)
+	default:
+		return fmt.Errorf("%w: %s", ErrRefused, lastLine(exit.Stderr, "unmunge: Error: "))
+	}
+}
+
+func noMunge(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", ErrNoMunge, lastLine(exit.Stderr, ""))
+	}
+	return fmt.Errorf("%w: %w", ErrNoMunge, err)
+}
+
+func (p Programs) run(ctx context.Context, program string, args []string, stdin []byte) ([]byte, error) {
+	if p.Socket != "" {
+		args = append(args, "--socket="+p.Socket)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = []string{"LC_ALL=C"} // what they print is read
+	cmd.Stdin = bytes.NewReader(stdin)
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s: %w", program, ctx.Err())
+	}
+	return out, err
+}
+
+// parseUnmunge reads "KEY: value" lines, of which a value may end in "(number)", an empty
+// line, and the payload.
+func parseUnmunge(out []byte) (*Credential, error) {
+	head, payload, found := bytes.Cut(out, []byte("\n\n"))
+	if !found {
+		return nil, fmt.Errorf("%w: unmunge printed %.80q", ErrNoMunge, out)
+	}
+	fields := make(map[string]uint64)
+	for line := range strings.Lines(string(head)) {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		if i := strings.LastIndexByte(value, '('); i >= 0 {
+			value = strings.TrimSuffix(value[i+1:], ")")
+		}
+		n, err := strconv.ParseUint(value, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%w: unmunge printed %.80q", ErrNoMunge, line)
+		}
+		fields[key] = n
+	}
+	for _, key := range []string{"STATUS", "UID", "GID", "TTL", "LENGTH"} {
+		if _, ok := fields[key]; !ok {
+			return nil, fmt.Errorf("%w: unmunge printed no %s", ErrNoMunge, key)
+		}
+	}
+	if fields["STATUS"] != 0 || fields["LENGTH"] != uint64(len(payload)) {
+		return nil, fmt.Errorf("%w: unmunge printed status %d and %d bytes of %d",
+			ErrNoMunge, fields["STATUS"], len(payload), fields["LENGTH"])
+	}
+	return &Credential{
+		UID: uint32(fields["UID"]), GID: uint32(fields["GID"]),
+		TTL: time.Duration(fields["TTL"]) * time.Second, Payload: payload,
+	}, nil
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// lastLine returns the last line of what a program complained about.
+func lastLine(stderr []byte, prefix string) string {
+	s := strings.TrimSpace(string(stderr))
+	if i := strings.LastIndexByte(s, '\n'); i >= 0 {
+		s = s[i+1:]
+	}
+	return strings.TrimPrefix(s, prefix)
+}

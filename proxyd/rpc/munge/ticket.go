@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package munge
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ticketVersion is raised when a ticket of before must not be accepted any more.
+const ticketVersion = 1
+
+// ticket is the payload of a credential. Any user can make one with any bytes in it.
+type ticket struct {
+	Version int    `json:"version"`
+	Method  string `json:"method"` // "/package.Service/Method"
+	To      string `json:"to"`     // node that may accept it
+	From    string `json:"from"`   // node that asks, as it calls itself
+	Nonce   []byte `json:"nonce"`
+	Key     []byte `json:"key"` // for the seal of the reply
+	Size    int64  `json:"size"`
+	Digest  []byte `json:"digest"` // SHA-256 of the request
+}
+
+const (
+	nonceSize = 16
+	keySize   = 32
+)
+
+// newTicket makes the ticket for one request.
+func newTicket(method, to, from string, request []byte) ticket {
+	secret := make([]byte, nonceSize+keySize)
+	rand.Read(secret) // never fails
+	digest := sha256.Sum256(request)
+	return ticket{
+		Version: ticketVersion, Method: method, To: to, From: from,
+		Nonce: secret[:nonceSize:nonceSize], Key: secret[nonceSize:],
+		Size: int64(len(request)), Digest: digest[:],
+	}
+}
+
+func (t ticket) marshal() []byte {
+	b, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // strings, numbers and bytes only
+	}
+	return b
+}
+
+// parseTicket checks the form only.
+func parseTicket(payload []byte) (ticket, error) {
+	var t ticket
+	if err := json.Unmarshal(payload, &t); err != nil {
+		return ticket{}, fmt.Errorf("%w: its payload is no ticket", ErrRefused)
+	}
+	switch {
+	case t.Version != ticketVersion:
+		return ticket{}, fmt.Errorf("%w: ticket of version %d, this is version %d", ErrRefused, t.Version, ticketVersion)
+	case len(t.Nonce) != nonceSize, len(t.Key) != keySize, len(t.Digest) != sha256.Size, t.Size < 0:
+		return ticket{}, fmt.Errorf("%w: its payload is no ticket", ErrRefused)
+	}
+	return t, nil
+}
+
+// admits says whether the ticket is for this node and method.
+func (t ticket) admits(node, method string) error {
+	switch {
+	case t.To != node:
+		return fmt.Errorf("%w: for node %.64q, this is %q", ErrElsewhere, t.To, node)
+	case t.Method != method:
+		return fmt.Errorf("%w: for %.100q", ErrElsewhere, t.Method)
+	}
+	return nil
+}
+
+// covers says whether the request is the one that the ticket was made for.
+func (t ticket) covers(request []byte) error {
+	digest := sha256.Sum256(request)
+	if t.Size != int64(len(request)) || !bytes.Equal(digest[:], t.Digest) {
+		return ErrTampered
+	}
+	return nil
+}
+
+// sealed says whether seal is that of the reply.
+func sealed(seal, want []byte) bool { return subtle.ConstantTimeCompare(seal, want) == 1 }
+
+// nonces remembers what was seen in the last while, at least while and at most twice that.
+type nonces struct {
+	while time.Duration
+	now   func() time.Time
+
+	mu          sync.Mutex
+	began       time.Time // of recent
+	recent, old map[nonce]struct{}
+}
+
+// nonce is one of a user: what others chose cannot collide with it.
+type nonce struct {
+	uid uint32
+	n   [nonceSize]byte
+}
+
+func newNonces(while time.Duration, now func() time.Time) *nonces {
+	return &nonces{while: while, now: now, began: now(), recent: make(map[nonce]struct{})}
+}
+
+// first says whether this nonce is seen for the first time.
+func (s *nonces) first(uid uint32, n []byte) bool {
+	key := nonce{uid: uid}
+	copy(key.n[:], n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.now(); now.Sub(s.began) >= s.while {
+		if now.Sub(s.began) >= 2*s.while {
+			s.recent = nil
+		}
+		s.began, s.old, s.recent = now, s.recent, make(map[nonce]struct{})
+	}
+	_, seen := s.recent[key]
+	_, before := s.old[key]
+	s.recent[key] = struct{}{}
+	return !seen && !before
+}

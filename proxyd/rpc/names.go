@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var (
+	jobSyntax        = regexp.MustCompile(`^[1-9][0-9]{0,9}(?:_[0-9]{1,9})?(?:\+[0-9]{1,9})?$`)
+	checkpointSyntax = regexp.MustCompile(`^(?:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}/)?([^/]{1,40})/([0-9]{1,10})$`)
+	// keySyntax is of attempts and phases. They may become names of files.
+	keySyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+)
+
+// CheckJob returns an error of kind ErrInvalid unless s names a job: "812", "812_3" for a
+// task of an array, "812+1" for a component of a heterogeneous job.
+func CheckJob(s string) error {
+	number, _, _ := strings.Cut(s, "_")
+	number, _, _ = strings.Cut(number, "+")
+	if n, err := strconv.ParseUint(number, 10, 32); !jobSyntax.MatchString(s) || err != nil || n == 0 {
+		return Errorf(ErrInvalid, "job %.40q: want a number, as in 812, 812_3 or 812+1", s)
+	}
+	return nil
+}
+
+// CheckpointJob returns the job of a checkpoint's name, which is "CLUSTER/JOB/NUMBER" or
+// "JOB/NUMBER"; else an error of kind ErrInvalid.
+func CheckpointJob(s string) (job string, err error) {
+	m := checkpointSyntax.FindStringSubmatch(s)
+	if m == nil || CheckJob(m[1]) != nil {
+		return "", Errorf(ErrInvalid, "checkpoint %.120q: want JOB/NUMBER, as in 812/3 or mini/812/3", s)
+	}
+	if _, err := strconv.ParseUint(m[2], 10, 32); err != nil {
+		return "", Errorf(ErrInvalid, "checkpoint %.120q: number out of range", s)
+	}
+	return m[1], nil
+}
+
+// CheckKey returns an error of kind ErrInvalid unless s may name an attempt or a phase.
+func CheckKey(what, s string) error {
+	if !keySyntax.MatchString(s) {
+		return Errorf(ErrInvalid, "%s %.80q: want letters, digits, . _ + -, at most 64, the first a letter or digit", what, s)
+	}
+	return nil
+}
