@@ -59,9 +59,9 @@ func finish(s Spec) error {
 
 // tree is a mounted tree that is not attached anywhere yet.
 type tree struct {
-	fd       int
-	target   string
-	readOnly bool
+	fd     int
+	bind   Bind
+	folder bool
 }
 
 // mountAll makes the capsule's view of the node's files. Sources are taken before any
@@ -72,33 +72,37 @@ func mountAll(s Spec) error {
 		return err
 	}
 	var trees []tree
+	var binds []Bind
 	for _, p := range private {
-		trees = append(trees, tree{target: p.target, fd: -1})
+		binds = append(binds, Bind{Source: filepath.Join(s.Dir, p.name), Target: p.target})
 	}
-	for i, p := range private {
-		fd, err := openTree(filepath.Join(s.Dir, p.name))
-		if err != nil {
-			return err
-		}
-		trees[i].fd = fd
-	}
-	binds := s.Binds
 	if s.Hosts != nil {
-		binds = append([]Bind{{filepath.Join(s.Dir, hostsName), "/etc/hosts", true}}, binds...)
+		binds = append(binds, Bind{Source: filepath.Join(s.Dir, hostsName), Target: "/etc/hosts", ReadOnly: true})
 	}
-	for _, b := range binds {
-		fd, err := openTree(b.Source)
+	for _, b := range append(binds, s.Binds...) {
+		t, err := openTree(b)
 		if err != nil {
 			return err
 		}
-		trees = append(trees, tree{fd, b.Target, b.ReadOnly})
+		trees = append(trees, t)
 	}
 	if err := mountFresh(); err != nil {
 		return err
 	}
-	for _, t := range trees {
+	own := places{}
+	for i, t := range trees {
+		if i >= len(private) {
+			if err := own.makeRoom(t.bind, t.folder); err != nil {
+				return fmt.Errorf("%s: %w", t.bind.Target, err)
+			}
+		}
 		if err := t.attach(); err != nil {
 			return err
+		}
+		if i < len(private) {
+			if err := own.add(t.bind.Target); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -127,27 +131,41 @@ func mountFresh() error {
 	return nil
 }
 
-func openTree(source string) (int, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+func openTree(b Bind) (tree, error) {
+	fd, err := cloneTree(b.Source, 0)
 	if err != nil {
-		return -1, fmt.Errorf("%s: %w", source, err)
+		return tree{}, fmt.Errorf("%s: %w", b.Source, err)
 	}
-	return fd, nil
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return tree{}, fmt.Errorf("%s: %w", b.Source, err)
+	}
+	return tree{fd, b, st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
+}
+
+// cloneTree returns a copy of what is mounted at and below path, attached nowhere.
+func cloneTree(path string, flags uint) (int, error) {
+	return unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|flags)
 }
 
 func (t tree) attach() error {
 	defer unix.Close(t.fd)
-	if err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS); err != nil {
-		return fmt.Errorf("%s: %w", t.target, err)
+	if err := attach(t.fd, t.bind.Target); err != nil {
+		return fmt.Errorf("%s: %w", t.bind.Target, err)
 	}
-	if !t.readOnly {
+	if !t.bind.ReadOnly {
 		return nil
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(t.fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		return fmt.Errorf("%s: make read-only: %w", t.target, err)
+		return fmt.Errorf("%s: make read-only: %w", t.bind.Target, err)
 	}
 	return nil
+}
+
+// attach attaches what cloneTree returned.
+func attach(fd int, target string) error {
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
 // linkUp brings an interface up, with an address unless it is "".

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +64,9 @@ func Discard(ctx context.Context, dir string) error {
 	if !errors.Is(err, ErrStale) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("discard %s: %w", dir, err)
 	}
-	removeTargets(rec.Made)
+	if err := removeGroups(ctx, rec.Cgroups, rec.ID); err != nil {
+		return fmt.Errorf("discard %s: %w", dir, err)
+	}
 	return os.RemoveAll(dir)
 }
 
@@ -105,21 +108,75 @@ func (c *Capsule) Namespaces() ([]*os.File, error) {
 	return files, nil
 }
 
-// Programs returns the programs of the capsule, ordered by name. Those that have ended
-// are not among them, unless they were captured.
+// Programs returns the programs of the capsule, ordered by name, those that wait to be
+// restored included. Those that have ended are not among them, unless they were
+// captured.
 func (c *Capsule) Programs(ctx context.Context) ([]Program, error) {
-	got, _, err := c.call(ctx, request{Op: opPrograms})
+	all, err := c.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range got.Programs {
-		p := &got.Programs[i]
+	for i := range all {
+		p := &all[i]
+		if p.Cgroup != "" {
+			p.Frozen = c.reach(p.Cgroup).frozen()
+		}
+		if p.Waiting || p.Ended {
+			continue
+		}
 		if fd, err := c.open(ctx, p.Name); err == nil {
 			p.HostPID, _ = fd.pid() // 0: it has ended meanwhile
 			fd.close()
 		}
 	}
-	return got.Programs, nil
+	return all, nil
+}
+
+// list returns the programs as init knows them.
+func (c *Capsule) list(ctx context.Context) ([]Program, error) {
+	var all []Program
+	ask := request{Op: opPrograms}
+	for {
+		got, _, err := c.call(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, got.Programs...)
+		if !got.More || len(got.Programs) == 0 {
+			return all, nil
+		}
+		ask.Name = got.Programs[len(got.Programs)-1].Name
+	}
+}
+
+// Ended returns how programs ended that have ended by themselves or were killed: not
+// those that were captured and released. Init remembers the newest 4096 of them, each
+// until Forget, or until a program of that name is started or restored.
+func (c *Capsule) Ended(ctx context.Context) (map[string]syscall.WaitStatus, error) {
+	all := map[string]syscall.WaitStatus{}
+	ask := request{Op: opEnded}
+	for {
+		got, _, err := c.call(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range got.Ended {
+			all[e.Name], ask.Name = e.Status, e.Name
+		}
+		if !got.More || len(got.Ended) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// Forget drops what Ended returns of programs. One that is not known is no error.
+func (c *Capsule) Forget(ctx context.Context, programs ...string) error {
+	for some := range slices.Chunk(programs, maxPrograms) { // as many as go into one packet
+		if err := c.do(ctx, request{Op: opForget, Names: some}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pidfd returns a pidfd of a program's steward, for the caller to close.
@@ -168,7 +225,9 @@ func (c *Capsule) Stdio(ctx context.Context, program string) ([]*os.File, error)
 }
 
 // Restored joins a restored program to the warden that waits for it. pid and first are
-// as they were when it was captured; the steward must be init's child.
+// as they were when it was captured; the steward must be init's child, and in
+// Program.Cgroup if there is one. Whoever restores it does so from there, with CRIU's
+// manage-cgroups=ignore: else CRIU makes the cgroup anew that the program was dumped in.
 func (c *Capsule) Restored(ctx context.Context, program string, pid, first int) error {
 	return c.do(ctx, request{Op: opRestored, Name: program, PID: pid, First: first})
 }
@@ -187,7 +246,8 @@ func (c *Capsule) LastPID(ctx context.Context) (int, error) {
 
 // LoadLastPID makes the capsule go on counting after pid. Call it after the last restore
 // in a capsule made with Spec.Restore, not before: the restorer itself needs PIDs that
-// are not those of what it restores.
+// are not those of what it restores. Where restores take many PIDs, 0 before each makes
+// them begin again.
 func (c *Capsule) LoadLastPID(ctx context.Context, pid int) error {
 	return c.do(ctx, request{Op: opSetPID, LastPID: pid})
 }
@@ -248,7 +308,10 @@ func (c *Capsule) Kill(ctx context.Context) error {
 	if err := c.init.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return c.explain("kill", err)
 	}
-	return c.Wait(ctx)
+	if err := c.Wait(ctx); err != nil {
+		return err
+	}
+	return c.explain("kill", removeGroups(ctx, c.rec.Cgroups, c.rec.ID))
 }
 
 // Remove ends the capsule and removes its folder, and closes the handle unless it fails.
@@ -257,7 +320,6 @@ func (c *Capsule) Remove(ctx context.Context) error {
 		return err
 	}
 	c.Close()
-	removeTargets(c.rec.Made)
 	// The record goes last: what was removed half can be discarded again.
 	entries, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sort"
 	"syscall"
 	"time"
 
@@ -30,7 +31,9 @@ import (
 //	                                            read is cut off
 const (
 	opHello    = "hello"    // → ID
-	opPrograms = "programs" // → Programs
+	opPrograms = "programs" // Name → Programs after it in order, More
+	opEnded    = "ended"    // Name → Ended after it in order, More
+	opForget   = "forget"   // Names
 	opOpen     = "open"     // Name → pidfd of its steward
 	opStdio    = "stdio"    // Name → descriptors 0, 1 and 2 of the warden that waits for it
 	opRestored = "restored" // Name, PID, First
@@ -44,12 +47,37 @@ const (
 	opWatch    = "watch"    // → Events
 )
 
-// maxPacket holds a reply with maxPrograms programs, and fits into a socket's buffer.
-const maxPacket = 160 << 10
+// maxPacket fits into a socket's buffer, and holds pageSize and one item more: a program
+// with four paths of PATH_MAX, each byte of which JSON writes as six.
+const (
+	maxPacket = 160 << 10
+	pageSize  = 48 << 10
+)
+
+// fits tells how many of all, one at least if there is one, go into a packet.
+func fits[T any](all []T) int {
+	size := 0
+	for i, item := range all {
+		b, _ := json.Marshal(item) // fails again when all of it is
+		if size += len(b) + 1; size > pageSize {
+			return i + 1
+		}
+	}
+	return len(all)
+}
+
+// page returns the programs after the one called last, as many as fit.
+func page(all []Program, last string) (fitting []Program, more bool) {
+	i := sort.Search(len(all), func(i int) bool { return all[i].Name > last })
+	all = all[i:]
+	n := fits(all)
+	return all[:n], n < len(all)
+}
 
 type request struct {
 	Op      string
 	Name    string             `json:",omitempty"`
+	Names   []string           `json:",omitempty"`
 	PID     int                `json:",omitempty"`
 	First   int                `json:",omitempty"`
 	Status  syscall.WaitStatus `json:",omitempty"`
@@ -62,9 +90,17 @@ type reply struct {
 	Errno    syscall.Errno `json:",omitempty"`
 	ID       string        `json:",omitempty"`
 	Programs []Program     `json:",omitempty"`
+	Ended    []ending      `json:",omitempty"`
+	More     bool          `json:",omitempty"`
 	Events   []Event       `json:",omitempty"`
 	LastPID  int           `json:",omitempty"`
 	Clocks   *Clocks       `json:",omitempty"`
+}
+
+// ending is how a program ended.
+type ending struct {
+	Name   string
+	Status syscall.WaitStatus
 }
 
 // refusal makes an error into a reply.

@@ -4,12 +4,13 @@
 package capsule
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -21,14 +22,10 @@ exec 3<>/tmp/in 4<>/tmp/out; n=0; echo ready
 while read -r line; do echo "$line" >&3; read -r d <&4; echo "$((++n)) $d"; done
 exit 3`
 
-// TestCRIU captures a program of one capsule and restores it in another. On a machine
-// where CRIU does not work it can be run in a cluster's host:
-//
-//	go test -c -o DIR/capsule.test ./proxyd/capsule
-//	make -C slurm-spank/warden O=DIR && cc -o DIR/enter proxyd/capsule/testdata/enter.c
-//	minicluster up --suite forky --name cap-a    # DIR is below /var/lib/minicluster/cap-a/shared
-//	minicluster exec n1 --name cap-a -- env CAPSULE_TOOLS=DIR DIR/capsule.test -test.v
-func TestCRIU(t *testing.T) {
+// needCRIU skips a test on a machine where CRIU does not work. There, it can be run in a
+// cluster's host; tests/cluster does that.
+func needCRIU(t *testing.T) {
+	t.Helper()
 	needRoot(t)
 	version, err := exec.Command("criu", "--version").Output()
 	if err != nil {
@@ -41,17 +38,54 @@ func TestCRIU(t *testing.T) {
 	if out, err := exec.Command("criu", "check").CombinedOutput(); err != nil { // leaves what it found in /run/criu.kdat
 		t.Fatalf("criu check: %s", out)
 	}
-	ctx := deadline(t)
-	images := filepath.Join(tools.dir, "images")
-	if err := os.MkdirAll(images, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+}
+
+// makeImages makes a folder for images that capsules see too.
+func makeImages(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(tools.dir, "images-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer null.Close()
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
 
+// dump dumps a program. Without CAP_SYS_RESOURCE criu must have its real user, for its
+// limits are readable in no other way.
+func dump(t *testing.T, c *Capsule, p Program, images string, options ...string) {
+	t.Helper()
+	criu(t, c, "", nil, append([]string{"setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups",
+		"criu", "dump", "-t", fmt.Sprint(p.PID), "-D", images, "-o", "dump.log", "--network-lock", "skip", "--tcp-established", "--manage-cgroups=ignore"}, options...)...)
+}
+
+// restore restores a program for the warden that waits for it in c. was is how it was
+// dumped.
+func restore(t *testing.T, c *Capsule, was Program, images string) {
+	t.Helper()
+	ctx := deadline(t)
+	stdio, err := c.Stdio(ctx, was.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(stdio)
+	args := []string{"criu", "restore", "-d", "-D", images, "-o", "restore.log", "--tcp-established", "--manage-cgroups=ignore"}
+	for fd, link := range was.Stdio {
+		if strings.HasPrefix(link, "pipe:[") {
+			args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:%s", 3+fd, link))
+		}
+	}
+	criu(t, c, with(t, c, was.Name).Cgroup, stdio, args...)
+	if err := c.Restored(ctx, was.Name, was.PID, was.First); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCRIU captures a program of one capsule and restores it in another.
+func TestCRIU(t *testing.T) {
+	needCRIU(t)
+	ctx := deadline(t)
+	images, null := makeImages(t), devNull(t)
 	one := newCapsule(t)
 	r := task{c: one, argv: shell(counting), err: null}.start(t)
 	r.out.expect("ready")
@@ -66,7 +100,6 @@ func TestCRIU(t *testing.T) {
 	}
 	ask(r, "a", "1 a 101")
 	p := with(t, one, "batch")
-	pipes := pipesOf(t, hostPID(t, one, p.First))
 	if err := one.MarkCaptured(ctx, "batch"); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +111,7 @@ func TestCRIU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	criu(t, one, nil, "setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups",
-		"criu", "dump", "-t", fmt.Sprint(p.PID), "-D", images, "-o", "dump.log", "--network-lock", "skip", "--tcp-established")
+	dump(t, one, p, images)
 	if ev := e.next(Captured); !ev.Program.Warden {
 		t.Error("its warden is gone")
 	}
@@ -104,24 +136,12 @@ func TestCRIU(t *testing.T) {
 	e = watch(t, two)
 	r = task{c: two, options: []string{"--restore"}, err: null}.start(t)
 	e.next(Waiting)
-	stdio, err := two.Stdio(ctx, "batch")
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"criu", "restore", "-d", "-D", images, "-o", "restore.log", "--tcp-established"}
-	for fd, pipe := range pipes {
-		args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:%s", 3+fd, pipe))
-	}
-	criu(t, two, stdio, args...)
-	closeAll(stdio)
-	if err := two.Restored(ctx, "batch", p.PID, p.First); err != nil {
-		t.Fatal(err)
-	}
+	restore(t, two, p, images)
 	if err := two.LoadLastPID(ctx, last); err != nil {
 		t.Error(err)
 	}
 	ask(r, "b", "2 b 102")
-	if q := with(t, two, "batch"); q.PID != p.PID || q.First != p.First || !q.Warden {
+	if q := with(t, two, "batch"); q.PID != p.PID || q.First != p.First || !q.Warden || !strings.HasPrefix(q.Stdio[0], "pipe:[") || q.Stdio == p.Stdio {
 		t.Errorf("program %+v, was %+v", q, p)
 	}
 	if now, err := two.Clocks(ctx); err != nil || now.Monotonic < clocks.Monotonic || now.Boottime < clocks.Boottime {
@@ -137,33 +157,125 @@ func TestCRIU(t *testing.T) {
 	becomesEmpty(t, two)
 }
 
-// criu runs a command in c's namespaces, where it finds ordinary processes and nothing
-// that is external.
-func criu(t *testing.T, c *Capsule, files []*os.File, args ...string) {
-	t.Helper()
-	init := fmt.Sprintf("/proc/%d/ns/", c.PID())
-	cmd := exec.Command("nsenter", append([]string{"--mount=" + init + "mnt", "--net=" + init + "net", "--uts=" + init + "uts",
-		"--ipc=" + init + "ipc", "--pid=" + init + "pid", "--time=" + init + "time_for_children"}, args...)...)
-	cmd.ExtraFiles = files
-	if out, err := cmd.CombinedOutput(); err != nil {
-		log, _ := exec.Command("sh", "-c", "grep -h Error "+filepath.Join(tools.dir, "images")+"/*.log").Output()
-		t.Fatalf("%v: %v\n%s%s", strings.Join(args, " "), err, out, log)
+// TestCRIUFrozen: a program that is frozen is dumped, stays frozen and goes on, as often
+// as one likes; and the same images, of a batch script that only the capsule has, bring
+// it back on a node where slurmd has another script at that place.
+func TestCRIUFrozen(t *testing.T) {
+	needCRIU(t)
+	ctx := deadline(t)
+	s := newSpool(t)
+	saved := filepath.Join(tools.dir, "counts")
+	if err := os.WriteFile(saved, []byte("#!/bin/bash\n"+counting), 0o755); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// pipesOf returns what CRIU calls those of a process's descriptors 0 and 1 that are
-// pipes.
-func pipesOf(t *testing.T, pid int) map[int]string {
-	t.Helper()
-	found := map[int]string{}
-	for fd := range 2 {
-		link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
-		if err != nil {
+	script := Bind{Source: saved, Target: s.script, ReadOnly: true, Alone: true}
+	s.write(t, "#!/bin/sh\n: the job's, from slurmd\n")
+	one := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{script} })
+	r := task{c: one, argv: []string{s.script}, err: devNull(t)}.start(t)
+	r.out.expect("ready")
+	e := watch(t, one)
+	p := e.seen("batch")
+	n := 0
+	counts := func() {
+		t.Helper()
+		n++
+		r.echoesAs("x", fmt.Sprintf("%d x %d", n, 100+n))
+	}
+	counts()
+	s.remove(t) // and this is not noticed
+	for range 3 {
+		if err := one.Freeze(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if regexp.MustCompile(`^pipe:\[\d+\]$`).MatchString(link) {
-			found[fd] = link
+		dump(t, one, p, makeImages(t), "--freeze-cgroup", p.Cgroup, "--leave-running")
+		if q := with(t, one, "batch"); !q.Frozen || q.HostPID == 0 {
+			t.Errorf("after a dump: %+v", q)
 		}
+		g := group(p.Cgroup)
+		if err := g.await(ctx, "frozen 1"); err != nil {
+			t.Error(err)
+		}
+		if err := one.Thaw(ctx); err != nil {
+			t.Fatal(err)
+		}
+		counts()
 	}
-	return found
+	if err := one.Freeze(ctx); err != nil {
+		t.Fatal(err)
+	}
+	images := makeImages(t)
+	dump(t, one, p, images, "--freeze-cgroup", p.Cgroup, "--leave-running")
+	last, err := one.LastPID(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clocks, err := one.Clocks(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(one.MarkCaptured(ctx, "batch"), one.Signal(ctx, "batch", syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	e.next(Captured) // frozen as it is
+	if err := one.Release(ctx, "batch", 0); err != nil {
+		t.Fatal(err)
+	}
+	r.wait()
+	if rest := r.out.end(); len(rest) > 0 {
+		t.Errorf("more output: %q", rest)
+	}
+	dir := filepath.Join(t.TempDir(), "capsule")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", "-a", one.Dir()+"/tmp", dir).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	if err := one.Remove(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	s.write(t, "#!/bin/sh\n: the job's, from slurmd, in its next run\n")
+	two := newCapsule(t, func(spec *Spec) { spec.Dir, spec.Restore, spec.Clocks, spec.Binds = dir, true, &clocks, []Bind{script} })
+	e = watch(t, two)
+	r = task{c: two, options: []string{"--restore"}, err: devNull(t)}.start(t)
+	e.next(Waiting)
+	restore(t, two, p, images)
+	if err := two.LoadLastPID(ctx, last); err != nil {
+		t.Fatal(err)
+	}
+	counts()
+	s.remove(t)
+	if err := two.Freeze(ctx); err != nil {
+		t.Fatal(err)
+	}
+	q := with(t, two, "batch")
+	dump(t, two, q, makeImages(t), "--freeze-cgroup", q.Cgroup, "--leave-running") // it can be captured again
+	if err := two.Thaw(ctx); err != nil {
+		t.Fatal(err)
+	}
+	counts()
+	r.in.Close()
+	if status := r.wait(); status != 3<<8 {
+		t.Errorf("status %#x", int(status))
+	}
+	becomesEmpty(t, two)
+}
+
+// criu runs a command in c's namespaces, where it finds ordinary processes and nothing
+// that is external; and in a cgroup, if it is not "".
+func criu(t *testing.T, c *Capsule, cgroup string, files []*os.File, args ...string) {
+	t.Helper()
+	init := fmt.Sprintf("/proc/%d/ns/", c.PID())
+	args = append([]string{"nsenter", "--mount=" + init + "mnt", "--net=" + init + "net", "--uts=" + init + "uts",
+		"--ipc=" + init + "ipc", "--pid=" + init + "pid", "--time=" + init + "time_for_children"}, args...)
+	if cgroup != "" {
+		args = append([]string{"sh", "-c", `echo $$ >"$0"; exec "$@"`, group(cgroup).file("cgroup.procs")}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.ExtraFiles = files
+	if out, err := cmd.CombinedOutput(); err != nil {
+		log, _ := exec.Command("sh", "-c", "tail -n 30 "+tools.dir+"/images-*/*.log").Output()
+		t.Fatalf("%v: %v\n%s%s", strings.Join(args, " "), err, out, log)
+	}
 }

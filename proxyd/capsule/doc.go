@@ -26,8 +26,32 @@
 // the capsule's PID namespace is no warden, and its connection is closed before a byte of
 // it was read; of a warden the uid must be the owner's or root's.
 //
+// A warden also shows init a pidfd of itself, from outside of the capsule's PID namespace.
+// Init, which keeps the maker's /proc open for that, looks up there who that is and in
+// which cgroup.
+//
 // The maker reaches init by a socket in the capsule's folder, which only root may enter;
 // control.go draws what is said.
+//
+// # Cgroups
+//
+// Each program has a v2 cgroup of its own below the one that its warden is in. Without
+// controllers it costs nothing and works beside v1; with them, Slurm's limits and
+// accounting hold, for it is within the task's. It is made when the warden comes, before
+// the program runs a single instruction or is restored, and is gone before the warden
+// hears of the end, so that Slurm finds its own as it left them:
+//
+//	steward ends ─► cgroup.kill ─► populated 0 ─► rmdir ─► STATUS ─► warden ends ─► Slurm's rmdir
+//
+// It is root's, so nobody leaves it: what is killed is all of a program, whatever has
+// become of its parents, sessions and users. And it is what Freeze freezes.
+//
+//	<task's cgroup>/                  the warden
+//	  sing-<capsule's ID>-<program>/  steward, program; or who restores them
+//
+// # Mount points
+//
+// What the node does not have is made in the capsule only; place.go says how.
 //
 // # A capsule's folder
 //
@@ -42,18 +66,22 @@
 // In init, one:
 //
 //	server.mu          the table, the connections, and reaping: who is registered cannot
-//	                   have been reaped, so its PID is its own. No call under it blocks
+//	                   have been reaped, so its PID is its own. No call under it waits for
+//	                   another process; the longest is the move into a cgroup, 10 ms
 //
 // In the maker none: a Capsule does not change.
 //
 // # Limits
 //
-//   - A user can kill his own stewards. What was below one falls to init, and of that only
-//     the session of the program's first process is found and killed; the rest lives until
-//     the capsule goes.
-//   - A process that changed its user (sudo) and outlives its program is killed if the warden
-//     was killed, but not at the program's ordinary end.
+//   - Where programs have no cgroups (no v2 in the kernel, or none before 5.14): a user can kill
+//     his own stewards. What was below one falls to init, and of that only the session of the
+//     program's first process is found and killed; the rest lives until the capsule goes. And a
+//     process that changed its user (sudo) outlives its program, unless the warden was killed.
+//   - When init is killed, the programs' cgroups stay until Kill, Remove or Discard.
+//   - A process that waits for a dead file server cannot be frozen, and is killed when that
+//     comes back; until then its warden waits, as slurmstepd would.
 //   - A core dump is told to Slurm as the signal, without "(core dumped)".
-//   - A process that is frozen by a cgroup's freezer dies when it is thawed.
 //   - /sys is the host's: /sys/class/net does not show the capsule's network.
+//   - A bind on a file of the node ends when the node removes that file or renames another
+//     over it, as an upgrade of Slurm does with srun. Bind.Alone is for files that may go.
 package capsule

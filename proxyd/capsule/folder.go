@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -34,12 +33,12 @@ var private = []struct{ name, target string }{
 // record is what a folder knows of its capsule. An init without a complete record has
 // not been let go, and ends with its maker.
 type record struct {
-	ID       string   // init answers with it: the socket is this capsule's
-	Boot     string   // of the kernel's run
-	PID      int      // of init; 0 while it is not there yet
-	Start    uint64   // of init, ticks since boot
-	Hostname string   //
-	Made     []string // mount points that were missing on the node, in the order of making
+	ID       string // init answers with it: the socket is this capsule's
+	Boot     string // of the kernel's run
+	PID      int    // of init; 0 while it is not there yet
+	Start    uint64 // of init, ticks since boot
+	Hostname string
+	Cgroups  string // Spec.Cgroups
 }
 
 var (
@@ -170,48 +169,4 @@ func throughFolder(dir, name string, f func(*net.UnixAddr) error) error {
 	}
 	defer d.Close()
 	return f(&net.UnixAddr{Net: "unixpacket", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name)})
-}
-
-// missing returns the parts of target that do not exist, outermost first.
-func missing(target string) []string {
-	var parts []string
-	for path := filepath.Clean(target); ; path = filepath.Dir(path) {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			slices.Reverse(parts)
-			return parts
-		}
-		parts = append(parts, path)
-	}
-}
-
-// makeTarget makes the missing mount point of a bind: a folder, or an empty file.
-func makeTarget(parts []string, folder bool) error {
-	for i, path := range parts {
-		if folder || i < len(parts)-1 {
-			if err := os.Mkdir(path, 0o755); err != nil {
-				return err
-			}
-			if err := os.Chmod(path, 0o755); err != nil { // whatever the umask
-				return err
-			}
-			continue
-		}
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		f.Close()
-	}
-	return nil
-}
-
-// removeTargets takes away what makeTarget made, unless somebody has put something
-// there since.
-func removeTargets(made []string) {
-	for _, path := range slices.Backward(made) {
-		st, err := os.Lstat(path)
-		if err == nil && (st.IsDir() || st.Mode().IsRegular() && st.Size() == 0) {
-			_ = os.Remove(path) // a folder that is not empty stays
-		}
-	}
 }

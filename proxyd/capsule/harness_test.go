@@ -119,7 +119,7 @@ func deadline(t testing.TB) context.Context {
 func newCapsule(t testing.TB, change ...func(*Spec)) *Capsule {
 	t.Helper()
 	needRoot(t)
-	s := Spec{Dir: filepath.Join(t.TempDir(), "capsule"), Hostname: "cap1", Owner: user}
+	s := Spec{Dir: filepath.Join(t.TempDir(), "capsule"), Hostname: "cap1", Owner: user, Cgroups: cgroupRoot(t)}
 	for _, f := range change {
 		f(&s)
 	}
@@ -139,6 +139,16 @@ func newCapsule(t testing.TB, change ...func(*Spec)) *Capsule {
 	return c
 }
 
+// cgroupRoot is where this machine has its cgroup v2 hierarchy.
+func cgroupRoot(t testing.TB) string {
+	t.Helper()
+	root, err := CgroupRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
 // task is a command as slurmstepd would start it: by the warden in c, or, where c is
 // nil, directly.
 type task struct {
@@ -146,12 +156,26 @@ type task struct {
 	name     string   // of the program
 	options  []string // of the warden
 	enter    []string // of enter
+	wrap     []string // a command that runs enter
+	bare     bool     // the warden's options come otherwise
 	argv     []string
 	uid      int // 0: user; rootUID: root
 	dir      string
 	env      []string
 	in       io.Reader
 	out, err *os.File
+}
+
+// warden is what comes before the program.
+func (k task) warden() []string {
+	if k.bare {
+		return []string{tools.warden}
+	}
+	name := k.name
+	if name == "" {
+		name = "batch"
+	}
+	return append(append([]string{tools.warden, "--name=" + name, "--proc-fd=700"}, k.options...), "--")
 }
 
 func (k task) command(t testing.TB) *exec.Cmd {
@@ -171,15 +195,11 @@ func (k task) command(t testing.TB) *exec.Cmd {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { closeAll(ns) })
-		name := k.name
-		if name == "" {
-			name = "batch"
-		}
-		argv = append([]string{tools.warden, "--name=" + name, "--proc-fd=700"}, k.options...)
-		argv = append(append(argv, "--"), k.argv...)
+		argv = append(k.warden(), k.argv...)
 	}
 	args := append(append([]string{}, k.enter...), fmt.Sprint(len(ns)), fmt.Sprint(uid), fmt.Sprint(uid), groups)
-	cmd := exec.Command(tools.enter, append(args, argv...)...)
+	args = append(append(append([]string{}, k.wrap...), tools.enter), append(args, argv...)...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.ExtraFiles = ns
 	cmd.Dir, cmd.Env, cmd.Stdin = k.dir, k.env, k.in
 	if k.out != nil {
@@ -217,6 +237,16 @@ func (k task) run(t testing.TB) (stdout, stderr string, status syscall.WaitStatu
 	return out.String(), withoutWarnings(errOut.String()), cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
+func devNull(t testing.TB) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 // running is a task under way, whose output a test reads line by line.
 type running struct {
 	t   testing.TB
@@ -227,7 +257,11 @@ type running struct {
 
 func (k task) start(t testing.TB) *running {
 	t.Helper()
-	cmd := k.command(t)
+	return start(t, k.command(t))
+}
+
+func start(t testing.TB, cmd *exec.Cmd) *running {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

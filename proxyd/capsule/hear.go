@@ -81,7 +81,7 @@ func (s *server) refuse(w *warden, why error) {
 
 // hear carries out one message. On success it keeps the files or has closed them.
 func (s *server) hear(id conn, w *warden, m message, files []*os.File) error {
-	want := map[uint32]int{kindStart: 1, kindRestore: 3, kindSignal: 0}[m.kind]
+	want := map[uint32]int{kindStart: 2, kindRestore: 4, kindSignal: 0}[m.kind]
 	if len(files) != want {
 		return fmt.Errorf("%w: kind %d with %d descriptors", errMessage, m.kind, len(files))
 	}
@@ -91,31 +91,65 @@ func (s *server) hear(id conn, w *warden, m message, files []*os.File) error {
 	var err error
 	switch m.kind {
 	case kindStart:
-		all, err = s.start(id, w, m, files[0])
+		all, err = s.start(id, w, m, files)
 	case kindRestore:
-		if all, err = s.table.restore(id, m.name, w.uid); err == nil {
-			w.stdio = files
-		}
+		all, err = s.restore(id, w, m, files)
 	case kindSignal:
-		all = s.table.wanted(id, syscall.Signal(m.value), len(s.watchers) > 0)
+		all = s.table.wanted(id, syscall.Signal(m.value))
 	}
 	s.carryOut(all)
+	s.awaitMaker()
 	return err
 }
 
-// start registers a program. On success it closes the pidfd: the steward is our child,
-// so that its PID is its own until reap has told the table. Caller holds s.mu.
-func (s *server) start(id conn, w *warden, m message, fd *os.File) (effects, error) {
-	pid, err := (&pidfd{fd}).pid()
+// start registers a program. On success it closes the files, which are pidfds: the
+// steward is our child, so that its PID is its own until reap has told the table. Caller
+// holds s.mu.
+func (s *server) start(id conn, w *warden, m message, files []*os.File) (effects, error) {
+	pid, err := (&pidfd{files[0]}).pid()
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSteward(pid, int(m.first), w.uid); err != nil {
+	first := int(m.first)
+	if err := checkSteward(pid, first, w.uid); err != nil {
 		return nil, err
 	}
-	all, err := s.table.start(id, m.name, pid, int(m.first), w.uid)
+	wardenPID, parent, err := s.lookAtWarden(files[1], w.uid)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.table.admit(id, m.name, pid); err != nil {
+		return nil, err
+	}
+	all, err := s.table.start(id, Program{
+		Name: m.name, PID: pid, First: first, UID: w.uid, WardenPID: wardenPID,
+		Cgroup: s.makeGroup(parent, m.name, pid, first),
+		Stdio:  stdioOf(fmt.Sprintf("/proc/%d/fd", first), 0, 1, 2),
+	})
 	if err == nil {
-		fd.Close()
+		closeAll(files)
+	}
+	return all, err
+}
+
+// restore registers a warden that waits. On success it keeps descriptors 0, 1 and 2 and
+// closes the pidfd. Caller holds s.mu.
+func (s *server) restore(id conn, w *warden, m message, files []*os.File) (effects, error) {
+	wardenPID, parent, err := s.lookAtWarden(files[3], w.uid)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.table.admit(id, m.name, 0); err != nil {
+		return nil, err
+	}
+	all, err := s.table.restore(id, Program{
+		Name: m.name, UID: w.uid, WardenPID: wardenPID,
+		Cgroup: s.makeGroup(parent, m.name),
+		Stdio:  stdioOf("/proc/self/fd", numbers(files[:3])...),
+	})
+	if err == nil {
+		files[3].Close()
+		w.stdio = files[:3]
 	}
 	return all, err
 }

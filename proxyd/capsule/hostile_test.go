@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -137,6 +138,38 @@ func inNetworkOf(t *testing.T, c *Capsule, f func()) {
 	}
 }
 
+// standIn returns a pidfd of a process that is where a warden of root's would be. Init
+// wants to see one; this test itself has not joined the capsule.
+func standIn(t *testing.T, c *Capsule) int {
+	t.Helper()
+	k := task{c: c, uid: rootUID}
+	cmd := k.command(t)
+	cmd.Args = append(cmd.Args[:len(cmd.Args)-len(k.warden())], "/bin/sh", "-c", "echo; exec sleep 1000") // no warden
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	out.Read(make([]byte, 1)) // it has joined
+	return pidfdOf(t, cmd.Process.Pid)
+}
+
+func pidfdOf(t *testing.T, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
 // TestLyingWarden: a user can make his own warden say anything.
 func TestLyingWarden(t *testing.T) {
 	c := newCapsule(t, func(s *Spec) { s.Owner = 0 })
@@ -149,16 +182,9 @@ func TestLyingWarden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stewardFD.Close()
-	pidfdOf := func(pid int) int {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { unix.Close(fd) })
-		return fd
-	}
 	steward := numbers([]*os.File{stewardFD})[0]
-	outside, init, first := pidfdOf(os.Getpid()), pidfdOf(c.PID()), pidfdOf(hostPID(t, c, p.First))
+	outside, init, first := pidfdOf(t, os.Getpid()), pidfdOf(t, c.PID()), pidfdOf(t, hostPID(t, c, p.First))
+	self, foreign := standIn(t, c), pidfdOf(t, startOutside(t).Process.Pid)
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +196,7 @@ func TestLyingWarden(t *testing.T) {
 		many[i] = file
 	}
 	start := message{kind: kindStart, name: "foe", first: int32(p.First)}.encode()
+	restore := message{kind: kindRestore, name: "foe"}.encode()
 	before := descriptors(t, c)
 	for _, k := range []struct {
 		name   string
@@ -178,15 +205,21 @@ func TestLyingWarden(t *testing.T) {
 		want   syscall.Errno
 	}{
 		{"no descriptor", start, nil, syscall.EPROTO},
-		{"two descriptors", start, []int{steward, steward}, syscall.EPROTO},
+		{"one descriptor", start, []int{steward}, syscall.EPROTO},
+		{"three descriptors", start, []int{steward, self, self}, syscall.EPROTO},
 		{"many descriptors", start, many, 0},
-		{"no pidfd", start, []int{file}, syscall.EBADF},
-		{"a process outside", start, []int{outside}, syscall.ESRCH},
-		{"init itself", start, []int{init}, syscall.EPERM},
-		{"somebody's first process", start, []int{first}, syscall.EPERM},
-		{"somebody's steward", start, []int{steward}, syscall.EEXIST},
-		{"a first process that is not its child", message{kind: kindStart, name: "foe", first: int32(p.PID)}.encode(), []int{steward}, syscall.EPERM},
-		{"somebody's name", message{kind: kindRestore, name: "roots"}.encode(), []int{file, file, file}, syscall.EEXIST},
+		{"no pidfd", start, []int{file, self}, syscall.EBADF},
+		{"a process outside", start, []int{outside, self}, syscall.ESRCH},
+		{"init itself", start, []int{init, self}, syscall.EPERM},
+		{"somebody's first process", start, []int{first, self}, syscall.EPERM},
+		{"somebody's steward", start, []int{steward, self}, syscall.EEXIST},
+		{"a first process that is not its child", message{kind: kindStart, name: "foe", first: int32(p.PID)}.encode(), []int{steward, self}, syscall.EPERM},
+		{"somebody's name", message{kind: kindRestore, name: "roots"}.encode(), []int{file, file, file, self}, syscall.EEXIST},
+		{"itself: no pidfd", restore, []int{file, file, file, file}, syscall.EBADF},
+		{"itself: who has not joined", restore, []int{file, file, file, outside}, syscall.EPERM},
+		{"itself: another user's", restore, []int{file, file, file, foreign}, syscall.EPERM},
+		{"itself: a process of the capsule", restore, []int{file, file, file, first}, syscall.EPERM},
+		{"itself: init", restore, []int{file, file, file, init}, syscall.EPERM},
 		{"short", start[:63], nil, syscall.EPROTO},
 		{"long", append(start, 0), nil, 0},
 		{"bad kind", message{kind: 99}.encode(), nil, syscall.EPROTO},
@@ -238,6 +271,20 @@ func TestLyingWarden(t *testing.T) {
 	}
 }
 
+// startOutside starts a process of the user's that has nothing to do with any capsule.
+func startOutside(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := task{argv: []string{"sleep", "1000"}}.command(t)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
 // startRoot starts a program of root's.
 func startRoot(t *testing.T, c *Capsule, name string) *running {
 	t.Helper()
@@ -274,6 +321,7 @@ func TestSlowWatcher(t *testing.T) {
 	}
 	r := task{c: c, argv: shell("trap : TERM; echo ready; while :; do read -r line && exit; done")}.start(t)
 	r.out.expect("ready")
+	self := standIn(t, c)
 	inNetworkOf(t, c, func() {
 		// Each of these is two events, unless init is behind and has no room for it.
 		for i := 0; !hungUp(s); i++ {
@@ -289,7 +337,7 @@ func TestSlowWatcher(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			sendNow(w, message{kind: kindRestore, name: fmt.Sprint("w", i)}.encode(), 0, 1, 2)
+			sendNow(w, message{kind: kindRestore, name: fmt.Sprint("w", i)}.encode(), 0, 1, 2, self)
 			w.Close()
 		}
 	})
@@ -375,9 +423,10 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// TestFull: as many programs as fit are still told in one packet.
+// TestFull: as many programs as fit are told, in as many packets as it takes.
 func TestFull(t *testing.T) {
 	c := newCapsule(t)
+	self := standIn(t, c)
 	inNetworkOf(t, c, func() {
 		e := watch(t, c)
 		for i := range maxPrograms + 1 {
@@ -392,7 +441,7 @@ func TestFull(t *testing.T) {
 				return
 			}
 			defer w.Close()
-			sendNow(w, message{kind: kindRestore, name: fmt.Sprintf("%047d", i)}.encode(), 0, 1, 2)
+			sendNow(w, message{kind: kindRestore, name: fmt.Sprintf("%047d", i)}.encode(), 0, 1, 2, self)
 			if i < maxPrograms {
 				continue
 			}
@@ -404,6 +453,15 @@ func TestFull(t *testing.T) {
 		e = watch(t, c) // now all come at once
 		for range maxPrograms {
 			e.next(Waiting)
+		}
+		all, err := c.Programs(deadline(t))
+		if err != nil || len(all) != maxPrograms {
+			t.Errorf("%d programs, %v", len(all), err)
+		}
+		for i, p := range all {
+			if p.Name != fmt.Sprintf("%047d", i) || !p.Waiting || p.Cgroup == "" {
+				t.Fatalf("program %d: %+v", i, p)
+			}
 		}
 	})
 }

@@ -115,9 +115,16 @@ func newServer(o order) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wardens' socket: %w", err)
 	}
+	if o.Spec.Cgroups != "" {
+		if err := usableCgroups(o.Spec.Cgroups); err != nil {
+			return nil, fmt.Errorf("cgroups: %w", err)
+		}
+	}
 	return &server{
 		id:       o.ID,
 		owner:    o.Spec.Owner,
+		cgroups:  o.Spec.Cgroups,
+		proc:     os.NewFile(procFD, "proc"),
 		control:  control,
 		wardens:  wardens,
 		table:    newTable(o.Spec.Hold),

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Arg is the hidden first argument by which a main runs Init.
@@ -26,10 +28,11 @@ type Spec struct {
 	Owner    uint32           // uid whose wardens init listens to, besides root's
 	Hosts    []byte           // what is seen as /etc/hosts; nil leaves the node's
 	Binds    []Bind           // in this order
+	Cgroups  string           // the node's cgroup v2 hierarchy, see CgroupRoot; "" leaves programs without cgroups of their own
 	Address  string           // of eth0 with its prefix, "10.88.1.1/32"; "" leaves eth0 to Network
 	Clocks   *Clocks          // what CLOCK_MONOTONIC and CLOCK_BOOTTIME show at first; nil: what the node's show
 	Restore  bool             // programs will be restored: leave PIDs above 300 free for them, and call LoadLastPID afterwards
-	Hold     []syscall.Signal // signals that a warden wants sent and that become an Asked event instead, while somebody watches
+	Hold     []syscall.Signal // signals that a warden wants sent and that become an Asked event instead, until the maker sends them; or until nobody has watched for 10 s
 
 	// Network, if set, puts eth0 into the network namespace of the process pid. It is
 	// called when the capsule stands, before anybody can run in it.
@@ -39,11 +42,15 @@ type Spec struct {
 // Bind shows a file or folder of the node at a path of the capsule.
 type Bind struct {
 	Source string // on the node, symbolic links followed
-	// Target in the capsule. If the node has nothing there, an empty file or folder is
-	// made on the node for the capsule's life. Only root may be able to write to the
-	// folders on the way.
+	// Target in the capsule, symbolic links followed. If the node has nothing there, the
+	// capsule alone sees what is missing; see places. Only root may be able to write to
+	// the folders on the way.
 	Target   string
 	ReadOnly bool
+	// Alone gives the capsule a folder of its own in place of the one that Target is in,
+	// with nothing but Target in it. What the node does with its own is then not seen:
+	// a bind on a file of the node ends when the node removes or replaces that file.
+	Alone bool
 }
 
 // Clocks are readings of the clocks that count from the node's start.
@@ -54,6 +61,7 @@ const (
 	orderFD   = 3 // from the maker: an order and later a second one, as JSON
 	answerFD  = 4 // to the maker: an answer to each
 	controlFD = 5 // the control socket, listening
+	procFD    = 6 // O_PATH, the maker's /proc
 )
 
 // order is the first thing that init reads; the second is an empty one: go.
@@ -85,7 +93,6 @@ var making = []struct {
 	do   func(*maker, context.Context) error
 }{
 	{"folder", (*maker).prepare},
-	{"mount points", (*maker).makeTargets},
 	{"init", (*maker).start},
 	{"build", (*maker).build},
 	{"network", (*maker).network},
@@ -120,30 +127,13 @@ func (m *maker) prepare(context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.rec = record{ID: rand.Text(), Boot: boot, Hostname: m.spec.Hostname}
-	if m.spec.Hosts == nil {
-		return nil
-	}
-	path := filepath.Join(m.spec.Dir, hostsName)
-	if err := os.WriteFile(path, m.spec.Hosts, 0o644); err != nil {
-		return err
-	}
-	return os.Chmod(path, 0o644) // whatever the umask
-}
-
-// makeTargets writes down what it will make before it does.
-func (m *maker) makeTargets(context.Context) error {
-	for _, b := range m.spec.Binds {
-		source, err := os.Stat(b.Source)
-		if err != nil {
+	m.rec = record{ID: rand.Text(), Boot: boot, Hostname: m.spec.Hostname, Cgroups: m.spec.Cgroups}
+	if m.spec.Hosts != nil {
+		path := filepath.Join(m.spec.Dir, hostsName)
+		if err := os.WriteFile(path, m.spec.Hosts, 0o644); err != nil {
 			return err
 		}
-		parts := missing(b.Target)
-		m.rec.Made = append(m.rec.Made, parts...)
-		if err := m.rec.write(m.spec.Dir); err != nil {
-			return err
-		}
-		if err := makeTarget(parts, source.IsDir()); err != nil {
+		if err := os.Chmod(path, 0o644); err != nil { // whatever the umask
 			return err
 		}
 	}
@@ -180,12 +170,17 @@ func (m *maker) start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
+	proc, err := os.OpenFile("/proc", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer proc.Close()
 	m.cmd = exec.Command("/proc/self/exe", Arg, m.spec.Hostname)
 	m.cmd.Args[0] = "singularity"
 	m.cmd.Env = []string{}
 	m.cmd.Dir = "/"
 	m.cmd.Stderr = log
-	m.cmd.ExtraFiles = []*os.File{orderR, answerW, control}
+	m.cmd.ExtraFiles = []*os.File{orderR, answerW, control, proc}
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true,
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
@@ -265,6 +260,5 @@ func (m *maker) undo() error {
 		<-m.capsule.reaped
 		m.capsule.init.close()
 	}
-	removeTargets(m.rec.Made)
 	return os.RemoveAll(m.spec.Dir)
 }

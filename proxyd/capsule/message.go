@@ -15,15 +15,17 @@ import (
 //
 //	warden                                       init
 //	──────                                       ────
-//	start name, first, pidfd of the steward ──►  is it a child of mine, of that user?
+//	start name, first, pidfd of the steward,
+//	pidfd of itself ───────────────────────────► is it a child of mine, of that user?
+//	                                             puts it into a cgroup of its own
 //	                                        ◄──  goAhead | refused errno
 //	signal number ─────────────────────────────► sends it to all of the program's processes
-//	                                        ◄──  status
+//	                                        ◄──  status, when the cgroup is gone
 //
 //	of a program that is being captured:    ◄──  captured
 //	                                        ◄──  status, when the maker says so
 //	of one that is restored:
-//	restore name, fds 0 1 2 ───────────────────► keeps them for the maker
+//	restore name, fds 0 1 2, pidfd of itself ──► keeps them for the maker
 //	                                        ◄──  goAhead, pidfd of the steward
 //
 //	closes before status ──────────────────────► kills the program, unless it is captured
@@ -43,7 +45,7 @@ const (
 	messageVersion = 1
 	messageSize    = 64
 	nameSize       = 48 // with at least one NUL
-	maxMessageFDs  = 3
+	maxMessageFDs  = 4
 )
 
 var errMessage = errors.New("not a warden's message")

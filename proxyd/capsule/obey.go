@@ -73,11 +73,7 @@ func (s *server) reply(c *net.UnixConn, r reply, files []*os.File) {
 // watch makes c a watcher until it closes.
 func (s *server) watch(c *net.UnixConn) {
 	s.mu.Lock()
-	b, err := json.Marshal(reply{Events: s.table.present()})
-	if err == nil {
-		err = sendNow(c, b)
-	}
-	if err != nil {
+	if err := s.tellPresent(c); err != nil {
 		c.Close()
 		log.Print("watch: ", err)
 	} else {
@@ -90,6 +86,23 @@ func (s *server) watch(c *net.UnixConn) {
 	defer s.mu.Unlock()
 	delete(s.watchers, c)
 	c.Close()
+	s.awaitMaker()
+}
+
+// tellPresent tells a new watcher of the programs that are there, in as many packets as
+// it takes; there is always a first one. Caller holds s.mu.
+func (s *server) tellPresent(c *net.UnixConn) error {
+	all := s.table.present()
+	for {
+		n := fits(all)
+		b, err := json.Marshal(reply{Events: all[:n]})
+		if err == nil {
+			err = sendNow(c, b)
+		}
+		if all = all[n:]; err != nil || len(all) == 0 {
+			return err
+		}
+	}
 }
 
 // obey does what the maker asks for. The files are the caller's. Caller holds s.mu.
@@ -99,7 +112,13 @@ func (s *server) obey(ask request) (got reply, files []*os.File, err error) {
 	case opHello:
 		got.ID = s.id
 	case opPrograms:
-		got.Programs = s.table.programs()
+		got.Programs, got.More = page(s.table.programs(), ask.Name)
+	case opEnded:
+		got.Ended, got.More = s.table.endedAfter(ask.Name)
+	case opForget:
+		for _, name := range ask.Names {
+			s.table.forget(name)
+		}
 	case opOpen:
 		files, err = s.open(ask.Name)
 	case opStdio:
@@ -146,23 +165,27 @@ func (s *server) open(name string) ([]*os.File, error) {
 
 // stdio returns copies of a waiting warden's descriptors. Caller holds s.mu.
 func (s *server) stdio(name string) ([]*os.File, error) {
-	w := s.peers[s.table.waiting[name]]
-	if w == nil {
-		return nil, &RefusedError{name, syscall.ENOENT, "no warden waits for it"}
+	e, err := s.table.awaited(name)
+	if err != nil {
+		return nil, err
 	}
-	return duplicate(w.stdio)
+	return duplicate(s.peers[e.warden].stdio)
 }
 
 // restored checks a restored program as start checks a new one. Caller holds s.mu.
 func (s *server) restored(ask request) (effects, error) {
-	w := s.peers[s.table.waiting[ask.Name]]
-	if w == nil {
-		return nil, &RefusedError{ask.Name, syscall.ENOENT, "no warden waits for it"}
+	e, err := s.table.awaited(ask.Name)
+	if err != nil {
+		return nil, err
 	}
+	w := s.peers[e.warden]
 	if err := checkSteward(ask.PID, ask.First, w.uid); err != nil {
 		return nil, err
 	}
-	all, err := s.table.restored(ask.Name, ask.PID, ask.First, w.uid)
+	if err := s.checkGroup(e.Program, ask.PID); err != nil {
+		return nil, err
+	}
+	all, err := s.table.restored(ask.Name, ask.PID, ask.First)
 	if err == nil {
 		closeAll(w.stdio)
 		w.stdio = nil

@@ -89,7 +89,12 @@ func pidOf(fd int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
+	return pidIn(b)
+}
+
+// pidIn reads the fdinfo of a pidfd.
+func pidIn(fdinfo []byte) (int, error) {
+	for line := range strings.Lines(string(fdinfo)) {
 		value, ok := strings.CutPrefix(line, "Pid:")
 		if !ok {
 			continue

@@ -65,20 +65,13 @@ func statOf(pid int) (process, error) {
 	return parseStat(b)
 }
 
-// realUID returns the real user of a process. The owner of /proc/PID is another one
-// when the process cannot be dumped.
+// realUID returns the real user of a process.
 func realUID(pid int) (uint32, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		if words := strings.Fields(line); len(words) > 1 && words[0] == "Uid:" {
-			uid, err := strconv.ParseUint(words[1], 10, 32)
-			return uint32(uid), err
-		}
-	}
-	return 0, unix.ESRCH
+	return uidIn(b)
 }
 
 // everyone returns the processes of this PID namespace.
@@ -182,13 +175,21 @@ func signalProgram(steward int, sig unix.Signal) error {
 	return errors.Join(errs...)
 }
 
-// killProgram kills a program: everything below its steward, which gathers the orphans
-// meanwhile, until nothing is left; then the steward. Where there is no steward, the
-// session of the program's first process and what is below it.
+// killProgram kills a program: what is in its cgroup. Without one, everything below its
+// steward, which gathers the orphans meanwhile, until nothing is left; then the steward.
+// Where there is no steward either, the session of the program's first process and what
+// is below it.
 //
 // A killed process cannot fork any more, so each round leaves fewer. The wait between
 // rounds is for the deaths of the one before.
-func killProgram(steward, first int) error {
+func killProgram(k kill) error {
+	if k.cgroup != "" {
+		if err := group(k.cgroup).kill(); !isGone(err) {
+			return err
+		}
+		return nil
+	}
+	steward, first := k.pid, k.first
 	root := func(p process) bool { return p.pid == steward }
 	if steward == 0 {
 		root = func(p process) bool { return p.session == first && p.pid != 1 }

@@ -50,7 +50,7 @@ func TestTable(t *testing.T) {
 
 func play(t *testing.T, out *strings.Builder, table *table, call string) {
 	t.Helper()
-	var op, name string
+	var op, name, cgroup string
 	var n, m int
 	words := strings.Fields(call)
 	op = words[0]
@@ -59,6 +59,8 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 		switch key {
 		case "name":
 			name = value
+		case "cgroup":
+			cgroup = value
 		case "conn", "pid":
 			fmt.Sscan(value, &n)
 		default:
@@ -69,17 +71,26 @@ func play(t *testing.T, out *strings.Builder, table *table, call string) {
 	var err error
 	switch op {
 	case "start": // conn, pid of the steward
-		all, err = table.start(conn(n), name, m, m+1, 1000)
+		all, err = table.start(conn(n), Program{Name: name, PID: m, First: m + 1, UID: 1000, Cgroup: cgroup})
 	case "restore":
-		all, err = table.restore(conn(n), name, 1000)
+		all, err = table.restore(conn(n), Program{Name: name, UID: 1000, Cgroup: cgroup})
 	case "restored":
-		all, err = table.restored(name, n, n+1, 1000)
+		all, err = table.restored(name, n, n+1)
+	case "swept":
+		all = table.swept(name)
+	case "ended":
+		some, _ := table.endedAfter("")
+		fmt.Fprintln(out, some)
+	case "forget":
+		table.forget(name)
 	case "reaped":
 		all = table.reaped(n, syscall.WaitStatus(m))
 	case "hangup":
 		all = table.hungUp(conn(n))
-	case "signal", "signal-heard":
-		all = table.wanted(conn(n), syscall.Signal(m), op == "signal-heard")
+	case "signal":
+		all = table.wanted(conn(n), syscall.Signal(m))
+	case "decide":
+		all = table.decide()
 	case "mark", "unmark":
 		all, err = table.mark(name, op == "mark")
 	case "release":
@@ -104,7 +115,12 @@ func line(e any) string {
 	case say:
 		return fmt.Sprintf("say conn=%d %s value=%d with=%d", e.to, kindNames[e.what.kind], e.what.value, e.with)
 	case kill:
+		if e.cgroup != "" {
+			return "kill cgroup=" + e.cgroup
+		}
 		return fmt.Sprintf("kill steward=%d first=%d", e.pid, e.first)
+	case sweep:
+		return fmt.Sprintf("sweep %s cgroup=%s", e.name, e.cgroup)
 	case send:
 		return fmt.Sprintf("send steward=%d signal=%d", e.pid, int(e.sig))
 	case tell:

@@ -4,6 +4,7 @@
 package capsule
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +25,8 @@ const maxPeers = 2 * maxPrograms
 type server struct {
 	id      string
 	owner   uint32
+	cgroups string   // see Spec.Cgroups
+	proc    *os.File // the /proc of the maker, in which wardens have PIDs
 	control *net.UnixListener
 	wardens *net.UnixListener
 
@@ -31,6 +35,7 @@ type server struct {
 	last     conn // newest connection
 	peers    map[conn]*warden
 	watchers map[*net.UnixConn]bool
+	alone    *time.Timer // runs while a decision is owed and nobody watches
 }
 
 // warden is a warden's connection.
@@ -98,13 +103,24 @@ func (s *server) carryOut(all effects) {
 		case say:
 			s.say(e)
 		case kill:
-			go complain("kill", func() error { return killProgram(e.pid, e.first) })
+			go complain("kill", func() error { return killProgram(e) })
+		case sweep:
+			go s.sweep(e)
 		case send:
 			go complain("signal", func() error { return signalProgram(e.pid, e.sig) })
 		case tell:
 			s.tell(e.event)
 		}
 	}
+}
+
+// sweep removes a program's cgroup. If that fails the program's warden must be told all
+// the same.
+func (s *server) sweep(e sweep) {
+	complain("cgroup of "+e.name, func() error { return group(e.cgroup).clear(context.Background()) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carryOut(s.table.swept(e.name))
 }
 
 func complain(what string, do func() error) {
@@ -134,6 +150,26 @@ func (s *server) say(e say) {
 	if err := sendNow(w.c, e.what.encode(), fds...); err != nil {
 		w.c.Close() // its reader tells the table
 	}
+}
+
+// makerWithin is how long a signal is held back while nobody watches: a daemon that was
+// killed, or is being upgraded, is back by then. Slurm itself waits longer before SIGKILL.
+const makerWithin = 10 * time.Second
+
+// awaitMaker gives a maker that is away some time to come back and decide. Caller holds
+// s.mu.
+func (s *server) awaitMaker() {
+	if s.alone != nil || len(s.watchers) > 0 || !s.table.undecided() {
+		return
+	}
+	s.alone = time.AfterFunc(makerWithin, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.alone = nil
+		if len(s.watchers) == 0 {
+			s.carryOut(s.table.decide())
+		}
+	})
 }
 
 // tell sends an event to all who watch. Caller holds s.mu.

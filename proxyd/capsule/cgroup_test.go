@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// stepGroup makes a cgroup as Slurm makes one for a task, and takes it away as Slurm
+// does: it fails the test if something is in it.
+func stepGroup(t *testing.T) (group, func()) {
+	t.Helper()
+	parent := group(filepath.Join(cgroupRoot(t), fmt.Sprintf("capsule-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))))
+	task := group(parent.file("task_0"))
+	if err := os.MkdirAll(string(task), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := parent.clear(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return task, func() {
+		t.Helper()
+		if err := errors.Join(os.Remove(string(task)), os.Remove(string(parent))); err != nil {
+			t.Errorf("Slurm could not remove its cgroup: %v", err)
+		}
+	}
+}
+
+// startIn starts k in a cgroup.
+func (k task) startIn(t *testing.T, g group) *running {
+	t.Helper()
+	k.wrap = []string{"/bin/sh", "-c", `echo $$ >"$0"; exec "$@"`, g.file("cgroup.procs")}
+	return k.start(t)
+}
+
+// groupsOf returns what capsules have left in the hierarchy, below a folder.
+func groupsOf(t *testing.T, root string, c *Capsule) []string {
+	t.Helper()
+	var found []string
+	filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err == nil && strings.Contains(e.Name(), c.rec.ID) {
+			found = append(found, path)
+		}
+		return nil
+	})
+	return found
+}
+
+func TestCgroup(t *testing.T) {
+	c := newCapsule(t)
+	above, remove := stepGroup(t)
+	r := task{c: c, argv: shell(`id=$(sed -n s/^0:://p /proc/self/cgroup); echo "$id"
+		for f in cgroup.procs cgroup.freeze cgroup.kill; do (echo 1 >"$1$id/$f") 2>/dev/null && echo "can write $f"; done
+		mkdir "$1$id/x" 2>/dev/null && echo "can make"
+		` + family)}
+	r.argv = append(r.argv, "-", cgroupRoot(t))
+	s := r.startIn(t, above)
+	path, _ := s.out.next()
+	s.out.expect("ready")
+	p := with(t, c, "batch")
+	want := above.file("sing-" + c.rec.ID + "-batch")
+	if p.Cgroup != want || cgroupRoot(t)+path != want {
+		t.Errorf("cgroup %s, the program says %s; want %s", p.Cgroup, path, want)
+	}
+	if p.WardenPID != s.cmd.Process.Pid {
+		t.Errorf("warden %d, want %d", p.WardenPID, s.cmd.Process.Pid)
+	}
+	if st, err := os.Stat(p.Cgroup); err != nil || st.Sys().(*syscall.Stat_t).Uid != 0 || st.Mode().Perm()&0o022 != 0 {
+		t.Errorf("%s: %v %v", p.Cgroup, st.Mode(), err)
+	}
+	procs, err := os.ReadFile(group(p.Cgroup).file("cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := strings.Fields(string(procs))
+	for _, pid := range []int{p.HostPID, hostPID(t, c, p.First)} {
+		if !slices.Contains(inside, fmt.Sprint(pid)) {
+			t.Errorf("%d is not among %v", pid, inside)
+		}
+	}
+	if slices.Contains(inside, fmt.Sprint(p.WardenPID)) || len(inside) < 4 {
+		t.Errorf("in the cgroup are %v", inside)
+	}
+	s.in.Close()
+	if status := s.wait(); status != 3<<8 {
+		t.Errorf("status %#x", int(status))
+	}
+	remove() // at once: Slurm does not wait either
+	if rest := s.out.end(); len(rest) != 0 {
+		t.Errorf("more output: %q", rest)
+	}
+}
+
+// TestCgroupGoes: whatever becomes of a program, its cgroup is gone when Slurm removes
+// the one above.
+func TestCgroupGoes(t *testing.T) {
+	ended := func(t *testing.T, c *Capsule, r *running) {
+		e := watch(t, c)
+		e.seen("batch")
+		r.signal(syscall.SIGKILL)
+		r.wait()
+		e.next(Ended)
+	}
+	for _, k := range []struct {
+		name string
+		do   func(*testing.T, *Capsule, *running)
+	}{
+		{"warden killed", ended},
+		{"warden killed while frozen", func(t *testing.T, c *Capsule, r *running) {
+			if err := c.Freeze(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+			ended(t, c, r)
+		}},
+		{"steward killed", func(t *testing.T, c *Capsule, r *running) {
+			fmt.Fprintln(r.in, "kill")
+			if status := r.wait(); status != syscall.WaitStatus(syscall.SIGKILL) {
+				t.Errorf("status %#x", int(status))
+			}
+		}},
+		{"captured", func(t *testing.T, c *Capsule, r *running) {
+			e := watch(t, c)
+			e.seen("batch")
+			err := errors.Join(c.MarkCaptured(deadline(t), "batch"), c.Signal(deadline(t), "batch", syscall.SIGKILL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.next(Captured)
+			r.signal(syscall.SIGTERM) // its warden ends by itself
+			r.wait()
+		}},
+		{"init killed", func(t *testing.T, c *Capsule, r *running) {
+			if err := syscall.Kill(c.PID(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			r.wait()
+			if err := Discard(deadline(t), c.Dir()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"capsule killed", func(t *testing.T, c *Capsule, r *running) {
+			if err := c.Kill(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+			r.wait()
+		}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			c := newCapsule(t)
+			above, remove := stepGroup(t)
+			r := task{c: c, argv: shell(`(setsid setsid sleep 1001 &); sleep 1002 & echo ready
+				read -r line; kill -9 $PPID; sleep 1003`)}.startIn(t, above)
+			r.out.expect("ready")
+			k.do(t, c, r)
+			remove()
+			r.out.end()
+			if left := groupsOf(t, cgroupRoot(t), c); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestCgroupOfRoot: a program of root's can make cgroups in its own.
+func TestCgroupOfRoot(t *testing.T) {
+	c := newCapsule(t)
+	above, remove := stepGroup(t)
+	r := task{c: c, uid: rootUID, argv: shell(fmt.Sprintf(`g=%s$(sed -n s/^0:://p /proc/self/cgroup); mkdir -p $g/a/b $g/c
+		sleep 1001 & echo $! >$g/a/b/cgroup.procs; echo ready; read -r line`, cgroupRoot(t)))}.startIn(t, above)
+	r.out.expect("ready")
+	r.in.Close()
+	r.wait()
+	remove()
+	becomesEmpty(t, c)
+}
+
+// TestWaitingCgroup: it is there when a warden waits, for who restores its program, and
+// goes with the warden and with who is in it.
+func TestWaitingCgroup(t *testing.T) {
+	c := newCapsule(t)
+	above, _ := stepGroup(t)
+	e := watch(t, c)
+	r := task{c: c, name: "s1.0", options: []string{"--restore"}, err: devNull(t)}.startIn(t, above)
+	p := e.next(Waiting).Program
+	if !p.Waiting || p.Cgroup != above.file("sing-"+c.rec.ID+"-s1.0") || p.WardenPID != r.cmd.Process.Pid {
+		t.Errorf("program %+v", p)
+	}
+	if !strings.HasPrefix(p.Stdio[0], "pipe:[") || !strings.HasPrefix(p.Stdio[1], "pipe:[") || p.Stdio[2] != "/dev/null" {
+		t.Errorf("stdio %q", p.Stdio)
+	}
+	if q := with(t, c, "s1.0"); q != p { // as a maker sees it that was restarted
+		t.Errorf("program %+v, was %+v", q, p)
+	}
+	if err := c.MarkCaptured(deadline(t), "s1.0"); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("captured before it is restored: %v", err)
+	}
+	restorer := exec.Command("sleep", "1000")
+	if err := restorer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := group(p.Cgroup).add(restorer.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	r.signal(syscall.SIGKILL)
+	restorer.Wait()
+	r.wait()
+	e.next(Left)
+	task{c: c, name: "s1.0", options: []string{"--restore"}}.start(t) // the name is free
+	e.next(Waiting)
+	if left := groupsOf(t, string(above), c); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestRestoredElsewhere: a restored program must be in its cgroup, where its limits are.
+func TestRestoredElsewhere(t *testing.T) {
+	c := newCapsule(t)
+	e := watch(t, c)
+	running := task{c: c, name: "a", argv: shell(family)}.start(t)
+	running.out.expect("ready")
+	task{c: c, name: "b", options: []string{"--restore"}}.start(t)
+	e.next(Waiting)
+	p := with(t, c, "a")
+	err := c.Restored(deadline(t), "b", p.PID, p.First)
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "not in its own") {
+		t.Errorf("got %v", err)
+	}
+	running.echoes("still here")
+}
+
+// TestNoCgroups: a node without v2 can do all but freeze.
+func TestNoCgroups(t *testing.T) {
+	c := newCapsule(t, func(s *Spec) { s.Cgroups = "" })
+	r := task{c: c, argv: shell(family)}.start(t)
+	r.out.expect("ready")
+	if p := with(t, c, "batch"); p.Cgroup != "" || p.Frozen {
+		t.Errorf("program %+v", p)
+	}
+	for _, names := range [][]string{nil, {"batch"}} {
+		if err := c.Freeze(deadline(t), names...); !errors.Is(err, ErrNoCgroup) || !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Freeze: %v", err)
+		}
+	}
+	r.echoes("still here")
+	if _, err := Make(deadline(t), Spec{Dir: filepath.Join(t.TempDir(), "c"), Hostname: "cap", Cgroups: "/proc"}); err == nil ||
+		!strings.Contains(err.Error(), "cgroups: /proc: not a cgroup v2 hierarchy") {
+		t.Errorf("Make: %v", err)
+	}
+}
+
+func TestCgroupIn(t *testing.T) {
+	for _, k := range []struct{ in, want string }{
+		{"0::/\n", "/"},
+		{"9:name=systemd:/\n4:memory:/x\n0::/system.slice/s1 0::/y\n", "/system.slice/s1 0::/y"},
+		{"1:cpu:/\n", ""},
+		{"0::/../elsewhere\n", ""},
+		{"0::/a (deleted)\n", ""},
+		{"0::\n", ""},
+		{"", ""},
+	} {
+		got, err := cgroupIn([]byte(k.in))
+		if got != k.want || (err == nil) != (k.want != "") {
+			t.Errorf("%q: %q, %v", k.in, got, err)
+		}
+	}
+}

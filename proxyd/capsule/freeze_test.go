@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// busy counts as fast as it can, in two processes, and answers lines.
+const busy = `(while :; do :; done) & echo ready; while read -r line; do echo "$line"; done; kill %1; exit 3`
+
+// ticks returns the processor time that was spent in a cgroup, in microseconds.
+func ticks(t *testing.T, cgroup string) (n int64) {
+	t.Helper()
+	b, err := os.ReadFile(group(cgroup).file("cpu.stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(string(b), "usage_usec %d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestFreeze(t *testing.T) {
+	c := newCapsule(t)
+	ctx := deadline(t)
+	a, b := task{c: c, name: "a", argv: shell(busy)}.start(t), task{c: c, name: "b", argv: shell(busy)}.start(t)
+	a.out.expect("ready")
+	b.out.expect("ready")
+	frozen := func() (names []string) {
+		t.Helper()
+		all, err := c.Programs(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			if p.Frozen {
+				names = append(names, p.Name)
+			}
+		}
+		return names
+	}
+	stands := func(name string) {
+		t.Helper()
+		cgroup := with(t, c, name).Cgroup
+		before := ticks(t, cgroup)
+		time.Sleep(50 * time.Millisecond) // in which a running one would use some
+		// Its last way into the kernel may be accounted for late.
+		if after := ticks(t, cgroup); after > before+1000 {
+			t.Errorf("%s runs: %d µs", name, after-before)
+		}
+	}
+	runs := func(name string) {
+		t.Helper()
+		cgroup := with(t, c, name).Cgroup
+		for before := ticks(t, cgroup); ticks(t, cgroup) == before && ctx.Err() == nil; {
+			time.Sleep(time.Millisecond) // a clock has no event
+		}
+		if ctx.Err() != nil {
+			t.Errorf("%s does not run", name)
+		}
+	}
+	for range 20 {
+		if err := c.Freeze(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Thaw(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Freeze(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := frozen(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("frozen: %v", got)
+	}
+	stands("a")
+	runs("b")
+	b.echoes("on")
+	if err := c.Freeze(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := frozen(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("frozen: %v", got)
+	}
+	stands("a")
+	stands("b")
+	// Signals wait.
+	a.signal(syscall.SIGTERM)
+	var refused *RefusedError
+	if err := c.Freeze(ctx, "a", "nosuch"); !errors.As(err, &refused) || refused.Program != "nosuch" {
+		t.Errorf("Freeze of a program that is not there: %v", err)
+	}
+	if got := frozen(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("frozen: %v", got)
+	}
+	if err := c.Thaw(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	b.echoes("on again")
+	if err := c.Thaw(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if status := a.wait(); status != syscall.WaitStatus(syscall.SIGTERM) {
+		t.Errorf("status %#x", int(status))
+	}
+	b.in.Close()
+	if status := b.wait(); status != 3<<8 {
+		t.Errorf("status %#x", int(status))
+	}
+	if err := errors.Join(c.Freeze(ctx), c.Thaw(ctx)); err != nil {
+		t.Errorf("with nobody there: %v", err)
+	}
+}
+
+// TestFreezeAdopted: a maker dies between Freeze and Thaw.
+func TestFreezeAdopted(t *testing.T) {
+	c := newCapsule(t)
+	r := task{c: c, argv: shell(busy)}.start(t)
+	r.out.expect("ready")
+	if err := c.Freeze(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Adopt(deadline(t), c.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if !with(t, other, "batch").Frozen {
+		t.Error("is not frozen")
+	}
+	if err := other.Thaw(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.echoes("alive")
+}
+
+// TestFreezeFails: what cannot be frozen in time runs on, and the others with it.
+func TestFreezeFails(t *testing.T) {
+	needRoot(t)
+	dead, revive := deadFileServer(t)
+	c := newCapsule(t)
+	r := task{c: c, name: "a", argv: shell(busy)}.start(t)
+	r.out.expect("ready")
+	stuck := task{c: c, name: "b", argv: shell("echo ready; stat " + dead + "/x 2>/dev/null; read -r line; echo $line")}.start(t)
+	stuck.out.expect("ready")
+	for ctx := deadline(t); ; {
+		b, err := os.ReadFile(group(with(t, c, "b").Cgroup).file("cgroup.procs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := false
+		for pid := range strings.FieldsSeq(string(b)) {
+			state, _ := os.ReadFile("/proc/" + pid + "/wchan")
+			waits = waits || strings.HasPrefix(string(state), "fuse")
+		}
+		if waits {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("nobody waits for the file server")
+		}
+		time.Sleep(time.Millisecond) // a state has no event
+	}
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if err := c.Freeze(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Freeze: %v", err)
+		}
+		cancel()
+		if with(t, c, "a").Frozen || with(t, c, "b").Frozen {
+			t.Error("is frozen")
+		}
+		r.echoes("alive")
+	}
+	revive()
+	stuck.echoes("alive")
+	if err := c.Freeze(deadline(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// deadFileServer mounts a file system whose server does not answer: who looks at it
+// cannot be frozen, until the server is gone.
+func deadFileServer(t *testing.T) (dir string, revive func()) {
+	t.Helper()
+	dir = filepath.Join(tools.dir, "dead")
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("SKIP: needs FUSE: ", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", numbers([]*os.File{f})[0])
+	if err := unix.Mount("dead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+		t.Skip("SKIP: needs FUSE: ", err)
+	}
+	t.Cleanup(func() {
+		f.Close()
+		if err := errors.Join(unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func() { f.Close() }
+}
+
+func TestEnded(t *testing.T) {
+	c := newCapsule(t)
+	ctx := deadline(t)
+	for name, script := range map[string]string{"a": "exit 0", "b": "exit 3", "c": "kill -9 $$", "d": ":"} {
+		task{c: c, name: name, argv: shell(script)}.run(t)
+	}
+	captured := task{c: c, name: "e", argv: shell(family)}.start(t)
+	captured.out.expect("ready")
+	e := watch(t, c)
+	e.seen("e")
+	if err := errors.Join(c.MarkCaptured(ctx, "e"), c.Signal(ctx, "e", syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	e.next(Captured)
+	if err := c.Release(ctx, "e", 0); err != nil {
+		t.Fatal(err)
+	}
+	captured.wait()
+	if err := c.Forget(ctx, "d", "nosuch"); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Adopt(ctx, c.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	got, err := other.Ended(ctx)
+	if want := fmt.Sprint(map[string]syscall.WaitStatus{"a": 0, "b": 3 << 8, "c": 9}); err != nil || fmt.Sprint(got) != want {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	again := task{c: c, name: "b", argv: shell(family)}.start(t)
+	again.out.expect("ready")
+	if got, err := c.Ended(ctx); err != nil || len(got) != 2 {
+		t.Errorf("one of them runs again: %v %v", got, err)
+	}
+}
+
+// TestManyEnded: as many as are remembered are told, and the oldest are forgotten.
+func TestManyEnded(t *testing.T) {
+	table := newTable(nil)
+	for i := range maxEnded + 10 {
+		if _, err := table.start(1, Program{Name: fmt.Sprintf("%047d", i), PID: 1000, First: 1001}); err != nil {
+			t.Fatal(err)
+		}
+		table.reaped(1000, 0)
+	}
+	seen, last := 0, ""
+	for more := true; more; {
+		var some []ending
+		some, more = table.endedAfter(last)
+		for _, e := range some {
+			if want := fmt.Sprintf("%047d", seen+10); e.Name != want {
+				t.Fatalf("got %s, want %s", e.Name, want)
+			}
+			seen, last = seen+1, e.Name
+		}
+	}
+	if seen != maxEnded || len(table.order) != maxEnded {
+		t.Errorf("%d are told, %d known", seen, len(table.order))
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is a program's cgroup, by its folder. It lies below the one that the warden is
+// in, so that Slurm's limits and accounting hold for what is in it, and is root's, so
+// that nobody else can leave it.
+type group string
+
+// makeGroup makes the folder name below parent.
+func makeGroup(parent, name string) (group, error) {
+	g := group(filepath.Join(parent, name))
+	if err := os.Mkdir(string(g), 0o755); err != nil {
+		return "", err
+	}
+	// A kernel before 5.14 cannot end a group as a whole; then none is better than one
+	// that promises it.
+	if _, err := os.Stat(g.file("cgroup.kill")); err != nil {
+		return "", errors.Join(err, os.Remove(string(g)))
+	}
+	return g, nil
+}
+
+func (g group) file(name string) string { return filepath.Join(string(g), name) }
+
+// set writes to one of the group's files. It returns an error that isGone when the group
+// has been removed.
+func (g group) set(file, value string) error {
+	f, err := os.OpenFile(g.file(file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(value)
+	return err
+}
+
+// add moves processes into the group.
+func (g group) add(pids ...int) error {
+	for _, pid := range pids {
+		if err := g.set("cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("PID %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// kill kills what is in the group, frozen or not, and what is being born in it.
+func (g group) kill() error { return g.set("cgroup.kill", "1") }
+
+func (g group) freeze() error { return g.set("cgroup.freeze", "1") }
+func (g group) thaw() error   { return g.set("cgroup.freeze", "0") }
+
+// frozen tells whether the group is or is going to be frozen.
+func (g group) frozen() bool {
+	b, err := os.ReadFile(g.file("cgroup.freeze"))
+	return err == nil && strings.TrimSpace(string(b)) == "1"
+}
+
+// clear kills what is in the group, waits until it is dead, and removes the group. One
+// that is not there is no error.
+func (g group) clear(ctx context.Context) error {
+	err := g.kill()
+	if err == nil {
+		err = g.await(ctx, "populated 0")
+	}
+	if err == nil {
+		err = g.remove()
+	}
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// remove removes the group and those below it: a program of root's can make some.
+func (g group) remove() error {
+	entries, err := os.ReadDir(string(g))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := group(g.file(e.Name())).remove(); err != nil && !isGone(err) {
+				return err
+			}
+		}
+	}
+	return os.Remove(string(g))
+}
+
+// isGone tells whether err says that a group is not there any more.
+func isGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
+}
+
+// await returns when cgroup.events has the line want.
+func (g group) await(ctx context.Context, want string) error {
+	fd, err := unix.Open(g.file("cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: g.file("cgroup.events"), Err: err}
+	}
+	defer unix.Close(fd)
+	// The end of ctx is an end of file, for poll to see.
+	wake, sleep, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer wake.Close()
+	defer sleep.Close()
+	defer context.AfterFunc(ctx, func() { sleep.Close() })()
+	b := make([]byte, 256)
+	for {
+		// Reading it also tells the kernel which events have been seen.
+		n, err := unix.Pread(fd, b, 0)
+		if err != nil {
+			return &fs.PathError{Op: "read", Path: g.file("cgroup.events"), Err: err}
+		}
+		if strings.Contains("\n"+string(b[:n]), "\n"+want+"\n") {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%s: wait for %q: %w", g, want, err)
+		}
+		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
+		if _, err := unix.Poll(polled, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("%s: poll: %w", g, err)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// TestAddress: a capsule with an address is reached by it, and reaches the node.
+func TestAddress(t *testing.T) {
+	const address, gateway = "169.254.77.2", "169.254.77.1"
+	needRoot(t)
+	outside := fmt.Sprintf("cap%d", os.Getpid()%100000)
+	seen := 0
+	c := newCapsule(t, func(s *Spec) {
+		s.Address = address + "/30"
+		s.Network = func(pid int) error {
+			seen = pid
+			return addVeth(outside, gateway+"/30", pid)
+		}
+	})
+	if seen != c.PID() {
+		t.Errorf("Network was called for %d, init is %d", seen, c.PID())
+	}
+	l, err := net.Listen("tcp", gateway+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	r := task{c: c, argv: []string{"perl", "-MIO::Socket::INET", "-e", fmt.Sprintf(`$| = 1;
+		my $up = IO::Socket::INET->new(PeerAddr => "%s:%s") or die "$!"; print $up "from inside\n"; close $up;
+		my $l = IO::Socket::INET->new(LocalAddr => "%s", Listen => 1) or die "$!"; print $l->sockport, "\n";
+		my $c = $l->accept; print $c "hello\n"`, gateway, port, address)}}.start(t)
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(in); string(got) != "from inside\n" || !strings.HasPrefix(in.RemoteAddr().String(), address+":") {
+		t.Errorf("%s said %q, %v", in.RemoteAddr(), got, err)
+	}
+	in.Close()
+	port, _ = r.out.next()
+	out, err := net.Dial("tcp", address+":"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(out); string(got) != "hello\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	out.Close()
+	if status := r.wait(); status != 0 {
+		t.Errorf("status %#x", int(status))
+	}
+	if err := c.Remove(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addVeth makes a veth, up and with an address here, whose other end is eth0 for pid.
+func addVeth(name, address string, pid int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsPid(pid)}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return err
+	}
+	addr, err := netlink.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrAdd(veth, addr); err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(veth)
+}

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// spool is what a node's slurmd has on disk: SlurmdSpoolDir with things of its own, and
+// the folder of a job.
+type spool struct{ dir, job, script string }
+
+func newSpool(t *testing.T) spool {
+	t.Helper()
+	dir := filepath.Join(tools.dir, "spool-"+strings.ReplaceAll(t.Name(), "/", "-"))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := spool{dir, filepath.Join(dir, "job00005"), filepath.Join(dir, "job00005", "slurm_script")}
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "conf-cache"), 0o755),
+		os.WriteFile(filepath.Join(dir, "conf-cache", "slurm.conf"), []byte("conf\n"), 0o644),
+		os.WriteFile(filepath.Join(dir, "cred_state"), []byte("state\n"), 0o600),
+		os.Symlink("conf-cache", filepath.Join(dir, "conf")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// write is slurmd (slurmstepd) with a batch script.
+func (s spool) write(t *testing.T, text string) {
+	t.Helper()
+	if err := errors.Join(os.Mkdir(s.job, 0o755), os.WriteFile(s.script, []byte(text), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove is what it does at the script's end.
+func (s spool) remove(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(os.Remove(s.script), os.Remove(s.job)); err != nil {
+		t.Fatal("slurmd cannot remove the job's folder: ", err)
+	}
+}
+
+// saved is the script as it was kept at the first start.
+func (s spool) saved(t *testing.T) Bind {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(path, []byte("#!/bin/bash\necho \"$0\"; cat \"$0\" | wc -l\nwhile read -r line; do cat \"$0\" | tail -n 1; done\n# saved\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Bind{Source: path, Target: s.script, ReadOnly: true, Alone: true}
+}
+
+// looks runs the script in c and says what it saw.
+func (s spool) looks(t *testing.T, c *Capsule) *running {
+	t.Helper()
+	r := task{c: c, argv: []string{s.script}}.start(t)
+	r.out.expect(s.script)
+	r.out.expect("4")
+	r.echoesAs("look", "# saved")
+	return r
+}
+
+func (r *running) echoesAs(word, want string) {
+	r.t.Helper()
+	fmt.Fprintln(r.in, word)
+	r.out.expect(want)
+}
+
+// TestScriptOutlivesSlurmd: what slurmd does with its own copy of a script is not seen in
+// a capsule, and nothing of the capsule is in slurmd's way.
+func TestScriptOutlivesSlurmd(t *testing.T) {
+	needRoot(t)
+	s := newSpool(t)
+	s.write(t, "#!/bin/sh\necho slurmd\n")
+	c := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{s.saved(t)} })
+	r := s.looks(t, c)
+	s.remove(t)
+	r.echoesAs("again", "# saved")
+	s.write(t, "#!/bin/sh\necho slurmd, in the next run\n") // the requeued run, on this node again
+	r.echoesAs("again", "# saved")
+	if b, err := os.ReadFile(s.script); err != nil || !strings.Contains(string(b), "next run") {
+		t.Errorf("slurmd's own script: %q, %v", b, err)
+	}
+	got, stderr, _ := task{c: c, name: "look", argv: shell("cd " + s.dir + "; cat conf/slurm.conf; ls; ls job00005; cat cred_state; stat -c %a . cred_state")}.run(t)
+	if want := "conf\nconf\nconf-cache\ncred_state\njob00005\nslurm_script\n755\n600\n"; got != want || !strings.Contains(stderr, "denied") {
+		t.Errorf("got %q, want %q; stderr %q", got, want, stderr)
+	}
+	if err := c.Remove(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.wait()
+	s.remove(t)
+}
+
+// TestScriptElsewhere: the node has neither the job's folder nor, perhaps, the spool;
+// two capsules that miss the same are not in each other's way, nor in slurmd's.
+func TestScriptElsewhere(t *testing.T) {
+	needRoot(t)
+	for _, k := range []struct {
+		name  string
+		alone bool
+		spool bool
+	}{{"no job folder", true, true}, {"no spool", true, false}, {"no job folder, not alone", false, true}, {"no spool, not alone", false, false}} {
+		t.Run(k.name, func(t *testing.T) {
+			s := newSpool(t)
+			if !k.spool {
+				os.RemoveAll(s.dir)
+			}
+			bind := s.saved(t)
+			bind.Alone = k.alone
+			before := names(t, tools.dir)
+			one := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{bind} })
+			two := newCapsule(t, func(spec *Spec) { spec.Binds = []Bind{bind} })
+			if after := names(t, tools.dir); after != before {
+				t.Errorf("the node had %s, now %s", before, after)
+			}
+			r := s.looks(t, one)
+			q := s.looks(t, two)
+			os.MkdirAll(s.dir, 0o755)
+			s.write(t, "#!/bin/sh\necho slurmd\n")
+			if err := one.Remove(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+			r.wait()
+			q.echoesAs("again", "# saved")
+			s.remove(t)
+			q.echoesAs("again", "# saved")
+		})
+	}
+}
+
+// names returns everything below a folder.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	var all []string
+	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, "\n")
+}
+
+// TestBindOnLink: /usr/bin/srun may be a link into the folder of a release.
+func TestBindOnLink(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(tools.dir, "release")
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	wrapper, real, link := filepath.Join(dir, "wrapper"), filepath.Join(dir, "26.05", "srun"), filepath.Join(dir, "srun")
+	err := errors.Join(os.MkdirAll(filepath.Dir(real), 0o755), os.Symlink("26.05/srun", link),
+		os.WriteFile(wrapper, []byte("#!/bin/sh\necho wrapper\n"), 0o755), os.WriteFile(real, []byte("#!/bin/sh\necho real\n"), 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCapsule(t, func(s *Spec) { s.Binds = []Bind{{Source: wrapper, Target: link, ReadOnly: true}} })
+	out, stderr, _ := task{c: c, argv: shell(link + "; " + real + "; readlink " + link)}.run(t)
+	if out != "wrapper\nwrapper\n26.05/srun\n" {
+		t.Errorf("got %q, %q", out, stderr)
+	}
+	if out, _, _ := (task{argv: []string{link}}).run(t); out != "real\n" {
+		t.Errorf("on the node: %q", out)
+	}
+}
+
+// TestBindInPrivate: what is missing in the capsule's own folders is made there.
+func TestBindInPrivate(t *testing.T) {
+	needRoot(t)
+	file := filepath.Join(tools.dir, "file")
+	if err := os.WriteFile(file, []byte("hello\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := newCapsule(t, func(s *Spec) {
+		s.Binds = []Bind{{Source: file, Target: "/tmp/a/b"}, {Source: tools.dir, Target: "/tmp/c"}, {Source: file, Target: "/dev/shm/d/e", Alone: true},
+			{Source: file, Target: "/opt/capsule-test/x/y"}, {Source: file, Target: "/opt/capsule-test/x/z"}}
+	})
+	out, stderr, _ := task{c: c, argv: shell("cat /tmp/a/b /tmp/c/file /dev/shm/d/e /opt/capsule-test/x/y /opt/capsule-test/x/z; touch /tmp/mine")}.run(t)
+	if out != strings.Repeat("hello\n", 5) || stderr != "" {
+		t.Errorf("got %q, %q", out, stderr)
+	}
+	for _, path := range []string{"tmp/mine", "tmp/a/b"} {
+		if _, err := os.Stat(filepath.Join(c.Dir(), path)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat("/opt/capsule-test"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("made on the node: %v", err)
+	}
+}
+
+// TestBindRefused: what cannot be shown is said, and nothing is left.
+func TestBindRefused(t *testing.T) {
+	needRoot(t)
+	crowd := filepath.Join(tools.dir, "crowd")
+	t.Cleanup(func() { os.RemoveAll(crowd) })
+	if err := os.Mkdir(crowd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxEntries + 1 {
+		if err := os.WriteFile(fmt.Sprint(crowd, "/", i), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, k := range []struct{ target, want string }{
+		{"relative", "want an absolute path"},
+		{"/", "want an absolute path"},
+		{crowd + "/job/script", "4097 entries are in it, more than 4096"},
+		{"/dev/null/x", syscall.ENOTDIR.Error()},
+	} {
+		dir := filepath.Join(t.TempDir(), "capsule")
+		_, err := Make(deadline(t), Spec{Dir: dir, Hostname: "cap", Binds: []Bind{{Source: "/etc/passwd", Target: k.target}}})
+		if err == nil || !strings.Contains(err.Error(), k.target) || !strings.Contains(err.Error(), k.want) {
+			t.Errorf("%s: got %v, want %q", k.target, err, k.want)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: folder: %v", k.target, err)
+		}
+	}
+}

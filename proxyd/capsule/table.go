@@ -1,0 +1,410 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"syscall"
+)
+
+// conn names a warden's connection; 0 is none.
+type conn uint64
+
+// What the table wants done, in order.
+type (
+	say struct { // to a warden
+		to   conn
+		what message
+		with int // PID of which a pidfd goes along, or 0
+	}
+	kill struct { // a program, by its cgroup if it has one; pid is 0 when its steward has ended
+		pid, first int
+		cgroup     string
+	}
+	sweep struct{ name, cgroup string } // kill what is left in it and remove it; then swept is to be called
+	send  struct {                      // all processes of a program
+		pid int
+		sig syscall.Signal
+	}
+	tell    struct{ event Event } // to the maker
+	effects []any
+)
+
+// maxPrograms is far above the tasks of any node, and what fits into one packet.
+const maxPrograms = 512
+
+// maxEnded bounds what is remembered of programs that have ended.
+const maxEnded = 4096
+
+// entry is a program with its warden's connection.
+type entry struct {
+	Program
+	warden conn
+	life   stage
+	asked  syscall.Signal // held back, and the maker has not decided yet; 0: none
+}
+
+// stage is how far an entry is on its way out. One that has a cgroup is not forgotten,
+// nor is its warden told anything, before that is gone: else Slurm's own cleaning up,
+// which begins with the warden's end, would find it.
+type stage int
+
+const (
+	staying  stage = iota // or waiting to be restored
+	sweeping              // has ended; its cgroup is being removed
+	swept
+)
+
+// table knows the programs of a capsule and decides what becomes of them. It does
+// nothing itself: each method returns effects for the caller to carry out. It is not
+// safe for concurrent use.
+type table struct {
+	hold   []syscall.Signal
+	byName map[string]*entry
+	ended  map[string]syscall.WaitStatus
+	order  []string // names in ended, oldest first
+}
+
+func newTable(hold []syscall.Signal) *table {
+	return &table{hold: hold, byName: map[string]*entry{}, ended: map[string]syscall.WaitStatus{}}
+}
+
+// admit says why a warden may not have a program of that name whose steward is pid, or
+// nil. pid is 0 for one that is to be restored.
+func (t *table) admit(c conn, name string, pid int) error {
+	refuse := func(errno syscall.Errno, reason string) error { return &RefusedError{name, errno, reason} }
+	switch {
+	case t.byName[name] != nil:
+		return refuse(syscall.EEXIST, "there is one of this name")
+	case t.of(c) != nil:
+		return refuse(syscall.EBUSY, "its warden has one already")
+	case len(t.byName) >= maxPrograms:
+		return refuse(syscall.EAGAIN, "the capsule is full")
+	case t.withPID(pid) != nil:
+		return refuse(syscall.EEXIST, fmt.Sprintf("PID %d is another program's", pid))
+	}
+	return nil
+}
+
+// start registers a program that c has announced and that waits to be let go. The
+// caller has made sure that p.PID is a child of init which has not been reaped.
+func (t *table) start(c conn, p Program) (effects, error) {
+	if err := t.admit(c, p.Name, p.PID); err != nil {
+		return nil, err
+	}
+	p.Warden = true
+	e := &entry{Program: p, warden: c}
+	t.byName[p.Name] = e
+	t.forget(p.Name)
+	return effects{say{c, message{kind: kindGo}, 0}, tell{e.event(Started)}}, nil
+}
+
+// restore registers the warden of a program that somebody restores.
+func (t *table) restore(c conn, p Program) (effects, error) {
+	if err := t.admit(c, p.Name, 0); err != nil {
+		return nil, err
+	}
+	p.Warden, p.Waiting = true, true
+	e := &entry{Program: p, warden: c}
+	t.byName[p.Name] = e
+	t.forget(p.Name)
+	return effects{tell{e.event(Waiting)}}, nil
+}
+
+// awaited returns the program of that name which is to be restored.
+func (t *table) awaited(name string) (*entry, error) {
+	if e := t.byName[name]; e != nil && e.Waiting && e.life == staying {
+		return e, nil
+	}
+	return nil, &RefusedError{name, syscall.ENOENT, "no warden waits for it"}
+}
+
+// restored joins a program that was restored to the warden that waits for it. Of pid
+// the same holds as in start.
+func (t *table) restored(name string, pid, first int) (effects, error) {
+	e, err := t.awaited(name)
+	if err != nil {
+		return nil, err
+	}
+	if t.withPID(pid) != nil {
+		return nil, &RefusedError{name, syscall.EEXIST, fmt.Sprintf("PID %d is another program's", pid)}
+	}
+	e.Waiting, e.PID, e.First = false, pid, first
+	return effects{say{e.warden, message{kind: kindGo}, pid}, tell{e.event(Started)}}, nil
+}
+
+// reaped learns of every child of init that has ended.
+func (t *table) reaped(pid int, status syscall.WaitStatus) effects {
+	e := t.withPID(pid)
+	if e == nil {
+		return nil // an orphan
+	}
+	e.Ended, e.Status = true, status
+	return t.leave(e)
+}
+
+// leave begins the end of a program whose steward has ended, or that will not be
+// restored.
+func (t *table) leave(e *entry) effects {
+	if e.Cgroup != "" {
+		e.life = sweeping
+		return effects{sweep{e.Name, e.Cgroup}}
+	}
+	return t.settle(e)
+}
+
+// swept learns that the cgroup of a program is gone.
+func (t *table) swept(name string) effects {
+	e := t.byName[name]
+	if e == nil || e.life != sweeping {
+		return nil
+	}
+	e.life, e.Cgroup = swept, ""
+	return t.settle(e)
+}
+
+// settle decides what follows from a program's end.
+func (t *table) settle(e *entry) effects {
+	switch {
+	case e.Waiting: // its warden gave up
+		delete(t.byName, e.Name)
+		return effects{tell{e.event(Left)}}
+	case !e.Captured:
+		return t.finish(e)
+	}
+	out := effects{}
+	if e.warden != 0 {
+		out = append(out, say{e.warden, message{kind: kindCaptured}, 0})
+	}
+	return append(out, tell{e.event(Captured)})
+}
+
+// finish forgets a program that has ended.
+func (t *table) finish(e *entry) effects {
+	delete(t.byName, e.Name)
+	out := effects{}
+	if e.warden != 0 {
+		out = append(out, say{e.warden, message{kind: kindStatus, value: int32(e.Status)}, 0})
+	}
+	if !e.Captured {
+		t.remember(e.Name, e.Status)
+		if e.life != swept {
+			out = append(out, kill{0, e.First, ""}) // if its steward was killed, the rest is not
+		}
+	}
+	return append(out, tell{e.event(Ended)})
+}
+
+// remember keeps how a program ended; of too many, the newest.
+func (t *table) remember(name string, status syscall.WaitStatus) {
+	t.forget(name)
+	if len(t.order) >= maxEnded {
+		t.forget(t.order[0])
+	}
+	t.ended[name] = status
+	t.order = append(t.order, name)
+}
+
+// endedAfter returns endings in the order of their names, those after last that fit
+// into a packet.
+func (t *table) endedAfter(last string) (some []ending, more bool) {
+	for name, status := range t.ended {
+		if name > last {
+			some = append(some, ending{name, status})
+		}
+	}
+	slices.SortFunc(some, func(a, b ending) int { return cmp.Compare(a.Name, b.Name) })
+	n := fits(some)
+	return some[:n], n < len(some)
+}
+
+// forget drops how a program ended, if it is known.
+func (t *table) forget(name string) {
+	if _, ok := t.ended[name]; !ok {
+		return
+	}
+	delete(t.ended, name)
+	i := slices.Index(t.order, name)
+	t.order = slices.Delete(t.order, i, i+1)
+}
+
+// hungUp learns that a warden's connection has closed. Of one whose program has
+// ended there is nothing to do.
+func (t *table) hungUp(c conn) effects {
+	e := t.of(c)
+	if e == nil {
+		return nil
+	}
+	e.warden, e.Warden, e.WardenPID = 0, false, 0
+	if e.Waiting {
+		return t.leave(e)
+	}
+	out := effects{tell{e.event(Left)}}
+	if !e.Captured && !e.Ended {
+		out = append(out, e.kill())
+	}
+	return out
+}
+
+// wanted learns that a warden wants a signal sent. heard says whether a maker would
+// hear of it: what is held back with nobody to decide is not held back.
+func (t *table) wanted(c conn, sig syscall.Signal) effects {
+	e := t.of(c)
+	if e == nil || e.Ended || e.Waiting {
+		return nil
+	}
+	if slices.Contains(t.hold, sig) {
+		e.asked = sig
+		return effects{tell{e.ask()}}
+	}
+	return effects{send{e.PID, sig}}
+}
+
+// undecided says whether the maker owes a decision about a signal.
+func (t *table) undecided() bool {
+	for _, e := range t.byName {
+		if e.asked != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// decide sends what is held back: there is no maker who would decide.
+func (t *table) decide() effects {
+	var all effects
+	for _, e := range t.byName {
+		if e.asked != 0 && !e.Ended {
+			all = append(all, send{e.PID, e.asked})
+		}
+		e.asked = 0
+	}
+	return all
+}
+
+// mark makes a program captured, or takes that back. Taken back, everything that was
+// withheld happens: the status of one that has ended is told, one without a warden is
+// killed.
+func (t *table) mark(name string, captured bool) (effects, error) {
+	e, err := t.find(name)
+	if err != nil {
+		return nil, err
+	}
+	e.Captured = captured
+	switch {
+	case captured || e.life == sweeping: // then it is settled later
+		return nil, nil
+	case e.Ended:
+		return t.finish(e), nil
+	case e.warden == 0:
+		return effects{e.kill()}, nil
+	}
+	return nil, nil
+}
+
+// release forgets a captured program that has ended, and ends its warden with status.
+func (t *table) release(name string, status syscall.WaitStatus) (effects, error) {
+	e, err := t.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if !e.Captured || !e.Ended || e.life == sweeping {
+		return nil, &RefusedError{name, syscall.EBUSY, "has not been captured"}
+	}
+	e.Status = status
+	return t.finish(e), nil
+}
+
+// force kills a program on the maker's word, or sends it a signal.
+func (t *table) force(name string, sig syscall.Signal) (effects, error) {
+	e, err := t.find(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.Ended:
+		return nil, nil
+	case sig == syscall.SIGKILL:
+		return effects{e.kill()}, nil
+	}
+	if sig == e.asked {
+		e.asked = 0
+	}
+	return effects{send{e.PID, sig}}, nil
+}
+
+// programs returns all, ordered by name.
+func (t *table) programs() []Program {
+	all := make([]Program, 0, len(t.byName))
+	for _, e := range t.byName {
+		p := e.Program
+		switch {
+		case e.life == sweeping && e.Captured:
+			p.Ended = false // it can not be released yet
+		case e.life == sweeping:
+			continue
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Program) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// present returns the events with which a new watcher begins.
+func (t *table) present() []Event {
+	var all []Event
+	for _, p := range t.programs() {
+		kind := Present
+		if p.Waiting {
+			kind = Waiting
+		}
+		all = append(all, Event{Kind: kind, Program: p})
+		if e := t.byName[p.Name]; e.asked != 0 && !e.Ended {
+			all = append(all, e.ask())
+		}
+	}
+	return all
+}
+
+// find returns a program that runs, or that was captured.
+func (t *table) find(name string) (*entry, error) {
+	e := t.byName[name]
+	switch {
+	case e == nil:
+		return nil, &RefusedError{name, syscall.ENOENT, "no such program"}
+	case e.Waiting:
+		return nil, &RefusedError{name, syscall.ENOENT, "waits to be restored"}
+	}
+	return e, nil
+}
+
+func (t *table) of(c conn) *entry {
+	for _, e := range t.byName {
+		if e.warden == c {
+			return e
+		}
+	}
+	return nil
+}
+
+func (t *table) withPID(pid int) *entry {
+	for _, e := range t.byName {
+		if e.PID == pid && pid != 0 && !e.Ended {
+			return e
+		}
+	}
+	return nil
+}
+
+// ask is the event that tells of a signal which is held back.
+func (e *entry) ask() Event {
+	ev := e.event(Asked)
+	ev.Signal = e.asked
+	return ev
+}
+
+func (e *entry) event(k Kind) Event { return Event{Kind: k, Program: e.Program} }
+
+func (e *entry) kill() kill { return kill{e.PID, e.First, e.Cgroup} }

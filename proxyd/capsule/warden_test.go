@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package capsule
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestWardenOptions: what a warden does without a capsule.
+func TestWardenOptions(t *testing.T) {
+	needRoot(t)
+	const ours = 125 << 8
+	byEnv := func(options string, more ...string) []string {
+		return append([]string{"SINGULARITY_SLURM_WARDEN=" + options}, more...)
+	}
+	for _, k := range []struct {
+		name   string
+		args   []string
+		env    []string
+		want   syscall.WaitStatus
+		stderr string // begins with it
+	}{
+		{"finished", []string{"--finished=0", "--", "/no/such"}, nil, 0, ""},
+		{"finished 3", []string{"--name=s1.0", "--finished=768"}, nil, 3 << 8, ""},
+		{"finished by TERM", []string{"--finished=15"}, nil, 15, ""},
+		{"finished by KILL", []string{"--finished=9"}, nil, 9, ""},
+		{"finished by SEGV with a core", []string{"--finished=139"}, nil, 11, ""},
+		{"finished: not yet", []string{"--finished=127"}, nil, ours, "singularity: --finished=127: want a status of waitpid\n"},
+		{"finished: negative", []string{"--finished=-1"}, nil, ours, "singularity: --finished=-1: want"},
+		{"finished: too large", []string{"--finished=65536"}, nil, ours, "singularity: --finished=65536: want"},
+		{"finished: more", []string{"--finished=0x"}, nil, ours, "singularity: --finished=0x: want"},
+		{"finished: nothing", []string{"--finished="}, nil, ours, "singularity: --finished=: want"},
+		{"finished: no value", []string{"--finished"}, nil, ours, `singularity: option "--finished" is not known`},
+		{"refuse", []string{"--refuse=no proxyd  on n1", "--", "prog"}, nil, ours, "singularity: no proxyd  on n1\n"},
+		{"refuse: nothing", []string{"--refuse="}, nil, ours, "singularity: --refuse=: want a text\n"},
+		{"two ways", []string{"--refuse=x", "--restore"}, nil, ours, "singularity: --restore, --finished and --refuse exclude each other\n"},
+		{"no program", []string{"--name=a", "--"}, nil, ours, "singularity: there is no program to start\n"},
+		{"bad name", []string{"--name=a/b", "true"}, nil, ours, "singularity: --name=a/b: want 1 to 47 of [A-Za-z0-9._+-]\n"},
+		{"long name", []string{"--name=" + strings.Repeat("x", 48), "true"}, nil, ours, "singularity: --name=x"},
+		{"bad descriptor", []string{"--proc-fd=1x", "true"}, nil, ours, "singularity: --proc-fd=1x: want the number of a descriptor\n"},
+		{"shortened", []string{"--fin=0"}, nil, ours, `singularity: option "--fin=0" is not known`},
+		{"a value too many", []string{"--all=yes", "true"}, nil, ours, `singularity: option "--all=yes" is not known`},
+		{"one dash", []string{"-x", "true"}, nil, ours, `singularity: option "-x" is not known`},
+
+		{"by environment: finished", []string{"argument"}, byEnv("--finished=512"), 2 << 8, ""},
+		{"by environment: refuse", []string{"argument"}, byEnv("--name=a --refuse=why not --all of it "), ours, "singularity: why not --all of it \n"},
+		{"by environment: the command line has none", []string{"--finished=0"}, byEnv("--finished=256"), 1 << 8, ""},
+		{"by environment: two spaces", nil, byEnv("--all  --finished=0"), ours, `singularity: option "" is not known`},
+		{"by environment: a space at the end", nil, byEnv("--finished=0 "), ours, `singularity: option "" is not known`},
+		{"by environment: nothing", nil, byEnv(""), ours, `singularity: option "" is not known`},
+		{"by environment: a program", nil, byEnv("--all true", "SINGULARITY_SLURM_ARGV0=true"), ours, `singularity: option "true" is not known`},
+		{"by environment: no program", nil, byEnv("--all"), ours, "singularity: there is no program to start\n"},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			_, stderr, status := task{argv: append([]string{tools.warden}, k.args...), env: k.env}.run(t)
+			if status != k.want || !strings.HasPrefix(stderr, k.stderr) || k.stderr == "" && stderr != "" {
+				t.Errorf("status %#x, stderr %q; want %#x, %q", int(status), stderr, int(k.want), k.stderr)
+			}
+		})
+	}
+}
+
+// TestWardenByEnvironment: Slurm before 23.11 lets a plugin replace argv[0] and no more.
+func TestWardenByEnvironment(t *testing.T) {
+	c := newCapsule(t)
+	k := task{c: c, env: []string{
+		"PATH=/usr/bin:/bin", "A=b",
+		"SINGULARITY_SLURM_WARDEN=--name=s3.1 --proc-fd=700 --all", "SINGULARITY_SLURM_ARGV0=bash",
+	}}
+	script := `echo "$0 $*"; env | grep -c SINGULARITY; echo "$A"; read -r line; exit 4`
+	k.bare = true
+	k.argv = []string{"-c", script, "x", "", "y z"}
+	r := k.start(t)
+	r.out.expect("x  y z")
+	r.out.expect("0")
+	r.out.expect("b")
+	with(t, c, "s3.1")
+	r.in.Close()
+	if status := r.wait(); status != 4<<8 {
+		t.Errorf("status %#x", int(status))
+	}
+	// Without the options, the other variable means nothing and is the program's.
+	out, _, _ := task{c: c, env: []string{"PATH=/usr/bin:/bin", "SINGULARITY_SLURM_ARGV0=bash"}, argv: shell("echo $SINGULARITY_SLURM_ARGV0")}.run(t)
+	if out != "bash\n" {
+		t.Errorf("got %q", out)
+	}
+}
