@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Job is a job as squeue shows it.
+type Job struct {
+	ID        uint32
+	ArrayJob  uint32 // 0: no array
+	ArrayTask int    // -1: no array
+	HetJob    uint32 // 0: not heterogeneous
+	HetOffset int    // -1: not heterogeneous
+	UID       uint32
+	State     string // one word; flags such as COMPLETING hide what is below
+	Reason    string
+	Restarts  int
+	Requeue   bool     // may be requeued
+	Batch     bool     // has a script, without which nothing can be requeued
+	Nodes     []string // of this run, in Slurm's order
+	BatchHost string
+	Start     string // "2026-11-20T16:38:51", as printed
+	Submitted string // likewise; a requeue changes it
+	Preempted string // likewise; "" if nothing preempts it
+
+	nodeList string
+}
+
+// String is the job's name for Slurm's commands. A number alone could mean all tasks of an
+// array.
+func (j *Job) String() string {
+	if j.ArrayTask >= 0 {
+		return fmt.Sprintf("%d_%d", j.ArrayJob, j.ArrayTask)
+	}
+	return strconv.FormatUint(uint64(j.ID), 10)
+}
+
+// Waits says whether the job is to run (again).
+func (j *Job) Waits() bool {
+	switch j.State {
+	case "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT":
+		return true
+	}
+	return false
+}
+
+// Runs says whether the job's processes are meant to go on.
+func (j *Job) Runs() bool {
+	switch j.State {
+	case "RUNNING", "SUSPENDED", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED":
+		return true
+	}
+	return false
+}
+
+// columns asks squeue for what no user writes: a job's name, comment or command could
+// imitate anything that stands beside it.
+const columns = "JobID:|,UserID:|,State:|,Reason:|,RestartCnt:|,Requeue:|,BatchFlag:|,BatchHost:|,StartTime:|,PreemptTime:|," +
+	"ArrayJobID:|,ArrayTaskID:|,HetJobID:|,HetJobOffset:|,NodeList:|,SubmitTime:|"
+
+var errJob = errors.New("squeue printed no job")
+
+// parse finds a job in what squeue prints for columns: asked for the number of an array,
+// which one of its tasks has too, it prints all tasks.
+func parse(out, job string) (*Job, error) {
+	var first *Job
+	for line := range strings.Lines(strings.TrimSpace(out)) {
+		j, err := parseLine(line)
+		if err != nil {
+			return nil, err
+		}
+		if j.String() == job || strconv.FormatUint(uint64(j.ID), 10) == job {
+			return j, nil
+		}
+		if first == nil {
+			first = j
+		}
+	}
+	if first == nil {
+		return nil, errJob
+	}
+	return first, nil
+}
+
+func parseLine(line string) (*Job, error) {
+	f := strings.Split(line, "|")
+	if len(f) != strings.Count(columns, "|")+1 {
+		return nil, fmt.Errorf("%w: %q", errJob, line)
+	}
+	for i := range f {
+		f[i] = strings.TrimSpace(f[i])
+		if f[i] == "N/A" || f[i] == "n/a" || f[i] == "(null)" {
+			f[i] = ""
+		}
+	}
+	id, err := strconv.ParseUint(f[0], 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q", errJob, line)
+	}
+	uid, err := strconv.ParseUint(f[1], 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q", errJob, line)
+	}
+	j := &Job{
+		ID: uint32(id), UID: uint32(uid), State: f[2], Reason: f[3],
+		Restarts: number(f[4], 0), Requeue: f[5] == "1", Batch: f[6] != "" && f[6] != "0", BatchHost: f[7],
+		Start: f[8], Preempted: f[9],
+		ArrayTask: number(f[11], -1), HetJob: uint32(number(f[12], 0)), HetOffset: number(f[13], -1),
+		nodeList: f[14], Submitted: f[15],
+	}
+	if j.ArrayTask >= 0 {
+		j.ArrayJob = uint32(number(f[10], 0))
+	}
+	if j.HetJob == 0 {
+		j.HetOffset = -1
+	}
+	return j, nil
+}
+
+func number(s string, otherwise int) int {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return otherwise
+	}
+	return int(n)
+}

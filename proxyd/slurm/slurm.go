@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package slurm is what a node's daemon asks of Slurm, and does to a job of its own
+// node. It runs scontrol: root on a node is a super user to every release by munge
+// alone, where REST would need slurmrestd within reach of each node and a token kept
+// on it.
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// ErrNoJob is what Show returns of a job that Slurm does not know (any more).
+var ErrNoJob = errors.New("no such job")
+
+// Slurm runs scontrol and squeue. It is safe for concurrent use.
+type Slurm struct{ scontrol, squeue slurmrest.Scontrol }
+
+// New returns a Slurm that runs the scontrol at path, and the squeue beside it.
+func New(path string) *Slurm {
+	return &Slurm{
+		slurmrest.ExecScontrol{Path: path},
+		slurmrest.ExecScontrol{Path: filepath.Join(filepath.Dir(path), "squeue")},
+	}
+}
+
+// Show returns what Slurm knows of a job: "812", or "812_3" for a task of an array.
+func (s *Slurm) Show(ctx context.Context, job string) (*Job, error) {
+	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+job, "--Format="+columns)
+	var failed *slurmrest.ScontrolError
+	if errors.As(err, &failed) && strings.Contains(failed.Output, "Invalid job id") || err == nil && len(out) == 0 {
+		err = ErrNoJob
+	}
+	if err != nil {
+		return nil, fmt.Errorf("show job %s: %w", job, err)
+	}
+	j, err := parse(string(out), job)
+	if err != nil {
+		return nil, fmt.Errorf("show job %s: %w", job, err)
+	}
+	if j.Nodes, err = s.Expand(ctx, j.nodeList); err != nil {
+		return nil, fmt.Errorf("show job %s: %w", job, err)
+	}
+	return j, nil
+}
+
+// Expand turns a host list, "n[1-3,7]", into its names, in Slurm's order.
+func (s *Slurm) Expand(ctx context.Context, list string) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	if !strings.ContainsAny(list, "[],") {
+		return []string{list}, nil
+	}
+	out, err := s.scontrol.Run(ctx, "show", "hostnames", list)
+	if err != nil {
+		return nil, fmt.Errorf("expand %s: %w", list, err)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// Address returns the name or address by which Slurm reaches a node.
+func (s *Slurm) Address(ctx context.Context, node string) (string, error) {
+	out, err := s.scontrol.Run(ctx, "show", "node", "-o", node)
+	if err != nil {
+		return "", fmt.Errorf("show node %s: %w", node, err)
+	}
+	for word := range strings.FieldsSeq(string(out)) {
+		if a, ok := strings.CutPrefix(word, "NodeAddr="); ok && a != "" {
+			return a, nil
+		}
+	}
+	return node, nil
+}
+
+// Said returns a job's comment.
+func (s *Slurm) Said(ctx context.Context, job string) (string, error) {
+	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+job, "--Format=Comment:"+longComment)
+	if said := strings.TrimSpace(string(out)); said != "(null)" {
+		return said, within(err, "comment of job", job)
+	}
+	return "", within(err, "comment of job", job)
+}
+
+// longComment is a width that no comment has.
+const longComment = "4096"
+
+// Comment sets a job's comment.
+func (s *Slurm) Comment(ctx context.Context, job, text string) error {
+	_, err := s.scontrol.Run(ctx, "update", "JobId="+job, "Comment="+text)
+	return within(err, "comment of job", job)
+}
+
+// Requeue requeues a job, or, once Slurm has ended it, begins it anew. A job that waits already
+// is left alone. Slurm refuses it while the job completes after an end of its own;
+// then Requeue tries again until ctx is done.
+func (s *Slurm) Requeue(ctx context.Context, job string) error {
+	return s.requeue(ctx, job, "requeue")
+}
+
+// RequeueHold is Requeue, and holds the job.
+func (s *Slurm) RequeueHold(ctx context.Context, job string) error {
+	return s.requeue(ctx, job, "requeuehold")
+}
+
+// requeueAgain is how long to wait before Slurm is asked again. It tells nobody when a
+// job has completed.
+const requeueAgain = 500 * time.Millisecond
+
+func (s *Slurm) requeue(ctx context.Context, job, verb string) error {
+	for {
+		_, err := s.scontrol.Run(ctx, verb, job)
+		var failed *slurmrest.ScontrolError
+		switch {
+		case !errors.As(err, &failed):
+			return within(err, verb+" job", job)
+		case strings.Contains(failed.Output, "pending execution"):
+			return nil // somebody was quicker
+		case !strings.Contains(failed.Output, "ompleting"):
+			return within(err, verb+" job", job)
+		}
+		select {
+		case <-ctx.Done():
+			return within(err, verb+" job", job)
+		case <-time.After(requeueAgain):
+		}
+	}
+}
+
+func within(err error, what, job string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", what, job, err)
+}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package warden
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// FuzzDecode: anybody on a node can write a packet. What is understood means the same
+// when it is written again.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{
+		"ping\x00version=1\x00",
+		"join\x00version=1\x00job=7\x00step=batch\x00uid=1001\x00gid=1001\x00script=/x y\x00exclude=/a,/b=c\x00",
+		"srun\x00version=1\x00key=s0-1\x00", "\x00", "", "a", "a\x00=\x00", "a\x00b=\x00b=\x00", "no\x00reason=two\nlines\x00",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decode(b)
+		if err != nil {
+			if !errors.Is(err, errMessage) {
+				t.Fatalf("%v is of no kind", err)
+			}
+			return
+		}
+		if len(m.keys) != len(m.vals) {
+			t.Fatalf("%d keys, %d values", len(m.keys), len(m.vals))
+		}
+		if again := m.encode(); !bytes.Equal(again, b) {
+			t.Fatalf("%q is %q when written again", b, again)
+		}
+	})
+}
+
+// FuzzParseJoin: the plugin passes on what users put into their environment. Whatever it
+// is, a join has a step that is one, and a caller that the kernel named.
+func FuzzParseJoin(f *testing.F) {
+	f.Add("7", "batch", "1001", "1001", "0", "", "")
+	f.Add("7", "3", "1001", "1001", "4294967295", "s0-1", "/a")
+	f.Add("4294967296", "-5", "", "x", "-1", "../../etc", "a\x01b")
+	f.Add("", "interactive ", "0x10", "1e3", "+1", strings.Repeat("k", 5000), ",")
+	f.Fuzz(func(t *testing.T, job, step, uid, gid, task, key, exclude string) {
+		m := newMessage(verbJoin, "version", version, "job", job, "step", step, "uid", uid, "gid", gid, "task", task, "key", key, "exclude", exclude, "nonsense", "x")
+		who := Peer{PID: 12, UID: 0}
+		j, err := parseJoin(m, who)
+		if err != nil {
+			if !errors.Is(err, errMessage) {
+				t.Fatalf("%v is of no kind", err)
+			}
+			return
+		}
+		if n, err := strconv.ParseUint(job, 10, 32); err != nil || uint32(n) != j.Job {
+			t.Errorf("job %q became %d", job, j.Job)
+		}
+		if _, err := strconv.ParseUint(step, 10, 32); err != nil && step != "batch" && step != "interactive" {
+			t.Errorf("step %q was taken", step)
+		}
+		if j.PID != who.PID || j.Task < 0 || j.Key != key {
+			t.Errorf("%+v", j)
+		}
+		if want := []string{"exclude"}; !slices.Equal(slices.Sorted(maps.Keys(j.Options)), want) {
+			t.Errorf("options %v", j.Options)
+		}
+	})
+}
+
+// FuzzHear sends a packet with descriptors as an ordinary user would, and looks whether
+// every one that is not asked for is closed again.
+func FuzzHear(f *testing.F) {
+	f.Add([]byte("srun\x00version=1\x00key=\x00"), 5)
+	f.Add([]byte("srun\x00version=2\x00"), 3)
+	f.Add([]byte("x"), 16)
+	f.Add([]byte("join\x00"), 40)
+	f.Add(bytes.Repeat([]byte("a=b\x00"), 17000), 1)
+	s := &Server{version: "test", log: slog.New(slog.DiscardHandler)}
+	f.Fuzz(func(t *testing.T, packet []byte, descriptors int) {
+		if descriptors < 0 || descriptors > 250 || len(packet) == 0 || len(packet) > 100<<10 {
+			t.Skip()
+		}
+		before := open(t)
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rights []byte
+		if descriptors > 0 {
+			rights = unix.UnixRights(slices.Repeat([]int{int(null.Fd())}, descriptors)...)
+		}
+		if err := unix.Sendmsg(fds[0], packet, rights, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		end := os.NewFile(uintptr(fds[1]), "end")
+		c, err := net.FileConn(end)
+		end.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, files, err := s.hear(c.(*net.UnixConn))
+		if err == nil && len(files) != descriptors {
+			t.Errorf("%d descriptors of %d came, and nothing was said", len(files), descriptors)
+		}
+		if err == nil && m.vals["version"] != version {
+			t.Errorf("version %q was understood", m.vals["version"])
+		}
+		closeAll(files)
+		c.Close()
+		null.Close()
+		unix.Close(fds[0])
+		if after := open(t); after != before {
+			t.Errorf("%d descriptors were open, now %d", before, after)
+		}
+	})
+}
+
+// open counts this process's descriptors.
+func open(t *testing.T) int {
+	t.Helper()
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return len(names)
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package warden
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What is said on both sockets; slurm-spank/wire.h has the same names.
+//
+//	plugin, in a task's process                    proxyd
+//	───────────────────────────                    ──────
+//	join job= step= task= uid= …  ───────────────► a capsule, fresh or restored
+//	                             ◄── ok mode=fresh name=batch, the namespaces' descriptors
+//	                                 ok mode=restore … | ok mode=plain reason= |
+//	                                 ok mode=finished status= | no reason=
+//	plugin, in the epilog
+//	end job= uid=  ──────────────────────────────► nothing of the job is left here
+//	                             ◄── ok
+//	runner of an srun that has failed (proxyd/srun/may.go)
+//	ended dir= status=  ─────────────────────────► is the user to be told?
+//	                             ◄── ok | no
+//	sing-srun, in a capsule (slurm-spank/srun/srun.h)
+//	srun key=, fds 0 1 2, status pipe, call ─────► the real srun, outside
+//	signal key= signal=  ────────────────────────►
+//
+// A packet is one message: NUL-terminated strings, the verb and then key=value.
+const (
+	version = "1"
+
+	verbJoin   = "join"
+	verbEnd    = "end"
+	verbPing   = "ping"
+	verbEnded  = "ended"
+	verbSrun   = "srun"
+	verbSignal = "signal"
+
+	keyEnv = "env." // before the name of a variable
+
+	verbOK = "ok"
+	verbNo = "no"
+)
+
+// maxMessage bounds a packet; what is larger (an environment) travels as a descriptor.
+const maxMessage = 64 << 10
+
+// errMessage is what a malformed packet is.
+var errMessage = errors.New("malformed message")
+
+// errVersion is a message of another release.
+var errVersion = errors.New("protocol version")
+
+// message is one packet.
+type message struct {
+	verb string
+	keys []string // in the order in which they came
+	vals map[string]string
+}
+
+// newMessage takes a verb and then keys and values in turn.
+func newMessage(verb string, pairs ...string) message {
+	m := message{verb: verb, vals: map[string]string{}}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m.keys = append(m.keys, pairs[i])
+		m.vals[pairs[i]] = pairs[i+1]
+	}
+	return m
+}
+
+func (m message) encode() []byte {
+	var b bytes.Buffer
+	b.WriteString(m.verb)
+	b.WriteByte(0)
+	for _, k := range m.keys {
+		b.WriteString(k + "=" + strings.ReplaceAll(m.vals[k], "\x00", " "))
+		b.WriteByte(0)
+	}
+	return b.Bytes()
+}
+
+// decode parses a packet. Anybody on the node can have written it.
+func decode(b []byte) (message, error) {
+	if len(b) == 0 || len(b) > maxMessage || b[len(b)-1] != 0 {
+		return message{}, errMessage
+	}
+	words := strings.Split(string(b[:len(b)-1]), "\x00")
+	m := message{verb: words[0], vals: map[string]string{}}
+	for _, w := range words[1:] {
+		k, v, ok := strings.Cut(w, "=")
+		if !ok || k == "" {
+			return message{}, fmt.Errorf("%w: %q is no key=value", errMessage, w)
+		}
+		if _, twice := m.vals[k]; twice {
+			return message{}, fmt.Errorf("%w: %s twice", errMessage, k)
+		}
+		m.keys = append(m.keys, k)
+		m.vals[k] = v
+	}
+	return m, nil
+}
+
+// number reads a key that must be a number of at most 32 bits.
+func (m message) number(key string) (uint32, error) {
+	n, err := strconv.ParseUint(m.vals[key], 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s=%q is no number", errMessage, key, m.vals[key])
+	}
+	return uint32(n), nil
+}
+
+// optional reads a key that may be absent or empty.
+func (m message) optional(key string, otherwise uint32) (uint32, error) {
+	if m.vals[key] == "" {
+		return otherwise, nil
+	}
+	return m.number(key)
+}

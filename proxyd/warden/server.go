@@ -1,0 +1,432 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package warden listens to the node's Slurm side: the SPANK plugin, as root, and
+// sing-srun, as any user from inside a capsule. It says who asks for what, and hands it
+// to the conductor; it decides nothing.
+package warden
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of the sockets in the run folder.
+const (
+	SpankSocket = "spank.sock" // for root alone
+	SrunSocket  = "srun.sock"  // for everybody: who asks is found out
+)
+
+// Conductor is who decides. Its methods are called concurrently.
+type Conductor interface {
+	// Join finds a place for a task. The files of the answer are closed by the caller.
+	// An error is told to the user, and the task fails.
+	Join(ctx context.Context, j Join) (Place, error)
+	// End is told that Slurm has ended a job on this node; when it returns nil nothing
+	// of it is left here.
+	End(ctx context.Context, job uint32) error
+	// Srun begins an srun for a program of a capsule, or, with a key, the one that the
+	// program began before it was captured. files are 0, 1, 2, the status pipe and the
+	// call; it closes them.
+	Srun(ctx context.Context, who Peer, key string, files []*os.File)
+	// Ended says whether the user is to be told that an srun has failed, which is kept in
+	// dir.
+	Ended(ctx context.Context, dir string) bool
+	// Signal sends a signal to an srun of the caller's capsule.
+	Signal(ctx context.Context, who Peer, key string, sig syscall.Signal) error
+}
+
+// Join is what the plugin says of a task that is about to start.
+type Join struct {
+	Job      uint32
+	Step     string // "batch", "interactive" or a number
+	Task     int    // global
+	Tasks    int    // of the step
+	UID, GID uint32
+	Restarts int
+	Key      string // by which our srun knows the step; "" if another started it
+	Script   string // of the batch step
+	Dir      string
+	PID      int               // of the task, which will be the warden
+	Options  map[string]string // as the user gave them, by their short names
+}
+
+// Mode says what is to become of a task.
+type Mode string
+
+// The modes.
+const (
+	Fresh    Mode = "fresh"    // start it in the capsule
+	Restore  Mode = "restore"  // it is restored into the capsule
+	Plain    Mode = "plain"    // not with us
+	Finished Mode = "finished" // it ended before the checkpoint
+)
+
+// Place is the answer to a Join.
+type Place struct {
+	Mode       Mode
+	Name       string     // of the program, Fresh and Restore
+	Namespaces []*os.File // likewise, in the order in which they are joined
+	Env        []string   // name, value, …: variables that the task gets, likewise
+	Status     syscall.WaitStatus
+	Reason     string // Plain
+}
+
+// Peer is who asks, as the kernel says.
+type Peer struct {
+	PID      int
+	UID, GID uint32
+}
+
+// Server listens.
+type Server struct {
+	conductor Conductor
+	version   string
+	log       *slog.Logger
+	spank     *net.UnixListener
+	srun      *net.UnixListener
+}
+
+// maxCalls bounds the connections of ordinary users, each of whom can open many.
+const maxCalls = 512
+
+// Listen makes the two sockets in dir, replacing those of a predecessor.
+func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error) {
+	s := &Server{conductor: c, version: version, log: log}
+	var err error
+	if s.spank, err = listen(filepath.Join(dir, SpankSocket), 0o600); err != nil {
+		return nil, err
+	}
+	if s.srun, err = listen(filepath.Join(dir, SrunSocket), 0o666); err != nil {
+		s.spank.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// listen makes a socket in the place of a predecessor's. Before it has its mode nobody but
+// root can connect: that takes the right to write.
+func listen(path string, mode os.FileMode) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // a successor's may be there already
+	if err := os.Chmod(path, mode); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Serve answers until ctx is done. It returns when the last answer has been given.
+func (s *Server) Serve(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		s.spank.Close()
+		s.srun.Close()
+	})
+	defer stop()
+	var all sync.WaitGroup
+	all.Go(func() { s.accept(ctx, s.spank, s.answerPlugin) })
+	all.Go(func() { s.accept(ctx, s.srun, s.answerSrun) })
+	all.Wait()
+}
+
+func (s *Server) accept(ctx context.Context, l *net.UnixListener, answer func(context.Context, *net.UnixConn)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	room := make(chan struct{}, maxCalls)
+	for {
+		c, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.log.Error("accept", "socket", l.Addr(), "error", err)
+			select { // out of descriptors, say: it may pass
+			case <-time.After(100 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { c.Close(); <-room }()
+			answer(ctx, c)
+		})
+	}
+}
+
+// patience is how long one who has connected may take to say what it wants. It is one
+// packet, sent at once.
+const patience = 5 * time.Second
+
+// hear reads the one request of a connection.
+func (s *Server) hear(c *net.UnixConn) (message, []*os.File, error) {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return message{}, nil, err
+	}
+	b := make([]byte, maxMessage+1)
+	oob := make([]byte, unix.CmsgSpace(16*4))
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return message{}, nil, err
+	}
+	files, err := descriptors(oob[:oobn])
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		err = fmt.Errorf("%w: too long", errMessage)
+	}
+	var m message
+	if err == nil {
+		m, err = decode(b[:n])
+	}
+	if err == nil && m.vals["version"] != version {
+		err = fmt.Errorf("%w %q is spoken to proxyd %s, which speaks version %s: install the same release on all nodes", errVersion, m.vals["version"], s.version, version)
+	}
+	if err != nil {
+		closeAll(files)
+		return message{}, nil, err
+	}
+	return m, files, nil
+}
+
+func descriptors(oob []byte) ([]*os.File, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	parts, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for _, p := range parts {
+		fds, err := unix.ParseUnixRights(&p)
+		if err != nil {
+			continue // credentials, say
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// say answers. Who does not listen any more has its reasons.
+func (s *Server) say(c *net.UnixConn, m message, files ...*os.File) {
+	var oob []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		oob = unix.UnixRights(fds...)
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return
+	}
+	if _, _, err := c.WriteMsgUnix(m.encode(), oob, nil); err != nil {
+		s.log.Debug("answer not taken", "verb", m.verb, "error", err)
+	}
+}
+
+func (s *Server) refuse(c *net.UnixConn, err error) {
+	if errors.Is(err, errVersion) {
+		// By which the plugin tells it from a refusal that is about the job.
+		s.say(c, newMessage(verbNo, "reason", err.Error(), "errno", strconv.Itoa(int(unix.EPROTONOSUPPORT))))
+		return
+	}
+	s.say(c, newMessage(verbNo, "reason", err.Error()))
+}
+
+// answerPlugin answers one request of the plugin.
+func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn) {
+	m, files, err := s.hear(c)
+	closeAll(files) // it sends none
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	who, err := peer(c)
+	if err == nil && who.UID != 0 {
+		err = errors.New("only root may ask this")
+	}
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	switch m.verb {
+	case verbPing:
+		s.say(c, newMessage(verbOK, "version", version, "proxyd", s.version))
+	case verbJoin:
+		s.join(ctx, c, m, who)
+	case verbEnded:
+		if !s.conductor.Ended(ctx, m.vals["dir"]) {
+			s.say(c, newMessage(verbNo, "reason", "the job goes on elsewhere"))
+			return
+		}
+		s.say(c, newMessage(verbOK))
+	case verbEnd:
+		job, err := m.number("job")
+		if err == nil {
+			err = s.conductor.End(ctx, job)
+		}
+		if err != nil {
+			s.log.Error("end of job", "job", job, "error", err)
+			s.refuse(c, err)
+			return
+		}
+		s.say(c, newMessage(verbOK))
+	default:
+		s.refuse(c, fmt.Errorf("%w: verb %q", errMessage, m.verb))
+	}
+}
+
+func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer) {
+	j, err := parseJoin(m, who)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	// A restore may take long; it is given up when the task goes away.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := c.SetReadDeadline(time.Time{}); err == nil {
+		go func() {
+			_, _ = c.Read(make([]byte, 1)) // returns at its end; nothing more is said
+			cancel()
+		}()
+	}
+	p, err := s.conductor.Join(ctx, j)
+	if err != nil {
+		s.log.Error("task refused", "job", j.Job, "step", j.Step, "task", j.Task, "error", err)
+		s.refuse(c, err)
+		return
+	}
+	defer closeAll(p.Namespaces)
+	s.log.Info("task placed", "job", j.Job, "step", j.Step, "task", j.Task, "mode", p.Mode, "name", p.Name, "reason", p.Reason)
+	switch p.Mode {
+	case Plain:
+		s.say(c, newMessage(verbOK, "mode", string(p.Mode), "reason", p.Reason))
+	case Finished:
+		s.say(c, newMessage(verbOK, "mode", string(p.Mode), "status", strconv.Itoa(int(p.Status))))
+	default:
+		pairs := []string{"mode", string(p.Mode), "name", p.Name}
+		for i := 0; i+1 < len(p.Env); i += 2 {
+			pairs = append(pairs, keyEnv+p.Env[i], p.Env[i+1])
+		}
+		s.say(c, newMessage(verbOK, pairs...), p.Namespaces...)
+	}
+}
+
+// options are the keys of a join that carry what the user asked for.
+var options = []string{"singularity", "interval", "tier", "gpus", "on_failure", "exclude"}
+
+func parseJoin(m message, who Peer) (Join, error) {
+	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], PID: who.PID, Options: map[string]string{}}
+	var task, tasks, restarts uint32
+	for _, f := range []struct {
+		key  string
+		into *uint32
+		must bool
+	}{
+		{"job", &j.Job, true}, {"uid", &j.UID, true}, {"gid", &j.GID, true},
+		{"task", &task, false}, {"tasks", &tasks, false}, {"restarts", &restarts, false},
+	} {
+		n, err := m.optional(f.key, 0)
+		if err == nil && f.must && m.vals[f.key] == "" {
+			err = fmt.Errorf("%w: no %s", errMessage, f.key)
+		}
+		if err != nil {
+			return j, err
+		}
+		*f.into = n
+	}
+	j.Task, j.Tasks, j.Restarts = int(task), int(tasks), int(restarts)
+	if _, err := m.number("step"); err != nil && j.Step != "batch" && j.Step != "interactive" {
+		return j, fmt.Errorf("%w: step=%q", errMessage, j.Step)
+	}
+	for _, o := range options {
+		if v, given := m.vals[o]; given {
+			j.Options[o] = v
+		}
+	}
+	return j, nil
+}
+
+// answerSrun answers one request of a sing-srun.
+func (s *Server) answerSrun(ctx context.Context, c *net.UnixConn) {
+	m, files, err := s.hear(c)
+	if err != nil {
+		s.log.Debug("not understood", "error", err)
+		return
+	}
+	who, err := peer(c)
+	if err != nil {
+		closeAll(files)
+		s.log.Debug("a caller without a name", "error", err)
+		return
+	}
+	// The caller has hung up already, so that it can be frozen at any moment: what is to
+	// be said of an srun goes into its status pipe.
+	switch {
+	case m.verb == verbSrun && len(files) == 5:
+		s.conductor.Srun(ctx, who, m.vals["key"], files)
+		return
+	case m.verb == verbSignal && len(files) == 0:
+		n, err := m.number("signal")
+		if err == nil && (n < 1 || n > 64) {
+			err = fmt.Errorf("%w: signal=%d", errMessage, n)
+		}
+		if err == nil {
+			err = s.conductor.Signal(ctx, who, m.vals["key"], syscall.Signal(n))
+		}
+		if err != nil {
+			s.log.Debug("signal for an srun", "uid", who.UID, "pid", who.PID, "error", err)
+		}
+		return
+	}
+	closeAll(files)
+	s.log.Debug("not understood", "verb", m.verb, "descriptors", len(files), "uid", who.UID)
+}
+
+func peer(c *net.UnixConn) (Peer, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return Peer{}, err
+	}
+	var cred *unix.Ucred
+	var got error
+	if err := raw.Control(func(fd uintptr) { cred, got = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return Peer{}, err
+	}
+	if got != nil {
+		return Peer{}, got
+	}
+	if cred.Pid == 0 {
+		return Peer{}, errors.New("the caller is not on this node")
+	}
+	return Peer{int(cred.Pid), cred.Uid, cred.Gid}, nil
+}
