@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A comparison with plain criu, whose images are files on a tmpfs:
+//
+//	criu.test -test.run TestSpeed -speed 1024,8192 -test.v
+var speed = flag.String("speed", "", "sizes of programs in MiB, for TestSpeed")
+
+// hog fills memory with what is not zero and differs from page to page.
+const hog = `
+import mmap, sys
+n = int(sys.argv[1]) << 20; a = mmap.mmap(-1, n, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block = bytes(range(1, 256)) * 4112 + bytes(16)
+for i in range(0, n, 1 << 20): a[i:i + (1 << 20)] = (i.to_bytes(8, 'little') + block)[:1 << 20]
+print('ready', flush=True)
+for line in sys.stdin:
+    print(all(int.from_bytes(a[i:i + 8], 'little') == i for i in range(0, n, 1 << 20)), flush=True)
+`
+
+// TestSpeed dumps and restores a large program by turns with this package and with plain
+// criu, and compares the medians.
+func TestSpeed(t *testing.T) {
+	needCRIU(t)
+	if *speed == "" {
+		t.Skip("SKIP: needs -speed")
+	}
+	for _, size := range strings.Split(*speed, ",") {
+		t.Run(size+"MiB", func(t *testing.T) {
+			times := map[string][]time.Duration{}
+			rounds, mib := 5, 0
+			if fmt.Sscan(size, &mib); mib > 2048 {
+				rounds = 1
+			}
+			compare(t, size, map[string][]time.Duration{}) // the machine's memory is slow when it is first touched
+			for range rounds {
+				compare(t, size, times)
+				t.Log(times)
+			}
+			ratio := func(a, b string) float64 { return float64(median(times[a])) / float64(median(times[b])) }
+			for _, kind := range []string{"plain dump", "dump", "dump to memory", "plain restore", "restore", "restore from memory"} {
+				t.Logf("%-20s %v median %v", kind, times[kind], median(times[kind]))
+			}
+			for _, kind := range []string{"dump", "dump to memory"} {
+				if r := ratio(kind, "plain dump"); r > 1.25 {
+					t.Errorf("%s: %.2f × plain", kind, r)
+				} else {
+					t.Logf("%s: %.2f × plain", kind, r)
+				}
+			}
+			for _, kind := range []string{"restore", "restore from memory"} {
+				if r := ratio(kind, "plain restore"); r > 1.25 {
+					t.Errorf("%s: %.2f × plain", kind, r)
+				} else {
+					t.Logf("%s: %.2f × plain", kind, r)
+				}
+			}
+			var usage syscall.Rusage
+			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("the most memory that this process had: %d MiB", usage.Maxrss>>10)
+			if usage.Maxrss>>10 > 256 {
+				t.Errorf("it is more than 256 MiB")
+			}
+		})
+	}
+}
+
+func median(all []time.Duration) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
+}
+
+func compare(t *testing.T, size string, times map[string][]time.Duration) {
+	took := func(kind string, f func()) {
+		begin := time.Now()
+		f()
+		times[kind] = append(times[kind], time.Since(begin).Round(time.Millisecond))
+	}
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", hog, size)
+	r.expect("ready")
+
+	plainDir := images(t)
+	took("plain dump", func() {
+		plain(t, c, nil, "setpriv", "--ruid", fmt.Sprint(user), "--rgid", fmt.Sprint(user), "--keep-groups", "criu", "dump", "-t", fmt.Sprint(r.program.PID),
+			"-D", ".", "--network-lock", "skip", "--leave-running", "-o", "dump.log", string(plainDir))
+	})
+	took("dump to memory", func() { dump(t, r.program, discard{}) })
+	// There is room for one copy of the largest; all restores read this one.
+	os.RemoveAll(string(plainDir))
+	dir := images(t)
+	defer os.RemoveAll(string(dir))
+	var img *Image
+	took("dump", func() { img = dump(t, r.program, dir) })
+	c.end()
+
+	c = newCapsule(t)
+	q := pipes(t)
+	took("plain restore", func() {
+		plain(t, c, q.far[:2], "criu", "restore", "-d", "-D", ".", "-o", "restore.log",
+			"--inherit-fd", "fd[3]:"+r.program.Stdio[0], "--inherit-fd", "fd[4]:"+r.program.Stdio[1], string(dir))
+	})
+	q.closeFar()
+	q.ask("?", "True")
+	c.end()
+	for kind, src := range map[string]Source{"restore": dir, "restore from memory": copied{dir}} { // in any order
+		c = newCapsule(t)
+		took(kind, func() { q = c.restore(img, src) })
+		q.ask("?", "True")
+		c.end()
+	}
+}
+
+// plain runs criu in a capsule; the last argument is its working directory.
+func plain(t *testing.T, c *capsule, files []*os.File, args ...string) {
+	t.Helper()
+	ns := fmt.Sprintf("/proc/%d/ns/", c.pid())
+	last := len(args) - 1
+	dir, err := os.Open(args[last])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	cmd := exec.Command("nsenter", append([]string{fmt.Sprintf("--wd=/proc/self/fd/%d", 3+len(files)), "--mount=" + ns + "mnt", "--net=" + ns + "net", "--uts=" + ns + "uts",
+		"--ipc=" + ns + "ipc", "--time=" + ns + "time_for_children", "--pid=" + ns + "pid"}, args[:last]...)...)
+	cmd.ExtraFiles = append(append([]*os.File{}, files...), dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		log, _ := exec.Command("sh", "-c", "grep -h Error "+args[last]+"/*.log").Output()
+		t.Fatalf("%v: %v: %s%s", args, err, out, log)
+	}
+}
+
+// copied hides that a source has files: what comes from it is copied.
+type copied struct{ Source }
+
+func (c copied) Open(name string) (io.ReadCloser, error) {
+	r, err := c.Source.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readCloser{r, r}, nil
+}

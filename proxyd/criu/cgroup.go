@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroup is the folder of a cgroup v2; "" is none.
+type cgroup string
+
+func (c cgroup) file(name string) string { return filepath.Join(string(c), name) }
+
+// frozen tells whether it was asked to be frozen.
+func (c cgroup) frozen() (bool, error) {
+	if c == "" {
+		return false, nil
+	}
+	b, err := os.ReadFile(c.file("cgroup.freeze"))
+	if err != nil {
+		return false, fmt.Errorf("cgroup: %w", err)
+	}
+	return strings.TrimSpace(string(b)) == "1", nil
+}
+
+// freeze freezes it, and returns when every process in it stands, or thaws it.
+func (c cgroup) freeze(ctx context.Context, on bool) error {
+	word := "0"
+	if on {
+		word = "1"
+	}
+	events, err := os.Open(c.file("cgroup.events"))
+	if err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	defer events.Close()
+	if err := os.WriteFile(c.file("cgroup.freeze"), []byte(word), 0); err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	for {
+		b := make([]byte, 256)
+		n, err := events.ReadAt(b, 0)
+		if n == 0 {
+			return fmt.Errorf("cgroup: %w", err)
+		}
+		if strings.Contains(string(b[:n]), "frozen "+word) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// The file says by POLLPRI that it has changed since it was read.
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, 100)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("poll", err)
+		}
+	}
+}
+
+// leave moves processes out of c: into the cgroup above it, or, where that one may have
+// none because it hands out controllers, into this process's.
+func (c cgroup) leave(pids ...int) error {
+	above := cgroup(filepath.Dir(string(c)))
+	for _, pid := range pids {
+		err := above.enter(pid)
+		if errors.Is(err, unix.EBUSY) {
+			err = c.ours().enter(pid)
+		}
+		if err != nil {
+			return fmt.Errorf("cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c cgroup) enter(pid int) error {
+	return os.WriteFile(c.file("cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
+
+// ours is this process's cgroup in the mounted tree that c is of.
+func (c cgroup) ours() cgroup {
+	root := string(c)
+	for up := filepath.Dir(root); up != root; up = filepath.Dir(root) {
+		var st unix.Statfs_t
+		if unix.Statfs(up, &st) != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
+			break
+		}
+		root = up
+	}
+	b, _ := os.ReadFile("/proc/self/cgroup") // entering tells if it is wrong
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return cgroup(filepath.Join(root, strings.TrimSuffix(path, "\n")))
+		}
+	}
+	return cgroup(root)
+}

@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// newCgroup makes a cgroup that capsules made after it see.
+func newCgroup(t testing.TB) cgroup {
+	t.Helper()
+	root := filepath.Join(workDir(t), "cgroup")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("cgroup2", root, "cgroup2", 0, ""); err != nil {
+		t.Skip("SKIP: needs cgroup v2: ", err)
+	}
+	t.Cleanup(func() { unix.Unmount(root, unix.MNT_DETACH) })
+	g := filepath.Join(root, fmt.Sprintf("criu-test-%d", os.Getpid()), "program")
+	if err := os.MkdirAll(g, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		os.WriteFile(filepath.Join(g, "cgroup.kill"), []byte("1"), 0)
+		eventually(t, func() bool { return unix.Rmdir(g) != unix.EBUSY })
+		os.Remove(filepath.Dir(g))
+	})
+	return cgroup(g)
+}
+
+func (g cgroup) put(t testing.TB, r *running) {
+	t.Helper()
+	members, err := membersOf(r.program.Init)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range descendants(members, []int{r.program.PID}) {
+		if err := os.WriteFile(g.file("cgroup.procs"), fmt.Append(nil, m.host), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.program.Cgroup = string(g)
+}
+
+func (g cgroup) stands(t testing.TB) bool {
+	t.Helper()
+	return strings.Contains(read(t, g.file("cgroup.events")), "frozen 1")
+}
+
+func TestCgroup(t *testing.T) {
+	needCRIU(t)
+	for name, frozen := range map[string]bool{"frozen": true, "running": false} {
+		t.Run(name, func(t *testing.T) {
+			ctx := deadline(t)
+			g := newCgroup(t)
+			c := newCapsule(t)
+			r := c.script(counting)
+			r.expect("ready")
+			g.put(t, r)
+			if frozen {
+				if err := g.freeze(ctx, true); err != nil {
+					t.Fatal(err)
+				}
+				r.say("a")
+			}
+			dir := images(t)
+			img := dump(t, r.program, dir)
+			if on, err := g.frozen(); err != nil || on != frozen || g.stands(t) != frozen {
+				t.Errorf("after the dump: %v, %v; %s", on, err, read(t, g.file("cgroup.events")))
+			}
+			if frozen {
+				if err := g.freeze(ctx, false); err != nil {
+					t.Fatal(err)
+				}
+				r.expect("1 a 101") // it had not been read
+				r.ask("b", "2 b 102")
+			} else {
+				r.ask("b", "1 b 101")
+			}
+			c.end()
+
+			g = newCgroup(t)
+			c = newCapsule(t)
+			if frozen {
+				if err := g.freeze(ctx, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r = pipes(t)
+			if err := Restore(ctx, img, Program{Init: c.pid(), Cgroup: string(g)}, r.far, dir); err != nil {
+				explainTo(t, err)
+				t.Fatal(err)
+			}
+			r.closeFar()
+			if on, err := g.frozen(); err != nil || on != frozen || g.stands(t) != frozen {
+				t.Errorf("after the restore: %v, %v; %s", on, err, read(t, g.file("cgroup.events")))
+			}
+			if n := len(strings.Fields(read(t, g.file("cgroup.procs")))); n != 2 {
+				t.Errorf("%d processes in the cgroup", n)
+			}
+			if frozen {
+				r.outFile.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+				if s, err := r.out.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("frozen, it says %q, %v", s, err)
+				}
+				r.outFile.SetReadDeadline(time.Now().Add(60 * time.Second))
+				if err := g.freeze(ctx, false); err != nil {
+					t.Fatal(err)
+				}
+				r.expect("1 a 101") // was in the pipe
+			}
+			r.ask("c", fmt.Sprintf("%d c %d", 1+btoi(frozen), 101+btoi(frozen)))
+		})
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// damaged is a source that is not what it was.
+type damaged struct {
+	Source
+	open func(name string, r io.ReadCloser) (io.ReadCloser, error)
+}
+
+func (d damaged) Open(name string) (io.ReadCloser, error) {
+	r, err := d.Source.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return d.open(name, r)
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+var errSource = errors.New("the source is broken")
+
+// failing fails after n bytes.
+func failing(r io.ReadCloser, n int64) io.ReadCloser {
+	return readCloser{io.MultiReader(io.LimitReader(r, n), broken{}), r}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errSource }
+
+// TestHostileSource: a restore from a source that is broken in any way fails with the
+// reason, and leaves no process and no cgroup thawed.
+func TestHostileSource(t *testing.T) {
+	needCRIU(t)
+	g := newCgroup(t)
+	c := newCapsule(t)
+	r := c.script(counting)
+	r.expect("ready")
+	dir := images(t)
+	img := dump(t, r.program, dir)
+	c.end()
+
+	type test struct {
+		src  Source
+		want error
+	}
+	tests := map[string]test{}
+	for _, f := range img.Files {
+		one := func(open func(r io.ReadCloser) (io.ReadCloser, error)) Source {
+			return damaged{dir, func(name string, r io.ReadCloser) (io.ReadCloser, error) {
+				if name != f.Name {
+					return r, nil
+				}
+				return open(r)
+			}}
+		}
+		tests[f.Name+" fails"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) { return failing(r, f.Size/2), nil }), errSource}
+		tests[f.Name+" cannot be opened"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) { return nil, errSource }), errSource}
+		tests[f.Name+" is missing"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) { return nil, fs.ErrNotExist }), fs.ErrNotExist}
+		tests[f.Name+" is short"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) {
+			return readCloser{io.LimitReader(r, f.Size-1), r}, nil
+		}), nil}
+		tests[f.Name+" has other bytes"] = test{one(func(r io.ReadCloser) (io.ReadCloser, error) {
+			return readCloser{scrambled{r}, r}, nil
+		}), nil}
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{"inventory.img", "pstree.img", "files.img", "pages-1.img", "pages-2.img", fmt.Sprintf("core-%d.img", img.Program.PID), fmt.Sprintf("mm-%d.img", img.Program.PID+1), "pipes-data.img"} {
+		if _, ok := img.file(name); !ok {
+			t.Errorf("no image %s among %v", name, img.Files)
+		}
+		seen[name] = true
+	}
+	c = newCapsule(t)
+	for name, test := range tests {
+		image, kind, _ := strings.Cut(name, " ")
+		if !seen[image] || strings.HasPrefix(image, "pages") && kind == "has other bytes" { // those only a hash can tell
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			r := pipes(t)
+			if err := g.freeze(deadline(t), true); err != nil {
+				t.Fatal(err)
+			}
+			err := Restore(deadline(t), img, Program{Init: c.pid(), Cgroup: string(g)}, r.far, test.src)
+			if err == nil || test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+			alone(t, c)
+			if on, err := g.frozen(); err != nil || !on {
+				t.Errorf("the cgroup is not frozen (%v)", err)
+			}
+			t.Log(err)
+		})
+	}
+	// The capsule is as good as new.
+	if err := g.freeze(deadline(t), false); err != nil {
+		t.Fatal(err)
+	}
+	r = c.restore(img, dir)
+	r.ask("z", "1 z 101")
+}
+
+// scrambled turns bytes over, but not a header's.
+type scrambled struct{ r io.Reader }
+
+func (s scrambled) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	for i := 9; i < n; i += 3 {
+		b[i] ^= 0x55
+	}
+	return n, err
+}
+
+// alone checks that nobody but init is in a capsule.
+func alone(t testing.TB, c *capsule) {
+	t.Helper()
+	members, err := membersOf(c.pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		if m.pid != 1 && !m.zombie {
+			t.Errorf("left: %+v", m)
+		}
+	}
+}
+
+// TestCancelRestore: whenever the context ends, the restore has been done or nothing is left.
+func TestCancelRestore(t *testing.T) {
+	needCRIU(t)
+	c := newCapsule(t)
+	r := c.script(counting)
+	r.expect("ready")
+	dir := images(t)
+	img := dump(t, r.program, dir)
+	c.end()
+	c = newCapsule(t)
+	begin := time.Now()
+	c.restore(img, dir)
+	usual := time.Since(begin)
+	if err := sweep(deadline(t), c.pid(), img.pids()); err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	for i := range 40 {
+		r := pipes(t)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*usual/30)
+		err := Restore(ctx, img, Program{Init: c.pid()}, r.far, dir)
+		cancel()
+		switch {
+		case err == nil:
+			done++
+			r.closeFar()
+			r.ask("a", "1 a 101")
+			if err := sweep(deadline(t), c.pid(), img.pids()); err != nil {
+				t.Fatal(err)
+			}
+		case !errors.Is(err, context.DeadlineExceeded):
+			t.Fatal(err)
+		}
+		alone(t, c)
+	}
+	t.Logf("%d of 40 were done in time", done)
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// folders are where the programs are looked for that this package runs: a library has
+// no business with its process's PATH.
+var folders = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin", "/bin"}
+
+// find returns the path of a program; an *Unsupported if it is not installed.
+func find(name string) (string, error) {
+	for _, dir := range folders {
+		path := filepath.Join(dir, name)
+		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", &Unsupported{Reason: name + " is not installed", Advice: advice[name]}
+}
+
+// quiet is the environment of what is run. LANG is for the log: it is read by explain.
+var quiet = []string{"PATH=" + strings.Join(folders, ":"), "LANG=C"}
+
+// joinable are the namespaces of a capsule in nsenter's words. init itself is no member
+// of the time namespace; the kernel may have none.
+var joinable = []struct{ option, file string }{
+	{"--mount", "mnt"}, {"--net", "net"}, {"--uts", "uts"}, {"--ipc", "ipc"}, {"--time", "time_for_children"}, {"--pid", "pid"},
+}
+
+// gated makes criu call the gate. It costs some 20 ms.
+func gated(args []string) []string { return append(args, "--action-script", gateName) }
+
+// command is criu inside the namespaces of a capsule's init.
+//
+// nsenter, and not a thread of this process: a process with threads cannot join a time
+// namespace (kernel/time/namespace.c, timens_install).
+type command struct {
+	init     int
+	uid, gid uint32 // real ids; the effective ones are root's
+	cgroup   *os.File
+	noIPC    bool // it stays out of the capsule's IPC namespace
+	args     []string
+	files    []*os.File // from descriptor stageFD on
+}
+
+// build returns what to start, and files to close when it has been started.
+func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
+	var paths [3]string
+	for i, name := range []string{"nsenter", "setpriv", "criu"} {
+		if paths[i], err = find(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll(closing)
+		}
+	}()
+	// The gate is run for the first time before criu goes to its images folder.
+	args := []string{fmt.Sprintf("--wd=/proc/self/fd/%d", stageFD)}
+	files := c.files
+	for _, ns := range joinable {
+		if ns.file == "ipc" && c.noIPC {
+			continue
+		}
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", c.init, ns.file))
+		if errors.Is(err, fs.ErrNotExist) && ns.file == "time_for_children" {
+			continue
+		}
+		if err != nil {
+			return nil, closing, fmt.Errorf("the capsule's namespaces: %w", err)
+		}
+		closing = append(closing, f)
+		args = append(args, fmt.Sprintf("%s=/proc/self/fd/%d", ns.option, stageFD+len(files)))
+		files = append(files, f)
+	}
+	args = append(args, "--")
+	if c.uid != 0 || c.gid != 0 {
+		args = append(args, paths[1], "--ruid", strconv.Itoa(int(c.uid)), "--rgid", strconv.Itoa(int(c.gid)), "--keep-groups", "--")
+	}
+	cmd = exec.Command(paths[0], append(append(args, paths[2]), c.args...)...)
+	cmd.Env = quiet
+	cmd.Dir = "/"
+	cmd.ExtraFiles = files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.cgroup != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(c.cgroup.Fd())
+	}
+	// Whoever has kept the log open is none of ours.
+	cmd.WaitDelay = 5 * time.Second
+	return cmd, closing, nil
+}
+
+// common are the options of every operation, without the gate's. Configuration files are the node's business,
+// not this package's. criu is too quiet about what it was doing below -v3. With
+// --ext-unix-sk a datagram socket that sends to a path (/dev/log) is connected to that path
+// again; a stream is refused all the same.
+func common(operation string) []string {
+	return []string{operation, "--no-default-config", "--stream", "--images-dir", fmt.Sprintf("/proc/self/fd/%d", stageFD),
+		"-v3", "--timeout", "30",
+		"--tcp-established", "--network-lock", "skip", "--file-locks", "--ext-unix-sk", "--manage-cgroups=ignore"}
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

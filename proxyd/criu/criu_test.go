@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// counting answers each line with a number, and has a child that does the same.
+const counting = `
+coproc (n=100; while read -r line; do echo "$line $((++n))"; done)
+n=0; echo ready
+while read -r line; do echo "$line" >&"${COPROC[1]}"; read -r other <&"${COPROC[0]}"; echo "$((++n)) $other"; done
+echo end`
+
+func TestShell(t *testing.T) {
+	needCRIU(t)
+	c := newCapsule(t)
+	r := c.script(counting)
+	r.expect("ready")
+	r.ask("a", "1 a 101")
+	dir := images(t)
+	img := dump(t, r.program, dir)
+	r.ask("b", "2 b 102") // runs on
+	c.end()
+
+	b, err := json.Marshal(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept Image
+	if err := json.Unmarshal(b, &kept); err != nil {
+		t.Fatal(err)
+	}
+	c, r = restore(t, &kept, dir)
+	r.ask("c", "2 c 102")
+	if members, err := membersOf(c.pid()); err != nil || members[r.program.PID].parent != c.pid() {
+		t.Errorf("the root is %+v, init is %d (%v)", members[r.program.PID], c.pid(), err)
+	}
+
+	// And once more.
+	dir = images(t)
+	img = dump(t, r.program, dir)
+	if len(img.Processes) != 2 || img.Processes[0].Name != "bash" || img.Processes[1].Parent != img.Processes[0].PID {
+		t.Errorf("processes: %+v", img.Processes)
+	}
+	c.end()
+	_, r = restore(t, img, dir)
+	r.ask("d", "3 d 103")
+	r.in.Close()
+	if rest := r.end(); rest != "end\n" {
+		t.Errorf("ended with %q", rest)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	needCRIU(t)
+	for name, script := range kinds {
+		t.Run(name, func(t *testing.T) {
+			work := workDir(t)
+			c := newCapsule(t)
+			r := c.run("/usr/bin/python3", "-c", fmt.Sprintf("WORK = %q\n%s\n", work, script)+`
+print('ready', flush=True)
+while True:
+    try: input()
+    except EOFError: break
+    print(check(), flush=True)
+import os; print('end', flush=True); os._exit(0)`)
+			r.expect("ready")
+			r.say("?")
+			want := r.line()
+			dir := images(t)
+			img := dump(t, r.program, dir)
+			r.ask("?", want)
+			c.end()
+
+			c, r = restore(t, img, dir)
+			r.ask("?", want)
+			dir = images(t)
+			img = dump(t, r.program, dir)
+			c.end()
+			_, r = restore(t, img, dir)
+			r.ask("?", want)
+			r.in.Close()
+			r.expect("end")
+			t.Log(want)
+		})
+	}
+}
+
+// workDir is a folder of the node that capsules see, for user.
+func workDir(t testing.TB) string {
+	t.Helper()
+	// Where the test lies is a real file system. On an overlay, inotify cannot be dumped.
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(self), "criu-work-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chown(dir, user, user); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestStdio: what a program has not read yet comes before what its new input brings, and
+// files are opened by path.
+func TestStdio(t *testing.T) {
+	needCRIU(t)
+	work := workDir(t)
+	log := filepath.Join(work, "log")
+	c := newCapsule(t)
+	r := pipes(t)
+	pid := c.start(order{Argv: []string{"/bin/bash", "-c", "echo start; read -r go <" + work + "/fifo; cat"}, Uid: user,
+		Paths: [3]string{1: log, 2: log}, LastPID: 300}, fifo(t, work, r.far[0]))
+	p := Program{Init: c.pid(), PID: pid, UID: user, GID: user, Stdio: r.names()}
+	p.Stdio[1], p.Stdio[2] = log, log
+	r.closeFar()
+	r.say("first")
+	eventually(t, func() bool { return read(t, log) == "start\n" })
+	dir := images(t)
+	img := dump(t, p, dir)
+	c.end()
+
+	c = newCapsule(t)
+	r = pipes(t)
+	r.say("second")
+	if err := Restore(deadline(t), img, Program{Init: c.pid()}, [3]*os.File{r.far[0]}, dir); err != nil {
+		explainTo(t, err)
+		t.Fatal(err)
+	}
+	r.closeFar()
+	r.say("third")
+	r.in.Close()
+	if err := os.WriteFile(work+"/fifo", []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return strings.HasSuffix(read(t, log), "third\n") })
+	if got := read(t, log); got != "start\nfirst\nsecond\nthird\n" {
+		t.Errorf("the log is %q", got)
+	}
+}
+
+// steward is a root as a capsule's programs have it, without a descriptor, whose orphans
+// fall to it. What follows runs in its child.
+const steward = `
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(36, 1); root = os.getpid()
+pid = os.fork()
+if pid:
+    os.chdir('/'); os.closerange(0, 100); signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    while True:
+        signal.sigwaitinfo([signal.SIGCHLD])
+        while True:
+            try: p, s = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError: os._exit(0)
+            if p == 0: break
+            if p == pid: os._exit(os.waitstatus_to_exitcode(s))
+os.setsid()
+`
+
+// TestSteward: the root is a subreaper after a restore; one that it has not reaped yet when
+// it is dumped is no trouble.
+func TestSteward(t *testing.T) {
+	needCRIU(t)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", steward+`
+print('ready', flush=True)
+for line in sys.stdin:
+    if os.fork() == 0:
+        me = os.getpid()
+        if os.fork() == 0:
+            while os.getppid() == me: pass
+            print(os.getppid() == root, flush=True)
+        os._exit(0)
+    os.wait()
+`)
+	r.expect("ready")
+	r.ask("?", "True")
+	dir := images(t)
+	img := dump(t, r.program, dir)
+	c.end()
+	_, r = restore(t, img, dir)
+	r.ask("?", "True")
+}
+
+// TestOrphan: a process whose parent has ended is the root's child, in a session that is
+// not the root's; it is so after a restore.
+func TestOrphan(t *testing.T) {
+	needCRIU(t)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", steward+`
+q = os.fork()
+if q == 0:
+    if os.fork() == 0: os.closerange(0, 3); signal.pause()
+    os._exit(0)
+os.waitpid(q, 0)
+def orphan():
+    for p in os.listdir('/proc'):
+        if p.isdigit():
+            f = open(f'/proc/{p}/stat').read().rsplit(')', 1)[1].split()
+            if int(p) > root and int(f[1]) == root and int(p) != os.getpid(): return int(f[3]) == os.getsid(0)
+print('ready', flush=True)
+for line in sys.stdin: print(orphan(), flush=True)
+`)
+	r.expect("ready")
+	r.ask("?", "True")
+	dir := images(t)
+	img := dump(t, r.program, dir)
+	if !img.adopts() {
+		t.Errorf("nobody was adopted among %+v", img.Processes)
+	}
+	c.end()
+	_, r = restore(t, img, dir)
+	r.ask("?", "True")
+}
+
+// TestSideBySide: the programs of one capsule are dumped and restored at the same time.
+func TestSideBySide(t *testing.T) {
+	needCRIU(t)
+	const n = 4
+	c := newCapsule(t)
+	var all [n]*running
+	var dirs [n]folder
+	var img [n]*Image
+	for i := range all {
+		all[i] = c.script(counting)
+		all[i].expect("ready")
+		dirs[i] = images(t)
+		for range i {
+			all[i].say("x")
+			all[i].line()
+		}
+	}
+	together := func(f func(i int)) {
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() { f(i) })
+		}
+		wg.Wait()
+	}
+	together(func(i int) {
+		var err error
+		if img[i], err = Dump(deadline(t), all[i].program, dirs[i]); err != nil {
+			t.Error(err)
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	c.end()
+	c = newCapsule(t)
+	for i := range all {
+		all[i] = pipes(t)
+	}
+	together(func(i int) {
+		if err := Restore(deadline(t), img[i], Program{Init: c.pid()}, all[i].far, dirs[i]); err != nil {
+			t.Error(err)
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	for i, r := range all {
+		r.closeFar()
+		r.ask("y", fmt.Sprintf("%d y %d", i+1, 101+i))
+	}
+}

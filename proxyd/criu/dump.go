@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// ghostLimit is how large a file may be that was removed while the program has it open;
+// its content is an image.
+const ghostLimit = "1G"
+
+// dumper takes the images of one dump in.
+type dumper struct {
+	sink Sink
+
+	mu    sync.Mutex // everything below; no call under it blocks
+	files []File
+	tree  bytes.Buffer // a copy of pstreeName
+}
+
+// Dump captures p, and leaves it as it was: running, or frozen if p.Cgroup was. The
+// images are in sink when it returns nil; that the program has not run since the moment that
+// they show is so only if p.Cgroup was frozen. The caller does not thaw it meanwhile. Dumps of several programs may run side by side.
+// The caller has cut the network (proven: links down, or a table of nftables that drops
+// everything), else connections may end when they are restored.
+//
+// An error is an *Error, or an *Unsupported if the host lacks something; what is in sink
+// then is worthless. When ctx ends, Dump gives up and returns soon, but waits for calls
+// of sink that do not return.
+func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
+	version, err := criuVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	host, err := hostWith(version)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(ctx); err != nil {
+		return nil, err
+	}
+	wasFrozen, err := cgroup(p.Cgroup).frozen()
+	if err != nil {
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+	}
+	sysV, err := usesSysV(p)
+	if err != nil {
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+	}
+	s, err := newSession(captureSocket)
+	if err != nil {
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+	}
+	defer s.close()
+	d := &dumper{sink: sink}
+	s.carry = d.carry
+	if !wasFrozen { // else it does not run before the streams have ended anyway
+		s.pass = func(int) error { return s.ended() }
+	}
+
+	err = s.run(ctx, command{init: p.Init, uid: p.UID, gid: p.GID, noIPC: sysV, args: dumpArgs(p)})
+	if err != nil {
+		// A criu that was killed has thawed the cgroup and not frozen it again.
+		if now, _ := cgroup(p.Cgroup).frozen(); wasFrozen && !now {
+			err = errors.Join(err, cgroup(p.Cgroup).freeze(context.WithoutCancel(ctx), true))
+		}
+		return nil, s.failed("dump", p, err)
+	}
+	i, err := d.image(&s.log)
+	if err != nil {
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err, Log: s.log.text()}
+	}
+	i.Program, i.Host = p, host
+	return i, nil
+}
+
+func dumpArgs(p Program) []string {
+	args := append(common("dump"), "--tree", strconv.Itoa(p.PID), "--leave-running", "--ghost-limit", ghostLimit)
+	if p.Cgroup != "" {
+		args = append(args, "--freeze-cgroup", p.Cgroup)
+	}
+	for _, what := range externals(p.Stdio) {
+		args = append(args, "--external", what)
+	}
+	return args
+}
+
+func (d *dumper) carry(st *stream) error {
+	w, err := d.sink.Create(st.name)
+	if err != nil {
+		return err
+	}
+	n, err := d.take(w, st)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files = append(d.files, File{st.name, n})
+	return nil
+}
+
+func (d *dumper) take(w io.Writer, st *stream) (int64, error) {
+	pipe, err := st.file()
+	if err != nil {
+		return 0, err
+	}
+	defer st.session.drop(pipe)
+	if st.name == pstreeName {
+		w = io.MultiWriter(w, &d.tree) // only one of this name
+	}
+	return drain(w, pipe)
+}
+
+// image says what was dumped.
+func (d *dumper) image(l *logbook) (*Image, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	slices.SortFunc(d.files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	for n := 1; n < len(d.files); n++ {
+		if d.files[n].Name == d.files[n-1].Name {
+			return nil, fmt.Errorf("image %s: criu made it twice", d.files[n].Name)
+		}
+	}
+	tree, err := readTree(&d.tree)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", pstreeName, err)
+	}
+	if len(tree) == 0 {
+		return nil, fmt.Errorf("image %s: no process", pstreeName)
+	}
+	for n := range tree {
+		tree[n].Name = l.name(tree[n].PID)
+	}
+	return &Image{Processes: tree, Files: d.files}, nil
+}

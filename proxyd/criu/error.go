@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Error is a dump or a restore that did not work.
+type Error struct {
+	Op  string // "dump" or "restore"
+	PID int    // root of the tree
+	// Obstacle says in the user's words what of the program cannot be dumped or restored;
+	// "" if that is not why.
+	Obstacle string
+	Lines    []string // CRIU's errors, the first is the oldest
+	Log      string   // the end of CRIU's log, for the administrator
+	Err      error    // what broke it off: ctx's, a Sink's, a Source's, or how criu ended
+}
+
+func (e *Error) Error() string {
+	what := fmt.Sprintf("%s of process %d", e.Op, e.PID)
+	switch {
+	case e.Obstacle != "":
+		return what + ": " + e.Obstacle
+	case len(e.Lines) > 0 && errors.As(e.Err, new(*exec.ExitError)):
+		return fmt.Sprintf("%s: %v: criu: %s", what, e.Err, strings.Join(e.Lines[:min(len(e.Lines), 3)], "; "))
+	}
+	return fmt.Sprintf("%s: %v", what, e.Err)
+}
+
+// Unwrap makes errors.Is with the context's error, a Sink's or a Source's work.
+func (e *Error) Unwrap() error { return e.Err }
+
+// failed makes the Error of an operation on p that ended with err.
+func (s *session) failed(op string, p Program, err error) *Error {
+	e := &Error{Op: op, PID: p.PID, Log: s.log.text(), Err: err}
+	complaints := s.log.errors()
+	for _, c := range complaints {
+		e.Lines = append(e.Lines, c.text)
+	}
+	var exit *exec.ExitError
+	if len(complaints) == 0 || !errors.As(s.failure(), &exit) {
+		return e // broken off by us: what criu says follows from that
+	}
+	members, _ := membersOf(p.Init) // names are a nicety
+	for i := range complaints {
+		complaints[i] = complaints[i].link(members)
+	}
+	e.Obstacle = explain(complaints, func(pid int) string { return cmp.Or(s.log.name(pid), members[pid].name) })
+	if e.Obstacle == "" && op == "dump" {
+		e.Obstacle = inspect(members, p.PID)
+	}
+	return e
+}

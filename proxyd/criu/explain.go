@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// obstacles are what CRIU cannot dump or restore, and how its user is told. $1 and $2 are
+// the pattern's; WHO is the process that criu was at. The first rule that matches any of
+// the errors is taken; the most particular come first.
+var obstacles = []struct{ pattern, text string }{
+	// Terminals.
+	{`file (\d+) of that type .* is (/dev/(?:pts/\d+|tty\S*|console))`, "WHO holds a terminal ($2)"},
+	{`Found dangling tty with sid \d+ pgid \d+ \((\S+)\)`, "WHO holds a terminal ($1)"},
+	{`tty: .*(ctty inheritance|No task found with sid|external peer|Found slave peer)`, "WHO holds a terminal"},
+	{`Unable to find a tty driver`, "WHO holds a terminal"},
+	{`queued data overflow`, "WHO holds a terminal with unread input"},
+
+	// Kernel objects that cannot be read back.
+	{`anon_inode:\[io_uring\]|io_uring`, "WHO uses io_uring"},
+	{`anon_inode:\[perf_event\]`, "WHO holds a performance counter (perf_event)"},
+	{`anon_inode:kvm|/dev/kvm`, "WHO runs a virtual machine (/dev/kvm)"},
+	{`anon_inode:\[userfaultfd\]`, "WHO uses userfaultfd"},
+	{`anon_inode:\[fscontext\]|anon_inode:\[landlock`, "WHO holds a kernel object that cannot be dumped"},
+	{`anon_inode:bpf-(map|prog|link)|anon_inode:bpf_link`, "WHO holds a BPF $1"},
+	{`(/dev/infiniband/[^\s)]+|anon_inode:\[infinibandevent\])`, "WHO uses RDMA ($1)"},
+	{`(/dev/nvidia[^\s)]*|/dev/dri/[^\s)]*|/dev/kfd)`, "WHO holds a GPU ($1) that is not the job's virtual one"},
+	{`(/dev/fuse)`, "WHO serves a FUSE file system"},
+	{`file (\d+) of that type .* is (/dev/\S+)`, "WHO has the device $2 open (descriptor $1)"},
+	{`file (\d+) of that type .* is (.+)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)"},
+	{`file (\d+) of that type \[\d+\] \((.*)\)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)"},
+	{`Can't handle non-regular mapping on (\d+)'s map`, "WHO has a device mapped"},
+	{`PIDFD_THREAD`, "WHO holds a pidfd of a thread"},
+	{`pidfd pid (\d+) is not a part of process tree`, "WHO holds a pidfd of process $1, which is not the program's"},
+	{`PID (\d+) has uprobes`, "WHO is being traced (uprobes)"},
+
+	// Connections.
+	{`MPTCP|multipathtcp|Unsupported proto (?:132|262)`, "WHO uses a protocol that cannot be dumped (MPTCP or SCTP; for a Go program set GODEBUG=multipathtcp=0)"},
+	{`Unsupported proto (\d+)|Only stream, dgram and raw are supported`, "WHO has a socket of a protocol that cannot be dumped"},
+	{`In-flight connection \(l\)`, "WHO has a connection that it has not accepted yet; it can be dumped when it has"},
+	{`unix: .*(In-flight|in-flight)`, "WHO has a connection to a unix socket that is not accepted yet; it can be dumped when it is"},
+	{`External socket is used|name-less external socket`, "WHO is connected to a unix socket of a process outside the program"},
+	{`Can't dump half of stream unix connection\. name: .*; peer name: (\S+)`, "WHO is connected to a unix socket outside the program ($1)"},
+	{`unix: (?:Unix socket \d+ not found|Unix socket \d+ without peer|Unix socket \d+ with unreachable peer|Can't dump half)`, "WHO is connected to a unix socket outside the program"},
+	{`inet: .*[Cc]orked`, "WHO is in the middle of a datagram (UDP_CORK)"},
+	{`packet: |packet socket`, "WHO captures network packets"},
+	{`netlink: .*(Can't|The socket has data|queue)`, "WHO is in the middle of asking the kernel about the network (netlink)"},
+	{`SysVIPC shmem map|SysVIPC`, "WHO uses System V shared memory of another program"},
+
+	// Files.
+	{`Can't dump ghost file (\S+) of (\d+) size`, "WHO has a removed file of $2 bytes open ($1); " + ghostLimit + " is the most"},
+	{`Can't create link remap for (\S+)\. Use link-remap`, "WHO has $1 open, which was removed but has another name"},
+	{`Can't lookup mount=\S+ for fd=(\d+) path=(.*)$`, "WHO has $2 open from outside the capsule (descriptor $1)"},
+	{`Open files on overmounted mounts .* fd=(\d+) path=(.*)$`, "WHO has $2 open, which is hidden by a mount (descriptor $1)"},
+	{`Unaccessible path opened`, "WHO has a file open whose path shows another one now"},
+	{`The path \[(.*)\] is not supported`, "WHO has $1 open"},
+	{`packetized mode for pipes`, "WHO has a pipe with O_DIRECT"},
+	{`Can't find suitable path for handle|Can't dump that handle|Unable to lookup a mount by dev`, "WHO watches a file that cannot be found again (inotify)"},
+	{`Unresolved lock found pid (\d+)`, "WHO holds a file lock that cannot be found"},
+	{`file-lock.*(ease|reak)`, "WHO holds a file lease that is being broken"},
+	{`Can't open file (\S+) on restore: (.*)$`, "file /$1: $2"},
+	{`File (\S+) has bad size (\d+) \(expect (\d+)\)`, "file /$1 has $2 bytes and had $3 when it was dumped"},
+	{`File (\S+) has bad build-ID`, "file /$1 is another version than when it was dumped"},
+	{`File (\S+) has bad mode (\S+) \(expect (\S+)\)`, "the permissions of file /$1 have changed"},
+
+	// Processes.
+	{`Unseizable non-zombie (\d+) found, state t`, "process $1 is run by a debugger"},
+	{`Unable to attach to.*|(?:PTRACE_SEIZE|Unable to interrupt).*Operation not permitted|is (?:already )?traced by|Unexpected error for pid (\d+)`, "WHO is run by a debugger"},
+	{`Can't dump nested (\S+) namespace for (\d+)`, "process $2 is in a $1 namespace of its own (a container in the program)"},
+	{`doesn't live in (\S+) ns`, "WHO is in a namespace of its own (a container in the program)"},
+	{`Zombie thread not supported|Zombies with threads`, "WHO has a main thread that has ended while others run"},
+	{`Individually stopped threads`, "WHO has threads that are stopped one by one"},
+	{`session leader of .*is outside of its pid namespace|A session leader of (\d+)\(\d+\) is outside`, "WHO belongs to a session outside the program"},
+	{`Timeout reached|Unable to freeze cgroup`, "the program cannot be stopped: one of its processes does not leave a system call (a hanging file system?)"},
+	{`Can't get rlimit`, "the limits of WHO cannot be read: the user is not the one that was given"},
+	{`Pid (\d+) do(?:es)? not match expected|Unable to fork for (\d+): File exists|Can't fork for (\d+): File exists`, "the PID $1$2$3 is taken in the capsule"},
+	{`Can't fork for \d+: Resource temporarily unavailable`, "the limit of processes is reached"},
+	{`vdso: .*`, "the kernels are too different (vdso)"},
+	{`rseq: can't restore`, "the kernel has no restartable sequences"},
+	{`(?:cpu: |x86: ).*(?:not supported|missing|required)`, "the CPU lacks features that it had when it was dumped"},
+	{`No space left on device`, "no space left on device"},
+	{`Cannot allocate memory|Out of memory`, "not enough memory"},
+}
+
+var compiled = func() []*regexp.Regexp {
+	all := make([]*regexp.Regexp, len(obstacles))
+	for i, o := range obstacles {
+		all[i] = regexp.MustCompile(o.pattern)
+	}
+	return all
+}()
+
+// explain says in a user's words why criu complained; "" if no rule knows.
+func explain(complaints []complaint, name func(pid int) string) string {
+	for i, o := range obstacles {
+		for _, c := range complaints {
+			m := compiled[i].FindStringSubmatchIndex(c.text)
+			if m == nil {
+				continue
+			}
+			said := string(compiled[i].ExpandString(nil, strings.ReplaceAll(o.text, "WHO", "\x00"), c.text, m))
+			return strings.ReplaceAll(said, "\x00", who(c.pid, name))
+		}
+	}
+	return ""
+}
+
+func who(pid int, name func(int) string) string {
+	if pid == 0 {
+		return "a process"
+	}
+	if n := name(pid); n != "" {
+		return fmt.Sprintf("process %d (%s)", pid, n)
+	}
+	return "process " + strconv.Itoa(pid)
+}

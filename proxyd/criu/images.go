@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	pipedata "github.com/checkpoint-restore/go-criu/v7/crit/images/pipe-data"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/pstree"
+	"google.golang.org/protobuf/proto"
+)
+
+// Images that are read here. Each begins with two magic numbers, and then has entries: a
+// length and a message, in the case of pipes-data followed by the pipe's content.
+const (
+	pstreeName = "pstree.img"
+	pipesName  = "pipes-data.img"
+
+	commonMagic = 0x54564319 // criu/include/magic.h
+	pstreeMagic = 0x50273030
+	pipesMagic  = 0x56453709
+
+	maxEntry = 1 << 20
+)
+
+var errImage = errors.New("damaged image")
+
+// entries calls f for each entry of an image; f may read on from r.
+func entries(r io.Reader, magic uint32, f func(entry []byte) error) error {
+	var head [2]uint32
+	if err := binary.Read(r, binary.LittleEndian, &head); err != nil || head != [2]uint32{commonMagic, magic} {
+		return fmt.Errorf("%w: it begins with %#x", errImage, head)
+	}
+	for {
+		var n uint32
+		if err := binary.Read(r, binary.LittleEndian, &n); err == io.EOF { //nolint:errorlint // bare by contract
+			return nil
+		} else if err != nil || n > maxEntry {
+			return fmt.Errorf("%w: an entry of %d bytes: %w", errImage, n, err)
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		if err := f(b); err != nil {
+			return err
+		}
+	}
+}
+
+// readTree reads a pstree image.
+func readTree(r io.Reader) ([]Process, error) {
+	var all []Process
+	err := entries(r, pstreeMagic, func(b []byte) error {
+		var m pstree.PstreeEntry
+		if err := proto.Unmarshal(b, &m); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		p := Process{PID: int(m.GetPid()), Parent: int(m.GetPpid()), Session: int(m.GetSid())}
+		for _, t := range m.GetThreads() {
+			if int(t) != p.PID {
+				p.Threads = append(p.Threads, int(t))
+			}
+		}
+		all = append(all, p)
+		return nil
+	})
+	return all, err
+}
+
+// unread returns what was in a pipe of the program when it was dumped, named as
+// Program.Stdio names it.
+func unread(src Source, pipe string) ([]byte, error) {
+	number, ok := strings.CutPrefix(pipe, "pipe:[")
+	if !ok {
+		return nil, nil
+	}
+	id, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no pipe's name", pipe)
+	}
+	r, err := src.Open(pipesName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var found []byte
+	err = entries(r, pipesMagic, func(b []byte) error {
+		var m pipedata.PipeDataEntry
+		if err := proto.Unmarshal(b, &m); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		to := io.Discard
+		var content strings.Builder
+		if m.GetPipeId() == uint32(id) {
+			to = &content
+		}
+		if _, err := io.CopyN(to, r, int64(m.GetBytes())); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		if content.Len() > 0 {
+			found = []byte(content.String())
+		}
+		return nil
+	})
+	return found, err
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+// kinds are programs in python. check tells what is asked of them before a dump, after it,
+// and in the restored program; the answer is always the same.
+var kinds = map[string]string{
+	"threads": `
+import threading
+n = [0] * 8; gate = threading.Barrier(9)
+def work(i):
+    local = threading.local(); local.n = 0
+    while True:
+        gate.wait(); local.n += 1; n[i] = local.n; gate.wait()
+for i in range(8): threading.Thread(target=work, args=(i,), daemon=True).start()
+def check():
+    before = list(n); gate.wait(); gate.wait()
+    return [b - a for a, b in zip(before, n)], threading.active_count()`,
+
+	"timer": `
+import signal, time
+fired = [0]
+def tick(s, f): fired[0] += 1
+signal.signal(signal.SIGALRM, tick); signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+def check():
+    before = fired[0]
+    while fired[0] < before + 3: signal.pause()
+    return 'ticks', signal.getitimer(signal.ITIMER_REAL)[1]`,
+
+	"sleep": `
+import threading, time
+begin = time.monotonic(); done = threading.Event()
+def work(): time.sleep(0.6); done.set()
+threading.Thread(target=work, daemon=True).start()
+def check():
+    return done.wait(20), time.monotonic() - begin < 60`,
+
+	"pending signal": `
+import signal, os
+got = []
+signal.signal(signal.SIGUSR1, lambda s, f: got.append(s)); signal.signal(signal.SIGRTMIN, lambda s, f: got.append(s))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGRTMIN])
+os.kill(os.getpid(), signal.SIGUSR1); os.kill(os.getpid(), signal.SIGRTMIN); os.kill(os.getpid(), signal.SIGRTMIN)
+def check():
+    p = sorted(int(s) for s in signal.sigpending())
+    if not os.path.exists('/nonexistent'): return p`,
+
+	"removed file": `
+import os
+f = open('/tmp/gone', 'w+b'); f.write(b'x' * 3000000 + b'end'); f.flush(); os.unlink('/tmp/gone')
+def check():
+    f.seek(-4, 2); return f.read(), os.fstat(f.fileno()).st_nlink, os.path.exists('/tmp/gone')`,
+
+	"locks": `
+import fcntl, os
+f = open(WORK + '/locked', 'w+'); fcntl.flock(f, fcntl.LOCK_EX); g = open(WORK + '/posix', 'w+'); fcntl.lockf(g, fcntl.LOCK_EX, 10, 5)
+def check():
+    r = []
+    for name in 'locked', 'posix':
+        pid = os.fork()
+        if pid == 0:
+            try:
+                h = open(WORK + '/' + name, 'r+')
+                fcntl.flock(h, fcntl.LOCK_EX | fcntl.LOCK_NB) if name == 'locked' else fcntl.lockf(h, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 7)
+            except BlockingIOError: os._exit(7)
+            os._exit(0)
+        r.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return r`,
+
+	"unix sockets": `
+import os, socket, array
+a, b = socket.socketpair(); l = socket.socket(socket.AF_UNIX); l.bind('\0listener'); l.listen()
+c = socket.socket(socket.AF_UNIX); c.connect('\0listener'); d = l.accept()[0]; c.send(b'left')
+s, t = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.send(b'one'); s.send(b'two')
+x, y = os.pipe(); socket.send_fds(a, [b'fd'], [x]); os.write(y, b'through')
+def check():
+    m, fds, _, _ = socket.recv_fds(b, 10, 1); got = os.read(fds[0], 10)
+    r = m, got, d.recv(10), t.recv(10), t.recv(10)
+    socket.send_fds(a, [b'fd'], [x]); os.write(y, b'through'); c.send(b'left'); s.send(b'one'); s.send(b'two')
+    e = socket.socket(socket.AF_UNIX); e.connect('\0listener'); l.accept()
+    return r`,
+
+	"shared memory": `
+import mmap, os, multiprocessing.shared_memory as sm
+a = mmap.mmap(-1, 1 << 20); m = os.memfd_create('m'); os.ftruncate(m, 8192); b = mmap.mmap(m, 8192)
+p = open(WORK + '/mapped', 'w+b'); p.truncate(4096); c = mmap.mmap(p.fileno(), 4096)
+r, w = os.pipe(); r2, w2 = os.pipe()
+if os.fork() == 0:
+    while True:
+        if not os.read(r, 1): os._exit(0)
+        for x in a, b, c: x[100] = (x[100] + 1) % 256
+        os.write(w2, b'.')
+def check():
+    for x in a, b, c: x[100] = 5
+    os.write(w, b'.'); os.read(r2, 1)
+    return [x[100] for x in (a, b, c)]`,
+
+	"tcp": `
+import socket, threading
+l = socket.create_server(('127.0.0.1', 7000)); c = socket.create_connection(('127.0.0.1', 7000)); s = l.accept()[0]
+c6 = socket.socket(socket.AF_INET6); u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('127.0.0.1', 7000))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1); big = bytes(range(256)) * 300; c.send(big)
+def check():
+    got = b''
+    while len(got) < len(big): got += s.recv(1 << 16)
+    s.send(b'back'); back = c.recv(10); c.send(big); u.sendto(b'u', ('127.0.0.1', 7000))
+    return got == big, back, u.recv(10), s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), len(threading.enumerate())`,
+
+	"kernel objects": `
+import os, select, ctypes
+libc = ctypes.CDLL(None)
+e = os.eventfd(5); t = os.timerfd_create(1); os.timerfd_settime(t, initial=0.01, interval=0); ep = select.epoll(); ep.register(e, select.EPOLLIN); ep.register(t, select.EPOLLIN)
+i = libc.inotify_init(); assert libc.inotify_add_watch(i, WORK.encode(), 0x100) == 1
+select.select([t], [], []) # fired, not read
+def check():
+    n = sorted(f for f, _ in ep.poll()); ok = n == sorted([e, t])
+    open(WORK + '/new', 'w').close(); ev = os.read(i, 4096)[16:19]; os.unlink(WORK + '/new')
+    v = os.eventfd_read(e); os.eventfd_write(e, v)
+    return ok, ev, v`,
+
+	"family": `
+import os, signal, subprocess, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (500, 600)); os.nice(5); os.umask(0o027); os.chdir(WORK); os.environ['MARK'] = 'kept'
+z = os.fork()
+if z == 0: os._exit(9) # a zombie
+stopped = os.fork()
+if stopped == 0:
+    os.kill(os.getpid(), signal.SIGSTOP); os._exit(3)
+os.waitid(os.P_PID, stopped, os.WSTOPPED | os.WNOWAIT); os.waitid(os.P_PID, z, os.WEXITED | os.WNOWAIT)
+session = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+def check():
+    states = [open(f'/proc/{p}/stat').read().split()[2] for p in (z, stopped)]
+    return states, resource.getrlimit(resource.RLIMIT_NOFILE), os.nice(0), os.umask(0o027), os.getcwd() == WORK, os.environ['MARK'], os.getsid(session.pid) == session.pid, os.getgroups(), os.getresuid(), session.poll()`,
+
+	"terminal of its own": `
+import os, pty, termios
+m, s = pty.openpty()
+def check():
+    os.write(s, b'out\n'); out = os.read(m, 100); os.write(m, b'in\n')
+    return out, os.read(s, 100), os.read(m, 100), os.isatty(s)`,
+
+	"system v": `
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True); libc.shmat.restype = ctypes.c_void_p; libc.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+def good(n):
+    if n < 0: raise OSError(ctypes.get_errno())
+    return n
+shm = good(libc.shmget(0, 100000, 0o1600)); at = libc.shmat(shm, None, 0); mem = (ctypes.c_char * 100000).from_address(at); mem[99999] = b'm'
+sem = good(libc.semget(4711, 3, 0o1600)); good(libc.semctl(sem, 1, 16, 5))
+msg = good(libc.msgget(4712, 0o1600)); good(libc.msgsnd(msg, (1).to_bytes(8, 'little') + b'letter', 6, 0))
+r, w = os.pipe(); r2, w2 = os.pipe()
+if os.fork() == 0:
+    while os.read(r, 1): mem[5] = b'c'; os.write(w2, b'.')
+    os._exit(0)
+def check():
+    mem[5] = b'p'; os.write(w, b'.'); os.read(r2, 1)
+    b = ctypes.create_string_buffer(100); n = good(libc.msgrcv(msg, b, 90, 0, 0)); good(libc.msgsnd(msg, b, n, 0))
+    return mem[5], mem[99999], good(libc.semctl(good(libc.semget(4711, 3, 0)), 1, 12)), b.raw[8:8 + n], shm, sem, msg`,
+
+	"numpy of sorts": `
+import array, hashlib, random
+random.seed(7); data = array.array('d', (random.random() for _ in range(300000)))
+def check():
+    return hashlib.sha256(data.tobytes()).hexdigest(), random.getstate()[1][:3]`,
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// others are programs beside the one that is dumped.
+var others = map[string]string{
+	"abstract socket": `
+import socket, threading
+s = socket.socket(socket.AF_UNIX); s.bind('\0outside'); s.listen()
+def serve(): c = s.accept()[0]; c.send(b'x'); threading.Event().wait()
+threading.Thread(target=serve, daemon=True).start()`,
+	"terminal": `
+import os
+m = os.posix_openpt(os.O_RDWR | os.O_NOCTTY); os.unlockpt(m); os.grantpt(m); open('/tmp/terminal', 'w').write(os.ptsname(m))`,
+}
+
+// TestObstacles: what cannot be dumped is named, and the program runs on.
+func TestObstacles(t *testing.T) {
+	needCRIU(t)
+	for name, test := range map[string]struct{ script, want string }{
+		"terminal": {`
+import os
+s = os.open(open('/tmp/terminal').read(), os.O_RDWR | os.O_NOCTTY)`, `^process \d+ \(python3\) holds a terminal`},
+		"io_uring": {`
+import ctypes
+libc = ctypes.CDLL(None); p = ctypes.create_string_buffer(256)
+assert libc.syscall(425, 4, p) >= 0`, `^process \d+ \(python3\) uses io_uring$`},
+		"device": {`
+import os
+f = os.open('/dev/fuse', os.O_RDWR)`, `^process \d+ \(python3\) serves a FUSE file system$`},
+		"abstract socket": {`
+import socket
+s = socket.socket(socket.AF_UNIX); s.connect('\0outside'); s.recv(1)`, `^process \d+ \(python3\) is connected to a unix socket `},
+		"removed name": {`
+import os
+f = open('/tmp/one', 'w'); os.link('/tmp/one', '/tmp/two'); os.unlink('/tmp/one')`,
+			`^process \d+ \(python3\) has /tmp/one( \(deleted\))? open, which was removed but has another name$`},
+		"pidfd": {`
+import os
+f = os.pidfd_open(1)`, `^process \d+ \(python3\) holds a pidfd of process 1, which is not the program's$`},
+		"backlog": {`
+import socket
+a = socket.create_server(('127.0.0.1', 7001)); b = socket.create_connection(('127.0.0.1', 7001))`,
+			`^process \d+ \(python3\) has a connection that it has not accepted yet`},
+		"mptcp": {`
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); s.bind(('127.0.0.1', 7002)); s.listen()`,
+			`^process \d+ \(python3\) uses a protocol that cannot be dumped`},
+		"debugger": {`
+import ctypes, os, signal
+libc = ctypes.CDLL(None)
+if os.fork() == 0:
+    libc.ptrace(0, 0, 0, 0); signal.raise_signal(signal.SIGSTOP); os._exit(0)
+os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOWAIT)`, `^process \d+( \(python3\))? is run by a debugger$`},
+		"namespace": {`
+import os
+pid = os.fork()
+if pid == 0:
+    os.unshare(os.CLONE_NEWUSER | os.CLONE_NEWNS); print('in', flush=True); import time; time.sleep(1000)`, `namespace of its own`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCapsule(t)
+			if other, ok := others[name]; ok {
+				c.run("/usr/bin/python3", "-c", other+"\nprint('up', flush=True); input()").expect("up")
+			}
+			r := c.run("/usr/bin/python3", "-c", test.script+"\nprint('ready', flush=True)\nprint(input() + ' answered', flush=True)")
+			if name == "namespace" {
+				if got := r.line() + r.line(); got != "inready" && got != "readyin" {
+					t.Fatal(got)
+				}
+			} else {
+				r.expect("ready")
+			}
+			_, err := Dump(deadline(t), r.program, images(t))
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("error %v", err)
+			}
+			if !regexp.MustCompile(test.want).MatchString(e.Obstacle) {
+				t.Errorf("obstacle %q, want %q; criu says:\n%s", e.Obstacle, test.want, strings.Join(e.Lines, "\n"))
+			}
+			r.ask("question", "question answered")
+		})
+	}
+}

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"io"
+	"slices"
+	"strings"
+)
+
+// Program is a process tree of a capsule.
+type Program struct {
+	Init     int    // PID of the capsule's init in the caller's PID namespace; criu runs in its namespaces
+	PID      int    // root of the tree, as the capsule counts; a child of init
+	UID, GID uint32 // the job's user
+	// Cgroup is the folder of its cgroup v2, "" if it has none. Only the program may be in
+	// it. At a dump it may be frozen, and is left as it was.
+	Cgroup string
+	// Stdio is what descriptors 0, 1 and 2 were when the program began, or was restored last,
+	// as /proc/PID/fd shows it: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
+	Stdio [3]string
+}
+
+// Sink takes the images of one dump. Create is called concurrently, once for each name;
+// names are CRIU's, plain ones without a slash. An image is complete when its Close
+// returns nil; one that was not written to its end is closed too, and Dump then fails.
+type Sink interface {
+	Create(name string) (io.WriteCloser, error)
+}
+
+// Source gives the images of one dump. Open is called concurrently and may be called
+// again for the same name; its error wraps fs.ErrNotExist if there is no such image.
+type Source interface {
+	Open(name string) (io.ReadCloser, error)
+}
+
+// Image is what Restore must know of a dump besides the images. It can be kept as JSON.
+type Image struct {
+	Program   Program   `json:"program"` // as it was dumped
+	Host      Host      `json:"host"`    // where
+	Processes []Process `json:"processes"`
+	Files     []File    `json:"files"` // ordered by name
+}
+
+// Process is a member of a dumped tree, as its capsule counts.
+type Process struct {
+	PID     int    `json:"pid"`
+	Parent  int    `json:"parent"`
+	Session int    `json:"session"`
+	Name    string `json:"name"` // as ps shows it
+	Threads []int  `json:"threads,omitempty"`
+}
+
+// File is an image in a Sink.
+type File struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+}
+
+// Size is that of all images.
+func (i *Image) Size() int64 {
+	var n int64
+	for _, f := range i.Files {
+		n += f.Size
+	}
+	return n
+}
+
+func (i *Image) file(name string) (File, bool) {
+	n, found := slices.BinarySearchFunc(i.Files, name, func(f File, name string) int { return strings.Compare(f.Name, name) })
+	if !found {
+		return File{}, false
+	}
+	return i.Files[n], true
+}
+
+// inherited tells whether something of a program's Stdio is none of its files: it is not
+// restored by path but given to it.
+func inherited(stdio string) bool {
+	return strings.HasPrefix(stdio, "pipe:[") || strings.HasPrefix(stdio, "socket:[")
+}
+
+// plainName is one that can be a file's in a folder of images.
+func plainName(name string) bool {
+	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
+}

@@ -1,0 +1,348 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	streamer "github.com/checkpoint-restore/go-criu/v7/crit/images/img-streamer"
+	pipedata "github.com/checkpoint-restore/go-criu/v7/crit/images/pipe-data"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/pstree"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// entry is a message as images and requests have it.
+func entry(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...)
+}
+
+func request(name string) []byte {
+	return entry(&streamer.ImgStreamerRequestEntry{Filename: proto.String(name)})
+}
+
+// TestHearing: however the stream is cut, the same comes out.
+func TestHearing(t *testing.T) {
+	stream := slices.Concat(request("inventory.img"), []byte{0}, request("pages-1.img"), []byte{0})
+	for cut := range len(stream) {
+		h := hearing{fds: []int{7, 8}}
+		got := ""
+		take := func() {
+			for {
+				name, ok, err := h.name()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					return
+				}
+				fd, ok, err := h.pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok { // as a session keeps the name, so does this test
+					h.bytes = append(request(name), h.bytes...)
+					return
+				}
+				got += fmt.Sprintln(name, fd)
+			}
+		}
+		h.put(stream[:cut], nil)
+		take()
+		h.put(stream[cut:], nil)
+		take()
+		if got != "inventory.img 7\npages-1.img 8\n" {
+			t.Fatalf("cut at %d: %q", cut, got)
+		}
+	}
+	var h hearing
+	h.put(request("x.img")[:6], nil)
+	if _, ok, err := h.name(); ok || err != nil {
+		t.Errorf("half a request: %v, %v", ok, err)
+	}
+}
+
+func TestGarbled(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"long":   {255, 255, 255, 255},
+		"path":   request("../../etc/passwd"),
+		"folder": request("a/b"),
+		"dot":    request("."),
+		"none":   request(""),
+		"bytes":  {3, 0, 0, 0, 255, 255, 255},
+	} {
+		var h hearing
+		h.put(b, nil)
+		if got, _, err := h.name(); !errors.Is(err, errGarbled) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	var h hearing
+	h.put([]byte{0}, nil)
+	if _, _, err := h.pipe(); !errors.Is(err, errGarbled) {
+		t.Errorf("a byte without a descriptor: %v", err)
+	}
+}
+
+func FuzzHearing(f *testing.F) {
+	f.Add(request("core-1.img"))
+	f.Add([]byte{0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h hearing
+		h.put(b, nil)
+		for {
+			name, ok, err := h.name()
+			if err != nil || !ok {
+				return
+			}
+			if !plainName(name) {
+				t.Errorf("%q came through", name)
+			}
+		}
+	})
+}
+
+// image builds an image file.
+func image(magic uint32, parts ...[]byte) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, commonMagic)
+	return append(binary.LittleEndian.AppendUint32(b, magic), slices.Concat(parts...)...)
+}
+
+type memory map[string][]byte
+
+func (m memory) Open(name string) (io.ReadCloser, error) {
+	b, ok := m[name]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+func TestReadTree(t *testing.T) {
+	one := entry(&pstree.PstreeEntry{Pid: proto.Uint32(302), Ppid: proto.Uint32(0), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{302, 305}})
+	two := entry(&pstree.PstreeEntry{Pid: proto.Uint32(303), Ppid: proto.Uint32(302), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{303}})
+	got, err := readTree(bytes.NewReader(image(pstreeMagic, one, two)))
+	if err != nil || fmt.Sprint(got) != "[{302 0 302  [305]} {303 302 302  []}]" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for name, b := range map[string][]byte{
+		"empty": {}, "other": image(pipesMagic, one), "cut": image(pstreeMagic, one)[:15],
+		"large": image(pstreeMagic, []byte{255, 255, 255, 127}), "garbage": image(pstreeMagic, []byte{2, 0, 0, 0, 255, 255}),
+	} {
+		if _, err := readTree(bytes.NewReader(b)); !errors.Is(err, errImage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzImages(f *testing.F) {
+	f.Add(image(pipesMagic, entry(&pipedata.PipeDataEntry{PipeId: proto.Uint32(5), Bytes: proto.Uint32(3)}), []byte("abc")))
+	f.Add(image(pstreeMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _ = readTree(bytes.NewReader(b))
+		got, err := unread(memory{pipesName: b}, "pipe:[5]")
+		if err == nil && len(got) > len(b) {
+			t.Errorf("%d bytes of %d", len(got), len(b))
+		}
+	})
+}
+
+func TestUnread(t *testing.T) {
+	pipe := func(id uint32, content string) []byte {
+		return append(entry(&pipedata.PipeDataEntry{PipeId: proto.Uint32(id), Bytes: proto.Uint32(uint32(len(content)))}), content...)
+	}
+	src := memory{pipesName: image(pipesMagic, pipe(4, "four"), pipe(5, "five"), pipe(6, ""))}
+	for name, want := range map[string]string{"pipe:[5]": "five", "pipe:[6]": "", "pipe:[7]": "", "/dev/null": ""} {
+		if got, err := unread(src, name); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if _, err := unread(memory{}, "pipe:[5]"); err != nil {
+		t.Error(err)
+	}
+	if _, err := unread(src, "pipe:[x]"); err == nil {
+		t.Error("pipe:[x] is no error")
+	}
+}
+
+func TestGiveBack(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	old := strings.Repeat("old", 50_000) // more than a pipe has room for
+	fmt.Fprint(w, "new")
+	if err := giveBack([]byte(old), r); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	got, err := io.ReadAll(r)
+	if err != nil || string(got) != old+"new" {
+		t.Errorf("%d bytes, ending with %q, %v", len(got), got[max(0, len(got)-5):], err)
+	}
+}
+
+// TestLend: what is read late is what was lent.
+func TestLend(t *testing.T) {
+	for _, size := range []int{4096, 64 << 10, 1 << 20} {
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+		r, to := os.NewFile(uintptr(ends[0]), "r"), os.NewFile(uintptr(ends[1]), "w")
+		if _, err := unix.FcntlInt(uintptr(ends[1]), unix.F_SETPIPE_SZ, size); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]byte, 5<<20+12345)
+		rand.NewChaCha8([32]byte{1}).Read(want)
+		go func() {
+			defer to.Close()
+			if n, err := lend(to, iotest.HalfReader(bytes.NewReader(want))); err != nil || n != int64(len(want)) {
+				t.Errorf("lent %d, %v", n, err)
+			}
+		}()
+		var got []byte
+		for buf := make([]byte, 700_001); ; {
+			n, err := r.Read(buf)
+			got = append(got, buf[:n]...)
+			if err != nil {
+				break
+			}
+			runtime.Gosched()
+		}
+		r.Close()
+		if !bytes.Equal(got, want) {
+			t.Errorf("through a pipe of %d bytes came something else", size)
+		}
+	}
+}
+
+func TestInherit(t *testing.T) {
+	f := os.Stdout
+	args, files, err := inherit([3]string{"pipe:[1]", "/var/log/x", "pipe:[2]"}, [3]*os.File{f, nil, f})
+	if want := "--inherit-fd fd[6]:pipe:[1] --inherit-fd fd[7]:pipe:[2]"; err != nil || strings.Join(args, " ") != want || len(files) != 2 {
+		t.Errorf("%v %v %v", args, files, err)
+	}
+	args, files, err = inherit([3]string{"/dev/null", "socket:[3]", "socket:[3]"}, [3]*os.File{nil, f, f})
+	if want := "--inherit-fd fd[6]:socket:[3]"; err != nil || strings.Join(args, " ") != want || len(files) != 1 {
+		t.Errorf("%v %v %v", args, files, err)
+	}
+	if _, _, err := inherit([3]string{"pipe:[1]"}, [3]*os.File{}); err == nil || err.Error() != "descriptor 0 was pipe:[1], and nothing is given for it" {
+		t.Error(err)
+	}
+	if got := externals([3]string{"socket:[9]", "socket:[9]", "pipe:[1]"}); !slices.Equal(got, []string{"unix[9]"}) {
+		t.Error(got)
+	}
+}
+
+// TestExplain: lines as CRIU 4.2.1 writes them.
+func TestExplain(t *testing.T) {
+	for line, want := range map[string]string{
+		"Error (criu/files-reg.c:1790): Can't lookup mount=75 for fd=0 path=/dev/null":                                                   "process 312 (python3) has /dev/null open from outside the capsule (descriptor 0)",
+		"Error (criu/files-ext.c:98): Can't dump file 3 of that type [20666] (chr 10:229)":                                               "process 312 (python3) has something open that cannot be dumped: chr 10:229 (descriptor 3)",
+		"Error (criu/files-ext.c:98): Can't dump file 4 of that type [600] (unknown /dev/infiniband/uverbs0) is /dev/infiniband/uverbs0": "process 312 (python3) uses RDMA (/dev/infiniband/uverbs0)",
+		"Error (criu/files-ext.c:98): Can't dump file 7 of that type [20666] (chr 195:0) is /dev/nvidia0":                                "process 312 (python3) holds a GPU (/dev/nvidia0) that is not the job's virtual one",
+		"Error (criu/tty.c:1830): tty: Found dangling tty with sid 20 pgid 21 (pts) on peer fd 5.":                                       "process 312 (python3) holds a terminal (pts)",
+		"Error (criu/sk-unix.c:881): unix: Can't dump half of stream unix connection. name: <0>; peer name: /run/munge/munge.socket.2":   "process 312 (python3) is connected to a unix socket outside the program (/run/munge/munge.socket.2)",
+		"Error (criu/sk-inet.c:185): inet: In-flight connection (l) for 453c92":                                                          "process 312 (python3) has a connection that it has not accepted yet; it can be dumped when it has",
+		"Error (criu/files-reg.c:1031): Can't dump ghost file /tmp/x of 2147483648 size, increase limit":                                 "process 312 (python3) has a removed file of 2147483648 bytes open (/tmp/x); 1G is the most",
+		"Error (criu/cr-dump.c:388): Can't get rlimit 0: Operation not permitted":                                                        "the limits of process 312 (python3) cannot be read: the user is not the one that was given",
+		"(00.02)    312: Error (criu/files-reg.c:2353): Can't open file tmp/stderr on restore: No such file or directory":                "file /tmp/stderr: No such file or directory",
+		"(00.02)    312: Error (criu/files-reg.c:2175): File home/a/data has bad size 5 (expect 7)":                                      "file /home/a/data has 5 bytes and had 7 when it was dumped",
+		"(00.02)    312: Error (criu/files-reg.c:2153): File usr/lib/x86_64-linux-gnu/libc.so.6 has bad build-ID":                        "file /usr/lib/x86_64-linux-gnu/libc.so.6 is another version than when it was dumped",
+		"Error (criu/namespaces.c:460): Can't dump nested mnt namespace for 313":                                                         "process 313 is in a mnt namespace of its own (a container in the program)",
+		"(00.000861) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted":                      "",
+		"Error (criu/somewhere.c:1): nobody has seen this before":                                                                        "",
+		"Error (criu/cr-dump.c:1975): Dumping FAILED.":                                                                                   "",
+		"(00.1) Error (compel/src/lib/infect.c:261): Unseizable non-zombie 303 found, state t, err -1/10":                                "process 303 is run by a debugger",
+		"Error (criu/seize.c:635): Unable to freeze cgroup /sys/fs/cgroup/a (300 x 100ms attempts, timeout: 30s)":                        "the program cannot be stopped: one of its processes does not leave a system call (a hanging file system?)",
+	} {
+		var l logbook
+		fmt.Fprintf(&l, "(00.001) Dumping task (pid: 312 comm: python3)\n%s\n", line)
+		if got := explain(l.errors(), l.name); got != want {
+			t.Errorf("%s:\n got %q\nwant %q", line, got, want)
+		}
+	}
+}
+
+// TestLogbook: it does not grow, and finds lines wherever they are cut.
+func TestLogbook(t *testing.T) {
+	var l logbook
+	line := []byte("(00.1) Error (criu/x.c:1): it went wrong\n")
+	for _, b := range line {
+		l.Write([]byte{b})
+	}
+	for range 20_000 {
+		l.Write([]byte("(00.2) a line as there are many of\n"))
+	}
+	l.Write(bytes.Repeat([]byte("x"), 1<<20))
+	for range 100 {
+		l.Write([]byte("\n"))
+		l.Write(line)
+	}
+	if e := l.errors(); len(e) != maxComplaints || e[0].text != "it went wrong" {
+		t.Errorf("%d errors, %+v", len(e), e[0])
+	}
+	if n := len(l.text()); n != maxTail {
+		t.Errorf("the text has %d bytes", n)
+	}
+	if len(l.tail) > 3*maxTail || cap(l.partial) > 2*maxLine {
+		t.Errorf("it has grown to %d and %d", len(l.tail), cap(l.partial))
+	}
+}
+
+func TestFits(t *testing.T) {
+	cpu := cpuFeatures("processor\t: 0\nflags\t\t: fpu sse4_2 avx2 avx512f vmx md_clear xsavec\n\nprocessor\t: 1\nflags : none\n")
+	if !slices.Equal(cpu, []string{"avx2", "avx512f", "sse4_2", "xsavec"}) {
+		t.Errorf("features %q", cpu)
+	}
+	img := &Image{Host: Host{Arch: "amd64", CPU: cpu}}
+	if err := img.Fits(Host{Arch: "amd64", CPU: append(slices.Clone(cpu), "zzz")}); err != nil {
+		t.Error(err)
+	}
+	for want, h := range map[string]Host{
+		"the CPU lacks avx512f xsavec":          {Arch: "amd64", CPU: []string{"avx2", "sse4_2"}},
+		"it was dumped on amd64, this is arm64": {Arch: "arm64", CPU: cpu},
+	} {
+		var lacking *Unsupported
+		if err := img.Fits(h); !errors.As(err, &lacking) || lacking.Reason != want {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestSound(t *testing.T) {
+	img := func(pids ...int) *Image {
+		i := &Image{Program: Program{PID: 302}}
+		for _, pid := range pids {
+			i.Processes = append(i.Processes, Process{PID: pid})
+		}
+		return i
+	}
+	if err := img(302, 303).sound(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []*Image{img(), img(303), img(302, 1), img(302, -4)} {
+		if err := bad.sound(); !errors.Is(err, errImage) {
+			t.Errorf("%v: %v", bad.Processes, err)
+		}
+	}
+}

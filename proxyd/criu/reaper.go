@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// A process that lost its parent is a child of the program's root, if that is its
+// subreaper, but of a session in which the root never was. CRIU makes it in that session:
+// as the child of a helper that ends, so that it falls to the root. But it takes the root
+// for PID 1, and makes it a subreaper only at the very end (criu/pstree.c,
+// prepare_pstree_ids; criu/pie/restorer.c, restore_child_subreaper): the process would fall
+// to the capsule's init, and the root would wait for ever for one that has ended already.
+//
+// So the root is made a subreaper as soon as it is there. Nobody can do that for it; it is
+// stopped where it waits for an image, and made to call prctl itself.
+
+// adopts tells whether there is such a process.
+func (i *Image) adopts() bool {
+	if len(i.Processes) == 0 {
+		return false
+	}
+	root := i.Processes[0]
+	for _, p := range i.Processes[1:] {
+		if p.Parent == root.PID && p.Session != root.Session && p.Session != p.PID {
+			return true
+		}
+	}
+	return false
+}
+
+// makeReaper makes the root a subreaper if it is there and waits in a system call. done is
+// false if it is too early.
+func makeReaper(init, root int) (done bool, err error) {
+	members, err := membersOf(init)
+	if err != nil {
+		return false, err
+	}
+	m, ok := members[root]
+	if !ok {
+		return false, nil
+	}
+	// The one that has asked for the image may just be about to wait for it.
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", m.host))
+		if err != nil {
+			return false, nil //nolint:nilerr // it has ended, which criu will tell
+		}
+		if !strings.HasPrefix(string(b), "running") && !strings.HasPrefix(string(b), "-1") {
+			return true, callSubreaper(m.host)
+		}
+	}
+	return false, nil
+}

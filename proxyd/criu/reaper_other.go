@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !amd64
+
+package criu
+
+import "runtime"
+
+func callSubreaper(int) error {
+	return &Unsupported{Reason: "a program whose daemons have lost their parents cannot be restored on " + runtime.GOARCH}
+}

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// restorer serves the images of one restore.
+type restorer struct {
+	image  *Image
+	source Source
+	init   int
+	reaper atomic.Bool // the root is to be made a subreaper
+}
+
+// Restore makes the program of img again, in the namespaces of p.Init and the cgroup
+// p.Cgroup; the rest of p is img's. When it returns nil, the root is a child of the
+// capsule's init and the program runs, or is frozen if p.Cgroup was frozen.
+//
+// Of stdio, those are needed that img.Program.Stdio names as pipes or sockets: the new
+// ends. The others are opened by path. What the program had not read of its standard
+// input is put before what is in the new pipe. The caller keeps stdio.
+//
+// The capsule was made with capsule.Spec.Restore, and LoadLastPID is called after the
+// last Restore in it. Several programs of a capsule may be restored side by side, if
+// their cgroups are different or none is frozen.
+//
+// An error is an *Error, or an *Unsupported; no process of the program is left then. The
+// same ends it when ctx ends, but for calls of src that do not return.
+func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src Source) error {
+	root := img.Program.PID
+	fail := func(err error) error { return &Error{Op: "restore", PID: root, Err: err} }
+	host, err := hostWith("")
+	if err != nil {
+		return fail(err)
+	}
+	if err := img.Fits(host); err != nil {
+		return err
+	}
+	if err := img.sound(); err != nil {
+		return fail(err)
+	}
+	if err := img.room(p.Init); err != nil {
+		return fail(err)
+	}
+	group := cgroup(p.Cgroup)
+	frozen, err := group.frozen()
+	if err != nil {
+		return fail(err)
+	}
+	c := command{init: p.Init, args: append(common("restore"), "--restore-detached")}
+	args, files, err := inherit(img.Program.Stdio, stdio)
+	if err != nil {
+		return fail(err)
+	}
+	c.args, c.files = append(c.args, args...), files
+	input, err := unread(src, img.Program.Stdio[0])
+	if err != nil {
+		return fail(fmt.Errorf("standard input: %w", err))
+	}
+	if group != "" {
+		if c.cgroup, err = os.Open(p.Cgroup); err != nil {
+			return fail(err)
+		}
+		defer c.cgroup.Close()
+	}
+	s, err := newSession(serveSocket)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.close()
+	if frozen {
+		if err := group.freeze(ctx, false); err != nil {
+			return fail(errors.Join(err, group.freeze(context.WithoutCancel(ctx), true)))
+		}
+	}
+	s.grace = restoreGrace
+	r := &restorer{image: img, source: src, init: p.Init}
+	r.reaper.Store(img.adopts())
+	s.carry = r.carry
+	if frozen || len(input) > 0 {
+		s.pass = func(script int) error {
+			if err := s.failure(); err != nil {
+				return err
+			}
+			if err := giveBack(input, stdio[0]); err != nil {
+				return fmt.Errorf("standard input: %w", err)
+			}
+			if !frozen {
+				return nil
+			}
+			return s.freezeAround(ctx, p.Init, group, script)
+		}
+	}
+	if err := s.run(ctx, c); err != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		err = errors.Join(err, sweep(late, p.Init, img.pids()))
+		if frozen {
+			err = errors.Join(err, group.freeze(late, true))
+		}
+		return s.failed("restore", img.Program, err)
+	}
+	return nil
+}
+
+func (r *restorer) carry(st *stream) error {
+	in, err := r.source.Open(st.name)
+	f, was := r.image.file(st.name)
+	exists := err == nil
+	switch {
+	case exists:
+		defer in.Close()
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case was:
+		return fmt.Errorf("%d bytes are missing: %w", f.Size, err)
+	default:
+		st.refused.Store(true)
+	}
+	// Until it has its answer, whoever asks waits; criu lets only one ask at a time.
+	if r.reaper.Load() {
+		done, err := makeReaper(r.init, r.image.Program.PID)
+		if err != nil {
+			return err
+		}
+		r.reaper.Store(!done)
+	}
+	reply, err := replyTo(exists)
+	if err != nil {
+		return err
+	}
+	if err := st.session.reply(reply); err != nil || !exists {
+		return err
+	}
+	pipe, err := st.file()
+	if err != nil {
+		return err
+	}
+	defer st.session.drop(pipe)
+	n, err := fill(pipe, in, st.name)
+	if errors.Is(err, unix.EPIPE) {
+		return nil // criu has what it wanted of it
+	}
+	if err != nil {
+		return err
+	}
+	if was && n != f.Size {
+		return fmt.Errorf("%d bytes of %d", n, f.Size)
+	}
+	return nil
+}
+
+// freezeAround freezes a cgroup in which the restored processes stand, and criu too; it
+// is moved out, with its script and nsenter.
+func (s *session) freezeAround(ctx context.Context, init int, group cgroup, script int) error {
+	members, err := membersOf(init)
+	if err != nil {
+		return err
+	}
+	if err := group.leave(s.nsenter, s.criuPID, members[script].host); err != nil {
+		return err
+	}
+	late, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	return group.freeze(late, true)
+}
+
+func (i *Image) pids() []int {
+	var all []int
+	for _, p := range i.Processes {
+		all = append(all, p.PID)
+		all = append(all, p.Threads...)
+	}
+	return all
+}
+
+// sound tells whether i can be a program's image at all: what Restore kills after a
+// failure is what i says it has made.
+func (i *Image) sound() error {
+	for n, p := range i.Processes {
+		if p.PID <= 1 || n == 0 && p.PID != i.Program.PID {
+			return fmt.Errorf("%w: process %d of it is %d", errImage, n, p.PID)
+		}
+	}
+	if len(i.Processes) == 0 {
+		return fmt.Errorf("%w: no process", errImage)
+	}
+	return nil
+}
+
+// room tells whether the PIDs of i are free in a capsule.
+func (i *Image) room(init int) error {
+	members, err := membersOf(init)
+	if err != nil {
+		return fmt.Errorf("the capsule: %w", err)
+	}
+	for _, pid := range i.pids() {
+		if m, taken := members[pid]; taken {
+			return fmt.Errorf("PID %d is taken by %s", pid, m.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// running is a program whose standard input and output are pipes of the test.
+type running struct {
+	t       testing.TB
+	program Program
+	in      *os.File
+	out     *bufio.Reader
+	outFile *os.File
+	far     [3]*os.File
+}
+
+// script starts a program of bash's.
+func (c *capsule) script(text string) *running { return c.run("/bin/bash", "-c", text) }
+
+func (c *capsule) run(argv ...string) *running {
+	c.t.Helper()
+	r := pipes(c.t)
+	pid := c.start(order{Argv: argv, Uid: user, Paths: [3]string{2: "/dev/null"}, LastPID: c.nextPID()}, r.far[0], r.far[1])
+	r.program = Program{Init: c.pid(), PID: pid, UID: user, GID: user, Stdio: r.names()}
+	r.closeFar()
+	return r
+}
+
+// nextPID keeps what is started in a new capsule away from the restorer's PIDs.
+func (c *capsule) nextPID() int {
+	members, err := membersOf(c.pid())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	last := 300
+	for pid := range members {
+		last = max(last, pid)
+	}
+	return last
+}
+
+func pipes(t testing.TB) *running {
+	t.Helper()
+	r := &running{t: t}
+	var err error
+	if r.far[0], r.in, err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	if r.outFile, r.far[1], err = os.Pipe(); err != nil {
+		t.Fatal(err)
+	}
+	r.outFile.SetReadDeadline(time.Now().Add(60 * time.Second))
+	r.out = bufio.NewReader(r.outFile)
+	t.Cleanup(func() {
+		r.closeFar()
+		r.in.Close()
+		r.outFile.Close()
+	})
+	return r
+}
+
+func (r *running) names() [3]string {
+	r.t.Helper()
+	names, err := StdioOf(r.far)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	names[2] = "/dev/null"
+	return names
+}
+
+func (r *running) closeFar() {
+	for _, f := range r.far {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// say writes a line, line reads one, ask does both.
+func (r *running) say(s string) { fmt.Fprintln(r.in, s) }
+
+func (r *running) line() string {
+	r.t.Helper()
+	s, err := r.out.ReadString('\n')
+	if err != nil {
+		r.t.Fatalf("after %q: %v", s, err)
+	}
+	return strings.TrimSuffix(s, "\n")
+}
+
+func (r *running) expect(want string) {
+	r.t.Helper()
+	if got := r.line(); got != want {
+		r.t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func (r *running) ask(question, want string) {
+	r.t.Helper()
+	r.say(question)
+	r.expect(want)
+}
+
+// end is the rest of the output; nobody holds the other end any more.
+func (r *running) end() string {
+	r.t.Helper()
+	b, err := io.ReadAll(r.out)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// folder keeps images in files.
+type folder string
+
+func (f folder) Create(name string) (io.WriteCloser, error) {
+	return os.OpenFile(filepath.Join(string(f), name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+}
+
+func (f folder) Open(name string) (io.ReadCloser, error) {
+	return os.Open(filepath.Join(string(f), name))
+}
+
+// images is a new folder on a tmpfs.
+func images(t testing.TB) folder {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "images-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return folder(dir)
+}
+
+func dump(t testing.TB, p Program, sink Sink) *Image {
+	t.Helper()
+	img, err := Dump(deadline(t), p, sink)
+	if err != nil {
+		explainTo(t, err)
+		t.Fatal(err)
+	}
+	return img
+}
+
+func explainTo(t testing.TB, err error) {
+	var e *Error
+	if errors.As(err, &e) {
+		t.Log(e.Log)
+	}
+}
+
+// restore restores img in a new capsule, as r was.
+func restore(t testing.TB, img *Image, src Source) (*capsule, *running) {
+	t.Helper()
+	c := newCapsule(t)
+	return c, c.restore(img, src)
+}
+
+func (c *capsule) restore(img *Image, src Source) *running {
+	c.t.Helper()
+	r := pipes(c.t)
+	if err := Restore(deadline(c.t), img, Program{Init: c.pid()}, r.far, src); err != nil {
+		explainTo(c.t, err)
+		c.t.Fatal(err)
+	}
+	r.program = img.Program
+	r.program.Init, r.program.Stdio = c.pid(), r.names()
+	r.closeFar()
+	return r
+}
+
+// fifo makes work/fifo, and returns f.
+func fifo(t testing.TB, work string, f *os.File) *os.File {
+	t.Helper()
+	if err := unix.Mkfifo(work+"/fifo", 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(work+"/fifo", 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// eventually waits for what has no event.
+func eventually(t testing.TB, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not happen")
+		}
+	}
+}

@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How long criu may take to end by itself when its pipes are broken. At a dump it has
+// tasks to put right; after a restore there is nothing to keep, and it has been seen to
+// hang.
+const (
+	grace        = 20 * time.Second
+	restoreGrace = time.Second
+)
+
+// session is one run of criu.
+//
+//	run          one goroutine, the caller's: a loop over criu's socket, the gate and its end
+//	streams      a goroutine for each image
+//	mu           err, pipes, conn. No call under it blocks
+type session struct {
+	stage *stage
+	log   logbook
+	carry func(st *stream) error // what a stream's goroutine does
+	// pass is called at the gate, with the script's PID in the capsule. It returns why criu
+	// must not go on. If it is nil, there is no gate.
+	pass func(script int) error
+
+	grace   time.Duration
+	wake    int // an eventfd: broken was set
+	conn    int // criu's connection, -1 before and after
+	pidfd   int // of nsenter
+	criu    int // pidfd of criu itself; -1 until it has connected
+	criuPID int
+	nsenter int // PID
+	hear    hearing
+	pending *stream // named, without its pipe yet
+	passed  bool    // the gate
+
+	streams sync.WaitGroup
+	broken  chan struct{} // closed when err is set
+	mu      sync.Mutex
+	err     error
+	pipes   map[*os.File]bool // those to break
+}
+
+func newSession(socket string) (*session, error) {
+	s := &session{grace: grace, wake: -1, conn: -1, pidfd: -1, criu: -1, broken: make(chan struct{}), pipes: map[*os.File]bool{}}
+	var err error
+	if s.stage, err = newStage(socket); err != nil {
+		return nil, err
+	}
+	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		s.stage.close()
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	return s, nil
+}
+
+func (s *session) close() {
+	for _, fd := range []*int{&s.wake, &s.conn, &s.pidfd, &s.criu} {
+		closeFD(fd)
+	}
+	s.stage.close()
+}
+
+// fail breaks everything off, for the first reason that is given.
+func (s *session) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	close(s.broken)
+	for p := range s.pipes {
+		p.Close() // wakes who is in it
+	}
+	_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // cannot fail: 1 is far from the maximum
+}
+
+func (s *session) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// adopt makes a descriptor from criu a file that breaks when s does.
+func (s *session) adopt(fd int, name string) (*os.File, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		f.Close()
+		return nil, os.ErrClosed
+	}
+	s.pipes[f] = true
+	return f, nil
+}
+
+func (s *session) drop(f *os.File) {
+	s.mu.Lock()
+	delete(s.pipes, f)
+	s.mu.Unlock()
+	f.Close()
+}
+
+// run runs criu to its end. The error is that of s if it was broken, else criu's own: an
+// *exec.ExitError.
+func (s *session) run(ctx context.Context, c command) error {
+	c.files = append(append([]*os.File{}, s.stage.child...), c.files...)
+	if s.pass != nil {
+		c.args = gated(c.args)
+	}
+	cmd, closing, err := c.build()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = &s.log, &s.log
+	cmd.SysProcAttr.PidFD = &s.pidfd
+	err = cmd.Start()
+	closeAll(closing)
+	if err != nil {
+		return err
+	}
+	s.stage.started()
+	stop := context.AfterFunc(ctx, func() { s.fail(ctx.Err()) })
+	s.nsenter = cmd.Process.Pid
+	s.loop()
+	stop()
+	err = cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	if err != nil {
+		s.fail(err)
+	} else if s.pass != nil && !s.passed {
+		s.fail(errors.New("criu has ended well, but not called the gate"))
+	}
+	s.streams.Wait()
+	return s.failure()
+}
+
+// loop serves criu until it has ended.
+func (s *session) loop() {
+	const near, ask, wake, end = 0, 1, 2, 3
+	var killAt time.Time
+	for {
+		fds := [...]unix.PollFd{
+			near: {Fd: int32(s.near()), Events: unix.POLLIN},
+			ask:  {Fd: int32(s.stage.ask), Events: unix.POLLIN},
+			wake: {Fd: int32(s.wake), Events: unix.POLLIN},
+			end:  {Fd: int32(s.pidfd), Events: unix.POLLIN},
+		}
+		timeout := -1
+		if !killAt.IsZero() {
+			fds[wake].Fd = -1
+			timeout = max(0, int(time.Until(killAt).Milliseconds()))
+		}
+		n, err := unix.Poll(fds[:], timeout)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			s.fail(os.NewSyscallError("poll", err))
+			s.kill()
+			return
+		case n == 0:
+			s.kill()
+			killAt = time.Now().Add(s.grace) // it is in a system call that cannot be killed: wait on
+		// criu's requests come before what it says at the gate, and before its end.
+		case fds[near].Revents != 0:
+			s.receive()
+		case fds[wake].Revents != 0:
+			s.hangUp()
+			killAt = time.Now().Add(s.grace)
+		case fds[ask].Revents != 0:
+			s.asked()
+		case fds[end].Revents != 0:
+			s.hangUp()
+			return
+		}
+	}
+}
+
+func (s *session) near() int {
+	if s.conn >= 0 {
+		return s.conn
+	}
+	return s.stage.listener
+}
+
+// hangUp closes what criu could wait for, or write to.
+func (s *session) hangUp() {
+	s.setConn(-1)
+	closeFD(&s.stage.listener)
+	closeFD(&s.stage.ask)
+	closeFD(&s.stage.answer)
+	if s.pending != nil {
+		close(s.pending.pipe)
+		s.pending = nil
+	}
+	for _, fd := range s.hear.fds {
+		unix.Close(fd)
+	}
+	s.hear.fds = nil
+}
+
+// kill ends criu, or what is not criu yet.
+func (s *session) kill() {
+	if s.criu >= 0 {
+		_ = unix.PidfdSendSignal(s.criu, unix.SIGKILL, nil, 0) // it may have ended
+		return
+	}
+	for _, pid := range childrenOf(s.nsenter) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
+}
+
+// receive takes what came on the streamer socket.
+func (s *session) receive() {
+	if s.conn < 0 {
+		s.accept()
+		return
+	}
+	buf := make([]byte, 4096)
+	oob := make([]byte, unix.CmsgSpace(4*16))
+	n, oobn, _, _, err := unix.Recvmsg(s.conn, buf, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+		return
+	case err != nil:
+		s.fail(os.NewSyscallError("recvmsg", err))
+		s.setConn(-1)
+		return
+	case n == 0: // criu needs no more
+		s.setConn(-1)
+		closeFD(&s.stage.listener)
+		return
+	}
+	fds, err := rightsOf(oob[:oobn])
+	s.hear.put(buf[:n], fds)
+	if err == nil {
+		err = s.listen()
+	}
+	if err != nil {
+		s.fail(err)
+	}
+}
+
+func (s *session) accept() {
+	conn, _, err := unix.Accept4(s.stage.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	if err != nil {
+		return // it has gone again
+	}
+	closeFD(&s.stage.listener)
+	s.setConn(conn)
+	cred, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return
+	}
+	s.criuPID = int(cred.Pid)
+	if fd, err := unix.PidfdOpen(s.criuPID, 0); err == nil {
+		s.criu = fd
+	}
+}
+
+func (s *session) listen() error {
+	for {
+		if s.pending == nil {
+			name, ok, err := s.hear.name()
+			if err != nil || !ok {
+				return err
+			}
+			s.pending = s.begin(name)
+			continue
+		}
+		if s.pending.refused.Load() { // no pipe follows
+			s.pending = nil
+			continue
+		}
+		fd, ok, err := s.hear.pipe()
+		if err != nil || !ok {
+			return err
+		}
+		s.pending.pipe <- fd
+		s.pending = nil
+	}
+}
+
+// asked answers the gate's script.
+func (s *session) asked() {
+	b := make([]byte, 64)
+	n, err := unix.Read(s.stage.ask, b)
+	if n <= 0 {
+		if !errors.Is(err, unix.EINTR) {
+			closeFD(&s.stage.ask) // criu has ended
+		}
+		return
+	}
+	script, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err == nil {
+		err = s.pass(script)
+	}
+	if err != nil {
+		s.fail(fmt.Errorf("the gate: %w", err))
+		return
+	}
+	s.passed = true
+	if _, err := unix.Write(s.stage.answer, []byte("go\n")); err != nil {
+		s.fail(fmt.Errorf("the gate: %w", err))
+	}
+}
+
+func rightsOf(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errGarbled, err)
+	}
+	var all []int
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		all = append(all, fds...)
+		if err != nil {
+			return all, fmt.Errorf("%w: %w", errGarbled, err)
+		}
+	}
+	return all, nil
+}
+
+// reply says something on criu's connection.
+func (s *session) reply(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn < 0 {
+		return os.ErrClosed
+	}
+	return os.NewSyscallError("sendto", unix.Sendto(s.conn, b, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, nil))
+}
+
+// setConn closes criu's connection, or sets it. Only the loop calls it, so it may read
+// conn without the lock.
+func (s *session) setConn(fd int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	closeFD(&s.conn)
+	s.conn = fd
+}

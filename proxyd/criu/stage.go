@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Descriptors that criu starts with, after 0, 1 and 2.
+const (
+	stageFD   = 3 // the images folder
+	askFD     = 4 // the gate's script writes its PID
+	goFD      = 5 // and reads the answer
+	firstFree = 6
+)
+
+// stage is criu's images folder and the near ends of the gate. It is for one operation.
+type stage struct {
+	folder   int // of a tmpfs that is mounted nowhere
+	listener int // the streamer socket, as named by capture or serve
+	ask      int // what the gate's script says
+	answer   int // what it waits for
+
+	child []*os.File // stageFD, askFD, goFD; closed when criu has started
+}
+
+// Names of the streamer sockets (criu/img-streamer.c).
+const (
+	captureSocket = "streamer-capture.sock"
+	serveSocket   = "streamer-serve.sock"
+)
+
+// gate is called by criu at each turn. It runs as root with the job's real ids, and so
+// with -p, or it would become the job's user and could not open criu's descriptors. By way
+// of /proc: criu closes all descriptors of its scripts. $PPID is criu.
+//
+// A restore needs a PID for each call and one for criu, which must be none of those that
+// are restored, by whomever: so it begins to count anew.
+const gate = `#!/bin/sh -p
+case $CRTOOLS_SCRIPT_ACTION in
+pre-restore) echo 1 >/proc/sys/kernel/ns_last_pid; exit ;;
+post-dump | pre-resume) ;;
+*) exit 0 ;;
+esac
+echo $$ >/proc/$PPID/fd/4 || exit 1
+read -r word </proc/$PPID/fd/5 && [ "$word" = go ]
+`
+
+// gateName is relative to criu's working directory, which is the images folder.
+const gateName = "./gate"
+
+func newStage(socket string) (*stage, error) {
+	s := &stage{folder: -1, listener: -1, ask: -1, answer: -1}
+	if err := s.make(socket); err != nil {
+		s.close()
+		return nil, fmt.Errorf("images folder: %w", err)
+	}
+	return s, nil
+}
+
+func (s *stage) make(socket string) error {
+	var err error
+	if s.folder, err = detachedTmpfs(); err != nil {
+		return err
+	}
+	if err := s.writeGate(); err != nil {
+		return err
+	}
+	s.listener, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	if err := unix.Bind(s.listener, &unix.SockaddrUnix{Name: s.path(socket)}); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	if err := unix.Listen(s.listener, 1); err != nil {
+		return os.NewSyscallError("listen", err)
+	}
+	var ask, answer [2]int
+	if err := unix.Pipe2(ask[:], unix.O_CLOEXEC); err != nil {
+		return os.NewSyscallError("pipe", err)
+	}
+	s.ask = ask[0]
+	s.child = append(s.child, os.NewFile(uintptr(ask[1]), "ask"))
+	if err := unix.Pipe2(answer[:], unix.O_CLOEXEC); err != nil {
+		return os.NewSyscallError("pipe", err)
+	}
+	s.answer = answer[1]
+	s.child = append(s.child, os.NewFile(uintptr(answer[0]), "answer"))
+	folder, err := unix.FcntlInt(uintptr(s.folder), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("dup", err)
+	}
+	s.child = append([]*os.File{os.NewFile(uintptr(folder), "images")}, s.child...)
+	return nil
+}
+
+func detachedTmpfs() (int, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("fsopen", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigSetString(fs, "mode", "0700"); err != nil {
+		return -1, os.NewSyscallError("fsconfig", err)
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, os.NewSyscallError("fsconfig", err)
+	}
+	folder, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	return folder, os.NewSyscallError("fsmount", err)
+}
+
+// path reaches a name of the folder from this process. It is short enough for a socket's
+// address, wherever the caller keeps his files.
+func (s *stage) path(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", s.folder, name) }
+
+func (s *stage) writeGate() error {
+	// A process that is forked meanwhile would have the script open for writing until
+	// its execve, and the script could not be run until then.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(s.path(gateName), []byte(gate), 0o700)
+}
+
+// started gives up what is criu's.
+func (s *stage) started() {
+	for _, f := range s.child {
+		f.Close()
+	}
+	s.child = nil
+}
+
+func (s *stage) close() {
+	s.started()
+	for _, fd := range []*int{&s.folder, &s.listener, &s.ask, &s.answer} {
+		closeFD(fd)
+	}
+}
+
+// closeFD closes *fd unless it is -1, and makes it -1.
+func closeFD(fd *int) {
+	if *fd >= 0 {
+		unix.Close(*fd)
+		*fd = -1
+	}
+}

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stream is an image on its way.
+type stream struct {
+	name    string
+	session *session
+	pipe    chan int    // its descriptor from criu; closed when it will not come
+	refused atomic.Bool // criu was told that there is no such image
+}
+
+// pipeSizes are tried in this order for what is large: the more fits, the less do criu and
+// this process wait for each other on a busy node. /proc/sys/fs/pipe-max-size allows the
+// second by default, CAP_SYS_RESOURCE the first.
+var pipeSizes = []int{8 << 20, 1 << 20}
+
+const bufferSize = 256 << 10
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
+
+// begin starts the stream of an image that criu has named.
+func (s *session) begin(name string) *stream {
+	st := &stream{name: name, session: s, pipe: make(chan int, 1)}
+	s.streams.Go(func() {
+		if err := s.carry(st); err != nil {
+			s.fail(fmt.Errorf("image %s: %w", name, err))
+		}
+		select { // one that came too late
+		case fd, ok := <-st.pipe:
+			if ok {
+				unix.Close(fd)
+			}
+		default:
+		}
+	})
+	return st
+}
+
+// file waits for the pipe. The caller gives it back to session.drop.
+func (st *stream) file() (*os.File, error) {
+	select {
+	case fd, ok := <-st.pipe:
+		if !ok {
+			return nil, errors.New("criu sent no pipe")
+		}
+		if strings.HasPrefix(st.name, "pages-") || strings.HasPrefix(st.name, "ghost-file") {
+			for _, size := range pipeSizes { // slower without
+				if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, size); err == nil {
+					break
+				}
+			}
+		}
+		return st.session.adopt(fd, st.name)
+	case <-st.session.broken:
+		return nil, os.ErrClosed
+	}
+}
+
+// ended waits until all streams have ended, or s is broken.
+func (s *session) ended() error {
+	done := make(chan struct{})
+	go func() {
+		s.streams.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-s.broken:
+	}
+	return s.failure()
+}
+
+// regular returns the descriptor of a regular file, to splice with.
+func regular(v any) (syscall.RawConn, bool) {
+	f, ok := v.(*os.File)
+	if !ok {
+		return nil, false
+	}
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return nil, false
+	}
+	raw, err := f.SyscallConn()
+	return raw, err == nil
+}
+
+// drain copies a pipe to its end. Into a file the kernel moves the pages.
+func drain(to io.Writer, from *os.File) (int64, error) {
+	if raw, ok := regular(to); ok {
+		return splice(from.SyscallConn, true, raw)
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	return io.CopyBuffer(onlyWriter{to}, onlyReader{from}, *buf)
+}
+
+// fill moves all of from into the pipe of the image name. A file's pages are the pipe's
+// without a copy.
+func fill(to *os.File, from io.Reader, name string) (int64, error) {
+	if raw, ok := regular(from); ok {
+		return splice(to.SyscallConn, false, raw)
+	}
+	if lends(name) {
+		return lend(to, from)
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	return io.CopyBuffer(onlyWriter{to}, onlyReader{from}, *buf)
+}
+
+// The pool's buffers are used, not a shortcut of io.Copy that makes its own.
+type (
+	onlyReader struct{ io.Reader }
+	onlyWriter struct{ io.Writer }
+)
+
+// splice moves everything from a pipe to a file, or from a file to a pipe.
+func splice(pipe func() (syscall.RawConn, error), fromPipe bool, file syscall.RawConn) (int64, error) {
+	p, err := pipe()
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for {
+		var n int64
+		var moveErr error
+		err := file.Control(func(f uintptr) {
+			move := func(p uintptr) bool {
+				from, to := int(f), int(p)
+				if fromPipe {
+					from, to = to, from
+				}
+				n, moveErr = unix.Splice(from, nil, to, nil, pipeSizes[0], unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+				return !errors.Is(moveErr, unix.EAGAIN)
+			}
+			wait := p.Write
+			if fromPipe {
+				wait = p.Read
+			}
+			if err := wait(move); err != nil {
+				moveErr = err
+			}
+		})
+		if err = errors.Join(err, moveErr); errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return total, err
+		}
+		total += n
+	}
+}

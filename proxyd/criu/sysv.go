@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// usesSysV tells whether there is a System V object where the program looks for them: in
+// the capsule's IPC namespace, or in one of its own, which it has since it was restored
+// with such objects.
+//
+// CRIU dumps an IPC namespace as a whole, and only one that it is not in itself. So
+// criu joins the capsule's if there is nothing in it, and else stays out.
+func usesSysV(p Program) (bool, error) {
+	members, err := membersOf(p.Init)
+	if err != nil {
+		return false, err
+	}
+	root, ok := members[p.PID]
+	if !ok {
+		return false, fmt.Errorf("there is no process %d in the capsule", p.PID)
+	}
+	path := func(pid int) string { return fmt.Sprintf("/proc/%d/ns/ipc", pid) }
+	own, err := os.Readlink(path(root.host))
+	if err != nil {
+		return false, err
+	}
+	capsules, err := os.Readlink(path(p.Init))
+	if err != nil {
+		return false, err
+	}
+	if own != capsules {
+		return true, nil
+	}
+	return anySysV(path(p.Init))
+}
+
+// anySysV looks into an IPC namespace.
+func anySysV(path string) (found bool, err error) {
+	ns, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer ns.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// A thread that has left its program's namespaces runs nothing else: it ends with
+		// this goroutine.
+		runtime.LockOSThread()
+		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWIPC); err != nil {
+			err = os.NewSyscallError("setns", err)
+			return
+		}
+		for _, kind := range []string{"shm", "sem", "msg"} {
+			var b []byte
+			b, err = os.ReadFile("/proc/sysvipc/" + kind)
+			if err != nil {
+				return
+			}
+			if bytes.Count(b, []byte("\n")) > 1 { // one is the heading
+				found = true
+				return
+			}
+		}
+	}()
+	<-done
+	return found, err
+}

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// member is a process of a capsule.
+type member struct {
+	host   int // its PID here
+	pid    int // and in the capsule
+	parent int // its parent's PID here
+	name   string
+	zombie bool
+}
+
+// membersOf returns the processes in the PID namespace of a capsule's init, by their PIDs
+// in it.
+func membersOf(init int) (map[int]member, error) {
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", init))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	members := map[int]member{}
+	for _, name := range names {
+		host, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if link, err := os.Readlink("/proc/" + name + "/ns/pid"); err != nil || link != ns {
+			continue
+		}
+		if m, ok := readMember(host); ok {
+			members[m.pid] = m
+		}
+	}
+	return members, nil
+}
+
+// readMember reads a process's status. ok is false if it is gone.
+func readMember(host int) (m member, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", host))
+	if err != nil {
+		return m, false
+	}
+	m.host = host
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch key {
+		case "Name":
+			m.name = value
+		case "State":
+			m.zombie = strings.HasPrefix(value, "Z") || strings.HasPrefix(value, "X")
+		case "PPid":
+			m.parent, _ = strconv.Atoi(value)
+		case "NSpid":
+			words := strings.Fields(value)
+			if len(words) == 0 {
+				return m, false
+			}
+			m.pid, _ = strconv.Atoi(words[len(words)-1])
+		}
+	}
+	return m, m.pid > 0
+}
+
+// childrenOf returns a process's children.
+func childrenOf(pid int) []int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, word := range strings.Fields(string(b)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// sweep kills the processes of a capsule that have one of the given PIDs in it, with
+// what descends from them, and returns when they are gone and reaped.
+func sweep(ctx context.Context, init int, pids []int) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		members, err := membersOf(init)
+		if err != nil {
+			return err
+		}
+		doomed := descendants(members, pids)
+		if len(doomed) == 0 {
+			return nil
+		}
+		for _, m := range doomed {
+			if !m.zombie {
+				m.kill()
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("process %d (%s) does not end: %w", doomed[0].pid, doomed[0].name, ctx.Err())
+		}
+	}
+}
+
+// kill kills m, unless its PID is another's by now.
+func (m member) kill() {
+	fd, err := unix.PidfdOpen(m.host, 0)
+	if err != nil {
+		return // it has ended
+	}
+	defer unix.Close(fd)
+	if again, ok := readMember(m.host); ok && again.pid == m.pid {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may have ended
+	}
+}
+
+// descendants returns those of pids and everything below them.
+func descendants(members map[int]member, pids []int) []member {
+	byHost := map[int]member{}
+	for _, m := range members {
+		byHost[m.host] = m
+	}
+	roots := map[int]bool{}
+	for _, pid := range pids {
+		if m, ok := members[pid]; ok {
+			roots[m.host] = true
+		}
+	}
+	var found []member
+	for _, m := range members {
+		for up, ok := m, true; ok; up, ok = byHost[up.parent] {
+			if roots[up.host] {
+				found = append(found, m)
+				break
+			}
+		}
+	}
+	return found
+}
