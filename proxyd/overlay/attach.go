@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const capsuleLink = "eth0"
+
+// attachment is a capsule being attached.
+type attachment struct {
+	*Overlay
+	name    string
+	addr    netip.Addr
+	capsule *os.File // its network namespace
+	link    netlink.Link
+}
+
+// attaching is how a capsule gets its eth0, top to bottom. Each step can be repeated, and
+// what it made is found by Sweep: an interface is in our group from its first moment.
+var attaching = []struct {
+	name string
+	do   func(*attachment) error
+}{
+	{"interface", (*attachment).makePair},
+	{"alias", (*attachment).label},
+	{"firewall", func(a *attachment) error { return a.writeFirewall() }}, // before a packet can come
+	{"the node's end", func(a *attachment) error { return a.connect(a.link, a.addr) }},
+	{"the capsule's end", (*attachment).configure},
+}
+
+// Attach gives the capsule whose first process is pid an eth0 with the address addr/32, a
+// default route, and a way in: from this node, and from capsules of its job. name is
+// JOB.NUMBER, unique on this node. It may be called again, for the same capsule or, with
+// the same name, for its successor. Capsule.Spec.Address stays empty, and the capsule
+// must have no eth0 of somebody else.
+//
+// What SetPeers was told of addr no longer holds: it is here.
+func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.Addr) error {
+	job, err := jobOf(name)
+	if err != nil {
+		return err
+	}
+	if !o.cfg.Range.Contains(addr) {
+		return fmt.Errorf("capsule %s: address %s is outside of %s", name, addr, o.cfg.Range)
+	}
+	capsule, err := capsuleNetns(pid, o.ns)
+	if err != nil {
+		return fmt.Errorf("capsule %s: %w", name, err)
+	}
+	defer capsule.Close()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.jobs[job], addr)
+	a := &attachment{Overlay: o, name: name, addr: addr, capsule: capsule}
+	return within(o.ns, func() error {
+		for _, step := range attaching {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := step.do(a); err != nil {
+				return fmt.Errorf("capsule %s: %s: %w", name, step.name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// makePair finds the capsule's interface or makes it. One of the same name that leads to
+// another capsule is a predecessor's.
+func (a *attachment) makePair() error {
+	var inside netlink.Link
+	err := within(a.capsule, func() (err error) {
+		inside, err = find(capsuleLink)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l, err := find(linkName(a.name))
+	if err != nil {
+		return err
+	}
+	if l != nil && inside != nil && inside.Attrs().ParentIndex == l.Attrs().Index {
+		name, addr, ok := parseAlias(l.Attrs().Alias)
+		if !ok || name == a.name && addr == a.addr {
+			a.link = l
+			return nil
+		}
+		inside = nil // goes with the other end
+	}
+	if l != nil {
+		if l.Attrs().Group != group {
+			return fmt.Errorf("%s is not ours", l.Attrs().Name)
+		}
+		if err := netlink.LinkDel(l); err != nil {
+			return err
+		}
+	}
+	if inside != nil {
+		return fmt.Errorf("the capsule has another %s", capsuleLink)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.Group, attrs.MTU, attrs.HardwareAddr = linkName(a.name), group, a.mtu, gatewayMAC()
+	pair := &netlink.Veth{
+		LinkAttrs: attrs,
+		PeerName:  capsuleLink, PeerHardwareAddr: capsuleMAC(a.addr), PeerMTU: uint32(a.mtu),
+		PeerNamespace: netlink.NsFd(a.capsule.Fd()),
+	}
+	if err := netlink.LinkAdd(pair); err != nil {
+		return err
+	}
+	a.link, err = netlink.LinkByName(attrs.Name)
+	return err
+}
+
+func (a *attachment) label() error {
+	return netlink.LinkSetAlias(a.link, alias(a.name, a.addr))
+}
+
+// connect makes the node's end of a capsule's veth lead to the capsule.
+func (o *Overlay) connect(l netlink.Link, addr netip.Addr) error {
+	name := l.Attrs().Name
+	err := errors.Join(
+		sysctl("ipv6", name, "disable_ipv6", "1"),
+		sysctl("ipv4", name, "forwarding", "1"),
+		sysctl("ipv4", name, "rp_filter", "1"),
+	)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(l); err != nil {
+		return err
+	}
+	if err := o.neighbour(l, addr, capsuleMAC(addr)); err != nil {
+		return err
+	}
+	return o.direct(l, addr)
+}
+
+// configure sets up the capsule's end.
+func (a *attachment) configure() error {
+	return within(a.capsule, func() error {
+		if err := sysctl("ipv6", capsuleLink, "disable_ipv6", "1"); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName(capsuleLink)
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrReplace(l, &netlink.Addr{IPNet: hostNet(a.addr)}); err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(l); err != nil {
+			return err
+		}
+		if err := a.neighbour(l, gateway, gatewayMAC()); err != nil {
+			return err
+		}
+		return netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: ipOf(gateway), Flags: int(netlink.FLAG_ONLINK)})
+	})
+}
+
+// neighbour says for good which MAC has an address.
+func (o *Overlay) neighbour(l netlink.Link, addr netip.Addr, mac []byte) error {
+	return netlink.NeighSet(&netlink.Neigh{
+		LinkIndex: l.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: ipOf(addr), HardwareAddr: mac,
+	})
+}
+
+// direct routes a capsule's address to an interface.
+func (o *Overlay) direct(l netlink.Link, addr netip.Addr) error {
+	return netlink.RouteReplace(&netlink.Route{
+		LinkIndex: l.Attrs().Index, Dst: hostNet(addr), Scope: netlink.SCOPE_LINK, Src: ipOf(o.cfg.Node), Protocol: protocol,
+	})
+}
+
+// Detach removes what the node has of a capsule, which may be gone already: then most of
+// it went with it. It may be called again, and for a capsule that never was.
+func (o *Overlay) Detach(ctx context.Context, name string) error {
+	if _, err := jobOf(name); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return within(o.ns, func() error {
+		l, err := find(linkName(name))
+		if err == nil && l != nil && l.Attrs().Group == group {
+			err = netlink.LinkDel(l)
+		}
+		if err != nil && !gone(err) {
+			return fmt.Errorf("capsule %s: remove %s: %w", name, linkName(name), err)
+		}
+		return o.settle()
+	})
+}
+
+// find returns an interface of the thread's namespace, nil if there is none.
+func find(name string) (netlink.Link, error) {
+	l, err := netlink.LinkByName(name)
+	if gone(err) {
+		return nil, nil
+	}
+	return l, err
+}
+
+func gone(err error) bool {
+	var none netlink.LinkNotFoundError
+	return errors.As(err, &none) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)
+}

@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// errGiven says that somebody gave the job's addresses back while we took them.
+var errGiven = errors.New("given back meanwhile")
+
+const (
+	decided   = "decided"
+	newSuffix = ".new"
+)
+
+// block is 2^size addresses.
+type block struct{ size, index int }
+
+func (b block) String() string { return fmt.Sprintf("%d-%d", b.size, b.index) }
+
+// parseIntention reads <block>~<nonce>.
+func parseIntention(s string) (b block, nonce string, ok bool) {
+	text, nonce, ok := strings.Cut(s, "~")
+	if !ok {
+		return b, "", false
+	}
+	if _, err := fmt.Sscanf(text, "%d-%d", &b.size, &b.index); err != nil || b.String() != text {
+		return b, "", false
+	}
+	return b, nonce, nonce != ""
+}
+
+// sizes are how many sizes of blocks there are if each has 2^share addresses.
+func (p *Pool) sizes(share int) int { return min(biggest, share) + 1 }
+
+// address is the i-th of a block.
+func (p *Pool) address(b block, i int) netip.Addr {
+	base := binary.BigEndian.Uint32(p.space.Addr().AsSlice())
+	offset := uint32(b.size)<<p.share | uint32(b.index)<<b.size | uint32(i)
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, base|offset)))
+}
+
+// usable tells whether a block has neither the first nor the last address of the range,
+// which some programs take for the network's own and for broadcast.
+func (p *Pool) usable(b block) bool {
+	last := p.address(b, 1<<b.size-1)
+	return p.address(b, 0) != p.space.Addr() && p.space.Contains(last.Next())
+}
+
+// candidates are the blocks that a job tries: from a place that its name says, those
+// first of which nobody seems to have had one, and bigger ones in the end.
+func (p *Pool) candidates(job string, size int, seen map[string]bool) iter.Seq[block] {
+	sum := sha256.Sum256([]byte(job))
+	start := binary.BigEndian.Uint64(sum[:])
+	return func(yield func(block) bool) {
+		for ; size < p.sizes(p.share); size++ {
+			n := uint64(1) << (p.share - size)
+			for _, again := range []bool{false, true} {
+				for i := range n {
+					b := block{size, int((start + i) % n)}
+					if seen[b.String()] == again && p.usable(b) && !yield(b) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// take returns the block that a job has after this call.
+func (p *Pool) take(ctx context.Context, job string, size int) (block, error) {
+	path := filepath.Join(p.dir, "jobs", job)
+	p.step("make the job's folder")
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return block{}, err
+	}
+	// From here on by descriptor: whoever moves the folder away moves us with it.
+	dir, err := openFolder(path)
+	if err != nil {
+		return block{}, given(err)
+	}
+	defer dir.Close()
+	if b, ok, err := dir.decided(); ok || err != nil {
+		return b, err
+	}
+	if ok, err := p.adopt(dir, job); err != nil {
+		return block{}, err
+	} else if !ok {
+		if err := p.claim(ctx, dir, job, size); err != nil {
+			if errors.Is(err, ErrExhausted) {
+				_ = unix.Rmdir(path) // not if somebody is at work in it
+			}
+			return block{}, err
+		}
+	}
+	b, ok, err := dir.decided()
+	if err == nil && !ok {
+		err = errGiven
+	}
+	return b, err
+}
+
+// adopt decides for a claim that somebody made for this job and died, if there is one.
+// If he lives, it is as if he had decided.
+func (p *Pool) adopt(dir *folder, job string) (bool, error) {
+	entries, err := dir.names()
+	if err != nil {
+		return false, given(err)
+	}
+	for _, e := range entries {
+		b, nonce, ok := parseIntention(e)
+		if !ok || !p.claimed(b, job, nonce) {
+			continue
+		}
+		return true, p.decide(dir, e)
+	}
+	return false, nil
+}
+
+// claim claims a block and decides for it, unless somebody else has decided by then.
+func (p *Pool) claim(ctx context.Context, dir *folder, job string, size int) error {
+	nonce := rand.Text()
+	claim := nonce + newSuffix
+	p.step("make a claim")
+	if err := dir.mkdir(claim); err != nil {
+		return given(err)
+	}
+	p.step("name it")
+	if err := dir.write(claim+"/"+job+"~"+nonce, ""); err != nil {
+		return given(err)
+	}
+	seen := map[string]bool{}
+	names, err := readNames(filepath.Join(p.dir, "blocks"))
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		seen[n] = true
+	}
+	for b := range p.candidates(job, size, seen) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		intention := b.String() + "~" + nonce
+		p.step("intend " + b.String())
+		if err := dir.write(intention, intention); err != nil {
+			return given(err)
+		}
+		p.step("claim " + b.String())
+		got, err := p.enter(dir, claim, b, job, nonce)
+		if err != nil {
+			return given(err)
+		}
+		if got {
+			return p.settleClaim(dir, b, job, nonce)
+		}
+		p.step("give up " + b.String())
+		if err := dir.remove(intention); err != nil {
+			return given(err)
+		}
+	}
+	p.step("give up")
+	return errors.Join(ErrExhausted, dir.remove(claim+"/"+job+"~"+nonce), dir.rmdir(claim))
+}
+
+// enter renames a claim into a block, if the block is free.
+func (p *Pool) enter(dir *folder, claim string, b block, job, nonce string) (bool, error) {
+	target := filepath.Join(p.dir, "blocks", b.String())
+	err := unix.Renameat(int(dir.Fd()), claim, unix.AT_FDCWD, target)
+	// Not every file system renames to an empty folder, and NFS may tell of a request
+	// that it repeated: there it failed, and the first time it had not.
+	if notEmpty(err) && unix.Rmdir(target) == nil {
+		err = unix.Renameat(int(dir.Fd()), claim, unix.AT_FDCWD, target)
+	}
+	if err != nil && p.claimed(b, job, nonce) {
+		err = nil
+	}
+	if notEmpty(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("claim %s: %w", b, err)
+	}
+	return true, syncFolder(filepath.Join(p.dir, "blocks"))
+}
+
+// settleClaim decides for a claim that was made, or takes it back if the job has another
+// block by now. After an error it is left alone: it may have been decided for.
+func (p *Pool) settleClaim(dir *folder, b block, job, nonce string) error {
+	intention := b.String() + "~" + nonce
+	if err := p.decide(dir, intention); err != nil {
+		return err
+	}
+	has, ok, err := dir.decided()
+	if err != nil || !ok || has == b {
+		return err
+	}
+	return errors.Join(p.release(b, job, nonce), dir.remove(intention))
+}
+
+// decide says that the job has the block of an intention, unless it has one already.
+func (p *Pool) decide(dir *folder, intention string) error {
+	p.step("decide " + intention)
+	err := unix.Linkat(int(dir.Fd()), intention, int(dir.Fd()), decided, 0)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return given(fmt.Errorf("decide: %w", err))
+	}
+	return dir.Sync()
+}
+
+// claimed tells whether a claim is in its block.
+func (p *Pool) claimed(b block, job, nonce string) bool {
+	_, err := os.Lstat(filepath.Join(p.dir, "blocks", b.String(), job+"~"+nonce))
+	return err == nil
+}
+
+// release removes a claim from its block, and the block if it is nobody's then.
+func (p *Pool) release(b block, job, nonce string) error {
+	path := filepath.Join(p.dir, "blocks", b.String())
+	p.step("release " + b.String())
+	if err := os.Remove(filepath.Join(path, job+"~"+nonce)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	p.step("tidy " + b.String())
+	if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOENT) && !notEmpty(err) {
+		return err
+	}
+	return nil
+}
+
+// given turns the failures of work in a folder that was removed into errGiven.
+func given(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
+		return fmt.Errorf("%w: %w", errGiven, err)
+	}
+	return err
+}
+
+func notEmpty(err error) bool {
+	return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST)
+}

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+)
+
+// firewall is what the table of a node says. Written out, with B0 a capsule of job 812
+// that is on another node:
+//
+//	table ip singularity {
+//	  set capsules { iifname . ip saddr: what each interface may send from }
+//	  set away     { B0: capsules of our jobs that are not here }
+//	  set macs     { those of other nodes, as far as they are known }
+//	  set homes    { B0 . ether saddr: which of these B0 may come from }
+//	  set guarded  { interfaces on which we have turned forwarding on }
+//	  set nodes    { who may send us vxlan }
+//	  map jobs     { A0 : jump job_812, B0 : jump job_812, … }
+//	  set job_812  { A0, B0 }
+//	  chain job_812 { ip daddr @job_812 accept }
+//
+//	  chain early { hook prerouting, raw
+//	    iifgroup OURS iifname . ip saddr != @capsules drop
+//	    iifgroup != OURS iiftype ether ip saddr @away ether saddr @macs ip saddr . ether saddr != @homes drop
+//	    iifname singvx ip saddr != @away drop
+//	    ip saddr RANGE ip daddr RANGE notrack
+//	  }
+//	  chain forward { hook forward, filter
+//	    iifgroup != OURS oifgroup != OURS ip saddr RANGE ip daddr RANGE drop
+//	    ip saddr vmap @jobs
+//	    ip saddr RANGE ip daddr RANGE drop
+//	    iifname @guarded oifgroup != OURS drop
+//	  }
+//	  chain outside { hook postrouting, srcnat: ip saddr RANGE ip daddr != RANGE masquerade }
+//	  chain input   { hook input, filter:       udp dport PORT ip saddr != @nodes drop }
+//	  chain output  { hook output, filter:      oifname singvx ip saddr != RANGE reject }
+//	}
+//
+// What capsules say to each other is not tracked: after a move a node sees connections
+// from their middle, and a filter of the node's that drops invalid states would cut them.
+//
+// The order is that of how often a rule decides: what goes from capsule to capsule has met
+// three look-ups when it is accepted. Everything but drop leaves the packet to the node's
+// other tables.
+type firewall struct {
+	space    netip.Prefix
+	capsules []local
+	homes    map[netip.Addr]netip.Addr // capsules elsewhere, with their nodes
+	macs     map[string]netip.Addr     // MAC to node
+	guarded  []string
+	nodes    []netip.Addr
+	port     int // of vxlan
+	jobs     map[string][]netip.Addr
+}
+
+const (
+	tableName = "singularity"
+	jobPrefix = "job_" // and so not the start of "jobs"
+)
+
+func table(family nftables.TableFamily) *nftables.Table {
+	return &nftables.Table{Family: family, Name: tableName}
+}
+
+// transaction begins one; Flush of what it returns carries it out, whole or not at all.
+func transaction() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+		// A batch goes out as one message, and every command in it is answered.
+		return errors.Join(c.SetWriteBuffer(8<<20), c.SetReadBuffer(8<<20))
+	}))
+}
+
+// write replaces the table of the thread's namespace in one transaction.
+func (f firewall) write() error {
+	c, err := transaction()
+	if err != nil {
+		return err
+	}
+	t := renew(c, nftables.TableFamilyIPv4)
+	if err := f.sets(c, t); err != nil {
+		return err
+	}
+	f.chains(c, t)
+	return c.Flush()
+}
+
+// renew gives a transaction an empty table. To add it first makes it a table that can be
+// deleted.
+func renew(c *nftables.Conn, family nftables.TableFamily) *nftables.Table {
+	t := c.AddTable(table(family))
+	c.DelTable(t)
+	return c.AddTable(table(family))
+}
+
+func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
+	var capsules, homes, away, guarded, nodes, macs, jobs []nftables.SetElement
+	for _, l := range f.capsules {
+		capsules = append(capsules, element(ifname(l.link.Attrs().Name), l.addr.AsSlice()))
+	}
+	inhabitants := map[netip.Addr][]netip.Addr{} // of a node
+	for _, a := range sorted(f.homes) {
+		away = append(away, element(a.AsSlice()))
+		inhabitants[f.homes[a]] = append(inhabitants[f.homes[a]], a)
+	}
+	for _, m := range slices.Sorted(maps.Keys(f.macs)) {
+		macs = append(macs, nftables.SetElement{Key: []byte(m)})
+		for _, a := range inhabitants[f.macs[m]] {
+			homes = append(homes, element(a.AsSlice(), []byte(m)))
+		}
+	}
+	for _, name := range f.guarded {
+		guarded = append(guarded, element(ifname(name)))
+	}
+	for _, a := range f.nodes {
+		nodes = append(nodes, element(a.AsSlice()))
+	}
+	pair := nftables.MustConcatSetType
+	for _, s := range []struct {
+		name     string
+		kind     nftables.SetDatatype
+		elements []nftables.SetElement
+	}{
+		{"capsules", pair(nftables.TypeIFName, nftables.TypeIPAddr), capsules},
+		{"away", nftables.TypeIPAddr, away},
+		{"macs", nftables.TypeEtherAddr, macs},
+		{"homes", pair(nftables.TypeIPAddr, nftables.TypeEtherAddr), homes},
+		{"guarded", nftables.TypeIFName, guarded},
+		{"nodes", nftables.TypeIPAddr, nodes},
+	} {
+		set := &nftables.Set{Table: t, Name: s.name, KeyType: s.kind, Concatenation: s.name == "capsules" || s.name == "homes"}
+		if s.kind == nftables.TypeIFName {
+			set.KeyByteOrder = binaryutil.NativeEndian // without it nft shows the names as ""
+		}
+		if err := fill(c, set, s.elements); err != nil {
+			return err
+		}
+	}
+	for _, job := range slices.Sorted(maps.Keys(f.jobs)) {
+		var members []nftables.SetElement
+		for _, a := range f.jobs[job] {
+			members = append(members, element(a.AsSlice()))
+			e := element(a.AsSlice())
+			e.VerdictData = &expr.Verdict{Kind: expr.VerdictJump, Chain: jobPrefix + job}
+			jobs = append(jobs, e)
+		}
+		set := &nftables.Set{Table: t, Name: jobPrefix + job, KeyType: nftables.TypeIPAddr}
+		if err := fill(c, set, members); err != nil {
+			return err
+		}
+		chain := c.AddChain(&nftables.Chain{Table: t, Name: jobPrefix + job})
+		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: join(addressIn(destination, set.Name, false), accept())})
+	}
+	return fill(c, &nftables.Set{Table: t, Name: "jobs", KeyType: nftables.TypeIPAddr, DataType: nftables.TypeVerdict, IsMap: true}, jobs)
+}
+
+// fill makes a set with elements. For one that says its size the kernel has a faster kind;
+// nothing is ever added to it. The length of a message's list is kept in 16 bits.
+func fill(c *nftables.Conn, s *nftables.Set, elements []nftables.SetElement) error {
+	s.Size = uint32(len(elements))
+	if err := c.AddSet(s, nil); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(elements, 250) {
+		if err := c.SetAddElements(s, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f firewall) chains(c *nftables.Conn, t *nftables.Table) {
+	const eq, ne = expr.CmpOpEq, expr.CmpOpNeq
+	for _, h := range []struct {
+		name     string
+		kind     nftables.ChainType
+		hook     *nftables.ChainHook
+		priority *nftables.ChainPriority
+		rules    []rule
+	}{
+		{"early", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, []rule{
+			join(fromCapsule(eq), notItsLink("capsules"), drop()),
+			join(fromCapsule(ne), ethernet(), addressIn(source, "away", false), macIn("macs"), notItsHome("homes"), drop()),
+			join(fromLink(vxlanName, eq), addressIn(source, "away", true), drop()),
+			join(between(f.space), notrack()),
+		}},
+		{"forward", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter, []rule{
+			join(fromCapsule(ne), toCapsule(ne), between(f.space), drop()),
+			jumpBySource("jobs"),
+			join(between(f.space), drop()),
+			join(linkIn("guarded"), toCapsule(ne), drop()),
+		}},
+		{"outside", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, []rule{
+			join(address(source, f.space, eq), address(destination, f.space, ne), masquerade()),
+		}},
+		{"input", nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter, []rule{
+			join(udpTo(f.port), addressIn(source, "nodes", true), drop()),
+		}},
+		{"output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, []rule{
+			join(toLink(vxlanName, eq), address(source, f.space, ne), reject()),
+		}},
+	} {
+		chain := c.AddChain(&nftables.Chain{Table: t, Name: h.name, Type: h.kind, Hooknum: h.hook, Priority: h.priority})
+		for _, r := range h.rules {
+			c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: r})
+		}
+	}
+}
+
+// readFirewall reads what only the table knows: the jobs' capsules, and the interfaces on
+// which we have turned forwarding on.
+func readFirewall() (jobs map[string][]netip.Addr, guarded []string, err error) {
+	c, err := transaction()
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, err := has(c, nftables.TableFamilyIPv4)
+	if err != nil || !ours {
+		return nil, nil, err
+	}
+	sets, err := c.GetSets(table(nftables.TableFamilyIPv4))
+	if err != nil {
+		return nil, nil, err
+	}
+	jobs = map[string][]netip.Addr{}
+	for _, s := range sets {
+		job, isJob := strings.CutPrefix(s.Name, jobPrefix)
+		if s.IsMap || !isJob && s.Name != "guarded" {
+			continue
+		}
+		elements, err := c.GetSetElements(s)
+		if err != nil {
+			return nil, nil, fmt.Errorf("set %s: %w", s.Name, err)
+		}
+		for _, e := range elements {
+			if !isJob {
+				guarded = append(guarded, strings.TrimRight(string(e.Key), "\x00"))
+			} else if a, ok := netip.AddrFromSlice(e.Key); ok {
+				jobs[job] = append(jobs[job], a)
+			}
+		}
+	}
+	return jobs, guarded, nil
+}
+
+// has tells whether there is a table of ours.
+func has(c *nftables.Conn, family nftables.TableFamily) (bool, error) {
+	all, err := c.ListTablesOfFamily(family)
+	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName }), err
+}
+
+func sorted[V any](m map[netip.Addr]V) []netip.Addr {
+	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
+}

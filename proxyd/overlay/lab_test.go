@@ -1,0 +1,332 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A lab is a network of nodes, each a network namespace, that has no connection to the
+// machine's.
+type lab struct {
+	t    testing.TB
+	cfg  Config
+	hubs map[string]*os.File // namespaces with a bridge, by the subnet's prefix
+}
+
+// node is a machine in a lab.
+type node struct {
+	*Overlay
+	lab  *lab
+	name string
+	ns   *os.File
+	addr netip.Addr
+}
+
+// box stands for a capsule: a process with a network namespace.
+type box struct {
+	node *node
+	name string
+	addr netip.Addr
+	pid  int
+	ns   *os.File
+	kill func()
+}
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it makes network namespaces")
+	}
+}
+
+func newLab(t testing.TB, cfg Config) *lab {
+	t.Helper()
+	needRoot(t)
+	return &lab{t: t, cfg: cfg, hubs: map[string]*os.File{}}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// namespace makes a network namespace with lo up.
+func namespace(t testing.TB) *os.File {
+	t.Helper()
+	type made struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan made)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- made{nil, err}
+			return
+		}
+		f, err := os.Open("/proc/thread-self/ns/net")
+		done <- made{f, err}
+	}()
+	m := <-done
+	must(t, m.err)
+	t.Cleanup(func() { m.f.Close() })
+	must(t, within(m.f, func() error { return up("lo") }))
+	return m.f
+}
+
+func up(link string) error {
+	l, err := netlink.LinkByName(link)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(l)
+}
+
+// wire connects a namespace to the subnet of addr, "10.1.0.1/24", by an interface.
+func (b *lab) wire(ns *os.File, link, addr string) {
+	b.t.Helper()
+	a, err := netlink.ParseAddr(addr)
+	must(b.t, err)
+	subnet := netip.MustParsePrefix(addr).Masked().String()
+	hub := b.hubs[subnet]
+	if hub == nil {
+		hub = namespace(b.t)
+		b.hubs[subnet] = hub
+		must(b.t, within(hub, func() error {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name = "br"
+			return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}), up("br"))
+		}))
+	}
+	port := "p" + strings.ReplaceAll(a.IP.String(), ".", "x")
+	must(b.t, within(ns, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = link
+		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: port, PeerNamespace: netlink.NsFd(hub.Fd())}
+		if err := netlink.LinkAdd(veth); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName(link)
+		if err != nil {
+			return err
+		}
+		return errors.Join(netlink.AddrAdd(l, a), netlink.LinkSetUp(l))
+	}))
+	must(b.t, within(hub, func() error {
+		l, err := netlink.LinkByName(port)
+		if err != nil {
+			return err
+		}
+		br, err := netlink.LinkByName("br")
+		return errors.Join(err, netlink.LinkSetMaster(l, br), netlink.LinkSetUp(l))
+	}))
+}
+
+// host makes a machine with an address that is no node of ours.
+func (b *lab) host(addr, via string) *os.File {
+	b.t.Helper()
+	ns := namespace(b.t)
+	b.wire(ns, "eth0", addr)
+	if via != "" {
+		must(b.t, within(ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(via)}) }))
+	}
+	return ns
+}
+
+// router connects subnets.
+func (b *lab) router(addrs ...string) {
+	b.t.Helper()
+	ns := namespace(b.t)
+	for i, a := range addrs {
+		b.wire(ns, fmt.Sprintf("eth%d", i), a)
+	}
+	must(b.t, within(ns, func() error { return sysctl("ipv4", "all", "forwarding", "1") }))
+}
+
+func (b *lab) node(name, addr, via string) *node {
+	b.t.Helper()
+	n := &node{lab: b, name: name, ns: b.host(addr, via), addr: netip.MustParsePrefix(addr).Addr()}
+	n.open()
+	return n
+}
+
+// open opens the node's overlay, again if need be.
+func (n *node) open() {
+	n.lab.t.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", n.ns.Fd()))
+	must(n.lab.t, err)
+	o, err := open(n.lab.cfg, f)
+	must(n.lab.t, err)
+	n.Overlay = o
+	n.lab.t.Cleanup(func() { o.Close() })
+}
+
+// bare starts a process with a network namespace.
+func (n *node) bare(name, addr string) *box {
+	t := n.lab.t
+	t.Helper()
+	cmd := exec.Command("cat") // ends with us, whose end of the pipe is closed then
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	_, err := cmd.StdinPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	ns, err := capsuleNetns(cmd.Process.Pid, n.ns)
+	must(t, err)
+	c := &box{node: n, name: name, addr: netip.MustParseAddr(addr), pid: cmd.Process.Pid, ns: ns}
+	killed := false
+	c.kill = func() {
+		if !killed {
+			killed = true
+			ns.Close()
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+	}
+	t.Cleanup(c.kill)
+	must(t, within(ns, func() error { return up("lo") }))
+	return c
+}
+
+// capsule is one that is attached.
+func (n *node) capsule(name, addr string) *box {
+	n.lab.t.Helper()
+	c := n.bare(name, addr)
+	must(n.lab.t, n.Attach(context.Background(), c.pid, name, c.addr))
+	return c
+}
+
+// introduce tells each node where a job's capsules are.
+func introduce(t testing.TB, job string, capsules ...*box) {
+	t.Helper()
+	var peers []Peer
+	nodes := map[*node]bool{}
+	for _, c := range capsules {
+		peers = append(peers, Peer{c.addr, c.node.addr})
+		nodes[c.node] = true
+	}
+	for n := range nodes {
+		must(t, n.SetPeers(context.Background(), job, peers))
+	}
+}
+
+const patience = 5 * time.Second
+
+// listen answers each connection to port 7 in ns with all that it sends, and tells who
+// called.
+func listen(t testing.TB, ns *os.File) (callers chan netip.Addr) {
+	t.Helper()
+	var l net.Listener
+	must(t, within(ns, func() (err error) {
+		l, err = net.Listen("tcp4", "0.0.0.0:7")
+		return err
+	}))
+	t.Cleanup(func() { l.Close() })
+	callers = make(chan netip.Addr, 1024)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			callers <- c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return callers
+}
+
+func dial(ns *os.File, to netip.Addr, wait time.Duration) (net.Conn, error) {
+	return dialFrom(ns, netip.Addr{}, to, wait)
+}
+
+func dialFrom(ns *os.File, from, to netip.Addr, wait time.Duration) (c net.Conn, err error) {
+	err = within(ns, func() (err error) {
+		d := net.Dialer{Timeout: wait}
+		if from.IsValid() {
+			d.LocalAddr = &net.TCPAddr{IP: ipOf(from)}
+		}
+		c, err = d.Dial("tcp4", netip.AddrPortFrom(to, 7).String())
+		return err
+	})
+	return c, err
+}
+
+// talks checks that bytes get from a to b and back.
+func talks(t testing.TB, from *os.File, to netip.Addr) {
+	t.Helper()
+	c, err := dial(from, to, patience)
+	if err != nil {
+		t.Errorf("no connection to %s: %v", to, err)
+		return
+	}
+	defer c.Close()
+	echoes(t, c, 1000)
+}
+
+// echoes checks that n bytes come back as they were.
+func echoes(t testing.TB, c net.Conn, n int) {
+	t.Helper()
+	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(i ^ i>>8 ^ i>>16)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.Write(out)
+		sent <- err
+	}()
+	in := make([]byte, n)
+	got, err := io.ReadFull(c, in)
+	if err != nil {
+		t.Fatalf("%d of %d bytes came back: %v", got, n, err)
+	}
+	must(t, <-sent)
+	if !slices.Equal(in, out) {
+		t.Fatal("other bytes came back")
+	}
+}
+
+// deaf checks that a cannot connect to b.
+func deaf(t testing.TB, from *os.File, to netip.Addr) {
+	t.Helper()
+	if c, err := dial(from, to, 300*time.Millisecond); err == nil {
+		c.Close()
+		t.Errorf("connected to %s", to)
+	}
+}
+
+// caller waits for who called.
+func caller(t testing.TB, callers chan netip.Addr) netip.Addr {
+	t.Helper()
+	select {
+	case a := <-callers:
+		return a
+	case <-time.After(patience):
+		t.Fatal("nobody called")
+		return netip.Addr{}
+	}
+}

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// SetPeers says where the capsules of a job are, all of them or those of other nodes; what
+// was said of that job before is forgotten. nil says that there are none elsewhere. Call
+// it on every node of a job whenever one of its capsules was put somewhere, before a
+// program runs in it. A node that cannot be reached is an error, and the others are set;
+// the error wraps ErrUnreachable or ErrNotNeighbour, or is a *MissingError.
+func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error {
+	if err := checkJob(job); err != nil {
+		return err
+	}
+	said := map[netip.Addr]netip.Addr{}
+	for _, p := range peers {
+		if !o.cfg.Range.Contains(p.Address) || !p.Node.Is4() {
+			return fmt.Errorf("job %s: peer %s on %s: want an address of %s and an IPv4 address", job, p.Address, p.Node, o.cfg.Range)
+		}
+		if before, ok := said[p.Address]; ok && before != p.Node {
+			return fmt.Errorf("job %s: peer %s is said to be on %s and on %s", job, p.Address, before, p.Node)
+		}
+		said[p.Address] = p.Node
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return within(o.ns, func() error {
+		paths, bad := pathsTo(said)
+		maps.DeleteFunc(said, func(_, node netip.Addr) bool { return paths[node].here })
+		meet(paths)
+		o.jobs[job] = said
+		if len(said) == 0 {
+			delete(o.jobs, job)
+		}
+		// Who does not belong to the job any more is shut out before anything else.
+		err := errors.Join(bad, o.settle(), o.reachAll(said, paths), o.settle())
+		if err != nil {
+			return fmt.Errorf("job %s: %w", job, err)
+		}
+		return nil
+	})
+}
+
+// path is how the node gets to another one.
+type path struct {
+	link    int
+	src     net.IP
+	gateway bool // there is one between them
+	here    bool // it is this node
+}
+
+func pathsTo(said map[netip.Addr]netip.Addr) (paths map[netip.Addr]path, bad error) {
+	paths = map[netip.Addr]path{}
+	for _, node := range said {
+		if _, ok := paths[node]; ok {
+			continue
+		}
+		routes, err := netlink.RouteGet(ipOf(node))
+		if err == nil && len(routes) == 0 {
+			err = unix.ENETUNREACH
+		}
+		if err != nil {
+			bad = errors.Join(bad, fmt.Errorf("node %s: %w: %w", node, ErrUnreachable, err))
+			continue
+		}
+		r := routes[0]
+		paths[node] = path{r.LinkIndex, r.Src, r.Gw != nil, r.Type == unix.RTN_LOCAL}
+	}
+	return paths, bad
+}
+
+// reachAll routes addresses to the nodes that they are on.
+func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]path) (err error) {
+	reported := map[string]bool{}
+	fail := func(bad error) {
+		if !reported[bad.Error()] { // once for each interface, and for each node
+			reported[bad.Error()] = true
+			err = errors.Join(err, bad)
+		}
+	}
+	forwarding := map[int]bool{}
+	tunnel := sync.OnceValues(o.vxlan)
+	for _, addr := range sorted(said) {
+		node := said[addr]
+		p, ok := paths[node]
+		if !ok {
+			continue // pathsTo has said why
+		}
+		if o.cfg.Mode == ModeVXLAN || p.gateway && o.cfg.Mode == ModeAuto {
+			l, bad := tunnel()
+			if bad == nil {
+				bad = o.tunnel(l, addr, node)
+			}
+			if bad != nil {
+				fail(bad)
+			}
+			continue
+		}
+		if p.gateway {
+			fail(fmt.Errorf("node %s: %w", node, ErrNotNeighbour))
+			continue
+		}
+		if !forwarding[p.link] {
+			forwarding[p.link] = true
+			if bad := o.forwardBy(p.link); bad != nil {
+				fail(bad)
+			}
+		}
+		r := &netlink.Route{LinkIndex: p.link, Dst: hostNet(addr), Gw: ipOf(node), Src: p.src, Protocol: protocol}
+		if bad := netlink.RouteReplace(r); bad != nil {
+			fail(fmt.Errorf("route to %s by node %s: %w", addr, node, bad))
+		}
+	}
+	return err
+}
+
+func (o *Overlay) forwardBy(index int) error {
+	l, err := netlink.LinkByIndex(index)
+	if err == nil {
+		err = o.forward(l.Attrs().Name)
+	}
+	if err != nil {
+		return fmt.Errorf("forwarding: %w", err)
+	}
+	return nil
+}
+
+// nodes are those that capsules are on, of all jobs.
+func (o *Overlay) nodes() map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, peers := range o.jobs {
+		for _, node := range peers {
+			all[node] = true
+		}
+	}
+	return all
+}
+
+// elsewhere are the addresses of all jobs that are on other nodes, with these.
+func (o *Overlay) elsewhere() map[netip.Addr]netip.Addr {
+	all := map[netip.Addr]netip.Addr{}
+	for _, peers := range o.jobs {
+		maps.Copy(all, peers)
+	}
+	return all
+}
+
+// settle makes the node agree with what is known: no route, tunnel or firewall's entry
+// is left that nobody asked for. It makes no route.
+func (o *Overlay) settle() error {
+	return errors.Join(o.writeFirewall(), o.prune())
+}
+
+// prune removes the routes and tunnels that lead nowhere any more.
+func (o *Overlay) prune() error {
+	here, _, err := links()
+	if err != nil {
+		return err
+	}
+	elsewhere := o.elsewhere()
+	known := func(a netip.Addr) bool {
+		_, ok := elsewhere[a]
+		return ok || slices.ContainsFunc(here, func(l local) bool { return l.addr == a })
+	}
+	routes, err := ourRoutes()
+	if err != nil {
+		return err
+	}
+	for i := range routes {
+		if addr, ok := addrOf(routes[i].Dst.IP); ok && known(addr) {
+			continue
+		}
+		if err := netlink.RouteDel(&routes[i]); err != nil && !gone(err) {
+			return fmt.Errorf("remove route to %s: %w", routes[i].Dst, err)
+		}
+	}
+	return o.pruneTunnels(elsewhere)
+}
+
+func ourRoutes() ([]netlink.Route, error) {
+	routes, err := dump(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	return slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Dst == nil }), nil
+}
+
+// writeFirewall writes what the firewall must be now.
+func (o *Overlay) writeFirewall() error {
+	here, _, err := links()
+	if err != nil {
+		return err
+	}
+	f := firewall{
+		space: o.cfg.Range, port: o.cfg.Port, guarded: o.guarded(),
+		homes: o.elsewhere(), macs: o.learn(), jobs: map[string][]netip.Addr{},
+		nodes: slices.SortedFunc(maps.Keys(o.nodes()), netip.Addr.Compare),
+	}
+	for _, l := range here {
+		if _, moved := f.homes[l.addr]; moved {
+			continue // it is one that was given up: nobody may hear of it
+		}
+		f.capsules = append(f.capsules, l)
+		job, err := jobOf(l.name)
+		if err != nil {
+			return err
+		}
+		f.jobs[job] = append(f.jobs[job], l.addr)
+	}
+	for job, peers := range o.jobs {
+		f.jobs[job] = append(f.jobs[job], sorted(peers)...)
+	}
+	if err := f.write(); err != nil {
+		return fmt.Errorf("firewall: %w", err)
+	}
+	return nil
+}

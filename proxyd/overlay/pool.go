@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrExhausted says that the range has no free block of the size that a job needs.
+var ErrExhausted = errors.New("no free addresses")
+
+// Pool gives jobs blocks of addresses. It is a folder that all nodes of the cluster share;
+// any number of processes may use it at once, and any of them may be killed at any moment.
+//
+//	range                      the range, as text
+//	blocks/<block>/            free if empty, or not there
+//	  <job>~<nonce>              a claim: who has it
+//	jobs/<job>/                what a job has, or tried to have
+//	  <nonce>.new/               a claim that is not in a block yet
+//	  <block>~<nonce>            an intention: that claim may be in this block
+//	  decided                    the block that the job has; a hard link to an intention
+//	gone/<job>~<nonce>/        such a folder, being given back
+//
+// All that is relied on is that the file system renames and links in one step. To claim
+// a block is to rename a folder with the claim in it to blocks/<block>: that fails unless
+// there is nothing or an empty folder. A claim has a name that nothing else ever has, so
+// that to remove it late, or twice, takes nothing away from a successor. A job's folder is
+// moved away before its claims go: who was about to decide in it does so where nobody
+// looks any more.
+//
+// Blocks of different sizes lie in different parts of the range, so two blocks that have
+// not the same name have no address in common. A small range is soon full that way: of a
+// /24 only 62 jobs of one node get one, of the default 260000.
+type Pool struct {
+	dir   string
+	space netip.Prefix
+	share int // log2 of the addresses that each size of block has
+
+	step func(string) // what tests hang in before each change to the folder
+}
+
+// biggest is log2 of the most nodes that a job can have.
+const biggest = 15
+
+// OpenPool opens the pool in dir, which is made if missing. All nodes give the same
+// range; another one than the folder's is an error. Only root may be able to write there.
+func OpenPool(dir string, space netip.Prefix) (*Pool, error) {
+	c := Config{Range: space}
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	p := &Pool{dir: dir, space: c.Range, step: func(string) {}}
+	for s := range 32 - p.space.Bits() {
+		if p.sizes(s)<<s <= 1<<(32-p.space.Bits()) {
+			p.share = s
+		}
+	}
+	for _, d := range []string{"", "blocks", "jobs", "gone"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.fixRange(); err != nil {
+		return nil, fmt.Errorf("addresses in %s: %w", dir, err)
+	}
+	return p, nil
+}
+
+// fixRange writes the range down, if no other one is.
+func (p *Pool) fixRange() error {
+	path, mine := filepath.Join(p.dir, "range"), filepath.Join(p.dir, "range~"+rand.Text())
+	err := os.WriteFile(mine, []byte(p.space.String()+"\n"), 0o600)
+	if err == nil {
+		if err = os.Link(mine, path); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+		err = errors.Join(err, os.Remove(mine))
+	}
+	if err != nil {
+		return err
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if was := strings.TrimSpace(string(got)); was != p.space.String() {
+		return fmt.Errorf("they are of %s, not of %s; to change that, end all jobs and remove the folder", was, p.space)
+	}
+	return nil
+}
+
+// Take returns n addresses for the capsules of a job: those that it has, else new ones.
+// A job keeps them until Give, whoever asks. The error wraps ErrExhausted when there are
+// none, or is that of the file system, and then Take can be called again.
+func (p *Pool) Take(ctx context.Context, job string, n int) ([]netip.Addr, error) {
+	if err := checkJob(job); err != nil {
+		return nil, err
+	}
+	if n < 1 || n > 1<<min(biggest, p.share) {
+		return nil, fmt.Errorf("job %s: %d addresses: want 1 to %d", job, n, 1<<min(biggest, p.share))
+	}
+	for {
+		b, err := p.take(ctx, job, bits.Len(uint(n-1)))
+		if errors.Is(err, errGiven) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("addresses of job %s: %w", job, err)
+		}
+		if n > 1<<b.size {
+			return nil, fmt.Errorf("addresses of job %s: it has %d, and cannot have %d", job, 1<<b.size, n)
+		}
+		addrs := make([]netip.Addr, n)
+		for i := range addrs {
+			addrs[i] = p.address(b, i)
+		}
+		return addrs, nil
+	}
+}
+
+// Give takes a job's addresses back; the job is over, everywhere. It may be called again,
+// and for a job that has none.
+func (p *Pool) Give(ctx context.Context, job string) error {
+	if err := checkJob(job); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	name := job + "~" + rand.Text()
+	p.step("move the job's folder away")
+	err := os.Rename(filepath.Join(p.dir, "jobs", job), filepath.Join(p.dir, "gone", name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = p.finish(name)
+	}
+	if err != nil {
+		return fmt.Errorf("give back addresses of job %s: %w", job, err)
+	}
+	return nil
+}
+
+// Jobs returns the jobs that have addresses, or that somebody died for while he took
+// some; Give is for those of them that are over. What a Give that was killed has left,
+// Jobs finishes.
+func (p *Pool) Jobs() ([]string, error) {
+	gone, err := readNames(filepath.Join(p.dir, "gone"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range gone {
+		if err := p.finish(name); err != nil {
+			return nil, fmt.Errorf("give back addresses of %s: %w", name, err)
+		}
+	}
+	return readNames(filepath.Join(p.dir, "jobs"))
+}
+
+// finish releases what a job's folder speaks of, and removes it. Several may do it at once.
+func (p *Pool) finish(name string) error {
+	job, _, _ := strings.Cut(name, "~")
+	dir, err := openFolder(filepath.Join(p.dir, "gone", name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for {
+		// Somebody who opened the folder before it was moved may still be at work in it.
+		// First he loses the claims that he could make, then those that he has made: an
+		// intention is written before the claim that it speaks of is renamed.
+		entries, err := dir.names()
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if nonce, ok := strings.CutSuffix(e, newSuffix); ok {
+				p.step("remove a claim not made")
+				if err := errors.Join(dir.remove(e+"/"+job+"~"+nonce), dir.rmdir(e)); err != nil {
+					return err
+				}
+			}
+		}
+		if entries, err = dir.names(); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if b, nonce, ok := parseIntention(e); ok {
+				if err := p.release(b, job, nonce); err != nil {
+					return err
+				}
+			}
+			if !strings.HasSuffix(e, newSuffix) {
+				p.step("remove " + e)
+				if err := dir.remove(e); err != nil {
+					return err
+				}
+			}
+		}
+		p.step("remove the job's folder")
+		err = unix.Rmdir(filepath.Join(p.dir, "gone", name))
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !notEmpty(err) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Sweep removes what belongs to no capsule of live, which are names as Attach takes them,
+// and what was said of jobs that have none there. Call it when no capsule is being made.
+func (o *Overlay) Sweep(ctx context.Context, live []string) error {
+	jobs := map[string]bool{}
+	for _, name := range live {
+		job, err := jobOf(name)
+		if err != nil {
+			return err
+		}
+		jobs[job] = true
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for job := range o.jobs {
+		if !jobs[job] {
+			delete(o.jobs, job)
+		}
+	}
+	return within(o.ns, func() error {
+		here, dead, err := links()
+		if err != nil {
+			return err
+		}
+		for _, l := range here {
+			if !slices.Contains(live, l.name) {
+				dead = append(dead, l.link)
+			}
+		}
+		for _, l := range dead {
+			if err := netlink.LinkDel(l); err != nil && !gone(err) {
+				return fmt.Errorf("remove %s: %w", l.Attrs().Name, err)
+			}
+		}
+		return o.settle()
+	})
+}
+
+// Repair puts back what others took away: routes (systemd-networkd drops those that it
+// did not make), the firewall (`nft flush ruleset`), settings of interfaces. It changes
+// nothing that is right, so it can be called every now and then.
+func (o *Overlay) Repair(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return within(o.ns, func() error {
+		here, _, err := links()
+		if err != nil {
+			return err
+		}
+		elsewhere := o.elsewhere()
+		paths, errs := pathsTo(elsewhere)
+		errs = errors.Join(errs, o.settle(), o.forward(o.link))
+		for _, l := range here {
+			if _, moved := elsewhere[l.addr]; moved {
+				continue
+			}
+			if err := o.connect(l.link, l.addr); err != nil && !gone(err) { // gone: it ended just now
+				errs = errors.Join(errs, fmt.Errorf("capsule %s: %w", l.name, err))
+			}
+		}
+		return errors.Join(errs, o.reachAll(elsewhere, paths))
+	})
+}
+
+// inherit finds out what a former process was told.
+func (o *Overlay) inherit() error {
+	members, guard, err := readFirewall()
+	if err != nil {
+		return err
+	}
+	o.guard = guard
+	where, err := routed()
+	if err != nil {
+		return err
+	}
+	for job, addrs := range members {
+		peers := map[netip.Addr]netip.Addr{}
+		for _, a := range addrs {
+			if node, ok := where[a]; ok {
+				peers[a] = node
+			}
+		}
+		if len(peers) > 0 {
+			o.jobs[job] = peers
+		}
+	}
+	return nil
+}
+
+// routed returns the capsules that the node has routes to, with the nodes they are on.
+func routed() (map[netip.Addr]netip.Addr, error) {
+	routes, err := ourRoutes()
+	if err != nil {
+		return nil, err
+	}
+	inside, at := map[netip.Addr]netip.Addr{}, 0
+	l, err := find(vxlanName)
+	if err == nil && l != nil {
+		at = l.Attrs().Index
+		inside, err = tunnels(l)
+	}
+	if err != nil {
+		return nil, err
+	}
+	where := map[netip.Addr]netip.Addr{}
+	for _, r := range routes {
+		addr, ok := addrOf(r.Dst.IP)
+		if !ok {
+			continue
+		}
+		if node, ok := addrOf(r.Gw); ok {
+			where[addr] = node
+		} else if node, ok := inside[addr]; ok && r.LinkIndex == at {
+			where[addr] = node
+		}
+	}
+	return where, nil
+}

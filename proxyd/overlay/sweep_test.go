@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+)
+
+var errKilled = errors.New("killed")
+
+// TestAttachCrash: whoever dies at a step of Attach leaves what Sweep removes, and what a
+// second Attach completes.
+func TestAttachCrash(t *testing.T) {
+	steps := attaching
+	t.Cleanup(func() { attaching = steps })
+	for i, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			b := newLab(t, Config{})
+			n := b.node("n1", "10.1.0.1/24", "")
+			other := n.capsule("811.0", "100.64.0.4")
+			listen(t, other.ns)
+			before := n.state()
+			attaching = slices.Clone(steps)
+			attaching[i].do = func(a *attachment) error {
+				if err := step.do(a); err != nil {
+					return err
+				}
+				return errKilled
+			}
+			for _, again := range []bool{false, true} {
+				c := n.bare("812.0", "100.64.0.8")
+				if err := n.Attach(t.Context(), c.pid, c.name, c.addr); !errors.Is(err, errKilled) {
+					t.Fatal(err)
+				}
+				n.open()
+				if again {
+					attaching = steps
+					must(t, n.Attach(t.Context(), c.pid, c.name, c.addr))
+					listen(t, c.ns)
+					talks(t, n.ns, c.addr)
+				}
+				must(t, n.Sweep(t.Context(), []string{"811.0"}))
+				if after := n.state(); after != before {
+					t.Errorf("before:\n%s\nafter:\n%s", before, after)
+				}
+				c.kill()
+			}
+			talks(t, n.ns, other.addr)
+		})
+	}
+}
+
+// TestReopen: a new process finds all that a former one did, and connections go on.
+func TestReopen(t *testing.T) {
+	b := newLab(t, Config{})
+	b.router("10.1.0.254/24", "10.2.0.254/24")
+	n1, n2, n3 := b.node("n1", "10.1.0.1/24", "10.1.0.254"), b.node("n2", "10.1.0.2/24", "10.1.0.254"), b.node("n3", "10.2.0.3/24", "10.2.0.254")
+	a0, a1, a2 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9"), n3.capsule("812.2", "100.64.0.10")
+	introduce(t, "812", a0, a1, a2)
+	c0, c1 := n1.capsule("813.0", "100.64.0.16"), n2.capsule("813.1", "100.64.0.17")
+	introduce(t, "813", c0, c1)
+	near, nearEnd := pair(t, a0.ns, a1.ns, a1.addr)
+	far, farEnd := pair(t, a0.ns, a2.ns, a2.addr)
+	before := n1.state()
+	n1.Close()
+	n1.open()
+	if after := n1.state(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	must(t, n1.Sweep(t.Context(), []string{"812.0", "813.0"}))
+	if after := n1.state(); after != before {
+		t.Errorf("before:\n%s\nafter the sweep:\n%s", before, after)
+	}
+	for _, c := range [][2]net.Conn{{near, nearEnd}, {farEnd, far}} {
+		says(t, c[0], "still here")
+		hears(t, c[1], "still here")
+	}
+	for _, c := range []*box{a0, a1, a2, c0, c1} {
+		listen(t, c.ns)
+	}
+	talks(t, a0.ns, a1.addr)
+	talks(t, a2.ns, a0.addr)
+	talks(t, c0.ns, c1.addr)
+	deaf(t, c0.ns, a1.addr)
+	deaf(t, a0.ns, c0.addr)
+
+	// 813 has ended while nobody looked.
+	c0.kill()
+	n1.open()
+	must(t, n1.Sweep(t.Context(), []string{"812.0"}))
+	if s := n1.state(); strings.Contains(s, "813") || strings.Contains(s, "100.64.0.1"+"7") || strings.Contains(s, "10.1.0.2 ") && !strings.Contains(s, "100.64.0.9") {
+		t.Errorf("of 813 is left:\n%s", s)
+	}
+	talks(t, a0.ns, a1.addr)
+	talks(t, a0.ns, a2.addr)
+}
+
+// TestDetach: nothing is left of a capsule, whether it is still there or not.
+func TestDetach(t *testing.T) {
+	for _, name := range []string{"812.0", "a-name-that-does-not-fit.4294967295"} {
+		for _, gone := range []bool{false, true} {
+			b := newLab(t, Config{})
+			n := b.node("n1", "10.1.0.1/24", "")
+			before := n.state()
+			c := n.capsule(name, "100.64.0.8")
+			must(t, n.SetPeers(t.Context(), name[:strings.LastIndexByte(name, '.')], []Peer{{netip.MustParseAddr("100.64.0.9"), netip.MustParseAddr("10.1.0.2")}}))
+			if gone {
+				c.kill()
+			}
+			for range 2 {
+				must(t, n.Detach(t.Context(), name))
+				must(t, n.SetPeers(t.Context(), name[:strings.LastIndexByte(name, '.')], nil))
+			}
+			if after := n.state(); after != before {
+				t.Errorf("%s, gone is %v: before:\n%s\nafter:\n%s", name, gone, before, after)
+			}
+			if !gone {
+				must(t, within(c.ns, func() error {
+					if l, err := find("eth0"); l != nil || err != nil {
+						t.Errorf("eth0 is left: %v, %v", l, err)
+					}
+					return nil
+				}))
+			}
+		}
+	}
+}
+
+// TestAttachAgain: the same twice, another capsule of the same name, another address.
+func TestAttachAgain(t *testing.T) {
+	b := newLab(t, Config{})
+	n := b.node("n1", "10.1.0.1/24", "")
+	one := n.capsule("812.0", "100.64.0.8")
+	x, y := pair(t, n.ns, one.ns, one.addr)
+	before := n.state()
+	must(t, n.Attach(t.Context(), one.pid, one.name, one.addr))
+	if after := n.state(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	says(t, x, "still here")
+	hears(t, y, "still here")
+
+	two := n.capsule("812.0", "100.64.0.8") // one is not detached yet
+	listen(t, two.ns)
+	talks(t, n.ns, two.addr)
+	two.addr = netip.MustParseAddr("100.64.0.9")
+	must(t, n.Attach(t.Context(), two.pid, two.name, two.addr))
+	talks(t, n.ns, two.addr)
+	deaf(t, n.ns, one.addr)
+}
+
+// TestRepair: others take away what is ours.
+func TestRepair(t *testing.T) {
+	b := newLab(t, Config{})
+	b.router("10.1.0.254/24", "10.2.0.254/24")
+	n1, n2, n3 := b.node("n1", "10.1.0.1/24", "10.1.0.254"), b.node("n2", "10.1.0.2/24", "10.1.0.254"), b.node("n3", "10.2.0.3/24", "10.2.0.254")
+	a0, a1, a2 := n1.capsule("812.0", "100.64.0.8"), n2.capsule("812.1", "100.64.0.9"), n3.capsule("812.2", "100.64.0.10")
+	introduce(t, "812", a0, a1, a2)
+	listen(t, a0.ns)
+	before := n1.state()
+	for what, spoil := range map[string]func() error{
+		"ruleset": func() error {
+			c, err := nftables.New()
+			if err != nil {
+				return err
+			}
+			c.FlushRuleset()
+			return c.Flush()
+		},
+		"routes": func() error {
+			all, err := ourRoutes()
+			for i := range all {
+				err = errors.Join(err, netlink.RouteDel(&all[i]))
+			}
+			return err
+		},
+		"vxlan": func() error {
+			l, err := netlink.LinkByName(vxlanName)
+			return errors.Join(err, netlink.LinkDel(l))
+		},
+		"forwarding": func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0) },
+		"down": func() error {
+			l, err := netlink.LinkByName("sing812.0")
+			return errors.Join(err, netlink.LinkSetDown(l))
+		},
+		"nothing": func() error { return nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			must(t, within(n1.ns, spoil))
+			must(t, n1.Repair(t.Context()))
+			if after := n1.state(); after != before {
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+			}
+			for _, from := range []*box{a1, a2} {
+				talks(t, from.ns, a0.addr)
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	needRoot(t)
+	for name, try := range map[string]struct {
+		cfg Config
+		say string
+	}{
+		"range":    {Config{Range: netip.MustParsePrefix("10.1.0.0/16")}, "range 10.1.0.0/16 of the capsules overlaps route 10.1.0.0/24 dev eth0"},
+		"mode":     {Config{Mode: "bridge"}, `mode "bridge": want auto, route or vxlan`},
+		"vni":      {Config{VNI: 1 << 24}, "vni 16777216: want 1 to 16777215"},
+		"port":     {Config{Port: 70000}, "port 70000: want 1 to 65535"},
+		"device":   {Config{Device: "eth7"}, "device eth7: Link not found"},
+		"loopback": {Config{Device: "lo"}, "device lo: no IPv4 address"},
+		"node":     {Config{Node: netip.MustParseAddr("10.9.9.9")}, "no interface has the address 10.9.9.9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := newLab(t, Config{}).host("10.1.0.1/24", "")
+			_, err := open(try.cfg, ns)
+			if err == nil || !strings.Contains(err.Error(), try.say) {
+				t.Errorf("said %v, want %q", err, try.say)
+			}
+		})
+	}
+	t.Run("address", func(t *testing.T) {
+		ns := newLab(t, Config{}).host("10.1.0.1/24", "")
+		must(t, within(ns, func() error {
+			l, err := netlink.LinkByName("lo")
+			return errors.Join(err, netlink.AddrAdd(l, &netlink.Addr{IPNet: hostNet(netip.MustParseAddr("100.99.1.2"))}))
+		}))
+		var inUse *RangeError
+		if _, err := open(Config{}, ns); !errors.As(err, &inUse) || inUse.By != "the node's address 100.99.1.2" {
+			t.Errorf("said %v", err)
+		}
+	})
+	t.Run("no address", func(t *testing.T) {
+		if _, err := open(Config{}, namespace(t)); err == nil || !strings.Contains(err.Error(), "no interface has an IPv4 address") {
+			t.Errorf("said %v", err)
+		}
+	})
+}
+
+// TestRefused: what calls with wrong arguments say, and that they change nothing.
+func TestRefused(t *testing.T) {
+	b := newLab(t, Config{Mode: ModeRoute})
+	b.router("10.1.0.254/24", "10.2.0.254/24")
+	n := b.node("n1", "10.1.0.1/24", "")
+	c := n.bare("812.0", "100.64.0.8")
+	before := n.state()
+	ctx := t.Context()
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	inside := Peer{netip.MustParseAddr("100.64.0.9"), netip.MustParseAddr("10.1.0.2")}
+	for name, try := range map[string]struct {
+		say string
+		do  func() error
+	}{
+		"no number":         {`capsule "812": want a name like 812.0`, func() error { return n.Attach(ctx, c.pid, "812", c.addr) }},
+		"path":              {`capsule "../x.0": want a name`, func() error { return n.Attach(ctx, c.pid, "../x.0", c.addr) }},
+		"space":             {`capsule "8 1.0": want a name`, func() error { return n.Detach(ctx, "8 1.0") }},
+		"outside":           {"address 10.1.0.5 is outside of 100.64.0.0/10", func() error { return n.Attach(ctx, c.pid, "812.0", netip.MustParseAddr("10.1.0.5")) }},
+		"no process":        {"no such file", func() error { return n.Attach(ctx, 1<<29, "812.0", c.addr) }},
+		"cancelled":         {"context canceled", func() error { return n.Attach(cancelled, c.pid, "812.0", c.addr) }},
+		"peer outside":      {"peer 10.1.0.2 on 10.1.0.2: want an address of 100.64.0.0/10", func() error { return n.SetPeers(ctx, "812", []Peer{{inside.Node, inside.Node}}) }},
+		"peer without node": {"peer 100.64.0.9 on invalid IP", func() error { return n.SetPeers(ctx, "812", []Peer{{Address: inside.Address}}) }},
+		"peer twice": {"peer 100.64.0.9 is said to be on 10.1.0.2 and on 10.1.0.3", func() error {
+			return n.SetPeers(ctx, "812", []Peer{inside, {inside.Address, netip.MustParseAddr("10.1.0.3")}})
+		}},
+		"job":   {`job "a b": want letters`, func() error { return n.SetPeers(ctx, "a b", nil) }},
+		"sweep": {`capsule "812": want a name`, func() error { return n.Sweep(ctx, []string{"812"}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := try.do(); err == nil || !strings.Contains(err.Error(), try.say) {
+				t.Errorf("said %v, want %q", err, try.say)
+			}
+			if after := n.state(); after != before {
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+			}
+		})
+	}
+	t.Run("unreachable", func(t *testing.T) {
+		err := n.SetPeers(ctx, "812", []Peer{inside, {netip.MustParseAddr("100.64.0.10"), netip.MustParseAddr("10.7.0.3")}})
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "job 812: node 10.7.0.3: no route") {
+			t.Error(err)
+		}
+		if !strings.Contains(n.state(), "route 100.64.0.9/32 via 10.1.0.2") {
+			t.Errorf("the others are not set:\n%s", n.state())
+		}
+	})
+	t.Run("not a neighbour", func(t *testing.T) {
+		far := b.node("far", "10.1.0.9/24", "10.1.0.254")
+		err := far.SetPeers(ctx, "812", []Peer{{inside.Address, netip.MustParseAddr("10.2.0.3")}})
+		if !errors.Is(err, ErrNotNeighbour) || !strings.Contains(err.Error(), "job 812: node 10.2.0.3: not a neighbour, and mode is route") {
+			t.Error(err)
+		}
+	})
+	t.Run("another eth0", func(t *testing.T) {
+		other := n.bare("812.5", "100.64.0.12")
+		b.wire(other.ns, "eth0", "10.5.0.1/24")
+		if err := n.Attach(ctx, other.pid, other.name, other.addr); err == nil || !strings.Contains(err.Error(), "the capsule has another eth0") {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNotes: a filter of the node's that would stop capsules is told.
+func TestNotes(t *testing.T) {
+	b := newLab(t, Config{})
+	ns := b.host("10.1.0.1/24", "")
+	must(t, within(ns, func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		drop := nftables.ChainPolicyDrop
+		tb := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "filter"})
+		c.AddChain(&nftables.Chain{Table: tb, Name: "FORWARD", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &drop})
+		return c.Flush()
+	}))
+	o, err := open(Config{}, ns)
+	must(t, err)
+	if got := o.Notes(); len(got) != 1 || !strings.Contains(got[0], "chain FORWARD of table filter drops") {
+		t.Errorf("notes %q", got)
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// To reach capsule B on node N by vxlan takes three entries, all static:
+//
+//	route      B/32 dev singvx
+//	neighbour  B has nodeMAC(N)
+//	forwarding nodeMAC(N) is at N
+//
+// singvx itself has nodeMAC(this node), so that N's packets are for us.
+
+// vxlan returns the node's vxlan interface, made if there is none of this configuration.
+func (o *Overlay) vxlan() (netlink.Link, error) {
+	l, err := find(vxlanName)
+	if err != nil {
+		return nil, err
+	}
+	if l != nil && !o.isOurs(l) {
+		if err := netlink.LinkDel(l); err != nil {
+			return nil, err
+		}
+		l = nil
+	}
+	if l == nil {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.HardwareAddr, attrs.MTU = vxlanName, nodeMAC(o.cfg.Node), o.tunnelMTU()
+		err := netlink.LinkAdd(&netlink.Vxlan{
+			LinkAttrs: attrs, VxlanId: o.cfg.VNI, Port: o.cfg.Port, SrcAddr: ipOf(o.cfg.Node), UDPCSum: true, NoAge: true,
+		})
+		if err != nil {
+			return nil, &MissingError{"vxlan", fmt.Sprintf("needs a kernel with CONFIG_VXLAN, and UDP port %d", o.cfg.Port), err}
+		}
+		if l, err = netlink.LinkByName(vxlanName); err != nil {
+			return nil, err
+		}
+	}
+	err = errors.Join(
+		sysctl("ipv6", vxlanName, "disable_ipv6", "1"),
+		sysctl("ipv4", vxlanName, "forwarding", "1"),
+		sysctl("ipv4", vxlanName, "rp_filter", "0"), // firewall.go knows better who may come this way
+		netlink.LinkSetUp(l),
+	)
+	return l, err
+}
+
+func (o *Overlay) tunnelMTU() int {
+	if o.cfg.Mode == ModeVXLAN {
+		return o.mtu
+	}
+	return o.mtu - vxlanOverhead
+}
+
+func (o *Overlay) isOurs(l netlink.Link) bool {
+	v, ok := l.(*netlink.Vxlan)
+	return ok && v.VxlanId == o.cfg.VNI && v.Port == o.cfg.Port && v.SrcAddr.Equal(ipOf(o.cfg.Node)) && !v.Learning &&
+		v.HardwareAddr.String() == nodeMAC(o.cfg.Node).String() && v.MTU == o.tunnelMTU()
+}
+
+// tunnel routes a capsule's address through vxlan.
+func (o *Overlay) tunnel(l netlink.Link, addr, node netip.Addr) error {
+	at := &netlink.Neigh{
+		LinkIndex: l.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT,
+		IP: ipOf(node), HardwareAddr: nodeMAC(node),
+	}
+	if err := netlink.NeighSet(at); err != nil {
+		return fmt.Errorf("vxlan: %w", err)
+	}
+	if err := o.neighbour(l, addr, nodeMAC(node)); err != nil {
+		return fmt.Errorf("vxlan: %w", err)
+	}
+	return o.direct(l, addr)
+}
+
+// tunnels returns what goes through vxlan: addresses, with their nodes.
+func tunnels(l netlink.Link) (map[netip.Addr]netip.Addr, error) {
+	list, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, netlink.FAMILY_V4) })
+	if err != nil {
+		return nil, fmt.Errorf("vxlan: list neighbours: %w", err)
+	}
+	all := map[netip.Addr]netip.Addr{}
+	for _, n := range list {
+		addr, ok := addrOf(n.IP)
+		if node, isNode := nodeOfMAC(n.HardwareAddr); ok && isNode {
+			all[addr] = node
+		}
+	}
+	return all, nil
+}
+
+// pruneTunnels removes those whose capsule is not there any more, and the interface with
+// the last one.
+func (o *Overlay) pruneTunnels(elsewhere map[netip.Addr]netip.Addr) error {
+	l, err := find(vxlanName)
+	if err != nil || l == nil {
+		return err
+	}
+	all, err := tunnels(l)
+	if err != nil {
+		return err
+	}
+	used := map[netip.Addr]bool{}
+	for addr, node := range all {
+		if elsewhere[addr] == node {
+			used[node] = true
+			continue
+		}
+		if err := netlink.NeighDel(&netlink.Neigh{LinkIndex: l.Attrs().Index, Family: unix.AF_INET, IP: ipOf(addr)}); err != nil && !gone(err) {
+			return fmt.Errorf("vxlan: remove %s: %w", addr, err)
+		}
+	}
+	if len(used) == 0 && o.cfg.Mode != ModeVXLAN {
+		return netlink.LinkDel(l)
+	}
+	table, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, unix.AF_BRIDGE) })
+	if err != nil {
+		return fmt.Errorf("vxlan: list forwarding: %w", err)
+	}
+	for i := range table {
+		if node, ok := nodeOfMAC(table[i].HardwareAddr); ok && !used[node] {
+			if err := netlink.NeighDel(&table[i]); err != nil && !gone(err) {
+				return fmt.Errorf("vxlan: remove node %s: %w", node, err)
+			}
+		}
+	}
+	return nil
+}

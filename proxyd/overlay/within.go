@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// within runs f on a thread that is in the network namespace ns. Sockets and /proc/sys/net
+// are those of the thread that opens them, so f must not leave its goroutine.
+func within(ns *os.File, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		done <- func() error {
+			runtime.LockOSThread()
+			home, err := ownNetns()
+			if err != nil {
+				runtime.UnlockOSThread()
+				return err
+			}
+			defer home.Close()
+			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+				runtime.UnlockOSThread()
+				return fmt.Errorf("join network namespace: %w", err)
+			}
+			err = f()
+			// A thread that cannot come back stays locked, and so ends with this goroutine.
+			if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+				runtime.UnlockOSThread()
+			}
+			return err
+		}()
+	}()
+	return <-done
+}
+
+// ownNetns opens the network namespace of the caller. The process's first thread, which
+// /proc/self means, may be away in another one.
+func ownNetns() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
+
+// capsuleNetns opens the network namespace of a process. It refuses the node's own: the
+// process may have ended, and its number be anybody's.
+func capsuleNetns(pid int, node *os.File) (*os.File, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := f.Stat()
+	if err == nil {
+		var ours fs.FileInfo
+		if ours, err = node.Stat(); err == nil && os.SameFile(theirs, ours) {
+			err = fmt.Errorf("process %d is in the node's network namespace", pid)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// sysctl sets a variable of an interface, or of "all", of the thread's namespace.
+func sysctl(family, link, key, value string) error {
+	path := filepath.Join("/proc/sys/net", family, "conf", link, key)
+	err := os.WriteFile(path, []byte(value), 0)
+	if family == "ipv6" && errors.Is(err, fs.ErrNotExist) {
+		return nil // a kernel without IPv6
+	}
+	return err
+}
+
+// readSysctl tells whether such a variable is on.
+func readSysctl(family, link, key string) (bool, error) {
+	b, err := os.ReadFile(filepath.Join("/proc/sys/net", family, "conf", link, key))
+	return err == nil && len(b) > 0 && b[0] != '0', err
+}
+
+// dump lists something of the kernel's. A list that changed while it was read is read
+// again: the kernel says so instead of giving a consistent one.
+func dump[T any](list func() ([]T, error)) ([]T, error) {
+	for range 50 {
+		got, err := list()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return got, err
+		}
+	}
+	return nil, netlink.ErrDumpInterrupted
+}
