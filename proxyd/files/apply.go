@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// write asks for the contents that are needed, in the order in which the streams have
+// them, and writes them.
+func (b *backer) write() error {
+	slices.SortStableFunc(b.jobs, func(x, y job) int {
+		return cmp.Or(cmp.Compare(x.Stream, y.Stream), cmp.Compare(x.Off, y.Off), cmp.Compare(x.Size, y.Size))
+	})
+	var wants []want
+	for _, j := range b.jobs {
+		if len(wants) == 0 || wants[len(wants)-1] != j.want {
+			wants = append(wants, j.want)
+		}
+	}
+	if err := b.p.sendJSON(frameWants, wants); err != nil {
+		return err
+	}
+	t := target{}
+	defer t.close()
+	rest := b.jobs
+	for _, w := range wants {
+		data, err := b.p.receiveOf(frameData)
+		if err != nil {
+			return err
+		}
+		if int64(len(data)) != w.Size {
+			return fmt.Errorf("stream %s: %d bytes at %d where %d are due", w.Stream, len(data), w.Off, w.Size)
+		}
+		hash := hashOf(data)
+		for len(rest) > 0 && rest[0].want == w {
+			if hash != rest[0].seg.Hash {
+				return fmt.Errorf("stream %s: at %d is not what was recorded", w.Stream, w.Off)
+			}
+			if err := t.write(rest[0], data); err != nil {
+				b.note(rest[0].path, "not put back: "+err.Error())
+			} else {
+				b.report.Bytes += w.Size
+			}
+			rest = rest[1:]
+		}
+	}
+	return nil
+}
+
+// target is the file that was written last; the next is likely the same.
+type target struct {
+	path string
+	file *os.File
+}
+
+func (t *target) close() {
+	if t.file != nil {
+		t.file.Close()
+		t.file = nil
+	}
+}
+
+func (t *target) write(j job, data []byte) error {
+	if t.file == nil || t.path != j.path {
+		t.close()
+		st, err := lstat(j.path)
+		if err != nil {
+			return err
+		}
+		if t.file, err = openFile(j.path, unix.O_WRONLY, &File{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode & 0o7777}); err != nil {
+			return err
+		}
+		t.path = j.path
+	}
+	return writeFull(int(t.file.Fd()), data, j.seg.At)
+}
+
+// finish sets mode, group and times, when nothing in or below changes any more.
+func (b *backer) finish(p string, f *File) {
+	now, err := lstat(p)
+	if err != nil || typeOf(now) != f.Type || !b.mine(now) {
+		return
+	}
+	if now.Gid != f.GID {
+		_ = unix.Lchown(p, -1, int(f.GID)) // he may have left the group
+	}
+	if f.Type != Symlink {
+		if now, err = lstat(p); err == nil && now.Mode&0o7777 != f.Mode {
+			err = unix.Chmod(p, f.Mode)
+		}
+	}
+	if now.Mtim.Nano() != f.Mtime {
+		times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(f.Mtime)}
+		err = errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, p, times, unix.AT_SYMLINK_NOFOLLOW))
+	}
+	if err != nil {
+		b.note(p, "mode or time not put back: "+err.Error())
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPutBackCases: one thing after the cut, and what becomes of it.
+func TestPutBackCases(t *testing.T) {
+	for name, c := range map[string]struct {
+		job     func(in func(string) string) []Entry // what the job did before the cut
+		then    func(in func(string) string) []Entry // and after it
+		want    map[string]string
+		notes   string
+		exclude string
+		logs    string
+	}{
+		"appended": {
+			job:  func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry { appendTo(t, in("f"), "678"); return nil },
+			want: map[string]string{"f": "12345"},
+		},
+		"shortened": {
+			job:  func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry { os.Truncate(in("f"), 2); return nil },
+			want: map[string]string{"f": "12345"},
+		},
+		"removed": {
+			job:  func(in func(string) string) []Entry { return created(t, in("d/f"), "12345") },
+			then: func(in func(string) string) []Entry { os.RemoveAll(in("d")); return nil },
+			want: map[string]string{"d/f": "12345"}, notes: "d: made: it was not there any more, and what it was is not known",
+		},
+		"made later": {
+			then: func(in func(string) string) []Entry { return created(t, in("f"), "new") },
+			want: map[string]string{"f": "<missing>"},
+		},
+		"was there, appended later": {
+			job: func(in func(string) string) []Entry { write(t, in("f"), "old"); return nil },
+			then: func(in func(string) string) []Entry {
+				appendTo(t, in("f"), "new")
+				return []Entry{{Kind: Appended, Path: in("f"), Size: 3}}
+			},
+			want: map[string]string{"f": "old"},
+		},
+		"was there, written later": {
+			job: func(in func(string) string) []Entry { write(t, in("f"), "old"); return nil },
+			then: func(in func(string) string) []Entry {
+				write(t, in("f"), "new")
+				return []Entry{{Kind: Written, Path: in("f")}}
+			},
+			want: map[string]string{"f": "new"}, notes: "f: left alone: the job changed it for the first time after the cut, and what it was before is not known",
+		},
+		"was there, moved later": {
+			job: func(in func(string) string) []Entry { write(t, in("f"), "old"); return nil },
+			then: func(in func(string) string) []Entry {
+				os.Rename(in("f"), in("g"))
+				return []Entry{{Kind: Renamed, Path: in("g"), Other: in("f")}}
+			},
+			want: map[string]string{"f": "old", "g": "<missing>"},
+		},
+		"a folder with what nobody knows, moved later": {
+			job: func(in func(string) string) []Entry {
+				os.Mkdir(in("d"), 0o755)
+				os.Chown(in("d"), testUID, testUID)
+				write(t, in("d/f"), "old")
+				return nil
+			},
+			then: func(in func(string) string) []Entry {
+				os.Rename(in("d"), in("e"))
+				return []Entry{{Kind: Renamed, Path: in("e"), Other: in("d")}}
+			},
+			want: map[string]string{"d/f": "old", "e/f": "<missing>"},
+		},
+		"another job's file in its place": {
+			job: func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry {
+				write(t, in("g"), "another job's")
+				os.Rename(in("g"), in("f"))
+				return nil
+			},
+			want: map[string]string{"f": "another job's"}, notes: "f: left alone: it is another file than at the cut, and not the job has made it",
+		},
+		"replaced by the job": {
+			job: func(in func(string) string) []Entry { return created(t, in("f"), "12345") },
+			then: func(in func(string) string) []Entry {
+				write(t, in("g"), "newer")
+				os.Rename(in("g"), in("f"))
+				return []Entry{{Kind: Created, Path: in("g")}, {Kind: Replaced, Path: in("f"), Other: in("g")}}
+			},
+			want: map[string]string{"f": "12345", "g": "<missing>"},
+		},
+		"removed before the cut, then made by another job": {
+			job: func(in func(string) string) []Entry {
+				return []Entry{{Kind: Created, Path: in("f")}, {Kind: Removed, Path: in("f")}}
+			},
+			then: func(in func(string) string) []Entry { write(t, in("f"), "another job's"); return nil },
+			want: map[string]string{"f": "another job's"},
+		},
+		"excluded": {
+			job:     func(in func(string) string) []Entry { return created(t, in("d/f"), "12345") },
+			then:    func(in func(string) string) []Entry { write(t, in("d/f"), "newer"); return nil },
+			want:    map[string]string{"d/f": "newer"},
+			exclude: "d",
+		},
+		"a log": {
+			job: func(in func(string) string) []Entry { return created(t, in("log"), "12345") },
+			then: func(in func(string) string) []Entry {
+				appendTo(t, in("log"), "678")
+				return created(t, in("log"), "12345678")
+			},
+			want: map[string]string{"log": "12345678"}, logs: "log",
+		},
+		"a log by another name": {
+			job: func(in func(string) string) []Entry { return created(t, in("log"), "12345") },
+			then: func(in func(string) string) []Entry {
+				os.Symlink("log", in("alias"))
+				appendTo(t, in("log"), "678")
+				return nil
+			},
+			want: map[string]string{"log": "12345678"}, logs: "alias",
+		},
+		"mode without rights": {
+			job: func(in func(string) string) []Entry {
+				e := created(t, in("f"), "12345")
+				os.Chmod(in("f"), 0)
+				return e
+			},
+			then: func(in func(string) string) []Entry { os.WriteFile(in("f"), []byte("other"), 0); return nil },
+			want: map[string]string{"f": "12345"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := ours(t)
+			in := func(name string) string { return filepath.Join(dir, name) }
+			job := Job{}
+			if c.exclude != "" {
+				job.Exclude = []string{in(c.exclude)}
+			}
+			if c.logs != "" {
+				job.Logs = []string{in(c.logs)}
+			}
+			shelf := newShelf()
+			var entries []Entry
+			if c.job != nil {
+				entries = c.job(in)
+			}
+			state := recordNow(t, nil, shelf, job, entries...)
+			if len(state.Notes) > 0 {
+				t.Errorf("record: %v", state.Notes)
+			}
+			after := c.then(in)
+			for range 2 { // a second time changes nothing
+				r := putBackNow(t, state, shelf, job, after...)
+				if got := whys(r.Notes); got != c.notes {
+					t.Errorf("notes %q, want %q", got, c.notes)
+				}
+				for name, want := range c.want {
+					if got := read(t, in(name)); got != want {
+						t.Errorf("%s: %q, want %q", name, got, want)
+					}
+				}
+				if strings.HasPrefix(c.notes, "d: made") {
+					c.notes = ""
+				}
+			}
+		})
+	}
+}

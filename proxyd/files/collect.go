@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// collector records what is at the job's paths.
+type collector struct {
+	*worker
+	out     *State
+	leaders map[[2]uint64]Name // the first path of each file
+	earlier map[[2]uint64]*File
+	reuse   map[string]bool // old streams worth referring to
+	off     int64           // in the new stream
+	buf     []byte
+}
+
+// record is the helper's part of Record.
+func (w *worker) record() error {
+	c := &collector{
+		worker:  w,
+		out:     &State{Mark: w.o.Mark, Boot: w.boot, Time: time.Now().UTC(), Lost: w.o.Lost, Files: map[Name]*File{}},
+		leaders: map[[2]uint64]Name{},
+		buf:     make([]byte, maxSegment),
+	}
+	c.chooseStreams()
+	w.resolveAll()
+	t := newTree()
+	for p := range w.state.Files {
+		t.at(string(p)).touched = true
+	}
+	for _, e := range w.entries {
+		t.take(e)
+	}
+	paths := t.paths()
+	// Found by inode while it is recorded, and recorded behind the rest.
+	for i := 0; i < len(paths); i++ {
+		found, err := c.look(paths[i], t)
+		if err != nil {
+			return err
+		}
+		if found != "" && !t.at(found).touched {
+			n := t.at(found)
+			n.touched, n.wrote = true, true
+			paths = append(paths, found)
+		}
+	}
+	c.out.Lost = c.out.Lost || t.lost
+	c.out.Notes = w.notes
+	return w.p.sendJSON(frameResult, c.out)
+}
+
+// chooseStreams decides which streams of the last State to refer to: of one that is not
+// used by half any more, the rest is saved anew, so that old ones can go.
+func (c *collector) chooseStreams() {
+	used := map[string]int64{}
+	c.earlier = map[[2]uint64]*File{}
+	for _, f := range c.state.Files {
+		for _, g := range f.Data {
+			used[g.Stream] += g.Size
+		}
+		if f.Type == Regular && f.LinkTo == "" && c.state.Boot == c.boot {
+			c.earlier[[2]uint64{f.Dev, f.Ino}] = f
+		}
+	}
+	c.reuse = map[string]bool{}
+	for name, n := range used {
+		c.reuse[name] = c.o.Reuse && n >= c.state.Streams[name]/2
+	}
+}
+
+// look records one path. It returns another one where that has become the name of the
+// file which the kernel saw here.
+func (c *collector) look(p string, t *tree) (found string, err error) {
+	if belowAny(p, c.skip) {
+		return "", nil
+	}
+	n := t.find(p)
+	st, err := lstat(p)
+	if isMissing(err) {
+		c.out.Files[Name(p)] = &File{Type: Missing}
+		return findInode(path.Dir(p), n.ino), nil
+	}
+	if err != nil {
+		c.note(p, "not recorded: "+err.Error())
+		return "", nil //nolint:nilerr // it is told in a note
+	}
+	id := [2]uint64{st.Dev, st.Ino}
+	if c.logs[id] {
+		return "", nil
+	}
+	f := c.describe(p, st)
+	c.out.Files[Name(p)] = f
+	switch f.Type {
+	case Symlink:
+		target, err := os.Readlink(p)
+		if err != nil {
+			c.note(p, "not recorded: "+err.Error())
+			delete(c.out.Files, Name(p))
+		}
+		f.Target = Name(target)
+	case Regular:
+		if leader, ok := c.leaders[id]; ok {
+			f.LinkTo = leader
+			return "", nil
+		}
+		if c.onlyLinked(n, t, id) {
+			f.LinkTo = Name(n.link)
+			return "", nil
+		}
+		c.leaders[id] = Name(p)
+		f.Wrote = n.wrote || st.Nlink > 1 // perhaps by another name
+		err = c.content(p, f, n)
+		var broken *pipeError
+		if err != nil && !errors.As(err, &broken) {
+			c.note(p, "content not recorded: "+err.Error())
+			delete(c.out.Files, Name(p))
+			delete(c.leaders, id)
+			err = nil
+		}
+	case Missing, Dir, Fifo, Other:
+	}
+	return "", err
+}
+
+// onlyLinked says whether a path is nothing but another name for a file which the job
+// has not written: a data set that it has linked somewhere is not saved.
+func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
+	if n.link == "" || n.wrote && !n.made || n.grew {
+		return false
+	}
+	if o := t.find(n.link); o != nil && o.touched {
+		return false
+	}
+	st, err := lstat(n.link)
+	return err == nil && [2]uint64{st.Dev, st.Ino} == id
+}
+
+// findInode looks for a name of an inode in a folder. A program that bypasses the shim
+// and writes a file under a temporary name is only seen writing, not renaming.
+func findInode(dir string, ino uint64) string {
+	if ino == 0 {
+		return ""
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return ""
+	}
+	defer d.Close()
+	for {
+		entries, err := d.ReadDir(1024)
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil {
+				continue
+			}
+			if st, ok := sysStat(info); ok && st.Ino == ino {
+				return path.Join(dir, e.Name())
+			}
+		}
+		if err != nil {
+			return ""
+		}
+	}
+}
+
+// content fills in f.Data, and sends what is not in the streams that are referred to.
+func (c *collector) content(p string, f *File, n *node) error {
+	old := c.earlier[[2]uint64{f.Dev, f.Ino}]
+	if old != nil && c.untouched(old, f) && c.canKeep(old.Data) {
+		f.Data = old.Data
+		return nil
+	}
+	file, err := openForReading(p, f)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	from := int64(0)
+	if old != nil && n.grew && !f.Wrote && !old.Wrote && old.Size <= f.Size && c.canKeep(old.Data) {
+		// Nobody can have changed what was there, so it is not read: not by a descriptor
+		// that was open at the last cut either, for then it would be Wrote. The last
+		// segment grows until it is whole.
+		from = old.Size / maxSegment * maxSegment
+		for _, g := range old.Data {
+			if g.At+g.Size <= from {
+				f.Data = append(f.Data, g)
+			}
+		}
+	}
+	known := map[int64]Segment{}
+	if old != nil {
+		for _, g := range old.Data {
+			known[g.At] = g
+		}
+	}
+	return c.extents(file, from, f, known)
+}
+
+func (c *collector) canKeep(data []Segment) bool {
+	return !slices.ContainsFunc(data, func(g Segment) bool { return !c.reuse[g.Stream] })
+}
+
+// extents goes through the parts of a file that have data, in segments.
+func (c *collector) extents(file *os.File, from int64, f *File, known map[int64]Segment) error {
+	fd := int(file.Fd())
+	for from < f.Size {
+		data, err := unix.Seek(fd, from, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return nil // a hole to the end
+		}
+		if err != nil {
+			data = from // a file system that does not tell
+		}
+		// A segment begins at a multiple of its size, whatever the extents are: so it is
+		// found again.
+		from = data / maxSegment * maxSegment
+		size := min(maxSegment, f.Size-from)
+		n, err := readFull(fd, c.buf[:size], from)
+		if err != nil {
+			return err
+		}
+		if err := c.segment(c.buf[:n], from, f, known); err != nil {
+			return err
+		}
+		if int64(n) < size {
+			f.Size = from + int64(n) // somebody else has made it shorter
+			return nil
+		}
+		from += maxSegment
+	}
+	return nil
+}
+
+// segment takes one into f, and sends it if it is new. Zeros need no place.
+func (c *collector) segment(b []byte, at int64, f *File, known map[int64]Segment) error {
+	for len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	g := Segment{At: at, Size: int64(len(b)), Hash: hashOf(b)}
+	if old := known[at]; old.Size == g.Size && old.Hash == g.Hash && c.reuse[old.Stream] {
+		f.Data = append(f.Data, old)
+		return nil
+	}
+	g.Stream, g.Off = c.o.Stream, c.off
+	if err := c.p.send(frameData, b); err != nil {
+		return &pipeError{err}
+	}
+	c.off += g.Size
+	f.Data = append(f.Data, g)
+	return nil
+}

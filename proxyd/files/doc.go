@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package files puts what a job does to files back to a cut: it keeps the list of the
+// files that the job touches, records what they are, and makes them that again.
+//
+// # The order of events
+//
+// One capsule, on whatever node it is; the log is on a shared folder.
+//
+//	start        CreateJournal, OpenJournal, Journal.Run, Watch; programs run with the shim
+//	checkpoint   programs are frozen
+//	             Scan, Journal.Add            what is open right now
+//	             Journal.Cut, Since           what happened since the last State's Mark
+//	             Record                       → State, and a stream of contents
+//	             …CRIU dumps…
+//	             Pack                         /tmp, /var/tmp and /dev/shm, whole
+//	restore      CreateJournal, OpenJournal   a new list for the new capsule, the old log
+//	             Unpack
+//	             Since(State.Mark), PutBack   in the new capsule, before CRIU restores
+//	             Journal.Rewind
+//
+// # The list
+//
+// All processes of a capsule append to one list, a mapping (libsingshim/shim/list.h,
+// record.go). It is as long as it ever gets from the beginning: CRIU maps it again in a
+// restored process, and wants the same length. What does not fit goes to a second file.
+// A Journal brings both into the log, every so often, and before anybody looks. The user
+// can write anything into the list; it is read as hostile input and can only say to what
+// paths he, with his own rights, did something.
+//
+// A process records a path once between two cuts. What it forgets when a name goes away,
+// and tells others to forget, keeps the last word about each path right; note.c has it.
+//
+// # Rights
+//
+// Nothing in the list or in a State is done with root's rights. Record and PutBack start
+// a helper, this program with Arg, that enters the capsule's mount namespace and becomes
+// the user. It cannot be traced by him. Its answers are bounded and checked as what they
+// are: a user's.
+//
+// # What belongs to whom
+//
+// PutBack changes what is in the State, and removes what the job is known to have made
+// after the cut. A file is taken for somebody else's, left alone and noted, when
+//
+//   - it belongs to another user, or
+//   - another inode is at its path, on the same file system, and the journal does not
+//     have it that the job did something to the path or a folder above it.
+//
+// On another file system (the job has moved, and the folder is not a shared one) inodes
+// say nothing; what the user owns is then put back.
+//
+// A file is changed in place: truncated, and overwritten where its segments differ. It is
+// not written anew and renamed: other names of it, and processes that are about to be
+// restored with it open, have to see the same file.
+//
+// Names go first (undo.go): what the job renamed, exchanged and made after the cut is
+// taken back, latest first, so that folders whose content nobody knows are where they
+// were. Then the State is gone through. So what was only moved costs nothing.
+//
+// # Locks
+//
+// Journal.mu, alone. All else belongs to one goroutine.
+//
+// # Limits
+//
+//   - What a file was that the job changed for the first time after the cut is not known,
+//     unless it only appended. It is left alone and noted.
+//   - Owners are not put back, nor are extended attributes outside the private folders,
+//     nor modes and times of files that the job only did chmod, chown or utimes to.
+//   - A working directory that somebody else renames goes on under its old name in the
+//     records of processes that stay in it; so does one that a thread has for itself.
+//   - A program that bypasses the shim is seen to write, not to remove, rename or make
+//     folders (Watch), and set-id programs as little. Anything by io_uring is unseen but
+//     for what is open at the cut.
+//   - A program built with the address sanitizer does not start with anything in
+//     LD_PRELOAD before its run-time library, unless ASAN_OPTIONS has
+//     verify_asan_link_order=0.
+package files

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"path"
+	"strings"
+)
+
+// Kind says what a program did to a path.
+type Kind byte
+
+// The kinds, as they are written in the list; libsingshim/shim/list.h has them too.
+const (
+	Created   Kind = 'c' // a file that was not there before
+	Folder    Kind = 'm' // a folder, made
+	Written   Kind = 'w' // was there; opened for writing, or truncated
+	Appended  Kind = 'a' // was there, Size bytes long; opened only to append
+	Removed   Kind = 'd' // a file or folder
+	Renamed   Kind = 'r' // from Other; nothing was at Path
+	Replaced  Kind = 'R' // renamed from Other; something was at Path
+	Exchanged Kind = 'x' // with Other
+	Linked    Kind = 'l' // a hard link to Other
+	Symlinked Kind = 's' // a symbolic link, made
+	Closed    Kind = 'f' // the kernel saw it closed after writing; Ino is its inode
+	Unsure    Kind = '?' // something of the above was about to happen
+)
+
+// Entry is one thing that the job did to one path.
+type Entry struct {
+	Kind  Kind
+	Path  string // absolute, as the job said it: not resolved, not cleaned
+	Other string // Renamed, Replaced, Exchanged, Linked: the other path
+	Size  int64  // Appended: the length before, -1 if that is not known
+	Ino   uint64 // Closed
+}
+
+// Touched is what a job did in some span of time.
+type Touched struct {
+	Entries []Entry // in the order in which it was done
+	Lost    bool    // the list is not complete
+	Until   Mark    // where it ends
+}
+
+// Limits on what a list may say. Paths longer than the kernel's cannot exist.
+const (
+	maxPath    = 4095
+	maxEntries = 1_000_000
+)
+
+// travelling are the folders whose content is not recorded: they are the capsule's own
+// and go with it whole, or they are no files at all.
+var travelling = []string{"/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run/singularity-slurm"}
+
+// below says whether p is dir or in it. Both are clean.
+func below(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
+}
+
+func belowAny(p string, dirs []string) bool {
+	for _, d := range dirs {
+		if below(p, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// validPath says whether p can be a path of the job. What is refused here never reaches
+// a system call.
+func validPath(p string) bool {
+	return len(p) > 1 && len(p) <= maxPath && p[0] == '/' && strings.IndexByte(p, 0) < 0
+}
+
+func (e Entry) valid() bool {
+	if !validPath(e.Path) {
+		return false
+	}
+	switch e.Kind {
+	case Renamed, Replaced, Exchanged, Linked:
+		return validPath(e.Other)
+	case Created, Folder, Written, Appended, Removed, Symlinked, Closed, Unsure:
+		return e.Other == "" || e.Kind == Unsure && validPath(e.Other)
+	}
+	return false
+}
+
+// lexical cleans a path without looking at the file system. With ".." behind a symbolic
+// link the result is another file, so the folder is resolved first where it exists.
+func lexical(p string) string { return path.Clean(p) }

@@ -1,0 +1,289 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names in a journal's folder. The shim is told the path of ListName as the capsule sees
+// it, by the environment variable Env.
+const (
+	ListName = "list"
+	moreName = "list.more"
+	Env      = "SINGULARITY_SLURM_FILES"
+)
+
+// Limits of what is taken from a user who fills his lists.
+const (
+	maxMore    = 64 << 20
+	maxLog     = 256 << 20
+	maxPending = 64
+)
+
+// CreateJournal makes an empty list in dir, which the programs of uid can write to, for
+// the shims of a capsule's processes. dir is made if missing, root's, and belongs bound
+// into the capsule at a path that never changes in the job's life: restored processes
+// have the list mapped. What was in dir is replaced; no process may be using it.
+func CreateJournal(dir string, uid, gid uint32) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	run := rand.Text()[:runSize]
+	for _, name := range []string{ListName, moreName} {
+		if err := createFile(filepath.Join(dir, name), name == ListName, run, uid, gid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func createFile(path string, isList bool, run string, uid, gid uint32) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if isList {
+		// With its blocks: a page that cannot be written for want of space would be a
+		// SIGBUS to the program.
+		if err := unix.Fallocate(int(f.Fd()), 0, 0, listSize); err != nil {
+			if _, err := f.Write(make([]byte, listSize)); err != nil {
+				return err
+			}
+		}
+		if _, err := f.WriteAt(listHead{tail: firstAt, epoch: 1, run: run}.bytes(), 0); err != nil {
+			return err
+		}
+	}
+	return f.Chown(int(uid), int(gid))
+}
+
+// Mark is a place in a journal's log.
+type Mark int64
+
+// Journal is what the job did to files, of one capsule, for the job's life: what the shims
+// of its processes wrote into the list, and what Add adds, in one log. The log outlives
+// the node when it is on a shared folder; then a crash of the node loses what happened
+// since the last Sync. The methods may be called concurrently.
+type Journal struct {
+	list, more, log *os.File
+
+	mu      sync.Mutex
+	run     string
+	pos     int64           // in the list
+	morePos int64           // in the second file
+	lost    uint64          // as the list counts
+	end     int64           // of the log
+	pending map[int64]bool  // places in the list before pos that may still be completed
+	known   map[string]bool // paths since the last Cut; true: written, not only appended to
+	told    map[int64]bool  // pending places that the log has as Unsure
+}
+
+// OpenJournal opens the list in dir, made by CreateJournal, and the log, which is made if
+// missing. Exactly one Journal may be open on a log. After a restart of the caller it
+// goes on where the last one stopped; with a new list, it goes on in the old log.
+func OpenJournal(dir, log string) (*Journal, error) {
+	j := &Journal{pos: firstAt, pending: map[int64]bool{}, known: map[string]bool{}, told: map[int64]bool{}}
+	if err := j.open(dir, log); err != nil {
+		j.closeFiles()
+		return nil, fmt.Errorf("journal %s: %w", dir, err)
+	}
+	return j, nil
+}
+
+func (j *Journal) open(dir, log string) (err error) {
+	// The files are the user's, but not the names: the folder is root's.
+	if j.list, err = os.OpenFile(filepath.Join(dir, ListName), os.O_RDWR|unix.O_NOFOLLOW, 0); err != nil {
+		return err
+	}
+	if j.more, err = os.OpenFile(filepath.Join(dir, moreName), os.O_RDONLY|unix.O_NOFOLLOW, 0); err != nil {
+		return err
+	}
+	if j.log, err = os.OpenFile(log, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	head, err := j.head()
+	if err != nil {
+		return err
+	}
+	j.run = head.run
+	j.lost = head.lost
+	j.end, err = readLog(j.log, 0, func(e Entry) {
+		switch {
+		case e.Path != j.run:
+		case e.Kind == anchorList:
+			j.pos = max(firstAt, e.Size)
+		case e.Kind == anchorMore:
+			j.morePos = max(0, e.Size)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return j.log.Truncate(j.end) // what was written half
+}
+
+// Close brings what is left into the log, and closes the files. Close the Journal of a
+// capsule before CreateJournal replaces its list.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.sync(true)
+	j.closeFiles()
+	return err
+}
+
+func (j *Journal) closeFiles() {
+	for _, f := range []*os.File{j.list, j.more, j.log} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func (j *Journal) head() (listHead, error) {
+	b := make([]byte, firstAt)
+	if _, err := j.list.ReadAt(b, 0); err != nil {
+		return listHead{}, err
+	}
+	return parseHead(b)
+}
+
+// Run calls Sync every period until ctx ends; it returns ctx's error, or the first other.
+// There is no event to wait for: the list is a mapping.
+func (j *Journal) Run(ctx context.Context, period time.Duration) error {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			if err := j.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Sync brings what is new in the list into the log, durably.
+func (j *Journal) Sync() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.sync(false)
+}
+
+// Cut brings everything into the log, also what programs were about to do, and makes the
+// shims forget what they have recorded. The programs must be frozen. What they do
+// afterwards is behind the Mark.
+func (j *Journal) Cut() (Mark, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.sync(true); err != nil {
+		return 0, err
+	}
+	head, err := j.head()
+	if err != nil {
+		return 0, err
+	}
+	b := binary.LittleEndian.AppendUint64(nil, head.epoch+1)
+	if _, err := j.list.WriteAt(b, epochAt); err != nil {
+		return 0, err
+	}
+	clear(j.known)
+	return Mark(j.end), nil
+}
+
+// Add appends what others saw, as far as the journal does not know of these paths since
+// the last Cut.
+func (j *Journal) Add(entries ...Entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.sync(false); err != nil { // the shim knows more than the kernel tells
+		return err
+	}
+	var b []byte
+	for _, e := range entries {
+		wrote, ok := j.known[e.Path]
+		if e.valid() && (!ok || !wrote && e.Kind != Appended) {
+			b = j.append(b, e)
+		}
+	}
+	return j.write(b)
+}
+
+// lose says that something is not in the list.
+func (j *Journal) lose() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.write(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
+}
+
+// Since returns what happened after m. The programs must be frozen or dead.
+func (j *Journal) Since(m Mark) (Touched, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.sync(true); err != nil {
+		return Touched{}, err
+	}
+	if m < 0 || int64(m) > j.end {
+		return Touched{}, fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
+	}
+	t := Touched{Until: Mark(j.end)}
+	_, err := readLog(j.log, int64(m), func(e Entry) {
+		switch e.Kind {
+		case anchorList, anchorMore:
+		case anchorLost:
+			t.Lost = true
+		default:
+			if len(t.Entries) < maxEntries {
+				t.Entries = append(t.Entries, e)
+			} else {
+				t.Lost = true
+			}
+		}
+	})
+	return t, err
+}
+
+// Rewind forgets what happened after m, because a PutBack has undone it, which returned
+// made. Call it with the list of the new capsule, before programs run there. Without it,
+// the next PutBack to the same cut would take what this one has made for other people's.
+func (j *Journal) Rewind(m Mark, made []Name) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if m < 0 || int64(m) > j.end {
+		return fmt.Errorf("journal: mark %d: the log ends at %d", m, j.end)
+	}
+	if err := j.log.Truncate(int64(m)); err != nil {
+		return err
+	}
+	j.end = int64(m)
+	b := []byte{}
+	for _, p := range made {
+		b = j.append(b, Entry{Kind: Closed, Path: string(p)})
+	}
+	if len(b) == 0 {
+		return j.log.Sync()
+	}
+	return j.write(b)
+}

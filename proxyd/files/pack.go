@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pack is a folder as a stream: a magic word, then entries, folders before what is in
+// them, then an empty entry.
+//
+//	length of the header, 4 bytes, little endian
+//	header, a packed as JSON
+//	the data, as many bytes as the header's Extents are long together
+const (
+	packMagic = "SINGPK1\n"
+	maxHeader = 16 << 20
+)
+
+// packed is one entry of a pack.
+type packed struct {
+	Path    Name            // relative to the folder, clean; "." is the folder itself
+	Type    Type            `json:",omitempty"`
+	Mode    uint32          `json:",omitempty"`
+	UID     uint32          `json:",omitempty"`
+	GID     uint32          `json:",omitempty"`
+	Mtime   int64           `json:",omitempty"`
+	Size    int64           `json:",omitempty"`
+	Socket  bool            `json:",omitempty"` // Type Other: a socket's place
+	Target  Name            `json:",omitempty"`
+	Link    Name            `json:",omitempty"` // an earlier entry's path: the same file
+	Xattrs  map[Name][]byte `json:",omitempty"`
+	Extents [][2]int64      `json:",omitempty"` // offset and length of what is no hole
+}
+
+// Pack writes a folder, with all that is in it, to w: types, modes, owners, times, extended
+// attributes, hard links, holes. It needs root, and no process may be changing the folder.
+//
+// Sockets are packed as the places that they are; CRIU removes the place before it binds a
+// restored socket there. Devices are left out. CRIU's own links to deleted files are in the
+// folder only once CRIU has dumped, so Pack comes after that.
+func Pack(ctx context.Context, dir string, w io.Writer) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("pack %s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	p := &packer{ctx: ctx, w: bufio.NewWriterSize(w, 1<<20), links: map[[2]uint64]Name{}, buf: make([]byte, 1<<20)}
+	if err := p.all(fd); err != nil {
+		return fmt.Errorf("pack %s: %w", dir, err)
+	}
+	return nil
+}
+
+type packer struct {
+	ctx   context.Context
+	w     *bufio.Writer
+	links map[[2]uint64]Name
+	buf   []byte
+}
+
+func (p *packer) all(fd int) error {
+	if _, err := p.w.WriteString(packMagic); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if err := p.put(entryOf(".", st, fd), nil); err != nil {
+		return err
+	}
+	if err := p.folder(fd, ""); err != nil {
+		return err
+	}
+	if err := binary.Write(p.w, binary.LittleEndian, uint32(0)); err != nil {
+		return err
+	}
+	return p.w.Flush()
+}
+
+// folder packs what is in the open folder fd.
+func (p *packer) folder(fd int, prefix string) error {
+	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	d := os.NewFile(uintptr(again), prefix)
+	names, err := d.Readdirnames(-1)
+	d.Close()
+	if err != nil {
+		return err
+	}
+	sort.Strings(names) // the same folder is the same pack
+	for _, name := range names {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.child(fd, prefix, name); err != nil {
+			return fmt.Errorf("%s%s: %w", prefix, name, err)
+		}
+	}
+	return nil
+}
+
+// child packs one thing. By descriptors and never through links: the folder's content is
+// a user's.
+func (p *packer) child(dir int, prefix, name string) error {
+	path := prefix + name
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	e := entryOf(path, st, fd)
+	id := [2]uint64{st.Dev, st.Ino}
+	if e.Type != Dir && st.Nlink > 1 {
+		if first, ok := p.links[id]; ok {
+			return p.put(packed{Path: Name(path), Link: first}, nil)
+		}
+		p.links[id] = Name(path)
+	}
+	switch e.Type {
+	case Dir:
+		if err := p.put(e, nil); err != nil {
+			return err
+		}
+		return p.folder(fd, path+"/")
+	case Symlink:
+		n, err := unix.Readlinkat(fd, "", p.buf)
+		if err != nil {
+			return err
+		}
+		e.Target = Name(p.buf[:n])
+	case Regular:
+		return p.file(fd, e)
+	case Other:
+		if !e.Socket {
+			return nil // a device
+		}
+	case Fifo, Missing:
+	}
+	return p.put(e, nil)
+}
+
+// file packs a regular file that fd names.
+func (p *packer) file(fd int, e packed) error {
+	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for at := int64(0); at < e.Size; {
+		data, err := unix.Seek(int(file.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break
+		}
+		hole := e.Size
+		if err == nil {
+			hole, err = unix.Seek(int(file.Fd()), data, unix.SEEK_HOLE)
+		} else {
+			data, err = at, nil // a file system that does not tell
+		}
+		if err != nil {
+			return err
+		}
+		e.Extents = append(e.Extents, [2]int64{data, min(hole, e.Size) - data})
+		at = hole
+	}
+	return p.put(e, file)
+}
+
+func (p *packer) put(e packed, file *os.File) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if err := binary.Write(p.w, binary.LittleEndian, uint32(len(b))); err != nil {
+		return err
+	}
+	if _, err := p.w.Write(b); err != nil {
+		return err
+	}
+	for _, x := range e.Extents {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyBuffer(onlyWriter{p.w}, io.NewSectionReader(file, x[0], x[1]), p.buf)
+		if err == nil && n < x[1] {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onlyWriter keeps io.Copy to its buffer.
+type onlyWriter struct{ io.Writer }
+
+// entryOf describes what the O_PATH descriptor fd names.
+func entryOf(path string, st unix.Stat_t, fd int) packed {
+	e := packed{Path: Name(path), Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
+	e.Socket = st.Mode&unix.S_IFMT == unix.S_IFSOCK
+	if e.Type == Regular {
+		e.Size = st.Size
+	}
+	if e.Type == Regular || e.Type == Dir {
+		e.Xattrs = xattrs(fd)
+	}
+	return e
+}
+
+// Those that a user can have set, and that say nothing to the kernel but who may read.
+func wantedXattr(name string) bool {
+	return bytes.HasPrefix([]byte(name), []byte("user.")) ||
+		name == "system.posix_acl_access" || name == "system.posix_acl_default"
+}
+
+func xattrs(fd int) map[Name][]byte {
+	path := fmt.Sprintf("/proc/self/fd/%d", fd)
+	list := make([]byte, 64<<10)
+	n, err := unix.Listxattr(path, list)
+	if err != nil {
+		return nil // a file system without
+	}
+	var all map[Name][]byte
+	for _, name := range bytes.Split(list[:n], []byte{0}) {
+		if !wantedXattr(string(name)) {
+			continue
+		}
+		value := make([]byte, 64<<10)
+		n, err := unix.Getxattr(path, string(name), value)
+		if err != nil {
+			continue
+		}
+		if all == nil {
+			all = map[Name][]byte{}
+		}
+		all[Name(name)] = value[:n]
+	}
+	return all
+}

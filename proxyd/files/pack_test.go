@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fullFolder makes a folder with one of everything.
+func fullFolder(t *testing.T) string {
+	t.Helper()
+	dir := ours(t)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	must := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(
+		os.WriteFile(in("plain"), []byte("text"), 0o640),
+		os.WriteFile(in("empty"), nil, 0o400),
+		os.WriteFile(in("bad\xffname\n"), []byte("x"), 0o600),
+		os.MkdirAll(in("a/b"), 0o755),
+		os.WriteFile(in("a/b/deep"), bytes.Repeat([]byte("deep"), 1<<18), 0o600),
+		os.Link(in("a/b/deep"), in("z-same")),
+		os.Symlink("/etc/shadow", in("evil")),
+		os.Symlink("loop", in("loop")),
+		unix.Mkfifo(in("fifo"), 0o620),
+		os.WriteFile(in("suid"), []byte("#!"), 0o755),
+		os.Chmod(in("a"), 0o510|os.ModeSticky),
+		unix.Setxattr(in("plain"), "user.note", []byte("with\x00zero"), 0),
+		unix.Lsetxattr(in("plain"), "trusted.overlay.opaque", []byte("y"), 0),
+	)
+	sparse, err := os.Create(in("sparse"))
+	must(err)
+	_, err = sparse.WriteAt([]byte("end"), 1<<40)
+	must(err, sparse.Close())
+	l, err := net.Listen("unix", in("socket"))
+	must(err)
+	t.Cleanup(func() { l.Close() })
+	must(os.Chmod(in("socket"), 0o660))
+	for i, name := range []string{"plain", "a/b/deep", "evil", "a", "fifo", "suid"} {
+		must(os.Lchown(in(name), testUID+i, testUID))
+		times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Sec: int64(1000 + i), Nsec: 123456789}}
+		must(unix.UtimesNanoAt(unix.AT_FDCWD, in(name), times, unix.AT_SYMLINK_NOFOLLOW))
+	}
+	must(os.Chmod(in("suid"), 0o755|os.ModeSetuid))
+	return dir
+}
+
+// TestPack: what was packed comes out the same, holes, links, names and all.
+func TestPack(t *testing.T) {
+	dir := fullFolder(t)
+	var b bytes.Buffer
+	if err := Pack(deadline(t), dir, &b); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() > 8<<20 {
+		t.Errorf("a pack of %d bytes: the hole was packed", b.Len())
+	}
+	again := ours(t)
+	if err := Unpack(deadline(t), bytes.NewReader(b.Bytes()), again); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(dir, "sparse")) // a terabyte is not read
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(again, "sparse"), &st); err != nil || st.Size != 1<<40+3 || st.Blocks > 64 {
+		t.Errorf("sparse: %d bytes in %d blocks, %v", st.Size, st.Blocks, err)
+	}
+	os.Remove(filepath.Join(again, "sparse"))
+	if d := difference(snapshot(t, dir), snapshot(t, again)); d != "" {
+		t.Error(d)
+	}
+	v := make([]byte, 100)
+	n, err := unix.Getxattr(filepath.Join(again, "plain"), "user.note", v)
+	if err != nil || string(v[:n]) != "with\x00zero" {
+		t.Errorf("user.note: %q, %v", v[:max(n, 0)], err)
+	}
+	if _, err := unix.Getxattr(filepath.Join(again, "plain"), "trusted.overlay.opaque", v); err == nil {
+		t.Error("an attribute that only root can set came out")
+	}
+	var second bytes.Buffer
+	if err := Pack(deadline(t), again, &second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forge makes a pack of entries.
+func forge(entries []packed, data string) []byte {
+	b := []byte(packMagic)
+	for _, e := range entries {
+		h, _ := json.Marshal(e)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(h)))
+		b = append(b, h...)
+		if len(e.Extents) > 0 {
+			b = append(b, data...)
+		}
+	}
+	return binary.LittleEndian.AppendUint32(b, 0)
+}
+
+// TestUnpackHostile: nothing that a pack says leads out of the folder.
+func TestUnpackHostile(t *testing.T) {
+	needRoot(t)
+	outside := ours(t)
+	victim := filepath.Join(outside, "victim")
+	if err := os.WriteFile(victim, []byte("safe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := func(p string) packed {
+		return packed{Path: Name(p), Type: Regular, Mode: 0o644, Size: 4, Extents: [][2]int64{{0, 4}}}
+	}
+	for name, c := range map[string]struct {
+		entries []packed
+		want    string
+	}{
+		"dots":          {[]packed{file("../victim")}, "not in the folder"},
+		"dots inside":   {[]packed{file("a/../../victim")}, "not in the folder"},
+		"absolute":      {[]packed{file(victim)}, "not in the folder"},
+		"through link":  {[]packed{{Path: "l", Type: Symlink, Target: Name(outside)}, file("l/victim")}, "too many levels"},
+		"over link":     {[]packed{{Path: "l", Type: Symlink, Target: Name(victim)}, file("l")}, "file exists"},
+		"link out":      {[]packed{{Path: "l", Link: "../victim"}}, "not in the folder"},
+		"link via link": {[]packed{{Path: "d", Type: Symlink, Target: Name(outside)}, {Path: "l", Link: "d/victim"}}, "too many levels"},
+		"not a folder":  {[]packed{file("f"), file("f/g")}, "not a directory"},
+		"device":        {[]packed{{Path: "d", Type: Other, Mode: 0o666}}, "type"},
+		"root a file":   {[]packed{file(".")}, "bad entry"},
+		"attribute":     {[]packed{{Path: "f", Type: Regular, Xattrs: map[Name][]byte{"security.capability": {1}}}}, "attribute"},
+		"huge extent":   {[]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 1 << 62}}}}, "bad extent"},
+		"negative":      {[]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{2, -1}}}}, "bad extent"},
+		"overlapping":   {[]packed{{Path: "f", Type: Regular, Size: 9, Extents: [][2]int64{{0, 4}, {2, 4}}}}, "bad extent"},
+		"cut off":       {[]packed{{Path: "f", Type: Regular, Size: 1 << 30, Extents: [][2]int64{{0, 1 << 30}}}}, "unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Unpack(context.Background(), bytes.NewReader(forge(c.entries, "evil")), ours(t))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if b, err := os.ReadFile(victim); err != nil || string(b) != "safe" {
+				t.Fatalf("the file outside is %q, %v", b, err)
+			}
+		})
+	}
+	// A set-id program of root's is none any more.
+	dir := ours(t)
+	suid := packed{Path: "s", Type: Regular, Mode: 0o4755, Size: 4, Extents: [][2]int64{{0, 4}}}
+	if err := Unpack(context.Background(), bytes.NewReader(forge([]packed{suid}, "evil")), dir); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(filepath.Join(dir, "s")); err != nil || st.Mode()&os.ModeSetuid != 0 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+}
+
+// FuzzUnpack: any stream is unpacked into the folder, or refused.
+func FuzzUnpack(f *testing.F) {
+	f.Add(forge([]packed{{Path: ".", Type: Dir, Mode: 0o755}, {Path: "d", Type: Dir, Mode: 0o700}, {Path: "l", Type: Symlink, Target: ".."}}, ""))
+	f.Add(forge([]packed{{Path: "f", Type: Regular, Size: 4, Extents: [][2]int64{{0, 4}}}, {Path: "g", Link: "f"}}, "data"))
+	f.Add([]byte(packMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<16 {
+			return
+		}
+		dir := t.TempDir()
+		inner := filepath.Join(dir, "in")
+		if err := os.Mkdir(inner, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_ = Unpack(context.Background(), bytes.NewReader(b), inner) // whatever it says
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Fatalf("beside the folder: %v, %v", left, err)
+		}
+	})
+}

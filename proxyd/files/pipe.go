@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// What goes over the two pipes between a daemon and its helper. A message is one frame or
+// several; a frame is its kind, whether more of the message follows, a length, and bytes.
+//
+//	daemon                                helper
+//	order, state, entries ──────────────►
+//	                                      Record:
+//	                             ◄──────  data …                 contents, one stream
+//	                             ◄──────  result: a State
+//	                                      PutBack:
+//	                             ◄──────  wants                  parts of streams, in order
+//	data … one for each want ───────────►
+//	                             ◄──────  result: a Report
+//	                             ◄──────  failure, at any time, and nothing after it
+const (
+	frameOrder   = 'o'
+	frameState   = 's'
+	frameEntries = 'e'
+	frameData    = 'd'
+	frameWants   = 'w'
+	frameResult  = 'r'
+	frameFailure = 'x'
+)
+
+const (
+	maxFrame   = 1 << 20
+	maxMessage = 1 << 30 // of a State of a million files
+)
+
+// pipe is one end of both pipes. It is not safe for concurrent use, but for one reader
+// and one writer.
+type pipe struct {
+	r *bufio.Reader
+	w *bufio.Writer
+}
+
+func newPipe(r io.Reader, w io.Writer) *pipe {
+	return &pipe{bufio.NewReaderSize(r, 256<<10), bufio.NewWriterSize(w, 256<<10)}
+}
+
+// send sends a message; it may lie in the buffer until flush or the next receive.
+func (p *pipe) send(kind byte, b []byte) error {
+	for {
+		part := b[:min(len(b), maxFrame)]
+		b = b[len(part):]
+		head := [6]byte{kind}
+		if len(b) > 0 {
+			head[1] = 1
+		}
+		binary.LittleEndian.PutUint32(head[2:], uint32(len(part)))
+		if _, err := p.w.Write(head[:]); err != nil {
+			return err
+		}
+		if _, err := p.w.Write(part); err != nil {
+			return err
+		}
+		if len(b) == 0 {
+			return nil
+		}
+	}
+}
+
+func (p *pipe) sendJSON(kind byte, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return p.send(kind, b)
+}
+
+func (p *pipe) flush() error { return p.w.Flush() }
+
+// receive returns the next message. Every byte of it may be anything.
+func (p *pipe) receive() (kind byte, b []byte, err error) {
+	if err := p.flush(); err != nil {
+		return 0, nil, err
+	}
+	for {
+		var head [6]byte
+		if _, err := io.ReadFull(p.r, head[:]); err != nil {
+			return 0, nil, err
+		}
+		n := int(binary.LittleEndian.Uint32(head[2:]))
+		if n > maxFrame || head[1] > 1 || len(b) > 0 && head[0] != kind || len(b)+n > maxMessage {
+			return 0, nil, errors.New("bad frame")
+		}
+		kind = head[0]
+		at := len(b)
+		b = append(b, make([]byte, n)...)
+		if _, err := io.ReadFull(p.r, b[at:]); err != nil {
+			return 0, nil, fmt.Errorf("frame: %w", err)
+		}
+		if head[1] == 0 {
+			return kind, b, nil
+		}
+	}
+}
+
+// receiveOf returns the next message, which must be of a kind.
+func (p *pipe) receiveOf(kind byte) ([]byte, error) {
+	got, b, err := p.receive()
+	if err != nil {
+		return nil, err
+	}
+	if got != kind {
+		return nil, fmt.Errorf("message %q where %q is due", got, kind)
+	}
+	return b, nil
+}
+
+// order says what the helper is to do, and as whom.
+type order struct {
+	PutBack bool
+	UID     uint32
+	GID     uint32
+	Groups  []uint32
+	Exclude []Name
+	Logs    []Name
+	Lost    bool   // Record: the entries are not complete
+	Mark    Mark   // Record
+	Stream  string // Record: the name of the new stream
+	Reuse   bool   // Record: old streams can be referred to
+}
+
+// want is a part of a stream that PutBack needs.
+type want struct {
+	Stream string
+	Off    int64
+	Size   int64
+}

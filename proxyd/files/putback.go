@@ -1,0 +1,372 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// backer puts files back.
+type backer struct {
+	*worker
+	report  Report
+	removed map[string]bool
+	done    map[string]bool      // paths that are ours to finish: mode, owner, times
+	origin  map[[2]uint64]string // where the job's files were when we came
+	strays  map[[2]uint64]string // and where they are after undo
+	jobs    []job
+}
+
+// The modes of what a PutBack has made, until finish: the next one, after a crash, must
+// not take it for another's, nor for what the job has moved there. Nobody sets the sticky
+// bit of a file.
+const (
+	unfinished       = 0o1600
+	unfinishedFolder = 0o1700
+)
+
+func isUnfinished(mode uint32, f *File) bool {
+	want := uint32(unfinished)
+	if f.Type == Dir {
+		want = unfinishedFolder
+	}
+	return mode == want && f.Mode != want
+}
+
+// job is a part of a stream, and a file that it belongs to.
+type job struct {
+	want
+	path string
+	seg  Segment
+}
+
+// putBack is the helper's part of PutBack, top to bottom.
+//
+// A file that is there is changed in place and never replaced: other names of it, and
+// whoever has it open, go on seeing the same file.
+func (w *worker) putBack() error {
+	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}}
+	w.resolveAll()
+	t := newTree()
+	for p, f := range w.state.Files {
+		t.at(string(p)).known = f.Type != Missing
+	}
+	for _, e := range w.entries {
+		t.take(e)
+	}
+	b.origin = b.inodes(t)
+	b.undo(t)
+	b.strays = b.inodes(t)
+	paths := slices.Sorted(maps.Keys(w.state.Files)) // folders before what is in them
+	b.links(paths)
+	for _, p := range paths {
+		if f := w.state.Files[p]; f.LinkTo == "" && !belowAny(string(p), w.skip) {
+			b.bring(string(p), f, t.changed(string(p)))
+		}
+	}
+	for _, p := range paths {
+		if f := w.state.Files[p]; f.LinkTo != "" && !belowAny(string(p), w.skip) {
+			b.link(string(p), f, t.changed(string(p)) || t.changed(string(f.LinkTo)))
+		}
+	}
+	b.cleanUp(t) // before what can fail: another attempt would not know what undo has moved
+	if err := b.write(); err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(paths) {
+		if b.done[string(p)] {
+			b.finish(string(p), w.state.Files[p])
+		}
+	}
+	b.report.Made = b.others(paths)
+	if w.o.Lost || t.lost {
+		b.note("/", "the list of what the job changed is not complete")
+	}
+	b.report.Notes = w.notes
+	return w.p.sendJSON(frameResult, b.report)
+}
+
+// others returns the paths at which there is another file now than at the cut.
+func (b *backer) others(paths []Name) (all []Name) {
+	for _, p := range paths {
+		f := b.state.Files[p]
+		st, err := lstat(string(p))
+		if err != nil || f.Type == Missing || !b.mine(st) || belowAny(string(p), b.skip) {
+			continue
+		}
+		if same, _ := b.same(f, b.describe(string(p), st)); !same {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// links gives a file that has lost its first name that name again, if another is left.
+func (b *backer) links(paths []Name) {
+	for _, p := range paths {
+		f := b.state.Files[p]
+		if f.LinkTo == "" || belowAny(string(p), b.skip) || belowAny(string(f.LinkTo), b.skip) {
+			continue
+		}
+		leader := b.state.Files[f.LinkTo]
+		if _, err := lstat(string(f.LinkTo)); leader == nil || !isMissing(err) {
+			continue
+		}
+		now, err := lstat(string(p))
+		if err != nil {
+			continue
+		}
+		if same, _ := b.same(leader, b.describe(string(p), now)); same {
+			_ = os.Link(string(p), string(f.LinkTo)) // else it is made anew
+		}
+	}
+}
+
+// bring makes a path what it was, but for contents, which it asks for, and for what
+// finish does. touched: the job did something to it, or to a folder above, after the cut.
+func (b *backer) bring(p string, f *File, touched bool) {
+	if f.Type == Missing || f.Type == Other {
+		return // cleanUp; sockets are made with the process that listens
+	}
+	b.fetch(p, f)
+	st, err := lstat(p)
+	if err != nil && !isMissing(err) {
+		b.note(p, "left alone: "+err.Error())
+		return
+	}
+	if err == nil && b.logs[[2]uint64{st.Dev, st.Ino}] {
+		return
+	}
+	if err == nil {
+		now := b.describe(p, st)
+		same, known := b.same(f, now)
+		touched = touched || isUnfinished(now.Mode, f)
+		if now.Type == Dir && b.mine(st) && now.Mode&0o700 != 0o700 {
+			_ = unix.Chmod(p, now.Mode|0o700) // to work in it; finish takes it back
+		}
+		switch {
+		case b.untouched(f, now):
+			b.report.Unchanged++
+			b.done[p] = f.Type == Dir
+			return
+		case !b.mine(st):
+			b.noteUnless(now.Type == Dir && f.Type == Dir, p, "left alone: it belongs to another user")
+			return
+		case known && !same && !touched && f.Type != Dir && (f.Type != Symlink || !linkIs(p, f.Target)):
+			if now.Type != f.Type || now.Size != f.Size || now.Mtime != f.Mtime {
+				b.note(p, "left alone: it is another file than at the cut, and not the job has made it")
+			}
+			return
+		case now.Type == f.Type && f.Type == Regular && !same && st.Nlink > 1 && touched:
+			// The job has made this name one of another file, whose content is another.
+			if err = remove(p, st); err == nil {
+				err = b.again(p, f)
+			}
+		case now.Type == f.Type && (f.Type != Symlink || linkIs(p, f.Target)):
+			err = b.inPlace(p, f, now)
+		case touched || same || !known:
+			if err = remove(p, st); err == nil {
+				err = b.again(p, f)
+			}
+		default:
+			b.note(p, "left alone: it is another file than at the cut, and not the job has made it")
+			return
+		}
+	} else {
+		err = b.again(p, f)
+	}
+	if err != nil {
+		b.note(p, "not put back: "+err.Error())
+		return
+	}
+	b.done[p] = true
+}
+
+// inodes returns which of the job's files are where.
+func (b *backer) inodes(t *tree) map[[2]uint64]string {
+	all := map[[2]uint64]string{}
+	for _, p := range t.paths() {
+		if st, err := lstat(p); err == nil && typeOf(st) != Dir {
+			all[[2]uint64{st.Dev, st.Ino}] = p
+		}
+	}
+	return all
+}
+
+// fetch brings a file that is missing from where the job has left it, if that is known.
+func (b *backer) fetch(p string, f *File) {
+	if _, err := lstat(p); !isMissing(err) || b.state.Boot != b.boot || f.Type == Dir {
+		return
+	}
+	stray := b.strays[[2]uint64{f.Dev, f.Ino}]
+	if other := b.state.Files[Name(stray)]; stray == "" || other != nil && other.Type != Missing {
+		return
+	}
+	// Another type means that the inode was given away and used again.
+	if st, err := lstat(stray); err != nil || typeOf(st) != f.Type || st.Ino != f.Ino || !b.mine(st) {
+		return
+	}
+	_ = unix.Renameat2(unix.AT_FDCWD, stray, unix.AT_FDCWD, p, unix.RENAME_NOREPLACE) // else it is made anew
+}
+
+func (b *backer) noteUnless(fine bool, p, why string) {
+	if !fine {
+		b.note(p, why)
+	}
+}
+func linkIs(p string, target Name) bool {
+	now, err := os.Readlink(p)
+	return err == nil && Name(now) == target
+}
+
+// again makes what is missing.
+func (b *backer) again(p string, f *File) error {
+	if err := b.parents(p); err != nil {
+		return err
+	}
+	b.report.Restored++
+	switch f.Type {
+	case Dir:
+		return unix.Mkdir(p, unfinishedFolder)
+	case Symlink:
+		return unix.Symlink(string(f.Target), p)
+	case Fifo:
+		return unix.Mkfifo(p, unfinished)
+	case Regular:
+		fd, err := unix.Open(p, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, unfinished)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.Ftruncate(fd, f.Size); err != nil {
+			return err
+		}
+		for _, g := range f.Data {
+			b.want(p, g)
+		}
+	case Missing, Other:
+	}
+	return nil
+}
+
+func (b *backer) want(p string, g Segment) {
+	b.jobs = append(b.jobs, job{want{g.Stream, g.Off, g.Size}, p, g})
+}
+
+// inPlace compares a file with what it was: what is longer is cut off, and only segments
+// that differ are asked for.
+func (b *backer) inPlace(p string, f, now *File) error {
+	if f.Type != Regular {
+		b.report.Unchanged++
+		return nil
+	}
+	file, err := openFile(p, unix.O_RDWR, now)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	changed := now.Size != f.Size
+	if changed {
+		if err := file.Truncate(f.Size); err != nil {
+			return err
+		}
+	}
+	end := int64(0)
+	buf := make([]byte, maxSegment)
+	for _, g := range f.Data {
+		zeroed, err := clearRange(file, end, g.At, buf)
+		if err != nil {
+			return err
+		}
+		n, err := readFull(int(file.Fd()), buf[:g.Size], g.At)
+		if err != nil {
+			return err
+		}
+		if int64(n) < g.Size || hashOf(buf[:n]) != g.Hash {
+			b.want(p, g)
+			changed = true
+		}
+		changed = changed || zeroed
+		end = g.At + g.Size
+	}
+	zeroed, err := clearRange(file, end, f.Size, buf)
+	if changed || zeroed {
+		b.report.Restored++
+	} else {
+		b.report.Unchanged++
+	}
+	return err
+}
+
+// clearRange makes what is not zero in a part of a file zero.
+func clearRange(file *os.File, from, to int64, buf []byte) (changed bool, err error) {
+	fd := int(file.Fd())
+	for from < to {
+		data, err := unix.Seek(fd, from, unix.SEEK_DATA)
+		if err == unix.ENXIO { //nolint:errorlint // x/sys returns the plain errno
+			return changed, nil
+		}
+		if err != nil {
+			data = from
+		}
+		if data >= to {
+			return changed, nil
+		}
+		n, err := readFull(fd, buf[:min(int64(len(buf)), to-data)], data)
+		if err != nil || n == 0 {
+			return changed, err
+		}
+		if !isZero(buf[:n]) {
+			changed = true
+			if unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, data, int64(n)) != nil {
+				clear(buf[:n])
+				if err := writeFull(fd, buf[:n], data); err != nil {
+					return changed, err
+				}
+			}
+		}
+		from = data + int64(n)
+	}
+	return changed, nil
+}
+
+// link makes a path another name of its file again.
+func (b *backer) link(p string, f *File, touched bool) {
+	leader, err := lstat(string(f.LinkTo))
+	if err != nil {
+		b.note(p, fmt.Sprintf("not put back: it was a link to %s, which is not there", f.LinkTo))
+		return
+	}
+	now, err := lstat(p)
+	switch {
+	case isMissing(err):
+		err = b.parents(p)
+	case err != nil:
+	case now.Dev == leader.Dev && now.Ino == leader.Ino:
+		b.report.Unchanged++
+		return
+	case !b.mine(now):
+		b.note(p, "left alone: it belongs to another user")
+		return
+	default:
+		if same, known := b.same(f, b.describe(p, now)); known && !same && !touched {
+			b.note(p, "left alone: it is another file than at the cut, and not the job has made it")
+			return
+		}
+		err = remove(p, now)
+	}
+	if err == nil {
+		err = os.Link(string(f.LinkTo), p)
+	}
+	if err != nil {
+		b.note(p, "not put back: "+err.Error())
+		return
+	}
+	b.report.Restored++
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// A record of the list, little endian, at a multiple of 8:
+//
+//	0  mark     0xA5
+//	1  state    reserved, pending, done or failed
+//	2  kind     a Kind; in a log also an anchor
+//	3  0
+//	4  n1       bytes of the path
+//	6  n2       bytes of the other path
+//	8  number   Appended: length before; Closed: inode; anchor: a position
+//	16 path, other path, zeros up to a multiple of 8
+//
+// A writer reserves the place, writes the head as reserved, then the paths, then pending;
+// after the system call it writes done or failed. One that is killed in between leaves a
+// pending record, or zeros.
+const (
+	recordMark = 0xA5
+	recordHead = 16
+
+	stateReserved = 1
+	statePending  = 2
+	stateDone     = 3
+	stateFailed   = 4
+)
+
+// Anchors say, in a log, how far a list has been read. The path is the list's run.
+const (
+	anchorList Kind = 'P'
+	anchorMore Kind = 'Q'
+	anchorLost Kind = 'L' // something could not be recorded
+)
+
+// recordSize is the length of a record with paths of n1 and n2 bytes.
+func recordSize(n1, n2 int) int { return (recordHead + n1 + n2 + 7) &^ 7 }
+
+func appendRecord(b []byte, e Entry) []byte {
+	number := uint64(e.Size)
+	if e.Kind == Closed {
+		number = e.Ino
+	}
+	start := len(b)
+	b = append(b, recordMark, stateDone, byte(e.Kind), 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(e.Path)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(e.Other)))
+	b = binary.LittleEndian.AppendUint64(b, number)
+	b = append(b, e.Path...)
+	b = append(b, e.Other...)
+	for (len(b)-start)%8 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// parsed is what stands at one place of a list.
+type parsed struct {
+	entry Entry
+	state byte // 0: no record starts here
+	size  int  // to the next one; 0: there is too little
+}
+
+// parse reads what is at the start of b. Every byte may be anything: the job's user
+// can write to the list.
+func parse(b []byte) parsed {
+	if len(b) < 8 {
+		return parsed{}
+	}
+	if b[0] != recordMark || b[1] < stateReserved || b[1] > stateFailed {
+		return parsed{size: 8}
+	}
+	if len(b) < recordHead {
+		return parsed{}
+	}
+	n1, n2 := int(binary.LittleEndian.Uint16(b[4:])), int(binary.LittleEndian.Uint16(b[6:]))
+	size := recordSize(n1, n2)
+	if n1 > maxPath || n2 > maxPath {
+		return parsed{size: 8}
+	}
+	if size > len(b) {
+		return parsed{}
+	}
+	number := binary.LittleEndian.Uint64(b[8:])
+	e := Entry{
+		Kind:  Kind(b[2]),
+		Path:  string(b[recordHead : recordHead+n1]),
+		Other: string(b[recordHead+n1 : recordHead+n1+n2]),
+	}
+	switch e.Kind {
+	case Closed:
+		e.Ino = number
+	case Appended, anchorList, anchorMore:
+		e.Size = int64(number)
+	}
+	return parsed{entry: e, state: b[1], size: size}
+}
+
+// listHead is the start of the shim's list.
+type listHead struct {
+	epoch uint64 // a change makes all processes forget what they have recorded
+	lost  uint64 // what could not be recorded at all
+	run   string // names this list
+	tail  uint64 // where the next record goes; beyond the end when the list is full
+}
+
+// The list's layout; libsingshim/shim/list.h has it too.
+const (
+	listMagic = "SINGLST1"
+	epochAt   = 8
+	lostAt    = 16
+	runAt     = 24
+	runSize   = 16
+	tailAt    = 64 // every writer writes it: a cache line of its own
+	firstAt   = 128
+	listSize  = 4 << 20
+)
+
+func (h listHead) bytes() []byte {
+	b := make([]byte, firstAt)
+	copy(b, listMagic)
+	binary.LittleEndian.PutUint64(b[epochAt:], h.epoch)
+	binary.LittleEndian.PutUint64(b[lostAt:], h.lost)
+	copy(b[runAt:runAt+runSize], h.run)
+	binary.LittleEndian.PutUint64(b[tailAt:], h.tail)
+	return b
+}
+
+func parseHead(b []byte) (listHead, error) {
+	if len(b) < firstAt || string(b[:8]) != listMagic {
+		return listHead{}, fmt.Errorf("no list of files: it begins with %.16q", b)
+	}
+	return listHead{
+		epoch: binary.LittleEndian.Uint64(b[epochAt:]),
+		lost:  binary.LittleEndian.Uint64(b[lostAt:]),
+		run:   string(b[runAt : runAt+runSize]),
+		tail:  binary.LittleEndian.Uint64(b[tailAt:]),
+	}, nil
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	joinArg    = "join" // descriptor 3 is the mount namespace to work in
+	namespace  = 3
+	helperName = "singularity-files"
+)
+
+// Run is the helper's life. A main calls it when its first argument is Arg, with the
+// rest, and exits with what it returns.
+func Run(args []string) int {
+	p := newPipe(os.Stdin, os.Stdout)
+	err := run(p, args)
+	if err != nil {
+		err = errors.Join(p.send(frameFailure, []byte(err.Error())))
+	}
+	if err := errors.Join(err, p.flush()); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func run(p *pipe, args []string) error {
+	if len(args) > 0 && args[0] == joinArg {
+		return fmt.Errorf("join the capsule's mounts: %w", join())
+	}
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
+	b, err := p.receiveOf(frameOrder)
+	if err != nil {
+		return err
+	}
+	var o order
+	if err := json.Unmarshal(b, &o); err != nil {
+		return err
+	}
+	if err := o.become(); err != nil {
+		return fmt.Errorf("become user %d: %w", o.UID, err)
+	}
+	if b, err = p.receiveOf(frameState); err != nil {
+		return err
+	}
+	s := &State{}
+	if err := json.Unmarshal(b, s); err != nil {
+		return err
+	}
+	if b, err = p.receiveOf(frameEntries); err != nil {
+		return err
+	}
+	w := newWorker(p, o, s)
+	for len(b) > 0 {
+		r := parse(b)
+		if r.size == 0 {
+			break
+		}
+		if r.entry.valid() {
+			w.entries = append(w.entries, r.entry)
+		}
+		b = b[r.size:]
+	}
+	if o.PutBack {
+		return w.putBack()
+	}
+	return w.record()
+}
+
+// join makes this program begin again in the capsule's mount namespace. A Go program
+// cannot change its own: it belongs to a thread, and there are several. So one thread
+// enters, and executes; the kernel ends the others.
+func join() error {
+	runtime.LockOSThread()
+	// The capsule's /proc knows nothing of this process. Its own program is reached
+	// through a folder of the node's, which stays open as the working directory.
+	self, err := unix.Open("/proc/self/exe", unix.O_PATH, 0) // not closed on exec: see below
+	if err != nil {
+		return err
+	}
+	dir, err := unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Setns(namespace, unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	unix.Close(namespace)
+	if err := unix.Fchdir(dir); err != nil {
+		return err
+	}
+	return syscall.Exec(strconv.Itoa(self), []string{helperName, Arg}, nil)
+}
+
+// become takes the user's rights for good. It was not done before the program began
+// again, because a process that executes as a user can be traced by him.
+func (o order) become() error {
+	unix.Umask(0)
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return nil // a test without root: it is the user
+	}
+	groups := make([]int, len(o.Groups))
+	for i, g := range o.Groups {
+		groups[i] = int(g)
+	}
+	if err := syscall.Setgroups(groups); err != nil {
+		return err
+	}
+	if err := syscall.Setresgid(int(o.GID), int(o.GID), int(o.GID)); err != nil {
+		return err
+	}
+	return syscall.Setresuid(int(o.UID), int(o.UID), int(o.UID))
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Scan returns which files the processes pids, as the caller counts them, have open for
+// writing or mapped for writing and sharing. It needs root. Files without a name are not
+// among them: those travel in the images. A process that is gone is no error.
+func Scan(pids []int) ([]Entry, error) {
+	s := scan{seen: map[string]int{}}
+	for _, pid := range pids {
+		err := errors.Join(s.descriptors(pid), s.maps(pid))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+			return nil, fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	return s.entries, nil
+}
+
+type scan struct {
+	entries []Entry
+	seen    map[string]int // where in entries a path is
+}
+
+func (s *scan) add(e Entry) {
+	if !e.valid() || belowAny(lexical(e.Path), travelling) {
+		return
+	}
+	at, ok := s.seen[e.Path]
+	if !ok {
+		s.seen[e.Path] = len(s.entries)
+		s.entries = append(s.entries, e)
+	} else if e.Kind == Written {
+		s.entries[at].Kind = Written // the stronger one
+	}
+}
+
+func (s *scan) descriptors(pid int) error {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	fds, err := os.ReadDir(dir + "fd")
+	if err != nil {
+		return err
+	}
+	for _, d := range fds {
+		flags, err := openFlags(dir + "fdinfo/" + d.Name())
+		if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_PATH != 0 {
+			continue // also one that was closed meanwhile
+		}
+		e := Entry{Kind: Written}
+		if flags&unix.O_APPEND != 0 {
+			e = Entry{Kind: Appended, Size: -1}
+		}
+		s.addLink(dir+"fd/"+d.Name(), e)
+	}
+	return nil
+}
+
+// addLink adds the file behind one of /proc's links, if it is regular and has a name.
+func (s *scan) addLink(link string, e Entry) {
+	var st unix.Stat_t
+	if err := unix.Stat(link, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
+		return
+	}
+	path, err := os.Readlink(link)
+	if err != nil || strings.HasSuffix(path, " (deleted)") {
+		return // also where one name of several was removed: the others are as good as unknown
+	}
+	e.Path = path
+	s.add(e)
+}
+
+func openFlags(fdinfo string) (int, error) {
+	b, err := os.ReadFile(fdinfo)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "flags:"); ok {
+			flags, err := strconv.ParseInt(strings.TrimSpace(v), 8, 64)
+			return int(flags), err
+		}
+	}
+	return 0, fmt.Errorf("%s: no flags", fdinfo)
+}
+
+// maps adds what is mapped shared and writable: the descriptor may be closed.
+func (s *scan) maps(pid int) error {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 64<<10)
+	for {
+		line, err := r.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// 7f00-7f01 rw-s 00000000 fe:00 1234   /path
+		area, rest, _ := strings.Cut(line, " ")
+		if len(rest) > 4 && rest[1] == 'w' && rest[3] == 's' {
+			s.addLink(fmt.Sprintf("/proc/%d/map_files/%s", pid, area), Entry{Kind: Written})
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// State is what a job's files were at a cut. It is kept as JSON with the checkpoint.
+type State struct {
+	Serial  int              `json:"serial"`  // counts the States of a capsule
+	Mark    Mark             `json:"mark"`    // of the journal, at the cut
+	Boot    string           `json:"boot"`    // of the node's kernel: what Dev is valid for
+	Time    time.Time        `json:"time"`    // of the cut, by the node's clock
+	Lost    bool             `json:"lost"`    // the journal was not complete
+	Files   map[Name]*File   `json:"files"`   // by absolute path
+	Streams map[string]int64 `json:"streams"` // where the contents are, with the length of each
+	Notes   []Note           `json:"notes,omitempty"`
+}
+
+// Name is a path or a symbolic link's target: any bytes, which JSON alone could not keep.
+type Name string
+
+const hexPrefix = "hex:"
+
+// MarshalText returns the name itself if that is text, else its bytes in hexadecimal.
+func (n Name) MarshalText() ([]byte, error) {
+	if utf8.ValidString(string(n)) && !strings.HasPrefix(string(n), hexPrefix) {
+		return []byte(n), nil
+	}
+	return []byte(hexPrefix + hex.EncodeToString([]byte(n))), nil
+}
+
+// UnmarshalText is the inverse of MarshalText.
+func (n *Name) UnmarshalText(text []byte) error {
+	rest, ok := strings.CutPrefix(string(text), hexPrefix)
+	if !ok {
+		*n = Name(text)
+		return nil
+	}
+	b, err := hex.DecodeString(rest)
+	*n = Name(b)
+	return err
+}
+
+// Note says what is not as one would think.
+type Note struct {
+	Path Name   `json:"path"`
+	Why  string `json:"why"`
+}
+
+// Type is what is at a path.
+type Type string
+
+// The types. What is Other (sockets, devices) is neither recorded nor put back.
+const (
+	Missing Type = "missing" // nothing, though the job did something there
+	Regular Type = "file"
+	Dir     Type = "dir"
+	Symlink Type = "symlink"
+	Fifo    Type = "fifo"
+	Other   Type = "other"
+)
+
+// File is what was at a path.
+type File struct {
+	Type   Type      `json:"type"`
+	Mode   uint32    `json:"mode,omitempty"` // permissions with set-id and sticky bits
+	UID    uint32    `json:"uid,omitempty"`
+	GID    uint32    `json:"gid,omitempty"`
+	Size   int64     `json:"size,omitempty"`
+	Mtime  int64     `json:"mtime,omitempty"` // nanoseconds since 1970
+	Ctime  int64     `json:"ctime,omitempty"`
+	Dev    uint64    `json:"dev,omitempty"`
+	Ino    uint64    `json:"ino,omitempty"`
+	FS     uint64    `json:"fs,omitempty"` // the file system's name for itself, 0 if it has none
+	Target Name      `json:"target,omitempty"`
+	Wrote  bool      `json:"wrote,omitempty"`   // since the State before, otherwise than by appending, or it may still be
+	LinkTo Name      `json:"link_to,omitempty"` // another path of the same file, which has the Data
+	Data   []Segment `json:"data,omitempty"`    // in order; what lies between is zeros
+}
+
+// Segment is a part of a file's content, and where it is kept.
+type Segment struct {
+	At     int64  `json:"at"` // in the file
+	Size   int64  `json:"size"`
+	Stream string `json:"stream"`
+	Off    int64  `json:"off"` // in the stream
+	Hash   Hash   `json:"hash"`
+}
+
+// Hash is the BLAKE3 of a segment's content.
+type Hash [32]byte
+
+// MarshalText returns it in hexadecimal.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h[:])), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(h) {
+		return fmt.Errorf("hash %.80q: want %d hexadecimal digits", text, 2*len(h))
+	}
+	_, err := hex.Decode(h[:], text)
+	return err
+}
+
+// maxSegment bounds a segment, and is where segments of a file begin: at its multiples.
+const maxSegment = 4 << 20
+
+// Saver takes the contents of files: one stream for each Record, written from its
+// beginning to its end.
+type Saver interface {
+	Create(name string) (io.WriteCloser, error)
+}
+
+// Keeper is a Saver that can also take over a stream of the checkpoint that `before` was
+// recorded with. Without it, each Record saves all contents again.
+type Keeper interface {
+	Keep(name string) error
+}
+
+// Loader gives the streams back. A stream that is an io.Seeker is not read where nothing
+// is needed of it.
+type Loader interface {
+	Open(name string) (io.ReadCloser, error)
+}
+
+// Report says what PutBack did.
+type Report struct {
+	Unchanged int    // files, folders and links that were as at the cut
+	Restored  int    // that were made again, or their content
+	Removed   int    // made by the job after the cut
+	Bytes     int64  // of content, written
+	Made      []Name // paths that are other files now, for Rewind
+	Notes     []Note // what was left alone, and why
+}
+
+// check refuses a State that PutBack could not use. What a State says is done with the
+// user's rights; this is for clear errors and bounded work.
+func (s *State) check() error {
+	for path, f := range s.Files {
+		if !validPath(string(path)) || lexical(string(path)) != string(path) {
+			return fmt.Errorf("state: path %.200q: want a clean absolute path", path)
+		}
+		if f == nil || f.Size < 0 || f.LinkTo != "" && !validPath(string(f.LinkTo)) {
+			return fmt.Errorf("state: %s: bad", path)
+		}
+		end := int64(0)
+		for _, g := range f.Data {
+			if g.At < end || g.Size <= 0 || g.Size > maxSegment || g.Off < 0 || g.At > f.Size-g.Size {
+				return fmt.Errorf("state: %s: bad segment at %d", path, g.At)
+			}
+			if g.Off > s.Streams[g.Stream]-g.Size {
+				return fmt.Errorf("state: %s: segment at %d: stream %.80q has no such part", path, g.At, g.Stream)
+			}
+			end = g.At + g.Size
+		}
+	}
+	return nil
+}

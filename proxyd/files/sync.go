@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+)
+
+// sync brings what is new into the log. final: no program runs, so that what is pending
+// will not be completed before others look. The caller holds j.mu.
+func (j *Journal) sync(final bool) error {
+	head, err := j.head()
+	if err != nil {
+		return err
+	}
+	pos, morePos := j.pos, j.morePos
+	b, err := j.recheck(nil, final)
+	if err != nil {
+		return err
+	}
+	if b, err = j.readList(b, int64(min(head.tail, listSize)), final); err != nil {
+		return err
+	}
+	if b, err = j.readMore(b); err != nil {
+		return err
+	}
+	if head.lost != j.lost {
+		j.lost = head.lost
+		b = appendRecord(b, Entry{Kind: anchorLost, Path: j.run})
+	}
+	if pos != j.pos {
+		b = appendRecord(b, Entry{Kind: anchorList, Path: j.run, Size: j.pos})
+	}
+	if morePos != j.morePos {
+		b = appendRecord(b, Entry{Kind: anchorMore, Path: j.run, Size: j.morePos})
+	}
+	return j.write(b)
+}
+
+// write appends b to the log at once.
+func (j *Journal) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if j.end+int64(len(b)) > maxLog {
+		b = appendRecord(nil, Entry{Kind: anchorLost, Path: j.run})
+	}
+	if _, err := j.log.WriteAt(b, j.end); err != nil {
+		return err
+	}
+	j.end += int64(len(b))
+	return j.log.Sync()
+}
+
+// append takes an entry into the log.
+func (j *Journal) append(b []byte, e Entry) []byte {
+	if !e.valid() {
+		return b
+	}
+	if len(j.known) < maxEntries {
+		j.known[e.Path] = j.known[e.Path] || e.Kind != Appended
+	}
+	return appendRecord(b, e)
+}
+
+// readList takes what is in the list from pos to end. What is not done at its very end
+// stays before pos: its writers can give the place back, and others then write there.
+func (j *Journal) readList(b []byte, end int64, final bool) ([]byte, error) {
+	if end <= j.pos {
+		return b, nil
+	}
+	buf := make([]byte, end-j.pos)
+	n, err := j.list.ReadAt(buf, j.pos)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return b, err
+	}
+	buf = buf[:n]
+	at, next := 0, 0 // next: behind the last that is done
+	zeros := -1      // where the last zeros end
+	var open []int   // places between that are not done
+	for at < len(buf) {
+		p := parse(buf[at:])
+		if p.size == 0 {
+			break
+		}
+		switch p.state {
+		case stateDone:
+			b = j.append(b, p.entry)
+			next = at + p.size
+			for _, o := range open {
+				j.wait(j.pos + int64(o))
+			}
+			open = open[:0]
+		case stateFailed:
+		case 0:
+			// Zeros: somebody was killed here, or has the place and not yet the head.
+			if at != zeros {
+				open = append(open, at)
+			}
+			zeros = at + p.size
+		default:
+			open = append(open, at)
+			if final {
+				b = j.unsure(b, j.pos+int64(at), p)
+			}
+		}
+		at += p.size
+	}
+	j.pos += int64(next)
+	return b, nil
+}
+
+// unsure takes what somebody was about to do, once.
+func (j *Journal) unsure(b []byte, at int64, p parsed) []byte {
+	if p.state != statePending || j.told[at] || len(j.told) >= maxEntries {
+		return b
+	}
+	j.told[at] = true
+	p.entry.Kind = Unsure
+	return j.append(b, p.entry)
+}
+
+// wait remembers a place that may be completed later. Of many, some are the places of the
+// killed, which nobody will complete.
+func (j *Journal) wait(at int64) {
+	for o := range j.pending {
+		if len(j.pending) < maxPending {
+			break
+		}
+		delete(j.pending, o)
+	}
+	j.pending[at] = true
+}
+
+// recheck looks at places that were not done when they were passed.
+func (j *Journal) recheck(b []byte, final bool) ([]byte, error) {
+	buf := make([]byte, recordSize(maxPath, maxPath))
+	for at := range j.pending {
+		n, err := j.list.ReadAt(buf, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return b, err
+		}
+		switch p := parse(buf[:n]); {
+		case p.state == stateDone:
+			b = j.append(b, p.entry)
+			delete(j.pending, at)
+		case p.state == stateFailed:
+			delete(j.pending, at)
+		case final:
+			b = j.unsure(b, at, p)
+		}
+	}
+	return b, nil
+}
+
+// readMore takes what is new in the second file.
+func (j *Journal) readMore(b []byte) ([]byte, error) {
+	st, err := j.more.Stat()
+	if err != nil {
+		return b, err
+	}
+	end := min(st.Size(), maxMore)
+	if st.Size() > maxMore && j.morePos < maxMore {
+		b = appendRecord(b, Entry{Kind: anchorLost, Path: j.run})
+	}
+	if end <= j.morePos {
+		return b, nil
+	}
+	buf := make([]byte, end-j.morePos)
+	n, err := j.more.ReadAt(buf, j.morePos)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return b, err
+	}
+	at := 0
+	for at < n {
+		p := parse(buf[at:n])
+		if p.size == 0 {
+			break
+		}
+		if p.state == stateDone {
+			b = j.append(b, p.entry)
+		}
+		at += p.size
+	}
+	j.morePos += int64(at)
+	if st.Size() > maxMore {
+		j.morePos = maxMore
+	}
+	return b, nil
+}
+
+// readLog calls f with each record of a log from a place on, anchors too, and returns
+// where the last whole one ends.
+func readLog(log *os.File, from int64, f func(Entry)) (end int64, err error) {
+	r := bufio.NewReaderSize(io.NewSectionReader(log, from, maxLog), 1<<20)
+	end = from
+	for {
+		b, err := r.Peek(recordSize(maxPath, maxPath))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return end, err
+		}
+		p := parse(b)
+		if p.size == 0 {
+			return end, nil
+		}
+		if p.state == stateDone {
+			f(p.entry)
+		}
+		if _, err := r.Discard(p.size); err != nil {
+			return end, err
+		}
+		end += int64(p.size)
+	}
+}

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// fact is what is known of one path.
+type fact struct {
+	known   bool // the State has it
+	touched bool // else it is only on the way to such a path
+	wrote   bool // its content may have changed otherwise than by appending
+	grew    bool // it was appended to
+	made    bool // the job made what is there now, in this span
+	gone    bool // the job took it away, and nothing is known to have come since
+	unique  bool // what is there now may be nowhere else, and is not the job's
+	lost    bool // what was there before the span cannot be told
+	maybe   bool // the job may have made it: nobody has told
+	size    int64
+	ino     uint64 // the kernel saw an inode there
+	link    string // it was made a hard link to this path
+}
+
+// tree holds the paths that a job touched, folder by folder, so that a folder's new name
+// is one for everything in it too. It knows no file system: entries in, facts out.
+type tree struct {
+	root  *node
+	count int
+	lost  bool // there were more than can be kept
+}
+
+type node struct {
+	fact
+	children map[string]*node
+}
+
+func newTree() *tree { return &tree{root: &node{}} }
+
+// at returns the node of a clean absolute path, made if missing.
+func (t *tree) at(path string) *node {
+	n := t.root
+	for part := range strings.SplitSeq(path[1:], "/") {
+		next := n.children[part]
+		if next == nil {
+			if t.count >= maxEntries {
+				t.lost = true
+				return &node{} // belongs to nobody
+			}
+			t.count++
+			next = &node{}
+			if n.children == nil {
+				n.children = map[string]*node{}
+			}
+			n.children[part] = next
+		}
+		n = next
+	}
+	return n
+}
+
+// find returns the node of a path, or nil.
+func (t *tree) find(path string) *node {
+	n := t.root
+	for part := range strings.SplitSeq(path[1:], "/") {
+		if n = n.children[part]; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// changed says whether the job did something to a path or to a folder on the way to it:
+// with another folder in its place, another file is there.
+func (t *tree) changed(path string) bool {
+	n := t.root
+	for part := range strings.SplitSeq(path[1:], "/") {
+		if n = n.children[part]; n == nil {
+			return false
+		}
+		if n.touched {
+			return true
+		}
+	}
+	return false
+}
+
+// copyBelow makes to's children what from's are.
+func (t *tree) copyBelow(to, from *node, depth int) {
+	if depth > maxPath/2 { // a folder moved into itself; no kernel does that
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(from.children)) {
+		if t.count >= maxEntries {
+			t.lost = true
+			return
+		}
+		c := from.children[name]
+		if to.children == nil {
+			to.children = map[string]*node{}
+		}
+		d := to.children[name]
+		if d == nil {
+			d = &node{}
+			to.children[name] = d
+			t.count++
+		}
+		if !c.gone && (c.touched || c.known) {
+			d.arrive(c)
+		}
+		t.copyBelow(d, c, depth+1)
+	}
+}
+
+// arrive says that what was at o has come to n.
+func (n *node) arrive(o *node) {
+	n.ino, n.size, n.grew, n.maybe = o.ino, o.size, o.grew, o.maybe
+	n.unique = o.unique || !o.known && !o.made
+	n.touched, n.made, n.wrote, n.gone, n.link = true, true, true, false, ""
+}
+
+// leave says that nothing is at n and below any more.
+func (n *node) leave() {
+	n.made, n.unique, n.maybe, n.gone, n.link = false, false, false, true, ""
+	for _, c := range n.children {
+		c.leave()
+	}
+}
+
+// take applies one entry, whose paths are clean.
+func (t *tree) take(e Entry) {
+	n := t.at(e.Path)
+	n.touched = true
+	switch e.Kind {
+	case Created, Folder, Symlinked:
+		n.made, n.wrote, n.link = true, true, ""
+		n.unique, n.gone = false, false
+	case Written:
+		n.foreign()
+		n.wrote, n.gone = true, false
+	case Unsure:
+		n.wrote, n.maybe, n.gone = true, true, false
+	case Appended:
+		if !n.grew && !n.wrote {
+			n.size = e.Size
+		}
+		n.unique = n.unique || !n.made && !n.known
+		n.grew, n.gone = true, false
+	case Closed:
+		n.wrote, n.ino, n.maybe, n.gone = true, e.Ino, true, false
+	case Removed:
+		n.leave()
+	case Linked:
+		n.made, n.unique, n.gone, n.link = true, false, false, e.Other
+	case Renamed, Replaced:
+		t.rename(n, e)
+	case Exchanged:
+		o := t.at(e.Other)
+		was := &node{fact: n.fact}
+		t.copyBelow(was, n, 0)
+		n.leave()
+		n.arrive(o)
+		t.copyBelow(n, o, 0)
+		o.leave()
+		o.arrive(was)
+		t.copyBelow(o, was, 0)
+	}
+	if e.Kind == Unsure && e.Other != "" {
+		t.at(e.Other).touched = true
+	}
+}
+
+func (t *tree) rename(n *node, e Entry) {
+	if below(e.Path, e.Other) || below(e.Other, e.Path) {
+		return // the kernel refuses it
+	}
+	o := t.at(e.Other)
+	if e.Kind == Replaced {
+		n.foreign()
+	}
+	n.arrive(o)
+	t.copyBelow(n, o, 0)
+	o.touched = true
+	o.leave()
+}
+
+// foreign is said when something at n is changed that was there before: if nobody knows
+// it, what it was is lost.
+func (n *node) foreign() {
+	if !n.made && !n.known && !n.gone {
+		n.lost, n.unique = true, true
+	}
+}
+
+// paths returns all that were touched, folders before what is in them.
+func (t *tree) paths() []string {
+	var all []string
+	var walk func(n *node, path string)
+	walk = func(n *node, path string) {
+		if n.touched {
+			all = append(all, path)
+		}
+		for _, name := range slices.Sorted(maps.Keys(n.children)) {
+			walk(n.children[name], path+"/"+name)
+		}
+	}
+	walk(t.root, "")
+	return all
+}

@@ -1,0 +1,307 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// Arg is the hidden first argument by which a main runs Run.
+const Arg = "files"
+
+// User says with whose rights files are read and written, and where.
+type User struct {
+	PID    int // of the capsule's init, in the caller's PID namespace; 0: the caller's own mounts
+	UID    uint32
+	GID    uint32
+	Groups []uint32
+}
+
+// Job is what is said of a job's files besides what it did to them.
+type Job struct {
+	Exclude []string // absolute paths: these, and what is below, are neither recorded nor touched
+	Logs    []string // absolute paths of what Slurm writes, as the capsule sees them: likewise
+}
+
+// helper is a process that does the work with the user's rights in the capsule's mount
+// namespace. It ends when its pipes close.
+type helper struct {
+	*pipe
+	cmd    *exec.Cmd
+	stderr tail
+	in     io.Closer
+}
+
+// tail keeps the beginning of what a dying helper had to say.
+type tail struct{ b []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p[:min(len(p), 4096-len(t.b))]...)
+	return len(p), nil
+}
+
+// start starts a helper. It is killed with ctx.
+func start(ctx context.Context, u User) (*helper, error) {
+	h := &helper{}
+	// By the link and not by the path: the daemon may have been upgraded on disk.
+	h.cmd = exec.CommandContext(ctx, "/proc/self/exe", Arg)
+	h.cmd.Args[0] = "singularity-files"
+	h.cmd.Env = []string{}
+	h.cmd.Dir = "/"
+	h.cmd.Stderr = &h.stderr
+	h.cmd.WaitDelay = 5 * time.Second
+	if u.PID != 0 {
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", u.PID))
+		if err != nil {
+			return nil, err
+		}
+		defer ns.Close()
+		h.cmd.ExtraFiles = []*os.File{ns}
+		h.cmd.Args = append(h.cmd.Args, joinArg)
+	}
+	in, err := h.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	h.in = in
+	h.pipe = newPipe(out, in)
+	return h, h.cmd.Start()
+}
+
+// ask sends what both operations begin with.
+func (h *helper) ask(o order, s *State, entries []Entry) error {
+	if err := h.sendJSON(frameOrder, o); err != nil {
+		return err
+	}
+	if s == nil {
+		s = &State{}
+	}
+	if err := h.sendJSON(frameState, s); err != nil {
+		return err
+	}
+	var b []byte
+	for _, e := range entries {
+		b = appendRecord(b, e)
+	}
+	return h.send(frameEntries, b)
+}
+
+// next returns the helper's next message; what it failed with becomes the error.
+func (h *helper) next() (kind byte, b []byte, err error) {
+	kind, b, err = h.receive()
+	if err == nil && kind == frameFailure {
+		err = errors.New(string(b))
+	}
+	return kind, b, err
+}
+
+// end ends the helper, and explains an error that its death was the cause of.
+func (h *helper) end(ctx context.Context, err error) error {
+	h.in.Close()
+	if err != nil {
+		h.cmd.Process.Kill()
+	}
+	ended := h.cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil:
+		return ended
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed):
+		return fmt.Errorf("helper died: %w: %s", ended, h.stderr.b)
+	}
+	return err
+}
+
+func names(all []string) []Name {
+	var out []Name
+	for _, s := range all {
+		out = append(out, Name(s))
+	}
+	return out
+}
+
+func (u User) order(job Job) order {
+	return order{UID: u.UID, GID: u.GID, Groups: u.Groups, Exclude: names(job.Exclude), Logs: names(job.Logs)}
+}
+
+// Record records what the job's files are. The programs must be frozen. before is what
+// the last Record of this capsule returned, or nil; touched is what happened since its
+// Mark. Contents that are not among those of before go to s, as one stream.
+//
+// It runs in a process of its own with the user's rights in the capsule's mount
+// namespace: nothing is read that the user could not read. What cannot be recorded is in
+// the State's Notes and is no error.
+func Record(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
+	state, err := record(ctx, u, job, before, touched, s)
+	if err != nil {
+		return nil, fmt.Errorf("record files: %w", err)
+	}
+	return state, nil
+}
+
+func record(ctx context.Context, u User, job Job, before *State, touched Touched, s Saver) (*State, error) {
+	o := u.order(job)
+	keeper, ok := s.(Keeper)
+	serial := 1
+	if before != nil {
+		serial = before.Serial + 1
+	}
+	o.Stream, o.Reuse, o.Lost, o.Mark = fmt.Sprintf("files-%d", serial), ok, touched.Lost, touched.Until
+	h, err := start(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	state, err := h.record(o, before, touched, s)
+	if err = h.end(ctx, err); err != nil {
+		return nil, err
+	}
+	state.Serial = serial
+	if err := state.check(); err != nil {
+		return nil, err
+	}
+	for name := range state.Streams {
+		if name == o.Stream {
+			continue
+		}
+		if err := keeper.Keep(name); err != nil {
+			return nil, err
+		}
+	}
+	return state, nil
+}
+
+func (h *helper) record(o order, before *State, touched Touched, s Saver) (*State, error) {
+	if err := h.ask(o, before, touched.Entries); err != nil {
+		return nil, err
+	}
+	var out io.WriteCloser
+	var size int64
+	for {
+		kind, b, err := h.next()
+		switch {
+		case err != nil:
+			return nil, err
+		case kind == frameData:
+			if out == nil {
+				if out, err = s.Create(o.Stream); err != nil {
+					return nil, err
+				}
+			}
+			if _, err := out.Write(b); err != nil {
+				return nil, err
+			}
+			size += int64(len(b))
+		case kind == frameResult:
+			if out != nil {
+				if err := out.Close(); err != nil {
+					return nil, err
+				}
+			}
+			return o.result(b, before, size)
+		default:
+			return nil, fmt.Errorf("message %q from the helper", kind)
+		}
+	}
+}
+
+// result takes the State that a helper returned. It runs as the user, so what it says of
+// streams is not believed.
+func (o order) result(b []byte, before *State, size int64) (*State, error) {
+	state := &State{}
+	if err := json.Unmarshal(b, state); err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, f := range state.Files {
+		if f != nil {
+			for _, g := range f.Data {
+				used[g.Stream] = true
+			}
+		}
+	}
+	state.Streams = map[string]int64{}
+	for name := range used {
+		if name == o.Stream {
+			state.Streams[name] = size
+			continue
+		}
+		old, ok := int64(0), false
+		if before != nil && o.Reuse {
+			old, ok = before.Streams[name]
+		}
+		if !ok {
+			return nil, fmt.Errorf("the helper named stream %.80q, which there is not", name)
+		}
+		state.Streams[name] = old
+	}
+	return state, nil
+}
+
+// PutBack makes the job's files what they were at a cut. after is what the job did since
+// then. No program of the job may be running. It can be called again after an error.
+//
+// It runs in a process of its own with the user's rights in the capsule's mount
+// namespace. What somebody else has made of a file in the meantime is left alone and
+// told in the Report, as is what could not be done.
+func PutBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
+	r, err := putBack(ctx, u, job, at, after, l)
+	if err != nil {
+		err = fmt.Errorf("put files back: %w", err)
+	}
+	return r, err
+}
+
+func putBack(ctx context.Context, u User, job Job, at *State, after Touched, l Loader) (Report, error) {
+	var r Report
+	if err := at.check(); err != nil {
+		return r, err
+	}
+	h, err := start(ctx, u)
+	if err != nil {
+		return r, err
+	}
+	o := u.order(job)
+	o.PutBack, o.Lost = true, after.Lost
+	err = h.putBack(o, at, after, l, &r)
+	return r, h.end(ctx, err)
+}
+
+func (h *helper) putBack(o order, at *State, after Touched, l Loader, r *Report) error {
+	if err := h.ask(o, at, after.Entries); err != nil {
+		return err
+	}
+	kind, b, err := h.next()
+	if err != nil {
+		return err
+	}
+	var wants []want
+	if kind != frameWants {
+		return fmt.Errorf("message %q from the helper", kind)
+	}
+	if err := json.Unmarshal(b, &wants); err != nil {
+		return err
+	}
+	if err := h.feed(wants, l); err != nil {
+		return err
+	}
+	if kind, b, err = h.next(); err != nil {
+		return err
+	}
+	if kind != frameResult {
+		return fmt.Errorf("message %q from the helper", kind)
+	}
+	return json.Unmarshal(b, r)
+}

@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func recordNow(t testing.TB, before *State, s Saver, job Job, entries ...Entry) *State {
+	t.Helper()
+	state, err := Record(deadline(t), testUser, job, before, Touched{Entries: entries}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func putBackNow(t testing.TB, at *State, l Loader, job Job, entries ...Entry) Report {
+	t.Helper()
+	r, err := PutBack(deadline(t), testUser, job, at, Touched{Entries: entries}, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// write makes a file of the test user's.
+func write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path, []byte(content), 0o644), os.Chown(path, testUID, testUID)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if err != nil {
+		return "<missing>"
+	}
+	return string(b)
+}
+
+func whys(notes []Note) string {
+	var all []string
+	for _, n := range notes {
+		all = append(all, filepath.Base(string(n.Path))+": "+n.Why)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+func created(t testing.TB, path, content string) []Entry {
+	dir := filepath.Dir(path)
+	if _, err := os.Lstat(dir); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, testUID, testUID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, path, content)
+	return []Entry{{Kind: Created, Path: path}}
+}
+
+func appendTo(t testing.TB, path, content string) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(content)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRecordSavesChanges: what has not changed is neither read nor saved again, of what
+// was appended to only the end is, and old streams do not grow without bound.
+func TestRecordSavesChanges(t *testing.T) {
+	dir := ours(t)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	shelf := newShelf()
+	write(t, in("big"), strings.Repeat("0123456789abcdef", 1<<20)) // 4 segments
+	write(t, in("log"), strings.Repeat("line\n", 1<<20))           // 5 MiB
+	entries := []Entry{{Kind: Created, Path: in("big")}, {Kind: Created, Path: in("log")}}
+	one := recordNow(t, nil, shelf, Job{}, entries...)
+	first := shelf.size()
+	two := recordNow(t, one, shelf, Job{})
+	if shelf.size() != first || len(two.Streams) != 1 || !slices.Equal(shelf.kept, []string{"files-1"}) {
+		t.Errorf("%d bytes after %d, kept %v", shelf.size(), first, shelf.kept)
+	}
+	// Twice: at the first cut, it may still have been open otherwise.
+	appendTo(t, in("log"), "more\n")
+	two = recordNow(t, two, shelf, Job{}, Entry{Kind: Appended, Path: in("log"), Size: 5 << 20})
+	first = shelf.size()
+	appendTo(t, in("log"), "more\n")
+	three := recordNow(t, two, shelf, Job{}, Entry{Kind: Appended, Path: in("log"), Size: 5 << 20})
+	if grew := shelf.size() - first; grew > maxSegment {
+		t.Errorf("5 appended bytes cost %d", grew)
+	}
+	f, _ := os.OpenFile(in("big"), os.O_WRONLY, 0)
+	f.WriteAt([]byte("X"), 5<<20)
+	f.Close()
+	second := shelf.size()
+	four := recordNow(t, three, shelf, Job{}, Entry{Kind: Written, Path: in("big")})
+	if grew := shelf.size() - second; grew != maxSegment {
+		t.Errorf("a changed byte cost %d", grew)
+	}
+	want := snapshot(t, dir)
+	os.Remove(in("big"))
+	os.Remove(in("log"))
+	r := putBackNow(t, four, shelf, Job{})
+	if d := difference(want, snapshot(t, dir)); d != "" || r.Restored != 2 {
+		t.Errorf("%s%+v", d, r)
+	}
+	// When most of a stream is of no use any more, the rest leaves it.
+	os.Truncate(in("big"), 100)
+	five := recordNow(t, four, shelf, Job{}, Entry{Kind: Written, Path: in("big")})
+	six := recordNow(t, five, shelf, Job{})
+	if _, ok := six.Streams["files-1"]; ok {
+		t.Errorf("the first stream is still in use: %v", six.Streams)
+	}
+	// Without a Keeper everything is saved again.
+	plain := struct{ Saver }{newShelf()}
+	if s := recordNow(t, six, plain, Job{}); len(s.Streams) != 1 || s.Streams["files-8"] == 0 {
+		t.Errorf("streams %v", s.Streams)
+	}
+}
+
+// TestSparse: a hole is neither saved nor filled, and what was written into it is taken
+// away again.
+func TestSparse(t *testing.T) {
+	dir := ours(t)
+	p := filepath.Join(dir, "f")
+	write(t, p, "begin")
+	f, _ := os.OpenFile(p, os.O_WRONLY, 0)
+	f.WriteAt([]byte("end"), 1<<40)
+	f.Close()
+	shelf := newShelf()
+	state := recordNow(t, nil, shelf, Job{}, Entry{Kind: Created, Path: p})
+	if shelf.size() > 100 {
+		t.Errorf("saved %d bytes", shelf.size())
+	}
+	f, _ = os.OpenFile(p, os.O_WRONLY, 0)
+	f.WriteAt([]byte("in the hole"), 1<<39)
+	f.Close()
+	check := func() {
+		t.Helper()
+		putBackNow(t, state, shelf, Job{}, Entry{Kind: Created, Path: p})
+		f, err := os.Open(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b := make([]byte, 11)
+		f.ReadAt(b, 1<<39)
+		st, _ := f.Stat()
+		if string(b) != strings.Repeat("\x00", 11) || st.Size() != 1<<40+3 || st.Sys().(*syscall.Stat_t).Blocks > 64 {
+			t.Errorf("hole %q, %d bytes, %d blocks", b, st.Size(), st.Sys().(*syscall.Stat_t).Blocks)
+		}
+	}
+	check()
+	os.Remove(p)
+	check()
+}
+
+// damaged is a Loader whose streams are not what was saved.
+type damaged struct{ *shelf }
+
+func (d damaged) Open(name string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(strings.Repeat("x", len(d.streams[name])))), nil
+}
+
+// TestPutBackFails: what cannot be loaded, or is not what was saved, is an error, and
+// afterwards a PutBack can succeed.
+func TestPutBackFails(t *testing.T) {
+	dir := ours(t)
+	p := filepath.Join(dir, "f")
+	write(t, p, "content")
+	shelf := newShelf()
+	state := recordNow(t, nil, shelf, Job{}, Entry{Kind: Created, Path: p})
+	os.Remove(p)
+	for name, l := range map[string]Loader{"damaged": damaged{shelf}, "missing": newShelf()} {
+		if _, err := PutBack(deadline(t), testUser, Job{}, state, Touched{}, l); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if got := read(t, p); strings.Contains(got, "x") {
+			t.Errorf("%s: wrote %q", name, got)
+		}
+	}
+	// A killed helper.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := PutBack(ctx, testUser, Job{}, state, Touched{}, shelf); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	putBackNow(t, state, shelf, Job{})
+	if got := read(t, p); got != "content" {
+		t.Errorf("then %q", got)
+	}
+	if _, err := Record(deadline(t), testUser, Job{}, nil, Touched{Entries: []Entry{{Kind: Created, Path: p}}}, full{}); err == nil || !strings.Contains(err.Error(), "no space") {
+		t.Errorf("full: %v", err)
+	}
+}
+
+// full is a Saver that has no space.
+type full struct{}
+
+func (full) Create(string) (io.WriteCloser, error) { return full{}, nil }
+func (full) Write([]byte) (int, error)             { return 0, unix.ENOSPC }
+func (full) Close() error                          { return nil }

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// worker is the helper's side: it has the user's rights and sees the capsule's files.
+type worker struct {
+	p       *pipe
+	o       order
+	state   *State  // the last one, or the one to put back
+	entries []Entry // resolved by resolve
+	skip    []string
+	logs    map[[2]uint64]bool // device and inode of files that Slurm writes
+	folders map[string]string  // of folders as they were said: where they are
+	boot    string
+	fsids   map[uint64]uint64
+	notes   []Note
+}
+
+func newWorker(p *pipe, o order, s *State) *worker {
+	w := &worker{p: p, o: o, state: s, logs: map[[2]uint64]bool{}, folders: map[string]string{}, fsids: map[uint64]uint64{}}
+	w.skip = append(w.skip, travelling...)
+	for _, e := range o.Exclude {
+		if validPath(string(e)) {
+			w.skip = append(w.skip, lexical(string(e)), w.resolve(string(e)))
+		}
+	}
+	for _, l := range o.Logs {
+		if !validPath(string(l)) {
+			continue
+		}
+		w.skip = append(w.skip, lexical(string(l)), w.resolve(string(l)))
+		var st unix.Stat_t
+		if unix.Stat(string(l), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			w.logs[[2]uint64{st.Dev, st.Ino}] = true
+		}
+	}
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without it, no node is this one
+	w.boot = strings.TrimSpace(string(b))
+	return w
+}
+
+func (w *worker) note(p, why string) {
+	if len(w.notes) < 1000 {
+		w.notes = append(w.notes, Note{Name(p), why})
+	}
+}
+
+// resolve returns where a path is: its folder with symbolic links followed, as far as it
+// is there, and its last part as it is.
+func (w *worker) resolve(p string) string {
+	p = strings.TrimRight(p, "/")
+	at := strings.LastIndexByte(p, '/')
+	if at < 0 {
+		return "/"
+	}
+	base := p[at+1:]
+	if base == "." || base == ".." {
+		return w.folder(p)
+	}
+	return path.Join(w.folder(p[:at]), base)
+}
+
+func (w *worker) folder(dir string) string {
+	dir = strings.TrimRight(dir, "/")
+	if dir == "" {
+		return "/"
+	}
+	if known, ok := w.folders[dir]; ok {
+		return known
+	}
+	at, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		// Not there, or not any more: then no link can be in what is missing.
+		i := strings.LastIndexByte(dir, '/')
+		at = path.Join(w.folder(dir[:i]), dir[i+1:])
+	}
+	w.folders[dir] = at
+	return at
+}
+
+// resolveAll resolves the entries and drops what is none of our business. An entry of
+// which one path is becomes one about the other.
+func (w *worker) resolveAll() {
+	var out []Entry
+	for _, e := range w.entries {
+		e.Path = w.resolve(e.Path)
+		in := e.Path != "/" && !belowAny(e.Path, w.skip)
+		if e.Other != "" {
+			e.Other = w.resolve(e.Other)
+			otherIn := e.Other != "/" && !belowAny(e.Other, w.skip)
+			switch {
+			case in && !otherIn:
+				e.Other = ""
+				if e.Kind == Replaced || e.Kind == Exchanged {
+					e.Kind = Written
+				} else if e.Kind != Unsure {
+					e.Kind = Created
+				}
+			case !in && otherIn && e.Kind != Linked:
+				e = Entry{Kind: Removed, Path: e.Other}
+				in = true
+			}
+		}
+		if !in {
+			continue
+		}
+		out = append(out, e)
+		if e.Kind == Unsure { // of what was done, the shim says to which file
+			if target, ok := w.behindLink(e.Path); ok {
+				out = append(out, Entry{Kind: Written, Path: target})
+			}
+		}
+	}
+	w.entries = out
+}
+
+// behindLink returns what a symbolic link leads to: who opens the link for writing
+// writes that.
+func (w *worker) behindLink(p string) (string, bool) {
+	st, err := lstat(p)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", false
+	}
+	target, err := filepath.EvalSymlinks(p)
+	return target, err == nil && target != "/" && !belowAny(target, w.skip)
+}
+
+func lstat(p string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	err := unix.Lstat(p, &st)
+	return st, err
+}
+
+func isMissing(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+}
+
+func typeOf(st unix.Stat_t) Type {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return Regular
+	case unix.S_IFDIR:
+		return Dir
+	case unix.S_IFLNK:
+		return Symlink
+	case unix.S_IFIFO:
+		return Fifo
+	}
+	return Other
+}
+
+// describe is what lstat tells.
+func (w *worker) describe(p string, st unix.Stat_t) *File {
+	f := &File{
+		Type: typeOf(st), Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid,
+		Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano(), Dev: st.Dev, Ino: st.Ino, FS: w.fs(p, st.Dev),
+	}
+	if f.Type == Regular {
+		f.Size = st.Size
+	}
+	return f
+}
+
+// File systems that are the same one on several nodes, or whose name for themselves is
+// the same after a reboot.
+var named = map[int64]bool{
+	unix.NFS_SUPER_MAGIC: true, 0x0BD00BD0 /* lustre */ : true, 0x47504653 /* gpfs */ : true,
+	unix.CEPH_SUPER_MAGIC: true, 0x19830326 /* beegfs */ : true, 0x7461636f /* ocfs2 */ : true,
+	0x01161970 /* gfs2 */ : true, unix.CIFS_SUPER_MAGIC: true, unix.SMB2_SUPER_MAGIC: true,
+	unix.AFS_FS_MAGIC: true, unix.V9FS_MAGIC: true, unix.EXT4_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true,
+}
+
+// fs returns a name for the file system that p, of device dev, is on.
+func (w *worker) fs(p string, dev uint64) uint64 {
+	id, ok := w.fsids[dev]
+	if ok {
+		return id
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(path.Dir(p), &st) == nil && named[st.Type] {
+		id = uint64(uint32(st.Fsid.Val[0])) | uint64(uint32(st.Fsid.Val[1]))<<32
+		id = id ^ uint64(st.Type)<<16 | 1
+	}
+	w.fsids[dev] = id
+	return id
+}
+
+// same says whether what is there now is the file of f; known is false if file systems
+// differ, so that inodes cannot tell.
+func (w *worker) same(f, now *File) (same, known bool) {
+	switch {
+	case w.state.Boot == w.boot && f.Dev == now.Dev:
+	case f.FS != 0 && f.FS == now.FS:
+	default:
+		return false, false
+	}
+	return f.Ino == now.Ino, true
+}
+
+// untouched says that what is there now is f and was not changed since, without reading
+// it: no user can set the time of the last change. But two changes within a tick of the
+// clock have the same time, so what was changed right before the cut has to be read.
+func (w *worker) untouched(f, now *File) bool {
+	same, _ := w.same(f, now)
+	return same && f.Type == now.Type && f.Size == now.Size && f.Mtime == now.Mtime && f.Ctime == now.Ctime &&
+		f.Ctime < w.state.Time.Add(-time.Second).UnixNano()
+}
