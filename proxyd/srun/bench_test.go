@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"testing"
+)
+
+// BenchmarkCall is what sing-srun and the runner add to an srun: /bin/true is the
+// real one here.
+func BenchmarkCall(b *testing.B) {
+	s := newServer(b, "/bin/true")
+	for b.Loop() {
+		c := caller{args: []string{"-n1", "true"}}
+		if _, errs, how := c.run(b); code(how) != 0 {
+			b.Fatal(errs)
+		}
+		r := s.expect("srun").run
+		s.mu.Lock()
+		delete(s.sruns, r.Key())
+		s.mu.Unlock()
+		if err := r.Remove(deadline(b)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

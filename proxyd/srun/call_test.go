@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func described(words ...string) []byte { return []byte(strings.Join(words, "\x00") + "\x00") }
+
+func TestParseCall(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		in   []byte
+		want *Call
+		errs string
+	}{
+		{name: "all", in: described("/home", "27", "2", "srun", "", "A=b", "C=", "D=e=f\n\xff"),
+			want: &Call{Dir: "/home", Umask: 0o27, Args: []string{"srun", ""}, Env: []string{"A=b", "C=", "D=e=f\n\xff"}}},
+		{name: "no environment", in: described("/", "0", "1", "srun"), want: &Call{Dir: "/", Args: []string{"srun"}}},
+		{name: "no folder", in: described("", "777", "1", "srun"), want: &Call{Umask: 0o777, Args: []string{"srun"}}},
+		{name: "entries that are none", in: described("/", "0", "1", "srun", "x", "=y", "", "A=b"),
+			want: &Call{Dir: "/", Args: []string{"srun"}, Env: []string{"A=b"}}},
+		{name: "empty", errs: "cut off"},
+		{name: "cut off", in: described("/", "0", "1", "srun")[:9], errs: "cut off"},
+		{name: "too short", in: described("/", "0", "1"), errs: "3 strings"},
+		{name: "relative folder", in: described("home", "0", "1", "srun"), errs: `folder "home"`},
+		{name: "crooked folder", in: described("/a/../b", "0", "1", "srun"), errs: `folder "/a/../b"`},
+		{name: "umask", in: described("/", "1000", "1", "srun"), errs: `umask "1000"`},
+		{name: "umask in words", in: described("/", "none", "1", "srun"), errs: `umask "none"`},
+		{name: "no arguments", in: described("/", "0", "0", "srun"), errs: `"0" arguments`},
+		{name: "less than none", in: described("/", "0", "-1", "srun"), errs: `"-1" arguments`},
+		{name: "more than there are", in: described("/", "0", "2", "srun"), errs: `"2" arguments`},
+		{name: "far too many", in: described("/", "0", "99999999999999999999", "srun"), errs: `arguments`},
+		{name: "too long", in: make([]byte, MaxCall+1), errs: "longer than 8388608 bytes"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := ParseCall(bytes.NewReader(tc.in))
+			if tc.errs != "" {
+				if !errors.Is(err, ErrCall) || !strings.Contains(err.Error(), tc.errs) {
+					t.Errorf("got %v, want %q", err, tc.errs)
+				}
+				return
+			}
+			if err != nil || !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("got %+v, %v, want %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestReadCall: only what cannot change and cannot block is read.
+func TestReadCall(t *testing.T) {
+	memfd := func(seals int) *os.File {
+		fd, err := unix.MemfdCreate("srun", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "memfd")
+		t.Cleanup(func() { f.Close() })
+		f.Write(described("/", "0", "1", "srun"))
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	c, err := ReadCall(memfd(needed))
+	if err != nil || len(c.Args) != 1 {
+		t.Error(c, err)
+	}
+	fifo := t.TempDir() + "/fifo"
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, _ := os.OpenFile(fifo, os.O_RDWR, 0)
+	null, _ := os.Open(os.DevNull)
+	folder, _ := os.Open("/")
+	for name, f := range map[string]*os.File{
+		"not sealed": memfd(0), "half sealed": memfd(unix.F_SEAL_WRITE), "pipe": pipe, "device": null, "folder": folder,
+	} {
+		if _, err := ReadCall(f); !errors.Is(err, ErrCall) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	pipe.Close()
+	null.Close()
+	folder.Close()
+}
+
+func FuzzParseCall(f *testing.F) {
+	f.Add(described("/home", "27", "2", "srun", "-n4", "A=b"))
+	f.Add(described("", "0", "1", "srun"))
+	f.Add([]byte{0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := ParseCall(bytes.NewReader(b))
+		if err != nil {
+			if !errors.Is(err, ErrCall) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if len(c.Args) < 1 || c.Umask&^0o777 != 0 || c.Dir != "" && c.Dir[0] != '/' {
+			t.Fatalf("%+v", c)
+		}
+		// What was read can be described, and read again.
+		words := append([]string{c.Dir, fmt.Sprintf("%o", c.Umask), fmt.Sprint(len(c.Args))}, c.Args...)
+		again, err := ParseCall(bytes.NewReader(described(append(words, c.Env...)...)))
+		if err != nil || !reflect.DeepEqual(again, c) {
+			t.Fatalf("%+v, %v, was %+v", again, err, c)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// lastPart is how much of a file is searched for obituaries. Slurm writes them when it
+// begins to end a step, and tasks are stopped soon after.
+const lastPart = 1 << 20
+
+// clean takes obituaries out of the step's output files, with the user's rights. Nobody
+// writes to them: the step does not run.
+func (e *entrance) clean() error {
+	for _, path := range e.o.Clean {
+		if err := cleanFile(path); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func cleanFile(path string) error {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return err // /dev/null, say
+	}
+	from := max(0, st.Size-lastPart)
+	b := make([]byte, st.Size-from)
+	if n, err := unix.Pread(fd, b, from); err != nil || n < len(b) {
+		return errors.Join(err, io.ErrUnexpectedEOF)
+	}
+	kept := withoutObituaries(b)
+	if len(kept) == len(b) {
+		return nil
+	}
+	if n, err := unix.Pwrite(fd, kept, from); err != nil || n < len(kept) {
+		return errors.Join(err, io.ErrShortWrite)
+	}
+	return unix.Ftruncate(fd, from+int64(len(kept)))
+}
+
+// withoutObituaries drops whole lines.
+func withoutObituaries(b []byte) []byte {
+	kept := make([]byte, 0, len(b))
+	for line := range bytes.Lines(b) {
+		if line[len(line)-1] == '\n' && obituary.Match(line[:len(line)-1]) {
+			continue
+		}
+		kept = append(kept, line...)
+	}
+	return kept
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"slices"
+	"strings"
+)
+
+// ofRun tells whether a variable of a batch step says something about the run: where it
+// is, what it has. A later run's has another value, and a program that has survived
+// the first one still has the old.
+func ofRun(name string) bool {
+	switch {
+	case strings.HasPrefix(name, "SLURM_SUBMIT_"), strings.HasPrefix(name, "SLURM_SPANK_"):
+		return false // what the user did; the same in each run
+	case strings.HasPrefix(name, "SLURM_"), strings.HasPrefix(name, "SLURMD_"):
+		return true
+	}
+	return slices.Contains([]string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}, name)
+}
+
+// environment returns env with what is of the run replaced by this run's. What the
+// script has changed since it was started stays, with today's names in its lists.
+func (w *rewriter) environment(env []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		if seen[name] || name == KeyVariable || len(w.Tasks) > 0 && slices.Contains(laidOutVariables, name) {
+			continue
+		}
+		seen[name] = true
+		was, had := w.Was[name]
+		now, has := w.Job[name]
+		switch {
+		case !ofRun(name):
+		case had && was == value && has:
+			value = now
+		case had && was == value:
+			continue
+		default:
+			value = w.variable(name, value)
+		}
+		if w.Key != "" && (name == "SLURM_EXPORT_ENV" || name == "SRUN_EXPORT_ENV") {
+			value = KeyVariable + "," + value
+		}
+		out = append(out, name+"="+value)
+	}
+	var missing []string
+	for name, value := range w.Job {
+		// One that this run has and the first had not: the script cannot have unset it.
+		if _, had := w.Was[name]; !had && !seen[name] && ofRun(name) && w.Was != nil {
+			missing = append(missing, name+"="+value)
+		}
+	}
+	slices.Sort(missing)
+	out = append(out, missing...)
+	if w.Key != "" {
+		out = append(out, KeyVariable+"="+w.Key)
+	}
+	return out
+}
+
+// variable translates a variable that the script has set itself.
+func (w *rewriter) variable(name, value string) string {
+	if len(w.Nodes) == 0 {
+		return value
+	}
+	switch name {
+	case "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST":
+		return translate(value, w.Nodes, true)
+	case "SLURM_HOSTFILE":
+		if path, ok := w.file(value); ok {
+			return path
+		}
+	}
+	return value
+}

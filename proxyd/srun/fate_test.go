@@ -1,0 +1,293 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestWrapperKilled: as if srun had been killed, and its step with it.
+func TestWrapperKilled(t *testing.T) {
+	s := newServer(t, standIn(t))
+	cmd, run, out := calling(t, s, "trap 'echo end; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+	cmd.Process.Kill()
+	cmd.Wait()
+	if _, err := run.Wait(deadline(t)); err != nil {
+		t.Error(err)
+	}
+	if b, _ := io.ReadAll(out); string(b) != "end\n" {
+		t.Errorf("%q", b)
+	}
+}
+
+// TestStopsForNobody: who does not end at SIGTERM is killed.
+func TestStopsForNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes the runner's patience")
+	}
+	s := newServer(t, standIn(t))
+	cmd, run, _ := calling(t, s, "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+	cmd.Process.Kill()
+	cmd.Wait()
+	if how, err := run.Wait(deadline(t)); err != nil || code(how) != -9 {
+		t.Error(code(how), err)
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	s := newServer(t, standIn(t))
+	ctx := deadline(t)
+	cmd, run, out := calling(t, s, "trap 'exit 3' USR1; trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
+	if err := run.Quiet(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(unix.SIGSTOP) // it would ask again
+	if err := run.Signal(ctx, unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if how, err := run.Wait(ctx); err != nil || code(how) != 3 {
+		t.Fatal(code(how), err)
+	}
+	// It was not told, so it asks again, with its key, and gets what it should have got.
+	s.mu.Lock()
+	s.plan = func(r Rewriting) Rewriting {
+		if r.Key != run.Key() {
+			t.Errorf("key %q", r.Key)
+		}
+		return r
+	}
+	s.mu.Unlock()
+	cmd.Process.Signal(unix.SIGCONT)
+	again := s.expect("srun")
+	if again.keys["key"] != run.Key() {
+		t.Errorf("asked again with %v", again.keys)
+	}
+	ready(t, out)
+	again.run.Signal(ctx, unix.SIGUSR1)
+	if how := wait(t, cmd); code(how) != 3 {
+		t.Error(code(how))
+	}
+}
+
+// TestQuietAndLoud: sing-srun goes in between, and that has its consequence.
+func TestQuietAndLoud(t *testing.T) {
+	s := newServer(t, standIn(t))
+	ctx := deadline(t)
+	cmd, run, _ := calling(t, s, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
+	if err := run.Quiet(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if _, err := run.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error("ended although quiet: ", err)
+	}
+	if err := run.Loud(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if how, err := run.Wait(ctx); err != nil || code(how) != 4 {
+		t.Error(code(how), err)
+	}
+}
+
+func TestKill(t *testing.T) {
+	s := newServer(t, standIn(t))
+	cmd, run, _ := calling(t, s, "echo ready; exec sleep 1000")
+	if err := run.Kill(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if how := wait(t, cmd); code(how) != -9 {
+		t.Error(code(how))
+	}
+	if how, err := run.Wait(deadline(t)); err != nil || code(how) != -9 {
+		t.Error(code(how), err)
+	}
+	if err := run.Signal(deadline(t), unix.SIGTERM); err != nil {
+		t.Error("signal after the end: ", err)
+	}
+}
+
+// TestRunnerKilled: srun does not outlive its runner, and sing-srun asks again.
+func TestRunnerKilled(t *testing.T) {
+	s := newServer(t, standIn(t))
+	cmd, run, out := calling(t, s, "echo ready; exec sleep 1000")
+	pid := run.PID()
+	s.stop()
+	if err := unix.Kill(run.rec.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "srun is gone", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
+	if _, err := run.Wait(deadline(t)); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+	s.listen()
+	again := s.expect("srun")
+	if again.keys["key"] != run.Key() {
+		t.Errorf("asked again with %v", again.keys)
+	}
+	ready(t, out)
+	again.run.Kill(deadline(t))
+	if how := wait(t, cmd); code(how) != -9 {
+		t.Error(code(how))
+	}
+}
+
+// TestServerComesLate: proxyd is restarted before srun, while it runs, and when a signal comes.
+func TestServerComesLate(t *testing.T) {
+	s := newServer(t, standIn(t))
+	s.stop()
+	os.Remove(socketPath)
+	cmd := caller{args: []string{"trap 'exit 6' USR1; echo ready; while :; do sleep 0.05; done"}}.command()
+	r, w, _ := os.Pipe()
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	time.Sleep(100 * time.Millisecond) // it has asked in vain; if not, the test shows less, and does not fail
+	s.listen()
+	run := s.expect("srun").run
+	ready(t, r)
+	s.stop()
+	cmd.Process.Signal(unix.SIGUSR1)
+	time.Sleep(100 * time.Millisecond) // as above
+	s.listen()
+	s.expect("signal")
+	if how := wait(t, cmd); code(how) != 6 {
+		t.Error(code(how))
+	}
+	if how, err := run.Wait(deadline(t)); err != nil || code(how) != 6 {
+		t.Error(code(how), err)
+	}
+}
+
+// TestKilledWhileWaiting: as long as there is no srun, signals do what they do.
+func TestKilledWhileWaiting(t *testing.T) {
+	needRoot(t)
+	os.Remove(socketPath)
+	cmd := caller{args: []string{"true"}}.command()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "it takes signals", func() bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+		return strings.Contains(string(b), "SigCgt:\t00000000000") && !strings.Contains(string(b), "SigCgt:\t0000000000000000")
+	})
+	cmd.Process.Signal(unix.SIGTERM)
+	if how := wait(t, cmd); code(how) != -15 {
+		t.Error(code(how))
+	}
+}
+
+// starterArg is a process that starts an srun and then waits to be killed.
+const starterArg = "start-and-wait"
+
+func startAndWait(args []string) int {
+	status := os.NewFile(3, "status")
+	_, err := Start(context.Background(), StartSpec{
+		Dir: args[0], Program: args[1], Call: &Call{Dir: "/", Args: []string{"srun", args[2]}, Env: []string{"PATH=/usr/bin:/bin"}},
+		Rewriting: Rewriting{Key: "s1"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Status: status, UID: user, GID: group,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	select {}
+}
+
+// TestAdopt: proxyd is killed, and the next one finds the srun.
+func TestAdopt(t *testing.T) {
+	needRoot(t)
+	ctx := deadline(t)
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "s1")
+	statusR, statusW, _ := os.Pipe()
+	outR, outW, _ := os.Pipe()
+	defer statusR.Close()
+	defer outR.Close()
+	cmd := exec.Command("/proc/self/exe", starterArg, dir, standIn(t), "trap 'exit 9' USR2; echo ready; while :; do sleep 0.05; done")
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = outW, os.Stderr, []*os.File{statusW}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	outW.Close()
+	statusW.Close()
+	ready(t, outR)
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err := os.WriteFile(filepath.Join(parent, "a-file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := Find(parent)
+	if err != nil || len(all) != 1 || all[0].Key() != "s1" || all[0].Ended() {
+		t.Fatal(all, err)
+	}
+	run := all[0]
+	defer run.Close()
+	if _, err := Start(ctx, StartSpec{Dir: dir, Call: &Call{Args: []string{"srun"}}}); !errors.Is(err, ErrExists) {
+		t.Error(err)
+	}
+	if err := run.Signal(ctx, unix.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	if how, err := run.Wait(ctx); err != nil || code(how) != 9 {
+		t.Error(code(how), err)
+	}
+	statusR.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if b, err := io.ReadAll(statusR); err != nil || string(b) != "key s1\nexit 9\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	later, err := Adopt(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if how, err := later.Wait(ctx); err != nil || code(how) != 9 || !later.Ended() {
+		t.Error(code(how), err)
+	}
+	if err := later.Remove(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := Adopt(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestInheritsNothing: neither runner nor srun has a descriptor of the starter's.
+func TestInheritsNothing(t *testing.T) {
+	s := newServer(t, standIn(t))
+	var p [2]int
+	if err := unix.Pipe2(p[:], 0); err != nil { // no O_CLOEXEC: somebody else's mistake
+		t.Fatal(err)
+	}
+	defer unix.Close(p[0])
+	defer unix.Close(p[1])
+	mine, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", p[0]))
+	_, run, _ := calling(t, s, "echo ready; exec sleep 1000")
+	for _, pid := range []int{run.rec.PID, run.PID()} {
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range fds {
+			if link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); link == mine {
+				t.Errorf("%d has %s", pid, link)
+			}
+		}
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Table is the options that one release of srun knows.
+type Table struct {
+	long  map[string]*Option
+	short map[byte]*Option
+}
+
+// NewTable returns the options of a Slurm release, as "24.11" or "24.11.5"; of any
+// release if it is "".
+func NewTable(release string) Table {
+	t := Table{map[string]*Option{}, map[byte]*Option{}}
+	if parts := strings.SplitN(release, ".", 3); len(parts) > 1 {
+		release = parts[0] + "." + parts[1]
+	}
+	for i := range options {
+		o := &options[i]
+		if release != "" && (o.Since > release || o.Until != "" && o.Until < release) {
+			continue
+		}
+		t.add(o)
+	}
+	return t
+}
+
+func (t Table) add(o *Option) {
+	if old := t.long[o.Name]; old != nil && old.Arg > o.Arg {
+		return // of any release: who takes an argument sometimes
+	}
+	t.long[o.Name] = o
+	if o.Short != 0 {
+		t.short[o.Short] = o
+	}
+}
+
+var pluginOption = regexp.MustCompile(`^ +--([A-Za-z0-9][A-Za-z0-9_-]*)(\[?=)?`)
+
+// Learn adds the options of SPANK plugins that `srun --help` lists. It is how one
+// finds out: they depend on the node's plugstack.conf.
+func (t Table) Learn(help []byte) {
+	_, plugins, _ := strings.Cut(string(help), "Options provided by plugins:\n")
+	for line := range strings.Lines(plugins) {
+		m := pluginOption.FindStringSubmatch(line)
+		if m == nil || t.long[m[1]] != nil {
+			continue
+		}
+		o := &Option{Name: m[1]}
+		switch m[2] {
+		case "=":
+			o.Arg = Required
+			if rest := line[strings.Index(line, "=")+1:]; strings.HasPrefix(rest, "[") {
+				o.Arg = Optional // "--singularity=[LIST]": what plugins write when they mean it
+			}
+		case "[=":
+			o.Arg = Optional
+		}
+		t.add(o)
+	}
+}
+
+// given is an option on a command line.
+type given struct {
+	option   *Option
+	value    string
+	hasValue bool
+	raw      []string // the words that it is all of; nil if it shares a word with others
+}
+
+// words returns the option as getopt_long reads it again.
+func (g given) words() []string {
+	switch {
+	case g.raw != nil:
+		return g.raw
+	case g.hasValue:
+		return []string{"--" + g.option.Name + "=" + g.value}
+	}
+	return []string{"--" + g.option.Name}
+}
+
+// with returns the option with another value.
+func (g given) with(value string) given {
+	return given{option: g.option, value: value, hasValue: true}
+}
+
+// parse reads options as getopt_long with "+" does: up to the first word that is none.
+// rest begins with that word, or with "--". Where srun itself would complain, it
+// stops; an option that nobody has heard of is passed over, for it may be a plugin's.
+func (t Table) parse(words []string) (opts []given, rest []string) {
+	for len(words) > 0 {
+		w := words[0]
+		switch {
+		case w == "--" || w == "-" || !strings.HasPrefix(w, "-"):
+			return opts, words
+		case strings.HasPrefix(w, "--"):
+			g, n := t.parseLong(words)
+			if n == 0 {
+				return opts, words
+			}
+			opts, words = append(opts, g), words[n:]
+		default:
+			cluster, n := t.parseShort(words)
+			if n == 0 {
+				return opts, words
+			}
+			opts, words = append(opts, cluster...), words[n:]
+		}
+	}
+	return opts, nil
+}
+
+// find returns the option that a name, perhaps abbreviated, stands for. ok is false if
+// it could be several.
+func (t Table) find(name string) (o *Option, ok bool) {
+	if o := t.long[name]; o != nil {
+		return o, true
+	}
+	for long, candidate := range t.long {
+		if !strings.HasPrefix(long, name) {
+			continue
+		}
+		if o != nil && canonical(o) != canonical(candidate) {
+			return nil, false
+		}
+		if o == nil || o.Same != "" {
+			o = candidate
+		}
+	}
+	return o, true
+}
+
+func canonical(o *Option) string {
+	if o.Same != "" {
+		return o.Same
+	}
+	return o.Name
+}
+
+// parseLong returns how many words the option takes, 0 if srun would complain.
+func (t Table) parseLong(words []string) (given, int) {
+	name, value, joined := strings.Cut(words[0][2:], "=")
+	o, ok := t.find(name)
+	switch {
+	case !ok:
+		return given{}, 0
+	case o == nil:
+		return given{option: &Option{Name: name}, value: value, hasValue: joined, raw: words[:1]}, 1
+	case joined:
+		if o.Arg == None {
+			return given{}, 0
+		}
+		return given{o, value, true, words[:1]}, 1
+	case o.Arg != Required:
+		return given{option: o, raw: words[:1]}, 1
+	case len(words) < 2:
+		return given{}, 0
+	}
+	return given{o, words[1], true, words[:2]}, 2
+}
+
+// parseShort reads a word of short options, and the next if that is an argument.
+func (t Table) parseShort(words []string) ([]given, int) {
+	var cluster []given
+	letters := words[0][1:]
+	for i := range len(letters) {
+		o := t.short[letters[i]]
+		if o == nil {
+			return nil, 0
+		}
+		rest := letters[i+1:]
+		switch {
+		case o.Arg == None:
+			cluster = append(cluster, given{option: o})
+			continue
+		case rest != "":
+			cluster = append(cluster, given{option: o, value: rest, hasValue: true})
+		case o.Arg == Optional:
+			cluster = append(cluster, given{option: o})
+		case len(words) < 2:
+			return nil, 0
+		default:
+			return alone(append(cluster, given{option: o, value: words[1], hasValue: true}), words[:2]), 2
+		}
+		break
+	}
+	return alone(cluster, words[:1]), 1
+}
+
+// alone keeps the words as they were written where one option is all that is in them.
+func alone(cluster []given, words []string) []given {
+	if len(cluster) == 1 {
+		cluster[0].raw = words
+	}
+	return cluster
+}

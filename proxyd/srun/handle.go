@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Runner is an srun that runs outside of its capsule, or did. It is safe for
+// concurrent use.
+type Runner struct {
+	dir   string
+	rec   record
+	pidfd *os.File // of the runner; nil if that had ended when the handle was made
+}
+
+// Adopt returns the srun in dir, whoever started it; also one that has ended, of which
+// Wait then tells. The error wraps fs.ErrNotExist if there is none: it was never
+// executed.
+func Adopt(dir string) (*Runner, error) {
+	rec, err := readRecord(dir)
+	if err != nil {
+		return nil, fmt.Errorf("srun in %s: %w", dir, err)
+	}
+	return open(dir, rec)
+}
+
+// Find returns the sruns whose folders are in parent. What else is there it passes
+// over. The caller closes what it gets.
+func Find(parent string) ([]*Runner, error) {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Runner
+	for _, e := range entries {
+		r, err := Adopt(filepath.Join(parent, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue
+		}
+		if err != nil {
+			for _, r := range all {
+				r.Close()
+			}
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func open(dir string, rec record) (*Runner, error) {
+	r := &Runner{dir: dir, rec: rec}
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	if rec.Boot != boot {
+		return r, nil
+	}
+	fd, err := unix.PidfdOpen(rec.PID, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("srun %s: pidfd_open: %w", rec.Key, err)
+	}
+	// What the pidfd holds cannot change; what it holds must be the runner.
+	if !isStill(rec.PID, rec.Start) {
+		unix.Close(fd)
+		return r, nil
+	}
+	r.pidfd = os.NewFile(uintptr(fd), "pidfd")
+	return r, nil
+}
+
+// Dir is the srun's folder.
+func (r *Runner) Dir() string { return r.dir }
+
+// Key is that of its step.
+func (r *Runner) Key() string { return r.rec.Key }
+
+// PID is that of the real srun, to be used while it is known to run.
+func (r *Runner) PID() int { return r.rec.Srun }
+
+// Signal sends a signal to srun; SIGTSTP stops it. After srun's end it does nothing.
+func (r *Runner) Signal(ctx context.Context, sig syscall.Signal) error {
+	return r.ask(ctx, fmt.Sprintf("signal %d", int(sig)))
+}
+
+// Quiet makes srun's end nobody's business: sing-srun is not told how it ended, and
+// srun is not ended when sing-srun goes. It is for a step that has been captured, whose
+// wardens leave so that srun ends by itself. Call it before sing-srun goes.
+func (r *Runner) Quiet(ctx context.Context) error { return r.ask(ctx, "quiet") }
+
+// Loud takes Quiet back; a sing-srun that has gone meanwhile has its consequence now.
+func (r *Runner) Loud(ctx context.Context) error { return r.ask(ctx, "loud") }
+
+// Kill ends srun by SIGKILL and returns when it has ended. Its step does not always end
+// with it: to end a step, signal SIGTERM.
+func (r *Runner) Kill(ctx context.Context) error {
+	if err := r.Signal(ctx, unix.SIGKILL); err != nil {
+		if r.pidfd == nil {
+			return err
+		}
+		// The runner does not answer. Without it srun dies too.
+		if kill := r.signalRunner(); kill != nil {
+			return errors.Join(err, kill)
+		}
+	}
+	_, err := r.Wait(ctx)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// Wait returns how srun ended, once it has. The error wraps ErrGone if nobody knows.
+// It may be called again, and after Adopt.
+func (r *Runner) Wait(ctx context.Context) (syscall.WaitStatus, error) {
+	if r.pidfd != nil {
+		if err := waitPidfd(ctx, r.pidfd); err != nil {
+			return 0, fmt.Errorf("srun %s: %w", r.rec.Key, err)
+		}
+	}
+	how, err := readEnded(r.dir)
+	if err != nil {
+		return 0, fmt.Errorf("srun %s: %w", r.rec.Key, err)
+	}
+	return how, nil
+}
+
+// Ended tells whether Wait would return at once.
+func (r *Runner) Ended() bool {
+	if r.pidfd == nil {
+		return true
+	}
+	ended := false
+	_ = withFD(r.pidfd, func(fd int) error {
+		ended = readable(fd)
+		return nil
+	})
+	return ended
+}
+
+// Remove ends srun if it still runs, removes its folder and closes the handle.
+func (r *Runner) Remove(ctx context.Context) error {
+	if !r.Ended() {
+		if err := r.Kill(ctx); err != nil {
+			return err
+		}
+	}
+	r.Close()
+	return os.RemoveAll(r.dir)
+}
+
+// Close gives up the handle; srun runs on.
+func (r *Runner) Close() {
+	if r.pidfd != nil {
+		r.pidfd.Close()
+	}
+}
+
+func (r *Runner) signalRunner() error {
+	return withFD(r.pidfd, func(fd int) error {
+		err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		if errors.Is(err, unix.ESRCH) {
+			return nil
+		}
+		return err
+	})
+}
+
+// ask makes a request of the runner. One that has ended needs none.
+func (r *Runner) ask(ctx context.Context, request string) error {
+	if r.Ended() {
+		return nil
+	}
+	err := call(ctx, r.dir, request)
+	if err != nil && r.Ended() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("srun %s: %s: %w", r.rec.Key, request, err)
+	}
+	return nil
+}
+
+// waitPidfd returns nil when the process has ended. Each waiter has a descriptor of its
+// own: a file has one deadline, and one reader at a time.
+func waitPidfd(ctx context.Context, pidfd *os.File) error {
+	fd, err := duplicate(pidfd)
+	if err != nil {
+		return err
+	}
+	mine := os.NewFile(uintptr(fd), "pidfd")
+	defer mine.Close()
+	raw, err := mine.SyscallConn()
+	if err != nil {
+		return err
+	}
+	defer interruptible(ctx, mine.SetReadDeadline)()
+	err = raw.Read(func(fd uintptr) bool { return readable(int(fd)) })
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return ctx.Err()
+	}
+	return err
+}
+
+func withFD(f *os.File, do func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = do(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}
+
+func readable(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}

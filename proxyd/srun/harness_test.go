@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+)
+
+// The user of these tests. Where there is Slurm he is alice of the minicluster.
+const (
+	user  = 1001
+	group = 1001
+)
+
+// socketPath is where sing-srun looks for proxyd.
+const socketPath = "/run/singularity-slurm/srun.sock"
+
+// tools are the programs of these tests, built once.
+var tools struct{ dir, srun, failed string }
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case Arg:
+			os.Exit(Run(os.Args[2:]))
+		case capsule.Arg:
+			os.Exit(capsule.Init(os.Args[2:]))
+		case starterArg:
+			os.Exit(startAndWait(os.Args[2:]))
+		case writerArg:
+			os.Exit(writeMuch(os.Args[2:]))
+		case stepdArg:
+			os.Exit(stepds())
+		}
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	parent := "/var/lib" // not /tmp: a capsule does not see that of the node
+	if os.Geteuid() != 0 {
+		parent = ""
+	}
+	dir, err := os.MkdirTemp(parent, "srun-tools-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	tools.dir, tools.srun = dir, filepath.Join(dir, "srun") // srun says its name in its messages
+	build := exec.Command("make", "-s", "-C", "../../slurm-spank/srun", "O="+dir)
+	if os.Getenv("SRUN_SAN") != "" { //nolint:forbidigo // a test has no other argument
+		build.Args = append(build.Args, "SAN=1")
+	}
+	// A machine without a compiler gets the programs from SRUN_TOOLS.
+	if given := os.Getenv("SRUN_TOOLS"); given != "" { //nolint:forbidigo // as above
+		build = exec.Command("cp", "-r", given+"/.", dir)
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		tools.failed = fmt.Sprintf("%v: %v\n%s", build, err, out)
+	} else if err := os.Symlink("sing-srun", tools.srun); err != nil {
+		tools.failed = err.Error()
+	}
+	return m.Run()
+}
+
+// needRoot skips a test that this machine cannot run.
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it starts processes as another user")
+	}
+	if tools.failed != "" {
+		t.Fatal("cannot build sing-srun: ", tools.failed)
+	}
+}
+
+// needSlurm skips a test outside of a node of a cluster.
+func needSlurm(t testing.TB) {
+	t.Helper()
+	needRoot(t)
+	if out, err := exec.Command("scontrol", "ping").CombinedOutput(); err != nil {
+		t.Skipf("SKIP: needs a node of a Slurm cluster: %v %s", err, out)
+	}
+}
+
+func deadline(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// server is proxyd's end of sing-srun's socket, as small as it can be.
+type server struct {
+	t       testing.TB
+	dir     string // of the sruns
+	l       *net.UnixListener
+	program string // the "real" srun
+	mounts  *os.File
+	cgroups []string
+
+	mu      sync.Mutex
+	plan    func(Rewriting) Rewriting // what the next srun is called with
+	refuse  string
+	sruns   map[string]*Runner
+	next    int
+	asked   chan request // each request that has been dealt with
+	stopped chan struct{}
+}
+
+type request struct {
+	verb string
+	keys map[string]string
+	err  error
+	run  *Runner
+}
+
+func newServer(t testing.TB, program string) *server {
+	t.Helper()
+	needRoot(t)
+	s := &server{t: t, dir: t.TempDir(), program: program, sruns: map[string]*Runner{}, asked: make(chan request, 1000)}
+	if err := os.MkdirAll(filepath.Dir(socketPath), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.listen()
+	t.Cleanup(func() {
+		s.stop()
+		os.Remove(socketPath)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, r := range s.sruns {
+			if log, err := os.ReadFile(filepath.Join(r.Dir(), logName)); err == nil && len(log) > 0 {
+				t.Logf("runner.log: %s", log)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			if err := r.Remove(ctx); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+	})
+	return s
+}
+
+func (s *server) listen() {
+	os.Remove(socketPath)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: socketPath})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Chmod(socketPath, 0o666); err != nil {
+		s.t.Fatal(err)
+	}
+	s.l, s.stopped = l, make(chan struct{})
+	go func(l *net.UnixListener, stopped chan struct{}) {
+		defer close(stopped)
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			req := s.handle(c)
+			c.Close()
+			s.asked <- req
+		}
+	}(l, s.stopped)
+}
+
+func (s *server) stop() {
+	s.l.Close()
+	<-s.stopped
+}
+
+func (s *server) handle(c *net.UnixConn) request {
+	buf, oob := make([]byte, 65536), make([]byte, 4096)
+	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return request{err: err}
+	}
+	var files []*os.File
+	if ms, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil {
+		for _, m := range ms {
+			fds, _ := unix.ParseUnixRights(&m)
+			for _, fd := range fds {
+				files = append(files, os.NewFile(uintptr(fd), "fd"))
+			}
+		}
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	var cred *unix.Ucred
+	raw, _ := c.SyscallConn()
+	raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	words := strings.Split(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00")
+	req := request{verb: words[0], keys: map[string]string{}, err: err}
+	for _, w := range words[1:] {
+		k, v, _ := strings.Cut(w, "=")
+		req.keys[k] = v
+	}
+	if err != nil {
+		return req
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case req.verb == "signal":
+		var sig int
+		fmt.Sscan(req.keys["signal"], &sig)
+		req.run = s.sruns[req.keys["key"]]
+		if req.run == nil {
+			req.err = errors.New("no such srun")
+			return req
+		}
+		req.err = req.run.Signal(ctx, syscall.Signal(sig))
+	case req.verb != "srun" || len(files) != 5:
+		req.err = fmt.Errorf("%q with %d files", req.verb, len(files))
+	case s.refuse != "":
+		req.err = Refuse(files[3], s.refuse)
+	default:
+		req.run, req.err = s.start(ctx, req.keys["key"], cred, files)
+		if req.err != nil {
+			Refuse(files[3], req.err.Error())
+		}
+	}
+	return req
+}
+
+// start is called with s.mu held.
+func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, files []*os.File) (*Runner, error) {
+	call, err := ReadCall(files[4])
+	if err != nil {
+		return nil, err
+	}
+	if old := s.sruns[key]; old != nil {
+		if err := old.Remove(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if key == "" {
+		s.next++
+		key = fmt.Sprintf("s%d", s.next)
+	}
+	how := Rewriting{Key: key}
+	if s.plan != nil {
+		how = s.plan(how)
+	}
+	r, err := Start(ctx, StartSpec{
+		Dir: filepath.Join(s.dir, key), Program: s.program, Call: call, Rewriting: how,
+		Stdin: files[0], Stdout: files[1], Stderr: files[2], Status: files[3],
+		UID: cred.Uid, GID: cred.Gid, Groups: []uint32{cred.Gid}, Peer: int(cred.Pid), Mounts: s.mounts, Cgroups: s.cgroups,
+	})
+	if err == nil {
+		s.sruns[key] = r
+	}
+	return r, err
+}
+
+// expect returns the next request, which must have gone well.
+func (s *server) expect(verb string) request {
+	s.t.Helper()
+	select {
+	case r := <-s.asked:
+		if r.verb != verb || r.err != nil {
+			s.t.Fatalf("asked %q %v: %v", r.verb, r.keys, r.err)
+		}
+		return r
+	case <-time.After(60 * time.Second):
+		s.t.Fatalf("nobody asked %q", verb)
+		panic("not reached")
+	}
+}
+
+// caller calls sing-srun as the user.
+type caller struct {
+	args   []string
+	env    []string
+	dir    string
+	in     io.Reader
+	before []string // a command that runs it: "nice", "-n", "5"
+}
+
+func (c caller) command() *exec.Cmd {
+	argv := append(append(append([]string{}, c.before...), tools.srun), c.args...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdin = c.env, c.dir, c.in
+	if cmd.Env == nil {
+		cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	}
+	if cmd.Dir == "" {
+		cmd.Dir = "/"
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: group}}
+	return cmd
+}
+
+// run runs a call to its end.
+func (c caller) run(t testing.TB) (stdout, stderr string, status syscall.WaitStatus) {
+	t.Helper()
+	cmd := c.command()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	status = wait(t, cmd)
+	return out.String(), errs.String(), status
+}
+
+// wait waits for a command, and kills it when the time is up.
+func wait(t testing.TB, cmd *exec.Cmd) syscall.WaitStatus {
+	t.Helper()
+	stop := context.AfterFunc(deadline(t), func() { cmd.Process.Kill() })
+	defer stop()
+	cmd.Wait()
+	return cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// code returns an exit code; a death by signal n is -n.
+func code(how syscall.WaitStatus) int {
+	if how.Signaled() {
+		return -int(how.Signal())
+	}
+	return how.ExitStatus()
+}
+
+// variables returns an environment as a map.
+func variables(env []string) map[string]string {
+	m := map[string]string{}
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		m[name] = value
+	}
+	return m
+}
+
+func list(env map[string]string) []string {
+	var all []string
+	for k := range maps.Keys(env) {
+		all = append(all, k+"="+env[k])
+	}
+	return all
+}
+
+// within asks again and again until ok, for what has no event.
+func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}

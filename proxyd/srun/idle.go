@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How output travels:
+//
+//	task ─pipe─► slurmstepd ─TCP─► srun ─► its standard output
+//
+// Bytes that are on this way belong to no image of a checkpoint. Once the tasks are frozen
+// they come out at the other end; Idle and StepdIdle wait until they have. Look at the
+// pipes of the tasks first, then at the slurmstepd of each node, then at srun: bytes
+// only move to the right.
+//
+// A line that a task has begun and not ended stays in slurmstepd, unless srun was called
+// with --unbuffered: it comes when the task's pipe is closed, and Idle does not wait for it.
+
+// Idle returns when everything that the step's tasks have written, and that has left
+// the slurmstepd of their nodes, has come out at srun's standard output and error. It
+// also returns when srun has ended. The tasks must be frozen, and who reads srun's output must
+// not be. At the end of ctx it returns an error that says what srun was seen doing.
+func (r *Runner) Idle(ctx context.Context) error {
+	err := idle(ctx, r.rec.Srun, r.rec.Began)
+	tick := time.NewTicker(firstLook)
+	defer tick.Stop()
+	for err == nil {
+		// What srun has said on its standard error goes through the runner.
+		said := r.ask(ctx, "drained")
+		if said == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			err = said
+		}
+	}
+	return fmt.Errorf("srun %s: %w", r.rec.Key, err)
+}
+
+// StepdIdle returns when a slurmstepd has sent on all it has read from its tasks, or has
+// ended. Its tasks must be frozen and their pipes empty. pid is in the caller's PID
+// namespace. The end of ctx is as with Idle.
+func StepdIdle(ctx context.Context, pid int) error {
+	began, err := startOf(pid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = idle(ctx, pid, began)
+	}
+	if err != nil {
+		return fmt.Errorf("slurmstepd %d: %w", pid, err)
+	}
+	return nil
+}
+
+// The kernel has no event for "this process sleeps and nothing waits for it". So it
+// is looked at, at first often.
+const (
+	firstLook = 2 * time.Millisecond
+	lastLook  = 50 * time.Millisecond
+)
+
+// idle looks until two looks in a row saw nothing to do and nobody who had done
+// anything in between.
+func idle(ctx context.Context, pid int, began uint64) error {
+	interval := firstLook
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var before look
+	for {
+		now, err := lookAt(pid)
+		if !isStill(pid, began) {
+			return nil // it has ended: nothing of it is on the way
+		}
+		if err != nil {
+			return err
+		}
+		if now.busy == "" && before.busy == "" && before.switches != "" && now.switches == before.switches {
+			return nil
+		}
+		if now.busy == "" && before.busy == "" && before.switches != "" {
+			now.moving = true
+		}
+		before = now
+		timer.Reset(interval)
+		interval = min(interval*3/2, lastLook)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return fmt.Errorf("output is still on its way: %s: %w", now, ctx.Err())
+		}
+	}
+}
+
+// look is what was seen of a process at one moment.
+type look struct {
+	busy     string // what it has to do; "" for nothing
+	switches string // how often its threads have run
+	moving   bool
+}
+
+func (l look) String() string {
+	if l.busy == "" && l.moving {
+		return "its threads run"
+	}
+	return l.busy
+}
+
+// lookAt looks at the threads first: what one of them does after it was looked at
+// shows in the next look's switches.
+func lookAt(pid int) (look, error) {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	tids, err := os.ReadDir(dir)
+	if err != nil {
+		return look{}, err
+	}
+	var l look
+	var switches strings.Builder
+	for _, tid := range tids {
+		if err := l.thread(pid, filepath.Join(dir, tid.Name()), &switches); err != nil {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+				l.set("a thread has ended")
+				continue
+			}
+			return look{}, err
+		}
+	}
+	l.switches = switches.String()
+	if l.busy == "" {
+		err = l.sockets(pid)
+	}
+	return l, err
+}
+
+func (l *look) set(busy string) {
+	if l.busy == "" {
+		l.busy = busy
+	}
+}
+
+// thread notes what a thread does: it must sleep, and not because somebody does not
+// take what it has.
+func (l *look) thread(pid int, dir string, switches *strings.Builder) error {
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "State":
+			if !strings.HasPrefix(strings.TrimSpace(value), "S") {
+				l.set("a thread runs")
+			}
+		case "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":
+			fmt.Fprintf(switches, "%s%s ", filepath.Base(dir), strings.TrimSpace(value))
+		}
+	}
+	call, err := os.ReadFile(filepath.Join(dir, "syscall"))
+	if err != nil {
+		return err
+	}
+	busy, err := waitsToWrite(pid, strings.Fields(string(call)))
+	if busy != "" {
+		l.set(busy)
+	}
+	return err
+}
+
+// waitsToWrite tells what a thread waits to write to, from /proc/PID/syscall: number
+// and arguments. srun and slurmstepd do all their input and output by poll, and ask for
+// POLLOUT only when they have something.
+func waitsToWrite(pid int, call []string) (string, error) {
+	if len(call) < 3 {
+		return "a thread runs", nil // "running"
+	}
+	nr, err := strconv.Atoi(call[0])
+	if err != nil {
+		return "", err
+	}
+	if nr == unix.SYS_WRITE || nr == unix.SYS_WRITEV || nr == unix.SYS_SENDTO || nr == unix.SYS_SENDMSG {
+		fd, _ := strconv.ParseUint(strings.TrimPrefix(call[1], "0x"), 16, 32)
+		return "it waits to write to " + nameOf(pid, int(fd)), nil
+	}
+	if !isPoll(nr) {
+		return "", nil
+	}
+	addr, err1 := strconv.ParseUint(strings.TrimPrefix(call[1], "0x"), 16, 64)
+	n, err2 := strconv.ParseUint(strings.TrimPrefix(call[2], "0x"), 16, 64)
+	if err1 != nil || err2 != nil || n > maxPolled {
+		return "", fmt.Errorf("poll of %s descriptors", call[2])
+	}
+	return polledForWriting(pid, addr, int(n))
+}
+
+const (
+	maxPolled  = 1 << 20
+	pollFDSize = 8 // int fd, short events, short revents
+)
+
+func polledForWriting(pid int, addr uint64, n int) (string, error) {
+	if n == 0 {
+		return "", nil
+	}
+	b := make([]byte, n*pollFDSize)
+	got, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}},
+		[]unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return "a thread has ended", nil
+	}
+	if err != nil || got < len(b) {
+		return "a thread runs", nil //nolint:nilerr // it has left poll, and with it the array, since we looked
+	}
+	for ; len(b) > 0; b = b[pollFDSize:] {
+		fd := int32(binary.NativeEndian.Uint32(b))
+		events := binary.NativeEndian.Uint16(b[4:])
+		if fd >= 0 && events&unix.POLLOUT != 0 {
+			return "it waits to write to " + nameOf(pid, int(fd)), nil
+		}
+	}
+	return "", nil
+}
+
+// nameOf is what a descriptor leads to, for people.
+func nameOf(pid, fd int) string {
+	link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
+	if err != nil {
+		return fmt.Sprintf("descriptor %d", fd)
+	}
+	return fmt.Sprintf("descriptor %d (%s)", fd, link)
+}

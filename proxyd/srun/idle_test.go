@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	writerArg = "write-much" // a task: writes lines, stops itself, writes as many again
+	stepdArg  = "stepd-idle" // waits until the slurmstepds of this node are idle
+
+	lineSize = 64
+	lines    = 400_000 // 25.6 MB, twice
+)
+
+// writeMuch stops itself when it has written half, so that how much that is is known
+// exactly.
+func writeMuch(args []string) int {
+	runtime.LockOSThread()
+	out := bufio.NewWriterSize(os.Stdout, 1<<16)
+	rank := os.Getenv("SLURM_PROCID") //nolint:forbidigo // a task has no other argument
+	for i := range 2 * lines {
+		if i == lines {
+			out.Flush()
+			if err := os.WriteFile(filepath.Join(args[0], rank), nil, 0o644); err != nil {
+				return 1
+			}
+			unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // this thread: it writes nothing more
+		}
+		fmt.Fprintf(out, "%s %-*d\n", rank, lineSize-len(rank)-2, i)
+	}
+	out.Flush()
+	return 0
+}
+
+// stepds waits as a member of a job's checkpoint does: first until the pipes of the
+// stopped tasks are empty, then until their slurmstepds have nothing left.
+func stepds() int {
+	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
+	defer cancel()
+	procs, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, path := range procs {
+		comm, _ := os.ReadFile(path)
+		var pid int
+		fmt.Sscanf(path, "/proc/%d/comm", &pid)
+		if string(comm) == "srun.test\n" && state(pid) == "T" {
+			emptied(pid)
+		}
+	}
+	for _, path := range procs {
+		comm, _ := os.ReadFile(path)
+		var pid int
+		fmt.Sscanf(path, "/proc/%d/comm", &pid)
+		if !strings.HasPrefix(string(comm), "slurmstepd") || own(pid) {
+			continue
+		}
+		if err := StepdIdle(ctx, pid); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return 0
+}
+
+// own tells whether a slurmstepd is that of this process, which sleeps as long as we run, and whose
+// output nobody asks about.
+func own(pid int) bool { return pid == os.Getppid() }
+
+func state(pid int) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return rest[:min(len(rest), 1)]
+}
+
+// emptied waits until nothing is left in the pipe that is a process's standard output.
+func emptied(pid int) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/1", pid), unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	for {
+		if n, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err != nil || n == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// slowReader counts the lines of each rank, and that none is missing or twice.
+type slowReader struct {
+	mu    sync.Mutex
+	count map[string]int
+	err   error
+	done  chan struct{}
+	hold  chan struct{} // closed: read
+}
+
+func (s *slowReader) read(r io.Reader) {
+	defer close(s.done)
+	<-s.hold
+	buf := make([]byte, 64<<10)
+	var rest []byte
+	for {
+		n, err := r.Read(buf)
+		s.mu.Lock()
+		rest = append(rest, buf[:n]...)
+		for len(rest) >= lineSize && s.err == nil {
+			var rank string
+			var i int
+			if _, err := fmt.Sscan(string(rest[:lineSize]), &rank, &i); err != nil || rest[lineSize-1] != '\n' || i != s.count[rank] {
+				s.err = fmt.Errorf("line %q, wanted %d", rest[:lineSize], s.count[rank])
+			}
+			s.count[rank]++
+			rest = rest[lineSize:]
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (s *slowReader) counts() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprint(s.count)
+}
+
+// TestIdle: two tasks have written 51 MB and stopped; a slow reader
+// reads srun's output. When Idle returns, what is not in the pipe to the reader has been read.
+func TestIdle(t *testing.T) {
+	needSlurm(t)
+	for _, tc := range []struct{ name, where string }{
+		{"near", "-N1 -n2 -w n1"},
+		{"far", "-N1 -n2 -w n2"},
+		{"both", "-N2 -n2"},
+	} {
+		t.Run(tc.name, func(t *testing.T) { testIdle(t, strings.Fields(tc.where)) })
+	}
+}
+
+func testIdle(t *testing.T, where []string) {
+	j := newJob(t, "-N2", "--ntasks-per-node=2")
+	s := newServer(t, "")
+	dir, err := os.MkdirTemp("/shared", "srun-idle-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Chmod(dir, 0o777)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := caller{args: append(where, self, writerArg, dir), env: j.env}.command()
+	r, w, _ := os.Pipe()
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	run := s.expect("srun").run
+	reader := &slowReader{count: map[string]int{}, done: make(chan struct{}), hold: make(chan struct{})}
+	go reader.read(r)
+
+	// Nobody reads: Idle must not return, and say why.
+	short, cancel := context.WithTimeout(deadline(t), time.Second)
+	defer cancel()
+	within(t, 30*time.Second, "srun's output is stuck", func() bool {
+		l, err := lookAt(run.PID())
+		return err == nil && strings.Contains(l.busy, "descriptor 1 (pipe:")
+	})
+	if err := run.Idle(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waits to write to descriptor 1 (pipe:") {
+		t.Fatal(err)
+	}
+	close(reader.hold)
+
+	within(t, 60*time.Second, "the tasks have stopped", func() bool {
+		files, _ := os.ReadDir(dir)
+		return len(files) == 2
+	})
+	if code := stepds(); code != 0 {
+		t.Fatal("slurmstepds of n1: ", code)
+	}
+	if !slices.Contains(where, "n1") {
+		stepd := exec.Command("srun", "--quiet", "-N1", "-n1", "-w", "n2", self, stepdArg)
+		if out, err := stepd.CombinedOutput(); err != nil {
+			t.Fatalf("slurmstepds of n2: %v %s", err, out)
+		}
+	}
+	at := reader.counts()
+	if err := run.Idle(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	left := -1
+	if raw, err := r.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { left, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	}
+	t.Logf("read %s when asked, %s when idle, and %d bytes in the pipe", at, reader.counts(), left)
+	// The reader takes what is in the pipe, and there is no more.
+	want := fmt.Sprint(map[string]int{"0": lines, "1": lines})
+	for end := time.Now().Add(10 * time.Second); reader.counts() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("read %s, want %s, %v", reader.counts(), want, reader.err)
+		}
+	}
+
+	if out, err := exec.Command("scancel", "--signal=CONT", j.id).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	if how := wait(t, cmd); code(how) != 0 {
+		t.Error(code(how))
+	}
+	<-reader.done
+	if want := fmt.Sprint(map[string]int{"0": 2 * lines, "1": 2 * lines}); reader.counts() != want || reader.err != nil {
+		t.Errorf("%s, %v", reader.counts(), reader.err)
+	}
+	if err := run.Idle(deadline(t)); err != nil {
+		t.Error("after the end: ", err)
+	}
+}
+
+func TestParseTCP(t *testing.T) {
+	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1A0A 00000000:0000 0A 00000000:00000003 00:00000000 00000000     0        0 12345 1 0000000000000000 100 0 0 10 0
+   1: 0100007F:1A0A 0100007F:C350 01 000000FF:00000010 01:00000014 00000000  1001        0 23456 4 0000000000000000 20 4 30 10 -1
+   2: cut off
+`
+	got := fmt.Sprint(parseTCP(table))
+	want := fmt.Sprint([]tcpSocket{
+		{"0100007F:1A0A", "00000000:0000", 0, 3, 12345},
+		{"0100007F:1A0A", "0100007F:C350", 255, 16, 23456},
+	})
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestIdleAlone: a process that sleeps is idle, one that runs or cannot write is not.
+func TestIdleAlone(t *testing.T) {
+	needRoot(t)
+	begin := func(script string) *exec.Cmd {
+		cmd := exec.Command("/bin/bash", "-c", script)
+		r, w, _ := os.Pipe()
+		t.Cleanup(func() { r.Close(); w.Close() })
+		cmd.Stdout = w // never read
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd
+	}
+	for _, tc := range []struct{ script, want string }{
+		{"exec sleep 1000", ""},
+		{"while :; do :; done", "a thread runs"},
+		{"exec cat /dev/zero", "it waits to write to descriptor 1 (pipe:"},
+	} {
+		cmd := begin(tc.script)
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // it has to become what it is first
+		err := StepdIdle(ctx, cmd.Process.Pid)
+		cancel()
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v", tc.script, err)
+		}
+	}
+	cmd := begin("exit 0")
+	cmd.Wait()
+	if err := StepdIdle(t.Context(), cmd.Process.Pid); err != nil {
+		t.Error("of a process that has ended: ", err)
+	}
+}

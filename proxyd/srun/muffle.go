@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"regexp"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's
+// standard error, which may be in the middle of the user's data. Of a job that goes on
+// elsewhere it would not even be true. So the runner stands in that way and keeps these
+// lines back until it is known what becomes of the job.
+
+// obituary is a line that Slurm writes about a step that it ends.
+var obituary = regexp.MustCompile(`^(\d+: )?(` +
+	`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT .* \*\*\*` +
+	`|srun: (Job step aborted|forcing job termination|Force Terminated |got SIGCONT|Terminating |launch/slurm: _step_signal).*` +
+	`)$`)
+
+// openings are how obituaries begin, after a task's label.
+var openings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
+
+// muffler passes on what srun says.
+type muffler struct {
+	in  *os.File // reading end of srun's standard error
+	out int      // the user's standard error
+
+	mu    sync.Mutex // also held while something is being written
+	line  []byte     // begun, and might become an obituary
+	held  []byte     // obituaries
+	over  chan struct{}
+	quiet bool // they are not to be told
+}
+
+func newMuffler(in *os.File, out int) *muffler {
+	return &muffler{in: in, out: out, over: make(chan struct{})}
+}
+
+// run passes on until srun, and all that has its standard error, is gone.
+func (m *muffler) run() {
+	defer close(m.over)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := m.in.Read(buf)
+		m.mu.Lock()
+		m.take(buf[:n])
+		m.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// take passes on some bytes. Caller holds m.mu.
+func (m *muffler) take(b []byte) {
+	m.line = append(m.line, b...)
+	var pass []byte
+	for {
+		// A progress bar's line ends with a carriage return.
+		end := bytes.IndexAny(m.line, "\n\r") + 1
+		if end == 0 {
+			break
+		}
+		if obituary.Match(bytes.TrimRight(m.line[:end], "\n\r")) {
+			m.held = append(m.held, m.line[:end]...)
+		} else {
+			pass = append(pass, m.line[:end]...)
+		}
+		m.line = m.line[end:]
+	}
+	if !mayBeObituary(m.line) {
+		pass = append(pass, m.line...)
+		m.line = nil
+	}
+	m.write(pass)
+}
+
+// mayBeObituary says whether the beginning of a line can become one.
+func mayBeObituary(begun []byte) bool {
+	digits := 0
+	for digits < len(begun) && begun[digits] >= '0' && begun[digits] <= '9' {
+		digits++
+	}
+	rest := begun
+	if digits > 0 {
+		label := begun[digits:]
+		if !bytes.HasPrefix(label, []byte(": ")) {
+			return len(label) == 0 || string(label) == ":"
+		}
+		rest = label[2:]
+	}
+	if len(rest) > 1024 {
+		return false
+	}
+	for _, o := range openings {
+		if n := min(len(o), len(rest)); o[:n] == string(rest[:n]) {
+			return len(begun) > 0
+		}
+	}
+	return false
+}
+
+// write writes all, however slowly it is read. Caller holds m.mu.
+func (m *muffler) write(b []byte) {
+	for len(b) > 0 {
+		n, err := unix.Write(m.out, b)
+		switch {
+		case n > 0:
+			b = b[n:]
+		case errors.Is(err, unix.EAGAIN):
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(m.out), Events: unix.POLLOUT}}, -1)
+		case !errors.Is(err, unix.EINTR):
+			return // nobody reads any more; srun would have lost it too
+		}
+	}
+}
+
+// setQuiet says whether obituaries are true. If they are, they are told now.
+func (m *muffler) setQuiet(quiet bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.quiet = quiet
+	if !quiet {
+		m.write(m.held)
+	}
+	m.held = nil
+}
+
+// drained says whether all that srun has said has been passed on.
+func (m *muffler) drained() error {
+	if !m.mu.TryLock() {
+		return errors.New("its error output is not read")
+	}
+	defer m.mu.Unlock()
+	return withFD(m.in, func(fd int) error {
+		if n, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil && n > 0 {
+			return errors.New("error output is on its way")
+		}
+		return nil
+	})
+}
+
+// end passes on the rest, once srun has ended. A child of srun's that lives on keeps its
+// own way to standard error.
+func (m *muffler) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if obituary.Match(m.line) {
+		m.held = append(m.held, m.line...)
+	} else {
+		m.write(m.line)
+	}
+	if !m.quiet {
+		m.write(m.held)
+	}
+	m.line, m.held = nil, nil
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestMuffler(t *testing.T) {
+	const cancelled = "0: slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T17:21:30 DUE TO JOB REQUEUE ***\n"
+	const stamped = "0: [2026-11-20T17:21:30.147] error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T17:21:30 DUE TO JOB REQUEUE ***\n"
+	const aborted = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nsrun: got SIGCONT\n"
+	for name, c := range map[string]struct{ says, quiet, loud string }{
+		"nothing":              {"", "", ""},
+		"the user's":           {"a\nb\n", "a\nb\n", "a\nb\n"},
+		"no line":              {"no end", "no end", "no end"},
+		"obituaries":           {"a\n" + cancelled + aborted + stamped + "b\n", "a\nb\n", "a\nb\n" + cancelled + aborted + stamped},
+		"other words of srun":  {"srun: error: n2: task 1: Exited with exit code 4\n", "srun: error: n2: task 1: Exited with exit code 4\n", "srun: error: n2: task 1: Exited with exit code 4\n"},
+		"a label and its data": {"12: x\n1", "12: x\n1", "12: x\n1"},
+		"a progress bar":       {"[20%]\r[21%]\r", "[20%]\r[21%]\r", "[20%]\r[21%]\r"},
+	} {
+		for _, quiet := range []bool{true, false} {
+			for _, size := range []int{1, 3, 1 << 20} {
+				want := c.loud
+				if quiet {
+					want = c.quiet
+				}
+				if got := muffled(t, c.says, size, quiet); got != want {
+					t.Errorf("%s, %d bytes at a time, quiet %v: got %q, want %q", name, size, quiet, got, want)
+				}
+			}
+		}
+	}
+}
+
+// muffled returns what comes out of a muffler when srun says something, so many bytes at
+// a time, and ends.
+func muffled(t *testing.T, says string, size int, quiet bool) string {
+	t.Helper()
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMuffler(inR, int(outW.Fd()))
+	go m.run()
+	for r := strings.NewReader(says); r.Len() > 0; {
+		b := make([]byte, size)
+		n, _ := r.Read(b)
+		inW.Write(b[:n])
+	}
+	inW.Close()
+	<-m.over
+	if quiet {
+		m.setQuiet(true)
+	}
+	m.end()
+	outW.Close()
+	got, err := io.ReadAll(outR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
+}
+
+func TestCleanFile(t *testing.T) {
+	path := t.TempDir() + "/out"
+	const said = "1\n[2026-11-20T18:08:10.552] error: *** STEP 147.1 ON n11 CANCELLED AT 2026-11-20T18:08:10 DUE TO JOB REQUEUE ***\n2\nhalf"
+	for range 2 {
+		if err := os.WriteFile(path, []byte(said), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := cleanFile(path); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(path); string(got) != "1\n2\nhalf" {
+			t.Errorf("left %q", got)
+		}
+	}
+	if err := cleanFile("/dev/null"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// record is what a folder knows of its srun, from before the moment that it runs.
+type record struct {
+	Boot  string // of the kernel's run
+	Key   string
+	PID   int    // of the runner
+	Start uint64 // of the runner, ticks since boot
+	Srun  int    // PID of srun
+	Began uint64 // of srun, ticks since boot
+}
+
+func newRecord(key string, srun int) (record, error) {
+	boot, err := bootID()
+	if err != nil {
+		return record{}, err
+	}
+	r := record{Boot: boot, Key: key, PID: os.Getpid(), Srun: srun}
+	if r.Start, err = startOf(r.PID); err != nil {
+		return record{}, err
+	}
+	// Ours to reap, so this is srun even if it has ended already.
+	r.Began, err = startOf(r.Srun)
+	return r, err
+}
+
+// write is not synced: it says nothing that outlives the kernel's run.
+func (r record) write(dir string) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return replaceFile(dir, recordName, b)
+}
+
+func readRecord(dir string) (record, error) {
+	var r record
+	b, err := os.ReadFile(filepath.Join(dir, recordName))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", recordName, err)
+	}
+	return r, nil
+}
+
+func writeEnded(dir string, how syscall.WaitStatus) error {
+	return replaceFile(dir, endedName, fmt.Appendf(nil, "%d\n", how))
+}
+
+func readEnded(dir string) (syscall.WaitStatus, error) {
+	b, err := os.ReadFile(filepath.Join(dir, endedName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, ErrGone
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
+	return syscall.WaitStatus(n), err
+}
+
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+}
+
+// startOf returns when a process was started, in ticks since boot: with its PID, an
+// identity.
+func startOf(pid int) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The command name may hold anything; what follows its last parenthesis is the kernel's.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	const startTime = 22 - 3 // of those after the name
+	if len(fields) <= startTime {
+		return 0, fmt.Errorf("/proc/%d/stat: too short", pid)
+	}
+	return strconv.ParseUint(string(fields[startTime]), 10, 64)
+}
+
+// isStill tells whether a PID is that of the process that was started then.
+func isStill(pid int, start uint64) bool {
+	now, err := startOf(pid)
+	return err == nil && now == start
+}

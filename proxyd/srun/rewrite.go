@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Layout says where a job's nodes and a step's tasks are today.
+type Layout struct {
+	// Nodes maps the node names of the job's first start to today's. Names that are
+	// not in it stay.
+	Nodes map[string]string
+	// Tasks is today's node of each task. It is known when a step's tasks are to be
+	// restored: then nothing that srun was told about its layout counts any more.
+	Tasks []string
+	// Overcommit allows more tasks than CPUs on a node. It counts with Tasks only.
+	Overcommit bool
+}
+
+// Rewriting is what makes a call from within a capsule one of this run of the job.
+type Rewriting struct {
+	Layout
+	Key     string            // of the step; its tasks find it as SINGULARITY_SLURM_STEP
+	Job     map[string]string // environment of the batch step in this run
+	Was     map[string]string // the same of the job's first run, which the script in the capsule has seen
+	Release string            // of Slurm, as "24.11"; "" is any
+	Help    []byte            // what `srun --help` says, to know the options of plugins
+}
+
+// KeyVariable is the environment variable by which a step's tasks know its key.
+const KeyVariable = "SINGULARITY_SLURM_STEP"
+
+// Command is what is to be run. A file of index i must be readable for it at
+// FilePath(i).
+type Command struct {
+	Args, Env []string
+	Files     [][]byte
+}
+
+// firstFile is a descriptor that srun does not get by itself: it opens few.
+const firstFile = 100
+
+// FilePath is the path by which a Command's arguments and environment name its files.
+func FilePath(i int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+i) }
+
+// ErrHet is returned for a call with several components (":") whose tasks are to be
+// restored: their layout cannot be forced.
+var ErrHet = errors.New("a step of several components cannot be restored")
+
+// laidOut are the options that a known layout replaces.
+var laidOut = []string{
+	"nodelist", "nodefile", "exclude", "nodes", "relative", "distribution",
+	"ntasks", "ntasks-per-node", "ntasks-per-core", "ntasks-per-socket", "ntasks-per-gpu", "ntasks-per-tres",
+	"contiguous", "use-min-nodes", "spread-job", "spread-segments", "consolidate-segments", "switches", "segment",
+}
+
+// laidOutVariables are the variables that mean the same and that no option of ours
+// overrides.
+var laidOutVariables = []string{
+	"SLURM_HOSTFILE", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET",
+	"SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES", "SLURM_USE_MIN_NODES", "SLURM_SPREAD_JOB",
+	"SLURM_SPREAD_SEGMENTS", "SLURM_CONSOLIDATE_SEGMENTS", "SLURM_REQ_SWITCH", "SLURM_WAIT4SWITCH",
+}
+
+// Rewrite returns the call as it must be made in this run. read reads a file that the
+// call names, with the caller's rights; what it cannot read stays as it is.
+func (c *Call) Rewrite(r Rewriting, read func(path string) ([]byte, error)) (Command, error) {
+	t := NewTable(r.Release)
+	t.Learn(r.Help)
+	w := &rewriter{Rewriting: r, table: t, read: read}
+	w.out.Env = w.environment(c.Env)
+	if len(c.Args) > 0 {
+		w.out.Args = []string{c.Args[0]}
+		for i, part := range components(t, c.Args[1:]) {
+			if i > 0 {
+				w.out.Args = append(w.out.Args, ":")
+			}
+			if i > 0 && len(r.Tasks) > 0 {
+				return Command{}, ErrHet
+			}
+			w.component(part)
+		}
+	}
+	return w.out, nil
+}
+
+// component is the options and the program of one part of a call; nearly all have one.
+type component struct {
+	opts []given
+	rest []string
+}
+
+func components(t Table, words []string) []component {
+	var all []component
+	for {
+		opts, rest := t.parse(words)
+		end := slices.Index(rest, ":")
+		if end < 0 {
+			return append(all, component{opts, rest})
+		}
+		all = append(all, component{opts, rest[:end]})
+		words = rest[end+1:]
+	}
+}
+
+type rewriter struct {
+	Rewriting
+	table Table
+	read  func(string) ([]byte, error)
+	out   Command
+}
+
+func (w *rewriter) component(part component) {
+	if asksForHelp(part.opts) {
+		w.emit(part)
+		return
+	}
+	if len(w.Tasks) > 0 {
+		part.opts = w.layOut(part.opts)
+	}
+	arbitrary := false
+	for _, g := range part.opts {
+		if canonical(g.option) == "distribution" {
+			arbitrary = strings.HasPrefix(strings.ToLower(g.value), "arb")
+		}
+	}
+	for i, g := range part.opts {
+		switch name := canonical(g.option); {
+		case name == "export" && w.Key != "":
+			part.opts[i] = g.with(KeyVariable + "," + g.value)
+		case len(w.Nodes) == 0 || len(w.Tasks) > 0:
+		case name == "nodefile", (name == "nodelist" || name == "exclude") && strings.Contains(g.value, "/"):
+			if path, ok := w.file(g.value); ok {
+				part.opts[i] = g.with(path)
+			}
+		case name == "nodelist" || name == "exclude":
+			if list := translate(g.value, w.Nodes, arbitrary); list != g.value {
+				part.opts[i] = g.with(list)
+			}
+		}
+	}
+	w.emit(part)
+}
+
+func (w *rewriter) emit(part component) {
+	for _, g := range part.opts {
+		w.out.Args = append(w.out.Args, g.words()...)
+	}
+	w.out.Args = append(w.out.Args, part.rest...)
+}
+
+func asksForHelp(opts []given) bool {
+	return slices.ContainsFunc(opts, func(g given) bool {
+		return slices.Contains([]string{"help", "usage", "version", "autocomplete"}, g.option.Name)
+	})
+}
+
+// layOut replaces all that is said about the layout by the one that is known. The
+// list is a file: an argument cannot be longer than 128 KiB.
+func (w *rewriter) layOut(opts []given) []given {
+	opts = slices.DeleteFunc(opts, func(g given) bool { return slices.Contains(laidOut, canonical(g.option)) })
+	list := w.add([]byte(strings.Join(w.Tasks, "\n") + "\n"))
+	ours := []given{
+		w.option("nodelist", list),
+		w.option("distribution", "arbitrary"), // how tasks are distributed within a node cannot be said with it
+		w.option("ntasks", strconv.Itoa(len(w.Tasks))),
+	}
+	if w.Overcommit {
+		ours = append(ours, given{option: w.table.long["overcommit"]})
+	}
+	return append(ours, opts...)
+}
+
+func (w *rewriter) option(name, value string) given {
+	return given{option: w.table.long[name], value: value, hasValue: true}
+}
+
+// add adds a file and returns its path.
+func (w *rewriter) add(content []byte) string {
+	w.out.Files = append(w.out.Files, content)
+	return FilePath(len(w.out.Files) - 1)
+}
+
+// file returns the path of a translated copy of a file of nodes; false if it need not
+// or cannot be translated: srun then says what is wrong with it.
+func (w *rewriter) file(path string) (string, bool) {
+	b, err := w.read(path)
+	if err != nil {
+		return "", false
+	}
+	today := translateFile(b, w.Nodes)
+	if string(today) == string(translateFile(b, nil)) {
+		return "", false
+	}
+	return w.add(today), true
+}
+
+// String is for logs: what is run, without its environment.
+func (c Command) String() string { return fmt.Sprintf("%q", c.Args) }

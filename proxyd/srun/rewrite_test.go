@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+)
+
+func TestRewriteArguments(t *testing.T) {
+	files := map[string]string{"/h": "n1\nn2*2 # twice\n", "list": "n[1-2]\n", "/new": "n8\n"}
+	read := func(path string) ([]byte, error) {
+		if content, ok := files[path]; ok {
+			return []byte(content), nil
+		}
+		return nil, fs.ErrNotExist
+	}
+	moved := map[string]string{"n1": "n8", "n2": "n9"}
+	for _, tc := range []struct {
+		name  string
+		line  string
+		nodes map[string]string
+		tasks string
+		over  bool
+		want  string
+		files string
+	}{
+		{name: "the first run", line: "-w n1 -l a -w n1", want: "-w n1 -l a -w n1"},
+		{name: "moved", line: "-w n1 -l a -w n1", nodes: moved, want: "--nodelist=n8 -l a -w n1"},
+		{name: "a cluster of letters", line: "-lwn1 a", nodes: moved, want: "--label --nodelist=n8 a"},
+		{name: "excluded", line: "-x n[1-3] a", nodes: moved, want: "--exclude=n8,n9,n3 a"},
+		{name: "not of the job", line: "-x m1 --nodel=m2 a", nodes: moved, want: "-x m1 --nodel=m2 a"},
+		{name: "two become one", line: "-w n1,n2 a", nodes: map[string]string{"n1": "n5", "n2": "n5"}, want: "--nodelist=n5 a"},
+		{name: "arbitrary keeps both", line: "-m arbitrary -w n1,n2 a", nodes: map[string]string{"n1": "n5", "n2": "n5"}, want: "-m arbitrary --nodelist=n5,n5 a"},
+		{name: "a file", line: "-w /h a", nodes: moved, want: "--nodelist=/proc/self/fd/100 a", files: "n8\nn9*2\n"},
+		{name: "a file of its own option", line: "-F list a", nodes: moved, want: "--nodefile=/proc/self/fd/100 a", files: "n8,n9\n"},
+		{name: "a file of new names", line: "-w /new a", nodes: moved, want: "-w /new a"},
+		{name: "a file that is not there", line: "-w /x a", nodes: moved, want: "-w /x a"},
+		{name: "laid out", line: "-N2 -n4 --ntasks-per-node=2 -r1 -m cyclic -c2 --exact -l a -n5", tasks: "n9 n8 n9 n9",
+			want: "--nodelist=/proc/self/fd/100 --distribution=arbitrary --ntasks=4 -c2 --exact -l a -n5", files: "n9\nn8\nn9\nn9\n"},
+		{name: "laid out and moved", line: "-w n1,n2 -x /h -F list a", nodes: moved, tasks: "n9",
+			want: "--nodelist=/proc/self/fd/100 --distribution=arbitrary --ntasks=1 a", files: "n9\n"},
+		{name: "too many", line: "--overlap a", tasks: "n9 n9", over: true,
+			want: "--nodelist=/proc/self/fd/100 --distribution=arbitrary --ntasks=2 --overcommit --overlap a", files: "n9\nn9\n"},
+		{name: "other names", line: "--tasks-per-node=2 --nodeli=n1 --contig --switches=1 a", tasks: "n9",
+			want: "--nodelist=/proc/self/fd/100 --distribution=arbitrary --ntasks=1 a", files: "n9\n"},
+		{name: "a plugin's", line: "--theirs=1 -w n1 a", nodes: moved, want: "--theirs=1 --nodelist=n8 a"},
+		{name: "a plugin's with a word", line: "--image x -w n1 a", nodes: moved, want: "--image x --nodelist=n8 a"},
+		{name: "exported", line: "--export=NONE a", want: "--export=SINGULARITY_SLURM_STEP,NONE a"},
+		{name: "components", line: "-w n1 a : -lx n2 b c", nodes: moved, want: "--nodelist=n8 a : --label --exclude=n9 b c"},
+		{name: "components after --", line: "-w n1 -- a : -w n2 b", nodes: moved, want: "--nodelist=n8 -- a : --nodelist=n9 b"},
+		{name: "help", line: "--help -w n1", nodes: moved, tasks: "n9", want: "--help -w n1"},
+		{name: "version", line: "-V", tasks: "n9", want: "-V"},
+		{name: "a mistake", line: "-n a -w", nodes: moved, want: "-n a -w"},
+		{name: "nothing", line: "", nodes: moved, want: ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &Call{Args: append([]string{"/usr/bin/srun"}, strings.Fields(tc.line)...)}
+			r := Rewriting{Key: "s1", Release: "26.05", Help: []byte("Options provided by plugins:\n      --image=NAME  x\n")}
+			r.Nodes, r.Tasks, r.Overcommit = tc.nodes, strings.Fields(tc.tasks), tc.over
+			cmd, err := c.Rewrite(r, read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var content string
+			for _, b := range cmd.Files {
+				content += string(b)
+			}
+			if got := strings.Join(cmd.Args[1:], " "); got != tc.want || content != tc.files || cmd.Args[0] != "/usr/bin/srun" {
+				t.Errorf("got %q, files %q, want %q, %q", got, content, tc.want, tc.files)
+			}
+		})
+	}
+}
+
+func TestRewriteHet(t *testing.T) {
+	c := &Call{Args: []string{"srun", "a", ":", "b"}}
+	if _, err := c.Rewrite(Rewriting{Layout: Layout{Tasks: []string{"n1"}}}, nil); !errors.Is(err, ErrHet) {
+		t.Error(err)
+	}
+}
+
+func TestRewriteEnvironment(t *testing.T) {
+	was := map[string]string{"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1",
+		"SLURMD_NODENAME": "n1", "SLURM_SUBMIT_HOST": "login", "SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_NTASKS": "4", "PATH": "/a"}
+	now := map[string]string{"SLURM_JOB_NODELIST": "n[8-9]", "SLURM_JOB_NUM_NODES": "2", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.8",
+		"SLURMD_NODENAME": "n8", "SLURM_SUBMIT_HOST": "elsewhere", "CUDA_VISIBLE_DEVICES": "2", "SLURM_RESTART_COUNT": "1", "SLURM_NTASKS": "4", "PATH": "/b", "NEW": "1"}
+	nodes := map[string]string{"n1": "n8", "n2": "n9"}
+	for _, tc := range []struct {
+		name, env string
+		now       map[string]string
+		tasks     string
+		want      string
+	}{
+		{name: "the first run", env: "A=b SLURM_JOB_NODELIST=n[1-2] PATH=/a", want: "A=b SLURM_JOB_NODELIST=n[1-2] PATH=/a SINGULARITY_SLURM_STEP=s1"},
+		{name: "of the run", env: "SLURM_JOB_NODELIST=n[1-2] SLURMD_NODENAME=n1 SLURM_LAUNCH_NODE_IPADDR=10.0.0.1 CUDA_VISIBLE_DEVICES=0,1", now: now,
+			want: "SLURM_JOB_NODELIST=n[8-9] SLURMD_NODENAME=n8 SLURM_LAUNCH_NODE_IPADDR=10.0.0.8 CUDA_VISIBLE_DEVICES=2 SLURM_RESTART_COUNT=1 SINGULARITY_SLURM_STEP=s1"},
+		{name: "not of the run", env: "PATH=/a SLURM_SUBMIT_HOST=login", now: now, want: "PATH=/a SLURM_SUBMIT_HOST=login SLURM_RESTART_COUNT=1 SINGULARITY_SLURM_STEP=s1"},
+		{name: "gone in this run", env: "SLURM_JOB_GPUS=0,1", now: now, want: "SLURM_RESTART_COUNT=1 SINGULARITY_SLURM_STEP=s1"},
+		{name: "changed by the script", env: "SLURM_NTASKS=2 SLURM_JOB_NODELIST=n2 SLURM_MINE=n1 SLURM_JOB_GPUS=1", now: now,
+			want: "SLURM_NTASKS=2 SLURM_JOB_NODELIST=n9 SLURM_MINE=n1 SLURM_JOB_GPUS=1 SLURM_RESTART_COUNT=1 SINGULARITY_SLURM_STEP=s1"},
+		{name: "a file by the script", env: "SLURM_HOSTFILE=/h", now: now, want: "SLURM_HOSTFILE=/proc/self/fd/100 SLURM_RESTART_COUNT=1 SINGULARITY_SLURM_STEP=s1"},
+		{name: "twice", env: "A=1 A=2 SLURMD_NODENAME=n1 SLURMD_NODENAME=x", now: now, want: "A=1 SLURMD_NODENAME=n8 SLURM_RESTART_COUNT=1 SINGULARITY_SLURM_STEP=s1"},
+		{name: "the key of another", env: "SINGULARITY_SLURM_STEP=s0", want: "SINGULARITY_SLURM_STEP=s1"},
+		{name: "exported", env: "SLURM_EXPORT_ENV=NONE SRUN_EXPORT_ENV=A", want: "SLURM_EXPORT_ENV=SINGULARITY_SLURM_STEP,NONE SRUN_EXPORT_ENV=SINGULARITY_SLURM_STEP,A SINGULARITY_SLURM_STEP=s1"},
+		{name: "laid out", env: "SLURM_NTASKS_PER_NODE=2 SLURM_HOSTFILE=/h SLURM_CPUS_PER_TASK=2", tasks: "n8",
+			want: "SLURM_CPUS_PER_TASK=2 SINGULARITY_SLURM_STEP=s1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := Rewriting{Key: "s1", Layout: Layout{Nodes: nodes, Tasks: strings.Fields(tc.tasks)}, Job: tc.now}
+			if tc.now != nil {
+				r.Was = was
+			} else {
+				r.Nodes = nil
+			}
+			c := &Call{Args: []string{"srun", "a"}, Env: strings.Fields(tc.env)}
+			cmd, err := c.Rewrite(r, func(string) ([]byte, error) { return []byte("n1\n"), nil })
+			if got := strings.Join(cmd.Env, " "); err != nil || got != tc.want {
+				t.Errorf("got  %s, %v\nwant %s", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestRewriteNothing: without anything to change the call is the same.
+func TestRewriteNothing(t *testing.T) {
+	c := &Call{Args: strings.Fields("srun -l -N2 --exp=ALL -wn1 sh -c x"), Env: []string{"A=b", "SLURM_JOB_NODELIST=n1"}}
+	cmd, err := c.Rewrite(Rewriting{}, nil)
+	if err != nil || strings.Join(cmd.Args, " ") != strings.Join(c.Args, " ") || strings.Join(cmd.Env, " ") != strings.Join(c.Env, " ") || len(cmd.Files) > 0 {
+		t.Error(cmd, cmd.Env, err)
+	}
+}
+
+func TestParseLimits(t *testing.T) {
+	got := parseLimits(`Limit                     Soft Limit           Hard Limit           Units     
+Max cpu time              unlimited            unlimited            seconds   
+Max open files            1024                 1048576              files     
+Max nice priority         0                    0                    
+Max something new         1                    2                    
+short
+`)
+	want := []Limit{{0, ^uint64(0), ^uint64(0)}, {7, 1024, 1048576}, {13, 0, 0}}
+	if len(got) != len(want) {
+		t.Fatal(got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %v, want %v", got[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Arg is the hidden first argument by which a main calls Run.
+const Arg = "srun-runner"
+
+// enterArg follows it in the process that becomes srun.
+const enterArg = "enter"
+
+// The kernel tells srun of the death of the thread that has forked it, not of the
+// process. So the runner stays on the thread that it starts with.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == Arg {
+		runtime.LockOSThread()
+	}
+}
+
+// Run is the life of a runner: it starts srun, waits for its end and tells sing-srun.
+// A main calls it when its first argument is Arg, with the rest, and exits with what
+// it returns.
+func Run(args []string) int {
+	if len(args) > 0 && args[0] == enterArg {
+		return enter()
+	}
+	log.SetFlags(log.LstdFlags | log.LUTC) // to the folder's runner.log
+	closeInherited()
+	for fd := runnerOrders; fd <= runnerMounts; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	if err := run(); err != nil {
+		log.Print(err)
+		return 1
+	}
+	return 0
+}
+
+// closeInherited closes what whoever started us has let through by mistake. What Go has
+// opened already for itself stays: its poller, and the files that tell of CPU limits.
+func closeInherited() {
+	_ = unix.CloseRange(runnerMounts+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= runnerMounts {
+			continue
+		}
+		link, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.HasPrefix(link, "anon_inode:") && !strings.Contains(link, "/cgroup") {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// lastWords bounds how long a child that srun has left may keep srun's standard error from
+// being at its end.
+const lastWords = 2 * time.Second
+
+// mayTell asks whether the end of srun is one of the user's concern. Who cannot be asked
+// has no objection.
+func (r *runner) mayTell(how syscall.WaitStatus) bool {
+	r.mu.Lock()
+	quiet := r.quiet
+	r.mu.Unlock()
+	if quiet || r.o.Ask == "" {
+		return !quiet
+	}
+	return askMay(r.o.Ask, r.o.Dir, how)
+}
+
+// patience is how long srun has after SIGTERM when its sing-srun was killed.
+const patience = 10 * time.Second
+
+// runner watches over one srun.
+type runner struct {
+	o    order
+	pid  int // of srun
+	ctl  *controlServer
+	err  *muffler
+	mu   sync.Mutex // below; held over what may write to the status pipe
+	over bool       // srun has been reaped, its PID is nobody's or another's
+	// quiet: what happens to srun is nobody's business any more.
+	quiet bool
+	// alone: sing-srun is gone, the pipe has no reader.
+	alone bool
+}
+
+func run() error {
+	answers := os.NewFile(runnerAnswers, "answers")
+	r, rec, err := begin()
+	if err != nil {
+		_ = gob.NewEncoder(answers).Encode(answer{Error: err.Error()}) // the starter may be gone
+		return err
+	}
+	// From here on whoever started us may die.
+	r.say("key " + r.o.Rewriting.Key)
+	if err := gob.NewEncoder(answers).Encode(answer{Rec: rec}); err != nil {
+		log.Print(err)
+	}
+	answers.Close()
+	go r.ctl.serve(r.obey)
+	go r.watchReader()
+	go r.err.run()
+	how := reap(r.pid)
+	select {
+	case <-r.err.over:
+	case <-time.After(lastWords):
+	}
+	if how != 0 && !r.mayTell(how) {
+		r.mu.Lock()
+		r.quiet = true
+		r.mu.Unlock()
+		r.err.setQuiet(true)
+	}
+	r.err.end()
+	return r.end(how)
+}
+
+// begin starts srun.
+func begin() (*runner, record, error) {
+	orders := os.NewFile(runnerOrders, "orders")
+	r := &runner{}
+	if err := gob.NewDecoder(orders).Decode(&r.o); err != nil {
+		return nil, record{}, err
+	}
+	orders.Close()
+	// A user who fills his pipe must not hang us.
+	if err := unix.SetNonblock(runnerStatus, true); err != nil {
+		return nil, record{}, err
+	}
+	var err error
+	if r.ctl, err = listenControl(r.o.Dir); err != nil {
+		return nil, record{}, err
+	}
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		return nil, record{}, err
+	}
+	rec, err := becomeSrun(&r.o, errW)
+	errW.Close()
+	if err != nil {
+		errR.Close()
+		return nil, record{}, err
+	}
+	r.pid = rec.Srun
+	r.err = newMuffler(errR, runnerStderr)
+	for fd := runnerStdin; fd <= runnerMounts; fd++ {
+		if fd != runnerStderr {
+			_ = unix.Close(fd) // as long as we held them, nobody would see them close
+		}
+	}
+	r.o = order{Dir: r.o.Dir, Ask: r.o.Ask, Rewriting: Rewriting{Key: r.o.Rewriting.Key}} // the environment may be large
+	return r, rec, nil
+}
+
+// becomeSrun forks the process that becomes srun and returns when it has. The record is
+// written before it can: no srun runs that Find would miss.
+func becomeSrun(o *order, stderr *os.File) (record, error) {
+	o.Runner = os.Getpid()
+	orderR, orderW, err := os.Pipe()
+	if err != nil {
+		return record{}, err
+	}
+	defer orderW.Close()
+	defer orderR.Close()
+	errorR, errorW, err := os.Pipe() // closed by execve, or told what went wrong
+	if err != nil {
+		return record{}, err
+	}
+	defer errorR.Close()
+	defer errorW.Close()
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"singularity-srun", Arg, enterArg}, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   []string{"GOMAXPROCS=2"},
+		Files: []uintptr{runnerStdin, runnerStdout, stderr.Fd(), orderR.Fd(), errorW.Fd(), runnerMounts},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return record{}, err
+	}
+	orderR.Close()
+	errorW.Close()
+	rec, err := newRecord(o.Rewriting.Key, pid)
+	if err == nil {
+		err = rec.write(o.Dir)
+	}
+	if err == nil {
+		err = gob.NewEncoder(orderW).Encode(o)
+	}
+	orderW.Close()
+	if err == nil {
+		buf := make([]byte, 4096)
+		if n, _ := errorR.Read(buf); n > 0 {
+			err = errors.New(string(buf[:n]))
+		}
+	}
+	if err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		reap(pid)
+		_ = os.Remove(filepath.Join(o.Dir, recordName)) // it may not be there yet
+		return record{}, err
+	}
+	return rec, nil
+}
+
+// say writes a line to the status pipe. A reader that is gone, or does not read, is
+// its own fault.
+func (r *runner) say(line string) {
+	_, _ = unix.Write(runnerStatus, []byte(line+"\n"))
+}
+
+// end tells how srun ended. The folder learns it first: who sees the pipe closed
+// without a status asks, and must be told.
+func (r *runner) end(how syscall.WaitStatus) error {
+	r.mu.Lock() // for good: nobody has anything to do here any more
+	r.over = true
+	err := writeEnded(r.o.Dir, how)
+	if !r.quiet {
+		r.say(describe(how))
+	}
+	return err
+}
+
+// watchReader ends srun when sing-srun is gone. SIGPIPE is not ours: Go takes it for
+// descriptors 1 and 2 only.
+func (r *runner) watchReader() {
+	fds := []unix.PollFd{{Fd: runnerStatus}}
+	for {
+		if n, err := unix.Poll(fds, -1); err == nil && n > 0 {
+			break
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alone = true
+	r.settle()
+}
+
+// settle ends srun if nobody waits for it. Caller holds r.mu.
+func (r *runner) settle() {
+	if !r.alone || r.quiet || r.over {
+		return
+	}
+	_ = unix.Kill(r.pid, unix.SIGTERM) // it then ends its step
+	time.AfterFunc(patience, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.over && !r.quiet {
+			_ = unix.Kill(r.pid, unix.SIGKILL)
+		}
+	})
+}
+
+// obey carries out a request of the control socket.
+func (r *runner) obey(request string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	verb, rest, _ := strings.Cut(request, " ")
+	switch verb {
+	case "quiet":
+		r.quiet = true
+		r.err.setQuiet(true)
+	case "loud":
+		r.quiet = false
+		r.err.setQuiet(false)
+		r.settle()
+	case "drained":
+		return r.err.drained()
+	case "signal":
+		var sig int
+		if _, err := fmt.Sscan(rest, &sig); err != nil || sig < 1 || sig > 64 {
+			return fmt.Errorf("signal %q", rest)
+		}
+		if r.over {
+			return nil
+		}
+		if unix.Signal(sig) == unix.SIGTSTP {
+			sig = int(unix.SIGSTOP) // srun is in a session of its own, where SIGTSTP does nothing
+		}
+		return unix.Kill(r.pid, unix.Signal(sig))
+	default:
+		return fmt.Errorf("request %q", verb)
+	}
+	return nil
+}
+
+// Names in an srun's folder.
+const (
+	recordName  = "srun.json"
+	endedName   = "ended"
+	controlName = "control"
+	logName     = "runner.log"
+)
+
+func replaceFile(dir, name string, content []byte) error {
+	tmp := filepath.Join(dir, name+".new")
+	if err := os.WriteFile(tmp, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, name))
+}
