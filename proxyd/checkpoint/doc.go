@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint is the conductor: it gives the tasks of a job their place, leads the
+// checkpoints of jobs whose batch script runs on this node, takes part in those of others,
+// and brings jobs back.
+//
+// Read first: phases.go, a checkpoint from top to bottom; restore.go, a restore; why.go,
+// what a SIGTERM from Slurm means.
+//
+// # What is where
+//
+//	SHARED/jobs/JOB.json      the Record: nodes of the first run, addresses, options
+//	SHARED/jobs/JOB.script    the batch script
+//	SHARED/jobs/JOB.K.files   what capsule K did to files (package files)
+//	SHARED/store              checkpoints; Meta is what a manifest says of one
+//	LIB/capsules/JOB.K        a capsule's folder (package capsule)
+//	LIB/notes/JOB.K.json      what must be known of it after this daemon was killed
+//	LIB/lists/JOB.K           the list that its programs' shims write
+//	LIB/sruns/JOB.K/KEY       one srun (package srun)
+//
+// # Names
+//
+// Capsule K is the K-th node of the job's first run, wherever it is today (layout.go). The
+// batch script is program "batch" of capsule 0, whose node leads. A step has the key that
+// its srun was given, "s0-3": the third srun of capsule 0; its tasks are "s0-3.0", ….
+//
+// # When something dies
+//
+//	proxyd      capsules run on. Its successor adopts them, and finishes or undoes what was
+//	            in progress (adopt.go). A SIGTERM that came meanwhile is held back by the
+//	            capsule's init
+//	a leader    the others undo their part when it has been silent for a while, unless the
+//	            checkpoint was committed and the job has left (orphaned in release.go)
+//	a node      Slurm requeues the job; it goes on from its newest checkpoint
+//	a restore   the job is held with the reason, and the checkpoint stays
+//
+// # Locks
+//
+//	job.raising    who makes or removes capsules
+//	└─ job.mu      everything else of a job; never held across a call that waits
+//	Conductor.mu   the table of jobs; leaf
+package checkpoint

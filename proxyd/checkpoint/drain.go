@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// drain waits until what the tasks have written has come out where their sruns' output
+// goes: until then it is in no image. Pipes to slurmstepd first, then slurmstepd itself,
+// on all nodes; then the sruns.
+func (a *attempt) drain(ctx context.Context) error {
+	if err := a.everywhere(ctx, phaseDrain, drainBody{}); err != nil {
+		return err
+	}
+	return a.everywhere(ctx, phaseDrain, drainBody{Sruns: true})
+}
+
+type drainBody struct {
+	Sruns bool `json:"sruns"`
+}
+
+func (j *job) drainHere(ctx context.Context, id store.ID, b drainBody) (none, error) {
+	if _, err := j.taking(id); err != nil {
+		return none{}, err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, h := range j.capsules() {
+		if b.Sruns {
+			j.mu.Lock()
+			for key, r := range h.sruns {
+				g.Go(func() error {
+					if err := r.Idle(ctx); err != nil {
+						return fmt.Errorf("srun %s: %w", key, err)
+					}
+					return nil
+				})
+			}
+			j.mu.Unlock()
+			continue
+		}
+		programs, err := live(ctx, h.c)
+		if err != nil {
+			return none{}, err
+		}
+		for _, p := range programs {
+			if p.Name == batch {
+				continue
+			}
+			j.mu.Lock()
+			warden := h.note.Wardens[p.Name]
+			j.mu.Unlock()
+			g.Go(func() error { return drained(ctx, p, warden) })
+		}
+	}
+	return none{}, g.Wait()
+}
+
+// drained returns when slurmstepd has read and passed on what a frozen task has written.
+func drained(ctx context.Context, p capsule.Program, warden int) error {
+	stepd, err := parentOf(warden)
+	if err != nil {
+		return nil //nolint:nilerr // the warden is gone, and with it slurmstepd: nobody reads any more
+	}
+	for fd := 1; fd <= 2; fd++ {
+		if !strings.HasPrefix(p.Stdio[fd], "pipe:[") {
+			continue
+		}
+		if err := emptied(ctx, stepd, p.Stdio[fd]); err != nil {
+			return fmt.Errorf("program %s: output %d is not read: %w", p.Name, fd, err)
+		}
+	}
+	return srun.StepdIdle(ctx, stepd)
+}
+
+// look is between two looks into a pipe. The kernel tells nobody when one has become
+// empty, except for those who write to it.
+const look = 2 * time.Millisecond
+
+// emptied waits until a process has read everything from a pipe of which it has the
+// reading end.
+func emptied(ctx context.Context, pid int, pipe string) error {
+	f, err := holding(pid, pipe)
+	if err != nil || f == nil {
+		return err // nil: it has closed it, so nothing more comes out
+	}
+	defer f.Close()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// holding opens a process's pipe, nil if it has none of that name.
+func holding(pid int, pipe string) (*os.File, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if to, err := os.Readlink(path); err != nil || to != pipe {
+			continue
+		}
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		return os.NewFile(uintptr(fd), pipe), nil
+	}
+	return nil, nil
+}
+
+func parentOf(pid int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	s := string(b)
+	var state string
+	var parent int
+	_, err = fmt.Sscan(s[strings.LastIndexByte(s, ')')+1:], &state, &parent)
+	return parent, err
+}

@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// dumpBody says which upload a node joins.
+type dumpBody struct {
+	Ticket store.Ticket `json:"ticket"`
+	Steps  []string     `json:"steps"` // whose sruns run, anywhere
+}
+
+// dumpReply is what a node adds to the manifest. The leader's own streams are in its
+// writer, so it has no part.
+type dumpReply struct {
+	Part     *store.Part   `json:"part,omitempty"`
+	Capsules []CapsuleMeta `json:"capsules"`
+}
+
+// dump has all nodes write their capsules.
+func (a *attempt) dump(ctx context.Context) error {
+	j := a.j
+	// The writer's context must outlast the phase: commit comes later.
+	w, err := j.c.Store.Create(context.WithoutCancel(ctx), store.Upload{ID: a.id, Node: j.c.Node, Reservation: a.room})
+	if err != nil {
+		return err
+	}
+	a.writer = w
+	j.mu.Lock()
+	if j.part != nil && j.part.id == a.id {
+		j.part.leads = w
+	}
+	j.mu.Unlock()
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	for _, node := range a.nodes {
+		g.Go(func() error {
+			var r dumpReply
+			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{w.Ticket(), a.steps()}, &r); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Part != nil {
+				a.parts = append(a.parts, *r.Part)
+			}
+			a.meta.Capsules = append(a.meta.Capsules, r.Capsules...)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (a *attempt) dropChunks(ctx context.Context) error {
+	if a.writer == nil {
+		return nil
+	}
+	return a.writer.Abort(ctx)
+}
+
+// dumpHere writes this node's capsules.
+func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (r dumpReply, err error) {
+	p, err := j.taking(id)
+	if err != nil {
+		return r, err
+	}
+	j.mu.Lock()
+	p.lapse() // a dump takes as long as it takes; the end of the call is the end of it
+	w := p.leads
+	j.mu.Unlock()
+	defer func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.part == p {
+			j.wind(p, lapse)
+		}
+	}()
+	if w == nil {
+		if w, err = j.c.Store.Join(context.WithoutCancel(ctx), store.Upload{ID: id, Node: j.c.Node}, b.Ticket); err != nil {
+			return r, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
+			}
+		}()
+		// A leader that gives up ends it from outside.
+		j.mu.Lock()
+		p.joined = w
+		j.mu.Unlock()
+	}
+	for _, h := range j.capsules() {
+		m, err := j.dumpCapsule(ctx, h, w, b.Steps)
+		if err != nil {
+			return r, fmt.Errorf("capsule %d: %w", h.index, err)
+		}
+		r.Capsules = append(r.Capsules, *m)
+	}
+	if p.leads == w {
+		return r, nil
+	}
+	part, err := w.Finish(ctx)
+	r.Part = &part
+	return r, err
+}
+
+// dumpsAtOnce bounds the programs of a node that are dumped side by side. Each takes a
+// core to copy and another to compress.
+const dumpsAtOnce = 4
+
+// dumpCapsule writes all there is of one capsule.
+func (j *job) dumpCapsule(ctx context.Context, h *held, w *store.Writer, steps []string) (*CapsuleMeta, error) {
+	j.mu.Lock()
+	m := &CapsuleMeta{
+		Index: h.index, Node: j.c.Node, Script: h.note.Script, Sruns: h.note.Sruns,
+	}
+	rec := j.rec
+	j.mu.Unlock()
+	var err error
+	if m.Fingerprint, err = host.FingerprintOf(fmt.Sprintf("/proc/%d/root", h.c.PID())); err != nil {
+		return nil, err
+	}
+	if m.Clocks, err = h.c.Clocks(ctx); err != nil {
+		return nil, err
+	}
+	if m.LastPID, err = h.c.LastPID(ctx); err != nil {
+		return nil, err
+	}
+	programs, err := live(ctx, h.c)
+	if err != nil {
+		return nil, err
+	}
+	if m.Ended, err = j.endedTasks(ctx, h, steps); err != nil {
+		return nil, err
+	}
+	m.Programs = make([]ProgramMeta, len(programs))
+	prefix := fmt.Sprintf("%d/", h.index)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(dumpsAtOnce)
+	for i, p := range programs {
+		g.Go(func() error {
+			img, err := criu.Dump(gctx, criu.Program{
+				Init: h.c.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
+			}, sink{w, prefix + p.Name + "/"})
+			if err != nil {
+				return fmt.Errorf("program %s: %w", p.Name, err)
+			}
+			m.Programs[i] = ProgramMeta{p.Name, p.PID, p.First, img}
+			return nil
+		})
+	}
+	for _, f := range privateFolders {
+		g.Go(func() error { return pack(gctx, w, prefix+f.name+".pack", filepath.Join(h.c.Dir(), f.name)) })
+	}
+	g.Go(func() error {
+		return pack(gctx, w, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", h.c.PID()))
+	})
+	g.Go(func() (err error) {
+		m.Files, err = j.recordFiles(gctx, h, programs, sink{w, prefix + "files/"})
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m.Groups, m.Logs = h.note.Groups, h.note.Logs
+	return m, nil
+}
+
+// endedTasks returns the programs that have ended of steps that still run: their wardens
+// are asked for again at a restart, and must not be run.
+func (j *job) endedTasks(ctx context.Context, h *held, steps []string) (map[string]syscall.WaitStatus, error) {
+	all, err := h.c.Ended(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]syscall.WaitStatus{}
+	j.mu.Lock()
+	maps.Copy(kept, h.note.Finished)
+	j.mu.Unlock()
+	maps.Copy(kept, all)
+	maps.DeleteFunc(kept, func(name string, _ syscall.WaitStatus) bool {
+		key, _, ok := stepOf(name)
+		return !ok || !slices.Contains(steps, key)
+	})
+	return kept, nil
+}
+
+// steps are those whose sruns run, on any node.
+func (a *attempt) steps() []string {
+	var all []string
+	for _, r := range a.reports {
+		all = append(all, r.Steps...)
+	}
+	return all
+}
+
+func pack(ctx context.Context, w *store.Writer, name, dir string) error {
+	s, err := w.Stream(store.None, name)
+	if err != nil {
+		return err
+	}
+	if err := files.Pack(ctx, dir, s); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", strings.TrimSuffix(name, ".pack"), err), s.Close())
+	}
+	return s.Close()
+}
+
+// sink puts images, or the contents of files, into streams of the checkpoint.
+type sink struct {
+	w      *store.Writer
+	prefix string
+}
+
+func (s sink) Create(name string) (io.WriteCloser, error) {
+	return s.w.Stream(store.None, s.prefix+name)
+}
+
+// source is its inverse.
+type source struct {
+	r      *store.Reader
+	m      *CapsuleMeta
+	prefix string
+}
+
+func (s source) Open(name string) (io.ReadCloser, error) {
+	return s.r.Stream(s.m.stream(s.prefix + name))
+}
+
+// commit makes the checkpoint exist.
+func (a *attempt) commit(ctx context.Context) error {
+	slices.SortFunc(a.meta.Capsules, func(x, y CapsuleMeta) int { return x.Index - y.Index })
+	meta, err := a.meta.encode()
+	if err != nil {
+		return err
+	}
+	id, err := a.writer.Commit(ctx, meta, a.parts...)
+	if err != nil {
+		return err
+	}
+	a.id = id
+	return nil
+}

@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// End is told by the epilog that Slurm has ended a run of a job on this node. It waits
+// for a checkpoint that is being made, so that a requeued job cannot start before it is
+// there.
+func (c *Conductor) End(ctx context.Context, id uint32) error {
+	j := c.known(id)
+	if j == nil {
+		return nil
+	}
+	j.askToLeave(ctx)
+	if err := j.quiet(ctx); err != nil {
+		return err
+	}
+	j.raising.Lock()
+	defer j.raising.Unlock()
+	j.mu.Lock()
+	rec, run, left := j.rec, j.run, j.left
+	leads := rec != nil && j.where.node(0) == c.Node
+	j.mu.Unlock()
+	if rec != nil {
+		c.lose(id, run)
+	}
+	if err := j.clear(ctx); err != nil {
+		return fmt.Errorf("job %d: %w", id, err)
+	}
+	c.forget(id)
+	if !leads {
+		return nil
+	}
+	// What the job leaves on the shared folder does not hold up its end.
+	c.spawn(func(ctx context.Context) {
+		if err := c.settle(ctx, id, run, left); err != nil {
+			c.Log.Error("after the end", "job", id, "error", err)
+		}
+	})
+	return nil
+}
+
+// sweepEvery is how long what a job leaves here may stay when its epilog told nobody: the
+// plugin was not there, or did not know that a step of the job was protected.
+const sweepEvery = time.Minute
+
+// sweep ends what jobs have left here. It runs until ctx is done.
+func (c *Conductor) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, j := range c.every() {
+			if j.abandoned(ctx) {
+				j.log.Warn("the job has left without a word")
+				if err := c.End(ctx, j.id); err != nil && ctx.Err() == nil {
+					j.log.Error("clear away", "error", err)
+				}
+			}
+		}
+	}
+}
+
+// abandoned says that Slurm runs nothing of a job here any more, neither a task nor an
+// epilog, while we do.
+func (j *job) abandoned(ctx context.Context) bool {
+	for _, h := range j.capsules() {
+		programs, err := h.c.Programs(ctx)
+		if err == nil && len(programs) > 0 {
+			return false
+		}
+	}
+	j.mu.Lock()
+	run, busy := j.run, j.lead != nil || j.part != nil || j.judging || len(j.held) == 0
+	j.mu.Unlock()
+	if busy {
+		return false
+	}
+	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	if errors.Is(err, slurm.ErrNoJob) {
+		return true
+	}
+	return err == nil && !s.Runs() && s.State != "COMPLETING" && (s.Restarts > run || !s.Waits())
+}
+
+// leaveWithin is longer than Slurm lets a job's processes live after it has ended the job.
+const leaveWithin = 40 * time.Second
+
+// askToLeave waits until the leader has decided about the job. A node on which no task ran
+// when Slurm ended the job comes here at once, and its capsule may be wanted for the
+// checkpoint.
+func (j *job) askToLeave(ctx context.Context) {
+	j.mu.Lock()
+	leads := j.rec == nil || j.where.node(0) == j.c.Node
+	j.mu.Unlock()
+	if leads {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+	defer cancel()
+	if err := j.c.ask(ctx, j.leader(), j.id, 0, phaseLeave, none{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
+		j.log.Info("the leader has no word about the job's end", "error", err)
+	}
+}
+
+// leaveHere is the leader's answer: when the job's fate is decided, or its batch script
+// is gone.
+func (j *job) leaveHere(ctx context.Context, _ store.ID, _ none) (none, error) {
+	for j.c.known(j.id) == j {
+		j.mu.Lock()
+		h := j.held[0]
+		decided := j.decided && j.lead == nil && !j.judging
+		j.mu.Unlock()
+		if decided || h == nil {
+			break
+		}
+		if !runsBatch(ctx, h) {
+			break
+		}
+		if !wait(ctx, quietLook) {
+			return none{}, ctx.Err()
+		}
+	}
+	return none{}, nil
+}
+
+// runsBatch says whether a capsule's batch script is there.
+func runsBatch(ctx context.Context, h *held) bool {
+	programs, err := live(ctx, h.c)
+	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batch })
+}
+
+// quiet waits until no checkpoint is in progress here, and nobody decides about one.
+func (j *job) quiet(ctx context.Context) error {
+	for {
+		j.mu.Lock()
+		lead, busy := j.lead, j.part != nil || j.judging
+		j.mu.Unlock()
+		switch {
+		case lead != nil:
+			select {
+			case <-lead.over:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case busy:
+			// Another node leads; its word, or its silence, ends it within lapse.
+			select {
+			case <-time.After(quietLook):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+const quietLook = 50 * time.Millisecond
+
+// settle removes what a job that is over has on the shared folder. A job that waits to
+// run again keeps all of it. left says that the run was released because Slurm was to run
+// the job again; a slurmctld that died at that moment may not know, and takes the end of
+// the wardens for the job's own. Then it is told once more.
+func (c *Conductor) settle(ctx context.Context, id uint32, run int, left bool) error {
+	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
+		s, err := c.Slurm.Show(ctx, name(id))
+		if errors.Is(err, slurm.ErrNoJob) {
+			return c.bury(ctx, id)
+		}
+		switch {
+		case err != nil: // slurmctld will be back
+			c.Log.Warn("after the end", "job", id, "error", err)
+		case s.Restarts > run || s.Waits():
+			return nil
+		case left && s.Runs(): // it will learn
+		case s.Runs():
+			return nil
+		case s.State == "COMPLETING": // nobody tells when it has
+		case left && (s.State == "COMPLETED" || s.State == "FAILED" || s.State == "NODE_FAIL"):
+			return c.Slurm.Requeue(ctx, s.String())
+		case s.State == "COMPLETED":
+			return c.bury(ctx, id)
+		case s.State == "TIMEOUT" || s.State == "PREEMPTED":
+			return nil // to be requeued; else collected by age
+		default:
+			// Failed or cancelled: what there is may be wanted.
+			return errors.Join(c.Pool.Give(ctx, name(id)), c.unlist(id))
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+const (
+	settleFirst = 200 * time.Millisecond
+	settleLast  = 10 * time.Second
+)
+
+// bury removes everything of a job.
+func (c *Conductor) bury(ctx context.Context, id uint32) error {
+	return errors.Join(c.deleteAll(ctx, id), c.Pool.Give(ctx, name(id)), c.unlist(id))
+}
+
+// unlist removes a job's record. It may be called twice.
+func (c *Conductor) unlist(id uint32) error {
+	err := os.Remove(c.scriptPath(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, c.dropLogs(id), c.records.remove(id))
+}
+
+// deleteAll deletes a job's checkpoints.
+func (c *Conductor) deleteAll(ctx context.Context, id uint32) error {
+	job := c.storeJob(id)
+	all, err := c.Store.List(ctx, &job)
+	for _, s := range all {
+		err = errors.Join(err, c.delete(ctx, s.ID))
+	}
+	return err
+}
+
+// expire deletes the checkpoints that a job that runs on does not need any more.
+func (c *Conductor) expire(ctx context.Context, id uint32) error {
+	job := c.storeJob(id)
+	all, err := c.Store.List(ctx, &job)
+	if err != nil {
+		return err
+	}
+	for _, old := range c.Keep.Expired(time.Now(), all) {
+		err = errors.Join(err, c.delete(ctx, old))
+	}
+	return err
+}
+
+func (c *Conductor) delete(ctx context.Context, id store.ID) error {
+	err := c.Store.Delete(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

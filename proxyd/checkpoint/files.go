@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+)
+
+// journalDir is where a capsule's list of files is, on this node.
+func (c *Conductor) journalDir(job uint32, index int) string {
+	return filepath.Join(c.Lib, "lists", fmt.Sprintf("%d.%d", job, index))
+}
+
+// journalLog is where it is kept for all nodes.
+func (c *Conductor) journalLog(job uint32, index int) string {
+	return filepath.Join(c.records.dir, fmt.Sprintf("%d.%d.files", job, index))
+}
+
+// journalPeriod is how much of what a job did to its files a node's crash may lose.
+const journalPeriod = 2 * time.Second
+
+// openJournal makes the list of a capsule that is about to be made.
+func (j *job) openJournal(index int) (*files.Journal, error) {
+	dir := j.c.journalDir(j.id, index)
+	j.mu.Lock()
+	rec := j.rec
+	j.mu.Unlock()
+	if err := files.CreateJournal(dir, rec.UID, rec.GID); err != nil {
+		return nil, err
+	}
+	return files.OpenJournal(dir, j.c.journalLog(j.id, index))
+}
+
+// user is with whose rights the job's files are read and written. A supplementary group
+// may be needed to reach them.
+func (j *job) user(c *capsule.Capsule, groups []uint32) files.User {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return files.User{PID: c.PID(), UID: j.rec.UID, GID: j.rec.GID, Groups: groups}
+}
+
+// recordFiles records what the job's files are. Its programs are frozen.
+func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Program, s sink) (*files.State, error) {
+	var pids []int
+	var groups []uint32
+	for _, p := range programs {
+		pids = append(pids, processesIn(p.Cgroup)...)
+	}
+	if len(pids) > 0 {
+		groups, _ = groupsOf(pids[0])
+	}
+	open, err := files.Scan(pids)
+	if err == nil {
+		err = h.journal.Add(open...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.journal.Cut(); err != nil {
+		return nil, err
+	}
+	var since files.Mark
+	j.mu.Lock()
+	before := h.before
+	j.mu.Unlock()
+	if before != nil {
+		since = before.Mark
+	}
+	touched, err := h.journal.Since(since)
+	if err != nil {
+		return nil, err
+	}
+	state, err := files.Record(ctx, j.user(h.c, groups), j.fileJob(h, programs), before, touched, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range state.Notes {
+		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
+	}
+	j.mu.Lock()
+	h.dumped = state // becomes before if the checkpoint is committed
+	h.note.Groups = groups
+	j.mu.Unlock()
+	return state, nil
+}
+
+// fileJob says which files are not the job's to be put back: what the user excluded, and
+// what Slurm writes.
+func (j *job) fileJob(h *held, programs []capsule.Program) files.Job {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range programs {
+		for _, path := range p.Stdio[1:] {
+			if filepath.IsAbs(path) && !slices.Contains(h.note.Logs, path) {
+				h.note.Logs = append(h.note.Logs, path)
+			}
+		}
+	}
+	return files.Job{Exclude: j.rec.Options.Exclude, Logs: slices.Clone(h.note.Logs)}
+}
+
+// putBack makes the files of a capsule's programs what they were, before any of these is
+// there again.
+func (j *job) putBack(ctx context.Context, h *held, from *origin, m *CapsuleMeta) error {
+	if m.Files == nil {
+		return nil
+	}
+	after, err := h.journal.Since(m.Files.Mark)
+	if err != nil {
+		return err
+	}
+	report, err := files.PutBack(ctx, j.user(h.c, m.Groups), files.Job{Exclude: j.rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
+		source{from.reader, m, "files/"})
+	if err != nil {
+		return err
+	}
+	for _, n := range report.Notes {
+		j.log.Warn("file not put back", "path", n.Path, "why", n.Why)
+	}
+	j.log.Info("files put back", "capsule", h.index, "unchanged", report.Unchanged, "restored", report.Restored, "removed", report.Removed)
+	h.before = m.Files
+	return h.journal.Rewind(m.Files.Mark, report.Made)
+}
+
+// dropJournal removes what is left of a capsule's list on this node.
+func (j *job) dropJournal(h *held) error {
+	if h.journal != nil {
+		h.journal.Close()
+	}
+	return os.RemoveAll(j.c.journalDir(j.id, h.index))
+}
+
+// dropLogs removes the lists of a job that is over.
+func (c *Conductor) dropLogs(id uint32) error {
+	all, err := filepath.Glob(filepath.Join(c.records.dir, fmt.Sprintf("%d.*.files", id)))
+	for _, path := range all {
+		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// freezeTasks stops the tasks of steps on all nodes. The batch script goes on: it may
+// be what reads their output.
+func (a *attempt) freezeTasks(ctx context.Context) error {
+	return a.everywhere(ctx, phaseFreeze, none{})
+}
+
+// freezeRest stops the rest, and the network.
+func (a *attempt) freezeRest(ctx context.Context) error {
+	return a.everywhere(ctx, phaseHalt, none{})
+}
+
+// resume lets everything go on as if nothing had been.
+func (a *attempt) resume(ctx context.Context) error {
+	return a.each(ctx, phaseResume, none{})
+}
+
+func (j *job) freezeHere(ctx context.Context, id store.ID, _ none) (none, error) {
+	return none{}, j.stop(ctx, id, func(p capsule.Program) bool { return p.Name != batch })
+}
+
+func (j *job) haltHere(ctx context.Context, id store.ID, _ none) (none, error) {
+	if err := j.stop(ctx, id, func(p capsule.Program) bool { return p.Name == batch }); err != nil {
+		return none{}, err
+	}
+	for _, h := range j.capsules() {
+		if err := overlay.Lock(h.c.PID()); err != nil {
+			return none{}, err
+		}
+	}
+	return none{}, nil
+}
+
+// stop marks programs as captured, so that the end of a warden which Slurm has lost
+// patience with changes nothing, and freezes them.
+func (j *job) stop(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
+	p, err := j.taking(id)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	j.wind(p, lapse)
+	j.mu.Unlock()
+	for _, h := range j.capsules() {
+		j.mu.Lock()
+		h.note.Attempt = &pending{p.id.Number, p.release}
+		j.save(h)
+		j.mu.Unlock()
+		programs, err := live(ctx, h.c)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, p := range programs {
+			if !which(p) {
+				continue
+			}
+			names = append(names, p.Name)
+			if err := h.c.MarkCaptured(ctx, p.Name); err != nil && !gone(err) {
+				return err
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		if err := h.c.Freeze(ctx, names...); err != nil && !gone(err) {
+			return fmt.Errorf("freeze: %w", err)
+		}
+	}
+	return nil
+}
+
+// resumeSurely is resumeHere, and goes on trying when that fails: nobody else will.
+func (j *job) resumeSurely(ctx context.Context, id store.ID, _ none) (none, error) {
+	err := j.resumeHere(ctx, id)
+	if err != nil {
+		j.c.spawn(func(ctx context.Context) { j.orphaned(ctx, id, false) })
+	}
+	return none{}, err
+}
+
+// resumeHere ends this node's part and lets its programs go on. It may be called twice,
+// and whatever was done before.
+func (j *job) resumeHere(ctx context.Context, id store.ID) error {
+	j.mu.Lock()
+	p := j.part
+	if p != nil && p.id == id {
+		j.part = nil
+		if p.lapse != nil {
+			p.lapse()
+		}
+	}
+	j.mu.Unlock()
+	if p == nil || p.id != id {
+		return nil // it never began here, or has ended
+	}
+	var errs []error
+	if p.joined != nil {
+		errs = append(errs, p.joined.Abort(ctx))
+	}
+	for _, h := range j.capsules() {
+		errs = append(errs, j.wake(ctx, h))
+	}
+	return errors.Join(errs...)
+}
+
+// wake undoes everything that an attempt does to a capsule.
+func (j *job) wake(ctx context.Context, h *held) error {
+	j.mu.Lock()
+	restoring := h.note.Shut
+	h.note.Attempt = nil
+	j.save(h)
+	j.mu.Unlock()
+	var errs []error
+	if !restoring {
+		errs = append(errs, overlay.Unlock(h.c.PID()))
+	}
+	programs, err := h.c.Programs(ctx)
+	errs = append(errs, err)
+	for _, p := range programs {
+		if p.Frozen {
+			if err := h.c.Thaw(ctx, p.Name); err != nil && !gone(err) {
+				errs = append(errs, err)
+			}
+		}
+		if p.Captured {
+			if err := h.c.Unmark(ctx, p.Name); err != nil && !gone(err) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// gone says that a program ended before something could be done to it.
+func gone(err error) bool {
+	return errors.Is(err, errNoProgram) || errors.Is(err, errNoProcess)
+}

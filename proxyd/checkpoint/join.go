@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+)
+
+// Join finds a place for a task. The job's run is learnt from Slurm when its first task
+// comes; then the capsules of the run are made, or restored.
+func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, error) {
+	j := c.job(t.Job)
+	j.raising.Lock()
+	defer j.raising.Unlock()
+	if len(j.capsules()) == 0 || t.Step == batch {
+		reason, err := j.learn(ctx, t)
+		if err != nil {
+			return warden.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
+		}
+		if reason != "" {
+			return warden.Place{Mode: warden.Plain, Reason: reason}, nil
+		}
+	}
+	p, err := j.place(ctx, t)
+	if err != nil {
+		return warden.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
+	}
+	return p, nil
+}
+
+// learn finds out about a job's run. It returns why the job is left alone, if it is.
+// Caller holds j.raising.
+func (j *job) learn(ctx context.Context, t warden.Join) (plain string, err error) {
+	if t.Step == batch { // a run that is released after a repair may be given up again
+		j.mu.Lock()
+		j.gaveUp = false
+		j.mu.Unlock()
+	}
+	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	if err != nil {
+		return "", err
+	}
+	if s.UID != t.UID {
+		return "", fmt.Errorf("its user is %d, not %d", s.UID, t.UID)
+	}
+	switch {
+	case !s.Batch:
+		return "only batch jobs are protected: Slurm can requeue no other", nil
+	case !s.Requeue:
+		return "the job was submitted with --no-requeue, so there is nothing to be protected for", nil
+	case s.HetJob != 0:
+		return "heterogeneous jobs are not protected yet", nil
+	case t.Step == "interactive":
+		return "an interactive step is not protected", nil
+	}
+	if err := j.newRun(ctx, s); err != nil {
+		return "", err
+	}
+	rec, anew, err := j.record(ctx, s, t)
+	if err != nil {
+		return "", err
+	}
+	from, err := j.newest(ctx, s, rec, anew)
+	if err != nil {
+		return "", err
+	}
+	j.begin(rec, s.Restarts, s.Nodes, from)
+	return "", nil
+}
+
+// newRun removes what an earlier run left here, which it does only if this node missed
+// its end.
+func (j *job) newRun(ctx context.Context, s *slurm.Job) error {
+	j.mu.Lock()
+	old := j.rec != nil && j.run != s.Restarts
+	j.mu.Unlock()
+	if !old {
+		return nil
+	}
+	return j.clear(ctx)
+}
+
+func (j *job) begin(rec *Record, run int, nodes []string, from *origin) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.from != from {
+		j.from.close()
+	}
+	j.rec, j.run, j.where, j.from = rec, run, placement{rec.Nodes, nodes}, from
+	j.asked, j.gaveUp, j.left, j.back, j.told, j.decided = nil, false, false, false, false, false
+}
+
+// record loads the job's record, or makes it at the first start. anew says that no
+// checkpoint is expected.
+func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Record, anew bool, err error) {
+	rec, err := j.c.records.load(j.id)
+	if err != nil {
+		return nil, false, err
+	}
+	// Of a requeued job the time is another. But a slurmctld that died may have forgotten
+	// that it has requeued the job, or even that it had started it.
+	if rec != nil && s.Restarts == 0 && rec.Submitted != s.Submitted || rec != nil && rec.UID != s.UID {
+		// Another job's, which had this number before.
+		if err := j.c.bury(ctx, j.id); err != nil {
+			return nil, false, err
+		}
+		rec = nil
+	}
+	if rec != nil && rec.Restart {
+		if err := j.c.deleteAll(ctx, j.id); err != nil {
+			return nil, false, err
+		}
+		rec.Restart = false
+		return rec, true, j.c.records.save(rec)
+	}
+	if rec != nil {
+		return rec, false, nil
+	}
+	options, err := optionsOf(t.Options)
+	if err != nil {
+		return nil, false, err
+	}
+	// Those of a job that failed, and had this number, are kept for a while.
+	if s.Restarts == 0 {
+		if err := j.c.deleteAll(ctx, j.id); err != nil {
+			return nil, false, err
+		}
+	}
+	addresses, err := j.c.Pool.Take(ctx, name(j.id), len(s.Nodes))
+	if err != nil {
+		return nil, false, err
+	}
+	rec = &Record{Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses, Options: options}
+	return rec, true, j.c.records.save(rec)
+}
+
+// errNone is why a job that is to be held is.
+var errNone = errors.New("it has no checkpoint, and Slurm runs it again")
+
+// newest opens the checkpoint that the run resumes from; nil if there is none.
+func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew bool) (*origin, error) {
+	j.mu.Lock()
+	have := j.from
+	same := j.rec != nil && j.run == s.Restarts
+	j.mu.Unlock()
+	if same {
+		return have, nil
+	}
+	id := j.c.storeJob(j.id)
+	all, err := j.c.Store.List(ctx, &id)
+	if err == nil && len(all) == 0 && j.c.Without == "hold" && !anew {
+		err = errNone
+		err = errors.Join(err, j.giveUp(err))
+	}
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	newest := slices.MaxFunc(all, func(a, b store.Summary) int { return int(a.ID.Number) - int(b.ID.Number) })
+	o, err := j.c.open(newest.ID)
+	if err == nil && (o.meta.Record.UID != rec.UID || o.meta.Record.Submitted != rec.Submitted) {
+		o.close()
+		err = fmt.Errorf("it is of a job of uid %d, submitted at %s", o.meta.Record.UID, o.meta.Record.Submitted)
+	}
+	if err != nil {
+		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)
+		return nil, errors.Join(err, j.giveUp(err))
+	}
+	return o, nil
+}
+
+// open opens a checkpoint to be restored. It stays open for as long as the run is
+// restored from it, which is longer than the request that it begins with.
+func (c *Conductor) open(id store.ID) (*origin, error) {
+	r, err := c.Store.Open(c.life, id)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := decodeMeta(r.Manifest().Meta)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return &origin{id: id, reader: r, meta: meta}, nil
+}
+
+// capturable are variables by which programs leave alone what cannot be captured and
+// what they can do without.
+var capturable = []string{
+	"UV_USE_IO_URING", "0", // libuv: Node.js and others
+}
+
+// place gives a task its capsule. Caller holds j.raising.
+func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
+	j.mu.Lock()
+	rec, from, where := j.rec, j.from, j.where
+	j.mu.Unlock()
+	if t.UID != rec.UID {
+		return warden.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
+	}
+	program := batch
+	if t.Step != batch {
+		program = taskName(t.Key, t.Step, t.Task)
+	}
+	here, err := where.on(j.c.Node)
+	if err != nil {
+		return warden.Place{}, err
+	}
+	if len(here) == 0 {
+		return warden.Place{}, fmt.Errorf("no capsule of it is on %s: it began on %d nodes and now has %d", j.c.Node, len(where.first), len(where.today))
+	}
+	index, mode := here[0], warden.Fresh
+	if from != nil {
+		if m := from.meta.find(program); m != nil {
+			if !slices.Contains(here, m.Index) {
+				return warden.Place{}, fmt.Errorf("program %s belongs on %s", program, where.node(m.Index))
+			}
+			index, mode = m.Index, warden.Restore
+			if status, ended := m.Ended[program]; ended {
+				j.finished(m.Index, t, program, status)
+				return warden.Place{Mode: warden.Finished, Status: status}, nil
+			}
+		}
+	}
+	if program == batch && index != 0 {
+		return warden.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
+	}
+	if program == batch && from != nil {
+		if err := j.raiseAll(ctx); err != nil {
+			err = fmt.Errorf("restore checkpoint %d: %w", from.id.Number, err)
+			return warden.Place{}, errors.Join(err, j.giveUp(err))
+		}
+	}
+	h, err := j.capsule(ctx, index, t)
+	if err != nil {
+		return warden.Place{}, err
+	}
+	j.mu.Lock()
+	if mode == warden.Restore && !slices.Contains(h.note.Left, program) {
+		mode = warden.Fresh // it was restored already in this run, and its step is run again
+	}
+	h.note.Wardens[program] = t.PID
+	h.expect(t)
+	first := h.note.Env
+	j.save(h)
+	j.mu.Unlock()
+	ns, err := h.c.Namespaces()
+	if err != nil {
+		return warden.Place{}, err
+	}
+	if program == batch {
+		j.periodic()
+	}
+	return warden.Place{
+		Mode: mode, Name: program, Namespaces: ns,
+		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, capturable, where.names(index, first)),
+	}, nil
+}

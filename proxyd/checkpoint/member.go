@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// ask has a node, this one or another, carry out its part of a phase.
+// attempt is the number of the checkpoint, 0 if it is about none.
+func (c *Conductor) ask(ctx context.Context, node string, job, attempt uint32, phase string, body, into any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	var got []byte
+	if node == c.Node {
+		got, err = c.Phase(ctx, name(job), name(attempt), phase, b)
+	} else {
+		got, err = c.Remote.Phase(ctx, node, name(job), name(attempt), phase, b)
+	}
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(got, into)
+}
+
+// insist is ask, and goes on asking for a while when the node's daemon is away: it may
+// be starting again. What it asks for may be done twice.
+func (c *Conductor) insist(ctx context.Context, node string, job uint32, phase string, body, into any) error {
+	for began := time.Now(); ; {
+		err := c.ask(ctx, node, job, 0, phase, body, into)
+		if !errors.Is(err, ErrAway) || time.Since(began) > awayWithin || !wait(ctx, awayLook) {
+			return err
+		}
+	}
+}
+
+// Phase carries out this node's part of a phase. The caller has made sure that a daemon
+// of the cluster asks. attempt names the checkpoint.
+func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body []byte) ([]byte, error) {
+	id, err := parseName(job)
+	if err != nil {
+		return nil, err
+	}
+	j := c.known(id)
+	switch {
+	case j != nil:
+	case phase == phaseRaise:
+		j = c.job(id)
+	case phase == phasePrepare:
+		var b prepareBody
+		if err := json.Unmarshal(body, &b); err != nil {
+			return nil, err
+		}
+		if c.lost(id, b.Run) {
+			return nil, errLost
+		}
+		return json.Marshal(prepareReply{}) // no task of it has been here
+	case phase == phaseResume:
+		return json.Marshal(none{})
+	default:
+		return nil, fmt.Errorf("job %s: %w", job, ErrNoJob)
+	}
+	number, err := parseName(attempt)
+	if err != nil {
+		return nil, err
+	}
+	ckpt := store.ID{JobID: c.storeJob(id), Number: number}
+	do, ok := members[phase]
+	if !ok {
+		return nil, fmt.Errorf("phase %q is not known here: is this proxyd older than its leader?", phase)
+	}
+	got, err := do(ctx, j, ckpt, body)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(got)
+}
+
+// members is what each phase is to one node.
+var members map[string]func(ctx context.Context, j *job, id store.ID, body []byte) (any, error)
+
+func init() { // a table that refers to functions which refer to it
+	members = map[string]func(context.Context, *job, store.ID, []byte) (any, error){
+		phasePrepare: with((*job).prepareHere),
+		phaseFreeze:  with((*job).freezeHere),
+		phaseDrain:   with((*job).drainHere),
+		phaseHalt:    with((*job).haltHere),
+		phaseDump:    with((*job).dumpHere),
+		phaseResume:  with((*job).resumeSurely),
+		phaseRelease: with((*job).releaseHere),
+		phaseLead: with(func(j *job, ctx context.Context, _ store.ID, b leadBody) (none, error) {
+			_, err := j.c.request(ctx, j, b.Then, b.Reason)
+			return none{}, err
+		}),
+		phaseRaise: with(func(j *job, ctx context.Context, _ store.ID, b raiseBody) (none, error) {
+			return none{}, j.raiseFor(ctx, b)
+		}),
+		phaseLeave:    with((*job).leaveHere),
+		phaseRestored: with((*job).restoredThere),
+		phaseLeft:     with((*job).leftHere),
+		phaseOpen:     with((*job).openHere),
+	}
+}
+
+type none struct{}
+
+// with decodes the body for a member's function.
+func with[In, Out any](do func(*job, context.Context, store.ID, In) (Out, error)) func(context.Context, *job, store.ID, []byte) (any, error) {
+	return func(ctx context.Context, j *job, id store.ID, b []byte) (any, error) {
+		var in In
+		if len(b) > 0 {
+			if err := json.Unmarshal(b, &in); err != nil {
+				return nil, err
+			}
+		}
+		return do(j, ctx, id, in)
+	}
+}
+
+// errOtherAttempt is what a node says that takes part in another checkpoint.
+var errOtherAttempt = errors.New("this node takes no part in that checkpoint (any more)")
+
+// part is what this node does in an attempt.
+type part struct {
+	id      store.ID
+	release bool
+	leads   *store.Writer // of the leader, whose attempt commits or aborts it
+	joined  *store.Writer // of another node
+	lapse   func() bool   // stops the clock that ends a part whose leader is silent
+}
+
+// taking returns this node's part in an attempt, if it is in that one.
+func (j *job) taking(id store.ID) (*part, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.part == nil || j.part.id != id {
+		return nil, errOtherAttempt
+	}
+	return j.part, nil
+}

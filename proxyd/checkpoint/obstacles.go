@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+)
+
+// What init answers when a program, or its processes, have ended.
+const (
+	errNoProgram = syscall.ENOENT
+	errNoProcess = syscall.ESRCH
+)
+
+// Obstacle is something that cannot be captured.
+type Obstacle struct {
+	Program string `json:"program"`
+	PID     int    `json:"pid"` // as the capsule counts
+	Name    string `json:"name"`
+	What    string `json:"what"`
+}
+
+func (o Obstacle) String() string { return fmt.Sprintf("%s (PID %d) %s", o.Name, o.PID, o.What) }
+
+// devices that hold a state which is not in the process.
+var devices = []struct{ prefix, what string }{
+	{"/dev/pts/", "has a terminal, "},
+	{"/dev/nvidia", "holds a GPU by itself, "},
+	{"/dev/infiniband/", "holds an RDMA device, "},
+	{"/dev/kvm", "runs a virtual machine, "},
+	{"/dev/fuse", "serves a file system, "},
+	{"anon_inode:[io_uring]", "uses io_uring"},
+	{"anon_inode:[perf_event]", "measures performance counters"},
+	{"anon_inode:bpf", "holds a BPF program or map"},
+	{"anon_inode:[userfaultfd]", "handles page faults itself"},
+}
+
+// obstacles looks for what cannot be captured in the programs of a capsule. What it
+// overlooks, CRIU finds later; then the checkpoint takes longer to fail.
+func (j *job) obstacles(c *capsule.Capsule, programs []capsule.Program) ([]Obstacle, error) {
+	j.mu.Lock()
+	ours := j.rec.Addresses
+	j.mu.Unlock()
+	outside, err := connections(c.PID(), func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
+	if err != nil {
+		return nil, err
+	}
+	var found []Obstacle
+	for _, p := range programs {
+		if p.Ended || p.Waiting {
+			continue
+		}
+		for _, pid := range processesIn(p.Cgroup) {
+			found = append(found, obstaclesOf(p, pid, outside)...)
+		}
+	}
+	return found, nil
+}
+
+func obstaclesOf(p capsule.Program, pid int, outside map[string]string) []Obstacle {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // it has ended
+	}
+	var found []Obstacle
+	see := func(what string) {
+		o := Obstacle{Program: p.Name, PID: innerPID(pid), Name: commandOf(pid), What: what}
+		if !slices.Contains(found, o) {
+			found = append(found, o)
+		}
+	}
+	for _, fd := range fds {
+		link, err := os.Readlink(filepath.Join(dir, fd.Name()))
+		if err != nil {
+			continue
+		}
+		if to, ok := outside[link]; ok {
+			see("is connected to " + to + ", which is outside of the job")
+		}
+		for _, d := range devices {
+			if strings.HasPrefix(link, d.prefix) {
+				if strings.HasSuffix(d.what, ", ") {
+					see(d.what + link)
+				} else {
+					see(d.what)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// connections returns the TCP connections of a network namespace to addresses that are
+// not inside, by the names that their sockets have as descriptors.
+func connections(pid int, inside func(netip.Addr) bool) (map[string]string, error) {
+	found := map[string]string{}
+	for _, table := range []string{"tcp", "tcp6"} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // no IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		for s := bufio.NewScanner(f); s.Scan(); {
+			w := strings.Fields(s.Text())
+			// sl local remote state … inode; 0A listens, 07 is closed, 06 waits for nothing
+			if len(w) < 10 || w[3] == "0A" || w[3] == "07" || w[3] == "06" {
+				continue
+			}
+			to, ok := parseAddrPort(w[2])
+			if ok && to.Port() != 0 && !inside(to.Addr()) {
+				found["socket:["+w[9]+"]"] = to.String()
+			}
+		}
+		f.Close()
+	}
+	return found, nil
+}
+
+// parseAddrPort reads "0100007F:1F90": words of 32 bits in the machine's order.
+func parseAddrPort(s string) (netip.AddrPort, bool) {
+	a, p, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(a)
+	port, perr := strconv.ParseUint(p, 16, 16)
+	if err != nil || perr != nil || len(b)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	for w := b; len(w) > 0; w = w[4:] {
+		slices.Reverse(w[:4])
+	}
+	addr, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), ok
+}
+
+// processesIn lists a program's processes, as this PID namespace counts.
+func processesIn(cgroup string) []int {
+	b, err := os.ReadFile(filepath.Join(cgroup, "cgroup.procs"))
+	if err != nil {
+		return nil // it has ended
+	}
+	var all []int
+	for _, w := range strings.Fields(string(b)) {
+		if pid, err := strconv.Atoi(w); err == nil && pid != 0 {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// innerPID is a process's PID in its own namespace.
+func innerPID(pid int) int {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(b)) {
+		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			w := strings.Fields(list)
+			n, _ := strconv.Atoi(w[len(w)-1])
+			return n
+		}
+	}
+	return pid
+}
+
+func commandOf(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return "a process"
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// residentBytes is about what a program's images will hold at most.
+func residentBytes(p capsule.Program) uint64 {
+	var sum uint64
+	page := uint64(os.Getpagesize())
+	for _, pid := range processesIn(p.Cgroup) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+		if err != nil {
+			continue
+		}
+		var size, resident uint64
+		if _, err := fmt.Sscan(string(b), &size, &resident); err == nil {
+			sum += resident * page
+		}
+	}
+	return sum
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// A job at its time limit is over for Slurm, which runs it again only if somebody asks.
+// That it is to be asked stands in the job's record, with the node that does it, from
+// before the job's processes go until Slurm shows that it has understood: a requeue that
+// comes while the job completes may be taken and do nothing.
+
+const (
+	requeueLook   = time.Second
+	requeueWithin = 10 * time.Minute
+)
+
+// requeueEnded has a job run again that Slurm has ended at its time limit.
+func (c *Conductor) requeueEnded(ctx context.Context, rec Record) {
+	log := c.Log.With("job", rec.Job)
+	requeue := c.Slurm.Requeue
+	if c.OnTimeLimit == "hold" {
+		requeue = c.Slurm.RequeueHold
+	}
+	ctx, cancel := context.WithTimeout(ctx, requeueWithin)
+	defer cancel()
+	for {
+		s, err := c.Slurm.Show(ctx, rec.Slurm)
+		switch {
+		case errors.Is(err, slurm.ErrNoJob):
+			log.Warn("the job is gone before it could be requeued")
+			err = c.bury(ctx, rec.Job)
+		case err == nil && (s.Waits() || s.Runs()):
+			rec.Outlast = ""
+			err = errors.Join(c.records.save(&rec), c.tell(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
+		default:
+			if err == nil && s.State != "COMPLETING" {
+				err = requeue(ctx, rec.Slurm)
+			}
+			if err != nil {
+				log.Warn("requeue after the time limit", "error", err)
+			}
+			if !wait(ctx, requeueLook) {
+				return // a successor goes on, or nobody could
+			}
+			continue
+		}
+		if err != nil {
+			log.Error("after the time limit", "error", err)
+		}
+		return
+	}
+}
+
+// outlasting goes on with the requeues that a predecessor owed.
+func (c *Conductor) outlasting() error {
+	entries, err := os.ReadDir(c.records.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".json"), 10, 32)
+		if err != nil || filepath.Ext(e.Name()) != ".json" {
+			continue
+		}
+		rec, err := c.records.load(uint32(id))
+		if err != nil {
+			c.Log.Error("record", "job", id, "error", err)
+			continue
+		}
+		if rec != nil && rec.Outlast == c.Node {
+			c.spawn(func(ctx context.Context) { c.requeueEnded(ctx, *rec) })
+		}
+	}
+	return nil
+}

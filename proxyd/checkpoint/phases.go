@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// phase is one step that all nodes of a job take together; each has a file of its own.
+// undo must be safe when do stopped half way.
+type phase struct {
+	name     string
+	deadline time.Duration
+	do, undo func(*attempt, context.Context) error
+}
+
+// phases is a checkpoint, top to bottom. Nothing before commit destroys anything: a
+// failure undoes what was done, in reverse, and the job runs on.
+var phases = []phase{
+	{phasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare}, // who takes part, what stands in the way, space
+	{phaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resume}, // the tasks of steps stand still
+	{phaseDrain, 15 * time.Second, (*attempt).drain, nil},                      // what they wrote has come out at the batch script's end
+	{phaseHalt, 10 * time.Second, (*attempt).freezeRest, nil},                  // the batch script stands still, no packet moves
+	{phaseDump, 30 * time.Minute, (*attempt).dump, (*attempt).dropChunks},      // all capsules, side by side, into chunks
+	{phaseCommit, time.Minute, (*attempt).commit, nil},                         // the manifest, last: now the checkpoint exists
+}
+
+// Names of phases, between nodes.
+const (
+	phasePrepare = "prepare"
+	phaseFreeze  = "freeze"
+	phaseDrain   = "drain"
+	phaseHalt    = "halt"
+	phaseDump    = "dump"
+	phaseCommit  = "commit"
+
+	// After commit, one of these.
+	phaseResume  = "resume"  // the job runs on; also the undoing
+	phaseRelease = "release" // its processes go, the nodes are free
+
+	phaseLead  = "lead"  // a node asks the leader for a checkpoint
+	phaseLeave = "leave" // a node that Slurm is done with asks whether its capsules are wanted
+
+	// Of a restore.
+	phaseRaise    = "raise"    // make the capsules
+	phaseRestore  = "restore"  // a program comes back; of one node, when its task is there
+	phaseRestored = "restored" // a node tells the leader that its programs are back
+	phaseLeft     = "left"     // the leader asks which are not
+	phaseOpen     = "open"     // all are: let packets pass
+)
+
+// endDeadline bounds what follows a commit, and undoing.
+const endDeadline = 30 * time.Second
+
+// attempt is a checkpoint being made, seen from the leader.
+type attempt struct {
+	j      *job
+	id     store.ID
+	reason string
+	log    *slog.Logger
+	tell   func(phase string, done, total int64)
+
+	nodes   []string // that have capsules
+	reports map[string]*prepareReply
+	room    *store.Reservation
+	writer  *store.Writer
+	parts   []store.Part
+	meta    Meta
+
+	// Protected by job.mu.
+	then verdict       // what follows: passOn, the job runs on; else its processes are released
+	over chan struct{} // closed when all is done
+	err  error
+}
+
+// request makes a checkpoint, or waits for the one that is being made, and has the job
+// released afterwards unless v is passOn. It may be called on any node of the job.
+func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason string) (*attempt, error) {
+	if leader := j.leader(); leader != c.Node {
+		return nil, c.insist(ctx, leader, j.id, phaseLead, leadBody{v, reason}, nil)
+	}
+	j.mu.Lock()
+	if j.left { // a node that was away asks late: the run is captured, and there is nothing left of it
+		j.mu.Unlock()
+		return nil, nil
+	}
+	a := j.lead
+	if a != nil && a.then == passOn {
+		a.then = v
+	}
+	if a == nil {
+		a = &attempt{j: j, reason: reason, then: v, over: make(chan struct{}), tell: func(string, int64, int64) {}}
+		j.lead = a
+		c.spawn(a.run)
+	}
+	j.mu.Unlock()
+	select {
+	case <-a.over:
+		return a, a.err
+	case <-ctx.Done():
+		return a, ctx.Err()
+	}
+}
+
+type leadBody struct {
+	Then   verdict `json:"then"`
+	Reason string  `json:"reason"`
+}
+
+// run takes the checkpoint and does what follows.
+func (a *attempt) run(ctx context.Context) {
+	began := time.Now()
+	err := a.take(ctx)
+	j := a.j
+	// A daemon that is being started again is back in a moment; Slurm is patient for longer.
+	for (errors.Is(err, ErrAway) || errors.Is(err, errPartial)) && !errors.Is(err, errEnding) && a.pressing() && time.Since(began) < awayWithin && wait(ctx, awayLook) {
+		a.log.Info("again", "error", err)
+		a.meta, a.parts, a.room, a.writer = Meta{}, nil, nil, nil
+		err = a.take(ctx)
+	}
+	if err == nil {
+		j.say(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason))
+		err = a.end(ctx)
+	}
+	a.log.Info("checkpoint over", "took", time.Since(began), "error", err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	a.err = err
+	j.lead = nil
+	close(a.over)
+}
+
+// How long, and how often, a node's daemon that does not answer is asked again.
+const (
+	awayWithin = 12 * time.Second
+	awayLook   = 300 * time.Millisecond
+)
+
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// pressing says that there is no later time for this checkpoint.
+func (a *attempt) pressing() bool {
+	a.j.mu.Lock()
+	defer a.j.mu.Unlock()
+	return a.then != passOn
+}
+
+// take makes a checkpoint of the job or leaves the job as it was. Its error names the
+// job, the checkpoint and the phase, and joins what went wrong while undoing.
+func (a *attempt) take(ctx context.Context) error {
+	a.log = a.j.log.With("reason", a.reason)
+	for i, p := range phases {
+		began := time.Now()
+		a.tell(p.name, 0, 0)
+		a.log.Debug("phase begins", "phase", p.name)
+		if err := within(ctx, p.deadline, a, p.do); err != nil {
+			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
+			a.j.note(p.name, err.Error())
+			a.j.logCriu(err)
+			return errors.Join(err, a.undo(ctx, phases[:i+1]))
+		}
+		a.log.Info("phase", "phase", p.name, "took", time.Since(began))
+		a.meta.Phases = append(a.meta.Phases, PhaseTime{p.name, time.Since(began)})
+	}
+	return nil
+}
+
+// undo runs to its end even when ctx is done: a cancelled checkpoint must still thaw the
+// job.
+func (a *attempt) undo(ctx context.Context, done []phase) error {
+	ctx = context.WithoutCancel(ctx)
+	var errs []error
+	for _, p := range slices.Backward(done) {
+		if p.undo == nil {
+			continue
+		}
+		if err := within(ctx, endDeadline, a, p.undo); err != nil {
+			errs = append(errs, fmt.Errorf("undo %s: %w", p.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func within(ctx context.Context, d time.Duration, a *attempt, do func(*attempt, context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return do(a, ctx)
+}
+
+// everywhere has all nodes that take part do something, at the same time. When one fails
+// the others are told to stop.
+func (a *attempt) everywhere(ctx context.Context, phase string, body any) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, node := range a.nodes {
+		g.Go(func() error { return a.j.c.ask(ctx, node, a.j.id, a.id.Number, phase, body, nil) })
+	}
+	return g.Wait()
+}
+
+// each is everywhere for what must be done on every node whatever happens on others.
+func (a *attempt) each(ctx context.Context, phase string, body any) error {
+	errs := make([]error, len(a.nodes))
+	var all sync.WaitGroup
+	for i, node := range a.nodes {
+		all.Go(func() { errs[i] = a.j.c.ask(ctx, node, a.j.id, a.id.Number, phase, body, nil) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// prepareBody begins an attempt on a node.
+type prepareBody struct {
+	Release bool `json:"release"`
+	Run     int  `json:"run"`
+}
+
+// prepareReply is what a node brings into a checkpoint.
+type prepareReply struct {
+	Capsules  int        `json:"capsules"`
+	Programs  int        `json:"programs"`
+	Bytes     uint64     `json:"bytes"` // about what a dump will hold at most
+	Obstacles []Obstacle `json:"obstacles"`
+	Left      []string   `json:"left"`  // programs whose restore is not over
+	Steps     []string   `json:"steps"` // whose sruns run in its capsules
+
+	Tasks map[string]int `json:"tasks"` // how many a step has, on all nodes
+	Here  map[string]int `json:"here"`  // and how many are known here, ended ones too
+}
+
+// ObstacleError says what a job has that cannot be captured.
+type ObstacleError struct{ Obstacles []Obstacle }
+
+func (e *ObstacleError) Error() string {
+	var all []string
+	for _, o := range e.Obstacles {
+		all = append(all, o.String())
+	}
+	return strings.Join(all, "; ")
+}
+
+// errRestoring is why a job that is not whole again is not captured.
+var errRestoring = errors.New("the job is still being restored")
+
+// errEnding is why a job without its batch script is not captured: restored, it would
+// begin anew.
+var errEnding = errors.New("the batch script has ended")
+
+// errTold is what a node says that has passed on Slurm's SIGTERM, because the last
+// attempt had failed: a checkpoint would have processes that were killed.
+var errTold = errors.New("its processes were told to end already")
+
+// prepare asks all nodes what they have, and makes room.
+func (a *attempt) prepare(ctx context.Context) error {
+	j := a.j
+	if err := j.whole(ctx); err != nil {
+		return err
+	}
+	number, err := j.c.nextNumber(ctx, j.id)
+	if err != nil {
+		return err
+	}
+	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
+	a.log = a.log.With("checkpoint", number)
+	j.mu.Lock()
+	today, then := j.where.today, a.then
+	a.meta = Meta{Version: metaVersion, Record: *j.rec, Run: j.run, Reason: a.reason}
+	if h := j.held[0]; h != nil {
+		a.meta.Env = h.note.Env
+	}
+	j.mu.Unlock()
+
+	a.nodes, a.reports = today, map[string]*prepareReply{}
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	for _, node := range today {
+		g.Go(func() error {
+			r := &prepareReply{}
+			err := j.c.ask(gctx, node, j.id, a.id.Number, phasePrepare, prepareBody{then != passOn, a.meta.Run}, r)
+			mu.Lock()
+			defer mu.Unlock()
+			a.reports[node] = r
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	var bytes uint64
+	var found []Obstacle
+	for _, r := range a.reports {
+		bytes += r.Bytes
+		found = append(found, r.Obstacles...)
+		if len(r.Left) > 0 {
+			return fmt.Errorf("%w: %s", errRestoring, strings.Join(r.Left, ", "))
+		}
+	}
+	if err := a.complete(); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	j.blocked = found
+	j.mu.Unlock()
+	if len(found) > 0 {
+		return &ObstacleError{found}
+	}
+	a.nodes = slices.DeleteFunc(slices.Clone(today), func(n string) bool { return a.reports[n].Capsules == 0 })
+	a.room, err = j.c.Store.Reserve(ctx, a.id.String(), bytes)
+	return err
+}
+
+// whole says whether the batch script is there.
+func (j *job) whole(ctx context.Context) error {
+	j.mu.Lock()
+	h := j.held[0]
+	j.mu.Unlock()
+	if h == nil {
+		return errEnding
+	}
+	programs, err := h.c.Programs(ctx)
+	if err == nil && !slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batch && !p.Ended }) {
+		err = errEnding
+	}
+	return err
+}
+
+// unprepare gives the room back and ends every node's part; those that never heard of
+// the attempt say so.
+func (a *attempt) unprepare(ctx context.Context) error {
+	a.j.mu.Lock()
+	a.nodes = a.j.where.today
+	a.j.mu.Unlock()
+	err := a.resume(ctx)
+	if a.room != nil {
+		err = errors.Join(err, a.room.Release(ctx))
+	}
+	return err
+}
+
+// nextNumber is one more than the newest checkpoint's.
+func (c *Conductor) nextNumber(ctx context.Context, job uint32) (uint32, error) {
+	id := c.storeJob(job)
+	all, err := c.Store.List(ctx, &id)
+	if err != nil {
+		return 0, err
+	}
+	var last uint32
+	for _, s := range all {
+		last = max(last, s.ID.Number)
+	}
+	return last + 1, nil
+}
+
+// lapse is after how long without a word from its leader a node ends its part by
+// itself. Every phase but the dump is shorter.
+const lapse = 45 * time.Second
+
+// prepareHere begins this node's part.
+func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prepareReply, error) {
+	var r prepareReply
+	j.mu.Lock()
+	other, gaveUp, told := j.part, j.gaveUp, j.told
+	if gaveUp || told {
+		j.mu.Unlock()
+		if told {
+			return r, errTold
+		}
+		return r, errGivenUp
+	}
+	if other == nil && len(j.held) > 0 {
+		j.part = &part{id: id, release: b.Release}
+		j.wind(j.part, lapse)
+	}
+	j.mu.Unlock()
+	if other != nil {
+		return r, fmt.Errorf("checkpoint %s is in progress here", other.id)
+	}
+	for _, h := range j.capsules() {
+		r.Capsules++
+		programs, err := h.c.Programs(ctx)
+		if err != nil {
+			return r, err
+		}
+		for _, p := range programs {
+			if p.Ended || p.Waiting {
+				continue
+			}
+			r.Programs++
+			r.Bytes += residentBytes(p)
+		}
+		found, err := j.obstacles(h.c, programs)
+		if err != nil {
+			return r, err
+		}
+		r.Obstacles = append(r.Obstacles, found...)
+		j.mu.Lock()
+		r.Left = append(r.Left, h.note.Left...)
+		r.Steps = slices.AppendSeq(r.Steps, maps.Keys(h.sruns))
+		j.mu.Unlock()
+		if err := j.count(ctx, h, programs, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// wind starts the clock that ends a part whose leader is silent. Caller holds j.mu.
+func (j *job) wind(p *part, d time.Duration) {
+	if p.lapse != nil {
+		p.lapse()
+	}
+	ctx, cancel := context.WithTimeout(j.c.life, d)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			j.log.Warn("the leader is silent", "checkpoint", p.id)
+			j.orphaned(context.WithoutCancel(ctx), p.id, p.release)
+		}
+	})
+	p.lapse = func() bool { defer cancel(); return stop() }
+}
+
+// live returns the programs of a capsule that run.
+func live(ctx context.Context, c *capsule.Capsule) ([]capsule.Program, error) {
+	all, err := c.Programs(ctx)
+	return slices.DeleteFunc(all, func(p capsule.Program) bool { return p.Ended || p.Waiting }), err
+}

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+func TestWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		job  slurm.Job
+		then string
+		want verdict
+	}{
+		"cancel":               {slurm.Job{State: "COMPLETING"}, "requeue", passOn},
+		"signal":               {slurm.Job{State: "RUNNING"}, "requeue", passOn},
+		"requeue":              {slurm.Job{State: "COMPLETING", Restarts: 3}, "requeue", vacate},
+		"node down":            {slurm.Job{State: "PENDING", Restarts: 3}, "requeue", vacate},
+		"grace":                {slurm.Job{State: "RUNNING", Preempted: "2026-11-20T16:44:48"}, "requeue", yield},
+		"time limit":           {slurm.Job{State: "COMPLETING", Reason: "TimeLimit", Requeue: true}, "requeue", outlast},
+		"time limit, held":     {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "hold", outlast},
+		"time limit, the end":  {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "end", passOn},
+		"time limit, no again": {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit"}, "requeue", passOn},
+	} {
+		restarts := 2
+		if c.job.Restarts == 0 {
+			c.job.Restarts = restarts
+		}
+		if got := why(&c.job, restarts, c.then); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestLayout: every capsule has one node, in order, none is split, and the two directions
+// agree.
+func TestLayout(t *testing.T) {
+	for capsules := 1; capsules <= 9; capsules++ {
+		for nodes := 1; nodes <= 12; nodes++ {
+			seen := 0
+			for n := range nodes {
+				for _, k := range capsulesOf(n, capsules, nodes) {
+					if k != seen || nodeOf(k, capsules, nodes) != n {
+						t.Fatalf("%d capsules on %d nodes: capsule %d", capsules, nodes, k)
+					}
+					seen++
+				}
+			}
+			if seen != capsules || nodeOf(0, capsules, nodes) != 0 {
+				t.Errorf("%d capsules on %d nodes: %d are placed", capsules, nodes, seen)
+			}
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		key, step string
+		task      int
+		want, of  string
+	}{{"s0-3", "7", 12, "s0-3.12", "s0-3"}, {"", "7", 0, "x7.0", "x7"}} {
+		got := taskName(c.key, c.step, c.task)
+		key, task, ok := stepOf(got)
+		if got != c.want || key != c.of || task != c.task || !ok {
+			t.Errorf("%+v: %s, and back %s %d %v", c, got, key, task, ok)
+		}
+	}
+	if _, _, ok := stepOf(batch); ok {
+		t.Error("the batch script is taken for a task")
+	}
+}
+
+func TestTasks(t *testing.T) {
+	m := &Meta{Capsules: []CapsuleMeta{
+		{Index: 0, Programs: []ProgramMeta{{Name: batch}, {Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{"s0-1.2": 256}},
+		{Index: 1, Programs: []ProgramMeta{{Name: "s0-1.1"}, {Name: "s0-2.0"}}},
+	}}
+	if got, err := m.tasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0}) {
+		t.Errorf("tasks %v, %v", got, err)
+	}
+	if got, err := m.tasks("s0-9"); err != nil || len(got) != 0 {
+		t.Errorf("of a step that is not there: %v, %v", got, err)
+	}
+	m.Capsules[0].Ended = nil
+	m.Capsules[1].Programs[0].Name = "s0-1.4"
+	if _, err := m.tasks("s0-1"); err == nil || !strings.Contains(err.Error(), "task 4 among them") {
+		t.Errorf("a gap: %v", err)
+	}
+	if m.find("s0-2.0").Index != 1 || m.find("s0-2.1") != nil {
+		t.Error("find")
+	}
+}
+
+func TestComment(t *testing.T) {
+	for _, c := range []struct{ had, text, want string }{
+		{"", "a", "singularity: a"},
+		{"mine", "a", "mine; singularity: a"},
+		{"mine; singularity: a", "b\n\"c\"", "mine; singularity: b  c "},
+		{"singularity: a", "b", "singularity: b"},
+	} {
+		if got := comment(c.had, c.text); got != c.want {
+			t.Errorf("%q and %q: %q", c.had, c.text, got)
+		}
+	}
+}
+
+func TestRewriteHosts(t *testing.T) {
+	rec := &Record{Nodes: []string{"n1", "n2"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1"), netip.MustParseAddr("100.64.0.2")}}
+	got := rewriteHosts("127.0.0.1 localhost # n1\n10.0.0.1\tctl\n10.0.0.2 n1.site n1 login\n10.0.0.3 n2\n# nothing\n10.0.0.4 n12\n", rec)
+	want := "100.64.0.1\tn1\n100.64.0.2\tn2\n127.0.0.1\tlocalhost\n10.0.0.1\tctl\n10.0.0.2\tlogin\n10.0.0.4\tn12\n"
+	if got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+}
+
+func TestParseAddrPort(t *testing.T) {
+	for in, want := range map[string]string{
+		"0100007F:1F90":                         "127.0.0.1:8080",
+		"0000000000000000FFFF00000100007F:0016": "127.0.0.1:22",
+		"00000000000000000000000001000000:0016": "[::1]:22",
+	} {
+		if got, ok := parseAddrPort(in); !ok || got.String() != want {
+			t.Errorf("%s: %s %v", in, got, ok)
+		}
+	}
+	for _, bad := range []string{"", "x", "0100007F", "01:16", "0100007F:x"} {
+		if got, ok := parseAddrPort(bad); ok {
+			t.Errorf("%q: %s", bad, got)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+)
+
+// srunDir is where the sruns of a capsule's programs are kept.
+func (c *Conductor) srunDir(job uint32, index int) string {
+	return filepath.Join(c.Lib, "sruns", fmt.Sprintf("%d.%d", job, index))
+}
+
+// Srun starts the real srun for a program of a capsule. A key names one that was begun
+// before the program was captured, or whose runner was lost.
+func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, files []*os.File) {
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	status := files[3]
+	if err := c.srun(ctx, who, key, files); err != nil {
+		c.Log.Warn("srun refused", "uid", who.UID, "pid", who.PID, "error", err)
+		if err := srun.Refuse(status, "singularity: "+err.Error()); err != nil {
+			c.Log.Debug("refusal not taken", "error", err)
+		}
+	}
+}
+
+func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files []*os.File) error {
+	j, h, err := c.whose(who)
+	if err != nil {
+		return err
+	}
+	call, err := srun.ReadCall(files[4])
+	if err != nil {
+		return err
+	}
+	// While Slurm takes the job away it would fail. The caller is captured as it waits,
+	// and asks again.
+	if err := j.awaitFate(ctx); err != nil {
+		return err
+	}
+	groups, err := groupsOf(who.PID)
+	if err != nil {
+		return err
+	}
+	again := key != ""
+	if key, err = j.keyFor(h, key); err != nil {
+		return err
+	}
+	if again {
+		done, err := j.reported(ctx, h, key, files[3])
+		if err != nil || done {
+			return err
+		}
+	}
+	if again {
+		// What slurmstepd has written for the step so far is to stay.
+		call.Env = append(call.Env, "SLURM_OPEN_MODE=append")
+	}
+	layout, err := j.layoutOf(key)
+	if err != nil {
+		return err
+	}
+	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", h.c.PID()))
+	if err != nil {
+		return err
+	}
+	defer mounts.Close()
+	j.mu.Lock()
+	now, was := h.note.Now, h.note.Env
+	j.mu.Unlock()
+	r, err := srun.Start(context.WithoutCancel(ctx), srun.StartSpec{
+		Dir: filepath.Join(c.srunDir(j.id, h.index), key), Program: c.Real, Call: call,
+		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
+		Stdin:     files[0], Stdout: files[1], Stderr: files[2], Status: files[3],
+		UID: who.UID, GID: who.GID, Groups: groups, Peer: who.PID, Mounts: mounts,
+		Cgroups: j.wardenCgroups(h), Clean: j.outputsOf(key), Ask: c.Socket,
+	})
+	if err != nil {
+		return err
+	}
+	j.log.Info("srun started", "capsule", h.index, "key", key, "again", again)
+	j.mu.Lock()
+	h.sruns[key] = r
+	j.mu.Unlock()
+	c.spawn(func(ctx context.Context) { j.followSrun(ctx, h, key, r) })
+	return nil
+}
+
+// leaving says that Slurm is taking the job's nodes away, as far as is known here.
+func (j *job) leaving() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.judging || j.left || j.gaveUp || j.lead != nil && j.lead.then != passOn || j.part != nil && j.part.release
+}
+
+// awaitFate returns when the job stays, at least for now, or is gone.
+func (j *job) awaitFate(ctx context.Context) error {
+	for j.leaving() && j.c.known(j.id) == j {
+		if !wait(ctx, quietLook) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Ended says whether a script is to learn that its srun has failed: not if it is captured
+// before it could have done anything about it.
+func (c *Conductor) Ended(ctx context.Context, dir string) bool {
+	for _, j := range c.every() {
+		for _, h := range j.capsules() {
+			if filepath.Dir(dir) != c.srunDir(j.id, h.index) {
+				continue
+			}
+			j.mu.Lock()
+			run := j.run
+			j.mu.Unlock()
+			key := filepath.Base(dir)
+			if !j.leaving() {
+				v, err := c.verdict(ctx, j.id, run)
+				switch {
+				case err == nil && v != passOn:
+				case j.unrestored(ctx, key):
+					// Its script would go on as if its tasks had failed.
+					if j.markGivenUp() {
+						c.spawn(func(context.Context) { j.holdFor(fmt.Errorf("step %s cannot be started again: srun has failed", key)) })
+					}
+				default:
+					return true
+				}
+			}
+			// Its tasks' statuses are wanted: the step is to be restored.
+			j.mu.Lock()
+			h.kept[key] = true
+			j.mu.Unlock()
+			return false
+		}
+	}
+	return true
+}
+
+// holdFor is endRun where nobody waits for it.
+func (j *job) holdFor(why error) {
+	j.log.Error("restore failed", "error", why)
+	if err := j.endRun(why); err != nil {
+		j.log.Error("hold the job", "error", err)
+	}
+}
+
+// unrestored says that a step is of the checkpoint that this run is restored from, and
+// not all of its tasks are back, as far as is known.
+func (j *job) unrestored(ctx context.Context, key string) bool {
+	j.mu.Lock()
+	from, back := j.from, j.back
+	j.mu.Unlock()
+	if from == nil || back {
+		return false
+	}
+	if tasks, err := from.meta.tasks(key); err == nil && len(tasks) == 0 {
+		return false // a new one
+	}
+	left, err := j.leftThere(ctx, from)
+	return err != nil || slices.ContainsFunc(left, func(program string) bool {
+		of, _, ok := stepOf(program)
+		return ok && of == key
+	})
+}
+
+// followSrun forgets an srun when it has ended.
+func (j *job) followSrun(ctx context.Context, h *held, key string, r *srun.Runner) {
+	how, err := r.Wait(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	j.mu.Lock()
+	kept := h.kept[key]
+	if h.sruns[key] == r && !kept {
+		delete(h.sruns, key)
+	}
+	j.mu.Unlock()
+	j.log.Info("srun ended", "key", key, "status", int(how), "told", !kept, "error", err)
+	if kept {
+		return // until its caller asks, or the job goes
+	}
+	if err == nil {
+		err = j.forgetStep(ctx, h, key)
+	}
+	if err = errors.Join(err, r.Remove(ctx)); err != nil {
+		j.log.Debug("srun", "key", key, "error", err)
+	}
+}
+
+// reported says how an srun has ended to one who asks again, if it has.
+func (j *job) reported(ctx context.Context, h *held, key string, status *os.File) (bool, error) {
+	j.mu.Lock()
+	r := h.sruns[key]
+	j.mu.Unlock()
+	if r == nil {
+		return false, nil
+	}
+	// Its runner is gone, else nobody would ask.
+	how, err := r.Wait(ctx)
+	if errors.Is(err, srun.ErrGone) {
+		how = syscall.WaitStatus(syscall.SIGKILL)
+	} else if err != nil {
+		return false, err
+	}
+	return true, srun.Report(status, key, how)
+}
+
+var keyForm = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
+
+// keyFor returns a new key, or checks one that was given before.
+func (j *job) keyFor(h *held, key string) (string, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if key == "" {
+		h.note.Sruns++
+		j.save(h)
+		return fmt.Sprintf("s%d-%d", h.index, h.note.Sruns), nil
+	}
+	if !keyForm.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", h.index)) {
+		return "", fmt.Errorf("key %q is none of this capsule's", key)
+	}
+	return key, nil
+}
+
+// layoutOf says where nodes, and the tasks of a step that is to be restored, are in this
+// run.
+func (j *job) layoutOf(key string) (srun.Layout, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l := srun.Layout{Nodes: j.where.translation()}
+	if j.from == nil {
+		return l, nil
+	}
+	capsules, err := j.from.meta.tasks(key)
+	if err != nil {
+		return l, err
+	}
+	for _, k := range capsules {
+		l.Tasks = append(l.Tasks, j.where.node(k))
+	}
+	l.Overcommit = len(j.where.today) < len(j.where.first)
+	return l, nil
+}
+
+// outputsOf returns the files that slurmstepd wrote for a step that is to be restored.
+func (j *job) outputsOf(key string) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.from == nil {
+		return nil
+	}
+	var all []string
+	for _, c := range j.from.meta.Capsules {
+		for _, p := range c.Programs {
+			if k, _, ok := stepOf(p.Name); !ok || k != key {
+				continue
+			}
+			for _, path := range p.Image.Program.Stdio[1:] {
+				if filepath.IsAbs(path) && !slices.Contains(all, path) {
+					all = append(all, path)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// whose finds the capsule that a caller is in: by its PID namespace, which nobody can
+// forge.
+func (c *Conductor) whose(who warden.Peer) (*job, *held, error) {
+	ns, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", who.PID))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, j := range c.every() {
+		for _, h := range j.capsules() {
+			of, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", h.c.PID()))
+			if err != nil || !os.SameFile(ns, of) {
+				continue
+			}
+			j.mu.Lock()
+			owner := j.rec.UID
+			j.mu.Unlock()
+			if who.UID != owner {
+				return nil, nil, fmt.Errorf("uid %d is not the job's user", who.UID)
+			}
+			return j, h, nil
+		}
+	}
+	return nil, nil, errors.New("the caller is in no capsule")
+}
+
+// Signal sends a signal to an srun of the caller's capsule.
+func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig syscall.Signal) error {
+	j, h, err := c.whose(who)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	r := h.sruns[key]
+	j.mu.Unlock()
+	if r == nil {
+		return fmt.Errorf("srun %q: %w", key, errNoProcess)
+	}
+	return r.Signal(ctx, sig)
+}
+
+// forgetStep lets go of the statuses of a step that is over.
+func (j *job) forgetStep(ctx context.Context, h *held, key string) error {
+	all, err := h.c.Ended(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for name := range all {
+		if k, _, ok := stepOf(name); ok && k == key {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return h.c.Forget(ctx, names...)
+}
+
+// wardenCgroups are those of the batch step, which a step's srun belongs to.
+func (j *job) wardenCgroups(h *held) []string {
+	j.mu.Lock()
+	pid := h.note.Wardens[batch]
+	j.mu.Unlock()
+	return cgroupsOf(pid)
+}
+
+// groupsOf reads a process's supplementary groups.
+func groupsOf(pid int) ([]uint32, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(b)) {
+		list, ok := strings.CutPrefix(line, "Groups:")
+		if !ok {
+			continue
+		}
+		var groups []uint32
+		for _, g := range strings.Fields(list) {
+			n, err := strconv.ParseUint(g, 10, 32)
+			if err != nil {
+				return nil, err
+			}
+			groups = append(groups, uint32(n))
+		}
+		return groups, nil
+	}
+	return nil, fmt.Errorf("PID %d: no groups", pid)
+}

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestComplete: a checkpoint has all of a job, or is not made.
+func TestComplete(t *testing.T) {
+	two := func(a, b *prepareReply) map[string]*prepareReply { return map[string]*prepareReply{"n1": a, "n2": b} }
+	restored := &origin{meta: &Meta{Capsules: []CapsuleMeta{{Index: 0}, {Index: 1}}}}
+	step := func(tasks, here int, sruns ...string) *prepareReply {
+		return &prepareReply{Capsules: 1, Steps: sruns, Tasks: map[string]int{"s0-1": tasks}, Here: map[string]int{"s0-1": here}}
+	}
+	for name, c := range map[string]struct {
+		from    *origin
+		reports map[string]*prepareReply
+		want    error
+	}{
+		"a script alone":                    {nil, two(&prepareReply{Capsules: 1}, &prepareReply{}), nil},
+		"all tasks":                         {nil, two(step(2, 1, "s0-1"), step(2, 1)), nil},
+		"a node that was reset":             {nil, two(step(2, 1, "s0-1"), &prepareReply{}), errPartial},
+		"tasks on their way":                {nil, two(step(4, 2, "s0-1"), step(4, 1)), errPartial},
+		"a step that is over":               {nil, two(step(2, 1), &prepareReply{}), nil},
+		"no task yet":                       {nil, two(&prepareReply{Capsules: 1, Steps: []string{"s0-1"}}, &prepareReply{}), nil},
+		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
+		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errLost},
+	} {
+		j := &job{from: c.from, where: placement{first: []string{"a", "b"}, today: []string{"n1", "n2"}}}
+		a := &attempt{j: j, reports: c.reports}
+		if err := a.complete(); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestLost: a node that has had a capsule of a run must not be taken for one that never had.
+func TestLost(t *testing.T) {
+	c := &Conductor{jobs: map[uint32]*job{}}
+	ask := func(run string) error {
+		_, err := c.Phase(t.Context(), "7", "3", phasePrepare, []byte(`{"run":`+run+`}`))
+		return err
+	}
+	if err := ask("0"); err != nil {
+		t.Error(err)
+	}
+	c.lose(7, 0)
+	if err := ask("0"); !errors.Is(err, errLost) {
+		t.Errorf("%v, want %v", err, errLost)
+	}
+	if err := ask("1"); err != nil {
+		t.Error(err)
+	}
+}

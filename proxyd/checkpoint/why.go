@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import "github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+
+// verdict says what a SIGTERM from Slurm is to lead to.
+type verdict int
+
+const (
+	// passOn: a cancel, or a signal that somebody sent. The program gets it, as without us.
+	passOn verdict = iota
+	// vacate: Slurm takes the nodes away and will run the job again by itself.
+	vacate
+	// yield: something preempts the job, which has time left; it is requeued as soon as
+	// the checkpoint is there.
+	yield
+	// outlast: the time limit. The job is over for Slurm; it is requeued afterwards.
+	outlast
+)
+
+func (v verdict) String() string {
+	return [...]string{"passed on", "requeue", "preemption", "time limit"}[v]
+}
+
+// why decides from what squeue says of the job, as soon as the signal came, and the
+// number of restarts that this run began with. Read on Slurm 22.05, 24.11 and 26.05:
+//
+//	                          State        Reason      Restarts  PreemptTime
+//	scancel                   COMPLETING   None        same
+//	scancel --signal=TERM     RUNNING                  same      N/A
+//	requeue, requeuehold      COMPLETING               + 1
+//	preemption                COMPLETING               + 1
+//	preemption, GraceTime     RUNNING                  same      set
+//	node down                 PENDING                  + 1
+//	time limit                COMPLETING   TimeLimit   same
+//
+// A requeue counts in Restarts before the first signal is sent.
+func why(j *slurm.Job, restarts int, onTimeLimit string) verdict {
+	switch {
+	case j.Restarts > restarts:
+		return vacate
+	case j.Runs() && j.Preempted != "":
+		return yield
+	case j.Runs():
+		return passOn
+	case j.Reason == "TimeLimit" && j.Requeue && onTimeLimit != "end":
+		return outlast
+	}
+	return passOn
+}
