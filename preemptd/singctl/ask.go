@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// knock is how long a node may take to accept a connection when any other would do.
+const knock = 2 * time.Second
+
+// askJob calls f with the daemon that leads the job, and the job's name; while the job
+// runs nowhere, any daemon will do, for all see the shared folder.
+func (a *app) askJob(ctx context.Context, typed string, f func(*rpc.Client, string) error) error {
+	j, err := a.slurm.find(ctx, typed)
+	if err != nil {
+		return err
+	}
+	if len(a.nodes) > 0 || j.node == "" {
+		return a.askAny(ctx, func(c *rpc.Client) error { return f(c, j.name) })
+	}
+	leader, err := a.slurm.address(ctx, j.node)
+	if err != nil {
+		return err
+	}
+	err = a.ask(leader, func(c *rpc.Client) error { return f(c, j.name) })
+	var e *rpc.Error
+	if errors.As(err, &e) && errors.Is(err, rpc.ErrNotLeader) && e.Node != "" && e.Node != leader.name {
+		// The job was moved between the two questions.
+		if leader, err = a.slurm.address(ctx, e.Node); err != nil {
+			return err
+		}
+		err = a.ask(leader, func(c *rpc.Client) error { return f(c, j.name) })
+	}
+	return err
+}
+
+// askAny calls f with the daemon of the node that the user named, else of this node, else
+// of the first that accepts a connection.
+func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
+	if len(a.nodes) > 1 {
+		return rpc.Errorf(rpc.ErrInvalid, "--node: want one node, got %s", strings.Join(a.nodes, ", "))
+	}
+	if len(a.nodes) == 1 {
+		n, err := a.slurm.address(ctx, a.nodes[0])
+		if err != nil {
+			return err
+		}
+		return a.ask(n, f)
+	}
+	names, err := a.slurm.all(ctx, true)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		if name == a.here {
+			names[0], names[i] = names[i], names[0]
+		}
+	}
+	const enough = 5 // a cluster without any proxyd is told soon
+	for _, name := range names[:min(enough, len(names))] {
+		n, err := a.slurm.address(ctx, name)
+		if err != nil {
+			return err
+		}
+		if a.accepts(ctx, n) {
+			return a.ask(n, f)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &rpc.Error{Kind: rpc.ErrUnreachable, Text: "no proxyd answers on " + strings.Join(names[:min(enough, len(names))], ", ")}
+}
+
+// ask calls f with a node's daemon.
+func (a *app) ask(n node, f func(*rpc.Client) error) error {
+	c, err := rpc.Dial(n.name, net.JoinHostPort(n.address, a.port), a.here, a.coder)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f(c)
+}
+
+func (a *app) accepts(ctx context.Context, n node) bool {
+	d := net.Dialer{Timeout: knock}
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(n.address, a.port))
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// hostName returns this node's, as Slurm usually names it; "" if there is none.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	short, _, _ := strings.Cut(name, ".")
+	return short
+}

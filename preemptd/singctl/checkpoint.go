@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) checkpoint() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "checkpoint JOB", Short: "Make a checkpoint of a running job, which runs on",
+		Long: `checkpoint makes a checkpoint of a running job. The job stands still while its memory is
+captured, then runs on. Interrupting singctl gives the attempt up; the job runs on then too.`,
+		Args: arguments(1, 1, "one job"), ValidArgsFunction: a.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
+				began := a.now()
+				p := a.progress()
+				defer p.end()
+				made, err := c.Checkpoint(cmd.Context(), name, reason, p.say)
+				p.end()
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printMessage(made)
+					return nil
+				}
+				fmt.Fprintf(a.stdout, "checkpoint %s: %s captured, %s stored, in %s\n", line(made.GetId()),
+					bytesText(made.GetLogical()), bytesText(made.GetStored()), durationText(a.now().Sub(began)))
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "`TEXT` that will stand beside the checkpoint")
+	return c
+}

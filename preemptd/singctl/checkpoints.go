@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) checkpoints() *cobra.Command {
+	return &cobra.Command{
+		Use: "checkpoints [JOB]", Short: "List checkpoints, of a job or of all your jobs",
+		Args: arguments(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list := func(c *rpc.Client, name string) error {
+				found, err := c.Checkpoints(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printMessage(&rpc.CheckpointsReply{Checkpoints: found})
+					return nil
+				}
+				if len(found) == 0 {
+					fmt.Fprintln(a.stdout, "no checkpoints")
+					return nil
+				}
+				a.printCheckpoints(found, true)
+				return nil
+			}
+			if len(args) == 0 {
+				return a.askAny(cmd.Context(), func(c *rpc.Client) error { return list(c, "") })
+			}
+			j, err := a.slurm.find(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.askAny(cmd.Context(), func(c *rpc.Client) error { return list(c, j.name) })
+		},
+	}
+}
+
+func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
+	head := []string{"CHECKPOINT", "MADE", "CAPTURED", "STORED", "TOOK", "NODES", "REASON"}
+	if owner {
+		head = append(head, "USER")
+	}
+	rows := [][]string{head}
+	for _, c := range list {
+		if c.GetProblem() != "" {
+			rows = append(rows, []string{c.GetId(), "NOT USABLE: " + c.GetProblem()})
+			continue
+		}
+		var took time.Duration
+		for _, p := range c.GetPhases() {
+			took += p.GetTook().AsDuration()
+		}
+		row := []string{c.GetId(), timeText(c.GetCreated()), bytesText(c.GetLogical()), bytesText(c.GetStored()),
+			durationText(took), or(strings.Join(c.GetNodes(), ","), "-"), or(c.GetReason(), "-")}
+		if owner {
+			row = append(row, or(c.GetUser(), fmt.Sprint(c.GetUid())))
+		}
+		rows = append(rows, row)
+	}
+	table(a.stdout, rows)
+}

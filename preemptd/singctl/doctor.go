@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) doctor() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use: "doctor [--node NODE,… | --all]", Short: "Say what nodes can do, what they lack, and what to do about it",
+		Long: `doctor lets the daemons of nodes look at themselves: kernel, CRIU, Slurm's configuration, munge,
+the shared folder. Each line that is not "ok" says what an administrator does about it.
+Without flags it is the node on which singctl runs.
+
+The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
+		Args: arguments(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			names := a.nodes
+			switch {
+			case all && len(names) > 0:
+				return rpc.Errorf(rpc.ErrInvalid, "--all and --node exclude each other")
+			case all:
+				var err error
+				if names, err = a.slurm.all(ctx, false); err != nil {
+					return err
+				}
+			case len(names) == 0:
+				names = []string{a.here}
+			}
+			return a.examine(ctx, names)
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "ask every node that Slurm knows")
+	return c
+}
+
+// examination is what one node answered.
+type examination struct {
+	reply *rpc.DoctorReply
+	err   error
+}
+
+// examine asks nodes side by side and prints the answers in order.
+func (a *app) examine(ctx context.Context, names []string) error {
+	const atOnce = 16
+	answers := make([]examination, len(names))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for i, name := range names {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			answers[i] = a.examineOne(ctx, name)
+		})
+	}
+	wg.Wait()
+	if len(answers) == 1 && answers[0].err != nil {
+		return answers[0].err
+	}
+	return a.printDoctor(names, answers)
+}
+
+func (a *app) examineOne(ctx context.Context, name string) examination {
+	n, err := a.slurm.address(ctx, name)
+	if err != nil {
+		return examination{err: err}
+	}
+	var e examination
+	e.err = a.ask(n, func(c *rpc.Client) error {
+		e.reply, err = c.Doctor(ctx)
+		return err
+	})
+	return e
+}
+
+func (a *app) printDoctor(names []string, answers []examination) error {
+	var failed bool
+	var unanswered error
+	var nodes []any
+	for i, e := range answers {
+		if e.err != nil {
+			unanswered = errors.Join(unanswered, e.err)
+			nodes = append(nodes, map[string]any{"node": names[i], "error": e.err.Error()})
+			if !a.json {
+				said := strings.TrimPrefix(e.err.Error(), "node "+names[i]+": ")
+				fmt.Fprintf(a.stdout, "node %s: %s\n", line(names[i]), line(said))
+			}
+			continue
+		}
+		nodes = append(nodes, object(e.reply.ProtoReflect()))
+		for _, f := range e.reply.GetFindings() {
+			failed = failed || f.GetLevel() == rpc.Finding_FAIL
+		}
+		if !a.json {
+			a.printFindings(e.reply)
+		}
+	}
+	if a.json {
+		a.print(map[string]any{"nodes": nodes})
+	}
+	switch {
+	case unanswered != nil:
+		return rpc.Errorf(rpc.ErrUnreachable, "%d of %d nodes gave no answer", count(answers), len(answers))
+	case failed:
+		return errFound
+	}
+	return nil
+}
+
+func count(answers []examination) (n int) {
+	for _, e := range answers {
+		if e.err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *app) printFindings(r *rpc.DoctorReply) {
+	fmt.Fprintf(a.stdout, "node %s: proxyd %s\n", line(r.GetNode()), line(r.GetVersion()))
+	for _, f := range r.GetFindings() {
+		word := map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}[f.GetLevel()]
+		fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", word, line(f.GetName()), line(f.GetFound()))
+		if f.GetLevel() != rpc.Finding_OK {
+			fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", line(f.GetNeeds()))
+			fmt.Fprintf(a.stdout, "%28sdo:    %s\n", "", line(f.GetDo()))
+		}
+	}
+}

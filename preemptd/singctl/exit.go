@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// errFound says that the command did its work and found something wrong, which it has
+// printed.
+var errFound = errors.New("problems found")
+
+// exit prints an error, with what the person may do, and returns the exit code. This is
+// the one place that turns errors into either.
+func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
+	code, kind, hint := 1, "internal", ""
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errFound):
+		return 8
+	case ctx.Err() != nil:
+		return 130 // the person knows
+	case errors.Is(err, rpc.ErrInvalid):
+		code, kind, hint = 2, "invalid", cmd.CommandPath()+" --help"
+	case errors.Is(err, rpc.ErrNoJob):
+		code, kind, hint = 3, "no_job", "squeue --me lists your jobs"
+	case errors.Is(err, rpc.ErrNoCheckpoint):
+		code, kind, hint = 3, "no_checkpoint", "singctl checkpoints lists yours"
+	case errors.Is(err, rpc.ErrDenied):
+		code, kind = 4, "denied"
+	case errors.Is(err, rpc.ErrNotProtected):
+		code, kind, hint = 5, "not_protected", "submit it with sbatch --singularity"
+	case errors.Is(err, rpc.ErrNotRunning):
+		code, kind, hint = 5, "not_running", "squeue --start says when it will be"
+	case errors.Is(err, rpc.ErrObstacle):
+		code, kind, hint = 5, "obstacle", "the job runs on as before; end what is named, or wait for it, and try again"
+	case errors.Is(err, rpc.ErrBusy):
+		code, kind, hint = 5, "busy", "wait for the other to end"
+	case errors.Is(err, rpc.ErrUnsupported):
+		code, kind, hint = 5, "unsupported", "singctl doctor --all"
+	case errors.Is(err, rpc.ErrNotLeader):
+		code, kind, hint = 5, "not_leader", "leave --node out"
+	case errors.Is(err, rpc.ErrUnreachable):
+		code, kind, hint = 6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"
+	case errors.Is(err, rpc.ErrRefused):
+		code, kind, hint = 7, "refused", "munge must work on both nodes, with one key and clocks that agree: munge -n | ssh NODE unmunge"
+	case errors.Is(err, rpc.ErrDamaged):
+		code, kind, hint = 8, "damaged", "singctl verify names all that is damaged"
+	case errors.Is(err, rpc.ErrSpace):
+		code, kind, hint = 9, "space", "singctl gc --dry-run says what could go"
+	case errors.Is(err, rpc.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		code, kind = 10, "timeout"
+	}
+	report := errorReport{Kind: kind, Text: err.Error(), Hint: hint}
+	var e *rpc.Error
+	if errors.As(err, &e) {
+		if e.Hint != "" {
+			report.Hint = e.Hint
+		}
+		for _, o := range e.Obstacles {
+			report.Obstacles = append(report.Obstacles, obstacleText(o))
+		}
+	}
+	if a.json {
+		a.print(map[string]any{"error": report})
+	}
+	fmt.Fprintf(a.stderr, "singctl: %s\n", safe(report.Text))
+	for _, o := range report.Obstacles {
+		fmt.Fprintf(a.stderr, "  %s\n", o)
+	}
+	if report.Hint != "" {
+		fmt.Fprintf(a.stderr, "hint: %s\n", safe(report.Hint))
+	}
+	return code
+}
+
+// errorReport is an error in JSON.
+type errorReport struct {
+	Kind      string   `json:"kind"`
+	Text      string   `json:"text"`
+	Hint      string   `json:"hint,omitempty"`
+	Obstacles []string `json:"obstacles,omitempty"`
+}
+
+// exitCodes is what the manual says of them.
+const exitCodes = `0  done
+1  something unforeseen
+2  the command line makes no sense
+3  no such job or checkpoint
+4  not permitted
+5  not possible now: not running, not protected, busy, or something cannot be captured
+6  no daemon answers
+7  a credential or an answer is not trusted
+8  doctor or verify found something wrong, or a checkpoint is damaged
+9  no space
+10 timed out
+130 interrupted`

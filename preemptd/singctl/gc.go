@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) gc() *cobra.Command {
+	var olderThan, keep string
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "gc", Short: "Delete old checkpoints, and what no checkpoint needs; for operators",
+		Long: `gc deletes checkpoints as the flags say, or else as proxyd.yaml does (keep, keep_for), and then every
+chunk that no checkpoint needs. It is safe while checkpoints and restores are under way on any node.`,
+		Args: arguments(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req := &rpc.GCRequest{DryRun: dryRun}
+			if olderThan != "" {
+				d, err := parseAge(olderThan)
+				if err != nil {
+					return err
+				}
+				req.OlderThan = durationpb.New(d)
+			}
+			if keep != "" {
+				n, err := strconv.ParseUint(keep, 10, 32)
+				if err != nil {
+					return rpc.Errorf(rpc.ErrInvalid, "--keep %.40q: want a number", keep)
+				}
+				k := uint32(n)
+				req.Keep = &k
+			}
+			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
+				p := a.progress()
+				defer p.end()
+				r, err := c.GC(cmd.Context(), req, p.say)
+				p.end()
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printMessage(r)
+					return nil
+				}
+				a.printGC(r)
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&olderThan, "older-than", "", "delete checkpoints older than `AGE`, such as 12h or 7d")
+	c.Flags().StringVar(&keep, "keep", "", "but leave the newest `N` of each job")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
+	return c
+}
+
+func (a *app) printGC(r *rpc.GCReport) {
+	did := "deleted"
+	if r.GetDryRun() {
+		did = "would delete"
+	}
+	for _, id := range r.GetExpired() {
+		fmt.Fprintf(a.stdout, "%s checkpoint %s\n", did, line(id))
+	}
+	fmt.Fprintf(a.stdout, "%s %s and %s of %s", did, plural(int64(len(r.GetExpired())), "checkpoint"), plural(r.GetChunks(), "chunk"), bytesText(r.GetBytes()))
+	if r.GetWaiting() > 0 {
+		fmt.Fprintf(a.stdout, "; %s until dumps and restores under way have ended", plural(r.GetWaiting(), "more chunk"))
+	}
+	fmt.Fprintln(a.stdout)
+}
+
+// parseAge reads "90m", "12h" or "7d"; days are the only unit that Go's own does not know.
+func parseAge(s string) (time.Duration, error) {
+	wrong := rpc.Errorf(rpc.ErrInvalid, "--older-than %.40q: want an age as in 90m, 12h or 7d", s)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, wrong
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, wrong
+	}
+	return d, nil
+}

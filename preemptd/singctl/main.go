@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Singctl is how people ask the daemons: what a node lacks, how a job fares, and for work
+// on checkpoints. It runs as whoever calls it, and munge says so to the daemon.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// version is set by the linker.
+var version = "development"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	a := &app{
+		stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr),
+		now: time.Now, here: hostName(),
+		port: rpc.Port,
+	}
+	if port, ok := os.LookupEnv("SINGULARITY_SLURM_PORT"); ok {
+		a.port = port
+	}
+	socket, _ := os.LookupEnv("SINGULARITY_SLURM_MUNGE_SOCKET")
+	a.coder = munge.Programs{Socket: socket}
+	code := a.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// man writes the manual. The packages' build calls it; people need not know.
+func (a *app) man() *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIR", Short: "Write the manual pages into a folder", Hidden: true,
+		Args: arguments(1, 1, "a folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			root := cmd.Root()
+			var errs []error
+			for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
+				if !c.IsAvailableCommand() && c != root {
+					continue
+				}
+				name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
+				errs = append(errs, os.WriteFile(filepath.Join(args[0], name), []byte(page(c)), 0o644))
+			}
+			return errors.Join(errs...)
+		},
+	}
+}
+
+// page is a command's manual page, in the man macros.
+func page(c *cobra.Command) string {
+	var b strings.Builder
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"singularity-slurm\"\n", roff(strings.ToUpper(name)))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(c.Short))
+	usage := c.UseLine()
+	if c.HasAvailableSubCommands() {
+		usage = c.CommandPath() + " COMMAND [flags]"
+	}
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(usage))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", paragraphs(or(c.Long, c.Short)))
+	if c.HasAvailableSubCommands() {
+		b.WriteString(".SH COMMANDS\n")
+		for _, s := range c.Commands() {
+			if s.IsAvailableCommand() {
+				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(s.UseLine()), roff(s.Short))
+			}
+		}
+	}
+	if local := c.NonInheritedFlags(); local.HasAvailableFlags() {
+		b.WriteString(".SH OPTIONS\n" + flagList(local))
+	}
+	if inherited := c.InheritedFlags(); inherited.HasAvailableFlags() {
+		b.WriteString(".SH COMMON OPTIONS\n" + flagList(inherited))
+	}
+	if !c.HasParent() {
+		b.WriteString(".SH EXIT STATUS\n")
+		for l := range strings.Lines(exitCodes) {
+			number, what, _ := strings.Cut(strings.TrimSpace(l), " ")
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", number, roff(strings.TrimSpace(what)))
+		}
+	}
+	return b.String()
+}
+
+func flagList(flags *pflag.FlagSet) string {
+	var b strings.Builder
+	flags.VisitAll(func(f *pflag.Flag) {
+		value, what := pflag.UnquoteUsage(f)
+		if value != "" {
+			value = " " + value
+		}
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff("--"+f.Name+value), roff(what))
+	})
+	return b.String()
+}
+
+// paragraphs sets text in which an empty line ends a paragraph.
+func paragraphs(s string) string {
+	var b strings.Builder
+	for i, p := range strings.Split(strings.TrimSpace(s), "\n\n") {
+		if i > 0 {
+			b.WriteString(".PP\n")
+		}
+		for l := range strings.Lines(p) {
+			b.WriteString(roff(strings.TrimSuffix(l, "\n")) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// roff lets troff read text as it is.
+func roff(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(s)
+	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
+		s = `\&` + s
+	}
+	return s
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// progress tells a person what goes on: on a terminal a bar in one line that changes, in a
+// log a line for each phase, and within one not more than one in two seconds. It is used
+// by one goroutine.
+type progress struct {
+	w        io.Writer
+	quiet    bool
+	terminal bool
+	now      func() time.Time
+	began    time.Time
+	last     time.Time
+	phase    string
+	wrote    bool // the terminal's line is not empty
+}
+
+const everySoOften = 2 * time.Second
+
+func (a *app) progress() *progress {
+	now := a.now()
+	return &progress{w: a.stderr, quiet: a.quiet, terminal: a.terminal, now: a.now, began: now, last: now}
+}
+
+// say shows how far the work is.
+func (p *progress) say(m *rpc.Progress) {
+	if p.quiet {
+		return
+	}
+	now := p.now()
+	if p.terminal {
+		fmt.Fprintf(p.w, "\r\x1b[K%s", progressText(m, now.Sub(p.began), true))
+		p.wrote = true
+		return
+	}
+	if m.GetPhase() != p.phase || now.Sub(p.last) >= everySoOften {
+		p.phase, p.last = m.GetPhase(), now
+		fmt.Fprintln(p.w, progressText(m, now.Sub(p.began), false))
+	}
+}
+
+// end leaves the terminal's line. It may be called twice.
+func (p *progress) end() {
+	if p.wrote {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.wrote = false
+	}
+}
+
+const barWidth = 24
+
+func progressText(m *rpc.Progress, took time.Duration, bar bool) string {
+	var b strings.Builder
+	b.WriteString(or(m.GetPhase(), "working"))
+	amount := func(n int64) string {
+		if m.GetUnit() == "bytes" {
+			return bytesText(n)
+		}
+		return fmt.Sprint(n)
+	}
+	done, total := m.GetDone(), m.GetTotal()
+	switch {
+	case total > 0 && bar:
+		full := int(min(max(done, 0), total) * barWidth / total)
+		fmt.Fprintf(&b, " [%s%s] %s of %s", strings.Repeat("#", full), strings.Repeat("-", barWidth-full), amount(done), amount(total))
+	case total > 0:
+		fmt.Fprintf(&b, " %s of %s", amount(done), amount(total))
+	case done > 0:
+		fmt.Fprintf(&b, " %s", amount(done))
+	}
+	if m.GetText() != "" {
+		b.WriteString(": " + m.GetText())
+	}
+	if took >= time.Second {
+		fmt.Fprintf(&b, " … %.0f s", took.Seconds())
+	}
+	return line(b.String())
+}

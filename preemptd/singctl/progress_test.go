@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api/apitest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func TestProgress(t *testing.T) {
+	steps := []struct {
+		at time.Duration
+		p  *rpc.Progress
+	}{
+		{0, &rpc.Progress{Phase: "freeze"}},
+		{100 * time.Millisecond, &rpc.Progress{Phase: "dump", Done: 1 << 29, Total: 4 << 30, Unit: "bytes"}},
+		{1 * time.Second, &rpc.Progress{Phase: "dump", Done: 1 << 30, Total: 4 << 30, Unit: "bytes"}},
+		{2200 * time.Millisecond, &rpc.Progress{Phase: "dump", Done: 5 << 30, Total: 4 << 30, Unit: "bytes", Text: "n1\nn2"}},
+		{2300 * time.Millisecond, &rpc.Progress{Phase: "commit", Done: 3}},
+	}
+	play := func(terminal bool) string {
+		var b bytes.Buffer
+		now := apitest.Then
+		a := &app{stderr: &b, terminal: terminal, now: func() time.Time { return now }}
+		p := a.progress()
+		for _, s := range steps {
+			now = apitest.Then.Add(s.at)
+			p.say(s.p)
+		}
+		p.end()
+		p.end()
+		return b.String()
+	}
+	const log = "freeze\ndump 512 MiB of 4.0 GiB\ndump 5.0 GiB of 4.0 GiB: n1 n2 … 2 s\ncommit 3 … 2 s\n"
+	if got := play(false); got != log {
+		t.Errorf("in a log:\n%s\nwant:\n%s", got, log)
+	}
+	want := strings.Join([]string{"", "freeze", "dump [###---------------------] 512 MiB of 4.0 GiB", "dump [######------------------] 1.0 GiB of 4.0 GiB … 1 s",
+		"dump [########################] 5.0 GiB of 4.0 GiB: n1 n2 … 2 s", "commit 3 … 2 s", ""}, "\r\x1b[K")
+	if got := play(true); got != want {
+		t.Errorf("on a terminal:\n%q\nwant:\n%q", got, want)
+	}
+}
+
+// TestProgressOfACheckpoint: what the daemon tells is shown, and the last is always told.
+func TestProgressOfACheckpoint(t *testing.T) {
+	c := newCluster(t)
+	out := c.run(t.Context(), "alice", "checkpoint", "812")
+	if !strings.Contains(out, "! dump 1.0 GiB of 4.0 GiB\n") || !strings.Contains(out, "checkpoint mini/812/3:") {
+		t.Error(out)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	c := newCluster(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if out := c.run(ctx, "alice", "checkpoint", "812"); out != "exit 130\n" {
+		t.Error(out)
+	}
+}
+
+// TestManual: a page for each command, with all its flags.
+func TestManual(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man1")
+	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, now: time.Now}
+	if code := a.run(t.Context(), []string{"man", dir}); code != 0 {
+		t.Fatal(code)
+	}
+	for _, name := range []string{"singctl", "singctl-doctor", "singctl-show", "singctl-checkpoint", "singctl-checkpoints", "singctl-verify", "singctl-gc", "singctl-export"} {
+		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, want := range []string{".TH " + roff(strings.ToUpper(name)) + " 1", ".SH NAME\n" + roff(name) + " \\- ", ".SH SYNOPSIS", `\-\-json`} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s.1 lacks %q", name, want)
+			}
+		}
+	}
+	text, _ := os.ReadFile(filepath.Join(dir, "singctl-gc.1"))
+	if !strings.Contains(string(text), ".B \\-\\-older\\-than AGE\n") {
+		t.Errorf("singctl-gc.1 lacks --older-than:\n%s", text)
+	}
+	text, _ = os.ReadFile(filepath.Join(dir, "singctl.1"))
+	if !strings.Contains(string(text), ".SH EXIT STATUS\n.TP\n.B 0\ndone\n") {
+		t.Errorf("singctl.1 lacks the exit codes:\n%s", text)
+	}
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// app is one run of singctl.
+type app struct {
+	stdout, stderr io.Writer
+	terminal       bool // stderr is one
+	slurm          slurm
+	coder          munge.Coder
+	now            func() time.Time
+	here           string // this node's name
+
+	// Flags.
+	port  string
+	nodes []string
+	json  bool
+	quiet bool
+}
+
+// run does what the arguments say and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.exit(ctx, cmd, err)
+}
+
+const long = `singctl asks the daemons of singularity-slurm: what a node lacks, how a job fares, and for
+work on checkpoints. Users act on their own jobs, operators on all.
+
+A JOB is named as squeue does: 812, 812_3 for a task of an array, 812+1 for a component of
+a heterogeneous job. A CHECKPOINT is JOB/NUMBER, as in 812/3.`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "singctl", Short: "Look at protected jobs and their checkpoints", Long: long,
+		SilenceUsage: true, SilenceErrors: true, SuggestionsMinimumDistance: 2,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return rpc.Errorf(rpc.ErrInvalid, "unknown command %q%s", args[0], didYouMean(cmd, args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return rpc.Errorf(rpc.ErrInvalid, "%s", err)
+	})
+	flags := root.PersistentFlags()
+	flags.StringSliceVar(&a.nodes, "node", nil, "ask this `NODE`'s daemon, instead of the one that is best placed")
+	flags.StringVar(&a.port, "port", a.port, "`PORT` on which the daemons listen (SINGULARITY_SLURM_PORT)")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
+	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.export(), a.version(), a.man())
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	return root
+}
+
+func didYouMean(cmd *cobra.Command, arg string) string {
+	if s := cmd.SuggestionsFor(arg); len(s) > 0 {
+		return ": did you mean " + s[0] + "?"
+	}
+	return "; singctl --help lists all"
+}
+
+// arguments checks how many there are. what names them, as in the usage.
+func arguments(from, to int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= from && (to < 0 || len(args) <= to) {
+			return nil
+		}
+		if what == "" {
+			return rpc.Errorf(rpc.ErrInvalid, "%s takes no arguments", cmd.Name())
+		}
+		return rpc.Errorf(rpc.ErrInvalid, "%s wants %s; got %d arguments", cmd.Name(), what, len(args))
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) show() *cobra.Command {
+	return &cobra.Command{
+		Use: "show JOB", Short: "Tell how a job fares: capsules, programs, checkpoints, what happened",
+		Args: arguments(1, 1, "one job"), ValidArgsFunction: a.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
+				j, err := c.Show(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printMessage(j)
+					return nil
+				}
+				a.printJob(j)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) printJob(j *rpc.Job) {
+	w := a.stdout
+	fmt.Fprintf(w, "job %s (%s) of %s: %s", line(j.GetId()), line(j.GetName()), line(j.GetUser()), line(j.GetState()))
+	if j.GetRun() > 0 {
+		fmt.Fprintf(w, ", restarted %s", plural(int64(j.GetRun()), "time"))
+	}
+	if j.GetLeader() != "" {
+		fmt.Fprintf(w, ", led by %s", line(j.GetLeader()))
+	}
+	fmt.Fprintln(w)
+	if len(j.GetOptions()) > 0 {
+		var words []string
+		for _, k := range slices.Sorted(maps.Keys(j.GetOptions())) {
+			words = append(words, k+"="+j.GetOptions()[k])
+		}
+		fmt.Fprintf(w, "options: %s\n", line(strings.Join(words, " ")))
+	}
+	if j.GetComment() != "" {
+		fmt.Fprintf(w, "comment: %s\n", line(j.GetComment()))
+	}
+	a.printCapsules(j.GetCapsules())
+	if len(j.GetCheckpoints()) > 0 {
+		fmt.Fprintln(w)
+		a.printCheckpoints(j.GetCheckpoints(), false)
+	}
+	if len(j.GetObstacles()) > 0 {
+		fmt.Fprintln(w, "\nkept the last checkpoint from being made:")
+		for _, o := range j.GetObstacles() {
+			fmt.Fprintf(w, "  %s (since %s)\n", obstacleText(o), timeText(o.GetSince()))
+		}
+	}
+	if len(j.GetTimeline()) > 0 {
+		rows := [][]string{{"TIME", "EVENT", "WHERE", "WHAT"}}
+		for _, e := range j.GetTimeline() {
+			rows = append(rows, []string{timeText(e.GetTime()), e.GetEvent(), or(e.GetWhere(), "-"), e.GetText()})
+		}
+		fmt.Fprintln(w)
+		table(w, rows)
+	}
+}
+
+func (a *app) printCapsules(capsules []*rpc.Capsule) {
+	if len(capsules) == 0 {
+		return
+	}
+	rows := [][]string{{"CAPSULE", "HOME", "NODE", "ADDRESS", "PROGRAM", "PID", "STATE", "MEMORY", "SINCE", "COMMAND"}}
+	for _, c := range capsules {
+		row := []string{strconv.Itoa(int(c.GetIndex())), c.GetHome(), or(c.GetNode(), "-"), or(c.GetAddress(), "-")}
+		if len(c.GetPrograms()) == 0 {
+			rows = append(rows, row)
+		}
+		for i, p := range c.GetPrograms() {
+			if i > 0 {
+				row = []string{"", "", "", ""}
+			}
+			rows = append(rows, append(row, programCells(p)...))
+		}
+	}
+	fmt.Fprintln(a.stdout)
+	table(a.stdout, rows)
+}
+
+func programCells(p *rpc.Program) []string {
+	if p.GetEnded() != nil {
+		return []string{p.GetName(), "-", statusText(p.GetStatus()), "-", timeText(p.GetEnded()), p.GetCommand()}
+	}
+	return []string{p.GetName(), strconv.FormatInt(p.GetPid(), 10), p.GetState(), bytesText(int64(p.GetRss())), timeText(p.GetStarted()), p.GetCommand()}
+}
+
+// statusText is a wait status in words.
+func statusText(status uint32) string {
+	s := unix.WaitStatus(status)
+	switch {
+	case s.Exited() && s.ExitStatus() == 0:
+		return "ended"
+	case s.Exited():
+		return fmt.Sprintf("exit %d", s.ExitStatus())
+	default:
+		return "killed by " + strings.TrimPrefix(unix.SignalName(s.Signal()), "SIG")
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// slurm is what singctl asks Slurm's own commands. They are there wherever singctl is, and
+// run with the rights of whoever calls.
+type slurm struct{}
+
+func (slurm) run(ctx context.Context, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err == nil {
+		return out.String(), nil
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", rpc.Errorf(rpc.ErrUnsupported, "no %s in PATH: singctl runs where Slurm's commands do", program)
+	}
+	if ctx.Err() != nil {
+		return "", rpc.Errorf(rpc.ErrTimeout, "%s does not answer", program)
+	}
+	said := strings.TrimSpace(errs.String())
+	if said == "" {
+		said = err.Error()
+	}
+	return "", rpc.Errorf(rpc.ErrInternal, "%s: %s", program, said)
+}
+
+// job is a job as scontrol knows it.
+type job struct {
+	name string // in our notation
+	node string // that runs the batch script; "" while none does
+}
+
+// find looks a job up by what a person typed. One that Slurm has forgotten is returned
+// under that name: it may have checkpoints.
+func (s slurm) find(ctx context.Context, typed string) (job, error) {
+	if err := rpc.CheckJob(typed); err != nil {
+		return job{}, err
+	}
+	out, err := s.run(ctx, "scontrol", "show", "job", "--oneliner", typed)
+	if err != nil {
+		if strings.Contains(err.Error(), "Invalid job id") {
+			return job{name: typed}, nil
+		}
+		return job{}, err
+	}
+	return parseJob(out, typed)
+}
+
+// parseJob reads what scontrol show job --oneliner printed: one line for each task of an
+// array, and for each component of a heterogeneous job.
+func parseJob(out, typed string) (job, error) {
+	var lines []string
+	for l := range strings.Lines(out) {
+		if value(l, "JobId") != "" {
+			lines = append(lines, l)
+		}
+	}
+	named := "" // the first that has a name of its own
+	for _, l := range lines {
+		if named == "" {
+			named = called(l)
+		}
+	}
+	switch {
+	case len(lines) == 0:
+		return job{name: typed}, nil
+	case named == "":
+		return job{}, rpc.Errorf(rpc.ErrInvalid, "job %s is an array of which no task has started", typed)
+	case len(lines) > 1 && value(lines[0], "HetJobOffset") != "":
+		return job{}, rpc.Errorf(rpc.ErrInvalid, "job %s has %d components; name one, as in %s", typed, len(lines), named)
+	case len(lines) > 1:
+		return job{}, rpc.Errorf(rpc.ErrInvalid, "job %s is an array; name one task, as in %s", typed, named)
+	}
+	j := job{name: named}
+	switch value(lines[0], "JobState") {
+	case "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "CONFIGURING", "SIGNALING", "STAGE_OUT":
+		j.node = value(lines[0], "BatchHost")
+	}
+	return j, nil
+}
+
+var number = regexp.MustCompile(`^[0-9]+$`)
+
+// called returns a job's name in our notation; "" for tasks of an array that have not
+// become jobs yet ("ArrayTaskId=3-9").
+func called(line string) string {
+	if array := value(line, "ArrayJobId"); array != "" {
+		task := value(line, "ArrayTaskId")
+		if !number.MatchString(task) {
+			return ""
+		}
+		return array + "_" + task
+	}
+	if het := value(line, "HetJobId"); het != "" {
+		return het + "+" + value(line, "HetJobOffset")
+	}
+	return value(line, "JobId")
+}
+
+// value returns a value of scontrol's one-line output.
+func value(line, key string) string {
+	for word := range strings.FieldsSeq(line) {
+		if v, ok := strings.CutPrefix(word, key+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// node is one that can be asked.
+type node struct{ name, address string }
+
+// address finds how to reach a node.
+func (s slurm) address(ctx context.Context, name string) (node, error) {
+	out, err := s.run(ctx, "scontrol", "show", "node", "--oneliner", name)
+	if err != nil {
+		if strings.Contains(err.Error(), "not found") {
+			return node{}, rpc.Errorf(rpc.ErrInvalid, "node %.80q: Slurm knows none of that name", name)
+		}
+		return node{}, err
+	}
+	address := value(out, "NodeAddr")
+	if found := value(out, "NodeName"); found != name || address == "" {
+		return node{}, rpc.Errorf(rpc.ErrInvalid, "node %.80q: Slurm knows none of that name", name)
+	}
+	return node{name, address}, nil
+}
+
+// all returns the names of all nodes; up only: of those that answer slurmctld.
+func (s slurm) all(ctx context.Context, up bool) ([]string, error) {
+	out, err := s.run(ctx, "sinfo", "--noheader", "--Node", "--format=%N %t")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for l := range strings.Lines(out) {
+		f := strings.Fields(l)
+		if len(f) != 2 || len(names) > 0 && names[len(names)-1] == f[0] { // once for each partition
+			continue
+		}
+		if state := f[1]; up && (strings.HasSuffix(state, "*") || strings.HasPrefix(state, "down") || strings.HasPrefix(state, "unk")) {
+			continue
+		}
+		names = append(names, f[0])
+	}
+	return names, nil
+}
+
+// jobs lists what the caller has in the queue: "812\ttrain".
+func (s slurm) jobs(ctx context.Context) ([]string, error) {
+	out, err := s.run(ctx, "squeue", "--noheader", "--me", "--format=%i\t%j")
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSpace(out), "\n"), nil
+}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+// safe takes out what would move the cursor or worse: names of jobs and programs are
+// chosen by users, and operators look at them.
+func safe(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// line is safe on one line.
+func line(s string) string { return strings.ReplaceAll(safe(s), "\n", " ") }
+
+// table writes rows in columns. A row that is shorter ends there.
+func table(w io.Writer, rows [][]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = strings.ReplaceAll(line(cell), "\t", " ")
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // as fmt.Fprint
+}
+
+// bytesText writes n in the largest unit that leaves at least one whole.
+func bytesText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	f, i := float64(n), 0
+	for ; f >= 1024 && i < len(units)-1; i++ {
+		f /= 1024
+	}
+	if i == 0 || f >= 100 {
+		return fmt.Sprintf("%.0f %s", f, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+func timeText(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().Local().Format(time.DateTime)
+}
+
+func durationText(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func obstacleText(o *rpc.Obstacle) string {
+	s := o.GetProgram()
+	if o.GetNode() != "" {
+		s += " on " + o.GetNode()
+	}
+	if o.GetPid() != 0 {
+		s += fmt.Sprintf(": process %d", o.GetPid())
+		if o.GetCommand() != "" {
+			s += " (" + o.GetCommand() + ")"
+		}
+	}
+	s += ": " + o.GetWhat()
+	return line(strings.TrimPrefix(s, ": "))
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// plural writes "1 chunk", "2 chunks".
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

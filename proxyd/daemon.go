@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+)
+
+// node is a node's daemon while it runs.
+type node struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	cluster   *host.Slurm
+	store     *store.Store
+	overlay   *overlay.Overlay
+	conductor *checkpoint.Conductor
+	peers     *peers
+}
+
+// runDaemon is the daemon's life, top to bottom. What it opens is closed in reverse.
+func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
+	n := &node{cfg: cfg, log: log}
+	for _, step := range []struct {
+		name string
+		do   func(*node, context.Context) (func(), error)
+	}{
+		{"folders", (*node).folders},
+		{"criu", (*node).criu},
+		{"slurm", (*node).slurm},
+		{"store", (*node).openStore},
+		{"network", (*node).network},
+		{"conductor", (*node).conduct},
+		{"listen", (*node).listen},
+	} {
+		undo, err := step.do(n, ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		if undo != nil {
+			defer undo()
+		}
+	}
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		log.Warn("sd_notify", "error", err)
+	}
+	log.Info("ready", "version", version, "node", cfg.NodeName, "cluster", n.cluster.Cluster)
+	<-ctx.Done()
+	log.Info("stopping; capsules go on")
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyStopping); err != nil {
+		log.Warn("sd_notify", "error", err)
+	}
+	return nil
+}
+
+// folders makes those of this node, and the shared one in a place that exists.
+func (n *node) folders(context.Context) (func(), error) {
+	for _, f := range []struct {
+		path string
+		mode os.FileMode
+	}{
+		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.cfg.LibDir, 0o711}, {n.cfg.Shared, 0o755},
+	} {
+		if err := os.Mkdir(f.path, f.mode); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+	}
+	// One daemon for a node: a second would make the first one's capsules its own.
+	lock, err := os.OpenFile(filepath.Join(n.cfg.LibDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("%s: another proxyd runs here: %w", lock.Name(), err)
+	}
+	return func() { lock.Close() }, nil
+}
+
+// listDir is where capsules see the list of their files.
+func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
+
+// criu is probed: without it there would be nothing but capsules.
+func (n *node) criu(ctx context.Context) (func(), error) {
+	found, err := criu.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.log.Info("criu", "version", found)
+	return nil, nil
+}
+
+// slurmAgain is how long to wait for a controller that does not answer yet.
+const slurmAgain = 2 * time.Second
+
+func (n *node) slurm(ctx context.Context) (func(), error) {
+	for {
+		s, err := host.ReadSlurm(ctx, n.cfg.Scontrol, n.cfg.NodeName)
+		if err == nil {
+			n.cluster = s
+			return nil, nil
+		}
+		n.log.Warn("slurmctld does not answer", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(slurmAgain):
+		}
+	}
+}
+
+func (n *node) openStore(ctx context.Context) (func(), error) {
+	be, err := posix.Create(filepath.Join(n.cfg.Shared, "store"))
+	if err != nil {
+		return nil, err
+	}
+	key, err := store.KeyFile(n.cfg.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := store.ThisProcess()
+	if err != nil {
+		return nil, err
+	}
+	n.store, err = store.Open(ctx, be, key, store.Options{Owner: owner, OwnerGone: store.ProcessGone})
+	if err != nil {
+		return nil, err
+	}
+	return n.store.Close, nil
+}
+
+func (n *node) network(ctx context.Context) (func(), error) {
+	o, err := overlay.Open(overlay.Config{Range: n.cfg.Network.Range, Mode: n.cfg.Network.Mode, Device: n.cfg.Network.Device})
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range o.Notes() {
+		n.log.Info("network", "note", note)
+	}
+	n.overlay = o
+	ctx, cancel := context.WithCancel(ctx)
+	repaired := make(chan struct{})
+	go func() {
+		defer close(repaired)
+		n.repair(ctx)
+	}()
+	return func() { cancel(); <-repaired; o.Close() }, nil
+}
+
+// repairEvery is how long the capsules' network may stay broken when an administrator, or
+// another daemon, has flushed the firewall. The kernel does not tell.
+const repairEvery = 30 * time.Second
+
+func (n *node) repair(ctx context.Context) {
+	tick := time.NewTicker(repairEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := n.overlay.Repair(ctx); err != nil && ctx.Err() == nil {
+			n.log.Error("network", "error", err)
+		}
+	}
+}
+
+func (n *node) conduct(ctx context.Context) (func(), error) {
+	pool, err := overlay.OpenPool(filepath.Join(n.cfg.Shared, "addresses"), n.cfg.Network.Range)
+	if err != nil {
+		return nil, err
+	}
+	cgroups, err := capsule.CgroupRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scontrol, err := exec.LookPath(n.cfg.Scontrol)
+	if err != nil {
+		return nil, err
+	}
+	real, err := exec.LookPath(n.cfg.Srun)
+	if err != nil {
+		return nil, err
+	}
+	if real, err = filepath.EvalSymlinks(real); err != nil {
+		return nil, err
+	}
+	help, err := exec.CommandContext(ctx, real, "--help").Output()
+	if err != nil {
+		n.log.Warn("srun --help", "error", err)
+	}
+	s := slurm.New(scontrol)
+	n.peers = newPeers(n, s)
+	n.conductor, err = checkpoint.New(checkpoint.Config{
+		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
+		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), ListDir: n.listDir(), Cgroups: cgroups, Socket: filepath.Join(n.cfg.RunDir, warden.SpankSocket),
+		Release: majorMinor(n.cluster.Version), Help: help,
+		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
+	}, checkpoint.Deps{Slurm: s, Store: n.store, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.conductor.Adopt(ctx); err != nil {
+		return nil, err
+	}
+	return func() { n.conductor.Close(); n.peers.close() }, nil
+}
+
+func majorMinor(version string) string {
+	f := strings.SplitN(version, ".", 3)
+	if len(f) < 2 {
+		return ""
+	}
+	return f[0] + "." + f[1]
+}
+
+// listen serves until ctx is done; undoing it waits for the answers under way.
+func (n *node) listen(ctx context.Context) (func(), error) {
+	coder := munge.Programs{Socket: n.cfg.MungeSocket}
+	grpc := api.NewServer(api.Options{
+		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators,
+		Conductor: desk{n}, Log: n.log,
+		Doctor: func(ctx context.Context) []host.Finding { return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec}) },
+	}, coder)
+	sockets, err := warden.Listen(n.cfg.RunDir, version, n.conductor, n.log)
+	if err != nil {
+		return nil, err
+	}
+	tcp, err := net.Listen("tcp", n.cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := grpc.Serve(tcp); err != nil {
+			n.log.Error("serve", "error", err)
+		}
+	})
+	all.Go(func() { sockets.Serve(ctx) })
+	return func() {
+		grpc.Stop()
+		all.Wait()
+	}, nil
+}

@@ -1,0 +1,333 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// desk answers what people and other daemons ask: it turns the contract's words into the
+// conductor's and the store's.
+type desk struct{ n *node }
+
+var _ api.Conductor = desk{}
+
+// number finds the number by which Slurm, and we, know a job; a person may name a task of
+// an array.
+func (d desk) number(ctx context.Context, job string) (string, *slurm.Job, error) {
+	s, err := d.n.peers.slurm.Show(ctx, job)
+	if errors.Is(err, slurm.ErrNoJob) {
+		if _, bad := strconv.ParseUint(job, 10, 32); bad != nil {
+			return "", nil, rpc.Errorf(rpc.ErrNoJob, "job %s: Slurm does not know it (any more)", job)
+		}
+		return job, nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return strconv.FormatUint(uint64(s.ID), 10), s, nil
+}
+
+// Owner implements api.Conductor, as all below.
+func (d desk) Owner(ctx context.Context, job string) (uint32, error) {
+	id, s, err := d.number(ctx, job)
+	if err != nil {
+		return 0, err
+	}
+	if s != nil {
+		return s.UID, nil
+	}
+	all, err := d.Checkpoints(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range all {
+		if c.Problem == "" {
+			return c.Uid, nil
+		}
+	}
+	return 0, rpc.Errorf(rpc.ErrNoJob, "job %s: neither Slurm nor the store knows it", job)
+}
+
+func (d desk) Show(ctx context.Context, job string) (*rpc.Job, error) {
+	id, s, err := d.number(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	out := &rpc.Job{Id: id}
+	if s != nil {
+		out.Uid, out.State, out.Run, out.Name = s.UID, s.State, uint32(s.Restarts), ""
+		out.Comment, err = d.n.peers.slurm.Said(ctx, id)
+		if err != nil {
+			d.n.log.Debug("comment", "job", id, "error", err)
+		}
+	}
+	if out.Checkpoints, err = d.Checkpoints(ctx, id); err != nil {
+		return nil, err
+	}
+	v, err := d.n.conductor.View(ctx, id)
+	if errors.Is(err, checkpoint.ErrNoJob) {
+		if s == nil && len(out.Checkpoints) == 0 {
+			return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: neither Slurm nor the store knows it", job)
+		}
+		if len(out.Checkpoints) == 0 {
+			return nil, rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity, or has not begun yet", job)
+		}
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	fill(out, v, d.n.cfg.NodeName)
+	return out, nil
+}
+
+func fill(out *rpc.Job, v *checkpoint.View, here string) {
+	out.Uid, out.User = v.Record.UID, userName(v.Record.UID)
+	out.Leader = v.Leader
+	o := v.Record.Options
+	out.Options = map[string]string{}
+	for k, val := range map[string]string{"tier": o.Tier, "gpus": o.GPUs, "on-failure": o.OnFailure, "exclude": strings.Join(o.Exclude, ",")} {
+		if val != "" {
+			out.Options[k] = val
+		}
+	}
+	if o.Interval != 0 {
+		out.Options["interval"] = o.Interval.String()
+	}
+	for k, home := range v.Record.Nodes {
+		c := &rpc.Capsule{Index: uint32(k), Home: home, Address: v.Record.Addresses[k].String()}
+		if k < len(v.Capsules) {
+			cv := v.Capsules[k]
+			c.Node = cv.Node
+			for i, p := range cv.Programs {
+				c.Programs = append(c.Programs, &rpc.Program{Name: p.Name, Pid: int64(p.PID), State: stateOf(p.Ended, p.Captured, p.Frozen, p.Waiting), Rss: cv.Resident[i], Status: uint32(p.Status)})
+			}
+		}
+		out.Capsules = append(out.Capsules, c)
+	}
+	for _, o := range v.Obstacles {
+		out.Obstacles = append(out.Obstacles, &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Node: here})
+	}
+	for _, e := range v.Events {
+		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: here, Text: e.Text})
+	}
+}
+
+func stateOf(ended, captured, frozen, waiting bool) string {
+	switch {
+	case ended:
+		return "ended"
+	case waiting:
+		return "waits to be restored"
+	case captured:
+		return "captured"
+	case frozen:
+		return "frozen"
+	}
+	return "running"
+}
+
+func userName(uid uint32) string {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return strconv.FormatUint(uint64(uid), 10)
+	}
+	return u.Username
+}
+
+func (d desk) Checkpoint(ctx context.Context, job, reason string, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+	id, s, err := d.number(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || !s.Runs() {
+		return nil, rpc.Errorf(rpc.ErrNotRunning, "job %s is not running", job)
+	}
+	if reason == "" {
+		reason = "asked"
+	}
+	made, err := d.n.conductor.Take(ctx, id, reason, func(phase string, done, total int64) {
+		progress(&rpc.Progress{Phase: phase, Done: done, Total: total})
+	})
+	if err != nil {
+		return nil, explain(job, s.BatchHost, d.n.cfg.NodeName, err)
+	}
+	return d.describe(ctx, store.Summary{ID: made})
+}
+
+// explain gives a conductor's error its kind.
+func explain(job, leader, here string, err error) error {
+	var o *checkpoint.ObstacleError
+	var space *store.SpaceError
+	switch {
+	case errors.As(err, &o):
+		e := &rpc.Error{Kind: rpc.ErrObstacle, Text: err.Error()}
+		for _, x := range o.Obstacles {
+			e.Obstacles = append(e.Obstacles, &rpc.Obstacle{Program: x.Program, Pid: int64(x.PID), Command: x.Name, What: x.What})
+		}
+		return e
+	case errors.As(err, &space):
+		return fmt.Errorf("%w: %w", rpc.ErrSpace, err)
+	case errors.Is(err, checkpoint.ErrNoJob) && leader != here:
+		return &rpc.Error{Kind: rpc.ErrNotLeader, Text: err.Error(), Node: leader}
+	case errors.Is(err, checkpoint.ErrNoJob):
+		return fmt.Errorf("job %s: %w: %w", job, rpc.ErrNotProtected, err)
+	}
+	return err
+}
+
+func (d desk) Phase(ctx context.Context, _ string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error) {
+	b, err := d.n.conductor.Phase(ctx, req.Job, req.Attempt, req.Phase, req.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &rpc.PhaseReply{Body: b}, nil
+}
+
+func (d desk) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error) {
+	var of *store.JobID
+	if job != "" {
+		id, _, err := d.number(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		of = &store.JobID{Cluster: d.n.cluster.Cluster, Job: uint32(n), ArrayTask: store.None, Component: store.None}
+	}
+	all, err := d.n.store.List(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	var out []*rpc.Checkpoint
+	for _, s := range all {
+		c, err := d.describe(ctx, s)
+		if err != nil {
+			c = &rpc.Checkpoint{Id: s.ID.String(), Job: strconv.FormatUint(uint64(s.ID.Job), 10), Number: s.ID.Number, Problem: err.Error()}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// describe reads what is to be known of a checkpoint.
+func (d desk) describe(ctx context.Context, s store.Summary) (*rpc.Checkpoint, error) {
+	if s.Err != nil {
+		return nil, s.Err
+	}
+	meta, m, err := d.n.conductor.MetaOf(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	c := &rpc.Checkpoint{
+		Id: s.ID.String(), Job: strconv.FormatUint(uint64(s.ID.Job), 10), Number: s.ID.Number,
+		Uid: meta.Record.UID, User: userName(meta.Record.UID), Created: timestamppb.New(m.Created),
+		Logical: m.Stats.Logical, Stored: m.Stats.Stored, Reason: meta.Reason, Nodes: m.Nodes(),
+	}
+	for _, p := range meta.Phases {
+		c.Phases = append(c.Phases, &rpc.PhaseTime{Phase: p.Name, Took: durationpb.New(p.Took)})
+	}
+	return c, nil
+}
+
+func (d desk) Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
+	out := &rpc.VerifyReport{}
+	jobs := map[store.JobID]bool{}
+	for _, s := range ids {
+		id, err := store.ParseID(s)
+		if err != nil {
+			return nil, err
+		}
+		jobs[id.JobID] = true
+	}
+	for job := range jobs {
+		r, err := d.n.store.Verify(ctx, &job, func(done, total int64) {
+			progress(&rpc.Progress{Phase: "verify", Done: done, Total: total, Unit: "bytes"})
+		})
+		if err != nil {
+			return nil, err
+		}
+		addVerified(out, r)
+	}
+	return out, nil
+}
+
+func (d desk) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
+	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor}
+	if req.OlderThan != nil {
+		keep.Age = req.OlderThan.AsDuration()
+	}
+	if req.Keep != nil {
+		keep.Count = int(*req.Keep)
+	}
+	r, err := d.n.store.GC(ctx, store.Policy{Retention: keep, Grace: time.Minute}, func(done, total int64) {
+		progress(&rpc.Progress{Phase: "collect", Done: done, Total: total})
+	}, req.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	return collected(r, req.DryRun), nil
+}
+
+func (d desk) Export(ctx context.Context, id string, put func(name string, size int64, content io.Reader) error) error {
+	ckpt, err := store.ParseID(id)
+	if err != nil {
+		return err
+	}
+	r, err := d.n.store.Open(ctx, ckpt)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	streams := slices.Clone(r.Manifest().Streams)
+	for _, info := range streams {
+		s, err := r.Stream(info.StreamID)
+		if err != nil {
+			return err
+		}
+		err = put(info.Node+"/"+info.Name, info.Size, s)
+		s.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addVerified(out *rpc.VerifyReport, r store.VerifyReport) {
+	out.Checkpoints += int64(r.Checkpoints)
+	out.Chunks += r.Chunks
+	out.Bytes += r.Bytes
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, p.Error())
+	}
+}
+
+func collected(r store.GCReport, dry bool) *rpc.GCReport {
+	out := &rpc.GCReport{Chunks: r.Chunks, Bytes: r.Bytes, Waiting: r.Waiting, DryRun: dry}
+	for _, id := range r.Expired {
+		out.Expired = append(out.Expired, id.String())
+	}
+	return out
+}

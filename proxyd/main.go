@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Proxyd is the daemon of a node: it makes the capsules that jobs run in, and captures
+// and restores them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// Set when it is linked.
+var (
+	version = "0.1.0"
+	libexec = "/usr/local/libexec/singularity-slurm"
+)
+
+// lives are the other processes that this program can be, by a hidden first argument.
+var lives = map[string]func([]string) int{
+	capsule.Arg: capsule.Init,
+	files.Arg:   files.Run,
+	srun.Arg:    srun.Run,
+}
+
+func main() {
+	if len(os.Args) > 1 {
+		if live := lives[os.Args[1]]; live != nil {
+			os.Exit(live(os.Args[2:]))
+		}
+	}
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "proxyd:", err)
+		return 1
+	}
+	return 0
+}
+
+func command() *cobra.Command {
+	var file string
+	root := &cobra.Command{
+		Use: "proxyd", Short: "Captures and restores the Slurm jobs of a node",
+		Version: version, SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+	}
+	root.PersistentFlags().StringVar(&file, "config", config.File, "read the configuration from `FILE`")
+	load := func() (*config.Config, error) { return config.Load(file, os.Environ()) }
+	root.AddCommand(
+		&cobra.Command{
+			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error {
+				cfg, err := load()
+				if err != nil {
+					return err
+				}
+				log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
+				return runDaemon(c.Context(), cfg, log)
+			},
+		},
+		&cobra.Command{
+			Use: "config", Short: "Print the configuration, each key with what it means", Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error {
+				cfg, err := load()
+				if errors.Is(err, fs.ErrNotExist) {
+					return config.Explain(c.OutOrStdout())
+				}
+				if err != nil {
+					return err
+				}
+				return cfg.Explain(c.OutOrStdout())
+			},
+		},
+		&cobra.Command{
+			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
+		},
+	)
+	return root
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// peers are the proxyds of other nodes. A connection is kept once it was needed.
+type peers struct {
+	n     *node
+	slurm *slurm.Slurm
+
+	mu    sync.Mutex
+	known map[string]*rpc.Client
+}
+
+func newPeers(n *node, s *slurm.Slurm) *peers {
+	return &peers{n: n, slurm: s, known: map[string]*rpc.Client{}}
+}
+
+var _ checkpoint.Remote = (*peers)(nil)
+
+// Phase implements checkpoint.Remote.
+func (p *peers) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+	c, err := p.client(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.Phase(ctx, &rpc.PhaseRequest{Job: job, Attempt: attempt, Phase: phase, Body: body})
+	if errors.Is(err, rpc.ErrUnreachable) {
+		err = fmt.Errorf("%w: %w", checkpoint.ErrAway, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return got.Body, nil
+}
+
+func (p *peers) client(ctx context.Context, node string) (*rpc.Client, error) {
+	p.mu.Lock()
+	c := p.known[node]
+	p.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	at, err := p.slurm.Address(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	c, err = rpc.Dial(node, net.JoinHostPort(at, p.n.cfg.Port()), p.n.cfg.NodeName, munge.Programs{Socket: p.n.cfg.MungeSocket})
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other := p.known[node]; other != nil {
+		c.Close()
+		return other, nil
+	}
+	p.known[node] = c
+	return c, nil
+}
+
+func (p *peers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.known {
+		c.Close()
+	}
+}
