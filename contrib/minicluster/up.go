@@ -34,7 +34,7 @@ const (
 type wanted struct {
 	suite, install, cache, mirror string
 	nodes, gpus                   int
-	torch                         bool
+	torch, corpus, singularity    bool
 }
 
 func upCommand(at place) *cobra.Command {
@@ -67,7 +67,9 @@ func upCommand(at place) *cobra.Command {
 	f.IntVar(&w.nodes, "nodes", 2, "raise `N` nodes")
 	f.IntVar(&w.gpus, "gpus", 0, "give each node `G` fake GPUs")
 	f.StringVar(&w.install, "install", "", "put the tree that make install DESTDIR=`DIR` made into every host")
+	f.BoolVar(&w.singularity, "singularity", false, "build singularity-slurm from the source tree that this program is in, and run it on every node")
 	f.BoolVar(&w.torch, "with-torch", false, "install PyTorch too")
+	f.BoolVar(&w.corpus, "with-corpus", false, "install PyTorch and the programs that tests/corpus runs (forky only)")
 	f.StringVar(&w.cache, "cache", cmp.Or(os.Getenv("MINICLUSTER_CACHE"), rootfs.DefaultCacheDir), "keep root file systems in `DIR`, or $MINICLUSTER_CACHE")
 	f.StringVar(&w.mirror, "mirror", "", "fetch packages from the Debian mirror at `URI` (default: the one in this machine's apt configuration)")
 	return c
@@ -81,6 +83,10 @@ func (w *wanted) check() (rootfs.Suite, error) {
 		return suite, err
 	case w.nodes < 1 || w.nodes > maxNodes:
 		return suite, fmt.Errorf("--nodes %d: want 1 to %d", w.nodes, maxNodes)
+	case w.corpus && !suite.Corpus:
+		return suite, fmt.Errorf("--with-corpus: %w", &rootfs.NoCorpusError{Suite: suite.Name})
+	case w.singularity && w.install != "":
+		return suite, errors.New("--singularity installs the tree that it builds: leave out --install")
 	case w.gpus < 0 || w.gpus > maxGPUs:
 		return suite, fmt.Errorf("--gpus %d: want 0 to %d", w.gpus, maxGPUs)
 	}
@@ -132,12 +138,21 @@ func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err e
 	}
 	say := newProgress(os.Stderr)
 	defer say.end()
-	tree, hold, err := heldTree(ctx, rootfs.Options{Suite: suite, Torch: w.torch, CacheDir: w.cache, Mirror: w.mirror, Progress: say.building})
+	tree, hold, err := heldTree(ctx, rootfs.Options{Suite: suite, Torch: w.torch, Corpus: w.corpus, CacheDir: w.cache, Mirror: w.mirror, Progress: say.building})
 	if err != nil {
 		return err
 	}
 	defer hold.Close()
-	spec := keeper.Spec{Name: p.Name, Suite: suite.Name, Slurm: suite.Slurm, Nodes: w.nodes, GPUs: w.gpus, Tree: tree, Install: w.install}
+	spec := keeper.Spec{Name: p.Name, Suite: suite.Name, Slurm: suite.Slurm, Nodes: w.nodes, GPUs: w.gpus, Tree: tree, Install: w.install, Singularity: w.singularity}
+	if w.singularity {
+		say.say("building singularity-slurm for Slurm " + suite.Slurm)
+		staged, err := stage(ctx, tree)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(staged)) }()
+		spec.Install = staged
+	}
 	if err := keeper.Start(ctx, spec, [2]*os.File{lock, hold}, say.raising); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type recipe struct {
 	ready func(pid int) bool // does it listen? nil: it is a program that ends, and is ready then
 	check []string           // must succeed on the host too before it is ready
 	dir   string             // made below /run for the user before the start
+	ours  bool               // only of a cluster with singularity-slurm
 }
 
 // recipes is the order in which a host's daemons are started.
@@ -46,6 +47,8 @@ var recipes = []recipe{
 		argv: []string{"slurmrestd", "-a", "rest_auth/local", "unix:/run/slurmrestd/slurmrestd.sock"}, ready: listensAt("/run/slurmrestd/slurmrestd.sock")},
 	{name: "slurmrestd-jwt", on: hostIsCtl, user: "slurmrestd", env: []string{"SLURM_JWT=daemon"},
 		argv: []string{"slurmrestd", "-a", "rest_auth/jwt", "0.0.0.0:6820"}, ready: listensOn(6820)},
+	{name: "proxyd", on: hostIsNode, ours: true,
+		argv: []string{"/usr/local/sbin/minicluster-respawn", "proxyd", "daemon"}, ready: listensOn(6830)},
 	{name: "slurmd", on: hostIsNode, dir: "slurm",
 		argv: []string{"slurmd", "-D"}, ready: listensOn(6818)},
 }
@@ -63,10 +66,10 @@ type daemon struct {
 	done bool           // a program that ends has done so, with success
 }
 
-func daemonsOf(hostName string) []*daemon {
+func (s Spec) daemonsOf(hostName string) []*daemon {
 	var ds []*daemon
 	for _, r := range recipes {
-		if r.on(hostName) {
+		if r.on(hostName) && (s.Singularity || !r.ours) {
 			ds = append(ds, &daemon{recipe: r})
 		}
 	}

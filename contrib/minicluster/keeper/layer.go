@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -61,22 +62,32 @@ func (c *cluster) fillLayer(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range append(files, keys()...) {
+	for _, f := range slices.Concat(files, c.keys()) {
 		if err := put(root, f); err != nil {
 			return fmt.Errorf("/%s: %w", f.Path, err)
+		}
+	}
+	if c.spec.Singularity {
+		// Of root, as an administrator would make it: /shared is everybody's.
+		if err := os.Mkdir(filepath.Join(c.place.Shared(), "singularity"), 0o755); err != nil {
+			return err
 		}
 	}
 	return c.makeHomes(root)
 }
 
 // keys are made anew for each cluster.
-func keys() []slurmconf.File {
+func (c *cluster) keys() []slurmconf.File {
 	random := make([]byte, 1024)
 	rand.Read(random)
-	return []slurmconf.File{
+	all := []slurmconf.File{
 		{Path: "etc/munge/munge.key", Owner: "munge", Mode: 0o400, Data: random},
 		{Path: "etc/slurm/jwt_hs256.key", Owner: "slurm", Mode: 0o600, Data: []byte(rand.Text())},
 	}
+	if c.spec.Singularity {
+		all = append(all, slurmconf.File{Path: "etc/singularity-slurm/key", Mode: 0o400, Data: []byte(rand.Text() + rand.Text())})
+	}
+	return all
 }
 
 func put(root *os.Root, f slurmconf.File) error {

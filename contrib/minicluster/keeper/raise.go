@@ -96,7 +96,7 @@ func (c *cluster) makeMachines() {
 				Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Root: filepath.Join(dir, "root"),
 				Shared: c.place.Shared(), Logs: c.place.Logs(name), GPUs: c.spec.GPUs,
 			},
-			daemons: daemonsOf(name),
+			daemons: c.spec.daemonsOf(name),
 		})
 	}
 }

@@ -32,10 +32,12 @@ type Spec struct {
 	GPUs    int
 	Tree    string // the suite's root file system
 	Install string // a `make install DESTDIR=…` tree, or ""
+
+	Singularity bool // Install has singularity-slurm: configure and start it
 }
 
 func (s Spec) cluster() slurmconf.Cluster {
-	return slurmconf.Cluster{Name: s.Name, Slurm: s.Slurm, Nodes: s.Nodes, GPUs: s.GPUs}
+	return slurmconf.Cluster{Name: s.Name, Slurm: s.Slurm, Nodes: s.Nodes, GPUs: s.GPUs, Singularity: s.Singularity}
 }
 
 func (s Spec) place() (state.Place, error) { return state.At(s.Name) }

@@ -46,7 +46,7 @@ func silent(t *testing.T) *reporter {
 // With the tree there, Ensure needs no rights, no programs, no network.
 func TestEnsureWarm(t *testing.T) {
 	cache := t.TempDir()
-	want := tree(t, cache, newRecipe(suites[0], false).tree())
+	want := tree(t, cache, newRecipe(Options{Suite: suites[0]}).tree())
 	t.Setenv("PATH", "")
 	setEUID(t, 1000)
 	best := time.Hour // of a few: others may be at work on this machine
@@ -87,6 +87,23 @@ func TestEnsureUnknownSuite(t *testing.T) {
 	}
 }
 
+func TestEnsureNoCorpus(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "new")
+	for _, s := range Suites() {
+		if s.Corpus {
+			continue
+		}
+		_, err := Ensure(context.Background(), Options{Suite: s, Corpus: true, CacheDir: cache})
+		want := "suite " + s.Name + " has not all programs of the corpus: forky has"
+		if no := (*NoCorpusError)(nil); !errors.As(err, &no) || err.Error() != want {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+	}
+	if _, err := os.Stat(cache); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the cache folder was made: %v", err)
+	}
+}
+
 func setEUID(t *testing.T, id int) {
 	old := euid
 	euid = func() int { return id }
@@ -95,7 +112,7 @@ func setEUID(t *testing.T, id int) {
 
 func TestHoldKeepsOldTree(t *testing.T) {
 	cache := t.TempDir()
-	r := newRecipe(suites[0], false)
+	r := newRecipe(Options{Suite: suites[0]})
 	free := "forky-000000000000"
 	held := "forky-111111111111"
 	other := "forky-torch-000000000000"
@@ -163,7 +180,7 @@ func TestPartialsOfTheVariantOnly(t *testing.T) {
 // A warm Ensure tidies up, too, unless a build is under way.
 func TestSweep(t *testing.T) {
 	cache := t.TempDir()
-	r := newRecipe(suites[0], false)
+	r := newRecipe(Options{Suite: suites[0]})
 	tree(t, cache, r.tree())
 	tree(t, cache, "building-forky.123")
 	lock, err := lockVariant(context.Background(), cache, "forky", silent(t))

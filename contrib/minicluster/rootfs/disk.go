@@ -34,7 +34,10 @@ func (e *SpaceError) Error() string {
 // need is what a build takes at its peak: the tree, the packages it is unpacked
 // from and the package lists, measured and rounded up.
 func (r recipe) need() (bytes, inodes uint64) {
-	if r.torch {
+	switch {
+	case r.corpus:
+		return 3800 << 20, 90_000
+	case r.torch:
 		return 2200 << 20, 40_000
 	}
 	return 750 << 20, 15_000

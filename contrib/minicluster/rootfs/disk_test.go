@@ -13,8 +13,8 @@ import (
 )
 
 func TestEnough(t *testing.T) {
-	forky := newRecipe(mustSuite(t, "forky"), false)
-	torch := newRecipe(mustSuite(t, "forky"), true)
+	forky := newRecipe(Options{Suite: mustSuite(t, "forky")})
+	torch := newRecipe(Options{Suite: mustSuite(t, "forky"), Torch: true})
 	statfs := func(bytes, files, ffree uint64) unix.Statfs_t {
 		return unix.Statfs_t{Bsize: 4096, Bavail: bytes / 4096, Files: files, Ffree: ffree}
 	}
@@ -43,7 +43,7 @@ func TestEnough(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	r := newRecipe(mustSuite(t, "forky"), false)
+	r := newRecipe(Options{Suite: mustSuite(t, "forky")})
 	for _, c := range []struct {
 		name string
 		err  error

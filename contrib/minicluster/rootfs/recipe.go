@@ -22,6 +22,9 @@ const hashLen = 12
 //go:embed recipe/essential.sh
 var essentialHook string
 
+//go:embed recipe/corpus.sh
+var corpusHook string
+
 //go:embed recipe/customize.sh
 var customizeHook string
 
@@ -36,6 +39,22 @@ var packages = []string{
 
 // torchPackages are what Options.Torch adds.
 var torchPackages = []string{"python3-torch", "python3-numpy"}
+
+// corpusPackages are what Options.Corpus adds to those: the programs that
+// tests/corpus runs, as Debian packages them.
+var corpusPackages = []string{
+	// compilers and interpreters
+	"gcc", "make", "libc6-dev", "default-jre-headless", "nodejs", "ruby", "lua5.4", "tcl", "gawk",
+	"php-cli", "erlang-base", "gforth", "r-base-core",
+	// servers
+	"redis-server", "postgresql", "nginx-light", "memcached",
+	// message passing
+	"mpich", "libmpich-dev", "openmpi-bin", "python3-mpi4py",
+	// tools
+	"sqlite3", "sox", "libsox-fmt-base", "flac", "imagemagick", "gnuplot-nox", "zstd", "xz-utils", "rsync", "socat",
+	"stress-ng", "git", "parallel", "bc", "busybox-static", "restic", "gojq", "pari-gp", "ripgrep", "cadical",
+	"minimap2", "samtools",
+}
 
 // dpkgOptions keep out what no test cluster reads: documentation (copyright
 // files stay), translations, and the database's repair tools, each of which is
@@ -65,33 +84,42 @@ var dpkgOptions = []string{
 type recipe struct {
 	suite     Suite
 	torch     bool
+	corpus    bool
 	packages  []string
 	dpkg      []string
 	essential string // hook scripts
 	customize string
 }
 
-func newRecipe(s Suite, torch bool) recipe {
+func newRecipe(o Options) recipe {
 	r := recipe{
-		suite:     s,
-		torch:     torch,
+		suite:     o.Suite,
+		torch:     o.Torch || o.Corpus,
+		corpus:    o.Corpus,
 		packages:  slices.Clone(packages),
 		dpkg:      dpkgOptions,
 		essential: essentialHook,
 		customize: customizeHook,
 	}
-	if s.CRIU != "" {
+	if o.Suite.CRIU != "" {
 		r.packages = append(r.packages, "criu")
 	}
-	if torch {
+	if r.torch {
 		r.packages = append(r.packages, torchPackages...)
+	}
+	if r.corpus {
+		r.packages = append(r.packages, corpusPackages...)
+		r.essential += corpusHook
 	}
 	return r
 }
 
-// variant names what is cached once per recipe: "forky", "forky-torch".
+// variant names what is cached once per recipe: "forky", "forky-torch", "forky-corpus".
 func (r recipe) variant() string {
-	if r.torch {
+	switch {
+	case r.corpus:
+		return r.suite.Name + "-corpus"
+	case r.torch:
 		return r.suite.Name + "-torch"
 	}
 	return r.suite.Name

@@ -19,13 +19,14 @@ func mustSuite(t *testing.T, name string) Suite {
 }
 
 func TestRecipeHash(t *testing.T) {
-	base := newRecipe(mustSuite(t, "forky"), false)
-	if got := newRecipe(mustSuite(t, "forky"), false).hash(); got != base.hash() {
+	base := newRecipe(Options{Suite: mustSuite(t, "forky")})
+	if got := newRecipe(Options{Suite: mustSuite(t, "forky")}).hash(); got != base.hash() {
 		t.Fatalf("the same recipe has two hashes: %s, %s", base.hash(), got)
 	}
 	for name, change := range map[string]func(*recipe){
 		"suite":          func(r *recipe) { r.suite = mustSuite(t, "trixie") },
 		"torch":          func(r *recipe) { r.torch = true },
+		"corpus":         func(r *recipe) { r.corpus = true },
 		"package":        func(r *recipe) { r.packages = append(slices.Clone(r.packages), "less") },
 		"package order":  func(r *recipe) { r.packages = slices.Clone(r.packages); slices.Reverse(r.packages) },
 		"dpkg option":    func(r *recipe) { r.dpkg = r.dpkg[1:] },
@@ -45,19 +46,22 @@ func TestRecipeHash(t *testing.T) {
 
 func TestRecipePackages(t *testing.T) {
 	for _, c := range []struct {
-		suite string
-		torch bool
-		pkg   string
-		want  bool
+		suite         string
+		torch, corpus bool
+		pkg           string
+		want          bool
 	}{
-		{"forky", false, "criu", true},
-		{"trixie", false, "criu", true},
-		{"bookworm", false, "criu", false}, // 3.17 does not work on today's kernels
-		{"forky", false, "python3-torch", false},
-		{"forky", true, "python3-torch", true},
-		{"bookworm", true, "python3-numpy", true},
+		{"forky", false, false, "criu", true},
+		{"trixie", false, false, "criu", true},
+		{"bookworm", false, false, "criu", false}, // 3.17 does not work on today's kernels
+		{"forky", false, false, "python3-torch", false},
+		{"forky", true, false, "python3-torch", true},
+		{"forky", true, false, "redis-server", false},
+		{"forky", false, true, "redis-server", true},
+		{"forky", false, true, "python3-torch", true},
+		{"bookworm", true, false, "python3-numpy", true},
 	} {
-		r := newRecipe(mustSuite(t, c.suite), c.torch)
+		r := newRecipe(Options{Suite: mustSuite(t, c.suite), Torch: c.torch, Corpus: c.corpus})
 		if got := slices.Contains(r.packages, c.pkg); got != c.want {
 			t.Errorf("%s has %s: %t, want %t", r.variant(), c.pkg, got, c.want)
 		}
@@ -71,6 +75,8 @@ func TestIsTreeOf(t *testing.T) {
 	}{
 		{"forky", "forky-0123456789ab", true},
 		{"forky-torch", "forky-torch-0123456789ab", true},
+		{"forky-corpus", "forky-corpus-0123456789ab", true},
+		{"forky", "forky-corpus-0123456789ab", false},
 		{"forky", "forky-torch-0123456789ab", false},
 		{"forky", "forky-torch", false},
 		{"forky", "forky-0123456789a", false},
@@ -83,7 +89,7 @@ func TestIsTreeOf(t *testing.T) {
 			t.Errorf("isTreeOf(%q, %q) = %t", c.variant, c.name, got)
 		}
 	}
-	r := newRecipe(mustSuite(t, "forky"), true)
+	r := newRecipe(Options{Suite: mustSuite(t, "forky"), Torch: true})
 	if !isTreeOf(r.variant(), r.tree()) {
 		t.Errorf("%s is not a tree of %s", r.tree(), r.variant())
 	}
@@ -91,9 +97,22 @@ func TestIsTreeOf(t *testing.T) {
 
 // The trees hold nobody's key, and what the hooks promise stands in them.
 func TestHooksAreScripts(t *testing.T) {
-	for name, text := range map[string]string{"essential": essentialHook, "customize": customizeHook} {
+	for name, text := range map[string]string{"essential": essentialHook, "corpus": corpusHook, "customize": customizeHook} {
 		if !strings.HasPrefix(text, "#!/bin/sh\n") || !strings.Contains(text, "\nset -eu\n") {
 			t.Errorf("%s: want a shell script that stops at the first error", name)
 		}
+	}
+}
+
+// A package written twice would be harmless, and is a sign of a careless edit.
+func TestCorpusPackagesOnce(t *testing.T) {
+	r := newRecipe(Options{Suite: mustSuite(t, "forky"), Torch: true, Corpus: true})
+	for i, p := range r.packages {
+		if slices.Contains(r.packages[:i], p) {
+			t.Errorf("%s is listed twice", p)
+		}
+	}
+	if got := r.variant(); got != "forky-corpus" {
+		t.Errorf("variant %s", got)
 	}
 }

@@ -4,7 +4,7 @@
 // Package rootfs builds the Debian trees that test clusters run in, once per
 // suite, and keeps them in a cache folder.
 //
-// The cache folder holds, per variant ("forky", "forky-torch"):
+// The cache folder holds, per variant ("forky", "forky-torch", "forky-corpus"):
 //
 //	forky-0123456789ab/   a finished tree, named after its recipe; never changed again
 //	forky.lock            held (flock) by whoever builds, removes or replaces a tree of the variant
@@ -48,6 +48,7 @@ var ErrNotRoot = errors.New("building a root file system needs root")
 type Options struct {
 	Suite    Suite
 	Torch    bool   // with PyTorch
+	Corpus   bool   // with PyTorch and the programs that tests/corpus runs; only where Suite.Corpus
 	CacheDir string // "" is DefaultCacheDir; made when it is missing
 	Mirror   string // URI of a Debian archive; "" is the one that the host's apt uses
 
@@ -69,7 +70,7 @@ type Options struct {
 //
 // When it fails, or is killed at whatever moment, no process and no mount is
 // left; a killed one leaves a partial folder, which the next Ensure removes.
-// Errors are one line. Those worth telling apart are *UnknownSuiteError,
+// Errors are one line. Those worth telling apart are *UnknownSuiteError, *NoCorpusError,
 // ErrNotRoot, *MissingToolError, *SpaceError, *BuildError, ErrNoMirror and
 // ctx's own.
 func Ensure(ctx context.Context, o Options) (dir string, err error) {
@@ -83,7 +84,10 @@ func Ensure(ctx context.Context, o Options) (dir string, err error) {
 	if o.CacheDir, err = filepath.Abs(o.CacheDir); err != nil {
 		return "", fmt.Errorf("cache %s: %w", o.CacheDir, err)
 	}
-	r := newRecipe(s, o.Torch)
+	if o.Suite = s; o.Corpus && !s.Corpus {
+		return "", &NoCorpusError{Suite: s.Name}
+	}
+	r := newRecipe(o)
 	dir = filepath.Join(o.CacheDir, r.tree())
 	if isDir(dir) {
 		sweep(o.CacheDir, r.variant())

@@ -18,6 +18,8 @@ type Suite struct {
 	// CRIU is the version installed, "" where the suite's own does not work on
 	// the kernels in use: bookworm's 3.17 fails on today's vDSO.
 	CRIU string
+	// Corpus says that Options.Corpus can be had: the suite has all those packages.
+	Corpus bool
 
 	// expired says that the suite's Release file may be past its Valid-Until,
 	// as a release in development is between two pushes of a mirror.
@@ -25,7 +27,7 @@ type Suite struct {
 }
 
 var suites = []Suite{
-	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", expired: true},
+	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", Corpus: true, expired: true},
 	{Name: "trixie", Slurm: "24.11", CRIU: "4.1", Torch: "2.6"},
 	{Name: "bookworm", Slurm: "22.05", Torch: "1.13"},
 }
@@ -53,4 +55,11 @@ func (e *UnknownSuiteError) Error() string {
 		known[i] = fmt.Sprintf("%s (Slurm %s)", s.Name, s.Slurm)
 	}
 	return fmt.Sprintf("unknown suite %q: known are %s", e.Name, strings.Join(known, ", "))
+}
+
+// NoCorpusError is Options.Corpus for a suite that lacks some of the packages.
+type NoCorpusError struct{ Suite string }
+
+func (e *NoCorpusError) Error() string {
+	return fmt.Sprintf("suite %s has not all programs of the corpus: %s has", e.Suite, suites[0].Name)
 }

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"slices"
 	"text/template"
 )
 
@@ -18,6 +19,10 @@ type Cluster struct {
 	Slurm string // release, "26.05"
 	Nodes int    // n1 … nN
 	GPUs  int    // per node
+
+	// Singularity says that singularity-slurm is installed on the hosts, and is to be
+	// configured as its docs tell an administrator to.
+	Singularity bool
 }
 
 // File is one file of every host.
@@ -71,11 +76,13 @@ var templates embed.FS
 
 var parsed = template.Must(template.ParseFS(templates, "templates/*"))
 
-// files says where each template goes.
-var files = []struct {
+type configFile struct {
 	template, path, owner string
 	mode                  uint32
-}{
+}
+
+// files says where each template goes.
+var files = []configFile{
 	{"hosts", "etc/hosts", "", 0o644},
 	{"slurm.conf", "etc/slurm/slurm.conf", "", 0o644},
 	{"gres.conf", "etc/slurm/gres.conf", "", 0o644},
@@ -85,10 +92,21 @@ var files = []struct {
 	{"accounts.sh", "usr/local/sbin/minicluster-accounts", "", 0o755},
 }
 
+// ours are the files of singularity-slurm.
+var ours = []configFile{
+	{"plugstack.conf", "etc/slurm/plugstack.conf", "", 0o644},
+	{"respawn.sh", "usr/local/sbin/minicluster-respawn", "", 0o755},
+	{"proxyd.yaml", "etc/singularity-slurm/proxyd.yaml", "", 0o644},
+}
+
 // Files returns every file of the cluster's hosts, but for the keys.
 func (c Cluster) Files() ([]File, error) {
 	var out []File
-	for _, f := range files {
+	all := files
+	if c.Singularity {
+		all = slices.Concat(files, ours)
+	}
+	for _, f := range all {
 		var b bytes.Buffer
 		if err := parsed.ExecuteTemplate(&b, f.template, c); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.path, err)

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// stage builds singularity-slurm against a root file system's Slurm and installs it into
+// a folder, for the caller to remove. It is what an administrator would do: make install.
+func stage(ctx context.Context, tree string) (string, error) {
+	source, err := sourceTree()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "minicluster-stage-")
+	if err != nil {
+		return "", err
+	}
+	var said bytes.Buffer
+	make := exec.CommandContext(ctx, "make", "--no-print-directory", "-C", source, "install-node",
+		"DESTDIR="+dir, "PREFIX=/usr", "SPANK_INCLUDE="+filepath.Join(tree, "usr/include"))
+	make.Stdout, make.Stderr = &said, &said
+	if err := make.Run(); err != nil {
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		last := strings.Join(lines[max(0, len(lines)-15):], "\n")
+		return "", errors.Join(fmt.Errorf("make install-node in %s: %w\n%s", source, err, last), os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// sourceTree is the one in which this program was built.
+func sourceTree() (string, error) {
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return "", err
+	}
+	root := filepath.Join(filepath.Dir(self), "..", "..")
+	if _, err := os.Stat(filepath.Join(root, "slurm-spank", "Makefile")); err != nil {
+		return "", fmt.Errorf("--singularity builds the source tree that minicluster was built in, and %s is in none; use --install", self)
+	}
+	return root, nil
+}
