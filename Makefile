@@ -12,13 +12,28 @@ LINT_VERSION := v2.15.0
 LINT         := $(TOOLS)/golangci-lint-$(LINT_VERSION)
 
 MINICLUSTER := contrib/minicluster/minicluster
+
+# What a node needs. The plugin fits one release of Slurm, that of SPANK_INCLUDE.
+B             := bin
+SPANK_INCLUDE ?= /usr/include
+VERSION       ?= $(or $(shell sed -n 's/^\#\# \[\([0-9.]*\)\].*/\1/p' CHANGELOG.md | head -n 1),0.1.0-dev)
+LIBEXEC        = $(PREFIX)/libexec/singularity-slurm
+LIB            = $(PREFIX)/lib/singularity-slurm
+UNITS          = $(PREFIX)/lib/systemd/system
+DOC            = $(PREFIX)/share/doc/singularity-slurm
+LDFLAGS        = -X main.version=$(VERSION)
+NODE_FILES  := $(shell find proxyd preemptd slurmrestd-client -name '*.go' ! -name '*_test.go')
+C_PARTS     := slurm-spank/warden slurm-spank/srun libsingshim
+SUITES      := forky trixie bookworm
+CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
 GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/recipe/*')
 
-.PHONY: all build test test-unit test-cluster test-long bench lint fmt record install uninstall clean demo deps trees
+.PHONY: all build node test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
+.PHONY: test-corpus test-faults install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
-build: $(MINICLUSTER)
+build: $(MINICLUSTER) node
 
 $(MINICLUSTER): $(GO_FILES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -o $@ ./contrib/minicluster
@@ -28,40 +43,66 @@ deps:
 	@contrib/deps
 
 demo: deps build
-	@contrib/demo
+	@contrib/demo/run
 
 test: deps build $(LINT)
 	@$(GO) run ./tests/tally \
 		'lint: $(MAKE) --no-print-directory lint' \
 		'unit: $(GO) test -json -race ./...' \
+		'plugin, on stubs of Slurm: $(MAKE) --no-print-directory test-c' \
 		'root file systems: $(MAKE) --no-print-directory trees' \
-		'cluster: $(GO) test -json -tags cluster -timeout 25m ./tests/cluster'
+		'plugin, for each Slurm: $(MAKE) --no-print-directory plugins' \
+		'cluster: $(GO) test -json -count=1 -tags cluster -timeout 25m ./tests/cluster'
 
 # A cluster of each suite, up and down: builds the root file systems that are
 # missing, and shows how far it is.
 trees: build
-	@for suite in forky trixie bookworm; do \
+	@for suite in $(SUITES); do \
 		$(MINICLUSTER) up --suite $$suite --name trees-$$suite && $(MINICLUSTER) down --name trees-$$suite || exit 1; \
 	done
 
 test-unit:
 	$(GO) test -race ./...
 
+# The plugin under sanitizers, against stubs of Slurm.
+test-c:
+	@mkdir -p $(B)
+	$(MAKE) -C slurm-spank O=$(CURDIR)/$(B) test
+
+# The plugin compiles for every Slurm that it claims to fit. A tree has its headers.
+plugins: trees
+	@for suite in $(SUITES); do \
+		header=$$(ls -t $(CACHE)/$$suite-[0-9a-f]*/usr/include/slurm/spank.h | head -n 1) && mkdir -p $(B)/$$suite && \
+		$(MAKE) --no-print-directory -B -C slurm-spank O=$(CURDIR)/$(B)/$$suite SPANK_INCLUDE=$${header%/slurm/spank.h} || exit 1; \
+	done
+
 test-cluster: deps build trees
-	$(GO) test -tags cluster -timeout 25m -v ./tests/cluster
+	$(GO) test -count=1 -tags cluster -timeout 25m -v ./tests/cluster
+
+# 63 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
+# About half an hour on a machine that does nothing else.
+test-corpus: deps build
+	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus -up=--singularity -option=--singularity -table docs/corpus.md
+
+# A kill, a cut or damage at each phase of a checkpoint and of a restore; writes docs/faults.md.
+test-faults: deps build
+	$(GO) test -count=1 -tags faults -timeout 2h -v ./tests/faults -table docs/faults.md
 
 # Longer than a change can wait for: each fuzz target for a while, the root file
 # systems built cold.
 test-long: deps build
 	contrib/fuzz 60s
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
+	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
+	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 lint: $(LINT)
 	$(LINT) run ./...
-	$(LINT) run --build-tags cluster ./tests/cluster/...
+	$(LINT) run --build-tags cluster,corpus,faults ./tests/...
+	$(LINT) run --build-tags live ./slurm-spank/...
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once for this machine (one to three minutes)"
@@ -73,11 +114,73 @@ $(LINT):
 fmt: $(LINT)
 	$(LINT) fmt ./...
 
-install: build
-	install -D -m 755 $(MINICLUSTER) $(DESTDIR)$(PREFIX)/bin/minicluster
+# The contract of proxyd: what protoc makes of it is kept in the tree.
+generate:
+	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
+	$(GO) generate ./proxyd/rpc
+
+# The daemon, singctl, and what runs in jobs: everything but the plugin, which needs
+# Slurm's headers.
+node: $(B)/proxyd $(B)/singctl
+	@for part in $(C_PARTS); do $(MAKE) --no-print-directory -s -C $$part O=$(CURDIR)/$(B) || exit 1; done
+
+$(B)/proxyd: $(NODE_FILES) go.mod go.sum $(B)/linked
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) -X main.libexec=$(LIBEXEC)' -o $@ ./proxyd
+
+$(B)/singctl: $(NODE_FILES) go.mod go.sum $(B)/linked
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./preemptd/singctl
+
+# What is linked in. It changes when another PREFIX is asked for.
+$(B)/linked: FORCE
+	@mkdir -p $(B)
+	@echo '$(VERSION) $(LIBEXEC)' | cmp -s - $@ || echo '$(VERSION) $(LIBEXEC)' >$@
+
+# One at a time: tests raise several clusters at once, each for its own Slurm.
+install-node:
+	@mkdir -p $(B)
+	@flock $(B)/lock $(MAKE) --no-print-directory install-node-locked
+
+# The plugin is always built anew: it is quick, and SPANK_INCLUDE may be another. What is
+# the same is not replaced (-C): running jobs have these files mapped.
+install-node-locked: node
+	$(MAKE) --no-print-directory -B -C slurm-spank O=$(CURDIR)/$(B) \
+		SPANK_INCLUDE=$(SPANK_INCLUDE) WARDEN=$(LIBEXEC)/sing-warden VERSION=$(VERSION)
+	install -CD -m 755 $(B)/proxyd $(DESTDIR)$(PREFIX)/sbin/proxyd
+	install -CD -m 755 $(B)/singctl $(DESTDIR)$(PREFIX)/bin/singctl
+	install -CD -m 755 $(B)/sing-warden $(DESTDIR)$(LIBEXEC)/sing-warden
+	install -CD -m 755 $(B)/sing-srun $(DESTDIR)$(LIBEXEC)/sing-srun
+	install -CD -m 644 $(B)/libsingshim.so $(DESTDIR)$(LIB)/libsingshim.so
+	install -CD -m 644 $(B)/spank_singularity.so $(DESTDIR)$(LIB)/spank_singularity.so
+
+# And what an administrator wants beside it. No configuration is touched: the examples
+# are to be copied. SHARED is what install makes there, and uninstall removes.
+SHARE  = $(DESTDIR)$(PREFIX)/share
+SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-functions/_singctl \
+	$(SHARE)/fish/vendor_completions.d/singctl.fish
+UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer
+
+install: install-node
+	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
+	umask 022 && $(B)/singctl man $(SHARE)/man/man1
+	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
+	umask 022 && $(B)/singctl completion zsh >$(SHARE)/zsh/site-functions/_singctl
+	umask 022 && $(B)/singctl completion fish >$(SHARE)/fish/vendor_completions.d/singctl.fish
+	umask 022 && for unit in $(UNIT_FILES); do sed 's,@PREFIX@,$(PREFIX),g' contrib/systemd/$$unit >$(DESTDIR)$(UNITS)/$$unit || exit 1; done
+	umask 022 && sed 's,@LIB@,$(LIB),g' contrib/systemd/plugstack.conf >$(DESTDIR)$(DOC)/plugstack.conf
+	umask 022 && $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
+	install -m 644 LICENSE CHANGELOG.md docs/install.md docs/use.md docs/silent-gaps.md $(DESTDIR)$(DOC)
 
 uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/sbin/proxyd $(DESTDIR)$(PREFIX)/bin/singctl $(SHARED)
+	rm -f $(SHARE)/man/man1/singctl.1 $(SHARE)/man/man1/singctl-*.1 $(addprefix $(DESTDIR)$(UNITS)/,$(UNIT_FILES))
+	rm -rf $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(LIB) $(DESTDIR)$(DOC)
+
+install-minicluster: $(MINICLUSTER)
+	install -D -m 755 $(MINICLUSTER) $(DESTDIR)$(PREFIX)/bin/minicluster
+
+uninstall-minicluster:
 	rm -f $(DESTDIR)$(PREFIX)/bin/minicluster
 
 clean:
-	rm -f $(MINICLUSTER)
+	rm -rf $(B) $(MINICLUSTER)
+	@for part in slurm-spank $(C_PARTS); do $(MAKE) --no-print-directory -s -C $$part clean || exit 1; done

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Plot draws the losses of two trainings over each other, and below them when and where
+// the second one ran. It exits with 1 if the losses differ in a single bit.
+//
+//	plot UNDISTURBED.losses DISTURBED.losses TIMELINE OUT.png
+//
+// A line of losses is "step loss time node", the loss as Python's float.hex() writes it;
+// one of the time line "seconds text", since 1970.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/basicfont"
+	"golang.org/x/image/math/fixed"
+)
+
+// point is a step of a training.
+type point struct {
+	step int
+	hex  string
+	loss float64
+	time float64
+}
+
+// mark is something that happened to the job.
+type mark struct {
+	time float64
+	text string
+}
+
+func main() {
+	same, err := run(os.Args[1:])
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "plot:", err)
+		os.Exit(2)
+	case !same:
+		fmt.Fprintln(os.Stderr, "plot: the losses differ")
+		os.Exit(1)
+	}
+}
+
+func run(args []string) (same bool, err error) {
+	if len(args) != 4 {
+		return false, errors.New("want UNDISTURBED.losses DISTURBED.losses TIMELINE OUT.png")
+	}
+	calm, err := readLosses(args[0])
+	if err != nil {
+		return false, err
+	}
+	moved, err := readLosses(args[1])
+	if err != nil {
+		return false, err
+	}
+	marks, err := readMarks(args[2])
+	if err != nil {
+		return false, err
+	}
+	same = len(calm) == len(moved)
+	for i := range calm {
+		same = same && calm[i].step == moved[i].step && calm[i].hex == moved[i].hex
+	}
+	out, err := os.Create(args[3])
+	if err != nil {
+		return same, err
+	}
+	return same, errors.Join(png.Encode(out, picture(calm, moved, marks, same)), out.Close())
+}
+
+func readLosses(path string) ([]point, error) {
+	var all []point
+	err := lines(path, func(f []string) error {
+		if len(f) != 4 {
+			return errors.New("want: step loss time node")
+		}
+		step, err := strconv.Atoi(f[0])
+		if err != nil {
+			return err
+		}
+		loss, err := strconv.ParseFloat(f[1], 64)
+		if err != nil {
+			return err
+		}
+		at, err := strconv.ParseFloat(f[2], 64)
+		all = append(all, point{step, f[1], loss, at})
+		return err
+	})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%s: empty", path)
+	}
+	return all, err
+}
+
+func readMarks(path string) ([]mark, error) {
+	var all []mark
+	err := lines(path, func(f []string) error {
+		at, err := strconv.ParseFloat(f[0], 64)
+		all = append(all, mark{at, strings.Join(f[1:], " ")})
+		return err
+	})
+	return all, err
+}
+
+func lines(path string, f func([]string) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	s := bufio.NewScanner(file)
+	for n := 1; s.Scan(); n++ {
+		if err := f(strings.Fields(s.Text())); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+	}
+	return s.Err()
+}
+
+const (
+	width, height = 960, 640
+	left, right   = 70, 20
+	top, bottom   = 50, 250 // of the curves
+	bandTop       = height - 190
+	bandHeight    = 26
+)
+
+var (
+	white = color.RGBA{255, 255, 255, 255}
+	black = color.RGBA{30, 30, 30, 255}
+	grey  = color.RGBA{200, 200, 200, 255}
+	blue  = color.RGBA{150, 190, 235, 255}
+	red   = color.RGBA{200, 40, 40, 255}
+	green = color.RGBA{60, 150, 80, 255}
+)
+
+func picture(calm, moved []point, marks []mark, same bool) image.Image {
+	img := image.NewRGBA(image.Rect(0, 0, width, height))
+	draw.Draw(img, img.Bounds(), image.NewUniform(white), image.Point{}, draw.Src)
+	verdict := "equal in every bit"
+	if !same {
+		verdict = "THEY DIFFER"
+	}
+	label(img, left, 24, black, fmt.Sprintf("loss of %d steps: undisturbed (wide, blue) and moved (red): %s", len(calm), verdict))
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, p := range append(append([]point{}, calm...), moved...) {
+		low, high = math.Min(low, p.loss), math.Max(high, p.loss)
+	}
+	x := func(step int) int { return left + step*(width-left-right)/max(1, len(calm)-1) }
+	y := func(loss float64) int {
+		return top + int((high-loss)/math.Max(high-low, 1e-12)*float64(height-top-bottom))
+	}
+	for i := range 5 {
+		v := low + (high-low)*float64(i)/4
+		line(img, left, y(v), width-right, y(v), 0, grey)
+		label(img, 8, y(v)+4, black, fmt.Sprintf("%.4f", v))
+	}
+	curve(img, calm, x, y, 3, blue)
+	curve(img, moved, x, y, 0, red)
+	timeline(img, moved, marks)
+	return img
+}
+
+func curve(img *image.RGBA, points []point, x func(int) int, y func(float64) int, thick int, c color.RGBA) {
+	for i := 1; i < len(points); i++ {
+		a, b := points[i-1], points[i]
+		line(img, x(a.step), y(a.loss), x(b.step), y(b.loss), thick, c)
+	}
+}
+
+// timeline draws when the moved job made steps, and what happened in between.
+func timeline(img *image.RGBA, moved []point, marks []mark) {
+	first, last := moved[0].time, moved[len(moved)-1].time
+	for _, m := range marks {
+		first, last = math.Min(first, m.time), math.Max(last, m.time)
+	}
+	x := func(t float64) int { return left + int((t-first)/math.Max(last-first, 1e-9)*float64(width-left-right)) }
+	label(img, left, bandTop-12, black, fmt.Sprintf("the moved job, %.0f seconds: green where it made steps", last-first))
+	draw.Draw(img, image.Rect(left, bandTop, width-right, bandTop+bandHeight), image.NewUniform(grey), image.Point{}, draw.Src)
+	const together = 1.0 // seconds between steps that belong to one stretch
+	begin := moved[0].time
+	for i := range moved {
+		if i+1 < len(moved) && moved[i+1].time-moved[i].time < together {
+			continue
+		}
+		draw.Draw(img, image.Rect(x(begin), bandTop, x(moved[i].time)+1, bandTop+bandHeight), image.NewUniform(green), image.Point{}, draw.Src)
+		if i+1 < len(moved) {
+			begin = moved[i+1].time
+		}
+	}
+	for i, m := range marks {
+		at := x(m.time)
+		row := bandTop + bandHeight + 20 + 18*(i%7)
+		line(img, at, bandTop, at, row-8, 0, black)
+		text := fmt.Sprintf("%.1f s  %s", m.time-first, m.text)
+		label(img, min(at+3, width-right-7*len(text)), row, black, text)
+	}
+}
+
+// line draws with Bresenham's algorithm, thick pixels to each side.
+func line(img *image.RGBA, x0, y0, x1, y1, thick int, c color.RGBA) {
+	dx, dy := abs(x1-x0), -abs(y1-y0)
+	sx, sy := sign(x1-x0), sign(y1-y0)
+	for e := dx + dy; ; {
+		for ox := -thick; ox <= thick; ox++ {
+			for oy := -thick; oy <= thick; oy++ {
+				img.SetRGBA(x0+ox, y0+oy, c)
+			}
+		}
+		if x0 == x1 && y0 == y1 {
+			return
+		}
+		e2 := 2 * e
+		if e2 >= dy {
+			e += dy
+			x0 += sx
+		}
+		if e2 <= dx {
+			e += dx
+			y0 += sy
+		}
+	}
+}
+
+func label(img *image.RGBA, x, y int, c color.RGBA, text string) {
+	d := font.Drawer{Dst: img, Src: image.NewUniform(c), Face: basicfont.Face7x13, Dot: fixed.P(x, y)}
+	d.DrawString(text)
+}
+
+func abs(n int) int { return max(n, -n) }
+
+func sign(n int) int {
+	switch {
+	case n > 0:
+		return 1
+	case n < 0:
+		return -1
+	}
+	return 0
+}
