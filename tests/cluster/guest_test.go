@@ -1,0 +1,94 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestGuest runs the capsules' tests that need a node with cgroup v2 and nothing else, as
+// a virtual machine: this one may have v1 controllers. Emulated, for /dev/kvm may be of
+// no use; half a minute.
+func TestGuest(t *testing.T) {
+	for _, name := range []string{"qemu-system-x86_64", "busybox", "cpio", "apt-get"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip("SKIP: ", err)
+		}
+	}
+	tree := forkyTree(t)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel := filepath.Join(cache, "singularity-slurm", "guest-kernel")
+	dir := t.TempDir()
+	guest := filepath.Join(dir, "guest")
+	if err := os.Mkdir(guest, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	buildCapsuleTests(t, guest)
+	initrd := filepath.Join(dir, "initrd")
+	for _, script := range []string{
+		"testdata/guest/kernel.sh " + kernel,
+		"testdata/guest/initrd.sh " + kernel + " " + filepath.Join(dir, "scratch") + " >" + initrd,
+		"cp testdata/guest/run.sh " + guest,
+	} {
+		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+	}
+	vmlinuz, err := filepath.Glob(kernel + "/boot/vmlinuz-*")
+	if err != nil || len(vmlinuz) != 1 {
+		t.Fatalf("kernels %v, %v", vmlinuz, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	share := func(tag, path, more string) string {
+		return "local,mount_tag=" + tag + ",path=" + path + ",security_model=none,multidevs=remap" + more
+	}
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1536",
+		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
+		"-kernel", vmlinuz[0], "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 cgroup_no_v1=all",
+		"-virtfs", share("tree", tree, ",readonly=on"), "-virtfs", share("guest", guest, ""))
+	cmd.WaitDelay = time.Second
+	console, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Logf("qemu: %v", err)
+	}
+	said, _ := os.ReadFile(filepath.Join(guest, "out"))
+	code, err := os.ReadFile(filepath.Join(guest, "code"))
+	if err != nil {
+		t.Fatalf("the guest did not come to its end: %v\nconsole:\n%s\nout:\n%s", err, console, said)
+	}
+	relay(t, exec.CommandContext(ctx, "sh", "-c", `cat "$0"; exit `+strings.TrimSpace(string(code)), filepath.Join(guest, "out")))
+}
+
+// forkyTree returns the root file system of the newest suite, as minicluster keeps it.
+func forkyTree(t *testing.T) string {
+	t.Helper()
+	raise(t, "t-guest", "--suite", "forky", "--nodes", "1") // it is built if it is missing
+	trees, err := filepath.Glob("/var/cache/minicluster/forky-[0-9a-f]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var newest string
+	var at time.Time
+	for _, tree := range trees {
+		if st, err := os.Lstat(filepath.Join(tree, "usr/sbin/slurmd")); err == nil && st.ModTime().After(at) {
+			newest, at = tree, st.ModTime()
+		}
+	}
+	if newest == "" {
+		t.Fatalf("no root file system among %v", trees)
+	}
+	return newest
+}

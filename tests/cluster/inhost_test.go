@@ -1,0 +1,57 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// hurtful is a test that kills CRIU itself in the middle, which a program may not survive
+// (proxyd/criu/doc.go); how often it does not is up to the machine's load.
+const hurtful = "TestCRIUKilled"
+
+// TestInHost runs the tests of packages that need what only a host has: a CRIU that works
+// on this kernel, or Slurm.
+func TestInHost(t *testing.T) {
+	t.Parallel()
+	for _, p := range []struct {
+		name, suite, nodes string
+		make               string   // a folder with a Makefile, whose result goes beside the test
+		args               []string // before the test
+	}{
+		{name: "criu", suite: "forky", nodes: "1"},
+		{name: "srun", suite: "forky", nodes: "2", make: "../../slurm-spank/srun", args: []string{"SRUN_TOOLS=/shared/tools"}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			c := raise(t, "t-"+p.name, "--suite", p.suite, "--nodes", p.nodes)
+			tools := filepath.Join("/var/lib/minicluster", c.name, "shared/tools")
+			if err := os.Mkdir(tools, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			// Static, for the host's libc is another one.
+			build := exec.Command("go", "test", "-c", "-o", filepath.Join(tools, "test"), "github.com/singularity-slurm/singularity-slurm/proxyd/"+p.name)
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if p.make != "" {
+				if out, err := exec.Command("make", "-s", "-C", p.make, "O="+tools).CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute) // beyond the binary's own
+			defer cancel()
+			args := append([]string{"exec", "n1", "--name", c.name, "--", "env", "-C", "/root"}, p.args...)
+			relay(t, exec.CommandContext(ctx, program, append(args, "/shared/tools/test", "-test.v", "-test.timeout=10m", "-test.skip="+hurtful)...))
+		})
+	}
+}

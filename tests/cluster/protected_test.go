@@ -1,0 +1,281 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// protected is a cluster with singularity-slurm, and what its tests do to jobs.
+type protected struct{ raised }
+
+func raiseProtected(t *testing.T, name string, args ...string) protected {
+	t.Helper()
+	c := protected{raise(t, name, append([]string{"--singularity"}, args...)...)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, n := range []string{"n1", "n2", "n3"} {
+				log, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", name, "logs", n, "proxyd.log"))
+				t.Logf("proxyd on %s:\n%s", n, log)
+			}
+		}
+	})
+	return c
+}
+
+// submit submits a script as alice and returns the job's id.
+func (c protected) submit(t *testing.T, options, script string) string {
+	t.Helper()
+	return c.sh(t, fmt.Sprintf("cd; sbatch --parsable --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT", options, script))
+}
+
+// ctl runs a command as root on ctl.
+func (c protected) ctl(t *testing.T, command string) string {
+	t.Helper()
+	return strings.TrimSpace(c.exec(t, "ctl", "", "bash", "-euc", command).must(t))
+}
+
+func (c protected) show(t *testing.T, job, column string) string {
+	t.Helper()
+	return c.ctl(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=%s:200 | head -n 1", job, column))
+}
+
+// log is what the job wrote, without what Slurm adds when it ends a run.
+func (c protected) log(job string) string {
+	b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", job+".log"))
+	return strings.TrimSpace(slurmsOwn.ReplaceAllString(string(b), ""))
+}
+
+// slurmsOwn are lines of slurmd and srun about a job that is being killed. Without us
+// they are there as well.
+var slurmsOwn = regexp.MustCompile(`(?m)^(\d+: )?(slurmstepd: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination).*\n`)
+
+// reaches waits until the job's log has a line.
+func (c protected) reaches(t *testing.T, job, line string) {
+	t.Helper()
+	eventually(t, 60*time.Second, func() (bool, string) {
+		log := c.log(job)
+		return strings.Contains("\n"+log+"\n", "\n"+line+"\n"), fmt.Sprintf("job %s: no %q in:\n%s", job, line, log)
+	})
+}
+
+// again has a job that was requeued start at once, on other nodes if exclude is set.
+func (c protected) again(t *testing.T, job, exclude string) {
+	t.Helper()
+	eventually(t, 90*time.Second, func() (bool, string) {
+		s := c.show(t, job, "State")
+		return s == "PENDING" || s == "REQUEUE_HOLD", "job " + job + ": " + s
+	})
+	// A job that starts in the second of its requeue has a revoked credential (Slurm's).
+	c.ctl(t, fmt.Sprintf("sleep 2; scontrol update JobId=%s StartTime=now ExcNodeList=%s; scontrol release %s", job, exclude, job))
+}
+
+// ends waits for a job's end and returns its state and exit code.
+func (c protected) ends(t *testing.T, job string) string {
+	t.Helper()
+	var s string
+	eventually(t, 120*time.Second, func() (bool, string) {
+		s = c.ctl(t, fmt.Sprintf("squeue --noheader --states=all --jobs=%s --Format=State:.20,exit_code:.10,Comment:.300", job))
+		return strings.Contains(s, "COMPLETED") || strings.Contains(s, "FAILED") || strings.Contains(s, "CANCELLED"), "job " + job + ": " + s
+	})
+	return s
+}
+
+// count is a script that counts in a loop; its state is in the shell.
+const count = `sum=0; for i in $(seq 1 60); do sum=$((sum + i)); echo $i; sleep 0.15; done; echo sum $sum on $(hostname)`
+
+// counted is what it prints when nothing disturbs it, on a node.
+func counted(node string) string {
+	var b strings.Builder
+	for i := 1; i <= 60; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	fmt.Fprintf(&b, "sum 1830 on %s", node)
+	return b.String()
+}
+
+// TestProtected: whatever Slurm does to a job, it costs the job nothing but time.
+func TestProtected(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-protected", "--nodes", "3")
+	requeued := func(t *testing.T, verb string) {
+		job := c.submit(t, "--singularity -w n1", count)
+		c.reaches(t, job, "8")
+		c.ctl(t, "scontrol "+verb+" "+job)
+		c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
+		c.again(t, job, "n1")
+		c.ends(t, job)
+		if got := c.log(job); got != counted("n1") {
+			t.Errorf("log:\n%s", got)
+		}
+		if n := c.show(t, job, "NodeList"); n == "n1" {
+			t.Errorf("restored on %s", n)
+		}
+	}
+	for name, test := range map[string]func(*testing.T){
+		"requeue":     func(t *testing.T) { requeued(t, "requeue") },
+		"requeuehold": func(t *testing.T) { requeued(t, "requeuehold") },
+		"cancel": func(t *testing.T) {
+			job := c.submit(t, "--singularity", `trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.1; done`)
+			c.reaches(t, job, "ready")
+			c.ctl(t, "scancel "+job)
+			c.ends(t, job)
+			c.reaches(t, job, "term")
+		},
+		"signal": func(t *testing.T) {
+			job := c.submit(t, "--singularity", `trap 'echo usr1; exit 6' USR1; echo ready; while :; do sleep 0.1; done`)
+			c.reaches(t, job, "ready")
+			c.ctl(t, "scancel --signal=USR1 --batch "+job)
+			if s := c.ends(t, job); !strings.Contains(s, "FAILED") {
+				t.Error(s)
+			}
+			c.reaches(t, job, "usr1")
+		},
+		"steps": func(t *testing.T) {
+			job := c.submit(t, "--singularity -N2", `
+				echo "$(hostname)"
+				srun -l bash -c 'for i in $(seq 30); do echo $i; sleep 0.15; done; exit $SLURM_PROCID' 2>/dev/null | sort -k1,1 -k2,2n > sorted.$SLURM_JOB_ID
+				echo rc ${PIPESTATUS[0]}
+				srun -n2 hostname | sort
+				md5sum < sorted.$SLURM_JOB_ID`)
+			eventually(t, 30*time.Second, func() (bool, string) {
+				s := c.ctl(t, "squeue --noheader --steps | grep -c ' "+job+"\\.0 ' || true")
+				return s == "1", "no step"
+			})
+			c.ctl(t, "sleep 1; scontrol requeue "+job)
+			c.again(t, job, "")
+			c.ends(t, job)
+			var want strings.Builder
+			for r := range 2 {
+				for i := 1; i <= 30; i++ {
+					fmt.Fprintf(&want, "%d: %d\n", r, i)
+				}
+			}
+			lines := strings.Split(c.log(job), "\n")
+			sorted, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice/sorted."+job))
+			got := slurmsOwn.ReplaceAllString(string(sorted), "")
+			if got != want.String() {
+				t.Errorf("the step wrote:\n%s", got)
+			}
+			if len(lines) < 4 || lines[1] != "rc 1" {
+				t.Errorf("log: %q", lines)
+			}
+		},
+		"time limit": func(t *testing.T) {
+			job := c.submit(t, "--singularity --time=1", strings.ReplaceAll(count, "sleep 0.15", "sleep 1.7"))
+			eventually(t, 120*time.Second, func() (bool, string) {
+				s := c.show(t, job, "RestartCnt")
+				return s == "1", "restarts: " + s + ", " + c.show(t, job, "State")
+			})
+			c.again(t, job, "")
+			c.ends(t, job)
+			if got := c.log(job); !strings.HasPrefix(got, counted("")) {
+				t.Errorf("log:\n%s", got)
+			}
+		},
+		"proxyd killed": func(t *testing.T) {
+			job := c.submit(t, "--singularity -w n2", count)
+			c.reaches(t, job, "5")
+			c.exec(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").must(t)
+			c.reaches(t, job, "15")
+			mc(t, "restart", "--name", c.name, "n2", "proxyd").must(t)
+			c.ctl(t, "scontrol requeue "+job)
+			c.again(t, job, "")
+			c.ends(t, job)
+			if got := c.log(job); got != counted("n2") {
+				t.Errorf("log:\n%s", got)
+			}
+		},
+		"preempted": func(t *testing.T) {
+			job := c.submit(t, "--singularity -w n3 --exclusive --qos=basic", count)
+			c.reaches(t, job, "8")
+			other := c.submit(t, "-w n3 --exclusive --qos=premium", "sleep 1")
+			c.ends(t, other)
+			c.again(t, job, "")
+			c.ends(t, job)
+			if got := c.log(job); got != counted("n3") {
+				t.Errorf("log:\n%s", got)
+			}
+		},
+		"not requeueable": func(t *testing.T) {
+			job := c.submit(t, "--singularity --no-requeue", "readlink /proc/self/ns/pid")
+			c.ends(t, job)
+			if got := c.log(job); !strings.HasPrefix(got, "singularity: this job runs unprotected: the job was submitted with --no-requeue") {
+				t.Errorf("log:\n%s", got)
+			}
+		},
+		"unprotected": func(t *testing.T) {
+			job := c.submit(t, "", "readlink /proc/self/ns/pid; env | grep -c SINGULARITY; exit 0")
+			c.ends(t, job)
+			lines := strings.Split(c.log(job), "\n")
+			host := strings.TrimSpace(c.exec(t, "n1", "", "readlink", "/proc/self/ns/pid").must(t))
+			if len(lines) != 2 || lines[1] != "0" || lines[0] == "" || host == "" {
+				t.Errorf("log: %q", lines)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// TestProtectedNodes: a node that dies, and one whose job yields with time to spare.
+func TestProtectedNodes(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-nodes", "--nodes", "3")
+	c.ctl(t, "sacctmgr -i modify qos basic set gracetime=20")
+	t.Run("grace", func(t *testing.T) {
+		job := c.submit(t, "--singularity -w n3 --exclusive --qos=basic", "srun bash -c '"+count+"'")
+		c.reaches(t, job, "8")
+		began := time.Now()
+		other := c.submit(t, "-w n3 --exclusive --qos=premium", "sleep 1")
+		c.ends(t, other)
+		if d := time.Since(began); d > 18*time.Second {
+			t.Errorf("the node was given up after %s", d)
+		}
+		c.again(t, job, "")
+		c.ends(t, job)
+		if got := c.log(job); got != counted("n3") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("node fails", func(t *testing.T) {
+		job := c.submit(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", `
+			srun bash -c 'for i in $(seq 150); do echo $SLURM_PROCID $i >> file.$SLURM_PROCID; sleep 0.15; done'
+			echo rc $?; md5sum < file.0; md5sum < file.1`)
+		eventually(t, 40*time.Second, func() (bool, string) {
+			s := c.show(t, job, "Comment")
+			return strings.Contains(s, "checkpoint 1"), s
+		})
+		mc(t, "fail", "n1", "--name", c.name).must(t)
+		c.ctl(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
+		c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
+		c.again(t, job, "")
+		c.ends(t, job)
+		mc(t, "heal", "n1", "--name", c.name).must(t)
+		var want [2]strings.Builder
+		for r := range want {
+			for i := 1; i <= 150; i++ {
+				fmt.Fprintf(&want[r], "%d %d\n", r, i)
+			}
+			got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, fmt.Sprintf("shared/home/alice/file.%d", r)))
+			if string(got) != want[r].String() {
+				t.Errorf("file.%d:\n%s", r, got)
+			}
+		}
+		if got := c.log(job); !strings.Contains(got, "rc 0") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+}

@@ -1,0 +1,245 @@
+//go:build corpus
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// errMissed is a blow that came when the job had ended: nothing was tested.
+var errMissed = errors.New("the job ended before it was hit")
+
+// strike does one blow and returns when the job runs again.
+func (r *run) strike(ctx context.Context, b blow) error {
+	var running []job // of an array, some elements may have ended
+	for _, j := range r.c.board.get(r.id) {
+		switch {
+		case j.state == "RUNNING":
+			running = append(running, j)
+		case j.ended() && j.outcome() != r.want[j.id]:
+			return fmt.Errorf("before %s it ended by itself: %s", b, j)
+		}
+	}
+	if running == nil {
+		return errMissed
+	}
+	victim := running[b.pick%uint64(len(running))]
+	nodes, err := r.c.exec(ctx, "ctl", "root", "scontrol", "show", "hostnames", victim.nodes)
+	if err != nil {
+		return err
+	}
+	hosts := strings.Fields(nodes)
+	at := hit{run: r, blow: b, victim: victim, hosts: hosts, host: hosts[b.pick>>32%uint64(len(hosts))]}
+	if err := strikes[b.kind](ctx, at); err != nil {
+		return fmt.Errorf("%s: %w", b, err)
+	}
+	if err := r.back(ctx, victim); err != nil {
+		return fmt.Errorf("%s: %w", b, err)
+	}
+	if b.kind == nodeFail {
+		return r.c.heal(ctx, at.host)
+	}
+	return nil
+}
+
+// hit is where a blow lands.
+type hit struct {
+	*run
+	blow   blow
+	victim job
+	hosts  []string // the victim's nodes
+	host   string   // one of them, by the blow's choice
+}
+
+// strikes has one function for each kind: it makes Slurm end the victim's run.
+var strikes = map[kind]func(context.Context, hit) error{
+	requeue: strikeRequeue,
+	move:    strikeMove,
+	preempt: strikePreempt,
+	timeLimit: func(ctx context.Context, h hit) error {
+		// The run was begun so that the tick comes at the planned moment. Not long
+		// before it: a job whose time is up starts no more steps.
+		if err := pause(ctx, time.Until(h.tick.Add(-time.Second))); err != nil {
+			return err
+		}
+		return h.c.scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
+	},
+	nodeFail: strikeNodeFail,
+	proxyd: func(ctx context.Context, h hit) error {
+		if err := killProxyd(ctx, h); err != nil {
+			return err
+		}
+		return strikeMove(ctx, h)
+	},
+	slurmd: func(ctx context.Context, h hit) error {
+		if _, err := h.c.minicluster(ctx, "restart", h.host, "slurmd"); err != nil {
+			return err
+		}
+		return strikeRequeue(ctx, h)
+	},
+}
+
+func strikeRequeue(ctx context.Context, h hit) error {
+	return h.c.scontrol(ctx, "requeue", h.victim.id)
+}
+
+// strikeMove excludes the node that runs the batch script. A job of two nodes has one
+// more to go to; the other it may keep, with the capsules changing places.
+func strikeMove(ctx context.Context, h hit) error {
+	if err := h.c.scontrol(ctx, "requeuehold", h.victim.id); err != nil {
+		return err
+	}
+	err := h.c.board.until(ctx, h.id, "requeued and held", func(jobs []job) (bool, error) {
+		i := slices.IndexFunc(jobs, func(j job) bool { return j.id == h.victim.id })
+		return jobs[i].restarts > h.victim.restarts && jobs[i].state == "PENDING", nil
+	})
+	if err != nil {
+		return err
+	}
+	_, strangers := h.c.laneNodes(h.lane)
+	excluded := strings.Join(append(strangers, h.victim.batchHost), ",")
+	if err := h.c.scontrol(ctx, "update", "JobId="+h.victim.id, "ExcNodeList="+excluded); err != nil {
+		return err
+	}
+	return h.c.scontrol(ctx, "release", h.victim.id)
+}
+
+// strikePreempt has bob want one of the job's nodes for himself, with a right to it.
+func strikePreempt(ctx context.Context, h hit) error {
+	id, err := h.c.exec(ctx, "ctl", "bob", "env", "--chdir=/tmp", "sbatch", "--parsable", "--job-name=premium", "--qos=premium", "--exclusive",
+		"--nodelist="+h.host, "--time=1", "--output=/dev/null", "--wrap=sleep 1")
+	if err != nil {
+		return err
+	}
+	return h.c.board.until(ctx, id, "the premium job", func(jobs []job) (bool, error) {
+		return len(jobs) == 1 && jobs[0].ended(), nil
+	})
+}
+
+// strikeNodeFail has a checkpoint made, since only that can outlive a node, then cuts the power.
+func strikeNodeFail(ctx context.Context, h hit) error {
+	if _, err := h.c.exec(ctx, "ctl", "alice", "singctl", "checkpoint", h.victim.id); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
+		return err
+	}
+	if jobs := h.c.board.get(h.id); !slices.ContainsFunc(jobs, func(j job) bool { return j.id == h.victim.id && j.state == "RUNNING" }) {
+		return errMissed
+	}
+	if _, err := h.c.minicluster(ctx, "fail", h.host); err != nil {
+		return err
+	}
+	// Slurm would find out by itself, after half a minute.
+	return h.c.scontrol(ctx, "update", "NodeName="+h.host, "State=DOWN", "Reason=power")
+}
+
+// heal brings the power back and waits until Slurm uses the node again.
+func (c *cluster) heal(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not back after a minute"))
+	defer cancel()
+	if _, err := c.minicluster(ctx, "heal", node); err != nil {
+		return err
+	}
+	for {
+		state, err := c.exec(ctx, "ctl", "root", "sinfo", "-h", "-p", "main", "-n", node, "-o", "%T")
+		if err != nil {
+			return err
+		}
+		switch state {
+		case "idle", "mixed", "allocated", "completing":
+			return nil
+		case "down":
+			// Refused while the node has not reported; then it is asked again.
+			_ = c.scontrol(ctx, "update", "NodeName="+node, "State=RESUME")
+		}
+		if err := pause(ctx, 500*time.Millisecond); err != nil {
+			return fmt.Errorf("node %s: %w: %s", node, err, state)
+		}
+	}
+}
+
+var listener = regexp.MustCompile(`pid=(\d+)`)
+
+// killProxyd kills the daemon alone. Whoever listens on its socket is it; the first
+// processes of capsules are the same program.
+func killProxyd(ctx context.Context, h hit) error {
+	said, err := h.c.exec(ctx, h.host, "root", "ss", "-xlpH", "src", "/run/singularity-slurm/spank.sock")
+	if err != nil {
+		return err
+	}
+	pid := listener.FindStringSubmatch(said)
+	if pid == nil {
+		return fmt.Errorf("nobody listens on %s's spank.sock", h.host)
+	}
+	if _, err := h.c.exec(ctx, h.host, "root", "kill", "-KILL", pid[1]); err != nil {
+		return err
+	}
+	_, err = h.c.minicluster(ctx, "heal", h.host)
+	return err
+}
+
+// back waits until every job of the submission runs again.
+func (r *run) back(ctx context.Context, victim job) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 90*time.Second, errors.New("not back after 90 s"))
+	defer cancel()
+	return r.c.board.until(ctx, r.id, "restart", func(jobs []job) (bool, error) {
+		running := true
+		for _, j := range jobs {
+			hit := j.id != victim.id || j.restarts > victim.restarts
+			switch {
+			case j.ended() && !hit && j.outcome() == r.want[j.id]:
+				return false, fmt.Errorf("%w: %s", errMissed, j)
+			case j.ended() && !hit:
+				return false, fmt.Errorf("ended instead of starting again: %s", j)
+			case j.ended(), j.state == "RUNNING" && hit:
+				continue
+			}
+			running = false
+		}
+		return running, r.hurry(ctx, jobs)
+	})
+}
+
+// hurry tells Slurm to start what was requeued: by itself it waits for two minutes.
+func (r *run) hurry(ctx context.Context, jobs []job) error {
+	for _, j := range jobs {
+		if j.state != "PENDING" || j.restarts == 0 {
+			continue
+		}
+		if strings.Contains(j.reason, "Held") {
+			// A move's hold is released before this is called, but the board may be a moment behind.
+			if time.Since(j.since) > 5*time.Second {
+				return fmt.Errorf("held: %s", j)
+			}
+			continue
+		}
+		// Earlier, the node may still refuse the new run: "Job credential revoked".
+		if time.Since(j.since) > 2*time.Second && time.Since(r.hurried[j.id]) > 4*time.Second {
+			r.hurried[j.id] = time.Now()
+			if err := r.c.scontrol(ctx, "update", "JobId="+j.id, "StartTime=now", "TimeLimit=10"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pause waits; the moments of a test are times.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

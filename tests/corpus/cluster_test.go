@@ -1,0 +1,276 @@
+//go:build corpus
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// cluster is the one that all programs share, cut into lanes of nodes.
+type cluster struct {
+	name  string
+	lanes int
+	free  chan int // lanes nobody is in
+	board board
+}
+
+// minicluster runs the program of that name and returns what it wrote to its standard output.
+func (c *cluster) minicluster(ctx context.Context, verb string, args ...string) (string, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, *mcProgram, append([]string{verb, "--name", c.name}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		said := strings.TrimSpace(out.String() + errs.String())
+		return "", fmt.Errorf("%s %s: %w: %s", verb, strings.Join(args, " "), err, said[max(0, len(said)-300):])
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+func (c *cluster) exec(ctx context.Context, host, user string, command ...string) (string, error) {
+	return c.minicluster(ctx, "exec", append([]string{host, "--user", user, "--"}, command...)...)
+}
+
+// scontrol is an administrator's command on ctl.
+func (c *cluster) scontrol(ctx context.Context, args ...string) error {
+	_, err := c.exec(ctx, "ctl", "root", append([]string{"scontrol"}, args...)...)
+	return err
+}
+
+// shared is /shared of the cluster, as this machine sees it.
+func (c *cluster) shared(path ...string) string {
+	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared"}, path...)...)
+}
+
+// laneNodes are the nodes of a lane, and strangers those of all others.
+func (c *cluster) laneNodes(lane int) (own, strangers []string) {
+	for n := range c.lanes * nodesPerLane {
+		node := fmt.Sprintf("n%d", n+1)
+		if n/nodesPerLane == lane {
+			own = append(own, node)
+		} else {
+			strangers = append(strangers, node)
+		}
+	}
+	return own, strangers
+}
+
+// raise brings the cluster up for the whole test.
+func raise(t *testing.T, name string, lanes int, up []string) *cluster {
+	t.Helper()
+	c := &cluster{name: name, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}}
+	for lane := range lanes {
+		c.free <- lane
+	}
+	_, _ = c.minicluster(t.Context(), "down")
+	args := append([]string{"--with-corpus", "--nodes", strconv.Itoa(lanes * nodesPerLane)}, up...)
+	if _, err := c.minicluster(t.Context(), "up", args...); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() { defer close(watched); c.board.follow(ctx, c) }()
+	t.Cleanup(func() {
+		stop()
+		<-watched
+		if *keep == "" {
+			if _, err := c.minicluster(context.Background(), "down"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return c
+}
+
+// job is what Slurm says of one job, or of one element of an array.
+type job struct {
+	id, array, element      string
+	state, reason, comment  string
+	batchHost, nodes, exits string
+	restarts                int
+	since                   time.Time // in this state, as far as was seen
+}
+
+// ended are the states in which nothing of a job happens any more. A time limit's or a failed
+// node's may be followed by a requeue.
+func (j job) ended() bool {
+	switch j.state {
+	case "COMPLETED", "FAILED", "CANCELLED":
+		return true
+	case "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY":
+		return time.Since(j.since) > 20*time.Second
+	}
+	return false
+}
+
+// outcome is what a user sees of a job's end.
+func (j job) outcome() string { return j.state + " " + j.exits }
+
+func (j job) String() string {
+	s := fmt.Sprintf("job %s %s on %s, %d restarts", j.id, j.state, j.nodes, j.restarts)
+	if j.reason != "" && j.reason != "None" {
+		s += ", reason " + j.reason
+	}
+	if j.comment != "" {
+		s += ", comment " + j.comment
+	}
+	return s
+}
+
+// board has the state of all jobs. One process reads it several times a second for
+// everyone: as many processes as there are lanes would cost more than the jobs.
+type board struct {
+	mu      sync.Mutex
+	jobs    map[string]job
+	changed chan struct{} // closed at every change
+}
+
+func (b *board) follow(ctx context.Context, c *cluster) {
+	for ctx.Err() == nil { // again, should it end before it is told to
+		cmd := exec.CommandContext(ctx, *mcProgram, "exec", "ctl", "--name", c.name, "--", "sh", "-c",
+			"trap 'exit 0' PIPE; while echo; do scontrol show job -o 2>/dev/null; sleep 0.25; done")
+		out, err := cmd.StdoutPipe()
+		if err != nil || cmd.Start() != nil {
+			return
+		}
+		// The command on the host outlives our end of it, and holds the pipe open until
+		// it writes to nobody.
+		stop := context.AfterFunc(ctx, func() { out.Close() })
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if j, ok := parseJob(lines.Text()); ok {
+				b.put(j)
+			}
+		}
+		stop()
+		cmd.Wait()
+	}
+}
+
+func (b *board) put(j job) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j.since = time.Now()
+	if old := b.jobs[j.id]; old.state == j.state && old.restarts == j.restarts {
+		j.since = old.since
+	}
+	b.jobs[j.id] = j
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+var jobField = regexp.MustCompile(`(?:^| )([A-Za-z/:_]+)=`)
+
+// parseJob reads a line of scontrol show job -o: KEY=value, where a value may have spaces.
+func parseJob(line string) (job, bool) {
+	if !strings.HasPrefix(line, "JobId=") {
+		return job{}, false
+	}
+	f := map[string]string{}
+	at := jobField.FindAllStringSubmatchIndex(line, -1)
+	for i, m := range at {
+		end := len(line)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		f[line[m[2]:m[3]]] = strings.TrimSpace(line[m[1]:end])
+	}
+	restarts, _ := strconv.Atoi(f["Restarts"])
+	return job{
+		id: f["JobId"], array: f["ArrayJobId"], element: f["ArrayTaskId"], state: f["JobState"], reason: f["Reason"],
+		comment:   strings.TrimSpace(f["Comment"] + " " + f["AdminComment"]),
+		batchHost: f["BatchHost"], nodes: f["NodeList"], exits: f["ExitCode"], restarts: restarts,
+	}, true
+}
+
+// get returns the jobs of one submission, elements of an array in their order.
+func (b *board) get(id string) []job {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var found []job
+	for _, j := range b.jobs {
+		if j.id == id || j.array == id {
+			found = append(found, j)
+		}
+	}
+	slices.SortFunc(found, func(a, b job) int { return strings.Compare(a.element, b.element) })
+	return found
+}
+
+// until waits for a condition on the jobs of one submission. Its error tells the state
+// they are in when the time is up.
+func (b *board) until(ctx context.Context, id, what string, ok func([]job) (bool, error)) error {
+	for {
+		b.mu.Lock()
+		changed := b.changed
+		b.mu.Unlock()
+		jobs := b.get(id)
+		if done, err := ok(jobs); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %v", what, context.Cause(ctx), jobs)
+		case <-changed:
+		case <-time.After(time.Second): // some conditions depend on the time too
+		}
+	}
+}
+
+// tickPeriod is how often slurmctld looks for jobs whose time is up: every 30 seconds from
+// some moment on. A job that is to be hit in its middle has to be there then.
+const tickPeriod = 30 * time.Second
+
+var exhausted = regexp.MustCompile(`(?m)^\[([0-9T:.-]+)\] Time limit exhausted for JobId=(\d+)`)
+
+// nextTick lets the time of a job run out, in a lane that is free for it, and returns when
+// slurmctld will look again. The period is not so exact that an older answer would do.
+func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("no time limit was enforced"))
+	defer cancel()
+	own, _ := c.laneNodes(lane)
+	id, err := c.exec(ctx, "ctl", "alice", "env", "--chdir=/tmp", "sbatch", "--parsable", "--nodelist="+own[0], "--time=10", "--output=/dev/null", "--wrap=sleep 100")
+	if err != nil {
+		return time.Time{}, err
+	}
+	err = c.board.until(ctx, id, "start", func(jobs []job) (bool, error) {
+		return len(jobs) == 1 && jobs[0].state == "RUNNING", nil
+	})
+	if err == nil {
+		err = c.scontrol(ctx, "update", "JobId="+id, "EndTime=now")
+	}
+	if err == nil {
+		err = c.board.until(ctx, id, "time limit", func(jobs []job) (bool, error) { return jobs[0].state != "RUNNING", nil })
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	log, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/ctl/slurmctld.log"))
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, m := range exhausted.FindAllStringSubmatch(string(log), -1) {
+		if m[2] == id {
+			at, err := time.ParseInLocation("2006-01-02T15:04:05.000", m[1], time.Local)
+			return at.Add(tickPeriod), err
+		}
+	}
+	return time.Time{}, fmt.Errorf("slurmctld.log does not say when job %s was out of time", id)
+}

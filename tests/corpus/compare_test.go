@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// slurmLine is what slurmstepd writes into a job's log when it is killed, wherever the
+// program's own line stood. It is all that a killed job's log may have more.
+var slurmLine = regexp.MustCompile(`(?m)(?:slurmstepd(?:-\w+)?: |\[[0-9T:.-]+\] )error: \*\*\* (?:JOB|STEP) .* \*\*\*\n`)
+
+// A job's log, or an array element's; a step's, where a program gives its steps logs of their
+// own. All else is what the program wrote itself.
+var (
+	jobLog  = regexp.MustCompile(`^log(\.\d+)?$`)
+	stepLog = regexp.MustCompile(`^log\.\d+\.\d+$`)
+)
+
+// rewind says how far a log may go back.
+type rewind int
+
+const (
+	never     rewind = iota
+	notToZero        // not before its first line: that would be a job started from scratch
+	anywhere         // a step that began after the checkpoint begins again
+)
+
+// sameLog reports how got differs from want, "" if it does not. got may go back once to
+// what it said before: a job that fell back to its last checkpoint says again what
+// it had said since.
+func sameLog(want, got []byte, back rewind) string {
+	got = slurmLine.ReplaceAll(got, nil)
+	if again := len(got) - len(want); back != never && again > 0 {
+		// got is want[:a] and then want[a-again:], for some a.
+		first := 0
+		if back == notToZero {
+			first = bytes.IndexByte(want, '\n') + 1
+		}
+		a := commonPrefix(want, got)
+		if a >= len(got)-commonSuffix(want, got) && a-again >= first {
+			return ""
+		}
+	}
+	return difference(want, got)
+}
+
+// difference names the first line that differs, "" if none does.
+func difference(want, got []byte) string {
+	if bytes.Equal(want, got) {
+		return ""
+	}
+	at := commonPrefix(want, got)
+	line := bytes.Count(want[:at], []byte("\n")) + 1
+	return fmt.Sprintf("line %d: want %q, got %q", line, lineAt(want, at), lineAt(got, at))
+}
+
+func commonPrefix(a, b []byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func commonSuffix(a, b []byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return n
+}
+
+// lineAt is the line around an offset, shortened for a person.
+func lineAt(b []byte, at int) string {
+	from := bytes.LastIndexByte(b[:at], '\n') + 1
+	line, _, _ := bytes.Cut(b[from:], []byte("\n"))
+	if len(line) > 120 {
+		line = append(line[:120:120], "…"...)
+	}
+	return string(line)
+}
+
+// entry is what counts of a file, all that a program can see again: its type and mode,
+// and what is in it or where it leads.
+func entry(root, rel string) (mode string, content []byte, err error) {
+	path := filepath.Join(root, rel)
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return "", nil, err
+	}
+	switch fi.Mode().Type() {
+	case 0:
+		content, err = os.ReadFile(path)
+	case fs.ModeSymlink:
+		var to string
+		to, err = os.Readlink(path)
+		content = []byte(to)
+	}
+	return fi.Mode().String(), content, err
+}
+
+// sameFolder returns the first few differences between two result folders, byte by
+// byte. rolledBack is for the logs: the job fell back to a checkpoint once.
+func sameFolder(want, got string, rolledBack bool) ([]string, error) {
+	names := map[string]int{} // 1: in want, 2: in got
+	for side, root := range []string{want, got} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if rel, e := filepath.Rel(root, path); err == nil && e == nil && rel != "." {
+				names[rel] |= 1 << side
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var found []string
+	for _, rel := range slices.Sorted(maps.Keys(names)) {
+		switch names[rel] {
+		case 1:
+			found = append(found, rel+" is missing")
+			continue
+		case 2:
+			found = append(found, rel+" should not be there")
+			continue
+		}
+		d, err := sameEntry(want, got, rel, rolledBack)
+		if err != nil {
+			return nil, err
+		}
+		if d != "" {
+			found = append(found, rel+": "+d)
+		}
+	}
+	return found[:min(len(found), 4)], nil
+}
+
+func sameEntry(want, got, rel string, rolledBack bool) (string, error) {
+	wantMode, wantContent, err := entry(want, rel)
+	if err != nil {
+		return "", err
+	}
+	gotMode, gotContent, err := entry(got, rel)
+	switch {
+	case err != nil:
+		return "", err
+	case wantMode != gotMode:
+		return "want " + wantMode + ", got " + gotMode, nil
+	case jobLog.MatchString(rel) && rolledBack:
+		return sameLog(wantContent, gotContent, notToZero), nil
+	case stepLog.MatchString(rel) && rolledBack:
+		return sameLog(wantContent, gotContent, anywhere), nil
+	case jobLog.MatchString(rel), stepLog.MatchString(rel):
+		return sameLog(wantContent, gotContent, never), nil
+	}
+	return difference(wantContent, gotContent), nil
+}
+
+func TestSameLog(t *testing.T) {
+	const want = "start\none\ntwo\nthree\n"
+	kill := "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO JOB REQUEUE ***\n"
+	for name, c := range map[string]struct {
+		got        string
+		exact, rew bool
+	}{
+		"same":                     {want, true, true},
+		"a line of slurmstepd":     {"start\none\n" + kill + "two\nthree\n", true, true},
+		"in the middle of a line":  {"start\non" + kill + "e\ntwo\nthree\n", true, true},
+		"newer slurmstepd":         {"start\n[2026-01-01T00:00:00.123] error: *** STEP 5.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE to SIGNAL Terminated ***\none\ntwo\nthree\n", true, true},
+		"one line twice":           {"start\none\none\ntwo\nthree\n", false, true},
+		"back by two lines":        {"start\none\ntwo\none\ntwo\nthree\n", false, true},
+		"cut line, then back":      {"start\none\ntwo\none\ntw" + "one\ntwo\nthree\n", false, false}, // twice back
+		"died in a line":           {"start\none\ntw" + kill + "one\ntwo\nthree\n", false, true},
+		"started anew":             {"start\none\nstart\none\ntwo\nthree\n", false, false},
+		"a line lost":              {"start\none\nthree\n", false, false},
+		"another line":             {"start\none\nTWO\nthree\n", false, false},
+		"ended early":              {"start\none\n", false, false},
+		"a message of our own":     {"start\none\nsingularity: restored\ntwo\nthree\n", false, false},
+		"everything said again":    {want + want, false, false},
+		"all but the start again":  {want + "one\ntwo\nthree\n", false, true},
+		"the end is missing twice": {"start\none\ntwo\none\n", false, false},
+	} {
+		if d := sameLog([]byte(want), []byte(c.got), never); (d == "") != c.exact {
+			t.Errorf("%s: %q", name, d)
+		}
+		if d := sameLog([]byte(want), []byte(c.got), notToZero); (d == "") != c.rew {
+			t.Errorf("%s, with a rewind: %q", name, d)
+		}
+	}
+	if d := sameLog([]byte(want), []byte("start\none\n"+want), anywhere); d != "" {
+		t.Errorf("a step begun again: %q", d)
+	}
+	if d := sameLog([]byte(want), []byte("start\none\nTWO\nthree\n"), notToZero); d != `line 3: want "two", got "TWO"` {
+		t.Error(d)
+	}
+}
+
+func TestSameFolder(t *testing.T) {
+	folder := func(files map[string]string) string {
+		dir := t.TempDir()
+		for name, text := range files {
+			if to, ok := strings.CutPrefix(text, "->"); ok {
+				if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	want := map[string]string{"log": "start\na\nb\n", "sub/x": "start\na\nb\n", "link": "->sub/x"}
+	for name, c := range map[string]struct {
+		change     map[string]string
+		rolledBack bool
+		want       string
+	}{
+		"same":               {nil, false, ""},
+		"contents":           {map[string]string{"sub/x": "start\nA\nb\n"}, false, `sub/x: line 2: want "a", got "A"`},
+		"link":               {map[string]string{"link": "->other"}, false, `link: line 1: want "sub/x", got "other"`},
+		"more":               {map[string]string{"core": ""}, false, "core should not be there"},
+		"log back":           {map[string]string{"log": "start\na\na\nb\n"}, true, ""},
+		"log back, unasked":  {map[string]string{"log": "start\na\na\nb\n"}, false, `log: line 3: want "b", got "a"`},
+		"a file is no log":   {map[string]string{"sub/x": "start\na\na\nb\n"}, true, `sub/x: line 3: want "b", got "a"`},
+		"a kill in a result": {map[string]string{"sub/x": "start\na\nslurmstepd: error: *** JOB 1 x ***\nb\n"}, true, `sub/x: line 3: want "b", got "slurmstepd: error: *** JOB 1 x ***"`},
+	} {
+		files := map[string]string{}
+		for k, v := range want {
+			files[k] = v
+		}
+		for k, v := range c.change {
+			files[k] = v
+		}
+		got, err := sameFolder(folder(want), folder(files), c.rolledBack)
+		if err != nil || strings.Join(got, "; ") != c.want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if got, _ := sameFolder(folder(want), folder(map[string]string{"log": want["log"], "link": want["link"]}), false); len(got) != 2 {
+		t.Errorf("missing: %q", got)
+	}
+}

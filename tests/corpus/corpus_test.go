@@ -1,0 +1,187 @@
+//go:build corpus
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	mcProgram = flag.String("minicluster", "../../contrib/minicluster/minicluster", "the minicluster program")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "decides what is killed how and when; printed")
+	rounds    = flag.Int("rounds", 3, "runs with kills for each program")
+	lanes     = flag.Int("lanes", 4, "programs at a time, each on three nodes of its own")
+	option    = flag.String("option", "", `options of sbatch for every run but the first, as "--singularity"; without, nothing is killed`)
+	up        = flag.String("up", "", `more arguments for minicluster up, as "--singularity"`)
+	name      = flag.String("name", "corpus-test", "name of the cluster")
+	tableFile = flag.String("table", "", "write docs/corpus.md, or another file relative to the root of the repository")
+	keep      = flag.String("keep", "", "a folder for the results of runs that failed; the cluster stays up too")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests/corpus needs root")
+		os.Exit(1)
+	}
+	if _, err := os.Stat(*mcProgram); err != nil {
+		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
+		os.Exit(1)
+	}
+	flag.Set("test.parallel", strconv.Itoa(*lanes))
+	os.Exit(m.Run())
+}
+
+// TestCorpus runs every program (-run 'TestCorpus/^redis' picks some) once as it is, once
+// more undisturbed, then as often as -rounds says with kills, and compares.
+func TestCorpus(t *testing.T) {
+	programs, err := readPrograms("programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d", *seed)
+	c := raise(t, *name, *lanes, strings.Fields(*up))
+	if err := install(c); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var results []result
+	// After all programs, and before the cluster goes.
+	t.Cleanup(func() {
+		slices.SortFunc(results, func(a, b result) int { return strings.Compare(a.program.name, b.program.name) })
+		page := table(results, *seed, *option)
+		if *tableFile != "" {
+			if err := os.WriteFile(filepath.Join("../..", *tableFile), []byte(page), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+		t.Log("\n" + page)
+	})
+	t.Run("restart is noticed", func(t *testing.T) {
+		t.Parallel()
+		c.noticesRestart(t, programs)
+	})
+	for _, p := range programs {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			lane := <-c.free
+			defer func() { c.free <- lane }()
+			r := c.try(t.Context(), t, p, lane)
+			mu.Lock()
+			results = append(results, r)
+			mu.Unlock()
+			for what, err := range failures(r) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+}
+
+// install puts the programs where the cluster's users find them.
+func install(c *cluster) error {
+	to := c.shared("corpus")
+	if err := os.MkdirAll(filepath.Join(to, "runs"), 0o755); err != nil {
+		return err
+	}
+	return os.CopyFS(filepath.Join(to, "programs"), os.DirFS("programs"))
+}
+
+// noticesRestart holds the harness to its word: a job without protection, requeued, does
+// all of its work again and comes out right, and that must not pass for a restore.
+func (c *cluster) noticesRestart(t *testing.T, programs []program) {
+	p := programs[slices.IndexFunc(programs, func(p program) bool { return p.name == "python-generators" })]
+	folder := func(run string) string { return filepath.Join("corpus/runs/unprotected", run) }
+	lane := <-c.free
+	defer func() { c.free <- lane }()
+	alone, err := c.do(t.Context(), p, lane, folder("alone"), nil, nil, ending{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blows := []blow{{kind: requeue, at: 0.4}}
+	e, err := c.do(t.Context(), p, lane, folder("requeued"), nil, blows, alone)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, e.log)
+	}
+	err = c.check(alone, e, folder("alone"), folder("requeued"), blows)
+	if want := `got "generating"`; err == nil || !strings.HasPrefix(err.Error(), "log: line ") || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v: want that the log begins anew: %s", err, want)
+	}
+}
+
+// try is the journey of one program through the corpus.
+func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r result) {
+	folder := func(run string) string { return filepath.Join("corpus/runs", p.name, run) }
+	r.program = p
+	alone, err := c.do(ctx, p, lane, folder("alone"), nil, nil, ending{})
+	if err != nil {
+		r.broken = fmt.Errorf("%w\n%s", err, alone.log)
+		return r
+	}
+	r.alone = alone.took
+	options := strings.Fields(*option)
+	one := func(run string, blows []blow) error {
+		e, err := c.do(ctx, p, lane, folder(run), options, blows, alone)
+		if err == nil {
+			err = c.check(alone, e, folder("alone"), folder(run), blows)
+		}
+		if err != nil {
+			t.Logf("%s: %v\n%s", run, err, e.log)
+			save(t, c, p, run)
+		}
+		return err
+	}
+	r.quiet = one("quiet", nil)
+	if *option == "" {
+		return r
+	}
+	for i, blows := range plan(*seed, p.name, *rounds) {
+		err := one(fmt.Sprintf("round%d", i+1), blows)
+		for again := 1; again <= 3 && errors.Is(err, errMissed); again++ {
+			blows = earlier(blows)
+			err = one(fmt.Sprintf("round%d.%d", i+1, again), blows)
+		}
+		r.rounds = append(r.rounds, round{blows, err})
+	}
+	return r
+}
+
+// earlier are the same blows for a run that had ended before they came.
+func earlier(blows []blow) []blow {
+	sooner := slices.Clone(blows)
+	for i := range sooner {
+		sooner[i].at *= 0.6
+	}
+	return sooner
+}
+
+// save keeps what a failed run wrote, beside the undisturbed one's.
+func save(t *testing.T, c *cluster, p program, run string) {
+	if *keep == "" {
+		return
+	}
+	to := filepath.Join(*keep, p.name)
+	for _, name := range []string{"alone", run} {
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			t.Log(err)
+			return
+		}
+		if out, err := exec.Command("cp", "-a", "-T", c.shared("corpus/runs", p.name, name), filepath.Join(to, name)).CombinedOutput(); err != nil {
+			t.Logf("%s", out)
+		}
+	}
+}

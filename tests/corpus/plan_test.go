@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// nodesPerLane is how many nodes a program has to itself: two to run on and one to move to.
+const nodesPerLane = 3
+
+// kind is a way to lose a job's processes.
+type kind string
+
+const (
+	requeue   kind = "requeue"    // scontrol requeue; wherever Slurm puts it next
+	move      kind = "move"       // requeuehold, its node excluded, release: another node
+	preempt   kind = "preempt"    // a premium job wants the whole node
+	timeLimit kind = "time limit" // the job's time is up
+	nodeFail  kind = "node fail"  // a checkpoint, then a power cut of one of its nodes
+	proxyd    kind = "proxyd"     // kill -9 of the node's proxyd, which is started again; then a move
+	slurmd    kind = "slurmd"     // slurmd restarted under the job; then a requeue
+)
+
+var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
+
+// rolledBack says that what the job did after its last checkpoint is done again: its
+// log, which is never cut, then shows those lines twice.
+func (k kind) rolledBack() bool { return k == nodeFail }
+
+// blow is one kill of a round.
+type blow struct {
+	kind kind
+	// at is the moment, as a fraction of what an undisturbed run takes. The first
+	// blow of a round counts from the job's start, the second from its restart.
+	at float64
+	// pick chooses among what there is to hit: elements of an array, nodes.
+	pick uint64
+}
+
+func (b blow) String() string { return fmt.Sprintf("%s at %.0f %%", b.kind, b.at*100) }
+
+// plan decides what is done to a program. It depends on nothing but its arguments, so that a
+// seed and a name bring a failure back, whatever else was run beside it.
+func plan(seed uint64, name string, rounds int) [][]blow {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
+	deck := make([]kind, len(kinds))
+	copy(deck, kinds)
+	rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	all := make([][]blow, rounds)
+	for r := range all {
+		first := blow{kind: deck[r%len(deck)], at: 0.1 + 0.7*rng.Float64(), pick: rng.Uint64()}
+		all[r] = []blow{first}
+		if rng.IntN(3) == 0 {
+			again := []kind{requeue, move}[rng.IntN(2)]
+			all[r] = append(all[r], blow{kind: again, at: (1 - first.at) * (0.1 + 0.7*rng.Float64()), pick: rng.Uint64()})
+		}
+	}
+	return all
+}
+
+func describe(blows []blow) string {
+	var b strings.Builder
+	for i, one := range blows {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(one.String())
+	}
+	return b.String()
+}
+
+func TestPlan(t *testing.T) {
+	if !reflect.DeepEqual(plan(7, "flock", 3), plan(7, "flock", 3)) {
+		t.Error("the same seed plans differently")
+	}
+	if reflect.DeepEqual(plan(7, "flock", 3), plan(8, "flock", 3)) || reflect.DeepEqual(plan(7, "flock", 3), plan(7, "fifo", 3)) {
+		t.Error("another seed or name plans the same")
+	}
+	// More rounds add to a plan and change nothing of it.
+	if !reflect.DeepEqual(plan(7, "flock", 3), plan(7, "flock", 5)[:3]) {
+		t.Error("the number of rounds changes the first ones")
+	}
+	seen := map[kind]int{}
+	for seed := range uint64(50) {
+		rounds := plan(seed, "flock", len(kinds))
+		first := map[kind]bool{}
+		for _, blows := range rounds {
+			first[blows[0].kind] = true
+			sum := 0.0
+			for _, b := range blows {
+				seen[b.kind]++
+				sum += b.at
+			}
+			if sum < 0.1 || sum > 0.96 {
+				t.Errorf("seed %d: %s leaves the run", seed, describe(blows))
+			}
+		}
+		if len(first) != len(kinds) {
+			t.Errorf("seed %d: %d rounds begin with %d kinds", seed, len(rounds), len(first))
+		}
+	}
+	for _, k := range kinds {
+		if k.rolledBack() != (k == nodeFail) {
+			t.Errorf("%s: all others take a checkpoint at the kill itself", k)
+		}
+		if seen[k] < 50 {
+			t.Errorf("%s is planned %d times in 50 decks", k, seen[k])
+		}
+	}
+	if got := describe([]blow{{kind: move, at: 0.25}, {kind: nodeFail, at: 0.5}}); got != "move at 25 %, node fail at 50 %" {
+		t.Error(got)
+	}
+}

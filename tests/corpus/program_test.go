@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package corpus runs unmodified programs from Debian as jobs of an ordinary user, kills
+// them at random moments in every way Slurm has, and wants their results to be
+// those of an undisturbed run, byte for byte. It drives minicluster and Slurm from outside.
+//
+// Its tests need root and half an hour; they run under the build tag "corpus". What decides
+// (the plan of the kills, the comparison, the table) is tested without it.
+//
+// # A program of the corpus
+//
+// One batch script in programs/. It says something at once, works for 5 to 15 seconds on
+// one CPU of each of its nodes, and writes results into the folder that it was submitted in,
+// with nothing in them that differs between two runs: no times, process numbers, host
+// names, paths of temporary or of its own folder. Its log is called log; a step's log, if it
+// has one, log.X.Y. Ports are unique in the corpus, since without capsules jobs share their node's.
+package corpus
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// program is one batch script of the folder programs, and what its head says of it.
+type program struct {
+	name     string
+	what     string // one line for the table
+	needs    string // Debian packages
+	nodes    int
+	elements int // of a job array; 1 for a plain job
+}
+
+var (
+	whatLine  = regexp.MustCompile(`(?m)^# What: (.+)$`)
+	needsLine = regexp.MustCompile(`(?m)^# Needs: (.+)$`)
+	sbatch    = regexp.MustCompile(`(?m)^#SBATCH (.+)$`)
+	nodesFlag = regexp.MustCompile(`--nodes=(\d+)`)
+	arrayFlag = regexp.MustCompile(`--array=1-(\d+)`)
+)
+
+// readPrograms returns the programs of a folder by name, or the first head that is wrong.
+func readPrograms(dir string) ([]program, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.sh"))
+	if err != nil {
+		return nil, err
+	}
+	var all []program
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		p, err := parseProgram(strings.TrimSuffix(filepath.Base(path), ".sh"), string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func parseProgram(name, text string) (program, error) {
+	p := program{name: name, nodes: 1, elements: 1}
+	what, needs, options := whatLine.FindStringSubmatch(text), needsLine.FindStringSubmatch(text), sbatch.FindStringSubmatch(text)
+	switch {
+	case what == nil || needs == nil || options == nil:
+		return p, fmt.Errorf(`want "# What: …", "# Needs: …" and "#SBATCH …" lines`)
+	case !strings.Contains(options[1], "--job-name="+name+" "):
+		return p, fmt.Errorf("want --job-name=%s", name)
+	case !strings.Contains(options[1]+" ", "--output=log ") && !strings.Contains(options[1], "--output=log.%a"):
+		return p, fmt.Errorf("want --output=log, or log.%%a for an array")
+	}
+	p.what, p.needs = what[1], needs[1]
+	for _, f := range []struct {
+		flag *regexp.Regexp
+		into *int
+	}{{nodesFlag, &p.nodes}, {arrayFlag, &p.elements}} {
+		if m := f.flag.FindStringSubmatch(options[1]); m != nil {
+			n, err := strconv.Atoi(m[1])
+			if err != nil {
+				return p, err
+			}
+			*f.into = n
+		}
+	}
+	return p, nil
+}
+
+// TestPrograms: the corpus is as large as promised, and every script is one that the
+// harness understands.
+func TestPrograms(t *testing.T) {
+	all, err := readPrograms("programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := 0
+	for _, p := range all {
+		if p.nodes > nodesPerLane-1 {
+			t.Errorf("%s: %d nodes, and a lane has %d, one of them to move to", p.name, p.nodes, nodesPerLane)
+		}
+		if p.nodes == 2 {
+			two++
+		}
+	}
+	if len(all) < 32 || two < 5 {
+		t.Errorf("%d programs, %d of them on two nodes: want 32 and 5", len(all), two)
+	}
+}
+
+func TestParseProgram(t *testing.T) {
+	head := "#!/bin/sh\n# What: counts\n# Needs: coreutils\n"
+	for name, c := range map[string]struct {
+		text string
+		want program
+		err  string
+	}{
+		"plain": {text: head + "#SBATCH --job-name=p --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1}},
+		"two nodes": {text: head + "#SBATCH --job-name=p --nodes=2 --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 2, elements: 1}},
+		"array": {text: head + "#SBATCH --job-name=p --array=1-3 --output=log.%a\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 3}},
+		"no head":    {text: "#SBATCH --job-name=p --output=log\n", err: `want "# What: …", "# Needs: …" and "#SBATCH …" lines`},
+		"wrong name": {text: head + "#SBATCH --job-name=pq --output=log\n", err: "want --job-name=p"},
+		"other log":  {text: head + "#SBATCH --job-name=p --output=log.txt\n", err: "want --output=log, or log.%a for an array"},
+	} {
+		got, err := parseProgram("p", c.text)
+		if c.err != "" {
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%s: %v, want %s", name, err, c.err)
+			}
+			continue
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+//go:build corpus
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// alice's numbers, on every host.
+const aliceID = 1001
+
+// run is one submission of a program, in a folder of its own.
+type run struct {
+	c       *cluster
+	program program
+	lane    int
+	folder  string            // below /shared
+	id      string            // of the job
+	want    map[string]string // outcomes by job, where they are known
+	hurried map[string]time.Time
+	tick    time.Time // when a time limit is enforced, where that is the first blow
+}
+
+// ending is how a run came out.
+type ending struct {
+	took     time.Duration // from start to end
+	outcomes []string      // by element
+	nodes    int           // different nodes that the batch script was seen on
+	log      string        // Slurm's own account, for failures
+}
+
+// do submits the program, strikes the blows and waits for its end. The first blow's
+// moment is measured in alone, what an undisturbed run takes.
+func (c *cluster) do(ctx context.Context, p program, lane int, folder string, options []string, blows []blow, alone ending) (ending, error) {
+	r := &run{c: c, program: p, lane: lane, folder: folder, want: map[string]string{}, hurried: map[string]time.Time{}}
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute+4*alone.took, errors.New("out of time"))
+	defer cancel()
+	if len(blows) > 0 && blows[0].kind == timeLimit {
+		const startUp = time.Second
+		lead := time.Duration(blows[0].at*float64(alone.took)) + startUp
+		for time.Until(r.tick) < lead {
+			var err error
+			if r.tick, err = c.nextTick(ctx, lane); err != nil {
+				return ending{}, err
+			}
+			if lead > tickPeriod { // a slow machine
+				r.tick = r.tick.Add(lead.Truncate(tickPeriod))
+			}
+		}
+		if err := pause(ctx, time.Until(r.tick.Add(-lead))); err != nil {
+			return ending{}, err
+		}
+	}
+	if err := r.submit(ctx, options); err != nil {
+		return ending{}, err
+	}
+	e, err := r.follow(ctx, blows, alone)
+	if err != nil {
+		// Whatever went wrong, the lane must be free for the next program.
+		clear := context.WithoutCancel(ctx)
+		e.log, _ = c.exec(clear, "ctl", "root", "sacct", "-D", "-n", "-P", "-j", r.id, "-o", "JobID,State,ExitCode,NodeList,Start,End")
+		_, _ = c.exec(clear, "ctl", "root", "scancel", r.id)
+		clear, cancel := context.WithTimeoutCause(clear, 40*time.Second, errors.New("does not end"))
+		defer cancel()
+		err = errors.Join(err, c.board.until(clear, r.id, "scancel", func(jobs []job) (bool, error) {
+			return allEnded(jobs), nil
+		}))
+	}
+	return e, err
+}
+
+func (r *run) submit(ctx context.Context, options []string) error {
+	folder := r.c.shared(r.folder)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chown(folder, aliceID, aliceID); err != nil {
+		return err
+	}
+	_, strangers := r.c.laneNodes(r.lane)
+	args := []string{"env", "--chdir=" + filepath.Join("/shared", r.folder), "sbatch", "--parsable", "--time=10", "--requeue",
+		// A job that is started from scratch instead of restored says its first line
+		// again. In a log that Slurm empties for each run nobody would see that.
+		"--open-mode=append"}
+	if len(strangers) > 0 {
+		args = append(args, "--exclude="+strings.Join(strangers, ","))
+	}
+	args = append(args, options...)
+	id, err := r.c.exec(ctx, "ctl", "alice", append(args, "/shared/corpus/programs/"+r.program.name+".sh")...)
+	r.id = id
+	return err
+}
+
+func (r *run) follow(ctx context.Context, blows []blow, alone ending) (e ending, err error) {
+	nodes := map[string]bool{}
+	seen := func(jobs []job) {
+		for _, j := range jobs {
+			if j.batchHost != "" {
+				nodes[j.id+" "+j.batchHost] = true
+			}
+		}
+	}
+	err = r.c.board.until(ctx, r.id, "start", func(jobs []job) (bool, error) {
+		started := len(jobs) == r.program.elements
+		for _, j := range jobs {
+			started = started && (j.state == "RUNNING" || j.ended())
+		}
+		seen(jobs)
+		return started, nil
+	})
+	if err != nil {
+		return e, err
+	}
+	began := time.Now()
+	for i, j := range r.c.board.get(r.id) {
+		if i < len(alone.outcomes) {
+			r.want[j.id] = alone.outcomes[i]
+		}
+	}
+	for _, b := range blows {
+		if b.kind != timeLimit { // that one comes with the tick
+			if err := pause(ctx, time.Duration(b.at*float64(alone.took))); err != nil {
+				return e, err
+			}
+		}
+		if err := r.strike(ctx, b); err != nil {
+			return e, err
+		}
+		seen(r.c.board.get(r.id))
+	}
+	err = r.c.board.until(ctx, r.id, "end", func(jobs []job) (bool, error) {
+		seen(jobs)
+		return allEnded(jobs), r.hurry(ctx, jobs)
+	})
+	if err != nil {
+		return e, err
+	}
+	e.took = time.Since(began)
+	for _, j := range r.c.board.get(r.id) {
+		e.outcomes = append(e.outcomes, j.outcome())
+	}
+	e.nodes = len(nodes) - r.program.elements + 1
+	return e, nil
+}
+
+func allEnded(jobs []job) bool {
+	for _, j := range jobs {
+		if !j.ended() {
+			return false
+		}
+	}
+	return true
+}
+
+// check compares a run with the undisturbed one: how the job ended and all that it wrote.
+func (c *cluster) check(want, got ending, wantFolder, gotFolder string, blows []blow) error {
+	if w, g := strings.Join(want.outcomes, ", "), strings.Join(got.outcomes, ", "); w != g {
+		return fmt.Errorf("ended with %s, undisturbed with %s", g, w)
+	}
+	rolledBack := false
+	for _, b := range blows {
+		rolledBack = rolledBack || b.kind.rolledBack()
+		if b.kind == move && got.nodes < 2 {
+			return errors.New("ran on one node only")
+		}
+	}
+	found, err := sameFolder(c.shared(wantFolder), c.shared(gotFolder), rolledBack)
+	if err == nil && len(found) > 0 {
+		err = errors.New(strings.Join(found, "; "))
+	}
+	return err
+}

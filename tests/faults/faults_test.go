@@ -1,0 +1,124 @@
+//go:build faults
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package faults breaks one thing at one moment of a checkpoint or a restore, in a real
+// Slurm cluster, and looks whether the job is still what its user expects: it runs on,
+// or resumes from a checkpoint, or is held with a reason, and in the end its results are
+// right to the byte. The tests need root; they run under the build tag "faults".
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	mcProgram = flag.String("minicluster", "../../contrib/minicluster/minicluster", "the minicluster program")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "decides moments within phases, and what -some picks; printed")
+	some      = flag.Int("some", 0, "only so many trials, picked by the seed; 0: all")
+	lanes     = flag.Int("lanes", 2, "clusters at a time")
+	tableFile = flag.String("table", "", "write docs/faults.md, or another file relative to the root of the repository")
+	keep      = flag.String("keep", "", "a folder for the logs of trials that went wrong")
+	prefix    = flag.String("name", "faults-t", "of the clusters, before their number")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests/faults needs root")
+		os.Exit(1)
+	}
+	if _, err := os.Stat(*mcProgram); err != nil {
+		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
+		os.Exit(1)
+	}
+	flag.Set("test.parallel", strconv.Itoa(*lanes))
+	os.Exit(m.Run())
+}
+
+// TestFaults does every fault at every moment. Run some by name with
+// -run 'TestFaults/restore/open/kill_slurmctld'; the same seed hits the same moments.
+func TestFaults(t *testing.T) {
+	t.Logf("seed %d", *seed)
+	free := make(chan *cluster, *lanes)
+	var raising sync.Mutex
+	raised := 0
+	take := func() *cluster {
+		select {
+		case c := <-free:
+			return c
+		default:
+		}
+		raising.Lock()
+		defer raising.Unlock()
+		if raised == *lanes {
+			return <-free
+		}
+		raised++
+		c := &cluster{name: fmt.Sprintf("%s%d", *prefix, raised)}
+		t.Cleanup(func() { _, _ = c.minicluster(context.Background(), "down") })
+		c.fresh = true
+		return c
+	}
+	var mu sync.Mutex
+	done := results{}
+	t.Cleanup(func() {
+		t.Log(done.summary())
+		if *tableFile != "" {
+			if err := os.WriteFile(filepath.Join("../..", *tableFile), []byte(done.table(*seed)), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, one := range trials() {
+		t.Run(one.name(), func(t *testing.T) {
+			t.Parallel()
+			c := take()
+			defer func() { free <- c }()
+			if c.fresh {
+				if err := c.up(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.fresh = false
+			}
+			o, broken := c.run(t.Context(), one, *seed)
+			mu.Lock()
+			done[one.name()] = o
+			mu.Unlock()
+			t.Logf("%s: job %s: at %s: %s %s (%s)", c.name, o.job, o.at, o.what, o.why, o.took.Round(time.Second))
+			if o.err != nil {
+				t.Error(o.err)
+			}
+			if broken != nil {
+				t.Errorf("not tried, or not cleared: %v", broken)
+				c.fresh = true // what is wrong with it is nobody else's
+			}
+		})
+	}
+}
+
+// trials are all faults at all moments, or those that are picked.
+func trials() []trial {
+	var all []trial
+	for _, m := range moments {
+		for _, f := range faults {
+			all = append(all, trial{f, m})
+		}
+	}
+	rng := rand.New(rand.NewPCG(*seed, 1))
+	if *some > 0 {
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:min(*some, len(all))]
+	}
+	return all
+}

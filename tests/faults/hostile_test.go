@@ -1,0 +1,254 @@
+//go:build faults
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// as runs a shell script on a host and returns all it said, whether it succeeds or not.
+func (c *cluster) as(t *testing.T, host, user, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := c.exec(ctx, host, user, "bash", "-c", "exec 2>&1; cd /tmp; "+script+"\ntrue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// refused fails the test unless all that was tried was refused with these words.
+func refused(t *testing.T, said, word string) {
+	t.Helper()
+	if !strings.Contains(strings.ToLower(said), word) {
+		t.Errorf("no %q in: %s", word, said)
+	}
+}
+
+// descriptors counts those that the node's proxyd has open.
+func (c *cluster) descriptors(t *testing.T, host string) int {
+	t.Helper()
+	pid, err := c.proxyd(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// batch submits a script as alice, waits for its end, and returns the job and its log.
+func (c *cluster) batch(t *testing.T, options, script string) (id, log string) {
+	t.Helper()
+	id = c.as(t, "ctl", "alice", fmt.Sprintf("cd; sbatch --parsable --singularity -w n1 --time=5 --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT", options, script))
+	j := &job{c: c, id: id}
+	err := eventually(t.Context(), 90*time.Second, func() (bool, string) {
+		s, err := j.state(t.Context())
+		return err == nil && s.over(), fmt.Sprintf("job %q: %s %v", id, s, err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := os.ReadFile(c.shared("home/alice/" + id + ".log"))
+	return id, strings.TrimSpace(string(b))
+}
+
+// TestHostile: a user of a node gets nowhere with what is not his or hers.
+func TestHostile(t *testing.T) {
+	c := raise(t, *prefix+"h")
+	program, err := os.ReadFile("testdata/hostile.py")
+	if err == nil {
+		err = os.WriteFile(c.shared("faults/hostile.py"), program, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tool = "python3 /shared/faults/hostile.py "
+	job, err := c.submit(t.Context(), "hostile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := c.as(t, "ctl", "alice", "singctl checkpoint "+job.id)
+	if !strings.Contains(made, "captured") {
+		t.Fatal(made)
+	}
+
+	t.Run("the plugin's socket", func(t *testing.T) {
+		for _, user := range []string{"alice", "bob"} {
+			if said := c.as(t, "n1", user, tool+"spank"); said != "Permission denied" {
+				t.Errorf("%s: %s", user, said)
+			}
+		}
+	})
+	t.Run("an srun from outside", func(t *testing.T) {
+		for _, key := range []string{"", "s0-1"} {
+			refused(t, c.as(t, "n1", "alice", tool+"srun "+key), "in no capsule")
+		}
+		if _, err := os.Stat(c.shared("home/alice/escaped")); err == nil {
+			t.Error("it ran")
+		}
+	})
+	t.Run("garbage", func(t *testing.T) {
+		before := c.descriptors(t, "n1")
+		if said := c.as(t, "n1", "bob", tool+"garbage"); !strings.HasPrefix(said, "sent 4") {
+			t.Error(said)
+		}
+		err := eventually(t.Context(), 20*time.Second, func() (bool, string) {
+			now := c.descriptors(t, "n1")
+			return now <= before+2, fmt.Sprintf("proxyd had %d descriptors, now %d", before, now)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("every place taken", func(t *testing.T) {
+		held := make(chan string)
+		go func() { held <- c.as(t, "n1", "bob", tool+"idle 20") }()
+		began := time.Now()
+		_, log := c.batch(t, "", "sleep 1; srun echo inner")
+		if !strings.Contains(log, "inner") {
+			t.Errorf("log: %s", log)
+		}
+		took := time.Since(began)
+		if took > 15*time.Second {
+			t.Error("another user's srun waited for a user who holds all places")
+		}
+		t.Logf("%s; a job with an srun of another user's took %s meanwhile", <-held, took.Round(time.Second))
+	})
+	t.Run("the store", func(t *testing.T) {
+		for _, user := range []string{"alice", "bob"} {
+			for _, script := range []string{
+				"ls /shared/singularity/store", "cat /shared/singularity/store/manifests/*/*/*", "ls /shared/singularity/jobs", "ls /var/lib/singularity-slurm/capsules",
+				"echo x >> /shared/singularity/jobs/" + job.id + ".json", "mv /shared/singularity/store /shared/singularity/old",
+				"echo x > /shared/singularity/mine", "ln -s /etc/shadow /shared/singularity/store/tmp/x", "mv /shared/singularity /shared/gone", "cat /etc/singularity-slurm/*key*",
+			} {
+				if said := c.as(t, "n1", user, script); !strings.Contains(said, "Permission denied") && !strings.Contains(said, "Operation not permitted") && !strings.Contains(said, "No such file") {
+					t.Errorf("%s: %s: %s", user, script, said)
+				}
+			}
+		}
+	})
+	t.Run("another user's job", func(t *testing.T) {
+		for _, script := range []string{
+			"singctl show " + job.id, "singctl checkpoint " + job.id, "singctl checkpoints " + job.id,
+			"singctl export " + c.name + "/" + job.id + "/1 /tmp/stolen", "singctl verify " + c.name + "/" + job.id + "/1", "singctl gc",
+		} {
+			said := c.as(t, "ctl", "bob", script+"; echo code $?; ls /tmp/stolen")
+			if strings.Contains(said, "code 0") || !strings.Contains(said, "No such file") {
+				t.Errorf("%s: %s", script, said)
+			}
+		}
+		if n := c.as(t, "ctl", "alice", "singctl checkpoints "+job.id+" | grep -c "+c.name); n != "1" {
+			t.Errorf("%s checkpoints", n)
+		}
+	})
+	t.Run("options", func(t *testing.T) {
+		for _, option := range []string{
+			"--singularity-exclude=relative", "--singularity-interval=-1", "--singularity-interval=9999999999999", "--singularity-on-failure='restart;id'",
+			"--singularity-tier=../../etc", "--singularity-gpus=0-", "--singularity=interval=1,interval=2", "--singularity=nonsense=1", "--singularity-exclude=/" + strings.Repeat("x", 70000),
+		} {
+			said := c.as(t, "ctl", "alice", "cd; sbatch --singularity "+option+" --wrap=true; echo code $?")
+			if strings.Contains(said, "code 0") || !strings.Contains(said, "singularity") {
+				t.Errorf("%.60s: %.300s", option, said)
+			}
+		}
+	})
+	t.Run("keys of steps", func(t *testing.T) {
+		for _, key := range []string{"../../../etc", "batch", "s0-1", "a/b", strings.Repeat("k", 60), "$(id)", "x y"} {
+			_, log := c.batch(t, "", "export SINGULARITY_SLURM_STEP='"+key+"'; srun echo inner; echo rc $?; ls -d /var/lib/singularity-slurm/sruns/* 2>&1")
+			if strings.Contains(log, "inner") == strings.Contains(log, "singularity: ") {
+				t.Errorf("%s: %s", key, log)
+			}
+		}
+	})
+	t.Run("links in a capsule", func(t *testing.T) { hostileLinks(t, c) })
+
+	// After all of that the first job is as it was.
+	if err := os.WriteFile(c.shared(job.folder+"/stop"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err = eventually(t.Context(), 60*time.Second, func() (bool, string) {
+		s, err := job.state(t.Context())
+		return err == nil && s.name == "COMPLETED", fmt.Sprint(s, err)
+	})
+	if err == nil {
+		_, err = job.right(0, false)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// hostileLinks: proxyd packs and unpacks a capsule's /tmp and list of files as root, and
+// puts files back that may be something else by then.
+func hostileLinks(t *testing.T, c *cluster) {
+	before := c.as(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd")
+	c.as(t, "ctl", "bob", "cd; chmod 755 .; echo bobs > bobs; chmod 600 bobs")
+	id := c.as(t, "ctl", "alice", `cd; rm -rf links; mkdir links; sbatch --parsable --singularity -w n1 --time=5 --output=links/log <<'SCRIPT'
+#!/bin/bash
+cd /tmp; ln -s /etc/shadow a; ln -s / b; mkdir c; ln -s ../../../../../../etc c/d; mkfifo p; ln -s a e
+cd "$HOME/links"; echo mine > first; echo mine > second; exec 5>>first 6>>second
+list=$(dirname "$SINGULARITY_SLURM_FILES"); ls "$list" > listed 2>&1
+( cd "$list" && for f in *; do printf '\377\0garbage\n/etc/shadow\n../../../../etc/passwd\n' >> "$f"; done; ln -s /etc/shadow other ) 2>> listed
+touch ready
+until [ -e go ]; do sleep 0.1; done
+cat /tmp/a /tmp/e /tmp/c/d/shadow 2>&1 | sort -u; ls -l /tmp
+SCRIPT`)
+	ctx := t.Context()
+	j := &job{c: c, id: id}
+	there := func(name string) func() (bool, string) {
+		return func() (bool, string) {
+			_, err := os.Stat(c.shared("home/alice/links/" + name))
+			log, _ := os.ReadFile(c.shared("home/alice/links/log"))
+			return err == nil, fmt.Sprintf("%v, log %s", err, log)
+		}
+	}
+	if err := eventually(ctx, 60*time.Second, there("ready")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.scontrol(ctx, "requeue", id); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.requeued(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// What is to be put back leads elsewhere now.
+	c.as(t, "ctl", "alice", "cd links 2>/dev/null || cd ~/links; rm first second; ln -s /etc/passwd first; ln -s /shared/home/bob/bobs second; touch go")
+	if err := c.scontrol(ctx, "update", "JobId="+id, "StartTime=now"); err != nil {
+		t.Fatal(err)
+	}
+	err := eventually(ctx, 60*time.Second, func() (bool, string) {
+		s, err := j.state(ctx)
+		return err == nil && (s.over() || s.held()), fmt.Sprint(s, err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := j.state(ctx)
+	log, _ := os.ReadFile(c.shared("home/alice/links/log"))
+	t.Logf("job: %s\n%s", s, log)
+	if s.held() {
+		_ = c.scontrol(ctx, "update", "JobId="+id, "Requeue=0")
+		_, _ = c.exec(ctx, "ctl", "root", "scancel", id)
+	}
+	if strings.Contains(string(log), "root:") {
+		t.Error("what only root may read is in the capsule")
+	}
+	if after := c.as(t, "n1", "root", "stat -c '%i %s %Y %a %U' /etc/shadow /etc/passwd; md5sum /etc/shadow /etc/passwd"); after != before {
+		t.Errorf("the node's files: %s, before %s", after, before)
+	}
+	if got := c.as(t, "ctl", "root", "cat /shared/home/bob/bobs; stat -c '%U %a' /shared/home/bob/bobs"); got != "bobs\nbob 600" {
+		t.Errorf("bob's file: %s", got)
+	}
+}

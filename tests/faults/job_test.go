@@ -1,0 +1,272 @@
+//go:build faults
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// alice's numbers, on every host.
+const aliceID = 1001
+
+// megabytes of memory of each task: enough for a dump to take a while.
+const megabytes = 32
+
+// job is the counting program in two tasks on two nodes (testdata/count.py).
+type job struct {
+	c      *cluster
+	id     string
+	folder string // below /shared
+}
+
+// state is what Slurm says of a job.
+type state struct {
+	name, reason, comment, exit string
+	restarts                    int
+	nodes                       []string // the first has the batch script
+}
+
+func (s state) String() string {
+	return fmt.Sprintf("%s (%s), exit %s, %d restarts, on %s, comment %q", s.name, s.reason, s.exit, s.restarts, strings.Join(s.nodes, ","), s.comment)
+}
+
+// waits says whether the job is to run again; held, whether somebody must release it first.
+func (s state) waits() bool {
+	return slices.Contains([]string{"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}, s.name)
+}
+
+func (s state) held() bool {
+	return s.name == "REQUEUE_HOLD" || s.waits() && strings.Contains(strings.ToLower(s.reason), "held")
+}
+
+// over says whether Slurm has let go of the job.
+func (s state) over() bool {
+	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}, s.name)
+}
+
+// submit starts the program and waits until it counts.
+func (c *cluster) submit(ctx context.Context, name string) (*job, error) {
+	j := &job{c: c, folder: "faults/" + name}
+	folder := c.shared(j.folder)
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755), os.Chown(folder, aliceID, aliceID)); err != nil {
+		return nil, err
+	}
+	script := fmt.Sprintf("#!/bin/bash\necho begin\nsrun python3 /shared/faults/count.py \"$(hostname)\" /shared/%s %d\necho rc $?\n", j.folder, megabytes)
+	if err := os.WriteFile(filepath.Join(folder, "script"), []byte(script), 0o755); err != nil {
+		return nil, err
+	}
+	var err error
+	j.id, err = c.exec(ctx, "ctl", "alice", "env", "--chdir=/shared/"+j.folder, "sbatch", "--parsable", "--singularity", "-N2", "-n2", "--time=30", "--output=log", "script")
+	if err != nil {
+		return nil, err
+	}
+	return j, j.advances(ctx, 60*time.Second)
+}
+
+// count is what both tasks have reached.
+func (j *job) count() int {
+	least := -1
+	for rank := range 2 {
+		b, err := os.ReadFile(j.c.shared(fmt.Sprintf("%s/latest%d", j.folder, rank)))
+		if err != nil {
+			return 0
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			return 0 // just being rewritten
+		}
+		if least < 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// advances waits until both tasks have counted on from where they are now.
+func (j *job) advances(ctx context.Context, within time.Duration) error {
+	var from int
+	started := false
+	return eventually(ctx, within, func() (bool, string) {
+		n := j.count()
+		if n > 0 && (!started || n < from) {
+			from, started = n, true
+		}
+		return started && n >= from+3, fmt.Sprintf("it stands still at %d", n)
+	})
+}
+
+var columns = "--Format=State:|,RestartCnt:|,BatchHost:|,NodeList:|,Reason:|,exit_code:|,Comment:|"
+
+func (j *job) state(ctx context.Context) (state, error) {
+	out, err := j.c.exec(ctx, "ctl", "root", "squeue", "--noheader", "--states=all", "--jobs="+j.id, columns)
+	if err != nil {
+		return state{}, err
+	}
+	f := strings.SplitN(out, "|", 7)
+	if len(f) != 7 {
+		return state{}, fmt.Errorf("squeue: %q", out)
+	}
+	for i := range f {
+		f[i] = strings.TrimSpace(f[i])
+	}
+	s := state{name: f[0], reason: f[4], exit: f[5], comment: strings.TrimSuffix(f[6], "|")}
+	s.restarts, err = strconv.Atoi(f[1])
+	if err != nil {
+		return state{}, fmt.Errorf("squeue: %q", out)
+	}
+	s.nodes = expand(f[3])
+	// The batch script is on the first node of the list.
+	return s, nil
+}
+
+// expand turns "n[1-2]" or "n[1,3]" into names.
+func expand(list string) []string {
+	inner, ok := strings.CutPrefix(list, "n[")
+	if !ok {
+		if strings.HasPrefix(list, "n") && list != "n/a" {
+			return []string{list}
+		}
+		return nil
+	}
+	var all []string
+	for part := range strings.SplitSeq(strings.TrimSuffix(inner, "]"), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, _ := strconv.Atoi(first)
+		to, _ := strconv.Atoi(last)
+		for n := from; n <= to; n++ {
+			all = append(all, fmt.Sprintf("n%d", n))
+		}
+	}
+	return all
+}
+
+// again has a job that waits start at once: by itself Slurm takes two minutes.
+func (j *job) again(ctx context.Context) error {
+	return errors.Join(
+		j.c.scontrol(ctx, "update", "JobId="+j.id, "StartTime=now"),
+		j.c.scontrol(ctx, "release", j.id),
+	)
+}
+
+// patience after a requeue: earlier, a node may still refuse the new run, because it has
+// revoked the job's credential (Slurm's).
+const patience = 2500 * time.Millisecond
+
+// requeued waits until the job may start again.
+func (j *job) requeued(ctx context.Context) error {
+	err := eventually(ctx, 90*time.Second, func() (bool, string) {
+		s, err := j.state(ctx)
+		return err == nil && s.waits(), fmt.Sprint(s, err)
+	})
+	return errors.Join(err, pause(ctx, patience))
+}
+
+// slurmsOwn are lines of slurmd and srun about a job that is being killed. Without us
+// they are there as well.
+var slurmsOwn = regexp.MustCompile(`^(slurmstepd: |srun: |\[[-0-9T:.]+\] )(error: \*\*\* |Job step aborted|got SIGCONT|forcing job termination|error: Timed out waiting for job step).*$`)
+
+// slurmSays is how its programs, and ours, begin what they say into a job's log.
+var slurmSays = regexp.MustCompile(`^(srun|slurmstepd|singularity): `)
+
+// right says whether what the job left behind is what it would be undisturbed: files
+// exactly. The log of a job that was rolled back, at most as often as is given, repeats
+// itself; it, and that of a job whose run ended by surprise, may have what the script made
+// of that. noise is what Slurm's programs said of the fault.
+func (j *job) right(rollbacks int, surprised bool) (noise string, err error) {
+	last := 0
+	for rank := range 2 {
+		text, err := os.ReadFile(j.c.shared(fmt.Sprintf("%s/rank%d", j.folder, rank)))
+		if err != nil {
+			return "", err
+		}
+		var want strings.Builder
+		want.WriteString("begin\n")
+		n := strings.Count(string(text), "\n") - 2
+		for i := 1; i <= n; i++ {
+			fmt.Fprintln(&want, i)
+		}
+		fmt.Fprintf(&want, "end %d same\n", n)
+		if string(text) != want.String() {
+			return "", fmt.Errorf("rank%d: %s", rank, firstDifference(string(text), want.String()))
+		}
+		if rank == 1 && n != last {
+			return "", fmt.Errorf("rank 0 counted to %d, rank 1 to %d", last, n)
+		}
+		last = n
+		if at := j.count(); at != n {
+			return "", fmt.Errorf("latest: %d, not %d", at, n)
+		}
+	}
+	return j.rightLog(last, rollbacks, surprised)
+}
+
+func (j *job) rightLog(last, rollbacks int, surprised bool) (noise string, err error) {
+	text, err := os.ReadFile(j.c.shared(j.folder + "/log"))
+	if err != nil {
+		return "", err
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	lines = slices.DeleteFunc(lines, slurmsOwn.MatchString)
+	if len(lines) < 3 || lines[0] != "begin" || lines[len(lines)-1] != "rc 0" {
+		return "", fmt.Errorf("log: begins %q, ends %q", lines[0], lines[len(lines)-1])
+	}
+	at := map[int]int{}
+	back := map[int]int{}
+	said := ""
+	for i, l := range lines[1 : len(lines)-1] {
+		var rank, n int
+		if k, err := fmt.Sscanf(l, "%d %d", &rank, &n); k != 2 || err != nil || l != fmt.Sprintf("%d %d", rank, n) {
+			if slurmSays.MatchString(l) {
+				noise = l
+				continue
+			}
+			said = fmt.Sprintf("log: line %d is %q", i+2, l)
+			continue
+		}
+		switch {
+		case n == at[rank]+1:
+		case n <= at[rank]:
+			back[rank]++
+		default:
+			return "", fmt.Errorf("log: line %d: rank %d says %d after %d", i+2, rank, n, at[rank])
+		}
+		at[rank] = n
+	}
+	if said != "" && !surprised && back[0]+back[1] == 0 {
+		return "", errors.New(said)
+	}
+	for rank := range 2 {
+		if at[rank] != last {
+			return "", fmt.Errorf("log: rank %d ends at %d, not %d", rank, at[rank], last)
+		}
+		if back[rank] > rollbacks {
+			return "", fmt.Errorf("log: rank %d goes back %d times in %d rollbacks", rank, back[rank], rollbacks)
+		}
+	}
+	return noise, nil
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return fmt.Sprintf("line %d of %d is %q, not %q", i+1, len(g)-1, g[i], w[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, not %d", len(g)-1, len(w)-1)
+}

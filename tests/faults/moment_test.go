@@ -1,0 +1,81 @@
+//go:build faults
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"regexp"
+	"strings"
+)
+
+// stage is what a job is in the middle of when the fault comes.
+type stage string
+
+const (
+	runsOn  stage = "checkpoint, the job runs on"
+	leaves  stage = "checkpoint, the job is requeued"
+	returns stage = "restore"
+)
+
+var stages = []stage{runsOn, leaves, returns}
+
+// moment is when a phase has just begun: a line in the log of some node's proxyd.
+type moment struct {
+	stage stage
+	name  string
+	line  *regexp.Regexp
+}
+
+func begins(s stage, name, more string) moment {
+	return moment{s, name, regexp.MustCompile(`msg="phase begins" .*phase=` + strings.Fields(name)[0] + more + `( |$)`)}
+}
+
+// moments are those of every stage, in the order of events.
+var moments = []moment{
+	begins(runsOn, "prepare", ""), begins(runsOn, "freeze", ""), begins(runsOn, "drain", ""), begins(runsOn, "halt", ""),
+	begins(runsOn, "dump", ""), begins(runsOn, "commit", ""), begins(runsOn, "resume", ""),
+
+	begins(leaves, "prepare", ""), begins(leaves, "freeze", ""), begins(leaves, "drain", ""), begins(leaves, "halt", ""),
+	begins(leaves, "dump", ""), begins(leaves, "commit", ""), begins(leaves, "release", ""),
+
+	begins(returns, "raise", ""),
+	begins(returns, "restore batch", " program=batch"),
+	{returns, "sruns", regexp.MustCompile(`msg="program restored" .*program=batch`)},
+	begins(returns, "restore task", ` program=s\S*`),
+	begins(returns, "open", ""),
+}
+
+func momentsOf(s stage) []moment {
+	var all []moment
+	for _, m := range moments {
+		if m.stage == s {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// at says whether a line of a log is the moment, for a job.
+func (m moment) at(l line, job string) bool {
+	return of(l, job) && m.line.MatchString(l.text)
+}
+
+func of(l line, job string) bool { return strings.Contains(l.text+" ", " job="+job+" ") }
+
+// reached is the last moment that some lines tell of, or "over", or "".
+func reached(lines []line, s stage, job string) string {
+	last := ""
+	for _, l := range lines {
+		for _, m := range momentsOf(s) {
+			if m.at(l, job) {
+				last = m.name
+			}
+		}
+		if of(l, job) && (strings.Contains(l.text, `msg="checkpoint over"`) || strings.Contains(l.text, `msg="job restored"`)) {
+			last = "over"
+		}
+	}
+	return last
+}

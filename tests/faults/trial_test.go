@@ -1,0 +1,376 @@
+//go:build faults
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// trial is one fault at one moment.
+type trial struct {
+	fault  fault
+	moment moment
+}
+
+func (t trial) name() string {
+	return strings.NewReplacer(" ", "_", ",", "", "'", "").Replace(fmt.Sprintf("%s/%s/%s", t.moment.stage, t.moment.name, t.fault.name))
+}
+
+// outcome is what became of the job.
+type outcome struct {
+	what  string // "ran on", "resumed", "held, then resumed"
+	job   string
+	at    string // the moment that was really hit
+	why   string // it was held
+	noise string // a line that Slurm's programs said in the log
+	took  time.Duration
+	err   error // it is lost, or not what it should be
+}
+
+// lifetime bounds a trial.
+const lifetime = 8 * time.Minute
+
+// run does one trial. The cluster is as new afterwards, unless broken is not nil.
+func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, broken error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lifetime, errors.New("out of time"))
+	defer cancel()
+	began := time.Now()
+	h := fnv.New64a()
+	h.Write([]byte(t.name()))
+	s := &scene{c: c, rng: rand.New(rand.NewPCG(seed, h.Sum64())), store: c.shared("singularity")}
+	if t.fault.small {
+		v, err := c.mountVolume(ctx)
+		if err != nil {
+			return o, err
+		}
+		s.store = v.dir
+		defer func() { broken = errors.Join(broken, v.unmount(context.WithoutCancel(ctx))) }()
+	}
+	s.j, broken = c.submit(ctx, fmt.Sprintf("%x", h.Sum64()))
+	if broken == nil {
+		// A fault is to cost a job no more than the time since its last checkpoint.
+		_, broken = c.exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
+	}
+	if broken == nil {
+		broken = s.saved(ctx)
+	}
+	if broken == nil {
+		o, broken = s.play(ctx, t)
+	}
+	o.took = time.Since(began)
+	if *keep != "" && (o.err != nil || broken != nil) {
+		broken = errors.Join(broken, c.keep(filepath.Join(*keep, strings.ReplaceAll(t.name(), "/", "-")), s.j))
+	}
+	if s.j != nil {
+		o.job = s.j.id
+	}
+	clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+	defer cancel()
+	return o, errors.Join(broken, s.clear(clear))
+}
+
+// saved returns when slurmctld has written down that the job runs. One that is killed
+// before has forgotten it, and that is nobody's fault but its own.
+func (s *scene) saved(ctx context.Context) error {
+	pid, err := s.c.process("ctl", "slurmctld", "-D", "-i")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := s.c.scontrol(ctx, "update", "JobId="+s.j.id, "Nice=1"); err != nil {
+		return err
+	}
+	return eventually(ctx, 30*time.Second, func() (bool, string) {
+		st, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/spool/slurmctld/job_state", pid))
+		return err == nil && st.ModTime().After(began), "slurmctld does not save its state"
+	})
+}
+
+// clear ends what a failed trial has left.
+func (s *scene) clear(ctx context.Context) error {
+	err := s.restoreAll(ctx)
+	if s.j != nil && s.j.id != "" {
+		_ = s.c.scontrol(ctx, "update", "JobId="+s.j.id, "Requeue=0")
+		_, _ = s.c.exec(ctx, "ctl", "root", "scancel", "--full", s.j.id)
+	}
+	for _, n := range append([]string{"ctl"}, nodes...) {
+		_, e := s.c.minicluster(ctx, "heal", n)
+		err = errors.Join(err, e)
+	}
+	for _, n := range nodes {
+		_ = s.c.scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
+	}
+	return errors.Join(err, s.c.idle(ctx))
+}
+
+// play strikes at the moment and follows the job to its end.
+func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
+	o := outcome{}
+	before, err := s.j.state(ctx)
+	if err != nil {
+		return o, err
+	}
+	if t.moment.stage == returns {
+		if err := s.c.scontrol(ctx, "requeue", s.j.id); err != nil {
+			return o, err
+		}
+		if err := s.j.requeued(ctx); err != nil {
+			return o, err
+		}
+		if err := s.saved(ctx); err != nil {
+			return o, err
+		}
+	}
+	if o.at, err = s.strike(ctx, t, before); err != nil {
+		return o, err
+	}
+	mended := false
+	mend := func() error {
+		if mended {
+			return nil
+		}
+		mended = true
+		return t.fault.mend(s, ctx)
+	}
+	if t.fault.lasts > 0 {
+		if err := pause(ctx, t.fault.lasts); err != nil {
+			return o, err
+		}
+		if err := mend(); err != nil {
+			return o, err
+		}
+	}
+	if t.moment.stage == runsOn && t.fault.lasts == 0 && strings.HasPrefix(t.fault.name, "damaged") {
+		// Nobody looks at the store but who restores.
+		_ = s.j.advances(ctx, 60*time.Second)
+		if err := s.c.scontrol(ctx, "requeue", s.j.id); err != nil {
+			return o, err
+		}
+	}
+	after, err := s.settle(ctx, &o, mend)
+	if err == nil {
+		o.what = "ran on"
+		if after.restarts > before.restarts {
+			o.what = "resumed"
+		}
+		if o.why != "" {
+			o.what = "held, then resumed"
+		}
+		wanted := before.restarts
+		if t.moment.stage != runsOn {
+			wanted++
+		}
+		o.noise, err = s.finish(ctx, after.restarts, o.why != "" || after.restarts > wanted)
+	}
+	o.err = err
+	if err != nil {
+		o.what = "lost"
+	}
+	return o, mend()
+}
+
+// strike waits for the moment, stops the daemon whose moment it is, does the harm, and
+// lets the daemon go on, if it is still there. It returns the moment it came at.
+func (s *scene) strike(ctx context.Context, t trial, before state) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the moment did not come"))
+	defer cancel()
+	for try := 1; ; try++ {
+		at, pid, err := s.catch(ctx, t.moment, before)
+		if err != nil {
+			return "", err
+		}
+		if at != t.moment.name && t.moment.stage == runsOn && try < 6 {
+			// Too late. It costs nothing to make another.
+			unix.Kill(pid, unix.SIGCONT)
+			if err := pause(ctx, time.Second); err != nil {
+				return "", err
+			}
+			continue
+		}
+		err = t.fault.hit(ctx, s)
+		unix.Kill(pid, unix.SIGCONT) // which it may not have survived
+		return at, err
+	}
+}
+
+// catch returns with the daemon stopped whose moment it is.
+func (s *scene) catch(ctx context.Context, m moment, before state) (at string, pid int, err error) {
+	logs, err := s.c.follow()
+	if err != nil {
+		return "", 0, err
+	}
+	defer logs.close()
+	pids := map[string]int{}
+	for _, n := range nodes {
+		if pids[n], err = s.c.proxyd(n); err != nil {
+			return "", 0, err
+		}
+	}
+	switch m.stage {
+	case runsOn:
+		go s.c.exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
+	case leaves:
+		go s.c.scontrol(ctx, "requeue", s.j.id)
+	case returns:
+		go s.j.again(ctx)
+	}
+	l, err := logs.until(ctx, func(l line) bool { return m.at(l, s.j.id) })
+	if err != nil {
+		return "", 0, err
+	}
+	if m.name == "dump" {
+		if err := pause(ctx, time.Duration(s.rng.IntN(250))*time.Millisecond); err != nil {
+			return "", 0, err
+		}
+	}
+	if err := halt(ctx, pids[l.host]); err != nil {
+		return "", 0, err
+	}
+	at = m.name
+	more, err := logs.now()
+	if err != nil {
+		return "", 0, err
+	}
+	if later := reached(more, m.stage, s.j.id); later != "" && m.stage != returns || later == "over" {
+		at = later
+	}
+	where := before.nodes
+	if m.stage == returns {
+		now, err := s.j.state(ctx)
+		if err != nil {
+			return "", 0, err
+		}
+		where = now.nodes
+	}
+	if len(where) != 2 {
+		return "", 0, fmt.Errorf("the job is on %v", where)
+	}
+	s.leader, s.peer = where[0], where[1]
+	return at, pids[l.host], nil
+}
+
+// settle follows the job until it runs, and restarts it as often as it is requeued.
+// What is held must have a reason; it is released once the fault is mended.
+func (s *scene) settle(ctx context.Context, o *outcome, mend func() error) (state, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute, errors.New("the job does not get on"))
+	defer cancel()
+	var last state
+	var waits, hurried time.Time
+	for holds := 0; ; {
+		if err := pause(ctx, 300*time.Millisecond); err != nil {
+			return last, fmt.Errorf("%w: %s", err, last)
+		}
+		now, err := s.j.state(ctx)
+		if err != nil && strings.Contains(err.Error(), "Invalid job id") {
+			return last, fmt.Errorf("Slurm has forgotten it: %s", last)
+		}
+		if err != nil {
+			continue // slurmctld is away
+		}
+		if now.name != last.name || now.restarts != last.restarts {
+			waits = time.Now()
+		}
+		last = now
+		switch {
+		case now.over():
+			// One that slurmctld ended by mistake is requeued when all nodes are done with it.
+			if now.name == "CANCELLED" || time.Since(waits) > lastChance {
+				return now, fmt.Errorf("ended: %s", now)
+			}
+		case now.held():
+			if time.Since(waits) < patience {
+				continue
+			}
+			why, err := reasonOf(now)
+			if err != nil {
+				return now, err
+			}
+			if holds++; holds > 3 {
+				return now, fmt.Errorf("held again and again: %s", now)
+			}
+			o.why = why
+			if err := mend(); err != nil {
+				return now, err
+			}
+			if err := s.j.again(ctx); err != nil {
+				return now, err
+			}
+			waits = time.Now()
+		case now.waits():
+			if time.Since(waits) > patience && time.Since(hurried) > 4*time.Second {
+				hurried = time.Now()
+				_ = s.c.scontrol(ctx, "update", "JobId="+s.j.id, "StartTime=now")
+			}
+		case now.name == "RUNNING":
+			if s.j.advances(ctx, 3*time.Second) != nil {
+				continue
+			}
+			// It may have been requeued meanwhile.
+			if again, err := s.j.state(ctx); err == nil && again.name == "RUNNING" && again.restarts == now.restarts {
+				return again, nil
+			}
+		}
+	}
+}
+
+// lastChance is how long a job may look as if it were over.
+const lastChance = 15 * time.Second
+
+var held = regexp.MustCompile(`singularity: held: (.*)`)
+
+// reasonOf is why a job is held, as its user is told.
+func reasonOf(s state) (string, error) {
+	if m := held.FindStringSubmatch(s.comment); m != nil {
+		return m[1], nil
+	}
+	if strings.Contains(strings.ReplaceAll(s.reason, "_", " "), "launch failed") {
+		return "Slurm: " + s.reason, nil
+	}
+	return "", fmt.Errorf("held, and nobody says why: %s", s)
+}
+
+// finish has the job come to its end and looks at what it has left behind.
+func (s *scene) finish(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
+	if err := os.WriteFile(s.c.shared(s.j.folder+"/stop"), nil, 0o644); err != nil {
+		return "", err
+	}
+	var last state
+	err = eventually(ctx, 90*time.Second, func() (bool, string) {
+		now, err := s.j.state(ctx)
+		if err == nil {
+			last = now
+		}
+		return err == nil && now.over(), fmt.Sprint("the end: ", now, err)
+	})
+	if err != nil {
+		return "", err
+	}
+	if last.name != "COMPLETED" {
+		text, _ := os.ReadFile(s.c.shared(s.j.folder + "/log"))
+		return "", fmt.Errorf("%s; the log ends %q", last, text[max(0, len(text)-300):])
+	}
+	if noise, err = s.j.right(rollbacks, surprised); err != nil {
+		return "", err
+	}
+	return noise, eventually(ctx, 60*time.Second, func() (bool, string) {
+		left, err := s.c.left(ctx, s.j.id)
+		if err != nil { // a node is off: it has nothing
+			return true, ""
+		}
+		return left == "", "left on the nodes: " + left
+	})
+}

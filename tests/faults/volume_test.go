@@ -1,0 +1,100 @@
+//go:build faults
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// volume is a small file system in the place of /shared/singularity on every node.
+type volume struct {
+	c   *cluster
+	dir string // where this machine sees it
+}
+
+// volumeSize has room for a few checkpoints of the counting program.
+const volumeSize = "size=600m,mode=755"
+
+// mountVolume puts the nodes' daemons onto an empty volume. No job may be there.
+func (c *cluster) mountVolume(ctx context.Context) (_ *volume, err error) {
+	v := &volume{c: c, dir: filepath.Join("/var/lib/minicluster", c.name+".volume")}
+	if err := os.MkdirAll(v.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("volume", v.dir, "tmpfs", 0, volumeSize); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if err := c.within(n, func() error { return nil }, v.attach); err != nil {
+			return nil, errors.Join(err, v.unmount(ctx))
+		}
+		if _, err := c.minicluster(ctx, "restart", n, "proxyd"); err != nil {
+			return nil, errors.Join(err, v.unmount(ctx))
+		}
+	}
+	return v, nil
+}
+
+// attach is called in a node's mount namespace with a copy of the volume's mount.
+func (v *volume) attach(tree int) error {
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, "/shared/singularity", unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// unmount gives the nodes their store back.
+func (v *volume) unmount(ctx context.Context) error {
+	var errs []error
+	for _, n := range nodes {
+		err := v.c.within(n, nil, func(int) error { return unix.Unmount("/shared/singularity", unix.MNT_DETACH) })
+		if err == nil {
+			_, err = v.c.minicluster(ctx, "restart", n, "proxyd")
+		}
+		errs = append(errs, err)
+	}
+	errs = append(errs, unix.Unmount(v.dir, unix.MNT_DETACH), os.Remove(v.dir))
+	return errors.Join(errs...)
+}
+
+// within runs do in a node's mount namespace. Unless before is nil it gets a copy of the
+// volume's mount, taken outside.
+func (c *cluster) within(host string, before func() error, do func(tree int) error) error {
+	pid, err := c.process(host, "slurmd", "-D")
+	if err != nil {
+		return err
+	}
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	tree := -1
+	if before != nil {
+		dir := filepath.Join("/var/lib/minicluster", c.name+".volume")
+		if tree, err = unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return fmt.Errorf("copy of the mount: %w", err)
+		}
+		defer unix.Close(tree)
+	}
+	said := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
+		err := unix.Unshare(unix.CLONE_FS)
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
+		}
+		if err == nil {
+			err = do(tree)
+		}
+		said <- err
+	}()
+	return <-said
+}
