@@ -123,36 +123,56 @@ func (j *job) awaitFate(ctx context.Context) error {
 // Ended says whether a script is to learn that its srun has failed: not if it is captured
 // before it could have done anything about it.
 func (c *Conductor) Ended(ctx context.Context, dir string) bool {
-	for _, j := range c.every() {
-		for _, h := range j.capsules() {
-			if filepath.Dir(dir) != c.srunDir(j.id, h.index) {
-				continue
-			}
-			j.mu.Lock()
-			run := j.run
-			j.mu.Unlock()
-			key := filepath.Base(dir)
-			if !j.leaving() {
-				v, err := c.verdict(ctx, j.id, run)
-				switch {
-				case err == nil && v != passOn:
-				case j.unrestored(ctx, key):
-					// Its script would go on as if its tasks had failed.
-					if j.markGivenUp() {
-						c.spawn(func(context.Context) { j.holdFor(fmt.Errorf("step %s cannot be started again: srun has failed", key)) })
-					}
-				default:
-					return true
-				}
-			}
-			// Its tasks' statuses are wanted: the step is to be restored.
-			j.mu.Lock()
-			h.kept[key] = true
-			j.mu.Unlock()
-			return false
+	j, h := c.srunIn(dir)
+	if j == nil {
+		return true
+	}
+	key := filepath.Base(dir)
+	if j.stays(ctx) {
+		if !j.unrestored(ctx, key) {
+			return true
+		}
+		// Its script would go on as if its tasks had failed.
+		if j.markGivenUp() {
+			c.spawn(func(context.Context) { j.holdFor(fmt.Errorf("step %s cannot be started again: srun has failed", key)) })
 		}
 	}
-	return true
+	// Its tasks' statuses are wanted: the step is to be restored.
+	j.mu.Lock()
+	h.kept[key] = true
+	j.mu.Unlock()
+	return false
+}
+
+// Stays says whether what an srun says of a failure is true of its job.
+func (c *Conductor) Stays(ctx context.Context, dir string) bool {
+	j, _ := c.srunIn(dir)
+	return j == nil || j.stays(ctx)
+}
+
+// srunIn finds the job and the capsule of an srun by its folder.
+func (c *Conductor) srunIn(dir string) (*job, *held) {
+	for _, j := range c.every() {
+		for _, h := range j.capsules() {
+			if filepath.Dir(dir) == c.srunDir(j.id, h.index) {
+				return j, h
+			}
+		}
+	}
+	return nil, nil
+}
+
+// stays asks Slurm whether it takes the job away, if that is not known. A Slurm that does
+// not answer does nothing to the job.
+func (j *job) stays(ctx context.Context) bool {
+	if j.leaving() {
+		return false
+	}
+	j.mu.Lock()
+	run := j.run
+	j.mu.Unlock()
+	v, err := j.c.verdict(ctx, j.id, run)
+	return err != nil || v == passOn
 }
 
 // holdFor is endRun where nobody waits for it.

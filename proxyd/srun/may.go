@@ -6,7 +6,6 @@ package srun
 import (
 	"fmt"
 	"net"
-	"syscall"
 	"time"
 )
 
@@ -15,9 +14,12 @@ import (
 // that its job never had. So a runner asks before it tells of a failure:
 //
 //	runner                                       proxyd, spank.sock
-//	ended version=1 dir=… status=… ────────────► does Slurm take the job away?
+//	ended version=1 dir=… ─────────────────────► does Slurm take the job away?
 //	tells                                   ◄──  ok
 //	is silent; sing-srun asks again         ◄──  no
+//
+// What srun says of a failure while it still runs is told by the same rule; the verb is
+// "says".
 const (
 	mayFirst = 50 * time.Millisecond
 	mayLast  = time.Second
@@ -25,10 +27,10 @@ const (
 	mayWait  = 30 * time.Second // for an answer
 )
 
-func askMay(socket, dir string, how syscall.WaitStatus) bool {
+func askMay(socket, verb, dir string) bool {
 	give := time.Now().Add(mayWhole)
 	for pause := mayFirst; ; pause = min(2*pause, mayLast) {
-		told, err := askOnce(socket, dir, how)
+		told, err := askOnce(socket, verb, dir)
 		if err == nil {
 			return told
 		}
@@ -39,7 +41,7 @@ func askMay(socket, dir string, how syscall.WaitStatus) bool {
 	}
 }
 
-func askOnce(socket, dir string, how syscall.WaitStatus) (bool, error) {
+func askOnce(socket, verb, dir string) (bool, error) {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: socket})
 	if err != nil {
 		return false, err
@@ -48,7 +50,7 @@ func askOnce(socket, dir string, how syscall.WaitStatus) (bool, error) {
 	if err := c.SetDeadline(time.Now().Add(mayWait)); err != nil {
 		return false, err
 	}
-	if _, err := fmt.Fprintf(c, "ended\x00version=1\x00dir=%s\x00status=%d\x00", dir, int(how)); err != nil {
+	if _, err := fmt.Fprintf(c, "%s\x00version=1\x00dir=%s\x00", verb, dir); err != nil {
 		return false, err
 	}
 	b := make([]byte, maxReason)

@@ -16,12 +16,13 @@ import (
 // When Slurm takes a job's nodes away, slurmstepd and srun say so at once, on srun's
 // standard error, which may be in the middle of the user's data. Of a job that goes on
 // elsewhere it would not even be true. So the runner stands in that way and keeps these
-// lines back until it is known what becomes of the job.
+// lines back until proxyd has said whether the job stays.
 
-// obituary is a line that Slurm writes about a step that it ends.
+// obituary is a line that Slurm may write about a step that it ends. What srun calls an
+// error is one: how tasks ended, a node that fails, a step that cannot be made any more.
 var obituary = regexp.MustCompile(`^(\d+: )?(` +
 	`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT .* \*\*\*` +
-	`|srun: (Job step aborted|forcing job termination|Force Terminated |got SIGCONT|Terminating |launch/slurm: _step_signal).*` +
+	`|srun: (error: |Job step aborted|forcing job termination|Force Terminated |got SIGCONT|Terminating |launch/slurm: _step_signal).*` +
 	`)$`)
 
 // openings are how obituaries begin, after a task's label.
@@ -29,18 +30,20 @@ var openings = []string{"slurmstepd: error: *** ", "srun: ", "[20"}
 
 // muffler passes on what srun says.
 type muffler struct {
-	in  *os.File // reading end of srun's standard error
-	out int      // the user's standard error
+	in   *os.File    // reading end of srun's standard error
+	out  int         // the user's standard error
+	stay func() bool // does the job stay? nil: that is known only in the end
 
-	mu    sync.Mutex // also held while something is being written
-	line  []byte     // begun, and might become an obituary
-	held  []byte     // obituaries
-	over  chan struct{}
-	quiet bool // they are not to be told
+	mu     sync.Mutex // also held while something is being written
+	line   []byte     // begun, and might become an obituary
+	held   []byte     // obituaries
+	asking bool       // a goroutine waits for stay
+	over   chan struct{}
+	quiet  bool // they are not to be told
 }
 
-func newMuffler(in *os.File, out int) *muffler {
-	return &muffler{in: in, out: out, over: make(chan struct{})}
+func newMuffler(in *os.File, out int, stay func() bool) *muffler {
+	return &muffler{in: in, out: out, stay: stay, over: make(chan struct{})}
 }
 
 // run passes on until srun, and all that has its standard error, is gone.
@@ -69,7 +72,7 @@ func (m *muffler) take(b []byte) {
 			break
 		}
 		if obituary.Match(bytes.TrimRight(m.line[:end], "\n\r")) {
-			m.held = append(m.held, m.line[:end]...)
+			m.hold(m.line[:end])
 		} else {
 			pass = append(pass, m.line[:end]...)
 		}
@@ -80,6 +83,37 @@ func (m *muffler) take(b []byte) {
 		m.line = nil
 	}
 	m.write(pass)
+}
+
+// hold keeps an obituary back, and has it told if the job stays. Caller holds m.mu.
+func (m *muffler) hold(line []byte) {
+	m.held = append(m.held, line...)
+	if m.stay != nil && !m.asking && !m.quiet {
+		m.asking = true
+		go m.ask()
+	}
+}
+
+// ask tells what is held if the job stays. The answer holds for what was said before the
+// question.
+func (m *muffler) ask() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for {
+		n := len(m.held)
+		m.mu.Unlock()
+		stays := m.stay()
+		m.mu.Lock()
+		if m.quiet || !stays || len(m.held) < n {
+			break // setQuiet or end have decided, or will
+		}
+		m.write(m.held[:n])
+		m.held = m.held[n:]
+		if len(m.held) == 0 {
+			break
+		}
+	}
+	m.asking = false
 }
 
 // mayBeObituary says whether the beginning of a line can become one.

@@ -19,7 +19,8 @@ func TestMuffler(t *testing.T) {
 		"the user's":           {"a\nb\n", "a\nb\n", "a\nb\n"},
 		"no line":              {"no end", "no end", "no end"},
 		"obituaries":           {"a\n" + cancelled + aborted + stamped + "b\n", "a\nb\n", "a\nb\n" + cancelled + aborted + stamped},
-		"other words of srun":  {"srun: error: n2: task 1: Exited with exit code 4\n", "srun: error: n2: task 1: Exited with exit code 4\n", "srun: error: n2: task 1: Exited with exit code 4\n"},
+		"errors of srun":       {"a\nsrun: error: n2: task 1: Exited with exit code 4\n", "a\n", "a\nsrun: error: n2: task 1: Exited with exit code 4\n"},
+		"other words of srun":  {"srun: job 4 queued\n", "srun: job 4 queued\n", "srun: job 4 queued\n"},
 		"a label and its data": {"12: x\n1", "12: x\n1", "12: x\n1"},
 		"a progress bar":       {"[20%]\r[21%]\r", "[20%]\r[21%]\r", "[20%]\r[21%]\r"},
 	} {
@@ -49,7 +50,7 @@ func muffled(t *testing.T, says string, size int, quiet bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMuffler(inR, int(outW.Fd()))
+	m := newMuffler(inR, int(outW.Fd()), nil)
 	go m.run()
 	for r := strings.NewReader(says); r.Len() > 0; {
 		b := make([]byte, size)
@@ -68,6 +69,45 @@ func muffled(t *testing.T, says string, size int, quiet bool) string {
 		t.Fatal(err)
 	}
 	return string(got)
+}
+
+// TestMufflerAsks: what srun says of a failure is told while it runs, if the job stays. An
+// answer is none about what is said after the question.
+func TestMufflerAsks(t *testing.T) {
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	questions, answers := make(chan bool), make(chan bool)
+	m := newMuffler(nil, int(outW.Fd()), func() bool { questions <- true; return <-answers })
+	say := func(line string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.take([]byte(line))
+	}
+	told := func(want string) {
+		t.Helper()
+		b := make([]byte, len(want))
+		if _, err := io.ReadFull(outR, b); err != nil || string(b) != want {
+			t.Errorf("told %q, want %q, %v", b, want, err)
+		}
+	}
+	say("srun: error: 1\n")
+	<-questions
+	say("srun: error: 2\n")
+	answers <- true
+	told("srun: error: 1\n")
+	<-questions
+	answers <- false
+	say("x\n")
+	told("x\n")
+	m.setQuiet(true)
+	say("srun: error: 3\n") // asks no more
+	m.end()
+	outW.Close()
+	if rest, err := io.ReadAll(outR); err != nil || len(rest) > 0 {
+		t.Errorf("told %q, %v", rest, err)
+	}
 }
 
 func TestCleanFile(t *testing.T) {

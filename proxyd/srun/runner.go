@@ -79,14 +79,14 @@ const lastWords = 2 * time.Second
 
 // mayTell asks whether the end of srun is one of the user's concern. Who cannot be asked
 // has no objection.
-func (r *runner) mayTell(how syscall.WaitStatus) bool {
+func (r *runner) mayTell() bool {
 	r.mu.Lock()
 	quiet := r.quiet
 	r.mu.Unlock()
 	if quiet || r.o.Ask == "" {
 		return !quiet
 	}
-	return askMay(r.o.Ask, r.o.Dir, how)
+	return askMay(r.o.Ask, "ended", r.o.Dir)
 }
 
 // patience is how long srun has after SIGTERM when its sing-srun was killed.
@@ -127,7 +127,7 @@ func run() error {
 	case <-r.err.over:
 	case <-time.After(lastWords):
 	}
-	if how != 0 && !r.mayTell(how) {
+	if how != 0 && !r.mayTell() {
 		r.mu.Lock()
 		r.quiet = true
 		r.mu.Unlock()
@@ -164,7 +164,11 @@ func begin() (*runner, record, error) {
 		return nil, record{}, err
 	}
 	r.pid = rec.Srun
-	r.err = newMuffler(errR, runnerStderr)
+	var stay func() bool
+	if r.o.Ask != "" {
+		stay = func() bool { return askMay(r.o.Ask, "says", r.o.Dir) }
+	}
+	r.err = newMuffler(errR, runnerStderr, stay)
 	for fd := runnerStdin; fd <= runnerMounts; fd++ {
 		if fd != runnerStderr {
 			_ = unix.Close(fd) // as long as we held them, nobody would see them close

@@ -23,7 +23,10 @@ import (
 //	end job= uid=  ──────────────────────────────► nothing of the job is left here
 //	                             ◄── ok
 //	runner of an srun that has failed (proxyd/srun/may.go)
-//	ended dir= status=  ─────────────────────────► is the user to be told?
+//	ended dir=  ─────────────────────────────────► is the user to be told?
+//	                             ◄── ok | no
+//	the same, of one that runs and has said that something fails
+//	says dir=  ──────────────────────────────────► is the user to be told now?
 //	                             ◄── ok | no
 //	sing-srun, in a capsule (slurm-spank/srun/srun.h)
 //	srun key=, fds 0 1 2, status pipe, call ─────► the real srun, outside
@@ -37,6 +40,7 @@ const (
 	verbEnd    = "end"
 	verbPing   = "ping"
 	verbEnded  = "ended"
+	verbSays   = "says"
 	verbSrun   = "srun"
 	verbSignal = "signal"
 

@@ -44,6 +44,8 @@ type Conductor interface {
 	// Ended says whether the user is to be told that an srun has failed, which is kept in
 	// dir.
 	Ended(ctx context.Context, dir string) bool
+	// Stays says whether a job stays where it is, by the folder of one of its sruns.
+	Stays(ctx context.Context, dir string) bool
 	// Signal sends a signal to an srun of the caller's capsule.
 	Signal(ctx context.Context, who Peer, key string, sig syscall.Signal) error
 }
@@ -283,11 +285,9 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn) {
 	case verbJoin:
 		s.join(ctx, c, m, who)
 	case verbEnded:
-		if !s.conductor.Ended(ctx, m.vals["dir"]) {
-			s.say(c, newMessage(verbNo, "reason", "the job goes on elsewhere"))
-			return
-		}
-		s.say(c, newMessage(verbOK))
+		s.sayWhether(c, s.conductor.Ended(ctx, m.vals["dir"]))
+	case verbSays:
+		s.sayWhether(c, s.conductor.Stays(ctx, m.vals["dir"]))
 	case verbEnd:
 		job, err := m.number("job")
 		if err == nil {
@@ -302,6 +302,15 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn) {
 	default:
 		s.refuse(c, fmt.Errorf("%w: verb %q", errMessage, m.verb))
 	}
+}
+
+// sayWhether tells a runner whether its user is to hear of a failure.
+func (s *Server) sayWhether(c *net.UnixConn, told bool) {
+	if told {
+		s.say(c, newMessage(verbOK))
+		return
+	}
+	s.say(c, newMessage(verbNo, "reason", "the job goes on elsewhere"))
 }
 
 func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer) {
