@@ -96,6 +96,18 @@ def check():
     os.write(w, b'.'); os.read(r2, 1)
     return [x[100] for x in (a, b, c)]`,
 
+	"reserved addresses": `
+import ctypes, mmap
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p; libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+big = libc.mmap(None, 8 << 40, 0, 0x22, -1, 0); assert big not in (None, 2**64 - 1) # more than any node has
+used = big + (1 << 40); assert libc.mprotect(used, 1 << 20, 3) == 0; ctypes.memset(used, 7, 1 << 20)
+hidden = used + (1 << 30); assert libc.mprotect(hidden, 4096, 3) == 0; ctypes.memset(hidden, 9, 4096); assert libc.mprotect(hidden, 4096, 0) == 0
+def check():
+    assert libc.mprotect(hidden, 4096, 1) == 0; was = ctypes.string_at(hidden, 4096) == b'\x09' * 4096; assert libc.mprotect(hidden, 4096, 0) == 0
+    more = big + (2 << 40); ok = libc.mprotect(more, 1 << 20, 3) == 0 and libc.mprotect(more, 1 << 20, 0) == 0
+    return was, ok, ctypes.string_at(used, 1 << 20) == b'\x07' * (1 << 20)`,
+
 	"tcp": `
 import socket, threading
 l = socket.create_server(('127.0.0.1', 7000)); c = socket.create_connection(('127.0.0.1', 7000)); s = l.accept()[0]

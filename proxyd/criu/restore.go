@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"sync/atomic"
@@ -147,7 +148,16 @@ func (r *restorer) carry(st *stream) error {
 		return err
 	}
 	defer st.session.drop(pipe)
-	n, err := fill(pipe, in, st.name)
+	var n int64
+	if isMaps(st.name) {
+		var maps io.Reader
+		if maps, n, err = unreserved(in); err != nil {
+			return err
+		}
+		_, err = fill(pipe, maps, st.name)
+	} else {
+		n, err = fill(pipe, in, st.name)
+	}
 	if errors.Is(err, unix.EPIPE) {
 		return nil // criu has what it wanted of it
 	}
