@@ -33,11 +33,13 @@ type program struct {
 	what     string // one line for the table
 	needs    string // Debian packages
 	nodes    int
-	elements int // of a job array; 1 for a plain job
+	elements int    // of a job array; 1 for a plain job
+	fails    string // why it is known not to come through; "" for all but a few
 }
 
 var (
 	whatLine  = regexp.MustCompile(`(?m)^# What: (.+)$`)
+	failsLine = regexp.MustCompile(`(?m)^# Fails: (.+)$`)
 	needsLine = regexp.MustCompile(`(?m)^# Needs: (.+)$`)
 	sbatch    = regexp.MustCompile(`(?m)^#SBATCH (.+)$`)
 	nodesFlag = regexp.MustCompile(`--nodes=(\d+)`)
@@ -77,6 +79,9 @@ func parseProgram(name, text string) (program, error) {
 		return p, fmt.Errorf("want --output=log, or log.%%a for an array")
 	}
 	p.what, p.needs = what[1], needs[1]
+	if fails := failsLine.FindStringSubmatch(text); fails != nil {
+		p.fails = fails[1]
+	}
 	for _, f := range []struct {
 		flag *regexp.Regexp
 		into *int
@@ -99,8 +104,11 @@ func TestPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	two := 0
+	two, known := 0, 0
 	for _, p := range all {
+		if p.fails != "" {
+			known++
+		}
 		if p.nodes > nodesPerLane-1 {
 			t.Errorf("%s: %d nodes, and a lane has %d, one of them to move to", p.name, p.nodes, nodesPerLane)
 		}
@@ -108,8 +116,8 @@ func TestPrograms(t *testing.T) {
 			two++
 		}
 	}
-	if len(all) < 32 || two < 5 {
-		t.Errorf("%d programs, %d of them on two nodes: want 32 and 5", len(all), two)
+	if len(all)-known < 32 || two < 5 {
+		t.Errorf("%d programs, %d of them on two nodes, %d known to fail: want 32 that pass, and 5", len(all), two, known)
 	}
 }
 
@@ -126,6 +134,8 @@ func TestParseProgram(t *testing.T) {
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 2, elements: 1}},
 		"array": {text: head + "#SBATCH --job-name=p --array=1-3 --output=log.%a\n",
 			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 3}},
+		"known to fail": {text: head + "# Fails: by design\n#SBATCH --job-name=p --output=log\n",
+			want: program{name: "p", what: "counts", needs: "coreutils", nodes: 1, elements: 1, fails: "by design"}},
 		"no head":    {text: "#SBATCH --job-name=p --output=log\n", err: `want "# What: …", "# Needs: …" and "#SBATCH …" lines`},
 		"wrong name": {text: head + "#SBATCH --job-name=pq --output=log\n", err: "want --job-name=p"},
 		"other log":  {text: head + "#SBATCH --job-name=p --output=log.txt\n", err: "want --output=log, or log.%a for an array"},

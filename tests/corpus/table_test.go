@@ -65,8 +65,12 @@ func table(results []result, seed uint64, options string) string {
 			kills = append(kills, k)
 		}
 		verdict := "pass"
-		if !r.passed() {
-			verdict = "**fail**"
+		switch {
+		case r.passed():
+		case r.program.fails != "":
+			verdict = "**fails**, as known"
+		default:
+			verdict = "**fails**"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %.0f s | %s | %s |\n", r.program.name, cell(r.program.what), r.program.nodes, r.alone.Seconds(), strings.Join(kills, "; "), verdict)
 	}
@@ -75,6 +79,9 @@ func table(results []result, seed uint64, options string) string {
 		for _, r := range results {
 			for what, err := range failures(r) {
 				fmt.Fprintf(&b, "* **%s**, %s: %s\n", r.program.name, what, cell(err.Error()))
+			}
+			if !r.passed() && r.program.fails != "" {
+				fmt.Fprintf(&b, "  * Why: %s.\n", r.program.fails)
 			}
 		}
 	}
@@ -107,14 +114,15 @@ func TestTable(t *testing.T) {
 	hit := []blow{{kind: requeue, at: 0.5}}
 	got := table([]result{
 		{program: program{name: "a", what: "pipes | more", nodes: 1}, alone: 8 * time.Second, rounds: []round{{blows: hit}, {blows: append(hit, blow{kind: move, at: 0.2})}}},
-		{program: program{name: "b", what: "counts", nodes: 2}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno")}}},
+		{program: program{name: "b", what: "counts", nodes: 2, fails: "it counts wrongly"}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno")}}},
 		{program: program{name: "c", what: "waits", nodes: 1}, quiet: fmt.Errorf("other"), broken: nil},
 	}, 5, "--singularity")
 	for _, want := range []string{
 		"**1 of 3 programs pass**; 2 of 3 disturbed runs (4 kills) came out as undisturbed. Seed 5.",
 		"| a | pipes \\| more | 1 | 8 s | requeue at 50 %; requeue at 50 %, move at 20 % | pass |\n",
-		"| b | counts | 2 | 9 s | **requeue at 50 %** | **fail** |\n",
+		"| b | counts | 2 | 9 s | **requeue at 50 %** | **fails**, as known |\n",
 		"* **b**, run 1 (requeue at 50 %): log: line 3 no\n",
+		"  * Why: it counts wrongly.\n",
 		"* **c**, undisturbed: other\n",
 	} {
 		if !strings.Contains(got, want) {

@@ -8,6 +8,7 @@
 set -eu
 echo "reading"
 coproc CALC { bc -lq; }
+calc=$CALC_PID # bash forgets it when bc has ended
 total=0
 while read -r a b; do
 	echo "$a^2 + $b" >&"${CALC[1]}"
@@ -30,6 +31,6 @@ while read -r a b; do
 	fi
 done < <(for i in $(seq 70); do echo "$i $((i * 3))"; done)
 eval "exec ${CALC[1]}>&-"
-wait "$CALC_PID" || true
+wait "$calc" || true
 paste <(head -n 4 notes) <(tail -n 4 notes)
 sha256sum notes
