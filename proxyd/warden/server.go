@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -19,8 +18,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Names of the sockets in the run folder.
@@ -61,6 +58,7 @@ type Join struct {
 	Key      string // by which our srun knows the step; "" if another started it
 	Script   string // of the batch step
 	Dir      string
+	Shim     string            // what is preloaded, as it is installed; "" for nothing
 	PID      int               // of the task, which will be the warden
 	Options  map[string]string // as the user gave them, by their short names
 }
@@ -81,6 +79,7 @@ type Place struct {
 	Mode       Mode
 	Name       string     // of the program, Fresh and Restore
 	Namespaces []*os.File // likewise, in the order in which they are joined
+	Shim       string     // what the task is to preload
 	Env        []string   // name, value, …: variables that the task gets, likewise
 	Status     syscall.WaitStatus
 	Reason     string // Plain
@@ -101,9 +100,6 @@ type Server struct {
 	srun      *net.UnixListener
 }
 
-// maxCalls bounds the connections of ordinary users, each of whom can open many.
-const maxCalls = 512
-
 // Listen makes the two sockets in dir, replacing those of a predecessor.
 func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error) {
 	s := &Server{conductor: c, version: version, log: log}
@@ -116,24 +112,6 @@ func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error)
 		return nil, err
 	}
 	return s, nil
-}
-
-// listen makes a socket in the place of a predecessor's. Before it has its mode nobody but
-// root can connect: that takes the right to write.
-func listen(path string, mode os.FileMode) (*net.UnixListener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // a successor's may be there already
-	if err := os.Chmod(path, mode); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 // Serve answers until ctx is done. It returns when the last answer has been given.
@@ -149,129 +127,10 @@ func (s *Server) Serve(ctx context.Context) {
 	all.Wait()
 }
 
-func (s *Server) accept(ctx context.Context, l *net.UnixListener, answer func(context.Context, *net.UnixConn)) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	room := make(chan struct{}, maxCalls)
-	for {
-		c, err := l.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			s.log.Error("accept", "socket", l.Addr(), "error", err)
-			select { // out of descriptors, say: it may pass
-			case <-time.After(100 * time.Millisecond):
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		room <- struct{}{}
-		all.Go(func() {
-			defer func() { c.Close(); <-room }()
-			answer(ctx, c)
-		})
-	}
-}
-
-// patience is how long one who has connected may take to say what it wants. It is one
-// packet, sent at once.
-const patience = 5 * time.Second
-
-// hear reads the one request of a connection.
-func (s *Server) hear(c *net.UnixConn) (message, []*os.File, error) {
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return message{}, nil, err
-	}
-	b := make([]byte, maxMessage+1)
-	oob := make([]byte, unix.CmsgSpace(16*4))
-	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
-	if err != nil {
-		return message{}, nil, err
-	}
-	files, err := descriptors(oob[:oobn])
-	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		err = fmt.Errorf("%w: too long", errMessage)
-	}
-	var m message
-	if err == nil {
-		m, err = decode(b[:n])
-	}
-	if err == nil && m.vals["version"] != version {
-		err = fmt.Errorf("%w %q is spoken to proxyd %s, which speaks version %s: install the same release on all nodes", errVersion, m.vals["version"], s.version, version)
-	}
-	if err != nil {
-		closeAll(files)
-		return message{}, nil, err
-	}
-	return m, files, nil
-}
-
-func descriptors(oob []byte) ([]*os.File, error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	parts, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	var files []*os.File
-	for _, p := range parts {
-		fds, err := unix.ParseUnixRights(&p)
-		if err != nil {
-			continue // credentials, say
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files, nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
-// say answers. Who does not listen any more has its reasons.
-func (s *Server) say(c *net.UnixConn, m message, files ...*os.File) {
-	var oob []byte
-	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
-		}
-		oob = unix.UnixRights(fds...)
-	}
-	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return
-	}
-	if _, _, err := c.WriteMsgUnix(m.encode(), oob, nil); err != nil {
-		s.log.Debug("answer not taken", "verb", m.verb, "error", err)
-	}
-}
-
-func (s *Server) refuse(c *net.UnixConn, err error) {
-	if errors.Is(err, errVersion) {
-		// By which the plugin tells it from a refusal that is about the job.
-		s.say(c, newMessage(verbNo, "reason", err.Error(), "errno", strconv.Itoa(int(unix.EPROTONOSUPPORT))))
-		return
-	}
-	s.say(c, newMessage(verbNo, "reason", err.Error()))
-}
-
 // answerPlugin answers one request of the plugin.
-func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn) {
+func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	m, files, err := s.hear(c)
 	closeAll(files) // it sends none
-	if err != nil {
-		s.refuse(c, err)
-		return
-	}
-	who, err := peer(c)
 	if err == nil && who.UID != 0 {
 		err = errors.New("only root may ask this")
 	}
@@ -343,6 +202,9 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 		s.say(c, newMessage(verbOK, "mode", string(p.Mode), "status", strconv.Itoa(int(p.Status))))
 	default:
 		pairs := []string{"mode", string(p.Mode), "name", p.Name}
+		if p.Shim != "" {
+			pairs = append(pairs, "shim", p.Shim)
+		}
 		for i := 0; i+1 < len(p.Env); i += 2 {
 			pairs = append(pairs, keyEnv+p.Env[i], p.Env[i+1])
 		}
@@ -354,7 +216,7 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 var options = []string{"singularity", "interval", "tier", "gpus", "on_failure", "exclude"}
 
 func parseJoin(m message, who Peer) (Join, error) {
-	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], PID: who.PID, Options: map[string]string{}}
+	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], Shim: m.vals["shim"], PID: who.PID, Options: map[string]string{}}
 	var task, tasks, restarts uint32
 	for _, f := range []struct {
 		key  string
@@ -386,16 +248,10 @@ func parseJoin(m message, who Peer) (Join, error) {
 }
 
 // answerSrun answers one request of a sing-srun.
-func (s *Server) answerSrun(ctx context.Context, c *net.UnixConn) {
+func (s *Server) answerSrun(ctx context.Context, c *net.UnixConn, who Peer) {
 	m, files, err := s.hear(c)
 	if err != nil {
 		s.log.Debug("not understood", "error", err)
-		return
-	}
-	who, err := peer(c)
-	if err != nil {
-		closeAll(files)
-		s.log.Debug("a caller without a name", "error", err)
 		return
 	}
 	// The caller has hung up already, so that it can be frozen at any moment: what is to
@@ -419,23 +275,4 @@ func (s *Server) answerSrun(ctx context.Context, c *net.UnixConn) {
 	}
 	closeAll(files)
 	s.log.Debug("not understood", "verb", m.verb, "descriptors", len(files), "uid", who.UID)
-}
-
-func peer(c *net.UnixConn) (Peer, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return Peer{}, err
-	}
-	var cred *unix.Ucred
-	var got error
-	if err := raw.Control(func(fd uintptr) { cred, got = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return Peer{}, err
-	}
-	if got != nil {
-		return Peer{}, got
-	}
-	if cred.Pid == 0 {
-		return Peer{}, errors.New("the caller is not on this node")
-	}
-	return Peer{int(cred.Pid), cred.Uid, cred.Gid}, nil
 }
