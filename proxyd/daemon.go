@@ -85,7 +85,7 @@ func (n *node) folders(context.Context) (func(), error) {
 		path string
 		mode os.FileMode
 	}{
-		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.cfg.LibDir, 0o711}, {n.cfg.Shared, 0o755},
+		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.kitDir(), 0o755}, {n.cfg.LibDir, 0o711}, {n.cfg.Shared, 0o755},
 	} {
 		if err := os.Mkdir(f.path, f.mode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, err
@@ -105,6 +105,9 @@ func (n *node) folders(context.Context) (func(), error) {
 
 // listDir is where capsules see the list of their files.
 func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
+
+// kitDir is where capsules see the shim.
+func (n *node) kitDir() string { return filepath.Join(n.cfg.RunDir, "kit") }
 
 // criu is probed: without it there would be nothing but capsules.
 func (n *node) criu(ctx context.Context) (func(), error) {
@@ -220,7 +223,8 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 	n.peers = newPeers(n, s)
 	n.conductor, err = checkpoint.New(checkpoint.Config{
 		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
-		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), ListDir: n.listDir(), Cgroups: cgroups, Socket: filepath.Join(n.cfg.RunDir, warden.SpankSocket),
+		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
+		Socket:  filepath.Join(n.cfg.RunDir, warden.SpankSocket),
 		Release: majorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 	}, checkpoint.Deps{Slurm: s, Store: n.store, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log})

@@ -98,6 +98,9 @@ static void compose(struct message *m, spank_t sp, uint32_t step)
 		message_add(m, SING_KEY_SCRIPT, argv[0]);
 	if (getcwd(cwd, sizeof(cwd)))
 		message_add(m, SING_KEY_CWD, cwd);
+	message_add(m, SING_KEY_WARDEN, task.config.warden);
+	if (task.config.shim[0])
+		message_add(m, SING_KEY_SHIM, task.config.shim);
 	options_add(m);
 }
 
@@ -191,6 +194,18 @@ static void preload(spank_t sp, const char *shim)
 	used = strlen(list);
 	snprintf(list + used, sizeof(list) - used, "%s%s", used ? ":" : "", shim);
 	set(sp, "LD_PRELOAD", list);
+}
+
+/* What the capsule has in the place of files of this node. */
+static void use_kit(void)
+{
+	const char *kit = message_get(&task.fate.reply.message, SING_KEY_KIT);
+
+	if (!kit)
+		return;
+	snprintf(task.config.warden, sizeof(task.config.warden), "%s/%s", kit, SING_KIT_WARDEN);
+	if (task.config.shim[0])
+		snprintf(task.config.shim, sizeof(task.config.shim), "%s/%s", kit, SING_KIT_SHIM);
 }
 
 static void set_variables(spank_t sp)
@@ -288,6 +303,7 @@ void stepd_task_as_user(spank_t sp)
 			dprintf(STDERR_FILENO, "singularity: this job runs unprotected: %s\n", fate->why);
 		break;
 	case JOINED:
+		use_kit();
 		set_variables(sp);
 		start_warden(sp);
 		break;

@@ -67,6 +67,8 @@ enum {
 #define SING_KEY_KEY "key"	 /* which srun of the job this is; empty for one that proxyd has not started */
 #define SING_KEY_SCRIPT "script" /* of the batch step only */
 #define SING_KEY_CWD "cwd"
+#define SING_KEY_WARDEN "warden" /* the files that are installed here; without a shim nothing is preloaded */
+#define SING_KEY_SHIM "shim"
 #define SING_KEY_PLUGIN "plugin"
 /*
  * And each option that was given: singularity (as it was written), interval (seconds),
@@ -80,7 +82,12 @@ enum {
 #define SING_KEY_MODE "mode"
 #define SING_KEY_NAME "name"	 /* of the program in its capsule */
 #define SING_KEY_STATUS "status" /* as waitpid gives it */
+#define SING_KEY_KIT "kit"	 /* where the capsule has warden and shim, of the release with which the job began */
 #define SING_KEY_ENV "env."	 /* env.NAME=VALUE: a variable for the program */
+
+/* In a kit. */
+#define SING_KIT_WARDEN "sing-warden"
+#define SING_KIT_SHIM "libsingshim.so"
 
 #define SING_MODE_FRESH "fresh"
 #define SING_MODE_RESTORE "restore"

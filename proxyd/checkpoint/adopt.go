@@ -50,6 +50,9 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.outlasting(); err != nil {
 		return err
 	}
+	if err := c.sweepKits(); err != nil {
+		return err
+	}
 	c.spawn(c.sweep)
 	return c.Overlay.Sweep(ctx, found)
 }

@@ -32,7 +32,8 @@ type Config struct {
 	Lib     string // folder of this node's state
 	Shared  string // folder of all nodes' state
 	Real    string // srun
-	Wrapper string // what capsules see instead of Real
+	Wrapper string // what capsules see instead of Real, as it is installed
+	KitDir  string // where capsules see the shim; a folder of the node
 	ListDir string // where capsules see the list of their files; an empty folder of the node
 	Socket  string // where runners of sruns ask
 	Cgroups string // root of the cgroup v2 hierarchy, "" without
@@ -82,7 +83,7 @@ type Conductor struct {
 func New(cfg Config, deps Deps) (*Conductor, error) {
 	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}}
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
-	for _, dir := range []string{c.records.dir, c.capsules(), c.notes()} {
+	for _, dir := range []string{c.records.dir, c.capsules(), c.notes(), c.sharedKits(), c.localKits()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}

@@ -13,11 +13,13 @@
 //	SHARED/jobs/JOB.json      the Record: nodes of the first run, addresses, options
 //	SHARED/jobs/JOB.script    the batch script
 //	SHARED/jobs/JOB.K.files   what capsule K did to files (package files)
+//	SHARED/kits/HASH          what programs have of ours (kit.go)
 //	SHARED/store              checkpoints; Meta is what a manifest says of one
 //	LIB/capsules/JOB.K        a capsule's folder (package capsule)
 //	LIB/notes/JOB.K.json      what must be known of it after this daemon was killed
 //	LIB/lists/JOB.K           the list that its programs' shims write
 //	LIB/sruns/JOB.K/KEY       one srun (package srun)
+//	LIB/kits/HASH             this node's copy of a kit
 //
 // # Names
 //

@@ -140,7 +140,14 @@ func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Recor
 	if err != nil {
 		return nil, false, err
 	}
-	rec = &Record{Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses, Options: options}
+	kit, err := j.c.newKit(t.Warden, t.Shim)
+	if err != nil {
+		return nil, false, err
+	}
+	rec = &Record{
+		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
+		Options: options, Kit: kit,
+	}
 	return rec, true, j.c.records.save(rec)
 }
 
@@ -261,7 +268,7 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 		j.periodic()
 	}
 	return warden.Place{
-		Mode: mode, Name: program, Namespaces: ns,
+		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.KitDir,
 		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, capturable, where.names(index, first)),
 	}, nil
 }

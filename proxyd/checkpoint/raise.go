@@ -83,6 +83,10 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 	if h.journal, err = j.openJournal(index); err != nil {
 		return nil, err
 	}
+	kit, err := j.c.kit(rec.Kit)
+	if err != nil {
+		return nil, err
+	}
 	hosts, err := hostsOf(rec)
 	if err != nil {
 		return nil, err
@@ -94,7 +98,8 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 			return j.c.Overlay.Attach(ctx, pid, attachment(j.id, index), rec.Addresses[index])
 		},
 		Binds: []capsule.Bind{
-			{Source: j.c.Wrapper, Target: j.c.Real, ReadOnly: true},
+			{Source: filepath.Join(kit, kitSrun), Target: j.c.Real, ReadOnly: true},
+			{Source: kit, Target: j.c.KitDir, ReadOnly: true},
 			{Source: j.c.journalDir(j.id, index), Target: j.c.ListDir},
 		},
 	}
@@ -347,19 +352,10 @@ func copyScript(from, to string) error {
 	if err != nil {
 		return err
 	}
-	out, err := os.CreateTemp(filepath.Dir(to), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	err = errors.Join(err, out.Chmod(0o500|st.Mode().Perm()&0o055), own(out, st), out.Sync(), out.Close())
-	if err == nil {
-		err = os.Rename(out.Name(), to)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(out.Name()))
-	}
-	return err
+	return replaceWith(to, func(out *os.File) error {
+		_, err := io.Copy(out, in)
+		return errors.Join(err, out.Chmod(0o500|st.Mode().Perm()&0o055), own(out, st))
+	})
 }
 
 func own(f *os.File, st os.FileInfo) error {

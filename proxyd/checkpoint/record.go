@@ -27,6 +27,7 @@ type Record struct {
 	Nodes     []string     `json:"nodes"`     // of the first run; the k-th is capsule k's host name
 	Addresses []netip.Addr `json:"addresses"`
 	Options   Options      `json:"options"`
+	Kit       string       `json:"kit"`               // what its programs have of ours, by its hash
 	Restart   bool         `json:"restart,omitempty"` // the next run is to begin anew
 	Outlast   string       `json:"outlast,omitempty"` // the node that is to have the job requeued, which was at its time limit
 }
@@ -96,11 +97,19 @@ func (r records) remove(job uint32) error {
 }
 
 // writeJSON puts a file into place whole, and durably.
-func writeJSON(path string, v any) (err error) {
+func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	return replaceWith(path, func(f *os.File) error {
+		_, err := f.Write(b)
+		return err
+	})
+}
+
+// replaceWith puts a file into place whole, and durably.
+func replaceWith(path string, fill func(*os.File) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
@@ -110,7 +119,7 @@ func writeJSON(path string, v any) (err error) {
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	_, err = f.Write(b)
+	err = fill(f)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -58,7 +58,8 @@ type Join struct {
 	Key      string // by which our srun knows the step; "" if another started it
 	Script   string // of the batch step
 	Dir      string
-	Shim     string            // what is preloaded, as it is installed; "" for nothing
+	Warden   string            // as it is installed
+	Shim     string            // likewise; "": nothing is preloaded
 	PID      int               // of the task, which will be the warden
 	Options  map[string]string // as the user gave them, by their short names
 }
@@ -79,7 +80,7 @@ type Place struct {
 	Mode       Mode
 	Name       string     // of the program, Fresh and Restore
 	Namespaces []*os.File // likewise, in the order in which they are joined
-	Shim       string     // what the task is to preload
+	Kit        string     // folder where the capsule has the warden and the shim
 	Env        []string   // name, value, …: variables that the task gets, likewise
 	Status     syscall.WaitStatus
 	Reason     string // Plain
@@ -201,10 +202,7 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 	case Finished:
 		s.say(c, newMessage(verbOK, "mode", string(p.Mode), "status", strconv.Itoa(int(p.Status))))
 	default:
-		pairs := []string{"mode", string(p.Mode), "name", p.Name}
-		if p.Shim != "" {
-			pairs = append(pairs, "shim", p.Shim)
-		}
+		pairs := []string{"mode", string(p.Mode), "name", p.Name, "kit", p.Kit}
 		for i := 0; i+1 < len(p.Env); i += 2 {
 			pairs = append(pairs, keyEnv+p.Env[i], p.Env[i+1])
 		}
@@ -216,7 +214,7 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 var options = []string{"singularity", "interval", "tier", "gpus", "on_failure", "exclude"}
 
 func parseJoin(m message, who Peer) (Join, error) {
-	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], Shim: m.vals["shim"], PID: who.PID, Options: map[string]string{}}
+	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], Warden: m.vals["warden"], Shim: m.vals["shim"], PID: who.PID, Options: map[string]string{}}
 	var task, tasks, restarts uint32
 	for _, f := range []struct {
 		key  string

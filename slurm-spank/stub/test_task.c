@@ -182,29 +182,29 @@ static void join(const struct answer *answer, int step, const char *options)
 
 static void fresh_step(void)
 {
-	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0env.SINGULARITY_SLURM_FILES=/run/x=y\0later=?", NAMESPACES);
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit\0env.SINGULARITY_SLURM_FILES=/run/x=y\0later=?", NAMESPACES);
 
 	job_setenv("LD_PRELOAD", "/lib/a.so:/lib/b.so");
-	join(&a, 0, "/bin/sh --name=s3.5 --proc-fd=700 --all --|prog arg");
+	join(&a, 0, "/run/kit/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
 	CHECK(strcmp(job_getenv("SINGULARITY_SLURM_FILES"), "/run/x=y") == 0);
-	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/lib/a.so:/lib/b.so:/lib/shim.so") == 0);
+	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/lib/a.so:/lib/b.so:/run/kit/libsingshim.so") == 0);
 }
 
 static void fresh_batch(void)
 {
-	static const struct answer a = ANSWER("ok\0mode=fresh\0name=batch", NAMESPACES);
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=batch\0kit=/run/kit", NAMESPACES);
 
-	join(&a, STEP_OF_BATCH, "/bin/sh --name=batch --proc-fd=700 --|prog arg");
-	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/lib/shim.so") == 0);
+	join(&a, STEP_OF_BATCH, "/run/kit/sing-warden --name=batch --proc-fd=700 --|prog arg");
+	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so") == 0);
 }
 
 static void restored_step(void)
 {
-	static const struct answer a = ANSWER("ok\0mode=restore\0name=s3.5", NAMESPACES);
+	static const struct answer a = ANSWER("ok\0mode=restore\0name=s3.5\0kit=/run/kit", NAMESPACES);
 
-	job_setenv("LD_PRELOAD", "/lib/shim.so /lib/a.so");
-	join(&a, 3, "/bin/sh --name=s3.5 --proc-fd=700 --all --restore --|prog arg");
-	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/lib/shim.so /lib/a.so") == 0); /* once is enough */
+	job_setenv("LD_PRELOAD", "/run/kit/libsingshim.so /lib/a.so");
+	join(&a, 3, "/run/kit/sing-warden --name=s3.5 --proc-fd=700 --all --restore --|prog arg");
+	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so /lib/a.so") == 0); /* once is enough */
 }
 
 /* --- the end --- */

@@ -230,7 +230,8 @@ func TestProtected(t *testing.T) {
 	}
 }
 
-// TestProtectedNodes: a node that dies, and one whose job yields with time to spare.
+// TestProtectedNodes: a node that dies, one whose job yields with time to spare, and
+// another release of ours under a job.
 func TestProtectedNodes(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-nodes", "--nodes", "3")
@@ -275,6 +276,24 @@ func TestProtectedNodes(t *testing.T) {
 			}
 		}
 		if got := c.log(job); !strings.Contains(got, "rc 0") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("upgrade", func(t *testing.T) {
+		job := c.submit(t, "--singularity -w n2", "srun bash -c '"+count+"'")
+		c.reaches(t, job, "8")
+		for _, n := range []string{"n1", "n2", "n3"} {
+			c.exec(t, n, "", "bash", "-euc", `
+				for f in /usr/libexec/singularity-slurm/sing-* /usr/lib/singularity-slurm/libsingshim.so; do
+					cp $f $f.new; echo another release >> $f.new; mv $f.new $f
+				done`).must(t)
+			mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+		}
+		c.ctl(t, "scontrol requeue "+job)
+		c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
+		c.again(t, job, "n2")
+		c.ends(t, job)
+		if got := c.log(job); got != counted("n2") {
 			t.Errorf("log:\n%s", got)
 		}
 	})

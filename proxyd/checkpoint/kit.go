@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+)
+
+// A kit is what a job's programs have of ours in them: sing-warden, which is the first
+// process of each, sing-srun in the place of srun, and the shim. CRIU brings a program back with the very files only that it had mapped. So a
+// job keeps the kit with which it began, while its nodes are given another release:
+//
+//	SHARED/kits/HASH   of each release with which a job began
+//	LIB/kits/HASH      this node's copy, which capsules see; no installation replaces it
+//	RUN/kit            where capsules see theirs. On the node itself it has a shim too, for
+//	                   what inherits a job's environment outside of a capsule
+//
+// So a warden may be of an older release than the plugin and proxyd: what they say to each
+// other only grows.
+const (
+	kitWarden = "sing-warden"
+	kitSrun   = "sing-srun"
+	kitShim   = "libsingshim.so" // some have none
+)
+
+var kitNames = []string{kitWarden, kitSrun, kitShim}
+
+var kitForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// newKit keeps what is installed here for a job that begins. shim may be "".
+func (c *Conductor) newKit(warden, shim string) (hash string, err error) {
+	from := map[string]string{kitWarden: warden, kitSrun: c.Wrapper}
+	if shim != "" {
+		from[kitShim] = shim
+	}
+	if hash, err = kitHash(from); err != nil {
+		return "", err
+	}
+	for _, dir := range []string{c.sharedKits(), c.localKits()} {
+		if err := keepKit(dir, hash, from); err != nil {
+			return "", fmt.Errorf("keep what is installed: %w", err)
+		}
+	}
+	return hash, nil
+}
+
+// kit returns this node's folder of a kit, of which the node itself has the shim too.
+func (c *Conductor) kit(hash string) (string, error) {
+	dir, err := c.localKit(hash)
+	if err != nil {
+		return "", err
+	}
+	on := filepath.Join(c.KitDir, kitShim)
+	if _, err := os.Stat(on); err == nil {
+		return dir, nil
+	}
+	err = copyFile(filepath.Join(dir, kitShim), on, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dir, nil // there is none
+	}
+	return dir, err
+}
+
+func (c *Conductor) localKit(hash string) (string, error) {
+	if !kitForm.MatchString(hash) {
+		return "", fmt.Errorf("kit %q", hash)
+	}
+	here := filepath.Join(c.localKits(), hash)
+	if _, err := os.Stat(here); err == nil {
+		return here, nil
+	}
+	shared := filepath.Join(c.sharedKits(), hash)
+	from := map[string]string{}
+	for _, name := range kitNames {
+		if _, err := os.Stat(filepath.Join(shared, name)); err == nil {
+			from[name] = filepath.Join(shared, name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if got, err := kitHash(from); err != nil || got != hash {
+		return "", errors.Join(fmt.Errorf("%s is damaged", shared), err)
+	}
+	return here, keepKit(c.localKits(), hash, from)
+}
+
+func (c *Conductor) sharedKits() string { return filepath.Join(c.Shared, "kits") }
+func (c *Conductor) localKits() string  { return filepath.Join(c.Lib, "kits") }
+
+// sweepKits removes this node's copies but those in use.
+func (c *Conductor) sweepKits() error {
+	used := map[string]bool{}
+	for _, j := range c.every() {
+		j.mu.Lock()
+		if j.rec != nil {
+			used[j.rec.Kit] = true
+		}
+		j.mu.Unlock()
+	}
+	entries, err := os.ReadDir(c.localKits())
+	for _, e := range entries {
+		if !used[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(c.localKits(), e.Name())))
+		}
+	}
+	return err
+}
+
+// keepKit copies a kit into a folder of kits, whole or not at all.
+func keepKit(dir, hash string, from map[string]string) error {
+	to := filepath.Join(dir, hash)
+	if _, err := os.Stat(to); err == nil {
+		return nil
+	}
+	tmp, err := os.MkdirTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp) // it is gone if all is well
+	for name, path := range from {
+		if err := copyFile(path, filepath.Join(tmp, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	err = os.Rename(tmp, to)
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil // another node was quicker
+	}
+	if err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+func kitHash(from map[string]string) (string, error) {
+	all := sha256.New()
+	for _, name := range kitNames {
+		path := from[name]
+		if path == "" {
+			continue
+		}
+		one := sha256.New()
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(one, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(all, "%s %x\n", name, one.Sum(nil))
+	}
+	return hex.EncodeToString(all.Sum(nil))[:32], nil
+}
+
+// copyFile replaces a file whole, and durably.
+func copyFile(from, to string, mode os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return replaceWith(to, func(out *os.File) error {
+		_, err := io.Copy(out, in)
+		return errors.Join(err, out.Chmod(mode))
+	})
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestKit: a job keeps what it began with, on every node, whatever is installed later.
+func TestKit(t *testing.T) {
+	shared, installed := t.TempDir(), t.TempDir()
+	node := func() *Conductor {
+		c := &Conductor{Config: Config{Shared: shared, Lib: t.TempDir(), KitDir: t.TempDir(), Wrapper: filepath.Join(installed, "w")}, jobs: map[uint32]*job{}}
+		for _, dir := range []string{c.sharedKits(), c.localKits()} {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c
+	}
+	install := func(wrapper, shim string) {
+		t.Helper()
+		for name, text := range map[string]string{"g": "warden", "w": wrapper, "s": shim} {
+			if err := os.WriteFile(filepath.Join(installed, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	shim := filepath.Join(installed, "s")
+	a, b := node(), node()
+	install("srun 1", "shim 1")
+	first, err := a.newKit(filepath.Join(installed, "g"), shim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install("srun 2", "shim 1")
+	second, err := a.newKit(filepath.Join(installed, "g"), shim)
+	if err != nil || second == first {
+		t.Fatal(first, second, err)
+	}
+	without, err := a.newKit(filepath.Join(installed, "g"), "")
+	if err != nil || without == second {
+		t.Fatal(without, second, err)
+	}
+	for _, c := range []*Conductor{a, b, b} {
+		for hash, want := range map[string]string{first: "srun 1", second: "srun 2", without: "srun 2"} {
+			dir, err := c.kit(hash)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(filepath.Join(dir, kitSrun))
+			if err != nil || string(got) != want {
+				t.Errorf("%s: %q, want %q, %v", hash, got, want, err)
+			}
+			_, err = os.Stat(filepath.Join(dir, kitShim))
+			if os.IsNotExist(err) != (hash == without) {
+				t.Errorf("%s: the shim: %v", hash, err)
+			}
+		}
+		if got, err := os.ReadFile(filepath.Join(c.KitDir, kitShim)); err != nil || string(got) != "shim 1" {
+			t.Errorf("on the node: %q, %v", got, err)
+		}
+	}
+	b.jobs[1] = &job{rec: &Record{Kit: first}}
+	if err := b.sweepKits(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(b.localKits()); err != nil || len(left) != 1 || left[0].Name() != first {
+		t.Errorf("left %v, %v", left, err)
+	}
+	// What somebody has put in its place is not given to a job.
+	if err := os.WriteFile(filepath.Join(a.sharedKits(), second, kitSrun), []byte("srun 3"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.kit(second); err == nil {
+		t.Error("a damaged kit")
+	}
+	for _, hash := range []string{"", "..", "../jobs"} {
+		if _, err := b.kit(hash); err == nil {
+			t.Errorf("kit %q", hash)
+		}
+	}
+}
