@@ -227,12 +227,6 @@ int main(int argc, char **argv)
 
 	if (parse_options(&o, argc, argv))
 		return (CODE_OURS);
-	if (o.refusal) {
-		fprintf(stderr, "singularity: %s\n", o.refusal);
-		return (CODE_OURS);
-	}
-	if (o.finished)
-		end_like(o.status);
 	w.all = o.all;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &mask);

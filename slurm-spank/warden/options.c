@@ -8,12 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
-enum {
-	MAX_FD = 1 << 20,
-	MAX_STATUS = 0xffff,
-};
+enum { MAX_FD = 1 << 20 };
 
 /*
  * Before 23.11 a plugin can only replace argv[0] of a task: with this program. The options
@@ -24,20 +20,17 @@ enum {
 
 static const char usage[] =
 	"usage: sing-warden [OPTIONS] -- PROGRAM [ARGUMENTS…]\n"
-	"       sing-warden [OPTIONS] --restore|--finished=STATUS|--refuse=TEXT [-- …]\n"
+	"       sing-warden [OPTIONS] --restore [-- …]\n"
 	"Starts PROGRAM in the capsule whose namespaces this process has joined, and ends as it ends.\n"
 	"\n"
-	"  --name=NAME        of the program within the capsule, 1 to 47 of [A-Za-z0-9._+-]; default \"program\"\n"
-	"  --proc-fd=FD       a descriptor of the host's /proc; files among 0, 1 and 2 are opened again\n"
-	"  --all              every signal goes to every process of the program, as Slurm does in\n"
-	"                     steps; else only TERM, CONT and TSTP do, the rest to its first process\n"
-	"  --restore          PROGRAM is not started: it is being restored under NAME\n"
-	"  --finished=STATUS  PROGRAM is not started: it has ended, as waitpid's STATUS says; so does this\n"
-	"  --refuse=TEXT      PROGRAM is not started: TEXT is printed, and the exit code is 125\n"
+	"  --name=NAME   of the program within the capsule, 1 to 47 of [A-Za-z0-9._+-]; default \"program\"\n"
+	"  --proc-fd=FD  a descriptor of the host's /proc; files among 0, 1 and 2 are opened again\n"
+	"  --all         every signal goes to every process of the program, as Slurm does in\n"
+	"                steps; else only TERM, CONT and TSTP do, the rest to its first process\n"
+	"  --restore     PROGRAM is not started: it is being restored under NAME\n"
 	"\n"
 	"Where " ENV_OPTIONS " is in the environment, it holds the options, separated by\n"
-	"single spaces (of --refuse, which comes last, TEXT goes to the end), " ENV_ARGV0 "\n"
-	"holds PROGRAM, and the command line ARGUMENTS only.\n";
+	"single spaces, " ENV_ARGV0 " holds PROGRAM, and the command line ARGUMENTS only.\n";
 
 /* --- values --- */
 
@@ -88,22 +81,6 @@ static int take_restore(struct options *o, const char *value)
 	return (0);
 }
 
-static int take_finished(struct options *o, const char *value)
-{
-	o->finished = true;
-	if (parse_number(&o->status, value, MAX_STATUS))
-		return (-1);
-
-	return (WIFEXITED(o->status) || (WIFSIGNALED(o->status) && WTERMSIG(o->status) <= SIGRTMAX) ? 0 : -1);
-}
-
-static int take_refuse(struct options *o, const char *value)
-{
-	o->refusal = value;
-
-	return (value[0] ? 0 : -1);
-}
-
 static const struct {
 	const char *name;
 	int (*take)(struct options *o, const char *value);
@@ -113,8 +90,6 @@ static const struct {
 	{ "proc-fd", take_proc_fd, "the number of a descriptor" },
 	{ "all", take_all, NULL },
 	{ "restore", take_restore, NULL },
-	{ "finished", take_finished, "a status of waitpid" },
-	{ "refuse", take_refuse, "a text" },
 };
 
 /* --- words --- */
@@ -161,13 +136,12 @@ static int take_arguments(struct options *o, int argc, char **argv)
 /* text is cut into words, to which o then points. */
 static int take_environment(struct options *o, char *text)
 {
-	static const char last[] = "--refuse=";
 	bool more = true;
 
 	while (more) {
 		char *word = text;
 
-		text += strncmp(word, last, strlen(last)) == 0 ? strlen(word) : strcspn(word, " ");
+		text += strcspn(word, " ");
 		more = *text == ' ';
 		*text++ = '\0';
 		if (take_word(o, word))
@@ -216,13 +190,7 @@ int parse_options(struct options *o, int argc, char **argv)
 			return (-1);
 		o->argv = argv + n;
 	}
-	if (o->restore + o->finished + (o->refusal != NULL) > 1) {
-		fputs("singularity: --restore, --finished and --refuse exclude each other\n", stderr);
-		return (-1);
-	}
-	if (o->restore || o->finished || o->refusal)
-		return (0);
-	if (!o->argv[0]) {
+	if (!o->restore && !o->argv[0]) {
 		fprintf(stderr, "singularity: there is no program to start\n%s", usage);
 		return (-1);
 	}

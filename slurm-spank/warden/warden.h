@@ -24,9 +24,6 @@ struct options {
 	int proc_fd;	  /* O_PATH descriptor of the host's /proc, or -1 */
 	bool all;	  /* every signal goes to every process of the program */
 	bool restore;	  /* the program is not started: somebody restores it */
-	bool finished;	  /* nor here: it has ended before, with status */
-	int status;
-	const char *refusal; /* nor here, and the user is told why; or NULL */
 	char **argv;
 };
 
