@@ -40,8 +40,12 @@ func buildID(root, path string) (string, error) {
 	}
 	defer unix.Close(tree)
 	// A fifo would block, a device could do anything.
-	fd, err := unix.Openat2(tree, path, &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: unix.RESOLVE_IN_ROOT})
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: unix.RESOLVE_IN_ROOT}
+	fd, err := unix.Openat2(tree, path, &how)
+	// A ".." on the way cannot be followed while anybody on the node renames or mounts.
+	for tries := 0; errors.Is(err, unix.EAGAIN) && tries < maxRaces; tries++ {
+		fd, err = unix.Openat2(tree, path, &how)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -56,6 +60,9 @@ func buildID(root, path string) (string, error) {
 	}
 	return readBuildID(f)
 }
+
+// maxRaces bounds how often somebody who renames without end may come between.
+const maxRaces = 10000
 
 const (
 	noteBuildID = 3 // NT_GNU_BUILD_ID
