@@ -137,6 +137,14 @@ func (c *Conductor) lose(id uint32, run int) {
 	c.ended[id] = run
 }
 
+// hasEnded says whether this node had a capsule of a run.
+func (c *Conductor) hasEnded(id uint32, run int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, had := c.ended[id]
+	return had && at >= run
+}
+
 const maxEnded = 10000
 
 // known returns a job that this node has something of, or nil.

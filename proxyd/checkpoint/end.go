@@ -23,6 +23,7 @@ import (
 func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j := c.known(id)
 	if j == nil {
+		c.spawn(func(ctx context.Context) { c.neverBegun(ctx, id) })
 		return nil
 	}
 	j.askToLeave(ctx)
@@ -34,9 +35,12 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j.mu.Lock()
 	rec, run, left := j.rec, j.run, j.left
 	leads := rec != nil && j.where.node(0) == c.Node
+	again := startsAnew(left, j.cutShort())
 	j.mu.Unlock()
 	if rec != nil {
 		c.lose(id, run)
+	} else {
+		c.spawn(func(ctx context.Context) { c.neverBegun(ctx, id) })
 	}
 	if err := j.clear(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -47,11 +51,58 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	// What the job leaves on the shared folder does not hold up its end.
 	c.spawn(func(ctx context.Context) {
-		if err := c.settle(ctx, id, run, left); err != nil {
+		if err := c.settle(ctx, id, run, again); err != nil {
 			c.Log.Error("after the end", "job", id, "error", err)
 		}
 	})
 	return nil
+}
+
+// startsAnew returns the states in which a job is not over, whatever Slurm thinks. left:
+// the run was released because Slurm was to run the job again, and Slurm may take the end
+// of the wardens for the job's own (a slurmctld that died at that moment may not know
+// better). cut: the run was cut short.
+func startsAnew(left, cut bool) []string {
+	switch {
+	case left:
+		return []string{"COMPLETED", "FAILED", "NODE_FAIL"}
+	case cut:
+		return []string{"FAILED", "NODE_FAIL"}
+	}
+	return nil
+}
+
+// neverBegun looks after a job whose run was over before any task of it had come here: it
+// was cut short, if this is where it was to begin.
+func (c *Conductor) neverBegun(ctx context.Context, id uint32) {
+	rec, err := c.records.load(id)
+	if err == nil && rec == nil {
+		return
+	}
+	var s *slurm.Job
+	if err == nil {
+		s, err = c.Slurm.Show(ctx, name(id))
+	}
+	if err == nil && s.BatchHost == c.Node && !c.hasEnded(id, s.Restarts) && s.Restarts > 0 {
+		err = c.settle(ctx, id, s.Restarts, startsAnew(false, true))
+	}
+	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
+		c.Log.Warn("after the end of a run that never began", "job", id, "error", err)
+	}
+}
+
+// cutShort says that the run ends before its batch script was brought back. So nothing in
+// it was the job's own doing: its end is none of the job's either. Slurm does that to a run
+// on a node that died a moment ago, when it ends the run before once more. Caller holds j.mu.
+func (j *job) cutShort() bool {
+	h := j.held[0]
+	switch {
+	case j.rec == nil || j.rec.Over != nil || j.gaveUp:
+		return false
+	case h == nil:
+		return j.from != nil
+	}
+	return slices.Contains(h.note.Left, batch)
 }
 
 // sweepEvery is how long what a job leaves here may stay when its epilog told nobody: the
@@ -177,10 +228,8 @@ func (j *job) quiet(ctx context.Context) error {
 const quietLook = 50 * time.Millisecond
 
 // settle removes what a job that is over has on the shared folder. A job that waits to
-// run again keeps all of it. left says that the run was released because Slurm was to run
-// the job again; a slurmctld that died at that moment may not know, and takes the end of
-// the wardens for the job's own. Then it is told once more.
-func (c *Conductor) settle(ctx context.Context, id uint32, run int, left bool) error {
+// run again keeps all of it, and one that is in a state of again is made to.
+func (c *Conductor) settle(ctx context.Context, id uint32, run int, again []string) error {
 	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
 		s, err := c.Slurm.Show(ctx, name(id))
 		if errors.Is(err, slurm.ErrNoJob) {
@@ -191,12 +240,12 @@ func (c *Conductor) settle(ctx context.Context, id uint32, run int, left bool) e
 			c.Log.Warn("after the end", "job", id, "error", err)
 		case s.Restarts > run || s.Waits():
 			return nil
-		case left && s.Runs(): // it will learn
+		case len(again) > 0 && s.Runs(): // it will learn
 		case s.Runs():
 			return nil
 		case s.State == "COMPLETING": // nobody tells when it has
-		case left && (s.State == "COMPLETED" || s.State == "FAILED" || s.State == "NODE_FAIL"):
-			return c.Slurm.Requeue(ctx, s.String())
+		case slices.Contains(again, s.State):
+			return c.runAgain(ctx, id, s.String())
 		case s.State == "COMPLETED":
 			return c.bury(ctx, id)
 		case s.State == "TIMEOUT" || s.State == "PREEMPTED":
@@ -211,6 +260,26 @@ func (c *Conductor) settle(ctx context.Context, id uint32, run int, left bool) e
 			return ctx.Err()
 		}
 	}
+}
+
+// maxCut is how many runs in a row may end before they are whole; then a person must look.
+const maxCut = 3
+
+// runAgain requeues a job that Slurm takes to be over.
+func (c *Conductor) runAgain(ctx context.Context, id uint32, name string) error {
+	rec, err := c.records.load(id)
+	if err != nil || rec == nil {
+		return errors.Join(err, ErrNoJob)
+	}
+	rec.Cut++
+	if err := c.records.save(rec); err != nil {
+		return err
+	}
+	if rec.Cut <= maxCut {
+		return c.Slurm.Requeue(ctx, name)
+	}
+	err = c.tell(ctx, name, sayHeld+fmt.Sprintf("%d runs in a row ended before the job was restored", rec.Cut))
+	return errors.Join(err, c.Slurm.RequeueHold(ctx, name))
 }
 
 const (

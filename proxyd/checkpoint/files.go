@@ -60,6 +60,14 @@ func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Progr
 	if len(pids) > 0 {
 		groups, _ = groupsOf(pids[0])
 	}
+	// What srun writes for its step (--output=FILE) is the job's too.
+	j.mu.Lock()
+	for _, r := range h.sruns {
+		if !r.Ended() {
+			pids = append(pids, r.PID())
+		}
+	}
+	j.mu.Unlock()
 	open, err := files.Scan(pids)
 	if err == nil {
 		err = h.journal.Add(open...)
@@ -96,11 +104,14 @@ func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Progr
 }
 
 // fileJob says which files are not the job's to be put back: what the user excluded, and
-// what Slurm writes.
+// the job's own logs, which only grow. Those of steps are results like others.
 func (j *job) fileJob(h *held, programs []capsule.Program) files.Job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, p := range programs {
+		if p.Name != batch {
+			continue
+		}
 		for _, path := range p.Stdio[1:] {
 			if filepath.IsAbs(path) && !slices.Contains(h.note.Logs, path) {
 				h.note.Logs = append(h.note.Logs, path)

@@ -218,6 +218,9 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 	if t.Step != batch {
 		program = taskName(t.Key, t.Step, t.Task)
 	}
+	if program == batch && rec.Over != nil {
+		return warden.Place{Mode: warden.Finished, Status: *rec.Over}, nil
+	}
 	here, err := where.on(j.c.Node)
 	if err != nil {
 		return warden.Place{}, err
@@ -244,6 +247,9 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 	if program == batch && from != nil {
 		if err := j.raiseAll(ctx); err != nil {
 			err = fmt.Errorf("restore checkpoint %d: %w", from.id.Number, err)
+			if ctx.Err() != nil { // its task is gone, which is no reason to hold the job
+				return warden.Place{}, err
+			}
 			return warden.Place{}, errors.Join(err, j.giveUp(err))
 		}
 	}

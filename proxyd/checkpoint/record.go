@@ -13,23 +13,26 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // Record is what all nodes know of a job from its first start to its end: which nodes
 // it began on, and the addresses that its capsules have wherever they are.
 type Record struct {
-	Job       uint32       `json:"job"`
-	Slurm     string       `json:"slurm"` // its name there: "812", or "812_3" for a task of an array
-	UID       uint32       `json:"uid"`
-	GID       uint32       `json:"gid"`
-	Submitted string       `json:"submitted"` // another job may have had this number
-	Nodes     []string     `json:"nodes"`     // of the first run; the k-th is capsule k's host name
-	Addresses []netip.Addr `json:"addresses"`
-	Options   Options      `json:"options"`
-	Kit       string       `json:"kit"`               // what its programs have of ours, by its hash
-	Restart   bool         `json:"restart,omitempty"` // the next run is to begin anew
-	Outlast   string       `json:"outlast,omitempty"` // the node that is to have the job requeued, which was at its time limit
+	Job       uint32              `json:"job"`
+	Slurm     string              `json:"slurm"` // its name there: "812", or "812_3" for a task of an array
+	UID       uint32              `json:"uid"`
+	GID       uint32              `json:"gid"`
+	Submitted string              `json:"submitted"` // another job may have had this number
+	Nodes     []string            `json:"nodes"`     // of the first run; the k-th is capsule k's host name
+	Addresses []netip.Addr        `json:"addresses"`
+	Options   Options             `json:"options"`
+	Kit       string              `json:"kit"`               // what its programs have of ours, by its hash
+	Restart   bool                `json:"restart,omitempty"` // the next run is to begin anew
+	Cut       int                 `json:"cut,omitempty"`     // runs in a row that were over before they were whole
+	Over      *syscall.WaitStatus `json:"over,omitempty"`    // how the script ended, which Slurm has requeued since
+	Outlast   string              `json:"outlast,omitempty"` // the node that is to have the job requeued, which was at its time limit
 }
 
 // Options are what the user asked for.

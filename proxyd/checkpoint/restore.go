@@ -265,12 +265,25 @@ func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, erro
 	if err := g.Wait(); err != nil {
 		return none{}, err
 	}
-	j.mu.Lock()
-	j.back = true
-	j.mu.Unlock()
+	if err := j.markBack(); err != nil {
+		return none{}, err
+	}
 	j.log.Info("job restored", "checkpoint", from.id.Number)
 	j.say(fmt.Sprintf("restored from checkpoint %d on %s", from.id.Number, join(where.today)))
 	return none{}, nil
+}
+
+// markBack marks that all programs are.
+func (j *job) markBack() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.back = true
+	if j.rec.Cut == 0 {
+		return nil
+	}
+	rec := *j.rec
+	rec.Cut, j.rec = 0, &rec
+	return j.c.records.save(&rec)
 }
 
 // nodes are those of this run that have capsules of the checkpoint.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
@@ -52,7 +53,7 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 	}
 	// While Slurm takes the job away it would fail. The caller is captured as it waits,
 	// and asks again.
-	if err := j.awaitFate(ctx); err != nil {
+	if err := j.awaitFate(ctx, h, key); err != nil {
 		return err
 	}
 	groups, err := groupsOf(who.PID)
@@ -110,15 +111,28 @@ func (j *job) leaving() bool {
 	return j.judging || j.left || j.gaveUp || j.lead != nil && j.lead.then != passOn || j.part != nil && j.part.release
 }
 
-// awaitFate returns when the job stays, at least for now, or is gone.
-func (j *job) awaitFate(ctx context.Context) error {
-	for j.leaving() && j.c.known(j.id) == j {
-		if !wait(ctx, quietLook) {
+// awaitFate returns when the job stays, at least for now, or is gone. Of an srun whose
+// failure was not told, Slurm is asked: it may take minutes to do what it has begun.
+func (j *job) awaitFate(ctx context.Context, h *held, key string) error {
+	for j.c.known(j.id) == j {
+		j.mu.Lock()
+		doubt := h.kept[key]
+		j.mu.Unlock()
+		look := quietLook
+		if !j.leaving() {
+			if !doubt || j.stays(ctx) {
+				return nil
+			}
+			look = doubtLook
+		}
+		if !wait(ctx, look) {
 			return ctx.Err()
 		}
 	}
 	return nil
 }
+
+const doubtLook = time.Second
 
 // Ended says whether a script is to learn that its srun has failed: not if it is captured
 // before it could have done anything about it.
@@ -162,8 +176,8 @@ func (c *Conductor) srunIn(dir string) (*job, *held) {
 	return nil, nil
 }
 
-// stays asks Slurm whether it takes the job away, if that is not known. A Slurm that does
-// not answer does nothing to the job.
+// stays asks Slurm whether it takes the job away, or is about to because its time is up,
+// if that is not known. A Slurm that does not answer does nothing to the job.
 func (j *job) stays(ctx context.Context) bool {
 	if j.leaving() {
 		return false
@@ -171,8 +185,14 @@ func (j *job) stays(ctx context.Context) bool {
 	j.mu.Lock()
 	run := j.run
 	j.mu.Unlock()
-	v, err := j.c.verdict(ctx, j.id, run)
-	return err != nil || v == passOn
+	ctx, cancel := context.WithTimeout(ctx, verdictDeadline)
+	defer cancel()
+	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	if err != nil {
+		return true
+	}
+	expires := s.Expired() && s.Requeue && j.c.OnTimeLimit != "end"
+	return why(s, run, j.c.OnTimeLimit) == passOn && !expires
 }
 
 // holdFor is endRun where nobody waits for it.

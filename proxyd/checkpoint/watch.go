@@ -111,6 +111,9 @@ func (j *job) judge(ctx context.Context) {
 	if err == nil && v != passOn {
 		_, err = j.c.request(ctx, j, v, v.String())
 	}
+	if errors.Is(err, errEnding) && v == vacate {
+		err = j.noteOver(ctx)
+	}
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", v, "error", err)
 		j.say(sayNone + v.String() + ": " + err.Error())
@@ -130,6 +133,31 @@ func (j *job) judge(ctx context.Context) {
 			j.log.Warn("signal", "program", a.program, "error", err)
 		}
 	}
+}
+
+// noteOver remembers how the batch script has ended, of a job that Slurm requeues before it
+// has heard: the next run ends so too, and nothing is done twice.
+func (j *job) noteOver(ctx context.Context) error {
+	j.mu.Lock()
+	h, rec := j.held[0], *j.rec
+	j.mu.Unlock()
+	if h == nil {
+		return errEnding
+	}
+	all, err := h.c.Ended(ctx)
+	if err != nil {
+		return err
+	}
+	status, ok := all[batch]
+	if !ok {
+		return errEnding
+	}
+	rec.Over = &status
+	if err := j.c.records.save(&rec); err != nil {
+		return err
+	}
+	j.log.Info("the batch script had ended", "status", int(status))
+	return nil
 }
 
 // verdictDeadline leaves most of a KillWait of 30 s to the checkpoint.

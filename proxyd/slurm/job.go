@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Job is a job as squeue shows it.
@@ -25,9 +26,10 @@ type Job struct {
 	Batch     bool     // has a script, without which nothing can be requeued
 	Nodes     []string // of this run, in Slurm's order
 	BatchHost string
-	Start     string // "2026-11-20T16:38:51", as printed
-	Submitted string // likewise; a requeue changes it
-	Preempted string // likewise; "" if nothing preempts it
+	Start     string    // "2026-11-20T16:38:51", as printed
+	Submitted string    // likewise; a requeue changes it
+	Preempted string    // likewise; "" if nothing preempts it
+	End       time.Time // of a run: when its time is up; zero without a limit
 
 	nodeList string
 }
@@ -59,10 +61,19 @@ func (j *Job) Runs() bool {
 	return false
 }
 
+// Expired says whether a run's time is up: slurmctld ends it when it looks next, half a
+// minute later at most, or as late as OverTimeLimit has it, and starts no steps before.
+func (j *Job) Expired() bool {
+	return j.Runs() && !j.End.IsZero() && time.Until(j.End) < clockSkew
+}
+
+// clockSkew is between a node and slurmctld, and what squeue cuts off.
+const clockSkew = 2 * time.Second
+
 // columns asks squeue for what no user writes: a job's name, comment or command could
 // imitate anything that stands beside it.
 const columns = "JobID:|,UserID:|,State:|,Reason:|,RestartCnt:|,Requeue:|,BatchFlag:|,BatchHost:|,StartTime:|,PreemptTime:|," +
-	"ArrayJobID:|,ArrayTaskID:|,HetJobID:|,HetJobOffset:|,NodeList:|,SubmitTime:|"
+	"ArrayJobID:|,ArrayTaskID:|,HetJobID:|,HetJobOffset:|,NodeList:|,SubmitTime:|,EndTime:|"
 
 var errJob = errors.New("squeue printed no job")
 
@@ -120,6 +131,8 @@ func parseLine(line string) (*Job, error) {
 	if j.HetJob == 0 {
 		j.HetOffset = -1
 	}
+	// Of a job without a limit it is no time. squeue's is the local one.
+	j.End, _ = time.ParseInLocation("2006-01-02T15:04:05", f[16], time.Local)
 	return j, nil
 }
 

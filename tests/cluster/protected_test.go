@@ -253,8 +253,9 @@ func TestProtectedNodes(t *testing.T) {
 	})
 	t.Run("node fails", func(t *testing.T) {
 		job := c.submit(t, "--singularity --singularity-interval=10s -N2 -w n1,n2", `
-			srun bash -c 'for i in $(seq 150); do echo $SLURM_PROCID $i >> file.$SLURM_PROCID; sleep 0.15; done'
-			echo rc $?; md5sum < file.0; md5sum < file.1`)
+			srun --overlap -N1 -n1 --output=one bash -c 'for i in $(seq 150); do echo $i; sleep 0.15; done' &
+			srun --overlap --output=step.%t bash -c 'for i in $(seq 150); do echo $SLURM_PROCID $i | tee -a file.$SLURM_PROCID; sleep 0.15; done'
+			echo rc $?; wait; env | grep -c SLURM_OPEN_MODE; md5sum < file.0; md5sum < file.1`)
 		eventually(t, 40*time.Second, func() (bool, string) {
 			s := c.show(t, job, "Comment")
 			return strings.Contains(s, "checkpoint 1"), s
@@ -265,17 +266,45 @@ func TestProtectedNodes(t *testing.T) {
 		c.again(t, job, "")
 		c.ends(t, job)
 		mc(t, "heal", "n1", "--name", c.name).must(t)
-		var want [2]strings.Builder
-		for r := range want {
-			for i := 1; i <= 150; i++ {
-				fmt.Fprintf(&want[r], "%d %d\n", r, i)
+		// What the job wrote after its checkpoint is gone, what srun and slurmstepd wrote for it too.
+		want := map[string]*strings.Builder{"one": {}, "step.0": {}, "step.1": {}, "file.0": {}, "file.1": {}}
+		for i := 1; i <= 150; i++ {
+			fmt.Fprintln(want["one"], i)
+			for r := range 2 {
+				fmt.Fprintf(want[fmt.Sprint("step.", r)], "%d %d\n", r, i)
+				fmt.Fprintf(want[fmt.Sprint("file.", r)], "%d %d\n", r, i)
 			}
-			got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, fmt.Sprintf("shared/home/alice/file.%d", r)))
-			if string(got) != want[r].String() {
-				t.Errorf("file.%d:\n%s", r, got)
+		}
+		for name, text := range want {
+			got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name))
+			if string(got) != text.String() {
+				t.Errorf("%s:\n%s", name, got)
 			}
 		}
 		if got := c.log(job); !strings.Contains(got, "rc 0") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("ended before it is back", func(t *testing.T) {
+		job := c.submit(t, "--singularity -w n3", count)
+		c.reaches(t, job, "5")
+		c.ctl(t, "scontrol requeuehold "+job)
+		eventually(t, 60*time.Second, func() (bool, string) {
+			s := c.show(t, job, "State")
+			return s == "PENDING" || s == "REQUEUE_HOLD", s
+		})
+		// Its task waits for proxyd, and is killed there: nothing of the job's has run.
+		c.exec(t, "n3", "", "pkill", "-STOP", "-x", "proxyd").must(t)
+		c.ctl(t, "sleep 2; scontrol update StartTime=now JobId="+job+"; scontrol release "+job)
+		eventually(t, 30*time.Second, func() (bool, string) {
+			said := strings.Fields(c.exec(t, "n3", "", "ss", "-xlnH", "src", "/run/singularity-slurm/spank.sock").out)
+			return len(said) > 2 && said[2] != "0", strings.Join(said, " ")
+		})
+		c.ctl(t, "scancel --signal=KILL --batch "+job)
+		c.exec(t, "n3", "", "pkill", "-CONT", "-x", "proxyd").must(t)
+		c.again(t, job, "")
+		c.ends(t, job)
+		if got := c.log(job); got != counted("n3") {
 			t.Errorf("log:\n%s", got)
 		}
 	})
