@@ -33,7 +33,7 @@ func (r *run) strike(ctx context.Context, b blow) error {
 		return errMissed
 	}
 	victim := running[b.pick%uint64(len(running))]
-	nodes, err := r.c.exec(ctx, "ctl", "root", "scontrol", "show", "hostnames", victim.nodes)
+	nodes, err := r.c.Exec(ctx, "ctl", "root", "scontrol", "show", "hostnames", victim.nodes)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 		if err := pause(ctx, time.Until(h.tick.Add(-time.Second))); err != nil {
 			return err
 		}
-		return h.c.scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
+		return h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
 	},
 	nodeFail: strikeNodeFail,
 	proxyd: func(ctx context.Context, h hit) error {
@@ -81,7 +81,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 		return strikeMove(ctx, h)
 	},
 	slurmd: func(ctx context.Context, h hit) error {
-		if _, err := h.c.minicluster(ctx, "restart", h.host, "slurmd"); err != nil {
+		if _, err := h.c.Run(ctx, "restart", h.host, "slurmd"); err != nil {
 			return err
 		}
 		return strikeRequeue(ctx, h)
@@ -89,13 +89,13 @@ var strikes = map[kind]func(context.Context, hit) error{
 }
 
 func strikeRequeue(ctx context.Context, h hit) error {
-	return h.c.scontrol(ctx, "requeue", h.victim.id)
+	return h.c.Scontrol(ctx, "requeue", h.victim.id)
 }
 
 // strikeMove excludes the node that runs the batch script. A job of two nodes has one
 // more to go to; the other it may keep, with the capsules changing places.
 func strikeMove(ctx context.Context, h hit) error {
-	if err := h.c.scontrol(ctx, "requeuehold", h.victim.id); err != nil {
+	if err := h.c.Scontrol(ctx, "requeuehold", h.victim.id); err != nil {
 		return err
 	}
 	err := h.c.board.until(ctx, h.id, "requeued and held", func(jobs []job) (bool, error) {
@@ -107,15 +107,15 @@ func strikeMove(ctx context.Context, h hit) error {
 	}
 	_, strangers := h.c.laneNodes(h.lane)
 	excluded := strings.Join(append(strangers, h.victim.batchHost), ",")
-	if err := h.c.scontrol(ctx, "update", "JobId="+h.victim.id, "ExcNodeList="+excluded); err != nil {
+	if err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "ExcNodeList="+excluded); err != nil {
 		return err
 	}
-	return h.c.scontrol(ctx, "release", h.victim.id)
+	return h.c.Scontrol(ctx, "release", h.victim.id)
 }
 
 // strikePreempt has bob want one of the job's nodes for himself, with a right to it.
 func strikePreempt(ctx context.Context, h hit) error {
-	id, err := h.c.exec(ctx, "ctl", "bob", "env", "--chdir=/tmp", "sbatch", "--parsable", "--job-name=premium", "--qos=premium", "--exclusive",
+	id, err := h.c.Exec(ctx, "ctl", "bob", "env", "--chdir=/tmp", "sbatch", "--parsable", "--job-name=premium", "--qos=premium", "--exclusive",
 		"--nodelist="+h.host, "--time=1", "--output=/dev/null", "--wrap=sleep 1")
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func strikePreempt(ctx context.Context, h hit) error {
 
 // strikeNodeFail has a checkpoint made, since only that can outlive a node, then cuts the power.
 func strikeNodeFail(ctx context.Context, h hit) error {
-	if _, err := h.c.exec(ctx, "ctl", "alice", "singctl", "checkpoint", h.victim.id); err != nil {
+	if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", h.victim.id); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
@@ -136,22 +136,22 @@ func strikeNodeFail(ctx context.Context, h hit) error {
 	if jobs := h.c.board.get(h.id); !slices.ContainsFunc(jobs, func(j job) bool { return j.id == h.victim.id && j.state == "RUNNING" }) {
 		return errMissed
 	}
-	if _, err := h.c.minicluster(ctx, "fail", h.host); err != nil {
+	if _, err := h.c.Run(ctx, "fail", h.host); err != nil {
 		return err
 	}
 	// Slurm would find out by itself, after half a minute.
-	return h.c.scontrol(ctx, "update", "NodeName="+h.host, "State=DOWN", "Reason=power")
+	return h.c.Scontrol(ctx, "update", "NodeName="+h.host, "State=DOWN", "Reason=power")
 }
 
 // heal brings the power back and waits until Slurm uses the node again.
 func (c *cluster) heal(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not back after a minute"))
 	defer cancel()
-	if _, err := c.minicluster(ctx, "heal", node); err != nil {
+	if _, err := c.Run(ctx, "heal", node); err != nil {
 		return err
 	}
 	for {
-		state, err := c.exec(ctx, "ctl", "root", "sinfo", "-h", "-p", "main", "-n", node, "-o", "%T")
+		state, err := c.Exec(ctx, "ctl", "root", "sinfo", "-h", "-p", "main", "-n", node, "-o", "%T")
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (c *cluster) heal(ctx context.Context, node string) error {
 			return nil
 		case "down":
 			// Refused while the node has not reported; then it is asked again.
-			_ = c.scontrol(ctx, "update", "NodeName="+node, "State=RESUME")
+			_ = c.Scontrol(ctx, "update", "NodeName="+node, "State=RESUME")
 		}
 		if err := pause(ctx, 500*time.Millisecond); err != nil {
 			return fmt.Errorf("node %s: %w: %s", node, err, state)
@@ -173,7 +173,7 @@ var listener = regexp.MustCompile(`pid=(\d+)`)
 // killProxyd kills the daemon alone. Whoever listens on its socket is it; the first
 // processes of capsules are the same program.
 func killProxyd(ctx context.Context, h hit) error {
-	said, err := h.c.exec(ctx, h.host, "root", "ss", "-xlpH", "src", "/run/singularity-slurm/spank.sock")
+	said, err := h.c.Exec(ctx, h.host, "root", "ss", "-xlpH", "src", "/run/singularity-slurm/spank.sock")
 	if err != nil {
 		return err
 	}
@@ -181,10 +181,10 @@ func killProxyd(ctx context.Context, h hit) error {
 	if pid == nil {
 		return fmt.Errorf("nobody listens on %s's spank.sock", h.host)
 	}
-	if _, err := h.c.exec(ctx, h.host, "root", "kill", "-KILL", pid[1]); err != nil {
+	if _, err := h.c.Exec(ctx, h.host, "root", "kill", "-KILL", pid[1]); err != nil {
 		return err
 	}
-	_, err = h.c.minicluster(ctx, "heal", h.host)
+	_, err = h.c.Run(ctx, "heal", h.host)
 	return err
 }
 
@@ -226,7 +226,7 @@ func (r *run) hurry(ctx context.Context, jobs []job) error {
 		// Earlier, the node may still refuse the new run: "Job credential revoked".
 		if time.Since(j.since) > 2*time.Second && time.Since(r.hurried[j.id]) > 4*time.Second {
 			r.hurried[j.id] = time.Now()
-			if err := r.c.scontrol(ctx, "update", "JobId="+j.id, "StartTime=now", "TimeLimit=10"); err != nil {
+			if err := r.c.Scontrol(ctx, "update", "JobId="+j.id, "StartTime=now", "TimeLimit=10"); err != nil {
 				return err
 			}
 		}

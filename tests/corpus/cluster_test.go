@@ -7,13 +7,11 @@ package corpus
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,41 +19,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/mini"
 )
 
 // cluster is the one that all programs share, cut into lanes of nodes.
 type cluster struct {
-	name  string
+	mini.Cluster
 	lanes int
 	free  chan int // lanes nobody is in
 	board board
-}
-
-// minicluster runs the program of that name and returns what it wrote to its standard output.
-func (c *cluster) minicluster(ctx context.Context, verb string, args ...string) (string, error) {
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, *mcProgram, append([]string{verb, "--name", c.name}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		said := strings.TrimSpace(out.String() + errs.String())
-		return "", fmt.Errorf("%s %s: %w: %s", verb, strings.Join(args, " "), err, said[max(0, len(said)-300):])
-	}
-	return strings.TrimSpace(out.String()), nil
-}
-
-func (c *cluster) exec(ctx context.Context, host, user string, command ...string) (string, error) {
-	return c.minicluster(ctx, "exec", append([]string{host, "--user", user, "--"}, command...)...)
-}
-
-// scontrol is an administrator's command on ctl.
-func (c *cluster) scontrol(ctx context.Context, args ...string) error {
-	_, err := c.exec(ctx, "ctl", "root", append([]string{"scontrol"}, args...)...)
-	return err
-}
-
-// shared is /shared of the cluster, as this machine sees it.
-func (c *cluster) shared(path ...string) string {
-	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared"}, path...)...)
 }
 
 // laneNodes are the nodes of a lane, and strangers those of all others.
@@ -74,13 +47,13 @@ func (c *cluster) laneNodes(lane int) (own, strangers []string) {
 // raise brings the cluster up for the whole test.
 func raise(t *testing.T, name string, lanes int, up []string) *cluster {
 	t.Helper()
-	c := &cluster{name: name, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}}
+	c := &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}, lanes: lanes, free: make(chan int, lanes), board: board{jobs: map[string]job{}, changed: make(chan struct{})}}
 	for lane := range lanes {
 		c.free <- lane
 	}
-	_, _ = c.minicluster(t.Context(), "down")
+	_, _ = c.Run(t.Context(), "down")
 	args := append([]string{"--with-corpus", "--nodes", strconv.Itoa(lanes * nodesPerLane)}, up...)
-	if _, err := c.minicluster(t.Context(), "up", args...); err != nil {
+	if _, err := c.Run(t.Context(), "up", args...); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -90,7 +63,7 @@ func raise(t *testing.T, name string, lanes int, up []string) *cluster {
 		stop()
 		<-watched
 		if *keep == "" {
-			if _, err := c.minicluster(context.Background(), "down"); err != nil {
+			if _, err := c.Run(context.Background(), "down"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -143,7 +116,7 @@ type board struct {
 
 func (b *board) follow(ctx context.Context, c *cluster) {
 	for ctx.Err() == nil { // again, should it end before it is told to
-		cmd := exec.CommandContext(ctx, *mcProgram, "exec", "ctl", "--name", c.name, "--", "sh", "-c",
+		cmd := exec.CommandContext(ctx, *mcProgram, "exec", "ctl", "--name", c.Name, "--", "sh", "-c",
 			"trap 'exit 0' PIPE; while echo; do scontrol show job -o 2>/dev/null; sleep 0.25; done")
 		out, err := cmd.StdoutPipe()
 		if err != nil || cmd.Start() != nil {
@@ -246,7 +219,7 @@ func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("no time limit was enforced"))
 	defer cancel()
 	own, _ := c.laneNodes(lane)
-	id, err := c.exec(ctx, "ctl", "alice", "env", "--chdir=/tmp", "sbatch", "--parsable", "--nodelist="+own[0], "--time=10", "--output=/dev/null", "--wrap=sleep 100")
+	id, err := c.Exec(ctx, "ctl", "alice", "env", "--chdir=/tmp", "sbatch", "--parsable", "--nodelist="+own[0], "--time=10", "--output=/dev/null", "--wrap=sleep 100")
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -254,7 +227,7 @@ func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
 		return len(jobs) == 1 && jobs[0].state == "RUNNING", nil
 	})
 	if err == nil {
-		err = c.scontrol(ctx, "update", "JobId="+id, "EndTime=now")
+		err = c.Scontrol(ctx, "update", "JobId="+id, "EndTime=now")
 	}
 	if err == nil {
 		err = c.board.until(ctx, id, "time limit", func(jobs []job) (bool, error) { return jobs[0].state != "RUNNING", nil })
@@ -262,7 +235,7 @@ func (c *cluster) nextTick(ctx context.Context, lane int) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	log, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/ctl/slurmctld.log"))
+	log, err := os.ReadFile(c.Log("ctl", "slurmctld"))
 	if err != nil {
 		return time.Time{}, err
 	}

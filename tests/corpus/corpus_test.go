@@ -98,7 +98,7 @@ func TestCorpus(t *testing.T) {
 
 // install puts the programs where the cluster's users find them.
 func install(c *cluster) error {
-	to := c.shared("corpus")
+	to := c.Shared("corpus")
 	if err := os.MkdirAll(filepath.Join(to, "runs"), 0o755); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func save(t *testing.T, c *cluster, p program, run string) {
 			t.Log(err)
 			return
 		}
-		if out, err := exec.Command("cp", "-a", "-T", c.shared("corpus/runs", p.name, name), filepath.Join(to, name)).CombinedOutput(); err != nil {
+		if out, err := exec.Command("cp", "-a", "-T", c.Shared("corpus/runs", p.name, name), filepath.Join(to, name)).CombinedOutput(); err != nil {
 			t.Logf("%s", out)
 		}
 	}

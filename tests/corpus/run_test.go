@@ -67,8 +67,8 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 	if err != nil {
 		// Whatever went wrong, the lane must be free for the next program.
 		clear := context.WithoutCancel(ctx)
-		e.log, _ = c.exec(clear, "ctl", "root", "sacct", "-D", "-n", "-P", "-j", r.id, "-o", "JobID,State,ExitCode,NodeList,Start,End")
-		_, _ = c.exec(clear, "ctl", "root", "scancel", r.id)
+		e.log, _ = c.Exec(clear, "ctl", "root", "sacct", "-D", "-n", "-P", "-j", r.id, "-o", "JobID,State,ExitCode,NodeList,Start,End")
+		_, _ = c.Exec(clear, "ctl", "root", "scancel", r.id)
 		clear, cancel := context.WithTimeoutCause(clear, 40*time.Second, errors.New("does not end"))
 		defer cancel()
 		err = errors.Join(err, c.board.until(clear, r.id, "scancel", func(jobs []job) (bool, error) {
@@ -79,7 +79,7 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 }
 
 func (r *run) submit(ctx context.Context, options []string) error {
-	folder := r.c.shared(r.folder)
+	folder := r.c.Shared(r.folder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *run) submit(ctx context.Context, options []string) error {
 		args = append(args, "--exclude="+strings.Join(strangers, ","))
 	}
 	args = append(args, options...)
-	id, err := r.c.exec(ctx, "ctl", "alice", append(args, "/shared/corpus/programs/"+r.program.name+".sh")...)
+	id, err := r.c.Exec(ctx, "ctl", "alice", append(args, "/shared/corpus/programs/"+r.program.name+".sh")...)
 	r.id = id
 	return err
 }
@@ -173,7 +173,7 @@ func (c *cluster) check(want, got ending, wantFolder, gotFolder string, blows []
 			return errors.New("ran on one node only")
 		}
 	}
-	found, err := sameFolder(c.shared(wantFolder), c.shared(gotFolder), rolledBack)
+	found, err := sameFolder(c.Shared(wantFolder), c.Shared(gotFolder), rolledBack)
 	if err == nil && len(found) > 0 {
 		err = errors.New(strings.Join(found, "; "))
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/mini"
 )
 
 // nodes of a cluster: a job has two of them, and one to go to.
@@ -25,15 +27,19 @@ var nodes = []string{"n1", "n2", "n3"}
 
 // cluster is one minicluster with singularity-slurm, on which one case runs at a time.
 type cluster struct {
-	name  string
+	mini.Cluster
 	fresh bool // to be raised before it is used
+}
+
+func newCluster(name string) *cluster {
+	return &cluster{Cluster: mini.Cluster{Program: *mcProgram, Name: name}}
 }
 
 // raise brings a cluster up, with daemons that say when a phase begins.
 func raise(t *testing.T, name string) *cluster {
 	t.Helper()
-	c := &cluster{name: name}
-	t.Cleanup(func() { _, _ = c.minicluster(context.Background(), "down") })
+	c := newCluster(name)
+	t.Cleanup(func() { _, _ = c.Run(context.Background(), "down") })
 	if err := c.up(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -42,24 +48,24 @@ func raise(t *testing.T, name string) *cluster {
 
 // up raises the cluster, anew if it is there.
 func (c *cluster) up(ctx context.Context) error {
-	_, _ = c.minicluster(ctx, "down")
-	if _, err := c.minicluster(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--singularity"); err != nil {
+	_, _ = c.Run(ctx, "down")
+	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--singularity"); err != nil {
 		return err
 	}
 	for _, n := range nodes {
-		if _, err := c.exec(ctx, n, "root", "sh", "-c", "echo 'log_level: debug' >> /etc/singularity-slurm/proxyd.yaml"); err != nil {
+		if _, err := c.Exec(ctx, n, "root", "sh", "-c", "echo 'log_level: debug' >> /etc/singularity-slurm/proxyd.yaml"); err != nil {
 			return err
 		}
-		if _, err := c.minicluster(ctx, "restart", n, "proxyd"); err != nil {
+		if _, err := c.Run(ctx, "restart", n, "proxyd"); err != nil {
 			return err
 		}
 	}
-	if err := os.Mkdir(c.shared("faults"), 0o755); err != nil {
+	if err := os.Mkdir(c.Shared("faults"), 0o755); err != nil {
 		return err
 	}
 	program, err := os.ReadFile("testdata/count.py")
 	if err == nil {
-		err = os.WriteFile(c.shared("faults/count.py"), program, 0o644)
+		err = os.WriteFile(c.Shared("faults/count.py"), program, 0o644)
 	}
 	return err
 }
@@ -69,45 +75,14 @@ func (c *cluster) keep(dir string, j *job) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	args := []string{"-r", filepath.Join("/var/lib/minicluster", c.name, "logs"), dir}
+	args := []string{"-r", filepath.Dir(filepath.Dir(c.Log("ctl", "slurmctld"))), dir}
 	if j != nil {
-		args = []string{"-r", args[1], c.shared(j.folder), dir}
+		args = []string{"-r", args[1], c.Shared(j.folder), dir}
 	}
 	if out, err := exec.Command("cp", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
-}
-
-// minicluster runs the program of that name and returns what it wrote to its standard output.
-func (c *cluster) minicluster(ctx context.Context, verb string, args ...string) (string, error) {
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, *mcProgram, append([]string{verb, "--name", c.name}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		said := strings.TrimSpace(out.String() + errs.String())
-		return "", fmt.Errorf("%s %s: %w: %s", verb, strings.Join(args, " "), err, said[max(0, len(said)-400):])
-	}
-	return strings.TrimSpace(out.String()), nil
-}
-
-func (c *cluster) exec(ctx context.Context, host, user string, command ...string) (string, error) {
-	return c.minicluster(ctx, "exec", append([]string{host, "--user", user, "--"}, command...)...)
-}
-
-// scontrol is an administrator's command on ctl.
-func (c *cluster) scontrol(ctx context.Context, args ...string) error {
-	_, err := c.exec(ctx, "ctl", "root", append([]string{"scontrol"}, args...)...)
-	return err
-}
-
-// shared is /shared of the cluster, as this machine sees it.
-func (c *cluster) shared(path string) string {
-	return filepath.Join("/var/lib/minicluster", c.name, "shared", path)
-}
-
-func (c *cluster) log(host, daemon string) string {
-	return filepath.Join("/var/lib/minicluster", c.name, "logs", host, daemon+".log")
 }
 
 // process finds a daemon of a host by its command line, as this machine counts.
@@ -124,7 +99,7 @@ func (c *cluster) process(host string, command ...string) (int, error) {
 		}
 		name, _ := os.ReadFile(filepath.Join(dir, "root/etc/hostname"))
 		conf, _ := os.ReadFile(filepath.Join(dir, "root/etc/slurm/slurm.conf"))
-		if strings.TrimSpace(string(name)) == host && bytes.Contains(conf, []byte("ClusterName="+c.name+"\n")) {
+		if strings.TrimSpace(string(name)) == host && bytes.Contains(conf, []byte("ClusterName="+c.Name+"\n")) {
 			return strconv.Atoi(filepath.Base(dir))
 		}
 	}
@@ -164,7 +139,7 @@ func halt(ctx context.Context, pid int) error {
 // idle waits until every node is in service with nothing on it.
 func (c *cluster) idle(ctx context.Context) error {
 	return eventually(ctx, 90*time.Second, func() (bool, string) {
-		said, err := c.exec(ctx, "ctl", "root", "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
+		said, err := c.Exec(ctx, "ctl", "root", "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
 		return err == nil && strings.Count(said, " idle") == strings.Count(said, "\n")+1, fmt.Sprint("nodes: ", said, err)
 	})
 }
@@ -173,7 +148,7 @@ func (c *cluster) idle(ctx context.Context) error {
 func (c *cluster) left(ctx context.Context, job string) (string, error) {
 	var all []string
 	for _, n := range nodes {
-		said, err := c.exec(ctx, n, "root", "sh", "-c", "cd /var/lib/singularity-slurm; ls -d */"+job+".* 2>/dev/null; true")
+		said, err := c.Exec(ctx, n, "root", "sh", "-c", "cd /var/lib/singularity-slurm; ls -d */"+job+".* 2>/dev/null; true")
 		if err != nil {
 			return "", err
 		}

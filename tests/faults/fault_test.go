@@ -68,18 +68,18 @@ func daemon(where func(*scene) string, command ...string) func(context.Context, 
 
 func heal(where func(*scene) string) func(*scene, context.Context) error {
 	return func(s *scene, ctx context.Context) error {
-		_, err := s.c.minicluster(ctx, "heal", where(s))
+		_, err := s.c.Run(ctx, "heal", where(s))
 		return err
 	}
 }
 
 func power(where func(*scene) string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error {
-		if _, err := s.c.minicluster(ctx, "fail", where(s)); err != nil {
+		if _, err := s.c.Run(ctx, "fail", where(s)); err != nil {
 			return err
 		}
 		// Slurm would find out by itself, after half a minute.
-		return s.c.scontrol(ctx, "update", "NodeName="+where(s), "State=DOWN", "Reason=power")
+		return s.c.Scontrol(ctx, "update", "NodeName="+where(s), "State=DOWN", "Reason=power")
 	}
 }
 
@@ -89,14 +89,14 @@ func reboot(where func(*scene) string) func(*scene, context.Context) error {
 			return err
 		}
 		// Refused if it is in service already: it has registered as a node that was reset.
-		_ = s.c.scontrol(ctx, "update", "NodeName="+where(s), "State=RESUME")
+		_ = s.c.Scontrol(ctx, "update", "NodeName="+where(s), "State=RESUME")
 		return nil
 	}
 }
 
 func cut(where func(*scene) string) func(context.Context, *scene) error {
 	return func(ctx context.Context, s *scene) error {
-		_, err := s.c.minicluster(ctx, "cut", where(s))
+		_, err := s.c.Run(ctx, "cut", where(s))
 		return err
 	}
 }
@@ -161,7 +161,7 @@ func damageChunks(_ context.Context, s *scene) error {
 
 // damageManifest changes a byte of the job's newest.
 func damageManifest(_ context.Context, s *scene) error {
-	all, err := filepath.Glob(filepath.Join(s.store, "store/manifests", s.c.name, s.j.id, "*"))
+	all, err := filepath.Glob(filepath.Join(s.store, "store/manifests", s.c.Name, s.j.id, "*"))
 	if err != nil || len(all) == 0 {
 		return fmt.Errorf("manifests: %v, %w", all, err)
 	}

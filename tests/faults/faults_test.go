@@ -65,8 +65,8 @@ func TestFaults(t *testing.T) {
 			return <-free
 		}
 		raised++
-		c := &cluster{name: fmt.Sprintf("%s%d", *prefix, raised)}
-		t.Cleanup(func() { _, _ = c.minicluster(context.Background(), "down") })
+		c := newCluster(fmt.Sprintf("%s%d", *prefix, raised))
+		t.Cleanup(func() { _, _ = c.Run(context.Background(), "down") })
 		c.fresh = true
 		return c
 	}
@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 			mu.Lock()
 			done[one.name()] = o
 			mu.Unlock()
-			t.Logf("%s: job %s: at %s: %s %s (%s)", c.name, o.job, o.at, o.what, o.why, o.took.Round(time.Second))
+			t.Logf("%s: job %s: at %s: %s %s (%s)", c.Name, o.job, o.at, o.what, o.why, o.took.Round(time.Second))
 			if o.err != nil {
 				t.Error(o.err)
 			}

@@ -19,7 +19,7 @@ func (c *cluster) as(t *testing.T, host, user, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	out, err := c.exec(ctx, host, user, "bash", "-c", "exec 2>&1; cd /tmp; "+script+"\ntrue")
+	out, err := c.Exec(ctx, host, user, "bash", "-c", "exec 2>&1; cd /tmp; "+script+"\ntrue")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func (c *cluster) batch(t *testing.T, options, script string) (id, log string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _ := os.ReadFile(c.shared("home/alice/" + id + ".log"))
+	b, _ := os.ReadFile(c.Shared("home/alice/" + id + ".log"))
 	return id, strings.TrimSpace(string(b))
 }
 
@@ -69,7 +69,7 @@ func TestHostile(t *testing.T) {
 	c := raise(t, *prefix+"h")
 	program, err := os.ReadFile("testdata/hostile.py")
 	if err == nil {
-		err = os.WriteFile(c.shared("faults/hostile.py"), program, 0o644)
+		err = os.WriteFile(c.Shared("faults/hostile.py"), program, 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestHostile(t *testing.T) {
 		for _, key := range []string{"", "s0-1"} {
 			refused(t, c.as(t, "n1", "alice", tool+"srun "+key), "in no capsule")
 		}
-		if _, err := os.Stat(c.shared("home/alice/escaped")); err == nil {
+		if _, err := os.Stat(c.Shared("home/alice/escaped")); err == nil {
 			t.Error("it ran")
 		}
 	})
@@ -142,14 +142,14 @@ func TestHostile(t *testing.T) {
 	t.Run("another user's job", func(t *testing.T) {
 		for _, script := range []string{
 			"singctl show " + job.id, "singctl checkpoint " + job.id, "singctl checkpoints " + job.id,
-			"singctl export " + c.name + "/" + job.id + "/1 /tmp/stolen", "singctl verify " + c.name + "/" + job.id + "/1", "singctl gc",
+			"singctl export " + c.Name + "/" + job.id + "/1 /tmp/stolen", "singctl verify " + c.Name + "/" + job.id + "/1", "singctl gc",
 		} {
 			said := c.as(t, "ctl", "bob", script+"; echo code $?; ls /tmp/stolen")
 			if strings.Contains(said, "code 0") || !strings.Contains(said, "No such file") {
 				t.Errorf("%s: %s", script, said)
 			}
 		}
-		if n := c.as(t, "ctl", "alice", "singctl checkpoints "+job.id+" | grep -c "+c.name); n != "1" {
+		if n := c.as(t, "ctl", "alice", "singctl checkpoints "+job.id+" | grep -c "+c.Name); n != "1" {
 			t.Errorf("%s checkpoints", n)
 		}
 	})
@@ -175,7 +175,7 @@ func TestHostile(t *testing.T) {
 	t.Run("links in a capsule", func(t *testing.T) { hostileLinks(t, c) })
 
 	// After all of that the first job is as it was.
-	if err := os.WriteFile(c.shared(job.folder+"/stop"), nil, 0o644); err != nil {
+	if err := os.WriteFile(c.Shared(job.folder+"/stop"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	err = eventually(t.Context(), 60*time.Second, func() (bool, string) {
@@ -209,15 +209,15 @@ SCRIPT`)
 	j := &job{c: c, id: id}
 	there := func(name string) func() (bool, string) {
 		return func() (bool, string) {
-			_, err := os.Stat(c.shared("home/alice/links/" + name))
-			log, _ := os.ReadFile(c.shared("home/alice/links/log"))
+			_, err := os.Stat(c.Shared("home/alice/links/" + name))
+			log, _ := os.ReadFile(c.Shared("home/alice/links/log"))
 			return err == nil, fmt.Sprintf("%v, log %s", err, log)
 		}
 	}
 	if err := eventually(ctx, 60*time.Second, there("ready")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.scontrol(ctx, "requeue", id); err != nil {
+	if err := c.Scontrol(ctx, "requeue", id); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.requeued(ctx); err != nil {
@@ -225,7 +225,7 @@ SCRIPT`)
 	}
 	// What is to be put back leads elsewhere now.
 	c.as(t, "ctl", "alice", "cd links 2>/dev/null || cd ~/links; rm first second; ln -s /etc/passwd first; ln -s /shared/home/bob/bobs second; touch go")
-	if err := c.scontrol(ctx, "update", "JobId="+id, "StartTime=now"); err != nil {
+	if err := c.Scontrol(ctx, "update", "JobId="+id, "StartTime=now"); err != nil {
 		t.Fatal(err)
 	}
 	err := eventually(ctx, 60*time.Second, func() (bool, string) {
@@ -236,11 +236,11 @@ SCRIPT`)
 		t.Fatal(err)
 	}
 	s, _ := j.state(ctx)
-	log, _ := os.ReadFile(c.shared("home/alice/links/log"))
+	log, _ := os.ReadFile(c.Shared("home/alice/links/log"))
 	t.Logf("job: %s\n%s", s, log)
 	if s.held() {
-		_ = c.scontrol(ctx, "update", "JobId="+id, "Requeue=0")
-		_, _ = c.exec(ctx, "ctl", "root", "scancel", id)
+		_ = c.Scontrol(ctx, "update", "JobId="+id, "Requeue=0")
+		_, _ = c.Exec(ctx, "ctl", "root", "scancel", id)
 	}
 	if strings.Contains(string(log), "root:") {
 		t.Error("what only root may read is in the capsule")

@@ -59,7 +59,7 @@ func (s state) over() bool {
 // submit starts the program and waits until it counts.
 func (c *cluster) submit(ctx context.Context, name string) (*job, error) {
 	j := &job{c: c, folder: "faults/" + name}
-	folder := c.shared(j.folder)
+	folder := c.Shared(j.folder)
 	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755), os.Chown(folder, aliceID, aliceID)); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (c *cluster) submit(ctx context.Context, name string) (*job, error) {
 		return nil, err
 	}
 	var err error
-	j.id, err = c.exec(ctx, "ctl", "alice", "env", "--chdir=/shared/"+j.folder, "sbatch", "--parsable", "--singularity", "-N2", "-n2", "--time=30", "--output=log", "script")
+	j.id, err = c.Exec(ctx, "ctl", "alice", "env", "--chdir=/shared/"+j.folder, "sbatch", "--parsable", "--singularity", "-N2", "-n2", "--time=30", "--output=log", "script")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (c *cluster) submit(ctx context.Context, name string) (*job, error) {
 func (j *job) count() int {
 	least := -1
 	for rank := range 2 {
-		b, err := os.ReadFile(j.c.shared(fmt.Sprintf("%s/latest%d", j.folder, rank)))
+		b, err := os.ReadFile(j.c.Shared(fmt.Sprintf("%s/latest%d", j.folder, rank)))
 		if err != nil {
 			return 0
 		}
@@ -110,7 +110,7 @@ func (j *job) advances(ctx context.Context, within time.Duration) error {
 var columns = "--Format=State:|,RestartCnt:|,BatchHost:|,NodeList:|,Reason:|,exit_code:|,Comment:|"
 
 func (j *job) state(ctx context.Context) (state, error) {
-	out, err := j.c.exec(ctx, "ctl", "root", "squeue", "--noheader", "--states=all", "--jobs="+j.id, columns)
+	out, err := j.c.Exec(ctx, "ctl", "root", "squeue", "--noheader", "--states=all", "--jobs="+j.id, columns)
 	if err != nil {
 		return state{}, err
 	}
@@ -158,8 +158,8 @@ func expand(list string) []string {
 // again has a job that waits start at once: by itself Slurm takes two minutes.
 func (j *job) again(ctx context.Context) error {
 	return errors.Join(
-		j.c.scontrol(ctx, "update", "JobId="+j.id, "StartTime=now"),
-		j.c.scontrol(ctx, "release", j.id),
+		j.c.Scontrol(ctx, "update", "JobId="+j.id, "StartTime=now"),
+		j.c.Scontrol(ctx, "release", j.id),
 	)
 }
 
@@ -190,7 +190,7 @@ var slurmSays = regexp.MustCompile(`^(srun|slurmstepd|singularity): `)
 func (j *job) right(rollbacks int, surprised bool) (noise string, err error) {
 	last := 0
 	for rank := range 2 {
-		text, err := os.ReadFile(j.c.shared(fmt.Sprintf("%s/rank%d", j.folder, rank)))
+		text, err := os.ReadFile(j.c.Shared(fmt.Sprintf("%s/rank%d", j.folder, rank)))
 		if err != nil {
 			return "", err
 		}
@@ -216,7 +216,7 @@ func (j *job) right(rollbacks int, surprised bool) (noise string, err error) {
 }
 
 func (j *job) rightLog(last, rollbacks int, surprised bool) (noise string, err error) {
-	text, err := os.ReadFile(j.c.shared(j.folder + "/log"))
+	text, err := os.ReadFile(j.c.Shared(j.folder + "/log"))
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,7 @@ func (c *cluster) follow() (*tails, error) {
 	}
 	t := &tails{notify: os.NewFile(uintptr(fd), "inotify"), files: map[string]*os.File{}, rest: map[string][]byte{}}
 	for _, n := range nodes {
-		path := c.log(n, "proxyd")
+		path := c.Log(n, "proxyd")
 		_, err := unix.InotifyAddWatch(fd, path, unix.IN_MODIFY)
 		if err == nil {
 			t.files[n], err = os.Open(path)

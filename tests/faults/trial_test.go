@@ -51,7 +51,7 @@ func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, bro
 	began := time.Now()
 	h := fnv.New64a()
 	h.Write([]byte(t.name()))
-	s := &scene{c: c, rng: rand.New(rand.NewPCG(seed, h.Sum64())), store: c.shared("singularity")}
+	s := &scene{c: c, rng: rand.New(rand.NewPCG(seed, h.Sum64())), store: c.Shared("singularity")}
 	if t.fault.small {
 		v, err := c.mountVolume(ctx)
 		if err != nil {
@@ -63,7 +63,7 @@ func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, bro
 	s.j, broken = c.submit(ctx, fmt.Sprintf("%x", h.Sum64()))
 	if broken == nil {
 		// A fault is to cost a job no more than the time since its last checkpoint.
-		_, broken = c.exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
+		_, broken = c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
 	}
 	if broken == nil {
 		broken = s.saved(ctx)
@@ -91,7 +91,7 @@ func (s *scene) saved(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := s.c.scontrol(ctx, "update", "JobId="+s.j.id, "Nice=1"); err != nil {
+	if err := s.c.Scontrol(ctx, "update", "JobId="+s.j.id, "Nice=1"); err != nil {
 		return err
 	}
 	return eventually(ctx, 30*time.Second, func() (bool, string) {
@@ -104,15 +104,15 @@ func (s *scene) saved(ctx context.Context) error {
 func (s *scene) clear(ctx context.Context) error {
 	err := s.restoreAll(ctx)
 	if s.j != nil && s.j.id != "" {
-		_ = s.c.scontrol(ctx, "update", "JobId="+s.j.id, "Requeue=0")
-		_, _ = s.c.exec(ctx, "ctl", "root", "scancel", "--full", s.j.id)
+		_ = s.c.Scontrol(ctx, "update", "JobId="+s.j.id, "Requeue=0")
+		_, _ = s.c.Exec(ctx, "ctl", "root", "scancel", "--full", s.j.id)
 	}
 	for _, n := range append([]string{"ctl"}, nodes...) {
-		_, e := s.c.minicluster(ctx, "heal", n)
+		_, e := s.c.Run(ctx, "heal", n)
 		err = errors.Join(err, e)
 	}
 	for _, n := range nodes {
-		_ = s.c.scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
+		_ = s.c.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
 	}
 	return errors.Join(err, s.c.idle(ctx))
 }
@@ -125,7 +125,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 		return o, err
 	}
 	if t.moment.stage == returns {
-		if err := s.c.scontrol(ctx, "requeue", s.j.id); err != nil {
+		if err := s.c.Scontrol(ctx, "requeue", s.j.id); err != nil {
 			return o, err
 		}
 		if err := s.j.requeued(ctx); err != nil {
@@ -157,7 +157,7 @@ func (s *scene) play(ctx context.Context, t trial) (outcome, error) {
 	if t.moment.stage == runsOn && t.fault.lasts == 0 && strings.HasPrefix(t.fault.name, "damaged") {
 		// Nobody looks at the store but who restores.
 		_ = s.j.advances(ctx, 60*time.Second)
-		if err := s.c.scontrol(ctx, "requeue", s.j.id); err != nil {
+		if err := s.c.Scontrol(ctx, "requeue", s.j.id); err != nil {
 			return o, err
 		}
 	}
@@ -222,9 +222,9 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 	}
 	switch m.stage {
 	case runsOn:
-		go s.c.exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
+		go s.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
 	case leaves:
-		go s.c.scontrol(ctx, "requeue", s.j.id)
+		go s.c.Scontrol(ctx, "requeue", s.j.id)
 	case returns:
 		go s.j.again(ctx)
 	}
@@ -313,7 +313,7 @@ func (s *scene) settle(ctx context.Context, o *outcome, mend func() error) (stat
 		case now.waits():
 			if time.Since(waits) > patience && time.Since(hurried) > 4*time.Second {
 				hurried = time.Now()
-				_ = s.c.scontrol(ctx, "update", "JobId="+s.j.id, "StartTime=now")
+				_ = s.c.Scontrol(ctx, "update", "JobId="+s.j.id, "StartTime=now")
 			}
 		case now.name == "RUNNING":
 			if s.j.advances(ctx, 3*time.Second) != nil {
@@ -345,7 +345,7 @@ func reasonOf(s state) (string, error) {
 
 // finish has the job come to its end and looks at what it has left behind.
 func (s *scene) finish(ctx context.Context, rollbacks int, surprised bool) (noise string, err error) {
-	if err := os.WriteFile(s.c.shared(s.j.folder+"/stop"), nil, 0o644); err != nil {
+	if err := os.WriteFile(s.c.Shared(s.j.folder+"/stop"), nil, 0o644); err != nil {
 		return "", err
 	}
 	var last state
@@ -360,7 +360,7 @@ func (s *scene) finish(ctx context.Context, rollbacks int, surprised bool) (nois
 		return "", err
 	}
 	if last.name != "COMPLETED" {
-		text, _ := os.ReadFile(s.c.shared(s.j.folder + "/log"))
+		text, _ := os.ReadFile(s.c.Shared(s.j.folder + "/log"))
 		return "", fmt.Errorf("%s; the log ends %q", last, text[max(0, len(text)-300):])
 	}
 	if noise, err = s.j.right(rollbacks, surprised); err != nil {

@@ -27,7 +27,7 @@ const volumeSize = "size=600m,mode=755"
 
 // mountVolume puts the nodes' daemons onto an empty volume. No job may be there.
 func (c *cluster) mountVolume(ctx context.Context) (_ *volume, err error) {
-	v := &volume{c: c, dir: filepath.Join("/var/lib/minicluster", c.name+".volume")}
+	v := &volume{c: c, dir: filepath.Join("/var/lib/minicluster", c.Name+".volume")}
 	if err := os.MkdirAll(v.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (c *cluster) mountVolume(ctx context.Context) (_ *volume, err error) {
 		if err := c.within(n, func() error { return nil }, v.attach); err != nil {
 			return nil, errors.Join(err, v.unmount(ctx))
 		}
-		if _, err := c.minicluster(ctx, "restart", n, "proxyd"); err != nil {
+		if _, err := c.Run(ctx, "restart", n, "proxyd"); err != nil {
 			return nil, errors.Join(err, v.unmount(ctx))
 		}
 	}
@@ -56,7 +56,7 @@ func (v *volume) unmount(ctx context.Context) error {
 	for _, n := range nodes {
 		err := v.c.within(n, nil, func(int) error { return unix.Unmount("/shared/singularity", unix.MNT_DETACH) })
 		if err == nil {
-			_, err = v.c.minicluster(ctx, "restart", n, "proxyd")
+			_, err = v.c.Run(ctx, "restart", n, "proxyd")
 		}
 		errs = append(errs, err)
 	}
@@ -78,7 +78,7 @@ func (c *cluster) within(host string, before func() error, do func(tree int) err
 	defer ns.Close()
 	tree := -1
 	if before != nil {
-		dir := filepath.Join("/var/lib/minicluster", c.name+".volume")
+		dir := filepath.Join("/var/lib/minicluster", c.Name+".volume")
 		if tree, err = unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
 			return fmt.Errorf("copy of the mount: %w", err)
 		}
