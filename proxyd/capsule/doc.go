@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package capsule makes what a job sees of a node: PID, mount, network, UTS, IPC and
-// time namespaces, a host name, private /tmp, /var/tmp and /dev/shm, and a first
-// process of its own that outlives the daemon that made it.
+// time namespaces, a host name, private /tmp, /var/tmp, /dev/shm and /dev/pts, and a
+// first process of its own that outlives the daemon that made it.
 //
 // # Who is who
 //

@@ -159,11 +159,11 @@ func TestOwnView(t *testing.T) {
 		s.Hosts = []byte("10.88.1.1 n1\n")
 		s.Binds = []Bind{{Source: srun, Target: "/usr/bin/env", ReadOnly: true}, {Source: srun, Target: spool}}
 	})
-	got, stderr, _ := task{c: c, argv: shell(`hostname; cat /etc/hosts; /usr/bin/env; ` + spool + `; ls -A /tmp /var/tmp /dev/shm
+	got, stderr, _ := task{c: c, argv: shell(`hostname; cat /etc/hosts; /usr/bin/env; ` + spool + `; ls -A /tmp /var/tmp /dev/shm /dev/pts
 		touch /tmp/mine /var/tmp/mine /dev/shm/mine; stat -c %a /tmp /var/tmp /dev/shm
 		cat /proc/1/comm >/dev/null && ls -d /proc/[0-9]* | wc -l; ls /sys/class/net >/dev/null; cat /proc/net/dev | grep -c lo:
 		(: </dev/tcp/127.0.0.1/1) 2>&1 | grep -o refused; echo $PPID`)}.run(t)
-	want := "cap1\n10.88.1.1 n1\nwrapper\nwrapper\n/dev/shm:\n\n/tmp:\n\n/var/tmp:\n1777\n1777\n1777\n"
+	want := "cap1\n10.88.1.1 n1\nwrapper\nwrapper\n/dev/pts:\nptmx\n\n/dev/shm:\n\n/tmp:\n\n/var/tmp:\n1777\n1777\n1777\n"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want it to begin with %q; stderr %q", got, want, stderr)
 	}

@@ -38,7 +38,7 @@ func (o Obstacle) String() string { return fmt.Sprintf("%s (PID %d) %s", o.Name,
 
 // devices that hold a state which is not in the process.
 var devices = []struct{ prefix, what string }{
-	{"/dev/pts/", "has a terminal, "},
+	{"/dev/pts/", "has a terminal from outside of the program, "},
 	{"/dev/nvidia", "holds a GPU by itself, "},
 	{"/dev/infiniband/", "holds an RDMA device, "},
 	{"/dev/kvm", "runs a virtual machine, "},
@@ -64,14 +64,16 @@ func (j *job) obstacles(c *capsule.Capsule, programs []capsule.Program) ([]Obsta
 		if p.Ended || p.Waiting {
 			continue
 		}
-		for _, pid := range processesIn(p.Cgroup) {
-			found = append(found, obstaclesOf(p, pid, outside)...)
+		pids := processesIn(p.Cgroup)
+		own := terminalsOf(c.PID(), pids)
+		for _, pid := range pids {
+			found = append(found, obstaclesOf(p, pid, outside, own)...)
 		}
 	}
 	return found, nil
 }
 
-func obstaclesOf(p capsule.Program, pid int, outside map[string]string) []Obstacle {
+func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own terminals) []Obstacle {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, err := os.ReadDir(dir)
 	if err != nil {
@@ -85,8 +87,9 @@ func obstaclesOf(p capsule.Program, pid int, outside map[string]string) []Obstac
 		}
 	}
 	for _, fd := range fds {
-		link, err := os.Readlink(filepath.Join(dir, fd.Name()))
-		if err != nil {
+		path := filepath.Join(dir, fd.Name())
+		link, err := os.Readlink(path)
+		if err != nil || own.own(path, link) {
 			continue
 		}
 		if to, ok := outside[link]; ok {

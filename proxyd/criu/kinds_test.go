@@ -152,6 +152,16 @@ def check():
     os.write(s, b'out\n'); out = os.read(m, 100); os.write(m, b'in\n')
     return out, os.read(s, 100), os.read(m, 100), os.isatty(s)`,
 
+	"session in a terminal": `
+import os, pty
+pid, m = pty.fork()
+if pid == 0:
+    while True: print(input()[::-1], os.tcgetpgrp(0) == os.getpgrp())
+def check():
+    os.write(m, b'abc\n'); got = b''
+    while got.count(b'\n') < 2: got += os.read(m, 100)
+    return got, os.tcgetpgrp(m) == pid`,
+
 	"system v": `
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True); libc.shmat.restype = ctypes.c_void_p; libc.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]

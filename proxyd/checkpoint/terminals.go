@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// A pseudo terminal has two sides: a program opens ptmx, and what it starts in the terminal
+// has /dev/pts/N. CRIU captures both or none, and makes the number N again, which it can
+// where nobody else counts.
+
+// terminals are those that a program drives.
+type terminals struct {
+	device uint64 // of the capsule's /dev/pts
+	driven map[string]bool
+}
+
+// terminalsOf looks at all processes of one program, as this PID namespace counts, in the
+// capsule whose init is init.
+func terminalsOf(init int, pids []int) terminals {
+	t := terminals{driven: map[string]bool{}}
+	var st syscall.Stat_t
+	if err := syscall.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", init), &st); err == nil {
+		t.device = st.Dev
+	}
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/fd", pid)
+		fds, err := os.ReadDir(dir)
+		if err != nil {
+			continue // it has ended
+		}
+		for _, fd := range fds {
+			link, err := os.Readlink(filepath.Join(dir, fd.Name()))
+			if err != nil || filepath.Base(link) != "ptmx" {
+				continue
+			}
+			if n := terminalNumber(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, fd.Name())); n != "" {
+				t.driven["/dev/pts/"+n] = true
+			}
+		}
+	}
+	return t
+}
+
+// own says whether a descriptor is a side of a terminal that the program drives itself.
+func (t terminals) own(descriptor, link string) bool {
+	if link == "/dev/pts/ptmx" {
+		return true
+	}
+	var st syscall.Stat_t
+	return t.driven[link] && syscall.Stat(descriptor, &st) == nil && st.Dev == t.device
+}
+
+// terminalNumber reads which terminal an open ptmx drives; "" if it is none.
+func terminalNumber(fdinfo string) string {
+	b, err := os.ReadFile(fdinfo)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if n, ok := strings.CutPrefix(line, "tty-index:"); ok {
+			return strings.TrimSpace(n)
+		}
+	}
+	return ""
+}
