@@ -276,3 +276,25 @@ func TestOnlyInterceptorsAreSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestFoothold: the first mapping of a program that may be executed can be written to by
+// who debugs it, even where its own first is shared.
+func TestFoothold(t *testing.T) {
+	build(t)
+	for kind, preload := range built.shims {
+		cmd := exec.Command("cat", "/proc/self/maps")
+		cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload, "ASAN_OPTIONS=detect_leaks=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(kind, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if w := strings.Fields(line); w[1][2] == 'x' {
+				if w[0] != "003f0000-003f1000" || w[1] != "r-xp" {
+					t.Errorf("%s: %s", kind, line)
+				}
+				break
+			}
+		}
+	}
+}

@@ -162,6 +162,17 @@ def check():
     while got.count(b'\n') < 2: got += os.read(m, 100)
     return got, os.tcgetpgrp(m) == pid`,
 
+	// Its first mapping with code is as the shim makes it, for the second cannot be written to.
+	"shared code": `
+import ctypes
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p; libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+assert libc.mmap(0x3f0000, 4096, 5, 0x100022, -1, 0) == 0x3f0000 and libc.mmap(0x10000000, 8192, 3, 0x100021, -1, 0) == 0x10000000
+ctypes.memset(0x10000000, 0xc3, 4096); assert libc.mprotect(0x10000000, 4096, 5) == 0
+def check():
+    ctypes.CFUNCTYPE(None)(0x10000000)()
+    return ctypes.string_at(0x10000000, 4096) == b'\xc3' * 4096, ctypes.string_at(0x3f0000, 4096) == bytes(4096)`,
+
 	"system v": `
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True); libc.shmat.restype = ctypes.c_void_p; libc.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]

@@ -39,6 +39,10 @@ f = os.open('/dev/fuse', os.O_RDWR)`, `^process \d+ \(python3\) serves a FUSE fi
 		"abstract socket": {`
 import socket
 s = socket.socket(socket.AF_UNIX); s.connect('\0outside'); s.recv(1)`, `^process \d+ \(python3\) is connected to a unix socket `},
+		"shared code": {`
+import ctypes
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p; libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+assert libc.mmap(0x200000, 4096, 5, 0x100021, -1, 0) == 0x200000`, `^process \d+ \(python3\) runs code in shared memory`},
 		"removed name": {`
 import os
 f = open('/tmp/one', 'w'); os.link('/tmp/one', '/tmp/two'); os.unlink('/tmp/one')`,

@@ -4,7 +4,6 @@
 #
 # What: Open MPI over TCP, python with mpi4py and numpy on two nodes: reductions, gathers, a token
 # Needs: openmpi-bin python3-mpi4py python3-numpy
-# Fails: prterun gives each rank a pseudo terminal, and terminals are not captured; the job runs on and says so
 #SBATCH --job-name=openmpi-allreduce --nodes=2 --ntasks-per-node=1 --output=log
 set -eu
 # By default it cannot decide which of lo and eth0 leads to the other node.

@@ -4,7 +4,6 @@
 #
 # What: PHP: generators, a built-in web server as child and a client of it, serialised state
 # Needs: php-cli
-# Fails: PHP moves its own code to other pages at start, into which CRIU cannot write what it needs for a capture; the job runs on and says so
 #SBATCH --job-name=php --ntasks=1 --output=log
 set -eu
 cat >server.php <<'PHP'
