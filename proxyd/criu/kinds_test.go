@@ -81,6 +81,20 @@ def check():
     e = socket.socket(socket.AF_UNIX); e.connect('\0listener'); l.accept()
     return r`,
 
+	"place of a socket": `
+import os, socket, stat
+def pair(name, go_on):
+    l = socket.socket(socket.AF_UNIX); l.bind(name); os.chmod(name, 0o741); l.listen()
+    c = socket.socket(socket.AF_UNIX); c.connect(name); d = l.accept()[0]
+    return c, d, l if go_on else l.close()
+all = [pair(WORK + '/closed', False), pair(WORK + '/listens', True)]
+def check():
+    r = []
+    for name, (c, d, l) in zip(('closed', 'listens'), all):
+        d.send(name.encode()); r += [c.recv(10), oct(os.stat(WORK + '/' + name).st_mode)]
+    e = socket.socket(socket.AF_UNIX); e.connect(WORK + '/listens'); all[1][2].accept()
+    return r`,
+
 	"shared memory": `
 import mmap, os, multiprocessing.shared_memory as sm
 a = mmap.mmap(-1, 1 << 20); m = os.memfd_create('m'); os.ftruncate(m, 8192); b = mmap.mmap(m, 8192)

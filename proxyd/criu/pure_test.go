@@ -155,8 +155,12 @@ func TestReadTree(t *testing.T) {
 func FuzzImages(f *testing.F) {
 	f.Add(image(pipesMagic, entry(&pipedata.PipeDataEntry{PipeId: proto.Uint32(5), Bytes: proto.Uint32(3)}), []byte("abc")))
 	f.Add(image(pstreeMagic))
+	f.Add(image(filesMagic, []byte{4, 0, 0, 0, 0x08, 0x05, 0x10, 0x01}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = readTree(bytes.NewReader(b))
+		if _, size, err := placed(bytes.NewReader(b)); err == nil && size != int64(len(b)) {
+			t.Errorf("size %d of %d", size, len(b))
+		}
 		got, err := unread(memory{pipesName: b}, "pipe:[5]")
 		if err == nil && len(got) > len(b) {
 			t.Errorf("%d bytes of %d", len(got), len(b))

@@ -4,6 +4,7 @@
 package criu
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -149,12 +150,12 @@ func (r *restorer) carry(st *stream) error {
 	}
 	defer st.session.drop(pipe)
 	var n int64
-	if isMaps(st.name) {
-		var maps io.Reader
-		if maps, n, err = unreserved(in); err != nil {
+	if change := changed(st.name); change != nil {
+		var other io.Reader
+		if other, n, err = change(in); err != nil {
 			return err
 		}
-		_, err = fill(pipe, maps, st.name)
+		_, err = fill(pipe, other, st.name)
 	} else {
 		n, err = fill(pipe, in, st.name)
 	}
@@ -166,6 +167,18 @@ func (r *restorer) carry(st *stream) error {
 	}
 	if was && n != f.Size {
 		return fmt.Errorf("%d bytes of %d", n, f.Size)
+	}
+	return nil
+}
+
+// changed returns what makes an image into what criu is given in its place, with the size
+// that it was, or nil: nearly all are restored as they were dumped.
+func changed(name string) func(io.Reader) (*bytes.Reader, int64, error) {
+	switch {
+	case isMaps(name):
+		return unreserved
+	case name == filesName:
+		return placed
 	}
 	return nil
 }

@@ -4,7 +4,6 @@
 #
 # What: rsync copies a changing tree through its pair of processes, socat relays a stream
 # Needs: rsync socat
-# Fails: socat warns at its end that the name of a socket on which it no longer listens is gone; CRIU does not make such a name again
 #SBATCH --job-name=rsync-socat --ntasks=1 --output=log
 set -eu
 dir=$(mktemp -d)

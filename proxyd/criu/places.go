@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// The connections that a unix socket accepts have its name. CRIU removes the place of every
+// named socket before it binds one there, but does not bind connections (bind_unix_sk in
+// criu/sk-unix.c): the place would be gone if nobody listens there any more. So connections
+// are restored without a name, and what is in the file system stays.
+const (
+	filesName  = "files.img"
+	filesMagic = 0x56303138 // criu/include/magic.h
+
+	// maxFiles bounds the image: a million open files are about 100 MiB.
+	maxFiles = 256 << 20
+
+	established = 1 // TCP_ESTABLISHED of include/net/tcp_states.h
+)
+
+// placed returns an image of open files as it is to be restored, and its size as it was.
+func placed(in io.Reader) (*bytes.Reader, int64, error) {
+	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
+	out = binary.LittleEndian.AppendUint32(out, filesMagic)
+	size := int64(len(out))
+	err := entries(bufio.NewReader(in), filesMagic, func(b []byte) error {
+		size += 4 + int64(len(b))
+		b, err := withoutName(b)
+		if size > maxFiles {
+			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
+		}
+		out = append(binary.LittleEndian.AppendUint32(out, uint32(len(b))), b...)
+		return err
+	})
+	return bytes.NewReader(out), size, err
+}
+
+// withoutName takes the name from an entry of a connection.
+func withoutName(b []byte) ([]byte, error) {
+	var m fdinfo.FileEntry
+	// Kinds of files that a newer CRIU knows are none of ours.
+	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", errImage, err)
+	}
+	s := m.GetUsk()
+	if s == nil || s.GetState() != established || s.GetType() == unix.SOCK_DGRAM || s.GetDeleted() ||
+		len(s.GetName()) == 0 || bytes.HasPrefix(s.GetName(), []byte{0}) {
+		return b, nil
+	}
+	s.Name = []byte{}
+	return proto.Marshal(&m)
+}

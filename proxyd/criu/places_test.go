@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/fown"
+	sk_opts "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-opts"
+	sk_unix "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-unix"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// TestPlaced: only connections lose their names; every other byte stays.
+func TestPlaced(t *testing.T) {
+	socket := func(state, kind int, name string, deleted bool) []byte {
+		none := proto.Uint32(0)
+		return entry(&fdinfo.FileEntry{Type: fdinfo.FdTypes_UNIXSK.Enum(), Id: none, Usk: &sk_unix.UnixSkEntry{
+			Id: none, Ino: proto.Uint32(8), Type: proto.Uint32(uint32(kind)), State: proto.Uint32(uint32(state)), Flags: none, Uflags: none,
+			Backlog: none, Peer: proto.Uint32(9), Name: []byte(name), Deleted: proto.Bool(deleted),
+			Fown: &fown.FownEntry{Uid: none, Euid: none, Signum: none, PidType: none, Pid: none},
+			Opts: &sk_opts.SkOptsEntry{
+				SoSndbuf: none, SoRcvbuf: none, SoSndTmoSec: proto.Uint64(0), SoSndTmoUsec: proto.Uint64(0),
+				SoRcvTmoSec: proto.Uint64(0), SoRcvTmoUsec: proto.Uint64(0),
+			},
+		}})
+	}
+	const listening = 10
+	var before, after [][]byte
+	for _, c := range []struct{ before, after []byte }{
+		{socket(established, unix.SOCK_STREAM, "/tmp/s", false), socket(established, unix.SOCK_STREAM, "", false)},
+		{socket(established, unix.SOCK_SEQPACKET, "s", false), socket(established, unix.SOCK_SEQPACKET, "", false)},
+		{before: socket(established, unix.SOCK_STREAM, "", false)},
+		{before: socket(established, unix.SOCK_STREAM, "\x00abstract", false)},
+		{before: socket(established, unix.SOCK_STREAM, "/tmp/s", true)},
+		{before: socket(established, unix.SOCK_DGRAM, "/tmp/s", false)},
+		{before: socket(listening, unix.SOCK_STREAM, "/tmp/s", false)},
+		{before: []byte{5, 0, 0, 0, 0x08, 0xc8, 0x01, 0x10, 0x05}}, // of a kind that nobody knows
+	} {
+		if c.after == nil {
+			c.after = c.before
+		}
+		before, after = append(before, c.before), append(after, c.after)
+	}
+	in := image(filesMagic, before...)
+	out, size, err := placed(bytes.NewReader(in))
+	if err != nil || size != int64(len(in)) {
+		t.Fatalf("size %d, want %d: %v", size, len(in), err)
+	}
+	if got, _ := io.ReadAll(out); !bytes.Equal(got, image(filesMagic, after...)) {
+		t.Errorf("got %x, want %x", got, image(filesMagic, after...))
+	}
+	for _, bad := range [][]byte{nil, in[:5], in[:len(in)-1], slices.Concat(in, []byte{3, 0, 0, 0, 0xff, 0xff, 0xff})} {
+		if _, _, err := placed(bytes.NewReader(bad)); !errors.Is(err, errImage) {
+			t.Errorf("%d bytes: error %v", len(bad), err)
+		}
+	}
+}
