@@ -39,6 +39,7 @@
 	X(unlinkat, int, (int, const char *, int)) \
 	X(remove, int, (const char *)) \
 	X(syscall, long, (long, ...)) \
+	X(pipe2, int, (int *, int)) \
 	X(rmdir, int, (const char *)) \
 	X(mkdir, int, (const char *, mode_t)) \
 	X(mkdirat, int, (int, const char *, mode_t)) \

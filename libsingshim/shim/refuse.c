@@ -2,18 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What cannot be captured and what programs do without when the kernel has none. io_uring
- * is one: its rings are memory that the kernel writes to, and there is no reading back
+ * What cannot be captured and what programs do without when the kernel has none.
+ *
+ * io_uring: its rings are memory that the kernel writes to, and there is no reading back
  * what is under way. Libraries (libuv in Node.js, liburing) ask for it by syscall(), and
  * use epoll or threads when there is none.
+ *
+ * Pipes with O_DIRECT, which keep what was written by one call apart: where one packet ends
+ * cannot be seen from outside. Before Linux 3.4 there were none.
  */
 #define _GNU_SOURCE
 #include "next.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+__attribute__((visibility("default"))) int pipe2(int ends[2], int flags)
+{
+	if (flags & O_DIRECT) {
+		errno = EINVAL;
+		return (-1);
+	}
+
+	return (NEXT(pipe2)(ends, flags));
+}
 
 /* Like libc's own it takes six arguments, whatever was passed; the sanitizer sees only that. */
 __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long number, ...)
@@ -21,14 +36,15 @@ __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long
 	long a[6];
 	va_list ap;
 
-	if (number == SYS_io_uring_setup) {
-		errno = ENOSYS;
-		return (-1);
-	}
 	va_start(ap, number);
 	for (int i = 0; i < 6; ++i)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
+
+	if (number == SYS_io_uring_setup || (number == SYS_pipe2 && (a[1] & O_DIRECT))) {
+		errno = number == SYS_pipe2 ? EINVAL : ENOSYS;
+		return (-1);
+	}
 
 	return (NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]));
 }

@@ -153,7 +153,7 @@ func TestBehaviour(t *testing.T) {
 	build(t)
 	for kind, preload := range built.shims {
 		for _, program := range []string{built.behave, built.behave + "-fortified"} {
-			for _, what := range []string{"errors", "descriptors", "storm", "children", "ends"} {
+			for _, what := range []string{"errors", "descriptors", "storm", "children", "ends", "refused"} {
 				t.Run(kind+"/"+filepath.Base(program)+"/"+what, func(t *testing.T) {
 					r := newTrial(t, preload)
 					out, err := r.behave(program, what)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -233,6 +234,20 @@ static void ends(void)
 	kill(getpid(), SIGKILL);
 }
 
+/* What the kernel has and cannot be captured. */
+static void refused(void)
+{
+	int ends[2];
+
+	FAILS(pipe2(ends, O_CLOEXEC | O_DIRECT), EINVAL);
+	FAILS(syscall(SYS_pipe2, ends, O_DIRECT), EINVAL);
+	FAILS(syscall(SYS_io_uring_setup, 4, NULL), ENOSYS);
+	QUIET(pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+	CHECK(fcntl(ends[0], F_GETFL) & O_NONBLOCK && fcntl(ends[1], F_GETFD) & FD_CLOEXEC);
+	QUIET(syscall(SYS_pipe2, ends, 0));
+	CHECK(write(ends[1], "x", 1) == 1 && read(ends[0], ends, 1) == 1);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -240,7 +255,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "errors", errors }, { "descriptors", descriptors }, { "storm", storm },
-		{ "children", children }, { "ends", ends },
+		{ "children", children }, { "ends", ends }, { "refused", refused },
 	};
 
 	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {
