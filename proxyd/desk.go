@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os/user"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +62,7 @@ func (d desk) Owner(ctx context.Context, job string) (uint32, error) {
 		return 0, err
 	}
 	for _, c := range all {
-		if c.Problem == "" {
+		if c.User != "" {
 			return c.Uid, nil
 		}
 	}
@@ -228,7 +230,36 @@ func (d desk) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, e
 		}
 		out = append(out, c)
 	}
+	d.assign(ctx, out)
 	return out, nil
+}
+
+// assign says of checkpoints that are damaged whose they must be: the job's record knows,
+// or one of the same job that is whole, or Slurm.
+func (d desk) assign(ctx context.Context, list []*rpc.Checkpoint) {
+	owners := map[string]*uint32{}
+	for _, c := range list {
+		if c.Problem == "" {
+			owners[path.Dir(c.Id)] = &c.Uid
+		}
+	}
+	for _, c := range list {
+		if c.Problem == "" {
+			continue
+		}
+		owner, ok := owners[path.Dir(c.Id)]
+		if uid, known := d.n.conductor.Owner(c.Job); known {
+			owner = &uid
+		} else if !ok {
+			if s, err := d.n.peers.slurm.Show(ctx, c.Job); err == nil {
+				owner = &s.UID
+			}
+		}
+		owners[path.Dir(c.Id)] = owner
+		if owner != nil {
+			c.Uid, c.User = *owner, userName(*owner)
+		}
+	}
 }
 
 // describe reads what is to be known of a checkpoint.
@@ -252,29 +283,57 @@ func (d desk) describe(ctx context.Context, s store.Summary) (*rpc.Checkpoint, e
 }
 
 func (d desk) Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
-	out := &rpc.VerifyReport{}
-	jobs := map[store.JobID]bool{}
+	list := []store.ID{} // none are not all
 	for _, s := range ids {
 		id, err := store.ParseID(s)
 		if err != nil {
 			return nil, err
 		}
-		jobs[id.JobID] = true
+		list = append(list, id)
 	}
-	for job := range jobs {
-		r, err := d.n.store.Verify(ctx, &job, func(done, total int64) {
-			progress(&rpc.Progress{Phase: "verify", Done: done, Total: total, Unit: "bytes"})
-		})
-		if err != nil {
-			return nil, err
-		}
-		addVerified(out, r)
+	r, err := d.n.store.Verify(ctx, list, func(done, total int64) {
+		progress(&rpc.Progress{Phase: "verify", Done: done, Total: total, Unit: "bytes"})
+	})
+	if err != nil {
+		return nil, stored(err)
+	}
+	out := &rpc.VerifyReport{Checkpoints: int64(r.Checkpoints), Chunks: r.Chunks, Bytes: r.Bytes}
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, p.Error())
 	}
 	return out, nil
 }
 
+// stored gives an error of the store its kind.
+func stored(err error) error {
+	for kind, is := range map[error][]error{
+		rpc.ErrDamaged:      {store.ErrDamaged, store.ErrRefused},
+		rpc.ErrNoCheckpoint: {fs.ErrNotExist},
+		rpc.ErrBusy:         {store.ErrBusy},
+	} {
+		if slices.ContainsFunc(is, func(e error) bool { return errors.Is(err, e) }) {
+			return &rpc.Error{Kind: kind, Text: err.Error()}
+		}
+	}
+	return err
+}
+
+// Delete implements api.Conductor. What is gone already is as it was to be.
+func (d desk) Delete(ctx context.Context, ids []string) error {
+	for _, s := range ids {
+		id, err := store.ParseID(s)
+		if err != nil {
+			return err
+		}
+		if err := d.n.store.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return stored(err)
+		}
+	}
+	return nil
+}
+
 func (d desk) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
-	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor}
+	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor, Ended: d.n.conductor.Over}
 	if req.OlderThan != nil {
 		keep.Age = req.OlderThan.AsDuration()
 	}
@@ -285,7 +344,7 @@ func (d desk) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Pro
 		progress(&rpc.Progress{Phase: "collect", Done: done, Total: total})
 	}, req.DryRun)
 	if err != nil {
-		return nil, err
+		return nil, stored(err)
 	}
 	return collected(r, req.DryRun), nil
 }
@@ -297,7 +356,7 @@ func (d desk) Export(ctx context.Context, id string, put func(name string, size 
 	}
 	r, err := d.n.store.Open(ctx, ckpt)
 	if err != nil {
-		return err
+		return stored(err)
 	}
 	defer r.Close()
 	streams := slices.Clone(r.Manifest().Streams)
@@ -315,19 +374,13 @@ func (d desk) Export(ctx context.Context, id string, put func(name string, size 
 	return nil
 }
 
-func addVerified(out *rpc.VerifyReport, r store.VerifyReport) {
-	out.Checkpoints += int64(r.Checkpoints)
-	out.Chunks += r.Chunks
-	out.Bytes += r.Bytes
-	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, p.Error())
-	}
-}
-
 func collected(r store.GCReport, dry bool) *rpc.GCReport {
 	out := &rpc.GCReport{Chunks: r.Chunks, Bytes: r.Bytes, Waiting: r.Waiting, DryRun: dry}
 	for _, id := range r.Expired {
 		out.Expired = append(out.Expired, id.String())
+	}
+	for _, c := range r.Damaged {
+		out.Damaged = append(out.Damaged, &rpc.Damage{Checkpoint: c.ID.String(), Problem: c.Err.Error()})
 	}
 	return out
 }

@@ -99,7 +99,7 @@ const exitCodes = `0  done
 5  not possible now: not running, not protected, busy, or something cannot be captured
 6  no daemon answers
 7  a credential or an answer is not trusted
-8  doctor or verify found something wrong, or a checkpoint is damaged
+8  doctor, verify or gc found something wrong, or a checkpoint is damaged
 9  no space
 10 timed out
 130 interrupted`

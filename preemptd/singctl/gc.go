@@ -21,7 +21,10 @@ func (a *app) gc() *cobra.Command {
 	c := &cobra.Command{
 		Use: "gc", Short: "Delete old checkpoints, and what no checkpoint needs; for operators",
 		Long: `gc deletes checkpoints as the flags say, or else as proxyd.yaml does (keep, keep_for), and then every
-chunk that no checkpoint needs. It is safe while checkpoints and restores are under way on any node.`,
+chunk that no checkpoint needs. It is safe while checkpoints and restores are under way on any node.
+
+Of a checkpoint that is damaged nobody knows which chunks it needs. It is named, the exit code is 8, and
+no chunk is deleted until it was: see singctl delete.`,
 		Args: arguments(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req := &rpc.GCRequest{DryRun: dryRun}
@@ -50,9 +53,12 @@ chunk that no checkpoint needs. It is safe while checkpoints and restores are un
 				}
 				if a.json {
 					a.printMessage(r)
-					return nil
+				} else {
+					a.printGC(r)
 				}
-				a.printGC(r)
+				if len(r.GetDamaged()) > 0 {
+					return errFound
+				}
 				return nil
 			})
 		},
@@ -76,6 +82,12 @@ func (a *app) printGC(r *rpc.GCReport) {
 		fmt.Fprintf(a.stdout, "; %s until dumps and restores under way have ended", plural(r.GetWaiting(), "more chunk"))
 	}
 	fmt.Fprintln(a.stdout)
+	for _, d := range r.GetDamaged() {
+		fmt.Fprintf(a.stdout, "DAMAGED %s: %s\n", line(d.GetCheckpoint()), line(d.GetProblem()))
+	}
+	if len(r.GetDamaged()) > 0 {
+		fmt.Fprintln(a.stdout, "no chunk goes while these are there: singctl delete takes them away, unless this node has a wrong key")
+	}
 }
 
 // parseAge reads "90m", "12h" or "7d"; days are the only unit that Go's own does not know.

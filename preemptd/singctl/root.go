@@ -66,7 +66,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.port, "port", a.port, "`PORT` on which the daemons listen (SINGULARITY_SLURM_PORT)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
-	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.export(), a.version(), a.man())
+	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.delete(), a.export(), a.version(), a.man())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	return root

@@ -10,10 +10,13 @@
 //	Show, Checkpoint      the job's owner, operators
 //	Checkpoints           everybody; what belongs to others is left out
 //	Verify, Export        the checkpoint's owner, operators
+//	Delete                the checkpoint's owner, operators
 //	GC                    operators
 //	Ping, Phase           root and SlurmUser: the daemons
 //
-// Operators are root, SlurmUser, and whom the configuration names.
+// Operators are root, SlurmUser, and whom the configuration names. A checkpoint that is
+// damaged does not say whose it is: it is shown to whom its job belongs, and only operators
+// may have its content or delete it.
 package api
 
 import (
@@ -41,10 +44,13 @@ type Conductor interface {
 	// calls it.
 	Phase(ctx context.Context, from string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error)
 	// Checkpoints lists those of a job, or with "" all. UID is right in each that can be
-	// trusted; one with Problem set counts as nobody's.
+	// trusted; of one with Problem set it is the job's owner's, and User is empty if nobody
+	// knows that.
 	Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error)
 	// Verify reads checkpoints back, named by the ids that Checkpoints gave.
 	Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error)
+	// Delete takes checkpoints away, named likewise.
+	Delete(ctx context.Context, ids []string) error
 	GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error)
 	// Export calls put for each file of a checkpoint, one after the other. An error of
 	// put ends it and is returned.

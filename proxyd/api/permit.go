@@ -77,7 +77,7 @@ func (s *Server) visible(ctx context.Context, what, job string) ([]*rpc.Checkpoi
 	if err != nil {
 		return nil, err
 	}
-	own := slices.DeleteFunc(slices.Clone(all), func(c *rpc.Checkpoint) bool { return !ownedBy(c, caller.UID) })
+	own := slices.DeleteFunc(slices.Clone(all), func(c *rpc.Checkpoint) bool { return !shownTo(c, caller.UID) })
 	if len(own) == len(all) {
 		return all, nil
 	}
@@ -126,16 +126,38 @@ func (s *Server) named(ctx context.Context, what string, names []string) ([]*rpc
 // maxNames bounds what one request makes the store look up.
 const maxNames = 1000
 
-// ownedBy says whether the checkpoint is surely the user's. What cannot be trusted does not
-// even say whose it is.
-func ownedBy(c *rpc.Checkpoint, uid uint32) bool {
-	return c.GetProblem() == "" && c.GetUid() == uid
+// shownTo says whether the user may know of the checkpoint.
+func shownTo(c *rpc.Checkpoint, uid uint32) bool {
+	return c.GetUid() == uid && (c.GetProblem() == "" || c.GetUser() != "")
 }
 
-// isNamed accepts "mini/812/3" and "812/3".
+// trusted is named, for what is done to contents: of a checkpoint that is damaged nobody is
+// sure whose it is.
+func (s *Server) trusted(ctx context.Context, what string, names []string) ([]*rpc.Checkpoint, error) {
+	list, err := s.named(ctx, what, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		if c.GetProblem() == "" {
+			continue
+		}
+		caller, _ := munge.CallerOf(ctx) // named has seen him
+		is, err := s.people.operator(ctx, caller.UID)
+		if err == nil && !is {
+			err = s.deny(caller, what, "checkpoint "+c.GetId()+" is damaged, which leaves it to operators")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// isNamed accepts "mini/812/3", "812/3", and "812_3/1" of a task of an array.
 func isNamed(c *rpc.Checkpoint, name string) bool {
 	_, short, _ := strings.Cut(c.GetId(), "/")
-	return c.GetId() == name || short == name
+	return c.GetId() == name || short == name || fmt.Sprintf("%s/%d", c.GetJob(), c.GetNumber()) == name
 }
 
 func (s *Server) deny(c munge.Caller, what, why string) error {

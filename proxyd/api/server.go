@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -173,10 +174,36 @@ func (s *Server) GC(req *rpc.GCRequest, stream grpc.ServerStreamingServer[rpc.Pr
 	})
 }
 
+// Delete takes checkpoints away: all that are named, or none.
+func (s *Server) Delete(ctx context.Context, req *rpc.DeleteRequest) (*rpc.DeleteReply, error) {
+	reply, err := func() (*rpc.DeleteReply, error) {
+		caller, ok := munge.CallerOf(ctx)
+		if !ok {
+			return nil, errNobody
+		}
+		if len(req.GetCheckpoints()) == 0 {
+			return nil, rpc.Errorf(rpc.ErrInvalid, "delete: no checkpoint is named")
+		}
+		list, err := s.trusted(ctx, "delete", req.GetCheckpoints())
+		if err != nil {
+			return nil, err
+		}
+		reply := &rpc.DeleteReply{}
+		for _, c := range list {
+			if !slices.Contains(reply.Deleted, c.GetId()) {
+				reply.Deleted = append(reply.Deleted, c.GetId())
+			}
+		}
+		s.opt.Log.Info("delete asked for", "checkpoints", reply.Deleted, "uid", caller.UID)
+		return reply, s.opt.Conductor.Delete(ctx, reply.Deleted)
+	}()
+	return reply, rpc.Status(err)
+}
+
 // Export sends a checkpoint's files.
 func (s *Server) Export(req *rpc.ExportRequest, stream grpc.ServerStreamingServer[rpc.ExportPiece]) error {
 	ctx := stream.Context()
-	list, err := s.named(ctx, "export", []string{req.GetCheckpoint()})
+	list, err := s.trusted(ctx, "export", []string{req.GetCheckpoint()})
 	if err != nil {
 		return rpc.Status(err)
 	}

@@ -93,6 +93,10 @@ var requests = []struct {
 		_, err := c.GC(ctx, &rpc.GCRequest{DryRun: true}, nil)
 		return err
 	}, false, false, true, true},
+	{"delete", func(ctx context.Context, c *rpc.Client) error {
+		_, err := c.Delete(ctx, []string{"812/1"})
+		return err
+	}, true, false, true, true},
 	{"export", func(ctx context.Context, c *rpc.Client) error {
 		return c.Export(ctx, "mini/812/1", func(*rpc.ExportPiece) error { return nil })
 	}, true, false, true, true},
@@ -142,8 +146,7 @@ func TestOperatorsByGroup(t *testing.T) {
 	}
 }
 
-// TestOthersAreLeftOut: lists hold what the caller may see, and what cannot be trusted is
-// nobody's.
+// TestOthersAreLeftOut: lists hold what the caller may see.
 func TestOthersAreLeftOut(t *testing.T) {
 	d := start(t)
 	for _, tt := range []struct {
@@ -151,9 +154,9 @@ func TestOthersAreLeftOut(t *testing.T) {
 		want string
 	}{
 		{apitest.Alice, "mini/812/1 mini/812/2 mini/814/1"},
-		{apitest.Bob, "mini/813/1"},
+		{apitest.Bob, "mini/813/1 mini/816/4"},
 		{apitest.Operator, ""},
-		{0, "mini/812/1 mini/812/2 mini/813/1 mini/814/1 mini/816/4"},
+		{0, "mini/812/1 mini/812/2 mini/813/1 mini/814/1 mini/811/1 mini/816/4"},
 	} {
 		list, err := d.as(t, tt.uid).Checkpoints(t.Context(), "")
 		if err != nil {
@@ -173,6 +176,33 @@ func TestOthersAreLeftOut(t *testing.T) {
 		if got := asked[len(asked)-1]; got != "verify "+tt.want {
 			t.Errorf("user %d: %s", tt.uid, got)
 		}
+	}
+}
+
+// TestDamaged: its owner hears of it and may not touch it, for that he owns it is a guess.
+func TestDamaged(t *testing.T) {
+	d := start(t)
+	bob, root := d.as(t, apitest.Bob), d.as(t, 0)
+	ctx := t.Context()
+	if r, err := bob.Verify(ctx, nil, nil); err != nil || len(r.GetProblems()) != 1 {
+		t.Errorf("verify: %v, %v", r, err)
+	}
+	none := func(*rpc.ExportPiece) error { return nil }
+	before := len(d.Asked())
+	if err := bob.Export(ctx, "816/4", none); !errors.Is(err, rpc.ErrDenied) {
+		t.Errorf("export: %v", err)
+	}
+	if _, err := bob.Delete(ctx, []string{"813/1", "816/4"}); !errors.Is(err, rpc.ErrDenied) {
+		t.Errorf("delete: %v", err)
+	}
+	if _, err := root.Delete(ctx, nil); !errors.Is(err, rpc.ErrInvalid) {
+		t.Errorf("delete nothing: %v", err)
+	}
+	if asked := d.Asked()[before:]; len(asked) > 0 {
+		t.Errorf("the conductor was asked to %s", asked)
+	}
+	if got, err := root.Delete(ctx, []string{"816/4", "mini/816/4", "813/1"}); err != nil || strings.Join(got, " ") != "mini/816/4 mini/813/1" {
+		t.Errorf("root: %v, %v", got, err)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // Record is what all nodes know of a job from its first start to its end: which nodes
@@ -84,6 +86,28 @@ func (r records) load(job uint32) (*Record, error) {
 		return nil, fmt.Errorf("%s: not a job's record", r.path(job))
 	}
 	return rec, nil
+}
+
+// Owner returns whose job that is, if it has a record.
+func (c *Conductor) Owner(job string) (uid uint32, known bool) {
+	id, err := parseName(job)
+	if err != nil {
+		return 0, false
+	}
+	rec, err := c.records.load(id)
+	if err != nil || rec == nil {
+		return 0, false
+	}
+	return rec.UID, true
+}
+
+// Over says that a job of this cluster has ended: it has no record any more.
+func (c *Conductor) Over(job store.JobID) bool {
+	if job.Cluster != c.Cluster {
+		return false // its records are elsewhere
+	}
+	_, err := os.Lstat(c.records.path(job.Job))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (r records) save(rec *Record) error {

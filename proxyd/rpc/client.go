@@ -122,6 +122,13 @@ func (c *Client) GC(ctx context.Context, req *GCRequest, progress func(*Progress
 	return last.GetCollected(), err
 }
 
+// Delete takes checkpoints away, and returns their whole names: all or none, unless the
+// store fails in between.
+func (c *Client) Delete(ctx context.Context, checkpoints []string) ([]string, error) {
+	reply, err := call(ctx, c, patience, c.rpc.Delete, &DeleteRequest{Checkpoints: checkpoints})
+	return reply.GetDeleted(), err
+}
+
 // Export hands the files of a checkpoint to put, piece by piece. They can be trusted only
 // if Export returns nil. An error of put ends it and is returned.
 func (c *Client) Export(ctx context.Context, checkpoint string, put func(*ExportPiece) error) error {

@@ -1612,12 +1612,15 @@ func (x *GCRequest) GetDryRun() bool {
 }
 
 type GCReport struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Expired       []string               `protobuf:"bytes,1,rep,name=expired,proto3" json:"expired,omitempty"` // checkpoints
-	Chunks        int64                  `protobuf:"varint,2,opt,name=chunks,proto3" json:"chunks,omitempty"`
-	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Waiting       int64                  `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"` // chunks that go once dumps and restores in progress end
-	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Expired []string               `protobuf:"bytes,1,rep,name=expired,proto3" json:"expired,omitempty"` // checkpoints
+	Chunks  int64                  `protobuf:"varint,2,opt,name=chunks,proto3" json:"chunks,omitempty"`
+	Bytes   int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Waiting int64                  `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"` // chunks that go once dumps and restores in progress end
+	DryRun  bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Checkpoints that cannot be read. While there are any, nobody knows which chunks they
+	// need, and no chunk is deleted.
+	Damaged       []*Damage `protobuf:"bytes,6,rep,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1687,6 +1690,153 @@ func (x *GCReport) GetDryRun() bool {
 	return false
 }
 
+func (x *GCReport) GetDamaged() []*Damage {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
+}
+
+type Damage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint    string                 `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // its id
+	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Damage) Reset() {
+	*x = Damage{}
+	mi := &file_proxyd_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Damage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Damage) ProtoMessage() {}
+
+func (x *Damage) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Damage.ProtoReflect.Descriptor instead.
+func (*Damage) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Damage) GetCheckpoint() string {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return ""
+}
+
+func (x *Damage) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type DeleteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoints   []string               `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // ids; all must be there, or none is deleted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRequest) Reset() {
+	*x = DeleteRequest{}
+	mi := &file_proxyd_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRequest) ProtoMessage() {}
+
+func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRequest) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DeleteRequest) GetCheckpoints() []string {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+type DeleteReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Deleted       []string               `protobuf:"bytes,1,rep,name=deleted,proto3" json:"deleted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteReply) Reset() {
+	*x = DeleteReply{}
+	mi := &file_proxyd_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteReply) ProtoMessage() {}
+
+func (x *DeleteReply) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
+func (*DeleteReply) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DeleteReply) GetDeleted() []string {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
 type ExportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoint    string                 `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -1696,7 +1846,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1858,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1871,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{23}
+	return file_proxyd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -1746,7 +1896,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1908,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1921,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{24}
+	return file_proxyd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -1823,7 +1973,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1985,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1998,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{25}
+	return file_proxyd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Problem) GetKind() string {
@@ -2017,13 +2167,23 @@ const file_proxyd_proto_rawDesc = "" +
 	"older_than\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x12\x17\n" +
 	"\x04keep\x18\x02 \x01(\rH\x00R\x04keep\x88\x01\x01\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRunB\a\n" +
-	"\x05_keep\"\x85\x01\n" +
+	"\x05_keep\"\xbe\x01\n" +
 	"\bGCReport\x12\x18\n" +
 	"\aexpired\x18\x01 \x03(\tR\aexpired\x12\x16\n" +
 	"\x06chunks\x18\x02 \x01(\x03R\x06chunks\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x03R\awaiting\x12\x17\n" +
-	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"/\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x127\n" +
+	"\adamaged\x18\x06 \x03(\v2\x1d.singularity.proxyd.v1.DamageR\adamaged\"B\n" +
+	"\x06Damage\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\tR\n" +
+	"checkpoint\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"1\n" +
+	"\rDeleteRequest\x12 \n" +
+	"\vcheckpoints\x18\x01 \x03(\tR\vcheckpoints\"'\n" +
+	"\vDeleteReply\x12\x18\n" +
+	"\adeleted\x18\x01 \x03(\tR\adeleted\"/\n" +
 	"\rExportRequest\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\tR\n" +
@@ -2039,7 +2199,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
 	"\x04hint\x18\x03 \x01(\tR\x04hint\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12=\n" +
-	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\xf5\x05\n" +
+	"\tobstacles\x18\x05 \x03(\v2\x1f.singularity.proxyd.v1.ObstacleR\tobstacles2\xc9\x06\n" +
 	"\x06Proxyd\x12L\n" +
 	"\x04Ping\x12\".singularity.proxyd.v1.PingRequest\x1a .singularity.proxyd.v1.PingReply\x12O\n" +
 	"\x05Phase\x12#.singularity.proxyd.v1.PhaseRequest\x1a!.singularity.proxyd.v1.PhaseReply\x12R\n" +
@@ -2049,7 +2209,8 @@ const file_proxyd_proto_rawDesc = "" +
 	"Checkpoint\x12(.singularity.proxyd.v1.CheckpointRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12a\n" +
 	"\vCheckpoints\x12).singularity.proxyd.v1.CheckpointsRequest\x1a'.singularity.proxyd.v1.CheckpointsReply\x12Q\n" +
 	"\x06Verify\x12$.singularity.proxyd.v1.VerifyRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12I\n" +
-	"\x02GC\x12 .singularity.proxyd.v1.GCRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12T\n" +
+	"\x02GC\x12 .singularity.proxyd.v1.GCRequest\x1a\x1f.singularity.proxyd.v1.Progress0\x01\x12R\n" +
+	"\x06Delete\x12$.singularity.proxyd.v1.DeleteRequest\x1a\".singularity.proxyd.v1.DeleteReply\x12T\n" +
 	"\x06Export\x12$.singularity.proxyd.v1.ExportRequest\x1a\".singularity.proxyd.v1.ExportPiece0\x01B;Z9github.com/singularity-slurm/singularity-slurm/proxyd/rpcb\x06proto3"
 
 var (
@@ -2065,7 +2226,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_proxyd_proto_goTypes = []any{
 	(Finding_Level)(0),            // 0: singularity.proxyd.v1.Finding.Level
 	(*PingRequest)(nil),           // 1: singularity.proxyd.v1.PingRequest
@@ -2091,59 +2252,65 @@ var file_proxyd_proto_goTypes = []any{
 	(*VerifyReport)(nil),          // 21: singularity.proxyd.v1.VerifyReport
 	(*GCRequest)(nil),             // 22: singularity.proxyd.v1.GCRequest
 	(*GCReport)(nil),              // 23: singularity.proxyd.v1.GCReport
-	(*ExportRequest)(nil),         // 24: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),           // 25: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),               // 26: singularity.proxyd.v1.Problem
-	nil,                           // 27: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*Damage)(nil),                // 24: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),         // 25: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),           // 26: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),         // 27: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),           // 28: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),               // 29: singularity.proxyd.v1.Problem
+	nil,                           // 30: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	28, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	31, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	0,  // 2: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	27, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	30, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
 	10, // 4: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
 	12, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
 	14, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
 	15, // 7: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
 	11, // 8: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	28, // 9: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	28, // 10: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	28, // 11: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	31, // 9: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	31, // 10: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	31, // 11: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
 	13, // 12: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	29, // 13: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	28, // 14: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	28, // 15: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	32, // 13: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	31, // 14: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	31, // 15: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
 	12, // 16: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
 	21, // 17: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
 	23, // 18: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
 	12, // 19: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	29, // 20: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	14, // 21: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	1,  // 22: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	3,  // 23: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
-	5,  // 24: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	8,  // 25: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	16, // 26: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	18, // 27: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	20, // 28: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	22, // 29: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	24, // 30: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	2,  // 31: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	4,  // 32: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
-	6,  // 33: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	9,  // 34: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	17, // 35: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	19, // 36: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	17, // 37: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	17, // 38: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	25, // 39: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	32, // 20: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	24, // 21: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	14, // 22: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	1,  // 23: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	3,  // 24: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
+	5,  // 25: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	8,  // 26: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	16, // 27: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	18, // 28: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	20, // 29: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	22, // 30: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	25, // 31: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	27, // 32: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	2,  // 33: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	4,  // 34: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
+	6,  // 35: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	9,  // 36: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	17, // 37: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	19, // 38: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	17, // 39: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	17, // 40: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	26, // 41: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	28, // 42: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	33, // [33:43] is the sub-list for method output_type
+	23, // [23:33] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -2163,7 +2330,7 @@ func file_proxyd_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

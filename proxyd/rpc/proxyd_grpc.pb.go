@@ -35,6 +35,7 @@ const (
 	Proxyd_Checkpoints_FullMethodName = "/singularity.proxyd.v1.Proxyd/Checkpoints"
 	Proxyd_Verify_FullMethodName      = "/singularity.proxyd.v1.Proxyd/Verify"
 	Proxyd_GC_FullMethodName          = "/singularity.proxyd.v1.Proxyd/GC"
+	Proxyd_Delete_FullMethodName      = "/singularity.proxyd.v1.Proxyd/Delete"
 	Proxyd_Export_FullMethodName      = "/singularity.proxyd.v1.Proxyd/Export"
 )
 
@@ -59,6 +60,9 @@ type ProxydClient interface {
 	// GC deletes old checkpoints and what no checkpoint needs. For operators. The last
 	// message carries the report.
 	GC(ctx context.Context, in *GCRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Progress], error)
+	// Delete takes checkpoints away. One that is damaged is for operators: nobody can be
+	// sure whose it was. The room that they held is won back by GC.
+	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteReply, error)
 	// Export sends the files of a checkpoint. The caller writes them, with the caller's
 	// rights: proxyd never writes where a user says.
 	Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportPiece], error)
@@ -179,6 +183,16 @@ func (c *proxydClient) GC(ctx context.Context, in *GCRequest, opts ...grpc.CallO
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Proxyd_GCClient = grpc.ServerStreamingClient[Progress]
 
+func (c *proxydClient) Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteReply)
+	err := c.cc.Invoke(ctx, Proxyd_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *proxydClient) Export(ctx context.Context, in *ExportRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Proxyd_ServiceDesc.Streams[3], Proxyd_Export_FullMethodName, cOpts...)
@@ -219,6 +233,9 @@ type ProxydServer interface {
 	// GC deletes old checkpoints and what no checkpoint needs. For operators. The last
 	// message carries the report.
 	GC(*GCRequest, grpc.ServerStreamingServer[Progress]) error
+	// Delete takes checkpoints away. One that is damaged is for operators: nobody can be
+	// sure whose it was. The room that they held is won back by GC.
+	Delete(context.Context, *DeleteRequest) (*DeleteReply, error)
 	// Export sends the files of a checkpoint. The caller writes them, with the caller's
 	// rights: proxyd never writes where a user says.
 	Export(*ExportRequest, grpc.ServerStreamingServer[ExportPiece]) error
@@ -255,6 +272,9 @@ func (UnimplementedProxydServer) Verify(*VerifyRequest, grpc.ServerStreamingServ
 }
 func (UnimplementedProxydServer) GC(*GCRequest, grpc.ServerStreamingServer[Progress]) error {
 	return status.Error(codes.Unimplemented, "method GC not implemented")
+}
+func (UnimplementedProxydServer) Delete(context.Context, *DeleteRequest) (*DeleteReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
 }
 func (UnimplementedProxydServer) Export(*ExportRequest, grpc.ServerStreamingServer[ExportPiece]) error {
 	return status.Error(codes.Unimplemented, "method Export not implemented")
@@ -403,6 +423,24 @@ func _Proxyd_GC_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Proxyd_GCServer = grpc.ServerStreamingServer[Progress]
 
+func _Proxyd_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProxydServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Proxyd_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProxydServer).Delete(ctx, req.(*DeleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Proxyd_Export_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ExportRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -440,6 +478,10 @@ var Proxyd_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Checkpoints",
 			Handler:    _Proxyd_Checkpoints_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _Proxyd_Delete_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

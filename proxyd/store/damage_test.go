@@ -6,12 +6,15 @@ package store_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
@@ -122,6 +125,12 @@ func TestVerifyFindsDamage(t *testing.T) {
 			t.Errorf("no problem says %q: %v", want, report.Problems)
 		}
 	}
+	for id, want := range map[store.ID]string{ckpt(1, 3): "manifest mini/1/3: not a manifest", ckpt(1, 9): "checkpoint mini/1/9: "} {
+		r := must(s.Verify(t.Context(), []store.ID{id}, nil))
+		if r.Checkpoints != 1 || r.Chunks != 0 || len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].Error(), want) {
+			t.Errorf("%s alone: %+v", id, r)
+		}
+	}
 }
 
 // TestTamper is what someone with write access to a part of the folder might try.
@@ -183,11 +192,96 @@ func TestTamper(t *testing.T) {
 			if !errors.As(err, &refused) || !errors.Is(err, c.want) || !strings.Contains(err.Error(), "manifest "+c.id.String()) {
 				t.Fatalf("error %v, want a refusal because %v", err, c.want)
 			}
-			_, err = s.GC(t.Context(), store.Policy{}, nil, false)
-			if err == nil {
-				t.Error("a collection went on over a manifest that it cannot read")
+			if strings.HasSuffix(c.name, "above") {
+				if _, err := s.GC(t.Context(), store.Policy{}, nil, false); !errors.Is(err, store.ErrForeign) {
+					t.Errorf("a collection among folders that are not its own: %v", err)
+				}
+				return
+			}
+			deleteDamaged(t, s, c.id)
+		})
+	}
+}
+
+// deleteDamaged checks that a collection names a checkpoint that cannot be read, and that
+// the next one names it no more when it was deleted.
+func deleteDamaged(t *testing.T, s *store.Store, id store.ID) {
+	t.Helper()
+	named := func() bool {
+		r, err := s.GC(t.Context(), store.Policy{}, nil, false)
+		check(t, err)
+		return slices.ContainsFunc(r.Damaged, func(d store.Summary) bool { return d.ID == id && d.Err != nil })
+	}
+	if !named() {
+		t.Error("a collection does not name a manifest that it cannot read")
+	}
+	check(t, s.Delete(t.Context(), id))
+	if named() {
+		t.Error("it is named when it was deleted")
+	}
+}
+
+// TestCollectionOverDamage: old checkpoints go, chunks stay as long as somebody may need
+// them, and all that is unused goes when the damaged ones were deleted.
+func TestCollectionOverDamage(t *testing.T) {
+	for name, damage := range map[string]func(be *storetest.Mem){
+		"manifest": func(be *storetest.Mem) { be.Overwrite("manifests/mini/2/1", []byte("nonsense")) },
+		"piece of a recipe": func(be *storetest.Mem) {
+			text := string(be.Files("manifests/")["manifests/mini/2/1"])
+			_, piece, ok := strings.Cut(text, `"pieces":[{"hash":"`)
+			if !ok {
+				t.Fatal("no recipe of its own: " + text)
+			}
+			check(t, be.Remove(t.Context(), "chunks/"+piece[:2]+"/"+piece[:64]))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			be := storetest.NewMem()
+			s := openStore(t, be, store.Options{})
+			check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 800).Bytes()))
+			kept := storetest.NewImage(2, 800).Bytes()
+			check(t, dump(t.Context(), s, ckpt(1, 2), kept))
+			check(t, dump(t.Context(), s, ckpt(2, 1), storetest.NewImage(3, 40000).Bytes()))
+			damage(be)
+			before := len(be.Files("chunks/"))
+			one := store.Policy{Retention: store.Retention{Count: 1}}
+			for _, dry := range []bool{true, false} {
+				r := must(s.GC(t.Context(), one, nil, dry))
+				if len(r.Damaged) != 1 || r.Damaged[0].ID != ckpt(2, 1) || fmt.Sprint(r.Expired) != "[mini/1/1]" || r.Chunks != 0 || r.Swept != 0 {
+					t.Errorf("dry %v: %+v", dry, r)
+				}
+			}
+			if after := len(be.Files("chunks/")); after != before {
+				t.Errorf("%d chunks of %d stay", after, before)
+			}
+			check(t, s.Delete(t.Context(), ckpt(2, 1)))
+			r := must(s.GC(t.Context(), one, nil, false))
+			if len(r.Damaged) != 0 || r.Chunks == 0 || len(be.Files("chunks/")) >= before/2 {
+				t.Errorf("when it was deleted: %+v, %d chunks of %d stay", r, len(be.Files("chunks/")), before)
+			}
+			if got := must(readBack(t.Context(), s, ckpt(1, 2), 0)); !bytes.Equal(got, kept) {
+				t.Error("what is kept is not what was written")
 			}
 		})
+	}
+}
+
+// TestWrongKey: with another key nothing can be read, and nothing goes.
+func TestWrongKey(t *testing.T) {
+	be := storetest.NewMem()
+	s := openStore(t, be, store.Options{})
+	for n := range 3 {
+		check(t, dump(t.Context(), s, ckpt(1, uint32(n+1)), storetest.NewImage(uint64(n), 800).Bytes()))
+	}
+	before := len(be.Files(""))
+	other := must(store.Open(t.Context(), be, must(store.NewKey(bytes.Repeat([]byte("other"), 8))), store.Options{}))
+	defer other.Close()
+	r := must(other.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Age: time.Nanosecond, Ended: func(store.JobID) bool { return true }}}, nil, false))
+	if len(r.Damaged) != 3 || len(r.Expired) != 0 || len(be.Files("chunks/"))+len(be.Files("manifests/")) < before-5 {
+		t.Errorf("%+v", r)
+	}
+	if v := must(s.Verify(t.Context(), nil, nil)); v.Checkpoints != 3 || len(v.Problems) != 0 {
+		t.Errorf("%+v", v)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,20 +25,21 @@ type Policy struct {
 
 // GCReport is what a collection did, or, as a dry run, would do.
 type GCReport struct {
-	Expired  []ID  // checkpoints that Retention deleted
-	Purged   int   // manifests deleted for good
-	Chunks   int64 // deleted, or of a dry run: unused
-	Bytes    int64 // their size in the store
-	Swept    int64 // taken out of sight
-	Restored int64 // put back because a dump had counted on them
-	Waiting  int64 // out of sight, until dumps or restores in progress end
+	Expired  []ID      // checkpoints that Retention deleted
+	Purged   int       // manifests deleted for good
+	Chunks   int64     // deleted, or of a dry run: unused
+	Bytes    int64     // their size in the store
+	Swept    int64     // taken out of sight
+	Restored int64     // put back because a dump had counted on them
+	Waiting  int64     // out of sight, until dumps or restores in progress end
+	Damaged  []Summary // checkpoints that cannot be read, with the reason; while there are any no chunk goes
 }
 
 // GC collects what no checkpoint needs. It is safe while dumps, restores, deletes and other
 // collections run on any node, and may be killed at any time; the next one goes on from
-// there. Another collector that lives is ErrBusy. A committed manifest that cannot be
-// read ends it with an error that names the checkpoint, before any chunk is touched. A
-// dry run changes nothing. progress counts chunk folders.
+// there. Another collector that lives is ErrBusy. While a checkpoint cannot be read it may
+// need any chunk: then old checkpoints go as ever, and all chunks stay until that one was
+// deleted. A dry run changes nothing. progress counts chunk folders.
 func (s *Store) GC(ctx context.Context, p Policy, progress Progress, dryRun bool) (GCReport, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -52,7 +54,18 @@ func (s *Store) GC(ctx context.Context, p Policy, progress Progress, dryRun bool
 	if err != nil {
 		err = fmt.Errorf("collect: %w", err)
 	}
+	c.nameDamaged()
 	return c.report, err
+}
+
+func (c *collector) nameDamaged() {
+	if c.mark == nil {
+		return
+	}
+	for id, err := range c.mark.damaged {
+		c.report.Damaged = append(c.report.Damaged, Summary{ID: id, Err: err})
+	}
+	slices.SortFunc(c.report.Damaged, func(a, b Summary) int { return compareIDs(a.ID, b.ID) })
 }
 
 // collector is one collection.
@@ -179,7 +192,7 @@ func (c *collector) rehearse(ctx context.Context) error {
 	for _, id := range expired {
 		c.mark.skip[id] = true
 	}
-	if err := c.mark.all(ctx, c.mark.committed); err != nil {
+	if err := c.mark.all(ctx, c.mark.committed); err != nil || c.mark.doubt() {
 		return err
 	}
 	for i := range chunkFolders {

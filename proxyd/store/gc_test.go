@@ -246,6 +246,10 @@ func TestRetention(t *testing.T) {
 		return store.Summary{ID: ckpt(job, number), Created: now.Add(-age)}
 	}
 	all := []store.Summary{at(1, 1, 9*day), at(1, 2, 5*day), at(1, 3, day), at(2, 7, 9*day), at(2, 10, 8*day)}
+	bad := at(2, 11, 9*day)
+	bad.Err = errors.New("damaged")
+	all = append(all, bad) // neither counts nor goes
+	over := func(j store.JobID) bool { return j.Job == 2 }
 	cases := []struct {
 		name string
 		r    store.Retention
@@ -256,6 +260,9 @@ func TestRetention(t *testing.T) {
 		{"one", store.Retention{Count: 1}, "[mini/1/1 mini/1/2 mini/2/7]"},
 		{"young", store.Retention{Age: 6 * day}, "[mini/1/1 mini/2/7]"},
 		{"the newest stays", store.Retention{Age: time.Hour}, "[mini/1/1 mini/1/2 mini/2/7]"},
+		{"but not when the job is over", store.Retention{Age: 2 * day, Ended: over}, "[mini/1/1 mini/1/2 mini/2/7 mini/2/10]"},
+		{"and then no age is any", store.Retention{Ended: over}, "[mini/2/7 mini/2/10]"},
+		{"over, and young", store.Retention{Age: 30 * day, Ended: over}, "[]"},
 	}
 	for _, c := range cases {
 		if got := fmt.Sprint(c.r.Expired(now, all)); got != c.want {

@@ -109,6 +109,7 @@ func (c *collector) judgeManifests(ctx context.Context, things []trashed, live [
 func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []generation) error {
 	chunks := make(map[string]trashed)
 	var names []string
+	doubt := c.mark.doubt()
 	c.mark.used.has(Hash{}) // merge once, before it is read concurrently
 	for _, t := range things {
 		if t.kind == trashedChunk {
@@ -118,7 +119,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []ge
 	}
 	return each16(ctx, names, func(ctx context.Context, name string) error {
 		t := chunks[name]
-		switch chunkFate(c.mark.used.has(t.chunk), settled(t.since, live)) {
+		switch chunkFate(c.mark.used.has(t.chunk), !doubt && settled(t.since, live)) {
 		case restore:
 			c.tally(func(r *GCReport) { r.Restored++ })
 			return c.move(ctx, t.name, chunkName(t.chunk))

@@ -28,17 +28,14 @@ type Summary struct {
 func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
 	var list []Summary
 	err := s.eachID(ctx, job, func(id ID) error {
-		m, err := s.loadManifest(ctx, manifestName(id), id)
+		one, err := s.summary(ctx, id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // deleted just now
-		case errors.Is(err, ErrDamaged), errors.Is(err, ErrRefused):
-			list = append(list, Summary{ID: id, Err: err})
-			return nil
 		case err != nil:
 			return err
 		}
-		list = append(list, Summary{ID: id, Created: m.Created, Nodes: m.Nodes(), Streams: len(m.Streams), Stats: m.Stats})
+		list = append(list, one)
 		return nil
 	})
 	if err != nil {
@@ -46,6 +43,17 @@ func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
 	}
 	slices.SortFunc(list, func(a, b Summary) int { return compareIDs(a.ID, b.ID) })
 	return list, nil
+}
+
+func (s *Store) summary(ctx context.Context, id ID) (Summary, error) {
+	m, err := s.loadManifest(ctx, manifestName(id), id)
+	switch {
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrRefused):
+		return Summary{ID: id, Err: err}, nil
+	case err != nil:
+		return Summary{}, err
+	}
+	return Summary{ID: id, Created: m.Created, Nodes: m.Nodes(), Streams: len(m.Streams), Stats: m.Stats}, nil
 }
 
 // Delete takes a checkpoint away: first its manifest. Those who have it open can go on;

@@ -62,10 +62,12 @@ type marker struct {
 	seen   map[Hash]bool // manifests, by their bytes and IDs
 	pieces map[Hash]bool // of recipes
 	skip   map[ID]bool   // a dry run's: as if they were deleted
+
+	damaged map[ID]error // committed ones that cannot be read
 }
 
 func newMarker(s *Store) *marker {
-	return &marker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool)}
+	return &marker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool), damaged: make(map[ID]error)}
 }
 
 // mark reads every manifest that is new, wherever it is. A manifest moves from
@@ -128,21 +130,33 @@ func (k *marker) deletedIn(folder string) each {
 	}
 }
 
-// manifest marks what one manifest uses. A committed one that cannot be read ends the
-// collection, because nobody knows what it needs: it must be deleted first. A deleted one
-// that cannot be read promises nothing.
+// manifest marks what one manifest uses. Of a committed one that cannot be read nobody
+// knows what it needs; a deleted one that cannot be read promises nothing.
 func (k *marker) manifest(ctx context.Context, name string, id ID, committed bool) error {
 	err := k.read(ctx, name, id)
 	if errors.Is(err, fs.ErrNotExist) && k.gone(ctx, name) {
 		return nil // moved on, and seen there, or purged
 	}
-	if !committed && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, fs.ErrNotExist)) {
+	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, fs.ErrNotExist) {
+		if committed {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.damaged[id] = err
+		}
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(name, manifestsDir+"/"), err)
 	}
 	return nil
+}
+
+// doubt says that chunks may be needed of which nobody knows. A wrong key on a node makes
+// every manifest unreadable there; what that collection took away would be all.
+func (k *marker) doubt() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.damaged) > 0
 }
 
 // gone says whether it is the manifest that is not there, and not a chunk.

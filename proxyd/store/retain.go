@@ -9,27 +9,34 @@ import (
 	"time"
 )
 
-// Retention says which checkpoints of a job to keep. The newest always stays: what ends a
-// job deletes it.
+// Retention says which checkpoints of a job to keep. The newest of a job that is not over
+// always stays.
 type Retention struct {
 	Count int           // keep the newest Count of each job; 0: any number
 	Age   time.Duration // delete those older than this; 0: any age
+	// Ended says that a job is over. Of such a job all go that are older than Age, the
+	// newest too. nil: no job is.
+	Ended func(JobID) bool
 }
 
 // Expired returns the checkpoints that r does not keep at the time now, in the order of
-// their IDs. A checkpoint's number decides what is newer, not a clock.
+// their IDs. A checkpoint's number decides what is newer, not a clock. One that cannot be
+// read neither counts nor expires: the key may be the wrong one.
 func (r Retention) Expired(now time.Time, all []Summary) []ID {
 	jobs := make(map[JobID][]Summary)
 	for _, s := range all {
-		jobs[s.ID.JobID] = append(jobs[s.ID.JobID], s)
+		if s.Err == nil {
+			jobs[s.ID.JobID] = append(jobs[s.ID.JobID], s)
+		}
 	}
 	var expired []ID
-	for _, list := range jobs {
+	for job, list := range jobs {
+		ended := r.Ended != nil && r.Ended(job)
 		slices.SortFunc(list, func(a, b Summary) int { return cmp.Compare(b.ID.Number, a.ID.Number) })
 		for i, s := range list {
 			tooMany := r.Count > 0 && i >= r.Count
-			tooOld := r.Age > 0 && s.Err == nil && now.Sub(s.Created) > r.Age
-			if i > 0 && (tooMany || tooOld) {
+			tooOld := (r.Age > 0 || ended) && now.Sub(s.Created) > r.Age
+			if (i > 0 || ended) && (tooMany || tooOld) {
 				expired = append(expired, s.ID)
 			}
 		}

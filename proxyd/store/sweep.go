@@ -103,6 +103,9 @@ func (c *collector) unlessGone(ctx context.Context, from string, err error) erro
 
 // sweep takes unused chunks out of sight.
 func (c *collector) sweep(ctx context.Context) error {
+	if c.mark.doubt() {
+		return nil
+	}
 	for i := range chunkFolders {
 		c.progress(int64(i), chunkFolders)
 		dir := chunkFolder(byte(i))

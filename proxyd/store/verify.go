@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -20,16 +21,16 @@ type VerifyReport struct {
 	Problems    []error
 }
 
-// Verify reads every chunk of a job's checkpoints, or of all if job is nil, and checks
+// Verify reads every chunk of some checkpoints, or of all if ids is nil, and checks
 // everything that a restore would. What is wrong with the store is in the report, each
 // problem with the checkpoint and object it concerns; the error says only that Verify
 // could not go on. progress counts data bytes of streams.
-func (s *Store) Verify(ctx context.Context, job *JobID, progress Progress) (VerifyReport, error) {
+func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (VerifyReport, error) {
 	v := &verifier{s: s, progress: progress, seen: make(map[Hash]error)}
 	if progress == nil {
 		v.progress = func(int64, int64) {}
 	}
-	list, err := s.List(ctx, job)
+	list, err := v.list(ctx, ids)
 	if err != nil {
 		return v.report, fmt.Errorf("verify: %w", err)
 	}
@@ -47,6 +48,25 @@ func (s *Store) Verify(ctx context.Context, job *JobID, progress Progress) (Veri
 		}
 	}
 	return v.report, nil
+}
+
+// list finds the checkpoints. One that was named and is gone is a problem.
+func (v *verifier) list(ctx context.Context, ids []ID) ([]Summary, error) {
+	if ids == nil {
+		return v.s.List(ctx, nil)
+	}
+	var list []Summary
+	for _, id := range ids {
+		one, err := v.s.summary(ctx, id)
+		if errors.Is(err, fs.ErrNotExist) {
+			one, err = Summary{ID: id, Err: fmt.Errorf("checkpoint %s: %w", id, err)}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
 }
 
 type verifier struct {

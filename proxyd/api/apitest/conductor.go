@@ -36,7 +36,8 @@ const (
 //	814    alice's; pending; has checkpoint 1
 //	812_3  alice's; its checkpoint takes until Release
 //	815    alice's, without --singularity
-//	816    gone, but has checkpoint 4, of which the manifest is damaged
+//	816    bob's; gone, but has checkpoint 4, of which the manifest is damaged
+//	811    nobody knows whose; as 816
 //	817    alice's; led by n2 now
 //
 // and remembers what it was asked to do.
@@ -160,7 +161,8 @@ func (c *Conductor) Checkpoints(_ context.Context, job string) ([]*rpc.Checkpoin
 		{Id: "mini/812/2", Job: "812", Uid: Alice, User: "alice", Number: 2, Created: at(30), Logical: 5 << 30, Stored: 90 << 20, Phases: phases, Reason: "requeue", Nodes: []string{"n1", "n2"}},
 		{Id: "mini/813/1", Job: "813", Uid: Bob, User: "bob", Number: 1, Created: at(5), Logical: 100 << 20, Stored: 10 << 20, Phases: phases, Reason: "asked", Nodes: []string{"n2"}},
 		{Id: "mini/814/1", Job: "814", Uid: Alice, User: "alice", Number: 1, Created: at(7), Logical: 1 << 20, Stored: 1 << 10, Phases: phases, Reason: "time limit", Nodes: []string{"n1"}},
-		{Id: "mini/816/4", Job: "816", Number: 4, Problem: "manifest mini/816/4: refused: seal does not match the cluster's key"},
+		{Id: "mini/811/1", Job: "811", Number: 1, Problem: "manifest mini/811/1: not a manifest"},
+		{Id: "mini/816/4", Job: "816", Uid: Bob, User: "bob", Number: 4, Problem: "manifest mini/816/4: refused: seal does not match the cluster's key"},
 	}
 	var list []*rpc.Checkpoint
 	for _, cp := range all {
@@ -177,14 +179,20 @@ func (c *Conductor) Verify(_ context.Context, ids []string, progress func(*rpc.P
 	progress(&rpc.Progress{Phase: "read", Done: 1 << 20, Total: 2 << 20, Unit: "bytes"})
 	r := &rpc.VerifyReport{Checkpoints: int64(len(ids)), Chunks: 2, Bytes: 2 << 20}
 	for _, id := range ids {
-		if id == "mini/816/4" {
-			r.Problems = append(r.Problems, "checkpoint mini/816/4: seal does not match the cluster's key")
+		if id == "mini/816/4" || id == "mini/811/1" {
+			r.Problems = append(r.Problems, "checkpoint "+id+": seal does not match the cluster's key")
 		}
 	}
 	return r, nil
 }
 
-// GC deletes nothing.
+// Delete deletes nothing.
+func (c *Conductor) Delete(_ context.Context, ids []string) error {
+	c.note("delete %s", strings.Join(ids, " "))
+	return nil
+}
+
+// GC deletes nothing; with 7 to be kept it finds 816/4 damaged.
 func (c *Conductor) GC(_ context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
 	keep := "as configured"
 	if req.Keep != nil {
@@ -196,6 +204,10 @@ func (c *Conductor) GC(_ context.Context, req *rpc.GCRequest, progress func(*rpc
 	}
 	c.note("gc older than %s, keep %s, dry run %v", age, keep, req.GetDryRun())
 	progress(&rpc.Progress{Phase: "sweep", Done: 128, Total: 256})
+	if keep == "7" {
+		return &rpc.GCReport{Expired: []string{"mini/812/1"}, DryRun: req.GetDryRun(),
+			Damaged: []*rpc.Damage{{Checkpoint: "mini/816/4", Problem: "manifest mini/816/4: refused: seal does not match the cluster's key"}}}, nil
+	}
 	return &rpc.GCReport{Expired: []string{"mini/812/1"}, Chunks: 31, Bytes: 2 << 30, Waiting: 1, DryRun: req.GetDryRun()}, nil
 }
 

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) delete() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete CHECKPOINT…", Short: "Delete checkpoints; damaged ones are for operators",
+		Long: `delete takes checkpoints away, all that are named or none. A job that has no other begins anew when
+Slurm runs it again, or is held, as the site has chosen. The next gc wins the room back.
+
+Before you delete what is damaged: is it so on every node (singctl verify --node NODE)? A node with a
+wrong key finds all damaged.`,
+		Args: arguments(1, -1, "checkpoints"), ValidArgsFunction: noFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				if _, err := rpc.CheckpointJob(name); err != nil {
+					return err
+				}
+			}
+			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
+				deleted, err := c.Delete(cmd.Context(), args)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printMessage(&rpc.DeleteReply{Deleted: deleted})
+					return nil
+				}
+				for _, id := range deleted {
+					fmt.Fprintf(a.stdout, "deleted checkpoint %s\n", line(id))
+				}
+				return nil
+			})
+		},
+	}
+}
