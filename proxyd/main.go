@@ -49,11 +49,33 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "proxyd:", err)
-		return 1
+	err := command().ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	fmt.Fprintln(os.Stderr, "proxyd:", err)
+	if errors.Is(err, errUsage) {
+		return 2
+	}
+	return 1
+}
+
+// errUsage says that the command line makes no sense.
+var errUsage = errors.New("proxyd --help says what it takes")
+
+// arguments wants as many as there are names.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > len(names) && !c.HasParent():
+			return fmt.Errorf("unknown command %q; %w", args[0], errUsage)
+		case len(args) > len(names):
+			return fmt.Errorf("%s: unexpected argument %q; %w", c.Name(), args[len(names)], errUsage)
+		case len(args) < len(names):
+			return fmt.Errorf("%s: no %s is named; %w", c.Name(), names[len(args)], errUsage)
+		}
+		return nil
+	}
 }
 
 func command() *cobra.Command {
@@ -61,13 +83,15 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "proxyd", Short: "Captures and restores the Slurm jobs of a node",
 		Version: version, SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
+		Args: arguments(),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
 	root.PersistentFlags().StringVar(&file, "config", config.File, "read the configuration from `FILE`")
 	load := func() (*config.Config, error) { return config.Load(file, os.Environ()) }
 	root.AddCommand(
 		&cobra.Command{
-			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: cobra.NoArgs,
+			Use: "daemon", Short: "Run until SIGTERM; capsules outlive it", Args: arguments(),
 			RunE: func(c *cobra.Command, _ []string) error {
 				cfg, err := load()
 				if err != nil {
@@ -78,7 +102,7 @@ func command() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "config", Short: "Print the configuration, each key with what it means", Args: cobra.NoArgs,
+			Use: "config", Short: "Print the configuration, each key with what it means", Args: arguments(),
 			RunE: func(c *cobra.Command, _ []string) error {
 				cfg, err := load()
 				if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +115,7 @@ func command() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: cobra.ExactArgs(1),
+			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: arguments("FILE"),
 			RunE: func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
 		},
 	)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os/exec"
@@ -37,8 +38,8 @@ func (slurm) run(ctx context.Context, program string, args ...string) (string, e
 		return "", rpc.Errorf(rpc.ErrTimeout, "%s does not answer", program)
 	}
 	said := strings.TrimSpace(errs.String())
-	if said == "" {
-		said = err.Error()
+	if said == "" { // scontrol says on standard output that there is no such node
+		said = cmp.Or(strings.TrimSpace(out.String()), err.Error())
 	}
 	return "", rpc.Errorf(rpc.ErrInternal, "%s: %s", program, said)
 }

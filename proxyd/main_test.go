@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// partVariable has this test's program be proxyd.
+const partVariable = "PROXYD_TEST_PART"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(partVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func TestCommandLine(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	for _, tt := range []struct {
+		args     string
+		code     int
+		out, err string // beginnings
+	}{
+		{"", 0, "Captures and restores", ""},
+		{"--help", 0, "Captures and restores", ""},
+		{"--version", 0, "proxyd version ", ""},
+		{"foo", 2, "", `proxyd: unknown command "foo"; proxyd --help says what it takes`},
+		{"demon", 2, "", `proxyd: unknown command "demon"; `},
+		{"--colour", 2, "", "proxyd: unknown flag: --colour; "},
+		{"daemon now", 2, "", `proxyd: daemon: unexpected argument "now"; `},
+		{"config --x", 2, "", "proxyd: unknown flag: --x; "},
+		{"key", 2, "", "proxyd: key: no FILE is named; "},
+		{"key a b", 2, "", `proxyd: key: unexpected argument "b"; `},
+		{"key " + key, 0, "", ""},
+		{"key " + key, 1, "", "proxyd: "},
+		{"daemon --config /nowhere", 1, "", "proxyd: "},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			cmd := exec.Command("/proc/self/exe", strings.Fields(tt.args)...)
+			cmd.Env = append(os.Environ(), partVariable+"=1")
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			_ = cmd.Run() // the exit code says it
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || !begins(out.String(), tt.out) || !begins(errs.String(), tt.err) {
+				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
+			}
+		})
+	}
+}
+
+// begins says whether s begins so; an empty beginning is that of nothing.
+func begins(s, with string) bool {
+	return strings.HasPrefix(s, with) && (with != "" || s == "")
+}
