@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,34 +77,75 @@ func (d desk) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	}
 	out := &rpc.Job{Id: id}
 	if s != nil {
-		out.Uid, out.State, out.Run, out.Name = s.UID, s.State, uint32(s.Restarts), ""
-		out.Comment, err = d.n.peers.slurm.Said(ctx, id)
-		if err != nil {
-			d.n.log.Debug("comment", "job", id, "error", err)
-		}
+		out.Id, out.Uid, out.User, out.State, out.Run = called(s), s.UID, userName(s.UID), s.State, uint32(s.Restarts)
+		out.Name, out.Comment = d.words(ctx, s.String())
 	}
 	if out.Checkpoints, err = d.Checkpoints(ctx, id); err != nil {
 		return nil, err
 	}
 	v, err := d.n.conductor.View(ctx, id)
 	if errors.Is(err, checkpoint.ErrNoJob) {
-		if s == nil && len(out.Checkpoints) == 0 {
-			return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: neither Slurm nor the store knows it", job)
+		switch {
+		case len(out.Checkpoints) > 0 || s != nil && over(s):
+			if s == nil {
+				out.Uid, out.User = out.Checkpoints[0].Uid, out.Checkpoints[0].User
+			}
+			return out, nil
+		case s == nil:
+			return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: neither Slurm nor the store knows it (any more)", job)
+		case s.Waits():
+			return nil, notRunning(job, s)
 		}
-		if len(out.Checkpoints) == 0 {
-			return nil, rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity, or has not begun yet", job)
-		}
-		return out, nil
+		return nil, rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
 	}
 	if err != nil {
 		return nil, err
 	}
-	fill(out, v, d.n.cfg.NodeName)
+	fill(out, v)
 	return out, nil
 }
 
-func fill(out *rpc.Job, v *checkpoint.View, here string) {
-	out.Uid, out.User = v.Record.UID, userName(v.Record.UID)
+// words returns what the job's user, and we, have written about it.
+func (d desk) words(ctx context.Context, job string) (name, comment string) {
+	name, err := d.n.peers.slurm.Name(ctx, job)
+	if err != nil {
+		d.n.log.Debug("name", "job", job, "error", err)
+	}
+	comment, err = d.n.peers.slurm.Said(ctx, job)
+	if err != nil {
+		d.n.log.Debug("comment", "job", job, "error", err)
+	}
+	return name, comment
+}
+
+// called is a job's name in people's notation.
+func called(s *slurm.Job) string {
+	if s.HetJob != 0 {
+		return fmt.Sprintf("%d+%d", s.HetJob, s.HetOffset)
+	}
+	return s.String()
+}
+
+// over says that Slurm is done with a job, unless somebody requeues it.
+func over(s *slurm.Job) bool { return !s.Runs() && !s.Waits() && s.State != "COMPLETING" }
+
+// notRunning says what a job does that cannot be captured because it does not run.
+func notRunning(job string, s *slurm.Job) error {
+	e := &rpc.Error{Kind: rpc.ErrNotRunning, Text: fmt.Sprintf("job %s is not running: %s", job, s.State)}
+	switch {
+	case over(s):
+		e.Text = fmt.Sprintf("job %s has ended: %s", job, s.State)
+		e.Hint = fmt.Sprintf("singctl checkpoints %s lists what is left of it", job)
+	case s.Waits() && s.Restarts == 0:
+		e.Text = fmt.Sprintf("job %s has not begun yet: %s", job, s.State)
+	case !s.Waits():
+		e.Hint = "it is about to end"
+	}
+	return e
+}
+
+func fill(out *rpc.Job, v *checkpoint.View) {
+	out.Id, out.Uid, out.User = cmp.Or(v.Record.Slurm, out.Id), v.Record.UID, userName(v.Record.UID)
 	out.Leader = v.Leader
 	o := v.Record.Options
 	out.Options = map[string]string{}
@@ -120,18 +162,29 @@ func fill(out *rpc.Job, v *checkpoint.View, here string) {
 		if k < len(v.Capsules) {
 			cv := v.Capsules[k]
 			c.Node = cv.Node
-			for i, p := range cv.Programs {
-				c.Programs = append(c.Programs, &rpc.Program{Name: p.Name, Pid: int64(p.PID), State: stateOf(p.Ended, p.Captured, p.Frozen, p.Waiting), Rss: cv.Resident[i], Status: uint32(p.Status)})
+			for _, p := range cv.Programs {
+				c.Programs = append(c.Programs, &rpc.Program{
+					Name: p.Name, Pid: int64(p.First), State: stateOf(p.Ended, p.Captured, p.Frozen, p.Waiting), Status: uint32(p.Status),
+					Rss: p.Resident, Started: stamp(p.Since), Command: p.Command,
+				})
 			}
 		}
 		out.Capsules = append(out.Capsules, c)
 	}
 	for _, o := range v.Obstacles {
-		out.Obstacles = append(out.Obstacles, &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Node: here})
+		out.Obstacles = append(out.Obstacles, &rpc.Obstacle{Program: o.Program, Pid: int64(o.PID), Command: o.Name, What: o.What, Node: o.Node, Since: stamp(o.Since)})
 	}
 	for _, e := range v.Events {
-		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: here, Text: e.Text})
+		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text})
 	}
+}
+
+// stamp is a time that may not be known.
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
 }
 
 func stateOf(ended, captured, frozen, waiting bool) string {
@@ -161,8 +214,11 @@ func (d desk) Checkpoint(ctx context.Context, job, reason string, progress func(
 	if err != nil {
 		return nil, err
 	}
-	if s == nil || !s.Runs() {
-		return nil, rpc.Errorf(rpc.ErrNotRunning, "job %s is not running", job)
+	if s == nil {
+		return nil, rpc.Errorf(rpc.ErrNoJob, "job %s: Slurm does not know it (any more)", job)
+	}
+	if !s.Runs() {
+		return nil, notRunning(job, s)
 	}
 	if reason == "" {
 		reason = "asked"
@@ -170,6 +226,12 @@ func (d desk) Checkpoint(ctx context.Context, job, reason string, progress func(
 	made, err := d.n.conductor.Take(ctx, id, reason, func(phase string, done, total int64) {
 		progress(&rpc.Progress{Phase: phase, Done: done, Total: total})
 	})
+	if errors.Is(err, checkpoint.ErrNoJob) {
+		// It may have ended since.
+		if _, now, e := d.number(ctx, job); e == nil && now != nil && !now.Runs() {
+			return nil, notRunning(job, now)
+		}
+	}
 	if err != nil {
 		return nil, explain(job, s.BatchHost, d.n.cfg.NodeName, err)
 	}
@@ -184,7 +246,7 @@ func explain(job, leader, here string, err error) error {
 	case errors.As(err, &o):
 		e := &rpc.Error{Kind: rpc.ErrObstacle, Text: err.Error()}
 		for _, x := range o.Obstacles {
-			e.Obstacles = append(e.Obstacles, &rpc.Obstacle{Program: x.Program, Pid: int64(x.PID), Command: x.Name, What: x.What})
+			e.Obstacles = append(e.Obstacles, &rpc.Obstacle{Program: x.Program, Pid: int64(x.PID), Command: x.Name, What: x.What, Node: x.Node, Since: stamp(x.Since)})
 		}
 		return e
 	case errors.As(err, &space):
@@ -272,7 +334,7 @@ func (d desk) describe(ctx context.Context, s store.Summary) (*rpc.Checkpoint, e
 		return nil, err
 	}
 	c := &rpc.Checkpoint{
-		Id: s.ID.String(), Job: strconv.FormatUint(uint64(s.ID.Job), 10), Number: s.ID.Number,
+		Id: s.ID.String(), Job: cmp.Or(meta.Record.Slurm, strconv.FormatUint(uint64(s.ID.Job), 10)), Number: s.ID.Number,
 		Uid: meta.Record.UID, User: userName(meta.Record.UID), Created: timestamppb.New(m.Created),
 		Logical: m.Stats.Logical, Stored: m.Stats.Stored, Reason: meta.Reason, Nodes: m.Nodes(),
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,10 +47,16 @@ func (a *app) checkpoints() *cobra.Command {
 	}
 }
 
+// printCheckpoints lists them. A checkpoint of a task of an array has the number that Slurm
+// gave to that task alone; people know another.
 func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
+	arrays := slices.ContainsFunc(list, func(c *rpc.Checkpoint) bool { return strings.Contains(c.GetJob(), "_") })
 	head := []string{"CHECKPOINT", "MADE", "CAPTURED", "STORED", "TOOK", "NODES", "REASON"}
 	if owner {
 		head = append(head, "USER")
+	}
+	if arrays {
+		head = append(head, "JOB")
 	}
 	rows := [][]string{head}
 	for _, c := range list {
@@ -65,6 +72,9 @@ func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 			durationText(took), or(strings.Join(c.GetNodes(), ","), "-"), or(c.GetReason(), "-")}
 		if owner {
 			row = append(row, or(c.GetUser(), fmt.Sprint(c.GetUid())))
+		}
+		if arrays {
+			row = append(row, c.GetJob())
 		}
 		rows = append(rows, row)
 	}

@@ -39,7 +39,14 @@ func (a *app) show() *cobra.Command {
 
 func (a *app) printJob(j *rpc.Job) {
 	w := a.stdout
-	fmt.Fprintf(w, "job %s (%s) of %s: %s", line(j.GetId()), line(j.GetName()), line(j.GetUser()), line(j.GetState()))
+	fmt.Fprintf(w, "job %s", line(j.GetId()))
+	if j.GetName() != "" {
+		fmt.Fprintf(w, " (%s)", line(j.GetName()))
+	}
+	if j.GetUser() != "" {
+		fmt.Fprintf(w, " of %s", line(j.GetUser()))
+	}
+	fmt.Fprintf(w, ": %s", line(or(j.GetState(), "Slurm does not know it any more")))
 	if j.GetRun() > 0 {
 		fmt.Fprintf(w, ", restarted %s", plural(int64(j.GetRun()), "time"))
 	}
@@ -57,6 +64,9 @@ func (a *app) printJob(j *rpc.Job) {
 	if j.GetComment() != "" {
 		fmt.Fprintf(w, "comment: %s\n", line(j.GetComment()))
 	}
+	if len(j.GetCapsules()) == 0 && len(j.GetCheckpoints()) == 0 && len(j.GetTimeline()) == 0 {
+		fmt.Fprintln(w, "the store has nothing of it")
+	}
 	a.printCapsules(j.GetCapsules())
 	if len(j.GetCheckpoints()) > 0 {
 		fmt.Fprintln(w)
@@ -65,7 +75,11 @@ func (a *app) printJob(j *rpc.Job) {
 	if len(j.GetObstacles()) > 0 {
 		fmt.Fprintln(w, "\nkept the last checkpoint from being made:")
 		for _, o := range j.GetObstacles() {
-			fmt.Fprintf(w, "  %s (since %s)\n", obstacleText(o), timeText(o.GetSince()))
+			fmt.Fprintf(w, "  %s", obstacleText(o))
+			if o.GetSince() != nil {
+				fmt.Fprintf(w, " (since %s)", timeText(o.GetSince()))
+			}
+			fmt.Fprintln(w)
 		}
 	}
 	if len(j.GetTimeline()) > 0 {

@@ -74,6 +74,8 @@ type Conductor struct {
 	stop context.CancelFunc
 	all  sync.WaitGroup
 
+	writing sync.Mutex // of time lines
+
 	mu    sync.Mutex
 	jobs  map[uint32]*job
 	ended map[uint32]int // runs of which this node had a capsule and has it no more

@@ -14,6 +14,7 @@
 //	SHARED/jobs/JOB.script    the batch script
 //	SHARED/jobs/JOB.K.files   what capsule K did to files (package files)
 //	SHARED/kits/HASH          what programs have of ours (kit.go)
+//	SHARED/jobs/JOB.N.events  what happened to it, as node N saw it
 //	SHARED/store              checkpoints; Meta is what a manifest says of one
 //	LIB/capsules/JOB.K        a capsule's folder (package capsule)
 //	LIB/notes/JOB.K.json      what must be known of it after this daemon was killed

@@ -36,7 +36,11 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	rec, run, left := j.rec, j.run, j.left
 	leads := rec != nil && j.where.node(0) == c.Node
 	again := startsAnew(left, j.cutShort())
+	nodes, outlasts := slices.Clone(j.where.today), rec != nil && rec.Outlast != ""
 	j.mu.Unlock()
+	if leads && len(again) == 0 && !outlasts {
+		j.happened(eventEnded, nodes, "")
+	}
 	if rec != nil {
 		c.lose(id, run)
 	} else {
@@ -298,7 +302,7 @@ func (c *Conductor) unlist(id uint32) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, c.dropLogs(id), c.records.remove(id))
+	return errors.Join(err, c.dropLogs(id), c.records.remove(id), c.dropTimeline(id))
 }
 
 // deleteAll deletes a job's checkpoints.

@@ -63,6 +63,7 @@ func (j *job) endRun(why error) error {
 		if err := j.c.records.save(&again); err != nil {
 			return err
 		}
+		j.happened(eventAnew, nil, why.Error())
 		j.say("begins anew, as asked for: " + why.Error())
 		return j.untilTaken(ctx, j.c.Slurm.Requeue)
 	}
@@ -71,6 +72,9 @@ func (j *job) endRun(why error) error {
 		if !strings.Contains(why.Error(), errGivenUp.Error()) { // else who gave up has said more
 			j.sayNow(ctx, sayHeld+why.Error())
 		}
+	}
+	if !strings.Contains(why.Error(), errGivenUp.Error()) {
+		j.happened(eventHeld, nil, why.Error())
 	}
 	tell()
 	err := j.untilTaken(ctx, j.c.Slurm.RequeueHold)

@@ -74,8 +74,24 @@ func (j *job) learn(ctx context.Context, t warden.Join) (plain string, err error
 	if err != nil {
 		return "", err
 	}
+	j.mu.Lock()
+	fresh := j.rec == nil || j.run != s.Restarts
+	j.mu.Unlock()
 	j.begin(rec, s.Restarts, s.Nodes, from)
+	if fresh && j.leader() == j.c.Node {
+		j.happened(eventStarted, s.Nodes, startText(s.Restarts, from))
+	}
 	return "", nil
+}
+
+func startText(restarts int, from *origin) string {
+	switch {
+	case from != nil:
+		return fmt.Sprintf("run %d, to resume from checkpoint %d", restarts+1, from.id.Number)
+	case restarts > 0:
+		return fmt.Sprintf("run %d, anew", restarts+1)
+	}
+	return ""
 }
 
 // newRun removes what an earlier run left here, which it does only if this node missed

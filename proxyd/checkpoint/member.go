@@ -69,6 +69,8 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 		return json.Marshal(prepareReply{}) // no task of it has been here
 	case phase == phaseResume:
 		return json.Marshal(none{})
+	case phase == phaseView:
+		return json.Marshal([]CapsuleView(nil))
 	default:
 		return nil, fmt.Errorf("job %s: %w", job, ErrNoJob)
 	}
@@ -107,6 +109,7 @@ func init() { // a table that refers to functions which refer to it
 		phaseRaise: with(func(j *job, ctx context.Context, _ store.ID, b raiseBody) (none, error) {
 			return none{}, j.raiseFor(ctx, b)
 		}),
+		phaseView:     with((*job).viewHere),
 		phaseLeave:    with((*job).leaveHere),
 		phaseRestored: with((*job).restoredThere),
 		phaseLeft:     with((*job).leftHere),

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
@@ -32,6 +33,22 @@ type Obstacle struct {
 	PID     int    `json:"pid"` // as the capsule counts
 	Name    string `json:"name"`
 	What    string `json:"what"`
+
+	// Known to the leader.
+	Node  string    `json:"-"`
+	Since time.Time `json:"-"` // that attempts find it
+}
+
+// since says of obstacles of a node since when they are known.
+func (o Obstacle) since(node string, now time.Time, before []Obstacle) Obstacle {
+	o.Node, o.Since = node, now
+	for _, old := range before {
+		if o.Since = old.Since; o == old {
+			return o
+		}
+	}
+	o.Since = now
+	return o
 }
 
 func (o Obstacle) String() string { return fmt.Sprintf("%s (PID %d) %s", o.Name, o.PID, o.What) }

@@ -49,6 +49,7 @@ const (
 	phaseResume  = "resume"  // the job runs on; also the undoing
 	phaseRelease = "release" // its processes go, the nodes are free
 
+	phaseView  = "view"  // what programs a node has, for people
 	phaseLead  = "lead"  // a node asks the leader for a checkpoint
 	phaseLeave = "leave" // a node that Slurm is done with asks whether its capsules are wanted
 
@@ -130,6 +131,7 @@ func (a *attempt) run(ctx context.Context) {
 		err = a.take(ctx)
 	}
 	if err == nil {
+		j.happened(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
 		j.say(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason))
 		err = a.end(ctx)
 	}
@@ -173,7 +175,7 @@ func (a *attempt) take(ctx context.Context) error {
 		a.log.Debug("phase begins", "phase", p.name)
 		if err := within(ctx, p.deadline, a, p.do); err != nil {
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
-			a.j.note(p.name, err.Error())
+			a.j.happened(eventNone, a.nodes, err.Error())
 			a.j.logCriu(err)
 			return errors.Join(err, a.undo(ctx, phases[:i+1]))
 		}

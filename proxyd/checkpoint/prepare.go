@@ -98,9 +98,15 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	var bytes uint64
 	var found []Obstacle
-	for _, r := range a.reports {
+	j.mu.Lock()
+	before := j.blocked
+	j.mu.Unlock()
+	now := time.Now()
+	for node, r := range a.reports {
 		bytes += r.Bytes
-		found = append(found, r.Obstacles...)
+		for _, o := range r.Obstacles {
+			found = append(found, o.since(node, now, before))
+		}
 		if len(r.Left) > 0 {
 			return fmt.Errorf("%w: %s", errRestoring, strings.Join(r.Left, ", "))
 		}

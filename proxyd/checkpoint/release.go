@@ -63,6 +63,7 @@ func (a *attempt) end(ctx context.Context) error {
 		if away != nil {
 			a.log.Warn("release", "error", away)
 		}
+		j.happened(eventLeft, a.nodes, then.String())
 	}
 	if err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)

@@ -10,26 +10,6 @@ import (
 	"time"
 )
 
-// event is one line of a job's time line.
-type event struct {
-	at   time.Time
-	what string
-	text string
-}
-
-// maxEvents bounds a job's time line on this node; a checkpoint every minute for a day.
-const maxEvents = 1500
-
-// note adds to the job's time line.
-func (j *job) note(what, text string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.events) >= maxEvents {
-		j.events = append(j.events[:0], j.events[maxEvents/2:]...)
-	}
-	j.events = append(j.events, event{time.Now(), what, text})
-}
-
 // ours begins our part of a job's comment; what the user wrote stands before it.
 const ours = "singularity: "
 
@@ -43,13 +23,12 @@ const (
 	sayNone = "no checkpoint at "
 )
 
-// say tells the job's user, in squeue's comment and in the time line. It does not wait.
+// say tells the job's user, in squeue's comment. It does not wait.
 func (j *job) say(text string) {
 	j.c.spawn(func(ctx context.Context) { j.sayNow(context.WithoutCancel(ctx), text) })
 }
 
 func (j *job) sayNow(ctx context.Context, text string) {
-	j.note("said", text)
 	if err := j.c.tell(ctx, j.slurm(), text); err != nil {
 		j.log.Info("comment", "text", text, "error", err)
 	}

@@ -6,14 +6,21 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// View is what this node knows of a job, for people.
+// View is what is known of a job, for people.
 type View struct {
 	Record    Record
 	Run       int
@@ -23,32 +30,44 @@ type View struct {
 	Events    []Event
 }
 
-// CapsuleView is one capsule of a View. Of those on other nodes, Programs is empty.
+// CapsuleView is one capsule of a View.
 type CapsuleView struct {
-	Index    int
-	Node     string
-	Programs []capsule.Program
-	Resident []uint64 // bytes, of each program
+	Index    int           `json:"index"`
+	Node     string        `json:"node"`
+	Programs []ProgramView `json:"programs"`
 }
 
-// Event is a line of a job's time line.
-type Event struct {
-	At         time.Time
-	What, Text string
+// ProgramView is one program of a View.
+type ProgramView struct {
+	capsule.Program
+	Resident uint64    `json:"resident"` // bytes
+	Since    time.Time `json:"since"`    // that it runs on this node
+	Command  string    `json:"command"`
 }
 
-// View returns what this node knows of a job. The error wraps ErrNoJob if nobody knows
-// anything.
+// viewWithin is how long a person waits for the other nodes of a job.
+const viewWithin = 5 * time.Second
+
+// View returns what is known of a job. The error wraps ErrNoJob if nobody knows anything.
 func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	id, err := parseName(job)
 	if err != nil {
 		return nil, err
 	}
+	v, err := c.view(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v.Events, err = c.timeline(id)
+	return v, err
+}
+
+func (c *Conductor) view(ctx context.Context, id uint32) (*View, error) {
 	j := c.known(id)
 	if j == nil {
 		rec, err := c.records.load(id)
 		if err == nil && rec == nil {
-			err = fmt.Errorf("job %s: %w", job, ErrNoJob)
+			err = fmt.Errorf("job %d: %w", id, ErrNoJob)
 		}
 		if err != nil {
 			return nil, err
@@ -58,30 +77,93 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	j.mu.Lock()
 	if j.rec == nil {
 		j.mu.Unlock()
-		return nil, fmt.Errorf("job %s: %w", job, ErrNoJob)
+		return nil, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
 	v := &View{Record: *j.rec, Run: j.run, Leader: j.where.node(0)}
 	v.Obstacles = slices.Clone(j.blocked)
-	for _, e := range j.events {
-		v.Events = append(v.Events, Event{e.at, e.what, e.text})
-	}
 	for k := range j.rec.Nodes {
 		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: j.where.node(k)})
 	}
+	today := slices.Clone(j.where.today)
 	j.mu.Unlock()
+	for _, cv := range j.viewAll(ctx, today) {
+		if cv.Index < len(v.Capsules) {
+			v.Capsules[cv.Index].Programs = cv.Programs
+		}
+	}
+	return v, nil
+}
+
+// viewAll asks all nodes of the run. One that does not answer has nothing to show.
+func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
+	ctx, cancel := context.WithTimeout(ctx, viewWithin)
+	defer cancel()
+	var mu sync.Mutex
+	var found []CapsuleView
+	var all sync.WaitGroup
+	for _, node := range nodes {
+		all.Go(func() {
+			var there []CapsuleView
+			if err := j.c.ask(ctx, node, j.id, 0, phaseView, none{}, &there); err != nil {
+				j.log.Info("show", "error", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, there...)
+		})
+	}
+	all.Wait()
+	return found
+}
+
+// viewHere is viewAll's part of this node.
+func (j *job) viewHere(ctx context.Context, _ store.ID, _ none) ([]CapsuleView, error) {
+	var views []CapsuleView
 	for _, h := range j.capsules() {
 		programs, err := h.c.Programs(ctx)
 		if err != nil {
 			continue // it is going
 		}
-		cv := &v.Capsules[h.index]
-		cv.Programs = programs
+		v := CapsuleView{Index: h.index, Node: j.c.Node}
 		for _, p := range programs {
-			cv.Resident = append(cv.Resident, residentBytes(p))
+			pv := ProgramView{Program: p, Resident: residentBytes(p)}
+			if !p.Ended && p.First > 0 {
+				pv.Since, pv.Command = process(fmt.Sprintf("/proc/%d/root/proc/%d", h.c.PID(), p.First))
+			}
+			v.Programs = append(v.Programs, pv)
+		}
+		views = append(views, v)
+	}
+	return views, nil
+}
+
+// process tells since when a process is there and what it was started as, by its folder in
+// a /proc; nothing of one that has ended.
+func process(dir string) (since time.Time, command string) {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return since, ""
+	}
+	// The name, in parentheses, may have any of them in it. starttime is the 22nd.
+	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var now unix.Timespec
+	if len(f) > 19 && unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) == nil {
+		if ticks, err := strconv.ParseInt(f[19], 10, 64); err == nil {
+			const hz = 100 // USER_HZ of all that we run on
+			since = time.Now().Add(time.Duration(ticks)*time.Second/hz - time.Duration(now.Nano())).Round(time.Millisecond)
 		}
 	}
-	return v, nil
+	if b, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil {
+		command = strings.TrimRight(strings.ReplaceAll(string(b), "\x00", " "), " ")
+	}
+	if len(command) > maxCommand {
+		command = command[:maxCommand] + "…"
+	}
+	return since, strings.ToValidUTF8(command, "?")
 }
+
+// maxCommand keeps a command to a line of a table.
+const maxCommand = 120
 
 // Take makes a checkpoint of a job that runs, and returns its name. progress is told of
 // each phase.
@@ -97,6 +179,9 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, progress func(
 	progress(phasePrepare, 0, int64(len(phases)))
 	a, err := c.request(ctx, j, passOn, reason)
 	if err != nil {
+		if ctx.Err() == nil { // else who asked has gone, and the attempt goes on
+			j.say(fmt.Sprintf(sayNone+"%s: %v", time.Now().Format(time.TimeOnly), err))
+		}
 		return store.ID{}, err
 	}
 	progress(phaseCommit, int64(len(phases)), int64(len(phases)))

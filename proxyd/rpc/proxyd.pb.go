@@ -725,10 +725,10 @@ func (x *Capsule) GetPrograms() []*Program {
 
 type Program struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`   // "batch", "s3.7"
-	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`    // in the capsule
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // "running", "frozen", "captured", "ended"
-	Started       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started,proto3" json:"started,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // "batch", "s3.7"
+	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`        // in the capsule, of its first process
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`     // "running", "frozen", "captured", "ended"
+	Started       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started,proto3" json:"started,omitempty"` // on its node; of one that was restored, then
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
 	Status        uint32                 `protobuf:"varint,6,opt,name=status,proto3" json:"status,omitempty"` // when ended: as wait(2) gives it
 	Rss           uint64                 `protobuf:"varint,7,opt,name=rss,proto3" json:"rss,omitempty"`       // bytes
@@ -825,8 +825,8 @@ func (x *Program) GetCommand() string {
 
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // "cluster/812/3"
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`   // "cluster/812/3"
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // as Slurm calls it: "812", "810_2"
 	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
 	Number        uint32                 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`
@@ -1095,7 +1095,7 @@ func (x *Obstacle) GetNode() string {
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"` // "started", "checkpoint", "requeued", "restored", "held", …
+	Event         string                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"` // "started", "checkpoint", "no checkpoint", "left", "ended", "restored", "held", "begins anew"
 	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"` // nodes
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields

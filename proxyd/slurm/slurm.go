@@ -83,15 +83,27 @@ func (s *Slurm) Address(ctx context.Context, node string) (string, error) {
 
 // Said returns a job's comment.
 func (s *Slurm) Said(ctx context.Context, job string) (string, error) {
-	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+job, "--Format=Comment:"+longComment)
-	if said := strings.TrimSpace(string(out)); said != "(null)" {
-		return said, within(err, "comment of job", job)
-	}
-	return "", within(err, "comment of job", job)
+	return s.column(ctx, job, "Comment")
 }
 
-// longComment is a width that no comment has.
-const longComment = "4096"
+// Name returns what the user calls a job.
+func (s *Slurm) Name(ctx context.Context, job string) (string, error) {
+	return s.column(ctx, job, "Name")
+}
+
+// column asks for what a user has written, which could imitate anything that stands beside
+// it.
+func (s *Slurm) column(ctx context.Context, job, column string) (string, error) {
+	out, err := s.squeue.Run(ctx, "--noheader", "--states=all", "--jobs="+job, "--Format="+column+":"+wide)
+	text := strings.TrimSpace(string(out))
+	if text == "(null)" {
+		text = ""
+	}
+	return text, within(err, strings.ToLower(column)+" of job", job)
+}
+
+// wide is a width that no comment has.
+const wide = "4096"
 
 // Comment sets a job's comment.
 func (s *Slurm) Comment(ctx context.Context, job, text string) error {

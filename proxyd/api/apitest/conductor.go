@@ -37,6 +37,7 @@ const (
 //	812_3  alice's; its checkpoint takes until Release
 //	815    alice's, without --singularity
 //	816    bob's; gone, but has checkpoint 4, of which the manifest is damaged
+//	819    alice's; ended, and left nothing
 //	811    nobody knows whose; as 816
 //	817    alice's; led by n2 now
 //
@@ -76,7 +77,7 @@ func at(minutes int) *timestamppb.Timestamp {
 // Owner implements api.Conductor, as all below.
 func (c *Conductor) Owner(_ context.Context, job string) (uint32, error) {
 	switch job {
-	case "812", "814", "815", "812_3", "817":
+	case "812", "814", "815", "812_3", "817", "819":
 		return Alice, nil
 	case "813", "816":
 		return Bob, nil
@@ -116,6 +117,12 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	case "817":
 		return nil, &rpc.Error{Kind: rpc.ErrNotLeader, Text: "job 817 is led by n2", Node: "n2"}
 	}
+	switch job {
+	case "816":
+		return &rpc.Job{Id: "816", Uid: Bob, User: "bob", Checkpoints: checkpoints}, nil
+	case "819":
+		return &rpc.Job{Id: "819", Uid: Alice, User: "alice", Name: "done", State: "COMPLETED"}, nil
+	}
 	return &rpc.Job{Id: job, Uid: Alice, User: "alice", Name: "wait", State: "PENDING", Checkpoints: checkpoints}, nil
 }
 
@@ -129,6 +136,8 @@ func (c *Conductor) Checkpoint(ctx context.Context, job, reason string, progress
 			Obstacles: []*rpc.Obstacle{{Program: "batch", Node: "n2", Pid: 312, Command: "python3", What: "holds a terminal (/dev/pts/3)"}}}
 	case "814":
 		return nil, rpc.Errorf(rpc.ErrNotRunning, "job 814 is pending")
+	case "819":
+		return nil, &rpc.Error{Kind: rpc.ErrNotRunning, Text: "job 819 has ended: COMPLETED", Hint: "singctl checkpoints 819 lists what is left of it"}
 	case "815":
 		return nil, fmt.Errorf("job 815: %w", rpc.ErrNotProtected)
 	case "812_3":

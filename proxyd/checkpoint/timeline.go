@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A job's time line is where its record is, from its first start to its end: a file of each
+// node that did something to it, for two nodes that append to one file on NFS lose lines.
+
+// Event is a line of a job's time line.
+type Event struct {
+	At    time.Time `json:"at"`
+	What  string    `json:"event"`
+	Where string    `json:"where,omitempty"` // nodes
+	Text  string    `json:"text,omitempty"`
+}
+
+// What happens to jobs.
+const (
+	eventStarted    = "started" // anew, or to resume
+	eventCheckpoint = "checkpoint"
+	eventNone       = "no checkpoint"
+	eventLeft       = "left" // was captured, and its processes are gone
+	eventEnded      = "ended"
+	eventRestored   = "restored"
+	eventHeld       = "held"
+	eventAnew       = "begins anew"
+)
+
+const (
+	maxTimeline = 256 << 10 // of one node; when it is full the older half goes
+	maxText     = 400       // of one line
+)
+
+func (c *Conductor) timelinePath(job uint32, node string) string {
+	return filepath.Join(c.records.dir, fmt.Sprintf("%d.%s.events", job, node))
+}
+
+func (c *Conductor) timelines(job uint32) []string {
+	all, _ := filepath.Glob(c.timelinePath(job, "*")) // the pattern is right
+	return all
+}
+
+// happened adds to the job's time line. It does not wait.
+func (j *job) happened(what string, where []string, text string) {
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	e := Event{time.Now().Round(time.Millisecond), what, join(where), text}
+	j.c.spawn(func(context.Context) {
+		if err := j.c.append(j.id, e); err != nil {
+			j.log.Info("time line", "event", what, "error", err)
+		}
+	})
+}
+
+// append writes one line. What has no record has no time line: it is over.
+func (c *Conductor) append(job uint32, e Event) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if _, err := os.Lstat(c.records.path(job)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	path := c.timelinePath(job, c.Node)
+	if err := halve(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// halve takes the older half of a full file away.
+func halve(path string) error {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() < maxTimeline {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, b, _ = bytes.Cut(b[len(b)/2:], []byte("\n"))
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// timeline returns what happened to a job, in order. A line that was cut short by a crash
+// is left out.
+func (c *Conductor) timeline(job uint32) ([]Event, error) {
+	var events []Event
+	for _, path := range c.timelines(job) {
+		b, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for line := range bytes.Lines(b) {
+			var e Event
+			if json.Unmarshal(line, &e) == nil {
+				events = append(events, e)
+			}
+		}
+	}
+	slices.SortStableFunc(events, func(a, b Event) int { return a.At.Compare(b.At) })
+	return events, nil
+}
+
+// dropTimeline is called when the record is gone.
+func (c *Conductor) dropTimeline(job uint32) (err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	for _, path := range c.timelines(job) {
+		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// conductorOn is one of a node, with nothing but the folder of jobs.
+func conductorOn(t *testing.T, node, shared string) *Conductor {
+	t.Helper()
+	c, err := New(Config{Node: node, Cluster: "mini", Lib: t.TempDir(), Shared: shared}, Deps{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func recordOf(job uint32) *Record {
+	return &Record{Job: job, Slurm: name(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+}
+
+// TestTimeline: what nodes saw of a job is read in order by any of them, also when no
+// daemon of then is there any more, and goes with the job's record.
+func TestTimeline(t *testing.T) {
+	shared := t.TempDir()
+	one, two := conductorOn(t, "n1", shared), conductorOn(t, "n2", shared)
+	if err := one.append(7, Event{At: time.Unix(1, 0), What: eventStarted}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := two.timeline(7); err != nil || len(got) != 0 {
+		t.Fatalf("of a job without a record: %v, %v", got, err)
+	}
+	if err := one.records.save(recordOf(7)); err != nil {
+		t.Fatal(err)
+	}
+	one.job(7).happened(eventStarted, []string{"n1", "n2"}, "")
+	one.all.Wait()
+	one.job(7).happened(eventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", maxText))
+	one.all.Wait()
+	two.job(7).happened(eventRestored, []string{"n2"}, "from checkpoint 1")
+	two.all.Wait()
+	f, err := os.OpenFile(one.timelinePath(7, "n1"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(f, `{"at":"2026-`) // a crash
+	f.Close()
+	v, err := conductorOn(t, "n3", shared).View(t.Context(), "7")
+	if err != nil || len(v.Events) != 3 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	for i, want := range []string{"started n1,n2 ", "checkpoint n1,n2 é", "restored n2 from checkpoint 1"} {
+		if e := v.Events[i]; !strings.HasPrefix(e.What+" "+e.Where+" "+e.Text, want) || time.Since(e.At) > time.Minute || len(e.Text) > maxText+3 {
+			t.Errorf("event %d: %+v, want %s", i, e, want)
+		}
+	}
+	if err := two.unlist(7); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(one.records.dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestTimelineIsBounded(t *testing.T) {
+	c := conductorOn(t, "n1", t.TempDir())
+	if err := c.records.save(recordOf(7)); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("x", maxText)
+	const all = 1500
+	for n := range all {
+		if err := c.append(7, Event{At: time.Unix(int64(n), 0), What: eventCheckpoint, Text: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := os.Stat(c.timelinePath(7, "n1"))
+	if err != nil || st.Size() > maxTimeline+maxText+200 {
+		t.Errorf("%v bytes, %v", st.Size(), err)
+	}
+	got, err := c.timeline(7)
+	if err != nil || len(got) < 200 || got[len(got)-1].At.Unix() != all-1 {
+		t.Errorf("%d events, %v", len(got), err)
+	}
+	for i, e := range got {
+		if want := int64(all - len(got) + i); e.At.Unix() != want {
+			t.Fatalf("event %d is %d, want %d", i, e.At.Unix(), want)
+		}
+	}
+}
+
+func TestProcess(t *testing.T) {
+	since, command := process("/proc/self")
+	if !strings.HasPrefix(command, os.Args[0]) || time.Since(since) < 0 || time.Since(since) > 10*time.Minute {
+		t.Errorf("%s, %s", since, command)
+	}
+	if since, command := process("/proc/0"); !since.IsZero() || command != "" {
+		t.Errorf("of none: %s, %s", since, command)
+	}
+}
+
+// TestSince: an obstacle that is found again is as old as it was.
+func TestSince(t *testing.T) {
+	o := Obstacle{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal"}
+	first := o.since("n1", time.Unix(1, 0), nil)
+	again := o.since("n1", time.Unix(2, 0), []Obstacle{o.since("n2", time.Unix(0, 0), nil), first})
+	other := o.since("n3", time.Unix(3, 0), []Obstacle{first})
+	if first.Since.Unix() != 1 || again.Since.Unix() != 1 || again.Node != "n1" || other.Since.Unix() != 3 {
+		t.Errorf("%v %v %v", first, again, other)
+	}
+}
+
+// TestOver: whose checkpoints are those of a job that has ended.
+func TestOver(t *testing.T) {
+	c := conductorOn(t, "n1", t.TempDir())
+	if err := c.records.save(recordOf(7)); err != nil {
+		t.Fatal(err)
+	}
+	of := func(cluster string, job uint32) store.JobID {
+		return store.JobID{Cluster: cluster, Job: job, ArrayTask: store.None, Component: store.None}
+	}
+	if c.Over(of("mini", 7)) || !c.Over(of("mini", 8)) || c.Over(of("other", 8)) {
+		t.Error("over")
+	}
+	if uid, known := c.Owner("7"); uid != 1001 || !known {
+		t.Errorf("owner %d %v", uid, known)
+	}
+	if _, known := c.Owner("8"); known {
+		t.Error("owner of a job without a record")
+	}
+}

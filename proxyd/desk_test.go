@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// TestNotRunning: a job that cannot be captured is told apart from one without protection.
+func TestNotRunning(t *testing.T) {
+	for _, tt := range []struct {
+		job        slurm.Job
+		text, hint string
+	}{
+		{slurm.Job{State: "COMPLETED"}, "job 7 has ended: COMPLETED", "singctl checkpoints 7 lists what is left of it"},
+		{slurm.Job{State: "CANCELLED", Restarts: 1}, "job 7 has ended: CANCELLED", "singctl checkpoints 7 lists what is left of it"},
+		{slurm.Job{State: "PENDING"}, "job 7 has not begun yet: PENDING", ""},
+		{slurm.Job{State: "PENDING", Restarts: 1}, "job 7 is not running: PENDING", ""},
+		{slurm.Job{State: "COMPLETING"}, "job 7 is not running: COMPLETING", "it is about to end"},
+	} {
+		err := notRunning("7", &tt.job)
+		var e *rpc.Error
+		if !errors.As(err, &e) || !errors.Is(err, rpc.ErrNotRunning) || e.Text != tt.text || e.Hint != tt.hint {
+			t.Errorf("%+v: %+v", tt.job, e)
+		}
+	}
+}
+
+func TestFill(t *testing.T) {
+	at := time.Unix(1, 0)
+	out := &rpc.Job{Id: "49"}
+	fill(out, &checkpoint.View{
+		Record:    checkpoint.Record{Slurm: "48_3"},
+		Obstacles: []checkpoint.Obstacle{{What: "x", Node: "n2", Since: at}, {What: "y"}},
+		Events:    []checkpoint.Event{{At: at, What: "started", Where: "n1,n2"}},
+	})
+	if out.Id != "48_3" || out.Obstacles[0].Node != "n2" || out.Obstacles[0].Since.AsTime() != at.UTC() || out.Obstacles[1].Since != nil || out.Timeline[0].Where != "n1,n2" {
+		t.Errorf("%v", out)
+	}
+}
