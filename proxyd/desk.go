@@ -254,7 +254,7 @@ func explain(job, leader, here string, err error) error {
 	case errors.Is(err, checkpoint.ErrNoJob) && leader != here:
 		return &rpc.Error{Kind: rpc.ErrNotLeader, Text: err.Error(), Node: leader}
 	case errors.Is(err, checkpoint.ErrNoJob):
-		return fmt.Errorf("job %s: %w: %w", job, rpc.ErrNotProtected, err)
+		return rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
 	}
 	return err
 }

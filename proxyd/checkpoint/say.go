@@ -28,7 +28,13 @@ func (j *job) say(text string) {
 	j.c.spawn(func(ctx context.Context) { j.sayNow(context.WithoutCancel(ctx), text) })
 }
 
+// unnamed takes the job's own number off an error: it stands where everybody knows it.
+func (j *job) unnamed(text string) string {
+	return strings.Replace(text, fmt.Sprintf("job %d: ", j.id), "", 1)
+}
+
 func (j *job) sayNow(ctx context.Context, text string) {
+	text = j.unnamed(text)
 	if err := j.c.tell(ctx, j.slurm(), text); err != nil {
 		j.log.Info("comment", "text", text, "error", err)
 	}

@@ -56,6 +56,7 @@ func (c *Conductor) timelines(job uint32) []string {
 
 // happened adds to the job's time line. It does not wait.
 func (j *job) happened(what string, where []string, text string) {
+	text = j.unnamed(text)
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}

@@ -48,7 +48,7 @@ func TestTimeline(t *testing.T) {
 	one.all.Wait()
 	one.job(7).happened(eventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", maxText))
 	one.all.Wait()
-	two.job(7).happened(eventRestored, []string{"n2"}, "from checkpoint 1")
+	two.job(7).happened(eventRestored, []string{"n2"}, "job 7: from checkpoint 1")
 	two.all.Wait()
 	f, err := os.OpenFile(one.timelinePath(7, "n1"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
