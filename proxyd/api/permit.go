@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -154,10 +155,11 @@ func (s *Server) trusted(ctx context.Context, what string, names []string) ([]*r
 	return list, nil
 }
 
-// isNamed accepts "mini/812/3", "812/3", and "812_3/1" of a task of an array.
+// isNamed accepts "mini/812/3" and "812/3" for one of job 812, which may be called by
+// another name: "810_2/3".
 func isNamed(c *rpc.Checkpoint, name string) bool {
-	_, short, _ := strings.Cut(c.GetId(), "/")
-	return c.GetId() == name || short == name || fmt.Sprintf("%s/%d", c.GetJob(), c.GetNumber()) == name
+	_, number, _ := strings.Cut(name, "/")
+	return c.GetId() == name || number == strconv.FormatUint(uint64(c.GetNumber()), 10)
 }
 
 func (s *Server) deny(c munge.Caller, what, why string) error {

@@ -100,8 +100,10 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 			}
 		}
 		j.begin(rec, n.Run, n.Today, from)
-		if err := j.reach(ctx, rec, placement{rec.Nodes, n.Today}); err != nil {
+		today := placement{rec.Nodes, n.Today}
+		if err := j.reachNow(ctx, rec, today); err != nil {
 			j.log.Error("ways to the job's other capsules", "error", err)
+			c.spawn(func(ctx context.Context) { j.reachLater(ctx, rec, today) })
 		}
 	}
 	h := &held{index: n.Index, c: cap, note: n, sruns: map[string]*srun.Runner{}, kept: map[string]bool{}}
@@ -120,6 +122,20 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 	j.adopt(h)
 	j.log.Info("capsule adopted", "capsule", n.Index, "run", n.Run)
 	return nil
+}
+
+// reachLater goes on where the daemon could not wait. Of a run that is over by then there is
+// nothing to be reached.
+func (j *job) reachLater(ctx context.Context, rec *Record, where placement) {
+	err := persist(ctx, raiseWithin, passing, func() error {
+		if len(j.capsules()) == 0 {
+			return nil
+		}
+		return j.reachNow(ctx, rec, where)
+	})
+	if err != nil && ctx.Err() == nil {
+		j.log.Error("ways to the job's other capsules", "error", err)
+	}
 }
 
 // discardOthers removes the capsules of which no note tells: their maker died at once.
@@ -179,18 +195,21 @@ func (c *Conductor) recover(ctx context.Context, j *job) {
 	}
 }
 
+// errLocate is why a node was not found: slurmctld or a name server did not answer.
+var errLocate = errors.New("no address")
+
 // locate returns the address of a node.
 func (c *Conductor) locate(ctx context.Context, node string) (netip.Addr, error) {
 	at, err := c.Slurm.Address(ctx, node)
 	if err != nil {
-		return netip.Addr{}, err
+		return netip.Addr{}, fmt.Errorf("%w of node %s: %w", errLocate, node, err)
 	}
 	if a, err := netip.ParseAddr(at); err == nil {
 		return a, nil
 	}
 	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", at)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("address of node %s: %w", node, err)
+		return netip.Addr{}, fmt.Errorf("%w of node %s: %w", errLocate, node, err)
 	}
 	return all[0].Unmap(), nil
 }

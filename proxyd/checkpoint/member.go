@@ -37,10 +37,16 @@ func (c *Conductor) ask(ctx context.Context, node string, job, attempt uint32, p
 
 // insist is ask, and goes on asking for a while when the node's daemon is away: it may
 // be starting again. What it asks for may be done twice.
-func (c *Conductor) insist(ctx context.Context, node string, job uint32, phase string, body, into any) error {
+func (c *Conductor) insist(ctx context.Context, within time.Duration, node string, job uint32, phase string, body, into any) error {
+	away := func(err error) bool { return errors.Is(err, ErrAway) }
+	return persist(ctx, within, away, func() error { return c.ask(ctx, node, job, 0, phase, body, into) })
+}
+
+// persist tries again, for a while, what failed for a reason that passes.
+func persist(ctx context.Context, within time.Duration, passes func(error) bool, do func() error) error {
 	for began := time.Now(); ; {
-		err := c.ask(ctx, node, job, 0, phase, body, into)
-		if !errors.Is(err, ErrAway) || time.Since(began) > awayWithin || !wait(ctx, awayLook) {
+		err := do()
+		if err == nil || !passes(err) || time.Since(began) > within || !wait(ctx, awayLook) {
 			return err
 		}
 	}

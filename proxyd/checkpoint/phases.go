@@ -89,7 +89,7 @@ type attempt struct {
 // released afterwards unless v is passOn. It may be called on any node of the job.
 func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason string) (*attempt, error) {
 	if leader := j.leader(); leader != c.Node {
-		return nil, c.insist(ctx, leader, j.id, phaseLead, leadBody{v, reason}, nil)
+		return nil, c.insist(ctx, awayWithin, leader, j.id, phaseLead, leadBody{v, reason}, nil)
 	}
 	j.mu.Lock()
 	if j.left { // a node that was away asks late: the run is captured, and there is nothing left of it
@@ -143,10 +143,12 @@ func (a *attempt) run(ctx context.Context) {
 	close(a.over)
 }
 
-// How long, and how often, a node's daemon that does not answer is asked again.
+// How long, and how often, a node's daemon that does not answer is asked again: while Slurm
+// waits to kill a job, and while one is restored, which waits for nothing else.
 const (
-	awayWithin = 12 * time.Second
-	awayLook   = 300 * time.Millisecond
+	awayWithin  = 12 * time.Second
+	raiseWithin = time.Minute
+	awayLook    = 300 * time.Millisecond
 )
 
 func wait(ctx context.Context, d time.Duration) bool {

@@ -211,8 +211,18 @@ func (m *CapsuleMeta) stream(name string) store.StreamID {
 	return store.StreamID{Node: m.Node, Rank: store.None, Name: fmt.Sprintf("%d/%s", m.Index, name)}
 }
 
-// reach makes the job's capsules on other nodes reachable from here.
+// reach makes the job's capsules on other nodes reachable from here. A controller that is
+// starting again, or a node whose network is, is waited for.
 func (j *job) reach(ctx context.Context, rec *Record, where placement) error {
+	return persist(ctx, raiseWithin, passing, func() error { return j.reachNow(ctx, rec, where) })
+}
+
+// passing says of why a node is not reached that it may be otherwise soon.
+func passing(err error) bool {
+	return errors.Is(err, errLocate) || errors.Is(err, overlay.ErrUnreachable)
+}
+
+func (j *job) reachNow(ctx context.Context, rec *Record, where placement) error {
 	var peers []overlay.Peer
 	for k, address := range rec.Addresses {
 		node := where.node(k)
@@ -245,7 +255,7 @@ func (j *job) raiseAll(ctx context.Context) error {
 		}
 		asked[node] = true
 		g.Go(func() error {
-			return j.c.insist(ctx, node, j.id, phaseRaise, raiseBody{from.id.Number, run, where.today}, nil)
+			return j.c.insist(ctx, raiseWithin, node, j.id, phaseRaise, raiseBody{from.id.Number, run, where.today}, nil)
 		})
 	}
 	g.Go(func() error { return j.raiseHere(ctx) })

@@ -218,7 +218,7 @@ func (j *job) settled(ctx context.Context) error {
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	return j.c.insist(ctx, j.leader(), j.id, phaseRestored, none{}, nil)
+	return j.c.insist(ctx, raiseWithin, j.leader(), j.id, phaseRestored, none{}, nil)
 }
 
 // leftHere returns the programs of this node that are not restored yet, those of
@@ -260,7 +260,7 @@ func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, erro
 	j.log.Debug("phase begins", "phase", phaseOpen)
 	g, gctx := errgroup.WithContext(ctx)
 	for node := range from.nodes(where) {
-		g.Go(func() error { return j.c.insist(gctx, node, j.id, phaseOpen, none{}, nil) })
+		g.Go(func() error { return j.c.insist(gctx, raiseWithin, node, j.id, phaseOpen, none{}, nil) })
 	}
 	if err := g.Wait(); err != nil {
 		return none{}, err
@@ -307,7 +307,7 @@ func (j *job) leftThere(ctx context.Context, from *origin) ([]string, error) {
 	for node := range from.nodes(where) {
 		g.Go(func() error {
 			var there []string
-			err := j.c.insist(ctx, node, j.id, phaseLeft, none{}, &there)
+			err := j.c.insist(ctx, raiseWithin, node, j.id, phaseLeft, none{}, &there)
 			mu.Lock()
 			defer mu.Unlock()
 			left = append(left, there...)

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// awayUntil is a Remote whose node's daemon is back at some time.
+type awayUntil struct {
+	back  time.Time
+	asked int
+	fails error // what it says then
+}
+
+func (r *awayUntil) Phase(context.Context, string, string, string, string, []byte) ([]byte, error) {
+	r.asked++
+	if time.Now().Before(r.back) {
+		return nil, fmt.Errorf("%w: connection refused", ErrAway)
+	}
+	return []byte("{}"), r.fails
+}
+
+// TestInsist: a node's daemon that is starting again is waited for, by a restore for
+// longer than Slurm's patience with a job that it kills; nothing else is asked twice.
+func TestInsist(t *testing.T) {
+	wrong := errors.New("wrong")
+	for _, tt := range []struct {
+		name   string
+		away   time.Duration
+		within time.Duration
+		fails  error
+		want   error
+	}{
+		{"there", 0, awayWithin, nil, nil},
+		{"starting", 5 * time.Second, awayWithin, nil, nil},
+		{"long, for a capture", 30 * time.Second, awayWithin, nil, ErrAway},
+		{"long, for a restore", 30 * time.Second, raiseWithin, nil, nil},
+		{"for good", time.Hour, raiseWithin, nil, ErrAway},
+		{"refuses", time.Second, raiseWithin, wrong, wrong},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				r := &awayUntil{back: began.Add(tt.away), fails: tt.fails}
+				c := conductorOn(t, "n1", t.TempDir())
+				c.Remote = r
+				err := c.insist(t.Context(), tt.within, "n2", 7, phaseRaise, none{}, nil)
+				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+					t.Errorf("%v, want %v", err, tt.want)
+				}
+				if took := time.Since(began); took > min(tt.away, tt.within)+2*awayLook || tt.away == 0 && r.asked != 1 {
+					t.Errorf("took %s, %d times", took, r.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestLocateLater: a slurmctld that is starting again does not end a restore.
+func TestLocateLater(t *testing.T) {
+	dir := t.TempDir()
+	scontrol := filepath.Join(dir, "scontrol")
+	if err := os.WriteFile(scontrol, []byte(`#!/bin/sh
+cd `+dir+`; echo x >>calls
+[ $(wc -l <calls) -gt 2 ] || { echo "Unable to contact slurm controller (connect failure)" >&2; exit 1; }
+echo NodeName=n2 NodeAddr=10.0.0.2
+`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := conductorOn(t, "n1", dir)
+	c.Slurm = slurm.New(scontrol)
+	if _, err := c.locate(t.Context(), "n2"); !passing(err) {
+		t.Fatalf("not taken for something that passes: %v", err)
+	}
+	var at string
+	err := persist(t.Context(), time.Minute, passing, func() error {
+		a, err := c.locate(t.Context(), "n2")
+		at = a.String()
+		return err
+	})
+	if err != nil || at != "10.0.0.2" {
+		t.Errorf("%s, %v", at, err)
+	}
+}
