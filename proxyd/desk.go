@@ -86,7 +86,7 @@ func (d desk) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	v, err := d.n.conductor.View(ctx, id)
 	if errors.Is(err, checkpoint.ErrNoJob) {
 		switch {
-		case len(out.Checkpoints) > 0 || s != nil && over(s):
+		case len(out.Checkpoints) > 0 || s != nil && s.Over():
 			if s == nil {
 				out.Uid, out.User = out.Checkpoints[0].Uid, out.Checkpoints[0].User
 			}
@@ -126,14 +126,11 @@ func called(s *slurm.Job) string {
 	return s.String()
 }
 
-// over says that Slurm is done with a job, unless somebody requeues it.
-func over(s *slurm.Job) bool { return !s.Runs() && !s.Waits() && s.State != "COMPLETING" }
-
 // notRunning says what a job does that cannot be captured because it does not run.
 func notRunning(job string, s *slurm.Job) error {
 	e := &rpc.Error{Kind: rpc.ErrNotRunning, Text: fmt.Sprintf("job %s is not running: %s", job, s.State)}
 	switch {
-	case over(s):
+	case s.Over():
 		e.Text = fmt.Sprintf("job %s has ended: %s", job, s.State)
 		e.Hint = fmt.Sprintf("singctl checkpoints %s lists what is left of it", job)
 	case s.Waits() && s.Restarts == 0:

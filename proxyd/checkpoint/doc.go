@@ -36,6 +36,8 @@
 //	a leader    the others undo their part when it has been silent for a while, unless the
 //	            checkpoint was committed and the job has left (orphaned in release.go)
 //	a node      Slurm requeues the job; it goes on from its newest checkpoint
+//	a job that  one daemon of the cluster notices that Slurm is done with it (tidy.go)
+//	waits
 //	a restore   the job is held with the reason, and the checkpoint stays
 //
 // # Locks

@@ -117,6 +117,8 @@ const sweepEvery = time.Minute
 func (c *Conductor) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	t := &tidier{c: c}
+	defer t.close()
 	for {
 		select {
 		case <-ctx.Done():
@@ -130,6 +132,12 @@ func (c *Conductor) sweep(ctx context.Context) {
 					j.log.Error("clear away", "error", err)
 				}
 			}
+		}
+		if !t.alone() {
+			continue
+		}
+		if err := t.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			c.Log.Warn("jobs that are over", "error", err)
 		}
 	}
 }

@@ -70,6 +70,15 @@ func (j *Job) Expired() bool {
 // clockSkew is between a node and slurmctld, and what squeue cuts off.
 const clockSkew = 2 * time.Second
 
+// Over says whether Slurm is done with the job, unless somebody requeues it.
+func (j *Job) Over() bool {
+	switch j.State {
+	case "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT":
+		return true
+	}
+	return false
+}
+
 // columns asks squeue for what no user writes: a job's name, comment or command could
 // imitate anything that stands beside it.
 const columns = "JobID:|,UserID:|,State:|,Reason:|,RestartCnt:|,Requeue:|,BatchFlag:|,BatchHost:|,StartTime:|,PreemptTime:|," +

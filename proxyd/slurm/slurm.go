@@ -52,6 +52,23 @@ func (s *Slurm) Show(ctx context.Context, job string) (*Job, error) {
 	return j, nil
 }
 
+// All returns the jobs that Slurm knows, by number, without their nodes. Those tasks of an
+// array that are no jobs of their own yet are one. What squeue prints in a form that is not
+// understood is left out.
+func (s *Slurm) All(ctx context.Context) (map[uint32]*Job, error) {
+	out, err := s.squeue.Run(ctx, "--noheader", "--all", "--states=all", "--Format="+columns)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	all := map[uint32]*Job{}
+	for line := range strings.Lines(string(out)) {
+		if j, err := parseLine(strings.TrimSpace(line)); err == nil {
+			all[j.ID] = j
+		}
+	}
+	return all, nil
+}
+
 // Expand turns a host list, "n[1-3,7]", into its names, in Slurm's order.
 func (s *Slurm) Expand(ctx context.Context, list string) ([]string, error) {
 	if list == "" {
