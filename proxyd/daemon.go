@@ -251,7 +251,9 @@ func (n *node) listen(ctx context.Context) (func(), error) {
 	grpc := api.NewServer(api.Options{
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators,
 		Conductor: desk{n}, Log: n.log,
-		Doctor: func(ctx context.Context) []host.Finding { return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec}) },
+		Doctor: func(ctx context.Context) []host.Finding {
+			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Capture: n.conductor.Capture()})
+		},
 	}, coder)
 	sockets, err := warden.Listen(n.cfg.RunDir, version, n.conductor, n.log)
 	if err != nil {

@@ -76,9 +76,10 @@ type Conductor struct {
 
 	writing sync.Mutex // of time lines
 
-	mu    sync.Mutex
-	jobs  map[uint32]*job
-	ended map[uint32]int // runs of which this node had a capsule and has it no more
+	mu      sync.Mutex
+	jobs    map[uint32]*job
+	longest time.Duration
+	ended   map[uint32]int // runs of which this node had a capsule and has it no more
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
@@ -90,6 +91,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 			return nil, err
 		}
 	}
+	c.recall()
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c, nil
 }

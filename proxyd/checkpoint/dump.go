@@ -136,9 +136,6 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, w *store.Writer, steps [
 	rec := j.rec
 	j.mu.Unlock()
 	var err error
-	if m.Fingerprint, err = host.FingerprintOf(fmt.Sprintf("/proc/%d/root", h.c.PID())); err != nil {
-		return nil, err
-	}
 	if m.Clocks, err = h.c.Clocks(ctx); err != nil {
 		return nil, err
 	}
@@ -147,6 +144,10 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, w *store.Writer, steps [
 	}
 	programs, err := live(ctx, h.c)
 	if err != nil {
+		return nil, err
+	}
+	root := fmt.Sprintf("/proc/%d/root", h.c.PID())
+	if m.Fingerprint, err = host.FingerprintOf(root, mapped(root, programs)...); err != nil {
 		return nil, err
 	}
 	if m.Ended, err = j.endedTasks(ctx, h, steps); err != nil {

@@ -131,6 +131,9 @@ func (a *attempt) run(ctx context.Context) {
 		err = a.take(ctx)
 	}
 	if err == nil {
+		if a.pressing() {
+			j.c.captured(time.Since(began))
+		}
 		j.happened(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
 		j.say(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason))
 		err = a.end(ctx)

@@ -100,6 +100,26 @@ func TestTimelineIsBounded(t *testing.T) {
 	}
 }
 
+// TestCapture: doctor compares the longest with Slurm's KillWait, also when proxyd was
+// started again.
+func TestCapture(t *testing.T) {
+	c := conductorOn(t, "n1", t.TempDir())
+	if c.Capture() != 0 {
+		t.Error(c.Capture())
+	}
+	for _, took := range []time.Duration{2 * time.Second, 20 * time.Second, time.Second} {
+		c.captured(took)
+	}
+	again, err := New(c.Config, c.Deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if c.Capture() != 20*time.Second || again.Capture() != 20*time.Second {
+		t.Error(c.Capture(), again.Capture())
+	}
+}
+
 func TestProcess(t *testing.T) {
 	since, command := process("/proc/self")
 	if !strings.HasPrefix(command, os.Args[0]) || time.Since(since) < 0 || time.Since(since) > 10*time.Minute {

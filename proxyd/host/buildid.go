@@ -12,6 +12,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +60,64 @@ func buildID(root, path string) (string, error) {
 	if !info.Mode().IsRegular() {
 		return "", ErrNoBuildID
 	}
-	return readBuildID(f)
+	key, ok := fileOf(info)
+	if !ok {
+		return readBuildID(f)
+	}
+	if id, err := remembered.get(key); id != "" || err != nil {
+		return id, err
+	}
+	id, err := readBuildID(f)
+	if err == nil || errors.Is(err, ErrNoBuildID) {
+		remembered.put(key, id)
+	}
+	return id, err
+}
+
+// file is one that was not changed since.
+type file struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime syscall.Timespec
+}
+
+func fileOf(info os.FileInfo) (file, bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return file{}, false
+	}
+	return file{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, true
+}
+
+// buildIDs are those of files that were read: the programs of a node map the same ones,
+// and a job stands still while they are looked up.
+type buildIDs struct {
+	mu sync.Mutex
+	of map[file]string // "" : it has none
+}
+
+var remembered buildIDs
+
+// maxRemembered bounds them: some times as many as a node's programs map.
+const maxRemembered = 1 << 14
+
+func (b *buildIDs) get(f file) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id, ok := b.of[f]
+	if ok && id == "" {
+		return "", ErrNoBuildID
+	}
+	return id, nil
+}
+
+func (b *buildIDs) put(f file, id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of == nil || len(b.of) >= maxRemembered {
+		b.of = map[file]string{}
+	}
+	b.of[f] = id
 }
 
 // maxRaces bounds how often somebody who renames without end may come between.

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Fingerprint is what of a node a restored program notices. It is kept with a checkpoint
@@ -54,7 +56,7 @@ func FingerprintOf(root string, more ...string) (Fingerprint, error) {
 		switch {
 		case err == nil:
 			f.Files[path] = id
-		case errors.Is(err, ErrNoBuildID), errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, ErrNoBuildID), errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		default:
 			return Fingerprint{}, fmt.Errorf("fingerprint: %w", err)
 		}

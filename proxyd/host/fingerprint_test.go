@@ -186,6 +186,61 @@ func TestBuildIDOfWhatIsNoFile(t *testing.T) {
 	}
 }
 
+// TestBuildIDIsRememberedAsItIs: of a file that is replaced, or written to, nothing old is
+// told.
+func TestBuildIDIsRememberedAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "program"), filepath.Join(dir, "new")
+	check := func(what, want string) {
+		t.Helper()
+		for range 2 {
+			if id, err := BuildID(path); id != want || (want == "") != errors.Is(err, ErrNoBuildID) {
+				t.Errorf("%s: %q, %v; want %q", what, id, err, want)
+			}
+		}
+	}
+	system, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := BuildID(system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := os.ReadFile(system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(one, mustHex(t, id))
+	if at < 0 {
+		t.Fatal("its id is not in it")
+	}
+	two := bytes.Clone(one)
+	two[at] ^= 0xff
+	changed := hex.EncodeToString(two[at : at+len(id)/2])
+	if err := os.WriteFile(path, one, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check("first", id)
+	if err := errors.Join(os.WriteFile(other, two, 0o755), os.Rename(other, path)); err != nil {
+		t.Fatal(err)
+	}
+	check("replaced", changed)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check("a script", "")
+}
+
+func mustHex(t *testing.T, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func FuzzBuildID(f *testing.F) {
 	if b, err := os.ReadFile("/bin/true"); err == nil {
 		f.Add(b[:min(len(b), 4096)])

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+)
+
+// sleeper runs a program and returns it as one of a capsule, in a folder that looks like
+// its cgroup.
+func sleeper(t *testing.T, path string) capsule.Program {
+	t.Helper()
+	cmd := exec.Command(path, "1000")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path = path
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		out.Close()
+		cmd.Wait()
+	})
+	group := t.TempDir()
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return capsule.Program{Name: batch, Cgroup: group}
+}
+
+// TestMapped: what a job runs of the system is compared when it is restored, and what is its
+// user's is not.
+func TestMapped(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: files of different owners")
+	}
+	sleep, err := filepath.EvalSymlinks("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := filepath.Join(t.TempDir(), "sleep")
+	if err := os.WriteFile(users, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(users, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	programs := []capsule.Program{sleeper(t, sleep), sleeper(t, users), {Name: "gone", Cgroup: "/nowhere"}}
+	libc := func(p string) bool { return strings.HasSuffix(p, "/libc.so.6") }
+	var got []string
+	for range 1000 { // until the loader has done its work
+		if got = mapped("/", programs); slices.ContainsFunc(got, libc) {
+			break
+		}
+	}
+	if !slices.Contains(got, sleep) || !slices.ContainsFunc(got, libc) || slices.Contains(got, users) {
+		t.Fatalf("mapped: %v", got)
+	}
+	then, err := host.FingerprintOf("/", got...)
+	if err != nil || then.Files[sleep] == "" {
+		t.Fatalf("%v, %v", then.Files, err)
+	}
+	c := &Conductor{Config: Config{Node: "n2"}}
+	if err := c.compatible(&CapsuleMeta{Fingerprint: then}); err != nil {
+		t.Errorf("on the node itself: %v", err)
+	}
+	then.Files[sleep] = "0123456789abcdef"
+	if err := c.compatible(&CapsuleMeta{Fingerprint: then}); err == nil || !strings.Contains(err.Error(), "node n2: incompatible node: "+sleep+" is another build (") {
+		t.Errorf("with another build: %v", err)
+	}
+}
