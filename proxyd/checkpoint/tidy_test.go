@@ -45,7 +45,7 @@ func (q queue) set(t *testing.T, states map[uint32]string) {
 	t.Helper()
 	var b strings.Builder
 	for id, state := range states {
-		fmt.Fprintf(&b, "%d|1001|%s|None|1|1|1|n1|2026-11-20T16:41:18|N/A|%d|N/A|N/A|N/A||2026-07-01T12:00:00|\n", id, state, id)
+		fmt.Fprintf(&b, "%d|1001|%s|None|1|1|1|n1|2026-11-20T16:41:18|N/A|%d|N/A|N/A|N/A||2026-07-01T12:00:00|N/A|\n", id, state, id)
 	}
 	if err := os.WriteFile(filepath.Join(q.dir, "jobs"), []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)

@@ -18,11 +18,11 @@ import (
 // elsewhere it would not even be true. So the runner stands in that way and keeps these
 // lines back until proxyd has said whether the job stays.
 
-// obituary is a line that Slurm may write about a step that it ends. What srun calls an
-// error is one: how tasks ended, a node that fails, a step that cannot be made any more.
+// obituary is a line that Slurm may write about a step that it ends. Whatever srun says of
+// its own can be one: how tasks ended, a node that fails, a step that it could not make.
 var obituary = regexp.MustCompile(`^(\d+: )?(` +
 	`(slurmstepd: |\[[-0-9T:.]+\] )error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT .* \*\*\*` +
-	`|srun: (error: |Job step aborted|forcing job termination|Force Terminated |got SIGCONT|Terminating |launch/slurm: _step_signal).*` +
+	`|srun: .*` +
 	`)$`)
 
 // openings are how obituaries begin, after a task's label.

@@ -20,7 +20,7 @@ func TestMuffler(t *testing.T) {
 		"no line":              {"no end", "no end", "no end"},
 		"obituaries":           {"a\n" + cancelled + aborted + stamped + "b\n", "a\nb\n", "a\nb\n" + cancelled + aborted + stamped},
 		"errors of srun":       {"a\nsrun: error: n2: task 1: Exited with exit code 4\n", "a\n", "a\nsrun: error: n2: task 1: Exited with exit code 4\n"},
-		"other words of srun":  {"srun: job 4 queued\n", "srun: job 4 queued\n", "srun: job 4 queued\n"},
+		"other words of srun":  {"srun: job 4 queued\nsrun\n", "srun\n", "srun\nsrun: job 4 queued\n"},
 		"a label and its data": {"12: x\n1", "12: x\n1", "12: x\n1"},
 		"a progress bar":       {"[20%]\r[21%]\r", "[20%]\r[21%]\r", "[20%]\r[21%]\r"},
 	} {

@@ -71,7 +71,15 @@ var strikes = map[kind]func(context.Context, hit) error{
 		if err := pause(ctx, time.Until(h.tick.Add(-time.Second))); err != nil {
 			return err
 		}
-		return h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
+		err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
+		for try := 1; err != nil && strings.Contains(err.Error(), "Invalid time") && try < 5; try++ {
+			// It has started in this very second.
+			if err := pause(ctx, 300*time.Millisecond); err != nil {
+				return err
+			}
+			err = h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
+		}
+		return err
 	},
 	nodeFail: strikeNodeFail,
 	proxyd: func(ctx context.Context, h hit) error {

@@ -149,7 +149,25 @@ func (r *run) follow(ctx context.Context, blows []blow, alone ending) (e ending,
 		e.outcomes = append(e.outcomes, j.outcome())
 	}
 	e.nodes = len(nodes) - r.program.elements + 1
-	return e, nil
+	return e, r.allHit(ctx)
+}
+
+// allHit is errMissed if a blow was a requeue of a job that had just ended: Slurm runs that
+// again from its beginning, as it is told.
+func (r *run) allHit(ctx context.Context) error {
+	said, err := r.c.Exec(ctx, "ctl", "root", "sacct", "-D", "-X", "-n", "-P", "-j", r.id, "-o", "JobID,State,ExitCode")
+	if err != nil {
+		return err
+	}
+	last := map[string]string{}
+	for line := range strings.Lines(said) {
+		id, state, _ := strings.Cut(strings.TrimSpace(line), "|")
+		if strings.HasPrefix(last[id], "COMPLETED|") {
+			return errMissed
+		}
+		last[id] = state
+	}
+	return nil
 }
 
 func allEnded(jobs []job) bool {

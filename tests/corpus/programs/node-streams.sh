@@ -9,7 +9,7 @@ set -eu
 echo "starting"
 cat >streams.mjs <<'JS'
 import { createHash, createHmac, scryptSync } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
+import { appendFileSync, createReadStream, createWriteStream } from "node:fs";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { Readable, Transform } from "node:stream";
@@ -18,7 +18,12 @@ import { setTimeout as pause } from "node:timers/promises";
 import { createGunzip, createGzip } from "node:zlib";
 
 let ticks = 0;
-const timer = setInterval(() => { if (++ticks % 20 === 0) console.log("tick", ticks); if (ticks === 60) clearInterval(timer); }, 100);
+const ticked = new Promise((done) => {
+	const timer = setInterval(() => {
+		appendFileSync("ticks", `${++ticks}\n`);
+		if (ticks === 60) { clearInterval(timer); done(); }
+	}, 100);
+});
 const cat = spawn("cat", { stdio: ["pipe", "pipe", "inherit"] });
 const echoed = createHash("sha256");
 const closed = once(cat, "close");
@@ -40,6 +45,7 @@ await pipeline(Readable.from(lines()), upper, createGzip({ level: 1 }), createWr
 await closed;
 const all = createHash("sha256");
 await pipeline(createReadStream("lines.gz"), createGunzip(), all);
+await ticked;
 console.log("lines", all.digest("hex"));
 console.log("echoed", echoed.digest("hex"));
 JS
