@@ -4,13 +4,17 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"testing"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // TestNotRunning: a job that cannot be captured is told apart from one without protection.
@@ -43,5 +47,20 @@ func TestFill(t *testing.T) {
 	})
 	if out.Id != "48_3" || out.Obstacles[0].Node != "n2" || out.Obstacles[0].Since.AsTime() != at.UTC() || out.Obstacles[1].Since != nil || out.Timeline[0].Where != "n1,n2" {
 		t.Errorf("%v", out)
+	}
+}
+
+// TestStored: what the store says reaches people as what it is.
+func TestStored(t *testing.T) {
+	for _, tt := range []struct{ err, kind error }{
+		{&store.DamagedError{Object: "manifest a/1/1", Reason: "not a manifest"}, rpc.ErrDamaged},
+		{fmt.Errorf("open: %w", &store.RefusedError{Object: "manifest a/1/1", Why: store.ErrMAC}), rpc.ErrDamaged},
+		{fmt.Errorf("collect: %w", store.ErrBusy), rpc.ErrBusy},
+		{fmt.Errorf("manifest a/1/1: %w", fs.ErrNotExist), rpc.ErrNoCheckpoint},
+		{context.Canceled, context.Canceled},
+	} {
+		if got := stored(tt.err); !errors.Is(got, tt.kind) || got.Error() != tt.err.Error() {
+			t.Errorf("%v: %v", tt.err, got)
+		}
 	}
 }

@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// What the desk does to checkpoints in the store.
+
+// Checkpoints implements api.Conductor, as all below.
+func (d desk) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, error) {
+	var of *store.JobID
+	if job != "" {
+		id, _, err := d.number(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		of = &store.JobID{Cluster: d.n.cluster.Cluster, Job: uint32(n), ArrayTask: store.None, Component: store.None}
+	}
+	all, err := d.n.store.List(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	var out []*rpc.Checkpoint
+	for _, s := range all {
+		c, err := d.describe(ctx, s)
+		if err != nil {
+			c = &rpc.Checkpoint{Id: s.ID.String(), Job: strconv.FormatUint(uint64(s.ID.Job), 10), Number: s.ID.Number, Problem: err.Error()}
+		}
+		out = append(out, c)
+	}
+	d.assign(ctx, out)
+	return out, nil
+}
+
+// assign says of checkpoints that are damaged whose they must be: the job's record knows,
+// or one of the same job that is whole, or Slurm.
+func (d desk) assign(ctx context.Context, list []*rpc.Checkpoint) {
+	owners := map[string]*uint32{}
+	for _, c := range list {
+		if c.Problem == "" {
+			owners[path.Dir(c.Id)] = &c.Uid
+		}
+	}
+	for _, c := range list {
+		if c.Problem == "" {
+			continue
+		}
+		owner, ok := owners[path.Dir(c.Id)]
+		if uid, known := d.n.conductor.Owner(c.Job); known {
+			owner = &uid
+		} else if !ok {
+			if s, err := d.n.peers.slurm.Show(ctx, c.Job); err == nil {
+				owner = &s.UID
+			}
+		}
+		owners[path.Dir(c.Id)] = owner
+		if owner != nil {
+			c.Uid, c.User = *owner, userName(*owner)
+		}
+	}
+}
+
+// describe reads what is to be known of a checkpoint.
+func (d desk) describe(ctx context.Context, s store.Summary) (*rpc.Checkpoint, error) {
+	if s.Err != nil {
+		return nil, s.Err
+	}
+	meta, m, err := d.n.conductor.MetaOf(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	c := &rpc.Checkpoint{
+		Id: s.ID.String(), Job: cmp.Or(meta.Record.Slurm, strconv.FormatUint(uint64(s.ID.Job), 10)), Number: s.ID.Number,
+		Uid: meta.Record.UID, User: userName(meta.Record.UID), Created: timestamppb.New(m.Created),
+		Logical: m.Stats.Logical, Stored: m.Stats.Stored, Reason: meta.Reason, Nodes: m.Nodes(),
+	}
+	for _, p := range meta.Phases {
+		c.Phases = append(c.Phases, &rpc.PhaseTime{Phase: p.Name, Took: durationpb.New(p.Took)})
+	}
+	return c, nil
+}
+
+func (d desk) Verify(ctx context.Context, ids []string, progress func(*rpc.Progress)) (*rpc.VerifyReport, error) {
+	list := []store.ID{} // none are not all
+	for _, s := range ids {
+		id, err := store.ParseID(s)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, id)
+	}
+	r, err := d.n.store.Verify(ctx, list, func(done, total int64) {
+		progress(&rpc.Progress{Phase: "verify", Done: done, Total: total, Unit: "bytes"})
+	})
+	if err != nil {
+		return nil, stored(err)
+	}
+	out := &rpc.VerifyReport{Checkpoints: int64(r.Checkpoints), Chunks: r.Chunks, Bytes: r.Bytes}
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, p.Error())
+	}
+	return out, nil
+}
+
+// stored gives an error of the store its kind.
+func stored(err error) error {
+	var kind error
+	switch {
+	case errors.Is(err, store.ErrDamaged), errors.Is(err, store.ErrRefused):
+		kind = rpc.ErrDamaged
+	case errors.Is(err, store.ErrBusy):
+		kind = rpc.ErrBusy
+	case errors.Is(err, fs.ErrNotExist):
+		kind = rpc.ErrNoCheckpoint
+	default:
+		return err
+	}
+	return &rpc.Error{Kind: kind, Text: err.Error()}
+}
+
+// Delete takes away what is there: what is gone already is as it was to be.
+func (d desk) Delete(ctx context.Context, ids []string) error {
+	for _, s := range ids {
+		id, err := store.ParseID(s)
+		if err != nil {
+			return err
+		}
+		if err := d.n.store.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return stored(err)
+		}
+	}
+	return nil
+}
+
+func (d desk) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
+	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor, Ended: d.n.conductor.Over}
+	if req.OlderThan != nil {
+		keep.Age = req.OlderThan.AsDuration()
+	}
+	if req.Keep != nil {
+		keep.Count = int(*req.Keep)
+	}
+	r, err := d.n.store.GC(ctx, store.Policy{Retention: keep, Grace: time.Minute}, func(done, total int64) {
+		progress(&rpc.Progress{Phase: "collect", Done: done, Total: total})
+	}, req.DryRun)
+	if err != nil {
+		return nil, stored(err)
+	}
+	return collected(r, req.DryRun), nil
+}
+
+func (d desk) Export(ctx context.Context, id string, put func(name string, size int64, content io.Reader) error) error {
+	ckpt, err := store.ParseID(id)
+	if err != nil {
+		return err
+	}
+	r, err := d.n.store.Open(ctx, ckpt)
+	if err != nil {
+		return stored(err)
+	}
+	defer r.Close()
+	streams := slices.Clone(r.Manifest().Streams)
+	for _, info := range streams {
+		s, err := r.Stream(info.StreamID)
+		if err != nil {
+			return err
+		}
+		err = put(info.Node+"/"+info.Name, info.Size, s)
+		s.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func collected(r store.GCReport, dry bool) *rpc.GCReport {
+	out := &rpc.GCReport{Chunks: r.Chunks, Bytes: r.Bytes, Waiting: r.Waiting, DryRun: dry}
+	for _, id := range r.Expired {
+		out.Expired = append(out.Expired, id.String())
+	}
+	for _, c := range r.Damaged {
+		out.Damaged = append(out.Damaged, &rpc.Damage{Checkpoint: c.ID.String(), Problem: c.Err.Error()})
+	}
+	return out
+}
