@@ -135,7 +135,8 @@ func (c *Conductor) timeline(job uint32) ([]Event, error) {
 func (c *Conductor) dropTimeline(job uint32) (err error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	for _, path := range c.timelines(job) {
+	all, _ := filepath.Glob(c.timelinePath(job, "*") + "*") // what halve leaves when it is killed, too
+	for _, path := range all {
 		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
