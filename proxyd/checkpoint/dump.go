@@ -147,7 +147,7 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, w *store.Writer, steps [
 		return nil, err
 	}
 	root := fmt.Sprintf("/proc/%d/root", h.c.PID())
-	if m.Fingerprint, err = host.FingerprintOf(root, mapped(root, programs)...); err != nil {
+	if m.Fingerprint, err = host.FingerprintOf(root, mapped(root, programs, j.c.ofKit)...); err != nil {
 		return nil, err
 	}
 	if m.Ended, err = j.endedTasks(ctx, h, steps); err != nil {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,6 +98,11 @@ func (c *Conductor) localKit(hash string) (string, error) {
 
 func (c *Conductor) sharedKits() string { return filepath.Join(c.Shared, "kits") }
 func (c *Conductor) localKits() string  { return filepath.Join(c.Lib, "kits") }
+
+// ofKit says whether a path is a file of the kit, in a capsule.
+func (c *Conductor) ofKit(path string) bool {
+	return path == c.Real || strings.HasPrefix(path, c.KitDir+"/")
+}
 
 // sweepKits removes this node's copies but those in use.
 func (c *Conductor) sweepKits() error {

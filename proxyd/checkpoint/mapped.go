@@ -20,14 +20,14 @@ const maxMapped = 4096
 // mapped returns the files of the system that programs of a capsule run code of, by their
 // paths in root, the capsule's: pages of them that were not changed are in no image, and a
 // node with another build has other ones. What belongs to a user is on a file system that
-// all nodes share, or travels with the capsule.
-func mapped(root string, programs []capsule.Program) []string {
+// all nodes share, or travels with the capsule; what is ours is the job's kit, on every node.
+func mapped(root string, programs []capsule.Program, ours func(path string) bool) []string {
 	var paths []string
 	seen := map[string]bool{}
 	for _, p := range programs {
 		for _, pid := range processesIn(p.Cgroup) {
 			for _, path := range executables(pid) {
-				if seen[path] || len(paths) >= maxMapped {
+				if seen[path] || ours(path) || len(paths) >= maxMapped {
 					continue
 				}
 				seen[path] = true
