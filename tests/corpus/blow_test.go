@@ -71,13 +71,13 @@ var strikes = map[kind]func(context.Context, hit) error{
 		if err := pause(ctx, time.Until(h.tick.Add(-time.Second))); err != nil {
 			return err
 		}
-		err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
+		err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "EndTime=now")
 		for try := 1; err != nil && strings.Contains(err.Error(), "Invalid time") && try < 5; try++ {
 			// It has started in this very second.
 			if err := pause(ctx, 300*time.Millisecond); err != nil {
 				return err
 			}
-			err = h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "EndTime=now")
+			err = h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "EndTime=now")
 		}
 		return err
 	},
@@ -97,13 +97,13 @@ var strikes = map[kind]func(context.Context, hit) error{
 }
 
 func strikeRequeue(ctx context.Context, h hit) error {
-	return h.c.Scontrol(ctx, "requeue", h.victim.id)
+	return h.c.Scontrol(ctx, "requeue", h.victim.name())
 }
 
 // strikeMove excludes the node that runs the batch script. A job of two nodes has one
 // more to go to; the other it may keep, with the capsules changing places.
 func strikeMove(ctx context.Context, h hit) error {
-	if err := h.c.Scontrol(ctx, "requeuehold", h.victim.id); err != nil {
+	if err := h.c.Scontrol(ctx, "requeuehold", h.victim.name()); err != nil {
 		return err
 	}
 	err := h.c.board.until(ctx, h.id, "requeued and held", func(jobs []job) (bool, error) {
@@ -115,10 +115,10 @@ func strikeMove(ctx context.Context, h hit) error {
 	}
 	_, strangers := h.c.laneNodes(h.lane)
 	excluded := strings.Join(append(strangers, h.victim.batchHost), ",")
-	if err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.id, "ExcNodeList="+excluded); err != nil {
+	if err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "ExcNodeList="+excluded); err != nil {
 		return err
 	}
-	return h.c.Scontrol(ctx, "release", h.victim.id)
+	return h.c.Scontrol(ctx, "release", h.victim.name())
 }
 
 // strikePreempt has bob want one of the job's nodes for himself, with a right to it.
@@ -135,7 +135,7 @@ func strikePreempt(ctx context.Context, h hit) error {
 
 // strikeNodeFail has a checkpoint made, since only that can outlive a node, then cuts the power.
 func strikeNodeFail(ctx context.Context, h hit) error {
-	if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", h.victim.id); err != nil {
+	if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", h.victim.name()); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
@@ -234,7 +234,7 @@ func (r *run) hurry(ctx context.Context, jobs []job) error {
 		// Earlier, the node may still refuse the new run: "Job credential revoked".
 		if time.Since(j.since) > 2*time.Second && time.Since(r.hurried[j.id]) > 4*time.Second {
 			r.hurried[j.id] = time.Now()
-			if err := r.c.Scontrol(ctx, "update", "JobId="+j.id, "StartTime=now", "TimeLimit=10"); err != nil {
+			if err := r.c.Scontrol(ctx, "update", "JobId="+j.name(), "StartTime=now", "TimeLimit=10"); err != nil {
 				return err
 			}
 		}

@@ -80,6 +80,14 @@ type job struct {
 	since                   time.Time // in this state, as far as was seen
 }
 
+// name is for Slurm's commands: the number alone can be that of a whole array.
+func (j job) name() string {
+	if j.array != "" && j.element != "" {
+		return j.array + "_" + j.element
+	}
+	return j.id
+}
+
 // ended are the states in which nothing of a job happens any more. A time limit's or a failed
 // node's may be followed by a requeue.
 func (j job) ended() bool {
