@@ -103,6 +103,7 @@ func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own term
 			found = append(found, o)
 		}
 	}
+	pmi := slurmPMI(pid)
 	for _, fd := range fds {
 		path := filepath.Join(dir, fd.Name())
 		link, err := os.Readlink(path)
@@ -111,6 +112,9 @@ func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own term
 		}
 		if to, ok := outside[link]; ok {
 			see("is connected to " + to + ", which is outside of the job")
+		}
+		if fd.Name() == pmi && strings.HasPrefix(link, "socket:") {
+			see("is connected to Slurm by srun --mpi=pmi2: start MPI programs with mpiexec, others with --mpi=none")
 		}
 		for _, d := range devices {
 			if strings.HasPrefix(link, d.prefix) {

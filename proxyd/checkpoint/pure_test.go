@@ -136,3 +136,17 @@ func TestParseAddrPort(t *testing.T) {
 		}
 	}
 }
+
+func TestPMI(t *testing.T) {
+	for environ, want := range map[string]string{
+		"SLURM_JOB_ID=26\x00PMI_FD=16\x00PMI_JOBID=26.0\x00PMI_RANK=0\x00": "16",
+		"PMI_FD=16\x00PMI_RANK=0\x00SLURM_JOB_ID=26\x00":                   "", // mpiexec
+		"SLURM_JOB_ID=2\x00PMI_FD=16\x00PMI_JOBID=26.0\x00":                "",
+		"PMI_FD=16\x00PMI_JOBID=.0\x00":                                    "",
+		"":                                                                 "",
+	} {
+		if got := pmiOf(environ); got != want {
+			t.Errorf("%q: %q, want %q", environ, got, want)
+		}
+	}
+}
