@@ -1,0 +1,73 @@
+//go:build bench
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures what protection costs the jobs of ordinary users on a real
+// cluster, and compares the parts that do the work with what is there without them. Each
+// figure compares two things that take turns in one run. docs/performance.md has the method.
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+var (
+	mcProgram = flag.String("minicluster", "../../contrib/minicluster/minicluster", "the minicluster program")
+	name      = flag.String("name", "bench", "name of the cluster")
+	rounds    = flag.Int("rounds", 41, "turns of what takes a moment; of what takes a second, half as many")
+	sizes     = flag.String("sizes", "1024,8192", "sizes of captured programs in MiB; those that do not fit into this machine are left out")
+	tableFile = flag.String("table", "", "write the table into this file, relative to the root of the repository, between the lines that mark its place")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests/bench needs root")
+		os.Exit(1)
+	}
+	if _, err := os.Stat(*mcProgram); err != nil {
+		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// TestBench takes all figures, or with -run 'TestBench/^start' some, and prints them as a
+// table. A figure that misses its aim is marked and fails nothing: that is for people to
+// judge, who know what else the machine did.
+func TestBench(t *testing.T) {
+	got := table{began: time.Now(), loads: load()}
+	t.Log("raising the cluster")
+	c := raise(t)
+	for _, part := range []struct {
+		name string
+		take func(*testing.T, *cluster) []figure
+	}{
+		{"start", start},
+		{"speed", speed},
+		{"network", network},
+		{"store", storage},
+		{"checkpoint", checkpoints},
+		{"criu", plainCRIU},
+		{"parts", parts},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			for _, f := range part.take(t, c) {
+				t.Log(f)
+				got.figures = append(got.figures, f)
+			}
+		})
+	}
+	page := got.String()
+	t.Log("\n" + page)
+	if *tableFile != "" && !t.Failed() {
+		if err := insert(*tableFile, page); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+//go:build bench
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cluster is a minicluster of two nodes with singularity-slurm.
+type cluster struct{ name string }
+
+// alice is whom jobs run as.
+const alice = 1001
+
+// raise brings the cluster up for the whole run, with the agent in /shared/bench.
+func raise(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{*name}
+	down := func() { exec.Command(*mcProgram, "down", "--name", c.name).Run() }
+	down()
+	t.Cleanup(down)
+	c.minicluster(t, "up", "--nodes", "2", "--singularity")
+	if err := os.Mkdir(c.shared(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(c.shared(), alice, alice); err != nil {
+		t.Fatal(err)
+	}
+	run(t, exec.Command("cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", c.shared("agent"), "testdata/agent.c"))
+	return c
+}
+
+// run runs a command and returns what it wrote to its standard output.
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		said := strings.TrimSpace(out.String() + errs.String())
+		t.Fatalf("%q: %v: %s", cmd.Args, err, said[max(0, len(said)-1000):])
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func (c *cluster) minicluster(t *testing.T, verb string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	return run(t, exec.CommandContext(ctx, *mcProgram, append([]string{verb, "--name", c.name}, args...)...))
+}
+
+// sh runs a shell script on a host.
+func (c *cluster) sh(t *testing.T, host, user, script string) string {
+	t.Helper()
+	return c.minicluster(t, "exec", host, "--user", user, "--", "bash", "-euc", script)
+}
+
+// shared is a path below /shared/bench, as this machine sees it.
+func (c *cluster) shared(path ...string) string {
+	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared/bench"}, path...)...)
+}
+
+// log is what a daemon of a host has logged.
+func (c *cluster) log(t *testing.T, host, daemon string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs", host, daemon+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// submit submits a script as alice, in /shared/bench, and returns the job's id and how long
+// sbatch took, in seconds.
+func (c *cluster) submit(t *testing.T, options, script string) (job string, took float64) {
+	t.Helper()
+	said := c.sh(t, "ctl", "alice", fmt.Sprintf("cd /shared/bench; echo $EPOCHREALTIME; sbatch --parsable --output=%%j.log %s <<'SCRIPT'\n#!/bin/bash\n%s\nSCRIPT\necho $EPOCHREALTIME", options, script))
+	var began, ended float64
+	if _, err := fmt.Sscan(said, &began, &job, &ended); err != nil {
+		t.Fatalf("sbatch: %q: %v", said, err)
+	}
+	return job, ended - began
+}
+
+// ended waits until Slurm is done with a job, its epilog included.
+func (c *cluster) ended(t *testing.T, job string) {
+	t.Helper()
+	c.sh(t, "ctl", "root", "for ((i = 0; i < 600; i++)); do "+
+		"case $(squeue --noheader --states=all --jobs="+job+" --Format=State:40 2>/dev/null) in *COMPLETED*|*CANCELLED*|'') exit 0;; *FAILED*) exit 1;; esac; sleep 0.05; done; exit 1")
+}
+
+// agent is a job that does as it is told, a line at a time.
+type agent struct {
+	c         *cluster
+	job, name string
+	in, out   *os.File
+	lines     *bufio.Reader
+}
+
+// script of an agent whose program reads orders from $in and answers to $out.
+const plainAgent = "exec ../agent <$in >$out"
+
+// employ starts an agent. It ends with the test.
+func (c *cluster) employ(t *testing.T, name, options, script string) *agent {
+	t.Helper()
+	a := &agent{c: c, name: name}
+	dir := c.shared(name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, alice, alice); err != nil {
+		t.Fatal(err)
+	}
+	for end, f := range map[string]**os.File{"in": &a.in, "out": &a.out} {
+		path := filepath.Join(dir, end)
+		os.Remove(path)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(path, alice, alice); err != nil {
+			t.Fatal(err)
+		}
+		// Both ends, so that it does not wait for the job.
+		var err error
+		if *f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.lines = bufio.NewReader(a.out)
+	a.job, _ = c.submit(t, options, fmt.Sprintf("cd /shared/bench/%s; in=in out=out\n%s", name, script))
+	t.Cleanup(a.dismiss)
+	if said := a.hear(t, time.Minute); said != "ready" {
+		t.Fatalf("agent %s: %q", name, said)
+	}
+	return a
+}
+
+func (a *agent) hear(t *testing.T, within time.Duration) string {
+	t.Helper()
+	if err := a.out.SetReadDeadline(time.Now().Add(within)); err != nil {
+		t.Fatal(err)
+	}
+	line, err := a.lines.ReadString('\n')
+	if err != nil {
+		log, _ := os.ReadFile(a.c.shared(a.job + ".log"))
+		t.Fatalf("agent %s, job %s: %v; its log: %s", a.name, a.job, err, log)
+	}
+	return strings.TrimSpace(line)
+}
+
+// ask gives an order and returns the answer.
+func (a *agent) ask(t *testing.T, order string) string {
+	t.Helper()
+	if _, err := a.in.WriteString(order + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	return a.hear(t, 2*time.Minute)
+}
+
+// numbers are those of an answer.
+func (a *agent) numbers(t *testing.T, order string, n int) []float64 {
+	t.Helper()
+	words := strings.Fields(a.ask(t, order))
+	if len(words) != n {
+		t.Fatalf("agent %s: %s: %q: want %d numbers", a.name, order, words, n)
+	}
+	all := make([]float64, n)
+	for i, w := range words {
+		if _, err := fmt.Sscan(w, &all[i]); err != nil {
+			t.Fatalf("agent %s: %s: %q: %v", a.name, order, words, err)
+		}
+	}
+	return all
+}
+
+func (a *agent) dismiss() {
+	if a.in == nil {
+		return
+	}
+	exec.Command(*mcProgram, "exec", "--name", a.c.name, "ctl", "--", "scancel", a.job).Run()
+	a.in.Close()
+	a.out.Close()
+	a.in = nil
+}
+
+// both employs two agents on the same nodes, the second of them protected.
+func (c *cluster) both(t *testing.T, name, options, script string) (plain, ours *agent) {
+	t.Helper()
+	plain = c.employ(t, name+"-plain", options, script)
+	ours = c.employ(t, name+"-ours", options+" --singularity", script)
+	return plain, ours
+}
+
+// inTurns asks both, each first as often as the other.
+func inTurns(n int, plain, ours func() float64) (s turns) {
+	for i := range n {
+		var a, b float64
+		if i%2 == 0 {
+			a = plain()
+			b = ours()
+		} else {
+			b = ours()
+			a = plain()
+		}
+		s.add(a, b)
+	}
+	return s
+}

@@ -1,0 +1,63 @@
+//go:build bench
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"testing"
+)
+
+var aimSpeed = atMost(1.01, "≤ 1.01")
+
+// works are the verbs of the agent that are timed.
+var works = []struct {
+	verb, what string
+	aim        bound
+}{
+	{"cpu", "a loop of arithmetic", aimSpeed},
+	{"memory", "mmap, touch and munmap of 4 MiB", aimSpeed},
+	{"getppid", "getppid", aimSpeed},
+	{"clock", "clock_gettime", noAim},
+	{"readwrite", "pwrite and pread of 4 KiB", aimSpeed},
+	{"open", "open to read, close", aimSpeed},
+	{"openwrite", "open to write, close", aimSpeed},
+	{"exec", "fork, exec of /bin/true, wait", noAim},
+}
+
+// slice is the least that a turn takes, in nanoseconds of a processor: much more than a
+// process's start, less than what else happens on the machine takes.
+const slice = 40e6
+
+// speed is what a program's work costs in a capsule.
+func speed(t *testing.T, c *cluster) (all []figure) {
+	plain, ours := c.both(t, "speed", "-w n1", plainAgent)
+	for _, w := range works {
+		n := 1
+		for plain.numbers(t, fmt.Sprint(w.verb, " ", n), 2)[1] < slice {
+			n *= 2
+		}
+		order := fmt.Sprint(w.verb, " ", n)
+		ours.numbers(t, order, 2) // the caches are warm
+		var wall, cpu turns
+		for i := range *rounds {
+			var p, o []float64
+			if i%2 == 0 {
+				p = plain.numbers(t, order, 2)
+				o = ours.numbers(t, order, 2)
+			} else {
+				o = ours.numbers(t, order, 2)
+				p = plain.numbers(t, order, 2)
+			}
+			wall.add(p[0]/1e9, o[0]/1e9)
+			cpu.add(p[1]/1e9, o[1]/1e9)
+		}
+		t.Log(order)
+		all = append(all,
+			cpu.ratio(w.what+", processor time", milliseconds, w.aim),
+			wall.ratio(w.what+", by the clock", milliseconds, w.aim))
+	}
+	return all
+}

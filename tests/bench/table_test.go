@@ -1,0 +1,170 @@
+//go:build bench
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// turns are two things measured in turns: the k-th of one was taken beside the k-th of
+// the other.
+type turns struct{ plain, ours []float64 }
+
+func (s *turns) add(plain, ours float64) {
+	s.plain, s.ours = append(s.plain, plain), append(s.ours, ours)
+}
+
+// pairs are the quartiles of the pairs, compared by f.
+func (s *turns) pairs(f func(plain, ours float64) float64) (low, mid, high float64) {
+	var all []float64
+	for i := range s.plain {
+		all = append(all, f(s.plain[i], s.ours[i]))
+	}
+	return quantile(all, 0.25), quantile(all, 0.5), quantile(all, 0.75)
+}
+
+func median(all []float64) float64 { return quantile(all, 0.5) }
+
+// quantile lies between two of the values if need be.
+func quantile(all []float64, q float64) float64 {
+	all = slices.Sorted(slices.Values(all))
+	at := q * float64(len(all)-1)
+	i := int(at)
+	if i+1 >= len(all) {
+		return all[len(all)-1]
+	}
+	return all[i] + (at-float64(i))*(all[i+1]-all[i])
+}
+
+// bound is what a figure is held against.
+type bound struct {
+	text  string // as in the table; "" is no bound
+	least bool   // it is a lower one
+	value float64
+}
+
+func atMost(v float64, text string) bound  { return bound{text, false, v} }
+func atLeast(v float64, text string) bound { return bound{text, true, v} }
+
+var noAim bound
+
+func (b bound) verdict(v float64) string {
+	switch {
+	case b.text == "":
+		return ""
+	case b.least && v < b.value || !b.least && v > b.value:
+		return "**missed**"
+	}
+	return "met"
+}
+
+// figure is a line of the table.
+type figure struct {
+	what        string
+	plain, ours string // medians, with their units
+	compared    string // of the medians
+	pairs       string // of the pairs, and between which values half of them are
+	aim         bound
+	value       float64 // what the aim is about
+}
+
+func (f figure) String() string {
+	return "| " + strings.Join([]string{f.what, f.plain, f.ours, f.compared, f.pairs, f.aim.text, f.aim.verdict(f.value)}, " | ") + " |"
+}
+
+// ratio compares by division: how many times the plain one is ours.
+func (s *turns) ratio(what string, show func(float64) string, aim bound) figure {
+	low, mid, high := s.pairs(func(plain, ours float64) float64 { return ours / plain })
+	return figure{
+		what: what, plain: show(median(s.plain)), ours: show(median(s.ours)), compared: fmt.Sprintf("× %.3f", median(s.ours)/median(s.plain)),
+		pairs: fmt.Sprintf("× %.3f (%.3f to %.3f, %d)", mid, low, high, len(s.plain)), aim: aim, value: mid,
+	}
+}
+
+// more compares by subtraction: how much more ours is.
+func (s *turns) more(what string, show func(float64) string, aim bound) figure {
+	low, mid, high := s.pairs(func(plain, ours float64) float64 { return ours - plain })
+	return figure{
+		what: what, plain: show(median(s.plain)), ours: show(median(s.ours)), compared: "+ " + show(median(s.ours)-median(s.plain)),
+		pairs: fmt.Sprintf("+ %s (%s to %s, %d)", show(mid), show(low), show(high), len(s.plain)), aim: aim, value: mid,
+	}
+}
+
+// alone is a figure that is compared with nothing.
+func alone(what string, show func(float64) string, aim bound, v float64) figure {
+	return figure{what: what, ours: show(v), aim: aim, value: v}
+}
+
+func milliseconds(s float64) string { return fmt.Sprintf("%.1f ms", s*1e3) }
+func seconds(s float64) string      { return fmt.Sprintf("%.2f s", s) }
+func mebibytes(b float64) string    { return fmt.Sprintf("%.1f MiB", b/(1<<20)) }
+func gigabytesPS(r float64) string  { return fmt.Sprintf("%.2f GB/s", r/1e9) }
+func megabytesPS(r float64) string  { return fmt.Sprintf("%.0f MB/s", r/1e6) }
+func count(n float64) string        { return fmt.Sprintf("%.0f", n) }
+func percent(p float64) string      { return fmt.Sprintf("%+.2f %%", p) }
+
+// table is all that was found out.
+type table struct {
+	figures []figure
+	began   time.Time
+	loads   string // of the machine, before
+}
+
+func (t *table) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d processors, %s; load %s before, %s after; took %s.\n\n", time.Now().Format(time.DateOnly), runtime.NumCPU(),
+		mebibytes(float64(memory("MemTotal"))), t.loads, load(), time.Since(t.began).Round(time.Second))
+	b.WriteString("| | reference | ours | medians | pairs (half of them between, how many) | aim | |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, f := range t.figures {
+		b.WriteString(f.String() + "\n")
+	}
+	return b.String()
+}
+
+// load is that of the last minute and of the last five.
+func load() string {
+	b, _ := os.ReadFile("/proc/loadavg")
+	f := strings.Fields(string(b) + " ? ?")
+	return f[0] + " (" + f[1] + ")"
+}
+
+// memory is a line of /proc/meminfo, in bytes.
+func memory(key string) (n int64) {
+	b, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, key+":"); ok {
+			fmt.Sscan(v, &n)
+		}
+	}
+	return n << 10
+}
+
+// Lines between which a file has the table.
+const (
+	markBegin = "<!-- make bench writes from here -->\n"
+	markEnd   = "<!-- to here -->\n"
+)
+
+// insert puts the table where a file of the repository has its place.
+func insert(file, page string) error {
+	path := filepath.Join("../..", file)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(b), markBegin)
+	_, after, end := strings.Cut(rest, markEnd)
+	if !ok || !end {
+		return fmt.Errorf("%s has no place for the table: %q and %q", file, markBegin, markEnd)
+	}
+	return os.WriteFile(path, []byte(before+markBegin+page+markEnd+after), 0o644)
+}
