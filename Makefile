@@ -29,7 +29,7 @@ CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
 GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/recipe/*')
 
 .PHONY: all build node test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-corpus test-faults install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-corpus test-faults bench-parts install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -96,12 +96,18 @@ test-long: deps build
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
 
-bench:
+# What protection costs a job, on a cluster, against the same without: 10 to 15 minutes
+# on a machine that does nothing else. Writes the table in docs/performance.md.
+bench: deps build
+	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -table docs/performance.md
+
+# The benchmarks of single packages.
+bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 lint: $(LINT)
 	$(LINT) run ./...
-	$(LINT) run --build-tags cluster,corpus,faults ./tests/...
+	$(LINT) run --build-tags cluster,corpus,faults,bench ./tests/...
 	$(LINT) run --build-tags live ./slurm-spank/...
 
 $(LINT):
