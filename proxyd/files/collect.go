@@ -6,7 +6,6 @@ package files
 import (
 	"errors"
 	"os"
-	"path"
 	"slices"
 	"time"
 
@@ -34,6 +33,7 @@ func (w *worker) record() error {
 	}
 	c.chooseStreams()
 	w.resolveAll()
+	w.follow()
 	t := newTree()
 	for p := range w.state.Files {
 		t.at(string(p)).touched = true
@@ -41,17 +41,9 @@ func (w *worker) record() error {
 	for _, e := range w.entries {
 		t.take(e)
 	}
-	paths := t.paths()
-	// Found by inode while it is recorded, and recorded behind the rest.
-	for i := 0; i < len(paths); i++ {
-		found, err := c.look(paths[i], t)
-		if err != nil {
+	for _, p := range t.paths() {
+		if err := c.look(p, t); err != nil {
 			return err
-		}
-		if found != "" && !t.at(found).touched {
-			n := t.at(found)
-			n.touched, n.wrote = true, true
-			paths = append(paths, found)
 		}
 	}
 	c.out.Lost = c.out.Lost || t.lost
@@ -78,25 +70,24 @@ func (c *collector) chooseStreams() {
 	}
 }
 
-// look records one path. It returns another one where that has become the name of the
-// file which the kernel saw here.
-func (c *collector) look(p string, t *tree) (found string, err error) {
+// look records one path.
+func (c *collector) look(p string, t *tree) error {
 	if belowAny(p, c.skip) {
-		return "", nil
+		return nil
 	}
 	n := t.find(p)
 	st, err := lstat(p)
 	if isMissing(err) {
 		c.out.Files[Name(p)] = &File{Type: Missing}
-		return findInode(path.Dir(p), n.ino), nil
+		return nil
 	}
 	if err != nil {
 		c.note(p, "not recorded: "+err.Error())
-		return "", nil //nolint:nilerr // it is told in a note
+		return nil //nolint:nilerr // it is told in a note
 	}
 	id := [2]uint64{st.Dev, st.Ino}
 	if c.logs[id] {
-		return "", nil
+		return nil
 	}
 	f := c.describe(p, st)
 	c.out.Files[Name(p)] = f
@@ -111,11 +102,11 @@ func (c *collector) look(p string, t *tree) (found string, err error) {
 	case Regular:
 		if leader, ok := c.leaders[id]; ok {
 			f.LinkTo = leader
-			return "", nil
+			return nil
 		}
 		if c.onlyLinked(n, t, id) {
 			f.LinkTo = Name(n.link)
-			return "", nil
+			return nil
 		}
 		c.leaders[id] = Name(p)
 		f.Wrote = n.wrote || st.Nlink > 1 // perhaps by another name
@@ -129,7 +120,7 @@ func (c *collector) look(p string, t *tree) (found string, err error) {
 		}
 	case Missing, Dir, Fifo, Other:
 	}
-	return "", err
+	return err
 }
 
 // onlyLinked says whether a path is nothing but another name for a file which the job
@@ -143,34 +134,6 @@ func (c *collector) onlyLinked(n *node, t *tree, id [2]uint64) bool {
 	}
 	st, err := lstat(n.link)
 	return err == nil && [2]uint64{st.Dev, st.Ino} == id
-}
-
-// findInode looks for a name of an inode in a folder. A program that bypasses the shim
-// and writes a file under a temporary name is only seen writing, not renaming.
-func findInode(dir string, ino uint64) string {
-	if ino == 0 {
-		return ""
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return ""
-	}
-	defer d.Close()
-	for {
-		entries, err := d.ReadDir(1024)
-		for _, e := range entries {
-			info, err := e.Info()
-			if err != nil {
-				continue
-			}
-			if st, ok := sysStat(info); ok && st.Ino == ino {
-				return path.Join(dir, e.Name())
-			}
-		}
-		if err != nil {
-			return ""
-		}
-	}
 }
 
 // content fills in f.Data, and sends what is not in the streams that are referred to.

@@ -10,10 +10,10 @@
 //
 //	start        CreateJournal, OpenJournal, Journal.Run, Watch; programs run with the shim
 //	checkpoint   programs are frozen
+//	             Journal.Drain                what the kernel has told
 //	             Scan, Journal.Add            what is open right now
 //	             Journal.Cut, Since           what happened since the last State's Mark
 //	             Record                       → State, and a stream of contents
-//	             …CRIU dumps…
 //	             Pack                         /tmp, /var/tmp and /dev/shm, whole
 //	restore      CreateJournal, OpenJournal   a new list for the new capsule, the old log
 //	             Unpack
@@ -72,8 +72,12 @@
 //   - A working directory that somebody else renames goes on under its old name in the
 //     records of processes that stay in it; so does one that a thread has for itself.
 //   - A program that bypasses the shim is seen to write, not to remove, rename or make
-//     folders (Watch), and set-id programs as little. Anything by io_uring is unseen but
-//     for what is open at the cut.
+//     folders (Watch), and set-id programs as little. What it wrote and renamed within a
+//     folder is found again. What it renamed after the cut without writing is there under
+//     both names, an empty folder that it made stays. Anything by io_uring is unseen but for
+//     what is open at the cut.
+//   - What the kernel has to open to tell of it, and root may not (NFS with root_squash), is
+//     lost, and said to be.
 //   - A program built with the address sanitizer does not start with anything in
 //     LD_PRELOAD before its run-time library, unless ASAN_OPTIONS has
 //     verify_asan_link_order=0.

@@ -23,7 +23,7 @@ const (
 	Exchanged Kind = 'x' // with Other
 	Linked    Kind = 'l' // a hard link to Other
 	Symlinked Kind = 's' // a symbolic link, made
-	Closed    Kind = 'f' // the kernel saw it closed after writing; Ino is its inode
+	Closed    Kind = 'f' // the kernel saw it open for writing, or closed after that; ID is its identity
 	Unsure    Kind = '?' // something of the above was about to happen
 )
 
@@ -33,7 +33,7 @@ type Entry struct {
 	Path  string // absolute, as the job said it: not resolved, not cleaned
 	Other string // Renamed, Replaced, Exchanged, Linked: the other path
 	Size  int64  // Appended: the length before, -1 if that is not known
-	Ino   uint64 // Closed
+	ID    uint64 // Closed: of the file, see identity
 }
 
 // Touched is what a job did in some span of time.

@@ -80,6 +80,12 @@ func createFile(path string, isList bool, run string, uid, gid uint32) error {
 // Mark is a place in a journal's log.
 type Mark int64
 
+// seen is what is known of a path.
+type seen struct {
+	wrote bool   // not only appended to
+	id    uint64 // of the file, if the kernel saw it last
+}
+
 // Journal is what the job did to files, of one capsule, for the job's life: what the shims
 // of its processes wrote into the list, and what Add adds, in one log. The log outlives
 // the node when it is on a shared folder; then a crash of the node loses what happened
@@ -94,15 +100,20 @@ type Journal struct {
 	lost    uint64          // as the list counts
 	end     int64           // of the log
 	pending map[int64]bool  // places in the list before pos that may still be completed
-	known   map[string]bool // paths since the last Cut; true: written, not only appended to
+	known   map[string]seen // paths since the last Cut
 	told    map[int64]bool  // pending places that the log has as Unsure
+	dirty   bool            // the log was written to since it was made durable
+	losing  bool            // the log has it since the last Cut that something is missing
+	past    bool            // a program bypassed the shim, some time
+	missed  bool            // and while it could, nobody watched
+	watcher *watcher
 }
 
 // OpenJournal opens the list in dir, made by CreateJournal, and the log, which is made if
 // missing. Exactly one Journal may be open on a log. After a restart of the caller it
 // goes on where the last one stopped; with a new list, it goes on in the old log.
 func OpenJournal(dir, log string) (*Journal, error) {
-	j := &Journal{pos: firstAt, pending: map[int64]bool{}, known: map[string]bool{}, told: map[int64]bool{}}
+	j := &Journal{pos: firstAt, pending: map[int64]bool{}, known: map[string]seen{}, told: map[int64]bool{}}
 	if err := j.open(dir, log); err != nil {
 		j.closeFiles()
 		return nil, fmt.Errorf("journal %s: %w", dir, err)
@@ -128,8 +139,11 @@ func (j *Journal) open(dir, log string) (err error) {
 	j.run = head.run
 	j.lost = head.lost
 	j.end, err = readLog(j.log, 0, func(e Entry) {
+		j.past = j.past || e.Kind == anchorPast
 		switch {
 		case e.Path != j.run:
+		case e.Kind == anchorPast:
+			j.missed = true
 		case e.Kind == anchorList:
 			j.pos = max(firstAt, e.Size)
 		case e.Kind == anchorMore:
@@ -210,32 +224,80 @@ func (j *Journal) Cut() (Mark, error) {
 		return 0, err
 	}
 	clear(j.known)
+	j.losing = false
 	return Mark(j.end), nil
 }
 
 // Add appends what others saw, as far as the journal does not know of these paths since
-// the last Cut.
+// the last Cut. It is durable with the next Sync.
 func (j *Journal) Add(entries ...Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.sync(false); err != nil { // the shim knows more than the kernel tells
+	b, err := j.news(false) // the shim knows more than the kernel tells
+	if err != nil {
 		return err
 	}
-	var b []byte
 	for _, e := range entries {
-		wrote, ok := j.known[e.Path]
-		if e.valid() && (!ok || !wrote && e.Kind != Appended) {
+		was, ok := j.known[e.Path]
+		another := e.Kind == Closed && was.id != 0 && was.id != e.ID
+		if e.valid() && (!ok || another || !was.wrote && e.Kind != Appended) {
 			b = j.append(b, e)
 		}
 	}
-	return j.write(b)
+	return j.put(b)
+}
+
+// Drain brings what a Watch has been told so far into the journal. Call it when the
+// programs are frozen, before Cut.
+func (j *Journal) Drain(ctx context.Context) error {
+	j.mu.Lock()
+	w := j.watcher
+	j.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	// To take an event opens its file, which can hang with a file server.
+	done := make(chan error, 1)
+	go func() { done <- w.drain() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (j *Journal) setWatcher(w *watcher) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.watcher = w
 }
 
 // lose says that something is not in the list.
 func (j *Journal) lose() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.losing {
+		return nil
+	}
+	j.losing = true
 	return j.write(appendRecord(nil, Entry{Kind: anchorLost, Path: j.run}))
+}
+
+// bypassed says whether a program of the job has bypassed the shim, now or before, and
+// unwatched that one may have done so while nobody watched.
+func (j *Journal) bypassed() (ever, unwatched bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.past, j.missed
+}
+
+// bypass says that one has, for the next who opens the log.
+func (j *Journal) bypass() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.past = true
+	return j.put(appendRecord(nil, Entry{Kind: anchorPast, Path: j.run}))
 }
 
 // Since returns what happened after m. The programs must be frozen or dead.
@@ -251,7 +313,7 @@ func (j *Journal) Since(m Mark) (Touched, error) {
 	t := Touched{Until: Mark(j.end)}
 	_, err := readLog(j.log, int64(m), func(e Entry) {
 		switch e.Kind {
-		case anchorList, anchorMore:
+		case anchorList, anchorMore, anchorPast:
 		case anchorLost:
 			t.Lost = true
 		default:

@@ -139,7 +139,7 @@ func TestAdd(t *testing.T) {
 	write(t, filepath.Join(dir, "old"), "old")
 	as(t, env, "/bin/sh", "-c", "cd "+dir+"; : >new; : >>old")
 	err := j.Add(Entry{Kind: Written, Path: dir + "/new"}, Entry{Kind: Closed, Path: dir + "/old"}, Entry{Kind: Appended, Path: dir + "/old"},
-		Entry{Kind: Closed, Path: dir + "/static", Ino: 7}, Entry{Kind: Closed, Path: dir + "/static", Ino: 7}, Entry{Kind: Created, Path: "relative"},
+		Entry{Kind: Closed, Path: dir + "/static", ID: 7}, Entry{Kind: Closed, Path: dir + "/static", ID: 7}, Entry{Kind: Created, Path: "relative"},
 		Entry{Kind: Written, Path: dir + "/old"}) // open otherwise, too
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestHostileList(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(appendRecord(nil, Entry{Kind: Created, Path: "/a"}))
 	f.Add(appendRecord(nil, Entry{Kind: Renamed, Path: "/a", Other: "/b"}))
-	f.Add(appendRecord(nil, Entry{Kind: Closed, Path: "/a", Ino: 1 << 63}))
+	f.Add(appendRecord(nil, Entry{Kind: Closed, Path: "/a", ID: 1 << 63}))
 	f.Add(bytes.Repeat([]byte{recordMark}, 40))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for steps := 0; len(b) > 0; steps++ {

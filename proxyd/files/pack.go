@@ -49,9 +49,9 @@ type packed struct {
 // attributes, hard links, holes. It needs root, and no process may be changing the folder.
 //
 // Sockets are packed as the places that they are; CRIU removes the place before it binds a
-// restored socket there, and those where nobody listens stay. Devices are left out. CRIU's
-// own links to deleted files are in the folder only once CRIU has dumped, so Pack comes
-// after that.
+// restored socket there, and those where nobody listens stay. Devices are left out. CRIU
+// may dump meanwhile: what is removed and still open goes into an image, and nothing into
+// the folder as long as it is not run with --link-remap.
 func Pack(ctx context.Context, dir string, w io.Writer) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

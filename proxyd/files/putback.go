@@ -53,6 +53,7 @@ type job struct {
 func (w *worker) putBack() error {
 	b := &backer{worker: w, removed: map[string]bool{}, done: map[string]bool{}}
 	w.resolveAll()
+	w.follow()
 	t := newTree()
 	for p, f := range w.state.Files {
 		t.at(string(p)).known = f.Type != Missing
@@ -76,6 +77,7 @@ func (w *worker) putBack() error {
 		}
 	}
 	b.cleanUp(t) // before what can fail: another attempt would not know what undo has moved
+	b.prune()
 	if err := b.write(); err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func (w *worker) putBack() error {
 		}
 	}
 	b.report.Made = b.others(paths)
-	if w.o.Lost || t.lost {
+	if w.o.Lost || t.lost || w.state.Lost {
 		b.note("/", "the list of what the job changed is not complete")
 	}
 	b.report.Notes = w.notes

@@ -16,7 +16,7 @@ import (
 //	3  0
 //	4  n1       bytes of the path
 //	6  n2       bytes of the other path
-//	8  number   Appended: length before; Closed: inode; anchor: a position
+//	8  number   Appended: length before; Closed: identity; anchor: a position
 //	16 path, other path, zeros up to a multiple of 8
 //
 // A writer reserves the place, writes the head as reserved, then the paths, then pending;
@@ -37,6 +37,7 @@ const (
 	anchorList Kind = 'P'
 	anchorMore Kind = 'Q'
 	anchorLost Kind = 'L' // something could not be recorded
+	anchorPast Kind = 'B' // a program ran that goes past the shim
 )
 
 // recordSize is the length of a record with paths of n1 and n2 bytes.
@@ -45,7 +46,7 @@ func recordSize(n1, n2 int) int { return (recordHead + n1 + n2 + 7) &^ 7 }
 func appendRecord(b []byte, e Entry) []byte {
 	number := uint64(e.Size)
 	if e.Kind == Closed {
-		number = e.Ino
+		number = e.ID
 	}
 	start := len(b)
 	b = append(b, recordMark, stateDone, byte(e.Kind), 0)
@@ -95,7 +96,7 @@ func parse(b []byte) parsed {
 	}
 	switch e.Kind {
 	case Closed:
-		e.Ino = number
+		e.ID = number
 	case Appended, anchorList, anchorMore:
 		e.Size = int64(number)
 	}

@@ -70,15 +70,15 @@ func (s *scan) descriptors(pid int) error {
 
 // addLink adds the file behind one of /proc's links, if it is regular and has a name.
 func (s *scan) addLink(link string, e Entry) {
-	var st unix.Stat_t
-	if err := unix.Stat(link, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, link, 0, identityMask, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
 		return
 	}
 	path, err := os.Readlink(link)
 	if err != nil || strings.HasSuffix(path, " (deleted)") {
 		return // also where one name of several was removed: the others are as good as unknown
 	}
-	e.Path = path
+	e.Path, e.ID = path, identity(&st)
 	s.add(e)
 }
 

@@ -18,7 +18,7 @@ type State struct {
 	Mark    Mark             `json:"mark"`    // of the journal, at the cut
 	Boot    string           `json:"boot"`    // of the node's kernel: what Dev is valid for
 	Time    time.Time        `json:"time"`    // of the cut, by the node's clock
-	Lost    bool             `json:"lost"`    // the journal was not complete
+	Lost    bool             `json:"lost"`    // the journal was not complete, or that of a State before
 	Files   map[Name]*File   `json:"files"`   // by absolute path
 	Streams map[string]int64 `json:"streams"` // where the contents are, with the length of each
 	Notes   []Note           `json:"notes,omitempty"`

@@ -10,23 +10,32 @@ import (
 	"os"
 )
 
-// sync brings what is new into the log. final: no program runs, so that what is pending
-// will not be completed before others look. The caller holds j.mu.
+// sync brings what is new into the log, durably. final: no program runs, so that what is
+// pending will not be completed before others look. The caller holds j.mu.
 func (j *Journal) sync(final bool) error {
-	head, err := j.head()
+	b, err := j.news(final)
 	if err != nil {
 		return err
+	}
+	return j.write(b)
+}
+
+// news returns what the log does not have yet. The caller writes it.
+func (j *Journal) news(final bool) ([]byte, error) {
+	head, err := j.head()
+	if err != nil {
+		return nil, err
 	}
 	pos, morePos := j.pos, j.morePos
 	b, err := j.recheck(nil, final)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if b, err = j.readList(b, int64(min(head.tail, listSize)), final); err != nil {
-		return err
+		return nil, err
 	}
 	if b, err = j.readMore(b); err != nil {
-		return err
+		return nil, err
 	}
 	if head.lost != j.lost {
 		j.lost = head.lost
@@ -38,11 +47,23 @@ func (j *Journal) sync(final bool) error {
 	if morePos != j.morePos {
 		b = appendRecord(b, Entry{Kind: anchorMore, Path: j.run, Size: j.morePos})
 	}
-	return j.write(b)
+	return b, nil
 }
 
-// write appends b to the log at once.
+// write appends b to the log and makes all of it durable.
 func (j *Journal) write(b []byte) error {
+	if err := j.put(b); err != nil || !j.dirty {
+		return err
+	}
+	if err := j.log.Sync(); err != nil {
+		return err
+	}
+	j.dirty = false
+	return nil
+}
+
+// put appends b to the log at once. It outlives this process, not yet the node.
+func (j *Journal) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -53,7 +74,8 @@ func (j *Journal) write(b []byte) error {
 		return err
 	}
 	j.end += int64(len(b))
-	return j.log.Sync()
+	j.dirty = true
+	return nil
 }
 
 // append takes an entry into the log.
@@ -62,7 +84,11 @@ func (j *Journal) append(b []byte, e Entry) []byte {
 		return b
 	}
 	if len(j.known) < maxEntries {
-		j.known[e.Path] = j.known[e.Path] || e.Kind != Appended
+		was, id := j.known[e.Path], uint64(0)
+		if e.Kind == Closed {
+			id = e.ID
+		}
+		j.known[e.Path] = seen{wrote: was.wrote || e.Kind != Appended, id: id}
 	}
 	return appendRecord(b, e)
 }

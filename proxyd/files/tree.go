@@ -21,7 +21,6 @@ type fact struct {
 	lost    bool // what was there before the span cannot be told
 	maybe   bool // the job may have made it: nobody has told
 	size    int64
-	ino     uint64 // the kernel saw an inode there
 	link    string // it was made a hard link to this path
 }
 
@@ -117,7 +116,7 @@ func (t *tree) copyBelow(to, from *node, depth int) {
 
 // arrive says that what was at o has come to n.
 func (n *node) arrive(o *node) {
-	n.ino, n.size, n.grew, n.maybe = o.ino, o.size, o.grew, o.maybe
+	n.size, n.grew, n.maybe = o.size, o.grew, o.maybe
 	n.unique = o.unique || !o.known && !o.made
 	n.touched, n.made, n.wrote, n.gone, n.link = true, true, true, false, ""
 }
@@ -148,9 +147,10 @@ func (t *tree) take(e Entry) {
 			n.size = e.Size
 		}
 		n.unique = n.unique || !n.made && !n.known
+		n.maybe = n.maybe || e.Size < 0
 		n.grew, n.gone = true, false
 	case Closed:
-		n.wrote, n.ino, n.maybe, n.gone = true, e.Ino, true, false
+		n.wrote, n.maybe, n.gone = true, true, false
 	case Removed:
 		n.leave()
 	case Linked:

@@ -5,6 +5,7 @@ package files
 
 import (
 	"os"
+	"path"
 	"slices"
 	"time"
 
@@ -108,7 +109,7 @@ func (b *backer) cleanUp(t *tree) {
 		switch {
 		case !b.mine(now):
 			b.note(p, "left alone: it belongs to another user")
-		case n.made && !n.lost && !n.unique || n.maybe && b.isNew(p) || b.moved(p, now, t):
+		case n.made && !n.lost && !n.unique || n.maybe && (f != nil || b.isNew(p)) || b.moved(p, now, t):
 			if err := remove(p, now); err != nil {
 				b.note(p, "the job made it after the cut, but it cannot be removed: "+err.Error())
 			} else {
@@ -120,6 +121,28 @@ func (b *backer) cleanUp(t *tree) {
 			b.note(p, "left alone: the job changed it for the first time after the cut, and what it was before is not known")
 		}
 	}
+}
+
+// prune removes the folders on the way to what programs wrote that bypass the shim, if they
+// are new and empty: nobody has seen them being made.
+func (b *backer) prune() {
+	for _, e := range b.entries {
+		if e.Kind != Closed {
+			continue
+		}
+		for dir := path.Dir(e.Path); dir != "/" && b.rmdirNew(dir); dir = path.Dir(dir) {
+			b.report.Removed++
+		}
+	}
+}
+
+func (b *backer) rmdirNew(dir string) bool {
+	f := b.state.Files[Name(dir)]
+	if f != nil && f.Type != Missing || belowAny(dir, b.skip) {
+		return false
+	}
+	now, err := lstat(dir)
+	return err == nil && typeOf(now) == Dir && b.mine(now) && (f != nil || b.isNew(dir)) && unix.Rmdir(dir) == nil
 }
 
 // moved says whether something is where it is only because undo could take back just a

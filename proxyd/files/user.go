@@ -159,7 +159,7 @@ func record(ctx context.Context, u User, job Job, before *State, touched Touched
 	if before != nil {
 		serial = before.Serial + 1
 	}
-	o.Stream, o.Reuse, o.Lost, o.Mark = fmt.Sprintf("files-%d", serial), ok, touched.Lost, touched.Until
+	o.Stream, o.Reuse, o.Lost, o.Mark = fmt.Sprintf("files-%d", serial), ok, touched.Lost || before != nil && before.Lost, touched.Until
 	h, err := start(ctx, u)
 	if err != nil {
 		return nil, err

@@ -8,11 +8,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,26 +22,38 @@ import (
 // Watched says what to watch.
 type Watched struct {
 	PID int // of the capsule's init
+	// PIDs returns the processes of the capsule's programs, as the caller counts.
+	PIDs func() []int
 	// Trusted are our own static programs that run in capsules, as paths of the node: they
 	// bypass the shim and write no files. The caller's own program is one.
 	Trusted []string
 }
 
-// refresh is how often mounts are looked for that have come since (a mount of the node
-// appears in the capsule), and processes that were started without the shim.
-const refresh = 5 * time.Second
+const (
+	// refresh is how often mounts are looked for that have come since (a mount of the node
+	// appears in the capsule), processes that were started without the shim, and what
+	// those have open.
+	refresh = 5 * time.Second
+	// gather is how long events are left to the kernel once it tells of files. It makes one
+	// of those about the same file and process, and who reads them is woken seldom. Its
+	// queue has room for 16384.
+	gather = 5 * time.Millisecond
+)
 
 // Watch tells j which files programs write that bypass the shim: static ones, those of
-// Go, set-id ones. It returns ctx's error, or nil when the capsule is gone.
+// Go, set-id ones. It returns ctx's error, or nil when the capsule is gone. Nobody waits
+// for it: the kernel tells it what has happened, and does not ask. There is one for a
+// Journal at a time.
 //
 // To be told of each file that is closed would cost every program a part of its time. So
 // at first only the execution of programs is watched, of each program once; when one of
 // them bypasses the shim, the capsule's own mounts are watched for files closed after
-// writing, until the capsule goes. What such a program does in its first milliseconds
-// can be missed, and so is what happens while nobody watches: when Watch begins, it looks
-// at what runs and what that has open. The names that these programs remove, rename or
+// writing, until the capsule goes, and its later ones from their beginning. What such a
+// program does in its first milliseconds can be missed, and so is what happens while
+// nobody watches: then, and when there was more to tell than the kernel keeps, the
+// journal has it that it is not complete. The names that these programs remove, rename or
 // make without writing are not seen; a file that was renamed after writing is found again
-// by its inode, in its folder.
+// in its folder.
 func Watch(ctx context.Context, what Watched, j *Journal) error {
 	w, err := newWatcher(what, j)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,42 +62,65 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 	if err != nil {
 		return fmt.Errorf("watch files: %w", err)
 	}
-	defer w.f.Close()
+	defer w.close()
+	j.setWatcher(w)
+	defer j.setWatcher(nil)
 	stop := context.AfterFunc(ctx, func() { _ = w.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	err = w.run(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return errors.Join(ctx.Err(), w.drain())
 	case errors.Is(err, errGone), err != nil && !w.isThere():
 		return nil
 	case err != nil:
+		if w.armed.Load() {
+			err = errors.Join(err, j.lose())
+		}
 		return fmt.Errorf("watch files: %w", err)
 	}
 	return nil
 }
+
+// ErrNoFanotify is wrapped by Watch's error where this process may not watch, or the kernel
+// cannot.
+var ErrNoFanotify = errors.New("not permitted, or not in this kernel")
 
 var errGone = errors.New("the capsule is gone")
 
 type watcher struct {
 	what   Watched
 	j      *Journal
-	fd     int
 	f      *os.File
+	raw    syscall.RawConn
 	ns     string // the mount namespace: another process may get the PID
 	mounts string // as last read
 	marked map[string]uint64
-	armed  bool
-	judged map[int]bool // processes that were looked at
+	judged map[int]judgement
 	ours   map[[2]uint64]bool
+
+	armed  atomic.Bool // the kernel tells of files
+	sudden atomic.Bool // it is to be armed
+
+	mu  sync.Mutex // held by who takes events, and for what follows
+	fd  int        // -1: closed
+	buf []byte
+}
+
+// judgement is what was found out about a process.
+type judgement struct {
+	exe  [2]uint64
+	past bool // it bypasses the shim
 }
 
 func newWatcher(what Watched, j *Journal) (*watcher, error) {
-	w := &watcher{what: what, j: j, marked: map[string]uint64{}, judged: map[int]bool{}, ours: map[[2]uint64]bool{}}
+	w := &watcher{
+		what: what, j: j, marked: map[string]uint64{}, judged: map[int]judgement{}, ours: map[[2]uint64]bool{}, buf: make([]byte, 64<<10),
+	}
 	for _, p := range append([]string{"/proc/self/exe"}, what.Trusted...) {
 		var st unix.Stat_t
 		if err := unix.Stat(p, &st); err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
+			return nil, fmt.Errorf("%s: %s", p, err.Error()) // one of ours is missing, not the capsule
 		}
 		w.ours[[2]uint64{st.Dev, st.Ino}] = true
 	}
@@ -95,20 +131,33 @@ func newWatcher(what Watched, j *Journal) (*watcher, error) {
 	w.fd, err = unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_UNLIMITED_MARKS,
 		unix.O_RDONLY|unix.O_LARGEFILE|unix.O_CLOEXEC|unix.O_NOATIME)
 	if err != nil {
-		return nil, err
+		if err == unix.EPERM || err == unix.ENOSYS { //nolint:errorlint // x/sys returns the plain errno
+			err = ErrNoFanotify
+		}
+		return nil, fmt.Errorf("fanotify: %w", err)
 	}
 	w.f = os.NewFile(uintptr(w.fd), "fanotify") // nonblocking: it can wait with a deadline
+	if w.raw, err = w.f.SyscallConn(); err != nil {
+		w.f.Close()
+		return nil, err
+	}
 	return w, nil
 }
 
+func (w *watcher) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.f.Close()
+	w.fd = -1
+}
+
 func (w *watcher) run(ctx context.Context) error {
-	if err := w.lookAround(); err != nil {
+	if err := w.begin(); err != nil {
 		return err
 	}
 	next := time.Now().Add(refresh)
-	buf := make([]byte, 64<<10)
 	for {
-		if time.Now().After(next) {
+		if w.sudden.Load() || time.Now().After(next) {
 			if err := w.again(); err != nil {
 				return err
 			}
@@ -120,12 +169,23 @@ func (w *watcher) run(ctx context.Context) error {
 		if ctx.Err() != nil { // its deadline may have come before ours
 			return ctx.Err()
 		}
-		n, err := w.f.Read(buf)
-		if err == nil {
-			err = w.events(buf[:n])
+		if w.sudden.Load() { // the same
+			continue
 		}
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		var took bool
+		var failed error
+		err := w.raw.Read(func(uintptr) bool {
+			took, failed = w.take()
+			return took || failed != nil
+		})
+		if err = errors.Join(failed, err); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
+		}
+		if took && w.armed.Load() {
+			select {
+			case <-time.After(gather):
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -135,85 +195,126 @@ func (w *watcher) isThere() bool {
 	return err == nil && ns == w.ns
 }
 
-// mark marks the capsule's mounts, as far as they are not marked as they should be.
-func (w *watcher) mark() error {
-	if !w.isThere() {
-		return errGone
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", w.what.PID))
-	if err != nil {
-		return errGone
-	}
-	if string(b) == w.mounts {
-		return nil
-	}
-	for line := range strings.Lines(string(b)) {
-		at, id, ok := mountPoint(line)
-		if !ok {
-			continue
-		}
-		mask := uint64(unix.FAN_OPEN_EXEC)
-		if w.armed && !belowAny(at, travelling) {
-			mask |= unix.FAN_CLOSE_WRITE
-		}
-		if w.marked[id] == mask {
-			continue
-		}
-		path := fmt.Sprintf("/proc/%d/root%s", w.what.PID, at)
-		err := unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, mask, unix.AT_FDCWD, path)
-		if err != nil && at == "/" {
-			return fmt.Errorf("mark: %w", err)
-		}
-		if err == nil { // else it is covered by another, or a file system that cannot
-			w.marked[id] = mask
+// begin makes up for what happened before Watch began, as far as can be told.
+func (w *watcher) begin() error {
+	ever, unwatched := w.j.bypassed()
+	if unwatched {
+		if err := w.j.lose(); err != nil {
+			return err
 		}
 	}
-	w.mounts = string(b)
-	return nil
+	if ever {
+		if err := w.arm(); err != nil {
+			return err
+		}
+	}
+	return w.again()
 }
 
-// mountPoint takes the place and the identity out of a line of mountinfo, if files can
-// be there.
-func mountPoint(line string) (at, id string, ok bool) {
-	before, after, _ := strings.Cut(line, " - ")
-	f := strings.Fields(before)
-	kind, _, _ := strings.Cut(after, " ")
-	if len(f) < 6 {
-		return "", "", false
-	}
-	switch kind {
-	case "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "pstore", "autofs":
-		return "", "", false
-	}
-	return unescape(f[4]), f[0] + " " + f[2], true
-}
-
-// unescape undoes what the kernel does to blanks in mountinfo.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
+// arm has the kernel tell of files from now on, instead of programs.
 func (w *watcher) arm() error {
-	if w.armed {
+	if w.armed.Load() {
 		return nil
 	}
-	w.armed = true
+	w.armed.Store(true)
 	w.mounts = ""
-	return w.mark()
+	return errors.Join(w.mark(), w.j.bypass())
 }
 
-// events handles what one read has brought. Each descriptor in it is ours to close.
+// again looks for new mounts, for processes without the shim (their parents may have
+// cleared the environment), and for what these have open: they need not close it before
+// the node dies.
+func (w *watcher) again() error {
+	if w.sudden.Swap(false) {
+		if err := w.arm(); err != nil {
+			return err
+		}
+	}
+	if err := w.mark(); err != nil {
+		return err
+	}
+	var past []int
+	judged := map[int]judgement{}
+	for _, pid := range w.what.PIDs() {
+		var st unix.Stat_t
+		if unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &st) != nil {
+			continue
+		}
+		exe := [2]uint64{st.Dev, st.Ino}
+		judge, ok := w.judged[pid]
+		if !ok || judge.exe != exe {
+			judge = judgement{exe, !w.ours[exe] && isPast(pid, st.Mode)}
+		}
+		judged[pid] = judge
+		if judge.past {
+			past = append(past, pid)
+		}
+	}
+	w.judged = judged
+	if len(past) == 0 {
+		return nil
+	}
+	if err := w.arm(); err != nil {
+		return err
+	}
+	return w.open(past)
+}
+
+// open adds what processes have open.
+func (w *watcher) open(pids []int) error {
+	entries, err := Scan(pids)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		if entries[i].Kind == Written { // which would say that it was there before
+			entries[i].Kind = Closed
+		}
+	}
+	return w.j.Add(entries...)
+}
+
+// drain takes all that the kernel has to tell.
+func (w *watcher) drain() error {
+	for {
+		took, err := w.take()
+		if !took || err != nil {
+			return err
+		}
+		if w.sudden.Load() {
+			_ = w.f.SetReadDeadline(time.Unix(1, 0)) // run is to look
+		}
+	}
+}
+
+// take handles what one read brings, if there is anything.
+func (w *watcher) take() (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fd < 0 {
+		return false, nil
+	}
+	n, err := unix.Read(w.fd, w.buf)
+	switch err { //nolint:errorlint // x/sys returns the plain errno
+	case nil:
+		return n > 0, w.events(w.buf[:n])
+	case unix.EAGAIN:
+		return false, nil
+	case unix.EINTR:
+		return true, nil
+	case unix.EBADF, unix.EINVAL, unix.EFAULT:
+		return false, err
+	}
+	// The file of an event could not be opened: a file server that does not trust root.
+	// The event is gone.
+	if w.armed.Load() {
+		return true, w.j.lose()
+	}
+	w.sudden.Store(true)
+	return true, nil
+}
+
+// events handles what a read has brought. Each descriptor in it is ours to close.
 func (w *watcher) events(b []byte) error {
 	const size = 24
 	var errs []error
@@ -226,14 +327,18 @@ func (w *watcher) events(b []byte) error {
 			return fmt.Errorf("event of %d bytes", n)
 		}
 		b = b[n:]
-		if mask&unix.FAN_Q_OVERFLOW != 0 {
+		switch {
+		case mask&unix.FAN_Q_OVERFLOW == 0:
+		case w.armed.Load():
 			errs = append(errs, w.j.lose())
+		default:
+			w.sudden.Store(true) // nobody knows what was executed
 		}
 		if fd < 0 {
 			continue
 		}
 		if mask&unix.FAN_OPEN_EXEC != 0 {
-			errs = append(errs, w.executed(fd))
+			w.executed(fd)
 		}
 		if mask&unix.FAN_CLOSE_WRITE != 0 {
 			if e, ok := closedFile(fd); ok {
@@ -245,117 +350,15 @@ func (w *watcher) events(b []byte) error {
 	return errors.Join(append(errs, w.j.Add(entries...))...)
 }
 
-// executed looks at a program that is being executed, unless it is known.
-func (w *watcher) executed(fd int) error {
-	if w.armed {
-		return nil
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if !w.ours[[2]uint64{st.Dev, st.Ino}] && (st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypasses(preader(fd))) {
-		return w.arm()
-	}
-	// Not again, until it is written to. Without, it is only looked at each time.
-	_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_IGNORED_MASK, unix.FAN_OPEN_EXEC, fd, "")
-	return nil
-}
-
-type preader int
-
-func (p preader) ReadAt(b []byte, off int64) (int, error) {
-	n, err := readFull(int(p), b, off)
-	if err == nil && n < len(b) {
-		err = io.EOF
-	}
-	return n, err
-}
-
 func closedFile(fd int) (Entry, bool) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, identityMask, &st)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 0 {
 		return Entry{}, false
 	}
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil || strings.HasSuffix(path, " (deleted)") || !validPath(path) || belowAny(path, travelling) {
 		return Entry{}, false
 	}
-	return Entry{Kind: Closed, Path: path, Ino: st.Ino}, true
-}
-
-// lookAround makes up for what happened before Watch began.
-func (w *watcher) lookAround() error {
-	if err := w.again(); err != nil {
-		return err
-	}
-	pids, err := capsulePIDs(w.what.PID)
-	if err != nil {
-		return err
-	}
-	entries, err := Scan(pids)
-	if err != nil {
-		return err
-	}
-	return w.j.Add(entries...)
-}
-
-// again looks for new mounts, and for new processes without the shim: their parents may
-// have cleared the environment.
-func (w *watcher) again() error {
-	if err := w.mark(); err != nil || w.armed {
-		return err
-	}
-	pids, err := capsulePIDs(w.what.PID)
-	if err != nil {
-		return err
-	}
-	judged := map[int]bool{}
-	for _, pid := range pids {
-		judged[pid] = true
-		if w.judged[pid] || !w.without(pid) {
-			continue
-		}
-		if err := w.arm(); err != nil {
-			return err
-		}
-		break
-	}
-	w.judged = judged
-	return nil
-}
-
-// without says whether a process runs without the shim, and is none of ours.
-func (w *watcher) without(pid int) bool {
-	var st unix.Stat_t
-	if unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &st) != nil || w.ours[[2]uint64{st.Dev, st.Ino}] {
-		return false
-	}
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	return err == nil && len(maps) > 0 && !strings.Contains(string(maps), "/libsingshim.so")
-}
-
-// capsulePIDs returns the processes in the PID namespace of init, as the caller counts.
-func capsulePIDs(init int) ([]int, error) {
-	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", init))
-	if err != nil {
-		return nil, errGone
-	}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		// Where we are not allowed to look (a kernel thread, the machine's own init), none
-		// of the capsule's can be.
-		if theirs, err := os.Readlink("/proc/" + e.Name() + "/ns/pid"); err == nil && theirs == ns {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
+	return Entry{Kind: Closed, Path: path, ID: identity(&st)}, true
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,6 +44,26 @@ func newRoom(t *testing.T, env ...string) *room {
 	return r
 }
 
+func (r *room) watched() Watched {
+	return Watched{PID: r.pid, PIDs: func() []int { return inNamespaceOf(r.pid) }}
+}
+
+// inNamespaceOf returns the processes in the PID namespace of init.
+func inNamespaceOf(init int) (pids []int) {
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", init))
+	entries, err2 := os.ReadDir("/proc")
+	if err != nil || err2 != nil {
+		return nil
+	}
+	for _, e := range entries {
+		theirs, err := os.Readlink("/proc/" + e.Name() + "/ns/pid")
+		if pid, notPID := strconv.Atoi(e.Name()); notPID == nil && err == nil && theirs == ns {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 func (r *room) do(t *testing.T, line string) {
 	t.Helper()
 	fmt.Fprintln(r.in, line)
@@ -52,33 +73,27 @@ func (r *room) do(t *testing.T, line string) {
 	}
 }
 
-// buildStatic builds a program that writes a file, or replaces it by a renamed one.
-func buildStatic(t *testing.T) string {
+// buildStatic builds testdata/past.c.
+func buildStatic(t testing.TB) string {
 	t.Helper()
-	dir := filepath.Join(parent, "static")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	bin := filepath.Join(dir, "write")
-	src := filepath.Join(dir, "write.c")
-	code := `#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
-int main(int c, char **v) {
-	char tmp[4096];
-	snprintf(tmp, sizeof(tmp), "%s.tmp", v[1]);
-	int fd = open(c > 2 ? tmp : v[1], O_WRONLY | O_CREAT, 0644);
-	if (write(fd, "data", 4) != 4) return 1;
-	close(fd);
-	return c > 2 ? rename(tmp, v[1]) : 0;
-}`
-	if err := os.WriteFile(src, []byte(code), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("cc", "-static", "-o", bin, src).CombinedOutput(); err != nil {
+	bin := filepath.Join(parent, "past")
+	if out, err := exec.Command("cc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation", "-o", bin, "testdata/past.c").CombinedOutput(); err != nil {
 		t.Skipf("SKIP: cannot link a static program here: %v: %s", err, out)
 	}
 	return bin
+}
+
+// drained returns what is in the journal when all that the kernel has told is.
+func drained(t testing.TB, j *Journal, m Mark) Touched {
+	t.Helper()
+	if err := j.Drain(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Since(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 // eventually waits until the journal has a path.
@@ -106,7 +121,7 @@ func TestWatch(t *testing.T) {
 	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
 	ctx, cancel := context.WithCancel(deadline(t))
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, Watched{PID: r.pid}, j) }()
+	go func() { ended <- Watch(ctx, r.watched(), j) }()
 
 	in := func(name string) string { return filepath.Join(dir, name) }
 	r.do(t, "/bin/echo x >"+in("libc"))
@@ -116,38 +131,162 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	// The first of its kind is seen by chance, the next ones surely.
-	eventually(t, j, Closed, in("static"), func() { r.do(t, static+" "+in("static")) })
+	eventually(t, j, Closed, in("static"), func() { r.do(t, static+" w "+in("static")+" data") })
 	// Under which name depends on when the event is read.
-	r.do(t, static+" "+in("renamed")+" tmp")
-	var e Entry
-	for e.Path == "" {
-		for _, x := range since(t, j, 0).Entries {
-			if x.Kind == Closed && strings.HasPrefix(x.Path, in("renamed")) {
-				e = x
-			}
-		}
-		if ctx.Err() != nil {
-			t.Fatal("the renamed file is not in the journal")
-		}
-	}
-	e.Path = in("renamed.tmp")
-	state := recordNow(t, nil, newShelf(), Job{}, e)
-	if f := state.Files[Name(in("renamed"))]; f == nil || f.Ino != e.Ino || f.Size != 4 {
+	r.do(t, static+" s "+in("renamed")+" data")
+	state := recordNow(t, nil, newShelf(), Job{}, drained(t, j, 0).Entries...)
+	if f := state.Files[Name(in("renamed"))]; f == nil || f.Type != Regular || f.Size != 4 {
 		t.Errorf("the renamed file was not found: %+v", f)
+	}
+	if state.Lost {
+		t.Error("something is said to be lost")
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
 
-	// A second Watch learns of what runs already.
-	r.do(t, "exec 7>"+in("open"))
-	r.do(t, "LD_PRELOAD= /bin/sleep 60 & until grep -q sleep /proc/$!/comm; do :; done")
+	// What a successor knows: not all of it.
+	r.do(t, static+" w "+in("unseen")+" data")
+	r.do(t, "LD_PRELOAD= /bin/sh -c 'exec 7>"+in("open")+"; sleep 60' & until test -e "+in("open")+"; do :; done")
+	again, err := OpenJournal(filepath.Dir(j.list.Name()), j.log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
 	ctx, cancel = context.WithCancel(deadline(t))
-	go func() { ended <- Watch(ctx, Watched{PID: r.pid}, j) }()
-	eventually(t, j, Closed, in("sh"), func() { r.do(t, "LD_PRELOAD= /bin/sh -c ': >"+in("sh")+"'") })
+	go func() { ended <- Watch(ctx, r.watched(), again) }()
+	eventually(t, again, Closed, in("open"), func() {})
+	r.do(t, static+" w "+in("seen")+" data")
+	got := drained(t, again, 0)
+	if s := describe(got.Entries); !got.Lost || !strings.Contains(s, in("seen")) || strings.Contains(s, in("unseen")) {
+		t.Errorf("lost %v, %s", got.Lost, s)
+	}
 	cancel()
 	<-ended
+}
+
+// TestWatchWithoutShim: a program that is linked as others, and was started with another
+// environment, is found by looking.
+func TestWatchWithoutShim(t *testing.T) {
+	dir := ours(t)
+	j, env := journalFor(t)
+	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
+	r.do(t, "LD_PRELOAD= /bin/sleep 60 & until grep -q sleep /proc/$!/comm; do :; done")
+	ctx, cancel := context.WithCancel(deadline(t))
+	ended := make(chan error, 1)
+	go func() { ended <- Watch(ctx, r.watched(), j) }()
+	path := filepath.Join(dir, "sh")
+	eventually(t, j, Closed, path, func() { r.do(t, "LD_PRELOAD= /bin/sh -c ': >"+path+"'") })
+	cancel()
+	<-ended
+}
+
+// TestWatchOverflow: when there was more to tell than the kernel keeps, the journal says
+// so, and so do the next States.
+func TestWatchOverflow(t *testing.T) {
+	dir := ours(t)
+	static := buildStatic(t)
+	j, env := journalFor(t)
+	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
+	w, err := newWatcher(r.watched(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	j.setWatcher(w)
+	if err := w.arm(); err != nil {
+		t.Fatal(err)
+	}
+	most, _ := os.ReadFile("/proc/sys/fs/fanotify/max_queued_events")
+	n, _ := strconv.Atoi(strings.TrimSpace(string(most)))
+	if n == 0 || n > 1<<17 {
+		t.Skipf("SKIP: the kernel keeps %d events", n)
+	}
+	r.do(t, fmt.Sprintf("setpriv --reuid %[1]d --regid %[1]d --clear-groups %s n %s/f %d", testUID, static, dir, n+100))
+	got := drained(t, j, 0)
+	if len(got.Entries) < n-10 || !got.Lost {
+		t.Errorf("%d entries, lost %v", len(got.Entries), got.Lost)
+	}
+	mark, err := j.Cut()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.do(t, static+" w "+dir+"/later data")
+	if got = drained(t, j, mark); got.Lost || len(got.Entries) == 0 {
+		t.Errorf("after the cut: %d entries, lost %v", len(got.Entries), got.Lost)
+	}
+	shelf := newShelf()
+	before := recordNow(t, nil, shelf, Job{}, got.Entries...)
+	before.Lost = true
+	state := recordNow(t, before, shelf, Job{}, got.Entries...)
+	if !state.Lost {
+		t.Error("the next State knows nothing of it")
+	}
+	report := putBackNow(t, state, shelf, Job{})
+	if s := fmt.Sprint(report.Notes); !strings.Contains(s, "not complete") {
+		t.Errorf("notes %s", s)
+	}
+}
+
+// TestPast: what a program that bypasses the shim did to files after the cut is undone.
+func TestPast(t *testing.T) {
+	dir := ours(t)
+	static := buildStatic(t)
+	j, env := journalFor(t)
+	r := newRoom(t, env, "LD_PRELOAD="+programs.shim)
+	if err := j.bypass(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(deadline(t))
+	ended := make(chan error, 1)
+	go func() { ended <- Watch(ctx, r.watched(), j) }()
+	defer func() { cancel(); <-ended }()
+	do := func(script string) {
+		t.Helper()
+		r.do(t, fmt.Sprintf("cd %[3]s; setpriv --reuid %[1]d --regid %[1]d --clear-groups %[2]s "+script, testUID, static, dir))
+	}
+	await(t, func() bool { // until it is armed
+		do("w first x")
+		return strings.Contains(describe(drained(t, j, 0).Entries), "first")
+	})
+	do("a log 1 w kept one w gone two w moved three s saved old m d - w d/in four w d/changed five s a1 1 s a2 2")
+	got := drained(t, j, 0)
+	mark, err := j.Cut()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Until = mark
+	shelf := newShelf()
+	state, err := Record(deadline(t), testUser, Job{}, nil, got, shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := snapshot(t, dir)
+	await(t, func() bool { return time.Since(state.Time) > 20*time.Millisecond }) // births are dated by ticks
+
+	do("a log 2 d gone - s saved new s saved newer s more x w d/changed other m e - m e/f - w e/f/deep y w short z d short - s a1 11 s a2 22")
+	write(t, filepath.Join(dir, "other"), "of another job")
+	want = append(want, snapshotOf(t, dir, "other"))
+	report, err := PutBack(deadline(t), testUser, Job{}, state, drained(t, j, mark), shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := difference(want, snapshot(t, dir)); d != "" {
+		t.Errorf("%sreport %+v\n%s", d, report, describe(since(t, j, mark).Entries))
+	}
+}
+
+// snapshotOf returns one line of a snapshot.
+func snapshotOf(t *testing.T, dir, name string) string {
+	t.Helper()
+	for _, l := range snapshot(t, dir) {
+		if strings.HasPrefix(l, name+" ") {
+			return l
+		}
+	}
+	t.Fatalf("no %s", name)
+	return ""
 }
 
 // TestWatchEnds: Watch returns nil when the capsule is gone.
@@ -156,7 +295,7 @@ func TestWatchEnds(t *testing.T) {
 	j, env := journalFor(t)
 	r := newRoom(t, env)
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(deadline(t), Watched{PID: r.pid}, j) }()
+	go func() { ended <- Watch(deadline(t), r.watched(), j) }()
 	fmt.Fprintln(r.in, "exit 0")
 	io.Copy(io.Discard, r.out)
 	select {

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mark has the kernel tell of the capsule's mounts what is wanted now, as far as it does not.
+func (w *watcher) mark() error {
+	if !w.isThere() {
+		return errGone
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", w.what.PID))
+	if err != nil {
+		return errGone
+	}
+	if string(b) == w.mounts {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		at, id, ok := mountPoint(line)
+		if !ok {
+			continue
+		}
+		mask := uint64(unix.FAN_OPEN_EXEC)
+		if w.armed.Load() {
+			mask = unix.FAN_CLOSE_WRITE
+			if belowAny(at, travelling) {
+				mask = 0
+			}
+		}
+		if err := w.markMount(at, id, mask); err != nil && at == "/" {
+			return fmt.Errorf("mark: %w", err)
+		}
+	}
+	w.mounts = string(b)
+	return nil
+}
+
+// markMount makes mask what the kernel tells of a mount. It fails for one that is covered
+// by another, and for file systems that cannot.
+func (w *watcher) markMount(at, id string, mask uint64) error {
+	had := w.marked[id]
+	path := fmt.Sprintf("/proc/%d/root%s", w.what.PID, at)
+	for _, change := range []struct {
+		flag uint
+		mask uint64
+	}{{unix.FAN_MARK_ADD, mask &^ had}, {unix.FAN_MARK_REMOVE, had &^ mask}} {
+		if change.mask == 0 {
+			continue
+		}
+		if err := unix.FanotifyMark(w.fd, change.flag|unix.FAN_MARK_MOUNT, change.mask, unix.AT_FDCWD, path); err != nil {
+			return err
+		}
+	}
+	w.marked[id] = mask
+	return nil
+}
+
+// mountPoint takes the place and the identity out of a line of mountinfo, if files can
+// be there.
+func mountPoint(line string) (at, id string, ok bool) {
+	before, after, _ := strings.Cut(line, " - ")
+	f := strings.Fields(before)
+	kind, _, _ := strings.Cut(after, " ")
+	if len(f) < 6 {
+		return "", "", false
+	}
+	switch kind {
+	case "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "pstore", "autofs":
+		return "", "", false
+	}
+	return unescape(f[4]), f[0] + " " + f[2], true
+}
+
+// unescape undoes what the kernel does to blanks in mountinfo.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

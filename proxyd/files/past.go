@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// isPast says whether a process runs without the shim. One that begins has it in its
+// environment, and not yet in its memory.
+func isPast(pid int, mode uint32) bool {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	maps, err := os.ReadFile(dir + "maps")
+	if err != nil || len(maps) == 0 || strings.Contains(string(maps), shimFile) {
+		return false
+	}
+	f, err := os.Open(dir + "exe")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypasses(f) {
+		return true
+	}
+	env, err := os.ReadFile(dir + "environ")
+	return err == nil && !strings.Contains(string(env), shimFile)
+}
+
+const shimFile = "/libsingshim.so"
+
+// executed looks at a program that is being executed, unless it is known.
+func (w *watcher) executed(fd int) {
+	var st unix.Stat_t
+	if w.armed.Load() || w.sudden.Load() || unix.Fstat(fd, &st) != nil {
+		return
+	}
+	if !w.ours[[2]uint64{st.Dev, st.Ino}] && (st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || bypasses(preader(fd))) {
+		w.sudden.Store(true)
+		return
+	}
+	// Not again, until it is written to. Without, it is only looked at each time.
+	_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_IGNORED_MASK, unix.FAN_OPEN_EXEC, fd, "")
+}
+
+type preader int
+
+func (p preader) ReadAt(b []byte, off int64) (int, error) {
+	n, err := readFull(int(p), b, off)
+	if err == nil && n < len(b) {
+		err = io.EOF
+	}
+	return n, err
+}
