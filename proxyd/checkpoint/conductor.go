@@ -80,6 +80,8 @@ type Conductor struct {
 	jobs    map[uint32]*job
 	longest time.Duration
 	ended   map[uint32]int // runs of which this node had a capsule and has it no more
+
+	blind sync.Once // said that files are not watched here
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
@@ -42,6 +43,49 @@ func (j *job) openJournal(index int) (*files.Journal, error) {
 	return files.OpenJournal(dir, j.c.journalLog(j.id, index))
 }
 
+// list keeps a capsule's list of files until ctx ends: what the shims tell, and what the
+// kernel tells of programs that bypass these.
+func (j *job) list(ctx context.Context, h *held) {
+	defer close(h.listed)
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() {
+		if err := h.journal.Run(ctx, journalPeriod); err != nil && ctx.Err() == nil {
+			j.log.Error("list of files", "capsule", h.index, "error", err)
+		}
+	})
+	j.mu.Lock()
+	kit := filepath.Join(j.c.localKits(), j.rec.Kit)
+	j.mu.Unlock()
+	both.Go(func() {
+		err := files.Watch(ctx, files.Watched{
+			PID: h.c.PID(), PIDs: func() []int { return processesOf(ctx, h.c) },
+			Trusted: []string{filepath.Join(kit, kitWarden), filepath.Join(kit, kitSrun)},
+		}, h.journal)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, files.ErrNoFanotify):
+			j.c.blind.Do(func() {
+				j.c.Log.Warn("what static programs do to files is not recorded on this node", "error", err)
+			})
+		default:
+			j.log.Error("what static programs do to files is not recorded any more", "capsule", h.index, "error", err)
+		}
+	})
+}
+
+// processesOf returns the processes of a capsule's programs.
+func processesOf(ctx context.Context, c *capsule.Capsule) (pids []int) {
+	programs, err := live(ctx, c)
+	if err != nil {
+		return nil // it is gone, or will be asked again
+	}
+	for _, p := range programs {
+		pids = append(pids, processesIn(p.Cgroup)...)
+	}
+	return pids
+}
+
 // user is with whose rights the job's files are read and written. A supplementary group
 // may be needed to reach them.
 func (j *job) user(c *capsule.Capsule, groups []uint32) files.User {
@@ -68,6 +112,9 @@ func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Progr
 		}
 	}
 	j.mu.Unlock()
+	if err := h.journal.Drain(ctx); err != nil {
+		return nil, err
+	}
 	open, err := files.Scan(pids)
 	if err == nil {
 		err = h.journal.Add(open...)
@@ -92,6 +139,10 @@ func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Progr
 	state, err := files.Record(ctx, j.user(h.c, groups), j.fileJob(h, programs), before, touched, s)
 	if err != nil {
 		return nil, err
+	}
+	if touched.Lost {
+		j.log.Warn("the list of what the job changed is not complete", "capsule", h.index)
+		j.happened(eventFiles, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", h.index))
 	}
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
@@ -144,10 +195,19 @@ func (j *job) putBack(ctx context.Context, h *held, from *origin, m *CapsuleMeta
 	return h.journal.Rewind(m.Files.Mark, report.Made)
 }
 
-// dropJournal removes what is left of a capsule's list on this node.
+// listEnd is longer than whoever writes to a journal needs to end, unless he hangs with a
+// file server.
+const listEnd = 5 * time.Second
+
+// dropJournal removes what is left of a capsule's list on this node. Call h.stop before.
 func (j *job) dropJournal(h *held) error {
-	if h.journal != nil {
-		h.journal.Close()
+	select {
+	case <-h.listed:
+	case <-time.After(listEnd):
+		j.log.Warn("the watch of files hangs", "capsule", h.index)
+	}
+	if err := h.journal.Close(); err != nil { // nothing of it is lost but what was never readable
+		j.log.Info("list of files", "capsule", h.index, "error", err)
 	}
 	return os.RemoveAll(j.c.journalDir(j.id, h.index))
 }

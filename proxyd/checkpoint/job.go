@@ -58,6 +58,8 @@ type held struct {
 	c     *capsule.Capsule
 	stop  func() // ends its watch
 
+	listed chan struct{} // closed when nobody writes to journal any more
+
 	// Protected by job.mu; saved with each change.
 	note  note
 	sruns map[string]*srun.Runner

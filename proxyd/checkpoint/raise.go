@@ -51,17 +51,13 @@ func (j *job) capsule(ctx context.Context, index int, t warden.Join) (*held, err
 // adopt makes a capsule one of the job's on this node and begins to watch it.
 func (j *job) adopt(h *held) {
 	ctx, cancel := context.WithCancel(j.c.life)
-	h.stop = cancel
+	h.stop, h.listed = cancel, make(chan struct{})
 	j.mu.Lock()
 	j.held[h.index] = h
 	j.save(h)
 	j.mu.Unlock()
 	j.c.all.Go(func() { j.watch(ctx, h) })
-	j.c.all.Go(func() {
-		if err := h.journal.Run(ctx, journalPeriod); err != nil && ctx.Err() == nil {
-			j.log.Error("list of files", "capsule", h.index, "error", err)
-		}
-	})
+	j.c.all.Go(func() { j.list(ctx, h) })
 }
 
 // raise makes a capsule. m is what the checkpoint says of it, or nil.
@@ -83,6 +79,11 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 	if h.journal, err = j.openJournal(index); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.journal.Close())
+		}
+	}()
 	kit, err := j.c.kit(rec.Kit)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ const (
 	eventStarted    = "started" // anew, or to resume
 	eventCheckpoint = "checkpoint"
 	eventNone       = "no checkpoint"
+	eventFiles      = "files unknown" // not all that programs did to files could be recorded
 	eventLeft       = "left" // was captured, and its processes are gone
 	eventEnded      = "ended"
 	eventRestored   = "restored"
