@@ -33,11 +33,11 @@ const (
 	// refresh is how often mounts are looked for that have come since (a mount of the node
 	// appears in the capsule), processes that were started without the shim, and what
 	// those have open.
-	refresh = 5 * time.Second
-	// gather is how long events are left to the kernel once it tells of files. It makes one
-	// of those about the same file and process, and who reads them is woken seldom. Its
-	// queue has room for 16384.
-	gather = 5 * time.Millisecond
+	refresh = 2 * time.Second
+	// gather is how often the kernel is asked once it tells of files. To be woken by each
+	// would cost the program that closes it more than all the rest, and the kernel makes one
+	// of those about the same file and process. Its queue has room for 16384.
+	gather = 50 * time.Millisecond
 )
 
 // Watch tells j which files programs write that bypass the shim: static ones, those of
@@ -65,7 +65,7 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 	defer w.close()
 	j.setWatcher(w)
 	defer j.setWatcher(nil)
-	stop := context.AfterFunc(ctx, func() { _ = w.f.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = w.f.SetReadDeadline(longAgo) })
 	defer stop()
 	err = w.run(ctx)
 	switch {
@@ -86,12 +86,15 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 // cannot.
 var ErrNoFanotify = errors.New("not permitted, or not in this kernel")
 
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
 var errGone = errors.New("the capsule is gone")
 
 type watcher struct {
 	what   Watched
 	j      *Journal
-	f      *os.File
+	f      *os.File // to wait for events; closed when files are told of
 	raw    syscall.RawConn
 	ns     string // the mount namespace: another process may get the PID
 	mounts string // as last read
@@ -136,9 +139,13 @@ func newWatcher(what Watched, j *Journal) (*watcher, error) {
 		}
 		return nil, fmt.Errorf("fanotify: %w", err)
 	}
-	w.f = os.NewFile(uintptr(w.fd), "fanotify") // nonblocking: it can wait with a deadline
-	if w.raw, err = w.f.SyscallConn(); err != nil {
-		w.f.Close()
+	waits, err := unix.FcntlInt(uintptr(w.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		w.f = os.NewFile(uintptr(waits), "fanotify") // nonblocking: it can wait with a deadline
+		w.raw, err = w.f.SyscallConn()
+	}
+	if err != nil {
+		unix.Close(w.fd)
 		return nil, err
 	}
 	return w, nil
@@ -147,7 +154,8 @@ func newWatcher(what Watched, j *Journal) (*watcher, error) {
 func (w *watcher) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.f.Close()
+	w.f.Close() // perhaps again
+	unix.Close(w.fd)
 	w.fd = -1
 }
 
@@ -163,31 +171,47 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 			next = time.Now().Add(refresh)
 		}
-		if err := w.f.SetReadDeadline(next); err != nil {
-			return err
-		}
-		if ctx.Err() != nil { // its deadline may have come before ours
-			return ctx.Err()
-		}
-		if w.sudden.Load() { // the same
-			continue
-		}
-		var took bool
-		var failed error
-		err := w.raw.Read(func(uintptr) bool {
-			took, failed = w.take()
-			return took || failed != nil
-		})
-		if err = errors.Join(failed, err); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		if took && w.armed.Load() {
-			select {
-			case <-time.After(gather):
-			case <-ctx.Done():
+		err := ctx.Err()
+		switch {
+		case err != nil:
+		case w.armed.Load():
+			// Not for ever: again has to be done, too.
+			for more := true; more && err == nil && ctx.Err() == nil && time.Now().Before(next); {
+				more, err = w.take()
 			}
+			if err == nil {
+				select {
+				case <-time.After(gather):
+				case <-ctx.Done():
+				}
+			}
+		default:
+			err = w.wait(ctx, next)
+		}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// wait takes events when there are some, until a time.
+func (w *watcher) wait(ctx context.Context, until time.Time) error {
+	if err := w.f.SetReadDeadline(until); err != nil {
+		return err
+	}
+	if ctx.Err() != nil || w.sudden.Load() { // their deadline may have come before ours
+		return nil
+	}
+	var failed error
+	err := w.raw.Read(func(uintptr) bool {
+		var took bool
+		took, failed = w.take()
+		return took || failed != nil
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return errors.Join(failed, err)
 }
 
 func (w *watcher) isThere() bool {
@@ -218,7 +242,7 @@ func (w *watcher) arm() error {
 	}
 	w.armed.Store(true)
 	w.mounts = ""
-	return errors.Join(w.mark(), w.j.bypass())
+	return errors.Join(w.f.Close(), w.mark(), w.j.bypass())
 }
 
 // again looks for new mounts, for processes without the shim (their parents may have
@@ -282,7 +306,7 @@ func (w *watcher) drain() error {
 			return err
 		}
 		if w.sudden.Load() {
-			_ = w.f.SetReadDeadline(time.Unix(1, 0)) // run is to look
+			_ = w.f.SetReadDeadline(longAgo) // run is to look
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,9 +25,10 @@ type room struct {
 	pid int
 	in  io.Writer
 	out io.Reader
+	end func()
 }
 
-func newRoom(t *testing.T, env ...string) *room {
+func newRoom(t testing.TB, env ...string) *room {
 	t.Helper()
 	build(t)
 	cmd := exec.Command("/bin/bash", "-c", "mount -t proc proc /proc && while read -r line; do eval \"$line\"; echo done; done")
@@ -38,8 +40,9 @@ func newRoom(t *testing.T, env ...string) *room {
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
-	r := &room{cmd.Process.Pid, in, out}
+	r := &room{pid: cmd.Process.Pid, in: in, out: out}
+	r.end = sync.OnceFunc(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
+	t.Cleanup(r.end)
 	r.do(t, ":")
 	return r
 }
@@ -64,7 +67,7 @@ func inNamespaceOf(init int) (pids []int) {
 	return pids
 }
 
-func (r *room) do(t *testing.T, line string) {
+func (r *room) do(t testing.TB, line string) {
 	t.Helper()
 	fmt.Fprintln(r.in, line)
 	b := make([]byte, 5)

@@ -1,0 +1,130 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// pastSteps is how many steps testdata/past takes; its job dies in the middle.
+const pastSteps = 200
+
+// TestPast: files of a program that does not go through libc are what they are when
+// nothing disturbs it, though its node died after a checkpoint.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "past")
+	build := exec.Command("go", "build", "-o", program, "./testdata/past")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	undisturbed := filepath.Join(t.TempDir(), "files")
+	said, err := exec.Command(program, undisturbed, strconv.Itoa(pastSteps), "0").Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	want := contents(t, undisturbed)
+
+	c := raiseProtected(t, "t-past", "--nodes", "2")
+	home := filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice")
+	if err := exec.Command("cp", program, home).Run(); err != nil {
+		t.Fatal(err)
+	}
+	start := func(node, dir string) string {
+		return c.submit(t, "--singularity -w "+node, fmt.Sprintf("./past $PWD/%s %d 100ms; echo rc $?", dir, pastSteps))
+	}
+
+	// Nobody has watched while proxyd was away, and the next checkpoint says so.
+	left := start("n2", "left")
+	c.reaches(t, left, "10")
+	c.exec(t, "n2", "", "pkill", "-KILL", "-x", "proxyd").must(t)
+	mc(t, "restart", "--name", c.name, "n2", "proxyd").must(t)
+	job := start("n1", "files")
+	c.exec(t, "n2", "alice", "singctl", "checkpoint", left).must(t)
+	if log := c.proxyd("n2"); !strings.Contains(log, "not complete") {
+		t.Errorf("nothing is said to be missing:\n%s", log)
+	}
+	c.ctl(t, "scancel "+left)
+
+	c.reaches(t, job, "31")
+	c.exec(t, "n1", "alice", "singctl", "checkpoint", job).must(t)
+	c.reaches(t, job, "70") // what was opened at 40 is known by now
+	mc(t, "fail", "n1", "--name", c.name).must(t)
+	c.ctl(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
+	c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
+	c.again(t, job, "")
+	c.ends(t, job)
+
+	if d := differ(want, contents(t, filepath.Join(home, "files"))); d != "" {
+		t.Errorf("files:\n%s", d)
+	}
+	_, end, _ := strings.Cut(string(said), "\n100\n")
+	if log := c.log(job); !strings.HasSuffix(log, end+"rc 0") {
+		t.Errorf("log:\n%s", log)
+	}
+	for line := range strings.Lines(c.proxyd("n1") + c.proxyd("n2")) {
+		for _, bad := range []string{"not complete", "not put back", "not recorded"} {
+			if strings.Contains(line, "job="+job+" ") && strings.Contains(line, bad) {
+				t.Error(line)
+			}
+		}
+	}
+}
+
+// proxyd is the log of a node's proxyd.
+func (c protected) proxyd(node string) string {
+	b, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs", node, "proxyd.log"))
+	return string(b)
+}
+
+// contents returns what is in a folder, by path.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		all[name] = "folder"
+		if d.Type().IsRegular() {
+			b, err := os.ReadFile(path)
+			all[name] = string(b)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return all
+}
+
+// differ says how two folders do.
+func differ(want, got map[string]string) string {
+	var b strings.Builder
+	for name, text := range want {
+		if g, ok := got[name]; !ok {
+			fmt.Fprintf(&b, "%s is missing\n", name)
+		} else if g != text {
+			fmt.Fprintf(&b, "%s is …%q, not …%q\n", name, g[max(0, len(g)-60):], text[max(0, len(text)-60):])
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			fmt.Fprintf(&b, "%s is there\n", name)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Past is a program of Go, which does not go through libc: past DIR STEPS PAUSE. What it
+// leaves in DIR depends on STEPS only, and it stops when a file is there that should not be,
+// or is not there that should.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
+
+type past struct {
+	dir               string
+	open, late, ghost *os.File
+}
+
+func main() {
+	steps, err := strconv.Atoi(os.Args[2])
+	must(err)
+	pause, err := time.ParseDuration(os.Args[3])
+	must(err)
+	p := &past{dir: os.Args[1]}
+	must(os.Mkdir(p.dir, 0o755))
+	p.open = p.file("open", fresh|os.O_APPEND)
+	p.ghost, err = os.CreateTemp("", "ghost")
+	must(err)
+	must(os.Remove(p.ghost.Name()))
+	for i := 1; i <= steps; i++ {
+		p.step(i)
+		fmt.Println(i)
+		time.Sleep(pause)
+	}
+	st, err := p.ghost.Stat()
+	must(err)
+	fmt.Println("ghost", st.Size())
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func (p *past) path(format string, args ...any) string {
+	return filepath.Join(p.dir, fmt.Sprintf(format, args...))
+}
+
+func (p *past) file(name string, flags int) *os.File {
+	f, err := os.OpenFile(p.path("%s", name), flags, 0o644)
+	must(err)
+	return f
+}
+
+func (p *past) put(name string, flags int, text string) {
+	f := p.file(name, flags)
+	_, err := f.WriteString(text)
+	must(err)
+	must(f.Close())
+}
+
+func (p *past) step(i int) {
+	line := fmt.Sprintln("step", i)
+	p.put("log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, line)
+	for _, f := range []*os.File{p.open, p.ghost} {
+		_, err := f.WriteString(line)
+		must(err)
+	}
+
+	// One after the other, each for a while.
+	p.put(fmt.Sprint("file.", i), fresh, line)
+	if i > 5 {
+		must(os.Remove(p.path("file.%d", i-5)))
+	}
+
+	// Saved as careful programs do, over the last one.
+	p.put("state.tmp", fresh, line)
+	must(os.Rename(p.path("state.tmp"), p.path("state")))
+
+	// In place.
+	table := p.file("table", os.O_CREATE|os.O_WRONLY)
+	_, err := table.WriteAt(fmt.Appendf(nil, "%8d", i), int64(i%16*8))
+	must(err)
+	must(table.Close())
+
+	if i%4 == 0 { // always the same first name, another last one
+		p.put("part", fresh, line)
+		must(os.Rename(p.path("part"), p.path("part.%d", i)))
+	}
+	if i%7 == 0 {
+		name := fmt.Sprint("dir.", i)
+		must(os.Mkdir(p.path("%s", name), 0o755))
+		p.put(name+"/in", fresh, line)
+	}
+	if i%14 == 0 {
+		must(os.RemoveAll(p.path("dir.%d", i-7)))
+	}
+	if i%128 == 40 { // a new one, kept open
+		if p.late != nil {
+			must(p.late.Close())
+		}
+		p.late = p.file(fmt.Sprint("late.", i), fresh|os.O_APPEND)
+	}
+	if p.late != nil {
+		_, err := p.late.WriteString(line)
+		must(err)
+	}
+}
