@@ -6,9 +6,7 @@ package files
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/zeebo/blake3"
 	"golang.org/x/sys/unix"
@@ -18,11 +16,6 @@ import (
 type pipeError struct{ error }
 
 func hashOf(b []byte) Hash { return blake3.Sum256(b) }
-
-func sysStat(info fs.FileInfo) (*syscall.Stat_t, bool) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return st, ok
-}
 
 // openFile opens a regular file that was just looked at, and only that one. A fifo or a
 // device that has come in its place neither blocks nor stays open.

@@ -60,6 +60,9 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 		return nil // it is gone already
 	}
 	if err != nil {
+		if ever, _ := j.bypassed(); ever {
+			err = errors.Join(err, j.lose())
+		}
 		return fmt.Errorf("watch files: %w", err)
 	}
 	defer w.close()
@@ -71,15 +74,12 @@ func Watch(ctx context.Context, what Watched, j *Journal) error {
 	switch {
 	case ctx.Err() != nil:
 		return errors.Join(ctx.Err(), w.drain())
-	case errors.Is(err, errGone), err != nil && !w.isThere():
+	case errors.Is(err, errGone), !w.isThere():
 		return nil
-	case err != nil:
-		if w.armed.Load() {
-			err = errors.Join(err, j.lose())
-		}
-		return fmt.Errorf("watch files: %w", err)
+	case w.armed.Load():
+		err = errors.Join(err, j.lose())
 	}
-	return nil
+	return fmt.Errorf("watch files: %w", err)
 }
 
 // ErrNoFanotify is wrapped by Watch's error where this process may not watch, or the kernel
@@ -199,8 +199,8 @@ func (w *watcher) wait(ctx context.Context, until time.Time) error {
 	if err := w.f.SetReadDeadline(until); err != nil {
 		return err
 	}
-	if ctx.Err() != nil || w.sudden.Load() { // their deadline may have come before ours
-		return nil
+	if err := ctx.Err(); err != nil || w.sudden.Load() { // their deadline may have come before ours
+		return err
 	}
 	var failed error
 	err := w.raw.Read(func(uintptr) bool {
