@@ -36,6 +36,9 @@ func main() {
 		p.step(i)
 		fmt.Println(i)
 		time.Sleep(pause)
+		if i == 70 { // to be killed here: of the last moments before that, nobody may know
+			time.Sleep(40 * pause)
+		}
 	}
 	st, err := p.ghost.Stat()
 	must(err)
