@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // counting answers each line with a number, and has a child that does the same.
@@ -92,6 +94,48 @@ import os; print('end', flush=True); os._exit(0)`)
 			r.expect("end")
 			t.Log(want)
 		})
+	}
+}
+
+// TestDumpLeavesFolders: a dump puts nothing into folders, not even for a moment, though
+// files of theirs are open that were removed: they can be packed meanwhile.
+func TestDumpLeavesFolders(t *testing.T) {
+	needCRIU(t)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", `
+import os, socket, sys
+kept = []
+for d in '/tmp', '/dev/shm':
+    os.mkdir(d + '/d'); f = open(d + '/d/gone', 'w+b'); f.write(b'x' * 100000); f.flush(); os.unlink(d + '/d/gone')
+    s = socket.socket(socket.AF_UNIX); s.bind(d + '/d/socket'); s.listen(); os.mkfifo(d + '/d/fifo')
+    g = open(d + '/d/removed', 'w'); os.unlink(d + '/d/removed'); os.rename(d + '/d', d + '/moved')
+    kept += [f, s, g, os.open(d + '/moved/fifo', os.O_RDWR)]
+print('ready', flush=True); sys.stdin.read()`)
+	r.expect("ready")
+	times := func() (all []time.Time) {
+		for _, dir := range []string{"/tmp", "/tmp/moved", "/dev/shm", "/dev/shm/moved"} {
+			st, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", c.pid(), dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, st.ModTime())
+		}
+		return all
+	}
+	before := times()
+	dir := images(t)
+	img := dump(t, r.program, dir)
+	if after := times(); !slices.Equal(after, before) {
+		t.Errorf("changed: %v, were %v", after, before)
+	}
+	ghosts := 0
+	for _, f := range img.Files {
+		if strings.HasPrefix(f.Name, "ghost-file") {
+			ghosts++
+		}
+	}
+	if ghosts != 4 {
+		t.Errorf("%d images of removed files: %+v", ghosts, img.Files)
 	}
 }
 
