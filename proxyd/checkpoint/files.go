@@ -28,8 +28,9 @@ func (c *Conductor) journalLog(job uint32, index int) string {
 	return filepath.Join(c.records.dir, fmt.Sprintf("%d.%d.files", job, index))
 }
 
-// journalPeriod is how much of what a job did to its files a node's crash may lose.
-const journalPeriod = 2 * time.Second
+// journalPeriod is how much of what a job did to its files a node's crash may lose. While
+// it does nothing new to them, nothing is written.
+const journalPeriod = 100 * time.Millisecond
 
 // openJournal makes the list of a capsule that is about to be made.
 func (j *job) openJournal(index int) (*files.Journal, error) {
