@@ -201,7 +201,7 @@ static void use_kit(void)
 {
 	const char *kit = message_get(&task.fate.reply.message, SING_KEY_KIT);
 
-	if (!kit)
+	if (!kit || !*kit)
 		return;
 	snprintf(task.config.warden, sizeof(task.config.warden), "%s/%s", kit, SING_KIT_WARDEN);
 	if (task.config.shim[0])

@@ -124,7 +124,7 @@ func (c *Conductor) sweepKits() error {
 }
 
 // keepKit copies a kit into a folder of kits, whole or not at all.
-func keepKit(dir, hash string, from map[string]string) error {
+func keepKit(dir, hash string, from map[string]string) (err error) {
 	to := filepath.Join(dir, hash)
 	if _, err := os.Stat(to); err == nil {
 		return nil
@@ -133,7 +133,7 @@ func keepKit(dir, hash string, from map[string]string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp) // it is gone if all is well
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }() // it is gone if all is well
 	for name, path := range from {
 		if err := copyFile(path, filepath.Join(tmp, name), 0o755); err != nil {
 			return err

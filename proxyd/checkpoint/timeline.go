@@ -34,7 +34,7 @@ const (
 	eventCheckpoint = "checkpoint"
 	eventNone       = "no checkpoint"
 	eventFiles      = "files unknown" // not all that programs did to files could be recorded
-	eventLeft       = "left" // was captured, and its processes are gone
+	eventLeft       = "left"          // was captured, and its processes are gone
 	eventEnded      = "ended"
 	eventRestored   = "restored"
 	eventHeld       = "held"

@@ -189,6 +189,7 @@ func (n *node) Srun(_ context.Context, _ warden.Peer, _ string, files []*os.File
 }
 
 func (n *node) Ended(context.Context, string) bool { return true }
+func (n *node) Stays(context.Context, string) bool { return true }
 
 // Signal implements warden.Conductor.
 func (n *node) Signal(context.Context, warden.Peer, string, syscall.Signal) error {
