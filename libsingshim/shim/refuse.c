@@ -10,6 +10,10 @@
  *
  * Pipes with O_DIRECT, which keep what was written by one call apart: where one packet ends
  * cannot be seen from outside. Before Linux 3.4 there were none.
+ *
+ * Landlock's scopes (Linux 6.12), by which xz forbids itself to connect to abstract unix
+ * sockets: CRIU has a process that it captures do that. Programs ask first which of
+ * Landlock's versions there is, and confine themselves without scopes before the sixth.
  */
 #define _GNU_SOURCE
 #include "next.h"
@@ -19,6 +23,12 @@
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* linux/landlock.h may not know of it. */
+enum {
+	LANDLOCK_VERSION_FLAG = 1 << 0,
+	LANDLOCK_WITHOUT_SCOPES = 5,
+};
 
 __attribute__((visibility("default"))) int pipe2(int ends[2], int flags)
 {
@@ -33,7 +43,7 @@ __attribute__((visibility("default"))) int pipe2(int ends[2], int flags)
 /* Like libc's own it takes six arguments, whatever was passed; the sanitizer sees only that. */
 __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long number, ...)
 {
-	long a[6];
+	long a[6], r;
 	va_list ap;
 
 	va_start(ap, number);
@@ -46,5 +56,8 @@ __attribute__((visibility("default"), no_sanitize("address"))) long syscall(long
 		return (-1);
 	}
 
-	return (NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]));
+	r = NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+
+	return (number == SYS_landlock_create_ruleset && a[2] == LANDLOCK_VERSION_FLAG && r > LANDLOCK_WITHOUT_SCOPES ?
+			LANDLOCK_WITHOUT_SCOPES : r);
 }

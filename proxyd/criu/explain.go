@@ -35,6 +35,7 @@ var obstacles = []struct{ pattern, text string }{
 	{`file (\d+) of that type .* is (.+)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)"},
 	{`file (\d+) of that type \[\d+\] \((.*)\)`, "WHO has something open that cannot be dumped: $2 (descriptor $1)"},
 	{`Can't handle non-regular mapping on (\d+)'s map`, "WHO has a device mapped"},
+	{`Unable to connect a transport socket: Operation not permitted`, "WHO has forbidden itself to connect to sockets (Landlock)"},
 	{`Can't poke \d+ @ `, "WHO runs code in shared memory"},
 	{`PIDFD_THREAD`, "WHO holds a pidfd of a thread"},
 	{`pidfd pid (\d+) is not a part of process tree`, "WHO holds a pidfd of process $1, which is not the program's"},
