@@ -39,6 +39,10 @@ type dumpReply struct {
 // dump has all nodes write their capsules.
 func (a *attempt) dump(ctx context.Context) error {
 	j := a.j
+	// It may have ended since prepare; now it stands still.
+	if err := j.whole(ctx); err != nil {
+		return err
+	}
 	// The writer's context must outlast the phase: commit comes later.
 	w, err := j.c.Store.Create(context.WithoutCancel(ctx), store.Upload{ID: a.id, Node: j.c.Node, Reservation: a.room})
 	if err != nil {
@@ -250,6 +254,9 @@ func (s source) Open(name string) (io.ReadCloser, error) {
 
 // commit makes the checkpoint exist.
 func (a *attempt) commit(ctx context.Context) error {
+	if !a.meta.hasScript() {
+		return errEnding
+	}
 	slices.SortFunc(a.meta.Capsules, func(x, y CapsuleMeta) int { return x.Index - y.Index })
 	meta, err := a.meta.encode()
 	if err != nil {

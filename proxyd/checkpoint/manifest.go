@@ -89,6 +89,12 @@ func (c *CapsuleMeta) program(name string) *ProgramMeta {
 	return &c.Programs[i]
 }
 
+// hasScript says whether the batch script is captured. A job restored without would begin
+// anew.
+func (m *Meta) hasScript() bool {
+	return slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.program(batch) != nil })
+}
+
 // find says which capsule a program belongs to, whether it ran or had ended.
 func (m *Meta) find(program string) *CapsuleMeta {
 	for i := range m.Capsules {

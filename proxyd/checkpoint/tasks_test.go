@@ -5,6 +5,7 @@ package checkpoint
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 )
 
@@ -53,5 +54,19 @@ func TestLost(t *testing.T) {
 	}
 	if err := ask("1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWithoutScript: a checkpoint without the batch script is not made, for it would be the
+// newest, and the job begin anew.
+func TestWithoutScript(t *testing.T) {
+	step := CapsuleMeta{Programs: []ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{batch: 0}}
+	a := &attempt{meta: Meta{Capsules: []CapsuleMeta{step, {Index: 1}}}}
+	if err := a.commit(t.Context()); !errors.Is(err, errEnding) {
+		t.Errorf("%v, want %v", err, errEnding)
+	}
+	step.Programs = append(step.Programs, ProgramMeta{Name: batch})
+	if m := (Meta{Capsules: []CapsuleMeta{step}}); !m.hasScript() {
+		t.Error("the script is there")
 	}
 }

@@ -136,6 +136,9 @@ func strikePreempt(ctx context.Context, h hit) error {
 // strikeNodeFail has a checkpoint made, since only that can outlive a node, then cuts the power.
 func strikeNodeFail(ctx context.Context, h hit) error {
 	if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", h.victim.name()); err != nil {
+		if strings.Contains(err.Error(), "has ended") {
+			return errMissed
+		}
 		return err
 	}
 	if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
@@ -205,7 +208,8 @@ func (r *run) back(ctx context.Context, victim job) error {
 		for _, j := range jobs {
 			hit := j.id != victim.id || j.restarts > victim.restarts
 			switch {
-			case j.ended() && !hit && j.outcome() == r.want[j.id]:
+			// One that ends after its time and before slurmctld looks is called TIMEOUT, too.
+			case j.ended() && !hit && (j.outcome() == r.want[j.id] || j.state == "TIMEOUT" && j.exits == "0:0"):
 				return false, fmt.Errorf("%w: %s", errMissed, j)
 			case j.ended() && !hit:
 				return false, fmt.Errorf("ended instead of starting again: %s", j)

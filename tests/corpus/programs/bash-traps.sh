@@ -29,7 +29,7 @@ while ((!ended)); do
 	# A trap interrupts wait; its status is then above 128. A signal that comes right before
 	# wait does not, so that wait must have an end of its own.
 	sleep 0.2 &
-	wait $! || true
+	wait $! 2>/dev/null || true
 done
 wait || true
 sha256sum sender
