@@ -136,13 +136,22 @@ func (j *job) judge(ctx context.Context) {
 }
 
 // noteOver remembers how the batch script has ended, of a job that Slurm requeues before it
-// has heard: the next run ends so too, and nothing is done twice.
+// has heard: the next run ends so too, and nothing is done twice. A script that lost a node
+// may have ended for that, which is none of its own doing.
 func (j *job) noteOver(ctx context.Context) error {
 	j.mu.Lock()
-	h, rec := j.held[0], *j.rec
+	h, rec, where := j.held[0], *j.rec, j.where
 	j.mu.Unlock()
 	if h == nil {
 		return errEnding
+	}
+	for _, node := range where.today {
+		if node == j.c.Node {
+			continue
+		}
+		if err := j.c.ask(ctx, node, j.id, 0, phaseLeft, none{}, nil); errors.Is(err, ErrAway) {
+			return fmt.Errorf("%w: %w", errEnding, err)
+		}
 	}
 	all, err := h.c.Ended(ctx)
 	if err != nil {

@@ -135,11 +135,17 @@ func strikePreempt(ctx context.Context, h hit) error {
 
 // strikeNodeFail has a checkpoint made, since only that can outlive a node, then cuts the power.
 func strikeNodeFail(ctx context.Context, h hit) error {
-	if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", h.victim.name()); err != nil {
-		if strings.Contains(err.Error(), "has ended") {
-			return errMissed
+	// Of an array, all that run on the node.
+	for _, j := range h.c.board.get(h.id) {
+		if j.state != "RUNNING" {
+			continue
 		}
-		return err
+		if _, err := h.c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", j.name()); err != nil {
+			if strings.Contains(err.Error(), "has ended") {
+				return errMissed
+			}
+			return err
+		}
 	}
 	if err := pause(ctx, time.Duration(h.blow.pick%1500)*time.Millisecond); err != nil {
 		return err
@@ -238,7 +244,8 @@ func (r *run) hurry(ctx context.Context, jobs []job) error {
 		// Earlier, the node may still refuse the new run: "Job credential revoked".
 		if time.Since(j.since) > 2*time.Second && time.Since(r.hurried[j.id]) > 4*time.Second {
 			r.hurried[j.id] = time.Now()
-			if err := r.c.Scontrol(ctx, "update", "JobId="+j.name(), "StartTime=now", "TimeLimit=10"); err != nil {
+			err := r.c.Scontrol(ctx, "update", "JobId="+j.name(), "StartTime=now", "TimeLimit=10")
+			if err != nil && !strings.Contains(err.Error(), "no longer pending") { // Slurm was quicker
 				return err
 			}
 		}
