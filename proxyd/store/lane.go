@@ -56,7 +56,7 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 		return nil, fmt.Errorf("chunk %s: %w", j.slot.hash, err)
 	}
 	if here {
-		w.countChunk(j, 0)
+		w.countChunk(j.kind, len(j.buf), 0)
 		return scratch, nil
 	}
 	if enc, err = w.core(); err != nil {
@@ -67,7 +67,7 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 	}
 	head, payload := encodeChunk(scratch, j.buf, enc)
 	w.st.cores <- enc
-	w.countChunk(j, int64(len(head)+len(payload)))
+	w.countChunk(j.kind, len(j.buf), int64(len(head)+len(payload)))
 	return scratch, w.crates.add(j.slot.hash, head[:], payload)
 }
 
@@ -96,17 +96,18 @@ func (w *Writer) here(h Hash) (bool, error) {
 	return err == nil && info.Size > chunkHeader && !info.Dir, err
 }
 
-func (w *Writer) countChunk(j job, stored int64) {
+// countChunk counts one of n plain bytes, of which stored went into the store.
+func (w *Writer) countChunk(kind jobKind, n int, stored int64) {
 	s := Stats{Stored: stored}
 	if stored > 0 {
 		s.NewChunks = 1
 	}
-	if j.kind == streamData {
+	if kind == streamData {
 		s.Chunks = 1
 		if stored > 0 {
-			s.New = int64(len(j.buf))
+			s.New = int64(n)
 		} else {
-			s.Dedup = int64(len(j.buf))
+			s.Dedup = int64(n)
 		}
 	}
 	w.count(s)

@@ -128,6 +128,30 @@ func (l *lease) folder() string {
 
 func (l *lease) beatFile() string { return l.folder() + "/beat" }
 
+// Fence ends every upload of a checkpoint, whoever leads it: each has committed before, or
+// fails with ErrFenced. It does not touch one that begins later; who is about to begin must
+// find out by other means whether the checkpoint is still wanted, after Create.
+func (s *Store) Fence(ctx context.Context, id ID) error {
+	names, err := s.names(ctx, leasesDir)
+	if err != nil {
+		return fmt.Errorf("fence %s: %w", id, err)
+	}
+	for _, text := range names {
+		name, ok := parseLease(text)
+		if !ok || name.kind != uploadLease {
+			continue
+		}
+		b, _, err := s.look(ctx, name.folder(), name.beat())
+		if err == nil && b.What == id.String() {
+			err = s.removeFolder(ctx, name.folder())
+		}
+		if err != nil {
+			return fmt.Errorf("fence %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
 // removeFolder removes a folder of files, also while others put files into it. When it
 // returns nil, no move out of the folder or into it will succeed any more: this is the
 // fence.
