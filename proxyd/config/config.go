@@ -44,6 +44,7 @@ type Config struct {
 	Keep              int
 	KeepFor           time.Duration
 
+	Staging Staging
 	Network Network
 
 	Scontrol    string
@@ -52,6 +53,14 @@ type Config struct {
 	LogLevel    slog.Level
 
 	origins map[string]origin // by key
+}
+
+// Staging is where checkpoints land on this node, before they are in the store.
+type Staging struct {
+	Folder   string
+	Size     uint64
+	Rate     uint64 // bytes a second
+	Patience time.Duration
 }
 
 // Network of the capsules.

@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 		Shared: "/shared/singularity", KeyFile: "/etc/singularity-slurm/key", NodeName: "n1", Listen: ":6830",
 		RunDir: "/run/singularity-slurm", LibDir: "/var/lib/singularity-slurm",
 		KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold",
-		Keep: 2, KeepFor: 7 * 24 * time.Hour, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto"},
+		Keep: 2, KeepFor: 7 * 24 * time.Hour, Staging: Staging{Patience: 5 * time.Minute}, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto"},
 		Scontrol: "scontrol", Srun: "srun", LogLevel: slog.LevelInfo,
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -100,6 +100,9 @@ func TestWrong(t *testing.T) {
 		{"port 0", ok + "listen: \":0\"\n", "", `FILE: listen: ":0": want [ADDRESS]:PORT`},
 		{"small network", ok + "network: {range: 10.0.0.0/28}\n", "", `FILE: network.range: "10.0.0.0/28": want an IPv4 network of at least 256 addresses, as in 100.64.0.0/10`},
 		{"host bits", ok + "network: {range: 10.1.2.3/8}\n", "", `FILE: network.range: "10.1.2.3/8": want the network's own address: 10.0.0.0/8`},
+		{"size without sense", ok + "staging: {size: 20X}\n", "", `FILE: staging.size: "20X": want a size as in 500M, 20G or 1T, or 0`},
+		{"size too large", ok + "staging: {rate: 99999999T}\n", "", `FILE: staging.rate: "99999999T": want a size below 8 EiB`},
+		{"little patience", ok + "staging: {patience: 1s}\n", "", `FILE: staging.patience: "1s": want 0, or at least 10s`},
 		{"program with arguments", ok + "srun: srun -v\n", "", `FILE: srun: "srun -v": want a program's name or absolute path`},
 		{"program by relative path", ok + "srun: bin/srun\n", "", `FILE: srun: "bin/srun": want a program's name or absolute path`},
 		{"bad operator", ok + "operators: [a b]\n", "", `FILE: operators: "a b": want users, and groups as @name, separated by commas`},
@@ -215,6 +218,15 @@ func TestEffective(t *testing.T) {
 	c.origins, again.origins = nil, nil
 	if !reflect.DeepEqual(c, again) {
 		t.Errorf("read back: %+v\nwas:       %+v", again, c)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]uint64{"0": 0, "17": 17, "500M": 500 << 20, "20G": 20 << 30, "20GiB": 20 << 30, "1T": 1 << 40, "3K": 3072} {
+		c, err := load(t, "shared: /a\nstaging: {size: "+text+"}\n")
+		if err != nil || c.Staging.Size != want {
+			t.Errorf("%s: %d, %v; want %d", text, c.Staging.Size, err, want)
+		}
 	}
 }
 

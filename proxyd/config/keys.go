@@ -49,6 +49,15 @@ var keys = []key{
 	{"keep_for", "7d", "How long checkpoints of jobs that have ended are kept. 0: they go at the next collection.",
 		age(func(c *Config) *duration { return &c.KeepFor }, 0), false},
 
+	{"staging.folder", "", "Folder of this node, on a fast disk or a tmpfs, where checkpoints land first; they are brought into the\nstore while the job runs on, or its nodes are free. Owned by root. Empty: straight into the store.",
+		path(func(c *Config) *string { return &c.Staging.Folder }), false},
+	{"staging.size", "0", "What checkpoints may take there, such as 200G. One that finds no room goes straight into the store.\n0: what the file system has.",
+		bytesOf(func(c *Config) *uint64 { return &c.Staging.Size }), false},
+	{"staging.rate", "0", "Bytes a second that this node brings into the store at most, such as 500M. 0: no limit.",
+		bytesOf(func(c *Config) *uint64 { return &c.Staging.Rate }), false},
+	{"staging.patience", "5m", "How long a job that is started again waits for nodes that have its newest checkpoint and do not\nanswer, or do not get on. Then it goes on from an older one. 0: for ever.",
+		age(func(c *Config) *duration { return &c.Staging.Patience }, 10*second), false},
+
 	{"network.range", "100.64.0.0/10", "Virtual addresses of capsules. Must not be used by anything else that jobs talk to.",
 		prefix(func(c *Config) *netPrefix { return &c.Network.Range }), false},
 	{"network.mode", "auto", "How nodes reach each other's capsules: route (neighbours), vxlan, or auto (what each pair needs).",
