@@ -39,6 +39,7 @@ type node struct {
 	log       *slog.Logger
 	cluster   *host.Slurm
 	store     *store.Store
+	stage     *store.Store // nil: checkpoints go straight into store
 	overlay   *overlay.Overlay
 	conductor *checkpoint.Conductor
 	peers     *peers
@@ -155,7 +156,18 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.store.Close, nil
+	if n.cfg.Staging.Folder == "" {
+		return n.store.Close, nil
+	}
+	local, err := posix.Create(n.cfg.Staging.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("staging: %w", err)
+	}
+	n.stage, err = store.Open(ctx, local, key, store.Options{Owner: owner, OwnerGone: store.ProcessGone, Size: n.cfg.Staging.Size})
+	if err != nil {
+		return nil, fmt.Errorf("staging: %w", err)
+	}
+	return func() { n.stage.Close(); n.store.Close() }, nil
 }
 
 func (n *node) network(ctx context.Context) (func(), error) {
@@ -227,7 +239,8 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 		Socket:  filepath.Join(n.cfg.RunDir, warden.SpankSocket),
 		Release: majorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
-	}, checkpoint.Deps{Slurm: s, Store: n.store, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log})
+		Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
+	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -50,7 +51,35 @@ func (d desk) Checkpoints(ctx context.Context, job string) ([]*rpc.Checkpoint, e
 		out = append(out, c)
 	}
 	d.assign(ctx, out)
-	return out, nil
+	return d.uploads(out, of), nil
+}
+
+// uploads adds what is on its way to the store, and what was lost there and has no newer
+// one.
+func (d desk) uploads(out []*rpc.Checkpoint, of *store.JobID) []*rpc.Checkpoint {
+	var job uint32
+	if of != nil {
+		job = of.Job
+	}
+	all, err := d.n.conductor.Uploads(job)
+	if err != nil {
+		d.n.log.Warn("records of uploads", "error", err)
+	}
+	for _, up := range all {
+		name := strconv.FormatUint(uint64(up.Job), 10)
+		if slices.ContainsFunc(out, func(c *rpc.Checkpoint) bool { return c.Job == name && c.Number >= up.Number }) {
+			continue
+		}
+		c := &rpc.Checkpoint{
+			Id: fmt.Sprintf("%s/%d/%d", d.n.cluster.Cluster, up.Job, up.Number), Job: name, Number: up.Number, State: "uploading",
+			Uid: up.UID, User: userName(up.UID), Created: timestamppb.New(up.Made), Reason: up.Reason, Nodes: up.Nodes,
+		}
+		if up.Lost != "" {
+			c.Problem = "lost: " + up.Lost
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // assign says of checkpoints that are damaged whose they must be: the job's record knows,

@@ -64,6 +64,14 @@ func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 			rows = append(rows, []string{c.GetId(), "NOT USABLE: " + c.GetProblem()})
 			continue
 		}
+		if c.GetState() != "" {
+			row := []string{c.GetId(), timeText(c.GetCreated()), "-", c.GetState(), "-", or(strings.Join(c.GetNodes(), ","), "-"), or(c.GetReason(), "-")}
+			if owner {
+				row = append(row, or(c.GetUser(), fmt.Sprint(c.GetUid())))
+			}
+			rows = append(rows, row)
+			continue
+		}
 		var took time.Duration
 		for _, p := range c.GetPhases() {
 			took += p.GetTook().AsDuration()

@@ -145,9 +145,11 @@ func (s *Server) Verify(req *rpc.VerifyRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return rpc.Status(err)
 	}
-	ids := make([]string, len(list))
-	for i, c := range list {
-		ids[i] = c.GetId()
+	var ids []string
+	for _, c := range list {
+		if c.GetState() == "" { // else it is not there yet
+			ids = append(ids, c.GetId())
+		}
 	}
 	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
 		r, err := s.opt.Conductor.Verify(ctx, ids, progress)

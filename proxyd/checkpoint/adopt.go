@@ -53,6 +53,9 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.sweepKits(); err != nil {
 		return err
 	}
+	if err := c.bringPending(); err != nil {
+		c.Log.Error("uploads of a predecessor", "error", err)
+	}
 	c.spawn(c.sweep)
 	return c.Overlay.Sweep(ctx, found)
 }

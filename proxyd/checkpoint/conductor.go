@@ -45,12 +45,16 @@ type Config struct {
 	OnFailure   string          // of a restore, unless the job says so itself: "hold" or "restart"
 	Without     string          // what becomes of a job that is run again and has no checkpoint: "restart" or "hold"
 	Keep        store.Retention // of a job that runs
+
+	Rate     uint64        // bytes a second that are brought from the stage into the store; 0: any number
+	Patience time.Duration // of a restore with an upload that does not get on; 0: for ever
 }
 
 // Deps is what a Conductor works with.
 type Deps struct {
 	Slurm   *slurm.Slurm
 	Store   *store.Store
+	Stage   *store.Store // of this node, where checkpoints land first; nil: straight into Store
 	Overlay *overlay.Overlay
 	Pool    *overlay.Pool
 	Remote  Remote
@@ -69,6 +73,9 @@ type Conductor struct {
 	Config
 	Deps
 	records records
+	uploads uploads
+	pace    pace
+	began   time.Time
 
 	life context.Context // ends with the daemon
 	stop context.CancelFunc
@@ -82,12 +89,20 @@ type Conductor struct {
 	ended   map[uint32]int // runs of which this node had a capsule and has it no more
 
 	blind sync.Once // said that files are not watched here
+
+	bringing map[uint32]*bringing  // uploads that this node leads, by job
+	shares   map[store.ID][2]int64 // how far its shares are
+
+	collecting  sync.Mutex // one collection of the stage at a time
+	uncollected bool       // the last one left something
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}}
+	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, bringing: map[uint32]*bringing{}, shares: map[store.ID][2]int64{}, uncollected: true}
+	c.pace.rate, c.began = cfg.Rate, time.Now()
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
+	c.uploads.dir = c.records.dir
 	for _, dir := range []string{c.records.dir, c.capsules(), c.notes(), c.sharedKits(), c.localKits()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err

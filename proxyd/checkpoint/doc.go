@@ -5,8 +5,8 @@
 // checkpoints of jobs whose batch script runs on this node, takes part in those of others,
 // and brings jobs back.
 //
-// Read first: phases.go, a checkpoint from top to bottom; restore.go, a restore; why.go,
-// what a SIGTERM from Slurm means.
+// Read first: phases.go, a checkpoint from top to bottom; upload.go, the way of one that
+// lands on its nodes first; restore.go, a restore; why.go, what a SIGTERM from Slurm means.
 //
 // # What is where
 //
@@ -15,7 +15,9 @@
 //	SHARED/jobs/JOB.K.files   what capsule K did to files (package files)
 //	SHARED/kits/HASH          what programs have of ours (kit.go)
 //	SHARED/jobs/JOB.N.events  what happened to it, as node N saw it
+//	SHARED/jobs/JOB.upload    the Upload: its newest checkpoint, until that is in the store
 //	SHARED/store              checkpoints; Meta is what a manifest says of one
+//	staging.folder            a store of this node: shares of checkpoints on their way
 //	LIB/capsules/JOB.K        a capsule's folder (package capsule)
 //	LIB/notes/JOB.K.json      what must be known of it after this daemon was killed
 //	LIB/lists/JOB.K           the list that its programs' shims write
@@ -35,7 +37,9 @@
 //	            capsule's init
 //	a leader    the others undo their part when it has been silent for a while, unless the
 //	            checkpoint was committed and the job has left (orphaned in release.go)
-//	a node      Slurm requeues the job; it goes on from its newest checkpoint
+//	a node      Slurm requeues the job; it goes on from its newest checkpoint. One that was
+//	            not in the store yet comes when the node is back and still has its share;
+//	            else it is lost, and the one before is the newest
 //	a job that  one daemon of the cluster notices that Slurm is done with it (tidy.go)
 //	waits
 //	a restore   the job is held with the reason, and the checkpoint stays

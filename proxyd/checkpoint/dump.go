@@ -26,7 +26,8 @@ import (
 // dumpBody says which upload a node joins.
 type dumpBody struct {
 	Ticket store.Ticket `json:"ticket"`
-	Steps  []string     `json:"steps"` // whose sruns run, anywhere
+	Steps  []string     `json:"steps"`           // whose sruns run, anywhere
+	Stage  bool         `json:"stage,omitempty"` // none: each node keeps its share
 }
 
 // dumpReply is what a node adds to the manifest. The leader's own streams are in its
@@ -34,6 +35,7 @@ type dumpBody struct {
 type dumpReply struct {
 	Part     *store.Part   `json:"part,omitempty"`
 	Capsules []CapsuleMeta `json:"capsules"`
+	Full     bool          `json:"full,omitempty"` // it did not fit into the stage
 }
 
 // dump has all nodes write their capsules.
@@ -44,7 +46,7 @@ func (a *attempt) dump(ctx context.Context) error {
 		return err
 	}
 	// The writer's context must outlast the phase: commit comes later.
-	w, err := j.c.Store.Create(context.WithoutCancel(ctx), store.Upload{ID: a.id, Node: j.c.Node, Reservation: a.room})
+	w, err := a.create(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
@@ -59,8 +61,11 @@ func (a *attempt) dump(ctx context.Context) error {
 	for _, node := range a.nodes {
 		g.Go(func() error {
 			var r dumpReply
-			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{w.Ticket(), a.steps()}, &r); err != nil {
+			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{w.Ticket(), a.steps(), a.staged}, &r); err != nil {
 				return err
+			}
+			if r.Full {
+				return fmt.Errorf("node %s: %w", node, errStageFull)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -74,19 +79,42 @@ func (a *attempt) dump(ctx context.Context) error {
 	return g.Wait()
 }
 
+// create begins the leader's share, in the store or in its stage.
+func (a *attempt) create(ctx context.Context) (*store.Writer, error) {
+	c := a.j.c
+	if a.staged {
+		return c.createShare(ctx, a.id)
+	}
+	return c.Store.Create(ctx, store.Upload{ID: a.id, Node: c.Node, Reservation: a.room})
+}
+
 func (a *attempt) dropChunks(ctx context.Context) error {
 	if a.writer == nil {
 		return nil
 	}
-	return a.writer.Abort(ctx)
+	err := a.writer.Abort(ctx)
+	if a.up != nil { // it may have come to count, though we were told otherwise
+		err = errors.Join(err, a.j.c.uploads.change(a.up, func(*Upload) bool { return false }))
+	}
+	return err
 }
 
 // dumpHere writes this node's capsules.
-func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (r dumpReply, err error) {
+func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (dumpReply, error) {
 	p, err := j.taking(id)
 	if err != nil {
-		return r, err
+		return dumpReply{}, err
 	}
+	defer j.returnRoom(context.WithoutCancel(ctx), p)
+	r, err := j.dumpPart(ctx, p, b)
+	if b.Stage && full(err) {
+		j.log.Warn("the stage is full", "checkpoint", id, "error", err)
+		return dumpReply{Full: true}, nil
+	}
+	return r, err
+}
+
+func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, err error) {
 	j.mu.Lock()
 	p.lapse() // a dump takes as long as it takes; the end of the call is the end of it
 	w := p.leads
@@ -99,7 +127,7 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (r dumpRepl
 		}
 	}()
 	if w == nil {
-		if w, err = j.c.Store.Join(context.WithoutCancel(ctx), store.Upload{ID: id, Node: j.c.Node}, b.Ticket); err != nil {
+		if w, err = j.joinDump(context.WithoutCancel(ctx), p.id, b); err != nil {
 			return r, err
 		}
 		defer func() {
@@ -115,16 +143,28 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (r dumpRepl
 	for _, h := range j.capsules() {
 		m, err := j.dumpCapsule(ctx, h, w, b.Steps)
 		if err != nil {
-			return r, fmt.Errorf("capsule %d: %w", h.index, err)
+			return r, fmt.Errorf("capsule %d: %w", h.index, errors.Join(err, w.Err()))
 		}
 		r.Capsules = append(r.Capsules, *m)
 	}
 	if p.leads == w {
 		return r, nil
 	}
+	if b.Stage {
+		_, err := w.Commit(ctx, nil)
+		return r, err
+	}
 	part, err := w.Finish(ctx)
 	r.Part = &part
 	return r, err
+}
+
+// joinDump begins the share of a node that does not lead.
+func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (*store.Writer, error) {
+	if b.Stage {
+		return j.c.createShare(ctx, id)
+	}
+	return j.c.Store.Join(ctx, store.Upload{ID: id, Node: j.c.Node}, b.Ticket)
 }
 
 // dumpsAtOnce bounds the programs of a node that are dumped side by side. Each takes a
@@ -252,7 +292,7 @@ func (s source) Open(name string) (io.ReadCloser, error) {
 	return s.r.Stream(s.m.stream(s.prefix + name))
 }
 
-// commit makes the checkpoint exist.
+// commit makes the checkpoint exist, or count: a staged one exists later.
 func (a *attempt) commit(ctx context.Context) error {
 	if !a.meta.hasScript() {
 		return errEnding
@@ -267,5 +307,11 @@ func (a *attempt) commit(ctx context.Context) error {
 		return err
 	}
 	a.id = id
+	if a.staged {
+		return a.pledge()
+	}
+	if err := a.j.c.supersede(a.j.id); err != nil {
+		a.log.Warn("an older upload", "error", err)
+	}
 	return nil
 }

@@ -133,6 +133,9 @@ func (c *Conductor) sweep(ctx context.Context) {
 				}
 			}
 		}
+		if err := c.tidyStage(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Warn("the stage", "error", err)
+		}
 		if !t.alone() {
 			continue
 		}
@@ -315,6 +318,9 @@ func (c *Conductor) unlist(id uint32) error {
 
 // deleteAll deletes a job's checkpoints.
 func (c *Conductor) deleteAll(ctx context.Context, id uint32) error {
+	if err := c.forgo(ctx, id); err != nil {
+		return err
+	}
 	job := c.storeJob(id)
 	all, err := c.Store.List(ctx, &job)
 	for _, s := range all {

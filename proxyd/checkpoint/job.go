@@ -103,6 +103,8 @@ type origin struct {
 	id     store.ID
 	reader *store.Reader
 	meta   *Meta
+
+	without string // what it does without: a newer one that is lost
 }
 
 func (o *origin) close() {

@@ -70,7 +70,7 @@ func (j *job) learn(ctx context.Context, t warden.Join) (plain string, err error
 	if err != nil {
 		return "", err
 	}
-	from, err := j.newest(ctx, s, rec, anew)
+	from, err := j.newest(ctx, s, rec, anew, t.Step == batch)
 	if err != nil {
 		return "", err
 	}
@@ -170,8 +170,9 @@ func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Recor
 // errNone is why a job that is to be held is.
 var errNone = errors.New("it has no checkpoint, and Slurm runs it again")
 
-// newest opens the checkpoint that the run resumes from; nil if there is none.
-func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew bool) (*origin, error) {
+// newest opens the checkpoint that the run resumes from; nil if there is none. begins says
+// that the run does: then one that is on its way to the store is waited for.
+func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew, begins bool) (*origin, error) {
 	j.mu.Lock()
 	have := j.from
 	same := j.rec != nil && j.run == s.Restarts
@@ -179,8 +180,18 @@ func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew bool) 
 	if same {
 		return have, nil
 	}
+	var lost *Upload
+	if begins {
+		var err error
+		if lost, err = j.arrival(ctx, rec); err != nil {
+			return nil, err
+		}
+	}
 	id := j.c.storeJob(j.id)
 	all, err := j.c.Store.List(ctx, &id)
+	if err == nil && len(all) == 0 {
+		err = j.withoutAny(lost)
+	}
 	if err == nil && len(all) == 0 && j.c.Without == "hold" && !anew {
 		err = errNone
 		err = errors.Join(err, j.giveUp(err))
@@ -197,6 +208,9 @@ func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew bool) 
 	if err != nil {
 		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)
 		return nil, errors.Join(err, j.giveUp(err))
+	}
+	if lost != nil && lost.Left {
+		o.without = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
 	}
 	return o, nil
 }

@@ -59,6 +59,14 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 	if err != nil {
 		return nil, err
 	}
+	number, err := parseName(attempt)
+	if err != nil {
+		return nil, err
+	}
+	ckpt := store.ID{JobID: c.storeJob(id), Number: number}
+	if do, ok := nodes[phase]; ok {
+		return answer(do(ctx, c, ckpt, body))
+	}
 	j := c.known(id)
 	switch {
 	case j != nil:
@@ -80,27 +88,37 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 	default:
 		return nil, fmt.Errorf("job %s: %w", job, ErrNoJob)
 	}
-	number, err := parseName(attempt)
-	if err != nil {
-		return nil, err
-	}
-	ckpt := store.ID{JobID: c.storeJob(id), Number: number}
 	do, ok := members[phase]
 	if !ok {
 		return nil, fmt.Errorf("phase %q is not known here: is this proxyd older than its leader?", phase)
 	}
-	got, err := do(ctx, j, ckpt, body)
+	return answer(do(ctx, j, ckpt, body))
+}
+
+func answer(got any, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(got)
 }
 
-// members is what each phase is to one node.
-var members map[string]func(ctx context.Context, j *job, id store.ID, body []byte) (any, error)
+// work is what a phase is to a job of this node, or to the node itself.
+type work[T any] func(ctx context.Context, who T, id store.ID, body []byte) (any, error)
 
-func init() { // a table that refers to functions which refer to it
-	members = map[string]func(context.Context, *job, store.ID, []byte) (any, error){
+// nodes is what each phase of an upload is to one node, which need not have the job any
+// more.
+var nodes map[string]work[*Conductor]
+
+// members is what each phase is to one node.
+var members map[string]work[*job]
+
+func init() { // tables that refer to functions which refer to them
+	nodes = map[string]work[*Conductor]{
+		phaseBring:  with((*Conductor).bringHere),
+		phaseShare:  with((*Conductor).shareHere),
+		phaseForget: with((*Conductor).forgetHere),
+	}
+	members = map[string]work[*job]{
 		phasePrepare: with((*job).prepareHere),
 		phaseFreeze:  with((*job).freezeHere),
 		phaseDrain:   with((*job).drainHere),
@@ -126,15 +144,15 @@ func init() { // a table that refers to functions which refer to it
 type none struct{}
 
 // with decodes the body for a member's function.
-func with[In, Out any](do func(*job, context.Context, store.ID, In) (Out, error)) func(context.Context, *job, store.ID, []byte) (any, error) {
-	return func(ctx context.Context, j *job, id store.ID, b []byte) (any, error) {
+func with[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) work[T] {
+	return func(ctx context.Context, who T, id store.ID, b []byte) (any, error) {
 		var in In
 		if len(b) > 0 {
 			if err := json.Unmarshal(b, &in); err != nil {
 				return nil, err
 			}
 		}
-		return do(j, ctx, id, in)
+		return do(who, ctx, id, in)
 	}
 }
 
@@ -145,9 +163,10 @@ var errOtherAttempt = errors.New("this node takes no part in that checkpoint (an
 type part struct {
 	id      store.ID
 	release bool
-	leads   *store.Writer // of the leader, whose attempt commits or aborts it
-	joined  *store.Writer // of another node
-	lapse   func() bool   // stops the clock that ends a part whose leader is silent
+	leads   *store.Writer      // of the leader, whose attempt commits or aborts it
+	joined  *store.Writer      // of another node
+	room    *store.Reservation // in this node's stage
+	lapse   func() bool        // stops the clock that ends a part whose leader is silent
 }
 
 // taking returns this node's part in an attempt, if it is in that one.

@@ -59,6 +59,11 @@ const (
 	phaseRestored = "restored" // a node tells the leader that its programs are back
 	phaseLeft     = "left"     // the leader asks which are not
 	phaseOpen     = "open"     // all are: let packets pass
+
+	// Of an upload.
+	phaseBring  = "bring"  // a node's share goes into the store
+	phaseShare  = "share"  // how far it is
+	phaseForget = "forget" // it is not needed any more
 )
 
 // endDeadline bounds what follows a commit, and undoing.
@@ -79,6 +84,10 @@ type attempt struct {
 	parts   []store.Part
 	meta    Meta
 
+	direct bool    // into the store, whatever the stages have room for
+	staged bool    // into the stages of its nodes
+	up     *Upload // once it counts, if it is staged
+
 	// Protected by job.mu.
 	then verdict       // what follows: passOn, the job runs on; else its processes are released
 	over chan struct{} // closed when all is done
@@ -90,6 +99,11 @@ type attempt struct {
 func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason string) (*attempt, error) {
 	if leader := j.leader(); leader != c.Node {
 		return nil, c.insist(ctx, awayWithin, leader, j.id, phaseLead, leadBody{v, reason}, nil)
+	}
+	if v == passOn { // the one before is worth more than another; who leaves cannot wait
+		if err := c.brought(ctx, j.id); err != nil {
+			return nil, err
+		}
 	}
 	j.mu.Lock()
 	if j.left { // a node that was away asks late: the run is captured, and there is nothing left of it
@@ -114,6 +128,23 @@ func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason strin
 	}
 }
 
+// brought waits until this node leads no upload of a job.
+func (c *Conductor) brought(ctx context.Context, job uint32) error {
+	for {
+		c.mu.Lock()
+		b := c.bringing[job]
+		c.mu.Unlock()
+		if b == nil {
+			return nil
+		}
+		select {
+		case <-b.over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 type leadBody struct {
 	Then   verdict `json:"then"`
 	Reason string  `json:"reason"`
@@ -124,6 +155,12 @@ func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
 	err := a.take(ctx)
 	j := a.j
+	if errors.Is(err, errStageFull) {
+		a.log.Info("again, straight into the store", "error", err)
+		a.direct = true
+		a.meta, a.parts, a.room, a.writer = Meta{}, nil, nil, nil
+		err = a.take(ctx)
+	}
 	// A daemon that is being started again is back in a moment; Slurm is patient for longer.
 	for (errors.Is(err, ErrAway) || errors.Is(err, errPartial)) && !errors.Is(err, errEnding) && a.pressing() && time.Since(began) < awayWithin && wait(ctx, awayLook) {
 		a.log.Info("again", "error", err)
@@ -135,8 +172,11 @@ func (a *attempt) run(ctx context.Context) {
 			j.c.captured(time.Since(began))
 		}
 		j.happened(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
-		j.say(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason))
+		j.say(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.whither())
 		err = a.end(ctx)
+		if a.staged {
+			j.c.bring(a.up, a.room)
+		}
 	}
 	a.log.Info("checkpoint over", "took", time.Since(began), "error", err)
 	j.mu.Lock()
@@ -144,6 +184,14 @@ func (a *attempt) run(ctx context.Context) {
 	a.err = err
 	j.lead = nil
 	close(a.over)
+}
+
+// whither says where a checkpoint is that is not in the store yet.
+func (a *attempt) whither() string {
+	if !a.staged {
+		return ""
+	}
+	return ", on its way to the store from " + join(a.nodes)
 }
 
 // How long, and how often, a node's daemon that does not answer is asked again: while Slurm

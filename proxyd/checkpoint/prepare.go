@@ -23,6 +23,7 @@ import (
 type prepareBody struct {
 	Release bool `json:"release"`
 	Run     int  `json:"run"`
+	Stage   bool `json:"stage,omitempty"` // reserve room in the stage
 }
 
 // prepareReply is what a node brings into a checkpoint.
@@ -36,6 +37,8 @@ type prepareReply struct {
 
 	Tasks map[string]int `json:"tasks"` // how many a step has, on all nodes
 	Here  map[string]int `json:"here"`  // and how many are known here, ended ones too
+
+	Staged bool `json:"staged,omitempty"` // there is room in the stage
 }
 
 // ObstacleError says what a job has that cannot be captured.
@@ -80,13 +83,14 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	j.mu.Unlock()
 
-	a.nodes, a.reports = today, map[string]*prepareReply{}
+	stage := j.c.Stage != nil && !a.direct
+	a.nodes, a.reports, a.staged, a.up = today, map[string]*prepareReply{}, false, nil
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
 	for _, node := range today {
 		g.Go(func() error {
 			r := &prepareReply{}
-			err := j.c.ask(gctx, node, j.id, a.id.Number, phasePrepare, prepareBody{then != passOn, a.meta.Run}, r)
+			err := j.c.ask(gctx, node, j.id, a.id.Number, phasePrepare, prepareBody{then != passOn, a.meta.Run, stage}, r)
 			mu.Lock()
 			defer mu.Unlock()
 			a.reports[node] = r
@@ -121,6 +125,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return &ObstacleError{found}
 	}
 	a.nodes = slices.DeleteFunc(slices.Clone(today), func(n string) bool { return a.reports[n].Capsules == 0 })
+	a.staged = stage && !slices.ContainsFunc(a.nodes, func(n string) bool { return !a.reports[n].Staged })
 	a.room, err = j.c.Store.Reserve(ctx, a.id.String(), bytes)
 	return err
 }
@@ -163,6 +168,11 @@ func (c *Conductor) nextNumber(ctx context.Context, job uint32) (uint32, error) 
 	var last uint32
 	for _, s := range all {
 		last = max(last, s.ID.Number)
+	}
+	if up, err := c.uploads.load(job); err != nil {
+		return 0, err
+	} else if up != nil {
+		last = max(last, up.Number)
 	}
 	return last + 1, nil
 }
@@ -217,6 +227,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 			return r, err
 		}
 	}
+	r.Staged = b.Stage && r.Capsules > 0 && j.stageRoom(ctx, id, r.Bytes)
 	return r, nil
 }
 

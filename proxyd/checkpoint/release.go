@@ -32,7 +32,13 @@ func (a *attempt) end(ctx context.Context) error {
 			a.log.Error("record", "error", err)
 		}
 	}
-	if a.room != nil {
+	if a.staged && then != passOn && !a.up.Left { // asked for while it was being made
+		a.up.Left = true
+		if err := j.c.uploads.change(a.up, func(now *Upload) bool { now.Left = true; return true }); err != nil {
+			a.log.Error("record of the upload", "error", err)
+		}
+	}
+	if a.room != nil && !a.staged { // else the upload goes on with it
 		if err := a.room.Release(ctx); err != nil {
 			a.log.Warn("room in the store", "error", err)
 		}
@@ -68,8 +74,10 @@ func (a *attempt) end(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)
 	}
-	if err := j.c.expire(ctx, j.id); err != nil {
-		a.log.Warn("older checkpoints", "error", err)
+	if !a.staged {
+		if err := j.c.expire(ctx, j.id); err != nil {
+			a.log.Warn("older checkpoints", "error", err)
+		}
 	}
 	if then == outlast {
 		// Slurm takes a requeue only when every node is done with the job.
@@ -87,6 +95,7 @@ func (j *job) releaseHere(ctx context.Context, id store.ID, _ none) (none, error
 		if p.lapse != nil {
 			p.lapse()
 		}
+		defer j.returnRoom(ctx, p)
 	}
 	j.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)
@@ -215,7 +224,11 @@ func (j *job) hasLeft(ctx context.Context, id store.ID, release bool) (bool, err
 		committed = committed || s.ID == id && s.Err == nil
 	}
 	if !committed {
-		return false, nil
+		// A staged one counts, whatever became of it since.
+		up, err := j.c.uploads.load(j.id)
+		if err != nil || up == nil || up.Number != id.Number {
+			return false, err
+		}
 	}
 	s, err := j.c.Slurm.Show(ctx, name(j.id))
 	if errors.Is(err, slurm.ErrNoJob) {

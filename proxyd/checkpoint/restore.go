@@ -270,7 +270,7 @@ func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, erro
 	}
 	j.log.Info("job restored", "checkpoint", from.id.Number)
 	j.happened(eventRestored, where.today, fmt.Sprintf("from checkpoint %d", from.id.Number))
-	j.say(fmt.Sprintf("restored from checkpoint %d on %s", from.id.Number, join(where.today)))
+	j.say(fmt.Sprintf("restored from checkpoint %d on %s", from.id.Number, join(where.today)) + from.without)
 	return none{}, nil
 }
 

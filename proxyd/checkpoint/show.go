@@ -184,6 +184,19 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, progress func(
 		}
 		return store.ID{}, err
 	}
+	j.mu.Lock()
+	submitted := ""
+	if j.rec != nil {
+		submitted = j.rec.Submitted
+	}
+	j.mu.Unlock()
+	lost, err := c.awaitUpload(ctx, id, submitted, 0, func(_ *Upload, done, total int64) { progress(phaseBring, done, total) })
+	if err == nil && lost != nil && (a == nil || lost.same(a.up)) {
+		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
+	}
+	if err != nil {
+		return store.ID{}, err
+	}
 	progress(phaseCommit, int64(len(phases)), int64(len(phases)))
 	if a == nil { // another node leads
 		all, err := c.Store.List(ctx, &store.JobID{Cluster: c.Cluster, Job: id, ArrayTask: store.None, Component: store.None})

@@ -34,6 +34,8 @@ const (
 	eventCheckpoint = "checkpoint"
 	eventNone       = "no checkpoint"
 	eventFiles      = "files unknown" // not all that programs did to files could be recorded
+	eventStored     = "stored"        // it was on its nodes only, and is in the store now
+	eventLost       = "lost"          // it never will be
 	eventLeft       = "left"          // was captured, and its processes are gone
 	eventEnded      = "ended"
 	eventRestored   = "restored"

@@ -837,6 +837,7 @@ type Checkpoint struct {
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // "asked", "interval", "requeue", "time limit" …
 	Nodes         []string               `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Problem       string                 `protobuf:"bytes,12,opt,name=problem,proto3" json:"problem,omitempty"` // why it is not to be trusted; empty if it is
+	State         string                 `protobuf:"bytes,13,opt,name=state,proto3" json:"state,omitempty"`     // "uploading": it is on its nodes and not in the store yet; empty: it is in the store
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -951,6 +952,13 @@ func (x *Checkpoint) GetNodes() []string {
 func (x *Checkpoint) GetProblem() string {
 	if x != nil {
 		return x.Problem
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetState() string {
+	if x != nil {
+		return x.State
 	}
 	return ""
 }
@@ -2104,7 +2112,7 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x05ended\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
 	"\x06status\x18\x06 \x01(\rR\x06status\x12\x10\n" +
 	"\x03rss\x18\a \x01(\x04R\x03rss\x12\x18\n" +
-	"\acommand\x18\b \x01(\tR\acommand\"\xd6\x02\n" +
+	"\acommand\x18\b \x01(\tR\acommand\"\xec\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -2119,7 +2127,8 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x14\n" +
 	"\x05nodes\x18\v \x03(\tR\x05nodes\x12\x18\n" +
-	"\aproblem\x18\f \x01(\tR\aproblem\"P\n" +
+	"\aproblem\x18\f \x01(\tR\aproblem\x12\x14\n" +
+	"\x05state\x18\r \x01(\tR\x05state\"P\n" +
 	"\tPhaseTime\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\xaa\x01\n" +

@@ -33,7 +33,7 @@ const (
 //
 //	812    alice's; runs on two nodes; has checkpoints 1 and 2
 //	813    bob's; cannot be captured
-//	814    alice's; pending; has checkpoint 1
+//	814    alice's; pending; has checkpoint 1, and 2 is on its way
 //	812_3  alice's; its checkpoint takes until Release
 //	815    alice's, without --singularity
 //	816    bob's; gone, but has checkpoint 4, of which the manifest is damaged
@@ -170,6 +170,7 @@ func (c *Conductor) Checkpoints(_ context.Context, job string) ([]*rpc.Checkpoin
 		{Id: "mini/812/2", Job: "812", Uid: Alice, User: "alice", Number: 2, Created: at(30), Logical: 5 << 30, Stored: 90 << 20, Phases: phases, Reason: "requeue", Nodes: []string{"n1", "n2"}},
 		{Id: "mini/813/1", Job: "813", Uid: Bob, User: "bob", Number: 1, Created: at(5), Logical: 100 << 20, Stored: 10 << 20, Phases: phases, Reason: "asked", Nodes: []string{"n2"}},
 		{Id: "mini/814/1", Job: "814", Uid: Alice, User: "alice", Number: 1, Created: at(7), Logical: 1 << 20, Stored: 1 << 10, Phases: phases, Reason: "time limit", Nodes: []string{"n1"}},
+		{Id: "mini/814/2", Job: "814", Uid: Alice, User: "alice", Number: 2, Created: at(9), Reason: "requeue", Nodes: []string{"n1"}, State: "uploading"},
 		{Id: "mini/811/1", Job: "811", Number: 1, Problem: "manifest mini/811/1: not a manifest"},
 		{Id: "mini/816/4", Job: "816", Uid: Bob, User: "bob", Number: 4, Problem: "manifest mini/816/4: refused: seal does not match the cluster's key"},
 	}

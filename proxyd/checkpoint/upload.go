@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// With a stage, a dump ends on its nodes and the job goes on, or leaves; an upload follows:
+//
+//	leader                                     every node             whoever restores the job
+//	──────                                     ──────────             ────────────────────────
+//	dump                                ─────► its share, committed
+//	                                           into its own stage
+//	commit: its own share, with Meta
+//	        SHARED/jobs/JOB.upload ◄── from here on the checkpoint counts
+//	resume or release: the nodes are free
+//	lease in the store; still wanted?                                 sees JOB.upload, and waits:
+//	bring                               ─────► chunks to the store    asks the nodes how far they are
+//	still wanted? commit: the manifest
+//	JOB.upload goes                                                   restores
+//	forget                              ─────► the share goes
+//
+// Each step may be done twice: a leader that was killed begins again with its record and
+// its share, and finds the chunks that are there. What a node has lost, nobody has: the
+// record then says so, and the job goes on from the checkpoint before.
+//
+// Who gives an upload up from outside first says so in the record, then fences the upload's
+// lease, then looks whether the manifest is there. The leader looks at the record after it
+// has made its lease. So an upload that was given up is either seen to be committed or never
+// will be.
+
+// Upload is what all nodes know of a checkpoint that is on its nodes and not in the store
+// yet. There is one at most for a job: the newest.
+type Upload struct {
+	Job       uint32    `json:"job"`
+	Number    uint32    `json:"number"`
+	Made      time.Time `json:"made"` // tells it from another of this number
+	Slurm     string    `json:"slurm"`
+	UID       uint32    `json:"uid"`
+	Submitted string    `json:"submitted"`
+	Reason    string    `json:"reason"`
+	Leader    string    `json:"leader"`
+	Nodes     []string  `json:"nodes"` // that have a share
+	Bytes     uint64    `json:"bytes"` // room that it may need in the store
+	Left      bool      `json:"left"`  // the job has left its nodes
+	Lost      string    `json:"lost,omitempty"`
+	Told      bool      `json:"told,omitempty"` // the job was held because it is lost
+}
+
+// same says whether two records are of one checkpoint.
+func (u *Upload) same(o *Upload) bool {
+	return o != nil && u.Number == o.Number && u.Made.Equal(o.Made)
+}
+
+func (c *Conductor) idOf(up *Upload) store.ID {
+	return store.ID{JobID: c.storeJob(up.Job), Number: up.Number}
+}
+
+// uploads keeps the records of uploads beside those of jobs.
+type uploads struct {
+	dir string
+	mu  sync.Mutex // held by those of this node who change what they have read
+}
+
+const uploadSuffix = ".upload"
+
+func (u *uploads) path(job uint32) string {
+	return filepath.Join(u.dir, strconv.FormatUint(uint64(job), 10)+uploadSuffix)
+}
+
+// load returns nil, nil for a job without an upload.
+func (u *uploads) load(job uint32) (*Upload, error) {
+	// NFS remembers that a file was not there until its folder is opened.
+	d, err := os.Open(u.dir)
+	if err != nil {
+		return nil, err
+	}
+	d.Close()
+	b, err := os.ReadFile(u.path(job))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	up := &Upload{}
+	if err := json.Unmarshal(b, up); err != nil {
+		return nil, fmt.Errorf("%s: %w", u.path(job), err)
+	}
+	if up.Job != job || up.Number == 0 || !slices.Contains(up.Nodes, up.Leader) {
+		return nil, fmt.Errorf("%s: not an upload's record", u.path(job))
+	}
+	return up, nil
+}
+
+func (u *uploads) save(up *Upload) error { return writeJSON(u.path(up.Job), up) }
+
+// remove may be called twice.
+func (u *uploads) remove(job uint32) error {
+	err := os.Remove(u.path(job))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, syncFolder(u.dir))
+}
+
+// change has f change the record of an upload, if it is still the job's. f returns false
+// to have it removed.
+func (u *uploads) change(up *Upload, f func(*Upload) bool) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now, err := u.load(up.Job)
+	if err != nil || !up.same(now) {
+		return err
+	}
+	if !f(now) {
+		return u.remove(up.Job)
+	}
+	return u.save(now)
+}
+
+// all returns the records of all jobs. One that cannot be read is in the error.
+func (u *uploads) all() (all []*Upload, err error) {
+	entries, err := os.ReadDir(u.dir)
+	for _, e := range entries {
+		text, ok := strings.CutSuffix(e.Name(), uploadSuffix)
+		job, bad := strconv.ParseUint(text, 10, 32)
+		if !ok || bad != nil {
+			continue
+		}
+		up, e := u.load(uint32(job))
+		err = errors.Join(err, e)
+		if up != nil {
+			all = append(all, up)
+		}
+	}
+	return all, err
+}
+
+// errUnwanted ends an upload that somebody has given up, or a newer one has replaced.
+var errUnwanted = errors.New("the upload is not wanted any more")
+
+// wanted returns nil while a job's record names this upload.
+func (c *Conductor) wanted(up *Upload) error {
+	now, err := c.uploads.load(up.Job)
+	if err == nil && (!up.same(now) || now.Lost != "") {
+		err = errUnwanted
+	}
+	return err
+}
+
+// pledge makes a checkpoint count that is on all of its nodes.
+func (a *attempt) pledge() error {
+	j := a.j
+	var bytes uint64
+	for _, r := range a.reports {
+		bytes += r.Bytes
+	}
+	j.mu.Lock()
+	a.up = &Upload{
+		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: j.rec.Slurm, UID: j.rec.UID, Submitted: j.rec.Submitted,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Left: a.then != passOn,
+	}
+	j.mu.Unlock()
+	j.c.uploads.mu.Lock()
+	defer j.c.uploads.mu.Unlock()
+	return j.c.uploads.save(a.up)
+}
+
+// forgo gives up what a job has on its way: none of its checkpoints is wanted.
+func (c *Conductor) forgo(ctx context.Context, job uint32) error {
+	up, err := c.uploads.load(job)
+	if err != nil || up == nil {
+		return err
+	}
+	if err := c.uploads.remove(job); err != nil {
+		return err
+	}
+	return c.Store.Fence(ctx, c.idOf(up))
+}
+
+// supersede ends the upload of a checkpoint that is older than what is in the store now.
+func (c *Conductor) supersede(job uint32) error {
+	c.mu.Lock()
+	b := c.bringing[job]
+	c.mu.Unlock()
+	if b != nil {
+		b.cancel()
+	}
+	c.uploads.mu.Lock()
+	defer c.uploads.mu.Unlock()
+	return c.uploads.remove(job)
+}
+
+// Uploads returns what is on its way to the store, and what got lost there, of a job or,
+// if it is 0, of all.
+func (c *Conductor) Uploads(job uint32) ([]*Upload, error) {
+	if job == 0 {
+		return c.uploads.all()
+	}
+	up, err := c.uploads.load(job)
+	if up == nil {
+		return nil, err
+	}
+	return []*Upload{up}, nil
+}

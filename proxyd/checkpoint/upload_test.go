@@ -1,0 +1,441 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+// lab is a shared folder and conductors of nodes that reach each other; each node has a
+// stage. Slurm is away. Capsules are none of an upload's business, and there are none.
+type lab struct {
+	t      *testing.T
+	shared string
+	key    store.Key
+	image  [2][]byte
+
+	mu    sync.Mutex
+	nodes map[string]*Conductor
+}
+
+func newLab(t *testing.T) *lab {
+	key, err := store.NewKey(bytes.Repeat([]byte("key "), 8))
+	noError(t, err)
+	im := storetest.NewImage(1, 400)
+	l := &lab{t: t, shared: t.TempDir(), key: key, nodes: map[string]*Conductor{}}
+	l.image = [2][]byte{im.Bytes(), im.Touch(7, 50).Bytes()}
+	noError(t, os.Mkdir(filepath.Join(l.shared, "store"), 0o700))
+	return l
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *lab) open(be store.Backend) *store.Store {
+	s, err := store.Open(context.Background(), be, l.key, store.Options{Lanes: 1, Workers: 1})
+	noError(l.t, err)
+	l.t.Cleanup(s.Close)
+	return s
+}
+
+func (l *lab) store() *posix.Backend {
+	be, err := posix.Open(filepath.Join(l.shared, "store"))
+	noError(l.t, err)
+	l.t.Cleanup(func() { be.Close() })
+	return be
+}
+
+// boot starts a node's daemon with the stage in dir, and the store in be or the lab's own.
+func (l *lab) boot(node, dir string, be store.Backend) *Conductor {
+	l.t.Helper()
+	if be == nil {
+		be = l.store()
+	}
+	stage, err := posix.Create(dir)
+	noError(l.t, err)
+	l.t.Cleanup(func() { stage.Close() })
+	c, err := New(Config{Node: node, Cluster: "mini", Lib: l.t.TempDir(), Shared: l.shared, Patience: time.Second, Keep: store.Retention{Count: 2}},
+		Deps{Slurm: slurm.New("false"), Store: l.open(be), Stage: l.open(stage), Remote: l, Log: slog.New(slog.DiscardHandler)})
+	noError(l.t, err)
+	l.t.Cleanup(c.Close)
+	l.mu.Lock()
+	l.nodes[node] = c
+	l.mu.Unlock()
+	return c
+}
+
+// Phase implements Remote.
+func (l *lab) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+	l.mu.Lock()
+	c := l.nodes[node]
+	l.mu.Unlock()
+	if c == nil {
+		return nil, ErrAway
+	}
+	return c.Phase(ctx, job, attempt, phase, body)
+}
+
+func (l *lab) kill(node string) {
+	l.mu.Lock()
+	c := l.nodes[node]
+	delete(l.nodes, node)
+	l.mu.Unlock()
+	c.Close()
+}
+
+func (l *lab) id(number uint32) store.ID {
+	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
+}
+
+// staged is a checkpoint of n1 and n2 that counts and is in their stages.
+func (l *lab) staged(number uint32, left bool) *Upload {
+	l.t.Helper()
+	for i, node := range []string{"n1", "n2"} {
+		l.share(l.nodes[node], number, l.image[i])
+	}
+	up := &Upload{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "requeue",
+		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Left: left}
+	noError(l.t, l.nodes["n1"].uploads.save(up))
+	return up
+}
+
+func (l *lab) share(c *Conductor, number uint32, data []byte) {
+	l.t.Helper()
+	w, err := c.createShare(l.t.Context(), l.id(number))
+	noError(l.t, err)
+	s, err := w.Stream(store.None, "0/batch/pages-1.img")
+	noError(l.t, err)
+	_, err = s.Write(data)
+	noError(l.t, errors.Join(err, s.Close()))
+	_, err = w.Commit(l.t.Context(), []byte("meta of "+c.Node))
+	noError(l.t, err)
+}
+
+// there checks that a checkpoint is in the store, whole, and nothing of it anywhere else.
+func (l *lab) there(number uint32) {
+	l.t.Helper()
+	r, err := l.open(l.store()).Open(l.t.Context(), l.id(number))
+	noError(l.t, err)
+	defer r.Close()
+	if got := string(r.Manifest().Meta); got != "meta of n1" {
+		l.t.Fatalf("meta %q", got)
+	}
+	for i, node := range []string{"n1", "n2"} {
+		s, err := r.Stream(store.StreamID{Node: node, Rank: store.None, Name: "0/batch/pages-1.img"})
+		noError(l.t, err)
+		var b bytes.Buffer
+		_, err = s.WriteTo(&b)
+		noError(l.t, errors.Join(err, s.Close()))
+		if !bytes.Equal(b.Bytes(), l.image[i]) {
+			l.t.Fatalf("the stream of %s differs", node)
+		}
+	}
+}
+
+// numbers are those of the checkpoints in the store.
+func (l *lab) numbers() (all []uint32) {
+	l.t.Helper()
+	job := l.id(1).JobID
+	list, err := l.open(l.store()).List(l.t.Context(), &job)
+	noError(l.t, err)
+	for _, s := range list {
+		all = append(all, s.ID.Number)
+	}
+	return all
+}
+
+// await is a restore on another node.
+func (l *lab) await(c *Conductor, patience time.Duration) (*Upload, error) {
+	return c.awaitUpload(l.t.Context(), 7, "then", patience, func(*Upload, int64, int64) {})
+}
+
+// empty waits until a node's stage has nothing left.
+func (l *lab) empty(c *Conductor) {
+	l.t.Helper()
+	for range 200 {
+		all, err := c.Stage.List(l.t.Context(), nil)
+		noError(l.t, err)
+		if len(all) == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	l.t.Fatalf("the stage of %s is not empty", c.Node)
+}
+
+// TestUpload: a staged checkpoint arrives, a restore waits until then, and stages and
+// record are gone afterwards.
+func TestUpload(t *testing.T) {
+	l := newLab(t)
+	n1, n2, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
+	up := l.staged(1, true)
+	if n, err := n1.nextNumber(t.Context(), 7); n != 2 || err != nil {
+		t.Errorf("next number %d, %v", n, err)
+	}
+	n1.bring(up, nil)
+	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
+		t.Fatalf("await: %+v, %v", lost, err)
+	}
+	l.there(1)
+	l.empty(n1)
+	l.empty(n2)
+	if up, err := n3.uploads.load(7); up != nil || err != nil {
+		t.Errorf("record %+v, %v", up, err)
+	}
+	if report, err := n3.Store.Verify(t.Context(), nil, nil); err != nil || len(report.Problems) > 0 {
+		t.Errorf("verify: %+v, %v", report, err)
+	}
+}
+
+// TestUploadKilled: daemons that die at any change that the leader makes to the store, and
+// come back, lose nothing.
+func TestUploadKilled(t *testing.T) {
+	for at := 1; ; at++ {
+		l := newLab(t)
+		dirs := [2]string{t.TempDir() + "/s", t.TempDir() + "/s"}
+		l.open(l.store()) // makes it
+		fault := storetest.NewFault(l.store(), at, storetest.After)
+		n1 := l.boot("n1", dirs[0], fault)
+		l.boot("n2", dirs[1], nil)
+		up := l.staged(1, true)
+		b := &bringing{up: *up}
+		err := n1.bringOnce(t.Context(), b)
+		l.kill("n1")
+		if at%2 == 0 {
+			l.kill("n2")
+			l.boot("n2", dirs[1], nil)
+		}
+		n1 = l.boot("n1", dirs[0], nil)
+		noError(t, n1.bringPending())
+		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
+			t.Fatalf("step %d: await: %+v, %v", at, lost, err)
+		}
+		l.there(1)
+		if err == nil {
+			if at < 8 {
+				t.Fatalf("only %d steps", at)
+			}
+			return
+		}
+	}
+}
+
+// TestUploadShareGone: what a node has lost is noticed at once, said in the record, and
+// never comes to the store.
+func TestUploadShareGone(t *testing.T) {
+	for _, node := range []string{"n1", "n2"} {
+		t.Run(node, func(t *testing.T) {
+			l := newLab(t)
+			dir := t.TempDir()
+			n1, _, n3 := l.boot("n1", dir+"/n1", nil), l.boot("n2", dir+"/n2", nil), l.boot("n3", dir+"/n3", nil)
+			old := l.staged(1, false)
+			n1.bring(old, nil)
+			if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
+				t.Fatal(lost, err)
+			}
+			noError(t, n1.brought(t.Context(), 7))
+			l.staged(2, true)
+			l.kill(node)
+			l.boot(node, dir+"/"+node+"-after-a-reboot", nil)
+			noError(t, l.nodes["n1"].bringPending())
+			began := time.Now()
+			lost, err := l.await(n3, time.Hour)
+			if err != nil || lost == nil || lost.Number != 2 || !strings.Contains(lost.Lost, node) {
+				t.Fatalf("await: %+v, %v", lost, err)
+			}
+			if d := time.Since(began); d > 20*time.Second {
+				t.Errorf("noticed after %s", d)
+			}
+			if got := fmt.Sprint(l.numbers()); got != "[1]" {
+				t.Errorf("in the store: %s", got)
+			}
+			if n, err := n3.nextNumber(t.Context(), 7); n != 3 || err != nil {
+				t.Errorf("next number %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// TestUploadGivenUp: a node that is away is waited for with patience; when it comes back
+// later, its checkpoint stays given up, and a newer one of its run is not touched.
+func TestUploadGivenUp(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	l.boot("n1", dir+"/n1", nil)
+	l.boot("n2", dir+"/n2", nil)
+	n3 := l.boot("n3", dir+"/n3", nil)
+	l.staged(1, true)
+	l.kill("n1")
+	lost, err := l.await(n3, 3*time.Second)
+	if err != nil || lost == nil || !strings.Contains(lost.Lost, "n1") {
+		t.Fatalf("await: %+v, %v", lost, err)
+	}
+	n1 := l.boot("n1", dir+"/n1", nil)
+	noError(t, n1.bringPending())
+	noError(t, n1.brought(t.Context(), 7))
+	if got := l.numbers(); len(got) != 0 {
+		t.Errorf("in the store: %v", got)
+	}
+	if again, err := l.await(n3, time.Hour); err != nil || !lost.same(again) {
+		t.Errorf("a second restore: %+v, %v", again, err)
+	}
+}
+
+// TestUploadFenced: of an upload that is at work and a restore that gives it up, one wins:
+// either the checkpoint is there, or it never will be.
+func TestUploadFenced(t *testing.T) {
+	for round := range 12 {
+		l := newLab(t)
+		n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
+		up := l.staged(1, true)
+		n1.bring(up, nil)
+		time.Sleep(time.Duration(round) * 15 * time.Millisecond) // any moment of it
+		noError(t, n3.giveUpOn(t.Context(), up, "somebody lost patience"))
+		lost, err := l.await(n3, time.Hour)
+		noError(t, err)
+		was := l.numbers()
+		if (lost == nil) != (len(was) == 1) {
+			t.Fatalf("lost %+v, in the store %v", lost, was)
+		}
+		noError(t, n1.brought(t.Context(), 7))
+		if now := l.numbers(); len(now) != len(was) {
+			t.Fatalf("it came to the store afterwards")
+		}
+		l.empty(n1)
+	}
+}
+
+// TestUploadForgone: nothing of a job arrives after its checkpoints were deleted.
+func TestUploadForgone(t *testing.T) {
+	l := newLab(t)
+	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
+	n1.pace.rate = 1 << 20
+	n1.bring(l.staged(1, true), nil)
+	noError(t, n3.deleteAll(t.Context(), 7))
+	noError(t, n1.brought(t.Context(), 7))
+	if got := l.numbers(); len(got) != 0 {
+		t.Errorf("in the store: %v", got)
+	}
+	l.empty(n1)
+}
+
+// TestUploadSuperseded: a newer checkpoint takes the place of one that is on its way.
+func TestUploadSuperseded(t *testing.T) {
+	l := newLab(t)
+	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
+	n1.pace.rate = 100 << 10 // the first would take long
+	n1.bring(l.staged(1, false), nil)
+	n1.mu.Lock()
+	first := n1.bringing[7]
+	n1.mu.Unlock()
+	second := l.staged(2, true)
+	n1.bring(second, nil)
+	<-first.over
+	n1.pace.rate = 0
+	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
+		t.Fatalf("await: %+v, %v", lost, err)
+	}
+	if got := fmt.Sprint(l.numbers()); got != "[2]" {
+		t.Errorf("in the store: %s", got)
+	}
+	l.there(2)
+}
+
+// TestTidyStage: a share that never came to count goes when it is old, one that counts
+// stays.
+func TestTidyStage(t *testing.T) {
+	l := newLab(t)
+	n1 := l.boot("n1", t.TempDir()+"/s", nil)
+	l.boot("n2", t.TempDir()+"/s", nil)
+	l.share(n1, 1, l.image[0])
+	l.staged(2, true)
+	left := func() string {
+		noError(t, n1.tidyStage(t.Context()))
+		all, err := n1.Stage.List(t.Context(), nil)
+		noError(t, err)
+		var ids []string
+		for _, s := range all {
+			ids = append(ids, s.ID.String())
+		}
+		return strings.Join(ids, " ")
+	}
+	if got := left(); got != "mini/7/1 mini/7/2" {
+		t.Errorf("while both are young: %s", got)
+	}
+	later := func() time.Time { return time.Now().Add(-2 * shareGrace) }
+	be, err := posix.Create(t.TempDir() + "/s")
+	noError(t, err)
+	t.Cleanup(func() { be.Close() })
+	n1.Stage, err = store.Open(t.Context(), be, l.key, store.Options{Now: later})
+	noError(t, err)
+	l.share(n1, 1, l.image[0])
+	l.share(n1, 2, l.image[0])
+	if got := left(); got != "mini/7/2" {
+		t.Errorf("when both are old: %s", got)
+	}
+}
+
+// TestWatcher is a transcript of what a restore sees, and when it gives up.
+func TestWatcher(t *testing.T) {
+	has := func(life string, done int64) shareReply {
+		return shareReply{Has: true, Life: life, Done: done, Total: 100}
+	}
+	w := watcher{patience: time.Minute}
+	start := time.Unix(0, 0)
+	for i, step := range []struct {
+		at   int // seconds
+		n1   shareReply
+		away bool // n2
+		n2   shareReply
+		want string
+	}{
+		{0, has("a", 0), false, has("x", 0), ""},
+		{50, has("a", 10), false, has("x", 0), ""},
+		{100, has("a", 10), true, shareReply{}, ""},
+		{109, has("a", 10), true, shareReply{}, ""},
+		{109, has("b", 0), true, shareReply{}, ""}, // a daemon that was killed begins again
+		{150, has("b", 0), true, shareReply{}, ""},
+		{155, has("b", 1), false, has("x", 100), ""},
+		{156, has("b", 1), true, shareReply{}, ""},
+		{215, has("b", 90), true, shareReply{}, ""},
+		{217, has("b", 95), true, shareReply{}, "node n2, which has a part of it, does not answer: "},
+		{218, has("b", 96), false, has("x", 100), ""},
+		{278, has("b", 96), false, has("x", 100), ""},
+		{279, shareReply{Has: true, Life: "b", Done: 96, Why: "no space"}, false, has("x", 100), "its upload does not get on: no space"},
+		{280, shareReply{}, false, has("x", 100), "node n1 has its part of it no more"},
+	} {
+		sights := []sight{{node: "n1", reply: step.n1}, {node: "n2", reply: step.n2}}
+		if step.away {
+			sights[1].err = ErrAway
+		}
+		got := w.judge(start.Add(time.Duration(step.at)*time.Second), sights)
+		if !strings.HasPrefix(got, step.want) || (got == "") != (step.want == "") {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+	for w, s := (watcher{}), 0; s < 1e6; s += 1e5 {
+		if why := w.judge(start.Add(time.Duration(s)*time.Second), []sight{{node: "n1", err: ErrAway}}); why != "" {
+			t.Fatalf("patience without end: %s", why)
+		}
+	}
+}
