@@ -20,8 +20,9 @@ const (
 )
 
 // awaitUpload waits until the newest checkpoint of a job is in the store, if it is on its
-// way there, with patience, 0 for ever. It returns the record of one that is lost.
-func (c *Conductor) awaitUpload(ctx context.Context, job uint32, submitted string, patience time.Duration, tell func(up *Upload, done, total int64)) (*Upload, error) {
+// way there, with patience for nodes that do not answer. It returns the record of one that
+// is lost.
+func (c *Conductor) awaitUpload(ctx context.Context, job uint32, submitted string, patience time.Duration, tell func(*Upload, *watcher)) (*Upload, error) {
 	w := watcher{patience: patience}
 	var asked time.Time
 	for {
@@ -49,7 +50,7 @@ func (c *Conductor) awaitUpload(ctx context.Context, job uint32, submitted strin
 				}
 				continue // unless it has arrived at this very moment
 			}
-			tell(up, w.done, w.total)
+			tell(up, &w)
 		}
 		if !wait(ctx, awaitLook) {
 			return nil, context.Cause(ctx)
@@ -103,65 +104,44 @@ func (c *Conductor) askShares(ctx context.Context, up *Upload) []sight {
 
 // watcher decides when to wait no longer. It has no clock of its own.
 type watcher struct {
-	patience time.Duration // 0: for ever
+	patience time.Duration // with a node that does not answer; 0: for ever
 
-	seen        map[string]*seen
-	moved       time.Time // when something last got on
-	done, total int64
-}
-
-// seen is what a watcher knows of one node.
-type seen struct {
-	life string
-	best int64
-	away time.Time // since when it does not answer; zero: it does
+	away        map[string]time.Time // nodes that do not answer, since when
+	done, total int64                // bytes
+	why         string               // the last try failed, if it did
 }
 
 // judge returns why the checkpoint is given up, or nothing. A share that is gone is gone
-// at once; for a node that does not answer, or for shares that do not get on, there is
-// patience: a daemon that was killed and a node that boots come back.
+// at once. For a node that does not answer there is patience: a daemon that was killed and
+// a node that boots come back. While all nodes have their shares nothing is lost, however
+// long the store is full or away.
 func (w *watcher) judge(now time.Time, sights []sight) string {
-	if w.seen == nil {
-		w.seen, w.moved = map[string]*seen{}, now
-	}
-	w.done, w.total = 0, 0
-	var why string
+	away := map[string]time.Time{}
+	w.done, w.total, w.why = 0, 0, ""
 	for _, s := range sights {
-		k := w.seen[s.node]
-		if k == nil {
-			k = &seen{}
-			w.seen[s.node] = k
-		}
-		switch {
-		case s.err != nil:
-			if k.away.IsZero() {
-				k.away = now
+		if s.err != nil {
+			since, known := w.away[s.node]
+			if !known {
+				since = now
 			}
-			if w.tired(now, k.away) {
+			away[s.node] = since
+			w.why = s.err.Error()
+			if w.patience > 0 && now.Sub(since) > w.patience {
 				return fmt.Sprintf("node %s, which has a part of it, does not answer: %v", s.node, s.err)
 			}
 			continue
-		case !s.reply.Has:
-			return fmt.Sprintf("node %s has its part of it no more", s.node)
 		}
-		k.away = time.Time{}
-		if s.reply.Life != k.life || s.reply.Done > k.best {
-			k.life, k.best, w.moved = s.reply.Life, s.reply.Done, now
+		if !s.reply.Has {
+			return fmt.Sprintf("node %s has its part of it no more", s.node)
 		}
 		w.done += s.reply.Done
 		w.total += s.reply.Total
 		if s.reply.Why != "" {
-			why = ": " + s.reply.Why
+			w.why = s.reply.Why
 		}
 	}
-	if w.tired(now, w.moved) {
-		return "its upload does not get on" + why
-	}
+	w.away = away
 	return ""
-}
-
-func (w *watcher) tired(now, since time.Time) bool {
-	return w.patience > 0 && now.Sub(since) > w.patience
 }
 
 // errUploadLost is why a job is held whose only checkpoint got lost.
@@ -171,10 +151,10 @@ var errUploadLost = errors.New("it was lost before it was in the store, and ther
 func (j *job) arrival(ctx context.Context, rec *Record) (*Upload, error) {
 	var told time.Time
 	began := time.Now()
-	lost, err := j.c.awaitUpload(ctx, j.id, rec.Submitted, j.c.Patience, func(up *Upload, done, total int64) {
+	lost, err := j.c.awaitUpload(ctx, j.id, rec.Submitted, j.c.Patience, func(up *Upload, w *watcher) {
 		if now := time.Now(); now.Sub(told) > awaitTells {
 			told = now
-			j.say(waiting(up, done, total))
+			j.say(waiting(up, w))
 		}
 	})
 	if err != nil {
@@ -183,19 +163,18 @@ func (j *job) arrival(ctx context.Context, rec *Record) (*Upload, error) {
 	if !told.IsZero() {
 		j.log.Info("waited for an upload", "took", time.Since(began), "lost", lost != nil)
 	}
-	if lost != nil && lost.Left && !lost.Told {
-		j.log.Error("a checkpoint is lost", "checkpoint", lost.Number, "why", lost.Lost)
-		j.happened(eventLost, lost.Nodes, fmt.Sprintf("checkpoint %d: %s", lost.Number, lost.Lost))
-	}
 	return lost, nil
 }
 
-func waiting(up *Upload, done, total int64) string {
-	far := "its upload has not begun"
-	if total > 0 {
-		far = fmt.Sprintf("%d%% of it are in the store", 100*done/total)
+func waiting(up *Upload, w *watcher) string {
+	text := fmt.Sprintf("waits for checkpoint %d, which is on its way to the store from %s", up.Number, join(up.Nodes))
+	if w.total > 0 {
+		text += fmt.Sprintf(" (%d%%)", 100*w.done/w.total)
 	}
-	return fmt.Sprintf("waits for checkpoint %d, which is on %s: %s", up.Number, join(up.Nodes), far)
+	if w.why != "" {
+		text += ": " + w.why
+	}
+	return text
 }
 
 // withoutAny is what becomes of a job that has no checkpoint but one that was lost: it is

@@ -92,6 +92,7 @@ const (
 func (c *Conductor) bringSurely(ctx context.Context, b *bringing) {
 	log := c.Log.With("job", b.up.Job, "checkpoint", b.up.Number)
 	began := time.Now()
+	log.Debug("phase begins", "phase", phaseBring)
 	err := c.bringOnce(ctx, b)
 	for pause := bringFirst; err != nil && ctx.Err() == nil && !final(err); pause = min(2*pause, bringLast) {
 		log.Warn("upload, again", "error", err)
@@ -201,6 +202,7 @@ func (c *Conductor) arrived(ctx context.Context, up *Upload) error {
 	if err != nil {
 		return err
 	}
+	c.noteUpload(up, eventStored, fmt.Sprintf("checkpoint %d", up.Number))
 	if !left { // else the restore will say so
 		if err := c.tell(ctx, up.Slurm, fmt.Sprintf("checkpoint %d of %s (%s) is in the store", up.Number, up.Made.Local().Format(time.TimeOnly), up.Reason)); err != nil {
 			c.Log.Info("comment", "job", up.Job, "error", err)
@@ -213,12 +215,20 @@ func (c *Conductor) arrived(ctx context.Context, up *Upload) error {
 // number is not given again and a restore knows what it does without.
 func (c *Conductor) giveUpOn(ctx context.Context, up *Upload, why string) error {
 	c.Log.Error("a checkpoint is lost", "job", up.Job, "checkpoint", up.Number, "why", why)
+	c.noteUpload(up, eventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
 	left := up.Left
 	err := c.uploads.change(up, func(now *Upload) bool { now.Lost, left = why, now.Left; return true })
 	if err == nil && !left {
 		err = c.tell(ctx, up.Slurm, fmt.Sprintf("checkpoint %d is lost: %s", up.Number, why))
 	}
 	return err
+}
+
+// noteUpload adds to the job's time line, if the job is here.
+func (c *Conductor) noteUpload(up *Upload, what, text string) {
+	if j := c.known(up.Job); j != nil {
+		j.happened(what, up.Nodes, text)
+	}
 }
 
 // forgetShares has all nodes drop what they have of an upload that is over. One that is

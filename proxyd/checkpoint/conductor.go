@@ -47,7 +47,7 @@ type Config struct {
 	Keep        store.Retention // of a job that runs
 
 	Rate     uint64        // bytes a second that are brought from the stage into the store; 0: any number
-	Patience time.Duration // of a restore with an upload that does not get on; 0: for ever
+	Patience time.Duration // of a restore with a node that has its checkpoint and does not answer; 0: for ever
 }
 
 // Deps is what a Conductor works with.
@@ -75,7 +75,6 @@ type Conductor struct {
 	records records
 	uploads uploads
 	pace    pace
-	began   time.Time
 
 	life context.Context // ends with the daemon
 	stop context.CancelFunc
@@ -100,7 +99,7 @@ type Conductor struct {
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
 	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, bringing: map[uint32]*bringing{}, shares: map[store.ID][2]int64{}, uncollected: true}
-	c.pace.rate, c.began = cfg.Rate, time.Now()
+	c.pace.rate = cfg.Rate
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
 	c.uploads.dir = c.records.dir
 	for _, dir := range []string{c.records.dir, c.capsules(), c.notes(), c.sharedKits(), c.localKits()} {

@@ -107,8 +107,8 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (dumpReply,
 	}
 	defer j.returnRoom(context.WithoutCancel(ctx), p)
 	r, err := j.dumpPart(ctx, p, b)
-	if b.Stage && full(err) {
-		j.log.Warn("the stage is full", "checkpoint", id, "error", err)
+	if errors.Is(err, errStageFull) {
+		j.log.Warn("dump", "checkpoint", id, "error", err)
 		return dumpReply{Full: true}, nil
 	}
 	return r, err
@@ -143,7 +143,10 @@ func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, e
 	for _, h := range j.capsules() {
 		m, err := j.dumpCapsule(ctx, h, w, b.Steps)
 		if err != nil {
-			return r, fmt.Errorf("capsule %d: %w", h.index, errors.Join(err, w.Err()))
+			if b.Stage && full(w.Err()) {
+				err = fmt.Errorf("%w: %w", errStageFull, err)
+			}
+			return r, fmt.Errorf("capsule %d: %w", h.index, err)
 		}
 		r.Capsules = append(r.Capsules, *m)
 	}
@@ -152,6 +155,9 @@ func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, e
 	}
 	if b.Stage {
 		_, err := w.Commit(ctx, nil)
+		if full(err) {
+			err = fmt.Errorf("%w: %w", errStageFull, err)
+		}
 		return r, err
 	}
 	part, err := w.Finish(ctx)
@@ -303,6 +309,9 @@ func (a *attempt) commit(ctx context.Context) error {
 		return err
 	}
 	id, err := a.writer.Commit(ctx, meta, a.parts...)
+	if a.staged && full(err) {
+		err = fmt.Errorf("%w: %w", errStageFull, err)
+	}
 	if err != nil {
 		return err
 	}

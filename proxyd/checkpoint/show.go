@@ -190,9 +190,15 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, progress func(
 		submitted = j.rec.Submitted
 	}
 	j.mu.Unlock()
-	lost, err := c.awaitUpload(ctx, id, submitted, 0, func(_ *Upload, done, total int64) { progress(phaseBring, done, total) })
+	lost, err := c.awaitUpload(ctx, id, submitted, 0, func(_ *Upload, w *watcher) { progress(phaseBring, w.done, w.total) })
 	if err == nil && lost != nil && (a == nil || lost.same(a.up)) {
 		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
+	}
+	if err == nil && lost == nil && a != nil && a.staged {
+		var there bool
+		if there, err = c.overtook(ctx, a.up); err == nil && !there {
+			err = fmt.Errorf("checkpoint %d: the job has ended before it was in the store", a.id.Number)
+		}
 	}
 	if err != nil {
 		return store.ID{}, err

@@ -123,7 +123,6 @@ func (c *Conductor) advance(id store.ID, done, total int64) {
 // shareReply is how a node's share fares.
 type shareReply struct {
 	Has   bool   `json:"has"`
-	Life  string `json:"life"` // of the daemon that answers
 	Done  int64  `json:"done"`
 	Total int64  `json:"total"`
 	Why   string `json:"why,omitempty"` // of a leader: what the last try failed of
@@ -145,7 +144,7 @@ func (c *Conductor) shareHere(ctx context.Context, id store.ID, _ none) (r share
 	if b != nil && c.idOf(&b.up) == id {
 		r.Why = b.why()
 	}
-	r.Life, r.Done, r.Total = c.began.Format(time.RFC3339Nano), at[0], at[1]
+	r.Done, r.Total = at[0], at[1]
 	return r, err
 }
 

@@ -166,7 +166,7 @@ func (l *lab) numbers() (all []uint32) {
 
 // await is a restore on another node.
 func (l *lab) await(c *Conductor, patience time.Duration) (*Upload, error) {
-	return c.awaitUpload(l.t.Context(), 7, "then", patience, func(*Upload, int64, int64) {})
+	return c.awaitUpload(l.t.Context(), 7, "then", patience, func(*Upload, *watcher) {})
 }
 
 // empty waits until a node's stage has nothing left.
@@ -397,45 +397,48 @@ func TestTidyStage(t *testing.T) {
 
 // TestWatcher is a transcript of what a restore sees, and when it gives up.
 func TestWatcher(t *testing.T) {
-	has := func(life string, done int64) shareReply {
-		return shareReply{Has: true, Life: life, Done: done, Total: 100}
+	has := func(done int64, why string) shareReply {
+		return shareReply{Has: true, Done: done, Total: 100, Why: why}
 	}
 	w := watcher{patience: time.Minute}
-	start := time.Unix(0, 0)
 	for i, step := range []struct {
-		at   int // seconds
-		n1   shareReply
-		away bool // n2
-		n2   shareReply
-		want string
+		at     int // seconds
+		n1, n2 *shareReply
+		says   string
+		gives  string // up
 	}{
-		{0, has("a", 0), false, has("x", 0), ""},
-		{50, has("a", 10), false, has("x", 0), ""},
-		{100, has("a", 10), true, shareReply{}, ""},
-		{109, has("a", 10), true, shareReply{}, ""},
-		{109, has("b", 0), true, shareReply{}, ""}, // a daemon that was killed begins again
-		{150, has("b", 0), true, shareReply{}, ""},
-		{155, has("b", 1), false, has("x", 100), ""},
-		{156, has("b", 1), true, shareReply{}, ""},
-		{215, has("b", 90), true, shareReply{}, ""},
-		{217, has("b", 95), true, shareReply{}, "node n2, which has a part of it, does not answer: "},
-		{218, has("b", 96), false, has("x", 100), ""},
-		{278, has("b", 96), false, has("x", 100), ""},
-		{279, shareReply{Has: true, Life: "b", Done: 96, Why: "no space"}, false, has("x", 100), "its upload does not get on: no space"},
-		{280, shareReply{}, false, has("x", 100), "node n1 has its part of it no more"},
+		{at: 0, n1: &shareReply{Has: true}, n2: &shareReply{Has: true}, says: "from n1,n2"},
+		{at: 9, n1: ptr(has(10, "")), n2: ptr(has(0, "")), says: "from n1,n2 (5%)"},
+		{at: 10, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
+		{at: 69, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
+		{at: 70, n1: ptr(has(10, "")), n2: ptr(has(0, "")), says: "(5%)"}, // just in time
+		{at: 71, n1: ptr(has(10, ""))},
+		{at: 100, n2: ptr(has(0, ""))}, // the other
+		{at: 131, n1: ptr(has(10, "")), n2: ptr(has(5, "no space")), says: "(7%): no space"},
+		{at: 9999, n1: ptr(has(10, "")), n2: ptr(has(5, "no space")), says: "(7%): no space"},
+		{at: 10000, n1: ptr(has(10, ""))},
+		{at: 10061, n1: ptr(has(99, "")), gives: "node n2, which has a part of it, does not answer: proxyd does not answer"},
+		{at: 10062, n1: &shareReply{}, n2: ptr(has(100, "")), gives: "node n1 has its part of it no more"},
 	} {
-		sights := []sight{{node: "n1", reply: step.n1}, {node: "n2", reply: step.n2}}
-		if step.away {
-			sights[1].err = ErrAway
+		var sights []sight
+		for node, r := range map[string]*shareReply{"n1": step.n1, "n2": step.n2} {
+			s := sight{node: node, err: ErrAway}
+			if r != nil {
+				s.reply, s.err = *r, nil
+			}
+			sights = append(sights, s)
 		}
-		got := w.judge(start.Add(time.Duration(step.at)*time.Second), sights)
-		if !strings.HasPrefix(got, step.want) || (got == "") != (step.want == "") {
-			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		if got := w.judge(time.Unix(int64(step.at), 0), sights); got != step.gives {
+			t.Errorf("step %d: gives up %q, want %q", i, got, step.gives)
+		}
+		if got := waiting(&Upload{Number: 4, Nodes: []string{"n1", "n2"}}, &w); step.gives == "" && !strings.HasSuffix(got, step.says) {
+			t.Errorf("step %d: says %q, want %q", i, got, step.says)
 		}
 	}
-	for w, s := (watcher{}), 0; s < 1e6; s += 1e5 {
-		if why := w.judge(start.Add(time.Duration(s)*time.Second), []sight{{node: "n1", err: ErrAway}}); why != "" {
-			t.Fatalf("patience without end: %s", why)
-		}
+	w.patience = 0
+	if why := w.judge(time.Unix(1e9, 0), []sight{{node: "n2", err: ErrAway}}); why != "" {
+		t.Errorf("without end: %s", why)
 	}
 }
+
+func ptr[T any](v T) *T { return &v }

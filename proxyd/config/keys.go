@@ -55,7 +55,7 @@ var keys = []key{
 		bytesOf(func(c *Config) *uint64 { return &c.Staging.Size }), false},
 	{"staging.rate", "0", "Bytes a second that this node brings into the store at most, such as 500M. 0: no limit.",
 		bytesOf(func(c *Config) *uint64 { return &c.Staging.Rate }), false},
-	{"staging.patience", "5m", "How long a job that is started again waits for nodes that have its newest checkpoint and do not\nanswer, or do not get on. Then it goes on from an older one. 0: for ever.",
+	{"staging.patience", "5m", "How long a job that is started again waits for a node that has a part of its newest checkpoint and\ndoes not answer. Then it goes on from an older one. 0: for ever.",
 		age(func(c *Config) *duration { return &c.Staging.Patience }, 10*second), false},
 
 	{"network.range", "100.64.0.0/10", "Virtual addresses of capsules. Must not be used by anything else that jobs talk to.",

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -77,7 +78,7 @@ func (w *Writer) Import(ctx context.Context, from *Store, id ID, pace func(ctx c
 
 // blame marks an error of a source that is not whole.
 func blame(err error) error {
-	if missing(err) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) {
+	if missing(err) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
 	return err
