@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,6 +187,33 @@ func checkShared(_ context.Context, n *node) Finding {
 		return f.bad(Warn, found, "move it off memory: checkpoints must outlive the node")
 	case fs.free < fs.total/20:
 		return f.bad(Warn, found, "singctl gc, or give it more space: a checkpoint that does not fit is refused")
+	}
+	return f.good(found)
+}
+
+func checkStaging(_ context.Context, n *node) Finding {
+	dir := n.cfg.Staging.Folder
+	f := Finding{Name: "staging", Needs: "staging.folder on a disk or in the memory of this node, or none"}
+	if dir == "" {
+		return f.good("none: checkpoints go straight to the shared folder")
+	}
+	fs, err := stat(dir)
+	if err != nil {
+		return f.bad(Fail, err.Error(), "mkdir -m 700 "+dir)
+	}
+	if fs.owner != 0 || fs.mode&0o077 != 0 {
+		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
+			fmt.Sprintf("chown root:root %[1]s && chmod 700 %[1]s", dir))
+	}
+	if _, err := tryFolder(dir); err != nil {
+		return f.bad(Fail, err.Error(), "use a file system that can link, rename and flush")
+	}
+	found := fmt.Sprintf("%s, %s of %s free", fs.kind, bytesText(fs.free), bytesText(fs.total))
+	switch {
+	case slices.Contains([]string{"nfs", "lustre", "gpfs", "beegfs", "ceph"}, fs.kind):
+		return f.bad(Warn, found, "name a folder of this node: what is written over the network might as well go to the shared folder")
+	case fs.free < fs.total/20:
+		return f.bad(Warn, found, "give it more space: checkpoints that find no room go straight to the shared folder")
 	}
 	return f.good(found)
 }

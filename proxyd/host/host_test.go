@@ -190,7 +190,7 @@ func TestKillWait(t *testing.T) {
 		{"never measured", 30 * time.Second, 0, 1 << 30, OK, "30s; no job was captured yet, the shared folder would take about 12.5 GiB in time", ""},
 		{"nothing known", 30 * time.Second, 0, 0, OK, "30s; no job was captured yet", ""},
 	} {
-		f := judgeKillWait(tt.wait, margin, tt.capture, tt.rate)
+		f := judgeKillWait(tt.wait, margin, tt.capture, tt.rate, "the shared folder")
 		if f.Level != tt.level || f.Found != tt.found || f.Do != tt.do {
 			t.Errorf("%s: %+v", tt.name, f)
 		}
@@ -266,6 +266,22 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 		if f := checkClock(t.Context(), n); f.Level != OK {
+			t.Errorf("%+v", f)
+		}
+		n.cfg.Staging.Folder = filepath.Join(dir, "stage")
+		if f := checkStaging(t.Context(), n); f.Level != Fail || f.Do != "mkdir -m 700 "+n.cfg.Staging.Folder {
+			t.Errorf("a staging folder that is not there: %+v", f)
+		}
+		if err := errors.Join(os.Mkdir(n.cfg.Staging.Folder, 0o755), os.Chmod(n.cfg.Staging.Folder, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if f := checkStaging(t.Context(), n); f.Level != Fail || f.Found != "owned by user 0, mode 0755" {
+			t.Errorf("a staging folder that all read: %+v", f)
+		}
+		if err := os.Chmod(n.cfg.Staging.Folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if f := checkStaging(t.Context(), n); f.Level == Fail {
 			t.Errorf("%+v", f)
 		}
 	}

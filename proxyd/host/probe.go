@@ -49,6 +49,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkPrograms,
 	checkKey,
 	checkShared,
+	checkStaging,
 	checkClock,
 }
 

@@ -98,14 +98,18 @@ func checkKillWait(_ context.Context, n *node) Finding {
 	if err != nil {
 		return Finding{Name: "slurm: killwait", Needs: "KillWait long enough for a checkpoint"}.noSlurm()
 	}
-	rate, err := writeRate(n.cfg.Shared, 64<<20)
+	where, what := n.cfg.Shared, "the shared folder"
+	if n.cfg.Staging.Folder != "" {
+		where, what = n.cfg.Staging.Folder, "the staging folder"
+	}
+	rate, err := writeRate(where, 64<<20)
 	if err != nil {
 		rate = 0
 	}
-	return judgeKillWait(s.KillWait, n.cfg.KillWaitMargin, n.known.Capture, rate)
+	return judgeKillWait(s.KillWait, n.cfg.KillWaitMargin, n.known.Capture, rate, what)
 }
 
-func judgeKillWait(killWait, margin, capture time.Duration, rate float64) Finding {
+func judgeKillWait(killWait, margin, capture time.Duration, rate float64, where string) Finding {
 	usable := max(killWait-margin, 0)
 	f := Finding{Name: "slurm: killwait", Needs: "KillWait of more than a checkpoint takes and kill_wait_margin"}
 	raise := func(seconds time.Duration) string {
@@ -125,7 +129,7 @@ func judgeKillWait(killWait, margin, capture time.Duration, rate float64) Findin
 	}
 	// Half of the rate: capturing does more than writing.
 	fits := uint64(rate / 2 * usable.Seconds())
-	return f.good(fmt.Sprintf("%s; no job was captured yet, the shared folder would take about %s in time", killWait, bytesText(fits)))
+	return f.good(fmt.Sprintf("%s; no job was captured yet, %s would take about %s in time", killWait, where, bytesText(fits)))
 }
 
 func checkSpool(_ context.Context, n *node) Finding {
