@@ -159,9 +159,11 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 	if n.cfg.Staging.Folder == "" {
 		return n.store.Close, nil
 	}
-	local, err := posix.Create(n.cfg.Staging.Folder)
+	// Not made here: where a disk is not mounted yet, an empty folder would say that what was
+	// staged is lost.
+	local, err := posix.Open(n.cfg.Staging.Folder)
 	if err != nil {
-		return nil, fmt.Errorf("staging: %w", err)
+		return nil, fmt.Errorf("staging: %w (mount its disk, or mkdir -m 700 %s)", err, n.cfg.Staging.Folder)
 	}
 	n.stage, err = store.Open(ctx, local, key, store.Options{Owner: owner, OwnerGone: store.ProcessGone, Size: n.cfg.Staging.Size})
 	if err != nil {

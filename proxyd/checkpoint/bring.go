@@ -108,13 +108,15 @@ func (c *Conductor) bringSurely(ctx context.Context, b *bringing) {
 		}
 	}
 	log.Info("upload over", "took", time.Since(began), "error", err)
+	var gone *goneError
+	var after error
 	if err == nil {
-		err = c.arrived(ctx, &b.up)
-	} else if e := (*goneError)(nil); errors.As(err, &e) {
-		err = c.giveUpOn(ctx, &b.up, e.Error())
+		after = c.arrived(ctx, &b.up)
+	} else if errors.As(err, &gone) {
+		after = c.giveUpOn(ctx, &b.up, gone.Error())
 	}
-	if err != nil {
-		log.Warn("after an upload", "error", err)
+	if after != nil {
+		log.Warn("after an upload", "error", after)
 	}
 	c.mu.Lock()
 	if c.bringing[b.up.Job] == b {

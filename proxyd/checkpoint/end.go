@@ -313,7 +313,11 @@ func (c *Conductor) unlist(id uint32) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, c.dropLogs(id), c.records.remove(id), c.dropTimeline(id))
+	up, e := c.uploads.load(id)
+	if up != nil && up.Lost != "" { // else it removes itself when it has arrived
+		e = c.uploads.remove(id)
+	}
+	return errors.Join(err, e, c.dropLogs(id), c.records.remove(id), c.dropTimeline(id))
 }
 
 // deleteAll deletes a job's checkpoints.

@@ -159,6 +159,16 @@ func (j *job) slurm() string {
 	return j.rec.Slurm
 }
 
+// submitted tells the job from another that had its number.
+func (j *job) submitted() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.rec == nil {
+		return ""
+	}
+	return j.rec.Submitted
+}
+
 // leader is the node of the first capsule: the batch script's.
 func (j *job) leader() string {
 	j.mu.Lock()

@@ -226,7 +226,7 @@ func (j *job) hasLeft(ctx context.Context, id store.ID, release bool) (bool, err
 	if !committed {
 		// A staged one counts, whatever became of it since.
 		up, err := j.c.uploads.load(j.id)
-		if err != nil || up == nil || up.Number != id.Number {
+		if err != nil || up == nil || up.Number != id.Number || up.Submitted != j.submitted() {
 			return false, err
 		}
 	}

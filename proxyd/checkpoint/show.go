@@ -184,13 +184,7 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, progress func(
 		}
 		return store.ID{}, err
 	}
-	j.mu.Lock()
-	submitted := ""
-	if j.rec != nil {
-		submitted = j.rec.Submitted
-	}
-	j.mu.Unlock()
-	lost, err := c.awaitUpload(ctx, id, submitted, 0, func(_ *Upload, w *watcher) { progress(phaseBring, w.done, w.total) })
+	lost, err := c.awaitUpload(ctx, id, j.submitted(), 0, func(_ *Upload, w *watcher) { progress(phaseBring, w.done, w.total) })
 	if err == nil && lost != nil && (a == nil || lost.same(a.up)) {
 		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
 	}

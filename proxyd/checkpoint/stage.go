@@ -200,9 +200,9 @@ func (c *Conductor) collectStage(ctx context.Context) error {
 	return err
 }
 
-// shareGrace is how old a share may become before somebody must ask for it. Longer than
-// its attempt can take to make it count, or to undo it.
-const shareGrace = 10 * time.Minute
+// shareGrace is how old a share may become before somebody must ask for it: longer than
+// the slowest node of its attempt may dump.
+const shareGrace = time.Hour
 
 // tidyStage drops the shares that nobody will ask for any more.
 func (c *Conductor) tidyStage(ctx context.Context) error {
