@@ -29,6 +29,7 @@ var (
 	lanes     = flag.Int("lanes", 2, "clusters at a time")
 	tableFile = flag.String("table", "", "write docs/faults.md, or another file relative to the root of the repository")
 	keep      = flag.String("keep", "", "a folder for the logs of trials that went wrong")
+	staging   = flag.String("staging", "", "a folder of the nodes where checkpoints land first, to be brought into the store slowly; adds the moments of that")
 	prefix    = flag.String("name", "faults-t", "of the clusters, before their number")
 )
 
@@ -41,6 +42,9 @@ func TestMain(m *testing.M) {
 	if _, err := os.Stat(*mcProgram); err != nil {
 		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
 		os.Exit(1)
+	}
+	if *staging != "" {
+		moments = append(moments, uploading...)
 	}
 	flag.Set("test.parallel", strconv.Itoa(*lanes))
 	os.Exit(m.Run())

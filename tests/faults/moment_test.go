@@ -47,6 +47,9 @@ var moments = []moment{
 	begins(returns, "open", ""),
 }
 
+// uploading are those that there are with a staging folder only.
+var uploading = []moment{begins(runsOn, "bring", ""), begins(leaves, "bring", "")}
+
 func momentsOf(s stage) []moment {
 	var all []moment
 	for _, m := range moments {
