@@ -28,6 +28,10 @@ SUITES      := forky trixie bookworm
 CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
 GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/recipe/*')
 
+CORPUS      := -up=--singularity -option=--singularity
+# One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
+SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
+
 .PHONY: all build node test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-corpus test-faults bench-parts install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
 
@@ -52,7 +56,9 @@ test: deps build $(LINT)
 		'plugin, on stubs of Slurm: $(MAKE) --no-print-directory test-c' \
 		'root file systems: $(MAKE) --no-print-directory trees' \
 		'plugin, for each Slurm: $(MAKE) --no-print-directory plugins' \
-		'cluster: $(GO) test -json -count=1 -tags cluster -timeout 25m ./tests/cluster'
+		'cluster: $(GO) test -json -count=1 -tags cluster -timeout 25m ./tests/cluster' \
+		'programs, some: $(GO) test -json -count=1 -tags corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
+		'faults, some: $(GO) test -json -count=1 -tags faults -timeout 15m ./tests/faults -seed 1 -some 8'
 
 # A cluster of each suite, up and down: builds the root file systems that are
 # missing, and shows how far it is.
@@ -82,7 +88,7 @@ test-cluster: deps build trees
 # 63 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
 test-corpus: deps build
-	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus -up=--singularity -option=--singularity -table docs/corpus.md
+	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md
 
 # A kill, a cut or damage at each phase of a checkpoint and of a restore; writes docs/faults.md.
 test-faults: deps build

@@ -260,9 +260,15 @@ func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, erro
 	j.log.Debug("phase begins", "phase", phaseOpen)
 	g, gctx := errgroup.WithContext(ctx)
 	for node := range from.nodes(where) {
-		g.Go(func() error { return j.c.insist(gctx, raiseWithin, node, j.id, phaseOpen, none{}, nil) })
+		if node != j.c.Node {
+			g.Go(func() error { return j.c.insist(gctx, raiseWithin, node, j.id, phaseOpen, none{}, nil) })
+		}
 	}
 	if err := g.Wait(); err != nil {
+		return none{}, err
+	}
+	// This node's own last: as long as they are shut, a successor knows that it is to go on.
+	if _, err := j.openHere(ctx, store.ID{}, none{}); err != nil {
 		return none{}, err
 	}
 	if err := j.markBack(); err != nil {

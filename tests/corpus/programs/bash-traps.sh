@@ -31,6 +31,6 @@ while ((!ended)); do
 	sleep 0.2 &
 	wait $! 2>/dev/null || true
 done
-wait || true
+wait 2>/dev/null || true
 sha256sum sender
 exit 3
