@@ -15,7 +15,8 @@ func (a *app) delete() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete CHECKPOINT…", Short: "Delete checkpoints; damaged ones are for operators",
 		Long: `delete takes checkpoints away, all that are named or none. A job that has no other begins anew when
-Slurm runs it again, or is held, as the site has chosen. The next gc wins the room back.
+Slurm runs it again, or is held, as the site has chosen. The next gc wins the room back, but
+for what was written in the last minute.
 
 Before you delete what is damaged: is it so on every node (singctl verify --node NODE)? A node with a
 wrong key finds all damaged.`,

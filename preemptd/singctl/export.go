@@ -28,8 +28,10 @@ appears when all is there. The files hold the memory of the job's programs: they
 			if _, err := rpc.CheckpointJob(name); err != nil {
 				return err
 			}
-			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(dir); err == nil {
 				return rpc.Errorf(rpc.ErrInvalid, "%s is there already; name a new folder", dir)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return err
 			}
 			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
 				files, size, err := a.writeExport(cmd.Context(), c, name, dir)

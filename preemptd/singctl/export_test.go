@@ -81,4 +81,8 @@ func TestExportThatFails(t *testing.T) {
 	if out != "! singctl: stat /nowhere: no such file or directory\nexit 1\n" {
 		t.Error(out)
 	}
+	out = c.run(t.Context(), "alice", "export", "-q", "812/1", "/dev/null/images")
+	if out != "! singctl: lstat /dev/null/images: not a directory\nexit 1\n" {
+		t.Error(out)
+	}
 }

@@ -88,6 +88,6 @@ func arguments(from, to int, what string) cobra.PositionalArgs {
 		if what == "" {
 			return rpc.Errorf(rpc.ErrInvalid, "%s takes no arguments", cmd.Name())
 		}
-		return rpc.Errorf(rpc.ErrInvalid, "%s wants %s; got %d arguments", cmd.Name(), what, len(args))
+		return rpc.Errorf(rpc.ErrInvalid, "%s wants %s; got %s", cmd.Name(), what, plural(int64(len(args)), "argument"))
 	}
 }

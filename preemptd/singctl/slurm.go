@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -32,7 +33,10 @@ func (slurm) run(ctx context.Context, program string, args ...string) (string, e
 		return out.String(), nil
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", rpc.Errorf(rpc.ErrUnsupported, "no %s in PATH: singctl runs where Slurm's commands do", program)
+		return "", &rpc.Error{
+			Kind: rpc.ErrUnsupported, Text: fmt.Sprintf("no %s in PATH: singctl runs where Slurm's commands do", program),
+			Hint: "put the folder of Slurm's commands into PATH",
+		}
 	}
 	if ctx.Err() != nil {
 		return "", rpc.Errorf(rpc.ErrTimeout, "%s does not answer", program)
@@ -58,7 +62,7 @@ func (s slurm) find(ctx context.Context, typed string) (job, error) {
 	}
 	out, err := s.run(ctx, "scontrol", "show", "job", "--oneliner", typed)
 	if err != nil {
-		if strings.Contains(err.Error(), "Invalid job id") {
+		if said := err.Error(); strings.Contains(said, "Invalid job id") || strings.HasSuffix(said, "Job "+typed+" not found") {
 			return job{name: typed}, nil
 		}
 		return job{}, err
@@ -135,15 +139,22 @@ func (s slurm) address(ctx context.Context, name string) (node, error) {
 	out, err := s.run(ctx, "scontrol", "show", "node", "--oneliner", name)
 	if err != nil {
 		if strings.Contains(err.Error(), "not found") {
-			return node{}, rpc.Errorf(rpc.ErrInvalid, "node %.80q: Slurm knows none of that name", name)
+			return node{}, noNode(name)
 		}
 		return node{}, err
 	}
 	address := value(out, "NodeAddr")
 	if found := value(out, "NodeName"); found != name || address == "" {
-		return node{}, rpc.Errorf(rpc.ErrInvalid, "node %.80q: Slurm knows none of that name", name)
+		return node{}, noNode(name)
 	}
 	return node{name, address}, nil
+}
+
+func noNode(name string) error {
+	return &rpc.Error{
+		Kind: rpc.ErrInvalid, Text: fmt.Sprintf("node %.80q: Slurm knows none of that name", name),
+		Hint: "sinfo --Node lists the nodes; --node names one, doctor --all asks all",
+	}
 }
 
 // all returns the names of all nodes; up only: of those that answer slurmctld.
