@@ -42,11 +42,12 @@ func (r *run) strike(ctx context.Context, b blow) error {
 	if err := strikes[b.kind](ctx, at); err != nil {
 		return fmt.Errorf("%s: %w", b, err)
 	}
-	if err := r.back(ctx, victim); err != nil {
-		return fmt.Errorf("%s: %w", b, err)
+	err = r.back(ctx, victim)
+	if b.kind == nodeFail { // whatever came of it, the lane is somebody else's next
+		err = errors.Join(err, r.c.heal(context.WithoutCancel(ctx), at.host))
 	}
-	if b.kind == nodeFail {
-		return r.c.heal(ctx, at.host)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b, err)
 	}
 	return nil
 }

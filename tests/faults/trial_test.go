@@ -62,8 +62,12 @@ func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, bro
 	}
 	s.j, broken = c.submit(ctx, fmt.Sprintf("%x", h.Sum64()))
 	if broken == nil {
-		// A fault is to cost a job no more than the time since its last checkpoint.
-		_, broken = c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
+		// A fault is to cost a job no more than the time since its last checkpoint. A node of
+		// the trial before may still be starting.
+		broken = eventually(ctx, time.Minute, func() (bool, string) {
+			_, err := c.Exec(ctx, "ctl", "alice", "singctl", "checkpoint", s.j.id)
+			return err == nil, fmt.Sprint(err)
+		})
 	}
 	if broken == nil {
 		broken = s.saved(ctx)
