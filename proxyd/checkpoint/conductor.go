@@ -99,7 +99,7 @@ type Conductor struct {
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
 	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, bringing: map[uint32]*bringing{}, shares: map[store.ID][2]int64{}, uncollected: true}
-	c.pace.rate = cfg.Rate
+	c.pace.set(cfg.Rate)
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
 	c.uploads.dir = c.records.dir
 	for _, dir := range []string{c.records.dir, c.capsules(), c.notes(), c.sharedKits(), c.localKits()} {

@@ -229,17 +229,24 @@ func (c *Conductor) tidyStage(ctx context.Context) error {
 
 // pace holds this node's uploads to a rate.
 type pace struct {
-	rate uint64 // bytes a second; 0: no limit
 	mu   sync.Mutex
+	rate uint64 // bytes a second; 0: no limit
 	next time.Time
+}
+
+func (p *pace) set(rate uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = rate
 }
 
 // wait returns when it is the turn of n bytes.
 func (p *pace) wait(ctx context.Context, n int) error {
+	p.mu.Lock()
 	if p.rate == 0 {
+		p.mu.Unlock()
 		return nil
 	}
-	p.mu.Lock()
 	now := time.Now()
 	if p.next.Before(now) {
 		p.next = now
