@@ -10,15 +10,23 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 )
 
 // TestAddress: a capsule with an address is reached by it, and reaches the node.
 func TestAddress(t *testing.T) {
-	const address, gateway = "169.254.77.2", "169.254.77.1"
 	needRoot(t)
+	// Not those of a run of this test that was killed, whose interface may still be there.
+	link := fmt.Sprintf("169.254.%d.", 1+os.Getpid()%250)
+	address, gateway := link+"2", link+"1"
 	outside := fmt.Sprintf("cap%d", os.Getpid()%100000)
+	t.Cleanup(func() { // the kernel takes its time
+		if l, err := netlink.LinkByName(outside); err == nil {
+			_ = netlink.LinkDel(l)
+		}
+	})
 	seen := 0
 	c := newCapsule(t, func(s *Spec) {
 		s.Address = address + "/30"
@@ -35,6 +43,9 @@ func TestAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	r := task{c: c, argv: []string{"perl", "-MIO::Socket::INET", "-e", fmt.Sprintf(`$| = 1;
 		my $up = IO::Socket::INET->new(PeerAddr => "%s:%s") or die "$!"; print $up "from inside\n"; close $up;

@@ -221,7 +221,11 @@ func TestDeathInTheMiddle(t *testing.T) {
 	if err := cmd.Wait(); err == nil {
 		t.Error("restart says that it is done")
 	}
-	mc(t, "heal", "n1", "--name", c.name).must(t)
+	// The keeper may not have noticed yet that the host is gone.
+	eventually(t, 20*time.Second, func() (bool, string) {
+		r := mc(t, "heal", "n1", "--name", c.name)
+		return r.code == 0, r.err
+	})
 	c.exec(t, "n1", "", "pgrep", "-x", "slurmd").must(t)
 }
 
