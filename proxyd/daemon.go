@@ -28,6 +28,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
@@ -39,7 +40,7 @@ type node struct {
 	log       *slog.Logger
 	cluster   *host.Slurm
 	store     *store.Store
-	stage     *store.Store // nil: checkpoints go straight into store
+	stage     *stage.Stage // nil: checkpoints go straight into store
 	overlay   *overlay.Overlay
 	conductor *checkpoint.Conductor
 	peers     *peers
@@ -161,15 +162,12 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 	}
 	// Not made here: where a disk is not mounted yet, an empty folder would say that what was
 	// staged is lost.
-	local, err := posix.Open(n.cfg.Staging.Folder)
+	n.stage, err = stage.Open(n.cfg.Staging.Folder, n.cfg.Staging.Size)
 	if err != nil {
+		n.store.Close()
 		return nil, fmt.Errorf("staging: %w (mount its disk, or mkdir -m 700 %s)", err, n.cfg.Staging.Folder)
 	}
-	n.stage, err = store.Open(ctx, local, key, store.Options{Owner: owner, OwnerGone: store.ProcessGone, Size: n.cfg.Staging.Size})
-	if err != nil {
-		return nil, fmt.Errorf("staging: %w", err)
-	}
-	return func() { n.stage.Close(); n.store.Close() }, nil
+	return n.store.Close, nil
 }
 
 func (n *node) network(ctx context.Context) (func(), error) {

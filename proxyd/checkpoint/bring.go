@@ -143,7 +143,7 @@ func (c *Conductor) bringOnce(ctx context.Context, b *bringing) (err error) {
 			return err
 		}
 	}
-	w, err := c.Store.Create(ctx, store.Upload{ID: id, Node: c.Node, Reservation: b.room})
+	w, err := c.Store.Create(ctx, store.Upload{ID: id, Node: c.Node, Reservation: b.room, Pace: c.pace.wait})
 	if errors.Is(err, fs.ErrExist) {
 		return nil // who committed it died, or was not told
 	}

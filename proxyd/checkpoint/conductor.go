@@ -16,6 +16,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -54,7 +55,7 @@ type Config struct {
 type Deps struct {
 	Slurm   *slurm.Slurm
 	Store   *store.Store
-	Stage   *store.Store // of this node, where checkpoints land first; nil: straight into Store
+	Stage   *stage.Stage // of this node, where checkpoints land first; nil: straight into Store
 	Overlay *overlay.Overlay
 	Pool    *overlay.Pool
 	Remote  Remote
@@ -91,14 +92,11 @@ type Conductor struct {
 
 	bringing map[uint32]*bringing  // uploads that this node leads, by job
 	shares   map[store.ID][2]int64 // how far its shares are
-
-	collecting  sync.Mutex // one collection of the stage at a time
-	uncollected bool       // the last one left something
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, bringing: map[uint32]*bringing{}, shares: map[store.ID][2]int64{}, uncollected: true}
+	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, bringing: map[uint32]*bringing{}, shares: map[store.ID][2]int64{}}
 	c.pace.set(cfg.Rate)
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
 	c.uploads.dir = c.records.dir

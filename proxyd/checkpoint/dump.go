@@ -25,13 +25,12 @@ import (
 
 // dumpBody says which upload a node joins.
 type dumpBody struct {
-	Ticket store.Ticket `json:"ticket"`
-	Steps  []string     `json:"steps"`           // whose sruns run, anywhere
-	Stage  bool         `json:"stage,omitempty"` // none: each node keeps its share
+	Ticket store.Ticket `json:"ticket,omitempty"` // none: each node keeps its share in its stage
+	Steps  []string     `json:"steps"`            // whose sruns run, anywhere
 }
 
 // dumpReply is what a node adds to the manifest. The leader's own streams are in its
-// writer, so it has no part.
+// outlet, so it has no part.
 type dumpReply struct {
 	Part     *store.Part   `json:"part,omitempty"`
 	Capsules []CapsuleMeta `json:"capsules"`
@@ -45,15 +44,14 @@ func (a *attempt) dump(ctx context.Context) error {
 	if err := j.whole(ctx); err != nil {
 		return err
 	}
-	// The writer's context must outlast the phase: commit comes later.
-	w, err := a.create(context.WithoutCancel(ctx))
+	// The outlet's context must outlast the phase: commit comes later.
+	ticket, err := a.create(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
-	a.writer = w
 	j.mu.Lock()
 	if j.part != nil && j.part.id == a.id {
-		j.part.leads = w
+		j.part.leads = a.out
 	}
 	j.mu.Unlock()
 	var mu sync.Mutex
@@ -61,7 +59,7 @@ func (a *attempt) dump(ctx context.Context) error {
 	for _, node := range a.nodes {
 		g.Go(func() error {
 			var r dumpReply
-			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{w.Ticket(), a.steps(), a.staged}, &r); err != nil {
+			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{ticket, a.steps()}, &r); err != nil {
 				return err
 			}
 			if r.Full {
@@ -79,20 +77,30 @@ func (a *attempt) dump(ctx context.Context) error {
 	return g.Wait()
 }
 
-// create begins the leader's share, in the store or in its stage.
-func (a *attempt) create(ctx context.Context) (*store.Writer, error) {
+// create begins the leader's share, in its stage or in the store. Of the latter it returns
+// the ticket that the others need.
+func (a *attempt) create(ctx context.Context) (store.Ticket, error) {
 	c := a.j.c
 	if a.staged {
-		return c.createShare(ctx, a.id)
+		h, err := c.Stage.Create(a.id)
+		if err == nil {
+			a.out = toStage{h}
+		}
+		return "", err
 	}
-	return c.Store.Create(ctx, store.Upload{ID: a.id, Node: c.Node, Reservation: a.room})
+	w, err := c.Store.Create(ctx, store.Upload{ID: a.id, Node: c.Node, Reservation: a.room})
+	if err != nil {
+		return "", err
+	}
+	a.out = toStore{w}
+	return w.Ticket(), nil
 }
 
 func (a *attempt) dropChunks(ctx context.Context) error {
-	if a.writer == nil {
+	if a.out == nil {
 		return nil
 	}
-	err := a.writer.Abort(ctx)
+	err := a.out.Abort(ctx)
 	if a.up != nil { // it may have come to count, though we were told otherwise
 		err = errors.Join(err, a.j.c.uploads.change(a.up, func(*Upload) bool { return false }))
 	}
@@ -105,9 +113,9 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (dumpReply,
 	if err != nil {
 		return dumpReply{}, err
 	}
-	defer j.returnRoom(context.WithoutCancel(ctx), p)
+	defer p.returnRoom()
 	r, err := j.dumpPart(ctx, p, b)
-	if errors.Is(err, errStageFull) {
+	if b.Ticket == "" && full(err) {
 		j.log.Warn("dump", "checkpoint", id, "error", err)
 		return dumpReply{Full: true}, nil
 	}
@@ -117,7 +125,7 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (dumpReply,
 func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, err error) {
 	j.mu.Lock()
 	p.lapse() // a dump takes as long as it takes; the end of the call is the end of it
-	w := p.leads
+	out := p.leads
 	j.mu.Unlock()
 	defer func() {
 		j.mu.Lock()
@@ -126,51 +134,45 @@ func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, e
 			j.wind(p, lapse)
 		}
 	}()
-	if w == nil {
-		if w, err = j.joinDump(context.WithoutCancel(ctx), p.id, b); err != nil {
+	leads := out != nil
+	if !leads {
+		if out, err = j.joinDump(context.WithoutCancel(ctx), p.id, b); err != nil {
 			return r, err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
+				err = errors.Join(err, out.Abort(context.WithoutCancel(ctx)))
 			}
 		}()
 		// A leader that gives up ends it from outside.
 		j.mu.Lock()
-		p.joined = w
+		p.joined = out
 		j.mu.Unlock()
 	}
 	for _, h := range j.capsules() {
-		m, err := j.dumpCapsule(ctx, h, w, b.Steps)
+		m, err := j.dumpCapsule(ctx, h, out, b.Steps)
 		if err != nil {
-			if b.Stage && full(w.Err()) {
-				err = fmt.Errorf("%w: %w", errStageFull, err)
-			}
 			return r, fmt.Errorf("capsule %d: %w", h.index, err)
 		}
 		r.Capsules = append(r.Capsules, *m)
 	}
-	if p.leads == w {
-		return r, nil
+	if !leads {
+		r.Part, err = out.finish(ctx)
 	}
-	if b.Stage {
-		_, err := w.Commit(ctx, nil)
-		if full(err) {
-			err = fmt.Errorf("%w: %w", errStageFull, err)
-		}
-		return r, err
-	}
-	part, err := w.Finish(ctx)
-	r.Part = &part
 	return r, err
 }
 
 // joinDump begins the share of a node that does not lead.
-func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (*store.Writer, error) {
-	if b.Stage {
-		return j.c.createShare(ctx, id)
+func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (outlet, error) {
+	if b.Ticket == "" {
+		if j.c.Stage == nil {
+			return nil, errors.New("it has no staging folder")
+		}
+		h, err := j.c.Stage.Create(id)
+		return toStage{h}, err
 	}
-	return j.c.Store.Join(ctx, store.Upload{ID: id, Node: j.c.Node}, b.Ticket)
+	w, err := j.c.Store.Join(ctx, store.Upload{ID: id, Node: j.c.Node}, b.Ticket)
+	return toStore{w}, err
 }
 
 // dumpsAtOnce bounds the programs of a node that are dumped side by side. Each takes a
@@ -178,7 +180,7 @@ func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (*store.Wri
 const dumpsAtOnce = 4
 
 // dumpCapsule writes all there is of one capsule.
-func (j *job) dumpCapsule(ctx context.Context, h *held, w *store.Writer, steps []string) (*CapsuleMeta, error) {
+func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, steps []string) (*CapsuleMeta, error) {
 	j.mu.Lock()
 	m := &CapsuleMeta{
 		Index: h.index, Node: j.c.Node, Script: h.note.Script, Sruns: h.note.Sruns,
@@ -211,7 +213,7 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, w *store.Writer, steps [
 		g.Go(func() error {
 			img, err := criu.Dump(gctx, criu.Program{
 				Init: h.c.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
-			}, sink{w, prefix + p.Name + "/"})
+			}, sink{out, prefix + p.Name + "/"})
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)
 			}
@@ -220,13 +222,13 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, w *store.Writer, steps [
 		})
 	}
 	for _, f := range privateFolders {
-		g.Go(func() error { return pack(gctx, w, prefix+f.name+".pack", filepath.Join(h.c.Dir(), f.name)) })
+		g.Go(func() error { return pack(gctx, out, prefix+f.name+".pack", filepath.Join(h.c.Dir(), f.name)) })
 	}
 	g.Go(func() error {
-		return pack(gctx, w, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", h.c.PID()))
+		return pack(gctx, out, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", h.c.PID()))
 	})
 	g.Go(func() (err error) {
-		m.Files, err = j.recordFiles(gctx, h, programs, sink{w, prefix + "files/"})
+		m.Files, err = j.recordFiles(gctx, h, programs, sink{out, prefix + "files/"})
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -266,8 +268,8 @@ func (a *attempt) steps() []string {
 	return all
 }
 
-func pack(ctx context.Context, w *store.Writer, name, dir string) error {
-	s, err := w.Stream(store.None, name)
+func pack(ctx context.Context, out outlet, name, dir string) error {
+	s, err := out.Create(name)
 	if err != nil {
 		return err
 	}
@@ -279,13 +281,11 @@ func pack(ctx context.Context, w *store.Writer, name, dir string) error {
 
 // sink puts images, or the contents of files, into streams of the checkpoint.
 type sink struct {
-	w      *store.Writer
+	out    outlet
 	prefix string
 }
 
-func (s sink) Create(name string) (io.WriteCloser, error) {
-	return s.w.Stream(store.None, s.prefix+name)
-}
+func (s sink) Create(name string) (io.WriteCloser, error) { return s.out.Create(s.prefix + name) }
 
 // source is its inverse.
 type source struct {
@@ -308,14 +308,13 @@ func (a *attempt) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.writer.Commit(ctx, meta, a.parts...)
+	err = a.out.commit(ctx, meta, a.parts)
 	if a.staged && full(err) {
 		err = fmt.Errorf("%w: %w", errStageFull, err)
 	}
 	if err != nil {
 		return err
 	}
-	a.id = id
 	if a.staged {
 		return a.pledge()
 	}

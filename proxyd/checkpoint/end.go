@@ -133,7 +133,7 @@ func (c *Conductor) sweep(ctx context.Context) {
 				}
 			}
 		}
-		if err := c.tidyStage(ctx); err != nil && ctx.Err() == nil {
+		if err := c.tidyStage(); err != nil && ctx.Err() == nil {
 			c.Log.Warn("the stage", "error", err)
 		}
 		if !t.alone() {

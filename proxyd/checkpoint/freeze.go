@@ -112,7 +112,7 @@ func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 	if p.joined != nil {
 		errs = append(errs, p.joined.Abort(ctx))
 	}
-	j.returnRoom(ctx, p)
+	p.returnRoom()
 	for _, h := range j.capsules() {
 		errs = append(errs, j.wake(ctx, h))
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -163,10 +164,10 @@ var errOtherAttempt = errors.New("this node takes no part in that checkpoint (an
 type part struct {
 	id      store.ID
 	release bool
-	leads   *store.Writer      // of the leader, whose attempt commits or aborts it
-	joined  *store.Writer      // of another node
-	room    *store.Reservation // in this node's stage
-	lapse   func() bool        // stops the clock that ends a part whose leader is silent
+	leads   outlet      // of the leader, whose attempt commits or aborts it
+	joined  outlet      // of another node
+	room    *stage.Room // in this node's stage
+	lapse   func() bool // stops the clock that ends a part whose leader is silent
 }
 
 // taking returns this node's part in an attempt, if it is in that one.

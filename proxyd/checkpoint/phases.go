@@ -80,7 +80,7 @@ type attempt struct {
 	nodes   []string // that have capsules
 	reports map[string]*prepareReply
 	room    *store.Reservation
-	writer  *store.Writer
+	out     outlet
 	parts   []store.Part
 	meta    Meta
 
@@ -158,13 +158,13 @@ func (a *attempt) run(ctx context.Context) {
 	if errors.Is(err, errStageFull) {
 		a.log.Info("again, straight into the store", "error", err)
 		a.direct = true
-		a.meta, a.parts, a.room, a.writer = Meta{}, nil, nil, nil
+		a.meta, a.parts, a.room, a.out = Meta{}, nil, nil, nil
 		err = a.take(ctx)
 	}
 	// A daemon that is being started again is back in a moment; Slurm is patient for longer.
 	for (errors.Is(err, ErrAway) || errors.Is(err, errPartial)) && !errors.Is(err, errEnding) && a.pressing() && time.Since(began) < awayWithin && wait(ctx, awayLook) {
 		a.log.Info("again", "error", err)
-		a.meta, a.parts, a.room, a.writer = Meta{}, nil, nil, nil
+		a.meta, a.parts, a.room, a.out = Meta{}, nil, nil, nil
 		err = a.take(ctx)
 	}
 	if err == nil {

@@ -227,7 +227,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 			return r, err
 		}
 	}
-	r.Staged = b.Stage && r.Capsules > 0 && j.stageRoom(ctx, id, r.Bytes)
+	r.Staged = b.Stage && r.Capsules > 0 && j.stageRoom(id, r.Bytes)
 	return r, nil
 }
 

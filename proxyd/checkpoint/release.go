@@ -95,7 +95,7 @@ func (j *job) releaseHere(ctx context.Context, id store.ID, _ none) (none, error
 		if p.lapse != nil {
 			p.lapse()
 		}
-		defer j.returnRoom(ctx, p)
+		defer p.returnRoom()
 	}
 	j.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)

@@ -6,17 +6,18 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
-
-// A node's stage is a store of its own. Its share of a checkpoint is a checkpoint there,
-// of the same name; that of the leader has the Meta of the whole.
 
 // errStageFull says that a dump did not fit into a stage after all.
 var errStageFull = errors.New("the stage is full")
@@ -27,11 +28,11 @@ func full(err error) bool {
 }
 
 // stageRoom reserves room for this node's share, and says whether there is.
-func (j *job) stageRoom(ctx context.Context, id store.ID, bytes uint64) bool {
+func (j *job) stageRoom(id store.ID, bytes uint64) bool {
 	if j.c.Stage == nil {
 		return false
 	}
-	room, err := j.c.Stage.Reserve(ctx, id.String(), bytes)
+	room, err := j.c.Stage.Reserve(id, bytes)
 	if err != nil {
 		j.log.Info("no room in the stage", "checkpoint", id, "error", err)
 		return false
@@ -43,32 +44,17 @@ func (j *job) stageRoom(ctx context.Context, id store.ID, bytes uint64) bool {
 	}
 	j.mu.Unlock()
 	if p == nil || p.id != id {
-		j.returnRoom(ctx, &part{room: room})
+		room.Release()
 		return false
 	}
 	return true
 }
 
 // returnRoom gives back what stageRoom took. It may be called twice.
-func (j *job) returnRoom(ctx context.Context, p *part) {
-	if p.room == nil {
-		return
+func (p *part) returnRoom() {
+	if p.room != nil {
+		p.room.Release()
 	}
-	if err := p.room.Release(ctx); err != nil {
-		j.log.Warn("room in the stage", "error", err)
-	}
-}
-
-// createShare begins this node's share. One of that name is of an attempt that failed.
-func (c *Conductor) createShare(ctx context.Context, id store.ID) (*store.Writer, error) {
-	w, err := c.Stage.Create(ctx, store.Upload{ID: id, Node: c.Node})
-	if errors.Is(err, fs.ErrExist) {
-		if err := c.Stage.Delete(ctx, id); err != nil {
-			return nil, err
-		}
-		return c.Stage.Create(ctx, store.Upload{ID: id, Node: c.Node})
-	}
-	return w, err
 }
 
 // bringBody says which upload a node joins.
@@ -83,7 +69,7 @@ type bringReply struct {
 
 // bringHere brings this node's share into the store.
 func (c *Conductor) bringHere(ctx context.Context, id store.ID, b bringBody) (r bringReply, err error) {
-	w, err := c.Store.Join(ctx, store.Upload{ID: id, Node: c.Node}, b.Ticket)
+	w, err := c.Store.Join(ctx, store.Upload{ID: id, Node: c.Node, Pace: c.pace.wait}, b.Ticket)
 	if err != nil {
 		return r, err
 	}
@@ -105,12 +91,74 @@ func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.I
 	if c.Stage == nil {
 		return nil, "it has no staging folder any more", nil
 	}
-	c.advance(id, 0, 0)
-	meta, err = w.Import(ctx, c.Stage, id, c.pace.wait, func(done, total int64) { c.advance(id, done, total) })
-	if errors.Is(err, store.ErrSource) {
+	kept, err := c.Stage.Open(id)
+	if err == nil {
+		err = c.importStreams(ctx, w, id, kept)
+	}
+	if errors.Is(err, stage.ErrLost) {
 		return nil, err.Error(), nil
 	}
-	return meta, "", err
+	if err != nil {
+		return nil, "", err
+	}
+	return kept.Meta, "", nil
+}
+
+// importAtOnce bounds the streams that are brought side by side. One keeps the cores busy if
+// it is large; most are small and end in a moment.
+const importAtOnce = 4
+
+func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store.ID, kept *stage.Kept) error {
+	p := &progress{note: func(done, total int64) { c.advance(id, done, total) }}
+	for _, s := range kept.Streams {
+		p.total += s.Size
+	}
+	p.add(0)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(importAtOnce)
+	for n, s := range kept.Streams {
+		g.Go(func() error {
+			to, err := w.Stream(store.None, s.Name)
+			if err != nil {
+				return err
+			}
+			if err := kept.CopyTo(&passed{ctx, to, p}, n); err != nil {
+				return err
+			}
+			return to.Close()
+		})
+	}
+	return g.Wait()
+}
+
+// progress counts the bytes of a share.
+type progress struct {
+	mu          sync.Mutex
+	done, total int64
+	note        func(done, total int64)
+}
+
+func (p *progress) add(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += int64(n)
+	p.note(p.done, p.total)
+}
+
+// passed writes on, until ctx ends, and counts.
+type passed struct {
+	ctx context.Context
+	to  io.Writer
+	p   *progress
+}
+
+func (w *passed) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := w.to.Write(b)
+	w.p.add(n)
+	return n, err
 }
 
 // advance notes how far a share is.
@@ -129,8 +177,8 @@ type shareReply struct {
 }
 
 // shareHere says how far this node's share is. A leader that is not at it begins again.
-func (c *Conductor) shareHere(ctx context.Context, id store.ID, _ none) (r shareReply, err error) {
-	if r.Has, err = c.hasShare(ctx, id); err != nil || !r.Has {
+func (c *Conductor) shareHere(_ context.Context, id store.ID, _ none) (r shareReply, err error) {
+	if r.Has, err = c.hasShare(id); err != nil || !r.Has {
 		return r, err
 	}
 	up, err := c.uploads.load(id.Job)
@@ -148,21 +196,23 @@ func (c *Conductor) shareHere(ctx context.Context, id store.ID, _ none) (r share
 	return r, err
 }
 
-func (c *Conductor) hasShare(ctx context.Context, id store.ID) (bool, error) {
+func (c *Conductor) hasShare(id store.ID) (bool, error) {
 	if c.Stage == nil {
 		return false, nil
 	}
-	all, err := c.Stage.List(ctx, &id.JobID)
-	return slices.ContainsFunc(all, func(s store.Summary) bool { return s.ID == id && s.Err == nil }), err
+	_, err := c.Stage.Open(id)
+	if errors.Is(err, stage.ErrLost) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // forgetHere drops this node's share of an upload that is over.
-func (c *Conductor) forgetHere(ctx context.Context, id store.ID, _ none) (none, error) {
-	has, err := c.hasShare(ctx, id)
-	if err != nil || !has || c.needs(id) {
-		return none{}, err
+func (c *Conductor) forgetHere(_ context.Context, id store.ID, _ none) (none, error) {
+	if c.Stage == nil || c.needs(id) {
+		return none{}, nil
 	}
-	return none{}, c.dropShare(ctx, id)
+	return none{}, c.dropShare(id)
 }
 
 // needs says whether a share may still be asked for. Who cannot tell keeps it.
@@ -179,50 +229,33 @@ func (c *Conductor) needs(id store.ID) bool {
 	return err != nil || up != nil && c.idOf(up) == id && up.Lost == "" && slices.Contains(up.Nodes, c.Node)
 }
 
-func (c *Conductor) dropShare(ctx context.Context, id store.ID) error {
+func (c *Conductor) dropShare(id store.ID) error {
 	c.mu.Lock()
 	delete(c.shares, id)
 	c.mu.Unlock()
-	err := c.Stage.Delete(ctx, id)
+	err := c.Stage.Delete(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(err, c.collectStage(ctx))
-}
-
-// collectStage frees what shares have left. What dumps or uploads in progress may need
-// waits for the next time.
-func (c *Conductor) collectStage(ctx context.Context) error {
-	c.collecting.Lock()
-	defer c.collecting.Unlock()
-	r, err := c.Stage.GC(ctx, store.Policy{}, nil, false)
-	c.uncollected = err != nil || r.Waiting > 0
 	return err
 }
 
-// shareGrace is how old a share may become before somebody must ask for it: longer than
+// shareGrace is how old a committed share may become before somebody must ask for it: longer than
 // the slowest node of its attempt may dump.
 const shareGrace = time.Hour
 
 // tidyStage drops the shares that nobody will ask for any more.
-func (c *Conductor) tidyStage(ctx context.Context) error {
+func (c *Conductor) tidyStage() error {
 	if c.Stage == nil {
 		return nil
 	}
-	c.collecting.Lock()
-	collect := c.uncollected
-	c.collecting.Unlock()
-	all, err := c.Stage.List(ctx, nil)
+	all, err := c.Stage.List(nil)
 	for _, s := range all {
-		if s.Err == nil && time.Since(s.Created) < shareGrace || c.needs(s.ID) {
+		if s.Err == nil && time.Since(s.Committed) < shareGrace || c.needs(s.ID) {
 			continue
 		}
 		c.Log.Info("a share that nobody asks for", "checkpoint", s.ID)
-		err = errors.Join(err, c.Stage.Delete(ctx, s.ID))
-		collect = true
-	}
-	if collect {
-		err = errors.Join(err, c.collectStage(ctx))
+		err = errors.Join(err, c.dropShare(s.ID))
 	}
 	return err
 }

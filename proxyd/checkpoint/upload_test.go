@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
@@ -71,11 +72,11 @@ func (l *lab) boot(node, dir string, be store.Backend) *Conductor {
 	if be == nil {
 		be = l.store()
 	}
-	stage, err := posix.Create(dir)
+	noError(l.t, os.MkdirAll(dir, 0o700))
+	stage, err := stage.Open(dir, 0)
 	noError(l.t, err)
-	l.t.Cleanup(func() { stage.Close() })
 	c, err := New(Config{Node: node, Cluster: "mini", Lib: l.t.TempDir(), Shared: l.shared, Patience: time.Second, Keep: store.Retention{Count: 2}},
-		Deps{Slurm: slurm.New("false"), Store: l.open(be), Stage: l.open(stage), Remote: l, Log: slog.New(slog.DiscardHandler)})
+		Deps{Slurm: slurm.New("false"), Store: l.open(be), Stage: stage, Remote: l, Log: slog.New(slog.DiscardHandler)})
 	noError(l.t, err)
 	l.t.Cleanup(c.Close)
 	l.mu.Lock()
@@ -121,14 +122,13 @@ func (l *lab) staged(number uint32, left bool) *Upload {
 
 func (l *lab) share(c *Conductor, number uint32, data []byte) {
 	l.t.Helper()
-	w, err := c.createShare(l.t.Context(), l.id(number))
+	h, err := c.Stage.Create(l.id(number))
 	noError(l.t, err)
-	s, err := w.Stream(store.None, "0/batch/pages-1.img")
+	f, err := h.Create("0/batch/pages-1.img")
 	noError(l.t, err)
-	_, err = s.Write(data)
-	noError(l.t, errors.Join(err, s.Close()))
-	_, err = w.Commit(l.t.Context(), []byte("meta of "+c.Node))
-	noError(l.t, err)
+	_, err = f.Write(data)
+	noError(l.t, errors.Join(err, f.Close()))
+	noError(l.t, h.Commit([]byte("meta of "+c.Node)))
 }
 
 // there checks that a checkpoint is in the store, whole, and nothing of it anywhere else.
@@ -173,7 +173,7 @@ func (l *lab) await(c *Conductor, patience time.Duration) (*Upload, error) {
 func (l *lab) empty(c *Conductor) {
 	l.t.Helper()
 	for range 200 {
-		all, err := c.Stage.List(l.t.Context(), nil)
+		all, err := c.Stage.List(nil)
 		noError(l.t, err)
 		if len(all) == 0 {
 			return
@@ -365,13 +365,14 @@ func TestUploadSuperseded(t *testing.T) {
 // stays.
 func TestTidyStage(t *testing.T) {
 	l := newLab(t)
-	n1 := l.boot("n1", t.TempDir()+"/s", nil)
+	dir := t.TempDir() + "/s"
+	n1 := l.boot("n1", dir, nil)
 	l.boot("n2", t.TempDir()+"/s", nil)
 	l.share(n1, 1, l.image[0])
 	l.staged(2, true)
 	left := func() string {
-		noError(t, n1.tidyStage(t.Context()))
-		all, err := n1.Stage.List(t.Context(), nil)
+		noError(t, n1.tidyStage())
+		all, err := n1.Stage.List(nil)
 		noError(t, err)
 		var ids []string
 		for _, s := range all {
@@ -382,14 +383,10 @@ func TestTidyStage(t *testing.T) {
 	if got := left(); got != "mini/7/1 mini/7/2" {
 		t.Errorf("while both are young: %s", got)
 	}
-	later := func() time.Time { return time.Now().Add(-2 * shareGrace) }
-	be, err := posix.Create(t.TempDir() + "/s")
-	noError(t, err)
-	t.Cleanup(func() { be.Close() })
-	n1.Stage, err = store.Open(t.Context(), be, l.key, store.Options{Now: later})
-	noError(t, err)
-	l.share(n1, 1, l.image[0])
-	l.share(n1, 2, l.image[0])
+	then := time.Now().Add(-2 * shareGrace)
+	for _, share := range []string{"mini.7.1", "mini.7.2"} {
+		noError(t, os.Chtimes(filepath.Join(dir, share), then, then))
+	}
 	if got := left(); got != "mini/7/2" {
 		t.Errorf("when both are old: %s", got)
 	}

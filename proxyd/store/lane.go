@@ -67,6 +67,11 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 	}
 	head, payload := encodeChunk(scratch, j.buf, enc)
 	w.st.cores <- enc
+	if pace := w.up.Pace; pace != nil {
+		if err := pace(w.ctx, len(head)+len(payload)); err != nil {
+			return nil, err
+		}
+	}
 	w.countChunk(j.kind, len(j.buf), int64(len(head)+len(payload)))
 	return scratch, w.crates.add(j.slot.hash, head[:], payload)
 }

@@ -64,13 +64,6 @@ func (s *Store) fits(ctx context.Context, own leaseName, n uint64) error {
 	if err != nil {
 		return err
 	}
-	if s.opt.Size > 0 {
-		used, err := s.used(ctx)
-		if err != nil {
-			return err
-		}
-		free = min(free, s.opt.Size-min(s.opt.Size, used))
-	}
 	e := &SpaceError{Free: free, Need: n}
 	for _, l := range leases {
 		if l.name.kind == spaceLease && l.name != own {
@@ -81,16 +74,6 @@ func (s *Store) fits(ctx context.Context, own leaseName, n uint64) error {
 		return e
 	}
 	return nil
-}
-
-// used is about what the checkpoints take.
-func (s *Store) used(ctx context.Context) (uint64, error) {
-	all, err := s.List(ctx, nil)
-	var n uint64
-	for _, c := range all {
-		n += uint64(max(0, c.Stats.Stored))
-	}
-	return n, err
 }
 
 // use says that n of the reserved bytes are no longer free; others learn it with the

@@ -35,9 +35,6 @@ type Options struct {
 	// and ProcessGone serve both.
 	Owner     string
 	OwnerGone func(owner string) bool
-	// Size bounds what reservations may count on, together with what committed checkpoints
-	// take; 0: what the file system has.
-	Size uint64
 	// Now dates checkpoints and measures Lapse; nil: time.Now.
 	Now func() time.Time
 }

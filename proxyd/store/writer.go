@@ -16,6 +16,9 @@ type Upload struct {
 	ID          ID
 	Node        string       // of the streams written here
 	Reservation *Reservation // used up as chunks are put; may be nil
+	// Pace is asked before n bytes are put, from several goroutines, and may make them wait;
+	// may be nil. Its error is the Writer's failure.
+	Pace func(ctx context.Context, n int) error
 }
 
 // Writer writes one node's streams of one checkpoint. Streams may be made and written

@@ -36,22 +36,32 @@ func fitting(t *testing.T) (fit []int, left []figure) {
 func turnsOf(mib int) int { return min(7, max(2, 7*1024/mib)) }
 
 // checkpoints are those of a job whose program holds much memory, every page of it new
-// to the store, against plain criu, which writes that very program to a tmpfs.
+// to the store, against plain criu, which writes that very program to a tmpfs: first straight
+// into the store, then by way of a staging folder that is such a tmpfs.
 func checkpoints(t *testing.T, c *cluster) (all []figure) {
 	fit, left := fitting(t)
-	for _, mib := range fit {
-		all = append(all, c.checkpointsOf(t, mib)...)
+	for seed, way := range []struct{ what, until, conf string }{
+		{"into the store: ", "all is in the store", ""},
+		{"staged: ", "all is in the stage", "staging: {folder: /dev/shm/stage}"},
+	} {
+		if way.conf != "" {
+			c.sh(t, "n1", "root", "mkdir -m 700 /dev/shm/stage; echo '"+way.conf+"' >>/etc/singularity-slurm/proxyd.yaml")
+			c.minicluster(t, "restart", "n1", "proxyd")
+		}
+		for _, mib := range fit {
+			all = append(all, c.checkpointsOf(t, mib, 1000*(2*mib+seed), way.what, way.until)...)
+		}
 	}
 	return append(all, left...)
 }
 
-func (c *cluster) checkpointsOf(t *testing.T, mib int) []figure {
-	a := c.employ(t, fmt.Sprint("hold-", mib), "-w n1 --singularity", plainAgent)
+func (c *cluster) checkpointsOf(t *testing.T, mib, seed int, way, until string) []figure {
+	a := c.employ(t, fmt.Sprint("hold-", way[:2], mib), "-w n1 --singularity", plainAgent)
 	defer a.dismiss()
 	var waited, captured, stopped turns
 	var cost usage
 	for i := range turnsOf(mib) + 1 {
-		if said := a.ask(t, fmt.Sprintf("fill %d %d", mib, 1000*mib+i)); said != "filled" {
+		if said := a.ask(t, fmt.Sprintf("fill %d %d", mib, seed+i)); said != "filled" {
 			t.Fatal(said)
 		}
 		var p float64
@@ -71,12 +81,12 @@ func (c *cluster) checkpointsOf(t *testing.T, mib int) []figure {
 		waited.add(p, m.waited)
 		cost.add(m.usage)
 	}
-	what := fmt.Sprintf("job of %d MiB, ", mib)
+	what := fmt.Sprintf("job of %d MiB, %s", mib, way)
 	return []figure{
-		captured.ratio(what+"from its freeze until all is in the store, and plain criu dump to tmpfs", seconds, aimCRIU),
+		captured.ratio(what+"from its freeze until "+until+", and plain criu dump to tmpfs", seconds, aimCRIU),
 		stopped.ratio(what+"longest that its program stood still, and that dump", seconds, noAim),
 		waited.ratio(what+"singctl checkpoint, and that dump", seconds, noAim),
-		alone(what+"captured by a core-second of proxyd", megabytesPS, atLeast(400e6, "≥ 400 MB/s"), cost.logical/cost.busy),
+		alone(what+"brought into the store by a core-second of proxyd", megabytesPS, atLeast(400e6, "≥ 400 MB/s"), cost.logical/cost.busy),
 		alone(what+"most memory of proxyd", mebibytes, atMost(256<<20, "≤ 256 MiB"), cost.peak),
 	}
 }
@@ -84,7 +94,7 @@ func (c *cluster) checkpointsOf(t *testing.T, mib int) []figure {
 // taken is what a checkpoint took, in seconds.
 type taken struct {
 	waited   float64 // for singctl
-	captured float64 // from the freeze to the end of the dump
+	captured float64 // from the freeze until the job goes on
 	stopped  float64 // the longest that the program noticed
 	usage
 }
@@ -120,7 +130,7 @@ func (c *cluster) measure(t *testing.T, a *agent) (m taken) {
 	before, _ := usage(proxydUsage + "echo 5 >/proc/$p/clear_refs") // from here on, the peak is a new one
 	k, waited := c.capture(t, a.job)
 	after, peak := usage(proxydUsage)
-	m.waited, m.captured = waited, k.took("freeze", "drain", "halt", "dump")
+	m.waited, m.captured = waited, k.took("freeze", "drain", "halt", "dump", "commit")
 	m.stopped = a.numbers(t, "enough", 1)[0] / 1e9
 	m.logical, m.stored, m.busy, m.peak = float64(k.Logical), float64(k.Stored), (after-before)/100, peak*1024
 	return m

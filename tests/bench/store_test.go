@@ -19,6 +19,7 @@ import (
 type checkpoint struct {
 	Number          int
 	Logical, Stored int64
+	State           string
 	Phases          []struct {
 		Phase string
 		Took  float64 // seconds
@@ -44,12 +45,17 @@ func (c *cluster) capture(t *testing.T, job string) (k checkpoint, waited float6
 	if _, err := fmt.Sscan(said, &began, &ended); err != nil {
 		t.Fatalf("singctl checkpoint %s: %q: %v", job, said, err)
 	}
-	var all struct{ Checkpoints []checkpoint }
-	list := c.sh(t, "ctl", "alice", "singctl checkpoints --json "+job)
-	if err := json.Unmarshal([]byte(list), &all); err != nil || len(all.Checkpoints) == 0 {
-		t.Fatalf("singctl checkpoints: %v: %s", err, list)
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		var all struct{ Checkpoints []checkpoint }
+		list := c.sh(t, "ctl", "alice", "singctl checkpoints --json "+job)
+		if err := json.Unmarshal([]byte(list), &all); err != nil || len(all.Checkpoints) == 0 || time.Now().After(end) {
+			t.Fatalf("singctl checkpoints: %v: %s", err, list)
+		}
+		k = slices.MaxFunc(all.Checkpoints, func(a, b checkpoint) int { return a.Number - b.Number })
+		if k.State == "" { // in the store
+			return k, ended - began
+		}
 	}
-	return slices.MaxFunc(all.Checkpoints, func(a, b checkpoint) int { return a.Number - b.Number }), ended - began
 }
 
 // ranks is a job whose tasks hold the same 200 MiB, and 1 MiB each of their own.

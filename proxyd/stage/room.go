@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// FullError says that there is no room.
+type FullError struct{ Need, Free uint64 }
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%d MiB needed, %d MiB free", (e.Need+1<<20-1)>>20, e.Free>>20)
+}
+
+// Room is what is kept free for a share. It lapses with the process.
+type Room struct {
+	stage *Stage
+	id    store.ID
+	bytes uint64
+}
+
+// Reserve keeps n bytes for a share, of what is free and not reserved for others. If they
+// are not there the error is a *FullError.
+func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free, err := s.free()
+	if err != nil {
+		return nil, err
+	}
+	for r := range s.rooms {
+		written, err := s.written(r.id)
+		if err != nil {
+			return nil, err
+		}
+		free -= min(free, r.bytes-min(r.bytes, written))
+	}
+	if n > free {
+		return nil, &FullError{Need: n, Free: free}
+	}
+	r := &Room{s, id, n}
+	s.rooms[r] = struct{}{}
+	return r, nil
+}
+
+// Release gives back what is left. It may be called twice.
+func (r *Room) Release() {
+	r.stage.mu.Lock()
+	defer r.stage.mu.Unlock()
+	delete(r.stage.rooms, r)
+}
+
+// spared is the part of a node's memory that shares leave to others: 1/spared.
+const spared = 20
+
+// free is what shares may still take, as if nothing was reserved.
+func (s *Stage) free() (uint64, error) {
+	var f unix.Statfs_t
+	if err := unix.Statfs(s.dir, &f); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: s.dir, Err: err}
+	}
+	free := f.Bavail * uint64(f.Bsize)
+	if s.memory {
+		total, available, err := memory()
+		if err != nil {
+			return 0, err
+		}
+		free = min(free, available-min(available, total/spared))
+	}
+	if s.size == 0 {
+		return free, nil
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return 0, err
+	}
+	var used uint64
+	for _, e := range entries {
+		n, err := size(filepath.Join(s.dir, e.Name()))
+		if err != nil {
+			return 0, err
+		}
+		used += n
+	}
+	return min(free, s.size-min(s.size, used)), nil
+}
+
+// written is what a share that is reserved for takes already.
+func (s *Stage) written(id store.ID) (uint64, error) {
+	made, err := size(s.path(id) + beingMade)
+	done, also := size(s.path(id))
+	return made + done, errors.Join(err, also)
+}
+
+// size is what the files of a share take. One that goes meanwhile takes nothing.
+func size(dir string) (uint64, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return 0, nil
+	}
+	var sum uint64
+	for _, e := range entries {
+		st, err := e.Info()
+		if err == nil {
+			sum += uint64(max(0, st.Size()))
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return sum, err
+}
+
+// memory returns what the node has, and what could be had now.
+func memory() (total, available uint64, err error) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		var kib uint64
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kib); n == 1 {
+			total = kib << 10
+		}
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
+			available = kib << 10
+		}
+	}
+	if total == 0 || available == 0 {
+		return 0, 0, errors.New("/proc/meminfo: neither MemTotal nor MemAvailable")
+	}
+	return total, available, nil
+}

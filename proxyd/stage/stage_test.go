@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+func id(t *testing.T, text string) store.ID {
+	t.Helper()
+	i, err := store.ParseID(text)
+	noError(t, err)
+	return i
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// opened is a Stage in a folder on a disk, or in memory.
+func opened(t *testing.T, dir string, size uint64) *Stage {
+	t.Helper()
+	s, err := Open(dir, size)
+	noError(t, err)
+	return s
+}
+
+func folder(t *testing.T) string {
+	dir := t.TempDir()
+	noError(t, os.Chmod(dir, 0o700))
+	return dir
+}
+
+func put(t *testing.T, h *Share, name string, data []byte) {
+	t.Helper()
+	f, err := h.Create(name)
+	noError(t, err)
+	_, err = f.Write(data)
+	noError(t, errors.Join(err, f.Close()))
+}
+
+func kept(t *testing.T, s *Stage, i store.ID, size int) {
+	t.Helper()
+	h, err := s.Create(i)
+	noError(t, err)
+	put(t, h, "pages", make([]byte, size))
+	noError(t, h.Commit(nil))
+}
+
+func list(t *testing.T, s *Stage, job *store.JobID) string {
+	t.Helper()
+	all, err := s.List(job)
+	noError(t, err)
+	var ids []string
+	for _, sum := range all {
+		noError(t, sum.Err)
+		ids = append(ids, sum.ID.String())
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestShare: what was written is read, under any name, and not before it is committed.
+func TestShare(t *testing.T) {
+	for _, dir := range []string{folder(t), memoryFolder(t)} {
+		s := opened(t, dir, 0)
+		i := id(t, "mini/7/1")
+		h, err := s.Create(i)
+		noError(t, err)
+		var g sync.WaitGroup
+		want := map[string][]byte{}
+		for n := range 40 {
+			name, data := fmt.Sprintf("%d/files/../%s\n", n, strings.Repeat("x", 300)), bytes.Repeat([]byte{byte(n)}, n*n*1000)
+			want[name] = data
+			g.Go(func() { put(t, h, name, data) })
+		}
+		g.Wait()
+		if _, err := h.Create("0/files/../" + strings.Repeat("x", 300) + "\n"); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("a name twice: %v", err)
+		}
+		if _, err := s.Open(i); !errors.Is(err, ErrLost) || list(t, s, nil) != "" {
+			t.Errorf("before it is committed: %v", err)
+		}
+		noError(t, h.Commit([]byte("meta")))
+		noError(t, h.Abort())
+		s = opened(t, dir, 0) // a daemon's successor
+		k, err := s.Open(i)
+		noError(t, err)
+		if string(k.Meta) != "meta" || len(k.Streams) != len(want) {
+			t.Fatalf("meta %q, %d streams", k.Meta, len(k.Streams))
+		}
+		for n, st := range k.Streams {
+			var b bytes.Buffer
+			noError(t, k.CopyTo(&b, n))
+			if !bytes.Equal(b.Bytes(), want[st.Name]) {
+				t.Errorf("stream %q differs", st.Name)
+			}
+		}
+	}
+}
+
+func memoryFolder(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "stage-test-")
+	noError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// TestMemory: where a folder is in memory, that is known.
+func TestMemory(t *testing.T) {
+	if !opened(t, memoryFolder(t), 0).memory {
+		t.Error("/dev/shm is no memory")
+	}
+}
+
+// TestLeftovers: what a daemon that was killed has left goes, what it had committed stays.
+func TestLeftovers(t *testing.T) {
+	dir := folder(t)
+	s := opened(t, dir, 0)
+	kept(t, s, id(t, "a.b-c/7/1"), 10)
+	h, err := s.Create(id(t, "a.b-c/7/2"))
+	noError(t, err)
+	put(t, h, "pages", make([]byte, 1000))
+	noError(t, os.Mkdir(filepath.Join(dir, "a.b-c.8.1.old"), 0o700))
+	noError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
+	s = opened(t, dir, 0)
+	if got := list(t, s, nil); got != "a.b-c/7/1" {
+		t.Errorf("shares %q", got)
+	}
+	left, err := os.ReadDir(dir)
+	noError(t, err)
+	if len(left) != 2 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestCreateAgain: an attempt that failed leaves nothing to its successor of that name.
+func TestCreateAgain(t *testing.T) {
+	s := opened(t, folder(t), 0)
+	i := id(t, "mini/7_3+1/1")
+	first, err := s.Create(i)
+	noError(t, err)
+	put(t, first, "old", nil)
+	second, err := s.Create(i)
+	noError(t, err)
+	put(t, second, "new", nil)
+	noError(t, second.Commit(nil))
+	third, err := s.Create(i)
+	noError(t, err)
+	put(t, third, "newest", nil)
+	if list(t, s, nil) != "" {
+		t.Error("the older is there")
+	}
+	noError(t, third.Commit(nil))
+	k, err := s.Open(i)
+	noError(t, err)
+	if len(k.Streams) != 1 || k.Streams[0].Name != "newest" {
+		t.Errorf("streams %v", k.Streams)
+	}
+}
+
+// TestAbort: who writes to a share that is given up learns it, and nothing is left.
+func TestAbort(t *testing.T) {
+	dir := folder(t)
+	s := opened(t, dir, 0)
+	h, err := s.Create(id(t, "mini/7/1"))
+	noError(t, err)
+	f, err := h.Create("pages")
+	noError(t, err)
+	noError(t, h.Abort())
+	noError(t, h.Abort())
+	if _, err := f.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("write: %v", err)
+	}
+	if _, err := h.Create("more"); !errors.Is(err, errEnded) {
+		t.Errorf("another stream: %v", err)
+	}
+	if err := h.Commit(nil); !errors.Is(err, errEnded) {
+		t.Errorf("commit: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestLost: a share that is gone or not whole is told from whom it is copied to.
+func TestLost(t *testing.T) {
+	i := id(t, "mini/7/1")
+	for name, harm := range map[string]func(share string) error{
+		"gone":          os.RemoveAll,
+		"no index":      func(share string) error { return os.Remove(share + "/index.json") },
+		"index damaged": func(share string) error { return os.WriteFile(share+"/index.json", []byte(`{"streams":[`), 0o600) },
+		"stream gone":   func(share string) error { return os.Remove(share + "/0") },
+		"stream short":  func(share string) error { return os.Truncate(share+"/0", 5) },
+		"stream long":   func(share string) error { return os.Truncate(share+"/0", 50000) },
+	} {
+		dir := folder(t)
+		s := opened(t, dir, 0)
+		kept(t, s, i, 5000)
+		noError(t, harm(dir+"/mini.7.1"))
+		k, err := s.Open(i)
+		if err == nil {
+			err = k.CopyTo(io.Discard, 0)
+		}
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := opened(t, folder(t), 0)
+	kept(t, s, i, 5000)
+	k, err := s.Open(i)
+	noError(t, err)
+	if err := k.CopyTo(full{}, 0); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrLost) {
+		t.Errorf("the store is full: %v", err)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestDelete: a share goes, others stay.
+func TestDelete(t *testing.T) {
+	dir := folder(t)
+	s := opened(t, dir, 0)
+	one, two := id(t, "mini/7/1"), id(t, "mini/7/2")
+	kept(t, s, one, 10)
+	kept(t, s, two, 10)
+	kept(t, s, id(t, "mini/8/1"), 10)
+	noError(t, os.MkdirAll(dir+"/mini.7.1.old/x", 0o700)) // of a removal that was killed
+	noError(t, s.Delete(one))
+	if err := s.Delete(one); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("again: %v", err)
+	}
+	if got := list(t, s, &two.JobID); got != "mini/7/2" {
+		t.Errorf("shares %q", got)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestReserve: what is reserved, written or kept is not given away again.
+func TestReserve(t *testing.T) {
+	s := opened(t, folder(t), 10<<20)
+	one, two := id(t, "mini/7/1"), id(t, "mini/7/2")
+	refused := func(n uint64, free uint64) {
+		t.Helper()
+		var short *FullError
+		if _, err := s.Reserve(two, n); !errors.As(err, &short) || short.Free>>20 != free {
+			t.Errorf("reserve %d MiB: %v, want %d MiB free", n>>20, err, free)
+		}
+	}
+	room, err := s.Reserve(one, 6<<20)
+	noError(t, err)
+	refused(5<<20, 4)
+	h, err := s.Create(one)
+	noError(t, err)
+	put(t, h, "pages", make([]byte, 5<<20)) // out of what is reserved
+	refused(5<<20, 4)
+	put(t, h, "more", make([]byte, 3<<20)) // and more
+	refused(3<<20, 2)
+	noError(t, h.Commit(nil))
+	room.Release()
+	room.Release()
+	refused(3<<20, 1) // the index takes a little
+	noError(t, s.Delete(one))
+	other, err := s.Reserve(two, 10<<20)
+	noError(t, err)
+	other.Release()
+	// What nobody has.
+	s = opened(t, memoryFolder(t), 0)
+	var short *FullError
+	if _, err := s.Reserve(one, 1<<50); !errors.As(err, &short) {
+		t.Errorf("a petabyte: %v", err)
+	}
+	total, available, err := memory()
+	noError(t, err)
+	if available > total || available == 0 {
+		t.Errorf("memory: %d of %d", available, total)
+	}
+}
+
+// TestOpen: a folder that others could write to, or that is none, is refused.
+func TestOpen(t *testing.T) {
+	dir := folder(t)
+	for name, c := range map[string]struct {
+		make func() error
+		want string
+	}{
+		"missing": {func() error { return nil }, "no such file"},
+		"file":    {func() error { return os.WriteFile(dir+"/file", nil, 0o600) }, "not a folder"},
+		"link":    {func() error { return os.Symlink(dir, dir+"/link") }, "not a folder"},
+		"open":    {func() error { return errors.Join(os.Mkdir(dir+"/open", 0o700), os.Chmod(dir+"/open", 0o750)) }, "closed to everybody else"},
+	} {
+		noError(t, c.make())
+		if _, err := Open(dir+"/"+name, 0); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// FuzzParse: whatever lies in the folder, a name is a share's if it is what path makes.
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"mini.7.1", "a.b.8_1+2.3", "mini.7.1.new", "lost+found", "...", "mini.07.1", "m/i.7.1"} {
+		f.Add(name)
+	}
+	s := &Stage{dir: "/stage"}
+	f.Fuzz(func(t *testing.T, name string) {
+		if i, ok := parse(name); ok && s.path(i) != "/stage/"+name {
+			t.Errorf("%q became %s, which is at %s", name, i, s.path(i))
+		}
+	})
+}
