@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,7 +72,11 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 		if err != nil {
 			return err
 		}
-		if a.accepts(ctx, n) {
+		address, err := a.at(n)
+		if err != nil {
+			return err
+		}
+		if accepts(ctx, address) {
 			return a.ask(n, f)
 		}
 	}
@@ -81,9 +86,21 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 	return &rpc.Error{Kind: rpc.ErrUnreachable, Text: "no proxyd answers on " + strings.Join(names[:min(enough, len(names))], ", ")}
 }
 
+// at is where a node's daemon listens. The port may have come from the environment.
+func (a *app) at(n node) (string, error) {
+	if port, err := strconv.ParseUint(a.port, 10, 16); err != nil || port == 0 {
+		return "", rpc.Errorf(rpc.ErrInvalid, "port %.40q: --port, or else SINGULARITY_SLURM_PORT, wants a number from 1 to 65535", a.port)
+	}
+	return net.JoinHostPort(n.address, a.port), nil
+}
+
 // ask calls f with a node's daemon.
 func (a *app) ask(n node, f func(*rpc.Client) error) error {
-	c, err := rpc.Dial(n.name, net.JoinHostPort(n.address, a.port), a.here, a.coder)
+	address, err := a.at(n)
+	if err != nil {
+		return err
+	}
+	c, err := rpc.Dial(n.name, address, a.here, a.coder)
 	if err != nil {
 		return err
 	}
@@ -91,9 +108,9 @@ func (a *app) ask(n node, f func(*rpc.Client) error) error {
 	return f(c)
 }
 
-func (a *app) accepts(ctx context.Context, n node) bool {
+func accepts(ctx context.Context, address string) bool {
 	d := net.Dialer{Timeout: knock}
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(n.address, a.port))
+	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}

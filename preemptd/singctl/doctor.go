@@ -66,8 +66,10 @@ func (a *app) examine(ctx context.Context, names []string) error {
 		})
 	}
 	wg.Wait()
-	if len(answers) == 1 && answers[0].err != nil {
-		return answers[0].err
+	for _, e := range answers { // what was typed wrong is told alone
+		if e.err != nil && (len(answers) == 1 || errors.Is(e.err, rpc.ErrInvalid)) {
+			return e.err
+		}
 	}
 	return a.printDoctor(names, answers)
 }
@@ -87,11 +89,11 @@ func (a *app) examineOne(ctx context.Context, name string) examination {
 
 func (a *app) printDoctor(names []string, answers []examination) error {
 	var failed bool
-	var unanswered error
+	var unanswered []string
 	var nodes []any
 	for i, e := range answers {
 		if e.err != nil {
-			unanswered = errors.Join(unanswered, e.err)
+			unanswered = append(unanswered, names[i])
 			nodes = append(nodes, map[string]any{"node": names[i], "error": e.err.Error()})
 			if !a.json {
 				said := strings.TrimPrefix(e.err.Error(), "node "+names[i]+": ")
@@ -112,20 +114,11 @@ func (a *app) printDoctor(names []string, answers []examination) error {
 	}
 	switch {
 	case unanswered != nil:
-		return rpc.Errorf(rpc.ErrUnreachable, "%d of %d nodes gave no answer", count(answers), len(answers))
+		return rpc.Errorf(rpc.ErrUnreachable, "%d of %d nodes gave no answer: %s", len(unanswered), len(answers), strings.Join(unanswered, ", "))
 	case failed:
 		return errFound
 	}
 	return nil
-}
-
-func count(answers []examination) (n int) {
-	for _, e := range answers {
-		if e.err != nil {
-			n++
-		}
-	}
-	return n
 }
 
 func (a *app) printFindings(r *rpc.DoctorReply) {

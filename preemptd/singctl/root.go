@@ -5,10 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
@@ -46,6 +48,19 @@ work on checkpoints. Users act on their own jobs, operators on all.
 A JOB is named as squeue does: 812, 812_3 for a task of an array, 812+1 for a component of
 a heterogeneous job. A CHECKPOINT is JOB/NUMBER, as in 812/3.`
 
+// flagError says what a flag wants, in words of the command line.
+func flagError(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return rpc.Errorf(rpc.ErrInvalid, "%s", err)
+	}
+	want := "names, separated by commas"
+	if bad.GetFlag().Value.Type() == "bool" {
+		want = "true or false"
+	}
+	return rpc.Errorf(rpc.ErrInvalid, "--%s %.40q: want %s", bad.GetFlag().Name, bad.GetValue(), want)
+}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "singctl", Short: "Look at protected jobs and their checkpoints", Long: long,
@@ -58,9 +73,7 @@ func (a *app) root() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return rpc.Errorf(rpc.ErrInvalid, "%s", err)
-	})
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&a.nodes, "node", nil, "ask this `NODE`'s daemon, instead of the one that is best placed")
 	flags.StringVar(&a.port, "port", a.port, "`PORT` on which the daemons listen (SINGULARITY_SLURM_PORT)")
@@ -68,6 +81,12 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
 	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.delete(), a.export(), a.version(), a.man())
 	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, shells
+		}
+	}
+	root.SetHelpCommand(help())
 	root.InitDefaultHelpCmd()
 	return root
 }
