@@ -69,6 +69,9 @@ func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 			if owner {
 				row = append(row, or(c.GetUser(), fmt.Sprint(c.GetUid())))
 			}
+			if arrays {
+				row = append(row, c.GetJob())
+			}
 			rows = append(rows, row)
 			continue
 		}

@@ -13,24 +13,19 @@ import (
 )
 
 // progress tells a person what goes on: on a terminal a bar in one line that changes, in a
-// log a line for each phase, and within one not more than one in two seconds. It is used
-// by one goroutine.
+// log one line for each phase, when it begins. It is used by one goroutine.
 type progress struct {
 	w        io.Writer
 	quiet    bool
 	terminal bool
 	now      func() time.Time
 	began    time.Time
-	last     time.Time
 	phase    string
 	wrote    bool // the terminal's line is not empty
 }
 
-const everySoOften = 2 * time.Second
-
 func (a *app) progress() *progress {
-	now := a.now()
-	return &progress{w: a.stderr, quiet: a.quiet, terminal: a.terminal, now: a.now, began: now, last: now}
+	return &progress{w: a.stderr, quiet: a.quiet, terminal: a.terminal, now: a.now, began: a.now()}
 }
 
 // say shows how far the work is.
@@ -38,15 +33,15 @@ func (p *progress) say(m *rpc.Progress) {
 	if p.quiet {
 		return
 	}
-	now := p.now()
+	took := p.now().Sub(p.began)
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", progressText(m, now.Sub(p.began), true))
+		fmt.Fprintf(p.w, "\r\x1b[K%s", progressText(m, took))
 		p.wrote = true
 		return
 	}
-	if m.GetPhase() != p.phase || now.Sub(p.last) >= everySoOften {
-		p.phase, p.last = m.GetPhase(), now
-		fmt.Fprintln(p.w, progressText(m, now.Sub(p.began), false))
+	if phase := or(m.GetPhase(), working); phase != p.phase {
+		p.phase = phase
+		fmt.Fprintln(p.w, progressText(&rpc.Progress{Phase: phase}, took))
 	}
 }
 
@@ -58,11 +53,14 @@ func (p *progress) end() {
 	}
 }
 
-const barWidth = 24
+const (
+	barWidth = 24
+	working  = "working" // a phase without a name
+)
 
-func progressText(m *rpc.Progress, took time.Duration, bar bool) string {
+func progressText(m *rpc.Progress, took time.Duration) string {
 	var b strings.Builder
-	b.WriteString(or(m.GetPhase(), "working"))
+	b.WriteString(or(m.GetPhase(), working))
 	amount := func(n int64) string {
 		if m.GetUnit() == "bytes" {
 			return bytesText(n)
@@ -71,11 +69,9 @@ func progressText(m *rpc.Progress, took time.Duration, bar bool) string {
 	}
 	done, total := m.GetDone(), m.GetTotal()
 	switch {
-	case total > 0 && bar:
+	case total > 0:
 		full := int(min(max(done, 0), total) * barWidth / total)
 		fmt.Fprintf(&b, " [%s%s] %s of %s", strings.Repeat("#", full), strings.Repeat("-", barWidth-full), amount(done), amount(total))
-	case total > 0:
-		fmt.Fprintf(&b, " %s of %s", amount(done), amount(total))
 	case done > 0:
 		fmt.Fprintf(&b, " %s", amount(done))
 	}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -30,16 +30,27 @@ func safe(s string) string {
 // line is safe on one line.
 func line(s string) string { return strings.ReplaceAll(safe(s), "\n", " ") }
 
-// table writes rows in columns. A row that is shorter ends there.
+// table writes rows in columns. A row that is shorter ends there, and its last cell makes
+// no column wider.
 func table(w io.Writer, rows [][]string) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var widths []int
 	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = strings.ReplaceAll(line(cell), "\t", " ")
+		for i := range row {
+			row[i] = line(row[i])
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if i < len(row)-1 {
+				widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+			}
 		}
-		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	_ = t.Flush() // as fmt.Fprint
+	for _, row := range rows {
+		for i, cell := range row[:len(row)-1] {
+			fmt.Fprintf(w, "%-*s  ", widths[i], cell)
+		}
+		fmt.Fprintln(w, row[len(row)-1])
+	}
 }
 
 // bytesText writes n in the largest unit that leaves at least one whole.
