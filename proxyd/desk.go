@@ -216,6 +216,9 @@ func (d desk) Checkpoint(ctx context.Context, job, reason string, progress func(
 		reason = "asked"
 	}
 	made, err := d.n.conductor.Take(ctx, id, reason, func(phase string, done, total int64) {
+		if phase == checkpoint.Waiting {
+			phase = rpc.Waiting
+		}
 		progress(&rpc.Progress{Phase: phase, Done: done, Total: total})
 	})
 	if errors.Is(err, checkpoint.ErrNoJob) {

@@ -11,21 +11,39 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
+// leftError says that the person did not wait for the end of a checkpoint, which goes on.
+type leftError struct {
+	job string
+	err error
+}
+
+func (e *leftError) Error() string { return "the checkpoint of job " + e.job + " goes on" }
+
+func (e *leftError) Unwrap() error { return e.err }
+
 func (a *app) checkpoint() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "checkpoint JOB", Short: "Make a checkpoint of a running job, which runs on",
 		Long: `checkpoint makes a checkpoint of a running job. The job stands still while its memory is
-captured, then runs on. Interrupting singctl gives the attempt up; the job runs on then too.`,
+captured, then runs on. Who interrupts singctl leaves the checkpoint to itself: the job's node goes on
+with it, singctl show says how it ended, and singctl delete takes it away again.`,
 		Args: arguments(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
 				began := a.now()
 				p := a.progress()
 				defer p.end()
-				made, err := c.Checkpoint(cmd.Context(), name, reason, p.say)
+				begun := false
+				made, err := c.Checkpoint(cmd.Context(), name, reason, func(m *rpc.Progress) {
+					begun = begun || m.GetPhase() != rpc.Waiting
+					p.say(m)
+				})
 				p.end()
 				if err != nil {
+					if begun && cmd.Context().Err() != nil {
+						return &leftError{job: name, err: err}
+					}
 					return err
 				}
 				if a.json {

@@ -21,11 +21,15 @@ var errFound = errors.New("problems found")
 // the one place that turns errors into either.
 func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 	code, kind, hint := 1, "internal", ""
+	var left *leftError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errFound):
 		return 8
+	case errors.As(err, &left):
+		code, kind = 130, "interrupted"
+		hint = fmt.Sprintf("singctl show %s says how it ends; singctl delete takes it away", left.job)
 	case ctx.Err() != nil:
 		return 130 // the person knows
 	case errors.Is(err, rpc.ErrInvalid):

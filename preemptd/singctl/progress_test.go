@@ -69,6 +69,38 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestInterruptedCheckpoint: one that has begun is not undone because nobody waits for it,
+// which is said.
+func TestInterruptedCheckpoint(t *testing.T) {
+	c := newCluster(t)
+	for _, tt := range []struct{ name, phase, want string }{
+		{"one that has begun", "freeze", "freeze\nsingctl: the checkpoint of job 812_3 goes on\nhint: singctl show 812_3 says how it ends; singctl delete takes it away\n"},
+		{"one that waits for another", rpc.Waiting, "waiting\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c.two.First = tt.phase
+			var out bytes.Buffer
+			errs := &interrupting{cancel: cancel}
+			if code := c.app("alice", &out, errs).run(ctx, []string{"checkpoint", "812_3"}); code != 130 || errs.String() != tt.want || out.Len() > 0 {
+				t.Errorf("exit %d:\n%s%s\nwant:\n%s", code, out.String(), errs.String(), tt.want)
+			}
+		})
+	}
+}
+
+// interrupting is a person who stops what begins to say something.
+type interrupting struct {
+	bytes.Buffer
+	cancel func()
+}
+
+func (w *interrupting) Write(b []byte) (int, error) {
+	defer w.cancel()
+	return w.Buffer.Write(b)
+}
+
 // TestManual: a page for each command, with all its flags.
 func TestManual(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")

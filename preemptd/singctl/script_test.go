@@ -8,6 +8,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ var update = flag.Bool("update", false, "write what commands print into the scri
 type cluster struct {
 	realm *mungetest.Realm
 	port  string
-	one   *apitest.Conductor // of n1
+	two   *apitest.Conductor // of n2
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -38,9 +39,9 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	c := &cluster{realm: mungetest.NewRealm(), one: apitest.New()}
-	_, c.port, _ = net.SplitHostPort(c.serve(t, "n1", "127.0.0.1:0", c.one))
-	c.serve(t, "n2", "127.0.0.2:"+c.port, onN2{apitest.New()})
+	c := &cluster{realm: mungetest.NewRealm(), two: apitest.New()}
+	_, c.port, _ = net.SplitHostPort(c.serve(t, "n1", "127.0.0.1:0", apitest.New()))
+	c.serve(t, "n2", "127.0.0.2:"+c.port, onN2{c.two})
 	return c
 }
 
@@ -71,15 +72,18 @@ func init() { time.Local = time.UTC }
 // people of the scripts; "operator" is whom every machine has.
 var people = map[string]uint32{"root": 0, "alice": apitest.Alice, "bob": apitest.Bob, "carol": 1009, "operator": 65534}
 
+func (c *cluster) app(who string, out, errs io.Writer) *app {
+	return &app{
+		stdout: out, stderr: errs, now: func() time.Time { return apitest.Then },
+		coder: c.realm.As(people[who], people[who]), port: c.port, here: "n1",
+	}
+}
+
 // run runs one command line and returns what a terminal would show: standard error is
 // marked by "! ".
 func (c *cluster) run(ctx context.Context, who string, args ...string) string {
 	var out, errs bytes.Buffer
-	a := &app{
-		stdout: &out, stderr: &errs, now: func() time.Time { return apitest.Then },
-		coder: c.realm.As(people[who], people[who]), port: c.port, here: "n1",
-	}
-	code := a.run(ctx, args)
+	code := c.app(who, &out, &errs).run(ctx, args)
 	var b strings.Builder
 	b.Write(out.Bytes())
 	for l := range strings.Lines(errs.String()) {

@@ -101,7 +101,7 @@ func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason strin
 		return nil, c.insist(ctx, awayWithin, leader, j.id, phaseLead, leadBody{v, reason}, nil)
 	}
 	if v == passOn { // the one before is worth more than another; who leaves cannot wait
-		if err := c.brought(ctx, j.id); err != nil {
+		if err := c.brought(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}
 	}
@@ -128,8 +128,8 @@ func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason strin
 	}
 }
 
-// brought waits until this node leads no upload of a job.
-func (c *Conductor) brought(ctx context.Context, job uint32) error {
+// brought waits until this node leads no upload of a job, and tells if it does.
+func (c *Conductor) brought(ctx context.Context, job uint32, waits func()) error {
 	for {
 		c.mu.Lock()
 		b := c.bringing[job]
@@ -137,6 +137,7 @@ func (c *Conductor) brought(ctx context.Context, job uint32) error {
 		if b == nil {
 			return nil
 		}
+		waits()
 		select {
 		case <-b.over:
 		case <-ctx.Done():

@@ -165,8 +165,12 @@ func process(dir string) (since time.Time, command string) {
 // maxCommand keeps a command to a line of a table.
 const maxCommand = 120
 
-// Take makes a checkpoint of a job that runs, and returns its name. progress is told of
-// each phase.
+// Waiting is told by Take as a phase while the checkpoint before is on its way to the store:
+// this one has not begun.
+const Waiting = "waiting"
+
+// Take makes a checkpoint of a job that runs, and returns its name. progress is told what it
+// is at. Once that is more than Waiting, the checkpoint goes on though ctx ends.
 func (c *Conductor) Take(ctx context.Context, job, reason string, progress func(phase string, done, total int64)) (store.ID, error) {
 	id, err := parseName(job)
 	if err != nil {
@@ -175,6 +179,9 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, progress func(
 	j := c.known(id)
 	if j == nil || len(j.capsules()) == 0 {
 		return store.ID{}, fmt.Errorf("job %s has nothing on node %s: %w", job, c.Node, ErrNoJob)
+	}
+	if err := c.brought(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
+		return store.ID{}, err
 	}
 	progress(phasePrepare, 0, int64(len(phases)))
 	a, err := c.request(ctx, j, passOn, reason)

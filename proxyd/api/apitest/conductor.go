@@ -44,6 +44,7 @@ const (
 // and remembers what it was asked to do.
 type Conductor struct {
 	Release chan struct{} // 812_3 waits for it
+	First   string        // phase in which it does
 
 	mu    sync.Mutex
 	asked []string
@@ -52,7 +53,7 @@ type Conductor struct {
 var _ api.Conductor = (*Conductor)(nil)
 
 // New returns one.
-func New() *Conductor { return &Conductor{Release: make(chan struct{})} }
+func New() *Conductor { return &Conductor{Release: make(chan struct{}), First: "freeze"} }
 
 // Asked returns what was asked so far, one line each, in order.
 func (c *Conductor) Asked() []string {
@@ -129,7 +130,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 // Checkpoint makes none, but tells how it would go.
 func (c *Conductor) Checkpoint(ctx context.Context, job, reason string, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
 	c.note("checkpoint %s %q", job, reason)
-	progress(&rpc.Progress{Phase: "freeze"})
+	progress(&rpc.Progress{Phase: c.First})
 	switch job {
 	case "813":
 		return nil, &rpc.Error{Kind: rpc.ErrObstacle, Text: "job 813: checkpoint 1: prepare: 1 program cannot be captured",
