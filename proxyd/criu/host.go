@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
 // Unsupported says why this host cannot dump or restore, and what would help.
@@ -32,14 +34,10 @@ func (e *Unsupported) Error() string {
 
 // advice is given where a program is missing.
 var advice = map[string]string{
-	"criu":    "install CRIU 4.2 or newer",
+	"criu":    "install " + host.CriuNeeds + " or newer",
 	"nsenter": "install util-linux",
 	"setpriv": "install util-linux",
 }
-
-// Oldest version of CRIU that works; older ones fail on today's kernels (4.1 at TCP from
-// Linux 6.16 on, 3.17 at the vdso).
-const oldestMajor, oldestMinor = 4, 2
 
 // kerndat is where criu keeps what it has found out about the kernel. With the job's real
 // ids it could not find it out itself.
@@ -114,7 +112,7 @@ func askVersion(ctx context.Context) (string, error) {
 	if _, err := fmt.Sscanf(m[1], "%d.%d", &major, &minor); err != nil {
 		return "", &Unsupported{fmt.Sprintf("criu's version is %q", m[1]), advice["criu"]}
 	}
-	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
+	if major < host.CriuMajor || major == host.CriuMajor && minor < host.CriuMinor {
 		return m[1], &Unsupported{"criu " + m[1] + " is too old", advice["criu"]}
 	}
 	return m[1], nil

@@ -33,19 +33,22 @@ func checkRoot(context.Context, *node) Finding {
 }
 
 func checkKernel(context.Context, *node) Finding {
-	f := Finding{Name: "kernel", Needs: "namespaces, time namespaces, pidfd and openat2: Linux 5.9 or newer has all"}
+	f := Finding{Name: "kernel", Needs: "namespaces, time namespaces, pidfd and openat2: " + KernelNeeds + " or newer has all"}
 	for _, feature := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2} {
 		if err := feature.Check(); err != nil {
-			return f.bad(Fail, err.Error(), "boot a newer kernel, or one with that option")
+			return f.bad(Fail, err.Error(), "boot "+KernelNeeds+" or newer, with that option")
 		}
 	}
 	return f.good("Linux " + Release())
 }
 
 func checkFreezer(context.Context, *node) Finding {
-	f := Finding{Name: "kernel: freezer", Needs: "cgroup v2, mounted or not, with or without controllers"}
+	f := Finding{Name: "kernel: freezer", Needs: "cgroup v2, mounted or not, with or without controllers: " + KernelNeeds + " or newer"}
 	if err := Freezer.Check(); err != nil {
 		return f.bad(Fail, err.Error(), "boot a newer kernel, or without cgroup_disable and cgroup_no_v1 options")
+	}
+	if err := GroupKill.Check(); err != nil {
+		return f.bad(Warn, err.Error(), "boot "+KernelNeeds+" or newer: until then users can end the processes of ours that watch over their own")
 	}
 	return f.good("there")
 }

@@ -10,10 +10,6 @@ import (
 	"strconv"
 )
 
-// CriuNeeds is the oldest CRIU that works: before, TCP sockets cannot be dumped on Linux
-// 6.16 and newer.
-const CriuNeeds = "criu 4.2"
-
 var criuVersion = regexp.MustCompile(`(?m)^Version: ([0-9]+)\.([0-9]+)(\S*)`)
 
 // Criu returns the version of the program. One that is missing, too old, or does not work
@@ -45,7 +41,7 @@ func checkCriu(out string) (version string, err error) {
 	version = m[1] + "." + m[2] + m[3]
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
-	if major < 4 || major == 4 && minor < 2 {
+	if major < CriuMajor || major == CriuMajor && minor < CriuMinor {
 		return version, &UnsupportedError{"checkpoints", CriuNeeds, "criu " + version}
 	}
 	return version, nil

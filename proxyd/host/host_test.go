@@ -44,7 +44,7 @@ func TestProbesOfThisKernel(t *testing.T) {
 	if _, err := fmt.Sscanf(Release(), "%d.%d", &major, &minor); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2, &Fanotify, &Nftables, &Veth, &VXLAN, &Freezer} {
+	for _, f := range []*Feature{&Namespaces, &TimeNamespaces, &Pidfd, &Openat2, &Fanotify, &Nftables, &Veth, &VXLAN, &Freezer, &GroupKill} {
 		err := f.Check()
 		switch {
 		case err == nil:
@@ -61,8 +61,23 @@ func TestProbesOfThisKernel(t *testing.T) {
 // TestFreezerLeavesNothing probes many times: a group that stayed would be in the way.
 func TestFreezerLeavesNothing(t *testing.T) {
 	for range 3 {
-		if err := freezer(); err != nil {
+		if err := Freezer.Probe(); err != nil {
 			t.Skipf("no freezer here: %v", err)
+		}
+	}
+}
+
+// TestNeedsInDocs: what people read before they install is what doctor wants.
+func TestNeedsInDocs(t *testing.T) {
+	for _, page := range []string{"../../README.md", "../../docs/install.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, need := range []string{KernelNeeds + " or newer", fmt.Sprintf("CRIU %d.%d", CriuMajor, CriuMinor)} {
+			if !strings.Contains(string(text), need) {
+				t.Errorf("%s does not say %q", page, need)
+			}
 		}
 	}
 }
@@ -237,6 +252,11 @@ func TestProbe(t *testing.T) {
 	for _, name := range []string{"criu", "munge", "slurm: slurmctld", "slurm: plugin", "installed", "key", "shared folder"} {
 		if byName[name].Level != Fail {
 			t.Errorf("%s cannot be well here: %+v", name, byName[name])
+		}
+	}
+	for _, name := range []string{"kernel", "kernel: freezer"} {
+		if !strings.Contains(byName[name].Needs, KernelNeeds) {
+			t.Errorf("%s asks for another kernel than the docs, %s: %+v", name, KernelNeeds, byName[name])
 		}
 	}
 	if os.Geteuid() == 0 {

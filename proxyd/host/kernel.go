@@ -29,7 +29,8 @@ var (
 	VXLAN = Feature{Name: "vxlan", Probe: func() error {
 		return linkKind("CONFIG_VXLAN", &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, VxlanId: 1, Port: 8472})
 	}}
-	Freezer = Feature{Name: "cgroup v2 freezer", Probe: freezer}
+	Freezer   = Feature{Name: "cgroup v2 freezer", Probe: func() error { return groupHas("cgroup.freeze", "Linux 5.2 with CONFIG_CGROUPS") }}
+	GroupKill = Feature{Name: "cgroup.kill", Probe: func() error { return groupHas("cgroup.kill", KernelNeeds) }}
 )
 
 // Release returns the kernel's, as uname -r.
@@ -154,10 +155,9 @@ func linkKind(needs string, link netlink.Link) error {
 	return missing(<-answer, link.Type()+" devices", "a kernel with "+needs, unix.EOPNOTSUPP)
 }
 
-// freezer looks at a new group in a mount of cgroup v2 that nobody else sees: it needs not be
-// mounted anywhere, and its root has no freezer.
-func freezer() error {
-	needs := "Linux 5.2 with CONFIG_CGROUPS"
+// groupHas looks for a file in a new group in a mount of cgroup v2 that nobody else sees: it
+// needs not be mounted anywhere, and its root has no freezer.
+func groupHas(file, needs string) error {
 	fs, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return missing(err, "cgroup v2", needs, unix.ENODEV)
@@ -176,6 +176,6 @@ func freezer() error {
 		return fmt.Errorf("cgroup v2: make a group: %w", err)
 	}
 	defer unix.Unlinkat(mount, group, unix.AT_REMOVEDIR) //nolint:errcheck // empty and ours
-	err = unix.Faccessat(mount, group+"/cgroup.freeze", unix.F_OK, 0)
-	return missing(err, "cgroup.freeze", needs, unix.ENOENT)
+	err = unix.Faccessat(mount, group+"/"+file, unix.F_OK, 0)
+	return missing(err, file, needs, unix.ENOENT)
 }
