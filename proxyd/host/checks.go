@@ -66,14 +66,6 @@ func checkNetwork(context.Context, *node) Finding {
 	return f.good("nftables, veth, vxlan")
 }
 
-func checkFanotify(context.Context, *node) Finding {
-	f := Finding{Name: "kernel: fanotify", Needs: "fanotify, to see files that static programs write"}
-	if err := Fanotify.Check(); err != nil {
-		return f.bad(Warn, err.Error(), "boot a kernel with CONFIG_FANOTIFY")
-	}
-	return f.good("there")
-}
-
 func checkCriuFinding(ctx context.Context, n *node) Finding {
 	f := Finding{Name: "criu", Needs: CriuNeeds + " or newer"}
 	version, err := Criu(ctx, "criu")

@@ -67,6 +67,30 @@ func TestFreezerLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestFanotify(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		probe         error
+		groups, cores int
+		level         Level
+		found, do     string
+	}{
+		{"enough", nil, 128, 16, OK, "for 128 capsules", ""},
+		{"a kernel that does not say", nil, 0, 16, OK, "there", ""},
+		{"fewer than jobs", nil, 128, 96, Warn, "for 128 capsules (fs.fanotify.max_user_groups), on 96 cores", "sysctl -w fs.fanotify.max_user_groups=1024, "},
+		{"very many cores", nil, 128, 1024, Warn, "for 128 capsules (fs.fanotify.max_user_groups), on 1024 cores", "sysctl -w fs.fanotify.max_user_groups=2048, "},
+		{"none left", fmt.Errorf("probe fanotify: %w", unix.EMFILE), 128, 16, Warn, "all 128 of fs.fanotify.max_user_groups are in use", "sysctl -w fs.fanotify.max_user_groups=1024, "},
+		{"none at all", unsupported("fanotify", "a kernel with CONFIG_FANOTIFY"), 0, 16, Warn, "fanotify needs a kernel with CONFIG_FANOTIFY, found Linux " + Release(), "boot a kernel with CONFIG_FANOTIFY"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fanotifyFinding(tt.probe, tt.groups, tt.cores)
+			if f.Level != tt.level || f.Found != tt.found || !strings.HasPrefix(f.Do, tt.do) || (f.Do == "") != (tt.level == OK) {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
 // TestNeedsInDocs: what people read before they install is what doctor wants.
 func TestNeedsInDocs(t *testing.T) {
 	for _, page := range []string{"../../README.md", "../../docs/install.md"} {

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func checkFanotify(context.Context, *node) Finding {
+	return fanotifyFinding(Fanotify.Check(), fanotifyGroups(), runtime.NumCPU())
+}
+
+// maxGroups is how many groups of fanotify the kernel lets one user have; each capsule takes
+// one of root's, and so does whatever else of root's watches files.
+const maxGroups = "fs.fanotify.max_user_groups"
+
+// fanotifyFinding is what there is to say of a probe's answer and of maxGroups, 0 if it is
+// not known, on a node of so many cores.
+func fanotifyFinding(probe error, groups, cores int) Finding {
+	f := Finding{Name: "kernel: fanotify", Needs: "fanotify, to see files that static programs write, for as many capsules as there may be"}
+	enough := fmt.Sprintf("sysctl -w %s=%d, and the same in /etc/sysctl.d: more than there can be jobs on the node", maxGroups, max(1024, 2*cores))
+	switch {
+	case errors.Is(probe, unix.EMFILE):
+		return f.bad(Warn, fmt.Sprintf("all %d of %s are in use", groups, maxGroups), enough)
+	case probe != nil:
+		return f.bad(Warn, probe.Error(), "boot a kernel with CONFIG_FANOTIFY")
+	case groups == 0:
+		return f.good("there")
+	case groups < 2*cores: // a job on each core, and others who watch
+		return f.bad(Warn, fmt.Sprintf("for %d capsules (%s), on %d cores", groups, maxGroups, cores), enough)
+	}
+	return f.good(fmt.Sprintf("for %d capsules", groups))
+}
+
+// fanotifyGroups reads maxGroups; 0: a kernel before 5.13, which does not say.
+func fanotifyGroups() int {
+	b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(maxGroups, ".", "/"))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
