@@ -20,6 +20,8 @@ type Suite struct {
 	CRIU string
 	// Corpus says that Options.Corpus can be had: the suite has all those packages.
 	Corpus bool
+	// Singularity says that singularity-slurm runs on it: its CRIU is one that proxyd starts with.
+	Singularity bool
 
 	// expired says that the suite's Release file may be past its Valid-Until,
 	// as a release in development is between two pushes of a mirror.
@@ -27,7 +29,7 @@ type Suite struct {
 }
 
 var suites = []Suite{
-	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", Corpus: true, expired: true},
+	{Name: "forky", Slurm: "26.05", CRIU: "4.2", Torch: "2.14", Corpus: true, Singularity: true, expired: true},
 	{Name: "trixie", Slurm: "24.11", CRIU: "4.1", Torch: "2.6"},
 	{Name: "bookworm", Slurm: "22.05", Torch: "1.13"},
 }
@@ -62,4 +64,15 @@ type NoCorpusError struct{ Suite string }
 
 func (e *NoCorpusError) Error() string {
 	return fmt.Sprintf("suite %s has not all programs of the corpus: %s has", e.Suite, suites[0].Name)
+}
+
+// NoSingularityError is a cluster with singularity-slurm of a suite whose CRIU is too old.
+type NoSingularityError struct{ Suite Suite }
+
+func (e *NoSingularityError) Error() string {
+	has := "no CRIU that works"
+	if e.Suite.CRIU != "" {
+		has = "CRIU " + e.Suite.CRIU + ", with which proxyd does not start"
+	}
+	return fmt.Sprintf("suite %s has %s: %s has %s", e.Suite.Name, has, suites[0].Name, suites[0].CRIU)
 }
