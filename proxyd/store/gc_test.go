@@ -358,6 +358,26 @@ func TestDiskFull(t *testing.T) {
 	check(t, dump(t.Context(), s, ckpt(1, 2), storetest.Noise(3, 1000).Bytes()))
 }
 
+// TestBytesOfACollection: what shares a file with others is counted once.
+func TestBytesOfACollection(t *testing.T) {
+	be := folder(t)
+	s := openStore(t, be, store.Options{})
+	check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 3000).Bytes()))
+	there := usage(t, be.Path())
+	check(t, s.Delete(t.Context(), ckpt(1, 1)))
+	dry := must(s.GC(t.Context(), store.Policy{}, nil, true))
+	r := must(s.GC(t.Context(), store.Policy{}, nil, false))
+	if left := usage(t, be.Path()); left != 0 {
+		t.Fatalf("%d KiB are left", left)
+	}
+	if r.Bytes/1024 > there || r.Bytes/1024 < there-r.Chunks/1024-1 {
+		t.Errorf("%d chunks of %d KiB went, as the report says; there were %d KiB", r.Chunks, r.Bytes/1024, there)
+	}
+	if dry.Bytes != r.Bytes || dry.Chunks != r.Chunks {
+		t.Errorf("the dry run said %d chunks of %d bytes, the run %d of %d", dry.Chunks, dry.Bytes, r.Chunks, r.Bytes)
+	}
+}
+
 // TestCompact: what is left of a pack does not hold the rest.
 func TestCompact(t *testing.T) {
 	be := folder(t)

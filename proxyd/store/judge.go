@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync"
 )
 
 // trashed is one thing in the trash.
@@ -117,30 +118,46 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []ge
 			names = append(names, t.name)
 		}
 	}
-	return each16(ctx, names, func(ctx context.Context, name string) error {
+	var doomed []string
+	var mu sync.Mutex
+	sizes := make(map[string]int64)
+	err := each16(ctx, names, func(ctx context.Context, name string) error {
 		t := chunks[name]
 		switch chunkFate(c.mark.used.has(t.chunk), !doubt && settled(t.since, live)) {
 		case restore:
 			c.tally(func(r *GCReport) { r.Restored++ })
 			return c.move(ctx, t.name, chunkName(t.chunk))
 		case purge:
-			return c.purge(ctx, t)
+			info, err := c.s.be.Stat(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			doomed = append(doomed, name)
+			sizes[name] = info.Size
+			return ignoreGone(err)
 		default:
 			c.tally(func(r *GCReport) { r.Waiting++ })
 			return nil
 		}
 	})
+	if err != nil {
+		return err
+	}
+	// Not before all sizes are known: what chunks share belongs to ever fewer of them.
+	return each16(ctx, doomed, func(ctx context.Context, name string) error {
+		err := c.s.be.Remove(ctx, name)
+		if err == nil {
+			c.tally(func(r *GCReport) { r.Chunks++; r.Bytes += sizes[name] })
+		}
+		return ignoreGone(err)
+	})
 }
 
-func (c *collector) purge(ctx context.Context, t trashed) error {
-	info, err := c.s.be.Stat(ctx, t.name)
-	if err == nil {
-		err = c.s.be.Remove(ctx, t.name)
-	}
+// ignoreGone turns err into nil if it says that something is not there: another collector
+// was faster.
+func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	c.tally(func(r *GCReport) { r.Chunks++; r.Bytes += info.Size })
 	return err
 }
 
