@@ -225,7 +225,10 @@ func (d desk) Export(ctx context.Context, id string, put func(name string, size 
 }
 
 func collected(r store.GCReport, dry bool) *rpc.GCReport {
-	out := &rpc.GCReport{Chunks: r.Chunks, Bytes: r.Bytes, Waiting: r.Waiting, DryRun: dry}
+	out := &rpc.GCReport{Chunks: r.Chunks, Bytes: r.Bytes, Waiting: r.Waiting, Open: int64(r.Open), DryRun: dry}
+	if s := r.Spared; s.Chunks > 0 {
+		out.Spared, out.SparedBytes, out.SparedUntil = s.Chunks, s.Bytes, timestamppb.New(s.Until)
+	}
 	for _, id := range r.Expired {
 		out.Expired = append(out.Expired, id.String())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
@@ -82,6 +83,14 @@ func (a *app) printGC(r *rpc.GCReport) {
 		fmt.Fprintf(a.stdout, "; %s until dumps and restores under way have ended", plural(r.GetWaiting(), "more chunk"))
 	}
 	fmt.Fprintln(a.stdout)
+	if r.GetOpen() > 0 {
+		fmt.Fprintf(a.stdout, "deleted and kept, with all chunks: %s, until dumps and restores under way have ended\n", plural(r.GetOpen(), "checkpoint"))
+	}
+	if r.GetSpared() > 0 {
+		until := timestamppb.New(r.GetSparedUntil().AsTime().Add(time.Second - 1)) // the first whole second
+		fmt.Fprintf(a.stdout, "new and kept: %s of %s that no checkpoint has; a gc after %s deletes what no dump under way needs\n",
+			plural(r.GetSpared(), "chunk"), bytesText(r.GetSparedBytes()), timeText(until))
+	}
 	for _, d := range r.GetDamaged() {
 		fmt.Fprintf(a.stdout, "DAMAGED %s: %s\n", line(d.GetCheckpoint()), line(d.GetProblem()))
 	}

@@ -1223,7 +1223,7 @@ func (x *CheckpointRequest) GetReason() string {
 // Progress of long work. The last message of a stream that ends well has one of result.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Phase string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Phase string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"` // "waiting": a checkpoint has not begun; in any other it goes on without who asked
 	Done  int64                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
 	Total int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // 0: not known
 	Unit  string                 `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`    // "bytes"; empty: counted things
@@ -1628,7 +1628,13 @@ type GCReport struct {
 	DryRun  bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Checkpoints that cannot be read. While there are any, nobody knows which chunks they
 	// need, and no chunk is deleted.
-	Damaged       []*Damage `protobuf:"bytes,6,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	Damaged []*Damage `protobuf:"bytes,6,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	// Chunks that no checkpoint needs and that were written a moment ago. A dump in progress may
+	// need them; else a collection at the given time deletes them.
+	Spared        int64                  `protobuf:"varint,7,opt,name=spared,proto3" json:"spared,omitempty"`
+	SparedBytes   int64                  `protobuf:"varint,8,opt,name=spared_bytes,json=sparedBytes,proto3" json:"spared_bytes,omitempty"`
+	SparedUntil   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=spared_until,json=sparedUntil,proto3" json:"spared_until,omitempty"`
+	Open          int64                  `protobuf:"varint,10,opt,name=open,proto3" json:"open,omitempty"` // deleted checkpoints that are still being read; their chunks are among none of these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1703,6 +1709,34 @@ func (x *GCReport) GetDamaged() []*Damage {
 		return x.Damaged
 	}
 	return nil
+}
+
+func (x *GCReport) GetSpared() int64 {
+	if x != nil {
+		return x.Spared
+	}
+	return 0
+}
+
+func (x *GCReport) GetSparedBytes() int64 {
+	if x != nil {
+		return x.SparedBytes
+	}
+	return 0
+}
+
+func (x *GCReport) GetSparedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SparedUntil
+	}
+	return nil
+}
+
+func (x *GCReport) GetOpen() int64 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
 }
 
 type Damage struct {
@@ -2176,14 +2210,19 @@ const file_proxyd_proto_rawDesc = "" +
 	"older_than\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x12\x17\n" +
 	"\x04keep\x18\x02 \x01(\rH\x00R\x04keep\x88\x01\x01\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRunB\a\n" +
-	"\x05_keep\"\xbe\x01\n" +
+	"\x05_keep\"\xcc\x02\n" +
 	"\bGCReport\x12\x18\n" +
 	"\aexpired\x18\x01 \x03(\tR\aexpired\x12\x16\n" +
 	"\x06chunks\x18\x02 \x01(\x03R\x06chunks\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x03R\awaiting\x12\x17\n" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x127\n" +
-	"\adamaged\x18\x06 \x03(\v2\x1d.singularity.proxyd.v1.DamageR\adamaged\"B\n" +
+	"\adamaged\x18\x06 \x03(\v2\x1d.singularity.proxyd.v1.DamageR\adamaged\x12\x16\n" +
+	"\x06spared\x18\a \x01(\x03R\x06spared\x12!\n" +
+	"\fspared_bytes\x18\b \x01(\x03R\vsparedBytes\x12=\n" +
+	"\fspared_until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\vsparedUntil\x12\x12\n" +
+	"\x04open\x18\n" +
+	" \x01(\x03R\x04open\"B\n" +
 	"\x06Damage\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\tR\n" +
@@ -2294,32 +2333,33 @@ var file_proxyd_proto_depIdxs = []int32{
 	12, // 19: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
 	32, // 20: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
 	24, // 21: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	14, // 22: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	1,  // 23: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	3,  // 24: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
-	5,  // 25: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	8,  // 26: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	16, // 27: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	18, // 28: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	20, // 29: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	22, // 30: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	25, // 31: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	27, // 32: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	2,  // 33: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	4,  // 34: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
-	6,  // 35: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	9,  // 36: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	17, // 37: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	19, // 38: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	17, // 39: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	17, // 40: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	26, // 41: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	28, // 42: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	33, // [33:43] is the sub-list for method output_type
-	23, // [23:33] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	31, // 22: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	14, // 23: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	1,  // 24: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	3,  // 25: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
+	5,  // 26: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	8,  // 27: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	16, // 28: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	18, // 29: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	20, // 30: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	22, // 31: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	25, // 32: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	27, // 33: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	2,  // 34: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	4,  // 35: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
+	6,  // 36: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	9,  // 37: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	17, // 38: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	19, // 39: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	17, // 40: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	17, // 41: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	26, // 42: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	28, // 43: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }

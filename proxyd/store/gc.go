@@ -32,7 +32,15 @@ type GCReport struct {
 	Swept    int64     // taken out of sight
 	Restored int64     // put back because a dump had counted on them
 	Waiting  int64     // out of sight, until dumps or restores in progress end
+	Open     int       // deleted checkpoints that wait for the same, with all of their chunks
+	Spared   Spared    // unused, and younger than Policy.Grace
 	Damaged  []Summary // checkpoints that cannot be read, with the reason; while there are any no chunk goes
+}
+
+// Spared are chunks that no checkpoint needs, yet or any more, and that are too young to go.
+type Spared struct {
+	Chunks, Bytes int64
+	Until         time.Time // a collection that begins then would take them all
 }
 
 // GC collects what no checkpoint needs. It is safe while dumps, restores, deletes and other

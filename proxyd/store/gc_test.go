@@ -358,6 +358,36 @@ func TestDiskFull(t *testing.T) {
 	check(t, dump(t.Context(), s, ckpt(1, 2), storetest.Noise(3, 1000).Bytes()))
 }
 
+// TestWhatWaits: a collection that frees nothing says what it will free, and when.
+func TestWhatWaits(t *testing.T) {
+	s := openStore(t, folder(t), store.Options{})
+	check(t, dump(t.Context(), s, ckpt(1, 1), storetest.NewImage(1, 300).Bytes()))
+	collect := func(grace time.Duration, dry bool) store.GCReport {
+		t.Helper()
+		return must(s.GC(t.Context(), store.Policy{Grace: grace}, nil, dry))
+	}
+	if r := collect(time.Hour, false); r.Spared != (store.Spared{}) || r.Open != 0 {
+		t.Errorf("while all is needed: %+v", r)
+	}
+	reader := must(s.Open(t.Context(), ckpt(1, 1)))
+	check(t, s.Delete(t.Context(), ckpt(1, 1)))
+	if r := collect(0, false); r.Open != 1 || r.Chunks != 0 {
+		t.Errorf("while it is read: %+v", r)
+	}
+	reader.Close()
+	before := time.Now()
+	for _, dry := range []bool{true, false} {
+		r := collect(time.Hour, dry)
+		until := r.Spared.Until.Sub(before)
+		if r.Chunks != 0 || r.Bytes != 0 || r.Spared.Chunks == 0 || r.Spared.Bytes == 0 || until <= 0 || until > time.Since(before)+time.Hour || r.Open != 0 {
+			t.Errorf("dry %v, while it is new: %+v", dry, r)
+		}
+	}
+	if r := collect(0, false); r.Chunks == 0 || r.Spared != (store.Spared{}) {
+		t.Errorf("at last: %+v", r)
+	}
+}
+
 // TestBytesOfACollection: what shares a file with others is counted once.
 func TestBytesOfACollection(t *testing.T) {
 	be := folder(t)

@@ -44,13 +44,13 @@ func (c *collector) judge(ctx context.Context) error {
 			live = append(live, l.name.since)
 		}
 	}
+	c.report.Waiting, c.report.Open = 0, 0
 	if err := c.judgeManifests(ctx, things, live); err != nil {
 		return err
 	}
 	if err := c.mark.mark(ctx); err != nil {
 		return err
 	}
-	c.report.Waiting = 0
 	return c.judgeChunks(ctx, things, live)
 }
 
@@ -90,7 +90,11 @@ func (c *collector) trash(ctx context.Context) ([]trashed, error) {
 func (c *collector) judgeManifests(ctx context.Context, things []trashed, live []generation) error {
 	folders := make(map[string]bool)
 	for _, t := range things {
-		if t.kind != trashedManifest || manifestFate(settled(t.since, live)) != purge {
+		if t.kind != trashedManifest {
+			continue
+		}
+		if manifestFate(settled(t.since, live)) != purge {
+			c.report.Open++
 			continue
 		}
 		if err := c.s.be.Remove(ctx, t.name); err != nil && !errors.Is(err, fs.ErrNotExist) {

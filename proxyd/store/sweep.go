@@ -139,11 +139,25 @@ func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Inf
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || !sweepable(false, c.age(info), c.policy.Grace) {
+		if err != nil {
 			return err
+		}
+		if age := c.age(info); !sweepable(false, age, c.policy.Grace) {
+			c.spare(info, c.policy.Grace-age)
+			return nil
 		}
 		return f(h, info)
 	})
+}
+
+// spare counts a chunk that may go when some time has passed.
+func (c *collector) spare(info Info, left time.Duration) {
+	s := &c.report.Spared
+	s.Chunks++
+	s.Bytes += info.Size
+	if until := c.s.opt.Now().Add(left); until.After(s.Until) {
+		s.Until = until
+	}
 }
 
 // age is by the clock of the file system; a dry run has not written to it.
