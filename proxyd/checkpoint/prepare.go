@@ -69,7 +69,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err := j.whole(ctx); err != nil {
 		return err
 	}
-	number, err := j.c.nextNumber(ctx, j.id)
+	number, err := j.c.nextNumber(ctx, j.id, a.id.Number)
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,20 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	a.nodes = slices.DeleteFunc(slices.Clone(today), func(n string) bool { return a.reports[n].Capsules == 0 })
 	a.staged = stage && !slices.ContainsFunc(a.nodes, func(n string) bool { return !a.reports[n].Staged })
-	a.room, err = j.c.Store.Reserve(ctx, a.id.String(), bytes)
-	return err
+	if a.room, err = j.c.Store.Reserve(ctx, a.id.String(), bytes); err != nil {
+		return err
+	}
+	return j.spend(number)
+}
+
+// spend notes that a number is in use: while the job lives no other checkpoint has it, whatever
+// becomes of this one. It is done before anything stands still.
+func (j *job) spend(number uint32) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	rec := *j.rec
+	rec.Last, j.rec = number, &rec
+	return j.c.records.save(&rec)
 }
 
 // whole says whether the batch script is there.
@@ -158,8 +170,9 @@ func (a *attempt) unprepare(ctx context.Context) error {
 	return err
 }
 
-// nextNumber is one more than the newest checkpoint's.
-func (c *Conductor) nextNumber(ctx context.Context, job uint32) (uint32, error) {
+// nextNumber is one more than any that people may have heard of. An attempt that tries again
+// keeps its own, unless a checkpoint came of it; 0: it has none yet.
+func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, error) {
 	id := c.storeJob(job)
 	all, err := c.Store.List(ctx, &id)
 	if err != nil {
@@ -174,7 +187,12 @@ func (c *Conductor) nextNumber(ctx context.Context, job uint32) (uint32, error) 
 	} else if up != nil {
 		last = max(last, up.Number)
 	}
-	return last + 1, nil
+	if rec, err := c.records.load(job); err != nil {
+		return 0, err
+	} else if rec != nil && rec.Last != own {
+		last = max(last, rec.Last)
+	}
+	return max(last+1, own), nil
 }
 
 // lapse is after how long without a word from its leader a node ends its part by

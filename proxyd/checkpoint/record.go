@@ -31,6 +31,7 @@ type Record struct {
 	Addresses []netip.Addr        `json:"addresses"`
 	Options   Options             `json:"options"`
 	Kit       string              `json:"kit"`               // what its programs have of ours, by its hash
+	Last      uint32              `json:"last,omitempty"`    // the highest number that a checkpoint was given
 	Restart   bool                `json:"restart,omitempty"` // the next run is to begin anew
 	Cut       int                 `json:"cut,omitempty"`     // runs in a row that were over before they were whole
 	Over      *syscall.WaitStatus `json:"over,omitempty"`    // how the script ended, which Slurm has requeued since

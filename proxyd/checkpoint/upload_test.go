@@ -189,7 +189,7 @@ func TestUpload(t *testing.T) {
 	l := newLab(t)
 	n1, n2, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 	up := l.staged(1, true)
-	if n, err := n1.nextNumber(t.Context(), 7); n != 2 || err != nil {
+	if n, err := n1.nextNumber(t.Context(), 7, 0); n != 2 || err != nil {
 		t.Errorf("next number %d, %v", n, err)
 	}
 	n1.bring(up, nil)
@@ -269,7 +269,7 @@ func TestUploadShareGone(t *testing.T) {
 			if got := fmt.Sprint(l.numbers()); got != "[1]" {
 				t.Errorf("in the store: %s", got)
 			}
-			if n, err := n3.nextNumber(t.Context(), 7); n != 3 || err != nil {
+			if n, err := n3.nextNumber(t.Context(), 7, 0); n != 3 || err != nil {
 				t.Errorf("next number %d, %v", n, err)
 			}
 		})

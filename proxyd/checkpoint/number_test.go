@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// TestNumbersAreSpentOnce: of checkpoints that are deleted, got lost or never came to be.
+func TestNumbersAreSpentOnce(t *testing.T) {
+	l := newLab(t)
+	n1 := l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	j := n1.job(7)
+	j.rec = &Record{Job: 7, Slurm: "7", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+	noError(t, n1.records.save(j.rec))
+	own := uint32(0)
+	next := func(want uint32) {
+		t.Helper()
+		got, err := n1.nextNumber(t.Context(), 7, own)
+		noError(t, err)
+		if got != want {
+			t.Fatalf("the next is %d, want %d", got, want)
+		}
+	}
+	took := func(number uint32) {
+		t.Helper()
+		next(number)
+		noError(t, j.spend(number))
+		l.commit(n1, number)
+	}
+	next(1)
+	took(1)
+	took(2)
+	noError(t, n1.Store.Delete(t.Context(), l.id(2)))
+	next(3)
+	noError(t, j.spend(3)) // and then it failed
+	took(4)
+	noError(t, n1.deleteAll(t.Context(), 7)) // a run that begins anew
+	next(5)
+
+	// An attempt that tries again.
+	noError(t, j.spend(5))
+	next(6)
+	own = 5
+	next(5)
+	l.commit(n1, 5)
+	next(6)
+	own = 0
+
+	// A daemon that is started again knows it from the record, one of before from the store.
+	rec, err := n1.records.load(7)
+	noError(t, err)
+	rec.Last = 0
+	noError(t, n1.records.save(rec))
+	l.commit(n1, 9)
+	next(10)
+}
+
+// commit puts a checkpoint into the store.
+func (l *lab) commit(c *Conductor, number uint32) {
+	l.t.Helper()
+	w, err := c.Store.Create(l.t.Context(), store.Upload{ID: l.id(number), Node: c.Node})
+	noError(l.t, err)
+	_, err = w.Commit(l.t.Context(), []byte("meta"))
+	noError(l.t, err)
+}
