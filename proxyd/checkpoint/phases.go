@@ -90,6 +90,7 @@ type attempt struct {
 
 	// Protected by job.mu.
 	then verdict       // what follows: passOn, the job runs on; else its processes are released
+	exit string        // why they are, in words
 	over chan struct{} // closed when all is done
 	err  error
 }
@@ -112,10 +113,10 @@ func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason strin
 	}
 	a := j.lead
 	if a != nil && a.then == passOn {
-		a.then = v
+		a.then, a.exit = v, reason
 	}
 	if a == nil {
-		a = &attempt{j: j, reason: reason, then: v, over: make(chan struct{}), tell: func(string, int64, int64) {}}
+		a = &attempt{j: j, reason: reason, then: v, exit: reason, over: make(chan struct{}), tell: func(string, int64, int64) {}}
 		j.lead = a
 		c.spawn(a.run)
 	}

@@ -22,6 +22,7 @@ func TestWhy(t *testing.T) {
 		"cancel":               {slurm.Job{State: "COMPLETING"}, "requeue", passOn},
 		"signal":               {slurm.Job{State: "RUNNING"}, "requeue", passOn},
 		"requeue":              {slurm.Job{State: "COMPLETING", Restarts: 3}, "requeue", vacate},
+		"preemption":           {slurm.Job{State: "COMPLETING", Restarts: 3, Preempted: "2026-11-20T16:44:48"}, "requeue", vacate},
 		"node down":            {slurm.Job{State: "PENDING", Restarts: 3}, "requeue", vacate},
 		"grace":                {slurm.Job{State: "RUNNING", Preempted: "2026-11-20T16:44:48"}, "requeue", yield},
 		"time limit":           {slurm.Job{State: "COMPLETING", Reason: "TimeLimit", Requeue: true}, "requeue", outlast},
@@ -35,6 +36,26 @@ func TestWhy(t *testing.T) {
 		}
 		if got := why(&c.job, restarts, c.then); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestBecause(t *testing.T) {
+	const set = "2026-11-20T16:44:48"
+	for _, c := range []struct {
+		name string
+		v    verdict
+		job  slurm.Job
+		want string
+	}{
+		{"requeue", vacate, slurm.Job{State: "COMPLETING"}, "requeue"},
+		{"preemption", vacate, slurm.Job{State: "COMPLETING", Preempted: set}, "preemption"},
+		{"preemption with grace", yield, slurm.Job{State: "RUNNING", Preempted: set}, "preemption"},
+		{"time limit of a job that was to be preempted", outlast, slurm.Job{State: "COMPLETING", Preempted: set}, "time limit"},
+		{"cancel", passOn, slurm.Job{State: "COMPLETING"}, "passed on"},
+	} {
+		if got := because(c.v, &c.job); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

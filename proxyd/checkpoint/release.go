@@ -23,7 +23,7 @@ func (a *attempt) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	j := a.j
 	j.mu.Lock()
-	then, rec := a.then, *j.rec
+	then, exit, rec := a.then, a.exit, *j.rec
 	j.mu.Unlock()
 	if then == outlast {
 		// Whatever becomes of this daemon from here on, the job is to be requeued.
@@ -69,7 +69,7 @@ func (a *attempt) end(ctx context.Context) error {
 		if away != nil {
 			a.log.Warn("release", "error", away)
 		}
-		j.happened(eventLeft, a.nodes, then.String())
+		j.happened(eventLeft, a.nodes, exit)
 	}
 	if err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)

@@ -103,20 +103,20 @@ func (j *job) judge(ctx context.Context) {
 	j.mu.Lock()
 	run, gaveUp := j.run, j.gaveUp
 	j.mu.Unlock()
-	v, err := passOn, error(nil)
+	v, reason, err := passOn, passOn.String(), error(nil)
 	if !gaveUp { // else it is we who end it, and there is nothing whole to be captured
-		v, err = j.c.verdict(ctx, j.id, run)
+		v, reason, err = j.c.verdict(ctx, j.id, run)
 	}
-	j.log.Info("asked to end", "verdict", v, "error", err)
+	j.log.Info("asked to end", "verdict", reason, "error", err)
 	if err == nil && v != passOn {
-		_, err = j.c.request(ctx, j, v, v.String())
+		_, err = j.c.request(ctx, j, v, reason)
 	}
 	if errors.Is(err, errEnding) && v == vacate {
 		err = j.noteOver(ctx)
 	}
 	if err != nil {
-		j.log.Error("the job ends without a checkpoint", "why", v, "error", err)
-		j.say(sayNone + v.String() + ": " + err.Error())
+		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
+		j.say(sayNone + reason + ": " + err.Error())
 	}
 	j.mu.Lock()
 	all := j.asked
@@ -172,12 +172,13 @@ func (j *job) noteOver(ctx context.Context) error {
 // verdictDeadline leaves most of a KillWait of 30 s to the checkpoint.
 const verdictDeadline = 8 * time.Second
 
-func (c *Conductor) verdict(ctx context.Context, job uint32, run int) (verdict, error) {
+func (c *Conductor) verdict(ctx context.Context, job uint32, run int) (v verdict, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verdictDeadline)
 	defer cancel()
 	s, err := c.Slurm.Show(ctx, name(job))
 	if err != nil {
-		return passOn, err
+		return passOn, passOn.String(), err
 	}
-	return why(s, run, c.OnTimeLimit), nil
+	v = why(s, run, c.OnTimeLimit)
+	return v, because(v, s), nil
 }

@@ -31,7 +31,7 @@ func (v verdict) String() string {
 //	scancel                   COMPLETING   None        same
 //	scancel --signal=TERM     RUNNING                  same      N/A
 //	requeue, requeuehold      COMPLETING               + 1
-//	preemption                COMPLETING               + 1
+//	preemption                COMPLETING               + 1         set (26.05)
 //	preemption, GraceTime     RUNNING                  same      set
 //	node down                 PENDING                  + 1
 //	time limit                COMPLETING   TimeLimit   same
@@ -49,4 +49,13 @@ func why(j *slurm.Job, restarts int, onTimeLimit string) verdict {
 		return outlast
 	}
 	return passOn
+}
+
+// because is what people are told of a verdict. A preemption without GraceTime is a requeue of
+// which Slurm says who made it, if it is one that does.
+func because(v verdict, j *slurm.Job) string {
+	if v == vacate && j.Preempted != "" {
+		return yield.String()
+	}
+	return v.String()
 }

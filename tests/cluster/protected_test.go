@@ -200,6 +200,7 @@ func TestProtected(t *testing.T) {
 			c.reaches(t, job, "8")
 			other := c.submit(t, "-w n3 --exclusive --qos=premium", "sleep 1")
 			c.ends(t, other)
+			c.says(t, "alice", "singctl show "+job, 0, `checkpoint +n3 +1 \(preemption\), in`, `left +n3 +preemption$`)
 			c.again(t, job, "")
 			c.ends(t, job)
 			if got := c.log(job); got != counted("n3") {
