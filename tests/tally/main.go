@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 func main() {
 	var total count
+	var unsteady []string
 	for _, arg := range os.Args[1:] {
 		name, command, ok := strings.Cut(arg, ":")
 		if !ok {
@@ -29,24 +31,29 @@ func main() {
 			os.Exit(2)
 		}
 		fmt.Printf("== %s\n", name)
-		total.add(run(name, strings.TrimSpace(command)))
+		part, names := run(name, strings.TrimSpace(command))
+		total.add(part)
+		unsteady = append(unsteady, names...)
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
+	tellUnsteady(unsteady)
+	fmt.Printf("%d passed, %d failed, %d unsteady, %d skipped\n", total.passed, total.failed, total.unsteady, total.skipped)
 	if total.failed > 0 || total.passed == 0 {
 		os.Exit(1)
 	}
 }
 
-type count struct{ passed, failed, skipped int }
+type count struct{ passed, failed, unsteady, skipped int }
 
 func (c *count) add(d count) {
 	c.passed += d.passed
 	c.failed += d.failed
+	c.unsteady += d.unsteady
 	c.skipped += d.skipped
 }
 
-// run runs one part. Its command's failure counts even if every test in it passed.
-func run(name, command string) count {
+// run runs one part, and returns the names of its unsteady tests too. Its command's failure
+// counts even if every test in it passed.
+func run(name, command string) (count, []string) {
 	began := time.Now()
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stderr = os.Stderr
@@ -56,7 +63,7 @@ func run(name, command string) count {
 	}
 	if err != nil {
 		fmt.Printf("%s: %v\n", name, err)
-		return count{failed: 1}
+		return count{failed: 1}, nil
 	}
 	t := newTally(os.Stdout)
 	stop := t.heartbeat(5 * time.Second)
@@ -69,9 +76,11 @@ func run(name, command string) count {
 		t.failed++
 	case err == nil && t.tests == 0:
 		t.passed++
+	case t.tests > 0:
+		t.steady(name, command)
 	}
-	fmt.Printf("== %s: %d passed, %d failed, %d skipped in %.0f s\n", name, t.passed, t.failed, t.skipped, time.Since(began).Seconds())
-	return t.count
+	fmt.Printf("== %s: %d passed, %d failed, %d unsteady, %d skipped in %.0f s\n", name, t.passed, t.failed, t.unsteady, t.skipped, time.Since(began).Seconds())
+	return t.count, t.names
 }
 
 // event is the part of test2json's output that counts.
@@ -85,10 +94,13 @@ type event struct {
 type tally struct {
 	mu sync.Mutex
 	count
-	tests  int
-	latest string // the test that was begun last
-	said   map[string][]string
-	w      io.Writer
+	tests    int
+	latest   string // the test that was begun last
+	said     map[string][]string
+	failures []failure
+	hopeless bool     // one of them is no chance
+	names    []string // of those that passed the second time
+	w        io.Writer
 }
 
 func newTally(w io.Writer) *tally { return &tally{said: map[string][]string{}, w: w} }
@@ -160,9 +172,11 @@ func (t *tally) ended(e event, key string) {
 	case e.Action == "fail":
 		// A package that did not build or panicked has no failed test of its own.
 		fmt.Fprintf(t.w, "FAIL %s %.1f s\n%s", e.Package, e.Elapsed, strings.Join(t.said[key], ""))
-		if t.failed == 0 {
+		if !slices.ContainsFunc(t.failures, func(f failure) bool { return f.pkg == e.Package }) {
 			t.failed++
+			t.hopeless = true
 		}
+		t.hopeless = t.hopeless || certain.MatchString(strings.Join(t.said[key], ""))
 	}
 	delete(t.said, key)
 }
@@ -174,6 +188,8 @@ func (t *tally) testEnded(e event, key string) {
 		return
 	case "fail":
 		t.failed++
+		t.failures = append(t.failures, failure{e.Package, e.Test})
+		t.hopeless = t.hopeless || certain.MatchString(strings.Join(t.said[key], ""))
 	case "skip":
 		t.skipped++
 	}

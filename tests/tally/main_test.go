@@ -4,6 +4,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -33,7 +36,7 @@ func TestTally(t *testing.T) {
 		{"fail", fails, count{failed: 1}, "the reason", ""},
 		{"does not build", doesNotBuild, count{failed: 1}, "x.go:1: no", ""},
 		{"skip says why", skips, count{skipped: 1}, "needs a GPU", ""},
-		{"all", passes + fails + skips, count{1, 1, 1}, "FAIL p TestB", "quiet"},
+		{"all", passes + fails + skips, count{passed: 1, failed: 1, skipped: 1}, "FAIL p TestB", "quiet"},
 		{"other output", "panic: no\n" + passes, count{passed: 1}, "panic: no", ""},
 	}
 	for _, c := range cases {
@@ -55,10 +58,48 @@ func TestTally(t *testing.T) {
 }
 
 func TestRunCountsACommand(t *testing.T) {
-	if got := run("true", "true"); got != (count{passed: 1}) {
+	if got, _ := run("true", "true"); got != (count{passed: 1}) {
 		t.Errorf("true: %+v", got)
 	}
-	if got := run("false", "exit 3"); got != (count{failed: 1}) {
+	if got, _ := run("false", "exit 3"); got != (count{failed: 1}) {
 		t.Errorf("exit 3: %+v", got)
+	}
+}
+
+// TestUnsteady runs real tests that fail the first time, always, or in a way that is never
+// chance.
+func TestUnsteady(t *testing.T) {
+	const always = `t.Fatal("no")`
+	for name, c := range map[string]struct {
+		tests []string
+		want  count
+	}{
+		"first time only":     {[]string{"once(t)"}, count{passed: 1, unsteady: 1}},
+		"one in another":      {[]string{`t.Run("it's a (sub)", once)`}, count{passed: 1, unsteady: 1}},
+		"always":              {[]string{always}, count{passed: 1, failed: 1}},
+		"one of them always":  {[]string{"once(t)", always}, count{passed: 1, failed: 2}},
+		"too many":            {[]string{"once(t)", "once(t)", "once(t)"}, count{passed: 1, failed: 3}},
+		"says it was a race":  {[]string{`t.Log("WARNING: DATA RACE"); once(t)`}, count{passed: 1, failed: 1}},
+		"panic":               {[]string{`if t.Run("x", once); t.Failed() { panic("no") }`}, count{passed: 1, failed: 2}},
+		"panic in a routine":  {[]string{`if testing.Verbose() { go panic("no"); select {} }`}, count{passed: 1, failed: 1}},
+		"ends without a word": {[]string{`if fails(t) { os.Exit(1) }`}, count{passed: 1, failed: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			source := "package x\nimport (\"os\"; \"testing\")\nfunc TestFine(t *testing.T) {}\n" +
+				"func fails(t *testing.T) bool { return os.Mkdir(\"" + dir + "/\"+t.Name()[:5], 0o700) == nil }\n" +
+				"func once(t *testing.T) { if fails(t) { t.Fatal(\"once\") } }\n"
+			for n, body := range c.tests {
+				source += fmt.Sprintf("func Test%d(t *testing.T) { %s }\n", n, body)
+			}
+			for file, text := range map[string]string{"go.mod": "module x\n", "x_test.go": source} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, names := run(name, "cd "+dir+" && go test -json ./..."); got != c.want || len(names) != got.unsteady {
+				t.Errorf("counted %+v and named %v, want %+v", got, names, c.want)
+			}
+		})
 	}
 }

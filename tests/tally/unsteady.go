@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Real clusters on a machine that is shared with others have tests that fail once in some
+// hundred runs. A test that fails is therefore run once more, alone; if it passes then it is
+// counted as unsteady, which is said at the end and is no failure. It is a bug of the test or of
+// the product all the same: its first output is there to be read. There is no second chance
+// for what cannot be chance: a data race, a panic, a test that hangs, more than a few at once.
+
+// maxUnsteady is how many tests of a part may be run once more.
+const maxUnsteady = 2
+
+// failure is a test that failed.
+type failure struct{ pkg, test string }
+
+// certain are words of a failure that no second run would take back.
+var certain = regexp.MustCompile(`WARNING: DATA RACE|race detected|(?m)^panic: |^fatal error: |panic: test timed out`)
+
+// leaves are the failures that are not of a test only because one in it failed.
+func leaves(all []failure) []failure {
+	return slices.DeleteFunc(slices.Clone(all), func(f failure) bool {
+		return slices.ContainsFunc(all, func(g failure) bool { return g.pkg == f.pkg && strings.HasPrefix(g.test, f.test+"/") })
+	})
+}
+
+// again is the command that runs one test of a part's command alone, or false if that is no
+// command of go test on folders of this tree.
+func again(command string, f failure) (string, bool) {
+	folders := regexp.MustCompile(` \./\S+`)
+	if !strings.Contains(command, " test -json") || len(folders.FindAllString(command, -1)) != 1 {
+		return "", false
+	}
+	var steps []string
+	for _, s := range strings.Split(f.test, "/") {
+		steps = append(steps, "^"+regexp.QuoteMeta(s)+"$")
+	}
+	quoted := "'" + strings.ReplaceAll(strings.Join(steps, "/"), "'", `'\''`) + "'"
+	// What flags go test itself has may stand behind the package; of two the last counts.
+	return folders.ReplaceAllLiteralString(command, " "+f.pkg) + " -count=1 -run " + quoted, true
+}
+
+// steady runs the tests that failed once more, unless that would prove nothing, and takes
+// those that pass from the failures.
+func (t *tally) steady(name, command string) {
+	failed := leaves(t.failures)
+	if len(failed) == 0 || len(failed) > maxUnsteady || t.hopeless {
+		return
+	}
+	for _, f := range failed {
+		once, ok := again(command, f)
+		if !ok {
+			return
+		}
+		fmt.Fprintf(t.w, "== %s: %s %s once more, alone\n", name, f.pkg, f.test)
+		out, err := exec.Command("sh", "-c", once).CombinedOutput()
+		second := newTally(t.w)
+		second.read(strings.NewReader(string(out)))
+		if err != nil || second.failed > 0 || second.passed == 0 {
+			return
+		}
+	}
+	t.failed = 0
+	t.unsteady = len(failed)
+	for _, f := range failed {
+		t.names = append(t.names, f.pkg+" "+f.test)
+	}
+}
+
+// tellUnsteady names what passed only when it was run again.
+func tellUnsteady(names []string) {
+	for _, n := range names {
+		fmt.Fprintf(os.Stdout, "UNSTEADY %s: failed, and passed when it was run once more\n", n)
+	}
+}
