@@ -69,7 +69,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 	timeLimit: func(ctx context.Context, h hit) error {
 		// The run was begun so that the tick comes at the planned moment. Not long
 		// before it: a job whose time is up starts no more steps.
-		if err := pause(ctx, time.Until(h.tick.Add(-time.Second))); err != nil {
+		if err := pause(ctx, time.Until(h.tick.Add(-tickJitter))); err != nil {
 			return err
 		}
 		err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "EndTime=now")

@@ -219,6 +219,10 @@ func (b *board) until(ctx context.Context, id, what string, ok func([]job) (bool
 // some moment on. A job that is to be hit in its middle has to be there then.
 const tickPeriod = 30 * time.Second
 
+// tickJitter is how much earlier than expected a look may come, with room for the command
+// that must be through before it: slurmctld counts in whole seconds.
+const tickJitter = 2200 * time.Millisecond
+
 var exhausted = regexp.MustCompile(`(?m)^\[([0-9T:.-]+)\] Time limit exhausted for JobId=(\d+)`)
 
 // nextTick lets the time of a job run out, in a lane that is free for it, and returns when

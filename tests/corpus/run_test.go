@@ -45,7 +45,7 @@ func (c *cluster) do(ctx context.Context, p program, lane int, folder string, op
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute+4*alone.took, errors.New("out of time"))
 	defer cancel()
 	if len(blows) > 0 && blows[0].kind == timeLimit {
-		const startUp = time.Second
+		const startUp = 1500 * time.Millisecond
 		lead := time.Duration(blows[0].at*float64(alone.took)) + startUp
 		for time.Until(r.tick) < lead {
 			var err error
