@@ -57,20 +57,37 @@ type Share struct {
 
 var errEnded = errors.New("the share has ended")
 
-// Create begins a share. What there is of one of that name goes: it is of an attempt that
-// failed.
+// Create begins a share. What there is of one of that name goes, also one that is being
+// written, whose writer is told: it is of an attempt that failed.
 func (s *Stage) Create(id store.ID) (*Share, error) {
+	s.mu.Lock()
+	before := s.making[id]
+	s.mu.Unlock()
+	if before != nil {
+		if err := before.Abort(); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.Delete(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	dir := s.path(id) + beingMade
-	if err := os.RemoveAll(dir); err != nil {
+	h := &Share{stage: s, id: id, dir: s.path(id) + beingMade}
+	if err := os.Mkdir(h.dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.making[id] = h
+	return h, nil
+}
+
+// over forgets a share that is not written any more.
+func (s *Stage) over(h *Share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.making[h.id] == h {
+		delete(s.making, h.id)
 	}
-	return &Share{stage: s, id: id, dir: dir}, nil
 }
 
 // Create begins a stream. What it returns is an *os.File, so that the kernel can move pages
@@ -132,6 +149,7 @@ func (h *Share) Commit(meta []byte) error {
 		return err
 	}
 	h.dir = ""
+	h.stage.over(h)
 	return syncFolder(h.stage.dir)
 }
 
@@ -176,7 +194,12 @@ func (h *Share) Abort() error {
 	for _, f := range h.files {
 		f.Close() // most are closed
 	}
-	return os.RemoveAll(h.dir)
+	if err := os.RemoveAll(h.dir); err != nil {
+		return err
+	}
+	h.dir = ""
+	h.stage.over(h)
+	return nil
 }
 
 // Kept is a share as it is read. It holds nothing open.

@@ -42,8 +42,9 @@ type Stage struct {
 	size   uint64 // what shares may take; 0: what there is
 	memory bool   // dir is on a tmpfs
 
-	mu    sync.Mutex
-	rooms map[*Room]struct{}
+	mu     sync.Mutex
+	rooms  map[*Room]struct{}
+	making map[store.ID]*Share // that have not ended
 }
 
 const (
@@ -69,7 +70,7 @@ func Open(dir string, size uint64) (*Stage, error) {
 	if err := unix.Statfs(dir, &f); err != nil {
 		return nil, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	s := &Stage{dir: dir, size: size, memory: f.Type == unix.TMPFS_MAGIC, rooms: map[*Room]struct{}{}}
+	s := &Stage{dir: dir, size: size, memory: f.Type == unix.TMPFS_MAGIC, rooms: map[*Room]struct{}{}, making: map[store.ID]*Share{}}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if n := e.Name(); strings.HasSuffix(n, beingMade) || strings.HasSuffix(n, beingRemoved) {

@@ -158,6 +158,10 @@ func TestCreateAgain(t *testing.T) {
 	put(t, first, "old", nil)
 	second, err := s.Create(i)
 	noError(t, err)
+	if _, err := first.Create("late"); !errors.Is(err, errEnded) {
+		t.Errorf("the first goes on: %v", err)
+	}
+	noError(t, first.Abort())
 	put(t, second, "new", nil)
 	noError(t, second.Commit(nil))
 	third, err := s.Create(i)
