@@ -108,6 +108,7 @@ func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 	if p == nil || p.id != id {
 		return nil // it never began here, or has ended
 	}
+	defer close(p.over)
 	var errs []error
 	if p.joined != nil {
 		errs = append(errs, p.joined.Abort(ctx))

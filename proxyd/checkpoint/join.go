@@ -19,6 +19,28 @@ import (
 // Join finds a place for a task. The job's run is learnt from Slurm when its first task
 // comes; then the capsules of the run are made, or restored.
 func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, error) {
+	for {
+		p, err := c.join(ctx, t)
+		var taking *takingError
+		if !errors.As(err, &taking) {
+			return p, err
+		}
+		if err := taking.part.await(ctx); err != nil {
+			return p, err
+		}
+		if taking.part.gone { // the task goes with its job; ctx ends with the task
+			<-ctx.Done()
+			return p, context.Cause(ctx)
+		}
+	}
+}
+
+// takingError says that a new task has to wait: a checkpoint is taken, of which it is not.
+type takingError struct{ part *part }
+
+func (e *takingError) Error() string { return fmt.Sprintf("checkpoint %s is in progress", e.part.id) }
+
+func (c *Conductor) join(ctx context.Context, t warden.Join) (warden.Place, error) {
 	j := c.job(t.Job)
 	j.raising.Lock()
 	defer j.raising.Unlock()
@@ -290,6 +312,10 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 	j.mu.Lock()
 	if mode == warden.Restore && !slices.Contains(h.note.Left, program) {
 		mode = warden.Fresh // it was restored already in this run, and its step is run again
+	}
+	if j.part != nil && program != batch {
+		defer j.mu.Unlock()
+		return warden.Place{}, &takingError{j.part}
 	}
 	h.note.Wardens[program] = t.PID
 	h.expect(t)

@@ -168,6 +168,19 @@ type part struct {
 	joined  outlet      // of another node
 	room    *stage.Room // in this node's stage
 	lapse   func() bool // stops the clock that ends a part whose leader is silent
+
+	over chan struct{} // closed when the capsules run again, or are gone
+	gone bool          // the latter; set before
+}
+
+// await returns when a part is over.
+func (p *part) await(ctx context.Context) error {
+	select {
+	case <-p.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // taking returns this node's part in an attempt, if it is in that one.

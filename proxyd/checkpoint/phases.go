@@ -163,8 +163,7 @@ func (a *attempt) run(ctx context.Context) {
 		a.meta, a.parts, a.room, a.out = Meta{}, nil, nil, nil
 		err = a.take(ctx)
 	}
-	// A daemon that is being started again is back in a moment; Slurm is patient for longer.
-	for (errors.Is(err, ErrAway) || errors.Is(err, errPartial)) && !errors.Is(err, errEnding) && a.pressing() && time.Since(began) < awayWithin && wait(ctx, awayLook) {
+	for a.passes(err) && time.Since(began) < awayWithin && wait(ctx, awayLook) {
 		a.log.Info("again", "error", err)
 		a.meta, a.parts, a.room, a.out = Meta{}, nil, nil, nil
 		err = a.take(ctx)
@@ -186,6 +185,12 @@ func (a *attempt) run(ctx context.Context) {
 	a.err = err
 	j.lead = nil
 	close(a.over)
+}
+
+// passes says that another try may succeed soon. A step that is being started has all its tasks in
+// a moment; a daemon that is being started again is back, and Slurm is patient for longer.
+func (a *attempt) passes(err error) bool {
+	return !errors.Is(err, errEnding) && (errors.Is(err, errPartial) || errors.Is(err, ErrAway) && a.pressing())
 }
 
 // whither says where a checkpoint is that is not in the store yet.

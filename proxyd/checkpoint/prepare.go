@@ -212,7 +212,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 		return r, errGivenUp
 	}
 	if other == nil && len(j.held) > 0 {
-		j.part = &part{id: id, release: b.Release}
+		j.part = &part{id: id, release: b.Release, over: make(chan struct{})}
 		j.wind(j.part, lapse)
 	}
 	j.mu.Unlock()

@@ -95,6 +95,8 @@ func (j *job) releaseHere(ctx context.Context, id store.ID, _ none) (none, error
 		if p.lapse != nil {
 			p.lapse()
 		}
+		p.gone = true
+		defer close(p.over)
 		defer p.returnRoom()
 	}
 	j.mu.Unlock()

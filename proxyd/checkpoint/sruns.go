@@ -51,8 +51,17 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 	if err != nil {
 		return err
 	}
-	// While Slurm takes the job away it would fail. The caller is captured as it waits,
+	// It would be begun while its caller stands still. The caller is captured as it waits,
 	// and asks again.
+	j.mu.Lock()
+	p := j.part
+	j.mu.Unlock()
+	if p != nil {
+		if err := p.await(ctx); err != nil {
+			return err
+		}
+	}
+	// While Slurm takes the job away it would fail: the same.
 	if err := j.awaitFate(ctx, h, key); err != nil {
 		return err
 	}

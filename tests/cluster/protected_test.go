@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -156,7 +157,7 @@ func TestProtected(t *testing.T) {
 			c.ends(t, job)
 			var want strings.Builder
 			for r := range 2 {
-				for i := 1; i <= 30; i++ {
+				for i := 1; i <= 60; i++ {
 					fmt.Fprintf(&want, "%d: %d\n", r, i)
 				}
 			}
@@ -284,6 +285,59 @@ func TestProtectedNodes(t *testing.T) {
 		}
 		if got := c.log(job); !strings.Contains(got, "rc 0") {
 			t.Errorf("log:\n%s", got)
+		}
+	})
+	t.Run("steps begin", func(t *testing.T) {
+		job := c.submit(t, "--singularity -N2 -w n1,n2", `rm -f step.?
+			for i in $(seq 60); do srun bash -c "echo $i >>step.\$SLURM_PROCID; sleep 0.05; exit \$(($i * SLURM_PROCID))"; echo $i: $?; done`)
+		c.reaches(t, job, "3: 3")
+		for range 8 {
+			c.exec(t, "ctl", "alice", "singctl", "checkpoint", job).must(t)
+		}
+		c.ctl(t, "scontrol requeue "+job)
+		c.again(t, job, "")
+		c.ends(t, job)
+		var log, step strings.Builder
+		for i := 1; i <= 60; i++ {
+			fmt.Fprintf(&log, "%[1]d: %[1]d\n", i)
+			fmt.Fprintln(&step, i)
+		}
+		if got := c.log(job); regexp.MustCompile(`(?m)^srun: .*\n`).ReplaceAllString(got+"\n", "") != log.String() {
+			t.Errorf("log:\n%s", got)
+		}
+		for _, name := range []string{"step.0", "step.1"} {
+			if got, _ := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "shared/home/alice", name)); string(got) != step.String() {
+				t.Errorf("%s:\n%s", name, got)
+			}
+		}
+		// While all stand still nobody begins.
+		still := regexp.MustCompile(`(?m)^time=(\S+) .*msg=phase job=` + job + ` .*phase=freeze |^time=(\S+) .*msg="checkpoint over" job=` + job + ` `)
+		begins := regexp.MustCompile(`(?m)^time=(\S+) .*msg="program started" job=` + job + ` .*program=s0-.*`)
+		logs := map[string]string{}
+		for _, n := range []string{"n1", "n2"} {
+			b, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs", n, "proxyd.log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs[n] = string(b)
+		}
+		from, checkpoints := "", 0
+		for _, m := range still.FindAllStringSubmatch(logs["n1"], -1) {
+			if from = cmp.Or(m[1], from); m[2] == "" || from == "" {
+				continue
+			}
+			checkpoints++
+			for n, log := range logs {
+				for _, b := range begins.FindAllStringSubmatch(log, -1) {
+					if b[1] > from && b[1] < m[2] {
+						t.Errorf("between %s and %s, on %s: %s", from, m[2], n, b[0])
+					}
+				}
+			}
+			from = ""
+		}
+		if checkpoints < 8 {
+			t.Errorf("%d checkpoints", checkpoints)
 		}
 	})
 	t.Run("ended before it is back", func(t *testing.T) {
