@@ -1,9 +1,7 @@
-//go:build faults
-
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package faults
+package mini
 
 import (
 	"bytes"
@@ -17,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// line is one of a daemon's log.
-type line struct{ host, text string }
+// Line is one of a daemon's log.
+type Line struct{ Host, Text string }
 
-// tails follows the logs of the proxyds of all nodes.
-type tails struct {
+// Tails follows the logs of one daemon of several hosts. It is used by one goroutine.
+type Tails struct {
 	notify *os.File
 	files  map[string]*os.File
 	rest   map[string][]byte
-	ready  []line
+	ready  []Line
 }
 
-// follow begins at the logs' present ends.
-func (c *cluster) follow() (*tails, error) {
+// Follow begins at the logs' present ends. The caller closes what it returns.
+func (c Cluster) Follow(daemon string, hosts ...string) (*Tails, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	t := &tails{notify: os.NewFile(uintptr(fd), "inotify"), files: map[string]*os.File{}, rest: map[string][]byte{}}
-	for _, n := range nodes {
-		path := c.Log(n, "proxyd")
+	t := &Tails{notify: os.NewFile(uintptr(fd), "inotify"), files: map[string]*os.File{}, rest: map[string][]byte{}}
+	for _, n := range hosts {
+		path := c.Log(n, daemon)
 		_, err := unix.InotifyAddWatch(fd, path, unix.IN_MODIFY)
 		if err == nil {
 			t.files[n], err = os.Open(path)
@@ -45,22 +43,23 @@ func (c *cluster) follow() (*tails, error) {
 			_, err = t.files[n].Seek(0, io.SeekEnd)
 		}
 		if err != nil {
-			t.close()
+			t.Close()
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-func (t *tails) close() {
+// Close ends it.
+func (t *Tails) Close() {
 	t.notify.Close()
 	for _, f := range t.files {
 		f.Close()
 	}
 }
 
-// now returns the lines that are there and were not returned yet.
-func (t *tails) now() ([]line, error) {
+// Now returns the lines that are there and were not returned yet.
+func (t *Tails) Now() ([]Line, error) {
 	for host, f := range t.files {
 		more, err := io.ReadAll(f)
 		if err != nil {
@@ -72,7 +71,7 @@ func (t *tails) now() ([]line, error) {
 			if !whole {
 				break
 			}
-			t.ready = append(t.ready, line{host, string(text)})
+			t.ready = append(t.ready, Line{host, string(text)})
 			b = after
 		}
 		t.rest[host] = bytes.Clone(b)
@@ -82,13 +81,13 @@ func (t *tails) now() ([]line, error) {
 	return all, nil
 }
 
-// until waits for a line and returns it.
-func (t *tails) until(ctx context.Context, match func(line) bool) (line, error) {
+// Until waits for a line and returns it.
+func (t *Tails) Until(ctx context.Context, match func(Line) bool) (Line, error) {
 	buf := make([]byte, 4096)
 	for {
-		all, err := t.now()
+		all, err := t.Now()
 		if err != nil {
-			return line{}, err
+			return Line{}, err
 		}
 		for i, l := range all {
 			if match(l) {
@@ -97,13 +96,13 @@ func (t *tails) until(ctx context.Context, match func(line) bool) (line, error) 
 			}
 		}
 		if err := t.notify.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-			return line{}, err
+			return Line{}, err
 		}
 		if _, err := t.notify.Read(buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return line{}, err
+			return Line{}, err
 		}
 		if ctx.Err() != nil {
-			return line{}, context.Cause(ctx)
+			return Line{}, context.Cause(ctx)
 		}
 	}
 }
