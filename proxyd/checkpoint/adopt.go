@@ -110,6 +110,9 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 		}
 	}
 	h := &held{index: n.Index, c: cap, note: n, sruns: map[string]*srun.Runner{}, kept: map[string]bool{}}
+	if all, err := cap.Ended(ctx); err == nil {
+		_, h.over = all[batch]
+	}
 	if h.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.journalLog(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err

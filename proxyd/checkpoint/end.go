@@ -27,6 +27,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 		return nil
 	}
 	j.askToLeave(ctx)
+	j.hearOut(ctx)
 	if err := j.quiet(ctx); err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ type held struct {
 	note  note
 	sruns map[string]*srun.Runner
 	kept  map[string]bool // sruns whose end nobody was told
+	over  bool            // it was heard that the batch script has ended
 
 	journal *files.Journal // what its programs do to files; does not change
 	before  *files.State   // of the newest checkpoint, or the one that it was restored from

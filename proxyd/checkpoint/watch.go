@@ -45,10 +45,45 @@ func (j *job) heard(h *held, e capsule.Event) {
 		}
 	case capsule.Ended:
 		j.log.Info("program ended", "capsule", h.index, "program", p, "status", int(e.Program.Status))
+		if p == batch {
+			j.mu.Lock()
+			h.over = true
+			j.mu.Unlock()
+		}
 	case capsule.Asked:
 		j.withhold(asked{h, p})
 	}
 }
+
+// hearOut waits until it was heard that the batch script has ended, if it has. What its
+// warden was asked before, Slurm's SIGTERM perhaps, is heard before that, and somebody
+// decides about it from then on.
+func (j *job) hearOut(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+	defer cancel()
+	j.mu.Lock()
+	h := j.held[0]
+	j.mu.Unlock()
+	if h == nil {
+		return
+	}
+	all, err := h.c.Ended(ctx)
+	if _, ended := all[batch]; err != nil || !ended {
+		return
+	}
+	for {
+		j.mu.Lock()
+		over := h.over
+		j.mu.Unlock()
+		if over || !wait(ctx, quietLook) {
+			return
+		}
+	}
+}
+
+// hearWithin is for a daemon that was started while the script ended, and is told of
+// nothing that was before.
+const hearWithin = 5 * time.Second
 
 // noteEnv remembers with which SLURM_* variables this run's batch step began: a script
 // may have changed its own since, and a restored one has those of an earlier run. The
