@@ -43,6 +43,15 @@ func (j *job) heard(h *held, e capsule.Event) {
 		if p == batch {
 			j.noteEnv(h)
 		}
+	case capsule.Present:
+		// It was faster than the watch; or this daemon was started since, and its predecessor has
+		// noted it.
+		j.mu.Lock()
+		missed := p == batch && h.note.Now == nil
+		j.mu.Unlock()
+		if missed {
+			j.noteEnv(h)
+		}
 	case capsule.Ended:
 		j.log.Info("program ended", "capsule", h.index, "program", p, "status", int(e.Program.Status))
 		if p == batch {

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+)
+
+// TestEnvIsNoted: also of a script that began before it was watched, and once.
+func TestEnvIsNoted(t *testing.T) {
+	n1 := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	warden := exec.Command("cat") // until its input ends
+	warden.Env = []string{"SLURM_JOB_ID=7", "HOME=/"}
+	input, err := warden.StdinPipe()
+	noError(t, err)
+	noError(t, warden.Start())
+	t.Cleanup(func() {
+		input.Close()
+		_ = warden.Wait()
+	})
+	for _, tt := range []struct {
+		name    string
+		kind    capsule.Kind
+		program string
+		noted   map[string]string // before
+		want    string
+	}{
+		{"the script is started", capsule.Started, batch, nil, "7"},
+		{"it was there", capsule.Present, batch, nil, "7"},
+		{"a predecessor has noted it", capsule.Present, batch, map[string]string{"SLURM_JOB_ID": "6"}, "6"},
+		{"a task was there", capsule.Present, "s0-1.0", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := n1.job(7)
+			h := &held{note: note{Job: 7, Wardens: map[string]int{batch: warden.Process.Pid}, Env: tt.noted, Now: tt.noted}}
+			j.heard(h, capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
+			if h.note.Now["SLURM_JOB_ID"] != tt.want || h.note.Env["SLURM_JOB_ID"] != tt.want {
+				t.Errorf("now %q, at first %q, want %q", h.note.Now, h.note.Env, tt.want)
+			}
+		})
+	}
+}
