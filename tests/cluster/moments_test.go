@@ -1,0 +1,293 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/mini"
+)
+
+// tries is how often a moment may be missed: what the tests wait for is certain, that they
+// are fast enough is not.
+const tries = 8
+
+// TestMoments: what happens in between. A daemon is stopped, so that the moment lasts until
+// it is over.
+func TestMoments(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-moments", "--nodes", "2")
+	for _, n := range []string{"n1", "n2"} {
+		c.exec(t, n, "", "sh", "-c", "echo 'log_level: debug' >> /etc/singularity-slurm/proxyd.yaml").must(t)
+		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
+	}
+	t.Run("the script ends before it is frozen", c.endsBeforeFreeze)
+	t.Run("the script ends when it is requeued", c.endsRequeued)
+	t.Run("the leader dies before all are open", c.diesBeforeOpen)
+}
+
+// stop stops a node's proxyd, and returns what has it go on, which the end of the test does
+// otherwise.
+func (c protected) stop(t *testing.T, node string) (goOn func()) {
+	t.Helper()
+	goOn = sync.OnceFunc(func() { c.exec(t, node, "", "pkill", "-CONT", "-x", "proxyd").must(t) })
+	t.Cleanup(goOn)
+	c.exec(t, node, "", "pkill", "-STOP", "-x", "proxyd").must(t)
+	return goOn
+}
+
+// home is a path in alice's home, as this machine sees it.
+func (c protected) home(path ...string) string {
+	return filepath.Join(append([]string{"/var/lib/minicluster", c.name, "shared/home/alice"}, path...)...)
+}
+
+// finish lets the script of untilTold end.
+func (c protected) finish(t *testing.T, job string) {
+	t.Helper()
+	if err := os.WriteFile(c.home("go."+job), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// untilTold is a script that ends by finish.
+const untilTold = `echo begin; while [ ! -e go.$SLURM_JOB_ID ]; do sleep 0.05; done; echo end`
+
+// asked waits until a node's proxyd, which stands still, is asked something by another.
+func (c protected) asked(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, 60*time.Second, func() (bool, string) {
+		said := c.exec(t, node, "", "ss", "-tnH", "state", "established", "( sport = :6830 )").must(t)
+		return unread.MatchString(said), "nobody asks proxyd of " + node + ":\n" + said
+	})
+}
+
+// unread and unsent are sockets whose peer, or who themselves, stand still.
+var (
+	unread = regexp.MustCompile(`(?m)^[1-9][0-9]*\s`)
+	unsent = regexp.MustCompile(`(?m)^(SYN-SENT|[A-Z0-9-]+ +[0-9]+ +[1-9])`)
+)
+
+// logged waits for a line in the log of a node's proxyd.
+func (c protected) logged(t *testing.T, node, pattern string) {
+	t.Helper()
+	line := regexp.MustCompile("(?m)^.* " + pattern + "( .*)?$")
+	eventually(t, 60*time.Second, func() (bool, string) {
+		return line.MatchString(c.proxyd(node)), "no line of " + pattern
+	})
+}
+
+// endsBeforeFreeze: the leader has seen the script and waits for another node's word about
+// what is there; the script ends; the other node answers. A checkpoint without the script
+// would have the job begin anew, beside what is left of its steps.
+func (c protected) endsBeforeFreeze(t *testing.T) {
+	for range tries {
+		job := c.submit(t, "--singularity -N2 --ntasks=2 -w n1,n2", "srun sleep 1000 &>/dev/null &\n"+untilTold)
+		eventually(t, 60*time.Second, func() (bool, string) {
+			said := c.exec(t, "ctl", "alice", "singctl", "show", job).out
+			return strings.Contains(said, " s0-1.0 ") && strings.Contains(said, " s0-1.1 "), said
+		})
+		c.heard(t, job)
+		answers := c.stop(t, "n2")
+		answer := make(chan result, 1)
+		go func() { answer <- c.exec(t, "ctl", "alice", "singctl", "checkpoint", job) }()
+		c.asked(t, "n2")
+		c.finish(t, job)
+		c.logged(t, "n1", `msg="program ended" job=`+job+` .*program=batch`)
+		answers()
+		r := <-answer
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Fatalf("the job: %s", s)
+		}
+		if got := c.log(job); got != "begin\nend" {
+			t.Fatalf("log:\n%s", got)
+		}
+		if strings.Contains(r.err, ": prepare: ") { // which waits for a node so long, and no longer
+			t.Logf("too late: %s", r.err)
+			continue
+		}
+		if r.code == 0 || !strings.Contains(r.err, "the batch script has ended") {
+			t.Errorf("singctl checkpoint: exit %d, %s%s", r.code, r.out, r.err)
+		}
+		committed := regexp.MustCompile(`(?m)^.*msg=phase .*job=` + job + ` .*phase=commit.*$`)
+		if l := committed.FindString(c.proxyd("n1")); l != "" {
+			t.Errorf("a checkpoint without the script exists: %s", l)
+		}
+		return
+	}
+	t.Fatal("the moment was always missed")
+}
+
+// endsRequeued: Slurm requeues the job and signals its script, which ends by itself before
+// proxyd gets to hear of either. It has done what it was to do, and is not run again.
+func (c protected) endsRequeued(t *testing.T) {
+	job := c.submit(t, "--singularity -w n1", untilTold)
+	c.reaches(t, job, "begin")
+	c.heard(t, job)
+	hears := c.stop(t, "n1")
+	c.ctl(t, "scontrol requeue "+job)
+	eventually(t, 60*time.Second, func() (bool, string) { // the capsule's init says that Slurm's signal is there
+		said := c.exec(t, "n1", "", "sh", "-c", `ss -xnpH | awk '/"proxyd"/ && $2 == "ESTAB" { print $3, $0 }'`).must(t)
+		return unread.MatchString(said), "no word from init: " + said
+	})
+	c.finish(t, job)
+	eventually(t, 60*time.Second, func() (bool, string) {
+		r := c.exec(t, "n1", "", "pgrep", "-x", "sing-warden")
+		return r.code == 1, "wardens: " + r.out + r.err
+	})
+	eventually(t, 60*time.Second, func() (bool, string) { // the epilog has come, too
+		said := strings.Fields(c.exec(t, "n1", "", "ss", "-xlnH", "src", "/run/singularity-slurm/spank.sock").out)
+		return len(said) > 2 && said[2] != "0", strings.Join(said, " ")
+	})
+	hears()
+	c.logged(t, "n1", `msg="the batch script had ended" job=`+job)
+	c.again(t, job, "")
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	if n := c.show(t, job, "RestartCnt"); n != "1" {
+		t.Errorf("%s restarts", n)
+	}
+	if got := c.log(job); got != "begin\nend" {
+		t.Errorf("the script was run again:\n%s", got)
+	}
+}
+
+// diesBeforeOpen: the leader of a restore has all programs back and is about to have every
+// node let packets pass. It dies while another node's capsules are still shut. Its own are
+// too, or its successor would take all for done, and the ranks would wait for each other for
+// good.
+func (c protected) diesBeforeOpen(t *testing.T) {
+	program, err := os.ReadFile("../faults/testdata/count.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(c.home("count.py"), program, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.sh(t, "mkdir ~/ranks")
+	job := c.submit(t, "--singularity -N2 --ntasks=2 -w n1,n2", `srun python3 count.py "$(hostname)" ranks 1; echo rc $?`)
+	c.advances(t)
+	for range tries {
+		c.ctl(t, "scontrol requeue "+job)
+		if !c.strikeAtOpen(t, job) {
+			t.Log("too late")
+			c.advances(t)
+			continue
+		}
+		eventually(t, 3*time.Minute, func() (bool, string) {
+			return !c.shut(t, "n2", job), "n2 is still shut"
+		})
+		c.advances(t)
+		if err := os.WriteFile(c.home("ranks/stop"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		if log := c.log(job); !strings.HasSuffix(log, "\nrc 0") {
+			t.Errorf("log:\n%s", log)
+		}
+		return
+	}
+	t.Fatal("the moment was always missed")
+}
+
+// strikeAtOpen starts a job that waits, kills the leader's daemon when it has begun to let
+// packets pass, and the other node's, so that what the one has asked the other for is
+// lost. It returns false if the other was faster.
+func (c protected) strikeAtOpen(t *testing.T, job string) bool {
+	t.Helper()
+	m := mini.Cluster{Program: program, Name: c.name}
+	logs, err := m.Follow("proxyd", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer logs.Close()
+	pids := map[string]int{}
+	for _, n := range []string{"n1", "n2"} {
+		if pids[n], err = m.Process(n, "proxyd", "daemon"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.again(t, job, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	opens := regexp.MustCompile(`msg="phase begins" job=` + job + ` .*phase=open$`)
+	if _, err := logs.Until(ctx, func(l mini.Line) bool { return opens.MatchString(l.Text) }); err != nil {
+		t.Fatalf("no restore: %v", err)
+	}
+	if err := mini.Halt(ctx, pids["n1"]); err != nil {
+		t.Fatal(err)
+	}
+	mc(t, "cut", "n2", "--name", c.name).must(t)
+	hit := c.shut(t, "n2", job)
+	if err := unix.Kill(pids["n1"], unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if hit {
+		eventually(t, 60*time.Second, func() (bool, string) { // it asks, in vain, or had asked before
+			said := c.exec(t, "n1", "", "ss", "-tnH", "( dport = :6830 )").must(t)
+			return unsent.MatchString(said) || !c.shut(t, "n2", job), "nobody asks n2:\n" + said
+		})
+		hit = c.shut(t, "n2", job)
+	}
+	if hit {
+		for _, pid := range pids {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mc(t, "heal", "n2", "--name", c.name).must(t)
+	mc(t, "heal", "n1", "--name", c.name).must(t)
+	return hit
+}
+
+// shut says whether a node's capsule of a job lets no packet pass.
+func (c protected) shut(t *testing.T, node, job string) bool {
+	t.Helper()
+	return strings.Contains(c.note(t, node, job), `"shut":true`)
+}
+
+// heard waits until the leader has read what the capsule's init said of the script's start.
+func (c protected) heard(t *testing.T, job string) {
+	t.Helper()
+	eventually(t, 60*time.Second, func() (bool, string) {
+		said := c.note(t, "n1", job)
+		return strings.Contains(said, `"now":`), "proxyd has not heard of the script: " + said
+	})
+}
+
+// note is what a node's proxyd keeps of its capsule of a job.
+func (c protected) note(t *testing.T, node, job string) string {
+	t.Helper()
+	return c.exec(t, node, "", "sh", "-c", fmt.Sprintf("cat /var/lib/singularity-slurm/notes/%s.*.json || true", job)).must(t)
+}
+
+// advances waits until the ranks of count.py have counted on.
+func (c protected) advances(t *testing.T) {
+	t.Helper()
+	read := func() (n int) {
+		b, _ := os.ReadFile(c.home("ranks/latest1"))
+		fmt.Sscan(string(b), &n)
+		return n
+	}
+	from := read()
+	eventually(t, 3*time.Minute, func() (bool, string) {
+		n := read()
+		return n > from+3, fmt.Sprintf("the ranks are at %d, and were at %d", n, from)
+	})
+}
