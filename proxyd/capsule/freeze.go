@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
+	"time"
 )
 
 // ErrNoCgroup is why a program cannot be frozen: it has no cgroup of its own, for
@@ -25,14 +27,38 @@ func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 	if err != nil {
 		return c.explain("freeze", err)
 	}
-	err = each(groups, group.freeze)
-	if err == nil {
-		err = each(groups, func(g group) error { return g.await(ctx, "frozen 1") })
+	err = freeze(ctx, groups)
+	for end := time.Now().Add(vforkWithin); err == nil && vforking(groups) && time.Now().Before(end); {
+		if err = each(groups, group.thaw); err != nil {
+			break
+		}
+		for vforking(groups) && time.Now().Before(end) {
+			time.Sleep(vforkLook) // nobody tells when a child has begun its program
+		}
+		err = freeze(ctx, groups)
 	}
 	if err != nil {
 		err = errors.Join(err, each(groups, group.thaw))
 	}
 	return c.explain("freeze", err)
+}
+
+// Who has called vfork waits, deaf to all but SIGKILL, until its child has begun another
+// program or ended. The kernel calls it frozen, but nobody can look into it, and a frozen
+// child never comes to that. So programs are let go until nobody waits so, and frozen at once.
+const (
+	vforkWithin = time.Second
+	vforkLook   = 200 * time.Microsecond
+)
+
+func vforking(groups []group) bool { return slices.ContainsFunc(groups, group.vforking) }
+
+func freeze(ctx context.Context, groups []group) error {
+	err := each(groups, group.freeze)
+	if err == nil {
+		err = each(groups, func(g group) error { return g.await(ctx, "frozen 1") })
+	}
+	return err
 }
 
 // Thaw lets frozen programs go on, all if none is named. One that is not frozen, or has

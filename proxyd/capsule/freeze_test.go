@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -278,4 +279,50 @@ func TestManyEnded(t *testing.T) {
 	if seen != maxEnded || len(table.order) != maxEnded {
 		t.Errorf("%d are told, %d known", seen, len(table.order))
 	}
+}
+
+// TestFreezeVfork: a program is not frozen in the middle of a vfork, where criu could not
+// look into it.
+func TestFreezeVfork(t *testing.T) {
+	dir, err := os.MkdirTemp("/var/lib", "freeze-vfork-") // a capsule has a /tmp of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "vfork")
+	if out, err := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/vfork.c").CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v: %s", err, out)
+	}
+	c := newCapsule(t)
+	ctx := deadline(t)
+	a := task{c: c, name: "a", argv: []string{program}}.start(t)
+	a.out.expect("ready")
+	cgroup := group(with(t, c, "a").Cgroup)
+	hit := 0
+	for range 20 {
+		// As it would be without a second look.
+		if err := freeze(ctx, []group{cgroup}); err != nil {
+			t.Fatal(err)
+		}
+		if cgroup.vforking() {
+			hit++
+		}
+		if err := c.Freeze(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if cgroup.vforking() {
+			t.Fatal("frozen in a vfork")
+		}
+		if err := c.Thaw(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hit == 0 {
+		t.Error("never in a vfork: nothing was tested")
+	}
+	a.signal(syscall.SIGKILL)
+	a.wait()
 }

@@ -71,6 +71,23 @@ func (g group) frozen() bool {
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
+// vforking tells whether a thread of a frozen group waits in vfork: no other is in a sleep that
+// cannot be interrupted. In a group that runs, others are as they wait for a disk.
+func (g group) vforking() bool {
+	b, err := os.ReadFile(g.file("cgroup.threads"))
+	if err != nil {
+		return false
+	}
+	for field := range strings.FieldsSeq(string(b)) {
+		if tid, err := strconv.Atoi(field); err == nil {
+			if p, err := statOf(tid); err == nil && p.state == 'D' {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // clear kills what is in the group, waits until it is dead, and removes the group. One
 // that is not there is no error.
 func (g group) clear(ctx context.Context) error {
