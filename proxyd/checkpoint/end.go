@@ -173,7 +173,7 @@ const leaveWithin = 40 * time.Second
 
 // askToLeave waits until the leader has decided about the job. A node on which no task ran
 // when Slurm ended the job comes here at once, and its capsule may be wanted for the
-// checkpoint.
+// checkpoint; also for the one that the leader's daemon takes when it was started again.
 func (j *job) askToLeave(ctx context.Context) {
 	j.mu.Lock()
 	leads := j.rec == nil || j.where.node(0) == j.c.Node
@@ -183,7 +183,7 @@ func (j *job) askToLeave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
-	if err := j.c.ask(ctx, j.leader(), j.id, 0, phaseLeave, none{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
+	if err := j.c.insist(ctx, awayWithin, j.leader(), j.id, phaseLeave, none{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
 		j.log.Info("the leader has no word about the job's end", "error", err)
 	}
 }
