@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
@@ -247,6 +248,15 @@ func (j *job) endedTasks(ctx context.Context, h *held, steps []string) (map[stri
 	if err != nil {
 		return nil, err
 	}
+	programs, err := h.c.Programs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	late, err := endedCaptured(programs)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(all, late)
 	kept := map[string]syscall.WaitStatus{}
 	j.mu.Lock()
 	maps.Copy(kept, h.note.Finished)
@@ -257,6 +267,22 @@ func (j *job) endedTasks(ctx context.Context, h *held, steps []string) (map[stri
 		return !ok || !slices.Contains(steps, key)
 	})
 	return kept, nil
+}
+
+// endedCaptured returns how those programs ended that did so when they were marked as captured
+// and not frozen yet. One that was killed meanwhile is none: it did not end by itself.
+func endedCaptured(programs []capsule.Program) (map[string]syscall.WaitStatus, error) {
+	late := map[string]syscall.WaitStatus{}
+	for _, p := range programs {
+		if !p.Captured || !p.Ended {
+			continue
+		}
+		if p.Status.Signaled() && p.Status.Signal() == syscall.SIGKILL {
+			return nil, fmt.Errorf("program %s was killed", p.Name)
+		}
+		late[p.Name] = p.Status
+	}
+	return late, nil
 }
 
 // steps are those whose sruns run, on any node.

@@ -4,12 +4,14 @@
 package checkpoint
 
 import (
+	"maps"
 	"net/netip"
 	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -169,5 +171,22 @@ func TestPMI(t *testing.T) {
 		if got := pmiOf(environ); got != want {
 			t.Errorf("%q: %q, want %q", environ, got, want)
 		}
+	}
+}
+
+// TestEndedCaptured: a task that ended while the others were being stopped is not lost.
+func TestEndedCaptured(t *testing.T) {
+	got, err := endedCaptured([]capsule.Program{
+		{Name: "batch", Captured: true},
+		{Name: "s0-1.0", Captured: true, Ended: true, Status: 0x300},
+		{Name: "s0-1.1", Captured: true, Frozen: true},
+		{Name: "s0-1.2", Captured: true, Ended: true, Status: syscall.WaitStatus(syscall.SIGTERM)},
+		{Name: "s0-1.3", Waiting: true},
+	})
+	if want := map[string]syscall.WaitStatus{"s0-1.0": 0x300, "s0-1.2": syscall.WaitStatus(syscall.SIGTERM)}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	if _, err := endedCaptured([]capsule.Program{{Name: "s0-1.0", Captured: true, Ended: true, Status: syscall.WaitStatus(syscall.SIGKILL)}}); err == nil {
+		t.Error("one that was killed is taken for one that ended")
 	}
 }

@@ -6,7 +6,6 @@
 package cluster
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -287,6 +286,23 @@ func TestProtectedNodes(t *testing.T) {
 			t.Errorf("log:\n%s", got)
 		}
 	})
+	t.Run("leader killed as it is requeued", func(t *testing.T) {
+		// No task runs on n2: Slurm is done with it at once.
+		job := c.submit(t, "--singularity -N2 -w n1,n2", "srun true; "+count)
+		c.reaches(t, job, "8")
+		c.exec(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").must(t)
+		c.ctl(t, "scontrol requeue "+job)
+		eventually(t, 20*time.Second, func() (bool, string) {
+			b, err := os.ReadFile(filepath.Join("/var/lib/minicluster", c.name, "logs/n2/proxyd.log"))
+			return err == nil && strings.Contains(string(b), "n1:6830") || strings.Contains(string(b), "proxyd does not answer"), string(b)
+		})
+		mc(t, "heal", "n1", "--name", c.name).must(t)
+		c.again(t, job, "")
+		c.ends(t, job)
+		if got := c.log(job); got != counted("n1") {
+			t.Errorf("log:\n%s", got)
+		}
+	})
 	t.Run("steps begin", func(t *testing.T) {
 		job := c.submit(t, "--singularity -N2 -w n1,n2", `rm -f step.?
 			for i in $(seq 60); do srun bash -c "echo $i >>step.\$SLURM_PROCID; sleep 0.05; exit \$(($i * SLURM_PROCID))"; echo $i: $?; done`)
@@ -311,7 +327,7 @@ func TestProtectedNodes(t *testing.T) {
 			}
 		}
 		// While all stand still nobody begins.
-		still := regexp.MustCompile(`(?m)^time=(\S+) .*msg=phase job=` + job + ` .*phase=freeze |^time=(\S+) .*msg="checkpoint over" job=` + job + ` `)
+		still := regexp.MustCompile(`(?m)^time=(\S+) .*msg=phase job=` + job + ` .*phase=(freeze|commit) `)
 		begins := regexp.MustCompile(`(?m)^time=(\S+) .*msg="program started" job=` + job + ` .*program=s0-.*`)
 		logs := map[string]string{}
 		for _, n := range []string{"n1", "n2"} {
@@ -323,18 +339,18 @@ func TestProtectedNodes(t *testing.T) {
 		}
 		from, checkpoints := "", 0
 		for _, m := range still.FindAllStringSubmatch(logs["n1"], -1) {
-			if from = cmp.Or(m[1], from); m[2] == "" || from == "" {
+			if m[2] == "freeze" {
+				from = m[1]
 				continue
 			}
 			checkpoints++
 			for n, log := range logs {
 				for _, b := range begins.FindAllStringSubmatch(log, -1) {
-					if b[1] > from && b[1] < m[2] {
-						t.Errorf("between %s and %s, on %s: %s", from, m[2], n, b[0])
+					if b[1] > from && b[1] < m[1] {
+						t.Errorf("between %s and %s, on %s: %s", from, m[1], n, b[0])
 					}
 				}
 			}
-			from = ""
 		}
 		if checkpoints < 8 {
 			t.Errorf("%d checkpoints", checkpoints)
