@@ -133,7 +133,11 @@ func (p places) cover(folder, without string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := e.show(); err != nil {
+		err := e.show()
+		if errors.Is(err, fs.ErrNotExist) {
+			err = os.Remove(e.path) // what it shows is gone meanwhile
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", e.path, err)
 		}
 	}
