@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import (
+	"flag"
+	"testing"
+)
+
+var long = flag.Bool("long", false, "explore all that is too much for a change to wait for")
+
+// Programs larger than this are explored in the long run only. States, not seconds: what
+// a test covers must not depend on the machine.
+func most() int {
+	if *long {
+		return 4_000_000
+	}
+	return 100_000
+}
+
+// holds checks that nothing is wrong with a program under the rules and returns how many
+// states it has.
+func holds(t *testing.T, w *world, r rules) int {
+	t.Helper()
+	got := explore(w, r, most())
+	if got.verdict != ok {
+		t.Errorf("%v under %+v: %s after\n%s", w.program, r, got.verdict, story(got.trace))
+	}
+	return got.states
+}
+
+// story is a trace as text.
+func story(trace []label) string {
+	var text []byte
+	for _, l := range trace {
+		text = append(text, "    "+l.String()+"\n"...)
+	}
+	return string(text)
+}
+
+// Whatever happens in whatever order: every path ends, and at a cut that is safe.
+func TestEveryInterleaving(t *testing.T) {
+	for _, p := range cases {
+		t.Run(p.name, func(t *testing.T) {
+			w := newWorld(p)
+			if !p.aborts && !w.valid() {
+				t.Fatal("the program hangs by itself")
+			}
+			states := holds(t, w, rules{})
+			if !*long && states > 5_000 {
+				return
+			}
+			states += holds(t, w, rules{spurious: 1})
+			t.Logf("%d states", states)
+		})
+	}
+}
+
+// The same when the deadline passes, a rank dies or the leader is lost at any moment:
+// there is a cut, or a failure that says why, and then the job runs on.
+func TestEveryDisturbance(t *testing.T) {
+	few := map[string]bool{overlap: true, peerSync: true, rankZero: true, eagerSend: true, shifted: true}
+	disturbances := map[string]rules{
+		"deadline":    {deadline: true},
+		"dead rank":   {dies: true},
+		"lost leader": {lost: true},
+	}
+	for what, r := range disturbances {
+		for _, p := range cases {
+			if *long || few[p.name] {
+				t.Run(what+"/"+p.name, func(t *testing.T) {
+					t.Logf("%d states", holds(t, newWorld(p), r))
+				})
+			}
+		}
+	}
+}

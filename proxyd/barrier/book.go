@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import (
+	"cmp"
+	"slices"
+)
+
+// book is what has been issued, as far as it was reported.
+type book struct {
+	comms   map[Comm]*member
+	lines   []entry
+	sides   []side
+	sideOf  map[Key]int
+	lag     int    // sides below the maximum of their line
+	changed []Rank // ranks with new targets, each once (rank.dirty)
+}
+
+// member is a communicator and what became of it.
+type member struct {
+	ranks   []Rank
+	left    []bool // by member: destroyed
+	aborted bool
+}
+
+// entry is a line and the highest of its numbers.
+type entry struct {
+	line
+	max   uint64
+	sides []int
+}
+
+// side is one number: what one member issued on one line.
+type side struct {
+	key   Key
+	rank  Rank
+	line  int
+	n     uint64
+	final bool // it will not grow any more
+}
+
+func newBook() book {
+	return book{comms: make(map[Comm]*member), sideOf: make(map[Key]int)}
+}
+
+// enter makes a communicator known. One that is known stays as it is.
+func (b *Barrier) enter(c Communicator) {
+	if b.comms[c.Comm] == nil {
+		b.comms[c.Comm] = &member{ranks: c.Members, left: make([]bool, len(c.Members))}
+	}
+}
+
+// behind says whether a side is below the maximum of its line.
+func (b *Barrier) behind(s int) bool {
+	l := b.lines[b.sides[s].line]
+	return b.sides[s].n < l.max && !b.comms[l.comm].aborted
+}
+
+// count enters the numbers that a rank reports. Nothing that comes from a shim is believed
+// unless it can be true.
+func (b *Barrier) count(who Rank, counts []Count) *Failure {
+	for _, c := range counts {
+		s, known := b.sideOf[c.Key]
+		if !known {
+			if f := b.check(who, c.Key); f != nil {
+				return f
+			}
+			if c.N == 0 {
+				continue
+			}
+			s = b.open(c.Key)
+		}
+		switch side := b.sides[s]; {
+		case side.rank != who:
+			return broken(who, "counts for rank %d: %v", side.rank, c.Key)
+		case c.N < side.n:
+			return broken(who, "counts backwards: %v from %d to %d", c.Key, side.n, c.N)
+		case c.N == side.n:
+			continue
+		case side.final:
+			return broken(who, "issues on a communicator that it left: %v", c.Key)
+		case b.phase >= reading:
+			return broken(who, "issued past a shut gate: %v from %d to %d", c.Key, side.n, c.N)
+		}
+		if f := b.grow(s, c.N); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// check says whether a rank can have a number of that name.
+func (b *Barrier) check(who Rank, k Key) *Failure {
+	c := b.comms[k.Comm]
+	inside := func(i int32) bool { return i >= 0 && int(i) < len(c.ranks) }
+	switch {
+	case c == nil:
+		return broken(who, "counts on a communicator that nobody created: %v", k)
+	case k.Kind > Recv || k.Kind == Collective && k.Peer != 0 || !inside(k.Member) || !inside(k.Peer):
+		return broken(who, "counts what does not exist: %v", k)
+	case c.ranks[k.Member] != who:
+		return broken(who, "counts for rank %d: %v", c.ranks[k.Member], k)
+	}
+	return nil
+}
+
+// open begins the line of a number and returns its side.
+func (b *Barrier) open(k Key) int {
+	c := b.comms[k.Comm]
+	l := entry{line: k.line()}
+	for _, key := range l.keys(len(c.ranks)) {
+		s, who := len(b.sides), c.ranks[key.Member]
+		r := &b.ranks[who]
+		b.sides = append(b.sides, side{key: key, rank: who, line: len(b.lines), final: r.ended || c.left[key.Member]})
+		b.sideOf[key] = s
+		l.sides = append(l.sides, s)
+		r.sides = append(r.sides, s)
+	}
+	b.lines = append(b.lines, l)
+	return b.sideOf[k]
+}
+
+// grow sets a number to n, which is higher than it was. Where it passes the maximum, all
+// others on the line are behind at once.
+func (b *Barrier) grow(s int, n uint64) *Failure {
+	was := b.behind(s)
+	b.sides[s].n = n
+	l := &b.lines[b.sides[s].line]
+	if b.comms[l.comm].aborted || n < l.max {
+		return nil
+	}
+	if was {
+		b.lag--
+		b.ranks[b.sides[s].rank].behind--
+	}
+	if n == l.max {
+		return nil
+	}
+	old := l.max
+	l.max = n
+	for _, other := range l.sides {
+		if other == s {
+			continue
+		}
+		who := b.sides[other].rank
+		if b.sides[other].n == old {
+			b.lag++
+			b.ranks[who].behind++
+		}
+		b.touch(who)
+	}
+	return b.finished(l.sides)
+}
+
+// touch notes that the targets of a rank changed.
+func (b *Barrier) touch(who Rank) {
+	if r := &b.ranks[who]; !r.dirty {
+		r.dirty = true
+		b.changed = append(b.changed, who)
+	}
+}
+
+// targets are the maxima that a rank is below.
+func (b *Barrier) targets(r *rank) []Count {
+	if r.behind == 0 {
+		return nil
+	}
+	targets := make([]Count, 0, r.behind)
+	for _, s := range r.sides {
+		if b.behind(s) {
+			targets = append(targets, Count{b.sides[s].key, b.lines[b.sides[s].line].max})
+		}
+	}
+	slices.SortFunc(targets, func(x, y Count) int {
+		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Member, y.Member), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Peer, y.Peer))
+	})
+	return targets
+}
+
+// finish notes that numbers will not grow any more.
+func (b *Barrier) finish(sides []int) *Failure {
+	for _, s := range sides {
+		b.sides[s].final = true
+	}
+	return b.finished(sides)
+}
+
+// finished fails when one of the sides is final and yet behind: nothing mends that.
+func (b *Barrier) finished(sides []int) *Failure {
+	for _, s := range sides {
+		if side := b.sides[s]; side.final && b.behind(s) {
+			who, comm := []Rank{side.rank}, []Comm{side.key.Comm}
+			return &Failure{
+				Why:   RankEnded,
+				Text:  list("rank", who) + " ended, or left it, behind on " + list("communicator", comm),
+				Ranks: who,
+				Comms: comm,
+			}
+		}
+	}
+	return nil
+}
+
+// leave notes that a member issues nothing more on a communicator.
+func (b *Barrier) leave(who Rank, comm Comm, m int32) *Failure {
+	if f := b.check(who, Key{Comm: comm, Member: m}); f != nil {
+		return f
+	}
+	b.comms[comm].left[m] = true
+	var sides []int
+	for _, s := range b.ranks[who].sides {
+		if k := b.sides[s].key; k.Comm == comm && k.Member == m {
+			sides = append(sides, s)
+		}
+	}
+	return b.finish(sides)
+}
+
+// uneven are the communicators on which somebody is behind, sorted.
+func (b *Barrier) uneven() []Comm {
+	var comms []Comm
+	for s, side := range b.sides {
+		if b.behind(s) {
+			comms = append(comms, side.key.Comm)
+		}
+	}
+	slices.Sort(comms)
+	return slices.Compact(comms)
+}
+
+// drop takes a communicator out of the comparison and returns the ranks that were behind
+// on it, sorted.
+func (b *Barrier) drop(comm Comm) []Rank {
+	c := b.comms[comm]
+	if c == nil || c.aborted {
+		return nil
+	}
+	var late []Rank
+	for s, side := range b.sides {
+		if side.key.Comm == comm && b.behind(s) {
+			b.lag--
+			b.ranks[side.rank].behind--
+			late = append(late, side.rank)
+		}
+	}
+	c.aborted = true
+	slices.Sort(late)
+	return slices.Compact(late)
+}

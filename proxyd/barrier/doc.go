@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package barrier finds a cut in a job with collectives: a moment at which every rank has
+// issued the same operations and none of them is in flight. It is a state machine
+// without clocks, goroutines or sockets: what happened goes in through Step, what to do
+// about it comes out as Effects, and the caller (package checkpoint) does the sending and
+// the waiting. So every interleaving can be tried, and the tests do.
+//
+// Two parts play together. The [Barrier] is kept by the leader of the attempt. A [Gate]
+// is kept for each process that has a ring, beside its counts.
+//
+// # What is counted, and where
+//
+// The steady state costs no message and no call. For each handle of a communicator the
+// shim keeps, in the header of the process's ring where its device server reads it:
+//
+//	the collectives that this member has issued     one number     Key{Comm, Member}
+//	its sends to each member that it sent to        one number     Key{…, Send, Peer}
+//	its receives from each that it received from    one number     Key{…, Recv, Peer}
+//
+// A number counts what is issued, not what completes. It is raised in the reservation of
+// the slot that carries the operation, under the one lock that all counted operations of
+// a process pass, and the gate is tested under that lock: so what a rank reports when
+// its gate shuts is what it issued, and nothing follows. All collectives, sends and
+// receives of a group (ncclGroupStart … End) are one operation: one slot, one test of the
+// gate at the outermost end, all numbers at once. So is the launch of a graph with
+// collectives in it; calls captured into a graph are neither issued nor counted. A
+// process with several devices is one Rank with one Gate, though it has several members.
+//
+// With the gate open this is the load of one word and an addition for each collective,
+// in a cache line that the reservation holds anyway. While a gate is shut, who waits at
+// it sleeps; each operation let through is reported at once, because others may wait for
+// what it tells.
+//
+// # The rule
+//
+// The numbers of all members of a communicator make a line, and so do the sends and
+// receives of one direction of a pair. At a cut, all numbers of a line are equal.
+//
+//	A rank that is below the highest number of ANY of its lines may issue its next
+//	operation, whatever that is. Where that raises a highest number, it is raised for
+//	all at once.
+//
+// Simpler rules are wrong; testdata/ has a transcript, and the tests a check, for each.
+//
+//	Start    shut all gates. Nobody is waited for: threads may be in a synchronous call,
+//	         in host code, or gone                                         (closing)
+//	chase    Raise those who are below; Tick: Nudge                        (chasing)
+//	level    all numbers equal: Withdraw the nudges that were not used
+//	Read     everybody's numbers again; a number that grew is a failure    (reading)
+//	Drain    counted operations in flight end                              (draining)
+//	ShutCalls  the second gate, that of all calls                          (sealing)
+//	Cut
+//
+// Creating a communicator is a rendezvous that the leader's node keeps: a member that
+// waits in it can be captured, and asks again when it is restored. The real creation begins
+// only when all have arrived, for all at once. During an attempt it begins only when
+// Effects.Create says so, which is when one of those who wait is behind: like any
+// operation. It can be interrupted before that, and is waited for afterwards.
+//
+// A Nudge lets everybody issue one operation more. It is for what no counting sees: a
+// rank that is behind and whose host code waits for another that is not (a message over
+// TCP, a file). It is given at a Tick, when nothing moves, and costs minimality only.
+//
+// # Why it is right
+//
+// Let what a rank issued be i, what the leader was told k, per number. Always:
+//
+//	(1) k ≤ i: reports are true, arrive in order, and numbers only grow.
+//	(2) A rank whose gate is shut issues only if some number of its own is below a
+//	    target, or by a nudge.
+//	(3) A target is the highest k of its line at some time, so it never exceeds the
+//	    highest k now.
+//
+// Safety. Suppose all gates are known to be shut, on each line all k are equal, and
+// no nudge is out: each was reported as used, or withdrawn and that acknowledged. Then
+// i = k. For if a rank issued anything after the last report that was heard of it, then
+// before the first such operation its numbers were its k; by (2) one of them was below
+// a target, which by (3) is at most the highest k of that line now; but that is its own k. For the
+// same reason nothing more can be issued. Each operation was thus issued by all whom it
+// needs or by none; all members' devices have it, so it ends (Drain waits for that), and
+// no creation is on the way. The second reading finds nothing new unless a shim is
+// broken, and then the attempt fails with the name of the rank.
+//
+// Minimality. Without nudges, a rank issues at a shut gate only where it is truly behind
+// what another has issued already. By induction nobody passes the least fixed point: the
+// smallest numbers, at or after those at which the gates shut, that are equal on all
+// lines. An equal state is a fixed point, so the cut is that one. In a data-parallel
+// loop it is the count of the furthest rank. (A rank with several threads has no least
+// one; the first half still holds.)
+//
+// Progress. A rank that is behind either issues, or its host code waits for something:
+// for another rank that is behind, and so on, or for one at a gate, which the next nudge
+// lets go. So a job that can run on without a barrier can run on with one. Counts and
+// targets only grow, a nudge is spent by an operation, and a Tick that changes nothing
+// does nothing: so it ends, at the latest where the job has its next point at which all
+// is equal (the optimiser's step, as a rule). If that takes too long there is the
+// Deadline: the attempt fails and says who is behind where. No bound but the program's
+// own can be given: groups that are shifted against each other have no cut inside.
+//
+// # When something breaks
+//
+//	A rank dies         the attempt fails with its name. What others issued to it ends
+//	                    with an error, as NCCL's own.
+//	A rank ends         what it issued stays issued. It owes no answer and holds no permission.
+//	                    If it ends behind somewhere, the attempt fails at once.
+//	Handle destroyed    the same for that member's numbers.
+//	Aborted             its lines are compared no more; permissions that came from them
+//	                    are withdrawn.
+//	A report is absurd  (a number goes back, grows at a shut gate, belongs to another)
+//	                    the attempt fails with the rank's name: it harms its own job only.
+//	The leader is lost  each member opens its gates and forgets the attempt. Orders of
+//	                    an attempt carry its number, and one that was forgotten is not
+//	                    taken up again: the member refuses to dump for it, so it cannot
+//	                    be committed. Opening some gates and others not harms nothing:
+//	                    who is ahead waits as if the others were slow. Creations on the
+//	                    way go on, those that were held are asked for again at the next
+//	                    leader's rendezvous.
+//
+// A process that makes its ring during an attempt waits until the attempt is over.
+// A failed attempt opens every gate, begins what was held, and may be repeated later
+// with a new Barrier; so may one after a Cut, once the caller has opened the gates.
+package barrier

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+// Event is something that happened, one of the types below. Events of one rank must be
+// handed to Step in the order in which they happened, those of different ranks in any.
+// The caller drops what belongs to an earlier attempt.
+type Event interface{ event() }
+
+// What ranks report. Counts are those that changed since the rank's last report, or
+// more, or all; they are read together with the gate (see the package comment).
+type (
+	// Shut says that the rank's gate is shut; Counts are all that are not 0.
+	Shut struct {
+		Rank   Rank
+		Counts []Count
+	}
+	// Issued says that an operation was let through the shut gate; with Nudge, that a
+	// nudge let it through, which is used up now. One report may tell of several.
+	Issued struct {
+		Rank   Rank
+		Counts []Count
+		Nudge  bool
+	}
+	// Withdrawn says that what permissions the rank held are gone.
+	Withdrawn struct {
+		Rank   Rank
+		Counts []Count
+	}
+	// Reading answers Effects.Read.
+	Reading struct {
+		Rank   Rank
+		Counts []Count
+	}
+	// Drained says that no counted operation of the rank is in flight.
+	Drained struct{ Rank Rank }
+	// CallsShut says that no call of the rank is between reserving a slot and its answer,
+	// its host functions have returned, its ring is empty and its device idle.
+	CallsShut struct{ Rank Rank }
+	// Stuck says that the rank cannot drain or shut its calls, because of what Reason says: a
+	// stream that waits for the host.
+	Stuck struct {
+		Rank   Rank
+		Reason string
+	}
+	// Ended says that the rank exited, or will issue nothing any more; Counts are all that are not
+	// 0. What it issued is still carried out.
+	Ended struct {
+		Rank   Rank
+		Counts []Count
+	}
+	// Died says that the rank, its device server or its node is gone, and what it issued
+	// with it.
+	Died struct{ Rank Rank }
+	// Destroyed says that a member gave up its handle and issues nothing more on it. Counts are
+	// that member's numbers that are not 0.
+	Destroyed struct {
+		Rank   Rank
+		Comm   Comm
+		Member int32
+		Counts []Count
+	}
+)
+
+// What the leader itself sees.
+type (
+	// Start asks for a cut.
+	Start struct{}
+	// Met says that all are there for the creation of communicators. It may begin when
+	// Effects.Create says so, or, with Begun, has already: only before Start.
+	Met struct {
+		Rendezvous Rendezvous
+		Begun      bool
+	}
+	// Created says that a creation that was begun has finished in all its ranks.
+	Created struct{ ID uint64 }
+	// Aborted says that the communicator is broken. Whatever is in flight on it ends with
+	// an error.
+	Aborted struct{ Comm Comm }
+	// Tick says that for a while no event came and no effect was due.
+	Tick struct{}
+	// Deadline says that the attempt has had its time.
+	Deadline struct{}
+)
+
+func (Shut) event()      {}
+func (Issued) event()    {}
+func (Withdrawn) event() {}
+func (Reading) event()   {}
+func (Drained) event()   {}
+func (CallsShut) event() {}
+func (Stuck) event()     {}
+func (Ended) event()     {}
+func (Died) event()      {}
+func (Destroyed) event() {}
+func (Start) event()     {}
+func (Met) event()       {}
+func (Created) event()   {}
+func (Aborted) event()   {}
+func (Tick) event()      {}
+func (Deadline) event()  {}
+
+// Effects is what the caller must do after a Step, in this order. Ranks that ended are
+// sent nothing. What is sent to one rank must arrive in the order in which it was sent.
+type Effects struct {
+	Shut     bool     // shut every gate, each answers Shut
+	Withdraw []Rank   // take back every permission from these, each answers Withdrawn
+	Raise    []Raise  // let these ranks go on
+	Nudge    []Rank   // let each of these issue one more operation, whatever it needs
+	Create   []uint64 // begin these creations
+	Read     bool     // read every rank's counts once more, each answers Reading
+	Drain    bool     // wait for what is in flight, each answers Drained
+	// ShutCalls shuts the gate of all calls, each answers CallsShut.
+	ShutCalls bool
+	// Cut: this is the cut. It lasts until the caller opens the gates.
+	Cut bool
+	// Failed says why there is no cut: every gate opens, what was held at a rendezvous
+	// begins, the job runs on.
+	Failed *Failure
+}
+
+// Raise tells a rank what its partners have issued: it may issue its next operation,
+// whatever that is, as long as one of its counts is below its target. The targets
+// replace those of an earlier Raise. They are those that it is below, sorted.
+type Raise struct {
+	Rank    Rank
+	Targets []Count
+}

@@ -1,0 +1,342 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+)
+
+// label names a move, for a trace.
+type label struct {
+	what  string
+	which int
+	text  string
+}
+
+func (l label) String() string { return fmt.Sprintf("%s %d %s", l.what, l.which, l.text) }
+
+// move is one thing that can happen next.
+type move struct {
+	label
+	to *state
+}
+
+// moves are all that can happen in a state.
+func (s *state) moves(w *world) []move {
+	if s.end == cutFound {
+		return nil
+	}
+	var out []move
+	add := func(to *state, what string, which int, text string) {
+		if to != nil {
+			out = append(out, move{label{what, which, text}, to})
+		}
+	}
+	for t, th := range w.threads {
+		switch at := s.at(w, t); {
+		case at == nil:
+		case at.kind == issue:
+			add(s.issueAt(w, t), "issue", int(th.rank), w.keys[at.keys[0]].String())
+		case at.kind == create && s.left.wrong == arrivedOnly:
+			add(s.arrive(w, int(th.rank), at.comm), "arrive", int(th.rank), "")
+		}
+	}
+	for r := range w.n {
+		if len(s.down[r]) > 0 {
+			add(s.obey(w, r), "obey", r, fmt.Sprintf("%q", s.down[r][0]))
+		}
+		if slices.Contains(w.exits, Rank(r)) && !s.gone[r] && !s.dead[r] && s.ended(w, r) {
+			add(s.exit(w, r), "exit", r, "")
+		}
+	}
+	for r := range s.up {
+		if len(s.up[r]) > 0 {
+			add(s.hearFrom(w, r), "hear", r, fmt.Sprintf("%q", s.up[r][0]))
+		}
+	}
+	for i, m := range s.met {
+		if m.phase == running {
+			add(s.create(w, i), "created", i, "")
+		}
+	}
+	if !s.asked {
+		n := s.clone()
+		n.asked = true
+		n.step(w, Start{})
+		add(n, "request", 0, "")
+		return out
+	}
+	if s.end != underWay {
+		return out
+	}
+	if quiet := len(out) == 0; !s.left.noTicks && (quiet || s.left.spurious > 0) {
+		n := s.clone()
+		n.step(w, Tick{})
+		if !quiet {
+			n.left.spurious--
+		}
+		if n.code != s.code {
+			add(n, "tick", 0, "")
+		}
+	}
+	return append(out, s.disturb(w)...)
+}
+
+// disturb is what can go wrong at any moment.
+func (s *state) disturb(w *world) []move {
+	var out []move
+	if s.left.deadline {
+		n := s.clone()
+		n.left.deadline = false
+		n.step(w, Deadline{})
+		n.calm(w)
+		out = append(out, move{label{what: "deadline"}, n})
+	}
+	for r := 0; s.left.dies && r < w.n; r++ {
+		if s.gone[r] {
+			continue
+		}
+		n := s.clone()
+		n.left.dies, n.dead[r], n.down[r] = false, true, nil
+		n.tell(r, report(rDied))
+		out = append(out, move{label{"dies", r, ""}, n})
+	}
+	if s.left.lost {
+		n := s.clone()
+		n.left.lost, n.end = false, leaderLost
+		for r := range w.n {
+			n.send(r, order(oOpen)) // a member does that by itself
+		}
+		n.beginHeld()
+		n.calm(w)
+		out = append(out, move{label{what: "leader lost"}, n})
+	}
+	return out
+}
+
+// ended says whether all threads of a rank have.
+func (s *state) ended(w *world, r int) bool {
+	for t, th := range w.threads {
+		if int(th.rank) == r && s.at(w, t) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *state) exit(w *world, r int) *state {
+	n := s.clone()
+	n.gone[r], n.down[r], n.gates[r], n.late[r] = true, nil, Gate{}, false
+	n.tell(r, report(rEnded)+n.numbers(w, r))
+	return n
+}
+
+// create ends a creation: its members go on, the leader will hear of it.
+func (s *state) create(w *world, i int) *state {
+	n := s.clone()
+	n.met[i].phase = finished
+	n.tell(w.n, report([]byte{rCreated, byte(i)}))
+	n.calm(w)
+	return n
+}
+
+// arrive is the wrong way into a creation: as any operation, for whoever is there.
+func (s *state) arrive(w *world, r, i int) *state {
+	if s.met[i].arrived&(1<<r) != 0 || s.sealed[r] {
+		return nil
+	}
+	n := s.clone()
+	if ok, _ := n.may(w, r, nil); !ok {
+		return nil
+	}
+	m := &n.met[i]
+	m.arrived |= 1 << r
+	m.phase = running
+	if m.arrived == mask(w.meets[i].Ranks) {
+		m.phase = finished
+	}
+	n.calm(w)
+	return n
+}
+
+// last is what is wrong with a state in which nothing can move.
+func (s *state) last(w *world, r rules) verdict {
+	switch {
+	case s.end == cutFound:
+		return ok
+	case s.end == underWay:
+		return stuck
+	case s.end == attemptFailed && !s.excused(r):
+		return refused
+	}
+	// The attempt was abandoned: the job must have run on.
+	for i, g := range s.gates {
+		if (g.shut || s.sealed[i]) && !s.dead[i] && !s.gone[i] {
+			return stuck
+		}
+	}
+	if !slices.Contains(s.dead, true) && (!s.over(w) || s.torn(w) != "") {
+		return stuck
+	}
+	return ok
+}
+
+// excused says whether the failure of an attempt is honest: something did happen, and it
+// says what.
+func (s *state) excused(r rules) bool {
+	switch s.failure.Why {
+	case DeadlinePassed:
+		return r.deadline && !s.left.deadline
+	case RankDied:
+		return len(s.failure.Ranks) == 1 && s.dead[s.failure.Ranks[0]]
+	case RankEnded:
+		// Honest only where a rank that others count on cannot come any more.
+		return slices.Contains(s.dead, true)
+	}
+	return false
+}
+
+// result is what exploring a program came to.
+type result struct {
+	verdict
+	states int
+	trace  []label
+}
+
+// explore looks at every state that a program can come to under the rules. It says ok
+// only if none of them is wrong, none can be entered twice on one path, and each that
+// has no way on is a cut, or an honest failure after which the job ran on. So every
+// path, however things interleave, comes to one of these.
+func explore(w *world, r rules, limit int) result {
+	e := explorer{world: w, rules: r, limit: limit, seen: make(map[[2]uint64]bool), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	v := e.visit(newState(w, r))
+	slices.Reverse(e.trace)
+	return result{v, len(e.seen), e.trace}
+}
+
+type explorer struct {
+	*world
+	rules
+	limit int
+	seen  map[[2]uint64]bool // true once all that follows was seen
+	seeds [2]maphash.Seed
+	trace []label
+	buf   []byte
+}
+
+func (e *explorer) visit(s *state) verdict {
+	if s.verdict != "" {
+		return s.verdict
+	}
+	e.buf = s.encode(e.world, e.buf[:0])
+	key := [2]uint64{maphash.Bytes(e.seeds[0], e.buf), maphash.Bytes(e.seeds[1], e.buf)}
+	if over, known := e.seen[key]; known {
+		if !over {
+			return endless
+		}
+		return ok
+	}
+	if len(e.seen) >= e.limit {
+		return tooBig
+	}
+	e.seen[key] = false
+	moves := s.moves(e.world)
+	if len(moves) == 0 {
+		if v := s.last(e.world, e.rules); v != ok {
+			return v
+		}
+	}
+	for _, m := range moves {
+		if v := e.visit(m.to); v != ok {
+			e.trace = append(e.trace, m.label)
+			return v
+		}
+	}
+	e.seen[key] = true
+	return ok
+}
+
+// encode is all that makes a state what it is.
+func (s *state) encode(w *world, to []byte) []byte {
+	flag := func(bs ...bool) {
+		for _, b := range bs {
+			to = append(to, bit(b))
+		}
+	}
+	to = append(to, s.pcs...)
+	to = append(to, s.counts...)
+	to = append(to, s.done...)
+	to = append(to, s.mail...)
+	flag(s.dead...)
+	flag(s.gone...)
+	flag(s.broken...)
+	flag(s.sealed...)
+	flag(s.late...)
+	for _, it := range s.flight {
+		to = append(to, it.thread, it.pc, it.done)
+		to = append(to, it.seq[:]...)
+	}
+	for _, m := range s.met {
+		to = append(to, m.arrived, m.told, m.phase)
+	}
+	for i, g := range s.gates {
+		flag(g.shut, g.nudge)
+		for _, t := range g.targets {
+			to = append(to, byte(w.keyOf[t.Key]), byte(t.N))
+		}
+		to = append(to, 0xff)
+		for _, o := range s.down[i] {
+			to = append(append(to, o...), 0xff)
+		}
+		to = append(append(append(append(to, 0xfe), s.heldUp[i]...), 0xfe), s.sent[i]...)
+	}
+	for _, q := range s.up {
+		for _, m := range q {
+			to = append(append(to, m...), 0xff)
+		}
+		to = append(to, 0xfe)
+	}
+	flag(s.asked, s.left.deadline, s.left.dies, s.left.lost)
+	to = append(to, byte(s.end), byte(s.left.spurious))
+	return append(to, s.code...)
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// encodeBarrier is all that a Barrier knows. In which order it came to know its lines
+// makes no difference to what it does.
+func encodeBarrier(w *world, b *Barrier) string {
+	to := []byte{byte(b.phase), byte(b.unshut), byte(b.owing), byte(b.unrevoke), byte(b.lag)}
+	for _, r := range b.ranks {
+		to = append(to, byte(r.behind), bit(r.dirty)|bit(r.shut)<<1|bit(r.ended)<<2|bit(r.holds)<<3|bit(r.owes)<<4, byte(r.withdrawing))
+	}
+	for _, k := range w.keys {
+		s, known := b.sideOf[k]
+		if !known {
+			to = append(to, 0xff)
+			continue
+		}
+		to = append(to, byte(b.sides[s].n), bit(b.sides[s].final))
+	}
+	for _, c := range w.comms {
+		if m := b.comms[c.Comm]; m != nil {
+			for _, l := range m.left {
+				to = append(to, bit(l))
+			}
+			to = append(to, bit(m.aborted))
+		}
+		to = append(to, 0xfe)
+	}
+	for _, m := range b.meetings {
+		to = append(to, byte(m.ID), bit(m.begun))
+	}
+	return string(to)
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Why is the kind of reason for which an attempt failed.
+type Why int
+
+// The reasons.
+const (
+	DeadlinePassed Why = iota + 1 // no cut in time; a later attempt may find one
+	RankDied                      // a rank died
+	RankEnded                     // a rank ended, or left a communicator, before it did its part
+	RankStuck                     // a rank cannot become quiet
+	ReportBroken                  // a rank reported what cannot be: its shim cannot be trusted
+)
+
+// Failure says why there is no cut, and on account of whom. It is an error. Text says
+// it in words; Ranks and Comms are sorted and may be empty.
+type Failure struct {
+	Why   Why
+	Text  string
+	Ranks []Rank
+	Comms []Comm
+}
+
+func (f *Failure) Error() string { return "no cut: " + f.Text }
+
+// broken is the failure of a rank whose report makes no sense.
+func broken(r Rank, format string, args ...any) *Failure {
+	return &Failure{
+		Why:   ReportBroken,
+		Text:  fmt.Sprintf("rank %d ", r) + fmt.Sprintf(format, args...),
+		Ranks: []Rank{r},
+	}
+}
+
+// overdue says what an attempt whose time is up still waits for.
+func (b *Barrier) overdue() *Failure {
+	f := &Failure{Why: DeadlinePassed}
+	var parts []string
+	blame := func(who []Rank, what string) {
+		if len(who) > 0 {
+			parts = append(parts, what)
+			f.Ranks = append(f.Ranks, who...)
+		}
+	}
+	switch b.phase {
+	case idle:
+	case closing:
+		open := b.those(func(r rank) bool { return !r.shut })
+		blame(open, "the gate is not shut in "+list("rank", open))
+	case chasing:
+		late := b.those(func(r rank) bool { return r.behind > 0 })
+		f.Comms = b.uneven()
+		blame(late, list("rank", late)+" behind on "+list("communicator", f.Comms))
+		for _, m := range b.meetings {
+			if m.begun {
+				blame(m.Ranks, fmt.Sprintf("creation %d is not finished in %s", m.ID, list("rank", m.Ranks)))
+			}
+		}
+		unsure := b.those(func(r rank) bool { return r.withdrawing > 0 })
+		blame(unsure, "permissions are not taken back from "+list("rank", unsure))
+	default:
+		silent := b.those(func(r rank) bool { return r.owes })
+		blame(silent, "no answer to "+b.phase.String()+" from "+list("rank", silent))
+	}
+	slices.Sort(f.Ranks)
+	f.Ranks = slices.Compact(f.Ranks)
+	f.Text = "deadline passed: " + strings.Join(parts, "; ")
+	return f
+}
+
+// those are the ranks, not ended, of which is holds.
+func (b *Barrier) those(is func(rank) bool) []Rank {
+	var ranks []Rank
+	for i, r := range b.ranks {
+		if !r.ended && is(r) {
+			ranks = append(ranks, Rank(i))
+		}
+	}
+	return ranks
+}
+
+// list is "rank 3", "ranks 1, 2", or the first eight of them and the number of the rest.
+func list[T ~int | ~uint64](noun string, of []T) string {
+	const most = 8
+	words := make([]string, 0, len(of))
+	for _, v := range of {
+		words = append(words, fmt.Sprint(v))
+	}
+	if len(of) != 1 {
+		noun += "s"
+	}
+	rest := ""
+	if len(words) > most {
+		rest = fmt.Sprintf(" and %d more", len(words)-most)
+		words = words[:most]
+	}
+	return noun + " " + strings.Join(words, ", ") + rest
+}

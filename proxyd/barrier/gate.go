@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+// Gate is a rank's side of the barrier: what stands between the process and its next
+// counted operation. One Gate serves all threads, devices and rings of the process.
+// It is not safe for concurrent use: whoever keeps it asks, counts and publishes under
+// one lock. The zero value is an open gate.
+type Gate struct {
+	shut    bool
+	nudge   bool
+	targets []Count
+}
+
+// Shut shuts the gate. It waits for nobody: threads that stand in the program, in a
+// synchronous call or nowhere at all are no concern of it.
+func (g *Gate) Shut() { *g = Gate{shut: true} }
+
+// Raise replaces the targets.
+func (g *Gate) Raise(targets []Count) { g.targets = targets }
+
+// Nudge permits one operation that no target asks for.
+func (g *Gate) Nudge() { g.nudge = true }
+
+// Withdraw takes back every permission. The gate stays shut.
+func (g *Gate) Withdraw() { g.Shut() }
+
+// Open opens the gate for good: the attempt failed, the checkpoint is made, or the
+// leader is lost, when the member opens it by itself.
+func (g *Gate) Open() { *g = Gate{} }
+
+// Behind says whether the rank has issued less than its partners somewhere. issued
+// says what it has issued itself.
+func (g *Gate) Behind(issued func(Key) uint64) bool {
+	for _, t := range g.targets {
+		if issued(t.Key) < t.N {
+			return true
+		}
+	}
+	return false
+}
+
+// Pass asks for one operation, whatever it is; issued are the counts before it. If ok,
+// the operation must be issued and counted at once. A nudge is spent only where
+// nothing else lets the operation through, and then nudged is true.
+func (g *Gate) Pass(issued func(Key) uint64) (ok, nudged bool) {
+	if !g.shut || g.Behind(issued) {
+		return true, false
+	}
+	nudged = g.nudge
+	g.nudge = false
+	return nudged, nudged
+}

@@ -1,0 +1,306 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import "slices"
+
+// job is the state of the program and its devices, without any barrier. It is a value:
+// clone copies it.
+type job struct {
+	pcs    []uint8 // by thread
+	counts []uint8 // issued, by key
+	done   []uint8 // completed, by key
+	flight []item  // in the order in which they were issued
+	mail   []uint8 // by sender and receiver: host messages on the way
+	dead   []bool  // by rank
+	gone   []bool  // by rank: exited
+	broken []bool  // by communicator: aborted
+	met    []meetState
+}
+
+// item is an operation in flight: the step that issued it, and of each of its parts which
+// one on its line it is and whether it has completed.
+type item struct {
+	thread, pc uint8
+	done       uint8 // bits
+	seq        [6]uint8
+}
+
+// meetState is how far a creation is.
+type meetState struct {
+	arrived uint8 // bits by rank
+	told    uint8 // bits by rank: the leader knows
+	phase   uint8
+}
+
+const (
+	open     uint8 = iota // not all are there
+	held                  // all are there, and the leader was told
+	running               // the real creation has begun
+	finished              // and ended
+)
+
+func newJob(w *world) job {
+	return job{
+		pcs:    make([]uint8, len(w.threads)),
+		counts: make([]uint8, len(w.keys)),
+		done:   make([]uint8, len(w.keys)),
+		mail:   make([]uint8, w.n*w.n),
+		dead:   make([]bool, w.n),
+		gone:   make([]bool, w.n),
+		broken: make([]bool, len(w.comms)),
+		met:    make([]meetState, len(w.meets)),
+	}
+}
+
+func (j *job) clone() job {
+	return job{
+		pcs: slices.Clone(j.pcs), counts: slices.Clone(j.counts), done: slices.Clone(j.done),
+		flight: slices.Clone(j.flight), mail: slices.Clone(j.mail), dead: slices.Clone(j.dead),
+		gone: slices.Clone(j.gone), broken: slices.Clone(j.broken), met: slices.Clone(j.met),
+	}
+}
+
+// at is the step before which a thread stands, nil at its end and in a dead rank.
+func (j *job) at(w *world, t int) *step {
+	th := &w.threads[t]
+	if int(j.pcs[t]) == len(th.steps) || j.dead[th.rank] {
+		return nil
+	}
+	return &th.steps[j.pcs[t]]
+}
+
+// issue carries out the step of a thread that issues.
+func (j *job) issue(w *world, t int) {
+	it := item{thread: uint8(t), pc: j.pcs[t]}
+	for i, k := range j.at(w, t).keys {
+		j.counts[k]++
+		it.seq[i] = j.counts[k]
+	}
+	j.flight = append(j.flight, it)
+	j.pcs[t]++
+}
+
+func (w *world) step(it item) *step { return &w.threads[it.thread].steps[it.pc] }
+
+// head says whether the i-th operation in flight is the first of its stream.
+func (j *job) head(w *world, i int) bool {
+	it := j.flight[i]
+	for _, o := range j.flight[:i] {
+		if w.threads[o.thread].rank == w.threads[it.thread].rank && w.step(o).stream == w.step(it).stream {
+			return false
+		}
+	}
+	return true
+}
+
+// part finds the seq-th operation under a key among the heads of streams.
+func (j *job) part(w *world, key int, seq uint8) (i, p int, ok bool) {
+	for i, it := range j.flight {
+		for p, k := range w.step(it).keys {
+			if k == key && it.seq[p] == seq && j.head(w, i) {
+				return i, p, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// ready lists the parts that complete together with part p of the i-th operation in
+// flight, nil if it cannot complete now.
+func (j *job) ready(w *world, i, p int) [][2]int {
+	it := j.flight[i]
+	k, seq := w.step(it).keys[p], it.seq[p]
+	key := w.keys[k]
+	var together [][2]int
+	switch {
+	case j.broken[slices.IndexFunc(w.comms, func(c Communicator) bool { return c.Comm == key.Comm })]:
+		return [][2]int{{i, p}}
+	case key.Kind == Send && !w.staged:
+		return [][2]int{{i, p}}
+	case key.Kind == Recv && !w.staged:
+		from := w.keyOf[Key{key.Comm, key.Peer, Send, key.Member}]
+		if j.done[from] < seq {
+			return nil
+		}
+		return [][2]int{{i, p}}
+	}
+	for _, o := range w.peers[w.line[k]] {
+		oi, op, ok := j.part(w, o, seq)
+		if !ok {
+			return nil
+		}
+		together = append(together, [2]int{oi, op})
+	}
+	return together
+}
+
+// complete carries out all that devices can, whatever the order: completions take
+// nothing from each other, so that checking one order is checking all.
+func (j *job) complete(w *world) (moved bool) {
+	for again := true; again; {
+		again = false
+		for i := 0; i < len(j.flight) && !again; i++ {
+			if !j.head(w, i) {
+				continue
+			}
+			for p := range w.step(j.flight[i]).keys {
+				if j.flight[i].done&(1<<p) != 0 {
+					continue
+				}
+				for _, ip := range j.ready(w, i, p) {
+					it := &j.flight[ip[0]]
+					it.done |= 1 << ip[1]
+					j.done[w.step(*it).keys[ip[1]]]++
+					again, moved = true, true
+				}
+			}
+		}
+		j.flight = slices.DeleteFunc(j.flight, func(it item) bool {
+			return it.done == 1<<len(w.step(it).keys)-1
+		})
+	}
+	return moved
+}
+
+// flying says whether an operation of a rank, or with t ≥ 0 of that thread, is in flight.
+func (j *job) flying(w *world, r Rank, t int) bool {
+	return slices.ContainsFunc(j.flight, func(it item) bool {
+		return w.threads[it.thread].rank == r && (t < 0 || int(it.thread) == t)
+	})
+}
+
+// told is something the host code of a rank says to others than its program.
+type told struct {
+	rank Rank
+	what stepKind // create, destroy, abort
+	comm int
+}
+
+// settle lets devices and host code go on until nothing moves but what the barrier has to
+// do with: issuing, and exits. None of these steps takes from another what it needs, so
+// their order does not matter either. It returns what the leader has to be told.
+func (j *job) settle(w *world) []told {
+	var out []told
+	for moved := true; moved; {
+		moved = j.complete(w)
+		for t, th := range w.threads {
+			s := j.at(w, t)
+			if s == nil {
+				continue
+			}
+			goOn := false
+			switch s.kind {
+			case wait:
+				goOn = !j.flying(w, th.rank, t)
+			case hostSend:
+				j.mail[int(th.rank)*w.n+int(s.peer)]++
+				goOn = true
+			case hostRecv:
+				box := &j.mail[int(s.peer)*w.n+int(th.rank)]
+				if goOn = *box > 0; goOn {
+					*box--
+				}
+			case create:
+				m := &j.met[s.comm]
+				if m.arrived&(1<<th.rank) == 0 {
+					m.arrived |= 1 << th.rank
+					out = append(out, told{th.rank, create, s.comm})
+				}
+				goOn = m.phase == finished
+			case destroy, abort:
+				if goOn = s.kind == abort || !j.flying(w, th.rank, t); goOn {
+					j.broken[s.comm] = j.broken[s.comm] || s.kind == abort
+					out = append(out, told{th.rank, s.kind, s.comm})
+				}
+			}
+			if goOn {
+				j.pcs[t]++
+				moved = true
+			}
+		}
+	}
+	return out
+}
+
+// top is the highest number on the line of a key.
+func (j *job) top(w *world, key int) uint8 {
+	var n uint8
+	for _, k := range w.peers[w.line[key]] {
+		n = max(n, j.counts[k])
+	}
+	return n
+}
+
+// torn says what would be torn if this were the cut, "" if nothing.
+func (j *job) torn(w *world) string {
+	for k, n := range j.counts {
+		c := slices.IndexFunc(w.comms, func(c Communicator) bool { return c.Comm == w.keys[k].Comm })
+		if n < j.top(w, k) && !j.broken[c] {
+			return "half-issued: " + w.keys[k].String()
+		}
+	}
+	if len(j.flight) > 0 {
+		return "in flight: " + w.keys[w.step(j.flight[0]).keys[0]].String()
+	}
+	for i, m := range j.met {
+		if m.phase == running {
+			return "half-created: " + string(rune('A'+w.meets[i].ID-1))
+		}
+	}
+	return ""
+}
+
+// over says whether every thread has ended, or will never issue again.
+func (j *job) over(w *world) bool {
+	for t := range w.threads {
+		if s := j.at(w, t); s != nil && s.kind != forever {
+			return false
+		}
+	}
+	return true
+}
+
+// valid says whether the program, left alone, always ends with everything matched. The
+// order of two threads of a rank can matter, so all orders are tried.
+func (w *world) valid() bool {
+	seen := map[string]bool{}
+	var try func(j job) bool
+	try = func(j job) bool {
+		for changed := true; changed; {
+			changed = false
+			j.settle(w)
+			for i := range j.met {
+				if m := &j.met[i]; m.phase != finished && m.arrived == mask(w.meets[i].Ranks) {
+					m.phase, changed = finished, true
+				}
+			}
+		}
+		key := string(slices.Concat(j.pcs, j.counts))
+		if seen[key] {
+			return true
+		}
+		seen[key] = true
+		moved := false
+		for t := range w.threads {
+			if s := j.at(w, t); s != nil && s.kind == issue {
+				next := j.clone()
+				next.issue(w, t)
+				moved = true
+				if !try(next) {
+					return false
+				}
+			}
+		}
+		return moved || j.over(w) && j.torn(w) == ""
+	}
+	return try(newJob(w))
+}
+
+func mask(ranks []Rank) (m uint8) {
+	for _, r := range ranks {
+		m |= 1 << r
+	}
+	return m
+}

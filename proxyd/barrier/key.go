@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import "fmt"
+
+// Rank is a process of the job that has a ring: as a rule one per rank of the job, whence
+// the name. One process with several devices is one Rank, and one permission lets it
+// issue one operation on any of them. The caller numbers them from 0 without gaps.
+type Rank int
+
+// Comm names a communicator the same way in all ranks: by a hash of its unique id, or
+// of its parent, the index of the split and the colour. Restored jobs keep the names.
+type Comm uint64
+
+// Communicator is a communicator and who is in it: Members[i] is the rank that holds
+// its i-th member. A rank with several devices may hold several.
+type Communicator struct {
+	Comm    Comm
+	Members []Rank
+}
+
+// Rendezvous is the creation of communicators, all of whose members have arrived at it:
+// one communicator for an init, one per colour for a split. Ranks are all who wait for
+// it, also those of a split that get no communicator.
+type Rendezvous struct {
+	ID    uint64
+	Ranks []Rank
+	Makes []Communicator
+}
+
+// Kind says which of a member's operations a count is of.
+type Kind uint8
+
+// The kinds. Counts of the first are compared among all members of a communicator, the
+// sends of one member to another with the receives of that one from the first.
+const (
+	Collective Kind = iota
+	Send
+	Recv
+)
+
+// Key names one number that a shim keeps.
+type Key struct {
+	Comm   Comm
+	Member int32 // whose number it is: the member of Comm that issues
+	Kind   Kind
+	Peer   int32 // the other member of a Send or Recv, else 0
+}
+
+// String is 7.0 for the collectives of member 0 of communicator 7, 7.0>1 for its sends to
+// member 1 and 7.0<1 for its receives from there.
+func (k Key) String() string {
+	switch k.Kind {
+	case Send:
+		return fmt.Sprintf("%d.%d>%d", k.Comm, k.Member, k.Peer)
+	case Recv:
+		return fmt.Sprintf("%d.%d<%d", k.Comm, k.Member, k.Peer)
+	default:
+		return fmt.Sprintf("%d.%d", k.Comm, k.Member)
+	}
+}
+
+// Count is how many operations have been issued under Key since its communicator was
+// made. What was never counted is 0.
+type Count struct {
+	Key
+	N uint64
+}
+
+// line is what has to be equal at a cut: the collectives of a communicator, or one
+// direction of one pair of its members.
+type line struct {
+	comm     Comm
+	pair     bool
+	from, to int32
+}
+
+// line is the line on which the number is compared.
+func (k Key) line() line {
+	switch k.Kind {
+	case Send:
+		return line{k.Comm, true, k.Member, k.Peer}
+	case Recv:
+		return line{k.Comm, true, k.Peer, k.Member}
+	default:
+		return line{comm: k.Comm}
+	}
+}
+
+// keys are all the numbers that are compared on the line, in a communicator of n members.
+func (l line) keys(n int) []Key {
+	if l.pair {
+		return []Key{
+			{Comm: l.comm, Member: l.from, Kind: Send, Peer: l.to},
+			{Comm: l.comm, Member: l.to, Kind: Recv, Peer: l.from},
+		}
+	}
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = Key{Comm: l.comm, Member: int32(i)}
+	}
+	return keys
+}

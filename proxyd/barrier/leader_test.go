@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import (
+	"maps"
+	"slices"
+)
+
+// cloneBarrier copies a Barrier so that a Step on the copy leaves it alone.
+func cloneBarrier(b *Barrier) *Barrier {
+	n := *b
+	n.ranks, n.sides, n.lines = slices.Clone(b.ranks), slices.Clone(b.sides), slices.Clone(b.lines)
+	n.meetings, n.changed = slices.Clone(b.meetings), slices.Clone(b.changed)
+	n.sideOf, n.comms = maps.Clone(b.sideOf), maps.Clone(b.comms)
+	for i := range n.ranks {
+		n.ranks[i].sides = slices.Clip(n.ranks[i].sides)
+	}
+	for c, m := range n.comms {
+		n.comms[c] = &member{m.ranks, slices.Clone(m.left), m.aborted}
+	}
+	return &n
+}
+
+// countsOf turns the numbers of a report into counts.
+func countsOf(w *world, r int, m report) []Count {
+	var counts []Count
+	for i, k := range w.mine[r] {
+		if m[i] > 0 {
+			counts = append(counts, Count{w.keys[k], uint64(m[i])})
+		}
+	}
+	return counts
+}
+
+// hearFrom lets the leader take the first report on its way to it; index w.n is its own node.
+func (s *state) hearFrom(w *world, r int) *state {
+	n := s.clone()
+	m := n.up[r][0]
+	n.up[r] = n.up[r][1:]
+	who, rest := Rank(r), m[1:]
+	switch m[0] {
+	case rShut:
+		n.step(w, Shut{who, countsOf(w, r, rest)})
+	case rIssued, rNudged:
+		n.step(w, Issued{who, countsOf(w, r, rest), m[0] == rNudged})
+	case rWithdrawn:
+		n.step(w, Withdrawn{who, countsOf(w, r, rest)})
+	case rReading:
+		n.step(w, Reading{who, countsOf(w, r, rest)})
+	case rDrained:
+		n.step(w, Drained{who})
+	case rCallsShut:
+		n.step(w, CallsShut{who})
+	case rEnded:
+		n.step(w, Ended{who, countsOf(w, r, rest)})
+	case rDied:
+		n.step(w, Died{who})
+	case rCreated:
+		n.step(w, Created{w.meets[rest[0]].ID})
+	case rTold:
+		n.toldOf(w, who, stepKind(rest[0]), int(rest[1]), countsOf(w, r, rest[2:]))
+	}
+	n.calm(w)
+	return n
+}
+
+// toldOf is what the leader's node does with what host code says: it keeps the
+// rendezvous, and begins a creation by itself only while there is no attempt.
+func (s *state) toldOf(w *world, who Rank, what stepKind, i int, counts []Count) {
+	switch what {
+	case destroy:
+		c := w.comms[i]
+		m := slices.Index(c.Members, who)
+		counts = slices.DeleteFunc(counts, func(k Count) bool { return k.Comm != c.Comm })
+		s.step(w, Destroyed{who, c.Comm, int32(m), counts})
+	case abort:
+		s.step(w, Aborted{w.comms[i].Comm})
+	case create:
+		m := &s.met[i]
+		m.told |= 1 << who
+		if m.told != mask(w.meets[i].Ranks) {
+			return
+		}
+		m.phase = held
+		begun := !s.asked || s.end != underWay
+		if begun {
+			m.phase = running
+		}
+		s.step(w, Met{w.meets[i], begun})
+	}
+}
+
+// step hands an event to the Barrier and carries out what it says.
+func (s *state) step(w *world, e Event) {
+	if s.end != underWay {
+		return
+	}
+	s.b = cloneBarrier(s.b)
+	out := s.b.Step(e)
+	s.code = encodeBarrier(w, s.b)
+	s.carryOut(w, out)
+}
+
+func (s *state) carryOut(w *world, out Effects) {
+	all := func(o byte) {
+		for r := range w.n {
+			s.send(r, order(o))
+		}
+	}
+	if out.Shut {
+		all(oShut)
+	}
+	for _, r := range out.Withdraw {
+		s.send(int(r), order(oWithdraw))
+	}
+	for _, r := range out.Raise {
+		o := []byte{oRaise}
+		for _, t := range r.Targets {
+			o = append(o, byte(w.keyOf[t.Key]), byte(t.N))
+		}
+		if s.left.wrong == rounds {
+			s.heldUp[r.Rank] = order(o)
+			continue
+		}
+		s.send(int(r.Rank), order(o))
+	}
+	if s.left.wrong == rounds && s.reached(w) {
+		for r := range w.n {
+			if s.heldUp[r] != "" {
+				s.send(r, s.heldUp[r])
+				s.sent[r], s.heldUp[r] = s.heldUp[r], ""
+			}
+		}
+	}
+	for _, r := range out.Nudge {
+		s.send(int(r), order(oNudge))
+	}
+	for _, id := range out.Create {
+		s.met[slices.IndexFunc(w.meets, func(m Rendezvous) bool { return m.ID == id })].phase = running
+	}
+	if out.Read {
+		all(oRead)
+	}
+	if out.Drain {
+		all(oDrain)
+		if t := s.torn(w); t != "" {
+			s.verdict = unsafe
+		}
+	}
+	if out.ShutCalls {
+		all(oShutCalls)
+	}
+	switch {
+	case out.Cut:
+		s.end = cutFound
+		if t := s.torn(w); t != "" || slices.ContainsFunc(s.gates, func(g Gate) bool { return g.nudge }) {
+			s.verdict = unsafe
+		}
+	case out.Failed != nil:
+		s.end, s.failure = attemptFailed, out.Failed
+		all(oOpen)
+		s.beginHeld()
+	}
+}
+
+// reached says whether, as far as the leader knows, nobody is below what it was last sent.
+func (s *state) reached(w *world) bool {
+	for _, o := range s.sent {
+		for i := 1; i < len(o); i += 2 {
+			if side, ok := s.b.sideOf[w.keys[o[i]]]; ok && s.b.sides[side].n < uint64(o[i+1]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// beginHeld begins what was held at a rendezvous: the attempt is over.
+func (s *state) beginHeld() {
+	for i := range s.met {
+		if s.met[i].phase == held {
+			s.met[i].phase = running
+		}
+	}
+}

@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import "slices"
+
+// rules is what a run of the checker allows to happen, and in which way the barrier is
+// wrong on purpose. The zero value is the barrier as it is, with nothing that disturbs it
+// and with ticks when nothing moves.
+type rules struct {
+	noTicks  bool // nothing is nudged
+	spurious int  // so many ticks come although things move
+	deadline bool // the deadline may pass at any moment
+	dies     bool // a rank may die at any moment
+	lost     bool // the leader may be lost at any moment
+	wrong    wrong
+}
+
+// wrong is a mistake. None of them is in the package: they twist what goes in and out.
+type wrong int
+
+const (
+	right       wrong = iota
+	exactly           // a rank may issue only where it is itself behind
+	standing          // a rank's counts are taken only once its threads stand at the gate
+	rounds            // targets are raised only when everyone has reached the last ones
+	completed         // what has completed is counted
+	noPairs           // sends and receives are not counted
+	arrivedOnly       // a creation begins with whoever is there
+	keepGrants        // nudges are not taken back
+)
+
+// order is what the leader sends a rank: a byte for what, and the targets of a Raise as
+// pairs of key and number.
+type order string
+
+// report is what a rank or the leader's node tells the leader: a byte for what, then as
+// many numbers as the rank has keys, in that order.
+type report string
+
+const (
+	oShut byte = iota
+	oWithdraw
+	oRaise
+	oNudge
+	oRead
+	oDrain
+	oShutCalls
+	oOpen
+
+	rShut
+	rIssued
+	rNudged // issued, by a nudge
+	rWithdrawn
+	rReading
+	rDrained
+	rCallsShut
+	rEnded
+	rDied
+	rTold // create, destroy, abort; which
+	rCreated
+)
+
+// end is how an attempt ended.
+type end uint8
+
+const (
+	underWay end = iota // it did not
+	cutFound
+	attemptFailed
+	leaderLost
+)
+
+// state is one state of everything: the program, the gates, the messages on the way, and
+// the real Barrier.
+type state struct {
+	job
+	gates   []Gate
+	sealed  []bool    // by rank: its call gate is shut
+	late    []bool    // standing: the answer to Shut is still due
+	down    [][]order // by rank
+	up      [][]report
+	b       *Barrier // never changed, but replaced
+	code    string   // what b is, as bytes
+	asked   bool
+	end     end
+	failure *Failure
+	left    rules   // what may still disturb
+	heldUp  []order // rounds: the Raise not sent yet, by rank
+	sent    []order // rounds: the last one sent
+	verdict verdict // something is wrong here
+}
+
+// verdict is what the checker says of a program.
+type verdict string
+
+const (
+	ok      verdict = "ok"
+	unsafe  verdict = "unsafe"  // a cut with something half-issued, in flight or half-made
+	stuck   verdict = "stuck"   // nothing can move, and there is neither cut nor failure
+	endless verdict = "endless" // it can go round for ever
+	excess  verdict = "excess"  // a rank issued what consistency did not need
+	refused verdict = "refused" // the attempt failed without a reason
+	tooBig  verdict = "too big"
+)
+
+func newState(w *world, r rules) *state {
+	s := &state{
+		job: newJob(w), left: r, gates: make([]Gate, w.n), sealed: make([]bool, w.n), late: make([]bool, w.n),
+		down: make([][]order, w.n), up: make([][]report, w.n+1),
+		heldUp: make([]order, w.n), sent: make([]order, w.n),
+	}
+	known := w.comms[:w.first]
+	if r.wrong == arrivedOnly {
+		known = w.comms
+	}
+	s.b = New(w.n, known...)
+	s.calm(w)
+	s.code = encodeBarrier(w, s.b)
+	return s
+}
+
+func (s *state) clone() *state {
+	n := *s
+	n.job = s.job.clone()
+	n.gates, n.sealed, n.late = slices.Clone(s.gates), slices.Clone(s.sealed), slices.Clone(s.late)
+	n.down, n.up = slices.Clone(s.down), slices.Clone(s.up)
+	n.heldUp, n.sent = slices.Clone(s.heldUp), slices.Clone(s.sent)
+	return &n
+}
+
+func (s *state) send(r int, o order) {
+	if !s.gone[r] && !s.dead[r] {
+		s.down[r] = append(slices.Clip(s.down[r]), o)
+	}
+}
+
+func (s *state) tell(r int, m report) { s.up[r] = append(slices.Clip(s.up[r]), m) }
+
+// numbers are the counts that a rank reports, in the order of world.mine.
+func (s *state) numbers(w *world, r int) report {
+	n := make([]byte, len(w.mine[r]))
+	for i, k := range w.mine[r] {
+		n[i] = s.number(w, k)
+	}
+	return report(n)
+}
+
+// number is what a rank's shim has counted under a key.
+func (s *state) number(w *world, k int) uint8 {
+	switch {
+	case s.left.wrong == completed:
+		return s.done[k]
+	case s.left.wrong == noPairs && w.keys[k].Kind != Collective:
+		return 0
+	}
+	return s.counts[k]
+}
+
+func (s *state) issued(w *world) func(Key) uint64 {
+	return func(k Key) uint64 { return uint64(s.number(w, w.keyOf[k])) }
+}
+
+// calm lets all that is no concern of the barrier happen, and puts on the way what the
+// leader is to be told of it.
+func (s *state) calm(w *world) {
+	before := slices.Clone(s.done)
+	for _, t := range s.settle(w) {
+		if t.what == create && s.left.wrong == arrivedOnly {
+			s.met[t.comm].arrived &^= 1 << t.rank // it has to pass the gate; see moves
+			continue
+		}
+		s.tell(int(t.rank), report([]byte{rTold, byte(t.what), byte(t.comm)})+s.numbers(w, int(t.rank)))
+	}
+	for r := range w.n {
+		if s.left.wrong == completed && s.gates[r].shut && !slices.Equal(before, s.done) {
+			s.tell(r, report(rIssued)+s.numbers(w, r))
+		}
+		if s.late[r] && s.stands(w, r) {
+			s.late[r] = false
+			s.tell(r, report(rShut)+s.numbers(w, r))
+		}
+	}
+}
+
+// stands says whether every thread of a rank is at the gate, or has ended.
+func (s *state) stands(w *world, r int) bool {
+	for t, th := range w.threads {
+		if at := s.at(w, t); int(th.rank) == r && at != nil && at.kind != issue && at.kind != create {
+			return false
+		}
+	}
+	return true
+}
+
+// may says whether a thread's next operation gets through the gate of its rank, and
+// whether a nudge was spent on it.
+func (s *state) may(w *world, r int, keys []int) (ok, nudged bool) {
+	g := &s.gates[r]
+	if s.left.wrong == exactly && g.shut && !g.nudge {
+		for _, k := range keys {
+			if !slices.ContainsFunc(g.targets, func(t Count) bool {
+				return t.Key == w.keys[k] && uint64(s.counts[k]) < t.N
+			}) {
+				return false, false
+			}
+		}
+		return true, false
+	}
+	return g.Pass(s.issued(w))
+}
+
+// issueAt lets a thread issue, nil if the gate does not.
+func (s *state) issueAt(w *world, t int) *state {
+	at, r := s.at(w, t), int(w.threads[t].rank)
+	if s.sealed[r] || s.gone[r] {
+		return nil
+	}
+	n := s.clone()
+	ok, nudged := n.may(w, r, at.keys)
+	if !ok {
+		return nil
+	}
+	if n.gates[r].shut && !nudged && !slices.ContainsFunc(w.mine[r], func(k int) bool { return s.counts[k] < s.top(w, k) }) {
+		n.verdict = excess
+	}
+	n.issue(w, t)
+	if n.gates[r].shut {
+		what := report(rIssued)
+		if nudged {
+			what = report(rNudged)
+		}
+		n.tell(r, what+n.numbers(w, r))
+	}
+	n.calm(w)
+	return n
+}
+
+// obey lets a rank carry out the first order on its way to it, nil if it cannot yet.
+func (s *state) obey(w *world, r int) *state {
+	n := s.clone()
+	o := n.down[r][0]
+	n.down[r] = n.down[r][1:]
+	g := &n.gates[r]
+	switch o[0] {
+	case oShut:
+		g.Shut()
+		if s.left.wrong == standing {
+			n.late[r] = true
+		} else {
+			n.tell(r, report(rShut)+n.numbers(w, r))
+		}
+	case oWithdraw:
+		if s.left.wrong != keepGrants {
+			g.Withdraw()
+		}
+		n.tell(r, report(rWithdrawn)+n.numbers(w, r))
+	case oRaise:
+		g.Raise(targetsOf(w, o))
+	case oNudge:
+		g.Nudge()
+	case oRead:
+		n.tell(r, report(rReading)+n.numbers(w, r))
+	case oDrain:
+		if s.flying(w, Rank(r), -1) && len(n.down[r]) == 0 {
+			return nil
+		}
+		n.tell(r, report(rDrained))
+	case oShutCalls:
+		n.sealed[r] = true
+		n.tell(r, report(rCallsShut))
+	case oOpen:
+		g.Open()
+		n.sealed[r] = false
+	}
+	n.calm(w)
+	return n
+}
+
+func targetsOf(w *world, o order) []Count {
+	var targets []Count
+	for i := 1; i < len(o); i += 2 {
+		targets = append(targets, Count{w.keys[o[i]], uint64(o[i+1])})
+	}
+	return targets
+}
