@@ -206,10 +206,9 @@ func (b *Barrier) end(who Rank) *Failure {
 // Those who were told to must not use it as a reason to go on for ever.
 func (b *Barrier) abort(c Comm, out *Effects) {
 	for _, who := range b.drop(c) {
-		r := &b.ranks[who]
-		if b.phase == chasing && !r.ended {
+		if b.phase == chasing && !b.ranks[who].ended {
 			b.withdraw(who, out)
-			r.dirty = true
+			b.touch(who) // what it still has to catch up elsewhere it is told anew
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestEveryInterleaving(t *testing.T) {
 				t.Fatal("the program hangs by itself")
 			}
 			states := holds(t, w, rules{})
-			if !*long && states > 5_000 {
+			if !*long && states > 3_000 {
 				return
 			}
 			states += holds(t, w, rules{spurious: 1})

@@ -10,6 +10,7 @@ const (
 	peerSync    = "sync on what the peer was stopped before"
 	rankZero    = "evaluation on rank 0 only"
 	hostMessage = "host message behind the gate"
+	hostFirst   = "host message before all else"
 	eagerSend   = "eager send"
 	shifted     = "shifted groups"
 	creation    = "creation"
@@ -23,7 +24,8 @@ var cases = []program{
 	{name: overlapWait, comms: "A=0,1 B=1,2", ranks: []string{"A!", "B! A!", "B!"}},
 	{name: peerSync, comms: "A=0,1", ranks: []string{"A! A!", "A! A!"}},
 	{name: rankZero, comms: "A=0,1", ranks: []string{"A! X", "A!"}},
-	{name: hostMessage, comms: "A=0,1 B=0,2", ranks: []string{"A B@1 h>1 W", "h<0 A!", "B!"}},
+	{name: hostMessage, waits: true, comms: "A=0,1 B=0,2", ranks: []string{"A B@1 h>1 W", "h<0 A!", "B!"}},
+	{name: hostFirst, comms: "A=0,1", waits: true, ranks: []string{"A A h>1 A!", "h<0 A A A!"}},
 	{name: eagerSend, comms: "A=0,1", ranks: []string{">1! A!", "<0! A!"}},
 	{name: "staged send", comms: "A=0,1", staged: true, ranks: []string{">1! A!", "<0! A!"}},
 	{name: shifted, comms: "A=0,1", ranks: []string{">1 (>1 <1) (>1 <1) <1! A!", "(<0 >0) (<0 >0) (<0 >0) W A!"}},

@@ -16,7 +16,7 @@ type label struct {
 	text  string
 }
 
-func (l label) String() string { return fmt.Sprintf("%s %d %s", l.what, l.which, l.text) }
+func (l label) String() string { return fmt.Sprintf("%s %d %q", l.what, l.which, l.text) }
 
 // move is one thing that can happen next.
 type move struct {
@@ -39,26 +39,26 @@ func (s *state) moves(w *world) []move {
 		switch at := s.at(w, t); {
 		case at == nil:
 		case at.kind == issue:
-			add(s.issueAt(w, t), "issue", int(th.rank), w.keys[at.keys[0]].String())
+			add(s.issueAt(w, t), "issue", int(th.rank), "")
 		case at.kind == create && s.left.wrong == arrivedOnly:
 			add(s.arrive(w, int(th.rank), at.comm), "arrive", int(th.rank), "")
 		}
 	}
 	for r := range w.n {
 		if len(s.down[r]) > 0 {
-			add(s.obey(w, r), "obey", r, fmt.Sprintf("%q", s.down[r][0]))
+			add(s.obey(w, r), "obey", r, string(s.down[r][0]))
 		}
 		if slices.Contains(w.exits, Rank(r)) && !s.gone[r] && !s.dead[r] && s.ended(w, r) {
 			add(s.exit(w, r), "exit", r, "")
 		}
 	}
-	for r := range s.up {
+	for r := range w.n + 1 {
 		if len(s.up[r]) > 0 {
-			add(s.hearFrom(w, r), "hear", r, fmt.Sprintf("%q", s.up[r][0]))
+			add(s.hearFrom(w, r), "hear", r, string(s.up[r][0]))
 		}
 	}
-	for i, m := range s.met {
-		if m.phase == running {
+	for i := range w.meets {
+		if s.met[i].phase == running {
 			add(s.create(w, i), "created", i, "")
 		}
 	}
@@ -173,12 +173,12 @@ func (s *state) last(w *world, r rules) verdict {
 		return refused
 	}
 	// The attempt was abandoned: the job must have run on.
-	for i, g := range s.gates {
+	for i, g := range s.gates[:w.n] {
 		if (g.shut || s.sealed[i]) && !s.dead[i] && !s.gone[i] {
 			return stuck
 		}
 	}
-	if !slices.Contains(s.dead, true) && (!s.over(w) || s.torn(w) != "") {
+	if !slices.Contains(s.dead[:], true) && (!s.over(w) || s.torn(w) != "") {
 		return stuck
 	}
 	return ok
@@ -194,7 +194,7 @@ func (s *state) excused(r rules) bool {
 		return len(s.failure.Ranks) == 1 && s.dead[s.failure.Ranks[0]]
 	case RankEnded:
 		// Honest only where a rank that others count on cannot come any more.
-		return slices.Contains(s.dead, true)
+		return slices.Contains(s.dead[:], true)
 	}
 	return false
 }
@@ -266,23 +266,24 @@ func (s *state) encode(w *world, to []byte) []byte {
 			to = append(to, bit(b))
 		}
 	}
-	to = append(to, s.pcs...)
-	to = append(to, s.counts...)
-	to = append(to, s.done...)
-	to = append(to, s.mail...)
-	flag(s.dead...)
-	flag(s.gone...)
-	flag(s.broken...)
-	flag(s.sealed...)
-	flag(s.late...)
+	to = append(to, s.pcs[:len(w.threads)]...)
+	to = append(to, s.counts[:len(w.keys)]...)
+	to = append(to, s.done[:len(w.keys)]...)
+	to = append(to, s.mail[:]...)
+	flag(s.dead[:]...)
+	flag(s.gone[:]...)
+	flag(s.broken[:]...)
+	flag(s.sealed[:]...)
+	flag(s.late[:]...)
 	for _, it := range s.flight {
 		to = append(to, it.thread, it.pc, it.done)
 		to = append(to, it.seq[:]...)
 	}
-	for _, m := range s.met {
+	to = append(to, 0xff)
+	for _, m := range s.met[:len(w.meets)] {
 		to = append(to, m.arrived, m.told, m.phase)
 	}
-	for i, g := range s.gates {
+	for i, g := range s.gates[:w.n] {
 		flag(g.shut, g.nudge)
 		for _, t := range g.targets {
 			to = append(to, byte(w.keyOf[t.Key]), byte(t.N))
@@ -293,7 +294,7 @@ func (s *state) encode(w *world, to []byte) []byte {
 		}
 		to = append(append(append(append(to, 0xfe), s.heldUp[i]...), 0xfe), s.sent[i]...)
 	}
-	for _, q := range s.up {
+	for _, q := range s.up[:w.n+1] {
 		for _, m := range q {
 			to = append(append(to, m...), 0xff)
 		}

@@ -5,18 +5,28 @@ package barrier
 
 import "slices"
 
-// job is the state of the program and its devices, without any barrier. It is a value:
-// clone copies it.
+// What a program may have at most.
+const (
+	maxRanks   = 4
+	maxThreads = 8
+	maxComms   = 8
+	maxMeets   = 4
+	maxKeys    = 40
+	maxParts   = 6
+)
+
+// job is the state of the program and its devices, without any barrier. Arrays, so that
+// a copy is cheap: there are many.
 type job struct {
-	pcs    []uint8 // by thread
-	counts []uint8 // issued, by key
-	done   []uint8 // completed, by key
-	flight []item  // in the order in which they were issued
-	mail   []uint8 // by sender and receiver: host messages on the way
-	dead   []bool  // by rank
-	gone   []bool  // by rank: exited
-	broken []bool  // by communicator: aborted
-	met    []meetState
+	pcs    [maxThreads]uint8
+	counts [maxKeys]uint8             // issued
+	done   [maxKeys]uint8             // completed
+	mail   [maxRanks * maxRanks]uint8 // by sender and receiver: host messages on the way
+	dead   [maxRanks]bool
+	gone   [maxRanks]bool // exited
+	broken [maxComms]bool // aborted
+	met    [maxMeets]meetState
+	flight []item // in the order in which they were issued
 }
 
 // item is an operation in flight: the step that issued it, and of each of its parts which
@@ -24,7 +34,7 @@ type job struct {
 type item struct {
 	thread, pc uint8
 	done       uint8 // bits
-	seq        [6]uint8
+	seq        [maxParts]uint8
 }
 
 // meetState is how far a creation is.
@@ -41,25 +51,10 @@ const (
 	finished              // and ended
 )
 
-func newJob(w *world) job {
-	return job{
-		pcs:    make([]uint8, len(w.threads)),
-		counts: make([]uint8, len(w.keys)),
-		done:   make([]uint8, len(w.keys)),
-		mail:   make([]uint8, w.n*w.n),
-		dead:   make([]bool, w.n),
-		gone:   make([]bool, w.n),
-		broken: make([]bool, len(w.comms)),
-		met:    make([]meetState, len(w.meets)),
-	}
-}
-
 func (j *job) clone() job {
-	return job{
-		pcs: slices.Clone(j.pcs), counts: slices.Clone(j.counts), done: slices.Clone(j.done),
-		flight: slices.Clone(j.flight), mail: slices.Clone(j.mail), dead: slices.Clone(j.dead),
-		gone: slices.Clone(j.gone), broken: slices.Clone(j.broken), met: slices.Clone(j.met),
-	}
+	n := *j
+	n.flight = slices.Clone(j.flight)
+	return n
 }
 
 // at is the step before which a thread stands, nil at its end and in a dead rank.
@@ -235,18 +230,18 @@ func (j *job) top(w *world, key int) uint8 {
 
 // torn says what would be torn if this were the cut, "" if nothing.
 func (j *job) torn(w *world) string {
-	for k, n := range j.counts {
+	for k := range w.keys {
 		c := slices.IndexFunc(w.comms, func(c Communicator) bool { return c.Comm == w.keys[k].Comm })
-		if n < j.top(w, k) && !j.broken[c] {
+		if j.counts[k] < j.top(w, k) && !j.broken[c] {
 			return "half-issued: " + w.keys[k].String()
 		}
 	}
 	if len(j.flight) > 0 {
 		return "in flight: " + w.keys[w.step(j.flight[0]).keys[0]].String()
 	}
-	for i, m := range j.met {
-		if m.phase == running {
-			return "half-created: " + string(rune('A'+w.meets[i].ID-1))
+	for i, m := range w.meets {
+		if j.met[i].phase == running {
+			return "half-created: " + string(rune('A'+m.ID-1))
 		}
 	}
 	return ""
@@ -271,13 +266,13 @@ func (w *world) valid() bool {
 		for changed := true; changed; {
 			changed = false
 			j.settle(w)
-			for i := range j.met {
+			for i := range w.meets {
 				if m := &j.met[i]; m.phase != finished && m.arrived == mask(w.meets[i].Ranks) {
 					m.phase, changed = finished, true
 				}
 			}
 		}
-		key := string(slices.Concat(j.pcs, j.counts))
+		key := string(slices.Concat(j.pcs[:], j.counts[:]))
 		if seen[key] {
 			return true
 		}
@@ -295,7 +290,7 @@ func (w *world) valid() bool {
 		}
 		return moved || j.over(w) && j.torn(w) == ""
 	}
-	return try(newJob(w))
+	return try(job{})
 }
 
 func mask(ranks []Rank) (m uint8) {

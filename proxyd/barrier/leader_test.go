@@ -34,7 +34,7 @@ func countsOf(w *world, r int, m report) []Count {
 	return counts
 }
 
-// hearFrom lets the leader take the first report on its way to it; index w.n is its own node.
+// hearFrom lets the leader take the first report on its way to it; w.n is its own node.
 func (s *state) hearFrom(w *world, r int) *state {
 	n := s.clone()
 	m := n.up[r][0]
@@ -145,7 +145,7 @@ func (s *state) carryOut(w *world, out Effects) {
 	}
 	if out.Drain {
 		all(oDrain)
-		if t := s.torn(w); t != "" {
+		if s.torn(w) != "" {
 			s.verdict = unsafe
 		}
 	}
@@ -155,7 +155,7 @@ func (s *state) carryOut(w *world, out Effects) {
 	switch {
 	case out.Cut:
 		s.end = cutFound
-		if t := s.torn(w); t != "" || slices.ContainsFunc(s.gates, func(g Gate) bool { return g.nudge }) {
+		if s.torn(w) != "" {
 			s.verdict = unsafe
 		}
 	case out.Failed != nil:

@@ -76,20 +76,20 @@ const (
 // the real Barrier.
 type state struct {
 	job
-	gates   []Gate
-	sealed  []bool    // by rank: its call gate is shut
-	late    []bool    // standing: the answer to Shut is still due
-	down    [][]order // by rank
-	up      [][]report
-	b       *Barrier // never changed, but replaced
-	code    string   // what b is, as bytes
+	gates   [maxRanks]Gate
+	sealed  [maxRanks]bool // its call gate is shut
+	late    [maxRanks]bool // standing: the answer to Shut is still due
+	down    [maxRanks][]order
+	up      [maxRanks + 1][]report // the last is the leader's own node
+	b       *Barrier               // never changed, but replaced
+	code    string                 // what b is, as bytes
 	asked   bool
 	end     end
 	failure *Failure
-	left    rules   // what may still disturb
-	heldUp  []order // rounds: the Raise not sent yet, by rank
-	sent    []order // rounds: the last one sent
-	verdict verdict // something is wrong here
+	left    rules           // what may still disturb
+	heldUp  [maxRanks]order // rounds: the Raise not sent yet
+	sent    [maxRanks]order // rounds: the last one sent
+	verdict verdict         // something is wrong here
 }
 
 // verdict is what the checker says of a program.
@@ -106,11 +106,7 @@ const (
 )
 
 func newState(w *world, r rules) *state {
-	s := &state{
-		job: newJob(w), left: r, gates: make([]Gate, w.n), sealed: make([]bool, w.n), late: make([]bool, w.n),
-		down: make([][]order, w.n), up: make([][]report, w.n+1),
-		heldUp: make([]order, w.n), sent: make([]order, w.n),
-	}
+	s := &state{left: r}
 	known := w.comms[:w.first]
 	if r.wrong == arrivedOnly {
 		known = w.comms
@@ -124,9 +120,6 @@ func newState(w *world, r rules) *state {
 func (s *state) clone() *state {
 	n := *s
 	n.job = s.job.clone()
-	n.gates, n.sealed, n.late = slices.Clone(s.gates), slices.Clone(s.sealed), slices.Clone(s.late)
-	n.down, n.up = slices.Clone(s.down), slices.Clone(s.up)
-	n.heldUp, n.sent = slices.Clone(s.heldUp), slices.Clone(s.sent)
 	return &n
 }
 
@@ -165,7 +158,7 @@ func (s *state) issued(w *world) func(Key) uint64 {
 // calm lets all that is no concern of the barrier happen, and puts on the way what the
 // leader is to be told of it.
 func (s *state) calm(w *world) {
-	before := slices.Clone(s.done)
+	before := s.done
 	for _, t := range s.settle(w) {
 		if t.what == create && s.left.wrong == arrivedOnly {
 			s.met[t.comm].arrived &^= 1 << t.rank // it has to pass the gate; see moves
@@ -174,7 +167,7 @@ func (s *state) calm(w *world) {
 		s.tell(int(t.rank), report([]byte{rTold, byte(t.what), byte(t.comm)})+s.numbers(w, int(t.rank)))
 	}
 	for r := range w.n {
-		if s.left.wrong == completed && s.gates[r].shut && !slices.Equal(before, s.done) {
+		if s.left.wrong == completed && s.gates[r].shut && before != s.done {
 			s.tell(r, report(rIssued)+s.numbers(w, r))
 		}
 		if s.late[r] && s.stands(w, r) {

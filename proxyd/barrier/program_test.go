@@ -33,6 +33,7 @@ type program struct {
 	staged  bool   // a send waits for its receive; else it completes in a buffer
 	exits   []Rank // these may exit when their threads have ended
 	aborts  bool   // it aborts a communicator: what the others do on it then is nobody's concern
+	waits   bool   // its host code can wait for a rank that is at its gate
 }
 
 type stepKind uint8

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package barrier
+
+import "testing"
+
+// Each simpler rule is wrong, and the checker that finds nothing wrong with ours finds
+// that. A rule that only nudges carry to its end is wrong too: then a job's speed would
+// hang on a timer.
+func TestCheckerCatchesWrongRules(t *testing.T) {
+	tests := []struct {
+		name  string
+		rule  wrong
+		on    string
+		rules rules
+		want  verdict
+	}{
+		{"exactly to the maximum", exactly, overlap, rules{noTicks: true}, stuck},
+		{"exactly to the maximum, blocking", exactly, overlapWait, rules{noTicks: true}, stuck},
+		{"exactly to the maximum, pipeline", exactly, shifted, rules{noTicks: true}, stuck},
+		{"compare when all stand: a sync", standing, peerSync, rules{}, stuck},
+		{"compare when all stand: host work", standing, rankZero, rules{}, stuck},
+		{"rounds", rounds, overlapWait, rules{noTicks: true}, stuck},
+		{"completed counts", completed, overlap, rules{}, unsafe},
+		{"completed counts, one communicator", completed, peerSync, rules{}, unsafe},
+		{"point-to-point not counted", noPairs, eagerSend, rules{}, unsafe},
+		{"only arrived ones compared at creation", arrivedOnly, creation, rules{}, unsafe},
+		{"grants not withdrawn", keepGrants, hostFirst, rules{}, refused},
+		{"grants not withdrawn, spurious tick", keepGrants, shifted, rules{spurious: 1}, refused},
+	}
+	caught := map[wrong]bool{}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := caseWorld(tt.on)
+			holds(t, w, tt.rules)
+			twisted := tt.rules
+			twisted.wrong = tt.rule
+			got := explore(w, twisted, most())
+			if got.verdict != tt.want {
+				t.Errorf("%s, want %s, after\n%s", got.verdict, tt.want, story(got.trace))
+			}
+			caught[tt.rule] = true
+		})
+	}
+	for rule := exactly; rule <= keepGrants; rule++ {
+		if !caught[rule] {
+			t.Errorf("rule %d was not tried", rule)
+		}
+	}
+}
+
+// What no counting sees needs the nudge; what counting sees does not.
+func TestNudgeIsNeededForHostCodeOnly(t *testing.T) {
+	for _, p := range cases {
+		t.Run(p.name, func(t *testing.T) {
+			want := ok
+			if p.waits {
+				want = stuck
+			}
+			if got := explore(newWorld(p), rules{noTicks: true}, most()); got.verdict != want {
+				t.Errorf("%s, want %s, after\n%s", got.verdict, want, story(got.trace))
+			}
+		})
+	}
+}
