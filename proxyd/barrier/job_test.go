@@ -3,7 +3,10 @@
 
 package barrier
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // What a program may have at most.
 const (
@@ -272,7 +275,7 @@ func (w *world) valid() bool {
 				}
 			}
 		}
-		key := string(slices.Concat(j.pcs[:], j.counts[:]))
+		key := fmt.Sprint(j.pcs, j.flight)
 		if seen[key] {
 			return true
 		}

@@ -32,6 +32,7 @@ type program struct {
 	ranks   []string
 	staged  bool   // a send waits for its receive; else it completes in a buffer
 	exits   []Rank // these may exit when their threads have ended
+	large   bool   // for the long run
 	aborts  bool   // it aborts a communicator: what the others do on it then is nobody's concern
 	waits   bool   // its host code can wait for a rank that is at its gate
 }
