@@ -3,10 +3,7 @@
 
 package barrier
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // What a program may have at most.
 const (
@@ -260,9 +257,11 @@ func (j *job) over(w *world) bool {
 	return true
 }
 
-// valid says whether the program, left alone, always ends with everything matched. The
-// order of two threads of a rank can matter, so all orders are tried.
+// valid says whether the program, left alone, always ends with everything matched, and uses
+// no communicator before it is made. Where no rank has two threads, the order in which ranks
+// go on makes no difference, and one is tried; else all are.
 func (w *world) valid() bool {
+	_, oneOrder := w.issues()
 	seen := map[string]bool{}
 	var try func(j job) bool
 	try = func(j job) bool {
@@ -275,25 +274,42 @@ func (w *world) valid() bool {
 				}
 			}
 		}
-		key := fmt.Sprint(j.pcs, j.flight)
+		key := string(j.pcs[:])
+		for _, it := range j.flight {
+			key += string(append(it.seq[:], it.thread, it.pc, it.done))
+		}
 		if seen[key] {
 			return true
 		}
 		seen[key] = true
 		moved := false
 		for t := range w.threads {
-			if s := j.at(w, t); s != nil && s.kind == issue {
-				next := j.clone()
-				next.issue(w, t)
-				moved = true
-				if !try(next) {
-					return false
-				}
+			s := j.at(w, t)
+			if s == nil || s.kind != issue || moved && oneOrder {
+				continue
+			}
+			moved = true
+			next := j.clone()
+			next.issue(w, t)
+			if !j.made(w, s) || !try(next) {
+				return false
 			}
 		}
 		return moved || j.over(w) && j.torn(w) == ""
 	}
 	return try(job{})
+}
+
+// made says whether all communicators that a step uses exist.
+func (j *job) made(w *world, s *step) bool {
+	for _, k := range s.keys {
+		for i, m := range w.meets {
+			if m.ID == uint64(w.keys[k].Comm) && j.met[i].phase != finished {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func mask(ranks []Rank) (m uint8) {

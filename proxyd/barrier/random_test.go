@@ -139,7 +139,7 @@ func tally(t *testing.T, n, most, blocks int, kinds map[string]func(program) (ru
 	states := 0
 	for s := *seed; n > 0; s++ {
 		w := newWorldOrNil(randomProgram(s, blocks))
-		if w == nil || w.steps() > 2*blocks+2 || !w.valid() {
+		if w == nil || w.steps() > 2*blocks || !w.valid() {
 			continue
 		}
 		n--
@@ -191,7 +191,7 @@ func TestRandomPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("explores a hundred thousand states")
 	}
-	n, most, blocks := 30, 4_000, 3
+	n, most, blocks := 30, 8_000, 3
 	if *programs > 0 {
 		n, most, blocks = *programs, 200_000, 5
 	}
