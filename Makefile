@@ -94,10 +94,11 @@ test-corpus: deps build
 test-faults: deps build
 	$(GO) test -count=1 -tags faults -timeout 2h -v ./tests/faults -table docs/faults.md
 
-# Longer than a change can wait for: each fuzz target for a while, the root file
-# systems built cold.
+# Longer than a change can wait for: each fuzz target for a while, every interleaving of
+# larger programs at the barrier, the root file systems built cold.
 test-long: deps build
 	contrib/fuzz 60s
+	$(GO) test -count=1 -timeout 60m -v ./proxyd/barrier -long -programs 100
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live

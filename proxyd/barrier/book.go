@@ -5,6 +5,7 @@ package barrier
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -191,13 +192,12 @@ func (b *Barrier) finish(sides []int) *Failure {
 func (b *Barrier) finished(sides []int) *Failure {
 	for _, s := range sides {
 		if side := b.sides[s]; side.final && b.behind(s) {
-			who, comm := []Rank{side.rank}, []Comm{side.key.Comm}
-			return &Failure{
-				Why:   RankEnded,
-				Text:  list("rank", who) + " ended, or left it, behind on " + list("communicator", comm),
-				Ranks: who,
-				Comms: comm,
+			who, on := []Rank{side.rank}, []Comm{side.key.Comm}
+			text := "%s left %s, where it is behind"
+			if b.ranks[side.rank].ended {
+				text = "%s ended behind on %s"
 			}
+			return &Failure{Why: RankEnded, Text: fmt.Sprintf(text, list("rank", who), list("communicator", on)), Ranks: who, Comms: on}
 		}
 	}
 	return nil

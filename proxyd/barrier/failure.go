@@ -21,6 +21,18 @@ const (
 	ReportBroken                  // a rank reported what cannot be: its shim cannot be trusted
 )
 
+var whys = [...]string{
+	DeadlinePassed: "deadline", RankDied: "dead rank", RankEnded: "ended rank", RankStuck: "stuck rank", ReportBroken: "broken report",
+}
+
+// String is for logs and metrics.
+func (w Why) String() string {
+	if w <= 0 || int(w) >= len(whys) {
+		return fmt.Sprintf("reason %d", int(w))
+	}
+	return whys[w]
+}
+
 // Failure says why there is no cut, and on account of whom. It is an error. Text says
 // it in words; Ranks and Comms are sorted and may be empty.
 type Failure struct {
