@@ -6,7 +6,10 @@ package barrier
 // Gate is a rank's side of the barrier: what stands between the process and its next
 // counted operation. One Gate serves all threads, devices and rings of the process.
 // It is not safe for concurrent use: whoever keeps it asks, counts and publishes under
-// one lock. The zero value is an open gate.
+// one lock. Who instead hands permission out ahead, as a word in the ring's header that
+// says "one more", has at most one such word out, tells that it was used when it was, and
+// takes it back, under the shim's lock, before Withdraw is answered. The zero value is an
+// open gate.
 type Gate struct {
 	shut    bool
 	nudge   bool

@@ -197,7 +197,7 @@ func (p *player) effects(e Effects) []string {
 	for _, r := range e.Raise {
 		var targets []string
 		for _, t := range r.Targets {
-			name := strings.Replace(t.Key.String(), fmt.Sprint(t.Comm), string(rune('A'+t.Comm-1)), 1)
+			name := strings.Replace(t.String(), fmt.Sprint(t.Comm), string(rune('A'+t.Comm-1)), 1)
 			if p.single(t.Comm) {
 				name = strings.Replace(name, fmt.Sprintf(".%d", t.Member), "", 1)
 			}
