@@ -14,6 +14,7 @@ const (
 	eagerSend   = "eager send"
 	shifted     = "shifted groups"
 	creation    = "creation"
+	destroyed   = "handle destroyed"
 )
 
 // cases are programs for which some simpler rule is wrong, and plain ones.
@@ -42,7 +43,7 @@ var cases = []program{
 	{name: "exit with an eager send on its way", exits: []Rank{0}, ranks: []string{">1", "<0!"}},
 	{name: "one process with two devices", comms: "A=0,0,1", ranks: []string{"(A.0 A.1) A.0 A.1@1", "A A!"}},
 	{name: "two devices, a thread each", comms: "A=0,0,1", ranks: []string{"A.0 A.0! | A.1@1 A.1@1!", "A A!"}},
-	{name: "handle destroyed", comms: "A=0,1 B=0,1", exits: []Rank{1}, ranks: []string{"A -A B", "A B! -A -B"}},
+	{name: destroyed, comms: "A=0,1 B=0,1", exits: []Rank{1}, ranks: []string{"A -A B", "A B! -A -B"}},
 	{name: "communicator aborted", aborts: true, comms: "A=0,1 B=0,1", ranks: []string{"A A B!", "A! ~A B!"}},
 }
 

@@ -70,6 +70,12 @@ func (s *state) moves(w *world) []move {
 		return out
 	}
 	if s.end != underWay {
+		if s.left.again {
+			n := s.clone()
+			n.left.again = false
+			n.newAttempt(w)
+			add(n, "again", 0, "")
+		}
 		return out
 	}
 	if quiet := len(out) == 0; !s.left.noTicks && (quiet || s.left.spurious > 0) {
@@ -301,7 +307,9 @@ func (s *state) encode(w *world, to []byte) []byte {
 		to = append(to, 0xfe)
 	}
 	flag(s.asked, s.left.deadline, s.left.dies, s.left.lost)
-	to = append(to, byte(s.end), byte(s.left.spurious))
+	flag(s.left.again)
+	to = append(to, byte(s.end), byte(s.left.spurious), s.attempt)
+	to = append(to, s.member[:]...)
 	return append(to, s.code...)
 }
 

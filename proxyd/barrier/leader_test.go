@@ -39,7 +39,10 @@ func (s *state) hearFrom(w *world, r int) *state {
 	n := s.clone()
 	m := n.up[r][0]
 	n.up[r] = n.up[r][1:]
-	who, rest := Rank(r), m[1:]
+	who, rest := Rank(r), m[1:len(m)-1]
+	if m[0] <= rCallsShut && m[len(m)-1] != s.attempt {
+		return n // an answer to an earlier attempt
+	}
 	switch m[0] {
 	case rShut:
 		n.step(w, Shut{who, countsOf(w, r, rest)})
@@ -104,13 +107,13 @@ func (s *state) step(w *world, e Event) {
 }
 
 func (s *state) carryOut(w *world, out Effects) {
-	all := func(o byte) {
+	all := func(o ...byte) {
 		for r := range w.n {
 			s.send(r, order(o))
 		}
 	}
 	if out.Shut {
-		all(oShut)
+		all(oShut, s.attempt)
 	}
 	for _, r := range out.Withdraw {
 		s.send(int(r), order(oWithdraw))
@@ -175,6 +178,30 @@ func (s *state) reached(w *world) bool {
 		}
 	}
 	return true
+}
+
+// newAttempt makes a Barrier and tells it what the leader's node knows.
+func (s *state) newAttempt(w *world) {
+	s.attempt++
+	s.asked, s.end, s.failure = false, underWay, nil
+	known := slices.Clone(w.comms[:w.first])
+	for i, m := range s.met {
+		if m.phase == finished || i < len(w.meets) && s.left.wrong == arrivedOnly {
+			known = append(known, w.meets[i].Makes...)
+		}
+	}
+	s.b = New(w.n, known...)
+	for r, gone := range s.gone {
+		if gone && len(s.up[r]) == 0 { // else it is heard of later
+			s.step(w, Ended{Rank(r), countsOf(w, r, s.numbers(w, r))})
+		}
+	}
+	for i, m := range s.met {
+		if m.phase == running && s.left.wrong != arrivedOnly {
+			s.step(w, Met{w.meets[i], true})
+		}
+	}
+	s.code = encodeBarrier(w, s.b)
 }
 
 // beginHeld begins what was held at a rendezvous: the attempt is over.

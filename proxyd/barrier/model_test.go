@@ -14,6 +14,7 @@ type rules struct {
 	deadline bool // the deadline may pass at any moment
 	dies     bool // a rank may die at any moment
 	lost     bool // the leader may be lost at any moment
+	again    bool // an attempt that failed may be followed by another
 	wrong    wrong
 }
 
@@ -35,8 +36,8 @@ const (
 // pairs of key and number.
 type order string
 
-// report is what a rank or the leader's node tells the leader: a byte for what, then as
-// many numbers as the rank has keys, in that order.
+// report is what a rank or the leader's node tells the leader: a byte for what, as many
+// numbers as the rank has keys, in that order, and the number of the attempt.
 type report string
 
 const (
@@ -78,11 +79,13 @@ type state struct {
 	job
 	gates   [maxRanks]Gate
 	sealed  [maxRanks]bool // its call gate is shut
+	member  [maxRanks]byte // the attempt that it was last asked to shut its gate for
 	late    [maxRanks]bool // standing: the answer to Shut is still due
 	down    [maxRanks][]order
 	up      [maxRanks + 1][]report // the last is the leader's own node
 	b       *Barrier               // never changed, but replaced
 	code    string                 // what b is, as bytes
+	attempt byte
 	asked   bool
 	end     end
 	failure *Failure
@@ -107,11 +110,7 @@ const (
 
 func newState(w *world, r rules) *state {
 	s := &state{left: r}
-	known := w.comms[:w.first]
-	if r.wrong == arrivedOnly {
-		known = w.comms
-	}
-	s.b = New(w.n, known...)
+	s.newAttempt(w)
 	s.calm(w)
 	s.code = encodeBarrier(w, s.b)
 	return s
@@ -129,7 +128,14 @@ func (s *state) send(r int, o order) {
 	}
 }
 
-func (s *state) tell(r int, m report) { s.up[r] = append(slices.Clip(s.up[r]), m) }
+func (s *state) tell(r int, m report) {
+	attempt := s.attempt
+	if r < maxRanks {
+		attempt = s.member[r]
+	}
+	m += report([]byte{attempt})
+	s.up[r] = append(slices.Clip(s.up[r]), m)
+}
 
 // numbers are the counts that a rank reports, in the order of world.mine.
 func (s *state) numbers(w *world, r int) report {
@@ -238,6 +244,7 @@ func (s *state) obey(w *world, r int) *state {
 	g := &n.gates[r]
 	switch o[0] {
 	case oShut:
+		n.member[r] = o[1]
 		g.Shut()
 		if s.left.wrong == standing {
 			n.late[r] = true

@@ -191,7 +191,7 @@ func TestRandomPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("explores a hundred thousand states")
 	}
-	n, most, blocks := 30, 8_000, 3
+	n, most, blocks := 20, 8_000, 3
 	if *programs > 0 {
 		n, most, blocks = *programs, 200_000, 5
 	}
