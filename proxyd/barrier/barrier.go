@@ -58,7 +58,7 @@ type Barrier struct {
 }
 
 // New returns a Barrier over the ranks 0 … n-1, n ≥ 1, and the communicators that there
-// are. Whoever ended, whatever was destroyed or broken and which creations are on the
+// are, whose members are among these ranks. Whoever ended, whatever was destroyed or broken and which creations are on the
 // way, it is told by Steps before that of Start.
 func New(n int, comms ...Communicator) *Barrier {
 	b := &Barrier{ranks: make([]rank, n), unshut: n, book: newBook()}

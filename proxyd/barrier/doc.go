@@ -73,15 +73,17 @@
 //	(3) A target is the highest k of its line at some time, so it never exceeds the
 //	    highest k now.
 //
-// Safety. Suppose all gates are known to be shut, on each line all k are equal, and
-// no nudge is out: each was reported as used, or withdrawn and that acknowledged. Then
+// Safety. Suppose all gates are known to be shut, on each line all k are equal, and no
+// permission is out that numbers do not use up: each nudge was reported as used, or
+// withdrawn and that acknowledged, and so are targets on a communicator that broke. Then
 // i = k. For if a rank issued anything after the last report that was heard of it, then
-// before the first such operation its numbers were its k; by (2) one of them was below
-// a target, which by (3) is at most the highest k of that line now; but that is its own k. For the
-// same reason nothing more can be issued. Each operation was thus issued by all whom it
-// needs or by none; all members' devices have it, so it ends (Drain waits for that), and
-// no creation is on the way. The second reading finds nothing new unless a shim is
-// broken, and then the attempt fails with the name of the rank.
+// before the first such operation its numbers were its k; by (2) one of them was below a
+// target, which by (3) is at most the highest k of its line now; but that is its own k.
+// For the same reason nothing more can be issued. Each operation was thus issued by all
+// whom it needs or by none, and no creation is on the way. All members' devices have
+// what was issued, so it ends, and Drain waits for that; where a stream waits for the
+// host, the rank is Stuck, and the attempt fails with that reason. The second reading
+// finds nothing new unless a shim is broken, and then the attempt fails with its name.
 //
 // Minimality. Without nudges, a rank issues at a shut gate only where it is truly behind
 // what another has issued already. By induction nobody passes the least fixed point: the
@@ -99,17 +101,24 @@
 // Deadline: the attempt fails and says who is behind where. No bound but the program's
 // own can be given: groups that are shifted against each other have no cut inside.
 //
+// The tests drive Step and Gate through every interleaving of small programs, with
+// messages delayed and overtaking those of other ranks, and find all of this: no state
+// is stuck, no path is endless, each ends in a safe cut or a failure with a reason. They
+// find the mistake in each simpler rule, and compare the cut with the least fixed point
+// found by trying all there are.
+//
 // # When something breaks
 //
 //	A rank dies         the attempt fails with its name. What others issued to it ends
 //	                    with an error, as NCCL's own.
-//	A rank ends         what it issued stays issued. It owes no answer and holds no permission.
-//	                    If it ends behind somewhere, the attempt fails at once.
+//	A rank ends         what it issued stays issued. It owes no answer and holds no
+//	                    permission. If it ends behind somewhere, the attempt fails.
 //	Handle destroyed    the same for that member's numbers.
 //	Aborted             its lines are compared no more; permissions that came from them
 //	                    are withdrawn.
 //	A report is absurd  (a number goes back, grows at a shut gate, belongs to another)
-//	                    the attempt fails with the rank's name: it harms its own job only.
+//	                    the attempt fails with the rank's name. It harms its own job
+//	                    only, since a Barrier is of one job.
 //	The leader is lost  each member opens its gates and forgets the attempt. Orders of
 //	                    an attempt carry its number, and one that was forgotten is not
 //	                    taken up again: the member refuses to dump for it, so it cannot

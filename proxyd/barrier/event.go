@@ -67,8 +67,9 @@ type (
 type (
 	// Start asks for a cut.
 	Start struct{}
-	// Met says that all are there for the creation of communicators. It may begin when
-	// Effects.Create says so, or, with Begun, has already: only before Start.
+	// Met says that all are there for the creation of communicators (among the ranks of
+	// the Barrier, as in New). It may begin when Effects.Create says so, or, with Begun,
+	// has already: only before Start.
 	Met struct {
 		Rendezvous Rendezvous
 		Begun      bool
@@ -78,7 +79,7 @@ type (
 	// Aborted says that the communicator is broken. Whatever is in flight on it ends with
 	// an error.
 	Aborted struct{ Comm Comm }
-	// Tick says that for a while no event came and no effect was due.
+	// Tick says that for a while, a second say, no event came and no effect was due.
 	Tick struct{}
 	// Deadline says that the attempt has had its time.
 	Deadline struct{}
