@@ -11,7 +11,7 @@ import (
 
 // book is what has been issued, as far as it was reported.
 type book struct {
-	comms   map[Comm]*member
+	comms   map[Comm]*group
 	lines   []entry
 	sides   []side
 	sideOf  map[Key]int
@@ -19,8 +19,8 @@ type book struct {
 	changed []Rank // ranks with new targets, each once (rank.dirty)
 }
 
-// member is a communicator and what became of it.
-type member struct {
+// group is a communicator and what became of it.
+type group struct {
 	ranks   []Rank
 	left    []bool // by member: destroyed
 	aborted bool
@@ -43,13 +43,13 @@ type side struct {
 }
 
 func newBook() book {
-	return book{comms: make(map[Comm]*member), sideOf: make(map[Key]int)}
+	return book{comms: make(map[Comm]*group), sideOf: make(map[Key]int)}
 }
 
 // enter makes a communicator known. One that is known stays as it is.
 func (b *Barrier) enter(c Communicator) {
 	if b.comms[c.Comm] == nil {
-		b.comms[c.Comm] = &member{ranks: c.Members, left: make([]bool, len(c.Members))}
+		b.comms[c.Comm] = &group{ranks: c.Members, left: make([]bool, len(c.Members))}
 	}
 }
 
