@@ -1,0 +1,352 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Spec says which communicator is made, and which of its ranks are here. ID is its identity: the
+// same in all processes, unique among those that exist at a time; a communicator that has ended may be made
+// again under it, here or elsewhere.
+type Spec struct {
+	ID    string
+	Size  int
+	Ranks []int
+}
+
+// Comm is one process's part of a communicator: all ranks that it holds. It is safe for
+// concurrent use. See the package comment for the order in which operations are carried out.
+//
+// It ends by Destroy of all its ranks, or fails: by Abort, by Close of its Node, by a peer
+// that dies or aborts, by operations that do not fit together. A failure reaches every
+// process of the communicator. Operations that were not complete return it; their buffers hold
+// undefined bytes where they were to receive.
+type Comm struct {
+	id    string
+	node  *Node
+	size  int
+	local []int // ascending
+
+	// Known after the rendezvous, constant since.
+	*layout
+	me  int // this process's number
+	key []byte
+	tag tag
+
+	ctx     context.Context // until it fails or ends
+	cancel  context.CancelFunc
+	ready   chan struct{}
+	leaving chan struct{}
+	over    chan struct{}
+	full    chan struct{} // a collective may be complete: look
+	work    sync.WaitGroup
+	readers sync.WaitGroup
+	writers sync.WaitGroup
+	scratch pool // of the goroutine that carries out collectives
+	splits  int  // likewise
+
+	mu       sync.Mutex // before a link's
+	err      error
+	started  bool
+	missing  int // links that are not there; attached is called when it falls to 0
+	attached func()
+	links    []*link // by process; the own one is nil
+	ranks    map[int]*queue
+	colls    map[uint64]*collective
+	pairs    map[[2]int]*pair
+	exited   bool // leaving is closed
+}
+
+// Start begins to make a communicator and returns at once, as a non-blocking ncclCommInitRank
+// does. Operations may be issued; they begin when it is ready. ctx bounds the making only.
+func (n *Node) Start(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	me := Member{Ranks: slices.Clone(spec.Ranks), Address: n.cfg.Address}
+	return n.start(ctx, spec, func(ctx context.Context) (Roster, error) {
+		return r.Meet(ctx, spec.ID, spec.Size, me)
+	})
+}
+
+func (s *Spec) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("communicator %s: %w: %s", s.ID, ErrArgument, fmt.Sprintf(format, args...))
+	}
+	if s.Size < 1 || s.Size > maxRanks {
+		return bad("%d ranks", s.Size)
+	}
+	if len(s.Ranks) == 0 {
+		return bad("no rank of it is here")
+	}
+	seen := make(map[int]bool, len(s.Ranks))
+	for _, r := range s.Ranks {
+		if r < 0 || r >= s.Size || seen[r] {
+			return bad("rank %d of %d, or twice", r, s.Size)
+		}
+		seen[r] = true
+	}
+	return nil
+}
+
+// Create is Start and Wait. If it fails, nothing of the communicator is left, and it may be
+// tried again.
+func (n *Node) Create(ctx context.Context, spec Spec, r Rendezvous) (*Comm, error) {
+	c, err := n.Start(ctx, spec, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Wait(ctx); err != nil {
+		c.Abort()
+		<-c.over
+		return nil, err
+	}
+	return c, nil
+}
+
+func (n *Node) start(ctx context.Context, spec Spec, meet func(context.Context) (Roster, error)) (*Comm, error) {
+	c := &Comm{
+		id: spec.ID, node: n, size: spec.Size, local: slices.Sorted(slices.Values(spec.Ranks)),
+		ready: make(chan struct{}), leaving: make(chan struct{}), over: make(chan struct{}), full: make(chan struct{}, 1),
+		ranks: make(map[int]*queue), colls: make(map[uint64]*collective), pairs: make(map[[2]int]*pair),
+	}
+	for _, r := range c.local {
+		c.ranks[r] = &queue{rank: r}
+	}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(n.ctx))
+	n.mu.Lock()
+	if n.ctx.Err() != nil {
+		n.mu.Unlock()
+		c.cancel()
+		return nil, fmt.Errorf("communicator %s: %w", c.id, ErrClosed)
+	}
+	n.comms[c] = struct{}{}
+	n.mu.Unlock()
+	stop := context.AfterFunc(n.ctx, func() { c.fail(ErrClosed) })
+	go func() {
+		defer stop()
+		c.run(ctx, meet)
+	}()
+	return c, nil
+}
+
+// run is the life of a communicator.
+func (c *Comm) run(ctx context.Context, meet func(context.Context) (Roster, error)) {
+	if err := c.join(ctx, meet); err != nil {
+		c.fail(err)
+	} else {
+		close(c.ready)
+		c.mu.Lock()
+		c.started = true
+		c.mu.Unlock()
+		c.work.Go(c.execute)
+		for _, r := range c.local {
+			c.advance(c.ranks[r])
+		}
+	}
+	select {
+	case <-c.leaving:
+		c.farewell()
+	case <-c.ctx.Done():
+	}
+	c.end()
+}
+
+// join meets the other processes and connects to all of them: the higher number dials. There is
+// a connection for each two processes and communicator, so that communicators cannot hold up each other,
+// nor a peer harm more than its own; and all are made at once, so that everybody notices everybody's death.
+func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(c.ctx, func() { cancel(c.Err()) })
+	defer stop()
+	roster, err := meet(ctx)
+	if err != nil {
+		return fmt.Errorf("rendezvous: %w", err)
+	}
+	if len(roster.Key) < 16 {
+		return fmt.Errorf("%w: a key of %d bytes", ErrRoster, len(roster.Key))
+	}
+	if c.layout, err = arrange(c.size, roster.Members); err != nil {
+		return err
+	}
+	c.me = c.home[c.local[0]]
+	if !slices.Equal(c.layout.ranks[c.me], c.local) {
+		return fmt.Errorf("%w: it gives us the ranks %v, not %v", ErrRoster, c.layout.ranks[c.me], c.local)
+	}
+	processes := len(c.address)
+	c.key, c.tag = slices.Clone(roster.Key), makeTag(roster.Key, c.id)
+	c.links = make([]*link, processes)
+	c.missing = processes - 1
+	if c.missing == 0 {
+		return nil
+	}
+	ctx, cancelTime := context.WithTimeoutCause(ctx, c.node.cfg.Connect, fmt.Errorf("after %s: %w", c.node.cfg.Connect, context.DeadlineExceeded))
+	defer cancelTime()
+	all := make(chan struct{})
+	c.attached = func() { close(all) }
+	c.node.expect(c.tag, c)
+	for p := range c.me {
+		c.work.Go(func() {
+			conn, err := c.node.dial(ctx, c.address[p], c.key, c.tag, c.me, p)
+			if err == nil {
+				err = c.attach(p, conn)
+			}
+			if err != nil {
+				cancel(fmt.Errorf("%s: %w", c.peer(p), err))
+			}
+		})
+	}
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *Comm) peer(p int) string {
+	return fmt.Sprintf("process of rank %d (%s)", c.layout.ranks[p][0], c.address[p])
+}
+
+// attach takes a connection whose other end has shown that it is process p. On error it does not.
+func (c *Comm) attach(p int, conn net.Conn) error {
+	if err := c.node.watch(conn); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	if p >= len(c.links) || c.links[p] != nil {
+		return fmt.Errorf("%w: a second connection", ErrProtocol)
+	}
+	fail := func(err error) { c.fail(fmt.Errorf("%s: %w", c.peer(p), err)) }
+	rooms := collectiveRooms + pairRooms*len(c.local)*len(c.layout.ranks[p])
+	l := newLink(p, conn, rooms, fail)
+	c.links[p] = l
+	c.readers.Go(func() {
+		if err := l.read(); err != nil {
+			fail(err)
+		}
+	})
+	c.writers.Go(func() {
+		if err := l.write(); err != nil {
+			fail(err)
+		}
+	})
+	c.missing--
+	if c.missing == 0 {
+		c.attached()
+	}
+	return nil
+}
+
+// ID returns the communicator's identity.
+func (c *Comm) ID() string { return c.id }
+
+// Size returns how many ranks it has.
+func (c *Comm) Size() int { return c.size }
+
+// Ready is closed when all processes are connected.
+func (c *Comm) Ready() <-chan struct{} { return c.ready }
+
+// Failed is closed when it has failed or ended; Err tells which.
+func (c *Comm) Failed() <-chan struct{} { return c.ctx.Done() }
+
+// Done is closed when nothing of it is left: all operations have returned, no memory given to it
+// is used any more.
+func (c *Comm) Done() <-chan struct{} { return c.over }
+
+// Wait returns when the communicator is ready, or with the reason why it will not be, or ctx's.
+func (c *Comm) Wait(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return c.Err()
+	case <-c.ctx.Done():
+		return c.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("communicator %s: %w", c.id, context.Cause(ctx))
+	}
+}
+
+// Err returns nil while all is well: what ncclCommGetAsyncError asks. After Destroy it is ErrClosed.
+func (c *Comm) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Abort ends the communicator at once, everywhere. It may be called at any time, more than once.
+// Done tells when it has happened, within a second.
+func (c *Comm) Abort() { c.fail(ErrAborted) }
+
+// fail makes err what became of the communicator, if it is the first.
+func (c *Comm) fail(err error) {
+	c.mu.Lock()
+	if c.err == nil {
+		c.err = fmt.Errorf("communicator %s: %w", c.id, err)
+	}
+	c.mu.Unlock()
+	c.cancel()
+}
+
+// farewell says goodbye and waits until the others have done so too.
+func (c *Comm) farewell() {
+	for _, l := range c.links {
+		if l != nil {
+			l.leave()
+		}
+	}
+	gone := make(chan struct{})
+	go func() {
+		c.readers.Wait()
+		c.writers.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-c.ctx.Done():
+	case <-time.After(c.node.cfg.Linger):
+	}
+}
+
+// goodbye bounds the time that is spent on telling the others why we abort.
+const goodbye = 300 * time.Millisecond
+
+// end closes all connections, and only when nobody can touch the operations' memory any more,
+// lets the operations return.
+func (c *Comm) end() {
+	c.fail(ErrClosed)
+	c.mu.Lock()
+	links, reason := slices.Clone(c.links), c.err.Error()
+	c.mu.Unlock()
+	for _, l := range links {
+		if l != nil {
+			l.abort(reason, goodbye)
+		}
+	}
+	c.writers.Wait()
+	for _, l := range links {
+		if l != nil {
+			l.conn.Close()
+		}
+	}
+	c.readers.Wait()
+	c.work.Wait()
+	c.node.forget(c)
+	c.drop()
+	close(c.over)
+}
+
+// errStopped is what a goroutine of the communicator returns when it has failed elsewhere.
+var errStopped = errors.New("stopped")

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"slices"
+)
+
+// tuning is what decides how bytes move. All processes of a communicator must have the same; it has
+// no influence on results. See the package comment for why these numbers.
+type tuning struct {
+	eager  int // messages up to this size are sent at once; at most maxEager
+	slice  int // bytes of a reduction that one process does at a time
+	depth  int // steps of a large operation under way at a time
+	direct int // processes up to which a small reduction is done by everybody for himself
+	arena  int // bytes of peers' contributions that one process holds in a step
+}
+
+var standard = tuning{eager: maxEager, slice: 256 << 10, depth: 3, direct: 8, arena: 4 << 20}
+
+// execute carries out collectives in order. It returns when the communicator fails.
+func (c *Comm) execute() {
+	for seq := uint64(0); ; seq++ {
+		coll := c.await(seq)
+		if coll == nil {
+			return
+		}
+		r := &run{Comm: c, coll: coll, seq: seq}
+		if err := r.do(); err != nil {
+			if err != errStopped { //nolint:errorlint // never wrapped
+				c.fail(err)
+			}
+			return
+		}
+		c.scratch.trim()
+		for _, rank := range c.local {
+			c.complete(c.ranks[rank], coll.batches[rank])
+		}
+	}
+}
+
+// await returns the seq-th collective when all local ranks have come to it.
+func (c *Comm) await(seq uint64) *collective {
+	for {
+		c.mu.Lock()
+		coll := c.colls[seq]
+		if coll != nil && coll.missing == 0 {
+			delete(c.colls, seq)
+			c.mu.Unlock()
+			return coll
+		}
+		c.mu.Unlock()
+		select {
+		case <-c.full:
+		case <-c.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// run is one collective being carried out.
+type run struct {
+	*Comm
+	coll *collective
+	seq  uint64
+}
+
+// part returns a local rank's operation.
+func (r *run) part(rank int) *Op { return r.coll.parts[rank] }
+
+// first is the local rank whose receive buffer takes what all local ranks get.
+func (r *run) first() *Op { return r.part(r.local[0]) }
+
+func (r *run) do() error {
+	op := &r.coll.op
+	if op.Kind == splitRanks {
+		return r.split()
+	}
+	if op.Count == 0 {
+		return nil
+	}
+	switch op.Kind {
+	case AllReduce:
+		return r.allReduce()
+	case Reduce:
+		return r.reduceTo()
+	case ReduceScatter:
+		return r.reduceScatter()
+	case Broadcast:
+		return r.broadcast()
+	case AllGather:
+		return r.allGather()
+	case AllToAll:
+		return r.allToAll()
+	case Gather:
+		return r.gather()
+	default:
+		return r.scatter()
+	}
+}
+
+// send posts a message of this collective to a process.
+func (r *run) send(process, part int, bytes ...[]byte) *message {
+	m := newMessage(key{r.seq, noRank, noRank, uint32(part)}, r.coll.check, bytes...)
+	r.links[process].send(m, m.size <= r.node.tuning.eager)
+	return m
+}
+
+// receive posts room for one.
+func (r *run) receive(process, part int, bytes ...[]byte) *message {
+	m := newMessage(key{r.seq, noRank, noRank, uint32(part)}, r.coll.check, bytes...)
+	r.links[process].receive(m, m.size <= r.node.tuning.eager)
+	return m
+}
+
+// wait returns when all messages are done, or the communicator has failed.
+func (r *run) wait(messages ...*message) error {
+	for _, m := range messages {
+		select {
+		case <-m.done:
+		default:
+			select {
+			case <-m.done:
+			case <-r.ctx.Done():
+				return errStopped
+			}
+		}
+	}
+	return nil
+}
+
+// processes is how many take part.
+func (r *run) processes() int { return len(r.layout.ranks) }
+
+// others calls f for each process but this one, beginning with the next, so that not all
+// begin with the same.
+func (r *run) others(f func(process int)) {
+	for i := 1; i < r.processes(); i++ {
+		f((r.me + i) % r.processes())
+	}
+}
+
+// spread copies what the first local rank received to the others.
+func (r *run) spread(lo, hi int) {
+	for _, rank := range r.local[1:] {
+		copy(r.part(rank).Recv[lo:hi], r.first().Recv[lo:hi])
+	}
+}
+
+// pool keeps scratch memory between steps. It belongs to one goroutine.
+type pool struct{ free [][]byte }
+
+const (
+	poolLeast = 4 << 10
+	poolMost  = 32 << 20 // bytes that are kept between operations
+)
+
+func (p *pool) get(n int) []byte {
+	for i, b := range slices.Backward(p.free) {
+		if cap(b) >= n && cap(b) <= 4*max(n, poolLeast) {
+			p.free = slices.Delete(p.free, i, i+1)
+			return b[:n]
+		}
+	}
+	return make([]byte, n, max(n, poolLeast))
+}
+
+func (p *pool) put(b []byte) { p.free = append(p.free, b) }
+
+func (p *pool) trim() {
+	n := 0
+	for _, b := range p.free {
+		n += cap(b)
+	}
+	if n > poolMost || len(p.free) > 1024 {
+		p.free = nil
+	}
+}

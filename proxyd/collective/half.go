@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import "math"
+
+// halfFormat is a type of 16 bits. Both fit into float32.
+type halfFormat struct {
+	decode func(uint16) float32
+	encode func(float32) uint16 // to nearest, ties to even; any NaN becomes 0x7fff
+}
+
+var (
+	float16  = halfFormat{fromFloat16, toFloat16}
+	bfloat16 = halfFormat{fromBFloat16, toBFloat16}
+)
+
+// half makes the row of a 16-bit type. A sum of two is rounded to float32 and then to the
+// type, which is the same as rounding once: 24 bits are at least 2·11+2. A product is exact
+// in float64; in float32 it is not where bfloat16's small numbers meet.
+func half(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
+	nan := notANumber[float32]()
+	return row(
+		typed(sum),
+		typed(func(dst, a, b []uint16) {
+			for i := range dst {
+				dst[i] = f.encode(narrow(float64(f.decode(a[i])) * float64(f.decode(b[i]))))
+			}
+		}),
+		typed(func(dst, a, b []uint16) {
+			for i := range dst {
+				dst[i] = f.encode(larger(f.decode(a[i]), f.decode(b[i]), nan))
+			}
+		}),
+		typed(func(dst, a, b []uint16) {
+			for i := range dst {
+				dst[i] = f.encode(smaller(f.decode(a[i]), f.decode(b[i]), nan))
+			}
+		}),
+	)
+}
+
+func sumFloat16(dst, a, b []uint16) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = toFloat16(fromFloat16(a[i]) + fromFloat16(b[i]))
+	}
+}
+
+func sumBFloat16(dst, a, b []uint16) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = toBFloat16(fromBFloat16(a[i]) + fromBFloat16(b[i]))
+	}
+}
+
+// narrow rounds x to float32 so that a second rounding, to a type with at least two bits
+// less at every exponent, comes out as if it were the only one: what does not fit becomes
+// the odd neighbour, which is no tie of the shorter type.
+func narrow(x float64) float32 {
+	y := float32(x)
+	if float64(y) == x || isNaN(x) {
+		return y
+	}
+	bits := math.Float32bits(y)
+	if math.Abs(float64(y)) > math.Abs(x) {
+		bits-- // towards zero; infinity becomes the largest number
+	}
+	return math.Float32frombits(bits | 1)
+}
+
+// fromFloat16 widens a binary16: the exponent's bias changes from 15 to 127, and the
+// multiplication makes subnormals right too.
+func fromFloat16(h uint16) float32 {
+	const rebias = 1 << (127 - 15) // 2^112
+	sign := uint32(h&0x8000) << 16
+	if h&0x7c00 == 0x7c00 {
+		return math.Float32frombits(sign | 0x7f800000 | uint32(h&0x3ff)<<13)
+	}
+	x := math.Float32frombits(uint32(h&0x7fff)<<13) * rebias
+	return math.Float32frombits(math.Float32bits(x) | sign)
+}
+
+// toFloat16 rounds to binary16.
+func toFloat16(x float32) uint16 {
+	u := math.Float32bits(x)
+	sign := uint16(u >> 16 & 0x8000)
+	u &= math.MaxInt32
+	switch {
+	case u > 0x7f800000:
+		return 0x7fff
+	case u >= 0x477ff000: // 65520 = halfway from the largest number to what would be next
+		return sign | 0x7c00
+	case u < 0x38800000: // below 2^-14: adding 0.5 leaves multiples of 2^-24 in the low bits
+		return sign | uint16(math.Float32bits(math.Float32frombits(u)+0.5)-0x3f000000)
+	}
+	u += 0xfff + u>>13&1
+	return sign | uint16((u-0x38000000)>>13)
+}
+
+func fromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// toBFloat16 rounds to bfloat16.
+func toBFloat16(x float32) uint16 {
+	u := math.Float32bits(x)
+	if u&math.MaxInt32 > 0x7f800000 {
+		return 0x7fff
+	}
+	return uint16((u + 0x7fff + u>>16&1) >> 16)
+}

@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// ErrLeft means that a process destroyed its part of the communicator, and something still
+// needs it.
+var ErrLeft = errors.New("it left the communicator")
+
+// message is one message, posted by the side that sends or the side that receives it. Its memory is
+// not touched any more once done is closed, or once the link has ended.
+type message struct {
+	key   key
+	check uint32
+	size  int
+	parts [][]byte // of size bytes in all
+	done  chan struct{}
+	then  func() // instead of done, if not nil
+
+	part, off int // how far it is
+}
+
+func newMessage(k key, check uint32, parts ...[]byte) *message {
+	m := &message{key: k, check: check, parts: parts, done: make(chan struct{})}
+	for _, p := range parts {
+		m.size += len(p)
+	}
+	return m
+}
+
+func (m *message) finish() {
+	if m.then != nil {
+		m.then()
+		return
+	}
+	close(m.done)
+}
+
+// next returns the memory where the message goes on, at most n bytes of it.
+func (m *message) next(n int) []byte {
+	for m.off == len(m.parts[m.part]) {
+		m.part, m.off = m.part+1, 0
+	}
+	p := m.parts[m.part][m.off:]
+	p = p[:min(n, len(p))]
+	m.off += len(p)
+	m.size -= len(p)
+	return p
+}
+
+// fill copies b to where the message goes on.
+func (m *message) fill(b []byte) {
+	for len(b) > 0 {
+		b = b[copy(m.next(len(b)), b):]
+	}
+}
+
+// promise is what the other side said before we asked: that it has room, or the message itself.
+type promise struct {
+	check uint32
+	size  int
+	bytes []byte
+}
+
+// link is the connection to one other process for one communicator. Three things keep it from ever
+// being stuck, whatever the order in which the two sides issue their operations: a message is sent
+// only when its receiver has room for it, at the place where it stays (frameReady); small messages
+// may come earlier, but only a window of them; and so the reader always reads on.
+type link struct {
+	peer  int // the process
+	conn  net.Conn
+	fail  func(error)
+	rooms int // how many frameReady may wait for us to send
+
+	mu      sync.Mutex
+	recvs   map[key]*message // posted here, not all there yet
+	early   map[key]promise  // eager messages that are not posted here yet
+	sends   map[key]*message // posted here; the other side has no room yet
+	ready   map[key]promise  // the other side has room; not posted here yet
+	control []byte           // frames to write before others
+	bulk    []*message       // to be written, in turns
+	credit  int              // eager messages that we may send
+	stalled []*message       // eager messages without credit
+	taken   int              // eager messages of which the other side has not heard
+	left    bool             // the other side said bye
+	reason  string           // why we abort, if we do
+	state   linkState
+	wake    chan struct{} // of the writer
+}
+
+type linkState uint8
+
+const (
+	linkOpen    linkState = iota
+	linkLeaving           // write all there is, then bye
+	linkAborted           // write an abort at once
+)
+
+func newLink(peer int, conn net.Conn, rooms int, fail func(error)) *link {
+	return &link{
+		peer: peer, conn: conn, fail: fail, rooms: rooms, credit: window,
+		recvs: make(map[key]*message), early: make(map[key]promise),
+		sends: make(map[key]*message), ready: make(map[key]promise),
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// send posts a message. It is done when its memory is no longer needed. An eager one, no
+// longer than maxEager, is copied and done at once, unless there is no credit.
+func (l *link) send(m *message, eager bool) {
+	if m.size == 0 {
+		m.finish()
+		return
+	}
+	l.mu.Lock()
+	if l.left {
+		l.mu.Unlock()
+		l.fail(fmt.Errorf("%s: %w", m.key, ErrLeft))
+		return
+	}
+	if eager {
+		if l.credit == 0 {
+			l.stalled = append(l.stalled, m)
+			l.mu.Unlock()
+			return
+		}
+		l.eager(m)
+		l.mu.Unlock()
+		m.finish()
+		l.awake()
+		return
+	}
+	p, has := l.ready[m.key]
+	if !has {
+		l.sends[m.key] = m
+		l.mu.Unlock()
+		return
+	}
+	delete(l.ready, m.key)
+	if err := p.fits(m); err != nil {
+		l.mu.Unlock()
+		l.fail(err)
+		return
+	}
+	l.bulk = append(l.bulk, m)
+	l.mu.Unlock()
+	l.awake()
+}
+
+// eager puts m's frame into control. The caller holds mu and finishes m.
+func (l *link) eager(m *message) {
+	l.credit--
+	l.control = header{frameEager, m.check, m.key, uint64(m.size)}.append(l.control)
+	for _, p := range m.parts {
+		l.control = append(l.control, p...)
+	}
+}
+
+// receive posts room for a message. It is done when all of it is there.
+func (l *link) receive(m *message, eager bool) {
+	if m.size == 0 {
+		m.finish()
+		return
+	}
+	l.mu.Lock()
+	p, has := l.early[m.key]
+	if !has {
+		l.recvs[m.key] = m
+		if !eager {
+			l.control = header{frameReady, m.check, m.key, uint64(m.size)}.append(l.control)
+		}
+		left := l.left
+		l.mu.Unlock()
+		if left {
+			l.fail(fmt.Errorf("%s: %w", m.key, ErrLeft))
+			return
+		}
+		if !eager {
+			l.awake()
+		}
+		return
+	}
+	delete(l.early, m.key)
+	err := p.fits(m)
+	if err == nil {
+		m.fill(p.bytes)
+		l.took()
+	}
+	l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	m.finish()
+	l.awake()
+}
+
+// took counts an eager message that was taken. The caller holds mu and wakes the writer.
+func (l *link) took() {
+	l.taken++
+	if l.taken >= window/2 && !l.left {
+		l.control = header{kind: frameCredit, size: uint64(l.taken)}.append(l.control)
+		l.taken = 0
+	}
+}
+
+// fits tells whether the two sides mean the same message.
+func (p promise) fits(m *message) error {
+	if p.check != m.check || p.size != m.size {
+		return fmt.Errorf("%s: %w: %d bytes here, %d bytes there, or not the same operation", m.key, ErrMismatch, m.size, p.size)
+	}
+	return nil
+}
+
+// ErrMismatch means that ranks issued operations that do not belong together.
+var ErrMismatch = errors.New("ranks do not agree on the operation")
+
+func (l *link) awake() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave makes the writer say bye when everything is written, and close its half.
+func (l *link) leave() {
+	l.mu.Lock()
+	if l.state == linkOpen {
+		l.state = linkLeaving
+	}
+	l.mu.Unlock()
+	l.awake()
+}
+
+// abort makes the writer tell the reason and end, within the time given.
+func (l *link) abort(reason string, within time.Duration) {
+	l.mu.Lock()
+	l.state = linkAborted
+	l.reason = reason[:min(len(reason), maxReason)]
+	l.mu.Unlock()
+	l.conn.SetDeadline(time.Now().Add(within)) //nolint:errcheck // a connection that is closed needs none
+	l.awake()
+}

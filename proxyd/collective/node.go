@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrClosed is what a Node and its communicators return after Close.
+var ErrClosed = errors.New("closed")
+
+// Config is how a Node works. Zero durations mean the defaults.
+type Config struct {
+	// Listen is host:port for connections of other processes; port 0 takes any. Empty: none,
+	// and communicators of which other processes hold ranks cannot be made.
+	Listen string
+	// Address is what others are told to dial, if it is not where the listener listens.
+	Address string
+	// Connect bounds the time from the rendezvous until all connections are there; 30 s.
+	Connect time.Duration
+	// Handshake bounds the time that somebody who connects has to show that he knows a key,
+	// our own coming to that communicator included; 10 s.
+	Handshake time.Duration
+	// Dead is for how long a peer's machine may be silent, or a peer take nothing of what is
+	// sent to it, before it counts as dead; 60 s. A process that ends is noticed at once.
+	Dead time.Duration
+	// Linger bounds the time for which a destroyed communicator waits for its peers; 10 s.
+	Linger time.Duration
+}
+
+// strangers is how many connections may be in their handshake; of more, the oldest is closed.
+const strangers = 256
+
+// Node is one process's end of all its communicators. It is safe for concurrent use.
+type Node struct {
+	cfg      Config
+	tuning   tuning
+	listener net.Listener
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu        sync.Mutex
+	comms     map[*Comm]struct{}
+	expected  map[tag]*Comm
+	changed   chan struct{} // closed, and replaced, when expected grows
+	strangers []net.Conn    // oldest first
+}
+
+// Listen makes a Node. It works until ctx is done or Close is called.
+func Listen(ctx context.Context, cfg Config) (*Node, error) {
+	for _, d := range []struct {
+		value    *time.Duration
+		standard time.Duration
+	}{
+		{&cfg.Connect, 30 * time.Second},
+		{&cfg.Handshake, 10 * time.Second},
+		{&cfg.Dead, 60 * time.Second},
+		{&cfg.Linger, 10 * time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.standard
+		}
+	}
+	n := &Node{
+		cfg: cfg, tuning: standard,
+		comms: make(map[*Comm]struct{}), expected: make(map[tag]*Comm), changed: make(chan struct{}),
+	}
+	if cfg.Listen != "" {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("collectives: %w", err)
+		}
+		n.listener = l
+		if cfg.Address == "" {
+			n.cfg.Address = l.Addr().String()
+		}
+	}
+	n.ctx, n.cancel = context.WithCancel(ctx)
+	if n.listener != nil {
+		context.AfterFunc(n.ctx, func() { n.listener.Close() })
+		n.wg.Go(n.accept)
+	}
+	return n, nil
+}
+
+// Address is where other processes connect.
+func (n *Node) Address() string { return n.cfg.Address }
+
+// Close aborts all communicators and returns when nothing of them is left: their operations have
+// returned, and no memory given to them is used. It may be called twice.
+func (n *Node) Close() {
+	n.cancel()
+	n.mu.Lock()
+	var all []*Comm
+	for c := range n.comms {
+		all = append(all, c)
+	}
+	n.mu.Unlock()
+	for _, c := range all {
+		c.fail(ErrClosed)
+		<-c.over
+	}
+	n.wg.Wait()
+}
+
+func (n *Node) accept() {
+	for {
+		conn, err := n.listener.Accept()
+		if err != nil {
+			if n.ctx.Err() != nil {
+				return
+			}
+			// Out of descriptors, most likely: wait for one.
+			select {
+			case <-n.ctx.Done():
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		n.mu.Lock()
+		if len(n.strangers) >= strangers {
+			n.strangers[0].Close()
+			n.strangers = n.strangers[1:]
+		}
+		n.strangers = append(n.strangers, conn)
+		n.mu.Unlock()
+		n.wg.Go(func() { n.greet(conn) })
+	}
+}
+
+// greet finds out who connected, and closes what does not know a communicator's key. Nobody is
+// told why.
+func (n *Node) greet(conn net.Conn) {
+	stop := context.AfterFunc(n.ctx, func() { conn.Close() })
+	defer stop()
+	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.Handshake)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline) //nolint:errcheck // a connection that is closed needs none
+	h, err := readHello(conn)
+	var c *Comm
+	if err == nil {
+		c, err = n.find(ctx, h.tag)
+	}
+	if err == nil {
+		err = examine(conn, c.key, h)
+	}
+	n.mu.Lock()
+	if i := slices.Index(n.strangers, conn); i >= 0 {
+		n.strangers = slices.Delete(n.strangers, i, i+1)
+	}
+	n.mu.Unlock()
+	if err != nil || h.to != c.me || h.from <= c.me || c.attach(h.from, conn) != nil {
+		conn.Close()
+	}
+}
+
+// find waits until the communicator is made here: another process may have come from the
+// rendezvous before us.
+func (n *Node) find(ctx context.Context, t tag) (*Comm, error) {
+	for {
+		n.mu.Lock()
+		c, changed := n.expected[t], n.changed
+		n.mu.Unlock()
+		if c != nil {
+			return c, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// expect lets others connect to c.
+func (n *Node) expect(t tag, c *Comm) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.expected[t] = c
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *Node) forget(c *Comm) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.comms, c)
+	if n.expected[c.tag] == c {
+		delete(n.expected, c.tag)
+	}
+}
+
+// dial connects process from to process to. It tries again until ctx is done, because the other
+// side may be slower than we are.
+func (n *Node) dial(ctx context.Context, address string, key []byte, t tag, from, to int) (net.Conn, error) {
+	pause := 10 * time.Millisecond
+	for {
+		conn, err := n.dialOnce(ctx, address, key, t, from, to)
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), err)
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+func (n *Node) dialOnce(ctx context.Context, address string, key []byte, t tag, from, to int) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	conn.SetDeadline(time.Now().Add(n.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
+	if err := introduce(conn, key, newHello(t, from, to)); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// watch lets the kernel notice that a peer's machine is gone. Its keep-alive is answered by a
+// stopped process's kernel too, so a suspended job is not taken for dead while it is idle.
+func (n *Node) watch(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	tcp, is := conn.(*net.TCPConn)
+	if !is {
+		return nil
+	}
+	err := tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: n.cfg.Dead / 2, Interval: max(n.cfg.Dead/8, time.Second), Count: 4,
+	})
+	if err != nil {
+		return err
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = syscall.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(n.cfg.Dead/time.Millisecond))
+	})
+	return errors.Join(err, set)
+}

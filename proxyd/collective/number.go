@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import "math"
+
+// combiner sets dst = a ∘ b, element by element. The three have the same length; dst may
+// be a or b, and else shares no memory with them.
+type combiner func(dst, a, b []byte)
+
+// combiners is ∘ for each type and reduction. Avg and PreMulSum add.
+var combiners = [types][reductions]combiner{
+	Int8:       integer[int8](),
+	Uint8:      integer[uint8](),
+	Int32:      integer[int32](),
+	Uint32:     integer[uint32](),
+	Int64:      integer[int64](),
+	Uint64:     integer[uint64](),
+	Float16:    half(sumFloat16, &float16),
+	Float32:    float[float32](),
+	Float64:    float[float64](),
+	BFloat16:   half(sumBFloat16, &bfloat16),
+	Float8E4M3: quarter(&e4m3),
+	Float8E5M2: quarter(&e5m2),
+}
+
+func row(sum, prod, most, least combiner) [reductions]combiner {
+	return [reductions]combiner{Sum: sum, Prod: prod, Max: most, Min: least, Avg: sum, PreMulSum: sum}
+}
+
+func integer[T int8 | uint8 | int32 | uint32 | int64 | uint64]() [reductions]combiner {
+	return row(
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				dst[i] = a[i] + b[i]
+			}
+		}),
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				dst[i] = a[i] * b[i]
+			}
+		}),
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				dst[i] = max(a[i], b[i])
+			}
+		}),
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				dst[i] = min(a[i], b[i])
+			}
+		}),
+	)
+}
+
+// isNaN is true for what does not equal itself.
+func isNaN[T float32 | float64](x T) bool {
+	return x != x //nolint:gocritic // that is the definition
+}
+
+// notANumber is the one NaN that a computation gives: sign clear, all other bits set.
+func notANumber[T float32 | float64]() T {
+	var z T
+	if _, ok := any(z).(float32); ok {
+		return any(math.Float32frombits(math.MaxInt32)).(T)
+	}
+	return any(math.Float64frombits(math.MaxInt64)).(T)
+}
+
+func float[T float32 | float64]() [reductions]combiner {
+	nan := notANumber[T]()
+	return row(
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				s := a[i] + b[i]
+				if isNaN(s) {
+					s = nan
+				}
+				dst[i] = s
+			}
+		}),
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				p := a[i] * b[i]
+				if isNaN(p) {
+					p = nan
+				}
+				dst[i] = p
+			}
+		}),
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				dst[i] = larger(a[i], b[i], nan)
+			}
+		}),
+		typed(func(dst, a, b []T) {
+			a, b = a[:len(dst)], b[:len(dst)]
+			for i := range dst {
+				dst[i] = smaller(a[i], b[i], nan)
+			}
+		}),
+	)
+}
+
+// larger is the maximum: a number wins against a NaN, +0 against -0, of two NaN comes nan.
+func larger[T float32 | float64](x, y, nan T) T {
+	switch {
+	case x > y:
+		return x
+	case y > x:
+		return y
+	case x == y:
+		if math.Signbit(float64(x)) {
+			return y
+		}
+		return x
+	case !isNaN(x):
+		return x
+	case !isNaN(y):
+		return y
+	}
+	return nan
+}
+
+// smaller is the minimum: a number wins against a NaN, -0 against +0, of two NaN comes nan.
+func smaller[T float32 | float64](x, y, nan T) T {
+	switch {
+	case x < y:
+		return x
+	case y < x:
+		return y
+	case x == y:
+		if math.Signbit(float64(x)) {
+			return x
+		}
+		return y
+	case !isNaN(x):
+		return x
+	case !isNaN(y):
+		return y
+	}
+	return nan
+}

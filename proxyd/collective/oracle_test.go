@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"math/big"
+	"slices"
+	"sort"
+	"sync"
+)
+
+// The oracle computes one element at a time in rational numbers and rounds by searching a list
+// of all values that a type has. It shares nothing with the code that it judges.
+
+// layoutOf is how a short float's bits are divided.
+type layoutOf struct {
+	exponent, fraction int
+	infinities         bool // the highest exponent is for infinities and NaN, as IEEE 754 has it
+	saturates          bool
+}
+
+var shortFloats = map[Type]layoutOf{
+	Float16:    {5, 10, true, false},
+	BFloat16:   {8, 7, true, false},
+	Float8E4M3: {4, 3, false, true},
+	Float8E5M2: {5, 2, true, true},
+}
+
+// value decodes by the definition of the fields.
+func (l layoutOf) value(code uint16) float64 {
+	bias := 1<<(l.exponent-1) - 1
+	fraction := int(code) & (1<<l.fraction - 1)
+	exponent := int(code) >> l.fraction & (1<<l.exponent - 1)
+	sign := 1.0
+	if code>>(l.exponent+l.fraction)&1 == 1 {
+		sign = math.Copysign(1, -1)
+	}
+	highest := 1<<l.exponent - 1
+	switch {
+	case l.infinities && exponent == highest && fraction == 0:
+		return math.Inf(int(sign))
+	case l.infinities && exponent == highest, exponent == highest && fraction == 1<<l.fraction-1:
+		return math.NaN()
+	case exponent == 0:
+		return sign * math.Ldexp(float64(fraction), 1-bias-l.fraction)
+	}
+	return sign * math.Ldexp(float64(fraction+1<<l.fraction), exponent-bias-l.fraction)
+}
+
+var (
+	listsMu sync.Mutex
+	lists   = map[Type][]uint16{} // codes of the finite numbers from +0 upwards
+	exacts  = map[Type][]*big.Rat{}
+)
+
+func numbersOf(t Type) ([]uint16, []*big.Rat) {
+	listsMu.Lock()
+	defer listsMu.Unlock()
+	if lists[t] == nil {
+		l := shortFloats[t]
+		for c := range 1 << (l.exponent + l.fraction) {
+			if v := l.value(uint16(c)); !isNaN(v) && !math.IsInf(v, 0) {
+				lists[t] = append(lists[t], uint16(c))
+			}
+		}
+		slices.SortFunc(lists[t], func(a, b uint16) int { return int(a) - int(b) })
+		for _, c := range lists[t] {
+			exacts[t] = append(exacts[t], new(big.Rat).SetFloat64(l.value(c)))
+		}
+	}
+	return lists[t], exacts[t]
+}
+
+// round is the code nearest to |v|, with the sign given.
+func round(t Type, v *big.Rat, negative bool) uint16 {
+	x := new(big.Rat).Abs(v)
+	_, exact := numbersOf(t)
+	return search(t, negative, func(i int) int { return exact[i].Cmp(x) }, func(below int) int {
+		// Where the number lies between below and the next, which may not exist.
+		if below == len(exact)-1 {
+			limit := new(big.Rat).Sub(exact[below], exact[below-1])
+			limit.Add(exact[below], limit.Quo(limit, big.NewRat(2, 1)))
+			return x.Cmp(limit)
+		}
+		up, down := new(big.Rat).Sub(exact[below+1], x), new(big.Rat).Sub(x, exact[below])
+		return down.Cmp(up)
+	})
+}
+
+// roundExact is round for a float64 that is exact, and so short that its distances to numbers of
+// the type are too.
+func roundExact(t Type, v float64) uint16 {
+	x := math.Abs(v)
+	list, _ := numbersOf(t)
+	of := func(i int) float64 { return shortFloats[t].value(list[i]) }
+	return search(t, math.Signbit(v), func(i int) int { return cmp.Compare(of(i), x) }, func(below int) int {
+		if below == len(list)-1 {
+			return cmp.Compare(x, of(below)+(of(below)-of(below-1))/2)
+		}
+		return cmp.Compare(x-of(below), of(below+1)-x)
+	})
+}
+
+// search finds the nearest number, of two that are equally near the even one.
+func search(t Type, negative bool, compare, middle func(int) int) uint16 {
+	l := shortFloats[t]
+	list, _ := numbersOf(t)
+	var sign uint16
+	if negative {
+		sign = 1 << (l.exponent + l.fraction)
+	}
+	above := sort.Search(len(list), func(i int) bool { return compare(i) >= 0 })
+	if above < len(list) && compare(above) == 0 {
+		return sign | list[above]
+	}
+	side := middle(above - 1)
+	if side < 0 || side == 0 && list[above-1]&1 == 0 || above == len(list) && l.saturates {
+		return sign | list[above-1]
+	}
+	return sign | (list[above-1] + 1) // infinity if there is no next number
+}
+
+func load(t Type, b []byte) uint64 {
+	var wide [8]byte
+	copy(wide[:], b[:t.Size()])
+	return binary.LittleEndian.Uint64(wide[:])
+}
+
+func store(t Type, v uint64) []byte {
+	return binary.LittleEndian.AppendUint64(nil, v)[:t.Size()]
+}
+
+// floatOf is the element as a float64, for types that are floats.
+func floatOf(t Type, v uint64) float64 {
+	switch t {
+	case Float32:
+		return float64(math.Float32frombits(uint32(v)))
+	case Float64:
+		return math.Float64frombits(v)
+	}
+	return shortFloats[t].value(uint16(v))
+}
+
+// toFloat rounds what arithmetic gave to the type: ieee has the right special values and sign of zero,
+// and is exact if exact is nil.
+func toFloat(t Type, ieee float64, exact *big.Rat) uint64 {
+	switch {
+	case isNaN(ieee):
+		return uint64(1)<<(8*t.Size()-1) - 1
+	case t == Float32:
+		return uint64(math.Float32bits(float32(ieee)))
+	case t == Float64:
+		return math.Float64bits(ieee)
+	case exact != nil:
+		return uint64(round(t, exact, math.Signbit(ieee)))
+	}
+	return uint64(roundExact(t, ieee))
+}
+
+// rational is x ∘ y where float64 does not hold it.
+func rational(t Type, x, y float64, f func(z, x, y *big.Rat) *big.Rat) *big.Rat {
+	if _, short := shortFloats[t]; !short || math.IsInf(x, 0) || math.IsInf(y, 0) || isNaN(x) || isNaN(y) {
+		return nil
+	}
+	return f(new(big.Rat), new(big.Rat).SetFloat64(x), new(big.Rat).SetFloat64(y))
+}
+
+func isFloat(t Type) bool { return t >= Float16 }
+
+func isSigned(t Type) bool { return t == Int8 || t == Int32 || t == Int64 }
+
+func bigOf(t Type, v uint64) *big.Int {
+	z := new(big.Int).SetUint64(v)
+	if bits := 8 * t.Size(); isSigned(t) && v>>(bits-1)&1 == 1 {
+		z.Sub(z, new(big.Int).Lsh(big.NewInt(1), uint(bits)))
+	}
+	return z
+}
+
+func wrap(t Type, z *big.Int) uint64 {
+	mod := new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size()))
+	return z.Mod(z, mod).Uint64()
+}
+
+// oracleCombine is a ∘ b for one element.
+func oracleCombine(t Type, r Reduction, a, b uint64) uint64 {
+	if !isFloat(t) {
+		x, y := bigOf(t, a), bigOf(t, b)
+		switch {
+		case r == Prod:
+			return wrap(t, x.Mul(x, y))
+		case r == Max && x.Cmp(y) < 0, r == Min && x.Cmp(y) > 0:
+			return b
+		case r == Max || r == Min:
+			return a
+		}
+		return wrap(t, x.Add(x, y))
+	}
+	x, y := floatOf(t, a), floatOf(t, b)
+	switch r {
+	case Prod:
+		if t == Float32 {
+			return toFloat(t, float64(float32(x)*float32(y)), nil)
+		}
+		return toFloat(t, x*y, nil) // exact for all shorter types
+	case Max, Min:
+		if isNaN(x) && isNaN(y) {
+			return toFloat(t, x, nil)
+		}
+		if isNaN(x) {
+			return b
+		}
+		if isNaN(y) {
+			return a
+		}
+		less := x < y || x == y && math.Signbit(x) && !math.Signbit(y)
+		if less == (r == Min) {
+			return a
+		}
+		return b
+	}
+	switch t {
+	case Float32:
+		return toFloat(t, float64(float32(x)+float32(y)), nil)
+	case BFloat16:
+		return toFloat(t, x+y, rational(t, x, y, (*big.Rat).Add))
+	}
+	return toFloat(t, x+y, nil) // exact for all shorter types
+}
+
+// oracleDivide is what Avg does at the end.
+func oracleDivide(t Type, v uint64, n int) uint64 {
+	if !isFloat(t) {
+		z := bigOf(t, v)
+		return wrap(t, z.Quo(z, big.NewInt(int64(n))))
+	}
+	x := floatOf(t, v)
+	if t == Float32 {
+		return toFloat(t, float64(float32(x)/float32(n)), nil)
+	}
+	return toFloat(t, x/float64(n), rational(t, x, float64(n), (*big.Rat).Quo))
+}
+
+// oracleTree folds one element of ranks lo … hi-1.
+func oracleTree(t Type, r Reduction, leaves []uint64) uint64 {
+	if len(leaves) == 1 {
+		return leaves[0]
+	}
+	half := 1
+	for half*2 < len(leaves) {
+		half *= 2
+	}
+	return oracleCombine(t, r, oracleTree(t, r, leaves[:half]), oracleTree(t, r, leaves[half:]))
+}
+
+// oracleReduce is the result of a whole reduction of vectors, one for each rank.
+func oracleReduce(t Type, r Reduction, vectors, scales [][]byte) []byte {
+	size := t.Size()
+	var out []byte
+	for i := 0; i < len(vectors[0]); i += size {
+		leaves := make([]uint64, len(vectors))
+		for rank, v := range vectors {
+			leaves[rank] = load(t, v[i:])
+			if r == PreMulSum {
+				leaves[rank] = oracleCombine(t, Prod, leaves[rank], load(t, scales[rank]))
+			}
+		}
+		v := oracleTree(t, r, leaves)
+		if r == Avg && len(vectors) > 1 {
+			v = oracleDivide(t, v, len(vectors))
+		}
+		out = append(out, store(t, v)...)
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import "fmt"
+
+// pairRooms is how many transfers of one pair of ranks may be under way at a time, so that a peer
+// can be held to a number; collectiveRooms is the same for a communicator's collectives.
+const (
+	pairRooms       = 8
+	collectiveRooms = 64
+)
+
+// pair is what goes from one rank to another.
+type pair struct {
+	number  uint64      // of the next transfer
+	active  int         // between processes: transfers under way
+	waiting []*transfer // between processes: those whose turn has not come
+	sends   []*transfer // within the process: without a partner
+	recvs   []*transfer
+}
+
+// transfer is one Send or Recv.
+type transfer struct {
+	op *Op
+	q  *queue
+	b  *batch
+	at [2]int // from, to
+	n  uint64
+}
+
+// pairUp enters a Send or Recv. The caller holds mu, and calls what it returns without.
+func (c *Comm) pairUp(q *queue, b *batch, op *Op) func() {
+	t := &transfer{op: op, q: q, b: b, at: [2]int{q.rank, op.Peer}}
+	if op.Kind == Recv {
+		t.at = [2]int{op.Peer, q.rank}
+	}
+	p := c.pairs[t.at]
+	if p == nil {
+		p = &pair{}
+		c.pairs[t.at] = p
+	}
+	if c.home[op.Peer] == c.me {
+		if op.Kind == Send {
+			p.sends = append(p.sends, t)
+		} else {
+			p.recvs = append(p.recvs, t)
+		}
+		if len(p.sends) == 0 || len(p.recvs) == 0 {
+			return func() {}
+		}
+		from, to := p.sends[0], p.recvs[0]
+		p.sends, p.recvs = p.sends[1:], p.recvs[1:]
+		return func() { c.within(from, to) }
+	}
+	if len(op.Send)+len(op.Recv) == 0 {
+		return func() { c.complete(q, b) }
+	}
+	t.n = p.number
+	p.number++
+	if p.active == pairRooms {
+		p.waiting = append(p.waiting, t)
+		return func() {}
+	}
+	p.active++
+	return func() { c.between(p, t) }
+}
+
+// within copies from one local rank to another.
+func (c *Comm) within(from, to *transfer) {
+	if len(from.op.Send) != len(to.op.Recv) {
+		c.fail(fmt.Errorf("rank %d sends %d bytes, rank %d receives %d: %w",
+			from.q.rank, len(from.op.Send), to.q.rank, len(to.op.Recv), ErrMismatch))
+		return
+	}
+	c.background(func() {
+		copy(to.op.Recv, from.op.Send)
+		c.complete(from.q, from.b)
+		c.complete(to.q, to.b)
+	})
+}
+
+// background runs f beside everything else, unless the communicator is ending.
+func (c *Comm) background(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil { // end waits for work after err is set
+		c.work.Go(f)
+	}
+}
+
+// between posts a transfer to or from another process.
+func (c *Comm) between(p *pair, t *transfer) {
+	m := newMessage(key{seq: t.n, src: uint32(t.at[0]), dst: uint32(t.at[1])}, 0, t.op.Send)
+	if t.op.Kind == Recv {
+		m = newMessage(m.key, 0, t.op.Recv)
+	}
+	m.then = func() {
+		c.mu.Lock()
+		var next *transfer
+		if len(p.waiting) > 0 {
+			next, p.waiting = p.waiting[0], p.waiting[1:]
+		} else {
+			p.active--
+		}
+		c.mu.Unlock()
+		if next != nil {
+			c.between(p, next)
+		}
+		c.complete(t.q, t.b)
+	}
+	l := c.links[c.home[t.op.Peer]]
+	if t.op.Kind == Send {
+		l.send(m, false)
+	} else {
+		l.receive(m, false)
+	}
+}

@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+// region is a part of every rank's Send that one process reduces.
+type region struct {
+	off, n int
+	out    []byte // where its process puts the result; nil in others, or if it is passed on only
+}
+
+// plan is a reduction: who reduces what in which step, and who gets it then.
+type plan struct {
+	steps   int
+	regions func(step, process int) []region
+	to      []int               // processes that get a region when it is reduced
+	at      func(region) []byte // where they put it
+	after   func(step int)      // all of a step is here
+	whole   bool                // regions are the same in all processes
+	sum     *sum
+}
+
+// step is one step of a plan under way.
+type step struct {
+	sends, recvs []*message // contributions
+	out, in      []*message // results
+	came         [][][]byte // contributions by process: for each region, each subtree
+	scratch      [][]byte
+}
+
+func (r *run) allReduce() error {
+	op, n := r.first(), r.processes()
+	size, bytes := op.Type.Size(), len(r.first().Recv)
+	if r.small(bytes) {
+		if n > r.node.tuning.direct {
+			return r.tree(op.Recv, -1)
+		}
+		return r.reduce(&plan{
+			steps: 1,
+			whole: true,
+			regions: func(_, p int) []region {
+				if p != r.me {
+					return []region{{n: bytes}}
+				}
+				return []region{{n: bytes, out: op.Recv}}
+			},
+			after: func(int) { r.spread(0, bytes) },
+		})
+	}
+	all := make([]int, n)
+	for p := range all {
+		all[p] = p
+	}
+	length := n * r.slice(size)
+	return r.reduce(&plan{
+		steps: (bytes + length - 1) / length,
+		regions: func(k, p int) []region {
+			return r.cut(k*length, min(bytes, (k+1)*length), size, p, func(lo, hi int) []byte { return op.Recv[lo:hi] })
+		},
+		to:    all,
+		at:    func(g region) []byte { return op.Recv[g.off : g.off+g.n] },
+		after: func(k int) { r.spread(k*length, min(bytes, (k+1)*length)) },
+	})
+}
+
+// cut returns process p's share of lo … hi.
+func (r *run) cut(lo, hi, size, p int, out func(lo, hi int) []byte) []region {
+	n, elements := r.processes(), (hi-lo)/size
+	from, to := lo+elements*p/n*size, lo+elements*(p+1)/n*size
+	if from == to {
+		return nil
+	}
+	g := region{off: from, n: to - from}
+	if p == r.me && out != nil {
+		g.out = out(from, to)
+	}
+	return []region{g}
+}
+
+func (r *run) reduceTo() error {
+	root := r.coll.op.Root
+	home := r.home[root]
+	bytes, size := len(r.first().Send), r.coll.op.Type.Size()
+	var recv []byte
+	if home == r.me {
+		recv = r.part(root).Recv
+	}
+	if r.small(bytes) && r.processes() > r.node.tuning.direct {
+		return r.tree(recv, root)
+	}
+	if r.small(bytes) {
+		return r.reduce(&plan{
+			steps: 1,
+			regions: func(_, p int) []region {
+				if p != home {
+					return nil
+				}
+				return []region{{n: bytes, out: recv}}
+			},
+		})
+	}
+	var out func(lo, hi int) []byte
+	if home == r.me {
+		out = func(lo, hi int) []byte { return recv[lo:hi] }
+	}
+	length := r.processes() * r.slice(size)
+	return r.reduce(&plan{
+		steps: (bytes + length - 1) / length,
+		regions: func(k, p int) []region {
+			return r.cut(k*length, min(bytes, (k+1)*length), size, p, out)
+		},
+		to: []int{home},
+		at: func(g region) []byte { return recv[g.off : g.off+g.n] },
+	})
+}
+
+func (r *run) reduceScatter() error {
+	size := r.coll.op.Type.Size()
+	one := r.coll.op.Count * size
+	most := 0
+	for _, ranks := range r.layout.ranks {
+		most = max(most, len(ranks))
+	}
+	length := max(r.slice(size)/most/size*size, size)
+	return r.reduce(&plan{
+		steps: (one + length - 1) / length,
+		regions: func(k, p int) []region {
+			lo, hi := k*length, min(one, (k+1)*length)
+			regions := make([]region, len(r.layout.ranks[p]))
+			for i, rank := range r.layout.ranks[p] {
+				regions[i] = region{off: rank*one + lo, n: hi - lo}
+				if p == r.me {
+					regions[i].out = r.part(rank).Recv[lo:hi]
+				}
+			}
+			return regions
+		},
+	})
+}
+
+// small tells whether everything that one process says to another about bytes of a vector
+// fits into one eager message.
+func (r *run) small(bytes int) bool {
+	most := 1
+	for _, c := range r.covers {
+		most = max(most, len(c))
+	}
+	return bytes*most <= r.node.tuning.eager
+}
+
+// slice is how many bytes one process reduces in a step: less where the placement makes
+// others send many contributions, because there must be room for them.
+func (r *run) slice(size int) int {
+	contributions := 0
+	for _, c := range r.covers {
+		contributions += len(c)
+	}
+	t := &r.node.tuning
+	return max(min(t.slice, t.arena/contributions)/size*size, size)
+}
+
+// reduce carries out a plan. While contributions of one step come, the step before is reduced, and the
+// results of the one before that are on their way. Memory: depth steps of slices.
+//
+// A result may overwrite what it was made of (in place): a process that has the result of a
+// region has been sent it by the region's process, which had all contributions by then.
+func (r *run) reduce(p *plan) error {
+	p.sum = newSum(r.coll.op.Type, r.coll.op.Reduction, r.size)
+	depth := max(r.node.tuning.depth, 2)
+	steps := make([]*step, p.steps)
+	for k := range p.steps + depth - 1 {
+		if k < p.steps {
+			steps[k] = r.start(p, k)
+		}
+		if k >= 1 && k-1 < p.steps {
+			if err := r.combine(p, k-1, steps[k-1]); err != nil {
+				return err
+			}
+		}
+		if last := k - (depth - 1); last >= 0 {
+			if err := r.finish(p, last, steps[last]); err != nil {
+				return err
+			}
+			steps[last] = nil
+		}
+	}
+	return nil
+}
+
+// start makes room for the others' contributions and results, and sends ours.
+func (r *run) start(p *plan, k int) *step {
+	s := &step{came: make([][][]byte, r.processes())}
+	r.others(func(q int) {
+		var parts [][]byte
+		for _, g := range p.regions(k, r.me) {
+			for range r.covers[q] {
+				parts = append(parts, r.room(s, g.n))
+			}
+		}
+		s.came[q] = parts
+		s.recvs = append(s.recvs, r.receive(q, 2*k, parts...))
+	})
+	if r.gets(p) {
+		r.others(func(q int) {
+			var parts [][]byte
+			for _, g := range p.regions(k, q) {
+				parts = append(parts, p.at(g))
+			}
+			s.in = append(s.in, r.receive(q, 2*k+1, parts...))
+		})
+	}
+	r.others(func(q int) {
+		if p.whole && len(s.sends) > 0 { // they all get the same
+			s.sends = append(s.sends, r.send(q, 2*k, s.came[r.me]...))
+			return
+		}
+		var parts [][]byte
+		for _, g := range p.regions(k, q) {
+			for _, n := range r.covers[r.me] {
+				parts = append(parts, r.contribution(p, s, g, n))
+			}
+		}
+		if p.whole {
+			s.came[r.me] = parts
+		}
+		s.sends = append(s.sends, r.send(q, 2*k, parts...))
+	})
+	return s
+}
+
+func (r *run) gets(p *plan) bool {
+	for _, q := range p.to {
+		if q == r.me {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) room(s *step, n int) []byte {
+	b := r.scratch.get(n)
+	s.scratch = append(s.scratch, b)
+	return b
+}
+
+// contribution is the value of a subtree that this process holds.
+func (r *run) contribution(p *plan, s *step, g region, n node) []byte {
+	if op := r.part(n.lo); n.hi-n.lo == 1 && op.Scale == nil {
+		return op.Send[g.off : g.off+g.n]
+	}
+	out := r.room(s, g.n)
+	p.sum.clear()
+	r.leaves(p.sum, g, n)
+	p.sum.compute(n, out)
+	return out
+}
+
+// leaves enters what local ranks contribute to a subtree.
+func (r *run) leaves(s *sum, g region, n node) {
+	for rank := n.lo; rank < n.hi; rank++ {
+		op := r.part(rank)
+		s.set(node{rank, rank + 1}, op.Send[g.off:g.off+g.n], op.Scale, false)
+	}
+}
+
+// combine reduces this process's regions when all contributions are there, and sends the results.
+func (r *run) combine(p *plan, k int, s *step) error {
+	if p.whole { // the result may overwrite what is being sent
+		if err := r.wait(s.sends...); err != nil {
+			return err
+		}
+	}
+	if err := r.wait(s.recvs...); err != nil {
+		return err
+	}
+	var results [][]byte
+	for i, g := range p.regions(k, r.me) {
+		p.sum.clear()
+		for q, covers := range r.covers {
+			for j, n := range covers {
+				if q == r.me {
+					r.leaves(p.sum, g, n)
+				} else {
+					p.sum.set(n, s.came[q][i*len(covers)+j], nil, true)
+				}
+			}
+		}
+		if g.out == nil {
+			g.out = r.room(s, g.n)
+		}
+		r.total(p.sum, g.out)
+		results = append(results, g.out)
+	}
+	for _, q := range p.to {
+		if q != r.me {
+			s.out = append(s.out, r.send(q, 2*k+1, results...))
+		}
+	}
+	return nil
+}
+
+// total is the value of the tree's root, and what follows it.
+func (r *run) total(s *sum, out []byte) {
+	s.compute(node{0, r.size}, out)
+	if op := &r.coll.op; op.Reduction == Avg && r.size > 1 {
+		divide(op.Type, out, r.size)
+	}
+}
+
+// finish waits until all of a step is here and nothing of it is needed any more.
+func (r *run) finish(p *plan, k int, s *step) error {
+	for _, messages := range [][]*message{s.sends, s.in, s.out} {
+		if err := r.wait(messages...); err != nil {
+			return err
+		}
+	}
+	if p.after != nil {
+		p.after(k)
+	}
+	for _, b := range s.scratch {
+		r.scratch.put(b)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// NoColour is the colour of a rank that will be in none of the new communicators.
+const NoColour = -1
+
+// splitPart is what one rank says in a split.
+type splitPart struct{ colour, key int }
+
+// newcomer is what a rank gets from a split.
+type newcomer struct {
+	comm *Comm
+	rank int
+}
+
+// Split divides the communicator: ranks of one colour, 0 or more, make a new one, in the order of their
+// keys, and of their ranks where keys are equal. It is a collective: every rank calls it once. done
+// gets the new communicator, which may still be connecting, and rank's number in it; with NoColour it gets
+// nil. The new one's identity is this one's, the number of the split, and the colour; to make it again
+// elsewhere, use Start. Local ranks of one colour share one Comm.
+//
+// No rendezvous is needed: addresses are known, and the key is derived from this one's.
+func (c *Comm) Split(rank, colour, key int, done func(*Comm, int, error)) error {
+	if colour < NoColour || int64(colour) != int64(int32(colour)) || int64(key) != int64(int32(key)) {
+		return fmt.Errorf("communicator %s: %w: colour %d, key %d", c.id, ErrArgument, colour, key)
+	}
+	if c.ranks[rank] == nil {
+		return fmt.Errorf("communicator %s: %w: rank %d is not here", c.id, ErrArgument, rank)
+	}
+	got := new(newcomer)
+	op := Op{Kind: splitRanks, Type: Uint64, Count: 1, split: &splitPart{colour, key}, got: got}
+	return c.enqueue(rank, &batch{ops: []Op{op}, done: func(err error) {
+		if err != nil {
+			done(nil, 0, err)
+			return
+		}
+		done(got.comm, got.rank, nil)
+	}})
+}
+
+// split is the collective: everybody tells everybody, and then knows all the new communicators.
+func (r *run) split() error {
+	all := make([]byte, 8*r.size)
+	var ours [][]byte
+	for _, rank := range r.local {
+		b := at(all, rank, 8)
+		binary.LittleEndian.PutUint32(b, uint32(r.part(rank).split.colour))
+		binary.LittleEndian.PutUint32(b[4:], uint32(r.part(rank).split.key))
+		ours = append(ours, b)
+	}
+	err := r.exchange(
+		func(int) [][]byte { return ours },
+		func(p int) (parts [][]byte) {
+			for _, rank := range r.layout.ranks[p] {
+				parts = append(parts, at(all, rank, 8))
+			}
+			return parts
+		})
+	if err != nil {
+		return err
+	}
+	keys := make([]int, r.size)
+	colours := make(map[int][]int) // ranks
+	for rank := range r.size {
+		b := at(all, rank, 8)
+		colour := int(int32(binary.LittleEndian.Uint32(b)))
+		keys[rank] = int(int32(binary.LittleEndian.Uint32(b[4:])))
+		if colour >= 0 {
+			colours[colour] = append(colours[colour], rank)
+		}
+	}
+	r.splits++
+	for _, rank := range r.local {
+		colour := r.part(rank).split.colour
+		if got := r.part(rank).got; colour >= 0 && got.comm == nil {
+			if err := r.branch(colour, colours[colour], keys); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// branch starts the communicator of one colour, and gives it to its local ranks.
+func (r *run) branch(colour int, ranks, keys []int) error {
+	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
+	spec := Spec{ID: fmt.Sprintf("%s/%d.%d", r.id, r.splits, colour), Size: len(ranks)}
+	roster := Roster{Key: mac(r.key, []byte("split"), []byte(spec.ID))}
+	member := make(map[int]int) // process → index
+	for i, old := range ranks {
+		p := r.home[old]
+		if _, known := member[p]; !known {
+			member[p] = len(roster.Members)
+			roster.Members = append(roster.Members, Member{Address: r.address[p]})
+		}
+		m := &roster.Members[member[p]]
+		m.Ranks = append(m.Ranks, i)
+	}
+	spec.Ranks = roster.Members[member[r.me]].Ranks
+	c, err := r.node.start(r.node.ctx, spec, func(context.Context) (Roster, error) { return roster, nil })
+	if err != nil {
+		return err
+	}
+	for i, old := range ranks {
+		if r.home[old] == r.me {
+			*r.part(old).got = newcomer{c, i}
+		}
+	}
+	return nil
+}

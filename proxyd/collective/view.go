@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import "unsafe"
+
+// number is what a device's memory is looked at as.
+type number interface {
+	int8 | uint8 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64
+}
+
+// block is how many elements of unaligned memory are copied at a time.
+const block = 512
+
+// typed makes a combiner of a loop over elements. Device addresses of a program may be
+// odd; not all machines can load from there, so such memory goes through blocks that are not.
+func typed[T number](loop func(dst, a, b []T)) combiner {
+	return func(dst, a, b []byte) {
+		if aligned[T](dst) && aligned[T](a) && aligned[T](b) {
+			loop(view[T](dst), view[T](a), view[T](b))
+			return
+		}
+		var blocks [3][block]T
+		for len(dst) > 0 {
+			n := min(len(dst), block*size[T]())
+			d, x, y := blocks[0][:n/size[T]()], blocks[1][:n/size[T]()], blocks[2][:n/size[T]()]
+			copy(bytesOf(x), a)
+			copy(bytesOf(y), b)
+			loop(d, x, y)
+			copy(dst, bytesOf(d))
+			dst, a, b = dst[n:], a[n:], b[n:]
+		}
+	}
+}
+
+func size[T number]() int {
+	var z T
+	return int(unsafe.Sizeof(z))
+}
+
+func aligned[T number](b []byte) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(size[T]()) == 0
+}
+
+// view is b as elements; b must be aligned.
+func view[T number](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/size[T]())
+}
+
+func bytesOf[T number](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*size[T]())
+}
+
+// overlap tells whether a and b share memory.
+func overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	x, y := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return x < y+uintptr(len(b)) && y < x+uintptr(len(a))
+}
