@@ -222,6 +222,9 @@ func (c *Comm) attach(p int, conn net.Conn) error {
 	if err := c.node.watch(conn); err != nil {
 		return err
 	}
+	if c.node.wrap != nil {
+		conn = c.node.wrap(conn)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -302,6 +305,11 @@ func (c *Comm) fail(err error) {
 
 // farewell says goodbye and waits until the others have done so too.
 func (c *Comm) farewell() {
+	c.mu.Lock()
+	if c.err == nil {
+		c.err = fmt.Errorf("communicator %s: %w", c.id, ErrClosed)
+	}
+	c.mu.Unlock()
 	for _, l := range c.links {
 		if l != nil {
 			l.leave()

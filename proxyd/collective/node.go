@@ -45,6 +45,7 @@ const strangers = 256
 type Node struct {
 	cfg      Config
 	tuning   tuning
+	wrap     func(net.Conn) net.Conn // for tests that break connections; else nil
 	listener net.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc

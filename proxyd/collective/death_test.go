@@ -1,0 +1,383 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// lifetime is how many bytes a process may still write; then all its connections close, as if it had
+// been killed in the middle of a write.
+type lifetime struct {
+	mu    sync.Mutex
+	left  int
+	conns []net.Conn
+}
+
+type mortal struct {
+	net.Conn
+	life *lifetime
+}
+
+func (l *lifetime) wrap(c net.Conn) net.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, c)
+	return mortal{c, l}
+}
+
+func (m mortal) Write(b []byte) (int, error) {
+	m.life.mu.Lock()
+	n := min(len(b), m.life.left)
+	m.life.left -= n
+	dead := n < len(b)
+	conns := m.life.conns
+	m.life.mu.Unlock()
+	written, err := m.Conn.Write(b[:n])
+	if dead && err == nil {
+		for _, c := range conns {
+			c.Close()
+		}
+		err = os.ErrClosed
+	}
+	return written, err
+}
+
+// program is what every rank does until it fails: all algorithms and messages.
+func program(rank, ranks, size int) []Op {
+	var ops []Op
+	add := func(o Op) {
+		o.Type, o.Count = Uint8, size
+		if o.Kind.reduces() {
+			o.Reduction = Max
+		}
+		send, recv := o.needs(rank, ranks)
+		o.Send, o.Recv = make([]byte, send), make([]byte, recv)
+		ops = append(ops, o)
+	}
+	for kind := range Send {
+		add(Op{Kind: kind, Root: 1})
+	}
+	add(Op{Kind: Send, Peer: (rank + 1) % ranks})
+	add(Op{Kind: Recv, Peer: (rank + ranks - 1) % ranks})
+	return ops
+}
+
+// Wherever a process dies, every operation of every survivor returns, every communicator fails, and
+// nobody writes to a buffer that was given back (the race detector sees it).
+func TestDeath(t *testing.T) {
+	rng := rand.New(rand.NewPCG(10, 10))
+	home := []int{0, 1, 2, 1}
+	for round := range 40 {
+		size := []int{10, 3000, 100_000}[round%3]
+		life := &lifetime{left: rng.IntN(12 * size * (1 + round%2))}
+		w := newNodes(t, home, func(u *tuning) { u.slice = 4096 }, Config{})
+		dying := round % 3
+		w.nodes[dying].wrap = life.wrap
+		w.comms = w.create("world")
+		var all sync.WaitGroup
+		failed := make(chan error, len(home))
+		for rank, p := range home {
+			all.Go(func() {
+				for {
+					ops := program(rank, len(home), size)
+					// Messages in one group, collectives each alone.
+					groups := append([][]Op{ops[len(ops)-2:]}, chop(ops[:len(ops)-2])...)
+					done := make(chan error, len(groups))
+					for _, g := range groups {
+						err := w.comms[p].Issue(rank, g, func(err error) {
+							for _, o := range g {
+								clear(o.Recv)
+							}
+							done <- err
+						})
+						if err != nil {
+							done <- err
+						}
+					}
+					var first error
+					for range groups {
+						if err := <-done; err != nil && first == nil {
+							first = err
+						}
+					}
+					if first != nil {
+						failed <- first
+						return
+					}
+				}
+			})
+		}
+		for range home {
+			if err := wait(t, failed); err == nil {
+				t.Fatal("no error")
+			}
+		}
+		all.Wait()
+		for p, c := range w.comms {
+			wait(t, c.Done())
+			if c.Err() == nil {
+				t.Errorf("round %d: process %d does not know", round, p)
+			}
+		}
+		for _, n := range w.nodes {
+			n.Close()
+		}
+	}
+}
+
+func chop(ops []Op) [][]Op {
+	var all [][]Op
+	for _, o := range ops {
+		all = append(all, []Op{o})
+	}
+	return all
+}
+
+// A node that is closed fails its peers' communicators, one that is idle as one that waits.
+func TestNodeClosed(t *testing.T) {
+	w := newWorld(t, []int{0, 1, 2}, nil)
+	done := make(chan error, 1)
+	op := Op{Kind: AllReduce, Count: 1, Send: make([]byte, 1), Recv: make([]byte, 1)}
+	if err := w.comms[0].Issue(0, []Op{op}, func(err error) { done <- err }); err != nil {
+		t.Fatal(err)
+	}
+	w.nodes[1].Close()
+	if err := wait(t, done); err == nil {
+		t.Error("an operation succeeded without its peer")
+	}
+	for _, p := range []int{0, 2} {
+		wait(t, w.comms[p].Failed())
+	}
+	if err := w.comms[1].Err(); !errors.Is(err, ErrClosed) {
+		t.Errorf("the closed node says %v", err)
+	}
+	if err := w.comms[0].Issue(0, []Op{op}, nil); err == nil {
+		t.Error("an operation was issued on a dead communicator")
+	}
+	if _, err := w.nodes[1].Start(t.Context(), w.spec("again", 1), w.room); !errors.Is(err, ErrClosed) {
+		t.Errorf("Start on a closed node: %v", err)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	w := newWorld(t, []int{0, 1, 0}, nil)
+	done := make(chan error, 1)
+	op := Op{Kind: Recv, Count: 1, Peer: 2, Recv: make([]byte, 1)}
+	if err := w.comms[0].Issue(0, []Op{op}, func(err error) { done <- err }); err != nil {
+		t.Fatal(err)
+	}
+	w.comms[0].Abort()
+	w.comms[0].Abort()
+	if err := wait(t, done); !errors.Is(err, ErrAborted) {
+		t.Errorf("the operation returned %v", err)
+	}
+	wait(t, w.comms[1].Done())
+	if w.comms[1].Err() == nil {
+		t.Error("the peer does not know")
+	}
+}
+
+// A communicator is aborted in every state of its making, and made again under the same name: by
+// the same nodes, and by others (what a restore does).
+func TestMakeAgain(t *testing.T) {
+	w := newNodes(t, []int{0, 1, 2}, nil, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	half, err := w.nodes[0].Start(ctx, w.spec("world", 0), w.room) // the others do not come
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	wait(t, half.Done())
+	if err := half.Err(); !errors.Is(err, context.Canceled) {
+		t.Errorf("a creation that was cancelled: %v", err)
+	}
+	for range 3 {
+		w.comms = w.create("world")
+		tr := newTrial(Op{Kind: AllReduce, Type: Float32, Count: 5}, 3, form{}, rand.New(rand.NewPCG(1, 1)))
+		w.must(tr.ops)
+		tr.check(t, "again")
+		for _, c := range w.comms {
+			if !c.Quiet() {
+				t.Error("not quiet")
+			}
+			c.Abort()
+		}
+		for _, c := range w.comms {
+			wait(t, c.Done())
+		}
+	}
+	elsewhere := newNodes(t, []int{0, 0, 1}, nil, Config{})
+	elsewhere.comms = elsewhere.create("world")
+	tr := newTrial(Op{Kind: AllReduce, Type: Float32, Count: 5}, 3, form{}, rand.New(rand.NewPCG(1, 1)))
+	elsewhere.must(tr.ops)
+	tr.check(t, "elsewhere")
+}
+
+// A peer that arrives at the rendezvous and is never seen again.
+func TestPeerNeverConnects(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for me, ranks := range [][]int{{0}, {1}} { // who listens, who dials
+		w := newNodes(t, []int{0}, nil, Config{Connect: 50 * time.Millisecond, Handshake: 20 * time.Millisecond})
+		go w.room.Meet(t.Context(), "x", 2, Member{Ranks: []int{1 - me}, Address: silent.Addr().String()})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, err = w.nodes[0].Create(ctx, Spec{ID: "x", Size: 2, Ranks: ranks}, w.room)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("as rank %d: %v", me, err)
+		}
+	}
+}
+
+// What is destroyed ends when all have destroyed it; operations before are completed, those after refused.
+func TestDestroy(t *testing.T) {
+	w := newWorld(t, []int{0, 1, 0}, nil)
+	done := make(chan error, 3)
+	for rank, p := range w.home {
+		op := Op{Kind: AllReduce, Count: 1 << 20, Send: bytes.Repeat([]byte{1}, 1<<20), Recv: make([]byte, 1<<20)}
+		if err := w.comms[p].Issue(rank, []Op{op}, func(err error) { done <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.comms[p].Destroy(rank); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.comms[p].Issue(rank, []Op{op}, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("rank %d issues after Destroy: %v", rank, err)
+		}
+	}
+	for range 3 {
+		if err := wait(t, done); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range w.comms {
+		wait(t, c.Done())
+		if err := c.Err(); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Destroy: %v", err)
+		}
+	}
+	if err := w.comms[0].Destroy(1); !errors.Is(err, ErrArgument) {
+		t.Errorf("Destroy of somebody else's rank: %v", err)
+	}
+}
+
+// A process that leaves while another still wants something of it.
+func TestLeftAlone(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		w := newWorld(t, []int{0, 1, 2}, nil)
+		done := make(chan error, 2)
+		issue := func() {
+			for p, op := range []Op{{Kind: Recv, Peer: 1}, {}, {Kind: Send, Peer: 1}} {
+				op.Count, op.Send, op.Recv = 1, make([]byte, 1), make([]byte, 1)
+				if p == 1 {
+					continue
+				}
+				if err := w.comms[p].Issue(p, []Op{op}, func(err error) { done <- err }); err != nil {
+					done <- err
+				}
+			}
+		}
+		if !late {
+			issue()
+		}
+		w.comms[1].Destroy(1)
+		if late {
+			for _, p := range []int{0, 2} { // until they have heard of it
+				for !w.comms[p].links[1].hasLeft() {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			issue()
+		}
+		left := false
+		for range 2 {
+			err := wait(t, done)
+			if err == nil {
+				t.Error("an operation with a process that had left succeeded")
+			}
+			left = left || errors.Is(err, ErrLeft)
+		}
+		if !left {
+			t.Errorf("late %v: nobody says why", late)
+		}
+	}
+}
+
+func TestBadRosters(t *testing.T) {
+	key := newKey()
+	ok := []Member{{Ranks: []int{0}}}
+	for _, c := range []struct {
+		name   string
+		size   int
+		roster Roster
+	}{
+		{"short key", 1, Roster{key[:15], ok}},
+		{"nobody", 1, Roster{key, nil}},
+		{"a rank too many", 1, Roster{key, []Member{{Ranks: []int{0, 1}}}}},
+		{"a rank too few", 2, Roster{key, ok}},
+		{"a negative rank", 1, Roster{key, []Member{{Ranks: []int{-1, 0}}}}},
+		{"a rank twice", 2, Roster{key, []Member{{Ranks: []int{0, 1}}, {Ranks: []int{1}}}}},
+		{"a member without ranks", 1, Roster{key, []Member{{Ranks: []int{0}}, {}}}},
+		{"our ranks are others", 2, Roster{key, []Member{{Ranks: []int{0, 1}}}}},
+	} {
+		n, err := Listen(t.Context(), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = n.Create(t.Context(), Spec{ID: "x", Size: c.size, Ranks: []int{0}}, rosterOf(c.roster))
+		if !errors.Is(err, ErrRoster) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		n.Close()
+	}
+	n, _ := Listen(t.Context(), Config{})
+	defer n.Close()
+	for _, s := range []Spec{{Size: 0}, {Size: maxRanks + 1, Ranks: []int{0}}, {Size: 1}, {Size: 1, Ranks: []int{1}}, {Size: 2, Ranks: []int{0, 0}}} {
+		if _, err := n.Start(t.Context(), s, nil); !errors.Is(err, ErrArgument) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+type rosterOf Roster
+
+func (r rosterOf) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(r), nil }
+
+// Members that give up make room for those that come instead.
+func TestRoom(t *testing.T) {
+	var room Room
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := room.Meet(cancelled, "x", 2, Member{Ranks: []int{0}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("alone: %v", err)
+	}
+	got := make(chan string, 2)
+	for r := range 2 {
+		go func() {
+			roster, err := room.Meet(t.Context(), "x", 2, Member{Ranks: []int{r}})
+			got <- fmt.Sprint(len(roster.Members), err)
+		}()
+	}
+	for range 2 {
+		if s := wait(t, got); s != "2 <nil>" {
+			t.Errorf("together: %s", s)
+		}
+	}
+	if len(room.waits) != 0 {
+		t.Error("the room is not empty")
+	}
+}
