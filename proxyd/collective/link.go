@@ -93,6 +93,8 @@ type link struct {
 	left    bool             // the other side said bye
 	reason  string           // why we abort, if we do
 	state   linkState
+	writing bool          // somebody writes to conn
+	spare   []byte        // what control was before
 	wake    chan struct{} // of the writer
 }
 
@@ -102,6 +104,7 @@ const (
 	linkOpen    linkState = iota
 	linkLeaving           // write all there is, then bye
 	linkAborted           // write an abort at once
+	linkEnded             // the writer writes no more
 )
 
 func newLink(peer int, conn net.Conn, rooms int, fail func(error)) *link {
@@ -114,7 +117,8 @@ func newLink(peer int, conn net.Conn, rooms int, fail func(error)) *link {
 }
 
 // send posts a message. It is done when its memory is no longer needed. An eager one, no
-// longer than maxEager, is copied and done at once, unless there is no credit.
+// longer than maxEager, is copied and done at once, unless there is no credit; send may write it
+// itself, so a goroutine that must not wait, like a reader, does not send eager ones.
 func (l *link) send(m *message, eager bool) {
 	if m.size == 0 {
 		m.finish()
@@ -135,7 +139,7 @@ func (l *link) send(m *message, eager bool) {
 		l.eager(m)
 		l.mu.Unlock()
 		m.finish()
-		l.awake()
+		l.flush()
 		return
 	}
 	p, has := l.ready[m.key]
@@ -243,7 +247,9 @@ func (l *link) leave() {
 // abort makes the writer tell the reason and end, within the time given.
 func (l *link) abort(reason string, within time.Duration) {
 	l.mu.Lock()
-	l.state = linkAborted
+	if l.state != linkEnded {
+		l.state = linkAborted
+	}
 	l.reason = reason[:min(len(reason), maxReason)]
 	l.mu.Unlock()
 	l.conn.SetDeadline(time.Now().Add(within)) //nolint:errcheck // a connection that is closed needs none

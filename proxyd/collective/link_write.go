@@ -10,54 +10,116 @@ import (
 
 // write sends frames until the link ends. It returns nil if it ended as it should.
 func (l *link) write() error {
-	var control, raw []byte
 	for range l.wake {
-		for {
-			var m *message
-			var buffers net.Buffers
-			l.mu.Lock()
-			if l.state == linkAborted {
-				l.mu.Unlock()
-				return l.writeAbort()
+		for more := true; more; {
+			var err error
+			if more, err = l.writeSome(); err != nil || l.ended() {
+				return err
 			}
-			control, l.control = l.control, control[:0]
-			if len(l.bulk) > 0 {
-				m, l.bulk = l.bulk[0], l.bulk[1:]
-			}
-			leave := l.state == linkLeaving && m == nil
-			l.mu.Unlock()
-			if leave {
-				control = header{kind: frameBye}.append(control)
-			}
-			if len(control) == 0 && m == nil {
-				break
-			}
-			if len(control) > 0 {
-				buffers = append(buffers, control)
-			}
-			if m != nil {
-				n := min(m.size, maxFrame)
-				raw = header{frameData, m.check, m.key, uint64(n)}.append(raw[:0])
-				buffers = append(buffers, raw)
-				for n > 0 {
-					b := m.next(n)
-					buffers = append(buffers, b)
-					n -= len(b)
-				}
-			}
-			if _, err := buffers.WriteTo(l.conn); err != nil {
-				if m == nil && l.hasLeft() {
-					return nil // credit is for nobody now
-				}
-				return fmt.Errorf("connection lost: %w", err)
-			}
-			if leave {
-				return l.closeWrite()
-			}
-			l.written(m)
 		}
 	}
 	return nil
+}
+
+func (l *link) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == linkEnded
+}
+
+// writeSome writes what is there, of one message no more than a frame, and tells whether it was
+// anything.
+func (l *link) writeSome() (bool, error) {
+	l.mu.Lock()
+	if l.writing { // flush does, and wakes us
+		l.mu.Unlock()
+		return false, nil
+	}
+	state := l.state
+	if state == linkAborted {
+		l.state = linkEnded
+		l.mu.Unlock()
+		return false, l.writeAbort()
+	}
+	control := l.takeControl()
+	var m *message
+	if len(l.bulk) > 0 {
+		m, l.bulk = l.bulk[0], l.bulk[1:]
+	}
+	leave := state == linkLeaving && m == nil
+	l.writing = len(control) > 0 || m != nil || leave
+	if !l.writing {
+		l.spare = control
+		l.mu.Unlock()
+		return false, nil
+	}
+	l.mu.Unlock()
+	if leave {
+		control = header{kind: frameBye}.append(control)
+	}
+	var buffers net.Buffers
+	if len(control) > 0 {
+		buffers = append(buffers, control)
+	}
+	if m != nil {
+		n := min(m.size, maxFrame)
+		buffers = append(buffers, header{frameData, m.check, m.key, uint64(n)}.append(nil))
+		for n > 0 {
+			b := m.next(n)
+			buffers = append(buffers, b)
+			n -= len(b)
+		}
+	}
+	_, err := buffers.WriteTo(l.conn)
+	l.mu.Lock()
+	l.writing, l.spare = false, control
+	if leave {
+		l.state = linkEnded
+	}
+	l.mu.Unlock()
+	switch {
+	case err != nil && m == nil && l.hasLeft():
+		return false, nil // credit is for nobody now
+	case err != nil:
+		return false, fmt.Errorf("connection lost: %w", err)
+	case leave:
+		return false, l.closeWrite()
+	}
+	l.written(m)
+	return true, nil
+}
+
+// takeControl takes the control frames. The caller holds mu, and gives their memory to spare when
+// they are written.
+func (l *link) takeControl() []byte {
+	control := l.control
+	l.control, l.spare = l.spare[:0], nil
+	return control
+}
+
+// flush writes control frames without the writer's help, if nothing else is being written: to wake
+// it takes longer than to write. What cannot be written at once is waited for.
+func (l *link) flush() {
+	l.mu.Lock()
+	if l.writing || len(l.bulk) > 0 || len(l.control) == 0 || l.state != linkOpen {
+		l.mu.Unlock()
+		l.awake()
+		return
+	}
+	l.writing = true
+	control := l.takeControl()
+	l.mu.Unlock()
+	_, err := l.conn.Write(control)
+	l.mu.Lock()
+	l.writing, l.spare = false, control
+	pending := len(l.control) > 0 || len(l.bulk) > 0 || l.state != linkOpen
+	l.mu.Unlock()
+	if err != nil && !l.hasLeft() {
+		l.fail(fmt.Errorf("connection lost: %w", err))
+	}
+	if pending {
+		l.awake()
+	}
 }
 
 // written puts a message back in line, or finishes it.
