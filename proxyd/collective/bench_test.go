@@ -94,7 +94,7 @@ func (p *pipes) copy(n int) {
 				b := make([]byte, maxFrame)
 				for left := n; left > 0; {
 					m, err := c[1-i].Read(b[:min(left, len(b))])
-					if err != nil && err != io.EOF {
+					if err != nil {
 						break
 					}
 					left -= m

@@ -193,7 +193,9 @@ func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, err
 	defer cancelTime()
 	all := make(chan struct{})
 	c.attached = func() { close(all) }
-	c.node.expect(c.tag, c)
+	if err := c.node.expect(c.tag, c); err != nil {
+		return err
+	}
 	for p := range c.me {
 		c.work.Go(func() {
 			conn, err := c.node.dial(ctx, c.address[p], c.key, c.tag, c.me, p)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // lifetime is how many bytes a process may still write; then all its connections close, as if it had
@@ -332,6 +334,7 @@ func TestBadRosters(t *testing.T) {
 		{"a negative rank", 1, Roster{key, []Member{{Ranks: []int{-1, 0}}}}},
 		{"a rank twice", 2, Roster{key, []Member{{Ranks: []int{0, 1}}, {Ranks: []int{1}}}}},
 		{"a member without ranks", 1, Roster{key, []Member{{Ranks: []int{0}}, {}}}},
+		{"nobody listens", 2, Roster{key, []Member{{Ranks: []int{0}}, {Ranks: []int{1}}}}},
 		{"our ranks are others", 2, Roster{key, []Member{{Ranks: []int{0, 1}}}}},
 	} {
 		n, err := Listen(t.Context(), Config{})
@@ -349,6 +352,78 @@ func TestBadRosters(t *testing.T) {
 	for _, s := range []Spec{{Size: 0}, {Size: maxRanks + 1, Ranks: []int{0}}, {Size: 1}, {Size: 1, Ranks: []int{1}}, {Size: 2, Ranks: []int{0, 0}}} {
 		if _, err := n.Start(t.Context(), s, nil); !errors.Is(err, ErrArgument) {
 			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+// Two parts of one communicator on one node would get each other's connections.
+func TestTwoPartsOnOneNode(t *testing.T) {
+	w := newNodes(t, []int{0}, nil, Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var comms []*Comm
+	for r := range 2 {
+		c, err := w.nodes[0].Start(ctx, Spec{ID: "x", Size: 2, Ranks: []int{r}}, w.room)
+		if err != nil {
+			t.Fatal(err)
+		}
+		comms = append(comms, c)
+	}
+	select {
+	case <-comms[0].Done():
+	case <-comms[1].Done():
+	case <-time.After(patience):
+	}
+	a, b := comms[0].Err(), comms[1].Err()
+	if !errors.Is(a, ErrArgument) && !errors.Is(b, ErrArgument) {
+		t.Errorf("%v, %v", a, b)
+	}
+}
+
+// A node's context ends everything.
+func TestContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n, err := Listen(ctx, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := n.Create(ctx, Spec{ID: "x", Size: 1, Ranks: []int{0}}, &Room{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := n.Start(context.Background(), Spec{ID: "y", Size: 2, Ranks: []int{0}}, &Room{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for _, c := range []*Comm{c, waiting} {
+		wait(t, c.Done())
+		if !errors.Is(c.Err(), ErrClosed) {
+			t.Error(c.Err())
+		}
+	}
+	n.Close()
+}
+
+// A machine that falls silent is the kernel's to notice: it must have been told.
+func TestKernelWatches(t *testing.T) {
+	w := newNodes(t, []int{0, 1}, nil, Config{Dead: 7 * time.Second})
+	for _, c := range w.create("world") {
+		for _, l := range c.links {
+			if l == nil {
+				continue
+			}
+			raw, err := l.conn.(*net.TCPConn).SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw.Control(func(fd uintptr) {
+				timeout, _ := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+				alive, _ := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+				if timeout != 7000 || alive == 0 {
+					t.Errorf("user timeout %d ms, keep-alive %d", timeout, alive)
+				}
+			})
 		}
 	}
 }

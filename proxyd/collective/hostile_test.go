@@ -185,7 +185,7 @@ func TestStrangers(t *testing.T) {
 	rosters := make(chan Roster, 2)
 	for r := 1; r < 3; r++ {
 		go func() {
-			roster, _ := w.room.Meet(t.Context(), "x", 3, Member{Ranks: []int{r}})
+			roster, _ := w.room.Meet(t.Context(), "x", 3, Member{Ranks: []int{r}, Address: "nobody dials it"})
 			rosters <- roster
 		}()
 	}
@@ -236,6 +236,11 @@ func TestStrangers(t *testing.T) {
 	default:
 	}
 	w.dial(k, right, 1)
+	for attached := false; !attached; time.Sleep(time.Millisecond) { // else the next may be faster
+		c.mu.Lock()
+		attached = c.links[1] != nil
+		c.mu.Unlock()
+	}
 	closedSoon(t, w.dial(k, right, 1), "the same process twice")
 	w.dial(k, right, 2)
 	w.ready(c)

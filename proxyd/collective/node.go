@@ -99,7 +99,8 @@ func Listen(ctx context.Context, cfg Config) (*Node, error) {
 func (n *Node) Address() string { return n.cfg.Address }
 
 // Close aborts all communicators and returns when nothing of them is left: their operations have
-// returned, and no memory given to them is used. It may be called twice.
+// returned, and no memory given to them is used. It may be called twice, but not by what an
+// operation calls when it is done.
 func (n *Node) Close() {
 	n.cancel()
 	n.mu.Lock()
@@ -187,12 +188,16 @@ func (n *Node) find(ctx context.Context, t tag) (*Comm, error) {
 }
 
 // expect lets others connect to c.
-func (n *Node) expect(t tag, c *Comm) {
+func (n *Node) expect(t tag, c *Comm) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.expected[t] != nil {
+		return fmt.Errorf("%w: this node holds another part of it", ErrArgument)
+	}
 	n.expected[t] = c
 	close(n.changed)
 	n.changed = make(chan struct{})
+	return nil
 }
 
 func (n *Node) forget(c *Comm) {

@@ -82,6 +82,11 @@ func arrange(size int, members []Member) (*layout, error) {
 	if len(l.ranks) != len(members) {
 		return nil, fmt.Errorf("%w: a member without a rank", ErrRoster)
 	}
+	for p, a := range l.address[:len(l.address)-1] {
+		if a == "" {
+			return nil, fmt.Errorf("%w: the process of rank %d does not listen, and others must dial it", ErrRoster, l.ranks[p][0])
+		}
+	}
 	l.covers = cover(node{0, size}, l.home)
 	return l, nil
 }
