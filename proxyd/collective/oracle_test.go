@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/big"
-	"slices"
 	"sort"
 	"sync"
 )
@@ -51,34 +50,34 @@ func (l layoutOf) value(code uint16) float64 {
 	return sign * math.Ldexp(float64(fraction+1<<l.fraction), exponent-bias-l.fraction)
 }
 
-var (
-	listsMu sync.Mutex
-	lists   = map[Type][]uint16{} // codes of the finite numbers from +0 upwards
-	exacts  = map[Type][]*big.Rat{}
-)
+// numberList is all finite numbers of a type from +0 upwards.
+type numberList struct {
+	codes  []uint16
+	floats []float64
+	exact  []*big.Rat
+}
 
-func numbersOf(t Type) ([]uint16, []*big.Rat) {
-	listsMu.Lock()
-	defer listsMu.Unlock()
-	if lists[t] == nil {
-		l := shortFloats[t]
-		for c := range 1 << (l.exponent + l.fraction) {
-			if v := l.value(uint16(c)); !isNaN(v) && !math.IsInf(v, 0) {
-				lists[t] = append(lists[t], uint16(c))
+var allNumbers = sync.OnceValue(func() *[types]numberList {
+	var all [types]numberList
+	for t, l := range shortFloats {
+		n := &all[t]
+		for c := range uint16(1) << (l.exponent + l.fraction) { // codes of positive numbers ascend
+			if v := l.value(c); !isNaN(v) && !math.IsInf(v, 0) {
+				n.codes = append(n.codes, c)
+				n.floats = append(n.floats, v)
+				n.exact = append(n.exact, new(big.Rat).SetFloat64(v))
 			}
 		}
-		slices.SortFunc(lists[t], func(a, b uint16) int { return int(a) - int(b) })
-		for _, c := range lists[t] {
-			exacts[t] = append(exacts[t], new(big.Rat).SetFloat64(l.value(c)))
-		}
 	}
-	return lists[t], exacts[t]
-}
+	return &all
+})
+
+func numbers(t Type) *numberList { return &allNumbers()[t] }
 
 // round is the code nearest to |v|, with the sign given.
 func round(t Type, v *big.Rat, negative bool) uint16 {
 	x := new(big.Rat).Abs(v)
-	_, exact := numbersOf(t)
+	exact := numbers(t).exact
 	return search(t, negative, func(i int) int { return exact[i].Cmp(x) }, func(below int) int {
 		// Where the number lies between below and the next, which may not exist.
 		if below == len(exact)-1 {
@@ -95,20 +94,19 @@ func round(t Type, v *big.Rat, negative bool) uint16 {
 // the type are too.
 func roundExact(t Type, v float64) uint16 {
 	x := math.Abs(v)
-	list, _ := numbersOf(t)
-	of := func(i int) float64 { return shortFloats[t].value(list[i]) }
-	return search(t, math.Signbit(v), func(i int) int { return cmp.Compare(of(i), x) }, func(below int) int {
-		if below == len(list)-1 {
-			return cmp.Compare(x, of(below)+(of(below)-of(below-1))/2)
+	of := numbers(t).floats
+	return search(t, math.Signbit(v), func(i int) int { return cmp.Compare(of[i], x) }, func(below int) int {
+		if below == len(of)-1 {
+			return cmp.Compare(x, of[below]+(of[below]-of[below-1])/2)
 		}
-		return cmp.Compare(x-of(below), of(below+1)-x)
+		return cmp.Compare(x-of[below], of[below+1]-x)
 	})
 }
 
 // search finds the nearest number, of two that are equally near the even one.
 func search(t Type, negative bool, compare, middle func(int) int) uint16 {
 	l := shortFloats[t]
-	list, _ := numbersOf(t)
+	list := numbers(t).codes
 	var sign uint16
 	if negative {
 		sign = 1 << (l.exponent + l.fraction)
