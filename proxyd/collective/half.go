@@ -3,7 +3,10 @@
 
 package collective
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 // halfFormat is a type of 16 bits. Both fit into float32.
 type halfFormat struct {
@@ -41,10 +44,26 @@ func half(sum func(dst, a, b []uint16), f *halfFormat) [reductions]combiner {
 	)
 }
 
+// float16s is what each code means: 256 KiB that stay in the cache, and twice as fast as to compute it.
+var float16s = sync.OnceValue(func() *[1 << 16]float32 {
+	var all [1 << 16]float32
+	for h := range all {
+		all[h] = fromFloat16(uint16(h))
+	}
+	return &all
+})
+
 func sumFloat16(dst, a, b []uint16) {
 	a, b = a[:len(dst)], b[:len(dst)]
+	value := float16s()
 	for i := range dst {
-		dst[i] = toFloat16(fromFloat16(a[i]) + fromFloat16(b[i]))
+		s := value[a[i]] + value[b[i]]
+		u := math.Float32bits(s)
+		if n := u & math.MaxInt32; n-leastNormal16 < infinity16-leastNormal16 {
+			dst[i] = uint16(u>>16&0x8000) | roundNormal16(n)
+		} else {
+			dst[i] = toFloat16(s)
+		}
 	}
 }
 
@@ -82,6 +101,17 @@ func fromFloat16(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(x) | sign)
 }
 
+// Magnitudes, as float32.
+const (
+	leastNormal16 = 0x38800000 // 2^-14, the smallest normal number of binary16
+	infinity16    = 0x477ff000 // 65520, halfway from its largest number to what would be next
+)
+
+// roundNormal16 rounds a magnitude from leastNormal16 to below infinity16.
+func roundNormal16(u uint32) uint16 {
+	return uint16((u + 0xfff + u>>13&1 - 112<<23) >> 13)
+}
+
 // toFloat16 rounds to binary16.
 func toFloat16(x float32) uint16 {
 	u := math.Float32bits(x)
@@ -90,13 +120,12 @@ func toFloat16(x float32) uint16 {
 	switch {
 	case u > 0x7f800000:
 		return 0x7fff
-	case u >= 0x477ff000: // 65520 = halfway from the largest number to what would be next
+	case u >= infinity16:
 		return sign | 0x7c00
-	case u < 0x38800000: // below 2^-14: adding 0.5 leaves multiples of 2^-24 in the low bits
+	case u < leastNormal16: // adding 0.5 leaves multiples of 2^-24 in the low bits
 		return sign | uint16(math.Float32bits(math.Float32frombits(u)+0.5)-0x3f000000)
 	}
-	u += 0xfff + u>>13&1
-	return sign | uint16((u-0x38000000)>>13)
+	return sign | roundNormal16(u)
 }
 
 func fromBFloat16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
