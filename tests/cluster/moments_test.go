@@ -6,7 +6,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,10 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/singularity-slurm/singularity-slurm/tests/mini"
 )
 
 // tries is how often a moment may be missed: what the tests wait for is certain, that they
@@ -74,11 +69,8 @@ func (c protected) asked(t *testing.T, node string) {
 	})
 }
 
-// unread and unsent are sockets whose peer, or who themselves, stand still.
-var (
-	unread = regexp.MustCompile(`(?m)^[1-9][0-9]*\s`)
-	unsent = regexp.MustCompile(`(?m)^(SYN-SENT|[A-Z0-9-]+ +[0-9]+ +[1-9])`)
-)
+// unread begins a line about a socket whose owner has not read what is there.
+var unread = regexp.MustCompile(`(?m)^[1-9][0-9]*\s`)
 
 // logged waits for a line in the log of a node's proxyd.
 func (c protected) logged(t *testing.T, node, pattern string) {
@@ -103,6 +95,7 @@ func (c protected) endsBeforeFreeze(t *testing.T) {
 		answers := c.stop(t, "n2")
 		answer := make(chan result, 1)
 		go func() { answer <- c.exec(t, "ctl", "alice", "singctl", "checkpoint", job) }()
+		c.logged(t, "n1", `msg="phase begins" job=`+job+` .*phase=prepare`)
 		c.asked(t, "n2")
 		c.finish(t, job)
 		c.logged(t, "n1", `msg="program ended" job=`+job+` .*program=batch`)
@@ -180,80 +173,53 @@ func (c protected) diesBeforeOpen(t *testing.T) {
 	c.sh(t, "mkdir ~/ranks")
 	job := c.submit(t, "--singularity -N2 --ntasks=2 -w n1,n2", `srun python3 count.py "$(hostname)" ranks 1; echo rc $?`)
 	c.advances(t)
-	for range tries {
-		c.ctl(t, "scontrol requeue "+job)
-		if !c.strikeAtOpen(t, job) {
-			t.Log("too late")
-			c.advances(t)
-			continue
-		}
-		eventually(t, 3*time.Minute, func() (bool, string) {
-			return !c.shut(t, "n2", job), "n2 is still shut"
-		})
-		c.advances(t)
-		if err := os.WriteFile(c.home("ranks/stop"), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
-			t.Errorf("the job: %s", s)
-		}
-		if log := c.log(job); !strings.HasSuffix(log, "\nrc 0") {
-			t.Errorf("log:\n%s", log)
-		}
-		return
+	held := c.holdAtOpen(t, job)
+	c.ctl(t, "scontrol requeue "+job)
+	c.again(t, job, "")
+	held()
+	if !c.shut(t, "n2", job) {
+		t.Fatal("n2 is open, though nobody has asked it")
 	}
-	t.Fatal("the moment was always missed")
+	if !c.shut(t, "n1", job) {
+		t.Error("the leader's own capsule is open before that of n2 is")
+	}
+	c.exec(t, "n1", "", "pkill", "-KILL", "-x", "proxyd").must(t) // it is started again by itself
+	c.exec(t, "n1", "", "rm", "/run/hold").must(t)
+	eventually(t, 3*time.Minute, func() (bool, string) {
+		return !c.shut(t, "n2", job), "n2 is still shut"
+	})
+	c.advances(t)
+	if err := os.WriteFile(c.home("ranks/stop"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	if log := c.log(job); !strings.HasSuffix(log, "\nrc 0") {
+		t.Errorf("log:\n%s", log)
+	}
 }
 
-// strikeAtOpen starts a job that waits, kills the leader's daemon when it has begun to let
-// packets pass, and the other node's, so that what the one has asked the other for is
-// lost. It returns false if the other was faster.
-func (c protected) strikeAtOpen(t *testing.T, job string) bool {
+// holdAtOpen has n1 ask no other node for anything from the moment on when it begins to let
+// packets pass, until /run/hold is gone: each question needs a credential, and munge waits.
+// What it returns waits for that moment.
+func (c protected) holdAtOpen(t *testing.T, job string) (held func()) {
 	t.Helper()
-	m := mini.Cluster{Program: program, Name: c.name}
-	logs, err := m.Follow("proxyd", "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer logs.Close()
-	pids := map[string]int{}
-	for _, n := range []string{"n1", "n2"} {
-		if pids[n], err = m.Process(n, "proxyd", "daemon"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.again(t, job, "")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	opens := regexp.MustCompile(`msg="phase begins" job=` + job + ` .*phase=open$`)
-	if _, err := logs.Until(ctx, func(l mini.Line) bool { return opens.MatchString(l.Text) }); err != nil {
-		t.Fatalf("no restore: %v", err)
-	}
-	if err := mini.Halt(ctx, pids["n1"]); err != nil {
-		t.Fatal(err)
-	}
-	mc(t, "cut", "n2", "--name", c.name).must(t)
-	hit := c.shut(t, "n2", job)
-	if err := unix.Kill(pids["n1"], unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if hit {
-		eventually(t, 60*time.Second, func() (bool, string) { // it asks, in vain, or had asked before
-			said := c.exec(t, "n1", "", "ss", "-tnH", "( dport = :6830 )").must(t)
-			return unsent.MatchString(said) || !c.shut(t, "n2", job), "nobody asks n2:\n" + said
+	script := `#!/bin/sh
+if [ -e /run/hold ] && grep -q 'msg="phase begins" job=` + job + ` phase=open' /var/log/slurm/proxyd.log; then
+	touch /run/held
+	while [ -e /run/hold ]; do sleep 0.1; done
+fi
+exec /usr/bin/munge.real "$@"
+`
+	c.exec(t, "n1", "", "sh", "-euc", `touch /run/hold; printf %s "$1" > /usr/bin/munge.new; chmod 755 /usr/bin/munge.new
+		cp -a /usr/bin/munge /usr/bin/munge.real; mv /usr/bin/munge.new /usr/bin/munge`, "sh", script).must(t)
+	return func() {
+		t.Helper()
+		eventually(t, 3*time.Minute, func() (bool, string) {
+			return c.exec(t, "n1", "", "test", "-e", "/run/held").code == 0, "no restore:\n" + c.proxyd("n1")
 		})
-		hit = c.shut(t, "n2", job)
 	}
-	if hit {
-		for _, pid := range pids {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	mc(t, "heal", "n2", "--name", c.name).must(t)
-	mc(t, "heal", "n1", "--name", c.name).must(t)
-	return hit
 }
 
 // shut says whether a node's capsule of a job lets no packet pass.

@@ -6,6 +6,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -88,15 +89,55 @@ func (c *cluster) keep(dir string, j *job) error {
 	return nil
 }
 
-func (c *cluster) proxyd(host string) (int, error) { return c.Process(host, "proxyd", "daemon") }
+// process finds a daemon of a host by its command line, as this machine counts.
+func (c *cluster) process(host string, command ...string) (int, error) {
+	want := strings.Join(command, "\x00") + "\x00"
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range all {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || string(line) != want {
+			continue
+		}
+		name, _ := os.ReadFile(filepath.Join(dir, "root/etc/hostname"))
+		conf, _ := os.ReadFile(filepath.Join(dir, "root/etc/slurm/slurm.conf"))
+		if strings.TrimSpace(string(name)) == host && bytes.Contains(conf, []byte("ClusterName="+c.Name+"\n")) {
+			return strconv.Atoi(filepath.Base(dir))
+		}
+	}
+	return 0, fmt.Errorf("no %s on %s", strings.Join(command, " "), host)
+}
+
+func (c *cluster) proxyd(host string) (int, error) { return c.process(host, "proxyd", "daemon") }
 
 // kill ends a daemon as a bug would.
 func (c *cluster) kill(host string, command ...string) error {
-	pid, err := c.Process(host, command...)
+	pid, err := c.process(host, command...)
 	if err != nil {
 		return err
 	}
 	return unix.Kill(pid, unix.SIGKILL)
+}
+
+// halt stops a process and returns when all of it stands still.
+func halt(ctx context.Context, pid int) error {
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return err
+		}
+		if f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])); f[0] == "T" {
+			return nil
+		}
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // idle waits until every node is in service with nothing on it.

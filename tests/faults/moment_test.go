@@ -8,8 +8,6 @@ package faults
 import (
 	"regexp"
 	"strings"
-
-	"github.com/singularity-slurm/singularity-slurm/tests/mini"
 )
 
 // stage is what a job is in the middle of when the fault comes.
@@ -63,14 +61,14 @@ func momentsOf(s stage) []moment {
 }
 
 // at says whether a line of a log is the moment, for a job.
-func (m moment) at(l mini.Line, job string) bool {
-	return of(l, job) && m.line.MatchString(l.Text)
+func (m moment) at(l line, job string) bool {
+	return of(l, job) && m.line.MatchString(l.text)
 }
 
-func of(l mini.Line, job string) bool { return strings.Contains(l.Text+" ", " job="+job+" ") }
+func of(l line, job string) bool { return strings.Contains(l.text+" ", " job="+job+" ") }
 
 // reached is the last moment that some lines tell of, or "over", or "".
-func reached(lines []mini.Line, s stage, job string) string {
+func reached(lines []line, s stage, job string) string {
 	last := ""
 	for _, l := range lines {
 		for _, m := range momentsOf(s) {
@@ -78,7 +76,7 @@ func reached(lines []mini.Line, s stage, job string) string {
 				last = m.name
 			}
 		}
-		if of(l, job) && (strings.Contains(l.Text, `msg="checkpoint over"`) || strings.Contains(l.Text, `msg="job restored"`)) {
+		if of(l, job) && (strings.Contains(l.text, `msg="checkpoint over"`) || strings.Contains(l.text, `msg="job restored"`)) {
 			last = "over"
 		}
 	}

@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/singularity-slurm/singularity-slurm/tests/mini"
 )
 
 // trial is one fault at one moment.
@@ -92,7 +90,7 @@ func (c *cluster) run(ctx context.Context, t trial, seed uint64) (o outcome, bro
 // saved returns when slurmctld has written down that the job runs. One that is killed
 // before has forgotten it, and that is nobody's fault but its own.
 func (s *scene) saved(ctx context.Context) error {
-	pid, err := s.c.Process("ctl", "slurmctld", "-D", "-i")
+	pid, err := s.c.process("ctl", "slurmctld", "-D", "-i")
 	if err != nil {
 		return err
 	}
@@ -215,11 +213,11 @@ func (s *scene) strike(ctx context.Context, t trial, before state) (string, erro
 
 // catch returns with the daemon stopped whose moment it is.
 func (s *scene) catch(ctx context.Context, m moment, before state) (at string, pid int, err error) {
-	logs, err := s.c.Follow("proxyd", nodes...)
+	logs, err := s.c.follow()
 	if err != nil {
 		return "", 0, err
 	}
-	defer logs.Close()
+	defer logs.close()
 	pids := map[string]int{}
 	for _, n := range nodes {
 		if pids[n], err = s.c.proxyd(n); err != nil {
@@ -234,7 +232,7 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 	case returns:
 		go s.j.again(ctx)
 	}
-	l, err := logs.Until(ctx, func(l mini.Line) bool { return m.at(l, s.j.id) })
+	l, err := logs.until(ctx, func(l line) bool { return m.at(l, s.j.id) })
 	if err != nil {
 		return "", 0, err
 	}
@@ -243,11 +241,11 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 			return "", 0, err
 		}
 	}
-	if err := mini.Halt(ctx, pids[l.Host]); err != nil {
+	if err := halt(ctx, pids[l.host]); err != nil {
 		return "", 0, err
 	}
 	at = m.name
-	more, err := logs.Now()
+	more, err := logs.now()
 	if err != nil {
 		return "", 0, err
 	}
@@ -266,7 +264,7 @@ func (s *scene) catch(ctx context.Context, m moment, before state) (at string, p
 		return "", 0, fmt.Errorf("the job is on %v", where)
 	}
 	s.leader, s.peer = where[0], where[1]
-	return at, pids[l.Host], nil
+	return at, pids[l.host], nil
 }
 
 // settle follows the job until it runs, and restarts it as often as it is requeued.

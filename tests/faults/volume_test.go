@@ -67,7 +67,7 @@ func (v *volume) unmount(ctx context.Context) error {
 // within runs do in a node's mount namespace. Unless before is nil it gets a copy of the
 // volume's mount, taken outside.
 func (c *cluster) within(host string, before func() error, do func(tree int) error) error {
-	pid, err := c.Process(host, "slurmd", "-D")
+	pid, err := c.process(host, "slurmd", "-D")
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
+//go:build faults
+
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package mini
+package faults
 
 import (
 	"bytes"
@@ -15,26 +17,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Line is one of a daemon's log.
-type Line struct{ Host, Text string }
+// line is one of a daemon's log.
+type line struct{ host, text string }
 
-// Tails follows the logs of one daemon of several hosts. It is used by one goroutine.
-type Tails struct {
+// tails follows the logs of the proxyds of all nodes.
+type tails struct {
 	notify *os.File
 	files  map[string]*os.File
 	rest   map[string][]byte
-	ready  []Line
+	ready  []line
 }
 
-// Follow begins at the logs' present ends. The caller closes what it returns.
-func (c Cluster) Follow(daemon string, hosts ...string) (*Tails, error) {
+// follow begins at the logs' present ends.
+func (c *cluster) follow() (*tails, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tails{notify: os.NewFile(uintptr(fd), "inotify"), files: map[string]*os.File{}, rest: map[string][]byte{}}
-	for _, n := range hosts {
-		path := c.Log(n, daemon)
+	t := &tails{notify: os.NewFile(uintptr(fd), "inotify"), files: map[string]*os.File{}, rest: map[string][]byte{}}
+	for _, n := range nodes {
+		path := c.Log(n, "proxyd")
 		_, err := unix.InotifyAddWatch(fd, path, unix.IN_MODIFY)
 		if err == nil {
 			t.files[n], err = os.Open(path)
@@ -43,23 +45,22 @@ func (c Cluster) Follow(daemon string, hosts ...string) (*Tails, error) {
 			_, err = t.files[n].Seek(0, io.SeekEnd)
 		}
 		if err != nil {
-			t.Close()
+			t.close()
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-// Close ends it.
-func (t *Tails) Close() {
+func (t *tails) close() {
 	t.notify.Close()
 	for _, f := range t.files {
 		f.Close()
 	}
 }
 
-// Now returns the lines that are there and were not returned yet.
-func (t *Tails) Now() ([]Line, error) {
+// now returns the lines that are there and were not returned yet.
+func (t *tails) now() ([]line, error) {
 	for host, f := range t.files {
 		more, err := io.ReadAll(f)
 		if err != nil {
@@ -71,7 +72,7 @@ func (t *Tails) Now() ([]Line, error) {
 			if !whole {
 				break
 			}
-			t.ready = append(t.ready, Line{host, string(text)})
+			t.ready = append(t.ready, line{host, string(text)})
 			b = after
 		}
 		t.rest[host] = bytes.Clone(b)
@@ -81,13 +82,13 @@ func (t *Tails) Now() ([]Line, error) {
 	return all, nil
 }
 
-// Until waits for a line and returns it.
-func (t *Tails) Until(ctx context.Context, match func(Line) bool) (Line, error) {
+// until waits for a line and returns it.
+func (t *tails) until(ctx context.Context, match func(line) bool) (line, error) {
 	buf := make([]byte, 4096)
 	for {
-		all, err := t.Now()
+		all, err := t.now()
 		if err != nil {
-			return Line{}, err
+			return line{}, err
 		}
 		for i, l := range all {
 			if match(l) {
@@ -96,13 +97,13 @@ func (t *Tails) Until(ctx context.Context, match func(Line) bool) (Line, error) 
 			}
 		}
 		if err := t.notify.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-			return Line{}, err
+			return line{}, err
 		}
 		if _, err := t.notify.Read(buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return Line{}, err
+			return line{}, err
 		}
 		if ctx.Err() != nil {
-			return Line{}, context.Cause(ctx)
+			return line{}, context.Cause(ctx)
 		}
 	}
 }
