@@ -18,7 +18,7 @@ import (
 
 // slurmLine is what slurmstepd writes into a job's log when it is killed, wherever the
 // program's own line stood. It is all that a killed job's log may have more.
-var slurmLine = regexp.MustCompile(`(?m)(?:slurmstepd(?:-\w+)?: |\[[0-9T:.-]+\] )error: \*\*\* (?:JOB|STEP) .* \*\*\*\n`)
+var slurmLine = regexp.MustCompile(`(?m)(?:slurmstepd(?:-\w+)?: |\[[0-9T:.-]+\] )error: \*\*\* (?:JOB|STEP) .* \*\*\*\n|^srun: (?:Job step aborted: Waiting up to \d+ seconds for job step to finish\.|got SIGCONT|forcing job termination)\n`)
 
 // A job's log, or an array element's; a step's, where a program gives its steps logs of their
 // own. All else is what the program wrote itself.
