@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// A Gate holds back messages before they have a place in the order. Where a shut gate stands
+// is exact: when Shut returns, every message that passed is in the order, and none passes
+// until Open.
+type Gate uint64
+
+// The gates: for every message, and for those that are counted.
+const (
+	Calls   Gate = callsShut
+	Counted Gate = countedShut
+)
+
+// Shut shuts a gate. Shutting it twice is as once.
+func (r *Ring) Shut(g Gate) error {
+	return r.change(func(word *uint64) error {
+		atomic.OrUint64(word, uint64(g))
+		r.gates |= uint64(g)
+		return nil
+	})
+}
+
+// Open opens a gate and wakes who waits there. What was granted and not used is void when
+// the gate for the counted opens.
+func (r *Ring) Open(g Gate) error {
+	return r.change(func(word *uint64) error {
+		void := uint64(g)
+		if g&Counted != 0 {
+			void |= grantsMask
+			r.credits = 0
+		}
+		atomic.AndUint64(word, ^void)
+		r.gates &^= uint64(g)
+		return nil
+	})
+}
+
+// Grant lets n more counted messages pass the shut gate.
+func (r *Ring) Grant(n int) error {
+	return r.change(func(word *uint64) error {
+		if n < 0 || uint64(n)+r.credits > grantsMask/grantOne {
+			return fmt.Errorf("%d grants beside %d are too many", n, r.credits)
+		}
+		if r.gates&countedShut == 0 {
+			return fmt.Errorf("%d grants for a gate that is open", n)
+		}
+		r.credits += uint64(n)
+		atomic.AddUint64(word, uint64(n)*grantOne)
+		return nil
+	})
+}
+
+// Withdraw takes back what was granted and not used, and returns how much it was. What is
+// withdrawn was not used and will not be: there is nothing to wait for.
+func (r *Ring) Withdraw() (int, error) {
+	var unused uint64
+	err := r.change(func(word *uint64) error {
+		unused = atomic.AndUint64(word, ^uint64(grantsMask)) & grantsMask / grantOne
+		if unused > r.credits {
+			return hostile("%d grants, of %d", unused, r.credits)
+		}
+		r.credits = 0
+		return nil
+	})
+	return int(unused), err
+}
+
+// change does something to order, and wakes who waits for its upper half.
+func (r *Ring) change(do func(word *uint64) error) error {
+	if !r.enter() {
+		return ErrClosed
+	}
+	defer r.leave()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// Compare what is there, before it is compared with what will be.
+	if err := r.take(); err != nil {
+		return err
+	}
+	err := do(&r.mem.head().order)
+	wake(r.mem.half(gatesHalf), math.MaxInt32)
+	return err
+}
+
+// Counts returns how much was issued for each key: by the messages that have a place in the
+// order now, handled or not. With the gate for the counted shut it does not change but by
+// grants.
+func (r *Ring) Counts() (map[uint64]uint64, error) {
+	if !r.enter() {
+		return nil, ErrClosed
+	}
+	defer r.leave()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.take(); err != nil {
+		return nil, err
+	}
+	return maps.Clone(r.counts), nil
+}
+
+// Forget drops a key from the counts: its communicator is no more.
+func (r *Ring) Forget(key uint64) {
+	r.mu.Lock()
+	delete(r.counts, key)
+	r.mu.Unlock()
+}
+
+// Busy is what keeps a ring from being at rest.
+type Busy struct {
+	Queued int   // messages that were not handled to the end
+	Calls  int   // calls without an answer, handled or not
+	Inside []int // lanes whose threads are in a call, or have not taken its answer
+}
+
+// IsZero tells whether nothing does. With the gate for calls shut, that is for good.
+func (b Busy) IsZero() bool { return b.Queued == 0 && b.Calls == 0 && len(b.Inside) == 0 }
+
+// Busy looks at the ring.
+func (r *Ring) Busy() (Busy, error) {
+	if !r.enter() {
+		return Busy{}, ErrClosed
+	}
+	defer r.leave()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.take(); err != nil {
+		return Busy{}, err
+	}
+	b := Busy{Queued: len(r.backlog) - r.next + r.handed}
+	for i := range r.lanes {
+		if r.lanes[i].open.Load() != 0 {
+			b.Calls++
+		}
+		head := r.mem.lane(i)
+		if atomic.LoadUint32(&head.inside) != 0 && atomic.LoadUint32(&head.state)&leftBit == 0 {
+			b.Inside = append(b.Inside, i)
+		}
+	}
+	return b, nil
+}
+
+// Rest waits until the ring is at rest, with the gate for calls shut by the caller. It returns
+// what kept it from that when ctx is done.
+func (r *Ring) Rest(ctx context.Context) (Busy, error) {
+	pause := 20 * time.Microsecond
+	for {
+		b, err := r.Busy()
+		if err != nil || b.IsZero() {
+			return b, err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return b, ctx.Err()
+		case <-t.C:
+		}
+		pause = min(2*pause, 2*time.Millisecond)
+	}
+}

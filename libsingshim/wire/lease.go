@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import "sync/atomic"
+
+// Lease lets the process allocate n more bytes of a device without asking. The caller keeps
+// its own account of what it leased and what the process says that it allocated: the number
+// in the ring is the process's to write.
+func (r *Ring) Lease(device int, n uint64) error {
+	if !r.enter() {
+		return ErrClosed
+	}
+	defer r.leave()
+	atomic.AddUint64(&r.mem.head().lease[device], n)
+	return nil
+}
+
+// Unlease takes back what the process has not used, and returns how much it says that is; of
+// what was leased, at most limit.
+func (r *Ring) Unlease(device int, limit uint64) (uint64, error) {
+	if !r.enter() {
+		return 0, ErrClosed
+	}
+	defer r.leave()
+	return min(atomic.SwapUint64(&r.mem.head().lease[device], 0), limit), nil
+}

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrClosed is what a ring says that was closed or detached.
+var ErrClosed = errors.New("the ring is closed")
+
+// ErrNotEmpty is what Adopt says of a ring in which messages wait.
+var ErrNotEmpty = errors.New("the ring is not empty")
+
+// A HostileError says why a process was dropped: its ring holds what the shim never writes.
+type HostileError struct{ Reason string }
+
+func (e *HostileError) Error() string { return "the process wrote nonsense to its ring: " + e.Reason }
+
+func hostile(format string, args ...any) error {
+	return &HostileError{fmt.Sprintf(format, args...)}
+}
+
+// Options of a ring.
+type Options struct {
+	// Spin is the longest time to look for the next message before sleeping, 50 µs if 0. It
+	// adapts below that; negative: never.
+	Spin time.Duration
+	// Counts is what was issued before, by key: of a ring that is adopted.
+	Counts map[uint64]uint64
+}
+
+// A Ring is the server's end. Its methods may be called concurrently, but for Serve.
+type Ring struct {
+	file *os.File
+	mem  memory
+
+	// users counts those who need the mapping; one of them is "not closed". At 0 it is unmapped.
+	users  atomic.Int64
+	closed atomic.Bool
+	finish atomic.Bool
+
+	mu      sync.Mutex
+	gates   uint64 // the bits in order that are shut
+	credits uint64 // grants, as they were last seen
+	broken  error  // why the process was dropped
+	backlog []message
+	next    int // the first of backlog that was not handed out
+	taken   uint64
+	handed  int // messages that are being handled
+	counts  map[uint64]uint64
+	left    uint32
+	leaving []int // lanes to settle when their messages are done
+	units   []uint32
+	lanes   [lanes]lane
+
+	serving reader
+}
+
+// lane is what the server knows of a lane itself.
+type lane struct {
+	next    uint32        // the position behind the last message that was taken; under mu
+	release atomic.Uint32 // and behind the last that is done: set by the reader, or by the call that is open
+	open    atomic.Uint32 // the unit of a call without an answer; cleared under mu
+	touched bool          // release was not published; of the reader
+	leaving bool          // under mu
+}
+
+// Create makes an empty ring with open gates.
+func Create(o Options) (*Ring, error) {
+	f, err := makeMemory()
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(f, o)
+	if err != nil {
+		return nil, err
+	}
+	h := r.mem.head()
+	h.magic, h.version, h.lanes, h.laneUnits, h.size = ringMagic, ringVersion, lanes, laneUnits, ringSize
+	return r, nil
+}
+
+// Adopt takes over a ring that another server detached, or that a restored process brought
+// back. It must be empty (ErrNotEmpty) and its gates stay as they are. f stays the caller's.
+func Adopt(f *os.File, o Options) (*Ring, error) {
+	if err := checkMemory(f); err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(os.NewFile(uintptr(fd), "ring"), o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.adopt(); err != nil {
+		r.leave()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Ring) adopt() error {
+	h := r.mem.head()
+	magic, version := atomic.LoadUint64(&h.magic), atomic.LoadUint32(&h.version)
+	if magic != ringMagic || version != ringVersion {
+		return fmt.Errorf("a ring of version %d is needed, found magic %#x, version %d", ringVersion, magic, version)
+	}
+	order := atomic.LoadUint64(&h.order)
+	switch {
+	case order&lastMask != 0:
+		return ErrNotEmpty
+	case order&closedBit != 0:
+		return ErrClosed
+	}
+	r.gates = order & (callsShut | countedShut)
+	r.credits = order & grantsMask / grantOne
+	for i := range r.lanes {
+		head := atomic.LoadUint32(&r.mem.lane(i).head) >> 1
+		r.lanes[i].next = head
+		r.lanes[i].release.Store(head)
+	}
+	r.left = atomic.LoadUint32(&h.left) - 1 // look for lanes that were left
+	return nil
+}
+
+// open maps f, which is the ring's then.
+func open(f *os.File, o Options) (*Ring, error) {
+	m, err := mapMemory(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	r := &Ring{file: f, mem: m, counts: make(map[uint64]uint64)}
+	for k, n := range o.Counts {
+		r.counts[k] = n
+	}
+	r.users.Store(1)
+	r.serving.longest = o.Spin
+	if o.Spin == 0 {
+		r.serving.longest = 50 * time.Microsecond
+	}
+	r.serving.spin = r.serving.longest
+	return r, nil
+}
+
+// File returns the ring's memory, to be passed to the process. It is valid until the ring is
+// closed, and must not be closed by the caller.
+func (r *Ring) File() *os.File { return r.file }
+
+// enter keeps the mapping until leave. False: it is gone, or about to go.
+func (r *Ring) enter() bool {
+	for {
+		n := r.users.Load()
+		if n <= 0 {
+			return false
+		}
+		if r.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (r *Ring) leave() {
+	if r.users.Add(-1) == 0 {
+		// Nothing was written that anybody would miss.
+		_ = r.mem.unmap()
+		r.file.Close()
+	}
+}
+
+// Close ends the ring for both ends: calls of the process fail from now on, also those that
+// wait. Messages that were not handled are dropped; Serve returns after the one it is at.
+// It may be called from a handler, and more than once.
+func (r *Ring) Close() {
+	if !r.enter() {
+		return
+	}
+	defer r.leave()
+	if r.closed.Swap(true) {
+		return
+	}
+	atomic.OrUint64(&r.mem.head().order, closedBit)
+	r.wakeAll()
+	r.leave()
+}
+
+// Detach ends this end alone, and leaves the ring to Adopt. The caller has seen Busy to be
+// nothing with the gate for calls shut.
+func (r *Ring) Detach() {
+	if !r.enter() {
+		return
+	}
+	defer r.leave()
+	if r.closed.Swap(true) {
+		return
+	}
+	r.nudge()
+	r.leave()
+}
+
+// Finish makes Serve return, and close the ring, when it has handled what is there: the
+// process has ended, and what it posted counts.
+func (r *Ring) Finish() {
+	if !r.enter() {
+		return
+	}
+	defer r.leave()
+	r.finish.Store(true)
+	r.nudge()
+}
+
+// nudge makes the reader look.
+func (r *Ring) nudge() {
+	atomic.AndUint64(&r.mem.head().order, ^uint64(asleep))
+	wake(r.mem.half(messagesHalf), math.MaxInt32)
+}
+
+// wakeAll lets everybody see that the ring was closed.
+func (r *Ring) wakeAll() {
+	r.nudge()
+	wake(r.mem.half(gatesHalf), math.MaxInt32)
+	wake(&r.mem.head().freed, math.MaxInt32)
+	for i := range r.lanes {
+		if unit := r.lanes[i].open.Load(); unit != 0 {
+			a := r.mem.answer(unit)
+			atomic.StoreUint32(&a.state, stateUnanswered)
+			wake(&a.state, math.MaxInt32)
+		}
+		head := &r.mem.lane(i).head
+		atomic.AndUint32(head, ^uint32(waitsBit))
+		wake(head, math.MaxInt32)
+	}
+}
+
+// SetFault makes every later call of the process return code without asking, for ever.
+func (r *Ring) SetFault(code uint32) {
+	if r.enter() {
+		atomic.StoreUint32(&r.mem.head().fault, code)
+		r.leave()
+	}
+}

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// chunk is how many messages are handled before their lanes' room is given back.
+const chunk = 64
+
+// chunkBytes is how much room is given back at the latest.
+const chunkBytes = 256 << 10
+
+// reader is what Serve alone uses.
+type reader struct {
+	longest, spin time.Duration
+	messages      [chunk]message
+	touched       []int
+	args          [sizeMax]byte
+	m             Message
+}
+
+// Serve handles messages, one after the other in their order, until Close, Detach or Finish
+// (nil), or until the process writes nonsense: then the ring is closed and the error is a
+// *HostileError. It may be called once.
+//
+// A handler must not wait for anything that another message brings: it keeps the Call and
+// answers later.
+func (r *Ring) Serve(handle func(*Message)) error {
+	if !r.enter() {
+		return ErrClosed
+	}
+	defer r.leave()
+	for !r.closed.Load() {
+		n, err := r.turn(handle)
+		if err != nil {
+			r.Close()
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		if r.finish.Load() {
+			r.Close()
+			break
+		}
+		r.await()
+	}
+	return nil
+}
+
+// turn takes what is there and handles some of it. It returns how many.
+func (r *Ring) turn(handle func(*Message)) (int, error) {
+	n, err := r.hand()
+	if err != nil {
+		return 0, err
+	}
+	s := &r.serving
+	var bytes uint32
+	for i := range n {
+		if r.closed.Load() {
+			break
+		}
+		m := &s.messages[i]
+		if m.call {
+			r.publish(m.lane) // from here on the lane is the call's
+		}
+		s.m.fill(r, m)
+		handle(&s.m)
+		if m.call {
+			continue
+		}
+		l := &r.lanes[m.lane]
+		l.release.Store(m.end)
+		if !l.touched {
+			l.touched = true
+			s.touched = append(s.touched, m.lane)
+		}
+		if bytes += m.size + m.bulk; bytes >= chunkBytes {
+			bytes = 0
+			r.publishAll()
+		}
+	}
+	r.publishAll()
+	r.mu.Lock()
+	r.handed = 0
+	r.settle()
+	r.mu.Unlock()
+	return n, nil
+}
+
+// hand copies the next messages of the backlog to the reader.
+func (r *Ring) hand() (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == len(r.backlog) {
+		if r.backlog, r.next = r.backlog[:0], 0; cap(r.backlog) > 1<<16 {
+			r.backlog = nil
+		}
+		if err := r.take(); err != nil {
+			return 0, err
+		}
+	} else if r.broken != nil {
+		return 0, r.broken
+	}
+	n := copy(r.serving.messages[:], r.backlog[r.next:])
+	r.next += n
+	r.handed = n
+	return n, nil
+}
+
+func (r *Ring) publishAll() {
+	for _, i := range r.serving.touched {
+		r.publish(i)
+	}
+	r.serving.touched = r.serving.touched[:0]
+}
+
+// publish gives back the room of the lane's messages that are done, and wakes who waits for it.
+func (r *Ring) publish(i int) {
+	if r.lanes[i].touched {
+		r.lanes[i].touched = false
+		r.freeTo(i, r.lanes[i].release.Load())
+	}
+}
+
+func (r *Ring) freeTo(i int, position uint32) {
+	word := &r.mem.lane(i).head
+	if atomic.SwapUint32(word, position<<1)&waitsBit != 0 {
+		wake(word, 1)
+	}
+}
+
+// settle makes lanes free whose owners are gone. The caller holds mu and handles no message.
+func (r *Ring) settle() {
+	if len(r.leaving) == 0 || r.next != len(r.backlog) {
+		return
+	}
+	var rest []int
+	freed := false
+	for _, i := range r.leaving {
+		l := &r.lanes[i]
+		if l.open.Load() != 0 {
+			rest = append(rest, i) // its call is still to be answered, in its bytes
+			continue
+		}
+		l.leaving = false
+		freed = true
+		l.release.Store(l.next)
+		head := r.mem.lane(i)
+		atomic.StoreUint32(&head.inside, 0)
+		atomic.StoreUint32(&head.tail, l.next)
+		r.freeTo(i, l.next)
+		atomic.StoreUint32(&head.state, 0)
+	}
+	r.leaving = rest
+	if freed {
+		atomic.AddUint32(&r.mem.head().freed, 1)
+		wake(&r.mem.head().freed, lanes)
+	}
+}
+
+// isWanted tells whether there is something to do.
+func (r *Ring) isWanted() bool {
+	h := r.mem.head()
+	return atomic.LoadUint64(&h.order)&lastMask != 0 || r.closed.Load() || r.finish.Load() || r.isLeft()
+}
+
+func (r *Ring) isLeft() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if atomic.LoadUint32(&r.mem.head().left) != r.left || r.broken != nil || r.next != len(r.backlog) {
+		return true
+	}
+	for _, i := range r.leaving {
+		if r.lanes[i].open.Load() == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// await returns when there is something to do, or after a second. It looks for a while first,
+// as long as looking was worth it lately.
+func (r *Ring) await() {
+	s := &r.serving
+	word := &r.mem.head().order
+	if s.spin > 0 {
+		for since := time.Now(); time.Since(since) < s.spin; runtime.Gosched() {
+			for range 64 {
+				if atomic.LoadUint64(word)&lastMask != 0 {
+					s.spin = min(2*s.spin, s.longest)
+					return
+				}
+			}
+		}
+		s.spin = max(s.spin/2, s.longest/16)
+	}
+	// Said to be asleep before looking once more: who comes now wakes, or was seen.
+	old := atomic.OrUint64(word, asleep)
+	if old&lastMask == 0 && !r.isWanted() {
+		wait(r.mem.half(messagesHalf), uint32(old|asleep))
+	}
+	atomic.AndUint64(word, ^uint64(asleep))
+}

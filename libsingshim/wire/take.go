@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// message is a record as it was taken: read once, checked, and the server's own from then on.
+// Its bytes are still in the lane, between offsets that are known to be inside it.
+type message struct {
+	number           uint64 // in the order
+	lane             int
+	end              uint32 // position
+	unit             uint32
+	op, thread       uint32
+	call             bool
+	counts           uint32
+	args, size, bulk uint32 // args is an offset in the mapping; bulk follows, at a multiple of 8
+	body, room       uint32 // where an answer goes, and how much fits
+}
+
+// maxUnits is how many messages there can be: each has a unit at least.
+const maxUnits = lanes * laneUnits
+
+// maxKeys bounds what a process makes the server remember.
+const maxKeys = 1 << 16
+
+// take moves what is in the order to the backlog. The caller holds mu. An error is final: it
+// is also in broken.
+func (r *Ring) take() error {
+	if r.broken != nil {
+		return r.broken
+	}
+	if r.broken = r.tryTake(); r.broken != nil {
+		r.nudge()
+	}
+	return r.broken
+}
+
+func (r *Ring) tryTake() error {
+	// Before the order: what was put into it from a lane that was left is in it by now.
+	if left := atomic.LoadUint32(&r.mem.head().left); left != r.left {
+		r.left = left
+		for i := range r.lanes {
+			if atomic.LoadUint32(&r.mem.lane(i).state)&leftBit != 0 && !r.lanes[i].leaving {
+				r.lanes[i].leaving = true
+				r.leaving = append(r.leaving, i)
+			}
+		}
+	}
+	word := &r.mem.head().order
+	old := atomic.LoadUint64(word)
+	if old&lastMask != 0 {
+		old = atomic.AndUint64(word, ^uint64(lastMask))
+	}
+	if err := r.checkGates(old); err != nil || old&lastMask == 0 {
+		return err
+	}
+	units, err := r.chain(uint32(old & lastMask))
+	if err != nil {
+		return err
+	}
+	for _, unit := range slices.Backward(units) {
+		m, err := r.read(unit)
+		if err != nil {
+			return err
+		}
+		r.backlog = append(r.backlog, m)
+	}
+	return nil
+}
+
+// checkGates compares what the process should not have changed in order.
+func (r *Ring) checkGates(order uint64) error {
+	if gates := order & (callsShut | countedShut); gates != r.gates {
+		return hostile("gates are %#x and should be %#x", gates, r.gates)
+	}
+	if order&closedBit != 0 && !r.closed.Load() {
+		return hostile("it closed the ring")
+	}
+	credits := order & grantsMask / grantOne
+	if credits > r.credits {
+		return hostile("%d grants, of %d", credits, r.credits)
+	}
+	r.credits = credits
+	if rest := order &^ uint64(lastMask|asleep|callsShut|countedShut|closedBit|grantsMask); rest != 0 {
+		return hostile("order has bits %#x", rest)
+	}
+	return nil
+}
+
+// chain returns the units from the latest message to the first.
+func (r *Ring) chain(unit uint32) ([]uint32, error) {
+	units := r.units[:0]
+	for unit != 0 {
+		if unit < firstUnit || unit >= firstUnit+maxUnits {
+			return nil, hostile("a message at unit %d, where no lane is", unit)
+		}
+		if len(units) == maxUnits {
+			return nil, hostile("messages are in a circle")
+		}
+		units = append(units, unit)
+		unit = atomic.LoadUint32(&r.mem.record(unit).prev)
+	}
+	if r.units = units; cap(units) > 1<<16 {
+		r.units = nil
+	}
+	return units, nil
+}
+
+// read reads the record at a unit of a lane, and expects it to be the lane's next.
+func (r *Ring) read(unit uint32) (message, error) {
+	h := r.mem.record(unit)
+	position := atomic.LoadUint32(&h.position)
+	flagsCounts := atomic.LoadUint32(&h.flagsCounts)
+	size, bulk, room := atomic.LoadUint32(&h.size), atomic.LoadUint32(&h.bulk), atomic.LoadUint32(&h.room)
+	flags, counts := flagsCounts&0xffff, flagsCounts>>16
+
+	if flags&^flagCall != 0 || counts > countsMax || size > sizeMax || bulk > recordUnits*unitSize || room > recordUnits*unitSize {
+		return message{}, hostile("a message with flags %#x, %d counts and %d, %d and %d bytes", flags, counts, size, bulk, room)
+	}
+	// No sum can overflow: each part was bounded.
+	call := flags&flagCall != 0
+	front := recordSize
+	if call {
+		front += answerSize
+	}
+	args := counts*countSize + (size+7)&^7
+	units := (front + max(args+bulk, room) + unitSize - 1) / unitSize
+	if units > recordUnits {
+		return message{}, hostile("a message of %d units", units)
+	}
+
+	i := int(unit-firstUnit) / laneUnits
+	l := &r.lanes[i]
+	begin := l.next
+	if begin%laneUnits+units > laneUnits {
+		begin = (begin + laneUnits - 1) &^ (laneUnits - 1) & positionMask
+	}
+	end := (begin + units) & positionMask
+	switch {
+	case position != begin || (unit-firstUnit)%laneUnits != begin%laneUnits:
+		return message{}, hostile("lane %d: a message at position %d, where %d is next", i, position, begin)
+	case l.open.Load() != 0:
+		return message{}, hostile("lane %d: a message while a call waits", i)
+	case (end-l.release.Load())&positionMask > laneUnits:
+		return message{}, hostile("lane %d: more messages than it has room", i)
+	}
+	body := unit*unitSize + front
+	if err := r.tally(body, counts); err != nil {
+		return message{}, err
+	}
+	l.next = end
+	if call {
+		l.open.Store(unit)
+	}
+	r.taken++
+	return message{
+		number: r.taken - 1, lane: i, end: end, unit: unit, call: call, counts: counts,
+		op: atomic.LoadUint32(&h.op), thread: atomic.LoadUint32(&h.thread),
+		args: body + counts*countSize, size: size, bulk: bulk,
+		body: body, room: max(args+bulk, room),
+	}, nil
+}
+
+// tally adds the counts at an offset.
+func (r *Ring) tally(offset, n uint32) error {
+	for i := range n {
+		key, by := r.mem.count(offset + i*countSize)
+		if _, known := r.counts[key]; !known && len(r.counts) == maxKeys {
+			return hostile("it counts for more than %d keys", maxKeys)
+		}
+		r.counts[key] += uint64(by)
+	}
+	return nil
+}

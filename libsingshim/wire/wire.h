@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The ring: how the shim in a process and its job's device server talk. The other end is
+ * package wire in this folder, whose test compares every number here with its own;
+ * docs/formats.md draws the same bytes.
+ *
+ * One process has one ring, a memfd that the server made and sealed. Each thread of the
+ * process that calls owns a lane of it: a circle of bytes in which it alone writes its
+ * messages, one behind the other. What puts the messages of all lanes into one order is a
+ * single word, sing_ring.order. It names the latest message; each message names the one
+ * before it:
+ *
+ *	order ──► message of lane 2 ──► message of lane 0 ──► message of lane 2 ──► nothing
+ *
+ * A message is written whole, then one compare-and-swap of the word reserves its place in
+ * the order and publishes it, in one step. So there is nothing between reserving and
+ * publishing in which a thread could be descheduled, interrupted, cancelled or killed, and
+ * hold up the others: what a thread left unfinished is in no order, and only the rest of
+ * its lane is lost until the server has settled it. The gates, and what may still pass
+ * them, are bits of the same word: whether a message passed a gate, and where it stands in
+ * the order, cannot disagree.
+ *
+ * The server takes all messages with one swap of the word and turns them round.
+ */
+#ifndef SING_RING_WIRE_H
+#define SING_RING_WIRE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SING_RING_MAGIC 0x31474e4952474e53u /* "SNGRING1" */
+
+enum {
+	SING_RING_VERSION = 1,
+	SING_UNIT = 64, /* messages begin at multiples of it, and are named by which */
+	SING_LANES = 128,
+	SING_LANE_UNITS = 16384,
+	SING_LANES_AT = 4096,	/* where the lanes' heads are */
+	SING_FIRST_UNIT = 512,	/* and where their bytes begin */
+	SING_RECORD_UNITS = 8192, /* no message is longer */
+	SING_SIZE_MAX = 65536,	/* nor has more beside its bulk */
+	SING_COUNTS_MAX = 1024,	/* nor counts in more places */
+	SING_LEASES = 16,
+	SING_RING_SIZE = SING_UNIT * (SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS),
+};
+
+/* sing_ring.order. The server waits for its lower half, who stands at a gate for the upper. */
+#define SING_LAST 0xffffffu	   /* the unit of the latest message; 0: there is none */
+#define SING_ASLEEP 0x1000000u	   /* the server waits for the next message: wake it */
+#define SING_CALLS_SHUT (1ull << 32) /* no message may pass */
+#define SING_COUNTED_SHUT (1ull << 33) /* none that is counted, but those that were granted */
+#define SING_CLOSED (1ull << 34)   /* for ever, nothing will be answered */
+#define SING_GRANT (1ull << 40)	   /* how many were granted is 16 bits from here */
+#define SING_GRANTS (0xffffull << 40)
+
+/* sing_lane.state is the owner's thread id, with SING_LEFT when it will not come back. */
+#define SING_LEFT 0x80000000u
+
+/* Positions in a lane count units, modulo 2^31. sing_lane.head is twice a position. */
+#define SING_POSITION 0x7fffffffu
+#define SING_WAITS 1u /* somebody waits for head to change */
+
+/* Bits of sing_record.flags. */
+enum {
+	SING_CALL = 1, /* somebody waits for an answer */
+};
+
+/* States of sing_answer.state. */
+enum {
+	SING_AWAITED = 0,
+	SING_AWAITED_ASLEEP = 1, /* wake who waits */
+	SING_ANSWERED = 2,
+	SING_UNANSWERED = 3, /* nor will it be: the ring was closed */
+};
+
+/* The beginning of the ring. */
+struct sing_ring {
+	/* Written by the server, before anybody else sees it. */
+	uint64_t magic;
+	uint32_t version, lanes, lane_units, size;
+	char reserved0[104];
+
+	_Atomic uint64_t order;
+	char reserved1[120];
+
+	/* Written by the process. */
+	_Atomic uint32_t left; /* how many lanes were left: it changes when the server must settle some */
+	char reserved2[124];
+
+	/* Written by the server. */
+	_Atomic uint32_t freed; /* how many lanes it has settled */
+	_Atomic uint32_t fault; /* 0, or what every call must return from now on */
+	char reserved3[120];
+
+	/* Bytes that the process may allocate without asking, of each device. */
+	_Atomic uint64_t lease[SING_LEASES];
+};
+_Static_assert(offsetof(struct sing_ring, order) == 128, "a line of its own");
+_Static_assert(offsetof(struct sing_ring, left) == 256, "a line of its own");
+_Static_assert(offsetof(struct sing_ring, freed) == 384, "a line of its own");
+_Static_assert(offsetof(struct sing_ring, lease) == 512, "layout");
+_Static_assert(sizeof(struct sing_ring) == 640, "layout");
+
+/* The head of a lane. */
+struct sing_lane {
+	/* Written by the process. */
+	_Atomic uint32_t state;	 /* 0: free */
+	_Atomic uint32_t inside; /* whether its owner is in a call: from before the order to its answer taken */
+	_Atomic uint32_t tail;	 /* while it is free: the position where the next owner begins */
+	char reserved0[52];
+
+	/* Written by the server. */
+	_Atomic uint32_t head; /* what is before this position may be overwritten; and SING_WAITS */
+	char reserved1[60];
+};
+_Static_assert(offsetof(struct sing_lane, head) == 64, "a line of its own");
+_Static_assert(sizeof(struct sing_lane) == 128, "layout");
+_Static_assert(SING_LANES_AT + SING_LANES * sizeof(struct sing_lane) <= SING_UNIT * SING_FIRST_UNIT, "layout");
+_Static_assert(SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS <= SING_LAST, "every unit has a name");
+
+/*
+ * A message: the record, an answer if it is a call, and the body: counts, the arguments,
+ * zeros up to a multiple of 8, the bulk. It begins where its position says; one that does
+ * not fit behind the previous one begins at the next multiple of SING_LANE_UNITS. The
+ * answer's bytes replace the body.
+ */
+struct sing_record {
+	uint32_t prev; /* the unit of the message before it in the order, 0 for none */
+	uint32_t position;
+	uint32_t op;
+	uint16_t flags;
+	uint16_t counts;
+	uint32_t size; /* bytes of arguments: the server copies them, then looks */
+	uint32_t bulk; /* bytes that the server copies to where they belong */
+	uint32_t room; /* bytes that an answer may have */
+	uint32_t thread;
+};
+_Static_assert(sizeof(struct sing_record) == 32, "layout");
+
+struct sing_answer {
+	_Atomic uint32_t state;
+	int32_t status;
+	uint32_t length;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct sing_answer) == 16, "layout");
+
+/* A message counts as so many operations for a key: a communicator, or one direction of a pair in it. */
+struct sing_count {
+	uint64_t key;
+	uint32_t n;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct sing_count) == 16, "layout");
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "one half of order is waited for");
+
+#endif
