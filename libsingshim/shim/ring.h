@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The process's end of the ring (wire/wire.h):
+ *
+ *	ring_stage   a place for the arguments, in the thread's own lane
+ *	...          the caller writes them there
+ *	ring_post    into the order, and done; or
+ *	ring_call    into the order, and wait for the answer
+ *	...          the caller reads it where it is
+ *	ring_done    the place is given back
+ *
+ * Nothing of it locks, allocates or calls out, and errno is kept. Any thread may do it at any time, a
+ * signal handler in the middle of another message too: it gets a lane for the moment. A
+ * handler may leave by siglongjmp, a thread may be cancelled or end at any instruction.
+ */
+#ifndef SING_SHIM_RING_H
+#define SING_SHIM_RING_H
+
+#include "../wire/wire.h"
+
+#include <stdbool.h>
+
+enum ring_result {
+	RING_OK = 0,
+	RING_NONE,	/* there is no ring */
+	RING_FORKED,	/* it is the parent's */
+	RING_CLOSED,	/* the server has closed it, or is gone */
+	RING_TOO_LONG,	/* no message has so many bytes */
+};
+
+/* A thread's place in the ring. */
+struct ring_seat {
+	struct sing_lane *lane; /* NULL: none yet */
+	char *bytes;		/* the lane's */
+	uint32_t unit;		/* of the lane's first byte */
+	uint32_t tail, head;	/* positions: where the next message goes, and head as it was last seen */
+	uint32_t thread;
+	bool busy;		/* from stage to done */
+	const char *frame;	/* the stack of who is busy */
+	uint32_t patience;	/* how long to look for an answer before sleeping */
+};
+
+/* A message being made. */
+struct ring_draft {
+	void *args;	 /* the place for the arguments; then where the answer is */
+	void *bulk;	 /* and for the bulk */
+	int32_t status;	 /* of the answer */
+	uint32_t length; /* of the answer */
+
+	/* For ring.c alone. */
+	struct ring_seat *seat;
+	struct sing_record *record;
+	uint32_t units;
+	struct ring_seat moment;
+};
+
+/* What a message will need. */
+struct ring_need {
+	uint32_t op;
+	bool call;
+	uint32_t size;	       /* bytes of arguments, at most SING_SIZE_MAX */
+	uint32_t bulk;	       /* bytes behind them that the server takes straight to where they belong */
+	uint32_t room;	       /* bytes of the answer; 0 unless it is a call */
+	uint32_t counts;       /* how many keys it is counted for */
+	const struct sing_count *count;
+};
+
+/*
+ * Make the memfd this process's ring. Called once, in a process with one thread or before
+ * any other thread calls. alive is asked each second of a wait whether the server is still
+ * there; it may be NULL. fd stays the caller's and may be closed. Returns 0 or an errno.
+ */
+int ring_attach(int fd, bool (*alive)(void));
+
+/*
+ * Begin a message. Waits while the lane has no room. RING_OK must be followed by
+ * ring_post, ring_call or ring_drop; any other result by nothing.
+ */
+enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need);
+
+/* Put it into the order. Waits at a gate that is shut. */
+enum ring_result ring_post(struct ring_draft *d);
+
+/*
+ * Put it into the order and wait for the answer, whose bytes are at d->args until
+ * ring_done, which must follow RING_OK.
+ */
+enum ring_result ring_call(struct ring_draft *d);
+void ring_done(struct ring_draft *d);
+
+/* Give up a message that was staged. */
+void ring_drop(struct ring_draft *d);
+
+/* What every call must return from now on, or 0. */
+uint32_t ring_fault(void);
+
+/* Take n bytes of a device's lease: whether there were as many. Give bytes back. */
+bool ring_lease(unsigned int device, uint64_t n);
+void ring_unlease(unsigned int device, uint64_t n);
+
+#endif

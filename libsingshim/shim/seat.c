@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include "seat.h"
+
+#include "raw.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+/* Lanes that no thread keeps: for handlers, and for threads beyond the others. */
+enum { MOMENTARY = 16 };
+
+enum { PATIENCE = 16384 };
+
+static _Thread_local struct ring_seat own __attribute__((tls_model("initial-exec")));
+static pthread_key_t key;
+
+static uint32_t thread_id(void)
+{
+	return ((uint32_t)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0));
+}
+
+static bool is_dead(uint32_t thread)
+{
+	return (raw6(SYS_tgkill, raw6(SYS_getpid, 0, 0, 0, 0, 0, 0), (long)thread, 0, 0, 0, 0) == -ESRCH);
+}
+
+/* What was put into the order from this lane last, only the server can tell: it settles it. */
+static void leave(struct sing_lane *lane, uint32_t thread)
+{
+	uint32_t state = thread;
+
+	if (!atomic_compare_exchange_strong(&lane->state, &state, thread | SING_LEFT))
+		return;
+	atomic_fetch_add(&ring_end.at->left, 1);
+	ring_nudge();
+}
+
+/* Leave the lanes that belong to this thread, in which it is not any more. */
+static void leave_all(uint32_t thread)
+{
+	for (unsigned int i = 0; i < SING_LANES; i++)
+		if (atomic_load_explicit(&ring_lane(i)->state, memory_order_relaxed) == thread)
+			leave(ring_lane(i), thread);
+}
+
+/* Leave the lanes of threads that ended without a word, by the bare system call. */
+static void bury(void)
+{
+	for (unsigned int i = 0; i < SING_LANES; i++) {
+		const uint32_t thread = atomic_load_explicit(&ring_lane(i)->state, memory_order_relaxed);
+
+		if (thread && !(thread & SING_LEFT) && is_dead(thread))
+			leave(ring_lane(i), thread);
+	}
+}
+
+/* Take the free lane i. */
+static bool take(struct ring_seat *s, unsigned int i, uint32_t thread, const char *frame)
+{
+	struct sing_lane *lane = ring_lane(i);
+	uint32_t state = 0;
+
+	if (atomic_load_explicit(&lane->state, memory_order_relaxed) ||
+	    !atomic_compare_exchange_strong(&lane->state, &state, thread))
+		return (false);
+	*s = (struct ring_seat){
+		.lane = lane,
+		.bytes = (char *)ring_end.at + (size_t)SING_UNIT * (SING_FIRST_UNIT + (size_t)i * SING_LANE_UNITS),
+		.unit = SING_FIRST_UNIT + i * SING_LANE_UNITS,
+		.tail = atomic_load_explicit(&lane->tail, memory_order_relaxed) & SING_POSITION,
+		.head = atomic_load_explicit(&lane->head, memory_order_acquire) >> 1,
+		.thread = thread,
+		.busy = true,
+		.frame = frame,
+		.patience = PATIENCE,
+	};
+
+	return (true);
+}
+
+static void give_back(struct ring_seat *s)
+{
+	atomic_store_explicit(&s->lane->tail, s->tail, memory_order_relaxed);
+	atomic_store_explicit(&s->lane->state, 0, memory_order_release);
+	s->lane = NULL;
+}
+
+/* frame is NULL in a handler that interrupted another message. */
+static struct ring_seat *take_moment(struct ring_seat *moment, const char *frame)
+{
+	const uint32_t thread = thread_id();
+	const struct timespec t = { .tv_nsec = 1000000 };
+
+	for (;;) {
+		const uint32_t freed = atomic_load_explicit(&ring_end.at->freed, memory_order_acquire);
+
+		for (unsigned int i = SING_LANES; i--;)
+			if (take(moment, i, thread, frame))
+				return (moment);
+		bury();
+		if (ring_is_closed() || (ring_end.alive && !ring_end.alive()))
+			return (NULL);
+		/* FUTEX_WAIT. Who gives back a lane himself does not wake, so look again soon. */
+		raw6(SYS_futex, (long)&ring_end.at->freed, 0, (long)freed, (long)&t, 0, 0);
+	}
+}
+
+/*
+ * Whether the message that made the seat busy was left by siglongjmp: what is above its
+ * frame, or at the same place, cannot be called from there, unless it is a handler on a
+ * stack of its own.
+ */
+static bool is_abandoned(const char *frame)
+{
+	stack_t alt;
+
+	if (frame < own.frame)
+		return (false);
+
+	return (raw6(SYS_sigaltstack, 0, (long)&alt, 0, 0, 0, 0) || !(alt.ss_flags & SS_ONSTACK));
+}
+
+static void end_thread(void *seat)
+{
+	struct ring_seat *s = seat;
+
+	if (!s->lane || !ring_is_mine())
+		return;
+	if (s->busy)
+		leave(s->lane, s->thread);
+	else
+		give_back(s);
+	s->lane = NULL;
+	s->busy = false;
+}
+
+struct ring_seat *seat_take(struct ring_seat *moment)
+{
+	const char *frame = __builtin_frame_address(0);
+
+	if (own.busy) {
+		if (!is_abandoned(frame))
+			return (take_moment(moment, NULL));
+		own.lane = NULL;
+	}
+	own.busy = true;
+	own.frame = frame;
+	atomic_signal_fence(memory_order_seq_cst); /* a handler sees busy before anything else of it */
+	if (own.lane)
+		return (&own);
+
+	const uint32_t thread = thread_id();
+
+	(void)pthread_setspecific(key, &own);
+	leave_all(thread); /* what was abandoned, or belonged to a dead thread of the same id */
+	for (unsigned int i = 0; i < SING_LANES - MOMENTARY; i++)
+		if (take(&own, i, thread, frame))
+			return (&own);
+	if (take_moment(moment, frame))
+		return (moment);
+	own.busy = false;
+
+	return (NULL);
+}
+
+void seat_give(struct ring_seat *s)
+{
+	if (s != &own) {
+		const bool outermost = s->frame;
+
+		give_back(s);
+		if (!outermost)
+			return;
+	}
+	atomic_signal_fence(memory_order_seq_cst);
+	own.busy = false;
+}
+
+int seat_start(void)
+{
+	return (pthread_key_create(&key, end_thread));
+}

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Which thread has which lane of the ring. */
+#ifndef SING_SHIM_SEAT_H
+#define SING_SHIM_SEAT_H
+
+#include "ring.h"
+
+#include <sys/syscall.h>
+
+/* The process's end. */
+struct ring_end {
+	struct sing_ring *at;
+	/*
+	 * A page that a child of fork finds empty, whatever way it was forked: the ring is not
+	 * mapped there, and is not its own.
+	 */
+	_Atomic uint64_t *mine;
+	bool (*alive)(void);
+};
+extern struct ring_end ring_end;
+
+static inline bool ring_is_mine(void)
+{
+	return (atomic_load_explicit(ring_end.mine, memory_order_relaxed));
+}
+
+static inline struct sing_lane *ring_lane(unsigned int i)
+{
+	return ((struct sing_lane *)((char *)ring_end.at + SING_LANES_AT) + i);
+}
+
+/* Wait until *word is not value, or somebody wakes, or a moment is over. False: the server is gone. */
+bool ring_wait(_Atomic uint32_t *word, uint32_t value);
+void ring_wake(_Atomic uint32_t *word, int n);
+
+/* Make the server look at the ring. */
+void ring_nudge(void);
+
+static inline bool ring_is_closed(void)
+{
+	return (atomic_load_explicit(&ring_end.at->order, memory_order_acquire) & SING_CLOSED);
+}
+
+/* Called once, when there is a ring. Returns 0 or an errno. */
+int seat_start(void);
+
+/*
+ * A seat for one message, marked busy: the calling thread's own, or for a moment *moment,
+ * if the thread is in the middle of another message or there are too many threads. NULL:
+ * the ring was closed.
+ */
+struct ring_seat *seat_take(struct ring_seat *moment);
+
+/* The message is over, its lane goes on at s->tail. */
+void seat_give(struct ring_seat *s);
+
+#endif

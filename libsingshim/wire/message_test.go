@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// TestMessages: every message of many threads arrives once, whole, in the order of its
+// thread, and those that were ordered by a lock in that order.
+func TestMessages(t *testing.T) {
+	for _, c := range []struct {
+		how      string
+		threads  int
+		messages int
+	}{
+		{"plain", 1, 3000},
+		{"plain", 8, 1000},
+		{"asan", 4, 500},
+		{"thread", 4, 300},
+	} {
+		t.Run(fmt.Sprintf("%s-%d", c.how, c.threads), func(t *testing.T) {
+			w := newWitness()
+			p := start(t, w.handle, build(t, "load", c.how), "burst", c.threads, c.messages, seed(t))
+			p.must(t)
+			w.check(t)
+			for i := range c.threads {
+				if n := w.seen[uint64(i)]; n != uint64(c.messages) {
+					t.Errorf("thread %d: %d messages", i, n)
+				}
+			}
+			if w.stamp == 0 {
+				t.Error("no stamps")
+			}
+		})
+	}
+}
+
+// TestBriefThreads: lanes of threads that ended are used again, and threads beyond the lanes
+// find one for the moment.
+func TestBriefThreads(t *testing.T) {
+	for _, c := range []struct {
+		how             string
+		threads, rounds int
+	}{
+		{"plain", 200, 5},
+		{"asan", 16, 12},
+		{"thread", 16, 12},
+	} {
+		t.Run(c.how, func(t *testing.T) {
+			w := newWitness()
+			p := start(t, w.handle, build(t, "load", c.how), "brief", c.threads, c.rounds, 0)
+			p.must(t)
+			w.check(t)
+			if n := w.handled[opSink]; n != c.threads*c.rounds {
+				t.Errorf("%d messages", n)
+			}
+		})
+	}
+}
+
+// TestInterrupted: a signal handler sends messages, and calls, in the middle of others.
+func TestInterrupted(t *testing.T) {
+	for _, how := range []string{"plain", "asan"} {
+		t.Run(how, func(t *testing.T) {
+			w := newWitness()
+			p := start(t, w.handle, build(t, "load", how), "interrupt", 3, 0, seed(t))
+			p.must(t)
+			w.check(t)
+			if n := w.handled[opSink]; n < 200 {
+				t.Errorf("%d handlers", n)
+			}
+		})
+	}
+}
+
+// TestAbandoned: messages that a handler left by a jump do not come, or come and are
+// answered to nobody; the thread goes on.
+func TestAbandoned(t *testing.T) {
+	for _, how := range []string{"plain", "asan"} {
+		t.Run(how, func(t *testing.T) {
+			const rounds = 300
+			w := newWitness()
+			var p *process
+			var held []*Call
+			ready := make(chan struct{})
+			w.hold = func(m *Message) {
+				<-ready
+				if len(held) == 3 { // of those who are gone
+					for _, c := range held {
+						if err := c.Answer(0); err != nil {
+							t.Error(err)
+						}
+					}
+					held = nil
+				}
+				held = append(held, m.Call())
+				p.cmd.Process.Signal(sigusr2)
+			}
+			p = start(t, w.handle, build(t, "load", how), "abandon", 1, rounds, 0)
+			close(ready)
+			p.must(t)
+			w.check(t)
+			if n := w.handled[opSink]; n != rounds {
+				t.Errorf("%d of %d rounds", n, rounds)
+			}
+		})
+	}
+}
+
+// TestCancelled: a thread that is cancelled, anywhere, does not stop the others, nor does one
+// that ends by the bare system call; their lanes are used again.
+func TestCancelled(t *testing.T) {
+	for _, what := range []string{"cancel", "leave"} {
+		t.Run(what, func(t *testing.T) {
+			w := newWitness()
+			p := start(t, w.handle, build(t, "load", "plain"), what, 1, 400, seed(t))
+			p.must(t)
+			w.check(t)
+			if n := w.handled[opSink]; n < 400 {
+				t.Errorf("%d messages", n)
+			}
+		})
+	}
+}
+
+// TestFork: a child finds the ring to be its parent's, however it was forked.
+func TestFork(t *testing.T) {
+	w := newWitness()
+	p := start(t, w.handle, build(t, "load", "plain"), "fork", 1, 20, 0)
+	p.must(t)
+	w.check(t)
+	if n := w.handled[opSink]; n != 20 {
+		t.Errorf("%d messages, 20 are the parent's", n)
+	}
+}
+
+// TestExec: a process that becomes another program in the middle leaves a ring that can be
+// closed, and nothing of it open.
+func TestExec(t *testing.T) {
+	w := newWitness()
+	p := start(t, w.handle, build(t, "load", "plain"), "exec", 1, 0, seed(t))
+	awaitExec(t, p.cmd.Process.Pid)
+	p.cmd.Process.Kill()
+	if _, served := p.wait(t); served != nil {
+		t.Error(served)
+	}
+	w.check(t)
+	if w.count(opPing) != 1 {
+		t.Error("it never called")
+	}
+}
+
+// TestCounts: what was issued is known exactly, whenever it is asked.
+func TestCounts(t *testing.T) {
+	const threads, messages = 4, 5000
+	w := newWitness()
+	p := start(t, w.handle, build(t, "load", "plain"), "count", threads, messages, 0)
+	var last map[uint64]uint64
+	for {
+		now, err := p.ring.Counts()
+		if err != nil {
+			break
+		}
+		var sum uint64
+		for i := range uint64(threads) {
+			sum += now[1000+i]
+		}
+		if now[7] != 2*sum {
+			t.Fatalf("half a message was counted: %v", now)
+		}
+		for k, n := range last {
+			if now[k] < n {
+				t.Fatalf("key %d: %d after %d", k, now[k], n)
+			}
+		}
+		last = now
+	}
+	p.must(t)
+	w.check(t)
+	want := map[uint64]uint64{7: 2 * threads * messages}
+	for i := range uint64(threads) {
+		want[1000+i] = messages
+	}
+	if got := p.ring.counts; !maps.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+}
+
+// TestLease: the process takes what it was lent, not a byte more, and gives back.
+func TestLease(t *testing.T) {
+	r, err := Create(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Lease(3, 1000); err != nil {
+		t.Fatal(err)
+	}
+	w := newWitness()
+	var rest uint64
+	p := startOn(t, r, func(m *Message) {
+		if m.Op == opStamp {
+			rest, err = r.Unlease(3, 1000)
+		}
+		w.handle(m)
+	}, build(t, "load", "asan"), "lease", 1, 0, 0)
+	p.must(t)
+	w.check(t)
+	if got := w.stamp; got != 992 || rest != 40 || err != nil {
+		t.Errorf("took %d, left %d, %v", got, rest, err)
+	}
+}
+
+// TestNumbers: what threads a message comes from is told by the process, and is its own.
+func TestNumbers(t *testing.T) {
+	var ids []uint32
+	p := start(t, func(m *Message) {
+		if m.Op == opSink && binary.LittleEndian.Uint64(m.Args) < 4 {
+			ids = append(ids, m.Thread)
+		}
+		if c := m.Call(); c != nil {
+			c.Answer(0)
+		}
+	}, build(t, "load", "plain"), "brief", 4, 1, 0)
+	p.must(t)
+	slices.Sort(ids)
+	if len(ids) != 4 || ids[0] == 0 || ids[0] == ids[3] {
+		t.Errorf("threads %v", ids)
+	}
+}
