@@ -311,17 +311,31 @@ static bool sleep_until(struct sing_answer *a)
 	return (true);
 }
 
-enum ring_result ring_call(struct ring_draft *d)
+/* A call into the order. */
+static enum ring_result ask(struct ring_draft *d)
+{
+	const enum ring_result rv = push(d);
+
+	if (rv != RING_OK)
+		ring_done(d);
+
+	return (rv);
+}
+
+enum ring_result ring_ask(struct ring_draft *d)
+{
+	d->seat->asked = true;
+	return (ask(d));
+}
+
+enum ring_result ring_await(struct ring_draft *d)
 {
 	struct sing_answer *a = (struct sing_answer *)(d->record + 1);
-	enum ring_result rv = push(d);
 
-	if (rv == RING_OK &&
-	    ((!look(d->seat, a) && !sleep_until(a)) || atomic_load_explicit(&a->state, memory_order_acquire) != SING_ANSWERED))
-		rv = RING_CLOSED;
-	if (rv != RING_OK) {
+	d->seat->asked = false;
+	if ((!look(d->seat, a) && !sleep_until(a)) || atomic_load_explicit(&a->state, memory_order_acquire) != SING_ANSWERED) {
 		ring_done(d);
-		return (rv);
+		return (RING_CLOSED);
 	}
 	d->status = a->status;
 	d->length = a->length;
@@ -330,8 +344,16 @@ enum ring_result ring_call(struct ring_draft *d)
 	return (RING_OK);
 }
 
+enum ring_result ring_call(struct ring_draft *d)
+{
+	const enum ring_result rv = ask(d);
+
+	return (rv == RING_OK ? ring_await(d) : rv);
+}
+
 void ring_done(struct ring_draft *d)
 {
+	d->seat->asked = false;
 	atomic_store_explicit(&d->seat->lane->inside, 0, memory_order_release);
 	seat_give(d->seat);
 }

@@ -38,6 +38,7 @@ struct ring_seat {
 	uint32_t tail, head;	/* positions: where the next message goes, and head as it was last seen */
 	uint32_t thread;
 	bool busy;		/* from stage to done */
+	bool asked;		/* busy with a call that is not waited for */
 	const char *frame;	/* the stack of who is busy */
 	uint32_t patience;	/* how long to look for an answer before sleeping */
 };
@@ -89,6 +90,14 @@ enum ring_result ring_post(struct ring_draft *d);
  */
 enum ring_result ring_call(struct ring_draft *d);
 void ring_done(struct ring_draft *d);
+
+/*
+ * The two halves of ring_call, for up to four calls at a time: the server works on one while
+ * the answer of another is read. In between is no more than staging and asking the next, by
+ * the same function. RING_OK of ring_ask must be followed by ring_await.
+ */
+enum ring_result ring_ask(struct ring_draft *d);
+enum ring_result ring_await(struct ring_draft *d);
 
 /* Give up a message that was staged. */
 void ring_drop(struct ring_draft *d);

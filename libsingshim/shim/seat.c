@@ -109,16 +109,33 @@ static struct ring_seat *take_moment(struct ring_seat *moment, const char *frame
 	}
 }
 
+/* More lanes than a thread can have: several calls that were asked, and handlers in each other. */
+enum { MANY = 12 };
+
+static bool has_many(uint32_t thread)
+{
+	int n = 0;
+
+	for (unsigned int i = 0; i < SING_LANES; i++)
+		n += atomic_load_explicit(&ring_lane(i)->state, memory_order_relaxed) == thread;
+
+	return (n >= MANY);
+}
+
 /*
  * Whether the message that made the seat busy was left by siglongjmp: what is above its
  * frame, or at the same place, cannot be called from there, unless it is a handler on a
- * stack of its own.
+ * stack of its own, or the next call of several that were asked. Where that does not tell,
+ * because what was left was left below this frame, lanes are lost until they are many.
  */
 static bool is_abandoned(const char *frame)
 {
 	stack_t alt;
 
-	if (frame < own.frame)
+	if (has_many(thread_id()))
+		return (true);
+
+	if (frame < own.frame || (own.asked && frame == own.frame))
 		return (false);
 
 	return (raw6(SYS_sigaltstack, 0, (long)&alt, 0, 0, 0, 0) || !(alt.ss_flags & SS_ONSTACK));
@@ -146,6 +163,7 @@ struct ring_seat *seat_take(struct ring_seat *moment)
 		if (!is_abandoned(frame))
 			return (take_moment(moment, NULL));
 		own.lane = NULL;
+		own.asked = false;
 	}
 	own.busy = true;
 	own.frame = frame;

@@ -82,8 +82,15 @@ func TestInterrupted(t *testing.T) {
 // TestAbandoned: messages that a handler left by a jump do not come, or come and are
 // answered to nobody; the thread goes on.
 func TestAbandoned(t *testing.T) {
-	for _, how := range []string{"plain", "asan"} {
-		t.Run(how, func(t *testing.T) {
+	for _, c := range []struct {
+		name, how string
+		threads   int
+	}{
+		{"at the same place", "plain", 1},
+		{"sanitized", "asan", 1},
+		{"further down", "plain", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			const rounds = 300
 			w := newWitness()
 			var p *process
@@ -102,7 +109,7 @@ func TestAbandoned(t *testing.T) {
 				held = append(held, m.Call())
 				p.cmd.Process.Signal(sigusr2)
 			}
-			p = start(t, w.handle, build(t, "load", how), "abandon", 1, rounds, 0)
+			p = start(t, w.handle, build(t, "load", c.how), "abandon", c.threads, rounds, 0)
 			close(ready)
 			p.must(t)
 			w.check(t)

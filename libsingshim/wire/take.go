@@ -95,12 +95,17 @@ func (r *Ring) checkGates(order uint64) error {
 // chain returns the units from the latest message to the first.
 func (r *Ring) chain(unit uint32) ([]uint32, error) {
 	units := r.units[:0]
+	var mark uint32 // one of units: who meets it again goes round
 	for unit != 0 {
 		if unit < firstUnit || unit >= firstUnit+maxUnits {
 			return nil, hostile("a message at unit %d, where no lane is", unit)
 		}
-		if len(units) == maxUnits {
+		// The second is for links that change while they are followed.
+		if unit == mark || len(units) == maxUnits {
 			return nil, hostile("messages are in a circle")
+		}
+		if n := len(units); n&(n-1) == 0 {
+			mark = unit
 		}
 		units = append(units, unit)
 		unit = atomic.LoadUint32(&r.mem.record(unit).prev)
@@ -143,7 +148,7 @@ func (r *Ring) read(unit uint32) (message, error) {
 	end := (begin + units) & positionMask
 	switch {
 	case position != begin || (unit-firstUnit)%laneUnits != begin%laneUnits:
-		return message{}, hostile("lane %d: a message at position %d, where %d is next", i, position, begin)
+		return message{}, hostile("lane %d: a message at position %d, unit %d, where %d is next", i, position, unit, begin)
 	case l.open.Load() != 0:
 		return message{}, hostile("lane %d: a message while a call waits", i)
 	case (end-l.release.Load())&positionMask > laneUnits:

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ struct header {
 };
 
 static uint64_t seed;
+static char *raw_ring;
 static unsigned int threads, messages;
 
 #define CHECK(x)                                                                                 \
@@ -189,6 +191,58 @@ static void *counted(void *arg)
 	return ((void *)(uintptr_t)rv);
 }
 
+/* One thread that is not counted, and others that are. */
+static void *mixed(void *arg)
+{
+	return (arg ? counted(arg) : burst(arg));
+}
+
+/* One call that waits, and others for room. */
+static void *stuck(void *arg)
+{
+	enum ring_result rv = arg ? RING_OK : say(OP_HOLD, true, 0);
+
+	while (rv == RING_OK)
+		rv = say(OP_SINK, false, 0);
+
+	return ((void *)(uintptr_t)rv);
+}
+
+/* Nonsense, where it hurts: near the heads, in the beginnings of lanes, anywhere. */
+static void *scribbler(void *arg)
+{
+	static const size_t heads[] = { 128, 132, 256, 384, 388, 512 };
+	const uint64_t most = (uint64_t)(uintptr_t)arg;
+	uint64_t state = seed ^ 0x5c21bb1e;
+
+	for (uint64_t i = 0; !most || i < most; i++) {
+		const uint64_t x = next(&state);
+		size_t at = 0;
+		uint32_t value = (uint32_t)next(&state);
+
+		switch (x % 512) {
+		case 0:
+			at = heads[(x >> 9) % 6];
+			break;
+		case 1 ... 20:
+			at = SING_LANES_AT + (x >> 9) % 1024;
+			break;
+		case 21 ... 50:
+			at = (x >> 9) % SING_RING_SIZE;
+			break;
+		default: /* the head of a message that could be waiting */
+			at = SING_UNIT * (SING_FIRST_UNIT + (x >> 9) % 4 * SING_LANE_UNITS + (x >> 16) % 64) + (x >> 32) % 48;
+		}
+		if (x >> 40 & 1)
+			value %= SING_FIRST_UNIT + 4 * SING_LANE_UNITS;
+		at &= ~(size_t)3;
+		if (at >= 256 || x >> 41 & 1)
+			*(volatile uint32_t *)(raw_ring + at) = value;
+	}
+
+	return (NULL);
+}
+
 /* In a handler: a message in the middle of another. */
 static _Atomic uint64_t interrupted;
 
@@ -221,22 +275,34 @@ static void jump(int signal)
 	siglongjmp(back, 1);
 }
 
-/* A message is left by a jump, staged or in a call that has no answer yet. */
+/* Begin a message that is left by a jump: staged, or a call that has no answer yet. */
+static void __attribute__((noinline)) begin_hold(bool staged, unsigned int depth)
+{
+	struct ring_need need = { .op = OP_HOLD, .call = true, .size = 8, .room = 64 };
+	struct ring_draft d;
+	volatile char stack[256];
+
+	stack[0] = 0;
+	if (depth) {
+		begin_hold(staged, depth - 1);
+		stack[0] = 1; /* no tail call */
+		return;
+	}
+	CHECK(ring_stage(&d, &need) == RING_OK);
+	memset(d.args, stack[0], 8);
+	if (staged)
+		raise(SIGUSR2); /* jumps */
+	ring_call(&d);		/* the other end sends SIGUSR2 */
+	CHECK(stack[0]); /* nobody answers in time */
+}
+
+/* With a second thread: always further down than the first time. */
 static void abandon(void)
 {
 	for (volatile unsigned int i = 0; i < messages; i++) {
 		CHECK(say(OP_SINK, true, i) == RING_OK);
-		if (!sigsetjmp(back, 1)) {
-			struct ring_need need = { .op = OP_HOLD, .call = true, .size = 8, .room = 64 };
-			struct ring_draft d;
-
-			CHECK(ring_stage(&d, &need) == RING_OK);
-			memset(d.args, 0, 8);
-			if (i % 2)
-				raise(SIGUSR2); /* jumps */
-			ring_call(&d);	       /* the other end sends SIGUSR2 */
-			abort();
-		}
+		if (!sigsetjmp(back, 1))
+			begin_hold(i % 2, threads > 1 && i ? 5 : 0);
 	}
 }
 
@@ -303,11 +369,21 @@ int main(int argc, char **argv)
 	messages = (unsigned int)atoi(argv[3]);
 	seed = strtoull(argv[4], NULL, 10);
 	CHECK(say(OP_SINK, false, 0) == RING_NONE);
+	raw_ring = mmap(NULL, SING_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
 	CHECK(ring_attach(3, NULL) == 0);
 	CHECK(ring_attach(3, NULL) == EALREADY);
 	close(3);
 	if (!strcmp(argv[1], "burst")) {
 		rv = run(burst);
+	} else if (!strcmp(argv[1], "mixed")) {
+		rv = run(mixed);
+	} else if (!strcmp(argv[1], "stuck")) {
+		rv = run(stuck);
+	} else if (!strcmp(argv[1], "scribble")) {
+		pthread_t t;
+
+		CHECK(!pthread_create(&t, NULL, scribbler, NULL));
+		run(burst);
 	} else if (!strcmp(argv[1], "count")) {
 		rv = run(counted);
 	} else if (!strcmp(argv[1], "brief")) {

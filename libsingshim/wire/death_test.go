@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestKill: a process is killed at any moment. The server sees whole messages in order up to
+// there, gives everything back, and serves others as if nothing had been.
+func TestKill(t *testing.T) {
+	s := random(seed(t))
+	rounds := 15
+	if testing.Short() {
+		rounds = 10
+	}
+	other := newWitness()
+	bystander := start(t, other.handle, build(t, "load", "plain"), "burst", 2, 0, uint64(s))
+	for range rounds {
+		w := newWitness()
+		after := s.next() % 1500
+		reached := make(chan struct{})
+		p := start(t, func(m *Message) {
+			w.handle(m)
+			if m.Number == after {
+				close(reached)
+			}
+		}, build(t, "load", "plain"), "burst", 4, 0, s.next()%1e9)
+		<-reached
+		for n := s.next() % 1500; n > 0; n-- {
+			atomic.LoadUint64(&p.ring.mem.head().order) // some moment later
+		}
+		p.cmd.Process.Kill()
+		ended, served := p.wait(t)
+		if served != nil || ended == nil || !strings.Contains(ended.Error(), "killed") {
+			t.Fatalf("the program: %v; the server: %v", ended, served)
+		}
+		w.check(t)
+		if n := p.ring.users.Load(); n != 0 {
+			t.Fatalf("%d users of a ring without a process", n)
+		}
+	}
+	before := bystander.ring.takenSoFar()
+	until(t, "the other goes on", func() bool { return bystander.ring.takenSoFar() > before })
+	bystander.closes(t)
+	other.check(t)
+}
+
+// TestAdopt: another server takes over, at rest, and the threads do not notice.
+func TestAdopt(t *testing.T) {
+	w := newWitness()
+	p := start(t, w.handle, build(t, "load", "plain"), "burst", 4, 0, seed(t))
+	for range 10 {
+		r := p.ring
+		until(t, "messages", func() bool { return r.takenSoFar() > 100 })
+		must(t, r.Shut(Calls))
+		rest(t, r)
+		counts, err := r.Counts()
+		must(t, err)
+		fd, err := unix.Dup(int(r.File().Fd()))
+		must(t, err)
+		f := os.NewFile(uintptr(fd), "ring")
+		r.Detach()
+		must(t, <-p.served)
+		w.number = 0
+		next, err := Adopt(f, Options{Counts: counts})
+		must(t, err, f.Close())
+		p.ring = next
+		go func() { p.served <- next.Serve(w.handle) }()
+		must(t, next.Open(Calls))
+		until(t, "they go on", func() bool { return w.count(opEcho) > 0 && next.takenSoFar() > 0 })
+	}
+	p.closes(t)
+	w.check(t)
+}
+
+// TestAdoptRefuses: what could kill the server by a signal, and what is no ring at rest.
+func TestAdoptRefuses(t *testing.T) {
+	memfd := func(t *testing.T, size int64, seals int) *os.File {
+		t.Helper()
+		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		must(t, err)
+		f := os.NewFile(uintptr(fd), "test")
+		must(t, f.Truncate(size))
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+		must(t, err)
+		return f
+	}
+	ring := func(t *testing.T, change func(h *ringHead)) *os.File {
+		t.Helper()
+		f := memfd(t, ringSize, seals)
+		m, err := mapMemory(f)
+		must(t, err)
+		h := m.head()
+		h.magic, h.version = ringMagic, ringVersion
+		change(h)
+		must(t, m.unmap())
+		return f
+	}
+	for _, c := range []struct {
+		name, says string
+		make       func(*testing.T) *os.File
+	}{
+		{"a file", "no memfd", func(t *testing.T) *os.File {
+			f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+			must(t, err, f.Truncate(ringSize))
+			return f
+		}},
+		{"could shrink", "not sealed", func(t *testing.T) *os.File {
+			return memfd(t, ringSize, unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+		}},
+		{"too small", "bytes and not", func(t *testing.T) *os.File { return memfd(t, ringSize-4096, seals) }},
+		{"no magic", "magic 0x0", func(t *testing.T) *os.File { return memfd(t, ringSize, seals) }},
+		{"version", "version 2", func(t *testing.T) *os.File { return ring(t, func(h *ringHead) { h.version = 2 }) }},
+		{"not empty", ErrNotEmpty.Error(), func(t *testing.T) *os.File {
+			return ring(t, func(h *ringHead) { h.order = firstUnit })
+		}},
+		{"closed", ErrClosed.Error(), func(t *testing.T) *os.File {
+			return ring(t, func(h *ringHead) { h.order = closedBit })
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := c.make(t)
+			defer f.Close()
+			r, err := Adopt(f, Options{})
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("%v, %v", r, err)
+			}
+		})
+	}
+}
+
+// TestSealed: who has the ring's memory can make it neither shorter nor longer.
+func TestSealed(t *testing.T) {
+	r, err := Create(Options{})
+	must(t, err)
+	defer r.Close()
+	for _, size := range []int64{0, ringSize - 4096, ringSize + 4096} {
+		if err := r.File().Truncate(size); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%d: %v", size, err)
+		}
+	}
+	if _, err := unix.FcntlInt(r.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); !errors.Is(err, unix.EPERM) {
+		t.Errorf("more seals: %v", err)
+	}
+	must(t, checkMemory(r.File()))
+}
+
+// TestScribble: a process writes nonsense all over its ring while it is served, and while the
+// gates are moved. The server ends with a reason or goes on; it neither hangs nor falls.
+func TestScribble(t *testing.T) {
+	s := random(seed(t))
+	rounds := 30
+	if testing.Short() {
+		rounds = 8
+	}
+	reasons := map[string]int{}
+	for range rounds {
+		bulk := make([]byte, recordUnits*unitSize)
+		p := start(t, func(m *Message) {
+			m.Bulk(bulk, 0)
+			if c := m.Call(); c != nil {
+				c.Answer(1, m.Args[:min(len(m.Args), c.Room())])
+			}
+		}, build(t, "load", "plain"), "scribble", 3, 0, s.next()%1e9)
+		meddle(p.ring, 3000)
+		p.cmd.Process.Kill()
+		_, served := p.wait(t)
+		var nonsense *HostileError
+		if served != nil && !errors.As(served, &nonsense) {
+			t.Fatal(served)
+		}
+		reasons[firstWords(served)]++
+	}
+	t.Log(reasons)
+	if len(reasons) == 1 && reasons["<nil>"] > 0 {
+		t.Error("nonsense was never noticed")
+	}
+}
+
+// meddle does what a barrier does, until the ring is closed or n times.
+func meddle(r *Ring, n int) {
+	for range n {
+		if r.Shut(Calls) != nil || r.Shut(Counted) != nil || r.Grant(2) != nil {
+			return
+		}
+		if _, err := r.Busy(); err != nil {
+			return
+		}
+		if _, err := r.Withdraw(); err != nil || r.Open(Calls) != nil || r.Open(Counted) != nil {
+			return
+		}
+		if _, err := r.Counts(); err != nil {
+			return
+		}
+	}
+}
+
+func firstWords(err error) string {
+	s := strings.TrimPrefix(fmt.Sprint(err), (&HostileError{}).Error())
+	words := strings.Fields(s)
+	return strings.Join(words[:min(3, len(words))], " ")
+}

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// until waits for something that must come to pass.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for since := time.Now(); !is(); time.Sleep(100 * time.Microsecond) {
+		if time.Since(since) > patience {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+func (r *Ring) takenSoFar() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken
+}
+
+// closes closes the ring and expects the program to end with RING_CLOSED.
+func (p *process) closes(t *testing.T) {
+	t.Helper()
+	p.ring.Close()
+	ended, served := p.wait(t)
+	var exit *exec.ExitError
+	if !errors.As(ended, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("the program: %v", ended)
+	}
+	if served != nil {
+		t.Errorf("the server: %v", served)
+	}
+}
+
+func rest(t *testing.T, r *Ring) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if b, err := r.Rest(ctx); err != nil {
+		t.Fatalf("never at rest: %+v: %v", b, err)
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCallGate: when the gate is shut and the ring has come to rest, there is nothing in it and
+// nothing comes, whatever many threads were doing; when it is open again, they go on.
+func TestCallGate(t *testing.T) {
+	w := newWitness()
+	p := start(t, w.handle, build(t, "load", "plain"), "burst", 6, 0, seed(t))
+	r := p.ring
+	var last uint64
+	for range 60 {
+		until(t, "more messages", func() bool { return r.takenSoFar() > last })
+		must(t, r.Shut(Calls))
+		rest(t, r)
+		last = r.takenSoFar()
+		for range 200 {
+			b, err := r.Busy()
+			must(t, err)
+			if n := r.takenSoFar(); n != last || !b.IsZero() {
+				t.Fatalf("%d messages after %d, %+v", n, last, b)
+			}
+			runtime.Gosched()
+		}
+		must(t, r.Open(Calls))
+	}
+	p.closes(t)
+	w.check(t)
+}
+
+// TestCountedGate: at the shut gate the counts stand still, but for what is granted and not
+// withdrawn; what is not counted passes.
+func TestCountedGate(t *testing.T) {
+	w := newWitness()
+	p := start(t, w.handle, build(t, "load", "plain"), "mixed", 5, 0, seed(t))
+	r := p.ring
+	counts := func() map[uint64]uint64 {
+		c, err := r.Counts()
+		must(t, err)
+		return c
+	}
+	for round := range 20 {
+		before := counts()[7]
+		until(t, "more is counted", func() bool { return counts()[7] > before })
+		must(t, r.Shut(Counted))
+		stands := counts()
+		other := r.takenSoFar()
+		until(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
+		if now := counts(); !maps.Equal(now, stands) {
+			t.Fatalf("%v after %v", now, stands)
+		}
+		must(t, r.Grant(round))
+		until(t, "the grants are used", func() bool { return counts()[7] == stands[7]+2*uint64(round) })
+
+		must(t, r.Grant(1000))
+		unused, err := r.Withdraw()
+		must(t, err)
+		now := counts()
+		if want := stands[7] + 2*uint64(round+1000-unused); now[7] != want {
+			t.Fatalf("counted %d, and not %d: %d unused", now[7], want, unused)
+		}
+		other = r.takenSoFar()
+		until(t, "others pass", func() bool { counts(); return r.takenSoFar() > other })
+		if again := counts(); !maps.Equal(again, now) {
+			t.Fatalf("%v after %v, and nothing was granted", again, now)
+		}
+		must(t, r.Open(Counted))
+	}
+	if err := r.Grant(1); err == nil {
+		t.Error("a grant for an open gate")
+	}
+	must(t, r.Shut(Counted))
+	if err := r.Grant(1 << 16); err == nil {
+		t.Error("more grants than can be")
+	}
+	p.closes(t) // and they all stand at the gate
+	w.check(t)
+}
+
+// TestFull: threads that find no room wait, and go on when there is some.
+func TestFull(t *testing.T) {
+	const threads, messages = 3, 20000
+	gate := make(chan struct{})
+	next := map[uint32]uint64{} // by thread
+	p := start(t, func(m *Message) {
+		<-gate
+		if n := binary.LittleEndian.Uint64(m.Args); n != next[m.Thread] {
+			t.Errorf("thread %d: %d where %d is next", m.Thread, n, next[m.Thread])
+		}
+		next[m.Thread]++
+	}, build(t, "load", "plain"), "count", threads, messages, 0)
+	until(t, "they wait for room", func() bool { return waiting(p.ring) == threads })
+	close(gate)
+	p.must(t)
+	for thread, n := range next {
+		if n != messages {
+			t.Errorf("thread %d: %d messages", thread, n)
+		}
+	}
+	if len(next) != threads {
+		t.Errorf("messages of %d threads", len(next))
+	}
+}
+
+// waiting counts the lanes whose threads wait for room.
+func waiting(r *Ring) int {
+	if !r.enter() {
+		return -1
+	}
+	defer r.leave()
+	n := 0
+	for i := range r.lanes {
+		n += int(atomic.LoadUint32(&r.mem.lane(i).head) & waitsBit)
+	}
+	return n
+}
+
+// TestClose: whoever waits, for an answer or for room, is told.
+func TestClose(t *testing.T) {
+	w := newWitness()
+	var held atomic.Bool
+	w.hold = func(*Message) { held.Store(true) }
+	stop := make(chan struct{})
+	p := start(t, func(m *Message) {
+		w.handle(m)
+		if m.Op == opSink && held.Load() {
+			<-stop
+		}
+	}, build(t, "load", "plain"), "stuck", 4, 0, 0)
+	until(t, "they wait", func() bool { return held.Load() && waiting(p.ring) == 3 })
+	time.AfterFunc(time.Millisecond, func() { close(stop) })
+	p.closes(t)
+	w.check(t)
+	if _, err := p.ring.Counts(); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := p.ring.Serve(nil); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	p.ring.Close()
+	p.ring.Finish()
+	p.ring.SetFault(1)
+}
