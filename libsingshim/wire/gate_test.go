@@ -200,3 +200,17 @@ func TestClose(t *testing.T) {
 	p.ring.Finish()
 	p.ring.SetFault(1)
 }
+
+// TestOrphan: a call that nobody serves any more ends when the process finds the server gone.
+func TestOrphan(t *testing.T) {
+	r, err := Create(Options{})
+	must(t, err)
+	defer r.Close()
+	p := newProcess(t, r, build(t, "load", "plain"), "orphan", 1, 0, 0)
+	must(t, p.cmd.Start())
+	defer time.AfterFunc(patience, func() { p.cmd.Process.Kill() }).Stop()
+	var exit *exec.ExitError
+	if err := p.cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("the program: %v", err)
+	}
+}

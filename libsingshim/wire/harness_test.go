@@ -93,9 +93,8 @@ func start(t testing.TB, handle func(*Message), program string, args ...any) *pr
 	return startOn(t, r, handle, program, args...)
 }
 
-// startOn starts the program with the ring, and serves it. When the program has ended, what it
-// left is handled.
-func startOn(t testing.TB, r *Ring, handle func(*Message), program string, args ...any) *process {
+// newProcess prepares a program that has the ring.
+func newProcess(t testing.TB, r *Ring, program string, args ...any) *process {
 	t.Helper()
 	p := &process{ring: r, ended: make(chan error, 1), served: make(chan error, 1)}
 	p.cmd = exec.Command(program)
@@ -112,6 +111,14 @@ func startOn(t testing.TB, r *Ring, handle func(*Message), program string, args 
 	}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	p.cmd.ExtraFiles = []*os.File{r.File()}
+	return p
+}
+
+// startOn starts the program with the ring, and serves it. When the program has ended, what it
+// left is handled.
+func startOn(t testing.TB, r *Ring, handle func(*Message), program string, args ...any) *process {
+	t.Helper()
+	p := newProcess(t, r, program, args...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -341,6 +341,11 @@ static void forks(void)
 	}
 }
 
+static bool is_alive(void)
+{
+	return (false);
+}
+
 static int run(void *(*what)(void *))
 {
 	pthread_t t[256];
@@ -370,7 +375,7 @@ int main(int argc, char **argv)
 	seed = strtoull(argv[4], NULL, 10);
 	CHECK(say(OP_SINK, false, 0) == RING_NONE);
 	raw_ring = mmap(NULL, SING_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
-	CHECK(ring_attach(3, NULL) == 0);
+	CHECK(ring_attach(3, strcmp(argv[1], "orphan") ? NULL : is_alive) == 0);
 	CHECK(ring_attach(3, NULL) == EALREADY);
 	close(3);
 	if (!strcmp(argv[1], "burst")) {
@@ -427,6 +432,9 @@ int main(int argc, char **argv)
 			CHECK(!pthread_create(&t, NULL, leaver, (void *)(uintptr_t)i));
 			CHECK(!pthread_join(t, NULL));
 		}
+	} else if (!strcmp(argv[1], "orphan")) {
+		rv = (int)say(OP_PING, true, 0);
+		CHECK(say(OP_PING, true, 0) == RING_CLOSED);
 	} else if (!strcmp(argv[1], "fork")) {
 		forks();
 	} else if (!strcmp(argv[1], "exec")) {
