@@ -291,3 +291,31 @@ func FuzzRing(f *testing.F) {
 		}
 	})
 }
+
+// TestFinish: what was posted before Finish is handled, whatever the reader was doing: each
+// round finds it a moment later after a message.
+func TestFinish(t *testing.T) {
+	for i := range 1500 {
+		r, err := Create(Options{Spin: -1})
+		must(t, err)
+		r.enter()
+		f := &forger{mem: r.mem}
+		var handled atomic.Int32
+		served := make(chan error)
+		go func() { served <- r.Serve(func(*Message) { handled.Add(1) }) }()
+		f.post(0, record{op: 1})
+		for handled.Load() == 0 {
+			r.nudge() // which the forger does not
+		}
+		for range i % 300 {
+			handled.Load()
+		}
+		f.post(1, record{op: 1})
+		r.Finish()
+		must(t, <-served)
+		r.leave()
+		if n := handled.Load(); n != 2 {
+			t.Fatalf("%d of 2 messages", n)
+		}
+	}
+}

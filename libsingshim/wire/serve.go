@@ -36,6 +36,7 @@ func (r *Ring) Serve(handle func(*Message)) error {
 	}
 	defer r.leave()
 	for !r.closed.Load() {
+		finish := r.finish.Load() // before: what was posted before it was said, is then seen
 		n, err := r.turn(handle)
 		if err != nil {
 			r.Close()
@@ -44,7 +45,7 @@ func (r *Ring) Serve(handle func(*Message)) error {
 		if n > 0 {
 			continue
 		}
-		if r.finish.Load() {
+		if finish {
 			r.Close()
 			break
 		}
