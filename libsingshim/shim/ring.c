@@ -371,6 +371,14 @@ uint32_t ring_fault(void)
 	return (atomic_load_explicit(&ring_end.at->fault, memory_order_acquire));
 }
 
+uint64_t ring_mark(unsigned int i)
+{
+	if (!ring_end.at || !ring_is_mine() || i >= SING_MARKS)
+		return (0);
+
+	return (atomic_load_explicit((_Atomic uint64_t *)((char *)ring_end.at + SING_MARKS_AT) + i, memory_order_acquire));
+}
+
 bool ring_lease(unsigned int device, uint64_t n)
 {
 	uint64_t have;

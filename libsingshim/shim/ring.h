@@ -105,6 +105,9 @@ void ring_drop(struct ring_draft *d);
 /* What every call must return from now on, or 0. */
 uint32_t ring_fault(void);
 
+/* What the server has marked: how far something has got. 0 without a ring of one's own. */
+uint64_t ring_mark(unsigned int i);
+
 /* Take n bytes of a device's lease: whether there were as many. Give bytes back. */
 bool ring_lease(unsigned int device, uint64_t n);
 void ring_unlease(unsigned int device, uint64_t n);

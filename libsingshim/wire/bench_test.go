@@ -30,45 +30,17 @@ func BenchmarkRing(b *testing.B) {
 		{"write", "GB/s", 4 << 20, 20},
 	} {
 		b.Run(fmt.Sprintf("%s-%d", c.what, c.bytes), func(b *testing.B) {
-			there := make([]byte, 64<<20)
-			var at int
-			var p *process
-			ready := make(chan struct{})
-			p = start(b, func(m *Message) {
-				switch m.Op {
-				case 2:
-					at = (at + m.Bulk(there[at:], 0)) % len(there)
-				case 3:
-					n := m.Call().Room()
-					m.Call().Answer(0, there[at:at+n])
-					at = (at + n) % len(there)
-				case 4, 5:
-					<-ready
-					addr, n := binary.LittleEndian.Uint64(m.Args), int(binary.LittleEndian.Uint64(m.Args[8:]))
-					move := Process(p.cmd.Process.Pid).Read
-					if m.Op == 5 {
-						move = Process(p.cmd.Process.Pid).Write
-					}
-					if err := move(there[at:at+n], addr); err != nil {
-						b.Error(err)
-					}
-					m.Call().Answer(0)
-					at = (at + n) % len(there)
-				default:
-					if m.Call() != nil {
-						m.Call().Answer(0, m.Args)
-					}
-				}
-			}, build(b, "bench", "plain"), c.what, c.bytes, c.rounds)
-			close(ready)
-			p.must(b)
-			out, err := os.ReadFile(p.out.Name())
-			if err != nil {
-				b.Fatal(err)
-			}
 			var best, median, here float64
-			if _, err := fmt.Sscanf(string(out), "best %f\nmedian %f\nmemcpy %f", &best, &median, &here); err != nil {
-				b.Fatal(err, string(out))
+			for b.Loop() {
+				f := measure(b, c.what, c.bytes, c.rounds)
+				better := f[0] > best
+				if c.unit == "ns" {
+					better = f[0] < best
+				}
+				if better || best == 0 {
+					best, median = f[0], f[1]
+				}
+				here = max(here, f[2])
 			}
 			b.ReportMetric(best, c.unit+"-best")
 			b.ReportMetric(median, c.unit+"-median")
@@ -78,4 +50,49 @@ func BenchmarkRing(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// measure runs testdata/bench.c once: the best, the median, and what memcpy did in between.
+func measure(b *testing.B, what string, bytes, rounds int) (figures [3]float64) {
+	b.Helper()
+	there := make([]byte, 64<<20)
+	var at int
+	var p *process
+	ready := make(chan struct{})
+	p = start(b, func(m *Message) {
+		switch m.Op {
+		case 2:
+			at = (at + m.Bulk(there[at:], 0)) % len(there)
+		case 3:
+			n := m.Call().Room()
+			m.Call().Answer(0, there[at:at+n])
+			at = (at + n) % len(there)
+		case 4, 5:
+			<-ready
+			addr, n := binary.LittleEndian.Uint64(m.Args), int(binary.LittleEndian.Uint64(m.Args[8:]))
+			move := Process(p.cmd.Process.Pid).Read
+			if m.Op == 5 {
+				move = Process(p.cmd.Process.Pid).Write
+			}
+			if err := move(there[at:at+n], addr); err != nil {
+				b.Error(err)
+			}
+			m.Call().Answer(0)
+			at = (at + n) % len(there)
+		default:
+			if m.Call() != nil {
+				m.Call().Answer(0, m.Args)
+			}
+		}
+	}, build(b, "bench", "plain"), what, bytes, rounds)
+	close(ready)
+	p.must(b)
+	out, err := os.ReadFile(p.out.Name())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(string(out), "best %f\nmedian %f\nmemcpy %f", &figures[0], &figures[1], &figures[2]); err != nil {
+		b.Fatal(err, string(out))
+	}
+	return figures
 }

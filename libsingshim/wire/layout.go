@@ -13,7 +13,9 @@ const (
 	lanes       = 128
 	laneUnits   = 16384
 	lanesAt     = 4096
-	firstUnit   = 512
+	marksAt     = 20480
+	marks       = 4096
+	firstUnit   = 1024
 	recordUnits = 8192
 	sizeMax     = 65536
 	countsMax   = 1024
@@ -40,11 +42,12 @@ const (
 )
 
 // MaxSize is how many bytes of arguments a message may have, and MaxCounts for how many keys
-// it may be counted.
+// it may be counted. A ring has so many Leases and Marks.
 const (
 	MaxSize   = sizeMax
 	MaxCounts = countsMax
 	Leases    = leases
+	Marks     = marks
 )
 
 // The structures of wire.h, laid over the mapping. Their words are read and written by

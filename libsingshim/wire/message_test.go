@@ -223,6 +223,26 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// TestMarks: what the server marks, and that it has a fault, the process reads by itself.
+func TestMarks(t *testing.T) {
+	r, err := Create(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWitness()
+	p := startOn(t, r, func(m *Message) {
+		if m.Number == 10 {
+			for i := range uint64(Marks) {
+				r.Mark(int(i), i*i<<20)
+			}
+			r.SetFault(719)
+		}
+		w.handle(m)
+	}, build(t, "load", "asan"), "mark", 1, 0, 0)
+	p.must(t)
+	w.check(t)
+}
+
 // TestNumbers: what threads a message comes from is told by the process, and is its own.
 func TestNumbers(t *testing.T) {
 	var ids []uint32

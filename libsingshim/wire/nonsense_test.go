@@ -89,7 +89,7 @@ func TestNonsense(t *testing.T) {
 			r.Counts()
 			f.push(unit)
 		}},
-		{"a lane backwards", "at position 2, unit 514, where 1 is next", func(_ *Ring, f *forger) {
+		{"a lane backwards", "at position 2, unit 1026, where 1 is next", func(_ *Ring, f *forger) {
 			first, second := f.stage(0, small), f.stage(0, small)
 			f.push(second)
 			f.push(first)

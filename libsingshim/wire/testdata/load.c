@@ -335,7 +335,7 @@ static void forks(void)
 		if (!pid) {
 			uint32_t fault = ring_fault();
 			bool leased = ring_lease(0, 1);
-			_exit(say(OP_SINK, true, i) == RING_FORKED && !fault && !leased ? 0 : 1);
+			_exit(say(OP_SINK, true, i) == RING_FORKED && !fault && !leased && !ring_mark(1) ? 0 : 1);
 		}
 		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	}
@@ -444,6 +444,13 @@ int main(int argc, char **argv)
 		CHECK(say(OP_PING, true, 0) == RING_OK);
 		execl("/bin/sleep", "sleep", "1000", (char *)NULL);
 		abort();
+	} else if (!strcmp(argv[1], "mark")) {
+		while (!ring_fault())
+			CHECK(say(OP_PING, true, 0) == RING_OK);
+		CHECK(ring_fault() == 719);
+		for (unsigned int i = 0; i < SING_MARKS; i++)
+			CHECK(ring_mark(i) == (uint64_t)i * i << 20);
+		CHECK(ring_mark(SING_MARKS) == 0);
 	} else if (!strcmp(argv[1], "lease")) {
 		uint64_t got = 0;
 
