@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,10 +30,46 @@ func (p Process) Write(src []byte, address uint64) error {
 	return p.move(src, address, unix.ProcessVMWritev, "write")
 }
 
-func (p Process) move(b []byte, address uint64, how func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error), what string) error {
+// piece is how much one thread copies at a time, and hands how many threads copy at most: the
+// kernel looks up each page, which takes about as long as copying it.
+const (
+	piece = 1 << 20
+	hands = 4
+)
+
+type mover func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
+
+func (p Process) move(b []byte, address uint64, how mover, what string) error {
 	if address > math.MaxInt64-uint64(len(b)) {
 		return fmt.Errorf("%s the memory of process %d at %#x: no such address", what, p, address)
 	}
+	if len(b) <= piece {
+		return p.moveOne(b, address, how, what)
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, min(hands, runtime.GOMAXPROCS(0), (len(b)+piece-1)/piece))
+	for i := range errs {
+		wg.Go(func() {
+			for errs[i] == nil {
+				begin := int(next.Add(piece) - piece)
+				if begin >= len(b) {
+					return
+				}
+				errs[i] = p.moveOne(b[begin:min(begin+piece, len(b))], address+uint64(begin), how, what)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Process) moveOne(b []byte, address uint64, how mover, what string) error {
 	for at := address; len(b) > 0; {
 		local := []unix.Iovec{{Base: &b[0]}}
 		local[0].SetLen(len(b))
