@@ -176,7 +176,7 @@ enum ring_result ring_stage(struct ring_draft *d, const struct ring_need *need)
 		return (RING_TOO_LONG);
 	s = seat_take(&d->moment);
 	if (!s)
-		return (RING_CLOSED);
+		return (ring_is_closed() ? RING_CLOSED : RING_BUSY);
 	begin = s->tail;
 	if (begin % SING_LANE_UNITS + units > SING_LANE_UNITS)
 		begin = (uint32_t)round_up(begin, SING_LANE_UNITS) & SING_POSITION;
@@ -311,28 +311,11 @@ static bool sleep_until(struct sing_answer *a)
 	return (true);
 }
 
-/* A call into the order. */
-static enum ring_result ask(struct ring_draft *d)
-{
-	const enum ring_result rv = push(d);
-
-	if (rv != RING_OK)
-		ring_done(d);
-
-	return (rv);
-}
-
-enum ring_result ring_ask(struct ring_draft *d)
-{
-	d->seat->asked = true;
-	return (ask(d));
-}
-
-enum ring_result ring_await(struct ring_draft *d)
+/* Wait for the answer. */
+static enum ring_result await(struct ring_draft *d)
 {
 	struct sing_answer *a = (struct sing_answer *)(d->record + 1);
 
-	d->seat->asked = false;
 	if ((!look(d->seat, a) && !sleep_until(a)) || atomic_load_explicit(&a->state, memory_order_acquire) != SING_ANSWERED) {
 		ring_done(d);
 		return (RING_CLOSED);
@@ -346,14 +329,40 @@ enum ring_result ring_await(struct ring_draft *d)
 
 enum ring_result ring_call(struct ring_draft *d)
 {
-	const enum ring_result rv = ask(d);
+	const enum ring_result rv = push(d);
 
-	return (rv == RING_OK ? ring_await(d) : rv);
+	if (rv == RING_OK)
+		return (await(d));
+	ring_done(d);
+
+	return (rv);
+}
+
+enum ring_result ring_ask(struct ring_draft *d)
+{
+	enum ring_result rv;
+
+	seat_asks(1);
+	rv = push(d);
+	if (rv != RING_OK) {
+		seat_asks(-1);
+		ring_done(d);
+	}
+
+	return (rv);
+}
+
+enum ring_result ring_await(struct ring_draft *d)
+{
+	const enum ring_result rv = await(d);
+
+	seat_asks(-1);
+
+	return (rv);
 }
 
 void ring_done(struct ring_draft *d)
 {
-	d->seat->asked = false;
 	atomic_store_explicit(&d->seat->lane->inside, 0, memory_order_release);
 	seat_give(d->seat);
 }

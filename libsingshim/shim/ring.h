@@ -28,6 +28,7 @@ enum ring_result {
 	RING_FORKED,	/* it is the parent's */
 	RING_CLOSED,	/* the server has closed it, or is gone */
 	RING_TOO_LONG,	/* no message has so many bytes */
+	RING_BUSY,	/* calls that were asked must be awaited first */
 };
 
 /* A thread's place in the ring. */
@@ -37,9 +38,9 @@ struct ring_seat {
 	uint32_t unit;		/* of the lane's first byte */
 	uint32_t tail, head;	/* positions: where the next message goes, and head as it was last seen */
 	uint32_t thread;
-	bool busy;		/* from stage to done */
-	bool asked;		/* busy with a call that is not waited for */
-	const char *frame;	/* the stack of who is busy */
+	const char *frame;	/* from stage to done the stack of who is there, else NULL */
+	uint32_t asked;		/* how many calls the thread has asked and does not wait for yet */
+	bool nested;		/* in the middle of another message of the thread */
 	uint32_t patience;	/* how long to look for an answer before sleeping */
 };
 
@@ -94,7 +95,8 @@ void ring_done(struct ring_draft *d);
 /*
  * The two halves of ring_call, for up to four calls at a time: the server works on one while
  * the answer of another is read. In between is no more than staging and asking the next, by
- * the same function. RING_OK of ring_ask must be followed by ring_await.
+ * the same function; ring_stage may then say RING_BUSY. RING_OK of ring_ask must be followed
+ * by ring_await, and its RING_OK by ring_done before anything else.
  */
 enum ring_result ring_ask(struct ring_draft *d);
 enum ring_result ring_await(struct ring_draft *d);

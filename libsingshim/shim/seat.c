@@ -58,8 +58,11 @@ static void bury(void)
 	}
 }
 
-/* Take the free lane i. */
-static bool take(struct ring_seat *s, unsigned int i, uint32_t thread, const char *frame)
+/*
+ * Take the free lane i. The frame is not touched, not even for a moment: a handler must not
+ * find the seat to be free.
+ */
+static bool take(struct ring_seat *s, unsigned int i, uint32_t thread)
 {
 	struct sing_lane *lane = ring_lane(i);
 	uint32_t state = 0;
@@ -67,17 +70,13 @@ static bool take(struct ring_seat *s, unsigned int i, uint32_t thread, const cha
 	if (atomic_load_explicit(&lane->state, memory_order_relaxed) ||
 	    !atomic_compare_exchange_strong(&lane->state, &state, thread))
 		return (false);
-	*s = (struct ring_seat){
-		.lane = lane,
-		.bytes = (char *)ring_end.at + (size_t)SING_UNIT * (SING_FIRST_UNIT + (size_t)i * SING_LANE_UNITS),
-		.unit = SING_FIRST_UNIT + i * SING_LANE_UNITS,
-		.tail = atomic_load_explicit(&lane->tail, memory_order_relaxed) & SING_POSITION,
-		.head = atomic_load_explicit(&lane->head, memory_order_acquire) >> 1,
-		.thread = thread,
-		.busy = true,
-		.frame = frame,
-		.patience = PATIENCE,
-	};
+	s->bytes = (char *)ring_end.at + (size_t)SING_UNIT * (SING_FIRST_UNIT + (size_t)i * SING_LANE_UNITS);
+	s->unit = SING_FIRST_UNIT + i * SING_LANE_UNITS;
+	s->tail = atomic_load_explicit(&lane->tail, memory_order_relaxed) & SING_POSITION;
+	s->head = atomic_load_explicit(&lane->head, memory_order_acquire) >> 1;
+	s->thread = thread;
+	s->patience = PATIENCE;
+	s->lane = lane;
 
 	return (true);
 }
@@ -89,19 +88,21 @@ static void give_back(struct ring_seat *s)
 	s->lane = NULL;
 }
 
-/* frame is NULL in a handler that interrupted another message. */
-static struct ring_seat *take_moment(struct ring_seat *moment, const char *frame)
+static struct ring_seat *take_moment(struct ring_seat *moment, bool nested)
 {
 	const uint32_t thread = thread_id();
 	const struct timespec t = { .tv_nsec = 1000000 };
 
+	moment->nested = nested;
 	for (;;) {
 		const uint32_t freed = atomic_load_explicit(&ring_end.at->freed, memory_order_acquire);
 
 		for (unsigned int i = SING_LANES; i--;)
-			if (take(moment, i, thread, frame))
+			if (take(moment, i, thread))
 				return (moment);
 		bury();
+		if (own.asked)
+			return (NULL); /* others may wait for its lanes, as it would for theirs */
 		if (ring_is_closed() || (ring_end.alive && !ring_end.alive()))
 			return (NULL);
 		/* FUTEX_WAIT. Who gives back a lane himself does not wake, so look again soon. */
@@ -123,7 +124,7 @@ static bool has_many(uint32_t thread)
 }
 
 /*
- * Whether the message that made the seat busy was left by siglongjmp: what is above its
+ * Whether the message that the thread is at was left by siglongjmp: what is above its
  * frame, or at the same place, cannot be called from there, unless it is a handler on a
  * stack of its own, or the next call of several that were asked. Where that does not tell,
  * because what was left was left below this frame, lanes are lost until they are many.
@@ -147,55 +148,60 @@ static void end_thread(void *seat)
 
 	if (!s->lane || !ring_is_mine())
 		return;
-	if (s->busy)
+	if (s->frame)
 		leave(s->lane, s->thread);
 	else
 		give_back(s);
 	s->lane = NULL;
-	s->busy = false;
+	s->frame = NULL;
 }
 
 struct ring_seat *seat_take(struct ring_seat *moment)
 {
 	const char *frame = __builtin_frame_address(0);
 
-	if (own.busy) {
+	if (own.frame) {
 		if (!is_abandoned(frame))
-			return (take_moment(moment, NULL));
+			return (take_moment(moment, true));
 		own.lane = NULL;
-		own.asked = false;
+		own.asked = 0;
 	}
-	own.busy = true;
 	own.frame = frame;
-	atomic_signal_fence(memory_order_seq_cst); /* a handler sees busy before anything else of it */
+	atomic_signal_fence(memory_order_seq_cst); /* a handler sees that before anything else of it */
 	if (own.lane)
 		return (&own);
 
 	const uint32_t thread = thread_id();
 
 	(void)pthread_setspecific(key, &own);
-	leave_all(thread); /* what was abandoned, or belonged to a dead thread of the same id */
+	if (!own.asked)
+		leave_all(thread); /* what was abandoned, or belonged to a dead thread of the same id */
 	for (unsigned int i = 0; i < SING_LANES - MOMENTARY; i++)
-		if (take(&own, i, thread, frame))
+		if (take(&own, i, thread))
 			return (&own);
-	if (take_moment(moment, frame))
+	if (take_moment(moment, false))
 		return (moment);
-	own.busy = false;
+	own.frame = NULL;
 
 	return (NULL);
+}
+
+void seat_asks(int more)
+{
+	own.asked += (uint32_t)more;
 }
 
 void seat_give(struct ring_seat *s)
 {
 	if (s != &own) {
-		const bool outermost = s->frame;
+		const bool nested = s->nested;
 
 		give_back(s);
-		if (!outermost)
+		if (nested)
 			return;
 	}
 	atomic_signal_fence(memory_order_seq_cst);
-	own.busy = false;
+	own.frame = NULL;
 }
 
 int seat_start(void)

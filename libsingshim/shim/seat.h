@@ -47,11 +47,14 @@ static inline bool ring_is_closed(void)
 int seat_start(void);
 
 /*
- * A seat for one message, marked busy: the calling thread's own, or for a moment *moment,
+ * A seat for one message: the calling thread's own, or for a moment *moment,
  * if the thread is in the middle of another message or there are too many threads. NULL:
- * the ring was closed.
+ * the ring was closed, or the thread has asked calls and may not wait for another lane.
  */
 struct ring_seat *seat_take(struct ring_seat *moment);
+
+/* So many calls more were asked by this thread. */
+void seat_asks(int more);
 
 /* The message is over, its lane goes on at s->tail. */
 void seat_give(struct ring_seat *s);

@@ -64,12 +64,40 @@ func TestBriefThreads(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a signal handler sends messages, and calls, in the middle of others.
-func TestInterrupted(t *testing.T) {
-	for _, how := range []string{"plain", "asan"} {
-		t.Run(how, func(t *testing.T) {
+// TestSeveral: threads ask several calls before they wait, more threads than there are lanes.
+func TestSeveral(t *testing.T) {
+	for _, c := range []struct {
+		how               string
+		threads, messages int
+	}{
+		{"plain", 1, 1000},
+		{"plain", 150, 100},
+		{"asan", 20, 200},
+		{"thread", 20, 50},
+	} {
+		t.Run(fmt.Sprintf("%s-%d", c.how, c.threads), func(t *testing.T) {
 			w := newWitness()
-			p := start(t, w.handle, build(t, "load", how), "interrupt", 3, 0, seed(t))
+			p := start(t, w.handle, build(t, "load", c.how), "several", c.threads, c.messages, 0)
+			p.must(t)
+			w.check(t)
+			if n := w.handled[opSink]; n != c.threads*c.messages {
+				t.Errorf("%d messages", n)
+			}
+		})
+	}
+}
+
+// TestInterrupted: a signal handler sends messages, and calls, in the middle of others; on the
+// thread's stack, or on one of its own.
+func TestInterrupted(t *testing.T) {
+	for _, c := range []struct{ how, what string }{
+		{"plain", "interrupt"},
+		{"plain", "aside"},
+		{"asan", "interrupt"},
+	} {
+		t.Run(c.how+"-"+c.what, func(t *testing.T) {
+			w := newWitness()
+			p := start(t, w.handle, build(t, "load", c.how), c.what, 3, 0, seed(t))
 			p.must(t)
 			w.check(t)
 			if n := w.handled[opSink]; n < 200 {

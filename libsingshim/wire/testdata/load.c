@@ -208,6 +208,35 @@ static void *stuck(void *arg)
 	return ((void *)(uintptr_t)rv);
 }
 
+static pthread_barrier_t all;
+
+/* Several calls at a time, as many as there are lanes for. */
+static void *several(void *arg)
+{
+	const struct ring_need need = { .op = OP_SINK, .call = true, .size = 8 };
+	struct ring_draft d[4];
+	unsigned int asked = 0, awaited = 0;
+
+	(void)arg;
+	pthread_barrier_wait(&all);
+	while (awaited < messages) {
+		enum ring_result rv = RING_BUSY;
+
+		if (asked < messages && asked - awaited < 4)
+			rv = ring_stage(&d[asked % 4], &need);
+		if (rv == RING_OK) {
+			memset(d[asked % 4].args, 0, 8);
+			CHECK(ring_ask(&d[asked++ % 4]) == RING_OK);
+		} else {
+			CHECK(rv == RING_BUSY && asked > awaited);
+			CHECK(ring_await(&d[awaited % 4]) == RING_OK);
+			ring_done(&d[awaited++ % 4]);
+		}
+	}
+
+	return (NULL);
+}
+
 /* Nonsense, where it hurts: near the heads, in the beginnings of lanes, anywhere. */
 static void *scribbler(void *arg)
 {
@@ -252,6 +281,21 @@ static void interrupt(int signal)
 	const uint64_t n = atomic_fetch_add(&interrupted, 1);
 
 	CHECK(say(OP_SINK, n % 2, n) == RING_OK);
+}
+
+/* The handlers' stack is above the frames that they interrupt. */
+static void *burst_aside(void *arg)
+{
+	char above[65536];
+	stack_t alt = { .ss_sp = above, .ss_size = sizeof(above) };
+	void *rv;
+
+	CHECK(!sigaltstack(&alt, NULL));
+	rv = burst(arg);
+	alt.ss_flags = SS_DISABLE;
+	CHECK(!sigaltstack(&alt, NULL));
+
+	return (rv);
 }
 
 static void *interrupter(void *arg)
@@ -382,6 +426,9 @@ int main(int argc, char **argv)
 		rv = run(burst);
 	} else if (!strcmp(argv[1], "mixed")) {
 		rv = run(mixed);
+	} else if (!strcmp(argv[1], "several")) {
+		CHECK(!pthread_barrier_init(&all, NULL, threads));
+		rv = run(several);
 	} else if (!strcmp(argv[1], "stuck")) {
 		rv = run(stuck);
 	} else if (!strcmp(argv[1], "scribble")) {
@@ -394,14 +441,15 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "brief")) {
 		for (unsigned int i = 0; i < messages; i++)
 			CHECK(!run(brief));
-	} else if (!strcmp(argv[1], "interrupt")) {
+	} else if (!strcmp(argv[1], "interrupt") || !strcmp(argv[1], "aside")) {
+		const bool aside = argv[1][0] == 'a';
 		pthread_t extra;
-		struct sigaction sa = { .sa_handler = interrupt };
+		struct sigaction sa = { .sa_handler = interrupt, .sa_flags = aside ? SA_ONSTACK : 0 };
 
 		sigaction(SIGUSR1, &sa, NULL);
 		pthread_t t[256];
 		for (unsigned int i = 0; i < threads; i++)
-			CHECK(!pthread_create(&t[i], NULL, burst, (void *)(uintptr_t)i));
+			CHECK(!pthread_create(&t[i], NULL, aside ? burst_aside : burst, (void *)(uintptr_t)i));
 		CHECK(!pthread_create(&extra, NULL, interrupter, t));
 		while (atomic_load(&interrupted) < 200)
 			sched_yield();
