@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -84,6 +85,36 @@ func TestSeveral(t *testing.T) {
 				t.Errorf("%d messages", n)
 			}
 		})
+	}
+}
+
+// TestLate: other goroutines answer, in any order, and everybody gets his own answer.
+func TestLate(t *testing.T) {
+	const threads, messages, hands = 6, 400, 4
+	type late struct {
+		call *Call
+		args []byte
+	}
+	work := make(chan late, threads)
+	var wg sync.WaitGroup
+	for range hands {
+		wg.Go(func() {
+			for l := range work {
+				if err := l.call.Answer(int32(binary.LittleEndian.Uint32(l.args)), l.args); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	w := newWitness()
+	w.hold = func(m *Message) { work <- late{m.Call(), slices.Clone(m.Args)} }
+	p := start(t, w.handle, build(t, "load", "asan"), "late", threads, messages, 0)
+	p.must(t)
+	close(work)
+	wg.Wait()
+	w.check(t)
+	if n := w.handled[opSink]; n != threads*messages {
+		t.Errorf("%d of %d rounds", n, threads*messages)
 	}
 }
 
@@ -164,14 +195,21 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestFork: a child finds the ring to be its parent's, however it was forked.
+// TestFork: a child finds the ring to be its parent's, however it was forked, and the parent's
+// other threads, in the middle of messages, do not notice.
 func TestFork(t *testing.T) {
+	const threads, messages = 4, 150
 	w := newWitness()
-	p := start(t, w.handle, build(t, "load", "plain"), "fork", 1, 20, 0)
+	p := start(t, w.handle, build(t, "load", "plain"), "fork", threads, messages, seed(t))
 	p.must(t)
 	w.check(t)
-	if n := w.handled[opSink]; n != 20 {
-		t.Errorf("%d messages, 20 are the parent's", n)
+	if n := w.handled[opSink]; n != messages {
+		t.Errorf("%d messages, %d are the parent's", n, messages)
+	}
+	for i := range uint64(threads - 1) {
+		if n := w.seen[i]; n != messages {
+			t.Errorf("thread %d: %d messages", i, n)
+		}
 	}
 }
 

@@ -208,6 +208,25 @@ static void *stuck(void *arg)
 	return ((void *)(uintptr_t)rv);
 }
 
+/* Calls whose answers come in any order. */
+static void *late(void *arg)
+{
+	for (uint32_t i = 0; i < messages; i++) {
+		const struct ring_need need = { .op = OP_HOLD, .call = true, .size = 8, .room = 8 };
+		const uint64_t value = (uintptr_t)arg << 20 | i;
+		struct ring_draft d;
+
+		CHECK(ring_stage(&d, &need) == RING_OK);
+		memcpy(d.args, &value, 8);
+		CHECK(ring_call(&d) == RING_OK);
+		CHECK(d.status == (int32_t)value && d.length == 8 && !memcmp(d.args, &value, 8));
+		ring_done(&d);
+		CHECK(say(OP_SINK, false, i) == RING_OK);
+	}
+
+	return (NULL);
+}
+
 static pthread_barrier_t all;
 
 /* Several calls at a time, as many as there are lanes for. */
@@ -429,6 +448,8 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "several")) {
 		CHECK(!pthread_barrier_init(&all, NULL, threads));
 		rv = run(several);
+	} else if (!strcmp(argv[1], "late")) {
+		rv = run(late);
 	} else if (!strcmp(argv[1], "stuck")) {
 		rv = run(stuck);
 	} else if (!strcmp(argv[1], "scribble")) {
@@ -484,7 +505,14 @@ int main(int argc, char **argv)
 		rv = (int)say(OP_PING, true, 0);
 		CHECK(say(OP_PING, true, 0) == RING_CLOSED);
 	} else if (!strcmp(argv[1], "fork")) {
+		pthread_t t[256];
+
+		CHECK(threads <= 256);
+		for (unsigned int i = 1; i < threads; i++)
+			CHECK(!pthread_create(&t[i], NULL, burst, (void *)(uintptr_t)(i - 1)));
 		forks();
+		for (unsigned int i = 1; i < threads; i++)
+			CHECK(!pthread_join(t[i], NULL));
 	} else if (!strcmp(argv[1], "exec")) {
 		pthread_t t;
 
