@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // BenchmarkRing is what the ring costs a process: testdata/bench.c measures, and says what
@@ -95,4 +97,42 @@ func measure(b *testing.B, what string, bytes, rounds int) (figures [3]float64) 
 		b.Fatal(err, string(out))
 	}
 	return figures
+}
+
+// BenchmarkIdle is what eight rings cost in which nothing happens: processor time per second,
+// and by how much the worst of many short sleeps of another goroutine is late.
+func BenchmarkIdle(b *testing.B) {
+	for range 8 {
+		r, err := Create(Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer r.Close()
+		go r.Serve(func(*Message) {})
+	}
+	time.Sleep(100 * time.Millisecond) // they fall asleep
+	var late time.Duration
+	before, since := processorTime(b), time.Now()
+	for b.Loop() {
+		time.Sleep(50 * time.Millisecond)
+	}
+	used := processorTime(b) - before
+	seconds := time.Since(since).Seconds()
+	for range 200 {
+		at := time.Now()
+		time.Sleep(time.Millisecond)
+		late = max(late, time.Since(at)-time.Millisecond)
+	}
+	b.ReportMetric(float64(used.Microseconds())/seconds, "µs/s")
+	b.ReportMetric(float64(late.Microseconds()), "µs-late")
+	b.ReportMetric(0, "ns/op")
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -196,8 +196,8 @@ func (r *Ring) Close() {
 	r.leave()
 }
 
-// Detach ends this end alone, and leaves the ring to Adopt. The caller has seen Busy to be
-// nothing with the gate for calls shut.
+// Detach ends this end alone, and leaves the ring to Adopt, when Serve has returned. The caller
+// has seen Busy to be nothing with the gate for calls shut.
 func (r *Ring) Detach() {
 	if !r.enter() {
 		return
