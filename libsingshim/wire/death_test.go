@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -83,29 +84,65 @@ func TestAdopt(t *testing.T) {
 	w.check(t)
 }
 
+// testMemfd makes a memfd with seals.
+func testMemfd(t *testing.T, size int64, seals int) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	must(t, err)
+	f := os.NewFile(uintptr(fd), "test")
+	must(t, f.Truncate(size))
+	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+	must(t, err)
+	return f
+}
+
+// testRing makes a sealed ring with another head.
+func testRing(t *testing.T, change func(h *ringHead)) *os.File {
+	t.Helper()
+	f := testMemfd(t, ringSize, seals)
+	m, err := mapMemory(f)
+	must(t, err)
+	h := m.head()
+	h.magic, h.version, h.lanes, h.laneUnits, h.size = ringMagic, ringVersion, lanes, laneUnits, ringSize
+	change(h)
+	must(t, m.unmap())
+	return f
+}
+
+// TestAttachRefuses: the process takes nothing for a ring that could kill it by a signal, or
+// that it does not understand.
+func TestAttachRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want unix.Errno
+		file *os.File
+	}{
+		{"a ring", 0, testRing(t, func(*ringHead) {})},
+		{"could shrink", unix.EINVAL, testMemfd(t, ringSize, unix.F_SEAL_GROW|unix.F_SEAL_SEAL)},
+		{"too small", unix.EINVAL, testMemfd(t, ringSize-4096, seals)},
+		{"no magic", unix.EPROTO, testMemfd(t, ringSize, seals)},
+		{"version", unix.EPROTO, testRing(t, func(h *ringHead) { h.version++ })},
+		{"lanes", unix.EPROTO, testRing(t, func(h *ringHead) { h.lanes++ })},
+		{"length of lanes", unix.EPROTO, testRing(t, func(h *ringHead) { h.laneUnits++ })},
+		{"size", unix.EPROTO, testRing(t, func(h *ringHead) { h.size++ })},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer c.file.Close()
+			cmd := exec.Command(build(t, "load", "plain"), "attach", "0", "0", "0")
+			cmd.ExtraFiles = []*os.File{c.file}
+			err := cmd.Run()
+			if cmd.ProcessState == nil {
+				t.Fatal(err)
+			}
+			if got := unix.Errno(cmd.ProcessState.ExitCode()); got != c.want {
+				t.Errorf("%v, and not %v", got, c.want)
+			}
+		})
+	}
+}
+
 // TestAdoptRefuses: what could kill the server by a signal, and what is no ring at rest.
 func TestAdoptRefuses(t *testing.T) {
-	memfd := func(t *testing.T, size int64, seals int) *os.File {
-		t.Helper()
-		fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-		must(t, err)
-		f := os.NewFile(uintptr(fd), "test")
-		must(t, f.Truncate(size))
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
-		must(t, err)
-		return f
-	}
-	ring := func(t *testing.T, change func(h *ringHead)) *os.File {
-		t.Helper()
-		f := memfd(t, ringSize, seals)
-		m, err := mapMemory(f)
-		must(t, err)
-		h := m.head()
-		h.magic, h.version = ringMagic, ringVersion
-		change(h)
-		must(t, m.unmap())
-		return f
-	}
 	for _, c := range []struct {
 		name, says string
 		make       func(*testing.T) *os.File
@@ -116,16 +153,16 @@ func TestAdoptRefuses(t *testing.T) {
 			return f
 		}},
 		{"could shrink", "not sealed", func(t *testing.T) *os.File {
-			return memfd(t, ringSize, unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+			return testMemfd(t, ringSize, unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 		}},
-		{"too small", "bytes and not", func(t *testing.T) *os.File { return memfd(t, ringSize-4096, seals) }},
-		{"no magic", "magic 0x0", func(t *testing.T) *os.File { return memfd(t, ringSize, seals) }},
-		{"version", "version 2", func(t *testing.T) *os.File { return ring(t, func(h *ringHead) { h.version = 2 }) }},
+		{"too small", "bytes and not", func(t *testing.T) *os.File { return testMemfd(t, ringSize-4096, seals) }},
+		{"no magic", "magic 0x0", func(t *testing.T) *os.File { return testMemfd(t, ringSize, seals) }},
+		{"version", "version 2", func(t *testing.T) *os.File { return testRing(t, func(h *ringHead) { h.version = 2 }) }},
 		{"not empty", ErrNotEmpty.Error(), func(t *testing.T) *os.File {
-			return ring(t, func(h *ringHead) { h.order = firstUnit })
+			return testRing(t, func(h *ringHead) { h.order = firstUnit })
 		}},
 		{"closed", ErrClosed.Error(), func(t *testing.T) *os.File {
-			return ring(t, func(h *ringHead) { h.order = closedBit })
+			return testRing(t, func(h *ringHead) { h.order = closedBit })
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
