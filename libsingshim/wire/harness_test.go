@@ -52,7 +52,10 @@ var sanitizers = map[string][]string{
 	"thread": {"-O1", "-fsanitize=thread"},
 }
 
-// build compiles testdata/NAME.c and the shim's end, once.
+// shim is the process's end.
+var shim = []string{"../shim/ring.c", "../shim/seat.c", "../shim/lease.c"}
+
+// build compiles testdata/NAME*.c and the shim's end, once.
 func build(t testing.TB, name, how string) string {
 	t.Helper()
 	built.Lock()
@@ -67,8 +70,12 @@ func build(t testing.TB, name, how string) string {
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}
+	sources, err := filepath.Glob("testdata/" + name + "*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
 	args := slices.Concat([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread"}, sanitizers[how],
-		[]string{"-o", program, "testdata/" + name + ".c", "../shim/ring.c", "../shim/seat.c"})
+		[]string{"-o", program}, sources, shim)
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

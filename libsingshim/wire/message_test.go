@@ -42,6 +42,34 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// TestWrap: positions begin anew after 2^31, in the middle of a burst.
+func TestWrap(t *testing.T) {
+	r, err := Create(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const near = positionMask - 3000 // units: some tenths of a lane
+	for i := range r.lanes {
+		r.mem.lane(i).tail, r.mem.lane(i).head = near, near<<1
+		r.lanes[i].next = near
+		r.lanes[i].release.Store(near)
+	}
+	const threads, messages = 3, 1500
+	w := newWitness()
+	p := startOn(t, r, w.handle, build(t, "load", "asan"), "burst", threads, messages, seed(t))
+	p.must(t)
+	w.check(t)
+	wrapped := 0
+	for i := range r.lanes {
+		if r.lanes[i].next < near {
+			wrapped++
+		}
+	}
+	if wrapped != threads {
+		t.Errorf("%d lanes began anew", wrapped)
+	}
+}
+
 // TestBriefThreads: lanes of threads that ended are used again, and threads beyond the lanes
 // find one for the moment.
 func TestBriefThreads(t *testing.T) {
