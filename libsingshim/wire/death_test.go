@@ -20,9 +20,9 @@ import (
 // there, gives everything back, and serves others as if nothing had been.
 func TestKill(t *testing.T) {
 	s := random(seed(t))
-	rounds := 15
+	rounds := 10
 	if testing.Short() {
-		rounds = 10
+		rounds = 3
 	}
 	other := newWitness()
 	bystander := start(t, other.handle, build(t, "load", "plain"), "burst", 2, 0, uint64(s))

@@ -295,7 +295,7 @@ func FuzzRing(f *testing.F) {
 // TestFinish: what was posted before Finish is handled, whatever the reader was doing: each
 // round finds it a moment later after a message.
 func TestFinish(t *testing.T) {
-	for i := range 1500 {
+	for i := range 400 {
 		r, err := Create(Options{Spin: -1})
 		must(t, err)
 		r.enter()
