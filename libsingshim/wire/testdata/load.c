@@ -44,6 +44,7 @@ int main(int argc, char **argv)
 	int rv = 0;
 
 	CHECK(argc == 5);
+	alarm(300); /* nothing stays behind a test that died */
 	threads = (unsigned int)atoi(argv[2]);
 	messages = (unsigned int)atoi(argv[3]);
 	seed = strtoull(argv[4], NULL, 10);
