@@ -20,7 +20,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // job is what this node has of a job.
@@ -97,21 +96,6 @@ type note struct {
 type pending struct {
 	Number  uint32 `json:"number"`
 	Release bool   `json:"release"`
-}
-
-// origin is the checkpoint that a run is restored from.
-type origin struct {
-	id     store.ID
-	reader *store.Reader
-	meta   *Meta
-
-	without string // what it does without: a newer one that is lost
-}
-
-func (o *origin) close() {
-	if o != nil {
-		o.reader.Close()
-	}
 }
 
 func (c *Conductor) notePath(job uint32, index int) string {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
@@ -136,120 +135,6 @@ func (j *job) begin(rec *Record, run int, nodes []string, from *origin) {
 	}
 	j.rec, j.run, j.where, j.from = rec, run, placement{rec.Nodes, nodes}, from
 	j.asked, j.gaveUp, j.left, j.back, j.told, j.decided = nil, false, false, false, false, false
-}
-
-// record loads the job's record, or makes it at the first start. anew says that no
-// checkpoint is expected.
-func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Record, anew bool, err error) {
-	rec, err := j.c.records.load(j.id)
-	if err != nil {
-		return nil, false, err
-	}
-	// Of a requeued job the time is another. But a slurmctld that died may have forgotten
-	// that it has requeued the job, or even that it had started it.
-	if rec != nil && s.Restarts == 0 && rec.Submitted != s.Submitted || rec != nil && rec.UID != s.UID {
-		// Another job's, which had this number before.
-		if err := j.c.bury(ctx, j.id); err != nil {
-			return nil, false, err
-		}
-		rec = nil
-	}
-	if rec != nil && rec.Restart {
-		if err := j.c.deleteAll(ctx, j.id); err != nil {
-			return nil, false, err
-		}
-		rec.Restart = false
-		return rec, true, j.c.records.save(rec)
-	}
-	if rec != nil {
-		return rec, false, nil
-	}
-	options, err := optionsOf(t.Options)
-	if err != nil {
-		return nil, false, err
-	}
-	// Those of a job that failed, and had this number, are kept for a while.
-	if s.Restarts == 0 {
-		if err := j.c.deleteAll(ctx, j.id); err != nil {
-			return nil, false, err
-		}
-	}
-	addresses, err := j.c.Pool.Take(ctx, name(j.id), len(s.Nodes))
-	if err != nil {
-		return nil, false, err
-	}
-	kit, err := j.c.newKit(t.Warden, t.Shim)
-	if err != nil {
-		return nil, false, err
-	}
-	rec = &Record{
-		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
-		Options: options, Kit: kit,
-	}
-	return rec, true, j.c.records.save(rec)
-}
-
-// errNone is why a job that is to be held is.
-var errNone = errors.New("it has no checkpoint, and Slurm runs it again")
-
-// newest opens the checkpoint that the run resumes from; nil if there is none. begins says
-// that the run does: then one that is on its way to the store is waited for.
-func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew, begins bool) (*origin, error) {
-	j.mu.Lock()
-	have := j.from
-	same := j.rec != nil && j.run == s.Restarts
-	j.mu.Unlock()
-	if same {
-		return have, nil
-	}
-	var lost *Upload
-	if begins {
-		var err error
-		if lost, err = j.arrival(ctx, rec); err != nil {
-			return nil, err
-		}
-	}
-	id := j.c.storeJob(j.id)
-	all, err := j.c.Store.List(ctx, &id)
-	if err == nil && len(all) == 0 {
-		err = j.withoutAny(lost)
-	}
-	if err == nil && len(all) == 0 && j.c.Without == "hold" && !anew {
-		err = errNone
-		err = errors.Join(err, j.giveUp(err))
-	}
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	newest := slices.MaxFunc(all, func(a, b store.Summary) int { return int(a.ID.Number) - int(b.ID.Number) })
-	o, err := j.c.open(newest.ID)
-	if err == nil && (o.meta.Record.UID != rec.UID || o.meta.Record.Submitted != rec.Submitted) {
-		o.close()
-		err = fmt.Errorf("it is of a job of uid %d, submitted at %s", o.meta.Record.UID, o.meta.Record.Submitted)
-	}
-	if err != nil {
-		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)
-		return nil, errors.Join(err, j.giveUp(err))
-	}
-	if lost != nil && lost.Left {
-		o.without = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
-	}
-	return o, nil
-}
-
-// open opens a checkpoint to be restored. It stays open for as long as the run is
-// restored from it, which is longer than the request that it begins with.
-func (c *Conductor) open(id store.ID) (*origin, error) {
-	r, err := c.Store.Open(c.life, id)
-	if err != nil {
-		return nil, err
-	}
-	meta, err := decodeMeta(r.Manifest().Meta)
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	return &origin{id: id, reader: r, meta: meta}, nil
 }
 
 // capturable are variables by which programs leave alone what cannot be captured and
