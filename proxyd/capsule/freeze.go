@@ -51,12 +51,22 @@ const (
 	vforkLook   = 200 * time.Microsecond
 )
 
-func vforking(groups []group) bool { return slices.ContainsFunc(groups, group.vforking) }
+// vforking tells whether a thread waits in vfork: in a frozen group, no other is in a sleep that
+// cannot be interrupted. In one that runs, others are as they wait for a disk.
+func vforking(groups []group) bool {
+	return slices.ContainsFunc(groups, func(g group) bool { return g.has('D') })
+}
 
 func freeze(ctx context.Context, groups []group) error {
 	err := each(groups, group.freeze)
 	if err == nil {
 		err = each(groups, func(g group) error { return g.await(ctx, "frozen 1") })
+	}
+	// Who is on its way into vfork's wait counts as frozen a moment before it sleeps.
+	for end := time.Now().Add(vforkWithin); err == nil && time.Now().Before(end); time.Sleep(vforkLook) {
+		if !slices.ContainsFunc(groups, func(g group) bool { return g.has('R') }) {
+			break
+		}
 	}
 	return err
 }

@@ -307,13 +307,13 @@ func TestFreezeVfork(t *testing.T) {
 		if err := freeze(ctx, []group{cgroup}); err != nil {
 			t.Fatal(err)
 		}
-		if cgroup.vforking() {
+		if vforking([]group{cgroup}) {
 			hit++
 		}
 		if err := c.Freeze(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if cgroup.vforking() {
+		if vforking([]group{cgroup}) {
 			t.Fatal("frozen in a vfork")
 		}
 		if err := c.Thaw(ctx); err != nil {

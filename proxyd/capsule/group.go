@@ -71,16 +71,15 @@ func (g group) frozen() bool {
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
-// vforking tells whether a thread of a frozen group waits in vfork: no other is in a sleep that
-// cannot be interrupted. In a group that runs, others are as they wait for a disk.
-func (g group) vforking() bool {
+// has tells whether a thread of the group is in a state, by the letter of proc(5).
+func (g group) has(state byte) bool {
 	b, err := os.ReadFile(g.file("cgroup.threads"))
 	if err != nil {
 		return false
 	}
 	for field := range strings.FieldsSeq(string(b)) {
 		if tid, err := strconv.Atoi(field); err == nil {
-			if p, err := statOf(tid); err == nil && p.state == 'D' {
+			if p, err := statOf(tid); err == nil && p.state == state {
 				return true
 			}
 		}
