@@ -89,19 +89,20 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	r := &restorer{image: img, source: src, init: p.Init}
 	r.reaper.Store(img.adopts())
 	s.carry = r.carry
-	if frozen || len(input) > 0 {
-		s.pass = func(script int) error {
-			if err := s.failure(); err != nil {
-				return err
-			}
-			if err := giveBack(input, stdio[0]); err != nil {
-				return fmt.Errorf("standard input: %w", err)
-			}
-			if !frozen {
-				return nil
-			}
-			return s.freezeAround(ctx, p.Init, group, script)
+	s.pass = func(script int) error {
+		if err := s.failure(); err != nil {
+			return err
 		}
+		if err := giveBack(input, stdio[0]); err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
+		if err := img.ownPipes(p.Init, stdio); err != nil {
+			return fmt.Errorf("pipes: %w", err)
+		}
+		if !frozen {
+			return nil
+		}
+		return s.freezeAround(ctx, p.Init, group, script)
 	}
 	if err := s.run(ctx, c); err != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)

@@ -124,6 +124,19 @@ func TestProtected(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"requeue":     func(t *testing.T) { requeued(t, "requeue") },
 		"requeuehold": func(t *testing.T) { requeued(t, "requeuehold") },
+		"pipe opened again": func(t *testing.T) {
+			job := c.submit(t, "--singularity -w n1", `exec 5> >(cat >piped)
+				`+count+`
+				echo late >/dev/fd/5; exec 5>&-; wait $!; cat piped`)
+			c.reaches(t, job, "8")
+			c.ctl(t, "scontrol requeue "+job)
+			c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
+			c.again(t, job, "n1")
+			c.ends(t, job)
+			if got := c.log(job); got != counted("n1")+"\nlate" {
+				t.Errorf("log:\n%s", got)
+			}
+		},
 		"cancel": func(t *testing.T) {
 			job := c.submit(t, "--singularity", `trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.1; done`)
 			c.reaches(t, job, "ready")
@@ -156,7 +169,7 @@ func TestProtected(t *testing.T) {
 			c.ends(t, job)
 			var want strings.Builder
 			for r := range 2 {
-				for i := 1; i <= 60; i++ {
+				for i := 1; i <= 30; i++ {
 					fmt.Fprintf(&want, "%d: %d\n", r, i)
 				}
 			}

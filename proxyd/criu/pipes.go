@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownPipes gives the pipes of restored processes to the job's user. criu makes them as root,
+// and who opens one once more by its descriptor, as programs do that get /dev/fd/63 from a
+// shell's process substitution, is asked for rights. Those of stdio are whose they were.
+func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
+	if i.Program.UID == 0 {
+		return nil
+	}
+	var outside []uint64
+	for _, f := range stdio {
+		if f == nil {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			return err
+		}
+		outside = append(outside, st.Ino)
+	}
+	members, err := membersOf(init)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pid := range i.pids() {
+		if m, there := members[pid]; there {
+			errs = append(errs, own(fmt.Sprintf("/proc/%d/fd/", m.host), int(i.Program.UID), int(i.Program.GID), outside))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// own gives away what is a pipe, is root's, and is not outside, of a folder of descriptors.
+func own(dir string, uid, gid int, outside []uint64) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return gone(err)
+	}
+	for _, e := range entries {
+		link, err := os.Readlink(dir + e.Name())
+		if err != nil || !strings.HasPrefix(link, "pipe:[") {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(dir+e.Name(), &st); err != nil || st.Uid != 0 || slices.Contains(outside, st.Ino) {
+			continue
+		}
+		if err := gone(os.Chown(dir+e.Name(), uid, gid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone is nil for the error of looking at a process that has ended.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
