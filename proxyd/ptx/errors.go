@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "fmt"
+
+// SyntaxError is a text that is not PTX, or not valid PTX.
+type SyntaxError struct {
+	Module string // the name given to Parse
+	Line   int    // 0 when the whole module is meant
+	Msg    string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s, line %d: %s", e.Module, e.Line, e.Msg)
+}
+
+// RefusedError is valid PTX that this package does not execute.
+type RefusedError struct {
+	Module string
+	Line   int
+	Opcode string // "tex.2d.v4.f32.s32"
+	Reason string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s, line %d: %s is not supported: %s", e.Module, e.Line, e.Opcode, e.Reason)
+}
+
+// LinkError is a set of modules that do not make a program.
+type LinkError struct {
+	Name string // of the symbol
+	Msg  string
+}
+
+func (e *LinkError) Error() string { return fmt.Sprintf("link: %s: %s", e.Name, e.Msg) }
+
+// LaunchError is a launch that was refused before anything ran.
+type LaunchError struct {
+	Kernel string
+	Reason LaunchReason
+	Msg    string
+}
+
+func (e *LaunchError) Error() string { return fmt.Sprintf("launch %s: %s", e.Kernel, e.Msg) }
+
+// LaunchReason says in what way a launch was wrong.
+type LaunchReason int
+
+// The reasons for which a launch is refused.
+const (
+	BadConfiguration LaunchReason = iota + 1 // a dimension is zero or too large, or parameters do not fit
+	OutOfResources                           // more threads or shared memory than the kernel or a block may have
+	CooperativeTooLarge
+)
+
+// FaultKind says what a kernel did wrong.
+type FaultKind int
+
+// The kinds of faults.
+const (
+	IllegalAddress     FaultKind = iota + 1 // nothing is mapped there
+	MisalignedAddress                       // not a multiple of the access's size
+	Trapped                                 // trap or brkpt
+	AssertFailed                            // __assertfail
+	IllegalInstruction                      // a call to what is no function, or an operand out of its range
+	StackOverflow                           // calls too deep, or alloca too large
+	BarrierDeadlock                         // all threads wait, none can be released
+)
+
+var faultNames = [...]string{
+	IllegalAddress: "illegal address", MisalignedAddress: "misaligned address", Trapped: "trap",
+	AssertFailed: "assertion failed", IllegalInstruction: "illegal instruction",
+	StackOverflow: "stack overflow", BarrierDeadlock: "deadlock at a barrier",
+}
+
+func (k FaultKind) String() string { return faultNames[k] }
+
+// Fault ends a launch. What the kernel wrote before stays written.
+type Fault struct {
+	Kind   FaultKind
+	Kernel string
+	Func   string // where the thread was; the kernel itself or a function it called
+	Line   int    // of the PTX text of that function's module
+	Block  Dim3
+	Thread Dim3
+	Addr   uint64 // of an access, else 0
+	Msg    string // more, for a reader
+}
+
+func (f *Fault) Error() string {
+	s := fmt.Sprintf("kernel %s: block (%d,%d,%d) thread (%d,%d,%d): %s line %d: %s",
+		f.Kernel, f.Block.X, f.Block.Y, f.Block.Z, f.Thread.X, f.Thread.Y, f.Thread.Z, f.Func, f.Line, f.Kind)
+	if f.Kind == IllegalAddress || f.Kind == MisalignedAddress {
+		s += fmt.Sprintf(" %#x", f.Addr)
+	}
+	if f.Msg != "" {
+		s += ": " + f.Msg
+	}
+	return s
+}

@@ -1,0 +1,342 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "math"
+
+// varHead is what stands before the names of a declaration.
+type varHead struct {
+	align   uint32
+	vec     uint32
+	typ     Type
+	managed bool
+	opaque  string
+}
+
+// head reads alignment, attributes, vector and type.
+func (p *parser) head() (varHead, error) {
+	h := varHead{vec: 1}
+	for p.tok.kind == tokDot {
+		name := p.tok.text
+		switch name {
+		case "align":
+			p.next()
+			if p.tok.kind != tokInt || p.tok.num == 0 || p.tok.num > 1<<16 || p.tok.num&(p.tok.num-1) != 0 {
+				return h, p.unexpected("a power of two")
+			}
+			h.align = uint32(p.tok.num)
+		case "v2":
+			h.vec = 2
+		case "v4":
+			h.vec = 4
+		case "v8":
+			h.vec = 8
+		case "attribute":
+			p.next()
+			if err := p.expect("("); err != nil {
+				return h, err
+			}
+			for !p.is(")") {
+				if p.tok.kind == tokEOF {
+					return h, p.unexpected("\")\"")
+				}
+				h.managed = h.managed || p.dot("managed")
+				p.next()
+			}
+		case "ptr":
+			// .ptr .global .align 16 says where a parameter points; we need not know.
+			p.next()
+			if p.tok.kind == tokDot {
+				if _, ok := spaceNames[p.tok.text]; ok {
+					p.next()
+				}
+			}
+			if p.dot("align") {
+				p.next()
+				p.next()
+			}
+			continue
+		case "texref", "samplerref", "surfref":
+			h.opaque, h.typ = name, B64
+		default:
+			t, ok := typeNames[name]
+			if !ok {
+				return h, p.unexpected("a type")
+			}
+			h.typ = t
+		}
+		p.next()
+	}
+	if h.typ == NoType {
+		return h, p.unexpected("a type")
+	}
+	if h.align == 0 {
+		h.align = h.typ.Size() * h.vec
+	}
+	return h, nil
+}
+
+// variables reads head and names up to and with the semicolon.
+func (p *parser) variables(space Space) ([]*variable, error) {
+	if p.is("[") {
+		// .const[2]: banks, long gone.
+		p.next()
+		p.next()
+		if err := p.expect("]"); err != nil {
+			return nil, err
+		}
+	}
+	h, err := p.head()
+	if err != nil {
+		return nil, err
+	}
+	var vars []*variable
+	for {
+		v, err := p.declarator(space, h)
+		if err != nil {
+			return nil, err
+		}
+		if p.accept("<") {
+			// .param .b32 %p<4>
+			n := p.tok.num
+			if p.tok.kind != tokInt || n > maxRegisters {
+				return nil, p.unexpected("a count")
+			}
+			p.next()
+			if err := p.expect(">"); err != nil {
+				return nil, err
+			}
+			for i := range n {
+				each := *v
+				each.name += utoa(i)
+				vars = append(vars, &each)
+			}
+		} else {
+			vars = append(vars, v)
+		}
+		if !p.accept(",") {
+			return vars, p.expect(";")
+		}
+	}
+}
+
+// declarator reads name[2][3] = {…}.
+func (p *parser) declarator(space Space, h varHead) (*variable, error) {
+	v := &variable{
+		line: p.tok.line, space: space, typ: h.typ, vec: h.vec, align: h.align, count: 1,
+		managed: h.managed, opaque: h.opaque, mod: p.mod,
+	}
+	var err error
+	if v.name, err = p.ident("a name"); err != nil {
+		return nil, err
+	}
+	var dims []uint64
+	total := uint64(v.typ.Size()) * uint64(v.vec)
+	for p.accept("[") {
+		if p.accept("]") {
+			if len(dims) > 0 {
+				return nil, p.errorf(v.line, "%s: only the first dimension may be open", v.name)
+			}
+			v.open = true
+			dims = append(dims, 0)
+			continue
+		}
+		n, err := p.constant()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.expect("]"); err != nil {
+			return nil, err
+		}
+		if n > maxVariable {
+			return nil, p.errorf(v.line, "%s is too large", v.name)
+		}
+		if n > 0 {
+			if total *= n; total >= maxVariable {
+				return nil, p.errorf(v.line, "%s is too large", v.name)
+			}
+		}
+		dims = append(dims, n)
+	}
+	for _, n := range dims {
+		v.count *= uint32(n)
+	}
+	if p.accept("=") {
+		if err := p.initializer(v, dims); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// initializer reads what follows "=".
+func (p *parser) initializer(v *variable, dims []uint64) error {
+	if v.opaque != "" {
+		// The fields of a texture reference; such kernels are refused where they use it.
+		for !p.is(";") && p.tok.kind != tokEOF {
+			p.next()
+		}
+		return nil
+	}
+	inner := uint64(v.vec)
+	for i, n := range dims {
+		if i > 0 {
+			inner *= n
+		}
+	}
+	end, err := p.initList(v, dims, 0, 0)
+	if err != nil {
+		return err
+	}
+	if v.open {
+		v.open = false
+		v.count = uint32((uint64(end) + inner - 1) / inner * (inner / uint64(v.vec)))
+	}
+	if uint64(end) > uint64(v.count)*uint64(v.vec) {
+		return p.errorf(v.line, "%s: too many values", v.name)
+	}
+	return nil
+}
+
+// initList reads a value or a list of them for the elements from at on; dim says how deep
+// in the braces it stands. It returns the index after the last.
+func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint32, error) {
+	if err := p.deeper(); err != nil {
+		return 0, err
+	}
+	defer func() { p.depth-- }()
+	if !p.is("{") {
+		iv, err := p.initValue(v)
+		if err != nil {
+			return 0, err
+		}
+		iv.index = at
+		if iv.num != 0 || iv.symbol != "" {
+			v.init = append(v.init, iv)
+		}
+		return at + 1, nil
+	}
+	p.next()
+	stride := v.vec
+	for i := dim + 1; i < len(dims); i++ {
+		stride *= uint32(dims[i])
+	}
+	if dim >= len(dims) {
+		stride = 1
+	}
+	for i := uint32(0); !p.is("}"); i++ {
+		start := at
+		end, err := p.initList(v, dims, dim+1, at)
+		if err != nil {
+			return 0, err
+		}
+		at = end
+		// A braced row that is too short is filled with zeros.
+		if end > start+1 && end < start+stride {
+			at = start + stride
+		}
+		if uint64(at) > maxVariable>>3 {
+			return 0, p.errorf(v.line, "%s is too large", v.name)
+		}
+		if !p.accept(",") {
+			break
+		}
+	}
+	return at, p.expect("}")
+}
+
+func (p *parser) initValue(v *variable) (initValue, error) {
+	iv := initValue{line: p.tok.line}
+	if v.typ.float() {
+		n, err := p.floatConstant(v.typ)
+		iv.num = n
+		return iv, err
+	}
+	if p.tok.kind == tokInt && p.peek().kind == tokPunct && p.peek().text == "(" {
+		// 0xFF00(symbol): bytes of an address
+		iv.mask = p.next().num
+		p.next()
+		if err := p.initSymbol(&iv); err != nil {
+			return iv, err
+		}
+		return iv, p.expect(")")
+	}
+	if p.tok.kind == tokWord {
+		return iv, p.initSymbol(&iv)
+	}
+	n, err := p.constant()
+	iv.num = n & sizeMask(v.typ.Size())
+	return iv, err
+}
+
+// initSymbol reads name, name+4, generic(name) or generic(name)+4.
+func (p *parser) initSymbol(iv *initValue) error {
+	name, err := p.ident("a name")
+	if err != nil {
+		return err
+	}
+	if name == "generic" && p.accept("(") {
+		iv.generic = true
+		if name, err = p.ident("a name"); err != nil {
+			return err
+		}
+		if err := p.expect(")"); err != nil {
+			return err
+		}
+	}
+	iv.symbol = name
+	for p.is("+") || p.is("-") {
+		minus := p.next().text == "-"
+		n, err := p.unary()
+		if err != nil {
+			return err
+		}
+		if minus {
+			n = -n
+		}
+		iv.num += n
+	}
+	return nil
+}
+
+// floatConstant reads a number and returns the bits of type t.
+func (p *parser) floatConstant(t Type) (uint64, error) {
+	neg := false
+	for p.is("-") || p.is("+") {
+		neg = neg != (p.next().text == "-")
+	}
+	var f float64
+	switch {
+	case p.tok.kind == tokFloat && p.tok.f32:
+		if t == F32 {
+			n := p.next().num
+			if neg {
+				n ^= 1 << 31
+			}
+			return n, nil
+		}
+		f = float64(math.Float32frombits(uint32(p.tok.num)))
+	case p.tok.kind == tokFloat:
+		f = math.Float64frombits(p.tok.num)
+	case p.tok.kind == tokInt && t.Size() < 4:
+		// The bits of an f16 are written as an integer.
+		return p.next().num, nil
+	case p.tok.kind == tokInt:
+		f = float64(p.tok.num)
+	default:
+		return 0, p.unexpected("a number")
+	}
+	p.next()
+	if neg {
+		f = -f
+	}
+	return floatBits(t, f), nil
+}
+
+func sizeMask(bytes uint32) uint64 {
+	if bytes >= 8 {
+		return math.MaxUint64
+	}
+	return 1<<(8*bytes) - 1
+}
