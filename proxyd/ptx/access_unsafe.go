@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"unsafe"
+)
+
+// loadKey chooses a load: by the width of its address, its size and its sign.
+type loadKey struct {
+	wide   bool
+	size   uint32
+	signed bool
+}
+
+func reg32(w *warp, r ref) *[warpSize]uint32 { return w.u32(r) }
+func reg64(w *warp, r ref) *[warpSize]uint64 { return w.u64(r) }
+
+// loads and stores of one element, by space.
+var loads = func() map[loadKey]func(Space) opFunc {
+	m := map[loadKey]func(Space) opFunc{}
+	for _, wide := range []bool{false, true} {
+		for _, signed := range []bool{false, true} {
+			m[loadKey{wide, 4, signed}] = func(s Space) opFunc { return loadOp[uint32](s, reg32) }
+			m[loadKey{wide, 8, signed}] = func(s Space) opFunc { return loadOp[uint64](s, reg64) }
+		}
+		m[loadKey{wide, 1, false}] = func(s Space) opFunc { return loadOp[uint8](s, reg32) }
+		m[loadKey{wide, 1, true}] = func(s Space) opFunc { return loadOp[int8](s, reg32) }
+		m[loadKey{wide, 2, false}] = func(s Space) opFunc { return loadOp[uint16](s, reg32) }
+		m[loadKey{wide, 2, true}] = func(s Space) opFunc { return loadOp[int16](s, reg32) }
+	}
+	return m
+}()
+
+var stores = map[uint32]func(Space) opFunc{
+	1: func(s Space) opFunc { return storeOp[uint8](s, reg32) },
+	2: func(s Space) opFunc { return storeOp[uint16](s, reg32) },
+	4: func(s Space) opFunc { return storeOp[uint32](s, reg32) },
+	8: func(s Space) opFunc { return storeOp[uint64](s, reg64) },
+}
+
+// vectorLoad returns the operation that loads a vector; the usual ones have loops of
+// their own.
+func vectorLoad(s Space, size uint32, os []opnd) opFunc {
+	if size == 4 && all32(os) && (len(os) == 4 || len(os) == 2) {
+		switch s {
+		case SharedSpace:
+			return loadVector32Shared
+		case GlobalSpace, Generic, ConstSpace:
+			return loadVector32Global
+		}
+	}
+	return loadVector
+}
+
+func vectorStore(s Space, size uint32, os []opnd) opFunc {
+	if size == 4 && all32(os) && (len(os) == 4 || len(os) == 2) {
+		switch s {
+		case GlobalSpace, Generic, ConstSpace:
+			return storeVector32Global
+		}
+	}
+	return storeVector
+}
+
+func all32(os []opnd) bool {
+	for _, o := range os {
+		if o.class() != class32 {
+			return false
+		}
+	}
+	return true
+}
+
+// vectorRegs are the registers of a vector of two or four; of two, the last two are spare.
+func (w *warp) vectorRegs(in *inst) (r [4]*[warpSize]uint32) {
+	for k, f := range in.ext.refs {
+		r[k] = w.u32(f)
+	}
+	return r
+}
+
+func loadVector32Shared(w *warp, in *inst, m uint32) {
+	a, off, n := w.u32(in.a), uint32(in.imm), uint32(4*len(in.ext.refs))
+	lim, p := limit(uint64(len(w.block.shared)), uint64(n)), unsafe.Pointer(unsafe.SliceData(w.block.shared))
+	r := w.vectorRegs(in)
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		o := a[i] + off
+		if uint64(o) >= lim || o&(n-1) != 0 {
+			w.sharedAt(in, o, n, i)
+		}
+		q := unsafe.Add(p, o)
+		if n == 16 {
+			v := (*[4]uint32)(q)
+			r[0][i], r[1][i], r[2][i], r[3][i] = v[0], v[1], v[2], v[3]
+		} else {
+			v := (*[2]uint32)(q)
+			r[0][i], r[1][i] = v[0], v[1]
+		}
+	}
+}
+
+func loadVector32Global(w *warp, in *inst, m uint32) {
+	a, off, n := w.u64(in.a), in.imm, uint64(4*len(in.ext.refs))
+	s := w.sites[in.site]
+	base, lim, p := s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+	r := w.vectorRegs(in)
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		addr := a[i] + off
+		q := unsafe.Pointer(nil)
+		if o := addr - base; o < lim && addr&(n-1) == 0 {
+			q = unsafe.Add(p, o)
+		} else {
+			q = w.address(in, addr, n, i, false)
+			s = w.sites[in.site]
+			base, lim, p = s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+		}
+		if n == 16 {
+			v := (*[4]uint32)(q)
+			r[0][i], r[1][i], r[2][i], r[3][i] = v[0], v[1], v[2], v[3]
+		} else {
+			v := (*[2]uint32)(q)
+			r[0][i], r[1][i] = v[0], v[1]
+		}
+	}
+}
+
+func storeVector32Global(w *warp, in *inst, m uint32) {
+	a, off, n := w.u64(in.a), in.imm, uint64(4*len(in.ext.refs))
+	s := w.sites[in.site]
+	base, lim, p := s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+	r := w.vectorRegs(in)
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		addr := a[i] + off
+		q := unsafe.Pointer(nil)
+		if o := addr - base; o < lim && addr&(n-1) == 0 {
+			q = unsafe.Add(p, o)
+		} else {
+			q = w.address(in, addr, n, i, true)
+			s = w.sites[in.site]
+			base, lim, p = s.base, limit(s.size, n), unsafe.Pointer(unsafe.SliceData(s.bytes))
+		}
+		if n == 16 {
+			*(*[4]uint32)(q) = [4]uint32{r[0][i], r[1][i], r[2][i], r[3][i]}
+		} else {
+			*(*[2]uint32)(q) = [2]uint32{r[0][i], r[1][i]}
+		}
+	}
+}

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"container/heap"
+	"math/bits"
+	"sort"
+)
+
+// Compilers write PTX with a register for each value. Kept apart, those of an unrolled
+// loop do not fit into a core's first cache; so values that are never alive together share
+// a place. Lanes are independent: what is alive is a question about one thread, and which
+// other lanes stand elsewhere does not matter.
+
+// operands calls f for each register and constant of a micro-operation.
+func (m *micro) operands(f func(o opnd, r *ref)) {
+	s := m.shape
+	for _, x := range [...]struct {
+		o opnd
+		r *ref
+	}{{s.d, &m.d}, {s.e, &m.e}, {s.a, &m.a}, {s.b, &m.b}, {s.c, &m.c}} {
+		if x.o != 0 {
+			f(x.o, x.r)
+		}
+	}
+	if m.guard != 0 {
+		f(usePred, &m.guard)
+	}
+	if m.ext == nil {
+		return
+	}
+	for i := range m.ext.refs {
+		f(m.ext.opnds[i], &m.ext.refs[i])
+	}
+	if c := m.ext.call; c != nil {
+		for i := range c.args {
+			if !c.args[i].inMemory {
+				f(use(c.args[i].class), &c.args[i].ref)
+			}
+		}
+		for i := range c.rets {
+			if !c.rets[i].inMemory {
+				f(def(c.rets[i].class), &c.rets[i].ref)
+			}
+		}
+	}
+}
+
+// virtual returns the virtual register that an operand names, or 0.
+func virtual(o opnd, r ref) int {
+	if o.class() != classPred && r&1 != 0 {
+		return 0
+	}
+	return int(r >> 1)
+}
+
+type bitset []uint64
+
+func (b bitset) set(i int)  { b[i>>6] |= 1 << (i & 63) }
+func (b bitset) drop(i int) { b[i>>6] &^= 1 << (i & 63) }
+
+// span is where a virtual register is alive; reads are at even places, writes at odd.
+type span struct{ reg, from, to int }
+
+// assign gives each virtual register its place and rewrites all refs.
+func (l *lowerer) assign(g *graph) {
+	n := len(l.classes)
+	words := (n + 63) / 64
+	live := make([]bitset, len(g.blocks)) // at the start
+	for b := range live {
+		live[b] = make(bitset, words)
+	}
+	after := func(b int, out bitset) {
+		clear(out)
+		for _, s := range g.blocks[b].next {
+			if s != exitBlock {
+				for i, v := range live[s] {
+					out[i] |= v
+				}
+			}
+		}
+	}
+	// What a return reads is written all over the function: alive at its end.
+	results := map[int]bool{}
+	for _, a := range l.out.rets {
+		if !a.inMemory {
+			results[int(a.ref>>1)] = true
+		}
+	}
+	set := make(bitset, words)
+	back := func(b int, seen func(i int, o opnd, reg int)) {
+		for i := g.blocks[b].to - 1; i >= g.blocks[b].from; i-- {
+			m := &l.code[i]
+			if m.flow == flowReturn {
+				for r := range results {
+					set.set(r)
+				}
+			}
+			m.operands(func(o opnd, r *ref) {
+				if v := virtual(o, *r); v != 0 && o&opndDef != 0 {
+					if seen != nil {
+						seen(i, o, v)
+					}
+					if m.guard == 0 && o&opndUse == 0 {
+						set.drop(v)
+					}
+				}
+			})
+			m.operands(func(o opnd, r *ref) {
+				if v := virtual(o, *r); v != 0 && o&opndUse != 0 {
+					if seen != nil {
+						seen(i, opndUse, v)
+					}
+					set.set(v)
+				}
+			})
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for b := len(g.blocks) - 1; b >= 0; b-- {
+			after(b, set)
+			back(b, nil)
+			for i, v := range set {
+				if live[b][i] != v {
+					live[b][i] = v
+					changed = true
+				}
+			}
+		}
+	}
+	l.number(l.spans(g, live, after, back, set))
+}
+
+// spans finds where each register is alive, from its first to its last place.
+func (l *lowerer) spans(g *graph, live []bitset, after func(int, bitset), back func(int, func(int, opnd, int)), set bitset) []span {
+	at := make([]span, len(l.classes))
+	for i := range at {
+		at[i] = span{reg: i, from: -1, to: -1}
+	}
+	touch := func(reg, place int) {
+		s := &at[reg]
+		if s.from < 0 || place < s.from {
+			s.from = place
+		}
+		s.to = max(s.to, place)
+	}
+	each := func(b bitset, f func(reg int)) {
+		for i, v := range b {
+			for ; v != 0; v &= v - 1 {
+				f(i<<6 + bits.TrailingZeros64(v))
+			}
+		}
+	}
+	for b := range g.blocks {
+		after(b, set)
+		each(set, func(reg int) { touch(reg, 2*g.blocks[b].to) })
+		each(live[b], func(reg int) { touch(reg, 2*g.blocks[b].from) })
+		back(b, func(i int, o opnd, reg int) {
+			if o&opndDef != 0 {
+				touch(reg, 2*i+1)
+			}
+			if o&opndUse != 0 {
+				touch(reg, 2*i)
+			}
+		})
+	}
+	// Parameters are written by the call, results read by the return.
+	end := 2 * len(l.code)
+	for _, a := range l.out.formals {
+		if !a.inMemory {
+			touch(int(a.ref>>1), 0)
+		}
+	}
+	for _, a := range l.out.rets {
+		if !a.inMemory {
+			touch(int(a.ref>>1), 0)
+			touch(int(a.ref>>1), end)
+		}
+	}
+	var spans []span
+	for _, s := range at[1:] {
+		if s.from >= 0 {
+			spans = append(spans, s)
+		}
+	}
+	sort.Slice(spans, func(i, j int) bool {
+		if spans[i].from != spans[j].from {
+			return spans[i].from < spans[j].from
+		}
+		return spans[i].reg < spans[j].reg
+	})
+	return spans
+}
+
+// places is a heap of free places, lowest first; busy one of spans, earliest end first.
+type places []int
+
+func (p places) Len() int           { return len(p) }
+func (p places) Less(i, j int) bool { return p[i] < p[j] }
+func (p places) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
+func (p *places) Push(x any)        { *p = append(*p, x.(int)) }
+func (p *places) Pop() any {
+	x := (*p)[len(*p)-1]
+	*p = (*p)[:len(*p)-1]
+	return x
+}
+
+type taken struct{ to, place int }
+
+type busy []taken
+
+func (b busy) Len() int           { return len(b) }
+func (b busy) Less(i, j int) bool { return b[i].to < b[j].to }
+func (b busy) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+func (b *busy) Push(x any)        { *b = append(*b, x.(taken)) }
+func (b *busy) Pop() any {
+	x := (*b)[len(*b)-1]
+	*b = (*b)[:len(*b)-1]
+	return x
+}
+
+// number assigns places to spans and rewrites the refs. Predicate 0 stays what it is.
+func (l *lowerer) number(spans []span) {
+	var free [3]places
+	var used [3]busy
+	var count [3]int
+	count[classPred] = 1
+	place := make([]ref, len(l.classes))
+	for _, s := range spans {
+		c := l.classes[s.reg]
+		for len(used[c]) > 0 && used[c][0].to < s.from {
+			heap.Push(&free[c], heap.Pop(&used[c]).(taken).place)
+		}
+		p := count[c]
+		if len(free[c]) > 0 {
+			p = heap.Pop(&free[c]).(int)
+		} else {
+			count[c]++
+		}
+		place[s.reg] = ref(p)
+		heap.Push(&used[c], taken{s.to, p})
+	}
+	l.out.n32, l.out.n64, l.out.np = count[class32], count[class64], count[classPred]
+	rewrite := func(o opnd, r *ref) {
+		v := virtual(o, *r)
+		switch {
+		case o.class() == classPred:
+			*r = place[v]<<1 | *r&1
+		case v == 0:
+		case o.class() == class64:
+			*r = place[v] * bytes64
+		default:
+			*r = place[v] * bytes32
+		}
+	}
+	for i := range l.code {
+		l.code[i].operands(rewrite)
+	}
+	for _, as := range [][]argument{l.out.formals, l.out.rets} {
+		for i := range as {
+			if !as[i].inMemory {
+				rewrite(def(as[i].class), &as[i].ref)
+			}
+		}
+	}
+}

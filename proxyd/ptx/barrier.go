@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "math/bits"
+
+const barriers = 16 // of a block
+
+// barrierSite is a bar or barrier instruction. a is its number, b the count of threads
+// when counted, c the predicate and d the result of a reduction.
+type barrierSite struct {
+	arrive  bool // does not wait
+	counted bool
+	red     string // "popc", "and", "or"
+}
+
+// barrier is one of a block's barriers.
+type barrier struct {
+	arrived []uint32 // lanes, for each warp
+	lanes   int      // number of them
+	need    int      // threads, 0: all that live
+	waiting int      // fragments
+	count   int      // of reductions: how many had the predicate set
+	and     bool
+}
+
+// barrier executes a barrier instruction of the current fragment. It reports false when
+// the fragment has to wait.
+func (w *warp) barrier(in *inst) bool {
+	f, site, blk := w.cur, in.ext.bar, w.block
+	first := bits.TrailingZeros32(f.mask) & 31
+	id := w.u32(in.a)[first]
+	if id >= barriers {
+		w.fault(IllegalInstruction, in, first, 0, "barrier number beyond 15")
+	}
+	b := &blk.bars[id]
+	if b.lanes == 0 {
+		b.need, b.count, b.and = 0, 0, true
+	}
+	if site.counted {
+		n := w.u32(in.b)[first]
+		if n == 0 || n%warpSize != 0 {
+			w.fault(IllegalInstruction, in, first, 0, "barrier's count of threads is no multiple of 32")
+		}
+		b.need = int(n)
+	}
+	if site.red != "" {
+		p := w.pred(in.c) & f.mask
+		b.count += bits.OnesCount32(p)
+		b.and = b.and && p == f.mask
+	}
+	b.lanes += bits.OnesCount32(f.mask &^ b.arrived[w.id])
+	b.arrived[w.id] |= f.mask
+	if site.arrive {
+		f.pc++
+	} else {
+		b.waiting++
+		f.state = fragBarrier
+	}
+	if blk.complete(b) {
+		blk.open(int(id))
+	}
+	return f.state == fragReady
+}
+
+// complete reports whether a barrier that someone has reached can open.
+func (b *block) complete(bar *barrier) bool {
+	if bar.lanes == 0 {
+		return false
+	}
+	if bar.need == 0 {
+		if bar.lanes < b.live {
+			return false
+		}
+		here := 0
+		for i, w := range b.warps {
+			here += bits.OnesCount32(bar.arrived[i] & w.live)
+		}
+		return here == b.live
+	}
+	// Counts are in whole warps: a warp counts fully once all that is left of it is here.
+	threads := 0
+	for i, w := range b.warps {
+		if a := bar.arrived[i]; a != 0 && w.live&^a == 0 {
+			threads += warpSize
+		} else {
+			threads += bits.OnesCount32(a)
+		}
+	}
+	return threads >= bar.need
+}
+
+// open lets all go on that wait at a barrier, and makes it ready for the next use.
+func (b *block) open(id int) {
+	bar := &b.bars[id]
+	for _, w := range b.warps {
+		if bar.waiting == 0 {
+			break
+		}
+		for _, f := range w.frags {
+			if f.state != fragBarrier {
+				continue
+			}
+			in := &f.frame.code.insts[f.pc]
+			w.enter(f.frame, f.frame.code)
+			if int(w.u32(in.a)[bits.TrailingZeros32(f.mask)&31]) != id {
+				continue
+			}
+			bar.finish(w, in, f.mask)
+			f.state = fragReady
+			f.pc++
+			bar.waiting--
+		}
+		if w.cur != nil {
+			w.enter(w.cur.frame, w.cur.frame.code)
+		}
+	}
+	clear(bar.arrived)
+	bar.lanes, bar.waiting = 0, 0
+}
+
+// finish writes the result of a reduction.
+func (bar *barrier) finish(w *warp, in *inst, m uint32) {
+	v := uint32(0)
+	switch in.ext.bar.red {
+	case "popc":
+		d := w.u32(in.d)
+		for ; m != 0; m &= m - 1 {
+			d[bits.TrailingZeros32(m)&31] = uint32(bar.count)
+		}
+		return
+	case "and":
+		if bar.and {
+			v = fullMask
+		}
+	case "or":
+		if bar.count > 0 {
+			v = fullMask
+		}
+	default:
+		return
+	}
+	w.setBits(in.d, m, v)
+}

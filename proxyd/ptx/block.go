@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+// block is a block of threads that runs, or one that has run and is used again.
+type block struct {
+	run    *launch
+	index  uint64
+	pos    Dim3
+	warps  []*warp
+	bars   [barriers]barrier
+	shared []byte
+	live   int  // threads that have not exited
+	exited bool // since barriers were last looked at
+}
+
+// newBlock makes room for one block of a launch.
+func newBlock(r *launch) *block {
+	threads := int(r.cfg.Block.Count())
+	b := &block{run: r, warps: make([]*warp, (threads+warpSize-1)/warpSize)}
+	for i := range b.warps {
+		w := &warp{sites: make([]*mapping, r.kernel.sites)}
+		w.local.init(r.kernel.stack(r.cfg.StackSize))
+		b.warps[i] = w
+	}
+	for i := range b.bars {
+		b.bars[i].arrived = make([]uint32, len(b.warps))
+	}
+	// Its ends are aligned for the widest access.
+	b.shared = make([]byte, (r.sharedSize()+31)&^15)[:r.sharedSize()]
+	return b
+}
+
+// start makes the block ready to run as the block with the given index.
+func (b *block) start(index uint64) {
+	b.index, b.pos = index, b.run.cfg.Grid.at(index)
+	clear(b.shared)
+	threads := int(b.run.cfg.Block.Count())
+	b.live = threads
+	for i, w := range b.warps {
+		mask := uint32(fullMask)
+		if left := threads - i*warpSize; left < warpSize {
+			mask = 1<<left - 1
+		}
+		for s := range w.sites {
+			w.sites[s] = &nowhere
+		}
+		w.local.reset()
+		w.start(b, i, mask)
+	}
+	for i := range b.bars {
+		clear(b.bars[i].arrived)
+		b.bars[i].lanes, b.bars[i].waiting = 0, 0
+	}
+}
+
+// pass gives each warp a turn. It reports whether the block is done and whether anything
+// has moved.
+func (b *block) pass() (done, moved bool) {
+	done = true
+	for _, w := range b.warps {
+		if w.live == 0 {
+			continue
+		}
+		if !w.ready() {
+			done = false
+			continue
+		}
+		moved = true
+		switch w.run() {
+		case statusDone:
+		default:
+			done = false
+		}
+		if b.exited {
+			b.exited = false
+			for i := range b.bars {
+				if b.complete(&b.bars[i]) {
+					b.open(i)
+				}
+			}
+		}
+	}
+	if done {
+		return true, moved
+	}
+	if !moved {
+		// All wait. Lanes at a join may be those that the others wait for.
+		for _, w := range b.warps {
+			if w.live != 0 && w.release() {
+				moved = true
+			}
+		}
+	}
+	return false, moved
+}
+
+// ready reports whether one of the warp's fragments can run.
+func (w *warp) ready() bool {
+	for _, f := range w.frags {
+		if f.state == fragReady {
+			return true
+		}
+	}
+	return false
+}
+
+// stuck reports where a block stands that cannot go on. It does not return.
+func (b *block) stuck() {
+	for _, w := range b.warps {
+		for _, f := range w.frags {
+			w.cur = f
+			lane := 0
+			for f.mask>>lane&1 == 0 {
+				lane++
+			}
+			w.fault(BarrierDeadlock, &f.frame.code.insts[f.pc], lane, 0, "")
+		}
+	}
+	panic("ptx: a block without live threads is stuck")
+}

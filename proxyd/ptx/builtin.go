@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Hooks are what a kernel can ask its launcher for. Those that are nil do nothing: printf
+// prints nowhere and malloc returns 0. Hooks of one launch are called one at a time.
+type Hooks struct {
+	// Printf gets each call of vprintf, thread by thread.
+	Printf func(p Printf)
+	// Malloc returns the address of n bytes that it has mapped into the launch's memory,
+	// or 0. Free takes back what Malloc gave.
+	Malloc func(n uint64) uint64
+	Free   func(addr uint64)
+}
+
+// builtins are the functions that PTX texts call without defining them.
+var builtins = map[string]builtin{
+	"vprintf":      callPrintf,
+	"__assertfail": callAssert,
+	"malloc":       callMalloc,
+	"free":         callFree,
+}
+
+// refusedFunctions are those that only the device's own runtime could define.
+var refusedFunctions = func() map[string]string {
+	m := map[string]string{}
+	for _, f := range []string{
+		"cudaLaunchDevice", "cudaLaunchDeviceV2", "cudaGetParameterBuffer", "cudaGetParameterBufferV2", "cudaDeviceSynchronize",
+		"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaGetLastError", "cudaMalloc", "cudaFree",
+		"__cudaCDP2LaunchDeviceV2", "__cudaCDP2GetParameterBufferV2",
+	} {
+		m[f] = "dynamic parallelism is not supported"
+	}
+	for _, f := range []string{"cudaCGGetIntrinsicHandle", "cudaCGSynchronize", "cudaCGSynchronizeGrid", "cudaCGGetSize", "cudaCGGetRank"} {
+		m[f] = "the old cooperative groups runtime is not supported"
+	}
+	return m
+}()
+
+const maxString = 1 << 16 // bytes of a format or of an argument of it
+
+// text reads a string at a generic address.
+func (w *warp) text(addr uint64, lane int) string {
+	var out []byte
+	for len(out) < maxString {
+		chunk := uint64(64)
+		b := w.generic(addr, chunk, lane)
+		for b == nil && chunk > 1 {
+			chunk /= 2
+			b = w.generic(addr, chunk, lane)
+		}
+		if b == nil {
+			break
+		}
+		if end := bytes.IndexByte(b, 0); end >= 0 {
+			return string(append(out, b[:end]...))
+		}
+		out = append(out, b...)
+		addr += chunk
+	}
+	return string(out)
+}
+
+func callPrintf(w *warp, in *inst, m uint32) {
+	hook := w.block.run.cfg.Hooks.Printf
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		format := w.text(w.arg(in, 0, i), i)
+		p := Printf{Format: format, Block: w.block.pos, Thread: w.block.run.cfg.Block.at(uint64(w.id*warpSize + i))}
+		verbs := parseFormat(format)
+		p.read(w, w.arg(in, 1, i), verbs, i)
+		w.setRet(in, i, uint64(uint32(p.conversions)))
+		if hook != nil {
+			hook(p)
+		}
+	}
+}
+
+func callAssert(w *warp, in *inst, m uint32) {
+	i := trailing(m)
+	message, file, line, function := w.text(w.arg(in, 0, i), i), w.text(w.arg(in, 1, i), i), uint32(w.arg(in, 2, i)), w.text(w.arg(in, 3, i), i)
+	w.fault(AssertFailed, in, i, 0, fmt.Sprintf("%s:%d: %s: Assertion `%s` failed.", file, line, function, message))
+}
+
+func callMalloc(w *warp, in *inst, m uint32) {
+	hook := w.block.run.cfg.Hooks.Malloc
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		addr := uint64(0)
+		if hook != nil {
+			addr = hook(w.arg(in, 0, i))
+		}
+		w.setRet(in, i, addr)
+	}
+}
+
+func callFree(w *warp, in *inst, m uint32) {
+	hook := w.block.run.cfg.Hooks.Free
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		if addr := w.arg(in, 0, i); hook != nil && addr != 0 {
+			hook(addr)
+		}
+	}
+}

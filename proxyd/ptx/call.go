@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "math/bits"
+
+// maxDepth bounds recursion; local memory usually ends it before.
+const maxDepth = 1 << 14
+
+// call executes a call, direct or not. Lanes with different callees part, and meet
+// behind the call.
+func (w *warp) call(in *inst) {
+	f, site := w.cur, in.ext.call
+	if site.builtin != nil {
+		site.builtin(w, in, f.mask)
+		f.pc++
+		return
+	}
+	target := site.code
+	if target == nil {
+		addrs := w.u64(in.a)
+		first := bits.TrailingZeros32(f.mask)
+		same := uint32(0)
+		for m := f.mask; m != 0; m &= m - 1 {
+			if i := bits.TrailingZeros32(m) & 31; addrs[i] == addrs[first] {
+				same |= 1 << i
+			}
+		}
+		if same != f.mask {
+			// The others come back to this call.
+			w.split(in, f.mask&^same, f.pc)
+		}
+		target = w.block.run.kernel.byAddress[addrs[first]]
+		if target == nil {
+			if b := w.block.run.kernel.builtins[addrs[first]]; b != nil {
+				b(w, in, f.mask)
+				f.pc++
+				return
+			}
+			w.fault(IllegalInstruction, in, first, addrs[first], "indirect call to what is no function")
+		}
+		if len(site.args) != len(target.formals) || len(site.rets) > len(target.rets) {
+			w.fault(IllegalInstruction, in, first, addrs[first], "indirect call of "+target.fn.name+" with the wrong number of parameters")
+		}
+	}
+	old := f.frame
+	c := old.code
+	top := &frame{
+		parent: old, code: target, site: in, retPC: f.pc + 1, depth: old.depth + 1,
+		base32: old.base32 + c.n32, base64: old.base64 + c.n64, basePred: old.basePred + c.np,
+		local: (max(old.local+c.local, w.local.top(f.mask)) + 15) &^ 15,
+	}
+	if top.depth > maxDepth || uint64(top.local)+uint64(target.local) > uint64(w.local.size) {
+		w.fault(StackOverflow, in, bits.TrailingZeros32(f.mask), 0, "call of "+target.fn.name)
+	}
+	for i, a := range site.args {
+		w.pass(f.mask, old, a, top, target.formals[i], true)
+	}
+	f.frame, f.pc = top, 0
+	w.enter(top, target)
+	w.preds[w.basePred] &^= f.mask
+}
+
+// ret ends a function: the lanes go back behind the call.
+func (w *warp) ret() {
+	f := w.cur
+	top := f.frame
+	site := top.site.ext.call
+	w.local.restore(f.mask, top.local)
+	w.enter(top.parent, top.parent.code)
+	for i, a := range site.rets {
+		w.pass(f.mask, top.parent, a, top, top.code.rets[i], false)
+	}
+	f.frame, f.pc = top.parent, top.retPC
+}
+
+// pass copies a parameter between caller and callee: in says in which direction.
+func (w *warp) pass(m uint32, caller *frame, actual argument, callee *frame, formal argument, in bool) {
+	from, to, ff, tf := actual, formal, caller, callee
+	if !in {
+		from, to, ff, tf = formal, actual, callee, caller
+	}
+	size := min(actual.size, formal.size)
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m)
+		if from.inMemory && to.inMemory {
+			copy(w.local.bytes(i, tf.local+to.offset, size), w.local.bytes(i, ff.local+from.offset, size))
+			continue
+		}
+		var v uint64
+		if from.inMemory {
+			v = readBytes(w.local.bytes(i, ff.local+from.offset, min(size, 8)))
+		} else {
+			w.enter(ff, ff.code)
+			v = w.lane(use(from.class), from.ref, i)
+		}
+		if to.inMemory {
+			writeBytes(w.local.bytes(i, tf.local+to.offset, min(size, 8)), v)
+		} else {
+			w.enter(tf, tf.code)
+			w.setLane(def(to.class), to.ref, i, v)
+		}
+	}
+	w.enter(caller, caller.code)
+}
+
+func readBytes(b []byte) (v uint64) {
+	for i, c := range b {
+		v |= uint64(c) << (8 * i)
+	}
+	return v
+}
+
+func writeBytes(b []byte, v uint64) {
+	for i := range b {
+		b[i] = byte(v >> (8 * i))
+	}
+}

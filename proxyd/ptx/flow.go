@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+// basic is a basic block: micro-operations from to to-1, the last of which may jump.
+type basic struct {
+	from, to int
+	next     []int // blocks that may follow
+	joins    bool  // lanes meet at its start
+}
+
+// exitBlock is the virtual block after the end.
+const exitBlock = -1
+
+// finish turns the lowered micro-operations into the function's code.
+func finish(l *lowerer) {
+	g := graphOf(l)
+	g.meet()
+	l.assign(g)
+	l.layout(g)
+}
+
+// graph is a function's control flow.
+type graph struct {
+	l      *lowerer
+	blocks []basic
+	at     []int // block of each micro-operation
+}
+
+// ends reports whether nothing follows a micro-operation.
+func (m *micro) ends() bool {
+	switch m.flow {
+	case flowBranch, flowExit:
+		return m.guard == 0
+	case flowIndex, flowReturn:
+		return true
+	case flowCall:
+		return m.ext.call.noreturn
+	default:
+		return m.guard == 0 && m.ext != nil && m.ext.text != ""
+	}
+}
+
+// breaks reports whether a block ends after a micro-operation.
+func (m *micro) breaks() bool {
+	return m.ends() || m.flow == flowBranch || m.flow == flowExit || m.flow == flowCall
+}
+
+func graphOf(l *lowerer) *graph {
+	n := len(l.code)
+	leader := make([]bool, n+1)
+	leader[0] = true
+	for i := range l.code {
+		m := &l.code[i]
+		if m.breaks() {
+			leader[i+1] = true
+		}
+		if m.flow == flowBranch {
+			leader[m.target] = true
+		}
+		if m.flow == flowIndex {
+			for _, t := range m.ext.targets {
+				leader[t] = true
+			}
+		}
+	}
+	g := &graph{l: l, at: make([]int, n)}
+	for i := range n {
+		if leader[i] {
+			g.blocks = append(g.blocks, basic{from: i})
+		}
+		b := len(g.blocks) - 1
+		g.at[i] = b
+		g.blocks[b].to = i + 1
+	}
+	for b := range g.blocks {
+		m := &l.code[g.blocks[b].to-1]
+		var next []int
+		switch m.flow {
+		case flowBranch:
+			next = append(next, g.at[m.target])
+		case flowIndex:
+			for _, t := range m.ext.targets {
+				next = append(next, g.at[t])
+			}
+		case flowReturn, flowExit:
+			next = append(next, exitBlock)
+		}
+		if !m.ends() && b+1 < len(g.blocks) {
+			next = append(next, b+1)
+		}
+		g.blocks[b].next = next
+	}
+	return g
+}
+
+// meet finds for each branch the block where its lanes meet again: its immediate
+// post-dominator. Blocks that end in a trap lead nowhere and have no say.
+func (g *graph) meet() {
+	order, number := g.backwards()
+	// Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm, on the reversed
+	// graph. The virtual exit is number 0.
+	idom := make([]int, len(order)+1)
+	for i := range idom {
+		idom[i] = -1
+	}
+	idom[0] = 0
+	common := func(a, b int) int {
+		for a != b {
+			for a > b {
+				a = idom[a]
+			}
+			for b > a {
+				b = idom[b]
+			}
+		}
+		return a
+	}
+	for changed := true; changed; {
+		changed = false
+		for i, b := range order {
+			dom := -1
+			for _, s := range g.blocks[b].next {
+				k := 0
+				if s != exitBlock {
+					if k = number[s]; k == 0 || idom[k] < 0 {
+						continue
+					}
+				}
+				if dom < 0 {
+					dom = k
+				} else {
+					dom = common(dom, k)
+				}
+			}
+			if g.blocks[b].joins && dom < 0 {
+				// An endless loop: connected to the exit by decree.
+				dom = 0
+			}
+			if dom >= 0 && idom[i+1] != dom {
+				idom[i+1] = dom
+				changed = true
+			}
+		}
+	}
+	for b := range g.blocks {
+		g.blocks[b].joins = false
+	}
+	for b := range g.blocks {
+		m := &g.l.code[g.blocks[b].to-1]
+		meets := -1
+		switch {
+		case m.flow == flowBranch && m.guard != 0, m.flow == flowIndex:
+			if k := number[b]; k > 0 && idom[k] > 0 {
+				meets = order[idom[k]-1]
+			}
+		case m.flow == flowCall && m.ext.call.fn == nil && b+1 < len(g.blocks) && !m.ends():
+			meets = b + 1
+		}
+		if meets >= 0 {
+			g.blocks[meets].joins = true
+		}
+		m.join = int32(meets) // a block until layout
+	}
+}
+
+// backwards orders the blocks that lead to the exit so that most come after those that
+// they lead to, and numbers them from 1. Endless loops are led there too: joins marks the
+// block of each that was chosen.
+func (g *graph) backwards() (order, number []int) {
+	prev := make([][]int, len(g.blocks))
+	var exits []int
+	for b := range g.blocks {
+		for _, s := range g.blocks[b].next {
+			if s == exitBlock {
+				exits = append(exits, b)
+			} else {
+				prev[s] = append(prev[s], b)
+			}
+		}
+	}
+	number = make([]int, len(g.blocks))
+	seen := make([]bool, len(g.blocks))
+	var post []int
+	visit := func(root int) {
+		type step struct{ b, i int }
+		stack := []step{{root, 0}}
+		seen[root] = true
+		for len(stack) > 0 {
+			top := &stack[len(stack)-1]
+			if top.i < len(prev[top.b]) {
+				p := prev[top.b][top.i]
+				top.i++
+				if !seen[p] {
+					seen[p] = true
+					stack = append(stack, step{p, 0})
+				}
+				continue
+			}
+			post = append(post, top.b)
+			stack = stack[:len(stack)-1]
+		}
+	}
+	for _, b := range exits {
+		if !seen[b] {
+			visit(b)
+		}
+	}
+	for b := len(g.blocks) - 1; b >= 0; b-- {
+		if !seen[b] && len(g.blocks[b].next) > 0 && g.looping(b) {
+			g.blocks[b].joins = true
+			visit(b)
+		}
+	}
+	for i := len(post) - 1; i >= 0; i-- {
+		order = append(order, post[i])
+		number[post[i]] = len(order)
+	}
+	return order, number
+}
+
+// looping reports whether a block can come back to itself.
+func (g *graph) looping(b int) bool {
+	seen := make([]bool, len(g.blocks))
+	todo := []int{b}
+	for len(todo) > 0 {
+		x := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, s := range g.blocks[x].next {
+			if s == b {
+				return true
+			}
+			if s != exitBlock && !seen[s] {
+				seen[s] = true
+				todo = append(todo, s)
+			}
+		}
+	}
+	return false
+}
+
+// layout writes the code with meeting points before the blocks that have them, and turns
+// targets into its numbers.
+func (l *lowerer) layout(g *graph) {
+	pos := make([]int32, len(g.blocks))
+	at := int32(0)
+	for b, blk := range g.blocks {
+		pos[b] = at
+		at += int32(blk.to - blk.from)
+		if blk.joins {
+			at++
+		}
+	}
+	insts := make([]inst, 0, at)
+	for _, blk := range g.blocks {
+		if blk.joins {
+			insts = append(insts, inst{flow: flowJoin, line: l.code[blk.from].line, target: -1, join: -1, site: -1})
+		}
+		for i := blk.from; i < blk.to; i++ {
+			m := &l.code[i]
+			if m.flow == flowBranch {
+				m.target = pos[g.at[m.target]]
+			}
+			if m.flow == flowIndex {
+				for k, t := range m.ext.targets {
+					m.ext.targets[k] = pos[g.at[t]]
+				}
+			}
+			if m.join >= 0 {
+				m.join = pos[m.join]
+			}
+			insts = append(insts, m.inst)
+		}
+	}
+	l.out.insts = insts
+}

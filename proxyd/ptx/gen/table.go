@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// r is a row with an expression.
+func r(key, dst string, src []string, expr string) row { return row{key, dst, src, expr, ""} }
+
+func rows2(out *[]row, key, dst, src, expr string) {
+	*out = append(*out, r(key, dst, []string{src, src}, expr))
+}
+
+func intRows() []row {
+	var out []row
+	for _, t := range []string{"u16", "u32", "u64"} {
+		for _, op := range []struct{ name, expr string }{
+			{"add", "a + b"}, {"sub", "a - b"}, {"mul.lo", "a * b"}, {"and", "a & b"}, {"or", "a | b"}, {"xor", "a ^ b"},
+		} {
+			rows2(&out, op.name+"."+t, t, t, op.expr)
+		}
+		out = append(out,
+			r("mad.lo."+t, t, []string{t, t, t}, "a*b + c"),
+			r("not."+t, t, []string{t}, "^a"),
+			r("neg."+t, t, []string{t}, "-a"),
+			r("shl."+t, t, []string{t, "u32"}, "a << b"),
+			r("mov."+t, t, []string{t}, "a"),
+			r("selp."+t, t, []string{t, t, "b"}, "pick(a, b, c)"),
+			r("lop3."+t, t, []string{t, t, t}, "lop3(a, b, c, uint8(in.imm))"),
+		)
+	}
+	for _, t := range []string{"u16", "s16", "u32", "s32", "u64", "s64"} {
+		sat := "u"
+		if t[0] == 's' {
+			sat = "s"
+		}
+		rows2(&out, "min."+t, t, t, "min(a, b)")
+		rows2(&out, "max."+t, t, t, "max(a, b)")
+		rows2(&out, "div."+t, t, t, "quotient(a, b)")
+		rows2(&out, "rem."+t, t, t, "remainder(a, b)")
+		out = append(out,
+			r("shr."+t, t, []string{t, "u32"}, "a >> b"),
+			r("sad."+t, t, []string{t, t, t}, "c + max(a, b) - min(a, b)"),
+		)
+		if t[1:] != "64" {
+			w := map[string]string{"16": "32", "32": "64"}[t[1:]]
+			wide, conv := sat+w, map[string]string{"u": "uint", "s": "int"}[sat]+w
+			out = append(out,
+				r("mul.wide."+t, wide, []string{t, t}, fmt.Sprintf("%s(a) * %s(b)", conv, conv)),
+				r("mad.wide."+t, wide, []string{t, t, wide}, fmt.Sprintf("%s(a)*%s(b) + c", conv, conv)),
+				r("mul.hi."+t, t, []string{t, t}, fmt.Sprintf("%s(a) * %s(b) >> %s", conv, conv, t[1:])),
+				r("mad.hi."+t, t, []string{t, t, t}, fmt.Sprintf("%s(%s(a)*%s(b)>>%s) + c", map[string]string{"u": "uint", "s": "int"}[sat]+t[1:], conv, conv, t[1:])),
+			)
+		} else {
+			out = append(out,
+				r("mul.hi."+t, t, []string{t, t}, "mulHi"+t[:1]+"(a, b)"),
+				r("mad.hi."+t, t, []string{t, t, t}, "mulHi"+t[:1]+"(a, b) + c"),
+			)
+		}
+	}
+	for _, t := range []string{"s16", "s32", "s64"} {
+		out = append(out, r("abs."+t, t, []string{t}, "max(a, -a)"))
+	}
+	for _, t := range []string{"u32", "u64"} {
+		n := t[1:]
+		out = append(out,
+			r("bfe."+t, t, []string{t, "u32", "u32"}, "bfeU"+n+"(a, b, c)"),
+			r("bfe.s"+n, "s"+n, []string{"s" + n, "u32", "u32"}, "bfeS"+n+"(a, b, c)"),
+			r("popc."+t, "u32", []string{t}, "bits.OnesCount"+n+"(a)"),
+			r("clz."+t, "u32", []string{t}, "bits.LeadingZeros"+n+"(a)"),
+			r("brev."+t, t, []string{t}, "bits.Reverse"+n+"(a)"),
+		)
+	}
+	out = append(out,
+		r("add.sat.s32", "s32", []string{"s32", "s32"}, "clampS32(int64(a) + int64(b))"),
+		r("sub.sat.s32", "s32", []string{"s32", "s32"}, "clampS32(int64(a) - int64(b))"),
+		r("shf.l", "u32", []string{"u32", "u32", "u32"}, "(uint64(b)<<32 | uint64(a)) << min(c, 32) >> 32"),
+		r("shf.r", "u32", []string{"u32", "u32", "u32"}, "(uint64(b)<<32 | uint64(a)) >> min(c, 32)"),
+		r("shf.l.wrap", "u32", []string{"u32", "u32", "u32"}, "(uint64(b)<<32 | uint64(a)) << (c & 31) >> 32"),
+		r("shf.r.wrap", "u32", []string{"u32", "u32", "u32"}, "(uint64(b)<<32 | uint64(a)) >> (c & 31)"),
+		r("prmt", "u32", []string{"u32", "u32", "u32"}, "prmt(a, b, c)"),
+	)
+	return out
+}
+
+// fma32 is the fused multiply-add. The product of two float32 is exact in float64, so the
+// sum has one rounding; a second one, to float32, errs only where the first has landed on
+// the middle between two float32, or where the result is no normal float32.
+const fma32 = `		s := float64(a)*float64(b) + float64(c)
+		u := math.Float64bits(s)
+		if u>>52&0x7ff-897 > 253 || u&(1<<29-1) == 1<<28 {
+			ds[i] = fma32(a, b, c)
+		} else {
+			ds[i] = float32(s)
+		}
+`
+
+func floatRows() []row {
+	var out []row
+	for _, op := range []struct{ name, expr string }{{"add", "a + b"}, {"sub", "a - b"}, {"mul", "a * b"}, {"div", "a / b"}} {
+		rows2(&out, op.name+".f32", "f32", "f32", op.expr)
+		rows2(&out, op.name+".f64", "f64", "f64", op.expr)
+		out = append(out, r(op.name+".ftz.f32", "f32", []string{"u32", "u32"},
+			"flush32(flushed(a) "+string(op.expr[2])+" flushed(b))"))
+	}
+	for _, op := range []struct{ name, expr string }{
+		{"sqrt", "float32(math.Sqrt(float64(X)))"}, {"rcp", "1 / X"}, {"rsqrt", "float32(1 / math.Sqrt(float64(X)))"},
+		{"sin", "float32(math.Sin(float64(X)))"}, {"cos", "float32(math.Cos(float64(X)))"},
+		{"ex2", "float32(math.Exp2(float64(X)))"}, {"lg2", "float32(math.Log2(float64(X)))"}, {"tanh", "float32(math.Tanh(float64(X)))"},
+	} {
+		out = append(out,
+			r(op.name+".f32", "f32", []string{"f32"}, strings.ReplaceAll(op.expr, "X", "a")),
+			r(op.name+".ftz.f32", "f32", []string{"u32"}, "flush32("+strings.ReplaceAll(op.expr, "X", "flushed(a)")+")"))
+	}
+	out = append(out,
+		row{"fma.f32", "f32", []string{"f32", "f32", "f32"}, "", fma32},
+		r("fma.ftz.f32", "f32", []string{"u32", "u32", "u32"}, "flush32(fma32(flushed(a), flushed(b), flushed(c)))"),
+		r("fma.f64", "f64", []string{"f64", "f64", "f64"}, "math.FMA(a, b, c)"),
+		r("sqrt.f64", "f64", []string{"f64"}, "math.Sqrt(a)"),
+		r("rcp.f64", "f64", []string{"f64"}, "1 / a"),
+		r("min.f32", "f32", []string{"f32", "f32"}, "minNum32(a, b)"),
+		r("max.f32", "f32", []string{"f32", "f32"}, "maxNum32(a, b)"),
+		r("min.f64", "f64", []string{"f64", "f64"}, "minNum(a, b)"),
+		r("max.f64", "f64", []string{"f64", "f64"}, "maxNum(a, b)"),
+		r("abs.f64", "u64", []string{"u64"}, "a &^ (1 << 63)"),
+		r("neg.f64", "u64", []string{"u64"}, "a ^ 1<<63"),
+	)
+	return out
+}
+
+func setpRows() []row {
+	var out []row
+	for _, t := range []string{"u16", "s16", "u32", "s32", "u64", "s64"} {
+		for _, c := range []struct{ name, op string }{{"eq", "=="}, {"ne", "!="}, {"lt", "<"}, {"le", "<="}, {"gt", ">"}, {"ge", ">="}} {
+			rows2(&out, "setp."+c.name+"."+t, "p", t, "a "+c.op+" b")
+		}
+	}
+	for _, t := range []string{"f32", "f64"} {
+		for _, c := range []struct{ name, expr string }{
+			{"eq", "a == b"}, {"ne", "a < b || a > b"}, {"lt", "a < b"}, {"le", "a <= b"}, {"gt", "a > b"}, {"ge", "a >= b"},
+			{"equ", "!(a < b || a > b)"}, {"neu", "a != b"}, {"ltu", "!(a >= b)"}, {"leu", "!(a > b)"}, {"gtu", "!(a <= b)"}, {"geu", "!(a < b)"},
+			{"num", "a == a && b == b"}, {"nan", "a != a || b != b"},
+		} {
+			rows2(&out, "setp."+c.name+"."+t, "p", t, c.expr)
+		}
+	}
+	return out
+}
+
+func cvtRows() []row {
+	var out []row
+	ints := []string{"u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"}
+	for _, d := range ints {
+		for _, s := range ints {
+			out = append(out, r("cvt."+d+"."+s, d, []string{s}, "a"))
+		}
+	}
+	for _, s := range ints {
+		out = append(out,
+			r("cvt.f32."+s, "f32", []string{s}, "float32(a)"),
+			r("cvt.f64."+s, "f64", []string{s}, "float64(a)"),
+		)
+	}
+	out = append(out,
+		r("cvt.f64.f32", "f64", []string{"f32"}, "float64(a)"),
+		r("cvt.f32.f64", "f32", []string{"f64"}, "float32(a)"),
+		r("cvt.rzi.s32.f32", "s32", []string{"f32"}, "truncS32(float64(a))"),
+		r("cvt.rzi.u32.f32", "u32", []string{"f32"}, "truncU32(float64(a))"),
+		r("cvt.rzi.s32.f64", "s32", []string{"f64"}, "truncS32(a)"),
+		r("cvt.rni.s32.f32", "s32", []string{"f32"}, "truncS32(math.RoundToEven(float64(a)))"),
+		r("cvt.rmi.s32.f32", "s32", []string{"f32"}, "truncS32(math.Floor(float64(a)))"),
+		r("cvt.f32.f16", "f32", []string{"u16"}, "f16to32(a)"),
+		r("cvt.f16.f32", "u16", []string{"f32"}, "f16from32(a)"),
+		r("cvt.f32.bf16", "f32", []string{"u16"}, "bf16to32(a)"),
+		r("cvt.bf16.f32", "u16", []string{"f32"}, "bf16from32(a)"),
+	)
+	return out
+}

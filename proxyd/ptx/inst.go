@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+//go:generate go run ./gen
+
+// opFunc executes a micro-operation in the lanes of m, which is not 0.
+type opFunc func(w *warp, in *inst, m uint32)
+
+// ref names a register or a constant as an operand of a micro-operation. Bit 0 of a
+// 32-bit or 64-bit ref says that it is a constant, of a predicate that it is negated. The
+// rest is a number of a virtual register while a function is lowered, and afterwards a
+// byte offset, or an index for predicates. Predicate 0 is false always.
+type ref uint32
+
+const (
+	alwaysFalse ref = 0
+	alwaysTrue  ref = 1
+)
+
+// opnd says of one operand field what it holds and whether it is read or written; 0 when
+// the field is not used, or not as a ref.
+type opnd uint8
+
+const (
+	opndUse opnd = 4
+	opndDef opnd = 8
+
+	use32   = opnd(class32) | opndUse
+	use64   = opnd(class64) | opndUse
+	usePred = opnd(classPred) | opndUse
+	def32   = opnd(class32) | opndDef
+	def64   = opnd(class64) | opndDef
+	defPred = opnd(classPred) | opndDef
+	modPred = usePred | defPred
+)
+
+func (o opnd) class() class { return class(o & 3) }
+
+func use(c class) opnd { return opnd(c) | opndUse }
+func def(c class) opnd { return opnd(c) | opndDef }
+
+// shape is the use of the five operand fields.
+type shape struct{ d, e, a, b, c opnd }
+
+// aluOp is an operation of the generated tables.
+type aluOp struct {
+	fn    opFunc
+	shape shape
+}
+
+// flow says what the warp's loop does with a micro-operation. Only flowNone may be guarded,
+// and flowBranch and flowExit.
+type flow uint8
+
+const (
+	flowNone   flow = iota // run fn
+	flowBranch             // to target where the guard holds
+	flowIndex              // brx.idx: a is the index, ext.targets the labels
+	flowJoin               // a meeting point: fragments that diverged wait here for each other
+	flowCall               // ext.call
+	flowReturn
+	flowExit
+	flowBarrier // ext.bar
+	flowSync    // shfl.sync and its like: wait until the lanes of mask ext.refs[0] are here
+	flowYield   // nanosleep: let others run
+)
+
+// inst is a micro-operation.
+type inst struct {
+	fn            opFunc
+	ext           *ext
+	imm           uint64
+	d, e, a, b, c ref
+	guard         ref // 0: always
+	target        int32
+	join          int32 // of a branch: where its lanes meet again, or -1
+	line          int32
+	site          int32 // number of a memory access
+	flow          flow
+}
+
+// ext is what few micro-operations need.
+type ext struct {
+	refs    []ref // operands beyond the five, and what each is
+	opnds   []opnd
+	targets []int32
+	call    *callSite
+	bar     *barrierSite
+	sync    *syncSite
+	f       func(a, b, c uint64) uint64
+	mma     *mmaPlan
+	wmma    *wmmaSite
+	special func(w *warp, d *[warpSize]uint64)
+	atom    *atomSite
+	text    string
+}
+
+// micro is an inst while its function is lowered.
+type micro struct {
+	inst
+	shape shape
+	label string // target before labels are resolved
+}
+
+// code is a lowered function.
+type code struct {
+	fn            *function
+	insts         []inst
+	n32, n64, np  int    // registers of a frame
+	local         uint32 // bytes of a frame's local memory
+	formals, rets []argument
+}
+
+// argument is a formal or an actual parameter of a call: a register, or bytes of the
+// frame's local memory.
+type argument struct {
+	inMemory bool
+	ref      ref
+	offset   uint32
+	size     uint32
+	class    class
+}
+
+// callSite is a call. fn is nil for an indirect one, whose address is in operand a.
+type callSite struct {
+	fn         *function
+	code       *code // set when all functions are lowered
+	builtin    builtin
+	args, rets []argument
+	noreturn   bool
+}

@@ -1,0 +1,314 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "fmt"
+
+// Param is one of a kernel's parameters in its block of parameters.
+type Param struct {
+	Name   string
+	Type   Type
+	Offset uint32
+	Size   uint32
+	Align  uint32
+}
+
+// Kernel is an entry that is ready to be launched. It does not change.
+type Kernel struct {
+	Name       string
+	Line       int
+	Params     []Param
+	ParamSize  uint32
+	SharedSize uint32 // static
+	LocalSize  uint32 // of a thread; what it needs at least if Recursive
+	ConstSize  uint32 // of the constants of its module
+	Registers  uint32 // 32-bit registers of a thread, as many as are needed at once
+	MaxThreads uint32 // of .maxntid or .reqntid, 0: no bound
+	ReqThreads Dim3   // of .reqntid, zero: any
+	MinBlocks  uint32 // of .minnctapersm
+	MaxRegs    uint32 // of .maxnreg
+	Recursive  bool   // the depth of its stack has no bound
+	Ordered    bool   // its blocks run in ascending order, on one core
+	Module     string
+	Version    int // of its module's PTX, 10*major+minor
+	Target     string
+
+	main        *code
+	dynamicBase uint32 // of shared memory
+	const32     []uint32
+	const64     []uint64
+	sites       int
+	byAddress   map[uint64]*code
+	builtins    map[uint64]builtin
+}
+
+// stack is the size of a thread's local memory.
+func (k *Kernel) stack(limit uint32) uint32 {
+	if !k.Recursive {
+		return k.LocalSize
+	}
+	if limit == 0 {
+		limit = DefaultStackSize
+	}
+	return max(limit, k.LocalSize)
+}
+
+// builder lowers one kernel with all functions it may call.
+type builder struct {
+	prog     *Program
+	owner    map[*register]*lowerer
+	inMemory map[*function]map[*variable]bool
+	codes    map[*function]*code
+	queue    []*function
+	taken    map[*function]bool // their address is known to the kernel
+
+	index32 map[uint32]ref
+	index64 map[uint64]ref
+	const32 []uint32
+	const64 []uint64
+	sites   int
+
+	shared     map[*variable]uint32
+	sharedSize uint32
+	dynamic    []dynamicConstant
+	dynAlign   uint32
+
+	ordered   bool // the order of blocks can be seen
+	spins     bool
+	indirect  bool
+	unbounded bool
+}
+
+// Kernel returns an entry, lowered on first use. The error is a *LinkError if there is
+// none of that name, a *SyntaxError or a *RefusedError.
+func (p *Program) Kernel(name string) (*Kernel, error) {
+	lowering.Lock()
+	defer lowering.Unlock()
+	if k := p.kernels[name]; k != nil {
+		return k, nil
+	}
+	f := p.funcs[name]
+	if f == nil || !f.entry {
+		return nil, &LinkError{name, "there is no such kernel"}
+	}
+	if !p.placed {
+		return nil, &LinkError{name, "the program has not been placed"}
+	}
+	b := &builder{
+		prog: p, owner: map[*register]*lowerer{}, inMemory: map[*function]map[*variable]bool{}, codes: map[*function]*code{},
+		taken: map[*function]bool{}, index32: map[uint32]ref{}, index64: map[uint64]ref{}, shared: map[*variable]uint32{},
+	}
+	k, err := b.build(f)
+	if err != nil {
+		return nil, err
+	}
+	p.kernels[name] = k
+	return k, nil
+}
+
+func (b *builder) build(f *function) (*Kernel, error) {
+	k := &Kernel{
+		Name: f.name, Line: f.line, MinBlocks: f.minnctapersm, MaxRegs: f.maxnreg, Module: f.mod.Name,
+		Version: 10*f.mod.Major + f.mod.Minor, Target: f.mod.Target,
+	}
+	if f.nctapercluster {
+		return nil, &RefusedError{Module: f.mod.Name, Line: f.line, Opcode: ".reqnctapercluster", Reason: "clusters are not supported"}
+	}
+	if n := f.maxntid.Count(); n != 0 {
+		k.MaxThreads = uint32(min(n, MaxThreads))
+	}
+	if n := f.reqntid.Count(); n != 0 {
+		k.MaxThreads, k.ReqThreads = uint32(min(n, MaxThreads)), f.reqntid
+	}
+	for _, p := range f.proto.params {
+		if p.v == nil {
+			return nil, &SyntaxError{Module: f.mod.Name, Line: f.line, Msg: "an entry's parameters are in the space param"}
+		}
+		at := (k.ParamSize + p.v.align - 1) &^ (p.v.align - 1)
+		p.v.offset = at
+		k.Params = append(k.Params, Param{p.v.name, p.v.typ, at, p.v.size(), p.v.align})
+		if uint64(at)+uint64(p.v.size()) > 32764 {
+			return nil, &SyntaxError{Module: f.mod.Name, Line: f.line, Msg: "more than 32764 bytes of parameters"}
+		}
+		k.ParamSize = at + p.v.size()
+	}
+	b.need(f)
+	for len(b.queue) > 0 {
+		next := b.queue[0]
+		b.queue = b.queue[1:]
+		c, err := lowerFunction(b, next)
+		if err != nil {
+			return nil, err
+		}
+		b.codes[next] = c
+		if b.indirect && len(b.queue) == 0 {
+			// Any function whose address the program holds may be called.
+			for _, g := range b.prog.pointed() {
+				b.take(g)
+			}
+			for g := range b.taken {
+				b.need(g)
+			}
+		}
+	}
+	b.link(k, f)
+	for _, v := range b.prog.order {
+		if v.space == ConstSpace && v.mod == f.mod {
+			k.ConstSize += v.size()
+		}
+	}
+	k.main, k.const32, k.const64, k.sites = b.codes[f], b.const32, b.const64, b.sites
+	k.Ordered = b.ordered
+	return k, nil
+}
+
+// link resolves calls, lays out what is dynamic, and bounds the stack.
+func (b *builder) link(k *Kernel, f *function) {
+	k.byAddress, k.builtins = map[uint64]*code{}, map[uint64]builtin{}
+	for g, c := range b.codes {
+		if g.entry {
+			continue
+		}
+		k.byAddress[b.prog.addressOf(g)] = c
+	}
+	for _, c := range b.codes {
+		for i := range c.insts {
+			if x := c.insts[i].ext; x != nil && x.call != nil && x.call.fn != nil && x.call.builtin == nil {
+				x.call.code = b.codes[x.call.fn]
+			}
+		}
+	}
+	depth, regs, bounded := b.depth(f, map[*function]bool{})
+	k.Recursive = !bounded || b.unbounded || b.indirect
+	k.LocalSize = (depth + 15) &^ 15
+	k.Registers = uint32(regs)
+	// Dynamic shared memory begins where the static ends; all its names mean that place.
+	k.SharedSize, k.dynamicBase = b.sharedSize, b.sharedSize
+	if b.dynAlign > 0 {
+		k.dynamicBase = (b.sharedSize + b.dynAlign - 1) &^ (b.dynAlign - 1)
+	}
+	for _, d := range b.dynamic {
+		at := d.ref >> 1 << 1
+		for i := range ref(warpSize) {
+			if d.class == class64 {
+				b.const64[at/8+i] = uint64(k.dynamicBase) + d.off
+			} else {
+				b.const32[at/4+i] = k.dynamicBase + uint32(d.off)
+			}
+		}
+	}
+}
+
+// depth is the stack that a function needs with its callees, in bytes and registers.
+func (b *builder) depth(f *function, path map[*function]bool) (local uint32, regs int, bounded bool) {
+	if path[f] {
+		return 0, 0, false
+	}
+	path[f] = true
+	defer delete(path, f)
+	c := b.codes[f]
+	bounded = true
+	for i := range c.insts {
+		x := c.insts[i].ext
+		if x == nil || x.call == nil || x.call.code == nil {
+			continue
+		}
+		l, r, ok := b.depth(x.call.fn, path)
+		local, regs = max(local, l), max(regs, r)
+		bounded = bounded && ok
+	}
+	return (c.local+15)&^15 + local, c.n32 + 2*c.n64 + regs, bounded
+}
+
+// need queues a function to be lowered.
+func (b *builder) need(f *function) {
+	if _, ok := b.codes[f]; !ok {
+		b.codes[f] = nil
+		b.queue = append(b.queue, f)
+	}
+}
+
+// take notes that the kernel has the function's address.
+func (b *builder) take(f *function) {
+	if !f.decl && !f.entry {
+		b.taken[f] = true
+		b.need(f)
+	}
+}
+
+// pointed lists the functions in the initialisers of variables.
+func (p *Program) pointed() []*function {
+	var out []*function
+	for _, v := range p.order {
+		for _, iv := range v.init {
+			if iv.symbol == "" {
+				continue
+			}
+			if f := p.function(v.mod, iv.symbol); f != nil && !f.decl {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func (b *builder) constant32(v uint32) ref {
+	r, ok := b.index32[v]
+	if !ok {
+		r = ref(len(b.const32))*4 | 1
+		for range warpSize {
+			b.const32 = append(b.const32, v)
+		}
+		b.index32[v] = r
+	}
+	return r
+}
+
+func (b *builder) constant64(v uint64) ref {
+	r, ok := b.index64[v]
+	if !ok {
+		r = ref(len(b.const64))*8 | 1
+		for range warpSize {
+			b.const64 = append(b.const64, v)
+		}
+		b.index64[v] = r
+	}
+	return r
+}
+
+// dynamicConstant is an address in dynamic shared memory: known when all static is.
+type dynamicConstant struct {
+	class class
+	ref   ref
+	off   uint64
+}
+
+// dynamicAddress returns a constant for the start of dynamic shared memory plus off.
+func (b *builder) dynamicAddress(v *variable, c class, off uint64) ref {
+	b.dynAlign = max(b.dynAlign, v.align, 16)
+	d := dynamicConstant{class: c, off: off}
+	if c == class64 {
+		d.ref = ref(len(b.const64))*8 | 1
+		b.const64 = append(b.const64, make([]uint64, warpSize)...)
+	} else {
+		d.ref = ref(len(b.const32))*4 | 1
+		b.const32 = append(b.const32, make([]uint32, warpSize)...)
+	}
+	b.dynamic = append(b.dynamic, d)
+	return d.ref
+}
+
+// sharedOffset places a shared variable in the block's memory.
+func (b *builder) sharedOffset(v *variable) uint32 {
+	if at, ok := b.shared[v]; ok {
+		return at
+	}
+	at := (b.sharedSize + v.align - 1) &^ (v.align - 1)
+	if uint64(at)+uint64(v.size()) > MaxShared {
+		panic(&SyntaxError{Module: v.mod.Name, Line: v.line, Msg: fmt.Sprintf("%s: more than %d bytes of shared memory", v.name, MaxShared)})
+	}
+	b.shared[v] = at
+	b.sharedSize = at + v.size()
+	return at
+}

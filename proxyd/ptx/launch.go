@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// The limits of a launch, those of compute capability 8.0.
+const (
+	MaxThreads       = 1024 // of a block
+	MaxBlockZ        = 64
+	MaxGridX         = 1<<31 - 1
+	MaxGridYZ        = 1<<16 - 1
+	MaxShared        = 163 << 10 // bytes of a block, static and dynamic
+	DefaultStackSize = 16 << 10  // bytes of local memory of a thread whose calls have no bound
+)
+
+// Config is a launch.
+type Config struct {
+	Grid, Block Dim3
+	Shared      uint32 // bytes of dynamic shared memory
+	Params      []byte // the kernel's parameters, as Kernel.Params lays them out
+	Memory      *Memory
+	Hooks       Hooks
+
+	// Cooperative launches run all blocks at once, so that they may wait for each other.
+	// All are held in memory; whoever launches bounds their number.
+	Cooperative bool
+	// Workers is the number of cores used at most, 0: GOMAXPROCS. It does not change the
+	// result.
+	Workers int
+	// StackSize is the local memory of a thread of kernels with recursion, indirect calls
+	// or alloca, 0: DefaultStackSize.
+	StackSize uint32
+	// Env is %envreg0 to %envreg31.
+	Env [32]uint32
+	// GridID is %gridid.
+	GridID uint64
+	// SMs is %nsmid, 0: 108.
+	SMs uint32
+	// Count, if not nil, is set to the number of lane-instructions executed.
+	Count *uint64
+}
+
+// launch is a launch that runs.
+type launch struct {
+	kernel   *Kernel
+	cfg      Config
+	ctx      context.Context
+	memory   *Memory
+	params   []byte
+	counting bool
+	serial   bool
+}
+
+func (r *launch) sharedSize() int { return int(r.kernel.dynamicBase + r.cfg.Shared) }
+
+// Launch runs the kernel to its end and returns nil, a *LaunchError before anything ran, a
+// *Fault, or ctx's error, which is looked at between turns of warps. Launches may run
+// concurrently.
+func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
+	if err := k.check(&cfg); err != nil {
+		return err
+	}
+	if cfg.SMs == 0 {
+		cfg.SMs = 108
+	}
+	r := &launch{kernel: k, cfg: cfg, ctx: ctx, memory: cfg.Memory, params: make([]byte, (k.ParamSize+31)&^15), counting: cfg.Count != nil}
+	copy(r.params, cfg.Params)
+	if r.memory == nil {
+		r.memory = new(Memory)
+	}
+	if cfg.Cooperative {
+		r.serial = true
+		return r.together()
+	}
+	workers := cfg.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	if k.Ordered || r.counting {
+		workers = 1
+	}
+	r.serial = workers == 1
+	if n := cfg.Grid.Count(); uint64(workers) > n {
+		workers = int(n)
+	}
+	return r.spread(workers)
+}
+
+// check refuses what no device would run.
+func (k *Kernel) check(cfg *Config) error {
+	bad := func(reason LaunchReason, format string, args ...any) error {
+		return &LaunchError{Kernel: k.Name, Reason: reason, Msg: fmt.Sprintf(format, args...)}
+	}
+	g, b := cfg.Grid, cfg.Block
+	switch {
+	case g.X == 0 || g.Y == 0 || g.Z == 0 || b.X == 0 || b.Y == 0 || b.Z == 0:
+		return bad(BadConfiguration, "grid %v, block %v: a dimension is zero", g, b)
+	case g.X > MaxGridX || g.Y > MaxGridYZ || g.Z > MaxGridYZ:
+		return bad(BadConfiguration, "grid %v is too large", g)
+	case b.X > MaxThreads || b.Y > MaxThreads || b.Z > MaxBlockZ || b.Count() > MaxThreads:
+		return bad(BadConfiguration, "block %v is too large", b)
+	case k.MaxThreads != 0 && b.Count() > uint64(k.MaxThreads):
+		return bad(OutOfResources, "block %v has more than the %d threads of .maxntid", b, k.MaxThreads)
+	case k.ReqThreads != Dim3{} && k.ReqThreads != b:
+		return bad(BadConfiguration, "block %v is not the %v of .reqntid", b, k.ReqThreads)
+	case uint64(k.dynamicBase)+uint64(cfg.Shared) > MaxShared:
+		return bad(OutOfResources, "%d + %d bytes of shared memory are more than %d", k.SharedSize, cfg.Shared, MaxShared)
+	case len(cfg.Params) < int(k.ParamSize):
+		return bad(BadConfiguration, "%d bytes of parameters, the kernel takes %d", len(cfg.Params), k.ParamSize)
+	}
+	return nil
+}
+
+// spread runs the blocks on workers, each the next in ascending order. Of several faults
+// that of the lowest block is returned: all blocks below it have run to their end.
+func (r *launch) spread(workers int) error {
+	var next atomic.Uint64
+	var mu sync.Mutex
+	var first error
+	var lowest atomic.Uint64
+	n := r.cfg.Grid.Count()
+	lowest.Store(n)
+	var wg sync.WaitGroup
+	work := func() {
+		defer wg.Done()
+		b := newBlock(r)
+		for {
+			i := next.Add(1) - 1
+			if i >= lowest.Load() {
+				break
+			}
+			if err := r.one(b, i); err != nil {
+				mu.Lock()
+				if i < lowest.Load() {
+					first = err
+					lowest.Store(i)
+				}
+				mu.Unlock()
+				break
+			}
+		}
+		b.addCount()
+	}
+	wg.Add(workers)
+	for range workers - 1 {
+		go work()
+	}
+	work()
+	wg.Wait()
+	return first
+}
+
+func (b *block) addCount() {
+	if b.run.cfg.Count == nil {
+		return
+	}
+	for _, w := range b.warps {
+		*b.run.cfg.Count += w.lanesRun
+	}
+}
+
+// guard turns a fault's panic into an error.
+func guard(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case *Fault:
+		*err = p
+	case stopped:
+		*err = p.err
+	default:
+		panic(p)
+	}
+}
+
+// stopped carries an error that ends a launch out of the interpreter.
+type stopped struct{ err error }
+
+// one runs a block from start to end.
+func (r *launch) one(b *block, index uint64) (err error) {
+	defer guard(&err)
+	b.start(index)
+	for {
+		done, moved := b.pass()
+		if done {
+			return nil
+		}
+		if !moved {
+			b.stuck()
+		}
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// together runs all blocks of a cooperative launch, each a turn at a time.
+func (r *launch) together() (err error) {
+	defer guard(&err)
+	blocks := make([]*block, r.cfg.Grid.Count())
+	for i := range blocks {
+		blocks[i] = newBlock(r)
+		blocks[i].start(uint64(i))
+	}
+	running := append([]*block(nil), blocks...)
+	for len(running) > 0 {
+		any := false
+		left := running[:0]
+		for _, b := range running {
+			done, moved := b.pass()
+			any = any || moved
+			if !done {
+				left = append(left, b)
+			}
+		}
+		running = left
+		if !any && len(running) > 0 {
+			running[0].stuck()
+		}
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for _, b := range blocks {
+		b.addCount()
+	}
+	return nil
+}

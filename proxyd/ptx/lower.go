@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "fmt"
+
+// lowerer turns one function into micro-operations. Its methods panic with a
+// *SyntaxError or *RefusedError, which lowerFunction returns.
+type lowerer struct {
+	b       *builder
+	f       *function
+	in      *instruction
+	guard   ref
+	code    []micro
+	classes []class       // of virtual registers
+	labels  map[int]int32 // statement of the body → micro-operation
+	marks   map[string]int32
+	after   []func() // what must follow the present instruction: results in wider registers
+	cc      ref      // carry flag
+	loose   bool     // operands may be wider than the instruction's type
+	out     *code
+	params  map[*variable]ref // parameters that are kept in registers
+	frame   map[*variable]uint32
+}
+
+// lowerFunction lowers f. Its calls are resolved when the builder has lowered all.
+func lowerFunction(b *builder, f *function) (out *code, err error) {
+	l := &lowerer{
+		b: b, f: f, classes: []class{classPred}, labels: map[int]int32{}, marks: map[string]int32{},
+		out: &code{fn: f}, params: map[*variable]ref{}, frame: map[*variable]uint32{},
+	}
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *SyntaxError:
+			err = p
+		case *RefusedError:
+			err = p
+		default:
+			panic(p)
+		}
+	}()
+	l.formals()
+	for i, in := range f.body {
+		l.labels[i] = int32(len(l.code))
+		l.lower(in)
+	}
+	l.labels[len(f.body)] = int32(len(l.code))
+	l.guard, l.in = 0, &instruction{line: f.line}
+	if f.entry {
+		l.control(flowExit)
+	} else {
+		l.control(flowReturn)
+	}
+	l.resolve()
+	finish(l)
+	return l.out, nil
+}
+
+func (l *lowerer) fail(format string, args ...any) {
+	panic(&SyntaxError{Module: l.f.mod.Name, Line: l.in.line, Msg: l.in.name() + ": " + fmt.Sprintf(format, args...)})
+}
+
+func (l *lowerer) refuse(reason string) {
+	panic(&RefusedError{Module: l.f.mod.Name, Line: l.in.line, Opcode: l.in.name(), Reason: reason})
+}
+
+// lower lowers one instruction.
+func (l *lowerer) lower(in *instruction) {
+	l.in, l.guard, l.loose = in, 0, false
+	op := opcodes[in.op]
+	if op == nil {
+		l.fail("unknown instruction")
+	}
+	if op.refused != "" {
+		l.refuse(op.refused)
+	}
+	for _, m := range in.mods {
+		if typeNames[m] == NoType && !op.allows(m) {
+			if reason := refusedModifier(m); reason != "" {
+				l.refuse(reason)
+			}
+			l.fail("unknown modifier .%s", m)
+		}
+	}
+	if in.guard != "" {
+		l.guard = l.predicate(operand{kind: argName, name: in.guard, not: in.not})
+	}
+	if l.guard != 0 && op.control {
+		// Control is never guarded: branch around it, and the lanes part as they do for
+		// any branch.
+		skip := fmt.Sprintf(" %d", len(l.code))
+		m := l.control(flowBranch)
+		m.guard, m.label = l.guard^1, skip
+		l.guard = 0
+		op.lower(l)
+		l.flush()
+		l.marks[skip] = int32(len(l.code))
+		return
+	}
+	op.lower(l)
+	l.flush()
+}
+
+func (l *lowerer) flush() {
+	for len(l.after) > 0 {
+		f := l.after[0]
+		l.after = l.after[1:]
+		f()
+	}
+}
+
+// newReg makes a virtual register.
+func (l *lowerer) newReg(c class) ref {
+	l.classes = append(l.classes, c)
+	return ref(len(l.classes)-1) << 1
+}
+
+func (l *lowerer) emit(fn opFunc, s shape, d, e, a, b, c ref) *micro {
+	l.code = append(l.code, micro{
+		inst:  inst{fn: fn, d: d, e: e, a: a, b: b, c: c, guard: l.guard, line: int32(l.in.line), join: -1, target: -1, site: -1},
+		shape: s,
+	})
+	return &l.code[len(l.code)-1]
+}
+
+// control emits what the warp's loop handles itself.
+func (l *lowerer) control(f flow) *micro {
+	m := l.emit(nil, shape{}, 0, 0, 0, 0, 0)
+	m.flow = f
+	return m
+}
+
+// alu emits an operation of the generated tables.
+func (l *lowerer) alu(key string, d ref, src ...ref) *micro {
+	op, ok := alu[key]
+	if !ok {
+		l.fail("no such form (%s)", key)
+	}
+	var s [3]ref
+	copy(s[:], src)
+	return l.emit(op.fn, op.shape, d, 0, s[0], s[1], s[2])
+}
+
+// alu has all generated operations.
+var alu = func() map[string]aluOp {
+	all := make(map[string]aluOp)
+	for _, m := range []map[string]aluOp{aluInt, aluFloat, aluSetp, aluCvt} {
+		for k, v := range m {
+			all[k] = v
+		}
+	}
+	return all
+}()
+
+// types are the instruction's types, in order.
+func (l *lowerer) types() []Type {
+	var ts []Type
+	for _, m := range l.in.mods {
+		if t := typeNames[m]; t != NoType {
+			ts = append(ts, t)
+		}
+	}
+	return ts
+}
+
+// typ is the instruction's last type.
+func (l *lowerer) typ() Type {
+	ts := l.types()
+	if len(ts) == 0 {
+		l.fail("a type is missing")
+	}
+	return ts[len(ts)-1]
+}
+
+func (l *lowerer) has(mod string) bool { return l.in.has(mod) }
+
+// argc checks the number of operands.
+func (l *lowerer) argc(n ...int) {
+	for _, k := range n {
+		if len(l.in.args) == k {
+			return
+		}
+	}
+	l.fail("%d operands", len(l.in.args))
+}
+
+func (l *lowerer) src(i int, t Type) ref {
+	if i >= len(l.in.args) {
+		l.fail("operand %d is missing", i+1)
+	}
+	return l.operand(l.in.args[i], t)
+}
+
+func (l *lowerer) dst(t Type) ref {
+	if len(l.in.args) == 0 {
+		l.fail("the result is missing")
+	}
+	return l.result(l.in.args[0], t)
+}
+
+// lanes emits an operation that is computed lane by lane from zero-extended values.
+func (l *lowerer) lanes(dt Type, d ref, f func(a, b, c uint64) uint64, st []Type, src ...ref) {
+	var s [3]ref
+	var o [3]opnd
+	for i, r := range src {
+		s[i], o[i] = r, use(st[i].class())
+	}
+	m := l.emit(opLanes, shape{d: def(dt.class()), a: o[0], b: o[1], c: o[2]}, d, 0, s[0], s[1], s[2])
+	m.ext = &ext{f: f, opnds: []opnd{def(dt.class()), o[0], o[1], o[2]}}
+}
+
+// lanes2 is lanes for two operands of the type of the result.
+func (l *lowerer) lanes2(t Type, f func(a, b, c uint64) uint64) {
+	l.argc(3)
+	l.lanes(t, l.dst(t), f, []Type{t, t}, l.src(1, t), l.src(2, t))
+}

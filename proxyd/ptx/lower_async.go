@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+// cp.async may copy at any time between its issue and the wait for it: it copies at once,
+// and commit and wait have nothing to do.
+
+func lowerCp(l *lowerer) {
+	if !l.has("async") {
+		l.fail("no such form")
+	}
+	if l.has("bulk") {
+		l.refuse("cp.async.bulk and tensor maps are not for targets up to sm_80")
+	}
+	if l.has("mbarrier") {
+		l.refuse("mbarrier is not supported")
+	}
+	switch {
+	case l.has("commit_group"), l.has("wait_all"):
+		l.argc(0)
+		return
+	case l.has("wait_group"):
+		l.argc(1)
+		return
+	}
+	args := l.in.args
+	if len(args) > 3 && l.has("L2::cache_hint") {
+		args = args[:len(args)-1]
+	}
+	if len(args) < 3 || len(args) > 5 || args[2].kind != argInt {
+		l.fail("%d operands", len(l.in.args))
+	}
+	size := args[2].num
+	if size != 4 && size != 8 && size != 16 {
+		l.fail("the size is none of 4, 8 and 16")
+	}
+	l.loose = true
+	x := &ext{}
+	n, ignore := l.const32(uint32(size)), alwaysFalse
+	for _, o := range args[3:] {
+		isPred := false
+		if o.kind == argName {
+			if _, t, ok := l.named(o); ok && t == Pred {
+				isPred = true
+			}
+		}
+		if isPred {
+			ignore = l.predicate(o)
+		} else {
+			n = l.operand(o, U32)
+		}
+	}
+	to, from := l.addr(0, SharedSpace), l.addr(1, GlobalSpace)
+	x.refs, x.opnds = []ref{to.base, n, ignore}, []opnd{use32, use32, usePred}
+	m := l.site(l.emit(opCpAsync, shape{a: use64}, 0, ref(size), from.base, ref(GlobalSpace), ref(uint32(to.off))))
+	m.imm, m.ext = from.off, x
+}
+
+func opCpAsync(w *warp, in *inst, m uint32) {
+	to, n, ignore := w.u32(in.ext.refs[0]), w.u32(in.ext.refs[1]), w.pred(in.ext.refs[2])
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		dst := w.bytesAt(w.sharedAt(in, to[i]+uint32(in.c), uint32(in.e), i), uint32(in.e))
+		size := min(n[i], uint32(in.e))
+		if ignore>>i&1 != 0 {
+			size = 0
+		}
+		if size == 0 {
+			clear(dst)
+			continue
+		}
+		addr := w.u64(in.a)[i] + in.imm
+		if addr&uint64(in.e-1) != 0 {
+			w.fault(MisalignedAddress, in, i, addr, "")
+		}
+		src := w.bytesAt(w.anyAt(in, addr, uint64(size), i), size)
+		clear(dst[copy(dst, src):])
+	}
+}
+
+// lowerLdmatrix loads 8×8 matrices of 16-bit elements, lane by lane an address of a row.
+func lowerLdmatrix(l *lowerer) {
+	l.argc(2)
+	if !l.has("m8n8") || !l.has("b16") {
+		l.refuse("only 8×8 matrices of 16-bit elements are for targets up to sm_80")
+	}
+	n := matrices(l)
+	refs, os, _ := l.elements(0, B32, n, true)
+	if n == 1 && l.in.args[0].kind == argVector {
+		refs[0] = l.result(l.in.args[0].list[0], B32)
+	}
+	l.loose = true
+	a := l.addr(1, matrixSpace(l))
+	m := l.site(l.emit(opLdmatrix, shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), 0))
+	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+	if l.has("trans") {
+		m.c = 1
+	}
+}
+
+func matrices(l *lowerer) int {
+	for i, m := range []string{"x1", "x2", "x4"} {
+		if l.has(m) {
+			n := 1 << i
+			if n == 1 && l.in.args[0].kind == argVector {
+				l.in.args[0] = l.in.args[0].list[0]
+			}
+			if n == 1 && len(l.in.args) > 1 && l.in.args[1].kind == argVector {
+				l.in.args[1] = l.in.args[1].list[0]
+			}
+			return n
+		}
+	}
+	l.fail("the number of matrices is missing")
+	return 0
+}
+
+func matrixSpace(l *lowerer) Space {
+	if s := l.space(); s != Generic {
+		return s
+	}
+	return Generic
+}
+
+func opLdmatrix(w *warp, in *inst, m uint32) {
+	var out [4][warpSize]uint32
+	for k := range in.ext.refs {
+		var e [8][8]uint16
+		for row := range 8 {
+			lane := 8*k + row
+			b := w.bytesAt(w.at(in, 16, lane, false), 16)
+			for c := range 8 {
+				e[row][c] = uint16(b[2*c]) | uint16(b[2*c+1])<<8
+			}
+		}
+		for lane := range warpSize {
+			r, c := lane/4, lane%4*2
+			if in.c == 1 {
+				out[k][lane] = uint32(e[c][r]) | uint32(e[c+1][r])<<16
+			} else {
+				out[k][lane] = uint32(e[r][c]) | uint32(e[r][c+1])<<16
+			}
+		}
+	}
+	for k, r := range in.ext.refs {
+		d := w.u32(r)
+		for left := m; left != 0; left &= left - 1 {
+			i := trailing(left)
+			d[i] = out[k][i]
+		}
+	}
+}
+
+func lowerStmatrix(l *lowerer) {
+	l.argc(2)
+	if !l.has("m8n8") || !l.has("b16") {
+		l.refuse("only 8×8 matrices of 16-bit elements are supported")
+	}
+	n := matrices(l)
+	refs, os, _ := l.elements(1, B32, n, false)
+	l.loose = true
+	a := l.addr(0, matrixSpace(l))
+	m := l.site(l.emit(opStmatrix, shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), 0))
+	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+	if l.has("trans") {
+		m.c = 1
+	}
+}
+
+func opStmatrix(w *warp, in *inst, _ uint32) {
+	for k, r := range in.ext.refs {
+		s := w.u32(r)
+		for row := range 8 {
+			b := w.bytesAt(w.at(in, 16, 8*k+row, true), 16)
+			for c := range 8 {
+				lane, half := row*4+c/2, c&1
+				if in.c == 1 {
+					lane, half = c*4+row/2, row&1
+				}
+				v := s[lane] >> (16 * half)
+				b[2*c], b[2*c+1] = byte(v), byte(v>>8)
+			}
+		}
+	}
+}
+
+// lowerMovmatrix transposes an 8×8 matrix that the warp holds.
+func lowerMovmatrix(l *lowerer) {
+	l.argc(2)
+	l.emit(opMovmatrix, shape{d: def32, a: use32}, l.dst(B32), 0, l.src(1, B32), 0, 0)
+}
+
+func opMovmatrix(w *warp, in *inst, m uint32) {
+	a := *w.u32(in.a)
+	d := w.u32(in.d)
+	at := func(r, c int) uint32 { return a[r*4+c/2] >> (16 * (c & 1)) & 0xffff }
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		r, c := i/4, i%4*2
+		d[i] = at(c, r) | at(c+1, r)<<16
+	}
+}

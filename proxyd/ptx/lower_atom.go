@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"math/bits"
+)
+
+func trailing(m uint32) int { return bits.TrailingZeros32(m) & 31 }
+
+// atomSite is an atomic operation: what it makes of the old value.
+type atomSite struct {
+	f      func(old, b, c uint64) uint64
+	size   uint32
+	o      opnd // of d, b and c
+	shared bool // only the block can see it: no other core
+	result bool
+	space  Space
+}
+
+// atomic returns what an operation stores, and whether the order of several does not
+// matter to the outcome.
+func (l *lowerer) atomic(op string, t Type, flush bool) (f func(old, b, c uint64) uint64, commutes bool) {
+	mask := sizeMask(t.Size())
+	signed := t.signed()
+	ext := func(v uint64) int64 {
+		s := 64 - 8*t.Size()
+		return int64(v<<s) >> s
+	}
+	switch op {
+	case "and":
+		return func(old, b, _ uint64) uint64 { return old & b }, true
+	case "or":
+		return func(old, b, _ uint64) uint64 { return old | b }, true
+	case "xor":
+		return func(old, b, _ uint64) uint64 { return old ^ b }, true
+	case "exch":
+		return func(_, b, _ uint64) uint64 { return b }, false
+	case "cas":
+		return func(old, b, c uint64) uint64 {
+			if old&mask == b&mask {
+				return c
+			}
+			return old
+		}, false
+	case "inc":
+		return func(old, b, _ uint64) uint64 {
+			if old >= b {
+				return 0
+			}
+			return old + 1
+		}, false
+	case "dec":
+		return func(old, b, _ uint64) uint64 {
+			if old == 0 || old > b {
+				return b
+			}
+			return old - 1
+		}, false
+	case "add":
+		if t.float() {
+			e := scalar(t)
+			o := &floatOp{op: "add", t: e, ftz: flush && e == F32}
+			f = o.compute
+			if e != t {
+				f = halves(f)
+			}
+			return f, false
+		}
+		return func(old, b, _ uint64) uint64 { return (old + b) & mask }, true
+	case "min", "max":
+		if t.float() {
+			e := scalar(t)
+			f = func(old, b, _ uint64) uint64 {
+				if op == "min" {
+					return encode(e, minNum(decode(e, old), decode(e, b)))
+				}
+				return encode(e, maxNum(decode(e, old), decode(e, b)))
+			}
+			if e != t {
+				f = halves(f)
+			}
+			return f, true
+		}
+		return func(old, b, _ uint64) uint64 {
+			less := old < b
+			if signed {
+				less = ext(old) < ext(b)
+			}
+			if less == (op == "min") {
+				return old
+			}
+			return b
+		}, true
+	}
+	l.fail("the operation is missing")
+	return nil, false
+}
+
+// lowerAtom is atom and red.
+func lowerAtom(l *lowerer) {
+	t, space := l.typ(), l.space()
+	red := l.in.op == "red"
+	if l.has("async") {
+		l.refuse("mbarrier is not for targets up to sm_80")
+	}
+	if l.vectorOf() > 1 {
+		l.refuse("vector atomics are not for targets up to sm_80")
+	}
+	op := ""
+	for _, m := range l.in.mods {
+		switch m {
+		case "and", "or", "xor", "exch", "cas", "inc", "dec", "add", "min", "max":
+			op = m
+		}
+	}
+	args := 3
+	first := 1
+	if red {
+		args, first = 2, 0
+	}
+	if op == "cas" {
+		args++
+	}
+	if len(l.in.args) == args+1 && l.has("L2::cache_hint") {
+		l.in.args = l.in.args[:args]
+	}
+	l.argc(args)
+	if t == B128 {
+		l.refuse("128-bit atomics are not for targets up to sm_80")
+	}
+	if t.Size() < 2 || t.Size() == 2 && op != "cas" && op != "add" && op != "min" && op != "max" {
+		l.fail("not for type %s", t)
+	}
+	f, commutes := l.atomic(op, t, space != SharedSpace)
+	a := l.addr(first, space)
+	s := &atomSite{f: f, size: t.Size(), o: use(t.class()), shared: a.space == SharedSpace, space: a.space}
+	sh := shape{a: a.opnd(), c: use(t.class())}
+	c := l.src(first+1, t)
+	var e ref
+	refs, opnds := []ref(nil), []opnd(nil)
+	if op == "cas" {
+		refs, opnds = append(refs, l.src(first+2, t)), append(opnds, use(t.class()))
+	}
+	var d ref
+	if !red && l.in.args[0].kind != argSink {
+		s.result = true
+		d, sh.d = l.dst(t), def(t.class())
+	}
+	if a.space != SharedSpace && a.space != LocalSpace {
+		l.b.ordered = l.b.ordered || s.result || !commutes
+	}
+	l.b.spins = true
+	m := l.site(l.emit(opAtom, sh, d, e, a.base, ref(a.space), c))
+	m.imm = a.off
+	m.ext = &ext{atom: s, refs: refs, opnds: opnds}
+}
+
+// opAtom executes an atomic operation in ascending order of lanes.
+func opAtom(w *warp, in *inst, m uint32) {
+	s := in.ext.atom
+	w.spinning = true
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		p := w.at(in, s.size, i, true)
+		b := w.lane(s.o, in.c, i)
+		var c uint64
+		if len(in.ext.refs) > 0 {
+			c = w.lane(s.o, in.ext.refs[0], i)
+		}
+		var old uint64
+		if s.shared {
+			old = loadElement(p, s.size, false)
+			storeElement(p, s.size, s.f(old, b, c))
+		} else {
+			old = update(p, s.size, func(old uint64) uint64 { return s.f(old, b, c) })
+		}
+		if s.result {
+			w.setLane(s.o, in.d, i, old)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "strings"
+
+func lowerBra(l *lowerer) {
+	l.argc(1)
+	if l.in.args[0].kind != argName {
+		l.fail("a label is needed")
+	}
+	at, ok := l.in.scope.label(l.in.args[0].name)
+	if !ok {
+		l.fail("label %s is not defined", l.in.args[0].name)
+	}
+	m := l.control(flowBranch)
+	m.target = int32(at) // a statement until resolve
+	m.label = "#"
+}
+
+func lowerBrx(l *lowerer) {
+	l.argc(2)
+	names, ok := l.in.scope.target(l.in.args[1].name)
+	if !ok {
+		l.fail("%s is no list of labels", l.in.args[1].name)
+	}
+	a := l.src(0, U32)
+	x := &ext{}
+	for _, n := range names {
+		at, ok := l.in.scope.label(n)
+		if !ok {
+			l.fail("label %s is not defined", n)
+		}
+		x.targets = append(x.targets, int32(at))
+	}
+	m := l.control(flowIndex)
+	m.a, m.shape.a, m.ext, m.label = a, use32, x, "#"
+}
+
+// resolve turns labels into numbers of micro-operations.
+func (l *lowerer) resolve() {
+	for i := range l.code {
+		m := &l.code[i]
+		switch {
+		case m.label == "#" && m.flow == flowIndex:
+			for k, t := range m.ext.targets {
+				m.ext.targets[k] = l.labels[int(t)]
+			}
+		case m.label == "#":
+			m.target = l.labels[int(m.target)]
+		case m.label != "":
+			m.target = l.marks[m.label]
+		}
+	}
+}
+
+// lowerRet is ret and exit.
+func lowerRet(l *lowerer) {
+	l.argc(0)
+	if l.in.op == "exit" || l.f.entry {
+		l.control(flowExit)
+		return
+	}
+	// All returns meet at the end.
+	m := l.control(flowBranch)
+	m.label, m.target = "#", int32(len(l.f.body))
+}
+
+func lowerTrap(l *lowerer) {
+	l.argc(0)
+	m := l.emit(opTrap, shape{}, 0, 0, 0, 0, 0)
+	m.ext = &ext{text: l.in.op}
+}
+
+func opTrap(w *warp, in *inst, m uint32) {
+	lane := 0
+	for m>>lane&1 == 0 {
+		lane++
+	}
+	w.fault(Trapped, in, lane, 0, in.ext.text)
+}
+
+func lowerNothing(*lowerer) {}
+
+func lowerNanosleep(l *lowerer) {
+	l.argc(1)
+	l.src(0, U32)
+	l.control(flowYield)
+}
+
+func lowerFence(l *lowerer) {
+	if l.has("proxy") && (l.has("tensormap::generic") || l.has("async")) {
+		l.refuse("asynchronous proxies are not supported")
+	}
+	l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
+}
+
+// lowerBar is bar and barrier.
+func lowerBar(l *lowerer) {
+	if l.has("warp") {
+		l.argc(1)
+		l.syncOp("warp", gatherNone, finishNone, l.src(0, B32), shape{}, 0, 0, 0, 0, 0)
+		return
+	}
+	if l.has("cluster") {
+		l.refuse("clusters are not supported")
+	}
+	s := &barrierSite{arrive: l.has("arrive")}
+	args := l.in.args
+	var d, c ref
+	var sh shape
+	if l.has("red") {
+		for _, op := range []string{"popc", "and", "or"} {
+			if l.has(op) {
+				s.red = op
+			}
+		}
+		l.argc(3, 4)
+		if s.red == "popc" {
+			d, sh.d = l.dst(U32), def32
+		} else {
+			d, sh.d = l.dst(Pred), defPred
+		}
+		c, sh.c = l.predicate(args[len(args)-1]), usePred
+		args = args[1 : len(args)-1]
+	}
+	a, b := l.const32(0), l.const32(0)
+	if len(args) > 0 {
+		a = l.operand(args[0], U32)
+	}
+	if len(args) > 1 {
+		b, s.counted = l.operand(args[1], U32), true
+	}
+	if len(args) > 2 {
+		l.fail("%d operands", len(l.in.args))
+	}
+	if s.arrive && !s.counted {
+		l.fail("the count of threads is missing")
+	}
+	sh.a, sh.b = use32, use32
+	m := l.control(flowBarrier)
+	m.d, m.a, m.b, m.c, m.shape = d, a, b, c, sh
+	m.ext = &ext{bar: s}
+}
+
+// syncOp emits an instruction that the lanes of a member mask execute together.
+func (l *lowerer) syncOp(key string, g, f func(w *warp, in *inst, m uint32, g *gather), mask ref, sh shape, d, e, a, b, c ref) *micro {
+	m := l.control(flowSync)
+	m.shape, m.d, m.e, m.a, m.b, m.c = sh, d, e, a, b, c
+	m.ext = &ext{sync: &syncSite{key: key, gather: g, finish: f}, refs: []ref{mask}, opnds: []opnd{use32}}
+	return m
+}
+
+// member reads the member mask, the operand after the others with .sync; without it the
+// lanes that are active take part: emulated by a mask of those.
+func (l *lowerer) member(i int) ref {
+	if l.has("sync") {
+		return l.src(i, B32)
+	}
+	d := l.newReg(class32)
+	l.emit(opActive, shape{d: def32}, d, 0, 0, 0, 0)
+	return d
+}
+
+func opActive(w *warp, in *inst, m uint32) {
+	d := w.u32(in.d)
+	all := w.cur.mask
+	if in.guard != 0 {
+		all &= w.pred(in.guard)
+	}
+	for ; m != 0; m &= m - 1 {
+		lane := 31 & trailing(m)
+		d[lane] = all
+	}
+}
+
+func lowerActivemask(l *lowerer) {
+	l.argc(1)
+	l.emit(opActive, shape{d: def32}, l.dst(B32), 0, 0, 0, 0)
+}
+
+func lowerShfl(l *lowerer) {
+	n := 4
+	if l.has("sync") {
+		n = 5
+	}
+	l.argc(n)
+	mode := map[string]int{"up": shflUp, "down": shflDown, "bfly": shflBfly, "idx": shflIdx}
+	var f func(w *warp, in *inst, m uint32, g *gather)
+	key := "shfl."
+	for name, k := range mode {
+		if l.has(name) {
+			f, key = finishShfl(k), key+name
+		}
+	}
+	if f == nil {
+		l.fail("the mode is missing")
+	}
+	mask := l.member(4)
+	a, b, c := l.src(1, B32), l.src(2, B32), l.src(3, B32)
+	sh := shape{d: def32, a: use32, b: use32, c: use32}
+	var e ref
+	if pair := l.in.args[0].pair; pair != nil {
+		e, sh.e = l.result(*pair, Pred), defPred
+	}
+	m := l.syncOp(key, gatherA32, f, mask, sh, l.dst(B32), e, a, b, c)
+	if e != 0 {
+		m.imm = 1
+	}
+}
+
+func lowerVote(l *lowerer) {
+	n := 2
+	if l.has("sync") {
+		n = 3
+	}
+	l.argc(n)
+	for _, mode := range []string{"all", "any", "uni", "ballot"} {
+		if !l.has(mode) {
+			continue
+		}
+		mask := l.member(2)
+		a := l.src(1, Pred)
+		if mode == "ballot" {
+			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: def32, a: usePred}, l.dst(B32), 0, a, 0, 0)
+		} else {
+			l.syncOp("vote."+mode, gatherPred, finishVote(mode), mask, shape{d: defPred, a: usePred}, l.dst(Pred), 0, a, 0, 0)
+		}
+		return
+	}
+	l.fail("the mode is missing")
+}
+
+func lowerMatch(l *lowerer) {
+	l.argc(3)
+	t, all := l.typ(), l.has("all")
+	g, u := gatherA32, use32
+	if t.Size() == 8 {
+		g, u = gatherA64, use64
+	}
+	sh := shape{d: def32, a: u}
+	mask, a := l.src(2, B32), l.src(1, t)
+	var e ref
+	if pair := l.in.args[0].pair; pair != nil {
+		e, sh.e = l.result(*pair, Pred), defPred
+	}
+	m := l.syncOp(strings.Join(append([]string{"match"}, l.in.mods...), "."), g, finishMatch(all), mask, sh, l.dst(B32), e, a, 0, 0)
+	if e != 0 {
+		m.imm = 1
+	}
+}
+
+func lowerRedux(l *lowerer) {
+	l.argc(3)
+	t := l.typ()
+	if t.Size() != 4 || t.float() {
+		l.refuse("floating-point redux is not for targets up to sm_80")
+	}
+	signed := t.signed()
+	ops := map[string]func(a, b uint32) uint32{
+		"add": func(a, b uint32) uint32 { return a + b },
+		"and": func(a, b uint32) uint32 { return a & b },
+		"or":  func(a, b uint32) uint32 { return a | b },
+		"xor": func(a, b uint32) uint32 { return a ^ b },
+		"min": func(a, b uint32) uint32 {
+			if signed {
+				return uint32(min(int32(a), int32(b)))
+			}
+			return min(a, b)
+		},
+		"max": func(a, b uint32) uint32 {
+			if signed {
+				return uint32(max(int32(a), int32(b)))
+			}
+			return max(a, b)
+		},
+	}
+	for name, f := range ops {
+		if l.has(name) {
+			mask, a := l.src(2, B32), l.src(1, t)
+			l.syncOp("redux."+name+"."+t.String(), gatherA32, finishRedux(f), mask, shape{d: def32, a: use32}, l.dst(t), 0, a, 0, 0)
+			return
+		}
+	}
+	l.fail("the operation is missing")
+}
+
+func lowerElect(l *lowerer) {
+	l.argc(2)
+	mask := l.src(1, B32)
+	if l.in.args[0].pair == nil {
+		l.fail("a predicate is missing")
+	}
+	e := l.result(*l.in.args[0].pair, Pred)
+	f := func(w *warp, in *inst, m uint32, g *gather) {
+		leader := trailing(g.mask)
+		w.setBits(in.e, m, 1<<leader)
+		d := w.u32(in.d)
+		for ; m != 0; m &= m - 1 {
+			d[trailing(m)] = uint32(leader)
+		}
+	}
+	l.syncOp("elect", gatherNone, f, mask, shape{d: def32, e: defPred}, l.dst(B32), e, 0, 0, 0)
+}

@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"math"
+)
+
+// scalar is the type of one element of a packed type.
+func scalar(t Type) Type {
+	switch t {
+	case F16x2:
+		return F16
+	case BF16x2:
+		return BF16
+	}
+	return t
+}
+
+// decode reads a floating-point value, exactly.
+func decode(t Type, v uint64) float64 {
+	switch t {
+	case F16:
+		return float64(f16to32(uint16(v)))
+	case BF16:
+		return float64(bf16to32(uint16(v)))
+	case F64:
+		return f64from(v)
+	default:
+		return float64(f32from(v))
+	}
+}
+
+// encode writes a value that t represents exactly, or a NaN, which becomes t's.
+func encode(t Type, v float64) uint64 {
+	switch t {
+	case F16:
+		return uint64(encode16(v))
+	case BF16:
+		return uint64(encodeBF16(v))
+	case F64:
+		return math.Float64bits(v)
+	default:
+		if v != v {
+			return 0x7fffffff
+		}
+		return f32bits(float32(v))
+	}
+}
+
+func (l *lowerer) rounding() rounding {
+	for name, mode := range roundings {
+		if l.has(name) {
+			return mode
+		}
+	}
+	return rn
+}
+
+var roundings = map[string]rounding{"rn": rn, "rz": rz, "rm": rm, "rp": rp, "rna": rna}
+
+// floatOp is a floating-point instruction with all that it may ask for.
+type floatOp struct {
+	op   string
+	t    Type // of one element
+	mode rounding
+	ftz  bool
+	sat  bool
+	relu bool
+}
+
+// flush makes a subnormal number zero. Only f32 and f16 flush to zero.
+func (o *floatOp) flush(v float64) float64 {
+	if o.ftz && math.Abs(v) < math.Ldexp(1, formats[o.t].emin) {
+		return math.Copysign(0, v)
+	}
+	return v
+}
+
+// compute is the operation on elements of o.t.
+func (o *floatOp) compute(ab, bb, cb uint64) uint64 {
+	t := o.t
+	a, b, c := o.flush(decode(t, ab)), o.flush(decode(t, bb)), o.flush(decode(t, cb))
+	var v float64
+	if t == F64 {
+		v = o.exact64(a, b, c)
+	} else {
+		v = o.flush(formats[t].round(o.odd(a, b, c), o.mode))
+		if v == 0 && o.mode == rm {
+			v = o.zeroSign(v, a, b, c)
+		}
+	}
+	if o.sat {
+		switch {
+		case v != v:
+			v = 0
+		default:
+			v = min(max(v, 0), 1)
+		}
+		if v == 0 {
+			v = 0
+		}
+	}
+	if o.relu && v <= 0 {
+		v = 0
+	}
+	return encode(t, v)
+}
+
+// odd computes the operation in float64, rounded to odd, or exactly.
+func (o *floatOp) odd(a, b, c float64) float64 {
+	switch o.op {
+	case "add":
+		return addOdd(a, b)
+	case "sub":
+		return addOdd(a, -b)
+	case "mul":
+		return a * b
+	case "div":
+		return divOdd(a, b)
+	case "rcp":
+		return divOdd(1, a)
+	case "sqrt":
+		return sqrtOdd(a)
+	default:
+		p := a * b
+		if math.IsInf(p, 0) || math.IsInf(c, 0) || p != p || c != c {
+			return p + c
+		}
+		return addOdd(p, c)
+	}
+}
+
+// zeroSign corrects the sign of an exact zero of a sum when rounding down.
+func (o *floatOp) zeroSign(v, a, b, c float64) float64 {
+	switch o.op {
+	case "add", "sub":
+	case "fma", "mad":
+	default:
+		return v
+	}
+	op := o.op
+	if op == "mad" {
+		op = "fma"
+	}
+	if o.odd(a, b, c) == 0 && !zeroTerms(op, a, b, c) {
+		return math.Copysign(0, -1)
+	}
+	return v
+}
+
+func (o *floatOp) exact64(a, b, c float64) float64 {
+	if o.op == "rcp" {
+		a, b = 1, a
+	}
+	if o.mode != rn {
+		op := o.op
+		if op == "mad" {
+			op = "fma"
+		}
+		return directed64(op, a, b, c, o.mode)
+	}
+	switch o.op {
+	case "add":
+		return a + b
+	case "sub":
+		return a - b
+	case "mul":
+		return a * b
+	case "div", "rcp":
+		return a / b
+	case "sqrt":
+		return math.Sqrt(a)
+	default:
+		return math.FMA(a, b, c)
+	}
+}
+
+// lowerFloat is for add, sub, mul, fma, mad, div, rcp, sqrt, and by other functions min,
+// max, abs, neg.
+func lowerFloat(l *lowerer) {
+	t, name := l.typ(), l.in.op
+	switch name {
+	case "min", "max":
+		lowerMinMax(l)
+		return
+	case "abs", "neg":
+		lowerSign(l)
+		return
+	}
+	if l.has("oob") {
+		l.refuse("out-of-bounds handling is not for targets up to sm_80")
+	}
+	o := &floatOp{op: name, t: scalar(t), mode: l.rounding(), ftz: l.has("ftz"), sat: l.has("sat"), relu: l.has("relu")}
+	if formats[o.t] == nil || o.t == TF32 {
+		l.fail("not for type %s", t)
+	}
+	n := map[string]int{"fma": 3, "mad": 3, "rcp": 1, "sqrt": 1}[name]
+	if n == 0 {
+		n = 2
+	}
+	l.argc(n + 1)
+	if name == "mad" {
+		o.op = "fma"
+	}
+	src := make([]ref, n)
+	for i := range src {
+		src[i] = l.src(i+1, t)
+	}
+	if (t == F32 || t == F64) && o.mode == rn && !o.sat {
+		key := o.op
+		if o.ftz && t == F32 {
+			key += ".ftz"
+		}
+		l.alu(key+"."+t.String(), l.dst(t), src...)
+		return
+	}
+	f := o.compute
+	if t != o.t {
+		f = halves(f)
+	}
+	l.lanes(t, l.dst(t), f, []Type{t, t, t}, src...)
+}
+
+// lowerApprox is for what exists in approximate forms only.
+func lowerApprox(l *lowerer) {
+	t, name := l.typ(), l.in.op
+	l.argc(2)
+	ftz := l.has("ftz")
+	if t == F32 {
+		key := name
+		if ftz {
+			key += ".ftz"
+		}
+		l.alu(key+".f32", l.dst(t), l.src(1, t))
+		return
+	}
+	math1 := map[string]func(float64) float64{
+		"rsqrt": func(a float64) float64 { return 1 / math.Sqrt(a) }, "sin": math.Sin, "cos": math.Cos,
+		"ex2": math.Exp2, "lg2": math.Log2, "tanh": math.Tanh,
+	}[name]
+	e := scalar(t)
+	if formats[e] == nil || e == TF32 {
+		l.fail("not for type %s", t)
+	}
+	o := &floatOp{t: e, ftz: ftz && e != F64}
+	f := func(a, _, _ uint64) uint64 {
+		return encode(e, o.flush(formats[e].round(math1(o.flush(decode(e, a))), rn)))
+	}
+	if e != t {
+		f = halves(f)
+	}
+	l.lanes(t, l.dst(t), f, []Type{t}, l.src(1, t))
+}
+
+// lowerMinMax is min and max of floating-point types.
+func lowerMinMax(l *lowerer) {
+	t, isMin := l.typ(), l.in.op == "min"
+	l.argc(3, 4)
+	ftz, nan, xorsign := l.has("ftz"), l.has("NaN"), l.has("xorsign")
+	if (t == F32 || t == F64) && !ftz && !nan && !xorsign && len(l.in.args) == 3 {
+		l.alu(l.in.op+"."+t.String(), l.dst(t), l.src(1, t), l.src(2, t))
+		return
+	}
+	e := scalar(t)
+	o := &floatOp{t: e, ftz: ftz}
+	one := func(ab, bb uint64) uint64 {
+		a, b := o.flush(decode(e, ab)), o.flush(decode(e, bb))
+		if nan && (a != a || b != b) {
+			return encode(e, math.NaN())
+		}
+		sign := math.Signbit(a) != math.Signbit(b)
+		if xorsign {
+			a, b = math.Abs(a), math.Abs(b)
+		}
+		v := maxNum(a, b)
+		if isMin {
+			v = minNum(a, b)
+		}
+		if xorsign && sign {
+			v = -v
+		}
+		return encode(e, v)
+	}
+	f := func(a, b, _ uint64) uint64 { return one(a, b) }
+	ts := []Type{t, t, t}
+	src := []ref{l.src(1, t), l.src(2, t)}
+	if len(l.in.args) == 4 {
+		f = func(a, b, c uint64) uint64 { return one(one(a, b), c) }
+		src = append(src, l.src(3, t))
+	}
+	if e != t {
+		f = halves(f)
+	}
+	l.lanes(t, l.dst(t), f, ts, src...)
+}
+
+// lowerSign is abs and neg: the sign's bits, and subnormals with .ftz.
+func lowerSign(l *lowerer) {
+	t, abs := l.typ(), l.in.op == "abs"
+	l.argc(2)
+	if t == F64 {
+		l.alu(l.in.op+".f64", l.dst(t), l.src(1, t))
+		return
+	}
+	mask := map[Type]uint64{F32: 1 << 31, F16: 1 << 15, BF16: 1 << 15, F16x2: 1<<31 | 1<<15, BF16x2: 1<<31 | 1<<15}[t]
+	if mask == 0 {
+		l.fail("not for type %s", t)
+	}
+	if t == F32 && !l.has("ftz") {
+		key, c := "xor.u32", uint32(1<<31)
+		if abs {
+			key, c = "and.u32", 1<<31-1
+		}
+		l.alu(key, l.dst(t), l.src(1, t), l.const32(c))
+		return
+	}
+	o := &floatOp{t: scalar(t), ftz: l.has("ftz")}
+	flush := func(a, _, _ uint64) uint64 {
+		if v := decode(o.t, a); o.ftz && o.flush(v) == 0 {
+			return encode(o.t, o.flush(v))
+		}
+		return a
+	}
+	if t != o.t {
+		flush = halves(flush)
+	}
+	l.lanes(t, l.dst(t), func(a, b, c uint64) uint64 {
+		a = flush(a, b, c)
+		if abs {
+			return a &^ mask
+		}
+		return a ^ mask
+	}, []Type{t}, l.src(1, t))
+}
+
+func lowerDivRem(l *lowerer) {
+	if l.typ().float() {
+		lowerFloat(l)
+		return
+	}
+	lowerInt2(l)
+}
+
+// lowerRootRcp is rcp and sqrt, exact or approximate: both are rounded correctly.
+func lowerRootRcp(l *lowerer) { lowerFloat(l) }
+
+func lowerCopysign(l *lowerer) {
+	t := l.typ()
+	mask := uint64(1) << (t.Size()*8 - 1)
+	l.lanes2(t, func(a, b, _ uint64) uint64 { return b&^mask | a&mask })
+}
+
+func lowerTestp(l *lowerer) {
+	t := l.typ()
+	l.argc(2)
+	least := math.Ldexp(1, formats[t].emin)
+	kind := ""
+	for _, k := range []string{"finite", "infinite", "number", "notanumber", "normal", "subnormal"} {
+		if l.has(k) {
+			kind = k
+		}
+	}
+	test := map[string]func(v float64) bool{
+		"finite":     func(v float64) bool { return v == v && !math.IsInf(v, 0) },
+		"infinite":   func(v float64) bool { return math.IsInf(v, 0) },
+		"number":     func(v float64) bool { return v == v },
+		"notanumber": func(v float64) bool { return v != v },
+		"normal":     func(v float64) bool { return v == v && !math.IsInf(v, 0) && math.Abs(v) >= least },
+		"subnormal":  func(v float64) bool { return v != 0 && math.Abs(v) < least },
+	}[kind]
+	if test == nil {
+		l.fail("what to test for is missing")
+	}
+	l.lanes(Pred, l.dst(Pred), func(a, _, _ uint64) uint64 {
+		if test(decode(t, a)) {
+			return 1
+		}
+		return 0
+	}, []Type{t}, l.src(1, t))
+}

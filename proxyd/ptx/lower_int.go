@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+// unsignedKey names the generated form of an operation that does not care for signs.
+func unsignedKey(op string, t Type) string {
+	return op + "." + [...]string{2: "u16", 4: "u32", 8: "u64"}[t.Size()]
+}
+
+// signedKey names that of one which does.
+func signedKey(op string, t Type) string {
+	if t.signed() {
+		return op + "." + [...]string{2: "s16", 4: "s32", 8: "s64"}[t.Size()]
+	}
+	return unsignedKey(op, t)
+}
+
+func (l *lowerer) mustInt(t Type) {
+	if !t.integral() || t.Size() < 2 || t.Size() > 8 {
+		l.fail("not for type %s", t)
+	}
+}
+
+// halves applies f to both 16-bit halves.
+func halves(f func(a, b, c uint64) uint64) func(a, b, c uint64) uint64 {
+	return func(a, b, c uint64) uint64 {
+		return f(a&0xffff, b&0xffff, c&0xffff)&0xffff | f(a>>16&0xffff, b>>16&0xffff, c>>16&0xffff)&0xffff<<16
+	}
+}
+
+func lowerAdd(l *lowerer) {
+	t, op := l.typ(), l.in.op
+	if t == U16x2 || t == S16x2 {
+		l.lanes2(t, halves(func(a, b, _ uint64) uint64 {
+			if op == "sub" {
+				return a - b
+			}
+			return a + b
+		}))
+		return
+	}
+	if t.float() {
+		lowerFloat(l)
+		return
+	}
+	l.mustInt(t)
+	l.argc(3)
+	if l.has("cc") || op == "addc" || op == "subc" {
+		l.carry(t, l.dst(t), l.src(1, t), l.src(2, t), op[:3] == "sub", len(op) == 4, l.has("cc"))
+		return
+	}
+	if l.has("sat") {
+		l.alu(op+".sat."+t.String(), l.dst(t), l.src(1, t), l.src(2, t))
+		return
+	}
+	l.alu(unsignedKey(op, t), l.dst(t), l.src(1, t), l.src(2, t))
+}
+
+// carry emits an addition or subtraction with the carry flag.
+func (l *lowerer) carry(t Type, d, a, b ref, sub, in, out bool) {
+	if l.cc == 0 {
+		l.cc = l.newReg(classPred)
+	}
+	fn, c := opCarry32, class32
+	if t.Size() == 8 {
+		fn, c = opCarry64, class64
+	} else if t.Size() != 4 {
+		l.fail("not for type %s", t)
+	}
+	m := l.emit(fn, shape{d: def(c), e: modPred, a: use(c), b: use(c)}, d, l.cc, a, b, 0)
+	if sub {
+		m.imm |= 1
+	}
+	if in {
+		m.imm |= 2
+	}
+	if out {
+		m.imm |= 4
+	}
+}
+
+func lowerMul(l *lowerer) {
+	t := l.typ()
+	if t.float() {
+		lowerFloat(l)
+		return
+	}
+	l.mustInt(t)
+	l.argc(3)
+	switch {
+	case l.has("wide"):
+		l.alu(signedKey("mul.wide", t), l.dst(widened(t)), l.src(1, t), l.src(2, t))
+	case l.has("hi"):
+		l.alu(signedKey("mul.hi", t), l.dst(t), l.src(1, t), l.src(2, t))
+	default:
+		l.alu(unsignedKey("mul.lo", t), l.dst(t), l.src(1, t), l.src(2, t))
+	}
+}
+
+func widened(t Type) Type {
+	switch t {
+	case U16:
+		return U32
+	case S16:
+		return S32
+	case S32:
+		return S64
+	default:
+		return U64
+	}
+}
+
+func lowerMad(l *lowerer) {
+	t := l.typ()
+	if t.float() {
+		lowerFloat(l)
+		return
+	}
+	l.mustInt(t)
+	l.argc(4)
+	half := "mul.lo"
+	if l.has("hi") {
+		half = "mul.hi"
+	}
+	switch {
+	case l.has("cc") || l.in.op == "madc":
+		p := l.newReg(t.class())
+		a, b, c := l.src(1, t), l.src(2, t), l.src(3, t)
+		if half == "mul.lo" {
+			l.alu(unsignedKey(half, t), p, a, b)
+		} else {
+			l.alu(signedKey(half, t), p, a, b)
+		}
+		l.carry(t, l.dst(t), p, c, false, l.in.op == "madc", l.has("cc"))
+	case l.has("wide"):
+		l.alu(signedKey("mad.wide", t), l.dst(widened(t)), l.src(1, t), l.src(2, t), l.src(3, widened(t)))
+	case l.has("hi") && l.has("sat"):
+		p := l.newReg(class32)
+		l.alu(signedKey("mul.hi", t), p, l.src(1, t), l.src(2, t))
+		l.alu("add.sat.s32", l.dst(t), p, l.src(3, t))
+	case l.has("hi"):
+		l.alu(signedKey("mad.hi", t), l.dst(t), l.src(1, t), l.src(2, t), l.src(3, t))
+	default:
+		l.alu(unsignedKey("mad.lo", t), l.dst(t), l.src(1, t), l.src(2, t), l.src(3, t))
+	}
+}
+
+// product24 is the 48-bit product of two 24-bit numbers.
+func product24(a, b uint64, signed bool) uint64 {
+	if signed {
+		return uint64(int64(int32(uint32(a)<<8)>>8) * int64(int32(uint32(b)<<8)>>8))
+	}
+	return (a & 0xffffff) * (b & 0xffffff)
+}
+
+func lowerMul24(l *lowerer) {
+	t := l.typ()
+	hi, signed, sat := l.has("hi"), t.signed(), l.has("sat")
+	f := func(a, b, c uint64) uint64 {
+		p := product24(a, b, signed)
+		if hi {
+			p = uint64(uint32(int64(p) >> 16))
+		}
+		if sat {
+			return uint64(uint32(clampS32(int64(int32(p)) + int64(int32(c)))))
+		}
+		return uint64(uint32(p + c))
+	}
+	if l.in.op == "mul24" {
+		l.argc(3)
+		l.lanes(t, l.dst(t), f, []Type{t, t}, l.src(1, t), l.src(2, t))
+		return
+	}
+	l.argc(4)
+	l.lanes(t, l.dst(t), f, []Type{t, t, t}, l.src(1, t), l.src(2, t), l.src(3, t))
+}
+
+// lowerInt2 is for operations with two operands and a sign: div, rem, min, max.
+func lowerInt2(l *lowerer) {
+	t, op := l.typ(), l.in.op
+	if t.float() {
+		lowerFloat(l)
+		return
+	}
+	if t == U16x2 || t == S16x2 || l.has("relu") {
+		relu := l.has("relu")
+		g := func(a, b, _ uint64) uint64 {
+			x, y := int64(a), int64(b)
+			switch t {
+			case S16x2:
+				x, y = int64(int16(a)), int64(int16(b))
+			case S32:
+				x, y = int64(int32(a)), int64(int32(b))
+			}
+			r := max(x, y)
+			if op == "min" {
+				r = min(x, y)
+			}
+			if relu {
+				r = max(r, 0)
+			}
+			return uint64(r)
+		}
+		if t != S32 {
+			g = halves(g)
+		}
+		l.lanes2(t, g)
+		return
+	}
+	l.mustInt(t)
+	l.argc(3)
+	l.alu(signedKey(op, t), l.dst(t), l.src(1, t), l.src(2, t))
+}
+
+func lowerSad(l *lowerer) {
+	t := l.typ()
+	l.mustInt(t)
+	l.argc(4)
+	l.alu(signedKey("sad", t), l.dst(t), l.src(1, t), l.src(2, t), l.src(3, t))
+}
+
+func lowerAbsNeg(l *lowerer) {
+	t, op := l.typ(), l.in.op
+	if t.float() {
+		lowerFloat(l)
+		return
+	}
+	l.mustInt(t)
+	l.argc(2)
+	if op == "abs" {
+		l.alu("abs."+t.String(), l.dst(t), l.src(1, t))
+		return
+	}
+	l.alu(unsignedKey("neg", t), l.dst(t), l.src(1, t))
+}

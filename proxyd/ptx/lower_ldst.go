@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+// vectorOf is the number of elements of .v2, .v4 or .v8.
+func (l *lowerer) vectorOf() int {
+	for i, m := range []string{"v2", "v4", "v8"} {
+		if l.has(m) {
+			return 2 << i
+		}
+	}
+	return 1
+}
+
+// watched notes accesses whose order between blocks, or in time, matters.
+func (l *lowerer) watched(space Space) {
+	for _, m := range []string{"volatile", "relaxed", "acquire", "release", "mmio"} {
+		if l.has(m) {
+			l.b.spins = true
+			if space == Generic || space == GlobalSpace {
+				l.b.ordered = true
+			}
+			l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
+			return
+		}
+	}
+}
+
+// whole returns the register that stands for a .param variable, if l.in.args[i] is one.
+func (l *lowerer) whole(i int) (ref, *variable) {
+	o := l.in.args[i]
+	if o.kind != argAddr || o.name == "" || l.f.entry && l.f.scope.vars[o.name] != nil && l.in.scope.variable(o.name) == l.f.scope.vars[o.name] {
+		return 0, nil
+	}
+	v := l.in.scope.variable(o.name)
+	if v == nil || v.space != ParamSpace {
+		return 0, nil
+	}
+	if l.b.inMemory[l.f] == nil {
+		l.b.inMemory[l.f] = l.addressed()
+	}
+	a := l.place(v, l.b.inMemory[l.f])
+	if a.inMemory {
+		return 0, nil
+	}
+	return a.ref, v
+}
+
+func lowerLd(l *lowerer) {
+	l.loose = true
+	t, n, space := l.typ(), l.vectorOf(), l.space()
+	if len(l.in.args) == 3 && (l.has("L2::cache_hint") || l.has("level::cache_hint")) {
+		l.in.args = l.in.args[:2]
+	}
+	l.argc(2)
+	l.watched(space)
+	if r, v := l.whole(1); v != nil {
+		d := l.dst(t)
+		l.move(t, d, r)
+		return
+	}
+	a := l.addr(1, space)
+	if t == B128 || n > 1 {
+		l.ldVector(t, n, a)
+		return
+	}
+	op := loads[loadKey{a.opnd() == use64, t.Size(), t.signed()}]
+	d := l.dst(t)
+	if op == nil {
+		l.fail("no such form")
+	}
+	m := l.site(l.emit(op(a.space), shape{d: def(t.class()), a: a.opnd()}, d, 0, a.base, ref(a.space), 0))
+	m.imm = a.off
+}
+
+// elements lists the registers of a vector operand, or of one of type b128.
+func (l *lowerer) elements(i int, t Type, n int, write bool) ([]ref, []opnd, uint32) {
+	list := []operand{l.in.args[i]}
+	if n > 1 {
+		list = l.spread(l.in.args[i]).list
+	}
+	if len(list) != n {
+		l.fail("a vector of %d is needed", n)
+	}
+	var refs []ref
+	var os []opnd
+	for _, o := range list {
+		et, parts := t, 1
+		if t == B128 {
+			et, parts = B64, 2
+		}
+		for p := range parts {
+			var r ref
+			if write {
+				r = l.result(o, et)
+			} else {
+				r = l.operand(o, et)
+			}
+			if o.kind == argName && p > 0 {
+				r += 2
+			}
+			refs = append(refs, r)
+			if write {
+				os = append(os, def(et.class()))
+			} else {
+				os = append(os, use(et.class()))
+			}
+		}
+	}
+	size := t.Size()
+	if t == B128 {
+		size = 8
+	}
+	return refs, os, size
+}
+
+func (l *lowerer) ldVector(t Type, n int, a access) {
+	refs, os, size := l.elements(0, t, n, true)
+	m := l.site(l.emit(vectorLoad(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
+	m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+	if t.signed() {
+		m.e = 1
+	}
+}
+
+func lowerSt(l *lowerer) {
+	l.loose = true
+	t, n, space := l.typ(), l.vectorOf(), l.space()
+	if len(l.in.args) == 3 && (l.has("L2::cache_hint") || l.has("level::cache_hint")) {
+		l.in.args = l.in.args[:2]
+	}
+	l.argc(2)
+	l.watched(space)
+	if r, v := l.whole(0); v != nil {
+		l.move(t, r, l.src(1, t))
+		return
+	}
+	a := l.addr(0, space)
+	if t == B128 || n > 1 {
+		refs, os, size := l.elements(1, t, n, false)
+		m := l.site(l.emit(vectorStore(a.space, size, os), shape{a: a.opnd()}, 0, 0, a.base, ref(a.space), ref(size)))
+		m.imm, m.ext = a.off, &ext{refs: refs, opnds: os}
+		return
+	}
+	op := stores[t.Size()]
+	if op == nil {
+		l.fail("no such form")
+	}
+	v := l.src(1, t)
+	m := l.site(l.emit(op(a.space), shape{a: a.opnd(), c: use(t.class())}, 0, 0, a.base, ref(a.space), v))
+	m.imm = a.off
+}
+
+// move copies a value of type t.
+func (l *lowerer) move(t Type, d, s ref) {
+	switch t.class() {
+	case classPred:
+		l.emit(opMovPred, shape{d: defPred, a: usePred}, d, 0, s, 0, 0)
+	case class64:
+		l.alu("mov.u64", d, s)
+	default:
+		switch {
+		case t.Size() == 1 && t.signed():
+			l.alu("cvt.s8.s8", d, s)
+		case t.Size() == 1:
+			l.alu("cvt.u8.u8", d, s)
+		case t.Size() == 2 && t.signed():
+			l.alu("cvt.s16.s16", d, s)
+		case t.Size() == 2:
+			l.alu("mov.u16", d, s)
+		default:
+			l.alu("mov.u32", d, s)
+		}
+	}
+}

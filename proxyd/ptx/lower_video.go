@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+// The video instructions take bytes, halves or words of their operands, compute with more
+// bits than those have, and may combine the result with a third operand.
+
+// part picks what a selector (b0 to b3, h0, h1, or none) names, extended by t's sign.
+func part(v uint64, sel string, signed bool) int64 {
+	width, shift := 32, 0
+	if sel != "" {
+		n := int(sel[1] - '0')
+		width, shift = 8, 8*n
+		if sel[0] == 'h' {
+			width, shift = 16, 16*n
+		}
+	}
+	v = v >> shift & sizeMaskBits(width)
+	if signed {
+		return int64(v<<(64-width)) >> (64 - width)
+	}
+	return int64(v)
+}
+
+func validPart(sel string) bool {
+	switch sel {
+	case "", "b0", "b1", "b2", "b3", "h0", "h1":
+		return true
+	}
+	return false
+}
+
+// saturate clamps to a type of n bits.
+func saturate(v int64, n int, signed bool) int64 {
+	if signed {
+		return min(max(v, -1<<(n-1)), 1<<(n-1)-1)
+	}
+	return min(max(v, 0), 1<<n-1)
+}
+
+// videoOps are the first operations, on extended operands.
+var videoOps = map[string]func(a, b int64, clamp bool) int64{
+	"vadd":     func(a, b int64, _ bool) int64 { return a + b },
+	"vsub":     func(a, b int64, _ bool) int64 { return a - b },
+	"vabsdiff": func(a, b int64, _ bool) int64 { return max(a-b, b-a) },
+	"vmin":     func(a, b int64, _ bool) int64 { return min(a, b) },
+	"vmax":     func(a, b int64, _ bool) int64 { return max(a, b) },
+}
+
+// lowerVideo is vadd, vsub, vabsdiff, vmin, vmax, vshl and vshr:
+// d{.part}, a{.part}, b{.part}, c with .sat, and for vshl and vshr .clamp or .wrap.
+func lowerVideo(l *lowerer) {
+	op := l.in.op
+	ts := l.types()
+	if len(ts) != 3 {
+		l.fail("three types are needed")
+	}
+	l.argc(3, 4)
+	args := l.in.args
+	dsel, asel, bsel := args[0].sel, args[1].sel, args[2].sel
+	if !validPart(dsel) || !validPart(asel) || !validPart(bsel) {
+		l.fail("no such part of a register")
+	}
+	dt, at, bt := ts[0], ts[1], ts[2]
+	sat, clamp, second := l.has("sat"), l.has("clamp"), ""
+	for _, s := range []string{"add", "min", "max"} {
+		if l.has(s) {
+			second = s
+		}
+	}
+	if len(args) == 3 && (second != "" || dsel != "") {
+		l.fail("the third operand is missing")
+	}
+	f := func(a, b, c uint64) uint64 {
+		x, y := part(a, asel, at.signed()), part(b, bsel, bt.signed())
+		var v int64
+		if g := videoOps[op]; g != nil {
+			v = g(x, y, clamp)
+		} else {
+			n := uint64(y) & 0xffffffff
+			if clamp {
+				n = min(n, 32)
+			} else {
+				n &= 31
+			}
+			if op == "vshl" {
+				v = x << n
+			} else {
+				v = x >> n
+			}
+		}
+		if sat {
+			width := 32
+			if dsel != "" {
+				width = map[byte]int{'b': 8, 'h': 16}[dsel[0]]
+			}
+			v = saturate(v, width, dt.signed())
+		}
+		return combine(v, c, dsel, second, dt.signed())
+	}
+	l.loose = true
+	src := []ref{l.src(1, U32), l.src(2, U32)}
+	if len(args) == 4 {
+		src = append(src, l.src(3, U32))
+	}
+	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, src...)
+}
+
+// combine is the second operation, or the merge into part of c.
+func combine(v int64, c uint64, dsel, second string, signed bool) uint64 {
+	cv := int64(uint32(c))
+	if signed {
+		cv = int64(int32(c))
+	}
+	if dsel != "" && second == "" {
+		n := int(dsel[1] - '0')
+		if dsel[0] == 'b' {
+			return c&^(0xff<<(8*n)) | uint64(v)&0xff<<(8*n)
+		}
+		return c&^(0xffff<<(16*n)) | uint64(v)&0xffff<<(16*n)
+	}
+	if !signed {
+		v = int64(uint32(v))
+	} else {
+		v = int64(int32(v))
+	}
+	switch second {
+	case "add":
+		v += cv
+	case "min":
+		v = min(v, cv)
+	case "max":
+		v = max(v, cv)
+	}
+	return uint64(uint32(v))
+}
+
+// lowerVmad is vmad: a·b + c, shifted and saturated, in signed arithmetic of more bits.
+func lowerVmad(l *lowerer) {
+	l.argc(4)
+	ts := l.types()
+	if len(ts) != 3 {
+		l.fail("three types are needed")
+	}
+	args := l.in.args
+	dt, at, bt := ts[0], ts[1], ts[2]
+	asel, bsel := args[1].sel, args[2].sel
+	negAB, negC, po := args[1].neg != args[2].neg, args[3].neg, l.has("po")
+	sat, shift := l.has("sat"), 0
+	if l.has("shr7") {
+		shift = 7
+	} else if l.has("shr15") {
+		shift = 15
+	}
+	f := func(a, b, c uint64) uint64 {
+		x, y := part(a, asel, at.signed()), part(b, bsel, bt.signed())
+		cv := int64(uint32(c))
+		if dt.signed() {
+			cv = int64(int32(c))
+		}
+		v := x * y
+		if negAB {
+			v = -v
+		}
+		if negC {
+			cv = -cv
+		}
+		v += cv
+		if po {
+			v++
+		}
+		v >>= shift
+		if sat {
+			v = saturate(v, 32, dt.signed())
+		}
+		return uint64(uint32(v))
+	}
+	l.loose = true
+	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, l.src(1, U32), l.src(2, U32), l.src(3, U32))
+}
+
+// lowerVset is vset: one where the comparison holds.
+func lowerVset(l *lowerer) {
+	l.argc(3, 4)
+	ts := l.types()
+	if len(ts) != 2 {
+		l.fail("two types are needed")
+	}
+	args := l.in.args
+	dsel, asel, bsel, op, second := args[0].sel, args[1].sel, args[2].sel, "", ""
+	for _, m := range l.in.mods {
+		if comparisons[m] {
+			op = m
+		}
+		if m == "add" || m == "min" || m == "max" {
+			second = m
+		}
+	}
+	f := func(a, b, c uint64) uint64 {
+		v := int64(0)
+		if compare(op, float64(part(a, asel, ts[0].signed())), float64(part(b, bsel, ts[1].signed()))) {
+			v = 1
+		}
+		return combine(v, c, dsel, second, false)
+	}
+	if op == "" {
+		l.fail("the comparison is missing")
+	}
+	l.loose = true
+	src := []ref{l.src(1, U32), l.src(2, U32)}
+	if len(args) == 4 {
+		src = append(src, l.src(3, U32))
+	}
+	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, src...)
+}
+
+// lowerSimd is vadd2, vadd4 and the like without lane masks and selections: each half or
+// byte by itself. .add sums the results and c.
+func lowerSimd(l *lowerer) {
+	l.argc(4)
+	ts := l.types()
+	if len(ts) < 2 {
+		l.fail("types are missing")
+	}
+	op := l.in.op
+	n := int(op[len(op)-1] - '0')
+	base := op[:len(op)-1]
+	width := 32 / n
+	sat, sum := l.has("sat"), l.has("add")
+	dt, at, bt := ts[0], ts[len(ts)-2], ts[len(ts)-1]
+	comparison := ""
+	for _, m := range l.in.mods {
+		if comparisons[m] {
+			comparison = m
+		}
+	}
+	if len(ts) == 2 {
+		dt = U32
+	}
+	for _, o := range l.in.args {
+		if o.sel != "" {
+			l.refuse("selected lanes of SIMD video instructions are not supported")
+		}
+	}
+	ext := func(v uint64, signed bool) int64 {
+		v &= sizeMaskBits(width)
+		if signed {
+			return int64(v<<(64-width)) >> (64 - width)
+		}
+		return int64(v)
+	}
+	f := func(a, b, c uint64) uint64 {
+		r, total := c, c
+		for i := range n {
+			x, y := ext(a>>(width*i), at.signed()), ext(b>>(width*i), bt.signed())
+			var v int64
+			switch base {
+			case "vavrg":
+				v = (x + y + 1) >> 1
+				if x+y < 0 {
+					v = -((-(x + y) + 1) >> 1)
+				}
+			case "vset":
+				if compare(comparison, float64(x), float64(y)) {
+					v = 1
+				}
+			default:
+				v = videoOps[base](x, y, false)
+			}
+			if sat {
+				v = saturate(v, width, dt.signed())
+			}
+			total += uint64(v)
+			r = r&^(sizeMaskBits(width)<<(width*i)) | uint64(v)&sizeMaskBits(width)<<(width*i)
+		}
+		if sum {
+			return uint64(uint32(total))
+		}
+		return r
+	}
+	l.loose = true
+	l.lanes(U32, l.dst(U32), f, []Type{U32, U32, U32}, l.src(1, U32), l.src(2, U32), l.src(3, U32))
+}

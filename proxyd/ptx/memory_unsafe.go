@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"math/bits"
+	"unsafe"
+)
+
+// Accesses go through an access site's last range: one comparison per lane. What is
+// outside goes the slow way, which finds another range, or a window, or faults.
+
+func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%16 == 0 }
+
+// word is what one access reads or writes.
+type word interface {
+	uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32
+}
+
+// limit is the first offset at which an access of n bytes does not fit into size bytes.
+func limit(size, n uint64) uint64 {
+	if size < n {
+		return 0
+	}
+	return size - n + 1
+}
+
+// address resolves the n bytes at a generic address for one lane, or faults.
+func (w *warp) address(in *inst, addr, n uint64, lane int, store bool) unsafe.Pointer {
+	if addr&(n-1) != 0 {
+		w.fault(MisalignedAddress, in, lane, addr, "")
+	}
+	if addr < MinAddress {
+		at := addr % (1 << 32)
+		switch {
+		case addr>>32 == sharedWindow>>32 && at < limit(uint64(len(w.block.shared)), n):
+			return unsafe.Pointer(&w.block.shared[at])
+		case addr>>32 == localWindow>>32 && at < limit(uint64(w.local.size), n):
+			return unsafe.Pointer(unsafe.SliceData(w.local.bytes(lane, uint32(at), uint32(n))))
+		case addr>>32 == paramWindow>>32 && at < limit(uint64(len(w.block.run.params)), n) && !store:
+			return unsafe.Pointer(&w.block.run.params[at])
+		}
+		w.fault(IllegalAddress, in, lane, addr, "")
+	}
+	r := w.block.run.memory.find(addr, n)
+	if r == nil {
+		w.fault(IllegalAddress, in, lane, addr, "")
+	}
+	if store && r.readOnly {
+		w.fault(IllegalAddress, in, lane, addr, "write to read-only memory")
+	}
+	if in.site >= 0 {
+		w.sites[in.site] = r
+	}
+	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.bytes)), addr-r.base)
+}
+
+// space bounds of the two windows that instructions may name.
+func (w *warp) sharedAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
+	if addr&(n-1) != 0 {
+		w.fault(MisalignedAddress, in, lane, uint64(addr), "shared memory")
+	}
+	if uint64(addr) >= limit(uint64(len(w.block.shared)), uint64(n)) {
+		w.fault(IllegalAddress, in, lane, uint64(addr), "shared memory")
+	}
+	return unsafe.Pointer(&w.block.shared[addr])
+}
+
+func (w *warp) localAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
+	if addr&(n-1) != 0 {
+		w.fault(MisalignedAddress, in, lane, uint64(addr), "local memory")
+	}
+	if uint64(addr) >= limit(uint64(w.local.size), uint64(n)) {
+		w.fault(IllegalAddress, in, lane, uint64(addr), "local memory")
+	}
+	return unsafe.Pointer(unsafe.SliceData(w.local.bytes(lane, addr, n)))
+}
+
+func (w *warp) paramAt(in *inst, addr uint32, n uint32, lane int) unsafe.Pointer {
+	if addr&(n-1) != 0 {
+		w.fault(MisalignedAddress, in, lane, uint64(addr), "parameters")
+	}
+	if uint64(addr) >= limit(uint64(len(w.block.run.params)), uint64(n)) {
+		w.fault(IllegalAddress, in, lane, uint64(addr), "parameters")
+	}
+	return unsafe.Pointer(&w.block.run.params[addr])
+}
+
+// at resolves operand a plus in.imm, in the space that in.b names, for one lane.
+func (w *warp) at(in *inst, n uint32, lane int, store bool) unsafe.Pointer {
+	switch Space(in.b) {
+	case SharedSpace:
+		return w.sharedAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
+	case LocalSpace:
+		return w.localAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
+	case ParamSpace:
+		return w.paramAt(in, w.u32(in.a)[lane]+uint32(in.imm), n, lane)
+	default:
+		return w.address(in, w.u64(in.a)[lane]+in.imm, uint64(n), lane, store)
+	}
+}
+
+// loadGlobal reads one word per lane into d.
+func loadGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
+	n := uint64(unsafe.Sizeof(D(0)))
+	a, off := w.u64(in.a), in.imm
+	r := w.sites[in.site]
+	base, lim, p := r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	if m == fullMask {
+		for i := range a {
+			addr := a[i] + off
+			if o := addr - base; o < lim && addr&(n-1) == 0 {
+				d[i] = R(*(*D)(unsafe.Add(p, o)))
+				continue
+			}
+			d[i] = R(*(*D)(w.address(in, addr, n, i, false)))
+			r = w.sites[in.site]
+			base, lim, p = r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+		}
+		return
+	}
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		addr := a[i] + off
+		if o := addr - base; o < lim && addr&(n-1) == 0 {
+			d[i] = R(*(*D)(unsafe.Add(p, o)))
+			continue
+		}
+		d[i] = R(*(*D)(w.address(in, addr, n, i, false)))
+		r = w.sites[in.site]
+		base, lim, p = r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	}
+}
+
+// storeGlobal writes one word per lane from s.
+func storeGlobal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
+	n := uint64(unsafe.Sizeof(D(0)))
+	a, off := w.u64(in.a), in.imm
+	r := w.sites[in.site]
+	base, lim, p := r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		addr := a[i] + off
+		if o := addr - base; o < lim && addr&(n-1) == 0 {
+			*(*D)(unsafe.Add(p, o)) = D(s[i])
+			continue
+		}
+		*(*D)(w.address(in, addr, n, i, true)) = D(s[i])
+		r = w.sites[in.site]
+		base, lim, p = r.base, limit(r.size, n), unsafe.Pointer(unsafe.SliceData(r.bytes))
+	}
+}
+
+// loadShared reads one word per lane from the block's shared memory.
+func loadShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
+	n := uint32(unsafe.Sizeof(D(0)))
+	a, off := w.u32(in.a), uint32(in.imm)
+	lim, p := uint32(limit(uint64(len(w.block.shared)), uint64(n))), unsafe.Pointer(unsafe.SliceData(w.block.shared))
+	if m == fullMask {
+		for i := range a {
+			o := a[i] + off
+			if o >= lim || o&(n-1) != 0 {
+				w.sharedAt(in, o, n, i)
+			}
+			d[i] = R(*(*D)(unsafe.Add(p, o)))
+		}
+		return
+	}
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		o := a[i] + off
+		if o >= lim || o&(n-1) != 0 {
+			w.sharedAt(in, o, n, i)
+		}
+		d[i] = R(*(*D)(unsafe.Add(p, o)))
+	}
+}
+
+// storeShared writes one word per lane to the block's shared memory.
+func storeShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
+	n := uint32(unsafe.Sizeof(D(0)))
+	a, off := w.u32(in.a), uint32(in.imm)
+	lim, p := uint32(limit(uint64(len(w.block.shared)), uint64(n))), unsafe.Pointer(unsafe.SliceData(w.block.shared))
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		o := a[i] + off
+		if o >= lim || o&(n-1) != 0 {
+			w.sharedAt(in, o, n, i)
+		}
+		*(*D)(unsafe.Add(p, o)) = D(s[i])
+	}
+}
+
+// loadSlow and storeSlow serve the other spaces.
+func loadSlow[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		d[i] = R(*(*D)(w.at(in, uint32(unsafe.Sizeof(D(0))), i, false)))
+	}
+}
+
+func storeSlow[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		*(*D)(w.at(in, uint32(unsafe.Sizeof(D(0))), i, true)) = D(s[i])
+	}
+}
+
+func loadOp[D word, R uint32 | uint64](space Space, reg func(w *warp, r ref) *[warpSize]R) opFunc {
+	switch space {
+	case Generic, GlobalSpace, ConstSpace:
+		return func(w *warp, in *inst, m uint32) { loadGlobal[D](w, in, m, reg(w, in.d)) }
+	case SharedSpace:
+		return func(w *warp, in *inst, m uint32) { loadShared[D](w, in, m, reg(w, in.d)) }
+	default:
+		return func(w *warp, in *inst, m uint32) { loadSlow[D](w, in, m, reg(w, in.d)) }
+	}
+}
+
+func storeOp[D word, R uint32 | uint64](space Space, reg func(w *warp, r ref) *[warpSize]R) opFunc {
+	switch space {
+	case Generic, GlobalSpace, ConstSpace:
+		return func(w *warp, in *inst, m uint32) { storeGlobal[D](w, in, m, reg(w, in.c)) }
+	case SharedSpace:
+		return func(w *warp, in *inst, m uint32) { storeShared[D](w, in, m, reg(w, in.c)) }
+	default:
+		return func(w *warp, in *inst, m uint32) { storeSlow[D](w, in, m, reg(w, in.c)) }
+	}
+}
+
+// elementSize returns the bytes of an access's element from the operand's class and n.
+func loadElement(p unsafe.Pointer, n uint32, signed bool) uint64 {
+	switch {
+	case n == 1 && signed:
+		return uint64(uint32(*(*int8)(p)))
+	case n == 1:
+		return uint64(*(*uint8)(p))
+	case n == 2 && signed:
+		return uint64(uint32(*(*int16)(p)))
+	case n == 2:
+		return uint64(*(*uint16)(p))
+	case n == 4:
+		return uint64(*(*uint32)(p))
+	default:
+		return *(*uint64)(p)
+	}
+}
+
+func storeElement(p unsafe.Pointer, n uint32, v uint64) {
+	switch n {
+	case 1:
+		*(*uint8)(p) = uint8(v)
+	case 2:
+		*(*uint16)(p) = uint16(v)
+	case 4:
+		*(*uint32)(p) = uint32(v)
+	default:
+		*(*uint64)(p) = v
+	}
+}
+
+// loadVector reads len(ext.refs) elements of in.c bytes, signed if in.e is 1.
+func loadVector(w *warp, in *inst, m uint32) {
+	n := uint32(in.c)
+	refs := in.ext.refs
+	all := n * uint32(len(refs))
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		p := w.at(in, all, i, false)
+		for k, r := range refs {
+			w.setLane(in.ext.opnds[k], r, i, loadElement(unsafe.Add(p, uint32(k)*n), n, in.e == 1))
+		}
+	}
+}
+
+// storeVector writes len(ext.refs) elements of in.c bytes.
+func storeVector(w *warp, in *inst, m uint32) {
+	n := uint32(in.c)
+	refs := in.ext.refs
+	all := n * uint32(len(refs))
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		p := w.at(in, all, i, true)
+		for k, r := range refs {
+			storeElement(unsafe.Add(p, uint32(k)*n), n, w.lane(in.ext.opnds[k], r, i))
+		}
+	}
+}
+
+// bytesAt returns the n bytes at p, which at, sharedAt or address have found.
+func (w *warp) bytesAt(p unsafe.Pointer, n uint32) []byte { return unsafe.Slice((*byte)(p), n) }
+
+// anyAt resolves n bytes at a generic address that is aligned well enough.
+func (w *warp) anyAt(in *inst, addr, n uint64, lane int) unsafe.Pointer {
+	r := w.block.run.memory.find(addr, n)
+	if r == nil {
+		w.fault(IllegalAddress, in, lane, addr, "")
+	}
+	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.bytes)), addr-r.base)
+}
+
+// generic returns the n bytes at a generic address, or nil; for what the package's own
+// functions read.
+func (w *warp) generic(addr, n uint64, lane int) []byte {
+	at := addr % (1 << 32)
+	switch {
+	case addr >= MinAddress:
+		return w.block.run.memory.Bytes(addr, n)
+	case addr>>32 == sharedWindow>>32 && at < limit(uint64(len(w.block.shared)), n):
+		return w.block.shared[at:][:n]
+	case addr>>32 == localWindow>>32 && at < limit(uint64(w.local.size), n):
+		return w.local.bytes(lane, uint32(at), uint32(n))
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"math"
+	"math/bits"
+	"regexp"
+	"strconv"
+)
+
+// mmaPlan is a matrix product D = A·B + C of a warp. Lane l is in group l/4 and the
+// (l%4)-th of it. Register r of A holds elements of row group + 8·(r%2) (of m16; of m8 row
+// group), columns 4e·(r/2) + e·(l%4) …, e to a register; of B likewise with its column for
+// the row; C and D have two neighbouring columns to a row.
+type mmaPlan struct {
+	m, n, k    int
+	at, bt, ct Type
+	signedA    bool
+	signedB    bool
+	sub        int    // bits of an element, for 4-bit and 1-bit ones
+	bitOp      string // "xor", "and" of 1-bit ones
+	sat        bool
+	da, db, dc int // registers
+	wmma       bool
+}
+
+var mmaShape = regexp.MustCompile(`^m(\d+)n(\d+)k(\d+)$`)
+
+// elements of a register.
+func (p *mmaPlan) perRegister(t Type, sub int) int {
+	switch {
+	case sub != 0:
+		return 32 / sub
+	case t == F16 || t == BF16:
+		return 2
+	case t.Size() == 1:
+		return 4
+	default:
+		return 1
+	}
+}
+
+func shapeOf(l *lowerer) (m, n, k int) {
+	for _, mod := range l.in.mods {
+		if s := mmaShape.FindStringSubmatch(mod); s != nil {
+			m, _ = strconv.Atoi(s[1])
+			n, _ = strconv.Atoi(s[2])
+			k, _ = strconv.Atoi(s[3])
+		}
+	}
+	if m == 0 {
+		l.fail("the shape is missing")
+	}
+	return m, n, k
+}
+
+// subTypes are element types that are no types elsewhere.
+var subTypes = map[string]int{"s4": 4, "u4": 4, "b1": 1}
+
+// matrixTypes lists the types of an mma, those of less than a byte as U8 and S8.
+func matrixTypes(l *lowerer) (ts []Type, sub int) {
+	for _, m := range l.in.mods {
+		if n := subTypes[m]; n != 0 {
+			sub = n
+			ts = append(ts, map[string]Type{"s4": S8, "u4": U8, "b1": U8}[m])
+			continue
+		}
+		if t := typeNames[m]; t != NoType {
+			ts = append(ts, t)
+		}
+	}
+	return ts, sub
+}
+
+func lowerMma(l *lowerer) {
+	if l.has("sp") || l.has("sp::ordered_metadata") {
+		l.refuse("sparse matrices are not supported")
+	}
+	if l.has("block_scale") || l.has("kind::f8f6f4") {
+		l.refuse("8-bit floating-point matrices are not for targets up to sm_80")
+	}
+	l.argc(4)
+	ts, sub := matrixTypes(l)
+	if len(ts) != 4 {
+		l.refuse("the element types of this form are not supported")
+	}
+	m, n, k := shapeOf(l)
+	p := &mmaPlan{m: m, n: n, k: k, at: ts[1], bt: ts[2], ct: ts[0], sub: sub, sat: l.has("satfinite")}
+	p.signedA, p.signedB = ts[1].signed(), ts[2].signed()
+	for _, op := range []string{"xor", "and"} {
+		if l.has(op) {
+			p.bitOp = op
+		}
+	}
+	if m == 8 && k == 4 && p.at == F16 {
+		l.refuse("m8n8k4 of f16 is for sm_70 only")
+	}
+	if p.at == E4M3x2 || p.at.Size() > 4 && (m != 8 || p.at != F64) || n != 8 || m != 8 && m != 16 || ts[3] != ts[0] {
+		l.refuse("this shape is not for targets up to sm_80")
+	}
+	l.emitMma(p)
+}
+
+// emitMma reads the four vectors of registers and emits the operation.
+func (l *lowerer) emitMma(p *mmaPlan) {
+	e := p.perRegister(p.at, p.sub)
+	p.da, p.db = p.m*p.k/(warpSize*e), p.n*p.k/(warpSize*e)
+	p.dc = p.m * p.n / warpSize
+	if p.wmma {
+		p.da, p.db = fragmentRegs(p.m*p.k, e, p.at, p.m), fragmentRegs(p.n*p.k, e, p.bt, p.n)
+	}
+	if p.ct == F16 {
+		p.dc /= 2
+	}
+	if p.da == 0 || p.db == 0 || p.dc == 0 {
+		l.fail("no such shape")
+	}
+	x := &ext{mma: p}
+	rt := B32
+	if p.at == F64 {
+		rt = B64
+	}
+	ct := rt
+	for i, part := range []struct {
+		n     int
+		t     Type
+		write bool
+	}{{p.dc, ct, true}, {p.da, rt, false}, {p.db, rt, false}, {p.dc, ct, false}} {
+		if part.n == 1 && l.in.args[i].kind == argVector {
+			l.in.args[i] = l.in.args[i].list[0]
+		}
+		refs, os, _ := l.elements(i, part.t, part.n, part.write)
+		x.refs, x.opnds = append(x.refs, refs...), append(x.opnds, os...)
+	}
+	l.emit(opMma, shape{}, 0, 0, 0, 0, 0).ext = x
+}
+
+// fetch gathers a matrix from the warp's registers; for B, rows are columns.
+func (w *warp) fetch(refs []ref, t Type, sub, rows, cols, per int) []uint64 {
+	out := make([]uint64, rows*cols)
+	width := 32 / per
+	for r, rf := range refs {
+		for lane := range warpSize {
+			group, tig := lane/4, lane%4
+			row, block := group, r
+			if rows == 16 {
+				row, block = group+8*(r&1), r>>1
+			}
+			if t == F64 {
+				out[row*cols+4*block+tig] = w.u64(rf)[lane]
+				continue
+			}
+			v := uint64(w.u32(rf)[lane])
+			for e := range per {
+				out[row*cols+4*per*block+tig*per+e] = v >> (width * e) & sizeMaskBits(width)
+			}
+		}
+	}
+	_ = sub
+	return out
+}
+
+func sizeMaskBits(n int) uint64 { return 1<<n - 1 }
+
+// opMma computes the product. Each element accumulates over ascending k.
+func opMma(w *warp, in *inst, m uint32) {
+	p := in.ext.mma
+	refs := in.ext.refs
+	dr, ar, br, cr := refs[:p.dc], refs[p.dc:p.dc+p.da], refs[p.dc+p.da:p.dc+p.da+p.db], refs[p.dc+p.da+p.db:]
+	per := p.perRegister(p.at, p.sub)
+	var a, b []uint64
+	var c []uint64
+	if p.wmma {
+		a, b = w.fragment(ar, p.at, per, p.m*p.k), w.fragment(br, p.bt, per, p.n*p.k)
+		c = w.fragment(cr, p.ct, p.perRegister(p.ct, 0), p.m*p.n)
+	} else {
+		a, b = w.fetch(ar, p.at, p.sub, p.m, p.k, per), w.fetch(br, p.bt, p.sub, p.n, p.k, per)
+		c = w.fetchC(cr, p)
+	}
+	d := make([]uint64, len(c))
+	for i := range p.m {
+		for j := range p.n {
+			d[i*p.n+j] = p.dot(a[i*p.k:][:p.k], b[j*p.k:][:p.k], c[i*p.n+j])
+		}
+	}
+	if p.wmma {
+		w.setFragment(dr, p.ct, p.perRegister(p.ct, 0), d, m)
+		return
+	}
+	for r, rf := range dr {
+		for left := m; left != 0; left &= left - 1 {
+			lane := trailing(left)
+			row, col := lane/4+8*(r>>1), lane%4*2+r&1
+			switch p.ct {
+			case F16:
+				at := (lane/4+8*r)*p.n + lane%4*2
+				w.u32(rf)[lane] = uint32(d[at]) | uint32(d[at+1])<<16
+			case F64:
+				w.u64(rf)[lane] = d[row*p.n+col]
+			default:
+				w.u32(rf)[lane] = uint32(d[row*p.n+col])
+			}
+		}
+	}
+}
+
+// fetchC gathers the accumulator.
+func (w *warp) fetchC(refs []ref, p *mmaPlan) []uint64 {
+	c := make([]uint64, p.m*p.n)
+	for r, rf := range refs {
+		for lane := range warpSize {
+			row, col := lane/4+8*(r>>1), lane%4*2+r&1
+			switch p.ct {
+			case F16:
+				at := (lane/4+8*r)*p.n + lane%4*2
+				v := w.u32(rf)[lane]
+				c[at], c[at+1] = uint64(v&0xffff), uint64(v>>16)
+			case F64:
+				c[row*p.n+col] = w.u64(rf)[lane]
+			default:
+				c[row*p.n+col] = uint64(w.u32(rf)[lane])
+			}
+		}
+	}
+	return c
+}
+
+// dot is one element of the result.
+func (p *mmaPlan) dot(a, b []uint64, c uint64) uint64 {
+	switch {
+	case p.at == F64:
+		s := f64from(c)
+		for k := range a {
+			s = math.FMA(f64from(a[k]), f64from(b[k]), s)
+		}
+		return math.Float64bits(s)
+	case p.at.float():
+		num := func(t Type, v uint64) float32 {
+			if t == TF32 {
+				// The hardware does not look at the low bits.
+				return f32from(v &^ 0x1fff)
+			}
+			return float32(decode(t, v))
+		}
+		if p.ct == F16 {
+			s := f16to32(uint16(c))
+			for k := range a {
+				x := addOdd(float64(num(p.at, a[k]))*float64(num(p.bt, b[k])), float64(s))
+				s = float32(formats[F16].round(x, rn))
+			}
+			return encode(F16, float64(s))
+		}
+		s := f32from(c)
+		for k := range a {
+			s = fma32(num(p.at, a[k]), num(p.bt, b[k]), s)
+		}
+		return encode(F32, float64(s))
+	case p.bitOp != "":
+		s := uint32(c)
+		for k := range a {
+			x := a[k] & b[k]
+			if p.bitOp == "xor" {
+				x = a[k] ^ b[k]
+			}
+			s += uint32(bits.OnesCount64(x))
+		}
+		return uint64(s)
+	}
+	width := 8
+	if p.sub != 0 {
+		width = p.sub
+	}
+	ext := func(v uint64, signed bool) int64 {
+		if signed {
+			return int64(v<<(64-width)) >> (64 - width)
+		}
+		return int64(v)
+	}
+	s := int64(int32(c))
+	for k := range a {
+		s += ext(a[k], p.signedA) * ext(b[k], p.signedB)
+	}
+	if p.sat {
+		return uint64(uint32(clampS32(s)))
+	}
+	return uint64(uint32(s))
+}

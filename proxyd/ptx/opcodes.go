@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "strings"
+
+// opcode is a PTX instruction: how it is lowered, or why it is refused.
+type opcode struct {
+	lower   func(l *lowerer)
+	mods    string // modifiers apart from types; a trailing * stands for anything
+	control bool   // never guarded itself: a guard branches around it
+	refused string
+}
+
+// The modifiers that many share.
+const (
+	modRound  = " rn rz rm rp ftz sat approx full "
+	modAccess = " weak relaxed acquire release volatile mmio cta cluster gpu sys global shared shared::cta local param param::entry param::func const v2 v4 v8 nc" +
+		" ca cg cs lu cv wb wt L1::* L2::* level::* unified "
+	modCompare = " eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan and or xor ftz "
+	modVideo   = " sat add min max clamp wrap shr7 shr15 po " + modCompare
+)
+
+const (
+	noTextures = "textures and surfaces are not supported"
+	noBarrier  = "mbarrier is not for targets up to sm_80 here"
+	noWgmma    = "wgmma is not for targets up to sm_80"
+	noTcgen    = "tcgen05 is not for targets up to sm_80"
+	noCluster  = "clusters are not supported"
+)
+
+// opcodes are all of PTX's.
+var opcodes map[string]*opcode
+
+func init() {
+	opcodes = map[string]*opcode{
+		// Integer
+		"add":   {lower: lowerAdd, mods: modRound + "cc"},
+		"addc":  {lower: lowerAdd, mods: "cc"},
+		"sub":   {lower: lowerAdd, mods: modRound + "cc"},
+		"subc":  {lower: lowerAdd, mods: "cc"},
+		"mul":   {lower: lowerMul, mods: modRound + "hi lo wide"},
+		"mad":   {lower: lowerMad, mods: modRound + "hi lo wide cc"},
+		"madc":  {lower: lowerMad, mods: "hi lo cc"},
+		"mul24": {lower: lowerMul24, mods: "hi lo"},
+		"mad24": {lower: lowerMul24, mods: "hi lo sat"},
+		"sad":   {lower: lowerSad},
+		"div":   {lower: lowerDivRem, mods: modRound},
+		"rem":   {lower: lowerDivRem},
+		"abs":   {lower: lowerAbsNeg, mods: "ftz"},
+		"neg":   {lower: lowerAbsNeg, mods: "ftz"},
+		"min":   {lower: lowerInt2, mods: "ftz NaN xorsign abs relu"},
+		"max":   {lower: lowerInt2, mods: "ftz NaN xorsign abs relu"},
+		"popc":  {lower: lowerBits1},
+		"clz":   {lower: lowerBits1},
+		"bfind": {lower: lowerBits1, mods: "shiftamt"},
+		"brev":  {lower: lowerBits1},
+		"fns":   {lower: lowerFns},
+		"bfe":   {lower: lowerBfe},
+		"bfi":   {lower: lowerBfi},
+		"bmsk":  {lower: lowerBmsk, mods: "clamp wrap"},
+		"szext": {lower: lowerSzext, mods: "clamp wrap"},
+		"dp4a":  {lower: lowerDp},
+		"dp2a":  {lower: lowerDp, mods: "lo hi"},
+
+		// Floating point
+		"fma":      {lower: lowerFloat, mods: modRound + "relu oob"},
+		"rcp":      {lower: lowerRootRcp, mods: modRound},
+		"sqrt":     {lower: lowerRootRcp, mods: modRound},
+		"rsqrt":    {lower: lowerApprox, mods: "approx ftz"},
+		"sin":      {lower: lowerApprox, mods: "approx ftz"},
+		"cos":      {lower: lowerApprox, mods: "approx ftz"},
+		"lg2":      {lower: lowerApprox, mods: "approx ftz"},
+		"ex2":      {lower: lowerApprox, mods: "approx ftz"},
+		"tanh":     {lower: lowerApprox, mods: "approx ftz"},
+		"testp":    {lower: lowerTestp, mods: "finite infinite number notanumber normal subnormal"},
+		"copysign": {lower: lowerCopysign},
+
+		// Comparison, logic, shifts
+		"set":  {lower: lowerSet, mods: modCompare},
+		"setp": {lower: lowerSetp, mods: modCompare},
+		"selp": {lower: lowerSelp},
+		"slct": {lower: lowerSlct, mods: "ftz"},
+		"and":  {lower: lowerLogic},
+		"or":   {lower: lowerLogic},
+		"xor":  {lower: lowerLogic},
+		"not":  {lower: lowerNot},
+		"cnot": {lower: lowerNot},
+		"lop3": {lower: lowerLop3, mods: "or and"},
+		"shl":  {lower: lowerShift},
+		"shr":  {lower: lowerShift},
+		"shf":  {lower: lowerShf, mods: "l r clamp wrap"},
+		"prmt": {lower: lowerPrmt, mods: "f4e b4e rc8 ecl ecr rc16"},
+
+		// Data movement and conversion
+		"mov":            {lower: lowerMov, mods: "v2 v4 v8"},
+		"ld":             {lower: lowerLd, mods: modAccess},
+		"ldu":            {lower: lowerLd, mods: modAccess},
+		"st":             {lower: lowerSt, mods: modAccess},
+		"cvt":            {lower: lowerCvt, mods: "rn rz rm rp rna rni rzi rmi rpi ftz sat relu satfinite pack"},
+		"cvta":           {lower: lowerCvta, mods: "to global shared shared::cta local const param param::entry"},
+		"isspacep":       {lower: lowerIsspacep, mods: "global shared shared::cta local const param param::entry"},
+		"prefetch":       {lower: lowerNothing, mods: "global local const param L1 L2 L2::* tensormap"},
+		"prefetchu":      {lower: lowerNothing, mods: "L1"},
+		"applypriority":  {lower: lowerNothing, mods: "global L2::*"},
+		"discard":        {lower: lowerNothing, mods: "global L2 L2::*"},
+		"createpolicy":   {lower: lowerPolicy, mods: "fractional range cvt global L2 L1::* L2::* level::*"},
+		"cp":             {lower: lowerCp, mods: "async ca cg shared shared::cta global L2::* bulk* mbarrier* commit_group wait_group wait_all *"},
+		"ldmatrix":       {lower: lowerLdmatrix, mods: "sync aligned m8n8 x1 x2 x4 trans shared shared::cta *"},
+		"stmatrix":       {lower: lowerStmatrix, mods: "sync aligned m8n8 x1 x2 x4 trans shared shared::cta *"},
+		"movmatrix":      {lower: lowerMovmatrix, mods: "sync aligned m8n8 trans"},
+		"alloca":         {lower: lowerAlloca},
+		"stacksave":      {lower: lowerStack},
+		"stackrestore":   {lower: lowerStack},
+		"getctarank":     {refused: noCluster},
+		"mapa":           {refused: noCluster},
+		"multimem":       {refused: "multicast memory is not supported"},
+		"tensormap":      {refused: "tensor maps are not supported"},
+		"griddepcontrol": {lower: lowerNothing, mods: "launch_dependents wait"},
+
+		// Matrices
+		"mma":     {lower: lowerMma, mods: "sync aligned row col satfinite xor and popc *"},
+		"wmma":    {lower: lowerWmma, mods: "load store mma a b c d sync aligned row col satfinite global shared shared::cta *"},
+		"wgmma":   {refused: noWgmma},
+		"tcgen05": {refused: noTcgen},
+
+		// Control
+		"bra":       {lower: lowerBra, mods: "uni"},
+		"brx":       {lower: lowerBrx, mods: "idx uni", control: true},
+		"call":      {lower: lowerCall, mods: "uni", control: true},
+		"ret":       {lower: lowerRet, mods: "uni"},
+		"exit":      {lower: lowerRet},
+		"trap":      {lower: lowerTrap},
+		"brkpt":     {lower: lowerTrap},
+		"nanosleep": {lower: lowerNanosleep, control: true},
+		"pmevent":   {lower: lowerNothing, mods: "mask"},
+		"setmaxnreg": {
+			lower: lowerNothing, mods: "inc dec sync aligned",
+		},
+
+		// Between threads
+		"bar":        {lower: lowerBar, mods: "sync arrive red popc and or cta warp", control: true},
+		"barrier":    {lower: lowerBar, mods: "sync arrive red popc and or cta cluster aligned wait", control: true},
+		"membar":     {lower: lowerFence, mods: "cta gl sys proxy*"},
+		"fence":      {lower: lowerFence, mods: "sc acq_rel acquire release cta cluster gpu sys proxy* mbarrier_init *"},
+		"atom":       {lower: lowerAtom, mods: modAccess + "and or xor exch cas inc dec add min max sem noftz acq_rel async* L2::* "},
+		"red":        {lower: lowerAtom, mods: modAccess + "and or xor inc dec add min max noftz acq_rel async* L2::* "},
+		"vote":       {lower: lowerVote, mods: "sync all any uni ballot", control: true},
+		"match":      {lower: lowerMatch, mods: "sync all any", control: true},
+		"activemask": {lower: lowerActivemask},
+		"redux":      {lower: lowerRedux, mods: "sync add and or xor min max abs NaN", control: true},
+		"shfl":       {lower: lowerShfl, mods: "sync up down bfly idx", control: true},
+		"elect":      {lower: lowerElect, mods: "sync", control: true},
+		"mbarrier":   {refused: noBarrier},
+		"clusterlaunchcontrol": {
+			refused: noCluster,
+		},
+
+		// Video
+		"vadd":     {lower: lowerVideo, mods: modVideo},
+		"vsub":     {lower: lowerVideo, mods: modVideo},
+		"vabsdiff": {lower: lowerVideo, mods: modVideo},
+		"vmin":     {lower: lowerVideo, mods: modVideo},
+		"vmax":     {lower: lowerVideo, mods: modVideo},
+		"vshl":     {lower: lowerVideo, mods: modVideo},
+		"vshr":     {lower: lowerVideo, mods: modVideo},
+		"vmad":     {lower: lowerVmad, mods: modVideo},
+		"vset":     {lower: lowerVset, mods: modVideo},
+
+		// Textures and surfaces
+		"tex":     {refused: noTextures},
+		"tld4":    {refused: noTextures},
+		"txq":     {refused: noTextures},
+		"istypep": {refused: noTextures},
+		"suld":    {refused: noTextures},
+		"sust":    {refused: noTextures},
+		"sured":   {refused: noTextures},
+		"suq":     {refused: noTextures},
+	}
+	for _, base := range []string{"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"} {
+		for _, n := range []string{"2", "4"} {
+			opcodes[base+n] = &opcode{lower: lowerSimd, mods: modVideo}
+		}
+	}
+}
+
+// allows reports whether the opcode may bear a modifier that is no type.
+func (o *opcode) allows(mod string) bool {
+	for _, m := range strings.Fields(o.mods) {
+		if m == mod || strings.HasSuffix(m, "*") && strings.HasPrefix(mod, m[:len(m)-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusedModifier gives the reason for which a form is refused, or "".
+func refusedModifier(mod string) string {
+	switch {
+	case strings.HasPrefix(mod, "bulk"), strings.HasPrefix(mod, "tensor"):
+		return "cp.async.bulk and tensor maps are not for targets up to sm_80"
+	case strings.HasPrefix(mod, "mbarrier"):
+		return noBarrier
+	case strings.HasPrefix(mod, "shared::cluster"), mod == "cluster":
+		return noCluster
+	case strings.HasPrefix(mod, "e2m") || strings.HasPrefix(mod, "e3m") || strings.HasPrefix(mod, "ue8m0"), mod == "rs":
+		return "this conversion is not for targets up to sm_80"
+	case strings.HasPrefix(mod, "f32x2"):
+		return "packed f32 is not for targets up to sm_80"
+	}
+	return ""
+}
+
+// lowerPolicy is createpolicy: caches are not modelled, any value will do.
+func lowerPolicy(l *lowerer) { l.move(B64, l.dst(B64), l.constant(class64, 0)) }

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "math/bits"
+
+// syncSite is an instruction that exchanges values between lanes of a warp. ext.refs[0]
+// is its member mask.
+type syncSite struct {
+	key    string // lanes meet only at instructions with the same key
+	gather func(w *warp, in *inst, m uint32, g *gather)
+	finish func(w *warp, in *inst, m uint32, g *gather)
+}
+
+// gather is what the lanes of a mask have brought.
+type gather struct {
+	mask uint32
+	val  [warpSize]uint64
+}
+
+// syncGroup is lanes that wait for the others of their member mask.
+type syncGroup struct {
+	key   string
+	need  uint32
+	frags []*frag
+	gather
+}
+
+// sync executes a flowSync. It reports false when the fragment has to wait.
+func (w *warp) sync(in *inst) bool {
+	f, s := w.cur, in.ext.sync
+	need := w.u32(in.ext.refs[0])[bits.TrailingZeros32(f.mask)&31]
+	if need&w.live&^f.mask == 0 {
+		w.gather.mask = f.mask
+		s.gather(w, in, f.mask, &w.gather)
+		s.finish(w, in, f.mask, &w.gather)
+		f.pc++
+		return true
+	}
+	// The lanes are not together: with .sync they may be anywhere, and meet here.
+	var g *syncGroup
+	for _, h := range w.syncs {
+		if h.need == need && h.key == s.key && h.mask&f.mask == 0 {
+			g = h
+		}
+	}
+	if g == nil {
+		g = &syncGroup{key: s.key, need: need}
+		w.syncs = append(w.syncs, g)
+	}
+	s.gather(w, in, f.mask, &g.gather)
+	g.mask |= f.mask
+	g.frags = append(g.frags, f)
+	f.state = fragSync
+	w.checkSyncs()
+	return false
+}
+
+// checkSyncs lets those groups go on whose lanes are complete.
+func (w *warp) checkSyncs() {
+	for i := 0; i < len(w.syncs); i++ {
+		g := w.syncs[i]
+		if g.need&w.live&^g.mask != 0 {
+			continue
+		}
+		w.syncs = append(w.syncs[:i], w.syncs[i+1:]...)
+		i--
+		cur := w.cur
+		for _, f := range g.frags {
+			in := &f.frame.code.insts[f.pc]
+			w.enter(f.frame, f.frame.code)
+			in.ext.sync.finish(w, in, f.mask, &g.gather)
+			f.state = fragReady
+			f.pc++
+		}
+		if cur != nil {
+			w.enter(cur.frame, cur.frame.code)
+		}
+	}
+}
+
+// gatherA collects operand a, of the class in in.imm's top byte.
+func gatherA32(w *warp, in *inst, m uint32, g *gather) {
+	a := w.u32(in.a)
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		g.val[i] = uint64(a[i])
+	}
+}
+
+func gatherA64(w *warp, in *inst, m uint32, g *gather) {
+	a := w.u64(in.a)
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		g.val[i] = a[i]
+	}
+}
+
+func gatherPred(w *warp, in *inst, m uint32, g *gather) {
+	p := w.pred(in.a)
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		g.val[i] = uint64(p >> i & 1)
+	}
+}
+
+func gatherNone(*warp, *inst, uint32, *gather) {}
+
+// The modes of shfl.
+const (
+	shflUp = iota
+	shflDown
+	shflBfly
+	shflIdx
+)
+
+// finishShfl returns, for each mode, the second half of shfl: d, the predicate e that the
+// source was in range if imm is not 0, b the lane, c clamp and segments.
+func finishShfl(mode int) func(w *warp, in *inst, m uint32, g *gather) {
+	return func(w *warp, in *inst, m uint32, g *gather) {
+		d, b, c := w.u32(in.d), w.u32(in.b), w.u32(in.c)
+		inRange := uint32(0)
+		for left := m; left != 0; left &= left - 1 {
+			i := bits.TrailingZeros32(left) & 31
+			lane, by := int32(i), int32(b[i]&31)
+			segment := int32(c[i] >> 8 & 31)
+			limit := lane&segment | int32(c[i]&31)&^segment
+			from, ok := lane, false
+			switch mode {
+			case shflUp:
+				from = lane - by
+				ok = from >= limit
+			case shflDown:
+				from = lane + by
+				ok = from <= limit
+			case shflBfly:
+				from = lane ^ by
+				ok = from <= limit
+			case shflIdx:
+				from = lane&segment | by&^segment
+				ok = from <= limit
+			}
+			if !ok {
+				from = lane
+			} else {
+				inRange |= 1 << i
+			}
+			// What a lane that is not here would give is undefined: its own value.
+			if g.mask>>(from&31)&1 == 0 {
+				from = lane
+			}
+			d[i] = uint32(g.val[from&31])
+		}
+		if in.imm != 0 {
+			w.setBits(in.e, m, inRange)
+		}
+	}
+}
+
+// finishVote ends vote.all, .any, .uni and .ballot.
+func finishVote(mode string) func(w *warp, in *inst, m uint32, g *gather) {
+	return func(w *warp, in *inst, m uint32, g *gather) {
+		set := uint32(0)
+		for left := g.mask; left != 0; left &= left - 1 {
+			i := bits.TrailingZeros32(left) & 31
+			set |= uint32(g.val[i]) << i
+		}
+		members := g.mask & w.u32(in.ext.refs[0])[bits.TrailingZeros32(m)&31]
+		set &= members
+		answer := false
+		switch mode {
+		case "all":
+			answer = set == members
+		case "any":
+			answer = set != 0
+		case "uni":
+			answer = set == 0 || set == members
+		case "ballot":
+			d := w.u32(in.d)
+			for ; m != 0; m &= m - 1 {
+				d[bits.TrailingZeros32(m)&31] = set
+			}
+			return
+		}
+		v := uint32(0)
+		if answer {
+			v = fullMask
+		}
+		w.setBits(in.d, m, v)
+	}
+}
+
+// finishMatch ends match.any and match.all; imm is 1 when .all also sets predicate e.
+func finishMatch(all bool) func(w *warp, in *inst, m uint32, g *gather) {
+	return func(w *warp, in *inst, m uint32, g *gather) {
+		d := w.u32(in.d)
+		members := g.mask & w.u32(in.ext.refs[0])[bits.TrailingZeros32(m)&31]
+		agree := uint32(fullMask)
+		for left := m; left != 0; left &= left - 1 {
+			i := bits.TrailingZeros32(left) & 31
+			same := uint32(0)
+			for o := members; o != 0; o &= o - 1 {
+				if k := bits.TrailingZeros32(o) & 31; g.val[k] == g.val[i] {
+					same |= 1 << k
+				}
+			}
+			if all && same != members {
+				same, agree = 0, 0
+			}
+			d[i] = same
+		}
+		if in.imm != 0 {
+			w.setBits(in.e, m, agree)
+		}
+	}
+}
+
+// finishRedux reduces the values of all members with f.
+func finishRedux(f func(a, b uint32) uint32) func(w *warp, in *inst, m uint32, g *gather) {
+	return func(w *warp, in *inst, m uint32, g *gather) {
+		members := g.mask & w.u32(in.ext.refs[0])[bits.TrailingZeros32(m)&31]
+		if members == 0 {
+			return
+		}
+		first := bits.TrailingZeros32(members) & 31
+		r := uint32(g.val[first])
+		for left := members & (members - 1); left != 0; left &= left - 1 {
+			r = f(r, uint32(g.val[bits.TrailingZeros32(left)&31]))
+		}
+		d := w.u32(in.d)
+		for ; m != 0; m &= m - 1 {
+			d[bits.TrailingZeros32(m)&31] = r
+		}
+	}
+}
+
+func finishNone(*warp, *inst, uint32, *gather) {}

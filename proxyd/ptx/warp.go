@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "math/bits"
+
+// frame is one activation of a function. It does not change, so that all fragments which
+// came from its caller together can share it.
+type frame struct {
+	parent   *frame
+	code     *code
+	site     *inst // the call, in the parent
+	retPC    int32
+	depth    int32
+	base32   int // first register of each file
+	base64   int
+	basePred int
+	local    uint32 // first byte of local memory
+}
+
+// fragState says what a fragment waits for.
+type fragState uint8
+
+const (
+	fragReady   fragState = iota
+	fragBarrier           // at a barrier of the block
+	fragSync              // for other lanes of its warp
+)
+
+// frag is lanes of a warp with one program counter.
+type frag struct {
+	mask  uint32
+	pc    int32
+	state fragState
+	frame *frame
+	join  *join
+}
+
+// join is a meeting point of lanes that a branch parted.
+type join struct {
+	pc       int32
+	frame    *frame
+	expected uint32 // lanes that have not exited
+	arrived  uint32 // lanes that stand here and are in no fragment
+	parent   *join
+}
+
+// warp is 32 threads. file32, file64 and preds hold the registers of all its frames.
+type warp struct {
+	bank32, bank64 bank
+	basePred       int
+	block          *block
+	cur            *frag
+	sites          []*mapping // last range that each access site has used
+	local          localMemory
+	live           uint32 // lanes that have not exited
+	spinning       bool   // memory that others may change was read since the last rest
+	rests          int
+	counting       bool
+	lanesRun       uint64 // lane-instructions, when counting
+	ticks          uint64 // see clock
+
+	id     int
+	file32 []uint32
+	file64 []uint64
+	preds  []uint32
+	frags  []*frag // all but those whose lanes stand at a join
+	joins  []*join // with arrived lanes
+	syncs  []*syncGroup
+	spare  []*frag
+	gather gather
+}
+
+// start makes the warp ready to run its block's kernel in the lanes of mask.
+func (w *warp) start(b *block, id int, mask uint32) {
+	k := b.run.kernel
+	w.block, w.id, w.live = b, id, mask
+	w.frags, w.joins, w.syncs = w.frags[:0], w.joins[:0], w.syncs[:0]
+	w.spinning, w.rests, w.ticks, w.counting = false, 0, 0, b.run.counting
+	w.setConstants(k.const32, k.const64)
+	f := &frame{code: k.main}
+	w.enter(f, k.main)
+	// What a program reads before it has written it must not depend on earlier blocks.
+	clear(w.file32)
+	clear(w.file64)
+	clear(w.preds)
+	w.cur = w.newFrag(frag{mask: mask, frame: f})
+	w.frags = append(w.frags, w.cur)
+}
+
+func (w *warp) newFrag(f frag) *frag {
+	if n := len(w.spare); n > 0 {
+		p := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		*p = f
+		return p
+	}
+	p := new(frag)
+	*p = f
+	return p
+}
+
+// drop takes a fragment out of the warp.
+func (w *warp) drop(f *frag) {
+	for i, g := range w.frags {
+		if g == f {
+			w.frags = append(w.frags[:i], w.frags[i+1:]...)
+			break
+		}
+	}
+	if w.cur == f {
+		w.cur = nil
+	}
+	w.spare = append(w.spare, f)
+}
+
+// pick makes a fragment that can run the current one; the youngest, so that what parted
+// last meets first. It reports false when there is none.
+func (w *warp) pick() bool {
+	for i := len(w.frags) - 1; i >= 0; i-- {
+		if w.frags[i].state == fragReady {
+			w.cur = w.frags[i]
+			w.enter(w.cur.frame, w.cur.frame.code)
+			return true
+		}
+	}
+	w.cur = nil
+	return false
+}
+
+// park lets the current fragment wait at its join. When it is the last to come, the
+// fragment goes on with all lanes and park reports true.
+func (w *warp) park() bool {
+	f, j := w.cur, w.cur.join
+	if j.arrived == 0 && f.mask != j.expected {
+		w.joins = append(w.joins, j)
+	}
+	j.arrived |= f.mask
+	if j.arrived == j.expected {
+		w.forget(j)
+		f.mask, f.join = j.arrived, j.parent
+		j.arrived = 0
+		return true
+	}
+	w.drop(f)
+	return false
+}
+
+func (w *warp) forget(j *join) {
+	for i := len(w.joins) - 1; i >= 0; i-- {
+		if w.joins[i] == j {
+			w.joins = append(w.joins[:i], w.joins[i+1:]...)
+			return
+		}
+	}
+}
+
+// release lets all lanes that stand at joins go on without those they wait for. It
+// reports whether there were any.
+func (w *warp) release() bool {
+	any := false
+	for _, j := range w.joins {
+		if j.arrived == 0 {
+			continue
+		}
+		any = true
+		j.expected &^= j.arrived
+		w.frags = append(w.frags, w.newFrag(frag{mask: j.arrived, pc: j.pc, frame: j.frame, join: j.parent}))
+		j.arrived = 0
+	}
+	w.joins = w.joins[:0]
+	return any
+}
+
+// exit ends the lanes m of the current fragment. When none is left, the fragment is gone.
+func (w *warp) exit(m uint32) {
+	f := w.cur
+	w.live &^= m
+	w.block.live -= bits.OnesCount32(m)
+	w.block.exited = true
+	for j := f.join; j != nil; j = j.parent {
+		j.expected &^= m
+		if j.arrived != 0 && j.arrived == j.expected {
+			w.forget(j)
+			w.frags = append(w.frags, w.newFrag(frag{mask: j.arrived, pc: j.pc, frame: j.frame, join: j.parent}))
+			j.arrived = 0
+		}
+	}
+	f.mask &^= m
+	if f.mask == 0 {
+		w.drop(f)
+	}
+	w.checkSyncs()
+}
+
+// split parts the current fragment: taken goes to target, the rest is left to the caller.
+func (w *warp) split(in *inst, taken uint32, target int32) {
+	f := w.cur
+	j := f.join
+	if in.join >= 0 && (j == nil || j.pc != in.join || j.frame != f.frame) {
+		j = &join{pc: in.join, frame: f.frame, expected: f.mask, parent: f.join}
+	}
+	f.join = j
+	f.mask &^= taken
+	w.frags = append(w.frags, w.newFrag(frag{mask: taken, pc: target, frame: f.frame, join: j}))
+}
+
+// status is why run returned.
+type status uint8
+
+const (
+	statusDone    status = iota // all lanes have exited
+	statusBlocked               // nothing can run before others do something
+	statusYielded               // its turn is over
+)
+
+// turn is the number of branches after which a warp lets the others of its block run.
+// Fewer suffice when it seems to wait for another thread's store.
+const (
+	turn     = 1 << 14
+	spinTurn = 32
+)
+
+// run executes until the warp has exited, is blocked, or its turn is over.
+func (w *warp) run() status {
+	budget := turn
+	w.rests = 0
+	for {
+		if w.cur == nil || w.cur.state != fragReady {
+			if !w.pick() {
+				if len(w.frags) == 0 && len(w.joins) == 0 {
+					return statusDone
+				}
+				// Lanes may wait here for those that stand at a join; a barrier of the
+				// block may yet open by itself.
+				if len(w.syncs) > 0 && w.release() {
+					continue
+				}
+				return statusBlocked
+			}
+		} else {
+			w.enter(w.cur.frame, w.cur.frame.code)
+		}
+		if w.step(&budget) {
+			w.rotate()
+			return statusYielded
+		}
+	}
+}
+
+// rotate gives the other fragments of a warp their turn.
+func (w *warp) rotate() {
+	if w.rests > spinTurn {
+		w.release()
+	}
+	if w.cur == nil || len(w.frags) < 2 {
+		return
+	}
+	for i, f := range w.frags {
+		if f == w.cur {
+			copy(w.frags[1:i+1], w.frags[:i])
+			w.frags[0] = f
+			break
+		}
+	}
+	w.cur = nil
+}
+
+// step runs the current fragment until it is no longer the current one, or must be
+// entered anew. It reports whether the warp's turn is over.
+func (w *warp) step(budget *int) bool {
+	f := w.cur
+	code := f.frame.code.insts
+	for {
+		in := &code[f.pc]
+		m := f.mask
+		if in.guard != 0 {
+			m &= w.pred(in.guard)
+		}
+		if w.counting {
+			w.lanesRun += uint64(bits.OnesCount32(m))
+		}
+		if in.flow == flowNone {
+			if m != 0 {
+				in.fn(w, in, m)
+			}
+			f.pc++
+			continue
+		}
+		w.ticks += 16
+		switch in.flow {
+		case flowBranch:
+			*budget--
+			back := in.target <= f.pc
+			switch m {
+			case 0:
+				f.pc++
+			case f.mask:
+				f.pc = in.target
+			default:
+				w.split(in, m, in.target)
+				f.pc++
+			}
+			if back && m != 0 {
+				if w.spinning {
+					w.spinning = false
+					w.rests++
+				}
+				if *budget <= 0 || w.rests > spinTurn {
+					return true
+				}
+			}
+		case flowIndex:
+			w.index(in)
+			return *budget <= 0
+		case flowJoin:
+			if f.join != nil && f.join.pc == f.pc && f.join.frame == f.frame {
+				if !w.park() {
+					return false
+				}
+				continue
+			}
+			f.pc++
+		case flowCall:
+			*budget--
+			w.call(in)
+			return *budget <= 0
+		case flowReturn:
+			w.ret()
+			return false
+		case flowExit:
+			f.pc++
+			if m != 0 {
+				w.exit(m)
+				if w.cur == nil {
+					return false
+				}
+			}
+		case flowBarrier:
+			if !w.barrier(in) {
+				return false
+			}
+		case flowSync:
+			if !w.sync(in) {
+				return false
+			}
+		case flowYield:
+			f.pc++
+			w.rests = spinTurn + 1
+			return true
+		}
+	}
+}
+
+// index executes brx.idx: lanes with the same index stay together.
+func (w *warp) index(in *inst) {
+	f := w.cur
+	idx := w.u32(in.a)
+	for left := f.mask; left != 0; {
+		i := bits.TrailingZeros32(left)
+		if int64(idx[i]) >= int64(len(in.ext.targets)) {
+			w.fault(IllegalInstruction, in, i, 0, "brx.idx: index beyond the list of labels")
+		}
+		same := uint32(0)
+		for m := left; m != 0; m &= m - 1 {
+			k := bits.TrailingZeros32(m) & 31
+			if idx[k] == idx[i] {
+				same |= 1 << k
+			}
+		}
+		left &^= same
+		target := in.ext.targets[idx[i]]
+		if left == 0 {
+			f.pc = target
+			return
+		}
+		w.split(in, same, target)
+	}
+}
+
+// fault ends the launch. It does not return.
+func (w *warp) fault(kind FaultKind, in *inst, lane int, addr uint64, msg string) {
+	b := w.block
+	f := &Fault{
+		Kind: kind, Kernel: b.run.kernel.Name, Line: int(in.line), Func: b.run.kernel.Name,
+		Block: b.pos, Thread: b.run.cfg.Block.at(uint64(w.id*warpSize + lane)), Addr: addr, Msg: msg,
+	}
+	if w.cur != nil {
+		f.Func = w.cur.frame.code.fn.name
+	}
+	panic(f)
+}

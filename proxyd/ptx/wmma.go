@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "encoding/binary"
+
+// wmma's fragments have no documented layout; ours: element i of a matrix, A by rows and B
+// by columns, lies in lane i/(registers · elements), and where the fragment is larger than
+// the matrix, it holds it twice.
+
+// fragmentRegs is the number of registers of an A or B fragment.
+func fragmentRegs(elements, per int, t Type, _ int) int {
+	n := elements / (warpSize * per)
+	if t == F16 {
+		// Each element is held by two lanes.
+		return max(8, n)
+	}
+	return max(n, 1)
+}
+
+// fragment gathers a matrix of n elements.
+func (w *warp) fragment(refs []ref, t Type, per, n int) []uint64 {
+	out := make([]uint64, n)
+	width := 32 / per
+	for i := range n {
+		lane := i / (len(refs) * per)
+		r, e := i/per%len(refs), i%per
+		if t == F64 {
+			out[i] = w.u64(refs[r])[lane]
+		} else {
+			out[i] = uint64(w.u32(refs[r])[lane]) >> (width * e) & sizeMaskBits(width)
+		}
+	}
+	return out
+}
+
+// setFragment spreads a matrix over the lanes m.
+func (w *warp) setFragment(refs []ref, t Type, per int, d []uint64, m uint32) {
+	width := 32 / per
+	for ; m != 0; m &= m - 1 {
+		lane := trailing(m)
+		for r, rf := range refs {
+			at := (lane*len(refs) + r) * per % len(d)
+			if t == F64 {
+				w.u64(rf)[lane] = d[at]
+				continue
+			}
+			var v uint64
+			for e := range per {
+				v |= d[at+e] & sizeMaskBits(width) << (width * e)
+			}
+			w.u32(rf)[lane] = uint32(v)
+		}
+	}
+}
+
+// wmmaSite is a load or store of a fragment.
+type wmmaSite struct {
+	rows, cols int // in memory order of the fragment: rows of A, columns of B
+	byColumn   bool
+	t          Type
+	store      bool
+}
+
+func lowerWmma(l *lowerer) {
+	ts, sub := matrixTypes(l)
+	if sub != 0 {
+		l.refuse("wmma of 4-bit and 1-bit elements is not supported")
+	}
+	m, n, k := shapeOf(l)
+	switch {
+	case l.has("mma"):
+		l.argc(4)
+		p := &mmaPlan{m: m, n: n, k: k, wmma: true, sat: l.has("satfinite")}
+		switch len(ts) {
+		case 2: // .dtype.ctype: f16 operands
+			p.at, p.bt, p.ct = F16, F16, ts[0]
+			if ts[0] != ts[1] {
+				l.refuse("accumulators of two types are not supported")
+			}
+		case 4:
+			p.at, p.bt, p.ct = ts[1], ts[2], ts[0]
+		default:
+			l.fail("the types are missing")
+		}
+		if l.has("row") != l.has("col") && !l.has("row") && !l.has("col") {
+			l.fail("the layouts are missing")
+		}
+		p.signedA, p.signedB = p.at.signed(), p.bt.signed()
+		l.emitMma(p)
+	case l.has("load"), l.has("store"):
+		l.wmmaMove(ts, m, n, k)
+	default:
+		l.fail("no such form")
+	}
+}
+
+func (l *lowerer) wmmaMove(ts []Type, m, n, k int) {
+	store := l.has("store")
+	t := ts[len(ts)-1]
+	s := &wmmaSite{t: t, store: store}
+	elements, vec, addr := 0, 0, 1
+	col := l.has("col")
+	switch {
+	case l.has("a"):
+		s.rows, s.cols, s.byColumn = m, k, col
+	case l.has("b"):
+		s.rows, s.cols, s.byColumn = n, k, !col
+	default:
+		s.rows, s.cols, s.byColumn = m, n, col
+	}
+	elements = s.rows * s.cols
+	if store {
+		vec, addr = 1, 0
+	}
+	per := (&mmaPlan{}).perRegister(t, 0)
+	regs := elements / (warpSize * per)
+	if l.has("a") || l.has("b") {
+		regs = fragmentRegs(elements, per, t, m)
+	}
+	rt := B32
+	if t == F64 {
+		rt = B64
+	}
+	refs, os, _ := l.elements(vec, rt, regs, !store)
+	l.loose = true
+	a := l.addr(addr, l.space())
+	stride := l.constant(class32, uint64(s.cols))
+	if s.byColumn {
+		stride = l.constant(class32, uint64(s.rows))
+	}
+	if len(l.in.args) == 3 {
+		stride = l.src(2, U32)
+	}
+	mic := l.site(l.emit(opWmmaMove, shape{a: a.opnd(), c: use32}, 0, 0, a.base, ref(a.space), stride))
+	mic.imm, mic.ext = a.off, &ext{refs: refs, opnds: os, wmma: s}
+}
+
+func opWmmaMove(w *warp, in *inst, m uint32) {
+	s := in.ext.wmma
+	lane := trailing(m)
+	size := s.t.Size()
+	stride := int(w.u32(in.c)[lane])
+	per := (&mmaPlan{}).perRegister(s.t, 0)
+	one := *in
+	at := func(i int) []byte {
+		r, c := i/s.cols, i%s.cols
+		if s.byColumn {
+			r, c = c, r
+		}
+		one.imm = in.imm + uint64(r*stride+c)*uint64(size)
+		return w.bytesAt(w.at(&one, size, lane, s.store), size)
+	}
+	n := s.rows * s.cols
+	if s.store {
+		d := w.fragment(in.ext.refs, s.t, per, n)
+		for i, v := range d {
+			writeBytes(at(i), v)
+		}
+		return
+	}
+	d := make([]uint64, n)
+	for i := range d {
+		b := at(i)
+		if size == 4 {
+			d[i] = uint64(binary.LittleEndian.Uint32(b))
+		} else {
+			d[i] = readBytes(b)
+		}
+	}
+	w.setFragment(in.ext.refs, s.t, per, d, m)
+}
