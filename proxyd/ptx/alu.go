@@ -210,6 +210,17 @@ func maxNum(a, b float64) float64 {
 	return max(a, b)
 }
 
+// saturated limits a number to 0 to 1; NaN becomes 0.
+func saturated(a float32) float32 {
+	switch {
+	case a > 1:
+		return 1
+	case a > 0:
+		return a
+	}
+	return 0
+}
+
 func minNum32(a, b float32) float32 {
 	switch {
 	case a < b:

@@ -91,6 +91,7 @@ var aluCvt = map[string]aluOp{
 	"cvt.f64.u64":     {opCvtF64U64, shape{d: def64, a: use64}},
 	"cvt.f32.s64":     {opCvtF32S64, shape{d: def32, a: use64}},
 	"cvt.f64.s64":     {opCvtF64S64, shape{d: def64, a: use64}},
+	"cvt.sat.f32.f32": {opCvtSatF32F32, shape{d: def32, a: use32}},
 	"cvt.f64.f32":     {opCvtF64F32, shape{d: def64, a: use32}},
 	"cvt.f32.f64":     {opCvtF32F64, shape{d: def32, a: use64}},
 	"cvt.rzi.s32.f32": {opCvtRziS32F32, shape{d: def32, a: use32}},
@@ -1525,6 +1526,31 @@ func opCvtF64S64(w *warp, in *inst, m uint32) {
 		i := bits.TrailingZeros32(m) & 31
 		a := int64(as[i])
 		ds[i] = float64(a)
+	}
+}
+
+func opCvtSatF32F32(w *warp, in *inst, m uint32) {
+	as := w.f32(in.a)
+	ds := w.f32(in.d)
+	if m == fullMask {
+		for i := range 32 {
+			a := as[i]
+			r := saturated(a)
+			if r != r {
+				r = nan32
+			}
+			ds[i] = r
+		}
+		return
+	}
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		a := as[i]
+		r := saturated(a)
+		if r != r {
+			r = nan32
+		}
+		ds[i] = r
 	}
 }
 

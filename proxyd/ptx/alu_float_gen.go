@@ -41,6 +41,7 @@ var aluFloat = map[string]aluOp{
 	"tanh.ftz.f32":  {opTanhFtzF32, shape{d: def32, a: use32}},
 	"fma.f32":       {opFmaF32, shape{d: def32, a: use32, b: use32, c: use32}},
 	"fma.ftz.f32":   {opFmaFtzF32, shape{d: def32, a: use32, b: use32, c: use32}},
+	"fma.rm.f32":    {opFmaRmF32, shape{d: def32, a: use32, b: use32, c: use32}},
 	"fma.f64":       {opFmaF64, shape{d: def64, a: use64, b: use64, c: use64}},
 	"sqrt.f64":      {opSqrtF64, shape{d: def64, a: use64}},
 	"rcp.f64":       {opRcpF64, shape{d: def64, a: use64}},
@@ -56,6 +57,10 @@ func opAddF32(w *warp, in *inst, m uint32) {
 	as := w.f32(in.a)
 	bs := w.f32(in.b)
 	ds := w.f32(in.d)
+	if m == fullMask && hasSimd {
+		simdAddF32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -132,6 +137,10 @@ func opSubF32(w *warp, in *inst, m uint32) {
 	as := w.f32(in.a)
 	bs := w.f32(in.b)
 	ds := w.f32(in.d)
+	if m == fullMask && hasSimd {
+		simdSubF32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -208,6 +217,10 @@ func opMulF32(w *warp, in *inst, m uint32) {
 	as := w.f32(in.a)
 	bs := w.f32(in.b)
 	ds := w.f32(in.d)
+	if m == fullMask && hasSimd {
+		simdMulF32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -761,6 +774,10 @@ func opFmaF32(w *warp, in *inst, m uint32) {
 	bs := w.f32(in.b)
 	cs := w.f32(in.c)
 	ds := w.f32(in.d)
+	if m == fullMask && hasSimd {
+		simdFmaF32(ds, as, bs, cs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -815,6 +832,37 @@ func opFmaFtzF32(w *warp, in *inst, m uint32) {
 		b := bs[i]
 		c := cs[i]
 		r := flush32(fma32(flushed(a), flushed(b), flushed(c)))
+		if r != r {
+			r = nan32
+		}
+		ds[i] = r
+	}
+}
+
+func opFmaRmF32(w *warp, in *inst, m uint32) {
+	as := w.f32(in.a)
+	bs := w.f32(in.b)
+	cs := w.f32(in.c)
+	ds := w.f32(in.d)
+	if m == fullMask {
+		for i := range 32 {
+			a := as[i]
+			b := bs[i]
+			c := cs[i]
+			r := fmaDown32(a, b, c)
+			if r != r {
+				r = nan32
+			}
+			ds[i] = r
+		}
+		return
+	}
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		a := as[i]
+		b := bs[i]
+		c := cs[i]
+		r := fmaDown32(a, b, c)
 		if r != r {
 			r = nan32
 		}

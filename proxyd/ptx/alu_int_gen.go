@@ -391,6 +391,10 @@ func opAddU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u32(in.d)
+	if m == fullMask && hasSimd {
+		simdAddU32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -431,6 +435,10 @@ func opMulLoU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u32(in.d)
+	if m == fullMask && hasSimd {
+		simdMulLoU32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -451,6 +459,10 @@ func opAndU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u32(in.d)
+	if m == fullMask && hasSimd {
+		simdAndU32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -651,6 +663,10 @@ func opAddU64(w *warp, in *inst, m uint32) {
 	as := w.u64(in.a)
 	bs := w.u64(in.b)
 	ds := w.u64(in.d)
+	if m == fullMask && hasSimd {
+		simdAddU64(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -1452,6 +1468,10 @@ func opMulWideU32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u64(in.d)
+	if m == fullMask && hasSimd {
+		simdMulWideU32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := as[i]
@@ -1661,6 +1681,10 @@ func opMulWideS32(w *warp, in *inst, m uint32) {
 	as := w.u32(in.a)
 	bs := w.u32(in.b)
 	ds := w.u64(in.d)
+	if m == fullMask && hasSimd {
+		simdMulWideS32(ds, as, bs)
+		return
+	}
 	if m == fullMask {
 		for i := range 32 {
 			a := int32(as[i])

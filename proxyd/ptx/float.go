@@ -22,20 +22,21 @@ const (
 
 // format is a binary floating-point format.
 type format struct {
-	prec int     // bits of the significand, with the hidden one
-	emin int     // exponent of the smallest normal number
-	max  float64 // largest finite number
-	inf  bool    // has infinities
+	prec  int     // bits of the significand, with the hidden one
+	emin  int     // exponent of the smallest normal number
+	max   float64 // largest finite number
+	least float64 // smallest positive normal number
+	inf   bool    // has infinities
 }
 
-var formats = map[Type]*format{
-	F16:    {prec: 11, emin: -14, max: 65504, inf: true},
-	BF16:   {prec: 8, emin: -126, max: 0x1.fep127, inf: true},
-	TF32:   {prec: 11, emin: -126, max: 0x1.ffcp127, inf: true},
-	F32:    {prec: 24, emin: -126, max: math.MaxFloat32, inf: true},
-	F64:    {prec: 53, emin: -1022, max: math.MaxFloat64, inf: true},
-	E4M3x2: {prec: 4, emin: -6, max: 448},
-	E5M2x2: {prec: 3, emin: -14, max: 57344, inf: true},
+var formats = [Pred + 1]*format{
+	F16:    {prec: 11, emin: -14, least: 0x1p-14, max: 65504, inf: true},
+	BF16:   {prec: 8, emin: -126, least: 0x1p-126, max: 0x1.fep127, inf: true},
+	TF32:   {prec: 11, emin: -126, least: 0x1p-126, max: 0x1.ffcp127, inf: true},
+	F32:    {prec: 24, emin: -126, least: 0x1p-126, max: math.MaxFloat32, inf: true},
+	F64:    {prec: 53, emin: -1022, least: 0x1p-1022, max: math.MaxFloat64, inf: true},
+	E4M3x2: {prec: 4, emin: -6, least: 0x1p-6, max: 448},
+	E5M2x2: {prec: 3, emin: -14, least: 0x1p-14, max: 57344, inf: true},
 }
 
 // nan32 is the NaN that every f32 operation gives.
@@ -104,6 +105,21 @@ func (f *format) round(v float64, mode rounding) float64 {
 	}
 	m, e := math.Frexp(math.Abs(v))
 	return f.roundParts(v < 0, uint64(math.Ldexp(m, 53)), e-53, false, mode)
+}
+
+// round32 is formats[F32].round, quickly: of v, not NaN, that is exact or rounded to odd.
+func round32(v float64, mode rounding) float32 {
+	f := float32(v)
+	switch w := float64(f); {
+	case mode == rn || w == v:
+	case mode == rna:
+		return float32(formats[F32].round(v, mode))
+	case w > v && (mode == rm || mode == rz && v > 0):
+		return math.Nextafter32(f, float32(math.Inf(-1)))
+	case w < v && (mode == rp || mode == rz && v < 0):
+		return math.Nextafter32(f, float32(math.Inf(1)))
+	}
+	return f
 }
 
 // roundBig rounds an exact or sufficiently precise number to float64.

@@ -62,6 +62,10 @@ func lowerCvt(l *lowerer) {
 			return
 		}
 	}
+	if dt == F32 && st == F32 && len(l.in.mods) == 3 && l.has("sat") {
+		l.alu("cvt.sat.f32.f32", l.dst(dt), l.src(1, st))
+		return
+	}
 	l.lanes(dt, l.dst(dt), l.convert(dt, st), []Type{st}, l.src(1, st))
 }
 

@@ -72,7 +72,7 @@ type floatOp struct {
 
 // flush makes a subnormal number zero. Only f32 and f16 flush to zero.
 func (o *floatOp) flush(v float64) float64 {
-	if o.ftz && math.Abs(v) < math.Ldexp(1, formats[o.t].emin) {
+	if o.ftz && math.Abs(v) < formats[o.t].least {
 		return math.Copysign(0, v)
 	}
 	return v
@@ -83,9 +83,15 @@ func (o *floatOp) compute(ab, bb, cb uint64) uint64 {
 	t := o.t
 	a, b, c := o.flush(decode(t, ab)), o.flush(decode(t, bb)), o.flush(decode(t, cb))
 	var v float64
-	if t == F64 {
+	switch t {
+	case F64:
 		v = o.exact64(a, b, c)
-	} else {
+	case F32:
+		v = o.flush(float64(round32(o.odd(a, b, c), o.mode)))
+		if v == 0 && o.mode == rm {
+			v = o.zeroSign(v, a, b, c)
+		}
+	default:
 		v = o.flush(formats[t].round(o.odd(a, b, c), o.mode))
 		if v == 0 && o.mode == rm {
 			v = o.zeroSign(v, a, b, c)
@@ -106,6 +112,16 @@ func (o *floatOp) compute(ab, bb, cb uint64) uint64 {
 		v = 0
 	}
 	return encode(t, v)
+}
+
+// fmaDown32 is fma.rm.f32.
+func fmaDown32(a, b, c float32) float32 {
+	p := float64(a) * float64(b)
+	if s := p + float64(c); s == 0 || s-s != 0 {
+		o := floatOp{op: "fma", t: F32, mode: rm}
+		return f32from(o.compute(f32bits(a), f32bits(b), f32bits(c)))
+	}
+	return round32(addOdd(p, float64(c)), rm)
 }
 
 // odd computes the operation in float64, rounded to odd, or exactly.
@@ -214,6 +230,11 @@ func lowerFloat(l *lowerer) {
 			key += ".ftz"
 		}
 		l.alu(key+"."+t.String(), l.dst(t), src...)
+		return
+	}
+	if t == F32 && o.op == "fma" && o.mode == rm && !o.sat && !o.ftz {
+		// exp, as compilers expand it.
+		l.alu("fma.rm.f32", l.dst(t), src...)
 		return
 	}
 	f := o.compute
@@ -355,7 +376,7 @@ func lowerCopysign(l *lowerer) {
 func lowerTestp(l *lowerer) {
 	t := l.typ()
 	l.argc(2)
-	least := math.Ldexp(1, formats[t].emin)
+	least := formats[t].least
 	kind := ""
 	for _, k := range []string{"finite", "infinite", "number", "notanumber", "normal", "subnormal"} {
 		if l.has(k) {

@@ -104,7 +104,7 @@ func (l *lowerer) fit(r ref, rt, t Type, name string) ref {
 	if rt == Pred {
 		l.fail("%s is a predicate", name)
 	}
-	if rt.Size() != t.Size() && !l.loose {
+	if rt.Size() != t.Size() && !l.loose && (rt != B128 || t.class() != class64) {
 		l.fail("%s is of type %s, %s is needed", name, rt, t)
 	}
 	switch {
@@ -208,7 +208,7 @@ func (l *lowerer) result(o operand, t Type) ref {
 	if (rt == Pred) != (t == Pred) {
 		l.fail("%s is of type %s, %s is needed", o.name, rt, t)
 	}
-	if rt.Size() != t.Size() && (!l.loose || rt.Size() < t.Size()) && t != Pred {
+	if rt.Size() != t.Size() && (!l.loose || rt.Size() < t.Size()) && t != Pred && (rt != B128 || t.class() != class64) {
 		l.fail("%s is of type %s, %s is needed", o.name, rt, t)
 	}
 	if rt.class() == t.class() || rt.class() == class128 && t.class() == class64 {

@@ -83,6 +83,12 @@ func (w *warp) checkSyncs() {
 // gatherA collects operand a, of the class in in.imm's top byte.
 func gatherA32(w *warp, in *inst, m uint32, g *gather) {
 	a := w.u32(in.a)
+	if m == fullMask {
+		for i := range a {
+			g.val[i] = uint64(a[i])
+		}
+		return
+	}
 	for ; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		g.val[i] = uint64(a[i])
@@ -120,6 +126,17 @@ const (
 func finishShfl(mode int) func(w *warp, in *inst, m uint32, g *gather) {
 	return func(w *warp, in *inst, m uint32, g *gather) {
 		d, b, c := w.u32(in.d), w.u32(in.b), w.u32(in.c)
+		if mode == shflBfly && m&g.mask == fullMask && in.b&in.c&1 != 0 && c[0] == 31 {
+			// All lanes of a warp that is together, at a constant distance.
+			by := int(b[0])
+			for i := range d {
+				d[i] = uint32(g.val[(i^by)&31])
+			}
+			if in.imm != 0 {
+				w.setBits(in.e, m, fullMask)
+			}
+			return
+		}
 		inRange := uint32(0)
 		for left := m; left != 0; left &= left - 1 {
 			i := bits.TrailingZeros32(left) & 31

@@ -86,9 +86,22 @@ func (r row) write(w *bytes.Buffer) {
 		fmt.Fprintf(w, "\tds := w.%s(in.d)\n", lanes[r.dst].access)
 		body = reads + "\t\tds[i] = " + fmt.Sprintf(lanes[r.dst].write, r.expr) + "\n"
 	}
+	if simd[r.key] {
+		args := "ds"
+		for i := range r.src {
+			args += ", " + string("abc"[i]) + "s"
+		}
+		fmt.Fprintf(w, "\tif m == fullMask && hasSimd {\n\t\tsimd%s(%s)\n\t\treturn\n\t}\n", r.fn()[2:], args)
+	}
 	fmt.Fprintf(w, "\tif m == fullMask {\n\t\tfor i := range %s {\n%s\t\t}\n", over, body)
 	fmt.Fprintf(w, "%s\t\treturn\n\t}\n", end)
 	fmt.Fprintf(w, "\tfor ; m != 0; m &= m - 1 {\n\t\ti := bits.TrailingZeros32(m) & 31\n%s\t}\n%s}\n", body, end)
+}
+
+// simd are the rows that simd_amd64.s has too.
+var simd = map[string]bool{
+	"fma.f32": true, "add.f32": true, "sub.f32": true, "mul.f32": true, "add.u32": true, "mul.lo.u32": true, "and.u32": true,
+	"add.u64": true, "mul.wide.s32": true, "mul.wide.u32": true,
 }
 
 // shape is the row's operands for the table of operations.

@@ -119,6 +119,7 @@ func floatRows() []row {
 	out = append(out,
 		row{"fma.f32", "f32", []string{"f32", "f32", "f32"}, "", fma32},
 		r("fma.ftz.f32", "f32", []string{"u32", "u32", "u32"}, "flush32(fma32(flushed(a), flushed(b), flushed(c)))"),
+		r("fma.rm.f32", "f32", []string{"f32", "f32", "f32"}, "fmaDown32(a, b, c)"),
 		r("fma.f64", "f64", []string{"f64", "f64", "f64"}, "math.FMA(a, b, c)"),
 		r("sqrt.f64", "f64", []string{"f64"}, "math.Sqrt(a)"),
 		r("rcp.f64", "f64", []string{"f64"}, "1 / a"),
@@ -166,6 +167,7 @@ func cvtRows() []row {
 		)
 	}
 	out = append(out,
+		r("cvt.sat.f32.f32", "f32", []string{"f32"}, "saturated(a)"),
 		r("cvt.f64.f32", "f64", []string{"f32"}, "float64(a)"),
 		r("cvt.f32.f64", "f32", []string{"f64"}, "float32(a)"),
 		r("cvt.rzi.s32.f32", "s32", []string{"f32"}, "truncS32(float64(a))"),

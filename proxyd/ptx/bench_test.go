@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+)
+
+// floats fills a range with numbers of about one.
+func floats(m *machine, addr uint64, n int, seed uint64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 2))
+	f := make([]float32, n)
+	var b []byte
+	for i := range f {
+		f[i] = float32(r.NormFloat64())
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f[i]))
+	}
+	m.mapAt(addr, b)
+	return f
+}
+
+func float32s(b []byte) []float32 {
+	f := make([]float32, len(b)/4)
+	for i, w := range words(b) {
+		f[i] = math.Float32frombits(w)
+	}
+	return f
+}
+
+const (
+	addrA = 0x20_0000_0000 + iota<<32
+	addrB
+	addrC
+	addrD
+)
+
+func TestSgemm(t *testing.T) {
+	const n = 128
+	m := boot(t, read(t, "sgemm.ptx"))
+	a, b := floats(m, addrA, n*n, 1), floats(m, addrB, n*n, 2)
+	out := m.mapAt(addrC, make([]byte, 4*n*n))
+	m.run("sgemm", Dim3{n / 64, n / 64, 1}, Dim3{256, 1, 1}, addrA, addrB, addrC, n)
+	for i, got := range float32s(out) {
+		var want float32
+		for k := range n {
+			want = fma32(a[i/n*n+k], b[k*n+i%n], want)
+		}
+		if got != want {
+			t.Fatalf("element %d: %g, should be %g", i, got, want)
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	const rows, n = 6, 300
+	m := boot(t, read(t, "rows.ptx"))
+	x, g, h := floats(m, addrA, rows*n, 1), floats(m, addrB, n, 2), floats(m, addrC, n, 3)
+	out := m.mapAt(addrD, make([]byte, 4*rows*n))
+	near := func(what string, i int, got float32, want float64) {
+		if math.Abs(float64(got)-want) > 2e-5*max(1, math.Abs(want)) {
+			t.Fatalf("%s, element %d: %g, should be %g", what, i, got, want)
+		}
+	}
+	m.run("layernorm", Dim3{rows, 1, 1}, Dim3{128, 1, 1}, addrA, addrB, addrC, addrD, n)
+	for r := range rows {
+		var sum, squares float64
+		for _, v := range x[r*n:][:n] {
+			sum += float64(v)
+			squares += float64(v) * float64(v)
+		}
+		mean := sum / n
+		scale := 1 / math.Sqrt(squares/n-mean*mean+1e-5)
+		for i, got := range float32s(out)[r*n:][:n] {
+			near("layernorm", i, got, (float64(x[r*n+i])-mean)*scale*float64(g[i])+float64(h[i]))
+		}
+	}
+	m.run("softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
+	for r := range rows {
+		top, sum := math.Inf(-1), 0.0
+		for _, v := range x[r*n:][:n] {
+			top = max(top, float64(v))
+		}
+		for _, v := range x[r*n:][:n] {
+			sum += math.Exp(float64(v) - top)
+		}
+		for i, got := range float32s(out)[r*n:][:n] {
+			near("softmax", i, got, math.Exp(float64(x[r*n+i])-top)/sum)
+		}
+	}
+}
+
+// cpuTime is the processor time of the process in seconds: the machine may be busy.
+func cpuTime(b *testing.B) float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// bench reports the lane-instructions that a kernel executes in a second of one core.
+func bench(b *testing.B, m *machine, kernel string, grid, block Dim3, params ...uint64) {
+	b.Helper()
+	var count uint64
+	m.cfg.Count = &count
+	m.run(kernel, grid, block, params...)
+	m.cfg.Count, m.cfg.Workers = nil, 1
+	start := cpuTime(b)
+	for b.Loop() {
+		m.run(kernel, grid, block, params...)
+	}
+	b.ReportMetric(float64(count)*float64(b.N)/(cpuTime(b)-start)/1e6, "Mlane/cpu-s")
+}
+
+func BenchmarkSgemm(b *testing.B) {
+	const n = 256
+	m := boot(b, read(b, "sgemm.ptx"))
+	floats(m, addrA, n*n, 1)
+	floats(m, addrB, n*n, 2)
+	m.mapAt(addrC, make([]byte, 4*n*n))
+	bench(b, m, "sgemm", Dim3{n / 64, n / 64, 1}, Dim3{256, 1, 1}, addrA, addrB, addrC, n)
+}
+
+func BenchmarkLayernorm(b *testing.B) {
+	const rows, n = 64, 768
+	m := boot(b, read(b, "rows.ptx"))
+	floats(m, addrA, rows*n, 1)
+	floats(m, addrB, n, 2)
+	floats(m, addrC, n, 3)
+	m.mapAt(addrD, make([]byte, 4*rows*n))
+	bench(b, m, "layernorm", Dim3{rows, 1, 1}, Dim3{128, 1, 1}, addrA, addrB, addrC, addrD, n)
+}
+
+func BenchmarkSoftmax(b *testing.B) {
+	const rows, n = 64, 1024
+	m := boot(b, read(b, "rows.ptx"))
+	floats(m, addrA, rows*n, 1)
+	m.mapAt(addrD, make([]byte, 4*rows*n))
+	bench(b, m, "softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
+}

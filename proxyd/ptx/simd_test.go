@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build amd64
+
+package ptx
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestSimd: the processor's vector instructions and the Go loops give the same bits.
+func TestSimd(t *testing.T) {
+	if !hasSimd {
+		t.Skip("needs AVX2 and FMA")
+	}
+	ops := []struct {
+		op    string
+		types []string
+		rows  [][3]uint64
+	}{
+		{"fma.rn.f32 d, a, b, c;", []string{"f32", "f32", "f32", "f32"}, floatOperands(F32, 1, 3000)},
+		{"add.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(F32, 2, 500)},
+		{"sub.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(F32, 3, 500)},
+		{"mul.f32 d, a, b;", []string{"f32", "f32", "f32"}, floatOperands(F32, 4, 500)},
+		{"add.u32 d, a, b;", []string{"u32", "u32", "u32"}, operands(5, 100)},
+		{"mul.lo.u32 d, a, b;", []string{"u32", "u32", "u32"}, operands(6, 100)},
+		{"and.b32 d, a, b;", []string{"b32", "b32", "b32"}, operands(7, 100)},
+		{"add.u64 d, a, b;", []string{"u64", "u64", "u64"}, operands(8, 100)},
+		{"mul.wide.s32 d, a, b;", []string{"s64", "s32", "s32"}, operands(9, 100)},
+		{"mul.wide.u32 d, a, b;", []string{"u64", "u32", "u32"}, operands(10, 100)},
+	}
+	for _, o := range ops {
+		t.Run(o.op, func(t *testing.T) {
+			fast := eval(t, o.op, o.types, o.rows)
+			hasSimd = false
+			defer func() { hasSimd = true }()
+			slow := eval(t, o.op, o.types, o.rows)
+			if !slices.Equal(fast, slow) {
+				for i := range fast {
+					if fast[i] != slow[i] {
+						t.Fatalf("of %#x: %#x and %#x", o.rows[i], fast[i], slow[i])
+					}
+				}
+			}
+		})
+	}
+}
