@@ -25,8 +25,8 @@ type barrier struct {
 	and     bool
 }
 
-// barrier executes a barrier instruction of the current fragment. It reports false when
-// the fragment has to wait.
+// barrier executes a barrier instruction of the current fragment. It reports whether that
+// has opened the barrier.
 func (w *warp) barrier(in *inst) bool {
 	f, site, blk := w.cur, in.ext.bar, w.block
 	first := bits.TrailingZeros32(f.mask) & 31
@@ -58,10 +58,11 @@ func (w *warp) barrier(in *inst) bool {
 		b.waiting++
 		f.state = fragBarrier
 	}
-	if blk.complete(b) {
-		blk.open(int(id))
+	if !blk.complete(b) {
+		return false
 	}
-	return f.state == fragReady
+	blk.open(int(id))
+	return true
 }
 
 // complete reports whether a barrier that someone has reached can open.

@@ -267,7 +267,7 @@ func TestEightBits(t *testing.T) {
 
 // TestLines are single cases with a result that was worked out by hand.
 func TestLines(t *testing.T) {
-	f := func(v float32) uint64 { return f32bits(v) }
+	f := f32bits
 	h := func(v float64) uint64 { return floatBits(F16, v) }
 	const nan, inf, ninf = 0x7fffffff, 0x7f800000, 0xff800000
 	cases := []struct {

@@ -225,16 +225,16 @@ func (p *parser) initList(v *variable, dims []uint64, dim int, at uint32) (uint3
 	if dim >= len(dims) {
 		stride = 1
 	}
-	for i := uint32(0); !p.is("}"); i++ {
-		start := at
+	for !p.is("}") {
+		start, braced := at, p.is("{")
 		end, err := p.initList(v, dims, dim+1, at)
 		if err != nil {
 			return 0, err
 		}
 		at = end
-		// A braced row that is too short is filled with zeros.
-		if end > start+1 && end < start+stride {
-			at = start + stride
+		// A row that is too short is filled with zeros.
+		if braced {
+			at = max(end, start+stride)
 		}
 		if uint64(at) > maxVariable>>3 {
 			return 0, p.errorf(v.line, "%s is too large", v.name)

@@ -338,9 +338,8 @@ func (w *warp) step(budget *int) bool {
 				}
 			}
 		case flowBarrier:
-			if !w.barrier(in) {
-				return false
-			}
+			// Who opens a barrier lets the others go first: in ascending order again.
+			return w.barrier(in)
 		case flowSync:
 			if !w.sync(in) {
 				return false
