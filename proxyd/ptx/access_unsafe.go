@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// loadKey chooses a load: by the width of its address, its size and its sign.
+// loadKey chooses a load: by its size and its sign.
 type loadKey struct {
-	wide   bool
 	size   uint32
 	signed bool
 }
@@ -20,16 +19,14 @@ func reg64(w *warp, r ref) *[warpSize]uint64 { return w.u64(r) }
 // loads and stores of one element, by space.
 var loads = func() map[loadKey]func(Space) opFunc {
 	m := map[loadKey]func(Space) opFunc{}
-	for _, wide := range []bool{false, true} {
-		for _, signed := range []bool{false, true} {
-			m[loadKey{wide, 4, signed}] = func(s Space) opFunc { return loadOp[uint32](s, reg32) }
-			m[loadKey{wide, 8, signed}] = func(s Space) opFunc { return loadOp[uint64](s, reg64) }
-		}
-		m[loadKey{wide, 1, false}] = func(s Space) opFunc { return loadOp[uint8](s, reg32) }
-		m[loadKey{wide, 1, true}] = func(s Space) opFunc { return loadOp[int8](s, reg32) }
-		m[loadKey{wide, 2, false}] = func(s Space) opFunc { return loadOp[uint16](s, reg32) }
-		m[loadKey{wide, 2, true}] = func(s Space) opFunc { return loadOp[int16](s, reg32) }
+	for _, signed := range []bool{false, true} {
+		m[loadKey{4, signed}] = func(s Space) opFunc { return loadOp[uint32](s, reg32) }
+		m[loadKey{8, signed}] = func(s Space) opFunc { return loadOp[uint64](s, reg64) }
 	}
+	m[loadKey{1, false}] = func(s Space) opFunc { return loadOp[uint8](s, reg32) }
+	m[loadKey{1, true}] = func(s Space) opFunc { return loadOp[int8](s, reg32) }
+	m[loadKey{2, false}] = func(s Space) opFunc { return loadOp[uint16](s, reg32) }
+	m[loadKey{2, true}] = func(s Space) opFunc { return loadOp[int16](s, reg32) }
 	return m
 }()
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"syscall"
 	"testing"
 )
@@ -142,4 +143,33 @@ func BenchmarkSoftmax(b *testing.B) {
 	floats(m, addrA, rows*n, 1)
 	m.mapAt(addrD, make([]byte, 4*rows*n))
 	bench(b, m, "softmax", Dim3{rows, 1, 1}, Dim3{32, 1, 1}, addrA, addrD, n)
+}
+
+// BenchmarkAdd is the smallest kernel that does something, on many elements and on few.
+func BenchmarkAdd(b *testing.B) {
+	text := header + `
+.visible .entry add(.param .u64 x, .param .u64 y, .param .u64 n)
+{
+	.reg .pred %p; .reg .b32 %r<5>; .reg .b64 %rd<9>; .reg .f32 %f<4>;
+	ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r4, [n];
+	mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+	mad.lo.s32 %r1, %r1, %r2, %r3;
+	setp.ge.s32 %p, %r1, %r4;
+	@%p bra L;
+	cvta.to.global.u64 %rd3, %rd1; cvta.to.global.u64 %rd4, %rd2;
+	mul.wide.s32 %rd5, %r1, 4;
+	add.s64 %rd6, %rd3, %rd5; add.s64 %rd7, %rd4, %rd5;
+	ld.global.f32 %f1, [%rd6]; ld.global.f32 %f2, [%rd7];
+	add.f32 %f3, %f1, %f2;
+	st.global.f32 [%rd7], %f3;
+L:	ret;
+}`
+	for _, n := range []int{256, 1 << 18} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			m := boot(b, text)
+			floats(m, addrA, n, 1)
+			floats(m, addrB, n, 2)
+			bench(b, m, "add", Dim3{uint32(n / 256), 1, 1}, Dim3{256, 1, 1}, addrA, addrB, uint64(n))
+		})
+	}
 }

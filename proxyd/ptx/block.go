@@ -22,6 +22,10 @@ func newBlock(r *launch) *block {
 	for i := range b.warps {
 		w := &warp{sites: make([]*mapping, r.kernel.sites)}
 		w.local.init(r.kernel.stack(r.cfg.StackSize))
+		for k := range warpSize {
+			at := r.cfg.Block.at(uint64(i*warpSize + k))
+			w.tid[0][k], w.tid[1][k], w.tid[2][k] = at.X, at.Y, at.Z
+		}
 		b.warps[i] = w
 	}
 	for i := range b.bars {

@@ -33,11 +33,6 @@ func (w *warp) call(in *inst) {
 		}
 		target = w.block.run.kernel.byAddress[addrs[first]]
 		if target == nil {
-			if b := w.block.run.kernel.builtins[addrs[first]]; b != nil {
-				b(w, in, f.mask)
-				f.pc++
-				return
-			}
 			w.fault(IllegalInstruction, in, first, addrs[first], "indirect call to what is no function")
 		}
 		if len(site.args) != len(target.formals) || len(site.rets) > len(target.rets) {

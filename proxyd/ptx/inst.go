@@ -92,8 +92,9 @@ type ext struct {
 	f       func(a, b, c uint64) uint64
 	mma     *mmaPlan
 	wmma    *wmmaSite
-	special func(w *warp, d *[warpSize]uint64)
+	special *special
 	atom    *atomSite
+	param   Type
 	text    string
 }
 

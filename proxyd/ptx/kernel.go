@@ -40,7 +40,6 @@ type Kernel struct {
 	const64     []uint64
 	sites       int
 	byAddress   map[uint64]*code
-	builtins    map[uint64]builtin
 }
 
 // stack is the size of a thread's local memory.
@@ -71,6 +70,7 @@ type builder struct {
 
 	shared     map[*variable]uint32
 	sharedSize uint32
+	paramSize  uint32
 	dynamic    []dynamicConstant
 	dynAlign   uint32
 
@@ -133,6 +133,7 @@ func (b *builder) build(f *function) (*Kernel, error) {
 		}
 		k.ParamSize = at + p.v.size()
 	}
+	b.paramSize = k.ParamSize
 	b.need(f)
 	for len(b.queue) > 0 {
 		next := b.queue[0]
@@ -165,7 +166,7 @@ func (b *builder) build(f *function) (*Kernel, error) {
 
 // link resolves calls, lays out what is dynamic, and bounds the stack.
 func (b *builder) link(k *Kernel, f *function) {
-	k.byAddress, k.builtins = map[uint64]*code{}, map[uint64]builtin{}
+	k.byAddress = map[uint64]*code{}
 	for g, c := range b.codes {
 		if g.entry {
 			continue

@@ -65,8 +65,13 @@ func lowerLd(l *lowerer) {
 		l.ldVector(t, n, a)
 		return
 	}
-	op := loads[loadKey{a.opnd() == use64, t.Size(), t.signed()}]
+	op := loads[loadKey{t.Size(), t.signed()}]
 	d := l.dst(t)
+	if at := l.b.constantAt(a); op != nil && a.space == ParamSpace && at+uint64(t.Size()) <= uint64(l.b.paramSize) && at%uint64(t.Size()) == 0 {
+		m := l.emit(opParam, shape{d: def(t.class())}, d, 0, 0, 0, 0)
+		m.imm, m.ext = at, &ext{param: t}
+		return
+	}
 	if op == nil {
 		l.fail("no such form")
 	}
@@ -172,5 +177,34 @@ func (l *lowerer) move(t Type, d, s ref) {
 		default:
 			l.alu("mov.u32", d, s)
 		}
+	}
+}
+
+// constantAt is the address of an access to a known place in a 32-bit space, or one
+// beyond all.
+func (b *builder) constantAt(a access) uint64 {
+	if a.base&1 == 0 || a.opnd() != use32 {
+		return 1 << 40
+	}
+	return uint64(b.const32[a.base/4]) + a.off
+}
+
+// opParam reads an entry's parameter: the same in all lanes.
+func opParam(w *warp, in *inst, m uint32) {
+	t := in.ext.param
+	v := readBytes(w.block.run.params[in.imm:][:t.Size()])
+	if t.class() == class64 {
+		d := w.u64(in.d)
+		for ; m != 0; m &= m - 1 {
+			d[trailing(m)] = v
+		}
+		return
+	}
+	if t.signed() && t.Size() < 4 {
+		v = castInt(v, S32, t, false)
+	}
+	d := w.u32(in.d)
+	for ; m != 0; m &= m - 1 {
+		d[trailing(m)] = uint32(v)
 	}
 }

@@ -24,7 +24,7 @@ func (l *lowerer) special(o operand) (ref, Type, bool) {
 		if n < 0 || n > 31 {
 			l.fail("%s is not declared", name)
 		}
-		s, ok = special{U32, func(w *warp, d *[warpSize]uint64) { fill(d, uint64(w.block.run.cfg.Env[n])) }}, true
+		s, ok = uniform(func(w *warp) uint64 { return uint64(w.block.run.cfg.Env[n]) }), true
 	}
 	if !ok {
 		if strings.HasPrefix(name, "%pm") {
@@ -43,42 +43,46 @@ func (l *lowerer) special(o operand) (ref, Type, bool) {
 	l.guard = 0
 	m := l.emit(opSpecial, shape{d: def(c)}, d, 0, 0, 0, 0)
 	l.guard = was
-	m.ext = &ext{special: s.read, opnds: []opnd{def(c)}}
+	m.ext = &ext{special: &s}
 	return d, s.typ, true
 }
 
-// special is a special register: how all lanes read it.
+// special is a special register: its value in all lanes, or lane by lane.
 type special struct {
-	typ  Type
-	read func(w *warp, d *[warpSize]uint64)
+	typ   Type
+	value func(w *warp) uint64
+	lane  func(w *warp, i int) uint64
 }
 
 func opSpecial(w *warp, in *inst, m uint32) {
-	var v [warpSize]uint64
-	in.ext.special(w, &v)
-	for ; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		w.setLane(in.ext.opnds[0], in.d, i, v[i])
-	}
-}
-
-func fill(d *[warpSize]uint64, v uint64) {
-	for i := range d {
-		d[i] = v
-	}
-}
-
-func uniform(f func(w *warp) uint64) special {
-	return special{U32, func(w *warp, d *[warpSize]uint64) { fill(d, f(w)) }}
-}
-
-func perLane(f func(w *warp, lane int) uint64) special {
-	return special{U32, func(w *warp, d *[warpSize]uint64) {
-		for i := range d {
-			d[i] = f(w, i)
+	s := in.ext.special
+	switch {
+	case s.lane != nil:
+		d := w.u32(in.d)
+		for ; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros32(m) & 31
+			d[i] = uint32(s.lane(w, i))
 		}
-	}}
+	case s.typ == Pred:
+		w.setBits(in.d, m, uint32(s.value(w)))
+	case s.typ.class() == class64:
+		d, v := w.u64(in.d), s.value(w)
+		for ; m != 0; m &= m - 1 {
+			d[bits.TrailingZeros32(m)&31] = v
+		}
+	default:
+		d, v := w.u32(in.d), uint32(s.value(w))
+		for ; m != 0; m &= m - 1 {
+			d[bits.TrailingZeros32(m)&31] = v
+		}
+	}
 }
+
+func uniform(f func(w *warp) uint64) special { return special{typ: U32, value: f} }
+
+func uniform64(f func(w *warp) uint64) special { return special{typ: U64, value: f} }
+
+func perLane(f func(w *warp, lane int) uint64) special { return special{typ: U32, lane: f} }
 
 // specials are the special registers, those with components by component.
 var specials = func() map[string]special {
@@ -97,11 +101,11 @@ var specials = func() map[string]special {
 
 		"%clock":             uniform(func(w *warp) uint64 { return uint64(uint32(w.clock())) }),
 		"%clock_hi":          uniform(func(w *warp) uint64 { return w.clock() >> 32 }),
-		"%clock64":           {U64, func(w *warp, d *[warpSize]uint64) { fill(d, w.clock()) }},
-		"%globaltimer":       {U64, func(w *warp, d *[warpSize]uint64) { fill(d, w.clock()) }},
+		"%clock64":           uniform64((*warp).clock),
+		"%globaltimer":       uniform64((*warp).clock),
 		"%globaltimer_lo":    uniform(func(w *warp) uint64 { return uint64(uint32(w.clock())) }),
 		"%globaltimer_hi":    uniform(func(w *warp) uint64 { return w.clock() >> 32 }),
-		"%gridid":            {U64, func(w *warp, d *[warpSize]uint64) { fill(d, w.block.run.cfg.GridID) }},
+		"%gridid":            uniform64(func(w *warp) uint64 { return w.block.run.cfg.GridID }),
 		"%total_smem_size":   uniform(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
 		"%aggr_smem_size":    uniform(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
 		"%dynamic_smem_size": uniform(func(w *warp) uint64 { return uint64(w.block.run.cfg.Shared) }),
@@ -109,16 +113,12 @@ var specials = func() map[string]special {
 		// A block is a cluster of its own.
 		"%cluster_ctarank":     uniform(func(*warp) uint64 { return 0 }),
 		"%cluster_nctarank":    uniform(func(*warp) uint64 { return 1 }),
-		"%current_graph_exec":  {U64, func(_ *warp, d *[warpSize]uint64) { fill(d, 0) }},
-		"%is_explicit_cluster": {Pred, func(_ *warp, d *[warpSize]uint64) { fill(d, 0) }},
+		"%current_graph_exec":  uniform64(func(*warp) uint64 { return 0 }),
+		"%is_explicit_cluster": {typ: Pred, value: func(*warp) uint64 { return 0 }},
 	}
 	axis := func(d Dim3, k int) uint64 { return uint64([...]uint32{d.X, d.Y, d.Z, 0}[k]) }
 	for k, c := range []string{"x", "y", "z", "w"} {
-		m["%tid."+c] = special{U32, func(w *warp, d *[warpSize]uint64) {
-			for i := range d {
-				d[i] = axis(w.block.run.cfg.Block.at(uint64(w.id*warpSize+i)), k)
-			}
-		}}
+		m["%tid."+c] = perLane(func(w *warp, i int) uint64 { return uint64(w.tid[k][i]) })
 		m["%ntid."+c] = uniform(func(w *warp) uint64 { return axis(w.block.run.cfg.Block, k) })
 		m["%ctaid."+c] = uniform(func(w *warp) uint64 { return axis(w.block.pos, k) })
 		m["%nctaid."+c] = uniform(func(w *warp) uint64 { return axis(w.block.run.cfg.Grid, k) })

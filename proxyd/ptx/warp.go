@@ -62,6 +62,7 @@ type warp struct {
 	ticks          uint64 // see clock
 
 	id     int
+	tid    [4][warpSize]uint32 // by axis; the last is 0
 	file32 []uint32
 	file64 []uint64
 	preds  []uint32
