@@ -284,7 +284,7 @@ func TestFloatRounding(t *testing.T) {
 		{F16, []string{"add", "sub", "mul", "fma"}, []string{"rn"}},
 		{BF16, []string{"add", "sub", "mul", "fma"}, []string{"rn"}},
 	}
-	n := 300
+	n := 200
 	if testing.Short() {
 		n = 50
 	}
@@ -298,7 +298,7 @@ func TestFloatRounding(t *testing.T) {
 						args = "a, b"
 					}
 					// A part of the edges for each mode: rational numbers are slow.
-					rows := thin(floatOperands(c.t, uint64(k), n), map[Type]int{F64: 24}[c.t], k)
+					rows := thin(floatOperands(c.t, uint64(k), n), map[Type]int{F64: 40}[c.t], k)
 					name := c.t.String()
 					got := eval(t, fmt.Sprintf("%s.%s.%s d, %s;", op, mode, name, args), []string{name, name, name, name}, rows)
 					for i, r := range rows {

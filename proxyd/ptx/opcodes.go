@@ -200,7 +200,7 @@ func refusedModifier(mod string) string {
 	switch {
 	case strings.HasPrefix(mod, "bulk"), strings.HasPrefix(mod, "tensor"):
 		return "cp.async.bulk and tensor maps are not for targets up to sm_80"
-	case strings.HasPrefix(mod, "mbarrier"):
+	case strings.HasPrefix(mod, "mbarrier"), mod == "async":
 		return noBarrier
 	case strings.HasPrefix(mod, "shared::cluster"), mod == "cluster":
 		return noCluster
