@@ -96,7 +96,7 @@ func around(to, from Type) [][3]uint64 {
 		add((val(v) + val(min(v+1, top-1))) / 2)
 	}
 	add(val(top-1) + (val(top-1)-val(top-2))/2)
-	for range 100 {
+	for range 30 {
 		v := r.Uint64N(top - 1)
 		add(val(v))
 		add((val(v) + val(v+1)) / 2)
@@ -158,7 +158,7 @@ func TestConvertIntegers(t *testing.T) {
 		}
 		return n
 	}
-	rows := thin(operands(8, 100), 5, 0)
+	rows := thin(operands(8, 100), 16, 0)
 	for _, s := range ints {
 		st := typeNames[s]
 		for _, d := range ints {
