@@ -173,3 +173,20 @@ L:	ret;
 		})
 	}
 }
+
+// BenchmarkMma reports multiply-adds of m16n8k16, bf16 with f32 accumulators.
+func BenchmarkMma(b *testing.B) {
+	const rounds = 100
+	m := boot(b, header+`.entry k() {
+	.reg .b32 a<4>, b<2>, i; .reg .f32 c<4>; .reg .pred p;
+	mov.u32 i, 0; mov.b32 a0, 0x3f803f80; mov.b32 a1, 0x3f803f80; mov.b32 a2, a0; mov.b32 a3, a0; mov.b32 b0, a0; mov.b32 b1, a0;
+	mov.f32 c0, 0f3F800000; mov.f32 c1, c0; mov.f32 c2, c0; mov.f32 c3, c0;
+L:	mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3};
+	add.u32 i, i, 1; setp.lt.u32 p, i, 100; @p bra L; ret; }`)
+	m.cfg.Workers = 1
+	start := cpuTime(b)
+	for b.Loop() {
+		m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1})
+	}
+	b.ReportMetric(float64(b.N)*rounds*16*8*16/(cpuTime(b)-start)/1e6, "Mfma/cpu-s")
+}

@@ -6,6 +6,8 @@ package ptx
 // block is a block of threads that runs, or one that has run and is used again.
 type block struct {
 	run    *launch
+	shape  Dim3
+	stack  uint32 // local memory of a thread
 	index  uint64
 	pos    Dim3
 	warps  []*warp
@@ -13,15 +15,51 @@ type block struct {
 	shared []byte
 	live   int  // threads that have not exited
 	exited bool // since barriers were last looked at
+	gone   uint64
+}
+
+// getBlock returns room for one block of a launch: that of an earlier launch of the kernel
+// if its shape is the same.
+func getBlock(r *launch) *block {
+	stack := r.kernel.stack(r.cfg.StackSize)
+	b, _ := r.kernel.blocks.Get().(*block)
+	if b == nil || b.shape != r.cfg.Block || len(b.shared) != r.sharedSize() || b.stack != stack {
+		return newBlock(r)
+	}
+	b.run = r
+	return b
+}
+
+// put keeps the room for a later launch, without a hold on this one's memory.
+func (b *block) put() {
+	k := b.run.kernel
+	b.forget()
+	for _, w := range b.warps {
+		w.lanesRun = 0
+	}
+	b.run = nil
+	k.blocks.Put(b)
+}
+
+// forget makes all accesses look for their range again.
+func (b *block) forget() {
+	for _, w := range b.warps {
+		for s := range w.sites {
+			w.sites[s] = &nowhere
+		}
+	}
 }
 
 // newBlock makes room for one block of a launch.
 func newBlock(r *launch) *block {
 	threads := int(r.cfg.Block.Count())
-	b := &block{run: r, warps: make([]*warp, (threads+warpSize-1)/warpSize)}
+	b := &block{run: r, shape: r.cfg.Block, stack: r.kernel.stack(r.cfg.StackSize), warps: make([]*warp, (threads+warpSize-1)/warpSize)}
 	for i := range b.warps {
 		w := &warp{sites: make([]*mapping, r.kernel.sites)}
 		w.local.init(r.kernel.stack(r.cfg.StackSize))
+		for s := range w.sites {
+			w.sites[s] = &nowhere
+		}
 		for k := range warpSize {
 			at := r.cfg.Block.at(uint64(i*warpSize + k))
 			w.tid[0][k], w.tid[1][k], w.tid[2][k] = at.X, at.Y, at.Z
@@ -47,9 +85,6 @@ func (b *block) start(index uint64) {
 		if left := threads - i*warpSize; left < warpSize {
 			mask = 1<<left - 1
 		}
-		for s := range w.sites {
-			w.sites[s] = &nowhere
-		}
 		w.local.reset()
 		w.start(b, i, mask)
 	}
@@ -62,6 +97,11 @@ func (b *block) start(index uint64) {
 // pass gives each warp a turn. It reports whether the block is done and whether anything
 // has moved.
 func (b *block) pass() (done, moved bool) {
+	// A kernel may free what it has allocated, and get the address again.
+	if gone := b.run.memory.gone.Load(); gone != b.gone {
+		b.gone = gone
+		b.forget()
+	}
 	done = true
 	for _, w := range b.warps {
 		if w.live == 0 {

@@ -108,4 +108,5 @@ func callFree(w *warp, in *inst, m uint32) {
 			hook(addr)
 		}
 	}
+	w.block.forget()
 }

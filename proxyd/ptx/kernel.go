@@ -3,7 +3,10 @@
 
 package ptx
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+)
 
 // Param is one of a kernel's parameters in its block of parameters.
 type Param struct {
@@ -14,7 +17,8 @@ type Param struct {
 	Align  uint32
 }
 
-// Kernel is an entry that is ready to be launched. It does not change.
+// Kernel is an entry that is ready to be launched. It does not change and must not be
+// copied.
 type Kernel struct {
 	Name       string
 	Line       int
@@ -35,7 +39,8 @@ type Kernel struct {
 	Target     string
 
 	main        *code
-	dynamicBase uint32 // of shared memory
+	dynamicBase uint32    // of shared memory
+	blocks      sync.Pool // of *block
 	const32     []uint32
 	const64     []uint64
 	sites       int

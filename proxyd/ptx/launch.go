@@ -131,11 +131,13 @@ func (r *launch) spread(workers int) error {
 	var wg sync.WaitGroup
 	work := func() {
 		defer wg.Done()
-		b := newBlock(r)
+		b := getBlock(r)
 		for {
 			i := next.Add(1) - 1
 			if i >= lowest.Load() {
-				break
+				b.addCount()
+				b.put()
+				return
 			}
 			if err := r.one(b, i); err != nil {
 				mu.Lock()
@@ -144,10 +146,9 @@ func (r *launch) spread(workers int) error {
 					lowest.Store(i)
 				}
 				mu.Unlock()
-				break
+				return
 			}
 		}
-		b.addCount()
 	}
 	wg.Add(workers)
 	for range workers - 1 {

@@ -211,24 +211,32 @@ func TestHeap(t *testing.T) {
 .extern .func (.param .b64 r) malloc (.param .b64 n);
 .extern .func free (.param .b64 p);
 .visible .entry k() {
-	.reg .b64 %p;
+	.reg .b64 %p; .reg .b32 %t;
 	{ .param .b64 n; .param .b64 r; st.param.b64 [n], 256; call.uni (r), malloc, (n); ld.param.b64 %p, [r]; }
-	st.u32 [%p+4], 9;
+	mov.u32 %t, %ctaid.x;
+	st.u32 [%p+4], %t;
 	{ .param .b64 n; st.param.b64 [n], %p; call.uni free, (n); }
 	ret;
 }`)
-	heap := make([]byte, 256)
-	freed := uint64(0)
+	// Each block gets the same address, with other bytes behind it.
+	var heaps [][]byte
 	m.cfg.Hooks.Malloc = func(n uint64) uint64 {
-		if err := m.mem.Map(testIn, heap[:n], false); err != nil {
+		heaps = append(heaps, make([]byte, n))
+		if err := m.mem.Map(testIn, heaps[len(heaps)-1], false); err != nil {
 			t.Error(err)
 		}
 		return testIn
 	}
-	m.cfg.Hooks.Free = func(addr uint64) { freed = addr }
-	m.run("k", Dim3{1, 1, 1}, Dim3{1, 1, 1})
-	if freed != testIn || words(heap)[1] != 9 {
-		t.Errorf("freed %#x, wrote %d", freed, words(heap)[1])
+	m.cfg.Hooks.Free = func(addr uint64) {
+		if err := m.mem.Unmap(addr); err != nil {
+			t.Error(err)
+		}
+	}
+	m.run("k", Dim3{3, 1, 1}, Dim3{1, 1, 1})
+	for i, h := range heaps {
+		if words(h)[1] != uint32(i) {
+			t.Errorf("block %d wrote %d", i, words(h)[1])
+		}
 	}
 }
 

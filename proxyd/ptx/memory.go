@@ -39,6 +39,7 @@ var nowhere mapping
 type Memory struct {
 	mu     sync.Mutex
 	ranges atomic.Pointer[[]*mapping] // ascending; replaced, never changed
+	gone   atomic.Uint64              // times that something was unmapped
 }
 
 // Map makes bytes readable and, if they are not readOnly, writable at base. base must be a
@@ -77,6 +78,7 @@ func (m *Memory) Unmap(base uint64) error {
 	}
 	list := slices.Delete(slices.Clone(old), i, i+1)
 	m.ranges.Store(&list)
+	m.gone.Add(1)
 	return nil
 }
 

@@ -137,9 +137,23 @@ func (l *lowerer) emitMma(p *mmaPlan) {
 	l.emit(opMma, shape{}, 0, 0, 0, 0, 0).ext = x
 }
 
+// mmaBuffers are a warp's, used again by each product.
+type mmaBuffers struct {
+	a, b, c, d []uint64
+	fa, fb     []float32
+}
+
+// sized returns a buffer of n elements, the old one if it is large enough.
+func sized[T any](b []T, n int) []T {
+	if cap(b) < n {
+		return make([]T, n)
+	}
+	return b[:n]
+}
+
 // fetch gathers a matrix from the warp's registers; for B, rows are columns.
-func (w *warp) fetch(refs []ref, t Type, sub, rows, cols, per int) []uint64 {
-	out := make([]uint64, rows*cols)
+func (w *warp) fetch(out []uint64, refs []ref, t Type, rows, cols, per int) []uint64 {
+	out = sized(out, rows*cols)
 	width := 32 / per
 	for r, rf := range refs {
 		for lane := range warpSize {
@@ -153,12 +167,12 @@ func (w *warp) fetch(refs []ref, t Type, sub, rows, cols, per int) []uint64 {
 				continue
 			}
 			v := uint64(w.u32(rf)[lane])
-			for e := range per {
-				out[row*cols+4*per*block+tig*per+e] = v >> (width * e) & sizeMaskBits(width)
+			at := out[row*cols+4*per*block+tig*per:][:per]
+			for e := range at {
+				at[e] = v >> (width * e) & sizeMaskBits(width)
 			}
 		}
 	}
-	_ = sub
 	return out
 }
 
@@ -166,68 +180,121 @@ func sizeMaskBits(n int) uint64 { return 1<<n - 1 }
 
 // opMma computes the product. Each element accumulates over ascending k.
 func opMma(w *warp, in *inst, m uint32) {
-	p := in.ext.mma
-	refs := in.ext.refs
+	p, refs, x := in.ext.mma, in.ext.refs, &w.mma
 	dr, ar, br, cr := refs[:p.dc], refs[p.dc:p.dc+p.da], refs[p.dc+p.da:p.dc+p.da+p.db], refs[p.dc+p.da+p.db:]
-	per := p.perRegister(p.at, p.sub)
-	var a, b []uint64
-	var c []uint64
+	per, perC := p.perRegister(p.at, p.sub), p.perRegister(p.ct, 0)
 	if p.wmma {
-		a, b = w.fragment(ar, p.at, per, p.m*p.k), w.fragment(br, p.bt, per, p.n*p.k)
-		c = w.fragment(cr, p.ct, p.perRegister(p.ct, 0), p.m*p.n)
+		x.a, x.b = w.fragment(x.a, ar, p.at, per, p.m*p.k), w.fragment(x.b, br, p.bt, per, p.n*p.k)
+		x.c = w.fragment(x.c, cr, p.ct, perC, p.m*p.n)
 	} else {
-		a, b = w.fetch(ar, p.at, p.sub, p.m, p.k, per), w.fetch(br, p.bt, p.sub, p.n, p.k, per)
-		c = w.fetchC(cr, p)
+		x.a, x.b = w.fetch(x.a, ar, p.at, p.m, p.k, per), w.fetch(x.b, br, p.bt, p.n, p.k, per)
+		x.c = w.fetchC(x.c, cr, p)
 	}
-	d := make([]uint64, len(c))
-	for i := range p.m {
-		for j := range p.n {
-			d[i*p.n+j] = p.dot(a[i*p.k:][:p.k], b[j*p.k:][:p.k], c[i*p.n+j])
+	x.d = sized(x.d, len(x.c))
+	if p.at.float() && p.at != F64 {
+		p.multiply(x)
+	} else {
+		for i := range p.m {
+			for j := range p.n {
+				x.d[i*p.n+j] = p.dot(x.a[i*p.k:][:p.k], x.b[j*p.k:][:p.k], x.c[i*p.n+j])
+			}
 		}
 	}
 	if p.wmma {
-		w.setFragment(dr, p.ct, p.perRegister(p.ct, 0), d, m)
+		w.setFragment(dr, p.ct, perC, x.d, m)
 		return
 	}
 	for r, rf := range dr {
 		for left := m; left != 0; left &= left - 1 {
 			lane := trailing(left)
-			row, col := lane/4+8*(r>>1), lane%4*2+r&1
+			at := p.place(r, lane)
 			switch p.ct {
 			case F16:
-				at := (lane/4+8*r)*p.n + lane%4*2
-				w.u32(rf)[lane] = uint32(d[at]) | uint32(d[at+1])<<16
+				w.u32(rf)[lane] = uint32(x.d[at]) | uint32(x.d[at+1])<<16
 			case F64:
-				w.u64(rf)[lane] = d[row*p.n+col]
+				w.u64(rf)[lane] = x.d[at]
 			default:
-				w.u32(rf)[lane] = uint32(d[row*p.n+col])
+				w.u32(rf)[lane] = uint32(x.d[at])
 			}
 		}
 	}
 }
 
+// place is the index of the element, the first of two of F16, in register r of a lane of
+// C and D.
+func (p *mmaPlan) place(r, lane int) int {
+	if p.ct == F16 {
+		return (lane/4+8*r)*p.n + lane%4*2
+	}
+	return (lane/4+8*(r>>1))*p.n + lane%4*2 + r&1
+}
+
 // fetchC gathers the accumulator.
-func (w *warp) fetchC(refs []ref, p *mmaPlan) []uint64 {
-	c := make([]uint64, p.m*p.n)
+func (w *warp) fetchC(c []uint64, refs []ref, p *mmaPlan) []uint64 {
+	c = sized(c, p.m*p.n)
 	for r, rf := range refs {
 		for lane := range warpSize {
-			row, col := lane/4+8*(r>>1), lane%4*2+r&1
+			at := p.place(r, lane)
 			switch p.ct {
 			case F16:
-				at := (lane/4+8*r)*p.n + lane%4*2
 				v := w.u32(rf)[lane]
 				c[at], c[at+1] = uint64(v&0xffff), uint64(v>>16)
 			case F64:
-				c[row*p.n+col] = w.u64(rf)[lane]
+				c[at] = w.u64(rf)[lane]
 			default:
-				c[row*p.n+col] = uint64(w.u32(rf)[lane])
+				c[at] = uint64(w.u32(rf)[lane])
 			}
 		}
 	}
 	return c
 }
 
-// dot is one element of the result.
+// multiply is the product of f16, bf16 and tf32 elements.
+func (p *mmaPlan) multiply(x *mmaBuffers) {
+	x.fa, x.fb = p.singles(x.fa, x.a, p.at), p.singles(x.fb, x.b, p.bt)
+	for i := range p.m {
+		a := x.fa[i*p.k:][:p.k]
+		for j := range p.n {
+			b, c := x.fb[j*p.k:][:p.k], x.c[i*p.n+j]
+			if p.ct == F16 {
+				s := f16to32(uint16(c))
+				for k := range a {
+					v := addOdd(float64(a[k])*float64(b[k]), float64(s))
+					s = float32(formats[F16].round(v, rn))
+				}
+				x.d[i*p.n+j] = encode(F16, float64(s))
+				continue
+			}
+			s := f32from(c)
+			for k := range a {
+				// As opFmaF32 does it.
+				v := float64(a[k])*float64(b[k]) + float64(s)
+				u := math.Float64bits(v)
+				if u>>52&0x7ff-897 > 253 || u&(1<<29-1) == 1<<28 {
+					s = fma32(a[k], b[k], s)
+				} else {
+					s = float32(v)
+				}
+			}
+			x.d[i*p.n+j] = encode(F32, float64(s))
+		}
+	}
+}
+
+// singles decodes elements.
+func (p *mmaPlan) singles(out []float32, in []uint64, t Type) []float32 {
+	out = sized(out, len(in))
+	for i, v := range in {
+		if t == TF32 {
+			// The hardware does not look at the low bits.
+			v &^= 0x1fff
+		}
+		out[i] = float32(decode(t, v))
+	}
+	return out
+}
+
+// dot is one element of the result, of whole numbers or f64.
 func (p *mmaPlan) dot(a, b []uint64, c uint64) uint64 {
 	switch {
 	case p.at == F64:
@@ -236,27 +303,6 @@ func (p *mmaPlan) dot(a, b []uint64, c uint64) uint64 {
 			s = math.FMA(f64from(a[k]), f64from(b[k]), s)
 		}
 		return math.Float64bits(s)
-	case p.at.float():
-		num := func(t Type, v uint64) float32 {
-			if t == TF32 {
-				// The hardware does not look at the low bits.
-				return f32from(v &^ 0x1fff)
-			}
-			return float32(decode(t, v))
-		}
-		if p.ct == F16 {
-			s := f16to32(uint16(c))
-			for k := range a {
-				x := addOdd(float64(num(p.at, a[k]))*float64(num(p.bt, b[k])), float64(s))
-				s = float32(formats[F16].round(x, rn))
-			}
-			return encode(F16, float64(s))
-		}
-		s := f32from(c)
-		for k := range a {
-			s = fma32(num(p.at, a[k]), num(p.bt, b[k]), s)
-		}
-		return encode(F32, float64(s))
 	case p.bitOp != "":
 		s := uint32(c)
 		for k := range a {

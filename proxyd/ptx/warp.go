@@ -71,6 +71,7 @@ type warp struct {
 	syncs  []*syncGroup
 	spare  []*frag
 	gather gather
+	mma    mmaBuffers
 }
 
 // start makes the warp ready to run its block's kernel in the lanes of mask.

@@ -20,8 +20,8 @@ func fragmentRegs(elements, per int, t Type, _ int) int {
 }
 
 // fragment gathers a matrix of n elements.
-func (w *warp) fragment(refs []ref, t Type, per, n int) []uint64 {
-	out := make([]uint64, n)
+func (w *warp) fragment(out []uint64, refs []ref, t Type, per, n int) []uint64 {
+	out = sized(out, n)
 	width := 32 / per
 	for i := range n {
 		lane := i / (len(refs) * per)
@@ -154,7 +154,7 @@ func opWmmaMove(w *warp, in *inst, m uint32) {
 	}
 	n := s.rows * s.cols
 	if s.store {
-		d := w.fragment(in.ext.refs, s.t, per, n)
+		d := w.fragment(nil, in.ext.refs, s.t, per, n)
 		for i, v := range d {
 			writeBytes(at(i), v)
 		}
