@@ -44,6 +44,7 @@
 // Every operation with a rounding mode is exact, then rounded once. NaN results of f32
 // are 0x7fffffff, of f16 and bf16 0x7fff. The .approx forms (and div.full) give the
 // correctly rounded result as far as float64 arithmetic followed by one rounding does.
+// Full warps use AVX2 and FMA where the processor has them (simd_amd64.s): the same bits.
 // mma accumulates in ascending k, one fused multiply-add rounded to the accumulator's
 // type for each element.
 //

@@ -6,6 +6,7 @@ package ptx
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -76,16 +77,27 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("endless", func(t *testing.T) {
-		m := boot(t, header+".entry k() { L: bra L; }")
-		k, err := m.p.Kernel("k")
-		if err != nil {
-			t.Fatal(err)
+		for _, body := range []string{"L: bra L;", "T: .branchtargets L; L: brx.idx 0, T;", "L: nanosleep.u32 5; bra L;"} {
+			m := boot(t, header+".entry k() { "+body+" }")
+			k, err := m.p.Kernel("k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := k.Launch(ctx, Config{Grid: Dim3{1, 1, 1}, Block: Dim3{64, 1, 1}}); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := k.Launch(ctx, Config{Grid: Dim3{1, 1, 1}, Block: Dim3{64, 1, 1}}); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
+	})
+	t.Run("many paths", func(t *testing.T) {
+		// Each function calls the next twice: what they need is found once for each.
+		text := header + ".func f40() { ret; }\n"
+		for i := 39; i >= 0; i-- {
+			text += fmt.Sprintf(".func f%d() { call f%d, (); call f%d, (); ret; }\n", i, i+1, i+1)
 		}
+		m := boot(t, text+".entry k() { .reg .pred p; setp.eq.u32 p, 1, 2; @p call f0, (); ret; }")
+		m.run("k", Dim3{1, 1, 1}, Dim3{32, 1, 1})
 	})
 }
 

@@ -185,10 +185,10 @@ func (b *builder) link(k *Kernel, f *function) {
 			}
 		}
 	}
-	depth, regs, bounded := b.depth(f, map[*function]bool{})
-	k.Recursive = !bounded || b.unbounded || b.indirect
-	k.LocalSize = (depth + 15) &^ 15
-	k.Registers = uint32(regs)
+	need := b.depth(f, map[*function]*demand{})
+	k.Recursive = !need.bounded || b.unbounded || b.indirect
+	k.LocalSize = need.local
+	k.Registers = uint32(need.regs)
 	// Dynamic shared memory begins where the static ends; all its names mean that place.
 	k.SharedSize, k.dynamicBase = b.sharedSize, b.sharedSize
 	if b.dynAlign > 0 {
@@ -206,25 +206,37 @@ func (b *builder) link(k *Kernel, f *function) {
 	}
 }
 
-// depth is the stack that a function needs with its callees, in bytes and registers.
-func (b *builder) depth(f *function, path map[*function]bool) (local uint32, regs int, bounded bool) {
-	if path[f] {
-		return 0, 0, false
+// demand is the stack and the registers of a function with its callees.
+type demand struct {
+	local   uint32
+	regs    int
+	bounded bool
+	open    bool // being computed: met again, it is recursive
+}
+
+// depth adds up what a function needs. known holds what has been found.
+func (b *builder) depth(f *function, known map[*function]*demand) demand {
+	if d := known[f]; d != nil {
+		if d.open {
+			return demand{}
+		}
+		return *d
 	}
-	path[f] = true
-	defer delete(path, f)
+	d := &demand{bounded: true, open: true}
+	known[f] = d
 	c := b.codes[f]
-	bounded = true
 	for i := range c.insts {
 		x := c.insts[i].ext
 		if x == nil || x.call == nil || x.call.code == nil {
 			continue
 		}
-		l, r, ok := b.depth(x.call.fn, path)
-		local, regs = max(local, l), max(regs, r)
-		bounded = bounded && ok
+		e := b.depth(x.call.fn, known)
+		d.local, d.regs, d.bounded = max(d.local, e.local), max(d.regs, e.regs), d.bounded && e.bounded
 	}
-	return (c.local+15)&^15 + local, c.n32 + 2*c.n64 + regs, bounded
+	d.local += (c.local + 15) &^ 15
+	d.regs += c.n32 + 2*c.n64
+	d.open = false
+	return *d
 }
 
 // need queues a function to be lowered.

@@ -314,6 +314,7 @@ func (w *warp) step(budget *int) bool {
 				}
 			}
 		case flowIndex:
+			*budget--
 			w.index(in)
 			return *budget <= 0
 		case flowJoin:
