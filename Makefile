@@ -130,7 +130,7 @@ fmt: $(LINT)
 # The contract of proxyd: what protoc makes of it is kept in the tree.
 generate:
 	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
-	$(GO) generate ./proxyd/rpc
+	$(GO) generate ./proxyd/rpc ./proxyd/ptx
 
 # The daemon, singctl, and what runs in jobs: everything but the plugin, which needs
 # Slurm's headers.

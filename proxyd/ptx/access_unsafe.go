@@ -3,9 +3,7 @@
 
 package ptx
 
-import (
-	"unsafe"
-)
+import "unsafe"
 
 // loadKey chooses a load: by its size and its sign.
 type loadKey struct {
@@ -145,6 +143,65 @@ func storeVector32Global(w *warp, in *inst, m uint32) {
 			*(*[4]uint32)(q) = [4]uint32{r[0][i], r[1][i], r[2][i], r[3][i]}
 		} else {
 			*(*[2]uint32)(q) = [2]uint32{r[0][i], r[1][i]}
+		}
+	}
+}
+
+// loadElement reads an element of n bytes, extended to 32 bits if it is narrower.
+func loadElement(p unsafe.Pointer, n uint32, signed bool) uint64 {
+	switch {
+	case n == 1 && signed:
+		return uint64(uint32(*(*int8)(p)))
+	case n == 1:
+		return uint64(*(*uint8)(p))
+	case n == 2 && signed:
+		return uint64(uint32(*(*int16)(p)))
+	case n == 2:
+		return uint64(*(*uint16)(p))
+	case n == 4:
+		return uint64(*(*uint32)(p))
+	default:
+		return *(*uint64)(p)
+	}
+}
+
+func storeElement(p unsafe.Pointer, n uint32, v uint64) {
+	switch n {
+	case 1:
+		*(*uint8)(p) = uint8(v)
+	case 2:
+		*(*uint16)(p) = uint16(v)
+	case 4:
+		*(*uint32)(p) = uint32(v)
+	default:
+		*(*uint64)(p) = v
+	}
+}
+
+// loadVector reads len(ext.refs) elements of in.c bytes, signed if in.e is 1.
+func loadVector(w *warp, in *inst, m uint32) {
+	n := uint32(in.c)
+	refs := in.ext.refs
+	all := n * uint32(len(refs))
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		p := w.at(in, all, i, false)
+		for k, r := range refs {
+			w.setLane(in.ext.opnds[k], r, i, loadElement(unsafe.Add(p, uint32(k)*n), n, in.e == 1))
+		}
+	}
+}
+
+// storeVector writes len(ext.refs) elements of in.c bytes.
+func storeVector(w *warp, in *inst, m uint32) {
+	n := uint32(in.c)
+	refs := in.ext.refs
+	all := n * uint32(len(refs))
+	for ; m != 0; m &= m - 1 {
+		i := trailing(m)
+		p := w.at(in, all, i, true)
+		for k, r := range refs {
+			storeElement(unsafe.Add(p, uint32(k)*n), n, w.lane(in.ext.opnds[k], r, i))
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package ptx
 
 import (
+	"context"
 	"os"
 	"testing"
 )
@@ -69,6 +70,47 @@ func TestFunctionPointers(t *testing.T) {
 		}
 		if v != want {
 			t.Errorf("thread %d: %d, should be %d", i, v, want)
+		}
+	}
+}
+
+// TestConcurrentLaunches: launches of one kernel do not meet.
+func TestConcurrentLaunches(t *testing.T) {
+	m := boot(t, read(t, "kernels.ptx"))
+	const n = 4
+	m.mapAt(testIn, make([]byte, 4*256))
+	in := m.mem.Bytes(testIn, 4*256)
+	for i := range 256 {
+		writeBytes(in[4*i:][:4], uint64(i))
+	}
+	k, err := m.p.Kernel("block_sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := m.mapAt(testOut, make([]byte, 64*n))
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			params := make([]byte, 16)
+			writeBytes(params[:8], testIn)
+			writeBytes(params[8:], testOut+uint64(64*i))
+			var err error
+			for range 20 {
+				if e := k.Launch(context.Background(), Config{Grid: Dim3{1, 1, 1}, Block: Dim3{256, 1, 1}, Params: params, Memory: &m.mem}); e != nil {
+					err = e
+				}
+			}
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range n {
+		if got := words(out)[16*i]; got != 255*128 {
+			t.Errorf("launch %d: %d, should be %d", i, got, 255*128)
 		}
 	}
 }

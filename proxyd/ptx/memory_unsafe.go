@@ -192,6 +192,37 @@ func storeShared[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[war
 	}
 }
 
+// loadLocal reads one word per lane from the threads' own memory.
+func loadLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
+	n := uint32(unsafe.Sizeof(D(0)))
+	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)
+	lim, p := limit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		o := a[i] + off
+		if uint64(o) >= lim || o&(n-1) != 0 {
+			w.localAt(in, o, n, i)
+		}
+		d[i] = R(*(*D)(unsafe.Add(p, uint64(i)*stride+uint64(o))))
+	}
+}
+
+// storeLocal writes one word per lane to the threads' own memory.
+func storeLocal[D word, R uint32 | uint64](w *warp, in *inst, m uint32, s *[warpSize]R) {
+	n := uint32(unsafe.Sizeof(D(0)))
+	a, off, stride := w.u32(in.a), uint32(in.imm), uint64(w.local.size)
+	lim, p := limit(stride, uint64(n)), unsafe.Pointer(unsafe.SliceData(w.local.data))
+	w.local.used = true
+	for ; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		o := a[i] + off
+		if uint64(o) >= lim || o&(n-1) != 0 {
+			w.localAt(in, o, n, i)
+		}
+		*(*D)(unsafe.Add(p, uint64(i)*stride+uint64(o))) = D(s[i])
+	}
+}
+
 // loadSlow and storeSlow serve the other spaces.
 func loadSlow[D word, R uint32 | uint64](w *warp, in *inst, m uint32, d *[warpSize]R) {
 	for ; m != 0; m &= m - 1 {
@@ -213,6 +244,8 @@ func loadOp[D word, R uint32 | uint64](space Space, reg func(w *warp, r ref) *[w
 		return func(w *warp, in *inst, m uint32) { loadGlobal[D](w, in, m, reg(w, in.d)) }
 	case SharedSpace:
 		return func(w *warp, in *inst, m uint32) { loadShared[D](w, in, m, reg(w, in.d)) }
+	case LocalSpace:
+		return func(w *warp, in *inst, m uint32) { loadLocal[D](w, in, m, reg(w, in.d)) }
 	default:
 		return func(w *warp, in *inst, m uint32) { loadSlow[D](w, in, m, reg(w, in.d)) }
 	}
@@ -224,67 +257,10 @@ func storeOp[D word, R uint32 | uint64](space Space, reg func(w *warp, r ref) *[
 		return func(w *warp, in *inst, m uint32) { storeGlobal[D](w, in, m, reg(w, in.c)) }
 	case SharedSpace:
 		return func(w *warp, in *inst, m uint32) { storeShared[D](w, in, m, reg(w, in.c)) }
+	case LocalSpace:
+		return func(w *warp, in *inst, m uint32) { storeLocal[D](w, in, m, reg(w, in.c)) }
 	default:
 		return func(w *warp, in *inst, m uint32) { storeSlow[D](w, in, m, reg(w, in.c)) }
-	}
-}
-
-// elementSize returns the bytes of an access's element from the operand's class and n.
-func loadElement(p unsafe.Pointer, n uint32, signed bool) uint64 {
-	switch {
-	case n == 1 && signed:
-		return uint64(uint32(*(*int8)(p)))
-	case n == 1:
-		return uint64(*(*uint8)(p))
-	case n == 2 && signed:
-		return uint64(uint32(*(*int16)(p)))
-	case n == 2:
-		return uint64(*(*uint16)(p))
-	case n == 4:
-		return uint64(*(*uint32)(p))
-	default:
-		return *(*uint64)(p)
-	}
-}
-
-func storeElement(p unsafe.Pointer, n uint32, v uint64) {
-	switch n {
-	case 1:
-		*(*uint8)(p) = uint8(v)
-	case 2:
-		*(*uint16)(p) = uint16(v)
-	case 4:
-		*(*uint32)(p) = uint32(v)
-	default:
-		*(*uint64)(p) = v
-	}
-}
-
-// loadVector reads len(ext.refs) elements of in.c bytes, signed if in.e is 1.
-func loadVector(w *warp, in *inst, m uint32) {
-	n := uint32(in.c)
-	refs := in.ext.refs
-	all := n * uint32(len(refs))
-	for ; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		p := w.at(in, all, i, false)
-		for k, r := range refs {
-			w.setLane(in.ext.opnds[k], r, i, loadElement(unsafe.Add(p, uint32(k)*n), n, in.e == 1))
-		}
-	}
-}
-
-// storeVector writes len(ext.refs) elements of in.c bytes.
-func storeVector(w *warp, in *inst, m uint32) {
-	n := uint32(in.c)
-	refs := in.ext.refs
-	all := n * uint32(len(refs))
-	for ; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros32(m) & 31
-		p := w.at(in, all, i, true)
-		for k, r := range refs {
-			storeElement(unsafe.Add(p, uint32(k)*n), n, w.lane(in.ext.opnds[k], r, i))
-		}
 	}
 }
 
