@@ -66,8 +66,15 @@ type span struct{ reg, from, to int }
 
 // assign gives each virtual register its place and rewrites all refs.
 func (l *lowerer) assign(g *graph) {
-	n := len(l.classes)
-	words := (n + 63) / 64
+	// What a return reads is written all over the function: alive at its end.
+	results := map[int]bool{}
+	for _, a := range l.out.rets {
+		if !a.inMemory {
+			results[int(a.ref>>1)] = true
+		}
+	}
+	crossing, number := l.crossing(g, results)
+	words := (len(crossing) + 63) / 64
 	live := make([]bitset, len(g.blocks)) // at the start
 	for b := range live {
 		live[b] = make(bitset, words)
@@ -82,20 +89,13 @@ func (l *lowerer) assign(g *graph) {
 			}
 		}
 	}
-	// What a return reads is written all over the function: alive at its end.
-	results := map[int]bool{}
-	for _, a := range l.out.rets {
-		if !a.inMemory {
-			results[int(a.ref>>1)] = true
-		}
-	}
 	set := make(bitset, words)
 	back := func(b int, seen func(i int, o opnd, reg int)) {
 		for i := g.blocks[b].to - 1; i >= g.blocks[b].from; i-- {
 			m := &l.code[i]
 			if m.flow == flowReturn {
 				for r := range results {
-					set.set(r)
+					set.set(number[r] - 1)
 				}
 			}
 			m.operands(func(o opnd, r *ref) {
@@ -103,8 +103,8 @@ func (l *lowerer) assign(g *graph) {
 					if seen != nil {
 						seen(i, o, v)
 					}
-					if m.guard == 0 && o&opndUse == 0 {
-						set.drop(v)
+					if m.guard == 0 && o&opndUse == 0 && number[v] > 0 {
+						set.drop(number[v] - 1)
 					}
 				}
 			})
@@ -113,7 +113,9 @@ func (l *lowerer) assign(g *graph) {
 					if seen != nil {
 						seen(i, opndUse, v)
 					}
-					set.set(v)
+					if number[v] > 0 {
+						set.set(number[v] - 1)
+					}
 				}
 			})
 		}
@@ -131,11 +133,43 @@ func (l *lowerer) assign(g *graph) {
 			}
 		}
 	}
-	l.number(l.spans(g, live, after, back, set))
+	l.number(l.spans(g, live, crossing, after, back, set))
+}
+
+// crossing lists the registers that a block may read before it writes them: only those
+// can be alive between blocks. number holds their places in the list, from 1.
+func (l *lowerer) crossing(g *graph, results map[int]bool) (list, number []int) {
+	number = make([]int, len(l.classes))
+	add := func(reg int) {
+		if number[reg] == 0 {
+			list = append(list, reg)
+			number[reg] = len(list)
+		}
+	}
+	for r := range results {
+		add(r)
+	}
+	written := make([]int, len(l.classes)) // in which block last, from 1
+	for b := range g.blocks {
+		for i := g.blocks[b].from; i < g.blocks[b].to; i++ {
+			m := &l.code[i]
+			m.operands(func(o opnd, r *ref) {
+				if v := virtual(o, *r); v != 0 && o&opndUse != 0 && written[v] != b+1 {
+					add(v)
+				}
+			})
+			m.operands(func(o opnd, r *ref) {
+				if v := virtual(o, *r); v != 0 && o&opndUse == 0 && m.guard == 0 {
+					written[v] = b + 1
+				}
+			})
+		}
+	}
+	return list, number
 }
 
 // spans finds where each register is alive, from its first to its last place.
-func (l *lowerer) spans(g *graph, live []bitset, after func(int, bitset), back func(int, func(int, opnd, int)), set bitset) []span {
+func (l *lowerer) spans(g *graph, live []bitset, crossing []int, after func(int, bitset), back func(int, func(int, opnd, int)), set bitset) []span {
 	at := make([]span, len(l.classes))
 	for i := range at {
 		at[i] = span{reg: i, from: -1, to: -1}
@@ -150,7 +184,7 @@ func (l *lowerer) spans(g *graph, live []bitset, after func(int, bitset), back f
 	each := func(b bitset, f func(reg int)) {
 		for i, v := range b {
 			for ; v != 0; v &= v - 1 {
-				f(i<<6 + bits.TrailingZeros64(v))
+				f(crossing[i<<6+bits.TrailingZeros64(v)])
 			}
 		}
 	}
