@@ -15,6 +15,7 @@ type block struct {
 	shared []byte
 	live   int  // threads that have not exited
 	exited bool // since barriers were last looked at
+	spun   bool // one of its warps seemed to wait for others
 	gone   uint64
 }
 

@@ -35,9 +35,10 @@
 // A launch's result does not depend on the number of cores. Kernels that could see the
 // order of blocks (atomics with a result, floating-point reductions, volatile and
 // synchronising accesses to global memory, printf, malloc) run their blocks in ascending
-// order on one core; all others use all cores. Clocks count what a warp has executed. Within a block warps
-// run in ascending order, a fixed number of instructions at a time. A program whose
-// blocks race with plain loads and stores is the one exception.
+// order on one core, and more of them in turn only while those under way all spin; all
+// other kernels use all cores. Within a block warps run in ascending order, a fixed number
+// of instructions at a time. Clocks count what a warp has executed. A program whose blocks
+// race with plain loads and stores is the one exception.
 //
 // # Arithmetic
 //

@@ -56,7 +56,6 @@ type launch struct {
 	memory   *Memory
 	params   []byte
 	counting bool
-	serial   bool
 }
 
 func (r *launch) sharedSize() int { return int(r.kernel.dynamicBase + r.cfg.Shared) }
@@ -77,7 +76,6 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		r.memory = new(Memory)
 	}
 	if cfg.Cooperative {
-		r.serial = true
 		return r.together()
 	}
 	workers := cfg.Workers
@@ -85,9 +83,8 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	if k.Ordered || r.counting {
-		workers = 1
+		return r.inOrder()
 	}
-	r.serial = workers == 1
 	if n := cfg.Grid.Count(); uint64(workers) > n {
 		workers = int(n)
 	}
@@ -200,6 +197,63 @@ func (r *launch) one(b *block, index uint64) (err error) {
 			return err
 		}
 	}
+}
+
+// Blocks that run in order start early when those before them only seem to wait: after
+// spinRounds turns in which all of their warps spun. At most maxTogether are under way.
+const (
+	spinRounds  = 64
+	maxTogether = 256
+)
+
+// inOrder runs the blocks on this core, each when those before it are done. A program
+// whose blocks wait for later ones, without saying so by a cooperative launch, has them
+// run together.
+func (r *launch) inOrder() (err error) {
+	defer guard(&err)
+	var running, free []*block
+	n, next, stalled := r.cfg.Grid.Count(), uint64(0), 0
+	for next < n || len(running) > 0 {
+		if next < n && (len(running) == 0 || stalled >= spinRounds && len(running) < maxTogether) {
+			var b *block
+			if last := len(free) - 1; last >= 0 {
+				b, free = free[last], free[:last]
+			} else {
+				b = getBlock(r)
+			}
+			b.start(next)
+			next, stalled = next+1, 0
+			running = append(running, b)
+		}
+		moved, spun := false, true
+		left := running[:0]
+		for _, b := range running {
+			b.spun = false
+			done, m := b.pass()
+			moved = moved || m
+			spun = spun && b.spun && !done
+			if done {
+				free = append(free, b)
+			} else {
+				left = append(left, b)
+			}
+		}
+		running = left
+		if stalled++; !spun {
+			stalled = 0
+		}
+		if !moved {
+			running[0].stuck()
+		}
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for _, b := range free {
+		b.addCount()
+		b.put()
+	}
+	return nil
 }
 
 // together runs all blocks of a cooperative launch, each a turn at a time.

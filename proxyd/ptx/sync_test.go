@@ -278,12 +278,20 @@ func TestSeveralCores(t *testing.T) {
 	}
 }
 
-// TestCooperative: blocks of a cooperative launch wait for each other.
+// TestCooperative: blocks of a cooperative launch wait for each other, and those of others
+// that do so nevertheless.
 func TestCooperative(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		testGridBarrier(t, together)
+	}
+}
+
+func testGridBarrier(t *testing.T, together bool) {
+	t.Helper()
 	body := `setp.ne.u32 %p1, %t, 0; @%p1 bra W; mov.u32 %x2, %nctaid.x; atom.add.release.gpu.global.u32 %x1, [flag], 1; L: ld.acquire.gpu.global.u32 %x3, [flag]; setp.lt.u32 %p2, %x3, %x2; @%p2 bra L; W: barrier.sync 0; ld.relaxed.gpu.global.u32 %r, [flag]; mov.u32 %x4, %envreg1; add.u32 %r, %r, %x4;`
 	m := boot(t, perThread(body))
 	out := m.mapAt(testOut, make([]byte, 4*64*6))
-	m.cfg.Cooperative = true
+	m.cfg.Cooperative = together
 	m.cfg.Env[1] = 10
 	m.run("k", Dim3{6, 1, 1}, Dim3{64, 1, 1}, testOut)
 	for i, v := range words(out) {

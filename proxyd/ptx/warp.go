@@ -254,6 +254,7 @@ func (w *warp) run() status {
 // rotate gives the other fragments of a warp their turn.
 func (w *warp) rotate() {
 	if w.rests > spinTurn {
+		w.block.spun = true
 		w.release()
 	}
 	if w.cur == nil || len(w.frags) < 2 {
