@@ -1,0 +1,294 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const text = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+// code is an entry of a fatbin to be made.
+type code struct {
+	kind   Kind
+	arch   uint32
+	flags  uint64
+	data   []byte
+	size   uint64 // decompressed
+	header uint32 // 0: 64
+}
+
+func fatbin(entries ...code) []byte {
+	le := binary.LittleEndian
+	var body []byte
+	for _, e := range entries {
+		n := max(e.header, sizeEntry)
+		h := make([]byte, n)
+		padded := (len(e.data) + 7) &^ 7
+		le.PutUint16(h, uint16(e.kind))
+		le.PutUint16(h[2:], 0x101)
+		le.PutUint32(h[4:], n)
+		le.PutUint32(h[8:], uint32(padded))
+		le.PutUint32(h[16:], uint32(len(e.data)))
+		le.PutUint16(h[26:], 8)
+		le.PutUint32(h[28:], e.arch)
+		le.PutUint64(h[40:], e.flags|0x11)
+		le.PutUint64(h[56:], e.size)
+		body = append(append(body, h...), e.data...)
+		body = append(body, make([]byte, padded-len(e.data))...)
+	}
+	h := le.AppendUint32(nil, magicFatbin)
+	h = le.AppendUint16(h, 1)
+	h = le.AppendUint16(h, sizeFatbin)
+	return append(le.AppendUint64(h, uint64(len(body))), body...)
+}
+
+func plain(arch uint32, s string) code { return code{kind: PTX, arch: arch, data: []byte(s + "\x00")} }
+
+func zstded(arch uint32, s string) code {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	return code{kind: PTX, arch: arch, flags: flagZstd, data: w.EncodeAll([]byte(s), nil), size: uint64(len(s))}
+}
+
+// lz4ed writes each run of equal bytes as a literal and a match with itself: the simplest block with all lengths.
+func lz4ed(arch uint32, s string) code {
+	var b []byte
+	length := func(n int) {
+		for n -= 15; n >= 0; n -= 255 {
+			b = append(b, byte(min(n, 255)))
+			if n < 255 {
+				break
+			}
+		}
+	}
+	var lits []byte
+	flush := func(match int) {
+		b = append(b, byte(min(len(lits), 15))<<4|byte(min(max(match-4, 0), 15)))
+		length(len(lits))
+		b = append(b, lits...)
+		if match > 0 {
+			b = append(b, 1, 0)
+			length(match - 4)
+		}
+		lits = nil
+	}
+	for i := 0; i < len(s); {
+		n := 1
+		for i+n < len(s) && s[i+n] == s[i] {
+			n++
+		}
+		if lits = append(lits, s[i]); n > 5 {
+			flush(n - 1)
+			i += n
+			continue
+		}
+		i++
+	}
+	flush(0)
+	return code{kind: PTX, arch: arch, flags: flagLZ4, data: b, size: uint64(len(s))}
+}
+
+func cubin(arch uint32) code { return code{kind: ELF, arch: arch, data: elf()} }
+
+// elf is a cubin of two sections, one without bytes in the file, whose table is not at the end.
+func elf() []byte {
+	b := make([]byte, 64+2*64+100)
+	copy(b, "\x7fELF\x02\x01\x01")
+	le := binary.LittleEndian
+	le.PutUint64(b[40:], 64)
+	le.PutUint16(b[58:], 64)
+	le.PutUint16(b[60:], 2)
+	le.PutUint32(b[64+4:], 1)
+	le.PutUint64(b[64+24:], 192)
+	le.PutUint64(b[64+32:], 100)
+	le.PutUint32(b[128+4:], 8)
+	le.PutUint64(b[128+24:], 192)
+	le.PutUint64(b[128+32:], 1<<40)
+	return b
+}
+
+func bundle(parts ...[]byte) []byte {
+	b, err := Bundle(parts)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+var long = text + strings.Repeat("/", 40) + strings.Repeat(" ", 5000) + strings.Repeat("x", 19+255) + "abcdefghijklmnopqrstuvw\n"
+
+func TestChoose(t *testing.T) {
+	t70, t80 := text+"// 70", text+"// 80"
+	for _, tc := range []struct {
+		name string
+		data []byte
+		want []string
+		err  error
+	}{
+		{"text", []byte(text), []string{text}, nil},
+		{"text with NUL", []byte(text + "\x00rest"), []string{text}, nil},
+		{"old text", []byte(".version 1.4\n.target sm_20, map_f64_to_f32\n"), []string{".version 1.4\n.target sm_20, map_f64_to_f32\n"}, nil},
+		{"one", fatbin(plain(52, text)), []string{text}, nil},
+		{"newest that fits", fatbin(plain(70, t70), plain(80, t80), plain(90, text)), []string{t80}, nil},
+		{"order does not matter", fatbin(plain(90, text), plain(80, t80), plain(70, t70)), []string{t80}, nil},
+		{"beside machine code", fatbin(cubin(80), plain(70, t70), cubin(90)), []string{t70}, nil},
+		{"lz4", fatbin(lz4ed(52, long)), []string{long}, nil},
+		{"zstd", fatbin(zstded(80, long)), []string{long}, nil},
+		{"longer header", fatbin(code{kind: PTX, arch: 80, data: []byte(text), header: 80}, plain(70, t70)), []string{text}, nil},
+		{"unknown kind", fatbin(code{kind: 0x40, arch: 80, data: []byte("x")}, plain(70, t70)), []string{t70}, nil},
+		{"bundle", bundle([]byte(t70), fatbin(plain(80, t80))), []string{t70, t80}, nil},
+		{"bundle in a bundle", bundle(bundle([]byte(t70), []byte(text)), []byte(t80)), []string{t70, text, t80}, nil},
+
+		{"machine code", elf(), nil, ErrNoPTX},
+		{"fatbin of machine code", fatbin(cubin(80)), nil, ErrNoPTX},
+		{"too new", fatbin(plain(90, text)), nil, ErrNoPTX},
+		{"empty fatbin", fatbin(), nil, ErrNoPTX},
+		{"nothing", nil, nil, ErrInvalid},
+		{"not an image", []byte("hello"), nil, ErrInvalid},
+		{"fatbin cut short", fatbin(plain(80, text))[:60], nil, ErrInvalid},
+		{"fatbin's header only", fatbin()[:8], nil, ErrInvalid},
+		{"entry is no text", fatbin(plain(80, "x")), nil, ErrInvalid},
+		{"damaged zstd", fatbin(code{kind: PTX, arch: 80, flags: flagZstd, data: []byte("damaged!"), size: 8}), nil, ErrInvalid},
+		{"zstd of another size", fatbin(func() code { c := zstded(80, long); c.size--; return c }()), nil, ErrInvalid},
+		{"huge zstd", fatbin(func() code { c := zstded(80, long); c.size = 1 << 60; return c }()), nil, ErrInvalid},
+		{"huge lz4", fatbin(func() code { c := lz4ed(80, long); c.size = MaxSize; return c }()), nil, ErrInvalid},
+		{"lz4 cut short", fatbin(func() code { c := lz4ed(80, long); c.data = c.data[:40]; return c }()), nil, ErrInvalid},
+		{"lz4 match before the start", fatbin(code{kind: PTX, arch: 80, flags: flagLZ4, data: []byte{0x10, 'a', 2, 0, 0, 0, 0, 0}, size: 30}), nil, ErrInvalid},
+		{"bundle cut short", bundle([]byte(text))[:20], nil, ErrInvalid},
+		{"bundle of rubbish", bundle([]byte("x")), nil, ErrInvalid},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Choose(tc.data, 80)
+			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) || !slices.Equal(got, tc.want) {
+				t.Errorf("%q, %v; want %q, %v", got, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+// program is a program's memory: pieces of it at addresses.
+type program map[uint64][]byte
+
+var errNotMapped = errors.New("not mapped")
+
+func (m program) Read(addr uint64, p []byte) error {
+	for at, b := range m {
+		if addr >= at && addr-at <= uint64(len(b)) && uint64(len(p)) <= uint64(len(b))-(addr-at) {
+			copy(p, b[addr-at:])
+			return nil
+		}
+	}
+	return errNotMapped
+}
+
+func wrapper(version uint32, data, list uint64) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, magicWrapper)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint64(b, data)
+	return binary.LittleEndian.AppendUint64(b, list)
+}
+
+func TestFetch(t *testing.T) {
+	fat, other := fatbin(plain(80, text)), fatbin(plain(70, text+"// other"))
+	machine := fatbin(cubin(80))
+	page := func(s string) []byte { return append([]byte(s), make([]byte, 4096-len(s)%4096)...) }
+	over := strings.Repeat(" ", 5000) + text
+	list := binary.LittleEndian.AppendUint64(nil, 0x7000)
+	list = binary.LittleEndian.AppendUint64(list, 0x8000)
+	list = binary.LittleEndian.AppendUint64(list, 0)
+	for _, tc := range []struct {
+		name string
+		m    program
+		want []byte
+		err  error
+	}{
+		{"text", program{0x1000: page(text)}, []byte(text), nil},
+		{"text over two pages", program{0x1000: page(over)}, []byte(over), nil},
+		{"fatbin", program{0x1000: fat}, fat, nil},
+		{"machine code", program{0x1000: append(elf(), "what follows"...)}, elf(), nil},
+		{"wrapper", program{0x1000: wrapper(1, 0x5000, 0), 0x5000: fat}, fat, nil},
+		{"wrapper of a text", program{0x1000: wrapper(1, 0x5000, 0), 0x5000: page(text)}, []byte(text), nil},
+		{"linked, with PTX", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: fat}, fat, nil},
+		{"linked", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: machine, 0x6000: list, 0x7000: fat, 0x8000: other}, bundle(fat, other), nil},
+		{"bundle", program{0x1000: bundle(fat, other)}, bundle(fat, other), nil},
+
+		{"not mapped", program{}, nil, errNotMapped},
+		{"wrapper of nothing", program{0x1000: wrapper(1, 0x5000, 0)}, nil, errNotMapped},
+		{"wrapper of itself", program{0x1000: wrapper(1, 0x1000, 0)}, nil, ErrInvalid},
+		{"list is not mapped", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: machine}, nil, errNotMapped},
+		{"list of rubbish", program{0x1000: wrapper(2, 0x5000, 0x6000), 0x5000: machine, 0x6000: list, 0x7000: page("x")}, nil, ErrInvalid},
+		{"fatbin beyond its memory", program{0x1000: fat[:40]}, nil, errNotMapped},
+		{"huge fatbin", program{0x1000: binary.LittleEndian.AppendUint64(slices.Clone(fat[:8]), 1<<62)}, nil, ErrInvalid},
+		{"text without end", program{0x1000: bytes.Repeat([]byte(" "), 4096)}, nil, errNotMapped},
+		{"ELF of 32 bits", program{0x1000: append([]byte("\x7fELF\x01\x01"), make([]byte, 100)...)}, nil, ErrInvalid},
+		{"ELF with a table beyond all", program{0x1000: func() []byte { b := elf(); b[46] = 1; return b }()}, nil, ErrInvalid},
+		{"ELF with small sections", program{0x1000: func() []byte { b := elf(); b[58] = 8; return b }()}, nil, ErrInvalid},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Fetch(tc.m, 0x1000)
+			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) || !bytes.Equal(got, tc.want) {
+				t.Errorf("%q, %v; want %q, %v", got, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+func seeds(f *testing.F) {
+	for _, b := range [][]byte{
+		[]byte(text), elf(), fatbin(plain(52, text), cubin(80)), fatbin(lz4ed(80, long)), fatbin(zstded(80, long)),
+		bundle([]byte(text), fatbin(plain(80, text))), wrapper(2, 0x1018, 0x1018),
+	} {
+		f.Add(b)
+	}
+}
+
+func FuzzChoose(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		texts, err := Choose(data, 80)
+		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNoPTX) {
+			t.Errorf("an error of no kind: %v", err)
+		}
+		for _, s := range texts {
+			if !strings.Contains(s, ".version") || strings.Contains(s, "\x00") {
+				t.Errorf("no text: %q", s)
+			}
+		}
+	})
+}
+
+func FuzzFetch(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := Fetch(program{0x1000: data}, 0x1000)
+		if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, errNotMapped) {
+			t.Errorf("an error of no kind: %v", err)
+		}
+		if len(got) > MaxSize {
+			t.Errorf("%d bytes", len(got))
+		}
+	})
+}
+
+// FuzzLZ4 checks that what the simple encoder makes is read back.
+func FuzzLZ4(f *testing.F) {
+	f.Add(long)
+	f.Add(strings.Repeat("a", 4096) + "b")
+	f.Fuzz(func(t *testing.T, s string) {
+		c := lz4ed(80, s)
+		if got, err := unlz4(c.data, c.size); err != nil || string(got) != s {
+			t.Errorf("%q, %v; want %q", got, err, s)
+		}
+	})
+}
