@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backendtest
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+func allocate(r *rig) {
+	free, total := r.space.Info()
+	equal(r, "free at first", free, total)
+	equal(r, "first address", r.alloc(1), backend.DefaultBase)
+	for _, tc := range []struct{ n, align uint64 }{{1, 512}, {513, 512}, {1 << 20, 512}, {1<<20 + 1, backend.Granule}, {5 << 20, backend.Granule}} {
+		if a := r.alloc(tc.n); uint64(a)%tc.align != 0 {
+			r.Errorf("%d bytes at %#x, not aligned to %d", tc.n, uint64(a), tc.align)
+		}
+	}
+	_, err := r.cu.Alloc(0)
+	r.want("0 bytes", err, backend.InvalidValue)
+	r.ok(r.cu.Free(0))
+	a := r.alloc(100)
+	r.want("free the inside", r.cu.Free(a+4), backend.InvalidValue)
+	r.ok(r.cu.Free(a))
+	r.want("free twice", r.cu.Free(a), backend.InvalidValue)
+	r.want("free nowhere", r.cu.Free(12345), backend.InvalidValue)
+}
+
+func outOfMemory(r *rig) {
+	_, total := r.space.Info()
+	_, err := r.cu.Alloc(total + 1)
+	r.want("more than all", err, backend.OutOfMemory)
+	_, err = r.cu.Alloc(1 << 62)
+	r.want("far more", err, backend.OutOfMemory)
+	a := r.alloc(total - backend.Granule)
+	free, _ := r.space.Info()
+	equal(r, "free", free, backend.Granule)
+	_, err = r.cu.Alloc(backend.Granule + 1)
+	r.want("more than is left", err, backend.OutOfMemory)
+	_, err = r.space.NewMemory(2 * backend.Granule)
+	r.want("VMM", err, backend.OutOfMemory)
+	_, err = r.stream.AllocAsync(backend.DefaultPool, 2*backend.Granule)
+	r.want("pool", err, backend.OutOfMemory)
+	b := r.alloc(1000)
+	for range 10 { // they share its granule
+		r.alloc(1000)
+	}
+	_, err = r.cu.Alloc(1 << 20)
+	r.ok(err)
+	_, err = r.cu.Alloc(1 << 20)
+	r.want("no room in the last granule", err, backend.OutOfMemory)
+	// A program that frees and tries again succeeds at once, whatever still runs.
+	gate := make(chan struct{})
+	r.ok(r.stream.Host(func() { <-gate }))
+	r.ok(r.cu.Free(a))
+	free, _ = r.space.Info()
+	equal(r, "free", free, total-backend.Granule)
+	close(gate)
+	r.alloc(total - backend.Granule)
+	r.ok(r.cu.Free(b))
+	// Another space of the same device has all its memory.
+	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
+	free, _ = other.Info()
+	equal(r, "free in another space", free, smallMemory)
+}
+
+// script makes the same calls in any space and returns all addresses.
+func script(r *rig, s backend.Space, cu backend.Context, seed uint64) []backend.Addr {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	var live, all []backend.Addr
+	stream := cu.Legacy()
+	for range 300 {
+		if len(live) > 0 && rnd.IntN(3) == 0 {
+			i := rnd.IntN(len(live))
+			if rnd.IntN(2) == 0 {
+				r.ok(cu.Free(live[i]))
+			} else {
+				r.ok(stream.FreeAsync(live[i]))
+			}
+			live = slices.Delete(live, i, i+1)
+			continue
+		}
+		n := uint64(1 + rnd.IntN(3000))
+		if rnd.IntN(8) == 0 {
+			n = uint64(1 + rnd.IntN(4<<20))
+		}
+		var a backend.Addr
+		var err error
+		switch rnd.IntN(3) {
+		case 0:
+			a, err = stream.AllocAsync(backend.DefaultPool, n)
+		default:
+			a, err = cu.Alloc(n)
+		}
+		if backend.ResultOf(err) == backend.OutOfMemory {
+			all = append(all, 0)
+			continue
+		}
+		r.ok(err)
+		live, all = append(live, a), append(all, a)
+	}
+	all = append(all, must(s.Reserve(3*backend.Granule, 0, 0))(r))
+	return append(all, must(s.Reserve(backend.Granule, 1<<30, 0))(r))
+}
+
+func sameAddresses(r *rig) {
+	want := script(r, r.space, r.cu, 1)
+	for range 3 {
+		o := newRig(r.T, r.b, r.b.Devices()[1], backend.SpaceConfig{Memory: smallMemory})
+		if got := script(o, o.space, o.cu, 1); !slices.Equal(got, want) {
+			r.Fatalf("%x, want %x", got, want)
+		}
+		r.ok(o.space.Close())
+	}
+}
+
+func zeroed(r *rig) {
+	for _, n := range []int{100, 300 << 10, 3 << 20} {
+		for range 2 {
+			keep := r.alloc(100)
+			a := r.alloc(uint64(n))
+			r.has("new memory", a, make([]byte, n))
+			r.put(a, pattern(n, 1))
+			r.ok(r.cu.Free(a))
+			equal(r, "address", r.alloc(uint64(n)), a)
+			r.has("memory that was freed", a, make([]byte, n))
+			r.ok(r.cu.Free(keep))
+		}
+	}
+}
+
+func freeBehindWork(r *rig) {
+	const n = 100 << 10
+	a, b := r.alloc(n), r.alloc(n)
+	r.put(a, pattern(n, 1))
+	// The copy is queued behind a gate, the memory is freed, and its addresses are given out again: the copy sees what was there.
+	gate := make(chan struct{})
+	r.ok(r.stream.Host(func() { <-gate }))
+	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: n}))
+	r.ok(r.cu.Free(a))
+	r.want("copy from freed memory", r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: n}), backend.InvalidValue)
+	got := make(chan backend.Addr)
+	go func() {
+		c, _ := r.cu.Alloc(n)
+		got <- c
+	}()
+	close(gate)
+	equal(r, "address", <-got, a)
+	r.sync()
+	r.has("copied", b, pattern(n, 1))
+	r.has("new memory", a, make([]byte, n))
+}
+
+func lookup(r *rig) {
+	a := r.alloc(1000)
+	big := r.alloc(5 << 20)
+	for _, tc := range []struct {
+		at, base backend.Addr
+		size     uint64
+	}{{a, a, 1000}, {a + 999, a, 1000}, {big, big, 5 << 20}, {big + 4<<20, big, 5 << 20}} {
+		x, ok := r.space.Lookup(tc.at)
+		if !ok || x.Base != tc.base || x.Size != tc.size || x.Kind != backend.Plain || x.Context != r.cu.ID() || !x.Access {
+			r.Errorf("%#x: %+v, %v", uint64(tc.at), x, ok)
+		}
+	}
+	for _, at := range []backend.Addr{0, a - 1, a + 4096, big - 1, big + 8<<20, ^backend.Addr(0)} {
+		if x, ok := r.space.Lookup(at); ok {
+			r.Errorf("%#x: %+v", uint64(at), x)
+		}
+	}
+}
+
+func pitch(r *rig) {
+	for _, e := range []uint32{4, 8, 16} {
+		a, p, err := r.cu.AllocPitch(1001, 5, e)
+		r.ok(err)
+		if p < 1001 || p%512 != 0 || uint64(a)%512 != 0 {
+			r.Errorf("pitch %d at %#x", p, uint64(a))
+		}
+		if x, ok := r.space.Lookup(a + backend.Addr(4*p)); !ok || x.Base != a {
+			r.Error("the last row is not allocated")
+		}
+	}
+	for _, tc := range []struct {
+		w, h uint64
+		e    uint32
+		want backend.Result
+	}{
+		{0, 1, 4, backend.InvalidValue},
+		{1, 0, 4, backend.InvalidValue},
+		{1, 1, 3, backend.InvalidValue},
+		{1 << 20, 1 << 20, 4, backend.OutOfMemory},
+	} {
+		_, _, err := r.cu.AllocPitch(tc.w, tc.h, tc.e)
+		r.want("pitched memory", err, tc.want)
+	}
+}
+
+func hostMemory(r *rig) {
+	b, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	r.ok(err)
+	defer func() { r.ok(unix.Munmap(b)) }()
+	const at = backend.Addr(0x7000_0000_0000)
+	copy(b, pattern(8192, 3))
+	r.ok(r.space.MapHost(at, b))
+	x, ok := r.space.Lookup(at + 8191)
+	if !ok || x.Kind != backend.Host || x.Base != at || x.Size != 8192 {
+		r.Errorf("%+v, %v", x, ok)
+	}
+	free, total := r.space.Info()
+	equal(r, "free", free, total)
+	r.has("host memory", at+100, pattern(8192, 3)[100:200])
+	a := r.alloc(4)
+	r.ok(r.stream.Copy(backend.Copy{Src: dev(at), Dst: dev(a), Width: 4}))
+	r.ok(r.stream.Fill(backend.Fill{Addr: at + 4, Value: 9, Element: 1, Width: 4}))
+	m := r.load()
+	r.ok(r.run(r.function(m, "add"), 2, args([]backend.Addr{at + 8}, 1)))
+	want := pattern(8192, 3)
+	r.sync()
+	want[4], want[5], want[6], want[7], want[8], want[12] = 9, 9, 9, 9, want[8]+1, want[12]+1
+	r.has("host memory", at, want[:16])
+	r.has("copied", a, want[:4])
+	equal(r, "the program's bytes", string(b[:16]), string(want[:16]))
+
+	r.want("map over it", r.space.MapHost(at+4096, make([]byte, 4096)), backend.InvalidValue)
+	r.want("not aligned", r.space.MapHost(at+1<<20+1, make([]byte, 4096)), backend.InvalidValue)
+	r.want("nothing", r.space.MapHost(at+1<<20, nil), backend.InvalidValue)
+	r.want("within the space", r.space.MapHost(backend.DefaultBase+backend.Granule, make([]byte, 4096)), backend.InvalidValue)
+	r.want("free it", r.cu.Free(at), backend.InvalidValue)
+	r.want("unmap the inside", r.space.UnmapHost(at+4096), backend.InvalidValue)
+	r.ok(r.space.UnmapHost(at))
+	r.want("unmap twice", r.space.UnmapHost(at), backend.InvalidValue)
+	r.want("copy", r.stream.Copy(backend.Copy{Src: dev(at), Dst: dev(a), Width: 4}), backend.InvalidValue)
+}
+
+func peers(r *rig) {
+	size := backend.SpaceSize(smallMemory)
+	o := newRig(r.T, r.b, r.b.Devices()[1], backend.SpaceConfig{Memory: smallMemory, Base: backend.DefaultBase + backend.Addr(size)})
+	same := must(r.b.Devices()[1].NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
+	a, b := r.alloc(1000), o.alloc(1000)
+	r.put(a, pattern(1000, 1))
+	// Copies name the space and need no permission.
+	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: backend.Place{Space: o.space, Addr: uint64(b)}, Width: 1000}))
+	r.sync()
+	o.has("copied", b, pattern(1000, 1))
+	r.want("copy without a space", r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: 1000}), backend.InvalidValue)
+
+	r.want("deny first", r.space.DenyPeer(o.space), backend.PeerAccessNotEnabled)
+	r.want("itself", r.space.AllowPeer(r.space), backend.InvalidValue)
+	r.want("the same addresses", r.space.AllowPeer(same), backend.InvalidValue)
+	r.ok(r.space.AllowPeer(o.space))
+	r.want("allow twice", r.space.AllowPeer(o.space), backend.PeerAccessAlreadyEnabled)
+	c := o.alloc(1000) // what comes later can be reached too
+	m := r.load()
+	add := r.function(m, "add")
+	r.ok(r.run(add, 2, args([]backend.Addr{c}, 7)))
+	r.ok(r.stream.Copy(backend.Copy{Src: dev(c), Dst: dev(b), Width: 8}))
+	r.sync()
+	o.has("written by a kernel", c, words(7, 7, 0))
+	o.has("copied", b, words(7, 7))
+	r.ok(r.space.DenyPeer(o.space))
+	r.want("deny twice", r.space.DenyPeer(o.space), backend.PeerAccessNotEnabled)
+	r.ok(r.run(add, 1, args([]backend.Addr{c}, 7)))
+	r.want("a kernel without permission", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
+	r.ok(o.cu.Err())
+}

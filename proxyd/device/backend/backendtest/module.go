@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backendtest
+
+import (
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+func modules(r *rig) {
+	total, _ := r.space.Info()
+	m := r.load()
+	var names []string
+	for _, f := range m.Functions() {
+		names = append(names, f.Name())
+		if f.Module() != m {
+			r.Errorf("%s is of another module", f.Name())
+		}
+	}
+	equal(r, "functions", strings.Join(names, " "), "add bump poke spin stop say claim limited exact shares")
+	if r.function(m, "add") != r.function(m, "add") {
+		r.Error("a function has two values")
+	}
+	_, err := m.Function("absent")
+	r.want("function", err, backend.NotFound)
+	_, err = m.Global("absent")
+	r.want("variable", err, backend.NotFound)
+
+	g := must(m.Global("counter"))(r)
+	equal(r, "size", g.Size, 4)
+	v := m.Variables()
+	if g.Addr < v.Base || g.Addr+4 > v.Base+backend.Addr(v.Size) {
+		r.Errorf("%+v is not in %+v", g, v)
+	}
+	x, ok := r.space.Lookup(g.Addr)
+	if !ok || x.Kind != backend.Globals || x.Context != r.cu.ID() {
+		r.Errorf("%+v, %v", x, ok)
+	}
+	r.has("counter at first", g.Addr, words(7))
+	r.has("constants", must(m.Global("table"))(r).Addr, words(1, 2, 3, 4))
+	a := r.alloc(4)
+	bump := r.function(m, "bump")
+	for want := range uint32(3) {
+		r.ok(r.run(bump, 1, args([]backend.Addr{a})))
+		r.sync()
+		r.has("counter", a, words(7+want))
+	}
+	r.put(g.Addr, words(100))
+	r.ok(r.run(bump, 1, args([]backend.Addr{a})))
+	r.sync()
+	r.has("counter set by the program", a, words(100))
+	r.want("free a variable", r.cu.Free(v.Base), backend.InvalidValue)
+
+	// A second load has variables of its own.
+	o := r.load()
+	if og := must(o.Global("counter"))(r); og.Addr == g.Addr {
+		r.Error("two modules share a variable")
+	} else {
+		r.has("its counter", og.Addr, words(7))
+	}
+	r.ok(m.Unload())
+	r.ok(o.Unload())
+	r.ok(r.cu.Free(a))
+	r.ok(r.space.Drain(r.ctx))
+	free, _ := r.space.Info()
+	equal(r, "free at the end", free, total)
+}
+
+func imagesMisused(r *rig) {
+	for _, tc := range []struct {
+		name, image string
+		want        backend.Result
+		log         string
+	}{
+		{"nothing", "", backend.InvalidImage, ""},
+		{"rubbish", "hello", backend.InvalidImage, ""},
+		{"not PTX", Broken, backend.InvalidPTX, "frobnicate"},
+		{"an undefined variable", Needs, backend.InvalidPTX, "answer"},
+		{"machine code", "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100), backend.NoBinaryForGPU, ""},
+	} {
+		m, log, err := r.cu.Load([]byte(tc.image), backend.LoadConfig{})
+		r.want(tc.name, err, tc.want)
+		if m != nil || !strings.Contains(log.Error, tc.log) {
+			r.Errorf("%s: module %v, log %q", tc.name, m, log.Error)
+		}
+	}
+	free, total := r.space.Info()
+	equal(r, "free", free, total)
+	// The variables must be in the state that the space was made with.
+	_, _, err := r.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: r.alloc(4)})
+	r.want("variables elsewhere", err, backend.InvalidValue)
+}
+
+func link(r *rig) {
+	data, log, err := r.cu.Link([][]byte{[]byte(Needs), []byte(Defines)}, backend.LoadConfig{})
+	if err != nil {
+		r.Fatalf("%v\n%s", err, log.Error)
+	}
+	m, _, err := r.cu.Load(data, backend.LoadConfig{})
+	r.ok(err)
+	a := r.alloc(4)
+	r.ok(r.run(r.function(m, "ask"), 1, args([]backend.Addr{a})))
+	r.sync()
+	r.has("answer", a, words(42))
+
+	_, log, err = r.cu.Link([][]byte{[]byte(Needs)}, backend.LoadConfig{})
+	r.want("undefined", err, backend.InvalidPTX)
+	if !strings.Contains(log.Error, "answer") {
+		r.Errorf("log %q", log.Error)
+	}
+	_, _, err = r.cu.Link([][]byte{[]byte(Defines), []byte(Defines)}, backend.LoadConfig{})
+	r.want("defined twice", err, backend.InvalidPTX)
+	_, _, err = r.cu.Link(nil, backend.LoadConfig{})
+	r.want("nothing", err, backend.InvalidImage)
+	_, _, err = r.cu.Link([][]byte{[]byte("hello")}, backend.LoadConfig{})
+	r.want("rubbish", err, backend.InvalidImage)
+}
+
+func functionAttributes(r *rig) {
+	m := r.load()
+	attr := func(f string, a backend.FunctionAttribute) int32 {
+		r.Helper()
+		return must(r.function(m, f).Attribute(a))(r)
+	}
+	equal(r, "threads", attr("add", backend.FuncMaxThreads), 1024)
+	equal(r, "threads of .maxntid", attr("limited", backend.FuncMaxThreads), 64)
+	equal(r, "shared memory", attr("shares", backend.FuncSharedSize), 1024)
+	equal(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 48<<10)
+	equal(r, "dynamic shared memory", attr("shares", backend.FuncMaxDynamicShared), 47<<10)
+	equal(r, "version", attr("add", backend.FuncPTXVersion), 70)
+	if n := attr("add", backend.FuncRegisters); n <= 0 || n > 255 {
+		r.Errorf("%d registers", n)
+	}
+	add := r.function(m, "add")
+	_, err := add.Attribute(99)
+	r.want("no attribute", err, backend.InvalidValue)
+	r.want("set what is fixed", add.SetAttribute(backend.FuncRegisters, 5), backend.InvalidValue)
+	r.want("negative", add.SetAttribute(backend.FuncMaxDynamicShared, -1), backend.InvalidValue)
+	r.want("more than a block has", add.SetAttribute(backend.FuncMaxDynamicShared, 164<<10), backend.InvalidValue)
+	r.ok(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
+	equal(r, "dynamic shared memory", attr("add", backend.FuncMaxDynamicShared), 100<<10)
+	r.ok(add.SetAttribute(backend.FuncSharedCarveout, 50))
+	equal(r, "carve-out", attr("add", backend.FuncSharedCarveout), 50)
+	p := add.Params()
+	if len(p) != 2 || p[0] != (backend.Param{Offset: 0, Size: 8}) || p[1] != (backend.Param{Offset: 8, Size: 4}) {
+		r.Errorf("parameters %v", p)
+	}
+	equal(r, "parameters of none", len(r.function(m, "stop").Params()), 0)
+}
+
+func launchKernel(r *rig) {
+	m := r.load()
+	add := r.function(m, "add")
+	const n = 1000 * 64
+	a := r.alloc(4 * n)
+	p := args([]backend.Addr{a}, 3)
+	l := backend.Launch{Function: add, Grid: backend.Dim{X: 1000, Y: 1, Z: 1}, Block: backend.Dim{X: 64, Y: 1, Z: 1}, Params: p}
+	r.ok(r.stream.Launch(l))
+	p[8] = 99 // the parameters were taken at the call
+	p[0] = 99
+	r.sync()
+	got := r.get(a, 4*n)
+	for i := range n {
+		if got[4*i] != 3 || got[4*i+1]|got[4*i+2]|got[4*i+3] != 0 {
+			r.Fatalf("element %d: % x", i, got[4*i:][:4])
+		}
+	}
+	// In order behind each other.
+	for range 100 {
+		r.ok(r.run(add, 1, args([]backend.Addr{a}, 1)))
+	}
+	r.sync()
+	r.has("after 100 more", a, words(103, 3))
+}
+
+func launchRefused(r *rig) {
+	m := r.load()
+	add, limited, exact := r.function(m, "add"), r.function(m, "limited"), r.function(m, "exact")
+	a := r.alloc(4096)
+	p := args([]backend.Addr{a}, 1)
+	dim := func(x, y, z uint32) backend.Dim { return backend.Dim{X: x, Y: y, Z: z} }
+	foreign := must(r.space.NewContext(0))(r)
+	fm, _, err := foreign.Load([]byte(Kernels), backend.LoadConfig{})
+	r.ok(err)
+	for _, tc := range []struct {
+		name string
+		l    backend.Launch
+		want backend.Result
+	}{
+		{"right", backend.Launch{Function: add, Grid: one, Block: dim(4, 1, 1), Params: p}, backend.Success},
+		{"all threads", backend.Launch{Function: add, Grid: one, Block: dim(1024, 1, 1), Params: p}, backend.Success},
+		{"grid of 0", backend.Launch{Function: add, Grid: dim(0, 1, 1), Block: one, Params: p}, backend.InvalidValue},
+		{"block of 0", backend.Launch{Function: add, Grid: one, Block: dim(1, 0, 1), Params: p}, backend.InvalidValue},
+		{"grid too high", backend.Launch{Function: add, Grid: dim(1, 65536, 1), Block: one, Params: p}, backend.InvalidValue},
+		{"grid too deep", backend.Launch{Function: add, Grid: dim(1, 1, 65536), Block: one, Params: p}, backend.InvalidValue},
+		{"grid too wide", backend.Launch{Function: add, Grid: dim(1<<31, 1, 1), Block: one, Params: p}, backend.InvalidValue},
+		{"block too deep", backend.Launch{Function: add, Grid: one, Block: dim(1, 1, 65), Params: p}, backend.InvalidValue},
+		{"block too wide", backend.Launch{Function: add, Grid: one, Block: dim(1025, 1, 1), Params: p}, backend.InvalidValue},
+		{"too many threads", backend.Launch{Function: add, Grid: one, Block: dim(33, 32, 1), Params: p}, backend.InvalidValue},
+		{"too few parameters", backend.Launch{Function: add, Grid: one, Block: one, Params: p[:8]}, backend.InvalidValue},
+		{"too much shared memory", backend.Launch{Function: add, Grid: one, Block: one, Params: p, Shared: 48<<10 + 1}, backend.InvalidValue},
+		{"as much as .maxntid", backend.Launch{Function: limited, Grid: one, Block: dim(64, 1, 1)}, backend.Success},
+		{"more than .maxntid", backend.Launch{Function: limited, Grid: one, Block: dim(65, 1, 1)}, backend.LaunchOutOfResources},
+		{"as .reqntid", backend.Launch{Function: exact, Grid: one, Block: dim(32, 2, 1)}, backend.Success},
+		{"not as .reqntid", backend.Launch{Function: exact, Grid: one, Block: dim(64, 1, 1)}, backend.InvalidValue},
+		{"another context's", backend.Launch{Function: fm.Functions()[0], Grid: one, Block: one, Params: p}, backend.InvalidHandle},
+	} {
+		r.want(tc.name, r.stream.Launch(tc.l), tc.want)
+	}
+	r.ok(add.SetAttribute(backend.FuncMaxDynamicShared, 100<<10))
+	r.ok(r.stream.Launch(backend.Launch{Function: add, Grid: one, Block: one, Params: p, Shared: 100 << 10}))
+	r.sync()
+	r.ok(r.cu.Err())
+}
+
+func cooperative(r *rig) {
+	add := r.function(r.load(), "add")
+	a := r.alloc(4 << 20)
+	l := backend.Launch{Function: add, Grid: backend.Dim{X: 8, Y: 1, Z: 1}, Block: backend.Dim{X: 1024, Y: 1, Z: 1}, Params: args([]backend.Addr{a}, 1), Cooperative: true}
+	r.ok(r.stream.Launch(l))
+	r.sync()
+	r.has("cooperative", a+4*8191, words(1, 0))
+	info := r.dev.Info()
+	fit := uint32(info.Attributes[backend.Multiprocessors]) * uint32(info.Attributes[backend.MaxThreadsPerMultiprocessor]) / 1024
+	l.Grid.X = fit + 1
+	r.want("more blocks than fit", r.stream.Launch(l), backend.CooperativeLaunchTooBig)
+}
+
+func printing(r *rig) {
+	var got [3]strings.Builder
+	s := must(r.b.Devices()[1].NewSpace(backend.SpaceConfig{Memory: smallMemory, Output: func(fd int, text []byte) { got[fd].Write(text) }}))(r)
+	r.ok(s.Map())
+	cu := must(s.NewContext(0))(r)
+	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
+	r.ok(err)
+	say := must(m.Function("say"))(r)
+	for i := range uint32(3) {
+		r.ok(cu.Legacy().Launch(backend.Launch{Function: say, Grid: one, Block: backend.Dim{X: 2, Y: 1, Z: 1}, Params: words(i)}))
+	}
+	r.ok(cu.Synchronize(r.ctx))
+	equal(r, "printed", got[1].String(), "hello 0\nhello 0\nhello 1\nhello 1\nhello 2\nhello 2\n")
+	r.ok(cu.Legacy().Launch(backend.Launch{Function: must(m.Function("claim"))(r), Grid: one, Block: one}))
+	r.want("assertion", cu.Synchronize(r.ctx), backend.Assert)
+	equal(r, "said of it", got[2].String(), "a.cu:42: a.cu: block: [0,0,0], thread: [0,0,0] Assertion `wrong` failed.\n")
+	// Without an output nothing is lost but the text.
+	r.ok(r.stream.Launch(backend.Launch{Function: r.function(r.load(), "say"), Grid: one, Block: one, Params: words(1)}))
+	r.sync()
+}
+
+func faults(r *rig) {
+	for _, tc := range []struct {
+		name, kernel string
+		params       func(a backend.Addr) []byte
+		want         backend.Result
+	}{
+		{"null", "poke", func(backend.Addr) []byte { return args([]backend.Addr{0}, 1) }, backend.IllegalAddress},
+		{"nowhere", "poke", func(backend.Addr) []byte { return args([]backend.Addr{1 << 46}, 1) }, backend.IllegalAddress},
+		{"beyond the end", "poke", func(a backend.Addr) []byte { return args([]backend.Addr{a + 1<<20}, 1) }, backend.IllegalAddress},
+		{"crooked", "poke", func(a backend.Addr) []byte { return args([]backend.Addr{a + 1}, 1) }, backend.MisalignedAddress},
+		{"trap", "stop", func(backend.Addr) []byte { return nil }, backend.LaunchFailed},
+		{"assert", "claim", func(backend.Addr) []byte { return nil }, backend.Assert},
+	} {
+		cu := must(r.space.NewContext(0))(r)
+		m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
+		r.ok(err)
+		f := must(m.Function(tc.kernel))(r)
+		s := must(cu.NewStream(backend.StreamConfig{}))(r)
+		e := must(cu.NewEvent(backend.EventConfig{}))(r)
+		a := must(cu.Alloc(64))(r)
+		x := must(cu.Instantiate(&backend.Graph{}))(r)
+		if free, _ := r.space.Info(); free == 0 {
+			r.Fatal("no memory is left")
+		}
+		r.ok(s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: tc.params(a)}))
+		late := false
+		_ = s.Fill(backend.Fill{Addr: a, Value: 9, Element: 1, Width: 64}) // dropped, or refused if the fault was faster
+		_ = s.Record(e)
+		_ = s.Host(func() { late = true })
+		r.want(tc.name, s.Synchronize(r.ctx), tc.want)
+		r.want(tc.name+": the context", cu.Err(), tc.want)
+		_, errAlloc := cu.Alloc(4)
+		_, errStream := cu.NewStream(backend.StreamConfig{})
+		_, errEvent := cu.NewEvent(backend.EventConfig{})
+		_, _, errLoad := cu.Load([]byte(Kernels), backend.LoadConfig{})
+		_, errFunction := m.Function("add")
+		_, errLimit := cu.Limit(backend.LimitStackSize)
+		_, errAsync := s.AllocAsync(backend.DefaultPool, 4)
+		_, errAttribute := f.Attribute(backend.FuncMaxThreads)
+		_, errInstantiate := cu.Instantiate(&backend.Graph{})
+		for what, err := range map[string]error{
+			"alloc": errAlloc, "stream": errStream, "event": errEvent, "load": errLoad, "function": errFunction, "limit": errLimit,
+			"alloc async": errAsync, "attribute": errAttribute, "instantiate": errInstantiate, "graph": s.Graph(x), "free": cu.Free(a),
+			"fill": s.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), "query": s.Query(), "event query": e.Query(), "record": s.Record(e),
+			"synchronize": cu.Synchronize(r.ctx), "legacy": cu.Legacy().Synchronize(r.ctx), "event synchronize": e.Synchronize(r.ctx),
+			"launch": s.Launch(backend.Launch{Function: f, Grid: one, Block: one, Params: tc.params(a)}),
+		} {
+			r.want(tc.name+": "+what, err, tc.want)
+		}
+		// The first fault stays, other contexts go on, and what the kernel had no hand in is whole.
+		r.ok(r.cu.Err())
+		r.has(tc.name+": memory", a, make([]byte, 64))
+		r.ok(r.space.Drain(r.ctx))
+		r.ok(cu.Destroy())
+		_ = late
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backendtest
+
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+func devices(r *rig) {
+	list := r.b.Devices()
+	for i, d := range list {
+		info := d.Info()
+		at := &info.Attributes
+		if info.Name == "" || info.UUID == [16]byte{} || info.Memory < 256<<20 {
+			r.Errorf("device %d: %+v", i, info)
+		}
+		for _, a := range []backend.Attribute{
+			backend.MaxThreadsPerBlock, backend.MaxBlockX, backend.MaxGridX, backend.WarpSize, backend.Multiprocessors, backend.ComputeMajor,
+			backend.UnifiedAddressing, backend.VirtualMemory, backend.MemoryPools, backend.CooperativeLaunch, backend.StreamPriorities,
+			backend.MaxSharedPerBlock, backend.MaxRegistersPerBlock, backend.MaxPitch, backend.CanMapHostMemory, backend.ConcurrentKernels,
+		} {
+			if at[a] <= 0 {
+				r.Errorf("device %d: attribute %d is %d", i, a, at[a])
+			}
+		}
+		equal(r, "PCI bus as an attribute", uint32(at[backend.PCIBusID]), info.PCI.Bus)
+		for _, o := range list[:i] {
+			if o.Info().UUID == info.UUID || o.Info().PCI == info.PCI {
+				r.Errorf("device %d is another one, too", i)
+			}
+		}
+	}
+}
+
+func spaces(r *rig) {
+	d := r.b.Devices()[1]
+	const tib = 1 << 40
+	for _, tc := range []struct {
+		name string
+		cfg  backend.SpaceConfig
+		want backend.Result
+	}{
+		{"default", backend.SpaceConfig{}, backend.Success},
+		{"elsewhere", backend.SpaceConfig{Base: 20 * tib, Memory: 1 << 30}, backend.Success},
+		{"base not aligned", backend.SpaceConfig{Base: 20*tib + backend.Granule}, backend.InvalidValue},
+		{"memory not aligned", backend.SpaceConfig{Memory: 12345}, backend.InvalidValue},
+		{"beyond all addresses", backend.SpaceConfig{Base: 128 * tib}, backend.InvalidValue},
+		{"too large", backend.SpaceConfig{Memory: 4 * tib}, backend.InvalidValue},
+	} {
+		s, err := d.NewSpace(tc.cfg)
+		r.want(tc.name, err, tc.want)
+		if err != nil {
+			continue
+		}
+		free, total := s.Info()
+		want := tc.cfg.Memory
+		if want == 0 {
+			want = d.Info().Memory
+		}
+		if free != want || total != want {
+			r.Errorf("%s: %d of %d bytes are free, want %d", tc.name, free, total, want)
+		}
+		r.ok(s.Close())
+	}
+	for _, tc := range []struct{ memory, want uint64 }{{1 << 30, tib}, {16 << 30, tib}, {17 << 30, 2 * tib}, {80 << 30, 5 * tib}} {
+		equal(r, "size of a space", backend.SpaceSize(tc.memory), tc.want)
+	}
+}
+
+func mapping(r *rig) {
+	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
+	r.want("map a second space", other.Map(), backend.AlreadyMapped)
+	r.want("unmap what is not mapped", other.Unmap(), backend.NotMapped)
+	r.ok(r.space.Map())
+
+	// Work given to a space that is not mapped waits.
+	ctx := must(other.NewContext(0))(r)
+	s := ctx.Legacy()
+	a := must(ctx.Alloc(4))(r)
+	equal(r, "first address of both spaces", a, r.alloc(4))
+	r.ok(s.Fill(backend.Fill{Addr: a, Value: 5, Element: 1, Width: 4}))
+	r.want("query", s.Query(), backend.NotReady)
+
+	// A space with work under way stays mapped.
+	gate, begun := make(chan struct{}), make(chan struct{})
+	r.ok(r.stream.Host(func() { close(begun); <-gate }))
+	<-begun
+	r.want("unmap a busy space", r.space.Unmap(), backend.NotReady)
+	close(gate)
+	r.ok(r.space.Drain(r.ctx))
+	r.ok(r.space.Unmap())
+	r.ok(other.Map())
+	r.ok(s.Synchronize(r.ctx))
+	r.ok(other.Drain(r.ctx))
+	r.ok(other.Unmap())
+	r.ok(r.space.Map())
+	r.has("memory of the first space", r.alloc(4), make([]byte, 4))
+	r.ok(other.Close())
+}
+
+func closedSpace(r *rig) {
+	a := r.alloc(16)
+	began, never := make(chan struct{}), make(chan struct{})
+	defer close(never)
+	r.ok(r.stream.Host(func() { close(began); <-never }))
+	<-began
+	r.ok(r.space.Close())
+	r.want("close twice", r.space.Close(), backend.ContextIsDestroyed)
+	r.want("map", r.space.Map(), backend.ContextIsDestroyed)
+	_, err := r.cu.Alloc(4)
+	r.want("alloc", err, backend.ContextIsDestroyed)
+	r.want("free", r.cu.Free(a), backend.ContextIsDestroyed)
+	r.want("fill", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.ContextIsDestroyed)
+	_, err = r.space.NewContext(0)
+	r.want("context", err, backend.ContextIsDestroyed)
+	_, err = r.space.NewMemory(backend.Granule)
+	r.want("memory", err, backend.ContextIsDestroyed)
+	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
+	r.ok(other.Map())
+}
+
+func contexts(r *rig) {
+	equal(r, "first context", r.cu.ID(), 1)
+	second := must(r.space.NewContext(0))(r)
+	equal(r, "second context", second.ID(), 2)
+	_, err := r.space.NewContext(2)
+	r.want("a number in use", err, backend.InvalidValue)
+	equal(r, "a number of its own", must(r.space.NewContext(9))(r).ID(), 9)
+	equal(r, "the next number", must(r.space.NewContext(0))(r).ID(), 10)
+
+	free, _ := r.space.Info()
+	a := must(second.Alloc(3 * backend.Granule))(r)
+	b := must(second.Alloc(100))(r)
+	keep := r.alloc(100)
+	r.ok(second.Legacy().Fill(backend.Fill{Addr: a, Element: 4, Width: 100}))
+	r.ok(second.Destroy())
+	for _, gone := range []backend.Addr{a, b} {
+		if _, ok := r.space.Lookup(gone); ok {
+			r.Errorf("%#x outlived its context", uint64(gone))
+		}
+	}
+	if _, ok := r.space.Lookup(keep); !ok {
+		r.Error("another context's memory is gone")
+	}
+	r.ok(r.cu.Free(keep))
+	left, _ := r.space.Info()
+	equal(r, "free bytes", left, free)
+	r.want("destroy twice", second.Destroy(), backend.ContextIsDestroyed)
+	_, err = second.Alloc(4)
+	r.want("alloc", err, backend.ContextIsDestroyed)
+	_, err = second.NewStream(backend.StreamConfig{})
+	r.want("stream", err, backend.ContextIsDestroyed)
+	_, err = second.NewEvent(backend.EventConfig{})
+	r.want("event", err, backend.ContextIsDestroyed)
+	_, _, err = second.Load([]byte(Kernels), backend.LoadConfig{})
+	r.want("load", err, backend.ContextIsDestroyed)
+	r.want("fill", second.Legacy().Fill(backend.Fill{Addr: a, Element: 4, Width: 1}), backend.ContextIsDestroyed)
+	equal(r, "the number is free again", must(r.space.NewContext(2))(r).ID(), 2)
+}
+
+func limits(r *rig) {
+	for _, l := range []backend.Limit{backend.LimitStackSize, backend.LimitPrintfFIFO, backend.LimitMallocHeap} {
+		v := must(r.cu.Limit(l))(r)
+		if v == 0 {
+			r.Errorf("limit %d is 0", l)
+		}
+		r.ok(r.cu.SetLimit(l, 2*v))
+		equal(r, "limit", must(r.cu.Limit(l))(r), 2*v)
+	}
+	_, err := r.cu.Limit(99)
+	r.want("no limit", err, backend.UnsupportedLimit)
+	r.want("no limit", r.cu.SetLimit(99, 1), backend.UnsupportedLimit)
+	_, err = r.cu.Limit(backend.LimitSyncDepth)
+	r.want("dynamic parallelism", err, backend.UnsupportedLimit)
+	r.want("stack without bound", r.cu.SetLimit(backend.LimitStackSize, 1<<40), backend.InvalidValue)
+}

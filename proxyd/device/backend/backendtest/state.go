@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backendtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+func state(r *rig) {
+	a, b := r.alloc(100), r.alloc(3*granule+1)
+	p := must(r.stream.AllocAsync(backend.DefaultPool, 200))(r)
+	m := r.load()
+	base := must(r.space.Reserve(4*granule, 0, 0))(r)
+	v := must(r.space.NewMemory(2 * granule))(r)
+	r.ok(r.space.MapMemory(base+granule, 2*granule, 0, v))
+	r.ok(r.space.SetAccess(base+granule, 2*granule, true))
+	pool := must(r.space.NewPool(0))(r)
+	st := r.space.State()
+	kinds := map[backend.Addr]backend.AllocKind{}
+	last := backend.Addr(0)
+	for _, x := range st.Allocations {
+		if x.Base <= last {
+			r.Errorf("%+v is out of order", x)
+		}
+		last = x.Base
+		kinds[x.Base] = x.Kind
+	}
+	want := map[backend.Addr]backend.AllocKind{
+		a: backend.Plain, b: backend.Plain, p: backend.Pooled, m.Variables().Base: backend.Globals, base + granule: backend.Mapped,
+	}
+	if !reflect.DeepEqual(kinds, want) {
+		r.Errorf("allocations %v, want %v", kinds, want)
+	}
+	equal(r, "next context", st.NextContext, r.cu.ID())
+	equal(r, "next pool", st.NextPool, pool)
+	equal(r, "next memory", st.NextMemory, v)
+	var sum uint64
+	for _, g := range st.Regions() {
+		if g.Size%granule != 0 {
+			r.Errorf("%+v", g)
+		}
+		sum += g.Size
+	}
+	free, total := r.space.Info()
+	equal(r, "bytes in regions", sum, total-free)
+}
+
+// hashes collects all blocks.
+func hashes(r *rig, s backend.Space, key byte) map[backend.BlockID]backend.Hash {
+	r.Helper()
+	out := map[backend.BlockID]backend.Hash{}
+	r.ok(s.Blocks(&[32]byte{key}, func(id backend.BlockID, h backend.Hash) bool {
+		if _, twice := out[id]; twice {
+			r.Errorf("block %+v twice", id)
+		}
+		out[id] = h
+		return true
+	}))
+	return out
+}
+
+func blocks(r *rig) {
+	a := r.alloc(3 * granule)
+	small := r.alloc(1000)
+	v := must(r.space.NewMemory(granule))(r)
+	h := hashes(r, r.space, 1)
+	equal(r, "blocks", len(h), 5)
+	zero := h[backend.BlockID{Base: a}]
+	for id, x := range h {
+		if x != zero {
+			r.Errorf("block %+v is not as the others", id)
+		}
+	}
+	p := make([]byte, granule)
+	if some := must(r.space.ReadBlock(backend.BlockID{Memory: v}, p))(r); some {
+		for _, b := range p {
+			if b != 0 {
+				r.Fatal("new memory is not zero")
+			}
+		}
+	}
+	// Only what was written has another hash, and equal blocks have equal ones.
+	r.put(a+granule, pattern(granule, 1))
+	r.put(a+2*granule, pattern(granule, 1))
+	r.put(small, words(1))
+	n := hashes(r, r.space, 1)
+	equal(r, "untouched", n[backend.BlockID{Base: a}], zero)
+	equal(r, "equal blocks", n[backend.BlockID{Base: a + granule}], n[backend.BlockID{Base: a + 2*granule}])
+	if n[backend.BlockID{Base: a + granule}] == zero || n[backend.BlockID{Base: small &^ (granule - 1)}] == zero {
+		r.Error("a block that was written has the hash of zeros")
+	}
+	if o := hashes(r, r.space, 2); o[backend.BlockID{Base: a + granule}] == n[backend.BlockID{Base: a + granule}] || o[backend.BlockID{Base: a}] == zero {
+		r.Error("the key changes nothing")
+	}
+	r.ok(r.space.Unmap())
+	if o := hashes(r, r.space, 1); !reflect.DeepEqual(o, n) {
+		r.Error("unmapping changed hashes")
+	}
+	if some := must(r.space.ReadBlock(backend.BlockID{Base: a + granule}, p))(r); !some || !bytes.Equal(p, pattern(granule, 1)) {
+		r.Error("a block is not as it was written")
+	}
+	r.ok(r.space.WriteBlock(backend.BlockID{Memory: v}, p))
+	r.ok(r.space.Map())
+	count := 0
+	r.ok(r.space.Blocks(&[32]byte{}, func(backend.BlockID, backend.Hash) bool { count++; return false }))
+	equal(r, "blocks before it was stopped", count, 1)
+	for _, tc := range []struct {
+		name string
+		id   backend.BlockID
+		n    int
+	}{
+		{"nowhere", backend.BlockID{Base: backend.DefaultBase + 1<<39}, granule},
+		{"zero", backend.BlockID{}, granule},
+		{"crooked", backend.BlockID{Base: a + 512}, granule},
+		{"short", backend.BlockID{Base: a}, granule - 1},
+		{"no memory", backend.BlockID{Memory: 99}, granule},
+		{"beyond memory", backend.BlockID{Memory: v, Offset: granule}, granule},
+		{"both", backend.BlockID{Memory: v, Base: a}, granule},
+	} {
+		_, err := r.space.ReadBlock(tc.id, make([]byte, tc.n))
+		r.want("read "+tc.name, err, backend.InvalidValue)
+		r.want("write "+tc.name, r.space.WriteBlock(tc.id, make([]byte, tc.n)), backend.InvalidValue)
+	}
+}
+
+// carry makes a copy of a space on another device, as a checkpoint and a restore do.
+func carry(r *rig, d backend.Device) *rig {
+	text, err := json.Marshal(r.space.State())
+	r.ok(err)
+	var st backend.State
+	r.ok(json.Unmarshal(text, &st))
+	o := &rig{T: r.T, b: r.b, dev: d, ctx: r.ctx}
+	o.space = must(d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &st}))(r)
+	p := make([]byte, granule)
+	for id := range hashes(r, r.space, 1) {
+		if must(r.space.ReadBlock(id, p))(r) {
+			r.ok(o.space.WriteBlock(id, p))
+		}
+	}
+	o.cu = must(o.space.NewContext(r.cu.ID()))(r)
+	r.ok(o.space.Map())
+	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	return o
+}
+
+func restore(r *rig) {
+	keep, gone := r.alloc(1000), r.alloc(1000)
+	big := r.alloc(3 * granule)
+	pooled := must(r.stream.AllocAsync(backend.DefaultPool, 5000))(r)
+	m := r.load()
+	a := r.alloc(4)
+	r.ok(r.run(r.function(m, "bump"), 1, args([]backend.Addr{a})))
+	base := must(r.space.Reserve(4*granule, 0, 0))(r)
+	v := must(r.space.NewMemory(2 * granule))(r)
+	r.ok(r.space.MapMemory(base+granule, 2*granule, 0, v))
+	r.ok(r.space.SetAccess(base+granule, 2*granule, true))
+	r.ok(r.space.ReleaseMemory(v))
+	r.put(keep, pattern(1000, 1))
+	r.put(big+granule, pattern(granule, 2))
+	r.put(pooled, pattern(5000, 3))
+	r.put(base+granule, pattern(100, 4))
+	r.ok(r.cu.Free(gone))
+	r.ok(r.space.Drain(r.ctx))
+
+	o := carry(r, r.b.Devices()[1])
+	if got, want := o.space.State(), r.space.State(); !reflect.DeepEqual(got, want) {
+		r.Errorf("state %+v, want %+v", got, want)
+	}
+	if got, want := hashes(o, o.space, 1), hashes(r, r.space, 1); !reflect.DeepEqual(got, want) {
+		r.Errorf("hashes %v, want %v", got, want)
+	}
+	o.has("plain", keep, pattern(1000, 1))
+	o.has("large", big+granule, pattern(granule, 2))
+	o.has("pooled", pooled, pattern(5000, 3))
+	o.has("mapped", base+granule, pattern(100, 4))
+	// The module takes its variables over.
+	om, log, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: m.Variables().Base})
+	if err != nil {
+		r.Fatalf("%v\n%s", err, log.Error)
+	}
+	r.ok(o.run(o.function(om, "bump"), 1, args([]backend.Addr{a})))
+	o.sync()
+	o.has("counter", a, words(8))
+	// And everything goes on alike.
+	r.ok(r.cu.Free(keep))
+	r.ok(o.cu.Free(keep))
+	r.ok(r.space.UnmapMemory(base+granule, 2*granule))
+	r.ok(o.space.UnmapMemory(base+granule, 2*granule))
+	for i, n := range []uint64{100, 1 << 20, 5 << 20, 1000, 600, 1 << 20} {
+		if x, y := r.alloc(n), o.alloc(n); x != y {
+			r.Errorf("allocation %d: %#x, after the restore %#x", i, uint64(x), uint64(y))
+		}
+	}
+	x, y := must(r.space.NewMemory(granule))(r), must(o.space.NewMemory(granule))(r)
+	equal(r, "next memory", y, x)
+	r.ok(r.stream.FreeAsync(pooled))
+	r.ok(o.stream.FreeAsync(pooled))
+	r.ok(m.Unload())
+	r.ok(om.Unload())
+	r.ok(r.space.Drain(r.ctx))
+	r.ok(o.space.Drain(r.ctx))
+	if got, want := o.space.State(), r.space.State(); !reflect.DeepEqual(got, want) {
+		r.Errorf("state at the end %+v, want %+v", got, want)
+	}
+}
+
+func restoreRefused(r *rig) {
+	d := r.b.Devices()[1]
+	plain := func(a backend.Addr, n uint64) backend.Allocation {
+		return backend.Allocation{Base: a, Size: n, Kind: backend.Plain, Context: 1, Access: true}
+	}
+	base := backend.DefaultBase
+	for _, tc := range []struct {
+		name string
+		st   backend.State
+		want backend.Result
+	}{
+		{"empty", backend.State{}, backend.Success},
+		{"one", backend.State{Allocations: []backend.Allocation{plain(base, 100)}}, backend.Success},
+		{"two over each other", backend.State{Allocations: []backend.Allocation{plain(base, 1000), plain(base+512, 100)}}, backend.InvalidValue},
+		{"large over small", backend.State{Allocations: []backend.Allocation{plain(base, 1000), plain(base, granule)}}, backend.InvalidValue},
+		{"crooked", backend.State{Allocations: []backend.Allocation{plain(base+4, 100)}}, backend.InvalidValue},
+		{"over a granule's end", backend.State{Allocations: []backend.Allocation{plain(base+granule-512, 1000)}}, backend.InvalidValue},
+		{"large, crooked", backend.State{Allocations: []backend.Allocation{plain(base+512, 3*granule)}}, backend.InvalidValue},
+		{"below the space", backend.State{Allocations: []backend.Allocation{plain(base-granule, 100)}}, backend.InvalidValue},
+		{"above the space", backend.State{Allocations: []backend.Allocation{plain(base+1<<40, 100)}}, backend.InvalidValue},
+		{"nothing", backend.State{Allocations: []backend.Allocation{plain(base, 0)}}, backend.InvalidValue},
+		{"more than all", backend.State{Allocations: []backend.Allocation{plain(base, smallMemory+1)}}, backend.InvalidValue},
+		{"huge", backend.State{Allocations: []backend.Allocation{plain(base, 1<<63)}}, backend.InvalidValue},
+		{"of no kind", backend.State{Allocations: []backend.Allocation{{Base: base, Size: 100, Access: true}}}, backend.InvalidValue},
+		{"of no pool", backend.State{Allocations: []backend.Allocation{{Base: base, Size: 100, Kind: backend.Pooled, Pool: 3, Access: true}}}, backend.InvalidValue},
+		{"of no memory", backend.State{Allocations: []backend.Allocation{{Base: base, Size: granule, Kind: backend.Mapped, Memory: 3}}}, backend.InvalidValue},
+		{"memory without reservation", backend.State{
+			NextMemory: 1, Memories: []backend.MemoryState{{ID: 1, Size: granule, Refs: 1}},
+			Allocations: []backend.Allocation{{Base: base, Size: granule, Kind: backend.Mapped, Memory: 1}},
+		}, backend.InvalidValue},
+		{"memory of nobody", backend.State{NextMemory: 1, Memories: []backend.MemoryState{{ID: 1, Size: granule}}}, backend.InvalidValue},
+		{"memory twice", backend.State{NextMemory: 1, Memories: []backend.MemoryState{{ID: 1, Size: granule, Refs: 1}, {ID: 1, Size: granule, Refs: 1}}}, backend.InvalidValue},
+		{"memory to come", backend.State{Memories: []backend.MemoryState{{ID: 1, Size: granule, Refs: 1}}}, backend.InvalidValue},
+		{"too much memory", backend.State{NextMemory: 1, Memories: []backend.MemoryState{{ID: 1, Size: 2 * smallMemory, Refs: 1}}}, backend.InvalidValue},
+		{"reservations over each other", backend.State{Reservations: []backend.Range{{Base: base, Size: 2 * granule}, {Base: base + granule, Size: granule}}}, backend.InvalidValue},
+		{"reservation of nothing", backend.State{Reservations: []backend.Range{{Base: base}}}, backend.InvalidValue},
+		{"pool to come", backend.State{Pools: []backend.PoolState{{ID: 1}}}, backend.InvalidValue},
+	} {
+		if tc.st.Base == 0 {
+			tc.st.Base, tc.st.Memory = base, smallMemory
+		}
+		s, err := d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &tc.st})
+		r.want(tc.name, err, tc.want)
+		if err == nil {
+			r.ok(s.Close())
+		}
+	}
+	_, err := d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &backend.State{Base: base, Memory: 2 * smallMemory}})
+	r.want("another size", err, backend.InvalidValue)
+	_, err = d.NewSpace(backend.SpaceConfig{Memory: smallMemory, State: &backend.State{Base: base + 1<<40, Memory: smallMemory}})
+	r.want("another base", err, backend.InvalidValue)
+}

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backendtest
+
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+const granule = backend.Granule
+
+func virtual(r *rig) {
+	total, _ := r.space.Info()
+	base := must(r.space.Reserve(8*granule, 0, 0))(r)
+	equal(r, "reserved first", base, backend.DefaultBase)
+	left, _ := r.space.Info()
+	equal(r, "free after a reservation", left, total)
+	one := must(r.space.NewMemory(granule))(r)
+	two := must(r.space.NewMemory(2 * granule))(r)
+	left, _ = r.space.Info()
+	equal(r, "free after 3 granules", left, total-3*granule)
+
+	// Two memories side by side are one range.
+	r.ok(r.space.MapMemory(base+granule, granule, 0, one))
+	r.ok(r.space.MapMemory(base+2*granule, 2*granule, 0, two))
+	cross := base + 2*granule - 8
+	r.want("copy without access", r.stream.Fill(backend.Fill{Addr: cross, Value: 1, Element: 1, Width: 16}), backend.InvalidValue)
+	r.ok(r.space.SetAccess(base+granule, 3*granule, true))
+	r.put(cross, pattern(16, 1))
+	r.has("over the border", cross, pattern(16, 1))
+	x, ok := r.space.Lookup(cross + 8)
+	if !ok || x.Kind != backend.Mapped || x.Memory != two || x.Base != base+2*granule || x.Size != 2*granule || !x.Access {
+		r.Errorf("%+v, %v", x, ok)
+	}
+
+	// The same bytes at another address.
+	r.ok(r.space.MapMemory(base+5*granule, granule, 0, one))
+	r.ok(r.space.SetAccess(base+5*granule, granule, true))
+	r.has("mapped twice", base+6*granule-8, pattern(16, 1)[:8])
+	r.put(base+6*granule-8, words(1, 2))
+	r.has("mapped twice", cross, words(1, 2))
+
+	// Memory lives as long as somebody names it.
+	again := must(r.space.RetainMemory(base + granule))(r)
+	equal(r, "retained", again, one)
+	r.ok(r.space.ReleaseMemory(one))
+	r.ok(r.space.ReleaseMemory(one))
+	r.want("released too often", r.space.ReleaseMemory(one), backend.InvalidValue)
+	left, _ = r.space.Info()
+	equal(r, "free", left, total-3*granule)
+	r.has("released and mapped", cross, words(1, 2))
+	r.ok(r.space.UnmapMemory(base+5*granule, granule))
+	r.ok(r.space.UnmapMemory(base+granule, 3*granule))
+	left, _ = r.space.Info()
+	equal(r, "free", left, total-2*granule)
+
+	// What is mapped later at the same address has its own bytes.
+	r.ok(r.space.MapMemory(base+granule, 2*granule, 0, two))
+	r.ok(r.space.SetAccess(base+granule, 2*granule, true))
+	r.has("moved", base+granule, pattern(16, 1)[8:])
+	r.ok(r.space.SetAccess(base+granule, 2*granule, false))
+	r.want("access taken away", r.stream.Fill(backend.Fill{Addr: base + granule, Element: 1, Width: 1}), backend.InvalidValue)
+	r.ok(r.space.UnmapMemory(base+granule, 2*granule))
+	r.ok(r.space.ReleaseMemory(two))
+	r.ok(r.space.Unreserve(base, 8*granule))
+	left, _ = r.space.Info()
+	equal(r, "free at the end", left, total)
+
+	hint := base + 100*granule
+	equal(r, "a hint that is free", must(r.space.Reserve(granule, 0, hint))(r), hint)
+	equal(r, "a hint that is taken", must(r.space.Reserve(granule, 0, hint))(r), base)
+	if a := must(r.space.Reserve(granule, 1<<30, 0))(r); a%(1<<30) != 0 {
+		r.Errorf("%#x is not aligned", uint64(a))
+	}
+	// 64 times the memory can be reserved.
+	for range 64 {
+		must(r.space.Reserve(smallMemory, 0, 0))(r)
+	}
+}
+
+func virtualMisused(r *rig) {
+	base := must(r.space.Reserve(4*granule, 0, 0))(r)
+	m := must(r.space.NewMemory(granule))(r)
+	r.ok(r.space.MapMemory(base, granule, 0, m))
+	plain := r.alloc(granule)
+	reserve := func(size, align uint64) error { _, err := r.space.Reserve(size, align, 0); return err }
+	create := func(n uint64) error { _, err := r.space.NewMemory(n); return err }
+	retain := func(a backend.Addr) error { _, err := r.space.RetainMemory(a); return err }
+	for _, tc := range []struct {
+		name string
+		err  error
+		want backend.Result
+	}{
+		{"reserve nothing", reserve(0, 0), backend.InvalidValue},
+		{"reserve half a granule", reserve(granule/2, 0), backend.InvalidValue},
+		{"reserve with a crooked alignment", reserve(granule, 3*granule), backend.InvalidValue},
+		{"reserve everything", reserve(1<<46, 0), backend.OutOfMemory},
+		{"unreserve a part", r.space.Unreserve(base, granule), backend.InvalidValue},
+		{"unreserve what is mapped", r.space.Unreserve(base, 4*granule), backend.InvalidValue},
+		{"unreserve nothing", r.space.Unreserve(base+granule, granule), backend.InvalidValue},
+		{"memory of nothing", create(0), backend.InvalidValue},
+		{"memory of half a granule", create(granule / 2), backend.InvalidValue},
+		{"retain where nothing is", retain(base + granule), backend.InvalidValue},
+		{"retain plain memory", retain(plain), backend.InvalidValue},
+		{"release nothing", r.space.ReleaseMemory(99), backend.InvalidValue},
+		{"map over", r.space.MapMemory(base, granule, 0, m), backend.InvalidValue},
+		{"map half", r.space.MapMemory(base+granule, granule/2, 0, m), backend.InvalidValue},
+		{"map with an offset", r.space.MapMemory(base+granule, granule, granule, m), backend.InvalidValue},
+		{"map more than there is", r.space.MapMemory(base+granule, 2*granule, 0, m), backend.InvalidValue},
+		{"map crooked", r.space.MapMemory(base+granule+512, granule, 0, m), backend.InvalidValue},
+		{"map outside", r.space.MapMemory(base+4*granule, granule, 0, m), backend.InvalidValue},
+		{"map over the end", r.space.MapMemory(plain, granule, 0, m), backend.InvalidValue},
+		{"map nothing", r.space.MapMemory(base+granule, granule, 0, 99), backend.InvalidValue},
+		{"unmap what is not mapped", r.space.UnmapMemory(base+granule, granule), backend.InvalidValue},
+		{"unmap too much", r.space.UnmapMemory(base, 2*granule), backend.InvalidValue},
+		{"unmap plain memory", r.space.UnmapMemory(plain, granule), backend.InvalidValue},
+		{"access to what is not mapped", r.space.SetAccess(base, 2*granule, true), backend.InvalidValue},
+		{"free a mapping", r.cu.Free(base), backend.InvalidValue},
+	} {
+		r.want(tc.name, tc.err, tc.want)
+	}
+}
+
+func pools(r *rig) {
+	p := must(r.space.NewPool(1 << 20))(r)
+	_, err := r.stream.AllocAsync(p, 2<<20)
+	r.want("more than the pool", err, backend.OutOfMemory)
+	a := must(r.stream.AllocAsync(p, 1000))(r)
+	x, _ := r.space.Lookup(a)
+	if x.Kind != backend.Pooled || x.Pool != p || x.Size != 1000 {
+		r.Errorf("%+v", x)
+	}
+	attribute := func(a backend.PoolAttribute, want uint64) {
+		r.Helper()
+		equal(r, "attribute", must(r.space.PoolAttribute(p, a))(r), want)
+	}
+	attribute(backend.PoolUsedCurrent, 1024)
+	b := must(r.stream.AllocAsync(p, 3000))(r)
+	attribute(backend.PoolUsedCurrent, 1024+3072)
+	r.ok(r.stream.FreeAsync(a))
+	r.ok(r.cu.Free(b)) // either way of freeing will do
+	attribute(backend.PoolUsedCurrent, 0)
+	attribute(backend.PoolUsedHigh, 4096)
+	r.ok(r.space.SetPoolAttribute(p, backend.PoolUsedHigh, 0))
+	attribute(backend.PoolUsedHigh, 0)
+	attribute(backend.PoolReuseFollowEvents, 1)
+	r.ok(r.space.SetPoolAttribute(p, backend.PoolReuseFollowEvents, 0))
+	attribute(backend.PoolReuseFollowEvents, 0)
+	r.ok(r.space.SetPoolAttribute(p, backend.PoolReleaseThreshold, 1<<30))
+	attribute(backend.PoolReleaseThreshold, 1<<30)
+	r.ok(r.space.TrimPool(p, 0))
+
+	_, err = r.space.PoolAttribute(p, 99)
+	r.want("no attribute", err, backend.InvalidValue)
+	r.want("set what is used", r.space.SetPoolAttribute(p, backend.PoolUsedCurrent, 0), backend.InvalidValue)
+	r.want("set the highest", r.space.SetPoolAttribute(p, backend.PoolUsedHigh, 5), backend.InvalidValue)
+	r.want("destroy the default pool", r.space.DestroyPool(backend.DefaultPool), backend.InvalidValue)
+	r.want("trim no pool", r.space.TrimPool(99, 0), backend.InvalidValue)
+	c := must(r.stream.AllocAsync(p, 100))(r)
+	r.ok(r.space.DestroyPool(p))
+	r.want("destroy twice", r.space.DestroyPool(p), backend.InvalidValue)
+	_, err = r.stream.AllocAsync(p, 100)
+	r.want("allocate from a pool that is gone", err, backend.InvalidValue)
+	r.has("its memory", c, make([]byte, 100))
+	r.ok(r.stream.FreeAsync(c))
+	r.sync()
+}
+
+func streamOrdered(r *rig) {
+	const n = 100 << 10
+	total, _ := r.space.Info()
+	out := r.alloc(n)
+	used, _ := r.space.Info()
+	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	gate := make(chan struct{})
+	r.ok(r.stream.Host(func() { <-gate }))
+	a := must(r.stream.AllocAsync(backend.DefaultPool, n))(r)
+	r.ok(r.stream.Copy(backend.Copy{Src: mem(pattern(n, 1)), Dst: dev(a), Width: n}))
+	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(out), Width: n}))
+	r.ok(r.stream.FreeAsync(a))
+	r.want("free twice", r.stream.FreeAsync(a), backend.InvalidValue)
+	r.want("use it after", r.stream.Fill(backend.Fill{Addr: a, Element: 1, Width: 1}), backend.InvalidValue)
+	free, _ := r.space.Info()
+	equal(r, "free", free, used)
+	// Another stream gets the same address, and its work waits for what the first one does there.
+	b := must(other.AllocAsync(backend.DefaultPool, n))(r)
+	equal(r, "address", b, a)
+	r.ok(other.Fill(backend.Fill{Addr: b, Value: 3, Element: 1, Width: 10}))
+	r.want("waits", other.Query(), backend.NotReady)
+	close(gate)
+	r.sync()
+	r.ok(other.Synchronize(r.ctx))
+	r.has("first", out, pattern(n, 1))
+	r.has("second", b, append([]byte{3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, make([]byte, n-10)...))
+	r.ok(other.FreeAsync(b))
+	r.ok(other.FreeAsync(out)) // plain memory too
+	r.ok(r.cu.Synchronize(r.ctx))
+	free, _ = r.space.Info()
+	equal(r, "free at the end", free, total)
+}

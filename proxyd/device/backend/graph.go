@@ -1,0 +1,293 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"fmt"
+	"slices"
+)
+
+// NodeID names a node within its graph, and within the executable graph made of it. Numbers are never used again.
+type NodeID uint32
+
+// Node is what a node of a graph does: one of KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode, WaitNode, ChildNode and
+// ExchangeNode. They are as the stream's methods of the same name.
+type Node interface{ kind() string }
+
+// The kinds of nodes.
+type (
+	// KernelNode launches a kernel.
+	KernelNode struct{ Launch Launch }
+	// CopyNode copies.
+	CopyNode struct{ Copy Copy }
+	// FillNode sets memory.
+	FillNode struct{ Fill Fill }
+	// HostNode calls a function.
+	HostNode struct{ Func func() }
+	// EmptyNode does nothing; others can depend on it.
+	EmptyNode struct{}
+	// RecordNode records an event.
+	RecordNode struct{ Event Event }
+	// WaitNode waits for what an event stands for when the graph is launched.
+	WaitNode struct{ Event Event }
+	// ChildNode runs a graph. Add and Set copy it.
+	ChildNode struct{ Graph *Graph }
+	// ExchangeNode is a collective.
+	ExchangeNode struct {
+		Buffers []Buffer
+		Begin   func(bytes [][]byte, done func(error))
+	}
+)
+
+func (KernelNode) kind() string   { return "kernel" }
+func (CopyNode) kind() string     { return "copy" }
+func (FillNode) kind() string     { return "fill" }
+func (HostNode) kind() string     { return "host" }
+func (EmptyNode) kind() string    { return "empty" }
+func (RecordNode) kind() string   { return "record" }
+func (WaitNode) kind() string     { return "wait" }
+func (ChildNode) kind() string    { return "child" }
+func (ExchangeNode) kind() string { return "exchange" }
+
+// Edge is a dependency: To begins when From is done.
+type Edge struct{ From, To NodeID }
+
+// Graph is a set of nodes with dependencies: plain data, of no context. The zero value is empty. Unlike all else here it is not safe for concurrent use.
+type Graph struct {
+	nodes []graphNode // ascending by id
+	next  NodeID
+}
+
+type graphNode struct {
+	id   NodeID
+	node Node
+	deps []NodeID
+}
+
+func (g *Graph) find(id NodeID) (int, error) {
+	i, ok := slices.BinarySearchFunc(g.nodes, id, func(n graphNode, id NodeID) int { return int(n.id) - int(id) })
+	if !ok {
+		return 0, fmt.Errorf("graph: node %d: %w", id, InvalidValue)
+	}
+	return i, nil
+}
+
+// Add adds a node that depends on others of the graph.
+func (g *Graph) Add(n Node, deps ...NodeID) (NodeID, error) {
+	for i, d := range deps {
+		if _, err := g.find(d); err != nil {
+			return 0, err
+		}
+		if slices.Contains(deps[:i], d) {
+			return 0, fmt.Errorf("graph: node %d twice: %w", d, InvalidValue)
+		}
+	}
+	n, err := own(n)
+	if err != nil {
+		return 0, err
+	}
+	g.next++
+	g.nodes = append(g.nodes, graphNode{g.next, n, slices.Clone(deps)})
+	return g.next, nil
+}
+
+// own copies a child graph, so that no graph can come to hold itself.
+func own(n Node) (Node, error) {
+	switch c, child := n.(ChildNode); {
+	case n == nil || child && c.Graph == nil:
+		return nil, fmt.Errorf("graph: no node: %w", InvalidValue)
+	case child:
+		return ChildNode{c.Graph.Clone()}, nil
+	}
+	return n, nil
+}
+
+// Node is what a node does.
+func (g *Graph) Node(id NodeID) (Node, error) {
+	i, err := g.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return g.nodes[i].node, nil
+}
+
+// Set changes what a node does, not its kind.
+func (g *Graph) Set(id NodeID, n Node) error {
+	i, err := g.find(id)
+	if err != nil {
+		return err
+	}
+	if n, err = own(n); err != nil {
+		return err
+	}
+	if g.nodes[i].node.kind() != n.kind() {
+		return fmt.Errorf("graph: node %d is of kind %s: %w", id, g.nodes[i].node.kind(), InvalidValue)
+	}
+	g.nodes[i].node = n
+	return nil
+}
+
+// Remove removes a node with its dependencies.
+func (g *Graph) Remove(id NodeID) error {
+	i, err := g.find(id)
+	if err != nil {
+		return err
+	}
+	g.nodes = slices.Delete(g.nodes, i, i+1)
+	for k := range g.nodes {
+		g.nodes[k].deps = slices.DeleteFunc(g.nodes[k].deps, func(d NodeID) bool { return d == id })
+	}
+	return nil
+}
+
+// Nodes lists all nodes in the order in which they were added.
+func (g *Graph) Nodes() []NodeID {
+	out := make([]NodeID, len(g.nodes))
+	for i, n := range g.nodes {
+		out[i] = n.id
+	}
+	return out
+}
+
+// Edges lists all dependencies, by the node that depends.
+func (g *Graph) Edges() []Edge {
+	var out []Edge
+	for _, n := range g.nodes {
+		for _, d := range n.deps {
+			out = append(out, Edge{d, n.id})
+		}
+	}
+	return out
+}
+
+// Connect adds dependencies. One that is there already, of a node on itself, or that closes a circle is InvalidValue, and then nothing is added.
+func (g *Graph) Connect(edges ...Edge) error {
+	old := g.Clone()
+	for _, e := range edges {
+		_, err := g.find(e.From)
+		to, err2 := g.find(e.To)
+		if err != nil || err2 != nil || slices.Contains(g.nodes[to].deps, e.From) || e.From == e.To {
+			g.nodes = old.nodes
+			return fmt.Errorf("graph: dependency of %d on %d: %w", e.To, e.From, InvalidValue)
+		}
+		g.nodes[to].deps = append(g.nodes[to].deps, e.From)
+	}
+	if _, err := g.Order(); err != nil {
+		g.nodes = old.nodes
+		return err
+	}
+	return nil
+}
+
+// Disconnect removes dependencies. One that is not there is InvalidValue, and then nothing is removed.
+func (g *Graph) Disconnect(edges ...Edge) error {
+	old := g.Clone()
+	for _, e := range edges {
+		to, err := g.find(e.To)
+		at := -1
+		if err == nil {
+			at = slices.Index(g.nodes[to].deps, e.From)
+		}
+		if at < 0 {
+			g.nodes = old.nodes
+			return fmt.Errorf("graph: dependency of %d on %d is not there: %w", e.To, e.From, InvalidValue)
+		}
+		g.nodes[to].deps = slices.Delete(g.nodes[to].deps, at, at+1)
+	}
+	return nil
+}
+
+// Clone copies the graph; nodes keep their numbers.
+func (g *Graph) Clone() *Graph {
+	c := &Graph{nodes: slices.Clone(g.nodes), next: g.next}
+	for i := range c.nodes {
+		c.nodes[i].deps = slices.Clone(c.nodes[i].deps)
+		if child, ok := c.nodes[i].node.(ChildNode); ok {
+			c.nodes[i].node = ChildNode{child.Graph.Clone()}
+		}
+	}
+	return c
+}
+
+// Order lists the nodes so that each stands behind those on which it depends, and else in the order of their numbers.
+func (g *Graph) Order() ([]NodeID, error) {
+	left := make(map[NodeID]int, len(g.nodes))
+	after := make(map[NodeID][]NodeID)
+	var ready, out []NodeID
+	for _, n := range g.nodes {
+		left[n.id] = len(n.deps)
+		for _, d := range n.deps {
+			after[d] = append(after[d], n.id)
+		}
+		if len(n.deps) == 0 {
+			ready = append(ready, n.id)
+		}
+	}
+	for len(ready) > 0 {
+		id := ready[0]
+		ready = ready[1:]
+		out = append(out, id)
+		for _, a := range after[id] {
+			if left[a]--; left[a] == 0 {
+				i, _ := slices.BinarySearch(ready, a)
+				ready = slices.Insert(ready, i, a)
+			}
+		}
+	}
+	if len(out) != len(g.nodes) {
+		return nil, fmt.Errorf("graph: dependencies in a circle: %w", InvalidValue)
+	}
+	return out, nil
+}
+
+// Deps lists the nodes on which one depends.
+func (g *Graph) Deps(id NodeID) ([]NodeID, error) {
+	i, err := g.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(g.nodes[i].deps), nil
+}
+
+// SameShape refuses with GraphExecUpdateFailure, and names the node of g, what differs in more than nodes' parameters: nodes are compared in their order.
+func (g *Graph) SameShape(other *Graph) (NodeID, error) {
+	for i, n := range g.nodes {
+		bad := fmt.Errorf("graph: node %d differs in kind or dependencies: %w", n.id, GraphExecUpdateFailure)
+		if i >= len(other.nodes) {
+			return n.id, bad
+		}
+		o := other.nodes[i]
+		if n.node.kind() != o.node.kind() || len(n.deps) != len(o.deps) {
+			return n.id, bad
+		}
+		for _, d := range o.deps {
+			k, _ := other.find(d)
+			if k >= len(g.nodes) || !slices.Contains(n.deps, g.nodes[k].id) {
+				return n.id, bad
+			}
+		}
+		if c, ok := n.node.(ChildNode); ok {
+			if _, err := c.Graph.SameShape(o.node.(ChildNode).Graph); err != nil {
+				return n.id, bad
+			}
+		}
+	}
+	if len(g.nodes) != len(other.nodes) {
+		return 0, fmt.Errorf("graph: %d nodes, not %d: %w", len(g.nodes), len(other.nodes), GraphExecUpdateFailure)
+	}
+	return 0, nil
+}
+
+// Exec is an instantiated graph.
+type Exec interface {
+	// Update takes over all nodes' parameters from a graph of the same shape. Else it changes nothing, and returns GraphExecUpdateFailure with
+	// the node of g that is different, or 0.
+	Update(g *Graph) (NodeID, error)
+	// Set changes one node's parameters. Runs queued before are not changed.
+	Set(id NodeID, n Node) error
+	// Enable lets a kernel, copy or fill node do its work or be empty.
+	Enable(id NodeID, on bool) error
+	Enabled(id NodeID) (bool, error)
+	Destroy() error
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import "fmt"
+
+// LoadConfig is what a program may ask of the just-in-time compiler, as far as it changes something.
+type LoadConfig struct {
+	MaxRegisters uint32 // of a thread, 0: any
+	Verbose      bool   // the log says what each kernel uses
+	// Globals, if not 0, is the address of a module's variables in the State that the space was made with: the module takes them
+	// over as they are. InvalidValue if there are none of this context, or of another size.
+	Globals Addr
+}
+
+// Log is what the just-in-time compiler says.
+type Log struct{ Info, Error string }
+
+// Global is a variable of a module.
+type Global struct {
+	Name string
+	Addr Addr
+	Size uint64
+}
+
+// Module is loaded code.
+type Module interface {
+	// Function finds a kernel: the same value each time. It fails with NotFound, or NotSupported for one that the backend refuses to run.
+	Function(name string) (Function, error)
+	// Functions lists all kernels in the order of the code.
+	Functions() []Function
+	// Global finds a variable, or NotFound.
+	Global(name string) (Global, error)
+	// Variables is where all variables lie, for LoadConfig.Globals; of size 0 if there are none.
+	Variables() Range
+	// Unload ends the module; launches queued before still run.
+	Unload() error
+}
+
+// Param is the place of one parameter in a kernel's block of parameters.
+type Param struct{ Offset, Size uint32 }
+
+// Function is a kernel of a module.
+type Function interface {
+	Name() string
+	Module() Module
+	Params() []Param
+	// Attribute is one of the driver's, or InvalidValue.
+	Attribute(FunctionAttribute) (int32, error)
+	// SetAttribute changes one of those that can be: the dynamic shared memory that a launch may ask for, and the preferred
+	// carve-out, which changes nothing. Else, and for values out of range, InvalidValue.
+	SetAttribute(FunctionAttribute, int32) error
+}
+
+// FunctionAttribute is an attribute of a kernel, as the driver numbers them.
+type FunctionAttribute int32
+
+// The attributes of kernels.
+const (
+	FuncMaxThreads FunctionAttribute = iota
+	FuncSharedSize
+	FuncConstSize
+	FuncLocalSize
+	FuncRegisters
+	FuncPTXVersion
+	FuncBinaryVersion
+	FuncCacheModeCA
+	FuncMaxDynamicShared
+	FuncSharedCarveout
+	FuncClusterSizeMustBeSet
+	FuncRequiredClusterWidth
+	FuncRequiredClusterHeight
+	FuncRequiredClusterDepth
+	FuncNonPortableCluster
+	FuncClusterScheduling
+	FunctionAttributes // how many there are
+)
+
+// Dim is an extent of a grid or a block.
+type Dim struct{ X, Y, Z uint32 }
+
+// Count is the number of positions in it.
+func (d Dim) Count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
+
+// Launch is a launch of a kernel.
+type Launch struct {
+	Function    Function
+	Grid, Block Dim
+	Shared      uint32 // bytes of dynamic shared memory
+	Params      []byte // the block of parameters; the backend keeps it
+	Cooperative bool
+}
+
+// CheckLaunch refuses what the driver refuses at the call; a shim that has the function's attributes can do the same.
+//
+//	a dimension is 0 or beyond the device's    InvalidValue
+//	more threads than any block has            InvalidValue
+//	more threads than this kernel may have     LaunchOutOfResources
+//	more dynamic shared memory than is set     InvalidValue
+//	fewer bytes of parameters                  InvalidValue
+//	cooperative, and not all blocks fit        CooperativeLaunchTooBig
+func CheckLaunch(info *Info, l *Launch) error {
+	at := &info.Attributes
+	over := func(v uint32, a Attribute) bool { return v == 0 || uint64(v) > uint64(at[a]) }
+	name := l.Function.Name()
+	switch {
+	case over(l.Grid.X, MaxGridX) || over(l.Grid.Y, MaxGridY) || over(l.Grid.Z, MaxGridZ):
+		return fmt.Errorf("launch %s: grid %v: %w", name, l.Grid, InvalidValue)
+	case over(l.Block.X, MaxBlockX) || over(l.Block.Y, MaxBlockY) || over(l.Block.Z, MaxBlockZ),
+		l.Block.Count() > uint64(at[MaxThreadsPerBlock]):
+		return fmt.Errorf("launch %s: block %v: %w", name, l.Block, InvalidValue)
+	}
+	var facts [FunctionAttributes]int32
+	for _, a := range []FunctionAttribute{FuncMaxThreads, FuncMaxDynamicShared, FuncSharedSize, FuncRegisters} {
+		v, err := l.Function.Attribute(a)
+		if err != nil {
+			return err
+		}
+		facts[a] = v
+	}
+	size := uint32(0)
+	if p := l.Function.Params(); len(p) > 0 {
+		size = p[len(p)-1].Offset + p[len(p)-1].Size
+	}
+	switch {
+	case l.Block.Count() > uint64(facts[FuncMaxThreads]):
+		return fmt.Errorf("launch %s: %d threads, the kernel may have %d: %w", name, l.Block.Count(), facts[FuncMaxThreads], LaunchOutOfResources)
+	case uint64(l.Shared) > uint64(max(facts[FuncMaxDynamicShared], 0)):
+		return fmt.Errorf("launch %s: %d bytes of dynamic shared memory, %d are allowed: %w", name, l.Shared, facts[FuncMaxDynamicShared], InvalidValue)
+	case len(l.Params) < int(size):
+		return fmt.Errorf("launch %s: %d bytes of parameters, not %d: %w", name, len(l.Params), size, InvalidValue)
+	}
+	if l.Cooperative {
+		fit := uint64(Occupancy(info, Resources{
+			Threads: uint32(l.Block.Count()), Registers: uint32(facts[FuncRegisters]), Shared: uint32(facts[FuncSharedSize]) + l.Shared,
+		})) * uint64(at[Multiprocessors])
+		if n := l.Grid.Count(); n > fit {
+			return fmt.Errorf("launch %s: %d blocks at once, %d fit: %w", name, n, fit, CooperativeLaunchTooBig)
+		}
+	}
+	return nil
+}
+
+// Resources is what a block needs.
+type Resources struct {
+	Threads   uint32
+	Registers uint32 // of a thread
+	Shared    uint32 // static and dynamic
+}
+
+// Occupancy is the number of such blocks that a multiprocessor holds at once: a pure function of the device's attributes.
+func Occupancy(info *Info, r Resources) int {
+	at := &info.Attributes
+	if r.Threads == 0 || uint64(r.Threads) > uint64(at[MaxThreadsPerBlock]) {
+		return 0
+	}
+	const unit = 128        // of shared memory
+	const warpUnit = 256    // of registers of a warp
+	const warpsTogether = 4 // warps get registers four at a time: one for each quarter of the multiprocessor
+	warp := uint64(at[WarpSize])
+	warps := (uint64(r.Threads) + warp - 1) / warp
+	blocks := min(uint64(at[MaxBlocksPerMultiprocessor]), uint64(at[MaxThreadsPerMultiprocessor])/warp/warps)
+	if r.Registers > 0 {
+		each := (uint64(r.Registers)*warp + warpUnit - 1) / warpUnit * warpUnit
+		fit := uint64(at[MaxRegistersPerMultiprocessor]) / each / warpsTogether * warpsTogether
+		if each*((warps+warpsTogether-1)/warpsTogether*warpsTogether) > uint64(at[MaxRegistersPerBlock]) {
+			return 0
+		}
+		blocks = min(blocks, fit/warps)
+	}
+	shared := (uint64(r.Shared) + uint64(at[ReservedSharedPerBlock]) + unit - 1) / unit * unit
+	if uint64(r.Shared) > uint64(at[MaxSharedPerBlockOptin]) {
+		return 0
+	}
+	return int(min(blocks, uint64(at[MaxSharedPerMultiprocessor])/shared))
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+// State describes a space's memory, all but its bytes. It is plain data: it can be written as JSON, and a space made with it
+// goes on as the one it was taken from, with the same addresses for all that is allocated later. What it describes is
+// owned by contexts and modules of the same numbers and addresses, which whoever restores makes again: NewContext with the id,
+// Load with LoadConfig.Globals. Host memory is not part of it.
+type State struct {
+	Base         Addr
+	Memory       uint64
+	Allocations  []Allocation // ascending by Base
+	Reservations []Range      // ascending
+	Memories     []MemoryState
+	Pools        []PoolState
+	NextMemory   MemoryID
+	NextPool     PoolID
+	NextContext  ContextID
+}
+
+// Range is a range of addresses.
+type Range struct {
+	Base Addr
+	Size uint64
+}
+
+// MemoryState is one physical memory of VMM.
+type MemoryState struct {
+	ID   MemoryID
+	Size uint64
+	Refs uint32
+}
+
+// PoolState is one pool.
+type PoolState struct {
+	ID           PoolID
+	MaxSize      uint64
+	Destroyed    bool // but in use
+	Reuse        [3]bool
+	Threshold    uint64
+	UsedHigh     uint64
+	ReservedHigh uint64
+}
+
+// Region is memory with bytes of its own: granules at their address, or a physical memory of VMM.
+type Region struct {
+	Base   Addr // 0 for VMM
+	Memory MemoryID
+	Size   uint64 // a multiple of Granule
+}
+
+// BlockID names a block: Granule bytes of a region.
+type BlockID struct {
+	Base   Addr     // of the block, if it has an address of its own
+	Memory MemoryID // else of this memory
+	Offset uint64   // in Memory
+}
+
+// Hash is a keyed hash of a block's bytes: the first 128 bits of BLAKE3. Under a key that a program does not know, equal hashes are equal blocks.
+type Hash [16]byte
+
+// Regions lists what State's memory consists of: first by address, then by memory.
+func (s *State) Regions() []Region {
+	var out []Region
+	for _, a := range s.Allocations {
+		if a.Kind != Plain && a.Kind != Pooled && a.Kind != Globals {
+			continue
+		}
+		base := a.Base &^ (Granule - 1)
+		end := (a.Base + Addr(a.Size) + Granule - 1) &^ (Granule - 1)
+		if n := len(out); n > 0 && out[n-1].Base == base {
+			continue // small ones share a granule
+		}
+		out = append(out, Region{Base: base, Size: uint64(end - base)})
+	}
+	for _, m := range s.Memories {
+		out = append(out, Region{Memory: m.ID, Size: m.Size})
+	}
+	return out
+}

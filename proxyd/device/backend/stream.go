@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// The range of priorities; a lower number is served first.
+const (
+	LeastPriority    = 0
+	GreatestPriority = -5
+)
+
+// StreamConfig is how a stream is.
+type StreamConfig struct {
+	NonBlocking bool // it does not wait for the legacy stream
+	Priority    int  // brought into the range
+}
+
+// Stream is a queue of work, carried out in order. Different streams' work runs at the same time, as far as priorities, events and
+// the legacy stream do not order it. Methods return before the work is done. A method's error says that nothing was queued: InvalidValue for
+// an address at which nothing is allocated, InvalidHandle for what belongs to another context or is gone, and the context's fault.
+type Stream interface {
+	Config() StreamConfig
+	// Copy queues a copy; see the type.
+	Copy(Copy) error
+	// Fill queues a cuMemset of any kind.
+	Fill(Fill) error
+	// Launch queues a kernel. What cannot run is refused: see CheckLaunch.
+	Launch(Launch) error
+	// Record lets e stand for all work queued so far.
+	Record(e Event) error
+	// Wait holds later work back until what e stands for now is done. An event that was never recorded is no reason to wait.
+	Wait(e Event) error
+	// Write queues a write of 4 or 8 bytes.
+	Write(a Addr, size int, value uint64) error
+	// WaitValue holds later work back until the 4 or 8 bytes at a satisfy the condition.
+	WaitValue(a Addr, size int, value uint64, cond Condition) error
+	// Host queues a function. It may take its time, holds up this stream only, and must not call methods that wait for this stream.
+	// It is called even if the context has a fault by then.
+	Host(f func()) error
+	// Exchange queues work that somebody else does with device memory: a collective. begin is called when its turn comes, with the bytes of each
+	// buffer, and must not block; the stream goes on when done is called, once. An error given to done is a fault of the context if it wraps a Result.
+	Exchange(buffers []Buffer, begin func(bytes [][]byte, done func(error))) error
+	// AllocAsync allocates from a pool: the address is known now, the memory there for work of this stream from here on, and
+	// for other work ordered after it.
+	AllocAsync(pool PoolID, n uint64) (Addr, error)
+	// FreeAsync frees what Alloc or AllocAsync returned, in this stream's order.
+	FreeAsync(a Addr) error
+	// Graph queues a run of an instantiated graph. Runs of the same one follow each other.
+	Graph(x Exec) error
+
+	// Query is nil if no work is left, else NotReady.
+	Query() error
+	// Synchronize waits until the work queued so far is done. It returns the context's fault or ctx's error.
+	Synchronize(ctx context.Context) error
+	// Destroy ends the stream at once; work in it is still done.
+	Destroy() error
+}
+
+// Condition is when a WaitValue is over, as the driver numbers them: unsigned arithmetic but for AtLeast, which is cyclic.
+type Condition uint32
+
+// The conditions, of the value *a in memory.
+const (
+	AtLeast Condition = iota // (signed)(*a - value) >= 0
+	Equal
+	And // *a & value != 0
+	Nor // ^(*a | value) != 0
+)
+
+// Buffer is a range of device memory that an Exchange uses.
+type Buffer struct {
+	Addr  Addr
+	Size  uint64
+	Write bool
+}
+
+// HostMemory is the memory of a program. Both methods may be called from any goroutine, at the time when a copy is carried out.
+type HostMemory interface {
+	Read(addr uint64, p []byte) error
+	Write(addr uint64, p []byte) error
+}
+
+// Copy is a copy of up to three dimensions: Depth slices of Height rows of Width bytes. Height and Depth of 0 are 1. A Width of 0 copies nothing. Source and
+// destination of a row may overlap.
+type Copy struct {
+	Src, Dst             Place
+	Width, Height, Depth uint64
+}
+
+// Place is one side of a copy. A row begins at Addr + X + Pitch*(Y + Rows*Z); Pitch of 0 is Width, Rows of 0 Height.
+type Place struct {
+	Host    HostMemory // the program's memory, or nil: the device's
+	Space   Space      // of another device, or nil: the stream's own
+	Addr    uint64
+	Pitch   uint64
+	Rows    uint64 // of a slice
+	X, Y, Z uint64 // X in bytes
+}
+
+// Fill sets Height rows of Width elements to a value of 1, 2 or 4 bytes. Addr and, for more than one row, Pitch must be multiples of Element.
+type Fill struct {
+	Addr          Addr
+	Value         uint32
+	Element       uint32 // bytes
+	Width, Height uint64 // Height of 0 is 1
+	Pitch         uint64
+}
+
+// EventConfig is how an event is.
+type EventConfig struct {
+	NoTiming bool
+	// At, if not nil, is a time at which the event was recorded and reached, by the backend's clock: an event of a restored program.
+	At *time.Duration
+}
+
+// Event is a point in a stream's work.
+type Event interface {
+	Config() EventConfig
+	// Query is nil if what was recorded last is done, or nothing was; else NotReady.
+	Query() error
+	// Synchronize waits for it, and returns the context's fault or ctx's error.
+	Synchronize(ctx context.Context) error
+	// Time is when what was recorded last was done, by the backend's clock. It fails with InvalidHandle if nothing was recorded or without timing, and
+	// NotReady if it is not done.
+	Time() (time.Duration, error)
+	Destroy() error
+}
