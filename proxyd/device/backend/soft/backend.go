@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package soft is the software GPU: devices of compute capability 8.0 whose memory is the server's and whose kernels are
+// run by package ptx. Results do not depend on the host's cores, nor on how many spaces share a device.
+//
+//	ledger    what calls may name: allocations, reservations, sizes      ledger.go heap.go vmm.go pool.go
+//	table     what work finds when it runs: addresses over bytes         table.go arena_unsafe.go
+//	gate      lets work run while its space is mapped                    work.go
+//	job       one piece of work in a stream's queue                      work.go stream.go
+//	yard      keeps bytes until no work uses them any more               work.go
+//
+// The ledger changes at the call and the table in the order of the work, so memory that is freed while work still uses
+// it is free for others at once, and whoever gets it waits.
+//
+// # Locks
+//
+//	space.mu → table.mu → (the engine's)
+//	context.mu → stream.mu; event.mu and yard.mu are taken last. No lock is held while work runs or is waited for.
+package soft
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Name is what the devices are called.
+const Name = "Singularity software GPU"
+
+// Config is how the devices of a backend are.
+type Config struct {
+	Memory  []uint64 // bytes of each device, multiples of Granule
+	Seed    string   // makes the UUIDs; the same seed gives the same ones
+	Workers int      // cores that a kernel may use at most, 0: all
+}
+
+// Backend is a set of software GPUs.
+type Backend struct {
+	cfg     Config
+	engine  engine
+	devices []backend.Device
+	epoch   time.Time
+
+	ctx    context.Context // ends kernels when the backend is closed
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	spaces map[*space]bool
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New makes a backend. A memory size that is 0 or no multiple of Granule is InvalidValue.
+func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine()) }
+
+func newBackend(cfg Config, e engine) (*Backend, error) {
+	b := &Backend{cfg: cfg, engine: e, epoch: time.Now(), spaces: map[*space]bool{}}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	for i, n := range cfg.Memory {
+		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {
+			return nil, fmt.Errorf("device %d: %d bytes of memory: %w", i, n, backend.InvalidValue)
+		}
+		d := &device{backend: b, info: backend.Info{Name: Name, Memory: n, Attributes: attributes}}
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", cfg.Seed, i))
+		copy(d.info.UUID[:], sum[:])
+		d.info.PCI = backend.PCI{Bus: uint32(i%255 + 1), Domain: uint32(i / 255)}
+		d.info.Attributes[backend.PCIBusID] = int32(d.info.PCI.Bus)
+		d.info.Attributes[backend.PCIDomainID] = int32(d.info.PCI.Domain)
+		d.info.Attributes[backend.MultiGPUBoardGroup] = int32(i)
+		b.devices = append(b.devices, d)
+	}
+	return b, nil
+}
+
+// Devices implements backend.Backend.
+func (b *Backend) Devices() []backend.Device { return b.devices }
+
+// Close implements backend.Backend.
+func (b *Backend) Close() error {
+	b.cancel()
+	b.mu.Lock()
+	var all []*space
+	for s := range b.spaces {
+		all = append(all, s)
+	}
+	b.mu.Unlock()
+	for _, s := range all {
+		_ = s.Close()
+	}
+	return nil
+}
+
+// now is the backend's clock.
+func (b *Backend) now() time.Duration { return time.Since(b.epoch) }
+
+// device is one software GPU.
+type device struct {
+	backend *Backend
+	info    backend.Info
+
+	mu     sync.Mutex
+	mapped *space
+}
+
+// Info implements backend.Device.
+func (d *device) Info() *backend.Info { return &d.info }

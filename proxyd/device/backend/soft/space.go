@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// space is one rank's device.
+type space struct {
+	device *device
+	cfg    backend.SpaceConfig
+	size   uint64 // of addresses
+	table  table
+	gate   *gate
+	yard   yard
+	output sync.Mutex      // held while Output runs
+	ctx    context.Context // ends kernels when the space is closed
+	cancel context.CancelFunc
+
+	mu          sync.Mutex
+	closed      bool
+	ledger      ledger
+	contexts    map[backend.ContextID]*cudaContext
+	nextContext backend.ContextID
+	peers       []*space // whose memory our kernels see
+}
+
+// NewSpace implements backend.Device.
+func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
+	if cfg.Base == 0 {
+		cfg.Base = backend.DefaultBase
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = d.info.Memory
+	}
+	size := backend.SpaceSize(cfg.Memory)
+	const tib, top = 1 << 40, 1 << 47
+	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
+		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
+	}
+	s := &space{device: d, cfg: cfg, size: size, gate: newGate(), contexts: map[backend.ContextID]*cudaContext{}}
+	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
+	s.table.engine = d.backend.engine.newAddresses()
+	s.ledger.init(cfg.Base, size, cfg.Memory)
+	if cfg.State != nil {
+		if err := s.restore(cfg.State); err != nil {
+			s.release()
+			return nil, err
+		}
+		s.cfg.State = nil
+	}
+	d.backend.mu.Lock()
+	d.backend.spaces[s] = true
+	d.backend.mu.Unlock()
+	return s, nil
+}
+
+// Map implements backend.Space.
+func (s *space) Map() error {
+	s.device.mu.Lock()
+	defer s.device.mu.Unlock()
+	switch {
+	case s.isClosed():
+		return errClosed
+	case s.device.mapped != nil && s.device.mapped != s:
+		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
+	}
+	s.device.mapped = s
+	s.gate.set()
+	return nil
+}
+
+// Unmap implements backend.Space.
+func (s *space) Unmap() error {
+	s.device.mu.Lock()
+	defer s.device.mu.Unlock()
+	if s.device.mapped != s {
+		return fmt.Errorf("unmap: the space is not mapped: %w", backend.NotMapped)
+	}
+	if err := s.gate.clear(); err != nil {
+		return fmt.Errorf("unmap: work is under way: %w", err)
+	}
+	s.device.mapped = nil
+	return nil
+}
+
+var errClosed = fmt.Errorf("space is closed: %w", backend.ContextIsDestroyed)
+
+func (s *space) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Drain implements backend.Space.
+func (s *space) Drain(ctx context.Context) error {
+	for {
+		marks := s.tails()
+		if len(marks) == 0 {
+			return nil
+		}
+		for _, m := range marks {
+			if err := m.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tails is what must be reached for all to be done that was given so far.
+func (s *space) tails() []*mark {
+	marks := s.work()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.waits(0, 0)
+	for _, f := range s.ledger.freeing {
+		marks = append(marks, f.over)
+	}
+	return marks
+}
+
+// work is the last work of each stream of each context.
+func (s *space) work() []*mark {
+	s.mu.Lock()
+	var all []*cudaContext
+	for _, c := range s.contexts {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	var marks []*mark
+	for _, c := range all {
+		marks = append(marks, c.tails()...)
+	}
+	return marks
+}
+
+// Close implements backend.Space.
+func (s *space) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed
+	}
+	s.closed = true
+	var all []*cudaContext
+	for _, c := range s.contexts {
+		all = append(all, c)
+	}
+	peers := s.peers
+	s.mu.Unlock()
+	for _, c := range all {
+		c.fail(errClosed)
+	}
+	s.cancel()
+	s.gate.close()
+	s.device.mu.Lock()
+	if s.device.mapped == s {
+		s.device.mapped = nil
+	}
+	s.device.mu.Unlock()
+	for _, p := range peers {
+		_ = p.table.hide(&s.table)
+	}
+	s.table.hideAll()
+	b := s.device.backend
+	b.mu.Lock()
+	delete(b.spaces, s)
+	b.mu.Unlock()
+	s.yard.bury(s.release)
+	return nil
+}
+
+// release gives back all bytes.
+func (s *space) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.ledger.arenas {
+		freeArena(a.bytes)
+	}
+	s.ledger.arenas = nil
+}
+
+// NewContext implements backend.Space.
+func (s *space) NewContext(id backend.ContextID) (backend.Context, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if id == 0 {
+		id = s.nextContext + 1
+	}
+	if s.contexts[id] != nil {
+		return nil, fmt.Errorf("context %d is there already: %w", id, backend.InvalidValue)
+	}
+	s.nextContext = max(s.nextContext, id)
+	c := newContext(s, id)
+	s.contexts[id] = c
+	return c, nil
+}
+
+// AllowPeer implements backend.Memory.
+func (s *space) AllowPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok || p == s || p.device.backend != s.device.backend || p.cfg.Base < s.cfg.Base+backend.Addr(s.size) && s.cfg.Base < p.cfg.Base+backend.Addr(p.size) {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	if err := p.table.show(&s.table); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers = append(s.peers, p)
+	return nil
+}
+
+// DenyPeer implements backend.Memory.
+func (s *space) DenyPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	if err := p.table.hide(&s.table); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range s.peers {
+		if o == p {
+			s.peers = append(s.peers[:i], s.peers[i+1:]...)
+			break
+		}
+	}
+	return nil
+}

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// stream is a queue of jobs. A goroutine carries them out while there are any.
+type stream struct {
+	context *cudaContext
+	cfg     backend.StreamConfig
+
+	mu    sync.Mutex
+	gone  bool
+	queue []*job
+	busy  bool
+	last  *mark
+}
+
+// task is what a job does, checked and ready: of a stream or of a node of a graph.
+type task struct {
+	run  func(*job) error
+	uses []*space
+}
+
+// Config implements backend.Stream.
+func (st *stream) Config() backend.StreamConfig { return st.cfg }
+
+// check is what each call begins with.
+func (st *stream) check() error {
+	if err := st.context.check(); err != nil {
+		return err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.gone {
+		return fmt.Errorf("stream: %w", backend.InvalidHandle)
+	}
+	return nil
+}
+
+func (st *stream) tail() *mark {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.last
+}
+
+// submit queues a job behind what it must wait for.
+func (st *stream) submit(j *job) {
+	if j.mark == nil {
+		j.mark = newMark()
+	}
+	c := st.context
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case st == c.legacy:
+		j.deps = append(j.deps, c.left...)
+		for o := range c.streams {
+			if o != st && !o.cfg.NonBlocking {
+				j.deps = append(j.deps, o.tail())
+			}
+		}
+	case !st.cfg.NonBlocking:
+		j.deps = append(j.deps, c.legacy.tail())
+	}
+	j.deps = undone(j.deps)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.queue = append(st.queue, j)
+	st.last = j.mark
+	if !st.busy {
+		st.busy = true
+		go st.work()
+	}
+}
+
+// work carries out what is queued, until nothing is.
+func (st *stream) work() {
+	for {
+		st.mu.Lock()
+		if len(st.queue) == 0 {
+			st.queue, st.busy = nil, false
+			st.mu.Unlock()
+			return
+		}
+		j := st.queue[0]
+		st.queue[0] = nil
+		st.queue = st.queue[1:]
+		st.mu.Unlock()
+		st.context.do(j)
+	}
+}
+
+// do carries out a job when its time has come.
+func (c *cudaContext) do(j *job) {
+	defer j.mark.reach()
+	s := c.space
+	if s.await(j.deps) != nil || !s.gate.enter() {
+		if j.drop != nil {
+			j.drop()
+		}
+		return
+	}
+	defer s.gate.leave()
+	if j.run == nil || !j.always && c.Err() != nil {
+		return
+	}
+	for _, u := range j.uses {
+		u.yard.begin(j)
+		defer u.yard.end(j)
+	}
+	if err := j.run(j); err != nil {
+		c.fail(err)
+	}
+}
+
+// enqueue checks the stream and what it is given, and submits it.
+func (st *stream) enqueue(prepare func(*cudaContext) (task, error)) error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	t, err := prepare(st.context)
+	if err != nil {
+		return err
+	}
+	st.submit(&job{run: t.run, uses: t.uses})
+	return nil
+}
+
+// Copy implements backend.Stream.
+func (st *stream) Copy(x backend.Copy) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.copyTask(x) })
+}
+
+// Fill implements backend.Stream.
+func (st *stream) Fill(x backend.Fill) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.fillTask(x) })
+}
+
+// Launch implements backend.Stream.
+func (st *stream) Launch(x backend.Launch) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.launchTask(x) })
+}
+
+// Exchange implements backend.Stream.
+func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.exchangeTask(b, begin) })
+}
+
+// Host implements backend.Stream.
+func (st *stream) Host(f func()) error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	st.submit(&job{always: true, run: func(*job) error { f(); return nil }})
+	return nil
+}
+
+// AllocAsync implements backend.Stream.
+func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
+	if err := st.check(); err != nil {
+		return 0, err
+	}
+	s := st.context.space
+	s.mu.Lock()
+	pool, err := s.ledger.pool(id)
+	if err == nil && pool.maxSize != 0 && roundUp(n, quantum) > pool.maxSize-min(pool.used, pool.maxSize) {
+		err = fmt.Errorf("pool %d of %d bytes, %d are used: %w", id, pool.maxSize, pool.used, backend.OutOfMemory)
+	}
+	var p piece
+	var waits []*mark
+	if err == nil {
+		p, waits, err = s.ledger.place(backend.Allocation{Size: n, Kind: backend.Pooled, Pool: id})
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return 0, err
+	}
+	s.ledger.pooled(p.alloc, true)
+	s.mu.Unlock()
+	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.table.add(p.alloc.Base, p.bytes) }})
+	return p.alloc.Base, nil
+}
+
+// FreeAsync implements backend.Stream.
+func (st *stream) FreeAsync(a backend.Addr) error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	s := st.context.space
+	p, over, err := s.unname(a, backend.Plain, backend.Pooled)
+	if err != nil {
+		return err
+	}
+	st.submit(&job{mark: over, always: true, run: func(*job) error { s.unmap(p); return nil }})
+	return nil
+}
+
+// Query implements backend.Stream.
+func (st *stream) Query() error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	if m := st.tail(); m != nil && !m.done() {
+		return fmt.Errorf("stream: %w", backend.NotReady)
+	}
+	return st.context.check()
+}
+
+// Synchronize implements backend.Stream.
+func (st *stream) Synchronize(ctx context.Context) error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	marks := []*mark{st.tail()}
+	if st == st.context.legacy {
+		marks = st.context.blockingTails()
+	}
+	for _, m := range undone(marks) {
+		if err := m.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return st.context.check()
+}
+
+// blockingTails is the last work of each stream for which the legacy stream waits.
+func (c *cudaContext) blockingTails() []*mark {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	marks := slices.Clone(c.left)
+	for s := range c.streams {
+		if !s.cfg.NonBlocking {
+			marks = append(marks, s.tail())
+		}
+	}
+	return marks
+}
+
+// Destroy implements backend.Stream.
+func (st *stream) Destroy() error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	c := st.context
+	if st == c.legacy {
+		return fmt.Errorf("the legacy stream: %w", backend.InvalidHandle)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.gone = true
+	delete(c.streams, st)
+	c.left = undone(append(c.left, st.last))
+	return nil
+}

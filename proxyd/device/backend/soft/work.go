@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"context"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// mark is a point in a stream's work, or the end of something else that is waited for.
+type mark struct{ ch chan struct{} }
+
+func newMark() *mark { return &mark{make(chan struct{})} }
+
+func (m *mark) reach() { close(m.ch) }
+
+func (m *mark) done() bool {
+	select {
+	case <-m.ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns nil when the mark is reached, or ctx's error.
+func (m *mark) wait(ctx context.Context) error {
+	select {
+	case <-m.ch:
+		return nil
+	default:
+	}
+	select {
+	case <-m.ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// undone leaves out what is reached, and what is nil.
+func undone(marks []*mark) []*mark {
+	out := marks[:0]
+	for _, m := range marks {
+		if m != nil && !m.done() {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// job is a piece of work in a stream's queue.
+type job struct {
+	deps   []*mark
+	run    func(*job) error // nil: nothing to do
+	always bool             // run even if the context has a fault
+	uses   []*space         // whose memory it touches while it runs
+	drop   func()           // called instead when the space was closed, or nil
+	mark   *mark
+}
+
+// gate lets a space's work run while the space is mapped.
+type gate struct {
+	mu      sync.Mutex
+	open    chan struct{} // closed while mapped
+	mapped  bool
+	closed  bool
+	running int
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{})} }
+
+// enter waits until work may run; false if it never will again.
+func (g *gate) enter() bool {
+	for {
+		g.mu.Lock()
+		if g.closed {
+			g.mu.Unlock()
+			return false
+		}
+		if g.mapped {
+			g.running++
+			g.mu.Unlock()
+			return true
+		}
+		open := g.open
+		g.mu.Unlock()
+		<-open
+	}
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	g.running--
+	g.mu.Unlock()
+}
+
+func (g *gate) set() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.mapped {
+		g.mapped = true
+		close(g.open)
+	}
+}
+
+// clear shuts the gate unless work is running.
+func (g *gate) clear() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running > 0 {
+		return backend.NotReady
+	}
+	if g.mapped {
+		g.mapped = false
+		g.open = make(chan struct{})
+	}
+	return nil
+}
+
+// close lets everybody through and tells them that it is over.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.closed = true
+		if !g.mapped {
+			close(g.open)
+		}
+	}
+}
+
+// yard keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel may still be
+// using them.
+type yard struct {
+	mu      sync.Mutex
+	running map[*job]bool
+	graves  []*grave
+}
+
+type grave struct {
+	waits map[*job]bool
+	free  func()
+}
+
+func (y *yard) begin(j *job) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.running == nil {
+		y.running = map[*job]bool{}
+	}
+	y.running[j] = true
+}
+
+func (y *yard) end(j *job) {
+	var free []func()
+	y.mu.Lock()
+	delete(y.running, j)
+	left := y.graves[:0]
+	for _, g := range y.graves {
+		delete(g.waits, j)
+		if len(g.waits) == 0 {
+			free = append(free, g.free)
+		} else {
+			left = append(left, g)
+		}
+	}
+	clear(y.graves[len(left):])
+	y.graves = left
+	y.mu.Unlock()
+	for _, f := range free {
+		f()
+	}
+}
+
+// bury calls free once no work uses what was unmapped before this call.
+func (y *yard) bury(free func()) {
+	y.mu.Lock()
+	if len(y.running) == 0 {
+		y.mu.Unlock()
+		free()
+		return
+	}
+	g := &grave{waits: make(map[*job]bool, len(y.running)), free: free}
+	for j := range y.running {
+		g.waits[j] = true
+	}
+	y.graves = append(y.graves, g)
+	y.mu.Unlock()
+}
