@@ -118,7 +118,8 @@ type Space interface {
 	// WriteBlock is the reverse.
 	WriteBlock(id BlockID, p []byte) error
 
-	// Close frees everything at once. Work that has begun is cut short where that can be done; what has not is dropped.
+	// Close frees everything. Work that has begun is cut short or waited for, what has not is dropped; functions given to Host are not waited for, and bytes
+	// that an Exchange has go when it is done with them.
 	Close() error
 }
 

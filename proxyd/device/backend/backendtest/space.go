@@ -118,6 +118,26 @@ func closedSpace(r *rig) {
 	r.want("memory", err, backend.ContextIsDestroyed)
 	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
 	r.ok(other.Map())
+
+	// Who exchanges keeps the bytes for as long as that takes, and kernels are cut short.
+	cu := must(other.NewContext(0))(r)
+	b := must(cu.Alloc(1 << 20))(r)
+	held := make(chan []byte)
+	var done func(error)
+	r.ok(cu.Legacy().Exchange([]backend.Buffer{{Addr: b, Size: 1 << 20}}, func(bytes [][]byte, d func(error)) {
+		done = d
+		go func() { held <- bytes[0] }()
+	}))
+	bytes := <-held
+	m, _, err := cu.Load([]byte(Kernels), backend.LoadConfig{})
+	r.ok(err)
+	spinning := must(cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	r.ok(spinning.Launch(backend.Launch{Function: must(m.Function("spin"))(r), Grid: one, Block: one, Params: args([]backend.Addr{b})}))
+	r.ok(other.Close())
+	for i := range bytes {
+		bytes[i]++
+	}
+	done(nil)
 }
 
 func contexts(r *rig) {

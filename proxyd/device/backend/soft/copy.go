@@ -213,30 +213,33 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 			return task{}, err
 		}
 	}
-	return task{func(*job) error {
-		pieces := make([][][]byte, len(buffers))
-		whole := make([][]byte, len(buffers))
-		for i, b := range buffers {
-			var err error
-			if pieces[i], err = c.space.reach(b.Addr, b.Size); err != nil {
-				return err
-			}
-			if len(pieces[i]) == 1 {
-				whole[i] = pieces[i][0]
-				continue
-			}
-			for _, p := range pieces[i] { // memory that was mapped piece by piece
-				whole[i] = append(whole[i], p...)
-			}
-		}
-		over := make(chan error, 1)
-		begin(whole, func(err error) { over <- err })
+	return task{run: func(*job) error { return c.exchange(buffers, begin) }}, nil
+}
+
+// exchange hands bytes to somebody else and waits until they are done with them.
+func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, func(error))) error {
+	// They may go on after the space was closed, so it is they who hold the bytes, not the stream's job.
+	s := c.space
+	j := &job{foreign: true}
+	s.yard.begin(j)
+	pieces := make([][][]byte, len(buffers))
+	whole := make([][]byte, len(buffers))
+	for i, b := range buffers {
 		var err error
-		select {
-		case err = <-over:
-		case <-c.space.ctx.Done():
-			return errClosed
+		if pieces[i], err = s.reach(b.Addr, b.Size); err != nil {
+			s.yard.end(j)
+			return err
 		}
+		if len(pieces[i]) == 1 {
+			whole[i] = pieces[i][0]
+			continue
+		}
+		for _, p := range pieces[i] { // memory that was mapped piece by piece
+			whole[i] = append(whole[i], p...)
+		}
+	}
+	over := make(chan error, 1)
+	begin(whole, func(err error) {
 		for i, b := range buffers {
 			if b.Write && len(pieces[i]) > 1 {
 				from := whole[i]
@@ -245,9 +248,16 @@ func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte
 				}
 			}
 		}
+		s.yard.end(j)
+		over <- err
+	})
+	select {
+	case err := <-over:
 		if backend.ResultOf(err) == backend.Unknown {
 			return nil // its owner knows, and tells the program
 		}
 		return err
-	}, []*space{c.space}}, nil
+	case <-s.ctx.Done():
+		return errClosed
+	}
 }

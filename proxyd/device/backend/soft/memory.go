@@ -185,7 +185,7 @@ func (s *space) UnmapHost(a backend.Addr) error {
 	}
 	s.table.remove(a)
 	gone := newMark()
-	s.yard.bury(gone.reach)
+	s.yard.bury(gone.reach, true)
 	<-gone.ch
 	return nil
 }

@@ -167,12 +167,16 @@ func (s *space) Close() error {
 	for _, p := range peers {
 		_ = p.table.hide(&s.table)
 	}
-	s.table.hideAll()
+	s.table.close()
 	b := s.device.backend
 	b.mu.Lock()
 	delete(b.spaces, s)
 	b.mu.Unlock()
-	s.yard.bury(s.release)
+	// From here on no work finds memory any more. What runs ends soon; what others do with memory, a collective, may take its time.
+	quiet := newMark()
+	s.yard.bury(quiet.reach, false)
+	s.yard.bury(s.release, true)
+	<-quiet.ch
 	return nil
 }
 

@@ -19,6 +19,7 @@ type table struct {
 	mu      sync.RWMutex
 	entries []entry  // ascending
 	seenBy  []*table // whose kernels see this one
+	closed  bool
 }
 
 type entry struct {
@@ -36,6 +37,9 @@ func (t *table) find(a backend.Addr) (int, bool) {
 func (t *table) add(a backend.Addr, b []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return errClosed
+	}
 	i, found := t.find(a)
 	if found || i > 0 && t.entries[i-1].end() > a || i < len(t.entries) && t.entries[i].base < a+backend.Addr(len(b)) {
 		return fmt.Errorf("map %#x: in use: %w", uint64(a), backend.InvalidValue)
@@ -105,14 +109,17 @@ func (t *table) hide(o *table) error {
 	return nil
 }
 
-// hideAll hides it from all.
-func (t *table) hideAll() {
+// close takes all away, from everybody, for good.
+func (t *table) close() {
 	t.mu.Lock()
-	all := slices.Clone(t.seenBy)
-	t.mu.Unlock()
-	for _, o := range all {
-		_ = t.hide(o)
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		_ = t.engine.Unmap(uint64(e.base))
+		for _, o := range t.seenBy {
+			_ = o.engine.Unmap(uint64(e.base))
+		}
 	}
+	t.entries, t.seenBy, t.closed = nil, nil, true
 }
 
 // view returns the n bytes at an address, in as many pieces as they lie in. The error wraps IllegalAddress.

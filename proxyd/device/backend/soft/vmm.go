@@ -161,7 +161,7 @@ func (s *space) giveBack(ar *arena) {
 		if last {
 			freeArena(ar.bytes)
 		}
-	})
+	}, true)
 }
 
 // MapMemory implements backend.Virtual.

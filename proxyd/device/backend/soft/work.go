@@ -59,7 +59,9 @@ type job struct {
 	always bool             // run even if the context has a fault
 	uses   []*space         // whose memory it touches while it runs
 	drop   func()           // called instead when the space was closed, or nil
-	mark   *mark
+	// foreign is work of others, who have been given bytes and may keep them for long.
+	foreign bool
+	mark    *mark
 }
 
 // gate lets a space's work run while the space is mapped.
@@ -176,18 +178,22 @@ func (y *yard) end(j *job) {
 	}
 }
 
-// bury calls free once no work uses what was unmapped before this call.
-func (y *yard) bury(free func()) {
+// bury calls free once no work uses what was unmapped before this call; whether that includes work of others, see job.foreign, the
+// caller says.
+func (y *yard) bury(free func(), foreign bool) {
 	y.mu.Lock()
-	if len(y.running) == 0 {
-		y.mu.Unlock()
-		free()
-		return
-	}
 	g := &grave{waits: make(map[*job]bool, len(y.running)), free: free}
 	for j := range y.running {
-		g.waits[j] = true
+		if foreign || !j.foreign {
+			g.waits[j] = true
+		}
 	}
-	y.graves = append(y.graves, g)
+	wait := len(g.waits) > 0
+	if wait {
+		y.graves = append(y.graves, g)
+	}
 	y.mu.Unlock()
+	if !wait {
+		free()
+	}
 }

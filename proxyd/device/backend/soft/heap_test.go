@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// dumb places as the heap says that it does, by looking at every place.
+type dumb struct {
+	base, end backend.Addr
+	live      map[backend.Addr]uint64 // sizes as asked for
+	reserved  map[backend.Addr]uint64
+}
+
+func (d *dumb) free(a backend.Addr, n uint64) bool {
+	for _, m := range []map[backend.Addr]uint64{d.live, d.reserved} {
+		for b, k := range m {
+			if a < b+backend.Addr(roundUp(k, quantum)) && b < a+backend.Addr(n) {
+				return false
+			}
+		}
+	}
+	return a+backend.Addr(n) <= d.end
+}
+
+// kind tells what a granule holds: 0 nothing, 1 small allocations, 2 something else.
+func (d *dumb) kind(g backend.Addr) int {
+	if d.free(g, backend.Granule) {
+		return 0
+	}
+	for b, k := range d.live {
+		if small(k) && b&^(backend.Granule-1) == g {
+			return 1
+		}
+	}
+	return 2
+}
+
+func (d *dumb) granules(n uint64) (backend.Addr, bool) {
+next:
+	for a := d.base; a+backend.Addr(n) <= d.end; a += backend.Granule {
+		for g := a; g < a+backend.Addr(n); g += backend.Granule {
+			if d.kind(g) != 0 {
+				continue next
+			}
+		}
+		return a, true
+	}
+	return 0, false
+}
+
+func (d *dumb) alloc(n uint64) (backend.Addr, bool) {
+	if !small(n) {
+		return d.granules(roundUp(n, backend.Granule))
+	}
+	for g := d.base; g < d.end; g += backend.Granule {
+		if d.kind(g) != 1 {
+			continue
+		}
+		for a := g; a+backend.Addr(roundUp(n, quantum)) <= g+backend.Granule; a += quantum {
+			if d.free(a, roundUp(n, quantum)) {
+				return a, true
+			}
+		}
+	}
+	return d.granules(backend.Granule)
+}
+
+func TestHeapAgainstADumbOne(t *testing.T) {
+	for seed := range uint64(4) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		base := backend.DefaultBase
+		d := &dumb{base: base, end: base + 12*backend.Granule, live: map[backend.Addr]uint64{}, reserved: map[backend.Addr]uint64{}}
+		h := &heap{base: d.base, end: d.end}
+		for step := range 60 {
+			switch k := rnd.IntN(10); {
+			case k < 3 && len(d.live) > 0:
+				var all []backend.Addr
+				for a := range d.live {
+					all = append(all, a)
+				}
+				slices.Sort(all)
+				a := all[rnd.IntN(len(all))]
+				n := d.live[a]
+				delete(d.live, a)
+				gone := uint64(0)
+				if !small(n) {
+					gone = roundUp(n, backend.Granule)
+				} else if d.kind(a&^(backend.Granule-1)) == 0 {
+					gone = backend.Granule
+				}
+				if got := h.free(a, n); got != gone {
+					t.Fatalf("seed %d, step %d: free %#x: %d bytes of granules, want %d", seed, step, uint64(a), got, gone)
+				}
+			case k == 3 && len(d.reserved) < 2:
+				want, ok := d.granules(2 * backend.Granule)
+				got, gotOK := h.granules(2*backend.Granule, backend.Granule, 0)
+				if gotOK != ok || ok && got != want {
+					t.Fatalf("seed %d, step %d: reserved at %#x %v, want %#x %v", seed, step, uint64(got), gotOK, uint64(want), ok)
+				}
+				if ok {
+					d.reserved[got] = 2 * backend.Granule
+				}
+			default:
+				n := uint64(1 + rnd.IntN(700<<10))
+				if k == 4 {
+					n = uint64(1 + rnd.IntN(3*backend.Granule))
+				}
+				want, ok := d.alloc(n)
+				takes := h.takes(n)
+				before := len(h.spans)
+				got, gotOK := h.alloc(n)
+				if gotOK != ok || ok && got != want {
+					t.Fatalf("seed %d, step %d: %d bytes at %#x %v, want %#x %v", seed, step, n, uint64(got), gotOK, uint64(want), ok)
+				}
+				if ok && (takes > 0) != (len(h.spans) > before) {
+					t.Fatalf("seed %d, step %d: it said that it takes %d bytes", seed, step, takes)
+				}
+				if ok {
+					d.live[got] = n
+				}
+			}
+			// What is live is all there is to a heap.
+			again := &heap{base: d.base, end: d.end}
+			for a, n := range d.live {
+				if !again.restore(a, n) {
+					t.Fatalf("seed %d, step %d: %d bytes cannot be restored at %#x", seed, step, n, uint64(a))
+				}
+			}
+			for a, n := range d.reserved {
+				if !again.take(a, n) {
+					t.Fatalf("seed %d, step %d: addresses cannot be reserved at %#x", seed, step, uint64(a))
+				}
+			}
+			if !slices.Equal(again.spans, h.spans) || len(again.slabs) != len(h.slabs) {
+				t.Fatalf("seed %d, step %d: restored %v, want %v", seed, step, again.spans, h.spans)
+			}
+			for i, s := range h.slabs {
+				if !reflect.DeepEqual(s, again.slabs[i]) {
+					t.Fatalf("seed %d, step %d: restored slab %+v, want %+v", seed, step, again.slabs[i], s)
+				}
+			}
+		}
+	}
+}
+
+// TestLargeDevice: a device of 80 GiB costs nothing until it is touched.
+func TestLargeDevice(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{80 << 30}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Map(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 20 << 30
+	a, err := c.Alloc(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Legacy().Fill(backend.Fill{Addr: a + size/2, Value: 1, Element: 1, Width: 10}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Synchronize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hashes := map[backend.Hash]int{}
+	if err := s.Blocks(&[32]byte{}, func(_ backend.BlockID, h backend.Hash) bool { hashes[h]++; return true }); err != nil {
+		t.Fatal(err)
+	}
+	counts := []int{}
+	for _, n := range hashes {
+		counts = append(counts, n)
+	}
+	slices.Sort(counts)
+	if !slices.Equal(counts, []int{1, size/backend.Granule - 1}) {
+		t.Errorf("blocks by hash: %v", counts)
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	for _, n := range []uint64{0, 12345, 1 << 41} {
+		if _, err := New(Config{Memory: []uint64{1 << 30, n}}); backend.ResultOf(err) != backend.InvalidValue {
+			t.Errorf("memory of %d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestSeedMakesUUIDs(t *testing.T) {
+	uuid := func(seed string) [16]byte {
+		b, err := New(Config{Memory: []uint64{1 << 30}, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Devices()[0].Info().UUID
+	}
+	if first, again, other := uuid("a"), uuid("a"), uuid("b"); first != again || first == other {
+		t.Error("the seed does not make the UUID")
+	}
+}
