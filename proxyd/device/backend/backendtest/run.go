@@ -74,6 +74,8 @@ var cases = []struct {
 	{"exchange", exchange},
 	{"destroyed handles", destroyed},
 
+	{"many threads", manyThreads},
+
 	{"modules", modules},
 	{"images misused", imagesMisused},
 	{"link", link},

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backendtest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// manyThreads: threads of a program, each with its own streams and memory, do everything at once. Each checks what it gets back.
+func manyThreads(r *rig) {
+	m := r.load()
+	add := r.function(m, "add")
+	bump := r.function(m, "bump")
+	const threads, rounds = 6, 20
+	errs := make(chan error, threads)
+	var wg sync.WaitGroup
+	for id := range threads {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := oneThread(r, add, uint64(id), rounds); err != nil {
+				errs <- fmt.Errorf("thread %d: %w", id, err)
+			}
+		}()
+	}
+	// Meanwhile somebody loads and unloads modules, and asks.
+	for range 10 {
+		o, _, err := r.cu.Load([]byte(Defines), backend.LoadConfig{})
+		r.ok(err)
+		r.space.Info()
+		r.space.State()
+		r.ok(o.Unload())
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		r.Error(err)
+	}
+	a := r.alloc(4)
+	r.ok(r.run(bump, 1, args([]backend.Addr{a})))
+	r.sync()
+	r.has("counter", a, words(7))
+	r.ok(m.Unload())
+	r.ok(r.cu.Free(a))
+	r.ok(r.space.Drain(r.ctx))
+	if free, total := r.space.Info(); free != total {
+		r.Errorf("%d of %d bytes are free at the end", free, total)
+	}
+}
+
+func oneThread(r *rig, add backend.Function, seed uint64, rounds int) error {
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	work, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: seed%2 == 0})
+	if err != nil {
+		return err
+	}
+	side, err := r.cu.NewStream(backend.StreamConfig{NonBlocking: seed%3 != 0})
+	if err != nil {
+		return err
+	}
+	e, err := r.cu.NewEvent(backend.EventConfig{})
+	if err != nil {
+		return err
+	}
+	for round := range rounds {
+		n := 64 * (1 + rnd.IntN(4000))
+		var a backend.Addr
+		pooled := rnd.IntN(2) == 0
+		if pooled {
+			a, err = work.AllocAsync(backend.DefaultPool, uint64(n))
+		} else {
+			a, err = r.cu.Alloc(uint64(n))
+		}
+		if err != nil {
+			return err
+		}
+		want, got := pattern(n, byte(seed)), make([]byte, n)
+		copy(want, words(uint32(seed)))
+		launch := backend.Launch{Function: add, Grid: one, Block: one, Params: args([]backend.Addr{a}, uint32(round))}
+		for _, err := range []error{
+			work.Copy(backend.Copy{Src: mem(bytes.Clone(want)), Dst: dev(a), Width: uint64(n)}),
+			work.Launch(launch),
+			work.Record(e),
+			side.Wait(e),
+			side.Copy(backend.Copy{Src: dev(a), Dst: mem(got), Width: uint64(n)}),
+			side.Record(e),
+			work.Wait(e),
+		} {
+			if err != nil {
+				return err
+			}
+		}
+		free := func() error { return r.cu.Free(a) }
+		if rnd.IntN(2) == 0 {
+			free = func() error { return work.FreeAsync(a) }
+		}
+		if err := free(); err != nil {
+			return err
+		}
+		if err := side.Synchronize(r.ctx); err != nil {
+			return err
+		}
+		copy(want, words(uint32(seed)+uint32(round)))
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("round %d: %d bytes at %#x are not what was written", round, n, uint64(a))
+		}
+	}
+	if err := work.Destroy(); err != nil {
+		return err
+	}
+	return side.Destroy()
+}
