@@ -156,7 +156,8 @@ type Context interface {
 	// Instantiate makes a graph ready to run. The graph may change afterwards.
 	Instantiate(g *Graph) (Exec, error)
 
-	// Limit and SetLimit are cuCtxGetLimit and cuCtxSetLimit: UnsupportedLimit for what is none.
+	// Limit and SetLimit are cuCtxGetLimit and cuCtxSetLimit: UnsupportedLimit for what is none. LimitMallocHeap is what kernels' malloc can give out, in
+	// a heap beside the space's memory; it cannot be changed any more once a kernel of the space has used it.
 	Limit(Limit) (uint64, error)
 	SetLimit(Limit, uint64) error
 

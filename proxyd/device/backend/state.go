@@ -14,6 +14,7 @@ type State struct {
 	Reservations []Range      // ascending
 	Memories     []MemoryState
 	Pools        []PoolState
+	KernelHeap   *KernelHeap // nil until a kernel calls malloc
 	NextMemory   MemoryID
 	NextPool     PoolID
 	NextContext  ContextID
@@ -23,6 +24,20 @@ type State struct {
 type Range struct {
 	Base Addr
 	Size uint64
+}
+
+// KernelHeap is where kernels' malloc finds memory.
+type KernelHeap struct {
+	Base   Addr
+	Size   uint64        // of all: LimitMallocHeap when it was first used
+	Pieces []KernelPiece // ascending
+}
+
+// KernelPiece is memory that a kernel has allocated. It lives as long as the context.
+type KernelPiece struct {
+	Base    Addr
+	Size    uint64
+	Context ContextID
 }
 
 // MemoryState is one physical memory of VMM.
@@ -73,6 +88,9 @@ func (s *State) Regions() []Region {
 			continue // small ones share a granule
 		}
 		out = append(out, Region{Base: base, Size: uint64(end - base)})
+	}
+	if h := s.KernelHeap; h != nil {
+		out = append(out, Region{Base: h.Base, Size: (h.Size + Granule - 1) &^ (Granule - 1)})
 	}
 	for _, m := range s.Memories {
 		out = append(out, Region{Memory: m.ID, Size: m.Size})

@@ -21,7 +21,7 @@ type StreamConfig struct {
 }
 
 // Stream is a queue of work, carried out in order. Different streams' work runs at the same time, as far as priorities, events and
-// the legacy stream do not order it. Methods return before the work is done. A method's error says that nothing was queued: InvalidValue for
+// the legacy stream do not order it. Methods return before the work is done, but may wait while very much is queued. A method's error says that nothing was queued: InvalidValue for
 // an address at which nothing is allocated, InvalidHandle for what belongs to another context or is gone, and the context's fault.
 type Stream interface {
 	Config() StreamConfig

@@ -16,6 +16,8 @@ const Kernels = `
 .global .align 1 .b8 file[5] = {97, 46, 99, 117, 0};
 
 .extern .func (.param .b32 ret) vprintf (.param .b64 f, .param .b64 a);
+.extern .func (.param .b64 ret) malloc (.param .b64 n);
+.extern .func free (.param .b64 p);
 .extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 c);
 
 // add adds v to the thread's element.
@@ -146,6 +148,57 @@ $again:
 	.reg .b32 %r<2>;
 	mov.u32 %r1, 1;
 	st.shared.u32 [tile], %r1;
+	ret;
+}
+
+// grab allocates n bytes, writes v into them if it got them, and their address to p.
+.visible .entry grab(.param .u64 p, .param .u32 n, .param .u32 v)
+{
+	.reg .b32 %r<3>;
+	.reg .b64 %rd<4>;
+	.reg .pred %p1;
+	ld.param.u64 %rd1, [p];
+	ld.param.u32 %r1, [n];
+	ld.param.u32 %r2, [v];
+	cvt.u64.u32 %rd2, %r1;
+	{
+	.param .b64 param0;
+	st.param.b64 [param0], %rd2;
+	.param .b64 retval0;
+	call.uni (retval0), malloc, (param0);
+	ld.param.b64 %rd3, [retval0];
+	}
+	st.global.u64 [%rd1], %rd3;
+	setp.eq.u64 %p1, %rd3, 0;
+	@%p1 ret;
+	st.u32 [%rd3], %r2;
+	ret;
+}
+
+// peek reads what grab wrote.
+.visible .entry peek(.param .u64 p, .param .u64 out)
+{
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [p];
+	ld.param.u64 %rd2, [out];
+	ld.global.u64 %rd3, [%rd1];
+	ld.u32 %r1, [%rd3];
+	st.global.u32 [%rd2], %r1;
+	ret;
+}
+
+// drop frees it.
+.visible .entry drop(.param .u64 p)
+{
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [p];
+	ld.global.u64 %rd2, [%rd1];
+	{
+	.param .b64 param0;
+	st.param.b64 [param0], %rd2;
+	call.uni free, (param0);
+	}
 	ret;
 }
 `

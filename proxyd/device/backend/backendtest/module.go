@@ -4,6 +4,7 @@
 package backendtest
 
 import (
+	"encoding/binary"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -19,7 +20,7 @@ func modules(r *rig) {
 			r.Errorf("%s is of another module", f.Name())
 		}
 	}
-	equal(r, "functions", strings.Join(names, " "), "add bump poke spin stop say claim limited exact shares")
+	equal(r, "functions", strings.Join(names, " "), "add bump poke spin stop say claim limited exact shares grab peek drop")
 	if r.function(m, "add") != r.function(m, "add") {
 		r.Error("a function has two values")
 	}
@@ -247,6 +248,52 @@ func printing(r *rig) {
 	// Without an output nothing is lost but the text.
 	r.ok(r.stream.Launch(backend.Launch{Function: r.function(r.load(), "say"), Grid: one, Block: one, Params: words(1)}))
 	r.sync()
+}
+
+func kernelHeap(r *rig) {
+	m := r.load()
+	grab, peek, drop := r.function(m, "grab"), r.function(m, "peek"), r.function(m, "drop")
+	r.ok(r.cu.SetLimit(backend.LimitMallocHeap, 1<<20))
+	p, q, out := r.alloc(8), r.alloc(8), r.alloc(4)
+	free, _ := r.space.Info()
+	get := func(p backend.Addr, n, v uint32) backend.Addr {
+		r.Helper()
+		r.ok(r.run(grab, 1, args([]backend.Addr{p}, n, v)))
+		r.sync()
+		return backend.Addr(binary.LittleEndian.Uint64(r.get(p, 8)))
+	}
+	a, b := get(p, 100, 5), get(q, 100, 6)
+	if a == 0 || b == 0 || a == b || a%16 != 0 {
+		r.Errorf("%#x and %#x", uint64(a), uint64(b))
+	}
+	r.ok(r.run(peek, 1, args([]backend.Addr{p, out})))
+	r.sync()
+	r.has("what an earlier kernel wrote", out, words(5))
+	r.want("copy from it", r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(out), Width: 4}), backend.InvalidValue)
+	left, _ := r.space.Info()
+	equal(r, "free", left, free)
+	r.want("set the limit", r.cu.SetLimit(backend.LimitMallocHeap, 2<<20), backend.InvalidValue)
+	equal(r, "more than the heap", get(out, 1<<20, 1), 0)
+	r.ok(r.run(drop, 1, args([]backend.Addr{p})))
+	equal(r, "the first place is free again", get(p, 50, 7), a)
+
+	// Its bytes and its pieces are carried like all else.
+	o := carry(r, r.b.Devices()[1])
+	om, _, err := o.cu.Load([]byte(Kernels), backend.LoadConfig{Globals: m.Variables().Base})
+	r.ok(err)
+	r.ok(o.run(o.function(om, "peek"), 1, args([]backend.Addr{q, out})))
+	o.sync()
+	o.has("after a restore", out, words(6))
+	c := get(p, 500, 8)
+	r.ok(o.run(o.function(om, "grab"), 1, args([]backend.Addr{p}, 500, 8)))
+	o.sync()
+	equal(r, "the next place after a restore", backend.Addr(binary.LittleEndian.Uint64(o.get(p, 8))), c)
+
+	// It ends with its context.
+	r.ok(r.cu.Destroy())
+	if h := r.space.State().KernelHeap; h == nil || len(h.Pieces) != 0 {
+		r.Errorf("%+v", h)
+	}
 }
 
 func faults(r *rig) {

@@ -84,6 +84,7 @@ var cases = []struct {
 	{"launch refused", launchRefused},
 	{"cooperative launch", cooperative},
 	{"print", printing},
+	{"malloc in kernels", kernelHeap},
 	{"faults stay", faults},
 
 	{"graph", graphRun},

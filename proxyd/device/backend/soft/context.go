@@ -167,6 +167,9 @@ func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
 		l == backend.LimitStackSize && v > 512<<10, l == backend.LimitMallocHeap && v > c.space.cfg.Memory:
 		return fmt.Errorf("limit %d of %d: %w", l, v, backend.InvalidValue)
 	}
+	if l == backend.LimitMallocHeap && c.space.hasKernelHeap() {
+		return fmt.Errorf("limit %d: kernels use the heap: %w", l, backend.InvalidValue)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limits[l] = v
@@ -196,7 +199,10 @@ func (c *cudaContext) Destroy() error {
 		}
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kernelHeap != nil {
+		s.kernelHeap.end(c.id)
+	}
 	delete(s.contexts, c.id)
-	s.mu.Unlock()
 	return nil
 }

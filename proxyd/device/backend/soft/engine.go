@@ -65,6 +65,8 @@ type launch struct {
 	params      []byte
 	memory      addresses
 	output      func(fd int, text []byte) // 2: a failed assertion
+	malloc      func(n uint64) uint64
+	free        func(addr uint64)
 	cooperative bool
 	workers     int // cores at most, 0: all
 	stack       uint64

@@ -119,7 +119,7 @@ func (e *event) Destroy() error {
 
 // Record implements backend.Stream.
 func (st *stream) Record(x backend.Event) error {
-	if err := st.check(); err != nil {
+	if err := st.ready(); err != nil {
 		return err
 	}
 	e, ok := x.(*event)
@@ -139,7 +139,7 @@ func (st *stream) Record(x backend.Event) error {
 
 // Wait implements backend.Stream.
 func (st *stream) Wait(x backend.Event) error {
-	if err := st.check(); err != nil {
+	if err := st.ready(); err != nil {
 		return err
 	}
 	e, ok := x.(*event)

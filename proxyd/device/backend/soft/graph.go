@@ -213,7 +213,7 @@ func (r *run) step(i int, s *step, live bool) {
 
 // Graph implements backend.Stream.
 func (st *stream) Graph(b backend.Exec) error {
-	if err := st.check(); err != nil {
+	if err := st.ready(); err != nil {
 		return err
 	}
 	x, ok := b.(*exec)

@@ -112,6 +112,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 		workers: s.device.backend.cfg.Workers, stack: c.limits[backend.LimitStackSize],
 		sms: uint32(attributes[backend.Multiprocessors]),
 	}
+	heap := c.limits[backend.LimitMallocHeap]
 	fifo := c.limits[backend.LimitPrintfFIFO]
 	c.mu.Unlock()
 	s.mu.Lock()
@@ -130,6 +131,8 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 				printed = append(printed, text...)
 			}
 		}
+		run.malloc = func(n uint64) uint64 { return s.malloc(n, heap, c.id) }
+		run.free = s.kernelFree
 		err := f.kernel.launch(s.ctx, run)
 		s.print(1, printed)
 		return err

@@ -43,7 +43,8 @@ type freeing struct {
 
 func (l *ledger) init(base backend.Addr, size, memory uint64) {
 	l.memory = memory
-	l.heap = heap{base: base, end: base + backend.Addr(size)}
+	// Above is kernels' heap, which has no more than all memory.
+	l.heap = heap{base: base, end: base + backend.Addr(size-roundUp(memory, backend.Granule))}
 	l.granules = map[backend.Addr]*arena{}
 	l.memories = map[backend.MemoryID]*physical{}
 	l.pools = map[backend.PoolID]*pool{backend.DefaultPool: {reuse: [3]bool{true, true, true}}}

@@ -4,6 +4,7 @@
 package soft
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -37,6 +38,9 @@ func FuzzRestore(f *testing.F) {
 			Reservations: []backend.Range{{Base: backend.DefaultBase + 8<<20, Size: 8 << 20}},
 			Memories:     []backend.MemoryState{{ID: 1, Size: 2 << 20, Refs: 1}},
 			Pools:        []backend.PoolState{{ID: 0}, {ID: 1, MaxSize: 5000}},
+			KernelHeap: &backend.KernelHeap{
+				Base: backend.DefaultBase + 1<<40 - 64<<20, Size: 1 << 20, Pieces: []backend.KernelPiece{{Base: backend.DefaultBase + 1<<40 - 64<<20, Size: 32, Context: 1}},
+			},
 		},
 	} {
 		text, err := json.Marshal(s)
@@ -78,4 +82,123 @@ func FuzzRestore(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFullQueue: a program that queues without end waits, and goes on when there is room.
+func TestFullQueue(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	if err == nil {
+		err = s.Map()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := make(chan struct{})
+	st := c.Legacy()
+	if err := st.Host(func() { <-gate }); err != nil {
+		t.Fatal(err)
+	}
+	n, over := 0, make(chan error)
+	go func() {
+		var err error
+		for i := 0; i < maxQueued+maxQueued/2 && err == nil; i++ {
+			if i == maxQueued-10 {
+				close(gate) // whether it comes to wait or not, it ends
+			}
+			err = st.Host(func() { n++ })
+		}
+		over <- err
+	}()
+	if err := <-over; err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Synchronize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n != maxQueued+maxQueued/2 {
+		t.Errorf("%d calls", n)
+	}
+	// Who waits when the space is closed is told.
+	never := make(chan struct{})
+	defer close(never)
+	if err := st.Host(func() { <-never }); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		var err error
+		for err == nil {
+			err = st.Host(func() {})
+		}
+		over <- err
+	}()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; backend.ResultOf(err) != backend.ContextIsDestroyed {
+		t.Error(err)
+	}
+}
+
+// TestCoresDoNotMatter: a launch writes the same bytes whatever the number of cores.
+func TestCoresDoNotMatter(t *testing.T) {
+	run := func(workers int) map[backend.BlockID]backend.Hash {
+		b, err := New(Config{Memory: []uint64{64 << 20}, Workers: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+		if err == nil {
+			err = s.Map()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.NewContext(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, _, err := c.Load([]byte(backendtest.Kernels), backend.LoadConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := m.Function("add")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := c.Alloc(4 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, uint64(a)), 3)
+		for range 2 {
+			err := c.Legacy().Launch(backend.Launch{Function: f, Grid: backend.Dim{X: 1000, Y: 1, Z: 1}, Block: backend.Dim{X: 96, Y: 1, Z: 1}, Params: p})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Synchronize(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		out := map[backend.BlockID]backend.Hash{}
+		if err := s.Blocks(&[32]byte{}, func(id backend.BlockID, h backend.Hash) bool { out[id] = h; return true }); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want := run(1)
+	for _, workers := range []int{2, 7} {
+		if got := run(workers); !reflect.DeepEqual(got, want) {
+			t.Errorf("with %d cores: %v, want %v", workers, got, want)
+		}
+	}
 }

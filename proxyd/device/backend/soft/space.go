@@ -29,6 +29,7 @@ type space struct {
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
 	peers       []*space // whose memory our kernels see
+	kernelHeap  *kernelHeap
 }
 
 // NewSpace implements backend.Device.

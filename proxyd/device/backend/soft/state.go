@@ -35,6 +35,9 @@ func (s *space) State() *backend.State {
 			ID: id, MaxSize: p.maxSize, Destroyed: p.destroyed, Reuse: p.reuse, Threshold: p.threshold, UsedHigh: p.usedHigh, ReservedHigh: p.resHigh,
 		})
 	}
+	if h := s.kernelHeap; h != nil {
+		st.KernelHeap = &backend.KernelHeap{Base: h.base, Size: h.size, Pieces: slices.Clone(h.pieces)}
+	}
 	slices.SortFunc(st.Pools, func(a, b backend.PoolState) int { return int(a.ID) - int(b.ID) })
 	return st
 }
@@ -79,6 +82,11 @@ func (s *space) restore(st *backend.State) error {
 	for _, a := range st.Allocations {
 		if err := s.restoreAllocation(a); err != nil {
 			return bad("%d bytes at %#x: %v", a.Size, uint64(a.Base), err)
+		}
+	}
+	if h := st.KernelHeap; h != nil {
+		if err := s.restoreKernelHeap(h); err != nil {
+			return bad("kernels' heap: %v", err)
 		}
 	}
 	for id, m := range l.memories {
@@ -168,6 +176,9 @@ func (s *space) block(id backend.BlockID) ([]byte, error) {
 		return m.arena.bytes[id.Offset:][:backend.Granule], nil
 	case id.Base%backend.Granule != 0 || id.Offset != 0:
 		return nil, bad
+	}
+	if h := s.kernelHeap; h != nil && id.Base >= h.base && id.Base-h.base < backend.Addr(len(h.arena.bytes)) {
+		return h.arena.bytes[id.Base-h.base:][:backend.Granule], nil
 	}
 	i, found := l.heap.span(id.Base)
 	if !found {

@@ -22,7 +22,11 @@ type stream struct {
 	queue []*job
 	busy  bool
 	last  *mark
+	room  chan struct{} // closed when the queue is no longer full; nil when nobody waits
 }
+
+// maxQueued is how many jobs a stream holds before it makes its program wait, as a device does.
+const maxQueued = 1 << 16
 
 // task is what a job does, checked and ready: of a stream or of a node of a graph.
 type task struct {
@@ -33,7 +37,31 @@ type task struct {
 // Config implements backend.Stream.
 func (st *stream) Config() backend.StreamConfig { return st.cfg }
 
-// check is what each call begins with.
+// ready is what each call that queues something begins with: it waits while the queue is full.
+func (st *stream) ready() error {
+	for {
+		if err := st.check(); err != nil {
+			return err
+		}
+		st.mu.Lock()
+		if len(st.queue) < maxQueued {
+			st.mu.Unlock()
+			return nil
+		}
+		if st.room == nil {
+			st.room = make(chan struct{})
+		}
+		room := st.room
+		st.mu.Unlock()
+		select {
+		case <-room:
+		case <-st.context.space.ctx.Done():
+			return errClosed
+		}
+	}
+}
+
+// check is what all other calls begin with.
 func (st *stream) check() error {
 	if err := st.context.check(); err != nil {
 		return err
@@ -94,6 +122,10 @@ func (st *stream) work() {
 		j := st.queue[0]
 		st.queue[0] = nil
 		st.queue = st.queue[1:]
+		if st.room != nil && len(st.queue) <= maxQueued/2 {
+			close(st.room)
+			st.room = nil
+		}
 		st.mu.Unlock()
 		st.context.do(j)
 	}
@@ -124,7 +156,7 @@ func (c *cudaContext) do(j *job) {
 
 // enqueue checks the stream and what it is given, and submits it.
 func (st *stream) enqueue(prepare func(*cudaContext) (task, error)) error {
-	if err := st.check(); err != nil {
+	if err := st.ready(); err != nil {
 		return err
 	}
 	t, err := prepare(st.context)
@@ -157,7 +189,7 @@ func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))
 
 // Host implements backend.Stream.
 func (st *stream) Host(f func()) error {
-	if err := st.check(); err != nil {
+	if err := st.ready(); err != nil {
 		return err
 	}
 	st.submit(&job{always: true, run: func(*job) error { f(); return nil }})
@@ -166,7 +198,7 @@ func (st *stream) Host(f func()) error {
 
 // AllocAsync implements backend.Stream.
 func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
-	if err := st.check(); err != nil {
+	if err := st.ready(); err != nil {
 		return 0, err
 	}
 	s := st.context.space
@@ -192,7 +224,7 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 
 // FreeAsync implements backend.Stream.
 func (st *stream) FreeAsync(a backend.Addr) error {
-	if err := st.check(); err != nil {
+	if err := st.ready(); err != nil {
 		return err
 	}
 	s := st.context.space
