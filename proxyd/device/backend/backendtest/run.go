@@ -56,6 +56,7 @@ var cases = []struct {
 	{"virtual memory misused", virtualMisused},
 	{"pools", pools},
 	{"stream-ordered memory", streamOrdered},
+	{"stream-ordered memory in the wrong order", wrongOrder},
 	{"host memory", hostMemory},
 	{"peers", peers},
 

@@ -198,3 +198,26 @@ func streamOrdered(r *rig) {
 	free, _ = r.space.Info()
 	equal(r, "free at the end", free, total)
 }
+
+// wrongOrder: a program that frees on one stream before another one has allocated harms nobody.
+func wrongOrder(r *rig) {
+	other := must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+	for _, n := range []uint64{1000, 3 * granule} {
+		gate := make(chan struct{})
+		r.ok(r.stream.Host(func() { <-gate }))
+		a := must(r.stream.AllocAsync(backend.DefaultPool, n))(r)
+		r.ok(other.FreeAsync(a))
+		r.ok(other.Synchronize(r.ctx))
+		b := r.alloc(n)
+		equal(r, "address", b, a)
+		close(gate)
+		r.sync()
+		r.put(b, pattern(int(n), 1))
+		r.has("whoever has the address now", b, pattern(int(n), 1))
+		r.ok(r.cu.Free(b))
+	}
+	r.ok(r.space.Drain(r.ctx))
+	if free, total := r.space.Info(); free != total {
+		r.Errorf("%d of %d bytes are free at the end", free, total)
+	}
+}

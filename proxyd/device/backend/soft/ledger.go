@@ -18,6 +18,7 @@ type ledger struct {
 	allocs []backend.Allocation // ascending by Base
 
 	granules     map[backend.Addr]*arena // bytes of granules, by the address of the first
+	lives        map[backend.Addr]*life  // of allocations with bytes of their own
 	reservations []backend.Range         // ascending
 	memories     map[backend.MemoryID]*physical
 	nextMemory   backend.MemoryID
@@ -46,6 +47,7 @@ func (l *ledger) init(base backend.Addr, size, memory uint64) {
 	// Above is kernels' heap, which has no more than all memory.
 	l.heap = heap{base: base, end: base + backend.Addr(size-roundUp(memory, backend.Granule))}
 	l.granules = map[backend.Addr]*arena{}
+	l.lives = map[backend.Addr]*life{}
 	l.memories = map[backend.MemoryID]*physical{}
 	l.pools = map[backend.PoolID]*pool{backend.DefaultPool: {reuse: [3]bool{true, true, true}}}
 	l.arenas = map[*arena]bool{}
@@ -76,7 +78,12 @@ type piece struct {
 	alloc backend.Allocation
 	arena *arena
 	bytes []byte
+	life  *life
 }
+
+// life tells whether an allocation's bytes may still be mapped: a program can free on one stream what another one has not allocated
+// yet. The space's lock guards it.
+type life struct{ over bool }
 
 // place finds room for an allocation and enters it. What work still uses of its addresses is to be waited for.
 func (l *ledger) place(a backend.Allocation) (piece, []*mark, error) {
@@ -114,8 +121,8 @@ func (l *ledger) enter(a backend.Allocation) (piece, error) {
 	}
 	ar.refs++
 	l.insert(a)
-	at := uint64(a.Base - first)
-	return piece{a, ar, ar.bytes[at:][:roundUp(a.Size, quantum):roundUp(a.Size, quantum)]}, nil
+	l.lives[a.Base] = &life{}
+	return l.piece(a, ar), nil
 }
 
 // leave takes an allocation out. Its bytes are still there: see unref.
@@ -128,8 +135,14 @@ func (l *ledger) leave(a backend.Allocation) piece {
 		l.used -= n
 		delete(l.granules, first)
 	}
-	at := uint64(a.Base - first)
-	return piece{a, ar, ar.bytes[at:][:roundUp(a.Size, quantum)]}
+	p := l.piece(a, ar)
+	delete(l.lives, a.Base)
+	return p
+}
+
+func (l *ledger) piece(a backend.Allocation, ar *arena) piece {
+	at, n := uint64(a.Base&(backend.Granule-1)), roundUp(a.Size, quantum)
+	return piece{a, ar, ar.bytes[at:][:n:n], l.lives[a.Base]}
 }
 
 func (l *ledger) at(a backend.Addr) (int, bool) {

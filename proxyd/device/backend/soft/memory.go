@@ -59,7 +59,17 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 	if err := s.await(waits); err != nil {
 		return piece{}, err
 	}
-	return p, s.table.add(p.alloc.Base, p.bytes)
+	return p, s.attach(p)
+}
+
+// attach lets work find memory, unless it was freed meanwhile.
+func (s *space) attach(p piece) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.life.over {
+		return nil
+	}
+	return s.table.add(p.alloc.Base, p.bytes)
 }
 
 // await waits for marks, or until the space is closed.
@@ -100,8 +110,10 @@ func (s *space) unname(a backend.Addr, kinds ...backend.AllocKind) (piece, *mark
 
 // unmap takes memory away from work that begins later, and gives its bytes back when nothing uses them.
 func (s *space) unmap(p piece) {
-	s.table.remove(p.alloc.Base)
 	s.mu.Lock()
+	if p.life.over = true; s.table.holds(p.alloc.Base, p.bytes) {
+		s.table.remove(p.alloc.Base)
+	}
 	shared := s.ledger.granules[p.alloc.Base&^(backend.Granule-1)] == p.arena
 	s.mu.Unlock()
 	if shared {

@@ -218,7 +218,7 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	}
 	s.ledger.pooled(p.alloc, true)
 	s.mu.Unlock()
-	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.table.add(p.alloc.Base, p.bytes) }})
+	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.attach(p) }})
 	return p.alloc.Base, nil
 }
 

@@ -60,6 +60,14 @@ func (t *table) add(a backend.Addr, b []byte) error {
 	return nil
 }
 
+// holds tells whether these bytes are at an address.
+func (t *table) holds(a backend.Addr, b []byte) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	i, found := t.find(a)
+	return found && &t.entries[i].bytes[0] == &b[0]
+}
+
 // remove undoes add, if anything is there. Work that runs may still use the bytes.
 func (t *table) remove(a backend.Addr) {
 	t.mu.Lock()

@@ -233,28 +233,30 @@ func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
 		s.mu.Unlock()
 		return fmt.Errorf("set access: %w", err)
 	}
-	var waits []*mark
-	bytes := make(map[backend.Addr][]byte)
 	i, _ := s.ledger.at(a)
-	for k, x := range list {
-		if x.Access != allow {
-			s.ledger.allocs[i+k].Access = allow
-			bytes[x.Base] = s.ledger.memories[x.Memory].arena.bytes
-		}
+	for k := range list {
+		s.ledger.allocs[i+k].Access = allow
 	}
-	waits = s.ledger.waits(a, size)
+	waits := s.ledger.waits(a, size)
 	s.mu.Unlock()
 	if err := s.await(waits); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, x := range list {
-		switch b := bytes[x.Base]; {
-		case b == nil:
-		case allow:
+		// What another thread has unmapped meanwhile stays so.
+		i, found := s.ledger.at(x.Base)
+		if !found || s.ledger.allocs[i].Kind != backend.Mapped || s.ledger.allocs[i].Memory != x.Memory || s.ledger.allocs[i].Access != allow {
+			continue
+		}
+		b := s.ledger.memories[x.Memory].arena.bytes
+		switch there := s.table.holds(x.Base, b); {
+		case allow && !there:
 			if err := s.table.add(x.Base, b); err != nil {
 				return err
 			}
-		default:
+		case !allow && there:
 			s.table.remove(x.Base)
 		}
 	}
