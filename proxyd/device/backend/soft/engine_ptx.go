@@ -59,12 +59,12 @@ func (ptxEngine) compile(texts []string, cfg backend.LoadConfig) (program, backe
 		log, err := verdict(err)
 		return nil, backend.Log{Error: log}, err
 	}
-	return &ptxProgram{p, cfg.Verbose}, backend.Log{}, nil
+	return &ptxProgram{p, cfg}, backend.Log{}, nil
 }
 
 type ptxProgram struct {
 	*ptx.Program
-	verbose bool
+	cfg backend.LoadConfig
 }
 
 func (p *ptxProgram) variables() (size, align uint64) { return p.Size(), p.Align() }
@@ -101,11 +101,11 @@ func (p *ptxProgram) kernels() ([]kernel, backend.Log, error) {
 			out = append(out, refusedKernel{name, err})
 			continue
 		}
-		if p.verbose {
+		if p.cfg.Verbose {
 			fmt.Fprintf(&info, "ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, architecture)
 			fmt.Fprintf(&info, "ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
 		}
-		out = append(out, ptxKernel{k})
+		out = append(out, ptxKernel{k, p.cfg.MaxRegisters})
 	}
 	log.Info = info.String()
 	return out, log, nil
@@ -120,12 +120,20 @@ type refusedKernel struct {
 func (k refusedKernel) facts() facts                         { return facts{name: k.name, refused: k.err} }
 func (k refusedKernel) launch(context.Context, launch) error { return k.err }
 
-type ptxKernel struct{ *ptx.Kernel }
+type ptxKernel struct {
+	*ptx.Kernel
+	limit uint32 // of registers, as the program asked; 0: none
+}
 
 func (k ptxKernel) facts() facts {
 	f := facts{
 		name: k.Name, shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
 		reqThreads: backend.Dim(k.ReqThreads), ptx: int32(k.Version),
+	}
+	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as it needs
+		if bound != 0 {
+			f.registers = min(f.registers, bound)
+		}
 	}
 	for _, p := range k.Params {
 		f.params = append(f.params, backend.Param{Offset: p.Offset, Size: p.Size})

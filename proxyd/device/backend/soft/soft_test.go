@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -200,5 +201,54 @@ func TestCoresDoNotMatter(t *testing.T) {
 		if got := run(workers); !reflect.DeepEqual(got, want) {
 			t.Errorf("with %d cores: %v, want %v", workers, got, want)
 		}
+	}
+}
+
+// TestRefusedKernel: what is not supported is refused by name, and spoils its own kernel only.
+func TestRefusedKernel(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, log, err := c.Load([]byte(`
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry good() { ret; }
+.visible .entry bad(.param .u64 p)
+{
+	.reg .b64 %rd<2>;
+	.reg .f32 %f<5>;
+	.reg .b32 %r<2>;
+	ld.param.u64 %rd1, [p];
+	mov.u32 %r1, 0;
+	tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];
+	ret;
+}
+`), backend.LoadConfig{Verbose: true, MaxRegisters: 16})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.Error)
+	}
+	if !strings.Contains(log.Error, "tex.1d.v4.f32.s32") || !strings.Contains(log.Info, "'good'") {
+		t.Errorf("log %+v", log)
+	}
+	if _, err := m.Function("bad"); backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "tex.1d") {
+		t.Errorf("bad: %v", err)
+	}
+	f, err := m.Function("good")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Attribute(backend.FuncRegisters); err != nil || n > 16 {
+		t.Errorf("%d registers, %v", n, err)
 	}
 }

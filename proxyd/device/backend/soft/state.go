@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
@@ -193,45 +191,6 @@ func (s *space) block(id backend.BlockID) ([]byte, error) {
 		return nil, bad
 	}
 	return ar.bytes[id.Base-span.base:][:backend.Granule], nil
-}
-
-// Blocks implements backend.Space.
-func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) bool) error {
-	h, err := blake3.NewKeyed(key[:])
-	if err != nil {
-		return err
-	}
-	sum := func(b []byte) (out backend.Hash) {
-		h.Reset()
-		_, _ = h.Write(b)
-		_, _ = h.Digest().Read(out[:])
-		return out
-	}
-	zero := sum(make([]byte, backend.Granule))
-	for _, r := range s.State().Regions() {
-		for at := uint64(0); at < r.Size; at += backend.Granule {
-			id := backend.BlockID{Base: r.Base + backend.Addr(at)}
-			if r.Memory != 0 {
-				id = backend.BlockID{Memory: r.Memory, Offset: at}
-			}
-			b, err := s.block(id)
-			if err != nil {
-				return err
-			}
-			hash := zero
-			if !s.guard(func() {
-				if touched(b) {
-					hash = sum(b)
-				}
-			}) {
-				return errClosed
-			}
-			if !yield(id, hash) {
-				return nil
-			}
-		}
-	}
-	return nil
 }
 
 // ReadBlock implements backend.Space.
