@@ -115,7 +115,8 @@ type Space interface {
 	// ReadBlock copies a block's bytes into p, which is as long as the block. It returns false, and leaves p, if all are zero
 	// and were never touched.
 	ReadBlock(id BlockID, p []byte) (bool, error)
-	// WriteBlock is the reverse.
+	// WriteBlock is the reverse. A nil p makes the block zero and gives back what it takes in the machine: what is left to swap out
+	// when its bytes were read.
 	WriteBlock(id BlockID, p []byte) error
 
 	// Close frees everything. Work that has begun is cut short or waited for, what has not is dropped; functions given to Host are not waited for, and bytes

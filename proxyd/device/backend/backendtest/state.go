@@ -106,6 +106,11 @@ func blocks(r *rig) {
 	}
 	r.ok(r.space.WriteBlock(backend.BlockID{Memory: v}, p))
 	r.ok(r.space.Map())
+	r.ok(r.space.WriteBlock(backend.BlockID{Base: a + granule}, nil))
+	r.has("given back", a+granule, make([]byte, granule))
+	r.has("its neighbour", a+2*granule, pattern(granule, 1))
+	r.ok(r.space.WriteBlock(backend.BlockID{Base: a + granule}, p))
+	r.has("brought again", a+granule, pattern(granule, 1))
 	count := 0
 	r.ok(r.space.Blocks(&[32]byte{}, func(backend.BlockID, backend.Hash) bool { count++; return false }))
 	equal(r, "blocks before it was stopped", count, 1)
