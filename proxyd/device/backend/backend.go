@@ -20,7 +20,8 @@
 // and one per thread is an ordinary Stream. Stream capture: whoever records calls builds a Graph of them, which is plain data,
 // so that handles of nodes can be made up and capture state be answered without asking. Libraries: an image that is
 // loaded into each context on demand. Handles, and who may use them. What a host function does: the function given to
-// Stream.Host runs in the server, and most often only waits for the program.
+// Stream.Host runs in the server, and most often only waits for the program. Collectives: Stream.Exchange and ExchangeNode hand
+// device memory, in the stream's order, to whoever carries them out.
 //
 // # Errors
 //
@@ -71,8 +72,8 @@ type SpaceConfig struct {
 	// State, of a space with the same Base and Memory, is what the space begins with: all its memory at its addresses, with
 	// content to be written by WriteBlock.
 	State *State
-	// Output takes what kernels print (for descriptor 1) and failed assertions (for 2), a launch at a time and in a stream's order.
-	// It must not call the backend. Nil drops it.
+	// Output takes what kernels print (for descriptor 1) and failed assertions (for 2), a launch at a time and in a
+	// stream's order. It must not call the backend. Nil drops it.
 	Output func(fd int, text []byte)
 }
 
@@ -103,24 +104,24 @@ type Space interface {
 	Map() error
 	// Unmap holds all work back. It fails with NotReady, and changes nothing, if work is under way: Drain first.
 	Unmap() error
-	// Drain waits until no work is left in any stream, whatever became of it. What streams are given meanwhile is waited for too.
-	// It returns ctx's error if that is done first.
+	// Drain waits until no work is left in any stream, whatever became of it. What streams are given meanwhile is
+	// waited for too. It returns ctx's error if that is done first.
 	Drain(ctx context.Context) error
 
 	// State describes the space's memory. No call that changes memory may run meanwhile.
 	State() *State
-	// Blocks calls yield for each block of memory in the order of State.Regions, with its keyed hash. It works on unmapped spaces. Work that is
-	// under way makes hashes of bytes that nobody ever saw at once.
+	// Blocks calls yield for each block of memory in the order of State.Regions, with its keyed hash. It works on
+	// unmapped spaces. Work that is under way makes hashes of bytes that nobody ever saw at once.
 	Blocks(key *[32]byte, yield func(BlockID, Hash) bool) error
 	// ReadBlock copies a block's bytes into p, which is as long as the block. It returns false, and leaves p, if all are zero
 	// and were never touched.
 	ReadBlock(id BlockID, p []byte) (bool, error)
-	// WriteBlock is the reverse. A nil p makes the block zero and gives back what it takes in the machine: what is left to swap out
-	// when its bytes were read.
+	// WriteBlock is the reverse. A nil p makes the block zero and gives back what it takes in the machine: what is
+	// left to swap out when its bytes were read.
 	WriteBlock(id BlockID, p []byte) error
 
-	// Close frees everything. Work that has begun is cut short or waited for, what has not is dropped; functions given to Host are not waited for, and bytes
-	// that an Exchange has go when it is done with them.
+	// Close frees everything. Work that has begun is cut short or waited for, what has not is dropped; functions
+	// given to Host are not waited for, and bytes that an Exchange has go when it is done with them.
 	Close() error
 }
 
@@ -135,13 +136,14 @@ type Context interface {
 	// Synchronize waits until no work is left in its streams and returns the fault, if there is one, or ctx's error.
 	Synchronize(ctx context.Context) error
 
-	// Alloc allocates memory that is zero, aligned to 512 bytes, to Granule if it is larger than half of it. It fails with OutOfMemory or,
-	// for 0 bytes, InvalidValue. It may wait for work which uses addresses that were freed and now return.
+	// Alloc allocates memory that is zero, aligned to 512 bytes, to Granule if it is larger than half of it. It fails
+	// with OutOfMemory or, for 0 bytes, InvalidValue. It may wait for work which uses addresses that were freed and
+	// now return.
 	Alloc(n uint64) (Addr, error)
 	// AllocPitch allocates rows, each at a multiple of the pitch that it returns. element is 4, 8 or 16.
 	AllocPitch(width, height uint64, element uint32) (Addr, uint64, error)
-	// Free frees what any context's Alloc or a stream's AllocAsync returned; 0 is ignored, anything else InvalidValue. It does not wait: work given to the space
-	// before still finds the memory, later work does not.
+	// Free frees what any context's Alloc or a stream's AllocAsync returned; 0 is ignored, anything else
+	// InvalidValue. It does not wait: work given to the space before still finds the memory, later work does not.
 	Free(a Addr) error
 
 	// Legacy is the stream that waits for all others which are not NonBlocking, and they for it.
@@ -157,8 +159,9 @@ type Context interface {
 	// Instantiate makes a graph ready to run. The graph may change afterwards.
 	Instantiate(g *Graph) (Exec, error)
 
-	// Limit and SetLimit are cuCtxGetLimit and cuCtxSetLimit: UnsupportedLimit for what is none. LimitMallocHeap is what kernels' malloc can give out, in
-	// a heap beside the space's memory; it cannot be changed any more once a kernel of the space has used it.
+	// Limit and SetLimit are cuCtxGetLimit and cuCtxSetLimit: UnsupportedLimit for what is none. LimitMallocHeap is
+	// what kernels' malloc can give out, in a heap beside the space's memory; it cannot be changed any more once a
+	// kernel of the space has used it.
 	Limit(Limit) (uint64, error)
 	SetLimit(Limit, uint64) error
 

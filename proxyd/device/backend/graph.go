@@ -11,8 +11,8 @@ import (
 // NodeID names a node within its graph, and within the executable graph made of it. Numbers are never used again.
 type NodeID uint32
 
-// Node is what a node of a graph does: one of KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode, WaitNode, ChildNode and
-// ExchangeNode. They are as the stream's methods of the same name.
+// Node is what a node of a graph does: one of KernelNode, CopyNode, FillNode, HostNode, EmptyNode, RecordNode,
+// WaitNode, ChildNode and ExchangeNode. They are as the stream's methods of the same name.
 type Node interface{ kind() string }
 
 // The kinds of nodes.
@@ -53,7 +53,8 @@ func (ExchangeNode) kind() string { return "exchange" }
 // Edge is a dependency: To begins when From is done.
 type Edge struct{ From, To NodeID }
 
-// Graph is a set of nodes with dependencies: plain data, of no context. The zero value is empty. Unlike all else here it is not safe for concurrent use.
+// Graph is a set of nodes with dependencies: plain data, of no context. The zero value is empty. Unlike all else here
+// it is not safe for concurrent use.
 type Graph struct {
 	nodes []graphNode // ascending by id
 	next  NodeID
@@ -161,7 +162,8 @@ func (g *Graph) Edges() []Edge {
 	return out
 }
 
-// Connect adds dependencies. One that is there already, of a node on itself, or that closes a circle is InvalidValue, and then nothing is added.
+// Connect adds dependencies. One that is there already, of a node on itself, or that closes a circle is InvalidValue,
+// and then nothing is added.
 func (g *Graph) Connect(edges ...Edge) error {
 	old := g.Clone()
 	for _, e := range edges {
@@ -250,7 +252,8 @@ func (g *Graph) Deps(id NodeID) ([]NodeID, error) {
 	return slices.Clone(g.nodes[i].deps), nil
 }
 
-// SameShape refuses with GraphExecUpdateFailure, and names the node of g, what differs in more than nodes' parameters: nodes are compared in their order.
+// SameShape refuses with GraphExecUpdateFailure, and names the node of g, what differs in more than nodes'
+// parameters: nodes are compared in their order.
 func (g *Graph) SameShape(other *Graph) (NodeID, error) {
 	for i, n := range g.nodes {
 		bad := fmt.Errorf("graph: node %d differs in kind or dependencies: %w", n.id, GraphExecUpdateFailure)
@@ -281,8 +284,8 @@ func (g *Graph) SameShape(other *Graph) (NodeID, error) {
 
 // Exec is an instantiated graph.
 type Exec interface {
-	// Update takes over all nodes' parameters from a graph of the same shape. Else it changes nothing, and returns GraphExecUpdateFailure with
-	// the node of g that is different, or 0.
+	// Update takes over all nodes' parameters from a graph of the same shape. Else it changes nothing, and returns
+	// GraphExecUpdateFailure with the node of g that is different, or 0.
 	Update(g *Graph) (NodeID, error)
 	// Set changes one node's parameters. Runs queued before are not changed.
 	Set(id NodeID, n Node) error

@@ -36,13 +36,14 @@ type Memory interface {
 	Info() (free, total uint64)
 	// Lookup finds the allocation that holds an address.
 	Lookup(a Addr) (Allocation, bool)
-	// MapHost lets the device reach host memory under an address of the program's, page-aligned like its length, outside the space. mem is
-	// that memory, and stays until UnmapHost has returned.
+	// MapHost lets the device reach host memory under an address of the program's, page-aligned like its length,
+	// outside the space. mem is that memory, and stays until UnmapHost has returned.
 	MapHost(a Addr, mem []byte) error
 	// UnmapHost waits until work given to the space before is done.
 	UnmapHost(a Addr) error
-	// AllowPeer lets kernels in this space follow pointers into another one, whose addresses differ: cuCtxEnablePeerAccess. It fails with PeerAccessAlreadyEnabled,
-	// or InvalidValue for a space with the same addresses.
+	// AllowPeer lets kernels in this space follow pointers into another one, whose addresses differ:
+	// cuCtxEnablePeerAccess. It fails with PeerAccessAlreadyEnabled, or InvalidValue for a space with the same
+	// addresses.
 	AllowPeer(peer Space) error
 	// DenyPeer undoes it, or fails with PeerAccessNotEnabled.
 	DenyPeer(peer Space) error

@@ -9,8 +9,8 @@ import "fmt"
 type LoadConfig struct {
 	MaxRegisters uint32 // of a thread, 0: any
 	Verbose      bool   // the log says what each kernel uses
-	// Globals, if not 0, is the address of a module's variables in the State that the space was made with: the module takes them
-	// over as they are. InvalidValue if there are none of this context, or of another size.
+	// Globals, if not 0, is the address of a module's variables in the State that the space was made with: the module
+	// takes them over as they are. InvalidValue if there are none of this context, or of another size.
 	Globals Addr
 }
 
@@ -26,7 +26,8 @@ type Global struct {
 
 // Module is loaded code.
 type Module interface {
-	// Function finds a kernel: the same value each time. It fails with NotFound, or NotSupported for one that the backend refuses to run.
+	// Function finds a kernel: the same value each time. It fails with NotFound, or NotSupported for one that the
+	// backend refuses to run.
 	Function(name string) (Function, error)
 	// Functions lists all kernels in the order of the code.
 	Functions() []Function

@@ -72,7 +72,8 @@ type BlockID struct {
 	Offset uint64   // in Memory
 }
 
-// Hash is a keyed hash of a block's bytes: the first 128 bits of BLAKE3. Under a key that a program does not know, equal hashes are equal blocks.
+// Hash is a keyed hash of a block's bytes: the first 128 bits of BLAKE3. Under a key that a program does not know,
+// equal hashes are equal blocks.
 type Hash [16]byte
 
 // Regions lists what State's memory consists of: first by address, then by memory.

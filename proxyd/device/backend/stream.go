@@ -20,9 +20,10 @@ type StreamConfig struct {
 	Priority    int  // brought into the range
 }
 
-// Stream is a queue of work, carried out in order. Different streams' work runs at the same time, as far as priorities, events and
-// the legacy stream do not order it. Methods return before the work is done, but may wait while very much is queued. A method's error says that nothing was queued: InvalidValue for
-// an address at which nothing is allocated, InvalidHandle for what belongs to another context or is gone, and the context's fault.
+// Stream is a queue of work, carried out in order. Different streams' work runs at the same time, as far as
+// priorities, events and the legacy stream do not order it. Methods return before the work is done, but may wait
+// while very much is queued. A method's error says that nothing was queued: InvalidValue for an address at which
+// nothing is allocated, InvalidHandle for what belongs to another context or is gone, and the context's fault.
 type Stream interface {
 	Config() StreamConfig
 	// Copy queues a copy; see the type.
@@ -39,11 +40,12 @@ type Stream interface {
 	Write(a Addr, size int, value uint64) error
 	// WaitValue holds later work back until the 4 or 8 bytes at a satisfy the condition.
 	WaitValue(a Addr, size int, value uint64, cond Condition) error
-	// Host queues a function. It may take its time, holds up this stream only, and must not call methods that wait for this stream.
-	// It is called even if the context has a fault by then.
+	// Host queues a function. It may take its time, holds up this stream only, and must not call methods that wait
+	// for this stream. It is called even if the context has a fault by then.
 	Host(f func()) error
-	// Exchange queues work that somebody else does with device memory: a collective. begin is called when its turn comes, with the bytes of each
-	// buffer, and must not block; the stream goes on when done is called, once. An error given to done is a fault of the context if it wraps a Result.
+	// Exchange queues work that somebody else does with device memory: a collective. begin is called when its turn
+	// comes, with the bytes of each buffer, and must not block; the stream goes on when done is called, once. An
+	// error given to done is a fault of the context if it wraps a Result.
 	Exchange(buffers []Buffer, begin func(bytes [][]byte, done func(error))) error
 	// AllocAsync allocates from a pool: the address is known now, the memory there for work of this stream from here on, and
 	// for other work ordered after it.
@@ -85,8 +87,8 @@ type HostMemory interface {
 	Write(addr uint64, p []byte) error
 }
 
-// Copy is a copy of up to three dimensions: Depth slices of Height rows of Width bytes. Height and Depth of 0 are 1. A Width of 0 copies nothing. Source and
-// destination of a row may overlap.
+// Copy is a copy of up to three dimensions: Depth slices of Height rows of Width bytes. Height and Depth of 0 are 1.
+// A Width of 0 copies nothing. Source and destination of a row may overlap.
 type Copy struct {
 	Src, Dst             Place
 	Width, Height, Depth uint64
@@ -102,7 +104,8 @@ type Place struct {
 	X, Y, Z uint64 // X in bytes
 }
 
-// Fill sets Height rows of Width elements to a value of 1, 2 or 4 bytes. Addr and, for more than one row, Pitch must be multiples of Element.
+// Fill sets Height rows of Width elements to a value of 1, 2 or 4 bytes. Addr and, for more than one row, Pitch must
+// be multiples of Element.
 type Fill struct {
 	Addr          Addr
 	Value         uint32
@@ -114,7 +117,8 @@ type Fill struct {
 // EventConfig is how an event is.
 type EventConfig struct {
 	NoTiming bool
-	// At, if not nil, is a time at which the event was recorded and reached, by the backend's clock: an event of a restored program.
+	// At, if not nil, is a time at which the event was recorded and reached, by the backend's clock: an event of a
+	// restored program.
 	At *time.Duration
 }
 
@@ -125,8 +129,8 @@ type Event interface {
 	Query() error
 	// Synchronize waits for it, and returns the context's fault or ctx's error.
 	Synchronize(ctx context.Context) error
-	// Time is when what was recorded last was done, by the backend's clock. It fails with InvalidHandle if nothing was recorded or without timing, and
-	// NotReady if it is not done.
+	// Time is when what was recorded last was done, by the backend's clock. It fails with InvalidHandle if nothing
+	// was recorded or without timing, and NotReady if it is not done.
 	Time() (time.Duration, error)
 	Destroy() error
 }

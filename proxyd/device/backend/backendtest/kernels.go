@@ -3,6 +3,28 @@
 
 package backendtest
 
+import "encoding/binary"
+
+// fatbin wraps a text as nvcc does: one entry of PTX for an architecture, not compressed.
+func fatbin(text string, arch uint32) []byte {
+	le := binary.LittleEndian
+	entry := make([]byte, 64)
+	size := uint32(len(text)+8) &^ 7
+	le.PutUint16(entry, 1)
+	le.PutUint16(entry[2:], 0x101)
+	le.PutUint32(entry[4:], 64)
+	le.PutUint32(entry[8:], size)
+	le.PutUint16(entry[26:], 7)
+	le.PutUint32(entry[28:], arch)
+	le.PutUint32(entry[32:], 64)
+	le.PutUint64(entry[40:], 0x11) // 64 bits, Linux
+	out := le.AppendUint32(nil, 0xBA55ED50)
+	out = le.AppendUint16(le.AppendUint16(out, 1), 16)
+	out = le.AppendUint64(out, uint64(64+size))
+	out = append(append(out, entry...), text...)
+	return append(out, make([]byte, int(size)-len(text))...)
+}
+
 // Kernels is the module that the suite runs.
 const Kernels = `
 .version 7.0

@@ -138,7 +138,8 @@ func freeBehindWork(r *rig) {
 	const n = 100 << 10
 	a, b := r.alloc(n), r.alloc(n)
 	r.put(a, pattern(n, 1))
-	// The copy is queued behind a gate, the memory is freed, and its addresses are given out again: the copy sees what was there.
+	// The copy is queued behind a gate, the memory is freed, and its addresses are given out again: the copy sees
+	// what was there.
 	gate := make(chan struct{})
 	r.ok(r.stream.Host(func() { <-gate }))
 	r.ok(r.stream.Copy(backend.Copy{Src: dev(a), Dst: dev(b), Width: n}))

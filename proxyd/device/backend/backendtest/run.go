@@ -15,7 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Run runs all cases. open makes a backend with two devices or more of at least 256 MiB, for one case each; the suite closes it.
+// Run runs all cases. open makes a backend with two devices or more of at least 256 MiB, for one case each; the suite
+// closes it.
 func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

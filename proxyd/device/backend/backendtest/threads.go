@@ -12,7 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// manyThreads: threads of a program, each with its own streams and memory, do everything at once. Each checks what it gets back.
+// manyThreads: threads of a program, each with its own streams and memory, do everything at once. Each checks what it
+// gets back.
 func manyThreads(r *rig) {
 	m := r.load()
 	add := r.function(m, "add")

@@ -24,7 +24,8 @@ func newArena(n uint64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap of %d bytes: %w: %w", n, backend.OutOfMemory, err)
 	}
-	// Kernels and dumps go through much memory in order; a granule is a huge page. Where there are none, nothing is lost but time.
+	// Kernels and dumps go through much memory in order; a granule is a huge page. Where there are none, nothing is
+	// lost but time.
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	return b, nil
 }
@@ -60,8 +61,9 @@ var pagemap = sync.OnceValue(func() *os.File {
 	return f
 })
 
-// touched tells whether any page of a page-aligned part of an arena was ever written or read: it is in memory or swapped out. Where that
-// cannot be known, it says yes. (mincore would not do: it calls pages that are swapped out absent.)
+// touched tells whether any page of a page-aligned part of an arena was ever written or read: it is in memory or
+// swapped out. Where that cannot be known, it says yes. (mincore would not do: it calls pages that are swapped out
+// absent.)
 func touched(b []byte) bool {
 	f := pagemap()
 	if f == nil {

@@ -85,7 +85,8 @@ func (p *ptxProgram) globals() []backend.Global {
 	return out
 }
 
-// kernels lowers all kernels now, for that is when the driver says what is wrong with one. What is only refused spoils its own kernel.
+// kernels lowers all kernels now, for that is when the driver says what is wrong with one. What is only refused
+// spoils its own kernel.
 func (p *ptxProgram) kernels() ([]kernel, backend.Log, error) {
 	var out []kernel
 	var log backend.Log

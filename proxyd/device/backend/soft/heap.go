@@ -12,9 +12,9 @@ import (
 // quantum is what addresses of allocations are multiples of.
 const quantum = 512
 
-// heap decides where memory is placed. It is pure, and where it places something depends only on what is live: whole granules and, within
-// granules that small allocations share, pieces, each at the lowest address where it fits. So it need not be saved: the live
-// allocations are all of it.
+// heap decides where memory is placed. It is pure, and where it places something depends only on what is live: whole
+// granules and, within granules that small allocations share, pieces, each at the lowest address where it fits. So it
+// need not be saved: the live allocations are all of it.
 type heap struct {
 	base, end backend.Addr
 	spans     []span  // used granules, ascending

@@ -81,8 +81,8 @@ type piece struct {
 	life  *life
 }
 
-// life tells whether an allocation's bytes may still be mapped: a program can free on one stream what another one has not allocated
-// yet. The space's lock guards it.
+// life tells whether an allocation's bytes may still be mapped: a program can free on one stream what another one has
+// not allocated yet. The space's lock guards it.
 type life struct{ over bool }
 
 // place finds room for an allocation and enters it. What work still uses of its addresses is to be waited for.

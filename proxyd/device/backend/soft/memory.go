@@ -92,7 +92,8 @@ func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
 	return nil
 }
 
-// unname takes memory of one of these kinds out of the ledger. Whoever is given its addresses waits for the mark, which the caller reaches.
+// unname takes memory of one of these kinds out of the ledger. Whoever is given its addresses waits for the mark,
+// which the caller reaches.
 func (s *space) unname(a backend.Addr, kinds ...backend.AllocKind) (piece, *mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

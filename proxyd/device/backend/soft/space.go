@@ -173,7 +173,8 @@ func (s *space) Close() error {
 	b.mu.Lock()
 	delete(b.spaces, s)
 	b.mu.Unlock()
-	// From here on no work finds memory any more. What runs ends soon; what others do with memory, a collective, may take its time.
+	// From here on no work finds memory any more. What runs ends soon; what others do with memory, a collective, may
+	// take its time.
 	quiet := newMark()
 	s.yard.bury(quiet.reach, false)
 	s.yard.bury(s.release, true)

@@ -178,8 +178,8 @@ func (y *yard) end(j *job) {
 	}
 }
 
-// bury calls free once no work uses what was unmapped before this call; whether that includes work of others, see job.foreign, the
-// caller says.
+// bury calls free once no work uses what was unmapped before this call; whether that includes work of others, see
+// job.foreign, the caller says.
 func (y *yard) bury(free func(), foreign bool) {
 	y.mu.Lock()
 	g := &grave{waits: make(map[*job]bool, len(y.running)), free: free}
