@@ -16,7 +16,11 @@
 // # Locks
 //
 //	space.mu → table.mu → (the engine's)
-//	context.mu → stream.mu; event.mu and yard.mu are taken last. No lock is held while work runs or is waited for.
+//	space.mu, exec.mu → context.mu → stream.mu; event.mu and yard.mu are taken last
+//
+// No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two
+// wait for each other: what others can wait for (an event's recording, addresses that were freed) is shown to them
+// when it is queued.
 package soft
 
 import (

@@ -55,15 +55,11 @@ func (e *event) now() (*recording, error) {
 	return e.last, nil
 }
 
-// record begins a recording.
-func (e *event) record() (*recording, error) {
+// set lets the event stand for a recording, whose work is queued already: who waits for it must find it before him.
+func (e *event) set(r *recording) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.gone {
-		return nil, fmt.Errorf("event: %w", backend.InvalidHandle)
-	}
-	e.last = &recording{mark: newMark()}
-	return e.last, nil
+	e.last = r
 }
 
 // Query implements backend.Event.
@@ -126,14 +122,15 @@ func (st *stream) Record(x backend.Event) error {
 	if !ok || e.context != st.context {
 		return fmt.Errorf("record an event of another context: %w", backend.InvalidHandle)
 	}
-	r, err := e.record()
-	if err != nil {
+	if _, err := e.now(); err != nil {
 		return err
 	}
+	r := &recording{mark: newMark()}
 	st.submit(&job{mark: r.mark, always: true, run: func(*job) error {
 		r.at = st.context.space.device.backend.now()
 		return nil
 	}})
+	e.set(r)
 	return nil
 }
 

@@ -125,7 +125,7 @@ type run struct {
 	child   []*run
 }
 
-// begin makes a run. Events stand for this run from now on.
+// begin makes a run.
 func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
 	n := len(p.steps)
 	r := &run{context: c, plan: p, off: off, records: make([]*recording, n), waits: make([]*mark, n), child: make([]*run, n)}
@@ -134,7 +134,9 @@ func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) 
 		var now *recording
 		switch {
 		case s.record != nil:
-			r.records[i], err = s.record.record()
+			if _, err = s.record.now(); err == nil {
+				r.records[i] = &recording{mark: newMark()}
+			}
 		case s.wait != nil:
 			if now, err = s.wait.now(); now != nil {
 				r.waits[i] = now.mark
@@ -143,11 +145,22 @@ func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) 
 			r.child[i], err = s.child.begin(c, nil)
 		}
 		if err != nil {
-			r.reach()
 			return nil, err
 		}
 	}
 	return r, nil
+}
+
+// publish lets the events stand for this run.
+func (r *run) publish() {
+	for i, s := range r.steps {
+		if s.record != nil {
+			s.record.set(r.records[i])
+		}
+		if s.child != nil {
+			r.child[i].publish()
+		}
+	}
 }
 
 // reach ends the recordings of a run that does not take place.
@@ -239,6 +252,7 @@ func (st *stream) Graph(b backend.Exec) error {
 	}
 	x.last = j.mark
 	st.submit(j)
+	r.publish()
 	return nil
 }
 

@@ -84,19 +84,21 @@ func (s *space) await(marks []*mark) error {
 
 // free takes the memory that begins at an address out of the ledger and, once all work given so far is done, away.
 func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
+	// First the work, then the addresses: who is given them waits for us, so we must not wait for what he does then.
+	work := s.work()
+	s.mu.Lock()
 	p, over, err := s.unname(a, kinds...)
+	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	s.later(over, s.work(), func() { s.unmap(p) })
+	s.later(over, work, func() { s.unmap(p) })
 	return nil
 }
 
 // unname takes memory of one of these kinds out of the ledger. Whoever is given its addresses waits for the mark,
-// which the caller reaches.
+// which the caller reaches. The caller holds mu.
 func (s *space) unname(a backend.Addr, kinds ...backend.AllocKind) (piece, *mark, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	i, ok := s.ledger.at(a)
 	if !ok || !slices.Contains(kinds, s.ledger.allocs[i].Kind) {
 		return piece{}, nil, fmt.Errorf("free %#x: no allocation begins there: %w", uint64(a), backend.InvalidValue)

@@ -227,7 +227,10 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	if err := st.ready(); err != nil {
 		return err
 	}
+	// Nobody is given the addresses before the job is queued, or the job could come to wait for him.
 	s := st.context.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	p, over, err := s.unname(a, backend.Plain, backend.Pooled)
 	if err != nil {
 		return err

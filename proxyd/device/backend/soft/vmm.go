@@ -196,6 +196,7 @@ func (l *ledger) whole(a backend.Addr, n uint64) ([]backend.Allocation, error) {
 
 // UnmapMemory implements backend.Virtual.
 func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
+	work := s.work() // first, see free
 	s.mu.Lock()
 	list, err := s.ledger.whole(a, size)
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	}
 	gone := s.ledger.free(a, size)
 	s.mu.Unlock()
-	s.later(gone, s.work(), func() {
+	s.later(gone, work, func() {
 		for _, x := range list {
 			s.table.remove(x.Base)
 		}
