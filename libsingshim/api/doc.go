@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api is the table of the calls that the shim intercepts: CUDA's driver, NCCL and
+// NVML. It reads the *.tbl files beside it, which are the data, and checks them. It knows
+// nothing of how a call is carried out; package gen makes C and Go out of the table.
+//
+// A file holds one area. A line that begins with white space continues the one before; # begins
+// a comment. What a file may say:
+//
+//	area NAME LIB [free] "TITLE"     LIB is driver, nccl or nvml. The area's calls depend on the
+//	                                 caller's current context unless it is free
+//	reason NAME "TEXT"               why calls are refused
+//	call SYMBOL VERSION [ptds|ptsz] KIND [OPTION…] (ARG, …)
+//	msg NAME KIND [OPTION…] (ARG, …) a message that is no public call; hand-written code sends it
+//
+// and in types.tbl, structs.tbl and results.tbl:
+//
+//	scalar WORD CTYPE WIRE           WIRE is u8 u16 u32 u64 i32 i64 f32 f64, or none: never sent
+//	handle WORD CTYPE WIRE MAKER [of=WORD]
+//	                                 MAKER is client (made up by the shim), server, or refused;
+//	                                 of: it ends with that one
+//	struct WORD CTYPE SIZE (NAME:WORD[N], …)
+//	result LIB NUMBER NAME "TEXT"
+//
+// VERSION is the one from which cuGetProcAddress finds the symbol under its name, which is the
+// symbol without its _v2; for NCCL and NVML it is the version that introduced it. ptds and ptsz say that a
+// second function exists for callers whose default stream is per thread, with that suffix.
+//
+// KIND says how the call is carried out:
+//
+//	async     posted; success at once, failures late
+//	counted   the same, and the barrier counts it: collectives, sends, receives
+//	sync      a round trip without lasting effect
+//	stateful  a round trip whose effect must be there again after a restore
+//	cached    a round trip whose answer never changes, so the shim may keep it
+//	local     answered in the shim, by hand
+//	aware     by hand, for the shim must know what it means; =A+B names the messages that it
+//	          sends, else its own arguments are one
+//	same      =SYMBOL: an older version with the same arguments
+//	planned   not yet: refused by its name until then
+//	refused   =REASON
+//
+// and OPTION:
+//
+//	unwritten       local or aware, and the hand-written part is not there yet
+//	also=NAME at=VERSION
+//	                cuGetProcAddress finds it under that name too
+//	gone=VERSION    the public header has it no more from there
+//	changes=WORD    what it changes without naming it: process, device, context, thread
+//	free            needs no current context, in an area that does
+//	always          answers come with failures too
+//	returns=string  not the library's result
+//	unsure="TEXT"   a detail of the row that we could not make sure of
+//
+// An ARG is [opt] [in|out|inout|val] [make|use|change|break] NAME:WORD[COUNT]. Without a direction
+// it is passed by value, or points to what is read if it is a struct or an array; val is a struct
+// by value. COUNT is a number, an argument's name, or *NAME: where the argument points to the
+// capacity and then the length. opt: the pointer may be NULL. A handle without a verb is used.
+package api

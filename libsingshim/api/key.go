@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+)
+
+// Key is what cuGetProcAddress is asked for. A function is found by the largest version
+// that is not beyond the asked one.
+type Key struct {
+	Name      string
+	Version   int
+	PerThread bool
+}
+
+// Entry is what answers a Key: a symbol to export.
+type Entry struct {
+	Key
+	Symbol string
+	Call   *Call
+}
+
+// Entries returns all of the driver's, sorted by name, then by flag, then by version.
+func (t *Table) Entries() []Entry {
+	var all []Entry
+	for c := range t.Calls {
+		if c.Message || c.Area.Lib != Driver {
+			continue
+		}
+		all = append(all, Entry{Key{c.Name, c.Version, false}, c.Symbol, c})
+		if c.Also != "" {
+			all = append(all, Entry{Key{c.Also, c.AlsoVersion, false}, c.Symbol, c})
+		}
+		if c.PerThread != "" {
+			all = append(all, Entry{Key{c.Name, c.PerThreadVersion(), true}, c.PerThreadSymbol(), c})
+		}
+	}
+	slices.SortFunc(all, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), compareBool(a.PerThread, b.PerThread), cmp.Compare(a.Version, b.Version))
+	})
+	return all
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// Symbols returns every exported symbol, sorted, with its call.
+func (t *Table) Symbols() []Entry {
+	var all []Entry
+	for c := range t.Calls {
+		if c.Message {
+			continue
+		}
+		all = append(all, Entry{Key{c.Name, c.Version, false}, c.Symbol, c})
+		if c.PerThread != "" {
+			all = append(all, Entry{Key{c.Name, c.PerThreadVersion(), true}, c.PerThreadSymbol(), c})
+		}
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return cmp.Compare(a.Symbol, b.Symbol) })
+	return all
+}
+
+// PerThreadOp is set in the number of a message that the variant for per-thread default streams sent.
+const PerThreadOp = 1 << 31
+
+// Op is the number of a message. It comes from the name alone, so that it stays what it is when other
+// rows come and go: a restored program brings the shim of the release with which it began.
+func (c *Call) Op() uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(c.Symbol))
+	return h.Sum32() &^ PerThreadOp
+}

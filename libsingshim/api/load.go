@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"embed"
+	"fmt"
+	"sync"
+)
+
+//go:embed *.tbl
+var tables embed.FS
+
+// order is that of the files: types before what uses them, and otherwise a reader's.
+var order = []string{
+	"types", "structs", "results",
+	"device", "context", "memory", "vmm", "copy", "stream", "module", "launch", "graph", "texture", "interop",
+	"nccl", "nvml",
+}
+
+// Load returns the table, parsed and checked. It is the same one each time; callers do not change it.
+var Load = sync.OnceValues(func() (*Table, error) {
+	var files []File
+	for _, name := range order {
+		text, err := tables.ReadFile(name + ".tbl")
+		if err != nil {
+			return nil, fmt.Errorf("api: %w", err)
+		}
+		files = append(files, File{name + ".tbl", string(text)})
+	}
+	t, err := Parse(files...)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	if err := t.Check(); err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	return t, nil
+})

@@ -1,0 +1,312 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// File is the text of one .tbl file.
+type File struct {
+	Name string
+	Text string
+}
+
+// Parse reads files into a table; types and structs must come before what uses them. It checks the
+// form only: Check does the rest. Every error is a *ParseError.
+func Parse(files ...File) (*Table, error) {
+	p := &parser{
+		table:   &Table{words: map[string]*Type{}, symbols: map[string]*Call{}},
+		reasons: map[string]string{},
+	}
+	for _, f := range files {
+		statements, err := split(f.Name, f.Text)
+		if err != nil {
+			return nil, err
+		}
+		p.area = nil
+		for _, s := range statements {
+			if err := p.statement(s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p.table, nil
+}
+
+type parser struct {
+	table   *Table
+	area    *Area
+	reasons map[string]string
+}
+
+func (p *parser) statement(s *statement) error {
+	verb, err := s.word("a statement")
+	if err != nil {
+		return err
+	}
+	parse, ok := map[string]func(*statement) error{
+		"area": p.parseArea, "reason": p.parseReason, "call": p.parseCall, "msg": p.parseMessage,
+		"scalar": p.parseScalar, "handle": p.parseHandle, "struct": p.parseStruct, "result": p.parseResult,
+	}[verb]
+	if !ok {
+		return s.fail("%q is no statement", verb)
+	}
+	if err := parse(s); err != nil {
+		return err
+	}
+	if !s.end() {
+		return s.fail("%s is too much", s.found())
+	}
+	return nil
+}
+
+func (p *parser) parseArea(s *statement) error {
+	name, err := s.word("the area's name")
+	if err != nil {
+		return err
+	}
+	lib, err := s.word("a library")
+	if err != nil {
+		return err
+	}
+	if !slices.Contains([]Lib{Driver, NCCL, NVML}, Lib(lib)) {
+		return s.fail("%q is no library", lib)
+	}
+	a := &Area{Name: name, Lib: Lib(lib), Free: s.accept("free")}
+	if a.Title, err = s.text("a title"); err != nil {
+		return err
+	}
+	if p.area != nil {
+		return s.fail("a file holds one area")
+	}
+	for _, other := range p.table.Areas {
+		if other.Name == name {
+			return s.fail("area %s is there already", name)
+		}
+	}
+	p.area = a
+	p.table.Areas = append(p.table.Areas, a)
+	return nil
+}
+
+func (p *parser) parseReason(s *statement) error {
+	name, err := s.word("a reason's name")
+	if err != nil {
+		return err
+	}
+	if p.reasons[name] != "" {
+		return s.fail("reason %s is there already", name)
+	}
+	if p.reasons[name], err = s.text("a reason"); err != nil {
+		return err
+	}
+	if p.reasons[name] == "" {
+		return s.fail("reason %s is empty", name)
+	}
+	return nil
+}
+
+// natural says how large a wire type is. A type that is never sent can be in no struct.
+var natural = map[string]int{"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
+
+// WireSize is what a scalar or a handle takes in a message, 0 if it is never sent.
+func (t *Type) WireSize() int { return natural[t.Wire] }
+
+// ElementSize is what an element takes, in memory and in a message.
+func (t *Type) ElementSize() int {
+	if t.Struct {
+		return t.Size
+	}
+	return t.WireSize()
+}
+
+// head reads WORD CTYPE [WIRE].
+func (p *parser) head(s *statement, wire bool) (*Type, error) {
+	word, err := s.word("a word")
+	if err != nil {
+		return nil, err
+	}
+	if p.table.words[word] != nil {
+		return nil, s.fail("type %s is there already", word)
+	}
+	t := &Type{Word: word}
+	if t.C, err = s.text("C's name of it"); err != nil {
+		return nil, err
+	}
+	if wire {
+		if t.Wire, err = s.word("a wire type"); err != nil {
+			return nil, err
+		}
+		if t.Wire == "none" {
+			t.Wire = ""
+		} else if natural[t.Wire] == 0 {
+			return nil, s.fail("%q is no wire type", t.Wire)
+		}
+		t.Size, t.Align = natural[t.Wire], natural[t.Wire]
+	}
+	return t, nil
+}
+
+func (p *parser) add(t *Type) {
+	p.table.words[t.Word] = t
+	p.table.Types = append(p.table.Types, t)
+}
+
+func (p *parser) parseScalar(s *statement) error {
+	t, err := p.head(s, true)
+	if err != nil {
+		return err
+	}
+	p.add(t)
+	return nil
+}
+
+func (p *parser) parseHandle(s *statement) error {
+	t, err := p.head(s, true)
+	if err != nil {
+		return err
+	}
+	maker, err := s.word("who makes it")
+	if err != nil {
+		return err
+	}
+	t.Handle, t.Maker = true, Maker(maker)
+	if !slices.Contains([]Maker{ByClient, ByServer, ByRefusal}, t.Maker) {
+		return s.fail("%q makes no handles", maker)
+	}
+	if s.accept("of") {
+		if err := s.expect("="); err != nil {
+			return err
+		}
+		if t.Of, err = s.word("a handle"); err != nil {
+			return err
+		}
+		if of := p.table.words[t.Of]; of == nil || !of.Handle {
+			return s.fail("%s is no handle", t.Of)
+		}
+	}
+	p.add(t)
+	return nil
+}
+
+func (p *parser) parseStruct(s *statement) error {
+	t, err := p.head(s, false)
+	if err != nil {
+		return err
+	}
+	t.Struct = true
+	size, err := s.number("its size", 1, 1<<16)
+	if err != nil {
+		return err
+	}
+	if err := s.expect("("); err != nil {
+		return err
+	}
+	at := 0
+	t.Align = 1
+	for {
+		f, err := p.field(s)
+		if err != nil {
+			return err
+		}
+		for _, other := range t.Fields {
+			if other.Name == f.Name {
+				return s.fail("field %s is there already", f.Name)
+			}
+		}
+		at = roundUp(at, f.Type.Align)
+		f.Offset = at
+		at += max(f.N, 1) * f.Type.Size
+		t.Align = max(t.Align, f.Type.Align)
+		t.Fields = append(t.Fields, f)
+		if !s.accept(",") {
+			break
+		}
+	}
+	t.Size = roundUp(at, t.Align)
+	if t.Size != size {
+		return s.fail("struct %s has %d bytes, not %d", t.Word, t.Size, size)
+	}
+	p.add(t)
+	return s.expect(")")
+}
+
+func (p *parser) field(s *statement) (Field, error) {
+	var f Field
+	var err error
+	if f.Name, err = s.word("a field"); err != nil {
+		return f, err
+	}
+	if err := s.expect(":"); err != nil {
+		return f, err
+	}
+	if f.Type, err = p.typeWord(s); err != nil {
+		return f, err
+	}
+	if f.Type.Size == 0 {
+		return f, s.fail("%s cannot be in a struct", f.Type.Word)
+	}
+	if s.accept("[") {
+		if f.N, err = s.number("a length", 1, 1<<12); err != nil {
+			return f, err
+		}
+		return f, s.expect("]")
+	}
+	return f, nil
+}
+
+func (p *parser) parseResult(s *statement) error {
+	lib, err := s.word("a library")
+	if err != nil {
+		return err
+	}
+	r := Result{Lib: Lib(lib)}
+	if r.Number, err = s.number("a number", 0, 1<<20); err != nil {
+		return err
+	}
+	if r.Name, err = s.word("a name"); err != nil {
+		return err
+	}
+	if r.Text, err = s.text("a text"); err != nil {
+		return err
+	}
+	for _, other := range p.table.Results {
+		if other.Lib == r.Lib && (other.Number == r.Number || other.Name == r.Name) {
+			return s.fail("result %d %s is there already", r.Number, r.Name)
+		}
+	}
+	p.table.Results = append(p.table.Results, r)
+	return nil
+}
+
+func (p *parser) typeWord(s *statement) (*Type, error) {
+	word, err := s.word("a type")
+	if err != nil {
+		return nil, err
+	}
+	t := p.table.words[word]
+	if t == nil {
+		return nil, s.fail("type %s is not known; there are %s", word,
+			strings.Join(slices.Sorted(maps.Keys(p.table.words)), " "))
+	}
+	return t, nil
+}
+
+func (s *statement) number(what string, low, high int) (int, error) {
+	text, err := s.word(what)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < low || n > high {
+		return 0, s.fail("%s must be a number from %d to %d, not %s", what, low, high, text)
+	}
+	return n, nil
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }

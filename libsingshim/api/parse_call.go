@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"slices"
+	"strings"
+)
+
+var kinds = []Kind{Async, Counted, Sync, Stateful, Cached, Local, Aware, Same, Planned, Refused}
+
+func (p *parser) parseCall(s *statement) error {
+	c := &Call{}
+	var err error
+	if c.Symbol, err = s.word("a symbol"); err != nil {
+		return err
+	}
+	c.Name = baseName(c.Symbol)
+	if c.Version, err = s.number("a version", 1000, 99999); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"ptds", "ptsz"} {
+		if s.accept(suffix) {
+			c.PerThread = suffix
+			break
+		}
+	}
+	return p.rest(s, c)
+}
+
+func (p *parser) parseMessage(s *statement) error {
+	c := &Call{Message: true}
+	var err error
+	if c.Symbol, err = s.word("a message's name"); err != nil {
+		return err
+	}
+	c.Name = c.Symbol
+	return p.rest(s, c)
+}
+
+// baseName is what cuGetProcAddress is asked for.
+func baseName(symbol string) string {
+	at := strings.LastIndex(symbol, "_v")
+	if at < 1 || at+2 == len(symbol) || strings.Trim(symbol[at+2:], "0123456789") != "" {
+		return symbol
+	}
+	return symbol[:at]
+}
+
+func (p *parser) rest(s *statement, c *Call) error {
+	if p.area == nil {
+		return s.fail("%s is in no area", c.Symbol)
+	}
+	if p.table.symbols[c.Symbol] != nil {
+		return s.fail("%s is there already", c.Symbol)
+	}
+	c.Area, c.File, c.Line, c.Free = p.area, s.file, s.line, p.area.Free
+	if err := p.kind(s, c); err != nil {
+		return err
+	}
+	for !s.accept("(") {
+		if err := option(s, c); err != nil {
+			return err
+		}
+	}
+	for !s.accept(")") {
+		if len(c.Args) > 0 {
+			if err := s.expect(","); err != nil {
+				return err
+			}
+		}
+		a, err := p.arg(s)
+		if err != nil {
+			return err
+		}
+		if c.Arg(a.Name) != nil {
+			return s.fail("argument %s is there already", a.Name)
+		}
+		c.Args = append(c.Args, a)
+	}
+	p.table.symbols[c.Symbol] = c
+	p.area.Calls = append(p.area.Calls, c)
+	return nil
+}
+
+func (p *parser) kind(s *statement, c *Call) error {
+	word, err := s.word("a kind")
+	if err != nil {
+		return err
+	}
+	c.Kind = Kind(word)
+	if !slices.Contains(kinds, c.Kind) {
+		return s.fail("%s: %q is no kind", c.Symbol, word)
+	}
+	if !s.accept("=") {
+		if c.Kind == Same || c.Kind == Refused {
+			return s.fail("%s: %s needs =…", c.Symbol, c.Kind)
+		}
+		return nil
+	}
+	text, err := s.word("a name")
+	if err != nil {
+		return err
+	}
+	switch c.Kind {
+	case Refused:
+		if c.Reason = p.reasons[text]; c.Reason == "" {
+			return s.fail("%s: reason %s is not known", c.Symbol, text)
+		}
+	case Same, Aware:
+		c.Via = strings.Split(text, "+")
+	default:
+		return s.fail("%s: %s takes no =…", c.Symbol, c.Kind)
+	}
+	return nil
+}
+
+func option(s *statement, c *Call) error {
+	word, err := s.word("an option or (")
+	if err != nil {
+		return err
+	}
+	switch word {
+	case "unwritten":
+		c.Unwritten = true
+		return nil
+	case "always":
+		c.Always = true
+		return nil
+	case "free":
+		c.Free = true
+		return nil
+	}
+	if err := s.expect("="); err != nil {
+		return err
+	}
+	switch word {
+	case "gone":
+		c.Gone, err = s.number("a version", 1000, 99999)
+	case "also":
+		c.Also, err = s.word("another name")
+	case "at":
+		c.AlsoVersion, err = s.number("a version", 1000, 99999)
+	case "changes":
+		c.Changes, err = s.word("what it changes")
+	case "returns":
+		c.Returns, err = s.word("what it returns")
+	case "unsure":
+		c.Unsure, err = s.text("what is unsure")
+	default:
+		return s.fail("%s: %q is no option", c.Symbol, word)
+	}
+	return err
+}
+
+func (p *parser) arg(s *statement) (Arg, error) {
+	var a Arg
+	var err error
+	a.Opt = s.accept("opt")
+	for _, d := range []Dir{In, InOut, Out, Val} {
+		if s.accept(string(d)) {
+			a.Dir = d
+			break
+		}
+	}
+	for _, v := range []Verb{Make, Use, Change, Break} {
+		if s.accept(string(v)) {
+			a.Verb = v
+			break
+		}
+	}
+	if a.Name, err = s.word("an argument"); err != nil {
+		return a, err
+	}
+	if err := s.expect(":"); err != nil {
+		return a, err
+	}
+	if a.Type, err = p.typeWord(s); err != nil {
+		return a, err
+	}
+	if s.accept("[") {
+		if err := count(s, &a); err != nil {
+			return a, err
+		}
+	}
+	return a, defaults(s, &a)
+}
+
+// defaults fills in what is not said.
+func defaults(s *statement, a *Arg) error {
+	if a.Verb != None && !a.Type.Handle {
+		return s.fail("%s is no handle, so nothing can %s it", a.Name, a.Verb)
+	}
+	if a.Dir == "" {
+		a.Dir = In
+		if a.Verb == Make {
+			a.Dir = Out
+		}
+	}
+	if a.Type.Handle && a.Verb == None && a.Dir == In {
+		a.Verb = Use
+	}
+	if a.Dir == Val && !a.Type.Struct {
+		return s.fail("%s: val is for structs", a.Name)
+	}
+	if a.Opt && a.Dir != Out && a.Dir != InOut && !a.Count.IsArray() && !a.Type.Struct && a.Type.Word != "string" {
+		return s.fail("%s is no pointer, so it cannot be missing", a.Name)
+	}
+	return nil
+}
+
+func count(s *statement, a *Arg) error {
+	a.Count.Deref = s.accept("*")
+	text, err := s.word("a count")
+	if err != nil {
+		return err
+	}
+	if text[0] >= '0' && text[0] <= '9' {
+		s.next--
+		if a.Count.Deref {
+			return s.fail("%s: a number cannot be pointed to", a.Name)
+		}
+		if a.Count.Fixed, err = s.number("a count", 1, 1<<16); err != nil {
+			return err
+		}
+	} else {
+		a.Count.Arg = text
+	}
+	return s.expect("]")
+}

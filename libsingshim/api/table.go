@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+// Lib is the library that a call belongs to.
+type Lib string
+
+// The libraries.
+const (
+	Driver Lib = "driver"
+	NCCL   Lib = "nccl"
+	NVML   Lib = "nvml"
+)
+
+// Kind says how a call is carried out; see the package's comment.
+type Kind string
+
+// The kinds.
+const (
+	Async    Kind = "async"
+	Counted  Kind = "counted"
+	Sync     Kind = "sync"
+	Stateful Kind = "stateful"
+	Cached   Kind = "cached"
+	Local    Kind = "local"
+	Aware    Kind = "aware"
+	Same     Kind = "same"
+	Planned  Kind = "planned"
+	Refused  Kind = "refused"
+)
+
+// Dir is the direction of an argument.
+type Dir string
+
+// The directions. Val is a struct that is passed by value.
+const (
+	In    Dir = "in"
+	Out   Dir = "out"
+	InOut Dir = "inout"
+	Val   Dir = "val"
+)
+
+// Verb says what a call does to the object behind a handle.
+type Verb string
+
+// The verbs. None is that of arguments which are no handles, and of handles that are handed out.
+const (
+	None   Verb = ""
+	Use    Verb = "use"
+	Make   Verb = "make"
+	Change Verb = "change"
+	Break  Verb = "break"
+)
+
+// Maker says who makes up the values of a class of handles.
+type Maker string
+
+// The makers. Objects of a class that is refused never exist.
+const (
+	ByClient  Maker = "client"
+	ByServer  Maker = "server"
+	ByRefusal Maker = "refused"
+)
+
+// Type is a scalar, a handle or a struct, as the word in front says.
+type Type struct {
+	Word string
+	C    string
+	Wire string // of scalars and handles: u8 … f64, "" if it is never sent
+
+	Handle bool
+	Maker  Maker  // of handles
+	Of     string // of handles: ends with one of that class
+
+	Struct bool
+	Size   int // of structs, in bytes, as C has them
+	Align  int
+	Fields []Field
+}
+
+// Field is a member of a struct, placed as C places it.
+type Field struct {
+	Name   string
+	Type   *Type
+	N      int // elements; 0 is one that is no array
+	Offset int
+}
+
+// Count is how many elements an array has. The zero value is that of what is no array.
+type Count struct {
+	Fixed int
+	Arg   string // the argument that says it
+	Deref bool   // that argument points to it: the capacity, then the length
+}
+
+// IsArray tells whether there are elements at all.
+func (c Count) IsArray() bool { return c.Fixed > 0 || c.Arg != "" }
+
+// Arg is one argument of a call.
+type Arg struct {
+	Name  string
+	Dir   Dir
+	Verb  Verb
+	Opt   bool
+	Type  *Type
+	Count Count
+}
+
+// Call is a row: a public call, or a message.
+type Call struct {
+	Symbol      string
+	Name        string // what cuGetProcAddress is asked for
+	Version     int
+	Also        string // another name of it, from AlsoVersion on
+	AlsoVersion int
+	PerThread   string // "", "ptds" or "ptsz"
+	Kind        Kind
+	Via         []string // of Aware: the messages; of Same: the symbol
+	Reason      string   // of Refused: the text
+	Unwritten   bool
+	Message     bool
+	Always      bool
+	Free        bool
+	Gone        int
+	Changes     string
+	Returns     string
+	Unsure      string
+	Args        []Arg
+	Area        *Area
+	File        string
+	Line        int
+}
+
+// Area is what a file holds.
+type Area struct {
+	Name  string
+	Lib   Lib
+	Free  bool
+	Title string
+	Calls []*Call // in the order of the file
+}
+
+// Result is a value that calls of a library return.
+type Result struct {
+	Lib    Lib
+	Number int
+	Name   string
+	Text   string
+}
+
+// Table is all of it. It is not changed after Load.
+type Table struct {
+	Types   []*Type
+	Areas   []*Area
+	Results []Result
+
+	words   map[string]*Type
+	symbols map[string]*Call
+}
+
+// Calls yields every row, messages too, in the order of areas and files.
+func (t *Table) Calls(yield func(*Call) bool) {
+	for _, a := range t.Areas {
+		for _, c := range a.Calls {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Call returns the row of a symbol or message, or nil.
+func (t *Table) Call(symbol string) *Call { return t.symbols[symbol] }
+
+// Type returns the type of that word, or nil.
+func (t *Table) Type(word string) *Type { return t.words[word] }
+
+// Arg returns the argument of that name, or nil.
+func (c *Call) Arg(name string) *Arg {
+	for i := range c.Args {
+		if c.Args[i].Name == name {
+			return &c.Args[i]
+		}
+	}
+	return nil
+}
+
+// Generated tells whether the exported function is made from the row alone.
+func (c *Call) Generated() bool {
+	switch c.Kind {
+	case Async, Counted, Sync, Stateful, Cached:
+		return !c.Message
+	}
+	return false
+}
+
+// Shipped tells whether the row is a message: the server's dispatch knows it.
+func (c *Call) Shipped() bool {
+	switch c.Kind {
+	case Async, Counted, Sync, Stateful, Cached:
+		return true
+	}
+	return c.Kind == Aware && len(c.Via) == 0
+}
+
+// PerThreadSymbol is the function for callers whose default stream is per thread, "" if
+// it is the same.
+func (c *Call) PerThreadSymbol() string {
+	if c.PerThread == "" {
+		return ""
+	}
+	return c.Symbol + "_" + c.PerThread
+}
+
+// PerThreadVersion is the version from which cuGetProcAddress finds it: such functions came with 7.0.
+func (c *Call) PerThreadVersion() int { return max(c.Version, 7000) }

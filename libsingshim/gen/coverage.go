@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+)
+
+// how says in a reader's words how far a call is.
+func how(c *api.Call) string {
+	switch {
+	case c.Kind == api.Refused:
+		return "refused"
+	case c.Kind == api.Planned:
+		return "not yet"
+	case c.Unwritten:
+		return "by hand, not yet"
+	case c.Kind == api.Local || c.Kind == api.Aware:
+		return "by hand"
+	}
+	return "yes"
+}
+
+var states = []string{"yes", "by hand", "by hand, not yet", "not yet", "refused"}
+
+// state is how, seen through the older versions that are another call.
+func state(t *api.Table, c *api.Call) string {
+	if c.Kind == api.Same {
+		return how(t.Call(c.Via[0]))
+	}
+	return how(c)
+}
+
+func coverage(t *api.Table) []byte {
+	w := &text{}
+	w.line("<!-- %s -->", made)
+	w.line("# Which calls the shim knows")
+	w.line("")
+	w.line("Every public call of CUDA's driver up to 13.2, of NCCL up to 2.30, and the common ones of NVML, from the table in")
+	w.line("`libsingshim/api`, one row per symbol. The device half is not preloaded yet; this page says what it does where it is built.")
+	w.line("All of these symbols exist and are found by `dlsym` and `cuGetProcAddress`. One that is not covered")
+	w.line("returns `CUDA_ERROR_NOT_SUPPORTED` (`ncclInvalidUsage`, `NVML_ERROR_NOT_SUPPORTED`) and says so once, by its name: none")
+	w.line("passes us by in silence.")
+	w.line("")
+	w.line("* **yes**: the function is made from the row, and the device server understands what it sends.")
+	w.line("* **by hand**: the shim must know what the call means; **by hand, not yet**: its arguments and messages are settled and the")
+	w.line("  function is still to be written. Until then it is refused by name.")
+	w.line("* **not yet**, **refused**: as it says, with the reason.")
+	w.line("")
+	w.line("*from* is the version from which `cuGetProcAddress` finds the function; with a cross under *thread* there is a second function for callers whose")
+	w.line("default stream is per thread. *kind* is how the call travels: async is posted and fails late, counted is async and seen by the barrier, sync")
+	w.line("is a round trip, stateful one whose effect a restore brings back, cached one whose answer is kept, local and aware are by hand.")
+	w.line("")
+	summary(w, t)
+	for _, a := range t.Areas {
+		area(w, t, a)
+	}
+	return w.Bytes()
+}
+
+func summary(w *text, t *api.Table) {
+	w.line("| | %s | symbols |", strings.Join(states, " | "))
+	w.line("| --- |%s --: |", strings.Repeat(" --: |", len(states)))
+	total := make([]int, len(states)+1)
+	row := func(title string, n []int) {
+		cells := make([]string, len(n))
+		for i := range n {
+			cells[i] = fmt.Sprint(n[i])
+		}
+		w.line("| %s | %s |", title, strings.Join(cells, " | "))
+	}
+	for _, a := range t.Areas {
+		n := make([]int, len(states)+1)
+		for _, c := range a.Calls {
+			if c.Message {
+				continue
+			}
+			for i, s := range states {
+				if state(t, c) == s {
+					n[i]++
+				}
+			}
+			n[len(states)]++
+		}
+		for i := range n {
+			total[i] += n[i]
+		}
+		row(a.Title, n)
+	}
+	row("**all**", total)
+	w.line("")
+}
+
+func area(w *text, t *api.Table, a *api.Area) {
+	w.line("## %s", a.Title)
+	w.line("")
+	w.line("| call | from | thread | kind | | |")
+	w.line("| --- | --: | :-: | --- | --- | --- |")
+	for _, c := range a.Calls {
+		if c.Message {
+			continue
+		}
+		thread, from := "", ""
+		if c.PerThread != "" {
+			thread = "×"
+		}
+		if a.Lib == api.Driver {
+			from = fmt.Sprint(c.Version)
+		}
+		kind := string(c.Kind)
+		if c.Kind == api.Refused || c.Kind == api.Planned {
+			kind = ""
+		}
+		w.line("| %s | %s | %s | %s | %s | %s |", c.Symbol, from, thread, kind, state(t, c), remark(c))
+	}
+	w.line("")
+}
+
+func remark(c *api.Call) string {
+	var all []string
+	if c.Reason != "" {
+		all = append(all, c.Reason)
+	}
+	if c.Kind == api.Same {
+		all = append(all, "is "+c.Via[0])
+	}
+	if c.Gone != 0 {
+		all = append(all, fmt.Sprintf("gone from the header in %d", c.Gone))
+	}
+	if c.Unsure != "" {
+		all = append(all, "unsure: "+c.Unsure)
+	}
+	return strings.Join(all, "; ")
+}
