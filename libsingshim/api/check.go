@@ -94,6 +94,9 @@ func checkSent(a Arg) error {
 	if !a.Type.Struct && a.Type.Wire == "" && a.Type.Word != "string" {
 		return fmt.Errorf("%s: a %s cannot be sent", a.Name, a.Type.Word)
 	}
+	if a.Opt && a.Dir == InOut {
+		return fmt.Errorf("%s: what goes both ways must be there", a.Name)
+	}
 	if a.Verb == Make && a.Type.Maker == ByClient && a.Count.IsArray() {
 		return fmt.Errorf("%s: the shim makes handles one by one", a.Name)
 	}

@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+)
+
+// cCalls is gen_calls.c: a function for each message, and the exported ones that send them.
+func cCalls(t *api.Table) []byte {
+	w := comment()
+	w.line("")
+	w.line("#include \"gen_abi.h\"")
+	w.line("#include \"pack.h\"")
+	w.line("#include \"transport.h\"")
+	for c := range t.Calls {
+		if c.Shipped() {
+			(&sender{text: w, c: c, fail: failing[c.Area.Lib]}).write()
+		}
+		if missed(t, c) || c.Message {
+			continue
+		}
+		switch {
+		case c.Generated():
+			exported(w, c, "sing_send_"+c.Symbol)
+		case c.Kind == api.Same:
+			same(w, c)
+		}
+	}
+	return w.Bytes()
+}
+
+// exported writes the public function, and the one for per-thread default streams.
+func exported(w *text, c *api.Call, sends string) {
+	w.line("")
+	w.line("%s", prototype(c, "sing_"+c.Symbol))
+	w.line("{")
+	w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"0"}, names(c, "")...), ", "))
+	w.line("}")
+	w.line("SING_PUBLIC(%s);", c.Symbol)
+	if c.PerThread == "" {
+		return
+	}
+	symbol := c.PerThreadSymbol()
+	w.line("")
+	w.line("%s", prototype(c, "sing_"+symbol))
+	w.line("{")
+	if c.PerThread == "ptds" {
+		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, names(c, "")...), ", "))
+	} else {
+		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, names(c, "own")...), ", "))
+	}
+	w.line("}")
+	w.line("SING_PUBLIC(%s);", symbol)
+}
+
+func same(w *text, c *api.Call) {
+	suffixes := []string{""}
+	if c.PerThread != "" {
+		suffixes = append(suffixes, "_"+c.PerThread)
+	}
+	for _, suffix := range suffixes {
+		w.line("")
+		w.line("%s", prototype(c, "sing_"+c.Symbol+suffix))
+		w.line("{")
+		w.line("\treturn sing_%s(%s);", c.Via[0]+suffix, strings.Join(names(c, ""), ", "))
+		w.line("}")
+		w.line("SING_PUBLIC(%s);", c.Symbol+suffix)
+	}
+}
+
+// names are the arguments. With "own", stream 0 becomes 2: the thread's.
+func names(c *api.Call, stream string) []string {
+	var all []string
+	for _, a := range c.Args {
+		if stream != "" && a.Type.Word == "stream" && a.Dir == api.In {
+			all = append(all, fmt.Sprintf("%s == NULL ? (CUstream)2 : %s", a.Name, a.Name))
+			continue
+		}
+		all = append(all, a.Name)
+	}
+	return all
+}
+
+// sender writes the function that sends one message. Names that end in _ are its own: arguments have none.
+type sender struct {
+	*text
+	c    *api.Call
+	fail failures
+}
+
+// How an argument travels.
+
+func comesBack(a api.Arg) bool { return a.Dir == api.Out || a.Dir == api.InOut }
+
+// madeUp is a handle that the shim makes: handed out to the program, handed in to the server.
+func madeUp(a api.Arg) bool {
+	return a.Verb == api.Make && a.Dir == api.Out && a.Type.Maker == api.ByClient
+}
+
+func answered(a api.Arg) bool { return comesBack(a) && !madeUp(a) }
+
+func isPointer(a api.Arg) bool {
+	return comesBack(a) || a.Count.IsArray() || a.Type.Struct && a.Dir == api.In || a.Type.Word == "string"
+}
+
+// room is what a Count says in C.
+func room(c *api.Call, a api.Arg) string {
+	switch {
+	case a.Count.Fixed > 0:
+		return fmt.Sprint(a.Count.Fixed)
+	case a.Count.Deref:
+		if n := c.Arg(a.Count.Arg); n.Opt {
+			return fmt.Sprintf("(uint64_t)(%s == NULL ? 0 : *%s)", n.Name, n.Name)
+		}
+		return fmt.Sprintf("(uint64_t)*%s", a.Count.Arg)
+	}
+	return fmt.Sprintf("(uint64_t)%s", a.Count.Arg)
+}
+
+func (s *sender) write() {
+	fixedIn, variableIn := s.lengthIn()
+	fixedOut, variableOut := s.lengthOut()
+	answers := fixedOut > 0 || variableOut
+
+	s.line("")
+	s.line("%s", messagePrototype(s.c))
+	s.line("{")
+	if variableIn {
+		s.line("\tunsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;")
+		s.line("\tsize_t n_ = %d, more_;", fixedIn)
+	} else if fixedIn > 0 {
+		s.line("\tunsigned char in_[%d], *p_ = in_;", fixedIn)
+		s.line("\tconst size_t n_ = %d;", fixedIn)
+	}
+	if variableOut {
+		s.line("\tunsigned char small_out_[SING_SMALL], *out_ = NULL;")
+		s.line("\tsize_t room_ = %d, wide_;", fixedOut)
+	} else if answers {
+		s.line("\tunsigned char out_[%d];", fixedOut)
+		s.line("\tconst size_t room_ = %d;", fixedOut)
+	}
+	s.line("\tint r_;")
+	s.line("")
+	s.checks()
+	s.lengths(variableIn, variableOut)
+	for _, a := range s.c.Args {
+		s.pack(a)
+	}
+	message := "NULL, 0"
+	if fixedIn > 0 {
+		s.line("\t(void)p_;")
+		message = "in_, n_"
+	}
+	s.carry(message, answers)
+	s.done(variableIn, variableOut, answers)
+	s.line("}")
+}
+
+// lengthIn is what the message has at least, and whether it may have more.
+func (s *sender) lengthIn() (n int, variable bool) {
+	for _, a := range s.c.Args {
+		switch {
+		case madeUp(a):
+			n += a.Type.WireSize()
+		case a.Dir == api.Out:
+			if a.Opt {
+				n++
+			}
+		case a.Count.IsArray() || a.Type.Word == "string":
+			n += 8
+			variable = true
+		default:
+			n += a.Type.ElementSize()
+			if a.Opt {
+				n++
+			}
+		}
+	}
+	return n, variable
+}
+
+func (s *sender) lengthOut() (n int, variable bool) {
+	for _, a := range s.c.Args {
+		switch {
+		case !answered(a):
+		case a.Count.IsArray():
+			n += 8
+			variable = true
+		default:
+			n += a.Type.ElementSize()
+		}
+	}
+	return n, variable
+}
+
+// checks refuses NULL where there must be something.
+func (s *sender) checks() {
+	for _, a := range s.c.Args {
+		if !isPointer(a) || a.Opt {
+			continue
+		}
+		if a.Count.IsArray() && a.Count.Fixed == 0 {
+			s.line("\tif (%s == NULL && %s != 0)", a.Name, room(s.c, a))
+		} else {
+			s.line("\tif (%s == NULL)", a.Name)
+		}
+		s.line("\t\treturn %d;", s.fail.invalid)
+	}
+}
+
+func (s *sender) lengths(in, out bool) {
+	for _, a := range s.c.Args {
+		switch {
+		case a.Type.Word == "string":
+			s.line("\tif (%s != NULL) {", a.Name)
+			s.line("\t\tmore_ = strlen(%s);", a.Name)
+			s.add("n_", "more_", "SING_LONGEST")
+			s.line("\t}")
+		case a.Dir == api.In && a.Count.IsArray():
+			s.line("\tif (%s != NULL) {", a.Name)
+			s.line("\t\tif (!sing_bytes(%s, %d, SING_LONGEST, &more_))", room(s.c, a), a.Type.ElementSize())
+			s.line("\t\t\treturn %d;", s.fail.invalid)
+			s.add("n_", "more_", "SING_LONGEST")
+			s.line("\t}")
+		case answered(a) && a.Count.IsArray():
+			s.line("\tif (%s != NULL) {", a.Name)
+			s.line("\t\tif (!sing_bytes(%s, %d, SING_LONGEST_ANSWER, &wide_))", room(s.c, a), a.Type.ElementSize())
+			s.line("\t\t\treturn %d;", s.fail.invalid)
+			s.add("room_", "wide_", "SING_LONGEST_ANSWER")
+			s.line("\t}")
+		}
+	}
+	if in {
+		s.line("\tin_ = sing_room(small_in_, n_);")
+	}
+	if out {
+		s.line("\tout_ = sing_room(small_out_, room_);")
+	}
+	var absent []string
+	if in {
+		absent = append(absent, "in_ == NULL")
+	}
+	if out {
+		absent = append(absent, "out_ == NULL")
+	}
+	if absent != nil {
+		s.line("\tif (%s) {", strings.Join(absent, " || "))
+		s.line("\t\tr_ = %d;", s.fail.memory)
+		s.line("\t\tgoto done_;")
+		s.line("\t}")
+	}
+	if in {
+		s.line("\tp_ = in_;")
+	}
+}
+
+func (s *sender) add(to, more, longest string) {
+	s.line("\t\t%s += %s;", to, more)
+	s.line("\t\tif (%s > %s)", to, longest)
+	s.line("\t\t\treturn %d;", s.fail.invalid)
+}
+
+// pack puts one argument into the message.
+func (s *sender) pack(a api.Arg) {
+	n := a.Name
+	switch {
+	case madeUp(a):
+		s.line("\tconst uint64_t %s_ = sing_handle_new(%s);", n, class(a.Type))
+		s.line("\tp_ = sing_put(p_, &%s_, 8);", n)
+	case a.Dir == api.Out:
+		if a.Opt {
+			s.line("\t*p_++ = %s != NULL;", n)
+		}
+	case a.Type.Word == "string":
+		s.line("\tconst uint64_t %s_ = %s == NULL ? UINT64_MAX : strlen(%s);", n, n, n)
+		s.line("\tp_ = sing_put(p_, &%s_, 8);", n)
+		s.line("\tif (%s != NULL)", n)
+		s.line("\t\tp_ = sing_put(p_, %s, %s_);", n, n)
+	case a.Count.IsArray():
+		absent := "0"
+		if a.Opt {
+			absent = "UINT64_MAX"
+		}
+		s.line("\tconst uint64_t %s_ = %s == NULL ? %s : %s;", n, n, absent, room(s.c, a))
+		s.line("\tp_ = sing_put(p_, &%s_, 8);", n)
+		s.line("\tif (%s != NULL)", n)
+		s.line("\t\tp_ = sing_put(p_, %s, %s_ * %d);", n, n, a.Type.ElementSize())
+	case isPointer(a) && a.Opt:
+		s.line("\t*p_++ = %s != NULL;", n)
+		s.line("\tp_ = %s != NULL ? sing_put(p_, %s, %d) : memset(p_, 0, %d) + %d;", n, n, a.Type.ElementSize(), a.Type.ElementSize(), a.Type.ElementSize())
+	case isPointer(a):
+		s.line("\tp_ = sing_put(p_, %s, %d);", n, a.Type.ElementSize())
+	default:
+		s.line("\tp_ = sing_put(p_, &%s, %d);", n, a.Type.ElementSize())
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+)
+
+// title makes a Go name of a word, or of words that are joined by _.
+func title(word string) string {
+	var all strings.Builder
+	for part := range strings.SplitSeq(word, "_") {
+		if part != "" {
+			all.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return all.String()
+}
+
+// method is the Go name of a call.
+func method(c *api.Call) string {
+	if c.Message {
+		return title(c.Symbol)
+	}
+	return title(strings.TrimPrefix(c.Symbol, "cu"))
+}
+
+// reserved are argument names that Go, or the generated code, has other plans for.
+var reserved = map[string]string{
+	"type": "typ", "map": "mapping", "range": "addresses", "func": "function", "len": "size", "copy": "what",
+	"c": "cc", "r": "rr", "b": "bb", "d": "dd", "e": "ee",
+}
+
+func goName(name string) string {
+	if other := reserved[name]; other != "" {
+		return other
+	}
+	return name
+}
+
+var goScalar = map[string]string{
+	"u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i32": "int32", "i64": "int64", "f32": "float32", "f64": "float64",
+}
+
+func goType(t *api.Type) string {
+	switch {
+	case t.Word == "string":
+		return "string"
+	case t.Handle || t.Struct:
+		return title(t.Word)
+	}
+	return goScalar[t.Wire]
+}
+
+// goParameter is the type of an argument in the interface; in and out are the same.
+func goParameter(a api.Arg) string {
+	switch {
+	case a.Type.Word == "text":
+		return "string"
+	case a.Count.IsArray():
+		return "[]" + goType(a.Type)
+	}
+	return goType(a.Type)
+}
+
+// goTypes is gen_types.go: handles, structs, results.
+func goTypes(t *api.Table) ([]byte, error) {
+	w := comment()
+	w.line("")
+	w.line("package dispatch")
+	w.line("")
+	w.line("// Handles. Those that the shim makes up reach the server as arguments; the server makes up the others.")
+	w.line("type (")
+	for _, h := range t.Types {
+		if h.Handle {
+			w.line("\t// %s is a handle of %s.", title(h.Word), h.C)
+			w.line("\t%s %s", title(h.Word), goScalar[h.Wire])
+		}
+	}
+	w.line(")")
+	w.line("")
+	w.line("// What calls return.")
+	w.line("const (")
+	for _, r := range t.Results {
+		w.line("\t%s Result = %d // %s", resultName(r), r.Number, r.Text)
+	}
+	w.line(")")
+	for _, s := range t.Types {
+		if s.Struct {
+			goStruct(w, s)
+		}
+	}
+	return w.goSource()
+}
+
+func resultName(r api.Result) string {
+	name := r.Name
+	switch r.Lib {
+	case api.Driver:
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "CUDA_"), "ERROR_")
+	case api.NVML:
+		name = "Nvml_" + strings.TrimPrefix(strings.TrimPrefix(name, "NVML_"), "ERROR_")
+	case api.NCCL:
+		return "Result" + title(name)
+	}
+	parts := strings.Split(strings.ToLower(name), "_")
+	return "Result" + title(strings.Join(parts, "_"))
+}
+
+func goStruct(w *text, s *api.Type) {
+	name := goType(s)
+	w.line("")
+	w.line("// %s is %s.", name, s.C)
+	w.line("type %s struct {", name)
+	for _, f := range s.Fields {
+		array := ""
+		if f.N > 0 {
+			array = fmt.Sprintf("[%d]", f.N)
+		}
+		w.line("\t%s %s%s", title(f.Name), array, goType(f.Type))
+	}
+	w.line("}")
+	w.line("")
+	w.line("func get%s(b []byte) (s %s) {", name, name)
+	w.line("\t_ = b[%d]", s.Size-1)
+	for _, f := range s.Fields {
+		if f.N > 0 {
+			w.line("\tfor i := range s.%s {", title(f.Name))
+			w.line("\t\ts.%s[i] = %s", title(f.Name), fromBytes(f.Type, fmt.Sprintf("b[%d+%d*i:]", f.Offset, f.Type.Size)))
+			w.line("\t}")
+			continue
+		}
+		w.line("\ts.%s = %s", title(f.Name), fromBytes(f.Type, fmt.Sprintf("b[%d:]", f.Offset)))
+	}
+	w.line("\treturn s")
+	w.line("}")
+	w.line("")
+	w.line("func (e *encoder) put%s(s %s) {", name, name)
+	at := 0
+	for _, f := range s.Fields {
+		padding(w, f.Offset-at)
+		n := max(f.N, 1)
+		at = f.Offset + n*f.Type.Size
+		if f.N > 0 {
+			w.line("\tfor _, v := range s.%s {", title(f.Name))
+			w.line("\t\t%s", toBytes(f.Type, "v"))
+			w.line("\t}")
+			continue
+		}
+		w.line("\t%s", toBytes(f.Type, "s."+title(f.Name)))
+	}
+	padding(w, s.Size-at)
+	w.line("}")
+}
+
+func padding(w *text, n int) {
+	if n > 0 {
+		w.line("\te.out = append(e.out, make([]byte, %d)...)", n)
+	}
+}
+
+// getter is the function that reads one element from bytes.
+func getter(t *api.Type) string {
+	switch {
+	case t.Struct:
+		return "get" + goType(t)
+	case t.Handle:
+		return fmt.Sprintf("func(b []byte) %s { return %s(get%s(b)) }", goType(t), goType(t), title(t.Wire))
+	}
+	return "get" + title(t.Wire)
+}
+
+func fromBytes(t *api.Type, b string) string {
+	if t.Handle {
+		return fmt.Sprintf("%s(get%s(%s))", goType(t), title(t.Wire), b)
+	}
+	return fmt.Sprintf("%s(%s)", getter(t), b)
+}
+
+func toBytes(t *api.Type, v string) string {
+	switch {
+	case t.Struct:
+		return fmt.Sprintf("e.put%s(%s)", goType(t), v)
+	case t.Handle:
+		return fmt.Sprintf("e.%s(%s(%s))", t.Wire, goScalar[t.Wire], v)
+	}
+	return fmt.Sprintf("e.%s(%s)", t.Wire, v)
+}

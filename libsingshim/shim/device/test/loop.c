@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * transport.h over descriptor 3, one message at a time, for tests:
+ *
+ *	there: op, kind (0 call, 1 cached, 2 posted, 3 counted), comm, peer, length, message
+ *	back:  result, length, answer; nothing for what was posted
+ */
+#include "gen_abi.h"
+#include "transport.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { LOOP = 3 };
+
+static void must(int ok)
+{
+	if (!ok) {
+		fprintf(stderr, "the other end is gone\n");
+		exit(3);
+	}
+}
+
+static void out(const void *from, size_t n)
+{
+	while (n > 0) {
+		const ssize_t did = write(LOOP, from, n);
+
+		must(did > 0);
+		from = (const char *)from + did;
+		n -= (size_t)did;
+	}
+}
+
+static void in(void *to, size_t n)
+{
+	while (n > 0) {
+		const ssize_t did = read(LOOP, to, n);
+
+		must(did > 0);
+		to = (char *)to + did;
+		n -= (size_t)did;
+	}
+}
+
+static void there(uint32_t op, uint32_t kind, uint64_t comm, int32_t peer, const void *message, uint64_t n)
+{
+	out(&op, 4);
+	out(&kind, 4);
+	out(&comm, 8);
+	out(&peer, 4);
+	out(&n, 8);
+	out(message, n);
+}
+
+static int back(void *answer, size_t room, size_t *got)
+{
+	int32_t result;
+	uint64_t n;
+
+	in(&result, 4);
+	in(&n, 8);
+	must(n <= room);
+	in(answer, n);
+	*got = n;
+	return result;
+}
+
+int sing_call(uint32_t op, const void *message, size_t n, void *answer, size_t room, size_t *got)
+{
+	there(op, 0, 0, -1, message, n);
+	return back(answer, room, got);
+}
+
+int sing_cached(uint32_t op, const void *message, size_t n, void *answer, size_t room, size_t *got)
+{
+	there(op, 1, 0, -1, message, n);
+	return back(answer, room, got);
+}
+
+int sing_post(uint32_t op, const void *message, size_t n)
+{
+	there(op, 2, 0, -1, message, n);
+	return 0;
+}
+
+int sing_post_counted(uint32_t op, uint64_t comm, int peer, const void *message, size_t n)
+{
+	there(op, 3, comm, peer, message, n);
+	return 0;
+}
+
+uint64_t sing_handle_new(enum sing_class class)
+{
+	static uint64_t last = 2;
+
+	return (uint64_t)class << 32 | ++last;
+}
+
+void sing_handle_drop(enum sing_class class, uint64_t handle)
+{
+	(void)class;
+	(void)handle;
+}
+
+void sing_missed(const char *symbol, const char *why)
+{
+	printf("missed %s: %s\n", symbol, why);
+}

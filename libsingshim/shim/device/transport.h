@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What the generated stubs (gen_calls.c) need of the rest of the shim: somebody who carries
+ * messages to the device server, somebody who makes up handles, somebody who says what is
+ * not covered. Nobody else implements these; a test has a set of its own.
+ *
+ * A message is the arguments of a call in their order, little-endian, without padding:
+ *
+ *	number, handle     its bytes; a handle that the shim makes up is among them
+ *	struct             as C has it
+ *	array, text        the count of elements, 8 bytes, then the elements
+ *	what may be NULL   a byte before it: is it there? For an array, a count of ~0 says that
+ *	                   it is not
+ *	what comes back    nothing, or that byte if it may be NULL
+ *
+ * and the answer is what comes back, in the same way, arrays first, without the bytes for NULL: what
+ * is not wanted is left out.
+ *
+ * All of these may be called by any thread at any time, in a signal handler too if the program
+ * calls CUDA there.
+ */
+#ifndef SING_DEVICE_TRANSPORT_H
+#define SING_DEVICE_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* In an op: the caller's default stream is its thread's. */
+#define SING_PER_THREAD 0x80000000u
+
+/* The device server cannot be reached. Other results are the library's own. */
+#define SING_GONE (-1)
+
+/*
+ * Carry a message there and its answer back. At most room bytes are put into out, and *got says
+ * how many; a longer answer is SING_GONE. Returns the call's result.
+ */
+int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got);
+
+/* The same for a question whose answer never changes while the program runs: it may be kept. */
+int sing_cached(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got);
+
+/*
+ * Carry a message there and do not wait. Returns 0, or an error that an earlier one brought and
+ * that stays. in is free again when this returns.
+ */
+int sing_post(uint32_t op, const void *in, size_t n);
+
+/*
+ * The same, for what the barrier counts, by communicator and, for a send or a receive, by peer;
+ * peer is -1 for a collective. This is the gate: it may wait, for the cut.
+ */
+int sing_post_counted(uint32_t op, uint64_t comm, int peer, const void *in, size_t n);
+
+/* A class of handles that the shim makes up: SING_CLASS_… in gen_abi.h. */
+enum sing_class;
+
+/* A handle of that class that was never used before in this process; never 0, 1 or 2. */
+uint64_t sing_handle_new(enum sing_class class);
+
+/* It is no more: the call that would have made it failed, or one that destroys it was made. */
+void sing_handle_drop(enum sing_class class, uint64_t handle);
+
+/* Say that a program wanted a call that is not covered, and why not. Called once for each symbol. */
+void sing_missed(const char *symbol, const char *why);
+
+#endif
