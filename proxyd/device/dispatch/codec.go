@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+var little = binary.LittleEndian
+
+// absent is the count of an array that is NULL.
+const absent = math.MaxUint64
+
+// decoder takes a message apart. After its first error everything is zero.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+	}
+	d.rest = nil
+}
+
+// bytes returns the next n bytes, nil after an error.
+func (d *decoder) bytes(n int) []byte {
+	if n > len(d.rest) {
+		d.fail("%d bytes where %d belong", len(d.rest), n)
+		return nil
+	}
+	b := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *decoder) u8() uint8 {
+	if b := d.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) u16() uint16 {
+	if b := d.bytes(2); b != nil {
+		return little.Uint16(b)
+	}
+	return 0
+}
+
+func (d *decoder) u32() uint32 {
+	if b := d.bytes(4); b != nil {
+		return little.Uint32(b)
+	}
+	return 0
+}
+
+func (d *decoder) u64() uint64 {
+	if b := d.bytes(8); b != nil {
+		return little.Uint64(b)
+	}
+	return 0
+}
+
+func (d *decoder) i32() int32 { return int32(d.u32()) }
+
+// there reads the byte before what may be NULL.
+func (d *decoder) there() bool {
+	switch b := d.u8(); b {
+	case 0:
+		return false
+	case 1:
+		return true
+	default:
+		d.fail("%d for yes or no", b)
+		return false
+	}
+}
+
+// array returns the bytes of an array of elements of that size, nil if it is NULL, and how many there are.
+func (d *decoder) array(size int, mayBeAbsent bool) ([]byte, int) {
+	n := d.u64()
+	if n == absent && mayBeAbsent {
+		return nil, 0
+	}
+	if n > uint64(len(d.rest)/size) {
+		d.fail("an array of %d elements in %d bytes", n, len(d.rest))
+		return nil, 0
+	}
+	b := d.bytes(int(n) * size)
+	if b == nil {
+		return nil, 0
+	}
+	return b, int(n)
+}
+
+// text reads a string, "" if it is NULL.
+func (d *decoder) text(mayBeAbsent bool) string {
+	b, _ := d.array(1, mayBeAbsent)
+	for _, c := range b {
+		if c == 0 {
+			d.fail("a NUL in a string")
+			return ""
+		}
+	}
+	return string(b)
+}
+
+// slice decodes an array. An empty one is not nil.
+func slice[T any](d *decoder, size int, mayBeAbsent bool, get func([]byte) T) []T {
+	b, n := d.array(size, mayBeAbsent)
+	if b == nil {
+		return nil
+	}
+	all := make([]T, n)
+	for i := range all {
+		all[i] = get(b[i*size:])
+	}
+	return all
+}
+
+// counted checks an array against the argument that says how long it is.
+func (d *decoder) counted(name string, length int, there bool, n int64) {
+	if there && int64(length) != n {
+		d.fail("%s has %d elements, not %d", name, length, n)
+	}
+}
+
+// room checks how many elements of that size are asked for. total is what was asked for before.
+func (d *decoder) room(name string, n int64, size int, total *int64) {
+	if d.err != nil {
+		return
+	}
+	if n < 0 || n > (MaxAnswer-*total)/int64(size) {
+		d.fail("%s: %d elements are asked for", name, n)
+		return
+	}
+	*total += n * int64(size)
+}
+
+// end fails if something is left, and tells whether all is well.
+func (d *decoder) end() bool {
+	if len(d.rest) > 0 {
+		d.fail("%d bytes too many", len(d.rest))
+	}
+	return d.err == nil
+}
+
+// encoder puts an answer together.
+type encoder struct {
+	out []byte
+	err error
+}
+
+func (e *encoder) u8(v uint8)    { e.out = append(e.out, v) }
+func (e *encoder) u16(v uint16)  { e.out = little.AppendUint16(e.out, v) }
+func (e *encoder) u32(v uint32)  { e.out = little.AppendUint32(e.out, v) }
+func (e *encoder) u64(v uint64)  { e.out = little.AppendUint64(e.out, v) }
+func (e *encoder) i32(v int32)   { e.u32(uint32(v)) }
+func (e *encoder) f32(v float32) { e.u32(math.Float32bits(v)) }
+
+// count begins an array of n elements where room was asked for.
+func (e *encoder) count(name string, n int, room int64) {
+	if int64(n) > room && e.err == nil {
+		e.err = fmt.Errorf("%w: %d elements in %s, %d fit", ErrAnswer, n, name, room)
+	}
+	e.u64(uint64(n))
+}
+
+// text writes a text for a buffer of that size, which must hold its NUL too: what does not fit is left out.
+func (e *encoder) text(s string, room int64) {
+	s = s[:max(0, min(int64(len(s)), room-1))]
+	e.u64(uint64(len(s)))
+	e.out = append(e.out, s...)
+}
+
+func getU8(b []byte) uint8    { return b[0] }
+func getU16(b []byte) uint16  { return little.Uint16(b) }
+func getU32(b []byte) uint32  { return little.Uint32(b) }
+func getU64(b []byte) uint64  { return little.Uint64(b) }
+func getI32(b []byte) int32   { return int32(little.Uint32(b)) }
+func getF32(b []byte) float32 { return math.Float32frombits(little.Uint32(b)) }
