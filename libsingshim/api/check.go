@@ -140,6 +140,8 @@ func (t *Table) checkKind(c *Call) error {
 		return errors.New("ptds, but there is a stream")
 	case c.Message && !c.Shipped():
 		return fmt.Errorf("a message cannot be %s", c.Kind)
+	case c.Replaces && (!c.Shipped() || !c.Effect()):
+		return errors.New("replaces, but it leaves nothing behind")
 	case c.Always && !c.Shipped():
 		return errors.New("always is for messages")
 	}

@@ -49,6 +49,8 @@
 //	gone=VERSION    the public header has it no more from there
 //	changes=WORD    what it changes without naming it: process, device, context, thread
 //	free            needs no current context, in an area that does
+//	replaces        a later call with the same handles and enumerations makes this one needless: only the
+//	                last is replayed
 //	always          answers come with failures too
 //	returns=string  not the library's result
 //	unsure="TEXT"   a detail of the row that we could not make sure of

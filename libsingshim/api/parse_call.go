@@ -131,6 +131,9 @@ func option(s *statement, c *Call) error {
 	case "free":
 		c.Free = true
 		return nil
+	case "replaces":
+		c.Replaces = true
+		return nil
 	}
 	if err := s.expect("="); err != nil {
 		return err

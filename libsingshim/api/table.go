@@ -121,6 +121,7 @@ type Call struct {
 	Unwritten   bool
 	Message     bool
 	Always      bool
+	Replaces    bool
 	Free        bool
 	Gone        int
 	Changes     string

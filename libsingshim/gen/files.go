@@ -14,6 +14,7 @@ import (
 const (
 	device   = "libsingshim/shim/device/"
 	dispatch = "proxyd/device/dispatch/"
+	replay   = "proxyd/device/replay/"
 )
 
 const (
@@ -34,17 +35,17 @@ func files(t *api.Table) (map[string][]byte, error) {
 		device + "test/gen_roundtrip.c": cRoundtrip(t),
 	}
 	for name, make := range map[string]func(*api.Table) ([]byte, error){
-		"gen_types.go":   goTypes,
-		"gen_backend.go": goBackend,
-		"gen_serve.go":   goServe,
-
-		"gen_echo_test.go": goEcho,
+		dispatch + "gen_types.go":     goTypes,
+		dispatch + "gen_backend.go":   goBackend,
+		dispatch + "gen_serve.go":     goServe,
+		dispatch + "gen_echo_test.go": goEcho,
+		replay + "gen_rules.go":       goRules,
 	} {
 		source, err := make(t)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		all[dispatch+name] = source
+		all[name] = source
 	}
 	return all, nil
 }

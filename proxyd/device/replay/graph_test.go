@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+)
+
+func op(t testing.TB, symbol string) uint32 {
+	t.Helper()
+	table, err := api.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Call(symbol) == nil {
+		t.Fatalf("no %s", symbol)
+	}
+	return table.Call(symbol).Op()
+}
+
+// b puts a message together: numbers by their Go types.
+func b(parts ...any) []byte {
+	var all []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int: // a handle, a size
+			for i := range 8 {
+				all = append(all, byte(p>>(8*i)))
+			}
+		case int32:
+			for i := range 4 {
+				all = append(all, byte(p>>(8*i)))
+			}
+		case byte:
+			all = append(all, p)
+		case string:
+			all = append(append(all, b(len(p))...), p...)
+		}
+	}
+	return all
+}
+
+func TestRefs(t *testing.T) {
+	const none = -1
+	for _, tc := range []struct {
+		symbol  string
+		in, out []byte
+		want    []Ref
+	}{
+		{"cuStreamCreate", b(7, int32(1)), nil, []Ref{{Make, "stream", 7}}},
+		{"cuStreamDestroy_v2", b(7), nil, []Ref{{Break, "stream", 7}}},
+		{"cuStreamDestroy_v2", b(2), nil, nil},
+		{"cuModuleGetFunction", b(5, "saxpy"), b(9), []Ref{{Use, "module", 5}, {Make, "function", 9}}},
+		{"cuGraphAddEmptyNode", b(8, 3, 2, 5, 6, 2), nil,
+			[]Ref{{Make, "node", 8}, {Change, "graph", 3}, {Use, "node", 5}, {Use, "node", 6}}},
+		{"cuGraphAddEmptyNode", b(8, 3, none, 0), nil, []Ref{{Make, "node", 8}, {Change, "graph", 3}}},
+		{"cuGraphGetNodes", b(3, byte(1), 4), b(2, 5, 6, 2), []Ref{{Use, "graph", 3}, {"", "node", 5}, {"", "node", 6}}},
+		{"cuGraphGetNodes", b(3, byte(0), 4), b(2), []Ref{{Use, "graph", 3}}},
+		{"graph_instantiate", b(3, 0, 4, 0, 0, int32(0)), b(0, 11, 0, 4, 0, 0),
+			[]Ref{{Use, "graph", 3}, {Use, "stream", 4}, {Make, "graphexec", 11}, {Use, "stream", 4}}},
+		{"cuFuncSetAttribute", b(9, int32(8), int32(65536)), nil, []Ref{{Change, "function", 9}}},
+	} {
+		got, err := Refs(op(t, tc.symbol), tc.in, tc.out)
+		if err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, %v; want %v", tc.symbol, got, err, tc.want)
+		}
+	}
+	for _, in := range [][]byte{nil, b(7), b(7, int32(1), byte(0))} {
+		if _, err := Refs(op(t, "cuStreamCreate"), in, nil); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%x: %v", in, err)
+		}
+	}
+}
+
+// transcript adds calls, and says which are still needed.
+func transcript(t *testing.T, calls ...Call) string {
+	t.Helper()
+	g := New()
+	for _, c := range calls {
+		if err := g.Add(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all string
+	for _, c := range g.Calls() {
+		for i := range calls {
+			if calls[i].Op == c.Op && bytes.Equal(calls[i].In, c.In) && bytes.Equal(calls[i].Out, c.Out) {
+				all += fmt.Sprintf(" %d", i)
+				break
+			}
+		}
+	}
+	return all
+}
+
+func TestGraph(t *testing.T) {
+	call := func(symbol string, in, out []byte) Call { return Call{op(t, symbol), 1, in, out} }
+	context := Call{op(t, "cuCtxCreate_v2"), 0, b(1, int32(0), int32(0)), nil}
+	stream := func(h int) Call { return call("cuStreamCreate", b(h, int32(0)), nil) }
+	attribute := func(v int32) Call { return call("cuFuncSetAttribute", b(9, int32(8), v), nil) }
+	load := call("module_load", b("PTX", 3, 0, 0, int32(0), int32(0), int32(0)), b(0, 0, 5, int32(0)))
+	function := call("cuModuleGetFunction", b(5, "f"), b(9))
+	unload := call("cuModuleUnload", b(5), nil)
+	graph := call("cuGraphCreate", b(3, int32(0)), nil)
+	node := call("graph_add_kernel", b(8, 3, 0, 0, 9, 0, 0, int32(1), int32(1), int32(1), int32(1), int32(1), int32(1), int32(0), "", int32(0)), nil)
+	instantiate := call("graph_instantiate", b(3, 0, 0, 0, 0, int32(0)), b(0, 11, 0, 0, 0, 0))
+	for _, tc := range []struct {
+		name  string
+		calls []Call
+		want  string
+	}{
+		{"nothing", nil, ""},
+		{"a stream", []Call{context, stream(7)}, " 0 1"},
+		{"a stream that is no more", []Call{context, stream(7), stream(8), call("cuStreamDestroy_v2", b(7), nil)}, " 0 2"},
+		{"work", []Call{context, stream(7), call("cuMemsetD8Async", b(9, byte(1), 4, 7), nil)}, " 0 1"},
+		{"memory is not ours", []Call{context, call("cuMemAlloc_v2", b(64), b(4096))}, " 0"},
+		{"only the last attribute", []Call{context, load, function, attribute(1), attribute(2)}, " 0 1 2 4"},
+		{"an unloaded module", []Call{context, load, function, unload}, " 0"},
+		{"a context's things end with it", []Call{context, stream(7), load, function, {op(t, "cuCtxDestroy_v2"), 0, b(1), nil}}, ""},
+		{"a graph of an unloaded module", []Call{context, load, function, graph, node, instantiate, unload}, " 0 1 2 3 4 5 6"},
+		{"a destroyed graph, instantiated",
+			[]Call{context, load, function, graph, node, instantiate, call("cuGraphDestroy", b(3), nil)}, " 0 1 2 3 4 5 6"},
+		{"nothing is left of a graph",
+			[]Call{context, graph, instantiate, call("cuGraphDestroy", b(3), nil), call("cuGraphExecDestroy", b(11), nil)}, " 0"},
+		{"an attribute that was seen", []Call{context, load, function, attribute(1), graph, node, attribute(2)}, " 0 1 2 3 4 5 6"},
+		{"a pool that was always there", []Call{
+			context, call("cuDeviceGetDefaultMemPool", b(int32(0)), b(40)), call("cuDeviceGetDefaultMemPool", b(int32(0)), b(40)),
+			call("pool_set", b(40, int32(4), 1<<30), nil),
+		}, " 0 1 3"},
+	} {
+		if got := transcript(t, tc.calls...); got != tc.want {
+			t.Errorf("%s: kept%s, want%s", tc.name, got, tc.want)
+		}
+	}
+	if err := New().Add(Call{Op: op(t, "cuStreamCreate"), In: []byte{1}}); !errors.Is(err, ErrMalformed) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestAgainstMachine: what is kept builds the same as all calls did, for random programs of all calls.
+func TestAgainstMachine(t *testing.T) {
+	kept, called := 0, 0
+	for seed := range uint64(60) {
+		p, g := newProgram(seed), New()
+		for range 600 {
+			c, ok := p.step()
+			if !ok {
+				continue
+			}
+			called++
+			if err := g.Add(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := newMachine()
+		for _, c := range g.Calls() {
+			kept++
+			again.do(c)
+		}
+		want, got := p.m.alive(), again.alive()
+		if len(want) == 0 {
+			t.Errorf("seed %d: nothing lives", seed)
+		}
+		if !maps.Equal(want, got) {
+			for n, v := range want {
+				if got[n] != v {
+					t.Errorf("seed %d: %v is %x, want %x", seed, n, got[n], v)
+				}
+			}
+			t.Fatalf("seed %d: %d objects, want %d", seed, len(got), len(want))
+		}
+	}
+	if kept == 0 || kept > called {
+		t.Errorf("%d calls kept of %d", kept, called)
+	}
+}
+
+// TestItDoesNotGrow: what comes and goes leaves nothing.
+func TestItDoesNotGrow(t *testing.T) {
+	g := New()
+	for i := range 100_000 {
+		h := 100 + i
+		for _, c := range []Call{
+			{op(t, "cuStreamCreate"), 1, b(h, int32(0)), nil},
+			{op(t, "cuCtxSetLimit"), 1, b(int32(0), h), nil},
+			{op(t, "cuFuncSetAttribute"), 1, b(9, int32(8), int32(i)), nil},
+			{op(t, "cuStreamDestroy_v2"), 1, b(h), nil},
+		} {
+			if err := g.Add(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(g.entries); n > 4000 {
+		t.Errorf("%d calls are held", n)
+	}
+	if calls := g.Calls(); len(calls) != 2 {
+		t.Errorf("%d calls are needed, want 2: a limit and an attribute", len(calls))
+	}
+}
+
+func FuzzRefs(f *testing.F) {
+	all := slices.Sorted(maps.Keys(rules))
+	f.Add(uint16(3), b(7, int32(1)), b(1))
+	f.Fuzz(func(_ *testing.T, which uint16, in, out []byte) {
+		c := Call{all[int(which)%len(all)], 1, in, out}
+		g := New()
+		if g.Add(c) == nil {
+			_ = g.Calls()
+		}
+	})
+}

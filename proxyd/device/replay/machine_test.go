@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// machine is a dumb device: it carries out every call, and what an object is, is a number that depends on all
+// that was done to it and on what everything was that was needed for it.
+type machine struct {
+	objects map[name]*thing
+}
+
+type thing struct {
+	class    Class
+	state    uint64
+	settings map[string]uint64
+	owner    *thing
+	owned    []*thing
+	part     bool // its owner was changed by making it
+	implicit bool // nobody made it
+	dead     bool
+}
+
+func newMachine() *machine { return &machine{objects: map[name]*thing{}} }
+
+func mix(parts ...any) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, parts...)
+	return h.Sum64()
+}
+
+// value is what somebody sees who looks at it. A graph's nodes are seen with the graph.
+func (t *thing) value() uint64 {
+	all := []any{t.state}
+	for _, key := range slices.Sorted(maps.Keys(t.settings)) {
+		all = append(all, key, t.settings[key])
+	}
+	if t.class == "graph" {
+		for _, o := range t.owned {
+			if o.part && !o.dead {
+				all = append(all, o.value())
+			}
+		}
+	}
+	return mix(all...)
+}
+
+func (m *machine) at(class Class, value uint64) *thing {
+	t := m.objects[name{class, value}]
+	if t == nil {
+		t = &thing{class: class, state: mix(class, value), settings: map[string]uint64{}, implicit: true}
+		m.objects[name{class, value}] = t
+	}
+	return t
+}
+
+func (m *machine) do(c Call) {
+	rule, _ := Look(c.Op)
+	refs, enums, err := read(c.Op, c.In, c.Out)
+	if err != nil {
+		panic(err)
+	}
+	saw := []any{c.Op, c.In}
+	var current *thing
+	if c.Context != 0 && (rule.Context || rule.Changes == "context") {
+		current = m.at("context", c.Context)
+		if rule.Changes != "context" {
+			saw = append(saw, current.value())
+		}
+	}
+	var changed []*thing
+	switch {
+	case rule.Changes == "context" && current != nil:
+		changed = append(changed, current)
+	case rule.Changes != "":
+		changed = append(changed, m.at(rule.Changes, 0))
+	}
+	for i, r := range refs {
+		if memory[r.Class] {
+			continue
+		}
+		switch known := m.objects[name{r.Class, r.Value}]; {
+		case r.Verb == Make || r.Verb == "" && known == nil:
+			refs[i].Verb = Make
+		case r.Verb == Break || r.Verb == Change && rule.Stateful:
+			changed = append(changed, m.at(r.Class, r.Value))
+		default:
+			saw = append(saw, m.at(r.Class, r.Value).value())
+		}
+	}
+	m.apply(rule, refs, fmt.Sprint(c.Op, c.Context, refs, string(enums)), mix(saw...), current, changed)
+}
+
+func (m *machine) apply(rule Rule, refs []Ref, key string, effect uint64, current *thing, changed []*thing) {
+	for _, t := range changed {
+		switch {
+		case rule.Replaces:
+			t.settings[key] = effect
+		case rule.Stateful:
+			t.state = mix(t.state, effect)
+		}
+	}
+	for _, r := range refs {
+		n := name{r.Class, r.Value}
+		switch {
+		case memory[r.Class]:
+		case r.Verb == Make:
+			t := &thing{class: r.Class, state: mix(effect, r), settings: map[string]uint64{}}
+			of := Owner(r.Class)
+			if of == "context" {
+				t.owner = current
+			}
+			for _, other := range slices.Backward(refs) {
+				if other.Class == of && other.Verb != Make {
+					t.owner, t.part = m.at(other.Class, other.Value), other.Verb == Change
+				}
+			}
+			if t.owner != nil {
+				t.owner.owned = append(t.owner.owned, t)
+			}
+			m.objects[n] = t
+		case r.Verb == Break:
+			m.end(m.objects[n])
+		}
+	}
+}
+
+func (m *machine) end(t *thing) {
+	t.dead = true
+	for _, o := range t.owned {
+		m.end(o)
+	}
+	maps.DeleteFunc(m.objects, func(_ name, t *thing) bool { return t.dead })
+}
+
+// alive is every object that was made, and what it is.
+func (m *machine) alive() map[name]uint64 {
+	all := map[name]uint64{}
+	for n, t := range m.objects {
+		if !t.implicit {
+			all[n] = t.value()
+		}
+	}
+	return all
+}
+
+// program makes up calls of any kind, with handles that the machine knows.
+type program struct {
+	random *rand.Rand
+	m      *machine
+	ops    []uint32
+	last   uint64
+}
+
+func newProgram(seed uint64) *program {
+	return &program{rand.New(rand.NewPCG(seed, 1)), newMachine(), slices.Sorted(maps.Keys(rules)), 100}
+}
+
+// handle picks one that is alive, or 0.
+func (p *program) handle(class Class) uint64 {
+	var all []uint64
+	for n := range p.m.objects {
+		if n.class == class {
+			all = append(all, n.value)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[p.random.IntN(len(all))]
+}
+
+// step makes a call that the machine has carried out, ok false if there was nothing to do it with.
+func (p *program) step() (c Call, ok bool) {
+	c.Op = p.ops[p.random.IntN(len(p.ops))]
+	rule := rules[c.Op]
+	// Few things end, or nothing would live.
+	ends := slices.ContainsFunc(rule.Args, func(a Arg) bool { return a.Verb == Break })
+	if ends && p.random.IntN(4) > 0 || rule.Symbol == "cuCtxDestroy_v2" && p.random.IntN(8) > 0 {
+		return c, false
+	}
+	c.Context = p.handle("context")
+	for _, a := range rule.Args {
+		if !a.In {
+			if a.Opt {
+				c.In = append(c.In, 1)
+			}
+			continue
+		}
+		var good bool
+		if c.In, good = p.argument(c.In, a, a.Opt); !good {
+			return c, false
+		}
+	}
+	for _, arrays := range []bool{true, false} {
+		for _, a := range rule.Args {
+			var good bool
+			if !a.Out || a.Array != arrays {
+				continue
+			}
+			if c.Out, good = p.argument(c.Out, a, false); !good {
+				return c, false
+			}
+		}
+	}
+	p.m.do(c)
+	return c, true
+}
+
+func (p *program) argument(to []byte, a Arg, opt bool) ([]byte, bool) {
+	n := 1
+	switch {
+	case a.Array:
+		n = p.random.IntN(3)
+		to = binary.LittleEndian.AppendUint64(to, uint64(n))
+	case opt:
+		to = append(to, 1)
+	}
+	for range n {
+		if a.Class == "" {
+			one := make([]byte, a.Size)
+			if a.Enum || p.random.IntN(2) == 0 {
+				one[0] = byte(p.random.IntN(3))
+			}
+			for _, f := range a.Within {
+				binary.LittleEndian.PutUint64(one[f.Offset:], p.handle(f.Class))
+			}
+			to = append(to, one...)
+			continue
+		}
+		v := p.handle(a.Class)
+		if a.Verb == Make || a.Verb == "" && p.random.IntN(4) == 0 {
+			p.last++
+			v = p.last
+		}
+		if v == 0 && !memory[a.Class] && a.Class != "context" {
+			return to, false
+		}
+		to = append(to, binary.LittleEndian.AppendUint64(nil, v)[:a.Size]...)
+	}
+	return to, true
+}

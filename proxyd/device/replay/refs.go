@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// ErrMalformed is returned for bytes that are no message of that op.
+var ErrMalformed = errors.New("not a message of that call")
+
+// Ref is a handle that a call names.
+type Ref struct {
+	Verb  Verb
+	Class Class
+	Value uint64
+}
+
+// reader goes through a message or an answer.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.rest) {
+		r.bad, r.rest = true, nil
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) number(size int) uint64 {
+	var n uint64
+	for i, b := range r.take(size) {
+		n |= uint64(b) << (8 * i)
+	}
+	return n
+}
+
+// elements takes what an argument has: none if it is absent.
+func (r *reader) elements(a *Arg, opt bool) []byte {
+	if !a.Array {
+		if opt && r.number(1) == 0 {
+			r.take(a.Size)
+			return nil
+		}
+		return r.take(a.Size)
+	}
+	n := r.number(8)
+	if opt && n == 1<<64-1 {
+		return nil
+	}
+	if n > uint64(len(r.rest)/a.Size) {
+		r.bad = true
+		return nil
+	}
+	return r.take(int(n) * a.Size)
+}
+
+// Refs returns the handles of a call that was carried out: of its message in, and of its answer out. Those that
+// name nothing (0, and the streams 1 and 2 that every context has) are left out.
+func Refs(op uint32, in, out []byte) ([]Ref, error) {
+	refs, _, err := read(op, in, out)
+	return refs, err
+}
+
+// read also returns the enumerations.
+func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
+	rule, ok := Look(op)
+	if !ok {
+		return nil, nil, fmt.Errorf("op %#x: %w", op, ErrMalformed)
+	}
+	there, back := reader{rest: in}, reader{rest: out}
+	wanted := make([]bool, len(rule.Args))
+	for i := range rule.Args {
+		a := &rule.Args[i]
+		wanted[i] = a.Out
+		switch {
+		case a.In:
+			b := there.elements(a, a.Opt)
+			refs = a.refs(refs, b)
+			if a.Enum {
+				enums = append(enums, b...)
+			}
+		case a.Opt:
+			wanted[i] = there.number(1) != 0
+		}
+	}
+	for _, arrays := range []bool{true, false} {
+		for i := range rule.Args {
+			if a := &rule.Args[i]; wanted[i] && a.Array == arrays && len(out) > 0 {
+				refs = a.refs(refs, back.elements(a, false))
+			}
+		}
+	}
+	if there.bad || back.bad || len(there.rest) > 0 || len(back.rest) > 0 {
+		return nil, nil, fmt.Errorf("%s: %w", rule.Symbol, ErrMalformed)
+	}
+	return refs, enums, nil
+}
+
+func (a *Arg) refs(to []Ref, b []byte) []Ref {
+	if a.Class == "" && a.Within == nil {
+		return to
+	}
+	for ; len(b) >= a.Size; b = b[a.Size:] {
+		if a.Class != "" {
+			r := reader{rest: b}
+			to = named(to, Ref{a.Verb, a.Class, r.number(a.Size)})
+		}
+		for _, f := range a.Within {
+			to = named(to, Ref{Use, f.Class, binary.LittleEndian.Uint64(b[f.Offset:])})
+		}
+	}
+	return to
+}
+
+func named(to []Ref, r Ref) []Ref {
+	if r.Value == 0 || r.Class == "stream" && r.Value <= 2 {
+		return to
+	}
+	return append(to, r)
+}
