@@ -93,6 +93,32 @@ func find(entries []Entry, k Key) string {
 	return best.Symbol
 }
 
+// TestEnums: one name that is left out would move all that follow.
+func TestEnums(t *testing.T) {
+	for name, want := range map[string]int{
+		"CU_DEVICE_ATTRIBUTE_WARP_SIZE": 10, "CU_DEVICE_ATTRIBUTE_PCI_BUS_ID": 33, "CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID": 50,
+		"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 75, "CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH": 95,
+		"CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED": 102, "CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED": 115,
+		"CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH": 120, "CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID": 134, "CU_DEVICE_ATTRIBUTE_MAX": 149,
+		"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": 8, "CU_FUNC_ATTRIBUTE_MAX": 16, "CU_JIT_NUM_OPTIONS": 36,
+		"CU_POINTER_ATTRIBUTE_MAPPED": 13, "CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE": 21, "CU_LIMIT_MAX": 10,
+		"CU_MEMPOOL_ATTR_USED_MEM_HIGH": 8, "CU_GRAPH_NODE_TYPE_CONDITIONAL": 13, "CU_LAUNCH_ATTRIBUTE_PRIORITY": 8,
+		"ncclNumTypes": 12, "ncclNumOps": 5,
+	} {
+		got := -1
+		for _, e := range table(t).Enums {
+			for i := range e.Names {
+				if e.Prefix+e.Names[i] == name {
+					got = e.Values[i]
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s is %d, want %d", name, got, want)
+		}
+	}
+}
+
 // TestKinds: what the table is there for is in it.
 func TestKinds(t *testing.T) {
 	tb := table(t)
@@ -184,6 +210,9 @@ func TestBadTables(t *testing.T) {
 		{"struct twice", "struct s S 8 (a:u32, a:u32)", "field a is there already"},
 		{"same number", `result driver 1 A "a"
 result driver 1 B "b"`, "is there already"},
+		{"enum without a number", "enum e E_ (A)", "the first name has a number"},
+		{"enum's name twice", "enum e E_ (A=1, B=1, A)", "E_A is in e already"},
+		{"enum twice", "enum e E_ (A=1)\nenum e F_ (A=1)", "enum e is there already"},
 		{"opt number", "call f 2000 sync (opt x:u32)", "it cannot be missing"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,13 +14,14 @@
 //	call SYMBOL VERSION [ptds|ptsz] KIND [OPTION…] (ARG, …)
 //	msg NAME KIND [OPTION…] (ARG, …) a message that is no public call; hand-written code sends it
 //
-// and in types.tbl, structs.tbl and results.tbl:
+// and in types.tbl, structs.tbl, enums.tbl and results.tbl:
 //
 //	scalar WORD CTYPE WIRE           WIRE is u8 u16 u32 u64 i32 i64 f32 f64, or none: never sent
 //	handle WORD CTYPE WIRE MAKER [of=WORD]
 //	                                 MAKER is client (made up by the shim), server, or refused;
 //	                                 of: it ends with that one
 //	struct WORD CTYPE SIZE (NAME:WORD[N], …)
+//	enum WORD PREFIX (NAME=N, NAME, …)
 //	result LIB NUMBER NAME "TEXT"
 //
 // VERSION is the one from which cuGetProcAddress finds the symbol under its name, which is the

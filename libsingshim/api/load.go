@@ -14,7 +14,7 @@ var tables embed.FS
 
 // order is that of the files: types before what uses them, and otherwise a reader's.
 var order = []string{
-	"types", "structs", "results",
+	"types", "structs", "results", "enums",
 	"device", "context", "memory", "vmm", "copy", "stream", "module", "launch", "graph", "texture", "interop",
 	"nccl", "nvml",
 }

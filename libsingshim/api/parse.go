@@ -21,7 +21,7 @@ type File struct {
 func Parse(files ...File) (*Table, error) {
 	p := &parser{
 		table:   &Table{words: map[string]*Type{}, symbols: map[string]*Call{}},
-		reasons: map[string]string{},
+		reasons: map[string]string{}, constants: map[string]string{},
 	}
 	for _, f := range files {
 		statements, err := split(f.Name, f.Text)
@@ -42,6 +42,8 @@ type parser struct {
 	table   *Table
 	area    *Area
 	reasons map[string]string
+
+	constants map[string]string // C's name: the enum
 }
 
 func (p *parser) statement(s *statement) error {
@@ -51,7 +53,7 @@ func (p *parser) statement(s *statement) error {
 	}
 	parse, ok := map[string]func(*statement) error{
 		"area": p.parseArea, "reason": p.parseReason, "call": p.parseCall, "msg": p.parseMessage,
-		"scalar": p.parseScalar, "handle": p.parseHandle, "struct": p.parseStruct, "result": p.parseResult,
+		"scalar": p.parseScalar, "handle": p.parseHandle, "struct": p.parseStruct, "result": p.parseResult, "enum": p.parseEnum,
 	}[verb]
 	if !ok {
 		return s.fail("%q is no statement", verb)

@@ -150,11 +150,20 @@ type Result struct {
 	Text   string
 }
 
+// Enum is a set of numbers. C's name of each is Prefix and its own.
+type Enum struct {
+	Word   string
+	Prefix string
+	Names  []string
+	Values []int
+}
+
 // Table is all of it. It is not changed after Load.
 type Table struct {
 	Types   []*Type
 	Areas   []*Area
 	Results []Result
+	Enums   []Enum
 
 	words   map[string]*Type
 	symbols map[string]*Call

@@ -50,6 +50,14 @@ func cABI(t *api.Table) []byte {
 		w.line("\t%s = %d,", r.Name, r.Number)
 	}
 	w.line("};")
+	for _, e := range t.Enums {
+		w.line("")
+		w.line("enum {")
+		for i := range e.Names {
+			w.line("\t%s%s = %d,", e.Prefix, e.Names[i], e.Values[i])
+		}
+		w.line("};")
+	}
 	w.line("")
 	w.line("/* By the shim's own name, hidden, and by the public one. Those that are written by hand are among them. */")
 	w.line("#define SING_PUBLIC(name) extern __typeof__(sing_##name) name __attribute__((alias(\"sing_\" #name), visibility(\"default\")))")

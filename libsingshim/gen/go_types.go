@@ -94,7 +94,24 @@ func goTypes(t *api.Table) ([]byte, error) {
 			goStruct(w, s)
 		}
 	}
+	for _, e := range t.Enums {
+		w.line("")
+		w.line("// C has %s in front of these.", e.Prefix)
+		w.line("const (")
+		for i := range e.Names {
+			w.line("\t%s%s = %d", title(e.Word), constant(e.Names[i]), e.Values[i])
+		}
+		w.line(")")
+	}
 	return w.goSource()
+}
+
+// constant is the Go name of a constant that shouts, or of one that does not.
+func constant(name string) string {
+	if strings.ToUpper(name) == name {
+		name = strings.ToLower(name)
+	}
+	return title(name)
 }
 
 func resultName(r api.Result) string {

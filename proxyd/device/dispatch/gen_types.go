@@ -978,3 +978,632 @@ func (e *encoder) putIpchandle(s Ipchandle) {
 		e.u8(v)
 	}
 }
+
+// C has CU_DEVICE_ATTRIBUTE_ in front of these.
+const (
+	DeviceAttributeMaxThreadsPerBlock                       = 1
+	DeviceAttributeMaxBlockDimX                             = 2
+	DeviceAttributeMaxBlockDimY                             = 3
+	DeviceAttributeMaxBlockDimZ                             = 4
+	DeviceAttributeMaxGridDimX                              = 5
+	DeviceAttributeMaxGridDimY                              = 6
+	DeviceAttributeMaxGridDimZ                              = 7
+	DeviceAttributeMaxSharedMemoryPerBlock                  = 8
+	DeviceAttributeTotalConstantMemory                      = 9
+	DeviceAttributeWarpSize                                 = 10
+	DeviceAttributeMaxPitch                                 = 11
+	DeviceAttributeMaxRegistersPerBlock                     = 12
+	DeviceAttributeClockRate                                = 13
+	DeviceAttributeTextureAlignment                         = 14
+	DeviceAttributeGpuOverlap                               = 15
+	DeviceAttributeMultiprocessorCount                      = 16
+	DeviceAttributeKernelExecTimeout                        = 17
+	DeviceAttributeIntegrated                               = 18
+	DeviceAttributeCanMapHostMemory                         = 19
+	DeviceAttributeComputeMode                              = 20
+	DeviceAttributeMaximumTexture1dWidth                    = 21
+	DeviceAttributeMaximumTexture2dWidth                    = 22
+	DeviceAttributeMaximumTexture2dHeight                   = 23
+	DeviceAttributeMaximumTexture3dWidth                    = 24
+	DeviceAttributeMaximumTexture3dHeight                   = 25
+	DeviceAttributeMaximumTexture3dDepth                    = 26
+	DeviceAttributeMaximumTexture2dLayeredWidth             = 27
+	DeviceAttributeMaximumTexture2dLayeredHeight            = 28
+	DeviceAttributeMaximumTexture2dLayeredLayers            = 29
+	DeviceAttributeSurfaceAlignment                         = 30
+	DeviceAttributeConcurrentKernels                        = 31
+	DeviceAttributeEccEnabled                               = 32
+	DeviceAttributePciBusId                                 = 33
+	DeviceAttributePciDeviceId                              = 34
+	DeviceAttributeTccDriver                                = 35
+	DeviceAttributeMemoryClockRate                          = 36
+	DeviceAttributeGlobalMemoryBusWidth                     = 37
+	DeviceAttributeL2CacheSize                              = 38
+	DeviceAttributeMaxThreadsPerMultiprocessor              = 39
+	DeviceAttributeAsyncEngineCount                         = 40
+	DeviceAttributeUnifiedAddressing                        = 41
+	DeviceAttributeMaximumTexture1dLayeredWidth             = 42
+	DeviceAttributeMaximumTexture1dLayeredLayers            = 43
+	DeviceAttributeCanTex2dGather                           = 44
+	DeviceAttributeMaximumTexture2dGatherWidth              = 45
+	DeviceAttributeMaximumTexture2dGatherHeight             = 46
+	DeviceAttributeMaximumTexture3dWidthAlternate           = 47
+	DeviceAttributeMaximumTexture3dHeightAlternate          = 48
+	DeviceAttributeMaximumTexture3dDepthAlternate           = 49
+	DeviceAttributePciDomainId                              = 50
+	DeviceAttributeTexturePitchAlignment                    = 51
+	DeviceAttributeMaximumTexturecubemapWidth               = 52
+	DeviceAttributeMaximumTexturecubemapLayeredWidth        = 53
+	DeviceAttributeMaximumTexturecubemapLayeredLayers       = 54
+	DeviceAttributeMaximumSurface1dWidth                    = 55
+	DeviceAttributeMaximumSurface2dWidth                    = 56
+	DeviceAttributeMaximumSurface2dHeight                   = 57
+	DeviceAttributeMaximumSurface3dWidth                    = 58
+	DeviceAttributeMaximumSurface3dHeight                   = 59
+	DeviceAttributeMaximumSurface3dDepth                    = 60
+	DeviceAttributeMaximumSurface1dLayeredWidth             = 61
+	DeviceAttributeMaximumSurface1dLayeredLayers            = 62
+	DeviceAttributeMaximumSurface2dLayeredWidth             = 63
+	DeviceAttributeMaximumSurface2dLayeredHeight            = 64
+	DeviceAttributeMaximumSurface2dLayeredLayers            = 65
+	DeviceAttributeMaximumSurfacecubemapWidth               = 66
+	DeviceAttributeMaximumSurfacecubemapLayeredWidth        = 67
+	DeviceAttributeMaximumSurfacecubemapLayeredLayers       = 68
+	DeviceAttributeMaximumTexture1dLinearWidth              = 69
+	DeviceAttributeMaximumTexture2dLinearWidth              = 70
+	DeviceAttributeMaximumTexture2dLinearHeight             = 71
+	DeviceAttributeMaximumTexture2dLinearPitch              = 72
+	DeviceAttributeMaximumTexture2dMipmappedWidth           = 73
+	DeviceAttributeMaximumTexture2dMipmappedHeight          = 74
+	DeviceAttributeComputeCapabilityMajor                   = 75
+	DeviceAttributeComputeCapabilityMinor                   = 76
+	DeviceAttributeMaximumTexture1dMipmappedWidth           = 77
+	DeviceAttributeStreamPrioritiesSupported                = 78
+	DeviceAttributeGlobalL1CacheSupported                   = 79
+	DeviceAttributeLocalL1CacheSupported                    = 80
+	DeviceAttributeMaxSharedMemoryPerMultiprocessor         = 81
+	DeviceAttributeMaxRegistersPerMultiprocessor            = 82
+	DeviceAttributeManagedMemory                            = 83
+	DeviceAttributeMultiGpuBoard                            = 84
+	DeviceAttributeMultiGpuBoardGroupId                     = 85
+	DeviceAttributeHostNativeAtomicSupported                = 86
+	DeviceAttributeSingleToDoublePrecisionPerfRatio         = 87
+	DeviceAttributePageableMemoryAccess                     = 88
+	DeviceAttributeConcurrentManagedAccess                  = 89
+	DeviceAttributeComputePreemptionSupported               = 90
+	DeviceAttributeCanUseHostPointerForRegisteredMem        = 91
+	DeviceAttributeCanUseStreamMemOpsV1                     = 92
+	DeviceAttributeCanUse64BitStreamMemOpsV1                = 93
+	DeviceAttributeCanUseStreamWaitValueNorV1               = 94
+	DeviceAttributeCooperativeLaunch                        = 95
+	DeviceAttributeCooperativeMultiDeviceLaunch             = 96
+	DeviceAttributeMaxSharedMemoryPerBlockOptin             = 97
+	DeviceAttributeCanFlushRemoteWrites                     = 98
+	DeviceAttributeHostRegisterSupported                    = 99
+	DeviceAttributePageableMemoryAccessUsesHostPageTables   = 100
+	DeviceAttributeDirectManagedMemAccessFromHost           = 101
+	DeviceAttributeVirtualMemoryManagementSupported         = 102
+	DeviceAttributeHandleTypePosixFileDescriptorSupported   = 103
+	DeviceAttributeHandleTypeWin32HandleSupported           = 104
+	DeviceAttributeHandleTypeWin32KmtHandleSupported        = 105
+	DeviceAttributeMaxBlocksPerMultiprocessor               = 106
+	DeviceAttributeGenericCompressionSupported              = 107
+	DeviceAttributeMaxPersistingL2CacheSize                 = 108
+	DeviceAttributeMaxAccessPolicyWindowSize                = 109
+	DeviceAttributeGpuDirectRdmaWithCudaVmmSupported        = 110
+	DeviceAttributeReservedSharedMemoryPerBlock             = 111
+	DeviceAttributeSparseCudaArraySupported                 = 112
+	DeviceAttributeReadOnlyHostRegisterSupported            = 113
+	DeviceAttributeTimelineSemaphoreInteropSupported        = 114
+	DeviceAttributeMemoryPoolsSupported                     = 115
+	DeviceAttributeGpuDirectRdmaSupported                   = 116
+	DeviceAttributeGpuDirectRdmaFlushWritesOptions          = 117
+	DeviceAttributeGpuDirectRdmaWritesOrdering              = 118
+	DeviceAttributeMempoolSupportedHandleTypes              = 119
+	DeviceAttributeClusterLaunch                            = 120
+	DeviceAttributeDeferredMappingCudaArraySupported        = 121
+	DeviceAttributeCanUse64BitStreamMemOps                  = 122
+	DeviceAttributeCanUseStreamWaitValueNor                 = 123
+	DeviceAttributeDmaBufSupported                          = 124
+	DeviceAttributeIpcEventSupported                        = 125
+	DeviceAttributeMemSyncDomainCount                       = 126
+	DeviceAttributeTensorMapAccessSupported                 = 127
+	DeviceAttributeHandleTypeFabricSupported                = 128
+	DeviceAttributeUnifiedFunctionPointers                  = 129
+	DeviceAttributeNumaConfig                               = 130
+	DeviceAttributeNumaId                                   = 131
+	DeviceAttributeMulticastSupported                       = 132
+	DeviceAttributeMpsEnabled                               = 133
+	DeviceAttributeHostNumaId                               = 134
+	DeviceAttributeD3d12CigSupported                        = 135
+	DeviceAttributeMemDecompressAlgorithmMask               = 136
+	DeviceAttributeMemDecompressMaximumLength               = 137
+	DeviceAttributeVulkanCigSupported                       = 138
+	DeviceAttributeGpuPciDeviceId                           = 139
+	DeviceAttributeGpuPciSubsystemId                        = 140
+	DeviceAttributeHostNumaVirtualMemoryManagementSupported = 141
+	DeviceAttributeHostNumaMemoryPoolsSupported             = 142
+	DeviceAttributeHostNumaMultinodeIpcSupported            = 143
+	DeviceAttributeHostMemoryPoolsSupported                 = 144
+	DeviceAttributeHostVirtualMemoryManagementSupported     = 145
+	DeviceAttributeHostAllocDmaBufSupported                 = 146
+	DeviceAttributeOnlyPartialHostNativeAtomicSupported     = 147
+	DeviceAttributeAtomicReductionSupported                 = 148
+	DeviceAttributeMax                                      = 149
+)
+
+// C has CU_FUNC_ATTRIBUTE_ in front of these.
+const (
+	FunctionAttributeMaxThreadsPerBlock                = 0
+	FunctionAttributeSharedSizeBytes                   = 1
+	FunctionAttributeConstSizeBytes                    = 2
+	FunctionAttributeLocalSizeBytes                    = 3
+	FunctionAttributeNumRegs                           = 4
+	FunctionAttributePtxVersion                        = 5
+	FunctionAttributeBinaryVersion                     = 6
+	FunctionAttributeCacheModeCa                       = 7
+	FunctionAttributeMaxDynamicSharedSizeBytes         = 8
+	FunctionAttributePreferredSharedMemoryCarveout     = 9
+	FunctionAttributeClusterSizeMustBeSet              = 10
+	FunctionAttributeRequiredClusterWidth              = 11
+	FunctionAttributeRequiredClusterHeight             = 12
+	FunctionAttributeRequiredClusterDepth              = 13
+	FunctionAttributeNonPortableClusterSizeAllowed     = 14
+	FunctionAttributeClusterSchedulingPolicyPreference = 15
+	FunctionAttributeMax                               = 16
+)
+
+// C has CU_POINTER_ATTRIBUTE_ in front of these.
+const (
+	PointerAttributeContext                = 1
+	PointerAttributeMemoryType             = 2
+	PointerAttributeDevicePointer          = 3
+	PointerAttributeHostPointer            = 4
+	PointerAttributeP2pTokens              = 5
+	PointerAttributeSyncMemops             = 6
+	PointerAttributeBufferId               = 7
+	PointerAttributeIsManaged              = 8
+	PointerAttributeDeviceOrdinal          = 9
+	PointerAttributeIsLegacyCudaIpcCapable = 10
+	PointerAttributeRangeStartAddr         = 11
+	PointerAttributeRangeSize              = 12
+	PointerAttributeMapped                 = 13
+	PointerAttributeAllowedHandleTypes     = 14
+	PointerAttributeIsGpuDirectRdmaCapable = 15
+	PointerAttributeAccessFlags            = 16
+	PointerAttributeMempoolHandle          = 17
+	PointerAttributeMappingSize            = 18
+	PointerAttributeMappingBaseAddr        = 19
+	PointerAttributeMemoryBlockId          = 20
+	PointerAttributeIsHwDecompressCapable  = 21
+)
+
+// C has CU_MEMORYTYPE_ in front of these.
+const (
+	MemoryTypeHost    = 1
+	MemoryTypeDevice  = 2
+	MemoryTypeArray   = 3
+	MemoryTypeUnified = 4
+)
+
+// C has CU_LIMIT_ in front of these.
+const (
+	LimitStackSize                    = 0
+	LimitPrintfFifoSize               = 1
+	LimitMallocHeapSize               = 2
+	LimitDevRuntimeSyncDepth          = 3
+	LimitDevRuntimePendingLaunchCount = 4
+	LimitMaxL2FetchGranularity        = 5
+	LimitPersistingL2CacheSize        = 6
+	LimitShmemSize                    = 7
+	LimitCigEnabled                   = 8
+	LimitCigShmemFallbackEnabled      = 9
+	LimitMax                          = 10
+)
+
+// C has CU_CTX_ in front of these.
+const (
+	ContextFlagsSchedAuto          = 0
+	ContextFlagsSchedSpin          = 1
+	ContextFlagsSchedYield         = 2
+	ContextFlagsSchedBlockingSync  = 4
+	ContextFlagsSchedMask          = 7
+	ContextFlagsMapHost            = 8
+	ContextFlagsLmemResizeToMax    = 16
+	ContextFlagsCoredumpEnable     = 32
+	ContextFlagsUserCoredumpEnable = 64
+	ContextFlagsSyncMemops         = 128
+	ContextFlagsFlagsMask          = 255
+)
+
+// C has CU_FUNC_CACHE_PREFER_ in front of these.
+const (
+	CacheNone   = 0
+	CacheShared = 1
+	CacheL1     = 2
+	CacheEqual  = 3
+)
+
+// C has CU_SHARED_MEM_CONFIG_ in front of these.
+const (
+	SharedConfigDefaultBankSize   = 0
+	SharedConfigFourByteBankSize  = 1
+	SharedConfigEightByteBankSize = 2
+)
+
+// C has CU_COMPUTEMODE_ in front of these.
+const (
+	ComputeModeDefault          = 0
+	ComputeModeProhibited       = 2
+	ComputeModeExclusiveProcess = 3
+)
+
+// C has CU_DEVICE_P2P_ATTRIBUTE_ in front of these.
+const (
+	P2pPerformanceRank                  = 1
+	P2pAccessSupported                  = 2
+	P2pNativeAtomicSupported            = 3
+	P2pCudaArrayAccessSupported         = 4
+	P2pOnlyPartialNativeAtomicSupported = 5
+)
+
+// C has CU_MEMHOSTALLOC_ in front of these.
+const (
+	HostAllocPortable      = 1
+	HostAllocDevicemap     = 2
+	HostAllocWritecombined = 4
+)
+
+// C has CU_MEMHOSTREGISTER_ in front of these.
+const (
+	HostRegisterPortable  = 1
+	HostRegisterDevicemap = 2
+	HostRegisterIomemory  = 4
+	HostRegisterReadOnly  = 8
+)
+
+// C has CU_MEM_ALLOCATION_TYPE_ in front of these.
+const (
+	AllocTypeInvalid = 0
+	AllocTypePinned  = 1
+	AllocTypeManaged = 2
+)
+
+// C has CU_MEM_HANDLE_TYPE_ in front of these.
+const (
+	AllocHandleNone                = 0
+	AllocHandlePosixFileDescriptor = 1
+	AllocHandleWin32               = 2
+	AllocHandleWin32Kmt            = 4
+	AllocHandleFabric              = 8
+)
+
+// C has CU_MEM_LOCATION_TYPE_ in front of these.
+const (
+	WhereInvalid         = 0
+	WhereDevice          = 1
+	WhereHost            = 2
+	WhereHostNuma        = 3
+	WhereHostNumaCurrent = 4
+	WhereInvisible       = 5
+)
+
+// C has CU_MEM_ALLOC_GRANULARITY_ in front of these.
+const (
+	GranularityMinimum     = 0
+	GranularityRecommended = 1
+)
+
+// C has CU_MEM_ACCESS_FLAGS_PROT_ in front of these.
+const (
+	AccessFlagsNone      = 0
+	AccessFlagsRead      = 1
+	AccessFlagsReadwrite = 3
+)
+
+// C has CU_MEMPOOL_ATTR_ in front of these.
+const (
+	PoolAttributeReuseFollowEventDependencies   = 1
+	PoolAttributeReuseAllowOpportunistic        = 2
+	PoolAttributeReuseAllowInternalDependencies = 3
+	PoolAttributeReleaseThreshold               = 4
+	PoolAttributeReservedMemCurrent             = 5
+	PoolAttributeReservedMemHigh                = 6
+	PoolAttributeUsedMemCurrent                 = 7
+	PoolAttributeUsedMemHigh                    = 8
+	PoolAttributeAllocationType                 = 9
+	PoolAttributeExportHandleTypes              = 10
+	PoolAttributeLocationId                     = 11
+	PoolAttributeLocationType                   = 12
+	PoolAttributeMaxPoolSize                    = 13
+	PoolAttributeHwDecompressEnabled            = 14
+)
+
+// C has CU_GRAPH_MEM_ATTR_ in front of these.
+const (
+	GraphMemoryUsedMemCurrent     = 0
+	GraphMemoryUsedMemHigh        = 1
+	GraphMemoryReservedMemCurrent = 2
+	GraphMemoryReservedMemHigh    = 3
+)
+
+// C has CU_STREAM_ in front of these.
+const (
+	StreamFlagsDefault     = 0
+	StreamFlagsNonBlocking = 1
+)
+
+// C has CU_EVENT_ in front of these.
+const (
+	EventFlagsDefault       = 0
+	EventFlagsBlockingSync  = 1
+	EventFlagsDisableTiming = 2
+	EventFlagsInterprocess  = 4
+)
+
+// C has CU_EVENT_RECORD_ in front of these.
+const (
+	EventRecordDefault  = 0
+	EventRecordExternal = 1
+)
+
+// C has CU_EVENT_WAIT_ in front of these.
+const (
+	EventWaitDefault  = 0
+	EventWaitExternal = 1
+)
+
+// C has CU_STREAM_WAIT_VALUE_ in front of these.
+const (
+	WaitValueGeq   = 0
+	WaitValueEq    = 1
+	WaitValueAnd   = 2
+	WaitValueNor   = 3
+	WaitValueFlush = 1073741824
+)
+
+// C has CU_STREAM_WRITE_VALUE_ in front of these.
+const (
+	WriteValueDefault         = 0
+	WriteValueNoMemoryBarrier = 1
+)
+
+// C has CU_STREAM_MEM_OP_ in front of these.
+const (
+	MemopTypeWaitValue32       = 1
+	MemopTypeWriteValue32      = 2
+	MemopTypeFlushRemoteWrites = 3
+	MemopTypeWaitValue64       = 4
+	MemopTypeWriteValue64      = 5
+	MemopTypeBarrier           = 6
+	MemopTypeAtomicReduction   = 8
+)
+
+// C has CU_STREAM_CAPTURE_STATUS_ in front of these.
+const (
+	CaptureStatusNone        = 0
+	CaptureStatusActive      = 1
+	CaptureStatusInvalidated = 2
+)
+
+// C has CU_STREAM_CAPTURE_MODE_ in front of these.
+const (
+	CaptureModeGlobal      = 0
+	CaptureModeThreadLocal = 1
+	CaptureModeRelaxed     = 2
+)
+
+// C has CU_STREAM_ in front of these.
+const (
+	CaptureDependenciesAddCaptureDependencies = 0
+	CaptureDependenciesSetCaptureDependencies = 1
+)
+
+// C has CU_JIT_ in front of these.
+const (
+	JitMaxRegisters                  = 0
+	JitThreadsPerBlock               = 1
+	JitWallTime                      = 2
+	JitInfoLogBuffer                 = 3
+	JitInfoLogBufferSizeBytes        = 4
+	JitErrorLogBuffer                = 5
+	JitErrorLogBufferSizeBytes       = 6
+	JitOptimizationLevel             = 7
+	JitTargetFromCucontext           = 8
+	JitTarget                        = 9
+	JitFallbackStrategy              = 10
+	JitGenerateDebugInfo             = 11
+	JitLogVerbose                    = 12
+	JitGenerateLineInfo              = 13
+	JitCacheMode                     = 14
+	JitNewSm3xOpt                    = 15
+	JitFastCompile                   = 16
+	JitGlobalSymbolNames             = 17
+	JitGlobalSymbolAddresses         = 18
+	JitGlobalSymbolCount             = 19
+	JitLto                           = 20
+	JitFtz                           = 21
+	JitPrecDiv                       = 22
+	JitPrecSqrt                      = 23
+	JitFma                           = 24
+	JitReferencedKernelNames         = 25
+	JitReferencedKernelCount         = 26
+	JitReferencedVariableNames       = 27
+	JitReferencedVariableCount       = 28
+	JitOptimizeUnusedDeviceVariables = 29
+	JitPositionIndependentCode       = 30
+	JitMinCtaPerSm                   = 31
+	JitMaxThreadsPerBlock            = 32
+	JitOverrideDirectiveValues       = 33
+	JitSplitCompile                  = 34
+	JitBinaryLoaderThreadCount       = 35
+	JitNumOptions                    = 36
+)
+
+// C has CU_JIT_INPUT_ in front of these.
+const (
+	JitInputCubin     = 0
+	JitInputPtx       = 1
+	JitInputFatbinary = 2
+	JitInputObject    = 3
+	JitInputLibrary   = 4
+	JitInputNvvm      = 5
+)
+
+// C has CU_LIBRARY_ in front of these.
+const (
+	LibraryOptionHostUniversalFunctionAndDataTable = 0
+	LibraryOptionBinaryIsPreserved                 = 1
+)
+
+// C has CU_MODULE_ in front of these.
+const (
+	LoadingEagerLoading = 1
+	LoadingLazyLoading  = 2
+)
+
+// C has CU_FUNCTION_LOADING_STATE_ in front of these.
+const (
+	LoadingStateUnloaded = 0
+	LoadingStateLoaded   = 1
+)
+
+// C has CU_LAUNCH_ATTRIBUTE_ in front of these.
+const (
+	LaunchAttributeIgnore                            = 0
+	LaunchAttributeAccessPolicyWindow                = 1
+	LaunchAttributeCooperative                       = 2
+	LaunchAttributeSynchronizationPolicy             = 3
+	LaunchAttributeClusterDimension                  = 4
+	LaunchAttributeClusterSchedulingPolicyPreference = 5
+	LaunchAttributeProgrammaticStreamSerialization   = 6
+	LaunchAttributeProgrammaticEvent                 = 7
+	LaunchAttributePriority                          = 8
+	LaunchAttributeMemSyncDomainMap                  = 9
+	LaunchAttributeMemSyncDomain                     = 10
+	LaunchAttributePreferredClusterDimension         = 11
+	LaunchAttributeLaunchCompletionEvent             = 12
+	LaunchAttributeDeviceUpdatableKernelNode         = 13
+	LaunchAttributePreferredSharedMemoryCarveout     = 14
+	LaunchAttributeNvlinkUtilCentricScheduling       = 16
+	LaunchAttributePortableClusterSizeMode           = 17
+	LaunchAttributeSharedMemoryMode                  = 18
+)
+
+// C has CU_OCCUPANCY_ in front of these.
+const (
+	OccupancyDefault                = 0
+	OccupancyDisableCachingOverride = 1
+)
+
+// C has CU_GET_PROC_ADDRESS_ in front of these.
+const (
+	ProcAddressDefault                = 0
+	ProcAddressLegacyStream           = 1
+	ProcAddressPerThreadDefaultStream = 2
+)
+
+// C has CU_GET_PROC_ADDRESS_ in front of these.
+const (
+	ProcAddressStatusSuccess              = 0
+	ProcAddressStatusSymbolNotFound       = 1
+	ProcAddressStatusVersionNotSufficient = 2
+)
+
+// C has CU_GRAPH_NODE_TYPE_ in front of these.
+const (
+	NodeTypeKernel         = 0
+	NodeTypeMemcpy         = 1
+	NodeTypeMemset         = 2
+	NodeTypeHost           = 3
+	NodeTypeGraph          = 4
+	NodeTypeEmpty          = 5
+	NodeTypeWaitEvent      = 6
+	NodeTypeEventRecord    = 7
+	NodeTypeExtSemasSignal = 8
+	NodeTypeExtSemasWait   = 9
+	NodeTypeMemAlloc       = 10
+	NodeTypeMemFree        = 11
+	NodeTypeBatchMemOp     = 12
+	NodeTypeConditional    = 13
+)
+
+// C has CUDA_GRAPH_INSTANTIATE_FLAG_ in front of these.
+const (
+	InstantiateFlagsAutoFreeOnLaunch = 1
+	InstantiateFlagsUpload           = 2
+	InstantiateFlagsDeviceLaunch     = 4
+	InstantiateFlagsUseNodePriority  = 8
+)
+
+// C has CUDA_GRAPH_INSTANTIATE_ in front of these.
+const (
+	InstantiateResultSuccess                   = 0
+	InstantiateResultError                     = 1
+	InstantiateResultInvalidStructure          = 2
+	InstantiateResultNodeOperationNotSupported = 3
+	InstantiateResultMultipleCtxsNotSupported  = 4
+	InstantiateResultConditionalHandleUnused   = 5
+)
+
+// C has CU_GRAPH_EXEC_UPDATE_ in front of these.
+const (
+	UpdateResultSuccess                        = 0
+	UpdateResultError                          = 1
+	UpdateResultErrorTopologyChanged           = 2
+	UpdateResultErrorNodeTypeChanged           = 3
+	UpdateResultErrorFunctionChanged           = 4
+	UpdateResultErrorParametersChanged         = 5
+	UpdateResultErrorNotSupported              = 6
+	UpdateResultErrorUnsupportedFunctionChange = 7
+	UpdateResultErrorAttributesChanged         = 8
+)
+
+// C has nccl in front of these.
+const (
+	NcclTypeInt8       = 0
+	NcclTypeUint8      = 1
+	NcclTypeInt32      = 2
+	NcclTypeUint32     = 3
+	NcclTypeInt64      = 4
+	NcclTypeUint64     = 5
+	NcclTypeFloat16    = 6
+	NcclTypeFloat32    = 7
+	NcclTypeFloat64    = 8
+	NcclTypeBfloat16   = 9
+	NcclTypeFloat8e4m3 = 10
+	NcclTypeFloat8e5m2 = 11
+	NcclTypeNumTypes   = 12
+)
+
+// C has nccl in front of these.
+const (
+	NcclOpSum    = 0
+	NcclOpProd   = 1
+	NcclOpMax    = 2
+	NcclOpMin    = 3
+	NcclOpAvg    = 4
+	NcclOpNumOps = 5
+)
+
+// C has ncclScalar in front of these.
+const (
+	NcclScalarDevice        = 0
+	NcclScalarHostImmediate = 1
+)
+
+// C has NVML_CLOCK_ in front of these.
+const (
+	NvmlClockGraphics = 0
+	NvmlClockSm       = 1
+	NvmlClockMem      = 2
+	NvmlClockVideo    = 3
+)
+
+// C has NVML_NVLINK_DEVICE_TYPE_ in front of these.
+const (
+	NvmlRemoteGpu     = 0
+	NvmlRemoteIbmnpu  = 1
+	NvmlRemoteSwitch  = 2
+	NvmlRemoteUnknown = 255
+)
