@@ -66,6 +66,9 @@ func (t *Table) Symbols() []Entry {
 		if c.PerThread != "" {
 			all = append(all, Entry{Key{c.Name, c.PerThreadVersion(), true}, c.PerThreadSymbol(), c})
 		}
+		if p := c.ProfiledSymbol(); p != "" {
+			all = append(all, Entry{Key{p, c.Version, false}, p, c})
+		}
 	}
 	slices.SortFunc(all, func(a, b Entry) int { return cmp.Compare(a.Symbol, b.Symbol) })
 	return all

@@ -223,5 +223,14 @@ func (c *Call) PerThreadSymbol() string {
 	return c.Symbol + "_" + c.PerThread
 }
 
+// ProfiledSymbol is the name under which a profiler that stands in for one of NCCL's functions finds the function
+// itself, "" for those of others.
+func (c *Call) ProfiledSymbol() string {
+	if c.Area.Lib != NCCL {
+		return ""
+	}
+	return "p" + c.Symbol
+}
+
 // PerThreadVersion is the version from which cuGetProcAddress finds it: such functions came with 7.0.
 func (c *Call) PerThreadVersion() int { return max(c.Version, 7000) }

@@ -30,6 +30,7 @@ func cCalls(t *api.Table) []byte {
 		case c.Kind == api.Same:
 			same(w, c)
 		}
+		profiled(w, c)
 	}
 	return w.Bytes()
 }
@@ -53,6 +54,24 @@ func exported(w *text, c *api.Call, sends string) {
 		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, names(c, "")...), ", "))
 	} else {
 		w.line("\treturn %s(%s);", sends, strings.Join(append([]string{"SING_PER_THREAD"}, names(c, "own")...), ", "))
+	}
+	w.line("}")
+	w.line("SING_PUBLIC(%s);", symbol)
+}
+
+// profiled writes the second name of one of NCCL's.
+func profiled(w *text, c *api.Call) {
+	symbol := c.ProfiledSymbol()
+	if symbol == "" {
+		return
+	}
+	w.line("")
+	w.line("%s", prototype(c, "sing_"+symbol))
+	w.line("{")
+	if c.Returns == "void" {
+		w.line("\tsing_%s(%s);", c.Symbol, strings.Join(names(c, ""), ", "))
+	} else {
+		w.line("\treturn sing_%s(%s);", c.Symbol, strings.Join(names(c, ""), ", "))
 	}
 	w.line("}")
 	w.line("SING_PUBLIC(%s);", symbol)

@@ -53,7 +53,8 @@ func coverage(t *api.Table) []byte {
 	w.line("")
 	w.line("*from* is the version from which `cuGetProcAddress` finds the function; with a cross under *thread* there is a second function for callers whose")
 	w.line("default stream is per thread. *kind* is how the call travels: async is posted and fails late, counted is async and seen by the barrier, sync")
-	w.line("is a round trip, stateful one whose effect a restore brings back, cached one whose answer is kept, local and aware are by hand.")
+	w.line("is a round trip, stateful one whose effect a restore brings back, cached one whose answer is kept, local and aware are by hand. NCCL's functions")
+	w.line("have their second names (`pncclAllReduce`) too.")
 	w.line("")
 	summary(w, t)
 	for _, a := range t.Areas {

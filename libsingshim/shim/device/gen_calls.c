@@ -7940,6 +7940,12 @@ ncclResult_t sing_ncclGetVersion(int *version)
 }
 SING_PUBLIC(ncclGetVersion);
 
+ncclResult_t sing_pncclGetVersion(int *version)
+{
+	return sing_ncclGetVersion(version);
+}
+SING_PUBLIC(pncclGetVersion);
+
 ncclResult_t sing_send_ncclGetUniqueId(uint32_t per_thread, ncclUniqueId *id)
 {
 	unsigned char out_[128];
@@ -7966,6 +7972,12 @@ ncclResult_t sing_ncclGetUniqueId(ncclUniqueId *id)
 	return sing_send_ncclGetUniqueId(0, id);
 }
 SING_PUBLIC(ncclGetUniqueId);
+
+ncclResult_t sing_pncclGetUniqueId(ncclUniqueId *id)
+{
+	return sing_ncclGetUniqueId(id);
+}
+SING_PUBLIC(pncclGetUniqueId);
 
 ncclResult_t sing_send_comm_init(uint32_t per_thread, ncclComm_t *comm, int ranks, int rank, const ncclUniqueId *ids, int n, const int *names, const unsigned long long *values, unsigned int k)
 {
@@ -8121,6 +8133,12 @@ ncclResult_t sing_ncclCommFinalize(ncclComm_t comm)
 }
 SING_PUBLIC(ncclCommFinalize);
 
+ncclResult_t sing_pncclCommFinalize(ncclComm_t comm)
+{
+	return sing_ncclCommFinalize(comm);
+}
+SING_PUBLIC(pncclCommFinalize);
+
 ncclResult_t sing_send_ncclCommDestroy(uint32_t per_thread, ncclComm_t comm)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -8186,6 +8204,12 @@ ncclResult_t sing_ncclCommGetAsyncError(ncclComm_t comm, int *error)
 }
 SING_PUBLIC(ncclCommGetAsyncError);
 
+ncclResult_t sing_pncclCommGetAsyncError(ncclComm_t comm, int *error)
+{
+	return sing_ncclCommGetAsyncError(comm, error);
+}
+SING_PUBLIC(pncclCommGetAsyncError);
+
 ncclResult_t sing_send_ncclCommCount(uint32_t per_thread, ncclComm_t comm, int *n)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -8216,6 +8240,12 @@ ncclResult_t sing_ncclCommCount(ncclComm_t comm, int *n)
 	return sing_send_ncclCommCount(0, comm, n);
 }
 SING_PUBLIC(ncclCommCount);
+
+ncclResult_t sing_pncclCommCount(ncclComm_t comm, int *n)
+{
+	return sing_ncclCommCount(comm, n);
+}
+SING_PUBLIC(pncclCommCount);
 
 ncclResult_t sing_send_ncclCommCuDevice(uint32_t per_thread, ncclComm_t comm, int *dev)
 {
@@ -8248,6 +8278,12 @@ ncclResult_t sing_ncclCommCuDevice(ncclComm_t comm, int *dev)
 }
 SING_PUBLIC(ncclCommCuDevice);
 
+ncclResult_t sing_pncclCommCuDevice(ncclComm_t comm, int *dev)
+{
+	return sing_ncclCommCuDevice(comm, dev);
+}
+SING_PUBLIC(pncclCommCuDevice);
+
 ncclResult_t sing_send_ncclCommUserRank(uint32_t per_thread, ncclComm_t comm, int *rank)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -8278,6 +8314,12 @@ ncclResult_t sing_ncclCommUserRank(ncclComm_t comm, int *rank)
 	return sing_send_ncclCommUserRank(0, comm, rank);
 }
 SING_PUBLIC(ncclCommUserRank);
+
+ncclResult_t sing_pncclCommUserRank(ncclComm_t comm, int *rank)
+{
+	return sing_ncclCommUserRank(comm, rank);
+}
+SING_PUBLIC(pncclCommUserRank);
 
 ncclResult_t sing_send_ncclGroupStart(uint32_t per_thread)
 {
@@ -8327,6 +8369,12 @@ ncclResult_t sing_ncclAllReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int 
 }
 SING_PUBLIC(ncclAllReduce);
 
+ncclResult_t sing_pncclAllReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclAllReduce(src, dst, n, type, op, comm, stream);
+}
+SING_PUBLIC(pncclAllReduce);
+
 ncclResult_t sing_send_ncclReduce(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[52], *p_ = in_;
@@ -8354,6 +8402,12 @@ ncclResult_t sing_ncclReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int typ
 }
 SING_PUBLIC(ncclReduce);
 
+ncclResult_t sing_pncclReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclReduce(src, dst, n, type, op, root, comm, stream);
+}
+SING_PUBLIC(pncclReduce);
+
 ncclResult_t sing_send_ncclBroadcast(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[48], *p_ = in_;
@@ -8380,6 +8434,12 @@ ncclResult_t sing_ncclBroadcast(CUdeviceptr src, CUdeviceptr dst, size_t n, int 
 }
 SING_PUBLIC(ncclBroadcast);
 
+ncclResult_t sing_pncclBroadcast(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclBroadcast(src, dst, n, type, root, comm, stream);
+}
+SING_PUBLIC(pncclBroadcast);
+
 ncclResult_t sing_send_ncclBcast(uint32_t per_thread, CUdeviceptr buffer, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[40], *p_ = in_;
@@ -8405,6 +8465,12 @@ ncclResult_t sing_ncclBcast(CUdeviceptr buffer, size_t n, int type, int root, nc
 }
 SING_PUBLIC(ncclBcast);
 
+ncclResult_t sing_pncclBcast(CUdeviceptr buffer, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclBcast(buffer, n, type, root, comm, stream);
+}
+SING_PUBLIC(pncclBcast);
+
 ncclResult_t sing_send_ncclAllGather(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[44], *p_ = in_;
@@ -8429,6 +8495,12 @@ ncclResult_t sing_ncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int 
 	return sing_send_ncclAllGather(0, src, dst, n, type, comm, stream);
 }
 SING_PUBLIC(ncclAllGather);
+
+ncclResult_t sing_pncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclAllGather(src, dst, n, type, comm, stream);
+}
+SING_PUBLIC(pncclAllGather);
 
 ncclResult_t sing_send_ncclReduceScatter(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
 {
@@ -8456,6 +8528,12 @@ ncclResult_t sing_ncclReduceScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, 
 }
 SING_PUBLIC(ncclReduceScatter);
 
+ncclResult_t sing_pncclReduceScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclReduceScatter(src, dst, n, type, op, comm, stream);
+}
+SING_PUBLIC(pncclReduceScatter);
+
 ncclResult_t sing_send_ncclAlltoAll(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[44], *p_ = in_;
@@ -8480,6 +8558,12 @@ ncclResult_t sing_ncclAlltoAll(CUdeviceptr src, CUdeviceptr dst, size_t n, int t
 	return sing_send_ncclAlltoAll(0, src, dst, n, type, comm, stream);
 }
 SING_PUBLIC(ncclAlltoAll);
+
+ncclResult_t sing_pncclAlltoAll(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclAlltoAll(src, dst, n, type, comm, stream);
+}
+SING_PUBLIC(pncclAlltoAll);
 
 ncclResult_t sing_send_ncclGather(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
@@ -8507,6 +8591,12 @@ ncclResult_t sing_ncclGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int typ
 }
 SING_PUBLIC(ncclGather);
 
+ncclResult_t sing_pncclGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclGather(src, dst, n, type, root, comm, stream);
+}
+SING_PUBLIC(pncclGather);
+
 ncclResult_t sing_send_ncclScatter(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[48], *p_ = in_;
@@ -8533,6 +8623,12 @@ ncclResult_t sing_ncclScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int ty
 }
 SING_PUBLIC(ncclScatter);
 
+ncclResult_t sing_pncclScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclScatter(src, dst, n, type, root, comm, stream);
+}
+SING_PUBLIC(pncclScatter);
+
 ncclResult_t sing_send_ncclSend(uint32_t per_thread, CUdeviceptr src, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[40], *p_ = in_;
@@ -8558,6 +8654,12 @@ ncclResult_t sing_ncclSend(CUdeviceptr src, size_t n, int type, int peer, ncclCo
 }
 SING_PUBLIC(ncclSend);
 
+ncclResult_t sing_pncclSend(CUdeviceptr src, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclSend(src, n, type, peer, comm, stream);
+}
+SING_PUBLIC(pncclSend);
+
 ncclResult_t sing_send_ncclRecv(uint32_t per_thread, CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
 {
 	unsigned char in_[40], *p_ = in_;
@@ -8582,6 +8684,12 @@ ncclResult_t sing_ncclRecv(CUdeviceptr dst, size_t n, int type, int peer, ncclCo
 	return sing_send_ncclRecv(0, dst, n, type, peer, comm, stream);
 }
 SING_PUBLIC(ncclRecv);
+
+ncclResult_t sing_pncclRecv(CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
+{
+	return sing_ncclRecv(dst, n, type, peer, comm, stream);
+}
+SING_PUBLIC(pncclRecv);
 
 ncclResult_t sing_send_redop_create(uint32_t per_thread, ncclRedOp_t *op, const void *scalar, unsigned int n, CUdeviceptr at, int type, int residence, ncclComm_t comm)
 {
@@ -8655,6 +8763,12 @@ ncclResult_t sing_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 }
 SING_PUBLIC(ncclRedOpDestroy);
 
+ncclResult_t sing_pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+	return sing_ncclRedOpDestroy(op, comm);
+}
+SING_PUBLIC(pncclRedOpDestroy);
+
 ncclResult_t sing_send_ncclMemAlloc(uint32_t per_thread, CUdeviceptr *ptr, size_t n)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -8686,6 +8800,12 @@ ncclResult_t sing_ncclMemAlloc(CUdeviceptr *ptr, size_t n)
 }
 SING_PUBLIC(ncclMemAlloc);
 
+ncclResult_t sing_pncclMemAlloc(CUdeviceptr *ptr, size_t n)
+{
+	return sing_ncclMemAlloc(ptr, n);
+}
+SING_PUBLIC(pncclMemAlloc);
+
 ncclResult_t sing_send_ncclMemFree(uint32_t per_thread, CUdeviceptr ptr)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -8706,6 +8826,12 @@ ncclResult_t sing_ncclMemFree(CUdeviceptr ptr)
 	return sing_send_ncclMemFree(0, ptr);
 }
 SING_PUBLIC(ncclMemFree);
+
+ncclResult_t sing_pncclMemFree(CUdeviceptr ptr)
+{
+	return sing_ncclMemFree(ptr);
+}
+SING_PUBLIC(pncclMemFree);
 
 ncclResult_t sing_send_ncclCommRegister(uint32_t per_thread, ncclComm_t comm, CUdeviceptr ptr, size_t n, ncclReg_t *handle)
 {
@@ -8740,6 +8866,12 @@ ncclResult_t sing_ncclCommRegister(ncclComm_t comm, CUdeviceptr ptr, size_t n, n
 }
 SING_PUBLIC(ncclCommRegister);
 
+ncclResult_t sing_pncclCommRegister(ncclComm_t comm, CUdeviceptr ptr, size_t n, ncclReg_t *handle)
+{
+	return sing_ncclCommRegister(comm, ptr, n, handle);
+}
+SING_PUBLIC(pncclCommRegister);
+
 ncclResult_t sing_send_ncclCommDeregister(uint32_t per_thread, ncclComm_t comm, ncclReg_t handle)
 {
 	unsigned char in_[16], *p_ = in_;
@@ -8761,6 +8893,12 @@ ncclResult_t sing_ncclCommDeregister(ncclComm_t comm, ncclReg_t handle)
 	return sing_send_ncclCommDeregister(0, comm, handle);
 }
 SING_PUBLIC(ncclCommDeregister);
+
+ncclResult_t sing_pncclCommDeregister(ncclComm_t comm, ncclReg_t handle)
+{
+	return sing_ncclCommDeregister(comm, handle);
+}
+SING_PUBLIC(pncclCommDeregister);
 
 nvmlReturn_t sing_nvmlInit(void)
 {

@@ -861,9 +861,76 @@ const char sing_names[] =
 	"nvmlSystemGetDriverVersion" "\0"
 	"nvmlSystemGetNVMLVersion" "\0"
 	"nvmlSystemGetProcessName" "\0"
+	"pncclAllGather" "\0"
+	"pncclAllReduce" "\0"
+	"pncclAlltoAll" "\0"
+	"pncclBcast" "\0"
+	"pncclBroadcast" "\0"
+	"pncclCommAbort" "\0"
+	"pncclCommCount" "\0"
+	"pncclCommCuDevice" "\0"
+	"pncclCommDeregister" "\0"
+	"pncclCommDestroy" "\0"
+	"pncclCommFinalize" "\0"
+	"pncclCommGetAsyncError" "\0"
+	"pncclCommGetUniqueId" "\0"
+	"pncclCommGrow" "\0"
+	"pncclCommInitAll" "\0"
+	"pncclCommInitRank" "\0"
+	"pncclCommInitRankConfig" "\0"
+	"pncclCommInitRankScalable" "\0"
+	"pncclCommMemStats" "\0"
+	"pncclCommQueryProperties" "\0"
+	"pncclCommRegister" "\0"
+	"pncclCommResume" "\0"
+	"pncclCommRevoke" "\0"
+	"pncclCommShrink" "\0"
+	"pncclCommSplit" "\0"
+	"pncclCommSuspend" "\0"
+	"pncclCommUserRank" "\0"
+	"pncclCommWindowDeregister" "\0"
+	"pncclCommWindowRegister" "\0"
+	"pncclDevCommCreate" "\0"
+	"pncclDevCommDestroy" "\0"
+	"pncclGather" "\0"
+	"pncclGetErrorString" "\0"
+	"pncclGetLastError" "\0"
+	"pncclGetUniqueId" "\0"
+	"pncclGetVersion" "\0"
+	"pncclGroupEnd" "\0"
+	"pncclGroupSimulateEnd" "\0"
+	"pncclGroupStart" "\0"
+	"pncclMemAlloc" "\0"
+	"pncclMemFree" "\0"
+	"pncclParamBind" "\0"
+	"pncclParamDumpAll" "\0"
+	"pncclParamGet" "\0"
+	"pncclParamGetAllParameterKeys" "\0"
+	"pncclParamGetI16" "\0"
+	"pncclParamGetI32" "\0"
+	"pncclParamGetI64" "\0"
+	"pncclParamGetI8" "\0"
+	"pncclParamGetParameter" "\0"
+	"pncclParamGetStr" "\0"
+	"pncclParamGetU16" "\0"
+	"pncclParamGetU32" "\0"
+	"pncclParamGetU64" "\0"
+	"pncclParamGetU8" "\0"
+	"pncclPutSignal" "\0"
+	"pncclRecv" "\0"
+	"pncclRedOpCreatePreMulSum" "\0"
+	"pncclRedOpDestroy" "\0"
+	"pncclReduce" "\0"
+	"pncclReduceScatter" "\0"
+	"pncclResetDebugInit" "\0"
+	"pncclScatter" "\0"
+	"pncclSend" "\0"
+	"pncclSignal" "\0"
+	"pncclWaitSignal" "\0"
+	"pncclWinGetUserPtr" "\0"
 	"";
 
-const unsigned sing_symbol_count = 855;
+const unsigned sing_symbol_count = 922;
 const uint32_t sing_symbols[] = {
 	0, /* cuArray3DCreate */
 	16, /* cuArray3DCreate_v2 */
@@ -1720,6 +1787,73 @@ const uint32_t sing_symbols[] = {
 	19242, /* nvmlSystemGetDriverVersion */
 	19269, /* nvmlSystemGetNVMLVersion */
 	19294, /* nvmlSystemGetProcessName */
+	19319, /* pncclAllGather */
+	19334, /* pncclAllReduce */
+	19349, /* pncclAlltoAll */
+	19363, /* pncclBcast */
+	19374, /* pncclBroadcast */
+	19389, /* pncclCommAbort */
+	19404, /* pncclCommCount */
+	19419, /* pncclCommCuDevice */
+	19437, /* pncclCommDeregister */
+	19457, /* pncclCommDestroy */
+	19474, /* pncclCommFinalize */
+	19492, /* pncclCommGetAsyncError */
+	19515, /* pncclCommGetUniqueId */
+	19536, /* pncclCommGrow */
+	19550, /* pncclCommInitAll */
+	19567, /* pncclCommInitRank */
+	19585, /* pncclCommInitRankConfig */
+	19609, /* pncclCommInitRankScalable */
+	19635, /* pncclCommMemStats */
+	19653, /* pncclCommQueryProperties */
+	19678, /* pncclCommRegister */
+	19696, /* pncclCommResume */
+	19712, /* pncclCommRevoke */
+	19728, /* pncclCommShrink */
+	19744, /* pncclCommSplit */
+	19759, /* pncclCommSuspend */
+	19776, /* pncclCommUserRank */
+	19794, /* pncclCommWindowDeregister */
+	19820, /* pncclCommWindowRegister */
+	19844, /* pncclDevCommCreate */
+	19863, /* pncclDevCommDestroy */
+	19883, /* pncclGather */
+	19895, /* pncclGetErrorString */
+	19915, /* pncclGetLastError */
+	19933, /* pncclGetUniqueId */
+	19950, /* pncclGetVersion */
+	19966, /* pncclGroupEnd */
+	19980, /* pncclGroupSimulateEnd */
+	20002, /* pncclGroupStart */
+	20018, /* pncclMemAlloc */
+	20032, /* pncclMemFree */
+	20045, /* pncclParamBind */
+	20060, /* pncclParamDumpAll */
+	20078, /* pncclParamGet */
+	20092, /* pncclParamGetAllParameterKeys */
+	20122, /* pncclParamGetI16 */
+	20139, /* pncclParamGetI32 */
+	20156, /* pncclParamGetI64 */
+	20173, /* pncclParamGetI8 */
+	20189, /* pncclParamGetParameter */
+	20212, /* pncclParamGetStr */
+	20229, /* pncclParamGetU16 */
+	20246, /* pncclParamGetU32 */
+	20263, /* pncclParamGetU64 */
+	20280, /* pncclParamGetU8 */
+	20296, /* pncclPutSignal */
+	20311, /* pncclRecv */
+	20321, /* pncclRedOpCreatePreMulSum */
+	20347, /* pncclRedOpDestroy */
+	20365, /* pncclReduce */
+	20377, /* pncclReduceScatter */
+	20396, /* pncclResetDebugInit */
+	20416, /* pncclScatter */
+	20429, /* pncclSend */
+	20439, /* pncclSignal */
+	20451, /* pncclWaitSignal */
+	20467, /* pncclWinGetUserPtr */
 };
 
 const unsigned sing_key_count = 698;
@@ -3281,4 +3415,71 @@ __asm__(".pushsection .rodata\n.balign 4\n.globl sing_offsets\n.hidden sing_offs
 	".long sing_nvmlSystemGetDriverVersion - sing_offsets\n"
 	".long sing_nvmlSystemGetNVMLVersion - sing_offsets\n"
 	".long sing_nvmlSystemGetProcessName - sing_offsets\n"
+	".long sing_pncclAllGather - sing_offsets\n"
+	".long sing_pncclAllReduce - sing_offsets\n"
+	".long sing_pncclAlltoAll - sing_offsets\n"
+	".long sing_pncclBcast - sing_offsets\n"
+	".long sing_pncclBroadcast - sing_offsets\n"
+	".long sing_pncclCommAbort - sing_offsets\n"
+	".long sing_pncclCommCount - sing_offsets\n"
+	".long sing_pncclCommCuDevice - sing_offsets\n"
+	".long sing_pncclCommDeregister - sing_offsets\n"
+	".long sing_pncclCommDestroy - sing_offsets\n"
+	".long sing_pncclCommFinalize - sing_offsets\n"
+	".long sing_pncclCommGetAsyncError - sing_offsets\n"
+	".long sing_pncclCommGetUniqueId - sing_offsets\n"
+	".long sing_pncclCommGrow - sing_offsets\n"
+	".long sing_pncclCommInitAll - sing_offsets\n"
+	".long sing_pncclCommInitRank - sing_offsets\n"
+	".long sing_pncclCommInitRankConfig - sing_offsets\n"
+	".long sing_pncclCommInitRankScalable - sing_offsets\n"
+	".long sing_pncclCommMemStats - sing_offsets\n"
+	".long sing_pncclCommQueryProperties - sing_offsets\n"
+	".long sing_pncclCommRegister - sing_offsets\n"
+	".long sing_pncclCommResume - sing_offsets\n"
+	".long sing_pncclCommRevoke - sing_offsets\n"
+	".long sing_pncclCommShrink - sing_offsets\n"
+	".long sing_pncclCommSplit - sing_offsets\n"
+	".long sing_pncclCommSuspend - sing_offsets\n"
+	".long sing_pncclCommUserRank - sing_offsets\n"
+	".long sing_pncclCommWindowDeregister - sing_offsets\n"
+	".long sing_pncclCommWindowRegister - sing_offsets\n"
+	".long sing_pncclDevCommCreate - sing_offsets\n"
+	".long sing_pncclDevCommDestroy - sing_offsets\n"
+	".long sing_pncclGather - sing_offsets\n"
+	".long sing_pncclGetErrorString - sing_offsets\n"
+	".long sing_pncclGetLastError - sing_offsets\n"
+	".long sing_pncclGetUniqueId - sing_offsets\n"
+	".long sing_pncclGetVersion - sing_offsets\n"
+	".long sing_pncclGroupEnd - sing_offsets\n"
+	".long sing_pncclGroupSimulateEnd - sing_offsets\n"
+	".long sing_pncclGroupStart - sing_offsets\n"
+	".long sing_pncclMemAlloc - sing_offsets\n"
+	".long sing_pncclMemFree - sing_offsets\n"
+	".long sing_pncclParamBind - sing_offsets\n"
+	".long sing_pncclParamDumpAll - sing_offsets\n"
+	".long sing_pncclParamGet - sing_offsets\n"
+	".long sing_pncclParamGetAllParameterKeys - sing_offsets\n"
+	".long sing_pncclParamGetI16 - sing_offsets\n"
+	".long sing_pncclParamGetI32 - sing_offsets\n"
+	".long sing_pncclParamGetI64 - sing_offsets\n"
+	".long sing_pncclParamGetI8 - sing_offsets\n"
+	".long sing_pncclParamGetParameter - sing_offsets\n"
+	".long sing_pncclParamGetStr - sing_offsets\n"
+	".long sing_pncclParamGetU16 - sing_offsets\n"
+	".long sing_pncclParamGetU32 - sing_offsets\n"
+	".long sing_pncclParamGetU64 - sing_offsets\n"
+	".long sing_pncclParamGetU8 - sing_offsets\n"
+	".long sing_pncclPutSignal - sing_offsets\n"
+	".long sing_pncclRecv - sing_offsets\n"
+	".long sing_pncclRedOpCreatePreMulSum - sing_offsets\n"
+	".long sing_pncclRedOpDestroy - sing_offsets\n"
+	".long sing_pncclReduce - sing_offsets\n"
+	".long sing_pncclReduceScatter - sing_offsets\n"
+	".long sing_pncclResetDebugInit - sing_offsets\n"
+	".long sing_pncclScatter - sing_offsets\n"
+	".long sing_pncclSend - sing_offsets\n"
+	".long sing_pncclSignal - sing_offsets\n"
+	".long sing_pncclWaitSignal - sing_offsets\n"
+	".long sing_pncclWinGetUserPtr - sing_offsets\n"
 	".popsection");

@@ -541,6 +541,50 @@ MISS(nvmlDeviceSetPersistenceMode, 526);
 MISS(nvmlDeviceSetPowerManagementLimit, 527);
 MISS_TEXT(nvmlErrorString, 528);
 MISS(nvmlSystemGetProcessName, 529);
+MISS(pncclCommAbort, 530);
+MISS(pncclCommDestroy, 531);
+MISS(pncclCommGetUniqueId, 532);
+MISS(pncclCommGrow, 533);
+MISS(pncclCommInitAll, 534);
+MISS(pncclCommInitRank, 535);
+MISS(pncclCommInitRankConfig, 536);
+MISS(pncclCommInitRankScalable, 537);
+MISS(pncclCommMemStats, 538);
+MISS(pncclCommQueryProperties, 539);
+MISS(pncclCommResume, 540);
+MISS(pncclCommRevoke, 541);
+MISS(pncclCommShrink, 542);
+MISS(pncclCommSplit, 543);
+MISS(pncclCommSuspend, 544);
+MISS(pncclCommWindowDeregister, 545);
+MISS(pncclCommWindowRegister, 546);
+MISS(pncclDevCommCreate, 547);
+MISS(pncclDevCommDestroy, 548);
+MISS_TEXT(pncclGetErrorString, 549);
+MISS_TEXT(pncclGetLastError, 550);
+MISS(pncclGroupEnd, 551);
+MISS(pncclGroupSimulateEnd, 552);
+MISS(pncclGroupStart, 553);
+MISS(pncclParamBind, 554);
+MISS(pncclParamDumpAll, 555);
+MISS(pncclParamGet, 556);
+MISS(pncclParamGetAllParameterKeys, 557);
+MISS(pncclParamGetI16, 558);
+MISS(pncclParamGetI32, 559);
+MISS(pncclParamGetI64, 560);
+MISS(pncclParamGetI8, 561);
+MISS(pncclParamGetParameter, 562);
+MISS(pncclParamGetStr, 563);
+MISS(pncclParamGetU16, 564);
+MISS(pncclParamGetU32, 565);
+MISS(pncclParamGetU64, 566);
+MISS(pncclParamGetU8, 567);
+MISS(pncclPutSignal, 568);
+MISS(pncclRedOpCreatePreMulSum, 569);
+MISS_VOID(pncclResetDebugInit, 570);
+MISS(pncclSignal, 571);
+MISS(pncclWaitSignal, 572);
+MISS(pncclWinGetUserPtr, 573);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -1106,6 +1150,50 @@ const char sing_misses_text[] =
 	"nvmlDeviceSetPowerManagementLimit" "\0"
 	"nvmlErrorString" "\0"
 	"nvmlSystemGetProcessName" "\0"
+	"pncclCommAbort" "\0"
+	"pncclCommDestroy" "\0"
+	"pncclCommGetUniqueId" "\0"
+	"pncclCommGrow" "\0"
+	"pncclCommInitAll" "\0"
+	"pncclCommInitRank" "\0"
+	"pncclCommInitRankConfig" "\0"
+	"pncclCommInitRankScalable" "\0"
+	"pncclCommMemStats" "\0"
+	"pncclCommQueryProperties" "\0"
+	"pncclCommResume" "\0"
+	"pncclCommRevoke" "\0"
+	"pncclCommShrink" "\0"
+	"pncclCommSplit" "\0"
+	"pncclCommSuspend" "\0"
+	"pncclCommWindowDeregister" "\0"
+	"pncclCommWindowRegister" "\0"
+	"pncclDevCommCreate" "\0"
+	"pncclDevCommDestroy" "\0"
+	"pncclGetErrorString" "\0"
+	"pncclGetLastError" "\0"
+	"pncclGroupEnd" "\0"
+	"pncclGroupSimulateEnd" "\0"
+	"pncclGroupStart" "\0"
+	"pncclParamBind" "\0"
+	"pncclParamDumpAll" "\0"
+	"pncclParamGet" "\0"
+	"pncclParamGetAllParameterKeys" "\0"
+	"pncclParamGetI16" "\0"
+	"pncclParamGetI32" "\0"
+	"pncclParamGetI64" "\0"
+	"pncclParamGetI8" "\0"
+	"pncclParamGetParameter" "\0"
+	"pncclParamGetStr" "\0"
+	"pncclParamGetU16" "\0"
+	"pncclParamGetU32" "\0"
+	"pncclParamGetU64" "\0"
+	"pncclParamGetU8" "\0"
+	"pncclPutSignal" "\0"
+	"pncclRedOpCreatePreMulSum" "\0"
+	"pncclResetDebugInit" "\0"
+	"pncclSignal" "\0"
+	"pncclWaitSignal" "\0"
+	"pncclWinGetUserPtr" "\0"
 	"";
 
 const struct sing_miss sing_misses[] = {
@@ -1639,5 +1727,49 @@ const struct sing_miss sing_misses[] = {
 	{ 13897, 13695, 3 },
 	{ 13931, 926, 3 },
 	{ 13947, 926, 3 },
+	{ 13972, 926, 5 },
+	{ 13987, 926, 5 },
+	{ 14004, 926, 5 },
+	{ 14025, 926, 5 },
+	{ 14039, 926, 5 },
+	{ 14056, 926, 5 },
+	{ 14074, 926, 5 },
+	{ 14098, 926, 5 },
+	{ 14124, 926, 5 },
+	{ 14142, 926, 5 },
+	{ 14167, 12443, 5 },
+	{ 14183, 926, 5 },
+	{ 14199, 926, 5 },
+	{ 14215, 926, 5 },
+	{ 14230, 12443, 5 },
+	{ 14247, 12575, 5 },
+	{ 14273, 12575, 5 },
+	{ 14297, 12694, 5 },
+	{ 14316, 12694, 5 },
+	{ 14336, 926, 5 },
+	{ 14356, 926, 5 },
+	{ 14374, 926, 5 },
+	{ 14388, 926, 5 },
+	{ 14410, 926, 5 },
+	{ 14426, 12869, 5 },
+	{ 14441, 12869, 5 },
+	{ 14459, 12869, 5 },
+	{ 14473, 12869, 5 },
+	{ 14503, 12869, 5 },
+	{ 14520, 12869, 5 },
+	{ 14537, 12869, 5 },
+	{ 14554, 12869, 5 },
+	{ 14570, 12869, 5 },
+	{ 14593, 12869, 5 },
+	{ 14610, 12869, 5 },
+	{ 14627, 12869, 5 },
+	{ 14644, 12869, 5 },
+	{ 14661, 12869, 5 },
+	{ 14677, 13157, 5 },
+	{ 14692, 926, 5 },
+	{ 14718, 926, 5 },
+	{ 14738, 13157, 5 },
+	{ 14750, 13157, 5 },
+	{ 14766, 12575, 5 },
 };
-unsigned char sing_misses_said[530];
+unsigned char sing_misses_said[574];

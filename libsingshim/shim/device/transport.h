@@ -39,7 +39,11 @@
  */
 int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got);
 
-/* The same for a question whose answer never changes while the program runs: it may be kept. */
+/*
+ * The same for a question whose answer never changes while the program runs: if it was a success
+ * it may be kept. Handles in it do not change that, for no handle is ever used twice, neither the
+ * shim's nor the server's.
+ */
 int sing_cached(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got);
 
 /*

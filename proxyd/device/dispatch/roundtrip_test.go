@@ -24,7 +24,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
 )
 
-// build is the C half over a pipe, made once.
+// build is the C half over a pipe, made once: a library as it will be, a program under sanitizers.
 type build struct {
 	once sync.Once
 	dir  string
@@ -50,11 +50,11 @@ func (b *build) file(t *testing.T, name string) string {
 		if b.dir, b.err = os.MkdirTemp("", "dispatch-"); b.err != nil {
 			return
 		}
-		args := []string{"-s", "-C", "../../../libsingshim/shim/device", "O=" + b.dir, "loop"}
+		args := []string{"-s", "-C", "../../../libsingshim/shim/device", "O=" + b.dir}
 		if b == &sanitized {
-			args = append(args, "SAN=1", "CFLAGS=-O0")
+			args = append(args, "SAN=1", "CFLAGS=-O0", b.dir+"/roundtrip")
 		} else {
-			args = append(args, "CFLAGS=-O1")
+			args = append(args, "CFLAGS=-O1", b.dir+"/libsingshim-device.so")
 		}
 		if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
 			b.err = fmt.Errorf("make: %w\n%s", err, out)
@@ -147,18 +147,8 @@ func answer(conn net.Conn, b Backend) error {
 // TestRoundTrip: every call, from the C function through bytes to the backend and back, with
 // random arguments: both ends saw the same.
 func TestRoundTrip(t *testing.T) {
-	t.Run("plain", func(t *testing.T) { roundTrip(t, &plain) })
-	t.Run("sanitized", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("compiling it takes long")
-		}
-		roundTrip(t, &sanitized)
-	})
-}
-
-func roundTrip(t *testing.T, b *build) {
 	for _, fails := range []bool{false, true} {
-		conn, wait := start(t, b.file(t, "roundtrip"), "", "calls", "7", "8")
+		conn, wait := start(t, sanitized.file(t, "roundtrip"), "", "calls", "7", "8")
 		x := &echo{random: rand.New(rand.NewPCG(1, 2)), fails: fails}
 		if err := answer(conn, x); err != nil {
 			t.Error(err)
@@ -177,7 +167,7 @@ func roundTrip(t *testing.T, b *build) {
 }
 
 func TestMissed(t *testing.T) {
-	_, wait := start(t, plain.file(t, "roundtrip"), "", "missed")
+	_, wait := start(t, sanitized.file(t, "roundtrip"), "", "missed")
 	got := wait()
 	const texture = "textures, surfaces and arrays are not captured; use linear memory"
 	want := "missed cuArrayCreate_v2: " + texture + "\ncuArrayCreate_v2 801\n" +
@@ -192,7 +182,7 @@ func TestMissed(t *testing.T) {
 }
 
 func TestNull(t *testing.T) {
-	conn, wait := start(t, plain.file(t, "roundtrip"), "", "null")
+	conn, wait := start(t, sanitized.file(t, "roundtrip"), "", "null")
 	if err := answer(conn, &echo{random: rand.New(rand.NewPCG(1, 2))}); err != nil {
 		t.Error(err)
 	}
@@ -226,7 +216,7 @@ func TestFind(t *testing.T) {
 		}
 		ask(e.Name+"X", 99999, false)
 	}
-	_, wait := start(t, plain.file(t, "roundtrip"), questions.String(), "find")
+	_, wait := start(t, sanitized.file(t, "roundtrip"), questions.String(), "find")
 	if got := wait(); got != "" {
 		t.Error(got)
 	}
