@@ -93,6 +93,28 @@ func find(entries []Entry, k Key) string {
 	return best.Symbol
 }
 
+// TestFiles: what libsingshim.so exports is what the table says, and the other way round.
+func TestFiles(t *testing.T) {
+	text, err := os.ReadFile("../shim/libsingshim.lds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, exports, _ := strings.Cut(string(text), "global:")
+	exports, _, _ = strings.Cut(exports, "local:")
+	got := strings.FieldsFunc(exports, func(r rune) bool { return strings.ContainsRune("; \t\n", r) })
+	var want []string
+	for c := range table(t).Calls {
+		if c.Area.Lib == LibC {
+			want = append(want, c.Symbol)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("libsingshim.lds has %v\nthe table has %v", got, want)
+	}
+}
+
 // TestEnums: one name that is left out would move all that follow.
 func TestEnums(t *testing.T) {
 	for name, want := range map[string]int{

@@ -8,7 +8,7 @@
 // A file holds one area. A line that begins with white space continues the one before; # begins
 // a comment. What a file may say:
 //
-//	area NAME LIB [free] "TITLE"     LIB is driver, nccl or nvml. The area's calls depend on the
+//	area NAME LIB [free] "TITLE"     LIB is driver, nccl, nvml or libc. The area's calls depend on the
 //	                                 caller's current context unless it is free
 //	reason NAME "TEXT"               why calls are refused
 //	call SYMBOL VERSION [ptds|ptsz] KIND [OPTION…] (ARG, …)

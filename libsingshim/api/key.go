@@ -55,11 +55,11 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// Symbols returns every exported symbol, sorted, with its call.
+// Symbols returns every symbol of the device half, sorted, with its call.
 func (t *Table) Symbols() []Entry {
 	var all []Entry
 	for c := range t.Calls {
-		if c.Message {
+		if c.Message || c.Area.Lib == LibC {
 			continue
 		}
 		all = append(all, Entry{Key{c.Name, c.Version, false}, c.Symbol, c})

@@ -16,7 +16,7 @@ var tables embed.FS
 var order = []string{
 	"types", "structs", "results", "enums",
 	"device", "context", "memory", "vmm", "copy", "stream", "module", "launch", "graph", "texture", "interop",
-	"nccl", "nvml",
+	"nccl", "nvml", "files",
 }
 
 // Load returns the table, parsed and checked. It is the same one each time; callers do not change it.

@@ -76,7 +76,7 @@ func (p *parser) parseArea(s *statement) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains([]Lib{Driver, NCCL, NVML}, Lib(lib)) {
+	if !slices.Contains([]Lib{Driver, NCCL, NVML, LibC}, Lib(lib)) {
 		return s.fail("%q is no library", lib)
 	}
 	a := &Area{Name: name, Lib: Lib(lib), Free: s.accept("free")}

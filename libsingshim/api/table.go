@@ -11,6 +11,7 @@ const (
 	Driver Lib = "driver"
 	NCCL   Lib = "nccl"
 	NVML   Lib = "nvml"
+	LibC   Lib = "libc" // whose interceptors are not generated
 )
 
 // Kind says how a call is carried out; see the package's comment.

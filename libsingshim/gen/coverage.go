@@ -40,7 +40,7 @@ func coverage(t *api.Table) []byte {
 	w.line("<!-- %s -->", made)
 	w.line("# Which calls the shim knows")
 	w.line("")
-	w.line("Every public call of CUDA's driver up to 13.2, of NCCL up to 2.30, and the common ones of NVML, from the table in")
+	w.line("Every public call of CUDA's driver up to 13.2, of NCCL up to 2.30, the common ones of NVML, and what is intercepted of the C library, from the table in")
 	w.line("`libsingshim/api`, one row per symbol. The device half is not preloaded yet; this page says what it does where it is built.")
 	w.line("All of these symbols exist and are found by `dlsym` and `cuGetProcAddress`. One that is not covered")
 	w.line("returns `CUDA_ERROR_NOT_SUPPORTED` (`ncclInvalidUsage`, `NVML_ERROR_NOT_SUPPORTED`) and says so once, by its name: none")
