@@ -126,3 +126,26 @@ func cMissed(t *api.Table) []byte {
 	w.line("unsigned char sing_misses_said[%d];", len(rows))
 	return w.Bytes()
 }
+
+// cResults is gen_results.c: the names and texts of results.
+func cResults(t *api.Table) []byte {
+	w := comment()
+	w.line("")
+	w.line("#include \"results.h\"")
+	w.line("")
+	library := map[api.Lib]string{api.Driver: "SING_DRIVER", api.NCCL: "SING_NCCL", api.NVML: "SING_NVML"}
+	var texts pool
+	var rows []string
+	for _, r := range t.Results {
+		rows = append(rows, fmt.Sprintf("\t{ %s, %d, %d, %d },", library[r.Lib], r.Number, texts.add(r.Name), texts.add(r.Text)))
+	}
+	texts.write(w, "sing_result_texts")
+	w.line("")
+	w.line("const unsigned sing_result_count = %d;", len(rows))
+	w.line("const struct sing_result sing_results[] = {")
+	for _, row := range rows {
+		w.line("%s", row)
+	}
+	w.line("};")
+	return w.Bytes()
+}

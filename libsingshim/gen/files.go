@@ -32,6 +32,8 @@ func files(t *api.Table) (map[string][]byte, error) {
 		device + "gen_missed.c": cMissed(t),
 		device + "gen_find.c":   cFind(t),
 
+		device + "gen_results.c": cResults(t),
+
 		device + "test/gen_roundtrip.c": cRoundtrip(t),
 	}
 	for name, make := range map[string]func(*api.Table) ([]byte, error){

@@ -26,10 +26,13 @@ struct sing_key {
 	int32_t version;
 };
 
+/* Said here too: else they are reached by a pointer that is relocated. */
+#pragma GCC visibility push(hidden)
 extern const char sing_names[];
 extern const uint32_t sing_symbols[]; /* sorted by the symbol: where it begins in sing_names */
 extern const int32_t sing_offsets[];  /* where its function is, from the beginning of this table */
 extern const struct sing_key sing_keys[];
 extern const unsigned sing_symbol_count, sing_key_count;
+#pragma GCC visibility pop
 
 #endif

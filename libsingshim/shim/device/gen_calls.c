@@ -7946,6 +7946,18 @@ ncclResult_t sing_pncclGetVersion(int *version)
 }
 SING_PUBLIC(pncclGetVersion);
 
+const char *sing_pncclGetErrorString(int result)
+{
+	return sing_ncclGetErrorString(result);
+}
+SING_PUBLIC(pncclGetErrorString);
+
+void sing_pncclResetDebugInit(void)
+{
+	sing_ncclResetDebugInit();
+}
+SING_PUBLIC(pncclResetDebugInit);
+
 ncclResult_t sing_send_ncclGetUniqueId(uint32_t per_thread, ncclUniqueId *id)
 {
 	unsigned char out_[128];

@@ -108,483 +108,474 @@ MISS(cuGLSetBufferObjectMapFlags, 93);
 MISS(cuGLUnmapBufferObject, 94);
 MISS(cuGLUnmapBufferObjectAsync, 95);
 MISS(cuGLUnregisterBufferObject, 96);
-MISS(cuGetErrorName, 97);
-MISS(cuGetErrorString, 98);
-MISS(cuGetExportTable, 99);
-MISS(cuGetProcAddress, 100);
-MISS(cuGetProcAddress_v2, 101);
-MISS(cuGraphAddBatchMemOpNode, 102);
-MISS(cuGraphAddExternalSemaphoresSignalNode, 103);
-MISS(cuGraphAddExternalSemaphoresWaitNode, 104);
-MISS(cuGraphAddHostNode, 105);
-MISS(cuGraphAddKernelNode, 106);
-MISS(cuGraphAddKernelNode_v2, 107);
-MISS(cuGraphAddMemAllocNode, 108);
-MISS(cuGraphAddMemcpyNode, 109);
-MISS(cuGraphAddNode, 110);
-MISS(cuGraphAddNode_v2, 111);
-MISS(cuGraphBatchMemOpNodeGetParams, 112);
-MISS(cuGraphBatchMemOpNodeSetParams, 113);
-MISS(cuGraphConditionalHandleCreate, 114);
-MISS(cuGraphDebugDotPrint, 115);
-MISS(cuGraphExecBatchMemOpNodeSetParams, 116);
-MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 117);
-MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 118);
-MISS(cuGraphExecGetId, 119);
-MISS(cuGraphExecHostNodeSetParams, 120);
-MISS(cuGraphExecKernelNodeSetParams, 121);
-MISS(cuGraphExecKernelNodeSetParams_v2, 122);
-MISS(cuGraphExecMemcpyNodeSetParams, 123);
-MISS(cuGraphExecNodeSetParams, 124);
-MISS(cuGraphExecUpdate, 125);
-MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 126);
-MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 127);
-MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 128);
-MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 129);
-MISS(cuGraphGetId, 130);
-MISS(cuGraphHostNodeGetParams, 131);
-MISS(cuGraphHostNodeSetParams, 132);
-MISS(cuGraphInstantiate, 133);
-MISS(cuGraphInstantiateWithFlags, 134);
-MISS(cuGraphInstantiateWithParams, 135);
-MISS(cuGraphInstantiateWithParams_ptsz, 136);
-MISS(cuGraphInstantiate_v2, 137);
-MISS(cuGraphKernelNodeGetParams, 138);
-MISS(cuGraphKernelNodeGetParams_v2, 139);
-MISS(cuGraphKernelNodeSetParams, 140);
-MISS(cuGraphKernelNodeSetParams_v2, 141);
-MISS(cuGraphLaunch, 142);
-MISS(cuGraphLaunch_ptsz, 143);
-MISS(cuGraphMemAllocNodeGetParams, 144);
-MISS(cuGraphMemcpyNodeGetParams, 145);
-MISS(cuGraphMemcpyNodeSetParams, 146);
-MISS(cuGraphNodeGetContainingGraph, 147);
-MISS(cuGraphNodeGetLocalId, 148);
-MISS(cuGraphNodeGetParams, 149);
-MISS(cuGraphNodeGetToolsId, 150);
-MISS(cuGraphNodeSetParams, 151);
-MISS(cuGraphReleaseUserObject, 152);
-MISS(cuGraphRetainUserObject, 153);
-MISS(cuGraphicsEGLRegisterImage, 154);
-MISS(cuGraphicsGLRegisterBuffer, 155);
-MISS(cuGraphicsGLRegisterImage, 156);
-MISS(cuGraphicsMapResources, 157);
-MISS(cuGraphicsMapResources_ptsz, 158);
-MISS(cuGraphicsResourceGetMappedEglFrame, 159);
-MISS(cuGraphicsResourceGetMappedMipmappedArray, 160);
-MISS(cuGraphicsResourceGetMappedPointer, 161);
-MISS(cuGraphicsResourceGetMappedPointer_v2, 162);
-MISS(cuGraphicsResourceSetMapFlags, 163);
-MISS(cuGraphicsResourceSetMapFlags_v2, 164);
-MISS(cuGraphicsSubResourceGetMappedArray, 165);
-MISS(cuGraphicsUnmapResources, 166);
-MISS(cuGraphicsUnmapResources_ptsz, 167);
-MISS(cuGraphicsUnregisterResource, 168);
-MISS(cuGraphicsVDPAURegisterOutputSurface, 169);
-MISS(cuGraphicsVDPAURegisterVideoSurface, 170);
-MISS(cuGreenCtxCreate, 171);
-MISS(cuGreenCtxDestroy, 172);
-MISS(cuGreenCtxGetDevResource, 173);
-MISS(cuGreenCtxGetId, 174);
-MISS(cuGreenCtxRecordEvent, 175);
-MISS(cuGreenCtxStreamCreate, 176);
-MISS(cuGreenCtxWaitEvent, 177);
-MISS(cuImportExternalMemory, 178);
-MISS(cuImportExternalSemaphore, 179);
-MISS(cuInit, 180);
-MISS(cuIpcCloseMemHandle, 181);
-MISS(cuIpcGetEventHandle, 182);
-MISS(cuIpcGetMemHandle, 183);
-MISS(cuIpcOpenEventHandle, 184);
-MISS(cuIpcOpenMemHandle, 185);
-MISS(cuIpcOpenMemHandle_v2, 186);
-MISS(cuKernelGetName, 187);
-MISS(cuLaunch, 188);
-MISS(cuLaunchCooperativeKernel, 189);
-MISS(cuLaunchCooperativeKernelMultiDevice, 190);
-MISS(cuLaunchCooperativeKernel_ptsz, 191);
-MISS(cuLaunchGrid, 192);
-MISS(cuLaunchGridAsync, 193);
-MISS(cuLaunchHostFunc, 194);
-MISS(cuLaunchHostFunc_ptsz, 195);
-MISS(cuLaunchHostFunc_v2, 196);
-MISS(cuLaunchHostFunc_v2_ptsz, 197);
-MISS(cuLaunchKernel, 198);
-MISS(cuLaunchKernelEx, 199);
-MISS(cuLaunchKernelEx_ptsz, 200);
-MISS(cuLaunchKernel_ptsz, 201);
-MISS(cuLibraryGetManaged, 202);
-MISS(cuLibraryGetUnifiedFunction, 203);
-MISS(cuLibraryLoadData, 204);
-MISS(cuLibraryLoadFromFile, 205);
-MISS(cuLinkAddData, 206);
-MISS(cuLinkAddData_v2, 207);
-MISS(cuLinkAddFile, 208);
-MISS(cuLinkAddFile_v2, 209);
-MISS(cuLinkComplete, 210);
-MISS(cuLinkCreate, 211);
-MISS(cuLinkCreate_v2, 212);
-MISS(cuLogsCurrent, 213);
-MISS(cuLogsDumpToFile, 214);
-MISS(cuLogsDumpToMemory, 215);
-MISS(cuLogsRegisterCallback, 216);
-MISS(cuLogsUnregisterCallback, 217);
-MISS(cuMemAdvise, 218);
-MISS(cuMemAdvise_v2, 219);
-MISS(cuMemAlloc, 220);
-MISS(cuMemAllocHost, 221);
-MISS(cuMemAllocHost_v2, 222);
-MISS(cuMemAllocManaged, 223);
-MISS(cuMemAllocPitch, 224);
-MISS(cuMemBatchDecompressAsync, 225);
-MISS(cuMemBatchDecompressAsync_ptsz, 226);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 227);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 228);
-MISS(cuMemDiscardBatchAsync, 229);
-MISS(cuMemDiscardBatchAsync_ptsz, 230);
-MISS(cuMemExportToShareableHandle, 231);
-MISS(cuMemFree, 232);
-MISS(cuMemFreeHost, 233);
-MISS(cuMemGetAddressRange, 234);
-MISS(cuMemGetDefaultMemPool, 235);
-MISS(cuMemGetHandleForAddressRange, 236);
-MISS(cuMemGetInfo, 237);
-MISS(cuMemGetMemPool, 238);
-MISS(cuMemHostAlloc, 239);
-MISS(cuMemHostGetDevicePointer, 240);
-MISS(cuMemHostGetDevicePointer_v2, 241);
-MISS(cuMemHostGetFlags, 242);
-MISS(cuMemHostRegister, 243);
-MISS(cuMemHostRegister_v2, 244);
-MISS(cuMemHostUnregister, 245);
-MISS(cuMemImportFromShareableHandle, 246);
-MISS(cuMemMapArrayAsync, 247);
-MISS(cuMemMapArrayAsync_ptsz, 248);
-MISS(cuMemPoolExportPointer, 249);
-MISS(cuMemPoolExportToShareableHandle, 250);
-MISS(cuMemPoolGetAttribute, 251);
-MISS(cuMemPoolImportFromShareableHandle, 252);
-MISS(cuMemPoolImportPointer, 253);
-MISS(cuMemPoolSetAttribute, 254);
-MISS(cuMemPrefetchAsync, 255);
-MISS(cuMemPrefetchAsync_ptsz, 256);
-MISS(cuMemPrefetchAsync_v2, 257);
-MISS(cuMemPrefetchAsync_v2_ptsz, 258);
-MISS(cuMemPrefetchBatchAsync, 259);
-MISS(cuMemPrefetchBatchAsync_ptsz, 260);
-MISS(cuMemRangeGetAttribute, 261);
-MISS(cuMemRangeGetAttributes, 262);
-MISS(cuMemSetMemPool, 263);
-MISS(cuMemcpy, 264);
-MISS(cuMemcpy2D, 265);
-MISS(cuMemcpy2DAsync, 266);
-MISS(cuMemcpy2DAsync_v2, 267);
-MISS(cuMemcpy2DAsync_v2_ptsz, 268);
-MISS(cuMemcpy2DUnaligned, 269);
-MISS(cuMemcpy2DUnaligned_v2, 270);
-MISS(cuMemcpy2DUnaligned_v2_ptds, 271);
-MISS(cuMemcpy2D_v2, 272);
-MISS(cuMemcpy2D_v2_ptds, 273);
-MISS(cuMemcpy3D, 274);
-MISS(cuMemcpy3DAsync, 275);
-MISS(cuMemcpy3DAsync_v2, 276);
-MISS(cuMemcpy3DAsync_v2_ptsz, 277);
-MISS(cuMemcpy3DBatchAsync, 278);
-MISS(cuMemcpy3DBatchAsync_ptsz, 279);
-MISS(cuMemcpy3DBatchAsync_v2, 280);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 281);
-MISS(cuMemcpy3DPeer, 282);
-MISS(cuMemcpy3DPeerAsync, 283);
-MISS(cuMemcpy3DPeerAsync_ptsz, 284);
-MISS(cuMemcpy3DPeer_ptds, 285);
-MISS(cuMemcpy3DWithAttributesAsync, 286);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 287);
-MISS(cuMemcpy3D_v2, 288);
-MISS(cuMemcpy3D_v2_ptds, 289);
-MISS(cuMemcpyAsync, 290);
-MISS(cuMemcpyAsync_ptsz, 291);
-MISS(cuMemcpyAtoA, 292);
-MISS(cuMemcpyAtoA_v2, 293);
-MISS(cuMemcpyAtoA_v2_ptds, 294);
-MISS(cuMemcpyAtoD, 295);
-MISS(cuMemcpyAtoD_v2, 296);
-MISS(cuMemcpyAtoD_v2_ptds, 297);
-MISS(cuMemcpyAtoH, 298);
-MISS(cuMemcpyAtoHAsync, 299);
-MISS(cuMemcpyAtoHAsync_v2, 300);
-MISS(cuMemcpyAtoHAsync_v2_ptsz, 301);
-MISS(cuMemcpyAtoH_v2, 302);
-MISS(cuMemcpyAtoH_v2_ptds, 303);
-MISS(cuMemcpyBatchAsync, 304);
-MISS(cuMemcpyBatchAsync_ptsz, 305);
-MISS(cuMemcpyBatchAsync_v2, 306);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 307);
-MISS(cuMemcpyDtoA, 308);
-MISS(cuMemcpyDtoA_v2, 309);
-MISS(cuMemcpyDtoA_v2_ptds, 310);
-MISS(cuMemcpyDtoD, 311);
-MISS(cuMemcpyDtoDAsync, 312);
-MISS(cuMemcpyDtoH, 313);
-MISS(cuMemcpyDtoHAsync, 314);
-MISS(cuMemcpyDtoHAsync_v2, 315);
-MISS(cuMemcpyDtoHAsync_v2_ptsz, 316);
-MISS(cuMemcpyDtoH_v2, 317);
-MISS(cuMemcpyDtoH_v2_ptds, 318);
-MISS(cuMemcpyHtoA, 319);
-MISS(cuMemcpyHtoAAsync, 320);
-MISS(cuMemcpyHtoAAsync_v2, 321);
-MISS(cuMemcpyHtoAAsync_v2_ptsz, 322);
-MISS(cuMemcpyHtoA_v2, 323);
-MISS(cuMemcpyHtoA_v2_ptds, 324);
-MISS(cuMemcpyHtoD, 325);
-MISS(cuMemcpyHtoDAsync, 326);
-MISS(cuMemcpyHtoDAsync_v2, 327);
-MISS(cuMemcpyHtoDAsync_v2_ptsz, 328);
-MISS(cuMemcpyHtoD_v2, 329);
-MISS(cuMemcpyHtoD_v2_ptds, 330);
-MISS(cuMemcpyWithAttributesAsync, 331);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 332);
-MISS(cuMemcpy_ptds, 333);
-MISS(cuMemsetD16, 334);
-MISS(cuMemsetD2D16, 335);
-MISS(cuMemsetD2D32, 336);
-MISS(cuMemsetD2D8, 337);
-MISS(cuMemsetD32, 338);
-MISS(cuMemsetD8, 339);
-MISS(cuMipmappedArrayCreate, 340);
-MISS(cuMipmappedArrayDestroy, 341);
-MISS(cuMipmappedArrayGetLevel, 342);
-MISS(cuMipmappedArrayGetMemoryRequirements, 343);
-MISS(cuMipmappedArrayGetSparseProperties, 344);
-MISS(cuModuleGetGlobal, 345);
-MISS(cuModuleGetSurfRef, 346);
-MISS(cuModuleGetTexRef, 347);
-MISS(cuModuleLoad, 348);
-MISS(cuModuleLoadData, 349);
-MISS(cuModuleLoadDataEx, 350);
-MISS(cuModuleLoadFatBinary, 351);
-MISS(cuMulticastAddDevice, 352);
-MISS(cuMulticastBindAddr, 353);
-MISS(cuMulticastBindAddr_v2, 354);
-MISS(cuMulticastBindMem, 355);
-MISS(cuMulticastBindMem_v2, 356);
-MISS(cuMulticastCreate, 357);
-MISS(cuMulticastGetGranularity, 358);
-MISS(cuMulticastUnbind, 359);
-MISS(cuOccupancyMaxActiveClusters, 360);
-MISS(cuOccupancyMaxPotentialBlockSize, 361);
-MISS(cuOccupancyMaxPotentialBlockSizeWithFlags, 362);
-MISS(cuOccupancyMaxPotentialClusterSize, 363);
-MISS(cuParamSetSize, 364);
-MISS(cuParamSetTexRef, 365);
-MISS(cuParamSetf, 366);
-MISS(cuParamSeti, 367);
-MISS(cuParamSetv, 368);
-MISS(cuPointerGetAttribute, 369);
-MISS(cuPointerGetAttributes, 370);
-MISS(cuPointerSetAttribute, 371);
-MISS(cuProfilerInitialize, 372);
-MISS(cuProfilerStart, 373);
-MISS(cuProfilerStop, 374);
-MISS(cuSignalExternalSemaphoresAsync, 375);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 376);
-MISS(cuStreamAddCallback, 377);
-MISS(cuStreamAddCallback_ptsz, 378);
-MISS(cuStreamAttachMemAsync, 379);
-MISS(cuStreamAttachMemAsync_ptsz, 380);
-MISS(cuStreamBeginCapture, 381);
-MISS(cuStreamBeginCaptureToCig, 382);
-MISS(cuStreamBeginCaptureToGraph, 383);
-MISS(cuStreamBeginCaptureToGraph_ptsz, 384);
-MISS(cuStreamBeginCapture_ptsz, 385);
-MISS(cuStreamBeginCapture_v2, 386);
-MISS(cuStreamBeginCapture_v2_ptsz, 387);
-MISS(cuStreamEndCapture, 388);
-MISS(cuStreamEndCaptureToCig, 389);
-MISS(cuStreamEndCapture_ptsz, 390);
-MISS(cuStreamGetCaptureInfo, 391);
-MISS(cuStreamGetCaptureInfo_ptsz, 392);
-MISS(cuStreamGetCaptureInfo_v2, 393);
-MISS(cuStreamGetCaptureInfo_v2_ptsz, 394);
-MISS(cuStreamGetCaptureInfo_v3, 395);
-MISS(cuStreamGetCaptureInfo_v3_ptsz, 396);
-MISS(cuStreamGetCtx, 397);
-MISS(cuStreamGetCtx_ptsz, 398);
-MISS(cuStreamGetCtx_v2, 399);
-MISS(cuStreamGetCtx_v2_ptsz, 400);
-MISS(cuStreamGetDevResource, 401);
-MISS(cuStreamGetDevResource_ptsz, 402);
-MISS(cuStreamGetGreenCtx, 403);
-MISS(cuStreamIsCapturing, 404);
-MISS(cuStreamIsCapturing_ptsz, 405);
-MISS(cuStreamUpdateCaptureDependencies, 406);
-MISS(cuStreamUpdateCaptureDependencies_ptsz, 407);
-MISS(cuStreamUpdateCaptureDependencies_v2, 408);
-MISS(cuStreamUpdateCaptureDependencies_v2_ptsz, 409);
-MISS(cuSurfObjectCreate, 410);
-MISS(cuSurfObjectDestroy, 411);
-MISS(cuSurfObjectGetResourceDesc, 412);
-MISS(cuSurfRefGetArray, 413);
-MISS(cuSurfRefSetArray, 414);
-MISS(cuTensorMapEncodeIm2col, 415);
-MISS(cuTensorMapEncodeIm2colWide, 416);
-MISS(cuTensorMapEncodeTiled, 417);
-MISS(cuTensorMapReplaceAddress, 418);
-MISS(cuTexObjectCreate, 419);
-MISS(cuTexObjectDestroy, 420);
-MISS(cuTexObjectGetResourceDesc, 421);
-MISS(cuTexObjectGetResourceViewDesc, 422);
-MISS(cuTexObjectGetTextureDesc, 423);
-MISS(cuTexRefCreate, 424);
-MISS(cuTexRefDestroy, 425);
-MISS(cuTexRefGetAddress, 426);
-MISS(cuTexRefGetAddressMode, 427);
-MISS(cuTexRefGetAddress_v2, 428);
-MISS(cuTexRefGetArray, 429);
-MISS(cuTexRefGetBorderColor, 430);
-MISS(cuTexRefGetFilterMode, 431);
-MISS(cuTexRefGetFlags, 432);
-MISS(cuTexRefGetFormat, 433);
-MISS(cuTexRefGetMaxAnisotropy, 434);
-MISS(cuTexRefGetMipmapFilterMode, 435);
-MISS(cuTexRefGetMipmapLevelBias, 436);
-MISS(cuTexRefGetMipmapLevelClamp, 437);
-MISS(cuTexRefGetMipmappedArray, 438);
-MISS(cuTexRefSetAddress, 439);
-MISS(cuTexRefSetAddress2D, 440);
-MISS(cuTexRefSetAddress2D_v2, 441);
-MISS(cuTexRefSetAddress2D_v3, 442);
-MISS(cuTexRefSetAddressMode, 443);
-MISS(cuTexRefSetAddress_v2, 444);
-MISS(cuTexRefSetArray, 445);
-MISS(cuTexRefSetBorderColor, 446);
-MISS(cuTexRefSetFilterMode, 447);
-MISS(cuTexRefSetFlags, 448);
-MISS(cuTexRefSetFormat, 449);
-MISS(cuTexRefSetMaxAnisotropy, 450);
-MISS(cuTexRefSetMipmapFilterMode, 451);
-MISS(cuTexRefSetMipmapLevelBias, 452);
-MISS(cuTexRefSetMipmapLevelClamp, 453);
-MISS(cuTexRefSetMipmappedArray, 454);
-MISS(cuThreadExchangeStreamCaptureMode, 455);
-MISS(cuUserObjectCreate, 456);
-MISS(cuUserObjectRelease, 457);
-MISS(cuUserObjectRetain, 458);
-MISS(cuVDPAUCtxCreate, 459);
-MISS(cuVDPAUCtxCreate_v2, 460);
-MISS(cuVDPAUGetDevice, 461);
-MISS(cuWaitExternalSemaphoresAsync, 462);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 463);
-MISS(ncclCommAbort, 464);
-MISS(ncclCommDestroy, 465);
-MISS(ncclCommGetUniqueId, 466);
-MISS(ncclCommGrow, 467);
-MISS(ncclCommInitAll, 468);
-MISS(ncclCommInitRank, 469);
-MISS(ncclCommInitRankConfig, 470);
-MISS(ncclCommInitRankScalable, 471);
-MISS(ncclCommMemStats, 472);
-MISS(ncclCommQueryProperties, 473);
-MISS(ncclCommResume, 474);
-MISS(ncclCommRevoke, 475);
-MISS(ncclCommShrink, 476);
-MISS(ncclCommSplit, 477);
-MISS(ncclCommSuspend, 478);
-MISS(ncclCommWindowDeregister, 479);
-MISS(ncclCommWindowRegister, 480);
-MISS(ncclDevCommCreate, 481);
-MISS(ncclDevCommDestroy, 482);
-MISS_TEXT(ncclGetErrorString, 483);
-MISS_TEXT(ncclGetLastError, 484);
-MISS(ncclGroupEnd, 485);
-MISS(ncclGroupSimulateEnd, 486);
-MISS(ncclGroupStart, 487);
-MISS(ncclParamBind, 488);
-MISS(ncclParamDumpAll, 489);
-MISS(ncclParamGet, 490);
-MISS(ncclParamGetAllParameterKeys, 491);
-MISS(ncclParamGetI16, 492);
-MISS(ncclParamGetI32, 493);
-MISS(ncclParamGetI64, 494);
-MISS(ncclParamGetI8, 495);
-MISS(ncclParamGetParameter, 496);
-MISS(ncclParamGetStr, 497);
-MISS(ncclParamGetU16, 498);
-MISS(ncclParamGetU32, 499);
-MISS(ncclParamGetU64, 500);
-MISS(ncclParamGetU8, 501);
-MISS(ncclPutSignal, 502);
-MISS(ncclRedOpCreatePreMulSum, 503);
-MISS_VOID(ncclResetDebugInit, 504);
-MISS(ncclSignal, 505);
-MISS(ncclWaitSignal, 506);
-MISS(ncclWinGetUserPtr, 507);
-MISS(nvmlDeviceGetAttributes_v2, 508);
-MISS(nvmlDeviceGetComputeRunningProcesses, 509);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 510);
-MISS(nvmlDeviceGetFieldValues, 511);
-MISS(nvmlDeviceGetGpuFabricInfo, 512);
-MISS(nvmlDeviceGetGpuFabricInfoV, 513);
-MISS(nvmlDeviceGetHandleByUUIDV, 514);
-MISS(nvmlDeviceGetInforomVersion, 515);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 516);
-MISS(nvmlDeviceGetPciInfo, 517);
-MISS(nvmlDeviceGetPciInfo_v2, 518);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 519);
-MISS(nvmlDeviceResetGpuLockedClocks, 520);
-MISS(nvmlDeviceSetApplicationsClocks, 521);
-MISS(nvmlDeviceSetComputeMode, 522);
-MISS(nvmlDeviceSetEccMode, 523);
-MISS(nvmlDeviceSetGpuLockedClocks, 524);
-MISS(nvmlDeviceSetMigMode, 525);
-MISS(nvmlDeviceSetPersistenceMode, 526);
-MISS(nvmlDeviceSetPowerManagementLimit, 527);
-MISS_TEXT(nvmlErrorString, 528);
-MISS(nvmlSystemGetProcessName, 529);
-MISS(pncclCommAbort, 530);
-MISS(pncclCommDestroy, 531);
-MISS(pncclCommGetUniqueId, 532);
-MISS(pncclCommGrow, 533);
-MISS(pncclCommInitAll, 534);
-MISS(pncclCommInitRank, 535);
-MISS(pncclCommInitRankConfig, 536);
-MISS(pncclCommInitRankScalable, 537);
-MISS(pncclCommMemStats, 538);
-MISS(pncclCommQueryProperties, 539);
-MISS(pncclCommResume, 540);
-MISS(pncclCommRevoke, 541);
-MISS(pncclCommShrink, 542);
-MISS(pncclCommSplit, 543);
-MISS(pncclCommSuspend, 544);
-MISS(pncclCommWindowDeregister, 545);
-MISS(pncclCommWindowRegister, 546);
-MISS(pncclDevCommCreate, 547);
-MISS(pncclDevCommDestroy, 548);
-MISS_TEXT(pncclGetErrorString, 549);
-MISS_TEXT(pncclGetLastError, 550);
-MISS(pncclGroupEnd, 551);
-MISS(pncclGroupSimulateEnd, 552);
-MISS(pncclGroupStart, 553);
-MISS(pncclParamBind, 554);
-MISS(pncclParamDumpAll, 555);
-MISS(pncclParamGet, 556);
-MISS(pncclParamGetAllParameterKeys, 557);
-MISS(pncclParamGetI16, 558);
-MISS(pncclParamGetI32, 559);
-MISS(pncclParamGetI64, 560);
-MISS(pncclParamGetI8, 561);
-MISS(pncclParamGetParameter, 562);
-MISS(pncclParamGetStr, 563);
-MISS(pncclParamGetU16, 564);
-MISS(pncclParamGetU32, 565);
-MISS(pncclParamGetU64, 566);
-MISS(pncclParamGetU8, 567);
-MISS(pncclPutSignal, 568);
-MISS(pncclRedOpCreatePreMulSum, 569);
-MISS_VOID(pncclResetDebugInit, 570);
-MISS(pncclSignal, 571);
-MISS(pncclWaitSignal, 572);
-MISS(pncclWinGetUserPtr, 573);
+MISS(cuGetExportTable, 97);
+MISS(cuGraphAddBatchMemOpNode, 98);
+MISS(cuGraphAddExternalSemaphoresSignalNode, 99);
+MISS(cuGraphAddExternalSemaphoresWaitNode, 100);
+MISS(cuGraphAddHostNode, 101);
+MISS(cuGraphAddKernelNode, 102);
+MISS(cuGraphAddKernelNode_v2, 103);
+MISS(cuGraphAddMemAllocNode, 104);
+MISS(cuGraphAddMemcpyNode, 105);
+MISS(cuGraphAddNode, 106);
+MISS(cuGraphAddNode_v2, 107);
+MISS(cuGraphBatchMemOpNodeGetParams, 108);
+MISS(cuGraphBatchMemOpNodeSetParams, 109);
+MISS(cuGraphConditionalHandleCreate, 110);
+MISS(cuGraphDebugDotPrint, 111);
+MISS(cuGraphExecBatchMemOpNodeSetParams, 112);
+MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 113);
+MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 114);
+MISS(cuGraphExecGetId, 115);
+MISS(cuGraphExecHostNodeSetParams, 116);
+MISS(cuGraphExecKernelNodeSetParams, 117);
+MISS(cuGraphExecKernelNodeSetParams_v2, 118);
+MISS(cuGraphExecMemcpyNodeSetParams, 119);
+MISS(cuGraphExecNodeSetParams, 120);
+MISS(cuGraphExecUpdate, 121);
+MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 122);
+MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 123);
+MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 124);
+MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 125);
+MISS(cuGraphGetId, 126);
+MISS(cuGraphHostNodeGetParams, 127);
+MISS(cuGraphHostNodeSetParams, 128);
+MISS(cuGraphInstantiate, 129);
+MISS(cuGraphInstantiateWithFlags, 130);
+MISS(cuGraphInstantiateWithParams, 131);
+MISS(cuGraphInstantiateWithParams_ptsz, 132);
+MISS(cuGraphInstantiate_v2, 133);
+MISS(cuGraphKernelNodeGetParams, 134);
+MISS(cuGraphKernelNodeGetParams_v2, 135);
+MISS(cuGraphKernelNodeSetParams, 136);
+MISS(cuGraphKernelNodeSetParams_v2, 137);
+MISS(cuGraphLaunch, 138);
+MISS(cuGraphLaunch_ptsz, 139);
+MISS(cuGraphMemAllocNodeGetParams, 140);
+MISS(cuGraphMemcpyNodeGetParams, 141);
+MISS(cuGraphMemcpyNodeSetParams, 142);
+MISS(cuGraphNodeGetContainingGraph, 143);
+MISS(cuGraphNodeGetLocalId, 144);
+MISS(cuGraphNodeGetParams, 145);
+MISS(cuGraphNodeGetToolsId, 146);
+MISS(cuGraphNodeSetParams, 147);
+MISS(cuGraphReleaseUserObject, 148);
+MISS(cuGraphRetainUserObject, 149);
+MISS(cuGraphicsEGLRegisterImage, 150);
+MISS(cuGraphicsGLRegisterBuffer, 151);
+MISS(cuGraphicsGLRegisterImage, 152);
+MISS(cuGraphicsMapResources, 153);
+MISS(cuGraphicsMapResources_ptsz, 154);
+MISS(cuGraphicsResourceGetMappedEglFrame, 155);
+MISS(cuGraphicsResourceGetMappedMipmappedArray, 156);
+MISS(cuGraphicsResourceGetMappedPointer, 157);
+MISS(cuGraphicsResourceGetMappedPointer_v2, 158);
+MISS(cuGraphicsResourceSetMapFlags, 159);
+MISS(cuGraphicsResourceSetMapFlags_v2, 160);
+MISS(cuGraphicsSubResourceGetMappedArray, 161);
+MISS(cuGraphicsUnmapResources, 162);
+MISS(cuGraphicsUnmapResources_ptsz, 163);
+MISS(cuGraphicsUnregisterResource, 164);
+MISS(cuGraphicsVDPAURegisterOutputSurface, 165);
+MISS(cuGraphicsVDPAURegisterVideoSurface, 166);
+MISS(cuGreenCtxCreate, 167);
+MISS(cuGreenCtxDestroy, 168);
+MISS(cuGreenCtxGetDevResource, 169);
+MISS(cuGreenCtxGetId, 170);
+MISS(cuGreenCtxRecordEvent, 171);
+MISS(cuGreenCtxStreamCreate, 172);
+MISS(cuGreenCtxWaitEvent, 173);
+MISS(cuImportExternalMemory, 174);
+MISS(cuImportExternalSemaphore, 175);
+MISS(cuInit, 176);
+MISS(cuIpcCloseMemHandle, 177);
+MISS(cuIpcGetEventHandle, 178);
+MISS(cuIpcGetMemHandle, 179);
+MISS(cuIpcOpenEventHandle, 180);
+MISS(cuIpcOpenMemHandle, 181);
+MISS(cuIpcOpenMemHandle_v2, 182);
+MISS(cuKernelGetName, 183);
+MISS(cuLaunch, 184);
+MISS(cuLaunchCooperativeKernel, 185);
+MISS(cuLaunchCooperativeKernelMultiDevice, 186);
+MISS(cuLaunchCooperativeKernel_ptsz, 187);
+MISS(cuLaunchGrid, 188);
+MISS(cuLaunchGridAsync, 189);
+MISS(cuLaunchHostFunc, 190);
+MISS(cuLaunchHostFunc_ptsz, 191);
+MISS(cuLaunchHostFunc_v2, 192);
+MISS(cuLaunchHostFunc_v2_ptsz, 193);
+MISS(cuLaunchKernel, 194);
+MISS(cuLaunchKernelEx, 195);
+MISS(cuLaunchKernelEx_ptsz, 196);
+MISS(cuLaunchKernel_ptsz, 197);
+MISS(cuLibraryGetManaged, 198);
+MISS(cuLibraryGetUnifiedFunction, 199);
+MISS(cuLibraryLoadData, 200);
+MISS(cuLibraryLoadFromFile, 201);
+MISS(cuLinkAddData, 202);
+MISS(cuLinkAddData_v2, 203);
+MISS(cuLinkAddFile, 204);
+MISS(cuLinkAddFile_v2, 205);
+MISS(cuLinkComplete, 206);
+MISS(cuLinkCreate, 207);
+MISS(cuLinkCreate_v2, 208);
+MISS(cuLogsCurrent, 209);
+MISS(cuLogsDumpToFile, 210);
+MISS(cuLogsDumpToMemory, 211);
+MISS(cuLogsRegisterCallback, 212);
+MISS(cuLogsUnregisterCallback, 213);
+MISS(cuMemAdvise, 214);
+MISS(cuMemAdvise_v2, 215);
+MISS(cuMemAlloc, 216);
+MISS(cuMemAllocHost, 217);
+MISS(cuMemAllocHost_v2, 218);
+MISS(cuMemAllocManaged, 219);
+MISS(cuMemAllocPitch, 220);
+MISS(cuMemBatchDecompressAsync, 221);
+MISS(cuMemBatchDecompressAsync_ptsz, 222);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 223);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 224);
+MISS(cuMemDiscardBatchAsync, 225);
+MISS(cuMemDiscardBatchAsync_ptsz, 226);
+MISS(cuMemExportToShareableHandle, 227);
+MISS(cuMemFree, 228);
+MISS(cuMemFreeHost, 229);
+MISS(cuMemGetAddressRange, 230);
+MISS(cuMemGetDefaultMemPool, 231);
+MISS(cuMemGetHandleForAddressRange, 232);
+MISS(cuMemGetInfo, 233);
+MISS(cuMemGetMemPool, 234);
+MISS(cuMemHostAlloc, 235);
+MISS(cuMemHostGetDevicePointer, 236);
+MISS(cuMemHostGetDevicePointer_v2, 237);
+MISS(cuMemHostGetFlags, 238);
+MISS(cuMemHostRegister, 239);
+MISS(cuMemHostRegister_v2, 240);
+MISS(cuMemHostUnregister, 241);
+MISS(cuMemImportFromShareableHandle, 242);
+MISS(cuMemMapArrayAsync, 243);
+MISS(cuMemMapArrayAsync_ptsz, 244);
+MISS(cuMemPoolExportPointer, 245);
+MISS(cuMemPoolExportToShareableHandle, 246);
+MISS(cuMemPoolGetAttribute, 247);
+MISS(cuMemPoolImportFromShareableHandle, 248);
+MISS(cuMemPoolImportPointer, 249);
+MISS(cuMemPoolSetAttribute, 250);
+MISS(cuMemPrefetchAsync, 251);
+MISS(cuMemPrefetchAsync_ptsz, 252);
+MISS(cuMemPrefetchAsync_v2, 253);
+MISS(cuMemPrefetchAsync_v2_ptsz, 254);
+MISS(cuMemPrefetchBatchAsync, 255);
+MISS(cuMemPrefetchBatchAsync_ptsz, 256);
+MISS(cuMemRangeGetAttribute, 257);
+MISS(cuMemRangeGetAttributes, 258);
+MISS(cuMemSetMemPool, 259);
+MISS(cuMemcpy, 260);
+MISS(cuMemcpy2D, 261);
+MISS(cuMemcpy2DAsync, 262);
+MISS(cuMemcpy2DAsync_v2, 263);
+MISS(cuMemcpy2DAsync_v2_ptsz, 264);
+MISS(cuMemcpy2DUnaligned, 265);
+MISS(cuMemcpy2DUnaligned_v2, 266);
+MISS(cuMemcpy2DUnaligned_v2_ptds, 267);
+MISS(cuMemcpy2D_v2, 268);
+MISS(cuMemcpy2D_v2_ptds, 269);
+MISS(cuMemcpy3D, 270);
+MISS(cuMemcpy3DAsync, 271);
+MISS(cuMemcpy3DAsync_v2, 272);
+MISS(cuMemcpy3DAsync_v2_ptsz, 273);
+MISS(cuMemcpy3DBatchAsync, 274);
+MISS(cuMemcpy3DBatchAsync_ptsz, 275);
+MISS(cuMemcpy3DBatchAsync_v2, 276);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 277);
+MISS(cuMemcpy3DPeer, 278);
+MISS(cuMemcpy3DPeerAsync, 279);
+MISS(cuMemcpy3DPeerAsync_ptsz, 280);
+MISS(cuMemcpy3DPeer_ptds, 281);
+MISS(cuMemcpy3DWithAttributesAsync, 282);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 283);
+MISS(cuMemcpy3D_v2, 284);
+MISS(cuMemcpy3D_v2_ptds, 285);
+MISS(cuMemcpyAsync, 286);
+MISS(cuMemcpyAsync_ptsz, 287);
+MISS(cuMemcpyAtoA, 288);
+MISS(cuMemcpyAtoA_v2, 289);
+MISS(cuMemcpyAtoA_v2_ptds, 290);
+MISS(cuMemcpyAtoD, 291);
+MISS(cuMemcpyAtoD_v2, 292);
+MISS(cuMemcpyAtoD_v2_ptds, 293);
+MISS(cuMemcpyAtoH, 294);
+MISS(cuMemcpyAtoHAsync, 295);
+MISS(cuMemcpyAtoHAsync_v2, 296);
+MISS(cuMemcpyAtoHAsync_v2_ptsz, 297);
+MISS(cuMemcpyAtoH_v2, 298);
+MISS(cuMemcpyAtoH_v2_ptds, 299);
+MISS(cuMemcpyBatchAsync, 300);
+MISS(cuMemcpyBatchAsync_ptsz, 301);
+MISS(cuMemcpyBatchAsync_v2, 302);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 303);
+MISS(cuMemcpyDtoA, 304);
+MISS(cuMemcpyDtoA_v2, 305);
+MISS(cuMemcpyDtoA_v2_ptds, 306);
+MISS(cuMemcpyDtoD, 307);
+MISS(cuMemcpyDtoDAsync, 308);
+MISS(cuMemcpyDtoH, 309);
+MISS(cuMemcpyDtoHAsync, 310);
+MISS(cuMemcpyDtoHAsync_v2, 311);
+MISS(cuMemcpyDtoHAsync_v2_ptsz, 312);
+MISS(cuMemcpyDtoH_v2, 313);
+MISS(cuMemcpyDtoH_v2_ptds, 314);
+MISS(cuMemcpyHtoA, 315);
+MISS(cuMemcpyHtoAAsync, 316);
+MISS(cuMemcpyHtoAAsync_v2, 317);
+MISS(cuMemcpyHtoAAsync_v2_ptsz, 318);
+MISS(cuMemcpyHtoA_v2, 319);
+MISS(cuMemcpyHtoA_v2_ptds, 320);
+MISS(cuMemcpyHtoD, 321);
+MISS(cuMemcpyHtoDAsync, 322);
+MISS(cuMemcpyHtoDAsync_v2, 323);
+MISS(cuMemcpyHtoDAsync_v2_ptsz, 324);
+MISS(cuMemcpyHtoD_v2, 325);
+MISS(cuMemcpyHtoD_v2_ptds, 326);
+MISS(cuMemcpyWithAttributesAsync, 327);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 328);
+MISS(cuMemcpy_ptds, 329);
+MISS(cuMemsetD16, 330);
+MISS(cuMemsetD2D16, 331);
+MISS(cuMemsetD2D32, 332);
+MISS(cuMemsetD2D8, 333);
+MISS(cuMemsetD32, 334);
+MISS(cuMemsetD8, 335);
+MISS(cuMipmappedArrayCreate, 336);
+MISS(cuMipmappedArrayDestroy, 337);
+MISS(cuMipmappedArrayGetLevel, 338);
+MISS(cuMipmappedArrayGetMemoryRequirements, 339);
+MISS(cuMipmappedArrayGetSparseProperties, 340);
+MISS(cuModuleGetGlobal, 341);
+MISS(cuModuleGetSurfRef, 342);
+MISS(cuModuleGetTexRef, 343);
+MISS(cuModuleLoad, 344);
+MISS(cuModuleLoadData, 345);
+MISS(cuModuleLoadDataEx, 346);
+MISS(cuModuleLoadFatBinary, 347);
+MISS(cuMulticastAddDevice, 348);
+MISS(cuMulticastBindAddr, 349);
+MISS(cuMulticastBindAddr_v2, 350);
+MISS(cuMulticastBindMem, 351);
+MISS(cuMulticastBindMem_v2, 352);
+MISS(cuMulticastCreate, 353);
+MISS(cuMulticastGetGranularity, 354);
+MISS(cuMulticastUnbind, 355);
+MISS(cuOccupancyMaxActiveClusters, 356);
+MISS(cuOccupancyMaxPotentialBlockSize, 357);
+MISS(cuOccupancyMaxPotentialBlockSizeWithFlags, 358);
+MISS(cuOccupancyMaxPotentialClusterSize, 359);
+MISS(cuParamSetSize, 360);
+MISS(cuParamSetTexRef, 361);
+MISS(cuParamSetf, 362);
+MISS(cuParamSeti, 363);
+MISS(cuParamSetv, 364);
+MISS(cuPointerGetAttribute, 365);
+MISS(cuPointerGetAttributes, 366);
+MISS(cuPointerSetAttribute, 367);
+MISS(cuProfilerInitialize, 368);
+MISS(cuProfilerStart, 369);
+MISS(cuProfilerStop, 370);
+MISS(cuSignalExternalSemaphoresAsync, 371);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 372);
+MISS(cuStreamAddCallback, 373);
+MISS(cuStreamAddCallback_ptsz, 374);
+MISS(cuStreamAttachMemAsync, 375);
+MISS(cuStreamAttachMemAsync_ptsz, 376);
+MISS(cuStreamBeginCapture, 377);
+MISS(cuStreamBeginCaptureToCig, 378);
+MISS(cuStreamBeginCaptureToGraph, 379);
+MISS(cuStreamBeginCaptureToGraph_ptsz, 380);
+MISS(cuStreamBeginCapture_ptsz, 381);
+MISS(cuStreamBeginCapture_v2, 382);
+MISS(cuStreamBeginCapture_v2_ptsz, 383);
+MISS(cuStreamEndCapture, 384);
+MISS(cuStreamEndCaptureToCig, 385);
+MISS(cuStreamEndCapture_ptsz, 386);
+MISS(cuStreamGetCaptureInfo, 387);
+MISS(cuStreamGetCaptureInfo_ptsz, 388);
+MISS(cuStreamGetCaptureInfo_v2, 389);
+MISS(cuStreamGetCaptureInfo_v2_ptsz, 390);
+MISS(cuStreamGetCaptureInfo_v3, 391);
+MISS(cuStreamGetCaptureInfo_v3_ptsz, 392);
+MISS(cuStreamGetCtx, 393);
+MISS(cuStreamGetCtx_ptsz, 394);
+MISS(cuStreamGetCtx_v2, 395);
+MISS(cuStreamGetCtx_v2_ptsz, 396);
+MISS(cuStreamGetDevResource, 397);
+MISS(cuStreamGetDevResource_ptsz, 398);
+MISS(cuStreamGetGreenCtx, 399);
+MISS(cuStreamIsCapturing, 400);
+MISS(cuStreamIsCapturing_ptsz, 401);
+MISS(cuStreamUpdateCaptureDependencies, 402);
+MISS(cuStreamUpdateCaptureDependencies_ptsz, 403);
+MISS(cuStreamUpdateCaptureDependencies_v2, 404);
+MISS(cuStreamUpdateCaptureDependencies_v2_ptsz, 405);
+MISS(cuSurfObjectCreate, 406);
+MISS(cuSurfObjectDestroy, 407);
+MISS(cuSurfObjectGetResourceDesc, 408);
+MISS(cuSurfRefGetArray, 409);
+MISS(cuSurfRefSetArray, 410);
+MISS(cuTensorMapEncodeIm2col, 411);
+MISS(cuTensorMapEncodeIm2colWide, 412);
+MISS(cuTensorMapEncodeTiled, 413);
+MISS(cuTensorMapReplaceAddress, 414);
+MISS(cuTexObjectCreate, 415);
+MISS(cuTexObjectDestroy, 416);
+MISS(cuTexObjectGetResourceDesc, 417);
+MISS(cuTexObjectGetResourceViewDesc, 418);
+MISS(cuTexObjectGetTextureDesc, 419);
+MISS(cuTexRefCreate, 420);
+MISS(cuTexRefDestroy, 421);
+MISS(cuTexRefGetAddress, 422);
+MISS(cuTexRefGetAddressMode, 423);
+MISS(cuTexRefGetAddress_v2, 424);
+MISS(cuTexRefGetArray, 425);
+MISS(cuTexRefGetBorderColor, 426);
+MISS(cuTexRefGetFilterMode, 427);
+MISS(cuTexRefGetFlags, 428);
+MISS(cuTexRefGetFormat, 429);
+MISS(cuTexRefGetMaxAnisotropy, 430);
+MISS(cuTexRefGetMipmapFilterMode, 431);
+MISS(cuTexRefGetMipmapLevelBias, 432);
+MISS(cuTexRefGetMipmapLevelClamp, 433);
+MISS(cuTexRefGetMipmappedArray, 434);
+MISS(cuTexRefSetAddress, 435);
+MISS(cuTexRefSetAddress2D, 436);
+MISS(cuTexRefSetAddress2D_v2, 437);
+MISS(cuTexRefSetAddress2D_v3, 438);
+MISS(cuTexRefSetAddressMode, 439);
+MISS(cuTexRefSetAddress_v2, 440);
+MISS(cuTexRefSetArray, 441);
+MISS(cuTexRefSetBorderColor, 442);
+MISS(cuTexRefSetFilterMode, 443);
+MISS(cuTexRefSetFlags, 444);
+MISS(cuTexRefSetFormat, 445);
+MISS(cuTexRefSetMaxAnisotropy, 446);
+MISS(cuTexRefSetMipmapFilterMode, 447);
+MISS(cuTexRefSetMipmapLevelBias, 448);
+MISS(cuTexRefSetMipmapLevelClamp, 449);
+MISS(cuTexRefSetMipmappedArray, 450);
+MISS(cuThreadExchangeStreamCaptureMode, 451);
+MISS(cuUserObjectCreate, 452);
+MISS(cuUserObjectRelease, 453);
+MISS(cuUserObjectRetain, 454);
+MISS(cuVDPAUCtxCreate, 455);
+MISS(cuVDPAUCtxCreate_v2, 456);
+MISS(cuVDPAUGetDevice, 457);
+MISS(cuWaitExternalSemaphoresAsync, 458);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 459);
+MISS(ncclCommAbort, 460);
+MISS(ncclCommDestroy, 461);
+MISS(ncclCommGetUniqueId, 462);
+MISS(ncclCommGrow, 463);
+MISS(ncclCommInitAll, 464);
+MISS(ncclCommInitRank, 465);
+MISS(ncclCommInitRankConfig, 466);
+MISS(ncclCommInitRankScalable, 467);
+MISS(ncclCommMemStats, 468);
+MISS(ncclCommQueryProperties, 469);
+MISS(ncclCommResume, 470);
+MISS(ncclCommRevoke, 471);
+MISS(ncclCommShrink, 472);
+MISS(ncclCommSplit, 473);
+MISS(ncclCommSuspend, 474);
+MISS(ncclCommWindowDeregister, 475);
+MISS(ncclCommWindowRegister, 476);
+MISS(ncclDevCommCreate, 477);
+MISS(ncclDevCommDestroy, 478);
+MISS_TEXT(ncclGetLastError, 479);
+MISS(ncclGroupEnd, 480);
+MISS(ncclGroupSimulateEnd, 481);
+MISS(ncclGroupStart, 482);
+MISS(ncclParamBind, 483);
+MISS(ncclParamDumpAll, 484);
+MISS(ncclParamGet, 485);
+MISS(ncclParamGetAllParameterKeys, 486);
+MISS(ncclParamGetI16, 487);
+MISS(ncclParamGetI32, 488);
+MISS(ncclParamGetI64, 489);
+MISS(ncclParamGetI8, 490);
+MISS(ncclParamGetParameter, 491);
+MISS(ncclParamGetStr, 492);
+MISS(ncclParamGetU16, 493);
+MISS(ncclParamGetU32, 494);
+MISS(ncclParamGetU64, 495);
+MISS(ncclParamGetU8, 496);
+MISS(ncclPutSignal, 497);
+MISS(ncclRedOpCreatePreMulSum, 498);
+MISS(ncclSignal, 499);
+MISS(ncclWaitSignal, 500);
+MISS(ncclWinGetUserPtr, 501);
+MISS(nvmlDeviceGetAttributes_v2, 502);
+MISS(nvmlDeviceGetComputeRunningProcesses, 503);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 504);
+MISS(nvmlDeviceGetFieldValues, 505);
+MISS(nvmlDeviceGetGpuFabricInfo, 506);
+MISS(nvmlDeviceGetGpuFabricInfoV, 507);
+MISS(nvmlDeviceGetHandleByUUIDV, 508);
+MISS(nvmlDeviceGetInforomVersion, 509);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 510);
+MISS(nvmlDeviceGetPciInfo, 511);
+MISS(nvmlDeviceGetPciInfo_v2, 512);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 513);
+MISS(nvmlDeviceResetGpuLockedClocks, 514);
+MISS(nvmlDeviceSetApplicationsClocks, 515);
+MISS(nvmlDeviceSetComputeMode, 516);
+MISS(nvmlDeviceSetEccMode, 517);
+MISS(nvmlDeviceSetGpuLockedClocks, 518);
+MISS(nvmlDeviceSetMigMode, 519);
+MISS(nvmlDeviceSetPersistenceMode, 520);
+MISS(nvmlDeviceSetPowerManagementLimit, 521);
+MISS(nvmlSystemGetProcessName, 522);
+MISS(pncclCommAbort, 523);
+MISS(pncclCommDestroy, 524);
+MISS(pncclCommGetUniqueId, 525);
+MISS(pncclCommGrow, 526);
+MISS(pncclCommInitAll, 527);
+MISS(pncclCommInitRank, 528);
+MISS(pncclCommInitRankConfig, 529);
+MISS(pncclCommInitRankScalable, 530);
+MISS(pncclCommMemStats, 531);
+MISS(pncclCommQueryProperties, 532);
+MISS(pncclCommResume, 533);
+MISS(pncclCommRevoke, 534);
+MISS(pncclCommShrink, 535);
+MISS(pncclCommSplit, 536);
+MISS(pncclCommSuspend, 537);
+MISS(pncclCommWindowDeregister, 538);
+MISS(pncclCommWindowRegister, 539);
+MISS(pncclDevCommCreate, 540);
+MISS(pncclDevCommDestroy, 541);
+MISS_TEXT(pncclGetLastError, 542);
+MISS(pncclGroupEnd, 543);
+MISS(pncclGroupSimulateEnd, 544);
+MISS(pncclGroupStart, 545);
+MISS(pncclParamBind, 546);
+MISS(pncclParamDumpAll, 547);
+MISS(pncclParamGet, 548);
+MISS(pncclParamGetAllParameterKeys, 549);
+MISS(pncclParamGetI16, 550);
+MISS(pncclParamGetI32, 551);
+MISS(pncclParamGetI64, 552);
+MISS(pncclParamGetI8, 553);
+MISS(pncclParamGetParameter, 554);
+MISS(pncclParamGetStr, 555);
+MISS(pncclParamGetU16, 556);
+MISS(pncclParamGetU32, 557);
+MISS(pncclParamGetU64, 558);
+MISS(pncclParamGetU8, 559);
+MISS(pncclPutSignal, 560);
+MISS(pncclRedOpCreatePreMulSum, 561);
+MISS(pncclSignal, 562);
+MISS(pncclWaitSignal, 563);
+MISS(pncclWinGetUserPtr, 564);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -699,11 +690,7 @@ const char sing_misses_text[] =
 	"cuGLUnmapBufferObject" "\0"
 	"cuGLUnmapBufferObjectAsync" "\0"
 	"cuGLUnregisterBufferObject" "\0"
-	"cuGetErrorName" "\0"
-	"cuGetErrorString" "\0"
 	"cuGetExportTable" "\0"
-	"cuGetProcAddress" "\0"
-	"cuGetProcAddress_v2" "\0"
 	"cuGraphAddBatchMemOpNode" "\0"
 	"cuGraphAddExternalSemaphoresSignalNode" "\0"
 	"cuGraphAddExternalSemaphoresWaitNode" "\0"
@@ -1100,7 +1087,6 @@ const char sing_misses_text[] =
 	"ncclDevCommCreate" "\0"
 	"communication that a kernel begins is seen by no barrier" "\0"
 	"ncclDevCommDestroy" "\0"
-	"ncclGetErrorString" "\0"
 	"ncclGetLastError" "\0"
 	"ncclGroupEnd" "\0"
 	"ncclGroupSimulateEnd" "\0"
@@ -1123,7 +1109,6 @@ const char sing_misses_text[] =
 	"ncclPutSignal" "\0"
 	"signals are seen by no barrier; use ncclSend and ncclRecv" "\0"
 	"ncclRedOpCreatePreMulSum" "\0"
-	"ncclResetDebugInit" "\0"
 	"ncclSignal" "\0"
 	"ncclWaitSignal" "\0"
 	"ncclWinGetUserPtr" "\0"
@@ -1148,7 +1133,6 @@ const char sing_misses_text[] =
 	"nvmlDeviceSetMigMode" "\0"
 	"nvmlDeviceSetPersistenceMode" "\0"
 	"nvmlDeviceSetPowerManagementLimit" "\0"
-	"nvmlErrorString" "\0"
 	"nvmlSystemGetProcessName" "\0"
 	"pncclCommAbort" "\0"
 	"pncclCommDestroy" "\0"
@@ -1169,7 +1153,6 @@ const char sing_misses_text[] =
 	"pncclCommWindowRegister" "\0"
 	"pncclDevCommCreate" "\0"
 	"pncclDevCommDestroy" "\0"
-	"pncclGetErrorString" "\0"
 	"pncclGetLastError" "\0"
 	"pncclGroupEnd" "\0"
 	"pncclGroupSimulateEnd" "\0"
@@ -1190,7 +1173,6 @@ const char sing_misses_text[] =
 	"pncclParamGetU8" "\0"
 	"pncclPutSignal" "\0"
 	"pncclRedOpCreatePreMulSum" "\0"
-	"pncclResetDebugInit" "\0"
 	"pncclSignal" "\0"
 	"pncclWaitSignal" "\0"
 	"pncclWinGetUserPtr" "\0"
@@ -1295,481 +1277,472 @@ const struct sing_miss sing_misses[] = {
 	{ 3070, 2112, 801 },
 	{ 3097, 2112, 801 },
 	{ 3124, 926, 801 },
-	{ 3139, 926, 801 },
-	{ 3156, 926, 801 },
-	{ 3173, 926, 801 },
-	{ 3190, 926, 801 },
-	{ 3210, 926, 801 },
-	{ 3235, 1374, 801 },
-	{ 3274, 1374, 801 },
-	{ 3311, 926, 801 },
-	{ 3330, 926, 801 },
-	{ 3351, 926, 801 },
-	{ 3375, 926, 801 },
-	{ 3398, 926, 801 },
-	{ 3419, 926, 801 },
-	{ 3434, 926, 801 },
-	{ 3452, 926, 801 },
-	{ 3483, 926, 801 },
-	{ 3514, 926, 801 },
-	{ 3545, 926, 801 },
-	{ 3566, 926, 801 },
-	{ 3601, 1374, 801 },
-	{ 3650, 1374, 801 },
-	{ 3697, 926, 801 },
-	{ 3714, 926, 801 },
-	{ 3743, 926, 801 },
-	{ 3774, 926, 801 },
-	{ 3808, 926, 801 },
-	{ 3839, 926, 801 },
-	{ 3864, 926, 801 },
-	{ 3882, 1374, 801 },
-	{ 3927, 1374, 801 },
-	{ 3972, 1374, 801 },
-	{ 4015, 1374, 801 },
-	{ 4058, 926, 801 },
+	{ 3141, 926, 801 },
+	{ 3166, 1374, 801 },
+	{ 3205, 1374, 801 },
+	{ 3242, 926, 801 },
+	{ 3261, 926, 801 },
+	{ 3282, 926, 801 },
+	{ 3306, 926, 801 },
+	{ 3329, 926, 801 },
+	{ 3350, 926, 801 },
+	{ 3365, 926, 801 },
+	{ 3383, 926, 801 },
+	{ 3414, 926, 801 },
+	{ 3445, 926, 801 },
+	{ 3476, 926, 801 },
+	{ 3497, 926, 801 },
+	{ 3532, 1374, 801 },
+	{ 3581, 1374, 801 },
+	{ 3628, 926, 801 },
+	{ 3645, 926, 801 },
+	{ 3674, 926, 801 },
+	{ 3705, 926, 801 },
+	{ 3739, 926, 801 },
+	{ 3770, 926, 801 },
+	{ 3795, 926, 801 },
+	{ 3813, 1374, 801 },
+	{ 3858, 1374, 801 },
+	{ 3903, 1374, 801 },
+	{ 3946, 1374, 801 },
+	{ 3989, 926, 801 },
+	{ 4002, 926, 801 },
+	{ 4027, 926, 801 },
+	{ 4052, 926, 801 },
 	{ 4071, 926, 801 },
-	{ 4096, 926, 801 },
-	{ 4121, 926, 801 },
-	{ 4140, 926, 801 },
-	{ 4168, 926, 801 },
-	{ 4197, 926, 801 },
-	{ 4231, 926, 801 },
-	{ 4253, 926, 801 },
-	{ 4280, 926, 801 },
-	{ 4310, 926, 801 },
-	{ 4337, 926, 801 },
-	{ 4367, 926, 801 },
-	{ 4381, 926, 801 },
-	{ 4400, 926, 801 },
-	{ 4429, 926, 801 },
-	{ 4456, 926, 801 },
-	{ 4483, 926, 801 },
-	{ 4513, 926, 801 },
-	{ 4535, 926, 801 },
-	{ 4556, 926, 801 },
-	{ 4578, 926, 801 },
-	{ 4599, 4624, 801 },
-	{ 4682, 4624, 801 },
-	{ 4706, 2112, 801 },
-	{ 4733, 2112, 801 },
-	{ 4760, 2112, 801 },
-	{ 4786, 2112, 801 },
-	{ 4809, 2112, 801 },
-	{ 4837, 2112, 801 },
-	{ 4873, 2112, 801 },
-	{ 4915, 2112, 801 },
-	{ 4950, 2112, 801 },
-	{ 4988, 2112, 801 },
+	{ 4099, 926, 801 },
+	{ 4128, 926, 801 },
+	{ 4162, 926, 801 },
+	{ 4184, 926, 801 },
+	{ 4211, 926, 801 },
+	{ 4241, 926, 801 },
+	{ 4268, 926, 801 },
+	{ 4298, 926, 801 },
+	{ 4312, 926, 801 },
+	{ 4331, 926, 801 },
+	{ 4360, 926, 801 },
+	{ 4387, 926, 801 },
+	{ 4414, 926, 801 },
+	{ 4444, 926, 801 },
+	{ 4466, 926, 801 },
+	{ 4487, 926, 801 },
+	{ 4509, 926, 801 },
+	{ 4530, 4555, 801 },
+	{ 4613, 4555, 801 },
+	{ 4637, 2112, 801 },
+	{ 4664, 2112, 801 },
+	{ 4691, 2112, 801 },
+	{ 4717, 2112, 801 },
+	{ 4740, 2112, 801 },
+	{ 4768, 2112, 801 },
+	{ 4804, 2112, 801 },
+	{ 4846, 2112, 801 },
+	{ 4881, 2112, 801 },
+	{ 4919, 2112, 801 },
+	{ 4949, 2112, 801 },
+	{ 4982, 2112, 801 },
 	{ 5018, 2112, 801 },
-	{ 5051, 2112, 801 },
-	{ 5087, 2112, 801 },
-	{ 5112, 2112, 801 },
-	{ 5142, 2112, 801 },
-	{ 5171, 2112, 801 },
-	{ 5208, 2112, 801 },
-	{ 5244, 1038, 801 },
-	{ 5261, 1038, 801 },
-	{ 5279, 1038, 801 },
-	{ 5304, 1038, 801 },
-	{ 5320, 1038, 801 },
-	{ 5342, 1038, 801 },
-	{ 5365, 1038, 801 },
-	{ 5385, 1374, 801 },
-	{ 5408, 1374, 801 },
-	{ 5434, 926, 801 },
-	{ 5441, 5461, 801 },
-	{ 5531, 5461, 801 },
-	{ 5551, 5461, 801 },
-	{ 5569, 5461, 801 },
-	{ 5590, 5461, 801 },
-	{ 5609, 5461, 801 },
-	{ 5631, 926, 801 },
-	{ 5647, 2672, 801 },
-	{ 5656, 926, 801 },
-	{ 5682, 5719, 801 },
-	{ 5790, 926, 801 },
-	{ 5821, 2672, 801 },
-	{ 5834, 2672, 801 },
-	{ 5852, 926, 801 },
-	{ 5869, 926, 801 },
-	{ 5891, 926, 801 },
-	{ 5911, 926, 801 },
-	{ 5936, 926, 801 },
-	{ 5951, 926, 801 },
-	{ 5968, 926, 801 },
-	{ 5990, 926, 801 },
-	{ 6010, 6030, 801 },
-	{ 6120, 6148, 801 },
-	{ 6205, 926, 801 },
-	{ 6223, 926, 801 },
-	{ 6245, 926, 801 },
-	{ 6259, 926, 801 },
-	{ 6276, 926, 801 },
-	{ 6290, 926, 801 },
-	{ 6307, 926, 801 },
-	{ 6322, 926, 801 },
-	{ 6335, 926, 801 },
-	{ 6351, 6365, 801 },
-	{ 6425, 6365, 801 },
-	{ 6442, 6365, 801 },
-	{ 6461, 6365, 801 },
-	{ 6484, 6365, 801 },
-	{ 6509, 6030, 801 },
-	{ 6521, 6030, 801 },
-	{ 6536, 1961, 801 },
-	{ 6547, 1961, 801 },
-	{ 6562, 926, 801 },
-	{ 6580, 6030, 801 },
-	{ 6598, 1961, 801 },
-	{ 6614, 6640, 801 },
-	{ 6702, 6640, 801 },
-	{ 6733, 6030, 801 },
-	{ 6767, 6030, 801 },
-	{ 6806, 6030, 801 },
-	{ 6829, 6030, 801 },
-	{ 6857, 6886, 801 },
-	{ 6941, 1961, 801 },
-	{ 6951, 926, 801 },
-	{ 6965, 1961, 801 },
-	{ 6986, 926, 801 },
-	{ 7009, 6886, 801 },
-	{ 7039, 1961, 801 },
-	{ 7052, 926, 801 },
-	{ 7068, 926, 801 },
-	{ 7083, 1961, 801 },
-	{ 7109, 926, 801 },
-	{ 7138, 926, 801 },
-	{ 7156, 926, 801 },
-	{ 7174, 926, 801 },
-	{ 7195, 926, 801 },
-	{ 7215, 6886, 801 },
-	{ 7246, 16, 801 },
-	{ 7265, 16, 801 },
-	{ 7289, 6886, 801 },
-	{ 7312, 6886, 801 },
-	{ 7345, 926, 801 },
-	{ 7367, 6886, 801 },
-	{ 7402, 6886, 801 },
-	{ 7425, 926, 801 },
-	{ 7447, 6030, 801 },
-	{ 7466, 6030, 801 },
-	{ 7490, 6030, 801 },
-	{ 7512, 6030, 801 },
-	{ 7539, 6030, 801 },
-	{ 7563, 6030, 801 },
-	{ 7592, 6030, 801 },
-	{ 7615, 6030, 801 },
-	{ 7639, 926, 801 },
-	{ 7655, 926, 801 },
-	{ 7664, 1961, 801 },
-	{ 7675, 1961, 801 },
-	{ 7691, 926, 801 },
-	{ 7710, 926, 801 },
-	{ 7734, 1961, 801 },
-	{ 7754, 926, 801 },
-	{ 7777, 926, 801 },
-	{ 7805, 926, 801 },
-	{ 7819, 926, 801 },
-	{ 7838, 1961, 801 },
-	{ 7849, 1961, 801 },
-	{ 7865, 926, 801 },
-	{ 7884, 926, 801 },
-	{ 7908, 926, 801 },
-	{ 7929, 926, 801 },
-	{ 7955, 926, 801 },
-	{ 7979, 926, 801 },
-	{ 8008, 926, 801 },
-	{ 8023, 926, 801 },
-	{ 8043, 926, 801 },
-	{ 8068, 926, 801 },
-	{ 8088, 926, 801 },
-	{ 8118, 926, 801 },
-	{ 8153, 926, 801 },
-	{ 8167, 926, 801 },
-	{ 8186, 926, 801 },
-	{ 8200, 926, 801 },
-	{ 8219, 16, 801 },
-	{ 8232, 16, 801 },
-	{ 8248, 16, 801 },
-	{ 8269, 16, 801 },
-	{ 8282, 16, 801 },
-	{ 8298, 16, 801 },
-	{ 8319, 16, 801 },
-	{ 8332, 16, 801 },
-	{ 8350, 16, 801 },
-	{ 8371, 16, 801 },
-	{ 8397, 16, 801 },
-	{ 8413, 16, 801 },
-	{ 8434, 926, 801 },
-	{ 8453, 926, 801 },
-	{ 8477, 926, 801 },
-	{ 8499, 926, 801 },
-	{ 8526, 16, 801 },
-	{ 8539, 16, 801 },
-	{ 8555, 16, 801 },
-	{ 8576, 1961, 801 },
-	{ 8589, 1961, 801 },
-	{ 8607, 1961, 801 },
-	{ 8620, 1961, 801 },
-	{ 8638, 926, 801 },
-	{ 8659, 926, 801 },
-	{ 8685, 926, 801 },
-	{ 8701, 926, 801 },
-	{ 8722, 16, 801 },
-	{ 8735, 16, 801 },
-	{ 8753, 16, 801 },
-	{ 8774, 16, 801 },
-	{ 8800, 16, 801 },
-	{ 8816, 16, 801 },
-	{ 8837, 1961, 801 },
-	{ 8850, 1961, 801 },
-	{ 8868, 926, 801 },
-	{ 8889, 926, 801 },
-	{ 8915, 926, 801 },
-	{ 8931, 926, 801 },
-	{ 8952, 926, 801 },
-	{ 8980, 926, 801 },
-	{ 9013, 926, 801 },
-	{ 9027, 1961, 801 },
-	{ 9039, 1961, 801 },
-	{ 9053, 1961, 801 },
-	{ 9067, 1961, 801 },
-	{ 9080, 1961, 801 },
-	{ 9092, 1961, 801 },
-	{ 9103, 16, 801 },
-	{ 9126, 16, 801 },
-	{ 9150, 16, 801 },
-	{ 9175, 16, 801 },
-	{ 9213, 16, 801 },
-	{ 9249, 1961, 801 },
-	{ 9267, 16, 801 },
-	{ 9286, 16, 801 },
-	{ 9304, 926, 801 },
-	{ 9317, 926, 801 },
-	{ 9334, 926, 801 },
-	{ 9353, 926, 801 },
-	{ 9375, 9396, 801 },
-	{ 9433, 9396, 801 },
-	{ 9453, 9396, 801 },
-	{ 9476, 9396, 801 },
-	{ 9495, 9396, 801 },
-	{ 9517, 9396, 801 },
-	{ 9535, 9396, 801 },
-	{ 9561, 9396, 801 },
-	{ 9579, 9608, 801 },
-	{ 9684, 926, 801 },
-	{ 9717, 926, 801 },
-	{ 9759, 9608, 801 },
-	{ 9794, 2672, 801 },
-	{ 9809, 2672, 801 },
-	{ 9826, 2672, 801 },
-	{ 9838, 2672, 801 },
-	{ 9850, 2672, 801 },
-	{ 9862, 926, 801 },
-	{ 9884, 926, 801 },
-	{ 9907, 926, 801 },
-	{ 9929, 9950, 801 },
-	{ 10006, 9950, 801 },
-	{ 10022, 9950, 801 },
-	{ 10037, 1374, 801 },
-	{ 10069, 1374, 801 },
-	{ 10106, 926, 801 },
-	{ 10126, 926, 801 },
-	{ 10151, 6030, 801 },
-	{ 10174, 6030, 801 },
-	{ 10202, 926, 801 },
-	{ 10223, 10249, 801 },
-	{ 10301, 926, 801 },
-	{ 10329, 926, 801 },
-	{ 10362, 926, 801 },
-	{ 10388, 926, 801 },
-	{ 10412, 926, 801 },
-	{ 10441, 926, 801 },
-	{ 10460, 10249, 801 },
-	{ 10484, 926, 801 },
-	{ 10508, 926, 801 },
-	{ 10531, 926, 801 },
-	{ 10559, 926, 801 },
-	{ 10585, 926, 801 },
-	{ 10616, 926, 801 },
-	{ 10642, 926, 801 },
-	{ 10673, 926, 801 },
-	{ 10688, 926, 801 },
-	{ 10708, 926, 801 },
-	{ 10726, 926, 801 },
-	{ 10749, 1038, 801 },
-	{ 10772, 1038, 801 },
-	{ 10800, 1038, 801 },
-	{ 10820, 926, 801 },
-	{ 10840, 926, 801 },
-	{ 10865, 926, 801 },
-	{ 10899, 926, 801 },
-	{ 10938, 926, 801 },
-	{ 10975, 926, 801 },
-	{ 11017, 16, 801 },
-	{ 11036, 16, 801 },
-	{ 11056, 16, 801 },
-	{ 11084, 16, 801 },
-	{ 11102, 16, 801 },
-	{ 11120, 926, 801 },
-	{ 11144, 926, 801 },
-	{ 11172, 926, 801 },
-	{ 11195, 926, 801 },
-	{ 11221, 16, 801 },
-	{ 11239, 16, 801 },
-	{ 11258, 16, 801 },
-	{ 11285, 16, 801 },
-	{ 11316, 16, 801 },
-	{ 11342, 16, 801 },
-	{ 11357, 16, 801 },
-	{ 11373, 16, 801 },
-	{ 11392, 16, 801 },
-	{ 11415, 16, 801 },
-	{ 11437, 16, 801 },
-	{ 11454, 16, 801 },
-	{ 11477, 16, 801 },
-	{ 11499, 16, 801 },
-	{ 11516, 16, 801 },
-	{ 11534, 16, 801 },
-	{ 11559, 16, 801 },
-	{ 11587, 16, 801 },
-	{ 11614, 16, 801 },
-	{ 11642, 16, 801 },
-	{ 11668, 16, 801 },
+	{ 5043, 2112, 801 },
+	{ 5073, 2112, 801 },
+	{ 5102, 2112, 801 },
+	{ 5139, 2112, 801 },
+	{ 5175, 1038, 801 },
+	{ 5192, 1038, 801 },
+	{ 5210, 1038, 801 },
+	{ 5235, 1038, 801 },
+	{ 5251, 1038, 801 },
+	{ 5273, 1038, 801 },
+	{ 5296, 1038, 801 },
+	{ 5316, 1374, 801 },
+	{ 5339, 1374, 801 },
+	{ 5365, 926, 801 },
+	{ 5372, 5392, 801 },
+	{ 5462, 5392, 801 },
+	{ 5482, 5392, 801 },
+	{ 5500, 5392, 801 },
+	{ 5521, 5392, 801 },
+	{ 5540, 5392, 801 },
+	{ 5562, 926, 801 },
+	{ 5578, 2672, 801 },
+	{ 5587, 926, 801 },
+	{ 5613, 5650, 801 },
+	{ 5721, 926, 801 },
+	{ 5752, 2672, 801 },
+	{ 5765, 2672, 801 },
+	{ 5783, 926, 801 },
+	{ 5800, 926, 801 },
+	{ 5822, 926, 801 },
+	{ 5842, 926, 801 },
+	{ 5867, 926, 801 },
+	{ 5882, 926, 801 },
+	{ 5899, 926, 801 },
+	{ 5921, 926, 801 },
+	{ 5941, 5961, 801 },
+	{ 6051, 6079, 801 },
+	{ 6136, 926, 801 },
+	{ 6154, 926, 801 },
+	{ 6176, 926, 801 },
+	{ 6190, 926, 801 },
+	{ 6207, 926, 801 },
+	{ 6221, 926, 801 },
+	{ 6238, 926, 801 },
+	{ 6253, 926, 801 },
+	{ 6266, 926, 801 },
+	{ 6282, 6296, 801 },
+	{ 6356, 6296, 801 },
+	{ 6373, 6296, 801 },
+	{ 6392, 6296, 801 },
+	{ 6415, 6296, 801 },
+	{ 6440, 5961, 801 },
+	{ 6452, 5961, 801 },
+	{ 6467, 1961, 801 },
+	{ 6478, 1961, 801 },
+	{ 6493, 926, 801 },
+	{ 6511, 5961, 801 },
+	{ 6529, 1961, 801 },
+	{ 6545, 6571, 801 },
+	{ 6633, 6571, 801 },
+	{ 6664, 5961, 801 },
+	{ 6698, 5961, 801 },
+	{ 6737, 5961, 801 },
+	{ 6760, 5961, 801 },
+	{ 6788, 6817, 801 },
+	{ 6872, 1961, 801 },
+	{ 6882, 926, 801 },
+	{ 6896, 1961, 801 },
+	{ 6917, 926, 801 },
+	{ 6940, 6817, 801 },
+	{ 6970, 1961, 801 },
+	{ 6983, 926, 801 },
+	{ 6999, 926, 801 },
+	{ 7014, 1961, 801 },
+	{ 7040, 926, 801 },
+	{ 7069, 926, 801 },
+	{ 7087, 926, 801 },
+	{ 7105, 926, 801 },
+	{ 7126, 926, 801 },
+	{ 7146, 6817, 801 },
+	{ 7177, 16, 801 },
+	{ 7196, 16, 801 },
+	{ 7220, 6817, 801 },
+	{ 7243, 6817, 801 },
+	{ 7276, 926, 801 },
+	{ 7298, 6817, 801 },
+	{ 7333, 6817, 801 },
+	{ 7356, 926, 801 },
+	{ 7378, 5961, 801 },
+	{ 7397, 5961, 801 },
+	{ 7421, 5961, 801 },
+	{ 7443, 5961, 801 },
+	{ 7470, 5961, 801 },
+	{ 7494, 5961, 801 },
+	{ 7523, 5961, 801 },
+	{ 7546, 5961, 801 },
+	{ 7570, 926, 801 },
+	{ 7586, 926, 801 },
+	{ 7595, 1961, 801 },
+	{ 7606, 1961, 801 },
+	{ 7622, 926, 801 },
+	{ 7641, 926, 801 },
+	{ 7665, 1961, 801 },
+	{ 7685, 926, 801 },
+	{ 7708, 926, 801 },
+	{ 7736, 926, 801 },
+	{ 7750, 926, 801 },
+	{ 7769, 1961, 801 },
+	{ 7780, 1961, 801 },
+	{ 7796, 926, 801 },
+	{ 7815, 926, 801 },
+	{ 7839, 926, 801 },
+	{ 7860, 926, 801 },
+	{ 7886, 926, 801 },
+	{ 7910, 926, 801 },
+	{ 7939, 926, 801 },
+	{ 7954, 926, 801 },
+	{ 7974, 926, 801 },
+	{ 7999, 926, 801 },
+	{ 8019, 926, 801 },
+	{ 8049, 926, 801 },
+	{ 8084, 926, 801 },
+	{ 8098, 926, 801 },
+	{ 8117, 926, 801 },
+	{ 8131, 926, 801 },
+	{ 8150, 16, 801 },
+	{ 8163, 16, 801 },
+	{ 8179, 16, 801 },
+	{ 8200, 16, 801 },
+	{ 8213, 16, 801 },
+	{ 8229, 16, 801 },
+	{ 8250, 16, 801 },
+	{ 8263, 16, 801 },
+	{ 8281, 16, 801 },
+	{ 8302, 16, 801 },
+	{ 8328, 16, 801 },
+	{ 8344, 16, 801 },
+	{ 8365, 926, 801 },
+	{ 8384, 926, 801 },
+	{ 8408, 926, 801 },
+	{ 8430, 926, 801 },
+	{ 8457, 16, 801 },
+	{ 8470, 16, 801 },
+	{ 8486, 16, 801 },
+	{ 8507, 1961, 801 },
+	{ 8520, 1961, 801 },
+	{ 8538, 1961, 801 },
+	{ 8551, 1961, 801 },
+	{ 8569, 926, 801 },
+	{ 8590, 926, 801 },
+	{ 8616, 926, 801 },
+	{ 8632, 926, 801 },
+	{ 8653, 16, 801 },
+	{ 8666, 16, 801 },
+	{ 8684, 16, 801 },
+	{ 8705, 16, 801 },
+	{ 8731, 16, 801 },
+	{ 8747, 16, 801 },
+	{ 8768, 1961, 801 },
+	{ 8781, 1961, 801 },
+	{ 8799, 926, 801 },
+	{ 8820, 926, 801 },
+	{ 8846, 926, 801 },
+	{ 8862, 926, 801 },
+	{ 8883, 926, 801 },
+	{ 8911, 926, 801 },
+	{ 8944, 926, 801 },
+	{ 8958, 1961, 801 },
+	{ 8970, 1961, 801 },
+	{ 8984, 1961, 801 },
+	{ 8998, 1961, 801 },
+	{ 9011, 1961, 801 },
+	{ 9023, 1961, 801 },
+	{ 9034, 16, 801 },
+	{ 9057, 16, 801 },
+	{ 9081, 16, 801 },
+	{ 9106, 16, 801 },
+	{ 9144, 16, 801 },
+	{ 9180, 1961, 801 },
+	{ 9198, 16, 801 },
+	{ 9217, 16, 801 },
+	{ 9235, 926, 801 },
+	{ 9248, 926, 801 },
+	{ 9265, 926, 801 },
+	{ 9284, 926, 801 },
+	{ 9306, 9327, 801 },
+	{ 9364, 9327, 801 },
+	{ 9384, 9327, 801 },
+	{ 9407, 9327, 801 },
+	{ 9426, 9327, 801 },
+	{ 9448, 9327, 801 },
+	{ 9466, 9327, 801 },
+	{ 9492, 9327, 801 },
+	{ 9510, 9539, 801 },
+	{ 9615, 926, 801 },
+	{ 9648, 926, 801 },
+	{ 9690, 9539, 801 },
+	{ 9725, 2672, 801 },
+	{ 9740, 2672, 801 },
+	{ 9757, 2672, 801 },
+	{ 9769, 2672, 801 },
+	{ 9781, 2672, 801 },
+	{ 9793, 926, 801 },
+	{ 9815, 926, 801 },
+	{ 9838, 926, 801 },
+	{ 9860, 9881, 801 },
+	{ 9937, 9881, 801 },
+	{ 9953, 9881, 801 },
+	{ 9968, 1374, 801 },
+	{ 10000, 1374, 801 },
+	{ 10037, 926, 801 },
+	{ 10057, 926, 801 },
+	{ 10082, 5961, 801 },
+	{ 10105, 5961, 801 },
+	{ 10133, 926, 801 },
+	{ 10154, 10180, 801 },
+	{ 10232, 926, 801 },
+	{ 10260, 926, 801 },
+	{ 10293, 926, 801 },
+	{ 10319, 926, 801 },
+	{ 10343, 926, 801 },
+	{ 10372, 926, 801 },
+	{ 10391, 10180, 801 },
+	{ 10415, 926, 801 },
+	{ 10439, 926, 801 },
+	{ 10462, 926, 801 },
+	{ 10490, 926, 801 },
+	{ 10516, 926, 801 },
+	{ 10547, 926, 801 },
+	{ 10573, 926, 801 },
+	{ 10604, 926, 801 },
+	{ 10619, 926, 801 },
+	{ 10639, 926, 801 },
+	{ 10657, 926, 801 },
+	{ 10680, 1038, 801 },
+	{ 10703, 1038, 801 },
+	{ 10731, 1038, 801 },
+	{ 10751, 926, 801 },
+	{ 10771, 926, 801 },
+	{ 10796, 926, 801 },
+	{ 10830, 926, 801 },
+	{ 10869, 926, 801 },
+	{ 10906, 926, 801 },
+	{ 10948, 16, 801 },
+	{ 10967, 16, 801 },
+	{ 10987, 16, 801 },
+	{ 11015, 16, 801 },
+	{ 11033, 16, 801 },
+	{ 11051, 926, 801 },
+	{ 11075, 926, 801 },
+	{ 11103, 926, 801 },
+	{ 11126, 926, 801 },
+	{ 11152, 16, 801 },
+	{ 11170, 16, 801 },
+	{ 11189, 16, 801 },
+	{ 11216, 16, 801 },
+	{ 11247, 16, 801 },
+	{ 11273, 16, 801 },
+	{ 11288, 16, 801 },
+	{ 11304, 16, 801 },
+	{ 11323, 16, 801 },
+	{ 11346, 16, 801 },
+	{ 11368, 16, 801 },
+	{ 11385, 16, 801 },
+	{ 11408, 16, 801 },
+	{ 11430, 16, 801 },
+	{ 11447, 16, 801 },
+	{ 11465, 16, 801 },
+	{ 11490, 16, 801 },
+	{ 11518, 16, 801 },
+	{ 11545, 16, 801 },
+	{ 11573, 16, 801 },
+	{ 11599, 16, 801 },
+	{ 11618, 16, 801 },
+	{ 11639, 16, 801 },
+	{ 11663, 16, 801 },
 	{ 11687, 16, 801 },
-	{ 11708, 16, 801 },
+	{ 11710, 16, 801 },
 	{ 11732, 16, 801 },
-	{ 11756, 16, 801 },
-	{ 11779, 16, 801 },
-	{ 11801, 16, 801 },
-	{ 11818, 16, 801 },
-	{ 11841, 16, 801 },
-	{ 11863, 16, 801 },
-	{ 11880, 16, 801 },
-	{ 11898, 16, 801 },
-	{ 11923, 16, 801 },
-	{ 11951, 16, 801 },
-	{ 11978, 16, 801 },
-	{ 12006, 16, 801 },
-	{ 12032, 926, 801 },
-	{ 12066, 4624, 801 },
-	{ 12085, 4624, 801 },
-	{ 12105, 4624, 801 },
-	{ 12124, 2112, 801 },
-	{ 12141, 2112, 801 },
-	{ 12161, 2112, 801 },
-	{ 12178, 1374, 801 },
-	{ 12208, 1374, 801 },
-	{ 12243, 926, 5 },
-	{ 12257, 926, 5 },
-	{ 12273, 926, 5 },
+	{ 11749, 16, 801 },
+	{ 11772, 16, 801 },
+	{ 11794, 16, 801 },
+	{ 11811, 16, 801 },
+	{ 11829, 16, 801 },
+	{ 11854, 16, 801 },
+	{ 11882, 16, 801 },
+	{ 11909, 16, 801 },
+	{ 11937, 16, 801 },
+	{ 11963, 926, 801 },
+	{ 11997, 4555, 801 },
+	{ 12016, 4555, 801 },
+	{ 12036, 4555, 801 },
+	{ 12055, 2112, 801 },
+	{ 12072, 2112, 801 },
+	{ 12092, 2112, 801 },
+	{ 12109, 1374, 801 },
+	{ 12139, 1374, 801 },
+	{ 12174, 926, 5 },
+	{ 12188, 926, 5 },
+	{ 12204, 926, 5 },
+	{ 12224, 926, 5 },
+	{ 12237, 926, 5 },
+	{ 12253, 926, 5 },
+	{ 12270, 926, 5 },
 	{ 12293, 926, 5 },
-	{ 12306, 926, 5 },
-	{ 12322, 926, 5 },
-	{ 12339, 926, 5 },
-	{ 12362, 926, 5 },
-	{ 12387, 926, 5 },
-	{ 12404, 926, 5 },
-	{ 12428, 12443, 5 },
-	{ 12490, 926, 5 },
-	{ 12505, 926, 5 },
-	{ 12520, 926, 5 },
-	{ 12534, 12443, 5 },
-	{ 12550, 12575, 5 },
-	{ 12653, 12575, 5 },
-	{ 12676, 12694, 5 },
-	{ 12751, 12694, 5 },
-	{ 12770, 926, 5 },
-	{ 12789, 926, 5 },
-	{ 12806, 926, 5 },
-	{ 12819, 926, 5 },
-	{ 12840, 926, 5 },
-	{ 12855, 12869, 5 },
-	{ 12920, 12869, 5 },
-	{ 12937, 12869, 5 },
-	{ 12950, 12869, 5 },
-	{ 12979, 12869, 5 },
-	{ 12995, 12869, 5 },
-	{ 13011, 12869, 5 },
-	{ 13027, 12869, 5 },
-	{ 13042, 12869, 5 },
-	{ 13064, 12869, 5 },
-	{ 13080, 12869, 5 },
-	{ 13096, 12869, 5 },
-	{ 13112, 12869, 5 },
-	{ 13128, 12869, 5 },
-	{ 13143, 13157, 5 },
-	{ 13215, 926, 5 },
-	{ 13240, 926, 5 },
-	{ 13259, 13157, 5 },
-	{ 13270, 13157, 5 },
-	{ 13285, 12575, 5 },
-	{ 13303, 926, 3 },
-	{ 13330, 926, 3 },
-	{ 13367, 926, 3 },
+	{ 12318, 926, 5 },
+	{ 12335, 926, 5 },
+	{ 12359, 12374, 5 },
+	{ 12421, 926, 5 },
+	{ 12436, 926, 5 },
+	{ 12451, 926, 5 },
+	{ 12465, 12374, 5 },
+	{ 12481, 12506, 5 },
+	{ 12584, 12506, 5 },
+	{ 12607, 12625, 5 },
+	{ 12682, 12625, 5 },
+	{ 12701, 926, 5 },
+	{ 12718, 926, 5 },
+	{ 12731, 926, 5 },
+	{ 12752, 926, 5 },
+	{ 12767, 12781, 5 },
+	{ 12832, 12781, 5 },
+	{ 12849, 12781, 5 },
+	{ 12862, 12781, 5 },
+	{ 12891, 12781, 5 },
+	{ 12907, 12781, 5 },
+	{ 12923, 12781, 5 },
+	{ 12939, 12781, 5 },
+	{ 12954, 12781, 5 },
+	{ 12976, 12781, 5 },
+	{ 12992, 12781, 5 },
+	{ 13008, 12781, 5 },
+	{ 13024, 12781, 5 },
+	{ 13040, 12781, 5 },
+	{ 13055, 13069, 5 },
+	{ 13127, 926, 5 },
+	{ 13152, 13069, 5 },
+	{ 13163, 13069, 5 },
+	{ 13178, 12506, 5 },
+	{ 13196, 926, 3 },
+	{ 13223, 926, 3 },
+	{ 13260, 926, 3 },
+	{ 13300, 926, 3 },
+	{ 13325, 926, 3 },
+	{ 13352, 926, 3 },
+	{ 13380, 926, 3 },
 	{ 13407, 926, 3 },
-	{ 13432, 926, 3 },
-	{ 13459, 926, 3 },
-	{ 13487, 926, 3 },
-	{ 13514, 926, 3 },
-	{ 13542, 926, 3 },
-	{ 13575, 926, 3 },
-	{ 13596, 926, 3 },
-	{ 13620, 926, 3 },
-	{ 13664, 13695, 3 },
-	{ 13740, 13695, 3 },
-	{ 13772, 13695, 3 },
-	{ 13797, 13695, 3 },
-	{ 13818, 13695, 3 },
-	{ 13847, 13695, 3 },
-	{ 13868, 13695, 3 },
-	{ 13897, 13695, 3 },
-	{ 13931, 926, 3 },
-	{ 13947, 926, 3 },
-	{ 13972, 926, 5 },
-	{ 13987, 926, 5 },
-	{ 14004, 926, 5 },
-	{ 14025, 926, 5 },
-	{ 14039, 926, 5 },
-	{ 14056, 926, 5 },
-	{ 14074, 926, 5 },
-	{ 14098, 926, 5 },
-	{ 14124, 926, 5 },
-	{ 14142, 926, 5 },
-	{ 14167, 12443, 5 },
-	{ 14183, 926, 5 },
-	{ 14199, 926, 5 },
-	{ 14215, 926, 5 },
-	{ 14230, 12443, 5 },
-	{ 14247, 12575, 5 },
-	{ 14273, 12575, 5 },
-	{ 14297, 12694, 5 },
-	{ 14316, 12694, 5 },
-	{ 14336, 926, 5 },
-	{ 14356, 926, 5 },
-	{ 14374, 926, 5 },
-	{ 14388, 926, 5 },
-	{ 14410, 926, 5 },
-	{ 14426, 12869, 5 },
-	{ 14441, 12869, 5 },
-	{ 14459, 12869, 5 },
-	{ 14473, 12869, 5 },
-	{ 14503, 12869, 5 },
-	{ 14520, 12869, 5 },
-	{ 14537, 12869, 5 },
-	{ 14554, 12869, 5 },
-	{ 14570, 12869, 5 },
-	{ 14593, 12869, 5 },
-	{ 14610, 12869, 5 },
-	{ 14627, 12869, 5 },
-	{ 14644, 12869, 5 },
-	{ 14661, 12869, 5 },
-	{ 14677, 13157, 5 },
-	{ 14692, 926, 5 },
-	{ 14718, 926, 5 },
-	{ 14738, 13157, 5 },
-	{ 14750, 13157, 5 },
-	{ 14766, 12575, 5 },
+	{ 13435, 926, 3 },
+	{ 13468, 926, 3 },
+	{ 13489, 926, 3 },
+	{ 13513, 926, 3 },
+	{ 13557, 13588, 3 },
+	{ 13633, 13588, 3 },
+	{ 13665, 13588, 3 },
+	{ 13690, 13588, 3 },
+	{ 13711, 13588, 3 },
+	{ 13740, 13588, 3 },
+	{ 13761, 13588, 3 },
+	{ 13790, 13588, 3 },
+	{ 13824, 926, 3 },
+	{ 13849, 926, 5 },
+	{ 13864, 926, 5 },
+	{ 13881, 926, 5 },
+	{ 13902, 926, 5 },
+	{ 13916, 926, 5 },
+	{ 13933, 926, 5 },
+	{ 13951, 926, 5 },
+	{ 13975, 926, 5 },
+	{ 14001, 926, 5 },
+	{ 14019, 926, 5 },
+	{ 14044, 12374, 5 },
+	{ 14060, 926, 5 },
+	{ 14076, 926, 5 },
+	{ 14092, 926, 5 },
+	{ 14107, 12374, 5 },
+	{ 14124, 12506, 5 },
+	{ 14150, 12506, 5 },
+	{ 14174, 12625, 5 },
+	{ 14193, 12625, 5 },
+	{ 14213, 926, 5 },
+	{ 14231, 926, 5 },
+	{ 14245, 926, 5 },
+	{ 14267, 926, 5 },
+	{ 14283, 12781, 5 },
+	{ 14298, 12781, 5 },
+	{ 14316, 12781, 5 },
+	{ 14330, 12781, 5 },
+	{ 14360, 12781, 5 },
+	{ 14377, 12781, 5 },
+	{ 14394, 12781, 5 },
+	{ 14411, 12781, 5 },
+	{ 14427, 12781, 5 },
+	{ 14450, 12781, 5 },
+	{ 14467, 12781, 5 },
+	{ 14484, 12781, 5 },
+	{ 14501, 12781, 5 },
+	{ 14518, 12781, 5 },
+	{ 14534, 13069, 5 },
+	{ 14549, 926, 5 },
+	{ 14575, 13069, 5 },
+	{ 14587, 13069, 5 },
+	{ 14603, 12506, 5 },
 };
-unsigned char sing_misses_said[574];
+unsigned char sing_misses_said[565];

@@ -12,9 +12,12 @@ struct sing_miss {
 	int32_t result;
 };
 
+/* Said here too: else they are reached by a pointer that is relocated. */
+#pragma GCC visibility push(hidden)
 extern const char sing_misses_text[];
 extern const struct sing_miss sing_misses[];
 extern unsigned char sing_misses_said[];
+#pragma GCC visibility pop
 
 /* Say it the first time, and return what the library returns for what it does not support. */
 int sing_miss(unsigned i);

@@ -6,6 +6,7 @@
  *	roundtrip find             lines "NAME VERSION THREAD SYMBOL" from stdin: is that what is found?
  *	roundtrip missed           calls that are not covered
  *	roundtrip null             arguments that must not be NULL
+ *	roundtrip local            what is answered without a server
  */
 #include "roundtrip.h"
 
@@ -147,6 +148,34 @@ static void null(void)
 	printf("%d\n", nvmlDeviceGetName(NULL, NULL, 8));
 }
 
+static void local(void)
+{
+	const char *text = "?", *name = "?";
+	void *function = &text;
+	int status = -1;
+
+	printf("%d", cuGetErrorString(2, &text));
+	printf(" %d", cuGetErrorName(2, &name));
+	printf(" %s: %s\n", name, text);
+	printf("%d", cuGetErrorString(123456, &text));
+	printf(" %s\n", text == NULL ? "none" : text);
+	printf("%s; %s; %s\n", ncclGetErrorString(7), pncclGetErrorString(0), ncclGetErrorString(99));
+	printf("%s; %s\n", nvmlErrorString(3), nvmlErrorString(-1));
+	ncclResetDebugInit();
+	printf("%d", cuGetProcAddress_v2("cuMemsetD8", &function, 12040, 2, &status));
+	printf(" %d %d\n", status, function == (void *)cuMemsetD8_v2_ptds);
+	printf("%d", cuGetProcAddress_v2("cuMemsetD8", &function, 12040, 1, NULL));
+	printf(" %d\n", function == (void *)cuMemsetD8_v2);
+	printf("%d", cuGetProcAddress_v2("cuLibraryLoadData", &function, 11080, 0, &status));
+	printf(" %d %d\n", status, function == NULL);
+	printf("%d", cuGetProcAddress_v2("cuMemsetD9", &function, 12000, 0, &status));
+	printf(" %d %d\n", status, function == NULL);
+	printf("%d\n", cuGetProcAddress_v2("cuMemsetD8", &function, 12000, 3, &status));
+	printf("%d\n", cuGetProcAddress("cuMemsetD9", &function, 11030, 0));
+	printf("%d\n", cuGetProcAddress("cuGetProcAddress", &function, 12000, 0));
+	printf("%d\n", function == (void *)cuGetProcAddress_v2);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -163,6 +192,8 @@ int main(int argc, char **argv)
 		missed();
 	else if (strcmp(what, "null") == 0)
 		null();
+	else if (strcmp(what, "local") == 0)
+		local();
 	else
 		return 2;
 	return 0;

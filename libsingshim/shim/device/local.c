@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Calls that are answered here because the answer is in the table. They need no device server. */
+#include "find.h"
+#include "gen_abi.h"
+#include "results.h"
+
+#include <stddef.h>
+
+static const struct sing_result *result(enum sing_library library, int number)
+{
+	for (unsigned i = 0; i < sing_result_count; ++i) {
+		const struct sing_result *r = &sing_results[i];
+
+		if (r->library == (uint32_t)library && r->number == number)
+			return r;
+	}
+	return NULL;
+}
+
+CUresult sing_cuGetErrorString(int error, const char **text)
+{
+	const struct sing_result *r = result(SING_DRIVER, error);
+
+	if (text == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	*text = r == NULL ? NULL : sing_result_texts + r->text;
+	return r == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+SING_PUBLIC(cuGetErrorString);
+
+CUresult sing_cuGetErrorName(int error, const char **name)
+{
+	const struct sing_result *r = result(SING_DRIVER, error);
+
+	if (name == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	*name = r == NULL ? NULL : sing_result_texts + r->name;
+	return r == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+SING_PUBLIC(cuGetErrorName);
+
+const char *sing_ncclGetErrorString(int error)
+{
+	const struct sing_result *r = result(SING_NCCL, error);
+
+	return r == NULL ? "unknown result code" : sing_result_texts + r->text;
+}
+SING_PUBLIC(ncclGetErrorString);
+
+const char *sing_nvmlErrorString(int error)
+{
+	const struct sing_result *r = result(SING_NVML, error);
+
+	return r == NULL ? "Unknown Error" : sing_result_texts + r->text;
+}
+SING_PUBLIC(nvmlErrorString);
+
+/* There is no log here that could begin anew. */
+void sing_ncclResetDebugInit(void)
+{
+}
+SING_PUBLIC(ncclResetDebugInit);
+
+/*
+ * Since 12.0 a function that is not there is a success without a pointer, and status says what
+ * was missing. What is not covered is there: it says so when it is called.
+ */
+CUresult sing_cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags, int *status)
+{
+	bool known;
+
+	if (symbol == NULL || function == NULL || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+		return CUDA_ERROR_INVALID_VALUE;
+	*function = sing_find(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
+	if (status == NULL)
+		return CUDA_SUCCESS;
+	if (*function != NULL)
+		*status = CU_GET_PROC_ADDRESS_SUCCESS;
+	else
+		*status = known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuGetProcAddress_v2);
+
+/* Before, it was an error. */
+CUresult sing_cuGetProcAddress(const char *symbol, void **function, int version, unsigned long long flags)
+{
+	const CUresult r = sing_cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+
+	return r == CUDA_SUCCESS && *function == NULL ? CUDA_ERROR_NOT_FOUND : r;
+}
+SING_PUBLIC(cuGetProcAddress);
