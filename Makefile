@@ -127,8 +127,9 @@ $(LINT):
 fmt: $(LINT)
 	$(LINT) fmt ./...
 
-# The contract of proxyd: what protoc makes of it is kept in the tree.
+# The contract of proxyd, and what is made of the table of calls: kept in the tree.
 generate:
+	$(GO) generate ./libsingshim/...
 	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) generate ./proxyd/rpc ./proxyd/ptx
 

@@ -44,7 +44,8 @@
 //
 // and OPTION:
 //
-//	unwritten       local or aware, and the hand-written part is not there yet
+//	unwritten       local or aware, and the hand-written part is not there yet. Without it, C defines
+//	                sing_SYMBOL, and sing_SYMBOL_ptsz or _ptds, and exports them with SING_PUBLIC
 //	also=NAME at=VERSION
 //	                cuGetProcAddress finds it under that name too
 //	gone=VERSION    the public header has it no more from there

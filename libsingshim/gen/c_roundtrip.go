@@ -39,6 +39,12 @@ func cRoundtrip(t *api.Table) []byte {
 	}
 	var calls []string
 	for c := range t.Calls {
+		if c.Kind == api.Same && t.Call(c.Via[0]).Generated() {
+			calls = append(calls, attempt(w, c, c.Symbol, "", ""))
+			if c.PerThread != "" {
+				calls = append(calls, attempt(w, c, c.PerThreadSymbol(), "", "*"))
+			}
+		}
 		if !c.Shipped() {
 			continue
 		}
@@ -72,6 +78,14 @@ func counts(c *api.Call, a api.Arg) (is bool, word string) {
 	return is, word
 }
 
+// arrives is the symbol that the server sees.
+func arrives(c *api.Call) string {
+	if c.Kind == api.Same {
+		return c.Via[0]
+	}
+	return c.Symbol
+}
+
 func attempt(w *text, c *api.Call, function, first, mark string) string {
 	name := "try_" + function
 	w.line("")
@@ -87,7 +101,7 @@ func attempt(w *text, c *api.Call, function, first, mark string) string {
 	}
 	w.line("\tint r_;")
 	w.line("")
-	w.line("\tsay_begin(%q, %t);", c.Symbol, mark != "")
+	w.line("\tsay_begin(%q, %t);", arrives(c), mark != "")
 	for _, a := range c.Args {
 		sayIn(w, a, mark)
 	}

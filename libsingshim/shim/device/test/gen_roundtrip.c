@@ -769,6 +769,24 @@ static void try_sing_send_cuDevicePrimaryCtxReset_v2(void)
 	say_end();
 }
 
+static void try_cuDevicePrimaryCtxSetFlags(void)
+{
+	CUdevice dev = 0;
+	fill(&dev, sizeof(dev));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuDevicePrimaryCtxSetFlags_v2", false);
+	say_field("dev", &dev, 4);
+	say_field("flags", &flags, 4);
+	r_ = cuDevicePrimaryCtxSetFlags(dev, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_cuDevicePrimaryCtxSetFlags_v2(void)
 {
 	CUdevice dev = 0;
@@ -2907,6 +2925,21 @@ static void try_cuStreamCreateWithPriority(void)
 	say_end();
 }
 
+static void try_cuStreamDestroy(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	int r_;
+
+	say_begin("cuStreamDestroy_v2", false);
+	say_field("stream", &stream, 8);
+	r_ = cuStreamDestroy(stream);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_cuStreamDestroy_v2(void)
 {
 	CUstream stream = 0;
@@ -3313,6 +3346,57 @@ static void try_cuStreamWaitEvent_ptsz(void)
 	say_end();
 }
 
+static void try_cuStreamWaitValue32(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned int value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWaitValue32_v2", false);
+	say_field("stream", &stream, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 4);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWaitValue32(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_cuStreamWaitValue32_ptsz(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned int value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWaitValue32_v2", true);
+	if (often())
+		stream = NULL;
+	const CUstream stream_own_ = stream == NULL ? (CUstream)2 : stream;
+	say_field("stream", &stream_own_, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 4);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWaitValue32_ptsz(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_cuStreamWaitValue32_v2(void)
 {
 	CUstream stream = 0;
@@ -3358,6 +3442,57 @@ static void try_cuStreamWaitValue32_v2_ptsz(void)
 	say_field("value", &value, 4);
 	say_field("flags", &flags, 4);
 	r_ = cuStreamWaitValue32_v2_ptsz(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_cuStreamWaitValue64(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned long long value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWaitValue64_v2", false);
+	say_field("stream", &stream, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 8);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWaitValue64(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_cuStreamWaitValue64_ptsz(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned long long value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWaitValue64_v2", true);
+	if (often())
+		stream = NULL;
+	const CUstream stream_own_ = stream == NULL ? (CUstream)2 : stream;
+	say_field("stream", &stream_own_, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 8);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWaitValue64_ptsz(stream, at, value, flags);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -3415,6 +3550,57 @@ static void try_cuStreamWaitValue64_v2_ptsz(void)
 	say_end();
 }
 
+static void try_cuStreamWriteValue32(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned int value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWriteValue32_v2", false);
+	say_field("stream", &stream, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 4);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWriteValue32(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_cuStreamWriteValue32_ptsz(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned int value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWriteValue32_v2", true);
+	if (often())
+		stream = NULL;
+	const CUstream stream_own_ = stream == NULL ? (CUstream)2 : stream;
+	say_field("stream", &stream_own_, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 4);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWriteValue32_ptsz(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_cuStreamWriteValue32_v2(void)
 {
 	CUstream stream = 0;
@@ -3466,6 +3652,57 @@ static void try_cuStreamWriteValue32_v2_ptsz(void)
 	say_end();
 }
 
+static void try_cuStreamWriteValue64(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned long long value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWriteValue64_v2", false);
+	say_field("stream", &stream, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 8);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWriteValue64(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_cuStreamWriteValue64_ptsz(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	CUdeviceptr at = 0;
+	fill(&at, sizeof(at));
+	unsigned long long value = 0;
+	fill(&value, sizeof(value));
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamWriteValue64_v2", true);
+	if (often())
+		stream = NULL;
+	const CUstream stream_own_ = stream == NULL ? (CUstream)2 : stream;
+	say_field("stream", &stream_own_, 8);
+	say_field("at", &at, 8);
+	say_field("value", &value, 8);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamWriteValue64_ptsz(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_cuStreamWriteValue64_v2(void)
 {
 	CUstream stream = 0;
@@ -3511,6 +3748,59 @@ static void try_cuStreamWriteValue64_v2_ptsz(void)
 	say_field("value", &value, 8);
 	say_field("flags", &flags, 4);
 	r_ = cuStreamWriteValue64_v2_ptsz(stream, at, value, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_cuStreamBatchMemOp(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	unsigned int count = 0;
+	count = number() % 6;
+	static CUstreamBatchMemOpParams ops[MOST];
+	for (int i_ = 0; i_ < 8; ++i_)
+		fill_memop(&ops[i_]);
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamBatchMemOp_v2", false);
+	say_field("stream", &stream, 8);
+	say_field("count", &count, 4);
+	say_array("ops", ops, (uint64_t)count, 48);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamBatchMemOp(stream, count, ops, flags);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_cuStreamBatchMemOp_ptsz(void)
+{
+	CUstream stream = 0;
+	fill(&stream, sizeof(stream));
+	unsigned int count = 0;
+	count = number() % 6;
+	static CUstreamBatchMemOpParams ops[MOST];
+	for (int i_ = 0; i_ < 8; ++i_)
+		fill_memop(&ops[i_]);
+	unsigned int flags = 0;
+	fill(&flags, sizeof(flags));
+	int r_;
+
+	say_begin("cuStreamBatchMemOp_v2", true);
+	if (often())
+		stream = NULL;
+	const CUstream stream_own_ = stream == NULL ? (CUstream)2 : stream;
+	say_field("stream", &stream_own_, 8);
+	say_field("count", &count, 4);
+	say_array("ops", ops, (uint64_t)count, 48);
+	say_field("flags", &flags, 4);
+	r_ = cuStreamBatchMemOp_ptsz(stream, count, ops, flags);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -3714,6 +4004,21 @@ static void try_cuEventCreate(void)
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("event", &event, 8);
+	}
+	say_end();
+}
+
+static void try_cuEventDestroy(void)
+{
+	CUevent event = 0;
+	fill(&event, sizeof(event));
+	int r_;
+
+	say_begin("cuEventDestroy_v2", false);
+	say_field("event", &event, 8);
+	r_ = cuEventDestroy(event);
+	say_result(r_);
+	if (r_ == 0) {
 	}
 	say_end();
 }
@@ -7021,6 +7326,18 @@ static void try_ncclCommDeregister(void)
 	say_end();
 }
 
+static void try_nvmlInit(void)
+{
+	int r_;
+
+	say_begin("nvmlInit_v2", false);
+	r_ = nvmlInit();
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_nvmlInit_v2(void)
 {
 	int r_;
@@ -7124,6 +7441,20 @@ static void try_nvmlSystemGetCudaDriverVersion_v2(void)
 	say_end();
 }
 
+static void try_nvmlDeviceGetCount(void)
+{
+	unsigned int n = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetCount_v2", false);
+	r_ = nvmlDeviceGetCount(&n);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("n", &n, 4);
+	}
+	say_end();
+}
+
 static void try_nvmlDeviceGetCount_v2(void)
 {
 	unsigned int n = 0;
@@ -7138,6 +7469,23 @@ static void try_nvmlDeviceGetCount_v2(void)
 	say_end();
 }
 
+static void try_nvmlDeviceGetHandleByIndex(void)
+{
+	unsigned int index = 0;
+	fill(&index, sizeof(index));
+	nvmlDevice_t dev = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetHandleByIndex_v2", false);
+	say_field("index", &index, 4);
+	r_ = nvmlDeviceGetHandleByIndex(index, &dev);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("dev", &dev, 8);
+	}
+	say_end();
+}
+
 static void try_nvmlDeviceGetHandleByIndex_v2(void)
 {
 	unsigned int index = 0;
@@ -7148,6 +7496,23 @@ static void try_nvmlDeviceGetHandleByIndex_v2(void)
 	say_begin("nvmlDeviceGetHandleByIndex_v2", false);
 	say_field("index", &index, 4);
 	r_ = nvmlDeviceGetHandleByIndex_v2(index, &dev);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("dev", &dev, 8);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetHandleByPciBusId(void)
+{
+	char id[64];
+	letters(id, number() % 60);
+	nvmlDevice_t dev = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetHandleByPciBusId_v2", false);
+	say_array("id", id, strlen(id), 1);
+	r_ = nvmlDeviceGetHandleByPciBusId(id, &dev);
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("dev", &dev, 8);
@@ -8233,6 +8598,7 @@ void roundtrip(void)
 	try_sing_send_cuDevicePrimaryCtxRetain();
 	try_sing_send_cuDevicePrimaryCtxRelease_v2();
 	try_sing_send_cuDevicePrimaryCtxReset_v2();
+	try_cuDevicePrimaryCtxSetFlags();
 	try_cuDevicePrimaryCtxSetFlags_v2();
 	try_cuDevicePrimaryCtxGetState();
 	try_sing_send_cuCtxCreate_v2();
@@ -8334,6 +8700,7 @@ void roundtrip(void)
 	try_cuMemsetD2D32Async_ptsz();
 	try_cuStreamCreate();
 	try_cuStreamCreateWithPriority();
+	try_cuStreamDestroy();
 	try_cuStreamDestroy_v2();
 	try_cuStreamGetPriority();
 	try_cuStreamGetPriority_ptsz();
@@ -8355,14 +8722,24 @@ void roundtrip(void)
 	try_cuStreamSynchronize_ptsz();
 	try_cuStreamWaitEvent();
 	try_cuStreamWaitEvent_ptsz();
+	try_cuStreamWaitValue32();
+	try_cuStreamWaitValue32_ptsz();
 	try_cuStreamWaitValue32_v2();
 	try_cuStreamWaitValue32_v2_ptsz();
+	try_cuStreamWaitValue64();
+	try_cuStreamWaitValue64_ptsz();
 	try_cuStreamWaitValue64_v2();
 	try_cuStreamWaitValue64_v2_ptsz();
+	try_cuStreamWriteValue32();
+	try_cuStreamWriteValue32_ptsz();
 	try_cuStreamWriteValue32_v2();
 	try_cuStreamWriteValue32_v2_ptsz();
+	try_cuStreamWriteValue64();
+	try_cuStreamWriteValue64_ptsz();
 	try_cuStreamWriteValue64_v2();
 	try_cuStreamWriteValue64_v2_ptsz();
+	try_cuStreamBatchMemOp();
+	try_cuStreamBatchMemOp_ptsz();
 	try_cuStreamBatchMemOp_v2();
 	try_cuStreamBatchMemOp_v2_ptsz();
 	try_sing_send_host_func();
@@ -8372,6 +8749,7 @@ void roundtrip(void)
 	try_sing_send_cuStreamEndCapture();
 	try_sing_send_cuStreamUpdateCaptureDependencies_v2();
 	try_cuEventCreate();
+	try_cuEventDestroy();
 	try_cuEventDestroy_v2();
 	try_cuEventRecord();
 	try_cuEventRecord_ptsz();
@@ -8510,6 +8888,7 @@ void roundtrip(void)
 	try_ncclMemFree();
 	try_ncclCommRegister();
 	try_ncclCommDeregister();
+	try_nvmlInit();
 	try_nvmlInit_v2();
 	try_nvmlInitWithFlags();
 	try_nvmlShutdown();
@@ -8517,8 +8896,11 @@ void roundtrip(void)
 	try_nvmlSystemGetNVMLVersion();
 	try_nvmlSystemGetCudaDriverVersion();
 	try_nvmlSystemGetCudaDriverVersion_v2();
+	try_nvmlDeviceGetCount();
 	try_nvmlDeviceGetCount_v2();
+	try_nvmlDeviceGetHandleByIndex();
 	try_nvmlDeviceGetHandleByIndex_v2();
+	try_nvmlDeviceGetHandleByPciBusId();
 	try_nvmlDeviceGetHandleByPciBusId_v2();
 	try_nvmlDeviceGetHandleByUUID();
 	try_nvmlDeviceGetHandleBySerial();
