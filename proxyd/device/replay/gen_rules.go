@@ -664,6 +664,7 @@ var rules = map[uint32]Rule{
 	0x2a00c891: {
 		Symbol:   "cuMemAllocAsync",
 		Stateful: true,
+		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
@@ -674,6 +675,7 @@ var rules = map[uint32]Rule{
 	0x4c218e7b: {
 		Symbol:   "cuMemAllocFromPoolAsync",
 		Stateful: true,
+		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
@@ -684,6 +686,7 @@ var rules = map[uint32]Rule{
 	},
 	0x13783a40: {
 		Symbol:  "cuMemFreeAsync",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, In: true, Verb: Break, Class: "devptr"},
@@ -701,6 +704,7 @@ var rules = map[uint32]Rule{
 	},
 	0x9e4f458: {
 		Symbol:  "cuMemcpyAsync",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -711,6 +715,7 @@ var rules = map[uint32]Rule{
 	},
 	0x3fcd9c26: {
 		Symbol:  "cuMemcpyHtoDAsync_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -721,6 +726,7 @@ var rules = map[uint32]Rule{
 	},
 	0x592332be: {
 		Symbol:  "cuMemcpyDtoHAsync_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true},
@@ -731,6 +737,7 @@ var rules = map[uint32]Rule{
 	},
 	0x24ece662: {
 		Symbol:  "copy_in",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -760,6 +767,7 @@ var rules = map[uint32]Rule{
 	},
 	0x7b48d8ba: {
 		Symbol:  "cuMemcpyDtoDAsync_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -781,6 +789,7 @@ var rules = map[uint32]Rule{
 	},
 	0x1625676c: {
 		Symbol:  "cuMemcpyPeerAsync",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -800,6 +809,7 @@ var rules = map[uint32]Rule{
 	},
 	0x4e46e93f: {
 		Symbol:  "cuMemcpy2DAsync_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "copy", Size: 128, In: true, Within: []Field{{32, "devptr"}, {88, "devptr"}}},
@@ -815,6 +825,7 @@ var rules = map[uint32]Rule{
 	},
 	0x494f0d8e: {
 		Symbol:  "cuMemcpy3DAsync_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
@@ -830,6 +841,7 @@ var rules = map[uint32]Rule{
 	},
 	0x2908db95: {
 		Symbol:  "cuMemcpy3DPeerAsync",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {64, "context"}, {136, "devptr"}, {152, "context"}}},
@@ -847,6 +859,7 @@ var rules = map[uint32]Rule{
 	},
 	0x463422be: {
 		Symbol:  "cuMemsetD8Async",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -866,6 +879,7 @@ var rules = map[uint32]Rule{
 	},
 	0x346ebc03: {
 		Symbol:  "cuMemsetD16Async",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -885,6 +899,7 @@ var rules = map[uint32]Rule{
 	},
 	0x216fe889: {
 		Symbol:  "cuMemsetD32Async",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -906,6 +921,7 @@ var rules = map[uint32]Rule{
 	},
 	0x3f90e734: {
 		Symbol:  "cuMemsetD2D8Async",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -929,6 +945,7 @@ var rules = map[uint32]Rule{
 	},
 	0x6c0fe679: {
 		Symbol:  "cuMemsetD2D16Async",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -952,6 +969,7 @@ var rules = map[uint32]Rule{
 	},
 	0x4f9481b3: {
 		Symbol:  "cuMemsetD2D32Async",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -1066,6 +1084,7 @@ var rules = map[uint32]Rule{
 	},
 	0x2665f588: {
 		Symbol:  "cuStreamWaitEvent",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1075,6 +1094,7 @@ var rules = map[uint32]Rule{
 	},
 	0x34f06fbd: {
 		Symbol:  "cuStreamWaitValue32_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1085,6 +1105,7 @@ var rules = map[uint32]Rule{
 	},
 	0x1282fcdc: {
 		Symbol:  "cuStreamWaitValue64_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1095,6 +1116,7 @@ var rules = map[uint32]Rule{
 	},
 	0x6c4496e9: {
 		Symbol:  "cuStreamWriteValue32_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1105,6 +1127,7 @@ var rules = map[uint32]Rule{
 	},
 	0x570a4ce8: {
 		Symbol:  "cuStreamWriteValue64_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1115,6 +1138,7 @@ var rules = map[uint32]Rule{
 	},
 	0x269bf110: {
 		Symbol:  "cuStreamBatchMemOp_v2",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1125,6 +1149,7 @@ var rules = map[uint32]Rule{
 	},
 	0x14cc89e6: {
 		Symbol:  "host_func",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1141,6 +1166,7 @@ var rules = map[uint32]Rule{
 	0x5500e7bd: {
 		Symbol:   "cuStreamBeginCapture_v2",
 		Stateful: true,
+		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
@@ -1150,6 +1176,7 @@ var rules = map[uint32]Rule{
 	0x276e5d7: {
 		Symbol:   "cuStreamBeginCaptureToGraph",
 		Stateful: true,
+		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
@@ -1163,6 +1190,7 @@ var rules = map[uint32]Rule{
 	0x4f15db88: {
 		Symbol:   "cuStreamEndCapture",
 		Stateful: true,
+		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
@@ -1172,6 +1200,7 @@ var rules = map[uint32]Rule{
 	0xbc140dc: {
 		Symbol:   "cuStreamUpdateCaptureDependencies_v2",
 		Stateful: true,
+		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
@@ -1200,6 +1229,7 @@ var rules = map[uint32]Rule{
 	},
 	0xc08b416: {
 		Symbol:  "cuEventRecord",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "event", Size: 8, In: true, Verb: Change, Class: "event"},
@@ -1208,6 +1238,7 @@ var rules = map[uint32]Rule{
 	},
 	0x2a9e95cd: {
 		Symbol:  "cuEventRecordWithFlags",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "event", Size: 8, In: true, Verb: Change, Class: "event"},
@@ -1624,6 +1655,7 @@ var rules = map[uint32]Rule{
 	},
 	0x71b83866: {
 		Symbol:  "launch",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
@@ -1641,6 +1673,7 @@ var rules = map[uint32]Rule{
 	},
 	0x2bd45326: {
 		Symbol:  "launch_ex",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
@@ -2127,6 +2160,7 @@ var rules = map[uint32]Rule{
 	},
 	0x72d6bc6a: {
 		Symbol:  "cuGraphUpload",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "exec", Size: 8, In: true, Verb: Use, Class: "graphexec"},
@@ -2135,6 +2169,7 @@ var rules = map[uint32]Rule{
 	},
 	0x26a95398: {
 		Symbol:  "cuGraphLaunch",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "exec", Size: 8, In: true, Verb: Use, Class: "graphexec"},
@@ -2356,6 +2391,7 @@ var rules = map[uint32]Rule{
 	},
 	0x6355d50e: {
 		Symbol:  "ncclAllReduce",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2369,6 +2405,7 @@ var rules = map[uint32]Rule{
 	},
 	0x4e44eb: {
 		Symbol:  "ncclReduce",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2383,6 +2420,7 @@ var rules = map[uint32]Rule{
 	},
 	0x26bba458: {
 		Symbol:  "ncclBroadcast",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2396,6 +2434,7 @@ var rules = map[uint32]Rule{
 	},
 	0xc1debc2: {
 		Symbol:  "ncclBcast",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "buffer", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2408,6 +2447,7 @@ var rules = map[uint32]Rule{
 	},
 	0x588b3477: {
 		Symbol:  "ncclAllGather",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2420,6 +2460,7 @@ var rules = map[uint32]Rule{
 	},
 	0x2b62c8ff: {
 		Symbol:  "ncclReduceScatter",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2433,6 +2474,7 @@ var rules = map[uint32]Rule{
 	},
 	0x2ba92ef0: {
 		Symbol:  "ncclAlltoAll",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2445,6 +2487,7 @@ var rules = map[uint32]Rule{
 	},
 	0x5039f8f6: {
 		Symbol:  "ncclGather",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2458,6 +2501,7 @@ var rules = map[uint32]Rule{
 	},
 	0x5fb0e8a5: {
 		Symbol:  "ncclScatter",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2471,6 +2515,7 @@ var rules = map[uint32]Rule{
 	},
 	0x5490d73b: {
 		Symbol:  "ncclSend",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -2483,6 +2528,7 @@ var rules = map[uint32]Rule{
 	},
 	0x545e1aa1: {
 		Symbol:  "ncclRecv",
+		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},

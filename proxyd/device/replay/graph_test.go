@@ -112,12 +112,28 @@ func TestGraph(t *testing.T) {
 	graph := call("cuGraphCreate", b(3, int32(0)), nil)
 	node := call("graph_add_kernel", b(8, 3, 0, 0, 9, 0, 0, int32(1), int32(1), int32(1), int32(1), int32(1), int32(1), int32(0), "", int32(0)), nil)
 	instantiate := call("graph_instantiate", b(3, 0, 0, 0, 0, int32(0)), b(0, 11, 0, 0, 0, 0))
+	begin := func(s int) Call { return call("cuStreamBeginCapture_v2", b(s, int32(0)), nil) }
+	end := func(s, graph int) Call { return call("cuStreamEndCapture", b(s, graph), nil) }
+	work := func(s int) Call { return call("cuMemsetD8Async", b(9, byte(1), 4, s), nil) }
+	event := call("cuEventCreate", b(30, int32(0)), nil)
+	record := func(s int) Call { return call("cuEventRecord", b(30, s), nil) }
+	wait := func(s int) Call { return call("cuStreamWaitEvent", b(s, 30, int32(0)), nil) }
 	for _, tc := range []struct {
 		name  string
 		calls []Call
 		want  string
 	}{
 		{"nothing", nil, ""},
+		{"captured work", []Call{context, stream(7), work(7), begin(7), work(7), end(7, 3), work(7)}, " 0 1 3 2 5"},
+		{"a capture whose graph is no more",
+			[]Call{context, stream(7), begin(7), work(7), end(7, 3), call("cuGraphDestroy", b(3), nil)}, " 0 1"},
+		{"a capture that has not ended", []Call{context, stream(7), begin(7), work(7)}, " 0 1 2 3"},
+		{"a capture over two streams", []Call{
+			context, stream(7), stream(8), event, begin(7), record(7), wait(8), work(8), end(7, 3), record(8), wait(7), work(7),
+		}, " 0 1 2 3 4 5 6 7 8"},
+		{"an event that was recorded elsewhere since", []Call{
+			context, stream(7), stream(8), event, begin(7), record(7), record(8), wait(8), work(8), end(7, 3),
+		}, " 0 1 2 3 4 5 6 9"},
 		{"a stream", []Call{context, stream(7)}, " 0 1"},
 		{"a stream that is no more", []Call{context, stream(7), stream(8), call("cuStreamDestroy_v2", b(7), nil)}, " 0 2"},
 		{"work", []Call{context, stream(7), call("cuMemsetD8Async", b(9, byte(1), 4, 7), nil)}, " 0 1"},
@@ -192,6 +208,10 @@ func TestItDoesNotGrow(t *testing.T) {
 			{op(t, "cuStreamCreate"), 1, b(h, int32(0)), nil},
 			{op(t, "cuCtxSetLimit"), 1, b(int32(0), h), nil},
 			{op(t, "cuFuncSetAttribute"), 1, b(9, int32(8), int32(i)), nil},
+			{op(t, "cuStreamBeginCapture_v2"), 1, b(h, int32(0)), nil},
+			{op(t, "cuMemsetD8Async"), 1, b(64, byte(1), 4, h), nil},
+			{op(t, "cuStreamEndCapture"), 1, b(h, h), nil},
+			{op(t, "cuGraphDestroy"), 1, b(h), nil},
 			{op(t, "cuStreamDestroy_v2"), 1, b(h), nil},
 		} {
 			if err := g.Add(c); err != nil {

@@ -16,6 +16,7 @@ import (
 // that was done to it and on what everything was that was needed for it.
 type machine struct {
 	objects map[name]*thing
+	inside  map[name]*thing // the captures that streams and events are in
 }
 
 type thing struct {
@@ -29,7 +30,7 @@ type thing struct {
 	dead     bool
 }
 
-func newMachine() *machine { return &machine{objects: map[name]*thing{}} }
+func newMachine() *machine { return &machine{map[name]*thing{}, map[name]*thing{}} }
 
 func mix(parts ...any) uint64 {
 	h := fnv.New64a()
@@ -77,6 +78,11 @@ func (m *machine) do(c Call) {
 		}
 	}
 	var changed []*thing
+	captured := m.captured(rule, refs)
+	if captured != nil {
+		changed = append(changed, captured)
+		saw = append(saw, captured.value())
+	}
 	switch {
 	case rule.Changes == "context" && current != nil:
 		changed = append(changed, current)
@@ -90,7 +96,7 @@ func (m *machine) do(c Call) {
 		switch known := m.objects[name{r.Class, r.Value}]; {
 		case r.Verb == Make || r.Verb == "" && known == nil:
 			refs[i].Verb = Make
-		case r.Verb == Break || r.Verb == Change && rule.Stateful:
+		case r.Verb == Break || r.Verb == Change && rule.Stateful && (captured == nil || r.Class != "stream"):
 			changed = append(changed, m.at(r.Class, r.Value))
 		default:
 			saw = append(saw, m.at(r.Class, r.Value).value())
@@ -99,12 +105,43 @@ func (m *machine) do(c Call) {
 	m.apply(rule, refs, fmt.Sprint(c.Op, c.Context, refs, string(enums)), mix(saw...), current, changed)
 }
 
+// captured is the capture that a call is part of, or nil.
+func (m *machine) captured(rule Rule, refs []Ref) *thing {
+	var in *thing
+	for _, r := range refs {
+		switch n := (name{r.Class, r.Value}); {
+		case m.inside[n] == nil || !rule.Work:
+		case r.Class == "stream":
+			in = m.inside[n]
+		case r.Class == "event" && r.Verb == Use:
+			in = m.inside[n]
+		}
+	}
+	if rule.Symbol == "cuStreamBeginCapture_v2" || rule.Symbol == "cuStreamBeginCaptureToGraph" {
+		in = &thing{class: "capture"}
+	}
+	for _, r := range refs {
+		n := name{r.Class, r.Value}
+		switch {
+		case in == nil && r.Class == "event" && r.Verb == Change || r.Verb == Break:
+			delete(m.inside, n)
+		case in == nil:
+		case r.Class == "stream" || r.Class == "event" && r.Verb == Change:
+			m.inside[n] = in
+		}
+	}
+	if in != nil && rule.Symbol == "cuStreamEndCapture" {
+		maps.DeleteFunc(m.inside, func(_ name, t *thing) bool { return t == in })
+	}
+	return in
+}
+
 func (m *machine) apply(rule Rule, refs []Ref, key string, effect uint64, current *thing, changed []*thing) {
 	for _, t := range changed {
 		switch {
-		case rule.Replaces:
+		case rule.Replaces && t.class != "capture":
 			t.settings[key] = effect
-		case rule.Stateful:
+		case rule.Stateful || t.class == "capture":
 			t.state = mix(t.state, effect)
 		}
 	}
@@ -149,6 +186,9 @@ func (m *machine) alive() map[name]uint64 {
 			all[n] = t.value()
 		}
 	}
+	for n, t := range m.inside {
+		all[name{"in " + n.class, n.value}] = t.value()
+	}
 	return all
 }
 
@@ -160,8 +200,20 @@ type program struct {
 	last   uint64
 }
 
+// often is what would come too rarely among all calls.
+var often = []string{
+	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuEventRecord", "cuStreamWaitEvent", "cuMemsetD8Async", "cuStreamCreate",
+	"cuEventCreate", "graph_instantiate", "cuGraphDestroy", "cuStreamDestroy_v2",
+}
+
 func newProgram(seed uint64) *program {
-	return &program{rand.New(rand.NewPCG(seed, 1)), newMachine(), slices.Sorted(maps.Keys(rules)), 100}
+	ops := slices.Sorted(maps.Keys(rules))
+	for _, op := range slices.Clone(ops) {
+		if slices.Contains(often, rules[op].Symbol) {
+			ops = append(ops, slices.Repeat([]uint32{op}, 15)...)
+		}
+	}
+	return &program{rand.New(rand.NewPCG(seed, 1)), newMachine(), ops, 100}
 }
 
 // handle picks one that is alive, or 0.
@@ -212,8 +264,32 @@ func (p *program) step() (c Call, ok bool) {
 			}
 		}
 	}
+	if !p.legal(c, rule) {
+		return c, false
+	}
 	p.m.do(c)
 	return c, true
+}
+
+// legal tells whether CUDA would let captures have this: the graph is told of successes only.
+func (p *program) legal(c Call, rule Rule) bool {
+	refs, _, err := read(c.Op, c.In, c.Out)
+	if err != nil {
+		panic(err)
+	}
+	sessions := map[*thing]bool{}
+	for _, r := range refs {
+		if in := p.m.inside[name{r.Class, r.Value}]; in != nil && (r.Class == "stream" || r.Verb == Use) {
+			sessions[in] = true
+		}
+	}
+	switch rule.Symbol {
+	case beginCapture, captureToGraph:
+		return len(sessions) == 0
+	case endCapture:
+		return len(sessions) == 1
+	}
+	return len(sessions) <= 1
 }
 
 func (p *program) argument(to []byte, a Arg, opt bool) ([]byte, bool) {
