@@ -10593,6 +10593,295 @@ nvmlReturn_t sing_nvmlDeviceGetTotalEccErrors(nvmlDevice_t dev, int type, int co
 }
 SING_PUBLIC(nvmlDeviceGetTotalEccErrors);
 
+nvmlReturn_t sing_send_nvmlDeviceGetEncoderUtilization(uint32_t per_thread, nvmlDevice_t dev, unsigned int *percent, unsigned int *period)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[8];
+	const size_t room_ = 8;
+	int r_;
+
+	if (percent == NULL)
+		return 2;
+	if (period == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x659c6e92u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, percent, 4)) && (sing_take(&q_, end_, period, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetEncoderUtilization(nvmlDevice_t dev, unsigned int *percent, unsigned int *period)
+{
+	return sing_send_nvmlDeviceGetEncoderUtilization(0, dev, percent, period);
+}
+SING_PUBLIC(nvmlDeviceGetEncoderUtilization);
+
+nvmlReturn_t sing_send_nvmlDeviceGetDecoderUtilization(uint32_t per_thread, nvmlDevice_t dev, unsigned int *percent, unsigned int *period)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[8];
+	const size_t room_ = 8;
+	int r_;
+
+	if (percent == NULL)
+		return 2;
+	if (period == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0xf9b157eu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, percent, 4)) && (sing_take(&q_, end_, period, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetDecoderUtilization(nvmlDevice_t dev, unsigned int *percent, unsigned int *period)
+{
+	return sing_send_nvmlDeviceGetDecoderUtilization(0, dev, percent, period);
+}
+SING_PUBLIC(nvmlDeviceGetDecoderUtilization);
+
+nvmlReturn_t sing_send_nvmlDeviceGetPcieThroughput(uint32_t per_thread, nvmlDevice_t dev, int counter, unsigned int *kilobytes)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (kilobytes == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	p_ = sing_put(p_, &counter, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x70490d9fu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, kilobytes, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetPcieThroughput(nvmlDevice_t dev, int counter, unsigned int *kilobytes)
+{
+	return sing_send_nvmlDeviceGetPcieThroughput(0, dev, counter, kilobytes);
+}
+SING_PUBLIC(nvmlDeviceGetPcieThroughput);
+
+nvmlReturn_t sing_send_nvmlDeviceGetClock(uint32_t per_thread, nvmlDevice_t dev, int clock, int id, unsigned int *mhz)
+{
+	unsigned char in_[16], *p_ = in_;
+	const size_t n_ = 16;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (mhz == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	p_ = sing_put(p_, &clock, 4);
+	p_ = sing_put(p_, &id, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x18ea232cu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, mhz, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetClock(nvmlDevice_t dev, int clock, int id, unsigned int *mhz)
+{
+	return sing_send_nvmlDeviceGetClock(0, dev, clock, id, mhz);
+}
+SING_PUBLIC(nvmlDeviceGetClock);
+
+nvmlReturn_t sing_send_nvmlDeviceGetApplicationsClock(uint32_t per_thread, nvmlDevice_t dev, int clock, unsigned int *mhz)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (mhz == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	p_ = sing_put(p_, &clock, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x766234d9u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, mhz, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetApplicationsClock(nvmlDevice_t dev, int clock, unsigned int *mhz)
+{
+	return sing_send_nvmlDeviceGetApplicationsClock(0, dev, clock, mhz);
+}
+SING_PUBLIC(nvmlDeviceGetApplicationsClock);
+
+nvmlReturn_t sing_send_nvmlDeviceGetMaxCustomerBoostClock(uint32_t per_thread, nvmlDevice_t dev, int clock, unsigned int *mhz)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (mhz == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	p_ = sing_put(p_, &clock, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_cached(0x76e5bd7bu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, mhz, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t dev, int clock, unsigned int *mhz)
+{
+	return sing_send_nvmlDeviceGetMaxCustomerBoostClock(0, dev, clock, mhz);
+}
+SING_PUBLIC(nvmlDeviceGetMaxCustomerBoostClock);
+
+nvmlReturn_t sing_send_nvmlDeviceGetTemperatureThreshold(uint32_t per_thread, nvmlDevice_t dev, int threshold, unsigned int *celsius)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (celsius == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	p_ = sing_put(p_, &threshold, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_cached(0xff1f39bu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, celsius, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetTemperatureThreshold(nvmlDevice_t dev, int threshold, unsigned int *celsius)
+{
+	return sing_send_nvmlDeviceGetTemperatureThreshold(0, dev, threshold, celsius);
+}
+SING_PUBLIC(nvmlDeviceGetTemperatureThreshold);
+
+nvmlReturn_t sing_send_nvmlDeviceGetPowerManagementMode(uint32_t per_thread, nvmlDevice_t dev, int *mode)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (mode == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0xeeee00bu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, mode, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetPowerManagementMode(nvmlDevice_t dev, int *mode)
+{
+	return sing_send_nvmlDeviceGetPowerManagementMode(0, dev, mode);
+}
+SING_PUBLIC(nvmlDeviceGetPowerManagementMode);
+
+nvmlReturn_t sing_send_nvmlDeviceGetRetiredPagesPendingStatus(uint32_t per_thread, nvmlDevice_t dev, int *pending)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[4];
+	const size_t room_ = 4;
+	int r_;
+
+	if (pending == NULL)
+		return 2;
+	p_ = sing_put(p_, &dev, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x53d84226u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 15;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, pending, 4)) && q_ == end_))
+			r_ = 15;
+	}
+	return r_;
+}
+
+nvmlReturn_t sing_nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t dev, int *pending)
+{
+	return sing_send_nvmlDeviceGetRetiredPagesPendingStatus(0, dev, pending);
+}
+SING_PUBLIC(nvmlDeviceGetRetiredPagesPendingStatus);
+
 nvmlReturn_t sing_send_nvmlDeviceGetMigMode(uint32_t per_thread, nvmlDevice_t dev, unsigned int *current, unsigned int *pending)
 {
 	unsigned char in_[8], *p_ = in_;

@@ -770,11 +770,13 @@ const char sing_names[] =
 	"ncclSignal" "\0"
 	"ncclWaitSignal" "\0"
 	"ncclWinGetUserPtr" "\0"
+	"nvmlDeviceGetApplicationsClock" "\0"
 	"nvmlDeviceGetArchitecture" "\0"
 	"nvmlDeviceGetAttributes_v2" "\0"
 	"nvmlDeviceGetBAR1MemoryInfo" "\0"
 	"nvmlDeviceGetBoardId" "\0"
 	"nvmlDeviceGetBrand" "\0"
+	"nvmlDeviceGetClock" "\0"
 	"nvmlDeviceGetClockInfo" "\0"
 	"nvmlDeviceGetComputeMode" "\0"
 	"nvmlDeviceGetComputeRunningProcesses" "\0"
@@ -788,9 +790,11 @@ const char sing_names[] =
 	"nvmlDeviceGetCurrPcieLinkWidth" "\0"
 	"nvmlDeviceGetCurrentClocksEventReasons" "\0"
 	"nvmlDeviceGetCurrentClocksThrottleReasons" "\0"
+	"nvmlDeviceGetDecoderUtilization" "\0"
 	"nvmlDeviceGetDisplayActive" "\0"
 	"nvmlDeviceGetDisplayMode" "\0"
 	"nvmlDeviceGetEccMode" "\0"
+	"nvmlDeviceGetEncoderUtilization" "\0"
 	"nvmlDeviceGetEnforcedPowerLimit" "\0"
 	"nvmlDeviceGetFanSpeed" "\0"
 	"nvmlDeviceGetFieldValues" "\0"
@@ -807,6 +811,7 @@ const char sing_names[] =
 	"nvmlDeviceGetIndex" "\0"
 	"nvmlDeviceGetInforomVersion" "\0"
 	"nvmlDeviceGetMaxClockInfo" "\0"
+	"nvmlDeviceGetMaxCustomerBoostClock" "\0"
 	"nvmlDeviceGetMaxMigDeviceCount" "\0"
 	"nvmlDeviceGetMaxPcieLinkGeneration" "\0"
 	"nvmlDeviceGetMaxPcieLinkWidth" "\0"
@@ -828,14 +833,18 @@ const char sing_names[] =
 	"nvmlDeviceGetPciInfo" "\0"
 	"nvmlDeviceGetPciInfo_v2" "\0"
 	"nvmlDeviceGetPciInfo_v3" "\0"
+	"nvmlDeviceGetPcieThroughput" "\0"
 	"nvmlDeviceGetPerformanceState" "\0"
 	"nvmlDeviceGetPersistenceMode" "\0"
 	"nvmlDeviceGetPowerManagementLimit" "\0"
 	"nvmlDeviceGetPowerManagementLimitConstraints" "\0"
+	"nvmlDeviceGetPowerManagementMode" "\0"
 	"nvmlDeviceGetPowerUsage" "\0"
+	"nvmlDeviceGetRetiredPagesPendingStatus" "\0"
 	"nvmlDeviceGetSerial" "\0"
 	"nvmlDeviceGetSupportedClocksThrottleReasons" "\0"
 	"nvmlDeviceGetTemperature" "\0"
+	"nvmlDeviceGetTemperatureThreshold" "\0"
 	"nvmlDeviceGetTopologyCommonAncestor" "\0"
 	"nvmlDeviceGetTotalEccErrors" "\0"
 	"nvmlDeviceGetTotalEnergyConsumption" "\0"
@@ -930,7 +939,7 @@ const char sing_names[] =
 	"pncclWinGetUserPtr" "\0"
 	"";
 
-const unsigned sing_symbol_count = 922;
+const unsigned sing_symbol_count = 931;
 const uint32_t sing_symbols[] = {
 	0, /* cuArray3DCreate */
 	16, /* cuArray3DCreate_v2 */
@@ -1696,164 +1705,173 @@ const uint32_t sing_symbols[] = {
 	16763, /* ncclSignal */
 	16774, /* ncclWaitSignal */
 	16789, /* ncclWinGetUserPtr */
-	16807, /* nvmlDeviceGetArchitecture */
-	16833, /* nvmlDeviceGetAttributes_v2 */
-	16860, /* nvmlDeviceGetBAR1MemoryInfo */
-	16888, /* nvmlDeviceGetBoardId */
-	16909, /* nvmlDeviceGetBrand */
-	16928, /* nvmlDeviceGetClockInfo */
-	16951, /* nvmlDeviceGetComputeMode */
-	16976, /* nvmlDeviceGetComputeRunningProcesses */
-	17013, /* nvmlDeviceGetComputeRunningProcesses_v2 */
-	17053, /* nvmlDeviceGetComputeRunningProcesses_v3 */
-	17093, /* nvmlDeviceGetCount */
-	17112, /* nvmlDeviceGetCount_v2 */
-	17134, /* nvmlDeviceGetCpuAffinity */
-	17159, /* nvmlDeviceGetCudaComputeCapability */
-	17194, /* nvmlDeviceGetCurrPcieLinkGeneration */
-	17230, /* nvmlDeviceGetCurrPcieLinkWidth */
-	17261, /* nvmlDeviceGetCurrentClocksEventReasons */
-	17300, /* nvmlDeviceGetCurrentClocksThrottleReasons */
-	17342, /* nvmlDeviceGetDisplayActive */
-	17369, /* nvmlDeviceGetDisplayMode */
-	17394, /* nvmlDeviceGetEccMode */
-	17415, /* nvmlDeviceGetEnforcedPowerLimit */
-	17447, /* nvmlDeviceGetFanSpeed */
-	17469, /* nvmlDeviceGetFieldValues */
-	17494, /* nvmlDeviceGetGpuFabricInfo */
-	17521, /* nvmlDeviceGetGpuFabricInfoV */
-	17549, /* nvmlDeviceGetGraphicsRunningProcesses_v3 */
-	17590, /* nvmlDeviceGetHandleByIndex */
-	17617, /* nvmlDeviceGetHandleByIndex_v2 */
-	17647, /* nvmlDeviceGetHandleByPciBusId */
-	17677, /* nvmlDeviceGetHandleByPciBusId_v2 */
-	17710, /* nvmlDeviceGetHandleBySerial */
-	17738, /* nvmlDeviceGetHandleByUUID */
-	17764, /* nvmlDeviceGetHandleByUUIDV */
-	17791, /* nvmlDeviceGetIndex */
-	17810, /* nvmlDeviceGetInforomVersion */
-	17838, /* nvmlDeviceGetMaxClockInfo */
-	17864, /* nvmlDeviceGetMaxMigDeviceCount */
-	17895, /* nvmlDeviceGetMaxPcieLinkGeneration */
-	17930, /* nvmlDeviceGetMaxPcieLinkWidth */
-	17960, /* nvmlDeviceGetMemoryBusWidth */
-	17988, /* nvmlDeviceGetMemoryInfo */
-	18012, /* nvmlDeviceGetMemoryInfo_v2 */
-	18039, /* nvmlDeviceGetMigMode */
-	18060, /* nvmlDeviceGetMinorNumber */
-	18085, /* nvmlDeviceGetMultiGpuBoard */
-	18112, /* nvmlDeviceGetName */
-	18130, /* nvmlDeviceGetNumGpuCores */
-	18155, /* nvmlDeviceGetNvLinkCapability */
-	18185, /* nvmlDeviceGetNvLinkRemoteDeviceType */
-	18221, /* nvmlDeviceGetNvLinkRemotePciInfo */
-	18254, /* nvmlDeviceGetNvLinkRemotePciInfo_v2 */
-	18290, /* nvmlDeviceGetNvLinkState */
-	18315, /* nvmlDeviceGetNvLinkVersion */
-	18342, /* nvmlDeviceGetP2PStatus */
-	18365, /* nvmlDeviceGetPciInfo */
-	18386, /* nvmlDeviceGetPciInfo_v2 */
-	18410, /* nvmlDeviceGetPciInfo_v3 */
-	18434, /* nvmlDeviceGetPerformanceState */
-	18464, /* nvmlDeviceGetPersistenceMode */
-	18493, /* nvmlDeviceGetPowerManagementLimit */
-	18527, /* nvmlDeviceGetPowerManagementLimitConstraints */
-	18572, /* nvmlDeviceGetPowerUsage */
-	18596, /* nvmlDeviceGetSerial */
-	18616, /* nvmlDeviceGetSupportedClocksThrottleReasons */
-	18660, /* nvmlDeviceGetTemperature */
-	18685, /* nvmlDeviceGetTopologyCommonAncestor */
-	18721, /* nvmlDeviceGetTotalEccErrors */
-	18749, /* nvmlDeviceGetTotalEnergyConsumption */
-	18785, /* nvmlDeviceGetUUID */
-	18803, /* nvmlDeviceGetUtilizationRates */
-	18833, /* nvmlDeviceGetVbiosVersion */
-	18859, /* nvmlDeviceIsMigDeviceHandle */
-	18887, /* nvmlDeviceResetGpuLockedClocks */
-	18918, /* nvmlDeviceSetApplicationsClocks */
-	18950, /* nvmlDeviceSetComputeMode */
-	18975, /* nvmlDeviceSetEccMode */
-	18996, /* nvmlDeviceSetGpuLockedClocks */
-	19025, /* nvmlDeviceSetMigMode */
-	19046, /* nvmlDeviceSetPersistenceMode */
-	19075, /* nvmlDeviceSetPowerManagementLimit */
-	19109, /* nvmlErrorString */
-	19125, /* nvmlInit */
-	19134, /* nvmlInitWithFlags */
-	19152, /* nvmlInit_v2 */
-	19164, /* nvmlShutdown */
-	19177, /* nvmlSystemGetCudaDriverVersion */
-	19208, /* nvmlSystemGetCudaDriverVersion_v2 */
-	19242, /* nvmlSystemGetDriverVersion */
-	19269, /* nvmlSystemGetNVMLVersion */
-	19294, /* nvmlSystemGetProcessName */
-	19319, /* pncclAllGather */
-	19334, /* pncclAllReduce */
-	19349, /* pncclAlltoAll */
-	19363, /* pncclBcast */
-	19374, /* pncclBroadcast */
-	19389, /* pncclCommAbort */
-	19404, /* pncclCommCount */
-	19419, /* pncclCommCuDevice */
-	19437, /* pncclCommDeregister */
-	19457, /* pncclCommDestroy */
-	19474, /* pncclCommFinalize */
-	19492, /* pncclCommGetAsyncError */
-	19515, /* pncclCommGetUniqueId */
-	19536, /* pncclCommGrow */
-	19550, /* pncclCommInitAll */
-	19567, /* pncclCommInitRank */
-	19585, /* pncclCommInitRankConfig */
-	19609, /* pncclCommInitRankScalable */
-	19635, /* pncclCommMemStats */
-	19653, /* pncclCommQueryProperties */
-	19678, /* pncclCommRegister */
-	19696, /* pncclCommResume */
-	19712, /* pncclCommRevoke */
-	19728, /* pncclCommShrink */
-	19744, /* pncclCommSplit */
-	19759, /* pncclCommSuspend */
-	19776, /* pncclCommUserRank */
-	19794, /* pncclCommWindowDeregister */
-	19820, /* pncclCommWindowRegister */
-	19844, /* pncclDevCommCreate */
-	19863, /* pncclDevCommDestroy */
-	19883, /* pncclGather */
-	19895, /* pncclGetErrorString */
-	19915, /* pncclGetLastError */
-	19933, /* pncclGetUniqueId */
-	19950, /* pncclGetVersion */
-	19966, /* pncclGroupEnd */
-	19980, /* pncclGroupSimulateEnd */
-	20002, /* pncclGroupStart */
-	20018, /* pncclMemAlloc */
-	20032, /* pncclMemFree */
-	20045, /* pncclParamBind */
-	20060, /* pncclParamDumpAll */
-	20078, /* pncclParamGet */
-	20092, /* pncclParamGetAllParameterKeys */
-	20122, /* pncclParamGetI16 */
-	20139, /* pncclParamGetI32 */
-	20156, /* pncclParamGetI64 */
-	20173, /* pncclParamGetI8 */
-	20189, /* pncclParamGetParameter */
-	20212, /* pncclParamGetStr */
-	20229, /* pncclParamGetU16 */
-	20246, /* pncclParamGetU32 */
-	20263, /* pncclParamGetU64 */
-	20280, /* pncclParamGetU8 */
-	20296, /* pncclPutSignal */
-	20311, /* pncclRecv */
-	20321, /* pncclRedOpCreatePreMulSum */
-	20347, /* pncclRedOpDestroy */
-	20365, /* pncclReduce */
-	20377, /* pncclReduceScatter */
-	20396, /* pncclResetDebugInit */
-	20416, /* pncclScatter */
-	20429, /* pncclSend */
-	20439, /* pncclSignal */
-	20451, /* pncclWaitSignal */
-	20467, /* pncclWinGetUserPtr */
+	16807, /* nvmlDeviceGetApplicationsClock */
+	16838, /* nvmlDeviceGetArchitecture */
+	16864, /* nvmlDeviceGetAttributes_v2 */
+	16891, /* nvmlDeviceGetBAR1MemoryInfo */
+	16919, /* nvmlDeviceGetBoardId */
+	16940, /* nvmlDeviceGetBrand */
+	16959, /* nvmlDeviceGetClock */
+	16978, /* nvmlDeviceGetClockInfo */
+	17001, /* nvmlDeviceGetComputeMode */
+	17026, /* nvmlDeviceGetComputeRunningProcesses */
+	17063, /* nvmlDeviceGetComputeRunningProcesses_v2 */
+	17103, /* nvmlDeviceGetComputeRunningProcesses_v3 */
+	17143, /* nvmlDeviceGetCount */
+	17162, /* nvmlDeviceGetCount_v2 */
+	17184, /* nvmlDeviceGetCpuAffinity */
+	17209, /* nvmlDeviceGetCudaComputeCapability */
+	17244, /* nvmlDeviceGetCurrPcieLinkGeneration */
+	17280, /* nvmlDeviceGetCurrPcieLinkWidth */
+	17311, /* nvmlDeviceGetCurrentClocksEventReasons */
+	17350, /* nvmlDeviceGetCurrentClocksThrottleReasons */
+	17392, /* nvmlDeviceGetDecoderUtilization */
+	17424, /* nvmlDeviceGetDisplayActive */
+	17451, /* nvmlDeviceGetDisplayMode */
+	17476, /* nvmlDeviceGetEccMode */
+	17497, /* nvmlDeviceGetEncoderUtilization */
+	17529, /* nvmlDeviceGetEnforcedPowerLimit */
+	17561, /* nvmlDeviceGetFanSpeed */
+	17583, /* nvmlDeviceGetFieldValues */
+	17608, /* nvmlDeviceGetGpuFabricInfo */
+	17635, /* nvmlDeviceGetGpuFabricInfoV */
+	17663, /* nvmlDeviceGetGraphicsRunningProcesses_v3 */
+	17704, /* nvmlDeviceGetHandleByIndex */
+	17731, /* nvmlDeviceGetHandleByIndex_v2 */
+	17761, /* nvmlDeviceGetHandleByPciBusId */
+	17791, /* nvmlDeviceGetHandleByPciBusId_v2 */
+	17824, /* nvmlDeviceGetHandleBySerial */
+	17852, /* nvmlDeviceGetHandleByUUID */
+	17878, /* nvmlDeviceGetHandleByUUIDV */
+	17905, /* nvmlDeviceGetIndex */
+	17924, /* nvmlDeviceGetInforomVersion */
+	17952, /* nvmlDeviceGetMaxClockInfo */
+	17978, /* nvmlDeviceGetMaxCustomerBoostClock */
+	18013, /* nvmlDeviceGetMaxMigDeviceCount */
+	18044, /* nvmlDeviceGetMaxPcieLinkGeneration */
+	18079, /* nvmlDeviceGetMaxPcieLinkWidth */
+	18109, /* nvmlDeviceGetMemoryBusWidth */
+	18137, /* nvmlDeviceGetMemoryInfo */
+	18161, /* nvmlDeviceGetMemoryInfo_v2 */
+	18188, /* nvmlDeviceGetMigMode */
+	18209, /* nvmlDeviceGetMinorNumber */
+	18234, /* nvmlDeviceGetMultiGpuBoard */
+	18261, /* nvmlDeviceGetName */
+	18279, /* nvmlDeviceGetNumGpuCores */
+	18304, /* nvmlDeviceGetNvLinkCapability */
+	18334, /* nvmlDeviceGetNvLinkRemoteDeviceType */
+	18370, /* nvmlDeviceGetNvLinkRemotePciInfo */
+	18403, /* nvmlDeviceGetNvLinkRemotePciInfo_v2 */
+	18439, /* nvmlDeviceGetNvLinkState */
+	18464, /* nvmlDeviceGetNvLinkVersion */
+	18491, /* nvmlDeviceGetP2PStatus */
+	18514, /* nvmlDeviceGetPciInfo */
+	18535, /* nvmlDeviceGetPciInfo_v2 */
+	18559, /* nvmlDeviceGetPciInfo_v3 */
+	18583, /* nvmlDeviceGetPcieThroughput */
+	18611, /* nvmlDeviceGetPerformanceState */
+	18641, /* nvmlDeviceGetPersistenceMode */
+	18670, /* nvmlDeviceGetPowerManagementLimit */
+	18704, /* nvmlDeviceGetPowerManagementLimitConstraints */
+	18749, /* nvmlDeviceGetPowerManagementMode */
+	18782, /* nvmlDeviceGetPowerUsage */
+	18806, /* nvmlDeviceGetRetiredPagesPendingStatus */
+	18845, /* nvmlDeviceGetSerial */
+	18865, /* nvmlDeviceGetSupportedClocksThrottleReasons */
+	18909, /* nvmlDeviceGetTemperature */
+	18934, /* nvmlDeviceGetTemperatureThreshold */
+	18968, /* nvmlDeviceGetTopologyCommonAncestor */
+	19004, /* nvmlDeviceGetTotalEccErrors */
+	19032, /* nvmlDeviceGetTotalEnergyConsumption */
+	19068, /* nvmlDeviceGetUUID */
+	19086, /* nvmlDeviceGetUtilizationRates */
+	19116, /* nvmlDeviceGetVbiosVersion */
+	19142, /* nvmlDeviceIsMigDeviceHandle */
+	19170, /* nvmlDeviceResetGpuLockedClocks */
+	19201, /* nvmlDeviceSetApplicationsClocks */
+	19233, /* nvmlDeviceSetComputeMode */
+	19258, /* nvmlDeviceSetEccMode */
+	19279, /* nvmlDeviceSetGpuLockedClocks */
+	19308, /* nvmlDeviceSetMigMode */
+	19329, /* nvmlDeviceSetPersistenceMode */
+	19358, /* nvmlDeviceSetPowerManagementLimit */
+	19392, /* nvmlErrorString */
+	19408, /* nvmlInit */
+	19417, /* nvmlInitWithFlags */
+	19435, /* nvmlInit_v2 */
+	19447, /* nvmlShutdown */
+	19460, /* nvmlSystemGetCudaDriverVersion */
+	19491, /* nvmlSystemGetCudaDriverVersion_v2 */
+	19525, /* nvmlSystemGetDriverVersion */
+	19552, /* nvmlSystemGetNVMLVersion */
+	19577, /* nvmlSystemGetProcessName */
+	19602, /* pncclAllGather */
+	19617, /* pncclAllReduce */
+	19632, /* pncclAlltoAll */
+	19646, /* pncclBcast */
+	19657, /* pncclBroadcast */
+	19672, /* pncclCommAbort */
+	19687, /* pncclCommCount */
+	19702, /* pncclCommCuDevice */
+	19720, /* pncclCommDeregister */
+	19740, /* pncclCommDestroy */
+	19757, /* pncclCommFinalize */
+	19775, /* pncclCommGetAsyncError */
+	19798, /* pncclCommGetUniqueId */
+	19819, /* pncclCommGrow */
+	19833, /* pncclCommInitAll */
+	19850, /* pncclCommInitRank */
+	19868, /* pncclCommInitRankConfig */
+	19892, /* pncclCommInitRankScalable */
+	19918, /* pncclCommMemStats */
+	19936, /* pncclCommQueryProperties */
+	19961, /* pncclCommRegister */
+	19979, /* pncclCommResume */
+	19995, /* pncclCommRevoke */
+	20011, /* pncclCommShrink */
+	20027, /* pncclCommSplit */
+	20042, /* pncclCommSuspend */
+	20059, /* pncclCommUserRank */
+	20077, /* pncclCommWindowDeregister */
+	20103, /* pncclCommWindowRegister */
+	20127, /* pncclDevCommCreate */
+	20146, /* pncclDevCommDestroy */
+	20166, /* pncclGather */
+	20178, /* pncclGetErrorString */
+	20198, /* pncclGetLastError */
+	20216, /* pncclGetUniqueId */
+	20233, /* pncclGetVersion */
+	20249, /* pncclGroupEnd */
+	20263, /* pncclGroupSimulateEnd */
+	20285, /* pncclGroupStart */
+	20301, /* pncclMemAlloc */
+	20315, /* pncclMemFree */
+	20328, /* pncclParamBind */
+	20343, /* pncclParamDumpAll */
+	20361, /* pncclParamGet */
+	20375, /* pncclParamGetAllParameterKeys */
+	20405, /* pncclParamGetI16 */
+	20422, /* pncclParamGetI32 */
+	20439, /* pncclParamGetI64 */
+	20456, /* pncclParamGetI8 */
+	20472, /* pncclParamGetParameter */
+	20495, /* pncclParamGetStr */
+	20512, /* pncclParamGetU16 */
+	20529, /* pncclParamGetU32 */
+	20546, /* pncclParamGetU64 */
+	20563, /* pncclParamGetU8 */
+	20579, /* pncclPutSignal */
+	20594, /* pncclRecv */
+	20604, /* pncclRedOpCreatePreMulSum */
+	20630, /* pncclRedOpDestroy */
+	20648, /* pncclReduce */
+	20660, /* pncclReduceScatter */
+	20679, /* pncclResetDebugInit */
+	20699, /* pncclScatter */
+	20712, /* pncclSend */
+	20722, /* pncclSignal */
+	20734, /* pncclWaitSignal */
+	20750, /* pncclWinGetUserPtr */
 };
 
 const unsigned sing_key_count = 698;
@@ -3324,11 +3342,13 @@ __asm__(".pushsection .rodata\n.balign 4\n.globl sing_offsets\n.hidden sing_offs
 	".long sing_ncclSignal - sing_offsets\n"
 	".long sing_ncclWaitSignal - sing_offsets\n"
 	".long sing_ncclWinGetUserPtr - sing_offsets\n"
+	".long sing_nvmlDeviceGetApplicationsClock - sing_offsets\n"
 	".long sing_nvmlDeviceGetArchitecture - sing_offsets\n"
 	".long sing_nvmlDeviceGetAttributes_v2 - sing_offsets\n"
 	".long sing_nvmlDeviceGetBAR1MemoryInfo - sing_offsets\n"
 	".long sing_nvmlDeviceGetBoardId - sing_offsets\n"
 	".long sing_nvmlDeviceGetBrand - sing_offsets\n"
+	".long sing_nvmlDeviceGetClock - sing_offsets\n"
 	".long sing_nvmlDeviceGetClockInfo - sing_offsets\n"
 	".long sing_nvmlDeviceGetComputeMode - sing_offsets\n"
 	".long sing_nvmlDeviceGetComputeRunningProcesses - sing_offsets\n"
@@ -3342,9 +3362,11 @@ __asm__(".pushsection .rodata\n.balign 4\n.globl sing_offsets\n.hidden sing_offs
 	".long sing_nvmlDeviceGetCurrPcieLinkWidth - sing_offsets\n"
 	".long sing_nvmlDeviceGetCurrentClocksEventReasons - sing_offsets\n"
 	".long sing_nvmlDeviceGetCurrentClocksThrottleReasons - sing_offsets\n"
+	".long sing_nvmlDeviceGetDecoderUtilization - sing_offsets\n"
 	".long sing_nvmlDeviceGetDisplayActive - sing_offsets\n"
 	".long sing_nvmlDeviceGetDisplayMode - sing_offsets\n"
 	".long sing_nvmlDeviceGetEccMode - sing_offsets\n"
+	".long sing_nvmlDeviceGetEncoderUtilization - sing_offsets\n"
 	".long sing_nvmlDeviceGetEnforcedPowerLimit - sing_offsets\n"
 	".long sing_nvmlDeviceGetFanSpeed - sing_offsets\n"
 	".long sing_nvmlDeviceGetFieldValues - sing_offsets\n"
@@ -3361,6 +3383,7 @@ __asm__(".pushsection .rodata\n.balign 4\n.globl sing_offsets\n.hidden sing_offs
 	".long sing_nvmlDeviceGetIndex - sing_offsets\n"
 	".long sing_nvmlDeviceGetInforomVersion - sing_offsets\n"
 	".long sing_nvmlDeviceGetMaxClockInfo - sing_offsets\n"
+	".long sing_nvmlDeviceGetMaxCustomerBoostClock - sing_offsets\n"
 	".long sing_nvmlDeviceGetMaxMigDeviceCount - sing_offsets\n"
 	".long sing_nvmlDeviceGetMaxPcieLinkGeneration - sing_offsets\n"
 	".long sing_nvmlDeviceGetMaxPcieLinkWidth - sing_offsets\n"
@@ -3382,14 +3405,18 @@ __asm__(".pushsection .rodata\n.balign 4\n.globl sing_offsets\n.hidden sing_offs
 	".long sing_nvmlDeviceGetPciInfo - sing_offsets\n"
 	".long sing_nvmlDeviceGetPciInfo_v2 - sing_offsets\n"
 	".long sing_nvmlDeviceGetPciInfo_v3 - sing_offsets\n"
+	".long sing_nvmlDeviceGetPcieThroughput - sing_offsets\n"
 	".long sing_nvmlDeviceGetPerformanceState - sing_offsets\n"
 	".long sing_nvmlDeviceGetPersistenceMode - sing_offsets\n"
 	".long sing_nvmlDeviceGetPowerManagementLimit - sing_offsets\n"
 	".long sing_nvmlDeviceGetPowerManagementLimitConstraints - sing_offsets\n"
+	".long sing_nvmlDeviceGetPowerManagementMode - sing_offsets\n"
 	".long sing_nvmlDeviceGetPowerUsage - sing_offsets\n"
+	".long sing_nvmlDeviceGetRetiredPagesPendingStatus - sing_offsets\n"
 	".long sing_nvmlDeviceGetSerial - sing_offsets\n"
 	".long sing_nvmlDeviceGetSupportedClocksThrottleReasons - sing_offsets\n"
 	".long sing_nvmlDeviceGetTemperature - sing_offsets\n"
+	".long sing_nvmlDeviceGetTemperatureThreshold - sing_offsets\n"
 	".long sing_nvmlDeviceGetTopologyCommonAncestor - sing_offsets\n"
 	".long sing_nvmlDeviceGetTotalEccErrors - sing_offsets\n"
 	".long sing_nvmlDeviceGetTotalEnergyConsumption - sing_offsets\n"

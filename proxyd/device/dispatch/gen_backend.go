@@ -697,6 +697,24 @@ type NvmlCalls interface {
 	NvmlDeviceGetEccMode(c *Call, dev Nvmldevice) (current int32, pending int32, r Result)
 	// nvmlDeviceGetTotalEccErrors: sync.
 	NvmlDeviceGetTotalEccErrors(c *Call, dev Nvmldevice, typ int32, counter int32) (n uint64, r Result)
+	// nvmlDeviceGetEncoderUtilization: sync.
+	NvmlDeviceGetEncoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result)
+	// nvmlDeviceGetDecoderUtilization: sync.
+	NvmlDeviceGetDecoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result)
+	// nvmlDeviceGetPcieThroughput: sync.
+	NvmlDeviceGetPcieThroughput(c *Call, dev Nvmldevice, counter int32) (kilobytes uint32, r Result)
+	// nvmlDeviceGetClock: sync.
+	NvmlDeviceGetClock(c *Call, dev Nvmldevice, clock int32, id int32) (mhz uint32, r Result)
+	// nvmlDeviceGetApplicationsClock: sync.
+	NvmlDeviceGetApplicationsClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result)
+	// nvmlDeviceGetMaxCustomerBoostClock: cached.
+	NvmlDeviceGetMaxCustomerBoostClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result)
+	// nvmlDeviceGetTemperatureThreshold: cached.
+	NvmlDeviceGetTemperatureThreshold(c *Call, dev Nvmldevice, threshold int32) (celsius uint32, r Result)
+	// nvmlDeviceGetPowerManagementMode: sync.
+	NvmlDeviceGetPowerManagementMode(c *Call, dev Nvmldevice) (mode int32, r Result)
+	// nvmlDeviceGetRetiredPagesPendingStatus: sync.
+	NvmlDeviceGetRetiredPagesPendingStatus(c *Call, dev Nvmldevice) (pending int32, r Result)
 	// nvmlDeviceGetMigMode: sync.
 	NvmlDeviceGetMigMode(c *Call, dev Nvmldevice) (current uint32, pending uint32, r Result)
 	// nvmlDeviceGetCpuAffinity: sync.
@@ -2323,6 +2341,60 @@ func (Unsupported) NvmlDeviceGetEccMode(c *Call, dev Nvmldevice) (current int32,
 
 // NvmlDeviceGetTotalEccErrors is not supported.
 func (Unsupported) NvmlDeviceGetTotalEccErrors(c *Call, dev Nvmldevice, typ int32, counter int32) (n uint64, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetEncoderUtilization is not supported.
+func (Unsupported) NvmlDeviceGetEncoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetDecoderUtilization is not supported.
+func (Unsupported) NvmlDeviceGetDecoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetPcieThroughput is not supported.
+func (Unsupported) NvmlDeviceGetPcieThroughput(c *Call, dev Nvmldevice, counter int32) (kilobytes uint32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetClock is not supported.
+func (Unsupported) NvmlDeviceGetClock(c *Call, dev Nvmldevice, clock int32, id int32) (mhz uint32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetApplicationsClock is not supported.
+func (Unsupported) NvmlDeviceGetApplicationsClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetMaxCustomerBoostClock is not supported.
+func (Unsupported) NvmlDeviceGetMaxCustomerBoostClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetTemperatureThreshold is not supported.
+func (Unsupported) NvmlDeviceGetTemperatureThreshold(c *Call, dev Nvmldevice, threshold int32) (celsius uint32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetPowerManagementMode is not supported.
+func (Unsupported) NvmlDeviceGetPowerManagementMode(c *Call, dev Nvmldevice) (mode int32, r Result) {
+	r = 3
+	return
+}
+
+// NvmlDeviceGetRetiredPagesPendingStatus is not supported.
+func (Unsupported) NvmlDeviceGetRetiredPagesPendingStatus(c *Call, dev Nvmldevice) (pending int32, r Result) {
 	r = 3
 	return
 }

@@ -4394,6 +4394,124 @@ func (x *echo) NvmlDeviceGetTotalEccErrors(c *Call, dev Nvmldevice, typ int32, c
 	return
 }
 
+func (x *echo) NvmlDeviceGetEncoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result) {
+	x.begin("nvmlDeviceGetEncoderUtilization", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	r = x.result(false)
+	percent = uint32(x.u64(4))
+	period = uint32(x.u64(4))
+	if r == 0 {
+		x.field("percent", encoded(func(e *encoder) { e.u32(percent) }))
+		x.field("period", encoded(func(e *encoder) { e.u32(period) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetDecoderUtilization(c *Call, dev Nvmldevice) (percent uint32, period uint32, r Result) {
+	x.begin("nvmlDeviceGetDecoderUtilization", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	r = x.result(false)
+	percent = uint32(x.u64(4))
+	period = uint32(x.u64(4))
+	if r == 0 {
+		x.field("percent", encoded(func(e *encoder) { e.u32(percent) }))
+		x.field("period", encoded(func(e *encoder) { e.u32(period) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetPcieThroughput(c *Call, dev Nvmldevice, counter int32) (kilobytes uint32, r Result) {
+	x.begin("nvmlDeviceGetPcieThroughput", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	x.field("counter", encoded(func(e *encoder) { e.i32(counter) }))
+	r = x.result(false)
+	kilobytes = uint32(x.u64(4))
+	if r == 0 {
+		x.field("kilobytes", encoded(func(e *encoder) { e.u32(kilobytes) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetClock(c *Call, dev Nvmldevice, clock int32, id int32) (mhz uint32, r Result) {
+	x.begin("nvmlDeviceGetClock", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	x.field("clock", encoded(func(e *encoder) { e.i32(clock) }))
+	x.field("id", encoded(func(e *encoder) { e.i32(id) }))
+	r = x.result(false)
+	mhz = uint32(x.u64(4))
+	if r == 0 {
+		x.field("mhz", encoded(func(e *encoder) { e.u32(mhz) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetApplicationsClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
+	x.begin("nvmlDeviceGetApplicationsClock", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	x.field("clock", encoded(func(e *encoder) { e.i32(clock) }))
+	r = x.result(false)
+	mhz = uint32(x.u64(4))
+	if r == 0 {
+		x.field("mhz", encoded(func(e *encoder) { e.u32(mhz) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetMaxCustomerBoostClock(c *Call, dev Nvmldevice, clock int32) (mhz uint32, r Result) {
+	x.begin("nvmlDeviceGetMaxCustomerBoostClock", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	x.field("clock", encoded(func(e *encoder) { e.i32(clock) }))
+	r = x.result(false)
+	mhz = uint32(x.u64(4))
+	if r == 0 {
+		x.field("mhz", encoded(func(e *encoder) { e.u32(mhz) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetTemperatureThreshold(c *Call, dev Nvmldevice, threshold int32) (celsius uint32, r Result) {
+	x.begin("nvmlDeviceGetTemperatureThreshold", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	x.field("threshold", encoded(func(e *encoder) { e.i32(threshold) }))
+	r = x.result(false)
+	celsius = uint32(x.u64(4))
+	if r == 0 {
+		x.field("celsius", encoded(func(e *encoder) { e.u32(celsius) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetPowerManagementMode(c *Call, dev Nvmldevice) (mode int32, r Result) {
+	x.begin("nvmlDeviceGetPowerManagementMode", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	r = x.result(false)
+	mode = int32(x.u64(4))
+	if r == 0 {
+		x.field("mode", encoded(func(e *encoder) { e.i32(mode) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) NvmlDeviceGetRetiredPagesPendingStatus(c *Call, dev Nvmldevice) (pending int32, r Result) {
+	x.begin("nvmlDeviceGetRetiredPagesPendingStatus", c)
+	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))
+	r = x.result(false)
+	pending = int32(x.u64(4))
+	if r == 0 {
+		x.field("pending", encoded(func(e *encoder) { e.i32(pending) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) NvmlDeviceGetMigMode(c *Call, dev Nvmldevice) (current uint32, pending uint32, r Result) {
 	x.begin("nvmlDeviceGetMigMode", c)
 	x.field("dev", encoded(func(e *encoder) { e.u64(uint64(dev)) }))

@@ -323,6 +323,15 @@ var ops = map[uint32]Info{
 	0x2fe3ac32: {"nvmlDeviceGetDisplayActive", false, false, false, serveNvmlDeviceGetDisplayActive},
 	0x7efbde1c: {"nvmlDeviceGetEccMode", false, false, false, serveNvmlDeviceGetEccMode},
 	0x56aa8372: {"nvmlDeviceGetTotalEccErrors", false, false, false, serveNvmlDeviceGetTotalEccErrors},
+	0x659c6e92: {"nvmlDeviceGetEncoderUtilization", false, false, false, serveNvmlDeviceGetEncoderUtilization},
+	0xf9b157e:  {"nvmlDeviceGetDecoderUtilization", false, false, false, serveNvmlDeviceGetDecoderUtilization},
+	0x70490d9f: {"nvmlDeviceGetPcieThroughput", false, false, false, serveNvmlDeviceGetPcieThroughput},
+	0x18ea232c: {"nvmlDeviceGetClock", false, false, false, serveNvmlDeviceGetClock},
+	0x766234d9: {"nvmlDeviceGetApplicationsClock", false, false, false, serveNvmlDeviceGetApplicationsClock},
+	0x76e5bd7b: {"nvmlDeviceGetMaxCustomerBoostClock", false, false, false, serveNvmlDeviceGetMaxCustomerBoostClock},
+	0xff1f39b:  {"nvmlDeviceGetTemperatureThreshold", false, false, false, serveNvmlDeviceGetTemperatureThreshold},
+	0xeeee00b:  {"nvmlDeviceGetPowerManagementMode", false, false, false, serveNvmlDeviceGetPowerManagementMode},
+	0x53d84226: {"nvmlDeviceGetRetiredPagesPendingStatus", false, false, false, serveNvmlDeviceGetRetiredPagesPendingStatus},
 	0x32ec1b6e: {"nvmlDeviceGetMigMode", false, false, false, serveNvmlDeviceGetMigMode},
 	0x377c4928: {"nvmlDeviceGetCpuAffinity", false, false, false, serveNvmlDeviceGetCpuAffinity},
 	0xca0cc8b:  {"nvmlDeviceGetTopologyCommonAncestor", false, false, false, serveNvmlDeviceGetTopologyCommonAncestor},
@@ -4533,6 +4542,131 @@ func serveNvmlDeviceGetTotalEccErrors(b Backend, c *Call, d *decoder, e *encoder
 		return r
 	}
 	e.u64(n)
+	return r
+}
+
+func serveNvmlDeviceGetEncoderUtilization(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	if !d.end() {
+		return 0
+	}
+	percent, period, r := b.NvmlDeviceGetEncoderUtilization(c, dev)
+	if r != 0 {
+		return r
+	}
+	e.u32(percent)
+	e.u32(period)
+	return r
+}
+
+func serveNvmlDeviceGetDecoderUtilization(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	if !d.end() {
+		return 0
+	}
+	percent, period, r := b.NvmlDeviceGetDecoderUtilization(c, dev)
+	if r != 0 {
+		return r
+	}
+	e.u32(percent)
+	e.u32(period)
+	return r
+}
+
+func serveNvmlDeviceGetPcieThroughput(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	counter := d.i32()
+	if !d.end() {
+		return 0
+	}
+	kilobytes, r := b.NvmlDeviceGetPcieThroughput(c, dev, counter)
+	if r != 0 {
+		return r
+	}
+	e.u32(kilobytes)
+	return r
+}
+
+func serveNvmlDeviceGetClock(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	clock := d.i32()
+	id := d.i32()
+	if !d.end() {
+		return 0
+	}
+	mhz, r := b.NvmlDeviceGetClock(c, dev, clock, id)
+	if r != 0 {
+		return r
+	}
+	e.u32(mhz)
+	return r
+}
+
+func serveNvmlDeviceGetApplicationsClock(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	clock := d.i32()
+	if !d.end() {
+		return 0
+	}
+	mhz, r := b.NvmlDeviceGetApplicationsClock(c, dev, clock)
+	if r != 0 {
+		return r
+	}
+	e.u32(mhz)
+	return r
+}
+
+func serveNvmlDeviceGetMaxCustomerBoostClock(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	clock := d.i32()
+	if !d.end() {
+		return 0
+	}
+	mhz, r := b.NvmlDeviceGetMaxCustomerBoostClock(c, dev, clock)
+	if r != 0 {
+		return r
+	}
+	e.u32(mhz)
+	return r
+}
+
+func serveNvmlDeviceGetTemperatureThreshold(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	threshold := d.i32()
+	if !d.end() {
+		return 0
+	}
+	celsius, r := b.NvmlDeviceGetTemperatureThreshold(c, dev, threshold)
+	if r != 0 {
+		return r
+	}
+	e.u32(celsius)
+	return r
+}
+
+func serveNvmlDeviceGetPowerManagementMode(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	if !d.end() {
+		return 0
+	}
+	mode, r := b.NvmlDeviceGetPowerManagementMode(c, dev)
+	if r != 0 {
+		return r
+	}
+	e.i32(mode)
+	return r
+}
+
+func serveNvmlDeviceGetRetiredPagesPendingStatus(b Backend, c *Call, d *decoder, e *encoder) Result {
+	dev := Nvmldevice(d.u64())
+	if !d.end() {
+		return 0
+	}
+	pending, r := b.NvmlDeviceGetRetiredPagesPendingStatus(c, dev)
+	if r != 0 {
+		return r
+	}
+	e.i32(pending)
 	return r
 }
 

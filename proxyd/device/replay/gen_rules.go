@@ -2951,6 +2951,77 @@ var rules = map[uint32]Rule{
 			{Name: "n", Size: 8, Out: true},
 		},
 	},
+	0x659c6e92: {
+		Symbol: "nvmlDeviceGetEncoderUtilization",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "percent", Size: 4, Out: true},
+			{Name: "period", Size: 4, Out: true},
+		},
+	},
+	0xf9b157e: {
+		Symbol: "nvmlDeviceGetDecoderUtilization",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "percent", Size: 4, Out: true},
+			{Name: "period", Size: 4, Out: true},
+		},
+	},
+	0x70490d9f: {
+		Symbol: "nvmlDeviceGetPcieThroughput",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "counter", Size: 4, In: true, Enum: true},
+			{Name: "kilobytes", Size: 4, Out: true},
+		},
+	},
+	0x18ea232c: {
+		Symbol: "nvmlDeviceGetClock",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "clock", Size: 4, In: true, Enum: true},
+			{Name: "id", Size: 4, In: true, Enum: true},
+			{Name: "mhz", Size: 4, Out: true},
+		},
+	},
+	0x766234d9: {
+		Symbol: "nvmlDeviceGetApplicationsClock",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "clock", Size: 4, In: true, Enum: true},
+			{Name: "mhz", Size: 4, Out: true},
+		},
+	},
+	0x76e5bd7b: {
+		Symbol: "nvmlDeviceGetMaxCustomerBoostClock",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "clock", Size: 4, In: true, Enum: true},
+			{Name: "mhz", Size: 4, Out: true},
+		},
+	},
+	0xff1f39b: {
+		Symbol: "nvmlDeviceGetTemperatureThreshold",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "threshold", Size: 4, In: true, Enum: true},
+			{Name: "celsius", Size: 4, Out: true},
+		},
+	},
+	0xeeee00b: {
+		Symbol: "nvmlDeviceGetPowerManagementMode",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "mode", Size: 4, Out: true},
+		},
+	},
+	0x53d84226: {
+		Symbol: "nvmlDeviceGetRetiredPagesPendingStatus",
+		Args: []Arg{
+			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
+			{Name: "pending", Size: 4, Out: true},
+		},
+	},
 	0x32ec1b6e: {
 		Symbol: "nvmlDeviceGetMigMode",
 		Args: []Arg{

@@ -8260,6 +8260,181 @@ static void try_nvmlDeviceGetTotalEccErrors(void)
 	say_end();
 }
 
+static void try_nvmlDeviceGetEncoderUtilization(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	unsigned int percent = 0;
+	unsigned int period = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetEncoderUtilization", false);
+	say_field("dev", &dev, 8);
+	r_ = nvmlDeviceGetEncoderUtilization(dev, &percent, &period);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("percent", &percent, 4);
+		say_field("period", &period, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetDecoderUtilization(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	unsigned int percent = 0;
+	unsigned int period = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetDecoderUtilization", false);
+	say_field("dev", &dev, 8);
+	r_ = nvmlDeviceGetDecoderUtilization(dev, &percent, &period);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("percent", &percent, 4);
+		say_field("period", &period, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetPcieThroughput(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	int counter = 0;
+	fill(&counter, sizeof(counter));
+	unsigned int kilobytes = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetPcieThroughput", false);
+	say_field("dev", &dev, 8);
+	say_field("counter", &counter, 4);
+	r_ = nvmlDeviceGetPcieThroughput(dev, counter, &kilobytes);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("kilobytes", &kilobytes, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetClock(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	int clock = 0;
+	fill(&clock, sizeof(clock));
+	int id = 0;
+	fill(&id, sizeof(id));
+	unsigned int mhz = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetClock", false);
+	say_field("dev", &dev, 8);
+	say_field("clock", &clock, 4);
+	say_field("id", &id, 4);
+	r_ = nvmlDeviceGetClock(dev, clock, id, &mhz);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("mhz", &mhz, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetApplicationsClock(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	int clock = 0;
+	fill(&clock, sizeof(clock));
+	unsigned int mhz = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetApplicationsClock", false);
+	say_field("dev", &dev, 8);
+	say_field("clock", &clock, 4);
+	r_ = nvmlDeviceGetApplicationsClock(dev, clock, &mhz);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("mhz", &mhz, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetMaxCustomerBoostClock(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	int clock = 0;
+	fill(&clock, sizeof(clock));
+	unsigned int mhz = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetMaxCustomerBoostClock", false);
+	say_field("dev", &dev, 8);
+	say_field("clock", &clock, 4);
+	r_ = nvmlDeviceGetMaxCustomerBoostClock(dev, clock, &mhz);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("mhz", &mhz, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetTemperatureThreshold(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	int threshold = 0;
+	fill(&threshold, sizeof(threshold));
+	unsigned int celsius = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetTemperatureThreshold", false);
+	say_field("dev", &dev, 8);
+	say_field("threshold", &threshold, 4);
+	r_ = nvmlDeviceGetTemperatureThreshold(dev, threshold, &celsius);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("celsius", &celsius, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetPowerManagementMode(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	int mode = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetPowerManagementMode", false);
+	say_field("dev", &dev, 8);
+	r_ = nvmlDeviceGetPowerManagementMode(dev, &mode);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("mode", &mode, 4);
+	}
+	say_end();
+}
+
+static void try_nvmlDeviceGetRetiredPagesPendingStatus(void)
+{
+	nvmlDevice_t dev = 0;
+	fill(&dev, sizeof(dev));
+	int pending = 0;
+	int r_;
+
+	say_begin("nvmlDeviceGetRetiredPagesPendingStatus", false);
+	say_field("dev", &dev, 8);
+	r_ = nvmlDeviceGetRetiredPagesPendingStatus(dev, &pending);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("pending", &pending, 4);
+	}
+	say_end();
+}
+
 static void try_nvmlDeviceGetMigMode(void)
 {
 	nvmlDevice_t dev = 0;
@@ -8942,6 +9117,15 @@ void roundtrip(void)
 	try_nvmlDeviceGetDisplayActive();
 	try_nvmlDeviceGetEccMode();
 	try_nvmlDeviceGetTotalEccErrors();
+	try_nvmlDeviceGetEncoderUtilization();
+	try_nvmlDeviceGetDecoderUtilization();
+	try_nvmlDeviceGetPcieThroughput();
+	try_nvmlDeviceGetClock();
+	try_nvmlDeviceGetApplicationsClock();
+	try_nvmlDeviceGetMaxCustomerBoostClock();
+	try_nvmlDeviceGetTemperatureThreshold();
+	try_nvmlDeviceGetPowerManagementMode();
+	try_nvmlDeviceGetRetiredPagesPendingStatus();
 	try_nvmlDeviceGetMigMode();
 	try_nvmlDeviceGetCpuAffinity();
 	try_nvmlDeviceGetTopologyCommonAncestor();
