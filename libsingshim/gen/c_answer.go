@@ -42,9 +42,9 @@ func (s *sender) carry(message string, answers bool) {
 func (s *sender) done(in, out, answers bool) {
 	if answers {
 		if s.c.Always {
-			s.line("\tif (r_ == 0 || got_ > 0) {")
+			s.line("\tif (%s || got_ > 0) {", succeeded(s.c, "r_"))
 		} else {
-			s.line("\tif (r_ == 0) {")
+			s.line("\tif (%s) {", succeeded(s.c, "r_"))
 		}
 		s.line("\t\tconst unsigned char *q_ = out_, *const end_ = out_ + got_;")
 		s.line("")
@@ -55,12 +55,12 @@ func (s *sender) done(in, out, answers bool) {
 	for _, a := range s.c.Args {
 		switch {
 		case madeUp(a):
-			s.line("\tif (r_ == 0)")
+			s.line("\tif (%s)", succeeded(s.c, "r_"))
 			s.line("\t\t*%s = (%s)(uintptr_t)%s_;", a.Name, a.Type.C, a.Name)
 			s.line("\telse")
 			s.line("\t\tsing_handle_drop(%s, %s_);", class(a.Type), a.Name)
 		case a.Verb == api.Break && a.Type.Maker == api.ByClient:
-			s.line("\tif (r_ == 0)")
+			s.line("\tif (%s)", succeeded(s.c, "r_"))
 			s.line("\t\tsing_handle_drop(%s, (uint64_t)(uintptr_t)%s);", class(a.Type), a.Name)
 		}
 	}

@@ -108,7 +108,7 @@ func attempt(w *text, c *api.Call, function, first, mark string) string {
 	w.line("\tr_ = %s(%s);", function, strings.Join(passed, ", "))
 	w.line("\tsay_result(r_);")
 	if !c.Always {
-		w.line("\tif (r_ == 0) {")
+		w.line("\tif (%s) {", succeeded(c, "r_"))
 	} else {
 		w.line("\t{")
 	}

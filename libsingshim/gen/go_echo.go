@@ -46,7 +46,7 @@ func echo(w *text, c *api.Call) {
 		}
 	}
 	if !c.Always {
-		w.line("\tif r == 0 {")
+		w.line("\tif %s {", succeeded(c, "r"))
 	} else {
 		w.line("\t{")
 	}

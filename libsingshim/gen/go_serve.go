@@ -65,7 +65,7 @@ func serve(w *text, c *api.Call) {
 	}
 	w.line("\t%s, r := %s", strings.Join(results, ", "), call)
 	if !c.Always {
-		w.line("\tif r != 0 {")
+		w.line("\tif !(%s) {", succeeded(c, "r"))
 		w.line("\t\treturn r")
 		w.line("\t}")
 	}

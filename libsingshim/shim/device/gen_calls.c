@@ -7925,7 +7925,7 @@ ncclResult_t sing_send_ncclGetVersion(uint32_t per_thread, int *version)
 	r_ = sing_cached(0x42c3f75u | per_thread, NULL, 0, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, version, 4)) && q_ == end_))
@@ -7970,7 +7970,7 @@ ncclResult_t sing_send_ncclGetUniqueId(uint32_t per_thread, ncclUniqueId *id)
 	r_ = sing_call(0x36e2e945u | per_thread, NULL, 0, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, id, 128)) && q_ == end_))
@@ -8055,7 +8055,7 @@ ncclResult_t sing_send_comm_init(uint32_t per_thread, ncclComm_t *comm, int rank
 	r_ = sing_call(0x128b28a8u | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0)
+	if (r_ == 0 || r_ == 7)
 		*comm = (ncclComm_t)(uintptr_t)comm_;
 	else
 		sing_handle_drop(SING_CLASS_COMM, comm_);
@@ -8115,7 +8115,7 @@ ncclResult_t sing_send_comm_split(uint32_t per_thread, ncclComm_t comm, int colo
 	r_ = sing_call(0x1e0ad2e2u | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0)
+	if (r_ == 0 || r_ == 7)
 		*part = (ncclComm_t)(uintptr_t)part_;
 	else
 		sing_handle_drop(SING_CLASS_COMM, part_);
@@ -8163,7 +8163,7 @@ ncclResult_t sing_send_ncclCommDestroy(uint32_t per_thread, ncclComm_t comm)
 	r_ = sing_call(0x3babed75u | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0)
+	if (r_ == 0 || r_ == 7)
 		sing_handle_drop(SING_CLASS_COMM, (uint64_t)(uintptr_t)comm);
 	return r_;
 }
@@ -8180,7 +8180,7 @@ ncclResult_t sing_send_ncclCommAbort(uint32_t per_thread, ncclComm_t comm)
 	r_ = sing_call(0x2e8111e9u | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0)
+	if (r_ == 0 || r_ == 7)
 		sing_handle_drop(SING_CLASS_COMM, (uint64_t)(uintptr_t)comm);
 	return r_;
 }
@@ -8201,7 +8201,7 @@ ncclResult_t sing_send_ncclCommGetAsyncError(uint32_t per_thread, ncclComm_t com
 	r_ = sing_call(0x5b6d750du | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, error, 4)) && q_ == end_))
@@ -8238,7 +8238,7 @@ ncclResult_t sing_send_ncclCommCount(uint32_t per_thread, ncclComm_t comm, int *
 	r_ = sing_cached(0x5455afe4u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, n, 4)) && q_ == end_))
@@ -8275,7 +8275,7 @@ ncclResult_t sing_send_ncclCommCuDevice(uint32_t per_thread, ncclComm_t comm, in
 	r_ = sing_cached(0x370bc783u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, dev, 4)) && q_ == end_))
@@ -8312,7 +8312,7 @@ ncclResult_t sing_send_ncclCommUserRank(uint32_t per_thread, ncclComm_t comm, in
 	r_ = sing_cached(0x660c2e54u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, rank, 4)) && q_ == end_))
@@ -8742,7 +8742,7 @@ ncclResult_t sing_send_redop_create(uint32_t per_thread, ncclRedOp_t *op, const 
 	r_ = sing_call(0x6cdb46d8u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, op, 4)) && q_ == end_))
@@ -8797,7 +8797,7 @@ ncclResult_t sing_send_ncclMemAlloc(uint32_t per_thread, CUdeviceptr *ptr, size_
 	r_ = sing_call(0x23ca96d3u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, ptr, 8)) && q_ == end_))
@@ -8863,7 +8863,7 @@ ncclResult_t sing_send_ncclCommRegister(uint32_t per_thread, ncclComm_t comm, CU
 	r_ = sing_call(0x70437390u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 6;
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, handle, 8)) && q_ == end_))

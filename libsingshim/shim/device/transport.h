@@ -64,7 +64,10 @@ enum sing_class;
 /* A handle of that class that was never used before in this process; never 0, 1 or 2. */
 uint64_t sing_handle_new(enum sing_class class);
 
-/* It is no more: the call that would have made it failed, or one that destroys it was made. */
+/*
+ * It is no more: the call that would have made it failed, or one that destroys it was made. A
+ * communicator that NCCL is still at work on (ncclInProgress) is made.
+ */
 void sing_handle_drop(enum sing_class class, uint64_t handle);
 
 /* Say that a program wanted a call that is not covered, and why not. Called once for each symbol. */

@@ -57,7 +57,7 @@ func (x *echo) wanted(name string, is bool) {
 func (x *echo) result(posted bool) Result {
 	var r Result
 	if !posted && x.fails && x.random.IntN(4) == 0 {
-		r = []Result{ResultOutOfMemory, ResultInvalidHandle}[x.random.IntN(2)]
+		r = []Result{ResultOutOfMemory, ResultInvalidHandle, ResultNcclInProgress}[x.random.IntN(3)]
 	}
 	fmt.Fprintf(&x.line, " -> %d", r)
 	return r

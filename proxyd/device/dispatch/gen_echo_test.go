@@ -3375,7 +3375,7 @@ func (x *echo) NcclGetVersion(c *Call) (version int32, r Result) {
 	x.begin("ncclGetVersion", c)
 	r = x.result(false)
 	version = int32(x.u64(4))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("version", encoded(func(e *encoder) { e.i32(version) }))
 	}
 	x.end()
@@ -3386,7 +3386,7 @@ func (x *echo) NcclGetUniqueId(c *Call) (id Uniqueid, r Result) {
 	x.begin("ncclGetUniqueId", c)
 	r = x.result(false)
 	id = getUniqueid(x.bytes(128))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("id", encoded(func(e *encoder) { e.putUniqueid(id) }))
 	}
 	x.end()
@@ -3415,7 +3415,7 @@ func (x *echo) CommInit(c *Call, comm Comm, ranks int32, rank int32, ids []Uniqu
 	}), len(values), false && values == nil)
 	x.field("k", encoded(func(e *encoder) { e.u32(k) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	}
 	x.end()
@@ -3439,7 +3439,7 @@ func (x *echo) CommSplit(c *Call, comm Comm, color int32, key int32, part Comm, 
 	}), len(values), false && values == nil)
 	x.field("k", encoded(func(e *encoder) { e.u32(k) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("part", encoded(func(e *encoder) { e.u64(uint64(part)) }))
 	}
 	x.end()
@@ -3450,7 +3450,7 @@ func (x *echo) NcclCommFinalize(c *Call, comm Comm) (r Result) {
 	x.begin("ncclCommFinalize", c)
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3460,7 +3460,7 @@ func (x *echo) NcclCommDestroy(c *Call, comm Comm) (r Result) {
 	x.begin("ncclCommDestroy", c)
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3470,7 +3470,7 @@ func (x *echo) NcclCommAbort(c *Call, comm Comm) (r Result) {
 	x.begin("ncclCommAbort", c)
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3481,7 +3481,7 @@ func (x *echo) NcclCommGetAsyncError(c *Call, comm Comm) (error int32, r Result)
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
 	error = int32(x.u64(4))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("error", encoded(func(e *encoder) { e.i32(error) }))
 	}
 	x.end()
@@ -3493,7 +3493,7 @@ func (x *echo) NcclCommCount(c *Call, comm Comm) (n int32, r Result) {
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
 	n = int32(x.u64(4))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("n", encoded(func(e *encoder) { e.i32(n) }))
 	}
 	x.end()
@@ -3505,7 +3505,7 @@ func (x *echo) NcclCommCuDevice(c *Call, comm Comm) (dev int32, r Result) {
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
 	dev = int32(x.u64(4))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("dev", encoded(func(e *encoder) { e.i32(dev) }))
 	}
 	x.end()
@@ -3517,7 +3517,7 @@ func (x *echo) NcclCommUserRank(c *Call, comm Comm) (rank int32, r Result) {
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
 	rank = int32(x.u64(4))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("rank", encoded(func(e *encoder) { e.i32(rank) }))
 	}
 	x.end()
@@ -3527,7 +3527,7 @@ func (x *echo) NcclCommUserRank(c *Call, comm Comm) (rank int32, r Result) {
 func (x *echo) NcclGroupStart(c *Call) (r Result) {
 	x.begin("ncclGroupStart", c)
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3536,7 +3536,7 @@ func (x *echo) NcclGroupStart(c *Call) (r Result) {
 func (x *echo) NcclGroupEnd(c *Call) (r Result) {
 	x.begin("ncclGroupEnd", c)
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3552,7 +3552,7 @@ func (x *echo) NcclAllReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int3
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3569,7 +3569,7 @@ func (x *echo) NcclReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int32, 
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3585,7 +3585,7 @@ func (x *echo) NcclBroadcast(c *Call, src Devptr, dst Devptr, n uint64, typ int3
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3600,7 +3600,7 @@ func (x *echo) NcclBcast(c *Call, buffer Devptr, n uint64, typ int32, root int32
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3615,7 +3615,7 @@ func (x *echo) NcclAllGather(c *Call, src Devptr, dst Devptr, n uint64, typ int3
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3631,7 +3631,7 @@ func (x *echo) NcclReduceScatter(c *Call, src Devptr, dst Devptr, n uint64, typ 
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3646,7 +3646,7 @@ func (x *echo) NcclAlltoAll(c *Call, src Devptr, dst Devptr, n uint64, typ int32
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3662,7 +3662,7 @@ func (x *echo) NcclGather(c *Call, src Devptr, dst Devptr, n uint64, typ int32, 
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3678,7 +3678,7 @@ func (x *echo) NcclScatter(c *Call, src Devptr, dst Devptr, n uint64, typ int32,
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3693,7 +3693,7 @@ func (x *echo) NcclSend(c *Call, src Devptr, n uint64, typ int32, peer int32, co
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3708,7 +3708,7 @@ func (x *echo) NcclRecv(c *Call, dst Devptr, n uint64, typ int32, peer int32, co
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3724,7 +3724,7 @@ func (x *echo) RedopCreate(c *Call, scalar []uint8, n uint32, at Devptr, typ int
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
 	op = Redop(x.u64(4))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("op", encoded(func(e *encoder) { e.i32(int32(op)) }))
 	}
 	x.end()
@@ -3736,7 +3736,7 @@ func (x *echo) NcclRedOpDestroy(c *Call, op Redop, comm Comm) (r Result) {
 	x.field("op", encoded(func(e *encoder) { e.i32(int32(op)) }))
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3747,7 +3747,7 @@ func (x *echo) NcclMemAlloc(c *Call, n uint64) (ptr Devptr, r Result) {
 	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
 	r = x.result(false)
 	ptr = Devptr(x.u64(8))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
 	}
 	x.end()
@@ -3758,7 +3758,7 @@ func (x *echo) NcclMemFree(c *Call, ptr Devptr) (r Result) {
 	x.begin("ncclMemFree", c)
 	x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return
@@ -3771,7 +3771,7 @@ func (x *echo) NcclCommRegister(c *Call, comm Comm, ptr Devptr, n uint64) (handl
 	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
 	r = x.result(false)
 	handle = Commreg(x.u64(8))
-	if r == 0 {
+	if r == 0 || r == 7 {
 		x.field("handle", encoded(func(e *encoder) { e.u64(uint64(handle)) }))
 	}
 	x.end()
@@ -3783,7 +3783,7 @@ func (x *echo) NcclCommDeregister(c *Call, comm Comm, handle Commreg) (r Result)
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	x.field("handle", encoded(func(e *encoder) { e.u64(uint64(handle)) }))
 	r = x.result(false)
-	if r == 0 {
+	if r == 0 || r == 7 {
 	}
 	x.end()
 	return

@@ -354,7 +354,7 @@ func serveDriverGetVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	version, r := b.DriverGetVersion(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(version)
@@ -367,7 +367,7 @@ func serveAttach(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	devices, version, r := b.Attach(c, flags)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(devices)
@@ -384,7 +384,7 @@ func serveDeviceAttributes(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	values, r := b.DeviceAttributes(c, dev, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("values", len(values), int64(n))
@@ -400,7 +400,7 @@ func serveDeviceGet(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	dev, r := b.DeviceGet(c, ordinal)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(dev)
@@ -412,7 +412,7 @@ func serveDeviceGetCount(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	count, r := b.DeviceGetCount(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(count)
@@ -428,7 +428,7 @@ func serveDeviceGetName(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	name, r := b.DeviceGetName(c, size, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(name, int64(size))
@@ -441,7 +441,7 @@ func serveDeviceGetUuid(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	id, r := b.DeviceGetUuid(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putUuid(id)
@@ -454,7 +454,7 @@ func serveDeviceGetUuidV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	id, r := b.DeviceGetUuidV2(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putUuid(id)
@@ -467,7 +467,7 @@ func serveDeviceTotalMemV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	bytes, r := b.DeviceTotalMemV2(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(bytes)
@@ -480,7 +480,7 @@ func serveDeviceGetProperties(b Backend, c *Call, d *decoder, e *encoder) Result
 		return 0
 	}
 	prop, r := b.DeviceGetProperties(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putDevprop(prop)
@@ -493,7 +493,7 @@ func serveDeviceComputeCapability(b Backend, c *Call, d *decoder, e *encoder) Re
 		return 0
 	}
 	major, minor, r := b.DeviceComputeCapability(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(major)
@@ -507,7 +507,7 @@ func serveDeviceGetByPCIBusId(b Backend, c *Call, d *decoder, e *encoder) Result
 		return 0
 	}
 	dev, r := b.DeviceGetByPCIBusId(c, id)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(dev)
@@ -523,7 +523,7 @@ func serveDeviceGetPCIBusId(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	id, r := b.DeviceGetPCIBusId(c, size, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(id, int64(size))
@@ -538,7 +538,7 @@ func serveDeviceGetP2PAttribute(b Backend, c *Call, d *decoder, e *encoder) Resu
 		return 0
 	}
 	value, r := b.DeviceGetP2PAttribute(c, attribute, src, dst)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(value)
@@ -552,7 +552,7 @@ func serveDeviceCanAccessPeer(b Backend, c *Call, d *decoder, e *encoder) Result
 		return 0
 	}
 	yes, r := b.DeviceCanAccessPeer(c, dev, peer)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(yes)
@@ -566,7 +566,7 @@ func serveDeviceGetExecAffinitySupport(b Backend, c *Call, d *decoder, e *encode
 		return 0
 	}
 	yes, r := b.DeviceGetExecAffinitySupport(c, typ, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(yes)
@@ -584,7 +584,7 @@ func serveDeviceGetHostAtomicCapabilities(b Backend, c *Call, d *decoder, e *enc
 		return 0
 	}
 	capabilities, r := b.DeviceGetHostAtomicCapabilities(c, operations, count, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("capabilities", len(capabilities), int64(count))
@@ -606,7 +606,7 @@ func serveDeviceGetP2PAtomicCapabilities(b Backend, c *Call, d *decoder, e *enco
 		return 0
 	}
 	capabilities, r := b.DeviceGetP2PAtomicCapabilities(c, operations, count, src, dst)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("capabilities", len(capabilities), int64(count))
@@ -631,7 +631,7 @@ func serveDeviceGetMemPool(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	pool, r := b.DeviceGetMemPool(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(pool))
@@ -644,7 +644,7 @@ func serveDeviceGetDefaultMemPool(b Backend, c *Call, d *decoder, e *encoder) Re
 		return 0
 	}
 	pool, r := b.DeviceGetDefaultMemPool(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(pool))
@@ -666,7 +666,7 @@ func serveDeviceGetGraphMemAttribute(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	value, r := b.DeviceGetGraphMemAttribute(c, dev, attribute)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(value)
@@ -724,7 +724,7 @@ func serveDevicePrimaryCtxGetState(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	flags, active, r := b.DevicePrimaryCtxGetState(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(flags)
@@ -756,7 +756,7 @@ func serveCtxGetApiVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	version, r := b.CtxGetApiVersion(c, ctx)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(version)
@@ -769,7 +769,7 @@ func serveCtxGetId(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	id, r := b.CtxGetId(c, ctx)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(id)
@@ -796,7 +796,7 @@ func serveCtxGetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	flags, r := b.CtxGetFlags(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(flags)
@@ -817,7 +817,7 @@ func serveCtxGetLimit(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	value, r := b.CtxGetLimit(c, limit)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(value)
@@ -838,7 +838,7 @@ func serveCtxGetCacheConfig(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	config, r := b.CtxGetCacheConfig(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(config)
@@ -858,7 +858,7 @@ func serveCtxGetSharedMemConfig(b Backend, c *Call, d *decoder, e *encoder) Resu
 		return 0
 	}
 	config, r := b.CtxGetSharedMemConfig(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(config)
@@ -880,7 +880,7 @@ func serveCtxGetStreamPriorityRange(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	least, greatest, r := b.CtxGetStreamPriorityRange(c, wantLeast, wantGreatest)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantLeast {
@@ -921,7 +921,7 @@ func serveMemGetInfoV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	free, total, r := b.MemGetInfoV2(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(free)
@@ -935,7 +935,7 @@ func serveMemAllocV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, r := b.MemAllocV2(c, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -950,7 +950,7 @@ func serveMemAllocPitchV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, pitch, r := b.MemAllocPitchV2(c, width, height, element)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -974,7 +974,7 @@ func serveMemGetAddressRangeV2(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return 0
 	}
 	base, size, r := b.MemGetAddressRangeV2(c, wantBase, wantSize, ptr)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantBase {
@@ -1028,7 +1028,7 @@ func serveHostReach(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, r := b.HostReach(c, p)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -1054,7 +1054,7 @@ func serveMemAddressReserve(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, r := b.MemAddressReserve(c, n, alignment, at, flags)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -1081,7 +1081,7 @@ func serveMemCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	handle, r := b.MemCreate(c, n, prop, flags)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(handle))
@@ -1139,7 +1139,7 @@ func serveMemGetAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	flags, r := b.MemGetAccess(c, where, ptr)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(flags)
@@ -1156,7 +1156,7 @@ func serveMemGetAllocationGranularity(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	granularity, r := b.MemGetAllocationGranularity(c, prop, option)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(granularity)
@@ -1169,7 +1169,7 @@ func serveMemGetAllocationPropertiesFromHandle(b Backend, c *Call, d *decoder, e
 		return 0
 	}
 	prop, r := b.MemGetAllocationPropertiesFromHandle(c, handle)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putAllocprop(prop)
@@ -1182,7 +1182,7 @@ func serveMemRetainAllocationHandle(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	handle, r := b.MemRetainAllocationHandle(c, address)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(handle))
@@ -1198,7 +1198,7 @@ func serveMemPoolCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	pool, r := b.MemPoolCreate(c, props)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(pool))
@@ -1239,7 +1239,7 @@ func servePoolGet(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	value, r := b.PoolGet(c, pool, attribute)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(value)
@@ -1267,7 +1267,7 @@ func serveMemPoolGetAccess(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	flags, r := b.MemPoolGetAccess(c, pool, where)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(flags)
@@ -1281,7 +1281,7 @@ func serveMemAllocAsync(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, r := b.MemAllocAsync(c, n, stream)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -1296,7 +1296,7 @@ func serveMemAllocFromPoolAsync(b Backend, c *Call, d *decoder, e *encoder) Resu
 		return 0
 	}
 	ptr, r := b.MemAllocFromPoolAsync(c, n, pool, stream)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -1377,7 +1377,7 @@ func serveCopyOut(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	dst, r := b.CopyOut(c, src, n, stream)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("dst", len(dst), int64(n))
@@ -1671,7 +1671,7 @@ func serveStreamGetPriority(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	priority, r := b.StreamGetPriority(c, stream)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(priority)
@@ -1684,7 +1684,7 @@ func serveStreamGetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	flags, r := b.StreamGetFlags(c, stream)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(flags)
@@ -1697,7 +1697,7 @@ func serveStreamGetDevice(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	dev, r := b.StreamGetDevice(c, stream)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(dev)
@@ -1710,7 +1710,7 @@ func serveStreamGetId(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	id, r := b.StreamGetId(c, stream)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(id)
@@ -1733,7 +1733,7 @@ func serveStreamGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	value, r := b.StreamGetAttribute(c, stream, id)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putLaunchvalue(value)
@@ -1958,7 +1958,7 @@ func serveEventElapsedTime(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	milliseconds, r := b.EventElapsedTime(c, start, end)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.f32(milliseconds)
@@ -1972,7 +1972,7 @@ func serveEventElapsedTimeV2(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	milliseconds, r := b.EventElapsedTimeV2(c, start, end)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.f32(milliseconds)
@@ -2017,7 +2017,7 @@ func serveModuleGetLoadingMode(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return 0
 	}
 	mode, r := b.ModuleGetLoadingMode(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(mode)
@@ -2031,7 +2031,7 @@ func serveModuleGetFunction(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	function, r := b.ModuleGetFunction(c, module, name)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(function))
@@ -2044,7 +2044,7 @@ func serveModuleGetFunctionCount(b Backend, c *Call, d *decoder, e *encoder) Res
 		return 0
 	}
 	n, r := b.ModuleGetFunctionCount(c, module)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(n)
@@ -2060,7 +2060,7 @@ func serveModuleEnumerateFunctions(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	functions, r := b.ModuleEnumerateFunctions(c, n, module)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("functions", len(functions), int64(n))
@@ -2079,7 +2079,7 @@ func serveModuleGetGlobalV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, n, r := b.ModuleGetGlobalV2(c, wantPtr, wantN, module, name)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantPtr {
@@ -2136,7 +2136,7 @@ func serveLibraryGetKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	kernel, r := b.LibraryGetKernel(c, library, name)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(kernel))
@@ -2149,7 +2149,7 @@ func serveLibraryGetKernelCount(b Backend, c *Call, d *decoder, e *encoder) Resu
 		return 0
 	}
 	n, r := b.LibraryGetKernelCount(c, library)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(n)
@@ -2165,7 +2165,7 @@ func serveLibraryEnumerateKernels(b Backend, c *Call, d *decoder, e *encoder) Re
 		return 0
 	}
 	kernels, r := b.LibraryEnumerateKernels(c, n, library)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("kernels", len(kernels), int64(n))
@@ -2181,7 +2181,7 @@ func serveLibraryGetModule(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	module, r := b.LibraryGetModule(c, library)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(module))
@@ -2197,7 +2197,7 @@ func serveLibraryGetGlobal(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, n, r := b.LibraryGetGlobal(c, wantPtr, wantN, library, name)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantPtr {
@@ -2215,7 +2215,7 @@ func serveKernelGetFunction(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	function, r := b.KernelGetFunction(c, kernel)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(function))
@@ -2228,7 +2228,7 @@ func serveKernelGetLibrary(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	library, r := b.KernelGetLibrary(c, kernel)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(library))
@@ -2243,7 +2243,7 @@ func serveKernelGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	value, r := b.KernelGetAttribute(c, attribute, kernel, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(value)
@@ -2280,7 +2280,7 @@ func serveKernelName(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	name, r := b.KernelName(c, n, kernel)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(name, int64(n))
@@ -2295,7 +2295,7 @@ func serveKernelGetParamInfo(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	offset, n, r := b.KernelGetParamInfo(c, kernel, index, wantN)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(offset)
@@ -2311,7 +2311,7 @@ func serveKernelGetParamCount(b Backend, c *Call, d *decoder, e *encoder) Result
 		return 0
 	}
 	n, r := b.KernelGetParamCount(c, kernel)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(n)
@@ -2336,7 +2336,7 @@ func serveLinkCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	state, r := b.LinkCreate(c, names, values, k)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(state))
@@ -2398,7 +2398,7 @@ func serveFuncGetAttribute(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	value, r := b.FuncGetAttribute(c, attribute, function)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(value)
@@ -2439,7 +2439,7 @@ func serveFuncGetModule(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	module, r := b.FuncGetModule(c, function)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(module))
@@ -2455,7 +2455,7 @@ func serveFunctionName(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	name, r := b.FunctionName(c, n, function)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(name, int64(n))
@@ -2470,7 +2470,7 @@ func serveFuncGetParamInfo(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	offset, n, r := b.FuncGetParamInfo(c, function, index, wantN)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(offset)
@@ -2486,7 +2486,7 @@ func serveFuncGetParamCount(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	n, r := b.FuncGetParamCount(c, function)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(n)
@@ -2499,7 +2499,7 @@ func serveFuncIsLoaded(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	state, r := b.FuncIsLoaded(c, function)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(state)
@@ -2526,7 +2526,7 @@ func serveFunctionFacts(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	attributes, offsets, sizes, nOut, r := b.FunctionFacts(c, function, k, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("attributes", len(attributes), int64(k))
@@ -2594,7 +2594,7 @@ func serveOccupancyMaxActiveBlocksPerMultiprocessor(b Backend, c *Call, d *decod
 		return 0
 	}
 	blocks, r := b.OccupancyMaxActiveBlocksPerMultiprocessor(c, function, size, shared)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(blocks)
@@ -2610,7 +2610,7 @@ func serveOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(b Backend, c *Call,
 		return 0
 	}
 	blocks, r := b.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c, function, size, shared, flags)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(blocks)
@@ -2625,7 +2625,7 @@ func serveOccupancyAvailableDynamicSMemPerBlock(b Backend, c *Call, d *decoder, 
 		return 0
 	}
 	shared, r := b.OccupancyAvailableDynamicSMemPerBlock(c, function, blocks, size)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(shared)
@@ -2665,7 +2665,7 @@ func serveGraphNodeFindInClone(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return 0
 	}
 	node, r := b.GraphNodeFindInClone(c, original, clone)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(node))
@@ -2682,7 +2682,7 @@ func serveGraphDot(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	dot, nOut, r := b.GraphDot(c, graph, flags, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("dot", len(dot), int64(n))
@@ -2765,7 +2765,7 @@ func serveGraphKernelNodeGetAttribute(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	value, r := b.GraphKernelNodeGetAttribute(c, node, id)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putLaunchvalue(value)
@@ -2837,7 +2837,7 @@ func serveGraphMemsetNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	params, r := b.GraphMemsetNodeGetParams(c, node)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putMemset(params)
@@ -2888,7 +2888,7 @@ func serveGraphChildGraphNodeGetGraph(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	graph, r := b.GraphChildGraphNodeGetGraph(c, node)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(graph))
@@ -2914,7 +2914,7 @@ func serveGraphEventRecordNodeGetEvent(b Backend, c *Call, d *decoder, e *encode
 		return 0
 	}
 	event, r := b.GraphEventRecordNodeGetEvent(c, node)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(event))
@@ -2949,7 +2949,7 @@ func serveGraphEventWaitNodeGetEvent(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	event, r := b.GraphEventWaitNodeGetEvent(c, node)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(event))
@@ -2983,7 +2983,7 @@ func serveGraphAddAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, r := b.GraphAddAlloc(c, node, graph, deps, n, props, mapping, k, size)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -3009,7 +3009,7 @@ func serveGraphMemFreeNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	ptr, r := b.GraphMemFreeNodeGetParams(c, node)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -3022,7 +3022,7 @@ func serveGraphNodeGetType(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	typ, r := b.GraphNodeGetType(c, node)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(typ)
@@ -3041,7 +3041,7 @@ func serveGraphGetNodes(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	nodes, nOut, r := b.GraphGetNodes(c, graph, wantNodes, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantNodes {
@@ -3066,7 +3066,7 @@ func serveGraphGetRootNodes(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	nodes, nOut, r := b.GraphGetRootNodes(c, graph, wantNodes, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantNodes {
@@ -3095,7 +3095,7 @@ func serveGraphGetEdges(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	from, to, nOut, r := b.GraphGetEdges(c, graph, wantFrom, wantTo, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantFrom {
@@ -3134,7 +3134,7 @@ func serveGraphGetEdgesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	from, to, edges, nOut, r := b.GraphGetEdgesV2(c, graph, wantFrom, wantTo, wantEdges, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantFrom {
@@ -3171,7 +3171,7 @@ func serveGraphNodeGetDependencies(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	deps, nOut, r := b.GraphNodeGetDependencies(c, node, wantDeps, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantDeps {
@@ -3200,7 +3200,7 @@ func serveGraphNodeGetDependenciesV2(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	deps, edges, nOut, r := b.GraphNodeGetDependenciesV2(c, node, wantDeps, wantEdges, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantDeps {
@@ -3231,7 +3231,7 @@ func serveGraphNodeGetDependentNodes(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	deps, nOut, r := b.GraphNodeGetDependentNodes(c, node, wantDeps, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantDeps {
@@ -3260,7 +3260,7 @@ func serveGraphNodeGetDependentNodesV2(b Backend, c *Call, d *decoder, e *encode
 		return 0
 	}
 	deps, edges, nOut, r := b.GraphNodeGetDependentNodesV2(c, node, wantDeps, wantEdges, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantDeps {
@@ -3368,7 +3368,7 @@ func serveGraphExecGetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	flags, r := b.GraphExecGetFlags(c, exec)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(flags)
@@ -3429,7 +3429,7 @@ func serveGraphNodeGetEnabled(b Backend, c *Call, d *decoder, e *encoder) Result
 		return 0
 	}
 	on, r := b.GraphNodeGetEnabled(c, exec, node)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(on)
@@ -3521,7 +3521,7 @@ func serveNcclGetVersion(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	version, r := b.NcclGetVersion(c)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.i32(version)
@@ -3533,7 +3533,7 @@ func serveNcclGetUniqueId(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	id, r := b.NcclGetUniqueId(c)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.putUniqueid(id)
@@ -3604,7 +3604,7 @@ func serveNcclCommGetAsyncError(b Backend, c *Call, d *decoder, e *encoder) Resu
 		return 0
 	}
 	error, r := b.NcclCommGetAsyncError(c, comm)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.i32(error)
@@ -3617,7 +3617,7 @@ func serveNcclCommCount(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	n, r := b.NcclCommCount(c, comm)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.i32(n)
@@ -3630,7 +3630,7 @@ func serveNcclCommCuDevice(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	dev, r := b.NcclCommCuDevice(c, comm)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.i32(dev)
@@ -3643,7 +3643,7 @@ func serveNcclCommUserRank(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	rank, r := b.NcclCommUserRank(c, comm)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.i32(rank)
@@ -3826,7 +3826,7 @@ func serveRedopCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	op, r := b.RedopCreate(c, scalar, n, at, typ, residence, comm)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.i32(int32(op))
@@ -3848,7 +3848,7 @@ func serveNcclMemAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	ptr, r := b.NcclMemAlloc(c, n)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.u64(uint64(ptr))
@@ -3871,7 +3871,7 @@ func serveNcclCommRegister(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	handle, r := b.NcclCommRegister(c, comm, ptr, n)
-	if r != 0 {
+	if !(r == 0 || r == 7) {
 		return r
 	}
 	e.u64(uint64(handle))
@@ -3917,7 +3917,7 @@ func serveNvmlSystemGetDriverVersion(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	version, r := b.NvmlSystemGetDriverVersion(c, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(version, int64(n))
@@ -3932,7 +3932,7 @@ func serveNvmlSystemGetNVMLVersion(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	version, r := b.NvmlSystemGetNVMLVersion(c, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(version, int64(n))
@@ -3944,7 +3944,7 @@ func serveNvmlSystemGetCudaDriverVersion(b Backend, c *Call, d *decoder, e *enco
 		return 0
 	}
 	version, r := b.NvmlSystemGetCudaDriverVersion(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(version)
@@ -3956,7 +3956,7 @@ func serveNvmlSystemGetCudaDriverVersionV2(b Backend, c *Call, d *decoder, e *en
 		return 0
 	}
 	version, r := b.NvmlSystemGetCudaDriverVersionV2(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(version)
@@ -3968,7 +3968,7 @@ func serveNvmlDeviceGetCountV2(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return 0
 	}
 	n, r := b.NvmlDeviceGetCountV2(c)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(n)
@@ -3981,7 +3981,7 @@ func serveNvmlDeviceGetHandleByIndexV2(b Backend, c *Call, d *decoder, e *encode
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleByIndexV2(c, index)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(dev))
@@ -3994,7 +3994,7 @@ func serveNvmlDeviceGetHandleByPciBusIdV2(b Backend, c *Call, d *decoder, e *enc
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleByPciBusIdV2(c, id)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(dev))
@@ -4007,7 +4007,7 @@ func serveNvmlDeviceGetHandleByUUID(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleByUUID(c, id)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(dev))
@@ -4020,7 +4020,7 @@ func serveNvmlDeviceGetHandleBySerial(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	dev, r := b.NvmlDeviceGetHandleBySerial(c, serial)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(uint64(dev))
@@ -4033,7 +4033,7 @@ func serveNvmlDeviceGetIndex(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	index, r := b.NvmlDeviceGetIndex(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(index)
@@ -4046,7 +4046,7 @@ func serveNvmlDeviceGetMinorNumber(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	number, r := b.NvmlDeviceGetMinorNumber(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(number)
@@ -4062,7 +4062,7 @@ func serveNvmlDeviceGetName(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	name, r := b.NvmlDeviceGetName(c, dev, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(name, int64(n))
@@ -4078,7 +4078,7 @@ func serveNvmlDeviceGetUUID(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	id, r := b.NvmlDeviceGetUUID(c, dev, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(id, int64(n))
@@ -4094,7 +4094,7 @@ func serveNvmlDeviceGetSerial(b Backend, c *Call, d *decoder, e *encoder) Result
 		return 0
 	}
 	serial, r := b.NvmlDeviceGetSerial(c, dev, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(serial, int64(n))
@@ -4110,7 +4110,7 @@ func serveNvmlDeviceGetVbiosVersion(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	version, r := b.NvmlDeviceGetVbiosVersion(c, dev, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.text(version, int64(n))
@@ -4123,7 +4123,7 @@ func serveNvmlDeviceGetBoardId(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return 0
 	}
 	id, r := b.NvmlDeviceGetBoardId(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(id)
@@ -4136,7 +4136,7 @@ func serveNvmlDeviceGetMultiGpuBoard(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	yes, r := b.NvmlDeviceGetMultiGpuBoard(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(yes)
@@ -4149,7 +4149,7 @@ func serveNvmlDeviceGetBrand(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	brand, r := b.NvmlDeviceGetBrand(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(brand)
@@ -4162,7 +4162,7 @@ func serveNvmlDeviceGetArchitecture(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	architecture, r := b.NvmlDeviceGetArchitecture(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(architecture)
@@ -4175,7 +4175,7 @@ func serveNvmlDeviceGetCudaComputeCapability(b Backend, c *Call, d *decoder, e *
 		return 0
 	}
 	major, minor, r := b.NvmlDeviceGetCudaComputeCapability(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(major)
@@ -4189,7 +4189,7 @@ func serveNvmlDeviceGetNumGpuCores(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	n, r := b.NvmlDeviceGetNumGpuCores(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(n)
@@ -4202,7 +4202,7 @@ func serveNvmlDeviceGetMemoryBusWidth(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	bits, r := b.NvmlDeviceGetMemoryBusWidth(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(bits)
@@ -4215,7 +4215,7 @@ func serveNvmlDeviceGetPciInfoV3(b Backend, c *Call, d *decoder, e *encoder) Res
 		return 0
 	}
 	info, r := b.NvmlDeviceGetPciInfoV3(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putNvmlpci(info)
@@ -4228,7 +4228,7 @@ func serveNvmlDeviceGetMaxPcieLinkGeneration(b Backend, c *Call, d *decoder, e *
 		return 0
 	}
 	generation, r := b.NvmlDeviceGetMaxPcieLinkGeneration(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(generation)
@@ -4241,7 +4241,7 @@ func serveNvmlDeviceGetMaxPcieLinkWidth(b Backend, c *Call, d *decoder, e *encod
 		return 0
 	}
 	width, r := b.NvmlDeviceGetMaxPcieLinkWidth(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(width)
@@ -4254,7 +4254,7 @@ func serveNvmlDeviceGetCurrPcieLinkGeneration(b Backend, c *Call, d *decoder, e 
 		return 0
 	}
 	generation, r := b.NvmlDeviceGetCurrPcieLinkGeneration(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(generation)
@@ -4267,7 +4267,7 @@ func serveNvmlDeviceGetCurrPcieLinkWidth(b Backend, c *Call, d *decoder, e *enco
 		return 0
 	}
 	width, r := b.NvmlDeviceGetCurrPcieLinkWidth(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(width)
@@ -4280,7 +4280,7 @@ func serveNvmlDeviceGetMemoryInfo(b Backend, c *Call, d *decoder, e *encoder) Re
 		return 0
 	}
 	memory, r := b.NvmlDeviceGetMemoryInfo(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putNvmlmemory(memory)
@@ -4297,7 +4297,7 @@ func serveNvmlDeviceGetMemoryInfoV2(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	memoryOut, r := b.NvmlDeviceGetMemoryInfoV2(c, dev, memory)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putNvmlmemory2(memoryOut)
@@ -4310,7 +4310,7 @@ func serveNvmlDeviceGetBAR1MemoryInfo(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	memory, r := b.NvmlDeviceGetBAR1MemoryInfo(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putNvmlmemory(memory)
@@ -4323,7 +4323,7 @@ func serveNvmlDeviceGetUtilizationRates(b Backend, c *Call, d *decoder, e *encod
 		return 0
 	}
 	utilization, r := b.NvmlDeviceGetUtilizationRates(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putNvmlutil(utilization)
@@ -4337,7 +4337,7 @@ func serveNvmlDeviceGetTemperature(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	celsius, r := b.NvmlDeviceGetTemperature(c, dev, sensor)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(celsius)
@@ -4350,7 +4350,7 @@ func serveNvmlDeviceGetPowerUsage(b Backend, c *Call, d *decoder, e *encoder) Re
 		return 0
 	}
 	milliwatts, r := b.NvmlDeviceGetPowerUsage(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(milliwatts)
@@ -4363,7 +4363,7 @@ func serveNvmlDeviceGetTotalEnergyConsumption(b Backend, c *Call, d *decoder, e 
 		return 0
 	}
 	millijoules, r := b.NvmlDeviceGetTotalEnergyConsumption(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(millijoules)
@@ -4376,7 +4376,7 @@ func serveNvmlDeviceGetPowerManagementLimit(b Backend, c *Call, d *decoder, e *e
 		return 0
 	}
 	milliwatts, r := b.NvmlDeviceGetPowerManagementLimit(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(milliwatts)
@@ -4389,7 +4389,7 @@ func serveNvmlDeviceGetPowerManagementLimitConstraints(b Backend, c *Call, d *de
 		return 0
 	}
 	least, most, r := b.NvmlDeviceGetPowerManagementLimitConstraints(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(least)
@@ -4403,7 +4403,7 @@ func serveNvmlDeviceGetEnforcedPowerLimit(b Backend, c *Call, d *decoder, e *enc
 		return 0
 	}
 	milliwatts, r := b.NvmlDeviceGetEnforcedPowerLimit(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(milliwatts)
@@ -4417,7 +4417,7 @@ func serveNvmlDeviceGetClockInfo(b Backend, c *Call, d *decoder, e *encoder) Res
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetClockInfo(c, dev, clock)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(mhz)
@@ -4431,7 +4431,7 @@ func serveNvmlDeviceGetMaxClockInfo(b Backend, c *Call, d *decoder, e *encoder) 
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetMaxClockInfo(c, dev, clock)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(mhz)
@@ -4444,7 +4444,7 @@ func serveNvmlDeviceGetFanSpeed(b Backend, c *Call, d *decoder, e *encoder) Resu
 		return 0
 	}
 	percent, r := b.NvmlDeviceGetFanSpeed(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(percent)
@@ -4457,7 +4457,7 @@ func serveNvmlDeviceGetPerformanceState(b Backend, c *Call, d *decoder, e *encod
 		return 0
 	}
 	state, r := b.NvmlDeviceGetPerformanceState(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(state)
@@ -4470,7 +4470,7 @@ func serveNvmlDeviceGetComputeMode(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetComputeMode(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(mode)
@@ -4483,7 +4483,7 @@ func serveNvmlDeviceGetPersistenceMode(b Backend, c *Call, d *decoder, e *encode
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetPersistenceMode(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(mode)
@@ -4496,7 +4496,7 @@ func serveNvmlDeviceGetDisplayMode(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetDisplayMode(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(mode)
@@ -4509,7 +4509,7 @@ func serveNvmlDeviceGetDisplayActive(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetDisplayActive(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(mode)
@@ -4522,7 +4522,7 @@ func serveNvmlDeviceGetEccMode(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return 0
 	}
 	current, pending, r := b.NvmlDeviceGetEccMode(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(current)
@@ -4538,7 +4538,7 @@ func serveNvmlDeviceGetTotalEccErrors(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	n, r := b.NvmlDeviceGetTotalEccErrors(c, dev, typ, counter)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(n)
@@ -4551,7 +4551,7 @@ func serveNvmlDeviceGetEncoderUtilization(b Backend, c *Call, d *decoder, e *enc
 		return 0
 	}
 	percent, period, r := b.NvmlDeviceGetEncoderUtilization(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(percent)
@@ -4565,7 +4565,7 @@ func serveNvmlDeviceGetDecoderUtilization(b Backend, c *Call, d *decoder, e *enc
 		return 0
 	}
 	percent, period, r := b.NvmlDeviceGetDecoderUtilization(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(percent)
@@ -4580,7 +4580,7 @@ func serveNvmlDeviceGetPcieThroughput(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	kilobytes, r := b.NvmlDeviceGetPcieThroughput(c, dev, counter)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(kilobytes)
@@ -4595,7 +4595,7 @@ func serveNvmlDeviceGetClock(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetClock(c, dev, clock, id)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(mhz)
@@ -4609,7 +4609,7 @@ func serveNvmlDeviceGetApplicationsClock(b Backend, c *Call, d *decoder, e *enco
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetApplicationsClock(c, dev, clock)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(mhz)
@@ -4623,7 +4623,7 @@ func serveNvmlDeviceGetMaxCustomerBoostClock(b Backend, c *Call, d *decoder, e *
 		return 0
 	}
 	mhz, r := b.NvmlDeviceGetMaxCustomerBoostClock(c, dev, clock)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(mhz)
@@ -4637,7 +4637,7 @@ func serveNvmlDeviceGetTemperatureThreshold(b Backend, c *Call, d *decoder, e *e
 		return 0
 	}
 	celsius, r := b.NvmlDeviceGetTemperatureThreshold(c, dev, threshold)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(celsius)
@@ -4650,7 +4650,7 @@ func serveNvmlDeviceGetPowerManagementMode(b Backend, c *Call, d *decoder, e *en
 		return 0
 	}
 	mode, r := b.NvmlDeviceGetPowerManagementMode(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(mode)
@@ -4663,7 +4663,7 @@ func serveNvmlDeviceGetRetiredPagesPendingStatus(b Backend, c *Call, d *decoder,
 		return 0
 	}
 	pending, r := b.NvmlDeviceGetRetiredPagesPendingStatus(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(pending)
@@ -4676,7 +4676,7 @@ func serveNvmlDeviceGetMigMode(b Backend, c *Call, d *decoder, e *encoder) Resul
 		return 0
 	}
 	current, pending, r := b.NvmlDeviceGetMigMode(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(current)
@@ -4693,7 +4693,7 @@ func serveNvmlDeviceGetCpuAffinity(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	set, r := b.NvmlDeviceGetCpuAffinity(c, dev, n)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.count("set", len(set), int64(n))
@@ -4710,7 +4710,7 @@ func serveNvmlDeviceGetTopologyCommonAncestor(b Backend, c *Call, d *decoder, e 
 		return 0
 	}
 	level, r := b.NvmlDeviceGetTopologyCommonAncestor(c, one, other)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(level)
@@ -4725,7 +4725,7 @@ func serveNvmlDeviceGetP2PStatus(b Backend, c *Call, d *decoder, e *encoder) Res
 		return 0
 	}
 	status, r := b.NvmlDeviceGetP2PStatus(c, one, other, index)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(status)
@@ -4739,7 +4739,7 @@ func serveNvmlDeviceGetNvLinkState(b Backend, c *Call, d *decoder, e *encoder) R
 		return 0
 	}
 	active, r := b.NvmlDeviceGetNvLinkState(c, dev, link)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(active)
@@ -4753,7 +4753,7 @@ func serveNvmlDeviceGetNvLinkVersion(b Backend, c *Call, d *decoder, e *encoder)
 		return 0
 	}
 	version, r := b.NvmlDeviceGetNvLinkVersion(c, dev, link)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(version)
@@ -4768,7 +4768,7 @@ func serveNvmlDeviceGetNvLinkCapability(b Backend, c *Call, d *decoder, e *encod
 		return 0
 	}
 	yes, r := b.NvmlDeviceGetNvLinkCapability(c, dev, link, capability)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(yes)
@@ -4782,7 +4782,7 @@ func serveNvmlDeviceGetNvLinkRemoteDeviceType(b Backend, c *Call, d *decoder, e 
 		return 0
 	}
 	typ, r := b.NvmlDeviceGetNvLinkRemoteDeviceType(c, dev, link)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.i32(typ)
@@ -4796,7 +4796,7 @@ func serveNvmlDeviceGetNvLinkRemotePciInfoV2(b Backend, c *Call, d *decoder, e *
 		return 0
 	}
 	info, r := b.NvmlDeviceGetNvLinkRemotePciInfoV2(c, dev, link)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.putNvmlpci(info)
@@ -4815,7 +4815,7 @@ func serveNvmlDeviceGetComputeRunningProcessesV3(b Backend, c *Call, d *decoder,
 		return 0
 	}
 	nOut, list, r := b.NvmlDeviceGetComputeRunningProcessesV3(c, dev, n, wantList)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantList {
@@ -4840,7 +4840,7 @@ func serveNvmlDeviceGetGraphicsRunningProcessesV3(b Backend, c *Call, d *decoder
 		return 0
 	}
 	nOut, list, r := b.NvmlDeviceGetGraphicsRunningProcessesV3(c, dev, n, wantList)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	if wantList {
@@ -4859,7 +4859,7 @@ func serveNvmlDeviceGetCurrentClocksThrottleReasons(b Backend, c *Call, d *decod
 		return 0
 	}
 	reasons, r := b.NvmlDeviceGetCurrentClocksThrottleReasons(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(reasons)
@@ -4872,7 +4872,7 @@ func serveNvmlDeviceGetCurrentClocksEventReasons(b Backend, c *Call, d *decoder,
 		return 0
 	}
 	reasons, r := b.NvmlDeviceGetCurrentClocksEventReasons(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u64(reasons)
@@ -4885,7 +4885,7 @@ func serveNvmlDeviceIsMigDeviceHandle(b Backend, c *Call, d *decoder, e *encoder
 		return 0
 	}
 	yes, r := b.NvmlDeviceIsMigDeviceHandle(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(yes)
@@ -4898,7 +4898,7 @@ func serveNvmlDeviceGetMaxMigDeviceCount(b Backend, c *Call, d *decoder, e *enco
 		return 0
 	}
 	n, r := b.NvmlDeviceGetMaxMigDeviceCount(c, dev)
-	if r != 0 {
+	if !(r == 0) {
 		return r
 	}
 	e.u32(n)

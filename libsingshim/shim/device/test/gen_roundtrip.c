@@ -6624,7 +6624,7 @@ static void try_ncclGetVersion(void)
 	say_begin("ncclGetVersion", false);
 	r_ = ncclGetVersion(&version);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("version", &version, 4);
 	}
 	say_end();
@@ -6639,7 +6639,7 @@ static void try_ncclGetUniqueId(void)
 	say_begin("ncclGetUniqueId", false);
 	r_ = ncclGetUniqueId(&id);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("id", &id, 128);
 	}
 	say_end();
@@ -6675,7 +6675,7 @@ static void try_sing_send_comm_init(void)
 	say_field("k", &k, 4);
 	r_ = sing_send_comm_init(0, &comm, ranks, rank, ids, n, names, values, k);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("comm", &comm, 8);
 	}
 	say_end();
@@ -6707,7 +6707,7 @@ static void try_sing_send_comm_split(void)
 	say_field("k", &k, 4);
 	r_ = sing_send_comm_split(0, comm, color, key, &part, names, values, k);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("part", &part, 8);
 	}
 	say_end();
@@ -6723,7 +6723,7 @@ static void try_ncclCommFinalize(void)
 	say_field("comm", &comm, 8);
 	r_ = ncclCommFinalize(comm);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6738,7 +6738,7 @@ static void try_sing_send_ncclCommDestroy(void)
 	say_field("comm", &comm, 8);
 	r_ = sing_send_ncclCommDestroy(0, comm);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6753,7 +6753,7 @@ static void try_sing_send_ncclCommAbort(void)
 	say_field("comm", &comm, 8);
 	r_ = sing_send_ncclCommAbort(0, comm);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6769,7 +6769,7 @@ static void try_ncclCommGetAsyncError(void)
 	say_field("comm", &comm, 8);
 	r_ = ncclCommGetAsyncError(comm, &error);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("error", &error, 4);
 	}
 	say_end();
@@ -6786,7 +6786,7 @@ static void try_ncclCommCount(void)
 	say_field("comm", &comm, 8);
 	r_ = ncclCommCount(comm, &n);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("n", &n, 4);
 	}
 	say_end();
@@ -6803,7 +6803,7 @@ static void try_ncclCommCuDevice(void)
 	say_field("comm", &comm, 8);
 	r_ = ncclCommCuDevice(comm, &dev);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("dev", &dev, 4);
 	}
 	say_end();
@@ -6820,7 +6820,7 @@ static void try_ncclCommUserRank(void)
 	say_field("comm", &comm, 8);
 	r_ = ncclCommUserRank(comm, &rank);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("rank", &rank, 4);
 	}
 	say_end();
@@ -6833,7 +6833,7 @@ static void try_sing_send_ncclGroupStart(void)
 	say_begin("ncclGroupStart", false);
 	r_ = sing_send_ncclGroupStart(0);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6845,7 +6845,7 @@ static void try_sing_send_ncclGroupEnd(void)
 	say_begin("ncclGroupEnd", false);
 	r_ = sing_send_ncclGroupEnd(0);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6878,7 +6878,7 @@ static void try_ncclAllReduce(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclAllReduce(src, dst, n, type, op, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6914,7 +6914,7 @@ static void try_ncclReduce(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclReduce(src, dst, n, type, op, root, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6947,7 +6947,7 @@ static void try_ncclBroadcast(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclBroadcast(src, dst, n, type, root, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -6977,7 +6977,7 @@ static void try_ncclBcast(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclBcast(buffer, n, type, root, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7007,7 +7007,7 @@ static void try_ncclAllGather(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclAllGather(src, dst, n, type, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7040,7 +7040,7 @@ static void try_ncclReduceScatter(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclReduceScatter(src, dst, n, type, op, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7070,7 +7070,7 @@ static void try_ncclAlltoAll(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclAlltoAll(src, dst, n, type, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7103,7 +7103,7 @@ static void try_ncclGather(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclGather(src, dst, n, type, root, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7136,7 +7136,7 @@ static void try_ncclScatter(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclScatter(src, dst, n, type, root, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7167,7 +7167,7 @@ static void try_ncclSend(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclSend(src, n, type, peer, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7198,7 +7198,7 @@ static void try_ncclRecv(void)
 	say_field("stream", &stream, 8);
 	r_ = ncclRecv(dst, n, type, peer, comm, stream);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7229,7 +7229,7 @@ static void try_sing_send_redop_create(void)
 	say_field("comm", &comm, 8);
 	r_ = sing_send_redop_create(0, &op, scalar, n, at, type, residence, comm);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("op", &op, 4);
 	}
 	say_end();
@@ -7248,7 +7248,7 @@ static void try_ncclRedOpDestroy(void)
 	say_field("comm", &comm, 8);
 	r_ = ncclRedOpDestroy(op, comm);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7264,7 +7264,7 @@ static void try_ncclMemAlloc(void)
 	say_field("n", &n, 8);
 	r_ = ncclMemAlloc(&ptr, n);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("ptr", &ptr, 8);
 	}
 	say_end();
@@ -7280,7 +7280,7 @@ static void try_ncclMemFree(void)
 	say_field("ptr", &ptr, 8);
 	r_ = ncclMemFree(ptr);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
@@ -7302,7 +7302,7 @@ static void try_ncclCommRegister(void)
 	say_field("n", &n, 8);
 	r_ = ncclCommRegister(comm, ptr, n, &handle);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 		say_field("handle", &handle, 8);
 	}
 	say_end();
@@ -7321,7 +7321,7 @@ static void try_ncclCommDeregister(void)
 	say_field("handle", &handle, 8);
 	r_ = ncclCommDeregister(comm, handle);
 	say_result(r_);
-	if (r_ == 0) {
+	if (r_ == 0 || r_ == 7) {
 	}
 	say_end();
 }
