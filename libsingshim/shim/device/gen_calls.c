@@ -11217,7 +11217,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetComputeRunningProcesses_v3(uint32_t per_thre
 	r_ = sing_call(0x75aae887u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 15;
-	if (r_ == 0) {
+	if (r_ == 0 || got_ > 0) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((list == NULL || sing_take_array(&q_, end_, list, (uint64_t)*n, 24)) && (sing_take(&q_, end_, n, 4)) && q_ == end_))
@@ -11264,7 +11264,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetGraphicsRunningProcesses_v3(uint32_t per_thr
 	r_ = sing_call(0x35d8f9e7u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 15;
-	if (r_ == 0) {
+	if (r_ == 0 || got_ > 0) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((list == NULL || sing_take_array(&q_, end_, list, (uint64_t)*n, 24)) && (sing_take(&q_, end_, n, 4)) && q_ == end_))

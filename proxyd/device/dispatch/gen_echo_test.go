@@ -4644,7 +4644,7 @@ func (x *echo) NvmlDeviceGetComputeRunningProcessesV3(c *Call, dev Nvmldevice, n
 	r = x.result(false)
 	nOut = uint32(x.u64(4))
 	list = invented(x, int64(n), 24, getNvmlprocess)
-	if r == 0 {
+	{
 		x.field("n", encoded(func(e *encoder) { e.u32(nOut) }))
 		if wantList {
 			x.array("list", encoded(func(e *encoder) {
@@ -4666,7 +4666,7 @@ func (x *echo) NvmlDeviceGetGraphicsRunningProcessesV3(c *Call, dev Nvmldevice, 
 	r = x.result(false)
 	nOut = uint32(x.u64(4))
 	list = invented(x, int64(n), 24, getNvmlprocess)
-	if r == 0 {
+	{
 		x.field("n", encoded(func(e *encoder) { e.u32(nOut) }))
 		if wantList {
 			x.array("list", encoded(func(e *encoder) {

@@ -3098,6 +3098,7 @@ var rules = map[uint32]Rule{
 	},
 	0x75aae887: {
 		Symbol: "nvmlDeviceGetComputeRunningProcesses_v3",
+		Always: true,
 		Args: []Arg{
 			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
 			{Name: "n", Size: 4, In: true, Out: true},
@@ -3106,6 +3107,7 @@ var rules = map[uint32]Rule{
 	},
 	0x35d8f9e7: {
 		Symbol: "nvmlDeviceGetGraphicsRunningProcesses_v3",
+		Always: true,
 		Args: []Arg{
 			{Name: "dev", Size: 8, In: true, Verb: Use, Class: "nvmldevice"},
 			{Name: "n", Size: 4, In: true, Out: true},

@@ -8641,7 +8641,7 @@ static void try_nvmlDeviceGetComputeRunningProcesses_v3(void)
 	say_wanted("list", list_);
 	r_ = nvmlDeviceGetComputeRunningProcesses_v3(dev, &n, list_ ? list : NULL);
 	say_result(r_);
-	if (r_ == 0) {
+	{
 		say_field("n", &n, 4);
 		if (list_)
 			say_array("list", list, (uint64_t)n_was_, 24);
@@ -8668,7 +8668,7 @@ static void try_nvmlDeviceGetGraphicsRunningProcesses_v3(void)
 	say_wanted("list", list_);
 	r_ = nvmlDeviceGetGraphicsRunningProcesses_v3(dev, &n, list_ ? list : NULL);
 	say_result(r_);
-	if (r_ == 0) {
+	{
 		say_field("n", &n, 4);
 		if (list_)
 			say_array("list", list, (uint64_t)n_was_, 24);
