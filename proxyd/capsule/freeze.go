@@ -32,8 +32,11 @@ func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 		if err = each(groups, group.thaw); err != nil {
 			break
 		}
-		for vforking(groups) && time.Now().Before(end) {
-			time.Sleep(vforkLook) // nobody tells when a child has begun its program
+		for err == nil && vforking(groups) && time.Now().Before(end) {
+			err = pause(ctx, vforkLook) // nobody tells when a child has begun its program
+		}
+		if err != nil {
+			break
 		}
 		err = freeze(ctx, groups)
 	}
@@ -63,12 +66,20 @@ func freeze(ctx context.Context, groups []group) error {
 		err = each(groups, func(g group) error { return g.await(ctx, "frozen 1") })
 	}
 	// Who is on its way into vfork's wait counts as frozen a moment before it sleeps.
-	for end := time.Now().Add(vforkWithin); err == nil && time.Now().Before(end); time.Sleep(vforkLook) {
-		if !slices.ContainsFunc(groups, func(g group) bool { return g.has('R') }) {
-			break
-		}
+	onTheirWay := func() bool { return slices.ContainsFunc(groups, func(g group) bool { return g.has('R') }) }
+	for end := time.Now().Add(vforkWithin); err == nil && onTheirWay() && time.Now().Before(end); {
+		err = pause(ctx, vforkLook)
 	}
 	return err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // Thaw lets frozen programs go on, all if none is named. One that is not frozen, or has
