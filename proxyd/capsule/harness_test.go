@@ -89,7 +89,8 @@ func buildTools(dir string) {
 		mk.Args = append(mk.Args, "SAN=1")
 	}
 	cc := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", tools.enter, "testdata/enter.c")
-	for _, cmd := range []*exec.Cmd{mk, cc} {
+	vfork := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "vfork"), "testdata/vfork.c")
+	for _, cmd := range []*exec.Cmd{mk, cc, vfork} {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			tools.failed = fmt.Sprintf("%v: %v\n%s", cmd, err, out)
 			return

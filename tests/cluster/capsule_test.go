@@ -37,6 +37,7 @@ func buildCapsuleTests(t *testing.T, tools string) {
 		{"go", "test", "-c", "-o", filepath.Join(tools, "capsule.test"), "github.com/singularity-slurm/singularity-slurm/proxyd/capsule"},
 		{"make", "-s", "-C", "../../slurm-spank/warden", "O=" + tools},
 		{"cc", "-static", "-o", filepath.Join(tools, "enter"), "../../proxyd/capsule/testdata/enter.c"},
+		{"cc", "-static", "-o", filepath.Join(tools, "vfork"), "../../proxyd/capsule/testdata/vfork.c"},
 	} {
 		cmd := exec.Command(build[0], build[1:]...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
