@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+)
+
+// TestLeaderComesBack: a node that Slurm is done with does not take the silence of a leader's
+// daemon that is being started again for its word.
+func TestLeaderComesBack(t *testing.T) {
+	l := newLab(t)
+	n2 := l.boot("n2", filepath.Join(t.TempDir(), "stage"), nil)
+	asked := make(chan string)
+	n2.Remote = counted{l, asked}
+	j := n2.job(7)
+	j.rec = &Record{Job: 7, Slurm: "7", Nodes: []string{"n1", "n2"}}
+	j.where = placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		j.askToLeave(t.Context())
+	}()
+	for range 2 { // n1 is away
+		select {
+		case phase := <-asked:
+			if phase != phaseLeave {
+				t.Fatalf("asked for %s", phase)
+			}
+		case <-left:
+			t.Fatal("it has left though nobody has answered")
+		}
+	}
+	l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
+	for {
+		select {
+		case <-asked:
+			continue
+		case <-left: // n1 has answered that it knows no such job
+		}
+		return
+	}
+}
+
+// counted tells of each question that it passes on.
+type counted struct {
+	Remote
+	asked chan<- string
+}
+
+func (c counted) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+	select {
+	case c.asked <- phase:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return c.Remote.Phase(ctx, node, job, attempt, phase, body)
+}
