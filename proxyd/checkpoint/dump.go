@@ -47,6 +47,9 @@ func (a *attempt) dump(ctx context.Context) error {
 	}
 	// The outlet's context must outlast the phase: commit comes later.
 	ticket, err := a.create(context.WithoutCancel(ctx))
+	if a.staged && full(err) {
+		err = fmt.Errorf("%w: %w", errStageFull, err)
+	}
 	if err != nil {
 		return err
 	}
