@@ -29,16 +29,13 @@ func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 	}
 	err = freeze(ctx, groups)
 	for end := time.Now().Add(vforkWithin); err == nil && vforking(groups) && time.Now().Before(end); {
-		if err = each(groups, group.thaw); err != nil {
-			break
-		}
+		err = each(groups, group.thaw)
 		for err == nil && vforking(groups) && time.Now().Before(end) {
 			err = pause(ctx, vforkLook) // nobody tells when a child has begun its program
 		}
-		if err != nil {
-			break
+		if err == nil {
+			err = freeze(ctx, groups)
 		}
-		err = freeze(ctx, groups)
 	}
 	if err != nil {
 		err = errors.Join(err, each(groups, group.thaw))
