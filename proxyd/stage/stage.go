@@ -6,7 +6,7 @@
 // share is a plain file, as it came; it is hashed, compressed and compared when it is
 // brought into the store and the job runs again.
 //
-//	DIR/                      owned by root, writable by nobody else, on one file system
+//	DIR/                      owned by root, closed to everybody else, on one file system
 //	  mini.812.3/             a share: this node's part of checkpoint mini/812/3
 //	    index.json            what it consists of, written last
 //	    0, 1, 2, …            its streams
