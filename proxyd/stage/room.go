@@ -16,13 +16,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// FullError says that there is no room.
-type FullError struct{ Need, Free uint64 }
-
-func (e *FullError) Error() string {
-	return fmt.Sprintf("%d MiB needed, %d MiB free", (e.Need+1<<20-1)>>20, e.Free>>20)
-}
-
 // Room is what is kept free for a share. It lapses with the process.
 type Room struct {
 	stage *Stage
@@ -31,7 +24,7 @@ type Room struct {
 }
 
 // Reserve keeps n bytes for a share, of what is free and not reserved for others. If they
-// are not there the error is a *FullError.
+// are not there the error is a *store.SpaceError.
 func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,15 +32,16 @@ func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
 	if err != nil {
 		return nil, err
 	}
+	e := &store.SpaceError{Free: free, Need: n}
 	for r := range s.rooms {
 		written, err := s.written(r.id)
 		if err != nil {
 			return nil, err
 		}
-		free -= min(free, r.bytes-min(r.bytes, written))
+		e.Reserved += r.bytes - min(r.bytes, written)
 	}
-	if n > free {
-		return nil, &FullError{Need: n, Free: free}
+	if e.Reserved > free || free-e.Reserved < n {
+		return nil, e
 	}
 	r := &Room{s, id, n}
 	s.rooms[r] = struct{}{}

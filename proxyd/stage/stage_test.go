@@ -265,8 +265,8 @@ func TestReserve(t *testing.T) {
 	one, two := id(t, "mini/7/1"), id(t, "mini/7/2")
 	refused := func(n uint64, free uint64) {
 		t.Helper()
-		var short *FullError
-		if _, err := s.Reserve(two, n); !errors.As(err, &short) || short.Free>>20 != free {
+		var short *store.SpaceError
+		if _, err := s.Reserve(two, n); !errors.As(err, &short) || (short.Free-min(short.Free, short.Reserved))>>20 != free {
 			t.Errorf("reserve %d MiB: %v, want %d MiB free", n>>20, err, free)
 		}
 	}
@@ -289,7 +289,7 @@ func TestReserve(t *testing.T) {
 	other.Release()
 	// What nobody has.
 	s = opened(t, memoryFolder(t), 0)
-	var short *FullError
+	var short *store.SpaceError
 	if _, err := s.Reserve(one, 1<<50); !errors.As(err, &short) {
 		t.Errorf("a petabyte: %v", err)
 	}
