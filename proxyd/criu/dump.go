@@ -25,7 +25,8 @@ type dumper struct {
 
 	mu    sync.Mutex // everything below; no call under it blocks
 	files []File
-	tree  bytes.Buffer // a copy of pstreeName
+	tree  bytes.Buffer      // a copy of pstreeName
+	cores map[string][]byte // not in sink yet (signals.go)
 }
 
 // Dump captures p, and leaves it as it was: running, or frozen if p.Cgroup was. The
@@ -62,7 +63,7 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
 	defer s.close()
-	d := &dumper{sink: sink}
+	d := &dumper{sink: sink, cores: map[string][]byte{}}
 	s.carry = d.carry
 	if !wasFrozen { // else it does not run before the streams have ended anyway
 		s.pass = func(int) error { return s.ended() }
@@ -77,10 +78,13 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		return nil, s.failed("dump", p, err)
 	}
 	i, err := d.image(&s.log)
+	if err == nil {
+		i.Program, i.Host = p, host
+		err = d.release(i, wasFrozen)
+	}
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err, Log: s.log.text()}
 	}
-	i.Program, i.Host = p, host
 	return i, nil
 }
 
@@ -96,6 +100,9 @@ func dumpArgs(p Program) []string {
 }
 
 func (d *dumper) carry(st *stream) error {
+	if isCore(st.name) {
+		return d.keep(st)
+	}
 	w, err := d.sink.Create(st.name)
 	if err != nil {
 		return err
@@ -122,16 +129,10 @@ func (d *dumper) take(w io.Writer, st *stream) (int64, error) {
 	return drain(w, pipe)
 }
 
-// image says what was dumped.
+// image says what was dumped. The program and its host are left to the caller.
 func (d *dumper) image(l *logbook) (*Image, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	slices.SortFunc(d.files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
-	for n := 1; n < len(d.files); n++ {
-		if d.files[n].Name == d.files[n-1].Name {
-			return nil, fmt.Errorf("image %s: criu made it twice", d.files[n].Name)
-		}
-	}
 	tree, err := readTree(&d.tree)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", pstreeName, err)
@@ -141,6 +142,15 @@ func (d *dumper) image(l *logbook) (*Image, error) {
 	}
 	for n := range tree {
 		tree[n].Name = l.name(tree[n].PID)
+	}
+	for name, b := range d.cores {
+		d.files = append(d.files, File{name, int64(len(b))})
+	}
+	slices.SortFunc(d.files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	for n := 1; n < len(d.files); n++ {
+		if d.files[n].Name == d.files[n-1].Name {
+			return nil, fmt.Errorf("image %s: criu made it twice", d.files[n].Name)
+		}
 	}
 	return &Image{Processes: tree, Files: d.files}, nil
 }

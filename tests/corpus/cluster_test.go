@@ -88,12 +88,14 @@ func (j job) name() string {
 	return j.id
 }
 
-// ended are the states in which nothing of a job happens any more. A time limit's or a failed
-// node's may be followed by a requeue.
+// ended are the states in which nothing of a job happens any more. A time limit's, a failed
+// node's, and that of a run which Slurm ended before it was brought back, may be followed by a requeue.
 func (j job) ended() bool {
 	switch j.state {
-	case "COMPLETED", "FAILED", "CANCELLED":
+	case "COMPLETED", "CANCELLED":
 		return true
+	case "FAILED":
+		return j.restarts == 0 || time.Since(j.since) > 20*time.Second
 	case "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY":
 		return time.Since(j.since) > 20*time.Second
 	}

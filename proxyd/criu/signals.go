@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	criucore "github.com/checkpoint-restore/go-criu/v7/crit/images/criu-core"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/siginfo"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/timer"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// CRIU notes which signals wait for a process, then writes its memory, then notes its timers. The signal of
+// a timer that goes off in between is in no image, and nor is what somebody outside has sent meanwhile.
+// So the images with signals and timers, one for each thread, are kept back until criu is done;
+// where the program has stood still all the time, what waits by then is added to them.
+const (
+	corePrefix = "core-"
+	coreMagic  = 0x55053847 // criu/include/magic.h
+
+	siKernel, siTimer = 0x80, -2 // include/uapi/asm-generic/siginfo.h
+	siSize            = 128
+	sigevThreadID     = 4
+)
+
+// isCore says whether an image is one of a thread's state.
+func isCore(name string) bool { return strings.HasPrefix(name, corePrefix) }
+
+func coreName(tid int) string { return corePrefix + strconv.Itoa(tid) + ".img" }
+
+// waiting is a set of signals each: those for one thread, and for its whole process.
+type waiting struct{ own, shared uint64 }
+
+// waitingOf returns for which threads of a process something waits, by their ids in the capsule. A process that is gone has none.
+func waitingOf(host int) map[int]waiting {
+	tasks := fmt.Sprintf("/proc/%d/task/", host)
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return nil
+	}
+	all := map[int]waiting{}
+	for _, t := range threads {
+		b, err := os.ReadFile(tasks + t.Name() + "/status")
+		if err != nil {
+			continue
+		}
+		if tid, w := readWaiting(b); w != (waiting{}) {
+			all[tid] = w
+		}
+	}
+	return all
+}
+
+func readWaiting(status []byte) (tid int, w waiting) {
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		words := strings.Fields(value)
+		if len(words) == 0 {
+			continue
+		}
+		last := words[len(words)-1]
+		switch key {
+		case "NSpid":
+			tid, _ = strconv.Atoi(last)
+		case "SigPnd":
+			w.own, _ = strconv.ParseUint(last, 16, 64)
+		case "ShdPnd":
+			w.shared, _ = strconv.ParseUint(last, 16, 64)
+		}
+	}
+	return tid, w
+}
+
+// core is the state of a thread.
+type core struct{ criucore.CoreEntry }
+
+func readCore(image []byte) (*core, error) {
+	var c core
+	n := 0
+	err := entries(bufio.NewReader(bytes.NewReader(image)), coreMagic, func(b []byte) error {
+		n++
+		return proto.Unmarshal(b, &c.CoreEntry)
+	})
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%w: %d threads in it", errImage, n)
+	}
+	return &c, err
+}
+
+func (c *core) image() ([]byte, error) {
+	body, err := proto.Marshal(&c.CoreEntry)
+	if err != nil {
+		return nil, err
+	}
+	b := binary.LittleEndian.AppendUint32(nil, commonMagic)
+	b = binary.LittleEndian.AppendUint32(b, coreMagic)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	return append(b, body...), nil
+}
+
+// withWaiting adds what waits for a thread to its image, if something is not there. timers are its process's.
+func withWaiting(image []byte, tid int, w waiting, timers *timer.TaskTimersEntry) ([]byte, error) {
+	c, err := readCore(image)
+	if err != nil {
+		return nil, err
+	}
+	added := false
+	if t := c.GetThreadCore(); t != nil && w.own != 0 {
+		if late := lateOnes(w.own, t.GetSignalsP(), timers, tid); len(late) > 0 {
+			t.SignalsP, added = joined(t.GetSignalsP(), late), true
+		}
+	}
+	if t := c.GetTc(); t != nil && w.shared != 0 {
+		if late := lateOnes(w.shared, t.GetSignalsS(), timers, 0); len(late) > 0 {
+			t.SignalsS, added = joined(t.GetSignalsS(), late), true
+		}
+	}
+	if !added {
+		return image, nil
+	}
+	return c.image()
+}
+
+func joined(q *siginfo.SignalQueueEntry, late []*siginfo.SiginfoEntry) *siginfo.SignalQueueEntry {
+	return &siginfo.SignalQueueEntry{Signals: append(slices.Clone(q.GetSignals()), late...)}
+}
+
+// lateOnes returns what waits and is not noted. tid is 0 for what waits for the whole process.
+func lateOnes(now uint64, noted *siginfo.SignalQueueEntry, timers *timer.TaskTimersEntry, tid int) []*siginfo.SiginfoEntry {
+	for _, s := range noted.GetSignals() {
+		if b := s.GetSiginfo(); len(b) >= 4 {
+			now &^= bit(unix.Signal(binary.LittleEndian.Uint32(b)))
+		}
+	}
+	now &^= bit(unix.SIGKILL) | bit(unix.SIGSTOP)
+	var late []*siginfo.SiginfoEntry
+	for ; now != 0; now &= now - 1 {
+		sig := unix.Signal(bits.TrailingZeros64(now) + 1)
+		if info := infoOf(sig, timers, tid); info != nil {
+			late = append(late, &siginfo.SiginfoEntry{Siginfo: info})
+		}
+	}
+	return late
+}
+
+func bit(s unix.Signal) uint64 {
+	if s < 1 || s > 64 {
+		return 0
+	}
+	return 1 << (s - 1)
+}
+
+// infoOf says what came with a signal: who sent it was a timer that is over, if there is one. It
+// is nil where a timer was noted that is still to send it.
+func infoOf(sig unix.Signal, timers *timer.TaskTimersEntry, tid int) []byte {
+	var over *timer.PosixTimerEntry
+	for _, t := range timers.GetPosix() {
+		to := 0
+		if t.GetItSigevNotify()&sigevThreadID != 0 {
+			to = int(t.GetNotifyThreadId())
+		}
+		if unix.Signal(t.GetSiSigno()) != sig || to != tid {
+			continue
+		}
+		if t.GetVsec() != 0 || t.GetVnsec() != 0 {
+			return nil
+		}
+		over = t
+	}
+	alarm := sig == unix.SIGALRM && tid == 0
+	if r := timers.GetReal(); alarm && (r.GetVsec() != 0 || r.GetVusec() != 0) {
+		return nil
+	}
+	b := make([]byte, siSize)
+	binary.LittleEndian.PutUint32(b, uint32(sig))
+	switch {
+	case over != nil:
+		code := int32(siTimer)
+		binary.LittleEndian.PutUint32(b[8:], uint32(code))
+		binary.LittleEndian.PutUint32(b[16:], over.GetItId())
+		binary.LittleEndian.PutUint32(b[20:], over.GetOverrun())
+		binary.LittleEndian.PutUint64(b[24:], over.GetSivalPtr())
+	case alarm:
+		binary.LittleEndian.PutUint32(b[8:], siKernel)
+	}
+	return b
+}
+
+// keep takes the image of a thread's state in.
+func (d *dumper) keep(st *stream) error {
+	pipe, err := st.file()
+	if err != nil {
+		return err
+	}
+	defer st.session.drop(pipe)
+	b, err := io.ReadAll(io.LimitReader(pipe, maxEntry))
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, twice := d.cores[st.name]; twice {
+		return fmt.Errorf("image %s: criu made it twice", st.name)
+	}
+	d.cores[st.name] = b
+	return nil
+}
+
+// release puts the images that were kept into the sink. still says that the program stands still since
+// before the dump.
+func (d *dumper) release(i *Image, still bool) error {
+	if still {
+		if err := d.complete(i); err != nil {
+			return err
+		}
+	}
+	for n, f := range i.Files {
+		b, kept := d.cores[f.Name]
+		if !kept {
+			continue
+		}
+		w, err := d.sink.Create(f.Name)
+		if err == nil {
+			_, err = w.Write(b)
+			err = errors.Join(err, w.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("image %s: %w", f.Name, err)
+		}
+		i.Files[n].Size = int64(len(b))
+	}
+	return nil
+}
+
+// complete adds to the images what waits by now.
+func (d *dumper) complete(i *Image) error {
+	members, err := membersOf(i.Program.Init)
+	if err != nil {
+		return fmt.Errorf("signals: %w", err)
+	}
+	for _, p := range i.Processes {
+		waits := waitingOf(members[p.PID].host)
+		if len(waits) == 0 {
+			continue
+		}
+		leader, err := readCore(d.cores[coreName(p.PID)])
+		if err != nil {
+			return fmt.Errorf("image %s: %w", coreName(p.PID), err)
+		}
+		timers := leader.GetTc().GetTimers()
+		for tid, w := range waits {
+			name := coreName(tid)
+			b, ok := d.cores[name]
+			if !ok {
+				continue
+			}
+			if d.cores[name], err = withWaiting(b, tid, w, timers); err != nil {
+				return fmt.Errorf("image %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
