@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -169,6 +170,47 @@ func TestBindOnLink(t *testing.T) {
 	}
 	if out, _, _ := (task{argv: []string{link}}).run(t); out != "real\n" {
 		t.Errorf("on the node: %q", out)
+	}
+}
+
+// TestBindWhereOthersLeave: a folder in which others make and remove entries all the time, as
+// slurmd does in its spool, can be covered.
+func TestBindWhereOthersLeave(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(tools.dir, "busy")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	for i := range 200 {
+		other := filepath.Join(dir, fmt.Sprint("job", i))
+		if err := os.MkdirAll(other, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			continue
+		}
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					os.Remove(other)
+					os.Mkdir(other, 0o755)
+				}
+			}
+		})
+	}
+	defer others.Wait()
+	defer close(done)
+	for range 5 {
+		c := newCapsule(t, func(s *Spec) { s.Binds = []Bind{{Source: "/etc/passwd", Target: filepath.Join(dir, "mine", "script")}} })
+		if out, stderr, _ := (task{c: c, argv: shell("head -c 4 " + dir + "/mine/script; ls -d " + dir + "/job100")}).run(t); out != "root"+dir+"/job100\n" {
+			t.Errorf("got %q, %q", out, stderr)
+		}
 	}
 }
 
