@@ -6,8 +6,12 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"sync"
 	"testing"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
@@ -99,4 +103,60 @@ func TestZerosCostNothing(t *testing.T) {
 	if st := stats(t, s, ckpt(1, 1)); st.Zero != 512<<20 || st.Stored != 0 {
 		t.Errorf("stats %+v", st)
 	}
+}
+
+// TestOldStore: what was written when zstd was the codec is read, verified and copied,
+// and a new checkpoint of the same bytes uses its chunks.
+func TestOldStore(t *testing.T) {
+	be := storetest.NewMem()
+	s := openStore(t, be, store.Options{})
+	im := storetest.NewImage(6, 2000)
+	data := im.Bytes()
+	check(t, dump(t.Context(), s, ckpt(1, 1), data))
+	old := be.Files("chunks/")
+	aged := 0
+	for name, file := range old {
+		if file[4] == 2 {
+			old[name] = asZstd(t, file)
+			be.Overwrite(name, old[name])
+			aged++
+		}
+	}
+	if aged == 0 {
+		t.Fatal("no chunk is compressed")
+	}
+	if got, err := readBack(t.Context(), s, ckpt(1, 1), 0); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("read back: %v", err)
+	}
+	check(t, dump(t.Context(), s, ckpt(1, 2), data))
+	if st := stats(t, s, ckpt(1, 2)); st.New != 0 || st.NewChunks != 0 {
+		t.Errorf("the same bytes were stored anew: %+v", st)
+	}
+	touched := im.Touch(1, 10).Bytes()
+	check(t, dump(t.Context(), s, ckpt(1, 3), touched))
+	if got, err := readBack(t.Context(), s, ckpt(1, 3), 0); err != nil || !bytes.Equal(got, touched) {
+		t.Errorf("read back a mixture: %v", err)
+	}
+	if r := must(s.Verify(t.Context(), nil, nil)); r.Checkpoints != 3 || len(r.Problems) != 0 {
+		t.Errorf("verify: %+v", r)
+	}
+	copied := storetest.NewMem()
+	to := openStore(t, copied, store.Options{})
+	check(t, store.Copy(t.Context(), s, to, ckpt(1, 3), nil))
+	if got, err := readBack(t.Context(), to, ckpt(1, 3), 0); err != nil || !bytes.Equal(got, touched) {
+		t.Errorf("read back a copy: %v", err)
+	}
+	for name, file := range be.Files("chunks/") {
+		if was, ok := old[name]; ok && !bytes.Equal(file, was) {
+			t.Errorf("%s was written again", name)
+		}
+	}
+}
+
+// asZstd returns an S2 chunk's file as it was written before there was S2.
+func asZstd(t *testing.T, file []byte) []byte {
+	enc := must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)))
+	payload := enc.EncodeAll(must(s2.Decode(nil, file[16:])), nil)
+	head := append([]byte("SSC1\x01\x00\x00\x00"), file[8:12]...)
+	return append(binary.LittleEndian.AppendUint32(head, uint32(len(payload))), payload...)
 }

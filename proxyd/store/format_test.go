@@ -46,38 +46,6 @@ func TestSizesInErrors(t *testing.T) {
 	}
 }
 
-func FuzzChunk(f *testing.F) {
-	enc, err := newEncoder()
-	if err != nil {
-		f.Fatal(err)
-	}
-	dec, err := newDecoder()
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, plain := range [][]byte{[]byte("x"), bytes.Repeat([]byte("text "), 1000), make([]byte, MaxChunk)} {
-		head, payload := encodeChunk(nil, plain, enc)
-		f.Add(append(head[:], payload...), 5)
-	}
-	f.Add([]byte("SSC1\x01\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00"), 1)
-	f.Fuzz(func(t *testing.T, file []byte, n int) {
-		h, err := parseHeader(file)
-		if err != nil {
-			return
-		}
-		if h.plain > MaxChunk || h.stored != len(file)-chunkHeader {
-			t.Fatalf("header %+v of %d bytes", h, len(file))
-		}
-		// Whatever it is, it is not the chunk of another hash.
-		if _, err := decodeChunk(nil, file, Hash{1}, h.plain, dec); err == nil {
-			t.Fatal("accepted under a hash that nothing has")
-		}
-		if plain, err := unpack(nil, file[chunkHeader:], h.codec, dec); err == nil && len(plain) > MaxChunk {
-			t.Fatalf("%d bytes came out", len(plain))
-		}
-	})
-}
-
 func FuzzRecipe(f *testing.F) {
 	f.Add(appendZeros(appendInline(appendChunk(nil, Hash{7}, []run{{0, 4096}, {8192, 100}}), []byte("ab"), []run{{1, 2}}), 1<<40))
 	f.Add([]byte{segmentChunk})

@@ -414,7 +414,8 @@ func TestCompact(t *testing.T) {
 	s := openStore(t, be, store.Options{})
 	im := storetest.NewImage(1, 8000)
 	check(t, dump(t.Context(), s, ckpt(1, 1), im.Bytes()))
-	kept := append(im[:1000:1000], storetest.NewImage(2, 10)...).Bytes()
+	// Clearly less than half of the chunks of one pack.
+	kept := append(im[:500:500], storetest.NewImage(2, 10)...).Bytes()
 	check(t, dump(t.Context(), s, ckpt(1, 2), kept))
 	full := usage(t, be.Path())
 	check(t, s.Delete(t.Context(), ckpt(1, 1)))

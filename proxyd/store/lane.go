@@ -45,12 +45,11 @@ func (w *Writer) next() (job, bool) {
 // store puts one chunk into a crate, unless it is in the store. It returns the memory to
 // compress the next one with.
 func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
-	enc, err := w.core()
-	if err != nil {
+	if err := w.core(); err != nil {
 		return nil, err
 	}
 	j.slot.hash = hashOf(j.buf)
-	w.st.cores <- enc
+	w.st.cores <- struct{}{}
 	here, err := w.here(j.slot.hash)
 	if err != nil {
 		return nil, fmt.Errorf("chunk %s: %w", j.slot.hash, err)
@@ -59,14 +58,14 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 		w.countChunk(j.kind, len(j.buf), 0)
 		return scratch, nil
 	}
-	if enc, err = w.core(); err != nil {
+	if err := w.core(); err != nil {
 		return nil, err
 	}
-	if cap(scratch) < len(j.buf) {
-		scratch = make([]byte, 0, levelMax(len(j.buf)))
+	if cap(scratch) < packedMax(len(j.buf)) {
+		scratch = make([]byte, 0, packedMax(levelMax(len(j.buf))))
 	}
-	head, payload := encodeChunk(scratch, j.buf, enc)
-	w.st.cores <- enc
+	head, payload := encodeChunk(scratch, j.buf)
+	w.st.cores <- struct{}{}
 	if pace := w.up.Pace; pace != nil {
 		if err := pace(w.ctx, len(head)+len(payload)); err != nil {
 			return nil, err
@@ -77,12 +76,12 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 }
 
 // core waits for a core, which the caller puts back.
-func (w *Writer) core() (enc encoder, err error) {
+func (w *Writer) core() error {
 	select {
-	case enc = <-w.st.cores:
-		return enc, nil
+	case <-w.st.cores:
+		return nil
 	case <-w.ctx.Done():
-		return nil, context.Cause(w.ctx)
+		return context.Cause(w.ctx)
 	}
 }
 

@@ -71,7 +71,7 @@ type Store struct {
 	be    Backend
 	key   Key
 	opt   Options
-	cores chan encoder // a core is free while its encoder is here
+	cores chan struct{} // one for each core that is free
 	dec   *zstd.Decoder
 	watch *watch
 
@@ -89,13 +89,9 @@ func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error)
 	}
 	opt = opt.withDefaults()
 	s := &Store{be: be, key: key, opt: opt, watch: newWatch(opt.Lapse)}
-	s.cores = make(chan encoder, opt.Workers)
+	s.cores = make(chan struct{}, opt.Workers)
 	for range opt.Workers {
-		enc, err := newEncoder()
-		if err != nil {
-			return nil, fmt.Errorf("open store: %w", err)
-		}
-		s.cores <- enc
+		s.cores <- struct{}{}
 	}
 	var err error
 	if s.dec, err = newDecoder(); err != nil {
