@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// putsAtOnce is how many calls for files of one Put are in flight: on NFS each waits for
-// the server.
+// putsAtOnce is how many files of one Put, or folders of one Sync, are in flight: on NFS
+// each waits for the server.
 const putsAtOnce = 8
 
 // Put writes to tmp/, makes what it wrote durable, and then visible. Files that are named
@@ -61,7 +61,7 @@ func (b *Backend) putPack(ctx context.Context, head []byte, files []store.File) 
 	}
 	err := b.write(ctx, tmp, parts...)
 	if err == nil {
-		err = each(len(files), func(i int) error { return b.link(ctx, tmp, files[i].Name) })
+		err = b.linkAll(ctx, tmp, files)
 	}
 	b.discard(ctx, tmp)
 	if err != nil {
@@ -70,14 +70,31 @@ func (b *Backend) putPack(ctx context.Context, head []byte, files []store.File) 
 	return nil
 }
 
-// link gives a pack a name, also where the name is there already.
-func (b *Backend) link(ctx context.Context, tmp, name string) error {
-	err := b.hardlink(ctx, tmp, name)
+// linkAll gives a pack its names, one after the other: the kernel holds the lock of the
+// inode that is linked (vfs_link), on NFS too while it asks the server, so that several at
+// once would only wait for each other.
+func (b *Backend) linkAll(ctx context.Context, tmp string, files []store.File) error {
+	dir, base, err := b.parent(tmp)
+	if err != nil {
+		return pathError("link", tmp, err)
+	}
+	defer unix.Close(dir)
+	for _, f := range files {
+		if err := b.link(ctx, dir, base, f.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// link gives a pack, base in the folder dir, a name, also where the name is there already.
+func (b *Backend) link(ctx context.Context, dir int, base, name string) error {
+	err := b.hardlink(ctx, dir, base, name)
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	second := b.temporary()
-	if err := b.hardlink(ctx, tmp, second); err != nil {
+	if err := b.hardlink(ctx, dir, base, second); err != nil {
 		return err
 	}
 	err = b.replace(ctx, second, name)
@@ -85,11 +102,9 @@ func (b *Backend) link(ctx context.Context, tmp, name string) error {
 	return err
 }
 
-func (b *Backend) hardlink(ctx context.Context, from, to string) error {
-	return b.at(ctx, "link", from, func(olddir int, old string) error {
-		return b.at(ctx, "link", to, func(newdir int, new string) error {
-			return unix.Linkat(olddir, old, newdir, new, 0)
-		})
+func (b *Backend) hardlink(ctx context.Context, dir int, base, to string) error {
+	return b.at(ctx, "link", to, func(newdir int, name string) error {
+		return unix.Linkat(dir, base, newdir, name, 0)
 	})
 }
 

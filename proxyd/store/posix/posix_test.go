@@ -5,6 +5,7 @@ package posix_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -116,6 +117,32 @@ func TestGetRefuses(t *testing.T) {
 				t.Errorf("got %q, %v, want ErrForeign", data, err)
 			}
 		})
+	}
+}
+
+// TestStatFollowsNothing: a link is what it is, and what is behind one is not ours.
+func TestStatFollowsNothing(t *testing.T) {
+	dir := folder(t)
+	b := open(t, dir)
+	for _, d := range []string{"tmp", "a"} {
+		must(t, "", b.Mkdir(t.Context(), d))
+	}
+	must(t, "", b.Put(t.Context(), store.File{Name: "a/x", Data: []byte("content")}))
+	must(t, "", os.Symlink("x", filepath.Join(dir, "a/file")))
+	must(t, "", os.Symlink("../a", filepath.Join(dir, "a/folder")))
+	must(t, "", mkfifo(filepath.Join(dir, "a/fifo")))
+	for name, want := range map[string]store.Info{
+		"a": {Dir: true}, "a/x": {Size: 7}, "a/file": {Size: 1}, "a/folder": {Size: 4}, "a/fifo": {},
+	} {
+		info, err := b.Stat(t.Context(), name)
+		if err != nil || info.Dir != want.Dir || info.Size != want.Size || info.ModTime.IsZero() {
+			t.Errorf("%s: %+v, %v, want %+v", name, info, err, want)
+		}
+	}
+	for name, want := range map[string]error{"a/y": fs.ErrNotExist, "b/x": fs.ErrNotExist, "a/folder/x": store.ErrForeign, "a/x/y": store.ErrForeign} {
+		if info, err := b.Stat(t.Context(), name); !errors.Is(err, want) {
+			t.Errorf("%s: %+v, %v, want %v", name, info, err, want)
+		}
 	}
 }
 
