@@ -110,14 +110,15 @@ func TestZerosCostNothing(t *testing.T) {
 func TestOldStore(t *testing.T) {
 	be := storetest.NewMem()
 	s := openStore(t, be, store.Options{})
-	im := storetest.NewImage(6, 2000)
+	im := storetest.NewImage(6, 800)
 	data := im.Bytes()
 	check(t, dump(t.Context(), s, ckpt(1, 1), data))
 	old := be.Files("chunks/")
+	enc := must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)))
 	aged := 0
 	for name, file := range old {
 		if file[4] == 2 {
-			old[name] = asZstd(t, file)
+			old[name] = asZstd(enc, file)
 			be.Overwrite(name, old[name])
 			aged++
 		}
@@ -154,8 +155,7 @@ func TestOldStore(t *testing.T) {
 }
 
 // asZstd returns an S2 chunk's file as it was written before there was S2.
-func asZstd(t *testing.T, file []byte) []byte {
-	enc := must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)))
+func asZstd(enc *zstd.Encoder, file []byte) []byte {
 	payload := enc.EncodeAll(must(s2.Decode(nil, file[16:])), nil)
 	head := append([]byte("SSC1\x01\x00\x00\x00"), file[8:12]...)
 	return append(binary.LittleEndian.AppendUint32(head, uint32(len(payload))), payload...)
