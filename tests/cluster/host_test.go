@@ -242,7 +242,17 @@ func TestFaults(t *testing.T) {
 	}
 	c.exec(t, "n1", "", "sh", "-c", "echo kept >/root/disk; echo lost >/tmp/memory").must(t)
 
+	// Nobody hears of a power cut.
+	const connected = "ss -Htn state established dst n1 dport = :6818"
+	c.exec(t, "n2", "", "bash", "-c", "setsid bash -c 'exec 3<>/dev/tcp/n1/6818; sleep 30' >/dev/null 2>&1 </dev/null &").must(t)
+	eventually(t, 10*time.Second, func() (bool, string) {
+		got := c.exec(t, "n2", "", "sh", "-c", connected).must(t)
+		return got != "", "n2 is not connected to n1"
+	})
 	mc(t, "fail", "n1", "--name", c.name).must(t)
+	if got := c.exec(t, "n2", "", "sh", "-c", connected).must(t); got == "" {
+		t.Error("n2 heard that n1 lost its power")
+	}
 	if r := c.exec(t, "n1", "", "true"); r.code != 125 || !strings.Contains(r.err, "host n1 is off") {
 		t.Errorf("exec on a dead host: %+v", r)
 	}

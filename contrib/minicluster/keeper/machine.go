@@ -87,13 +87,17 @@ func (m *machine) switchedOn(init *host.Init, pidfd int) {
 	}()
 }
 
-// powerCut kills everything on the host at once and waits until it is gone.
+// powerCut kills everything on the host at once and waits until it is gone. First it is cut off: of a
+// machine without power nobody hears that its connections end.
 func (m *machine) powerCut(ctx context.Context) error {
 	m.mu.Lock()
 	init, off := m.init, m.off
 	m.mu.Unlock()
 	if init == nil {
 		return fmt.Errorf("host %s is off already", m.spec.Name)
+	}
+	if err := setPort(m.spec.Name, false); err != nil {
+		return err
 	}
 	init.Process.Kill()
 	if err := await(ctx, off); err != nil {
