@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// DeviceEnv is the variable in which a process finds its device server's socket.
+const DeviceEnv = "SINGULARITY_SLURM_DEVICE"
+
+// What attach.h says, by the same names.
+const (
+	attachMagic   = 0x44474e53
+	attachVersion = 1
+	reachableFlag = 1
+	askSize       = 16
+)
+
+// ErrNoAsk is what Receive says of a peer that is no shim.
+var ErrNoAsk = errors.New("not what a shim asks")
+
+// A Newcomer is a process that asks for a ring. It is to be answered, by Welcome or Refuse, and closed.
+type Newcomer struct {
+	// Exec is the read end of the newcomer's pipe. Its end of file says that the process is gone, or has
+	// executed another program, or has closed what it should not have. It is the taker's to close;
+	// whoever leaves it here has it closed by Close.
+	Exec *os.File
+
+	conn  *net.UnixConn
+	probe uint64
+}
+
+// Receive reads what a process asks that has just connected; the deadline is the caller's to set. conn stays the caller's
+// until Receive succeeds. It fails with an error that wraps ErrNoAsk if that is nothing a shim sends.
+func Receive(conn *net.UnixConn) (*Newcomer, error) {
+	var b [askSize + 1]byte
+	oob := make([]byte, unix.CmsgSpace(4*8))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(b[:], oob)
+	if err != nil {
+		return nil, fmt.Errorf("receive what a process asks: %w", err)
+	}
+	fds, err := received(oob[:oobn])
+	if err != nil {
+		return nil, err
+	}
+	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 || len(fds) != 1 || n != askSize || binary.LittleEndian.Uint32(b[:]) != attachMagic {
+		closeAll(fds)
+		return nil, fmt.Errorf("%w: %d bytes and %d descriptors", ErrNoAsk, n, len(fds))
+	}
+	if err := checkPipe(fds[0]); err != nil {
+		closeAll(fds)
+		return nil, err
+	}
+	p := &Newcomer{Exec: os.NewFile(uintptr(fds[0]), "exec"), conn: conn, probe: binary.LittleEndian.Uint64(b[8:])}
+	if v := binary.LittleEndian.Uint32(b[4:]); v != attachVersion {
+		_ = p.Refuse(unix.EPROTONOSUPPORT)
+		p.Exec.Close()
+		return nil, fmt.Errorf("%w: version %d, not %d", ErrNoAsk, v, attachVersion)
+	}
+	return p, nil
+}
+
+// checkPipe makes fd ready to be waited for, if it is the end of a pipe.
+func checkPipe(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return fmt.Errorf("%w: the descriptor is no pipe", ErrNoAsk)
+	}
+	return unix.SetNonblock(fd, true)
+}
+
+// received returns the descriptors that came with a message.
+func received(oob []byte) ([]int, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoAsk, err)
+	}
+	var all []int
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue // credentials
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+		}
+		all = append(all, fds...)
+	}
+	return all, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// Reaches tells whether the server may read the newcomer's memory, p being its process.
+func (c *Newcomer) Reaches(p Process) bool {
+	var b [4]byte
+	return p.Read(b[:], c.probe) == nil && binary.LittleEndian.Uint32(b[:]) == attachMagic
+}
+
+// Welcome sends the process its ring. reaches is what Reaches said: if false, all that the process sends goes through the ring.
+func (c *Newcomer) Welcome(r *Ring, reaches bool) error {
+	var flags uint32
+	if reaches {
+		flags |= reachableFlag
+	}
+	return c.answer(0, flags, unix.UnixRights(int(r.File().Fd())))
+}
+
+// Refuse tells the process that it gets none. It says so to the user and goes on without devices.
+func (c *Newcomer) Refuse(why unix.Errno) error { return c.answer(why, 0, nil) }
+
+func (c *Newcomer) answer(why unix.Errno, flags uint32, rights []byte) error {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(why))
+	b = binary.LittleEndian.AppendUint32(b, attachVersion)
+	b = binary.LittleEndian.AppendUint64(b, uint64(flags))
+	if _, _, err := c.conn.WriteMsgUnix(b, rights, nil); err != nil {
+		return fmt.Errorf("answer a process: %w", err)
+	}
+	return nil
+}
+
+// Close closes the connection, and Exec unless somebody took it by setting it to nil.
+func (c *Newcomer) Close() error {
+	if c.Exec != nil {
+		c.Exec.Close()
+	}
+	return c.conn.Close()
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What a process and its job's device server agree on beside the ring (wire.h): how the process gets it,
+ * and what is in every message. attach.go and letter.go are the server's half; a test compares the numbers.
+ *
+ *	process                                         device server
+ *	connect to $SINGULARITY_SLURM_DEVICE    ──►
+ *	sing_ask, with the read end of a pipe   ──►     a pidfd of the peer; may its memory be read?
+ *	                                        ◄──     sing_welcome, with the ring's memfd
+ *	close the socket
+ *
+ * The socket is SOCK_SEQPACKET, and each of the two is one message. The process keeps the write end of the
+ * pipe, close-on-exec, and nothing else that is open: its end of file tells the server that the process is gone, has
+ * executed another program, or has merely closed it. A read end without a reader tells the process that the server is gone.
+ */
+#ifndef SING_ATTACH_WIRE_H
+#define SING_ATTACH_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SING_DEVICE_ENV "SINGULARITY_SLURM_DEVICE"
+#define SING_ATTACH_MAGIC 0x44474e53u /* "SNGD" */
+
+enum {
+	SING_ATTACH_VERSION = 1,
+	SING_REACHABLE = 1, /* sing_welcome.flags: the server can read and write the process's memory */
+};
+
+struct sing_ask {
+	uint32_t magic, version;
+	uint64_t probe; /* where SING_ATTACH_MAGIC stands in the process's memory */
+};
+_Static_assert(sizeof(struct sing_ask) == 16, "layout");
+
+struct sing_welcome {
+	int32_t error; /* an errno, or 0: then the ring comes with it */
+	uint32_t version, flags, reserved;
+};
+_Static_assert(sizeof(struct sing_welcome) == 16, "layout");
+
+/*
+ * The arguments of every message begin with the handle of the context that is current in the sender, 8 bytes,
+ * 0 if there is none. Then comes what the table of calls says. Beside the numbers of the table, which
+ * are hashes, there are these:
+ */
+enum {
+	SING_OP_LONG = 1,   /* a struct sing_long: the real message is in the process's memory */
+	SING_OP_MISSED = 2, /* posted; a text: what the program wanted that is not covered */
+	SING_OP_EXIT = 3,   /* posted; the process ends of its own will: what it posted is to be done */
+	SING_OP_OURS = 16,  /* the table's are not below */
+};
+
+/* A message or an answer that does not fit into the ring. It is always a call; its answer is the real one's length, 8 bytes. */
+struct sing_long {
+	uint64_t address, length; /* of the message, without the context */
+	uint64_t answer, room;	  /* where the answer goes, and how much fits there */
+	uint32_t op, reserved;
+};
+_Static_assert(sizeof(struct sing_long) == 40, "layout");
+
+/*
+ * What a message is counted for is one number: a communicator's handle, whose class is left out, and for a send or
+ * a receive the peer.
+ */
+#define SING_COUNT_KIND 62 /* the two bits from here: 0 collective, 1 send, 2 receive */
+#define SING_COUNT_PEER 40 /* 22 bits from here */
+
+#endif

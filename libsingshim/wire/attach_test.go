@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestAttachLayout: attach.h says what this package takes it for.
+func TestAttachLayout(t *testing.T) {
+	header, err := os.ReadFile("attach.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAllString(string(header), "")
+	var program strings.Builder
+	fmt.Fprintln(&program, "#include <stdio.h>\n#include \"attach.h\"\nint main(void)\n{")
+	names := regexp.MustCompile(`(?m)^#define SING_(\w+) [0-9]\S*|^\tSING_(\w+) = `).FindAllStringSubmatch(text, -1)
+	for _, m := range names {
+		fmt.Fprintf(&program, "\tprintf(\"%s%s %%llu\\n\", (unsigned long long)SING_%s%s);\n", m[1], m[2], m[1], m[2])
+	}
+	fmt.Fprintln(&program, "\tprintf(\"ask %zu\\nlong %zu\\n\", sizeof(struct sing_ask), sizeof(struct sing_long));")
+	fmt.Fprintf(&program, "\treturn SING_DEVICE_ENV[0] != '%c';\n}\n", DeviceEnv[0])
+	want := map[string]uint64{
+		"ATTACH_MAGIC": attachMagic, "ATTACH_VERSION": attachVersion, "REACHABLE": reachableFlag,
+		"OP_LONG": OpLong, "OP_MISSED": OpMissed, "OP_EXIT": OpExit, "OP_OURS": opOurs,
+		"COUNT_KIND": countKind, "COUNT_PEER": countPeer, "ask": askSize, "long": longSize,
+	}
+	for line := range strings.Lines(runC(t, program.String())) {
+		var name string
+		var n uint64
+		if _, err := fmt.Sscan(line, &name, &n); err != nil {
+			t.Fatal(err)
+		}
+		if w, ok := want[name]; !ok || w != n {
+			t.Errorf("%s: %d in C, %d here (%v)", name, n, w, ok)
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not in attach.h: %v", want)
+	}
+	if !strings.Contains(string(header), `"`+DeviceEnv+`"`) {
+		t.Errorf("attach.h has no %s", DeviceEnv)
+	}
+}
+
+// pair returns a server's connection and a process's.
+func pair(t *testing.T) (server, process *net.UnixConn) {
+	t.Helper()
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	process, err = net.DialUnix("unixpacket", nil, listener.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = listener.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close(); process.Close() })
+	return server, process
+}
+
+var probe = [2]uint32{attachMagic, 0}
+
+func asking(magic, version uint32) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, magic)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	return binary.LittleEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(&probe))))
+}
+
+func TestReceive(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	good := asking(attachMagic, attachVersion)
+	for _, c := range []struct {
+		name string
+		ask  []byte
+		fds  []int
+		err  string
+	}{
+		{"a shim", good, pipe[:1], ""},
+		{"no descriptor", good, nil, "16 bytes and 0 descriptors"},
+		{"two descriptors", good, []int{pipe[0], pipe[0]}, "16 bytes and 2 descriptors"},
+		{"many descriptors", good, []int{pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0]}, "16 bytes and 8 descriptors"},
+		{"no pipe", good, []int{int(file.Fd())}, "no pipe"},
+		{"too short", good[:15], pipe[:1], "15 bytes"},
+		{"too long", append(good[:16:16], 0, 0), pipe[:1], "17 bytes"},
+		{"another magic", asking(attachMagic+1, attachVersion), pipe[:1], "not what a shim asks"},
+		{"another version", asking(attachMagic, 9), pipe[:1], "version 9, not 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, process := pair(t)
+			if _, _, err := process.WriteMsgUnix(c.ask, unix.UnixRights(c.fds...), nil); err != nil {
+				t.Fatal(err)
+			}
+			n, err := Receive(server)
+			if c.err != "" {
+				if !errors.Is(err, ErrNoAsk) || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%v, want %s", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer n.Close()
+			checkWelcome(t, n, process)
+		})
+	}
+	unix.Close(pipe[1])
+}
+
+// checkWelcome gives a newcomer a ring, and a refusal besides.
+func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
+	t.Helper()
+	if !n.Reaches(Process(os.Getpid())) {
+		t.Error("a process does not reach itself")
+	}
+	r, err := Create(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := n.Welcome(r, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Refuse(unix.EBUSY); err != nil {
+		t.Fatal(err)
+	}
+	var b, oob [64]byte
+	size, rights, _, _, err := process.ReadMsgUnix(b[:], oob[:])
+	if err != nil || size != 16 || binary.LittleEndian.Uint64(b[:]) != attachVersion<<32 || binary.LittleEndian.Uint64(b[8:]) != reachableFlag {
+		t.Fatalf("%d bytes, %x, %v", size, b[:size], err)
+	}
+	fds, err := received(oob[:rights])
+	if err != nil || len(fds) != 1 {
+		t.Fatalf("%v descriptors, %v", fds, err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "ring")
+	defer f.Close()
+	if err := checkMemory(f); err != nil {
+		t.Error(err)
+	}
+	if size, _, _, _, err = process.ReadMsgUnix(b[:], oob[:]); err != nil || size != 16 || unix.Errno(binary.LittleEndian.Uint32(b[:])) != unix.EBUSY {
+		t.Errorf("%d bytes, %x, %v", size, b[:size], err)
+	}
+}
+
+func TestReceiveNothing(t *testing.T) {
+	server, process := pair(t)
+	process.Close()
+	if _, err := Receive(server); err == nil {
+		t.Error("who hung up was received")
+	}
+}
+
+func TestCountKey(t *testing.T) {
+	for _, c := range []struct {
+		key  uint64
+		want Count
+	}{
+		{5, Count{Comm: 5}},
+		{1<<62 | 7, Count{Comm: 7, Kind: CountSend}},
+		{1<<62 | 3<<40 | 7, Count{Comm: 7, Kind: CountSend, Peer: 3}},
+		{2<<62 | (1<<22-1)<<40 | (1<<40 - 1), Count{Comm: 1<<40 - 1, Kind: CountRecv, Peer: 1<<22 - 1}},
+	} {
+		if got := ParseCount(c.key); got != c.want || got.Key() != c.key {
+			t.Errorf("%#x: %+v, and back %#x", c.key, got, got.Key())
+		}
+	}
+}
