@@ -77,6 +77,13 @@ func cABI(t *api.Table) []byte {
 		}
 	}
 	w.line("")
+	w.line("/* The numbers of messages. */")
+	w.line("enum {")
+	for _, c := range messages(t) {
+		w.line("\tSING_OP_%s = %#x,", c.Symbol, c.Op())
+	}
+	w.line("};")
+	w.line("")
 	w.line("/* Messages, for what is written by hand. per_thread is 0 or SING_PER_THREAD. */")
 	for c := range t.Calls {
 		if c.Shipped() {

@@ -133,11 +133,10 @@ func cResults(t *api.Table) []byte {
 	w.line("")
 	w.line("#include \"results.h\"")
 	w.line("")
-	library := map[api.Lib]string{api.Driver: "SING_DRIVER", api.NCCL: "SING_NCCL", api.NVML: "SING_NVML"}
 	var texts pool
 	var rows []string
 	for _, r := range t.Results {
-		rows = append(rows, fmt.Sprintf("\t{ %s, %d, %d, %d },", library[r.Lib], r.Number, texts.add(r.Name), texts.add(r.Text)))
+		rows = append(rows, fmt.Sprintf("\t{ %s, %d, %d, %d },", libraries[r.Lib], r.Number, texts.add(r.Name), texts.add(r.Text)))
 	}
 	texts.write(w, "sing_result_texts")
 	w.line("")

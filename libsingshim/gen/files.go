@@ -31,6 +31,7 @@ func files(t *api.Table) (map[string][]byte, error) {
 		device + "gen_calls.c":  cCalls(t),
 		device + "gen_missed.c": cMissed(t),
 		device + "gen_find.c":   cFind(t),
+		device + "gen_ops.c":    cOps(t),
 
 		device + "gen_results.c": cResults(t),
 
