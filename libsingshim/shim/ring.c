@@ -95,7 +95,7 @@ int ring_attach(int fd, bool (*alive)(void))
 	const int e = errno;
 	int rv = EINVAL;
 
-	if (ring_end.at) {
+	if (ring_end.at && ring_is_mine()) {
 		rv = EALREADY;
 		goto out;
 	}

@@ -71,7 +71,7 @@ struct ring_need {
 
 /*
  * Make the memfd this process's ring. Called once, in a process with one thread or before
- * any other thread calls. alive is asked each second of a wait whether the server is still
+ * any other thread calls; in a child of fork, which has its parent's, once more. alive is asked each second of a wait whether the server is still
  * there; it may be NULL. fd stays the caller's and may be closed. Returns 0 or an errno.
  */
 int ring_attach(int fd, bool (*alive)(void));

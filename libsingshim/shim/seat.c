@@ -206,5 +206,14 @@ void seat_give(struct ring_seat *s)
 
 int seat_start(void)
 {
-	return (pthread_key_create(&key, end_thread));
+	static bool have_key;
+	int rv;
+
+	own = (struct ring_seat){ 0 }; /* a lane in the ring of this process's parent */
+	if (have_key)
+		return (0);
+	rv = pthread_key_create(&key, end_thread);
+	have_key = rv == 0;
+
+	return (rv);
 }

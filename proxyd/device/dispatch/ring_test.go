@@ -6,34 +6,91 @@ package dispatch
 import (
 	"bytes"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// TestOverTheRing: the same round trip over the ring that will carry it.
-func TestOverTheRing(t *testing.T) {
+// serveOne gives the next process that asks at a socket a ring, and serves it until the process ends.
+func serveOne(listener *net.UnixListener, reach func(*wire.Newcomer) wire.Process, handle func(*wire.Letter)) error {
+	conn, err := listener.AcceptUnix()
+	if err != nil {
+		return err
+	}
+	n, err := wire.Receive(conn)
+	if err != nil {
+		return err
+	}
 	ring, err := wire.Create(wire.Options{})
+	if err != nil {
+		return err
+	}
+	defer ring.Close()
+	process := reach(n)
+	if err := n.Welcome(ring, process != 0); err != nil {
+		return err
+	}
+	// The process keeps the other end until it ends.
+	exec := n.Exec
+	n.Exec = nil
+	n.Close()
+	go func() {
+		var b [1]byte
+		_, _ = exec.Read(b[:])
+		exec.Close()
+		ring.Finish()
+	}()
+	var bad error
+	var room []byte
+	err = ring.Serve(func(m *wire.Message) {
+		var l *wire.Letter
+		if l, room, err = wire.Open(m, process, room); err != nil {
+			bad = err
+			return
+		}
+		handle(l)
+	})
+	if err == nil {
+		err = bad
+	}
+	return err
+}
+
+func listen(t *testing.T) (*net.UnixListener, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "device")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ring.Close()
+	t.Cleanup(func() { listener.Close() })
+	return listener, path
+}
+
+// TestOverTheRing: the same round trip by the real transport, over the ring that carries it.
+func TestOverTheRing(t *testing.T) {
+	listener, path := listen(t)
 	x := &echo{random: rand.New(rand.NewPCG(1, 2)), fails: true}
+	left := false
 	served := make(chan error, 1)
 	go func() {
-		served <- ring.Serve(func(m *wire.Message) {
-			in := append(make([]byte, 0, len(m.Args)+m.BulkSize()), m.Args...)
-			in = in[:len(m.Args)+m.Bulk(in[len(m.Args):cap(in)], 0)]
-			out, r, err := Serve(x, Call{Thread: m.Thread}, m.Op, in, nil)
-			info, _ := Look(m.Op)
-			if err != nil || info.Posted != (m.Call() == nil) || info.Counted != m.Counted {
-				t.Errorf("%s: %v, posted %v, counted %v", info.Symbol, err, m.Call() == nil, m.Counted)
+		served <- serveOne(listener, func(*wire.Newcomer) wire.Process { return 0 }, func(l *wire.Letter) {
+			if l.Op == wire.OpExit {
+				left = true
+				return
 			}
-			if c := m.Call(); c != nil {
-				if err := c.Answer(int32(r), out); err != nil {
+			out, r, err := Serve(x, Call{Thread: l.Thread}, l.Op, l.Args, nil)
+			info, _ := Look(l.Op)
+			if err != nil || info.Posted != l.Posted || info.Counted != l.Counted || l.Context != 77 {
+				t.Errorf("%s: %v, posted %v, counted %v, context %d", info.Symbol, err, l.Posted, l.Counted, l.Context)
+			}
+			if !l.Posted {
+				if err := l.Answer(int32(r), out); err != nil {
 					t.Errorf("%s: %v", info.Symbol, err)
 				}
 			}
@@ -41,13 +98,12 @@ func TestOverTheRing(t *testing.T) {
 	}()
 	var out, problem bytes.Buffer
 	cmd := exec.Command(sanitized.file(t, "roundtrip-ring"), "calls", "11", "4")
-	cmd.ExtraFiles = []*os.File{ring.File()}
-	cmd.Env = append(os.Environ(), noLeaks)
+	cmd.Env = append(os.Environ(), noLeaks, wire.DeviceEnv+"="+path)
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if err := cmd.Run(); err != nil {
+		listener.Close()
 		t.Errorf("%v: %s", err, problem.String())
 	}
-	ring.Finish()
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
@@ -59,5 +115,8 @@ func TestOverTheRing(t *testing.T) {
 		if lines[i] != x.lines[i] {
 			t.Fatalf("call %d:\nC  %s\nGo %s", i, lines[i], x.lines[i])
 		}
+	}
+	if !left {
+		t.Error("the process ended without a word")
 	}
 }

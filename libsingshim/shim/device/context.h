@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Which context is current in a thread: each message says it, most without anybody's asking. Contexts are never
+ * forgotten, so that whoever has one current that was destroyed elsewhere finds that out.
+ */
+#ifndef SING_DEVICE_CONTEXT_H
+#define SING_DEVICE_CONTEXT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sing_context {
+	uint64_t handle;
+	int device;
+	_Atomic bool alive;
+};
+
+/* What is current in this thread, or NULL. context.c alone changes it. */
+extern _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The context with that handle, or NULL if there never was one. */
+struct sing_context *sing_context_find(uint64_t handle);
+
+#endif

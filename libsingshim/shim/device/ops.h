@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* What is known of a message by its number. */
+#ifndef SING_DEVICE_OPS_H
+#define SING_DEVICE_OPS_H
+
+#include "results.h"
+
+#include <stdbool.h>
+
+struct sing_op {
+	uint32_t op;
+	uint16_t library; /* enum sing_library */
+	uint16_t free;	  /* needs no current context */
+};
+
+/* Said here too: else they are reached by a pointer that is relocated. */
+#pragma GCC visibility push(hidden)
+extern const struct sing_op sing_ops[];
+extern const unsigned sing_op_count;
+#pragma GCC visibility pop
+
+/* NULL for a number that the table does not have. SING_PER_THREAD in it does not matter. */
+const struct sing_op *sing_op_find(uint32_t op);
+
+#endif
