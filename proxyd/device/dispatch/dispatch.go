@@ -39,6 +39,9 @@ type Call struct {
 	Process   uint64  // as Serve's caller counts processes
 	Thread    uint32  // as that process counts its threads
 	Context   Context // what is current there
+	// Waits is called by the backend before it waits for work: whoever calls Serve may go on with other messages. Nil:
+	// nobody waits for the answer, so the backend does not wait either.
+	Waits func()
 }
 
 // Info describes an op.

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+)
+
+// attachTime is how long a process may take to say what it wants.
+const attachTime = 10 * time.Second
+
+// attach makes a process of who has connected, and watches it from then on. It closes conn.
+func (s *Server) attach(conn *net.UnixConn) error {
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
+		return err
+	}
+	// A connection that says nothing must not hold up the end.
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-s.ctx.Done():
+			conn.Close()
+		case <-stop:
+		}
+	}()
+	pid, end, err := peerOf(conn)
+	if err != nil {
+		return err
+	}
+	n, err := wire.Receive(conn)
+	if err != nil {
+		end.Close()
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	defer n.Close()
+	w := &watched{pid: pid, end: end, exec: n.Exec}
+	ring, err := wire.Create(wire.Options{})
+	if err != nil {
+		end.Close()
+		return errors.Join(err, n.Refuse(unix.ENOMEM))
+	}
+	reaches := n.Reaches(w.Memory())
+	if !reaches {
+		s.cfg.Log.Warn("the memory of a process cannot be read: all that it copies goes by its ring", "pid", pid)
+	}
+	if w.ring, err = inode(ring.File()); err == nil {
+		n.Exec = nil // w's from here on
+		_, err = s.serve(ring, w, func() error { return n.Welcome(ring, reaches) })
+	}
+	if err != nil {
+		ring.Close()
+		w.Close()
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// peerOf returns the process at the other end and a pidfd of it. A process of another user is refused.
+func peerOf(conn *net.UnixConn) (int, *os.File, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	var cred *unix.Ucred
+	fd, inner := -1, error(nil)
+	err = raw.Control(func(c uintptr) {
+		if cred, inner = unix.GetsockoptUcred(int(c), unix.SOL_SOCKET, unix.SO_PEERCRED); inner != nil {
+			return
+		}
+		// SO_PEERPIDFD, of Linux 6.5, means the process that connected, whatever its number means by now.
+		if fd, inner = unix.GetsockoptInt(int(c), unix.SOL_SOCKET, unix.SO_PEERPIDFD); inner != nil {
+			fd, inner = unix.PidfdOpen(int(cred.Pid), 0)
+		}
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return 0, nil, fmt.Errorf("ask who has connected: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return 0, nil, err
+	}
+	unix.CloseOnExec(fd)
+	end := os.NewFile(uintptr(fd), "pidfd")
+	if int(cred.Uid) != os.Geteuid() {
+		end.Close()
+		return 0, nil, fmt.Errorf("process %d is of user %d, the device server of user %d", cred.Pid, cred.Uid, os.Geteuid())
+	}
+	return int(cred.Pid), end, nil
+}
+
+func inode(f *os.File) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, err
+	}
+	return st.Ino, nil
+}

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server is the device server: the one process of a job and node that holds devices. It joins the ring
+// (libsingshim/wire), the calls that its messages mean (device/dispatch) and the devices (device/backend).
+//
+//	Server                 listens; the devices, and whose turn it is on each
+//	└─ process             a program's process: its ring, its threads' calls, what it has made
+//	   ├─ space            what it sees as one device, made at first use
+//	   ├─ cudaContext      ├─ cudaStream
+//	   │                   └─ cudaEvent
+//	   └─ table[H, T]      what a class of handles stands for
+//
+// A message goes this way:
+//
+//	ring ─► process.handle ─► dispatch.Serve ─► a method of process ─► backend
+//	                                             │
+//	        answered ◄── result, and bytes ◄─────┘
+//
+// # Writing a method
+//
+// process implements dispatch.Backend; what no file of this package implements is CUDA_ERROR_NOT_SUPPORTED, by the
+// embedded dispatch.Unsupported. A method begins with what it needs and returns what the program is told:
+//
+//	x, r := p.current(c)                  the context that is current: INVALID_CONTEXT, or its fault
+//	st, r := p.stream(c, h)               a stream, the default ones too: INVALID_HANDLE
+//	m, ok := p.modules.get(h)             any other handle; see table
+//	return p.result(err)                  the driver's number of a backend's error
+//
+// All methods may be called at the same time: mostly by the one goroutine that serves the ring, in the order of the
+// ring, but calls that wait are on goroutines of their own. What a file needs to remember for a process is a struct
+// that stands in that file and is a field of process (codeState, graphState, ncclState); its contextEnded is
+// called when a context is destroyed, and its end when the process is gone.
+//
+// # Calls that wait
+//
+// The ring must go on while a call waits: what ends the wait may be the next message in it. So a call that may
+// wait is named in its file's list of such (contextWaits, copyWaits, …). It begins in the ring's order like any other,
+// calls p.waits(c) before it waits, without a lock, and simply returns when it is over, with p.ctx as what ends its
+// wait when the process is gone. A call that should not take long but may, an allocation for one, need not
+// call p.waits: after a millisecond the ring goes on by itself. What is posted never waits: c.Waits is nil.
+//
+// # What comes late
+//
+// Nobody waits for a posted message. If its method returns an error, process.handle does the rest: it logs the
+// call once by its name, and the next call of the same context that synchronises returns the error (p.synchronised
+// does that). Who finds out later still, in a goroutine of the backend, calls p.failed. A fault of
+// execution is not like that: it stays in the backend's context, p.result writes it into the ring, and every later call
+// of the process returns it.
+//
+// # Turns
+//
+// Each process has a space of its own on each device that it uses. Of those of one device only one is mapped: turns.go
+// says how they take turns.
+//
+// # Trust
+//
+// A process writes what it likes into its messages: every handle, address and size in them is its claim. The worst that it
+// may achieve is that it is dropped, or that its own results are wrong.
+package server

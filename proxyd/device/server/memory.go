@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// memoryWaits are the calls of this file that may wait: memory that was freed may still be in use.
+var memoryWaits = []string{"cuMemAlloc_v2", "cuMemAllocPitch_v2", "host_free", "host_unregister"}
+
+// pinnedMemory is memory of the program that it has pinned or registered.
+type pinnedMemory struct {
+	context    *cudaContext
+	n          uint64
+	flags      uint32
+	registered bool
+}
+
+// anyContext is a context of a space; memory is freed by any of them. Nil if there is none.
+func (p *process) anyContext(s *space) *cudaContext {
+	for _, x := range p.contexts.values() {
+		if x.space == s {
+			return x
+		}
+	}
+	return nil
+}
+
+// MemGetInfoV2 implements dispatch.Backend, as all below.
+func (p *process) MemGetInfoV2(c *dispatch.Call) (free, total uint64, r dispatch.Result) {
+	x, r := p.current(c)
+	if r != 0 {
+		return 0, 0, r
+	}
+	if err := x.b.Err(); err != nil {
+		return 0, 0, p.result(err)
+	}
+	free, total = x.space.Info()
+	return free, total, 0
+}
+
+func (p *process) MemAllocV2(c *dispatch.Call, n uint64) (dispatch.Devptr, dispatch.Result) {
+	x, r := p.current(c)
+	if r != 0 {
+		return 0, r
+	}
+	a, err := x.b.Alloc(n)
+	return dispatch.Devptr(a), p.result(err)
+}
+
+func (p *process) MemAllocPitchV2(c *dispatch.Call, width, height uint64, element uint32) (dispatch.Devptr, uint64, dispatch.Result) {
+	x, r := p.current(c)
+	if r != 0 {
+		return 0, 0, r
+	}
+	a, pitch, err := x.b.AllocPitch(width, height, element)
+	return dispatch.Devptr(a), pitch, p.result(err)
+}
+
+func (p *process) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Result {
+	x, r := p.current(c)
+	if r != 0 {
+		return r
+	}
+	if s := p.spaceAt(backend.Addr(ptr)); s != nil && s != x.space {
+		if x = p.anyContext(s); x == nil {
+			return dispatch.ResultInvalidValue // its memory went with its contexts
+		}
+	}
+	return p.result(x.b.Free(backend.Addr(ptr)))
+}
+
+func (p *process) MemGetAddressRangeV2(c *dispatch.Call, _, _ bool, ptr dispatch.Devptr) (dispatch.Devptr, uint64, dispatch.Result) {
+	x, r := p.current(c)
+	if r != 0 {
+		return 0, 0, r
+	}
+	s := p.spaceAt(backend.Addr(ptr))
+	if s == nil {
+		s = x.space // pinned memory lies beside all spaces
+	}
+	a, ok := s.Lookup(backend.Addr(ptr))
+	if !ok {
+		return 0, 0, dispatch.ResultNotFound
+	}
+	return dispatch.Devptr(a.Base), a.Size, 0
+}
+
+// pin notes memory of the program. Its bytes are reached by process_vm_readv and process_vm_writev.
+func (p *process) pin(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags, allowed uint32, registered bool) dispatch.Result {
+	x, r := p.current(c)
+	switch {
+	case r != 0:
+		return r
+	case n == 0 || h == 0 || uint64(h)+n < uint64(h) || flags&^allowed != 0:
+		return dispatch.ResultInvalidValue
+	case p.spaceAt(backend.Addr(h)) != nil:
+		return dispatch.ResultInvalidValue
+	}
+	return p.pinned.enterAt(h, &pinnedMemory{context: x, n: n, flags: flags, registered: registered})
+}
+
+func (p *process) HostAlloc(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {
+	const portable, deviceMap, writeCombined = 1, 2, 4
+	return p.pin(c, h, n, flags, portable|deviceMap|writeCombined, false)
+}
+
+func (p *process) HostFree(_ *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
+	return p.unpin(h, false)
+}
+
+func (p *process) HostRegister(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {
+	const portable, deviceMap, io, readOnly = 1, 2, 4, 8
+	if flags&io != 0 {
+		return dispatch.ResultNotSupported
+	}
+	return p.pin(c, h, n, flags, portable|deviceMap|readOnly, true)
+}
+
+func (p *process) HostUnregister(_ *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
+	return p.unpin(h, true)
+}
+
+// unpin forgets pinned memory.
+func (p *process) unpin(h dispatch.Hostmem, registered bool) dispatch.Result {
+	m, ok := p.pinned.get(h)
+	switch {
+	case !ok && registered:
+		return dispatch.ResultHostMemoryNotRegistered
+	case !ok || m.registered != registered:
+		return dispatch.ResultInvalidValue
+	}
+	p.pinned.drop(h)
+	return 0
+}
+
+// PointerSet knows the one attribute that can be set, whose effect is that of no asynchronous copy: none here, as copies that
+// a program waits for are over when they return.
+func (p *process) PointerSet(c *dispatch.Call, ptr dispatch.Devptr, attribute int32, value uint64) dispatch.Result {
+	const syncMemops = 6
+	if _, r := p.current(c); r != 0 {
+		return r
+	}
+	s := p.spaceAt(backend.Addr(ptr))
+	if s == nil || attribute != syncMemops || value > 1 {
+		return dispatch.ResultInvalidValue
+	}
+	if _, ok := s.Lookup(backend.Addr(ptr)); !ok {
+		return dispatch.ResultInvalidValue
+	}
+	return 0
+}

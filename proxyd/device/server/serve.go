@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// gone is the status of a call that could not be carried out for no fault of its own: SING_GONE.
+const gone = -1
+
+// maxScratch is how much of an answer's room is kept for the next one.
+const maxScratch = 1 << 16
+
+// patience is how long the ring waits for a call that may wait and has not said that it does.
+const patience = time.Millisecond
+
+// mayWait has the names of the calls that may wait.
+var mayWait = func() map[string]bool {
+	all := map[string]bool{}
+	for _, name := range slices.Concat(contextWaits, memoryWaits, vmmWaits, copyWaits, streamWaits, codeWaits, graphWaits, ncclWaits) {
+		all[name] = true
+	}
+	return all
+}()
+
+// handle carries out one message of the ring. Messages that no shim writes end the process.
+func (p *process) handle(m *wire.Message) {
+	p.yield()
+	l, _, err := wire.Open(m, p.peer.Memory(), nil)
+	if err != nil {
+		p.end(err.Error())
+		return
+	}
+	switch l.Op {
+	case wire.OpMissed:
+		p.missed(string(l.Args))
+		return
+	case wire.OpExit:
+		p.ring.Finish()
+		return
+	}
+	info, known := dispatch.Look(l.Op)
+	if !known {
+		p.end(fmt.Sprintf("it sent a message with the number %#x, which no call has", l.Op))
+		return
+	}
+	in := l.Args
+	if m.BulkSize() == 0 && m.Op != wire.OpLong {
+		in = bytes.Clone(in) // what is decoded from it may be kept
+	}
+	c := dispatch.Call{Process: p.id, Thread: l.Thread, Context: dispatch.Context(l.Context)}
+	switch {
+	case l.Posted:
+		_, r, err := dispatch.Serve(p, c, l.Op, in, nil)
+		p.posted(&c, info, r, err)
+	case mayWait[info.Symbol]:
+		p.apart(l, c, in)
+	default:
+		out, r, err := dispatch.Serve(p, c, l.Op, in, p.scratch[:0])
+		p.answer(l, r, out, err)
+		if cap(out) > cap(p.scratch) && cap(out) <= maxScratch {
+			p.scratch = out
+		}
+	}
+	p.look(c.Context)
+}
+
+// missed says that the program wanted what is not covered.
+func (p *process) missed(what string) {
+	const longest = 512
+	p.log.Warn("the program wants what is not covered", "call", strings.ToValidUTF8(what[:min(len(what), longest)], "?"))
+}
+
+// apart carries a call out on a goroutine of its own. It returns when the call is answered, or waits.
+func (p *process) apart(l *wire.Letter, c dispatch.Call, in []byte) {
+	moved := make(chan struct{})
+	var once sync.Once
+	c.Waits = func() { once.Do(func() { close(moved) }) }
+	p.calls.Go(func() {
+		out, r, err := dispatch.Serve(p, c, l.Op, in, nil)
+		p.answer(l, r, out, err)
+		c.Waits()
+	})
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-moved:
+	case <-timer.C:
+	}
+}
+
+// waits lets the ring go on while the call waits. The caller holds no lock. What was posted must not wait: see dispatch.Call.
+func (p *process) waits(c *dispatch.Call) {
+	if c.Waits != nil {
+		c.Waits()
+	}
+}
+
+// answer answers a call. What the process does not want to hear is its own affair.
+func (p *process) answer(l *wire.Letter, r dispatch.Result, out []byte, err error) {
+	if err != nil {
+		p.refuse(err)
+		_ = l.Answer(gone, nil)
+		return
+	}
+	if err := l.Answer(int32(r), out); err != nil {
+		_ = l.Answer(gone, nil) // more than it left room for, or it has ended
+	}
+}
+
+// posted takes what a posted message came to.
+func (p *process) posted(c *dispatch.Call, info dispatch.Info, r dispatch.Result, err error) {
+	switch {
+	case err != nil:
+		p.refuse(err)
+	case r == 0:
+	case strings.HasPrefix(info.Symbol, "nccl"):
+		p.say(info.Symbol, r) // the communicator has it; its numbers are NCCL's
+	default:
+		x, _ := p.contexts.get(c.Context)
+		p.failed(x, info.Symbol, r)
+	}
+}
+
+// say logs once that a posted call failed.
+func (p *process) say(symbol string, r dispatch.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.said[symbol] {
+		p.said[symbol] = true
+		p.log.Warn("a posted call failed", "call", symbol, "result", int32(r))
+	}
+}
+
+// refuse ends a process that sends what its shim cannot have written. Too long an answer is our own mistake.
+func (p *process) refuse(err error) {
+	if errors.Is(err, dispatch.ErrAnswer) {
+		p.log.Error("an answer does not fit", "error", err)
+		return
+	}
+	p.end(err.Error())
+}

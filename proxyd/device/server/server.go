@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// DriverVersion is the version of CUDA's driver that programs are told.
+const DriverVersion = 13000
+
+// Config is what a Server is made of.
+type Config struct {
+	Backend backend.Backend // the server closes it
+	Log     *slog.Logger
+}
+
+// Server holds the devices of a job on this node, and serves the job's processes.
+type Server struct {
+	cfg     Config
+	devices []*device
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup // attachments and processes
+
+	mu        sync.Mutex
+	closed    bool
+	last      uint64
+	processes map[uint64]*process
+}
+
+// device is one of the server's, as processes share it.
+type device struct {
+	backend.Device
+	base  backend.Addr // of each space of it: no two devices have the same addresses
+	turns turns
+}
+
+// New makes a server. The caller closes it.
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	var stride uint64
+	for _, d := range cfg.Backend.Devices() {
+		stride = max(stride, backend.SpaceSize(d.Info().Memory))
+	}
+	for i, d := range cfg.Backend.Devices() {
+		s.devices = append(s.devices, &device{Device: d, base: backend.DefaultBase + backend.Addr(uint64(i)*stride)})
+	}
+	return s
+}
+
+// Serve attaches who connects to l, until Close. It closes l. It returns nil after Close.
+func (s *Server) Serve(l *net.UnixListener) error {
+	defer l.Close()
+	stop := context.AfterFunc(s.ctx, func() { l.Close() })
+	defer stop()
+	for {
+		c, err := l.AcceptUnix()
+		switch {
+		case s.ctx.Err() != nil:
+			if err == nil {
+				c.Close()
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("accept a process: %w", err)
+		}
+		s.running.Go(func() {
+			if err := s.attach(c); err != nil {
+				s.cfg.Log.Warn("a process was not attached", "error", err)
+			}
+		})
+	}
+}
+
+// errClosed is why nobody is attached any more.
+var errClosed = errors.New("the device server is ending")
+
+// serve makes a process of a ring and its peer, which are the server's if there is no error. welcome tells the peer, before
+// its end can be noticed.
+func (s *Server) serve(ring *wire.Ring, peer peer, welcome func() error) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if err := welcome(); err != nil {
+		return nil, err
+	}
+	s.last++
+	p := newProcess(s, s.last, ring, peer)
+	s.processes[p.id] = p
+	s.running.Go(func() {
+		p.run()
+		s.mu.Lock()
+		delete(s.processes, p.id)
+		s.mu.Unlock()
+	})
+	s.running.Go(func() {
+		if why := peer.Watch(); why != "" {
+			p.end(why)
+		}
+	})
+	return p, nil
+}
+
+// Close ends all processes' work, frees everything and closes the backend. It may be called more than once.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	all := make([]*process, 0, len(s.processes))
+	for _, p := range s.processes {
+		all = append(all, p)
+	}
+	s.mu.Unlock()
+	s.cancel()
+	for _, p := range all {
+		p.end("the device server is ending")
+	}
+	s.running.Wait()
+	return s.cfg.Backend.Close()
+}

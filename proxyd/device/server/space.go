@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// space is what a process sees as one device.
+type space struct {
+	backend.Space
+	ordinal int32
+	device  *device
+	base    backend.Addr
+	size    uint64 // of addresses
+
+	mu    sync.Mutex
+	peers map[*space]int // whose memory kernels here may follow pointers into, and how many contexts said so
+}
+
+// newSpace makes a space and has it take part in the turns on its device.
+func (p *process) newSpace(ordinal int32) (*space, error) {
+	d := p.server.devices[ordinal]
+	b, err := d.NewSpace(backend.SpaceConfig{Base: d.base, Output: p.output.print})
+	if err != nil {
+		return nil, fmt.Errorf("device %d: %w", ordinal, err)
+	}
+	s := &space{
+		Space: b, ordinal: ordinal, device: d, base: d.base, size: backend.SpaceSize(d.Info().Memory), peers: map[*space]int{},
+	}
+	d.turns.join(s)
+	return s, nil
+}
+
+// close frees all that is in the space. It may be called once.
+func (s *space) close() {
+	s.device.turns.leave(s)
+	_ = s.Close() // only who closes twice gets an error
+}
+
+// allow lets kernels of s follow pointers into another space, for one context more.
+func (s *space) allow(peer *space) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers[peer] == 0 {
+		if err := s.AllowPeer(peer.Space); err != nil {
+			return err
+		}
+	}
+	s.peers[peer]++
+	return nil
+}
+
+// deny takes back what allow gave.
+func (s *space) deny(peer *space) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.peers[peer] {
+	case 0:
+		return fmt.Errorf("device %d: %w", peer.ordinal, backend.PeerAccessNotEnabled)
+	case 1:
+		delete(s.peers, peer)
+		return s.DenyPeer(peer.Space)
+	}
+	s.peers[peer]--
+	return nil
+}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// Handles that the server makes up are (0x100 | class) << 40 | n, with n from 1, and never used again. Those that the
+// shim makes up are below.
+const (
+	classShift  = 40
+	firstServer = 0x100 << classShift
+)
+
+// class is a kind of handle that the server makes up.
+type class uint64
+
+const (
+	moduleClass class = iota + 1
+	functionClass
+	libraryClass
+	kernelClass
+	linkClass
+	poolClass
+	memoryClass
+	graphExecClass
+	bufferClass
+	nvmlClass
+)
+
+// handle is the n-th of a class.
+func (k class) handle(n uint64) uint64 { return firstServer | uint64(k)<<classShift | n }
+
+// maxHandles is how many things of one class a process may have: more than any program makes, and few enough that
+// a process cannot use up the server's memory with them.
+const maxHandles = 1 << 20
+
+// table is what the handles of one class stand for, in one process. Handles come from the process: get returns
+// false for those that are none, were dropped, or are of another class or process. The zero table is empty; the shim makes up
+// its handles unless class is set. It may be used by any goroutine.
+type table[H ~uint64, T any] struct {
+	class class
+
+	mu   sync.RWMutex
+	last uint64
+	all  map[H]T
+}
+
+// get finds what a handle stands for.
+func (t *table[H, T]) get(h H) (T, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.all[h]
+	return v, ok
+}
+
+// make gives v a new handle of the server's; OUT_OF_MEMORY if there are too many.
+func (t *table[H, T]) make(v T) (H, dispatch.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last++
+	return t.enter(H(t.class.handle(t.last)), v)
+}
+
+// put gives v a handle that the shim made up: INVALID_HANDLE if no shim would, or it is in use.
+func (t *table[H, T]) put(h H, v T) dispatch.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, used := t.all[h]; used || h <= 2 || h >= firstServer {
+		return dispatch.ResultInvalidHandle
+	}
+	_, r := t.enter(h, v)
+	return r
+}
+
+// enterAt is put for handles that are addresses of the program.
+func (t *table[H, T]) enterAt(h H, v T) dispatch.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, used := t.all[h]; used {
+		return dispatch.ResultHostMemoryAlreadyRegistered
+	}
+	_, r := t.enter(h, v)
+	return r
+}
+
+func (t *table[H, T]) enter(h H, v T) (H, dispatch.Result) {
+	if len(t.all) >= maxHandles {
+		return 0, dispatch.ResultOutOfMemory
+	}
+	if t.all == nil {
+		t.all = map[H]T{}
+	}
+	t.all[h] = v
+	return h, 0
+}
+
+// drop takes a handle away and returns what it stood for. Of several who drop the same one, one gets true.
+func (t *table[H, T]) drop(h H) (T, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.all[h]
+	delete(t.all, h)
+	return v, ok
+}
+
+// dropIf takes away all that match, and returns them in no order.
+func (t *table[H, T]) dropIf(match func(T) bool) []T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []T
+	for h, v := range t.all {
+		if match(v) {
+			out = append(out, v)
+			delete(t.all, h)
+		}
+	}
+	return out
+}
+
+// values are all that are there, in no order.
+func (t *table[H, T]) values() []T {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := make([]T, 0, len(t.all))
+	for _, v := range t.all {
+		out = append(out, v)
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+)
+
+// watched is a process that has attached.
+type watched struct {
+	pid  int
+	end  *os.File // a pidfd: readable when it has ended
+	exec *os.File // the read end of its pipe
+	ring uint64   // the inode of its ring
+}
+
+// Memory implements peer, as all below.
+func (w *watched) Memory() wire.Process { return wire.Process(w.pid) }
+
+// Print writes into what is the process's output now. The descriptor is fetched each time, so that nothing of the program is
+// kept open.
+func (w *watched) Print(fd int, text []byte) {
+	pidfd, ok := bare(w.end)
+	if !ok {
+		return
+	}
+	out, err := unix.PidfdGetfd(pidfd, fd, 0)
+	if err != nil {
+		return // it has none, or may not be looked at
+	}
+	unix.CloseOnExec(out)
+	defer unix.Close(out)
+	for len(text) > 0 {
+		n, err := unix.Write(out, text)
+		switch err {
+		case nil:
+			text = text[n:]
+		case unix.EINTR:
+		case unix.EAGAIN:
+			// The program wants not to wait; what it prints itself would be lost as well.
+			if k, err := unix.Poll([]unix.PollFd{{Fd: int32(out), Events: unix.POLLOUT}}, 1000); k <= 0 && err != unix.EINTR {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+func bare(f *os.File) (int, bool) {
+	fd := -1
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return -1, false
+	}
+	return fd, raw.Control(func(n uintptr) { fd = int(n) }) == nil && fd >= 0
+}
+
+// Close ends the watching, too.
+func (w *watched) Close() {
+	w.end.Close()
+	w.exec.Close()
+}
+
+// Watch returns when the process is gone, with the reason, or "" after Close.
+func (w *watched) Watch() string {
+	gone := make(chan string, 2)
+	go func() {
+		if readable(w.end) {
+			gone <- "it has ended"
+		} else {
+			gone <- ""
+		}
+	}()
+	go func() {
+		if why := w.untilExec(); why != "" {
+			gone <- why
+		}
+	}()
+	return <-gone
+}
+
+// untilExec waits for the end of file of the pipe, and then until the ring is no longer mapped: a program that closes all
+// descriptors still uses its devices.
+func (w *watched) untilExec() string {
+	if !readable(w.exec) {
+		return ""
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
+		if err != nil {
+			return "it has ended"
+		}
+		if !mapped(string(maps), w.ring) {
+			return "it executes another program"
+		}
+		// Nothing else tells of it from here on.
+		if err := w.end.SetReadDeadline(time.Now().Add(pause)); err != nil || readable(w.end) {
+			return "it has ended"
+		}
+	}
+}
+
+// mapped tells whether maps, of /proc, has a memfd of that inode.
+func mapped(maps string, inode uint64) bool {
+	want := fmt.Sprint(inode)
+	for line := range strings.Lines(maps) {
+		f := strings.Fields(line) // range, permissions, offset, device, inode, path
+		if len(f) > 5 && f[4] == want && strings.HasPrefix(f[5], "/memfd:") {
+			return true
+		}
+	}
+	return false
+}
+
+// readable waits until a descriptor is readable or at its end, and returns false if it was closed here, or its deadline is over.
+func readable(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	return raw.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		return err == nil && n > 0
+	}) == nil
+}
