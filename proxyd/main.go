@@ -53,6 +53,10 @@ func run() int {
 	if err == nil {
 		return 0
 	}
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status) // the program has said what there is to say
+	}
 	fmt.Fprintln(os.Stderr, "proxyd:", err)
 	if errors.Is(err, errUsage) {
 		return 2
@@ -118,6 +122,8 @@ func command() *cobra.Command {
 			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: arguments("FILE"),
 			RunE: func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
 		},
+		deviceCommand(),
+		runCommand(),
 	)
 	return root
 }

@@ -42,6 +42,15 @@ func TestCommandLine(t *testing.T) {
 		{"key " + key, 0, "", ""},
 		{"key " + key, 1, "", "proxyd: "},
 		{"daemon --config /nowhere", 1, "", "proxyd: "},
+		{"run", 2, "", "proxyd: run: no PROGRAM is named; "},
+		{"run --help", 0, "Run a program of the CUDA driver", ""},
+		{"run --cuda -- true", 2, "", "proxyd: run: --cuda: real devices are not served yet; "},
+		{"run --soft 0 -- true", 2, "", "proxyd: run: --soft 0: it is from 1 to 16; "},
+		{"run --soft two -- true", 2, "", "proxyd: invalid argument"},
+		{"run --memory much -- true", 2, "", `proxyd: run: --memory "much": give a size as in 500M`},
+		{"run --memory 1K -- true", 2, "", "proxyd: run: --memory 1K: it is from 2M to 1T; "},
+		{"run --shim /nowhere -- true", 1, "", "proxyd: no libsingshim.so at /nowhere; --shim names one"},
+		{"device", 2, "", "proxyd: device: --socket names no file; "},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe", strings.Fields(tt.args)...)

@@ -176,22 +176,31 @@ func ParseDuration(s string) (time.Duration, error) {
 
 var sizeSyntax = regexp.MustCompile(`^([0-9]{1,12})([KMGT]?)i?B?$`)
 
-// bytesOf is a number of bytes; units are powers of 1024.
+// ParseBytes reads a number of bytes, "500M" or "20GiB"; units are powers of 1024.
+func ParseBytes(s string) (uint64, error) {
+	m := sizeSyntax.FindStringSubmatch(s)
+	if m == nil {
+		return 0, wants("a size as in 500M, 20G or 1T, or 0")
+	}
+	n, err := strconv.ParseUint(m[1], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	unit := uint64(1) << (10 * strings.Index(" KMGT", cmp.Or(m[2], " ")))
+	if n > math.MaxInt64/unit {
+		return 0, wants("a size below 8 EiB")
+	}
+	return n * unit, nil
+}
+
+// bytesOf is a number of bytes.
 func bytesOf(field func(*Config) *uint64) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		m := sizeSyntax.FindStringSubmatch(v)
-		if m == nil {
-			return wants("a size as in 500M, 20G or 1T, or 0")
-		}
-		n, err := strconv.ParseUint(m[1], 10, 64)
+		n, err := ParseBytes(v)
 		if err != nil {
 			return err
 		}
-		unit := uint64(1) << (10 * strings.Index(" KMGT", cmp.Or(m[2], " ")))
-		if n > math.MaxInt64/unit {
-			return wants("a size below 8 EiB")
-		}
-		*field(c) = n * unit
+		*field(c) = n
 		return nil
 	}
 }

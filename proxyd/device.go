@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+)
+
+// deviceOptions are how a device server is.
+type deviceOptions struct {
+	socket   string
+	soft     int
+	memory   string
+	ready    int // a descriptor that is told when it listens, or -1
+	lifeline int // a descriptor whose end of file ends it, or -1
+	verbose  bool
+}
+
+// devices adds the flags that say which devices there are.
+func (o *deviceOptions) devices(c *cobra.Command) {
+	c.Flags().IntVar(&o.soft, "soft", 1, "make `N` software GPUs")
+	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say which processes come and go")
+}
+
+// maxSoft is how many software GPUs there can be: a program's ring has leases for as many.
+const maxSoft = 16
+
+// config is what soft makes of the flags.
+func (o *deviceOptions) config() (soft.Config, error) {
+	memory, err := config.ParseBytes(o.memory)
+	switch {
+	case err != nil:
+		return soft.Config{}, fmt.Errorf("--memory %q: give %w; %w", o.memory, err, errUsage)
+	case memory < backend.Granule || memory > 1<<40:
+		return soft.Config{}, fmt.Errorf("--memory %s: it is from 2M to 1T; %w", o.memory, errUsage)
+	case o.soft < 1 || o.soft > maxSoft:
+		return soft.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)
+	}
+	c := soft.Config{Seed: "singularity-slurm"}
+	for range o.soft {
+		c.Memory = append(c.Memory, memory/backend.Granule*backend.Granule)
+	}
+	return c, nil
+}
+
+// deviceCommand is the device server's process. It is not for people: "run" starts one.
+func deviceCommand() *cobra.Command {
+	o := &deviceOptions{}
+	c := &cobra.Command{
+		Use: "device", Short: "Hold devices for the processes that connect to a socket", Hidden: true, Args: arguments(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.socket == "" {
+				return fmt.Errorf("device: --socket names no file; %w", errUsage)
+			}
+			return serveDevices(c.Context(), o)
+		},
+	}
+	o.devices(c)
+	c.Flags().StringVar(&o.socket, "socket", "", "listen at `FILE`")
+	c.Flags().IntVar(&o.ready, "ready", -1, "write a line to this descriptor when it listens, and close it")
+	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
+	return c
+}
+
+// serveDevices is a device server's life, until ctx is done or its lifeline ends.
+func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cfg, err := o.config()
+	if err != nil {
+		return err
+	}
+	b, err := soft.New(cfg)
+	if err != nil {
+		return err
+	}
+	level := slog.LevelWarn
+	if o.verbose {
+		level = slog.LevelInfo
+	}
+	s := server.New(server.Config{Backend: b, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))})
+	defer func() { err = errors.Join(err, s.Close()) }()
+	l, err := listenDevices(o.socket)
+	if err != nil {
+		return err
+	}
+	if o.lifeline >= 0 {
+		go func() {
+			// Its end is all that is said there.
+			_, _ = io.Copy(io.Discard, os.NewFile(uintptr(o.lifeline), "lifeline"))
+			cancel()
+		}()
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	if o.ready >= 0 {
+		f := os.NewFile(uintptr(o.ready), "ready")
+		if _, err := f.WriteString("ready\n"); err != nil {
+			return fmt.Errorf("say that it is ready: %w", err)
+		}
+		f.Close()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-served:
+		return err
+	}
+}
+
+// listenDevices listens at a path, for processes of this user. What a server that was killed has left there is removed.
+func listenDevices(path string) (*net.UnixListener, error) {
+	const longest = len(unix.RawSockaddrUnix{}.Path) - 1
+	if len(path) > longest || strings.HasPrefix(path, "@") {
+		return nil, fmt.Errorf("%s: a socket's name has up to %d bytes and does not begin with @", path, longest)
+	}
+	a := &net.UnixAddr{Name: path, Net: "unixpacket"}
+	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSocket != 0 {
+		c, err := net.DialUnix("unixpacket", nil, a)
+		if err == nil {
+			c.Close()
+			return nil, fmt.Errorf("%s: somebody listens there already", path)
+		}
+		if errors.Is(err, unix.ECONNREFUSED) {
+			os.Remove(path)
+		}
+	}
+	old := unix.Umask(0o177)
+	defer unix.Umask(old)
+	return net.ListenUnix("unixpacket", a)
+}

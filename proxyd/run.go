@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+)
+
+// exitStatus is what a program ended with. It is printed by nobody.
+type exitStatus int
+
+func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
+
+const runExample = `  proxyd run --soft 2 -- ./matrixMul
+  proxyd run --soft 1 --memory 512M -- python3 train.py --epochs 2`
+
+// runCommand runs a program over devices of its own.
+func runCommand() *cobra.Command {
+	o := &deviceOptions{}
+	var cuda bool
+	var shim string
+	c := &cobra.Command{
+		Use: "run [flags] -- PROGRAM [ARG…]", Short: "Run a program over private device servers, without Slurm and without root",
+		Long: `Run a program of the CUDA driver over devices of its own: software GPUs, held by a device server that lives
+as long as the program. All processes of the program share them, each with its own memory.
+
+It returns what the program returns: its exit status, or 128 + N if signal N ended it.`,
+		Example: runExample,
+		RunE: func(_ *cobra.Command, args []string) error {
+			switch {
+			case cuda:
+				return fmt.Errorf("run: --cuda: real devices are not served yet; --soft N has software ones; %w", errUsage)
+			case len(args) == 0:
+				return fmt.Errorf("run: no PROGRAM is named; %w", errUsage)
+			}
+			if _, err := o.config(); err != nil {
+				return fmt.Errorf("run: %w", err)
+			}
+			return runProgram(o, shim, args)
+		},
+	}
+	c.Flags().SetInterspersed(false) // what stands behind the program is the program's
+	o.devices(c)
+	c.Flags().BoolVar(&cuda, "cuda", false, "use the real devices (not yet)")
+	c.Flags().StringVar(&shim, "shim", "", "load `FILE` into the program instead of the libsingshim.so that is installed")
+	return c
+}
+
+// runProgram starts a device server and the program, and ends like the program.
+func runProgram(o *deviceOptions, shim string, args []string) (err error) {
+	if shim, err = findShim(shim); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "proxyd-run-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	o.socket = filepath.Join(folder, "device")
+	s, err := startServer(o)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	env, err := shimEnvironment(os.Environ(), folder, shim)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(env, wire.DeviceEnv+"="+o.socket)
+	return s.attend(cmd)
+}
+
+// findShim finds libsingshim.so: the named one, the one beside this program, or the installed one.
+func findShim(named string) (string, error) {
+	const name = "libsingshim.so"
+	places := []string{named}
+	if named == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		places = []string{
+			filepath.Join(filepath.Dir(self), name),
+			filepath.Join(filepath.Dir(self), "..", "lib", "singularity-slurm", name),
+			filepath.Join(libexec, "..", "..", "lib", "singularity-slurm", name),
+		}
+	}
+	for _, place := range places {
+		if st, err := os.Stat(place); err == nil && st.Mode().IsRegular() {
+			return filepath.Abs(place)
+		}
+	}
+	return "", fmt.Errorf("no %s at %s; --shim names one", name, strings.Join(places, " or "))
+}
+
+// libraries are the names under which programs look for what the shim offers.
+var libraries = []string{"libcuda.so.1", "libcuda.so", "libnccl.so.2", "libnvidia-ml.so.1"}
+
+// shimEnvironment has the shim loaded into programs, and found where they look for a driver. It links to it in a folder,
+// whose name has nothing that separates names in these variables.
+func shimEnvironment(env []string, folder, shim string) ([]string, error) {
+	preload := filepath.Join(folder, filepath.Base(shim))
+	if strings.ContainsAny(folder, ": \t\n") {
+		return nil, fmt.Errorf("TMPDIR: %q cannot be preloaded from: there is a space or a colon in it", folder)
+	}
+	for _, name := range append([]string{filepath.Base(shim)}, libraries...) {
+		if err := os.Symlink(shim, filepath.Join(folder, name)); err != nil {
+			return nil, err
+		}
+	}
+	env = prepend(env, "LD_PRELOAD", preload)
+	return prepend(env, "LD_LIBRARY_PATH", folder), nil
+}
+
+// prepend puts a name before what a variable holds.
+func prepend(env []string, name, value string) []string {
+	out := make([]string, 0, len(env)+1)
+	for _, v := range env {
+		if old, ok := strings.CutPrefix(v, name+"="); !ok {
+			out = append(out, v)
+		} else if old != "" {
+			value += ":" + old
+		}
+	}
+	return append(out, name+"="+value)
+}
+
+// privateServer is the device server of one program.
+type privateServer struct {
+	cmd      *exec.Cmd
+	lifeline *os.File
+	ended    chan error // once
+}
+
+// startServer returns when the server listens.
+func startServer(o *deviceOptions) (*privateServer, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	told, ready, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer told.Close()
+	theirs, lifeline, err := os.Pipe()
+	if err != nil {
+		ready.Close()
+		return nil, err
+	}
+	args := []string{"device", "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--memory", o.memory, "--ready", "3", "--lifeline", "4"}
+	if o.verbose {
+		args = append(args, "--verbose")
+	}
+	s := &privateServer{cmd: exec.Command(self, args...), lifeline: lifeline, ended: make(chan error, 1)}
+	s.cmd.Stderr = os.Stderr
+	s.cmd.ExtraFiles = []*os.File{ready, theirs}
+	// What a terminal sends to the program is not for the server, which must outlive it.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = s.cmd.Start()
+	ready.Close()
+	theirs.Close()
+	if err != nil {
+		lifeline.Close()
+		return nil, fmt.Errorf("start a device server: %w", err)
+	}
+	go func() { s.ended <- s.cmd.Wait() }()
+	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
+		lifeline.Close()
+		return nil, fmt.Errorf("the device server did not start: %w", errors.Join(<-s.ended, ignoreEOF(err)))
+	}
+	return s, nil
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// stop ends the server and waits for it.
+func (s *privateServer) stop() {
+	s.lifeline.Close()
+	<-s.ended
+}
+
+// passed are the signals that are the program's and not ours. The others stop both, or nobody.
+var passed = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGWINCH,
+}
+
+// attend runs the program to its end, and says it if the server dies before.
+func (s *privateServer) attend(cmd *exec.Cmd) error {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passed...)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "proxyd:", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return exitStatus(127)
+		}
+		return exitStatus(126)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	died := s.ended
+	for {
+		select {
+		case sig := <-signals:
+			if !fromTerminal(sig) {
+				_ = cmd.Process.Signal(sig) // it may have ended
+			}
+		case err := <-died:
+			fmt.Fprintf(os.Stderr, "proxyd: the device server has died (%v); the program's devices are gone\n", err)
+			s.ended <- err // for stop
+			died = nil
+		case err := <-done:
+			return endLike(cmd.ProcessState, err)
+		}
+	}
+}
+
+// fromTerminal tells whether a terminal has sent a signal to the program as well: it sends these to all who are in its
+// foreground.
+func fromTerminal(sig os.Signal) bool {
+	if sig != unix.SIGINT && sig != unix.SIGQUIT && sig != unix.SIGWINCH && sig != unix.SIGCONT {
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// endLike returns the program's status. That of a program which a signal killed is as shells have it.
+func endLike(state *os.ProcessState, err error) error {
+	if state == nil {
+		return err
+	}
+	ws, ok := state.Sys().(syscall.WaitStatus)
+	switch {
+	case ok && ws.Signaled():
+		return exitStatus(128 + int(ws.Signal()))
+	case state.ExitCode() != 0:
+		return exitStatus(state.ExitCode())
+	}
+	return nil
+}
