@@ -42,6 +42,7 @@ var cases = []struct {
 	{"devices", devices},
 	{"spaces", spaces},
 	{"one space mapped at a time", mapping},
+	{"a space gives way while it waits in a collective", exchanging},
 	{"closed space", closedSpace},
 	{"contexts", contexts},
 	{"limits", limits},

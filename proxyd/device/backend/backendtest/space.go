@@ -4,6 +4,8 @@
 package backendtest
 
 import (
+	"runtime"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
@@ -96,6 +98,34 @@ func mapping(r *rig) {
 	r.ok(other.Unmap())
 	r.ok(r.space.Map())
 	r.has("memory of the first space", r.alloc(4), make([]byte, 4))
+	r.ok(other.Close())
+}
+
+// exchanging: two spaces of one device meet in a collective, so neither may keep the device while it waits for the other.
+func exchanging(r *rig) {
+	other := must(r.dev.NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
+	there := must(must(other.NewContext(0))(r).Alloc(8))(r)
+	here := r.alloc(8)
+	began := make(chan func(error), 1)
+	r.ok(r.stream.Exchange([]backend.Buffer{{Addr: here, Size: 8, Write: true}}, func(b [][]byte, done func(error)) {
+		copy(b[0], "abcdefgh")
+		began <- done
+	}))
+	r.ok(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(here) + 4}, Src: backend.Place{Addr: uint64(here)}, Width: 4}))
+	done := <-began
+	for r.space.Unmap() != nil { // it has begun, and is about to wait
+		runtime.Gosched()
+	}
+	r.ok(other.Map())
+	s := must(other.NewContext(0))(r).Legacy()
+	r.ok(s.Fill(backend.Fill{Addr: there, Value: 1, Element: 1, Width: 8}))
+	r.ok(s.Synchronize(r.ctx))
+	done(nil)
+	r.want("what follows it waits for the device", r.stream.Query(), backend.NotReady)
+	r.ok(other.Unmap())
+	r.ok(r.space.Map())
+	r.ok(r.stream.Synchronize(r.ctx))
+	r.has("memory after it", here, []byte("abcdabcd"))
 	r.ok(other.Close())
 }
 

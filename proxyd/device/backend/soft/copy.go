@@ -251,13 +251,19 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 		s.yard.end(j)
 		over <- err
 	})
-	select {
-	case err := <-over:
-		if backend.ResultOf(err) == backend.Unknown {
-			return nil // its owner knows, and tells the program
+	// Whoever it waits for may need this device for that.
+	err := errClosed
+	mapped := s.gate.aside(func() {
+		select {
+		case err = <-over:
+		case <-s.ctx.Done():
 		}
-		return err
-	case <-s.ctx.Done():
+	})
+	switch {
+	case !mapped:
 		return errClosed
+	case backend.ResultOf(err) == backend.Unknown:
+		return nil // its owner knows, and tells the program
 	}
+	return err
 }

@@ -100,6 +100,20 @@ func (g *gate) leave() {
 	g.mu.Unlock()
 }
 
+// aside lets the space be unmapped while work that has entered waits for others. It returns when the space is mapped again,
+// false if it never will be; the work leaves as ever.
+func (g *gate) aside(wait func()) bool {
+	g.leave()
+	wait()
+	if g.enter() {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running++
+	return false
+}
+
 func (g *gate) set() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
