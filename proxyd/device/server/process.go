@@ -53,6 +53,7 @@ type process struct {
 	nccl     ncclState
 	output   output
 	scratch  []byte // of handle
+	valve    valve
 
 	mu      sync.Mutex
 	ended   bool

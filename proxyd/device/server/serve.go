@@ -74,6 +74,7 @@ func (p *process) handle(m *wire.Message) {
 		}
 	}
 	p.look(c.Context)
+	p.tellTurns()
 }
 
 // missed says that the program wanted what is not covered.

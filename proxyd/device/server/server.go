@@ -130,3 +130,14 @@ func (s *Server) Close() error {
 	s.running.Wait()
 	return s.cfg.Backend.Close()
 }
+
+// all lists the processes that are attached, in no order.
+func (s *Server) all() []*process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*process, 0, len(s.processes))
+	for _, p := range s.processes {
+		out = append(out, p)
+	}
+	return out
+}

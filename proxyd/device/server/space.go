@@ -13,13 +13,15 @@ import (
 // space is what a process sees as one device.
 type space struct {
 	backend.Space
+	process *process
 	ordinal int32
 	device  *device
 	base    backend.Addr
 	size    uint64 // of addresses
 
-	mu    sync.Mutex
-	peers map[*space]int // whose memory kernels here may follow pointers into, and how many contexts said so
+	mu      sync.Mutex
+	peers   map[*space]int // whose memory kernels here may follow pointers into, and how many contexts said so
+	reached map[*space]bool
 }
 
 // newSpace makes a space and has it take part in the turns on its device.
@@ -30,7 +32,7 @@ func (p *process) newSpace(ordinal int32) (*space, error) {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
 	}
 	s := &space{
-		Space: b, ordinal: ordinal, device: d, base: d.base, size: backend.SpaceSize(d.Info().Memory), peers: map[*space]int{},
+		Space: b, process: p, ordinal: ordinal, device: d, base: d.base, size: backend.SpaceSize(d.Info().Memory), peers: map[*space]int{}, reached: map[*space]bool{},
 	}
 	d.turns.join(s)
 	return s, nil
@@ -38,14 +40,20 @@ func (p *process) newSpace(ordinal int32) (*space, error) {
 
 // close frees all that is in the space. It may be called once.
 func (s *space) close() {
-	s.device.turns.leave(s)
-	_ = s.Close() // only who closes twice gets an error
+	s.device.turns.leave(s, func() {
+		_ = s.Close() // only who closes twice gets an error
+	})
 }
 
 // allow lets kernels of s follow pointers into another space, for one context more.
 func (s *space) allow(peer *space) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.allowed(peer)
+}
+
+// allowed is allow; the caller holds mu.
+func (s *space) allowed(peer *space) error {
 	if s.peers[peer] == 0 {
 		if err := s.AllowPeer(peer.Space); err != nil {
 			return err
@@ -53,6 +61,27 @@ func (s *space) allow(peer *space) error {
 	}
 	s.peers[peer]++
 	return nil
+}
+
+// reach is allow for good: for who says it more than once, and never that it is over.
+func (s *space) reach(peer *space) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reached[peer] {
+		return nil
+	}
+	if err := s.allowed(peer); err != nil {
+		return err
+	}
+	s.reached[peer] = true
+	return nil
+}
+
+// sees tells whether kernels of s may follow pointers into another space.
+func (s *space) sees(peer *space) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peers[peer] > 0
 }
 
 // deny takes back what allow gave.

@@ -3,24 +3,237 @@
 
 package server
 
-import "sync"
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
 
-// turns says whose space of a device is mapped.
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// How long a space stays mapped while another one has work.
+const (
+	leastTurn = 500 * time.Microsecond // even if it does nothing: its streams must wake up
+	turn      = 10 * time.Millisecond  // then its process's ring is held, so that its work comes to an end
+	longest   = 100 * time.Millisecond // then the ring goes on for another turn: what it holds may be what the work waits for
+	lookAgain = 100 * time.Millisecond // for work that nobody told of
+)
+
+// turns says whose space of a device is mapped. While there is only one it stays mapped. Else who has work gets its turn,
+// one after the other; a space whose work waits for others, in a collective, gives way at once.
 type turns struct {
-	mu     sync.Mutex
-	spaces []*space
+	mu      sync.Mutex
+	spaces  []*space // in the order of their turns
+	holder  *space   // that is mapped, or nil
+	since   time.Time
+	held    *process // whose ring is held, or nil
+	running bool
+	news    chan struct{}
 }
 
 // join has a space take part.
 func (t *turns) join(s *space) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.news == nil {
+		t.news = make(chan struct{}, 1)
+	}
 	t.spaces = append(t.spaces, s)
-	_ = s.Map()
+	if t.holder == nil {
+		t.give(s)
+	}
+	if len(t.spaces) > 1 && !t.running {
+		t.running = true
+		go t.run()
+	}
 }
 
-// leave ends that.
-func (t *turns) leave(*space) {}
+// leave ends that; end closes the space.
+func (t *turns) leave(s *space, end func()) {
+	t.mu.Lock()
+	for i, o := range t.spaces {
+		if o == s {
+			t.spaces = append(t.spaces[:i:i], t.spaces[i+1:]...)
+			break
+		}
+	}
+	t.mu.Unlock()
+	end()
+	t.mu.Lock()
+	if t.holder == s {
+		t.release()
+		t.holder = nil
+		if len(t.spaces) > 0 {
+			t.give(t.spaces[0])
+		}
+	}
+	t.mu.Unlock()
+	t.tell()
+}
 
-// yield gives way to others whose turn it is.
-func (p *process) yield() {}
+// tell has somebody look whose turn it is.
+func (t *turns) tell() {
+	select {
+	case t.news <- struct{}{}:
+	default:
+	}
+}
+
+// give maps a space. The caller holds mu.
+func (t *turns) give(s *space) {
+	if s.Map() == nil {
+		t.holder, t.since = s, time.Now()
+	}
+}
+
+// release lets the ring of the holder go on. The caller holds mu.
+func (t *turns) release() {
+	if t.held != nil {
+		t.held.release()
+		t.held = nil
+	}
+}
+
+// run makes turns while there is more than one space.
+func (t *turns) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-t.news:
+		case <-timer.C:
+		}
+		t.mu.Lock()
+		if len(t.spaces) < 2 && t.holder != nil {
+			t.release()
+			t.running = false
+			t.mu.Unlock()
+			return
+		}
+		timer.Reset(t.step(time.Now()))
+		t.mu.Unlock()
+	}
+}
+
+// step does what is due and returns when to look again. The caller holds mu.
+func (t *turns) step(now time.Time) time.Duration {
+	if t.holder == nil {
+		if len(t.spaces) > 0 {
+			t.give(t.spaces[0])
+		}
+		return leastTurn
+	}
+	next := t.next()
+	if next == nil {
+		t.release()
+		return lookAgain
+	}
+	spent := now.Sub(t.since)
+	if spent < leastTurn {
+		return leastTurn - spent
+	}
+	err := t.holder.Unmap()
+	switch {
+	case err == nil || errors.Is(err, backend.NotMapped):
+		t.release()
+		t.holder = nil
+		t.give(next)
+		return leastTurn
+	case spent > turn+longest:
+		t.release()
+		t.since = now
+	case spent > turn && t.held == nil:
+		t.held = t.holder.process
+		t.held.hold()
+	}
+	return leastTurn
+}
+
+// over is done from the start.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// next is the first after the holder that has work. The caller holds mu.
+func (t *turns) next() *space {
+	at := 0
+	for i, s := range t.spaces {
+		if s == t.holder {
+			at = i + 1
+		}
+	}
+	for i := range t.spaces {
+		s := t.spaces[(at+i)%len(t.spaces)]
+		if s != t.holder && s.Drain(over) != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// valve holds a process's ring for those who say so.
+type valve struct {
+	mu    sync.Mutex
+	holds int
+	open  chan struct{} // closed when nobody holds it any more; nil when nobody does
+}
+
+// hold has the ring wait before its next message.
+func (p *process) hold() {
+	v := &p.valve
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.holds++; v.holds == 1 {
+		v.open = make(chan struct{})
+	}
+}
+
+// release undoes one hold.
+func (p *process) release() {
+	v := &p.valve
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.holds--; v.holds == 0 {
+		close(v.open)
+		v.open = nil
+	}
+}
+
+// yield waits while the ring is held.
+func (p *process) yield() {
+	v := &p.valve
+	v.mu.Lock()
+	open := v.open
+	v.mu.Unlock()
+	if open == nil {
+		return
+	}
+	select {
+	case <-open:
+	case <-p.ctx.Done():
+	}
+}
+
+// tellTurns says that the process may have work for devices on which others have their turn.
+func (p *process) tellTurns() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.devices {
+		if s := p.devices[i].space; s != nil {
+			s.device.turns.tellFor(s)
+		}
+	}
+}
+
+// tellFor is tell, if a space is not mapped.
+func (t *turns) tellFor(s *space) {
+	t.mu.Lock()
+	waiting := t.holder != s
+	t.mu.Unlock()
+	if waiting {
+		t.tell()
+	}
+}
