@@ -55,6 +55,7 @@ var cases = []struct {
 	{"lookup", lookup},
 	{"pitch", pitch},
 	{"virtual memory", virtual},
+	{"virtual memory released under work", virtualReleased},
 	{"virtual memory misused", virtualMisused},
 	{"pools", pools},
 	{"stream-ordered memory", streamOrdered},

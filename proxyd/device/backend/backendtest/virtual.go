@@ -78,6 +78,26 @@ func virtual(r *rig) {
 	}
 }
 
+// virtualReleased: work that was given before the memory was unmapped, and then released, still finds it.
+func virtualReleased(r *rig) {
+	base := must(r.space.Reserve(granule, 0, 0))(r)
+	m := must(r.space.NewMemory(granule))(r)
+	r.ok(r.space.MapMemory(base, granule, 0, m))
+	r.ok(r.space.SetAccess(base, granule, true))
+	out := r.alloc(4)
+	gate := make(chan struct{})
+	r.ok(r.stream.Host(func() { <-gate }))
+	r.ok(r.stream.Fill(backend.Fill{Addr: base, Value: 7, Element: 1, Width: granule}))
+	r.ok(r.stream.Copy(backend.Copy{Dst: backend.Place{Addr: uint64(out)}, Src: backend.Place{Addr: uint64(base)}, Width: 4}))
+	r.ok(r.space.UnmapMemory(base, granule))
+	r.ok(r.space.ReleaseMemory(m))
+	free, total := r.space.Info()
+	equal(r, "used after the last name", total-free, granule)
+	close(gate)
+	r.has("what it wrote and read", out, []byte{7, 7, 7, 7})
+	r.ok(r.space.Unreserve(base, granule))
+}
+
 func virtualMisused(r *rig) {
 	base := must(r.space.Reserve(4*granule, 0, 0))(r)
 	m := must(r.space.NewMemory(granule))(r)

@@ -205,9 +205,12 @@ func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
 	}
 	i, _ := s.ledger.at(a)
 	s.ledger.allocs = slices.Delete(s.ledger.allocs, i, i+len(list))
+	// Until work that was given before is done, the table holds the bytes too: their last name may be gone before.
 	var over []*arena
 	for _, x := range list {
 		m := s.ledger.memories[x.Memory]
+		m.arena.refs++
+		over = append(over, m.arena)
 		m.maps--
 		if s.ledger.forgetIfUnused(x.Memory) {
 			over = append(over, m.arena)
