@@ -39,6 +39,7 @@ type process struct {
 
 	ctx    context.Context // ends with the process
 	cancel context.CancelFunc
+	gone   chan struct{}  // closed when nothing of it is left
 	calls  sync.WaitGroup // that are on goroutines of their own
 	fault  atomic.Uint32  // the ring's
 
@@ -76,7 +77,7 @@ type deviceState struct {
 func newProcess(s *Server, id uint64, ring *wire.Ring, p peer) *process {
 	q := &process{
 		server: s, id: id, ring: ring, peer: p, log: s.cfg.Log.With("process", id),
-		devices: make([]deviceState, len(s.devices)), said: map[string]bool{},
+		gone: make(chan struct{}), devices: make([]deviceState, len(s.devices)), said: map[string]bool{},
 	}
 	q.pools.class, q.memories.class = poolClass, memoryClass
 	q.output.to = p
@@ -101,6 +102,7 @@ func (p *process) run() {
 	p.graphs.end()
 	p.nccl.end()
 	p.peer.Close()
+	close(p.gone)
 }
 
 // end begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run returns. It may be

@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+)
+
+// client is the program's end of a ring, for a test: one thread with one lane. What it knows of the ring is in wire.h.
+type client struct {
+	t       testing.TB
+	mem     []byte
+	lane    uint32
+	thread  uint32
+	context uint64
+	tail    uint32 // position
+	closed  bool
+}
+
+// Of wire.h.
+const (
+	unitSize  = 64
+	laneUnits = 16384
+	firstUnit = 1024
+	lanesAt   = 4096
+	laneSize  = 128
+	orderAt   = 128
+	faultAt   = 388
+	lastMask  = 0xffffff
+	asleepBit = 0x1000000
+	closedBit = 1 << 34
+	longLane  = firstUnit + 128*laneUnits
+)
+
+// connect makes a client of a ring's memory, which stays the caller's.
+func connect(t testing.TB, f *os.File, lane uint32) *client {
+	t.Helper()
+	mem, err := unix.Mmap(int(f.Fd()), 0, unitSize*longLane, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(mem) })
+	c := &client{t: t, mem: mem, lane: lane, thread: 100 + lane}
+	atomic.StoreUint32(c.word(lanesAt+lane*laneSize), c.thread)
+	return c
+}
+
+func (c *client) word(at uint32) *uint32   { return (*uint32)(unsafe.Pointer(&c.mem[at])) }
+func (c *client) double(at uint32) *uint64 { return (*uint64)(unsafe.Pointer(&c.mem[at])) }
+
+// send puts a message into the order and returns where its body is.
+func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, body uint32) {
+	front := uint32(32)
+	if call {
+		front += 16
+	}
+	size := uint32(len(args))
+	units := (front + max((size+7)&^7, room) + unitSize - 1) / unitSize
+	begin := c.tail
+	if begin%laneUnits+units > laneUnits {
+		begin = (begin + laneUnits - 1) &^ (laneUnits - 1)
+	}
+	for begin+units-atomic.LoadUint32(c.word(lanesAt+c.lane*laneSize+64))>>1 > laneUnits {
+		if c.isClosed() {
+			return 0, 0
+		}
+		runtime.Gosched()
+	}
+	c.tail = begin + units
+	unit = firstUnit + c.lane*laneUnits + begin%laneUnits
+	at := unit * unitSize
+	flags := uint32(0)
+	if call {
+		flags = 1
+		atomic.StoreUint32(c.word(at+32), 0)
+	}
+	for i, v := range []uint32{0, begin, op, flags, size, 0, room, c.thread} {
+		atomic.StoreUint32(c.word(at+4*uint32(i)), v)
+	}
+	copy(c.mem[at+front:], args)
+	order := c.double(orderAt)
+	for {
+		old := atomic.LoadUint64(order)
+		if old&closedBit != 0 {
+			return 0, 0
+		}
+		atomic.StoreUint32(c.word(at), uint32(old&lastMask))
+		if atomic.CompareAndSwapUint64(order, old, old&^(lastMask|asleepBit)|uint64(unit)) {
+			if old&asleepBit != 0 {
+				_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(order)), 1, math.MaxInt32, 0, 0, 0)
+			}
+			return unit, at + front
+		}
+	}
+}
+
+func (c *client) isClosed() bool {
+	c.closed = c.closed || atomic.LoadUint64(c.double(orderAt))&closedBit != 0
+	return c.closed
+}
+
+// fault is what every call should return by now.
+func (c *client) fault() uint32 { return atomic.LoadUint32(c.word(faultAt)) }
+
+// ops are the numbers of calls by their symbols.
+var ops = func() map[string]uint32 {
+	table, err := api.Load()
+	if err != nil {
+		panic(err)
+	}
+	out := map[string]uint32{}
+	for c := range table.Calls {
+		if c.Shipped() {
+			out[c.Symbol] = c.Op()
+		}
+	}
+	return out
+}()
+
+// message encodes a call's arguments behind the context: numbers by their size, slices of bytes as arrays.
+func (c *client) message(symbol string, args []any) (uint32, []byte) {
+	op, ok := ops[symbol]
+	if !ok {
+		c.t.Fatalf("no call is %s", symbol)
+	}
+	b := binary.LittleEndian.AppendUint64(nil, c.context)
+	for _, a := range args {
+		switch v := a.(type) {
+		case []byte:
+			b = append(binary.LittleEndian.AppendUint64(b, uint64(len(v))), v...)
+		case string:
+			b = append(binary.LittleEndian.AppendUint64(b, uint64(len(v))), v...)
+		default:
+			var err error
+			if b, err = binary.Append(b, binary.LittleEndian, v); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	return op, b
+}
+
+// post sends a message that nobody waits for.
+func (c *client) post(symbol string, args ...any) {
+	op, b := c.message(symbol, args)
+	c.send(op, false, b, 0)
+}
+
+// call makes a call and returns its status and its answer; -1 if the ring was closed.
+func (c *client) call(symbol string, args ...any) (int32, []byte) {
+	op, b := c.message(symbol, args)
+	return c.ask(op, b)
+}
+
+func (c *client) ask(op uint32, b []byte) (int32, []byte) {
+	unit, body := c.send(op, true, b, 8192)
+	if unit == 0 {
+		return gone, nil
+	}
+	state := c.word(unit*unitSize + 32)
+	for atomic.LoadUint32(state) < 2 {
+		runtime.Gosched()
+	}
+	if atomic.LoadUint32(state) != 2 {
+		return gone, nil
+	}
+	status, n := int32(atomic.LoadUint32(c.word(unit*unitSize+36))), atomic.LoadUint32(c.word(unit*unitSize+40))
+	return status, append([]byte(nil), c.mem[body:body+n]...)
+}
+
+// must makes a call that succeeds.
+func (c *client) must(symbol string, args ...any) []byte {
+	c.t.Helper()
+	return c.want(0, symbol, args...)
+}
+
+// want makes a call that returns a result.
+func (c *client) want(result int32, symbol string, args ...any) []byte {
+	c.t.Helper()
+	r, out := c.call(symbol, args...)
+	if r != result {
+		c.t.Fatalf("%s%v: %d, want %d", symbol, args, r, result)
+	}
+	return out
+}
+
+// number makes a call that answers with one number of 8 bytes.
+func (c *client) number(symbol string, args ...any) uint64 {
+	c.t.Helper()
+	b := c.must(symbol, args...)
+	if len(b) != 8 {
+		c.t.Fatalf("%s: an answer of %d bytes", symbol, len(b))
+	}
+	return binary.LittleEndian.Uint64(b)
+}

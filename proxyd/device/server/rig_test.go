@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+)
+
+// own is this test as the process at the other end of a ring.
+type own struct {
+	once  sync.Once
+	ended chan string
+
+	mu   sync.Mutex
+	text [3]bytes.Buffer
+}
+
+func (o *own) Memory() wire.Process { return wire.Process(os.Getpid()) }
+
+func (o *own) Print(fd int, text []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text[fd].Write(text)
+}
+
+func (o *own) Watch() string { return <-o.ended }
+
+func (o *own) Close() { o.once.Do(func() { close(o.ended) }) }
+
+// memory is how much each device of a test has.
+const memory = 64 << 20
+
+// newServer makes a server with software GPUs.
+func newServer(t testing.TB, devices int) *Server {
+	t.Helper()
+	cfg := soft.Config{Seed: "test", Workers: 1}
+	for range devices {
+		cfg.Memory = append(cfg.Memory, memory)
+	}
+	b, err := soft.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{Backend: b, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// attach makes a process of this test, with as many threads.
+func attach(t testing.TB, s *Server, threads int) (*process, []*client) {
+	t.Helper()
+	ring, err := wire.Create(wire.Options{Spin: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients []*client
+	for i := range threads {
+		clients = append(clients, connect(t, ring.File(), uint32(i)))
+	}
+	p, err := s.serve(ring, &own{ended: make(chan string)}, func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, clients
+}
+
+// The handles that tests make up.
+const (
+	ctxA    = 0x10001
+	ctxB    = 0x10002
+	streamA = 0x20001
+	streamB = 0x20002
+	eventA  = 0x30001
+	eventB  = 0x30002
+)
+
+// begin makes a context on a device and has it current.
+func (c *client) begin(ctx uint64, dev int32) {
+	c.t.Helper()
+	c.must("cuCtxCreate_v2", ctx, uint32(0), dev)
+	c.context = ctx
+}
+
+// alloc allocates memory.
+func (c *client) alloc(n uint64) uint64 {
+	c.t.Helper()
+	return c.number("cuMemAlloc_v2", n)
+}
+
+// bytes are what is at an address of a device.
+func (c *client) bytes(a, n uint64) []byte {
+	c.t.Helper()
+	return c.must("copy_out", a, n, uint64(0))[8:]
+}
