@@ -91,13 +91,24 @@ func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	return l, room, nil
 }
 
+// Room is how many bytes the answer may have.
+func (l *Letter) Room() int {
+	switch {
+	case l.far != nil:
+		return int(l.far.room)
+	case l.call != nil:
+		return l.call.Room()
+	}
+	return 0
+}
+
 // Answer answers a letter that is not Posted, from any goroutine, once, as Call.Answer does.
 func (l *Letter) Answer(status int32, answer []byte) error {
 	if l.far == nil {
 		return l.call.Answer(status, answer)
 	}
-	if uint64(len(answer)) > l.far.room {
-		return fmt.Errorf("an answer of %d bytes where %d fit", len(answer), l.far.room)
+	if len(answer) > l.Room() {
+		return fmt.Errorf("an answer of %d bytes where %d fit", len(answer), l.Room())
 	}
 	if err := l.far.p.Write(answer, l.far.address); err != nil {
 		return err

@@ -1,6 +1,270 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
+/* Contexts, and each thread's stack of them. */
 #include "context.h"
 
+#include "attach.h"
+#include "gen_abi.h"
+#include "missed.h"
+#include "transport.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
 _Thread_local struct sing_context *sing_current __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* What lies beneath the current one in this thread; freed when the thread ends. */
+struct below {
+	unsigned depth, room;
+	struct sing_context *contexts[];
+};
+
+static _Thread_local struct below *below __attribute__((tls_model("initial-exec")));
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A handle counts its contexts, so it says where one is. No lock is needed to look. */
+enum { CHUNK = 64, CHUNKS = 1024 };
+static _Atomic(struct sing_context *) chunks[CHUNKS];
+
+static struct sing_context *place(uint64_t handle, bool make)
+{
+	const uint64_t n = handle & 0xffffffffff;
+	_Atomic(struct sing_context *) *chunk;
+	struct sing_context *c, *none = NULL;
+
+	if (handle >> 40 != SING_CLASS_CONTEXT + 1 || n >= CHUNK * CHUNKS)
+		return NULL;
+	chunk = &chunks[n / CHUNK];
+	c = atomic_load_explicit(chunk, memory_order_acquire);
+	if (c == NULL && make) {
+		c = calloc(CHUNK, sizeof(*c));
+		if (c != NULL && !atomic_compare_exchange_strong(chunk, &none, c)) {
+			free(c);
+			c = none;
+		}
+	}
+	return c == NULL ? NULL : c + n % CHUNK;
+}
+
+struct sing_context *sing_context_find(uint64_t handle)
+{
+	struct sing_context *c = place(handle, false);
+
+	return c != NULL && c->handle == handle ? c : NULL;
+}
+
+bool sing_context_add(uint64_t handle, int device, bool primary)
+{
+	struct sing_context *c = place(handle, true);
+
+	if (c == NULL)
+		return false;
+	c->device = device;
+	c->primary = primary;
+	c->handle = handle;
+	atomic_store_explicit(&c->alive, true, memory_order_release);
+	return true;
+}
+
+int sing_context_check(void)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (sing_current == NULL)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return atomic_load_explicit(&sing_current->alive, memory_order_relaxed) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* The context of a handle that a program gives, if it can be used. */
+static CUresult take(CUcontext ctx, struct sing_context **c)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	*c = sing_context_find((uintptr_t)ctx);
+	return *c != NULL && atomic_load_explicit(&(*c)->alive, memory_order_relaxed) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static void make_key(void)
+{
+	if (pthread_key_create(&key, free) != 0)
+		abort();
+}
+
+static CUresult push(struct sing_context *c)
+{
+	struct below *b = below;
+
+	if (sing_current != NULL) {
+		if (b == NULL || b->depth == b->room) {
+			const unsigned room = b == NULL ? 6 : b->room * 2;
+
+			b = realloc(b, sizeof(*b) + room * sizeof(b->contexts[0]));
+			if (b == NULL)
+				return CUDA_ERROR_OUT_OF_MEMORY;
+			if (below == NULL)
+				b->depth = 0;
+			b->room = room;
+			below = b;
+			pthread_once(&once, make_key);
+			(void)pthread_setspecific(key, b);
+		}
+		b->contexts[b->depth++] = sing_current;
+	}
+	sing_current = c;
+	return CUDA_SUCCESS;
+}
+
+static void pop(void)
+{
+	sing_current = below == NULL || below->depth == 0 ? NULL : below->contexts[--below->depth];
+}
+
+CUresult sing_cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+	CUcontext made;
+	CUresult r;
+
+	if (ctx == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = sing_send_cuCtxCreate_v2(0, &made, flags, dev);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = sing_context_add((uintptr_t)made, dev, false) ? push(sing_context_find((uintptr_t)made)) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS)
+		*ctx = made;
+	else
+		(void)sing_send_cuCtxDestroy_v2(0, made);
+	return r;
+}
+SING_PUBLIC(cuCtxCreate_v2);
+
+CUresult sing_cuCtxCreate_v3(CUcontext *ctx, void *params, int n, unsigned int flags, CUdevice dev)
+{
+	if (n < 0 || (n > 0 && params == NULL))
+		return CUDA_ERROR_INVALID_VALUE;
+	/* Execution affinity is of MPS, which is not used. */
+	return n > 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : sing_cuCtxCreate_v2(ctx, flags, dev);
+}
+SING_PUBLIC(cuCtxCreate_v3);
+
+CUresult sing_cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, CUdevice dev)
+{
+	const struct {
+		void *affinity;
+		int n;
+		void *graphics;
+	} *p = params;
+	static _Atomic bool said;
+
+	if (p != NULL && p->graphics != NULL) {
+		if (!atomic_exchange(&said, true))
+			sing_missed("cuCtxCreate_v4", "a context for graphics needs a window system's driver");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return p == NULL ? sing_cuCtxCreate_v2(ctx, flags, dev) : sing_cuCtxCreate_v3(ctx, p->affinity, p->n, flags, dev);
+}
+SING_PUBLIC(cuCtxCreate_v4);
+
+/* It stays current to other threads, which find out when they use it. */
+CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
+{
+	struct sing_context *c;
+	CUresult r = take(ctx, &c);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (c->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	r = sing_send_cuCtxDestroy_v2(0, ctx);
+	if (r != CUDA_SUCCESS)
+		return r;
+	atomic_store(&c->alive, false);
+	if (sing_current == c)
+		pop();
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuCtxDestroy_v2);
+
+CUresult sing_cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	struct sing_context *c;
+	const CUresult r = take(ctx, &c);
+
+	return r == CUDA_SUCCESS ? push(c) : r;
+}
+SING_PUBLIC(cuCtxPushCurrent_v2);
+
+CUresult sing_cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (sing_current == NULL)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (ctx != NULL)
+		*ctx = (CUcontext)(uintptr_t)sing_current->handle;
+	pop();
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuCtxPopCurrent_v2);
+
+/* It takes the place of what is on top; NULL is as a pop. */
+CUresult sing_cuCtxSetCurrent(CUcontext ctx)
+{
+	struct sing_context *c = NULL;
+	CUresult r;
+
+	if (ctx == NULL) {
+		if (!sing_is_initialized())
+			return CUDA_ERROR_NOT_INITIALIZED;
+		pop();
+		return CUDA_SUCCESS;
+	}
+	r = take(ctx, &c);
+	if (r == CUDA_SUCCESS)
+		sing_current = c;
+	return r;
+}
+SING_PUBLIC(cuCtxSetCurrent);
+
+CUresult sing_cuCtxGetCurrent(CUcontext *ctx)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (ctx == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ctx = sing_current == NULL ? NULL : (CUcontext)(uintptr_t)sing_current->handle;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuCtxGetCurrent);
+
+CUresult sing_cuCtxGetDevice(CUdevice *dev)
+{
+	const CUresult r = sing_context_check();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (dev == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	*dev = sing_current->device;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuCtxGetDevice);
+
+CUresult sing_cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx)
+{
+	struct sing_context *c;
+	CUresult r;
+
+	if (ctx == NULL)
+		return sing_cuCtxGetDevice(dev);
+	r = take(ctx, &c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (dev == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	*dev = c->device;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuCtxGetDevice_v2);

@@ -15,6 +15,7 @@
 struct sing_context {
 	uint64_t handle;
 	int device;
+	bool primary;
 	_Atomic bool alive;
 };
 
@@ -23,5 +24,11 @@ extern _Thread_local struct sing_context *sing_current __attribute__((tls_model(
 
 /* The context with that handle, or NULL if there never was one. */
 struct sing_context *sing_context_find(uint64_t handle);
+
+/* There is a new one. False: no memory for it. */
+bool sing_context_add(uint64_t handle, int device, bool primary);
+
+/* 0 if a context is current and alive, else what a call returns that needs one. */
+int sing_context_check(void);
 
 #endif

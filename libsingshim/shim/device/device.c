@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* cuInit, what is asked of devices most, and their primary contexts. */
+#include "device.h"
+
+#include "attach.h"
+#include "context.h"
+#include "gen_abi.h"
+#include "transport.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int devices;
+
+/* All attributes of a device, by their numbers. */
+struct attributes {
+	int values[CU_DEVICE_ATTRIBUTE_MAX];
+};
+static _Atomic(struct attributes *) attributes[SING_DEVICES];
+
+/* A primary context: how often it is retained, and how many may still be released after a reset. */
+static struct primary {
+	CUcontext context;
+	unsigned long retained, owed;
+} primaries[SING_DEVICES];
+
+CUresult sing_cuInit(unsigned int flags)
+{
+	int n = 0, version = 0;
+	CUresult r = CUDA_SUCCESS;
+
+	if (flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (sing_is_initialized())
+		return CUDA_SUCCESS;
+	if (sing_is_forked())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	pthread_mutex_lock(&lock);
+	if (!sing_is_initialized()) {
+		r = sing_send_attach(0, flags, &n, &version);
+		if (r == CUDA_SUCCESS && n <= 0)
+			r = CUDA_ERROR_NO_DEVICE;
+		if (r == CUDA_SUCCESS) {
+			atomic_store(&devices, n < SING_DEVICES ? n : SING_DEVICES);
+			sing_initialized();
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+SING_PUBLIC(cuInit);
+
+int sing_devices(void)
+{
+	return atomic_load(&devices);
+}
+
+static bool is_device(CUdevice dev)
+{
+	return dev >= 0 && dev < atomic_load_explicit(&devices, memory_order_relaxed);
+}
+
+int sing_device_attribute(int dev, int attribute, int *value)
+{
+	struct attributes *a = atomic_load_explicit(&attributes[dev], memory_order_acquire), *none = NULL;
+	CUresult r;
+
+	if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (a == NULL) {
+		a = calloc(1, sizeof(*a));
+		if (a == NULL)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		r = sing_send_device_attributes(0, dev, CU_DEVICE_ATTRIBUTE_MAX, a->values);
+		if (r != CUDA_SUCCESS) {
+			free(a);
+			return r;
+		}
+		if (!atomic_compare_exchange_strong(&attributes[dev], &none, a)) {
+			free(a);
+			a = none;
+		}
+	}
+	*value = a->values[attribute];
+	return CUDA_SUCCESS;
+}
+
+CUresult sing_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (value == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	return is_device(dev) ? sing_device_attribute(dev, attribute, value) : CUDA_ERROR_INVALID_DEVICE;
+}
+SING_PUBLIC(cuDeviceGetAttribute);
+
+CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	struct primary *p;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (ctx == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	p = &primaries[dev];
+	pthread_mutex_lock(&lock);
+	if (p->retained == 0) {
+		CUcontext made;
+
+		r = sing_send_cuDevicePrimaryCtxRetain(0, &made, dev);
+		if (r == CUDA_SUCCESS && !sing_context_add((uintptr_t)made, dev, true)) {
+			(void)sing_send_cuDevicePrimaryCtxRelease_v2(0, dev);
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		if (r == CUDA_SUCCESS)
+			p->context = made;
+	}
+	if (r == CUDA_SUCCESS) {
+		++p->retained;
+		*ctx = p->context;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+SING_PUBLIC(cuDevicePrimaryCtxRetain);
+
+/* The context is no more. It is not popped from any stack; who has it current finds out. */
+static void ended(struct primary *p)
+{
+	atomic_store(&sing_context_find((uintptr_t)p->context)->alive, false);
+	p->retained = 0;
+}
+
+CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	struct primary *p;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	p = &primaries[dev];
+	pthread_mutex_lock(&lock);
+	if (p->retained > 1) {
+		--p->retained;
+	} else if (p->retained == 1) {
+		r = sing_send_cuDevicePrimaryCtxRelease_v2(0, dev);
+		if (r == CUDA_SUCCESS)
+			ended(p);
+	} else if (p->owed > 0) {
+		--p->owed; /* who retained it before the reset may release it */
+	} else {
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+SING_PUBLIC(cuDevicePrimaryCtxRelease_v2);
+
+CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	struct primary *p;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	p = &primaries[dev];
+	pthread_mutex_lock(&lock);
+	if (p->retained > 0) {
+		const unsigned long owed = p->owed + p->retained;
+
+		r = sing_send_cuDevicePrimaryCtxReset_v2(0, dev);
+		if (r == CUDA_SUCCESS) {
+			ended(p);
+			p->owed = owed;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+SING_PUBLIC(cuDevicePrimaryCtxReset_v2);

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* The devices, as this process sees them. */
+#ifndef SING_DEVICE_DEVICE_H
+#define SING_DEVICE_DEVICE_H
+
+/* No process sees more. */
+#define SING_DEVICES 64
+
+/* How many there are; 0 before cuInit. */
+int sing_devices(void);
+
+/* An attribute of a device that exists, without a message but for the first; a CUresult. */
+int sing_device_attribute(int dev, int attribute, int *value);
+
+#endif
