@@ -15,8 +15,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
 // opEcho is the call of libsingshim/shim/device/test/trial.c that is answered with its message, backwards.
@@ -328,7 +329,7 @@ func TestTransportCounts(t *testing.T) {
 	d, path := newDesk(t)
 	d.trial(t, path, "counted")
 	want := map[wire.Count]uint64{
-		{Comm: 5}:                               3,
+		{Comm: 5}:                                3,
 		{Comm: 5, Kind: wire.CountSend, Peer: 3}: 2,
 		{Comm: 5, Kind: wire.CountRecv, Peer: 3}: 1,
 	}
