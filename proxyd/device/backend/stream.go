@@ -81,7 +81,9 @@ type Buffer struct {
 	Write bool
 }
 
-// HostMemory is the memory of a program. Both methods may be called from any goroutine, at the time when a copy is carried out.
+// HostMemory is the memory of a program. Both methods may be called from any goroutine, at the time when a copy is carried
+// out. An error ends the copy, and is a fault of the context if it wraps a Result: else its owner knows, and tells the
+// program.
 type HostMemory interface {
 	Read(addr uint64, p []byte) error
 	Write(addr uint64, p []byte) error

@@ -4,6 +4,9 @@
 package backendtest
 
 import (
+	"errors"
+	"sync/atomic"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
@@ -117,6 +120,37 @@ func fills(r *rig) {
 		r.has("rows", a, want)
 	}
 	r.ok(r.stream.Fill(backend.Fill{Addr: a, Element: 1}))
+}
+
+// nowhere is a program's memory that cannot be reached. It counts who tried.
+type nowhere struct {
+	err   error
+	tries *atomic.Int32
+}
+
+func (n nowhere) Read(uint64, []byte) error  { n.tries.Add(1); return n.err }
+func (n nowhere) Write(uint64, []byte) error { n.tries.Add(1); return n.err }
+
+// copiesUnreachable: memory of the program that is not there ends the copy, and is a fault only if its owner says so.
+func copiesUnreachable(r *rig) {
+	a := r.alloc(4096)
+	var tries atomic.Int32
+	there := backend.Place{Addr: uint64(a)}
+	host := backend.Place{Host: nowhere{errors.New("not there"), &tries}, Pitch: 16}
+	for i, c := range []backend.Copy{
+		{Dst: there, Src: host, Width: 8, Height: 3},
+		{Dst: host, Src: there, Width: 8, Height: 3},
+		{Dst: host, Src: backend.Place{Host: host.Host}, Width: 1 << 46},
+	} {
+		r.ok(r.stream.Copy(c))
+		r.sync()
+		equal(r, "tries", tries.Load(), int32(i+1))
+	}
+	r.put(a, []byte{1})
+	r.has("after it", a, []byte{1})
+	host.Host = nowhere{backend.IllegalAddress, &tries}
+	r.ok(r.stream.Copy(backend.Copy{Dst: there, Src: host, Width: 8}))
+	r.want("a fault", r.stream.Synchronize(r.ctx), backend.IllegalAddress)
 }
 
 func fillsMisused(r *rig) {

@@ -66,6 +66,7 @@ var cases = []struct {
 	{"copies", copies},
 	{"copies misused", copiesMisused},
 	{"fills", fills},
+	{"copies from nowhere", copiesUnreachable},
 	{"fills misused", fillsMisused},
 	{"streams overlap", overlap},
 	{"legacy stream", legacyStream},

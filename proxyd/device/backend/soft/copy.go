@@ -86,7 +86,11 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 		for z := range d {
 			for y := range h {
 				at := func(s side) uint64 { return s.first + s.pitch*(y+s.rows*z) }
-				if err := copyRow(dst, at(dst), src, at(src), w); err != nil {
+				err := copyRow(dst, at(dst), src, at(src), w)
+				if backend.ResultOf(err) == backend.Unknown {
+					return nil // the program's memory: see HostMemory
+				}
+				if err != nil {
 					return err
 				}
 			}
