@@ -169,7 +169,7 @@ func (c *client) ask(op uint32, b []byte) (int32, []byte) {
 		return gone, nil
 	}
 	state := c.word(unit*unitSize + 32)
-	for atomic.LoadUint32(state) < 2 {
+	for atomic.LoadUint32(state) < 2 && !c.isClosed() {
 		runtime.Gosched()
 	}
 	if atomic.LoadUint32(state) != 2 {

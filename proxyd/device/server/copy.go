@@ -4,6 +4,7 @@
 package server
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
@@ -29,19 +30,14 @@ type programMemory struct {
 
 var _ backend.HostMemory = (*programMemory)(nil)
 
-func (m *programMemory) Read(addr uint64, b []byte) error {
-	m.check(m.memory.Read(b, addr))
-	return nil
-}
+func (m *programMemory) Read(addr uint64, b []byte) error { return m.check(m.memory.Read(b, addr)) }
 
-func (m *programMemory) Write(addr uint64, b []byte) error {
-	m.check(m.memory.Write(b, addr))
-	return nil
-}
+func (m *programMemory) Write(addr uint64, b []byte) error { return m.check(m.memory.Write(b, addr)) }
 
-func (m *programMemory) check(err error) {
+// check notes a failure, and says it without a Result.
+func (m *programMemory) check(err error) error {
 	if err == nil {
-		return
+		return nil
 	}
 	m.mu.Lock()
 	first := !m.bad
@@ -50,7 +46,11 @@ func (m *programMemory) check(err error) {
 	if first && m.late != nil {
 		m.late()
 	}
+	return errUnreachable
 }
+
+// errUnreachable is no fault of the context, but a failure of the copy.
+var errUnreachable = errors.New("the program's memory cannot be reached")
 
 func (m *programMemory) failed() bool {
 	m.mu.Lock()

@@ -43,11 +43,15 @@ func (p *process) handle(m *wire.Message) {
 		return
 	}
 	switch l.Op {
-	case wire.OpMissed:
-		p.missed(string(l.Args))
-		return
-	case wire.OpExit:
-		p.ring.Finish()
+	case wire.OpMissed, wire.OpExit:
+		if l.Op == wire.OpExit {
+			p.ring.Finish()
+		} else {
+			p.missed(string(l.Args))
+		}
+		if !l.Posted {
+			p.answer(l, 0, nil, nil)
+		}
 		return
 	}
 	info, known := dispatch.Look(l.Op)
@@ -77,10 +81,16 @@ func (p *process) handle(m *wire.Message) {
 	p.tellTurns()
 }
 
-// missed says that the program wanted what is not covered.
+// missed says once that the program wanted what is not covered.
 func (p *process) missed(what string) {
-	const longest = 512
-	p.log.Warn("the program wants what is not covered", "call", strings.ToValidUTF8(what[:min(len(what), longest)], "?"))
+	const longest, most = 512, 256 // a process cannot fill the log
+	what = strings.ToValidUTF8(what[:min(len(what), longest)], "?")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.said) < most && !p.said["missed "+what] {
+		p.said["missed "+what] = true
+		p.log.Warn("the program wants what is not covered", "call", what)
+	}
 }
 
 // apart carries a call out on a goroutine of its own. It returns when the call is answered, or waits.

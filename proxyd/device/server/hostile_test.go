@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// nobody is a process whose memory cannot be reached.
+type nobody struct{ own }
+
+func (*nobody) Memory() wire.Process { return 1 << 30 }
+
+// shipped are the calls that messages exist of, but for those that wait for what nobody will do.
+var shipped = func() []*api.Call {
+	table, err := api.Load()
+	if err != nil {
+		panic(err)
+	}
+	var out []*api.Call
+	for c := range table.Calls {
+		if c.Shipped() && !strings.HasPrefix(c.Symbol, "cuStreamWaitValue") && c.Symbol != "cuStreamBatchMemOp_v2" && c.Symbol != "host_func" {
+			out = append(out, c)
+		}
+	}
+	return out
+}()
+
+// source makes choices out of a fuzzer's bytes; when they are used up it chooses the first.
+type source struct {
+	data  []byte
+	pool  []uint64 // what numbers are made of: sizes at their limits, and handles and addresses that exist
+	sizes []uint64
+}
+
+func (s *source) choose(n int) int {
+	if len(s.data) == 0 || n < 2 {
+		return 0
+	}
+	b := s.data[0]
+	s.data = s.data[1:]
+	return int(b) % n
+}
+
+func (s *source) number() uint64 {
+	v := s.pool[s.choose(len(s.pool))]
+	switch s.choose(6) {
+	case 1:
+		v++
+	case 2:
+		v--
+	case 3:
+		v += s.pool[s.choose(len(s.pool))]
+	}
+	return v
+}
+
+// value appends what a type looks like.
+func (s *source) value(b []byte, t *api.Type) []byte {
+	if !t.Struct {
+		n := t.WireSize()
+		v := s.number()
+		if n < 8 && s.choose(4) > 0 { // mostly enumerations, flags and ordinals
+			v = uint64(s.choose(8))
+		}
+		return append(b, binary.LittleEndian.AppendUint64(nil, v)[:n]...)
+	}
+	begin := len(b)
+	b = append(b, make([]byte, t.Size)...)
+	for _, f := range t.Fields {
+		for i := range max(f.N, 1) {
+			one := s.value(nil, f.Type)
+			copy(b[begin+f.Offset+i*len(one):begin+t.Size], one)
+		}
+	}
+	return b
+}
+
+// message is one of a call's that dispatch takes: lengths are right, all else may be anything.
+func (s *source) message(c *api.Call) []byte {
+	lengths := map[string]uint64{}
+	for _, a := range c.Args {
+		if a.Count.Arg == "" {
+			continue
+		}
+		if _, known := lengths[a.Count.Arg]; known {
+			continue
+		}
+		lengths[a.Count.Arg] = uint64(s.choose(4))
+		if a.Dir == api.Out && s.choose(2) == 1 {
+			lengths[a.Count.Arg] = s.sizes[s.choose(len(s.sizes))]
+		}
+	}
+	var b []byte
+	for _, a := range c.Args {
+		made := a.Verb == api.Make && a.Dir == api.Out && a.Type.Maker == api.ByClient
+		n := uint64(a.Count.Fixed)
+		if a.Count.Arg != "" {
+			n = lengths[a.Count.Arg]
+		}
+		switch {
+		case a.Dir == api.Out && !made:
+			if a.Opt {
+				b = append(b, byte(s.choose(2)))
+			}
+		case a.Type.Word == "string":
+			b = append(binary.LittleEndian.AppendUint64(b, 3), "abc"...)
+		case a.Count.IsArray():
+			b = binary.LittleEndian.AppendUint64(b, n)
+			for range n {
+				b = s.value(b, a.Type)
+			}
+		default:
+			if v, counts := lengths[a.Name]; counts {
+				b = append(b, binary.LittleEndian.AppendUint64(nil, v)[:a.Type.WireSize()]...)
+				continue
+			}
+			if a.Opt {
+				b = append(b, byte(s.choose(2)))
+			}
+			b = s.value(b, a.Type)
+		}
+	}
+	return b
+}
+
+// hostile is a process that has made one of everything, and what a source makes messages of.
+func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) {
+	t.Helper()
+	ring, err := wire.Create(wire.Options{Spin: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, ring.File(), 0)
+	p, err := s.serve(ring, &nobody{own{ended: make(chan string)}}, func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.begin(ctxB, 1)
+	b := c.alloc(1 << 12)
+	c.begin(ctxA, 0)
+	a := c.alloc(1 << 20)
+	c.must("cuStreamCreate", uint64(streamA), uint32(0))
+	c.must("cuEventCreate", uint64(eventA), uint32(0))
+	pool := c.number("cuDeviceGetDefaultMemPool", int32(0))
+	mem := c.number("cuMemCreate", uint64(backend.Granule), dispatch.Allocprop{Type: 1, Location: dispatch.Location{Type: 1}}, uint64(0))
+	at := c.number("cuMemAddressReserve", uint64(8*backend.Granule), uint64(0), uint64(0), uint64(0))
+	src := &source{data: data, sizes: []uint64{0, 1, 4, 1 << 10, 8192, 1 << 16, dispatch.MaxAnswer}}
+	src.pool = []uint64{
+		0, 1, 2, 3, 4, 8, 16, 255, 512, 4096, 1 << 20, backend.Granule, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 47, 1 << 63, math.MaxUint64,
+		uint64(backend.DefaultBase), ctxA, ctxB, streamA, eventA, streamB, eventB, a, a + 4096, b, pool, mem, at, at + backend.Granule,
+		nvmlClass.handle(1), firstServer,
+	}
+	return p, c, src
+}
+
+// misbehave sends as many messages as the source has choices for, at most 64.
+func misbehave(c *client, src *source) {
+	for i := 0; i < 64 && len(src.data) > 0; i++ {
+		call := shipped[(src.choose(256)<<8|src.choose(256))%len(shipped)]
+		op := call.Op()
+		if call.PerThread != "" && src.choose(4) == 1 {
+			op |= dispatch.PerThread
+		}
+		b := binary.LittleEndian.AppendUint64(nil, []uint64{ctxA, ctxB, 0, streamA}[src.choose(4)])
+		b = append(b, src.message(call)...)
+		if src.choose(32) == 1 && len(b) > 8 {
+			b = b[:8+src.choose(len(b)-8)] // cut off
+		}
+		if info, _ := dispatch.Look(op); info.Posted || src.choose(16) == 1 {
+			c.send(op, false, b, 0)
+		} else {
+			c.ask(op, b)
+		}
+		if c.isClosed() {
+			return
+		}
+	}
+}
+
+// FuzzCalls: a process says what it likes. The server goes on, serves others, and frees what the process had.
+func FuzzCalls(f *testing.F) {
+	for i := range 60 {
+		b := make([]byte, 400)
+		x := uint32(i)*2654435761 + 1
+		for k := range b {
+			x ^= x << 13
+			x ^= x >> 17
+			x ^= x << 5
+			b[k] = byte(x >> 16)
+		}
+		f.Add(b)
+	}
+	s := newServer(f, 2)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, c, src := hostile(t, s, data)
+		misbehave(c, src)
+		p.end("the test is over")
+		<-p.gone
+		for _, d := range s.devices {
+			d.turns.mu.Lock()
+			if n := len(d.turns.spaces); n != 0 {
+				t.Errorf("%d spaces are left", n)
+			}
+			d.turns.mu.Unlock()
+		}
+	})
+}
+
+// FuzzMessage: bytes that need not be a message.
+func FuzzMessage(f *testing.F) {
+	for _, c := range shipped {
+		f.Add(c.Op(), []byte{})
+		f.Add(c.Op(), make([]byte, 64))
+	}
+	f.Add(uint32(wire.OpLong), make([]byte, 48))
+	f.Add(uint32(wire.OpMissed), []byte("\x00\x00\x00\x00\x00\x00\x00\x00cuFoo\xff"))
+	s := newServer(f, 1)
+	f.Fuzz(func(t *testing.T, op uint32, data []byte) {
+		if len(data) > 1<<15 || op == wire.OpExit || strings.HasPrefix(symbolOf(op), "cuStreamWaitValue") {
+			t.Skip()
+		}
+		p, cs := attach(t, s, 2)
+		cs[0].send(op, false, data, 0)
+		cs[1].ask(op, data)
+		p.end("the test is over")
+		<-p.gone
+	})
+}
+
+func symbolOf(op uint32) string {
+	info, _ := dispatch.Look(op)
+	return info.Symbol
+}
