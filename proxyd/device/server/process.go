@@ -39,6 +39,7 @@ type process struct {
 
 	ctx    context.Context // ends with the process
 	cancel context.CancelFunc
+	freed  chan struct{}  // closed when its spaces are
 	gone   chan struct{}  // closed when nothing of it is left
 	calls  sync.WaitGroup // that are on goroutines of their own
 	fault  atomic.Uint32  // the ring's
@@ -77,7 +78,7 @@ type deviceState struct {
 func newProcess(s *Server, id uint64, ring *wire.Ring, p peer) *process {
 	q := &process{
 		server: s, id: id, ring: ring, peer: p, log: s.cfg.Log.With("process", id),
-		gone: make(chan struct{}), devices: make([]deviceState, len(s.devices)), said: map[string]bool{},
+		freed: make(chan struct{}), gone: make(chan struct{}), devices: make([]deviceState, len(s.devices)), said: map[string]bool{},
 	}
 	q.pools.class, q.memories.class = poolClass, memoryClass
 	q.output.to = p
@@ -97,6 +98,7 @@ func (p *process) run() {
 	default:
 		p.end("its ring was closed")
 	}
+	<-p.freed
 	p.calls.Wait()
 	p.code.end()
 	p.graphs.end()
@@ -127,6 +129,7 @@ func (p *process) end(why string) {
 	for _, s := range spaces {
 		s.close()
 	}
+	close(p.freed)
 }
 
 // space is what the process sees as a device, made when it is first asked for: INVALID_DEVICE if there is no such.

@@ -70,41 +70,32 @@ func (w *watched) Close() {
 	w.exec.Close()
 }
 
-// Watch returns when the process is gone, with the reason, or "" after Close.
+// Watch returns when the process is gone, with the reason, or "" after Close. The end of file of its pipe may also mean that
+// the program has closed all that it does not know: it is gone if its ring is no longer mapped.
 func (w *watched) Watch() string {
-	gone := make(chan string, 2)
+	ended, exec := make(chan string, 1), make(chan bool, 1)
 	go func() {
 		if readable(w.end) {
-			gone <- "it has ended"
+			ended <- "it has ended"
 		} else {
-			gone <- ""
+			ended <- ""
 		}
 	}()
-	go func() {
-		if why := w.untilExec(); why != "" {
-			gone <- why
-		}
-	}()
-	return <-gone
-}
-
-// untilExec waits for the end of file of the pipe, and then until the ring is no longer mapped: a program that closes all
-// descriptors still uses its devices.
-func (w *watched) untilExec() string {
-	if !readable(w.exec) {
-		return ""
+	go func() { exec <- readable(w.exec) }()
+	select {
+	case why := <-ended:
+		return why
+	case <-exec:
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
-		if err != nil {
-			return "it has ended"
-		}
-		if !mapped(string(maps), w.ring) {
+		if err == nil && !mapped(string(maps), w.ring) {
 			return "it executes another program"
 		}
-		// Nothing else tells of it from here on.
-		if err := w.end.SetReadDeadline(time.Now().Add(pause)); err != nil || readable(w.end) {
-			return "it has ended"
+		select {
+		case why := <-ended:
+			return why
+		case <-time.After(pause): // nothing tells of an exec from here on
 		}
 	}
 }
@@ -121,7 +112,7 @@ func mapped(maps string, inode uint64) bool {
 	return false
 }
 
-// readable waits until a descriptor is readable or at its end, and returns false if it was closed here, or its deadline is over.
+// readable waits until a descriptor is readable or at its end, and returns false if it was closed here.
 func readable(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {

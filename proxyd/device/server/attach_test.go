@@ -1,0 +1,290 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+)
+
+// childVariable has this test's program attach to a socket and do what another variable says.
+const (
+	childVariable = wire.DeviceEnv
+	partVariable  = "DEVICE_SERVER_TEST_PART"
+)
+
+// listen has a server listen.
+func listen(t *testing.T, s *Server) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "device")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// join is what a shim does to get a ring.
+func join(path string) (ring *os.File, keep *os.File, err error) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.Close()
+	theirs, keep, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer theirs.Close()
+	probe := new(uint32)
+	*probe = 0x44474e53
+	b := binary.LittleEndian.AppendUint32(nil, 0x44474e53)
+	b = binary.LittleEndian.AppendUint32(b, 1)
+	b = binary.LittleEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(probe))))
+	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(int(theirs.Fd())), nil); err != nil {
+		return nil, nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, m, _, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil || n != 16 || binary.LittleEndian.Uint32(b) != 0 {
+		return nil, nil, fmt.Errorf("%d bytes, %v: %w", n, b, errors.Join(err, unix.EPROTO))
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:m])
+	if err != nil || len(messages) != 1 {
+		return nil, nil, errors.Join(err, unix.EPROTO)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	unix.CloseOnExec(fds[0])
+	if *probe == 0 {
+		return nil, nil, unix.EPROTO
+	}
+	return os.NewFile(uintptr(fds[0]), "ring"), keep, nil
+}
+
+// TestChild is the program of the tests below, and nothing by itself.
+func TestChild(t *testing.T) {
+	path, part := os.Getenv(childVariable), os.Getenv(partVariable)
+	if part == "" {
+		return
+	}
+	ring, keep, err := join(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, ring, 0)
+	ring.Close()
+	c.begin(ctxA, 0)
+	a := c.alloc(1 << 20)
+	c.must("cuStreamCreate", uint64(streamA), uint32(1))
+	switch part {
+	case "busy": // for ever
+		c.post("cuStreamWaitValue32_v2", uint64(streamA), a, uint32(1), uint32(1))
+		c.post("cuMemsetD8Async", a, uint8(1), uint64(1<<20), uint64(streamA))
+		fmt.Println("ready")
+		c.call("cuStreamSynchronize", uint64(streamA))
+	case "exec":
+		fmt.Println("ready")
+		if err := unix.Exec("/bin/cat", []string{"cat"}, os.Environ()); err != nil {
+			t.Fatal(err)
+		}
+	case "close": // a program that closes what it does not know goes on
+		keep.Close()
+		fmt.Println("ready")
+		for range 50 {
+			c.must("cuCtxSynchronize")
+		}
+		fmt.Println("done")
+		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+			t.Fatal(err)
+		}
+	case "nonsense":
+		fmt.Println("ready")
+		c.post("cuMemFree_v2", uint64(1), uint64(2), uint64(3))
+		if r, _ := c.call("cuCtxSynchronize"); r != gone {
+			t.Errorf("%d", r)
+		}
+		fmt.Println("dropped")
+	}
+}
+
+// child starts the program above and waits for its first line.
+func child(t *testing.T, path, part string) (cmd *exec.Cmd, in io.Closer, out *bufio.Reader) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0], "-test.run=^TestChild$")
+	cmd.Env = append(os.Environ(), childVariable+"="+path, partVariable+"="+part)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	out = bufio.NewReader(stdout)
+	says(t, out, "ready")
+	return cmd, stdin, out
+}
+
+func says(t *testing.T, out *bufio.Reader, want string) {
+	t.Helper()
+	line, err := out.ReadString('\n')
+	if strings.TrimSpace(line) != want {
+		t.Fatalf("the program says %q (%v), not %q", line, err, want)
+	}
+}
+
+// only is the one process of a server.
+func only(t *testing.T, s *Server) *process {
+	t.Helper()
+	all := s.all()
+	if len(all) != 1 {
+		t.Fatalf("%d processes", len(all))
+	}
+	return all[0]
+}
+
+// leavesNothing waits for the end of a process and looks what is left on the devices.
+func leavesNothing(t *testing.T, s *Server, p *process) {
+	t.Helper()
+	<-p.gone
+	for i, d := range s.devices {
+		d.turns.mu.Lock()
+		if len(d.turns.spaces) != 0 || d.turns.holder != nil {
+			t.Errorf("device %d: %d spaces are left, holder %v", i, len(d.turns.spaces), d.turns.holder)
+		}
+		d.turns.mu.Unlock()
+	}
+}
+
+// TestKilled: a process that is killed in the middle of its work frees everything at once.
+func TestKilled(t *testing.T) {
+	s := newServer(t, 2)
+	path := listen(t, s)
+	for range 3 {
+		cmd, _, _ := child(t, path, "busy")
+		p := only(t, s)
+		cmd.Process.Kill()
+		leavesNothing(t, s, p)
+	}
+}
+
+// TestExec: a process that executes another program is gone, though its number lives on.
+func TestExec(t *testing.T) {
+	s := newServer(t, 1)
+	cmd, _, _ := child(t, listen(t, s), "exec")
+	p := only(t, s)
+	leavesNothing(t, s, p)
+	if err := cmd.Process.Signal(unix.Signal(0)); err != nil {
+		t.Errorf("the other program: %v", err)
+	}
+}
+
+// TestClosedPipe: a process that has closed its end of the pipe is served on, and its end is noticed.
+func TestClosedPipe(t *testing.T) {
+	s := newServer(t, 1)
+	cmd, in, out := child(t, listen(t, s), "close")
+	p := only(t, s)
+	says(t, out, "done")
+	select {
+	case <-p.gone:
+		t.Error("it was dropped")
+	default:
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	leavesNothing(t, s, p)
+}
+
+// TestNonsense: a process that sends what no shim sends is dropped, and others are not.
+func TestNonsense(t *testing.T) {
+	s := newServer(t, 1)
+	other, cs := attach(t, s, 1)
+	_, _, out := child(t, listen(t, s), "nonsense")
+	says(t, out, "dropped")
+	cs[0].must("cuDeviceGetCount")
+	if got := only(t, s); got != other {
+		t.Error("another one was dropped")
+	}
+}
+
+// TestStrangers: who connects and is no shim gets nothing and holds up nobody.
+func TestStrangers(t *testing.T) {
+	s := newServer(t, 1)
+	path := listen(t, s)
+	dial := func() *net.UnixConn {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	dial() // says nothing
+	for _, b := range [][]byte{{}, []byte("hello"), make([]byte, 16), make([]byte, 4096)} {
+		c := dial()
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, 64)); n != 0 || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("%d bytes are answered to %d (%v)", n, len(b), err)
+		}
+	}
+	_, _, out := child(t, path, "close")
+	says(t, out, "done")
+}
+
+// TestMapped: what /proc says of a process that has its ring, and of one that has not.
+func TestMapped(t *testing.T) {
+	const ring = "7f00-7f08 rw-s 00000000 00:01 4711                       /memfd:singularity-ring (deleted)\n"
+	for _, tt := range []struct {
+		name, maps string
+		want       bool
+	}{
+		{"there", "00-01 r-xp 0 08:01 12 /bin/cat\n" + ring, true},
+		{"another inode", strings.Replace(ring, "4711", "4712", 1), false},
+		{"a file with this inode", strings.Replace(ring, "/memfd:", "/tmp/", 1), false},
+		{"anonymous", "7f00-7f08 rw-p 00000000 00:00 0\n", false},
+		{"nothing", "", false},
+	} {
+		if got := mapped(tt.maps, 4711); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
