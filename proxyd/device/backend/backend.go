@@ -102,9 +102,10 @@ type Space interface {
 
 	// Map lets the space's work run. It fails with AlreadyMapped while another space of the device is mapped.
 	Map() error
-	// Unmap holds all work back. It fails with NotReady, and changes nothing, if work is under way: Drain first. An
-	// Exchange is under way, but does not keep the space mapped: it may be waiting for who is to use the device next. Until it
-	// is done it reads and writes its buffers, mapped or not.
+	// Unmap holds all work back. It fails with NotReady, and changes nothing, if work is under way: Drain first. What waits
+	// for others, in an Exchange, a WaitValue or a function given to Host, is under way but does not keep the space
+	// mapped: it may be waiting for who is to use the device next. An Exchange reads and writes its buffers until it is done,
+	// mapped or not.
 	Unmap() error
 	// Drain waits until no work is left in any stream, whatever became of it. What streams are given meanwhile is
 	// waited for too. It returns ctx's error if that is done first.

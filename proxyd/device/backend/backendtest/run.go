@@ -43,6 +43,7 @@ var cases = []struct {
 	{"spaces", spaces},
 	{"one space mapped at a time", mapping},
 	{"a space gives way while it waits in a collective", exchanging},
+	{"a space gives way while it waits for the program", waiting},
 	{"closed space", closedSpace},
 	{"contexts", contexts},
 	{"limits", limits},

@@ -86,7 +86,9 @@ func mapping(r *rig) {
 
 	// A space with work under way stays mapped.
 	gate, begun := make(chan struct{}), make(chan struct{})
-	r.ok(r.stream.Host(func() { close(begun); <-gate }))
+	r.ok(r.stream.Copy(backend.Copy{
+		Dst: backend.Place{Addr: uint64(r.alloc(4))}, Src: backend.Place{Host: slow{begun, gate}}, Width: 4,
+	}))
 	<-begun
 	r.want("unmap a busy space", r.space.Unmap(), backend.NotReady)
 	close(gate)
@@ -127,6 +129,45 @@ func exchanging(r *rig) {
 	r.ok(r.stream.Synchronize(r.ctx))
 	r.has("memory after it", here, []byte("abcdabcd"))
 	r.ok(other.Close())
+}
+
+// slow is memory of a program that takes its time.
+type slow struct{ begun, over chan struct{} }
+
+func (s slow) Read(uint64, []byte) error {
+	close(s.begun)
+	<-s.over
+	return nil
+}
+
+func (slow) Write(uint64, []byte) error { return nil }
+
+// waiting: work that waits for others does not keep the device, and goes on when the space has it again.
+func waiting(r *rig) {
+	a := r.alloc(8)
+	begun, over := make(chan struct{}), make(chan struct{})
+	for _, w := range []struct {
+		name       string
+		begin, end func()
+	}{
+		{"host function", func() { r.ok(r.stream.Host(func() { close(begun); <-over })); <-begun }, func() { close(over) }},
+		{"wait for a value", func() { r.ok(r.stream.WaitValue(a, 4, 1, backend.Equal)) }, func() { r.ok(r.other().Write(a, 4, 1)) }},
+	} {
+		w.begin()
+		r.ok(r.stream.Fill(backend.Fill{Addr: a + 4, Value: 1, Element: 1, Width: 4}))
+		for r.space.Unmap() != nil {
+			runtime.Gosched() // it is about to wait
+		}
+		w.end()
+		r.want(w.name, r.stream.Query(), backend.NotReady)
+		r.ok(r.space.Map())
+		r.ok(r.stream.Synchronize(r.ctx))
+	}
+}
+
+// other is another stream, which does not wait for the first one.
+func (r *rig) other() backend.Stream {
+	return must(r.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 }
 
 func closedSpace(r *rig) {

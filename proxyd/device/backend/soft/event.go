@@ -189,10 +189,13 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
-		select {
-		case <-c.space.ctx.Done():
+		if !c.space.gate.aside(func() {
+			select {
+			case <-c.space.ctx.Done():
+			case <-timer.C:
+			}
+		}) || c.space.ctx.Err() != nil {
 			return errClosed
-		case <-timer.C:
 		}
 		met, err := c.space.holds(j, a, size, value, cond)
 		if met || err != nil || c.Err() != nil {

@@ -192,7 +192,12 @@ func (st *stream) Host(f func()) error {
 	if err := st.ready(); err != nil {
 		return err
 	}
-	st.submit(&job{always: true, run: func(*job) error { f(); return nil }})
+	st.submit(&job{always: true, run: func(*job) error {
+		if !st.context.space.gate.aside(f) {
+			return errClosed
+		}
+		return nil
+	}})
 	return nil
 }
 
