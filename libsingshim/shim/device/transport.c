@@ -10,6 +10,7 @@
 #include "gen_abi.h"
 #include "ops.h"
 #include "send.h"
+#include "stream.h"
 #include "transport.h"
 
 #include <string.h>
@@ -244,13 +245,17 @@ uint64_t sing_handle_new(enum sing_class class)
 	static _Atomic uint64_t last[SING_CLASS_COMM + 1];
 
 	/* Classes count from 1 here, so that no handle is 1 or 2: these are the default streams. */
-	return (uint64_t)(class + 1) << SING_COUNT_PEER | (atomic_fetch_add_explicit(&last[class], 1, memory_order_relaxed) + 1);
+	const uint64_t handle = (uint64_t)(class + 1) << SING_COUNT_PEER | (atomic_fetch_add_explicit(&last[class], 1, memory_order_relaxed) + 1);
+
+	if (class == SING_CLASS_STREAM)
+		sing_stream_made(handle);
+	return handle;
 }
 
 void sing_handle_drop(enum sing_class class, uint64_t handle)
 {
-	(void)class;
-	(void)handle;
+	if (class == SING_CLASS_STREAM)
+		sing_stream_ended(handle);
 }
 
 void sing_missed(const char *symbol, const char *why)

@@ -1,0 +1,317 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Copies between the program's memory and a device's. How the bytes travel:
+ *
+ *	a few				in the message, or in its answer
+ *	more				the server reads or writes the process's memory when the copy is carried out
+ *	more, and it may not do that	in pieces through the ring, several at a time
+ *
+ * and when a call returns: as CUDA says, with memory that is not pinned when that is free again, or filled; with
+ * pinned memory an asynchronous copy is only posted. A copy that a stream captures is always posted, by its address.
+ */
+#include "attach.h"
+#include "context.h"
+#include "copy.h"
+#include "gen_abi.h"
+#include "hostmem.h"
+#include "pack.h"
+#include "send.h"
+#include "transport.h"
+
+#include <stdlib.h>
+
+/* What is longer goes by its address. A piece, and how many are asked for at once. */
+enum { FEW = 64 << 10, PIECE = 128 << 10, AHEAD = 3 };
+
+/* An asynchronous copy to the device is not waited for up to here: its bytes are in the ring, and then the server's. */
+enum { STAGED = 1 << 20 };
+
+/* TODO: include capture.h when it is in the tree. */
+extern _Atomic unsigned int sing_capture_count __attribute__((weak, visibility("hidden")));
+extern bool sing_is_capturing(CUstream stream) __attribute__((weak, visibility("hidden")));
+
+bool sing_copy_is_captured(CUstream stream)
+{
+	return &sing_capture_count != NULL && atomic_load_explicit(&sing_capture_count, memory_order_relaxed) != 0 && sing_is_capturing(stream);
+}
+
+static CUresult result(int r)
+{
+	return r < 0 ? CUDA_ERROR_UNKNOWN : r;
+}
+
+/* A message that is carried out by addresses: dst, src, n, and a stream. */
+static unsigned char *by_address(unsigned char message[32], uint64_t dst, uint64_t src, uint64_t n, CUstream stream)
+{
+	unsigned char *p = message;
+
+	p = sing_put(p, &dst, 8);
+	p = sing_put(p, &src, 8);
+	p = sing_put(p, &n, 8);
+	(void)sing_put(p, &stream, 8);
+	return message;
+}
+
+static CUresult post(uint32_t op, uint64_t dst, uint64_t src, size_t n, CUstream stream)
+{
+	unsigned char message[32];
+
+	return result(sing_post(op, by_address(message, dst, src, n, stream), sizeof(message)));
+}
+
+static CUresult call(uint32_t op, uint64_t dst, uint64_t src, size_t n, CUstream stream)
+{
+	unsigned char message[32];
+	size_t got;
+
+	return result(sing_call(op, by_address(message, dst, src, n, stream), sizeof(message), NULL, 0, &got));
+}
+
+/* Begin the message copy_in with n bytes in it. */
+static int stage_in(struct ring_draft *d, bool asks, CUdeviceptr dst, const void *src, uint64_t n, CUstream stream)
+{
+	const struct ring_need need = { .op = SING_OP_copy_in, .call = asks };
+	unsigned char *p;
+	const int r = sing_stage(d, need, 32 + n, &p);
+
+	if (r != 0)
+		return r;
+	p = sing_put(p, &dst, 8);
+	p = sing_put(p, &n, 8);
+	p = sing_put(p, src, n);
+	p = sing_put(p, &n, 8);
+	(void)sing_put(p, &stream, 8);
+	return 0;
+}
+
+/* Begin the message copy_out. */
+static int stage_out(struct ring_draft *d, CUdeviceptr src, uint64_t n, CUstream stream)
+{
+	const struct ring_need need = { .op = SING_OP_copy_out, .call = true, .room = (uint32_t)n + 8 };
+	unsigned char *p;
+	const int r = sing_stage(d, need, 24, &p);
+
+	if (r != 0)
+		return r;
+	p = sing_put(p, &src, 8);
+	p = sing_put(p, &n, 8);
+	(void)sing_put(p, &stream, 8);
+	return 0;
+}
+
+/* Take an answer to copy_out, or to copy_in where dst is NULL. */
+static CUresult take(struct ring_draft *d, void *dst, uint64_t n)
+{
+	const unsigned char *p = d->args;
+	CUresult r = result(d->status);
+	uint64_t count;
+
+	if (r == CUDA_SUCCESS && dst != NULL) {
+		if (d->length != n + 8 || (memcpy(&count, p, 8), count) != n)
+			r = CUDA_ERROR_UNKNOWN;
+		else
+			memcpy(dst, p + 8, n);
+	}
+	ring_done(d);
+	return r;
+}
+
+/* By pieces through the ring: host is read if in, else written. Several are under way at a time, in the order of the stream. */
+static CUresult by_pieces(bool in, CUdeviceptr device, char *host, size_t n, CUstream stream)
+{
+	struct ring_draft drafts[AHEAD];
+	size_t asked = 0, taken = 0, first = 0, last = 0;
+	CUresult r = CUDA_SUCCESS;
+
+	while (taken < asked || (r == CUDA_SUCCESS && asked < n)) {
+		const size_t left = n - asked, size = left < PIECE ? left : PIECE;
+
+		if (r == CUDA_SUCCESS && left > 0 && last - first < AHEAD) {
+			struct ring_draft *d = &drafts[last % AHEAD];
+			const int s = in ? stage_in(d, true, device + asked, host + asked, size, stream) : stage_out(d, device + asked, size, stream);
+
+			if (s == 0 && ring_ask(d) == RING_OK) {
+				asked += size;
+				++last;
+				continue;
+			}
+			r = s == 0 ? CUDA_ERROR_UNKNOWN : result(s);
+			if (last == first)
+				break;
+		}
+
+		const size_t due = asked - taken < PIECE ? asked - taken : PIECE;
+		struct ring_draft *d = &drafts[first++ % AHEAD];
+		CUresult one = CUDA_ERROR_UNKNOWN;
+
+		if (ring_await(d) == RING_OK)
+			one = take(d, in || r != CUDA_SUCCESS ? NULL : host + taken, due);
+		if (r == CUDA_SUCCESS)
+			r = one;
+		taken += due;
+	}
+	return r;
+}
+
+/* One that may be waited for: it is over when this returns. */
+CUresult sing_copy_in(CUdeviceptr dst, const void *src, size_t n, CUstream stream)
+{
+	struct ring_draft d;
+	int r;
+
+	if (n > FEW && sing_is_reachable())
+		return call(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream);
+	if (n > FEW)
+		return by_pieces(true, dst, (char *)(uintptr_t)src, n, stream);
+	r = stage_in(&d, true, dst, src, n, stream);
+	if (r != 0)
+		return result(r);
+	return ring_call(&d) == RING_OK ? take(&d, NULL, 0) : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult sing_copy_out(void *dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	struct ring_draft d;
+	int r;
+
+	if (n > FEW && sing_is_reachable())
+		return call(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream);
+	if (n > FEW)
+		return by_pieces(false, src, dst, n, stream);
+	r = stage_out(&d, src, n, stream);
+	if (r != 0)
+		return result(r);
+	return ring_call(&d) == RING_OK ? take(&d, dst, n) : CUDA_ERROR_UNKNOWN;
+}
+
+/* What every copy begins with. Returns CUDA_SUCCESS with *empty, if there is nothing to do. */
+static CUresult begin(const void *host, size_t n, bool *empty)
+{
+	const CUresult r = sing_context_check();
+
+	*empty = n == 0;
+	if (r != CUDA_SUCCESS)
+		return r;
+	return host == NULL && n > 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult in_sync(CUdeviceptr dst, void *src, size_t n, CUstream stream)
+{
+	bool empty;
+	const CUresult r = begin(src, n, &empty);
+
+	if (r != CUDA_SUCCESS || empty)
+		return r;
+	/* The default stream cannot capture; whoever does is told here that it may not be used. */
+	return sing_copy_is_captured(stream) ? call(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream) : sing_copy_in(dst, src, n, stream);
+}
+
+static CUresult in_async(CUdeviceptr dst, void *src, size_t n, CUstream stream)
+{
+	struct ring_draft d;
+	bool empty;
+	CUresult r = begin(src, n, &empty);
+
+	if (r != CUDA_SUCCESS || empty)
+		return r;
+	if (sing_copy_is_captured(stream) || (sing_is_reachable() && sing_is_pinned((uintptr_t)src, n, NULL)))
+		return post(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream);
+	if (n > STAGED)
+		return sing_copy_in(dst, src, n, stream);
+	for (size_t at = 0; at < n && r == CUDA_SUCCESS; at += PIECE) {
+		r = result(stage_in(&d, false, dst + at, (char *)src + at, n - at < PIECE ? n - at : PIECE, stream));
+		if (r == CUDA_SUCCESS && ring_post(&d) != RING_OK)
+			r = CUDA_ERROR_UNKNOWN;
+	}
+	return r;
+}
+
+static CUresult out_sync(void *dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	bool empty;
+	const CUresult r = begin(dst, n, &empty);
+
+	if (r != CUDA_SUCCESS || empty)
+		return r;
+	return sing_copy_is_captured(stream) ? call(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream) : sing_copy_out(dst, src, n, stream);
+}
+
+static CUresult out_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	bool empty;
+	const CUresult r = begin(dst, n, &empty);
+
+	if (r != CUDA_SUCCESS || empty)
+		return r;
+	if (sing_copy_is_captured(stream) || (sing_is_reachable() && sing_is_pinned((uintptr_t)dst, n, NULL)))
+		return post(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream);
+	return sing_copy_out(dst, src, n, stream);
+}
+
+/* Each with its variant for callers whose default stream is their thread's. */
+#define SYNC(name, does, to, from)                                                                     \
+	CUresult sing_##name(to dst, from src, size_t n) { return does(dst, src, n, NULL); }           \
+	SING_PUBLIC(name);                                                                             \
+	CUresult sing_##name##_ptds(to dst, from src, size_t n) { return does(dst, src, n, SING_THREAD_STREAM); } \
+	SING_PUBLIC(name##_ptds)
+#define ASYNC(name, does, to, from)                                                                    \
+	CUresult sing_##name(to dst, from src, size_t n, CUstream stream) { return does(dst, src, n, stream); } \
+	SING_PUBLIC(name);                                                                             \
+	CUresult sing_##name##_ptsz(to dst, from src, size_t n, CUstream stream)                       \
+	{                                                                                              \
+		return does(dst, src, n, stream == NULL ? SING_THREAD_STREAM : stream);                 \
+	}                                                                                              \
+	SING_PUBLIC(name##_ptsz)
+
+SYNC(cuMemcpyHtoD_v2, in_sync, CUdeviceptr, void *);
+SYNC(cuMemcpyDtoH_v2, out_sync, void *, CUdeviceptr);
+ASYNC(cuMemcpyHtoDAsync_v2, in_async, CUdeviceptr, void *);
+ASYNC(cuMemcpyDtoHAsync_v2, out_async, void *, CUdeviceptr);
+
+/* Whether an address is a device's. It costs a round trip: only where neither side tells. */
+static bool is_device(CUdeviceptr at)
+{
+	return sing_send_cuMemGetAddressRange_v2(0, NULL, NULL, at) == CUDA_SUCCESS;
+}
+
+/* The addresses say where it is. The server knows, too: as a call it waits where the program's memory has a part in it. */
+static CUresult any_sync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	bool empty;
+	const CUresult r = begin("", n, &empty);
+
+	if (r != CUDA_SUCCESS || empty)
+		return r;
+	if (sing_is_reachable() || sing_copy_is_captured(stream))
+		return call(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+	if (!is_device(dst) && !is_device(src)) {
+		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
+		return CUDA_SUCCESS;
+	}
+	if (!is_device(dst))
+		return sing_copy_out((void *)(uintptr_t)dst, src, n, stream);
+	if (!is_device(src))
+		return sing_copy_in(dst, (void *)(uintptr_t)src, n, stream);
+	return call(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+}
+
+static CUresult any_async(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream)
+{
+	bool empty, to, from;
+	const CUresult r = begin("", n, &empty);
+
+	if (r != CUDA_SUCCESS || empty)
+		return r;
+	if (sing_copy_is_captured(stream))
+		return post(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+	to = sing_is_pinned(dst, n, NULL);
+	from = sing_is_pinned(src, n, NULL);
+	if (sing_is_reachable() && (to || from) && (to || is_device(dst)) && (from || is_device(src)))
+		return post(SING_OP_cuMemcpyAsync, dst, src, n, stream);
+	return any_sync(dst, src, n, stream);
+}
+
+SYNC(cuMemcpy, any_sync, CUdeviceptr, CUdeviceptr);
+ASYNC(cuMemcpyAsync, any_async, CUdeviceptr, CUdeviceptr);

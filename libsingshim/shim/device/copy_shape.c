@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Copies of two and three dimensions. The server checks them and carries them out; see copy.c for when they return. */
+#include "attach.h"
+#include "context.h"
+#include "copy.h"
+#include "gen_abi.h"
+#include "hostmem.h"
+#include "pack.h"
+#include "transport.h"
+
+_Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER) && offsetof(CUDA_MEMCPY3D, depth) == offsetof(CUDA_MEMCPY3D_PEER, depth) &&
+		       offsetof(CUDA_MEMCPY3D, dstPitch) == offsetof(CUDA_MEMCPY3D_PEER, dstPitch),
+	       "they differ in what is reserved in the one");
+
+/* One side of a copy, and how much is copied. */
+struct side {
+	int type;
+	uint64_t base, pitch, rows, x, y, z;
+};
+
+struct shape {
+	struct side src, dst;
+	uint64_t width, height, depth;
+};
+
+static struct shape flat(const CUDA_MEMCPY2D *c)
+{
+	return (struct shape){
+		.src = { c->srcType, c->srcType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice, c->srcPitch, 0, c->srcX, c->srcY, 0 },
+		.dst = { c->dstType, c->dstType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->dstHost : c->dstDevice, c->dstPitch, 0, c->dstX, c->dstY, 0 },
+		.width = c->width, .height = c->height, .depth = 1,
+	};
+}
+
+static struct shape solid(const CUDA_MEMCPY3D *c)
+{
+	return (struct shape){
+		.src = { c->srcType, c->srcType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice, c->srcPitch, c->srcHeight,
+			 c->srcX, c->srcY, c->srcZ },
+		.dst = { c->dstType, c->dstType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->dstHost : c->dstDevice, c->dstPitch, c->dstHeight,
+			 c->dstX, c->dstY, c->dstZ },
+		.width = c->width, .height = c->height, .depth = c->depth,
+	};
+}
+
+/* Where row y of slice z begins. What overflows, the server refuses. */
+static uint64_t row(const struct side *s, const struct shape *of, uint64_t y, uint64_t z)
+{
+	const uint64_t pitch = s->pitch == 0 ? of->width : s->pitch, rows = s->rows == 0 ? of->height : s->rows;
+
+	return s->base + s->x + pitch * (s->y + y + rows * (s->z + z));
+}
+
+static bool is_empty(const struct shape *s)
+{
+	return s->width == 0 || s->height == 0 || s->depth == 0;
+}
+
+/* Whether nobody has to wait for this side: it is a device's, or pinned. */
+static bool is_ready(const struct side *s, const struct shape *of)
+{
+	uint64_t begin, end;
+
+	if (s->type != CU_MEMORYTYPE_HOST)
+		return s->type != CU_MEMORYTYPE_UNIFIED;
+	begin = row(s, of, 0, 0);
+	end = row(s, of, of->height - 1, of->depth - 1) + of->width;
+	return sing_is_reachable() && begin < end && sing_is_pinned(begin, end - begin, NULL);
+}
+
+/* Where the server may not read the process's memory: row by row. *r is the result, if that is the way. */
+static bool by_rows(const struct shape *s, CUstream stream, CUresult *r)
+{
+	const bool in = s->src.type == CU_MEMORYTYPE_HOST, out = s->dst.type == CU_MEMORYTYPE_HOST;
+
+	if (sing_is_reachable() || (!in && !out))
+		return false;
+	*r = CUDA_SUCCESS;
+	for (uint64_t z = 0; z < s->depth; ++z)
+		for (uint64_t y = 0; y < s->height && *r == CUDA_SUCCESS; ++y) {
+			const uint64_t to = row(&s->dst, s, y, z), from = row(&s->src, s, y, z);
+
+			if (in && out)
+				memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, s->width);
+			else if (in)
+				*r = sing_copy_in(to, (void *)(uintptr_t)from, s->width, stream);
+			else
+				*r = sing_copy_out((void *)(uintptr_t)to, from, s->width, stream);
+		}
+	return true;
+}
+
+/* copy is a struct of size bytes, of which shape tells what there is to know here. */
+static CUresult run(uint32_t op, const void *copy, size_t size, const struct shape *shape, CUstream stream, bool async)
+{
+	unsigned char message[sizeof(CUDA_MEMCPY3D) + 8];
+	size_t got;
+	CUresult r = sing_context_check();
+	int did;
+
+	if (r != CUDA_SUCCESS || is_empty(shape))
+		return r;
+	if (shape->src.type == CU_MEMORYTYPE_ARRAY || shape->dst.type == CU_MEMORYTYPE_ARRAY) {
+		static _Atomic bool said;
+
+		if (!atomic_exchange(&said, true))
+			sing_missed("cuMemcpy2D or cuMemcpy3D of an array", "textures, surfaces and arrays are not captured; use linear memory");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	(void)sing_put(sing_put(message, copy, size), &stream, 8);
+	if (async && (sing_copy_is_captured(stream) || (is_ready(&shape->src, shape) && is_ready(&shape->dst, shape))))
+		did = sing_post(op, message, size + 8);
+	else if (by_rows(shape, stream, &r))
+		return r;
+	else
+		did = sing_call(op, message, size + 8, NULL, 0, &got);
+	return did < 0 ? CUDA_ERROR_UNKNOWN : did;
+}
+
+static CUresult run_flat(const CUDA_MEMCPY2D *copy, CUstream stream, bool async)
+{
+	struct shape shape;
+
+	if (copy == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	shape = flat(copy);
+	return run(SING_OP_cuMemcpy2DAsync_v2, copy, sizeof(*copy), &shape, stream, async);
+}
+
+static CUresult run_solid(uint32_t op, const CUDA_MEMCPY3D *copy, CUstream stream, bool async)
+{
+	struct shape shape;
+
+	if (copy == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	shape = solid(copy);
+	return run(op, copy, sizeof(*copy), &shape, stream, async);
+}
+
+static CUstream or_thread(CUstream stream)
+{
+	return stream == NULL ? SING_THREAD_STREAM : stream;
+}
+
+CUresult sing_cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy)
+{
+	return run_flat(copy, NULL, false);
+}
+SING_PUBLIC(cuMemcpy2D_v2);
+
+CUresult sing_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *copy)
+{
+	return run_flat(copy, SING_THREAD_STREAM, false);
+}
+SING_PUBLIC(cuMemcpy2D_v2_ptds);
+
+CUresult sing_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
+{
+	return run_flat(copy, NULL, false);
+}
+SING_PUBLIC(cuMemcpy2DUnaligned_v2);
+
+CUresult sing_cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *copy)
+{
+	return run_flat(copy, SING_THREAD_STREAM, false);
+}
+SING_PUBLIC(cuMemcpy2DUnaligned_v2_ptds);
+
+CUresult sing_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+	return run_flat(copy, stream, true);
+}
+SING_PUBLIC(cuMemcpy2DAsync_v2);
+
+CUresult sing_cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+	return run_flat(copy, or_thread(stream), true);
+}
+SING_PUBLIC(cuMemcpy2DAsync_v2_ptsz);
+
+CUresult sing_cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy)
+{
+	return run_solid(SING_OP_cuMemcpy3DAsync_v2, copy, NULL, false);
+}
+SING_PUBLIC(cuMemcpy3D_v2);
+
+CUresult sing_cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *copy)
+{
+	return run_solid(SING_OP_cuMemcpy3DAsync_v2, copy, SING_THREAD_STREAM, false);
+}
+SING_PUBLIC(cuMemcpy3D_v2_ptds);
+
+CUresult sing_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+	return run_solid(SING_OP_cuMemcpy3DAsync_v2, copy, stream, true);
+}
+SING_PUBLIC(cuMemcpy3DAsync_v2);
+
+CUresult sing_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+	return run_solid(SING_OP_cuMemcpy3DAsync_v2, copy, or_thread(stream), true);
+}
+SING_PUBLIC(cuMemcpy3DAsync_v2_ptsz);
+
+static CUresult run_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, bool async)
+{
+	CUDA_MEMCPY3D same;
+
+	if (copy == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&same, copy, sizeof(same));
+	return run_solid(SING_OP_cuMemcpy3DPeerAsync, &same, stream, async);
+}
+
+CUresult sing_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
+{
+	return run_peer(copy, NULL, false);
+}
+SING_PUBLIC(cuMemcpy3DPeer);
+
+CUresult sing_cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy)
+{
+	return run_peer(copy, SING_THREAD_STREAM, false);
+}
+SING_PUBLIC(cuMemcpy3DPeer_ptds);
+
+CUresult sing_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+	return run_peer(copy, stream, true);
+}
+SING_PUBLIC(cuMemcpy3DPeerAsync);
+
+CUresult sing_cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+	return run_peer(copy, or_thread(stream), true);
+}
+SING_PUBLIC(cuMemcpy3DPeerAsync_ptsz);

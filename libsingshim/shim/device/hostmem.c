@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Pinned memory. The server copies from it and to it when a copy is carried out; so nothing may unmap it while copies are
+ * under way, and freeing it waits for them, as with CUDA.
+ */
+#include "hostmem.h"
+
+#include "../raw.h"
+
+#include "context.h"
+#include "gen_abi.h"
+#include "transport.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+enum { PAGE = 4096 };
+
+/* What is pinned, by address. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sing_pinned *all;
+static size_t count, room;
+static uint64_t last_id;
+
+/* The first that ends behind this address. */
+static size_t find(uintptr_t at)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (all[middle].begin + all[middle].n <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+bool sing_is_pinned(uintptr_t at, size_t n, struct sing_pinned *what)
+{
+	bool is = false;
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	i = find(at);
+	if (i < count && all[i].begin <= at && n <= all[i].begin + all[i].n - at) {
+		is = true;
+		if (what != NULL)
+			*what = all[i];
+	}
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+static CUresult enter(const struct sing_pinned *p)
+{
+	CUresult r = CUDA_SUCCESS;
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	if (count == room) {
+		const size_t more = room == 0 ? 64 : room * 2;
+		struct sing_pinned *larger = realloc(all, more * sizeof(*all));
+
+		if (larger != NULL) {
+			all = larger;
+			room = more;
+		}
+	}
+	i = find(p->begin);
+	if (i < count && all[i].begin < p->begin + p->n) {
+		r = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	} else if (count == room) {
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		memmove(all + i + 1, all + i, (count - i) * sizeof(*all));
+		all[i] = *p;
+		all[i].id = ++last_id;
+		++count;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* Forget what begins there. */
+static void leave(uintptr_t begin)
+{
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	i = find(begin);
+	if (i < count && all[i].begin == begin) {
+		--count;
+		memmove(all + i, all + i + 1, (count - i) * sizeof(*all));
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static CUresult allocate(void **p, size_t n, unsigned int flags)
+{
+	struct sing_pinned made = { .n = n, .flags = flags };
+	CUresult r = sing_context_check();
+	unsigned long at;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (p == NULL || n == 0 || n > PTRDIFF_MAX || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))
+		return CUDA_ERROR_INVALID_VALUE;
+	at = (unsigned long)raw6(SYS_mmap, 0, (long)n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at > -4096UL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	made.begin = at;
+	made.context = sing_current->handle;
+	made.device = sing_current->device;
+	r = enter(&made);
+	if (r == CUDA_SUCCESS) {
+		r = sing_send_host_alloc(0, (void *)at, n, flags);
+		if (r != CUDA_SUCCESS)
+			leave(at);
+	}
+	if (r == CUDA_SUCCESS)
+		*p = (void *)at;
+	else
+		(void)raw6(SYS_munmap, (long)at, (long)n, 0, 0, 0, 0);
+	return r;
+}
+
+/* Wait for what may still use it. That there is nobody to ask any more is no obstacle. */
+static void settle(const struct sing_pinned *p)
+{
+	const struct sing_context *owner = sing_context_find(p->context);
+
+	if (owner != NULL && owner != sing_current && atomic_load(&owner->alive))
+		(void)sing_send_cuCtxSynchronize_v2(0, (CUcontext)(uintptr_t)p->context);
+	(void)sing_send_cuCtxSynchronize(0);
+}
+
+CUresult sing_cuMemAllocHost_v2(void **p, size_t n)
+{
+	return allocate(p, n, 0);
+}
+SING_PUBLIC(cuMemAllocHost_v2);
+
+CUresult sing_cuMemHostAlloc(void **p, size_t n, unsigned int flags)
+{
+	return allocate(p, n, flags);
+}
+SING_PUBLIC(cuMemHostAlloc);
+
+CUresult sing_cuMemFreeHost(void *p)
+{
+	struct sing_pinned what;
+	CUresult r = sing_context_check();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!sing_is_pinned((uintptr_t)p, 1, &what) || what.begin != (uintptr_t)p || what.registered)
+		return CUDA_ERROR_INVALID_VALUE;
+	settle(&what);
+	r = sing_send_host_free(0, p);
+	if (r != CUDA_SUCCESS)
+		return r;
+	leave(what.begin);
+	(void)raw6(SYS_munmap, (long)what.begin, (long)what.n, 0, 0, 0, 0);
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuMemFreeHost);
+
+/* Whether there is memory in all of the pages. */
+static bool is_mapped(uintptr_t at, size_t n)
+{
+	unsigned char pages[512];
+	uintptr_t page = at & ~(uintptr_t)(PAGE - 1);
+	const uintptr_t end = at + n;
+
+	while (page < end) {
+		const size_t left = end - page, size = left < sizeof(pages) * PAGE ? left : sizeof(pages) * PAGE;
+
+		if (raw6(SYS_mincore, (long)page, (long)size, (long)pages, 0, 0, 0) != 0)
+			return false;
+		page += (size + PAGE - 1) & ~(size_t)(PAGE - 1);
+	}
+	return true;
+}
+
+CUresult sing_cuMemHostRegister_v2(void *p, size_t n, unsigned int flags)
+{
+	const unsigned int known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+	struct sing_pinned made = { .begin = (uintptr_t)p, .n = n, .flags = flags, .registered = true };
+	CUresult r = sing_context_check();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (p == NULL || n == 0 || n > PTRDIFF_MAX || made.begin + n < made.begin || flags & ~known)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!is_mapped(made.begin, n))
+		return CUDA_ERROR_INVALID_VALUE;
+	made.context = sing_current->handle;
+	made.device = sing_current->device;
+	r = enter(&made);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = sing_send_host_register(0, p, n, flags);
+	if (r != CUDA_SUCCESS)
+		leave(made.begin);
+	return r;
+}
+SING_PUBLIC(cuMemHostRegister_v2);
+
+CUresult sing_cuMemHostUnregister(void *p)
+{
+	struct sing_pinned what;
+	CUresult r = sing_context_check();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (p == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sing_is_pinned((uintptr_t)p, 1, &what) || what.begin != (uintptr_t)p || !what.registered)
+		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	settle(&what);
+	r = sing_send_host_unregister(0, p);
+	if (r == CUDA_SUCCESS)
+		leave(what.begin);
+	return r;
+}
+SING_PUBLIC(cuMemHostUnregister);
+
+CUresult sing_cuMemHostGetFlags(unsigned int *flags, void *p)
+{
+	struct sing_pinned what;
+	const CUresult r = sing_context_check();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (flags == NULL || !sing_is_pinned((uintptr_t)p, 1, &what) || what.registered)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = what.flags;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuMemHostGetFlags);
+
+CUresult sing_cuMemHostGetDevicePointer_v2(CUdeviceptr *ptr, void *p, unsigned int flags)
+{
+	static _Atomic bool said;
+	struct sing_pinned what;
+	const CUresult r = sing_context_check();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (ptr == NULL || flags != 0 || !sing_is_pinned((uintptr_t)p, 1, &what))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!what.shared) {
+		if (!atomic_exchange(&said, true))
+			sing_missed("cuMemHostGetDevicePointer_v2", "kernels do not reach this memory of the program; copy it");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	*ptr = (uintptr_t)p;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuMemHostGetDevicePointer_v2);

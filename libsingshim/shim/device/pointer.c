@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* What is known of an address: here, if it is pinned memory, else by a question. */
+#include "attach.h"
+#include "context.h"
+#include "gen_abi.h"
+#include "hostmem.h"
+
+#include <string.h>
+
+enum { NO_DEVICE = -2 };
+
+struct facts {
+	unsigned int type; /* 0: nobody allocated it */
+	bool mapped;	   /* kernels may follow it */
+	CUcontext context;
+	int device;
+	unsigned long long begin, id;
+	size_t n;
+	CUmemoryPool pool;
+};
+
+/* The kinds of memory that the server tells of: backend.AllocKind. */
+enum { POOLED = 2 };
+
+static CUresult learn(struct facts *f, CUdeviceptr ptr)
+{
+	struct sing_pinned p;
+	unsigned int kind = 0;
+	unsigned long long n = 0;
+	CUresult r;
+
+	*f = (struct facts){ .device = NO_DEVICE };
+	if (sing_is_pinned(ptr, 1, &p)) {
+		*f = (struct facts){ CU_MEMORYTYPE_HOST, p.shared, (CUcontext)(uintptr_t)p.context, p.device, p.begin, p.id, p.n, NULL };
+		return CUDA_SUCCESS;
+	}
+	r = sing_send_pointer_facts(0, ptr, &kind, &f->context, &f->device, &f->begin, &n, &f->id, &f->pool);
+	if (r == CUDA_ERROR_NOT_FOUND)
+		return CUDA_SUCCESS;
+	if (r != CUDA_SUCCESS)
+		return r;
+	f->type = CU_MEMORYTYPE_DEVICE;
+	f->mapped = true;
+	f->n = n;
+	if (kind != POOLED)
+		f->pool = NULL;
+	return CUDA_SUCCESS;
+}
+
+static CUresult put(void *data, const void *value, size_t n)
+{
+	memcpy(data, value, n);
+	return CUDA_SUCCESS;
+}
+
+/* Truths have four bytes, as callers have them. */
+static CUresult put_bool(void *data, bool is)
+{
+	const unsigned int value = is;
+
+	return put(data, &value, sizeof(value));
+}
+
+/* Ids of pinned memory and of a device's are apart. */
+static unsigned long long id_of(const struct facts *f)
+{
+	return f->type == CU_MEMORYTYPE_HOST ? f->id << 1 | 1 : f->id << 1;
+}
+
+/* What the attribute is where there is none: NULL, or no device. */
+static CUresult put_default(void *data, int attribute)
+{
+	static const unsigned long long zero;
+	static const int none = NO_DEVICE;
+
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		return put(data, &none, sizeof(none));
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		return put(data, &zero, 4);
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return put(data, &zero, 8);
+	}
+	return CUDA_ERROR_INVALID_VALUE; /* no attribute, or peer-to-peer tokens, which are the driver's own */
+}
+
+static CUresult put_attribute(void *data, int attribute, CUdeviceptr ptr, const struct facts *f)
+{
+	const unsigned int access = f->mapped ? 3 : 0; /* read and write */
+	const unsigned long long id = id_of(f);
+
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		return put(data, &f->context, sizeof(f->context));
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		return put(data, &f->type, sizeof(f->type));
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		return f->mapped ? put(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		return f->type == CU_MEMORYTYPE_HOST ? put(data, &ptr, sizeof(ptr)) : CUDA_ERROR_INVALID_VALUE;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return put(data, &id, sizeof(id));
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		return put(data, &f->device, sizeof(f->device));
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		return put(data, &f->begin, sizeof(f->begin));
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		return put(data, &f->n, sizeof(f->n));
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		return put_bool(data, f->mapped);
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return put(data, &access, sizeof(access));
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		return put(data, &f->pool, sizeof(f->pool));
+	}
+	/* The others are false, or none, for all memory here. */
+	return put_default(data, attribute);
+}
+
+CUresult sing_cuPointerGetAttribute(void **data, int attribute, CUdeviceptr ptr)
+{
+	struct facts f;
+	CUresult r;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (data == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = learn(&f, ptr);
+	if (r != CUDA_SUCCESS)
+		return r;
+	return f.type == 0 ? CUDA_ERROR_INVALID_VALUE : put_attribute(data, attribute, ptr, &f);
+}
+SING_PUBLIC(cuPointerGetAttribute);
+
+/* As many at once; of what nobody allocated, and where one does not apply, it is NULL and no error. */
+CUresult sing_cuPointerGetAttributes(unsigned int n, void *attributes, void **data, CUdeviceptr ptr)
+{
+	const int *wanted = attributes;
+	struct facts f;
+	CUresult r;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (n == 0 || attributes == NULL || data == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = learn(&f, ptr);
+	for (unsigned int i = 0; i < n && r == CUDA_SUCCESS; ++i) {
+		if (data[i] == NULL)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (f.type == 0 || put_attribute(data[i], wanted[i], ptr, &f) != CUDA_SUCCESS)
+			r = put_default(data[i], wanted[i]);
+	}
+	return r;
+}
+SING_PUBLIC(cuPointerGetAttributes);
+
+CUresult sing_cuPointerSetAttribute(void *value, int attribute, CUdeviceptr ptr)
+{
+	unsigned int on;
+
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (sing_is_pinned(ptr, 1, NULL))
+		return CUDA_SUCCESS; /* copies that are not asynchronous are over when they return */
+	memcpy(&on, value, sizeof(on));
+	return sing_send_pointer_set(0, ptr, attribute, on);
+}
+SING_PUBLIC(cuPointerSetAttribute);

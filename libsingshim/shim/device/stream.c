@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "stream.h"
+
+#include "context.h"
+#include "gen_abi.h"
+
+#include <stdlib.h>
+
+/* By a handle's count: the context's handle, or 0. What has no place is only not found. */
+enum { CHUNK = 1024, CHUNKS = 4096 };
+static _Atomic(_Atomic uint64_t *) chunks[CHUNKS];
+
+static _Atomic uint64_t *place(uint64_t handle, bool make)
+{
+	const uint64_t n = handle & 0xffffffffff;
+	_Atomic uint64_t *c, *none = NULL;
+
+	if (handle >> 40 != SING_CLASS_STREAM + 1 || n >= (uint64_t)CHUNK * CHUNKS)
+		return NULL;
+	c = atomic_load_explicit(&chunks[n / CHUNK], memory_order_acquire);
+	if (c == NULL && make) {
+		c = calloc(CHUNK, sizeof(*c));
+		if (c != NULL && !atomic_compare_exchange_strong(&chunks[n / CHUNK], &none, c)) {
+			free(c);
+			c = none;
+		}
+	}
+	return c == NULL ? NULL : c + n % CHUNK;
+}
+
+void sing_stream_made(uint64_t handle)
+{
+	_Atomic uint64_t *p = sing_current == NULL ? NULL : place(handle, true);
+
+	if (p != NULL)
+		atomic_store_explicit(p, sing_current->handle, memory_order_release);
+}
+
+void sing_stream_ended(uint64_t handle)
+{
+	_Atomic uint64_t *p = place(handle, false);
+
+	if (p != NULL)
+		atomic_store_explicit(p, 0, memory_order_release);
+}
+
+/* The default streams, 0 to 2, are those of the current context. */
+CUresult sing_cuStreamGetCtx(CUstream stream, CUcontext *ctx)
+{
+	const CUresult r = sing_context_check();
+	uint64_t context;
+	_Atomic uint64_t *p;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (ctx == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	p = place((uintptr_t)stream, false);
+	context = (uintptr_t)stream <= 2 ? sing_current->handle : p == NULL ? 0 : atomic_load_explicit(p, memory_order_acquire);
+	if (context == 0)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*ctx = (CUcontext)(uintptr_t)context;
+	return CUDA_SUCCESS;
+}
+SING_PUBLIC(cuStreamGetCtx);
+
+CUresult sing_cuStreamGetCtx_ptsz(CUstream stream, CUcontext *ctx)
+{
+	return sing_cuStreamGetCtx(stream, ctx);
+}
+SING_PUBLIC(cuStreamGetCtx_ptsz);
