@@ -70,6 +70,7 @@ func (p *process) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Resu
 			return dispatch.ResultInvalidValue // its memory went with its contexts
 		}
 	}
+	p.buffers.freed(backend.Addr(ptr))
 	return p.result(x.b.Free(backend.Addr(ptr)))
 }
 

@@ -231,6 +231,7 @@ func (p *process) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream dis
 	if ptr == 0 {
 		return dispatch.ResultInvalidValue
 	}
+	p.buffers.freed(backend.Addr(ptr))
 	return p.result(st.b.FreeAsync(backend.Addr(ptr)))
 }
 

@@ -50,6 +50,7 @@ type process struct {
 	pools    table[dispatch.Mempool, *memoryPool]
 	memories table[dispatch.Alloc, *physicalMemory]
 	pinned   table[dispatch.Hostmem, *pinnedMemory]
+	buffers  bufferIDs
 	code     codeState
 	graphs   graphState
 	nccl     ncclState
