@@ -100,6 +100,8 @@ type Space interface {
 	// NewContext makes a context. id must not be in use; 0 takes the next one.
 	NewContext(id ContextID) (Context, error)
 
+	// Hold has no more work begin, as far as the backend can hold it back, so that Unmap will succeed soon. Map undoes it.
+	Hold()
 	// Map lets the space's work run. It fails with AlreadyMapped while another space of the device is mapped.
 	Map() error
 	// Unmap holds all work back. It fails with NotReady, and changes nothing, if work is under way: Drain first. What waits

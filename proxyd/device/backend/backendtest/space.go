@@ -91,7 +91,16 @@ func mapping(r *rig) {
 	}))
 	<-begun
 	r.want("unmap a busy space", r.space.Unmap(), backend.NotReady)
+	r.ok(r.stream.Fill(backend.Fill{Addr: r.alloc(4), Value: 1, Element: 1, Width: 4}))
+	r.space.Hold()
 	close(gate)
+	for r.space.Unmap() != nil {
+		runtime.Gosched() // it ends, and what is behind it does not begin
+	}
+	r.want("what was held back", r.stream.Query(), backend.NotReady)
+	r.ok(r.space.Map())
+	r.space.Hold()
+	r.ok(r.space.Map())
 	r.ok(r.space.Drain(r.ctx))
 	r.ok(r.space.Unmap())
 	r.ok(other.Map())

@@ -77,6 +77,9 @@ func (s *space) Map() error {
 	return nil
 }
 
+// Hold implements backend.Space.
+func (s *space) Hold() { s.gate.hold() }
+
 // Unmap implements backend.Space.
 func (s *space) Unmap() error {
 	s.device.mu.Lock()

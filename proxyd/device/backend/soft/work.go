@@ -67,8 +67,9 @@ type job struct {
 // gate lets a space's work run while the space is mapped.
 type gate struct {
 	mu      sync.Mutex
-	open    chan struct{} // closed while mapped
+	open    chan struct{} // closed while work may begin
 	mapped  bool
+	held    bool // mapped, but nothing more begins
 	closed  bool
 	running int
 }
@@ -83,7 +84,7 @@ func (g *gate) enter() bool {
 			g.mu.Unlock()
 			return false
 		}
-		if g.mapped {
+		if g.mapped && !g.held {
 			g.running++
 			g.mu.Unlock()
 			return true
@@ -117,9 +118,19 @@ func (g *gate) aside(wait func()) bool {
 func (g *gate) set() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.mapped {
-		g.mapped = true
+	if !g.mapped || g.held {
+		g.mapped, g.held = true, false
 		close(g.open)
+	}
+}
+
+// hold lets no more work begin.
+func (g *gate) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mapped && !g.held {
+		g.held = true
+		g.open = make(chan struct{})
 	}
 }
 
@@ -130,10 +141,10 @@ func (g *gate) clear() error {
 	if g.running > 0 {
 		return backend.NotReady
 	}
-	if g.mapped {
-		g.mapped = false
+	if g.mapped && !g.held {
 		g.open = make(chan struct{})
 	}
+	g.mapped, g.held = false, false
 	return nil
 }
 
@@ -143,7 +154,7 @@ func (g *gate) close() {
 	defer g.mu.Unlock()
 	if !g.closed {
 		g.closed = true
-		if !g.mapped {
+		if !g.mapped || g.held {
 			close(g.open)
 		}
 	}
