@@ -15,8 +15,8 @@ import (
 // How long a space stays mapped while another one has work.
 const (
 	leastTurn = 500 * time.Microsecond // even if it does nothing: its streams must wake up
-	turn      = 10 * time.Millisecond  // then its process's ring is held, so that its work comes to an end
-	longest   = 100 * time.Millisecond // then the ring goes on for another turn: what it holds may be what the work waits for
+	turn      = 10 * time.Millisecond  // then its work and its process's ring are held
+	longest   = 100 * time.Millisecond // then they go on for another turn: what is held may be what the work waits for
 	lookAgain = 100 * time.Millisecond // for work that nobody told of
 )
 
@@ -80,7 +80,7 @@ func (t *turns) tell() {
 	}
 }
 
-// give maps a space. The caller holds mu.
+// give maps a space, or has it go on. The caller holds mu.
 func (t *turns) give(s *space) {
 	if s.Map() == nil {
 		t.holder, t.since = s, time.Now()
@@ -106,7 +106,10 @@ func (t *turns) run() {
 		}
 		t.mu.Lock()
 		if len(t.spaces) < 2 && t.holder != nil {
-			t.release()
+			if t.held != nil {
+				t.release()
+				t.give(t.holder)
+			}
 			t.running = false
 			t.mu.Unlock()
 			return
@@ -126,7 +129,10 @@ func (t *turns) step(now time.Time) time.Duration {
 	}
 	next := t.next()
 	if next == nil {
-		t.release()
+		if t.held != nil {
+			t.release()
+			t.give(t.holder)
+		}
 		return lookAgain
 	}
 	spent := now.Sub(t.since)
@@ -142,8 +148,9 @@ func (t *turns) step(now time.Time) time.Duration {
 		return leastTurn
 	case spent > turn+longest:
 		t.release()
-		t.since = now
+		t.give(t.holder)
 	case spent > turn && t.held == nil:
+		t.holder.Hold()
 		t.held = t.holder.process
 		t.held.hold()
 	}
