@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// shim is a library that can be preloaded: any will do where the program makes no call.
+func shim(t *testing.T) string {
+	t.Helper()
+	for _, pattern := range []string{"/lib/*/libdl.so.2", "/lib*/libdl.so.2", "/usr/lib*/libdl.so.2"} {
+		if all, err := filepath.Glob(pattern); err == nil && len(all) > 0 {
+			path, err := filepath.EvalSymlinks(all[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+	}
+	t.Skip("no library to preload is found")
+	return ""
+}
+
+// proxyd is this program with arguments, and a folder of its own for what is temporary.
+func proxyd(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), partVariable+"=1", "TMPDIR="+t.TempDir())
+	return cmd
+}
+
+// left are the temporary files of a command.
+func left(t *testing.T, cmd *exec.Cmd) []string {
+	t.Helper()
+	for _, v := range cmd.Env {
+		if dir, ok := strings.CutPrefix(v, "TMPDIR="); ok && dir != os.Getenv("TMPDIR") {
+			all, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+	}
+	return nil
+}
+
+func TestRun(t *testing.T) {
+	lib := shim(t)
+	for _, tt := range []struct {
+		name, script string
+		env          []string
+		code         int
+		out, err     string // all of it; a beginning
+	}{
+		{"status", "exit 7", nil, 7, "", ""},
+		{"success", "echo hello", nil, 0, "hello\n", ""},
+		{"signal", "kill -TERM $$", nil, 128 + 15, "", ""},
+		{"standard input", "cat", nil, 0, "typed\n", ""},
+		{"there is a socket", `test -S "$SINGULARITY_SLURM_DEVICE" && echo yes`, nil, 0, "yes\n", ""},
+		{"only ours may enter it", `ls -ld "${SINGULARITY_SLURM_DEVICE%/*}" | cut -c 1-10`, nil, 0, "drwx------\n", ""},
+		{"preloaded", `case $LD_PRELOAD in */proxyd-run-*/libdl*) echo yes;; *) echo "$LD_PRELOAD";; esac`, nil, 0, "yes\n", ""},
+		{"what was preloaded stays", `echo "${LD_PRELOAD#*:}"`, []string{"LD_PRELOAD=" + lib}, 0, lib + "\n", ""},
+		{"found as libcuda.so.1", `test -e "$LD_LIBRARY_PATH/libcuda.so.1" && echo yes`, nil, 0, "yes\n", ""},
+		{"where libraries were found they are", `echo "${LD_LIBRARY_PATH#*:}"`, []string{"LD_LIBRARY_PATH=/opt/x:/opt/y"}, 0, "/opt/x:/opt/y\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := proxyd(t, "run", "--soft", "2", "--memory", "64M", "--shim", lib, "--", "sh", "-c", tt.script)
+			cmd.Env = append(slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "LD_") }), tt.env...)
+			var out, errs bytes.Buffer
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("typed\n"), &out, &errs
+			_ = cmd.Run() // the exit code says it
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || out.String() != tt.out || !begins(errs.String(), tt.err) {
+				t.Errorf("exit %d, want %d\n%s\n%s", code, tt.code, out.String(), errs.String())
+			}
+			if files := left(t, cmd); len(files) > 0 {
+				t.Errorf("left: %v", files)
+			}
+		})
+	}
+}
+
+func TestRunNoProgram(t *testing.T) {
+	cmd := proxyd(t, "run", "--shim", shim(t), "--", "/nowhere/program")
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 127 || !strings.HasPrefix(string(out), "proxyd: ") || len(left(t, cmd)) > 0 {
+		t.Errorf("exit %d, %v is left\n%s", code, left(t, cmd), out)
+	}
+}
+
+// started starts a command and returns what it prints, from behind its first line.
+func started(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	r := bufio.NewReader(out)
+	if line, err := r.ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return r
+}
+
+// TestRunSignals: what is sent to proxyd is the program's.
+func TestRunSignals(t *testing.T) {
+	script := `trap 'echo got; exit 3' USR1 TERM HUP; echo ready; while :; do sleep 0.05; done`
+	for _, sig := range []unix.Signal{unix.SIGUSR1, unix.SIGTERM, unix.SIGHUP} {
+		cmd := proxyd(t, "run", "--shim", shim(t), "--", "sh", "-c", script)
+		out := started(t, cmd)
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		line, _ := io.ReadAll(out)
+		cmd.Wait()
+		if string(line) != "got\n" || cmd.ProcessState.ExitCode() != 3 || len(left(t, cmd)) > 0 {
+			t.Errorf("%v: %q, %v, %v is left", sig, line, cmd.ProcessState, left(t, cmd))
+		}
+	}
+}
+
+// serverOf finds the device server that a process has started.
+func serverOf(t *testing.T, parent int) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(b), ") ")
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if f := strings.Fields(rest); err != nil || len(f) < 2 || f[1] != strconv.Itoa(parent) || !bytes.Contains(line, []byte("\x00device\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	t.Fatal("there is no device server")
+	return 0
+}
+
+// TestRunServerDies: it is said, and the program's status is still its own.
+func TestRunServerDies(t *testing.T) {
+	cmd := proxyd(t, "run", "--shim", shim(t), "--", "sh", "-c", `echo ready; read x; exit 5`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, cmd)
+	if err := unix.Kill(serverOf(t, cmd.Process.Pid), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if !strings.HasPrefix(line, "proxyd: the device server has died (signal: killed); ") {
+		t.Errorf("%q, %v", line, err)
+	}
+	if _, err := io.WriteString(in, "x\n"); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 5 || len(left(t, cmd)) > 0 {
+		t.Errorf("%v, %v is left", cmd.ProcessState, left(t, cmd))
+	}
+}
+
+// TestDevice: it listens when it says so, once at a place, and ends with its lifeline or by a signal. Its socket is gone then.
+func TestDevice(t *testing.T) {
+	for _, how := range []string{"lifeline", "signal"} {
+		t.Run(how, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "socket")
+			told, ready, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer told.Close()
+			theirs, lifeline, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lifeline.Close()
+			cmd := proxyd(t, "device", "--socket", path, "--memory", "64M", "--ready", "3", "--lifeline", "4")
+			cmd.ExtraFiles = []*os.File{ready, theirs}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill()
+			ready.Close()
+			theirs.Close()
+			if line, err := bufio.NewReader(told).ReadString('\n'); line != "ready\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			c, err := net.Dial("unixpacket", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if out, err := proxyd(t, "device", "--socket", path).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("somebody listens there already")) {
+				t.Errorf("a second one: %v\n%s", err, out)
+			}
+			if how == "lifeline" {
+				lifeline.Close()
+			} else if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(path); err == nil {
+				t.Error("its socket is still there")
+			}
+		})
+	}
+}
+
+// TestDeviceAfterAKill: what a server that was killed has left does not keep the next one away; a file does.
+func TestDeviceAfterAKill(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "socket")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	next, err := listenDevices(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Close()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := listenDevices(path); err == nil {
+		l.Close()
+		t.Error("a file was replaced")
+	}
+	if l, err := listenDevices(filepath.Join(dir, strings.Repeat("x", 120))); err == nil {
+		l.Close()
+		t.Error("a name that is too long was taken")
+	}
+}
