@@ -139,7 +139,9 @@ func listenDevices(path string) (*net.UnixListener, error) {
 			return nil, fmt.Errorf("%s: somebody listens there already", path)
 		}
 		if errors.Is(err, unix.ECONNREFUSED) {
-			os.Remove(path)
+			if err := os.Remove(path); err != nil {
+				return nil, err
+			}
 		}
 	}
 	old := unix.Umask(0o177)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,7 +85,7 @@ func runProgram(o *deviceOptions, shim string, args []string) (err error) {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(env, wire.DeviceEnv+"="+o.socket)
+	cmd.Env = replace(env, wire.DeviceEnv, o.socket)
 	return s.attend(cmd)
 }
 
@@ -200,7 +201,7 @@ func ignoreEOF(err error) error {
 // stop ends the server and waits for it.
 func (s *privateServer) stop() {
 	s.lifeline.Close()
-	<-s.ended
+	_ = <-s.ended // it has said itself what went wrong
 }
 
 // passed are the signals that are the program's and not ours. The others stop both, or nobody.
@@ -267,4 +268,10 @@ func endLike(state *os.ProcessState, err error) error {
 		return exitStatus(state.ExitCode())
 	}
 	return nil
+}
+
+// replace sets a variable.
+func replace(env []string, name, value string) []string {
+	out := slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	return append(out, name+"="+value)
 }

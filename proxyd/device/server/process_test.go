@@ -196,7 +196,7 @@ func TestNames(t *testing.T) {
 		{invalidValue, "cuMemFree_v2", []any{a + 4}},
 		{int32(dispatch.ResultNotFound), "cuMemGetAddressRange_v2", []any{uint8(1), uint8(1), uint64(64)}},
 		{invalidValue, "copy_out", []any{a, uint64(513), uint64(0)}},
-		{invalidValue, "cuMemPoolDestroy", []any{uint64(a)}},
+		{invalidValue, "cuMemPoolDestroy", []any{a}},
 		{invalidValue, "cuMemRelease", []any{uint64(ctxA)}},
 		{invalidDevice, "cuDeviceGet", []any{int32(2)}},
 		{invalidDevice, "cuDeviceGetP2PAttribute", []any{int32(1), int32(0), int32(0)}},
