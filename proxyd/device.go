@@ -27,8 +27,9 @@ type deviceOptions struct {
 	socket   string
 	soft     int
 	memory   string
-	ready    int // a descriptor that is told when it listens, or -1
-	lifeline int // a descriptor whose end of file ends it, or -1
+	ready    int    // a descriptor that is told when it listens, or -1
+	lifeline int    // a descriptor whose end of file ends it, or -1
+	folder   string // what it removes when its lifeline has ended it, or ""
 	verbose  bool
 }
 
@@ -76,6 +77,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().StringVar(&o.socket, "socket", "", "listen at `FILE`")
 	c.Flags().IntVar(&o.ready, "ready", -1, "write a line to this descriptor when it listens, and close it")
 	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
+	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
 	return c
 }
 
@@ -105,6 +107,9 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 		go func() {
 			// Its end is all that is said there.
 			_, _ = io.Copy(io.Discard, os.NewFile(uintptr(o.lifeline), "lifeline"))
+			if o.folder != "" {
+				_ = os.RemoveAll(o.folder) // whoever made it removes it, too
+			}
 			cancel()
 		}()
 	}

@@ -73,7 +73,7 @@ func runProgram(o *deviceOptions, shim string, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	o.socket = filepath.Join(folder, "device")
+	o.folder, o.socket = folder, filepath.Join(folder, "device")
 	s, err := startServer(o)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		ready.Close()
 		return nil, err
 	}
-	args := []string{"device", "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--memory", o.memory, "--ready", "3", "--lifeline", "4"}
+	args := []string{"device", "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--memory", o.memory, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
 	if o.verbose {
 		args = append(args, "--verbose")
 	}

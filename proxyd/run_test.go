@@ -194,6 +194,35 @@ func TestRunServerDies(t *testing.T) {
 	}
 }
 
+// TestRunKilled: a runner that is killed leaves nothing either, as its device server notices.
+func TestRunKilled(t *testing.T) {
+	cmd := proxyd(t, "run", "--shim", shim(t), "--", "sh", "-c", "echo ready; read x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, cmd)
+	server, err := unix.PidfdOpen(serverOf(t, cmd.Process.Pid), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(server)
+	cmd.Process.Kill()
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(server), Events: unix.POLLIN}}, -1)
+		if err == nil {
+			break
+		}
+		if err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+	in.Close()
+	if files := left(t, cmd); len(files) > 0 {
+		t.Errorf("left: %v", files)
+	}
+}
+
 // TestDevice: it listens when it says so, once at a place, and ends with its lifeline or by a signal. Its socket is gone then.
 func TestDevice(t *testing.T) {
 	for _, how := range []string{"lifeline", "signal"} {

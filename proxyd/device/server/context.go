@@ -31,6 +31,8 @@ type cudaContext struct {
 	cache     int32
 	legacy    *cudaStream
 	perThread map[uint32]*cudaStream
+	sweeps    int // of perThread, and how many the last one left
+	swept     int
 	peers     map[*space]bool
 }
 

@@ -55,6 +55,7 @@ type process struct {
 	graphs   graphState
 	nccl     ncclState
 	output   output
+	exits    bool   // it has said so; of the ring's goroutine, as scratch
 	scratch  []byte // of handle
 	valve    valve
 
@@ -96,6 +97,8 @@ func (p *process) run() {
 		p.end(hostile.Error())
 	case err != nil:
 		p.end(err.Error())
+	case p.exits:
+		p.end("it has ended")
 	default:
 		p.end("its ring was closed")
 	}

@@ -45,6 +45,7 @@ func (p *process) handle(m *wire.Message) {
 	switch l.Op {
 	case wire.OpMissed, wire.OpExit:
 		if l.Op == wire.OpExit {
+			p.exits = true
 			p.ring.Finish()
 		} else {
 			p.missed(string(l.Args))

@@ -20,6 +20,7 @@ type cudaStream struct {
 	context *cudaContext
 	id      uint64
 	flags   uint32
+	used    int // of a thread's default stream: x.sweeps when it was asked for last
 
 	mu         sync.Mutex
 	attributes map[int32]dispatch.Launchvalue
@@ -32,8 +33,12 @@ const (
 	perThreadStream dispatch.Stream = 2
 )
 
-// maxThreads is for how many threads a context has default streams.
+// maxThreads is for how many threads at a time a context has default streams.
 const maxThreads = 1 << 14
+
+// sweepAt is the number of default streams from which on those of threads that do not call any more are looked for: nobody
+// says that a thread has ended.
+const sweepAt = 256
 
 // stream finds a stream: INVALID_HANDLE if there is none, INVALID_CONTEXT for a default stream without a context.
 func (p *process) stream(c *dispatch.Call, h dispatch.Stream) (*cudaStream, dispatch.Result) {
@@ -59,7 +64,11 @@ func (p *process) threadStream(x *cudaContext, thread uint32) (*cudaStream, disp
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if st := x.perThread[thread]; st != nil {
+		st.used = x.sweeps
 		return st, 0
+	}
+	if len(x.perThread) >= max(sweepAt, 2*x.swept) {
+		x.sweep()
 	}
 	if len(x.perThread) >= maxThreads {
 		return nil, dispatch.ResultOutOfMemory
@@ -68,9 +77,22 @@ func (p *process) threadStream(x *cudaContext, thread uint32) (*cudaStream, disp
 	if err != nil {
 		return nil, p.result(err)
 	}
-	st := &cudaStream{context: x, b: b, id: p.nextID()}
+	st := &cudaStream{context: x, b: b, id: p.nextID(), used: x.sweeps}
 	x.perThread[thread] = st
 	return st, 0
+}
+
+// sweep ends the default streams that have nothing to do, and that nobody has asked for since the last time. Whoever asks
+// again gets a new one, which is the same to him. The caller holds mu.
+func (x *cudaContext) sweep() {
+	for thread, st := range x.perThread {
+		if st.used < x.sweeps && st.b.Query() == nil {
+			_ = st.b.Destroy() // it was there
+			delete(x.perThread, thread)
+		}
+	}
+	x.sweeps++
+	x.swept = len(x.perThread)
 }
 
 // StreamCreate implements dispatch.Backend, as all below.
