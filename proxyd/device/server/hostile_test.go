@@ -6,6 +6,7 @@ package server
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,7 +97,9 @@ func (s *source) message(c *api.Call) []byte {
 			continue
 		}
 		lengths[a.Count.Arg] = uint64(s.choose(4))
-		if a.Dir == api.Out && s.choose(2) == 1 {
+		if a.Dir == api.Out && s.choose(2) == 1 && !slices.ContainsFunc(c.Args, func(b api.Arg) bool {
+			return b.Dir != api.Out && b.Count.Arg == a.Count.Arg
+		}) {
 			lengths[a.Count.Arg] = s.sizes[s.choose(len(s.sizes))]
 		}
 	}
@@ -154,7 +157,7 @@ func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) 
 	pool := c.number("cuDeviceGetDefaultMemPool", int32(0))
 	mem := c.number("cuMemCreate", uint64(backend.Granule), dispatch.Allocprop{Type: 1, Location: dispatch.Location{Type: 1}}, uint64(0))
 	at := c.number("cuMemAddressReserve", uint64(8*backend.Granule), uint64(0), uint64(0), uint64(0))
-	src := &source{data: data, sizes: []uint64{0, 1, 4, 1 << 10, 8192, 1 << 16, dispatch.MaxAnswer}}
+	src := &source{data: data, sizes: []uint64{0, 1, 4, 1 << 10, 8192, 1 << 16, 1 << 20}}
 	src.pool = []uint64{
 		0, 1, 2, 3, 4, 8, 16, 255, 512, 4096, 1 << 20, backend.Granule, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 47, 1 << 63, math.MaxUint64,
 		uint64(backend.DefaultBase), ctxA, ctxB, streamA, eventA, streamB, eventB, a, a + 4096, b, pool, mem, at, at + backend.Granule,
