@@ -47,8 +47,8 @@ func listen(t *testing.T, s *Server) string {
 	return path
 }
 
-// join is what a shim does to get a ring.
-func join(path string) (ring *os.File, keep *os.File, err error) {
+// askRing is what a shim does to get a ring.
+func askRing(path string) (ring *os.File, keep *os.File, err error) {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +93,7 @@ func TestChild(t *testing.T) {
 	if part == "" {
 		return
 	}
-	ring, keep, err := join(path)
+	ring, keep, err := askRing(path)
 	if err != nil {
 		t.Fatal(err)
 	}
