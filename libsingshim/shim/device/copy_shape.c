@@ -58,6 +58,14 @@ static bool is_empty(const struct shape *s)
 	return s->width == 0 || s->height == 0 || s->depth == 0;
 }
 
+/* The server says the same, of copies that it sees whole. */
+static bool is_sound(const struct side *s, const struct shape *of)
+{
+	return (s->type == CU_MEMORYTYPE_HOST || s->type == CU_MEMORYTYPE_DEVICE || s->type == CU_MEMORYTYPE_UNIFIED) &&
+	       (s->pitch == 0 || (s->x <= s->pitch && of->width <= s->pitch - s->x)) &&
+	       (s->rows == 0 || (s->y <= s->rows && of->height <= s->rows - s->y));
+}
+
 /* Whether nobody has to wait for this side: it is a device's, or pinned. */
 static bool is_ready(const struct side *s, const struct shape *of)
 {
@@ -77,8 +85,8 @@ static bool by_rows(const struct shape *s, CUstream stream, CUresult *r)
 
 	if (sing_is_reachable() || (!in && !out))
 		return false;
-	*r = CUDA_SUCCESS;
-	for (uint64_t z = 0; z < s->depth; ++z)
+	*r = is_sound(&s->src, s) && is_sound(&s->dst, s) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	for (uint64_t z = 0; z < s->depth && *r == CUDA_SUCCESS; ++z)
 		for (uint64_t y = 0; y < s->height && *r == CUDA_SUCCESS; ++y) {
 			const uint64_t to = row(&s->dst, s, y, z), from = row(&s->src, s, y, z);
 
