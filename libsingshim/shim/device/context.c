@@ -5,6 +5,7 @@
 #include "context.h"
 
 #include "attach.h"
+#include "export.h"
 #include "gen_abi.h"
 #include "missed.h"
 #include "transport.h"
@@ -183,6 +184,7 @@ CUresult sing_cuCtxDestroy_v2(CUcontext ctx)
 	atomic_store(&c->alive, false);
 	if (sing_current == c)
 		pop();
+	sing_context_ended(c->handle);
 	return CUDA_SUCCESS;
 }
 SING_PUBLIC(cuCtxDestroy_v2);

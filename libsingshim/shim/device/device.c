@@ -6,7 +6,9 @@
 
 #include "attach.h"
 #include "context.h"
+#include "export.h"
 #include "gen_abi.h"
+#include "pack.h"
 #include "transport.h"
 
 #include <pthread.h>
@@ -98,6 +100,48 @@ CUresult sing_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 }
 SING_PUBLIC(cuDeviceGetAttribute);
 
+/* Give it a handle. */
+static void name(struct primary *p)
+{
+	if (p->context == NULL)
+		p->context = (CUcontext)(uintptr_t)sing_handle_new(SING_CLASS_CONTEXT);
+}
+
+int sing_primary_context(int dev, CUcontext *ctx)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (ctx == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	name(&primaries[dev]);
+	*ctx = primaries[dev].context;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+/* Make the context: the message has the handle that it gets. */
+static CUresult begin(struct primary *p, CUdevice dev)
+{
+	unsigned char message[12];
+	uint64_t handle;
+	size_t got;
+	int r;
+
+	name(p);
+	handle = (uintptr_t)p->context;
+	(void)sing_put(sing_put(message, &handle, 8), &dev, 4);
+	r = sing_call(SING_OP_cuDevicePrimaryCtxRetain, message, sizeof(message), NULL, 0, &got);
+	if (r != 0)
+		return r < 0 ? CUDA_ERROR_UNKNOWN : r;
+	if (sing_context_add(handle, dev, true))
+		return CUDA_SUCCESS;
+	(void)sing_send_cuDevicePrimaryCtxRelease_v2(0, dev);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -111,17 +155,8 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	p = &primaries[dev];
 	pthread_mutex_lock(&lock);
-	if (p->retained == 0) {
-		CUcontext made;
-
-		r = sing_send_cuDevicePrimaryCtxRetain(0, &made, dev);
-		if (r == CUDA_SUCCESS && !sing_context_add((uintptr_t)made, dev, true)) {
-			(void)sing_send_cuDevicePrimaryCtxRelease_v2(0, dev);
-			r = CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		if (r == CUDA_SUCCESS)
-			p->context = made;
-	}
+	if (p->retained == 0)
+		r = begin(p, dev);
 	if (r == CUDA_SUCCESS) {
 		++p->retained;
 		*ctx = p->context;
@@ -132,15 +167,17 @@ CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 SING_PUBLIC(cuDevicePrimaryCtxRetain);
 
 /* The context is no more. It is not popped from any stack; who has it current finds out. */
-static void ended(struct primary *p)
+static CUcontext ended(struct primary *p)
 {
 	atomic_store(&sing_context_find((uintptr_t)p->context)->alive, false);
 	p->retained = 0;
+	return p->context;
 }
 
 CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	CUresult r = CUDA_SUCCESS;
+	CUcontext gone = NULL;
 	struct primary *p;
 
 	if (!sing_is_initialized())
@@ -154,13 +191,15 @@ CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	} else if (p->retained == 1) {
 		r = sing_send_cuDevicePrimaryCtxRelease_v2(0, dev);
 		if (r == CUDA_SUCCESS)
-			ended(p);
+			gone = ended(p);
 	} else if (p->owed > 0) {
 		--p->owed; /* who retained it before the reset may release it */
 	} else {
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	}
 	pthread_mutex_unlock(&lock);
+	if (gone != NULL)
+		sing_context_ended((uintptr_t)gone);
 	return r;
 }
 SING_PUBLIC(cuDevicePrimaryCtxRelease_v2);
@@ -168,6 +207,7 @@ SING_PUBLIC(cuDevicePrimaryCtxRelease_v2);
 CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
 	CUresult r = CUDA_SUCCESS;
+	CUcontext gone = NULL;
 	struct primary *p;
 
 	if (!sing_is_initialized())
@@ -181,11 +221,13 @@ CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
 		r = sing_send_cuDevicePrimaryCtxReset_v2(0, dev);
 		if (r == CUDA_SUCCESS) {
-			ended(p);
+			gone = ended(p);
 			p->owed = owed;
 		}
 	}
 	pthread_mutex_unlock(&lock);
+	if (gone != NULL)
+		sing_context_ended((uintptr_t)gone);
 	return r;
 }
 SING_PUBLIC(cuDevicePrimaryCtxReset_v2);

@@ -5,6 +5,8 @@
 #ifndef SING_DEVICE_DEVICE_H
 #define SING_DEVICE_DEVICE_H
 
+#include "gen_abi.h"
+
 /* No process sees more. */
 #define SING_DEVICES 64
 
@@ -13,5 +15,11 @@ int sing_devices(void);
 
 /* An attribute of a device that exists, without a message but for the first; a CUresult. */
 int sing_device_attribute(int dev, int attribute, int *value);
+
+/*
+ * The primary context of a device, retained or not: its handle is the same as long as the process lives, as with CUDA. A
+ * CUresult.
+ */
+int sing_primary_context(int dev, CUcontext *ctx);
 
 #endif

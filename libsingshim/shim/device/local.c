@@ -8,6 +8,28 @@
 
 #include <stddef.h>
 
+#ifdef SING_NO_EXPORT_TABLES
+#include "export.h"
+#include "transport.h"
+
+/* In place of export.c. */
+CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
+{
+	static _Atomic bool said;
+
+	(void)table, (void)id;
+	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		sing_missed("cuGetExportTable", "this build has no tables for the runtime library");
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+SING_PUBLIC(cuGetExportTable);
+
+void sing_context_ended(uint64_t handle)
+{
+	(void)handle;
+}
+#endif
+
 static const struct sing_result *result(enum sing_library library, int number)
 {
 	for (unsigned i = 0; i < sing_result_count; ++i) {

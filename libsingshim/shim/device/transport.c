@@ -146,6 +146,18 @@ static int call_long(struct ring_need need, const void *in, size_t n, void *out,
 	return rv;
 }
 
+/* A context that is current and no more: what needs one is told. */
+static int context_of(uint32_t op)
+{
+	const struct sing_context *current = sing_current;
+	const struct sing_op *o;
+
+	if (__builtin_expect(current == NULL || atomic_load_explicit(&current->alive, memory_order_relaxed), 1))
+		return 0;
+	o = sing_op_find(op);
+	return o != NULL && o->library == SING_DRIVER && !o->free ? CUDA_ERROR_CONTEXT_IS_DESTROYED : 0;
+}
+
 int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got)
 {
 	const struct ring_need need = { .op = op, .call = true, .room = (uint32_t)room };
@@ -154,6 +166,9 @@ int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, siz
 	int rv;
 
 	*got = 0;
+	rv = context_of(op);
+	if (rv != 0)
+		return rv;
 	if (n > SING_RING_LONGEST || room > SING_RING_LONGEST)
 		return call_long(need, in, n, out, room, got);
 	rv = sing_stage(&d, need, n, &p);

@@ -52,7 +52,7 @@ func (b *build) file(t *testing.T, name string) string {
 		}
 		args := []string{"-s", "-C", "../../../libsingshim/shim/device", "O=" + b.dir}
 		if b == &sanitized {
-			args = append(args, "SAN=1", "CFLAGS=-O0", b.dir+"/roundtrip", b.dir+"/roundtrip-ring", b.dir+"/trial")
+			args = append(args, "SAN=1", "CFLAGS=-O0", b.dir+"/roundtrip", b.dir+"/roundtrip-ring", b.dir+"/trial", b.dir+"/md2")
 		} else {
 			args = append(args, "CFLAGS=-O1", b.dir+"/libsingshim-device.so")
 		}

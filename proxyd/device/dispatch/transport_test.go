@@ -371,7 +371,7 @@ func TestPrimaryContexts(t *testing.T) {
 	d, path := newDesk(t)
 	out, _ := d.trial(t, path, "primary")
 	sameText(t, out, "release 201, of no device 101\nretain 0 0x10000000001\nretain 0 0x10000000001\nretain of no device 101 0\n"+
-		"set 0, destroy 201, release 0\ndevice 0, release 0, device 709\nretain 0 0x10000000002\nreset 0 release 0 release 201\n")
+		"set 0, destroy 201, release 0\ndevice 0, release 0, device 709\nretain 0 0x10000000001\nreset 0 release 0 release 201\n")
 	n := 0
 	for _, l := range d.letters {
 		if strings.HasPrefix(l, "cuDevicePrimaryCtx") {
@@ -390,4 +390,11 @@ func TestAttributes(t *testing.T) {
 	if want := []string{"attach", "device_attributes", "device_attributes", "exit"}; !slices.Equal(d.letters, want) {
 		t.Errorf("%q", d.letters)
 	}
+}
+
+// TestDigest: the vectors of RFC 1319.
+func TestDigest(t *testing.T) {
+	_, wait := start(t, sanitized.file(t, "md2"), "", "", "a", "abc", "message digest", strings.Repeat("1234567890", 8))
+	sameText(t, wait(), "8350e5a3e24c153df2275c9f80692773\n32ec01ec4a6dac72c0ab96fb34c0b5d1\nda853b0d3f88d99b30283a69e6ded6bb\n"+
+		"ab4f496bfb2a530b219ff33031fe06b0\nd5976f79d83d3a0dc9806c3c66f3efd8\n")
 }

@@ -1,0 +1,392 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * cuGetExportTable: what libcudart (12.x), which is linked into most programs, asks of the driver before it does anything
+ * else. The tables have no public header; this was written for interoperability, from public descriptions of what other
+ * implementations of the driver answer (ZLUDA's, above all), and works without any of the vendor's code. Nothing else of the
+ * shim needs it: `make EXPORT_TABLES=no` leaves this file out, and such programs then end with an error at their first call.
+ *
+ * A table is an array of 8 bytes each: its own size, but for CONTEXT_LOCAL_STORAGE, then functions.
+ *
+ *	CUDART_INTERFACE	[1] [6] [8] load a fatbin, [2] a device's primary context
+ *	TOOLS_RUNTIME_HOOKS	[2] [6] memory in which a profiler would note who wants to be called
+ *	TOOLS_TLS		nothing
+ *	CONTEXT_LOCAL_STORAGE	[0] keep a value with a context, [1] forget it, [2] find it: at almost each runtime call
+ *	CONTEXT_CHECKS		[2] [3] nothing is wrong with a context
+ *	INTEGRITY_CHECK		[1] a code for what both sides know: see below
+ */
+#include "export.h"
+
+#include "attach.h"
+#include "context.h"
+#include "device.h"
+#include "find.h"
+#include "gen_abi.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Context-local storage. Looking needs no lock; what was once entered keeps its place. */
+typedef void ended(CUcontext, void *key, void *value);
+enum { PLACES = 4096 };
+static struct kept {
+	_Atomic uint64_t context; /* 0: nobody was ever here */
+	void *key;
+	void *_Atomic value;
+	ended *tell;
+	_Atomic bool is;
+} storage[PLACES];
+static pthread_mutex_t storage_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static unsigned place_of(uint64_t context, const void *key)
+{
+	return (unsigned)((context * 0x9e3779b97f4a7c15ull ^ (uintptr_t)key * 0xff51afd7ed558ccdull) >> 40) % PLACES;
+}
+
+/* The place of a key, or the free one where it belongs; NULL if there is none. */
+static struct kept *find_place(uint64_t context, const void *key)
+{
+	for (unsigned i = 0, at = place_of(context, key); i < PLACES; ++i) {
+		struct kept *k = &storage[(at + i) % PLACES];
+		const uint64_t who = atomic_load_explicit(&k->context, memory_order_acquire);
+
+		if (who == 0 || (who == context && k->key == key))
+			return k;
+	}
+	return NULL;
+}
+
+/* The context that is meant: NULL is the current one. */
+static CUresult meant(CUcontext ctx, uint64_t *handle)
+{
+	if (!sing_is_initialized())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	*handle = ctx != NULL ? (uintptr_t)ctx : sing_current == NULL ? 0 : sing_current->handle;
+	return *handle == 0 || sing_context_find(*handle) == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+static CUresult storage_put(CUcontext ctx, void *key, void *value, ended *tell)
+{
+	uint64_t context;
+	CUresult r = meant(ctx, &context);
+	struct kept *k;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&storage_lock);
+	k = find_place(context, key);
+	if (k == NULL) {
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		k->key = key;
+		k->tell = tell;
+		atomic_store_explicit(&k->value, value, memory_order_relaxed);
+		atomic_store_explicit(&k->is, true, memory_order_release);
+		atomic_store_explicit(&k->context, context, memory_order_release);
+	}
+	pthread_mutex_unlock(&storage_lock);
+	return r;
+}
+
+static CUresult storage_get(void **value, CUcontext ctx, void *key)
+{
+	uint64_t context;
+	const CUresult r = meant(ctx, &context);
+	struct kept *k;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (value == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	k = find_place(context, key);
+	if (k == NULL || atomic_load_explicit(&k->context, memory_order_acquire) == 0 || !atomic_load_explicit(&k->is, memory_order_acquire))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*value = atomic_load_explicit(&k->value, memory_order_relaxed);
+	return CUDA_SUCCESS;
+}
+
+static CUresult storage_delete(CUcontext ctx, void *key)
+{
+	uint64_t context;
+	const CUresult r = meant(ctx, &context);
+	struct kept *k;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&storage_lock);
+	k = find_place(context, key);
+	if (k != NULL)
+		atomic_store_explicit(&k->is, false, memory_order_release);
+	pthread_mutex_unlock(&storage_lock);
+	return CUDA_SUCCESS;
+}
+
+void sing_context_ended(uint64_t handle)
+{
+	for (unsigned i = 0; i < PLACES; ++i) {
+		struct kept *k = &storage[i];
+		ended *tell = NULL;
+		void *value = NULL;
+
+		if (atomic_load_explicit(&k->context, memory_order_acquire) != handle)
+			continue;
+		pthread_mutex_lock(&storage_lock);
+		if (atomic_exchange(&k->is, false)) {
+			tell = k->tell;
+			value = atomic_load(&k->value);
+		}
+		pthread_mutex_unlock(&storage_lock);
+		if (tell != NULL)
+			tell((CUcontext)(uintptr_t)handle, k->key, value);
+	}
+}
+
+static CUresult load(CUmodule *module, const void *image)
+{
+	CUresult (*const data)(CUmodule *, const void *) = (CUresult(*)(CUmodule *, const void *))sing_find_symbol("cuModuleLoadData");
+
+	return data(module, image);
+}
+
+static CUresult load_more(CUmodule *module, const void *image, void *a, void *b, unsigned int c)
+{
+	(void)a, (void)b, (void)c;
+	return load(module, image);
+}
+
+static CUresult load_bare(const void *image, CUmodule *module, void *a, void *b, unsigned int c)
+{
+	(void)a, (void)b, (void)c;
+	return load(module, image);
+}
+
+static CUresult primary_context(CUcontext *ctx, CUdevice dev)
+{
+	return sing_primary_context(dev, ctx);
+}
+
+static CUresult not_supported(void)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static uint32_t hooks[1024], more_hooks[14];
+
+static void get_hooks(void **memory, size_t *n)
+{
+	*memory = hooks;
+	*n = sizeof(hooks) / sizeof(hooks[0]);
+}
+
+static void get_more_hooks(void **memory, size_t *n)
+{
+	*memory = more_hooks;
+	*n = sizeof(more_hooks) / sizeof(more_hooks[0]);
+}
+
+static CUresult check_context(CUcontext ctx, uint32_t *wrong, const void **what)
+{
+	(void)ctx, (void)what;
+	*wrong = 0;
+	return CUDA_SUCCESS;
+}
+
+static uint32_t check_nothing(void)
+{
+	return 0;
+}
+
+/*
+ * The code is an HMAC (RFC 2104) by MD2 (RFC 1319), of blocks of 16 bytes, under a key that is public.
+ * The table is of the digits of pi, as the RFC says; a test has its vectors.
+ */
+struct md2 {
+	unsigned char state[48], sum[16], block[16], last;
+	unsigned n;
+};
+
+static const unsigned char pi[256] = {
+	41, 46, 67, 201, 162, 216, 124, 1, 61, 54, 84, 161, 236, 240, 6, 19,
+	98, 167, 5, 243, 192, 199, 115, 140, 152, 147, 43, 217, 188, 76, 130, 202,
+	30, 155, 87, 60, 253, 212, 224, 22, 103, 66, 111, 24, 138, 23, 229, 18,
+	190, 78, 196, 214, 218, 158, 222, 73, 160, 251, 245, 142, 187, 47, 238, 122,
+	169, 104, 121, 145, 21, 178, 7, 63, 148, 194, 16, 137, 11, 34, 95, 33,
+	128, 127, 93, 154, 90, 144, 50, 39, 53, 62, 204, 231, 191, 247, 151, 3,
+	255, 25, 48, 179, 72, 165, 181, 209, 215, 94, 146, 42, 172, 86, 170, 198,
+	79, 184, 56, 210, 150, 164, 125, 182, 118, 252, 107, 226, 156, 116, 4, 241,
+	69, 157, 112, 89, 100, 113, 135, 32, 134, 91, 207, 101, 230, 45, 168, 2,
+	27, 96, 37, 173, 174, 176, 185, 246, 28, 70, 97, 105, 52, 64, 126, 15,
+	85, 71, 163, 35, 221, 81, 175, 58, 195, 92, 249, 206, 186, 197, 234, 38,
+	44, 83, 13, 110, 133, 40, 132, 9, 211, 223, 205, 244, 65, 129, 77, 82,
+	106, 220, 55, 200, 108, 193, 171, 250, 36, 225, 123, 8, 12, 189, 177, 74,
+	120, 136, 149, 139, 227, 99, 232, 109, 233, 203, 213, 254, 59, 0, 29, 57,
+	242, 239, 183, 14, 102, 88, 208, 228, 166, 119, 114, 248, 235, 117, 75, 10,
+	49, 68, 80, 180, 143, 237, 31, 26, 219, 153, 141, 51, 159, 17, 131, 20,
+};
+
+static void md2_block(struct md2 *m, const unsigned char block[16])
+{
+	unsigned char t = 0;
+
+	for (int i = 0; i < 16; ++i) {
+		m->state[16 + i] = block[i];
+		m->state[32 + i] = block[i] ^ m->state[i];
+	}
+	for (int round = 0; round < 18; ++round) {
+		for (int i = 0; i < 48; ++i)
+			t = m->state[i] ^= pi[t];
+		t = (unsigned char)(t + round);
+	}
+}
+
+static void md2_add(struct md2 *m, const void *bytes, size_t n)
+{
+	for (const unsigned char *p = bytes; n > 0; --n) {
+		m->block[m->n] = *p;
+		m->last = m->sum[m->n] ^= pi[*p++ ^ m->last];
+		if (++m->n == 16) {
+			md2_block(m, m->block);
+			m->n = 0;
+		}
+	}
+}
+
+static void md2_end(struct md2 *m, unsigned char out[16])
+{
+	unsigned char pad[16];
+	const unsigned n = 16 - m->n;
+
+	memset(pad, (int)n, n);
+	md2_add(m, pad, n);
+	md2_block(m, m->sum);
+	memcpy(out, m->state, 16);
+}
+
+static void md2_key(struct md2 *m, unsigned char mask)
+{
+	static const unsigned char key[16] = { 0x14, 0x6a, 0xdd, 0xae, 0x53, 0xa9, 0xa7, 0x52, 0xaa, 0x08, 0x41, 0x36, 0x0b, 0xf5, 0x5a, 0x9f };
+
+	memset(m, 0, sizeof(*m));
+	for (int i = 0; i < 16; ++i) {
+		const unsigned char k = key[i] ^ mask;
+
+		md2_add(m, &k, 1);
+	}
+}
+
+static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3];
+
+/* What the code is of. */
+struct shared {
+	uint32_t driver, asked, process, thread;
+	uint64_t interface, integrity, function, seconds;
+};
+struct shared_device {
+	CUuuid id;
+	int32_t domain, bus, device;
+};
+_Static_assert(sizeof(struct shared) == 48 && sizeof(struct shared_device) == 28, "layout");
+
+static CUresult check_integrity(uint32_t version, uint64_t seconds, uint64_t code[2])
+{
+	struct shared s = {
+		.asked = version, .process = (uint32_t)getpid(), .thread = (uint32_t)(uintptr_t)pthread_self(),
+		.interface = (uintptr_t)interface, .integrity = (uintptr_t)integrity, .function = (uintptr_t)integrity[1], .seconds = seconds,
+	};
+	struct md2 inner, outer;
+	unsigned char digest[16];
+	int driver = 0;
+	CUresult r;
+
+	if (version % 10 < 2) { /* of these versions it is always the same */
+		code[0] = version % 10 == 0 ? 0x3341181c03cb675c : 0x1841181c03cb675c;
+		code[1] = 0x8ed383aa1f4cd1e8;
+		return CUDA_SUCCESS;
+	}
+	r = sing_cuDriverGetVersion(&driver);
+	if (r != CUDA_SUCCESS)
+		return r;
+	s.driver = (uint32_t)driver;
+	md2_key(&inner, 0x36);
+	md2_add(&inner, &s, sizeof(s));
+	for (int i = 0; i < sing_devices(); ++i) {
+		struct shared_device d = { 0 };
+
+		r = sing_cuDeviceGetUuid(&d.id, i);
+		if (r == CUDA_SUCCESS)
+			r = sing_device_attribute(i, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &d.domain);
+		if (r == CUDA_SUCCESS)
+			r = sing_device_attribute(i, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &d.bus);
+		if (r == CUDA_SUCCESS)
+			r = sing_device_attribute(i, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &d.device);
+		if (r != CUDA_SUCCESS)
+			return r;
+		md2_add(&inner, &d, sizeof(d));
+	}
+	md2_end(&inner, digest);
+	md2_key(&outer, 0x5c);
+	md2_add(&outer, digest, sizeof(digest));
+	md2_end(&outer, digest);
+	memcpy(code, digest, sizeof(digest));
+	return CUDA_SUCCESS;
+}
+
+/* Filled when they are wanted: pointers in a table would be relocated in every process. */
+static void fill(void)
+{
+	interface[0] = (void *)sizeof(interface);
+	interface[1] = (void *)load;
+	interface[2] = (void *)primary_context;
+	for (int i = 3; i < 10; ++i)
+		interface[i] = (void *)not_supported;
+	interface[6] = (void *)load_more;
+	interface[8] = (void *)load_bare;
+	tools_hooks[0] = (void *)sizeof(tools_hooks);
+	for (int i = 1; i < 7; ++i)
+		tools_hooks[i] = (void *)not_supported;
+	tools_hooks[2] = (void *)get_hooks;
+	tools_hooks[6] = (void *)get_more_hooks;
+	tools_tls[0] = (void *)sizeof(tools_tls);
+	local_storage[0] = (void *)storage_put;
+	local_storage[1] = (void *)storage_delete;
+	local_storage[2] = (void *)storage_get;
+	context_checks[0] = (void *)sizeof(context_checks);
+	context_checks[1] = (void *)not_supported;
+	context_checks[2] = (void *)check_context;
+	context_checks[3] = (void *)check_nothing;
+	integrity[0] = (void *)sizeof(integrity);
+	integrity[1] = (void *)check_integrity;
+	integrity[2] = (void *)not_supported;
+}
+
+CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static const struct {
+		unsigned char id[16];
+		unsigned which;
+	} known[] = {
+		{ { 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9 }, 0 },
+		{ { 0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66 }, 1 },
+		{ { 0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc }, 2 },
+		{ { 0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93 }, 3 },
+		{ { 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e }, 4 },
+		{ { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2 }, 5 },
+	};
+
+	if (table == NULL || id == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_once(&once, fill);
+	*table = NULL;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
+		if (memcmp(known[i].id, id->bytes, 16) == 0) {
+			void **const tables[] = { interface, tools_hooks, tools_tls, local_storage, context_checks, integrity };
+
+			*table = tables[known[i].which];
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_INVALID_VALUE; /* others are asked for by profilers, which do without */
+}
+SING_PUBLIC(cuGetExportTable);

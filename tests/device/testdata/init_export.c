@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+// expect: done
+
+/* What the runtime library starts with: its tables, and values kept with contexts. */
+#include "check.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+static const CUuuid interface = { "\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9" };
+static const CUuuid hooks = { "\xa0\x94\x79\x8c\x2e\x74\x2e\x74\x93\xf2\x08\x00\x20\x0c\x0a\x66" };
+static const CUuuid tls = { "\x42\xd8\x5a\x81\x23\xf6\xcb\x47\x82\x98\xf6\xe7\x8a\x3a\xec\xdc" };
+static const CUuuid storage = { "\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93" };
+static const CUuuid checks = { "\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5\x00\x6d\xfa\x7e" };
+static const CUuuid integrity = { "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2" };
+
+static void *const *table(const CUuuid *id, size_t n)
+{
+	const void *t = NULL;
+
+	OK(cuGetExportTable(&t, id));
+	HOLDS(t != NULL && (n == 0 || (size_t)*(void *const *)t == n * 8));
+	return (t);
+}
+
+static int told;
+static CUcontext told_of;
+
+static void ended(CUcontext ctx, void *key, void *value)
+{
+	told += *(int *)value;
+	told_of = ctx;
+	*(int *)key += 1;
+}
+
+static void kept(CUcontext primary)
+{
+	void *const *t = table(&storage, 0);
+	CUresult (*put)(CUcontext, void *, void *, void (*)(CUcontext, void *, void *)) = (void *)t[0];
+	CUresult (*drop)(CUcontext, void *) = (void *)t[1];
+	CUresult (*get)(void **, CUcontext, void *) = (void *)t[2];
+	int keys[100] = { 0 }, ten = 10, seven = 7;
+	CUcontext other;
+	void *value;
+
+	WANT(CUDA_ERROR_INVALID_HANDLE, get(&value, primary, &keys[0]));
+	OK(put(primary, &keys[0], &ten, ended));
+	OK(get(&value, NULL, &keys[0]));
+	HOLDS(value == &ten);
+	OK(put(NULL, &keys[0], &seven, ended));
+	OK(get(&value, primary, &keys[0]));
+	HOLDS(value == &seven);
+	OK(drop(primary, &keys[0]));
+	WANT(CUDA_ERROR_INVALID_HANDLE, get(&value, primary, &keys[0]));
+	OK(cuCtxCreate(&other, 0, 0));
+	for (int i = 0; i < 100; ++i)
+		OK(put(other, &keys[i], &ten, ended));
+	WANT(CUDA_ERROR_INVALID_HANDLE, get(&value, primary, &keys[5]));
+	OK(cuCtxDestroy(other));
+	HOLDS(told == 1000 && told_of == other && keys[0] == 1 && keys[99] == 1);
+	WANT(CUDA_ERROR_INVALID_CONTEXT, put((CUcontext)(uintptr_t)5, &keys[0], &ten, NULL));
+	told = 0;
+	OK(put(primary, &keys[0], &seven, ended));
+	OK(cuDevicePrimaryCtxReset(0));
+	HOLDS(told == 7 && told_of == primary);
+}
+
+int main(void)
+{
+	CUresult (*of_device)(CUcontext *, CUdevice), (*check)(CUcontext, unsigned int *, void **), (*code)(unsigned int, uint64_t, uint64_t *);
+	CUcontext ctx, before;
+	uint64_t a[2], b[2];
+	unsigned int wrong = 1;
+	CUuuid nobody = { "nobody" };
+	const void *none;
+	void *p;
+
+	WANT(CUDA_ERROR_INVALID_VALUE, cuGetExportTable(&none, &nobody));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuGetExportTable(NULL, &interface));
+	of_device = (void *)table(&interface, 10)[2];
+	WANT(CUDA_ERROR_NOT_INITIALIZED, of_device(&before, 0));
+	OK(cuInit(0));
+	OK(of_device(&before, 0));
+	WANT(CUDA_ERROR_INVALID_DEVICE, of_device(&ctx, 99));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	HOLDS(ctx == before);
+	OK(cuCtxSetCurrent(ctx));
+	(void)table(&tls, 4);
+	for (int i = 2; i < 7; i += 4) {
+		void (*get)(void **, size_t *) = (void *)table(&hooks, 7)[i];
+		size_t n = 0;
+
+		get(&p, &n);
+		HOLDS(p != NULL && n > 0);
+	}
+	check = (void *)table(&checks, 4)[2];
+	OK(check(ctx, &wrong, &p));
+	HOLDS(wrong == 0);
+	code = (void *)table(&integrity, 3)[1];
+	OK(code(12042, 1700000000, a));
+	OK(code(12042, 1700000000, b));
+	HOLDS(memcmp(a, b, sizeof(a)) == 0);
+	OK(code(12042, 1700000001, b));
+	HOLDS(memcmp(a, b, sizeof(a)) != 0);
+	kept(ctx);
+	/* The same context comes back. */
+	WANT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	HOLDS(ctx == before);
+	OK(cuCtxSynchronize());
+	OK(cuDevicePrimaryCtxRelease(0));
+	OK(cuDevicePrimaryCtxRelease(0));
+	WANT(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
+	printf("done\n");
+	return (0);
+}
