@@ -15,6 +15,7 @@ const (
 	device   = "libsingshim/shim/device/"
 	dispatch = "proxyd/device/dispatch/"
 	replay   = "proxyd/device/replay/"
+	include  = "tests/device/include/"
 )
 
 const (
@@ -36,6 +37,10 @@ func files(t *api.Table) (map[string][]byte, error) {
 		device + "gen_results.c": cResults(t),
 
 		device + "test/gen_roundtrip.c": cRoundtrip(t),
+	}
+	for _, h := range headers {
+		all[include+"gen_"+h.name+".h"] = cPublic(t, h)
+		all[include+"gen_stub_"+h.name+".c"] = cStub(t, h)
 	}
 	for name, make := range map[string]func(*api.Table) ([]byte, error){
 		dispatch + "gen_types.go":     goTypes,
