@@ -167,17 +167,21 @@ func cHandle(w *text, x *api.Type) {
 func publicParameter(a api.Arg, lib api.Lib) string {
 	c := parameter(a)
 	pointer := strings.TrimSuffix(c, a.Name)
+	readOnly := "const "
+	if a.Name == "dst" || a.Name == "buffer" {
+		readOnly = ""
+	}
 	switch {
 	case lib == api.NCCL && a.Type.C == "CUdeviceptr":
 		if a.Verb == api.Make || a.Dir == api.Out {
 			return "void **" + a.Name
 		}
-		return "const void *" + a.Name
+		return readOnly + "void *" + a.Name
 	case pointer == "void *":
 		if a.Dir == api.Out || a.Dir == api.InOut {
 			return c
 		}
-		return "const void *" + a.Name
+		return readOnly + "void *" + a.Name
 	case pointer == "void **" && !a.Type.Handle:
 		return "void *" + a.Name
 	case pointer == "void *const *":

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* A perceptron of three layers learns what a fixed random matrix says is the class of a random point. Each rank has its own points. */
+#include "data.h"
+#include "layers.h"
+#include "model.h"
+
+enum { BATCH = 32, IN = 64, HIDDEN = 96, CLASSES = 10, LAYERS = 3 };
+
+static const unsigned widths[LAYERS + 1] = { IN, HIDDEN, HIDDEN, CLASSES };
+
+struct mlp {
+	struct rank *r;
+	struct model m;
+	unsigned w[LAYERS], b[LAYERS];
+	CUdeviceptr x[LAYERS + 1]; /* x[0] the input, x[i + 1] what layer i makes of x[i] */
+	CUdeviceptr h[LAYERS];     /* before the activation; the last is the logits */
+	CUdeviceptr dh, dx, each, target;
+};
+
+static void make(struct mlp *p, struct rank *r)
+{
+	*p = (struct mlp){ .r = r };
+	for (int i = 0; i < LAYERS; ++i) {
+		p->w[i] = add_part(&p->m, widths[i] * widths[i + 1], i == 0 ? 0.2f : 0.15f, 0);
+		p->b[i] = add_part(&p->m, widths[i + 1], 0, 0);
+	}
+	make_model(r, &p->m, r->o->seed * 1000);
+	for (int i = 0; i < LAYERS; ++i) {
+		p->x[i] = floats(BATCH * widths[i]);
+		p->h[i] = floats(BATCH * widths[i + 1]);
+	}
+	p->dh = floats(BATCH * HIDDEN);
+	p->dx = floats(BATCH * HIDDEN);
+	p->each = floats(BATCH);
+	p->target = floats(BATCH);
+}
+
+static struct linear layer(const struct mlp *p, int i)
+{
+	return ((struct linear){
+		.rows = BATCH, .in = widths[i], .out = widths[i + 1], .x = p->x[i], .w = part(&p->m, p->w[i]), .b = part(&p->m, p->b[i]), .y = p->h[i],
+	});
+}
+
+/* Loss and gradients of the points that are there. */
+static void compute(void *user)
+{
+	struct mlp *p = user;
+	struct rank *r = p->r;
+
+	for (int i = 0; i < LAYERS; ++i) {
+		struct linear l = layer(p, i);
+
+		linear(r, &l);
+		if (i < LAYERS - 1)
+			activate(r, K_relu, p->x[i + 1], p->h[i], BATCH * widths[i + 1]);
+	}
+	cross_entropy(r, p->m.loss, p->each, p->dh, p->h[LAYERS - 1], p->target, BATCH, CLASSES, 1);
+	for (int i = LAYERS - 1; i >= 0; --i) {
+		struct linear l = layer(p, i);
+
+		linear_gradient(r, &l, p->dh, i > 0 ? p->dx : 0, 0, gradient(&p->m, p->w[i]), gradient(&p->m, p->b[i]), 0);
+		if (i > 0)
+			activate_gradient(r, K_relu, p->dh, p->dx, p->h[i - 1], BATCH * widths[i]);
+	}
+}
+
+/* The class of a point is that of the largest of CLASSES sums of its coordinates, with signs drawn once. */
+static void load_points(struct mlp *p, int step)
+{
+	static _Thread_local float x[BATCH * IN];
+	static _Thread_local uint32_t target[BATCH];
+	uint32_t seed = p->r->o->seed * 7919 + (uint32_t)(step * p->r->ranks + p->r->rank);
+
+	for (unsigned i = 0; i < BATCH; ++i) {
+		float most = -1e9f;
+
+		for (unsigned j = 0; j < IN; ++j)
+			x[i * IN + j] = uniform(seed, i * IN + j);
+		for (unsigned c = 0; c < CLASSES; ++c) {
+			float sum = 0;
+
+			for (unsigned j = 0; j < IN; ++j)
+				sum += random_word(42, c * IN + j) & 1 ? x[i * IN + j] : -x[i * IN + j];
+			if (sum > most) {
+				most = sum;
+				target[i] = c;
+			}
+		}
+	}
+	CU(cuMemcpyHtoDAsync(p->x[0], x, sizeof(x), p->r->stream));
+	CU(cuMemcpyHtoDAsync(p->target, target, sizeof(target), p->r->stream));
+}
+
+static void train(struct rank *r)
+{
+	struct mlp p;
+
+	make(&p, r);
+	if (r->o->gradients) {
+		load_points(&p, 1);
+		check_gradients(r, &p.m, compute, &p);
+		return;
+	}
+	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
+		load_points(&p, step);
+		compute(&p);
+		reduce_gradients(r, &p.m, r->world);
+		improve(r, &p.m, 0.003f, 1.0f / (float)r->ranks);
+		print_step(r, step, read_loss(r, &p.m) / r->ranks, agreed_hash(r, &p.m));
+	}
+	free_model(&p.m);
+}
+
+int main(int argc, char **argv)
+{
+	return (run_ranks(argc, argv, 20, train));
+}

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * The parameters of a model: parts side by side in one buffer, with buffers of the same shape for gradients and for Adam's two
+ * means. Behind the gradients lies the loss, so that one reduction takes both.
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "ranks.h"
+
+enum { MAX_PARTS = 64 };
+
+struct model {
+	unsigned n, parts;
+	unsigned at[MAX_PARTS];
+	unsigned size[MAX_PARTS];
+	float scale[MAX_PARTS], shift[MAX_PARTS];
+	CUdeviceptr p, g, m, v, loss;
+	float b1t, b2t; /* Adam's decays, to the power of the steps so far */
+	float *host;
+};
+
+/* Adds a part of n numbers that begin as shift + scale times a number from -1 to 1. Returns its number. */
+unsigned add_part(struct model *m, unsigned n, float scale, float shift);
+
+/* Makes the buffers when all parts are known. Part i is filled from seed + i. */
+void make_model(struct rank *r, struct model *m, uint32_t seed);
+void free_model(struct model *m);
+
+/* Where a part and its gradient are. */
+CUdeviceptr part(const struct model *m, unsigned i);
+CUdeviceptr gradient(const struct model *m, unsigned i);
+
+/* Adam, once, after multiplying the gradients with share. */
+void improve(struct rank *r, struct model *m, float rate, float share);
+
+/* The hash of all parameters, when all work before is done. */
+uint64_t hash_model(struct rank *r, struct model *m);
+
+/* The loss that was computed last, likewise. */
+float read_loss(struct rank *r, struct model *m);
+
+/* All ranks' gradients and losses are added, in place. */
+void reduce_gradients(struct rank *r, struct model *m, ncclComm_t comm);
+
+/* Changes parameters a little, one by one, and compares what compute makes of the loss with the gradient; prints what is worst. */
+void check_gradients(struct rank *r, struct model *m, void (*compute)(void *), void *user);
+
+/* Fails unless all ranks' parameters are the same; returns the hash. */
+uint64_t agreed_hash(struct rank *r, struct model *m);
+
+#endif

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+
+static const char usage[] =
+	"usage: %s [OPTION...]\n"
+	"  --steps N       how many steps, 0: until the end of time\n"
+	"  --seed N        of parameters and data\n"
+	"  --ranks N       how many ranks; those that RANK or SLURM_PROCID do not name are threads of this process\n"
+	"  --processes     they are processes instead\n"
+	"  --rank N        be only this one, as RANK with WORLD_SIZE, or SLURM_PROCID with SLURM_NTASKS, says, too\n"
+	"  --id-file PATH  where ranks that are started one by one find each other\n"
+	"  --devices N     how many devices are used, 0: all\n"
+	"  --gradients     compare gradients with differences, and end\n"
+	"  --socket PATH   serve: answer there, not on stdin\n";
+
+/* The environment's number, or -1. */
+static int from_env(const char *name)
+{
+	const char *s = getenv(name);
+
+	return (s != NULL && *s != '\0' ? atoi(s) : -1);
+}
+
+/* One rank of those that srun or a launcher like torchrun starts. */
+static void read_environment(struct options *o)
+{
+	static char path[256];
+	const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+
+	if (from_env("RANK") >= 0 && from_env("WORLD_SIZE") > 0) {
+		o->rank = from_env("RANK");
+		o->ranks = from_env("WORLD_SIZE");
+		o->local = from_env("LOCAL_RANK");
+	} else if (from_env("SLURM_PROCID") >= 0 && from_env("SLURM_NTASKS") > 1) {
+		o->rank = from_env("SLURM_PROCID");
+		o->ranks = from_env("SLURM_NTASKS");
+		o->local = from_env("SLURM_LOCALID");
+	}
+	if (o->local < 0)
+		o->local = o->rank;
+	o->id_file = getenv("WORKLOAD_ID_FILE");
+	if (o->id_file == NULL && job != NULL && step != NULL) {
+		snprintf(path, sizeof(path), "workload-id.%s.%s", job, step);
+		o->id_file = path;
+	}
+}
+
+int read_options(struct options *o, int argc, char **argv)
+{
+	enum { STEPS = 1, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, SOCKET, HELP };
+	static const struct option list[] = {
+		{ "steps", required_argument, NULL, STEPS },     { "seed", required_argument, NULL, SEED },
+		{ "ranks", required_argument, NULL, RANKS },     { "processes", no_argument, NULL, PROCESSES },
+		{ "rank", required_argument, NULL, RANK },       { "id-file", required_argument, NULL, ID_FILE },
+		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
+		{ "socket", required_argument, NULL, SOCKET },   { "help", no_argument, NULL, HELP },
+		{ 0 },
+	};
+	int c;
+
+	read_environment(o);
+	while ((c = getopt_long(argc, argv, "", list, NULL)) != -1) {
+		switch (c) {
+		case STEPS:
+			o->steps = atoi(optarg);
+			break;
+		case SEED:
+			o->seed = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case RANKS:
+			o->ranks = atoi(optarg);
+			break;
+		case PROCESSES:
+			o->processes = true;
+			break;
+		case RANK:
+			o->rank = o->local = atoi(optarg);
+			break;
+		case ID_FILE:
+			o->id_file = optarg;
+			break;
+		case DEVICES:
+			o->devices = atoi(optarg);
+			break;
+		case GRADIENTS:
+			o->gradients = true;
+			break;
+		case SOCKET:
+			o->socket = optarg;
+			break;
+		case HELP:
+			printf(usage, argv[0]);
+			return (0);
+		default:
+			fprintf(stderr, usage, argv[0]);
+			return (2);
+		}
+	}
+	if (optind < argc || o->ranks < 1 || o->rank >= o->ranks) {
+		fprintf(stderr, usage, argv[0]);
+		return (2);
+	}
+	if (o->rank >= 0 && o->ranks > 1 && o->id_file == NULL) {
+		fprintf(stderr, "%s: rank %d of %d needs --id-file\n", argv[0], o->rank, o->ranks);
+		return (2);
+	}
+	return (-1);
+}

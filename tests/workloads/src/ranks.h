@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What all workloads share: options, ranks, their devices and communicators. Ranks are threads of one process (--ranks 4), processes
+ * that it forks (--ranks 4 --processes), or processes that somebody else starts, one each: by RANK and WORLD_SIZE, or by
+ * Slurm's srun. In the last case all of them see --id-file, a path that only this run uses, where the communicator's id is left.
+ */
+#ifndef RANKS_H
+#define RANKS_H
+
+#include <cuda.h>
+#include <nccl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels.h"
+
+struct options {
+	int ranks;   /* of all processes together */
+	int rank;    /* the only one here, or -1: all */
+	int local;   /* the place of that one on this node */
+	bool processes;
+	int steps;
+	uint32_t seed;
+	int devices; /* how many are used, 0: all */
+	const char *id_file;
+	bool gradients; /* compare gradients with differences, and end */
+	const char *socket;
+};
+
+/* One rank. All is its own but the options. */
+struct rank {
+	const struct options *o;
+	int rank, ranks;
+	CUdevice dev;
+	CUcontext ctx;
+	CUstream stream; /* where its work goes unless said otherwise */
+	CUmodule module;
+	CUfunction kernels[KERNELS];
+	ncclComm_t world; /* NULL if it is alone */
+};
+
+/* Reads the options, starts the ranks and calls body in each, with its context current. Returns the program's exit status. */
+int run_ranks(int argc, char **argv, int steps, void (*body)(struct rank *r));
+
+/* Prints what went wrong, with the rank of this thread, and ends the process. */
+void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+void check_driver(CUresult result, const char *call, const char *file, int line);
+void check_nccl(ncclResult_t result, const char *call, const char *file, int line);
+#define CU(call)   check_driver(call, #call, __FILE__, __LINE__)
+#define NCCL(call) check_nccl(nccl.call, #call, __FILE__, __LINE__)
+
+/* NCCL is opened when there is more than one rank, so that one rank runs where there is none. */
+#define NCCL_CALLS(X) \
+	X(GetUniqueId) X(CommInitRank) X(CommSplit) X(CommDestroy) X(AllReduce) X(AllGather) X(Send) X(Recv) X(GroupStart) X(GroupEnd) X(GetErrorString)
+struct nccl_calls {
+#define X(name) __typeof__(nccl##name) *name;
+	NCCL_CALLS(X)
+#undef X
+};
+extern struct nccl_calls nccl;
+
+/* The hashes of all ranks in their order, in all; count is that of ranks. */
+void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all);
+
+/* Prints a line for the step, once for all ranks. */
+void print_step(struct rank *r, int step, double loss, uint64_t hash);
+
+#endif
