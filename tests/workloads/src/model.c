@@ -22,6 +22,7 @@ unsigned add_part(struct model *m, unsigned n, float scale, float shift)
 	m->size[i] = n;
 	m->scale[i] = scale;
 	m->shift[i] = shift;
+	m->seed[i] = i;
 	m->n += n;
 	return (i);
 }
@@ -37,7 +38,7 @@ void make_model(struct rank *r, struct model *m, uint32_t seed)
 	m->host = malloc(4 * (size_t)m->n);
 	for (unsigned i = 0; i < m->parts; ++i) {
 		CUdeviceptr p = part(m, i);
-		uint32_t own = seed + i;
+		uint32_t own = seed + m->seed[i];
 
 		over(r, K_fill_uniform, m->size[i], (void *[]){ &p, &m->size[i], &own, &m->scale[i], &m->shift[i] });
 	}

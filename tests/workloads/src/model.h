@@ -17,6 +17,7 @@ struct model {
 	unsigned at[MAX_PARTS];
 	unsigned size[MAX_PARTS];
 	float scale[MAX_PARTS], shift[MAX_PARTS];
+	uint32_t seed[MAX_PARTS];
 	CUdeviceptr p, g, m, v, loss;
 	float b1t, b2t; /* Adam's decays, to the power of the steps so far */
 	float *host;
@@ -25,7 +26,7 @@ struct model {
 /* Adds a part of n numbers that begin as shift + scale times a number from -1 to 1. Returns its number. */
 unsigned add_part(struct model *m, unsigned n, float scale, float shift);
 
-/* Makes the buffers when all parts are known. Part i is filled from seed + i. */
+/* Makes the buffers when all parts are known. Part i is filled from seed + seed[i], which add_part sets to i. */
 void make_model(struct rank *r, struct model *m, uint32_t seed);
 void free_model(struct model *m);
 

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workloads
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+func TestMain(m *testing.M) { soft.Main(m) }
+
+var compiled sync.Once
+
+// need returns what programs run with, and compiles them all at first.
+func need(t *testing.T) *soft.World {
+	t.Helper()
+	w := soft.Need(t)
+	var err error
+	compiled.Do(func() { err = w.Command("make", "-s", "-C", "tests/workloads", "O="+w.Dir) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// run runs a program and returns its lines.
+func run(t *testing.T, devices int, stdin, name string, args ...string) []string {
+	t.Helper()
+	w := need(t)
+	r := w.Run(t, soft.Program{Devices: devices, Path: filepath.Join(w.Dir, name), Args: args, Stdin: strings.NewReader(stdin), Limit: 2 * time.Minute})
+	if r.Exit != 0 {
+		t.Fatalf("%s %q ended with %d\nstdout:\n%s\nstderr:\n%s", name, args, r.Exit, r.Stdout, r.Stderr)
+	}
+	return strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n")
+}
+
+var stepLine = regexp.MustCompile(`^step (\d+) loss (\d+\.\d+) hash [0-9a-f]{16}$`)
+
+// training checks that lines are those of steps, from 1, and that the loss falls.
+func training(t *testing.T, lines []string, steps int) {
+	t.Helper()
+	if len(lines) != steps {
+		t.Fatalf("%d lines, not %d:\n%s", len(lines), steps, strings.Join(lines, "\n"))
+	}
+	var first, last float64
+	for i, l := range lines {
+		m := stepLine.FindStringSubmatch(l)
+		if m == nil || m[1] != fmt.Sprint(i+1) {
+			t.Fatalf("line %d: %q", i, l)
+		}
+		fmt.Sscan(m[2], &last)
+		if i == 0 {
+			first = last
+		}
+	}
+	if !(last < first) {
+		t.Errorf("it learns nothing: the loss was %g and is %g", first, last)
+	}
+}
+
+// same fails unless both runs printed the same.
+func same(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			t.Fatalf("%s: line %d is\n%s, not\n%s", what, i+1, got[i], want[i])
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d lines, not %d", what, len(got), len(want))
+	}
+}
+
+// TestTraining: what data-parallel training prints depends on the number of ranks, and on nothing else.
+func TestTraining(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps int
+	}{{"mlp", 12}, {"gpt", 6}} {
+		t.Run(c.name, func(t *testing.T) {
+			steps := []string{"--steps", fmt.Sprint(c.steps)}
+			one := run(t, 1, "", c.name, steps...)
+			training(t, one, c.steps)
+			same(t, "once more", run(t, 1, "", c.name, steps...), one)
+			other := run(t, 1, "", c.name, append(steps, "--seed", "2")...)
+			if other[0] == one[0] {
+				t.Error("another seed makes no difference")
+			}
+			two := run(t, 2, "", c.name, append(steps, "--ranks", "2")...)
+			training(t, two, c.steps)
+			if two[c.steps-1] == one[c.steps-1] {
+				t.Error("two ranks do what one does")
+			}
+			same(t, "in processes", run(t, 2, "", c.name, append(steps, "--ranks", "2", "--processes")...), two)
+		})
+	}
+}
+
+// TestGradients: the whole models' gradients are what differences of the loss say.
+func TestGradients(t *testing.T) {
+	run(t, 1, "", "mlp", "--gradients")
+	run(t, 1, "", "gpt", "--gradients")
+}
+
+func TestGrid(t *testing.T) {
+	lines := run(t, 4, "", "grid", "--ranks", "4", "--steps", "8")
+	training(t, lines, 8)
+	same(t, "in processes", run(t, 4, "", "grid", "--ranks", "4", "--steps", "8", "--processes"), lines)
+}
+
+func TestStreams(t *testing.T) {
+	lines := run(t, 1, "", "streams", "--steps", "9")
+	if len(lines) != 9 {
+		t.Fatal(lines)
+	}
+	for range 2 {
+		same(t, "once more", run(t, 1, "", "streams", "--steps", "9"), lines)
+	}
+}
+
+func TestServe(t *testing.T) {
+	requests := "hello\n\nwhat is it?\nhello\nquit\nnever read\n"
+	lines := run(t, 1, requests, "serve")
+	if len(lines) != 4 {
+		t.Fatal(lines)
+	}
+	answer := regexp.MustCompile(`^request (\d+) answer "[ a-z.,!?-]{16}" hash [0-9a-f]{16}$`)
+	for i, l := range lines {
+		if m := answer.FindStringSubmatch(l); m == nil || m[1] != fmt.Sprint(i+1) {
+			t.Errorf("line %d: %q", i, l)
+		}
+	}
+	if lines[0][10:] == lines[3][10:] {
+		t.Error("it remembers nothing")
+	}
+	same(t, "once more", run(t, 1, requests, "serve"), lines)
+}

@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * No model, but the ways in which work can be ordered: threads with streams of their own, events between all of them, memory that is allocated in
+ * a stream, a graph by capture whose kernel gets other parameters before each launch and which is sometimes updated as a whole, a graph
+ * built node by node, values written and waited for, functions of the host. With several ranks the captured graph adds a square
+ * of all ranks. A step is
+ *
+ *	main      begin ─┬────────────────────────┬─ graphs ─ write ──────┬─ host function ─ copy to the host
+ *	worker i         └─ a ─┬─ a ─────┬─ a ────┘           └ wait ─ side ┘
+ *	                       └─ b ─────┘
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data.h"
+#include "layers.h"
+
+enum { WORKERS = 3, SIDE = 48, N = SIDE * SIDE, BYTES = 4 * N };
+
+struct all;
+
+struct worker {
+	struct all *all;
+	int number;
+	pthread_t id;
+	struct rank a, b; /* the rank, with other streams */
+	CUevent forked, joined, done;
+	CUdeviceptr square;
+};
+
+struct all {
+	struct rank *r;
+	CUdeviceptr p; /* WORKERS squares: what is hashed */
+	CUdeviceptr noise, product, sum, ones, flag;
+	float *host;
+	struct rank side; /* the rank, with another stream */
+	CUevent begin, end, forked, joined;
+	CUgraphExec captured, built;
+	CUgraphNode fill;
+	struct worker workers[WORKERS];
+	pthread_barrier_t barrier;
+	int step;
+	unsigned long long called; /* what functions of the host make of the steps */
+};
+
+static CUdeviceptr square(const struct all *s, int i)
+{
+	return (s->p + (CUdeviceptr)(i * BYTES));
+}
+
+static void fill(struct rank *r, CUdeviceptr p, uint32_t seed)
+{
+	unsigned n = N;
+	float scale = 0.25f, shift = 0;
+
+	over(r, K_fill_uniform, N, (void *[]){ &p, &n, &seed, &scale, &shift });
+}
+
+static void multiply(struct rank *r, CUdeviceptr c, CUdeviceptr a, CUdeviceptr b)
+{
+	gemm(r, (struct gemm){
+		.a = a, .b = b, .c = c, .m = SIDE, .n = SIDE, .k = SIDE, .ars = SIDE, .acs = 1, .brs = SIDE, .bcs = 1, .crs = SIDE, .alpha = 0.2f,
+	});
+}
+
+/* The seed of a step and a part of it; ranks differ. */
+static uint32_t seed_of(const struct all *s, int what)
+{
+	return (s->r->o->seed * 7919 + (uint32_t)((s->step * s->r->ranks + s->r->rank) * 8 + what));
+}
+
+static void work(struct worker *w)
+{
+	struct all *s = w->all;
+	CUdeviceptr tmp, mine = square(s, w->number);
+
+	CU(cuStreamWaitEvent(w->a.stream, s->begin, 0));
+	CU(cuMemAllocAsync(&tmp, BYTES, w->a.stream));
+	fill(&w->a, tmp, seed_of(s, w->number));
+	CU(cuEventRecord(w->forked, w->a.stream));
+	CU(cuStreamWaitEvent(w->b.stream, w->forked, 0));
+	multiply(&w->b, w->square, tmp, mine);
+	CU(cuEventRecord(w->joined, w->b.stream));
+	CU(cuStreamWaitEvent(w->a.stream, w->joined, 0));
+	sum_of(&w->a, tmp, tmp, w->square, N);
+	mix(&w->a, mine, tmp, N, 0.875f, 0.125f);
+	CU(cuMemFreeAsync(tmp, w->a.stream));
+	CU(cuEventRecord(w->done, w->a.stream));
+}
+
+/* A step begins and ends at the barrier, until one is 0. */
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	CU(cuCtxSetCurrent(w->all->r->ctx));
+	for (;;) {
+		pthread_barrier_wait(&w->all->barrier);
+		if (w->all->step == 0)
+			return (NULL);
+		work(w);
+		pthread_barrier_wait(&w->all->barrier);
+	}
+}
+
+static CUgraph capture(struct all *s)
+{
+	struct rank *r = s->r;
+	CUstreamCaptureStatus status;
+	CUgraph graph;
+
+	CU(cuStreamBeginCapture(r->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	fill(r, s->noise, seed_of(s, WORKERS));
+	CU(cuEventRecord(s->forked, r->stream));
+	CU(cuStreamWaitEvent(s->side.stream, s->forked, 0));
+	CU(cuStreamIsCapturing(s->side.stream, &status));
+	if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		fail("a stream that waits for one that is captured is captured");
+	multiply(&s->side, s->product, s->noise, square(s, 0));
+	CU(cuEventRecord(s->joined, s->side.stream));
+	over(r, K_tanh_of_sum, N, (void *[]){ &s->sum, &s->noise, &(CUdeviceptr){ square(s, 1) }, &(unsigned){ N } });
+	CU(cuStreamWaitEvent(r->stream, s->joined, 0));
+	mix(r, square(s, 2), s->product, N, 0.5f, 0.5f);
+	mix(r, square(s, 2), s->sum, N, 1, 0.25f);
+	if (r->world != NULL) {
+		NCCL(AllReduce((void *)square(s, 2), (void *)square(s, 2), N, ncclFloat, ncclSum, r->world, r->stream));
+		mix(r, square(s, 2), square(s, 2), N, 0, 1.0f / (float)r->ranks);
+	}
+	CU(cuStreamEndCapture(r->stream, &graph));
+	return (graph);
+}
+
+/* The node that makes noise: the only one of its kernel. */
+static CUgraphNode find_fill(struct all *s, CUgraph graph)
+{
+	CUgraphNode nodes[32];
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphNodeType type;
+	size_t n = 0;
+
+	CU(cuGraphGetNodes(graph, NULL, &n));
+	if (n > 32)
+		fail("%zu nodes are more than were captured", n);
+	CU(cuGraphGetNodes(graph, nodes, &n));
+	for (size_t i = 0; i < n; ++i) {
+		CU(cuGraphNodeGetType(nodes[i], &type));
+		if (type != CU_GRAPH_NODE_TYPE_KERNEL)
+			continue;
+		CU(cuGraphKernelNodeGetParams(nodes[i], &params));
+		if (params.func == s->r->kernels[K_fill_uniform])
+			return (nodes[i]);
+	}
+	fail("the node is not there");
+}
+
+static void count(void *user)
+{
+	struct all *s = user;
+
+	s->called = s->called * 31 + (unsigned long long)s->step;
+}
+
+/* ones = 1 everywhere; square 0 += ones / 64 and square 1 is copied to sum, then a function of the host. */
+static CUgraph build(struct all *s)
+{
+	CUdeviceptr first = square(s, 0);
+	unsigned n = N;
+	float a = 1, b = 1.0f / 64;
+	void *args[] = { &first, &s->ones, &n, &a, &b };
+	CUDA_MEMSET_NODE_PARAMS set = { .dst = s->ones, .value = 0x3f800000, .elementSize = 4, .width = N, .height = 1 };
+	CUDA_KERNEL_NODE_PARAMS kernel = {
+		.func = s->r->kernels[K_mix], .gridDimX = (N + 127) / 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1,
+		.blockDimZ = 1, .kernelParams = args,
+	};
+	CUDA_MEMCPY3D copy = {
+		.srcType = CU_MEMORYTYPE_DEVICE, .srcDevice = square(s, 1), .srcPitch = BYTES, .srcHeight = 1,
+		.dstType = CU_MEMORYTYPE_DEVICE, .dstDevice = s->sum, .dstPitch = BYTES, .dstHeight = 1, .width = BYTES, .height = 1, .depth = 1,
+	};
+	CUDA_HOST_NODE_PARAMS host = { .fn = count, .userData = s };
+	CUgraphNode memset_node, ends[2], host_node;
+	CUgraph graph;
+
+	CU(cuGraphCreate(&graph, 0));
+	CU(cuGraphAddMemsetNode(&memset_node, graph, NULL, 0, &set, s->r->ctx));
+	CU(cuGraphAddKernelNode(&ends[0], graph, &memset_node, 1, &kernel));
+	CU(cuGraphAddMemcpyNode(&ends[1], graph, NULL, 0, &copy, s->r->ctx));
+	CU(cuGraphAddHostNode(&host_node, graph, ends, 2, &host));
+	return (graph);
+}
+
+/* Graphs of a step: the captured one with this step's seed, every fourth time by capturing it again. */
+static void launch_graphs(struct all *s)
+{
+	struct rank *r = s->r;
+
+	if (s->step % 4 == 0) {
+		CUgraph again = capture(s);
+		CUgraphExecUpdateResultInfo info;
+
+		CU(cuGraphExecUpdate(s->captured, again, &info));
+		CU(cuGraphDestroy(again));
+	} else {
+		unsigned n = N;
+		float scale = 0.25f, shift = 0;
+		uint32_t seed = seed_of(s, WORKERS);
+		void *args[] = { &s->noise, &n, &seed, &scale, &shift };
+		CUDA_KERNEL_NODE_PARAMS kernel = {
+			.func = r->kernels[K_fill_uniform], .gridDimX = (N + 127) / 128, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128,
+			.blockDimY = 1, .blockDimZ = 1, .kernelParams = args,
+		};
+
+		CU(cuGraphExecKernelNodeSetParams(s->captured, s->fill, &kernel));
+	}
+	CU(cuGraphLaunch(s->captured, r->stream));
+	CU(cuGraphLaunch(s->built, r->stream));
+}
+
+static void one_step(struct all *s)
+{
+	struct rank *r = s->r;
+	float milliseconds;
+
+	CU(cuEventRecord(s->begin, r->stream));
+	pthread_barrier_wait(&s->barrier);
+	pthread_barrier_wait(&s->barrier);
+	for (int i = 0; i < WORKERS; ++i)
+		CU(cuStreamWaitEvent(r->stream, s->workers[i].done, 0));
+	launch_graphs(s);
+	CU(cuStreamWriteValue32(r->stream, s->flag, (cuuint32_t)s->step, 0));
+	CU(cuStreamWaitValue32(s->side.stream, s->flag, (cuuint32_t)s->step, CU_STREAM_WAIT_VALUE_GEQ));
+	mix(&s->side, square(s, 1), s->sum, N, 0.5f, 0.5f);
+	CU(cuEventRecord(s->joined, s->side.stream));
+	CU(cuStreamWaitEvent(r->stream, s->joined, 0));
+	CU(cuLaunchHostFunc(r->stream, count, s));
+	CU(cuMemcpyDtoHAsync(s->host, s->p, WORKERS * BYTES, r->stream));
+	CU(cuEventRecord(s->end, r->stream));
+	CU(cuEventSynchronize(s->end));
+	CU(cuEventElapsedTime(&milliseconds, s->begin, s->end));
+	if (!(milliseconds >= 0))
+		fail("a step took %f ms", (double)milliseconds);
+}
+
+static void make(struct all *s, struct rank *r)
+{
+	CUgraph graph;
+
+	memset(s, 0, sizeof(*s));
+	s->r = r;
+	s->p = floats(WORKERS * N);
+	s->noise = floats(N);
+	s->product = floats(N);
+	s->sum = floats(N);
+	s->ones = floats(N);
+	s->flag = floats(1);
+	CU(cuMemAllocHost((void **)&s->host, WORKERS * BYTES));
+	s->side = *r;
+	CU(cuStreamCreateWithPriority(&s->side.stream, CU_STREAM_NON_BLOCKING, 0));
+	CU(cuEventCreate(&s->begin, CU_EVENT_DEFAULT));
+	CU(cuEventCreate(&s->end, CU_EVENT_DEFAULT));
+	CU(cuEventCreate(&s->forked, CU_EVENT_DISABLE_TIMING));
+	CU(cuEventCreate(&s->joined, CU_EVENT_DISABLE_TIMING));
+	pthread_barrier_init(&s->barrier, NULL, WORKERS + 1);
+	for (int i = 0; i < WORKERS; ++i) {
+		struct worker *w = &s->workers[i];
+
+		w->all = s;
+		w->number = i;
+		w->a = w->b = *r;
+		w->square = floats(N);
+		CU(cuStreamCreate(&w->a.stream, CU_STREAM_NON_BLOCKING));
+		CU(cuStreamCreate(&w->b.stream, CU_STREAM_NON_BLOCKING));
+		CU(cuEventCreate(&w->forked, CU_EVENT_DISABLE_TIMING));
+		CU(cuEventCreate(&w->joined, CU_EVENT_DISABLE_TIMING));
+		CU(cuEventCreate(&w->done, CU_EVENT_DISABLE_TIMING));
+		if (pthread_create(&w->id, NULL, worker_main, w) != 0)
+			fail("cannot start a thread");
+	}
+	graph = capture(s);
+	s->fill = find_fill(s, graph);
+	/* The graph stays: its node names the one in what is instantiated. */
+	CU(cuGraphInstantiate(&s->captured, graph, 0));
+	graph = build(s);
+	CU(cuGraphInstantiate(&s->built, graph, 0));
+	CU(cuGraphDestroy(graph));
+}
+
+static void stop(struct all *s)
+{
+	s->step = 0;
+	pthread_barrier_wait(&s->barrier);
+	for (int i = 0; i < WORKERS; ++i) {
+		struct worker *w = &s->workers[i];
+
+		pthread_join(w->id, NULL);
+		CU(cuStreamDestroy(w->a.stream));
+		CU(cuStreamDestroy(w->b.stream));
+		CU(cuEventDestroy(w->done));
+	}
+	CU(cuGraphExecDestroy(s->captured));
+	CU(cuGraphExecDestroy(s->built));
+	CU(cuMemFreeHost(s->host));
+	CU(cuMemFree(s->p));
+}
+
+static void run(struct rank *r)
+{
+	struct all s;
+
+	make(&s, r);
+	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
+		uint64_t hashes[r->ranks];
+
+		s.step = step;
+		one_step(&s);
+		gather_hashes(r, hash_bytes(hash_bytes(HASH_BEGIN, s.host, WORKERS * BYTES), &s.called, sizeof(s.called)), hashes);
+		print_step(r, step, 0, hash_bytes(HASH_BEGIN, hashes, sizeof(hashes)));
+	}
+	stop(&s);
+}
+
+int main(int argc, char **argv)
+{
+	return (run_ranks(argc, argv, 20, run));
+}
