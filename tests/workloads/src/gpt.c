@@ -3,8 +3,8 @@
 
 /*
  * A transformer in small: words and places embedded, blocks of causal attention and a perceptron with layer normalisation before each, and
- * a prediction of the next word. It learns sequences in which each word follows from the two before it by a rule that the
- * first words choose. Each rank has its own sequences. Inputs go through pinned memory.
+ * a prediction of the next word. It learns sequences in which each word follows from the one before it by one of two maps, whichever the
+ * sequence is of. Each rank has its own sequences. Inputs go through pinned memory.
  */
 #include <string.h>
 
@@ -242,7 +242,7 @@ static void compute(void *user)
 	over(r, K_sum_rows, line, (void *[]){ &dplaces, &g->dx, &batch, &line, &none });
 }
 
-/* Each sequence has a rule; a word is a sum of multiples of the two before it. */
+/* Each sequence has one of two maps from words to words. */
 static void load_sequences(struct gpt *g, int step)
 {
 	struct rank *r = g->r;
@@ -250,17 +250,14 @@ static void load_sequences(struct gpt *g, int step)
 
 	/* The copies of the step before have been waited for with its hash. */
 	for (unsigned b = 0; b < BATCH; ++b) {
-		uint32_t rule = random_word(seed, 4 * b) % 4, last = random_word(seed, 4 * b + 1) % WORDS, word = random_word(seed, 4 * b + 2) % WORDS;
+		uint32_t map = random_word(seed, 2 * b) % 2, word = random_word(seed, 2 * b + 1) % WORDS;
 
 		for (unsigned t = 0; t <= LENGTH; ++t) {
-			uint32_t next = (word * (2 * rule + 1) + last + rule) % WORDS;
-
 			if (t < LENGTH)
 				g->host[b * LENGTH + t] = word;
 			if (t > 0)
 				g->host[TOKENS + b * LENGTH + t - 1] = word;
-			last = word;
-			word = next;
+			word = random_word(44 + map, word) % WORDS;
 		}
 	}
 	CU(cuMemcpyHtoDAsync(g->ids, g->host, TOKENS * sizeof(uint32_t), r->stream));
@@ -281,7 +278,7 @@ static void train(struct rank *r)
 		load_sequences(&g, step);
 		compute(&g);
 		reduce_gradients(r, &g.m, r->world);
-		improve(r, &g.m, 0.003f, 1.0f / (float)r->ranks);
+		improve(r, &g.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &g.m) / r->ranks, agreed_hash(r, &g.m));
 	}
 	CU(cuMemFreeHost(g.host));

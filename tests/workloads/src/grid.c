@@ -273,7 +273,7 @@ static void train(struct rank *r)
 		else
 			last_stage(&g);
 		reduce_gradients(r, &g.m, g.copies);
-		improve(r, &g.m, 0.003f, (float)GRID / (float)r->ranks);
+		improve(r, &g.m, 0.01f, (float)GRID / (float)r->ranks);
 		report(&g, step);
 	}
 	if (g.copies != NULL)

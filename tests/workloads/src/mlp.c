@@ -108,7 +108,7 @@ static void train(struct rank *r)
 		load_points(&p, step);
 		compute(&p);
 		reduce_gradients(r, &p.m, r->world);
-		improve(r, &p.m, 0.003f, 1.0f / (float)r->ranks);
+		improve(r, &p.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &p.m) / r->ranks, agreed_hash(r, &p.m));
 	}
 	free_model(&p.m);
