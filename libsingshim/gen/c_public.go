@@ -66,8 +66,9 @@ func cPublic(t *api.Table, h header) []byte {
 			cHandle(w, x)
 		}
 	}
+	public := publicTypes(t)
 	for _, x := range t.Types {
-		if x.Struct && headerOf(x.C) == h.name && !slices.Contains(byHand, x.C) {
+		if x.Struct && public[x] && headerOf(x.C) == h.name && !slices.Contains(byHand, x.C) {
 			cStruct(w, x)
 		}
 	}
@@ -110,6 +111,28 @@ func cPublic(t *api.Table, h header) []byte {
 	w.line("")
 	w.line("#endif")
 	return w.Bytes()
+}
+
+// publicTypes are those of arguments of public calls, and of what these are made of.
+func publicTypes(t *api.Table) map[*api.Type]bool {
+	all := map[*api.Type]bool{}
+	var add func(x *api.Type)
+	add = func(x *api.Type) {
+		all[x] = true
+		for _, f := range x.Fields {
+			add(f.Type)
+		}
+	}
+	for c := range t.Calls {
+		for _, a := range c.Args {
+			if !c.Message {
+				add(a.Type)
+			}
+		}
+	}
+	// What is in structs that are written by hand.
+	add(t.Type("poolprops"))
+	return all
 }
 
 // renames lets names mean their newest function, as the driver's own header does.
