@@ -22,6 +22,8 @@ CUdeviceptr floats(unsigned n)
 
 	CU(cuMemAlloc(&p, 4 * (size_t)n));
 	CU(cuMemsetD32(p, 0, n));
+	/* It returns before it is done, and no other stream waits for it. */
+	CU(cuStreamSynchronize(NULL));
 	return (p);
 }
 
