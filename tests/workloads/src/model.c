@@ -126,11 +126,11 @@ void check_gradients(struct rank *r, struct model *m, void (*compute)(void *), v
 			CU(cuMemcpyDtoH(&old, m->p + 4 * (CUdeviceptr)at, 4));
 			for (int side = 0; side < 2; ++side) {
 				new = old + (side ? h : -h);
-				CU(cuMemcpyHtoD(m->p + 4 * (CUdeviceptr)at, &new, 4));
+				CU(cuMemcpyHtoDAsync(m->p + 4 * (CUdeviceptr)at, &new, 4, r->stream));
 				compute(user);
 				loss[side] = read_loss(r, m);
 			}
-			CU(cuMemcpyHtoD(m->p + 4 * (CUdeviceptr)at, &old, 4));
+			CU(cuMemcpyHtoDAsync(m->p + 4 * (CUdeviceptr)at, &old, 4, r->stream));
 			slope = ((double)loss[1] - loss[0]) / (2 * (double)h);
 			worst = fmax(worst, fabs(slope - g[at]) / (0.01 + fabs(slope)));
 		}

@@ -238,7 +238,7 @@ void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all)
 		return;
 	}
 	CU(cuMemAlloc(&buffer, n));
-	CU(cuMemcpyHtoD(buffer + sizeof(mine) * (unsigned)r->rank, &mine, sizeof(mine)));
+	CU(cuMemcpyHtoDAsync(buffer + sizeof(mine) * (unsigned)r->rank, &mine, sizeof(mine), r->stream));
 	NCCL(AllGather((void *)(buffer + sizeof(mine) * (unsigned)r->rank), (void *)buffer, 1, ncclUint64, r->world, r->stream));
 	CU(cuMemcpyDtoHAsync(all, buffer, n, r->stream));
 	CU(cuStreamSynchronize(r->stream));
