@@ -215,24 +215,44 @@ static void backward_block(struct gpt *g, struct block *b)
 	normalise_gradient(r, &n1, g->dn, g->dx, 1, gradient(m, b->gain1), gradient(m, b->shift1), 0);
 }
 
-/* Loss and gradients of the sequences that are there. */
-static void compute(void *user)
+static struct norm last_norm(struct gpt *g)
+{
+	return (norm(g, g->out, g->n, g->mean, g->spread, g->gain, g->shift));
+}
+
+static struct linear last_layer(struct gpt *g)
+{
+	return (layer(g, g->n, g->logits, WIDTH, WORDS, g->w, g->b));
+}
+
+/* The loss of the sequences that are there, and what its gradients need. */
+static void forward(void *user)
 {
 	struct gpt *g = user;
 	struct rank *r = g->r;
-	struct model *m = &g->m;
-	struct norm n = norm(g, g->out, g->n, g->mean, g->spread, g->gain, g->shift);
-	struct linear l = layer(g, g->n, g->logits, WIDTH, WORDS, g->w, g->b);
-	CUdeviceptr words = part(m, g->words), places = part(m, g->places), dwords = gradient(m, g->words), dplaces = gradient(m, g->places);
-	unsigned all = TOKENS * WIDTH, width = WIDTH, length = LENGTH, table = WORDS * WIDTH, tokens = TOKENS, batch = BATCH, line = LENGTH * WIDTH;
-	float none = 0;
+	struct norm n = last_norm(g);
+	struct linear l = last_layer(g);
+	CUdeviceptr words = part(&g->m, g->words), places = part(&g->m, g->places);
+	unsigned all = TOKENS * WIDTH, width = WIDTH, length = LENGTH;
 
 	over(r, K_embed, all, (void *[]){ &g->block[0].x, &words, &places, &g->ids, &all, &width, &length });
 	for (int i = 0; i < BLOCKS; ++i)
 		forward_block(g, &g->block[i], i < BLOCKS - 1 ? g->block[i + 1].x : g->out);
 	normalise(r, &n);
 	linear(r, &l);
-	cross_entropy(r, m->loss, g->each, g->dlogits, g->logits, g->targets, TOKENS, WORDS, 1);
+	cross_entropy(r, g->m.loss, g->each, g->dlogits, g->logits, g->targets, TOKENS, WORDS, 1);
+}
+
+static void backward(void *user)
+{
+	struct gpt *g = user;
+	struct rank *r = g->r;
+	struct model *m = &g->m;
+	struct norm n = last_norm(g);
+	struct linear l = last_layer(g);
+	CUdeviceptr dwords = gradient(m, g->words), dplaces = gradient(m, g->places);
+	unsigned width = WIDTH, table = WORDS * WIDTH, tokens = TOKENS, batch = BATCH, line = LENGTH * WIDTH;
+	float none = 0;
 
 	linear_gradient(r, &l, g->dlogits, g->dn, 0, gradient(m, g->w), gradient(m, g->b), 0);
 	normalise_gradient(r, &n, g->dn, g->dx, 0, gradient(m, g->gain), gradient(m, g->shift), 0);
@@ -271,12 +291,13 @@ static void train(struct rank *r)
 	make(&g, r);
 	if (r->o->gradients) {
 		load_sequences(&g, 1);
-		check_gradients(r, &g.m, compute, &g);
+		check_gradients(r, &g.m, forward, backward, &g);
 		return;
 	}
 	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
 		load_sequences(&g, step);
-		compute(&g);
+		forward(&g);
+		backward(&g);
 		reduce_gradients(r, &g.m, r->world);
 		improve(r, &g.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &g.m) / r->ranks, agreed_hash(r, &g.m));

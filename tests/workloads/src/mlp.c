@@ -44,8 +44,8 @@ static struct linear layer(const struct mlp *p, int i)
 	});
 }
 
-/* Loss and gradients of the points that are there. */
-static void compute(void *user)
+/* The loss of the points that are there, and what its gradients need. */
+static void forward(void *user)
 {
 	struct mlp *p = user;
 	struct rank *r = p->r;
@@ -58,6 +58,13 @@ static void compute(void *user)
 			activate(r, K_relu, p->x[i + 1], p->h[i], BATCH * widths[i + 1]);
 	}
 	cross_entropy(r, p->m.loss, p->each, p->dh, p->h[LAYERS - 1], p->target, BATCH, CLASSES, 1);
+}
+
+static void backward(void *user)
+{
+	struct mlp *p = user;
+	struct rank *r = p->r;
+
 	for (int i = LAYERS - 1; i >= 0; --i) {
 		struct linear l = layer(p, i);
 
@@ -101,12 +108,13 @@ static void train(struct rank *r)
 	make(&p, r);
 	if (r->o->gradients) {
 		load_points(&p, 1);
-		check_gradients(r, &p.m, compute, &p);
+		check_gradients(r, &p.m, forward, backward, &p);
 		return;
 	}
 	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
 		load_points(&p, step);
-		compute(&p);
+		forward(&p);
+		backward(&p);
 		reduce_gradients(r, &p.m, r->world);
 		improve(r, &p.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &p.m) / r->ranks, agreed_hash(r, &p.m));

@@ -46,8 +46,8 @@ float read_loss(struct rank *r, struct model *m);
 /* All ranks' gradients and losses are added, in place. */
 void reduce_gradients(struct rank *r, struct model *m, ncclComm_t comm);
 
-/* Changes parameters a little, one by one, and compares what compute makes of the loss with the gradient; prints what is worst. */
-void check_gradients(struct rank *r, struct model *m, void (*compute)(void *), void *user);
+/* Changes parameters a little, one by one, and compares what forward makes of the loss with the gradient; prints what is worst. */
+void check_gradients(struct rank *r, struct model *m, void (*forward)(void *), void (*backward)(void *), void *user);
 
 /* Fails unless all ranks' parameters are the same; returns the hash. */
 uint64_t agreed_hash(struct rank *r, struct model *m);
