@@ -153,6 +153,8 @@ func renames(w *text, t *api.Table) {
 		newest[e.Name] = e // they come in the order of versions
 	}
 	w.line("")
+	w.line("/* Who wants each version under its own name defines this. */")
+	w.line("#ifndef GEN_CUDA_NO_RENAMES")
 	w.line("#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM")
 	for _, n := range names {
 		if c := newest[n].Call; c.PerThread != "" {
@@ -171,6 +173,7 @@ func renames(w *text, t *api.Table) {
 			w.line("#define %s %s", n, c.Symbol)
 		}
 	}
+	w.line("#endif")
 }
 
 func cHandle(w *text, x *api.Type) {

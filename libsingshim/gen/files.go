@@ -38,6 +38,7 @@ func files(t *api.Table) (map[string][]byte, error) {
 
 		device + "test/gen_roundtrip.c": cRoundtrip(t),
 	}
+	all["tests/device/testdata/gen_junk.h"] = cJunk(t)
 	for _, h := range headers {
 		all[include+"gen_"+h.name+".h"] = cPublic(t, h)
 		all[include+"gen_stub_"+h.name+".c"] = cStub(t, h)

@@ -1666,6 +1666,8 @@ CUresult cuCheckpointProcessCheckpoint(int pid, const void *args);
 CUresult cuCheckpointProcessRestore(int pid, const void *args);
 CUresult cuCheckpointProcessUnlock(int pid, const void *args);
 
+/* Who wants each version under its own name defines this. */
+#ifndef GEN_CUDA_NO_RENAMES
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
 #define cuEventRecord cuEventRecord_ptsz
 #define cuEventRecordWithFlags cuEventRecordWithFlags_ptsz
@@ -1823,5 +1825,6 @@ CUresult cuCheckpointProcessUnlock(int pid, const void *args);
 #define cuTexRefSetAddress cuTexRefSetAddress_v2
 #define cuTexRefSetAddress2D cuTexRefSetAddress2D_v3
 #define cuVDPAUCtxCreate cuVDPAUCtxCreate_v2
+#endif
 
 #endif
