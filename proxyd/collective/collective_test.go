@@ -153,7 +153,7 @@ func newFast(o Op, ranks int, rng *rand.Rand) *trial {
 	source := rand.NewChaCha8(seed)
 	for r := range ranks {
 		op := o
-		send, recv := op.needs(r, ranks)
+		send, recv := op.Needs(r, ranks)
 		op.Send, op.Recv = make([]byte, send), make([]byte, recv)
 		source.Read(op.Send)
 		tr.ops, sends = append(tr.ops, op), append(sends, bytes.Clone(op.Send))

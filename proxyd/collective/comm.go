@@ -295,6 +295,9 @@ func (c *Comm) Err() error {
 // Done tells when it has happened, within a second.
 func (c *Comm) Abort() { c.fail(ErrAborted) }
 
+// Fail is Abort with a reason, whose text all processes get to know.
+func (c *Comm) Fail(reason error) { c.fail(fmt.Errorf("%w: %s", ErrAborted, reason.Error())) }
+
 // fail makes err what became of the communicator, if it is the first.
 func (c *Comm) fail(err error) {
 	c.mu.Lock()

@@ -63,7 +63,7 @@ func program(rank, ranks, size int) []Op {
 		if o.Kind.reduces() {
 			o.Reduction = Max
 		}
-		send, recv := o.needs(rank, ranks)
+		send, recv := o.Needs(rank, ranks)
 		o.Send, o.Recv = make([]byte, send), make([]byte, recv)
 		ops = append(ops, o)
 	}

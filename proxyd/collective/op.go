@@ -37,8 +37,8 @@ type Op struct {
 	got   *newcomer
 }
 
-// needs tells how many bytes rank's buffers must have in a communicator of n ranks.
-func (o *Op) needs(rank, n int) (send, recv int) {
+// Needs tells how many bytes rank's buffers must have in a communicator of n ranks.
+func (o *Op) Needs(rank, n int) (send, recv int) {
 	one := o.Count * o.Type.Size()
 	all := one * n
 	root := rank == o.Root
@@ -105,7 +105,7 @@ func (o Op) check(rank, n int) (Op, error) {
 	} else {
 		o.Scale = nil
 	}
-	send, recv := o.needs(rank, n)
+	send, recv := o.Needs(rank, n)
 	if len(o.Send) < send {
 		return bad("send buffer of %d bytes, %d needed", len(o.Send), send)
 	}

@@ -48,6 +48,9 @@ func (c *Comm) pairUp(q *queue, b *batch, op *Op) func() {
 			p.recvs = append(p.recvs, t)
 		}
 		if len(p.sends) == 0 || len(p.recvs) == 0 {
+			if c.ranks[op.Peer].gone() {
+				return func() { c.fail(fmt.Errorf("rank %d: a message with rank %d: %w", q.rank, op.Peer, ErrLeft)) }
+			}
 			return func() {}
 		}
 		from, to := p.sends[0], p.recvs[0]

@@ -177,6 +177,9 @@ func (c *Comm) begin(q *queue, b *batch, op *Op) func() {
 	}
 	seq := q.colls
 	q.colls++
+	if gone, is := c.departed(seq); is {
+		return func() { c.fail(fmt.Errorf("collective %d needs rank %d: %w", seq, gone, ErrLeft)) }
+	}
 	check := op.signature()
 	coll := c.colls[seq]
 	if coll == nil {
@@ -268,8 +271,53 @@ func (c *Comm) Destroy(rank int) error {
 	return nil
 }
 
+// departed finds a local rank that was destroyed and takes no part in the seq-th collective. The caller holds mu.
+func (c *Comm) departed(seq uint64) (rank int, is bool) {
+	for _, q := range c.ranks {
+		if q.gone() && q.colls <= seq {
+			return q.rank, true
+		}
+	}
+	return 0, false
+}
+
+// gone tells whether the rank begins nothing more.
+func (q *queue) gone() bool { return q.destroyed && len(q.batches) == 0 }
+
+// stranded finds what waits for a local rank that begins nothing more: it would wait for ever. The caller holds mu.
+func (c *Comm) stranded() error {
+	for seq := range c.colls {
+		if c.colls[seq].missing == 0 {
+			continue
+		}
+		if rank, is := c.departed(seq); is {
+			return fmt.Errorf("collective %d needs rank %d: %w", seq, rank, ErrLeft)
+		}
+	}
+	for at, p := range c.pairs {
+		for _, waiting := range []struct {
+			rank int
+			n    int
+		}{{at[1], len(p.sends)}, {at[0], len(p.recvs)}} {
+			if q := c.ranks[waiting.rank]; waiting.n > 0 && q != nil && q.gone() {
+				return fmt.Errorf("a message between ranks %d and %d: %w", at[0], at[1], ErrLeft)
+			}
+		}
+	}
+	return nil
+}
+
 // leaveIfDone closes leaving when nothing is left to do. The caller holds mu.
 func (c *Comm) leaveIfDone() {
+	for _, q := range c.ranks {
+		if !q.gone() {
+			continue
+		}
+		if err := c.stranded(); err != nil {
+			go c.fail(err) // which takes mu
+		}
+		break
+	}
 	for _, q := range c.ranks {
 		if !q.destroyed || len(q.batches) > 0 {
 			return

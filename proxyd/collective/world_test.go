@@ -170,7 +170,7 @@ func newTrial(o Op, ranks int, f form, rng *rand.Rand) *trial {
 	var sends, scales [][]byte
 	for r := range ranks {
 		op := o
-		send, recv := op.needs(r, ranks)
+		send, recv := op.Needs(r, ranks)
 		op.Send, op.Recv = f.memory(send), f.memory(recv)
 		copy(op.Send, randomVector(o.Type, send/o.Type.Size(), rng))
 		if f.inPlace {
