@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package meeting
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+)
+
+// Config is how a Host works. Zero durations mean the defaults.
+type Config struct {
+	// Listen is host:port; port 0 takes any.
+	Listen string
+	// Node is where the process's collective.Node listens: what others get to know of it.
+	Node string
+	// Dial bounds the time in which the maker of an identity must be reached; 30 s.
+	Dial time.Duration
+	// Handshake bounds the time that somebody who connects has to show that he knows a secret; 10 s.
+	Handshake time.Duration
+}
+
+// strangers is how many connections may be in their handshake; one more is closed.
+const strangers = 1024
+
+// Host is a Rendezvous between processes. The identities that it makes are met at its own address, so nobody else is
+// needed. Its ranks may meet at other Hosts.
+type Host struct {
+	cfg      Config
+	listener net.Listener
+	maker    [16]byte
+	key      key
+	room     room
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	slots    chan struct{}
+}
+
+// Listen makes a Host. It works until ctx is done or Close is called.
+func Listen(ctx context.Context, cfg Config) (*Host, error) {
+	if cfg.Dial == 0 {
+		cfg.Dial = 30 * time.Second
+	}
+	if cfg.Handshake == 0 {
+		cfg.Handshake = 10 * time.Second
+	}
+	if cfg.Node == "" || len(cfg.Node) > math.MaxUint16 {
+		return nil, errors.New("meeting: nobody could connect to this process")
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("meeting: %w", err)
+	}
+	h := &Host{cfg: cfg, listener: l, slots: make(chan struct{}, strangers)}
+	rand.Read(h.maker[:]) //nolint:errcheck // crypto/rand's Read never fails
+	rand.Read(h.key[:])   //nolint:errcheck // crypto/rand's Read never fails
+	h.ctx, h.cancel = context.WithCancel(ctx)
+	context.AfterFunc(h.ctx, func() { l.Close() })
+	h.wg.Go(h.accept)
+	return h, nil
+}
+
+// Close ends all that waits, with an error, and returns when nothing of it is left. It may be called twice.
+func (h *Host) Close() {
+	h.cancel()
+	h.wg.Wait()
+}
+
+// NewID implements Rendezvous.
+func (h *Host) NewID() (ID, error) { return newID(h.maker, &h.key, h.listener.Addr().String()) }
+
+// Meet implements Rendezvous. It also ends with the Host.
+func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error) {
+	if err := id.check(); err != nil {
+		return collective.Roster{}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(h.ctx, func() { cancel(collective.ErrClosed) })()
+	if id.maker() == h.maker {
+		return h.room.await(ctx, &id, size, rank, h.cfg.Node)
+	}
+	if id.address() == "" {
+		return collective.Roster{}, fmt.Errorf("%w: its maker talks to nobody", ErrID)
+	}
+	r, err := h.visit(ctx, &id, size, rank)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return collective.Roster{}, fmt.Errorf("meeting at %s: %w", id.address(), err)
+	}
+	return r, nil
+}
+
+// visit is the way of a rank to another Host.
+func (h *Host) visit(ctx context.Context, id *ID, size, rank int) (collective.Roster, error) {
+	conn, err := h.dial(ctx, id.address())
+	if err != nil {
+		return collective.Roster{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
+	t, err := call(conn, id)
+	if err == nil {
+		err = t.announce(here{size, rank, h.cfg.Node})
+	}
+	if err != nil {
+		return collective.Roster{}, err
+	}
+	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
+	nonce, addresses, err := t.hear(size)
+	if err != nil {
+		return collective.Roster{}, err
+	}
+	return roster(id.secret(), nonce, addresses), nil
+}
+
+// dial tries again for a while: the network may be slower than what carried the identity.
+func (h *Host) dial(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Dial)
+	defer cancel()
+	pause := 10 * time.Millisecond
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+func (h *Host) accept() {
+	for {
+		conn, err := h.listener.Accept()
+		if err != nil {
+			if h.ctx.Err() != nil {
+				return
+			}
+			// Out of descriptors, most likely: wait for one.
+			select {
+			case <-h.ctx.Done():
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		select {
+		case h.slots <- struct{}{}:
+			h.wg.Go(func() { h.receive(conn) })
+		default:
+			conn.Close()
+		}
+	}
+}
+
+// receive is the host's side of a rank elsewhere. Who does not know a secret is not told why.
+func (h *Host) receive(conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(h.ctx, func() { conn.Close() })()
+	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
+	nonce, t, who, err := greet(conn, &h.key)
+	<-h.slots
+	if err != nil {
+		return
+	}
+	g, err := h.room.enter(nonce, who.size, who.rank, who.address)
+	if err != nil {
+		t.reply(&gathering{err: err}) //nolint:errcheck // it will see that we are gone
+		return
+	}
+	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
+	gone := make(chan struct{})
+	h.wg.Go(func() {
+		conn.Read(make([]byte, 1)) //nolint:errcheck // it has nothing more to say: any end of this is its end
+		close(gone)
+	})
+	select {
+	case <-g.over:
+	case <-gone:
+		h.room.leave(nonce, g, who.rank)
+		return
+	}
+	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // likewise
+	t.reply(g)                                        //nolint:errcheck // likewise
+}

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package meeting
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// ErrProtocol means that whoever is at the other end does not speak as we do, or does not know the secret.
+var ErrProtocol = errors.New("not a member")
+
+const (
+	helloMagic = "SNGMEET\x01"
+	helloSize  = len(helloMagic) + 16 + 32
+	answerSize = 32 + sha256.Size
+	maxReply   = 16 << 20 // bytes; a roster of the largest size has no more
+)
+
+// talk is a connection whose ends have both shown their challenges.
+type talk struct {
+	conn       net.Conn
+	secret     []byte
+	challenges []byte // hello, then the host's
+}
+
+func (t *talk) mac(who string, said []byte) []byte {
+	return mac(t.secret, []byte(who), t.challenges, said)
+}
+
+// here is what a rank says of itself.
+type here struct {
+	size, rank int
+	address    string
+}
+
+// call is the beginning of a rank's side.
+func call(conn net.Conn, id *ID) (*talk, error) {
+	hello := append([]byte(helloMagic), id.nonce()...)
+	hello = append(hello, make([]byte, 32)...)
+	rand.Read(hello[len(hello)-32:]) //nolint:errcheck // crypto/rand's Read never fails
+	if _, err := conn.Write(hello); err != nil {
+		return nil, err
+	}
+	var answer [answerSize]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		return nil, err
+	}
+	t := &talk{conn, id.secret(), append(hello, answer[:32]...)}
+	if !hmac.Equal(answer[32:], t.mac("host", nil)) {
+		return nil, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
+	}
+	return t, nil
+}
+
+func (t *talk) announce(h here) error {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(h.size))
+	b = binary.LittleEndian.AppendUint32(b, uint32(h.rank))
+	b = appendAddress(b, h.address)
+	_, err := t.conn.Write(append(b, t.mac("rank", b)...))
+	return err
+}
+
+// greet is the beginning of the host's side: it returns which identity is meant, and what the rank says.
+func greet(conn net.Conn, k *key) (nonce []byte, t *talk, h here, err error) {
+	hello := make([]byte, helloSize, helloSize+32)
+	if _, err := io.ReadFull(conn, hello); err != nil {
+		return nil, nil, h, err
+	}
+	if string(hello[:len(helloMagic)]) != helloMagic {
+		return nil, nil, h, ErrProtocol
+	}
+	nonce = hello[len(helloMagic):][:16]
+	var challenge [32]byte
+	rand.Read(challenge[:]) //nolint:errcheck // crypto/rand's Read never fails
+	t = &talk{conn, k.secret(nonce), append(hello, challenge[:]...)}
+	if _, err := conn.Write(append(challenge[:], t.mac("host", nil)...)); err != nil {
+		return nil, nil, h, err
+	}
+	b := make([]byte, 10)
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return nil, nil, h, err
+	}
+	rest := make([]byte, int(binary.LittleEndian.Uint16(b[8:]))+sha256.Size)
+	if _, err := io.ReadFull(conn, rest); err != nil {
+		return nil, nil, h, err
+	}
+	address := rest[:len(rest)-sha256.Size]
+	if !hmac.Equal(rest[len(address):], t.mac("rank", append(b, address...))) {
+		return nil, nil, h, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
+	}
+	h = here{int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])), string(address)}
+	return nonce, t, h, nil
+}
+
+// reply tells a rank how the gathering ended.
+func (t *talk) reply(g *gathering) error {
+	b := make([]byte, 4, 128)
+	if g.err != nil {
+		b = append(append(b, 0), g.err.Error()...)
+	} else {
+		b = append(append(b, 1), g.nonce[:]...)
+		for _, a := range g.addresses {
+			b = appendAddress(b, a)
+		}
+	}
+	b = append(b, t.mac("end", b[4:])...)
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
+	_, err := t.conn.Write(b)
+	return err
+}
+
+// hear waits for the reply.
+func (t *talk) hear(size int) (nonce []byte, addresses []string, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(t.conn, head[:]); err != nil {
+		return nil, nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n < 1+sha256.Size || n > maxReply {
+		return nil, nil, ErrProtocol
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(t.conn, b); err != nil {
+		return nil, nil, err
+	}
+	said := b[:len(b)-sha256.Size]
+	if !hmac.Equal(b[len(said):], t.mac("end", said)) {
+		return nil, nil, ErrProtocol
+	}
+	return parseEnd(said, size)
+}
+
+// parseEnd takes apart how it ended.
+func parseEnd(b []byte, size int) (nonce []byte, addresses []string, err error) {
+	switch {
+	case len(b) < 1 || b[0] > 1 || b[0] == 1 && len(b) < 33:
+		return nil, nil, ErrProtocol
+	case b[0] == 0:
+		return nil, nil, fmt.Errorf("%w: %q", ErrFailed, b[1:])
+	}
+	nonce, b = b[1:33], b[33:]
+	for range size {
+		if len(b) < 2 {
+			return nil, nil, ErrProtocol
+		}
+		n := int(binary.LittleEndian.Uint16(b))
+		if len(b) < 2+n {
+			return nil, nil, ErrProtocol
+		}
+		addresses = append(addresses, string(b[2:2+n]))
+		b = b[2+n:]
+	}
+	if len(b) > 0 {
+		return nil, nil, ErrProtocol
+	}
+	return nonce, addresses, nil
+}
+
+// ErrFailed means that the host says why there will be no communicator.
+var ErrFailed = errors.New("the meeting failed")
+
+func appendAddress(b []byte, a string) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(a)))
+	return append(b, a...)
+}
