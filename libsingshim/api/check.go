@@ -118,8 +118,8 @@ func (t *Table) checkKind(c *Call) error {
 	switch {
 	case (c.Kind == Async || c.Kind == Counted) && answers:
 		return errors.New("what is posted has no answer")
-	case c.Kind == Counted && !slices.ContainsFunc(c.Args, func(a Arg) bool { return a.Type.Word == "comm" }):
-		return errors.New("no communicator counts it")
+	case c.Kind == Counted && (c.Arg("counts") == nil || c.Arg("counts").Count.Arg != "k"):
+		return errors.New("counted, but it does not say for what: counts, and k of them")
 	case c.Kind == Stateful && !c.Effect():
 		return errors.New("stateful, but it makes, changes and breaks nothing")
 	case (c.Kind == Sync || c.Kind == Cached) && c.Effect():

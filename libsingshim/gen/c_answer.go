@@ -15,11 +15,7 @@ func (s *sender) carry(message string, answers bool) {
 	op := fmt.Sprintf("%#xu | per_thread", c.Op())
 	switch c.Kind {
 	case api.Counted:
-		peer := "-1"
-		if c.Arg("peer") != nil { // a send or a receive
-			peer = "peer"
-		}
-		s.line("\tr_ = sing_post_counted(%s, (uint64_t)(uintptr_t)comm, %s, %s);", op, peer, message)
+		s.line("\tr_ = sing_post_counted(%s, counts, k, %s);", op, message)
 	case api.Async:
 		s.line("\tr_ = sing_post(%s, %s);", op, message)
 	default:

@@ -28,7 +28,11 @@ var headers = []header{
 	{api.Driver, "cuda", []string{""}},
 }
 
+// headerOf is whose header has a type. What begins with sing is between the shim and the server.
 func headerOf(c string) string {
+	if strings.HasPrefix(c, "sing") {
+		return ""
+	}
 	for _, h := range headers {
 		for _, p := range h.prefix {
 			if strings.HasPrefix(c, p) {

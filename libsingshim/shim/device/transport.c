@@ -242,15 +242,9 @@ int sing_post(uint32_t op, const void *in, size_t n)
 	return rv != 0 ? rv : post(&need, in, n);
 }
 
-int sing_post_counted(uint32_t op, uint64_t comm, int peer, const void *in, size_t n)
+int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const void *in, size_t n)
 {
-	const uint64_t kind = peer < 0 ? 0 : (op & ~SING_PER_THREAD) == SING_OP_ncclSend ? 1 : 2;
-	const uint64_t pair = peer < 0 ? 0 : (uint64_t)peer << SING_COUNT_PEER;
-	const struct sing_count count = {
-		.key = kind << SING_COUNT_KIND | (pair & ((1ull << SING_COUNT_KIND) - 1)) | (comm & ((1ull << SING_COUNT_PEER) - 1)),
-		.n = 1,
-	};
-	const struct ring_need need = { .op = op, .counts = 1, .count = &count };
+	const struct ring_need need = { .op = op, .counts = k, .count = counts };
 
 	return post(&need, in, n);
 }

@@ -53,10 +53,10 @@ int sing_cached(uint32_t op, const void *in, size_t n, void *out, size_t room, s
 int sing_post(uint32_t op, const void *in, size_t n);
 
 /*
- * The same, for what the barrier counts, by communicator and, for a send or a receive, by peer;
- * peer is -1 for a collective. This is the gate: it may wait, for the cut.
+ * The same, for what the barrier counts: counts are k of wire.h's struct sing_count, each for a key as
+ * attach.h has them. This is the gate: it may wait, for the cut.
  */
-int sing_post_counted(uint32_t op, uint64_t comm, int peer, const void *in, size_t n);
+int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const void *in, size_t n);
 
 /* A class of handles that the shim makes up: SING_CLASS_… in gen_abi.h. */
 enum sing_class;

@@ -88,9 +88,10 @@ int sing_post(uint32_t op, const void *message, size_t n)
 	return 0;
 }
 
-int sing_post_counted(uint32_t op, uint64_t comm, int peer, const void *message, size_t n)
+int sing_post_counted(uint32_t op, const void *counts, unsigned int k, const void *message, size_t n)
 {
-	there(op, 3, comm, peer, message, n);
+	(void)counts;
+	there(op, 3, k, -1, message, n);
 	return 0;
 }
 
