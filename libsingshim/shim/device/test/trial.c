@@ -13,6 +13,7 @@
 #include "context.h"
 #include "find.h"
 #include "gen_abi.h"
+#include "nccl.h"
 #include "transport.h"
 
 #include <pthread.h>
@@ -197,7 +198,7 @@ static void contexts(void)
 	SAY("none current", cuCtxGetCurrent(&got), got);
 	SAY("pop of nothing", cuCtxPopCurrent_v2(&got), got);
 	printf("device of nothing %d, set to nothing %d\n", cuCtxGetDevice(&dev), cuCtxSetCurrent(NULL));
-	printf("post to nothing %d, of NCCL %d\n", sing_post(SING_OP_cuMemsetD8_v2, "", 0), sing_post(SING_OP_ncclAllReduce, "", 0));
+	printf("post to nothing %d, of NCCL %d\n", sing_post(SING_OP_cuMemsetD8_v2, "", 0), sing_post(SING_OP_nccl_group, "", 0));
 	SAY("push of nothing", cuCtxPushCurrent_v2(NULL), NULL);
 	SAY("push of nonsense", cuCtxPushCurrent_v2((CUcontext)(uintptr_t)0x10000000005), NULL);
 	SAY("create", cuCtxCreate_v2(&a, 0, 0), a);
@@ -291,13 +292,19 @@ static void closed(void)
 
 static void counted(void)
 {
-	CUcontext got = started();
+	struct sing_comm *c = sing_comm_enter((ncclComm_t)0x70000000005, true);
 
-	for (int i = 0; i < 3; ++i)
-		sing_post_counted(SING_OP_ncclAllReduce, 0x70000000005, -1, &got, 8);
+	started();
+	c->ranks = 4;
+	atomic_store(&c->state, SING_COMM_READY);
+	ncclAllReduce(0, 0, 1, ncclInt32, ncclSum, c->handle, NULL);
+	ncclSend(0, 1, ncclInt32, 3, c->handle, NULL);
+	ncclGroupStart();
+	ncclSend(0, 1, ncclInt32, 3, c->handle, NULL);
 	for (int i = 0; i < 2; ++i)
-		sing_post_counted(SING_OP_ncclSend, 0x70000000005, 3, &got, 8);
-	sing_post_counted(SING_OP_ncclRecv, 0x70000000005, 3, &got, 8);
+		ncclAllReduce(0, 0, 1, ncclInt32, ncclSum, c->handle, NULL);
+	ncclRecv(0, 1, ncclInt32, 3, c->handle, NULL);
+	ncclGroupEnd();
 	cuCtxSynchronize();
 }
 

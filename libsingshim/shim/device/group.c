@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * A thread's group. What is issued between ncclGroupStart and the last ncclGroupEnd is gathered here and goes to the
+ * server as one message, which passes the barrier's gate as a whole and counts, in the same step, for each communicator and
+ * each direction of a pair in it. Nothing of a group is issued if a call in it failed.
+ */
+#include "nccl.h"
+
+#include "../../wire/attach.h"
+#include "../../wire/wire.h"
+#include "transport.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(sing_nccl_count) == sizeof(struct sing_count), "what is counted crosses as the ring has it");
+_Static_assert(offsetof(sing_nccl_count, n) == offsetof(struct sing_count, n), "what is counted crosses as the ring has it");
+
+/* A key of what is counted. */
+enum { COLLECTIVES, SENDS, RECEIVES };
+
+static uint64_t key_of(const sing_nccl_op *op)
+{
+	const uint64_t kind = op->kind == singNcclSend ? SENDS : op->kind == singNcclRecv ? RECEIVES : COLLECTIVES;
+	const uint64_t peer = kind == COLLECTIVES ? 0 : (uint64_t)op->root;
+	const uint64_t comm = (uint64_t)(uintptr_t)op->comm & ((1ull << SING_COUNT_PEER) - 1);
+
+	return kind << SING_COUNT_KIND | peer << SING_COUNT_PEER | comm;
+}
+
+/* A communicator that is being made: it is what its call set *handle to. */
+struct made {
+	struct sing_comm *c;
+	ncclComm_t *handle;
+};
+
+/* A reduction that was destroyed. */
+struct gone {
+	ncclRedOp_t op;
+	ncclComm_t comm;
+};
+
+/* What a member sends to itself. */
+struct own {
+	ncclComm_t comm;
+	size_t sends, receives;
+};
+
+static _Thread_local struct {
+	int depth;
+	ncclResult_t error; /* the first */
+	bool blocking, nonblocking; /* there are communicators of that kind in it */
+	sing_nccl_op *ops;
+	size_t op_count, op_room;
+	struct made *made;
+	size_t made_count, made_room;
+	struct gone *gone;
+	size_t gone_count, gone_room;
+	struct own *own;
+	size_t own_count, own_room;
+} group __attribute__((tls_model("initial-exec")));
+
+bool sing_group_open(void)
+{
+	return group.depth > 0;
+}
+
+ncclResult_t sing_group_spoil(ncclResult_t result)
+{
+	if (group.depth > 0 && group.error == ncclSuccess && result != ncclInProgress)
+		group.error = result;
+	return result;
+}
+
+/* Room for one more element. */
+static bool grow(void **array, size_t count, size_t *room, size_t size)
+{
+	const size_t more = *room > 0 ? 2 * *room : 16;
+	void *wider;
+
+	if (count < *room)
+		return true;
+	wider = realloc(*array, more * size);
+	if (wider == NULL)
+		return false;
+	*array = wider;
+	*room = more;
+	return true;
+}
+
+static void kind(const struct sing_comm *c)
+{
+	*(c->blocking ? &group.blocking : &group.nonblocking) = true;
+}
+
+/* Wait for a communicator, and take it back if it does not come to be. */
+static ncclResult_t await(const struct made *m)
+{
+	const ncclResult_t r = sing_comm_ask(m->c, true);
+
+	if (r != ncclSuccess) {
+		sing_send_ncclCommAbort(0, m->c->handle);
+		atomic_store(&m->c->state, SING_COMM_ENDED);
+		*m->handle = NULL;
+	}
+	return r;
+}
+
+ncclResult_t sing_group_made(struct sing_comm *c, ncclComm_t *handle)
+{
+	const struct made m = { c, handle };
+
+	if (group.depth == 0)
+		return c->blocking ? await(&m) : ncclInProgress;
+	if (!grow((void **)&group.made, group.made_count, &group.made_room, sizeof(*group.made)))
+		return sing_group_spoil(sing_nccl_fail(ncclSystemError, "no memory"));
+	group.made[group.made_count++] = m;
+	kind(c);
+	return c->blocking ? ncclSuccess : ncclInProgress;
+}
+
+/* Count an operation; false if there are too many keys. */
+static bool count(sing_nccl_count *counts, unsigned int *k, const sing_nccl_op *op)
+{
+	const uint64_t key = key_of(op);
+
+	for (unsigned int i = 0; i < *k; ++i) {
+		if (counts[i].key == key) {
+			++counts[i].n;
+			return true;
+		}
+	}
+	if (*k == SING_COUNTS_MAX)
+		return false;
+	counts[(*k)++] = (sing_nccl_count){ .key = key, .n = 1 };
+	return true;
+}
+
+static ncclResult_t issue(const sing_nccl_op *ops, size_t n)
+{
+	sing_nccl_count few[16], *counts = few;
+	unsigned int k = 0;
+	ncclResult_t r = ncclSuccess;
+
+	if (n > sizeof(few) / sizeof(*few)) {
+		counts = malloc(SING_COUNTS_MAX * sizeof(*counts));
+		if (counts == NULL)
+			return sing_nccl_fail(ncclSystemError, "no memory");
+	}
+	for (size_t i = 0; i < n && r == ncclSuccess; ++i)
+		if (!count(counts, &k, &ops[i]))
+			r = sing_nccl_fail(ncclInternalError, "a group over more than %d communicators and peers", SING_COUNTS_MAX);
+	if (r == ncclSuccess)
+		r = sing_nccl_result(sing_send_nccl_group(0, counts, k, ops, (unsigned int)n, ops[0].stream));
+	if (counts != few)
+		free(counts);
+	return r;
+}
+
+/* Count a message to or from oneself. */
+static bool count_own(const sing_nccl_op *op)
+{
+	size_t i = 0;
+
+	while (i < group.own_count && group.own[i].comm != op->comm)
+		++i;
+	if (i == group.own_count) {
+		if (!grow((void **)&group.own, group.own_count, &group.own_room, sizeof(*group.own)))
+			return false;
+		group.own[group.own_count++] = (struct own){ .comm = op->comm };
+	}
+	++*(op->kind == singNcclSend ? &group.own[i].sends : &group.own[i].receives);
+	return true;
+}
+
+ncclResult_t sing_group_op(const struct sing_comm *c, const sing_nccl_op *op)
+{
+	const bool own = op->kind >= singNcclSend && op->root == c->rank;
+
+	if (group.depth == 0)
+		return issue(op, 1);
+	if (!grow((void **)&group.ops, group.op_count, &group.op_room, sizeof(*group.ops)) || (own && !count_own(op)))
+		return sing_group_spoil(sing_nccl_fail(ncclSystemError, "no memory"));
+	group.ops[group.op_count++] = *op;
+	kind(c);
+	return ncclSuccess;
+}
+
+ncclResult_t sing_group_redop_gone(ncclRedOp_t op, ncclComm_t comm)
+{
+	if (group.depth == 0)
+		return sing_nccl_result(sing_send_ncclRedOpDestroy(0, op, comm));
+	if (!grow((void **)&group.gone, group.gone_count, &group.gone_room, sizeof(*group.gone)))
+		return sing_group_spoil(sing_nccl_fail(ncclSystemError, "no memory"));
+	group.gone[group.gone_count++] = (struct gone){ op, comm };
+	return ncclSuccess;
+}
+
+/*
+ * What a member sends to itself, it must receive in the same group: else the send waits for a call that comes after
+ * it. Returns whether the sends to and the receives from oneself come in pairs, as NCCL wants them.
+ */
+static bool paired(void)
+{
+	for (size_t i = 0; i < group.own_count; ++i)
+		if (group.own[i].sends != group.own[i].receives)
+			return false;
+	return true;
+}
+
+/* The end of the outermost group. */
+static ncclResult_t finish(void)
+{
+	ncclResult_t r = group.error;
+
+	if (r == ncclSuccess && group.blocking && group.nonblocking)
+		r = sing_nccl_fail(ncclInvalidArgument, "communicators that block and others that do not, in one group");
+	if (r == ncclSuccess && !paired())
+		r = sing_nccl_fail(ncclInvalidUsage, "a send to oneself without its receive in the group, or the reverse");
+	for (size_t i = 0; i < group.made_count; ++i) {
+		const struct made *m = &group.made[i];
+
+		if (r != ncclSuccess && r != ncclInProgress) {
+			/* Nobody waits for it, and the other members shall not either. */
+			sing_send_ncclCommAbort(0, m->c->handle);
+			atomic_store(&m->c->state, SING_COMM_ENDED);
+			*m->handle = NULL;
+		} else {
+			r = m->c->blocking ? await(m) : ncclInProgress;
+		}
+	}
+	if ((r == ncclSuccess || r == ncclInProgress) && group.op_count > 0) {
+		const ncclResult_t issued = issue(group.ops, group.op_count);
+
+		if (issued != ncclSuccess)
+			r = issued;
+	}
+	for (size_t i = 0; i < group.gone_count; ++i)
+		sing_send_ncclRedOpDestroy(0, group.gone[i].op, group.gone[i].comm);
+	return r;
+}
+
+ncclResult_t sing_ncclGroupStart(void)
+{
+	++group.depth;
+	return ncclSuccess;
+}
+SING_PUBLIC(ncclGroupStart);
+
+ncclResult_t sing_ncclGroupEnd(void)
+{
+	ncclResult_t r;
+
+	if (group.depth == 0)
+		return sing_nccl_fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
+	if (group.depth > 1) {
+		--group.depth;
+		return ncclSuccess;
+	}
+	r = finish();
+	group.depth = 0;
+	free(group.ops);
+	free(group.made);
+	free(group.gone);
+	free(group.own);
+	memset(&group, 0, sizeof(group));
+	return r;
+}
+SING_PUBLIC(ncclGroupEnd);

@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Making communicators and ending them. To make one is to tell the server, which begins to look for the other members and
+ * answers at once, and then to wait for it (sing_group_made): at the call, at the end of the group, or, for one that does
+ * not block, whenever the program asks.
+ */
+#include "nccl.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAGIC = (int)0xcafebeef };
+
+/* Where a configuration has its numbers, from which version of NCCL on, and what they may be. */
+static const struct {
+	int name, version;
+	unsigned int at;
+	int least, most;
+} settings[] = {
+	{ singConfigBlocking, 21400, 16, 0, 1 },
+	{ singConfigCgaClusterSize, 21700, 20, 0, INT_MAX },
+	{ singConfigMinCTAs, 21700, 24, 1, INT_MAX },
+	{ singConfigMaxCTAs, 21700, 28, 1, INT_MAX },
+	{ singConfigSplitShare, 21800, 40, 0, 1 },
+	{ singConfigTrafficClass, 22500, 44, INT_MIN, INT_MAX },
+	{ singConfigCollnetEnable, 22700, 56, 0, 1 },
+	{ singConfigCTAPolicy, 22700, 60, 0, INT_MAX },
+	{ singConfigShrinkShare, 22700, 64, 0, 1 },
+	{ singConfigNvlsCTAs, 22700, 68, 1, INT_MAX },
+	{ singConfigChannelsPerNetPeer, 22800, 72, 1, INT_MAX },
+	{ singConfigNvlinkCentricSched, 22800, 76, 0, 1 },
+};
+enum { SETTINGS = sizeof(settings) / sizeof(*settings) };
+
+struct config {
+	int names[SETTINGS];
+	unsigned long long values[SETTINGS];
+	unsigned int n;
+	bool blocking;
+};
+
+/* Read what the program set. What it left alone is INT_MIN. */
+static ncclResult_t read_config(const void *from, struct config *to)
+{
+	const unsigned char *p = from;
+	unsigned int magic, version, min = 0, max = UINT_MAX;
+	size_t size;
+
+	to->n = 0;
+	if (from == NULL)
+		return ncclSuccess;
+	memcpy(&size, p, 8);
+	memcpy(&magic, p + 8, 4);
+	memcpy(&version, p + 12, 4);
+	if (magic != (unsigned int)MAGIC || size < 20)
+		return sing_nccl_fail(ncclInvalidArgument, "the configuration is not initialized");
+	for (unsigned int i = 0; i < SETTINGS; ++i) {
+		int value;
+
+		if (version < (unsigned int)settings[i].version || size < settings[i].at + 4)
+			continue;
+		memcpy(&value, p + settings[i].at, 4);
+		if (value == INT_MIN)
+			continue;
+		if (value < settings[i].least || value > settings[i].most)
+			return sing_nccl_fail(ncclInvalidArgument, "configuration: setting %d is %d", settings[i].name, value);
+		if (settings[i].name == singConfigBlocking)
+			to->blocking = value == 1;
+		if (settings[i].name == singConfigMinCTAs)
+			min = (unsigned int)value;
+		if (settings[i].name == singConfigMaxCTAs)
+			max = (unsigned int)value;
+		to->names[to->n] = settings[i].name;
+		to->values[to->n++] = (unsigned long long)(long long)value;
+	}
+	if (min > max)
+		return sing_nccl_fail(ncclInvalidArgument, "configuration: %u CTAs at least and %u at most", min, max);
+	return ncclSuccess;
+}
+
+/* What the server has begun becomes known here, and *handle is what the program gets. */
+static ncclResult_t begun(int r, ncclComm_t *handle, bool blocking)
+{
+	struct sing_comm *c;
+
+	if (r != ncclSuccess) {
+		*handle = NULL;
+		return sing_nccl_result(r);
+	}
+	c = sing_comm_enter(*handle, blocking);
+	if (c == NULL) {
+		sing_send_ncclCommAbort(0, *handle);
+		*handle = NULL;
+		return sing_nccl_fail(ncclSystemError, "no memory");
+	}
+	return sing_group_made(c, handle);
+}
+
+/* Make a device's primary context the current one, if none is: NCCL is a library of the runtime, which does so. */
+static ncclResult_t with_device(int dev)
+{
+	CUcontext context;
+	int r = sing_cuInit(0);
+
+	if (r == CUDA_SUCCESS)
+		r = sing_cuDevicePrimaryCtxRetain(&context, dev);
+	if (r == CUDA_SUCCESS)
+		r = sing_cuCtxPushCurrent_v2(context);
+	if (r != CUDA_SUCCESS)
+		return sing_nccl_fail(ncclUnhandledCudaError, "device %d: error %d of the driver", dev, r);
+	return ncclSuccess;
+}
+
+static ncclResult_t init(ncclComm_t *comm, int ranks, int rank, const ncclUniqueId *ids, int n, const void *config)
+{
+	struct config set = { .blocking = true };
+	CUcontext current = NULL;
+	ncclResult_t r;
+
+	if (comm == NULL || ids == NULL || n < 1)
+		return sing_nccl_fail(ncclInvalidArgument, "ncclCommInitRank: NULL");
+	*comm = NULL;
+	if (ranks < 1 || rank < 0 || rank >= ranks || n > ranks)
+		return sing_nccl_fail(ncclInvalidArgument, "ncclCommInitRank: rank %d of %d, %d ids", rank, ranks, n);
+	r = read_config(config, &set);
+	if (r == ncclSuccess && (sing_cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL))
+		r = with_device(0);
+	if (r != ncclSuccess)
+		return r;
+	r = sing_send_comm_init(0, comm, ranks, rank, ids, n, set.names, set.values, set.n);
+	return begun(r, comm, set.blocking);
+}
+
+ncclResult_t sing_ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
+{
+	return sing_group_spoil(init(comm, ranks, rank, &id, 1, NULL));
+}
+SING_PUBLIC(ncclCommInitRank);
+
+ncclResult_t sing_ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, void *config)
+{
+	return sing_group_spoil(init(comm, ranks, rank, &id, 1, config));
+}
+SING_PUBLIC(ncclCommInitRankConfig);
+
+ncclResult_t sing_ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n, const ncclUniqueId *ids, void *config)
+{
+	return sing_group_spoil(init(comm, ranks, rank, ids, n, config));
+}
+SING_PUBLIC(ncclCommInitRankScalable);
+
+/* Whether a list of devices is one: each exists, none is there twice. */
+static ncclResult_t check_devices(int n, const int *devices)
+{
+	int count = 0;
+	const int r = sing_cuInit(0) == CUDA_SUCCESS ? sing_cuDeviceGetCount(&count) : CUDA_ERROR_NOT_INITIALIZED;
+
+	if (r != CUDA_SUCCESS)
+		return sing_nccl_fail(ncclUnhandledCudaError, "ncclCommInitAll: error %d of the driver", r);
+	if (n > count)
+		return sing_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: %d of %d devices", n, count);
+	for (int i = 0; devices != NULL && i < n; ++i) {
+		if (devices[i] < 0 || devices[i] >= count)
+			return sing_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: device %d of %d", devices[i], count);
+		for (int j = 0; j < i; ++j)
+			if (devices[j] == devices[i])
+				return sing_nccl_fail(ncclInvalidUsage, "ncclCommInitAll: device %d twice", devices[i]);
+	}
+	return ncclSuccess;
+}
+
+ncclResult_t sing_ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
+{
+	ncclUniqueId id;
+	ncclResult_t r, ended;
+
+	if (comms == NULL || n < 0)
+		return sing_group_spoil(sing_nccl_fail(ncclInvalidArgument, "ncclCommInitAll: %d communicators", n));
+	r = check_devices(n, devices);
+	if (r == ncclSuccess)
+		r = sing_ncclGetUniqueId(&id);
+	if (r != ncclSuccess)
+		return sing_group_spoil(r);
+	sing_ncclGroupStart();
+	for (int i = 0; i < n && r == ncclSuccess; ++i) {
+		CUcontext before;
+
+		r = with_device(devices != NULL ? devices[i] : i);
+		if (r != ncclSuccess)
+			break;
+		r = init(&comms[i], n, i, &id, 1, NULL);
+		sing_cuCtxPopCurrent_v2(&before);
+	}
+	sing_group_spoil(r);
+	ended = sing_ncclGroupEnd();
+	return r != ncclSuccess ? r : ended;
+}
+SING_PUBLIC(ncclCommInitAll);
+
+ncclResult_t sing_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, void *config)
+{
+	struct config set;
+	struct sing_comm *c;
+	ncclComm_t made;
+	ncclResult_t r = sing_comm_ready(comm, &c);
+
+	if (r != ncclSuccess)
+		return sing_group_spoil(r);
+	set.blocking = c->blocking;
+	if (part == NULL || color < -1)
+		return sing_group_spoil(sing_nccl_fail(ncclInvalidArgument, "ncclCommSplit: color %d, or NULL", color));
+	*part = NULL;
+	r = read_config(config, &set);
+	if (r != ncclSuccess)
+		return sing_group_spoil(r);
+	r = sing_send_comm_split(0, comm, color, key, &made, set.names, set.values, set.n);
+	if (color == -1) /* this rank takes part, and is in none */
+		return sing_group_spoil(sing_nccl_result(r));
+	*part = made;
+	return sing_group_spoil(begun(r, part, set.blocking));
+}
+SING_PUBLIC(ncclCommSplit);
+
+ncclResult_t sing_ncclCommFinalize(ncclComm_t comm)
+{
+	int ready = SING_COMM_READY;
+	struct sing_comm *c;
+	ncclResult_t r = sing_comm_ready(comm, &c);
+
+	if (r != ncclSuccess)
+		return r;
+	if (!atomic_compare_exchange_strong(&c->state, &ready, SING_COMM_FINAL))
+		return sing_nccl_fail(ncclInvalidUsage, "ncclCommFinalize: it was finalized before");
+	r = sing_nccl_result(sing_send_comm_finalize(0, comm));
+	if (r != ncclSuccess)
+		return r;
+	return c->blocking ? sing_comm_ask(c, true) : ncclInProgress;
+}
+SING_PUBLIC(ncclCommFinalize);
+
+/* The handle is spent. What it was is freed by the server when its work is done, or at once. */
+static ncclResult_t end(ncclComm_t comm, ncclResult_t (*send)(uint32_t, ncclComm_t))
+{
+	struct sing_comm *c;
+	int state;
+
+	if (comm == NULL)
+		return ncclSuccess;
+	c = sing_comm_find(comm);
+	if (c == NULL)
+		return ncclInvalidArgument;
+	state = atomic_load(&c->state);
+	do {
+		if (state == SING_COMM_ENDED)
+			return sing_nccl_fail(ncclInvalidArgument, "communicator %p was destroyed", (void *)comm);
+	} while (!atomic_compare_exchange_weak(&c->state, &state, SING_COMM_ENDED));
+	return sing_nccl_result(send(0, comm));
+}
+
+ncclResult_t sing_ncclCommDestroy(ncclComm_t comm)
+{
+	return end(comm, sing_send_ncclCommDestroy);
+}
+SING_PUBLIC(ncclCommDestroy);
+
+ncclResult_t sing_ncclCommAbort(ncclComm_t comm)
+{
+	return end(comm, sing_send_ncclCommAbort);
+}
+SING_PUBLIC(ncclCommAbort);
