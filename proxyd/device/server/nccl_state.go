@@ -3,14 +3,30 @@
 
 package server
 
+import "github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+
 // ncclState is what a process has of communicators and what belongs to them.
-type ncclState struct{}
+type ncclState struct {
+	members table[dispatch.Comm, *member]
+	buffers table[dispatch.Commreg, *member]
+}
 
 // ncclWaits are the calls that may wait.
-var ncclWaits []string
+var ncclWaits = []string{"comm_state"}
 
-// contextEnded drops what belongs to a context that is being destroyed. It does not wait.
-func (s *ncclState) contextEnded(*cudaContext) {}
+// contextEnded drops what belongs to a context that is being destroyed. It does not wait: work of its streams that waits for
+// other ranks would hold up the end.
+func (s *ncclState) contextEnded(x *cudaContext) {
+	for _, m := range s.members.values() {
+		if m.context == x {
+			m.depart()
+		}
+	}
+}
 
 // end drops everything. No call is under way, and the spaces are closed.
-func (s *ncclState) end() {}
+func (s *ncclState) end() {
+	for _, m := range s.members.dropIf(func(*member) bool { return true }) {
+		m.depart()
+	}
+}

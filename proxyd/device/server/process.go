@@ -82,7 +82,7 @@ func newProcess(s *Server, id uint64, ring *wire.Ring, p peer) *process {
 		server: s, id: id, ring: ring, peer: p, log: s.cfg.Log.With("process", id),
 		freed: make(chan struct{}), gone: make(chan struct{}), devices: make([]deviceState, len(s.devices)), said: map[string]bool{},
 	}
-	q.pools.class, q.memories.class = poolClass, memoryClass
+	q.pools.class, q.memories.class, q.nccl.buffers.class = poolClass, memoryClass, bufferClass
 	q.output.to = p
 	q.ctx, q.cancel = context.WithCancel(s.ctx)
 	return q

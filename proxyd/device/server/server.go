@@ -22,6 +22,8 @@ const DriverVersion = 13000
 type Config struct {
 	Backend backend.Backend // the server closes it
 	Log     *slog.Logger
+	// Network is called when collectives are first used; nil: Alone.
+	Network func(context.Context) (*Network, error)
 }
 
 // Server holds the devices of a job on this node, and serves the job's processes.
@@ -31,6 +33,7 @@ type Server struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup // attachments and processes
+	fabric  *fabric
 
 	mu        sync.Mutex
 	closed    bool
@@ -49,6 +52,7 @@ type device struct {
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.fabric = newFabric(s.ctx, cfg.Network)
 	var stride uint64
 	for _, d := range cfg.Backend.Devices() {
 		stride = max(stride, backend.SpaceSize(d.Info().Memory))
@@ -128,6 +132,7 @@ func (s *Server) Close() error {
 		p.end("the device server is ending")
 	}
 	s.running.Wait()
+	s.fabric.close()
 	return s.cfg.Backend.Close()
 }
 

@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/meeting"
+)
+
+// NCCLVersion is the version of NCCL that programs are told: 2.28.3.
+const NCCLVersion = 22803
+
+// ncclResult is NCCL's number of what became of a communicator.
+func ncclResult(err error) dispatch.Result {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errBusy):
+		return dispatch.ResultNcclInProgress
+	case errors.Is(err, meeting.ErrID), errors.Is(err, collective.ErrArgument), errors.Is(err, errOperation):
+		return dispatch.ResultNcclInvalidArgument
+	case errors.Is(err, collective.ErrMismatch), errors.Is(err, meeting.ErrDisagree), errors.Is(err, collective.ErrRoster):
+		return dispatch.ResultNcclInvalidUsage
+	case backend.ResultOf(err) != backend.Unknown:
+		return dispatch.ResultNcclUnhandledCudaError
+	}
+	return dispatch.ResultNcclRemoteError
+}
+
+// comm finds a member: InvalidArgument if there is none.
+func (p *process) comm(h dispatch.Comm) (*member, dispatch.Result) {
+	m, ok := p.nccl.members.get(h)
+	if !ok {
+		return nil, dispatch.ResultNcclInvalidArgument
+	}
+	return m, 0
+}
+
+// readyComm finds a member whose communicator is made and has not failed.
+func (p *process) readyComm(h dispatch.Comm) (*member, dispatch.Result) {
+	m, r := p.comm(h)
+	if r != 0 {
+		return nil, r
+	}
+	if err := m.state(); err != nil {
+		if errors.Is(err, errBusy) {
+			return nil, dispatch.ResultNcclInvalidArgument
+		}
+		return nil, ncclResult(err)
+	}
+	return m, 0
+}
+
+// NcclGetVersion implements dispatch.Backend, as all below.
+func (p *process) NcclGetVersion(*dispatch.Call) (int32, dispatch.Result) { return NCCLVersion, 0 }
+
+func (p *process) NcclGetUniqueId(*dispatch.Call) (dispatch.Uniqueid, dispatch.Result) {
+	n, err := p.server.fabric.network()
+	if err == nil {
+		var id meeting.ID
+		if id, err = n.Rendezvous.NewID(); err == nil {
+			return dispatch.Uniqueid{Bytes: id}, 0
+		}
+	}
+	p.log.Error("no communicators can be made", "error", err)
+	return dispatch.Uniqueid{}, dispatch.ResultNcclSystemError
+}
+
+// CommInit begins to make a communicator; CommState tells how far it is.
+func (p *process) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32, ids []dispatch.Uniqueid, _ int32, _ []int32, _ []uint64, _ uint32) dispatch.Result {
+	x, r := p.current(c)
+	switch {
+	case r != 0:
+		return dispatch.ResultNcclUnhandledCudaError
+	case ranks < 1 || rank < 0 || rank >= ranks || len(ids) == 0:
+		return dispatch.ResultNcclInvalidArgument
+	}
+	m := p.newMember(x)
+	if p.nccl.members.put(comm, m) != 0 {
+		return dispatch.ResultNcclInvalidArgument
+	}
+	go m.meet(ids[0].Bytes, int(ranks), int(rank))
+	return 0
+}
+
+// CommSplit begins a split, in its turn among what the rank has issued. A rank that is in none of the parts is done with it.
+func (p *process) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32, h dispatch.Comm, _ []int32, _ []uint64, _ uint32) dispatch.Result {
+	m, r := p.readyComm(comm)
+	switch {
+	case r != 0:
+		return r
+	case color < collective.NoColour:
+		return dispatch.ResultNcclInvalidArgument
+	}
+	var next *member
+	if color != collective.NoColour {
+		next = p.newMember(m.context)
+		if p.nccl.members.put(h, next) != 0 {
+			return dispatch.ResultNcclInvalidArgument
+		}
+	}
+	q := &part{m: m}
+	over := func(c *collective.Comm, rank int, err error) {
+		m.completed()
+		if next != nil {
+			go next.connect(c, rank, err)
+		}
+	}
+	q.split = func() {
+		if err := m.comm.Split(m.rank, int(color), int(key), over); err != nil {
+			over(nil, 0, err)
+		}
+	}
+	q.enter()
+	m.move()
+	return 0
+}
+
+// askAgain is how long a call waits for a communicator; whoever is told that it is in progress asks again.
+const askAgain = 10 * time.Second
+
+func (p *process) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (state, ranks, rank, dev int32, r dispatch.Result) {
+	m, r := p.comm(comm)
+	if r != 0 {
+		return 0, 0, 0, 0, r
+	}
+	err := m.state()
+	if wait != 0 && errors.Is(err, errBusy) {
+		p.waits(c)
+		m.await(askAgain)
+		err = m.state()
+	}
+	if err != nil {
+		return int32(ncclResult(err)), 0, 0, 0, 0
+	}
+	return 0, int32(m.comm.Size()), int32(m.rank), m.context.space.ordinal, 0
+}
+
+func (p *process) CommError(_ *dispatch.Call, comm dispatch.Comm, room uint32) (string, dispatch.Result) {
+	m, r := p.comm(comm)
+	if r != 0 {
+		return "", r
+	}
+	if err := m.state(); err != nil {
+		return strings.ToValidUTF8(err.Error(), "?"), 0
+	}
+	return "", 0
+}
+
+func (p *process) CommFinalize(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
+	m, r := p.readyComm(comm)
+	if r != 0 {
+		return r
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.finalized = true
+	return 0
+}
+
+func (p *process) NcclCommDestroy(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
+	m, ok := p.nccl.members.drop(comm)
+	if !ok {
+		return dispatch.ResultNcclInvalidArgument
+	}
+	m.leave()
+	m.dropBuffers()
+	return 0
+}
+
+func (p *process) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
+	m, ok := p.nccl.members.drop(comm)
+	if !ok {
+		return dispatch.ResultNcclInvalidArgument
+	}
+	m.abort()
+	m.dropBuffers()
+	return 0
+}
+
+// NcclGroup issues a group. The streams of a communicator that has failed are held like those that were waiting then. If an
+// operation cannot be, then none is, and the communicators of the group fail: the program was told that it is issued.
+func (p *process) NcclGroup(c *dispatch.Call, _ []dispatch.Ncclcount, _ uint32, ops []dispatch.Ncclop, _ uint32, _ dispatch.Stream) dispatch.Result {
+	g := &group{p: p, call: c, parts: map[*member]*part{}, visits: map[backend.Stream]*visit{}}
+	var bad error
+	var members []*member
+	for i := range ops {
+		m, r := p.comm(ops[i].Comm)
+		switch {
+		case r != 0:
+			bad = errOperation
+			continue
+		case !slices.Contains(members, m):
+			members = append(members, m)
+		}
+		if !m.connected() {
+			bad = errOperation
+			continue
+		}
+		if err := g.add(m, &ops[i]); err != nil && bad == nil {
+			bad = err
+		}
+	}
+	if bad != nil {
+		for _, m := range members {
+			m.fail(bad)
+			p.failed(m.context, "nccl_group", dispatch.ResultInvalidValue)
+		}
+		p.log.Warn("a group of collectives was not issued", "error", bad)
+		return ncclResult(bad)
+	}
+	if rec, is := g.recorder(); is {
+		return g.record(rec)
+	}
+	g.issue()
+	return 0
+}
+
+// maxRedops is how many reductions of its own a communicator may have.
+const maxRedops = 1 << 16
+
+func (p *process) RedopCreate(_ *dispatch.Call, scalar []byte, _ uint32, at dispatch.Devptr, typ, residence int32, comm dispatch.Comm) (dispatch.Redop, dispatch.Result) {
+	const inDevice, immediate = 0, 1
+	m, r := p.comm(comm)
+	if r != 0 {
+		return 0, r
+	}
+	t := collective.Type(max(typ, 0))
+	switch {
+	case typ < 0 || typ > 255 || t.Size() == 0,
+		residence == immediate && len(scalar) != t.Size(),
+		residence == inDevice && at == 0,
+		residence != immediate && residence != inDevice:
+		return 0, dispatch.ResultNcclInvalidArgument
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.redops) >= maxRedops {
+		return 0, dispatch.ResultNcclInvalidUsage
+	}
+	f := &redop{t: t, at: backend.Addr(at)}
+	if residence == immediate {
+		f.value = slices.Clone(scalar)
+	}
+	m.lastOp++
+	m.redops[m.lastOp] = f
+	return m.lastOp, 0
+}
+
+func (p *process) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dispatch.Comm) dispatch.Result {
+	m, r := p.comm(comm)
+	if r != 0 {
+		return r
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.redops[op] == nil {
+		return dispatch.ResultNcclInvalidArgument
+	}
+	delete(m.redops, op)
+	return 0
+}
+
+// NcclCommRegister takes note of a buffer. Nothing is faster with it: collectives reach all memory.
+func (p *process) NcclCommRegister(_ *dispatch.Call, comm dispatch.Comm, ptr dispatch.Devptr, n uint64) (dispatch.Commreg, dispatch.Result) {
+	m, r := p.comm(comm)
+	if r != 0 {
+		return 0, r
+	}
+	if s := p.spaceAt(backend.Addr(ptr)); s == nil || n == 0 {
+		return 0, dispatch.ResultNcclInvalidArgument
+	}
+	h, r := p.nccl.buffers.make(m)
+	if r != 0 {
+		return 0, dispatch.ResultNcclSystemError
+	}
+	return h, 0
+}
+
+func (p *process) NcclCommDeregister(_ *dispatch.Call, comm dispatch.Comm, handle dispatch.Commreg) dispatch.Result {
+	m, r := p.comm(comm)
+	if r != 0 {
+		return r
+	}
+	if of, ok := p.nccl.buffers.get(handle); !ok || of != m {
+		return dispatch.ResultNcclInvalidArgument
+	}
+	p.nccl.buffers.drop(handle)
+	return 0
+}
+
+func (m *member) dropBuffers() {
+	m.p.nccl.buffers.dropIf(func(of *member) bool { return of == m })
+}

@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/meeting"
+)
+
+// member is one rank of a communicator: what a handle of NCCL's stands for.
+//
+// Its groups are carried out in the order in which they were issued. One that is issued waits in queue until its turn has come
+// on each of its streams; then it is the communicator's. When that has carried it out, the streams go on; if it failed,
+// the streams are held: see hold.
+type member struct {
+	p       *process
+	context *cudaContext // whose default streams it means, and whose device it is on
+
+	ctx     context.Context // of its making
+	cancel  context.CancelCauseFunc
+	made    chan struct{} // closed when comm is there, or err
+	unwatch func() bool   // the process's end is its affair no more
+
+	mu        sync.Mutex
+	comm      *collective.Comm
+	rank      int
+	err       error
+	queue     []*part
+	moving    bool // somebody takes parts from queue
+	open      int  // parts that are not complete
+	calm      chan struct{}
+	finalized bool
+	leaving   bool // destroyed: it leaves when nothing is left
+	released  bool // aborted, or gone: nothing is held any more
+	held      []func(error)
+	redops    map[dispatch.Redop]*redop
+	lastOp    dispatch.Redop
+}
+
+// redop is a reduction with a factor.
+type redop struct {
+	t     collective.Type
+	value []byte       // nil: it is in device memory, read when it is used
+	at    backend.Addr // where
+}
+
+// firstRedop is ncclNumOps: numbers below are NCCL's own reductions.
+const firstRedop dispatch.Redop = 5
+
+// errDeparted is why a communicator fails whose rank is gone.
+var errDeparted = errors.New("a rank's process has ended, or destroyed its context")
+
+// newMember makes a member that belongs to a context. It ends with its process.
+func (p *process) newMember(x *cudaContext) *member {
+	m := &member{p: p, context: x, made: make(chan struct{}), redops: map[dispatch.Redop]*redop{}, lastOp: firstRedop - 1}
+	m.ctx, m.cancel = context.WithCancelCause(p.ctx)
+	m.unwatch = context.AfterFunc(p.ctx, m.depart)
+	return m
+}
+
+// meet makes the communicator. It returns when that is done, or has failed.
+func (m *member) meet(id meeting.ID, size, rank int) {
+	comm, err := m.p.server.fabric.join(m.ctx, id, size, rank)
+	m.connect(comm, rank, err)
+}
+
+// connect waits for a communicator that was begun, and makes m its rank.
+func (m *member) connect(comm *collective.Comm, rank int, err error) {
+	if err == nil {
+		err = comm.Wait(m.ctx)
+	}
+	m.mu.Lock()
+	m.comm, m.rank = comm, rank
+	if m.err == nil {
+		m.err = err
+	}
+	err = m.err
+	m.mu.Unlock()
+	if comm != nil && err != nil {
+		comm.Fail(err)
+	}
+	close(m.made)
+	m.cancel(nil)
+}
+
+// state is nil if the communicator is ready, errBusy while it is being made or finalized, or what became of it.
+func (m *member) state() error {
+	select {
+	case <-m.made:
+	default:
+		return errBusy
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.err != nil:
+		return m.err
+	case m.comm.Err() != nil:
+		return m.comm.Err()
+	case m.finalized && m.open > 0:
+		return errBusy
+	}
+	return nil
+}
+
+// connected tells whether there is a communicator, which may have failed since.
+func (m *member) connected() bool {
+	select {
+	case <-m.made:
+		return m.comm != nil
+	default:
+		return false
+	}
+}
+
+var errBusy = errors.New("in progress")
+
+// await returns when state may no longer be errBusy, or the time is over.
+func (m *member) await(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-m.made:
+	case <-m.p.ctx.Done():
+		return
+	case <-timer.C:
+		return
+	}
+	m.mu.Lock()
+	var calm chan struct{}
+	if m.finalized && m.open > 0 {
+		if m.calm == nil {
+			m.calm = make(chan struct{})
+		}
+		calm = m.calm
+	}
+	comm := m.comm
+	m.mu.Unlock()
+	if calm == nil || comm == nil {
+		return
+	}
+	select {
+	case <-calm:
+	case <-comm.Failed():
+	case <-m.p.ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// fail ends the communicator for all its members, with a reason.
+func (m *member) fail(reason error) {
+	m.mu.Lock()
+	if m.err == nil {
+		m.err = reason
+	}
+	comm := m.comm
+	m.mu.Unlock()
+	m.cancel(reason)
+	if comm != nil {
+		comm.Fail(reason)
+	}
+}
+
+// release lets all streams go on that are held, and holds none any more.
+func (m *member) release() {
+	m.mu.Lock()
+	m.released = true
+	held := m.held
+	m.held = nil
+	m.mu.Unlock()
+	for _, done := range held {
+		done(nil)
+	}
+}
+
+// abort ends the communicator for all its members, at once.
+func (m *member) abort() {
+	m.fail(collective.ErrAborted)
+	m.release()
+	m.unwatch()
+}
+
+// depart is the end of a member whose program is gone. If all that it issued is complete, then it only leaves: others may
+// be reading what it sent; who needs it for more gets an error.
+func (m *member) depart() {
+	m.mu.Lock()
+	idle := m.comm != nil && m.err == nil && m.open == 0
+	m.mu.Unlock()
+	if idle {
+		m.leave()
+	} else {
+		m.fail(errDeparted)
+	}
+	m.release()
+}
+
+// leave destroys the member when all that it has issued is complete.
+func (m *member) leave() {
+	m.mu.Lock()
+	m.leaving = true
+	comm := m.comm
+	now := m.open == 0
+	m.mu.Unlock()
+	switch {
+	case comm == nil:
+		m.fail(collective.ErrAborted)
+	case now:
+		m.left()
+	}
+}
+
+// left is when nothing is left to do.
+func (m *member) left() {
+	_ = m.comm.Destroy(m.rank) // it is a rank of it
+	m.unwatch()
+}
+
+// completed notes that a part is over.
+func (m *member) completed() {
+	m.mu.Lock()
+	m.open--
+	calm, leave := m.open == 0, m.open == 0 && m.leaving
+	if calm && m.calm != nil {
+		close(m.calm)
+		m.calm = nil
+	}
+	m.mu.Unlock()
+	if leave {
+		m.left()
+	}
+}
+
+// hold keeps a stream from going on with bytes that were not received. Abort lets it, for then the program knows; as with
+// NCCL, whose kernels end then. A program that does not look at its communicator gets a fault.
+func (m *member) hold(done func(error), why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.released {
+		done(nil)
+		return
+	}
+	var once sync.Once
+	end := func(err error) { once.Do(func() { done(err) }) }
+	m.held = append(m.held, end)
+	time.AfterFunc(m.p.server.fabric.mercy, func() {
+		end(fmt.Errorf("nobody has aborted the communicator: %w: %w", why, backend.LaunchFailed))
+	})
+}
