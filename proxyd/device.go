@@ -27,6 +27,7 @@ type deviceOptions struct {
 	socket   string
 	soft     int
 	memory   string
+	address  string // of this host, for device servers of others
 	ready    int    // a descriptor that is told when it listens, or -1
 	lifeline int    // a descriptor whose end of file ends it, or -1
 	folder   string // what it removes when its lifeline has ended it, or ""
@@ -37,6 +38,7 @@ type deviceOptions struct {
 func (o *deviceOptions) devices(c *cobra.Command) {
 	c.Flags().IntVar(&o.soft, "soft", 1, "make `N` software GPUs")
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
+	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say which processes come and go")
 }
 
@@ -97,7 +99,9 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	if o.verbose {
 		level = slog.LevelInfo
 	}
-	s := server.New(server.Config{Backend: b, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))})
+	s := server.New(server.Config{
+		Backend: b, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), Network: server.OverTCP(o.address),
+	})
 	defer func() { err = errors.Join(err, s.Close()) }()
 	l, err := listenDevices(o.socket)
 	if err != nil {

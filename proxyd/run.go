@@ -168,6 +168,9 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		return nil, err
 	}
 	args := []string{"device", "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--memory", o.memory, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
+	if o.address != "" {
+		args = append(args, "--address", o.address)
+	}
 	if o.verbose {
 		args = append(args, "--verbose")
 	}
