@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+// devices: 2
+// limit: 60s
+// slow: a communicator that has failed is given ten seconds to be aborted
+
+/* A rank is gone, and the other does not look at its communicator: it gets an error where it waits, not wrong numbers. */
+#include "ranks.h"
+
+static void one(struct rank *r)
+{
+	open_rank(r);
+	if (r->rank == 1)
+		exit(0);
+	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, r->comm, r->stream));
+	WANT(CUDA_ERROR_LAUNCH_FAILED, cuStreamSynchronize(r->stream));
+}
+
+int main(void)
+{
+	as_processes(2, one);
+	return (0);
+}

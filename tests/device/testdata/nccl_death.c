@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+// devices: 3
+
+/* A rank is killed while the others wait for it: they are told, abort, and go on without it. */
+#include "ranks.h"
+
+static void one(struct rank *r)
+{
+	ncclComm_t part;
+	int v = 1;
+
+	open_rank(r);
+	NOK(ncclCommSplit(r->comm, r->rank == 2, 0, &part, NULL));
+	if (r->rank == 2) {
+		meet(2);
+		kill(getpid(), SIGKILL);
+	}
+	OK(cuMemcpyHtoDAsync(r->src, &v, 4, r->stream));
+	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, r->comm, r->stream));
+	atomic_fetch_add(&shared->step, 1);
+	do
+		NOK(ncclCommGetAsyncError(r->comm, &v));
+	while (v == ncclSuccess);
+	HOLDS(v == ncclRemoteError);
+	HOLDS(ncclGetLastError(r->comm)[0] != 0);
+	NWANT(ncclRemoteError, ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, r->comm, r->stream));
+	/* What was not received is not there, so the stream has not gone on. */
+	HOLDS(cuStreamQuery(r->stream) == CUDA_ERROR_NOT_READY);
+	NOK(ncclCommAbort(r->comm));
+	OK(cuStreamSynchronize(r->stream));
+	/* Another communicator of the same ranks has nothing to do with it. */
+	NOK(ncclAllReduce((void *)r->src, (void *)r->dst, 1, ncclInt, ncclSum, part, r->stream));
+	OK(cuMemcpyDtoHAsync(&v, r->dst, 4, r->stream));
+	OK(cuStreamSynchronize(r->stream));
+	HOLDS(v == 2);
+	NOK(ncclCommDestroy(part));
+}
+
+int main(void)
+{
+	as_processes(3, one);
+	return (0);
+}
