@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Code that a program hands to the driver as an address and no length: how far it goes is written in it. The forms
+ * are those of proxyd/device/image, which takes them apart.
+ */
+#ifndef SING_DEVICE_IMAGE_H
+#define SING_DEVICE_IMAGE_H
+
+#include "gen_abi.h"
+
+#include <stddef.h>
+
+/* No image is longer; the server does not take it. */
+#define SING_IMAGE_MAX ((size_t)256 << 20)
+
+struct sing_image {
+	const unsigned char *at;
+	size_t n;
+	unsigned char *own; /* what sing_image_drop frees, or NULL */
+};
+
+/*
+ * Find the image at an address. What is not readable, contradicts itself or is too long is CUDA_ERROR_INVALID_IMAGE,
+ * and there is nothing to drop then.
+ */
+CUresult sing_image_at(const void *address, struct sing_image *i);
+
+/* Read the image in a file. One that cannot be read is CUDA_ERROR_FILE_NOT_FOUND. */
+CUresult sing_image_file(const char *path, struct sing_image *i);
+
+void sing_image_drop(struct sing_image *i);
+
+#endif

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Options of the just-in-time compiler. A program hands two arrays: which options, and for each a value in the place
+ * of a pointer. Values that the compiler brings back are put into the second array.
+ */
+#ifndef SING_DEVICE_JIT_H
+#define SING_DEVICE_JIT_H
+
+#include "gen_abi.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A text that grows in a buffer of the program. */
+struct sing_log {
+	char *at;	   /* NULL: it is not wanted */
+	unsigned int room; /* with the NUL */
+	unsigned int used; /* without */
+	void **size;	   /* where the program reads how much, or NULL */
+};
+
+struct sing_jit {
+	struct sing_log info, errors;
+	void **milliseconds;
+	float spent;
+
+	/* The rest, which the server gets. */
+	unsigned int n;
+	int names[CU_JIT_NUM_OPTIONS];
+	unsigned long long values[CU_JIT_NUM_OPTIONS];
+};
+
+/*
+ * Take options apart. What the driver does not know is CUDA_ERROR_INVALID_VALUE; what only it could do,
+ * CUDA_ERROR_NOT_SUPPORTED. A log begins as an empty text. values must stay as long as the struct is used.
+ */
+CUresult sing_jit_read(struct sing_jit *j, unsigned int n, const int *options, void **values);
+
+/*
+ * Where the next text goes, and its room, 0 if none is wanted: hand both to a message; afterwards, say so. What the
+ * compiler has said is then behind what it said before.
+ */
+char *sing_log_next(const struct sing_log *l, unsigned int *room);
+void sing_log_said(struct sing_log *l);
+
+/* Tell the program how long the logs are and how long it took in all. */
+void sing_jit_tell(struct sing_jit *j, float milliseconds);
+
+#endif
