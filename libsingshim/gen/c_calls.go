@@ -150,7 +150,7 @@ func (s *sender) write() {
 	s.line("%s", messagePrototype(s.c))
 	s.line("{")
 	if variableIn {
-		s.line("\tunsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;")
+		s.line("\tunsigned char small_in_[%s], *in_ = NULL, *p_;", s.small())
 		s.line("\tsize_t n_ = %d, more_;", fixedIn)
 	} else if fixedIn > 0 {
 		s.line("\tunsigned char in_[%d], *p_ = in_;", fixedIn)
@@ -178,6 +178,14 @@ func (s *sender) write() {
 	s.carry(message, answers)
 	s.done(variableIn, variableOut, answers)
 	s.line("}")
+}
+
+// small is what a message may have to be put together on the stack.
+func (s *sender) small() string {
+	if s.c.Kind == api.Async || s.c.Kind == api.Counted {
+		return "SING_SMALL_POSTED"
+	}
+	return "SING_SMALL"
 }
 
 // lengthIn is what the message has at least, and whether it may have more.
@@ -255,10 +263,10 @@ func (s *sender) lengths(in, out bool) {
 		}
 	}
 	if in {
-		s.line("\tin_ = sing_room(small_in_, n_);")
+		s.line("\tin_ = sing_room(small_in_, sizeof(small_in_), n_);")
 	}
 	if out {
-		s.line("\tout_ = sing_room(small_out_, room_);")
+		s.line("\tout_ = sing_room(small_out_, sizeof(small_out_), room_);")
 	}
 	var absent []string
 	if in {

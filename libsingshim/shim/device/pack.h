@@ -19,6 +19,8 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "handles and sizes ha
 
 /* What fits into this many bytes is put together on the stack. */
 #define SING_SMALL 512
+/* And of what is posted, so that a launch allocates nothing: the parameters of most kernels have at most 4 KiB. */
+#define SING_SMALL_POSTED 4608
 
 /* *bytes = count * size, or false if that is more than anybody sends. */
 static inline bool sing_bytes(uint64_t count, size_t size, size_t longest, size_t *bytes)
@@ -26,12 +28,12 @@ static inline bool sing_bytes(uint64_t count, size_t size, size_t longest, size_
 	return !__builtin_mul_overflow(count, size, bytes) && *bytes <= longest;
 }
 
-static inline unsigned char *sing_room(unsigned char small[SING_SMALL], size_t n)
+static inline unsigned char *sing_room(unsigned char *small, size_t room, size_t n)
 {
-	return n <= SING_SMALL ? small : malloc(n);
+	return n <= room ? small : malloc(n);
 }
 
-static inline void sing_room_done(unsigned char *room, const unsigned char small[SING_SMALL])
+static inline void sing_room_done(unsigned char *room, const unsigned char *small)
 {
 	if (room != small)
 		free(room);
