@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Names of kernels, and what a program sets of them. */
+
+#include "function.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is set is what launches are held against from now on. */
+
+CUresult sing_cuFuncSetAttribute(CUfunction function, int attribute, int value)
+{
+	const CUresult r = sing_send_cuFuncSetAttribute(0, function, attribute, value);
+
+	if (r == CUDA_SUCCESS && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+		sing_function_shares(function, (uint32_t)value);
+	return r;
+}
+SING_PUBLIC(cuFuncSetAttribute);
+
+CUresult sing_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice dev)
+{
+	const CUresult r = sing_send_cuKernelSetAttribute(0, attribute, value, kernel, dev);
+
+	/* It holds for the functions of this kernel in all contexts of that device: they are asked for again. */
+	if (r == CUDA_SUCCESS && attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+		sing_functions_doubt();
+	return r;
+}
+SING_PUBLIC(cuKernelSetAttribute);
+
+/*
+ * Names that were handed out. The driver keeps them for as long as the code is loaded; here they stay, for handles
+ * are never used again.
+ */
+struct name {
+	struct name *next;
+	uint64_t handle;
+	char text[];
+};
+
+enum { PLACES = 256, NAME_FIRST = 1024, NAME_MOST = 1 << 20 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct name *names[PLACES];
+
+static CUresult send_function_name(char *to, unsigned int room, uint64_t handle)
+{
+	return sing_send_function_name(0, to, room, (CUfunction)handle);
+}
+
+static CUresult send_kernel_name(char *to, unsigned int room, uint64_t handle)
+{
+	return sing_send_kernel_name(0, to, room, (CUkernel)handle);
+}
+
+/* Ask for a name. One that fills its room may be longer. */
+static CUresult ask(CUresult (*send)(char *, unsigned int, uint64_t), uint64_t handle, struct name **made)
+{
+	for (unsigned int room = NAME_FIRST; room <= NAME_MOST; room *= 4) {
+		struct name *const n = malloc(sizeof(*n) + room);
+		CUresult r;
+
+		if (n == NULL)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		r = send(n->text, room, handle);
+		if (r == CUDA_SUCCESS && strlen(n->text) < room - 1) {
+			n->handle = handle;
+			*made = n;
+			return CUDA_SUCCESS;
+		}
+		free(n);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+	return CUDA_ERROR_UNKNOWN;
+}
+
+/* The place in its list where a name is, or the list's end. Caller holds lock. */
+static struct name **place(uint64_t handle)
+{
+	struct name **p = &names[handle % PLACES];
+
+	while (*p != NULL && (*p)->handle != handle)
+		p = &(*p)->next;
+	return p;
+}
+
+static CUresult name_of(CUresult (*send)(char *, unsigned int, uint64_t), uint64_t handle, const char **name)
+{
+	struct name *n, *made, **p;
+	CUresult r;
+
+	if (name == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* It is asked for each time: the code may be gone. */
+	r = ask(send, handle, &made);
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&lock);
+	p = place(handle);
+	n = *p;
+	if (n == NULL) {
+		n = realloc(made, sizeof(*made) + strlen(made->text) + 1);
+		if (n == NULL)
+			n = made;
+		n->next = NULL;
+		*p = n;
+		made = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	free(made);
+	*name = n->text;
+	return CUDA_SUCCESS;
+}
+
+CUresult sing_cuFuncGetName(const char **name, CUfunction function)
+{
+	return name_of(send_function_name, (uint64_t)(uintptr_t)function, name);
+}
+SING_PUBLIC(cuFuncGetName);
+
+CUresult sing_cuKernelGetName(const char **name, CUkernel kernel)
+{
+	return name_of(send_kernel_name, (uint64_t)(uintptr_t)kernel, name);
+}
+SING_PUBLIC(cuKernelGetName);

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What the shim knows of kernels, so that a launch is checked where the program reacts to it and asks nobody. It is
+ * asked for once, at the first launch of each, and again after something was unloaded.
+ */
+#ifndef SING_DEVICE_FUNCTION_H
+#define SING_DEVICE_FUNCTION_H
+
+#include "gen_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A parameter in the block of them. */
+struct sing_param {
+	uint32_t offset, size;
+};
+
+struct sing_function {
+	CUfunction function; /* what is launched: of a kernel, the function in the context */
+	sing_facts facts;
+	_Atomic uint32_t shared;    /* facts.shared as it is now: cuFuncSetAttribute changes it */
+	_Atomic uint64_t fits;	    /* of cooperative launches: the last shape and how many blocks fit */
+	uint32_t params;
+	const struct sing_param *param;
+};
+
+/* A grid and what each block has. */
+struct sing_shape {
+	unsigned int grid[3], block[3], shared;
+	bool cooperative;
+};
+
+/*
+ * What is known of a function, or of a kernel (which may be handed in as a function) in the calling thread's
+ * context. What it points to stays for the life of the process. An unknown handle is CUDA_ERROR_INVALID_HANDLE.
+ */
+CUresult sing_function_know(CUfunction function, struct sing_function **known);
+
+/* Whether a launch may be: the result that the driver has at the call. */
+CUresult sing_function_check(struct sing_function *f, const struct sing_shape *shape);
+
+/*
+ * Put the block of parameters together, of one of the two ways in which a program hands them. room has
+ * f->facts.bytes.
+ */
+CUresult sing_function_params(const struct sing_function *f, void **params, void **extra, unsigned char *room);
+
+/* A launch of the function may ask for so much dynamic shared memory from now on. */
+void sing_function_shares(CUfunction function, uint32_t bytes);
+
+/* Modules or libraries may be gone: what is known of functions is asked for again. */
+void sing_functions_doubt(void);
+
+#endif

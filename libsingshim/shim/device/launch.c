@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Launches. Once a kernel is known, a launch is one posted message, and nothing of it allocates or asks. */
+
+#include "context.h"
+#include "function.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A block of parameters of up to so many bytes is put together on the stack. */
+enum { BLOCK_SMALL = 4352 };
+
+/* How a program hands a launch to cuLaunchKernelEx. */
+struct launch_config {
+	unsigned int grid[3], block[3], shared;
+	CUstream stream;
+	CUlaunchAttribute *attributes;
+	unsigned int n;
+};
+_Static_assert(sizeof(struct launch_config) == 56 && offsetof(struct launch_config, stream) == 32, "as the driver has it");
+
+struct launch {
+	CUfunction function;
+	struct sing_shape shape;
+	CUstream stream;
+	void **params, **extra;
+	const CUlaunchAttribute *attributes;
+	unsigned int n;
+};
+
+/* What a launch is for a stream that is the thread's own if it is none. */
+static CUstream own(CUstream stream)
+{
+	return stream == NULL ? (CUstream)2 : stream;
+}
+
+static CUresult post(const struct launch *l, const struct sing_function *f, const unsigned char *block)
+{
+	const struct sing_shape *const s = &l->shape;
+
+	if (l->n == 0)
+		return sing_send_launch(0, f->function, s->grid[0], s->grid[1], s->grid[2], s->block[0], s->block[1], s->block[2], s->shared,
+					l->stream, block, f->facts.bytes);
+	return sing_send_launch_ex(0, f->function, s->grid[0], s->grid[1], s->grid[2], s->block[0], s->block[1], s->block[2], s->shared,
+				   l->stream, block, f->facts.bytes, l->attributes, l->n);
+}
+
+/* The same with a block of parameters that is too long for the stack. */
+__attribute__((noinline)) static CUresult launch_large(const struct launch *l, const struct sing_function *f)
+{
+	unsigned char *const block = malloc(f->facts.bytes);
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (block != NULL)
+		r = sing_function_params(f, l->params, l->extra, block);
+	if (r == CUDA_SUCCESS)
+		r = post(l, f, block);
+	free(block);
+	return r;
+}
+
+static CUresult launch(const struct launch *l)
+{
+	unsigned char block[BLOCK_SMALL];
+	struct sing_function *f;
+	CUresult r = sing_function_know(l->function, &f);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (sing_current == NULL)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if ((uint64_t)(uintptr_t)f->facts.context != sing_current->handle)
+		return CUDA_ERROR_INVALID_HANDLE;
+	r = sing_function_check(f, &l->shape);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (f->facts.bytes > sizeof(block))
+		return launch_large(l, f);
+	r = sing_function_params(f, l->params, l->extra, block);
+	return r == CUDA_SUCCESS ? post(l, f, block) : r;
+}
+
+CUresult sing_cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX,
+			     unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params, void *extra)
+{
+	const struct launch l = {
+		.function = function,
+		.shape = { { gridX, gridY, gridZ }, { blockX, blockY, blockZ }, shared, false },
+		.stream = stream,
+		.params = params,
+		.extra = extra,
+	};
+
+	return launch(&l);
+}
+SING_PUBLIC(cuLaunchKernel);
+
+CUresult sing_cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX,
+				  unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params,
+				  void *extra)
+{
+	return sing_cuLaunchKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, own(stream), params, extra);
+}
+SING_PUBLIC(cuLaunchKernel_ptsz);
+
+/* Whether a cluster is one block, which is what there is without clusters. */
+static CUresult check_cluster(const CUlaunchAttributeValue *v)
+{
+	uint32_t of[3];
+
+	memcpy(of, v->word, sizeof(of));
+	return of[0] <= 1 && of[1] <= 1 && of[2] <= 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+/* Look through the attributes. What is only a hint goes along. */
+static CUresult check_attributes(struct launch *l)
+{
+	if (l->n > 0 && l->attributes == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < l->n; ++i) {
+		const CUlaunchAttribute *const a = &l->attributes[i];
+		CUresult r = CUDA_SUCCESS;
+
+		switch (a->id) {
+		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+			l->shape.cooperative = (int)a->value.word[0] != 0;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+			r = check_cluster(&a->value);
+			break;
+		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+		case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+		case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+			r = CUDA_ERROR_NOT_SUPPORTED;
+			break;
+		default:
+			if (a->id < 0 || a->id > CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE)
+				r = CUDA_ERROR_INVALID_VALUE;
+		}
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult launch_ex(const struct launch_config *c, CUstream stream, CUfunction function, void *params, void *extra)
+{
+	struct launch l = {
+		.function = function,
+		.shape = { { c->grid[0], c->grid[1], c->grid[2] }, { c->block[0], c->block[1], c->block[2] }, c->shared, false },
+		.stream = stream,
+		.params = params,
+		.extra = extra,
+		.attributes = c->attributes,
+		.n = c->n,
+	};
+	const CUresult r = check_attributes(&l);
+
+	return r == CUDA_SUCCESS ? launch(&l) : r;
+}
+
+CUresult sing_cuLaunchKernelEx(void *config, CUfunction function, void *params, void *extra)
+{
+	const struct launch_config *const c = config;
+
+	return c == NULL ? CUDA_ERROR_INVALID_VALUE : launch_ex(c, c->stream, function, params, extra);
+}
+SING_PUBLIC(cuLaunchKernelEx);
+
+CUresult sing_cuLaunchKernelEx_ptsz(void *config, CUfunction function, void *params, void *extra)
+{
+	const struct launch_config *const c = config;
+
+	return c == NULL ? CUDA_ERROR_INVALID_VALUE : launch_ex(c, own(c->stream), function, params, extra);
+}
+SING_PUBLIC(cuLaunchKernelEx_ptsz);
+
+CUresult sing_cuLaunchCooperativeKernel(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ,
+					unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared,
+					CUstream stream, void *params)
+{
+	static const CUlaunchAttribute together = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = { { 1 } } };
+	const struct launch l = {
+		.function = function,
+		.shape = { { gridX, gridY, gridZ }, { blockX, blockY, blockZ }, shared, true },
+		.stream = stream,
+		.params = params,
+		.attributes = &together,
+		.n = 1,
+	};
+
+	return launch(&l);
+}
+SING_PUBLIC(cuLaunchCooperativeKernel);
+
+CUresult sing_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ,
+					     unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared,
+					     CUstream stream, void *params)
+{
+	return sing_cuLaunchCooperativeKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, own(stream), params);
+}
+SING_PUBLIC(cuLaunchCooperativeKernel_ptsz);

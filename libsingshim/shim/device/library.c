@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* Libraries: images that belong to no context. The server loads them into each that asks. */
+
+#include "function.h"
+#include "image.h"
+#include "jit.h"
+
+static CUresult load(CUlibrary *library, struct sing_image *i, struct sing_jit *jit, const int *names, void **values, unsigned int n)
+{
+	unsigned long long numbers[CU_LIBRARY_BINARY_IS_PRESERVED + 1];
+	unsigned int info, errors;
+	float milliseconds = 0;
+	CUlibrary made = NULL;
+	CUresult r;
+
+	for (unsigned int k = 0; k < n; ++k)
+		numbers[k] = (unsigned long long)(uintptr_t)values[k];
+
+	char *const to_info = sing_log_next(&jit->info, &info), *const to_errors = sing_log_next(&jit->errors, &errors);
+
+	r = sing_send_library_load(0, &made, i->at, i->n, jit->names, jit->values, jit->n, names, numbers, n, to_info, info, to_errors,
+				   errors, &milliseconds);
+	sing_log_said(&jit->info);
+	sing_log_said(&jit->errors);
+	sing_jit_tell(jit, milliseconds);
+	if (r == CUDA_SUCCESS)
+		*library = made;
+	return r;
+}
+
+/*
+ * The options of a library. That the program keeps the image needs nothing; a table of the program's functions
+ * and variables is for a driver in the same process.
+ */
+static CUresult check(unsigned int n, const int *names, void **values)
+{
+	if (n > CU_LIBRARY_BINARY_IS_PRESERVED + 1 || (n > 0 && (names == NULL || values == NULL)))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int k = 0; k < n; ++k) {
+		if (names[k] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		if (names[k] != CU_LIBRARY_BINARY_IS_PRESERVED)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult sing_cuLibraryLoadData(CUlibrary *library, void *image, void *options, void *values, unsigned int n, void *libraryOptions,
+				void *libraryValues, unsigned int k)
+{
+	struct sing_image i;
+	struct sing_jit jit;
+	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions, libraryValues);
+
+	if (r == CUDA_SUCCESS)
+		r = sing_jit_read(&jit, n, options, values);
+	if (r == CUDA_SUCCESS)
+		r = sing_image_at(image, &i);
+	if (r == CUDA_SUCCESS) {
+		r = load(library, &i, &jit, libraryOptions, libraryValues, k);
+		sing_image_drop(&i);
+	}
+	return r;
+}
+SING_PUBLIC(cuLibraryLoadData);
+
+CUresult sing_cuLibraryLoadFromFile(CUlibrary *library, const char *path, void *options, void *values, unsigned int n,
+				    void *libraryOptions, void *libraryValues, unsigned int k)
+{
+	struct sing_image i;
+	struct sing_jit jit;
+	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions, libraryValues);
+
+	if (r == CUDA_SUCCESS)
+		r = sing_jit_read(&jit, n, options, values);
+	if (r == CUDA_SUCCESS)
+		r = sing_image_file(path, &i);
+	if (r == CUDA_SUCCESS) {
+		r = load(library, &i, &jit, libraryOptions, libraryValues, k);
+		sing_image_drop(&i);
+	}
+	return r;
+}
+SING_PUBLIC(cuLibraryLoadFromFile);
+
+CUresult sing_cuLibraryUnload(CUlibrary library)
+{
+	const CUresult r = sing_send_cuLibraryUnload(0, library);
+
+	sing_functions_doubt();
+	return r;
+}
+SING_PUBLIC(cuLibraryUnload);
