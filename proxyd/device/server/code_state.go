@@ -3,14 +3,65 @@
 
 package server
 
-// codeState is what a process has of modules and what belongs to them.
-type codeState struct{}
+import (
+	"time"
 
-// codeWaits are the calls that may wait.
-var codeWaits []string
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// codeState is what a process has of modules and what belongs to them.
+type codeState struct {
+	modules   table[dispatch.Module, *module]
+	functions table[dispatch.Function, *function]
+	libraries table[dispatch.Library, *library]
+	kernels   table[dispatch.Kernel, *kernel]
+	linkers   table[dispatch.Linkstate, *linker]
+}
+
+// codeWaits are the calls that may wait: for a compiler.
+var codeWaits = []string{
+	"module_load", "library_load", "link_add", "link_complete", "cuLibraryGetModule", "cuLibraryGetGlobal", "cuKernelGetFunction",
+}
+
+func (s *codeState) begin() {
+	s.modules.class, s.functions.class = moduleClass, functionClass
+	s.libraries.class, s.kernels.class = libraryClass, kernelClass
+	s.linkers.class = linkClass
+}
 
 // contextEnded drops what belongs to a context that is being destroyed. It does not wait.
-func (s *codeState) contextEnded(*cudaContext) {}
+func (s *codeState) contextEnded(x *cudaContext) {
+	s.modules.dropIf(func(m *module) bool { return m.context == x })
+	s.functions.dropIf(func(f *function) bool { return f.module.context == x })
+	s.linkers.dropIf(func(l *linker) bool { return l.context == x })
+	for _, l := range s.libraries.values() {
+		l.forget(x)
+	}
+}
 
 // end drops everything. No call is under way, and the spaces are closed.
-func (s *codeState) end() {}
+func (s *codeState) end() { *s = codeState{} }
+
+// The options of the just-in-time compiler that change something, as the driver numbers them.
+const (
+	jitMaxRegisters = 0
+	jitLogVerbose   = 12
+)
+
+// loadConfig reads options. Those of machine code change nothing where none is made.
+func loadConfig(names []int32, values []uint64) backend.LoadConfig {
+	var cfg backend.LoadConfig
+	for i, name := range names {
+		switch name {
+		case jitMaxRegisters:
+			cfg.MaxRegisters = uint32(values[i])
+		case jitLogVerbose:
+			cfg.Verbose = uint32(values[i]) != 0
+		}
+	}
+	return cfg
+}
+
+// since is for a program that asks how long the compiler took.
+func since(t time.Time) float32 { return float32(time.Since(t)) / float32(time.Millisecond) }

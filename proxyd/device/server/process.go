@@ -84,6 +84,7 @@ func newProcess(s *Server, id uint64, ring *wire.Ring, p peer) *process {
 	}
 	q.pools.class, q.memories.class, q.nccl.buffers.class = poolClass, memoryClass, bufferClass
 	q.output.to = p
+	q.code.begin()
 	q.ctx, q.cancel = context.WithCancel(s.ctx)
 	return q
 }

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// module is code that is loaded into a context.
+type module struct {
+	b       backend.Module
+	context *cudaContext
+	library *library // whose it is there, or nil
+
+	mu        sync.Mutex
+	handle    dispatch.Module
+	gone      bool
+	functions map[string]dispatch.Function // that were asked for
+}
+
+// function is a kernel of a module.
+type function struct {
+	b      backend.Function
+	module *module
+	handle dispatch.Function
+}
+
+// newModule gives loaded code its handle.
+func (p *process) newModule(x *cudaContext, b backend.Module, l *library) (*module, dispatch.Result) {
+	m := &module{b: b, context: x, library: l, functions: map[string]dispatch.Function{}}
+	h, r := p.code.modules.make(m)
+	if r != 0 {
+		_ = b.Unload() // nobody has used it
+		return nil, r
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.handle = h
+	return m, 0
+}
+
+// module finds a module: INVALID_HANDLE if there is none.
+func (p *process) module(h dispatch.Module) (*module, dispatch.Result) {
+	m, ok := p.code.modules.get(h)
+	if !ok {
+		return nil, dispatch.ResultInvalidHandle
+	}
+	return m, 0
+}
+
+// function gives a kernel of the module its handle, the same each time.
+func (p *process) functionOf(m *module, name string) (dispatch.Function, dispatch.Result) {
+	b, err := m.b.Function(name)
+	if err != nil {
+		return 0, p.result(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone {
+		return 0, dispatch.ResultInvalidHandle
+	}
+	if h, ok := m.functions[name]; ok {
+		return h, 0
+	}
+	f := &function{b: b, module: m}
+	h, r := p.code.functions.make(f)
+	if r != 0 {
+		return 0, r
+	}
+	f.handle = h
+	m.functions[name] = h
+	return h, 0
+}
+
+// unload ends a module and its functions.
+func (p *process) unload(m *module) dispatch.Result {
+	m.mu.Lock()
+	m.gone = true
+	all := m.functions
+	m.functions = nil
+	m.mu.Unlock()
+	for _, h := range all {
+		p.code.functions.drop(h)
+	}
+	p.code.modules.drop(m.handle)
+	return p.result(m.b.Unload())
+}
+
+// ModuleLoad implements dispatch.Backend, as all below.
+func (p *process) ModuleLoad(c *dispatch.Call, image []uint8, _ uint64, names []int32, values []uint64, _, _, _ uint32) (
+	h dispatch.Module, info, problems string, milliseconds float32, r dispatch.Result,
+) {
+	x, r := p.current(c)
+	if r != 0 {
+		return 0, "", "", 0, r
+	}
+	begin := time.Now()
+	b, log, err := x.b.Load(image, loadConfig(names, values))
+	if err != nil {
+		return 0, log.Info, log.Error, since(begin), p.result(err)
+	}
+	m, r := p.newModule(x, b, nil)
+	if r != 0 {
+		return 0, log.Info, log.Error, since(begin), r
+	}
+	return m.handle, log.Info, log.Error, since(begin), 0
+}
+
+func (p *process) ModuleUnload(_ *dispatch.Call, h dispatch.Module) dispatch.Result {
+	m, r := p.module(h)
+	switch {
+	case r != 0:
+		return r
+	case m.library != nil:
+		return dispatch.ResultNotPermitted // it goes with its library
+	}
+	if _, ok := p.code.modules.drop(h); !ok {
+		return dispatch.ResultInvalidHandle
+	}
+	return p.unload(m)
+}
+
+func (p *process) ModuleGetFunction(_ *dispatch.Call, h dispatch.Module, name string) (dispatch.Function, dispatch.Result) {
+	m, r := p.module(h)
+	if r != 0 {
+		return 0, r
+	}
+	return p.functionOf(m, name)
+}
+
+func (p *process) ModuleGetFunctionCount(_ *dispatch.Call, h dispatch.Module) (uint32, dispatch.Result) {
+	m, r := p.module(h)
+	if r != 0 {
+		return 0, r
+	}
+	return uint32(len(m.b.Functions())), 0
+}
+
+// ModuleEnumerateFunctions leaves out kernels that the backend refuses to run: they have no handle.
+func (p *process) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.Module) ([]dispatch.Function, dispatch.Result) {
+	m, r := p.module(h)
+	if r != 0 {
+		return nil, r
+	}
+	var out []dispatch.Function
+	for _, b := range m.b.Functions() {
+		if uint32(len(out)) == n {
+			break
+		}
+		f, r := p.functionOf(m, b.Name())
+		switch r {
+		case 0:
+			out = append(out, f)
+		case dispatch.ResultNotSupported:
+		default:
+			return nil, r
+		}
+	}
+	return out, 0
+}
+
+func (p *process) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
+	m, r := p.module(h)
+	if r != 0 {
+		return 0, 0, r
+	}
+	return p.global(m, name)
+}
+
+func (p *process) global(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
+	g, err := m.b.Global(name)
+	if err != nil {
+		return 0, 0, p.result(err)
+	}
+	return dispatch.Devptr(g.Addr), g.Size, 0
+}
