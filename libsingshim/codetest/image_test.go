@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package codetest holds tests of what the shim, which is C, does with code that programs load and launch.
 package codetest
 
 import (
@@ -10,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,41 +17,6 @@ import (
 )
 
 var le = binary.LittleEndian
-
-// compile makes a program of testdata and files of the shim, under sanitizers.
-func compile(t testing.TB, name string, parts ...string) string {
-	t.Helper()
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "cc"
-	}
-	if _, err := exec.LookPath(cc); err != nil {
-		t.Skip("SKIP: no C compiler")
-	}
-	const shim = "../shim/device"
-	out := filepath.Join(t.TempDir(), name)
-	args := []string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I" + shim}
-	args = append(args, "-o", out, filepath.Join("testdata", name+".c"))
-	for _, p := range parts {
-		args = append(args, filepath.Join(shim, p))
-	}
-	if text, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, text)
-	}
-	return out
-}
-
-// sanitize keeps the sanitizer from looking for leaks, which not every host lets it do.
-func sanitize(cmd *exec.Cmd) *exec.Cmd {
-	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0")
-	return cmd
-}
-
-func TestJIT(t *testing.T) {
-	if out, err := sanitize(exec.Command(compile(t, "jit", "jit.c"))).CombinedOutput(); err != nil {
-		t.Fatalf("line of testdata/jit.c: one less than %v, modulo 250\n%s", err, out)
-	}
-}
 
 // end is where testdata/image.c lets an image end.
 const end = 0x200010000000
