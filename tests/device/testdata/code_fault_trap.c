@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A fault of a kernel is found when it is waited for, and stays.
+// expect: CUDA_ERROR_LAUNCH_FAILED
+// expect: CUDA_ERROR_LAUNCH_FAILED
+// expect: CUDA_ERROR_LAUNCH_FAILED
+
+#include "check.h"
+
+static const char image[] = PTX(
+	".visible .entry fault(.param .u64 p)\n"
+	"{ trap; ret; }\n");
+
+int main(void)
+{
+	CUmodule module;
+	CUfunction fault;
+	CUdeviceptr p, q;
+	void *params[] = { &p };
+
+	begin();
+	OK(cuModuleLoadData(&module, image));
+	OK(cuModuleGetFunction(&fault, module, "fault"));
+	OK(cuMemAlloc(&p, 64));
+	OK(cuLaunchKernel(fault, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	printf("%s\n", name_of(cuCtxSynchronize()));
+	printf("%s\n", name_of(cuLaunchKernel(fault, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL)));
+	printf("%s\n", name_of(cuMemAlloc(&q, 64)));
+	return (0);
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How many blocks fit, and which size of block is best, with a function of the program that says what a block needs.
+// expect: the function was asked
+
+#include "check.h"
+
+static const char image[] = PTX(
+	".visible .entry plain() { ret; }\n"
+	".visible .entry small() .maxntid 96, 1, 1 { ret; }\n"
+	".visible .entry shared() { .shared .align 4 .b8 s[16384]; st.shared.u32 [s], 1; ret; }\n");
+
+static int asked;
+
+static size_t need(int block)
+{
+	HOLDS(block > 0 && block <= 1024);
+	++asked;
+	return ((size_t)block * 160);
+}
+
+int main(void)
+{
+	CUmodule module;
+	CUfunction plain, small, shared;
+	int blocks, grid, block, sms, per, other;
+	size_t bytes;
+
+	begin();
+	OK(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	OK(cuDeviceGetAttribute(&per, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0));
+	OK(cuModuleLoadData(&module, image));
+	OK(cuModuleGetFunction(&plain, module, "plain"));
+	OK(cuModuleGetFunction(&small, module, "small"));
+	OK(cuModuleGetFunction(&shared, module, "shared"));
+	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 256, 0));
+	HOLDS(blocks == per / 256);
+	OK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&other, plain, 256, 0, CU_OCCUPANCY_DEFAULT));
+	HOLDS(other == blocks);
+	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared, 32, 0));
+	HOLDS(blocks == 167936 / (16384 + 1024));
+	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, small, 128, 0));
+	HOLDS(blocks == 0);
+	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 0, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, plain, 1, 0, 8));
+	WANT(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, NULL, 1, 0));
+
+	OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, plain, NULL, 0, 0));
+	HOLDS(block == 1024 && grid == 2 * sms);
+	OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, small, NULL, 0, 0));
+	HOLDS(block == 64 && grid == per / 64 * sms); /* of 96 only 21 fit: 2016 threads */
+	OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, plain, NULL, 0, 100));
+	HOLDS(block <= 100 && block % 32 == 0);
+	OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, plain, need, 0, 0, CU_OCCUPANCY_DEFAULT));
+	HOLDS(block * 160 <= 166912 && grid % sms == 0 && grid > 0);
+	printf("the function was %s\n", asked > 0 ? "asked" : "not asked");
+
+	OK(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, plain, 2, 128));
+	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 128, bytes));
+	HOLDS(blocks >= 2);
+	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 128, bytes + 256));
+	HOLDS(blocks < 2);
+	return (0);
+}
