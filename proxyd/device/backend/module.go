@@ -47,6 +47,8 @@ type Function interface {
 	Name() string
 	Module() Module
 	Params() []Param
+	// Required is the one block that the kernel may be launched with, or zero for any.
+	Required() Dim
 	// Attribute is one of the driver's, or InvalidValue.
 	Attribute(FunctionAttribute) (int32, error)
 	// SetAttribute changes one of those that can be: the dynamic shared memory that a launch may ask for, and the preferred
@@ -98,6 +100,7 @@ type Launch struct {
 //	a dimension is 0 or beyond the device's    InvalidValue
 //	more threads than any block has            InvalidValue
 //	more threads than this kernel may have     LaunchOutOfResources
+//	another block than the kernel requires     InvalidValue
 //	more dynamic shared memory than is set     InvalidValue
 //	fewer bytes of parameters                  InvalidValue
 //	cooperative, and not all blocks fit        CooperativeLaunchTooBig
@@ -127,6 +130,8 @@ func CheckLaunch(info *Info, l *Launch) error {
 	switch {
 	case l.Block.Count() > uint64(facts[FuncMaxThreads]):
 		return fmt.Errorf("launch %s: %d threads, the kernel may have %d: %w", name, l.Block.Count(), facts[FuncMaxThreads], LaunchOutOfResources)
+	case l.Function.Required() != (Dim{}) && l.Function.Required() != l.Block:
+		return fmt.Errorf("launch %s: block %v is not the required %v: %w", name, l.Block, l.Function.Required(), InvalidValue)
 	case uint64(l.Shared) > uint64(max(facts[FuncMaxDynamicShared], 0)):
 		return fmt.Errorf("launch %s: %d bytes of dynamic shared memory, %d are allowed: %w", name, l.Shared, facts[FuncMaxDynamicShared], InvalidValue)
 	case len(l.Params) < int(size):

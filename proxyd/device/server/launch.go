@@ -87,6 +87,9 @@ func (p *process) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uint32)
 		Multiprocessors: uint32(at[backend.Multiprocessors]), PerMultiprocessor: uint32(at[backend.MaxThreadsPerMultiprocessor]),
 		Warp: uint32(at[backend.WarpSize]),
 	}
+	if q := f.b.Required(); q != (backend.Dim{}) {
+		facts.Required = [3]uint32{q.X, q.Y, q.Z}
+	}
 	all := f.b.Params()
 	for i, q := range all {
 		facts.Bytes = max(facts.Bytes, q.Offset+q.Size)

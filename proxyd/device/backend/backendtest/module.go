@@ -156,6 +156,8 @@ func functionAttributes(r *rig) {
 		r.Errorf("parameters %v", p)
 	}
 	equal(r, "parameters of none", len(r.function(m, "stop").Params()), 0)
+	equal(r, "any block", add.Required(), backend.Dim{})
+	equal(r, "the block of .reqntid", r.function(m, "exact").Required(), backend.Dim{X: 32, Y: 2, Z: 1})
 }
 
 func launchKernel(r *rig) {

@@ -19,6 +19,9 @@ func (f *function) Module() backend.Module { return f.module }
 // Params implements backend.Function.
 func (f *function) Params() []backend.Param { return f.facts.params }
 
+// Required implements backend.Function.
+func (f *function) Required() backend.Dim { return f.facts.reqThreads }
+
 // maxThreads is the largest block: what the kernel says, and what its registers leave.
 func (f *function) maxThreads() int32 {
 	n := attributes[backend.MaxThreadsPerBlock]
@@ -101,9 +104,6 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	}
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
 		return task{}, err
-	}
-	if r := f.facts.reqThreads; r != (backend.Dim{}) && r != l.Block {
-		return task{}, fmt.Errorf("launch %s: block %v is not the required %v: %w", f.facts.name, l.Block, r, backend.InvalidValue)
 	}
 	s := c.space
 	c.mu.Lock()
