@@ -64,7 +64,7 @@ func Main(m *testing.M) {
 }
 
 // Need returns what programs run with. It skips the test where nothing can run, and fails it where it should.
-func Need(t *testing.T) *World {
+func Need(t testing.TB) *World {
 	t.Helper()
 	w, err := build()
 	switch {
@@ -144,7 +144,7 @@ func (w *World) Command(name string, args ...string) error {
 }
 
 // Compile makes a program of a C file, with the headers of tests/device/include, and returns its path.
-func (w *World) Compile(t *testing.T, file string, flags ...string) string {
+func (w *World) Compile(t testing.TB, file string, flags ...string) string {
 	t.Helper()
 	file, err := filepath.Abs(file)
 	if err != nil {
@@ -176,7 +176,7 @@ type Result struct {
 }
 
 // Run runs a program on the software GPU. The whole process group is gone when it returns.
-func (w *World) Run(t *testing.T, p Program) Result {
+func (w *World) Run(t testing.TB, p Program) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), p.Limit)
 	defer cancel()
