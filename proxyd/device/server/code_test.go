@@ -1,0 +1,331 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// The results of this file.
+const (
+	notFound     = int32(dispatch.ResultNotFound)
+	notPermitted = int32(dispatch.ResultNotPermitted)
+	invalidImage = int32(dispatch.ResultInvalidImage)
+	invalidPTX   = int32(dispatch.ResultInvalidPtx)
+)
+
+const kernels = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .align 4 .u32 step = 5;
+.visible .entry add(.param .u64 p, .param .u32 v) .maxntid 128, 1, 1
+{
+	.reg .u64 %p; .reg .u32 %v, %s;
+	.shared .align 4 .b8 fixed[512];
+	st.shared.u32 [fixed], 1;
+	ld.param.u64 %p, [p]; ld.param.u32 %v, [v]; ld.global.u32 %s, [step]; add.u32 %v, %v, %s;
+	st.global.u32 [%p], %v;
+	ret;
+}
+.visible .entry exact() .reqntid 8, 4, 1 { ret; }
+`
+
+// load loads a module.
+func (c *client) load(text string) uint64 {
+	c.t.Helper()
+	out := c.must("module_load", []byte(text), uint64(len(text)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+	return binary.LittleEndian.Uint64(out[16:]) // behind two texts
+}
+
+// loadLibrary loads a library.
+func (c *client) loadLibrary(text string) uint64 {
+	c.t.Helper()
+	out := c.must("library_load", []byte(text), uint64(len(text)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+	return binary.LittleEndian.Uint64(out[16:])
+}
+
+// launch posts a launch of one block of one thread.
+func (c *client) launch(f, stream, p uint64, v uint32) {
+	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, p), v)
+	c.shape(f, [7]uint32{1, 1, 1, 1, 1, 1, 0}, stream, params)
+}
+
+func (c *client) shape(f uint64, shape [7]uint32, stream uint64, params []byte) {
+	c.post("launch", f, shape, stream, params, uint32(len(params)))
+}
+
+// TestModules: what is loaded is found by name, runs, and is gone when it is unloaded or its context ends.
+func TestModules(t *testing.T) {
+	_, cs := attach(t, newServer(t, 1), 1)
+	c := cs[0]
+	c.begin(ctxA, 0)
+	m := c.load(kernels)
+	add := c.number("cuModuleGetFunction", m, "add")
+	if again := c.number("cuModuleGetFunction", m, "add"); again != add {
+		t.Errorf("the same function is %#x and %#x", add, again)
+	}
+	a := c.alloc(4)
+	c.launch(add, 0, a, 37)
+	if got := binary.LittleEndian.Uint32(c.bytes(a, 4)); got != 42 {
+		t.Errorf("the kernel wrote %d", got)
+	}
+	global := c.must("cuModuleGetGlobal_v2", uint8(1), uint8(1), m, "step")
+	if n := binary.LittleEndian.Uint64(global[8:]); n != 4 {
+		t.Errorf("a variable of %d bytes", n)
+	}
+	if b := c.bytes(binary.LittleEndian.Uint64(global), 4); !bytes.Equal(b, []byte{5, 0, 0, 0}) {
+		t.Errorf("the variable is % x", b)
+	}
+	c.want(notFound, "cuModuleGetFunction", m, "step")
+	c.want(notFound, "cuModuleGetGlobal_v2", uint8(1), uint8(0), m, "add")
+	if name := string(c.must("function_name", uint32(100), add)[8:]); name != "add" {
+		t.Errorf("its name is %q", name)
+	}
+	// A module goes with its functions; another one of the same code stays.
+	twin := c.load(kernels)
+	c.must("cuModuleUnload", m)
+	c.want(invalidHandle, "cuModuleUnload", m)
+	c.want(invalidHandle, "cuFuncGetAttribute", int32(0), add)
+	c.want(invalidHandle, "cuModuleGetFunction", m, "add")
+	c.launch(add, 0, a, 1)
+	c.want(invalidHandle, "cuCtxSynchronize")
+	add = c.number("cuModuleGetFunction", twin, "add")
+	c.begin(ctxB, 0)
+	c.must("cuCtxDestroy_v2", uint64(ctxA))
+	c.want(invalidHandle, "function_facts", add, uint32(4))
+	c.want(invalidHandle, "cuModuleUnload", twin)
+}
+
+// TestFacts: what the shim checks launches with is what the backend checks them with.
+func TestFacts(t *testing.T) {
+	_, cs := attach(t, newServer(t, 1), 1)
+	c := cs[0]
+	c.begin(ctxA, 0)
+	m := c.load(kernels)
+	add, exact := c.number("cuModuleGetFunction", m, "add"), c.number("cuModuleGetFunction", m, "exact")
+	for _, tt := range []struct {
+		name string
+		f    uint64
+		want dispatch.Facts
+		n    uint32
+	}{
+		{"add", add, dispatch.Facts{Bytes: 12, Threads: 128, Shared: 49152 - 512}, 2},
+		{"exact", exact, dispatch.Facts{Threads: 32, Shared: 49152, Required: [3]uint32{8, 4, 1}}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := c.must("function_facts", tt.f, uint32(1))
+			var list []uint32
+			for range 2 { // offsets and sizes, of the first
+				n := binary.LittleEndian.Uint64(out)
+				list = append(list, uint32(n))
+				if out = out[8:]; n > 0 {
+					list, out = append(list, binary.LittleEndian.Uint32(out)), out[4*n:]
+				}
+			}
+			var got dispatch.Facts
+			if _, err := binary.Decode(out, binary.LittleEndian, &got); err != nil {
+				t.Fatal(err)
+			}
+			n := binary.LittleEndian.Uint32(out[binary.Size(got):])
+			tt.want.Context = ctxA
+			tt.want.AnyThreads, tt.want.Block, tt.want.Grid = 1024, [3]uint32{1024, 1024, 64}, [3]uint32{math.MaxInt32, 65535, 65535}
+			tt.want.Multiprocessors, tt.want.PerMultiprocessor, tt.want.Warp = 108, 2048, 32
+			if got != tt.want || n != tt.n {
+				t.Errorf("%+v and %d parameters\nwant %+v and %d", got, n, tt.want, tt.n)
+			}
+			if want := []uint32{1, 0, 1, 8}; tt.n > 0 && !slices.Equal(list, want) {
+				t.Errorf("parameters %v", list)
+			}
+		})
+	}
+	// What the shim lets pass and should not have is found when it is done.
+	params := make([]byte, 12)
+	for _, shape := range [][7]uint32{
+		{0, 1, 1, 1, 1, 1, 0}, {1, 1, 1, 129, 1, 1, 0}, {1, 1, 1, 1, 1, 1, 50000},
+		{math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32},
+	} {
+		c.shape(add, shape, 0, params)
+		if r, _ := c.call("cuCtxSynchronize"); r == 0 {
+			t.Errorf("a launch of %v is carried out", shape)
+		}
+	}
+	c.shape(add, [7]uint32{1, 1, 1, 1, 1, 1, 0}, 0, params[:11])
+	c.want(invalidValue, "cuCtxSynchronize")
+	c.shape(exact, [7]uint32{1, 1, 1, 32, 1, 1, 0}, 0, nil)
+	c.want(invalidValue, "cuCtxSynchronize")
+	c.launch(add, streamA, 0, 0)
+	c.want(invalidHandle, "cuCtxSynchronize")
+	c.must("cuCtxSynchronize")
+}
+
+// TestLibraries: a library needs no context; it is one module in each that asks, with what was set of its kernels.
+func TestLibraries(t *testing.T) {
+	const dynamic = 8
+	_, cs := attach(t, newServer(t, 2), 1)
+	c := cs[0]
+	l := c.loadLibrary(kernels)
+	add := c.number("cuLibraryGetKernel", l, "add")
+	c.want(invalidContext, "cuKernelGetFunction", add)
+	c.want(invalidContext, "cuLibraryGetModule", l)
+	c.must("cuKernelSetAttribute", int32(dynamic), int32(70000), add, int32(1))
+	c.want(invalidValue, "cuKernelSetAttribute", int32(dynamic), int32(math.MaxInt32), add, int32(1))
+	c.want(invalidValue, "cuKernelSetAttribute", int32(0), int32(1), add, int32(1))
+	c.want(invalidDevice, "cuKernelSetAttribute", int32(dynamic), int32(1), add, int32(2))
+	for dev, want := range []int32{49152 - 512, 70000} {
+		if got := c.must("cuKernelGetAttribute", int32(dynamic), add, int32(dev)); int32(binary.LittleEndian.Uint32(got)) != want {
+			t.Errorf("device %d: %d bytes of dynamic shared memory, want %d", dev, binary.LittleEndian.Uint32(got), want)
+		}
+	}
+	c.begin(ctxA, 0)
+	first := c.number("cuKernelGetFunction", add)
+	c.begin(ctxB, 1)
+	second := c.number("cuKernelGetFunction", add)
+	if first == second {
+		t.Error("one function in two contexts")
+	}
+	if got := c.must("cuFuncGetAttribute", int32(dynamic), second); binary.LittleEndian.Uint32(got) != 70000 {
+		t.Errorf("what was set is %d there", binary.LittleEndian.Uint32(got))
+	}
+	m := c.number("cuLibraryGetModule", l)
+	c.want(notPermitted, "cuModuleUnload", m)
+	if got := c.number("cuModuleGetFunction", m, "add"); got != second {
+		t.Errorf("the function is %#x and %#x", got, second)
+	}
+	a := c.alloc(4)
+	c.launch(add, 0, a, 1) // a kernel for its function
+	if got := binary.LittleEndian.Uint32(c.bytes(a, 4)); got != 6 {
+		t.Errorf("the kernel wrote %d", got)
+	}
+	// The context goes, the library stays; then it goes too.
+	c.must("cuCtxDestroy_v2", uint64(ctxB))
+	c.context = ctxA
+	c.want(invalidHandle, "cuFuncGetAttribute", int32(0), second)
+	c.must("cuFuncGetAttribute", int32(0), first)
+	c.must("cuLibraryUnload", l)
+	for symbol, h := range map[string]uint64{
+		"cuLibraryUnload": l, "cuLibraryGetModule": l, "cuKernelGetFunction": add, "cuKernelGetLibrary": add, "cuFuncGetModule": first,
+	} {
+		c.want(invalidHandle, symbol, h)
+	}
+	c.must("cuCtxSynchronize")
+}
+
+// TestCodeNames: nothing is found under what is no handle of its class, and nothing is loaded that is no code.
+func TestCodeNames(t *testing.T) {
+	s := newServer(t, 1)
+	_, other := attach(t, s, 1)
+	other[0].begin(ctxB, 0)
+	theirs := other[0].load(kernels)
+	_, cs := attach(t, s, 1)
+	c := cs[0]
+	c.want(invalidContext, "module_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+	c.begin(ctxA, 0)
+	c.want(invalidHandle, "cuModuleUnload", theirs)
+	for _, tt := range []struct {
+		image string
+		want  int32
+	}{
+		{"", invalidImage}, {"x", invalidImage}, {"\x7fELF", 209}, {"\x50\xed\x55\xba", invalidImage},
+		{"\xb1\x43\x62\x46 a wrapper has no place in a message", invalidImage},
+		{".version 7.0\n.target sm_70\n.address_size 64\n.entry", invalidPTX},
+		{".version 7.0\n.target sm_70\n.address_size 64\n.global .b8 x[99999999999];", 0},
+	} {
+		r, _ := c.call("module_load", []byte(tt.image), uint64(len(tt.image)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
+		if tt.want != 0 && r != tt.want || r == 0 {
+			t.Errorf("%q: %d, want %d", tt.image, r, tt.want)
+		}
+	}
+	l := c.loadLibrary(kernels)
+	for _, h := range []uint64{0, 1, 2, ctxA, l, math.MaxUint64, moduleClass.handle(99), functionClass.handle(1), kernelClass.handle(1)} {
+		c.want(invalidHandle, "cuModuleGetFunction", h, "add")
+		c.want(invalidHandle, "cuModuleUnload", h)
+		c.want(invalidHandle, "cuModuleEnumerateFunctions", uint32(4), h)
+		c.want(invalidHandle, "function_facts", h, uint32(1000))
+		c.want(invalidHandle, "cuFuncSetAttribute", h, int32(8), int32(8))
+		c.want(invalidHandle, "cuFuncGetParamInfo", h, uint64(math.MaxUint64), uint8(1))
+		c.want(invalidHandle, "cuKernelSetAttribute", int32(8), int32(8), h, int32(0))
+		c.want(invalidHandle, "cuKernelGetParamInfo", h, uint64(0), uint8(1))
+		c.want(invalidHandle, "cuOccupancyMaxActiveBlocksPerMultiprocessor", h, int32(1), uint64(0))
+		c.want(invalidHandle, "cuOccupancyAvailableDynamicSMemPerBlock", h, int32(1), int32(1))
+		c.want(invalidHandle, "cuLinkDestroy", h)
+		if h != l {
+			c.want(invalidHandle, "cuLibraryGetKernel", h, "add")
+			c.want(invalidHandle, "cuLibraryUnload", h)
+		}
+	}
+	add := c.number("cuModuleGetFunction", c.load(kernels), "add")
+	for _, tt := range []struct {
+		want   int32
+		symbol string
+		args   []any
+	}{
+		{invalidValue, "cuFuncGetAttribute", []any{int32(-1), add}},
+		{invalidValue, "cuFuncGetAttribute", []any{int32(math.MaxInt32), add}},
+		{invalidValue, "cuFuncSetAttribute", []any{add, int32(8), int32(math.MinInt32)}},
+		{invalidValue, "cuFuncSetCacheConfig", []any{add, int32(4)}},
+		{invalidValue, "cuFuncGetParamInfo", []any{add, uint64(math.MaxUint64), uint8(1)}},
+		{invalidValue, "cuOccupancyMaxActiveBlocksPerMultiprocessor", []any{add, int32(math.MinInt32), uint64(0)}},
+		{ok, "cuOccupancyMaxActiveBlocksPerMultiprocessor", []any{add, int32(math.MaxInt32), uint64(math.MaxUint64)}},
+		{invalidValue, "cuOccupancyAvailableDynamicSMemPerBlock", []any{add, int32(33), int32(1)}},
+		{ok, "cuOccupancyAvailableDynamicSMemPerBlock", []any{add, int32(16), int32(128)}},
+		{notFound, "cuLibraryGetKernel", []any{l, ""}},
+		{notFound, "cuLibraryGetGlobal", []any{uint8(0), uint8(0), l, "none"}},
+	} {
+		c.want(tt.want, tt.symbol, tt.args...)
+	}
+	c.must("cuCtxSynchronize")
+}
+
+// TestLinker: parts become one image, which is handed out as often as there is room for it.
+func TestLinker(t *testing.T) {
+	const ptx = 1
+	_, cs := attach(t, newServer(t, 1), 1)
+	c := cs[0]
+	none := []any{uint64(0), uint64(0), uint32(0)}
+	c.want(invalidContext, "link_create", none...)
+	c.begin(ctxA, 0)
+	state := c.number("link_create", none...)
+	add := func(kind int32, data string) (int32, []byte) {
+		return c.call("link_add", state, kind, []byte(data), uint64(len(data)), "part", uint64(0), uint64(0), uint32(0), uint32(99), uint32(99))
+	}
+	if r, _ := c.call("link_complete", state, uint64(0), uint32(0), uint32(0)); r != invalidValue {
+		t.Errorf("nothing is linked: %d", r)
+	}
+	for _, tt := range []struct {
+		kind int32
+		data string
+		want int32
+	}{
+		{ptx, "", invalidImage}, {ptx, "no code", invalidImage}, {0, "\x7fELF", 209}, {5, kernels, notSupported}, {-1, kernels, invalidValue},
+		{ptx, kernels, ok},
+	} {
+		if r, _ := add(tt.kind, tt.data); r != tt.want {
+			t.Errorf("add %d %.10q: %d, want %d", tt.kind, tt.data, r, tt.want)
+		}
+	}
+	// An image of no bytes, how long it is, two empty texts, the time.
+	out := c.must("link_complete", state, uint64(0), uint32(0), uint32(0))
+	n := binary.LittleEndian.Uint64(out[24:])
+	if binary.LittleEndian.Uint64(out) != 0 || n < uint64(len(kernels)) {
+		t.Fatalf("% x", out)
+	}
+	for range 2 {
+		out = c.must("link_complete", state, n, uint32(0), uint32(0))
+		if binary.LittleEndian.Uint64(out) != n {
+			t.Fatalf("an image of %d bytes, not %d", binary.LittleEndian.Uint64(out), n)
+		}
+	}
+	c.number("cuModuleGetFunction", c.load(string(out[8:][:n])), "add")
+	if r, _ := add(ptx, kernels); r != invalidValue {
+		t.Errorf("a part is added to what is linked: %d", r)
+	}
+	c.must("cuLinkDestroy", state)
+	c.want(invalidHandle, "link_complete", state, n, uint32(0), uint32(0))
+}
