@@ -4,6 +4,7 @@
 // What is loaded is text, a file, a fatbin with PTX that is plain, LZ4 or zstd, or nothing that can be run.
 // expect: text: 42
 // expect: text of PTX 1.4: 42
+// expect: text of 3 MiB: 42
 // expect: file: 42
 // expect: plain fatbin: 42
 // expect: lz4 fatbin: 42
@@ -58,6 +59,7 @@ struct fatbin {
 };
 
 enum { LZ4 = 0x2000, ZSTD = 0x8000 };
+enum { LONG = 3 << 20 };
 
 static struct fatbin fatbin(unsigned int kind, unsigned int arch, unsigned long long flags, const void *payload, size_t n, size_t size)
 {
@@ -137,11 +139,20 @@ int main(void)
 		unsigned int magic, version;
 		const void *data, *list;
 	} wrapper = { 0x466243b1, 1, &f, NULL };
+	char *long_text;
 	int fd;
 
 	begin();
 	load("text", image);
 	load("text of PTX 1.4", old);
+
+	/* Longer than any message of the ring. */
+	long_text = malloc(LONG + sizeof(image));
+	HOLDS(long_text != NULL);
+	memset(long_text, '\n', LONG);
+	memcpy(long_text + LONG, image, sizeof(image));
+	load("text of 3 MiB", long_text);
+	free(long_text);
 
 	fd = mkstemp(path);
 	HOLDS(fd >= 0 && write(fd, image, sizeof(image) - 1) == sizeof(image) - 1 && close(fd) == 0);
