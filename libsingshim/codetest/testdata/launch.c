@@ -6,6 +6,7 @@
  */
 #include "context.h"
 #include "function.h"
+#include "stream.h"
 
 #include <string.h>
 
@@ -81,6 +82,11 @@ CUresult sing_send_cuOccupancyMaxActiveBlocksPerMultiprocessor(uint32_t per_thre
 	++occupied;
 	*blocks = shared > 0 ? 1 : 2048 / size;
 	return (CUDA_SUCCESS);
+}
+
+bool sing_stream_serves(uint64_t handle, uint64_t context)
+{
+	return (handle <= 2 || (handle == 9 && context == 77));
 }
 
 static struct {
@@ -266,6 +272,8 @@ int main(void)
 	sing_function_shares((CUfunction)10, 100000);
 	HOLDS(sing_cuLaunchKernel((CUfunction)10, 1, 1, 1, 1, 1, 1, 100000, NULL, params, NULL) == CUDA_SUCCESS);
 	HOLDS(sing_cuLaunchKernel((CUfunction)10, 1, 1, 1, 1, 1, 1, 100001, NULL, params, NULL) == CUDA_ERROR_INVALID_VALUE);
+
+	HOLDS(sing_cuLaunchKernel((CUfunction)10, 1, 1, 1, 1, 1, 1, 0, (CUstream)10, params, NULL) == CUDA_ERROR_INVALID_HANDLE);
 
 	/* What is unknown, of another context, without one, gone. */
 	HOLDS(sing_cuLaunchKernel((CUfunction)14, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_ERROR_INVALID_HANDLE);

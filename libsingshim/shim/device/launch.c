@@ -5,6 +5,7 @@
 
 #include "context.h"
 #include "function.h"
+#include "stream.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -72,7 +73,8 @@ static CUresult launch(const struct launch *l)
 		return r;
 	if (sing_current == NULL)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if ((uint64_t)(uintptr_t)f->facts.context != sing_current->handle)
+	if ((uint64_t)(uintptr_t)f->facts.context != sing_current->handle ||
+	    !sing_stream_serves((uint64_t)(uintptr_t)l->stream, sing_current->handle))
 		return CUDA_ERROR_INVALID_HANDLE;
 	r = sing_function_check(f, &l->shape);
 	if (r != CUDA_SUCCESS)

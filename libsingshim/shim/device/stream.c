@@ -46,6 +46,19 @@ void sing_stream_ended(uint64_t handle)
 		atomic_store_explicit(p, 0, memory_order_release);
 }
 
+bool sing_stream_serves(uint64_t handle, uint64_t context)
+{
+	_Atomic uint64_t *p;
+
+	if (handle <= 2)
+		return true;
+	p = place(handle, false);
+	if (p != NULL)
+		return atomic_load_explicit(p, memory_order_relaxed) == context;
+	/* One of so many that they have no place: the server knows. */
+	return handle >> 40 == SING_CLASS_STREAM + 1 && (handle & 0xffffffffff) >= (uint64_t)CHUNK * CHUNKS;
+}
+
 /* The default streams, 0 to 2, are those of the current context. */
 CUresult sing_cuStreamGetCtx(CUstream stream, CUcontext *ctx)
 {

@@ -5,10 +5,14 @@
 #ifndef SING_DEVICE_STREAM_H
 #define SING_DEVICE_STREAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A handle is made up, in the context that is current; it is no more. */
 void sing_stream_made(uint64_t handle);
 void sing_stream_ended(uint64_t handle);
+
+/* Whether work of a context may be given to a stream: default streams, 0 to 2, are each context's own. */
+bool sing_stream_serves(uint64_t handle, uint64_t context);
 
 #endif

@@ -75,7 +75,16 @@ int main(void)
 	/* A function belongs to one context. */
 	OK(cuCtxCreate(&second, 0, 0));
 	WANT(CUDA_ERROR_INVALID_HANDLE, launch(f, 1, 1, 1, 1, 1, 1, params));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuCtxSetCurrent(first));
+	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 	OK(cuCtxDestroy(second));
+	OK(cuCtxPopCurrent(NULL)); /* it was there twice */
+	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+	OK(cuStreamDestroy(stream));
+	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	WANT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x1000, params, NULL));
 	OK(cuCtxSetCurrent(NULL));
 	WANT(CUDA_ERROR_INVALID_CONTEXT, launch(f, 1, 1, 1, 1, 1, 1, params));
 	WANT(CUDA_ERROR_INVALID_CONTEXT, cuModuleLoadData(&module, image));
