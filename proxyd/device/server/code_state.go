@@ -4,6 +4,7 @@
 package server
 
 import (
+	"errors"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -17,17 +18,38 @@ type codeState struct {
 	libraries table[dispatch.Library, *library]
 	kernels   table[dispatch.Kernel, *kernel]
 	linkers   table[dispatch.Linkstate, *linker]
+	said      map[string]bool // what was complained of; the process's mu guards it
 }
 
 // codeWaits are the calls that may wait: for a compiler.
 var codeWaits = []string{
 	"module_load", "library_load", "link_add", "link_complete", "cuLibraryGetModule", "cuLibraryGetGlobal", "cuKernelGetFunction",
+	"cuLibraryUnload", "cuKernelSetAttribute",
+}
+
+// maxComplaints is how many different reasons are logged of a process.
+const maxComplaints = 32
+
+// complain logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask.
+func (p *process) complain(what string, err error) {
+	text := err.Error()
+	if errors.Is(err, backend.NotFound) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.code.said == nil || p.code.said[text] || len(p.code.said) >= maxComplaints {
+		return
+	}
+	p.code.said[text] = true
+	p.log.Warn(what, "error", err)
 }
 
 func (s *codeState) begin() {
 	s.modules.class, s.functions.class = moduleClass, functionClass
 	s.libraries.class, s.kernels.class = libraryClass, kernelClass
 	s.linkers.class = linkClass
+	s.said = map[string]bool{}
 }
 
 // contextEnded drops what belongs to a context that is being destroyed. It does not wait.

@@ -103,6 +103,38 @@ func TestModules(t *testing.T) {
 	c.want(invalidHandle, "cuModuleUnload", twin)
 }
 
+// TestRefusedKernel: a kernel that cannot run spoils nothing but itself, and is not among those that are listed.
+func TestRefusedKernel(t *testing.T) {
+	p, cs := attach(t, newServer(t, 1), 1)
+	c := cs[0]
+	c.begin(ctxA, 0)
+	const text = `.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry barrier() { .shared .align 8 .b64 b; mbarrier.init.shared.b64 [b], 1; ret; }
+.visible .entry plain() { ret; }
+`
+	m := c.load(text)
+	for range 2 {
+		c.want(notSupported, "cuModuleGetFunction", m, "barrier")
+	}
+	plain := c.number("cuModuleGetFunction", m, "plain")
+	if n := binary.LittleEndian.Uint32(c.must("cuModuleGetFunctionCount", m)); n != 1 {
+		t.Errorf("%d functions", n)
+	}
+	if all := c.must("cuModuleEnumerateFunctions", uint32(9), m); len(all) != 16 || binary.LittleEndian.Uint64(all[8:]) != plain {
+		t.Errorf("functions % x", all)
+	}
+	kernel := c.number("cuLibraryGetKernel", c.loadLibrary(text), "barrier")
+	c.want(notSupported, "cuKernelGetFunction", kernel)
+	c.must("cuCtxSynchronize")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.code.said) != 1 {
+		t.Errorf("%d complaints: %v", len(p.code.said), p.code.said)
+	}
+}
+
 // TestFacts: what the shim checks launches with is what the backend checks them with.
 func TestFacts(t *testing.T) {
 	_, cs := attach(t, newServer(t, 1), 1)

@@ -91,6 +91,7 @@ func (p *process) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names [
 	load := func(x backend.Context) (backend.Module, dispatch.Result) {
 		b, what, err := x.Load(l.image, l.cfg)
 		if log = what; err != nil {
+			p.complain("code cannot be loaded", err)
 			return nil, p.result(err)
 		}
 		return b, l.learn(p, b)
@@ -171,10 +172,11 @@ func (p *process) moduleIn(c *dispatch.Call, l *library) (*module, dispatch.Resu
 			}
 		}
 	}
+	l.modules[x] = m
 	if x.gone.Load() { // meanwhile
+		delete(l.modules, x)
 		return nil, dispatch.ResultContextIsDestroyed
 	}
-	l.modules[x] = m
 	return m, 0
 }
 

@@ -39,8 +39,12 @@ func (p *process) newModule(x *cudaContext, b backend.Module, l *library) (*modu
 		return nil, r
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.handle = h
+	m.mu.Unlock()
+	if x.gone.Load() { // meanwhile, so that nobody else takes it out
+		p.code.modules.drop(h)
+		return nil, dispatch.ResultContextIsDestroyed
+	}
 	return m, 0
 }
 
@@ -53,10 +57,11 @@ func (p *process) module(h dispatch.Module) (*module, dispatch.Result) {
 	return m, 0
 }
 
-// function gives a kernel of the module its handle, the same each time.
+// functionOf gives a kernel of the module its handle, the same each time.
 func (p *process) functionOf(m *module, name string) (dispatch.Function, dispatch.Result) {
 	b, err := m.b.Function(name)
 	if err != nil {
+		p.complain("a kernel cannot run", err)
 		return 0, p.result(err)
 	}
 	m.mu.Lock()
@@ -74,6 +79,9 @@ func (p *process) functionOf(m *module, name string) (dispatch.Function, dispatc
 	}
 	f.handle = h
 	m.functions[name] = h
+	if m.context.gone.Load() {
+		p.code.functions.drop(h)
+	}
 	return h, 0
 }
 
@@ -102,6 +110,7 @@ func (p *process) ModuleLoad(c *dispatch.Call, image []uint8, _ uint64, names []
 	begin := time.Now()
 	b, log, err := x.b.Load(image, loadConfig(names, values))
 	if err != nil {
+		p.complain("code cannot be loaded", err)
 		return 0, log.Info, log.Error, since(begin), p.result(err)
 	}
 	m, r := p.newModule(x, b, nil)
@@ -133,33 +142,38 @@ func (p *process) ModuleGetFunction(_ *dispatch.Call, h dispatch.Module, name st
 	return p.functionOf(m, name)
 }
 
+// runnable are the kernels that can run: the others have no handle.
+func (m *module) runnable() []string {
+	var out []string
+	for _, b := range m.b.Functions() {
+		if _, err := m.b.Function(b.Name()); err == nil {
+			out = append(out, b.Name())
+		}
+	}
+	return out
+}
+
 func (p *process) ModuleGetFunctionCount(_ *dispatch.Call, h dispatch.Module) (uint32, dispatch.Result) {
 	m, r := p.module(h)
 	if r != 0 {
 		return 0, r
 	}
-	return uint32(len(m.b.Functions())), 0
+	return uint32(len(m.runnable())), 0
 }
 
-// ModuleEnumerateFunctions leaves out kernels that the backend refuses to run: they have no handle.
 func (p *process) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.Module) ([]dispatch.Function, dispatch.Result) {
 	m, r := p.module(h)
 	if r != 0 {
 		return nil, r
 	}
+	names := m.runnable()
 	var out []dispatch.Function
-	for _, b := range m.b.Functions() {
-		if uint32(len(out)) == n {
-			break
-		}
-		f, r := p.functionOf(m, b.Name())
-		switch r {
-		case 0:
-			out = append(out, f)
-		case dispatch.ResultNotSupported:
-		default:
+	for _, name := range names[:min(uint64(n), uint64(len(names)))] {
+		f, r := p.functionOf(m, name)
+		if r != 0 {
 			return nil, r
 		}
+		out = append(out, f)
 	}
 	return out, 0
 }
