@@ -10,17 +10,18 @@
 #include <string.h>
 
 /*
- * What is known, found by handle and, for kernels, which are one function in each context, by context. Entries are
- * put in front and never taken out, so that a launch looks without a lock; handles count from 1 and are never used
- * again, so that they fill the table evenly.
+ * What is known, found by handle. A kernel is one function in each context: it is found by both, and names the function.
+ * Entries are put in front and never taken out, so that a launch looks without a lock; handles count from 1 and are
+ * never used again, so that they fill the table evenly.
  */
 enum { PLACES = 4096 };
 
 struct known {
-	struct sing_function f;
 	uint64_t handle, context;
-	_Atomic uint32_t asked; /* doubts when it was asked for */
+	_Atomic uint32_t asked;		/* doubts when it was asked for */
+	_Atomic(struct known *) is;	/* of a kernel: its function */
 	struct known *next;
+	struct sing_function f;		/* of a function */
 	struct sing_param param[];
 };
 
@@ -35,112 +36,171 @@ void sing_functions_doubt(void)
 	atomic_fetch_add_explicit(&doubts, 1, memory_order_relaxed);
 }
 
-static struct known *look(uint64_t handle, uint64_t context)
+static bool is_fresh(const struct known *k)
 {
-	struct known *k = atomic_load_explicit(&places[handle % PLACES], memory_order_acquire);
+	return atomic_load_explicit(&k->asked, memory_order_relaxed) == atomic_load_explicit(&doubts, memory_order_relaxed);
+}
 
-	/* A function has one context, which is not asked for. */
-	while (k != NULL && (k->handle != handle || (k->f.function != (CUfunction)handle && k->context != context)))
+/* A function has one context, which is not asked for. */
+static struct known *look_from(struct known *k, uint64_t handle, uint64_t context)
+{
+	while (k != NULL && (k->handle != handle ||
+			     (k->context != context && atomic_load_explicit(&k->is, memory_order_acquire) != NULL)))
 		k = k->next;
 	return k;
 }
 
-/* Two threads may put the same in: that does no harm. */
-static struct known *enter(CUfunction function, uint64_t handle, uint64_t context, const sing_facts *facts, uint32_t n,
-			   const unsigned int *offsets, const unsigned int *sizes, uint32_t when)
+static struct known *look(uint64_t handle, uint64_t context)
 {
-	struct known *const k = malloc(sizeof(*k) + n * sizeof(k->param[0]));
+	return look_from(atomic_load_explicit(&places[handle % PLACES], memory_order_acquire), handle, context);
+}
+
+/* Put it in, unless another thread has: returns what is there, and frees k if it is not that. */
+static struct known *enter(struct known *k)
+{
+	_Atomic(struct known *) *const place = &places[k->handle % PLACES];
+
+	k->next = atomic_load_explicit(place, memory_order_acquire);
+	for (;;) {
+		struct known *const there = look_from(k->next, k->handle, k->context);
+
+		if (there != NULL) {
+			free(k);
+			return there;
+		}
+		if (atomic_compare_exchange_weak_explicit(place, &k->next, k, memory_order_release, memory_order_acquire))
+			return k;
+	}
+}
+
+/* A function as the server describes it. */
+struct described {
+	sing_facts facts;
+	unsigned int n, some[2][FEW], *offsets, *sizes;
+};
+
+static CUresult ask(CUfunction function, struct described *d)
+{
+	CUresult r;
+
+	d->offsets = d->some[0];
+	d->sizes = d->some[1];
+	d->n = FEW;
+	r = sing_send_function_facts(0, function, &d->facts, d->offsets, d->sizes, &d->n);
+	if (r == CUDA_SUCCESS && d->n > FEW) {
+		const unsigned int n = d->n;
+
+		if (n > MANY)
+			return CUDA_ERROR_UNKNOWN;
+		d->offsets = malloc(2 * n * sizeof(*d->offsets));
+		if (d->offsets == NULL)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		d->sizes = d->offsets + n;
+		r = sing_send_function_facts(0, function, &d->facts, d->offsets, d->sizes, &d->n);
+		if (r == CUDA_SUCCESS && d->n != n)
+			r = CUDA_ERROR_UNKNOWN;
+	}
+	/* A block that does not hold its parameters would be written beyond. */
+	for (unsigned int i = 0; r == CUDA_SUCCESS && i < d->n; ++i)
+		if ((uint64_t)d->offsets[i] + d->sizes[i] > d->facts.bytes)
+			r = CUDA_ERROR_UNKNOWN;
+	return r;
+}
+
+static struct known *new_function(CUfunction function, const struct described *d, uint32_t when)
+{
+	struct known *const k = malloc(sizeof(*k) + d->n * sizeof(k->param[0]));
 
 	if (k == NULL)
 		return NULL;
 	*k = (struct known){
-		.f = { .function = function, .facts = *facts, .shared = facts->shared, .params = n, .param = k->param },
-		.handle = handle,
-		.context = context,
+		.handle = (uint64_t)(uintptr_t)function,
 		.asked = when,
+		.f = { .function = function, .facts = d->facts, .shared = d->facts.shared, .params = d->n, .param = k->param },
 	};
-	for (uint32_t i = 0; i < n; ++i)
-		k->param[i] = (struct sing_param){ offsets[i], sizes[i] };
-	k->next = atomic_load_explicit(&places[handle % PLACES], memory_order_relaxed);
-	while (!atomic_compare_exchange_weak_explicit(&places[handle % PLACES], &k->next, k, memory_order_release, memory_order_relaxed))
-		continue;
-	return k;
+	for (unsigned int i = 0; i < d->n; ++i)
+		k->param[i] = (struct sing_param){ d->offsets[i], d->sizes[i] };
+	return enter(k);
 }
 
-/* Whether all parameters lie in the block. The server says so; a block that does not hold them would be written beyond. */
-static bool lie_within(const sing_facts *facts, uint32_t n, const unsigned int *offsets, const unsigned int *sizes)
-{
-	for (uint32_t i = 0; i < n; ++i)
-		if ((uint64_t)offsets[i] + sizes[i] > facts->bytes)
-			return false;
-	return true;
-}
-
-static CUresult ask(CUfunction function, sing_facts *facts, unsigned int **offsets, unsigned int **sizes, unsigned int *n)
-{
-	CUresult r = sing_send_function_facts(0, function, facts, *offsets, *sizes, n);
-
-	if (r != CUDA_SUCCESS || *n <= FEW)
-		return r;
-	if (*n > MANY)
-		return CUDA_ERROR_UNKNOWN;
-	*offsets = malloc(2 * *n * sizeof(**offsets));
-	if (*offsets == NULL)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*sizes = *offsets + *n;
-	return sing_send_function_facts(0, function, facts, *offsets, *sizes, n);
-}
-
-/* Ask the server. before is what was known, or NULL. */
-static CUresult learn(uint64_t handle, uint64_t context, struct known *before, struct sing_function **known)
+/* Ask the server about a function; *known is what was known, or NULL. */
+static CUresult learn(CUfunction function, struct known **known)
 {
 	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
-	unsigned int some[2][FEW], *offsets = some[0], *sizes = some[1], n = FEW;
-	CUfunction function = (CUfunction)handle;
-	sing_facts facts;
-	struct known *k = before;
-	CUresult r;
+	struct known *k = *known;
+	struct described d;
+	CUresult r = ask(function, &d);
 
-	r = ask(function, &facts, &offsets, &sizes, &n);
-	if (r == CUDA_ERROR_INVALID_HANDLE && sing_send_cuKernelGetFunction(0, &function, (CUkernel)handle) == CUDA_SUCCESS) {
-		n = FEW;
-		r = ask(function, &facts, &offsets, &sizes, &n);
-	}
-	if (r == CUDA_SUCCESS && !lie_within(&facts, n, offsets, sizes))
-		r = CUDA_ERROR_UNKNOWN;
-	if (r == CUDA_SUCCESS && before != NULL && before->f.function == function) {
-		atomic_store_explicit(&before->f.shared, facts.shared, memory_order_relaxed);
-		atomic_store_explicit(&before->asked, when, memory_order_relaxed);
-	} else if (r == CUDA_SUCCESS) {
-		k = enter(function, handle, context, &facts, n, offsets, sizes, when);
+	if (r == CUDA_SUCCESS && k == NULL) {
+		k = new_function(function, &d, when);
 		if (k == NULL)
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (offsets != some[0])
-		free(offsets);
-	if (r == CUDA_SUCCESS)
-		*known = &k->f;
-	return r;
+	if (d.offsets != d.some[0])
+		free(d.offsets);
+	if (r != CUDA_SUCCESS)
+		return r;
+	atomic_store_explicit(&k->f.shared, d.facts.shared, memory_order_relaxed);
+	atomic_store_explicit(&k->asked, when, memory_order_relaxed);
+	*known = k;
+	return CUDA_SUCCESS;
+}
+
+/* The same of a kernel, whose function in the context is made now if it was not. */
+static CUresult learn_kernel(uint64_t handle, uint64_t context, struct known **known)
+{
+	const uint32_t when = atomic_load_explicit(&doubts, memory_order_relaxed);
+	struct known *k = *known, *is;
+	CUfunction function;
+	CUresult r = sing_send_cuKernelGetFunction(0, &function, (CUkernel)handle);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	is = look((uint64_t)(uintptr_t)function, context);
+	r = is != NULL && is_fresh(is) ? CUDA_SUCCESS : learn(function, &is);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (k == NULL) {
+		k = malloc(sizeof(*k));
+		if (k == NULL)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		*k = (struct known){ .handle = handle, .context = context, .asked = when, .is = is };
+		k = enter(k);
+	}
+	atomic_store_explicit(&k->is, is, memory_order_release);
+	atomic_store_explicit(&k->asked, when, memory_order_relaxed);
+	*known = k;
+	return CUDA_SUCCESS;
 }
 
 CUresult sing_function_know(CUfunction function, struct sing_function **known)
 {
 	const uint64_t handle = (uint64_t)(uintptr_t)function, context = sing_current == NULL ? 0 : sing_current->handle;
-	struct known *const k = look(handle, context);
+	struct known *k = look(handle, context), *is;
 
-	if (__builtin_expect(k == NULL || atomic_load_explicit(&k->asked, memory_order_relaxed) !=
-						  atomic_load_explicit(&doubts, memory_order_relaxed), 0))
-		return learn(handle, context, k, known);
-	*known = &k->f;
+	if (__builtin_expect(k == NULL || !is_fresh(k), 0)) {
+		CUresult r = CUDA_ERROR_INVALID_HANDLE;
+
+		if (k == NULL || atomic_load_explicit(&k->is, memory_order_relaxed) == NULL)
+			r = learn(function, &k);
+		if (r == CUDA_ERROR_INVALID_HANDLE)
+			r = learn_kernel(handle, context, &k);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+	is = atomic_load_explicit(&k->is, memory_order_acquire);
+	*known = is == NULL ? &k->f : &is->f;
 	return CUDA_SUCCESS;
 }
 
 void sing_function_shares(CUfunction function, uint32_t bytes)
 {
-	struct known *const k = look((uint64_t)(uintptr_t)function, 0);
+	struct known *k = look((uint64_t)(uintptr_t)function, sing_current == NULL ? 0 : sing_current->handle), *is;
 
-	if (k != NULL)
-		atomic_store_explicit(&k->f.shared, bytes, memory_order_relaxed);
+	if (k == NULL)
+		return;
+	is = atomic_load_explicit(&k->is, memory_order_acquire);
+	atomic_store_explicit(is == NULL ? &k->f.shared : &is->f.shared, bytes, memory_order_relaxed);
 }
 
 /* Cooperative blocks are all there at once. The last answer is kept: 16 bits threads, 24 shared + 1, 24 blocks. */
