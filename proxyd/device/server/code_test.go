@@ -35,6 +35,7 @@ const kernels = `.version 7.0
 	ret;
 }
 .visible .entry exact() .reqntid 8, 4, 1 { ret; }
+.visible .entry abc() { ret; }
 `
 
 // load loads a module.
@@ -49,6 +50,16 @@ func (c *client) loadLibrary(text string) uint64 {
 	c.t.Helper()
 	out := c.must("library_load", []byte(text), uint64(len(text)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0))
 	return binary.LittleEndian.Uint64(out[16:])
+}
+
+// code makes one of each of this file's classes, and returns their handles.
+func (c *client) code() []uint64 {
+	c.t.Helper()
+	m, l := c.load(kernels), c.loadLibrary(kernels)
+	return []uint64{
+		m, c.number("cuModuleGetFunction", m, "add"), c.number("cuModuleGetFunction", m, "abc"), l, c.number("cuLibraryGetKernel", l, "abc"),
+		c.number("link_create", uint64(0), uint64(0), uint32(0)),
+	}
 }
 
 // launch posts a launch of one block of one thread.

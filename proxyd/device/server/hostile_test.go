@@ -163,6 +163,7 @@ func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) 
 		uint64(backend.DefaultBase), ctxA, ctxB, streamA, eventA, streamB, eventB, a, a + 4096, b, pool, mem, at, at + backend.Granule,
 		nvmlClass.handle(1), firstServer,
 	}
+	src.pool = append(src.pool, c.code()...)
 	return p, c, src
 }
 
