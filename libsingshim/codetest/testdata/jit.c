@@ -3,8 +3,16 @@
 
 /* Options of the just-in-time compiler, as programs write them. Exits with the line that is wrong. */
 #include "jit.h"
+#include "transport.h"
 
 #include <string.h>
+
+static int missed;
+
+void sing_missed(const char *symbol, const char *why)
+{
+	missed += symbol[0] != 0 && why[0] != 0;
+}
 
 #define HOLDS(condition)              \
 	do {                          \
@@ -93,7 +101,8 @@ int main(void)
 
 		HOLDS(sing_jit_read(&j, 1, &name, &value) == CUDA_ERROR_INVALID_VALUE);
 		HOLDS(sing_jit_read(&j, 1, &below, &value) == CUDA_ERROR_INVALID_VALUE);
-		HOLDS(sing_jit_read(&j, 1, &symbols, &value) == CUDA_ERROR_NOT_SUPPORTED);
+		for (int i = 0; i < 2; ++i)
+			HOLDS(sing_jit_read(&j, 1, &symbols, &value) == CUDA_ERROR_NOT_SUPPORTED && missed == 1);
 		HOLDS(sing_jit_read(&j, 1, NULL, &value) == CUDA_ERROR_INVALID_VALUE);
 		HOLDS(sing_jit_read(&j, 1, &name, NULL) == CUDA_ERROR_INVALID_VALUE);
 		HOLDS(sing_jit_read(&j, 0, NULL, NULL) == CUDA_SUCCESS && j.n == 0);

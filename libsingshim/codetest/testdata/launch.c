@@ -7,8 +7,16 @@
 #include "context.h"
 #include "function.h"
 #include "stream.h"
+#include "transport.h"
 
 #include <string.h>
+
+static int missed;
+
+void sing_missed(const char *symbol, const char *why)
+{
+	missed += symbol[0] != 0 && why[0] != 0;
+}
 
 #define HOLDS(condition)                             \
 	do {                                         \
@@ -246,7 +254,8 @@ int main(void)
 	HOLDS(with(6, 1, 0, params) == CUDA_SUCCESS && sent.ex);
 	HOLDS(with(4, 1ull << 32 | 1, 1, params) == CUDA_SUCCESS);
 	HOLDS(with(4, 1ull << 32 | 2, 1, params) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
-	HOLDS(with(7, 1, 0, params) == CUDA_ERROR_NOT_SUPPORTED);
+	for (int i = 0; i < 2; ++i)
+		HOLDS(with(7, 1, 0, params) == CUDA_ERROR_NOT_SUPPORTED && missed == 1);
 	HOLDS(with(99, 1, 0, params) == CUDA_ERROR_INVALID_VALUE);
 	HOLDS(with(-1, 1, 0, params) == CUDA_ERROR_INVALID_VALUE);
 	{

@@ -3,7 +3,8 @@
 
 #include "jit.h"
 
-#include <stdbool.h>
+#include "refusal.h"
+
 #include <string.h>
 
 /* No compiler says more: a program may give any number for the size of its buffer. */
@@ -124,7 +125,7 @@ CUresult sing_jit_read(struct sing_jit *j, unsigned int n, const int *options, v
 			take(j, options[i], &values[i]);
 			break;
 		case REFUSED:
-			return CUDA_ERROR_NOT_SUPPORTED;
+			return SING_REFUSE("CU_JIT_GLOBAL_SYMBOL_NAMES", "addresses that the program gives to names of its code");
 		default:
 			break;
 		}

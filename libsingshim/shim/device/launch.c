@@ -5,6 +5,7 @@
 
 #include "context.h"
 #include "function.h"
+#include "refusal.h"
 #include "stream.h"
 
 #include <stdatomic.h>
@@ -136,8 +137,10 @@ static CUresult check_attributes(struct launch *l)
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
 		case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+			r = SING_REFUSE("CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT", "an event in the middle of a kernel");
+			break;
 		case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-			r = CUDA_ERROR_NOT_SUPPORTED;
+			r = SING_REFUSE("CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE", "graphs that kernels change");
 			break;
 		default:
 			if (a->id < 0 || a->id > CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE)

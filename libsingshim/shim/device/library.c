@@ -6,6 +6,7 @@
 #include "function.h"
 #include "image.h"
 #include "jit.h"
+#include "refusal.h"
 
 static CUresult load(CUlibrary *library, struct sing_image *i, struct sing_jit *jit, const int *names, void **values, unsigned int n)
 {
@@ -40,7 +41,7 @@ static CUresult check(unsigned int n, const int *names, void **values)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int k = 0; k < n; ++k) {
 		if (names[k] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE)
-			return CUDA_ERROR_NOT_SUPPORTED;
+			return SING_REFUSE("CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE", "the device server is another process");
 		if (names[k] != CU_LIBRARY_BINARY_IS_PRESERVED)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
