@@ -141,6 +141,15 @@ CUresult sing_send_launch_ex(uint32_t per_thread, CUfunction function, unsigned 
 	return (take(function, shape, stream, params, n));
 }
 
+/* Leave something on the stack that a block of parameters must not show. */
+__attribute__((noinline)) static void soil(void)
+{
+	char some[20000];
+
+	memset(some, 0xee, sizeof(some));
+	__asm__ volatile("" : : "r"(some) : "memory");
+}
+
 struct config {
 	unsigned int grid[3], block[3], shared;
 	CUstream stream;
@@ -194,6 +203,7 @@ int main(void)
 	for (int i = 0; i < 2; ++i) {
 		memset(&sent, 0xee, sizeof(sent));
 		sent.n = 0;
+		soil();
 		HOLDS(sing_cuLaunchKernel((CUfunction)(i == 0 ? 10ul : 20ul), 1, 2, 3, 4, 5, 6, 7, (CUstream)9, params, NULL) == CUDA_SUCCESS);
 		HOLDS(sent.n == 1 && !sent.ex && sent.function == 10 && sent.stream == 9 && sent.shared == 7 && sent.bytes == 19);
 		HOLDS(sent.grid[2] == 3 && sent.block[0] == 4);
