@@ -49,6 +49,7 @@ func files(t *api.Table) (map[string][]byte, error) {
 		dispatch + "gen_serve.go":     goServe,
 		dispatch + "gen_echo_test.go": goEcho,
 		replay + "gen_rules.go":       goRules,
+		device + "gen_streams.c":      cStreams,
 	} {
 		source, err := make(t)
 		if err != nil {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/api"
@@ -37,7 +36,7 @@ func goRules(t *api.Table) ([]byte, error) {
 		for _, f := range []struct {
 			name string
 			is   bool
-		}{{"Stateful", lasting}, {"Work", work(c)}, {"Replaces", c.Replaces}, {"Always", c.Always}, {"Context", !c.Free}} {
+		}{{"Stateful", lasting}, {"Replaces", c.Replaces}, {"Always", c.Always}, {"Context", !c.Free}} {
 			if f.is {
 				w.line("\t\t%s: true,", f.name)
 			}
@@ -54,19 +53,6 @@ func goRules(t *api.Table) ([]byte, error) {
 	}
 	w.line("}")
 	return w.goSource()
-}
-
-// work tells whether a stream that is capturing captures the call, or whether it is about capturing.
-func work(c *api.Call) bool {
-	if c.Kind == api.Sync || c.Kind == api.Cached {
-		return false
-	}
-	on := func(verbs ...api.Verb) bool {
-		return slices.ContainsFunc(c.Args, func(a api.Arg) bool {
-			return a.Type.Word == "stream" && a.Dir == api.In && slices.Contains(verbs, a.Verb)
-		})
-	}
-	return on(api.Use) && !on(api.Change, api.Break) || on(api.Change) && strings.Contains(c.Name, "Capture")
 }
 
 func ruleArg(w *text, a api.Arg) {
