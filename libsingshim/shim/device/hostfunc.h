@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Functions of the program that streams call.
+ *
+ * They run in a thread of the program, started for the first of them, with all signals blocked.
+ * It asks the server for the next function to call, and waits there; the stream goes on when it
+ * has said that the function returned. One thread serves all streams, as CUDA allows. A function
+ * that calls CUDA is told CUDA_ERROR_NOT_PERMITTED: what it waited for could be waiting for it.
+ *
+ * What is owed is known by a ticket: to the server a function of the program means nothing. A
+ * ticket of a graph's node is kept for as long as there is a program, for graphs made of that
+ * graph have it too.
+ *
+ * A child of fork has no such thread, and needs none: it has no device. At the program's end it
+ * ends with the others, whatever is still owed then, as CUDA's does.
+ */
+#ifndef SING_DEVICE_HOSTFUNC_H
+#define SING_DEVICE_HOSTFUNC_H
+
+#include "gen_abi.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+struct sing_host_func {
+	void (*call)(void *user); /* or NULL, and */
+	void (*callback)(CUstream stream, CUresult status, void *user);
+	CUstream stream;
+	void *user;
+};
+
+/* Make a ticket for a function, and see that there is a thread for it. */
+CUresult sing_host_ticket(const struct sing_host_func *f, uint64_t *ticket);
+
+/* What the ticket is for; false if there is no such ticket. */
+bool sing_host_find(uint64_t ticket, struct sing_host_func *f);
+void sing_host_forget(uint64_t ticket);
+
+/* Whether the calling thread is in such a function. */
+bool sing_in_host_func(void);
+
+#pragma GCC visibility pop
+
+#endif
