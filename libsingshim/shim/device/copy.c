@@ -12,6 +12,7 @@
  * pinned memory an asynchronous copy is only posted. A copy that a stream captures is always posted, by its address.
  */
 #include "attach.h"
+#include "capture.h"
 #include "context.h"
 #include "copy.h"
 #include "gen_abi.h"
@@ -28,13 +29,15 @@ enum { FEW = 64 << 10, PIECE = 128 << 10, AHEAD = 3 };
 /* An asynchronous copy to the device is not waited for up to here: its bytes are in the ring, and then the server's. */
 enum { STAGED = 1 << 20 };
 
-/* TODO: include capture.h when it is in the tree. */
-extern _Atomic unsigned int sing_capture_count __attribute__((weak, visibility("hidden")));
-extern bool sing_is_capturing(CUstream stream) __attribute__((weak, visibility("hidden")));
-
 bool sing_copy_is_captured(CUstream stream)
 {
-	return &sing_capture_count != NULL && atomic_load_explicit(&sing_capture_count, memory_order_relaxed) != 0 && sing_is_capturing(stream);
+	return sing_captures() && sing_is_capturing(stream);
+}
+
+/* What captures say to a copy that is not captured itself. */
+static CUresult allowed(CUstream stream, bool waits)
+{
+	return sing_captures() ? sing_capture_allows(stream, waits) : CUDA_SUCCESS;
 }
 
 static CUresult result(int r)
@@ -200,12 +203,11 @@ static CUresult begin(const void *host, size_t n, bool *empty)
 static CUresult in_sync(CUdeviceptr dst, void *src, size_t n, CUstream stream)
 {
 	bool empty;
-	const CUresult r = begin(src, n, &empty);
+	CUresult r = begin(src, n, &empty);
 
-	if (r != CUDA_SUCCESS || empty)
-		return r;
-	/* The default stream cannot capture; whoever does is told here that it may not be used. */
-	return sing_copy_is_captured(stream) ? call(SING_OP_cuMemcpyHtoDAsync_v2, dst, (uintptr_t)src, n, stream) : sing_copy_in(dst, src, n, stream);
+	if (r == CUDA_SUCCESS)
+		r = allowed(stream, true);
+	return r != CUDA_SUCCESS || empty ? r : sing_copy_in(dst, src, n, stream);
 }
 
 static CUresult in_async(CUdeviceptr dst, void *src, size_t n, CUstream stream)
@@ -214,6 +216,8 @@ static CUresult in_async(CUdeviceptr dst, void *src, size_t n, CUstream stream)
 	bool empty;
 	CUresult r = begin(src, n, &empty);
 
+	if (r == CUDA_SUCCESS)
+		r = allowed(stream, false);
 	if (r != CUDA_SUCCESS || empty)
 		return r;
 	if (sing_copy_is_captured(stream) || (sing_is_reachable() && sing_is_pinned((uintptr_t)src, n, NULL)))
@@ -231,18 +235,20 @@ static CUresult in_async(CUdeviceptr dst, void *src, size_t n, CUstream stream)
 static CUresult out_sync(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	bool empty;
-	const CUresult r = begin(dst, n, &empty);
+	CUresult r = begin(dst, n, &empty);
 
-	if (r != CUDA_SUCCESS || empty)
-		return r;
-	return sing_copy_is_captured(stream) ? call(SING_OP_cuMemcpyDtoHAsync_v2, (uintptr_t)dst, src, n, stream) : sing_copy_out(dst, src, n, stream);
+	if (r == CUDA_SUCCESS)
+		r = allowed(stream, true);
+	return r != CUDA_SUCCESS || empty ? r : sing_copy_out(dst, src, n, stream);
 }
 
 static CUresult out_async(void *dst, CUdeviceptr src, size_t n, CUstream stream)
 {
 	bool empty;
-	const CUresult r = begin(dst, n, &empty);
+	CUresult r = begin(dst, n, &empty);
 
+	if (r == CUDA_SUCCESS)
+		r = allowed(stream, false);
 	if (r != CUDA_SUCCESS || empty)
 		return r;
 	if (sing_copy_is_captured(stream) || (sing_is_reachable() && sing_is_pinned((uintptr_t)dst, n, NULL)))

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Stream capture: who captures, and what depends on what.
+ *
+ * The shim is the only one who knows. The server has a graph, made when a capture began, and
+ * is sent each captured call inside of a message "captured", with the handle of the node that
+ * it becomes and those of the nodes before it: that a stream captures is nothing to it. So
+ * questions cost no message, and the order in which threads capture is that of one lock, which
+ * is held from the question whether a stream captures until its node is made. What is captured
+ * waits for its answer: a wrong call is refused where CUDA refuses it.
+ *
+ *	capture	   from cuStreamBeginCapture to cuStreamEndCapture
+ *	├─ strand  a stream that is in it: it began it, or it waited for an event of it. Its next
+ *	│          node depends on the strand's nodes
+ *	└─ mark    an event that was last recorded in it, with the strand's nodes of that moment.
+ *	           It outlives the capture: such an event stands for nothing that ever happens
+ *
+ * A capture is joined if each of its last nodes, those that no later one depends on, is among
+ * the nodes of the stream that began it. A call that cannot be captured makes a capture
+ * invalid; then all that its streams are told is an error, until it has ended.
+ *
+ * capture.c knows no messages. capture_watch.c looks at each message that leaves while
+ * something is captured, capture_calls.c has what the program calls.
+ */
+#ifndef SING_DEVICE_CAPTURE_H
+#define SING_DEVICE_CAPTURE_H
+
+#include "gen_abi.h"
+
+#include "context.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+
+/* Captures under way, and events last recorded in one: while it is 0 nobody need look. */
+extern _Atomic unsigned int sing_capture_count;
+
+static inline bool sing_captures(void)
+{
+	return atomic_load_explicit(&sing_capture_count, memory_order_relaxed) != 0;
+}
+
+struct sing_count;
+
+/* A message that is about to go out; counts are what the barrier counts it for. */
+struct sing_message {
+	uint32_t op;
+	const void *in;
+	size_t n;
+	const struct sing_count *counts;
+	unsigned int k;
+	void *out;
+	size_t room, *got;
+};
+
+/*
+ * Look at a message before it goes out. Returns whether it was dealt with here; *result is what
+ * the call returns then, and out and *got are as sing_call leaves them. Asked for every message while
+ * sing_captures().
+ */
+bool sing_capture_watch(const struct sing_message *m, int *result);
+
+/* Whether anything that is counted was ever captured. */
+bool sing_captured_counts(void);
+
+/* Whether work for the stream is captured now. 0 is the legacy stream, whatever the caller's default. */
+bool sing_is_capturing(CUstream stream);
+
+/*
+ * Work for the stream whose message nobody looks at here: CUDA_SUCCESS, or what it is told. waits: somebody waits for it,
+ * which cannot be captured.
+ */
+CUresult sing_capture_allows(CUstream stream, bool waits);
+
+/* Work for the stream that cannot be captured: CUDA_SUCCESS, unless it would be. */
+CUresult sing_capture_refuse(CUstream stream, bool per_thread);
+
+/* What follows is for capture*.c. Its lock: */
+void sing_capture_lock(void);
+void sing_capture_unlock(void);
+
+/* A stream by which strands are found: per-thread streams have one for each thread. */
+uint64_t sing_capture_key(CUstream stream, bool per_thread);
+#define SING_LEGACY_KEY 1
+
+static inline CUcontext sing_context_current(void)
+{
+	return sing_current == NULL ? NULL : (CUcontext)(uintptr_t)sing_current->handle;
+}
+
+/* The calling thread, by a number that no other ever has. */
+uint64_t sing_capture_thread(void);
+
+/* Nodes without order, none twice. edges has as many zeros: no kind of dependency but the plain one is supported. */
+struct sing_nodes {
+	CUgraphNode *at;
+	CUgraphEdgeData *edges;
+	size_t n, room;
+};
+
+bool sing_nodes_has(const struct sing_nodes *s, CUgraphNode node);
+bool sing_nodes_reserve(struct sing_nodes *s, size_t more);
+bool sing_nodes_add(struct sing_nodes *s, const CUgraphNode *nodes, size_t n);
+void sing_nodes_drop(struct sing_nodes *s, CUgraphNode node);
+void sing_nodes_clear(struct sing_nodes *s);
+
+struct sing_capture {
+	unsigned int users; /* strands and marks */
+	unsigned long long id;
+	CUgraph graph;
+	bool ours;	    /* the graph is nobody else's before the end */
+	bool invalid, ended;
+	int mode;
+	CUcontext context;  /* current where it began */
+	uint64_t thread, origin;
+	struct sing_nodes leaves;
+};
+
+struct sing_strand {
+	struct sing_strand *next;
+	struct sing_capture *in;
+	uint64_t stream;
+	bool blocking;	    /* the legacy stream would wait for it */
+	struct sing_nodes nodes;
+};
+
+/* The functions below are called with the lock held, and return CUDA's results. */
+
+struct sing_strand *sing_strand_of(uint64_t stream);
+
+/* Begin. start is what the new capture is like (mode, context, graph, ours); nodes are those of graph to begin behind. */
+CUresult sing_capture_begin(uint64_t stream, bool blocking, const struct sing_capture *start, const CUgraphNode *nodes, size_t n);
+
+/* End. *graph is the capture's, also if the result is an error and it is ours; NULL if the capture has not ended. */
+CUresult sing_capture_end(uint64_t stream, CUgraph *graph, bool *ours);
+
+/* A call on these strands of one capture has become a node. */
+CUresult sing_capture_add(struct sing_strand *const *s, size_t n, CUgraphNode node);
+
+/* cuStreamUpdateCaptureDependencies. */
+CUresult sing_capture_update(struct sing_strand *s, const CUgraphNode *nodes, size_t n, unsigned int flags);
+
+/* An event is recorded by a stream; *captured says whether that was all. */
+CUresult sing_capture_record(uint64_t event, uint64_t stream, bool *captured);
+
+/* A stream waits for an event; the same. blocking is asked for if the stream enters the capture. */
+CUresult sing_capture_wait(uint64_t stream, uint64_t event, bool (*blocking)(uint64_t), bool *captured);
+
+/* The event is asked for; it is no more. */
+CUresult sing_capture_ask_event(uint64_t event);
+void sing_capture_drop_event(uint64_t event);
+
+/* The stream is no more. The graph that nobody will have then, or NULL. */
+CUgraph sing_capture_drop_stream(uint64_t stream);
+
+/* The legacy stream of this context is used: it would wait for strands. */
+CUresult sing_capture_legacy(CUcontext context, bool harmless);
+
+/* Somebody waits for all of this context's work. */
+CUresult sing_capture_wait_all(CUcontext context);
+
+/* The thread does what is no work of a stream: cuMemAlloc. */
+CUresult sing_capture_unsafe(void);
+
+/* The thread's mode; returns the one before. */
+int sing_capture_mode(int mode);
+int sing_capture_thread_mode(void);
+
+void sing_capture_invalidate(struct sing_capture *c);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* The lock of captures, and what threads are to them: see capture.h. */
+#include "capture.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t threads;
+static _Thread_local uint64_t thread __attribute__((tls_model("initial-exec")));
+static _Thread_local int thread_mode __attribute__((tls_model("initial-exec")));
+
+/* A child of fork has no device, and must not wait for a lock that nobody there holds. */
+static void forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+static void prepare(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}
+
+void sing_capture_lock(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, prepare);
+	pthread_mutex_lock(&lock);
+}
+
+void sing_capture_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+uint64_t sing_capture_thread(void)
+{
+	if (thread == 0)
+		thread = atomic_fetch_add(&threads, 1) + 1;
+	return thread;
+}
+
+uint64_t sing_capture_key(CUstream stream, bool per_thread)
+{
+	const uint64_t value = (uint64_t)(uintptr_t)stream;
+
+	if (value == 2 || (value == 0 && per_thread))
+		return UINT64_C(1) << 63 | sing_capture_thread();
+	return value == 0 ? SING_LEGACY_KEY : value;
+}
+
+int sing_capture_thread_mode(void)
+{
+	return thread_mode;
+}
+
+int sing_capture_mode(int mode)
+{
+	const int old = thread_mode;
+
+	thread_mode = mode;
+	return old;
+}
