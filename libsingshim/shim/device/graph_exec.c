@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Executable graphs. One that has collectives in it is launched as one operation of the barrier, counted for each of their
+ * communicators: what it is counted for is asked for when it is made and when it changes, and kept here.
+ */
+#include "capture.h"
+#include "graph.h"
+#include "send.h"
+#include "transport.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(sing_nccl_count) == sizeof(struct sing_count) && offsetof(sing_nccl_count, n) == offsetof(struct sing_count, n),
+	       "one is sent as the other");
+
+struct counted {
+	struct counted *next;
+	CUgraphExec exec;
+	struct sing_count *counts;
+	unsigned int n;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct counted *counted[64];
+static _Atomic bool any; /* is in there */
+
+static struct counted **find(CUgraphExec exec)
+{
+	struct counted **c = &counted[(uintptr_t)exec % (sizeof(counted) / sizeof(counted[0]))];
+
+	while (*c != NULL && (*c)->exec != exec)
+		c = &(*c)->next;
+	return c;
+}
+
+static CUresult keep(CUgraphExec exec, struct sing_count *counts, unsigned int n)
+{
+	struct counted **c;
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&lock);
+	c = find(exec);
+	if (*c == NULL && n > 0) {
+		*c = calloc(1, sizeof(**c));
+		atomic_store(&any, true);
+	}
+	if (*c != NULL) {
+		free((*c)->counts);
+		(*c)->exec = exec;
+		(*c)->counts = counts;
+		(*c)->n = n;
+	} else {
+		free(counts);
+		r = n > 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* Ask what its launches are counted for. Most programs' graphs cannot have collectives. */
+static CUresult count(CUgraphExec exec)
+{
+	struct sing_count *counts;
+	unsigned int n = SING_COUNTS_MAX;
+	CUresult r;
+
+	if (!sing_captured_counts())
+		return CUDA_SUCCESS;
+	counts = calloc(n, sizeof(*counts));
+	if (counts == NULL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = sing_send_graph_counts(0, exec, (sing_nccl_count *)counts, &n);
+	if (r != CUDA_SUCCESS) {
+		free(counts);
+		return r;
+	}
+	return keep(exec, counts, n);
+}
+
+/* Instantiate, by the one message for all ways. */
+static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params, char *log, size_t n)
+{
+	CUgraphExec made;
+	CUresult r;
+
+	if (exec == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (n > 1 << 16)
+		n = 1 << 16;
+	r = sing_send_graph_instantiate(0, &made, graph, params, log, log == NULL ? 0 : (unsigned int)n);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = count(made);
+	if (r != CUDA_SUCCESS) {
+		sing_send_graph_exec_destroy(0, made);
+		return r;
+	}
+	*exec = made;
+	return CUDA_SUCCESS;
+}
+
+CUresult sing_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t n)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = { 0 };
+	const CUresult r = instantiate(exec, graph, &params, log, n);
+
+	if (failed != NULL)
+		*failed = r == CUDA_SUCCESS ? NULL : params.errorNode;
+	return r;
+}
+SING_PUBLIC(cuGraphInstantiate);
+
+CUresult sing_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t n)
+{
+	return sing_cuGraphInstantiate(exec, graph, failed, log, n);
+}
+SING_PUBLIC(cuGraphInstantiate_v2);
+
+CUresult sing_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = { .flags = flags };
+
+	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+		return CUDA_ERROR_INVALID_VALUE; /* to which stream? */
+	return instantiate(exec, graph, &params, NULL, 0);
+}
+SING_PUBLIC(cuGraphInstantiateWithFlags);
+
+CUresult sing_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	return params == NULL ? CUDA_ERROR_INVALID_VALUE : instantiate(exec, graph, params, NULL, 0);
+}
+SING_PUBLIC(cuGraphInstantiateWithParams);
+
+CUresult sing_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	CUstream stream;
+	CUresult r;
+
+	if (params == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	stream = params->uploadStream;
+	if (stream == NULL)
+		params->uploadStream = (CUstream)2;
+	r = instantiate(exec, graph, params, NULL, 0);
+	params->uploadStream = stream;
+	return r;
+}
+SING_PUBLIC(cuGraphInstantiateWithParams_ptsz);
+
+/* The old form of it says less. */
+CUresult sing_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, int *result)
+{
+	CUgraphExecUpdateResultInfo info = { 0 };
+	CUresult r;
+
+	if (result == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = sing_cuGraphExecUpdate_v2(exec, graph, &info);
+	*result = info.result;
+	if (failed != NULL)
+		*failed = info.errorNode;
+	return r;
+}
+SING_PUBLIC(cuGraphExecUpdate);
+
+CUresult sing_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+	CUresult r;
+
+	if (info == NULL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = sing_send_graph_update(0, exec, graph, info);
+	return r == CUDA_SUCCESS ? count(exec) : r;
+}
+SING_PUBLIC(cuGraphExecUpdate_v2);
+
+CUresult sing_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+	const CUresult r = sing_send_graph_exec_child(0, exec, node, child);
+
+	return r == CUDA_SUCCESS ? count(exec) : r;
+}
+SING_PUBLIC(cuGraphExecChildGraphNodeSetParams);
+
+CUresult sing_cuGraphExecDestroy(CUgraphExec exec)
+{
+	struct counted **c, *gone;
+	const CUresult r = sing_send_graph_exec_destroy(0, exec);
+
+	if (r != CUDA_SUCCESS || !atomic_load(&any))
+		return r;
+	pthread_mutex_lock(&lock);
+	c = find(exec);
+	gone = *c;
+	if (gone != NULL)
+		*c = gone->next;
+	pthread_mutex_unlock(&lock);
+	if (gone != NULL)
+		free(gone->counts);
+	free(gone);
+	return r;
+}
+SING_PUBLIC(cuGraphExecDestroy);
+
+/* The counts of an executable graph, a copy; *n is 0 if there are none. */
+static struct sing_count *counts_of(CUgraphExec exec, unsigned int *n)
+{
+	struct sing_count *counts = NULL;
+	const struct counted *c;
+
+	*n = 0;
+	pthread_mutex_lock(&lock);
+	c = *find(exec);
+	if (c != NULL && c->n > 0) {
+		*n = c->n;
+		counts = malloc(c->n * sizeof(*counts));
+		if (counts != NULL)
+			memcpy(counts, c->counts, c->n * sizeof(*counts));
+	}
+	pthread_mutex_unlock(&lock);
+	return counts;
+}
+
+/* As the table's function does it, but counted. Captured it becomes a graph in a graph, whose nodes are counted. */
+static CUresult launch_counted(CUgraphExec exec, CUstream stream, const struct sing_count *counts, unsigned int n)
+{
+	const struct ring_need need = { .op = SING_OP_graph_launch, .counts = (uint16_t)n, .count = counts };
+	uint64_t message[] = { (uintptr_t)exec, (uintptr_t)stream };
+	const struct sing_message m = { .op = need.op, .in = message, .n = sizeof(message) };
+	struct ring_draft d;
+	unsigned char *at;
+	int r;
+
+	if (sing_captures() && sing_capture_watch(&m, &r))
+		return r == SING_GONE ? CUDA_ERROR_SYSTEM_NOT_READY : r;
+	r = sing_stage(&d, need, sizeof(message), &at);
+	if (r == 0) {
+		memcpy(at, message, sizeof(message));
+		r = ring_post(&d) == RING_OK ? 0 : SING_GONE;
+	}
+	return r == SING_GONE ? CUDA_ERROR_SYSTEM_NOT_READY : r;
+}
+
+CUresult sing_cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	struct sing_count *counts;
+	unsigned int n;
+	CUresult r;
+
+	if (exec == NULL)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!atomic_load_explicit(&any, memory_order_relaxed))
+		return sing_send_graph_launch(0, exec, stream);
+	counts = counts_of(exec, &n);
+	if (n == 0)
+		return sing_send_graph_launch(0, exec, stream);
+	if (counts == NULL)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = launch_counted(exec, stream, counts, n);
+	free(counts);
+	return r;
+}
+SING_PUBLIC(cuGraphLaunch);
+
+CUresult sing_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return sing_cuGraphLaunch(exec, stream == NULL ? (CUstream)2 : stream);
+}
+SING_PUBLIC(cuGraphLaunch_ptsz);
