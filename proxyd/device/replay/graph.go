@@ -25,7 +25,6 @@ type Graph struct {
 	entries []*entry
 	objects map[name]*object  // alive
 	last    map[string]*entry // of calls that replace
-	capture map[name]*object  // streams and events that are in a capture, and which
 	number  int
 	kept    int // entries after the last sweep
 }
@@ -54,7 +53,7 @@ type entry struct {
 
 // New returns a Graph of a program that has not called anything.
 func New() *Graph {
-	return &Graph{objects: map[name]*object{}, last: map[string]*entry{}, capture: map[name]*object{}}
+	return &Graph{objects: map[name]*object{}, last: map[string]*entry{}}
 }
 
 // memory is of those who keep allocations: where they are is no question of what was called.
@@ -77,14 +76,13 @@ func (g *Graph) Add(c Call) error {
 			refs[i].Verb = Make
 		}
 	}
-	captures, captured := g.session(rule, refs)
-	if !effective(rule, refs) && captures == nil {
+	if !effective(rule, refs) {
 		return nil
 	}
 	g.number++
-	e := &entry{call: c, number: g.number, effects: captures}
+	e := &entry{call: c, number: g.number}
 	current := g.current(rule, c, e)
-	g.resolve(rule, refs, current, captured, e)
+	g.resolve(rule, refs, current, e)
 	if rule.Replaces {
 		g.replace(rule, refs, enums, e)
 	}
@@ -138,13 +136,11 @@ func (g *Graph) object(n name) *object {
 }
 
 // resolve notes what the call needs and what it does, and makes what it makes.
-func (g *Graph) resolve(rule Rule, refs []Ref, current *object, captured bool, e *entry) {
+func (g *Graph) resolve(rule Rule, refs []Ref, current *object, e *entry) {
 	for _, r := range refs {
 		n := name{r.Class, r.Value}
 		switch {
 		case r.Verb == Make:
-		case captured && r.Class == "stream" && r.Verb == Change:
-			e.needs = append(e.needs, g.object(n)) // the capture is what changes
 		case r.Verb == Break || r.Verb == Change && rule.Stateful:
 			e.effects = append(e.effects, g.object(n))
 		default:
@@ -230,9 +226,6 @@ func (g *Graph) sweep() {
 			delete(g.objects, n)
 			continue
 		}
-		m.object(o)
-	}
-	for _, o := range g.capture {
 		m.object(o)
 	}
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return !m.entries[e] })

@@ -67,6 +67,8 @@ func TestRefs(t *testing.T) {
 		{"graph_instantiate", b(3, 0, 4, 0, 0, int32(0)), b(0, 11, 0, 4, 0, 0),
 			[]Ref{{Use, "graph", 3}, {Use, "stream", 4}, {Make, "graphexec", 11}, {Use, "stream", 4}}},
 		{"cuFuncSetAttribute", b(9, int32(8), int32(65536)), nil, []Ref{{Change, "function", 9}}},
+		{"captured", b(8, 3, 1, 5, 1, 0, int32(0), int32(int64(op(t, "graph_launch"))), string(b(60, 7)), 16, 0), b(0, 0),
+			[]Ref{{Make, "node", 8}, {Change, "graph", 3}, {Use, "node", 5}, {Use, "graphexec", 60}}},
 	} {
 		got, err := Refs(op(t, tc.symbol), tc.in, tc.out)
 		if err != nil || !slices.Equal(got, tc.want) {
@@ -112,28 +114,26 @@ func TestGraph(t *testing.T) {
 	graph := call("cuGraphCreate", b(3, int32(0)), nil)
 	node := call("graph_add_kernel", b(8, 3, 0, 0, 9, 0, 0, int32(1), int32(1), int32(1), int32(1), int32(1), int32(1), int32(0), "", int32(0)), nil)
 	instantiate := call("graph_instantiate", b(3, 0, 0, 0, 0, int32(0)), b(0, 11, 0, 0, 0, 0))
-	begin := func(s int) Call { return call("cuStreamBeginCapture_v2", b(s, int32(0)), nil) }
-	end := func(s, graph int) Call { return call("cuStreamEndCapture", b(s, graph), nil) }
 	work := func(s int) Call { return call("cuMemsetD8Async", b(9, byte(1), 4, s), nil) }
 	event := call("cuEventCreate", b(30, int32(0)), nil)
-	record := func(s int) Call { return call("cuEventRecord", b(30, s), nil) }
-	wait := func(s int) Call { return call("cuStreamWaitEvent", b(s, 30, int32(0)), nil) }
+	captures := func(node int, inner Call) Call {
+		return call("captured", b(node, 3, 0, 0, 0, int32(0), int32(int64(inner.Op)), string(inner.In), len(inner.In), 0), b(0, 0))
+	}
+	record := captures(21, call("cuEventRecordWithFlags", b(30, 7, int32(1)), nil))
 	for _, tc := range []struct {
 		name  string
 		calls []Call
 		want  string
 	}{
 		{"nothing", nil, ""},
-		{"captured work", []Call{context, stream(7), work(7), begin(7), work(7), end(7, 3), work(7)}, " 0 1 3 2 5"},
-		{"a capture whose graph is no more",
-			[]Call{context, stream(7), begin(7), work(7), end(7, 3), call("cuGraphDestroy", b(3), nil)}, " 0 1"},
-		{"a capture that has not ended", []Call{context, stream(7), begin(7), work(7)}, " 0 1 2 3"},
-		{"a capture over two streams", []Call{
-			context, stream(7), stream(8), event, begin(7), record(7), wait(8), work(8), end(7, 3), record(8), wait(7), work(7),
-		}, " 0 1 2 3 4 5 6 7 8"},
-		{"an event that was recorded elsewhere since", []Call{
-			context, stream(7), stream(8), event, begin(7), record(7), record(8), wait(8), work(8), end(7, 3),
-		}, " 0 1 2 3 4 5 6 9"},
+		{"captured work", []Call{context, stream(7), work(7), graph, captures(20, work(7)), work(7)}, " 0 1 3 4"},
+		{"captured work whose graph is no more",
+			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuGraphDestroy", b(3), nil)}, " 0 1"},
+		{"captured work whose stream is no more",
+			[]Call{context, stream(7), graph, captures(20, work(7)), call("cuStreamDestroy_v2", b(7), nil)}, " 0 2 3"},
+		{"a captured event that is no more", []Call{
+			context, stream(7), event, graph, record, call("cuEventDestroy_v2", b(30), nil),
+		}, " 0 1 2 3 4 5"},
 		{"a stream", []Call{context, stream(7)}, " 0 1"},
 		{"a stream that is no more", []Call{context, stream(7), stream(8), call("cuStreamDestroy_v2", b(7), nil)}, " 0 2"},
 		{"work", []Call{context, stream(7), call("cuMemsetD8Async", b(9, byte(1), 4, 7), nil)}, " 0 1"},
@@ -145,7 +145,7 @@ func TestGraph(t *testing.T) {
 		{"a destroyed graph, instantiated",
 			[]Call{context, load, function, graph, node, instantiate, call("cuGraphDestroy", b(3), nil)}, " 0 1 2 3 4 5 6"},
 		{"nothing is left of a graph",
-			[]Call{context, graph, instantiate, call("cuGraphDestroy", b(3), nil), call("cuGraphExecDestroy", b(11), nil)}, " 0"},
+			[]Call{context, graph, instantiate, call("cuGraphDestroy", b(3), nil), call("graph_exec_destroy", b(11), nil)}, " 0"},
 		{"an attribute that was seen", []Call{context, load, function, attribute(1), graph, node, attribute(2)}, " 0 1 2 3 4 5 6"},
 		{"a pool that was always there", []Call{
 			context, call("cuDeviceGetDefaultMemPool", b(int32(0)), b(40)), call("cuDeviceGetDefaultMemPool", b(int32(0)), b(40)),
@@ -208,9 +208,8 @@ func TestItDoesNotGrow(t *testing.T) {
 			{op(t, "cuStreamCreate"), 1, b(h, int32(0)), nil},
 			{op(t, "cuCtxSetLimit"), 1, b(int32(0), h), nil},
 			{op(t, "cuFuncSetAttribute"), 1, b(9, int32(8), int32(i)), nil},
-			{op(t, "cuStreamBeginCapture_v2"), 1, b(h, int32(0)), nil},
-			{op(t, "cuMemsetD8Async"), 1, b(64, byte(1), 4, h), nil},
-			{op(t, "cuStreamEndCapture"), 1, b(h, h), nil},
+			{op(t, "cuGraphCreate"), 1, b(h, int32(0)), nil},
+			{op(t, "cuGraphAddEmptyNode"), 1, b(h, h, 0, 0), nil},
 			{op(t, "cuGraphDestroy"), 1, b(h), nil},
 			{op(t, "cuStreamDestroy_v2"), 1, b(h), nil},
 		} {

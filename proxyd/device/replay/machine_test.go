@@ -16,7 +16,6 @@ import (
 // that was done to it and on what everything was that was needed for it.
 type machine struct {
 	objects map[name]*thing
-	inside  map[name]*thing // the captures that streams and events are in
 }
 
 type thing struct {
@@ -30,7 +29,7 @@ type thing struct {
 	dead     bool
 }
 
-func newMachine() *machine { return &machine{map[name]*thing{}, map[name]*thing{}} }
+func newMachine() *machine { return &machine{map[name]*thing{}} }
 
 func mix(parts ...any) uint64 {
 	h := fnv.New64a()
@@ -78,11 +77,6 @@ func (m *machine) do(c Call) {
 		}
 	}
 	var changed []*thing
-	captured := m.captured(rule, refs)
-	if captured != nil {
-		changed = append(changed, captured)
-		saw = append(saw, captured.value())
-	}
 	switch {
 	case rule.Changes == "context" && current != nil:
 		changed = append(changed, current)
@@ -96,7 +90,7 @@ func (m *machine) do(c Call) {
 		switch known := m.objects[name{r.Class, r.Value}]; {
 		case r.Verb == Make || r.Verb == "" && known == nil:
 			refs[i].Verb = Make
-		case r.Verb == Break || r.Verb == Change && rule.Stateful && (captured == nil || r.Class != "stream"):
+		case r.Verb == Break || r.Verb == Change && rule.Stateful:
 			changed = append(changed, m.at(r.Class, r.Value))
 		default:
 			saw = append(saw, m.at(r.Class, r.Value).value())
@@ -105,43 +99,12 @@ func (m *machine) do(c Call) {
 	m.apply(rule, refs, fmt.Sprint(c.Op, c.Context, refs, string(enums)), mix(saw...), current, changed)
 }
 
-// captured is the capture that a call is part of, or nil.
-func (m *machine) captured(rule Rule, refs []Ref) *thing {
-	var in *thing
-	for _, r := range refs {
-		switch n := (name{r.Class, r.Value}); {
-		case m.inside[n] == nil || !rule.Work:
-		case r.Class == "stream":
-			in = m.inside[n]
-		case r.Class == "event" && r.Verb == Use:
-			in = m.inside[n]
-		}
-	}
-	if rule.Symbol == "cuStreamBeginCapture_v2" || rule.Symbol == "cuStreamBeginCaptureToGraph" {
-		in = &thing{class: "capture"}
-	}
-	for _, r := range refs {
-		n := name{r.Class, r.Value}
-		switch {
-		case in == nil && r.Class == "event" && r.Verb == Change || r.Verb == Break:
-			delete(m.inside, n)
-		case in == nil:
-		case r.Class == "stream" || r.Class == "event" && r.Verb == Change:
-			m.inside[n] = in
-		}
-	}
-	if in != nil && rule.Symbol == "cuStreamEndCapture" {
-		maps.DeleteFunc(m.inside, func(_ name, t *thing) bool { return t == in })
-	}
-	return in
-}
-
 func (m *machine) apply(rule Rule, refs []Ref, key string, effect uint64, current *thing, changed []*thing) {
 	for _, t := range changed {
 		switch {
-		case rule.Replaces && t.class != "capture":
+		case rule.Replaces:
 			t.settings[key] = effect
-		case rule.Stateful || t.class == "capture":
+		case rule.Stateful:
 			t.state = mix(t.state, effect)
 		}
 	}
@@ -186,9 +149,6 @@ func (m *machine) alive() map[name]uint64 {
 			all[n] = t.value()
 		}
 	}
-	for n, t := range m.inside {
-		all[name{"in " + n.class, n.value}] = t.value()
-	}
 	return all
 }
 
@@ -202,8 +162,7 @@ type program struct {
 
 // often is what would come too rarely among all calls.
 var often = []string{
-	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuEventRecord", "cuStreamWaitEvent", "cuMemsetD8Async", "cuStreamCreate",
-	"cuEventCreate", "graph_instantiate", "cuGraphDestroy", "cuStreamDestroy_v2",
+	"cuStreamCreate", "cuEventCreate", "cuGraphCreate", "captured", "captured", "graph_instantiate", "cuGraphDestroy", "cuStreamDestroy_v2",
 }
 
 func newProgram(seed uint64) *program {
@@ -241,6 +200,36 @@ func (p *program) step() (c Call, ok bool) {
 		return c, false
 	}
 	c.Context = p.handle("context")
+	if !p.message(&c, rule) {
+		return c, false
+	}
+	p.m.do(c)
+	return c, true
+}
+
+// work is what streams capture.
+var work = []string{"launch", "cuMemsetD8Async", "cuEventRecordWithFlags", "graph_launch", "nccl_group", "cuMemAllocFromPoolAsync"}
+
+// message makes up the message and the answer.
+func (p *program) message(c *Call, rule Rule) bool {
+	var inner Call
+	if rule.Symbol == captured {
+		symbol := work[p.random.IntN(len(work))]
+		i := slices.IndexFunc(p.ops, func(op uint32) bool { return rules[op].Symbol == symbol })
+		inner.Op = p.ops[i]
+		if !p.message(&inner, rules[inner.Op]) {
+			return false
+		}
+	}
+	bytes := map[string][]byte{
+		"op": binary.LittleEndian.AppendUint32(nil, inner.Op), "args": counted(inner.In), "answer": counted(inner.Out),
+	}
+	put := func(to []byte, a Arg, opt bool) ([]byte, bool) {
+		if b, given := bytes[a.Name]; given && rule.Symbol == captured {
+			return append(to, b...), true
+		}
+		return p.argument(to, a, opt)
+	}
 	for _, a := range rule.Args {
 		if !a.In {
 			if a.Opt {
@@ -249,8 +238,8 @@ func (p *program) step() (c Call, ok bool) {
 			continue
 		}
 		var good bool
-		if c.In, good = p.argument(c.In, a, a.Opt); !good {
-			return c, false
+		if c.In, good = put(c.In, a, a.Opt); !good {
+			return false
 		}
 	}
 	for _, arrays := range []bool{true, false} {
@@ -259,37 +248,17 @@ func (p *program) step() (c Call, ok bool) {
 			if !a.Out || a.Array != arrays {
 				continue
 			}
-			if c.Out, good = p.argument(c.Out, a, false); !good {
-				return c, false
+			if c.Out, good = put(c.Out, a, false); !good {
+				return false
 			}
 		}
 	}
-	if !p.legal(c, rule) {
-		return c, false
-	}
-	p.m.do(c)
-	return c, true
+	return true
 }
 
-// legal tells whether CUDA would let captures have this: the graph is told of successes only.
-func (p *program) legal(c Call, rule Rule) bool {
-	refs, _, err := read(c.Op, c.In, c.Out)
-	if err != nil {
-		panic(err)
-	}
-	sessions := map[*thing]bool{}
-	for _, r := range refs {
-		if in := p.m.inside[name{r.Class, r.Value}]; in != nil && (r.Class == "stream" || r.Verb == Use) {
-			sessions[in] = true
-		}
-	}
-	switch rule.Symbol {
-	case beginCapture, captureToGraph:
-		return len(sessions) == 0
-	case endCapture:
-		return len(sessions) == 1
-	}
-	return len(sessions) <= 1
+// counted is an array of bytes in a message.
+func counted(b []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(b))), b...)
 }
 
 func (p *program) argument(to []byte, a Arg, opt bool) ([]byte, bool) {

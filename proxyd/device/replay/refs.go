@@ -78,6 +78,7 @@ func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 	}
 	there, back := reader{rest: in}, reader{rest: out}
 	wanted := make([]bool, len(rule.Args))
+	var inner Call
 	for i := range rule.Args {
 		a := &rule.Args[i]
 		wanted[i] = a.Out
@@ -85,6 +86,9 @@ func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 		case a.In:
 			b := there.elements(a, a.Opt)
 			refs = a.refs(refs, b)
+			if rule.Symbol == captured {
+				inner.note(a.Name, b)
+			}
 			if a.Enum {
 				enums = append(enums, b...)
 			}
@@ -95,14 +99,57 @@ func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 	for _, arrays := range []bool{true, false} {
 		for i := range rule.Args {
 			if a := &rule.Args[i]; wanted[i] && a.Array == arrays && len(out) > 0 {
-				refs = a.refs(refs, back.elements(a, false))
+				b := back.elements(a, false)
+				refs = a.refs(refs, b)
+				if rule.Symbol == captured {
+					inner.note(a.Name, b)
+				}
 			}
 		}
 	}
 	if there.bad || back.bad || len(there.rest) > 0 || len(back.rest) > 0 {
 		return nil, nil, fmt.Errorf("%s: %w", rule.Symbol, ErrMalformed)
 	}
+	if rule.Symbol == captured {
+		if refs, err = inner.within(refs); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", rule.Symbol, err)
+		}
+	}
 	return refs, enums, nil
+}
+
+// captured is the message with the message of another call in it: of one that became a node of a graph.
+const captured = "captured"
+
+// note takes one of its arguments for the call within.
+func (c *Call) note(arg string, b []byte) {
+	switch arg {
+	case "op":
+		r := reader{rest: b}
+		c.Op = uint32(r.number(4))
+	case "args":
+		c.In = b
+	case "answer":
+		c.Out = b
+	}
+}
+
+// within adds what the call within names: the node needs it. Which stream was capturing is of no importance.
+func (c *Call) within(refs []Ref) ([]Ref, error) {
+	if rule, ok := Look(c.Op); !ok || rule.Symbol == captured {
+		return nil, ErrMalformed
+	}
+	named, err := Refs(c.Op, c.In, c.Out)
+	for _, r := range named {
+		if r.Class == "stream" {
+			continue
+		}
+		if r.Verb != Make {
+			r.Verb = Use
+		}
+		refs = append(refs, r)
+	}
+	return refs, err
 }
 
 func (a *Arg) refs(to []Ref, b []byte) []Ref {

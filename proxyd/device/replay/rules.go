@@ -26,7 +26,6 @@ const (
 type Rule struct {
 	Symbol   string
 	Stateful bool  // its effect must be there again after a restore
-	Work     bool  // on a stream that is capturing it is captured, or it is about capturing
 	Replaces bool  // a later one with the same Refs and enumerations makes it needless
 	Always   bool  // its answer comes with failures too
 	Context  bool  // it depends on the context that is current
