@@ -42,6 +42,8 @@ type Call struct {
 	// Waits is called by the backend before it waits for work: whoever calls Serve may go on with other messages. Nil:
 	// nobody waits for the answer, so the backend does not wait either.
 	Waits func()
+	// Into is the Backend's: what a call goes into that is captured, instead of being carried out.
+	Into any
 }
 
 // Info describes an op.

@@ -180,7 +180,8 @@ func misbehave(c *client, src *source) {
 		if src.choose(32) == 1 && len(b) > 8 {
 			b = b[:8+src.choose(len(b)-8)] // cut off
 		}
-		if info, _ := dispatch.Look(op); info.Posted || src.choose(16) == 1 {
+		// One call waits until there is a function to call, and here nobody has one called.
+		if info, _ := dispatch.Look(op); info.Posted || info.Symbol == "host_func_next" || src.choose(16) == 1 {
 			c.send(op, false, b, 0)
 		} else {
 			c.ask(op, b)

@@ -65,6 +65,9 @@ func (p *process) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Resu
 	if r != 0 {
 		return r
 	}
+	if r, done := p.graphFree(backend.Addr(ptr)); done {
+		return r
+	}
 	if s := p.spaceAt(backend.Addr(ptr)); s != nil && s != x.space {
 		if x = p.anyContext(s); x == nil {
 			return dispatch.ResultInvalidValue // its memory went with its contexts

@@ -231,7 +231,12 @@ func (p *process) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream dis
 	if ptr == 0 {
 		return dispatch.ResultInvalidValue
 	}
-	p.buffers.freed(backend.Addr(ptr))
+	if c.Into == nil {
+		if r, done := p.graphFree(backend.Addr(ptr)); done {
+			return r
+		}
+		p.buffers.freed(backend.Addr(ptr))
+	}
 	return p.result(st.b.FreeAsync(backend.Addr(ptr)))
 }
 

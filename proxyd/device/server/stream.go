@@ -42,6 +42,9 @@ const sweepAt = 256
 
 // stream finds a stream: INVALID_HANDLE if there is none, INVALID_CONTEXT for a default stream without a context.
 func (p *process) stream(c *dispatch.Call, h dispatch.Stream) (*cudaStream, dispatch.Result) {
+	if rec, ok := c.Into.(*recorder); ok {
+		return rec.stream(c, h)
+	}
 	if h > perThreadStream {
 		st, ok := p.streams.get(h)
 		if !ok {

@@ -1,0 +1,405 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// The handles of graphs that tests make up.
+const (
+	graphA = 0x40001
+	graphB = 0x40002
+	nodeA  = 0x50000
+)
+
+// graphRig is a client with a context, a stream, memory, a kernel and a graph.
+type graphRig struct {
+	*client
+	thread *client // another thread of the program
+	a      uint64
+	add    uint64 // adds a number to a word
+}
+
+func newGraphRig(t *testing.T) *graphRig {
+	_, cs := attach(t, newServer(t, 1), 2)
+	r := &graphRig{client: cs[0], thread: cs[1]}
+	r.begin(ctxA, 0)
+	r.must("cuStreamCreate", uint64(streamA), uint32(0))
+	r.a = r.alloc(256)
+	out := r.must("module_load", []byte(backendtest.Kernels), uint64(len(backendtest.Kernels)), []byte{}, []byte{}, uint32(0), uint32(0), uint32(0))
+	module := binary.LittleEndian.Uint64(out[16:]) // behind two empty texts
+	r.add = r.number("cuModuleGetFunction", module, "add")
+	r.must("cuGraphCreate", uint64(graphA), uint32(0))
+	return r
+}
+
+// args are the parameters of add.
+func (r *graphRig) args(at uint64, v uint32) []byte {
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, at), v)
+}
+
+// nodes is a list of dependencies in a message, and its length.
+func nodes(deps ...uint64) (list []any) {
+	list = append(list, uint64(len(deps)))
+	for _, d := range deps {
+		list = append(list, d)
+	}
+	return append(list, uint64(len(deps)))
+}
+
+func together(lists ...[]any) (all []any) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// shape is a kernel of one thread.
+func (r *graphRig) shape(at uint64, v uint32) []any {
+	p := r.args(at, v)
+	return []any{r.add, uint64(0), uint64(ctxA), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(0), p, uint32(len(p))}
+}
+
+func (r *graphRig) kernel(node uint64, at uint64, v uint32, deps ...uint64) {
+	r.t.Helper()
+	r.must("graph_add_kernel", together([]any{node, uint64(graphA)}, nodes(deps...), r.shape(at, v))...)
+}
+
+// captured sends a call as one that became a node.
+func (r *graphRig) captured(want int32, node, graph uint64, deps []uint64, room uint64, symbol string, args ...any) []byte {
+	r.t.Helper()
+	op, b := r.message(symbol, args)
+	b = b[8:]
+	return r.want(want, "captured", together([]any{node, graph}, nodes(deps...), []any{uint64(0), uint32(0), op, b, uint64(len(b)), room})...)
+}
+
+func (r *graphRig) instantiate(graph uint64) uint64 {
+	r.t.Helper()
+	out := r.must("graph_instantiate", graph, make32(0), uint32(256))
+	return binary.LittleEndian.Uint64(out[8:]) // behind an empty text
+}
+
+// make32 is CUDA_GRAPH_INSTANTIATE_PARAMS with these flags.
+func make32(flags uint64) [32]byte {
+	var b [32]byte
+	binary.LittleEndian.PutUint64(b[:], flags)
+	return b
+}
+
+func (r *graphRig) launch(exec uint64) {
+	r.t.Helper()
+	r.post("graph_launch", exec, uint64(streamA))
+	r.must("cuStreamSynchronize", uint64(streamA))
+}
+
+func (r *graphRig) words(n int) []uint32 {
+	r.t.Helper()
+	b := r.bytes(r.a, uint64(4*n))
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return out
+}
+
+func (r *graphRig) has(name string, want ...uint32) {
+	r.t.Helper()
+	got := r.words(len(want))
+	for i := range want {
+		if got[i] != want[i] {
+			r.t.Errorf("%s: %v, want %v", name, got, want)
+			return
+		}
+	}
+}
+
+// TestGraphOfNodes: a graph made node by node, launched, changed, looked at.
+func TestGraphOfNodes(t *testing.T) {
+	r := newGraphRig(t)
+	r.kernel(nodeA, r.a, 1)
+	r.kernel(nodeA+1, r.a, 10, nodeA)
+	set := [5]uint64{r.a + 8, 0, 7 | 4<<32, 2, 1} // CUDA_MEMSET_NODE_PARAMS: two words of 7
+	r.must("cuGraphAddMemsetNode", together([]any{uint64(nodeA + 2), uint64(graphA)}, nodes(nodeA), []any{set, uint64(ctxA)})...)
+	r.must("cuGraphAddEmptyNode", together([]any{uint64(nodeA + 3), uint64(graphA)}, nodes(nodeA+1, nodeA+2))...)
+	x := r.instantiate(graphA)
+	r.launch(x)
+	r.launch(x)
+	r.has("two launches", 22, 0, 7, 7)
+
+	// One node of the executable graph, and one of the graph.
+	r.must("graph_exec_kernel", together([]any{x, uint64(nodeA)}, r.shape(r.a, 100))...)
+	r.must("graph_set_kernel", together([]any{uint64(nodeA)}, r.shape(r.a, 1000))...)
+	r.must("cuGraphNodeSetEnabled", x, uint64(nodeA+1), uint32(0))
+	r.launch(x)
+	r.has("one node set, one off", 122)
+	r.must("cuGraphNodeSetEnabled", x, uint64(nodeA+1), uint32(1))
+	r.must("graph_update", x, uint64(graphA))
+	r.launch(x)
+	r.has("updated", 1132)
+
+	out := r.must("graph_get_kernel", uint64(nodeA), uint32(100))
+	if want := r.args(r.a, 1000); string(out[8:8+len(want)]) != string(want) {
+		t.Errorf("parameters %x, want %x", out[8:8+len(want)], want)
+	}
+	if got := r.must("cuGraphMemsetNodeGetParams", uint64(nodeA+2)); binary.LittleEndian.Uint64(got) != r.a+8 {
+		t.Errorf("parameters of a set: %x", got)
+	}
+	if n := binary.LittleEndian.Uint64(r.must("cuGraphGetEdges", uint64(graphA), uint8(0), uint8(0), uint64(0))); n != 4 {
+		t.Errorf("%d edges", n)
+	}
+	if out := r.must("cuGraphGetRootNodes", uint64(graphA), uint8(1), uint64(2)); binary.LittleEndian.Uint64(out[8:]) != nodeA || out[len(out)-8] != 1 {
+		t.Errorf("root nodes %x", out)
+	}
+	if out := r.must("graph_dot", uint64(graphA), uint32(0), uint64(4000)); !strings.Contains(string(out), "KERNEL") {
+		t.Errorf("dot: %s", out)
+	}
+	r.must("cuGraphDestroy", uint64(graphA))
+	r.want(invalidValue, "cuGraphNodeGetType", uint64(nodeA))
+	r.launch(x)
+	r.must("graph_exec_destroy", x)
+	r.want(invalidHandle, "graph_exec_destroy", x)
+}
+
+// TestGraphTopology: an update of another shape is refused, with what is different.
+func TestGraphTopology(t *testing.T) {
+	r := newGraphRig(t)
+	r.kernel(nodeA, r.a, 1)
+	x := r.instantiate(graphA)
+	failure := int32(dispatch.ResultGraphExecUpdateFailure)
+	for _, tc := range []struct {
+		name   string
+		add    func()
+		result uint32
+	}{
+		{"no nodes", func() {}, updateTopology},
+		{"another type", func() {
+			r.must("cuGraphAddEmptyNode", together([]any{uint64(nodeA + 9), uint64(graphB)}, nodes())...)
+		}, updateType},
+	} {
+		r.must("cuGraphCreate", uint64(graphB), uint32(0))
+		tc.add()
+		if out := r.want(failure, "graph_update", x, uint64(graphB)); binary.LittleEndian.Uint32(out) != tc.result {
+			t.Errorf("%s: %x", tc.name, out)
+		}
+		r.must("cuGraphDestroy", uint64(graphB))
+	}
+	r.launch(x)
+	r.has("as it was", 1)
+	// Dependencies: none twice, none in a circle, none of another graph.
+	r.kernel(nodeA+1, r.a, 1, nodeA)
+	edge := func(symbol string, want int32, from, to uint64) {
+		r.want(want, symbol, uint64(graphA), uint64(1), from, uint64(1), to, uint64(1))
+	}
+	edge("cuGraphAddDependencies", invalidValue, nodeA, nodeA+1)
+	edge("cuGraphAddDependencies", invalidValue, nodeA+1, nodeA)
+	edge("cuGraphAddDependencies", invalidValue, nodeA, nodeA+7)
+	edge("cuGraphRemoveDependencies", ok, nodeA, nodeA+1)
+	edge("cuGraphRemoveDependencies", invalidValue, nodeA, nodeA+1)
+	edge("cuGraphAddDependencies", ok, nodeA+1, nodeA)
+	r.must("cuGraphDestroyNode", uint64(nodeA))
+	r.want(invalidValue, "cuGraphDestroyNode", uint64(nodeA))
+}
+
+// TestCapturedCalls: calls that became nodes do their work at each launch, and nothing before.
+func TestCapturedCalls(t *testing.T) {
+	r := newGraphRig(t)
+	text := []byte("0123456789abcdef")
+	at := uint64(uintptr(unsafe.Pointer(&text[0])))
+	p := r.args(r.a, 5)
+	r.captured(ok, nodeA, graphA, nil, 0, "launch", r.add, uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(1), uint32(0), uint64(streamA), p, uint32(len(p)))
+	r.captured(ok, nodeA+1, graphA, []uint64{nodeA}, 0, "cuMemsetD32Async", r.a+4, uint32(9), uint64(1), uint64(streamA))
+	r.captured(ok, nodeA+2, graphA, []uint64{nodeA}, 0, "cuMemcpyHtoDAsync_v2", r.a+16, at, uint64(16), uint64(streamA))
+	r.captured(ok, nodeA+3, graphA, []uint64{nodeA + 2}, 0, "cuStreamWriteValue32_v2", uint64(streamA), r.a+8, uint32(3), uint32(0))
+	r.captured(ok, nodeA+4, graphA, nil, 0, "host_func", uint64(streamA), uint64(77))
+	r.captured(ok, nodeA+5, graphA, nil, 0, "cuMemcpyDtoDAsync_v2", r.a, r.a, uint64(0), uint64(streamA))
+	r.must("cuStreamSynchronize", uint64(0))
+	r.has("before a launch", 0, 0, 0)
+	x := r.instantiate(graphA)
+	for i := range 2 {
+		copy(text, strings.Repeat(string(rune('x'+i)), 16))
+		r.post("graph_launch", x, uint64(streamA))
+		if ticket, _, last := r.thread.next(); ticket != 77 || last != 0 {
+			t.Errorf("ticket %d, last %d", ticket, last)
+		}
+		r.thread.post("host_func_done", uint64(77))
+		r.must("cuStreamSynchronize", uint64(streamA))
+		r.has("a launch", uint32(5*(i+1)), 9, 3)
+		if got := r.bytes(r.a+16, 16); string(got) != string(text) {
+			t.Errorf("%q was copied, not %q", got, text)
+		}
+	}
+	for node, want := range map[uint64]uint32{
+		nodeA: kernelNode, nodeA + 1: memsetNode, nodeA + 2: memcpyNode, nodeA + 3: batchNode, nodeA + 4: hostNode, nodeA + 5: memcpyNode,
+	} {
+		if got := binary.LittleEndian.Uint32(r.must("cuGraphNodeGetType", node)); got != want {
+			t.Errorf("node %x has type %d, want %d", node, got, want)
+		}
+	}
+	if out := r.must("graph_get_kernel", uint64(nodeA), uint32(100)); binary.LittleEndian.Uint64(out[8+len(p):]) != r.add {
+		t.Errorf("a captured kernel's parameters: %x", out)
+	}
+	out := r.must("cuGraphMemcpyNodeGetParams", uint64(nodeA+2))
+	if kind, host := binary.LittleEndian.Uint32(out[32:]), binary.LittleEndian.Uint64(out[40:]); kind != hostMemory || host != at {
+		t.Errorf("a captured copy's parameters: %x", out)
+	}
+
+	// The launch of a graph within a graph, twice.
+	r.must("cuGraphCreate", uint64(graphB), uint32(0))
+	r.captured(ok, nodeA+20, graphB, nil, 0, "cuMemsetD32Async", r.a, uint32(0), uint64(1), uint64(streamA))
+	r.must("cuGraphDestroyNode", uint64(nodeA+4))
+	y := r.instantiate(graphA)
+	r.captured(ok, nodeA+21, graphB, []uint64{nodeA + 20}, 0, "graph_launch", y, uint64(streamA))
+	r.captured(ok, nodeA+22, graphB, []uint64{nodeA + 21}, 0, "graph_launch", y, uint64(streamA))
+	z := r.instantiate(graphB)
+	r.launch(z)
+	r.has("graphs in a graph", 10)
+	child := r.number("cuGraphChildGraphNodeGetGraph", uint64(nodeA+21))
+	if n := binary.LittleEndian.Uint64(r.must("cuGraphGetNodes", child, uint8(0), uint64(0))); n != 5 {
+		t.Errorf("the graph in a node has %d nodes", n)
+	}
+	r.want(invalidValue, "cuGraphDestroy", child)
+
+	for _, tc := range []struct {
+		name   string
+		symbol string
+		args   []any
+		want   int32
+	}{
+		{"no stream", "cuMemAlloc_v2", []any{uint64(16)}, invalidValue},
+		{"a question", "cuStreamQuery", []any{uint64(streamA)}, int32(dispatch.ResultStreamCaptureUnsupported)},
+		{"a wait for a value", "cuStreamWaitValue32_v2", []any{uint64(streamA), r.a, uint32(1), uint32(0)}, int32(dispatch.ResultStreamCaptureUnsupported)},
+		{"another stream", "cuMemsetD8Async", []any{r.a, uint8(1), uint64(1), uint64(0x2ffff)}, invalidHandle},
+		{"not a message of it", "cuMemsetD8Async", []any{r.a}, invalidValue},
+		{"memory of nobody", "cuMemFreeAsync", []any{r.a, uint64(streamA)}, invalidValue},
+	} {
+		r.captured(tc.want, nodeA+40, graphA, nil, 64, tc.symbol, tc.args...)
+	}
+	r.captured(invalidValue, nodeA+40, graphA, []uint64{nodeA + 20}, 0, "cuMemsetD8Async", r.a, uint8(1), uint64(1), uint64(streamA)) // of another graph
+	r.captured(invalidHandle, nodeA, graphA, nil, 0, "cuMemsetD8Async", r.a, uint8(1), uint64(1), uint64(streamA))                    // the node is there
+}
+
+// TestClones: nodes of clones are found by their originals, and are others.
+func TestClones(t *testing.T) {
+	r := newGraphRig(t)
+	r.kernel(nodeA, r.a, 1)
+	r.must("cuGraphClone", uint64(graphB), uint64(graphA))
+	n := r.number("cuGraphNodeFindInClone", uint64(nodeA), uint64(graphB))
+	if n == nodeA {
+		t.Error("the clone has the original's node")
+	}
+	r.must("graph_set_kernel", together([]any{n}, r.shape(r.a, 50))...)
+	r.launch(r.instantiate(graphA))
+	r.launch(r.instantiate(graphB))
+	r.has("the original and the clone", 51)
+	r.want(invalidValue, "cuGraphNodeFindInClone", n, uint64(graphA))
+	r.must("cuGraphDestroy", uint64(graphA))
+	r.launch(r.instantiate(graphB))
+	r.has("the clone alone", 101)
+}
+
+// TestGraphMemory: what nodes allocate has one address, and is allocated once.
+func TestGraphMemory(t *testing.T) {
+	r := newGraphRig(t)
+	out := r.captured(ok, nodeA, graphA, nil, 8, "cuMemAllocAsync", uint64(4<<20), uint64(streamA))
+	m := binary.LittleEndian.Uint64(out[8:])
+	r.captured(ok, nodeA+1, graphA, []uint64{nodeA}, 0, "cuMemsetD32Async", m, uint32(6), uint64(4), uint64(streamA))
+	r.captured(ok, nodeA+2, graphA, []uint64{nodeA + 1}, 0, "cuMemcpyDtoDAsync_v2", r.a, m, uint64(16), uint64(streamA))
+	x := r.instantiate(graphA)
+	r.want(invalidValue, "cuMemFree_v2", m) // not launched yet
+	r.launch(x)
+	r.has("through the memory", 6, 6)
+	r.post("graph_launch", x, uint64(streamA))
+	r.want(invalidValue, "cuStreamSynchronize", uint64(streamA)) // not freed
+	r.must("cuMemFree_v2", m)
+	r.want(invalidValue, "cuMemFree_v2", m)
+	r.launch(x)
+	r.post("cuMemFreeAsync", m, uint64(streamA))
+	r.launch(x)
+	r.must("cuMemFree_v2", m)
+	r.want(notSupported, "cuGraphClone", uint64(graphB), uint64(graphA))
+	r.want(notSupported, "graph_instantiate", uint64(graphA), make32(0), uint32(0))
+	r.captured(ok, nodeA+3, graphA, []uint64{nodeA + 2}, 0, "cuMemFreeAsync", m, uint64(streamA))
+	r.must("graph_exec_destroy", x)
+	y := r.instantiate(graphA)
+	r.launch(y)
+	r.launch(y)
+	if got := r.number("cuGraphMemFreeNodeGetParams", uint64(nodeA+3)); got != m {
+		t.Errorf("freed is %#x, not %#x", got, m)
+	}
+	before := binary.LittleEndian.Uint64(r.must("cuMemGetInfo_v2"))
+	r.must("graph_exec_destroy", y)
+	r.must("cuGraphDestroy", uint64(graphA))
+	if after := binary.LittleEndian.Uint64(r.must("cuMemGetInfo_v2")); after <= before {
+		t.Errorf("%d bytes are free, %d were with the graph", after, before)
+	}
+}
+
+// TestGraphErrors: what CUDA says of what is wrong.
+func TestGraphErrors(t *testing.T) {
+	r := newGraphRig(t)
+	r.want(invalidValue, "cuGraphCreate", uint64(graphB), uint32(1))
+	r.want(invalidHandle, "cuGraphCreate", uint64(graphA), uint32(0))
+	r.want(invalidValue, "cuGraphAddEmptyNode", together([]any{uint64(nodeA), uint64(graphB)}, nodes())...)
+	r.want(invalidValue, "cuGraphAddEmptyNode", together([]any{uint64(nodeA), uint64(graphA)}, nodes(nodeA))...)
+	r.must("cuGraphAddEmptyNode", together([]any{uint64(nodeA), uint64(graphA)}, nodes())...)
+	r.want(invalidValue, "graph_set_kernel", together([]any{uint64(nodeA)}, r.shape(r.a, 1))...)
+	r.want(invalidValue, "graph_set_host", uint64(nodeA), uint64(1))
+	r.want(invalidHandle, "cuGraphAddEventRecordNode", together([]any{uint64(nodeA + 1), uint64(graphA)}, nodes(), []any{uint64(eventA)})...)
+	x := r.instantiate(graphA)
+	r.want(invalidValue, "graph_exec_host", x, uint64(nodeA), uint64(1))
+	r.want(invalidValue, "cuGraphNodeSetEnabled", x, uint64(nodeA), uint32(1))
+	r.want(invalidValue, "cuGraphNodeSetEnabled", x, uint64(nodeA+7), uint32(1))
+	// A node that cannot be is named.
+	set := [5]uint64{12345, 0, 7 | 4<<32, 2, 1}
+	r.must("cuGraphAddMemsetNode", together([]any{uint64(nodeA + 2), uint64(graphA)}, nodes(), []any{set, uint64(ctxA)})...)
+	out := r.want(invalidValue, "graph_instantiate", uint64(graphA), make32(0), uint32(256))
+	text := binary.LittleEndian.Uint64(out)
+	if got := binary.LittleEndian.Uint64(out[8+text+8+16:]); text == 0 || got != nodeA+2 {
+		t.Errorf("the failed node is %#x, with %d bytes of log", got, text)
+	}
+	r.want(notSupported, "graph_instantiate", uint64(graphA), make32(4), uint32(0))
+	r.want(invalidValue, "graph_instantiate", uint64(graphA), make32(64), uint32(0))
+	// What belonged to a context is gone with it.
+	r.must("cuCtxDestroy_v2", uint64(ctxA))
+	r.want(invalidHandle, "cuGraphExecGetFlags", x)
+}
+
+// TestGraphNonsense: whatever a process writes into messages about graphs, the server goes on.
+func TestGraphNonsense(t *testing.T) {
+	s := newServer(t, 1)
+	random := rand.New(rand.NewPCG(1, 2))
+	var symbols []string
+	for symbol := range ops {
+		if strings.HasPrefix(symbol, "cuGraph") || strings.HasPrefix(symbol, "graph_") || symbol == "captured" || symbol == "host_func" {
+			symbols = append(symbols, symbol)
+		}
+	}
+	values := []uint64{0, 1, 2, graphA, graphB, nodeA, nodeA + 1, ctxA, streamA, eventA, firstServer | 0x20<<classShift | 1, firstServer | 0x21<<classShift | 1, 1 << 63, ^uint64(0)}
+	for range 40 {
+		_, cs := attach(t, s, 1)
+		c := cs[0]
+		c.begin(ctxA, 0)
+		c.must("cuStreamCreate", uint64(streamA), uint32(0))
+		c.must("cuGraphCreate", uint64(graphA), uint32(0))
+		c.must("cuGraphCreate", uint64(graphB), uint32(0))
+		for range 60 {
+			op, b := c.message(symbols[random.IntN(len(symbols))], nil)
+			for range random.IntN(8) {
+				b = binary.LittleEndian.AppendUint64(b, values[random.IntN(len(values))])
+			}
+			b = append(b, make([]byte, random.IntN(5))...)
+			if r, _ := c.ask(op, b); r == gone {
+				break // it was dropped, as it deserves
+			}
+		}
+	}
+}
