@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Pinned memory. The server copies from it and to it when a copy is carried out; so nothing may unmap it while copies are
- * under way, and freeing it waits for them, as with CUDA.
+ * Pinned memory. What is allocated so the server has mapped, too, and kernels follow its addresses. What was the program's
+ * before and is registered is read and written by the server when a copy is carried out, and kernels do not reach it. Nothing
+ * may unmap either while copies are under way, and freeing it waits for them, as with CUDA.
  */
+#define _GNU_SOURCE
 #include "hostmem.h"
 
 #include "../raw.h"
@@ -13,6 +15,7 @@
 #include "gen_abi.h"
 #include "transport.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,17 +106,53 @@ static void leave(uintptr_t begin)
 	pthread_mutex_unlock(&lock);
 }
 
+/*
+ * Memory that another process can map and nobody can make shorter; its descriptor is *fd. A child of fork has none of it, as
+ * with CUDA. Where there is no such memory, it is ordinary one, and *fd is -1. Returns an address or an error.
+ */
+static unsigned long map(size_t n, int *fd)
+{
+	unsigned long at = -1UL;
+
+	*fd = (int)raw6(SYS_memfd_create, (long)"singularity-pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0);
+	if (*fd >= 0 && raw6(SYS_ftruncate, *fd, (long)n, 0, 0, 0, 0) == 0 &&
+	    raw6(SYS_fcntl, *fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, 0, 0, 0) == 0)
+		at = (unsigned long)raw6(SYS_mmap, 0, (long)n, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	if (at <= -4096UL && raw6(SYS_madvise, (long)at, (long)n, MADV_DONTFORK, 0, 0, 0) == 0)
+		return at;
+	if (at <= -4096UL)
+		(void)raw6(SYS_munmap, (long)at, (long)n, 0, 0, 0, 0);
+	if (*fd >= 0)
+		(void)raw6(SYS_close, *fd, 0, 0, 0, 0, 0);
+	*fd = -1;
+	return (unsigned long)raw6(SYS_mmap, 0, (long)n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* The server has it mapped now. */
+static void shared(uintptr_t begin)
+{
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	i = find(begin);
+	if (i < count && all[i].begin == begin)
+		all[i].shared = true;
+	pthread_mutex_unlock(&lock);
+}
+
 static CUresult allocate(void **p, size_t n, unsigned int flags)
 {
 	struct sing_pinned made = { .n = n, .flags = flags };
+	const size_t whole = (n + PAGE - 1) & ~(size_t)(PAGE - 1);
 	CUresult r = sing_context_check();
 	unsigned long at;
+	int fd;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (p == NULL || n == 0 || n > PTRDIFF_MAX || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))
+	if (p == NULL || n == 0 || n > PTRDIFF_MAX - PAGE || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))
 		return CUDA_ERROR_INVALID_VALUE;
-	at = (unsigned long)raw6(SYS_mmap, 0, (long)n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	at = map(whole, &fd);
 	if (at > -4096UL)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	made.begin = at;
@@ -124,7 +163,11 @@ static CUresult allocate(void **p, size_t n, unsigned int flags)
 		r = sing_send_host_alloc(0, (void *)at, n, flags);
 		if (r != CUDA_SUCCESS)
 			leave(at);
+		else if (fd >= 0 && sing_send_host_share(0, (void *)at, whole, fd) == CUDA_SUCCESS)
+			shared(at);
 	}
+	if (fd >= 0)
+		(void)raw6(SYS_close, fd, 0, 0, 0, 0, 0);
 	if (r == CUDA_SUCCESS)
 		*p = (void *)at;
 	else

@@ -109,6 +109,14 @@ func (k *copier) device(a uint64) backend.Place {
 // host is a side of the copy that is in the program's memory.
 func (k *copier) host(a uint64) backend.Place { return backend.Place{Addr: a, Host: k.memory} }
 
+// hosted is host for n bytes in a row: of pinned memory that the server has mapped they are copied from there.
+func (k *copier) hosted(a, n uint64) backend.Place {
+	if s := k.p.shares.find(backend.Addr(a), n); s != nil {
+		return backend.Place{Addr: a, Host: s}
+	}
+	return k.host(a)
+}
+
 // any is a side of the copy whose address says where it is.
 func (k *copier) any(a uint64) backend.Place {
 	if k.p.spaceAt(backend.Addr(a)) != nil {
@@ -160,7 +168,7 @@ func (p *process) MemcpyHtoDAsyncV2(c *dispatch.Call, dst dispatch.Devptr, src, 
 	if r != 0 {
 		return r
 	}
-	return k.linear(k.device(uint64(dst)), k.host(src), n)
+	return k.linear(k.device(uint64(dst)), k.hosted(src, n), n)
 }
 
 func (p *process) MemcpyDtoHAsyncV2(c *dispatch.Call, dst uint64, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
@@ -168,7 +176,7 @@ func (p *process) MemcpyDtoHAsyncV2(c *dispatch.Call, dst uint64, src dispatch.D
 	if r != 0 {
 		return r
 	}
-	return k.linear(k.host(dst), k.device(uint64(src)), n)
+	return k.linear(k.hosted(dst, n), k.device(uint64(src)), n)
 }
 
 // CopyIn has the bytes with it.

@@ -112,8 +112,13 @@ func (p *process) HostAlloc(c *dispatch.Call, h dispatch.Hostmem, n uint64, flag
 	return p.pin(c, h, n, flags, portable|deviceMap|writeCombined, false)
 }
 
-func (p *process) HostFree(_ *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
-	return p.unpin(h, false)
+func (p *process) HostFree(c *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
+	r := p.unpin(h, false)
+	if r == 0 {
+		p.waits(c)
+		p.unshare(backend.Addr(h))
+	}
+	return r
 }
 
 func (p *process) HostRegister(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {

@@ -51,6 +51,7 @@ type process struct {
 	memories table[dispatch.Alloc, *physicalMemory]
 	pinned   table[dispatch.Hostmem, *pinnedMemory]
 	buffers  bufferIDs
+	shares   hostShares
 	code     codeState
 	graphs   graphState
 	nccl     ncclState
@@ -134,29 +135,38 @@ func (p *process) end(why string) {
 	for _, s := range spaces {
 		s.close()
 	}
+	p.endShares()
 	close(p.freed)
 }
 
 // space is what the process sees as a device, made when it is first asked for: INVALID_DEVICE if there is no such.
 func (p *process) space(ordinal int32) (*space, dispatch.Result) {
+	s, isNew, r := p.spaceOf(ordinal)
+	if isNew {
+		p.shareWith(s)
+	}
+	return s, r
+}
+
+func (p *process) spaceOf(ordinal int32) (s *space, isNew bool, r dispatch.Result) {
 	if ordinal < 0 || int(ordinal) >= len(p.devices) {
-		return nil, dispatch.ResultInvalidDevice
+		return nil, false, dispatch.ResultInvalidDevice
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := &p.devices[ordinal]
 	if d.space != nil {
-		return d.space, 0
+		return d.space, false, 0
 	}
 	if p.ended {
-		return nil, dispatch.ResultDeinitialized
+		return nil, false, dispatch.ResultDeinitialized
 	}
 	s, err := p.newSpace(ordinal)
 	if err != nil {
-		return nil, p.result(err)
+		return nil, false, p.result(err)
 	}
 	d.space = s
-	return s, 0
+	return s, true, 0
 }
 
 // spaceAt is the space in which an address lies, or nil. It need not be allocated.
