@@ -74,6 +74,14 @@ static int fault(uint32_t op)
 	return 0;
 }
 
+/* What a call returns that needs a context, in one that is current and no more. */
+static int ended(uint32_t op)
+{
+	const struct sing_op *o = sing_op_find(op);
+
+	return o != NULL && o->library == SING_DRIVER && !o->free ? CUDA_ERROR_CONTEXT_IS_DESTROYED : 0;
+}
+
 int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned char **at)
 {
 	const struct sing_context *current = sing_current;
@@ -83,6 +91,10 @@ int sing_stage(struct ring_draft *d, struct ring_need need, size_t n, unsigned c
 
 	if (__builtin_expect(current == NULL, 0)) {
 		rv = enter(need.op);
+		if (rv != 0)
+			return rv;
+	} else if (__builtin_expect(!atomic_load_explicit(&current->alive, memory_order_relaxed), 0)) {
+		rv = ended(need.op);
 		if (rv != 0)
 			return rv;
 	}
@@ -148,18 +160,6 @@ static int call_long(struct ring_need need, const void *in, size_t n, void *out,
 	return rv;
 }
 
-/* A context that is current and no more: what needs one is told. */
-static int context_of(uint32_t op)
-{
-	const struct sing_context *current = sing_current;
-	const struct sing_op *o;
-
-	if (__builtin_expect(current == NULL || atomic_load_explicit(&current->alive, memory_order_relaxed), 1))
-		return 0;
-	o = sing_op_find(op);
-	return o != NULL && o->library == SING_DRIVER && !o->free ? CUDA_ERROR_CONTEXT_IS_DESTROYED : 0;
-}
-
 int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, size_t *got)
 {
 	const struct ring_need need = { .op = op, .call = true, .room = (uint32_t)room };
@@ -169,9 +169,6 @@ int sing_call(uint32_t op, const void *in, size_t n, void *out, size_t room, siz
 
 	*got = 0;
 	if (sing_captures() && sing_capture_watch(&(struct sing_message){ op, in, n, NULL, 0, out, room, got }, &rv))
-		return rv;
-	rv = context_of(op);
-	if (rv != 0)
 		return rv;
 	if (n > SING_RING_LONGEST || room > SING_RING_LONGEST)
 		return call_long(need, in, n, out, room, got);
