@@ -41,13 +41,15 @@ func (p *process) current(c *dispatch.Call) (*cudaContext, dispatch.Result) {
 	return p.context(c.Context)
 }
 
-// context finds a context: INVALID_CONTEXT if there is none with this handle.
+// context finds a context: INVALID_CONTEXT if there is none with this handle, CONTEXT_IS_DESTROYED if there was one.
 func (p *process) context(h dispatch.Context) (*cudaContext, dispatch.Result) {
-	x, ok := p.contexts.get(h)
-	if !ok {
-		return nil, dispatch.ResultInvalidContext
+	if x, ok := p.contexts.get(h); ok {
+		return x, 0
 	}
-	return x, 0
+	if _, was := p.destroyed.get(h); was {
+		return nil, dispatch.ResultContextIsDestroyed
+	}
+	return nil, dispatch.ResultInvalidContext
 }
 
 // newContext makes a context on a device and gives it the handle.
@@ -66,6 +68,7 @@ func (p *process) newContext(h dispatch.Context, flags uint32, dev int32) (*cuda
 		_ = b.Destroy() // nobody has used it
 		return nil, r
 	}
+	p.destroyed.drop(h) // a primary one comes again
 	return x, 0
 }
 
@@ -82,6 +85,7 @@ func (p *process) destroy(c *dispatch.Call, x *cudaContext) dispatch.Result {
 	if x.gone.Swap(true) {
 		return dispatch.ResultContextIsDestroyed
 	}
+	p.destroyed.put(x.handle, struct{}{}) // if there is room: else it will be one that never was
 	p.contexts.drop(x.handle)
 	p.streams.dropIf(func(s *cudaStream) bool { return s.context == x })
 	p.events.dropIf(func(e *cudaEvent) bool { return e.context == x })

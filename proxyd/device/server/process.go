@@ -60,6 +60,8 @@ type process struct {
 	scratch  []byte // of handle
 	valve    valve
 
+	destroyed table[dispatch.Context, struct{}] // contexts that were
+
 	mu      sync.Mutex
 	ended   bool
 	devices []deviceState

@@ -21,6 +21,7 @@ const (
 	invalidHandle  = int32(dispatch.ResultInvalidHandle)
 	invalidContext = int32(dispatch.ResultInvalidContext)
 	invalidDevice  = int32(dispatch.ResultInvalidDevice)
+	destroyed      = int32(dispatch.ResultContextIsDestroyed)
 	notReady       = int32(dispatch.ResultNotReady)
 	notSupported   = int32(dispatch.ResultNotSupported)
 	outOfMemory    = int32(dispatch.ResultOutOfMemory)
@@ -59,7 +60,8 @@ func TestOrdinaryProgram(t *testing.T) {
 	c.must("cuStreamDestroy_v2", uint64(streamA))
 	c.want(invalidHandle, "cuStreamSynchronize", uint64(streamA))
 	c.must("cuCtxDestroy_v2", uint64(ctxA))
-	c.want(invalidContext, "cuCtxSynchronize")
+	c.want(destroyed, "cuCtxSynchronize")
+	c.want(destroyed, "cuCtxDestroy_v2", uint64(ctxA))
 }
 
 // TestProgramsMemory: copies from and to where the program says, waited for or not.
@@ -230,13 +232,13 @@ func TestPrimary(t *testing.T) {
 	}
 	c.must("cuMemsetD8_v2", a, uint8(1), uint64(4))
 	c.must("cuDevicePrimaryCtxRelease_v2", int32(0))
-	c.want(invalidContext, "cuMemsetD8_v2", a, uint8(1), uint64(4))
+	c.want(destroyed, "cuMemsetD8_v2", a, uint8(1), uint64(4))
 	c.must("cuDevicePrimaryCtxRetain", uint64(ctxA), int32(0))
 	if b := c.alloc(4); b != a {
 		t.Errorf("memory at %#x, and the same again at %#x", a, b)
 	}
 	c.must("cuDevicePrimaryCtxReset_v2", int32(0))
-	c.want(invalidContext, "cuCtxSynchronize")
+	c.want(destroyed, "cuCtxSynchronize")
 }
 
 // TestDevices: peers reach each other's memory, and addresses say whose they are.

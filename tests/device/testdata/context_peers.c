@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+// devices: 2
+// expect: done
+
+/* Two devices in one program, and several contexts of one. */
+#include "check.h"
+
+#include <stdint.h>
+
+static uint32_t word(CUdeviceptr p)
+{
+	uint32_t v;
+
+	OK(cuMemcpyDtoH(&v, p, sizeof(v)));
+	return v;
+}
+
+int main(void)
+{
+	CUcontext zero = begin(), one, more;
+	CUdeviceptr a, b, c;
+	unsigned int flags;
+	int yes, active;
+	size_t n;
+
+	OK(cuDeviceCanAccessPeer(&yes, 0, 1));
+	HOLDS(yes == 1);
+	OK(cuDeviceCanAccessPeer(&yes, 1, 1));
+	HOLDS(yes == 0);
+	OK(cuMemAlloc(&a, 4096));
+	OK(cuMemsetD32(a, 42, 1024));
+	OK(cuDevicePrimaryCtxRetain(&one, 1));
+	OK(cuCtxSetCurrent(one));
+	OK(cuMemAlloc(&b, 4096));
+	HOLDS(a != b);
+	OK(cuMemcpyPeer(b, one, a, zero, 4096));
+	HOLDS(word(b + 4092) == 42);
+	WANT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(zero));
+	OK(cuCtxEnablePeerAccess(zero, 0));
+	WANT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess(zero, 0));
+	WANT(CUDA_ERROR_INVALID_CONTEXT, cuCtxEnablePeerAccess(one, 0));
+	OK(cuMemsetD32(b, 7, 1024));
+	OK(cuMemcpyDtoD(a, b, 4096));
+	OK(cuCtxSynchronize());
+	HOLDS(word(a) == 7);
+	OK(cuCtxDisablePeerAccess(zero));
+
+	/* A context of one's own: its memory goes with it, the primary one's stays. */
+	OK(cuCtxCreate(&more, CU_CTX_SCHED_YIELD, 1));
+	OK(cuCtxGetFlags(&flags));
+	HOLDS((flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_YIELD);
+	OK(cuMemAlloc(&c, 1 << 20));
+	OK(cuMemGetAddressRange(NULL, &n, c + 5));
+	HOLDS(n == 1 << 20);
+	OK(cuCtxDestroy(more));
+	OK(cuCtxSetCurrent(one));
+	WANT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(NULL, &n, c));
+	HOLDS(word(b) == 7);
+
+	/* The primary one is counted. */
+	OK(cuDevicePrimaryCtxRetain(&more, 1));
+	HOLDS(more == one);
+	OK(cuDevicePrimaryCtxRelease(1));
+	OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
+	HOLDS(active == 1);
+	OK(cuDevicePrimaryCtxRelease(1));
+	OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
+	HOLDS(active == 0);
+	WANT(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(1));
+	WANT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
+	OK(cuCtxSetCurrent(zero));
+	HOLDS(word(a) == 7);
+	puts("done");
+	return (0);
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+// devices: 2
+// expect: done
+
+/* Addresses and memory apart, and memory in the order of a stream. */
+#include "check.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static uint32_t word(CUdeviceptr p)
+{
+	uint32_t v;
+
+	OK(cuMemcpyDtoH(&v, p, sizeof(v)));
+	return v;
+}
+
+static void virtual_memory(void)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED };
+	CUmemAccessDesc access = { .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle one, two, again;
+	size_t granule, before, after, total;
+	unsigned long long flags;
+	CUdeviceptr base;
+
+	prop.location.type = access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	OK(cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	OK(cuMemGetInfo(&before, &total));
+	OK(cuMemAddressReserve(&base, 4 * granule, 0, 0, 0));
+	OK(cuMemCreate(&one, granule, &prop, 0));
+	OK(cuMemCreate(&two, granule, &prop, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&again, granule + 1, &prop, 0));
+	OK(cuMemGetInfo(&after, &total));
+	HOLDS(before - after == 2 * granule);
+	OK(cuMemMap(base, granule, 0, one, 0));
+	OK(cuMemMap(base + granule, granule, 0, two, 0));
+	OK(cuMemSetAccess(base, 2 * granule, &access, 1));
+	OK(cuMemGetAccess(&flags, &prop.location, base));
+	HOLDS(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+	/* Over the border, and the same memory at another address. */
+	OK(cuMemsetD32(base + granule - 8, 0x12345678, 4));
+	OK(cuCtxSynchronize());
+	OK(cuMemUnmap(base, granule));
+	OK(cuMemMap(base + 3 * granule, granule, 0, one, 0));
+	OK(cuMemSetAccess(base + 3 * granule, granule, &access, 1));
+	HOLDS(word(base + granule) == 0x12345678);
+	HOLDS(word(base + 4 * granule - 4) == 0x12345678);
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(base, base + granule, 4) == CUDA_SUCCESS ? cuCtxSynchronize() : CUDA_ERROR_INVALID_VALUE);
+
+	OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(base + granule)));
+	OK(cuMemRelease(again));
+	OK(cuMemRelease(one));
+	OK(cuMemRelease(two));
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(base, 4 * granule));
+	OK(cuMemUnmap(base + granule, granule));
+	OK(cuMemUnmap(base + 3 * granule, granule));
+	OK(cuMemAddressFree(base, 4 * granule));
+	OK(cuMemGetInfo(&after, &total));
+	HOLDS(before == after);
+}
+
+static void pools(void)
+{
+	CUmemPoolProps props;
+	CUmemoryPool mine, theirs, current;
+	CUstream s, t;
+	CUdeviceptr p, q;
+	cuuint64_t used;
+	CUevent e;
+
+	memset(&props, 0, sizeof(props));
+	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+	OK(cuMemPoolCreate(&mine, &props));
+	OK(cuDeviceGetDefaultMemPool(&theirs, 0));
+	OK(cuDeviceGetMemPool(&current, 0));
+	HOLDS(current == theirs);
+	OK(cuDeviceSetMemPool(0, mine));
+	OK(cuMemAllocAsync(&p, 1 << 20, s));
+	OK(cuMemsetD32Async(p, 5, 1 << 18, s));
+	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	OK(cuEventRecord(e, s));
+	OK(cuStreamWaitEvent(t, e, 0));
+	OK(cuMemAllocFromPoolAsync(&q, 1 << 20, theirs, t));
+	OK(cuMemcpyDtoDAsync(q, p, 1 << 20, t));
+	OK(cuStreamSynchronize(t));
+	HOLDS(word(q + (1 << 20) - 4) == 5);
+	OK(cuMemPoolGetAttribute(mine, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	HOLDS(used == 1 << 20);
+	OK(cuMemFreeAsync(p, s));
+	OK(cuMemFreeAsync(q, t));
+	OK(cuCtxSynchronize());
+	OK(cuMemPoolGetAttribute(mine, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	HOLDS(used == 0);
+	OK(cuMemPoolTrimTo(mine, 0));
+	OK(cuMemPoolDestroy(mine));
+	OK(cuDeviceGetMemPool(&current, 0));
+	HOLDS(current == theirs);
+	WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(theirs));
+}
+
+int main(void)
+{
+	begin();
+	virtual_memory();
+	pools();
+	puts("done");
+	return (0);
+}
