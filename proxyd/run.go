@@ -148,8 +148,11 @@ func prepend(env []string, name, value string) []string {
 type privateServer struct {
 	cmd      *exec.Cmd
 	lifeline *os.File
-	ended    chan error // once
+	ended    chan serverEnd // once
 }
+
+// serverEnd is how a device server has ended.
+type serverEnd struct{ err error }
 
 // startServer returns when the server listens.
 func startServer(o *deviceOptions) (*privateServer, error) {
@@ -174,7 +177,7 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	if o.verbose {
 		args = append(args, "--verbose")
 	}
-	s := &privateServer{cmd: exec.Command(self, args...), lifeline: lifeline, ended: make(chan error, 1)}
+	s := &privateServer{cmd: exec.Command(self, args...), lifeline: lifeline, ended: make(chan serverEnd, 1)}
 	s.cmd.Stderr = os.Stderr
 	s.cmd.ExtraFiles = []*os.File{ready, theirs}
 	// What a terminal sends to the program is not for the server, which must outlive it.
@@ -186,10 +189,10 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		lifeline.Close()
 		return nil, fmt.Errorf("start a device server: %w", err)
 	}
-	go func() { s.ended <- s.cmd.Wait() }()
+	go func() { s.ended <- serverEnd{s.cmd.Wait()} }()
 	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
 		lifeline.Close()
-		return nil, fmt.Errorf("the device server did not start: %w", errors.Join(<-s.ended, ignoreEOF(err)))
+		return nil, fmt.Errorf("the device server did not start: %w", errors.Join((<-s.ended).err, ignoreEOF(err)))
 	}
 	return s, nil
 }
@@ -204,7 +207,7 @@ func ignoreEOF(err error) error {
 // stop ends the server and waits for it.
 func (s *privateServer) stop() {
 	s.lifeline.Close()
-	_ = <-s.ended // it has said itself what went wrong
+	<-s.ended // it has said itself what went wrong
 }
 
 // passed are the signals that are the program's and not ours. The others stop both, or nobody.
@@ -233,9 +236,9 @@ func (s *privateServer) attend(cmd *exec.Cmd) error {
 			if !fromTerminal(sig) {
 				_ = cmd.Process.Signal(sig) // it may have ended
 			}
-		case err := <-died:
-			fmt.Fprintf(os.Stderr, "proxyd: the device server has died (%v); the program's devices are gone\n", err)
-			s.ended <- err // for stop
+		case end := <-died:
+			fmt.Fprintf(os.Stderr, "proxyd: the device server has died (%v); the program's devices are gone\n", end.err)
+			s.ended <- end // for stop
 			died = nil
 		case err := <-done:
 			return endLike(cmd.ProcessState, err)
