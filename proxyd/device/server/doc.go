@@ -51,7 +51,19 @@
 // # Turns
 //
 // Each process has a space of its own on each device that it uses. Of those of one device only one is mapped: turns.go
-// says how they take turns.
+// says how they take turns. Who waits for others, in a collective, for a value or for a host function, gives way at once.
+//
+// # Locks
+//
+//	process.mu → turns.mu → valve.mu        cudaContext.mu → space.mu
+//	process.mu → cudaContext.mu             a table's and output's are taken last
+//
+// No lock is held while something is waited for.
+//
+// # A limit
+//
+// A stream that holds as much as it can (65536 pieces of work) makes the ring wait, as a device makes its program wait. If it
+// is stuck behind a host function whose return is a message further back in the ring, it waits for ever.
 //
 // # Trust
 //

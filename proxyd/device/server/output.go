@@ -64,6 +64,13 @@ func (o *output) write() {
 	}
 }
 
+// isIdle tells whether all that was printed is written.
+func (o *output) isIdle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.busy
+}
+
 // flush waits until what was printed so far is written.
 func (o *output) flush(ctx context.Context) {
 	o.mu.Lock()

@@ -5,6 +5,7 @@ package server
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
@@ -64,12 +66,18 @@ func (p *process) handle(m *wire.Message) {
 	if m.BulkSize() == 0 && m.Op != wire.OpLong {
 		in = bytes.Clone(in) // what is decoded from it may be kept
 	}
-	c := dispatch.Call{Process: p.id, Thread: l.Thread, Context: dispatch.Context(l.Context)}
+	c := dispatch.Call{
+		Process: p.id, Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
+	}
 	switch {
 	case l.Posted:
 		_, r, err := dispatch.Serve(p, c, l.Op, in, nil)
 		p.posted(&c, info, r, err)
 	case mayWait[info.Symbol]:
+		if r, over := p.atOnce(&c, info.Symbol, in); over {
+			p.answer(l, r, nil, nil)
+			break
+		}
 		p.apart(l, c, in)
 	default:
 		out, r, err := dispatch.Serve(p, c, l.Op, in, p.scratch[:0])
@@ -92,6 +100,58 @@ func (p *process) missed(what string) {
 		p.said["missed "+what] = true
 		p.log.Info("the program wants what is not covered", "call", what) // its shim has said so, too
 	}
+}
+
+// atOnce is what a call returns that waits for a context, a stream or an event, if there is nothing to wait for: then it needs
+// no goroutine.
+func (p *process) atOnce(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
+	if !p.output.isIdle() {
+		return 0, false
+	}
+	var h uint64
+	if len(in) == 8 {
+		h = binary.LittleEndian.Uint64(in)
+	}
+	switch {
+	case symbol == "cuCtxSynchronize" && len(in) == 0:
+		x, r := p.current(c)
+		if r != 0 {
+			return r, true
+		}
+		return p.idle(x)
+	case symbol == "cuStreamSynchronize" && len(in) == 8:
+		st, r := p.stream(c, dispatch.Stream(h))
+		switch {
+		case r != 0:
+			return r, true
+		case st == st.context.legacy: // what it waits for is not only in it
+			return p.idle(st.context)
+		}
+		return p.queried(st.context, st.b.Query())
+	case symbol == "cuEventSynchronize" && len(in) == 8:
+		e, r := p.event(dispatch.Event(h))
+		if r != 0 {
+			return r, true
+		}
+		return p.queried(e.context, e.b.Query())
+	}
+	return 0, false
+}
+
+// queried is what a wait returns that would be over at once, by what a query says.
+func (p *process) queried(x *cudaContext, err error) (dispatch.Result, bool) {
+	if backend.ResultOf(err) == backend.NotReady {
+		return 0, false
+	}
+	return p.synchronised(x, err), true
+}
+
+// idle is queried for a whole context.
+func (p *process) idle(x *cudaContext) (dispatch.Result, bool) {
+	if x.space.Drain(over) != nil {
+		return 0, false
+	}
+	return p.synchronised(x, x.b.Err()), true
 }
 
 // apart carries a call out on a goroutine of its own. It returns when the call is answered, or waits.
