@@ -5,6 +5,7 @@ package server
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
@@ -214,8 +215,54 @@ func (p *process) MemcpyDtoDAsyncV2(c *dispatch.Call, dst, src dispatch.Devptr, 
 	return k.linear(k.device(uint64(dst)), k.device(uint64(src)), n)
 }
 
+// MemcpyPeer is in order with the work of both contexts, before and after it; MemcpyPeerAsync is not.
 func (p *process) MemcpyPeer(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64) dispatch.Result {
-	return p.MemcpyPeerAsync(c, dst, to, src, from, n, defaultStream)
+	return p.inOrder(c, to, from, func() dispatch.Result {
+		return p.MemcpyPeerAsync(c, dst, to, src, from, n, defaultStream)
+	})
+}
+
+// inOrder queues something on the default stream that comes after what the contexts were given before, and before what they are
+// given later.
+func (p *process) inOrder(c *dispatch.Call, to, from dispatch.Context, do func() dispatch.Result) dispatch.Result {
+	st, r := p.stream(c, defaultStream)
+	if r != 0 {
+		return r
+	}
+	var others []*cudaContext
+	for _, h := range []dispatch.Context{to, from} {
+		x, r := p.context(h)
+		if r != 0 {
+			return r
+		}
+		if x != st.context && !slices.Contains(others, x) {
+			others = append(others, x)
+		}
+	}
+	for _, x := range others {
+		if err := follow(st, x.legacy); err != nil {
+			return p.result(err)
+		}
+	}
+	if r := do(); r != 0 {
+		return r
+	}
+	for _, x := range others {
+		if err := follow(x.legacy, st); err != nil {
+			return p.result(err)
+		}
+	}
+	return 0
+}
+
+// follow has later work of a stream wait for what another one was given so far.
+func follow(st, other *cudaStream) error {
+	e, err := other.context.b.NewEvent(backend.EventConfig{NoTiming: true})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(other.b.Record(e), st.b.Wait(e))
+	return errors.Join(err, e.Destroy())
 }
 
 func (p *process) MemcpyPeerAsync(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64, stream dispatch.Stream) dispatch.Result {
@@ -270,7 +317,14 @@ func (p *process) Memcpy3DAsyncV2(c *dispatch.Call, what dispatch.Memcpy3d, stre
 }
 
 func (p *process) Memcpy3DPeer(c *dispatch.Call, what dispatch.Memcpy3dpeer) dispatch.Result {
-	return p.Memcpy3DPeerAsync(c, what, defaultStream)
+	to, from := what.DstContext, what.SrcContext
+	if what.DstType != deviceMemory {
+		to = c.Context
+	}
+	if what.SrcType != deviceMemory {
+		from = c.Context
+	}
+	return p.inOrder(c, to, from, func() dispatch.Result { return p.Memcpy3DPeerAsync(c, what, defaultStream) })
 }
 
 func (p *process) Memcpy3DPeerAsync(c *dispatch.Call, w dispatch.Memcpy3dpeer, stream dispatch.Stream) dispatch.Result {

@@ -356,35 +356,3 @@ func TestPools(t *testing.T) {
 		t.Errorf("the current pool is %#x after its end, not %#x", again, pool)
 	}
 }
-
-// TestThreads: each thread has a default stream of its own, and those of threads that are gone go.
-func TestThreads(t *testing.T) {
-	p, cs := attach(t, newServer(t, 1), 1)
-	c := cs[0]
-	c.begin(ctxA, 0)
-	x, _ := p.context(dispatch.Context(ctxA))
-	a := c.alloc(4)
-	ids := map[string]bool{}
-	const id = "cuStreamGetId"
-	for thread := range uint32(3 * sweepAt) {
-		c.thread = thread + 1
-		ids[string(c.must(id, uint64(perThreadStream)))] = true
-		op, b := c.message("cuMemsetD8_v2", []any{a, uint8(1), uint64(4)})
-		c.send(op|dispatch.PerThread, false, b, 0)
-	}
-	if len(ids) != 3*sweepAt {
-		t.Errorf("%d streams of %d threads", len(ids), 3*sweepAt)
-	}
-	c.must("cuCtxSynchronize")
-	for thread := range uint32(3 * sweepAt) {
-		c.thread = thread + 1000
-		c.must(id, uint64(perThreadStream))
-	}
-	x.mu.Lock()
-	if n := len(x.perThread); n >= 6*sweepAt {
-		t.Errorf("%d threads have default streams", n)
-	}
-	x.mu.Unlock()
-	c.must(id, uint64(legacyStream))
-	c.must("cuCtxDestroy_v2", uint64(ctxA))
-}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// TestPeerOrder: cuMemcpyPeer is in order with the work of both devices.
+func TestPeerOrder(t *testing.T) {
+	_, cs := attach(t, newServer(t, 2), 1)
+	c := cs[0]
+	c.begin(ctxB, 1)
+	flag, b := c.alloc(4), c.alloc(4)
+	c.must("cuStreamCreate", uint64(streamB), uint32(1))
+	c.begin(ctxA, 0)
+	a := c.alloc(4)
+	c.context = ctxB
+	c.post("cuStreamWaitValue32_v2", uint64(0), flag, uint32(1), uint32(1))
+	c.post("cuMemsetD8_v2", b, uint8('b'), uint64(4))
+	c.context = ctxA
+	c.post("cuMemcpyPeer", a, uint64(ctxA), b, uint64(ctxB), uint64(4))
+	c.context = ctxB
+	c.post("cuMemsetD8_v2", b, uint8('c'), uint64(4))
+	c.post("cuStreamWriteValue32_v2", uint64(streamB), flag, uint32(1), uint32(0))
+	c.context = ctxA
+	if got := c.bytes(a, 4); string(got) != "bbbb" {
+		t.Errorf("memory is %q", got)
+	}
+}
+
+// TestThreads: each thread has a default stream of its own, and those of threads that are gone go.
+func TestThreads(t *testing.T) {
+	p, cs := attach(t, newServer(t, 1), 1)
+	c := cs[0]
+	c.begin(ctxA, 0)
+	x, _ := p.context(dispatch.Context(ctxA))
+	a := c.alloc(4)
+	ids := map[string]bool{}
+	const id = "cuStreamGetId"
+	for thread := range uint32(3 * sweepAt) {
+		c.thread = thread + 1
+		ids[string(c.must(id, uint64(perThreadStream)))] = true
+		op, b := c.message("cuMemsetD8_v2", []any{a, uint8(1), uint64(4)})
+		c.send(op|dispatch.PerThread, false, b, 0)
+	}
+	if len(ids) != 3*sweepAt {
+		t.Errorf("%d streams of %d threads", len(ids), 3*sweepAt)
+	}
+	c.must("cuCtxSynchronize")
+	for thread := range uint32(3 * sweepAt) {
+		c.thread = thread + 1000
+		c.must(id, uint64(perThreadStream))
+	}
+	x.mu.Lock()
+	if n := len(x.perThread); n >= 6*sweepAt {
+		t.Errorf("%d threads have default streams", n)
+	}
+	x.mu.Unlock()
+	c.must(id, uint64(legacyStream))
+	c.must("cuCtxDestroy_v2", uint64(ctxA))
+}
