@@ -84,14 +84,13 @@ func TestTraining(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps int
-	}{{"mlp", 12}, {"gpt", 6}} {
+	}{{"mlp", 12}, {"gpt", 4}} {
 		t.Run(c.name, func(t *testing.T) {
 			steps := []string{"--steps", fmt.Sprint(c.steps)}
 			one := run(t, 1, "", c.name, steps...)
 			training(t, one, c.steps)
 			same(t, "once more", run(t, 1, "", c.name, steps...), one)
-			other := run(t, 1, "", c.name, append(steps, "--seed", "2")...)
-			if other[0] == one[0] {
+			if other := run(t, 1, "", c.name, "--steps", "1", "--seed", "2"); other[0] == one[0] {
 				t.Error("another seed makes no difference")
 			}
 			two := run(t, 2, "", c.name, append(steps, "--ranks", "2")...)
@@ -104,8 +103,41 @@ func TestTraining(t *testing.T) {
 	}
 }
 
+// TestSharing: ranks that share devices compute the same bits as ranks with one each.
+func TestSharing(t *testing.T) {
+	want := run(t, 4, "", "mlp", "--ranks", "4", "--steps", "4")
+	for _, c := range []struct {
+		devices int
+		args    []string
+	}{{1, nil}, {2, nil}, {3, []string{"--processes"}}, {1, []string{"--processes"}}, {4, []string{"--devices", "2"}}} {
+		got := run(t, c.devices, "", "mlp", append(c.args, "--ranks", "4", "--steps", "4")...)
+		same(t, fmt.Sprintf("%d devices %v", c.devices, c.args), got, want)
+	}
+}
+
+// TestLauncher: ranks that somebody else starts, as torchrun and srun do, find each other by a file.
+func TestLauncher(t *testing.T) {
+	w := need(t)
+	mlp, id := filepath.Join(w.Dir, "mlp"), filepath.Join(t.TempDir(), "id")
+	want := run(t, 2, "", "mlp", "--ranks", "2", "--steps", "3")
+	for name, env := range map[string]string{
+		"torchrun": "RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r",
+		"srun":     "SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_LOCALID=$r",
+	} {
+		script := fmt.Sprintf(`for r in 1 0; do %s %s --id-file %s --steps 3 & all="$all $!"; done; for p in $all; do wait $p || exit 1; done`, env, mlp, id)
+		r := w.Run(t, soft.Program{Devices: 2, Path: "/bin/sh", Args: []string{"-c", script}, Limit: 2 * time.Minute})
+		if r.Exit != 0 {
+			t.Fatalf("%s: exit status %d\n%s%s", name, r.Exit, r.Stdout, r.Stderr)
+		}
+		same(t, name, strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), want)
+	}
+}
+
 // TestGradients: the whole models' gradients are what differences of the loss say.
 func TestGradients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some seconds")
+	}
 	run(t, 1, "", "mlp", "--gradients")
 	run(t, 1, "", "gpt", "--gradients")
 }
