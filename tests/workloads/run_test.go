@@ -153,9 +153,10 @@ func TestStreams(t *testing.T) {
 	if len(lines) != 9 {
 		t.Fatal(lines)
 	}
-	for range 2 {
-		same(t, "once more", run(t, 1, "", "streams", "--steps", "9"), lines)
-	}
+	same(t, "once more", run(t, 1, "", "streams", "--steps", "9"), lines)
+	// With a collective in its graph.
+	two := run(t, 2, "", "streams", "--steps", "6", "--ranks", "2")
+	same(t, "in processes", run(t, 2, "", "streams", "--steps", "6", "--ranks", "2", "--processes"), two)
 }
 
 func TestServe(t *testing.T) {

@@ -10,6 +10,8 @@
  *	main      begin ─┬────────────────────────┬─ graphs ─ write ──────┬─ host function ─ copy to the host
  *	worker i         └─ a ─┬─ a ─────┬─ a ────┘           └ wait ─ side ┘
  *	                       └─ b ─────┘
+ *
+ * The same is then done on copies in one stream, call by call, and must be the same.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -44,6 +46,8 @@ struct all {
 	pthread_barrier_t barrier;
 	int step;
 	unsigned long long called; /* what functions of the host make of the steps */
+	CUdeviceptr plain;         /* what p must be */
+	unsigned long long plainly_called;
 };
 
 static CUdeviceptr square(const struct all *s, int i)
@@ -243,6 +247,52 @@ static void one_step(struct all *s)
 		fail("a step took %f ms", (double)milliseconds);
 }
 
+/* The step without graphs, events and threads. */
+static void plain_step(struct all *s)
+{
+	struct rank *r = s->r;
+	CUdeviceptr q[WORKERS];
+
+	for (int i = 0; i < WORKERS; ++i) {
+		q[i] = s->plain + (CUdeviceptr)(i * BYTES);
+		fill(r, s->noise, seed_of(s, i));
+		multiply(r, s->product, s->noise, q[i]);
+		sum_of(r, s->noise, s->noise, s->product, N);
+		mix(r, q[i], s->noise, N, 0.875f, 0.125f);
+	}
+	fill(r, s->noise, seed_of(s, WORKERS));
+	multiply(r, s->product, s->noise, q[0]);
+	over(r, K_tanh_of_sum, N, (void *[]){ &s->sum, &s->noise, &q[1], &(unsigned){ N } });
+	mix(r, q[2], s->product, N, 0.5f, 0.5f);
+	mix(r, q[2], s->sum, N, 1, 0.25f);
+	if (r->world != NULL) {
+		NCCL(AllReduce((void *)q[2], (void *)q[2], N, ncclFloat, ncclSum, r->world, r->stream));
+		mix(r, q[2], q[2], N, 0, 1.0f / (float)r->ranks);
+	}
+	CU(cuMemsetD32Async(s->ones, 0x3f800000, N, r->stream));
+	mix(r, q[0], s->ones, N, 1, 1.0f / 64);
+	CU(cuMemcpyDtoDAsync(s->sum, q[1], BYTES, r->stream));
+	mix(r, q[1], s->sum, N, 0.5f, 0.5f);
+	for (int i = 0; i < 2; ++i)
+		s->plainly_called = s->plainly_called * 31 + (unsigned long long)s->step;
+}
+
+/* What both ways came to, in the same memory one after the other. */
+static uint64_t compare(struct all *s)
+{
+	uint64_t h = hash_bytes(HASH_BEGIN, s->host, WORKERS * BYTES), plain;
+
+	plain_step(s);
+	CU(cuMemcpyDtoHAsync(s->host, s->plain, WORKERS * BYTES, s->r->stream));
+	CU(cuStreamSynchronize(s->r->stream));
+	plain = hash_bytes(HASH_BEGIN, s->host, WORKERS * BYTES);
+	if (plain != h)
+		fail("step %d: %016llx, but %016llx call by call", s->step, (unsigned long long)h, (unsigned long long)plain);
+	if (s->called != s->plainly_called)
+		fail("step %d: the host's functions were not called once each", s->step);
+	return (hash_bytes(h, &s->called, sizeof(s->called)));
+}
+
 static void make(struct all *s, struct rank *r)
 {
 	CUgraph graph;
@@ -250,6 +300,7 @@ static void make(struct all *s, struct rank *r)
 	memset(s, 0, sizeof(*s));
 	s->r = r;
 	s->p = floats(WORKERS * N);
+	s->plain = floats(WORKERS * N);
 	s->noise = floats(N);
 	s->product = floats(N);
 	s->sum = floats(N);
@@ -315,7 +366,7 @@ static void run(struct rank *r)
 
 		s.step = step;
 		one_step(&s);
-		gather_hashes(r, hash_bytes(hash_bytes(HASH_BEGIN, s.host, WORKERS * BYTES), &s.called, sizeof(s.called)), hashes);
+		gather_hashes(r, compare(&s), hashes);
 		print_step(r, step, 0, hash_bytes(HASH_BEGIN, hashes, sizeof(hashes)));
 	}
 	stop(&s);
