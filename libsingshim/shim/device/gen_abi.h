@@ -355,6 +355,32 @@ _Static_assert(offsetof(CUlaunchAttribute, pad) == 4, "CUlaunchAttribute.pad");
 _Static_assert(offsetof(CUlaunchAttribute, value) == 8, "CUlaunchAttribute.value");
 
 typedef struct {
+	CUcontext context;
+	unsigned int bytes;
+	unsigned int threads;
+	unsigned int shared;
+	unsigned int required[3];
+	unsigned int anyThreads;
+	unsigned int block[3];
+	unsigned int grid[3];
+	unsigned int multiprocessors;
+	unsigned int perMultiprocessor;
+	unsigned int warp;
+} sing_facts;
+_Static_assert(sizeof(sing_facts) == 72, "sing_facts");
+_Static_assert(offsetof(sing_facts, context) == 0, "sing_facts.context");
+_Static_assert(offsetof(sing_facts, bytes) == 8, "sing_facts.bytes");
+_Static_assert(offsetof(sing_facts, threads) == 12, "sing_facts.threads");
+_Static_assert(offsetof(sing_facts, shared) == 16, "sing_facts.shared");
+_Static_assert(offsetof(sing_facts, required) == 20, "sing_facts.required");
+_Static_assert(offsetof(sing_facts, anyThreads) == 32, "sing_facts.anyThreads");
+_Static_assert(offsetof(sing_facts, block) == 36, "sing_facts.block");
+_Static_assert(offsetof(sing_facts, grid) == 48, "sing_facts.grid");
+_Static_assert(offsetof(sing_facts, multiprocessors) == 60, "sing_facts.multiprocessors");
+_Static_assert(offsetof(sing_facts, perMultiprocessor) == 64, "sing_facts.perMultiprocessor");
+_Static_assert(offsetof(sing_facts, warp) == 68, "sing_facts.warp");
+
+typedef struct {
 	unsigned long long word[6];
 } CUstreamBatchMemOpParams;
 _Static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "CUstreamBatchMemOpParams");
@@ -365,6 +391,38 @@ typedef struct {
 } ncclUniqueId;
 _Static_assert(sizeof(ncclUniqueId) == 128, "ncclUniqueId");
 _Static_assert(offsetof(ncclUniqueId, bytes) == 0, "ncclUniqueId.bytes");
+
+typedef struct {
+	int kind;
+	int type;
+	ncclRedOp_t op;
+	int root;
+	size_t count;
+	CUdeviceptr src;
+	CUdeviceptr dst;
+	ncclComm_t comm;
+	CUstream stream;
+} sing_nccl_op;
+_Static_assert(sizeof(sing_nccl_op) == 56, "sing_nccl_op");
+_Static_assert(offsetof(sing_nccl_op, kind) == 0, "sing_nccl_op.kind");
+_Static_assert(offsetof(sing_nccl_op, type) == 4, "sing_nccl_op.type");
+_Static_assert(offsetof(sing_nccl_op, op) == 8, "sing_nccl_op.op");
+_Static_assert(offsetof(sing_nccl_op, root) == 12, "sing_nccl_op.root");
+_Static_assert(offsetof(sing_nccl_op, count) == 16, "sing_nccl_op.count");
+_Static_assert(offsetof(sing_nccl_op, src) == 24, "sing_nccl_op.src");
+_Static_assert(offsetof(sing_nccl_op, dst) == 32, "sing_nccl_op.dst");
+_Static_assert(offsetof(sing_nccl_op, comm) == 40, "sing_nccl_op.comm");
+_Static_assert(offsetof(sing_nccl_op, stream) == 48, "sing_nccl_op.stream");
+
+typedef struct {
+	unsigned long long key;
+	unsigned int n;
+	unsigned int reserved;
+} sing_nccl_count;
+_Static_assert(sizeof(sing_nccl_count) == 16, "sing_nccl_count");
+_Static_assert(offsetof(sing_nccl_count, key) == 0, "sing_nccl_count.key");
+_Static_assert(offsetof(sing_nccl_count, n) == 8, "sing_nccl_count.n");
+_Static_assert(offsetof(sing_nccl_count, reserved) == 12, "sing_nccl_count.reserved");
 
 typedef struct {
 	unsigned long long total;
@@ -1143,6 +1201,35 @@ enum {
 };
 
 enum {
+	singNcclAllReduce = 0,
+	singNcclReduce = 1,
+	singNcclReduceScatter = 2,
+	singNcclBroadcast = 3,
+	singNcclAllGather = 4,
+	singNcclAlltoAll = 5,
+	singNcclGather = 6,
+	singNcclScatter = 7,
+	singNcclSend = 8,
+	singNcclRecv = 9,
+	singNcclNumKinds = 10,
+};
+
+enum {
+	singConfigBlocking = 0,
+	singConfigCgaClusterSize = 1,
+	singConfigMinCTAs = 2,
+	singConfigMaxCTAs = 3,
+	singConfigSplitShare = 4,
+	singConfigTrafficClass = 5,
+	singConfigCollnetEnable = 6,
+	singConfigCTAPolicy = 7,
+	singConfigShrinkShare = 8,
+	singConfigNvlsCTAs = 9,
+	singConfigChannelsPerNetPeer = 10,
+	singConfigNvlinkCentricSched = 11,
+};
+
+enum {
 	NVML_CLOCK_GRAPHICS = 0,
 	NVML_CLOCK_SM = 1,
 	NVML_CLOCK_MEM = 2,
@@ -1159,6 +1246,18 @@ enum {
 /* By the shim's own name, hidden, and by the public one. Those that are written by hand are among them. */
 #define SING_PUBLIC(name) extern __typeof__(sing_##name) name __attribute__((alias("sing_" #name), visibility("default")))
 
+CUresult sing_cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev);
+extern __typeof__(sing_cuCtxCreate) cuCtxCreate __attribute__((visibility("default")));
+CUresult sing_cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev);
+extern __typeof__(sing_cuCtxCreate_v2) cuCtxCreate_v2 __attribute__((visibility("default")));
+CUresult sing_cuCtxCreate_v3(CUcontext *ctx, void *params, int n, unsigned int flags, CUdevice dev);
+extern __typeof__(sing_cuCtxCreate_v3) cuCtxCreate_v3 __attribute__((visibility("default")));
+CUresult sing_cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, CUdevice dev);
+extern __typeof__(sing_cuCtxCreate_v4) cuCtxCreate_v4 __attribute__((visibility("default")));
+CUresult sing_cuCtxDestroy(CUcontext ctx);
+extern __typeof__(sing_cuCtxDestroy) cuCtxDestroy __attribute__((visibility("default")));
+CUresult sing_cuCtxDestroy_v2(CUcontext ctx);
+extern __typeof__(sing_cuCtxDestroy_v2) cuCtxDestroy_v2 __attribute__((visibility("default")));
 CUresult sing_cuCtxDisablePeerAccess(CUcontext peer);
 extern __typeof__(sing_cuCtxDisablePeerAccess) cuCtxDisablePeerAccess __attribute__((visibility("default")));
 CUresult sing_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);
@@ -1167,6 +1266,12 @@ CUresult sing_cuCtxGetApiVersion(CUcontext ctx, unsigned int *version);
 extern __typeof__(sing_cuCtxGetApiVersion) cuCtxGetApiVersion __attribute__((visibility("default")));
 CUresult sing_cuCtxGetCacheConfig(int *config);
 extern __typeof__(sing_cuCtxGetCacheConfig) cuCtxGetCacheConfig __attribute__((visibility("default")));
+CUresult sing_cuCtxGetCurrent(CUcontext *ctx);
+extern __typeof__(sing_cuCtxGetCurrent) cuCtxGetCurrent __attribute__((visibility("default")));
+CUresult sing_cuCtxGetDevice(CUdevice *dev);
+extern __typeof__(sing_cuCtxGetDevice) cuCtxGetDevice __attribute__((visibility("default")));
+CUresult sing_cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx);
+extern __typeof__(sing_cuCtxGetDevice_v2) cuCtxGetDevice_v2 __attribute__((visibility("default")));
 CUresult sing_cuCtxGetFlags(unsigned int *flags);
 extern __typeof__(sing_cuCtxGetFlags) cuCtxGetFlags __attribute__((visibility("default")));
 CUresult sing_cuCtxGetId(CUcontext ctx, unsigned long long *id);
@@ -1177,10 +1282,20 @@ CUresult sing_cuCtxGetSharedMemConfig(int *config);
 extern __typeof__(sing_cuCtxGetSharedMemConfig) cuCtxGetSharedMemConfig __attribute__((visibility("default")));
 CUresult sing_cuCtxGetStreamPriorityRange(int *least, int *greatest);
 extern __typeof__(sing_cuCtxGetStreamPriorityRange) cuCtxGetStreamPriorityRange __attribute__((visibility("default")));
+CUresult sing_cuCtxPopCurrent(CUcontext *ctx);
+extern __typeof__(sing_cuCtxPopCurrent) cuCtxPopCurrent __attribute__((visibility("default")));
+CUresult sing_cuCtxPopCurrent_v2(CUcontext *ctx);
+extern __typeof__(sing_cuCtxPopCurrent_v2) cuCtxPopCurrent_v2 __attribute__((visibility("default")));
+CUresult sing_cuCtxPushCurrent(CUcontext ctx);
+extern __typeof__(sing_cuCtxPushCurrent) cuCtxPushCurrent __attribute__((visibility("default")));
+CUresult sing_cuCtxPushCurrent_v2(CUcontext ctx);
+extern __typeof__(sing_cuCtxPushCurrent_v2) cuCtxPushCurrent_v2 __attribute__((visibility("default")));
 CUresult sing_cuCtxResetPersistingL2Cache(void);
 extern __typeof__(sing_cuCtxResetPersistingL2Cache) cuCtxResetPersistingL2Cache __attribute__((visibility("default")));
 CUresult sing_cuCtxSetCacheConfig(int config);
 extern __typeof__(sing_cuCtxSetCacheConfig) cuCtxSetCacheConfig __attribute__((visibility("default")));
+CUresult sing_cuCtxSetCurrent(CUcontext ctx);
+extern __typeof__(sing_cuCtxSetCurrent) cuCtxSetCurrent __attribute__((visibility("default")));
 CUresult sing_cuCtxSetFlags(unsigned int flags);
 extern __typeof__(sing_cuCtxSetFlags) cuCtxSetFlags __attribute__((visibility("default")));
 CUresult sing_cuCtxSetLimit(int limit, size_t value);
@@ -1197,6 +1312,8 @@ CUresult sing_cuDeviceComputeCapability(int *major, int *minor, CUdevice dev);
 extern __typeof__(sing_cuDeviceComputeCapability) cuDeviceComputeCapability __attribute__((visibility("default")));
 CUresult sing_cuDeviceGet(CUdevice *dev, int ordinal);
 extern __typeof__(sing_cuDeviceGet) cuDeviceGet __attribute__((visibility("default")));
+CUresult sing_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev);
+extern __typeof__(sing_cuDeviceGetAttribute) cuDeviceGetAttribute __attribute__((visibility("default")));
 CUresult sing_cuDeviceGetByPCIBusId(CUdevice *dev, const char *id);
 extern __typeof__(sing_cuDeviceGetByPCIBusId) cuDeviceGetByPCIBusId __attribute__((visibility("default")));
 CUresult sing_cuDeviceGetCount(int *count);
@@ -1229,6 +1346,16 @@ CUresult sing_cuDeviceGraphMemTrim(CUdevice dev);
 extern __typeof__(sing_cuDeviceGraphMemTrim) cuDeviceGraphMemTrim __attribute__((visibility("default")));
 CUresult sing_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active);
 extern __typeof__(sing_cuDevicePrimaryCtxGetState) cuDevicePrimaryCtxGetState __attribute__((visibility("default")));
+CUresult sing_cuDevicePrimaryCtxRelease(CUdevice dev);
+extern __typeof__(sing_cuDevicePrimaryCtxRelease) cuDevicePrimaryCtxRelease __attribute__((visibility("default")));
+CUresult sing_cuDevicePrimaryCtxRelease_v2(CUdevice dev);
+extern __typeof__(sing_cuDevicePrimaryCtxRelease_v2) cuDevicePrimaryCtxRelease_v2 __attribute__((visibility("default")));
+CUresult sing_cuDevicePrimaryCtxReset(CUdevice dev);
+extern __typeof__(sing_cuDevicePrimaryCtxReset) cuDevicePrimaryCtxReset __attribute__((visibility("default")));
+CUresult sing_cuDevicePrimaryCtxReset_v2(CUdevice dev);
+extern __typeof__(sing_cuDevicePrimaryCtxReset_v2) cuDevicePrimaryCtxReset_v2 __attribute__((visibility("default")));
+CUresult sing_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev);
+extern __typeof__(sing_cuDevicePrimaryCtxRetain) cuDevicePrimaryCtxRetain __attribute__((visibility("default")));
 CUresult sing_cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags);
 extern __typeof__(sing_cuDevicePrimaryCtxSetFlags) cuDevicePrimaryCtxSetFlags __attribute__((visibility("default")));
 CUresult sing_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags);
@@ -1267,6 +1394,8 @@ CUresult sing_cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 extern __typeof__(sing_cuFuncGetAttribute) cuFuncGetAttribute __attribute__((visibility("default")));
 CUresult sing_cuFuncGetModule(CUmodule *module, CUfunction function);
 extern __typeof__(sing_cuFuncGetModule) cuFuncGetModule __attribute__((visibility("default")));
+CUresult sing_cuFuncGetName(const char **name, CUfunction function);
+extern __typeof__(sing_cuFuncGetName) cuFuncGetName __attribute__((visibility("default")));
 CUresult sing_cuFuncGetParamCount(CUfunction function, size_t *n);
 extern __typeof__(sing_cuFuncGetParamCount) cuFuncGetParamCount __attribute__((visibility("default")));
 CUresult sing_cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *n);
@@ -1285,6 +1414,8 @@ CUresult sing_cuGetErrorName(int error, const char **name);
 extern __typeof__(sing_cuGetErrorName) cuGetErrorName __attribute__((visibility("default")));
 CUresult sing_cuGetErrorString(int error, const char **text);
 extern __typeof__(sing_cuGetErrorString) cuGetErrorString __attribute__((visibility("default")));
+CUresult sing_cuGetExportTable(void **table, const CUuuid *id);
+extern __typeof__(sing_cuGetExportTable) cuGetExportTable __attribute__((visibility("default")));
 CUresult sing_cuGetProcAddress(const char *symbol, void **function, int version, unsigned long long flags);
 extern __typeof__(sing_cuGetProcAddress) cuGetProcAddress __attribute__((visibility("default")));
 CUresult sing_cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags, int *status);
@@ -1301,16 +1432,32 @@ CUresult sing_cuGraphAddEventRecordNode(CUgraphNode *node, CUgraph graph, const 
 extern __typeof__(sing_cuGraphAddEventRecordNode) cuGraphAddEventRecordNode __attribute__((visibility("default")));
 CUresult sing_cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event);
 extern __typeof__(sing_cuGraphAddEventWaitNode) cuGraphAddEventWaitNode __attribute__((visibility("default")));
+CUresult sing_cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
+extern __typeof__(sing_cuGraphAddHostNode) cuGraphAddHostNode __attribute__((visibility("default")));
+CUresult sing_cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
+extern __typeof__(sing_cuGraphAddKernelNode) cuGraphAddKernelNode __attribute__((visibility("default")));
+CUresult sing_cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
+extern __typeof__(sing_cuGraphAddKernelNode_v2) cuGraphAddKernelNode_v2 __attribute__((visibility("default")));
+CUresult sing_cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
+extern __typeof__(sing_cuGraphAddMemAllocNode) cuGraphAddMemAllocNode __attribute__((visibility("default")));
 CUresult sing_cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr ptr);
 extern __typeof__(sing_cuGraphAddMemFreeNode) cuGraphAddMemFreeNode __attribute__((visibility("default")));
+CUresult sing_cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx);
+extern __typeof__(sing_cuGraphAddMemcpyNode) cuGraphAddMemcpyNode __attribute__((visibility("default")));
 CUresult sing_cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx);
 extern __typeof__(sing_cuGraphAddMemsetNode) cuGraphAddMemsetNode __attribute__((visibility("default")));
+CUresult sing_cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, void *params);
+extern __typeof__(sing_cuGraphAddNode) cuGraphAddNode __attribute__((visibility("default")));
+CUresult sing_cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, void *params);
+extern __typeof__(sing_cuGraphAddNode_v2) cuGraphAddNode_v2 __attribute__((visibility("default")));
 CUresult sing_cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph);
 extern __typeof__(sing_cuGraphChildGraphNodeGetGraph) cuGraphChildGraphNodeGetGraph __attribute__((visibility("default")));
 CUresult sing_cuGraphClone(CUgraph *clone, CUgraph graph);
 extern __typeof__(sing_cuGraphClone) cuGraphClone __attribute__((visibility("default")));
 CUresult sing_cuGraphCreate(CUgraph *graph, unsigned int flags);
 extern __typeof__(sing_cuGraphCreate) cuGraphCreate __attribute__((visibility("default")));
+CUresult sing_cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flags);
+extern __typeof__(sing_cuGraphDebugDotPrint) cuGraphDebugDotPrint __attribute__((visibility("default")));
 CUresult sing_cuGraphDestroy(CUgraph graph);
 extern __typeof__(sing_cuGraphDestroy) cuGraphDestroy __attribute__((visibility("default")));
 CUresult sing_cuGraphDestroyNode(CUgraphNode node);
@@ -1333,8 +1480,20 @@ CUresult sing_cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode nod
 extern __typeof__(sing_cuGraphExecEventWaitNodeSetEvent) cuGraphExecEventWaitNodeSetEvent __attribute__((visibility("default")));
 CUresult sing_cuGraphExecGetFlags(CUgraphExec exec, unsigned long long *flags);
 extern __typeof__(sing_cuGraphExecGetFlags) cuGraphExecGetFlags __attribute__((visibility("default")));
+CUresult sing_cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphExecHostNodeSetParams) cuGraphExecHostNodeSetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphExecKernelNodeSetParams) cuGraphExecKernelNodeSetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphExecKernelNodeSetParams_v2) cuGraphExecKernelNodeSetParams_v2 __attribute__((visibility("default")));
+CUresult sing_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext ctx);
+extern __typeof__(sing_cuGraphExecMemcpyNodeSetParams) cuGraphExecMemcpyNodeSetParams __attribute__((visibility("default")));
 CUresult sing_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx);
 extern __typeof__(sing_cuGraphExecMemsetNodeSetParams) cuGraphExecMemsetNodeSetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphExecNodeSetParams) cuGraphExecNodeSetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, int *result);
+extern __typeof__(sing_cuGraphExecUpdate) cuGraphExecUpdate __attribute__((visibility("default")));
 CUresult sing_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info);
 extern __typeof__(sing_cuGraphExecUpdate_v2) cuGraphExecUpdate_v2 __attribute__((visibility("default")));
 CUresult sing_cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n);
@@ -1345,14 +1504,46 @@ CUresult sing_cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n);
 extern __typeof__(sing_cuGraphGetNodes) cuGraphGetNodes __attribute__((visibility("default")));
 CUresult sing_cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *n);
 extern __typeof__(sing_cuGraphGetRootNodes) cuGraphGetRootNodes __attribute__((visibility("default")));
+CUresult sing_cuGraphHostNodeGetParams(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphHostNodeGetParams) cuGraphHostNodeGetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphHostNodeSetParams(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphHostNodeSetParams) cuGraphHostNodeSetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t n);
+extern __typeof__(sing_cuGraphInstantiate) cuGraphInstantiate __attribute__((visibility("default")));
+CUresult sing_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+extern __typeof__(sing_cuGraphInstantiateWithFlags) cuGraphInstantiateWithFlags __attribute__((visibility("default")));
+CUresult sing_cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+extern __typeof__(sing_cuGraphInstantiateWithParams) cuGraphInstantiateWithParams __attribute__((visibility("default")));
+CUresult sing_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+extern __typeof__(sing_cuGraphInstantiateWithParams_ptsz) cuGraphInstantiateWithParams_ptsz __attribute__((visibility("default")));
+CUresult sing_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t n);
+extern __typeof__(sing_cuGraphInstantiate_v2) cuGraphInstantiate_v2 __attribute__((visibility("default")));
 CUresult sing_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src);
 extern __typeof__(sing_cuGraphKernelNodeCopyAttributes) cuGraphKernelNodeCopyAttributes __attribute__((visibility("default")));
 CUresult sing_cuGraphKernelNodeGetAttribute(CUgraphNode node, int id, CUlaunchAttributeValue *value);
 extern __typeof__(sing_cuGraphKernelNodeGetAttribute) cuGraphKernelNodeGetAttribute __attribute__((visibility("default")));
+CUresult sing_cuGraphKernelNodeGetParams(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphKernelNodeGetParams) cuGraphKernelNodeGetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphKernelNodeGetParams_v2(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphKernelNodeGetParams_v2) cuGraphKernelNodeGetParams_v2 __attribute__((visibility("default")));
 CUresult sing_cuGraphKernelNodeSetAttribute(CUgraphNode node, int id, const CUlaunchAttributeValue *value);
 extern __typeof__(sing_cuGraphKernelNodeSetAttribute) cuGraphKernelNodeSetAttribute __attribute__((visibility("default")));
+CUresult sing_cuGraphKernelNodeSetParams(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphKernelNodeSetParams) cuGraphKernelNodeSetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphKernelNodeSetParams_v2(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphKernelNodeSetParams_v2) cuGraphKernelNodeSetParams_v2 __attribute__((visibility("default")));
+CUresult sing_cuGraphLaunch(CUgraphExec exec, CUstream stream);
+extern __typeof__(sing_cuGraphLaunch) cuGraphLaunch __attribute__((visibility("default")));
+CUresult sing_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream);
+extern __typeof__(sing_cuGraphLaunch_ptsz) cuGraphLaunch_ptsz __attribute__((visibility("default")));
+CUresult sing_cuGraphMemAllocNodeGetParams(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphMemAllocNodeGetParams) cuGraphMemAllocNodeGetParams __attribute__((visibility("default")));
 CUresult sing_cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *ptr);
 extern __typeof__(sing_cuGraphMemFreeNodeGetParams) cuGraphMemFreeNodeGetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *copy);
+extern __typeof__(sing_cuGraphMemcpyNodeGetParams) cuGraphMemcpyNodeGetParams __attribute__((visibility("default")));
+CUresult sing_cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *copy);
+extern __typeof__(sing_cuGraphMemcpyNodeSetParams) cuGraphMemcpyNodeSetParams __attribute__((visibility("default")));
 CUresult sing_cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params);
 extern __typeof__(sing_cuGraphMemsetNodeGetParams) cuGraphMemsetNodeGetParams __attribute__((visibility("default")));
 CUresult sing_cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params);
@@ -1373,6 +1564,8 @@ CUresult sing_cuGraphNodeGetType(CUgraphNode node, int *type);
 extern __typeof__(sing_cuGraphNodeGetType) cuGraphNodeGetType __attribute__((visibility("default")));
 CUresult sing_cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int on);
 extern __typeof__(sing_cuGraphNodeSetEnabled) cuGraphNodeSetEnabled __attribute__((visibility("default")));
+CUresult sing_cuGraphNodeSetParams(CUgraphNode node, void *params);
+extern __typeof__(sing_cuGraphNodeSetParams) cuGraphNodeSetParams __attribute__((visibility("default")));
 CUresult sing_cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
 extern __typeof__(sing_cuGraphRemoveDependencies) cuGraphRemoveDependencies __attribute__((visibility("default")));
 CUresult sing_cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n);
@@ -1381,12 +1574,16 @@ CUresult sing_cuGraphUpload(CUgraphExec exec, CUstream stream);
 extern __typeof__(sing_cuGraphUpload) cuGraphUpload __attribute__((visibility("default")));
 CUresult sing_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream);
 extern __typeof__(sing_cuGraphUpload_ptsz) cuGraphUpload_ptsz __attribute__((visibility("default")));
+CUresult sing_cuInit(unsigned int flags);
+extern __typeof__(sing_cuInit) cuInit __attribute__((visibility("default")));
 CUresult sing_cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice dev);
 extern __typeof__(sing_cuKernelGetAttribute) cuKernelGetAttribute __attribute__((visibility("default")));
 CUresult sing_cuKernelGetFunction(CUfunction *function, CUkernel kernel);
 extern __typeof__(sing_cuKernelGetFunction) cuKernelGetFunction __attribute__((visibility("default")));
 CUresult sing_cuKernelGetLibrary(CUlibrary *library, CUkernel kernel);
 extern __typeof__(sing_cuKernelGetLibrary) cuKernelGetLibrary __attribute__((visibility("default")));
+CUresult sing_cuKernelGetName(const char **name, CUkernel kernel);
+extern __typeof__(sing_cuKernelGetName) cuKernelGetName __attribute__((visibility("default")));
 CUresult sing_cuKernelGetParamCount(CUkernel kernel, size_t *n);
 extern __typeof__(sing_cuKernelGetParamCount) cuKernelGetParamCount __attribute__((visibility("default")));
 CUresult sing_cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *n);
@@ -1395,6 +1592,22 @@ CUresult sing_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CU
 extern __typeof__(sing_cuKernelSetAttribute) cuKernelSetAttribute __attribute__((visibility("default")));
 CUresult sing_cuKernelSetCacheConfig(CUkernel kernel, int config, CUdevice dev);
 extern __typeof__(sing_cuKernelSetCacheConfig) cuKernelSetCacheConfig __attribute__((visibility("default")));
+CUresult sing_cuLaunchCooperativeKernel(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params);
+extern __typeof__(sing_cuLaunchCooperativeKernel) cuLaunchCooperativeKernel __attribute__((visibility("default")));
+CUresult sing_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params);
+extern __typeof__(sing_cuLaunchCooperativeKernel_ptsz) cuLaunchCooperativeKernel_ptsz __attribute__((visibility("default")));
+CUresult sing_cuLaunchHostFunc(CUstream stream, void *function, void *user);
+extern __typeof__(sing_cuLaunchHostFunc) cuLaunchHostFunc __attribute__((visibility("default")));
+CUresult sing_cuLaunchHostFunc_ptsz(CUstream stream, void *function, void *user);
+extern __typeof__(sing_cuLaunchHostFunc_ptsz) cuLaunchHostFunc_ptsz __attribute__((visibility("default")));
+CUresult sing_cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params, void *extra);
+extern __typeof__(sing_cuLaunchKernel) cuLaunchKernel __attribute__((visibility("default")));
+CUresult sing_cuLaunchKernelEx(void *config, CUfunction function, void *params, void *extra);
+extern __typeof__(sing_cuLaunchKernelEx) cuLaunchKernelEx __attribute__((visibility("default")));
+CUresult sing_cuLaunchKernelEx_ptsz(void *config, CUfunction function, void *params, void *extra);
+extern __typeof__(sing_cuLaunchKernelEx_ptsz) cuLaunchKernelEx_ptsz __attribute__((visibility("default")));
+CUresult sing_cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void *params, void *extra);
+extern __typeof__(sing_cuLaunchKernel_ptsz) cuLaunchKernel_ptsz __attribute__((visibility("default")));
 CUresult sing_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int n, CUlibrary library);
 extern __typeof__(sing_cuLibraryEnumerateKernels) cuLibraryEnumerateKernels __attribute__((visibility("default")));
 CUresult sing_cuLibraryGetGlobal(CUdeviceptr *ptr, size_t *n, CUlibrary library, const char *name);
@@ -1405,8 +1618,26 @@ CUresult sing_cuLibraryGetKernelCount(unsigned int *n, CUlibrary library);
 extern __typeof__(sing_cuLibraryGetKernelCount) cuLibraryGetKernelCount __attribute__((visibility("default")));
 CUresult sing_cuLibraryGetModule(CUmodule *module, CUlibrary library);
 extern __typeof__(sing_cuLibraryGetModule) cuLibraryGetModule __attribute__((visibility("default")));
+CUresult sing_cuLibraryLoadData(CUlibrary *library, void *image, void *options, void *values, unsigned int n, void *libraryOptions, void *libraryValues, unsigned int k);
+extern __typeof__(sing_cuLibraryLoadData) cuLibraryLoadData __attribute__((visibility("default")));
+CUresult sing_cuLibraryLoadFromFile(CUlibrary *library, const char *path, void *options, void *values, unsigned int n, void *libraryOptions, void *libraryValues, unsigned int k);
+extern __typeof__(sing_cuLibraryLoadFromFile) cuLibraryLoadFromFile __attribute__((visibility("default")));
 CUresult sing_cuLibraryUnload(CUlibrary library);
 extern __typeof__(sing_cuLibraryUnload) cuLibraryUnload __attribute__((visibility("default")));
+CUresult sing_cuLinkAddData(CUlinkState state, int type, void *data, size_t n, const char *name, unsigned int k, void *options, void *values);
+extern __typeof__(sing_cuLinkAddData) cuLinkAddData __attribute__((visibility("default")));
+CUresult sing_cuLinkAddData_v2(CUlinkState state, int type, void *data, size_t n, const char *name, unsigned int k, void *options, void *values);
+extern __typeof__(sing_cuLinkAddData_v2) cuLinkAddData_v2 __attribute__((visibility("default")));
+CUresult sing_cuLinkAddFile(CUlinkState state, int type, const char *path, unsigned int k, void *options, void *values);
+extern __typeof__(sing_cuLinkAddFile) cuLinkAddFile __attribute__((visibility("default")));
+CUresult sing_cuLinkAddFile_v2(CUlinkState state, int type, const char *path, unsigned int k, void *options, void *values);
+extern __typeof__(sing_cuLinkAddFile_v2) cuLinkAddFile_v2 __attribute__((visibility("default")));
+CUresult sing_cuLinkComplete(CUlinkState state, void **image, size_t *n);
+extern __typeof__(sing_cuLinkComplete) cuLinkComplete __attribute__((visibility("default")));
+CUresult sing_cuLinkCreate(unsigned int n, void *options, void *values, CUlinkState *state);
+extern __typeof__(sing_cuLinkCreate) cuLinkCreate __attribute__((visibility("default")));
+CUresult sing_cuLinkCreate_v2(unsigned int n, void *options, void *values, CUlinkState *state);
+extern __typeof__(sing_cuLinkCreate_v2) cuLinkCreate_v2 __attribute__((visibility("default")));
 CUresult sing_cuLinkDestroy(CUlinkState state);
 extern __typeof__(sing_cuLinkDestroy) cuLinkDestroy __attribute__((visibility("default")));
 CUresult sing_cuMemAddressFree(CUdeviceptr ptr, size_t n);
@@ -1421,6 +1652,8 @@ CUresult sing_cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t n, CUmemoryPool p
 extern __typeof__(sing_cuMemAllocFromPoolAsync) cuMemAllocFromPoolAsync __attribute__((visibility("default")));
 CUresult sing_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t n, CUmemoryPool pool, CUstream stream);
 extern __typeof__(sing_cuMemAllocFromPoolAsync_ptsz) cuMemAllocFromPoolAsync_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemAllocHost_v2(void **p, size_t n);
+extern __typeof__(sing_cuMemAllocHost_v2) cuMemAllocHost_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned int element);
 extern __typeof__(sing_cuMemAllocPitch_v2) cuMemAllocPitch_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemAlloc_v2(CUdeviceptr *ptr, size_t n);
@@ -1431,6 +1664,8 @@ CUresult sing_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream);
 extern __typeof__(sing_cuMemFreeAsync) cuMemFreeAsync __attribute__((visibility("default")));
 CUresult sing_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream);
 extern __typeof__(sing_cuMemFreeAsync_ptsz) cuMemFreeAsync_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemFreeHost(void *p);
+extern __typeof__(sing_cuMemFreeHost) cuMemFreeHost __attribute__((visibility("default")));
 CUresult sing_cuMemFree_v2(CUdeviceptr ptr);
 extern __typeof__(sing_cuMemFree_v2) cuMemFree_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *where, CUdeviceptr ptr);
@@ -1443,6 +1678,18 @@ CUresult sing_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, 
 extern __typeof__(sing_cuMemGetAllocationPropertiesFromHandle) cuMemGetAllocationPropertiesFromHandle __attribute__((visibility("default")));
 CUresult sing_cuMemGetInfo_v2(size_t *free, size_t *total);
 extern __typeof__(sing_cuMemGetInfo_v2) cuMemGetInfo_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemHostAlloc(void **p, size_t n, unsigned int flags);
+extern __typeof__(sing_cuMemHostAlloc) cuMemHostAlloc __attribute__((visibility("default")));
+CUresult sing_cuMemHostGetDevicePointer_v2(CUdeviceptr *ptr, void *p, unsigned int flags);
+extern __typeof__(sing_cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemHostGetFlags(unsigned int *flags, void *p);
+extern __typeof__(sing_cuMemHostGetFlags) cuMemHostGetFlags __attribute__((visibility("default")));
+CUresult sing_cuMemHostRegister(void *p, size_t n, unsigned int flags);
+extern __typeof__(sing_cuMemHostRegister) cuMemHostRegister __attribute__((visibility("default")));
+CUresult sing_cuMemHostRegister_v2(void *p, size_t n, unsigned int flags);
+extern __typeof__(sing_cuMemHostRegister_v2) cuMemHostRegister_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemHostUnregister(void *p);
+extern __typeof__(sing_cuMemHostUnregister) cuMemHostUnregister __attribute__((visibility("default")));
 CUresult sing_cuMemMap(CUdeviceptr ptr, size_t n, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags);
 extern __typeof__(sing_cuMemMap) cuMemMap __attribute__((visibility("default")));
 CUresult sing_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
@@ -1451,8 +1698,12 @@ CUresult sing_cuMemPoolDestroy(CUmemoryPool pool);
 extern __typeof__(sing_cuMemPoolDestroy) cuMemPoolDestroy __attribute__((visibility("default")));
 CUresult sing_cuMemPoolGetAccess(int *flags, CUmemoryPool pool, const CUmemLocation *where);
 extern __typeof__(sing_cuMemPoolGetAccess) cuMemPoolGetAccess __attribute__((visibility("default")));
+CUresult sing_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void **value);
+extern __typeof__(sing_cuMemPoolGetAttribute) cuMemPoolGetAttribute __attribute__((visibility("default")));
 CUresult sing_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
 extern __typeof__(sing_cuMemPoolSetAccess) cuMemPoolSetAccess __attribute__((visibility("default")));
+CUresult sing_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
+extern __typeof__(sing_cuMemPoolSetAttribute) cuMemPoolSetAttribute __attribute__((visibility("default")));
 CUresult sing_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep);
 extern __typeof__(sing_cuMemPoolTrimTo) cuMemPoolTrimTo __attribute__((visibility("default")));
 CUresult sing_cuMemRelease(CUmemGenericAllocationHandle handle);
@@ -1463,6 +1714,40 @@ CUresult sing_cuMemSetAccess(CUdeviceptr ptr, size_t n, const CUmemAccessDesc *d
 extern __typeof__(sing_cuMemSetAccess) cuMemSetAccess __attribute__((visibility("default")));
 CUresult sing_cuMemUnmap(CUdeviceptr ptr, size_t n);
 extern __typeof__(sing_cuMemUnmap) cuMemUnmap __attribute__((visibility("default")));
+CUresult sing_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n);
+extern __typeof__(sing_cuMemcpy) cuMemcpy __attribute__((visibility("default")));
+CUresult sing_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
+extern __typeof__(sing_cuMemcpy2DAsync_v2) cuMemcpy2DAsync_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *copy, CUstream stream);
+extern __typeof__(sing_cuMemcpy2DAsync_v2_ptsz) cuMemcpy2DAsync_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy);
+extern __typeof__(sing_cuMemcpy2DUnaligned_v2) cuMemcpy2DUnaligned_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *copy);
+extern __typeof__(sing_cuMemcpy2DUnaligned_v2_ptds) cuMemcpy2DUnaligned_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy);
+extern __typeof__(sing_cuMemcpy2D_v2) cuMemcpy2D_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *copy);
+extern __typeof__(sing_cuMemcpy2D_v2_ptds) cuMemcpy2D_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream);
+extern __typeof__(sing_cuMemcpy3DAsync_v2) cuMemcpy3DAsync_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream);
+extern __typeof__(sing_cuMemcpy3DAsync_v2_ptsz) cuMemcpy3DAsync_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy);
+extern __typeof__(sing_cuMemcpy3DPeer) cuMemcpy3DPeer __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream);
+extern __typeof__(sing_cuMemcpy3DPeerAsync) cuMemcpy3DPeerAsync __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream);
+extern __typeof__(sing_cuMemcpy3DPeerAsync_ptsz) cuMemcpy3DPeerAsync_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy);
+extern __typeof__(sing_cuMemcpy3DPeer_ptds) cuMemcpy3DPeer_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy);
+extern __typeof__(sing_cuMemcpy3D_v2) cuMemcpy3D_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *copy);
+extern __typeof__(sing_cuMemcpy3D_v2_ptds) cuMemcpy3D_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyAsync) cuMemcpyAsync __attribute__((visibility("default")));
+CUresult sing_cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyAsync_ptsz) cuMemcpyAsync_ptsz __attribute__((visibility("default")));
 CUresult sing_cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
 extern __typeof__(sing_cuMemcpyDtoDAsync_v2) cuMemcpyDtoDAsync_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream);
@@ -1471,6 +1756,22 @@ CUresult sing_cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t n);
 extern __typeof__(sing_cuMemcpyDtoD_v2) cuMemcpyDtoD_v2 __attribute__((visibility("default")));
 CUresult sing_cuMemcpyDtoD_v2_ptds(CUdeviceptr dst, CUdeviceptr src, size_t n);
 extern __typeof__(sing_cuMemcpyDtoD_v2_ptds) cuMemcpyDtoD_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyDtoHAsync_v2) cuMemcpyDtoHAsync_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyDtoHAsync_v2_ptsz(void *dst, CUdeviceptr src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyDtoHAsync_v2_ptsz) cuMemcpyDtoHAsync_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t n);
+extern __typeof__(sing_cuMemcpyDtoH_v2) cuMemcpyDtoH_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyDtoH_v2_ptds(void *dst, CUdeviceptr src, size_t n);
+extern __typeof__(sing_cuMemcpyDtoH_v2_ptds) cuMemcpyDtoH_v2_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoDAsync_v2(CUdeviceptr dst, void *src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyHtoDAsync_v2) cuMemcpyHtoDAsync_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dst, void *src, size_t n, CUstream stream);
+extern __typeof__(sing_cuMemcpyHtoDAsync_v2_ptsz) cuMemcpyHtoDAsync_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoD_v2(CUdeviceptr dst, void *src, size_t n);
+extern __typeof__(sing_cuMemcpyHtoD_v2) cuMemcpyHtoD_v2 __attribute__((visibility("default")));
+CUresult sing_cuMemcpyHtoD_v2_ptds(CUdeviceptr dst, void *src, size_t n);
+extern __typeof__(sing_cuMemcpyHtoD_v2_ptds) cuMemcpyHtoD_v2_ptds __attribute__((visibility("default")));
 CUresult sing_cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n);
 extern __typeof__(sing_cuMemcpyPeer) cuMemcpyPeer __attribute__((visibility("default")));
 CUresult sing_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream stream);
@@ -1479,6 +1780,8 @@ CUresult sing_cuMemcpyPeerAsync_ptsz(CUdeviceptr dst, CUcontext to, CUdeviceptr 
 extern __typeof__(sing_cuMemcpyPeerAsync_ptsz) cuMemcpyPeerAsync_ptsz __attribute__((visibility("default")));
 CUresult sing_cuMemcpyPeer_ptds(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n);
 extern __typeof__(sing_cuMemcpyPeer_ptds) cuMemcpyPeer_ptds __attribute__((visibility("default")));
+CUresult sing_cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t n);
+extern __typeof__(sing_cuMemcpy_ptds) cuMemcpy_ptds __attribute__((visibility("default")));
 CUresult sing_cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t n, CUstream stream);
 extern __typeof__(sing_cuMemsetD16Async) cuMemsetD16Async __attribute__((visibility("default")));
 CUresult sing_cuMemsetD16Async_ptsz(CUdeviceptr dst, unsigned short value, size_t n, CUstream stream);
@@ -1537,6 +1840,14 @@ CUresult sing_cuModuleGetGlobal_v2(CUdeviceptr *ptr, size_t *n, CUmodule module,
 extern __typeof__(sing_cuModuleGetGlobal_v2) cuModuleGetGlobal_v2 __attribute__((visibility("default")));
 CUresult sing_cuModuleGetLoadingMode(int *mode);
 extern __typeof__(sing_cuModuleGetLoadingMode) cuModuleGetLoadingMode __attribute__((visibility("default")));
+CUresult sing_cuModuleLoad(CUmodule *module, const char *path);
+extern __typeof__(sing_cuModuleLoad) cuModuleLoad __attribute__((visibility("default")));
+CUresult sing_cuModuleLoadData(CUmodule *module, void *image);
+extern __typeof__(sing_cuModuleLoadData) cuModuleLoadData __attribute__((visibility("default")));
+CUresult sing_cuModuleLoadDataEx(CUmodule *module, void *image, unsigned int n, void *options, void *values);
+extern __typeof__(sing_cuModuleLoadDataEx) cuModuleLoadDataEx __attribute__((visibility("default")));
+CUresult sing_cuModuleLoadFatBinary(CUmodule *module, void *image);
+extern __typeof__(sing_cuModuleLoadFatBinary) cuModuleLoadFatBinary __attribute__((visibility("default")));
 CUresult sing_cuModuleUnload(CUmodule module);
 extern __typeof__(sing_cuModuleUnload) cuModuleUnload __attribute__((visibility("default")));
 CUresult sing_cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunction function, int blocks, int size);
@@ -1545,6 +1856,20 @@ CUresult sing_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunctio
 extern __typeof__(sing_cuOccupancyMaxActiveBlocksPerMultiprocessor) cuOccupancyMaxActiveBlocksPerMultiprocessor __attribute__((visibility("default")));
 CUresult sing_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int size, size_t shared, unsigned int flags);
 extern __typeof__(sing_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags __attribute__((visibility("default")));
+CUresult sing_cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function, void *need, size_t shared, int limit);
+extern __typeof__(sing_cuOccupancyMaxPotentialBlockSize) cuOccupancyMaxPotentialBlockSize __attribute__((visibility("default")));
+CUresult sing_cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function, void *need, size_t shared, int limit, unsigned int flags);
+extern __typeof__(sing_cuOccupancyMaxPotentialBlockSizeWithFlags) cuOccupancyMaxPotentialBlockSizeWithFlags __attribute__((visibility("default")));
+CUresult sing_cuPointerGetAttribute(void **data, int attribute, CUdeviceptr ptr);
+extern __typeof__(sing_cuPointerGetAttribute) cuPointerGetAttribute __attribute__((visibility("default")));
+CUresult sing_cuPointerGetAttributes(unsigned int n, void *attributes, void **data, CUdeviceptr ptr);
+extern __typeof__(sing_cuPointerGetAttributes) cuPointerGetAttributes __attribute__((visibility("default")));
+CUresult sing_cuPointerSetAttribute(void *value, int attribute, CUdeviceptr ptr);
+extern __typeof__(sing_cuPointerSetAttribute) cuPointerSetAttribute __attribute__((visibility("default")));
+CUresult sing_cuStreamAddCallback(CUstream stream, void *function, void *user, unsigned int flags);
+extern __typeof__(sing_cuStreamAddCallback) cuStreamAddCallback __attribute__((visibility("default")));
+CUresult sing_cuStreamAddCallback_ptsz(CUstream stream, void *function, void *user, unsigned int flags);
+extern __typeof__(sing_cuStreamAddCallback_ptsz) cuStreamAddCallback_ptsz __attribute__((visibility("default")));
 CUresult sing_cuStreamBatchMemOp(CUstream stream, unsigned int count, const CUstreamBatchMemOpParams *ops, unsigned int flags);
 extern __typeof__(sing_cuStreamBatchMemOp) cuStreamBatchMemOp __attribute__((visibility("default")));
 CUresult sing_cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, const CUstreamBatchMemOpParams *ops, unsigned int flags);
@@ -1553,6 +1878,18 @@ CUresult sing_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, const C
 extern __typeof__(sing_cuStreamBatchMemOp_v2) cuStreamBatchMemOp_v2 __attribute__((visibility("default")));
 CUresult sing_cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, const CUstreamBatchMemOpParams *ops, unsigned int flags);
 extern __typeof__(sing_cuStreamBatchMemOp_v2_ptsz) cuStreamBatchMemOp_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamBeginCapture(CUstream stream);
+extern __typeof__(sing_cuStreamBeginCapture) cuStreamBeginCapture __attribute__((visibility("default")));
+CUresult sing_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, int mode);
+extern __typeof__(sing_cuStreamBeginCaptureToGraph) cuStreamBeginCaptureToGraph __attribute__((visibility("default")));
+CUresult sing_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, int mode);
+extern __typeof__(sing_cuStreamBeginCaptureToGraph_ptsz) cuStreamBeginCaptureToGraph_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamBeginCapture_ptsz(CUstream stream);
+extern __typeof__(sing_cuStreamBeginCapture_ptsz) cuStreamBeginCapture_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamBeginCapture_v2(CUstream stream, int mode);
+extern __typeof__(sing_cuStreamBeginCapture_v2) cuStreamBeginCapture_v2 __attribute__((visibility("default")));
+CUresult sing_cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode);
+extern __typeof__(sing_cuStreamBeginCapture_v2_ptsz) cuStreamBeginCapture_v2_ptsz __attribute__((visibility("default")));
 CUresult sing_cuStreamCopyAttributes(CUstream dst, CUstream src);
 extern __typeof__(sing_cuStreamCopyAttributes) cuStreamCopyAttributes __attribute__((visibility("default")));
 CUresult sing_cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src);
@@ -1565,10 +1902,30 @@ CUresult sing_cuStreamDestroy(CUstream stream);
 extern __typeof__(sing_cuStreamDestroy) cuStreamDestroy __attribute__((visibility("default")));
 CUresult sing_cuStreamDestroy_v2(CUstream stream);
 extern __typeof__(sing_cuStreamDestroy_v2) cuStreamDestroy_v2 __attribute__((visibility("default")));
+CUresult sing_cuStreamEndCapture(CUstream stream, CUgraph *graph);
+extern __typeof__(sing_cuStreamEndCapture) cuStreamEndCapture __attribute__((visibility("default")));
+CUresult sing_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
+extern __typeof__(sing_cuStreamEndCapture_ptsz) cuStreamEndCapture_ptsz __attribute__((visibility("default")));
 CUresult sing_cuStreamGetAttribute(CUstream stream, int id, CUlaunchAttributeValue *value);
 extern __typeof__(sing_cuStreamGetAttribute) cuStreamGetAttribute __attribute__((visibility("default")));
 CUresult sing_cuStreamGetAttribute_ptsz(CUstream stream, int id, CUlaunchAttributeValue *value);
 extern __typeof__(sing_cuStreamGetAttribute_ptsz) cuStreamGetAttribute_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCaptureInfo(CUstream stream, int *status, unsigned long long *id);
+extern __typeof__(sing_cuStreamGetCaptureInfo) cuStreamGetCaptureInfo __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCaptureInfo_ptsz(CUstream stream, int *status, unsigned long long *id);
+extern __typeof__(sing_cuStreamGetCaptureInfo_ptsz) cuStreamGetCaptureInfo_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCaptureInfo_v2(CUstream stream, int *status, unsigned long long *id, CUgraph *graph, void **deps, size_t *n);
+extern __typeof__(sing_cuStreamGetCaptureInfo_v2) cuStreamGetCaptureInfo_v2 __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCaptureInfo_v2_ptsz(CUstream stream, int *status, unsigned long long *id, CUgraph *graph, void **deps, size_t *n);
+extern __typeof__(sing_cuStreamGetCaptureInfo_v2_ptsz) cuStreamGetCaptureInfo_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCaptureInfo_v3(CUstream stream, int *status, unsigned long long *id, CUgraph *graph, void **deps, void **edges, size_t *n);
+extern __typeof__(sing_cuStreamGetCaptureInfo_v3) cuStreamGetCaptureInfo_v3 __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, int *status, unsigned long long *id, CUgraph *graph, void **deps, void **edges, size_t *n);
+extern __typeof__(sing_cuStreamGetCaptureInfo_v3_ptsz) cuStreamGetCaptureInfo_v3_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCtx(CUstream stream, CUcontext *ctx);
+extern __typeof__(sing_cuStreamGetCtx) cuStreamGetCtx __attribute__((visibility("default")));
+CUresult sing_cuStreamGetCtx_ptsz(CUstream stream, CUcontext *ctx);
+extern __typeof__(sing_cuStreamGetCtx_ptsz) cuStreamGetCtx_ptsz __attribute__((visibility("default")));
 CUresult sing_cuStreamGetDevice(CUstream stream, CUdevice *dev);
 extern __typeof__(sing_cuStreamGetDevice) cuStreamGetDevice __attribute__((visibility("default")));
 CUresult sing_cuStreamGetDevice_ptsz(CUstream stream, CUdevice *dev);
@@ -1585,6 +1942,10 @@ CUresult sing_cuStreamGetPriority(CUstream stream, int *priority);
 extern __typeof__(sing_cuStreamGetPriority) cuStreamGetPriority __attribute__((visibility("default")));
 CUresult sing_cuStreamGetPriority_ptsz(CUstream stream, int *priority);
 extern __typeof__(sing_cuStreamGetPriority_ptsz) cuStreamGetPriority_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamIsCapturing(CUstream stream, int *status);
+extern __typeof__(sing_cuStreamIsCapturing) cuStreamIsCapturing __attribute__((visibility("default")));
+CUresult sing_cuStreamIsCapturing_ptsz(CUstream stream, int *status);
+extern __typeof__(sing_cuStreamIsCapturing_ptsz) cuStreamIsCapturing_ptsz __attribute__((visibility("default")));
 CUresult sing_cuStreamQuery(CUstream stream);
 extern __typeof__(sing_cuStreamQuery) cuStreamQuery __attribute__((visibility("default")));
 CUresult sing_cuStreamQuery_ptsz(CUstream stream);
@@ -1597,6 +1958,14 @@ CUresult sing_cuStreamSynchronize(CUstream stream);
 extern __typeof__(sing_cuStreamSynchronize) cuStreamSynchronize __attribute__((visibility("default")));
 CUresult sing_cuStreamSynchronize_ptsz(CUstream stream);
 extern __typeof__(sing_cuStreamSynchronize_ptsz) cuStreamSynchronize_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamUpdateCaptureDependencies(CUstream stream, const CUgraphNode *deps, size_t n, unsigned int flags);
+extern __typeof__(sing_cuStreamUpdateCaptureDependencies) cuStreamUpdateCaptureDependencies __attribute__((visibility("default")));
+CUresult sing_cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, const CUgraphNode *deps, size_t n, unsigned int flags);
+extern __typeof__(sing_cuStreamUpdateCaptureDependencies_ptsz) cuStreamUpdateCaptureDependencies_ptsz __attribute__((visibility("default")));
+CUresult sing_cuStreamUpdateCaptureDependencies_v2(CUstream stream, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags);
+extern __typeof__(sing_cuStreamUpdateCaptureDependencies_v2) cuStreamUpdateCaptureDependencies_v2 __attribute__((visibility("default")));
+CUresult sing_cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags);
+extern __typeof__(sing_cuStreamUpdateCaptureDependencies_v2_ptsz) cuStreamUpdateCaptureDependencies_v2_ptsz __attribute__((visibility("default")));
 CUresult sing_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
 extern __typeof__(sing_cuStreamWaitEvent) cuStreamWaitEvent __attribute__((visibility("default")));
 CUresult sing_cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags);
@@ -1633,6 +2002,8 @@ CUresult sing_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr at, unsigned 
 extern __typeof__(sing_cuStreamWriteValue64_v2) cuStreamWriteValue64_v2 __attribute__((visibility("default")));
 CUresult sing_cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr at, unsigned long long value, unsigned int flags);
 extern __typeof__(sing_cuStreamWriteValue64_v2_ptsz) cuStreamWriteValue64_v2_ptsz __attribute__((visibility("default")));
+CUresult sing_cuThreadExchangeStreamCaptureMode(int *mode);
+extern __typeof__(sing_cuThreadExchangeStreamCaptureMode) cuThreadExchangeStreamCaptureMode __attribute__((visibility("default")));
 ncclResult_t sing_ncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream);
 extern __typeof__(sing_ncclAllGather) ncclAllGather __attribute__((visibility("default")));
 ncclResult_t sing_ncclAllReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream);
@@ -1643,34 +2014,56 @@ ncclResult_t sing_ncclBcast(CUdeviceptr buffer, size_t n, int type, int root, nc
 extern __typeof__(sing_ncclBcast) ncclBcast __attribute__((visibility("default")));
 ncclResult_t sing_ncclBroadcast(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
 extern __typeof__(sing_ncclBroadcast) ncclBroadcast __attribute__((visibility("default")));
+ncclResult_t sing_ncclCommAbort(ncclComm_t comm);
+extern __typeof__(sing_ncclCommAbort) ncclCommAbort __attribute__((visibility("default")));
 ncclResult_t sing_ncclCommCount(ncclComm_t comm, int *n);
 extern __typeof__(sing_ncclCommCount) ncclCommCount __attribute__((visibility("default")));
 ncclResult_t sing_ncclCommCuDevice(ncclComm_t comm, int *dev);
 extern __typeof__(sing_ncclCommCuDevice) ncclCommCuDevice __attribute__((visibility("default")));
 ncclResult_t sing_ncclCommDeregister(ncclComm_t comm, ncclReg_t handle);
 extern __typeof__(sing_ncclCommDeregister) ncclCommDeregister __attribute__((visibility("default")));
+ncclResult_t sing_ncclCommDestroy(ncclComm_t comm);
+extern __typeof__(sing_ncclCommDestroy) ncclCommDestroy __attribute__((visibility("default")));
 ncclResult_t sing_ncclCommFinalize(ncclComm_t comm);
 extern __typeof__(sing_ncclCommFinalize) ncclCommFinalize __attribute__((visibility("default")));
 ncclResult_t sing_ncclCommGetAsyncError(ncclComm_t comm, int *error);
 extern __typeof__(sing_ncclCommGetAsyncError) ncclCommGetAsyncError __attribute__((visibility("default")));
+ncclResult_t sing_ncclCommInitAll(ncclComm_t *comms, int n, const int *devices);
+extern __typeof__(sing_ncclCommInitAll) ncclCommInitAll __attribute__((visibility("default")));
+ncclResult_t sing_ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
+extern __typeof__(sing_ncclCommInitRank) ncclCommInitRank __attribute__((visibility("default")));
+ncclResult_t sing_ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, void *config);
+extern __typeof__(sing_ncclCommInitRankConfig) ncclCommInitRankConfig __attribute__((visibility("default")));
+ncclResult_t sing_ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n, const ncclUniqueId *ids, void *config);
+extern __typeof__(sing_ncclCommInitRankScalable) ncclCommInitRankScalable __attribute__((visibility("default")));
 ncclResult_t sing_ncclCommRegister(ncclComm_t comm, CUdeviceptr ptr, size_t n, ncclReg_t *handle);
 extern __typeof__(sing_ncclCommRegister) ncclCommRegister __attribute__((visibility("default")));
+ncclResult_t sing_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, void *config);
+extern __typeof__(sing_ncclCommSplit) ncclCommSplit __attribute__((visibility("default")));
 ncclResult_t sing_ncclCommUserRank(ncclComm_t comm, int *rank);
 extern __typeof__(sing_ncclCommUserRank) ncclCommUserRank __attribute__((visibility("default")));
 ncclResult_t sing_ncclGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
 extern __typeof__(sing_ncclGather) ncclGather __attribute__((visibility("default")));
 const char *sing_ncclGetErrorString(int result);
 extern __typeof__(sing_ncclGetErrorString) ncclGetErrorString __attribute__((visibility("default")));
+const char *sing_ncclGetLastError(ncclComm_t comm);
+extern __typeof__(sing_ncclGetLastError) ncclGetLastError __attribute__((visibility("default")));
 ncclResult_t sing_ncclGetUniqueId(ncclUniqueId *id);
 extern __typeof__(sing_ncclGetUniqueId) ncclGetUniqueId __attribute__((visibility("default")));
 ncclResult_t sing_ncclGetVersion(int *version);
 extern __typeof__(sing_ncclGetVersion) ncclGetVersion __attribute__((visibility("default")));
+ncclResult_t sing_ncclGroupEnd(void);
+extern __typeof__(sing_ncclGroupEnd) ncclGroupEnd __attribute__((visibility("default")));
+ncclResult_t sing_ncclGroupStart(void);
+extern __typeof__(sing_ncclGroupStart) ncclGroupStart __attribute__((visibility("default")));
 ncclResult_t sing_ncclMemAlloc(CUdeviceptr *ptr, size_t n);
 extern __typeof__(sing_ncclMemAlloc) ncclMemAlloc __attribute__((visibility("default")));
 ncclResult_t sing_ncclMemFree(CUdeviceptr ptr);
 extern __typeof__(sing_ncclMemFree) ncclMemFree __attribute__((visibility("default")));
 ncclResult_t sing_ncclRecv(CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream);
 extern __typeof__(sing_ncclRecv) ncclRecv __attribute__((visibility("default")));
+ncclResult_t sing_ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, int type, int residence, ncclComm_t comm);
+extern __typeof__(sing_ncclRedOpCreatePreMulSum) ncclRedOpCreatePreMulSum __attribute__((visibility("default")));
 ncclResult_t sing_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 extern __typeof__(sing_ncclRedOpDestroy) ncclRedOpDestroy __attribute__((visibility("default")));
 ncclResult_t sing_ncclReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream);
@@ -1851,34 +2244,56 @@ ncclResult_t sing_pncclBcast(CUdeviceptr buffer, size_t n, int type, int root, n
 extern __typeof__(sing_pncclBcast) pncclBcast __attribute__((visibility("default")));
 ncclResult_t sing_pncclBroadcast(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
 extern __typeof__(sing_pncclBroadcast) pncclBroadcast __attribute__((visibility("default")));
+ncclResult_t sing_pncclCommAbort(ncclComm_t comm);
+extern __typeof__(sing_pncclCommAbort) pncclCommAbort __attribute__((visibility("default")));
 ncclResult_t sing_pncclCommCount(ncclComm_t comm, int *n);
 extern __typeof__(sing_pncclCommCount) pncclCommCount __attribute__((visibility("default")));
 ncclResult_t sing_pncclCommCuDevice(ncclComm_t comm, int *dev);
 extern __typeof__(sing_pncclCommCuDevice) pncclCommCuDevice __attribute__((visibility("default")));
 ncclResult_t sing_pncclCommDeregister(ncclComm_t comm, ncclReg_t handle);
 extern __typeof__(sing_pncclCommDeregister) pncclCommDeregister __attribute__((visibility("default")));
+ncclResult_t sing_pncclCommDestroy(ncclComm_t comm);
+extern __typeof__(sing_pncclCommDestroy) pncclCommDestroy __attribute__((visibility("default")));
 ncclResult_t sing_pncclCommFinalize(ncclComm_t comm);
 extern __typeof__(sing_pncclCommFinalize) pncclCommFinalize __attribute__((visibility("default")));
 ncclResult_t sing_pncclCommGetAsyncError(ncclComm_t comm, int *error);
 extern __typeof__(sing_pncclCommGetAsyncError) pncclCommGetAsyncError __attribute__((visibility("default")));
+ncclResult_t sing_pncclCommInitAll(ncclComm_t *comms, int n, const int *devices);
+extern __typeof__(sing_pncclCommInitAll) pncclCommInitAll __attribute__((visibility("default")));
+ncclResult_t sing_pncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
+extern __typeof__(sing_pncclCommInitRank) pncclCommInitRank __attribute__((visibility("default")));
+ncclResult_t sing_pncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, void *config);
+extern __typeof__(sing_pncclCommInitRankConfig) pncclCommInitRankConfig __attribute__((visibility("default")));
+ncclResult_t sing_pncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n, const ncclUniqueId *ids, void *config);
+extern __typeof__(sing_pncclCommInitRankScalable) pncclCommInitRankScalable __attribute__((visibility("default")));
 ncclResult_t sing_pncclCommRegister(ncclComm_t comm, CUdeviceptr ptr, size_t n, ncclReg_t *handle);
 extern __typeof__(sing_pncclCommRegister) pncclCommRegister __attribute__((visibility("default")));
+ncclResult_t sing_pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, void *config);
+extern __typeof__(sing_pncclCommSplit) pncclCommSplit __attribute__((visibility("default")));
 ncclResult_t sing_pncclCommUserRank(ncclComm_t comm, int *rank);
 extern __typeof__(sing_pncclCommUserRank) pncclCommUserRank __attribute__((visibility("default")));
 ncclResult_t sing_pncclGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
 extern __typeof__(sing_pncclGather) pncclGather __attribute__((visibility("default")));
 const char *sing_pncclGetErrorString(int result);
 extern __typeof__(sing_pncclGetErrorString) pncclGetErrorString __attribute__((visibility("default")));
+const char *sing_pncclGetLastError(ncclComm_t comm);
+extern __typeof__(sing_pncclGetLastError) pncclGetLastError __attribute__((visibility("default")));
 ncclResult_t sing_pncclGetUniqueId(ncclUniqueId *id);
 extern __typeof__(sing_pncclGetUniqueId) pncclGetUniqueId __attribute__((visibility("default")));
 ncclResult_t sing_pncclGetVersion(int *version);
 extern __typeof__(sing_pncclGetVersion) pncclGetVersion __attribute__((visibility("default")));
+ncclResult_t sing_pncclGroupEnd(void);
+extern __typeof__(sing_pncclGroupEnd) pncclGroupEnd __attribute__((visibility("default")));
+ncclResult_t sing_pncclGroupStart(void);
+extern __typeof__(sing_pncclGroupStart) pncclGroupStart __attribute__((visibility("default")));
 ncclResult_t sing_pncclMemAlloc(CUdeviceptr *ptr, size_t n);
 extern __typeof__(sing_pncclMemAlloc) pncclMemAlloc __attribute__((visibility("default")));
 ncclResult_t sing_pncclMemFree(CUdeviceptr ptr);
 extern __typeof__(sing_pncclMemFree) pncclMemFree __attribute__((visibility("default")));
 ncclResult_t sing_pncclRecv(CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream);
 extern __typeof__(sing_pncclRecv) pncclRecv __attribute__((visibility("default")));
+ncclResult_t sing_pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, int type, int residence, ncclComm_t comm);
+extern __typeof__(sing_pncclRedOpCreatePreMulSum) pncclRedOpCreatePreMulSum __attribute__((visibility("default")));
 ncclResult_t sing_pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 extern __typeof__(sing_pncclRedOpDestroy) pncclRedOpDestroy __attribute__((visibility("default")));
 ncclResult_t sing_pncclReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream);
@@ -1947,10 +2362,12 @@ enum {
 	SING_OP_cuMemFree_v2 = 0x413e7d7d,
 	SING_OP_cuMemGetAddressRange_v2 = 0x2d0ee460,
 	SING_OP_host_alloc = 0x4bb82385,
+	SING_OP_host_share = 0x687649db,
 	SING_OP_host_free = 0x307b1efe,
 	SING_OP_host_register = 0x7f1a2179,
 	SING_OP_host_unregister = 0x2a496d16,
 	SING_OP_host_reach = 0x153e43bb,
+	SING_OP_pointer_facts = 0x283e796e,
 	SING_OP_pointer_set = 0x588df575,
 	SING_OP_cuMemAddressReserve = 0x7b3db36a,
 	SING_OP_cuMemAddressFree = 0x207ac214,
@@ -2020,11 +2437,9 @@ enum {
 	SING_OP_cuStreamWriteValue64_v2 = 0x570a4ce8,
 	SING_OP_cuStreamBatchMemOp_v2 = 0x269bf110,
 	SING_OP_host_func = 0x14cc89e6,
+	SING_OP_host_func_next = 0x1187a692,
 	SING_OP_host_func_done = 0x5935b5a7,
-	SING_OP_cuStreamBeginCapture_v2 = 0x5500e7bd,
-	SING_OP_cuStreamBeginCaptureToGraph = 0x276e5d7,
-	SING_OP_cuStreamEndCapture = 0x4f15db88,
-	SING_OP_cuStreamUpdateCaptureDependencies_v2 = 0xbc140dc,
+	SING_OP_captured = 0x48705ebf,
 	SING_OP_cuEventCreate = 0xa726ee7,
 	SING_OP_cuEventDestroy_v2 = 0x2891f9a0,
 	SING_OP_cuEventRecord = 0xc08b416,
@@ -2035,7 +2450,6 @@ enum {
 	SING_OP_cuEventElapsedTime_v2 = 0x174f7465,
 	SING_OP_module_load = 0x4c62ea86,
 	SING_OP_cuModuleUnload = 0x1dff931a,
-	SING_OP_cuModuleGetLoadingMode = 0x44a2a25e,
 	SING_OP_cuModuleGetFunction = 0x35df567f,
 	SING_OP_cuModuleGetFunctionCount = 0x56425a26,
 	SING_OP_cuModuleEnumerateFunctions = 0x16b938a6,
@@ -2083,15 +2497,19 @@ enum {
 	SING_OP_cuGraphAddEmptyNode = 0x6b9a7d7,
 	SING_OP_graph_add_kernel = 0x31d3f21,
 	SING_OP_graph_set_kernel = 0x31b91e08,
+	SING_OP_graph_get_kernel = 0x3aac94f4,
 	SING_OP_cuGraphKernelNodeCopyAttributes = 0x4cdebda,
 	SING_OP_cuGraphKernelNodeGetAttribute = 0x3a5e2592,
 	SING_OP_cuGraphKernelNodeSetAttribute = 0x5a9f84b6,
 	SING_OP_cuGraphAddMemcpyNode = 0x7ff6b91f,
+	SING_OP_cuGraphMemcpyNodeGetParams = 0x405abad8,
 	SING_OP_cuGraphMemcpyNodeSetParams = 0x33bac7fc,
 	SING_OP_cuGraphAddMemsetNode = 0x7f83bddd,
 	SING_OP_cuGraphMemsetNodeGetParams = 0x27af4e32,
 	SING_OP_cuGraphMemsetNodeSetParams = 0x5f87c1be,
 	SING_OP_graph_add_host = 0x41bec1be,
+	SING_OP_graph_get_host = 0x6640abeb,
+	SING_OP_graph_set_host = 0x2da6927f,
 	SING_OP_cuGraphAddChildGraphNode = 0x56acecb8,
 	SING_OP_cuGraphChildGraphNodeGetGraph = 0x408a329d,
 	SING_OP_cuGraphAddEventRecordNode = 0x24eba4b,
@@ -2101,6 +2519,7 @@ enum {
 	SING_OP_cuGraphEventWaitNodeGetEvent = 0x54162fc0,
 	SING_OP_cuGraphEventWaitNodeSetEvent = 0x4d955d1c,
 	SING_OP_graph_add_alloc = 0x1161c871,
+	SING_OP_graph_get_alloc = 0x184ae092,
 	SING_OP_cuGraphAddMemFreeNode = 0x510d6c35,
 	SING_OP_cuGraphMemFreeNodeGetParams = 0xc6eca30,
 	SING_OP_cuGraphNodeGetType = 0x297724f9,
@@ -2118,47 +2537,33 @@ enum {
 	SING_OP_cuGraphRemoveDependencies_v2 = 0x5ec3903f,
 	SING_OP_cuGraphDestroyNode = 0x408c8a47,
 	SING_OP_graph_instantiate = 0x4df76e8,
+	SING_OP_graph_counts = 0x7ba2585c,
 	SING_OP_cuGraphExecGetFlags = 0x3d6ce341,
-	SING_OP_cuGraphExecDestroy = 0x1d142444,
+	SING_OP_graph_exec_destroy = 0x226cb8a4,
 	SING_OP_cuGraphUpload = 0x72d6bc6a,
-	SING_OP_cuGraphLaunch = 0x26a95398,
-	SING_OP_cuGraphExecUpdate_v2 = 0x1eec4cdc,
+	SING_OP_graph_launch = 0x3476706b,
+	SING_OP_graph_update = 0x2e3acd49,
 	SING_OP_cuGraphNodeSetEnabled = 0x42a5f966,
 	SING_OP_cuGraphNodeGetEnabled = 0x51c534da,
 	SING_OP_graph_exec_kernel = 0x7d09ef13,
 	SING_OP_cuGraphExecMemcpyNodeSetParams = 0x15bd4e5b,
 	SING_OP_cuGraphExecMemsetNodeSetParams = 0x460ac659,
-	SING_OP_cuGraphExecChildGraphNodeSetParams = 0x20d811e6,
+	SING_OP_graph_exec_host = 0x19be31b4,
+	SING_OP_graph_exec_child = 0x79520550,
 	SING_OP_cuGraphExecEventRecordNodeSetEvent = 0x1d5de4b,
 	SING_OP_cuGraphExecEventWaitNodeSetEvent = 0x5a4485e3,
 	SING_OP_ncclGetVersion = 0x42c3f75,
 	SING_OP_ncclGetUniqueId = 0x36e2e945,
 	SING_OP_comm_init = 0x128b28a8,
 	SING_OP_comm_split = 0x1e0ad2e2,
-	SING_OP_ncclCommFinalize = 0x72c005af,
+	SING_OP_comm_state = 0x7798ba27,
+	SING_OP_comm_error = 0x6016dae4,
+	SING_OP_comm_finalize = 0x4e4ad988,
 	SING_OP_ncclCommDestroy = 0x3babed75,
 	SING_OP_ncclCommAbort = 0x2e8111e9,
-	SING_OP_ncclCommGetAsyncError = 0x5b6d750d,
-	SING_OP_ncclCommCount = 0x5455afe4,
-	SING_OP_ncclCommCuDevice = 0x370bc783,
-	SING_OP_ncclCommUserRank = 0x660c2e54,
-	SING_OP_ncclGroupStart = 0x68a8500c,
-	SING_OP_ncclGroupEnd = 0x2c5942f5,
-	SING_OP_ncclAllReduce = 0x6355d50e,
-	SING_OP_ncclReduce = 0x4e44eb,
-	SING_OP_ncclBroadcast = 0x26bba458,
-	SING_OP_ncclBcast = 0xc1debc2,
-	SING_OP_ncclAllGather = 0x588b3477,
-	SING_OP_ncclReduceScatter = 0x2b62c8ff,
-	SING_OP_ncclAlltoAll = 0x2ba92ef0,
-	SING_OP_ncclGather = 0x5039f8f6,
-	SING_OP_ncclScatter = 0x5fb0e8a5,
-	SING_OP_ncclSend = 0x5490d73b,
-	SING_OP_ncclRecv = 0x545e1aa1,
+	SING_OP_nccl_group = 0x550441e5,
 	SING_OP_redop_create = 0x6cdb46d8,
 	SING_OP_ncclRedOpDestroy = 0x557f605f,
-	SING_OP_ncclMemAlloc = 0x23ca96d3,
-	SING_OP_ncclMemFree = 0x548d8078,
 	SING_OP_ncclCommRegister = 0x70437390,
 	SING_OP_ncclCommDeregister = 0x6292eb,
 	SING_OP_nvmlInit_v2 = 0x33551ea7,
@@ -2291,10 +2696,12 @@ CUresult sing_send_cuMemAllocPitch_v2(uint32_t per_thread, CUdeviceptr *ptr, siz
 CUresult sing_send_cuMemFree_v2(uint32_t per_thread, CUdeviceptr ptr);
 CUresult sing_send_cuMemGetAddressRange_v2(uint32_t per_thread, CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
 CUresult sing_send_host_alloc(uint32_t per_thread, void *p, size_t n, unsigned int flags);
+CUresult sing_send_host_share(uint32_t per_thread, void *p, size_t n, int fd);
 CUresult sing_send_host_free(uint32_t per_thread, void *p);
 CUresult sing_send_host_register(uint32_t per_thread, void *p, size_t n, unsigned int flags);
 CUresult sing_send_host_unregister(uint32_t per_thread, void *p);
 CUresult sing_send_host_reach(uint32_t per_thread, void *p, CUdeviceptr *ptr);
+CUresult sing_send_pointer_facts(uint32_t per_thread, CUdeviceptr ptr, unsigned int *kind, CUcontext *ctx, CUdevice *dev, unsigned long long *begin, unsigned long long *n, unsigned long long *id, CUmemoryPool *pool);
 CUresult sing_send_pointer_set(uint32_t per_thread, CUdeviceptr ptr, int attribute, unsigned long long value);
 CUresult sing_send_cuMemAddressReserve(uint32_t per_thread, CUdeviceptr *ptr, size_t n, size_t alignment, CUdeviceptr at, unsigned long long flags);
 CUresult sing_send_cuMemAddressFree(uint32_t per_thread, CUdeviceptr ptr, size_t n);
@@ -2364,11 +2771,9 @@ CUresult sing_send_cuStreamWriteValue32_v2(uint32_t per_thread, CUstream stream,
 CUresult sing_send_cuStreamWriteValue64_v2(uint32_t per_thread, CUstream stream, CUdeviceptr at, unsigned long long value, unsigned int flags);
 CUresult sing_send_cuStreamBatchMemOp_v2(uint32_t per_thread, CUstream stream, unsigned int count, const CUstreamBatchMemOpParams *ops, unsigned int flags);
 CUresult sing_send_host_func(uint32_t per_thread, CUstream stream, unsigned long long ticket);
+CUresult sing_send_host_func_next(uint32_t per_thread, unsigned long long *ticket, int *status, unsigned int *last);
 CUresult sing_send_host_func_done(uint32_t per_thread, unsigned long long ticket);
-CUresult sing_send_cuStreamBeginCapture_v2(uint32_t per_thread, CUstream stream, int mode);
-CUresult sing_send_cuStreamBeginCaptureToGraph(uint32_t per_thread, CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, int mode);
-CUresult sing_send_cuStreamEndCapture(uint32_t per_thread, CUstream stream, CUgraph *graph);
-CUresult sing_send_cuStreamUpdateCaptureDependencies_v2(uint32_t per_thread, CUstream stream, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags);
+CUresult sing_send_captured(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const sing_nccl_count *counts, unsigned int c, unsigned int op, const void *args, size_t k, void *answer, size_t *m);
 CUresult sing_send_cuEventCreate(uint32_t per_thread, CUevent *event, unsigned int flags);
 CUresult sing_send_cuEventDestroy_v2(uint32_t per_thread, CUevent event);
 CUresult sing_send_cuEventRecord(uint32_t per_thread, CUevent event, CUstream stream);
@@ -2379,7 +2784,6 @@ CUresult sing_send_cuEventElapsedTime(uint32_t per_thread, float *milliseconds, 
 CUresult sing_send_cuEventElapsedTime_v2(uint32_t per_thread, float *milliseconds, CUevent start, CUevent end);
 CUresult sing_send_module_load(uint32_t per_thread, CUmodule *module, const void *image, size_t n, const int *names, const unsigned long long *values, unsigned int k, char *info, unsigned int ninfo, char *errors, unsigned int nerrors, float *milliseconds);
 CUresult sing_send_cuModuleUnload(uint32_t per_thread, CUmodule module);
-CUresult sing_send_cuModuleGetLoadingMode(uint32_t per_thread, int *mode);
 CUresult sing_send_cuModuleGetFunction(uint32_t per_thread, CUfunction *function, CUmodule module, const char *name);
 CUresult sing_send_cuModuleGetFunctionCount(uint32_t per_thread, unsigned int *n, CUmodule module);
 CUresult sing_send_cuModuleEnumerateFunctions(uint32_t per_thread, CUfunction *functions, unsigned int n, CUmodule module);
@@ -2413,7 +2817,7 @@ CUresult sing_send_cuFuncGetParamInfo(uint32_t per_thread, CUfunction function, 
 CUresult sing_send_cuFuncGetParamCount(uint32_t per_thread, CUfunction function, size_t *n);
 CUresult sing_send_cuFuncIsLoaded(uint32_t per_thread, int *state, CUfunction function);
 CUresult sing_send_cuFuncLoad(uint32_t per_thread, CUfunction function);
-CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, int *attributes, unsigned int k, unsigned int *offsets, unsigned int *sizes, unsigned int *n);
+CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, sing_facts *facts, unsigned int *offsets, unsigned int *sizes, unsigned int *n);
 CUresult sing_send_launch(uint32_t per_thread, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, const void *params, unsigned int n);
 CUresult sing_send_launch_ex(uint32_t per_thread, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, const void *params, unsigned int n, const CUlaunchAttribute *attributes, unsigned int k);
 CUresult sing_send_cuOccupancyMaxActiveBlocksPerMultiprocessor(uint32_t per_thread, int *blocks, CUfunction function, int size, size_t shared);
@@ -2427,15 +2831,19 @@ CUresult sing_send_graph_dot(uint32_t per_thread, CUgraph graph, unsigned int fl
 CUresult sing_send_cuGraphAddEmptyNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n);
 CUresult sing_send_graph_add_kernel(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUfunction function, CUkernel kernel, CUcontext ctx, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, const void *params, unsigned int k);
 CUresult sing_send_graph_set_kernel(uint32_t per_thread, CUgraphNode node, CUfunction function, CUkernel kernel, CUcontext ctx, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, const void *params, unsigned int k);
+CUresult sing_send_graph_get_kernel(uint32_t per_thread, CUgraphNode node, CUfunction *function, CUkernel *kernel, CUcontext *ctx, unsigned int *gridX, unsigned int *gridY, unsigned int *gridZ, unsigned int *blockX, unsigned int *blockY, unsigned int *blockZ, unsigned int *shared, void *params, unsigned int *k);
 CUresult sing_send_cuGraphKernelNodeCopyAttributes(uint32_t per_thread, CUgraphNode dst, CUgraphNode src);
 CUresult sing_send_cuGraphKernelNodeGetAttribute(uint32_t per_thread, CUgraphNode node, int id, CUlaunchAttributeValue *value);
 CUresult sing_send_cuGraphKernelNodeSetAttribute(uint32_t per_thread, CUgraphNode node, int id, const CUlaunchAttributeValue *value);
 CUresult sing_send_cuGraphAddMemcpyNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx);
+CUresult sing_send_cuGraphMemcpyNodeGetParams(uint32_t per_thread, CUgraphNode node, CUDA_MEMCPY3D *copy);
 CUresult sing_send_cuGraphMemcpyNodeSetParams(uint32_t per_thread, CUgraphNode node, const CUDA_MEMCPY3D *copy);
 CUresult sing_send_cuGraphAddMemsetNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx);
 CUresult sing_send_cuGraphMemsetNodeGetParams(uint32_t per_thread, CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params);
 CUresult sing_send_cuGraphMemsetNodeSetParams(uint32_t per_thread, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params);
 CUresult sing_send_graph_add_host(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, unsigned long long ticket);
+CUresult sing_send_graph_get_host(uint32_t per_thread, CUgraphNode node, unsigned long long *ticket);
+CUresult sing_send_graph_set_host(uint32_t per_thread, CUgraphNode node, unsigned long long ticket);
 CUresult sing_send_cuGraphAddChildGraphNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child);
 CUresult sing_send_cuGraphChildGraphNodeGetGraph(uint32_t per_thread, CUgraphNode node, CUgraph *graph);
 CUresult sing_send_cuGraphAddEventRecordNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event);
@@ -2445,6 +2853,7 @@ CUresult sing_send_cuGraphAddEventWaitNode(uint32_t per_thread, CUgraphNode *nod
 CUresult sing_send_cuGraphEventWaitNodeGetEvent(uint32_t per_thread, CUgraphNode node, CUevent *event);
 CUresult sing_send_cuGraphEventWaitNodeSetEvent(uint32_t per_thread, CUgraphNode node, CUevent event);
 CUresult sing_send_graph_add_alloc(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUmemPoolProps *props, const CUmemAccessDesc *map, size_t k, size_t size, CUdeviceptr *ptr);
+CUresult sing_send_graph_get_alloc(uint32_t per_thread, CUgraphNode node, CUmemPoolProps *props, CUmemAccessDesc *map, size_t *k, size_t *size, CUdeviceptr *ptr);
 CUresult sing_send_cuGraphAddMemFreeNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr ptr);
 CUresult sing_send_cuGraphMemFreeNodeGetParams(uint32_t per_thread, CUgraphNode node, CUdeviceptr *ptr);
 CUresult sing_send_cuGraphNodeGetType(uint32_t per_thread, CUgraphNode node, int *type);
@@ -2462,47 +2871,33 @@ CUresult sing_send_cuGraphRemoveDependencies(uint32_t per_thread, CUgraph graph,
 CUresult sing_send_cuGraphRemoveDependencies_v2(uint32_t per_thread, CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n);
 CUresult sing_send_cuGraphDestroyNode(uint32_t per_thread, CUgraphNode node);
 CUresult sing_send_graph_instantiate(uint32_t per_thread, CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params, char *log, unsigned int n);
+CUresult sing_send_graph_counts(uint32_t per_thread, CUgraphExec exec, sing_nccl_count *counts, unsigned int *n);
 CUresult sing_send_cuGraphExecGetFlags(uint32_t per_thread, CUgraphExec exec, unsigned long long *flags);
-CUresult sing_send_cuGraphExecDestroy(uint32_t per_thread, CUgraphExec exec);
+CUresult sing_send_graph_exec_destroy(uint32_t per_thread, CUgraphExec exec);
 CUresult sing_send_cuGraphUpload(uint32_t per_thread, CUgraphExec exec, CUstream stream);
-CUresult sing_send_cuGraphLaunch(uint32_t per_thread, CUgraphExec exec, CUstream stream);
-CUresult sing_send_cuGraphExecUpdate_v2(uint32_t per_thread, CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info);
+CUresult sing_send_graph_launch(uint32_t per_thread, CUgraphExec exec, CUstream stream);
+CUresult sing_send_graph_update(uint32_t per_thread, CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info);
 CUresult sing_send_cuGraphNodeSetEnabled(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, unsigned int on);
 CUresult sing_send_cuGraphNodeGetEnabled(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, unsigned int *on);
 CUresult sing_send_graph_exec_kernel(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUfunction function, CUkernel kernel, CUcontext ctx, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, const void *params, unsigned int k);
 CUresult sing_send_cuGraphExecMemcpyNodeSetParams(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext ctx);
 CUresult sing_send_cuGraphExecMemsetNodeSetParams(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx);
-CUresult sing_send_cuGraphExecChildGraphNodeSetParams(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUgraph child);
+CUresult sing_send_graph_exec_host(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, unsigned long long ticket);
+CUresult sing_send_graph_exec_child(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUgraph child);
 CUresult sing_send_cuGraphExecEventRecordNodeSetEvent(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUevent event);
 CUresult sing_send_cuGraphExecEventWaitNodeSetEvent(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUevent event);
 ncclResult_t sing_send_ncclGetVersion(uint32_t per_thread, int *version);
 ncclResult_t sing_send_ncclGetUniqueId(uint32_t per_thread, ncclUniqueId *id);
 ncclResult_t sing_send_comm_init(uint32_t per_thread, ncclComm_t *comm, int ranks, int rank, const ncclUniqueId *ids, int n, const int *names, const unsigned long long *values, unsigned int k);
 ncclResult_t sing_send_comm_split(uint32_t per_thread, ncclComm_t comm, int color, int key, ncclComm_t *part, const int *names, const unsigned long long *values, unsigned int k);
-ncclResult_t sing_send_ncclCommFinalize(uint32_t per_thread, ncclComm_t comm);
+ncclResult_t sing_send_comm_state(uint32_t per_thread, ncclComm_t comm, unsigned int wait, int *error, int *ranks, int *rank, int *dev);
+ncclResult_t sing_send_comm_error(uint32_t per_thread, ncclComm_t comm, char *text, unsigned int room);
+ncclResult_t sing_send_comm_finalize(uint32_t per_thread, ncclComm_t comm);
 ncclResult_t sing_send_ncclCommDestroy(uint32_t per_thread, ncclComm_t comm);
 ncclResult_t sing_send_ncclCommAbort(uint32_t per_thread, ncclComm_t comm);
-ncclResult_t sing_send_ncclCommGetAsyncError(uint32_t per_thread, ncclComm_t comm, int *error);
-ncclResult_t sing_send_ncclCommCount(uint32_t per_thread, ncclComm_t comm, int *n);
-ncclResult_t sing_send_ncclCommCuDevice(uint32_t per_thread, ncclComm_t comm, int *dev);
-ncclResult_t sing_send_ncclCommUserRank(uint32_t per_thread, ncclComm_t comm, int *rank);
-ncclResult_t sing_send_ncclGroupStart(uint32_t per_thread);
-ncclResult_t sing_send_ncclGroupEnd(uint32_t per_thread);
-ncclResult_t sing_send_ncclAllReduce(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclReduce(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclBroadcast(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclBcast(uint32_t per_thread, CUdeviceptr buffer, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclAllGather(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclReduceScatter(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclAlltoAll(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclGather(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclScatter(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclSend(uint32_t per_thread, CUdeviceptr src, size_t n, int type, int peer, ncclComm_t comm, CUstream stream);
-ncclResult_t sing_send_ncclRecv(uint32_t per_thread, CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream);
+ncclResult_t sing_send_nccl_group(uint32_t per_thread, const sing_nccl_count *counts, unsigned int k, const sing_nccl_op *ops, unsigned int n, CUstream stream);
 ncclResult_t sing_send_redop_create(uint32_t per_thread, ncclRedOp_t *op, const void *scalar, unsigned int n, CUdeviceptr at, int type, int residence, ncclComm_t comm);
 ncclResult_t sing_send_ncclRedOpDestroy(uint32_t per_thread, ncclRedOp_t op, ncclComm_t comm);
-ncclResult_t sing_send_ncclMemAlloc(uint32_t per_thread, CUdeviceptr *ptr, size_t n);
-ncclResult_t sing_send_ncclMemFree(uint32_t per_thread, CUdeviceptr ptr);
 ncclResult_t sing_send_ncclCommRegister(uint32_t per_thread, ncclComm_t comm, CUdeviceptr ptr, size_t n, ncclReg_t *handle);
 ncclResult_t sing_send_ncclCommDeregister(uint32_t per_thread, ncclComm_t comm, ncclReg_t handle);
 nvmlReturn_t sing_send_nvmlInit_v2(uint32_t per_thread);

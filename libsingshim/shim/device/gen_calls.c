@@ -78,7 +78,7 @@ CUresult sing_send_device_attributes(uint32_t per_thread, CUdevice dev, unsigned
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -176,7 +176,7 @@ CUresult sing_send_cuDeviceGetName(uint32_t per_thread, char *name, int len, CUd
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -380,7 +380,7 @@ CUresult sing_send_cuDeviceGetByPCIBusId(uint32_t per_thread, CUdevice *dev, con
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -429,7 +429,7 @@ CUresult sing_send_cuDeviceGetPCIBusId(uint32_t per_thread, char *id, int len, C
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -581,8 +581,8 @@ CUresult sing_send_cuDeviceGetHostAtomicCapabilities(uint32_t per_thread, unsign
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
-	out_ = sing_room(small_out_, room_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (in_ == NULL || out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -643,8 +643,8 @@ CUresult sing_send_cuDeviceGetP2PAtomicCapabilities(uint32_t per_thread, unsigne
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
-	out_ = sing_room(small_out_, room_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (in_ == NULL || out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -832,7 +832,7 @@ CUresult sing_send_cuDeviceSetGraphMemAttribute(uint32_t per_thread, CUdevice de
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -883,6 +883,12 @@ CUresult sing_send_cuDevicePrimaryCtxRetain(uint32_t per_thread, CUcontext *ctx,
 	return r_;
 }
 
+CUresult sing_cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	return sing_cuDevicePrimaryCtxRelease_v2(dev);
+}
+SING_PUBLIC(cuDevicePrimaryCtxRelease);
+
 CUresult sing_send_cuDevicePrimaryCtxRelease_v2(uint32_t per_thread, CUdevice dev)
 {
 	unsigned char in_[4], *p_ = in_;
@@ -897,6 +903,12 @@ CUresult sing_send_cuDevicePrimaryCtxRelease_v2(uint32_t per_thread, CUdevice de
 		r_ = 999;
 	return r_;
 }
+
+CUresult sing_cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	return sing_cuDevicePrimaryCtxReset_v2(dev);
+}
+SING_PUBLIC(cuDevicePrimaryCtxReset);
 
 CUresult sing_send_cuDevicePrimaryCtxReset_v2(uint32_t per_thread, CUdevice dev)
 {
@@ -974,6 +986,12 @@ CUresult sing_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int 
 }
 SING_PUBLIC(cuDevicePrimaryCtxGetState);
 
+CUresult sing_cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+	return sing_cuCtxCreate_v2(ctx, flags, dev);
+}
+SING_PUBLIC(cuCtxCreate);
+
 CUresult sing_send_cuCtxCreate_v2(uint32_t per_thread, CUcontext *ctx, unsigned int flags, CUdevice dev)
 {
 	unsigned char in_[16], *p_ = in_;
@@ -998,6 +1016,12 @@ CUresult sing_send_cuCtxCreate_v2(uint32_t per_thread, CUcontext *ctx, unsigned 
 	return r_;
 }
 
+CUresult sing_cuCtxDestroy(CUcontext ctx)
+{
+	return sing_cuCtxDestroy_v2(ctx);
+}
+SING_PUBLIC(cuCtxDestroy);
+
 CUresult sing_send_cuCtxDestroy_v2(uint32_t per_thread, CUcontext ctx)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -1014,6 +1038,18 @@ CUresult sing_send_cuCtxDestroy_v2(uint32_t per_thread, CUcontext ctx)
 		sing_handle_drop(SING_CLASS_CONTEXT, (uint64_t)(uintptr_t)ctx);
 	return r_;
 }
+
+CUresult sing_cuCtxPushCurrent(CUcontext ctx)
+{
+	return sing_cuCtxPushCurrent_v2(ctx);
+}
+SING_PUBLIC(cuCtxPushCurrent);
+
+CUresult sing_cuCtxPopCurrent(CUcontext *ctx)
+{
+	return sing_cuCtxPopCurrent_v2(ctx);
+}
+SING_PUBLIC(cuCtxPopCurrent);
 
 CUresult sing_send_cuCtxGetApiVersion(uint32_t per_thread, CUcontext ctx, unsigned int *version)
 {
@@ -1549,6 +1585,12 @@ CUresult sing_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevicep
 }
 SING_PUBLIC(cuMemGetAddressRange_v2);
 
+CUresult sing_cuMemHostRegister(void *p, size_t n, unsigned int flags)
+{
+	return sing_cuMemHostRegister_v2(p, n, flags);
+}
+SING_PUBLIC(cuMemHostRegister);
+
 CUresult sing_send_host_alloc(uint32_t per_thread, void *p, size_t n, unsigned int flags)
 {
 	unsigned char in_[20], *p_ = in_;
@@ -1561,6 +1603,23 @@ CUresult sing_send_host_alloc(uint32_t per_thread, void *p, size_t n, unsigned i
 	(void)p_;
 	size_t got_ = 0;
 	r_ = sing_call(0x4bb82385u | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	return r_;
+}
+
+CUresult sing_send_host_share(uint32_t per_thread, void *p, size_t n, int fd)
+{
+	unsigned char in_[20], *p_ = in_;
+	const size_t n_ = 20;
+	int r_;
+
+	p_ = sing_put(p_, &p, 8);
+	p_ = sing_put(p_, &n, 8);
+	p_ = sing_put(p_, &fd, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x687649dbu | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 999;
 	return r_;
@@ -1637,6 +1696,43 @@ CUresult sing_send_host_reach(uint32_t per_thread, void *p, CUdeviceptr *ptr)
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take(&q_, end_, ptr, 8)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_pointer_facts(uint32_t per_thread, CUdeviceptr ptr, unsigned int *kind, CUcontext *ctx, CUdevice *dev, unsigned long long *begin, unsigned long long *n, unsigned long long *id, CUmemoryPool *pool)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[48];
+	const size_t room_ = 48;
+	int r_;
+
+	if (kind == NULL)
+		return 1;
+	if (ctx == NULL)
+		return 1;
+	if (dev == NULL)
+		return 1;
+	if (begin == NULL)
+		return 1;
+	if (n == NULL)
+		return 1;
+	if (id == NULL)
+		return 1;
+	if (pool == NULL)
+		return 1;
+	p_ = sing_put(p_, &ptr, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x283e796eu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, kind, 4)) && (sing_take(&q_, end_, ctx, 8)) && (sing_take(&q_, end_, dev, 4)) && (sing_take(&q_, end_, begin, 8)) && (sing_take(&q_, end_, n, 8)) && (sing_take(&q_, end_, id, 8)) && (sing_take(&q_, end_, pool, 8)) && q_ == end_))
 			r_ = 999;
 	}
 	return r_;
@@ -1833,7 +1929,7 @@ CUresult sing_send_cuMemSetAccess(uint32_t per_thread, CUdeviceptr ptr, size_t n
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -2126,7 +2222,7 @@ CUresult sing_send_cuMemPoolSetAccess(uint32_t per_thread, CUmemoryPool pool, co
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -2365,7 +2461,7 @@ CUresult sing_send_cuMemcpyDtoHAsync_v2(uint32_t per_thread, void *dst, CUdevice
 
 CUresult sing_send_copy_in(uint32_t per_thread, CUdeviceptr dst, const void *src, size_t n, CUstream stream)
 {
-	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	unsigned char small_in_[SING_SMALL_POSTED], *in_ = NULL, *p_;
 	size_t n_ = 32, more_;
 	int r_;
 
@@ -2378,7 +2474,7 @@ CUresult sing_send_copy_in(uint32_t per_thread, CUdeviceptr dst, const void *src
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -2417,7 +2513,7 @@ CUresult sing_send_copy_out(uint32_t per_thread, void *dst, CUdeviceptr src, siz
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -3611,7 +3707,7 @@ SING_PUBLIC(cuStreamBatchMemOp_ptsz);
 
 CUresult sing_send_cuStreamBatchMemOp_v2(uint32_t per_thread, CUstream stream, unsigned int count, const CUstreamBatchMemOpParams *ops, unsigned int flags)
 {
-	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	unsigned char small_in_[SING_SMALL_POSTED], *in_ = NULL, *p_;
 	size_t n_ = 24, more_;
 	int r_;
 
@@ -3624,7 +3720,7 @@ CUresult sing_send_cuStreamBatchMemOp_v2(uint32_t per_thread, CUstream stream, u
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -3673,6 +3769,31 @@ CUresult sing_send_host_func(uint32_t per_thread, CUstream stream, unsigned long
 	return r_;
 }
 
+CUresult sing_send_host_func_next(uint32_t per_thread, unsigned long long *ticket, int *status, unsigned int *last)
+{
+	unsigned char out_[16];
+	const size_t room_ = 16;
+	int r_;
+
+	if (ticket == NULL)
+		return 1;
+	if (status == NULL)
+		return 1;
+	if (last == NULL)
+		return 1;
+	size_t got_ = 0;
+	r_ = sing_call(0x1187a692u | per_thread, NULL, 0, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, ticket, 8)) && (sing_take(&q_, end_, status, 4)) && (sing_take(&q_, end_, last, 4)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
 CUresult sing_send_host_func_done(uint32_t per_thread, unsigned long long ticket)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -3687,99 +3808,26 @@ CUresult sing_send_host_func_done(uint32_t per_thread, unsigned long long ticket
 	return r_;
 }
 
-CUresult sing_send_cuStreamBeginCapture_v2(uint32_t per_thread, CUstream stream, int mode)
-{
-	unsigned char in_[12], *p_ = in_;
-	const size_t n_ = 12;
-	int r_;
-
-	p_ = sing_put(p_, &stream, 8);
-	p_ = sing_put(p_, &mode, 4);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_call(0x5500e7bdu | per_thread, in_, n_, NULL, 0, &got_);
-	if (r_ < 0)
-		r_ = 999;
-	return r_;
-}
-
-CUresult sing_send_cuStreamBeginCaptureToGraph(uint32_t per_thread, CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, int mode)
+CUresult sing_send_captured(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const sing_nccl_count *counts, unsigned int c, unsigned int op, const void *args, size_t k, void *answer, size_t *m)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
-	size_t n_ = 44, more_;
+	size_t n_ = 72, more_;
+	unsigned char small_out_[SING_SMALL], *out_ = NULL;
+	size_t room_ = 16, wide_;
 	int r_;
 
-	if (deps != NULL) {
-		if (!sing_bytes((uint64_t)n, 8, SING_LONGEST, &more_))
-			return 1;
-		n_ += more_;
-		if (n_ > SING_LONGEST)
-			return 1;
-	}
-	if (edges != NULL) {
-		if (!sing_bytes((uint64_t)n, 8, SING_LONGEST, &more_))
-			return 1;
-		n_ += more_;
-		if (n_ > SING_LONGEST)
-			return 1;
-	}
-	in_ = sing_room(small_in_, n_);
-	if (in_ == NULL) {
-		r_ = 2;
-		goto done_;
-	}
-	p_ = in_;
-	p_ = sing_put(p_, &stream, 8);
-	p_ = sing_put(p_, &graph, 8);
-	const uint64_t deps_ = deps == NULL ? UINT64_MAX : (uint64_t)n;
-	p_ = sing_put(p_, &deps_, 8);
-	if (deps != NULL)
-		p_ = sing_put(p_, deps, deps_ * 8);
-	const uint64_t edges_ = edges == NULL ? UINT64_MAX : (uint64_t)n;
-	p_ = sing_put(p_, &edges_, 8);
-	if (edges != NULL)
-		p_ = sing_put(p_, edges, edges_ * 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &mode, 4);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_call(0x276e5d7u | per_thread, in_, n_, NULL, 0, &got_);
-	if (r_ < 0)
-		r_ = 999;
-done_:
-	sing_room_done(in_, small_in_);
-	return r_;
-}
-
-CUresult sing_send_cuStreamEndCapture(uint32_t per_thread, CUstream stream, CUgraph *graph)
-{
-	unsigned char in_[16], *p_ = in_;
-	const size_t n_ = 16;
-	int r_;
-
-	if (graph == NULL)
+	if (node == NULL)
 		return 1;
-	p_ = sing_put(p_, &stream, 8);
-	const uint64_t graph_ = sing_handle_new(SING_CLASS_GRAPH);
-	p_ = sing_put(p_, &graph_, 8);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_call(0x4f15db88u | per_thread, in_, n_, NULL, 0, &got_);
-	if (r_ < 0)
-		r_ = 999;
-	if (r_ == 0)
-		*graph = (CUgraph)(uintptr_t)graph_;
-	else
-		sing_handle_drop(SING_CLASS_GRAPH, graph_);
-	return r_;
-}
-
-CUresult sing_send_cuStreamUpdateCaptureDependencies_v2(uint32_t per_thread, CUstream stream, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags)
-{
-	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
-	size_t n_ = 36, more_;
-	int r_;
-
+	if (deps == NULL && (uint64_t)n != 0)
+		return 1;
+	if (counts == NULL && (uint64_t)c != 0)
+		return 1;
+	if (args == NULL && (uint64_t)k != 0)
+		return 1;
+	if (answer == NULL && (uint64_t)*m != 0)
+		return 1;
+	if (m == NULL)
+		return 1;
 	if (deps != NULL) {
 		if (!sing_bytes((uint64_t)n, 8, SING_LONGEST, &more_))
 			return 1;
@@ -3787,37 +3835,72 @@ CUresult sing_send_cuStreamUpdateCaptureDependencies_v2(uint32_t per_thread, CUs
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	if (edges != NULL) {
-		if (!sing_bytes((uint64_t)n, 8, SING_LONGEST, &more_))
+	if (counts != NULL) {
+		if (!sing_bytes((uint64_t)c, 16, SING_LONGEST, &more_))
 			return 1;
 		n_ += more_;
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
-	if (in_ == NULL) {
+	if (args != NULL) {
+		if (!sing_bytes((uint64_t)k, 1, SING_LONGEST, &more_))
+			return 1;
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 1;
+	}
+	if (answer != NULL) {
+		if (!sing_bytes((uint64_t)*m, 1, SING_LONGEST_ANSWER, &wide_))
+			return 1;
+		room_ += wide_;
+		if (room_ > SING_LONGEST_ANSWER)
+			return 1;
+	}
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
+	if (in_ == NULL || out_ == NULL) {
 		r_ = 2;
 		goto done_;
 	}
 	p_ = in_;
-	p_ = sing_put(p_, &stream, 8);
-	const uint64_t deps_ = deps == NULL ? UINT64_MAX : (uint64_t)n;
+	const uint64_t node_ = sing_handle_new(SING_CLASS_NODE);
+	p_ = sing_put(p_, &node_, 8);
+	p_ = sing_put(p_, &graph, 8);
+	const uint64_t deps_ = deps == NULL ? 0 : (uint64_t)n;
 	p_ = sing_put(p_, &deps_, 8);
 	if (deps != NULL)
 		p_ = sing_put(p_, deps, deps_ * 8);
-	const uint64_t edges_ = edges == NULL ? UINT64_MAX : (uint64_t)n;
-	p_ = sing_put(p_, &edges_, 8);
-	if (edges != NULL)
-		p_ = sing_put(p_, edges, edges_ * 8);
 	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &flags, 4);
+	const uint64_t counts_ = counts == NULL ? 0 : (uint64_t)c;
+	p_ = sing_put(p_, &counts_, 8);
+	if (counts != NULL)
+		p_ = sing_put(p_, counts, counts_ * 16);
+	p_ = sing_put(p_, &c, 4);
+	p_ = sing_put(p_, &op, 4);
+	const uint64_t args_ = args == NULL ? 0 : (uint64_t)k;
+	p_ = sing_put(p_, &args_, 8);
+	if (args != NULL)
+		p_ = sing_put(p_, args, args_ * 1);
+	p_ = sing_put(p_, &k, 8);
+	p_ = sing_put(p_, m, 8);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_call(0xbc140dcu | per_thread, in_, n_, NULL, 0, &got_);
+	r_ = sing_call(0x48705ebfu | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take_array(&q_, end_, answer, (uint64_t)*m, 1)) && (sing_take(&q_, end_, m, 8)) && q_ == end_))
+			r_ = 999;
+	}
+	if (r_ == 0)
+		*node = (CUgraphNode)(uintptr_t)node_;
+	else
+		sing_handle_drop(SING_CLASS_NODE, node_);
 done_:
 	sing_room_done(in_, small_in_);
+	sing_room_done(out_, small_out_);
 	return r_;
 }
 
@@ -4097,8 +4180,8 @@ CUresult sing_send_module_load(uint32_t per_thread, CUmodule *module, const void
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
-	out_ = sing_room(small_out_, room_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (in_ == NULL || out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4152,39 +4235,6 @@ CUresult sing_send_cuModuleUnload(uint32_t per_thread, CUmodule module)
 	return r_;
 }
 
-CUresult sing_cuModuleUnload(CUmodule module)
-{
-	return sing_send_cuModuleUnload(0, module);
-}
-SING_PUBLIC(cuModuleUnload);
-
-CUresult sing_send_cuModuleGetLoadingMode(uint32_t per_thread, int *mode)
-{
-	unsigned char out_[4];
-	const size_t room_ = 4;
-	int r_;
-
-	if (mode == NULL)
-		return 1;
-	size_t got_ = 0;
-	r_ = sing_cached(0x44a2a25eu | per_thread, NULL, 0, out_, room_, &got_);
-	if (r_ < 0)
-		r_ = 999;
-	if (r_ == 0) {
-		const unsigned char *q_ = out_, *const end_ = out_ + got_;
-
-		if (!((sing_take(&q_, end_, mode, 4)) && q_ == end_))
-			r_ = 999;
-	}
-	return r_;
-}
-
-CUresult sing_cuModuleGetLoadingMode(int *mode)
-{
-	return sing_send_cuModuleGetLoadingMode(0, mode);
-}
-SING_PUBLIC(cuModuleGetLoadingMode);
-
 CUresult sing_send_cuModuleGetFunction(uint32_t per_thread, CUfunction *function, CUmodule module, const char *name)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
@@ -4203,7 +4253,7 @@ CUresult sing_send_cuModuleGetFunction(uint32_t per_thread, CUfunction *function
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4284,7 +4334,7 @@ CUresult sing_send_cuModuleEnumerateFunctions(uint32_t per_thread, CUfunction *f
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4329,7 +4379,7 @@ CUresult sing_send_cuModuleGetGlobal_v2(uint32_t per_thread, CUdeviceptr *ptr, s
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4439,8 +4489,8 @@ CUresult sing_send_library_load(uint32_t per_thread, CUlibrary *library, const v
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
-	out_ = sing_room(small_out_, room_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (in_ == NULL || out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4503,12 +4553,6 @@ CUresult sing_send_cuLibraryUnload(uint32_t per_thread, CUlibrary library)
 	return r_;
 }
 
-CUresult sing_cuLibraryUnload(CUlibrary library)
-{
-	return sing_send_cuLibraryUnload(0, library);
-}
-SING_PUBLIC(cuLibraryUnload);
-
 CUresult sing_send_cuLibraryGetKernel(uint32_t per_thread, CUkernel *kernel, CUlibrary library, const char *name)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
@@ -4527,7 +4571,7 @@ CUresult sing_send_cuLibraryGetKernel(uint32_t per_thread, CUkernel *kernel, CUl
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4608,7 +4652,7 @@ CUresult sing_send_cuLibraryEnumerateKernels(uint32_t per_thread, CUkernel *kern
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4684,7 +4728,7 @@ CUresult sing_send_cuLibraryGetGlobal(uint32_t per_thread, CUdeviceptr *ptr, siz
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4832,12 +4876,6 @@ CUresult sing_send_cuKernelSetAttribute(uint32_t per_thread, int attribute, int 
 	return r_;
 }
 
-CUresult sing_cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice dev)
-{
-	return sing_send_cuKernelSetAttribute(0, attribute, value, kernel, dev);
-}
-SING_PUBLIC(cuKernelSetAttribute);
-
 CUresult sing_send_cuKernelSetCacheConfig(uint32_t per_thread, CUkernel kernel, int config, CUdevice dev)
 {
 	unsigned char in_[16], *p_ = in_;
@@ -4878,7 +4916,7 @@ CUresult sing_send_kernel_name(uint32_t per_thread, char *name, unsigned int n, 
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -4965,6 +5003,24 @@ CUresult sing_cuKernelGetParamCount(CUkernel kernel, size_t *n)
 }
 SING_PUBLIC(cuKernelGetParamCount);
 
+CUresult sing_cuLinkCreate(unsigned int n, void *options, void *values, CUlinkState *state)
+{
+	return sing_cuLinkCreate_v2(n, options, values, state);
+}
+SING_PUBLIC(cuLinkCreate);
+
+CUresult sing_cuLinkAddData(CUlinkState state, int type, void *data, size_t n, const char *name, unsigned int k, void *options, void *values)
+{
+	return sing_cuLinkAddData_v2(state, type, data, n, name, k, options, values);
+}
+SING_PUBLIC(cuLinkAddData);
+
+CUresult sing_cuLinkAddFile(CUlinkState state, int type, const char *path, unsigned int k, void *options, void *values)
+{
+	return sing_cuLinkAddFile_v2(state, type, path, k, options, values);
+}
+SING_PUBLIC(cuLinkAddFile);
+
 CUresult sing_send_cuLinkDestroy(uint32_t per_thread, CUlinkState state)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -4979,12 +5035,6 @@ CUresult sing_send_cuLinkDestroy(uint32_t per_thread, CUlinkState state)
 		r_ = 999;
 	return r_;
 }
-
-CUresult sing_cuLinkDestroy(CUlinkState state)
-{
-	return sing_send_cuLinkDestroy(0, state);
-}
-SING_PUBLIC(cuLinkDestroy);
 
 CUresult sing_send_link_create(uint32_t per_thread, CUlinkState *state, const int *names, const unsigned long long *values, unsigned int k)
 {
@@ -5014,7 +5064,7 @@ CUresult sing_send_link_create(uint32_t per_thread, CUlinkState *state, const in
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5104,8 +5154,8 @@ CUresult sing_send_link_add(uint32_t per_thread, CUlinkState state, int type, co
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
-	out_ = sing_room(small_out_, room_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (in_ == NULL || out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5189,7 +5239,7 @@ CUresult sing_send_link_complete(uint32_t per_thread, CUlinkState state, void *i
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5262,12 +5312,6 @@ CUresult sing_send_cuFuncSetAttribute(uint32_t per_thread, CUfunction function, 
 		r_ = 999;
 	return r_;
 }
-
-CUresult sing_cuFuncSetAttribute(CUfunction function, int attribute, int value)
-{
-	return sing_send_cuFuncSetAttribute(0, function, attribute, value);
-}
-SING_PUBLIC(cuFuncSetAttribute);
 
 CUresult sing_send_cuFuncSetCacheConfig(uint32_t per_thread, CUfunction function, int config)
 {
@@ -5361,7 +5405,7 @@ CUresult sing_send_function_name(uint32_t per_thread, char *name, unsigned int n
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5500,15 +5544,15 @@ CUresult sing_cuFuncLoad(CUfunction function)
 }
 SING_PUBLIC(cuFuncLoad);
 
-CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, int *attributes, unsigned int k, unsigned int *offsets, unsigned int *sizes, unsigned int *n)
+CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, sing_facts *facts, unsigned int *offsets, unsigned int *sizes, unsigned int *n)
 {
-	unsigned char in_[16], *p_ = in_;
-	const size_t n_ = 16;
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
 	unsigned char small_out_[SING_SMALL], *out_ = NULL;
-	size_t room_ = 28, wide_;
+	size_t room_ = 92, wide_;
 	int r_;
 
-	if (attributes == NULL && (uint64_t)k != 0)
+	if (facts == NULL)
 		return 1;
 	if (offsets == NULL && (uint64_t)*n != 0)
 		return 1;
@@ -5516,13 +5560,6 @@ CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, int 
 		return 1;
 	if (n == NULL)
 		return 1;
-	if (attributes != NULL) {
-		if (!sing_bytes((uint64_t)k, 4, SING_LONGEST_ANSWER, &wide_))
-			return 1;
-		room_ += wide_;
-		if (room_ > SING_LONGEST_ANSWER)
-			return 1;
-	}
 	if (offsets != NULL) {
 		if (!sing_bytes((uint64_t)*n, 4, SING_LONGEST_ANSWER, &wide_))
 			return 1;
@@ -5537,23 +5574,22 @@ CUresult sing_send_function_facts(uint32_t per_thread, CUfunction function, int 
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
 	}
 	p_ = sing_put(p_, &function, 8);
-	p_ = sing_put(p_, &k, 4);
 	p_ = sing_put(p_, n, 4);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_cached(0x49fe8611u | per_thread, in_, n_, out_, room_, &got_);
+	r_ = sing_call(0x49fe8611u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 999;
 	if (r_ == 0) {
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
-		if (!((sing_take_array(&q_, end_, attributes, (uint64_t)k, 4)) && (sing_take_array(&q_, end_, offsets, (uint64_t)*n, 4)) && (sing_take_array(&q_, end_, sizes, (uint64_t)*n, 4)) && (sing_take(&q_, end_, n, 4)) && q_ == end_))
+		if (!((sing_take_array(&q_, end_, offsets, (uint64_t)*n, 4)) && (sing_take_array(&q_, end_, sizes, (uint64_t)*n, 4)) && (sing_take(&q_, end_, facts, 72)) && (sing_take(&q_, end_, n, 4)) && q_ == end_))
 			r_ = 999;
 	}
 done_:
@@ -5563,7 +5599,7 @@ done_:
 
 CUresult sing_send_launch(uint32_t per_thread, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, const void *params, unsigned int n)
 {
-	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	unsigned char small_in_[SING_SMALL_POSTED], *in_ = NULL, *p_;
 	size_t n_ = 56, more_;
 	int r_;
 
@@ -5576,7 +5612,7 @@ CUresult sing_send_launch(uint32_t per_thread, CUfunction function, unsigned int
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5607,7 +5643,7 @@ done_:
 
 CUresult sing_send_launch_ex(uint32_t per_thread, CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, const void *params, unsigned int n, const CUlaunchAttribute *attributes, unsigned int k)
 {
-	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
+	unsigned char small_in_[SING_SMALL_POSTED], *in_ = NULL, *p_;
 	size_t n_ = 68, more_;
 	int r_;
 
@@ -5629,7 +5665,7 @@ CUresult sing_send_launch_ex(uint32_t per_thread, CUfunction function, unsigned 
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5895,7 +5931,7 @@ CUresult sing_send_graph_dot(uint32_t per_thread, CUgraph graph, unsigned int fl
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5934,7 +5970,7 @@ CUresult sing_send_cuGraphAddEmptyNode(uint32_t per_thread, CUgraphNode *node, C
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -5994,7 +6030,7 @@ CUresult sing_send_graph_add_kernel(uint32_t per_thread, CUgraphNode *node, CUgr
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6052,7 +6088,7 @@ CUresult sing_send_graph_set_kernel(uint32_t per_thread, CUgraphNode node, CUfun
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6081,6 +6117,68 @@ CUresult sing_send_graph_set_kernel(uint32_t per_thread, CUgraphNode node, CUfun
 		r_ = 999;
 done_:
 	sing_room_done(in_, small_in_);
+	return r_;
+}
+
+CUresult sing_send_graph_get_kernel(uint32_t per_thread, CUgraphNode node, CUfunction *function, CUkernel *kernel, CUcontext *ctx, unsigned int *gridX, unsigned int *gridY, unsigned int *gridZ, unsigned int *blockX, unsigned int *blockY, unsigned int *blockZ, unsigned int *shared, void *params, unsigned int *k)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char small_out_[SING_SMALL], *out_ = NULL;
+	size_t room_ = 64, wide_;
+	int r_;
+
+	if (function == NULL)
+		return 1;
+	if (kernel == NULL)
+		return 1;
+	if (ctx == NULL)
+		return 1;
+	if (gridX == NULL)
+		return 1;
+	if (gridY == NULL)
+		return 1;
+	if (gridZ == NULL)
+		return 1;
+	if (blockX == NULL)
+		return 1;
+	if (blockY == NULL)
+		return 1;
+	if (blockZ == NULL)
+		return 1;
+	if (shared == NULL)
+		return 1;
+	if (params == NULL && (uint64_t)*k != 0)
+		return 1;
+	if (k == NULL)
+		return 1;
+	if (params != NULL) {
+		if (!sing_bytes((uint64_t)*k, 1, SING_LONGEST_ANSWER, &wide_))
+			return 1;
+		room_ += wide_;
+		if (room_ > SING_LONGEST_ANSWER)
+			return 1;
+	}
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
+	if (out_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = sing_put(p_, &node, 8);
+	p_ = sing_put(p_, k, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x3aac94f4u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take_array(&q_, end_, params, (uint64_t)*k, 1)) && (sing_take(&q_, end_, function, 8)) && (sing_take(&q_, end_, kernel, 8)) && (sing_take(&q_, end_, ctx, 8)) && (sing_take(&q_, end_, gridX, 4)) && (sing_take(&q_, end_, gridY, 4)) && (sing_take(&q_, end_, gridZ, 4)) && (sing_take(&q_, end_, blockX, 4)) && (sing_take(&q_, end_, blockY, 4)) && (sing_take(&q_, end_, blockZ, 4)) && (sing_take(&q_, end_, shared, 4)) && (sing_take(&q_, end_, k, 4)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(out_, small_out_);
 	return r_;
 }
 
@@ -6180,7 +6278,7 @@ CUresult sing_send_cuGraphAddMemcpyNode(uint32_t per_thread, CUgraphNode *node, 
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6210,6 +6308,43 @@ done_:
 	return r_;
 }
 
+CUresult sing_cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx)
+{
+	return sing_send_cuGraphAddMemcpyNode(0, node, graph, deps, n, copy, ctx);
+}
+SING_PUBLIC(cuGraphAddMemcpyNode);
+
+CUresult sing_send_cuGraphMemcpyNodeGetParams(uint32_t per_thread, CUgraphNode node, CUDA_MEMCPY3D *copy)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[200];
+	const size_t room_ = 200;
+	int r_;
+
+	if (copy == NULL)
+		return 1;
+	p_ = sing_put(p_, &node, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x405abad8u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, copy, 200)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *copy)
+{
+	return sing_send_cuGraphMemcpyNodeGetParams(0, node, copy);
+}
+SING_PUBLIC(cuGraphMemcpyNodeGetParams);
+
 CUresult sing_send_cuGraphMemcpyNodeSetParams(uint32_t per_thread, CUgraphNode node, const CUDA_MEMCPY3D *copy)
 {
 	unsigned char in_[208], *p_ = in_;
@@ -6228,6 +6363,12 @@ CUresult sing_send_cuGraphMemcpyNodeSetParams(uint32_t per_thread, CUgraphNode n
 	return r_;
 }
 
+CUresult sing_cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *copy)
+{
+	return sing_send_cuGraphMemcpyNodeSetParams(0, node, copy);
+}
+SING_PUBLIC(cuGraphMemcpyNodeSetParams);
+
 CUresult sing_send_cuGraphAddMemsetNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
@@ -6245,7 +6386,7 @@ CUresult sing_send_cuGraphAddMemsetNode(uint32_t per_thread, CUgraphNode *node, 
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6353,7 +6494,7 @@ CUresult sing_send_graph_add_host(uint32_t per_thread, CUgraphNode *node, CUgrap
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6382,6 +6523,47 @@ done_:
 	return r_;
 }
 
+CUresult sing_send_graph_get_host(uint32_t per_thread, CUgraphNode node, unsigned long long *ticket)
+{
+	unsigned char in_[8], *p_ = in_;
+	const size_t n_ = 8;
+	unsigned char out_[8];
+	const size_t room_ = 8;
+	int r_;
+
+	if (ticket == NULL)
+		return 1;
+	p_ = sing_put(p_, &node, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x6640abebu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, ticket, 8)) && q_ == end_))
+			r_ = 999;
+	}
+	return r_;
+}
+
+CUresult sing_send_graph_set_host(uint32_t per_thread, CUgraphNode node, unsigned long long ticket)
+{
+	unsigned char in_[16], *p_ = in_;
+	const size_t n_ = 16;
+	int r_;
+
+	p_ = sing_put(p_, &node, 8);
+	p_ = sing_put(p_, &ticket, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x2da6927fu | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	return r_;
+}
+
 CUresult sing_send_cuGraphAddChildGraphNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
@@ -6397,7 +6579,7 @@ CUresult sing_send_cuGraphAddChildGraphNode(uint32_t per_thread, CUgraphNode *no
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6478,7 +6660,7 @@ CUresult sing_send_cuGraphAddEventRecordNode(uint32_t per_thread, CUgraphNode *n
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6581,7 +6763,7 @@ CUresult sing_send_cuGraphAddEventWaitNode(uint32_t per_thread, CUgraphNode *nod
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6701,7 +6883,7 @@ CUresult sing_send_graph_add_alloc(uint32_t per_thread, CUgraphNode *node, CUgra
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6742,6 +6924,54 @@ done_:
 	return r_;
 }
 
+CUresult sing_send_graph_get_alloc(uint32_t per_thread, CUgraphNode node, CUmemPoolProps *props, CUmemAccessDesc *map, size_t *k, size_t *size, CUdeviceptr *ptr)
+{
+	unsigned char in_[16], *p_ = in_;
+	const size_t n_ = 16;
+	unsigned char small_out_[SING_SMALL], *out_ = NULL;
+	size_t room_ = 120, wide_;
+	int r_;
+
+	if (props == NULL)
+		return 1;
+	if (map == NULL && (uint64_t)*k != 0)
+		return 1;
+	if (k == NULL)
+		return 1;
+	if (size == NULL)
+		return 1;
+	if (ptr == NULL)
+		return 1;
+	if (map != NULL) {
+		if (!sing_bytes((uint64_t)*k, 12, SING_LONGEST_ANSWER, &wide_))
+			return 1;
+		room_ += wide_;
+		if (room_ > SING_LONGEST_ANSWER)
+			return 1;
+	}
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
+	if (out_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = sing_put(p_, &node, 8);
+	p_ = sing_put(p_, k, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x184ae092u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take_array(&q_, end_, map, (uint64_t)*k, 12)) && (sing_take(&q_, end_, props, 88)) && (sing_take(&q_, end_, k, 8)) && (sing_take(&q_, end_, size, 8)) && (sing_take(&q_, end_, ptr, 8)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(out_, small_out_);
+	return r_;
+}
+
 CUresult sing_send_cuGraphAddMemFreeNode(uint32_t per_thread, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr ptr)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
@@ -6757,7 +6987,7 @@ CUresult sing_send_cuGraphAddMemFreeNode(uint32_t per_thread, CUgraphNode *node,
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6871,7 +7101,7 @@ CUresult sing_send_cuGraphGetNodes(uint32_t per_thread, CUgraph graph, CUgraphNo
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6918,7 +7148,7 @@ CUresult sing_send_cuGraphGetRootNodes(uint32_t per_thread, CUgraph graph, CUgra
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -6972,7 +7202,7 @@ CUresult sing_send_cuGraphGetEdges(uint32_t per_thread, CUgraph graph, CUgraphNo
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7034,7 +7264,7 @@ CUresult sing_send_cuGraphGetEdges_v2(uint32_t per_thread, CUgraph graph, CUgrap
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7083,7 +7313,7 @@ CUresult sing_send_cuGraphNodeGetDependencies(uint32_t per_thread, CUgraphNode n
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7137,7 +7367,7 @@ CUresult sing_send_cuGraphNodeGetDependencies_v2(uint32_t per_thread, CUgraphNod
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7185,7 +7415,7 @@ CUresult sing_send_cuGraphNodeGetDependentNodes(uint32_t per_thread, CUgraphNode
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7239,7 +7469,7 @@ CUresult sing_send_cuGraphNodeGetDependentNodes_v2(uint32_t per_thread, CUgraphN
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7290,7 +7520,7 @@ CUresult sing_send_cuGraphAddDependencies(uint32_t per_thread, CUgraph graph, co
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7349,7 +7579,7 @@ CUresult sing_send_cuGraphAddDependencies_v2(uint32_t per_thread, CUgraph graph,
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7405,7 +7635,7 @@ CUresult sing_send_cuGraphRemoveDependencies(uint32_t per_thread, CUgraph graph,
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7464,7 +7694,7 @@ CUresult sing_send_cuGraphRemoveDependencies_v2(uint32_t per_thread, CUgraph gra
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7544,7 +7774,7 @@ CUresult sing_send_graph_instantiate(uint32_t per_thread, CUgraphExec *exec, CUg
 		if (room_ > SING_LONGEST_ANSWER)
 			return 1;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7561,6 +7791,48 @@ CUresult sing_send_graph_instantiate(uint32_t per_thread, CUgraphExec *exec, CUg
 		const unsigned char *q_ = out_, *const end_ = out_ + got_;
 
 		if (!((sing_take_text(&q_, end_, log, (uint64_t)n)) && (sing_take(&q_, end_, exec, 8)) && (sing_take(&q_, end_, params, 32)) && q_ == end_))
+			r_ = 999;
+	}
+done_:
+	sing_room_done(out_, small_out_);
+	return r_;
+}
+
+CUresult sing_send_graph_counts(uint32_t per_thread, CUgraphExec exec, sing_nccl_count *counts, unsigned int *n)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char small_out_[SING_SMALL], *out_ = NULL;
+	size_t room_ = 12, wide_;
+	int r_;
+
+	if (counts == NULL && (uint64_t)*n != 0)
+		return 1;
+	if (n == NULL)
+		return 1;
+	if (counts != NULL) {
+		if (!sing_bytes((uint64_t)*n, 16, SING_LONGEST_ANSWER, &wide_))
+			return 1;
+		room_ += wide_;
+		if (room_ > SING_LONGEST_ANSWER)
+			return 1;
+	}
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
+	if (out_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = sing_put(p_, &exec, 8);
+	p_ = sing_put(p_, n, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x7ba2585cu | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	if (r_ == 0) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take_array(&q_, end_, counts, (uint64_t)*n, 16)) && (sing_take(&q_, end_, n, 4)) && q_ == end_))
 			r_ = 999;
 	}
 done_:
@@ -7599,7 +7871,7 @@ CUresult sing_cuGraphExecGetFlags(CUgraphExec exec, unsigned long long *flags)
 }
 SING_PUBLIC(cuGraphExecGetFlags);
 
-CUresult sing_send_cuGraphExecDestroy(uint32_t per_thread, CUgraphExec exec)
+CUresult sing_send_graph_exec_destroy(uint32_t per_thread, CUgraphExec exec)
 {
 	unsigned char in_[8], *p_ = in_;
 	const size_t n_ = 8;
@@ -7608,17 +7880,11 @@ CUresult sing_send_cuGraphExecDestroy(uint32_t per_thread, CUgraphExec exec)
 	p_ = sing_put(p_, &exec, 8);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_call(0x1d142444u | per_thread, in_, n_, NULL, 0, &got_);
+	r_ = sing_call(0x226cb8a4u | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 999;
 	return r_;
 }
-
-CUresult sing_cuGraphExecDestroy(CUgraphExec exec)
-{
-	return sing_send_cuGraphExecDestroy(0, exec);
-}
-SING_PUBLIC(cuGraphExecDestroy);
 
 CUresult sing_send_cuGraphUpload(uint32_t per_thread, CUgraphExec exec, CUstream stream)
 {
@@ -7647,7 +7913,7 @@ CUresult sing_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 }
 SING_PUBLIC(cuGraphUpload_ptsz);
 
-CUresult sing_send_cuGraphLaunch(uint32_t per_thread, CUgraphExec exec, CUstream stream)
+CUresult sing_send_graph_launch(uint32_t per_thread, CUgraphExec exec, CUstream stream)
 {
 	unsigned char in_[16], *p_ = in_;
 	const size_t n_ = 16;
@@ -7656,14 +7922,13 @@ CUresult sing_send_cuGraphLaunch(uint32_t per_thread, CUgraphExec exec, CUstream
 	p_ = sing_put(p_, &exec, 8);
 	p_ = sing_put(p_, &stream, 8);
 	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_call(0x26a95398u | per_thread, in_, n_, NULL, 0, &got_);
+	r_ = sing_post(0x3476706bu | per_thread, in_, n_);
 	if (r_ < 0)
 		r_ = 999;
 	return r_;
 }
 
-CUresult sing_send_cuGraphExecUpdate_v2(uint32_t per_thread, CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+CUresult sing_send_graph_update(uint32_t per_thread, CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
 	unsigned char in_[16], *p_ = in_;
 	const size_t n_ = 16;
@@ -7677,7 +7942,7 @@ CUresult sing_send_cuGraphExecUpdate_v2(uint32_t per_thread, CUgraphExec exec, C
 	p_ = sing_put(p_, &graph, 8);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_call(0x1eec4cdcu | per_thread, in_, n_, out_, room_, &got_);
+	r_ = sing_call(0x2e3acd49u | per_thread, in_, n_, out_, room_, &got_);
 	if (r_ < 0)
 		r_ = 999;
 	if (r_ == 0 || got_ > 0) {
@@ -7688,12 +7953,6 @@ CUresult sing_send_cuGraphExecUpdate_v2(uint32_t per_thread, CUgraphExec exec, C
 	}
 	return r_;
 }
-
-CUresult sing_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
-{
-	return sing_send_cuGraphExecUpdate_v2(0, exec, graph, info);
-}
-SING_PUBLIC(cuGraphExecUpdate_v2);
 
 CUresult sing_send_cuGraphNodeSetEnabled(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, unsigned int on)
 {
@@ -7765,7 +8024,7 @@ CUresult sing_send_graph_exec_kernel(uint32_t per_thread, CUgraphExec exec, CUgr
 		if (n_ > SING_LONGEST)
 			return 1;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -7818,6 +8077,12 @@ CUresult sing_send_cuGraphExecMemcpyNodeSetParams(uint32_t per_thread, CUgraphEx
 	return r_;
 }
 
+CUresult sing_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext ctx)
+{
+	return sing_send_cuGraphExecMemcpyNodeSetParams(0, exec, node, copy, ctx);
+}
+SING_PUBLIC(cuGraphExecMemcpyNodeSetParams);
+
 CUresult sing_send_cuGraphExecMemsetNodeSetParams(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
 	unsigned char in_[64], *p_ = in_;
@@ -7844,7 +8109,24 @@ CUresult sing_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 }
 SING_PUBLIC(cuGraphExecMemsetNodeSetParams);
 
-CUresult sing_send_cuGraphExecChildGraphNodeSetParams(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUgraph child)
+CUresult sing_send_graph_exec_host(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, unsigned long long ticket)
+{
+	unsigned char in_[24], *p_ = in_;
+	const size_t n_ = 24;
+	int r_;
+
+	p_ = sing_put(p_, &exec, 8);
+	p_ = sing_put(p_, &node, 8);
+	p_ = sing_put(p_, &ticket, 8);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x19be31b4u | per_thread, in_, n_, NULL, 0, &got_);
+	if (r_ < 0)
+		r_ = 999;
+	return r_;
+}
+
+CUresult sing_send_graph_exec_child(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
 	unsigned char in_[24], *p_ = in_;
 	const size_t n_ = 24;
@@ -7855,17 +8137,11 @@ CUresult sing_send_cuGraphExecChildGraphNodeSetParams(uint32_t per_thread, CUgra
 	p_ = sing_put(p_, &child, 8);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_call(0x20d811e6u | per_thread, in_, n_, NULL, 0, &got_);
+	r_ = sing_call(0x79520550u | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 999;
 	return r_;
 }
-
-CUresult sing_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
-{
-	return sing_send_cuGraphExecChildGraphNodeSetParams(0, exec, node, child);
-}
-SING_PUBLIC(cuGraphExecChildGraphNodeSetParams);
 
 CUresult sing_send_cuGraphExecEventRecordNodeSetEvent(uint32_t per_thread, CUgraphExec exec, CUgraphNode node, CUevent event)
 {
@@ -7952,6 +8228,12 @@ const char *sing_pncclGetErrorString(int result)
 }
 SING_PUBLIC(pncclGetErrorString);
 
+const char *sing_pncclGetLastError(ncclComm_t comm)
+{
+	return sing_ncclGetLastError(comm);
+}
+SING_PUBLIC(pncclGetLastError);
+
 void sing_pncclResetDebugInit(void)
 {
 	sing_ncclResetDebugInit();
@@ -7991,6 +8273,30 @@ ncclResult_t sing_pncclGetUniqueId(ncclUniqueId *id)
 }
 SING_PUBLIC(pncclGetUniqueId);
 
+ncclResult_t sing_pncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
+{
+	return sing_ncclCommInitRank(comm, ranks, id, rank);
+}
+SING_PUBLIC(pncclCommInitRank);
+
+ncclResult_t sing_pncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, void *config)
+{
+	return sing_ncclCommInitRankConfig(comm, ranks, id, rank, config);
+}
+SING_PUBLIC(pncclCommInitRankConfig);
+
+ncclResult_t sing_pncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n, const ncclUniqueId *ids, void *config)
+{
+	return sing_ncclCommInitRankScalable(comm, ranks, rank, n, ids, config);
+}
+SING_PUBLIC(pncclCommInitRankScalable);
+
+ncclResult_t sing_pncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
+{
+	return sing_ncclCommInitAll(comms, n, devices);
+}
+SING_PUBLIC(pncclCommInitAll);
+
 ncclResult_t sing_send_comm_init(uint32_t per_thread, ncclComm_t *comm, int ranks, int rank, const ncclUniqueId *ids, int n, const int *names, const unsigned long long *values, unsigned int k)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
@@ -8026,7 +8332,7 @@ ncclResult_t sing_send_comm_init(uint32_t per_thread, ncclComm_t *comm, int rank
 		if (n_ > SING_LONGEST)
 			return 4;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -8064,6 +8370,12 @@ done_:
 	return r_;
 }
 
+ncclResult_t sing_pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, void *config)
+{
+	return sing_ncclCommSplit(comm, color, key, part, config);
+}
+SING_PUBLIC(pncclCommSplit);
+
 ncclResult_t sing_send_comm_split(uint32_t per_thread, ncclComm_t comm, int color, int key, ncclComm_t *part, const int *names, const unsigned long long *values, unsigned int k)
 {
 	unsigned char small_in_[SING_SMALL], *in_ = NULL, *p_;
@@ -8090,7 +8402,7 @@ ncclResult_t sing_send_comm_split(uint32_t per_thread, ncclComm_t comm, int colo
 		if (n_ > SING_LONGEST)
 			return 4;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -8124,7 +8436,85 @@ done_:
 	return r_;
 }
 
-ncclResult_t sing_send_ncclCommFinalize(uint32_t per_thread, ncclComm_t comm)
+ncclResult_t sing_send_comm_state(uint32_t per_thread, ncclComm_t comm, unsigned int wait, int *error, int *ranks, int *rank, int *dev)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char out_[16];
+	const size_t room_ = 16;
+	int r_;
+
+	if (error == NULL)
+		return 4;
+	if (ranks == NULL)
+		return 4;
+	if (rank == NULL)
+		return 4;
+	if (dev == NULL)
+		return 4;
+	p_ = sing_put(p_, &comm, 8);
+	p_ = sing_put(p_, &wait, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x7798ba27u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 6;
+	if (r_ == 0 || r_ == 7) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take(&q_, end_, error, 4)) && (sing_take(&q_, end_, ranks, 4)) && (sing_take(&q_, end_, rank, 4)) && (sing_take(&q_, end_, dev, 4)) && q_ == end_))
+			r_ = 6;
+	}
+	return r_;
+}
+
+ncclResult_t sing_send_comm_error(uint32_t per_thread, ncclComm_t comm, char *text, unsigned int room)
+{
+	unsigned char in_[12], *p_ = in_;
+	const size_t n_ = 12;
+	unsigned char small_out_[SING_SMALL], *out_ = NULL;
+	size_t room_ = 8, wide_;
+	int r_;
+
+	if (text == NULL && (uint64_t)room != 0)
+		return 4;
+	if (text != NULL) {
+		if (!sing_bytes((uint64_t)room, 1, SING_LONGEST_ANSWER, &wide_))
+			return 4;
+		room_ += wide_;
+		if (room_ > SING_LONGEST_ANSWER)
+			return 4;
+	}
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
+	if (out_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = sing_put(p_, &comm, 8);
+	p_ = sing_put(p_, &room, 4);
+	(void)p_;
+	size_t got_ = 0;
+	r_ = sing_call(0x6016dae4u | per_thread, in_, n_, out_, room_, &got_);
+	if (r_ < 0)
+		r_ = 6;
+	if (r_ == 0 || r_ == 7) {
+		const unsigned char *q_ = out_, *const end_ = out_ + got_;
+
+		if (!((sing_take_text(&q_, end_, text, (uint64_t)room)) && q_ == end_))
+			r_ = 6;
+	}
+done_:
+	sing_room_done(out_, small_out_);
+	return r_;
+}
+
+ncclResult_t sing_pncclCommFinalize(ncclComm_t comm)
+{
+	return sing_ncclCommFinalize(comm);
+}
+SING_PUBLIC(pncclCommFinalize);
+
+ncclResult_t sing_send_comm_finalize(uint32_t per_thread, ncclComm_t comm)
 {
 	unsigned char in_[8], *p_ = in_;
 	const size_t n_ = 8;
@@ -8133,23 +8523,11 @@ ncclResult_t sing_send_ncclCommFinalize(uint32_t per_thread, ncclComm_t comm)
 	p_ = sing_put(p_, &comm, 8);
 	(void)p_;
 	size_t got_ = 0;
-	r_ = sing_call(0x72c005afu | per_thread, in_, n_, NULL, 0, &got_);
+	r_ = sing_call(0x4e4ad988u | per_thread, in_, n_, NULL, 0, &got_);
 	if (r_ < 0)
 		r_ = 6;
 	return r_;
 }
-
-ncclResult_t sing_ncclCommFinalize(ncclComm_t comm)
-{
-	return sing_send_ncclCommFinalize(0, comm);
-}
-SING_PUBLIC(ncclCommFinalize);
-
-ncclResult_t sing_pncclCommFinalize(ncclComm_t comm)
-{
-	return sing_ncclCommFinalize(comm);
-}
-SING_PUBLIC(pncclCommFinalize);
 
 ncclResult_t sing_send_ncclCommDestroy(uint32_t per_thread, ncclComm_t comm)
 {
@@ -8168,6 +8546,12 @@ ncclResult_t sing_send_ncclCommDestroy(uint32_t per_thread, ncclComm_t comm)
 	return r_;
 }
 
+ncclResult_t sing_pncclCommDestroy(ncclComm_t comm)
+{
+	return sing_ncclCommDestroy(comm);
+}
+SING_PUBLIC(pncclCommDestroy);
+
 ncclResult_t sing_send_ncclCommAbort(uint32_t per_thread, ncclComm_t comm)
 {
 	unsigned char in_[8], *p_ = in_;
@@ -8185,36 +8569,11 @@ ncclResult_t sing_send_ncclCommAbort(uint32_t per_thread, ncclComm_t comm)
 	return r_;
 }
 
-ncclResult_t sing_send_ncclCommGetAsyncError(uint32_t per_thread, ncclComm_t comm, int *error)
+ncclResult_t sing_pncclCommAbort(ncclComm_t comm)
 {
-	unsigned char in_[8], *p_ = in_;
-	const size_t n_ = 8;
-	unsigned char out_[4];
-	const size_t room_ = 4;
-	int r_;
-
-	if (error == NULL)
-		return 4;
-	p_ = sing_put(p_, &comm, 8);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_call(0x5b6d750du | per_thread, in_, n_, out_, room_, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	if (r_ == 0 || r_ == 7) {
-		const unsigned char *q_ = out_, *const end_ = out_ + got_;
-
-		if (!((sing_take(&q_, end_, error, 4)) && q_ == end_))
-			r_ = 6;
-	}
-	return r_;
+	return sing_ncclCommAbort(comm);
 }
-
-ncclResult_t sing_ncclCommGetAsyncError(ncclComm_t comm, int *error)
-{
-	return sing_send_ncclCommGetAsyncError(0, comm, error);
-}
-SING_PUBLIC(ncclCommGetAsyncError);
+SING_PUBLIC(pncclCommAbort);
 
 ncclResult_t sing_pncclCommGetAsyncError(ncclComm_t comm, int *error)
 {
@@ -8222,73 +8581,11 @@ ncclResult_t sing_pncclCommGetAsyncError(ncclComm_t comm, int *error)
 }
 SING_PUBLIC(pncclCommGetAsyncError);
 
-ncclResult_t sing_send_ncclCommCount(uint32_t per_thread, ncclComm_t comm, int *n)
-{
-	unsigned char in_[8], *p_ = in_;
-	const size_t n_ = 8;
-	unsigned char out_[4];
-	const size_t room_ = 4;
-	int r_;
-
-	if (n == NULL)
-		return 4;
-	p_ = sing_put(p_, &comm, 8);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_cached(0x5455afe4u | per_thread, in_, n_, out_, room_, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	if (r_ == 0 || r_ == 7) {
-		const unsigned char *q_ = out_, *const end_ = out_ + got_;
-
-		if (!((sing_take(&q_, end_, n, 4)) && q_ == end_))
-			r_ = 6;
-	}
-	return r_;
-}
-
-ncclResult_t sing_ncclCommCount(ncclComm_t comm, int *n)
-{
-	return sing_send_ncclCommCount(0, comm, n);
-}
-SING_PUBLIC(ncclCommCount);
-
 ncclResult_t sing_pncclCommCount(ncclComm_t comm, int *n)
 {
 	return sing_ncclCommCount(comm, n);
 }
 SING_PUBLIC(pncclCommCount);
-
-ncclResult_t sing_send_ncclCommCuDevice(uint32_t per_thread, ncclComm_t comm, int *dev)
-{
-	unsigned char in_[8], *p_ = in_;
-	const size_t n_ = 8;
-	unsigned char out_[4];
-	const size_t room_ = 4;
-	int r_;
-
-	if (dev == NULL)
-		return 4;
-	p_ = sing_put(p_, &comm, 8);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_cached(0x370bc783u | per_thread, in_, n_, out_, room_, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	if (r_ == 0 || r_ == 7) {
-		const unsigned char *q_ = out_, *const end_ = out_ + got_;
-
-		if (!((sing_take(&q_, end_, dev, 4)) && q_ == end_))
-			r_ = 6;
-	}
-	return r_;
-}
-
-ncclResult_t sing_ncclCommCuDevice(ncclComm_t comm, int *dev)
-{
-	return sing_send_ncclCommCuDevice(0, comm, dev);
-}
-SING_PUBLIC(ncclCommCuDevice);
 
 ncclResult_t sing_pncclCommCuDevice(ncclComm_t comm, int *dev)
 {
@@ -8296,90 +8593,73 @@ ncclResult_t sing_pncclCommCuDevice(ncclComm_t comm, int *dev)
 }
 SING_PUBLIC(pncclCommCuDevice);
 
-ncclResult_t sing_send_ncclCommUserRank(uint32_t per_thread, ncclComm_t comm, int *rank)
-{
-	unsigned char in_[8], *p_ = in_;
-	const size_t n_ = 8;
-	unsigned char out_[4];
-	const size_t room_ = 4;
-	int r_;
-
-	if (rank == NULL)
-		return 4;
-	p_ = sing_put(p_, &comm, 8);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_cached(0x660c2e54u | per_thread, in_, n_, out_, room_, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	if (r_ == 0 || r_ == 7) {
-		const unsigned char *q_ = out_, *const end_ = out_ + got_;
-
-		if (!((sing_take(&q_, end_, rank, 4)) && q_ == end_))
-			r_ = 6;
-	}
-	return r_;
-}
-
-ncclResult_t sing_ncclCommUserRank(ncclComm_t comm, int *rank)
-{
-	return sing_send_ncclCommUserRank(0, comm, rank);
-}
-SING_PUBLIC(ncclCommUserRank);
-
 ncclResult_t sing_pncclCommUserRank(ncclComm_t comm, int *rank)
 {
 	return sing_ncclCommUserRank(comm, rank);
 }
 SING_PUBLIC(pncclCommUserRank);
 
-ncclResult_t sing_send_ncclGroupStart(uint32_t per_thread)
+ncclResult_t sing_pncclGroupStart(void)
 {
-	int r_;
-
-	size_t got_ = 0;
-	r_ = sing_call(0x68a8500cu | per_thread, NULL, 0, NULL, 0, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
+	return sing_ncclGroupStart();
 }
+SING_PUBLIC(pncclGroupStart);
 
-ncclResult_t sing_send_ncclGroupEnd(uint32_t per_thread)
+ncclResult_t sing_pncclGroupEnd(void)
 {
-	int r_;
-
-	size_t got_ = 0;
-	r_ = sing_call(0x2c5942f5u | per_thread, NULL, 0, NULL, 0, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
+	return sing_ncclGroupEnd();
 }
+SING_PUBLIC(pncclGroupEnd);
 
-ncclResult_t sing_send_ncclAllReduce(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
+ncclResult_t sing_send_nccl_group(uint32_t per_thread, const sing_nccl_count *counts, unsigned int k, const sing_nccl_op *ops, unsigned int n, CUstream stream)
 {
-	unsigned char in_[48], *p_ = in_;
-	const size_t n_ = 48;
+	unsigned char small_in_[SING_SMALL_POSTED], *in_ = NULL, *p_;
+	size_t n_ = 32, more_;
 	int r_;
 
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &op, 4);
-	p_ = sing_put(p_, &comm, 8);
+	if (counts == NULL && (uint64_t)k != 0)
+		return 4;
+	if (ops == NULL && (uint64_t)n != 0)
+		return 4;
+	if (counts != NULL) {
+		if (!sing_bytes((uint64_t)k, 16, SING_LONGEST, &more_))
+			return 4;
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 4;
+	}
+	if (ops != NULL) {
+		if (!sing_bytes((uint64_t)n, 56, SING_LONGEST, &more_))
+			return 4;
+		n_ += more_;
+		if (n_ > SING_LONGEST)
+			return 4;
+	}
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
+	if (in_ == NULL) {
+		r_ = 2;
+		goto done_;
+	}
+	p_ = in_;
+	const uint64_t counts_ = counts == NULL ? 0 : (uint64_t)k;
+	p_ = sing_put(p_, &counts_, 8);
+	if (counts != NULL)
+		p_ = sing_put(p_, counts, counts_ * 16);
+	p_ = sing_put(p_, &k, 4);
+	const uint64_t ops_ = ops == NULL ? 0 : (uint64_t)n;
+	p_ = sing_put(p_, &ops_, 8);
+	if (ops != NULL)
+		p_ = sing_put(p_, ops, ops_ * 56);
+	p_ = sing_put(p_, &n, 4);
 	p_ = sing_put(p_, &stream, 8);
 	(void)p_;
-	r_ = sing_post_counted(0x6355d50eu | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
+	r_ = sing_post_counted(0x550441e5u | per_thread, counts, k, in_, n_);
 	if (r_ < 0)
 		r_ = 6;
+done_:
+	sing_room_done(in_, small_in_);
 	return r_;
 }
-
-ncclResult_t sing_ncclAllReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclAllReduce(0, src, dst, n, type, op, comm, stream);
-}
-SING_PUBLIC(ncclAllReduce);
 
 ncclResult_t sing_pncclAllReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
 {
@@ -8387,64 +8667,11 @@ ncclResult_t sing_pncclAllReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int
 }
 SING_PUBLIC(pncclAllReduce);
 
-ncclResult_t sing_send_ncclReduce(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[52], *p_ = in_;
-	const size_t n_ = 52;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &op, 4);
-	p_ = sing_put(p_, &root, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x4e44ebu | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclReduce(0, src, dst, n, type, op, root, comm, stream);
-}
-SING_PUBLIC(ncclReduce);
-
 ncclResult_t sing_pncclReduce(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, int root, ncclComm_t comm, CUstream stream)
 {
 	return sing_ncclReduce(src, dst, n, type, op, root, comm, stream);
 }
 SING_PUBLIC(pncclReduce);
-
-ncclResult_t sing_send_ncclBroadcast(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[48], *p_ = in_;
-	const size_t n_ = 48;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &root, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x26bba458u | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclBroadcast(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclBroadcast(0, src, dst, n, type, root, comm, stream);
-}
-SING_PUBLIC(ncclBroadcast);
 
 ncclResult_t sing_pncclBroadcast(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
@@ -8452,61 +8679,11 @@ ncclResult_t sing_pncclBroadcast(CUdeviceptr src, CUdeviceptr dst, size_t n, int
 }
 SING_PUBLIC(pncclBroadcast);
 
-ncclResult_t sing_send_ncclBcast(uint32_t per_thread, CUdeviceptr buffer, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[40], *p_ = in_;
-	const size_t n_ = 40;
-	int r_;
-
-	p_ = sing_put(p_, &buffer, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &root, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0xc1debc2u | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclBcast(CUdeviceptr buffer, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclBcast(0, buffer, n, type, root, comm, stream);
-}
-SING_PUBLIC(ncclBcast);
-
 ncclResult_t sing_pncclBcast(CUdeviceptr buffer, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
 	return sing_ncclBcast(buffer, n, type, root, comm, stream);
 }
 SING_PUBLIC(pncclBcast);
-
-ncclResult_t sing_send_ncclAllGather(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[44], *p_ = in_;
-	const size_t n_ = 44;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x588b3477u | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclAllGather(0, src, dst, n, type, comm, stream);
-}
-SING_PUBLIC(ncclAllGather);
 
 ncclResult_t sing_pncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
 {
@@ -8514,62 +8691,11 @@ ncclResult_t sing_pncclAllGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int
 }
 SING_PUBLIC(pncclAllGather);
 
-ncclResult_t sing_send_ncclReduceScatter(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[48], *p_ = in_;
-	const size_t n_ = 48;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &op, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x2b62c8ffu | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclReduceScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclReduceScatter(0, src, dst, n, type, op, comm, stream);
-}
-SING_PUBLIC(ncclReduceScatter);
-
 ncclResult_t sing_pncclReduceScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclRedOp_t op, ncclComm_t comm, CUstream stream)
 {
 	return sing_ncclReduceScatter(src, dst, n, type, op, comm, stream);
 }
 SING_PUBLIC(pncclReduceScatter);
-
-ncclResult_t sing_send_ncclAlltoAll(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[44], *p_ = in_;
-	const size_t n_ = 44;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x2ba92ef0u | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclAlltoAll(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclAlltoAll(0, src, dst, n, type, comm, stream);
-}
-SING_PUBLIC(ncclAlltoAll);
 
 ncclResult_t sing_pncclAlltoAll(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, ncclComm_t comm, CUstream stream)
 {
@@ -8577,63 +8703,11 @@ ncclResult_t sing_pncclAlltoAll(CUdeviceptr src, CUdeviceptr dst, size_t n, int 
 }
 SING_PUBLIC(pncclAlltoAll);
 
-ncclResult_t sing_send_ncclGather(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[48], *p_ = in_;
-	const size_t n_ = 48;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &root, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x5039f8f6u | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclGather(0, src, dst, n, type, root, comm, stream);
-}
-SING_PUBLIC(ncclGather);
-
 ncclResult_t sing_pncclGather(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
 	return sing_ncclGather(src, dst, n, type, root, comm, stream);
 }
 SING_PUBLIC(pncclGather);
-
-ncclResult_t sing_send_ncclScatter(uint32_t per_thread, CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[48], *p_ = in_;
-	const size_t n_ = 48;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &root, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x5fb0e8a5u | per_thread, (uint64_t)(uintptr_t)comm, -1, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclScatter(0, src, dst, n, type, root, comm, stream);
-}
-SING_PUBLIC(ncclScatter);
 
 ncclResult_t sing_pncclScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int type, int root, ncclComm_t comm, CUstream stream)
 {
@@ -8641,67 +8715,23 @@ ncclResult_t sing_pncclScatter(CUdeviceptr src, CUdeviceptr dst, size_t n, int t
 }
 SING_PUBLIC(pncclScatter);
 
-ncclResult_t sing_send_ncclSend(uint32_t per_thread, CUdeviceptr src, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[40], *p_ = in_;
-	const size_t n_ = 40;
-	int r_;
-
-	p_ = sing_put(p_, &src, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &peer, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x5490d73bu | per_thread, (uint64_t)(uintptr_t)comm, peer, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclSend(CUdeviceptr src, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclSend(0, src, n, type, peer, comm, stream);
-}
-SING_PUBLIC(ncclSend);
-
 ncclResult_t sing_pncclSend(CUdeviceptr src, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
 {
 	return sing_ncclSend(src, n, type, peer, comm, stream);
 }
 SING_PUBLIC(pncclSend);
 
-ncclResult_t sing_send_ncclRecv(uint32_t per_thread, CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
-{
-	unsigned char in_[40], *p_ = in_;
-	const size_t n_ = 40;
-	int r_;
-
-	p_ = sing_put(p_, &dst, 8);
-	p_ = sing_put(p_, &n, 8);
-	p_ = sing_put(p_, &type, 4);
-	p_ = sing_put(p_, &peer, 4);
-	p_ = sing_put(p_, &comm, 8);
-	p_ = sing_put(p_, &stream, 8);
-	(void)p_;
-	r_ = sing_post_counted(0x545e1aa1u | per_thread, (uint64_t)(uintptr_t)comm, peer, in_, n_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclRecv(CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
-{
-	return sing_send_ncclRecv(0, dst, n, type, peer, comm, stream);
-}
-SING_PUBLIC(ncclRecv);
-
 ncclResult_t sing_pncclRecv(CUdeviceptr dst, size_t n, int type, int peer, ncclComm_t comm, CUstream stream)
 {
 	return sing_ncclRecv(dst, n, type, peer, comm, stream);
 }
 SING_PUBLIC(pncclRecv);
+
+ncclResult_t sing_pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, int type, int residence, ncclComm_t comm)
+{
+	return sing_ncclRedOpCreatePreMulSum(op, scalar, type, residence, comm);
+}
+SING_PUBLIC(pncclRedOpCreatePreMulSum);
 
 ncclResult_t sing_send_redop_create(uint32_t per_thread, ncclRedOp_t *op, const void *scalar, unsigned int n, CUdeviceptr at, int type, int residence, ncclComm_t comm)
 {
@@ -8722,7 +8752,7 @@ ncclResult_t sing_send_redop_create(uint32_t per_thread, ncclRedOp_t *op, const 
 		if (n_ > SING_LONGEST)
 			return 4;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 2;
 		goto done_;
@@ -8769,75 +8799,17 @@ ncclResult_t sing_send_ncclRedOpDestroy(uint32_t per_thread, ncclRedOp_t op, ncc
 	return r_;
 }
 
-ncclResult_t sing_ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
-{
-	return sing_send_ncclRedOpDestroy(0, op, comm);
-}
-SING_PUBLIC(ncclRedOpDestroy);
-
 ncclResult_t sing_pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
 	return sing_ncclRedOpDestroy(op, comm);
 }
 SING_PUBLIC(pncclRedOpDestroy);
 
-ncclResult_t sing_send_ncclMemAlloc(uint32_t per_thread, CUdeviceptr *ptr, size_t n)
-{
-	unsigned char in_[8], *p_ = in_;
-	const size_t n_ = 8;
-	unsigned char out_[8];
-	const size_t room_ = 8;
-	int r_;
-
-	if (ptr == NULL)
-		return 4;
-	p_ = sing_put(p_, &n, 8);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_call(0x23ca96d3u | per_thread, in_, n_, out_, room_, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	if (r_ == 0 || r_ == 7) {
-		const unsigned char *q_ = out_, *const end_ = out_ + got_;
-
-		if (!((sing_take(&q_, end_, ptr, 8)) && q_ == end_))
-			r_ = 6;
-	}
-	return r_;
-}
-
-ncclResult_t sing_ncclMemAlloc(CUdeviceptr *ptr, size_t n)
-{
-	return sing_send_ncclMemAlloc(0, ptr, n);
-}
-SING_PUBLIC(ncclMemAlloc);
-
 ncclResult_t sing_pncclMemAlloc(CUdeviceptr *ptr, size_t n)
 {
 	return sing_ncclMemAlloc(ptr, n);
 }
 SING_PUBLIC(pncclMemAlloc);
-
-ncclResult_t sing_send_ncclMemFree(uint32_t per_thread, CUdeviceptr ptr)
-{
-	unsigned char in_[8], *p_ = in_;
-	const size_t n_ = 8;
-	int r_;
-
-	p_ = sing_put(p_, &ptr, 8);
-	(void)p_;
-	size_t got_ = 0;
-	r_ = sing_call(0x548d8078u | per_thread, in_, n_, NULL, 0, &got_);
-	if (r_ < 0)
-		r_ = 6;
-	return r_;
-}
-
-ncclResult_t sing_ncclMemFree(CUdeviceptr ptr)
-{
-	return sing_send_ncclMemFree(0, ptr);
-}
-SING_PUBLIC(ncclMemFree);
 
 ncclResult_t sing_pncclMemFree(CUdeviceptr ptr)
 {
@@ -8990,7 +8962,7 @@ nvmlReturn_t sing_send_nvmlSystemGetDriverVersion(uint32_t per_thread, char *ver
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9035,7 +9007,7 @@ nvmlReturn_t sing_send_nvmlSystemGetNVMLVersion(uint32_t per_thread, char *versi
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9211,7 +9183,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetHandleByPciBusId_v2(uint32_t per_thread, con
 		if (n_ > SING_LONGEST)
 			return 2;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9261,7 +9233,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetHandleByUUID(uint32_t per_thread, const char
 		if (n_ > SING_LONGEST)
 			return 2;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9311,7 +9283,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetHandleBySerial(uint32_t per_thread, const ch
 		if (n_ > SING_LONGEST)
 			return 2;
 	}
-	in_ = sing_room(small_in_, n_);
+	in_ = sing_room(small_in_, sizeof(small_in_), n_);
 	if (in_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9422,7 +9394,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetName(uint32_t per_thread, nvmlDevice_t dev, 
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9468,7 +9440,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetUUID(uint32_t per_thread, nvmlDevice_t dev, 
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9514,7 +9486,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetSerial(uint32_t per_thread, nvmlDevice_t dev
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -9560,7 +9532,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetVbiosVersion(uint32_t per_thread, nvmlDevice
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -10932,7 +10904,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetCpuAffinity(uint32_t per_thread, nvmlDevice_
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -11204,7 +11176,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetComputeRunningProcesses_v3(uint32_t per_thre
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;
@@ -11251,7 +11223,7 @@ nvmlReturn_t sing_send_nvmlDeviceGetGraphicsRunningProcesses_v3(uint32_t per_thr
 		if (room_ > SING_LONGEST_ANSWER)
 			return 2;
 	}
-	out_ = sing_room(small_out_, room_);
+	out_ = sing_room(small_out_, sizeof(small_out_), room_);
 	if (out_ == NULL) {
 		r_ = 20;
 		goto done_;

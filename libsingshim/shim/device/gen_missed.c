@@ -38,544 +38,380 @@ MISS(cuCoredumpRegisterStartCallback, 23);
 MISS(cuCoredumpSetAttribute, 24);
 MISS(cuCoredumpSetAttributeGlobal, 25);
 MISS(cuCtxAttach, 26);
-MISS(cuCtxCreate, 27);
-MISS(cuCtxCreate_v2, 28);
-MISS(cuCtxCreate_v3, 29);
-MISS(cuCtxCreate_v4, 30);
-MISS(cuCtxDestroy, 31);
-MISS(cuCtxDestroy_v2, 32);
-MISS(cuCtxDetach, 33);
-MISS(cuCtxFromGreenCtx, 34);
-MISS(cuCtxGetCurrent, 35);
-MISS(cuCtxGetDevResource, 36);
-MISS(cuCtxGetDevice, 37);
-MISS(cuCtxGetDevice_v2, 38);
-MISS(cuCtxGetExecAffinity, 39);
-MISS(cuCtxPopCurrent, 40);
-MISS(cuCtxPopCurrent_v2, 41);
-MISS(cuCtxPushCurrent, 42);
-MISS(cuCtxPushCurrent_v2, 43);
-MISS(cuCtxRecordEvent, 44);
-MISS(cuCtxSetCurrent, 45);
-MISS(cuCtxWaitEvent, 46);
-MISS(cuDestroyExternalMemory, 47);
-MISS(cuDestroyExternalSemaphore, 48);
-MISS(cuDevResourceGenerateDesc, 49);
-MISS(cuDevSmResourceSplit, 50);
-MISS(cuDevSmResourceSplitByCount, 51);
-MISS(cuDeviceGetAttribute, 52);
-MISS(cuDeviceGetDevResource, 53);
-MISS(cuDeviceGetLuid, 54);
-MISS(cuDeviceGetNvSciSyncAttributes, 55);
-MISS(cuDeviceGetTexture1DLinearMaxWidth, 56);
-MISS(cuDevicePrimaryCtxRelease, 57);
-MISS(cuDevicePrimaryCtxRelease_v2, 58);
-MISS(cuDevicePrimaryCtxReset, 59);
-MISS(cuDevicePrimaryCtxReset_v2, 60);
-MISS(cuDevicePrimaryCtxRetain, 61);
-MISS(cuDeviceRegisterAsyncNotification, 62);
-MISS(cuDeviceTotalMem, 63);
-MISS(cuDeviceUnregisterAsyncNotification, 64);
-MISS(cuEGLStreamConsumerAcquireFrame, 65);
-MISS(cuEGLStreamConsumerConnect, 66);
-MISS(cuEGLStreamConsumerConnectWithFlags, 67);
-MISS(cuEGLStreamConsumerDisconnect, 68);
-MISS(cuEGLStreamConsumerReleaseFrame, 69);
-MISS(cuEGLStreamProducerConnect, 70);
-MISS(cuEGLStreamProducerDisconnect, 71);
-MISS(cuEGLStreamProducerPresentFrame, 72);
-MISS(cuEGLStreamProducerReturnFrame, 73);
-MISS(cuEventCreateFromEGLSync, 74);
-MISS(cuExternalMemoryGetMappedBuffer, 75);
-MISS(cuExternalMemoryGetMappedMipmappedArray, 76);
-MISS(cuFlushGPUDirectRDMAWrites, 77);
-MISS(cuFuncGetName, 78);
-MISS(cuFuncSetBlockShape, 79);
-MISS(cuFuncSetSharedSize, 80);
-MISS(cuGLCtxCreate, 81);
-MISS(cuGLCtxCreate_v2, 82);
-MISS(cuGLGetDevices, 83);
-MISS(cuGLGetDevices_v2, 84);
-MISS(cuGLInit, 85);
-MISS(cuGLMapBufferObject, 86);
-MISS(cuGLMapBufferObjectAsync, 87);
-MISS(cuGLMapBufferObjectAsync_v2, 88);
-MISS(cuGLMapBufferObjectAsync_v2_ptsz, 89);
-MISS(cuGLMapBufferObject_v2, 90);
-MISS(cuGLMapBufferObject_v2_ptds, 91);
-MISS(cuGLRegisterBufferObject, 92);
-MISS(cuGLSetBufferObjectMapFlags, 93);
-MISS(cuGLUnmapBufferObject, 94);
-MISS(cuGLUnmapBufferObjectAsync, 95);
-MISS(cuGLUnregisterBufferObject, 96);
-MISS(cuGetExportTable, 97);
-MISS(cuGraphAddBatchMemOpNode, 98);
-MISS(cuGraphAddExternalSemaphoresSignalNode, 99);
-MISS(cuGraphAddExternalSemaphoresWaitNode, 100);
-MISS(cuGraphAddHostNode, 101);
-MISS(cuGraphAddKernelNode, 102);
-MISS(cuGraphAddKernelNode_v2, 103);
-MISS(cuGraphAddMemAllocNode, 104);
-MISS(cuGraphAddMemcpyNode, 105);
-MISS(cuGraphAddNode, 106);
-MISS(cuGraphAddNode_v2, 107);
-MISS(cuGraphBatchMemOpNodeGetParams, 108);
-MISS(cuGraphBatchMemOpNodeSetParams, 109);
-MISS(cuGraphConditionalHandleCreate, 110);
-MISS(cuGraphDebugDotPrint, 111);
-MISS(cuGraphExecBatchMemOpNodeSetParams, 112);
-MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 113);
-MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 114);
-MISS(cuGraphExecGetId, 115);
-MISS(cuGraphExecHostNodeSetParams, 116);
-MISS(cuGraphExecKernelNodeSetParams, 117);
-MISS(cuGraphExecKernelNodeSetParams_v2, 118);
-MISS(cuGraphExecMemcpyNodeSetParams, 119);
-MISS(cuGraphExecNodeSetParams, 120);
-MISS(cuGraphExecUpdate, 121);
-MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 122);
-MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 123);
-MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 124);
-MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 125);
-MISS(cuGraphGetId, 126);
-MISS(cuGraphHostNodeGetParams, 127);
-MISS(cuGraphHostNodeSetParams, 128);
-MISS(cuGraphInstantiate, 129);
-MISS(cuGraphInstantiateWithFlags, 130);
-MISS(cuGraphInstantiateWithParams, 131);
-MISS(cuGraphInstantiateWithParams_ptsz, 132);
-MISS(cuGraphInstantiate_v2, 133);
-MISS(cuGraphKernelNodeGetParams, 134);
-MISS(cuGraphKernelNodeGetParams_v2, 135);
-MISS(cuGraphKernelNodeSetParams, 136);
-MISS(cuGraphKernelNodeSetParams_v2, 137);
-MISS(cuGraphLaunch, 138);
-MISS(cuGraphLaunch_ptsz, 139);
-MISS(cuGraphMemAllocNodeGetParams, 140);
-MISS(cuGraphMemcpyNodeGetParams, 141);
-MISS(cuGraphMemcpyNodeSetParams, 142);
-MISS(cuGraphNodeGetContainingGraph, 143);
-MISS(cuGraphNodeGetLocalId, 144);
-MISS(cuGraphNodeGetParams, 145);
-MISS(cuGraphNodeGetToolsId, 146);
-MISS(cuGraphNodeSetParams, 147);
-MISS(cuGraphReleaseUserObject, 148);
-MISS(cuGraphRetainUserObject, 149);
-MISS(cuGraphicsEGLRegisterImage, 150);
-MISS(cuGraphicsGLRegisterBuffer, 151);
-MISS(cuGraphicsGLRegisterImage, 152);
-MISS(cuGraphicsMapResources, 153);
-MISS(cuGraphicsMapResources_ptsz, 154);
-MISS(cuGraphicsResourceGetMappedEglFrame, 155);
-MISS(cuGraphicsResourceGetMappedMipmappedArray, 156);
-MISS(cuGraphicsResourceGetMappedPointer, 157);
-MISS(cuGraphicsResourceGetMappedPointer_v2, 158);
-MISS(cuGraphicsResourceSetMapFlags, 159);
-MISS(cuGraphicsResourceSetMapFlags_v2, 160);
-MISS(cuGraphicsSubResourceGetMappedArray, 161);
-MISS(cuGraphicsUnmapResources, 162);
-MISS(cuGraphicsUnmapResources_ptsz, 163);
-MISS(cuGraphicsUnregisterResource, 164);
-MISS(cuGraphicsVDPAURegisterOutputSurface, 165);
-MISS(cuGraphicsVDPAURegisterVideoSurface, 166);
-MISS(cuGreenCtxCreate, 167);
-MISS(cuGreenCtxDestroy, 168);
-MISS(cuGreenCtxGetDevResource, 169);
-MISS(cuGreenCtxGetId, 170);
-MISS(cuGreenCtxRecordEvent, 171);
-MISS(cuGreenCtxStreamCreate, 172);
-MISS(cuGreenCtxWaitEvent, 173);
-MISS(cuImportExternalMemory, 174);
-MISS(cuImportExternalSemaphore, 175);
-MISS(cuInit, 176);
-MISS(cuIpcCloseMemHandle, 177);
-MISS(cuIpcGetEventHandle, 178);
-MISS(cuIpcGetMemHandle, 179);
-MISS(cuIpcOpenEventHandle, 180);
-MISS(cuIpcOpenMemHandle, 181);
-MISS(cuIpcOpenMemHandle_v2, 182);
-MISS(cuKernelGetName, 183);
-MISS(cuLaunch, 184);
-MISS(cuLaunchCooperativeKernel, 185);
-MISS(cuLaunchCooperativeKernelMultiDevice, 186);
-MISS(cuLaunchCooperativeKernel_ptsz, 187);
-MISS(cuLaunchGrid, 188);
-MISS(cuLaunchGridAsync, 189);
-MISS(cuLaunchHostFunc, 190);
-MISS(cuLaunchHostFunc_ptsz, 191);
-MISS(cuLaunchHostFunc_v2, 192);
-MISS(cuLaunchHostFunc_v2_ptsz, 193);
-MISS(cuLaunchKernel, 194);
-MISS(cuLaunchKernelEx, 195);
-MISS(cuLaunchKernelEx_ptsz, 196);
-MISS(cuLaunchKernel_ptsz, 197);
-MISS(cuLibraryGetManaged, 198);
-MISS(cuLibraryGetUnifiedFunction, 199);
-MISS(cuLibraryLoadData, 200);
-MISS(cuLibraryLoadFromFile, 201);
-MISS(cuLinkAddData, 202);
-MISS(cuLinkAddData_v2, 203);
-MISS(cuLinkAddFile, 204);
-MISS(cuLinkAddFile_v2, 205);
-MISS(cuLinkComplete, 206);
-MISS(cuLinkCreate, 207);
-MISS(cuLinkCreate_v2, 208);
-MISS(cuLogsCurrent, 209);
-MISS(cuLogsDumpToFile, 210);
-MISS(cuLogsDumpToMemory, 211);
-MISS(cuLogsRegisterCallback, 212);
-MISS(cuLogsUnregisterCallback, 213);
-MISS(cuMemAdvise, 214);
-MISS(cuMemAdvise_v2, 215);
-MISS(cuMemAlloc, 216);
-MISS(cuMemAllocHost, 217);
-MISS(cuMemAllocHost_v2, 218);
-MISS(cuMemAllocManaged, 219);
-MISS(cuMemAllocPitch, 220);
-MISS(cuMemBatchDecompressAsync, 221);
-MISS(cuMemBatchDecompressAsync_ptsz, 222);
-MISS(cuMemDiscardAndPrefetchBatchAsync, 223);
-MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 224);
-MISS(cuMemDiscardBatchAsync, 225);
-MISS(cuMemDiscardBatchAsync_ptsz, 226);
-MISS(cuMemExportToShareableHandle, 227);
-MISS(cuMemFree, 228);
-MISS(cuMemFreeHost, 229);
-MISS(cuMemGetAddressRange, 230);
-MISS(cuMemGetDefaultMemPool, 231);
-MISS(cuMemGetHandleForAddressRange, 232);
-MISS(cuMemGetInfo, 233);
-MISS(cuMemGetMemPool, 234);
-MISS(cuMemHostAlloc, 235);
-MISS(cuMemHostGetDevicePointer, 236);
-MISS(cuMemHostGetDevicePointer_v2, 237);
-MISS(cuMemHostGetFlags, 238);
-MISS(cuMemHostRegister, 239);
-MISS(cuMemHostRegister_v2, 240);
-MISS(cuMemHostUnregister, 241);
-MISS(cuMemImportFromShareableHandle, 242);
-MISS(cuMemMapArrayAsync, 243);
-MISS(cuMemMapArrayAsync_ptsz, 244);
-MISS(cuMemPoolExportPointer, 245);
-MISS(cuMemPoolExportToShareableHandle, 246);
-MISS(cuMemPoolGetAttribute, 247);
-MISS(cuMemPoolImportFromShareableHandle, 248);
-MISS(cuMemPoolImportPointer, 249);
-MISS(cuMemPoolSetAttribute, 250);
-MISS(cuMemPrefetchAsync, 251);
-MISS(cuMemPrefetchAsync_ptsz, 252);
-MISS(cuMemPrefetchAsync_v2, 253);
-MISS(cuMemPrefetchAsync_v2_ptsz, 254);
-MISS(cuMemPrefetchBatchAsync, 255);
-MISS(cuMemPrefetchBatchAsync_ptsz, 256);
-MISS(cuMemRangeGetAttribute, 257);
-MISS(cuMemRangeGetAttributes, 258);
-MISS(cuMemSetMemPool, 259);
-MISS(cuMemcpy, 260);
-MISS(cuMemcpy2D, 261);
-MISS(cuMemcpy2DAsync, 262);
-MISS(cuMemcpy2DAsync_v2, 263);
-MISS(cuMemcpy2DAsync_v2_ptsz, 264);
-MISS(cuMemcpy2DUnaligned, 265);
-MISS(cuMemcpy2DUnaligned_v2, 266);
-MISS(cuMemcpy2DUnaligned_v2_ptds, 267);
-MISS(cuMemcpy2D_v2, 268);
-MISS(cuMemcpy2D_v2_ptds, 269);
-MISS(cuMemcpy3D, 270);
-MISS(cuMemcpy3DAsync, 271);
-MISS(cuMemcpy3DAsync_v2, 272);
-MISS(cuMemcpy3DAsync_v2_ptsz, 273);
-MISS(cuMemcpy3DBatchAsync, 274);
-MISS(cuMemcpy3DBatchAsync_ptsz, 275);
-MISS(cuMemcpy3DBatchAsync_v2, 276);
-MISS(cuMemcpy3DBatchAsync_v2_ptsz, 277);
-MISS(cuMemcpy3DPeer, 278);
-MISS(cuMemcpy3DPeerAsync, 279);
-MISS(cuMemcpy3DPeerAsync_ptsz, 280);
-MISS(cuMemcpy3DPeer_ptds, 281);
-MISS(cuMemcpy3DWithAttributesAsync, 282);
-MISS(cuMemcpy3DWithAttributesAsync_ptsz, 283);
-MISS(cuMemcpy3D_v2, 284);
-MISS(cuMemcpy3D_v2_ptds, 285);
-MISS(cuMemcpyAsync, 286);
-MISS(cuMemcpyAsync_ptsz, 287);
-MISS(cuMemcpyAtoA, 288);
-MISS(cuMemcpyAtoA_v2, 289);
-MISS(cuMemcpyAtoA_v2_ptds, 290);
-MISS(cuMemcpyAtoD, 291);
-MISS(cuMemcpyAtoD_v2, 292);
-MISS(cuMemcpyAtoD_v2_ptds, 293);
-MISS(cuMemcpyAtoH, 294);
-MISS(cuMemcpyAtoHAsync, 295);
-MISS(cuMemcpyAtoHAsync_v2, 296);
-MISS(cuMemcpyAtoHAsync_v2_ptsz, 297);
-MISS(cuMemcpyAtoH_v2, 298);
-MISS(cuMemcpyAtoH_v2_ptds, 299);
-MISS(cuMemcpyBatchAsync, 300);
-MISS(cuMemcpyBatchAsync_ptsz, 301);
-MISS(cuMemcpyBatchAsync_v2, 302);
-MISS(cuMemcpyBatchAsync_v2_ptsz, 303);
-MISS(cuMemcpyDtoA, 304);
-MISS(cuMemcpyDtoA_v2, 305);
-MISS(cuMemcpyDtoA_v2_ptds, 306);
-MISS(cuMemcpyDtoD, 307);
-MISS(cuMemcpyDtoDAsync, 308);
-MISS(cuMemcpyDtoH, 309);
-MISS(cuMemcpyDtoHAsync, 310);
-MISS(cuMemcpyDtoHAsync_v2, 311);
-MISS(cuMemcpyDtoHAsync_v2_ptsz, 312);
-MISS(cuMemcpyDtoH_v2, 313);
-MISS(cuMemcpyDtoH_v2_ptds, 314);
-MISS(cuMemcpyHtoA, 315);
-MISS(cuMemcpyHtoAAsync, 316);
-MISS(cuMemcpyHtoAAsync_v2, 317);
-MISS(cuMemcpyHtoAAsync_v2_ptsz, 318);
-MISS(cuMemcpyHtoA_v2, 319);
-MISS(cuMemcpyHtoA_v2_ptds, 320);
-MISS(cuMemcpyHtoD, 321);
-MISS(cuMemcpyHtoDAsync, 322);
-MISS(cuMemcpyHtoDAsync_v2, 323);
-MISS(cuMemcpyHtoDAsync_v2_ptsz, 324);
-MISS(cuMemcpyHtoD_v2, 325);
-MISS(cuMemcpyHtoD_v2_ptds, 326);
-MISS(cuMemcpyWithAttributesAsync, 327);
-MISS(cuMemcpyWithAttributesAsync_ptsz, 328);
-MISS(cuMemcpy_ptds, 329);
-MISS(cuMemsetD16, 330);
-MISS(cuMemsetD2D16, 331);
-MISS(cuMemsetD2D32, 332);
-MISS(cuMemsetD2D8, 333);
-MISS(cuMemsetD32, 334);
-MISS(cuMemsetD8, 335);
-MISS(cuMipmappedArrayCreate, 336);
-MISS(cuMipmappedArrayDestroy, 337);
-MISS(cuMipmappedArrayGetLevel, 338);
-MISS(cuMipmappedArrayGetMemoryRequirements, 339);
-MISS(cuMipmappedArrayGetSparseProperties, 340);
-MISS(cuModuleGetGlobal, 341);
-MISS(cuModuleGetSurfRef, 342);
-MISS(cuModuleGetTexRef, 343);
-MISS(cuModuleLoad, 344);
-MISS(cuModuleLoadData, 345);
-MISS(cuModuleLoadDataEx, 346);
-MISS(cuModuleLoadFatBinary, 347);
-MISS(cuMulticastAddDevice, 348);
-MISS(cuMulticastBindAddr, 349);
-MISS(cuMulticastBindAddr_v2, 350);
-MISS(cuMulticastBindMem, 351);
-MISS(cuMulticastBindMem_v2, 352);
-MISS(cuMulticastCreate, 353);
-MISS(cuMulticastGetGranularity, 354);
-MISS(cuMulticastUnbind, 355);
-MISS(cuOccupancyMaxActiveClusters, 356);
-MISS(cuOccupancyMaxPotentialBlockSize, 357);
-MISS(cuOccupancyMaxPotentialBlockSizeWithFlags, 358);
-MISS(cuOccupancyMaxPotentialClusterSize, 359);
-MISS(cuParamSetSize, 360);
-MISS(cuParamSetTexRef, 361);
-MISS(cuParamSetf, 362);
-MISS(cuParamSeti, 363);
-MISS(cuParamSetv, 364);
-MISS(cuPointerGetAttribute, 365);
-MISS(cuPointerGetAttributes, 366);
-MISS(cuPointerSetAttribute, 367);
-MISS(cuProfilerInitialize, 368);
-MISS(cuProfilerStart, 369);
-MISS(cuProfilerStop, 370);
-MISS(cuSignalExternalSemaphoresAsync, 371);
-MISS(cuSignalExternalSemaphoresAsync_ptsz, 372);
-MISS(cuStreamAddCallback, 373);
-MISS(cuStreamAddCallback_ptsz, 374);
-MISS(cuStreamAttachMemAsync, 375);
-MISS(cuStreamAttachMemAsync_ptsz, 376);
-MISS(cuStreamBeginCapture, 377);
-MISS(cuStreamBeginCaptureToCig, 378);
-MISS(cuStreamBeginCaptureToGraph, 379);
-MISS(cuStreamBeginCaptureToGraph_ptsz, 380);
-MISS(cuStreamBeginCapture_ptsz, 381);
-MISS(cuStreamBeginCapture_v2, 382);
-MISS(cuStreamBeginCapture_v2_ptsz, 383);
-MISS(cuStreamEndCapture, 384);
-MISS(cuStreamEndCaptureToCig, 385);
-MISS(cuStreamEndCapture_ptsz, 386);
-MISS(cuStreamGetCaptureInfo, 387);
-MISS(cuStreamGetCaptureInfo_ptsz, 388);
-MISS(cuStreamGetCaptureInfo_v2, 389);
-MISS(cuStreamGetCaptureInfo_v2_ptsz, 390);
-MISS(cuStreamGetCaptureInfo_v3, 391);
-MISS(cuStreamGetCaptureInfo_v3_ptsz, 392);
-MISS(cuStreamGetCtx, 393);
-MISS(cuStreamGetCtx_ptsz, 394);
-MISS(cuStreamGetCtx_v2, 395);
-MISS(cuStreamGetCtx_v2_ptsz, 396);
-MISS(cuStreamGetDevResource, 397);
-MISS(cuStreamGetDevResource_ptsz, 398);
-MISS(cuStreamGetGreenCtx, 399);
-MISS(cuStreamIsCapturing, 400);
-MISS(cuStreamIsCapturing_ptsz, 401);
-MISS(cuStreamUpdateCaptureDependencies, 402);
-MISS(cuStreamUpdateCaptureDependencies_ptsz, 403);
-MISS(cuStreamUpdateCaptureDependencies_v2, 404);
-MISS(cuStreamUpdateCaptureDependencies_v2_ptsz, 405);
-MISS(cuSurfObjectCreate, 406);
-MISS(cuSurfObjectDestroy, 407);
-MISS(cuSurfObjectGetResourceDesc, 408);
-MISS(cuSurfRefGetArray, 409);
-MISS(cuSurfRefSetArray, 410);
-MISS(cuTensorMapEncodeIm2col, 411);
-MISS(cuTensorMapEncodeIm2colWide, 412);
-MISS(cuTensorMapEncodeTiled, 413);
-MISS(cuTensorMapReplaceAddress, 414);
-MISS(cuTexObjectCreate, 415);
-MISS(cuTexObjectDestroy, 416);
-MISS(cuTexObjectGetResourceDesc, 417);
-MISS(cuTexObjectGetResourceViewDesc, 418);
-MISS(cuTexObjectGetTextureDesc, 419);
-MISS(cuTexRefCreate, 420);
-MISS(cuTexRefDestroy, 421);
-MISS(cuTexRefGetAddress, 422);
-MISS(cuTexRefGetAddressMode, 423);
-MISS(cuTexRefGetAddress_v2, 424);
-MISS(cuTexRefGetArray, 425);
-MISS(cuTexRefGetBorderColor, 426);
-MISS(cuTexRefGetFilterMode, 427);
-MISS(cuTexRefGetFlags, 428);
-MISS(cuTexRefGetFormat, 429);
-MISS(cuTexRefGetMaxAnisotropy, 430);
-MISS(cuTexRefGetMipmapFilterMode, 431);
-MISS(cuTexRefGetMipmapLevelBias, 432);
-MISS(cuTexRefGetMipmapLevelClamp, 433);
-MISS(cuTexRefGetMipmappedArray, 434);
-MISS(cuTexRefSetAddress, 435);
-MISS(cuTexRefSetAddress2D, 436);
-MISS(cuTexRefSetAddress2D_v2, 437);
-MISS(cuTexRefSetAddress2D_v3, 438);
-MISS(cuTexRefSetAddressMode, 439);
-MISS(cuTexRefSetAddress_v2, 440);
-MISS(cuTexRefSetArray, 441);
-MISS(cuTexRefSetBorderColor, 442);
-MISS(cuTexRefSetFilterMode, 443);
-MISS(cuTexRefSetFlags, 444);
-MISS(cuTexRefSetFormat, 445);
-MISS(cuTexRefSetMaxAnisotropy, 446);
-MISS(cuTexRefSetMipmapFilterMode, 447);
-MISS(cuTexRefSetMipmapLevelBias, 448);
-MISS(cuTexRefSetMipmapLevelClamp, 449);
-MISS(cuTexRefSetMipmappedArray, 450);
-MISS(cuThreadExchangeStreamCaptureMode, 451);
-MISS(cuUserObjectCreate, 452);
-MISS(cuUserObjectRelease, 453);
-MISS(cuUserObjectRetain, 454);
-MISS(cuVDPAUCtxCreate, 455);
-MISS(cuVDPAUCtxCreate_v2, 456);
-MISS(cuVDPAUGetDevice, 457);
-MISS(cuWaitExternalSemaphoresAsync, 458);
-MISS(cuWaitExternalSemaphoresAsync_ptsz, 459);
-MISS(ncclCommAbort, 460);
-MISS(ncclCommDestroy, 461);
-MISS(ncclCommGetUniqueId, 462);
-MISS(ncclCommGrow, 463);
-MISS(ncclCommInitAll, 464);
-MISS(ncclCommInitRank, 465);
-MISS(ncclCommInitRankConfig, 466);
-MISS(ncclCommInitRankScalable, 467);
-MISS(ncclCommMemStats, 468);
-MISS(ncclCommQueryProperties, 469);
-MISS(ncclCommResume, 470);
-MISS(ncclCommRevoke, 471);
-MISS(ncclCommShrink, 472);
-MISS(ncclCommSplit, 473);
-MISS(ncclCommSuspend, 474);
-MISS(ncclCommWindowDeregister, 475);
-MISS(ncclCommWindowRegister, 476);
-MISS(ncclDevCommCreate, 477);
-MISS(ncclDevCommDestroy, 478);
-MISS_TEXT(ncclGetLastError, 479);
-MISS(ncclGroupEnd, 480);
-MISS(ncclGroupSimulateEnd, 481);
-MISS(ncclGroupStart, 482);
-MISS(ncclParamBind, 483);
-MISS(ncclParamDumpAll, 484);
-MISS(ncclParamGet, 485);
-MISS(ncclParamGetAllParameterKeys, 486);
-MISS(ncclParamGetI16, 487);
-MISS(ncclParamGetI32, 488);
-MISS(ncclParamGetI64, 489);
-MISS(ncclParamGetI8, 490);
-MISS(ncclParamGetParameter, 491);
-MISS(ncclParamGetStr, 492);
-MISS(ncclParamGetU16, 493);
-MISS(ncclParamGetU32, 494);
-MISS(ncclParamGetU64, 495);
-MISS(ncclParamGetU8, 496);
-MISS(ncclPutSignal, 497);
-MISS(ncclRedOpCreatePreMulSum, 498);
-MISS(ncclSignal, 499);
-MISS(ncclWaitSignal, 500);
-MISS(ncclWinGetUserPtr, 501);
-MISS(nvmlDeviceGetAttributes_v2, 502);
-MISS(nvmlDeviceGetComputeRunningProcesses, 503);
-MISS(nvmlDeviceGetComputeRunningProcesses_v2, 504);
-MISS(nvmlDeviceGetFieldValues, 505);
-MISS(nvmlDeviceGetGpuFabricInfo, 506);
-MISS(nvmlDeviceGetGpuFabricInfoV, 507);
-MISS(nvmlDeviceGetHandleByUUIDV, 508);
-MISS(nvmlDeviceGetInforomVersion, 509);
-MISS(nvmlDeviceGetNvLinkRemotePciInfo, 510);
-MISS(nvmlDeviceGetPciInfo, 511);
-MISS(nvmlDeviceGetPciInfo_v2, 512);
-MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 513);
-MISS(nvmlDeviceResetGpuLockedClocks, 514);
-MISS(nvmlDeviceSetApplicationsClocks, 515);
-MISS(nvmlDeviceSetComputeMode, 516);
-MISS(nvmlDeviceSetEccMode, 517);
-MISS(nvmlDeviceSetGpuLockedClocks, 518);
-MISS(nvmlDeviceSetMigMode, 519);
-MISS(nvmlDeviceSetPersistenceMode, 520);
-MISS(nvmlDeviceSetPowerManagementLimit, 521);
-MISS(nvmlSystemGetProcessName, 522);
-MISS(pncclCommAbort, 523);
-MISS(pncclCommDestroy, 524);
-MISS(pncclCommGetUniqueId, 525);
-MISS(pncclCommGrow, 526);
-MISS(pncclCommInitAll, 527);
-MISS(pncclCommInitRank, 528);
-MISS(pncclCommInitRankConfig, 529);
-MISS(pncclCommInitRankScalable, 530);
-MISS(pncclCommMemStats, 531);
-MISS(pncclCommQueryProperties, 532);
-MISS(pncclCommResume, 533);
-MISS(pncclCommRevoke, 534);
-MISS(pncclCommShrink, 535);
-MISS(pncclCommSplit, 536);
-MISS(pncclCommSuspend, 537);
-MISS(pncclCommWindowDeregister, 538);
-MISS(pncclCommWindowRegister, 539);
-MISS(pncclDevCommCreate, 540);
-MISS(pncclDevCommDestroy, 541);
-MISS_TEXT(pncclGetLastError, 542);
-MISS(pncclGroupEnd, 543);
-MISS(pncclGroupSimulateEnd, 544);
-MISS(pncclGroupStart, 545);
-MISS(pncclParamBind, 546);
-MISS(pncclParamDumpAll, 547);
-MISS(pncclParamGet, 548);
-MISS(pncclParamGetAllParameterKeys, 549);
-MISS(pncclParamGetI16, 550);
-MISS(pncclParamGetI32, 551);
-MISS(pncclParamGetI64, 552);
-MISS(pncclParamGetI8, 553);
-MISS(pncclParamGetParameter, 554);
-MISS(pncclParamGetStr, 555);
-MISS(pncclParamGetU16, 556);
-MISS(pncclParamGetU32, 557);
-MISS(pncclParamGetU64, 558);
-MISS(pncclParamGetU8, 559);
-MISS(pncclPutSignal, 560);
-MISS(pncclRedOpCreatePreMulSum, 561);
-MISS(pncclSignal, 562);
-MISS(pncclWaitSignal, 563);
-MISS(pncclWinGetUserPtr, 564);
+MISS(cuCtxDetach, 27);
+MISS(cuCtxFromGreenCtx, 28);
+MISS(cuCtxGetDevResource, 29);
+MISS(cuCtxGetExecAffinity, 30);
+MISS(cuCtxRecordEvent, 31);
+MISS(cuCtxWaitEvent, 32);
+MISS(cuDestroyExternalMemory, 33);
+MISS(cuDestroyExternalSemaphore, 34);
+MISS(cuDevResourceGenerateDesc, 35);
+MISS(cuDevSmResourceSplit, 36);
+MISS(cuDevSmResourceSplitByCount, 37);
+MISS(cuDeviceGetDevResource, 38);
+MISS(cuDeviceGetLuid, 39);
+MISS(cuDeviceGetNvSciSyncAttributes, 40);
+MISS(cuDeviceGetTexture1DLinearMaxWidth, 41);
+MISS(cuDeviceRegisterAsyncNotification, 42);
+MISS(cuDeviceTotalMem, 43);
+MISS(cuDeviceUnregisterAsyncNotification, 44);
+MISS(cuEGLStreamConsumerAcquireFrame, 45);
+MISS(cuEGLStreamConsumerConnect, 46);
+MISS(cuEGLStreamConsumerConnectWithFlags, 47);
+MISS(cuEGLStreamConsumerDisconnect, 48);
+MISS(cuEGLStreamConsumerReleaseFrame, 49);
+MISS(cuEGLStreamProducerConnect, 50);
+MISS(cuEGLStreamProducerDisconnect, 51);
+MISS(cuEGLStreamProducerPresentFrame, 52);
+MISS(cuEGLStreamProducerReturnFrame, 53);
+MISS(cuEventCreateFromEGLSync, 54);
+MISS(cuExternalMemoryGetMappedBuffer, 55);
+MISS(cuExternalMemoryGetMappedMipmappedArray, 56);
+MISS(cuFlushGPUDirectRDMAWrites, 57);
+MISS(cuFuncSetBlockShape, 58);
+MISS(cuFuncSetSharedSize, 59);
+MISS(cuGLCtxCreate, 60);
+MISS(cuGLCtxCreate_v2, 61);
+MISS(cuGLGetDevices, 62);
+MISS(cuGLGetDevices_v2, 63);
+MISS(cuGLInit, 64);
+MISS(cuGLMapBufferObject, 65);
+MISS(cuGLMapBufferObjectAsync, 66);
+MISS(cuGLMapBufferObjectAsync_v2, 67);
+MISS(cuGLMapBufferObjectAsync_v2_ptsz, 68);
+MISS(cuGLMapBufferObject_v2, 69);
+MISS(cuGLMapBufferObject_v2_ptds, 70);
+MISS(cuGLRegisterBufferObject, 71);
+MISS(cuGLSetBufferObjectMapFlags, 72);
+MISS(cuGLUnmapBufferObject, 73);
+MISS(cuGLUnmapBufferObjectAsync, 74);
+MISS(cuGLUnregisterBufferObject, 75);
+MISS(cuGraphAddBatchMemOpNode, 76);
+MISS(cuGraphAddExternalSemaphoresSignalNode, 77);
+MISS(cuGraphAddExternalSemaphoresWaitNode, 78);
+MISS(cuGraphBatchMemOpNodeGetParams, 79);
+MISS(cuGraphBatchMemOpNodeSetParams, 80);
+MISS(cuGraphConditionalHandleCreate, 81);
+MISS(cuGraphExecBatchMemOpNodeSetParams, 82);
+MISS(cuGraphExecExternalSemaphoresSignalNodeSetParams, 83);
+MISS(cuGraphExecExternalSemaphoresWaitNodeSetParams, 84);
+MISS(cuGraphExecGetId, 85);
+MISS(cuGraphExternalSemaphoresSignalNodeGetParams, 86);
+MISS(cuGraphExternalSemaphoresSignalNodeSetParams, 87);
+MISS(cuGraphExternalSemaphoresWaitNodeGetParams, 88);
+MISS(cuGraphExternalSemaphoresWaitNodeSetParams, 89);
+MISS(cuGraphGetId, 90);
+MISS(cuGraphNodeGetContainingGraph, 91);
+MISS(cuGraphNodeGetLocalId, 92);
+MISS(cuGraphNodeGetParams, 93);
+MISS(cuGraphNodeGetToolsId, 94);
+MISS(cuGraphReleaseUserObject, 95);
+MISS(cuGraphRetainUserObject, 96);
+MISS(cuGraphicsEGLRegisterImage, 97);
+MISS(cuGraphicsGLRegisterBuffer, 98);
+MISS(cuGraphicsGLRegisterImage, 99);
+MISS(cuGraphicsMapResources, 100);
+MISS(cuGraphicsMapResources_ptsz, 101);
+MISS(cuGraphicsResourceGetMappedEglFrame, 102);
+MISS(cuGraphicsResourceGetMappedMipmappedArray, 103);
+MISS(cuGraphicsResourceGetMappedPointer, 104);
+MISS(cuGraphicsResourceGetMappedPointer_v2, 105);
+MISS(cuGraphicsResourceSetMapFlags, 106);
+MISS(cuGraphicsResourceSetMapFlags_v2, 107);
+MISS(cuGraphicsSubResourceGetMappedArray, 108);
+MISS(cuGraphicsUnmapResources, 109);
+MISS(cuGraphicsUnmapResources_ptsz, 110);
+MISS(cuGraphicsUnregisterResource, 111);
+MISS(cuGraphicsVDPAURegisterOutputSurface, 112);
+MISS(cuGraphicsVDPAURegisterVideoSurface, 113);
+MISS(cuGreenCtxCreate, 114);
+MISS(cuGreenCtxDestroy, 115);
+MISS(cuGreenCtxGetDevResource, 116);
+MISS(cuGreenCtxGetId, 117);
+MISS(cuGreenCtxRecordEvent, 118);
+MISS(cuGreenCtxStreamCreate, 119);
+MISS(cuGreenCtxWaitEvent, 120);
+MISS(cuImportExternalMemory, 121);
+MISS(cuImportExternalSemaphore, 122);
+MISS(cuIpcCloseMemHandle, 123);
+MISS(cuIpcGetEventHandle, 124);
+MISS(cuIpcGetMemHandle, 125);
+MISS(cuIpcOpenEventHandle, 126);
+MISS(cuIpcOpenMemHandle, 127);
+MISS(cuIpcOpenMemHandle_v2, 128);
+MISS(cuLaunch, 129);
+MISS(cuLaunchCooperativeKernelMultiDevice, 130);
+MISS(cuLaunchGrid, 131);
+MISS(cuLaunchGridAsync, 132);
+MISS(cuLaunchHostFunc_v2, 133);
+MISS(cuLaunchHostFunc_v2_ptsz, 134);
+MISS(cuLibraryGetManaged, 135);
+MISS(cuLibraryGetUnifiedFunction, 136);
+MISS(cuLogsCurrent, 137);
+MISS(cuLogsDumpToFile, 138);
+MISS(cuLogsDumpToMemory, 139);
+MISS(cuLogsRegisterCallback, 140);
+MISS(cuLogsUnregisterCallback, 141);
+MISS(cuMemAdvise, 142);
+MISS(cuMemAdvise_v2, 143);
+MISS(cuMemAlloc, 144);
+MISS(cuMemAllocHost, 145);
+MISS(cuMemAllocManaged, 146);
+MISS(cuMemAllocPitch, 147);
+MISS(cuMemBatchDecompressAsync, 148);
+MISS(cuMemBatchDecompressAsync_ptsz, 149);
+MISS(cuMemDiscardAndPrefetchBatchAsync, 150);
+MISS(cuMemDiscardAndPrefetchBatchAsync_ptsz, 151);
+MISS(cuMemDiscardBatchAsync, 152);
+MISS(cuMemDiscardBatchAsync_ptsz, 153);
+MISS(cuMemExportToShareableHandle, 154);
+MISS(cuMemFree, 155);
+MISS(cuMemGetAddressRange, 156);
+MISS(cuMemGetDefaultMemPool, 157);
+MISS(cuMemGetHandleForAddressRange, 158);
+MISS(cuMemGetInfo, 159);
+MISS(cuMemGetMemPool, 160);
+MISS(cuMemHostGetDevicePointer, 161);
+MISS(cuMemImportFromShareableHandle, 162);
+MISS(cuMemMapArrayAsync, 163);
+MISS(cuMemMapArrayAsync_ptsz, 164);
+MISS(cuMemPoolExportPointer, 165);
+MISS(cuMemPoolExportToShareableHandle, 166);
+MISS(cuMemPoolImportFromShareableHandle, 167);
+MISS(cuMemPoolImportPointer, 168);
+MISS(cuMemPrefetchAsync, 169);
+MISS(cuMemPrefetchAsync_ptsz, 170);
+MISS(cuMemPrefetchAsync_v2, 171);
+MISS(cuMemPrefetchAsync_v2_ptsz, 172);
+MISS(cuMemPrefetchBatchAsync, 173);
+MISS(cuMemPrefetchBatchAsync_ptsz, 174);
+MISS(cuMemRangeGetAttribute, 175);
+MISS(cuMemRangeGetAttributes, 176);
+MISS(cuMemSetMemPool, 177);
+MISS(cuMemcpy2D, 178);
+MISS(cuMemcpy2DAsync, 179);
+MISS(cuMemcpy2DUnaligned, 180);
+MISS(cuMemcpy3D, 181);
+MISS(cuMemcpy3DAsync, 182);
+MISS(cuMemcpy3DBatchAsync, 183);
+MISS(cuMemcpy3DBatchAsync_ptsz, 184);
+MISS(cuMemcpy3DBatchAsync_v2, 185);
+MISS(cuMemcpy3DBatchAsync_v2_ptsz, 186);
+MISS(cuMemcpy3DWithAttributesAsync, 187);
+MISS(cuMemcpy3DWithAttributesAsync_ptsz, 188);
+MISS(cuMemcpyAtoA, 189);
+MISS(cuMemcpyAtoA_v2, 190);
+MISS(cuMemcpyAtoA_v2_ptds, 191);
+MISS(cuMemcpyAtoD, 192);
+MISS(cuMemcpyAtoD_v2, 193);
+MISS(cuMemcpyAtoD_v2_ptds, 194);
+MISS(cuMemcpyAtoH, 195);
+MISS(cuMemcpyAtoHAsync, 196);
+MISS(cuMemcpyAtoHAsync_v2, 197);
+MISS(cuMemcpyAtoHAsync_v2_ptsz, 198);
+MISS(cuMemcpyAtoH_v2, 199);
+MISS(cuMemcpyAtoH_v2_ptds, 200);
+MISS(cuMemcpyBatchAsync, 201);
+MISS(cuMemcpyBatchAsync_ptsz, 202);
+MISS(cuMemcpyBatchAsync_v2, 203);
+MISS(cuMemcpyBatchAsync_v2_ptsz, 204);
+MISS(cuMemcpyDtoA, 205);
+MISS(cuMemcpyDtoA_v2, 206);
+MISS(cuMemcpyDtoA_v2_ptds, 207);
+MISS(cuMemcpyDtoD, 208);
+MISS(cuMemcpyDtoDAsync, 209);
+MISS(cuMemcpyDtoH, 210);
+MISS(cuMemcpyDtoHAsync, 211);
+MISS(cuMemcpyHtoA, 212);
+MISS(cuMemcpyHtoAAsync, 213);
+MISS(cuMemcpyHtoAAsync_v2, 214);
+MISS(cuMemcpyHtoAAsync_v2_ptsz, 215);
+MISS(cuMemcpyHtoA_v2, 216);
+MISS(cuMemcpyHtoA_v2_ptds, 217);
+MISS(cuMemcpyHtoD, 218);
+MISS(cuMemcpyHtoDAsync, 219);
+MISS(cuMemcpyWithAttributesAsync, 220);
+MISS(cuMemcpyWithAttributesAsync_ptsz, 221);
+MISS(cuMemsetD16, 222);
+MISS(cuMemsetD2D16, 223);
+MISS(cuMemsetD2D32, 224);
+MISS(cuMemsetD2D8, 225);
+MISS(cuMemsetD32, 226);
+MISS(cuMemsetD8, 227);
+MISS(cuMipmappedArrayCreate, 228);
+MISS(cuMipmappedArrayDestroy, 229);
+MISS(cuMipmappedArrayGetLevel, 230);
+MISS(cuMipmappedArrayGetMemoryRequirements, 231);
+MISS(cuMipmappedArrayGetSparseProperties, 232);
+MISS(cuModuleGetGlobal, 233);
+MISS(cuModuleGetSurfRef, 234);
+MISS(cuModuleGetTexRef, 235);
+MISS(cuMulticastAddDevice, 236);
+MISS(cuMulticastBindAddr, 237);
+MISS(cuMulticastBindAddr_v2, 238);
+MISS(cuMulticastBindMem, 239);
+MISS(cuMulticastBindMem_v2, 240);
+MISS(cuMulticastCreate, 241);
+MISS(cuMulticastGetGranularity, 242);
+MISS(cuMulticastUnbind, 243);
+MISS(cuOccupancyMaxActiveClusters, 244);
+MISS(cuOccupancyMaxPotentialClusterSize, 245);
+MISS(cuParamSetSize, 246);
+MISS(cuParamSetTexRef, 247);
+MISS(cuParamSetf, 248);
+MISS(cuParamSeti, 249);
+MISS(cuParamSetv, 250);
+MISS(cuProfilerInitialize, 251);
+MISS(cuProfilerStart, 252);
+MISS(cuProfilerStop, 253);
+MISS(cuSignalExternalSemaphoresAsync, 254);
+MISS(cuSignalExternalSemaphoresAsync_ptsz, 255);
+MISS(cuStreamAttachMemAsync, 256);
+MISS(cuStreamAttachMemAsync_ptsz, 257);
+MISS(cuStreamBeginCaptureToCig, 258);
+MISS(cuStreamEndCaptureToCig, 259);
+MISS(cuStreamGetCtx_v2, 260);
+MISS(cuStreamGetCtx_v2_ptsz, 261);
+MISS(cuStreamGetDevResource, 262);
+MISS(cuStreamGetDevResource_ptsz, 263);
+MISS(cuStreamGetGreenCtx, 264);
+MISS(cuSurfObjectCreate, 265);
+MISS(cuSurfObjectDestroy, 266);
+MISS(cuSurfObjectGetResourceDesc, 267);
+MISS(cuSurfRefGetArray, 268);
+MISS(cuSurfRefSetArray, 269);
+MISS(cuTensorMapEncodeIm2col, 270);
+MISS(cuTensorMapEncodeIm2colWide, 271);
+MISS(cuTensorMapEncodeTiled, 272);
+MISS(cuTensorMapReplaceAddress, 273);
+MISS(cuTexObjectCreate, 274);
+MISS(cuTexObjectDestroy, 275);
+MISS(cuTexObjectGetResourceDesc, 276);
+MISS(cuTexObjectGetResourceViewDesc, 277);
+MISS(cuTexObjectGetTextureDesc, 278);
+MISS(cuTexRefCreate, 279);
+MISS(cuTexRefDestroy, 280);
+MISS(cuTexRefGetAddress, 281);
+MISS(cuTexRefGetAddressMode, 282);
+MISS(cuTexRefGetAddress_v2, 283);
+MISS(cuTexRefGetArray, 284);
+MISS(cuTexRefGetBorderColor, 285);
+MISS(cuTexRefGetFilterMode, 286);
+MISS(cuTexRefGetFlags, 287);
+MISS(cuTexRefGetFormat, 288);
+MISS(cuTexRefGetMaxAnisotropy, 289);
+MISS(cuTexRefGetMipmapFilterMode, 290);
+MISS(cuTexRefGetMipmapLevelBias, 291);
+MISS(cuTexRefGetMipmapLevelClamp, 292);
+MISS(cuTexRefGetMipmappedArray, 293);
+MISS(cuTexRefSetAddress, 294);
+MISS(cuTexRefSetAddress2D, 295);
+MISS(cuTexRefSetAddress2D_v2, 296);
+MISS(cuTexRefSetAddress2D_v3, 297);
+MISS(cuTexRefSetAddressMode, 298);
+MISS(cuTexRefSetAddress_v2, 299);
+MISS(cuTexRefSetArray, 300);
+MISS(cuTexRefSetBorderColor, 301);
+MISS(cuTexRefSetFilterMode, 302);
+MISS(cuTexRefSetFlags, 303);
+MISS(cuTexRefSetFormat, 304);
+MISS(cuTexRefSetMaxAnisotropy, 305);
+MISS(cuTexRefSetMipmapFilterMode, 306);
+MISS(cuTexRefSetMipmapLevelBias, 307);
+MISS(cuTexRefSetMipmapLevelClamp, 308);
+MISS(cuTexRefSetMipmappedArray, 309);
+MISS(cuUserObjectCreate, 310);
+MISS(cuUserObjectRelease, 311);
+MISS(cuUserObjectRetain, 312);
+MISS(cuVDPAUCtxCreate, 313);
+MISS(cuVDPAUCtxCreate_v2, 314);
+MISS(cuVDPAUGetDevice, 315);
+MISS(cuWaitExternalSemaphoresAsync, 316);
+MISS(cuWaitExternalSemaphoresAsync_ptsz, 317);
+MISS(ncclCommGetUniqueId, 318);
+MISS(ncclCommGrow, 319);
+MISS(ncclCommMemStats, 320);
+MISS(ncclCommQueryProperties, 321);
+MISS(ncclCommResume, 322);
+MISS(ncclCommRevoke, 323);
+MISS(ncclCommShrink, 324);
+MISS(ncclCommSuspend, 325);
+MISS(ncclCommWindowDeregister, 326);
+MISS(ncclCommWindowRegister, 327);
+MISS(ncclDevCommCreate, 328);
+MISS(ncclDevCommDestroy, 329);
+MISS(ncclGroupSimulateEnd, 330);
+MISS(ncclParamBind, 331);
+MISS(ncclParamDumpAll, 332);
+MISS(ncclParamGet, 333);
+MISS(ncclParamGetAllParameterKeys, 334);
+MISS(ncclParamGetI16, 335);
+MISS(ncclParamGetI32, 336);
+MISS(ncclParamGetI64, 337);
+MISS(ncclParamGetI8, 338);
+MISS(ncclParamGetParameter, 339);
+MISS(ncclParamGetStr, 340);
+MISS(ncclParamGetU16, 341);
+MISS(ncclParamGetU32, 342);
+MISS(ncclParamGetU64, 343);
+MISS(ncclParamGetU8, 344);
+MISS(ncclPutSignal, 345);
+MISS(ncclSignal, 346);
+MISS(ncclWaitSignal, 347);
+MISS(ncclWinGetUserPtr, 348);
+MISS(nvmlDeviceGetAttributes_v2, 349);
+MISS(nvmlDeviceGetComputeRunningProcesses, 350);
+MISS(nvmlDeviceGetComputeRunningProcesses_v2, 351);
+MISS(nvmlDeviceGetFieldValues, 352);
+MISS(nvmlDeviceGetGpuFabricInfo, 353);
+MISS(nvmlDeviceGetGpuFabricInfoV, 354);
+MISS(nvmlDeviceGetHandleByUUIDV, 355);
+MISS(nvmlDeviceGetInforomVersion, 356);
+MISS(nvmlDeviceGetNvLinkRemotePciInfo, 357);
+MISS(nvmlDeviceGetPciInfo, 358);
+MISS(nvmlDeviceGetPciInfo_v2, 359);
+MISS(nvmlDeviceGetSupportedClocksThrottleReasons, 360);
+MISS(nvmlDeviceResetGpuLockedClocks, 361);
+MISS(nvmlDeviceSetApplicationsClocks, 362);
+MISS(nvmlDeviceSetComputeMode, 363);
+MISS(nvmlDeviceSetEccMode, 364);
+MISS(nvmlDeviceSetGpuLockedClocks, 365);
+MISS(nvmlDeviceSetMigMode, 366);
+MISS(nvmlDeviceSetPersistenceMode, 367);
+MISS(nvmlDeviceSetPowerManagementLimit, 368);
+MISS(nvmlSystemGetProcessName, 369);
+MISS(pncclCommGetUniqueId, 370);
+MISS(pncclCommGrow, 371);
+MISS(pncclCommMemStats, 372);
+MISS(pncclCommQueryProperties, 373);
+MISS(pncclCommResume, 374);
+MISS(pncclCommRevoke, 375);
+MISS(pncclCommShrink, 376);
+MISS(pncclCommSuspend, 377);
+MISS(pncclCommWindowDeregister, 378);
+MISS(pncclCommWindowRegister, 379);
+MISS(pncclDevCommCreate, 380);
+MISS(pncclDevCommDestroy, 381);
+MISS(pncclGroupSimulateEnd, 382);
+MISS(pncclParamBind, 383);
+MISS(pncclParamDumpAll, 384);
+MISS(pncclParamGet, 385);
+MISS(pncclParamGetAllParameterKeys, 386);
+MISS(pncclParamGetI16, 387);
+MISS(pncclParamGetI32, 388);
+MISS(pncclParamGetI64, 389);
+MISS(pncclParamGetI8, 390);
+MISS(pncclParamGetParameter, 391);
+MISS(pncclParamGetStr, 392);
+MISS(pncclParamGetU16, 393);
+MISS(pncclParamGetU32, 394);
+MISS(pncclParamGetU64, 395);
+MISS(pncclParamGetU8, 396);
+MISS(pncclPutSignal, 397);
+MISS(pncclSignal, 398);
+MISS(pncclWaitSignal, 399);
+MISS(pncclWinGetUserPtr, 400);
 
 const char sing_misses_text[] =
 	"cuArray3DCreate" "\0"
@@ -609,28 +445,14 @@ const char sing_misses_text[] =
 	"cuCoredumpSetAttributeGlobal" "\0"
 	"cuCtxAttach" "\0"
 	"counting a context's users ended with CUDA 4; use cuCtxCreate and cuCtxDestroy" "\0"
-	"cuCtxCreate" "\0"
-	"not yet" "\0"
-	"cuCtxCreate_v2" "\0"
-	"cuCtxCreate_v3" "\0"
-	"cuCtxCreate_v4" "\0"
-	"cuCtxDestroy" "\0"
-	"cuCtxDestroy_v2" "\0"
 	"cuCtxDetach" "\0"
 	"cuCtxFromGreenCtx" "\0"
 	"green contexts divide a device that is shared already" "\0"
-	"cuCtxGetCurrent" "\0"
 	"cuCtxGetDevResource" "\0"
-	"cuCtxGetDevice" "\0"
-	"cuCtxGetDevice_v2" "\0"
 	"cuCtxGetExecAffinity" "\0"
 	"execution affinity is of MPS, which is not used" "\0"
-	"cuCtxPopCurrent" "\0"
-	"cuCtxPopCurrent_v2" "\0"
-	"cuCtxPushCurrent" "\0"
-	"cuCtxPushCurrent_v2" "\0"
 	"cuCtxRecordEvent" "\0"
-	"cuCtxSetCurrent" "\0"
+	"not yet" "\0"
 	"cuCtxWaitEvent" "\0"
 	"cuDestroyExternalMemory" "\0"
 	"external semaphores and memory belong to another driver" "\0"
@@ -638,18 +460,12 @@ const char sing_misses_text[] =
 	"cuDevResourceGenerateDesc" "\0"
 	"cuDevSmResourceSplit" "\0"
 	"cuDevSmResourceSplitByCount" "\0"
-	"cuDeviceGetAttribute" "\0"
 	"cuDeviceGetDevResource" "\0"
 	"cuDeviceGetLuid" "\0"
 	"LUIDs are Windows's" "\0"
 	"cuDeviceGetNvSciSyncAttributes" "\0"
 	"NvSci is not on servers" "\0"
 	"cuDeviceGetTexture1DLinearMaxWidth" "\0"
-	"cuDevicePrimaryCtxRelease" "\0"
-	"cuDevicePrimaryCtxRelease_v2" "\0"
-	"cuDevicePrimaryCtxReset" "\0"
-	"cuDevicePrimaryCtxReset_v2" "\0"
-	"cuDevicePrimaryCtxRetain" "\0"
 	"cuDeviceRegisterAsyncNotification" "\0"
 	"notifications call the program without its asking, and could not be replayed" "\0"
 	"cuDeviceTotalMem" "\0"
@@ -670,7 +486,6 @@ const char sing_misses_text[] =
 	"cuExternalMemoryGetMappedMipmappedArray" "\0"
 	"cuFlushGPUDirectRDMAWrites" "\0"
 	"a device server's memory is not reached by other devices in ways that CUDA is asked about" "\0"
-	"cuFuncGetName" "\0"
 	"cuFuncSetBlockShape" "\0"
 	"setting a launch up piece by piece ended with CUDA 4; use cuLaunchKernel" "\0"
 	"cuFuncSetSharedSize" "\0"
@@ -690,57 +505,25 @@ const char sing_misses_text[] =
 	"cuGLUnmapBufferObject" "\0"
 	"cuGLUnmapBufferObjectAsync" "\0"
 	"cuGLUnregisterBufferObject" "\0"
-	"cuGetExportTable" "\0"
 	"cuGraphAddBatchMemOpNode" "\0"
 	"cuGraphAddExternalSemaphoresSignalNode" "\0"
 	"cuGraphAddExternalSemaphoresWaitNode" "\0"
-	"cuGraphAddHostNode" "\0"
-	"cuGraphAddKernelNode" "\0"
-	"cuGraphAddKernelNode_v2" "\0"
-	"cuGraphAddMemAllocNode" "\0"
-	"cuGraphAddMemcpyNode" "\0"
-	"cuGraphAddNode" "\0"
-	"cuGraphAddNode_v2" "\0"
 	"cuGraphBatchMemOpNodeGetParams" "\0"
 	"cuGraphBatchMemOpNodeSetParams" "\0"
 	"cuGraphConditionalHandleCreate" "\0"
-	"cuGraphDebugDotPrint" "\0"
 	"cuGraphExecBatchMemOpNodeSetParams" "\0"
 	"cuGraphExecExternalSemaphoresSignalNodeSetParams" "\0"
 	"cuGraphExecExternalSemaphoresWaitNodeSetParams" "\0"
 	"cuGraphExecGetId" "\0"
-	"cuGraphExecHostNodeSetParams" "\0"
-	"cuGraphExecKernelNodeSetParams" "\0"
-	"cuGraphExecKernelNodeSetParams_v2" "\0"
-	"cuGraphExecMemcpyNodeSetParams" "\0"
-	"cuGraphExecNodeSetParams" "\0"
-	"cuGraphExecUpdate" "\0"
 	"cuGraphExternalSemaphoresSignalNodeGetParams" "\0"
 	"cuGraphExternalSemaphoresSignalNodeSetParams" "\0"
 	"cuGraphExternalSemaphoresWaitNodeGetParams" "\0"
 	"cuGraphExternalSemaphoresWaitNodeSetParams" "\0"
 	"cuGraphGetId" "\0"
-	"cuGraphHostNodeGetParams" "\0"
-	"cuGraphHostNodeSetParams" "\0"
-	"cuGraphInstantiate" "\0"
-	"cuGraphInstantiateWithFlags" "\0"
-	"cuGraphInstantiateWithParams" "\0"
-	"cuGraphInstantiateWithParams_ptsz" "\0"
-	"cuGraphInstantiate_v2" "\0"
-	"cuGraphKernelNodeGetParams" "\0"
-	"cuGraphKernelNodeGetParams_v2" "\0"
-	"cuGraphKernelNodeSetParams" "\0"
-	"cuGraphKernelNodeSetParams_v2" "\0"
-	"cuGraphLaunch" "\0"
-	"cuGraphLaunch_ptsz" "\0"
-	"cuGraphMemAllocNodeGetParams" "\0"
-	"cuGraphMemcpyNodeGetParams" "\0"
-	"cuGraphMemcpyNodeSetParams" "\0"
 	"cuGraphNodeGetContainingGraph" "\0"
 	"cuGraphNodeGetLocalId" "\0"
 	"cuGraphNodeGetParams" "\0"
 	"cuGraphNodeGetToolsId" "\0"
-	"cuGraphNodeSetParams" "\0"
 	"cuGraphReleaseUserObject" "\0"
 	"what the program would destroy is in no image of a device" "\0"
 	"cuGraphRetainUserObject" "\0"
@@ -770,7 +553,6 @@ const char sing_misses_text[] =
 	"cuGreenCtxWaitEvent" "\0"
 	"cuImportExternalMemory" "\0"
 	"cuImportExternalSemaphore" "\0"
-	"cuInit" "\0"
 	"cuIpcCloseMemHandle" "\0"
 	"memory shared between processes behind our back is invisible at a cut" "\0"
 	"cuIpcGetEventHandle" "\0"
@@ -778,35 +560,17 @@ const char sing_misses_text[] =
 	"cuIpcOpenEventHandle" "\0"
 	"cuIpcOpenMemHandle" "\0"
 	"cuIpcOpenMemHandle_v2" "\0"
-	"cuKernelGetName" "\0"
 	"cuLaunch" "\0"
-	"cuLaunchCooperativeKernel" "\0"
 	"cuLaunchCooperativeKernelMultiDevice" "\0"
 	"a launch on several devices at once ended with CUDA 11; launch on each" "\0"
-	"cuLaunchCooperativeKernel_ptsz" "\0"
 	"cuLaunchGrid" "\0"
 	"cuLaunchGridAsync" "\0"
-	"cuLaunchHostFunc" "\0"
-	"cuLaunchHostFunc_ptsz" "\0"
 	"cuLaunchHostFunc_v2" "\0"
 	"cuLaunchHostFunc_v2_ptsz" "\0"
-	"cuLaunchKernel" "\0"
-	"cuLaunchKernelEx" "\0"
-	"cuLaunchKernelEx_ptsz" "\0"
-	"cuLaunchKernel_ptsz" "\0"
 	"cuLibraryGetManaged" "\0"
 	"the pages of managed memory move without a call, so it cannot be captured; use cuMemAlloc" "\0"
 	"cuLibraryGetUnifiedFunction" "\0"
 	"functions that host and device share need managed memory" "\0"
-	"cuLibraryLoadData" "\0"
-	"cuLibraryLoadFromFile" "\0"
-	"cuLinkAddData" "\0"
-	"cuLinkAddData_v2" "\0"
-	"cuLinkAddFile" "\0"
-	"cuLinkAddFile_v2" "\0"
-	"cuLinkComplete" "\0"
-	"cuLinkCreate" "\0"
-	"cuLinkCreate_v2" "\0"
 	"cuLogsCurrent" "\0"
 	"the driver's log is the device server's; errors are in ours" "\0"
 	"cuLogsDumpToFile" "\0"
@@ -817,7 +581,6 @@ const char sing_misses_text[] =
 	"cuMemAdvise_v2" "\0"
 	"cuMemAlloc" "\0"
 	"cuMemAllocHost" "\0"
-	"cuMemAllocHost_v2" "\0"
 	"cuMemAllocManaged" "\0"
 	"cuMemAllocPitch" "\0"
 	"cuMemBatchDecompressAsync" "\0"
@@ -830,28 +593,19 @@ const char sing_misses_text[] =
 	"cuMemExportToShareableHandle" "\0"
 	"a handle for others outlives a cut and cannot be moved" "\0"
 	"cuMemFree" "\0"
-	"cuMemFreeHost" "\0"
 	"cuMemGetAddressRange" "\0"
 	"cuMemGetDefaultMemPool" "\0"
 	"cuMemGetHandleForAddressRange" "\0"
 	"cuMemGetInfo" "\0"
 	"cuMemGetMemPool" "\0"
-	"cuMemHostAlloc" "\0"
 	"cuMemHostGetDevicePointer" "\0"
-	"cuMemHostGetDevicePointer_v2" "\0"
-	"cuMemHostGetFlags" "\0"
-	"cuMemHostRegister" "\0"
-	"cuMemHostRegister_v2" "\0"
-	"cuMemHostUnregister" "\0"
 	"cuMemImportFromShareableHandle" "\0"
 	"cuMemMapArrayAsync" "\0"
 	"cuMemMapArrayAsync_ptsz" "\0"
 	"cuMemPoolExportPointer" "\0"
 	"cuMemPoolExportToShareableHandle" "\0"
-	"cuMemPoolGetAttribute" "\0"
 	"cuMemPoolImportFromShareableHandle" "\0"
 	"cuMemPoolImportPointer" "\0"
-	"cuMemPoolSetAttribute" "\0"
 	"cuMemPrefetchAsync" "\0"
 	"cuMemPrefetchAsync_ptsz" "\0"
 	"cuMemPrefetchAsync_v2" "\0"
@@ -861,34 +615,17 @@ const char sing_misses_text[] =
 	"cuMemRangeGetAttribute" "\0"
 	"cuMemRangeGetAttributes" "\0"
 	"cuMemSetMemPool" "\0"
-	"cuMemcpy" "\0"
 	"cuMemcpy2D" "\0"
 	"cuMemcpy2DAsync" "\0"
-	"cuMemcpy2DAsync_v2" "\0"
-	"cuMemcpy2DAsync_v2_ptsz" "\0"
 	"cuMemcpy2DUnaligned" "\0"
-	"cuMemcpy2DUnaligned_v2" "\0"
-	"cuMemcpy2DUnaligned_v2_ptds" "\0"
-	"cuMemcpy2D_v2" "\0"
-	"cuMemcpy2D_v2_ptds" "\0"
 	"cuMemcpy3D" "\0"
 	"cuMemcpy3DAsync" "\0"
-	"cuMemcpy3DAsync_v2" "\0"
-	"cuMemcpy3DAsync_v2_ptsz" "\0"
 	"cuMemcpy3DBatchAsync" "\0"
 	"cuMemcpy3DBatchAsync_ptsz" "\0"
 	"cuMemcpy3DBatchAsync_v2" "\0"
 	"cuMemcpy3DBatchAsync_v2_ptsz" "\0"
-	"cuMemcpy3DPeer" "\0"
-	"cuMemcpy3DPeerAsync" "\0"
-	"cuMemcpy3DPeerAsync_ptsz" "\0"
-	"cuMemcpy3DPeer_ptds" "\0"
 	"cuMemcpy3DWithAttributesAsync" "\0"
 	"cuMemcpy3DWithAttributesAsync_ptsz" "\0"
-	"cuMemcpy3D_v2" "\0"
-	"cuMemcpy3D_v2_ptds" "\0"
-	"cuMemcpyAsync" "\0"
-	"cuMemcpyAsync_ptsz" "\0"
 	"cuMemcpyAtoA" "\0"
 	"cuMemcpyAtoA_v2" "\0"
 	"cuMemcpyAtoA_v2_ptds" "\0"
@@ -912,10 +649,6 @@ const char sing_misses_text[] =
 	"cuMemcpyDtoDAsync" "\0"
 	"cuMemcpyDtoH" "\0"
 	"cuMemcpyDtoHAsync" "\0"
-	"cuMemcpyDtoHAsync_v2" "\0"
-	"cuMemcpyDtoHAsync_v2_ptsz" "\0"
-	"cuMemcpyDtoH_v2" "\0"
-	"cuMemcpyDtoH_v2_ptds" "\0"
 	"cuMemcpyHtoA" "\0"
 	"cuMemcpyHtoAAsync" "\0"
 	"cuMemcpyHtoAAsync_v2" "\0"
@@ -924,13 +657,8 @@ const char sing_misses_text[] =
 	"cuMemcpyHtoA_v2_ptds" "\0"
 	"cuMemcpyHtoD" "\0"
 	"cuMemcpyHtoDAsync" "\0"
-	"cuMemcpyHtoDAsync_v2" "\0"
-	"cuMemcpyHtoDAsync_v2_ptsz" "\0"
-	"cuMemcpyHtoD_v2" "\0"
-	"cuMemcpyHtoD_v2_ptds" "\0"
 	"cuMemcpyWithAttributesAsync" "\0"
 	"cuMemcpyWithAttributesAsync_ptsz" "\0"
-	"cuMemcpy_ptds" "\0"
 	"cuMemsetD16" "\0"
 	"cuMemsetD2D16" "\0"
 	"cuMemsetD2D32" "\0"
@@ -945,10 +673,6 @@ const char sing_misses_text[] =
 	"cuModuleGetGlobal" "\0"
 	"cuModuleGetSurfRef" "\0"
 	"cuModuleGetTexRef" "\0"
-	"cuModuleLoad" "\0"
-	"cuModuleLoadData" "\0"
-	"cuModuleLoadDataEx" "\0"
-	"cuModuleLoadFatBinary" "\0"
 	"cuMulticastAddDevice" "\0"
 	"multicast objects bypass the barrier" "\0"
 	"cuMulticastBindAddr" "\0"
@@ -960,57 +684,28 @@ const char sing_misses_text[] =
 	"cuMulticastUnbind" "\0"
 	"cuOccupancyMaxActiveClusters" "\0"
 	"thread block clusters need compute capability 9.0, which is not offered yet" "\0"
-	"cuOccupancyMaxPotentialBlockSize" "\0"
-	"cuOccupancyMaxPotentialBlockSizeWithFlags" "\0"
 	"cuOccupancyMaxPotentialClusterSize" "\0"
 	"cuParamSetSize" "\0"
 	"cuParamSetTexRef" "\0"
 	"cuParamSetf" "\0"
 	"cuParamSeti" "\0"
 	"cuParamSetv" "\0"
-	"cuPointerGetAttribute" "\0"
-	"cuPointerGetAttributes" "\0"
-	"cuPointerSetAttribute" "\0"
 	"cuProfilerInitialize" "\0"
 	"a profiler would see the device server, not the program" "\0"
 	"cuProfilerStart" "\0"
 	"cuProfilerStop" "\0"
 	"cuSignalExternalSemaphoresAsync" "\0"
 	"cuSignalExternalSemaphoresAsync_ptsz" "\0"
-	"cuStreamAddCallback" "\0"
-	"cuStreamAddCallback_ptsz" "\0"
 	"cuStreamAttachMemAsync" "\0"
 	"cuStreamAttachMemAsync_ptsz" "\0"
-	"cuStreamBeginCapture" "\0"
 	"cuStreamBeginCaptureToCig" "\0"
 	"capture for graphics needs a window system's driver" "\0"
-	"cuStreamBeginCaptureToGraph" "\0"
-	"cuStreamBeginCaptureToGraph_ptsz" "\0"
-	"cuStreamBeginCapture_ptsz" "\0"
-	"cuStreamBeginCapture_v2" "\0"
-	"cuStreamBeginCapture_v2_ptsz" "\0"
-	"cuStreamEndCapture" "\0"
 	"cuStreamEndCaptureToCig" "\0"
-	"cuStreamEndCapture_ptsz" "\0"
-	"cuStreamGetCaptureInfo" "\0"
-	"cuStreamGetCaptureInfo_ptsz" "\0"
-	"cuStreamGetCaptureInfo_v2" "\0"
-	"cuStreamGetCaptureInfo_v2_ptsz" "\0"
-	"cuStreamGetCaptureInfo_v3" "\0"
-	"cuStreamGetCaptureInfo_v3_ptsz" "\0"
-	"cuStreamGetCtx" "\0"
-	"cuStreamGetCtx_ptsz" "\0"
 	"cuStreamGetCtx_v2" "\0"
 	"cuStreamGetCtx_v2_ptsz" "\0"
 	"cuStreamGetDevResource" "\0"
 	"cuStreamGetDevResource_ptsz" "\0"
 	"cuStreamGetGreenCtx" "\0"
-	"cuStreamIsCapturing" "\0"
-	"cuStreamIsCapturing_ptsz" "\0"
-	"cuStreamUpdateCaptureDependencies" "\0"
-	"cuStreamUpdateCaptureDependencies_ptsz" "\0"
-	"cuStreamUpdateCaptureDependencies_v2" "\0"
-	"cuStreamUpdateCaptureDependencies_v2_ptsz" "\0"
 	"cuSurfObjectCreate" "\0"
 	"cuSurfObjectDestroy" "\0"
 	"cuSurfObjectGetResourceDesc" "\0"
@@ -1056,7 +751,6 @@ const char sing_misses_text[] =
 	"cuTexRefSetMipmapLevelBias" "\0"
 	"cuTexRefSetMipmapLevelClamp" "\0"
 	"cuTexRefSetMipmappedArray" "\0"
-	"cuThreadExchangeStreamCaptureMode" "\0"
 	"cuUserObjectCreate" "\0"
 	"cuUserObjectRelease" "\0"
 	"cuUserObjectRetain" "\0"
@@ -1065,21 +759,14 @@ const char sing_misses_text[] =
 	"cuVDPAUGetDevice" "\0"
 	"cuWaitExternalSemaphoresAsync" "\0"
 	"cuWaitExternalSemaphoresAsync_ptsz" "\0"
-	"ncclCommAbort" "\0"
-	"ncclCommDestroy" "\0"
 	"ncclCommGetUniqueId" "\0"
 	"ncclCommGrow" "\0"
-	"ncclCommInitAll" "\0"
-	"ncclCommInitRank" "\0"
-	"ncclCommInitRankConfig" "\0"
-	"ncclCommInitRankScalable" "\0"
 	"ncclCommMemStats" "\0"
 	"ncclCommQueryProperties" "\0"
 	"ncclCommResume" "\0"
 	"the job is suspended from outside; ask singctl" "\0"
 	"ncclCommRevoke" "\0"
 	"ncclCommShrink" "\0"
-	"ncclCommSplit" "\0"
 	"ncclCommSuspend" "\0"
 	"ncclCommWindowDeregister" "\0"
 	"one-sided access to a window is seen by no barrier; use ncclSend and ncclRecv" "\0"
@@ -1087,10 +774,7 @@ const char sing_misses_text[] =
 	"ncclDevCommCreate" "\0"
 	"communication that a kernel begins is seen by no barrier" "\0"
 	"ncclDevCommDestroy" "\0"
-	"ncclGetLastError" "\0"
-	"ncclGroupEnd" "\0"
 	"ncclGroupSimulateEnd" "\0"
-	"ncclGroupStart" "\0"
 	"ncclParamBind" "\0"
 	"parameters are of the library in the device server" "\0"
 	"ncclParamDumpAll" "\0"
@@ -1108,7 +792,6 @@ const char sing_misses_text[] =
 	"ncclParamGetU8" "\0"
 	"ncclPutSignal" "\0"
 	"signals are seen by no barrier; use ncclSend and ncclRecv" "\0"
-	"ncclRedOpCreatePreMulSum" "\0"
 	"ncclSignal" "\0"
 	"ncclWaitSignal" "\0"
 	"ncclWinGetUserPtr" "\0"
@@ -1134,29 +817,19 @@ const char sing_misses_text[] =
 	"nvmlDeviceSetPersistenceMode" "\0"
 	"nvmlDeviceSetPowerManagementLimit" "\0"
 	"nvmlSystemGetProcessName" "\0"
-	"pncclCommAbort" "\0"
-	"pncclCommDestroy" "\0"
 	"pncclCommGetUniqueId" "\0"
 	"pncclCommGrow" "\0"
-	"pncclCommInitAll" "\0"
-	"pncclCommInitRank" "\0"
-	"pncclCommInitRankConfig" "\0"
-	"pncclCommInitRankScalable" "\0"
 	"pncclCommMemStats" "\0"
 	"pncclCommQueryProperties" "\0"
 	"pncclCommResume" "\0"
 	"pncclCommRevoke" "\0"
 	"pncclCommShrink" "\0"
-	"pncclCommSplit" "\0"
 	"pncclCommSuspend" "\0"
 	"pncclCommWindowDeregister" "\0"
 	"pncclCommWindowRegister" "\0"
 	"pncclDevCommCreate" "\0"
 	"pncclDevCommDestroy" "\0"
-	"pncclGetLastError" "\0"
-	"pncclGroupEnd" "\0"
 	"pncclGroupSimulateEnd" "\0"
-	"pncclGroupStart" "\0"
 	"pncclParamBind" "\0"
 	"pncclParamDumpAll" "\0"
 	"pncclParamGet" "\0"
@@ -1172,7 +845,6 @@ const char sing_misses_text[] =
 	"pncclParamGetU64" "\0"
 	"pncclParamGetU8" "\0"
 	"pncclPutSignal" "\0"
-	"pncclRedOpCreatePreMulSum" "\0"
 	"pncclSignal" "\0"
 	"pncclWaitSignal" "\0"
 	"pncclWinGetUserPtr" "\0"
@@ -1206,543 +878,379 @@ const struct sing_miss sing_misses[] = {
 	{ 771, 573, 801 },
 	{ 794, 573, 801 },
 	{ 823, 835, 801 },
-	{ 914, 926, 801 },
-	{ 934, 926, 801 },
-	{ 949, 926, 801 },
-	{ 964, 926, 801 },
-	{ 979, 926, 801 },
-	{ 992, 926, 801 },
-	{ 1008, 835, 801 },
-	{ 1020, 1038, 801 },
-	{ 1092, 926, 801 },
-	{ 1108, 1038, 801 },
-	{ 1128, 926, 801 },
-	{ 1143, 926, 801 },
-	{ 1161, 1182, 801 },
-	{ 1230, 926, 801 },
-	{ 1246, 926, 801 },
-	{ 1265, 926, 801 },
-	{ 1282, 926, 801 },
-	{ 1302, 926, 801 },
-	{ 1319, 926, 801 },
-	{ 1335, 926, 801 },
-	{ 1350, 1374, 801 },
-	{ 1430, 1374, 801 },
-	{ 1457, 1038, 801 },
-	{ 1483, 1038, 801 },
-	{ 1504, 1038, 801 },
-	{ 1532, 926, 801 },
-	{ 1553, 1038, 801 },
-	{ 1576, 1592, 801 },
-	{ 1612, 1643, 801 },
-	{ 1667, 16, 801 },
-	{ 1702, 926, 801 },
-	{ 1728, 926, 801 },
-	{ 1757, 926, 801 },
-	{ 1781, 926, 801 },
-	{ 1808, 926, 801 },
-	{ 1833, 1867, 801 },
-	{ 1944, 1961, 801 },
-	{ 2044, 1867, 801 },
-	{ 2080, 2112, 801 },
-	{ 2179, 2112, 801 },
-	{ 2206, 2112, 801 },
-	{ 2242, 2112, 801 },
-	{ 2272, 2112, 801 },
-	{ 2304, 2112, 801 },
-	{ 2331, 2112, 801 },
-	{ 2361, 2112, 801 },
-	{ 2393, 2112, 801 },
-	{ 2424, 2112, 801 },
-	{ 2449, 1374, 801 },
-	{ 2481, 1374, 801 },
-	{ 2521, 2548, 801 },
-	{ 2638, 926, 801 },
-	{ 2652, 2672, 801 },
-	{ 2745, 2672, 801 },
-	{ 2765, 2112, 801 },
-	{ 2779, 2112, 801 },
-	{ 2796, 2112, 801 },
-	{ 2811, 2112, 801 },
-	{ 2829, 2112, 801 },
-	{ 2838, 2112, 801 },
-	{ 2858, 2112, 801 },
-	{ 2883, 2112, 801 },
-	{ 2911, 2112, 801 },
-	{ 2944, 2112, 801 },
-	{ 2967, 2112, 801 },
-	{ 2995, 2112, 801 },
-	{ 3020, 2112, 801 },
-	{ 3048, 2112, 801 },
-	{ 3070, 2112, 801 },
-	{ 3097, 2112, 801 },
-	{ 3124, 926, 801 },
-	{ 3141, 926, 801 },
-	{ 3166, 1374, 801 },
-	{ 3205, 1374, 801 },
-	{ 3242, 926, 801 },
-	{ 3261, 926, 801 },
-	{ 3282, 926, 801 },
-	{ 3306, 926, 801 },
-	{ 3329, 926, 801 },
-	{ 3350, 926, 801 },
-	{ 3365, 926, 801 },
-	{ 3383, 926, 801 },
-	{ 3414, 926, 801 },
-	{ 3445, 926, 801 },
-	{ 3476, 926, 801 },
-	{ 3497, 926, 801 },
-	{ 3532, 1374, 801 },
-	{ 3581, 1374, 801 },
-	{ 3628, 926, 801 },
-	{ 3645, 926, 801 },
-	{ 3674, 926, 801 },
-	{ 3705, 926, 801 },
-	{ 3739, 926, 801 },
-	{ 3770, 926, 801 },
-	{ 3795, 926, 801 },
-	{ 3813, 1374, 801 },
-	{ 3858, 1374, 801 },
-	{ 3903, 1374, 801 },
-	{ 3946, 1374, 801 },
-	{ 3989, 926, 801 },
-	{ 4002, 926, 801 },
-	{ 4027, 926, 801 },
-	{ 4052, 926, 801 },
-	{ 4071, 926, 801 },
-	{ 4099, 926, 801 },
-	{ 4128, 926, 801 },
-	{ 4162, 926, 801 },
-	{ 4184, 926, 801 },
-	{ 4211, 926, 801 },
-	{ 4241, 926, 801 },
-	{ 4268, 926, 801 },
-	{ 4298, 926, 801 },
-	{ 4312, 926, 801 },
-	{ 4331, 926, 801 },
-	{ 4360, 926, 801 },
-	{ 4387, 926, 801 },
-	{ 4414, 926, 801 },
-	{ 4444, 926, 801 },
-	{ 4466, 926, 801 },
-	{ 4487, 926, 801 },
-	{ 4509, 926, 801 },
-	{ 4530, 4555, 801 },
-	{ 4613, 4555, 801 },
-	{ 4637, 2112, 801 },
-	{ 4664, 2112, 801 },
-	{ 4691, 2112, 801 },
-	{ 4717, 2112, 801 },
-	{ 4740, 2112, 801 },
-	{ 4768, 2112, 801 },
-	{ 4804, 2112, 801 },
-	{ 4846, 2112, 801 },
-	{ 4881, 2112, 801 },
-	{ 4919, 2112, 801 },
-	{ 4949, 2112, 801 },
-	{ 4982, 2112, 801 },
-	{ 5018, 2112, 801 },
-	{ 5043, 2112, 801 },
-	{ 5073, 2112, 801 },
-	{ 5102, 2112, 801 },
-	{ 5139, 2112, 801 },
-	{ 5175, 1038, 801 },
-	{ 5192, 1038, 801 },
-	{ 5210, 1038, 801 },
-	{ 5235, 1038, 801 },
-	{ 5251, 1038, 801 },
-	{ 5273, 1038, 801 },
-	{ 5296, 1038, 801 },
-	{ 5316, 1374, 801 },
-	{ 5339, 1374, 801 },
-	{ 5365, 926, 801 },
-	{ 5372, 5392, 801 },
-	{ 5462, 5392, 801 },
-	{ 5482, 5392, 801 },
-	{ 5500, 5392, 801 },
-	{ 5521, 5392, 801 },
-	{ 5540, 5392, 801 },
-	{ 5562, 926, 801 },
-	{ 5578, 2672, 801 },
-	{ 5587, 926, 801 },
-	{ 5613, 5650, 801 },
-	{ 5721, 926, 801 },
-	{ 5752, 2672, 801 },
-	{ 5765, 2672, 801 },
-	{ 5783, 926, 801 },
-	{ 5800, 926, 801 },
-	{ 5822, 926, 801 },
-	{ 5842, 926, 801 },
-	{ 5867, 926, 801 },
-	{ 5882, 926, 801 },
-	{ 5899, 926, 801 },
-	{ 5921, 926, 801 },
-	{ 5941, 5961, 801 },
-	{ 6051, 6079, 801 },
-	{ 6136, 926, 801 },
-	{ 6154, 926, 801 },
-	{ 6176, 926, 801 },
-	{ 6190, 926, 801 },
-	{ 6207, 926, 801 },
-	{ 6221, 926, 801 },
-	{ 6238, 926, 801 },
-	{ 6253, 926, 801 },
-	{ 6266, 926, 801 },
-	{ 6282, 6296, 801 },
-	{ 6356, 6296, 801 },
-	{ 6373, 6296, 801 },
-	{ 6392, 6296, 801 },
-	{ 6415, 6296, 801 },
-	{ 6440, 5961, 801 },
-	{ 6452, 5961, 801 },
-	{ 6467, 1961, 801 },
-	{ 6478, 1961, 801 },
-	{ 6493, 926, 801 },
-	{ 6511, 5961, 801 },
-	{ 6529, 1961, 801 },
-	{ 6545, 6571, 801 },
-	{ 6633, 6571, 801 },
-	{ 6664, 5961, 801 },
-	{ 6698, 5961, 801 },
-	{ 6737, 5961, 801 },
-	{ 6760, 5961, 801 },
-	{ 6788, 6817, 801 },
-	{ 6872, 1961, 801 },
-	{ 6882, 926, 801 },
-	{ 6896, 1961, 801 },
-	{ 6917, 926, 801 },
-	{ 6940, 6817, 801 },
-	{ 6970, 1961, 801 },
-	{ 6983, 926, 801 },
-	{ 6999, 926, 801 },
-	{ 7014, 1961, 801 },
-	{ 7040, 926, 801 },
-	{ 7069, 926, 801 },
-	{ 7087, 926, 801 },
-	{ 7105, 926, 801 },
-	{ 7126, 926, 801 },
-	{ 7146, 6817, 801 },
-	{ 7177, 16, 801 },
-	{ 7196, 16, 801 },
-	{ 7220, 6817, 801 },
-	{ 7243, 6817, 801 },
-	{ 7276, 926, 801 },
-	{ 7298, 6817, 801 },
-	{ 7333, 6817, 801 },
-	{ 7356, 926, 801 },
-	{ 7378, 5961, 801 },
-	{ 7397, 5961, 801 },
-	{ 7421, 5961, 801 },
-	{ 7443, 5961, 801 },
-	{ 7470, 5961, 801 },
-	{ 7494, 5961, 801 },
-	{ 7523, 5961, 801 },
-	{ 7546, 5961, 801 },
-	{ 7570, 926, 801 },
-	{ 7586, 926, 801 },
-	{ 7595, 1961, 801 },
-	{ 7606, 1961, 801 },
-	{ 7622, 926, 801 },
-	{ 7641, 926, 801 },
-	{ 7665, 1961, 801 },
-	{ 7685, 926, 801 },
-	{ 7708, 926, 801 },
-	{ 7736, 926, 801 },
-	{ 7750, 926, 801 },
-	{ 7769, 1961, 801 },
-	{ 7780, 1961, 801 },
-	{ 7796, 926, 801 },
-	{ 7815, 926, 801 },
-	{ 7839, 926, 801 },
-	{ 7860, 926, 801 },
-	{ 7886, 926, 801 },
-	{ 7910, 926, 801 },
-	{ 7939, 926, 801 },
-	{ 7954, 926, 801 },
-	{ 7974, 926, 801 },
-	{ 7999, 926, 801 },
-	{ 8019, 926, 801 },
-	{ 8049, 926, 801 },
-	{ 8084, 926, 801 },
-	{ 8098, 926, 801 },
-	{ 8117, 926, 801 },
-	{ 8131, 926, 801 },
-	{ 8150, 16, 801 },
-	{ 8163, 16, 801 },
-	{ 8179, 16, 801 },
-	{ 8200, 16, 801 },
-	{ 8213, 16, 801 },
-	{ 8229, 16, 801 },
-	{ 8250, 16, 801 },
-	{ 8263, 16, 801 },
-	{ 8281, 16, 801 },
-	{ 8302, 16, 801 },
-	{ 8328, 16, 801 },
-	{ 8344, 16, 801 },
-	{ 8365, 926, 801 },
-	{ 8384, 926, 801 },
-	{ 8408, 926, 801 },
-	{ 8430, 926, 801 },
-	{ 8457, 16, 801 },
-	{ 8470, 16, 801 },
-	{ 8486, 16, 801 },
-	{ 8507, 1961, 801 },
-	{ 8520, 1961, 801 },
-	{ 8538, 1961, 801 },
-	{ 8551, 1961, 801 },
-	{ 8569, 926, 801 },
-	{ 8590, 926, 801 },
-	{ 8616, 926, 801 },
-	{ 8632, 926, 801 },
-	{ 8653, 16, 801 },
-	{ 8666, 16, 801 },
-	{ 8684, 16, 801 },
-	{ 8705, 16, 801 },
-	{ 8731, 16, 801 },
-	{ 8747, 16, 801 },
-	{ 8768, 1961, 801 },
-	{ 8781, 1961, 801 },
-	{ 8799, 926, 801 },
-	{ 8820, 926, 801 },
-	{ 8846, 926, 801 },
-	{ 8862, 926, 801 },
-	{ 8883, 926, 801 },
-	{ 8911, 926, 801 },
-	{ 8944, 926, 801 },
-	{ 8958, 1961, 801 },
-	{ 8970, 1961, 801 },
-	{ 8984, 1961, 801 },
-	{ 8998, 1961, 801 },
-	{ 9011, 1961, 801 },
-	{ 9023, 1961, 801 },
-	{ 9034, 16, 801 },
-	{ 9057, 16, 801 },
-	{ 9081, 16, 801 },
-	{ 9106, 16, 801 },
-	{ 9144, 16, 801 },
-	{ 9180, 1961, 801 },
-	{ 9198, 16, 801 },
-	{ 9217, 16, 801 },
-	{ 9235, 926, 801 },
-	{ 9248, 926, 801 },
-	{ 9265, 926, 801 },
-	{ 9284, 926, 801 },
-	{ 9306, 9327, 801 },
-	{ 9364, 9327, 801 },
-	{ 9384, 9327, 801 },
-	{ 9407, 9327, 801 },
-	{ 9426, 9327, 801 },
-	{ 9448, 9327, 801 },
-	{ 9466, 9327, 801 },
-	{ 9492, 9327, 801 },
-	{ 9510, 9539, 801 },
-	{ 9615, 926, 801 },
-	{ 9648, 926, 801 },
-	{ 9690, 9539, 801 },
-	{ 9725, 2672, 801 },
-	{ 9740, 2672, 801 },
-	{ 9757, 2672, 801 },
-	{ 9769, 2672, 801 },
-	{ 9781, 2672, 801 },
-	{ 9793, 926, 801 },
-	{ 9815, 926, 801 },
-	{ 9838, 926, 801 },
-	{ 9860, 9881, 801 },
-	{ 9937, 9881, 801 },
-	{ 9953, 9881, 801 },
-	{ 9968, 1374, 801 },
-	{ 10000, 1374, 801 },
-	{ 10037, 926, 801 },
-	{ 10057, 926, 801 },
-	{ 10082, 5961, 801 },
-	{ 10105, 5961, 801 },
-	{ 10133, 926, 801 },
-	{ 10154, 10180, 801 },
-	{ 10232, 926, 801 },
-	{ 10260, 926, 801 },
-	{ 10293, 926, 801 },
-	{ 10319, 926, 801 },
-	{ 10343, 926, 801 },
-	{ 10372, 926, 801 },
-	{ 10391, 10180, 801 },
-	{ 10415, 926, 801 },
-	{ 10439, 926, 801 },
-	{ 10462, 926, 801 },
-	{ 10490, 926, 801 },
-	{ 10516, 926, 801 },
-	{ 10547, 926, 801 },
-	{ 10573, 926, 801 },
-	{ 10604, 926, 801 },
-	{ 10619, 926, 801 },
-	{ 10639, 926, 801 },
-	{ 10657, 926, 801 },
-	{ 10680, 1038, 801 },
-	{ 10703, 1038, 801 },
-	{ 10731, 1038, 801 },
-	{ 10751, 926, 801 },
-	{ 10771, 926, 801 },
-	{ 10796, 926, 801 },
-	{ 10830, 926, 801 },
-	{ 10869, 926, 801 },
-	{ 10906, 926, 801 },
-	{ 10948, 16, 801 },
-	{ 10967, 16, 801 },
-	{ 10987, 16, 801 },
-	{ 11015, 16, 801 },
-	{ 11033, 16, 801 },
-	{ 11051, 926, 801 },
-	{ 11075, 926, 801 },
-	{ 11103, 926, 801 },
-	{ 11126, 926, 801 },
-	{ 11152, 16, 801 },
-	{ 11170, 16, 801 },
-	{ 11189, 16, 801 },
-	{ 11216, 16, 801 },
-	{ 11247, 16, 801 },
-	{ 11273, 16, 801 },
-	{ 11288, 16, 801 },
-	{ 11304, 16, 801 },
-	{ 11323, 16, 801 },
-	{ 11346, 16, 801 },
-	{ 11368, 16, 801 },
-	{ 11385, 16, 801 },
-	{ 11408, 16, 801 },
-	{ 11430, 16, 801 },
-	{ 11447, 16, 801 },
-	{ 11465, 16, 801 },
-	{ 11490, 16, 801 },
-	{ 11518, 16, 801 },
-	{ 11545, 16, 801 },
-	{ 11573, 16, 801 },
-	{ 11599, 16, 801 },
-	{ 11618, 16, 801 },
-	{ 11639, 16, 801 },
-	{ 11663, 16, 801 },
-	{ 11687, 16, 801 },
-	{ 11710, 16, 801 },
-	{ 11732, 16, 801 },
-	{ 11749, 16, 801 },
-	{ 11772, 16, 801 },
-	{ 11794, 16, 801 },
-	{ 11811, 16, 801 },
-	{ 11829, 16, 801 },
-	{ 11854, 16, 801 },
-	{ 11882, 16, 801 },
-	{ 11909, 16, 801 },
-	{ 11937, 16, 801 },
-	{ 11963, 926, 801 },
-	{ 11997, 4555, 801 },
-	{ 12016, 4555, 801 },
-	{ 12036, 4555, 801 },
-	{ 12055, 2112, 801 },
-	{ 12072, 2112, 801 },
-	{ 12092, 2112, 801 },
-	{ 12109, 1374, 801 },
-	{ 12139, 1374, 801 },
-	{ 12174, 926, 5 },
-	{ 12188, 926, 5 },
-	{ 12204, 926, 5 },
-	{ 12224, 926, 5 },
-	{ 12237, 926, 5 },
-	{ 12253, 926, 5 },
-	{ 12270, 926, 5 },
-	{ 12293, 926, 5 },
-	{ 12318, 926, 5 },
-	{ 12335, 926, 5 },
-	{ 12359, 12374, 5 },
-	{ 12421, 926, 5 },
-	{ 12436, 926, 5 },
-	{ 12451, 926, 5 },
-	{ 12465, 12374, 5 },
-	{ 12481, 12506, 5 },
-	{ 12584, 12506, 5 },
-	{ 12607, 12625, 5 },
-	{ 12682, 12625, 5 },
-	{ 12701, 926, 5 },
-	{ 12718, 926, 5 },
-	{ 12731, 926, 5 },
-	{ 12752, 926, 5 },
-	{ 12767, 12781, 5 },
-	{ 12832, 12781, 5 },
-	{ 12849, 12781, 5 },
-	{ 12862, 12781, 5 },
-	{ 12891, 12781, 5 },
-	{ 12907, 12781, 5 },
-	{ 12923, 12781, 5 },
-	{ 12939, 12781, 5 },
-	{ 12954, 12781, 5 },
-	{ 12976, 12781, 5 },
-	{ 12992, 12781, 5 },
-	{ 13008, 12781, 5 },
-	{ 13024, 12781, 5 },
-	{ 13040, 12781, 5 },
-	{ 13055, 13069, 5 },
-	{ 13127, 926, 5 },
-	{ 13152, 13069, 5 },
-	{ 13163, 13069, 5 },
-	{ 13178, 12506, 5 },
-	{ 13196, 926, 3 },
-	{ 13223, 926, 3 },
-	{ 13260, 926, 3 },
-	{ 13300, 926, 3 },
-	{ 13325, 926, 3 },
-	{ 13352, 926, 3 },
-	{ 13380, 926, 3 },
-	{ 13407, 926, 3 },
-	{ 13435, 926, 3 },
-	{ 13468, 926, 3 },
-	{ 13489, 926, 3 },
-	{ 13513, 926, 3 },
-	{ 13557, 13588, 3 },
-	{ 13633, 13588, 3 },
-	{ 13665, 13588, 3 },
-	{ 13690, 13588, 3 },
-	{ 13711, 13588, 3 },
-	{ 13740, 13588, 3 },
-	{ 13761, 13588, 3 },
-	{ 13790, 13588, 3 },
-	{ 13824, 926, 3 },
-	{ 13849, 926, 5 },
-	{ 13864, 926, 5 },
-	{ 13881, 926, 5 },
-	{ 13902, 926, 5 },
-	{ 13916, 926, 5 },
-	{ 13933, 926, 5 },
-	{ 13951, 926, 5 },
-	{ 13975, 926, 5 },
-	{ 14001, 926, 5 },
-	{ 14019, 926, 5 },
-	{ 14044, 12374, 5 },
-	{ 14060, 926, 5 },
-	{ 14076, 926, 5 },
-	{ 14092, 926, 5 },
-	{ 14107, 12374, 5 },
-	{ 14124, 12506, 5 },
-	{ 14150, 12506, 5 },
-	{ 14174, 12625, 5 },
-	{ 14193, 12625, 5 },
-	{ 14213, 926, 5 },
-	{ 14231, 926, 5 },
-	{ 14245, 926, 5 },
-	{ 14267, 926, 5 },
-	{ 14283, 12781, 5 },
-	{ 14298, 12781, 5 },
-	{ 14316, 12781, 5 },
-	{ 14330, 12781, 5 },
-	{ 14360, 12781, 5 },
-	{ 14377, 12781, 5 },
-	{ 14394, 12781, 5 },
-	{ 14411, 12781, 5 },
-	{ 14427, 12781, 5 },
-	{ 14450, 12781, 5 },
-	{ 14467, 12781, 5 },
-	{ 14484, 12781, 5 },
-	{ 14501, 12781, 5 },
-	{ 14518, 12781, 5 },
-	{ 14534, 13069, 5 },
-	{ 14549, 926, 5 },
-	{ 14575, 13069, 5 },
-	{ 14587, 13069, 5 },
-	{ 14603, 12506, 5 },
+	{ 914, 835, 801 },
+	{ 926, 944, 801 },
+	{ 998, 944, 801 },
+	{ 1018, 1039, 801 },
+	{ 1087, 1104, 801 },
+	{ 1112, 1104, 801 },
+	{ 1127, 1151, 801 },
+	{ 1207, 1151, 801 },
+	{ 1234, 944, 801 },
+	{ 1260, 944, 801 },
+	{ 1281, 944, 801 },
+	{ 1309, 944, 801 },
+	{ 1332, 1348, 801 },
+	{ 1368, 1399, 801 },
+	{ 1423, 16, 801 },
+	{ 1458, 1492, 801 },
+	{ 1569, 1586, 801 },
+	{ 1669, 1492, 801 },
+	{ 1705, 1737, 801 },
+	{ 1804, 1737, 801 },
+	{ 1831, 1737, 801 },
+	{ 1867, 1737, 801 },
+	{ 1897, 1737, 801 },
+	{ 1929, 1737, 801 },
+	{ 1956, 1737, 801 },
+	{ 1986, 1737, 801 },
+	{ 2018, 1737, 801 },
+	{ 2049, 1737, 801 },
+	{ 2074, 1151, 801 },
+	{ 2106, 1151, 801 },
+	{ 2146, 2173, 801 },
+	{ 2263, 2283, 801 },
+	{ 2356, 2283, 801 },
+	{ 2376, 1737, 801 },
+	{ 2390, 1737, 801 },
+	{ 2407, 1737, 801 },
+	{ 2422, 1737, 801 },
+	{ 2440, 1737, 801 },
+	{ 2449, 1737, 801 },
+	{ 2469, 1737, 801 },
+	{ 2494, 1737, 801 },
+	{ 2522, 1737, 801 },
+	{ 2555, 1737, 801 },
+	{ 2578, 1737, 801 },
+	{ 2606, 1737, 801 },
+	{ 2631, 1737, 801 },
+	{ 2659, 1737, 801 },
+	{ 2681, 1737, 801 },
+	{ 2708, 1737, 801 },
+	{ 2735, 1104, 801 },
+	{ 2760, 1151, 801 },
+	{ 2799, 1151, 801 },
+	{ 2836, 1104, 801 },
+	{ 2867, 1104, 801 },
+	{ 2898, 1104, 801 },
+	{ 2929, 1104, 801 },
+	{ 2964, 1151, 801 },
+	{ 3013, 1151, 801 },
+	{ 3060, 1104, 801 },
+	{ 3077, 1151, 801 },
+	{ 3122, 1151, 801 },
+	{ 3167, 1151, 801 },
+	{ 3210, 1151, 801 },
+	{ 3253, 1104, 801 },
+	{ 3266, 1104, 801 },
+	{ 3296, 1104, 801 },
+	{ 3318, 1104, 801 },
+	{ 3339, 1104, 801 },
+	{ 3361, 3386, 801 },
+	{ 3444, 3386, 801 },
+	{ 3468, 1737, 801 },
+	{ 3495, 1737, 801 },
+	{ 3522, 1737, 801 },
+	{ 3548, 1737, 801 },
+	{ 3571, 1737, 801 },
+	{ 3599, 1737, 801 },
+	{ 3635, 1737, 801 },
+	{ 3677, 1737, 801 },
+	{ 3712, 1737, 801 },
+	{ 3750, 1737, 801 },
+	{ 3780, 1737, 801 },
+	{ 3813, 1737, 801 },
+	{ 3849, 1737, 801 },
+	{ 3874, 1737, 801 },
+	{ 3904, 1737, 801 },
+	{ 3933, 1737, 801 },
+	{ 3970, 1737, 801 },
+	{ 4006, 944, 801 },
+	{ 4023, 944, 801 },
+	{ 4041, 944, 801 },
+	{ 4066, 944, 801 },
+	{ 4082, 944, 801 },
+	{ 4104, 944, 801 },
+	{ 4127, 944, 801 },
+	{ 4147, 1151, 801 },
+	{ 4170, 1151, 801 },
+	{ 4196, 4216, 801 },
+	{ 4286, 4216, 801 },
+	{ 4306, 4216, 801 },
+	{ 4324, 4216, 801 },
+	{ 4345, 4216, 801 },
+	{ 4364, 4216, 801 },
+	{ 4386, 2283, 801 },
+	{ 4395, 4432, 801 },
+	{ 4503, 2283, 801 },
+	{ 4516, 2283, 801 },
+	{ 4534, 1104, 801 },
+	{ 4554, 1104, 801 },
+	{ 4579, 4599, 801 },
+	{ 4689, 4717, 801 },
+	{ 4774, 4788, 801 },
+	{ 4848, 4788, 801 },
+	{ 4865, 4788, 801 },
+	{ 4884, 4788, 801 },
+	{ 4907, 4788, 801 },
+	{ 4932, 4599, 801 },
+	{ 4944, 4599, 801 },
+	{ 4959, 1586, 801 },
+	{ 4970, 1586, 801 },
+	{ 4985, 4599, 801 },
+	{ 5003, 1586, 801 },
+	{ 5019, 5045, 801 },
+	{ 5107, 5045, 801 },
+	{ 5138, 4599, 801 },
+	{ 5172, 4599, 801 },
+	{ 5211, 4599, 801 },
+	{ 5234, 4599, 801 },
+	{ 5262, 5291, 801 },
+	{ 5346, 1586, 801 },
+	{ 5356, 1586, 801 },
+	{ 5377, 1104, 801 },
+	{ 5400, 5291, 801 },
+	{ 5430, 1586, 801 },
+	{ 5443, 1104, 801 },
+	{ 5459, 1586, 801 },
+	{ 5485, 5291, 801 },
+	{ 5516, 16, 801 },
+	{ 5535, 16, 801 },
+	{ 5559, 5291, 801 },
+	{ 5582, 5291, 801 },
+	{ 5615, 5291, 801 },
+	{ 5650, 5291, 801 },
+	{ 5673, 4599, 801 },
+	{ 5692, 4599, 801 },
+	{ 5716, 4599, 801 },
+	{ 5738, 4599, 801 },
+	{ 5765, 4599, 801 },
+	{ 5789, 4599, 801 },
+	{ 5818, 4599, 801 },
+	{ 5841, 4599, 801 },
+	{ 5865, 1104, 801 },
+	{ 5881, 1586, 801 },
+	{ 5892, 1586, 801 },
+	{ 5908, 1586, 801 },
+	{ 5928, 1586, 801 },
+	{ 5939, 1586, 801 },
+	{ 5955, 1104, 801 },
+	{ 5976, 1104, 801 },
+	{ 6002, 1104, 801 },
+	{ 6026, 1104, 801 },
+	{ 6055, 1104, 801 },
+	{ 6085, 1104, 801 },
+	{ 6120, 16, 801 },
+	{ 6133, 16, 801 },
+	{ 6149, 16, 801 },
+	{ 6170, 16, 801 },
+	{ 6183, 16, 801 },
+	{ 6199, 16, 801 },
+	{ 6220, 16, 801 },
+	{ 6233, 16, 801 },
+	{ 6251, 16, 801 },
+	{ 6272, 16, 801 },
+	{ 6298, 16, 801 },
+	{ 6314, 16, 801 },
+	{ 6335, 1104, 801 },
+	{ 6354, 1104, 801 },
+	{ 6378, 1104, 801 },
+	{ 6400, 1104, 801 },
+	{ 6427, 16, 801 },
+	{ 6440, 16, 801 },
+	{ 6456, 16, 801 },
+	{ 6477, 1586, 801 },
+	{ 6490, 1586, 801 },
+	{ 6508, 1586, 801 },
+	{ 6521, 1586, 801 },
+	{ 6539, 16, 801 },
+	{ 6552, 16, 801 },
+	{ 6570, 16, 801 },
+	{ 6591, 16, 801 },
+	{ 6617, 16, 801 },
+	{ 6633, 16, 801 },
+	{ 6654, 1586, 801 },
+	{ 6667, 1586, 801 },
+	{ 6685, 1104, 801 },
+	{ 6713, 1104, 801 },
+	{ 6746, 1586, 801 },
+	{ 6758, 1586, 801 },
+	{ 6772, 1586, 801 },
+	{ 6786, 1586, 801 },
+	{ 6799, 1586, 801 },
+	{ 6811, 1586, 801 },
+	{ 6822, 16, 801 },
+	{ 6845, 16, 801 },
+	{ 6869, 16, 801 },
+	{ 6894, 16, 801 },
+	{ 6932, 16, 801 },
+	{ 6968, 1586, 801 },
+	{ 6986, 16, 801 },
+	{ 7005, 16, 801 },
+	{ 7023, 7044, 801 },
+	{ 7081, 7044, 801 },
+	{ 7101, 7044, 801 },
+	{ 7124, 7044, 801 },
+	{ 7143, 7044, 801 },
+	{ 7165, 7044, 801 },
+	{ 7183, 7044, 801 },
+	{ 7209, 7044, 801 },
+	{ 7227, 7256, 801 },
+	{ 7332, 7256, 801 },
+	{ 7367, 2283, 801 },
+	{ 7382, 2283, 801 },
+	{ 7399, 2283, 801 },
+	{ 7411, 2283, 801 },
+	{ 7423, 2283, 801 },
+	{ 7435, 7456, 801 },
+	{ 7512, 7456, 801 },
+	{ 7528, 7456, 801 },
+	{ 7543, 1151, 801 },
+	{ 7575, 1151, 801 },
+	{ 7612, 4599, 801 },
+	{ 7635, 4599, 801 },
+	{ 7663, 7689, 801 },
+	{ 7741, 7689, 801 },
+	{ 7765, 1104, 801 },
+	{ 7783, 1104, 801 },
+	{ 7806, 944, 801 },
+	{ 7829, 944, 801 },
+	{ 7857, 944, 801 },
+	{ 7877, 16, 801 },
+	{ 7896, 16, 801 },
+	{ 7916, 16, 801 },
+	{ 7944, 16, 801 },
+	{ 7962, 16, 801 },
+	{ 7980, 1104, 801 },
+	{ 8004, 1104, 801 },
+	{ 8032, 1104, 801 },
+	{ 8055, 1104, 801 },
+	{ 8081, 16, 801 },
+	{ 8099, 16, 801 },
+	{ 8118, 16, 801 },
+	{ 8145, 16, 801 },
+	{ 8176, 16, 801 },
+	{ 8202, 16, 801 },
+	{ 8217, 16, 801 },
+	{ 8233, 16, 801 },
+	{ 8252, 16, 801 },
+	{ 8275, 16, 801 },
+	{ 8297, 16, 801 },
+	{ 8314, 16, 801 },
+	{ 8337, 16, 801 },
+	{ 8359, 16, 801 },
+	{ 8376, 16, 801 },
+	{ 8394, 16, 801 },
+	{ 8419, 16, 801 },
+	{ 8447, 16, 801 },
+	{ 8474, 16, 801 },
+	{ 8502, 16, 801 },
+	{ 8528, 16, 801 },
+	{ 8547, 16, 801 },
+	{ 8568, 16, 801 },
+	{ 8592, 16, 801 },
+	{ 8616, 16, 801 },
+	{ 8639, 16, 801 },
+	{ 8661, 16, 801 },
+	{ 8678, 16, 801 },
+	{ 8701, 16, 801 },
+	{ 8723, 16, 801 },
+	{ 8740, 16, 801 },
+	{ 8758, 16, 801 },
+	{ 8783, 16, 801 },
+	{ 8811, 16, 801 },
+	{ 8838, 16, 801 },
+	{ 8866, 16, 801 },
+	{ 8892, 3386, 801 },
+	{ 8911, 3386, 801 },
+	{ 8931, 3386, 801 },
+	{ 8950, 1737, 801 },
+	{ 8967, 1737, 801 },
+	{ 8987, 1737, 801 },
+	{ 9004, 1151, 801 },
+	{ 9034, 1151, 801 },
+	{ 9069, 1104, 5 },
+	{ 9089, 1104, 5 },
+	{ 9102, 1104, 5 },
+	{ 9119, 1104, 5 },
+	{ 9143, 9158, 5 },
+	{ 9205, 1104, 5 },
+	{ 9220, 1104, 5 },
+	{ 9235, 9158, 5 },
+	{ 9251, 9276, 5 },
+	{ 9354, 9276, 5 },
+	{ 9377, 9395, 5 },
+	{ 9452, 9395, 5 },
+	{ 9471, 1104, 5 },
+	{ 9492, 9506, 5 },
+	{ 9557, 9506, 5 },
+	{ 9574, 9506, 5 },
+	{ 9587, 9506, 5 },
+	{ 9616, 9506, 5 },
+	{ 9632, 9506, 5 },
+	{ 9648, 9506, 5 },
+	{ 9664, 9506, 5 },
+	{ 9679, 9506, 5 },
+	{ 9701, 9506, 5 },
+	{ 9717, 9506, 5 },
+	{ 9733, 9506, 5 },
+	{ 9749, 9506, 5 },
+	{ 9765, 9506, 5 },
+	{ 9780, 9794, 5 },
+	{ 9852, 9794, 5 },
+	{ 9863, 9794, 5 },
+	{ 9878, 9276, 5 },
+	{ 9896, 1104, 3 },
+	{ 9923, 1104, 3 },
+	{ 9960, 1104, 3 },
+	{ 10000, 1104, 3 },
+	{ 10025, 1104, 3 },
+	{ 10052, 1104, 3 },
+	{ 10080, 1104, 3 },
+	{ 10107, 1104, 3 },
+	{ 10135, 1104, 3 },
+	{ 10168, 1104, 3 },
+	{ 10189, 1104, 3 },
+	{ 10213, 1104, 3 },
+	{ 10257, 10288, 3 },
+	{ 10333, 10288, 3 },
+	{ 10365, 10288, 3 },
+	{ 10390, 10288, 3 },
+	{ 10411, 10288, 3 },
+	{ 10440, 10288, 3 },
+	{ 10461, 10288, 3 },
+	{ 10490, 10288, 3 },
+	{ 10524, 1104, 3 },
+	{ 10549, 1104, 5 },
+	{ 10570, 1104, 5 },
+	{ 10584, 1104, 5 },
+	{ 10602, 1104, 5 },
+	{ 10627, 9158, 5 },
+	{ 10643, 1104, 5 },
+	{ 10659, 1104, 5 },
+	{ 10675, 9158, 5 },
+	{ 10692, 9276, 5 },
+	{ 10718, 9276, 5 },
+	{ 10742, 9395, 5 },
+	{ 10761, 9395, 5 },
+	{ 10781, 1104, 5 },
+	{ 10803, 9506, 5 },
+	{ 10818, 9506, 5 },
+	{ 10836, 9506, 5 },
+	{ 10850, 9506, 5 },
+	{ 10880, 9506, 5 },
+	{ 10897, 9506, 5 },
+	{ 10914, 9506, 5 },
+	{ 10931, 9506, 5 },
+	{ 10947, 9506, 5 },
+	{ 10970, 9506, 5 },
+	{ 10987, 9506, 5 },
+	{ 11004, 9506, 5 },
+	{ 11021, 9506, 5 },
+	{ 11038, 9506, 5 },
+	{ 11054, 9794, 5 },
+	{ 11069, 9794, 5 },
+	{ 11081, 9794, 5 },
+	{ 11097, 9276, 5 },
 };
-unsigned char sing_misses_said[565];
+unsigned char sing_misses_said[401];

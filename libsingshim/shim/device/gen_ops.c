@@ -5,17 +5,15 @@
 
 #include "ops.h"
 
-const unsigned sing_op_count = 341;
+const unsigned sing_op_count = 331;
 const struct sing_op sing_ops[] = {
 	{ 0x4d277b, SING_DRIVER, 1 }, /* cuDeviceGetUuid_v2 */
-	{ 0x4e44eb, SING_NCCL, 0 }, /* ncclReduce */
 	{ 0x6292eb, SING_NCCL, 0 }, /* ncclCommDeregister */
 	{ 0xa762ac, SING_DRIVER, 0 }, /* cuMemGetAccess */
 	{ 0xd44286, SING_NVML, 1 }, /* nvmlDeviceGetSerial */
 	{ 0x132ecf0, SING_NVML, 1 }, /* nvmlDeviceGetClockInfo */
 	{ 0x1d5de4b, SING_DRIVER, 0 }, /* cuGraphExecEventRecordNodeSetEvent */
 	{ 0x24eba4b, SING_DRIVER, 1 }, /* cuGraphAddEventRecordNode */
-	{ 0x276e5d7, SING_DRIVER, 0 }, /* cuStreamBeginCaptureToGraph */
 	{ 0x3111a53, SING_DRIVER, 1 }, /* cuGraphAddEventWaitNode */
 	{ 0x31d3f21, SING_DRIVER, 1 }, /* graph_add_kernel */
 	{ 0x42c3f75, SING_NCCL, 1 }, /* ncclGetVersion */
@@ -37,9 +35,7 @@ const struct sing_op sing_ops[] = {
 	{ 0xb356653, SING_DRIVER, 0 }, /* cuMemGetAllocationPropertiesFromHandle */
 	{ 0xbb595a5, SING_DRIVER, 0 }, /* cuEventQuery */
 	{ 0xbbcd564, SING_DRIVER, 1 }, /* cuDevicePrimaryCtxReset_v2 */
-	{ 0xbc140dc, SING_DRIVER, 0 }, /* cuStreamUpdateCaptureDependencies_v2 */
 	{ 0xc08b416, SING_DRIVER, 0 }, /* cuEventRecord */
-	{ 0xc1debc2, SING_NCCL, 0 }, /* ncclBcast */
 	{ 0xc6eca30, SING_DRIVER, 1 }, /* cuGraphMemFreeNodeGetParams */
 	{ 0xca0cc8b, SING_NVML, 1 }, /* nvmlDeviceGetTopologyCommonAncestor */
 	{ 0xe2065a7, SING_DRIVER, 0 }, /* cuMemRelease */
@@ -49,6 +45,7 @@ const struct sing_op sing_ops[] = {
 	{ 0xfc62f99, SING_NVML, 1 }, /* nvmlDeviceGetName */
 	{ 0xff1f39b, SING_NVML, 1 }, /* nvmlDeviceGetTemperatureThreshold */
 	{ 0x1161c871, SING_DRIVER, 1 }, /* graph_add_alloc */
+	{ 0x1187a692, SING_DRIVER, 1 }, /* host_func_next */
 	{ 0x11aa5d89, SING_DRIVER, 1 }, /* cuCtxDestroy_v2 */
 	{ 0x121a393f, SING_NVML, 1 }, /* nvmlSystemGetDriverVersion */
 	{ 0x1237cbfc, SING_DRIVER, 1 }, /* cuDeviceGetCount */
@@ -64,43 +61,41 @@ const struct sing_op sing_ops[] = {
 	{ 0x1628723d, SING_NVML, 1 }, /* nvmlDeviceGetHandleBySerial */
 	{ 0x16b938a6, SING_DRIVER, 0 }, /* cuModuleEnumerateFunctions */
 	{ 0x174f7465, SING_DRIVER, 0 }, /* cuEventElapsedTime_v2 */
+	{ 0x184ae092, SING_DRIVER, 1 }, /* graph_get_alloc */
 	{ 0x18a2b44d, SING_DRIVER, 1 }, /* cuDevicePrimaryCtxGetState */
 	{ 0x18ba6588, SING_NVML, 1 }, /* nvmlDeviceGetPciInfo_v3 */
 	{ 0x18ea232c, SING_NVML, 1 }, /* nvmlDeviceGetClock */
 	{ 0x19241985, SING_DRIVER, 0 }, /* cuCtxGetFlags */
 	{ 0x199cf496, SING_DRIVER, 1 }, /* cuGraphGetRootNodes */
+	{ 0x19be31b4, SING_DRIVER, 0 }, /* graph_exec_host */
 	{ 0x19cf630b, SING_NVML, 1 }, /* nvmlDeviceGetDisplayMode */
 	{ 0x1bfb385d, SING_DRIVER, 0 }, /* cuStreamCreate */
 	{ 0x1ce6b3e4, SING_DRIVER, 0 }, /* cuMemcpy */
 	{ 0x1d0b8126, SING_DRIVER, 1 }, /* cuMemPoolDestroy */
-	{ 0x1d142444, SING_DRIVER, 1 }, /* cuGraphExecDestroy */
 	{ 0x1df2aea8, SING_DRIVER, 1 }, /* cuDeviceSetMemPool */
 	{ 0x1dff931a, SING_DRIVER, 0 }, /* cuModuleUnload */
 	{ 0x1e02ffa1, SING_DRIVER, 1 }, /* cuDevicePrimaryCtxRetain */
 	{ 0x1e0ad2e2, SING_NCCL, 0 }, /* comm_split */
 	{ 0x1e83e473, SING_DRIVER, 0 }, /* cuMemcpy2D_v2 */
-	{ 0x1eec4cdc, SING_DRIVER, 0 }, /* cuGraphExecUpdate_v2 */
 	{ 0x1f84610e, SING_DRIVER, 0 }, /* cuStreamDestroy_v2 */
 	{ 0x1f8dd539, SING_DRIVER, 0 }, /* cuCtxGetLimit */
 	{ 0x1ffcd97e, SING_DRIVER, 1 }, /* cuDeviceGetName */
 	{ 0x200e1461, SING_DRIVER, 1 }, /* cuGraphGetEdges */
 	{ 0x207ac214, SING_DRIVER, 0 }, /* cuMemAddressFree */
-	{ 0x20d811e6, SING_DRIVER, 0 }, /* cuGraphExecChildGraphNodeSetParams */
 	{ 0x21592b01, SING_DRIVER, 0 }, /* cuLinkDestroy */
 	{ 0x216fe889, SING_DRIVER, 0 }, /* cuMemsetD32Async */
+	{ 0x226cb8a4, SING_DRIVER, 1 }, /* graph_exec_destroy */
 	{ 0x227ad069, SING_DRIVER, 1 }, /* cuDeviceCanAccessPeer */
 	{ 0x231abae3, SING_NVML, 1 }, /* nvmlDeviceGetNvLinkState */
 	{ 0x2346e1c4, SING_NVML, 1 }, /* nvmlDeviceGetNvLinkCapability */
-	{ 0x23ca96d3, SING_NCCL, 0 }, /* ncclMemAlloc */
 	{ 0x2470002f, SING_DRIVER, 0 }, /* cuCtxEnablePeerAccess */
 	{ 0x24ece662, SING_DRIVER, 0 }, /* copy_in */
 	{ 0x2665f588, SING_DRIVER, 0 }, /* cuStreamWaitEvent */
 	{ 0x269bf110, SING_DRIVER, 0 }, /* cuStreamBatchMemOp_v2 */
 	{ 0x26a7d9f8, SING_DRIVER, 0 }, /* cuMemsetD32_v2 */
-	{ 0x26a95398, SING_DRIVER, 0 }, /* cuGraphLaunch */
-	{ 0x26bba458, SING_NCCL, 0 }, /* ncclBroadcast */
 	{ 0x27af4e32, SING_DRIVER, 1 }, /* cuGraphMemsetNodeGetParams */
 	{ 0x27dd6e69, SING_DRIVER, 1 }, /* cuDeviceTotalMem_v2 */
+	{ 0x283e796e, SING_DRIVER, 1 }, /* pointer_facts */
 	{ 0x2876f5f8, SING_DRIVER, 1 }, /* cuDevicePrimaryCtxSetFlags_v2 */
 	{ 0x2891f9a0, SING_DRIVER, 0 }, /* cuEventDestroy_v2 */
 	{ 0x28c2940f, SING_DRIVER, 0 }, /* cuFuncSetCacheConfig */
@@ -113,16 +108,15 @@ const struct sing_op sing_ops[] = {
 	{ 0x2a496d16, SING_DRIVER, 0 }, /* host_unregister */
 	{ 0x2a9e95cd, SING_DRIVER, 0 }, /* cuEventRecordWithFlags */
 	{ 0x2b320c9a, SING_DRIVER, 1 }, /* cuDeviceGetUuid */
-	{ 0x2b62c8ff, SING_NCCL, 0 }, /* ncclReduceScatter */
-	{ 0x2ba92ef0, SING_NCCL, 0 }, /* ncclAlltoAll */
 	{ 0x2bd45326, SING_DRIVER, 0 }, /* launch_ex */
 	{ 0x2c2a5f1a, SING_DRIVER, 1 }, /* cuGraphNodeGetDependentNodes_v2 */
-	{ 0x2c5942f5, SING_NCCL, 1 }, /* ncclGroupEnd */
 	{ 0x2cfc48a3, SING_DRIVER, 0 }, /* cuLibraryGetGlobal */
 	{ 0x2d0ee460, SING_DRIVER, 0 }, /* cuMemGetAddressRange_v2 */
 	{ 0x2d190193, SING_DRIVER, 0 }, /* cuCtxResetPersistingL2Cache */
+	{ 0x2da6927f, SING_DRIVER, 1 }, /* graph_set_host */
 	{ 0x2e1f3044, SING_DRIVER, 0 }, /* cuKernelGetAttribute */
 	{ 0x2e3238c0, SING_DRIVER, 0 }, /* cuCtxDisablePeerAccess */
+	{ 0x2e3acd49, SING_DRIVER, 0 }, /* graph_update */
 	{ 0x2e8111e9, SING_NCCL, 0 }, /* ncclCommAbort */
 	{ 0x2ec50522, SING_DRIVER, 1 }, /* cuMemPoolGetAccess */
 	{ 0x2f0e78c3, SING_DRIVER, 1 }, /* cuDriverGetVersion */
@@ -145,6 +139,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x34069e86, SING_DRIVER, 1 }, /* cuGraphRemoveDependencies */
 	{ 0x344ab321, SING_NVML, 1 }, /* nvmlDeviceGetPowerManagementLimitConstraints */
 	{ 0x346ebc03, SING_DRIVER, 0 }, /* cuMemsetD16Async */
+	{ 0x3476706b, SING_DRIVER, 0 }, /* graph_launch */
 	{ 0x348b156b, SING_NVML, 1 }, /* nvmlDeviceGetPowerManagementLimit */
 	{ 0x34f06fbd, SING_DRIVER, 0 }, /* cuStreamWaitValue32_v2 */
 	{ 0x34f6b4ed, SING_DRIVER, 0 }, /* cuStreamGetAttribute */
@@ -152,7 +147,6 @@ const struct sing_op sing_ops[] = {
 	{ 0x35df567f, SING_DRIVER, 0 }, /* cuModuleGetFunction */
 	{ 0x35e9651d, SING_NVML, 1 }, /* nvmlDeviceGetVbiosVersion */
 	{ 0x36e2e945, SING_NCCL, 1 }, /* ncclGetUniqueId */
-	{ 0x370bc783, SING_NCCL, 0 }, /* ncclCommCuDevice */
 	{ 0x372ff85d, SING_DRIVER, 1 }, /* cuDeviceGet */
 	{ 0x377c4928, SING_NVML, 1 }, /* nvmlDeviceGetCpuAffinity */
 	{ 0x37d3974e, SING_NVML, 1 }, /* nvmlDeviceGetP2PStatus */
@@ -161,6 +155,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x38e6478d, SING_NVML, 1 }, /* nvmlDeviceGetUUID */
 	{ 0x396fcac2, SING_NVML, 1 }, /* nvmlDeviceGetPowerUsage */
 	{ 0x3a5e2592, SING_DRIVER, 1 }, /* cuGraphKernelNodeGetAttribute */
+	{ 0x3aac94f4, SING_DRIVER, 1 }, /* graph_get_kernel */
 	{ 0x3babed75, SING_NCCL, 0 }, /* ncclCommDestroy */
 	{ 0x3caefa69, SING_DRIVER, 0 }, /* function_name */
 	{ 0x3cbe0d16, SING_NVML, 1 }, /* nvmlShutdown */
@@ -174,6 +169,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x3fcd9c26, SING_DRIVER, 0 }, /* cuMemcpyHtoDAsync_v2 */
 	{ 0x3ff914fa, SING_DRIVER, 0 }, /* cuStreamGetId */
 	{ 0x40210769, SING_NVML, 1 }, /* nvmlDeviceGetBAR1MemoryInfo */
+	{ 0x405abad8, SING_DRIVER, 1 }, /* cuGraphMemcpyNodeGetParams */
 	{ 0x408a329d, SING_DRIVER, 1 }, /* cuGraphChildGraphNodeGetGraph */
 	{ 0x408c8a47, SING_DRIVER, 1 }, /* cuGraphDestroyNode */
 	{ 0x40db055f, SING_DRIVER, 1 }, /* cuGraphAddDependencies */
@@ -184,7 +180,6 @@ const struct sing_op sing_ops[] = {
 	{ 0x42a5f966, SING_DRIVER, 0 }, /* cuGraphNodeSetEnabled */
 	{ 0x42f51810, SING_DRIVER, 1 }, /* cuGraphEventRecordNodeSetEvent */
 	{ 0x4378db6f, SING_NVML, 1 }, /* nvmlDeviceGetBrand */
-	{ 0x44a2a25e, SING_DRIVER, 1 }, /* cuModuleGetLoadingMode */
 	{ 0x45033adb, SING_DRIVER, 0 }, /* cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags */
 	{ 0x45d62505, SING_DRIVER, 1 }, /* cuKernelGetParamInfo */
 	{ 0x460875b8, SING_DRIVER, 1 }, /* cuGraphNodeFindInClone */
@@ -192,6 +187,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x462837c4, SING_NVML, 1 }, /* nvmlDeviceGetEnforcedPowerLimit */
 	{ 0x463422be, SING_DRIVER, 0 }, /* cuMemsetD8Async */
 	{ 0x46862e81, SING_DRIVER, 1 }, /* cuLibraryGetKernel */
+	{ 0x48705ebf, SING_DRIVER, 0 }, /* captured */
 	{ 0x48fb229c, SING_DRIVER, 1 }, /* pool_set */
 	{ 0x492042be, SING_NVML, 1 }, /* nvmlDeviceGetHandleByUUID */
 	{ 0x49358d32, SING_DRIVER, 1 }, /* cuDevicePrimaryCtxRelease_v2 */
@@ -213,10 +209,10 @@ const struct sing_op sing_ops[] = {
 	{ 0x4c7fd059, SING_DRIVER, 0 }, /* link_add */
 	{ 0x4d955d1c, SING_DRIVER, 1 }, /* cuGraphEventWaitNodeSetEvent */
 	{ 0x4e46e93f, SING_DRIVER, 0 }, /* cuMemcpy2DAsync_v2 */
+	{ 0x4e4ad988, SING_NCCL, 0 }, /* comm_finalize */
 	{ 0x4ea5776e, SING_DRIVER, 1 }, /* cuDeviceGetP2PAtomicCapabilities */
 	{ 0x4ec6cc82, SING_DRIVER, 1 }, /* cuGraphGetEdges_v2 */
 	{ 0x4ece9570, SING_NVML, 1 }, /* nvmlDeviceGetMaxMigDeviceCount */
-	{ 0x4f15db88, SING_DRIVER, 0 }, /* cuStreamEndCapture */
 	{ 0x4f30030c, SING_DRIVER, 1 }, /* cuGraphEventRecordNodeGetEvent */
 	{ 0x4f616461, SING_DRIVER, 1 }, /* library_load */
 	{ 0x4f7f2ca6, SING_DRIVER, 0 }, /* cuCtxGetCacheConfig */
@@ -225,7 +221,6 @@ const struct sing_op sing_ops[] = {
 	{ 0x501458a6, SING_DRIVER, 1 }, /* kernel_name */
 	{ 0x50158e9f, SING_NVML, 1 }, /* nvmlSystemGetCudaDriverVersion_v2 */
 	{ 0x502b4797, SING_NVML, 1 }, /* nvmlDeviceGetTotalEnergyConsumption */
-	{ 0x5039f8f6, SING_NCCL, 0 }, /* ncclGather */
 	{ 0x510d6c35, SING_DRIVER, 1 }, /* cuGraphAddMemFreeNode */
 	{ 0x5148ed00, SING_DRIVER, 0 }, /* cuMemSetAccess */
 	{ 0x51b67ae3, SING_DRIVER, 0 }, /* cuStreamQuery */
@@ -238,13 +233,9 @@ const struct sing_op sing_ops[] = {
 	{ 0x53d84226, SING_NVML, 1 }, /* nvmlDeviceGetRetiredPagesPendingStatus */
 	{ 0x53e081dd, SING_NVML, 1 }, /* nvmlDeviceGetUtilizationRates */
 	{ 0x54162fc0, SING_DRIVER, 1 }, /* cuGraphEventWaitNodeGetEvent */
-	{ 0x5455afe4, SING_NCCL, 0 }, /* ncclCommCount */
-	{ 0x545e1aa1, SING_NCCL, 0 }, /* ncclRecv */
 	{ 0x546d6749, SING_DRIVER, 0 }, /* cuStreamSetAttribute */
-	{ 0x548d8078, SING_NCCL, 0 }, /* ncclMemFree */
-	{ 0x5490d73b, SING_NCCL, 0 }, /* ncclSend */
 	{ 0x54fc23da, SING_NVML, 1 }, /* nvmlDeviceGetCount_v2 */
-	{ 0x5500e7bd, SING_DRIVER, 0 }, /* cuStreamBeginCapture_v2 */
+	{ 0x550441e5, SING_NCCL, 0 }, /* nccl_group */
 	{ 0x557f605f, SING_NCCL, 0 }, /* ncclRedOpDestroy */
 	{ 0x55a6bfa4, SING_DRIVER, 0 }, /* cuMemAllocPitch_v2 */
 	{ 0x55ce2bd0, SING_DRIVER, 1 }, /* cuGraphAddDependencies_v2 */
@@ -256,10 +247,9 @@ const struct sing_op sing_ops[] = {
 	{ 0x570a4ce8, SING_DRIVER, 0 }, /* cuStreamWriteValue64_v2 */
 	{ 0x584ea569, SING_DRIVER, 0 }, /* link_complete */
 	{ 0x5860ef1f, SING_DRIVER, 1 }, /* cuDeviceGetExecAffinitySupport */
-	{ 0x588b3477, SING_NCCL, 0 }, /* ncclAllGather */
 	{ 0x588df575, SING_DRIVER, 0 }, /* pointer_set */
 	{ 0x592332be, SING_DRIVER, 0 }, /* cuMemcpyDtoHAsync_v2 */
-	{ 0x5935b5a7, SING_DRIVER, 0 }, /* host_func_done */
+	{ 0x5935b5a7, SING_DRIVER, 1 }, /* host_func_done */
 	{ 0x599d87ef, SING_DRIVER, 1 }, /* cuKernelGetLibrary */
 	{ 0x59a1a44a, SING_DRIVER, 0 }, /* cuMemsetD2D32_v2 */
 	{ 0x5a4485e3, SING_DRIVER, 0 }, /* cuGraphExecEventWaitNodeSetEvent */
@@ -267,7 +257,6 @@ const struct sing_op sing_ops[] = {
 	{ 0x5aa7b917, SING_NVML, 1 }, /* nvmlDeviceGetCurrPcieLinkGeneration */
 	{ 0x5b217866, SING_NVML, 1 }, /* nvmlDeviceGetIndex */
 	{ 0x5b5ce8ad, SING_DRIVER, 1 }, /* cuGraphNodeGetDependencies_v2 */
-	{ 0x5b6d750d, SING_NCCL, 0 }, /* ncclCommGetAsyncError */
 	{ 0x5c066924, SING_DRIVER, 0 }, /* cuMemGetAllocationGranularity */
 	{ 0x5c11ec69, SING_DRIVER, 0 }, /* cuFuncGetModule */
 	{ 0x5c78ea29, SING_DRIVER, 1 }, /* cuMemPoolTrimTo */
@@ -278,7 +267,7 @@ const struct sing_op sing_ops[] = {
 	{ 0x5e14461a, SING_NVML, 1 }, /* nvmlSystemGetNVMLVersion */
 	{ 0x5ec3903f, SING_DRIVER, 1 }, /* cuGraphRemoveDependencies_v2 */
 	{ 0x5f87c1be, SING_DRIVER, 1 }, /* cuGraphMemsetNodeSetParams */
-	{ 0x5fb0e8a5, SING_NCCL, 0 }, /* ncclScatter */
+	{ 0x6016dae4, SING_NCCL, 0 }, /* comm_error */
 	{ 0x60fb1878, SING_NVML, 1 }, /* nvmlDeviceGetTemperature */
 	{ 0x616e684c, SING_DRIVER, 1 }, /* cuDeviceGetGraphMemAttribute */
 	{ 0x619408df, SING_DRIVER, 0 }, /* cuFuncLoad */
@@ -286,20 +275,19 @@ const struct sing_op sing_ops[] = {
 	{ 0x61d2af70, SING_NVML, 1 }, /* nvmlDeviceGetHandleByIndex_v2 */
 	{ 0x6295b20e, SING_DRIVER, 0 }, /* cuStreamGetFlags */
 	{ 0x631ede9f, SING_DRIVER, 1 }, /* graph_dot */
-	{ 0x6355d50e, SING_NCCL, 0 }, /* ncclAllReduce */
 	{ 0x639430f0, SING_DRIVER, 0 }, /* cuOccupancyMaxActiveBlocksPerMultiprocessor */
 	{ 0x640576b6, SING_NVML, 1 }, /* nvmlDeviceGetMemoryInfo_v2 */
 	{ 0x6427f813, SING_DRIVER, 0 }, /* cuMemGetInfo_v2 */
 	{ 0x647d2190, SING_DRIVER, 1 }, /* pool_get */
 	{ 0x659c6e92, SING_NVML, 1 }, /* nvmlDeviceGetEncoderUtilization */
-	{ 0x660c2e54, SING_NCCL, 0 }, /* ncclCommUserRank */
 	{ 0x6620b8bc, SING_DRIVER, 0 }, /* cuKernelSetCacheConfig */
+	{ 0x6640abeb, SING_DRIVER, 1 }, /* graph_get_host */
 	{ 0x66bf42da, SING_DRIVER, 0 }, /* cuFuncIsLoaded */
 	{ 0x66e1d660, SING_DRIVER, 1 }, /* cuMemPoolCreate */
 	{ 0x67cc8848, SING_DRIVER, 0 }, /* cuMemsetD2D16_v2 */
 	{ 0x67ed9262, SING_DRIVER, 1 }, /* cuDeviceGetPCIBusId */
 	{ 0x67eef736, SING_DRIVER, 0 }, /* link_create */
-	{ 0x68a8500c, SING_NCCL, 1 }, /* ncclGroupStart */
+	{ 0x687649db, SING_DRIVER, 0 }, /* host_share */
 	{ 0x68def3fc, SING_DRIVER, 0 }, /* cuOccupancyAvailableDynamicSMemPerBlock */
 	{ 0x694e9116, SING_DRIVER, 1 }, /* cuMemPoolSetAccess */
 	{ 0x6976b161, SING_DRIVER, 1 }, /* cuDeviceGetDefaultMemPool */
@@ -320,7 +308,6 @@ const struct sing_op sing_ops[] = {
 	{ 0x716717f4, SING_DRIVER, 1 }, /* cuKernelGetParamCount */
 	{ 0x71b83866, SING_DRIVER, 0 }, /* launch */
 	{ 0x7265bb99, SING_DRIVER, 1 }, /* cuGraphNodeGetDependentNodes */
-	{ 0x72c005af, SING_NCCL, 0 }, /* ncclCommFinalize */
 	{ 0x72d6bc6a, SING_DRIVER, 0 }, /* cuGraphUpload */
 	{ 0x735405b1, SING_NVML, 1 }, /* nvmlDeviceGetNvLinkRemotePciInfo_v2 */
 	{ 0x73feba3b, SING_DRIVER, 1 }, /* cuCtxCreate_v2 */
@@ -331,10 +318,13 @@ const struct sing_op sing_ops[] = {
 	{ 0x76e5bd7b, SING_NVML, 1 }, /* nvmlDeviceGetMaxCustomerBoostClock */
 	{ 0x76f15618, SING_DRIVER, 0 }, /* cuMemMap */
 	{ 0x770d16a9, SING_NVML, 1 }, /* nvmlDeviceIsMigDeviceHandle */
+	{ 0x7798ba27, SING_NCCL, 0 }, /* comm_state */
+	{ 0x79520550, SING_DRIVER, 0 }, /* graph_exec_child */
 	{ 0x7b3db36a, SING_DRIVER, 0 }, /* cuMemAddressReserve */
 	{ 0x7b46c098, SING_DRIVER, 0 }, /* cuMemcpyPeer */
 	{ 0x7b48d8ba, SING_DRIVER, 0 }, /* cuMemcpyDtoDAsync_v2 */
 	{ 0x7b821034, SING_NVML, 1 }, /* nvmlDeviceGetNumGpuCores */
+	{ 0x7ba2585c, SING_DRIVER, 1 }, /* graph_counts */
 	{ 0x7c1b7cc5, SING_NVML, 1 }, /* nvmlDeviceGetMaxPcieLinkGeneration */
 	{ 0x7d09ef13, SING_DRIVER, 0 }, /* graph_exec_kernel */
 	{ 0x7d46a03d, SING_NVML, 1 }, /* nvmlDeviceGetCurrentClocksThrottleReasons */

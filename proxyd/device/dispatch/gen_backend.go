@@ -137,6 +137,8 @@ type MemoryCalls interface {
 	MemGetAddressRangeV2(c *Call, wantBase bool, wantSize bool, ptr Devptr) (base Devptr, size uint64, r Result)
 	// host_alloc: stateful.
 	HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result)
+	// host_share: sync.
+	HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result)
 	// host_free: stateful.
 	HostFree(c *Call, p Hostmem) (r Result)
 	// host_register: stateful.
@@ -145,6 +147,8 @@ type MemoryCalls interface {
 	HostUnregister(c *Call, p Hostmem) (r Result)
 	// host_reach: stateful.
 	HostReach(c *Call, p Hostmem) (ptr Devptr, r Result)
+	// pointer_facts: sync.
+	PointerFacts(c *Call, ptr Devptr) (kind uint32, ctx Context, dev int32, begin uint64, n uint64, id uint64, pool Mempool, r Result)
 	// pointer_set: stateful.
 	PointerSet(c *Call, ptr Devptr, attribute int32, value uint64) (r Result)
 }
@@ -295,16 +299,12 @@ type StreamCalls interface {
 	StreamBatchMemOpV2(c *Call, stream Stream, count uint32, ops []Memop, flags uint32) (r Result)
 	// host_func: async.
 	HostFunc(c *Call, stream Stream, ticket uint64) (r Result)
+	// host_func_next: sync.
+	HostFuncNext(c *Call) (ticket uint64, status int32, last uint32, r Result)
 	// host_func_done: async.
 	HostFuncDone(c *Call, ticket uint64) (r Result)
-	// cuStreamBeginCapture_v2: aware.
-	StreamBeginCaptureV2(c *Call, stream Stream, mode int32) (r Result)
-	// cuStreamBeginCaptureToGraph: aware.
-	StreamBeginCaptureToGraph(c *Call, stream Stream, graph Graph, deps []Node, edges []Edge, n uint64, mode int32) (r Result)
-	// cuStreamEndCapture: aware.
-	StreamEndCapture(c *Call, stream Stream, graph Graph) (r Result)
-	// cuStreamUpdateCaptureDependencies_v2: aware.
-	StreamUpdateCaptureDependenciesV2(c *Call, stream Stream, deps []Node, edges []Edge, n uint64, flags uint32) (r Result)
+	// captured: stateful.
+	Captured(c *Call, node Node, graph Graph, deps []Node, n uint64, counts []Ncclcount, cc uint32, op uint32, args []uint8, k uint64, m uint64) (answer []uint8, mOut uint64, r Result)
 	// cuEventCreate: stateful.
 	EventCreate(c *Call, event Event, flags uint32) (r Result)
 	// cuEventDestroy_v2: stateful.
@@ -327,10 +327,8 @@ type StreamCalls interface {
 type ModuleCalls interface {
 	// module_load: stateful.
 	ModuleLoad(c *Call, image []uint8, n uint64, names []int32, values []uint64, k uint32, ninfo uint32, nerrors uint32) (module Module, info string, errors string, milliseconds float32, r Result)
-	// cuModuleUnload: stateful.
+	// cuModuleUnload: aware.
 	ModuleUnload(c *Call, module Module) (r Result)
-	// cuModuleGetLoadingMode: cached.
-	ModuleGetLoadingMode(c *Call) (mode int32, r Result)
 	// cuModuleGetFunction: stateful.
 	ModuleGetFunction(c *Call, module Module, name string) (function Function, r Result)
 	// cuModuleGetFunctionCount: sync.
@@ -341,7 +339,7 @@ type ModuleCalls interface {
 	ModuleGetGlobalV2(c *Call, wantPtr bool, wantN bool, module Module, name string) (ptr Devptr, n uint64, r Result)
 	// library_load: stateful.
 	LibraryLoad(c *Call, image []uint8, n uint64, names []int32, values []uint64, k uint32, libraryNames []int32, libraryValues []uint64, j uint32, ninfo uint32, nerrors uint32) (library Library, info string, errors string, milliseconds float32, r Result)
-	// cuLibraryUnload: stateful.
+	// cuLibraryUnload: aware.
 	LibraryUnload(c *Call, library Library) (r Result)
 	// cuLibraryGetKernel: stateful.
 	LibraryGetKernel(c *Call, library Library, name string) (kernel Kernel, r Result)
@@ -359,7 +357,7 @@ type ModuleCalls interface {
 	KernelGetLibrary(c *Call, kernel Kernel) (library Library, r Result)
 	// cuKernelGetAttribute: sync.
 	KernelGetAttribute(c *Call, attribute int32, kernel Kernel, dev int32) (value int32, r Result)
-	// cuKernelSetAttribute: stateful.
+	// cuKernelSetAttribute: aware.
 	KernelSetAttribute(c *Call, attribute int32, value int32, kernel Kernel, dev int32) (r Result)
 	// cuKernelSetCacheConfig: stateful.
 	KernelSetCacheConfig(c *Call, kernel Kernel, config int32, dev int32) (r Result)
@@ -369,7 +367,7 @@ type ModuleCalls interface {
 	KernelGetParamInfo(c *Call, kernel Kernel, index uint64, wantN bool) (offset uint64, n uint64, r Result)
 	// cuKernelGetParamCount: cached.
 	KernelGetParamCount(c *Call, kernel Kernel) (n uint64, r Result)
-	// cuLinkDestroy: stateful.
+	// cuLinkDestroy: aware.
 	LinkDestroy(c *Call, state Linkstate) (r Result)
 	// link_create: stateful.
 	LinkCreate(c *Call, names []int32, values []uint64, k uint32) (state Linkstate, r Result)
@@ -383,7 +381,7 @@ type ModuleCalls interface {
 type LaunchCalls interface {
 	// cuFuncGetAttribute: sync.
 	FuncGetAttribute(c *Call, attribute int32, function Function) (value int32, r Result)
-	// cuFuncSetAttribute: stateful.
+	// cuFuncSetAttribute: aware.
 	FuncSetAttribute(c *Call, function Function, attribute int32, value int32) (r Result)
 	// cuFuncSetCacheConfig: stateful.
 	FuncSetCacheConfig(c *Call, function Function, config int32) (r Result)
@@ -401,8 +399,8 @@ type LaunchCalls interface {
 	FuncIsLoaded(c *Call, function Function) (state int32, r Result)
 	// cuFuncLoad: stateful.
 	FuncLoad(c *Call, function Function) (r Result)
-	// function_facts: cached.
-	FunctionFacts(c *Call, function Function, k uint32, n uint32) (attributes []int32, offsets []uint32, sizes []uint32, nOut uint32, r Result)
+	// function_facts: sync.
+	FunctionFacts(c *Call, function Function, n uint32) (facts Facts, offsets []uint32, sizes []uint32, nOut uint32, r Result)
 	// launch: async.
 	Launch(c *Call, function Function, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, stream Stream, params []uint8, n uint32) (r Result)
 	// launch_ex: async.
@@ -433,15 +431,19 @@ type GraphCalls interface {
 	GraphAddKernel(c *Call, node Node, graph Graph, deps []Node, n uint64, function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, k uint32) (r Result)
 	// graph_set_kernel: stateful.
 	GraphSetKernel(c *Call, node Node, function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, k uint32) (r Result)
+	// graph_get_kernel: sync.
+	GraphGetKernel(c *Call, node Node, k uint32) (function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, kOut uint32, r Result)
 	// cuGraphKernelNodeCopyAttributes: stateful.
 	GraphKernelNodeCopyAttributes(c *Call, dst Node, src Node) (r Result)
 	// cuGraphKernelNodeGetAttribute: sync.
 	GraphKernelNodeGetAttribute(c *Call, node Node, id int32) (value Launchvalue, r Result)
 	// cuGraphKernelNodeSetAttribute: stateful.
 	GraphKernelNodeSetAttribute(c *Call, node Node, id int32, value Launchvalue) (r Result)
-	// cuGraphAddMemcpyNode: aware.
+	// cuGraphAddMemcpyNode: stateful.
 	GraphAddMemcpyNode(c *Call, node Node, graph Graph, deps []Node, n uint64, what Memcpy3d, ctx Context) (r Result)
-	// cuGraphMemcpyNodeSetParams: aware.
+	// cuGraphMemcpyNodeGetParams: sync.
+	GraphMemcpyNodeGetParams(c *Call, node Node) (what Memcpy3d, r Result)
+	// cuGraphMemcpyNodeSetParams: stateful.
 	GraphMemcpyNodeSetParams(c *Call, node Node, what Memcpy3d) (r Result)
 	// cuGraphAddMemsetNode: stateful.
 	GraphAddMemsetNode(c *Call, node Node, graph Graph, deps []Node, n uint64, params Memset, ctx Context) (r Result)
@@ -451,6 +453,10 @@ type GraphCalls interface {
 	GraphMemsetNodeSetParams(c *Call, node Node, params Memset) (r Result)
 	// graph_add_host: stateful.
 	GraphAddHost(c *Call, node Node, graph Graph, deps []Node, n uint64, ticket uint64) (r Result)
+	// graph_get_host: sync.
+	GraphGetHost(c *Call, node Node) (ticket uint64, r Result)
+	// graph_set_host: stateful.
+	GraphSetHost(c *Call, node Node, ticket uint64) (r Result)
 	// cuGraphAddChildGraphNode: stateful.
 	GraphAddChildGraphNode(c *Call, node Node, graph Graph, deps []Node, n uint64, child Graph) (r Result)
 	// cuGraphChildGraphNodeGetGraph: sync.
@@ -469,6 +475,8 @@ type GraphCalls interface {
 	GraphEventWaitNodeSetEvent(c *Call, node Node, event Event) (r Result)
 	// graph_add_alloc: stateful.
 	GraphAddAlloc(c *Call, node Node, graph Graph, deps []Node, n uint64, props Poolprops, mapping []Access, k uint64, size uint64) (ptr Devptr, r Result)
+	// graph_get_alloc: sync.
+	GraphGetAlloc(c *Call, node Node, k uint64) (props Poolprops, mapping []Access, kOut uint64, size uint64, ptr Devptr, r Result)
 	// cuGraphAddMemFreeNode: stateful.
 	GraphAddMemFreeNode(c *Call, node Node, graph Graph, deps []Node, n uint64, ptr Devptr) (r Result)
 	// cuGraphMemFreeNodeGetParams: sync.
@@ -503,28 +511,32 @@ type GraphCalls interface {
 	GraphDestroyNode(c *Call, node Node) (r Result)
 	// graph_instantiate: stateful.
 	GraphInstantiate(c *Call, graph Graph, params Instantiate, n uint32) (exec Graphexec, paramsOut Instantiate, log string, r Result)
+	// graph_counts: sync.
+	GraphCounts(c *Call, exec Graphexec, n uint32) (counts []Ncclcount, nOut uint32, r Result)
 	// cuGraphExecGetFlags: sync.
 	GraphExecGetFlags(c *Call, exec Graphexec) (flags uint64, r Result)
-	// cuGraphExecDestroy: stateful.
+	// graph_exec_destroy: stateful.
 	GraphExecDestroy(c *Call, exec Graphexec) (r Result)
 	// cuGraphUpload: async.
 	GraphUpload(c *Call, exec Graphexec, stream Stream) (r Result)
-	// cuGraphLaunch: aware.
+	// graph_launch: async.
 	GraphLaunch(c *Call, exec Graphexec, stream Stream) (r Result)
-	// cuGraphExecUpdate_v2: stateful.
-	GraphExecUpdateV2(c *Call, exec Graphexec, graph Graph) (info Execupdate, r Result)
+	// graph_update: stateful.
+	GraphUpdate(c *Call, exec Graphexec, graph Graph) (info Execupdate, r Result)
 	// cuGraphNodeSetEnabled: stateful.
 	GraphNodeSetEnabled(c *Call, exec Graphexec, node Node, on uint32) (r Result)
 	// cuGraphNodeGetEnabled: sync.
 	GraphNodeGetEnabled(c *Call, exec Graphexec, node Node) (on uint32, r Result)
 	// graph_exec_kernel: stateful.
 	GraphExecKernel(c *Call, exec Graphexec, node Node, function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, k uint32) (r Result)
-	// cuGraphExecMemcpyNodeSetParams: aware.
+	// cuGraphExecMemcpyNodeSetParams: stateful.
 	GraphExecMemcpyNodeSetParams(c *Call, exec Graphexec, node Node, what Memcpy3d, ctx Context) (r Result)
 	// cuGraphExecMemsetNodeSetParams: stateful.
 	GraphExecMemsetNodeSetParams(c *Call, exec Graphexec, node Node, params Memset, ctx Context) (r Result)
-	// cuGraphExecChildGraphNodeSetParams: stateful.
-	GraphExecChildGraphNodeSetParams(c *Call, exec Graphexec, node Node, child Graph) (r Result)
+	// graph_exec_host: stateful.
+	GraphExecHost(c *Call, exec Graphexec, node Node, ticket uint64) (r Result)
+	// graph_exec_child: stateful.
+	GraphExecChild(c *Call, exec Graphexec, node Node, child Graph) (r Result)
 	// cuGraphExecEventRecordNodeSetEvent: stateful.
 	GraphExecEventRecordNodeSetEvent(c *Call, exec Graphexec, node Node, event Event) (r Result)
 	// cuGraphExecEventWaitNodeSetEvent: stateful.
@@ -541,54 +553,22 @@ type NcclCalls interface {
 	CommInit(c *Call, comm Comm, ranks int32, rank int32, ids []Uniqueid, n int32, names []int32, values []uint64, k uint32) (r Result)
 	// comm_split: stateful.
 	CommSplit(c *Call, comm Comm, color int32, key int32, part Comm, names []int32, values []uint64, k uint32) (r Result)
-	// ncclCommFinalize: stateful.
-	NcclCommFinalize(c *Call, comm Comm) (r Result)
+	// comm_state: sync.
+	CommState(c *Call, comm Comm, wait uint32) (error int32, ranks int32, rank int32, dev int32, r Result)
+	// comm_error: sync.
+	CommError(c *Call, comm Comm, room uint32) (text string, r Result)
+	// comm_finalize: stateful.
+	CommFinalize(c *Call, comm Comm) (r Result)
 	// ncclCommDestroy: aware.
 	NcclCommDestroy(c *Call, comm Comm) (r Result)
 	// ncclCommAbort: aware.
 	NcclCommAbort(c *Call, comm Comm) (r Result)
-	// ncclCommGetAsyncError: sync.
-	NcclCommGetAsyncError(c *Call, comm Comm) (error int32, r Result)
-	// ncclCommCount: cached.
-	NcclCommCount(c *Call, comm Comm) (n int32, r Result)
-	// ncclCommCuDevice: cached.
-	NcclCommCuDevice(c *Call, comm Comm) (dev int32, r Result)
-	// ncclCommUserRank: cached.
-	NcclCommUserRank(c *Call, comm Comm) (rank int32, r Result)
-	// ncclGroupStart: aware.
-	NcclGroupStart(c *Call) (r Result)
-	// ncclGroupEnd: aware.
-	NcclGroupEnd(c *Call) (r Result)
-	// ncclAllReduce: counted.
-	NcclAllReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, comm Comm, stream Stream) (r Result)
-	// ncclReduce: counted.
-	NcclReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, root int32, comm Comm, stream Stream) (r Result)
-	// ncclBroadcast: counted.
-	NcclBroadcast(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result)
-	// ncclBcast: counted.
-	NcclBcast(c *Call, buffer Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result)
-	// ncclAllGather: counted.
-	NcclAllGather(c *Call, src Devptr, dst Devptr, n uint64, typ int32, comm Comm, stream Stream) (r Result)
-	// ncclReduceScatter: counted.
-	NcclReduceScatter(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, comm Comm, stream Stream) (r Result)
-	// ncclAlltoAll: counted.
-	NcclAlltoAll(c *Call, src Devptr, dst Devptr, n uint64, typ int32, comm Comm, stream Stream) (r Result)
-	// ncclGather: counted.
-	NcclGather(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result)
-	// ncclScatter: counted.
-	NcclScatter(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result)
-	// ncclSend: counted.
-	NcclSend(c *Call, src Devptr, n uint64, typ int32, peer int32, comm Comm, stream Stream) (r Result)
-	// ncclRecv: counted.
-	NcclRecv(c *Call, dst Devptr, n uint64, typ int32, peer int32, comm Comm, stream Stream) (r Result)
+	// nccl_group: counted.
+	NcclGroup(c *Call, counts []Ncclcount, k uint32, ops []Ncclop, n uint32, stream Stream) (r Result)
 	// redop_create: stateful.
 	RedopCreate(c *Call, scalar []uint8, n uint32, at Devptr, typ int32, residence int32, comm Comm) (op Redop, r Result)
-	// ncclRedOpDestroy: stateful.
+	// ncclRedOpDestroy: aware.
 	NcclRedOpDestroy(c *Call, op Redop, comm Comm) (r Result)
-	// ncclMemAlloc: stateful.
-	NcclMemAlloc(c *Call, n uint64) (ptr Devptr, r Result)
-	// ncclMemFree: stateful.
-	NcclMemFree(c *Call, ptr Devptr) (r Result)
 	// ncclCommRegister: stateful.
 	NcclCommRegister(c *Call, comm Comm, ptr Devptr, n uint64) (handle Commreg, r Result)
 	// ncclCommDeregister: stateful.
@@ -974,6 +954,9 @@ func (Unsupported) MemGetAddressRangeV2(c *Call, wantBase bool, wantSize bool, p
 // HostAlloc is not supported.
 func (Unsupported) HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result) { r = 801; return }
 
+// HostShare is not supported.
+func (Unsupported) HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result) { r = 801; return }
+
 // HostFree is not supported.
 func (Unsupported) HostFree(c *Call, p Hostmem) (r Result) { r = 801; return }
 
@@ -988,6 +971,12 @@ func (Unsupported) HostUnregister(c *Call, p Hostmem) (r Result) { r = 801; retu
 
 // HostReach is not supported.
 func (Unsupported) HostReach(c *Call, p Hostmem) (ptr Devptr, r Result) { r = 801; return }
+
+// PointerFacts is not supported.
+func (Unsupported) PointerFacts(c *Call, ptr Devptr) (kind uint32, ctx Context, dev int32, begin uint64, n uint64, id uint64, pool Mempool, r Result) {
+	r = 801
+	return
+}
 
 // PointerSet is not supported.
 func (Unsupported) PointerSet(c *Call, ptr Devptr, attribute int32, value uint64) (r Result) {
@@ -1334,26 +1323,17 @@ func (Unsupported) StreamBatchMemOpV2(c *Call, stream Stream, count uint32, ops 
 // HostFunc is not supported.
 func (Unsupported) HostFunc(c *Call, stream Stream, ticket uint64) (r Result) { r = 801; return }
 
+// HostFuncNext is not supported.
+func (Unsupported) HostFuncNext(c *Call) (ticket uint64, status int32, last uint32, r Result) {
+	r = 801
+	return
+}
+
 // HostFuncDone is not supported.
 func (Unsupported) HostFuncDone(c *Call, ticket uint64) (r Result) { r = 801; return }
 
-// StreamBeginCaptureV2 is not supported.
-func (Unsupported) StreamBeginCaptureV2(c *Call, stream Stream, mode int32) (r Result) {
-	r = 801
-	return
-}
-
-// StreamBeginCaptureToGraph is not supported.
-func (Unsupported) StreamBeginCaptureToGraph(c *Call, stream Stream, graph Graph, deps []Node, edges []Edge, n uint64, mode int32) (r Result) {
-	r = 801
-	return
-}
-
-// StreamEndCapture is not supported.
-func (Unsupported) StreamEndCapture(c *Call, stream Stream, graph Graph) (r Result) { r = 801; return }
-
-// StreamUpdateCaptureDependenciesV2 is not supported.
-func (Unsupported) StreamUpdateCaptureDependenciesV2(c *Call, stream Stream, deps []Node, edges []Edge, n uint64, flags uint32) (r Result) {
+// Captured is not supported.
+func (Unsupported) Captured(c *Call, node Node, graph Graph, deps []Node, n uint64, counts []Ncclcount, cc uint32, op uint32, args []uint8, k uint64, m uint64) (answer []uint8, mOut uint64, r Result) {
 	r = 801
 	return
 }
@@ -1399,9 +1379,6 @@ func (Unsupported) ModuleLoad(c *Call, image []uint8, n uint64, names []int32, v
 
 // ModuleUnload is not supported.
 func (Unsupported) ModuleUnload(c *Call, module Module) (r Result) { r = 801; return }
-
-// ModuleGetLoadingMode is not supported.
-func (Unsupported) ModuleGetLoadingMode(c *Call) (mode int32, r Result) { r = 801; return }
 
 // ModuleGetFunction is not supported.
 func (Unsupported) ModuleGetFunction(c *Call, module Module, name string) (function Function, r Result) {
@@ -1587,7 +1564,7 @@ func (Unsupported) FuncIsLoaded(c *Call, function Function) (state int32, r Resu
 func (Unsupported) FuncLoad(c *Call, function Function) (r Result) { r = 801; return }
 
 // FunctionFacts is not supported.
-func (Unsupported) FunctionFacts(c *Call, function Function, k uint32, n uint32) (attributes []int32, offsets []uint32, sizes []uint32, nOut uint32, r Result) {
+func (Unsupported) FunctionFacts(c *Call, function Function, n uint32) (facts Facts, offsets []uint32, sizes []uint32, nOut uint32, r Result) {
 	r = 801
 	return
 }
@@ -1661,6 +1638,12 @@ func (Unsupported) GraphSetKernel(c *Call, node Node, function Function, kernel 
 	return
 }
 
+// GraphGetKernel is not supported.
+func (Unsupported) GraphGetKernel(c *Call, node Node, k uint32) (function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, kOut uint32, r Result) {
+	r = 801
+	return
+}
+
 // GraphKernelNodeCopyAttributes is not supported.
 func (Unsupported) GraphKernelNodeCopyAttributes(c *Call, dst Node, src Node) (r Result) {
 	r = 801
@@ -1681,6 +1664,12 @@ func (Unsupported) GraphKernelNodeSetAttribute(c *Call, node Node, id int32, val
 
 // GraphAddMemcpyNode is not supported.
 func (Unsupported) GraphAddMemcpyNode(c *Call, node Node, graph Graph, deps []Node, n uint64, what Memcpy3d, ctx Context) (r Result) {
+	r = 801
+	return
+}
+
+// GraphMemcpyNodeGetParams is not supported.
+func (Unsupported) GraphMemcpyNodeGetParams(c *Call, node Node) (what Memcpy3d, r Result) {
 	r = 801
 	return
 }
@@ -1714,6 +1703,12 @@ func (Unsupported) GraphAddHost(c *Call, node Node, graph Graph, deps []Node, n 
 	r = 801
 	return
 }
+
+// GraphGetHost is not supported.
+func (Unsupported) GraphGetHost(c *Call, node Node) (ticket uint64, r Result) { r = 801; return }
+
+// GraphSetHost is not supported.
+func (Unsupported) GraphSetHost(c *Call, node Node, ticket uint64) (r Result) { r = 801; return }
 
 // GraphAddChildGraphNode is not supported.
 func (Unsupported) GraphAddChildGraphNode(c *Call, node Node, graph Graph, deps []Node, n uint64, child Graph) (r Result) {
@@ -1765,6 +1760,12 @@ func (Unsupported) GraphEventWaitNodeSetEvent(c *Call, node Node, event Event) (
 
 // GraphAddAlloc is not supported.
 func (Unsupported) GraphAddAlloc(c *Call, node Node, graph Graph, deps []Node, n uint64, props Poolprops, mapping []Access, k uint64, size uint64) (ptr Devptr, r Result) {
+	r = 801
+	return
+}
+
+// GraphGetAlloc is not supported.
+func (Unsupported) GraphGetAlloc(c *Call, node Node, k uint64) (props Poolprops, mapping []Access, kOut uint64, size uint64, ptr Devptr, r Result) {
 	r = 801
 	return
 }
@@ -1865,6 +1866,12 @@ func (Unsupported) GraphInstantiate(c *Call, graph Graph, params Instantiate, n 
 	return
 }
 
+// GraphCounts is not supported.
+func (Unsupported) GraphCounts(c *Call, exec Graphexec, n uint32) (counts []Ncclcount, nOut uint32, r Result) {
+	r = 801
+	return
+}
+
 // GraphExecGetFlags is not supported.
 func (Unsupported) GraphExecGetFlags(c *Call, exec Graphexec) (flags uint64, r Result) {
 	r = 801
@@ -1880,8 +1887,8 @@ func (Unsupported) GraphUpload(c *Call, exec Graphexec, stream Stream) (r Result
 // GraphLaunch is not supported.
 func (Unsupported) GraphLaunch(c *Call, exec Graphexec, stream Stream) (r Result) { r = 801; return }
 
-// GraphExecUpdateV2 is not supported.
-func (Unsupported) GraphExecUpdateV2(c *Call, exec Graphexec, graph Graph) (info Execupdate, r Result) {
+// GraphUpdate is not supported.
+func (Unsupported) GraphUpdate(c *Call, exec Graphexec, graph Graph) (info Execupdate, r Result) {
 	r = 801
 	return
 }
@@ -1916,8 +1923,14 @@ func (Unsupported) GraphExecMemsetNodeSetParams(c *Call, exec Graphexec, node No
 	return
 }
 
-// GraphExecChildGraphNodeSetParams is not supported.
-func (Unsupported) GraphExecChildGraphNodeSetParams(c *Call, exec Graphexec, node Node, child Graph) (r Result) {
+// GraphExecHost is not supported.
+func (Unsupported) GraphExecHost(c *Call, exec Graphexec, node Node, ticket uint64) (r Result) {
+	r = 801
+	return
+}
+
+// GraphExecChild is not supported.
+func (Unsupported) GraphExecChild(c *Call, exec Graphexec, node Node, child Graph) (r Result) {
 	r = 801
 	return
 }
@@ -1952,8 +1965,17 @@ func (Unsupported) CommSplit(c *Call, comm Comm, color int32, key int32, part Co
 	return
 }
 
-// NcclCommFinalize is not supported.
-func (Unsupported) NcclCommFinalize(c *Call, comm Comm) (r Result) { r = 5; return }
+// CommState is not supported.
+func (Unsupported) CommState(c *Call, comm Comm, wait uint32) (error int32, ranks int32, rank int32, dev int32, r Result) {
+	r = 5
+	return
+}
+
+// CommError is not supported.
+func (Unsupported) CommError(c *Call, comm Comm, room uint32) (text string, r Result) { r = 5; return }
+
+// CommFinalize is not supported.
+func (Unsupported) CommFinalize(c *Call, comm Comm) (r Result) { r = 5; return }
 
 // NcclCommDestroy is not supported.
 func (Unsupported) NcclCommDestroy(c *Call, comm Comm) (r Result) { r = 5; return }
@@ -1961,86 +1983,8 @@ func (Unsupported) NcclCommDestroy(c *Call, comm Comm) (r Result) { r = 5; retur
 // NcclCommAbort is not supported.
 func (Unsupported) NcclCommAbort(c *Call, comm Comm) (r Result) { r = 5; return }
 
-// NcclCommGetAsyncError is not supported.
-func (Unsupported) NcclCommGetAsyncError(c *Call, comm Comm) (error int32, r Result) { r = 5; return }
-
-// NcclCommCount is not supported.
-func (Unsupported) NcclCommCount(c *Call, comm Comm) (n int32, r Result) { r = 5; return }
-
-// NcclCommCuDevice is not supported.
-func (Unsupported) NcclCommCuDevice(c *Call, comm Comm) (dev int32, r Result) { r = 5; return }
-
-// NcclCommUserRank is not supported.
-func (Unsupported) NcclCommUserRank(c *Call, comm Comm) (rank int32, r Result) { r = 5; return }
-
-// NcclGroupStart is not supported.
-func (Unsupported) NcclGroupStart(c *Call) (r Result) { r = 5; return }
-
-// NcclGroupEnd is not supported.
-func (Unsupported) NcclGroupEnd(c *Call) (r Result) { r = 5; return }
-
-// NcclAllReduce is not supported.
-func (Unsupported) NcclAllReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclReduce is not supported.
-func (Unsupported) NcclReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, root int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclBroadcast is not supported.
-func (Unsupported) NcclBroadcast(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclBcast is not supported.
-func (Unsupported) NcclBcast(c *Call, buffer Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclAllGather is not supported.
-func (Unsupported) NcclAllGather(c *Call, src Devptr, dst Devptr, n uint64, typ int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclReduceScatter is not supported.
-func (Unsupported) NcclReduceScatter(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclAlltoAll is not supported.
-func (Unsupported) NcclAlltoAll(c *Call, src Devptr, dst Devptr, n uint64, typ int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclGather is not supported.
-func (Unsupported) NcclGather(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclScatter is not supported.
-func (Unsupported) NcclScatter(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclSend is not supported.
-func (Unsupported) NcclSend(c *Call, src Devptr, n uint64, typ int32, peer int32, comm Comm, stream Stream) (r Result) {
-	r = 5
-	return
-}
-
-// NcclRecv is not supported.
-func (Unsupported) NcclRecv(c *Call, dst Devptr, n uint64, typ int32, peer int32, comm Comm, stream Stream) (r Result) {
+// NcclGroup is not supported.
+func (Unsupported) NcclGroup(c *Call, counts []Ncclcount, k uint32, ops []Ncclop, n uint32, stream Stream) (r Result) {
 	r = 5
 	return
 }
@@ -2053,12 +1997,6 @@ func (Unsupported) RedopCreate(c *Call, scalar []uint8, n uint32, at Devptr, typ
 
 // NcclRedOpDestroy is not supported.
 func (Unsupported) NcclRedOpDestroy(c *Call, op Redop, comm Comm) (r Result) { r = 5; return }
-
-// NcclMemAlloc is not supported.
-func (Unsupported) NcclMemAlloc(c *Call, n uint64) (ptr Devptr, r Result) { r = 5; return }
-
-// NcclMemFree is not supported.
-func (Unsupported) NcclMemFree(c *Call, ptr Devptr) (r Result) { r = 5; return }
 
 // NcclCommRegister is not supported.
 func (Unsupported) NcclCommRegister(c *Call, comm Comm, ptr Devptr, n uint64) (handle Commreg, r Result) {

@@ -668,6 +668,18 @@ func (x *echo) HostAlloc(c *Call, p Hostmem, n uint64, flags uint32) (r Result) 
 	return
 }
 
+func (x *echo) HostShare(c *Call, p Hostmem, n uint64, fd int32) (r Result) {
+	x.begin("host_share", c)
+	x.field("p", encoded(func(e *encoder) { e.u64(uint64(p)) }))
+	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
+	x.field("fd", encoded(func(e *encoder) { e.i32(fd) }))
+	r = x.result(false)
+	if r == 0 {
+	}
+	x.end()
+	return
+}
+
 func (x *echo) HostFree(c *Call, p Hostmem) (r Result) {
 	x.begin("host_free", c)
 	x.field("p", encoded(func(e *encoder) { e.u64(uint64(p)) }))
@@ -707,6 +719,30 @@ func (x *echo) HostReach(c *Call, p Hostmem) (ptr Devptr, r Result) {
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
 		x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) PointerFacts(c *Call, ptr Devptr) (kind uint32, ctx Context, dev int32, begin uint64, n uint64, id uint64, pool Mempool, r Result) {
+	x.begin("pointer_facts", c)
+	x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
+	r = x.result(false)
+	kind = uint32(x.u64(4))
+	ctx = Context(x.u64(8))
+	dev = int32(x.u64(4))
+	begin = uint64(x.u64(8))
+	n = uint64(x.u64(8))
+	id = uint64(x.u64(8))
+	pool = Mempool(x.u64(8))
+	if r == 0 {
+		x.field("kind", encoded(func(e *encoder) { e.u32(kind) }))
+		x.field("ctx", encoded(func(e *encoder) { e.u64(uint64(ctx)) }))
+		x.field("dev", encoded(func(e *encoder) { e.i32(dev) }))
+		x.field("begin", encoded(func(e *encoder) { e.u64(begin) }))
+		x.field("n", encoded(func(e *encoder) { e.u64(n) }))
+		x.field("id", encoded(func(e *encoder) { e.u64(id) }))
+		x.field("pool", encoded(func(e *encoder) { e.u64(uint64(pool)) }))
 	}
 	x.end()
 	return
@@ -1577,6 +1613,21 @@ func (x *echo) HostFunc(c *Call, stream Stream, ticket uint64) (r Result) {
 	return
 }
 
+func (x *echo) HostFuncNext(c *Call) (ticket uint64, status int32, last uint32, r Result) {
+	x.begin("host_func_next", c)
+	r = x.result(false)
+	ticket = uint64(x.u64(8))
+	status = int32(x.u64(4))
+	last = uint32(x.u64(4))
+	if r == 0 {
+		x.field("ticket", encoded(func(e *encoder) { e.u64(ticket) }))
+		x.field("status", encoded(func(e *encoder) { e.i32(status) }))
+		x.field("last", encoded(func(e *encoder) { e.u32(last) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) HostFuncDone(c *Call, ticket uint64) (r Result) {
 	x.begin("host_func_done", c)
 	x.field("ticket", encoded(func(e *encoder) { e.u64(ticket) }))
@@ -1587,68 +1638,32 @@ func (x *echo) HostFuncDone(c *Call, ticket uint64) (r Result) {
 	return
 }
 
-func (x *echo) StreamBeginCaptureV2(c *Call, stream Stream, mode int32) (r Result) {
-	x.begin("cuStreamBeginCapture_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	x.field("mode", encoded(func(e *encoder) { e.i32(mode) }))
-	r = x.result(false)
-	if r == 0 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) StreamBeginCaptureToGraph(c *Call, stream Stream, graph Graph, deps []Node, edges []Edge, n uint64, mode int32) (r Result) {
-	x.begin("cuStreamBeginCaptureToGraph", c)
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
+func (x *echo) Captured(c *Call, node Node, graph Graph, deps []Node, n uint64, counts []Ncclcount, cc uint32, op uint32, args []uint8, k uint64, m uint64) (answer []uint8, mOut uint64, r Result) {
+	x.begin("captured", c)
 	x.field("graph", encoded(func(e *encoder) { e.u64(uint64(graph)) }))
 	x.array("deps", encoded(func(e *encoder) {
 		for _, v := range deps {
 			e.u64(uint64(v))
 		}
-	}), len(deps), true && deps == nil)
-	x.array("edges", encoded(func(e *encoder) {
-		for _, v := range edges {
-			e.putEdge(v)
-		}
-	}), len(edges), true && edges == nil)
+	}), len(deps), false && deps == nil)
 	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("mode", encoded(func(e *encoder) { e.i32(mode) }))
-	r = x.result(false)
-	if r == 0 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) StreamEndCapture(c *Call, stream Stream, graph Graph) (r Result) {
-	x.begin("cuStreamEndCapture", c)
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(false)
-	if r == 0 {
-		x.field("graph", encoded(func(e *encoder) { e.u64(uint64(graph)) }))
-	}
-	x.end()
-	return
-}
-
-func (x *echo) StreamUpdateCaptureDependenciesV2(c *Call, stream Stream, deps []Node, edges []Edge, n uint64, flags uint32) (r Result) {
-	x.begin("cuStreamUpdateCaptureDependencies_v2", c)
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	x.array("deps", encoded(func(e *encoder) {
-		for _, v := range deps {
-			e.u64(uint64(v))
+	x.array("counts", encoded(func(e *encoder) {
+		for _, v := range counts {
+			e.putNcclcount(v)
 		}
-	}), len(deps), true && deps == nil)
-	x.array("edges", encoded(func(e *encoder) {
-		for _, v := range edges {
-			e.putEdge(v)
-		}
-	}), len(edges), true && edges == nil)
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("flags", encoded(func(e *encoder) { e.u32(flags) }))
+	}), len(counts), false && counts == nil)
+	x.field("c", encoded(func(e *encoder) { e.u32(cc) }))
+	x.field("op", encoded(func(e *encoder) { e.u32(op) }))
+	x.array("args", args, len(args), false && args == nil)
+	x.field("k", encoded(func(e *encoder) { e.u64(k) }))
+	x.field("m", encoded(func(e *encoder) { e.u64(m) }))
 	r = x.result(false)
+	answer = invented(x, int64(m), 1, getU8)
+	mOut = uint64(x.u64(8))
 	if r == 0 {
+		x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+		x.array("answer", answer, len(answer), false && answer == nil)
+		x.field("m", encoded(func(e *encoder) { e.u64(mOut) }))
 	}
 	x.end()
 	return
@@ -1781,17 +1796,6 @@ func (x *echo) ModuleUnload(c *Call, module Module) (r Result) {
 	x.field("module", encoded(func(e *encoder) { e.u64(uint64(module)) }))
 	r = x.result(false)
 	if r == 0 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) ModuleGetLoadingMode(c *Call) (mode int32, r Result) {
-	x.begin("cuModuleGetLoadingMode", c)
-	r = x.result(false)
-	mode = int32(x.u64(4))
-	if r == 0 {
-		x.field("mode", encoded(func(e *encoder) { e.i32(mode) }))
 	}
 	x.end()
 	return
@@ -2304,22 +2308,17 @@ func (x *echo) FuncLoad(c *Call, function Function) (r Result) {
 	return
 }
 
-func (x *echo) FunctionFacts(c *Call, function Function, k uint32, n uint32) (attributes []int32, offsets []uint32, sizes []uint32, nOut uint32, r Result) {
+func (x *echo) FunctionFacts(c *Call, function Function, n uint32) (facts Facts, offsets []uint32, sizes []uint32, nOut uint32, r Result) {
 	x.begin("function_facts", c)
 	x.field("function", encoded(func(e *encoder) { e.u64(uint64(function)) }))
-	x.field("k", encoded(func(e *encoder) { e.u32(k) }))
 	x.field("n", encoded(func(e *encoder) { e.u32(n) }))
 	r = x.result(false)
-	attributes = invented(x, int64(k), 4, getI32)
+	facts = getFacts(x.bytes(72))
 	offsets = invented(x, int64(n), 4, getU32)
 	sizes = invented(x, int64(n), 4, getU32)
 	nOut = uint32(x.u64(4))
 	if r == 0 {
-		x.array("attributes", encoded(func(e *encoder) {
-			for _, v := range attributes {
-				e.i32(v)
-			}
-		}), len(attributes), false && attributes == nil)
+		x.field("facts", encoded(func(e *encoder) { e.putFacts(facts) }))
 		x.array("offsets", encoded(func(e *encoder) {
 			for _, v := range offsets {
 				e.u32(v)
@@ -2554,6 +2553,41 @@ func (x *echo) GraphSetKernel(c *Call, node Node, function Function, kernel Kern
 	return
 }
 
+func (x *echo) GraphGetKernel(c *Call, node Node, k uint32) (function Function, kernel Kernel, ctx Context, gridX uint32, gridY uint32, gridZ uint32, blockX uint32, blockY uint32, blockZ uint32, shared uint32, params []uint8, kOut uint32, r Result) {
+	x.begin("graph_get_kernel", c)
+	x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	x.field("k", encoded(func(e *encoder) { e.u32(k) }))
+	r = x.result(false)
+	function = Function(x.u64(8))
+	kernel = Kernel(x.u64(8))
+	ctx = Context(x.u64(8))
+	gridX = uint32(x.u64(4))
+	gridY = uint32(x.u64(4))
+	gridZ = uint32(x.u64(4))
+	blockX = uint32(x.u64(4))
+	blockY = uint32(x.u64(4))
+	blockZ = uint32(x.u64(4))
+	shared = uint32(x.u64(4))
+	params = invented(x, int64(k), 1, getU8)
+	kOut = uint32(x.u64(4))
+	if r == 0 {
+		x.field("function", encoded(func(e *encoder) { e.u64(uint64(function)) }))
+		x.field("kernel", encoded(func(e *encoder) { e.u64(uint64(kernel)) }))
+		x.field("ctx", encoded(func(e *encoder) { e.u64(uint64(ctx)) }))
+		x.field("gridX", encoded(func(e *encoder) { e.u32(gridX) }))
+		x.field("gridY", encoded(func(e *encoder) { e.u32(gridY) }))
+		x.field("gridZ", encoded(func(e *encoder) { e.u32(gridZ) }))
+		x.field("blockX", encoded(func(e *encoder) { e.u32(blockX) }))
+		x.field("blockY", encoded(func(e *encoder) { e.u32(blockY) }))
+		x.field("blockZ", encoded(func(e *encoder) { e.u32(blockZ) }))
+		x.field("shared", encoded(func(e *encoder) { e.u32(shared) }))
+		x.array("params", params, len(params), false && params == nil)
+		x.field("k", encoded(func(e *encoder) { e.u32(kOut) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) GraphKernelNodeCopyAttributes(c *Call, dst Node, src Node) (r Result) {
 	x.begin("cuGraphKernelNodeCopyAttributes", c)
 	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
@@ -2604,6 +2638,18 @@ func (x *echo) GraphAddMemcpyNode(c *Call, node Node, graph Graph, deps []Node, 
 	r = x.result(false)
 	if r == 0 {
 		x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) GraphMemcpyNodeGetParams(c *Call, node Node) (what Memcpy3d, r Result) {
+	x.begin("cuGraphMemcpyNodeGetParams", c)
+	x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	r = x.result(false)
+	what = getMemcpy3d(x.bytes(200))
+	if r == 0 {
+		x.field("copy", encoded(func(e *encoder) { e.putMemcpy3d(what) }))
 	}
 	x.end()
 	return
@@ -2675,6 +2721,29 @@ func (x *echo) GraphAddHost(c *Call, node Node, graph Graph, deps []Node, n uint
 	r = x.result(false)
 	if r == 0 {
 		x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) GraphGetHost(c *Call, node Node) (ticket uint64, r Result) {
+	x.begin("graph_get_host", c)
+	x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	r = x.result(false)
+	ticket = uint64(x.u64(8))
+	if r == 0 {
+		x.field("ticket", encoded(func(e *encoder) { e.u64(ticket) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) GraphSetHost(c *Call, node Node, ticket uint64) (r Result) {
+	x.begin("graph_set_host", c)
+	x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	x.field("ticket", encoded(func(e *encoder) { e.u64(ticket) }))
+	r = x.result(false)
+	if r == 0 {
 	}
 	x.end()
 	return
@@ -2813,6 +2882,31 @@ func (x *echo) GraphAddAlloc(c *Call, node Node, graph Graph, deps []Node, n uin
 	ptr = Devptr(x.u64(8))
 	if r == 0 {
 		x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+		x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) GraphGetAlloc(c *Call, node Node, k uint64) (props Poolprops, mapping []Access, kOut uint64, size uint64, ptr Devptr, r Result) {
+	x.begin("graph_get_alloc", c)
+	x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	x.field("k", encoded(func(e *encoder) { e.u64(k) }))
+	r = x.result(false)
+	props = getPoolprops(x.bytes(88))
+	mapping = invented(x, int64(k), 12, getAccess)
+	kOut = uint64(x.u64(8))
+	size = uint64(x.u64(8))
+	ptr = Devptr(x.u64(8))
+	if r == 0 {
+		x.field("props", encoded(func(e *encoder) { e.putPoolprops(props) }))
+		x.array("map", encoded(func(e *encoder) {
+			for _, v := range mapping {
+				e.putAccess(v)
+			}
+		}), len(mapping), false && mapping == nil)
+		x.field("k", encoded(func(e *encoder) { e.u64(kOut) }))
+		x.field("size", encoded(func(e *encoder) { e.u64(size) }))
 		x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
 	}
 	x.end()
@@ -3204,6 +3298,25 @@ func (x *echo) GraphInstantiate(c *Call, graph Graph, params Instantiate, n uint
 	return
 }
 
+func (x *echo) GraphCounts(c *Call, exec Graphexec, n uint32) (counts []Ncclcount, nOut uint32, r Result) {
+	x.begin("graph_counts", c)
+	x.field("exec", encoded(func(e *encoder) { e.u64(uint64(exec)) }))
+	x.field("n", encoded(func(e *encoder) { e.u32(n) }))
+	r = x.result(false)
+	counts = invented(x, int64(n), 16, getNcclcount)
+	nOut = uint32(x.u64(4))
+	if r == 0 {
+		x.array("counts", encoded(func(e *encoder) {
+			for _, v := range counts {
+				e.putNcclcount(v)
+			}
+		}), len(counts), false && counts == nil)
+		x.field("n", encoded(func(e *encoder) { e.u32(nOut) }))
+	}
+	x.end()
+	return
+}
+
 func (x *echo) GraphExecGetFlags(c *Call, exec Graphexec) (flags uint64, r Result) {
 	x.begin("cuGraphExecGetFlags", c)
 	x.field("exec", encoded(func(e *encoder) { e.u64(uint64(exec)) }))
@@ -3217,7 +3330,7 @@ func (x *echo) GraphExecGetFlags(c *Call, exec Graphexec) (flags uint64, r Resul
 }
 
 func (x *echo) GraphExecDestroy(c *Call, exec Graphexec) (r Result) {
-	x.begin("cuGraphExecDestroy", c)
+	x.begin("graph_exec_destroy", c)
 	x.field("exec", encoded(func(e *encoder) { e.u64(uint64(exec)) }))
 	r = x.result(false)
 	if r == 0 {
@@ -3238,18 +3351,18 @@ func (x *echo) GraphUpload(c *Call, exec Graphexec, stream Stream) (r Result) {
 }
 
 func (x *echo) GraphLaunch(c *Call, exec Graphexec, stream Stream) (r Result) {
-	x.begin("cuGraphLaunch", c)
+	x.begin("graph_launch", c)
 	x.field("exec", encoded(func(e *encoder) { e.u64(uint64(exec)) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(false)
+	r = x.result(true)
 	if r == 0 {
 	}
 	x.end()
 	return
 }
 
-func (x *echo) GraphExecUpdateV2(c *Call, exec Graphexec, graph Graph) (info Execupdate, r Result) {
-	x.begin("cuGraphExecUpdate_v2", c)
+func (x *echo) GraphUpdate(c *Call, exec Graphexec, graph Graph) (info Execupdate, r Result) {
+	x.begin("graph_update", c)
 	x.field("exec", encoded(func(e *encoder) { e.u64(uint64(exec)) }))
 	x.field("graph", encoded(func(e *encoder) { e.u64(uint64(graph)) }))
 	r = x.result(false)
@@ -3335,8 +3448,20 @@ func (x *echo) GraphExecMemsetNodeSetParams(c *Call, exec Graphexec, node Node, 
 	return
 }
 
-func (x *echo) GraphExecChildGraphNodeSetParams(c *Call, exec Graphexec, node Node, child Graph) (r Result) {
-	x.begin("cuGraphExecChildGraphNodeSetParams", c)
+func (x *echo) GraphExecHost(c *Call, exec Graphexec, node Node, ticket uint64) (r Result) {
+	x.begin("graph_exec_host", c)
+	x.field("exec", encoded(func(e *encoder) { e.u64(uint64(exec)) }))
+	x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
+	x.field("ticket", encoded(func(e *encoder) { e.u64(ticket) }))
+	r = x.result(false)
+	if r == 0 {
+	}
+	x.end()
+	return
+}
+
+func (x *echo) GraphExecChild(c *Call, exec Graphexec, node Node, child Graph) (r Result) {
+	x.begin("graph_exec_child", c)
 	x.field("exec", encoded(func(e *encoder) { e.u64(uint64(exec)) }))
 	x.field("node", encoded(func(e *encoder) { e.u64(uint64(node)) }))
 	x.field("child", encoded(func(e *encoder) { e.u64(uint64(child)) }))
@@ -3446,8 +3571,40 @@ func (x *echo) CommSplit(c *Call, comm Comm, color int32, key int32, part Comm, 
 	return
 }
 
-func (x *echo) NcclCommFinalize(c *Call, comm Comm) (r Result) {
-	x.begin("ncclCommFinalize", c)
+func (x *echo) CommState(c *Call, comm Comm, wait uint32) (error int32, ranks int32, rank int32, dev int32, r Result) {
+	x.begin("comm_state", c)
+	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
+	x.field("wait", encoded(func(e *encoder) { e.u32(wait) }))
+	r = x.result(false)
+	error = int32(x.u64(4))
+	ranks = int32(x.u64(4))
+	rank = int32(x.u64(4))
+	dev = int32(x.u64(4))
+	if r == 0 || r == 7 {
+		x.field("error", encoded(func(e *encoder) { e.i32(error) }))
+		x.field("ranks", encoded(func(e *encoder) { e.i32(ranks) }))
+		x.field("rank", encoded(func(e *encoder) { e.i32(rank) }))
+		x.field("dev", encoded(func(e *encoder) { e.i32(dev) }))
+	}
+	x.end()
+	return
+}
+
+func (x *echo) CommError(c *Call, comm Comm, room uint32) (text string, r Result) {
+	x.begin("comm_error", c)
+	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
+	x.field("room", encoded(func(e *encoder) { e.u32(room) }))
+	r = x.result(false)
+	text = x.text(int64(room))
+	if r == 0 || r == 7 {
+		x.array("text", []byte(text), len(text), false && text == "")
+	}
+	x.end()
+	return
+}
+
+func (x *echo) CommFinalize(c *Call, comm Comm) (r Result) {
+	x.begin("comm_finalize", c)
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
@@ -3476,236 +3633,20 @@ func (x *echo) NcclCommAbort(c *Call, comm Comm) (r Result) {
 	return
 }
 
-func (x *echo) NcclCommGetAsyncError(c *Call, comm Comm) (error int32, r Result) {
-	x.begin("ncclCommGetAsyncError", c)
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	r = x.result(false)
-	error = int32(x.u64(4))
-	if r == 0 || r == 7 {
-		x.field("error", encoded(func(e *encoder) { e.i32(error) }))
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclCommCount(c *Call, comm Comm) (n int32, r Result) {
-	x.begin("ncclCommCount", c)
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	r = x.result(false)
-	n = int32(x.u64(4))
-	if r == 0 || r == 7 {
-		x.field("n", encoded(func(e *encoder) { e.i32(n) }))
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclCommCuDevice(c *Call, comm Comm) (dev int32, r Result) {
-	x.begin("ncclCommCuDevice", c)
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	r = x.result(false)
-	dev = int32(x.u64(4))
-	if r == 0 || r == 7 {
-		x.field("dev", encoded(func(e *encoder) { e.i32(dev) }))
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclCommUserRank(c *Call, comm Comm) (rank int32, r Result) {
-	x.begin("ncclCommUserRank", c)
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	r = x.result(false)
-	rank = int32(x.u64(4))
-	if r == 0 || r == 7 {
-		x.field("rank", encoded(func(e *encoder) { e.i32(rank) }))
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclGroupStart(c *Call) (r Result) {
-	x.begin("ncclGroupStart", c)
-	r = x.result(false)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclGroupEnd(c *Call) (r Result) {
-	x.begin("ncclGroupEnd", c)
-	r = x.result(false)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclAllReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclAllReduce", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("op", encoded(func(e *encoder) { e.i32(int32(op)) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclReduce(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, root int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclReduce", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("op", encoded(func(e *encoder) { e.i32(int32(op)) }))
-	x.field("root", encoded(func(e *encoder) { e.i32(root) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclBroadcast(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclBroadcast", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("root", encoded(func(e *encoder) { e.i32(root) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclBcast(c *Call, buffer Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclBcast", c)
-	x.field("buffer", encoded(func(e *encoder) { e.u64(uint64(buffer)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("root", encoded(func(e *encoder) { e.i32(root) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclAllGather(c *Call, src Devptr, dst Devptr, n uint64, typ int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclAllGather", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclReduceScatter(c *Call, src Devptr, dst Devptr, n uint64, typ int32, op Redop, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclReduceScatter", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("op", encoded(func(e *encoder) { e.i32(int32(op)) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclAlltoAll(c *Call, src Devptr, dst Devptr, n uint64, typ int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclAlltoAll", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclGather(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclGather", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("root", encoded(func(e *encoder) { e.i32(root) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclScatter(c *Call, src Devptr, dst Devptr, n uint64, typ int32, root int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclScatter", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("root", encoded(func(e *encoder) { e.i32(root) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclSend(c *Call, src Devptr, n uint64, typ int32, peer int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclSend", c)
-	x.field("src", encoded(func(e *encoder) { e.u64(uint64(src)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("peer", encoded(func(e *encoder) { e.i32(peer) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
-	r = x.result(true)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclRecv(c *Call, dst Devptr, n uint64, typ int32, peer int32, comm Comm, stream Stream) (r Result) {
-	x.begin("ncclRecv", c)
-	x.field("dst", encoded(func(e *encoder) { e.u64(uint64(dst)) }))
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	x.field("type", encoded(func(e *encoder) { e.i32(typ) }))
-	x.field("peer", encoded(func(e *encoder) { e.i32(peer) }))
-	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
+func (x *echo) NcclGroup(c *Call, counts []Ncclcount, k uint32, ops []Ncclop, n uint32, stream Stream) (r Result) {
+	x.begin("nccl_group", c)
+	x.array("counts", encoded(func(e *encoder) {
+		for _, v := range counts {
+			e.putNcclcount(v)
+		}
+	}), len(counts), false && counts == nil)
+	x.field("k", encoded(func(e *encoder) { e.u32(k) }))
+	x.array("ops", encoded(func(e *encoder) {
+		for _, v := range ops {
+			e.putNcclop(v)
+		}
+	}), len(ops), false && ops == nil)
+	x.field("n", encoded(func(e *encoder) { e.u32(n) }))
 	x.field("stream", encoded(func(e *encoder) { e.u64(uint64(stream)) }))
 	r = x.result(true)
 	if r == 0 || r == 7 {
@@ -3735,28 +3676,6 @@ func (x *echo) NcclRedOpDestroy(c *Call, op Redop, comm Comm) (r Result) {
 	x.begin("ncclRedOpDestroy", c)
 	x.field("op", encoded(func(e *encoder) { e.i32(int32(op)) }))
 	x.field("comm", encoded(func(e *encoder) { e.u64(uint64(comm)) }))
-	r = x.result(false)
-	if r == 0 || r == 7 {
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclMemAlloc(c *Call, n uint64) (ptr Devptr, r Result) {
-	x.begin("ncclMemAlloc", c)
-	x.field("n", encoded(func(e *encoder) { e.u64(n) }))
-	r = x.result(false)
-	ptr = Devptr(x.u64(8))
-	if r == 0 || r == 7 {
-		x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
-	}
-	x.end()
-	return
-}
-
-func (x *echo) NcclMemFree(c *Call, ptr Devptr) (r Result) {
-	x.begin("ncclMemFree", c)
-	x.field("ptr", encoded(func(e *encoder) { e.u64(uint64(ptr)) }))
 	r = x.result(false)
 	if r == 0 || r == 7 {
 	}

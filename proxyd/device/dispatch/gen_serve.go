@@ -59,10 +59,12 @@ var ops = map[uint32]Info{
 	0x413e7d7d: {"cuMemFree_v2", false, false, false, serveMemFreeV2},
 	0x2d0ee460: {"cuMemGetAddressRange_v2", false, false, false, serveMemGetAddressRangeV2},
 	0x4bb82385: {"host_alloc", false, false, false, serveHostAlloc},
+	0x687649db: {"host_share", false, false, false, serveHostShare},
 	0x307b1efe: {"host_free", false, false, false, serveHostFree},
 	0x7f1a2179: {"host_register", false, false, false, serveHostRegister},
 	0x2a496d16: {"host_unregister", false, false, false, serveHostUnregister},
 	0x153e43bb: {"host_reach", false, false, false, serveHostReach},
+	0x283e796e: {"pointer_facts", false, false, false, servePointerFacts},
 	0x588df575: {"pointer_set", false, false, false, servePointerSet},
 	0x7b3db36a: {"cuMemAddressReserve", false, false, false, serveMemAddressReserve},
 	0x207ac214: {"cuMemAddressFree", false, false, false, serveMemAddressFree},
@@ -132,11 +134,9 @@ var ops = map[uint32]Info{
 	0x570a4ce8: {"cuStreamWriteValue64_v2", true, false, true, serveStreamWriteValue64V2},
 	0x269bf110: {"cuStreamBatchMemOp_v2", true, false, true, serveStreamBatchMemOpV2},
 	0x14cc89e6: {"host_func", true, false, false, serveHostFunc},
+	0x1187a692: {"host_func_next", false, false, false, serveHostFuncNext},
 	0x5935b5a7: {"host_func_done", true, false, false, serveHostFuncDone},
-	0x5500e7bd: {"cuStreamBeginCapture_v2", false, false, true, serveStreamBeginCaptureV2},
-	0x276e5d7:  {"cuStreamBeginCaptureToGraph", false, false, true, serveStreamBeginCaptureToGraph},
-	0x4f15db88: {"cuStreamEndCapture", false, false, true, serveStreamEndCapture},
-	0xbc140dc:  {"cuStreamUpdateCaptureDependencies_v2", false, false, true, serveStreamUpdateCaptureDependenciesV2},
+	0x48705ebf: {"captured", false, false, false, serveCaptured},
 	0xa726ee7:  {"cuEventCreate", false, false, false, serveEventCreate},
 	0x2891f9a0: {"cuEventDestroy_v2", false, false, false, serveEventDestroyV2},
 	0xc08b416:  {"cuEventRecord", true, false, true, serveEventRecord},
@@ -147,7 +147,6 @@ var ops = map[uint32]Info{
 	0x174f7465: {"cuEventElapsedTime_v2", false, false, false, serveEventElapsedTimeV2},
 	0x4c62ea86: {"module_load", false, false, false, serveModuleLoad},
 	0x1dff931a: {"cuModuleUnload", false, false, false, serveModuleUnload},
-	0x44a2a25e: {"cuModuleGetLoadingMode", false, false, false, serveModuleGetLoadingMode},
 	0x35df567f: {"cuModuleGetFunction", false, false, false, serveModuleGetFunction},
 	0x56425a26: {"cuModuleGetFunctionCount", false, false, false, serveModuleGetFunctionCount},
 	0x16b938a6: {"cuModuleEnumerateFunctions", false, false, false, serveModuleEnumerateFunctions},
@@ -195,15 +194,19 @@ var ops = map[uint32]Info{
 	0x6b9a7d7:  {"cuGraphAddEmptyNode", false, false, false, serveGraphAddEmptyNode},
 	0x31d3f21:  {"graph_add_kernel", false, false, false, serveGraphAddKernel},
 	0x31b91e08: {"graph_set_kernel", false, false, false, serveGraphSetKernel},
+	0x3aac94f4: {"graph_get_kernel", false, false, false, serveGraphGetKernel},
 	0x4cdebda:  {"cuGraphKernelNodeCopyAttributes", false, false, false, serveGraphKernelNodeCopyAttributes},
 	0x3a5e2592: {"cuGraphKernelNodeGetAttribute", false, false, false, serveGraphKernelNodeGetAttribute},
 	0x5a9f84b6: {"cuGraphKernelNodeSetAttribute", false, false, false, serveGraphKernelNodeSetAttribute},
 	0x7ff6b91f: {"cuGraphAddMemcpyNode", false, false, false, serveGraphAddMemcpyNode},
+	0x405abad8: {"cuGraphMemcpyNodeGetParams", false, false, false, serveGraphMemcpyNodeGetParams},
 	0x33bac7fc: {"cuGraphMemcpyNodeSetParams", false, false, false, serveGraphMemcpyNodeSetParams},
 	0x7f83bddd: {"cuGraphAddMemsetNode", false, false, false, serveGraphAddMemsetNode},
 	0x27af4e32: {"cuGraphMemsetNodeGetParams", false, false, false, serveGraphMemsetNodeGetParams},
 	0x5f87c1be: {"cuGraphMemsetNodeSetParams", false, false, false, serveGraphMemsetNodeSetParams},
 	0x41bec1be: {"graph_add_host", false, false, false, serveGraphAddHost},
+	0x6640abeb: {"graph_get_host", false, false, false, serveGraphGetHost},
+	0x2da6927f: {"graph_set_host", false, false, false, serveGraphSetHost},
 	0x56acecb8: {"cuGraphAddChildGraphNode", false, false, false, serveGraphAddChildGraphNode},
 	0x408a329d: {"cuGraphChildGraphNodeGetGraph", false, false, false, serveGraphChildGraphNodeGetGraph},
 	0x24eba4b:  {"cuGraphAddEventRecordNode", false, false, false, serveGraphAddEventRecordNode},
@@ -213,6 +216,7 @@ var ops = map[uint32]Info{
 	0x54162fc0: {"cuGraphEventWaitNodeGetEvent", false, false, false, serveGraphEventWaitNodeGetEvent},
 	0x4d955d1c: {"cuGraphEventWaitNodeSetEvent", false, false, false, serveGraphEventWaitNodeSetEvent},
 	0x1161c871: {"graph_add_alloc", false, false, false, serveGraphAddAlloc},
+	0x184ae092: {"graph_get_alloc", false, false, false, serveGraphGetAlloc},
 	0x510d6c35: {"cuGraphAddMemFreeNode", false, false, false, serveGraphAddMemFreeNode},
 	0xc6eca30:  {"cuGraphMemFreeNodeGetParams", false, false, false, serveGraphMemFreeNodeGetParams},
 	0x297724f9: {"cuGraphNodeGetType", false, false, false, serveGraphNodeGetType},
@@ -230,47 +234,33 @@ var ops = map[uint32]Info{
 	0x5ec3903f: {"cuGraphRemoveDependencies_v2", false, false, false, serveGraphRemoveDependenciesV2},
 	0x408c8a47: {"cuGraphDestroyNode", false, false, false, serveGraphDestroyNode},
 	0x4df76e8:  {"graph_instantiate", false, false, false, serveGraphInstantiate},
+	0x7ba2585c: {"graph_counts", false, false, false, serveGraphCounts},
 	0x3d6ce341: {"cuGraphExecGetFlags", false, false, false, serveGraphExecGetFlags},
-	0x1d142444: {"cuGraphExecDestroy", false, false, false, serveGraphExecDestroy},
+	0x226cb8a4: {"graph_exec_destroy", false, false, false, serveGraphExecDestroy},
 	0x72d6bc6a: {"cuGraphUpload", true, false, true, serveGraphUpload},
-	0x26a95398: {"cuGraphLaunch", false, false, true, serveGraphLaunch},
-	0x1eec4cdc: {"cuGraphExecUpdate_v2", false, false, false, serveGraphExecUpdateV2},
+	0x3476706b: {"graph_launch", true, false, false, serveGraphLaunch},
+	0x2e3acd49: {"graph_update", false, false, false, serveGraphUpdate},
 	0x42a5f966: {"cuGraphNodeSetEnabled", false, false, false, serveGraphNodeSetEnabled},
 	0x51c534da: {"cuGraphNodeGetEnabled", false, false, false, serveGraphNodeGetEnabled},
 	0x7d09ef13: {"graph_exec_kernel", false, false, false, serveGraphExecKernel},
 	0x15bd4e5b: {"cuGraphExecMemcpyNodeSetParams", false, false, false, serveGraphExecMemcpyNodeSetParams},
 	0x460ac659: {"cuGraphExecMemsetNodeSetParams", false, false, false, serveGraphExecMemsetNodeSetParams},
-	0x20d811e6: {"cuGraphExecChildGraphNodeSetParams", false, false, false, serveGraphExecChildGraphNodeSetParams},
+	0x19be31b4: {"graph_exec_host", false, false, false, serveGraphExecHost},
+	0x79520550: {"graph_exec_child", false, false, false, serveGraphExecChild},
 	0x1d5de4b:  {"cuGraphExecEventRecordNodeSetEvent", false, false, false, serveGraphExecEventRecordNodeSetEvent},
 	0x5a4485e3: {"cuGraphExecEventWaitNodeSetEvent", false, false, false, serveGraphExecEventWaitNodeSetEvent},
 	0x42c3f75:  {"ncclGetVersion", false, false, false, serveNcclGetVersion},
 	0x36e2e945: {"ncclGetUniqueId", false, false, false, serveNcclGetUniqueId},
 	0x128b28a8: {"comm_init", false, false, false, serveCommInit},
 	0x1e0ad2e2: {"comm_split", false, false, false, serveCommSplit},
-	0x72c005af: {"ncclCommFinalize", false, false, false, serveNcclCommFinalize},
+	0x7798ba27: {"comm_state", false, false, false, serveCommState},
+	0x6016dae4: {"comm_error", false, false, false, serveCommError},
+	0x4e4ad988: {"comm_finalize", false, false, false, serveCommFinalize},
 	0x3babed75: {"ncclCommDestroy", false, false, false, serveNcclCommDestroy},
 	0x2e8111e9: {"ncclCommAbort", false, false, false, serveNcclCommAbort},
-	0x5b6d750d: {"ncclCommGetAsyncError", false, false, false, serveNcclCommGetAsyncError},
-	0x5455afe4: {"ncclCommCount", false, false, false, serveNcclCommCount},
-	0x370bc783: {"ncclCommCuDevice", false, false, false, serveNcclCommCuDevice},
-	0x660c2e54: {"ncclCommUserRank", false, false, false, serveNcclCommUserRank},
-	0x68a8500c: {"ncclGroupStart", false, false, false, serveNcclGroupStart},
-	0x2c5942f5: {"ncclGroupEnd", false, false, false, serveNcclGroupEnd},
-	0x6355d50e: {"ncclAllReduce", true, true, false, serveNcclAllReduce},
-	0x4e44eb:   {"ncclReduce", true, true, false, serveNcclReduce},
-	0x26bba458: {"ncclBroadcast", true, true, false, serveNcclBroadcast},
-	0xc1debc2:  {"ncclBcast", true, true, false, serveNcclBcast},
-	0x588b3477: {"ncclAllGather", true, true, false, serveNcclAllGather},
-	0x2b62c8ff: {"ncclReduceScatter", true, true, false, serveNcclReduceScatter},
-	0x2ba92ef0: {"ncclAlltoAll", true, true, false, serveNcclAlltoAll},
-	0x5039f8f6: {"ncclGather", true, true, false, serveNcclGather},
-	0x5fb0e8a5: {"ncclScatter", true, true, false, serveNcclScatter},
-	0x5490d73b: {"ncclSend", true, true, false, serveNcclSend},
-	0x545e1aa1: {"ncclRecv", true, true, false, serveNcclRecv},
+	0x550441e5: {"nccl_group", true, true, false, serveNcclGroup},
 	0x6cdb46d8: {"redop_create", false, false, false, serveRedopCreate},
 	0x557f605f: {"ncclRedOpDestroy", false, false, false, serveNcclRedOpDestroy},
-	0x23ca96d3: {"ncclMemAlloc", false, false, false, serveNcclMemAlloc},
-	0x548d8078: {"ncclMemFree", false, false, false, serveNcclMemFree},
 	0x70437390: {"ncclCommRegister", false, false, false, serveNcclCommRegister},
 	0x6292eb:   {"ncclCommDeregister", false, false, false, serveNcclCommDeregister},
 	0x33551ea7: {"nvmlInit_v2", false, false, false, serveNvmlInitV2},
@@ -996,6 +986,16 @@ func serveHostAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.HostAlloc(c, p, n, flags)
 }
 
+func serveHostShare(b Backend, c *Call, d *decoder, e *encoder) Result {
+	p := Hostmem(d.u64())
+	n := d.u64()
+	fd := d.i32()
+	if !d.end() {
+		return 0
+	}
+	return b.HostShare(c, p, n, fd)
+}
+
 func serveHostFree(b Backend, c *Call, d *decoder, e *encoder) Result {
 	p := Hostmem(d.u64())
 	if !d.end() {
@@ -1032,6 +1032,25 @@ func serveHostReach(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return r
 	}
 	e.u64(uint64(ptr))
+	return r
+}
+
+func servePointerFacts(b Backend, c *Call, d *decoder, e *encoder) Result {
+	ptr := Devptr(d.u64())
+	if !d.end() {
+		return 0
+	}
+	kind, ctx, dev, begin, n, id, pool, r := b.PointerFacts(c, ptr)
+	if !(r == 0) {
+		return r
+	}
+	e.u32(kind)
+	e.u64(uint64(ctx))
+	e.i32(dev)
+	e.u64(begin)
+	e.u64(n)
+	e.u64(id)
+	e.u64(uint64(pool))
 	return r
 }
 
@@ -1844,6 +1863,20 @@ func serveHostFunc(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.HostFunc(c, stream, ticket)
 }
 
+func serveHostFuncNext(b Backend, c *Call, d *decoder, e *encoder) Result {
+	if !d.end() {
+		return 0
+	}
+	ticket, status, last, r := b.HostFuncNext(c)
+	if !(r == 0) {
+		return r
+	}
+	e.u64(ticket)
+	e.i32(status)
+	e.u32(last)
+	return r
+}
+
 func serveHostFuncDone(b Backend, c *Call, d *decoder, e *encoder) Result {
 	ticket := d.u64()
 	if !d.end() {
@@ -1852,51 +1885,33 @@ func serveHostFuncDone(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.HostFuncDone(c, ticket)
 }
 
-func serveStreamBeginCaptureV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	mode := d.i32()
-	if !d.end() {
-		return 0
-	}
-	return b.StreamBeginCaptureV2(c, stream, mode)
-}
-
-func serveStreamBeginCaptureToGraph(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
+func serveCaptured(b Backend, c *Call, d *decoder, e *encoder) Result {
+	node := Node(d.u64())
 	graph := Graph(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	edges := slice(d, 8, true, getEdge)
+	deps := slice(d, 8, false, func(b []byte) Node { return Node(getU64(b)) })
 	n := d.u64()
-	mode := d.i32()
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	d.counted("edges", len(edges), edges != nil, int64(n))
+	counts := slice(d, 16, false, getNcclcount)
+	cc := d.u32()
+	op := d.u32()
+	args, _ := d.array(1, false)
+	k := d.u64()
+	m := d.u64()
+	d.counted("deps", len(deps), true, int64(n))
+	d.counted("counts", len(counts), true, int64(cc))
+	d.counted("args", len(args), true, int64(k))
+	var total int64
+	d.room("answer", int64(m), 1, &total)
 	if !d.end() {
 		return 0
 	}
-	return b.StreamBeginCaptureToGraph(c, stream, graph, deps, edges, n, mode)
-}
-
-func serveStreamEndCapture(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	graph := Graph(d.u64())
-	if !d.end() {
-		return 0
+	answer, mOut, r := b.Captured(c, node, graph, deps, n, counts, cc, op, args, k, m)
+	if !(r == 0) {
+		return r
 	}
-	return b.StreamEndCapture(c, stream, graph)
-}
-
-func serveStreamUpdateCaptureDependenciesV2(b Backend, c *Call, d *decoder, e *encoder) Result {
-	stream := Stream(d.u64())
-	deps := slice(d, 8, true, func(b []byte) Node { return Node(getU64(b)) })
-	edges := slice(d, 8, true, getEdge)
-	n := d.u64()
-	flags := d.u32()
-	d.counted("deps", len(deps), deps != nil, int64(n))
-	d.counted("edges", len(edges), edges != nil, int64(n))
-	if !d.end() {
-		return 0
-	}
-	return b.StreamUpdateCaptureDependenciesV2(c, stream, deps, edges, n, flags)
+	e.count("answer", len(answer), int64(m))
+	e.out = append(e.out, answer...)
+	e.u64(mOut)
+	return r
 }
 
 func serveEventCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -2010,18 +2025,6 @@ func serveModuleUnload(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	return b.ModuleUnload(c, module)
-}
-
-func serveModuleGetLoadingMode(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
-		return 0
-	}
-	mode, r := b.ModuleGetLoadingMode(c)
-	if !(r == 0) {
-		return r
-	}
-	e.i32(mode)
-	return r
 }
 
 func serveModuleGetFunction(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -2516,22 +2519,16 @@ func serveFuncLoad(b Backend, c *Call, d *decoder, e *encoder) Result {
 
 func serveFunctionFacts(b Backend, c *Call, d *decoder, e *encoder) Result {
 	function := Function(d.u64())
-	k := d.u32()
 	n := d.u32()
 	var total int64
-	d.room("attributes", int64(k), 4, &total)
 	d.room("offsets", int64(n), 4, &total)
 	d.room("sizes", int64(n), 4, &total)
 	if !d.end() {
 		return 0
 	}
-	attributes, offsets, sizes, nOut, r := b.FunctionFacts(c, function, k, n)
+	facts, offsets, sizes, nOut, r := b.FunctionFacts(c, function, n)
 	if !(r == 0) {
 		return r
-	}
-	e.count("attributes", len(attributes), int64(k))
-	for _, v := range attributes {
-		e.i32(v)
 	}
 	e.count("offsets", len(offsets), int64(n))
 	for _, v := range offsets {
@@ -2541,6 +2538,7 @@ func serveFunctionFacts(b Backend, c *Call, d *decoder, e *encoder) Result {
 	for _, v := range sizes {
 		e.u32(v)
 	}
+	e.putFacts(facts)
 	e.u32(nOut)
 	return r
 }
@@ -2749,6 +2747,34 @@ func serveGraphSetKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.GraphSetKernel(c, node, function, kernel, ctx, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, params, k)
 }
 
+func serveGraphGetKernel(b Backend, c *Call, d *decoder, e *encoder) Result {
+	node := Node(d.u64())
+	k := d.u32()
+	var total int64
+	d.room("params", int64(k), 1, &total)
+	if !d.end() {
+		return 0
+	}
+	function, kernel, ctx, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, params, kOut, r := b.GraphGetKernel(c, node, k)
+	if !(r == 0) {
+		return r
+	}
+	e.count("params", len(params), int64(k))
+	e.out = append(e.out, params...)
+	e.u64(uint64(function))
+	e.u64(uint64(kernel))
+	e.u64(uint64(ctx))
+	e.u32(gridX)
+	e.u32(gridY)
+	e.u32(gridZ)
+	e.u32(blockX)
+	e.u32(blockY)
+	e.u32(blockZ)
+	e.u32(shared)
+	e.u32(kOut)
+	return r
+}
+
 func serveGraphKernelNodeCopyAttributes(b Backend, c *Call, d *decoder, e *encoder) Result {
 	dst := Node(d.u64())
 	src := Node(d.u64())
@@ -2800,6 +2826,19 @@ func serveGraphAddMemcpyNode(b Backend, c *Call, d *decoder, e *encoder) Result 
 		return 0
 	}
 	return b.GraphAddMemcpyNode(c, node, graph, deps, n, what, ctx)
+}
+
+func serveGraphMemcpyNodeGetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
+	node := Node(d.u64())
+	if !d.end() {
+		return 0
+	}
+	what, r := b.GraphMemcpyNodeGetParams(c, node)
+	if !(r == 0) {
+		return r
+	}
+	e.putMemcpy3d(what)
+	return r
 }
 
 func serveGraphMemcpyNodeSetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -2867,6 +2906,28 @@ func serveGraphAddHost(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	return b.GraphAddHost(c, node, graph, deps, n, ticket)
+}
+
+func serveGraphGetHost(b Backend, c *Call, d *decoder, e *encoder) Result {
+	node := Node(d.u64())
+	if !d.end() {
+		return 0
+	}
+	ticket, r := b.GraphGetHost(c, node)
+	if !(r == 0) {
+		return r
+	}
+	e.u64(ticket)
+	return r
+}
+
+func serveGraphSetHost(b Backend, c *Call, d *decoder, e *encoder) Result {
+	node := Node(d.u64())
+	ticket := d.u64()
+	if !d.end() {
+		return 0
+	}
+	return b.GraphSetHost(c, node, ticket)
 }
 
 func serveGraphAddChildGraphNode(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -2986,6 +3047,29 @@ func serveGraphAddAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
 	if !(r == 0) {
 		return r
 	}
+	e.u64(uint64(ptr))
+	return r
+}
+
+func serveGraphGetAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
+	node := Node(d.u64())
+	k := d.u64()
+	var total int64
+	d.room("map", int64(k), 12, &total)
+	if !d.end() {
+		return 0
+	}
+	props, mapping, kOut, size, ptr, r := b.GraphGetAlloc(c, node, k)
+	if !(r == 0) {
+		return r
+	}
+	e.count("map", len(mapping), int64(k))
+	for _, v := range mapping {
+		e.putAccess(v)
+	}
+	e.putPoolprops(props)
+	e.u64(kOut)
+	e.u64(size)
 	e.u64(uint64(ptr))
 	return r
 }
@@ -3362,6 +3446,26 @@ func serveGraphInstantiate(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return r
 }
 
+func serveGraphCounts(b Backend, c *Call, d *decoder, e *encoder) Result {
+	exec := Graphexec(d.u64())
+	n := d.u32()
+	var total int64
+	d.room("counts", int64(n), 16, &total)
+	if !d.end() {
+		return 0
+	}
+	counts, nOut, r := b.GraphCounts(c, exec, n)
+	if !(r == 0) {
+		return r
+	}
+	e.count("counts", len(counts), int64(n))
+	for _, v := range counts {
+		e.putNcclcount(v)
+	}
+	e.u32(nOut)
+	return r
+}
+
 func serveGraphExecGetFlags(b Backend, c *Call, d *decoder, e *encoder) Result {
 	exec := Graphexec(d.u64())
 	if !d.end() {
@@ -3401,13 +3505,13 @@ func serveGraphLaunch(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.GraphLaunch(c, exec, stream)
 }
 
-func serveGraphExecUpdateV2(b Backend, c *Call, d *decoder, e *encoder) Result {
+func serveGraphUpdate(b Backend, c *Call, d *decoder, e *encoder) Result {
 	exec := Graphexec(d.u64())
 	graph := Graph(d.u64())
 	if !d.end() {
 		return 0
 	}
-	info, r := b.GraphExecUpdateV2(c, exec, graph)
+	info, r := b.GraphUpdate(c, exec, graph)
 	e.putExecupdate(info)
 	return r
 }
@@ -3486,14 +3590,24 @@ func serveGraphExecMemsetNodeSetParams(b Backend, c *Call, d *decoder, e *encode
 	return b.GraphExecMemsetNodeSetParams(c, exec, node, params, ctx)
 }
 
-func serveGraphExecChildGraphNodeSetParams(b Backend, c *Call, d *decoder, e *encoder) Result {
+func serveGraphExecHost(b Backend, c *Call, d *decoder, e *encoder) Result {
+	exec := Graphexec(d.u64())
+	node := Node(d.u64())
+	ticket := d.u64()
+	if !d.end() {
+		return 0
+	}
+	return b.GraphExecHost(c, exec, node, ticket)
+}
+
+func serveGraphExecChild(b Backend, c *Call, d *decoder, e *encoder) Result {
 	exec := Graphexec(d.u64())
 	node := Node(d.u64())
 	child := Graph(d.u64())
 	if !d.end() {
 		return 0
 	}
-	return b.GraphExecChildGraphNodeSetParams(c, exec, node, child)
+	return b.GraphExecChild(c, exec, node, child)
 }
 
 func serveGraphExecEventRecordNodeSetEvent(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -3574,12 +3688,45 @@ func serveCommSplit(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.CommSplit(c, comm, color, key, part, names, values, k)
 }
 
-func serveNcclCommFinalize(b Backend, c *Call, d *decoder, e *encoder) Result {
+func serveCommState(b Backend, c *Call, d *decoder, e *encoder) Result {
+	comm := Comm(d.u64())
+	wait := d.u32()
+	if !d.end() {
+		return 0
+	}
+	error, ranks, rank, dev, r := b.CommState(c, comm, wait)
+	if !(r == 0 || r == 7) {
+		return r
+	}
+	e.i32(error)
+	e.i32(ranks)
+	e.i32(rank)
+	e.i32(dev)
+	return r
+}
+
+func serveCommError(b Backend, c *Call, d *decoder, e *encoder) Result {
+	comm := Comm(d.u64())
+	room := d.u32()
+	var total int64
+	d.room("text", int64(room), 1, &total)
+	if !d.end() {
+		return 0
+	}
+	text, r := b.CommError(c, comm, room)
+	if !(r == 0 || r == 7) {
+		return r
+	}
+	e.text(text, int64(room))
+	return r
+}
+
+func serveCommFinalize(b Backend, c *Call, d *decoder, e *encoder) Result {
 	comm := Comm(d.u64())
 	if !d.end() {
 		return 0
 	}
-	return b.NcclCommFinalize(c, comm)
+	return b.CommFinalize(c, comm)
 }
 
 func serveNcclCommDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -3598,220 +3745,18 @@ func serveNcclCommAbort(b Backend, c *Call, d *decoder, e *encoder) Result {
 	return b.NcclCommAbort(c, comm)
 }
 
-func serveNcclCommGetAsyncError(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	if !d.end() {
-		return 0
-	}
-	error, r := b.NcclCommGetAsyncError(c, comm)
-	if !(r == 0 || r == 7) {
-		return r
-	}
-	e.i32(error)
-	return r
-}
-
-func serveNcclCommCount(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	if !d.end() {
-		return 0
-	}
-	n, r := b.NcclCommCount(c, comm)
-	if !(r == 0 || r == 7) {
-		return r
-	}
-	e.i32(n)
-	return r
-}
-
-func serveNcclCommCuDevice(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	if !d.end() {
-		return 0
-	}
-	dev, r := b.NcclCommCuDevice(c, comm)
-	if !(r == 0 || r == 7) {
-		return r
-	}
-	e.i32(dev)
-	return r
-}
-
-func serveNcclCommUserRank(b Backend, c *Call, d *decoder, e *encoder) Result {
-	comm := Comm(d.u64())
-	if !d.end() {
-		return 0
-	}
-	rank, r := b.NcclCommUserRank(c, comm)
-	if !(r == 0 || r == 7) {
-		return r
-	}
-	e.i32(rank)
-	return r
-}
-
-func serveNcclGroupStart(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
-		return 0
-	}
-	return b.NcclGroupStart(c)
-}
-
-func serveNcclGroupEnd(b Backend, c *Call, d *decoder, e *encoder) Result {
-	if !d.end() {
-		return 0
-	}
-	return b.NcclGroupEnd(c)
-}
-
-func serveNcclAllReduce(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	op := Redop(d.i32())
-	comm := Comm(d.u64())
+func serveNcclGroup(b Backend, c *Call, d *decoder, e *encoder) Result {
+	counts := slice(d, 16, false, getNcclcount)
+	k := d.u32()
+	ops := slice(d, 56, false, getNcclop)
+	n := d.u32()
 	stream := Stream(d.u64())
+	d.counted("counts", len(counts), true, int64(k))
+	d.counted("ops", len(ops), true, int64(n))
 	if !d.end() {
 		return 0
 	}
-	return b.NcclAllReduce(c, src, dst, n, typ, op, comm, stream)
-}
-
-func serveNcclReduce(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	op := Redop(d.i32())
-	root := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclReduce(c, src, dst, n, typ, op, root, comm, stream)
-}
-
-func serveNcclBroadcast(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	root := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclBroadcast(c, src, dst, n, typ, root, comm, stream)
-}
-
-func serveNcclBcast(b Backend, c *Call, d *decoder, e *encoder) Result {
-	buffer := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	root := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclBcast(c, buffer, n, typ, root, comm, stream)
-}
-
-func serveNcclAllGather(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclAllGather(c, src, dst, n, typ, comm, stream)
-}
-
-func serveNcclReduceScatter(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	op := Redop(d.i32())
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclReduceScatter(c, src, dst, n, typ, op, comm, stream)
-}
-
-func serveNcclAlltoAll(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclAlltoAll(c, src, dst, n, typ, comm, stream)
-}
-
-func serveNcclGather(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	root := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclGather(c, src, dst, n, typ, root, comm, stream)
-}
-
-func serveNcclScatter(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	root := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclScatter(c, src, dst, n, typ, root, comm, stream)
-}
-
-func serveNcclSend(b Backend, c *Call, d *decoder, e *encoder) Result {
-	src := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	peer := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclSend(c, src, n, typ, peer, comm, stream)
-}
-
-func serveNcclRecv(b Backend, c *Call, d *decoder, e *encoder) Result {
-	dst := Devptr(d.u64())
-	n := d.u64()
-	typ := d.i32()
-	peer := d.i32()
-	comm := Comm(d.u64())
-	stream := Stream(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclRecv(c, dst, n, typ, peer, comm, stream)
+	return b.NcclGroup(c, counts, k, ops, n, stream)
 }
 
 func serveRedopCreate(b Backend, c *Call, d *decoder, e *encoder) Result {
@@ -3840,27 +3785,6 @@ func serveNcclRedOpDestroy(b Backend, c *Call, d *decoder, e *encoder) Result {
 		return 0
 	}
 	return b.NcclRedOpDestroy(c, op, comm)
-}
-
-func serveNcclMemAlloc(b Backend, c *Call, d *decoder, e *encoder) Result {
-	n := d.u64()
-	if !d.end() {
-		return 0
-	}
-	ptr, r := b.NcclMemAlloc(c, n)
-	if !(r == 0 || r == 7) {
-		return r
-	}
-	e.u64(uint64(ptr))
-	return r
-}
-
-func serveNcclMemFree(b Backend, c *Call, d *decoder, e *encoder) Result {
-	ptr := Devptr(d.u64())
-	if !d.end() {
-		return 0
-	}
-	return b.NcclMemFree(c, ptr)
 }
 
 func serveNcclCommRegister(b Backend, c *Call, d *decoder, e *encoder) Result {

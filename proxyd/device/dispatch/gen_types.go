@@ -789,6 +789,63 @@ func (e *encoder) putLaunchattr(s Launchattr) {
 	e.putLaunchvalue(s.Value)
 }
 
+// Facts is sing_facts.
+type Facts struct {
+	Context           Context
+	Bytes             uint32
+	Threads           uint32
+	Shared            uint32
+	Required          [3]uint32
+	AnyThreads        uint32
+	Block             [3]uint32
+	Grid              [3]uint32
+	Multiprocessors   uint32
+	PerMultiprocessor uint32
+	Warp              uint32
+}
+
+func getFacts(b []byte) (s Facts) {
+	_ = b[71]
+	s.Context = Context(getU64(b[0:]))
+	s.Bytes = getU32(b[8:])
+	s.Threads = getU32(b[12:])
+	s.Shared = getU32(b[16:])
+	for i := range s.Required {
+		s.Required[i] = getU32(b[20+4*i:])
+	}
+	s.AnyThreads = getU32(b[32:])
+	for i := range s.Block {
+		s.Block[i] = getU32(b[36+4*i:])
+	}
+	for i := range s.Grid {
+		s.Grid[i] = getU32(b[48+4*i:])
+	}
+	s.Multiprocessors = getU32(b[60:])
+	s.PerMultiprocessor = getU32(b[64:])
+	s.Warp = getU32(b[68:])
+	return s
+}
+
+func (e *encoder) putFacts(s Facts) {
+	e.u64(uint64(s.Context))
+	e.u32(s.Bytes)
+	e.u32(s.Threads)
+	e.u32(s.Shared)
+	for _, v := range s.Required {
+		e.u32(v)
+	}
+	e.u32(s.AnyThreads)
+	for _, v := range s.Block {
+		e.u32(v)
+	}
+	for _, v := range s.Grid {
+		e.u32(v)
+	}
+	e.u32(s.Multiprocessors)
+	e.u32(s.PerMultiprocessor)
+	e.u32(s.Warp)
+}
+
 // Memop is CUstreamBatchMemOpParams.
 type Memop struct {
 	Word [6]uint64
@@ -825,6 +882,66 @@ func (e *encoder) putUniqueid(s Uniqueid) {
 	for _, v := range s.Bytes {
 		e.u8(v)
 	}
+}
+
+// Ncclop is sing_nccl_op.
+type Ncclop struct {
+	Kind   int32
+	Type   int32
+	Op     Redop
+	Root   int32
+	Count  uint64
+	Src    Devptr
+	Dst    Devptr
+	Comm   Comm
+	Stream Stream
+}
+
+func getNcclop(b []byte) (s Ncclop) {
+	_ = b[55]
+	s.Kind = getI32(b[0:])
+	s.Type = getI32(b[4:])
+	s.Op = Redop(getI32(b[8:]))
+	s.Root = getI32(b[12:])
+	s.Count = getU64(b[16:])
+	s.Src = Devptr(getU64(b[24:]))
+	s.Dst = Devptr(getU64(b[32:]))
+	s.Comm = Comm(getU64(b[40:]))
+	s.Stream = Stream(getU64(b[48:]))
+	return s
+}
+
+func (e *encoder) putNcclop(s Ncclop) {
+	e.i32(s.Kind)
+	e.i32(s.Type)
+	e.i32(int32(s.Op))
+	e.i32(s.Root)
+	e.u64(s.Count)
+	e.u64(uint64(s.Src))
+	e.u64(uint64(s.Dst))
+	e.u64(uint64(s.Comm))
+	e.u64(uint64(s.Stream))
+}
+
+// Ncclcount is sing_nccl_count.
+type Ncclcount struct {
+	Key      uint64
+	N        uint32
+	Reserved uint32
+}
+
+func getNcclcount(b []byte) (s Ncclcount) {
+	_ = b[15]
+	s.Key = getU64(b[0:])
+	s.N = getU32(b[8:])
+	s.Reserved = getU32(b[12:])
+	return s
+}
+
+func (e *encoder) putNcclcount(s Ncclcount) {
+	e.u64(s.Key)
+	e.u32(s.N)
+	e.u32(s.Reserved)
 }
 
 // Nvmlmemory is nvmlMemory_t.
@@ -1590,6 +1707,37 @@ const (
 const (
 	NcclScalarDevice        = 0
 	NcclScalarHostImmediate = 1
+)
+
+// C has singNccl in front of these.
+const (
+	NcclKindAllReduce     = 0
+	NcclKindReduce        = 1
+	NcclKindReduceScatter = 2
+	NcclKindBroadcast     = 3
+	NcclKindAllGather     = 4
+	NcclKindAlltoAll      = 5
+	NcclKindGather        = 6
+	NcclKindScatter       = 7
+	NcclKindSend          = 8
+	NcclKindRecv          = 9
+	NcclKindNumKinds      = 10
+)
+
+// C has singConfig in front of these.
+const (
+	NcclConfigBlocking           = 0
+	NcclConfigCgaClusterSize     = 1
+	NcclConfigMinCTAs            = 2
+	NcclConfigMaxCTAs            = 3
+	NcclConfigSplitShare         = 4
+	NcclConfigTrafficClass       = 5
+	NcclConfigCollnetEnable      = 6
+	NcclConfigCTAPolicy          = 7
+	NcclConfigShrinkShare        = 8
+	NcclConfigNvlsCTAs           = 9
+	NcclConfigChannelsPerNetPeer = 10
+	NcclConfigNvlinkCentricSched = 11
 )
 
 // C has NVML_CLOCK_ in front of these.

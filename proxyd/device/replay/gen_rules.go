@@ -451,6 +451,15 @@ var rules = map[uint32]Rule{
 			{Name: "flags", Size: 4, In: true},
 		},
 	},
+	0x687649db: {
+		Symbol:  "host_share",
+		Context: true,
+		Args: []Arg{
+			{Name: "p", Size: 8, In: true, Verb: Use, Class: "hostmem"},
+			{Name: "n", Size: 8, In: true},
+			{Name: "fd", Size: 4, In: true},
+		},
+	},
 	0x307b1efe: {
 		Symbol:   "host_free",
 		Stateful: true,
@@ -484,6 +493,19 @@ var rules = map[uint32]Rule{
 		Args: []Arg{
 			{Name: "p", Size: 8, In: true, Verb: Change, Class: "hostmem"},
 			{Name: "ptr", Size: 8, Out: true, Class: "devptr"},
+		},
+	},
+	0x283e796e: {
+		Symbol: "pointer_facts",
+		Args: []Arg{
+			{Name: "ptr", Size: 8, In: true, Verb: Use, Class: "devptr"},
+			{Name: "kind", Size: 4, Out: true},
+			{Name: "ctx", Size: 8, Out: true, Class: "context"},
+			{Name: "dev", Size: 4, Out: true},
+			{Name: "begin", Size: 8, Out: true},
+			{Name: "n", Size: 8, Out: true},
+			{Name: "id", Size: 8, Out: true},
+			{Name: "pool", Size: 8, Out: true, Class: "mempool"},
 		},
 	},
 	0x588df575: {
@@ -664,7 +686,6 @@ var rules = map[uint32]Rule{
 	0x2a00c891: {
 		Symbol:   "cuMemAllocAsync",
 		Stateful: true,
-		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
@@ -675,7 +696,6 @@ var rules = map[uint32]Rule{
 	0x4c218e7b: {
 		Symbol:   "cuMemAllocFromPoolAsync",
 		Stateful: true,
-		Work:     true,
 		Context:  true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
@@ -686,7 +706,6 @@ var rules = map[uint32]Rule{
 	},
 	0x13783a40: {
 		Symbol:  "cuMemFreeAsync",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "ptr", Size: 8, In: true, Verb: Break, Class: "devptr"},
@@ -704,7 +723,6 @@ var rules = map[uint32]Rule{
 	},
 	0x9e4f458: {
 		Symbol:  "cuMemcpyAsync",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -715,7 +733,6 @@ var rules = map[uint32]Rule{
 	},
 	0x3fcd9c26: {
 		Symbol:  "cuMemcpyHtoDAsync_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -726,7 +743,6 @@ var rules = map[uint32]Rule{
 	},
 	0x592332be: {
 		Symbol:  "cuMemcpyDtoHAsync_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true},
@@ -737,7 +753,6 @@ var rules = map[uint32]Rule{
 	},
 	0x24ece662: {
 		Symbol:  "copy_in",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -767,7 +782,6 @@ var rules = map[uint32]Rule{
 	},
 	0x7b48d8ba: {
 		Symbol:  "cuMemcpyDtoDAsync_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -789,7 +803,6 @@ var rules = map[uint32]Rule{
 	},
 	0x1625676c: {
 		Symbol:  "cuMemcpyPeerAsync",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -809,7 +822,6 @@ var rules = map[uint32]Rule{
 	},
 	0x4e46e93f: {
 		Symbol:  "cuMemcpy2DAsync_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "copy", Size: 128, In: true, Within: []Field{{32, "devptr"}, {88, "devptr"}}},
@@ -825,7 +837,6 @@ var rules = map[uint32]Rule{
 	},
 	0x494f0d8e: {
 		Symbol:  "cuMemcpy3DAsync_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
@@ -841,7 +852,6 @@ var rules = map[uint32]Rule{
 	},
 	0x2908db95: {
 		Symbol:  "cuMemcpy3DPeerAsync",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {64, "context"}, {136, "devptr"}, {152, "context"}}},
@@ -859,7 +869,6 @@ var rules = map[uint32]Rule{
 	},
 	0x463422be: {
 		Symbol:  "cuMemsetD8Async",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -879,7 +888,6 @@ var rules = map[uint32]Rule{
 	},
 	0x346ebc03: {
 		Symbol:  "cuMemsetD16Async",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -899,7 +907,6 @@ var rules = map[uint32]Rule{
 	},
 	0x216fe889: {
 		Symbol:  "cuMemsetD32Async",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -921,7 +928,6 @@ var rules = map[uint32]Rule{
 	},
 	0x3f90e734: {
 		Symbol:  "cuMemsetD2D8Async",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -945,7 +951,6 @@ var rules = map[uint32]Rule{
 	},
 	0x6c0fe679: {
 		Symbol:  "cuMemsetD2D16Async",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -969,7 +974,6 @@ var rules = map[uint32]Rule{
 	},
 	0x4f9481b3: {
 		Symbol:  "cuMemsetD2D32Async",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
@@ -1084,7 +1088,6 @@ var rules = map[uint32]Rule{
 	},
 	0x2665f588: {
 		Symbol:  "cuStreamWaitEvent",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1094,7 +1097,6 @@ var rules = map[uint32]Rule{
 	},
 	0x34f06fbd: {
 		Symbol:  "cuStreamWaitValue32_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1105,7 +1107,6 @@ var rules = map[uint32]Rule{
 	},
 	0x1282fcdc: {
 		Symbol:  "cuStreamWaitValue64_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1116,7 +1117,6 @@ var rules = map[uint32]Rule{
 	},
 	0x6c4496e9: {
 		Symbol:  "cuStreamWriteValue32_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1127,7 +1127,6 @@ var rules = map[uint32]Rule{
 	},
 	0x570a4ce8: {
 		Symbol:  "cuStreamWriteValue64_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1138,7 +1137,6 @@ var rules = map[uint32]Rule{
 	},
 	0x269bf110: {
 		Symbol:  "cuStreamBatchMemOp_v2",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
@@ -1149,65 +1147,42 @@ var rules = map[uint32]Rule{
 	},
 	0x14cc89e6: {
 		Symbol:  "host_func",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 			{Name: "ticket", Size: 8, In: true},
 		},
 	},
+	0x1187a692: {
+		Symbol: "host_func_next",
+		Args: []Arg{
+			{Name: "ticket", Size: 8, Out: true},
+			{Name: "status", Size: 4, Out: true},
+			{Name: "last", Size: 4, Out: true},
+		},
+	},
 	0x5935b5a7: {
-		Symbol:  "host_func_done",
-		Context: true,
+		Symbol: "host_func_done",
 		Args: []Arg{
 			{Name: "ticket", Size: 8, In: true},
 		},
 	},
-	0x5500e7bd: {
-		Symbol:   "cuStreamBeginCapture_v2",
+	0x48705ebf: {
+		Symbol:   "captured",
 		Stateful: true,
-		Work:     true,
 		Context:  true,
 		Args: []Arg{
-			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
-			{Name: "mode", Size: 4, In: true, Enum: true},
-		},
-	},
-	0x276e5d7: {
-		Symbol:   "cuStreamBeginCaptureToGraph",
-		Stateful: true,
-		Work:     true,
-		Context:  true,
-		Args: []Arg{
-			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
+			{Name: "node", Size: 8, In: true, Verb: Make, Class: "node"},
 			{Name: "graph", Size: 8, In: true, Verb: Change, Class: "graph"},
-			{Name: "deps", Size: 8, In: true, Opt: true, Array: true, Verb: Use, Class: "node"},
-			{Name: "edges", Size: 8, In: true, Opt: true, Array: true},
+			{Name: "deps", Size: 8, In: true, Array: true, Verb: Use, Class: "node"},
 			{Name: "n", Size: 8, In: true},
-			{Name: "mode", Size: 4, In: true, Enum: true},
-		},
-	},
-	0x4f15db88: {
-		Symbol:   "cuStreamEndCapture",
-		Stateful: true,
-		Work:     true,
-		Context:  true,
-		Args: []Arg{
-			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
-			{Name: "graph", Size: 8, In: true, Verb: Make, Class: "graph"},
-		},
-	},
-	0xbc140dc: {
-		Symbol:   "cuStreamUpdateCaptureDependencies_v2",
-		Stateful: true,
-		Work:     true,
-		Context:  true,
-		Args: []Arg{
-			{Name: "stream", Size: 8, In: true, Verb: Change, Class: "stream"},
-			{Name: "deps", Size: 8, In: true, Opt: true, Array: true, Verb: Use, Class: "node"},
-			{Name: "edges", Size: 8, In: true, Opt: true, Array: true},
-			{Name: "n", Size: 8, In: true},
-			{Name: "flags", Size: 4, In: true},
+			{Name: "counts", Size: 16, In: true, Array: true},
+			{Name: "c", Size: 4, In: true},
+			{Name: "op", Size: 4, In: true},
+			{Name: "args", Size: 1, In: true, Array: true},
+			{Name: "k", Size: 8, In: true},
+			{Name: "answer", Size: 1, Out: true, Array: true},
+			{Name: "m", Size: 8, In: true, Out: true},
 		},
 	},
 	0xa726ee7: {
@@ -1229,7 +1204,6 @@ var rules = map[uint32]Rule{
 	},
 	0xc08b416: {
 		Symbol:  "cuEventRecord",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "event", Size: 8, In: true, Verb: Change, Class: "event"},
@@ -1238,7 +1212,6 @@ var rules = map[uint32]Rule{
 	},
 	0x2a9e95cd: {
 		Symbol:  "cuEventRecordWithFlags",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "event", Size: 8, In: true, Verb: Change, Class: "event"},
@@ -1303,12 +1276,6 @@ var rules = map[uint32]Rule{
 		Context:  true,
 		Args: []Arg{
 			{Name: "module", Size: 8, In: true, Verb: Break, Class: "module"},
-		},
-	},
-	0x44a2a25e: {
-		Symbol: "cuModuleGetLoadingMode",
-		Args: []Arg{
-			{Name: "mode", Size: 4, Out: true},
 		},
 	},
 	0x35df567f: {
@@ -1646,8 +1613,7 @@ var rules = map[uint32]Rule{
 		Context: true,
 		Args: []Arg{
 			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
-			{Name: "attributes", Size: 4, Out: true, Array: true},
-			{Name: "k", Size: 4, In: true},
+			{Name: "facts", Size: 72, Out: true},
 			{Name: "offsets", Size: 4, Out: true, Array: true},
 			{Name: "sizes", Size: 4, Out: true, Array: true},
 			{Name: "n", Size: 4, In: true, Out: true},
@@ -1655,7 +1621,6 @@ var rules = map[uint32]Rule{
 	},
 	0x71b83866: {
 		Symbol:  "launch",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
@@ -1673,7 +1638,6 @@ var rules = map[uint32]Rule{
 	},
 	0x2bd45326: {
 		Symbol:  "launch_ex",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "function", Size: 8, In: true, Verb: Use, Class: "function"},
@@ -1814,6 +1778,24 @@ var rules = map[uint32]Rule{
 			{Name: "k", Size: 4, In: true},
 		},
 	},
+	0x3aac94f4: {
+		Symbol: "graph_get_kernel",
+		Args: []Arg{
+			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
+			{Name: "function", Size: 8, Out: true, Class: "function"},
+			{Name: "kernel", Size: 8, Out: true, Class: "kernel"},
+			{Name: "ctx", Size: 8, Out: true, Class: "context"},
+			{Name: "gridX", Size: 4, Out: true},
+			{Name: "gridY", Size: 4, Out: true},
+			{Name: "gridZ", Size: 4, Out: true},
+			{Name: "blockX", Size: 4, Out: true},
+			{Name: "blockY", Size: 4, Out: true},
+			{Name: "blockZ", Size: 4, Out: true},
+			{Name: "shared", Size: 4, Out: true},
+			{Name: "params", Size: 1, Out: true, Array: true},
+			{Name: "k", Size: 4, In: true, Out: true},
+		},
+	},
 	0x4cdebda: {
 		Symbol:   "cuGraphKernelNodeCopyAttributes",
 		Stateful: true,
@@ -1851,6 +1833,13 @@ var rules = map[uint32]Rule{
 			{Name: "n", Size: 8, In: true},
 			{Name: "copy", Size: 200, In: true, Within: []Field{{48, "devptr"}, {136, "devptr"}}},
 			{Name: "ctx", Size: 8, In: true, Verb: Use, Class: "context"},
+		},
+	},
+	0x405abad8: {
+		Symbol: "cuGraphMemcpyNodeGetParams",
+		Args: []Arg{
+			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
+			{Name: "copy", Size: 200, Out: true},
 		},
 	},
 	0x33bac7fc: {
@@ -1898,6 +1887,22 @@ var rules = map[uint32]Rule{
 			{Name: "graph", Size: 8, In: true, Verb: Change, Class: "graph"},
 			{Name: "deps", Size: 8, In: true, Array: true, Verb: Use, Class: "node"},
 			{Name: "n", Size: 8, In: true},
+			{Name: "ticket", Size: 8, In: true},
+		},
+	},
+	0x6640abeb: {
+		Symbol: "graph_get_host",
+		Args: []Arg{
+			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
+			{Name: "ticket", Size: 8, Out: true},
+		},
+	},
+	0x2da6927f: {
+		Symbol:   "graph_set_host",
+		Stateful: true,
+		Replaces: true,
+		Args: []Arg{
+			{Name: "node", Size: 8, In: true, Verb: Change, Class: "node"},
 			{Name: "ticket", Size: 8, In: true},
 		},
 	},
@@ -1986,6 +1991,17 @@ var rules = map[uint32]Rule{
 			{Name: "k", Size: 8, In: true},
 			{Name: "size", Size: 8, In: true},
 			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
+		},
+	},
+	0x184ae092: {
+		Symbol: "graph_get_alloc",
+		Args: []Arg{
+			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
+			{Name: "props", Size: 88, Out: true},
+			{Name: "map", Size: 12, Out: true, Array: true},
+			{Name: "k", Size: 8, In: true, Out: true},
+			{Name: "size", Size: 8, Out: true},
+			{Name: "ptr", Size: 8, Out: true, Class: "devptr"},
 		},
 	},
 	0x510d6c35: {
@@ -2144,6 +2160,14 @@ var rules = map[uint32]Rule{
 			{Name: "n", Size: 4, In: true},
 		},
 	},
+	0x7ba2585c: {
+		Symbol: "graph_counts",
+		Args: []Arg{
+			{Name: "exec", Size: 8, In: true, Verb: Use, Class: "graphexec"},
+			{Name: "counts", Size: 16, Out: true, Array: true},
+			{Name: "n", Size: 4, In: true, Out: true},
+		},
+	},
 	0x3d6ce341: {
 		Symbol: "cuGraphExecGetFlags",
 		Args: []Arg{
@@ -2151,8 +2175,8 @@ var rules = map[uint32]Rule{
 			{Name: "flags", Size: 8, Out: true},
 		},
 	},
-	0x1d142444: {
-		Symbol:   "cuGraphExecDestroy",
+	0x226cb8a4: {
+		Symbol:   "graph_exec_destroy",
 		Stateful: true,
 		Args: []Arg{
 			{Name: "exec", Size: 8, In: true, Verb: Break, Class: "graphexec"},
@@ -2160,24 +2184,22 @@ var rules = map[uint32]Rule{
 	},
 	0x72d6bc6a: {
 		Symbol:  "cuGraphUpload",
-		Work:    true,
 		Context: true,
 		Args: []Arg{
 			{Name: "exec", Size: 8, In: true, Verb: Use, Class: "graphexec"},
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 		},
 	},
-	0x26a95398: {
-		Symbol:  "cuGraphLaunch",
-		Work:    true,
+	0x3476706b: {
+		Symbol:  "graph_launch",
 		Context: true,
 		Args: []Arg{
 			{Name: "exec", Size: 8, In: true, Verb: Use, Class: "graphexec"},
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 		},
 	},
-	0x1eec4cdc: {
-		Symbol:   "cuGraphExecUpdate_v2",
+	0x2e3acd49: {
+		Symbol:   "graph_update",
 		Stateful: true,
 		Always:   true,
 		Context:  true,
@@ -2253,8 +2275,19 @@ var rules = map[uint32]Rule{
 			{Name: "ctx", Size: 8, In: true, Verb: Use, Class: "context"},
 		},
 	},
-	0x20d811e6: {
-		Symbol:   "cuGraphExecChildGraphNodeSetParams",
+	0x19be31b4: {
+		Symbol:   "graph_exec_host",
+		Stateful: true,
+		Replaces: true,
+		Context:  true,
+		Args: []Arg{
+			{Name: "exec", Size: 8, In: true, Verb: Change, Class: "graphexec"},
+			{Name: "node", Size: 8, In: true, Verb: Use, Class: "node"},
+			{Name: "ticket", Size: 8, In: true},
+		},
+	},
+	0x79520550: {
+		Symbol:   "graph_exec_child",
 		Stateful: true,
 		Replaces: true,
 		Context:  true,
@@ -2325,8 +2358,29 @@ var rules = map[uint32]Rule{
 			{Name: "k", Size: 4, In: true},
 		},
 	},
-	0x72c005af: {
-		Symbol:   "ncclCommFinalize",
+	0x7798ba27: {
+		Symbol:  "comm_state",
+		Context: true,
+		Args: []Arg{
+			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
+			{Name: "wait", Size: 4, In: true},
+			{Name: "error", Size: 4, Out: true},
+			{Name: "ranks", Size: 4, Out: true},
+			{Name: "rank", Size: 4, Out: true},
+			{Name: "dev", Size: 4, Out: true},
+		},
+	},
+	0x6016dae4: {
+		Symbol:  "comm_error",
+		Context: true,
+		Args: []Arg{
+			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
+			{Name: "text", Size: 1, Out: true, Array: true},
+			{Name: "room", Size: 4, In: true},
+		},
+	},
+	0x4e4ad988: {
+		Symbol:   "comm_finalize",
 		Stateful: true,
 		Context:  true,
 		Args: []Arg{
@@ -2349,193 +2403,14 @@ var rules = map[uint32]Rule{
 			{Name: "comm", Size: 8, In: true, Verb: Break, Class: "comm"},
 		},
 	},
-	0x5b6d750d: {
-		Symbol:  "ncclCommGetAsyncError",
+	0x550441e5: {
+		Symbol:  "nccl_group",
 		Context: true,
 		Args: []Arg{
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "error", Size: 4, Out: true},
-		},
-	},
-	0x5455afe4: {
-		Symbol:  "ncclCommCount",
-		Context: true,
-		Args: []Arg{
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "n", Size: 4, Out: true},
-		},
-	},
-	0x370bc783: {
-		Symbol:  "ncclCommCuDevice",
-		Context: true,
-		Args: []Arg{
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "dev", Size: 4, Out: true},
-		},
-	},
-	0x660c2e54: {
-		Symbol:  "ncclCommUserRank",
-		Context: true,
-		Args: []Arg{
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "rank", Size: 4, Out: true},
-		},
-	},
-	0x68a8500c: {
-		Symbol: "ncclGroupStart",
-		Args:   []Arg{},
-	},
-	0x2c5942f5: {
-		Symbol: "ncclGroupEnd",
-		Args:   []Arg{},
-	},
-	0x6355d50e: {
-		Symbol:  "ncclAllReduce",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "op", Size: 4, In: true, Verb: Use, Class: "redop"},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x4e44eb: {
-		Symbol:  "ncclReduce",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "op", Size: 4, In: true, Verb: Use, Class: "redop"},
-			{Name: "root", Size: 4, In: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x26bba458: {
-		Symbol:  "ncclBroadcast",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "root", Size: 4, In: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0xc1debc2: {
-		Symbol:  "ncclBcast",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "buffer", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "root", Size: 4, In: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x588b3477: {
-		Symbol:  "ncclAllGather",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x2b62c8ff: {
-		Symbol:  "ncclReduceScatter",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "op", Size: 4, In: true, Verb: Use, Class: "redop"},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x2ba92ef0: {
-		Symbol:  "ncclAlltoAll",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x5039f8f6: {
-		Symbol:  "ncclGather",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "root", Size: 4, In: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x5fb0e8a5: {
-		Symbol:  "ncclScatter",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "root", Size: 4, In: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x5490d73b: {
-		Symbol:  "ncclSend",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "src", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "peer", Size: 4, In: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
-		},
-	},
-	0x545e1aa1: {
-		Symbol:  "ncclRecv",
-		Work:    true,
-		Context: true,
-		Args: []Arg{
-			{Name: "dst", Size: 8, In: true, Verb: Use, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-			{Name: "type", Size: 4, In: true, Enum: true},
-			{Name: "peer", Size: 4, In: true},
-			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
+			{Name: "counts", Size: 16, In: true, Array: true},
+			{Name: "k", Size: 4, In: true},
+			{Name: "ops", Size: 56, In: true, Array: true, Within: []Field{{24, "devptr"}, {32, "devptr"}, {40, "comm"}, {48, "stream"}}},
+			{Name: "n", Size: 4, In: true},
 			{Name: "stream", Size: 8, In: true, Verb: Use, Class: "stream"},
 		},
 	},
@@ -2560,23 +2435,6 @@ var rules = map[uint32]Rule{
 		Args: []Arg{
 			{Name: "op", Size: 4, In: true, Verb: Break, Class: "redop"},
 			{Name: "comm", Size: 8, In: true, Verb: Use, Class: "comm"},
-		},
-	},
-	0x23ca96d3: {
-		Symbol:   "ncclMemAlloc",
-		Stateful: true,
-		Context:  true,
-		Args: []Arg{
-			{Name: "ptr", Size: 8, Out: true, Verb: Make, Class: "devptr"},
-			{Name: "n", Size: 8, In: true},
-		},
-	},
-	0x548d8078: {
-		Symbol:   "ncclMemFree",
-		Stateful: true,
-		Context:  true,
-		Args: []Arg{
-			{Name: "ptr", Size: 8, In: true, Verb: Break, Class: "devptr"},
 		},
 	},
 	0x70437390: {

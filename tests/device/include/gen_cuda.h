@@ -1433,8 +1433,8 @@ CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flag
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n);
 CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const void *params);
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const void *params);
-CUresult cuGraphKernelNodeGetParams(CUgraphNode node, void *params);
-CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, void *params);
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, const void *params);
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, const void *params);
 CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const void *params);
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const void *params);
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src);
@@ -1447,7 +1447,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params);
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params);
 CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const void *params);
-CUresult cuGraphHostNodeGetParams(CUgraphNode node, void *params);
+CUresult cuGraphHostNodeGetParams(CUgraphNode node, const void *params);
 CUresult cuGraphHostNodeSetParams(CUgraphNode node, const void *params);
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child);
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph);
@@ -1458,7 +1458,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *node, CUgraph graph, const CUgraph
 CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent *event);
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event);
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const void *params);
-CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, void *params);
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, const void *params);
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr ptr);
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *ptr);
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const void *params);

@@ -202,6 +202,22 @@ __attribute__((unused)) static void fill_launchattr(CUlaunchAttribute *s)
 	fill_launchvalue(&s->value);
 }
 
+__attribute__((unused)) static void fill_facts(sing_facts *s)
+{
+	memset(s, 0, sizeof(*s));
+	fill(&s->context, sizeof(s->context));
+	fill(&s->bytes, sizeof(s->bytes));
+	fill(&s->threads, sizeof(s->threads));
+	fill(&s->shared, sizeof(s->shared));
+	fill(&s->required, sizeof(s->required));
+	fill(&s->anyThreads, sizeof(s->anyThreads));
+	fill(&s->block, sizeof(s->block));
+	fill(&s->grid, sizeof(s->grid));
+	fill(&s->multiprocessors, sizeof(s->multiprocessors));
+	fill(&s->perMultiprocessor, sizeof(s->perMultiprocessor));
+	fill(&s->warp, sizeof(s->warp));
+}
+
 __attribute__((unused)) static void fill_memop(CUstreamBatchMemOpParams *s)
 {
 	memset(s, 0, sizeof(*s));
@@ -212,6 +228,28 @@ __attribute__((unused)) static void fill_uniqueid(ncclUniqueId *s)
 {
 	memset(s, 0, sizeof(*s));
 	fill(&s->bytes, sizeof(s->bytes));
+}
+
+__attribute__((unused)) static void fill_ncclop(sing_nccl_op *s)
+{
+	memset(s, 0, sizeof(*s));
+	fill(&s->kind, sizeof(s->kind));
+	fill(&s->type, sizeof(s->type));
+	fill(&s->op, sizeof(s->op));
+	fill(&s->root, sizeof(s->root));
+	fill(&s->count, sizeof(s->count));
+	fill(&s->src, sizeof(s->src));
+	fill(&s->dst, sizeof(s->dst));
+	fill(&s->comm, sizeof(s->comm));
+	fill(&s->stream, sizeof(s->stream));
+}
+
+__attribute__((unused)) static void fill_ncclcount(sing_nccl_count *s)
+{
+	memset(s, 0, sizeof(*s));
+	fill(&s->key, sizeof(s->key));
+	fill(&s->n, sizeof(s->n));
+	fill(&s->reserved, sizeof(s->reserved));
 }
 
 __attribute__((unused)) static void fill_nvmlmemory(nvmlMemory_t *s)
@@ -1228,6 +1266,27 @@ static void try_sing_send_host_alloc(void)
 	say_end();
 }
 
+static void try_sing_send_host_share(void)
+{
+	void *p = 0;
+	fill(&p, sizeof(p));
+	size_t n = 0;
+	fill(&n, sizeof(n));
+	int fd = 0;
+	fill(&fd, sizeof(fd));
+	int r_;
+
+	say_begin("host_share", false);
+	say_field("p", &p, 8);
+	say_field("n", &n, 8);
+	say_field("fd", &fd, 4);
+	r_ = sing_send_host_share(0, p, n, fd);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
 static void try_sing_send_host_free(void)
 {
 	void *p = 0;
@@ -1292,6 +1351,35 @@ static void try_sing_send_host_reach(void)
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("ptr", &ptr, 8);
+	}
+	say_end();
+}
+
+static void try_sing_send_pointer_facts(void)
+{
+	CUdeviceptr ptr = 0;
+	fill(&ptr, sizeof(ptr));
+	unsigned int kind = 0;
+	CUcontext ctx = 0;
+	CUdevice dev = 0;
+	unsigned long long begin = 0;
+	unsigned long long n = 0;
+	unsigned long long id = 0;
+	CUmemoryPool pool = 0;
+	int r_;
+
+	say_begin("pointer_facts", false);
+	say_field("ptr", &ptr, 8);
+	r_ = sing_send_pointer_facts(0, ptr, &kind, &ctx, &dev, &begin, &n, &id, &pool);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("kind", &kind, 4);
+		say_field("ctx", &ctx, 8);
+		say_field("dev", &dev, 4);
+		say_field("begin", &begin, 8);
+		say_field("n", &n, 8);
+		say_field("id", &id, 8);
+		say_field("pool", &pool, 8);
 	}
 	say_end();
 }
@@ -3878,6 +3966,24 @@ static void try_sing_send_host_func(void)
 	say_end();
 }
 
+static void try_sing_send_host_func_next(void)
+{
+	unsigned long long ticket = 0;
+	int status = 0;
+	unsigned int last = 0;
+	int r_;
+
+	say_begin("host_func_next", false);
+	r_ = sing_send_host_func_next(0, &ticket, &status, &last);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("ticket", &ticket, 8);
+		say_field("status", &status, 4);
+		say_field("last", &last, 4);
+	}
+	say_end();
+}
+
 static void try_sing_send_host_func_done(void)
 {
 	unsigned long long ticket = 0;
@@ -3893,100 +3999,50 @@ static void try_sing_send_host_func_done(void)
 	say_end();
 }
 
-static void try_sing_send_cuStreamBeginCapture_v2(void)
+static void try_sing_send_captured(void)
 {
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int mode = 0;
-	fill(&mode, sizeof(mode));
-	int r_;
-
-	say_begin("cuStreamBeginCapture_v2", false);
-	say_field("stream", &stream, 8);
-	say_field("mode", &mode, 4);
-	r_ = sing_send_cuStreamBeginCapture_v2(0, stream, mode);
-	say_result(r_);
-	if (r_ == 0) {
-	}
-	say_end();
-}
-
-static void try_sing_send_cuStreamBeginCaptureToGraph(void)
-{
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
+	CUgraphNode node = 0;
 	CUgraph graph = 0;
 	fill(&graph, sizeof(graph));
 	static CUgraphNode deps[MOST];
 	fill(deps, sizeof(deps));
-	const bool deps_ = often();
-	static CUgraphEdgeData edges[MOST];
-	for (int i_ = 0; i_ < 8; ++i_)
-		fill_edge(&edges[i_]);
-	const bool edges_ = often();
 	size_t n = 0;
 	n = number() % 6;
-	int mode = 0;
-	fill(&mode, sizeof(mode));
+	static sing_nccl_count counts[MOST];
+	for (int i_ = 0; i_ < 8; ++i_)
+		fill_ncclcount(&counts[i_]);
+	unsigned int c = 0;
+	c = number() % 6;
+	unsigned int op = 0;
+	fill(&op, sizeof(op));
+	static unsigned char args[MOST];
+	fill(args, sizeof(args));
+	size_t k = 0;
+	k = number() % MOST;
+	static unsigned char answer[MOST];
+	memset(answer, 0, sizeof(answer));
+	size_t m = 0;
+	m = number() % 6;
+	const size_t m_was_ = m;
+	(void)m_was_;
 	int r_;
 
-	say_begin("cuStreamBeginCaptureToGraph", false);
-	say_field("stream", &stream, 8);
+	say_begin("captured", false);
 	say_field("graph", &graph, 8);
-	say_array("deps", deps_ ? deps : NULL, (uint64_t)n, 8);
-	say_array("edges", edges_ ? edges : NULL, (uint64_t)n, 8);
+	say_array("deps", deps, (uint64_t)n, 8);
 	say_field("n", &n, 8);
-	say_field("mode", &mode, 4);
-	r_ = sing_send_cuStreamBeginCaptureToGraph(0, stream, graph, deps_ ? deps : NULL, edges_ ? edges : NULL, n, mode);
+	say_array("counts", counts, (uint64_t)c, 16);
+	say_field("c", &c, 4);
+	say_field("op", &op, 4);
+	say_array("args", args, (uint64_t)k, 1);
+	say_field("k", &k, 8);
+	say_field("m", &m, 8);
+	r_ = sing_send_captured(0, &node, graph, deps, n, counts, c, op, args, k, answer, &m);
 	say_result(r_);
 	if (r_ == 0) {
-	}
-	say_end();
-}
-
-static void try_sing_send_cuStreamEndCapture(void)
-{
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	CUgraph graph = 0;
-	int r_;
-
-	say_begin("cuStreamEndCapture", false);
-	say_field("stream", &stream, 8);
-	r_ = sing_send_cuStreamEndCapture(0, stream, &graph);
-	say_result(r_);
-	if (r_ == 0) {
-		say_field("graph", &graph, 8);
-	}
-	say_end();
-}
-
-static void try_sing_send_cuStreamUpdateCaptureDependencies_v2(void)
-{
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	static CUgraphNode deps[MOST];
-	fill(deps, sizeof(deps));
-	const bool deps_ = often();
-	static CUgraphEdgeData edges[MOST];
-	for (int i_ = 0; i_ < 8; ++i_)
-		fill_edge(&edges[i_]);
-	const bool edges_ = often();
-	size_t n = 0;
-	n = number() % 6;
-	unsigned int flags = 0;
-	fill(&flags, sizeof(flags));
-	int r_;
-
-	say_begin("cuStreamUpdateCaptureDependencies_v2", false);
-	say_field("stream", &stream, 8);
-	say_array("deps", deps_ ? deps : NULL, (uint64_t)n, 8);
-	say_array("edges", edges_ ? edges : NULL, (uint64_t)n, 8);
-	say_field("n", &n, 8);
-	say_field("flags", &flags, 4);
-	r_ = sing_send_cuStreamUpdateCaptureDependencies_v2(0, stream, deps_ ? deps : NULL, edges_ ? edges : NULL, n, flags);
-	say_result(r_);
-	if (r_ == 0) {
+		say_field("node", &node, 8);
+		say_array("answer", answer, (uint64_t)m_was_, 1);
+		say_field("m", &m, 8);
 	}
 	say_end();
 }
@@ -4235,7 +4291,7 @@ static void try_sing_send_module_load(void)
 	say_end();
 }
 
-static void try_cuModuleUnload(void)
+static void try_sing_send_cuModuleUnload(void)
 {
 	CUmodule module = 0;
 	fill(&module, sizeof(module));
@@ -4243,23 +4299,9 @@ static void try_cuModuleUnload(void)
 
 	say_begin("cuModuleUnload", false);
 	say_field("module", &module, 8);
-	r_ = cuModuleUnload(module);
+	r_ = sing_send_cuModuleUnload(0, module);
 	say_result(r_);
 	if (r_ == 0) {
-	}
-	say_end();
-}
-
-static void try_cuModuleGetLoadingMode(void)
-{
-	int mode = 0;
-	int r_;
-
-	say_begin("cuModuleGetLoadingMode", false);
-	r_ = cuModuleGetLoadingMode(&mode);
-	say_result(r_);
-	if (r_ == 0) {
-		say_field("mode", &mode, 4);
 	}
 	say_end();
 }
@@ -4402,7 +4444,7 @@ static void try_sing_send_library_load(void)
 	say_end();
 }
 
-static void try_cuLibraryUnload(void)
+static void try_sing_send_cuLibraryUnload(void)
 {
 	CUlibrary library = 0;
 	fill(&library, sizeof(library));
@@ -4410,7 +4452,7 @@ static void try_cuLibraryUnload(void)
 
 	say_begin("cuLibraryUnload", false);
 	say_field("library", &library, 8);
-	r_ = cuLibraryUnload(library);
+	r_ = sing_send_cuLibraryUnload(0, library);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -4577,7 +4619,7 @@ static void try_cuKernelGetAttribute(void)
 	say_end();
 }
 
-static void try_cuKernelSetAttribute(void)
+static void try_sing_send_cuKernelSetAttribute(void)
 {
 	int attribute = 0;
 	fill(&attribute, sizeof(attribute));
@@ -4594,7 +4636,7 @@ static void try_cuKernelSetAttribute(void)
 	say_field("value", &value, 4);
 	say_field("kernel", &kernel, 8);
 	say_field("dev", &dev, 4);
-	r_ = cuKernelSetAttribute(attribute, value, kernel, dev);
+	r_ = sing_send_cuKernelSetAttribute(0, attribute, value, kernel, dev);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -4685,7 +4727,7 @@ static void try_cuKernelGetParamCount(void)
 	say_end();
 }
 
-static void try_cuLinkDestroy(void)
+static void try_sing_send_cuLinkDestroy(void)
 {
 	CUlinkState state = 0;
 	fill(&state, sizeof(state));
@@ -4693,7 +4735,7 @@ static void try_cuLinkDestroy(void)
 
 	say_begin("cuLinkDestroy", false);
 	say_field("state", &state, 8);
-	r_ = cuLinkDestroy(state);
+	r_ = sing_send_cuLinkDestroy(0, state);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -4830,7 +4872,7 @@ static void try_cuFuncGetAttribute(void)
 	say_end();
 }
 
-static void try_cuFuncSetAttribute(void)
+static void try_sing_send_cuFuncSetAttribute(void)
 {
 	CUfunction function = 0;
 	fill(&function, sizeof(function));
@@ -4844,7 +4886,7 @@ static void try_cuFuncSetAttribute(void)
 	say_field("function", &function, 8);
 	say_field("attribute", &attribute, 4);
 	say_field("value", &value, 4);
-	r_ = cuFuncSetAttribute(function, attribute, value);
+	r_ = sing_send_cuFuncSetAttribute(0, function, attribute, value);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -5003,10 +5045,8 @@ static void try_sing_send_function_facts(void)
 {
 	CUfunction function = 0;
 	fill(&function, sizeof(function));
-	static int attributes[MOST];
-	memset(attributes, 0, sizeof(attributes));
-	unsigned int k = 0;
-	k = number() % 6;
+	sing_facts facts;
+	memset(&facts, 0, sizeof(facts));
 	static unsigned int offsets[MOST];
 	memset(offsets, 0, sizeof(offsets));
 	static unsigned int sizes[MOST];
@@ -5019,12 +5059,11 @@ static void try_sing_send_function_facts(void)
 
 	say_begin("function_facts", false);
 	say_field("function", &function, 8);
-	say_field("k", &k, 4);
 	say_field("n", &n, 4);
-	r_ = sing_send_function_facts(0, function, attributes, k, offsets, sizes, &n);
+	r_ = sing_send_function_facts(0, function, &facts, offsets, sizes, &n);
 	say_result(r_);
 	if (r_ == 0) {
-		say_array("attributes", attributes, (uint64_t)k, 4);
+		say_field("facts", &facts, 72);
 		say_array("offsets", offsets, (uint64_t)n_was_, 4);
 		say_array("sizes", sizes, (uint64_t)n_was_, 4);
 		say_field("n", &n, 4);
@@ -5431,6 +5470,50 @@ static void try_sing_send_graph_set_kernel(void)
 	say_end();
 }
 
+static void try_sing_send_graph_get_kernel(void)
+{
+	CUgraphNode node = 0;
+	fill(&node, sizeof(node));
+	CUfunction function = 0;
+	CUkernel kernel = 0;
+	CUcontext ctx = 0;
+	unsigned int gridX = 0;
+	unsigned int gridY = 0;
+	unsigned int gridZ = 0;
+	unsigned int blockX = 0;
+	unsigned int blockY = 0;
+	unsigned int blockZ = 0;
+	unsigned int shared = 0;
+	static unsigned char params[MOST];
+	memset(params, 0, sizeof(params));
+	unsigned int k = 0;
+	k = number() % 6;
+	const unsigned int k_was_ = k;
+	(void)k_was_;
+	int r_;
+
+	say_begin("graph_get_kernel", false);
+	say_field("node", &node, 8);
+	say_field("k", &k, 4);
+	r_ = sing_send_graph_get_kernel(0, node, &function, &kernel, &ctx, &gridX, &gridY, &gridZ, &blockX, &blockY, &blockZ, &shared, params, &k);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("function", &function, 8);
+		say_field("kernel", &kernel, 8);
+		say_field("ctx", &ctx, 8);
+		say_field("gridX", &gridX, 4);
+		say_field("gridY", &gridY, 4);
+		say_field("gridZ", &gridZ, 4);
+		say_field("blockX", &blockX, 4);
+		say_field("blockY", &blockY, 4);
+		say_field("blockZ", &blockZ, 4);
+		say_field("shared", &shared, 4);
+		say_array("params", params, (uint64_t)k_was_, 1);
+		say_field("k", &k, 4);
+	}
+	say_end();
+}
+
 static void try_cuGraphKernelNodeCopyAttributes(void)
 {
 	CUgraphNode dst = 0;
@@ -5491,7 +5574,7 @@ static void try_cuGraphKernelNodeSetAttribute(void)
 	say_end();
 }
 
-static void try_sing_send_cuGraphAddMemcpyNode(void)
+static void try_cuGraphAddMemcpyNode(void)
 {
 	CUgraphNode node = 0;
 	CUgraph graph = 0;
@@ -5513,7 +5596,7 @@ static void try_sing_send_cuGraphAddMemcpyNode(void)
 	say_field("n", &n, 8);
 	say_field("copy", &copy, 200);
 	say_field("ctx", &ctx, 8);
-	r_ = sing_send_cuGraphAddMemcpyNode(0, &node, graph, deps_ ? deps : NULL, n, &copy, ctx);
+	r_ = cuGraphAddMemcpyNode(&node, graph, deps_ ? deps : NULL, n, &copy, ctx);
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("node", &node, 8);
@@ -5521,7 +5604,25 @@ static void try_sing_send_cuGraphAddMemcpyNode(void)
 	say_end();
 }
 
-static void try_sing_send_cuGraphMemcpyNodeSetParams(void)
+static void try_cuGraphMemcpyNodeGetParams(void)
+{
+	CUgraphNode node = 0;
+	fill(&node, sizeof(node));
+	CUDA_MEMCPY3D copy;
+	memset(&copy, 0, sizeof(copy));
+	int r_;
+
+	say_begin("cuGraphMemcpyNodeGetParams", false);
+	say_field("node", &node, 8);
+	r_ = cuGraphMemcpyNodeGetParams(node, &copy);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("copy", &copy, 200);
+	}
+	say_end();
+}
+
+static void try_cuGraphMemcpyNodeSetParams(void)
 {
 	CUgraphNode node = 0;
 	fill(&node, sizeof(node));
@@ -5532,7 +5633,7 @@ static void try_sing_send_cuGraphMemcpyNodeSetParams(void)
 	say_begin("cuGraphMemcpyNodeSetParams", false);
 	say_field("node", &node, 8);
 	say_field("copy", &copy, 200);
-	r_ = sing_send_cuGraphMemcpyNodeSetParams(0, node, &copy);
+	r_ = cuGraphMemcpyNodeSetParams(node, &copy);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -5627,6 +5728,41 @@ static void try_sing_send_graph_add_host(void)
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("node", &node, 8);
+	}
+	say_end();
+}
+
+static void try_sing_send_graph_get_host(void)
+{
+	CUgraphNode node = 0;
+	fill(&node, sizeof(node));
+	unsigned long long ticket = 0;
+	int r_;
+
+	say_begin("graph_get_host", false);
+	say_field("node", &node, 8);
+	r_ = sing_send_graph_get_host(0, node, &ticket);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("ticket", &ticket, 8);
+	}
+	say_end();
+}
+
+static void try_sing_send_graph_set_host(void)
+{
+	CUgraphNode node = 0;
+	fill(&node, sizeof(node));
+	unsigned long long ticket = 0;
+	fill(&ticket, sizeof(ticket));
+	int r_;
+
+	say_begin("graph_set_host", false);
+	say_field("node", &node, 8);
+	say_field("ticket", &ticket, 8);
+	r_ = sing_send_graph_set_host(0, node, ticket);
+	say_result(r_);
+	if (r_ == 0) {
 	}
 	say_end();
 }
@@ -5832,6 +5968,37 @@ static void try_sing_send_graph_add_alloc(void)
 	say_result(r_);
 	if (r_ == 0) {
 		say_field("node", &node, 8);
+		say_field("ptr", &ptr, 8);
+	}
+	say_end();
+}
+
+static void try_sing_send_graph_get_alloc(void)
+{
+	CUgraphNode node = 0;
+	fill(&node, sizeof(node));
+	CUmemPoolProps props;
+	memset(&props, 0, sizeof(props));
+	static CUmemAccessDesc map[MOST];
+	memset(map, 0, sizeof(map));
+	size_t k = 0;
+	k = number() % 6;
+	const size_t k_was_ = k;
+	(void)k_was_;
+	size_t size = 0;
+	CUdeviceptr ptr = 0;
+	int r_;
+
+	say_begin("graph_get_alloc", false);
+	say_field("node", &node, 8);
+	say_field("k", &k, 8);
+	r_ = sing_send_graph_get_alloc(0, node, &props, map, &k, &size, &ptr);
+	say_result(r_);
+	if (r_ == 0) {
+		say_field("props", &props, 88);
+		say_array("map", map, (uint64_t)k_was_, 12);
+		say_field("k", &k, 8);
+		say_field("size", &size, 8);
 		say_field("ptr", &ptr, 8);
 	}
 	say_end();
@@ -6300,6 +6467,30 @@ static void try_sing_send_graph_instantiate(void)
 	say_end();
 }
 
+static void try_sing_send_graph_counts(void)
+{
+	CUgraphExec exec = 0;
+	fill(&exec, sizeof(exec));
+	static sing_nccl_count counts[MOST];
+	memset(counts, 0, sizeof(counts));
+	unsigned int n = 0;
+	n = number() % 6;
+	const unsigned int n_was_ = n;
+	(void)n_was_;
+	int r_;
+
+	say_begin("graph_counts", false);
+	say_field("exec", &exec, 8);
+	say_field("n", &n, 4);
+	r_ = sing_send_graph_counts(0, exec, counts, &n);
+	say_result(r_);
+	if (r_ == 0) {
+		say_array("counts", counts, (uint64_t)n_was_, 16);
+		say_field("n", &n, 4);
+	}
+	say_end();
+}
+
 static void try_cuGraphExecGetFlags(void)
 {
 	CUgraphExec exec = 0;
@@ -6317,15 +6508,15 @@ static void try_cuGraphExecGetFlags(void)
 	say_end();
 }
 
-static void try_cuGraphExecDestroy(void)
+static void try_sing_send_graph_exec_destroy(void)
 {
 	CUgraphExec exec = 0;
 	fill(&exec, sizeof(exec));
 	int r_;
 
-	say_begin("cuGraphExecDestroy", false);
+	say_begin("graph_exec_destroy", false);
 	say_field("exec", &exec, 8);
-	r_ = cuGraphExecDestroy(exec);
+	r_ = sing_send_graph_exec_destroy(0, exec);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -6371,7 +6562,7 @@ static void try_cuGraphUpload_ptsz(void)
 	say_end();
 }
 
-static void try_sing_send_cuGraphLaunch(void)
+static void try_sing_send_graph_launch(void)
 {
 	CUgraphExec exec = 0;
 	fill(&exec, sizeof(exec));
@@ -6379,17 +6570,17 @@ static void try_sing_send_cuGraphLaunch(void)
 	fill(&stream, sizeof(stream));
 	int r_;
 
-	say_begin("cuGraphLaunch", false);
+	say_begin("graph_launch", false);
 	say_field("exec", &exec, 8);
 	say_field("stream", &stream, 8);
-	r_ = sing_send_cuGraphLaunch(0, exec, stream);
+	r_ = sing_send_graph_launch(0, exec, stream);
 	say_result(r_);
 	if (r_ == 0) {
 	}
 	say_end();
 }
 
-static void try_cuGraphExecUpdate_v2(void)
+static void try_sing_send_graph_update(void)
 {
 	CUgraphExec exec = 0;
 	fill(&exec, sizeof(exec));
@@ -6399,10 +6590,10 @@ static void try_cuGraphExecUpdate_v2(void)
 	memset(&info, 0, sizeof(info));
 	int r_;
 
-	say_begin("cuGraphExecUpdate_v2", false);
+	say_begin("graph_update", false);
 	say_field("exec", &exec, 8);
 	say_field("graph", &graph, 8);
-	r_ = cuGraphExecUpdate_v2(exec, graph, &info);
+	r_ = sing_send_graph_update(0, exec, graph, &info);
 	say_result(r_);
 	{
 		say_field("info", &info, 24);
@@ -6505,7 +6696,7 @@ static void try_sing_send_graph_exec_kernel(void)
 	say_end();
 }
 
-static void try_sing_send_cuGraphExecMemcpyNodeSetParams(void)
+static void try_cuGraphExecMemcpyNodeSetParams(void)
 {
 	CUgraphExec exec = 0;
 	fill(&exec, sizeof(exec));
@@ -6522,7 +6713,7 @@ static void try_sing_send_cuGraphExecMemcpyNodeSetParams(void)
 	say_field("node", &node, 8);
 	say_field("copy", &copy, 200);
 	say_field("ctx", &ctx, 8);
-	r_ = sing_send_cuGraphExecMemcpyNodeSetParams(0, exec, node, &copy, ctx);
+	r_ = cuGraphExecMemcpyNodeSetParams(exec, node, &copy, ctx);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -6553,7 +6744,28 @@ static void try_cuGraphExecMemsetNodeSetParams(void)
 	say_end();
 }
 
-static void try_cuGraphExecChildGraphNodeSetParams(void)
+static void try_sing_send_graph_exec_host(void)
+{
+	CUgraphExec exec = 0;
+	fill(&exec, sizeof(exec));
+	CUgraphNode node = 0;
+	fill(&node, sizeof(node));
+	unsigned long long ticket = 0;
+	fill(&ticket, sizeof(ticket));
+	int r_;
+
+	say_begin("graph_exec_host", false);
+	say_field("exec", &exec, 8);
+	say_field("node", &node, 8);
+	say_field("ticket", &ticket, 8);
+	r_ = sing_send_graph_exec_host(0, exec, node, ticket);
+	say_result(r_);
+	if (r_ == 0) {
+	}
+	say_end();
+}
+
+static void try_sing_send_graph_exec_child(void)
 {
 	CUgraphExec exec = 0;
 	fill(&exec, sizeof(exec));
@@ -6563,11 +6775,11 @@ static void try_cuGraphExecChildGraphNodeSetParams(void)
 	fill(&child, sizeof(child));
 	int r_;
 
-	say_begin("cuGraphExecChildGraphNodeSetParams", false);
+	say_begin("graph_exec_child", false);
 	say_field("exec", &exec, 8);
 	say_field("node", &node, 8);
 	say_field("child", &child, 8);
-	r_ = cuGraphExecChildGraphNodeSetParams(exec, node, child);
+	r_ = sing_send_graph_exec_child(0, exec, node, child);
 	say_result(r_);
 	if (r_ == 0) {
 	}
@@ -6713,15 +6925,62 @@ static void try_sing_send_comm_split(void)
 	say_end();
 }
 
-static void try_ncclCommFinalize(void)
+static void try_sing_send_comm_state(void)
+{
+	ncclComm_t comm = 0;
+	fill(&comm, sizeof(comm));
+	unsigned int wait = 0;
+	fill(&wait, sizeof(wait));
+	int error = 0;
+	int ranks = 0;
+	int rank = 0;
+	int dev = 0;
+	int r_;
+
+	say_begin("comm_state", false);
+	say_field("comm", &comm, 8);
+	say_field("wait", &wait, 4);
+	r_ = sing_send_comm_state(0, comm, wait, &error, &ranks, &rank, &dev);
+	say_result(r_);
+	if (r_ == 0 || r_ == 7) {
+		say_field("error", &error, 4);
+		say_field("ranks", &ranks, 4);
+		say_field("rank", &rank, 4);
+		say_field("dev", &dev, 4);
+	}
+	say_end();
+}
+
+static void try_sing_send_comm_error(void)
+{
+	ncclComm_t comm = 0;
+	fill(&comm, sizeof(comm));
+	static char text[MOST];
+	memset(text, 0, sizeof(text));
+	unsigned int room = 0;
+	room = 1 + number() % 40;
+	int r_;
+
+	say_begin("comm_error", false);
+	say_field("comm", &comm, 8);
+	say_field("room", &room, 4);
+	r_ = sing_send_comm_error(0, comm, text, room);
+	say_result(r_);
+	if (r_ == 0 || r_ == 7) {
+		say_array("text", text, strlen(text), 1);
+	}
+	say_end();
+}
+
+static void try_sing_send_comm_finalize(void)
 {
 	ncclComm_t comm = 0;
 	fill(&comm, sizeof(comm));
 	int r_;
 
-	say_begin("ncclCommFinalize", false);
+	say_begin("comm_finalize", false);
 	say_field("comm", &comm, 8);
-	r_ = ncclCommFinalize(comm);
+	r_ = sing_send_comm_finalize(0, comm);
 	say_result(r_);
 	if (r_ == 0 || r_ == 7) {
 	}
@@ -6758,445 +7017,29 @@ static void try_sing_send_ncclCommAbort(void)
 	say_end();
 }
 
-static void try_ncclCommGetAsyncError(void)
+static void try_sing_send_nccl_group(void)
 {
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	int error = 0;
-	int r_;
-
-	say_begin("ncclCommGetAsyncError", false);
-	say_field("comm", &comm, 8);
-	r_ = ncclCommGetAsyncError(comm, &error);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-		say_field("error", &error, 4);
-	}
-	say_end();
-}
-
-static void try_ncclCommCount(void)
-{
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	int n = 0;
-	int r_;
-
-	say_begin("ncclCommCount", false);
-	say_field("comm", &comm, 8);
-	r_ = ncclCommCount(comm, &n);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-		say_field("n", &n, 4);
-	}
-	say_end();
-}
-
-static void try_ncclCommCuDevice(void)
-{
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	int dev = 0;
-	int r_;
-
-	say_begin("ncclCommCuDevice", false);
-	say_field("comm", &comm, 8);
-	r_ = ncclCommCuDevice(comm, &dev);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-		say_field("dev", &dev, 4);
-	}
-	say_end();
-}
-
-static void try_ncclCommUserRank(void)
-{
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	int rank = 0;
-	int r_;
-
-	say_begin("ncclCommUserRank", false);
-	say_field("comm", &comm, 8);
-	r_ = ncclCommUserRank(comm, &rank);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-		say_field("rank", &rank, 4);
-	}
-	say_end();
-}
-
-static void try_sing_send_ncclGroupStart(void)
-{
-	int r_;
-
-	say_begin("ncclGroupStart", false);
-	r_ = sing_send_ncclGroupStart(0);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_sing_send_ncclGroupEnd(void)
-{
-	int r_;
-
-	say_begin("ncclGroupEnd", false);
-	r_ = sing_send_ncclGroupEnd(0);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclAllReduce(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	ncclRedOp_t op = 0;
-	fill(&op, sizeof(op));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
+	static sing_nccl_count counts[MOST];
+	for (int i_ = 0; i_ < 8; ++i_)
+		fill_ncclcount(&counts[i_]);
+	unsigned int k = 0;
+	k = number() % 6;
+	static sing_nccl_op ops[MOST];
+	for (int i_ = 0; i_ < 8; ++i_)
+		fill_ncclop(&ops[i_]);
+	unsigned int n = 0;
+	n = number() % 6;
 	CUstream stream = 0;
 	fill(&stream, sizeof(stream));
 	int r_;
 
-	say_begin("ncclAllReduce", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("op", &op, 4);
-	say_field("comm", &comm, 8);
+	say_begin("nccl_group", false);
+	say_array("counts", counts, (uint64_t)k, 16);
+	say_field("k", &k, 4);
+	say_array("ops", ops, (uint64_t)n, 56);
+	say_field("n", &n, 4);
 	say_field("stream", &stream, 8);
-	r_ = ncclAllReduce(src, dst, n, type, op, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclReduce(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	ncclRedOp_t op = 0;
-	fill(&op, sizeof(op));
-	int root = 0;
-	fill(&root, sizeof(root));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclReduce", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("op", &op, 4);
-	say_field("root", &root, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclReduce(src, dst, n, type, op, root, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclBroadcast(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	int root = 0;
-	fill(&root, sizeof(root));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclBroadcast", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("root", &root, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclBroadcast(src, dst, n, type, root, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclBcast(void)
-{
-	CUdeviceptr buffer = 0;
-	fill(&buffer, sizeof(buffer));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	int root = 0;
-	fill(&root, sizeof(root));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclBcast", false);
-	say_field("buffer", &buffer, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("root", &root, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclBcast(buffer, n, type, root, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclAllGather(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclAllGather", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclAllGather(src, dst, n, type, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclReduceScatter(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	ncclRedOp_t op = 0;
-	fill(&op, sizeof(op));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclReduceScatter", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("op", &op, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclReduceScatter(src, dst, n, type, op, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclAlltoAll(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclAlltoAll", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclAlltoAll(src, dst, n, type, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclGather(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	int root = 0;
-	fill(&root, sizeof(root));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclGather", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("root", &root, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclGather(src, dst, n, type, root, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclScatter(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	int root = 0;
-	fill(&root, sizeof(root));
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclScatter", false);
-	say_field("src", &src, 8);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("root", &root, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclScatter(src, dst, n, type, root, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclSend(void)
-{
-	CUdeviceptr src = 0;
-	fill(&src, sizeof(src));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	int peer = 0;
-	fill(&peer, sizeof(peer));
-	peer &= 0xffff;
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclSend", false);
-	say_field("src", &src, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("peer", &peer, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclSend(src, n, type, peer, comm, stream);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclRecv(void)
-{
-	CUdeviceptr dst = 0;
-	fill(&dst, sizeof(dst));
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int type = 0;
-	fill(&type, sizeof(type));
-	int peer = 0;
-	fill(&peer, sizeof(peer));
-	peer &= 0xffff;
-	ncclComm_t comm = 0;
-	fill(&comm, sizeof(comm));
-	CUstream stream = 0;
-	fill(&stream, sizeof(stream));
-	int r_;
-
-	say_begin("ncclRecv", false);
-	say_field("dst", &dst, 8);
-	say_field("n", &n, 8);
-	say_field("type", &type, 4);
-	say_field("peer", &peer, 4);
-	say_field("comm", &comm, 8);
-	say_field("stream", &stream, 8);
-	r_ = ncclRecv(dst, n, type, peer, comm, stream);
+	r_ = sing_send_nccl_group(0, counts, k, ops, n, stream);
 	say_result(r_);
 	if (r_ == 0 || r_ == 7) {
 	}
@@ -7235,7 +7078,7 @@ static void try_sing_send_redop_create(void)
 	say_end();
 }
 
-static void try_ncclRedOpDestroy(void)
+static void try_sing_send_ncclRedOpDestroy(void)
 {
 	ncclRedOp_t op = 0;
 	fill(&op, sizeof(op));
@@ -7246,39 +7089,7 @@ static void try_ncclRedOpDestroy(void)
 	say_begin("ncclRedOpDestroy", false);
 	say_field("op", &op, 4);
 	say_field("comm", &comm, 8);
-	r_ = ncclRedOpDestroy(op, comm);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-	}
-	say_end();
-}
-
-static void try_ncclMemAlloc(void)
-{
-	CUdeviceptr ptr = 0;
-	size_t n = 0;
-	fill(&n, sizeof(n));
-	int r_;
-
-	say_begin("ncclMemAlloc", false);
-	say_field("n", &n, 8);
-	r_ = ncclMemAlloc(&ptr, n);
-	say_result(r_);
-	if (r_ == 0 || r_ == 7) {
-		say_field("ptr", &ptr, 8);
-	}
-	say_end();
-}
-
-static void try_ncclMemFree(void)
-{
-	CUdeviceptr ptr = 0;
-	fill(&ptr, sizeof(ptr));
-	int r_;
-
-	say_begin("ncclMemFree", false);
-	say_field("ptr", &ptr, 8);
-	r_ = ncclMemFree(ptr);
+	r_ = sing_send_ncclRedOpDestroy(0, op, comm);
 	say_result(r_);
 	if (r_ == 0 || r_ == 7) {
 	}
@@ -8800,10 +8611,12 @@ void roundtrip(void)
 	try_cuMemFree_v2();
 	try_cuMemGetAddressRange_v2();
 	try_sing_send_host_alloc();
+	try_sing_send_host_share();
 	try_sing_send_host_free();
 	try_sing_send_host_register();
 	try_sing_send_host_unregister();
 	try_sing_send_host_reach();
+	try_sing_send_pointer_facts();
 	try_sing_send_pointer_set();
 	try_cuMemAddressReserve();
 	try_cuMemAddressFree();
@@ -8918,11 +8731,9 @@ void roundtrip(void)
 	try_cuStreamBatchMemOp_v2();
 	try_cuStreamBatchMemOp_v2_ptsz();
 	try_sing_send_host_func();
+	try_sing_send_host_func_next();
 	try_sing_send_host_func_done();
-	try_sing_send_cuStreamBeginCapture_v2();
-	try_sing_send_cuStreamBeginCaptureToGraph();
-	try_sing_send_cuStreamEndCapture();
-	try_sing_send_cuStreamUpdateCaptureDependencies_v2();
+	try_sing_send_captured();
 	try_cuEventCreate();
 	try_cuEventDestroy();
 	try_cuEventDestroy_v2();
@@ -8935,14 +8746,13 @@ void roundtrip(void)
 	try_cuEventElapsedTime();
 	try_cuEventElapsedTime_v2();
 	try_sing_send_module_load();
-	try_cuModuleUnload();
-	try_cuModuleGetLoadingMode();
+	try_sing_send_cuModuleUnload();
 	try_cuModuleGetFunction();
 	try_cuModuleGetFunctionCount();
 	try_cuModuleEnumerateFunctions();
 	try_cuModuleGetGlobal_v2();
 	try_sing_send_library_load();
-	try_cuLibraryUnload();
+	try_sing_send_cuLibraryUnload();
 	try_cuLibraryGetKernel();
 	try_cuLibraryGetKernelCount();
 	try_cuLibraryEnumerateKernels();
@@ -8951,17 +8761,17 @@ void roundtrip(void)
 	try_cuKernelGetFunction();
 	try_cuKernelGetLibrary();
 	try_cuKernelGetAttribute();
-	try_cuKernelSetAttribute();
+	try_sing_send_cuKernelSetAttribute();
 	try_cuKernelSetCacheConfig();
 	try_sing_send_kernel_name();
 	try_cuKernelGetParamInfo();
 	try_cuKernelGetParamCount();
-	try_cuLinkDestroy();
+	try_sing_send_cuLinkDestroy();
 	try_sing_send_link_create();
 	try_sing_send_link_add();
 	try_sing_send_link_complete();
 	try_cuFuncGetAttribute();
-	try_cuFuncSetAttribute();
+	try_sing_send_cuFuncSetAttribute();
 	try_cuFuncSetCacheConfig();
 	try_cuFuncSetSharedMemConfig();
 	try_cuFuncGetModule();
@@ -8984,15 +8794,19 @@ void roundtrip(void)
 	try_cuGraphAddEmptyNode();
 	try_sing_send_graph_add_kernel();
 	try_sing_send_graph_set_kernel();
+	try_sing_send_graph_get_kernel();
 	try_cuGraphKernelNodeCopyAttributes();
 	try_cuGraphKernelNodeGetAttribute();
 	try_cuGraphKernelNodeSetAttribute();
-	try_sing_send_cuGraphAddMemcpyNode();
-	try_sing_send_cuGraphMemcpyNodeSetParams();
+	try_cuGraphAddMemcpyNode();
+	try_cuGraphMemcpyNodeGetParams();
+	try_cuGraphMemcpyNodeSetParams();
 	try_cuGraphAddMemsetNode();
 	try_cuGraphMemsetNodeGetParams();
 	try_cuGraphMemsetNodeSetParams();
 	try_sing_send_graph_add_host();
+	try_sing_send_graph_get_host();
+	try_sing_send_graph_set_host();
 	try_cuGraphAddChildGraphNode();
 	try_cuGraphChildGraphNodeGetGraph();
 	try_cuGraphAddEventRecordNode();
@@ -9002,6 +8816,7 @@ void roundtrip(void)
 	try_cuGraphEventWaitNodeGetEvent();
 	try_cuGraphEventWaitNodeSetEvent();
 	try_sing_send_graph_add_alloc();
+	try_sing_send_graph_get_alloc();
 	try_cuGraphAddMemFreeNode();
 	try_cuGraphMemFreeNodeGetParams();
 	try_cuGraphNodeGetType();
@@ -9019,48 +8834,34 @@ void roundtrip(void)
 	try_cuGraphRemoveDependencies_v2();
 	try_cuGraphDestroyNode();
 	try_sing_send_graph_instantiate();
+	try_sing_send_graph_counts();
 	try_cuGraphExecGetFlags();
-	try_cuGraphExecDestroy();
+	try_sing_send_graph_exec_destroy();
 	try_cuGraphUpload();
 	try_cuGraphUpload_ptsz();
-	try_sing_send_cuGraphLaunch();
-	try_cuGraphExecUpdate_v2();
+	try_sing_send_graph_launch();
+	try_sing_send_graph_update();
 	try_cuGraphNodeSetEnabled();
 	try_cuGraphNodeGetEnabled();
 	try_sing_send_graph_exec_kernel();
-	try_sing_send_cuGraphExecMemcpyNodeSetParams();
+	try_cuGraphExecMemcpyNodeSetParams();
 	try_cuGraphExecMemsetNodeSetParams();
-	try_cuGraphExecChildGraphNodeSetParams();
+	try_sing_send_graph_exec_host();
+	try_sing_send_graph_exec_child();
 	try_cuGraphExecEventRecordNodeSetEvent();
 	try_cuGraphExecEventWaitNodeSetEvent();
 	try_ncclGetVersion();
 	try_ncclGetUniqueId();
 	try_sing_send_comm_init();
 	try_sing_send_comm_split();
-	try_ncclCommFinalize();
+	try_sing_send_comm_state();
+	try_sing_send_comm_error();
+	try_sing_send_comm_finalize();
 	try_sing_send_ncclCommDestroy();
 	try_sing_send_ncclCommAbort();
-	try_ncclCommGetAsyncError();
-	try_ncclCommCount();
-	try_ncclCommCuDevice();
-	try_ncclCommUserRank();
-	try_sing_send_ncclGroupStart();
-	try_sing_send_ncclGroupEnd();
-	try_ncclAllReduce();
-	try_ncclReduce();
-	try_ncclBroadcast();
-	try_ncclBcast();
-	try_ncclAllGather();
-	try_ncclReduceScatter();
-	try_ncclAlltoAll();
-	try_ncclGather();
-	try_ncclScatter();
-	try_ncclSend();
-	try_ncclRecv();
+	try_sing_send_nccl_group();
 	try_sing_send_redop_create();
-	try_ncclRedOpDestroy();
-	try_ncclMemAlloc();
-	try_ncclMemFree();
+	try_sing_send_ncclRedOpDestroy();
 	try_ncclCommRegister();
 	try_ncclCommDeregister();
 	try_nvmlInit();
