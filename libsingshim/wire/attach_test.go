@@ -194,3 +194,36 @@ func TestCountKey(t *testing.T) {
 		}
 	}
 }
+
+// FuzzOpen: whatever a process writes, a letter is what fits, or there is none.
+func FuzzOpen(f *testing.F) {
+	long := func(address, length, answer, room uint64, op uint32) []byte {
+		b := make([]byte, contextSize, contextSize+longSize)
+		for _, v := range []uint64{address, length, answer, room} {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+		return binary.LittleEndian.AppendUint64(b, uint64(op))
+	}
+	at := uint64(uintptr(unsafe.Pointer(&probe)))
+	f.Add(uint32(77), []byte("12345678arguments"), true)
+	f.Add(uint32(77), []byte("1234"), false)
+	f.Add(uint32(OpLong), long(at, 4, at, 4, 77), true)
+	f.Add(uint32(OpLong), long(at, 4, at, 4, 77), false)
+	f.Add(uint32(OpLong), long(at, 1<<63, at, 4, 77), true)
+	f.Add(uint32(OpLong), long(1, 1<<30, at, 1<<62, 77), true)
+	f.Add(uint32(OpLong), long(1, 1<<30, at, 4, OpLong), true)
+	f.Fuzz(func(t *testing.T, op uint32, args []byte, call bool) {
+		m := &Message{Op: op, Args: args, m: &message{}}
+		if call {
+			m.call = &Call{}
+		}
+		// No process has this id: what is not refused before is not read.
+		l, _, err := Open(m, Process(1<<30), nil)
+		switch {
+		case (err == nil) != (l != nil):
+			t.Errorf("%v, %v", l, err)
+		case l != nil && (l.Op == OpLong && len(args) < contextSize || l.Room() > LongestAnswer || len(l.Args) > len(args) || l.Posted == call):
+			t.Errorf("%+v", l)
+		}
+	})
+}

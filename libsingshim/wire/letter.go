@@ -80,15 +80,26 @@ func Open(m *Message, p Process, room []byte) (*Letter, []byte, error) {
 	if length > LongestLetter || l.far.room > LongestAnswer || l.Op < opOurs {
 		return nil, room, hostile("a long message of %d bytes, operation %#x, with an answer of %d", length, l.Op, l.far.room)
 	}
-	if uint64(cap(room)) < length {
-		room = make([]byte, length)
-	}
-	room = room[:length]
-	if err := p.Read(room, address); err != nil {
+	room, err := readAll(p, address, int(length), room)
+	if err != nil {
 		return nil, room, fmt.Errorf("operation %#x: %w", l.Op, err)
 	}
 	l.Args = room
 	return l, room, nil
+}
+
+// readAll reads a process's memory into room, which grows with what is there: not at once to what the process says.
+func readAll(p Process, address uint64, length int, room []byte) ([]byte, error) {
+	room = room[:0]
+	for len(room) < length {
+		have := len(room)
+		n := min(length-have, max(1<<20, have))
+		room = slices.Grow(room, n)[:have+n]
+		if err := p.Read(room[have:], address+uint64(have)); err != nil {
+			return room, err
+		}
+	}
+	return room, nil
 }
 
 // Room is how many bytes the answer may have.
