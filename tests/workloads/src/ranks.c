@@ -138,6 +138,8 @@ static void be(struct here *h, int number, int local)
 		if (!h->has_id && number == 0)
 			unlink(h->o->id_file);
 	}
+	/* Not step by step: cuMemFree waits for all work of the device, that of another rank too, which may wait for ours. */
+	CU(cuMemAlloc(&r.hashes, sizeof(uint64_t) * (size_t)r.ranks));
 	h->body(&r);
 	CU(cuStreamSynchronize(r.stream));
 	if (r.world != NULL)
@@ -231,18 +233,16 @@ int run_ranks(int argc, char **argv, int steps, void (*body)(struct rank *r))
 void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all)
 {
 	size_t n = sizeof(mine) * (size_t)r->ranks;
-	CUdeviceptr buffer;
+	CUdeviceptr buffer = r->hashes;
 
 	if (r->world == NULL) {
 		all[0] = mine;
 		return;
 	}
-	CU(cuMemAlloc(&buffer, n));
 	CU(cuMemcpyHtoDAsync(buffer + sizeof(mine) * (unsigned)r->rank, &mine, sizeof(mine), r->stream));
 	NCCL(AllGather((void *)(buffer + sizeof(mine) * (unsigned)r->rank), (void *)buffer, 1, ncclUint64, r->world, r->stream));
 	CU(cuMemcpyDtoHAsync(all, buffer, n, r->stream));
 	CU(cuStreamSynchronize(r->stream));
-	CU(cuMemFree(buffer));
 }
 
 void print_step(struct rank *r, int step, double loss, uint64_t hash)

@@ -39,6 +39,7 @@ struct rank {
 	CUmodule module;
 	CUfunction kernels[KERNELS];
 	ncclComm_t world; /* NULL if it is alone */
+	CUdeviceptr hashes; /* where they are gathered */
 };
 
 /* Reads the options, starts the ranks and calls body in each, with its context current. Returns the program's exit status. */
