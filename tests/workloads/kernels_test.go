@@ -16,7 +16,7 @@ import (
 )
 
 // pieces are the parts of the image, in the order of kernels.S.
-var pieces = []string{"head", "math", "elements", "matrix", "rows", "columns"}
+var pieces = []string{"head", "math", "elements", "adam", "matrix", "norm", "rows", "columns"}
 
 // bench is the kernels with memory to run on.
 type bench struct {

@@ -8,7 +8,9 @@ kernels_ptx:
 	.incbin "ptx/head.ptx"
 	.incbin "ptx/math.ptx"
 	.incbin "ptx/elements.ptx"
+	.incbin "ptx/adam.ptx"
 	.incbin "ptx/matrix.ptx"
+	.incbin "ptx/norm.ptx"
 	.incbin "ptx/rows.ptx"
 	.incbin "ptx/columns.ptx"
 	.byte 0
