@@ -3,13 +3,18 @@
 
 /* The lock of captures, and what threads are to them: see capture.h. */
 #include "capture.h"
+#include "hostfunc.h"
 
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t threads;
-static _Thread_local uint64_t thread __attribute__((tls_model("initial-exec")));
-static _Thread_local int thread_mode __attribute__((tls_model("initial-exec")));
+/* In one piece: each variable of a thread costs the program's start a relocation. */
+static _Thread_local struct {
+	uint64_t number;
+	int mode;
+	bool in_host_func;
+} self __attribute__((tls_model("initial-exec")));
 
 /* A child of fork has no device, and must not wait for a lock that nobody there holds. */
 static void forked(void)
@@ -37,9 +42,9 @@ void sing_capture_unlock(void)
 
 uint64_t sing_capture_thread(void)
 {
-	if (thread == 0)
-		thread = atomic_fetch_add(&threads, 1) + 1;
-	return thread;
+	if (self.number == 0)
+		self.number = atomic_fetch_add(&threads, 1) + 1;
+	return self.number;
 }
 
 uint64_t sing_capture_key(CUstream stream, bool per_thread)
@@ -53,13 +58,23 @@ uint64_t sing_capture_key(CUstream stream, bool per_thread)
 
 int sing_capture_thread_mode(void)
 {
-	return thread_mode;
+	return self.mode;
 }
 
 int sing_capture_mode(int mode)
 {
-	const int old = thread_mode;
+	const int old = self.mode;
 
-	thread_mode = mode;
+	self.mode = mode;
 	return old;
+}
+
+bool sing_in_host_func(void)
+{
+	return self.in_host_func;
+}
+
+void sing_host_func_enters(bool in)
+{
+	self.in_host_func = in;
 }

@@ -23,13 +23,6 @@ static struct owed *owed[BUCKETS];
 static uint64_t tickets;
 static bool running; /* there is a thread */
 
-static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
-
-bool sing_in_host_func(void)
-{
-	return inside;
-}
-
 static struct owed **find(uint64_t ticket)
 {
 	struct owed **o = &owed[ticket % BUCKETS];
@@ -67,7 +60,7 @@ void sing_host_forget(uint64_t ticket)
 /* Call one. After a fault the stream's callbacks are told, and its functions not called. */
 static void call(const struct sing_host_func *f, CUresult status)
 {
-	inside = true;
+	sing_host_func_enters(true);
 	/* While a function runs, messages are looked at: it may not send any. */
 	atomic_fetch_add_explicit(&sing_capture_count, 1, memory_order_relaxed);
 	if (f->callback != NULL)
@@ -75,7 +68,7 @@ static void call(const struct sing_host_func *f, CUresult status)
 	else if (status == CUDA_SUCCESS)
 		f->call(f->user);
 	atomic_fetch_sub_explicit(&sing_capture_count, 1, memory_order_relaxed);
-	inside = false;
+	sing_host_func_enters(false);
 }
 
 static void *serve(void *unused)

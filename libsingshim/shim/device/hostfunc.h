@@ -40,8 +40,9 @@ CUresult sing_host_ticket(const struct sing_host_func *f, uint64_t *ticket);
 bool sing_host_find(uint64_t ticket, struct sing_host_func *f);
 void sing_host_forget(uint64_t ticket);
 
-/* Whether the calling thread is in such a function. */
+/* Whether the calling thread is in such a function, and that it is or is not. */
 bool sing_in_host_func(void);
+void sing_host_func_enters(bool in);
 
 #pragma GCC visibility pop
 
