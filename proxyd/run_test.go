@@ -239,6 +239,7 @@ func TestDevice(t *testing.T) {
 			}
 			defer lifeline.Close()
 			cmd := proxyd(t, "device", "--socket", path, "--memory", "64M", "--ready", "3", "--lifeline", "4")
+			cmd.Stderr = os.Stderr
 			cmd.ExtraFiles = []*os.File{ready, theirs}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

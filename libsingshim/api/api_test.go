@@ -215,7 +215,7 @@ func TestBadTables(t *testing.T) {
 		{"nothing lasting", "call f 2000 stateful (x:u32)", "makes, changes and breaks nothing"},
 		{"something lasting", "call f 2000 sync (change s:stream)", "it leaves something behind"},
 		{"nothing cached", "call f 2000 cached (x:u32)", "it answers nothing"},
-		{"not counted", "call f 2000 counted (x:u32)", "no communicator counts it"},
+		{"not counted", "call f 2000 counted (x:u32)", "it does not say for what"},
 		{"unwritten", "call f 2000 sync unwritten ()", "written by hand"},
 		{"gone before", "call f 2000 sync gone=2000 ()", "before it came"},
 		{"same as nothing", "call f 2000 same=g ()", "there is no g"},

@@ -66,6 +66,17 @@ func New(cfg Config) *Server {
 // Serve attaches who connects to l, until Close. It closes l. It returns nil after Close.
 func (s *Server) Serve(l *net.UnixListener) error {
 	defer l.Close()
+	// As long as this one runs, Close waits for those that it starts.
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.running.Add(1)
+	}
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	defer s.running.Done()
 	stop := context.AfterFunc(s.ctx, func() { l.Close() })
 	defer stop()
 	for {
