@@ -49,13 +49,27 @@ static _Atomic uint32_t *half(int i)
 	return ((_Atomic uint32_t *)&ring_end.at->order + i);
 }
 
+/*
+ * While the gate for calls is shut the server may be on its way to somewhere else, or another one on its way here, and
+ * that may take a year. It opens the gate when it is here: looked at in this order, a server that has just come is not taken
+ * for one that is gone.
+ */
+bool ring_is_served(void)
+{
+	for (int i = 0; i < 2; i++)
+		if (!ring_end.alive || ring_end.alive() || atomic_load(&ring_end.at->order) & SING_CALLS_SHUT)
+			return (true);
+
+	return (false);
+}
+
 bool ring_wait(_Atomic uint32_t *word, uint32_t value)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	/* FUTEX_WAIT. Not private: the server is another process. */
 	const long rv = raw6(SYS_futex, (long)word, 0, (long)value, (long)&second, 0, 0);
 
-	return (rv != -ETIMEDOUT || !ring_end.alive || ring_end.alive());
+	return (rv != -ETIMEDOUT || ring_is_served());
 }
 
 void ring_wake(_Atomic uint32_t *word, int n)

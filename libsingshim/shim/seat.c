@@ -103,7 +103,7 @@ static struct ring_seat *take_moment(struct ring_seat *moment, bool nested)
 		bury();
 		if (own.asked)
 			return (NULL); /* others may wait for its lanes, as it would for theirs */
-		if (ring_is_closed() || (ring_end.alive && !ring_end.alive()))
+		if (ring_is_closed() || !ring_is_served())
 			return (NULL);
 		/* FUTEX_WAIT. Who gives back a lane himself does not wake, so look again soon. */
 		raw6(SYS_futex, (long)&ring_end.at->freed, 0, (long)freed, (long)&t, 0, 0);

@@ -33,6 +33,9 @@ static inline struct sing_lane *ring_lane(unsigned int i)
 
 /* Wait until *word is not value, or somebody wakes, or a moment is over. False: the server is gone. */
 bool ring_wait(_Atomic uint32_t *word, uint32_t value);
+
+/* Whether the server is there, or may come. */
+bool ring_is_served(void);
 void ring_wake(_Atomic uint32_t *word, int n);
 
 /* Make the server look at the ring. */

@@ -19,9 +19,15 @@ type memory []byte
 
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
+// MemoryName and MemorySize are by what a ring is found in a process's maps.
+const (
+	MemoryName = "singularity-ring"
+	MemorySize = ringSize
+)
+
 // makeMemory makes the memfd of a ring.
 func makeMemory() (*os.File, error) {
-	fd, err := unix.MemfdCreate("singularity-ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate(MemoryName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("make the ring's memory: %w", err)
 	}
