@@ -236,6 +236,24 @@ static int attach_to(const char *path)
 	return rv;
 }
 
+/* A server that goes away while it is asked may be replaced by another one: ask that. Returns an errno. */
+static int attach_in_time(const char *path)
+{
+	enum { TRIES = 500 };
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	int rv = attach_to(path);
+	bool replaced = false;
+
+	for (int i = 0; i < TRIES; ++i) {
+		replaced = replaced || rv == ECONNRESET || rv == EPIPE;
+		if (!replaced || (rv != ECONNRESET && rv != EPIPE && rv != ECONNREFUSED && rv != ENOENT))
+			break;
+		(void)raw6(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+		rv = attach_to(path);
+	}
+	return rv;
+}
+
 enum sing_attachment sing_attach(void)
 {
 	const struct timespec moment = { .tv_nsec = 100000 };
@@ -258,7 +276,7 @@ enum sing_attachment sing_attach(void)
 		(void)raw6(SYS_nanosleep, (long)&moment, 0, 0, 0, 0, 0); /* another thread is at it */
 	}
 	path = getenv(SING_DEVICE_ENV);
-	rv = path == NULL || *path == 0 ? -1 : attach_to(path);
+	rv = path == NULL || *path == 0 ? -1 : attach_in_time(path);
 	if (rv == 0)
 		sing_cache_forget(); /* a parent's */
 	atomic_store(&o->state, rv == 0 ? ATTACHED : NOT_YET);
