@@ -72,8 +72,12 @@ func (g *Graph) Add(c Call) error {
 	refs = slices.DeleteFunc(refs, func(r Ref) bool { return memory[r.Class] })
 	// Who hands out what nobody knew yet, has made it: a default pool, a graph inside of a node.
 	for i, r := range refs {
-		if r.Verb == "" && g.objects[name{r.Class, r.Value}] == nil {
+		o := g.objects[name{r.Class, r.Value}]
+		switch {
+		case r.Verb == "" && o == nil:
 			refs[i].Verb = Make
+		case r.Verb == Make && o != nil && !o.dead && r.Class != "context":
+			refs[i].Verb = "" // asked for again, a function by its name: it is what has become of it
 		}
 	}
 	if !effective(rule, refs) {
@@ -216,6 +220,16 @@ func (g *Graph) Calls() []Call {
 		all = append(all, e.call)
 	}
 	return all
+}
+
+// Alive tells whether there is something of a class.
+func (g *Graph) Alive(c Class) bool {
+	for n, o := range g.objects {
+		if n.class == c && !o.dead {
+			return true
+		}
+	}
+	return false
 }
 
 // sweep forgets what nothing alive needs.

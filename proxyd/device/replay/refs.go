@@ -70,7 +70,10 @@ func Refs(op uint32, in, out []byte) ([]Ref, error) {
 	return refs, err
 }
 
-// read also returns the enumerations.
+// device is what the table calls an argument that says which device is set: not what is set for another one.
+const device = "dev"
+
+// read also returns the enumerations, and the device.
 func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 	rule, ok := Look(op)
 	if !ok {
@@ -89,7 +92,7 @@ func read(op uint32, in, out []byte) (refs []Ref, enums []byte, err error) {
 			if rule.Symbol == captured {
 				inner.note(a.Name, b)
 			}
-			if a.Enum {
+			if a.Enum || a.Name == device {
 				enums = append(enums, b...)
 			}
 		case a.Opt:

@@ -61,3 +61,55 @@ func Look(op uint32) (Rule, bool) {
 
 // Owner is the class whose objects take those of this class with them, "" if there is none.
 func Owner(c Class) Class { return owners[c] }
+
+// Lasting tells whether a successful call of this op may be needed to build something again: whether Add is to be told of it. What
+// only works on streams is not, nor what allocates memory. Captures are not looked at: where the shim makes graphs of
+// them, no call of this kind is part of one.
+// It is asked for every message: for nearly all of them one bit tells.
+func Lasting(op uint32) bool {
+	return perhaps[op%perhapsBits/64]&(1<<(op%64)) != 0 && lasting[op&^(1<<31)]
+}
+
+// perhaps has a bit for each op that is lasting, and for others that are the same modulo perhapsBits.
+const perhapsBits = 1 << 16
+
+var perhaps = func() (bits [perhapsBits / 64]uint64) {
+	for op := range lasting {
+		bits[op%perhapsBits/64] |= 1 << (op % 64)
+	}
+	return bits
+}()
+
+var lasting = func() map[uint32]bool {
+	all := map[uint32]bool{}
+	for op, rule := range rules {
+		if rule.lasts() {
+			all[op] = true
+		}
+	}
+	return all
+}()
+
+func (r *Rule) lasts() bool {
+	if r.Stateful && r.Changes != "" {
+		return true
+	}
+	for i := range r.Args {
+		switch a := &r.Args[i]; {
+		case a.Class == "" || memory[a.Class]:
+		case a.Verb == Make, a.Verb == Break, a.Verb == Change && r.Stateful, a.Verb == "" && a.Out:
+			return true
+		}
+	}
+	return false
+}
+
+// Find returns the op of a symbol.
+func Find(symbol string) (uint32, bool) {
+	for op, rule := range rules {
+		if rule.Symbol == symbol {
+			return op, true
+		}
+	}
+	return 0, false
+}
