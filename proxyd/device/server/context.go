@@ -58,12 +58,13 @@ func (p *process) newContext(h dispatch.Context, flags uint32, dev int32) (*cuda
 	if r != 0 {
 		return nil, r
 	}
-	b, err := s.NewContext(0)
+	b, err := s.NewContext(p.rebuild.contextID(h))
 	if err != nil {
 		return nil, p.result(err)
 	}
 	x := &cudaContext{b: b, space: s, handle: h, id: p.nextID(), flags: flags, perThread: map[uint32]*cudaStream{}, peers: map[*space]bool{}}
 	x.legacy = &cudaStream{context: x, b: b.Legacy(), id: p.nextID()}
+	p.rebuild.made(x)
 	if r := p.contexts.put(h, x); r != 0 {
 		_ = b.Destroy() // nobody has used it
 		return nil, r

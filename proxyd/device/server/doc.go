@@ -65,6 +65,22 @@
 // A stream that holds as much as it can (65536 pieces of work) makes the ring wait, as a device makes its program wait. If it
 // is stuck behind a host function whose return is a message further back in the ring, it waits for ever.
 //
+// # Saved and restored
+//
+// state.go has the order of events. What a method must do for it: nothing, if the call's row in the table says what it makes and
+// changes, and its answer has the handles; such calls are noted (process.note) and carried out again in a new server, in which
+// table.make gives out the handles that it gave out then. What a process has beside handles stands in processState: whoever adds a field
+// to process, cudaContext, cudaStream or deviceState that outlives a call adds it there. A part of a process with tables of
+// its own has a method tables; one that can be in a state that cannot be saved has a method unsaved, which says why.
+//
+// A call that has no answer for as long as there is nothing to say waits with the context of p.untilCut, and answers that there is
+// nothing when that is done: the shim asks again, at the gate.
+//
+// Not saved are what works inside of a communicator, and pinned memory that is mapped here (both refused by name), and attributes set on default streams. Memory is read back whole before
+// the first call is answered.
+//
+// The parent of a device server orders a save over a socket that the server inherits; control.go has the messages.
+//
 // # Trust
 //
 // A process writes what it likes into its messages: every handle, address and size in them is its claim. The worst that it

@@ -35,7 +35,7 @@ func (p *process) EventCreate(c *dispatch.Call, event dispatch.Event, flags uint
 	case flags&^(blocking|noTiming|interprocess) != 0, flags&interprocess != 0 && flags&noTiming == 0:
 		return dispatch.ResultInvalidValue
 	}
-	b, err := x.b.NewEvent(backend.EventConfig{NoTiming: flags&noTiming != 0})
+	b, err := x.b.NewEvent(backend.EventConfig{NoTiming: flags&noTiming != 0, At: p.rebuild.at(event)})
 	if err != nil {
 		return p.result(err)
 	}

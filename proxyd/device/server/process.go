@@ -61,6 +61,7 @@ type process struct {
 	valve    valve
 
 	destroyed table[dispatch.Context, struct{}] // contexts that were
+	keeping // of state*.go
 
 	mu      sync.Mutex
 	ended   bool
@@ -133,7 +134,9 @@ func (p *process) end(why string) {
 	p.mu.Unlock()
 	p.log.Info("a process is gone", "why", why)
 	p.cancel()
-	p.ring.Close()
+	if p.ring != nil { // else it has not come back
+		p.ring.Close()
+	}
 	for _, s := range spaces {
 		s.close()
 	}
@@ -205,7 +208,9 @@ func (p *process) result(err error) dispatch.Result {
 func (p *process) faulted(r backend.Result, err error) {
 	if p.fault.CompareAndSwap(0, uint32(r)) {
 		p.log.Warn("a fault ends the process's use of devices", "error", err)
-		p.ring.SetFault(uint32(r))
+		if p.ring != nil {
+			p.ring.SetFault(uint32(r))
+		}
 	}
 }
 

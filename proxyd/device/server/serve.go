@@ -71,7 +71,8 @@ func (p *process) handle(m *wire.Message) {
 	}
 	switch {
 	case l.Posted:
-		_, r, err := dispatch.Serve(p, c, l.Op, in, nil)
+		out, r, err := dispatch.Serve(p, c, l.Op, in, nil)
+		p.note(&c, l.Op, in, out, r, err)
 		p.posted(&c, info, r, err)
 	case mayWait[info.Symbol]:
 		if r, over := p.atOnce(&c, info.Symbol, in); over {
@@ -81,6 +82,7 @@ func (p *process) handle(m *wire.Message) {
 		p.apart(l, c, in)
 	default:
 		out, r, err := dispatch.Serve(p, c, l.Op, in, p.scratch[:0])
+		p.note(&c, l.Op, in, out, r, err)
 		p.answer(l, r, out, err)
 		if cap(out) > cap(p.scratch) && cap(out) <= maxScratch {
 			p.scratch = out
@@ -161,6 +163,7 @@ func (p *process) apart(l *wire.Letter, c dispatch.Call, in []byte) {
 	c.Waits = func() { once.Do(func() { close(moved) }) }
 	p.calls.Go(func() {
 		out, r, err := dispatch.Serve(p, c, l.Op, in, nil)
+		p.note(&c, l.Op, in, out, r, err)
 		p.answer(l, r, out, err)
 		c.Waits()
 	})

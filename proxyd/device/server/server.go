@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -21,6 +22,7 @@ const DriverVersion = 13000
 // Config is what a Server is made of.
 type Config struct {
 	Backend backend.Backend // the server closes it
+	Order   []int           // which of its devices there are, in what order; nil: all, in its own
 	Log     *slog.Logger
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*Network, error)
@@ -34,6 +36,7 @@ type Server struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // attachments and processes
 	fabric  *fabric
+	state   stateKeeper
 
 	mu        sync.Mutex
 	closed    bool
@@ -44,21 +47,33 @@ type Server struct {
 // device is one of the server's, as processes share it.
 type device struct {
 	backend.Device
-	base  backend.Addr // of each space of it: no two devices have the same addresses
+	info  *backend.Info // what programs are told: of the device that they began with
+	base  backend.Addr  // of each space of it: no two devices have the same addresses
 	turns turns
 }
+
+// Info implements backend.Device.
+func (d *device) Info() *backend.Info { return d.info }
 
 // New makes a server. The caller closes it.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
+	s.state.epoch = time.Now()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fabric = newFabric(s.ctx, cfg.Network)
+	all := cfg.Backend.Devices()
+	if cfg.Order != nil {
+		all = nil
+		for _, i := range cfg.Order {
+			all = append(all, cfg.Backend.Devices()[i])
+		}
+	}
 	var stride uint64
-	for _, d := range cfg.Backend.Devices() {
+	for _, d := range all {
 		stride = max(stride, backend.SpaceSize(d.Info().Memory))
 	}
-	for i, d := range cfg.Backend.Devices() {
-		s.devices = append(s.devices, &device{Device: d, base: backend.DefaultBase + backend.Addr(uint64(i)*stride)})
+	for i, d := range all {
+		s.devices = append(s.devices, &device{Device: d, info: d.Info(), base: backend.DefaultBase + backend.Addr(uint64(i)*stride)})
 	}
 	return s
 }
@@ -104,6 +119,8 @@ var errClosed = errors.New("the device server is ending")
 // serve makes a process of a ring and its peer, which are the server's if there is no error. welcome tells the peer, before
 // its end can be noticed.
 func (s *Server) serve(ring *wire.Ring, peer peer, welcome func() error) (*process, error) {
+	s.state.admission.RLock() // not while the job is stopped
+	defer s.state.admission.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -115,6 +132,12 @@ func (s *Server) serve(ring *wire.Ring, peer peer, welcome func() error) (*proce
 	s.last++
 	p := newProcess(s, s.last, ring, peer)
 	s.processes[p.id] = p
+	s.attend(p, peer)
+	return p, nil
+}
+
+// attend serves a process's ring from now on, and watches its peer.
+func (s *Server) attend(p *process, peer peer) {
 	s.running.Go(func() {
 		p.run()
 		s.mu.Lock()
@@ -126,7 +149,6 @@ func (s *Server) serve(ring *wire.Ring, peer peer, welcome func() error) (*proce
 			p.end(why)
 		}
 	})
-	return p, nil
 }
 
 // Close ends all processes' work, frees everything and closes the backend. It may be called more than once.
@@ -142,6 +164,7 @@ func (s *Server) Close() error {
 	for _, p := range all {
 		p.end("the device server is ending")
 	}
+	s.dismiss()
 	s.running.Wait()
 	s.fabric.close()
 	return s.cfg.Backend.Close()

@@ -27,7 +27,9 @@ type space struct {
 // newSpace makes a space and has it take part in the turns on its device.
 func (p *process) newSpace(ordinal int32) (*space, error) {
 	d := p.server.devices[ordinal]
-	b, err := d.NewSpace(backend.SpaceConfig{Base: d.base, Output: p.output.print})
+	b, err := d.NewSpace(backend.SpaceConfig{
+		Base: d.base, Memory: d.Info().Memory, Output: p.output.print, State: p.rebuild.state(ordinal),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
 	}

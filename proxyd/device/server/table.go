@@ -45,9 +45,10 @@ const maxHandles = 1 << 20
 type table[H ~uint64, T any] struct {
 	class class
 
-	mu   sync.RWMutex
-	last uint64
-	all  map[H]T
+	mu     sync.RWMutex
+	last   uint64
+	forced []H // what make gives out first: of a restore
+	all    map[H]T
 }
 
 // get finds what a handle stands for.
@@ -62,8 +63,7 @@ func (t *table[H, T]) get(h H) (T, bool) {
 func (t *table[H, T]) make(v T) (H, dispatch.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last++
-	return t.enter(H(t.class.handle(t.last)), v)
+	return t.enter(t.next(), v)
 }
 
 // put gives v a handle that the shim made up: INVALID_HANDLE if no shim would, or it is in use.

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// A save, and how a server comes back from it:
+//
+//	Save      refusals     what cannot be saved is named, before anything is stopped
+//	          cut          every ring's gate shuts; what is under way ends; nothing is in flight anywhere
+//	          describe     processes, handles, the calls that made them
+//	          memory       the blocks that are neither zero nor known
+//	          state.json   last: without it nothing was saved
+//	then      Resume       the gates open, the processes go on here; or
+//	          Leave        this server is done with the rings, which stay as they are, for another one
+//	          (or it is killed: that is the same to the processes)
+//
+//	Restore   compare      the devices are as the saved ones were, or it is refused
+//	          build        spaces with their addresses, then the calls again, with the same handles
+//	          memory       the blocks
+//	then      Adopt        of each process, as it comes back with its ring
+//	          Resume       the gates open
+//
+// A process that stands at the gate is in no call. It may be dumped there, be away for a year, and find another server.
+
+// Errors of a save. They wrap the reason.
+var (
+	// ErrNotSaved is why a job cannot be saved as it is now. Nothing was changed.
+	ErrNotSaved = errors.New("the devices cannot be saved")
+	// ErrRestore is why a saved state cannot be built here.
+	ErrRestore = errors.New("the devices cannot be restored")
+)
+
+// Sink takes the files of one save. Names are plain, without a slash. A file is complete when its Close returns nil. Create is
+// called concurrently.
+type Sink interface {
+	Create(name string) (io.WriteCloser, error)
+}
+
+// Source gives the files of one save. Open is called concurrently.
+type Source interface {
+	Open(name string) (io.ReadCloser, error)
+}
+
+// SaveOptions say how a save is made.
+type SaveOptions struct {
+	// Again lets blocks be named, and not written, that the last save of this server has written: its files are kept,
+	// and a Source for this save finds them beside the new ones.
+	Again bool
+}
+
+// Report is what a save has come to.
+type Report struct {
+	Processes []SavedProcess `json:"processes"`
+	Files     []string       `json:"files"`   // all that a Source must have
+	Bytes     uint64         `json:"bytes"`   // of the devices' memory
+	Written   uint64         `json:"written"` // of these
+	Zero      uint64         `json:"zero"`    // left out
+	Twice     uint64         `json:"twice"`   // the same as others of this save
+	Known     uint64         `json:"known"`   // in files of the saves before
+	Cut       time.Duration  `json:"cut"`     // how long it took to stop
+	Wrote     time.Duration  `json:"wrote"`   // and to write
+}
+
+// SavedProcess names a process of a save.
+type SavedProcess struct {
+	ID      uint64 `json:"id"`
+	PID     int    `json:"pid"`     // as this server sees it
+	Capsule int    `json:"capsule"` // as the process itself does
+}
+
+// stateKeeper is what a server has for its saves.
+type stateKeeper struct {
+	admission sync.RWMutex // held for writing while the job is stopped: nobody is attached
+
+	mu       sync.Mutex // held during Save, Resume, Leave and Adopt
+	stopped  bool
+	epoch    time.Time
+	shift    time.Duration // what the clock of the saved server is ahead
+	key      *[32]byte
+	saves    uint64                 // how many there were, before a restore too
+	places   map[backend.Hash]place // of the last save
+	awaiting map[uint64]*process
+}
+
+// clock is a clock that goes on over a restore: state.shift ahead of the backend's, which began at about the same moment as this
+// server. Times of events are by the backend's; they are saved by this one.
+func (s *Server) clock() time.Duration { return time.Since(s.state.epoch) + s.state.shift }
+
+// Save stops the job and writes its devices' state to sink. On success the job stays stopped until Resume or Leave; a second
+// Save then writes the same again. On failure it runs on, and the error says why: it wraps ErrNotSaved if that is how the
+// job is. ctx limits all of it.
+func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	began := time.Now()
+	if !s.state.stopped {
+		if err := s.refusals(); err != nil {
+			return nil, err
+		}
+		if err := s.cut(ctx); err != nil {
+			return nil, err
+		}
+		s.state.stopped = true
+	}
+	stopped := time.Now()
+	r, err := s.write(ctx, sink, o)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("save: %w", err), s.resume())
+	}
+	r.Cut, r.Wrote = stopped.Sub(began), time.Since(stopped)
+	return r, nil
+}
+
+// Resume lets the job go on after Save, or after Restore and Adopt. Processes that have not come back by then are gone.
+func (s *Server) Resume() error {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if !s.state.stopped {
+		return errors.New("the job is not stopped")
+	}
+	for _, p := range s.state.awaiting {
+		p.end("it did not come back")
+		s.forget(p)
+	}
+	s.state.awaiting = nil
+	return s.resume()
+}
+
+// resume opens what cut has shut. The caller holds state.mu.
+func (s *Server) resume() error {
+	s.state.stopped = false
+	s.openGates(s.all())
+	s.state.admission.Unlock()
+	return nil
+}
+
+// Leave gives up the rings after Save, without a word to the processes, and frees everything; Close is still to be called.
+// The processes wait for another server.
+func (s *Server) Leave() error {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if !s.state.stopped {
+		return errors.New("the job is not stopped")
+	}
+	for _, p := range s.all() {
+		if p.ring != nil {
+			p.ring.Detach()
+		}
+	}
+	s.state.stopped = false
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.state.admission.Unlock()
+	return nil
+}
+
+// dismiss lets those go who wait for a stopped job, when all is over.
+func (s *Server) dismiss() {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if s.state.stopped {
+		s.state.stopped = false
+		s.state.admission.Unlock()
+	}
+}
+
+// forget takes a process off the list that has no ring.
+func (s *Server) forget(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.processes, p.id)
+}

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+)
+
+// How long the gates stay shut at a time, while what is under way does not end: what it waits for may be behind them.
+const (
+	firstTry = 50 * time.Millisecond
+	longTry  = 5 * time.Second
+	between  = 5 * time.Millisecond
+)
+
+// unsaved is a part of a process that may be in a state that cannot be saved: it says why, or "".
+type unsaved interface{ unsaved() string }
+
+// refusals names what would make a save fail however long it tried.
+func (s *Server) refusals() error {
+	for _, p := range s.all() {
+		if err := p.refusal(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isGone tells whether the process has ended, or is ending.
+func (p *process) isGone() bool { return p.ctx.Err() != nil }
+
+func (p *process) refusal() error {
+	if p.isGone() {
+		return nil // it is gone, and so is what it had
+	}
+	bad := func(what string) error {
+		return fmt.Errorf("process %d: %s: %w", int(p.peer.Memory()), what, ErrNotSaved)
+	}
+	if f := p.fault.Load(); f != 0 {
+		return bad(fmt.Sprintf("a fault, %d, has ended its use of devices", f))
+	}
+	for _, x := range p.contexts.values() {
+		if err := x.b.Err(); err != nil {
+			return bad(fmt.Sprintf("context %#x: %v", x.handle, err))
+		}
+	}
+	for _, part := range []any{&p.code, &p.graphs, &p.nccl, &p.shares, &p.history} {
+		if u, ok := part.(unsaved); ok {
+			if why := u.unsaved(); why != "" {
+				return bad(why)
+			}
+		}
+	}
+	return nil
+}
+
+// cut stops the job: when it returns, no message passes any gate, none is under way, every answer was taken, and the devices have
+// nothing to do. On failure everything is open. The caller holds state.mu.
+func (s *Server) cut(ctx context.Context) error {
+	s.state.admission.Lock()
+	for try := firstTry; ; try = min(2*try, longTry) {
+		all := s.all()
+		err := s.tryCut(ctx, all, try)
+		if err == nil {
+			if err = s.refusals(); err == nil {
+				return nil
+			}
+			s.openGates(all)
+			s.state.admission.Unlock()
+			return err
+		}
+		s.openGates(all)
+		t := time.NewTimer(between)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			s.state.admission.Unlock()
+			return fmt.Errorf("stop the job: %w", errors.Join(err, context.Cause(ctx)))
+		}
+	}
+}
+
+// tryCut shuts the gates and waits for what is under way, for a while.
+func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	errs := make([]error, len(all))
+	for _, p := range all {
+		p.interrupt.begin()
+		_ = p.ring.Shut(wire.Calls) // of a process that is gone, which does not matter
+	}
+	var wg sync.WaitGroup
+	for i, p := range all {
+		wg.Go(func() { errs[i] = p.rest(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// openGates undoes what cut has shut.
+func (s *Server) openGates(all []*process) {
+	for _, p := range all {
+		p.interrupt.end()
+		if p.ring != nil {
+			_ = p.ring.Open(wire.Calls)
+		}
+	}
+}
+
+// settler is a peer that may not have its ring yet.
+type settler interface{ Settled() bool }
+
+// rest waits until nothing of a process is under way.
+func (p *process) rest(ctx context.Context) error {
+	bad := func(what string, err error) error {
+		if p.isGone() {
+			return nil // it is gone
+		}
+		return fmt.Errorf("process %d: %s: %w", int(p.peer.Memory()), what, err)
+	}
+	if w, ok := p.peer.(settler); ok && !w.Settled() {
+		return bad("is being attached", errors.New("its ring is not mapped"))
+	}
+	if busy, err := p.ring.Rest(ctx); err != nil {
+		return bad(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
+	}
+	for _, s := range p.usedSpaces() {
+		p.tellTurns()
+		if err := s.Drain(ctx); err != nil {
+			return bad(fmt.Sprintf("device %d has work that does not end", s.ordinal), err)
+		}
+	}
+	p.output.flush(ctx)
+	return ctx.Err()
+}
+
+// usedSpaces are those that the process has, by device.
+func (p *process) usedSpaces() []*space {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*space
+	for i := range p.devices {
+		if s := p.devices[i].space; s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// untilCut is a context for calls that have no answer as long as there is nothing to say: see interrupt. stop must be called. When
+// it is done and the process's own is not, they answer that there is nothing, and are made again.
+func (p *process) untilCut() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	cut := p.interrupt.wait()
+	go func() {
+		select {
+		case <-cut:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// interrupt ends the waits of calls that a thread of the shim makes for nothing but to hear what to do next: they have no answer
+// as long as there is nothing, and a cut needs all answers.
+type interrupt struct {
+	mu sync.Mutex
+	ch chan struct{}
+	on bool
+}
+
+// wait is closed from the moment when such calls are to return with nothing.
+func (i *interrupt) wait() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ch == nil {
+		i.ch = make(chan struct{})
+	}
+	return i.ch
+}
+
+func (i *interrupt) begin() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ch == nil {
+		i.ch = make(chan struct{})
+	}
+	if !i.on {
+		i.on = true
+		close(i.ch)
+	}
+}
+
+func (i *interrupt) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.on {
+		i.on, i.ch = false, nil
+	}
+}
+
+// unsaved says that memory of the program is mapped here: that must come back with it. TODO: goes when Adopt maps it again.
+func (h *hostShares) unsaved() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.all) > 0 {
+		return "its devices have pinned memory of it mapped, which cannot be taken over yet"
+	}
+	return ""
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+)
+
+// keeping is what a process has for being saved and restored.
+type keeping struct {
+	history   history
+	interrupt interrupt
+	back      *processState // what it must come back to, or nil
+	rebuild   *rebuild      // while it is restored, else nil
+}
+
+// history is what a process has called, as far as it is needed to build again what is alive. What is posted to streams never
+// comes here: noting costs one look-up where there is nothing to note.
+type history struct {
+	mu        sync.Mutex
+	graph     *replay.Graph
+	primaries map[int32]*cudaContext // contexts that end without being named
+	broken    string                 // why the graph is of no use, or ""
+}
+
+// Ops whose messages are read here.
+var (
+	opRetain  = opOf("cuDevicePrimaryCtxRetain")
+	opRelease = opOf("cuDevicePrimaryCtxRelease_v2")
+	opReset   = opOf("cuDevicePrimaryCtxReset_v2")
+	opDestroy = opOf("cuCtxDestroy_v2")
+
+	// pools are of those who keep memory, like what is in them: see describe.
+	ofPools = map[uint32]bool{
+		opOf("cuMemPoolCreate"): true, opOf("cuMemPoolDestroy"): true, opOf("pool_set"): true, opOf("cuMemPoolSetAccess"): true,
+		opOf("cuDeviceSetMemPool"): true, opOf("cuDeviceGetMemPool"): true, opOf("cuDeviceGetDefaultMemPool"): true,
+	}
+)
+
+// What makes a communicator may be at it still: ncclInProgress. It is there all the same.
+const inProgress = 7
+
+var ofComms = map[uint32]bool{opOf("comm_init"): true, opOf("comm_split"): true}
+
+func opOf(symbol string) uint32 {
+	op, ok := replay.Find(symbol)
+	if !ok {
+		panic("no call is " + symbol)
+	}
+	return op
+}
+
+// note takes a call that was carried out. in is the graph's from then on, out is not. It is called before the call is answered:
+// what needs it comes later.
+func (p *process) note(c *dispatch.Call, op uint32, in, out []byte, r dispatch.Result, err error) {
+	if !replay.Lasting(op) || err != nil || r != 0 && (r != inProgress || !ofComms[op]) || ofPools[op&^dispatch.PerThread] {
+		return
+	}
+	h := &p.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.graph == nil {
+		h.graph, h.primaries = replay.New(), map[int32]*cudaContext{}
+	}
+	call := replay.Call{Op: op, Context: uint64(c.Context), In: in, Out: bytes.Clone(out)}
+	switch op &^ dispatch.PerThread {
+	case opRetain:
+		dev := int32(binary.LittleEndian.Uint32(in[8:]))
+		if !h.primary(p, dev, dispatch.Context(binary.LittleEndian.Uint64(in))) {
+			return // who retains it again makes nothing: how often is remembered by number
+		}
+	case opRelease, opReset:
+		h.primary(p, int32(binary.LittleEndian.Uint32(in)), 0)
+		return
+	}
+	h.add(call)
+}
+
+// add has the graph note a call. The caller holds mu.
+func (h *history) add(call replay.Call) {
+	if err := h.graph.Add(call); err != nil && h.broken == "" {
+		h.broken = fmt.Sprintf("a call is not understood: %v", err)
+	}
+}
+
+// primary looks whether the primary context of a device is still the one that was noted, and if not notes that it ended. It
+// returns whether there is another one, with that handle. The caller holds mu.
+func (h *history) primary(p *process, dev int32, handle dispatch.Context) bool {
+	noted := h.primaries[dev]
+	if noted != nil && noted.gone.Load() {
+		h.add(replay.Call{Op: opDestroy, In: binary.LittleEndian.AppendUint64(nil, uint64(noted.handle))})
+		delete(h.primaries, dev)
+		noted = nil
+	}
+	x, ok := p.contexts.get(handle)
+	if !ok || x == noted {
+		return false
+	}
+	h.primaries[dev] = x
+	return true
+}
+
+// calls are what has to be called to build again what is alive.
+func (h *history) calls() []replay.Call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.graph == nil {
+		return nil
+	}
+	return h.graph.Calls()
+}
+
+func (h *history) unsaved() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.broken == "" && h.graph != nil && h.graph.Alive("comm") {
+		return "it is in a communicator, and these cannot be made again yet"
+	}
+	return h.broken
+}

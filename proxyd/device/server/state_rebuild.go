@@ -1,0 +1,346 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+)
+
+// rebuild is a process being restored: what methods of process must know that carry its calls out again. A nil one is of a
+// process that lives.
+type rebuild struct {
+	p        *process
+	st       *processState
+	shift    time.Duration
+	spaces   map[int32]*backend.State
+	contexts map[dispatch.Context]*contextState
+	events   map[dispatch.Event]time.Duration
+	modules  map[dispatch.Module]*moduleState
+	loaded   map[loadedIn]*moduleState // of libraries
+	tables   map[replay.Class]handles
+	wrapped  []*cudaContext
+
+	// Of the call that is being carried out.
+	refs    []replay.Ref
+	library dispatch.Library // whose code it may load
+}
+
+type loadedIn struct {
+	library dispatch.Library
+	context dispatch.Context
+}
+
+func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
+	r := &rebuild{
+		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*contextState{},
+		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*moduleState{}, loaded: map[loadedIn]*moduleState{},
+		tables: p.tables(),
+	}
+	for i := range st.Devices {
+		r.spaces[st.Devices[i].Ordinal] = st.Devices[i].State
+	}
+	for i := range st.Contexts {
+		r.contexts[st.Contexts[i].Handle] = &st.Contexts[i]
+	}
+	for _, e := range st.Events {
+		r.events[e.Handle] = e.At
+	}
+	for i := range st.Modules {
+		m := &st.Modules[i]
+		r.modules[m.Handle] = m
+		if m.Library != 0 {
+			r.loaded[loadedIn{m.Library, m.Context}] = m
+		}
+	}
+	return r
+}
+
+// state is what a new space of a device begins with, nil: nothing.
+func (r *rebuild) state(ordinal int32) *backend.State {
+	if r == nil {
+		return nil
+	}
+	return r.spaces[ordinal]
+}
+
+// contextID is the number of a new context in its space, 0: the next.
+func (r *rebuild) contextID(h dispatch.Context) backend.ContextID {
+	if r == nil || r.contexts[h] == nil {
+		return 0
+	}
+	return r.contexts[h].Backend
+}
+
+// made lets a new context take over the memory that is there. It stands between it and the program until all is built.
+func (r *rebuild) made(x *cudaContext) {
+	if r != nil {
+		x.b = &rebuiltContext{x.b, r, x.handle, x.space}
+		r.wrapped = append(r.wrapped, x)
+	}
+}
+
+// at is when a new event was recorded, nil: it was not.
+func (r *rebuild) at(h dispatch.Event) *time.Duration {
+	if r == nil {
+		return nil
+	}
+	if at, ok := r.events[h]; ok {
+		return moved(at, r.shift)
+	}
+	return nil
+}
+
+// all builds the process.
+func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
+	for name, n := range r.st.Last {
+		if t := r.tables[replay.Class(name)]; t != nil {
+			t.restore(n)
+		}
+	}
+	if err := r.makeSpaces(); err != nil {
+		return err
+	}
+	if err := r.makeMemory(); err != nil {
+		return err
+	}
+	first := r.replay(calls)
+	if err := r.p.loadLibraries(r); err != nil {
+		return err
+	}
+	for _, x := range r.wrapped {
+		x.b = x.b.(*rebuiltContext).Context
+	}
+	if err := r.correct(); err != nil {
+		return err
+	}
+	return r.check(first)
+}
+
+// makeSpaces makes the spaces, with what was allocated in them.
+func (r *rebuild) makeSpaces() error {
+	for i := range r.st.Devices {
+		d := &r.st.Devices[i]
+		if d.Ordinal < 0 || int(d.Ordinal) >= len(r.p.devices) {
+			return fmt.Errorf("there is no device %d: %w", d.Ordinal, ErrRestore)
+		}
+		r.p.devices[d.Ordinal].flags = d.Flags
+		if d.State == nil {
+			continue
+		}
+		s, err := r.p.newSpace(d.Ordinal)
+		if err != nil {
+			return err
+		}
+		r.p.devices[d.Ordinal].space = s
+	}
+	for _, d := range r.st.Devices {
+		for _, to := range d.Reaches {
+			a, b := r.p.restoredSpace(d.Ordinal), r.p.restoredSpace(to)
+			if a == nil || b == nil {
+				return fmt.Errorf("device %d reaches %d: %w", d.Ordinal, to, ErrRestore)
+			}
+			if err := a.reach(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// restoredSpace is the space of a device, nil if there is none.
+func (p *process) restoredSpace(ordinal int32) *space {
+	if ordinal < 0 || int(ordinal) >= len(p.devices) {
+		return nil
+	}
+	return p.devices[ordinal].space
+}
+
+// makeMemory gives what keeps memory its handles.
+func (r *rebuild) makeMemory() error {
+	for _, m := range r.st.Pools {
+		s := r.p.restoredSpace(m.Ordinal)
+		if s == nil {
+			return fmt.Errorf("a pool of device %d: %w", m.Ordinal, ErrRestore)
+		}
+		r.p.pools.enterAt(m.Handle, &memoryPool{space: s, id: m.ID, props: m.Props})
+	}
+	for _, m := range r.st.Memories {
+		s := r.p.restoredSpace(m.Ordinal)
+		if s == nil {
+			return fmt.Errorf("memory of device %d: %w", m.Ordinal, ErrRestore)
+		}
+		r.p.memories.enterAt(m.Handle, &physicalMemory{space: s, id: m.ID, size: m.Size, prop: m.Props})
+	}
+	return nil
+}
+
+// replay carries the calls out again and returns the first failure: what it means, check finds out.
+func (r *rebuild) replay(calls []replay.Call) (first error) {
+	for _, c := range calls {
+		if err := r.again(c); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (r *rebuild) again(c replay.Call) error {
+	rule, _ := replay.Look(c.Op)
+	refs, err := replay.Refs(c.Op, c.In, c.Out)
+	if err != nil {
+		return err
+	}
+	r.refs, r.library = refs, r.p.libraryOf(refs)
+	var forced []handles
+	for _, ref := range refs {
+		t := r.tables[ref.Class]
+		if t == nil || ref.Value < firstServer || ref.Verb != replay.Make && ref.Verb != "" || t.has(ref.Value) {
+			continue
+		}
+		t.force(ref.Value)
+		forced = append(forced, t)
+	}
+	defer func() {
+		for _, t := range forced {
+			t.restore(t.counter())
+		}
+	}()
+	call := dispatch.Call{Process: r.p.id, Context: dispatch.Context(c.Context), Waits: func() {}}
+	_, result, err := r.serve(&call, c)
+	// As it was answered then: what is dead by now may have other handles this time.
+	r.p.note(&call, c.Op, c.In, c.Out, result, err)
+	switch {
+	case err != nil:
+		return err
+	case result != 0:
+		return fmt.Errorf("%s returned %d: %w", rule.Symbol, result, ErrRestore)
+	}
+	return nil
+}
+
+// serve carries one call out. What ends a primary context was noted as if it named it.
+func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Result, error) {
+	if c.Op == opDestroy && len(r.refs) == 1 {
+		if x, ok := r.p.contexts.get(dispatch.Context(r.refs[0].Value)); ok && r.p.isPrimary(x) {
+			return nil, r.p.DevicePrimaryCtxResetV2(call, x.space.ordinal), nil
+		}
+	}
+	return dispatch.Serve(r.p, *call, c.Op, c.In, nil)
+}
+
+// correct sets what calls do not: the numbers of things, who threads are, what is remembered beside handles.
+func (r *rebuild) correct() error {
+	p := r.p
+	for _, m := range r.st.Pinned {
+		x, ok := p.contexts.get(m.Context)
+		if !ok {
+			x = &cudaContext{handle: m.Context} // it is gone; the memory is still the program's
+			x.gone.Store(true)
+		}
+		p.pinned.enterAt(m.Handle, &pinnedMemory{context: x, n: m.Size, flags: m.Flags, registered: m.Registered})
+	}
+	p.buffers.restore(r.st.Buffers, r.st.Buffer)
+	for _, st := range r.st.Contexts {
+		x, ok := p.contexts.get(st.Handle)
+		if !ok {
+			continue // check will say so
+		}
+		x.id, x.legacy.id, x.late = st.ID, st.Legacy, dispatch.Result(st.Late)
+		for _, t := range st.Threads {
+			s, result := p.threadStream(x, t.Thread)
+			if result != 0 {
+				return fmt.Errorf("the stream of thread %d: %d: %w", t.Thread, result, ErrRestore)
+			}
+			s.id = t.ID
+		}
+	}
+	for _, st := range r.st.Streams {
+		if s, ok := p.streams.get(st.Handle); ok {
+			s.id = st.ID
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lasts, p.late = r.st.Lasts, dispatch.Result(r.st.Late)
+	for i := range r.st.Devices {
+		st := &r.st.Devices[i]
+		d := &p.devices[st.Ordinal]
+		if d.primary != nil {
+			d.retained = st.Retained
+		}
+		d.defaults, d.pool, d.flags = st.Default, st.Pool, st.Flags
+	}
+	return nil
+}
+
+// check compares the handles with those that were alive.
+func (r *rebuild) check(first error) error {
+	for name, want := range r.st.Handles {
+		t := r.tables[replay.Class(name)]
+		for _, h := range want {
+			if t == nil || !t.has(h) {
+				return errors.Join(fmt.Errorf("%s %#x was not made again: %w", name, h, ErrRestore), first)
+			}
+		}
+	}
+	for name, t := range r.tables {
+		t.rewind(r.st.Last[string(name)])
+	}
+	if first != nil {
+		r.p.log.Info("a call did not work again; nothing is missing", "error", first)
+	}
+	return nil
+}
+
+// rebuiltContext gives what a restored program asks for the memory that it had, which is there.
+type rebuiltContext struct {
+	backend.Context
+	r      *rebuild
+	handle dispatch.Context
+	space  *space
+}
+
+// Load has a module take over its variables.
+func (x *rebuiltContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
+	if m := x.r.expected(x.handle); m != nil {
+		if m.Variables.Size > 0 {
+			cfg.Globals = m.Variables.Base
+		}
+		x.r.tables["module"].force(uint64(m.Handle))
+	}
+	return x.Context.Load(data, cfg)
+}
+
+// expected is the module that the call loads into a context, nil if it is gone since.
+func (r *rebuild) expected(in dispatch.Context) *moduleState {
+	if r.library != 0 {
+		return r.loaded[loadedIn{r.library, in}]
+	}
+	for _, ref := range r.refs {
+		if ref.Class == "module" && ref.Verb == replay.Make {
+			return r.modules[dispatch.Module(ref.Value)]
+		}
+	}
+	return nil
+}
+
+// Alloc finds the memory of a graph's node: other memory is never allocated by a call that is made again.
+func (x *rebuiltContext) Alloc(n uint64) (backend.Addr, error) {
+	for _, ref := range x.r.refs {
+		if ref.Class != "devptr" || ref.Verb != replay.Make {
+			continue
+		}
+		if a, ok := x.space.Lookup(backend.Addr(ref.Value)); ok && a.Base == backend.Addr(ref.Value) && a.Size == n {
+			return a.Base, nil
+		}
+	}
+	return x.Context.Alloc(n)
+}

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+)
+
+// maxState bounds a description, and maxCalls the bytes of one process's calls.
+const (
+	maxState = 1 << 30
+	maxCalls = 16 << 30
+)
+
+// Restore builds what Save has written, in a server that has served nobody. The job is stopped then: its processes come back by
+// Adopt, and Resume lets them go on. It fails with an error that wraps ErrRestore, or the source's, and the server is of no use
+// then but to be closed. Nothing else may be called meanwhile.
+func (s *Server) Restore(ctx context.Context, src Source) error {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if s.state.stopped || len(s.all()) > 0 {
+		return errors.New("restore: the server is in use")
+	}
+	st, err := readState(src)
+	if err == nil {
+		err = s.take(st)
+	}
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	s.state.admission.Lock()
+	s.state.stopped = true
+	targets := map[int][]target{}
+	for i := range st.Processes {
+		ps := &st.Processes[i]
+		if err := s.build(ctx, src, ps, targets); err != nil {
+			return fmt.Errorf("restore: process %d, which was %d: %w", ps.ID, ps.PID, err)
+		}
+	}
+	if err := readBlocks(ctx, src, st.Blocks, targets); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	return nil
+}
+
+func readState(src Source) (*serverState, error) {
+	f, err := src.Open(stateName)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", stateName, err)
+	}
+	st := &serverState{}
+	if err := json.Unmarshal(b, st); err != nil || len(b) > maxState {
+		return nil, fmt.Errorf("%s is damaged (%w): %w", stateName, err, ErrRestore)
+	}
+	if st.Version != stateVersion {
+		return nil, fmt.Errorf("%s is of version %d, this is %d: %w", stateName, st.Version, stateVersion, ErrRestore)
+	}
+	return st, nil
+}
+
+// take compares the devices, and has them be what they were.
+func (s *Server) take(st *serverState) error {
+	bad := func(format string, args ...any) error { return fmt.Errorf(format+": %w", append(args, ErrRestore)...) }
+	if len(st.Devices) > len(s.devices) {
+		return bad("the job had %d devices, here are %d", len(st.Devices), len(s.devices))
+	}
+	for i := range st.Devices {
+		was, is := &st.Devices[i], s.devices[i].Info()
+		major, minor := was.Attributes[backend.ComputeMajor], was.Attributes[backend.ComputeMinor]
+		switch {
+		case major != is.Attributes[backend.ComputeMajor] || minor != is.Attributes[backend.ComputeMinor]:
+			return bad("device %d had compute capability %d.%d (%s), here it has %d.%d (%s)", i, major, minor, was.Name,
+				is.Attributes[backend.ComputeMajor], is.Attributes[backend.ComputeMinor], is.Name)
+		case was.Memory > is.Memory:
+			return bad("device %d had %d bytes of memory, here it has %d", i, was.Memory, is.Memory)
+		}
+	}
+	if len(st.Key) != len(s.state.key) {
+		return bad("a key of %d bytes", len(st.Key))
+	}
+	known, err := places(st.Blocks)
+	if err != nil {
+		return err
+	}
+	s.devices = s.devices[:len(st.Devices)]
+	for i := range st.Devices {
+		s.devices[i].info, s.devices[i].base = &st.Devices[i].Info, st.Devices[i].Base
+	}
+	k := &s.state
+	k.key, k.saves, k.places = (*[32]byte)(st.Key), st.Saves, known
+	k.shift += st.Clock - s.clock()
+	k.awaiting = map[uint64]*process{}
+	s.mu.Lock()
+	s.last = st.Last
+	s.mu.Unlock()
+	return nil
+}
+
+// absent is the peer of a process that has not come back.
+type absent struct{}
+
+func (absent) Memory() wire.Process { return 0 }
+func (absent) Print(int, []byte)    {}
+func (absent) Watch() string        { return "" }
+func (absent) Close()               {}
+
+// build makes a process as it was, without its ring and the bytes of its memory.
+func (s *Server) build(ctx context.Context, src Source, ps *processState, targets map[int][]target) error {
+	calls, err := readCalls(src, ps)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.processes[ps.ID] != nil || ps.ID > s.last {
+		s.mu.Unlock()
+		return fmt.Errorf("there is another one, or %d are said to have been there: %w", s.last, ErrRestore)
+	}
+	p := newProcess(s, ps.ID, nil, absent{})
+	s.processes[ps.ID] = p
+	s.mu.Unlock()
+	s.state.awaiting[ps.ID] = p
+	p.back = ps
+	p.rebuild = newRebuild(p, ps, s.state.shift)
+	defer func() { p.rebuild = nil }()
+	if err := p.rebuild.all(ctx, calls); err != nil {
+		return err
+	}
+	for i := range ps.Devices {
+		d := &ps.Devices[i]
+		for _, at := range d.Memory {
+			if d.State == nil {
+				return fmt.Errorf("memory of device %d, which it has not used: %w", d.Ordinal, ErrRestore)
+			}
+			targets[at.Block] = append(targets[at.Block], target{p.devices[d.Ordinal].space.Space, at.ID})
+		}
+		d.State, d.Memory = nil, nil // they can be large
+	}
+	return nil
+}
+
+// readCalls reads the calls of a process.
+func readCalls(src Source, ps *processState) ([]replay.Call, error) {
+	f, err := src.Open(ps.File)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []replay.Call
+	total := 0
+	part := func(n int) ([]byte, error) {
+		if n < 0 || n > maxCalls-total {
+			return nil, fmt.Errorf("a call of %d bytes: %w", n, ErrRestore)
+		}
+		total += n
+		// No more is taken than there is.
+		b, err := io.ReadAll(io.LimitReader(f, int64(n)))
+		if err == nil && len(b) < n {
+			err = io.ErrUnexpectedEOF
+		}
+		return b, err
+	}
+	for _, c := range ps.Calls {
+		in, err := part(c.In)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", ps.File, c.Symbol, err)
+		}
+		answer, err := part(c.Out)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", ps.File, c.Symbol, err)
+		}
+		out = append(out, replay.Call{Op: c.Op, Context: c.Context, In: in, Out: answer})
+	}
+	ps.Calls = nil
+	return out, nil
+}
+
+// moved is a time by the saved server's clock, by this one's backend.
+func moved(at, shift time.Duration) *time.Duration {
+	at -= shift
+	return &at
+}

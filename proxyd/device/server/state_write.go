@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+)
+
+// write writes the stopped job. The caller holds state.mu.
+func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
+	k := &s.state
+	if k.key == nil {
+		k.key = new([32]byte)
+		_, _ = rand.Read(k.key[:]) // it never fails
+	}
+	known := k.places
+	if !o.Again {
+		known = nil
+	}
+	st := &serverState{Version: stateVersion, Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
+	for _, d := range s.devices {
+		st.Devices = append(st.Devices, deviceInfo{d.base, *d.Info()})
+	}
+	s.mu.Lock()
+	st.Last = s.last
+	s.mu.Unlock()
+	r := &Report{}
+	w, err := newBlockWriter(ctx, sink, fmt.Sprintf("blocks-%d", st.Saves), k.key, known, r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.writeProcesses(sink, st, w, r)
+	blocks, failed := w.finish()
+	// What a reader of the blocks met first is the reason for the rest.
+	if err := errors.Join(failed, err); err != nil {
+		return nil, err
+	}
+	st.Blocks = blocks
+	if err := writeFile(sink, stateName, func(f io.Writer) error { return json.NewEncoder(f).Encode(st) }); err != nil {
+		return nil, err
+	}
+	r.Files = append(r.Files, stateName)
+	for _, b := range blocks {
+		r.Files = append(r.Files, b.File)
+	}
+	slices.Sort(r.Files)
+	r.Files = slices.Compact(r.Files)
+	k.saves = st.Saves
+	k.places, err = places(blocks)
+	return r, err
+}
+
+// writeProcesses writes all processes. One that ends meanwhile is left out.
+func (s *Server) writeProcesses(sink Sink, st *serverState, w *blockWriter, r *Report) error {
+	all := s.all()
+	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.id, b.id) })
+	for _, p := range all {
+		ps, err := s.writeProcess(p, sink, st, w)
+		switch {
+		case p.isGone():
+			continue
+		case err != nil:
+			return fmt.Errorf("process %d: %w", int(p.peer.Memory()), err)
+		}
+		r.Files = append(r.Files, ps.File)
+		r.Processes = append(r.Processes, ps.SavedProcess)
+		st.Processes = append(st.Processes, *ps)
+	}
+	return nil
+}
+
+func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWriter) (*processState, error) {
+	ps, calls, err := p.describe()
+	if err != nil {
+		return nil, err
+	}
+	ps.File = fmt.Sprintf("calls-%d-%d", st.Saves, p.id)
+	if err := writeFile(sink, ps.File, func(f io.Writer) error { return writeCalls(f, calls) }); err != nil {
+		return nil, err
+	}
+	for i := range ps.Devices {
+		d := &ps.Devices[i]
+		if d.State == nil {
+			continue
+		}
+		p.mu.Lock()
+		sp := p.devices[d.Ordinal].space
+		p.mu.Unlock()
+		if d.Memory, err = w.add(sp.Space); err != nil {
+			return nil, fmt.Errorf("device %d: %w", d.Ordinal, err)
+		}
+	}
+	return ps, nil
+}
+
+func writeCalls(f io.Writer, calls []replay.Call) error {
+	for _, c := range calls {
+		for _, b := range [][]byte{c.In, c.Out} {
+			if _, err := f.Write(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeFile makes a file. It is complete only if there is no error.
+func writeFile(sink Sink, name string, fill func(io.Writer) error) error {
+	f, err := sink.Create(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	b := bufio.NewWriterSize(f, 1<<16)
+	err = errors.Join(fill(b), b.Flush(), f.Close())
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
