@@ -39,6 +39,7 @@ const (
 	faultAt   = 388
 	lastMask  = 0xffffff
 	asleepBit = 0x1000000
+	callsShut = 1 << 32
 	closedBit = 1 << 34
 	longLane  = firstUnit + 128*laneUnits
 )
@@ -94,6 +95,10 @@ func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, bod
 		old := atomic.LoadUint64(order)
 		if old&closedBit != 0 {
 			return 0, 0
+		}
+		if old&callsShut != 0 {
+			runtime.Gosched()
+			continue
 		}
 		atomic.StoreUint32(c.word(at), uint32(old&lastMask))
 		if atomic.CompareAndSwapUint64(order, old, old&^(lastMask|asleepBit)|uint64(unit)) {

@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+)
+
+// told runs a server's side of a control socket and returns the parent's, and what Control comes to.
+func told(t *testing.T, s *Server) (*Controller, <-chan error) {
+	t.Helper()
+	c, theirs, err := NewController()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := ControlConn(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); conn.Close() })
+	end := make(chan error, 1)
+	go func() { end <- s.Control(conn) }()
+	return c, end
+}
+
+// TestControl: a parent has a server saved, and its process taken over by another one.
+func TestControl(t *testing.T) {
+	folder := t.TempDir()
+	s := serverOf(t, "test", nil, memory)
+	p, cs := attach(t, s, 1)
+	cs[0].begin(ctxA, 0)
+	a := cs[0].alloc(100)
+	cs[0].post("copy_in", a, []byte("abc"), uint64(3), uint64(0))
+	c, end := told(t, s)
+	var bad *OrderError
+	if _, err := c.Save("/proc/none", SaveOptions{}, time.Minute); !errors.As(err, &bad) || !bad.Temporary {
+		t.Error(err)
+	}
+	if err := c.Resume(); err == nil || !strings.Contains(err.Error(), "the job is not stopped") {
+		t.Error(err)
+	}
+	if _, _, err := c.order(&order{Do: "dance"}, nil); err == nil || !strings.Contains(err.Error(), `there is no order "dance"`) {
+		t.Error(err)
+	}
+	r, err := c.Save(folder, SaveOptions{}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Processes) != 1 || r.Processes[0].ID != p.id || r.Processes[0].Capsule != os.Getpid() {
+		t.Errorf("%+v", r.Processes)
+	}
+	ring, err := c.Ring(p.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ring.Close()
+	if _, err := c.Ring(p.id + 1); !errors.As(err, &bad) || bad.Temporary {
+		t.Error(err)
+	}
+	if err := c.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-end; !errors.Is(err, ErrLeft) {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	next := serverOf(t, "other", nil, memory)
+	if err := next.Restore(t.Context(), Folder(folder)); err != nil {
+		t.Fatal(err)
+	}
+	c, end = told(t, next)
+	if err := c.Adopt(p.id+1, os.Getpid(), ring); !errors.As(err, &bad) || bad.Temporary {
+		t.Error(err)
+	}
+	if err := c.Adopt(p.id, 1<<30, ring); !errors.As(err, &bad) || !bad.Temporary {
+		t.Error(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if err := c.Adopt(p.id, os.Getpid(), null); err == nil || !strings.Contains(err.Error(), "it has no ring") {
+		t.Error(err)
+	}
+	if err := c.Adopt(p.id, os.Getpid(), ring); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if got := cs[0].bytes(a, 4); string(got) != "abc\x00" {
+		t.Errorf("%q", got)
+	}
+	c.Close()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNotBack: a process that does not come back is gone, and others are attached again.
+func TestNotBack(t *testing.T) {
+	folder := Folder(t.TempDir())
+	s := serverOf(t, "test", nil, memory)
+	_, cs := attach(t, s, 1)
+	cs[0].begin(ctxA, 0)
+	save(t, s, folder, SaveOptions{})
+	next := serverOf(t, "other", nil, memory)
+	if err := next.Restore(t.Context(), folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Restore(t.Context(), folder); err == nil {
+		t.Error("it was restored twice")
+	}
+	if err := next.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(next.all()); n != 0 {
+		t.Errorf("%d processes", n)
+	}
+	_, cs = attach(t, next, 1)
+	cs[0].begin(ctxA, 0)
+}
+
+// TestAttachedLater: who comes while the job is stopped waits until it goes on.
+func TestAttachedLater(t *testing.T) {
+	s := serverOf(t, "test", nil, memory)
+	save(t, s, Folder(t.TempDir()), SaveOptions{})
+	ring, err := wire.Create(wire.Options{Spin: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, ring.File(), 0)
+	attached := make(chan error, 1)
+	go func() {
+		_, err := s.serve(ring, &own{ended: make(chan string)}, func() error { return nil })
+		attached <- err
+	}()
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-attached; err != nil {
+		t.Fatal(err)
+	}
+	c.begin(ctxA, 0)
+	// And one that waits when all is over is not kept.
+	save(t, s, Folder(t.TempDir()), SaveOptions{})
+	late := make(chan error, 1)
+	go func() { late <- s.wait() }()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-late; !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+}
+
+// wait is what attach does when it has a ring.
+func (s *Server) wait() error {
+	_, err := s.serve(nil, nil, func() error { return nil })
+	return err
+}
+
+// TestUntilCut: who waits for something to do is told when a cut begins, and waits again after it.
+func TestUntilCut(t *testing.T) {
+	s := serverOf(t, "test", nil, memory)
+	p, _ := attach(t, s, 1)
+	first, stop := p.untilCut()
+	defer stop()
+	save(t, s, Folder(t.TempDir()), SaveOptions{})
+	<-first.Done()
+	if p.isGone() {
+		t.Error("the process is gone")
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	second, stop := p.untilCut()
+	defer stop()
+	if second.Err() != nil {
+		t.Error("the cut is over")
+	}
+	p.end("enough")
+	<-second.Done()
+}
+
+func TestFindRing(t *testing.T) {
+	const line = "7f0123400000-7f012b410000 rw-s 00000000 00:01 77   /memfd:singularity-ring (deleted)\n"
+	for _, tc := range []struct {
+		name, maps string
+		inode      uint64
+		want       string
+	}{
+		{"it", line, 0, "7f0123400000-7f012b410000"},
+		{"that one", line, 77, "7f0123400000-7f012b410000"},
+		{"another one", line, 78, ""},
+		{"none", "", 0, ""},
+		{"a part", strings.Replace(line, "7f012b410000", "7f0123500000", 1), 0, ""},
+		{"not its beginning", strings.Replace(line, "00000000", "00001000", 1), 0, ""},
+		{"a file", strings.Replace(line, "/memfd:singularity-ring (deleted)", "/tmp/x", 1), 0, ""},
+		{"nonsense", "a b c d e /memfd:singularity-ring\n", 0, ""},
+		{"leading zeros", strings.ReplaceAll(line, "7f01", "0001"), 0, "123400000-12b410000"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := findRing(tc.maps, tc.inode)
+			if got.span != tc.want || (err == nil) != (tc.want != "") {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}

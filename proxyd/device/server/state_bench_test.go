@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"io"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// nowhere is a Sink that has room for everything.
+type nowhere struct{}
+
+type hole struct{ io.Writer }
+
+func (nowhere) Create(string) (io.WriteCloser, error) { return hole{io.Discard}, nil }
+func (hole) Close() error                             { return nil }
+
+// BenchmarkSave writes memory of which no block is like another: into buffers, as a sink gets them. Compare with memcpy.
+func BenchmarkSave(b *testing.B) {
+	const size = 256 << 20
+	s := serverOf(b, "test", nil, 2*size)
+	_, cs := attach(b, s, 1)
+	c := cs[0]
+	c.begin(ctxA, 0)
+	a := c.alloc(size)
+	for i := uint64(0); i < size/backend.Granule; i++ {
+		c.post("cuMemsetD32Async", a+i*backend.Granule, uint32(i+1), uint64(backend.Granule/4), uint64(0))
+	}
+	c.must("cuCtxSynchronize")
+	run := func(name string, f func(*testing.B)) {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				f(b)
+			}
+		})
+	}
+	from, to := make([]byte, size), make([]byte, size)
+	for i := range from {
+		from[i] = byte(i)
+	}
+	run("memcpy", func(*testing.B) { copy(to, from) })
+	saved := func(o SaveOptions) func(*testing.B) {
+		return func(b *testing.B) {
+			if _, err := s.Save(b.Context(), nowhere{}, o); err != nil {
+				b.Fatal(err)
+			}
+			if err := s.Resume(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	run("all", saved(SaveOptions{}))
+	run("nothing new", saved(SaveOptions{Again: true}))
+}
+
+// BenchmarkNote is what each message costs to be looked at, and what one costs that is kept.
+func BenchmarkNote(b *testing.B) {
+	s := serverOf(b, "test", nil, memory)
+	p, cs := attach(b, s, 1)
+	cs[0].begin(ctxA, 0)
+	c := dispatch.Call{Context: ctxA}
+	in := make([]byte, 200)
+	b.Run("launch", func(b *testing.B) {
+		op := ops["launch"]
+		if op == 0 {
+			b.Skip("there is no such call")
+		}
+		for b.Loop() {
+			p.note(&c, op, in, nil, 0, nil)
+		}
+	})
+	b.Run("stream made and ended", func(b *testing.B) {
+		cl := cs[0]
+		h := uint64(1 << 20)
+		for b.Loop() {
+			h++
+			_, made := cl.message("cuStreamCreate", []any{h, uint32(0)})
+			p.note(&c, ops["cuStreamCreate"], made[8:], nil, 0, nil)
+			_, ended := cl.message("cuStreamDestroy_v2", []any{h})
+			p.note(&c, ops["cuStreamDestroy_v2"], ended[8:], nil, 0, nil)
+		}
+	})
+}

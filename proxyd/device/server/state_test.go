@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+)
+
+// serverOf makes a server with devices of these sizes, in an order.
+func serverOf(t testing.TB, seed string, order []int, memory ...uint64) *Server {
+	t.Helper()
+	b, err := soft.New(soft.Config{Seed: seed, Workers: 1, Memory: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{Backend: b, Log: slog.New(slog.DiscardHandler), Order: order})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// save stops a job and writes it to a folder.
+func save(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
+	t.Helper()
+	r, err := s.Save(t.Context(), to, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// replaced has a saved job go on in another server, with the rings that its processes still have.
+func replaced(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
+	t.Helper()
+	rings := map[uint64]*os.File{}
+	for _, p := range r.Processes {
+		f, err := s.RingOf(p.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fd.Close()
+		rings[p.ID] = fd
+	}
+	if err := s.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Restore(t.Context(), from); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Processes {
+		if err := next.Adopt(p.ID, os.Getpid(), rings[p.ID]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := next.Resume(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSaveAndGoOn: a job that was saved goes on where it is. What is written the second time is what has changed.
+func TestSaveAndGoOn(t *testing.T) {
+	s := serverOf(t, "test", nil, memory)
+	_, cs := attach(t, s, 1)
+	c := cs[0]
+	c.begin(ctxA, 0)
+	a := c.alloc(8 * backend.Granule)
+	c.post("cuMemsetD8Async", a, uint8(1), uint64(2*backend.Granule), uint64(0))
+	c.post("copy_in", a+4*backend.Granule, []byte("abc"), uint64(3), uint64(0))
+	folder := Folder(t.TempDir())
+	first := save(t, s, folder, SaveOptions{})
+	if first.Bytes != 8*backend.Granule || first.Zero != 5*backend.Granule || first.Twice != backend.Granule || first.Written != 2*backend.Granule {
+		t.Errorf("%+v", first)
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	c.post("copy_in", a+4*backend.Granule, []byte("xyz"), uint64(3), uint64(0))
+	second := save(t, s, folder, SaveOptions{Again: true})
+	if second.Written != backend.Granule || second.Known != backend.Granule || second.Twice != backend.Granule {
+		t.Errorf("%+v", second)
+	}
+	next := serverOf(t, "other", nil, memory)
+	replaced(t, s, second, folder, next)
+	if got := c.bytes(a+4*backend.Granule, 4); string(got) != "xyz\x00" {
+		t.Errorf("%q", got)
+	}
+	if got := c.bytes(a+2*backend.Granule-1, 2); string(got) != "\x01\x00" {
+		t.Errorf("%q", got)
+	}
+	// All of it again: what the saves before had is not looked at.
+	third := save(t, next, folder, SaveOptions{})
+	if third.Written != 2*backend.Granule || third.Known != 0 {
+		t.Errorf("%+v", third)
+	}
+	if err := next.Resume(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRestoreRefused: devices that are not like those that were saved, and files that are not like those that were written.
+func TestRestoreRefused(t *testing.T) {
+	s := serverOf(t, "test", nil, memory, memory)
+	_, cs := attach(t, s, 1)
+	c := cs[0]
+	c.begin(ctxA, 1)
+	a := c.alloc(100)
+	c.post("cuMemsetD8Async", a, uint8(1), uint64(100), uint64(0))
+	c.must("cuStreamCreate", uint64(streamA), uint32(0))
+	folder := Folder(t.TempDir())
+	r := save(t, s, folder, SaveOptions{})
+	for _, tc := range []struct {
+		name   string
+		memory []uint64
+		change func(string) string
+		want   string
+	}{
+		{"fewer", []uint64{memory}, nil, "the job had 2 devices, here are 1"},
+		{"smaller", []uint64{memory, memory / 2}, nil, "device 1 had 67108864 bytes of memory, here it has 33554432"},
+		{"version", []uint64{memory, memory}, func(s string) string { return strings.Replace(s, `"version":1`, `"version":9`, 1) }, "is of version 9, this is 1"},
+		{"half", []uint64{memory, memory}, func(s string) string { return s[:len(s)/2] }, "state.json is damaged"},
+		{"a call is missing", []uint64{memory, memory}, func(s string) string {
+			i := strings.Index(s, `"calls":[`)
+			return s[:i] + `"calls":[]` + s[strings.Index(s[i:], "]")+i+1:]
+		}, "was not made again"},
+		{"another file", []uint64{memory, memory}, func(s string) string { return strings.ReplaceAll(s, `"file":"blocks`, `"file":"../blocks`) }, "no file of a save"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			from := folder
+			if tc.change != nil {
+				from = Folder(t.TempDir())
+				for _, name := range r.Files {
+					b, err := os.ReadFile(string(folder) + "/" + name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if name == stateName {
+						b = []byte(tc.change(string(b)))
+					}
+					if err := os.WriteFile(string(from)+"/"+name, b, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			err := serverOf(t, "test", nil, tc.memory...).Restore(t.Context(), from)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+	larger := serverOf(t, "other", nil, 2*memory, 2*memory, memory)
+	replaced(t, s, r, folder, larger)
+	if out := c.must("cuDeviceGetCount"); out[0] != 2 {
+		t.Errorf("%d devices", out[0])
+	}
+	if free, total := u64(c.must("cuMemGetInfo_v2")), u64(c.must("cuMemGetInfo_v2")[8:]); total != memory || free >= total {
+		t.Errorf("%d of %d bytes are free", free, total)
+	}
+}
+
+// TestNotSaved: why a job cannot be saved. It goes on.
+func TestNotSaved(t *testing.T) {
+	folder := Folder(t.TempDir())
+	t.Run("work that waits for what is behind the gate", func(t *testing.T) {
+		s := serverOf(t, "test", nil, memory)
+		_, cs := attach(t, s, 1)
+		c := cs[0]
+		c.begin(ctxA, 0)
+		a := c.alloc(100)
+		c.must("cuStreamCreate", uint64(streamA), uint32(1))
+		c.must("cuStreamCreate", uint64(streamB), uint32(1))
+		c.post("cuStreamWaitValue32_v2", uint64(streamA), a, uint32(1), uint32(1))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*firstTry)
+		defer cancel()
+		_, err := s.Save(ctx, folder, SaveOptions{})
+		if err == nil || !strings.Contains(err.Error(), "device 0 has work that does not end") || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		c.post("cuStreamWriteValue32_v2", uint64(streamB), a, uint32(1), uint32(0))
+		c.must("cuStreamSynchronize", uint64(streamA))
+		save(t, s, folder, SaveOptions{})
+		if err := s.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		c.must("cuCtxSynchronize")
+	})
+	t.Run("a sink that is full", func(t *testing.T) {
+		s := serverOf(t, "test", nil, memory)
+		_, cs := attach(t, s, 1)
+		cs[0].begin(ctxA, 0)
+		if _, err := s.Save(t.Context(), Folder("/proc/none"), SaveOptions{}); err == nil {
+			t.Error("it was written")
+		}
+		cs[0].must("cuCtxSynchronize")
+	})
+}

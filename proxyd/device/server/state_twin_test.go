@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// twin is a program that runs undisturbed on one server and is moved about on others; what it is told must be the same.
+type twin struct {
+	t    *testing.T
+	r    *rand.Rand
+	c    [2]*client
+	n    uint64 // handles made
+	ctxs []uint64
+	// Of any context, ended or not.
+	streams, events, memory, pools, ranges, modules, functions, libraries, kernels []uint64
+	log                                                                            []string
+}
+
+// both makes a call on both and compares what they answer.
+func (w *twin) both(symbol string, args ...any) (int32, []byte) {
+	w.t.Helper()
+	for _, c := range w.c {
+		c.context = w.c[0].context
+	}
+	r, out := w.c[0].call(symbol, args...)
+	r2, out2 := w.c[1].call(symbol, args...)
+	if r == gone {
+		w.t.Fatalf("%s%x: the process is gone", symbol, args)
+	}
+	w.log = append(w.log, fmt.Sprintf("%s %x %x = %d %x", symbol, w.c[0].context, args, r, out))
+	if r != r2 || !bytes.Equal(out, out2) {
+		w.t.Fatalf("%s%x: %d %x, after restores %d %x\n%s", symbol, args, r, out, r2, out2, strings.Join(w.log[max(0, len(w.log)-60):], "\n"))
+	}
+	return r, out
+}
+
+func (w *twin) post(symbol string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf("%s %x %x", symbol, w.c[0].context, args))
+	for _, c := range w.c {
+		c.context = w.c[0].context
+		c.post(symbol, args...)
+	}
+}
+
+func (w *twin) handle() uint64 { w.n++; return 0x50000 + w.n }
+
+func pick(r *rand.Rand, all []uint64) uint64 {
+	if len(all) == 0 {
+		return 0
+	}
+	all = all[max(0, len(all)-8):] // most are alive
+	return all[r.IntN(len(all))]
+}
+
+// use has one of the contexts current.
+func (w *twin) use() { w.c[0].context = pick(w.r, w.ctxs) }
+
+func u64(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+// load loads code on both. How long that took is no matter.
+func (w *twin) load(symbol string, args ...any) uint64 {
+	w.t.Helper()
+	w.c[1].context = w.c[0].context
+	r1, a := w.c[0].call(symbol, args...)
+	r2, b := w.c[1].call(symbol, args...)
+	w.log = append(w.log, fmt.Sprintf("%s %x = %d %x", symbol, w.c[0].context, r1, a[:24]))
+	if r1 != r2 || !bytes.Equal(a[:24], b[:24]) {
+		w.t.Fatalf("%s: %d %x, after restores %d %x\n%s", symbol, r1, a, r2, b, strings.Join(w.log[max(0, len(w.log)-60):], "\n"))
+	}
+	return u64(a[16:])
+}
+
+// named makes a call that answers with a handle.
+func (w *twin) named(to *[]uint64, symbol string, args ...any) {
+	w.t.Helper()
+	if r, out := w.both(symbol, args...); r == 0 {
+		*to = append(*to, u64(out))
+	}
+}
+
+func (w *twin) second(symbol string, args ...any) []byte {
+	_, out := w.both(symbol, args...)
+	return out
+}
+
+// step does something.
+func (w *twin) step() {
+	r := w.r
+	switch r.IntN(40) {
+	case 0:
+		if h := w.handle(); len(w.ctxs) < 4 {
+			if res, _ := w.both("cuCtxCreate_v2", h, uint32(r.IntN(2)), int32(r.IntN(2))); res == 0 {
+				w.ctxs = append(w.ctxs, h)
+			}
+		}
+	case 1:
+		if len(w.ctxs) > 2 {
+			i := r.IntN(len(w.ctxs))
+			w.both("cuCtxDestroy_v2", w.ctxs[i])
+			w.ctxs = append(w.ctxs[:i], w.ctxs[i+1:]...)
+			w.use()
+		}
+	case 2:
+		dev := int32(r.IntN(2))
+		w.both("cuDevicePrimaryCtxRetain", uint64(0x40001+dev), dev)
+		w.both("cuDevicePrimaryCtxGetState", dev)
+	case 3:
+		w.both([]string{"cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2"}[r.IntN(5)/4], int32(r.IntN(2)))
+	case 4:
+		w.both("cuDevicePrimaryCtxSetFlags_v2", int32(r.IntN(2)), uint32(r.IntN(3)))
+	case 5, 6:
+		h := w.handle()
+		w.both("cuStreamCreateWithPriority", h, uint32(r.IntN(2)), int32(-r.IntN(6)))
+		w.streams = append(w.streams, h)
+	case 7:
+		w.both("cuStreamDestroy_v2", pick(r, w.streams))
+	case 8:
+		w.both([]string{"cuStreamGetId", "cuStreamGetPriority", "cuStreamGetFlags", "cuStreamGetDevice"}[r.IntN(4)], pick(r, w.streams))
+		w.both("cuStreamGetId", uint64(r.IntN(3)))
+		w.both("cuCtxGetId", pick(r, w.ctxs))
+	case 9:
+		w.both("cuStreamSetAttribute", pick(r, w.streams), int32(3), [8]uint64{uint64(r.IntN(3))})
+		w.both("cuStreamGetAttribute", pick(r, w.streams), int32(3))
+	case 10:
+		h := w.handle()
+		w.both("cuEventCreate", h, uint32([]int{0, 2}[r.IntN(2)]))
+		w.events = append(w.events, h)
+	case 11:
+		w.both("cuEventDestroy_v2", pick(r, w.events))
+	case 12, 13:
+		e := pick(r, w.events)
+		w.post("cuEventRecord", e, pick(r, w.streams))
+		w.both("cuEventSynchronize", e)
+		w.both("cuCtxSynchronize")
+	case 14:
+		a, b := pick(r, w.events), pick(r, w.events)
+		w.both("cuEventQuery", a)
+		// The time is another one. That there is one is the same.
+		r1, _ := w.c[0].call("cuEventElapsedTime", a, b)
+		r2, _ := w.c[1].call("cuEventElapsedTime", a, b)
+		if r1 != r2 {
+			w.t.Fatalf("elapsed time: %d, after restores %d", r1, r2)
+		}
+	case 15, 16, 17:
+		sizes := []uint64{1, 100, 5000, 1 << 20, 3 << 20, 5 << 20}
+		res, out := w.both("cuMemAlloc_v2", sizes[r.IntN(len(sizes))])
+		if res == 0 {
+			w.memory = append(w.memory, u64(out))
+		}
+	case 18:
+		if a := pick(r, w.memory); a != 0 {
+			w.both("cuMemFree_v2", a)
+		}
+	case 19, 20:
+		a := pick(r, w.memory)
+		w.post("cuMemsetD8Async", a, uint8(r.IntN(256)), uint64(1+r.IntN(100)), pick(r, w.streams))
+		w.both("cuCtxSynchronize")
+	case 21:
+		b := make([]byte, 1+r.IntN(300))
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		w.post("copy_in", pick(r, w.memory), b, uint64(len(b)), pick(r, w.streams))
+		w.both("cuCtxSynchronize")
+	case 22, 23:
+		w.both("copy_out", pick(r, w.memory)+uint64(r.IntN(3)), uint64(1+r.IntN(200)), pick(r, w.streams))
+	case 24:
+		w.both("cuMemGetInfo_v2")
+		w.both("cuMemGetAddressRange_v2", true, true, pick(r, w.memory))
+	case 25:
+		res, out := w.both("cuMemPoolCreate", int32(1), int32(0), int32(1), int32(r.IntN(2)), uint64(0), uint64(0), [56]byte{})
+		if res == 0 {
+			w.pools = append(w.pools, u64(out))
+		}
+	case 26:
+		w.both("cuMemPoolDestroy", pick(r, w.pools))
+	case 27:
+		w.both("cuDeviceGetDefaultMemPool", int32(r.IntN(2)))
+		w.both("cuDeviceGetMemPool", int32(r.IntN(2)))
+		w.both("cuDeviceSetMemPool", int32(r.IntN(2)), pick(r, w.pools))
+	case 28:
+		w.both("pool_set", pick(r, w.pools), int32(4), r.Uint64N(1000))
+		w.both("pool_get", pick(r, w.pools), int32(4))
+	case 29:
+		res, out := w.both("cuMemAllocFromPoolAsync", uint64(1+r.IntN(10000)), pick(r, w.pools), pick(r, w.streams))
+		if res == 0 {
+			w.memory = append(w.memory, u64(out))
+		}
+		w.both("cuCtxSynchronize")
+	case 30:
+		if res, out := w.both("cuMemAddressReserve", uint64(4*backend.Granule), uint64(0), uint64(0), uint64(0)); res == 0 {
+			w.ranges = append(w.ranges, u64(out))
+		}
+	case 31:
+		a := uint64(r.IntN(1000)+1) << 21
+		w.both("host_alloc", a, uint64(4096), uint32(r.IntN(4)))
+		w.both("host_free", uint64(r.IntN(1000)+1)<<21)
+	case 32:
+		w.both("cuCtxSetLimit", int32(0), uint64(1024+r.IntN(1000)))
+		w.both("cuCtxGetLimit", int32(0))
+		w.both("cuCtxSetCacheConfig", int32(r.IntN(4)))
+		w.both("cuCtxGetCacheConfig")
+	case 33:
+		w.both("cuCtxEnablePeerAccess", pick(r, w.ctxs), uint32(0))
+		w.both("cuCtxDisablePeerAccess", pick(r, w.ctxs))
+		w.both("cuCtxEnablePeerAccess", pick(r, w.ctxs), uint32(0))
+	case 34:
+		if h := w.load("module_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0)); h != 0 {
+			w.modules = append(w.modules, h)
+		}
+	case 35:
+		if h := w.load("library_load", []byte(kernels), uint64(len(kernels)), uint64(0), uint64(0), uint32(0), uint64(0), uint64(0), uint32(0), uint32(0), uint32(0)); h != 0 {
+			w.libraries = append(w.libraries, h)
+		}
+	case 36:
+		w.both([]string{"cuModuleUnload", "cuLibraryUnload"}[r.IntN(2)], pick(r, [][]uint64{w.modules, w.libraries}[r.IntN(2)]))
+	case 37:
+		w.named(&w.functions, "cuModuleGetFunction", pick(r, w.modules), "add")
+		w.named(&w.kernels, "cuLibraryGetKernel", pick(r, w.libraries), []string{"add", "exact"}[r.IntN(2)])
+		w.named(&w.functions, "cuKernelGetFunction", pick(r, w.kernels))
+		w.named(&w.modules, "cuLibraryGetModule", pick(r, w.libraries))
+	case 38:
+		w.both("cuFuncSetAttribute", pick(r, w.functions), int32(8), int32(r.IntN(70000)))
+		w.both("cuFuncGetAttribute", int32(8), pick(r, w.functions))
+		w.both("cuKernelSetAttribute", int32(8), int32(r.IntN(70000)), pick(r, w.kernels), int32(r.IntN(2)))
+		w.both("cuKernelGetAttribute", int32(8), pick(r, w.kernels), int32(r.IntN(2)))
+	case 39:
+		// A variable is set, and a kernel adds it to what it is given.
+		for _, out := range [][]byte{
+			w.second("cuModuleGetGlobal_v2", true, true, pick(r, w.modules), "step"), w.second("cuLibraryGetGlobal", true, true, pick(r, w.libraries), "step"),
+		} {
+			if len(out) >= 8 {
+				w.post("copy_in", u64(out), []byte{byte(r.IntN(256)), 0, 0, 0}, uint64(4), uint64(0))
+			}
+		}
+		if res, out := w.both("cuMemAlloc_v2", uint64(4)); res == 0 {
+			a := u64(out)
+			w.memory = append(w.memory, a)
+			f := pick(r, [][]uint64{w.functions, w.kernels}[r.IntN(2)])
+			params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, a), r.Uint32())
+			w.post("launch", f, [7]uint32{1, 1, 1, 1, 1, 1, 0}, uint64(0), params, uint32(len(params)))
+			w.both("cuCtxSynchronize")
+			w.both("copy_out", a, uint64(4), uint64(0))
+		}
+	}
+	if w.r.IntN(8) == 0 || w.c[0].context == 0 {
+		w.use()
+	}
+}
+
+// TestTwins: a program does the same things on a server that nobody disturbs and on one that is saved, ended and replaced again and
+// again, each time with the devices in another order, and is told the same.
+func TestTwins(t *testing.T) {
+	rounds, steps := 8, 80
+	if testing.Short() {
+		rounds = 3
+	}
+	for seed := range 3 {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := &twin{t: t, r: rand.New(rand.NewPCG(uint64(seed), 7))}
+			_, quiet := attach(t, serverOf(t, "test", nil, memory, memory), 1)
+			s := serverOf(t, "test", nil, memory, memory)
+			_, moved := attach(t, s, 1)
+			w.c = [2]*client{quiet[0], moved[0]}
+			folder := Folder(t.TempDir())
+			for round := range rounds {
+				for range steps {
+					w.step()
+				}
+				r := save(t, s, folder, SaveOptions{Again: round%2 == 1})
+				next := serverOf(t, "other", []int{1 - round%2, round % 2}, memory, memory)
+				replaced(t, s, r, folder, next)
+				s = next
+			}
+		})
+	}
+}
