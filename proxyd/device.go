@@ -31,6 +31,9 @@ type deviceOptions struct {
 	ready    int    // a descriptor that is told when it listens, or -1
 	lifeline int    // a descriptor whose end of file ends it, or -1
 	folder   string // what it removes when its lifeline has ended it, or ""
+	control  int    // a socket by which its parent says what to do, or -1
+	restore  string
+	order    []int
 	verbose  bool
 }
 
@@ -80,6 +83,9 @@ func deviceCommand() *cobra.Command {
 	c.Flags().IntVar(&o.ready, "ready", -1, "write a line to this descriptor when it listens, and close it")
 	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
+	c.Flags().IntVar(&o.control, "control", -1, "be told over this descriptor to save, and to let another server take over")
+	c.Flags().StringVar(&o.restore, "restore", "", "begin with what was saved to `FOLDER`")
+	c.Flags().IntSliceVar(&o.order, "order", nil, "have these `DEVICES` only, in this order: as 1,0")
 	return c
 }
 
@@ -99,10 +105,18 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	if o.verbose {
 		level = slog.LevelInfo
 	}
+	if err := o.checkOrder(); err != nil {
+		return errors.Join(err, b.Close())
+	}
 	s := server.New(server.Config{
-		Backend: b, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), Network: server.OverTCP(o.address),
+		Backend: b, Order: o.order, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), Network: server.OverTCP(o.address),
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if o.restore != "" {
+		if err := s.Restore(ctx, server.Folder(o.restore)); err != nil {
+			return err
+		}
+	}
 	l, err := listenDevices(o.socket)
 	if err != nil {
 		return err
@@ -119,6 +133,10 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
+	told, err := obey(s, o.control)
+	if err != nil {
+		return err
+	}
 	if o.ready >= 0 {
 		f := os.NewFile(uintptr(o.ready), "ready")
 		if _, err := f.WriteString("ready\n"); err != nil {
@@ -131,7 +149,46 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 		return nil
 	case err := <-served:
 		return err
+	case err := <-told:
+		return err
 	}
+}
+
+func (o *deviceOptions) checkOrder() error {
+	seen := map[int]bool{}
+	for _, i := range o.order {
+		if i < 0 || i >= o.soft || seen[i] {
+			return fmt.Errorf("--order: there is no device %d, or it is named twice; %w", i, errUsage)
+		}
+		seen[i] = true
+	}
+	return nil
+}
+
+// obey has the server do what its parent says, over an inherited socket. The channel tells when it is to end.
+func obey(s *server.Server, fd int) (<-chan error, error) {
+	told := make(chan error, 1)
+	if fd < 0 {
+		return told, nil
+	}
+	// Its own user may not reach into a process that can be told to write files.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return nil, err
+	}
+	conn, err := server.ControlConn(os.NewFile(uintptr(fd), "control"))
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer conn.Close()
+		switch err := s.Control(conn); {
+		case errors.Is(err, server.ErrLeft):
+			told <- nil
+		case err != nil:
+			told <- err
+		}
+	}()
+	return told, nil
 }
 
 // listenDevices listens at a path, for processes of this user. What a server that was killed has left there is removed.

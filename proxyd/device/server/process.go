@@ -61,7 +61,7 @@ type process struct {
 	valve    valve
 
 	destroyed table[dispatch.Context, struct{}] // contexts that were
-	keeping // of state*.go
+	keeping                                     // of state*.go
 
 	mu      sync.Mutex
 	ended   bool
