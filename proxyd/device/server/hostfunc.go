@@ -99,9 +99,14 @@ func (p *process) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, l
 		return 0, 0, 0, dispatch.ResultInvalidValue // nobody would call it
 	}
 	p.waits(c)
-	call := p.graphs.host.next(p.ctx)
-	if call == nil {
+	ctx, stop := p.untilCut()
+	defer stop()
+	call := p.graphs.host.next(ctx)
+	switch {
+	case call == nil && p.isGone():
 		return 0, 0, 0, dispatch.ResultDeinitialized
+	case call == nil:
+		return 0, 0, 0, 0 // the shim asks again, when the gates are open
 	}
 	if call.context != nil {
 		status = int32(p.result(call.context.b.Err()))
