@@ -22,7 +22,7 @@ LIB            = $(PREFIX)/lib/singularity-slurm
 UNITS          = $(PREFIX)/lib/systemd/system
 DOC            = $(PREFIX)/share/doc/singularity-slurm
 LDFLAGS        = -X main.version=$(VERSION)
-NODE_FILES  := $(shell find proxyd preemptd slurmrestd-client -name '*.go' ! -name '*_test.go')
+NODE_FILES  := $(shell find proxyd preemptd slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go')
 C_PARTS     := slurm-spank/warden slurm-spank/srun libsingshim
 SUITES      := forky trixie bookworm
 CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
