@@ -164,6 +164,7 @@ install-node-locked: node
 	install -CD -m 755 $(B)/sing-warden $(DESTDIR)$(LIBEXEC)/sing-warden
 	install -CD -m 755 $(B)/sing-srun $(DESTDIR)$(LIBEXEC)/sing-srun
 	install -CD -m 644 $(B)/libsingshim.so $(DESTDIR)$(LIB)/libsingshim.so
+	install -CD -m 644 $(B)/libsingshim-device.so $(DESTDIR)$(LIB)/libsingshim-device.so
 	install -CD -m 644 $(B)/spank_singularity.so $(DESTDIR)$(LIB)/spank_singularity.so
 
 # And what an administrator wants beside it. No configuration is touched: the examples

@@ -49,7 +49,7 @@ func TestCommandLine(t *testing.T) {
 		{"run --soft two -- true", 2, "", "proxyd: invalid argument"},
 		{"run --memory much -- true", 2, "", `proxyd: run: --memory "much": give a size as in 500M`},
 		{"run --memory 1K -- true", 2, "", "proxyd: run: --memory 1K: it is from 2M to 1T; "},
-		{"run --shim /nowhere -- true", 1, "", "proxyd: no libsingshim.so at /nowhere; --shim names one"},
+		{"run --shim /nowhere -- true", 1, "", "proxyd: no libsingshim-device.so at /nowhere; --shim names one"},
 		{"device", 2, "", "proxyd: device: --socket names no file; "},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

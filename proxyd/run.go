@@ -59,7 +59,7 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 	c.Flags().SetInterspersed(false) // what stands behind the program is the program's
 	o.devices(c)
 	c.Flags().BoolVar(&cuda, "cuda", false, "use the real devices (not yet)")
-	c.Flags().StringVar(&shim, "shim", "", "load `FILE` into the program instead of the libsingshim.so that is installed")
+	c.Flags().StringVar(&shim, "shim", "", "load `FILE` into the program instead of the libsingshim-device.so that is installed")
 	return c
 }
 
@@ -89,9 +89,9 @@ func runProgram(o *deviceOptions, shim string, args []string) (err error) {
 	return s.attend(cmd)
 }
 
-// findShim finds libsingshim.so: the named one, the one beside this program, or the installed one.
+// findShim finds libsingshim-device.so: the named one, the one beside this program, or the installed one.
 func findShim(named string) (string, error) {
-	const name = "libsingshim.so"
+	const name = "libsingshim-device.so"
 	places := []string{named}
 	if named == "" {
 		self, err := os.Executable()

@@ -64,7 +64,7 @@ var plain struct {
 	err  error
 }
 
-// library builds libsingshim.so alone, which needs no root, once, and returns its path.
+// library builds libsingshim-device.so alone, which needs no root, once, and returns its path.
 func library(t *testing.T) string {
 	t.Helper()
 	plain.once.Do(func() {
@@ -75,7 +75,7 @@ func library(t *testing.T) string {
 	if plain.err != nil {
 		t.Fatal(plain.err)
 	}
-	return filepath.Join(plain.dir, "libsingshim.so")
+	return filepath.Join(plain.dir, "libsingshim-device.so")
 }
 
 // TestOpenLibrary: with a device server whoever opens the driver gets the shim, wherever it looks; without one nothing is
@@ -94,8 +94,8 @@ func TestOpenLibrary(t *testing.T) {
 	}{
 		{"no server", "", before},
 		{"a server", "/none/device", []string{
-			before[0], "libcuda.so.1: libsingshim.so, cuInit 802", "/usr/lib/none/libcuda.so.1: libsingshim.so, cuInit 802",
-			"/none/libnccl.so.2: libsingshim.so, cuInit 802", "libnvidia-ml.so.1: libsingshim.so, cuInit 802", "libm.so.6: no cuInit",
+			before[0], "libcuda.so.1: libsingshim-device.so, cuInit 802", "/usr/lib/none/libcuda.so.1: libsingshim-device.so, cuInit 802",
+			"/none/libnccl.so.2: libsingshim-device.so, cuInit 802", "libnvidia-ml.so.1: libsingshim-device.so, cuInit 802", "libm.so.6: no cuInit",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

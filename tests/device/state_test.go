@@ -172,8 +172,8 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"libsingshim.so", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"} {
-		if err := os.Symlink(filepath.Join(w.Dir, "libsingshim.so"), filepath.Join(libs, name)); err != nil {
+	for _, name := range []string{"libsingshim-device.so", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"} {
+		if err := os.Symlink(filepath.Join(w.Dir, "libsingshim-device.so"), filepath.Join(libs, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +188,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 		}
 	}()
 	c := exec.Command(path, args...)
-	c.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(libs, "libsingshim.so"), "LD_LIBRARY_PATH="+libs, "SINGULARITY_SLURM_DEVICE="+socket)
+	c.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH="+libs, "SINGULARITY_SLURM_DEVICE="+socket)
 	c.Stdin = strings.NewReader("one\ntwo\nthree\nquit\n")
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

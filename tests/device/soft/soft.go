@@ -7,14 +7,12 @@ package soft
 import (
 	"bytes"
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,19 +20,15 @@ import (
 	"time"
 )
 
-// World is a folder with proxyd, libsingshim.so, and stubs of the vendor's libraries to link programs with.
+// World is a folder with proxyd, libsingshim-device.so, and stubs of the vendor's libraries to link programs with.
 type World struct {
 	Dir  string
 	CC   string
 	root string
 }
 
-var (
-	// ErrTool says that the machine lacks a compiler.
-	ErrTool = errors.New("there is no C compiler, or no make")
-	// ErrMissing says that the tree lacks a piece. TODO: goes when all of them are there.
-	ErrMissing = errors.New("not there yet")
-)
+// ErrTool says that the machine lacks a compiler.
+var ErrTool = errors.New("there is no C compiler, or no make")
 
 // build is done once in a process: the folder is made by the first test that asks.
 var build = sync.OnceValues(func() (*World, error) {
@@ -68,7 +62,7 @@ func Need(t testing.TB) *World {
 	t.Helper()
 	w, err := build()
 	switch {
-	case errors.Is(err, ErrTool), errors.Is(err, ErrMissing):
+	case errors.Is(err, ErrTool):
 		t.Skip(err)
 	case err != nil:
 		t.Fatal(err)
@@ -105,30 +99,6 @@ func (w *World) build() error {
 		if err != nil {
 			return err
 		}
-	}
-	return w.missing()
-}
-
-// missing says which piece there is not yet.
-func (w *World) missing() error {
-	out, err := exec.Command(filepath.Join(w.Dir, "proxyd"), "--help").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("proxyd --help: %w: %s", err, out)
-	}
-	if !strings.Contains(string(out), "\n  run ") {
-		return fmt.Errorf("proxyd's command run: %w", ErrMissing)
-	}
-	lib, err := elf.Open(filepath.Join(w.Dir, "libsingshim.so"))
-	if err != nil {
-		return err
-	}
-	defer lib.Close()
-	symbols, err := lib.DynamicSymbols()
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == "cuInit" && s.Section != elf.SHN_UNDEF }) {
-		return fmt.Errorf("the device half of libsingshim.so: %w", ErrMissing)
 	}
 	return nil
 }
