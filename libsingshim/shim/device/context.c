@@ -56,7 +56,7 @@ struct sing_context *sing_context_find(uint64_t handle)
 	return c != NULL && c->handle == handle ? c : NULL;
 }
 
-bool sing_context_add(uint64_t handle, int device, bool primary)
+bool sing_context_name(uint64_t handle, int device, bool primary)
 {
 	struct sing_context *c = place(handle, true);
 
@@ -65,7 +65,14 @@ bool sing_context_add(uint64_t handle, int device, bool primary)
 	c->device = device;
 	c->primary = primary;
 	c->handle = handle;
-	atomic_store_explicit(&c->alive, true, memory_order_release);
+	return true;
+}
+
+bool sing_context_add(uint64_t handle, int device, bool primary)
+{
+	if (!sing_context_name(handle, device, primary))
+		return false;
+	atomic_store_explicit(&sing_context_find(handle)->alive, true, memory_order_release);
 	return true;
 }
 
@@ -223,9 +230,12 @@ CUresult sing_cuCtxSetCurrent(CUcontext ctx)
 		pop();
 		return CUDA_SUCCESS;
 	}
+	/* One that is primary can be current before it is retained, and after: the runtime library counts on that. */
 	r = take(ctx, &c);
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS || (c != NULL && c->primary)) {
 		sing_current = c;
+		r = CUDA_SUCCESS;
+	}
 	return r;
 }
 SING_PUBLIC(cuCtxSetCurrent);

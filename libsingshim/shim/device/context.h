@@ -28,6 +28,9 @@ struct sing_context *sing_context_find(uint64_t handle);
 /* There is a new one. False: no memory for it. */
 bool sing_context_add(uint64_t handle, int device, bool primary);
 
+/* The same, but the context is not there yet. */
+bool sing_context_name(uint64_t handle, int device, bool primary);
+
 /* 0 if a context is current and alive, else what a call returns that needs one. */
 int sing_context_check(void);
 

@@ -101,14 +101,23 @@ CUresult sing_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 SING_PUBLIC(cuDeviceGetAttribute);
 
 /* Give it a handle. */
-static void name(struct primary *p)
+static bool name(struct primary *p, CUdevice dev)
 {
-	if (p->context == NULL)
-		p->context = (CUcontext)(uintptr_t)sing_handle_new(SING_CLASS_CONTEXT);
+	uint64_t handle;
+
+	if (p->context != NULL)
+		return true;
+	handle = sing_handle_new(SING_CLASS_CONTEXT);
+	if (!sing_context_name(handle, dev, true))
+		return false;
+	p->context = (CUcontext)(uintptr_t)handle;
+	return true;
 }
 
 int sing_primary_context(int dev, CUcontext *ctx)
 {
+	bool named;
+
 	if (!sing_is_initialized())
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (ctx == NULL)
@@ -116,10 +125,10 @@ int sing_primary_context(int dev, CUcontext *ctx)
 	if (!is_device(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
-	name(&primaries[dev]);
+	named = name(&primaries[dev], dev);
 	*ctx = primaries[dev].context;
 	pthread_mutex_unlock(&lock);
-	return CUDA_SUCCESS;
+	return named ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Make the context: the message has the handle that it gets. */
@@ -130,7 +139,8 @@ static CUresult begin(struct primary *p, CUdevice dev)
 	size_t got;
 	int r;
 
-	name(p);
+	if (!name(p, dev))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	handle = (uintptr_t)p->context;
 	(void)sing_put(sing_put(message, &handle, 8), &dev, 4);
 	r = sing_call(SING_OP_cuDevicePrimaryCtxRetain, message, sizeof(message), NULL, 0, &got);
