@@ -29,7 +29,7 @@ type exitStatus int
 func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
 
 const runExample = `  proxyd run --soft 2 -- ./matrixMul
-  proxyd run --soft 1 --memory 512M -- python3 train.py --epochs 2`
+  proxyd run --soft 1 --memory 512M -- ./train --epochs 2`
 
 // runCommand runs a program over devices of its own.
 func runCommand() *cobra.Command {
