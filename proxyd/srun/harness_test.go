@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -104,6 +105,14 @@ func needSlurm(t testing.TB) {
 	needRoot(t)
 	if out, err := exec.Command("scontrol", "ping").CombinedOutput(); err != nil {
 		t.Skipf("SKIP: needs a node of a Slurm cluster: %v %s", err, out)
+	}
+}
+
+// needHangup skips a test of signals where somebody has SIGHUP ignored, as nohup does: every process here inherits that.
+func needHangup(t testing.TB) {
+	t.Helper()
+	if signal.Ignored(unix.SIGHUP) {
+		t.Skip("SKIP: SIGHUP is ignored here, and so in all that is started (nohup?)")
 	}
 }
 

@@ -28,6 +28,7 @@ func standIn(t testing.TB) string {
 }
 
 func TestEndsLikeSrun(t *testing.T) {
+	needHangup(t)
 	s := newServer(t, standIn(t))
 	for _, tc := range []struct {
 		script    string

@@ -45,6 +45,7 @@ func ready(t testing.TB, r *os.File) {
 }
 
 func TestSignals(t *testing.T) {
+	needHangup(t)
 	s := newServer(t, standIn(t))
 	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM, unix.SIGTERM, unix.SIGCONT} {
 		cmd, _, out := calling(t, s, fmt.Sprintf("trap 'echo got; exit 5' %d; echo ready; while :; do sleep 0.05; done", sig))
