@@ -238,6 +238,11 @@ func TestNonsense(t *testing.T) {
 	other, cs := attach(t, s, 1)
 	_, _, out := child(t, listen(t, s), "nonsense")
 	says(t, out, "dropped")
+	for _, p := range s.all() {
+		if p != other {
+			<-p.gone
+		}
+	}
 	cs[0].must("cuDeviceGetCount")
 	if got := only(t, s); got != other {
 		t.Error("another one was dropped")
