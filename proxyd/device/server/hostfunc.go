@@ -43,7 +43,7 @@ func (h *hostCalls) do(ctx context.Context, x *cudaContext, ticket uint64, last 
 	}
 }
 
-// next waits for a function to call, nil when the process is gone.
+// next waits for a function to call, nil when ctx is done.
 func (h *hostCalls) next(ctx context.Context) *hostCall {
 	for {
 		h.mu.Lock()
@@ -103,7 +103,7 @@ func (p *process) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, l
 	defer stop()
 	call := p.graphs.host.next(ctx)
 	switch {
-	case call == nil && p.isGone():
+	case p.isGone(): // streams whose functions are not called any more may have brought one
 		return 0, 0, 0, dispatch.ResultDeinitialized
 	case call == nil:
 		return 0, 0, 0, 0 // the shim asks again, when the gates are open
