@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// GPUs returns which GPUs a job has on each of its nodes, in the order of Job.Nodes, by the numbers that Slurm gives them
+// there. It is nil for a job without.
+func (s *Slurm) GPUs(ctx context.Context, job string) ([][]int, error) {
+	out, err := s.scontrol.Run(ctx, "show", "job", job, "--details", "--json")
+	if err != nil {
+		return nil, fmt.Errorf("GPUs of job %s: %w", job, err)
+	}
+	all, err := parseGPUs(out)
+	if err != nil {
+		return nil, fmt.Errorf("GPUs of job %s: %w", job, err)
+	}
+	return all, nil
+}
+
+// parseGPUs reads what scontrol prints. Only its JSON keeps what users write apart from what Slurm does.
+func parseGPUs(out []byte) ([][]int, error) {
+	var shown struct {
+		Jobs []struct {
+			Detail []string `json:"gres_detail"`
+		} `json:"jobs"`
+	}
+	if err := json.Unmarshal(out, &shown); err != nil {
+		return nil, err
+	}
+	if len(shown.Jobs) != 1 {
+		return nil, fmt.Errorf("%d jobs are shown", len(shown.Jobs))
+	}
+	var all [][]int
+	some := false
+	for _, node := range shown.Jobs[0].Detail {
+		gpus, err := gpusOf(node)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, gpus)
+		some = some || len(gpus) > 0
+	}
+	if !some {
+		return nil, nil
+	}
+	return all, nil
+}
+
+// gpusOf reads the resources of one node: "gpu:a100:2(IDX:0,3),license:1". Where Slurm does not say which they are, they
+// are counted from 0.
+func gpusOf(detail string) ([]int, error) {
+	var all []int
+	for _, item := range splitOutside(detail) {
+		kind, which, _ := strings.Cut(item, "(")
+		f := strings.Split(kind, ":")
+		if f[0] != "gpu" {
+			continue
+		}
+		list, named := strings.CutPrefix(strings.TrimSuffix(which, ")"), "IDX:")
+		if !named || list == "N/A" {
+			n, err := strconv.Atoi(f[len(f)-1])
+			if err != nil {
+				return nil, badGPUs(detail)
+			}
+			for i := range min(n, maxGPUs) {
+				all = append(all, i)
+			}
+			continue
+		}
+		some, err := numbers(list)
+		if err != nil {
+			return nil, badGPUs(detail)
+		}
+		all = append(all, some...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// maxGPUs bounds what is believed of one node.
+const maxGPUs = 1024
+
+func badGPUs(detail string) error { return fmt.Errorf("%q is not understood", detail) }
+
+// splitOutside cuts at the commas that are in no parentheses.
+func splitOutside(s string) []string {
+	depth := 0
+	return strings.FieldsFunc(s, func(c rune) bool {
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		return c == ',' && depth == 0
+	})
+}
+
+// numbers reads "0-1,4".
+func numbers(list string) ([]int, error) {
+	var all []int
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, err1 := strconv.Atoi(first)
+		b, err2 := strconv.Atoi(last)
+		if err := errors.Join(err1, err2); err != nil || a < 0 || b < a || b >= maxGPUs {
+			return nil, badGPUs(list)
+		}
+		for i := a; i <= b; i++ {
+			all = append(all, i)
+		}
+	}
+	return all, nil
+}
+
+// Constrains tells whether Slurm lets a job see its own devices only: then it counts them from 0 in CUDA_VISIBLE_DEVICES.
+func (s *Slurm) Constrains(ctx context.Context) (bool, error) {
+	out, err := s.scontrol.Run(ctx, "show", "config")
+	if err != nil {
+		return false, fmt.Errorf("does Slurm constrain devices: %w", err)
+	}
+	return parseConstrains(string(out)), nil
+}
+
+func parseConstrains(config string) bool {
+	for line := range strings.Lines(config) {
+		name, value, _ := strings.Cut(line, "=")
+		if strings.TrimSpace(name) == "ConstrainDevices" {
+			return strings.TrimSpace(value) == "yes"
+		}
+	}
+	return false
+}

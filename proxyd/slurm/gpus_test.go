@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestGPUs(t *testing.T) {
+	for _, c := range []struct {
+		detail []string
+		want   [][]int // nil: an error, unless there are none
+		bad    bool
+	}{
+		{nil, nil, false},
+		{[]string{""}, nil, false},
+		{[]string{"license:2"}, nil, false},
+		{[]string{"gpu:2(IDX:0-1)", "gpu:1(IDX:3)"}, [][]int{{0, 1}, {3}}, false},
+		{[]string{"gpu:a100:3(IDX:0,2-3),shard:4(1/4,3/4)"}, [][]int{{0, 2, 3}}, false},
+		{[]string{"gpu:a100:1(IDX:0),gpu:h100:2(IDX:1-2)"}, [][]int{{0, 1, 2}}, false},
+		{[]string{"gpu:2(IDX:N/A)", ""}, [][]int{{0, 1}, nil}, false},
+		{[]string{"gpu:2"}, [][]int{{0, 1}}, false},
+		{[]string{"mps:200(IDX:0-1)"}, nil, false},
+		{[]string{"gpu:2(IDX:1-0)"}, nil, true},
+		{[]string{"gpu:2(IDX:x)"}, nil, true},
+		{[]string{"gpu:many"}, nil, true},
+		{[]string{"gpu:1(IDX:99999999)"}, nil, true},
+	} {
+		out, err := json.Marshal(map[string]any{"jobs": []any{map[string]any{"name": "gres_detail", "gres_detail": c.detail}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parseGPUs(out)
+		if (err != nil) != c.bad || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%q: %v, %v; want %v", c.detail, got, err, c.want)
+		}
+	}
+	for _, out := range []string{"", "{}", `{"jobs": [{}, {}]}`, `{"jobs": 3}`} {
+		if got, err := parseGPUs([]byte(out)); err == nil {
+			t.Errorf("%q gave %v", out, got)
+		}
+	}
+}
+
+func TestConstrains(t *testing.T) {
+	const config = "ClusterName             = mini\n\nCgroup Support Configuration:\nAllowedRAMSpace         = 100.0%%\nConstrainDevices        = yes\n"
+	if !parseConstrains(config) || parseConstrains(strings.Replace(config, "yes", "no", 1)) || parseConstrains("") {
+		t.Error("ConstrainDevices is not read")
+	}
+}
