@@ -16,12 +16,17 @@ import (
 // DeviceEnv is the variable in which a process finds its device server's socket.
 const DeviceEnv = "SINGULARITY_SLURM_DEVICE"
 
+// NamesEnv is the variable that says what Slurm calls the job's devices.
+const NamesEnv = "SINGULARITY_SLURM_DEVICE_NAMES"
+
 // What attach.h says, by the same names.
 const (
 	attachMagic   = 0x44474e53
-	attachVersion = 1
+	attachVersion = 2
 	reachableFlag = 1
-	askSize       = 16
+	askSize       = 24
+	visibleMax    = 2048
+	visibleUnset  = 1<<32 - 1
 )
 
 // ErrNoAsk is what Receive says of a peer that is no shim.
@@ -33,6 +38,9 @@ type Newcomer struct {
 	// executed another program, or has closed what it should not have. It is the taker's to close;
 	// whoever leaves it here has it closed by Close.
 	Exec *os.File
+	// Visible is what the newcomer's CUDA_VISIBLE_DEVICES holds, nil if it has none; Names is what NamesEnv holds.
+	Visible *string
+	Names   string
 
 	conn  *net.UnixConn
 	probe uint64
@@ -41,9 +49,9 @@ type Newcomer struct {
 // Receive reads what a process asks that has just connected; the deadline is the caller's to set. conn stays the caller's
 // until Receive succeeds. It fails with an error that wraps ErrNoAsk if that is nothing a shim sends.
 func Receive(conn *net.UnixConn) (*Newcomer, error) {
-	var b [askSize + 1]byte
+	b := make([]byte, askSize+2*visibleMax+1)
 	oob := make([]byte, unix.CmsgSpace(4*8))
-	n, oobn, flags, _, err := conn.ReadMsgUnix(b[:], oob)
+	n, oobn, flags, _, err := conn.ReadMsgUnix(b, oob)
 	if err != nil {
 		return nil, fmt.Errorf("receive what a process asks: %w", err)
 	}
@@ -51,7 +59,7 @@ func Receive(conn *net.UnixConn) (*Newcomer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 || len(fds) != 1 || n != askSize || binary.LittleEndian.Uint32(b[:]) != attachMagic {
+	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 || len(fds) != 1 || n < askSize || binary.LittleEndian.Uint32(b) != attachMagic {
 		closeAll(fds)
 		return nil, fmt.Errorf("%w: %d bytes and %d descriptors", ErrNoAsk, n, len(fds))
 	}
@@ -65,7 +73,30 @@ func Receive(conn *net.UnixConn) (*Newcomer, error) {
 		p.Exec.Close()
 		return nil, fmt.Errorf("%w: version %d, not %d", ErrNoAsk, v, attachVersion)
 	}
+	if !p.variables(b[16:n]) {
+		p.Exec.Close()
+		return nil, fmt.Errorf("%w: %d bytes", ErrNoAsk, n)
+	}
 	return p, nil
+}
+
+// variables reads the two texts, behind their lengths.
+func (c *Newcomer) variables(b []byte) bool {
+	visible, names, text := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), b[8:]
+	if visible != visibleUnset {
+		if uint64(visible) > uint64(min(len(text), visibleMax)) {
+			return false
+		}
+		v := string(text[:visible])
+		c.Visible, text = &v, text[visible:]
+	}
+	if names != visibleUnset {
+		if uint64(names) > uint64(min(len(text), visibleMax)) {
+			return false
+		}
+		c.Names, text = string(text[:names]), text[names:]
+	}
+	return len(text) == 0
 }
 
 // checkPipe makes fd ready to be waited for, if it is the end of a pipe.

@@ -25,15 +25,22 @@
 #define SING_ATTACH_MAGIC 0x44474e53u /* "SNGD" */
 
 enum {
-	SING_ATTACH_VERSION = 1,
+	SING_ATTACH_VERSION = 2,
 	SING_REACHABLE = 1, /* sing_welcome.flags: the server can read and write the process's memory */
 };
 
 struct sing_ask {
 	uint32_t magic, version;
 	uint64_t probe; /* where SING_ATTACH_MAGIC stands in the process's memory */
+	uint32_t visible, names; /* the lengths of two texts that follow: what these two variables hold */
 };
-_Static_assert(sizeof(struct sing_ask) == 16, "layout");
+_Static_assert(sizeof(struct sing_ask) == 24, "layout");
+
+/* Which devices the process is to see, and what Slurm calls the job's, in their order, where it writes the first. */
+#define SING_VISIBLE_ENV "CUDA_VISIBLE_DEVICES"
+#define SING_NAMES_ENV "SINGULARITY_SLURM_DEVICE_NAMES"
+#define SING_VISIBLE_MAX 2048	      /* bytes of each */
+#define SING_VISIBLE_UNSET 0xffffffffu /* in the place of a length: there is no such variable */
 
 struct sing_welcome {
 	int32_t error; /* an errno, or 0: then the ring comes with it */

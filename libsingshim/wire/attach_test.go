@@ -36,7 +36,7 @@ func TestAttachLayout(t *testing.T) {
 	want := map[string]uint64{
 		"ATTACH_MAGIC": attachMagic, "ATTACH_VERSION": attachVersion, "REACHABLE": reachableFlag,
 		"OP_LONG": OpLong, "OP_MISSED": OpMissed, "OP_EXIT": OpExit, "OP_OURS": opOurs,
-		"COUNT_KIND": countKind, "COUNT_PEER": countPeer, "ask": askSize, "long": longSize,
+		"COUNT_KIND": countKind, "COUNT_PEER": countPeer, "VISIBLE_MAX": visibleMax, "VISIBLE_UNSET": visibleUnset, "ask": askSize, "long": longSize,
 	}
 	for line := range strings.Lines(runC(t, program.String())) {
 		var name string
@@ -52,8 +52,10 @@ func TestAttachLayout(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not in attach.h: %v", want)
 	}
-	if !strings.Contains(string(header), `"`+DeviceEnv+`"`) {
-		t.Errorf("attach.h has no %s", DeviceEnv)
+	for _, name := range []string{DeviceEnv, NamesEnv} {
+		if !strings.Contains(string(header), `"`+name+`"`) {
+			t.Errorf("attach.h has no %s", name)
+		}
 	}
 }
 
@@ -82,7 +84,10 @@ var probe = [2]uint32{attachMagic, 0}
 func asking(magic, version uint32) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, magic)
 	b = binary.LittleEndian.AppendUint32(b, version)
-	return binary.LittleEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(&probe))))
+	b = binary.LittleEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(&probe))))
+	b = binary.LittleEndian.AppendUint32(b, 3)
+	b = binary.LittleEndian.AppendUint32(b, visibleUnset)
+	return append(b, "1,0"...)
 }
 
 func TestReceive(t *testing.T) {
@@ -104,14 +109,16 @@ func TestReceive(t *testing.T) {
 		err  string
 	}{
 		{"a shim", good, pipe[:1], ""},
-		{"no descriptor", good, nil, "16 bytes and 0 descriptors"},
-		{"two descriptors", good, []int{pipe[0], pipe[0]}, "16 bytes and 2 descriptors"},
-		{"many descriptors", good, []int{pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0]}, "16 bytes and 8 descriptors"},
+		{"no descriptor", good, nil, "27 bytes and 0 descriptors"},
+		{"two descriptors", good, []int{pipe[0], pipe[0]}, "27 bytes and 2 descriptors"},
+		{"many descriptors", good, []int{pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0], pipe[0]}, "27 bytes and 8 descriptors"},
 		{"no pipe", good, []int{int(file.Fd())}, "no pipe"},
-		{"too short", good[:15], pipe[:1], "15 bytes"},
-		{"too long", append(good[:16:16], 0, 0), pipe[:1], "17 bytes"},
+		{"too short", good[:23], pipe[:1], "23 bytes"},
+		{"less than it says", good[:26], pipe[:1], "26 bytes"},
+		{"too long", append(good[:27:27], 0), pipe[:1], "28 bytes"},
+		{"much too long", append(good[:24:24], make([]byte, 1<<13)...), pipe[:1], "not what a shim asks"},
 		{"another magic", asking(attachMagic+1, attachVersion), pipe[:1], "not what a shim asks"},
-		{"another version", asking(attachMagic, 9), pipe[:1], "version 9, not 1"},
+		{"another version", asking(attachMagic, 9), pipe[:1], "version 9, not 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server, process := pair(t)
@@ -138,6 +145,9 @@ func TestReceive(t *testing.T) {
 // checkWelcome gives a newcomer a ring, and a refusal besides.
 func checkWelcome(t *testing.T, n *Newcomer, process *net.UnixConn) {
 	t.Helper()
+	if n.Visible == nil || *n.Visible != "1,0" || n.Names != "" {
+		t.Errorf("it sees %v of %q", n.Visible, n.Names)
+	}
 	if !n.Reaches(Process(os.Getpid())) {
 		t.Error("a process does not reach itself")
 	}

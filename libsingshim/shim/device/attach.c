@@ -166,14 +166,27 @@ union control {
 	struct cmsghdr head;
 };
 
+/* Returns its length, or that there is none. What is longer than any list of devices is cut off. */
+static uint32_t variable(const char *name, struct iovec *v)
+{
+	v->iov_base = getenv(name);
+	if (v->iov_base == NULL)
+		return SING_VISIBLE_UNSET;
+	v->iov_len = strnlen(v->iov_base, SING_VISIBLE_MAX);
+	return (uint32_t)v->iov_len;
+}
+
 /* Each of the two returns an errno. */
 static int ask(int fd, int end)
 {
 	static uint32_t probe = SING_ATTACH_MAGIC;
-	struct sing_ask a = { SING_ATTACH_MAGIC, SING_ATTACH_VERSION, (uintptr_t)&probe };
-	struct iovec v = { &a, sizeof(a) };
+	struct sing_ask a = { SING_ATTACH_MAGIC, SING_ATTACH_VERSION, (uintptr_t)&probe, 0, 0 };
+	struct iovec v[3] = { { &a, sizeof(a) } };
 	union control c = { .head = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c) };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 3, .msg_control = &c, .msg_controllen = sizeof(c) };
+
+	a.visible = variable(SING_VISIBLE_ENV, &v[1]);
+	a.names = variable(SING_NAMES_ENV, &v[2]);
 
 	memcpy(CMSG_DATA(&c.head), &end, sizeof(end));
 	while (raw(SYS_sendmsg, fd, (long)&m, MSG_NOSIGNAL, 0) < 0)

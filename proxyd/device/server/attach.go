@@ -56,7 +56,7 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	}
 	if w.ring, err = inode(ring.File()); err == nil {
 		n.Exec = nil // w's from here on
-		_, err = s.serve(ring, w, func() error { return n.Welcome(ring, reaches) })
+		_, err = s.serve(ring, w, s.viewOf(n.Visible, n.Names), func() error { return n.Welcome(ring, reaches) })
 	}
 	if err != nil {
 		ring.Close()

@@ -62,8 +62,9 @@ func askRing(path string) (ring *os.File, keep *os.File, err error) {
 	probe := new(uint32)
 	*probe = 0x44474e53
 	b := binary.LittleEndian.AppendUint32(nil, 0x44474e53)
-	b = binary.LittleEndian.AppendUint32(b, 1)
+	b = binary.LittleEndian.AppendUint32(b, 2)
 	b = binary.LittleEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(probe))))
+	b = binary.LittleEndian.AppendUint64(b, 1<<64-1) // neither variable
 	if _, _, err := c.WriteMsgUnix(b, unix.UnixRights(int(theirs.Fd())), nil); err != nil {
 		return nil, nil, err
 	}

@@ -143,7 +143,7 @@ func TestAttachedLater(t *testing.T) {
 	c := connect(t, ring.File(), 0)
 	attached := make(chan error, 1)
 	go func() {
-		_, err := s.serve(ring, &own{ended: make(chan string)}, func() error { return nil })
+		_, err := s.serve(ring, &own{ended: make(chan string)}, s.viewOf(nil, ""), func() error { return nil })
 		attached <- err
 	}()
 	if err := s.Resume(); err != nil {
@@ -167,7 +167,7 @@ func TestAttachedLater(t *testing.T) {
 
 // wait is what attach does when it has a ring.
 func (s *Server) wait() error {
-	_, err := s.serve(nil, nil, func() error { return nil })
+	_, err := s.serve(nil, nil, nil, func() error { return nil })
 	return err
 }
 

@@ -5,6 +5,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,10 +15,10 @@ import (
 
 // info describes a device: INVALID_DEVICE if there is none of that number.
 func (p *process) info(dev int32) (*backend.Info, dispatch.Result) {
-	if dev < 0 || int(dev) >= len(p.server.devices) {
+	if dev < 0 || int(dev) >= len(p.view) {
 		return nil, dispatch.ResultInvalidDevice
 	}
-	return p.server.devices[dev].Info(), 0
+	return p.device(dev).Info(), 0
 }
 
 // DriverGetVersion implements dispatch.Backend, as all below.
@@ -27,10 +28,10 @@ func (p *process) Attach(_ *dispatch.Call, flags uint32) (devices, version int32
 	switch {
 	case flags != 0:
 		return 0, 0, dispatch.ResultInvalidValue
-	case len(p.server.devices) == 0:
+	case len(p.view) == 0:
 		return 0, 0, dispatch.ResultNoDevice
 	}
-	return int32(len(p.server.devices)), DriverVersion, 0
+	return int32(len(p.view)), DriverVersion, 0
 }
 
 func (p *process) DeviceAttributes(_ *dispatch.Call, dev int32, n uint32) ([]int32, dispatch.Result) {
@@ -47,7 +48,7 @@ func (p *process) DeviceGet(_ *dispatch.Call, ordinal int32) (int32, dispatch.Re
 }
 
 func (p *process) DeviceGetCount(*dispatch.Call) (int32, dispatch.Result) {
-	return int32(len(p.server.devices)), 0
+	return int32(len(p.view)), 0
 }
 
 func (p *process) DeviceGetName(_ *dispatch.Call, size, dev int32) (string, dispatch.Result) {
@@ -134,26 +135,21 @@ func parseBusID(id string) (backend.PCI, bool) {
 	return backend.PCI{Domain: n[0], Bus: n[1], Device: n[2]}, true
 }
 
-// deviceAt is the device at a place, or -1.
-func (p *process) deviceAt(id string) int32 {
+// deviceAt is the server's device at a place, or -1.
+func (s *Server) deviceAt(id string) int {
 	at, ok := parseBusID(id)
 	if !ok {
 		return -1
 	}
-	for i, d := range p.server.devices {
-		if d.Info().PCI == at {
-			return int32(i)
-		}
-	}
-	return -1
+	return slices.IndexFunc(s.devices, func(d *device) bool { return d.Info().PCI == at })
 }
 
 func (p *process) DeviceGetByPCIBusId(_ *dispatch.Call, id string) (int32, dispatch.Result) {
-	dev := p.deviceAt(id)
+	dev := slices.Index(p.view, p.server.deviceAt(id))
 	if dev < 0 {
 		return 0, dispatch.ResultInvalidDevice
 	}
-	return dev, 0
+	return int32(dev), 0
 }
 
 func (p *process) DeviceGetPCIBusId(_ *dispatch.Call, size, dev int32) (string, dispatch.Result) {

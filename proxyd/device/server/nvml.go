@@ -92,11 +92,11 @@ func (p *process) NvmlDeviceGetHandleByPciBusIdV2(_ *dispatch.Call, id string) (
 	if _, ok := parseBusID(id); !ok {
 		return 0, dispatch.ResultNvmlInvalidArgument
 	}
-	dev := p.deviceAt(id)
+	dev := p.server.deviceAt(id)
 	if dev < 0 {
 		return 0, dispatch.ResultNvmlNotFound
 	}
-	return nvmlHandle(dev), 0
+	return nvmlHandle(int32(dev)), 0
 }
 
 func (p *process) NvmlDeviceGetHandleByUUID(_ *dispatch.Call, id string) (dispatch.Nvmldevice, dispatch.Result) {

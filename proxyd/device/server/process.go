@@ -60,12 +60,13 @@ type process struct {
 	scratch  []byte // of handle
 	valve    valve
 
+	view      []int                             // the server's devices that it sees, by ordinal
 	destroyed table[dispatch.Context, struct{}] // contexts that were
 	keeping                                     // of state*.go
 
 	mu      sync.Mutex
 	ended   bool
-	devices []deviceState
+	devices []deviceState   // by ordinal
 	lasts   uint64          // how many contexts and streams were made: their ids
 	late    dispatch.Result // of a posted call without a context
 	said    map[string]bool
@@ -81,10 +82,11 @@ type deviceState struct {
 	pool     dispatch.Mempool // the current one, 0: the default
 }
 
-func newProcess(s *Server, id uint64, ring *wire.Ring, p peer) *process {
+// newProcess makes a process that sees these of the server's devices.
+func newProcess(s *Server, id uint64, ring *wire.Ring, p peer, view []int) *process {
 	q := &process{
 		server: s, id: id, ring: ring, peer: p, log: s.cfg.Log.With("process", id),
-		freed: make(chan struct{}), gone: make(chan struct{}), devices: make([]deviceState, len(s.devices)), said: map[string]bool{},
+		freed: make(chan struct{}), gone: make(chan struct{}), view: view, devices: make([]deviceState, len(view)), said: map[string]bool{},
 	}
 	q.pools.class, q.memories.class, q.nccl.buffers.class = poolClass, memoryClass, bufferClass
 	q.output.to = p

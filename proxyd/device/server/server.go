@@ -116,9 +116,9 @@ func (s *Server) Serve(l *net.UnixListener) error {
 // errClosed is why nobody is attached any more.
 var errClosed = errors.New("the device server is ending")
 
-// serve makes a process of a ring and its peer, which are the server's if there is no error. welcome tells the peer, before
-// its end can be noticed.
-func (s *Server) serve(ring *wire.Ring, peer peer, welcome func() error) (*process, error) {
+// serve makes a process of a ring and its peer, which are the server's if there is no error. view are the devices that it sees.
+// welcome tells the peer, before its end can be noticed.
+func (s *Server) serve(ring *wire.Ring, peer peer, view []int, welcome func() error) (*process, error) {
 	s.state.admission.RLock() // not while the job is stopped
 	defer s.state.admission.RUnlock()
 	s.mu.Lock()
@@ -130,7 +130,7 @@ func (s *Server) serve(ring *wire.Ring, peer peer, welcome func() error) (*proce
 		return nil, err
 	}
 	s.last++
-	p := newProcess(s, s.last, ring, peer)
+	p := newProcess(s, s.last, ring, peer, view)
 	s.processes[p.id] = p
 	s.attend(p, peer)
 	return p, nil

@@ -26,15 +26,16 @@ type space struct {
 
 // newSpace makes a space and has it take part in the turns on its device.
 func (p *process) newSpace(ordinal int32) (*space, error) {
-	d := p.server.devices[ordinal]
+	d := p.device(ordinal)
+	base := p.server.devices[ordinal].base // not that of d: the same program has the same addresses, whichever devices it sees
 	b, err := d.NewSpace(backend.SpaceConfig{
-		Base: d.base, Memory: d.Info().Memory, Output: p.output.print, State: p.rebuild.state(ordinal),
+		Base: base, Memory: d.Info().Memory, Output: p.output.print, State: p.rebuild.state(ordinal),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
 	}
 	s := &space{
-		Space: b, process: p, ordinal: ordinal, device: d, base: d.base, size: backend.SpaceSize(d.Info().Memory), peers: map[*space]int{}, reached: map[*space]bool{},
+		Space: b, process: p, ordinal: ordinal, device: d, base: base, size: backend.SpaceSize(d.Info().Memory), peers: map[*space]int{}, reached: map[*space]bool{},
 	}
 	d.turns.join(s)
 	return s, nil

@@ -45,6 +45,7 @@ type deviceInfo struct {
 type processState struct {
 	SavedProcess
 	Pipe     int                 `json:"pipe"` // the descriptor of its end of the pipe, -1 if it has closed it
+	View     []int               `json:"view"` // the devices that it sees, by ordinal
 	Counts   map[uint64]uint64   `json:"counts,omitempty"`
 	Lasts    uint64              `json:"lasts"`
 	Late     int32               `json:"late,omitempty"`
@@ -170,7 +171,7 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &processState{SavedProcess: p.saved(), Pipe: -1, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
+	st := &processState{SavedProcess: p.saved(), Pipe: -1, View: p.view, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
 	if w, ok := p.peer.(*watched); ok {
 		st.Pipe = w.pipe()
 	}

@@ -130,7 +130,11 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 		s.mu.Unlock()
 		return fmt.Errorf("there is another one, or %d are said to have been there: %w", s.last, ErrRestore)
 	}
-	p := newProcess(s, ps.ID, nil, absent{})
+	if err := s.checkView(ps.View); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	p := newProcess(s, ps.ID, nil, absent{}, ps.View)
 	s.processes[ps.ID] = p
 	s.mu.Unlock()
 	s.state.awaiting[ps.ID] = p

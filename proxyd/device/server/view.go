@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// viewOf says which of the server's devices a process sees, in its order, by what its CUDA_VISIBLE_DEVICES holds; nil: all.
+// As with CUDA, a list is read up to the first item that means no device, and a device that is named twice leaves none.
+// names is what Slurm calls the devices, in the server's order: "2,3"; if it is empty or does not have all the numbers of the list,
+// these count the devices from 0.
+func (s *Server) viewOf(visible *string, names string) []int {
+	all := make([]int, len(s.devices))
+	for i := range all {
+		all[i] = i
+	}
+	if visible == nil {
+		return all
+	}
+	items := strings.Split(*visible, ",")
+	for i := range items {
+		items[i] = strings.TrimSpace(items[i])
+	}
+	view := []int{}
+	for _, item := range items {
+		at := s.deviceNamed(item, numberOf(items, names))
+		if at < 0 {
+			break
+		}
+		if slices.Contains(view, at) {
+			return []int{}
+		}
+		view = append(view, at)
+	}
+	return view
+}
+
+// numberOf returns what a number in a list means: the device of that name, if names has all numbers of the list.
+func numberOf(items []string, names string) func(string) (int, error) {
+	named := strings.Split(names, ",")
+	for _, item := range items {
+		if _, err := strconv.Atoi(item); err == nil && !slices.Contains(named, item) {
+			return strconv.Atoi
+		}
+	}
+	return func(item string) (int, error) {
+		if _, err := strconv.Atoi(item); err != nil {
+			return 0, err
+		}
+		return slices.Index(named, item), nil
+	}
+}
+
+// deviceNamed finds a device by its number or by the beginning of its UUID, which no other may have; -1: there is none.
+func (s *Server) deviceNamed(item string, number func(string) (int, error)) int {
+	if n, err := number(item); err == nil {
+		if n < 0 || n >= len(s.devices) {
+			return -1
+		}
+		return n
+	}
+	if !strings.HasPrefix(item, "GPU-") {
+		return -1
+	}
+	found := -1
+	for i, d := range s.devices {
+		if id := uuidText(d.Info().UUID); len(item) <= len(id) && strings.EqualFold(id[:len(item)], item) {
+			if found >= 0 {
+				return -1
+			}
+			found = i
+		}
+	}
+	return found
+}
+
+// checkView checks what a saved process is said to see.
+func (s *Server) checkView(view []int) error {
+	for i, at := range view {
+		if at < 0 || at >= len(s.devices) || slices.Contains(view[:i], at) {
+			return fmt.Errorf("it sees devices %v: %w", view, ErrRestore)
+		}
+	}
+	return nil
+}
+
+// device is what the process calls by that number.
+func (p *process) device(ordinal int32) *device { return p.server.devices[p.view[ordinal]] }
