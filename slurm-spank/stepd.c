@@ -171,29 +171,35 @@ static void set(spank_t sp, const char *name, const char *value)
 		sing_error("%s cannot be set: %s", name, spank_strerror(err));
 }
 
-/* Have the shim loaded after whatever else the user wants preloaded. */
-static void preload(spank_t sp, const char *shim)
+enum place { FIRST, LAST };
+
+/* Put a path into a list of the linker's, if it is not there: a step inherits it from the batch script. */
+static void add_path(spank_t sp, const char *name, const char *path, enum place place)
 {
 	static char list[64 * 1024];
-	const size_t n = strlen(shim);
-	const spank_err_t err = spank_getenv(sp, "LD_PRELOAD", list, sizeof(list) - PATH_MAX - 1);
-	const char *at;
+	const size_t n = strlen(path);
+	const spank_err_t err = spank_getenv(sp, name, list, sizeof(list) - PATH_MAX - 1);
 	size_t used;
 
 	if (err == ESPANK_ENV_NOEXIST) {
 		list[0] = '\0';
-	} else if (err != ESPANK_SUCCESS) {
-		sing_error("LD_PRELOAD is too long to add %s", shim);
+	} else if (err != ESPANK_SUCCESS || n >= PATH_MAX) {
+		sing_error("%s is too long to add %s", name, path);
 		return;
 	}
-	/* A step inherits it from the batch script. */
-	for (at = list; (at = strstr(at, shim)); at += n) {
+	for (const char *at = list; (at = strstr(at, path)); at += n) {
 		if ((at == list || strchr(": ", at[-1])) && (!at[n] || strchr(": ", at[n])))
 			return;
 	}
 	used = strlen(list);
-	snprintf(list + used, sizeof(list) - used, "%s%s", used ? ":" : "", shim);
-	set(sp, "LD_PRELOAD", list);
+	if (place == FIRST && used) {
+		memmove(list + n + 1, list, used + 1);
+		memcpy(list, path, n);
+		list[n] = ':';
+	} else {
+		snprintf(list + used, sizeof(list) - used, "%s%s", used ? ":" : "", path);
+	}
+	set(sp, name, list);
 }
 
 /* What the capsule has in the place of files of this node. */
@@ -218,11 +224,16 @@ static void set_variables(spank_t sp)
 		const char *equals = strchr(at, '=');
 
 		if (strncmp(at, SING_KEY_ENV, n) == 0 &&
-		    snprintf(name, sizeof(name), "%.*s", (int)(equals - at - (long)n), at + n) < (int)sizeof(name))
-			set(sp, name, equals + 1);
+		    snprintf(name, sizeof(name), "%.*s", (int)(equals - at - (long)n), at + n) < (int)sizeof(name)) {
+			if (strcmp(name, "LD_LIBRARY_PATH") == 0)
+				add_path(sp, name, equals + 1, FIRST);
+			else
+				set(sp, name, equals + 1);
+		}
 	}
+	/* Whatever else the user wants preloaded comes before it. */
 	if (task.config.shim[0])
-		preload(sp, task.config.shim);
+		add_path(sp, "LD_PRELOAD", task.config.shim, LAST);
 	/* An srun within this step is another one. */
 	spank_unsetenv(sp, "SINGULARITY_SLURM_STEP");
 }

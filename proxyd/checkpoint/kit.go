@@ -19,13 +19,16 @@ import (
 )
 
 // A kit is what a job's programs have of ours in them: sing-warden, which is the first
-// process of each, sing-srun in the place of srun, and the shim. CRIU brings a program back with the very files only that it had mapped. So a
+// process of each, sing-srun in the place of srun, and the shims. CRIU brings a program back with the very files only that it had mapped. So a
 // job keeps the kit with which it began, while its nodes are given another release:
 //
 //	SHARED/kits/HASH   of each release with which a job began
 //	LIB/kits/HASH      this node's copy, which capsules see; no installation replaces it
 //	RUN/kit            where capsules see theirs. On the node itself it has a shim too, for
 //	                   what inherits a job's environment outside of a capsule
+//	…/devices          in each of these, what a capsule with devices has: the shim that stands in the
+//	                   driver's place, under the names by which programs look for a driver.
+//	                   On the node itself the plain shim only
 //
 // So a warden may be of an older release than the plugin and proxyd: what they say to each
 // other only grows.
@@ -33,9 +36,18 @@ const (
 	kitWarden = "sing-warden"
 	kitSrun   = "sing-srun"
 	kitShim   = "libsingshim.so" // some have none
+	kitDriver = "libsingshim-device.so"
+
+	kitDevices = "devices" // a folder of links
 )
 
-var kitNames = []string{kitWarden, kitSrun, kitShim}
+var kitNames = []string{kitWarden, kitSrun, kitShim, kitDriver}
+
+// kitLinks are those in kitDevices.
+var kitLinks = map[string]string{
+	kitWarden: kitWarden, kitShim: kitDriver,
+	"libcuda.so.1": kitDriver, "libcuda.so": kitDriver, "libnccl.so.2": kitDriver, "libnvidia-ml.so.1": kitDriver,
+}
 
 var kitForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
@@ -44,6 +56,10 @@ func (c *Conductor) newKit(warden, shim string) (hash string, err error) {
 	from := map[string]string{kitWarden: warden, kitSrun: c.Wrapper}
 	if shim != "" {
 		from[kitShim] = shim
+		driver := filepath.Join(filepath.Dir(shim), kitDriver)
+		if _, err := os.Stat(driver); err == nil {
+			from[kitDriver] = driver
+		}
 	}
 	if hash, err = kitHash(from); err != nil {
 		return "", err
@@ -63,14 +79,37 @@ func (c *Conductor) kit(hash string) (string, error) {
 		return "", err
 	}
 	on := filepath.Join(c.KitDir, kitShim)
-	if _, err := os.Stat(on); err == nil {
-		return dir, nil
+	if _, err := os.Stat(on); err != nil {
+		err = copyFile(filepath.Join(dir, kitShim), on, 0o755)
+		if errors.Is(err, fs.ErrNotExist) {
+			return dir, nil // there is none
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	err = copyFile(filepath.Join(dir, kitShim), on, 0o755)
-	if errors.Is(err, fs.ErrNotExist) {
-		return dir, nil // there is none
+	return dir, linkKit(c.KitDir, map[string]string{kitShim: kitShim})
+}
+
+// hasDevices says whether programs of a kit can have devices.
+func hasDevices(kit string) bool {
+	_, err := os.Stat(filepath.Join(kit, kitDriver))
+	return err == nil
+}
+
+// linkKit makes kitDevices in a folder.
+func linkKit(dir string, links map[string]string) error {
+	to := filepath.Join(dir, kitDevices)
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
 	}
-	return dir, err
+	for name, target := range links {
+		err := os.Symlink(filepath.Join("..", target), filepath.Join(to, name))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Conductor) localKit(hash string) (string, error) {
@@ -136,6 +175,11 @@ func keepKit(dir, hash string, from map[string]string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }() // it is gone if all is well
 	for name, path := range from {
 		if err := copyFile(path, filepath.Join(tmp, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if from[kitDriver] != "" {
+		if err := linkKit(tmp, kitLinks); err != nil {
 			return err
 		}
 	}

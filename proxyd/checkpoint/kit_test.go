@@ -37,6 +37,9 @@ func TestKit(t *testing.T) {
 		t.Fatal(err)
 	}
 	install("srun 2", "shim 1")
+	if err := os.WriteFile(filepath.Join(installed, kitDriver), []byte("driver"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	second, err := a.newKit(filepath.Join(installed, "g"), shim)
 	if err != nil || second == first {
 		t.Fatal(first, second, err)
@@ -59,9 +62,16 @@ func TestKit(t *testing.T) {
 			if os.IsNotExist(err) != (hash == without) {
 				t.Errorf("%s: the shim: %v", hash, err)
 			}
+			driver, err := os.ReadFile(filepath.Join(dir, kitDevices, "libcuda.so.1"))
+			if hasDevices(dir) != (hash == second) || hash == second && string(driver) != "driver" {
+				t.Errorf("%s: the driver: %q, %v", hash, driver, err)
+			}
 		}
 		if got, err := os.ReadFile(filepath.Join(c.KitDir, kitShim)); err != nil || string(got) != "shim 1" {
 			t.Errorf("on the node: %q, %v", got, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(c.KitDir, kitDevices, kitShim)); err != nil || string(got) != "shim 1" {
+			t.Errorf("on the node, for what had devices: %q, %v", got, err)
 		}
 	}
 	b.jobs[1] = &job{rec: &Record{Kit: first}}

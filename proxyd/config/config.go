@@ -45,6 +45,7 @@ type Config struct {
 	KeepFor           time.Duration
 
 	Staging Staging
+	Devices Devices
 	Network Network
 
 	Scontrol    string
@@ -61,6 +62,13 @@ type Staging struct {
 	Size     uint64
 	Rate     uint64 // bytes a second
 	Patience time.Duration
+}
+
+// Devices are those that jobs of this node have by device servers.
+type Devices struct {
+	Kind    string // "none" or "soft"
+	Memory  uint64 // of each
+	Address string // of this node, for device servers of others
 }
 
 // Network of the capsules.

@@ -58,6 +58,13 @@ var keys = []key{
 	{"staging.patience", "5m", "How long a job that is started again waits for a node that has a part of its newest checkpoint and\ndoes not answer. Then it goes on from an older one. 0: for ever.",
 		age(func(c *Config) *duration { return &c.Staging.Patience }, 10*second), false},
 
+	{"devices.kind", "none", "What jobs have as GPUs: none (what they have is theirs, and a job that uses one is not captured) or soft\n(software GPUs, as many as Slurm gives the job GPUs: for trying and testing, without hardware).",
+		choice(func(c *Config) *string { return &c.Devices.Kind }, "none", "soft"), false},
+	{"devices.memory", "4G", "Memory of each software GPU, from 2M to 1T.",
+		bytesIn(func(c *Config) *uint64 { return &c.Devices.Memory }, 2<<20, 1<<40, "a size from 2M to 1T"), false},
+	{"devices.address", "", "Address of this node at which device servers of other nodes reach it, for collectives. Empty: the one that\nSlurm knows of it.",
+		text(func(c *Config) *string { return &c.Devices.Address }, address, "an address of this node, as in 10.0.0.7"), false},
+
 	{"network.range", "100.64.0.0/10", "Virtual addresses of capsules. Must not be used by anything else that jobs talk to.",
 		prefix(func(c *Config) *netPrefix { return &c.Network.Range }), false},
 	{"network.mode", "auto", "How nodes reach each other's capsules: route (neighbours), vxlan, or auto (what each pair needs).",

@@ -193,6 +193,18 @@ func ParseBytes(s string) (uint64, error) {
 	return n * unit, nil
 }
 
+// bytesIn is bytesOf between two bounds.
+func bytesIn(field func(*Config) *uint64, from, to uint64, want wants) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		n, err := ParseBytes(v)
+		if err != nil || n < from || n > to {
+			return want
+		}
+		*field(c) = n
+		return nil
+	}
+}
+
 // bytesOf is a number of bytes.
 func bytesOf(field func(*Config) *uint64) func(*Config, string) error {
 	return func(c *Config, v string) error {
@@ -212,6 +224,12 @@ var (
 
 func nodeName(s string) bool   { return nodeSyntax.MatchString(s) }
 func deviceName(s string) bool { return deviceSyntax.MatchString(s) && s != "." && s != ".." }
+
+// address accepts an IP address, or nothing.
+func address(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
 
 func hostPort(s string) bool {
 	host, port, err := net.SplitHostPort(s)

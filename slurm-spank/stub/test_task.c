@@ -198,6 +198,16 @@ static void fresh_batch(void)
 	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/libsingshim.so") == 0);
 }
 
+static void fresh_with_devices(void)
+{
+	static const struct answer a = ANSWER("ok\0mode=fresh\0name=s3.5\0kit=/run/kit/devices\0env.LD_LIBRARY_PATH=/run/kit/devices", NAMESPACES);
+
+	job_setenv("LD_LIBRARY_PATH", "/opt/lib:/run/kit/devices2");
+	join(&a, 0, "/run/kit/devices/sing-warden --name=s3.5 --proc-fd=700 --all --|prog arg");
+	CHECK(strcmp(job_getenv("LD_LIBRARY_PATH"), "/run/kit/devices:/opt/lib:/run/kit/devices2") == 0);
+	CHECK(strcmp(job_getenv("LD_PRELOAD"), "/run/kit/devices/libsingshim.so") == 0);
+}
+
 static void restored_step(void)
 {
 	static const struct answer a = ANSWER("ok\0mode=restore\0name=s3.5\0kit=/run/kit", NAMESPACES);
@@ -239,6 +249,7 @@ const struct test task_tests[] = {
 	{ "join of the batch step", request_of_batch },
 	{ "fresh step", fresh_step },
 	{ "fresh batch step", fresh_batch },
+	{ "fresh step with devices", fresh_with_devices },
 	{ "restored step", restored_step },
 	{ "job over", job_over },
 	{ NULL, NULL },
