@@ -45,6 +45,7 @@ int main(void)
 		OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
 		OK(cuMemAlloc(&a[i], 4));
 		OK(cuMemsetD32(a[i], (unsigned int)i + 1, 1));
+		OK(cuCtxSynchronize()); /* the stream waits for nothing in the default one */
 		NCCL(ncclCommInitRank(&comm[i], 2, id, i));
 	}
 	NCCL(ncclGroupEnd());

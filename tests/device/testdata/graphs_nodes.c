@@ -111,6 +111,7 @@ static void nodes(void)
 	WANT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(g));
 	OK(cuGraphExecDestroy(x));
 	OK(cuMemsetD8(a, 0, 16));
+	OK(cuCtxSynchronize()); /* s waits for nothing in the default stream */
 }
 
 static void any_kind(void)
@@ -208,6 +209,7 @@ int main(void)
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	OK(cuMemAlloc(&a, 16));
 	OK(cuMemsetD8(a, 0, 16));
+	OK(cuCtxSynchronize()); /* s waits for nothing in the default stream */
 	nodes();
 	any_kind();
 	memory();
