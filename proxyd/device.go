@@ -31,8 +31,7 @@ type deviceOptions struct {
 	ready    int    // a descriptor that is told when it listens, or -1
 	lifeline int    // a descriptor whose end of file ends it, or -1
 	folder   string // what it removes when its lifeline has ended it, or ""
-	control  int    // a socket by which its parent says what to do, or -1
-	restore  string
+	control  int    // a socket that listens for its parent, who says what to do, or -1
 	order    []int
 	verbose  bool
 }
@@ -83,8 +82,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().IntVar(&o.ready, "ready", -1, "write a line to this descriptor when it listens, and close it")
 	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
-	c.Flags().IntVar(&o.control, "control", -1, "be told over this descriptor to save, and to let another server take over")
-	c.Flags().StringVar(&o.restore, "restore", "", "begin with what was saved to `FOLDER`")
+	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
 	c.Flags().IntSliceVar(&o.order, "order", nil, "have these `DEVICES` only, in this order: as 1,0")
 	return c
 }
@@ -101,22 +99,13 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	level := slog.LevelWarn
-	if o.verbose {
-		level = slog.LevelInfo
-	}
 	if err := o.checkOrder(); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	s := server.New(server.Config{
-		Backend: b, Order: o.order, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), Network: server.OverTCP(o.address),
+		Backend: b, Order: o.order, Log: o.log(), Version: version, Network: server.OverTCP(o.address),
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if o.restore != "" {
-		if err := s.Restore(ctx, server.Folder(o.restore)); err != nil {
-			return err
-		}
-	}
 	l, err := listenDevices(o.socket)
 	if err != nil {
 		return err
@@ -165,30 +154,53 @@ func (o *deviceOptions) checkOrder() error {
 	return nil
 }
 
+// log is where it says what happens.
+func (o *deviceOptions) log() *slog.Logger {
+	level := slog.LevelWarn
+	if o.verbose {
+		level = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
 // obey has the server do what its parent says, over an inherited socket. The channel tells when it is to end.
 func obey(s *server.Server, fd int) (<-chan error, error) {
 	told := make(chan error, 1)
 	if fd < 0 {
 		return told, nil
 	}
-	// Its own user may not reach into a process that can be told to write files.
+	// Its own user may not reach into a process that speaks to its parent.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, err
 	}
-	conn, err := server.ControlConn(os.NewFile(uintptr(fd), "control"))
+	l, err := controlListener(fd)
 	if err != nil {
 		return nil, err
 	}
 	go func() {
-		defer conn.Close()
-		switch err := s.Control(conn); {
-		case errors.Is(err, server.ErrLeft):
-			told <- nil
-		case err != nil:
-			told <- err
+		err := s.ServeControl(l)
+		if errors.Is(err, server.ErrLeft) {
+			err = nil
 		}
+		told <- err
 	}()
 	return told, nil
+}
+
+// controlListener makes a listener of an inherited descriptor.
+func controlListener(fd int) (*net.UnixListener, error) {
+	f := os.NewFile(uintptr(fd), "control")
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	u, ok := l.(*net.UnixListener)
+	if !ok {
+		l.Close()
+		return nil, errors.New("control socket: it is none of this kind")
+	}
+	return u, nil
 }
 
 // listenDevices listens at a path, for processes of this user. What a server that was killed has left there is removed.

@@ -6,11 +6,12 @@ package device
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,36 +20,36 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
 // A device server as its parent sees it: its process, and the socket over which it is told what to do.
 type keeper struct {
 	cmd     *exec.Cmd
-	control *os.File
+	control string
 }
 
-// keep starts a device server with two devices, in this order, from what was saved to a folder, "": anew.
-func keep(w *soft.World, socket, restore, order string, stderr io.Writer) (*keeper, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+// keep starts a device server with two devices, in this order.
+func keep(w *soft.World, socket, order string, stderr io.Writer) (*keeper, error) {
+	k := &keeper{control: socket + "-control"}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: k.control, Net: "unixpacket"})
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{control: os.NewFile(uintptr(fds[0]), "control")}
-	theirs := os.NewFile(uintptr(fds[1]), "control")
+	defer l.Close() // it goes on in the server
+	l.SetUnlinkOnClose(false)
+	theirs, err := l.File()
+	if err != nil {
+		return nil, err
+	}
 	defer theirs.Close()
 	told, ready, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer told.Close()
-	args := []string{"device", "--socket", socket, "--soft", "2", "--memory", "4G", "--ready", "3", "--control", "4", "--order", order}
-	if restore != "" {
-		args = append(args, "--restore", restore)
-	}
-	k.cmd = exec.Command(filepath.Join(w.Dir, "proxyd"), args...)
+	k.cmd = exec.Command(filepath.Join(w.Dir, "proxyd"), "device", "--socket", socket, "--soft", "2", "--memory", "4G", "--ready", "3", "--control", "4", "--order", order)
 	k.cmd.Stderr = stderr
 	k.cmd.ExtraFiles = []*os.File{ready, theirs}
 	err = k.cmd.Start()
@@ -64,93 +65,92 @@ func keep(w *soft.World, socket, restore, order string, stderr io.Writer) (*keep
 
 // kill ends it as a fault would.
 func (k *keeper) kill() error {
-	err := errors.Join(k.cmd.Process.Kill(), k.control.Close())
+	err := errors.Join(k.cmd.Process.Kill(), os.Remove(k.control))
 	_ = k.cmd.Wait() // it was killed
 	return err
 }
 
-// saved is what it says of a save.
-type saved struct {
-	Processes []struct {
-		ID  uint64 `json:"id"`
-		PID int    `json:"pid"`
-	} `json:"processes"`
-	Written uint64 `json:"written"`
-	Known   uint64 `json:"known"`
+// connect makes a connection for orders.
+func (k *keeper) connect() (*server.Controller, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: k.control, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	return server.NewController(conn), nil
 }
 
-// tell gives an order, with a file unless it is nil, and returns what it says and sends back.
-func (k *keeper) tell(order string, with *os.File) (*saved, *os.File, error) {
-	var rights []byte
-	if with != nil {
-		rights = unix.UnixRights(int(with.Fd()))
+// saved is what a server has said of its save, and the rings of its processes.
+type saved struct {
+	report *server.Report
+	rings  map[uint64]*os.File
+}
+
+// close may be called on nil.
+func (s *saved) close() {
+	if s == nil {
+		return
 	}
-	fd := int(k.control.Fd())
-	if err := unix.Sendmsg(fd, []byte(order+"\n"), rights, nil, 0); err != nil {
-		return nil, nil, err
+	for _, f := range s.rings {
+		f.Close()
 	}
-	b, oob := make([]byte, 1<<17), make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil || n == 0 {
-		return nil, nil, fmt.Errorf("%s: no answer: %w", order, err)
+}
+
+// save has the job stopped and saved. Without rings, root finds them in the processes' maps.
+func (k *keeper) save(ctx context.Context, folder server.Folder, again, rings bool) (*saved, error) {
+	c, err := k.connect()
+	if err != nil {
+		return nil, err
 	}
-	var reply struct {
-		Error  string `json:"error"`
-		Report *saved `json:"report"`
+	defer c.Close()
+	r, err := c.Save(ctx, folder, server.SaveOptions{Again: again})
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(b[:n], &reply); err != nil {
-		return nil, nil, err
-	}
-	if reply.Error != "" {
-		return nil, nil, fmt.Errorf("%s: %s", order, reply.Error)
-	}
-	var f *os.File
-	if oobn > 0 {
-		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			return nil, nil, err
+	s := &saved{report: r, rings: map[uint64]*os.File{}}
+	for _, p := range r.Processes {
+		if !rings {
+			continue
 		}
-		fds, err := unix.ParseUnixRights(&messages[0])
-		if err != nil {
-			return nil, nil, err
+		if s.rings[p.ID], err = c.Ring(ctx, p.ID); err != nil {
+			return s, err
 		}
-		f = os.NewFile(uintptr(fds[0]), "ring")
 	}
-	return reply.Report, f, nil
+	return s, nil
+}
+
+// restore builds what was saved, and lets the job go on.
+func (k *keeper) restore(ctx context.Context, folder server.Folder, s *saved) error {
+	c, err := k.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Restore(ctx, folder); err != nil {
+		return err
+	}
+	for _, p := range s.report.Processes {
+		if err := c.Adopt(ctx, p.ID, p.PID, s.rings[p.ID]); err != nil && !isGone(p.PID) {
+			return err
+		}
+	}
+	return c.Resume(ctx)
 }
 
 // replace saves, kills and replaces a device server under its program. Every other time the devices are others.
-func (k *keeper) replace(w *soft.World, socket, folder string, n int, stderr io.Writer) (*keeper, error) {
-	what, _, err := k.tell(fmt.Sprintf(`{"do":"save","folder":%q,"again":%v,"within":60000000000}`, folder, n%2 == 1), nil)
+func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder string, n int, stderr io.Writer) (*keeper, error) {
+	s, err := k.save(ctx, server.Folder(folder), n%2 == 1, os.Geteuid() != 0 || n%3 != 2)
+	defer s.close()
 	if err != nil {
 		return k, err
-	}
-	rings := map[uint64]*os.File{}
-	for _, p := range what.Processes {
-		_, f, err := k.tell(fmt.Sprintf(`{"do":"ring","process":%d}`, p.ID), nil)
-		if err != nil {
-			return k, err
-		}
-		defer f.Close()
-		// Root finds a ring in the process's maps.
-		if os.Geteuid() != 0 || n%3 != 2 {
-			rings[p.ID] = f
-		}
 	}
 	if err := k.kill(); err != nil {
 		return nil, err
 	}
-	next, err := keep(w, socket, folder, []string{"1,0", "0,1"}[n%2], stderr)
+	next, err := keep(w, socket, []string{"1,0", "0,1"}[n%2], stderr)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range what.Processes {
-		if _, _, err := next.tell(fmt.Sprintf(`{"do":"adopt","process":%d,"pid":%d}`, p.ID, p.PID), rings[p.ID]); err != nil && !isGone(p.PID) {
-			return next, err
-		}
-	}
-	_, _, err = next.tell(`{"do":"resume"}`, nil)
-	return next, err
+	return next, next.restore(ctx, server.Folder(folder), s)
 }
 
 // isGone tells whether a process has ended.
@@ -178,7 +178,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 		}
 	}
 	var log, stdout, stderr bytes.Buffer
-	k, err := keep(w, socket, "", "0,1", &log)
+	k, err := keep(w, socket, "0,1", &log)
 	if err != nil {
 		t.Fatal(err, log.String())
 	}
@@ -217,7 +217,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 		// Not what the test waits for: when it strikes.
 		case <-strike:
 		}
-		if k, err = k.replace(w, socket, folder, n, &log); err != nil {
+		if k, err = k.replace(t.Context(), w, socket, folder, n, &log); err != nil {
 			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 			<-ended
 			t.Fatalf("replacement %d: %v\n%s\n%s\n%s", n, err, &stdout, &stderr, &log)

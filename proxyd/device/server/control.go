@@ -11,242 +11,247 @@ import (
 	"io"
 	"net"
 	"os"
-	"time"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// The parent of a device server tells it what to do over a socket that it has made and the server inherits: SOCK_SEQPACKET,
-// without a name, so that nobody else can reach it. A message is a line of JSON, an order is answered before the next is read:
+// The parent of a device server tells it what to do over a socket that it has made, SOCK_SEQPACKET, in a folder that nobody else may
+// enter, and that the server inherits, listening. One connection is served at a time; who connects meanwhile waits. When one ends
+// the next is served: the parent may be another process by then. A message is a line of JSON. An order, from the parent, is
+// answered before the next is given:
 //
-//	{"do":"save","folder":F,"again":false,"within":N}   Save to a folder, in N nanoseconds      {"report":{…}}
-//	{"do":"ring","process":ID}                          its ring's memory comes with the answer {}
-//	{"do":"resume"}                                     Resume                                  {}
-//	{"do":"leave"}                                      Leave; the server ends                  {}
-//	{"do":"adopt","process":ID,"pid":PID}               Adopt; the ring may come with it        {}
+//	{"do":"status"}                        what there is                    Status
+//	{"do":"save","again":false}            Save, to a Sink of the parent's  Report
+//	{"do":"restore"}                       Restore, from a Source of its
+//	{"do":"ring","process":ID}             the ring's memory comes with the answer
+//	{"do":"resume"}                        Resume
+//	{"do":"leave"}                         Leave; the server ends
+//	{"do":"adopt","process":ID,"pid":PID}  Adopt; the ring may come with the order
 //
-// What failed is answered by {"error":"…"}, with "temporary":true where the same order may succeed a moment later. What is to be
-// restored, the server is told when it is started.
+// The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a moment
+// later. What it has to tell, the right column, comes before it in as many {"part":"BASE64"} as it takes.
+//
+// Files of a save and of a restore go through pipes, which the parent makes; both ends have O_NONBLOCK. While it is at such an order the server asks, for as
+// many files at a time as it likes, and is answered by their names:
+//
+//	{"create":NAME}             {"file":NAME}, with the end that is written to
+//	{"close":NAME,"length":N}   {"file":NAME} when the parent has all N bytes where they belong. It has closed its end before
+//	{"open":NAME}               {"file":NAME}, with the end that is read from, until its end of file
+//
+// A refusal is {"file":NAME,"error":"…"}. A parent that cannot take more of a file closes its end of the pipe. A server that ends
+// in the middle has not asked for the close: what it has written is nobody's file. A parent that ends the connection ends the
+// order: a save that is not done has failed then, and the job runs on.
 type order struct {
-	Do      string        `json:"do"`
-	Folder  string        `json:"folder,omitempty"`
-	Again   bool          `json:"again,omitempty"`
-	Within  time.Duration `json:"within,omitempty"`
-	Process uint64        `json:"process,omitempty"`
-	PID     int           `json:"pid,omitempty"`
+	Do      string `json:"do,omitempty"`
+	Again   bool   `json:"again,omitempty"`
+	Process uint64 `json:"process,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+
+	// The answer to what the server has asked, instead of an order.
+	File  string `json:"file,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
+// reply is what a server sends.
 type reply struct {
-	Error     string  `json:"error,omitempty"`
-	Temporary bool    `json:"temporary,omitempty"`
-	Report    *Report `json:"report,omitempty"`
+	Done      bool   `json:"done,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Temporary bool   `json:"temporary,omitempty"`
+	Part      []byte `json:"part,omitempty"`
+
+	Create string `json:"create,omitempty"`
+	Close  string `json:"close,omitempty"`
+	Length int64  `json:"length,omitempty"`
+	Open   string `json:"open,omitempty"`
 }
 
-// maxOrder is the longest message.
-const maxOrder = 1 << 17
+const (
+	maxMessage = 1 << 17 // bytes
+	maxPart    = 1 << 15 // bytes of an answer in one message
+	maxAnswer  = 1 << 23 // bytes of all parts
+)
 
-// ErrLeft is what Control returns when the server has left its processes to another one: it is to end.
+// ErrLeft is what ServeControl returns when the server has left its processes to another one: it is to end.
 var ErrLeft = errors.New("the processes were left to another device server")
 
-// Control carries out what comes over conn until its end (nil), ErrLeft, or until conn fails. conn stays the caller's. It may be
-// called once.
-func (s *Server) Control(conn *net.UnixConn) error {
+// ServeControl carries out what comes from those who connect to l, one after the other. They must be of the user who has made l.
+// It returns nil after Close, ErrLeft, or what is wrong with l, and closes l. It may be called once.
+func (s *Server) ServeControl(l *net.UnixListener) error {
+	defer l.Close()
+	defer context.AfterFunc(s.ctx, func() { l.Close() })()
+	owner, err := userOf(l)
+	if err != nil {
+		return fmt.Errorf("control: %w", err)
+	}
 	for {
-		var o order
-		f, err := receiveLine(conn, &o)
+		conn, err := l.AcceptUnix()
 		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
+		case s.ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
 			return nil
 		case err != nil:
 			return fmt.Errorf("control: %w", err)
 		}
-		answer, ring, err := s.obey(&o, f)
-		if f != nil {
-			f.Close()
+		user, err := userOf(conn)
+		switch {
+		case err == nil && user != owner:
+			err = fmt.Errorf("user %d has connected, and not %d", user, owner)
+		case err == nil:
+			err = s.control(conn)
+		}
+		conn.Close()
+		if errors.Is(err, ErrLeft) {
+			return err
 		}
 		if err != nil {
-			answer = &reply{Error: err.Error(), Temporary: isTemporary(err)}
+			s.cfg.Log.Warn("a control connection has failed", "error", err)
 		}
-		if bad := sendLine(conn, answer, ring); bad != nil {
-			return fmt.Errorf("control: %w", bad)
+	}
+}
+
+// userOf is who is at the other end of a connection, or has made a socket that listens.
+func userOf(c interface {
+	SyscallConn() (syscall.RawConn, error)
+}) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var inner error
+	if err := raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if inner != nil {
+		return 0, fmt.Errorf("ask whose socket it is: %w", inner)
+	}
+	return cred.Uid, nil
+}
+
+// control carries out the orders of one connection until its end.
+func (s *Server) control(conn *net.UnixConn) error {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	h := &hearing{conn: conn, orders: make(chan heard, 1), waiting: map[string]chan<- heard{}}
+	read := make(chan error, 1)
+	go func() {
+		read <- h.read()
+		cancel() // ends what is being done for who is gone
+	}()
+	for o := range h.orders {
+		answer, ring, err := s.obey(ctx, h, &o)
+		if o.f != nil {
+			o.f.Close()
+		}
+		if bad := h.answer(answer, ring, err); bad != nil {
+			if ctx.Err() != nil {
+				break // it has gone without waiting for it
+			}
+			return bad
 		}
 		if o.Do == "leave" && err == nil {
 			return ErrLeft
 		}
 	}
+	return <-read
 }
 
-func isTemporary(err error) bool { return !errors.Is(err, ErrNotSaved) && !errors.Is(err, ErrAbsent) }
+func isTemporary(err error) bool {
+	return !errors.Is(err, ErrNotSaved) && !errors.Is(err, ErrAbsent) && !errors.Is(err, ErrRestore)
+}
 
-// obey carries out one order. f came with it, or is nil. The file that it returns goes with the answer.
-func (s *Server) obey(o *order, f *os.File) (*reply, *os.File, error) {
+// obey carries out one order. What it returns is told in the answer; the file goes with that.
+func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File, error) {
 	switch o.Do {
+	case "status":
+		return s.Status(), nil, nil
 	case "save":
-		ctx, cancel := context.WithTimeout(s.ctx, o.Within)
-		defer cancel()
-		r, err := s.Save(ctx, Folder(o.Folder), SaveOptions{Again: o.Again})
-		return &reply{Report: r}, nil, err
+		r, err := s.Save(ctx, h, SaveOptions{Again: o.Again})
+		return r, nil, err
+	case "restore":
+		return nil, nil, s.Restore(ctx, h)
 	case "ring":
 		ring, err := s.RingOf(o.Process)
-		return &reply{}, ring, err
+		return nil, ring, err
 	case "resume":
-		return &reply{}, nil, s.Resume()
+		return nil, nil, s.Resume()
 	case "leave":
-		return &reply{}, nil, s.Leave()
+		return nil, nil, s.Leave()
 	case "adopt":
-		return &reply{}, nil, s.Adopt(o.Process, o.PID, f)
+		return nil, nil, s.Adopt(o.Process, o.PID, o.f)
 	}
 	return nil, nil, fmt.Errorf("there is no order %q", o.Do)
 }
 
-// sendLine sends a message, with a file unless it is nil.
-func sendLine(conn *net.UnixConn, message any, f *os.File) error {
+// send sends a message, with a file unless it is nil.
+func send(conn *net.UnixConn, message any, f *os.File) error {
 	b, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
-	var rights []byte
-	if f != nil {
-		rights = unix.UnixRights(int(f.Fd()))
+	if f == nil {
+		_, err = conn.Write(append(b, '\n'))
+		return err
 	}
-	_, _, err = conn.WriteMsgUnix(append(b, '\n'), rights, nil)
-	return err
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	// Not Fd, which would have f block.
+	bad := raw.Control(func(fd uintptr) { _, _, err = conn.WriteMsgUnix(append(b, '\n'), unix.UnixRights(int(fd)), nil) })
+	return errors.Join(bad, err)
 }
 
-// receiveLine receives a message and the file that came with it, if any, which is the caller's.
-func receiveLine(conn *net.UnixConn, message any) (*os.File, error) {
-	b, oob := make([]byte, maxOrder), make([]byte, unix.CmsgSpace(4))
+// receive receives a message and the file that came with it, if any, which is the caller's. io.EOF is the end.
+func receive(conn *net.UnixConn, message any) (*os.File, error) {
+	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(b, oob)
 	if err != nil {
 		return nil, err
 	}
-	if n == 0 {
-		return nil, io.EOF
-	}
 	f, err := fileIn(oob[:oobn])
-	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	switch {
+	case err != nil:
+	case n == 0:
+		err = io.EOF
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		err = errors.New("a message is too long")
-	}
-	if err == nil {
+	default:
 		err = json.Unmarshal(b[:n], message)
 	}
-	if err != nil {
-		if f != nil {
-			f.Close()
-		}
-		return nil, err
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
 	}
-	return f, nil
+	return f, err
 }
 
+// fileIn is the one file that came with a message, or nil. More than one is an error.
 func fileIn(oob []byte) (*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, err
 	}
+	var all []int
 	for _, m := range messages {
-		if fds, err := unix.ParseUnixRights(&m); err == nil && len(fds) == 1 {
-			unix.CloseOnExec(fds[0])
-			return os.NewFile(uintptr(fds[0]), "ring"), nil
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue // no descriptors
 		}
+		all = append(all, fds...)
 	}
-	return nil, nil
+	if len(all) > 1 {
+		for _, fd := range all {
+			unix.Close(fd)
+		}
+		return nil, fmt.Errorf("a message with %d files", len(all))
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return os.NewFile(uintptr(all[0]), "received"), nil
 }
-
-// Controller is the parent's end. It may be used by one goroutine.
-type Controller struct{ conn *net.UnixConn }
-
-// NewController makes a pair: the parent's end, and the file that the device server inherits. Both are the caller's to close.
-func NewController() (*Controller, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a control socket: %w", err)
-	}
-	theirs := os.NewFile(uintptr(fds[1]), "control")
-	conn, err := ControlConn(os.NewFile(uintptr(fds[0]), "control"))
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return &Controller{conn}, theirs, nil
-}
-
-// ControlConn makes a connection of an inherited descriptor, and closes f.
-func ControlConn(f *os.File) (*net.UnixConn, error) {
-	defer f.Close()
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		c.Close()
-		return nil, errors.New("control socket: it is none of this kind")
-	}
-	return u, nil
-}
-
-// OrderError is what a device server has answered.
-type OrderError struct {
-	Text      string
-	Temporary bool // the same order may succeed a moment later
-}
-
-func (e *OrderError) Error() string { return e.Text }
-
-func (c *Controller) order(o *order, f *os.File) (*reply, *os.File, error) {
-	if err := sendLine(c.conn, o, f); err != nil {
-		return nil, nil, fmt.Errorf("tell the device server to %s: %w", o.Do, err)
-	}
-	var r reply
-	got, err := receiveLine(c.conn, &r)
-	if err != nil {
-		return nil, nil, fmt.Errorf("wait for the device server's %s: %w", o.Do, err)
-	}
-	if r.Error != "" {
-		return nil, nil, &OrderError{r.Error, r.Temporary}
-	}
-	return &r, got, nil
-}
-
-// Save has the server save to a folder; see Server.Save.
-func (c *Controller) Save(folder string, o SaveOptions, within time.Duration) (*Report, error) {
-	r, _, err := c.order(&order{Do: "save", Folder: folder, Again: o.Again, Within: within}, nil)
-	if err != nil {
-		return nil, err
-	}
-	if r.Report == nil {
-		return nil, errors.New("the device server has saved and says nothing of it")
-	}
-	return r.Report, nil
-}
-
-// Ring fetches a process's ring, which is the caller's to close. It outlives the server.
-func (c *Controller) Ring(process uint64) (*os.File, error) {
-	_, f, err := c.order(&order{Do: "ring", Process: process}, nil)
-	if err == nil && f == nil {
-		err = errors.New("the device server has sent no ring")
-	}
-	return f, err
-}
-
-// Adopt brings a process back to a server that was restored; ring may be nil; see Server.Adopt.
-func (c *Controller) Adopt(process uint64, pid int, ring *os.File) error {
-	_, _, err := c.order(&order{Do: "adopt", Process: process, PID: pid}, ring)
-	return err
-}
-
-// Resume lets the job go on; see Server.Resume.
-func (c *Controller) Resume() error {
-	_, _, err := c.order(&order{Do: "resume"}, nil)
-	return err
-}
-
-// Leave ends the server, not its processes; see Server.Leave.
-func (c *Controller) Leave() error {
-	_, _, err := c.order(&order{Do: "leave"}, nil)
-	return err
-}
-
-// Close closes this end.
-func (c *Controller) Close() error { return c.conn.Close() }

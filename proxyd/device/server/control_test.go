@@ -5,66 +5,80 @@ package server
 
 import (
 	"errors"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 )
 
-// told runs a server's side of a control socket and returns the parent's, and what Control comes to.
-func told(t *testing.T, s *Server) (*Controller, <-chan error) {
+// controlled has a server listen for orders, and returns what ServeControl comes to.
+func controlled(t *testing.T, s *Server) (path string, end <-chan error) {
 	t.Helper()
-	c, theirs, err := NewController()
+	path = filepath.Join(t.TempDir(), "control")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := ControlConn(theirs)
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeControl(l) }()
+	return path, ended
+}
+
+// controller connects to a server's control socket.
+func controller(t *testing.T, path string) *Controller {
+	t.Helper()
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close(); conn.Close() })
-	end := make(chan error, 1)
-	go func() { end <- s.Control(conn) }()
-	return c, end
+	c := NewController(conn)
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // TestControl: a parent has a server saved, and its process taken over by another one.
 func TestControl(t *testing.T) {
-	folder := t.TempDir()
+	ctx, folder := t.Context(), Folder(t.TempDir())
 	s := serverOf(t, "test", nil, memory)
 	p, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	a := cs[0].alloc(100)
 	cs[0].post("copy_in", a, []byte("abc"), uint64(3), uint64(0))
-	c, end := told(t, s)
+	path, end := controlled(t, s)
+	c := controller(t, path)
 	var bad *OrderError
-	if _, err := c.Save("/proc/none", SaveOptions{}, time.Minute); !errors.As(err, &bad) || !bad.Temporary {
+	if err := c.Resume(ctx); !errors.As(err, &bad) || !bad.Temporary || !strings.Contains(bad.Text, "the job is not stopped") {
 		t.Error(err)
 	}
-	if err := c.Resume(); err == nil || !strings.Contains(err.Error(), "the job is not stopped") {
+	if _, err := c.order(ctx, &order{Do: "dance"}, nil, nil); err == nil || !strings.Contains(err.Error(), `there is no order "dance"`) {
 		t.Error(err)
 	}
-	if _, _, err := c.order(&order{Do: "dance"}, nil); err == nil || !strings.Contains(err.Error(), `there is no order "dance"`) {
-		t.Error(err)
-	}
-	r, err := c.Save(folder, SaveOptions{}, time.Minute)
+	r, err := c.Save(ctx, folder, SaveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Processes) != 1 || r.Processes[0].ID != p.id || r.Processes[0].Capsule != os.Getpid() {
 		t.Errorf("%+v", r.Processes)
 	}
-	ring, err := c.Ring(p.id)
+	st, err := c.Status(ctx)
+	if err != nil || !st.Stopped || len(st.Processes) != 1 || st.Processes[0].PID != os.Getpid() || st.Devices[0].Memory != memory || st.Devices[0].Used == 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	// The parent is replaced by another one.
+	c.Close()
+	c = controller(t, path)
+	ring, err := c.Ring(ctx, p.id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ring.Close()
-	if _, err := c.Ring(p.id + 1); !errors.As(err, &bad) || bad.Temporary {
+	if _, err := c.Ring(ctx, p.id+1); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
-	if err := c.Leave(); err != nil {
+	if err := c.Leave(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-end; !errors.Is(err, ErrLeft) {
@@ -75,14 +89,18 @@ func TestControl(t *testing.T) {
 	}
 
 	next := serverOf(t, "other", nil, memory)
-	if err := next.Restore(t.Context(), Folder(folder)); err != nil {
+	path, end = controlled(t, next)
+	c = controller(t, path)
+	if err := c.Restore(ctx, folder); err != nil {
 		t.Fatal(err)
 	}
-	c, end = told(t, next)
-	if err := c.Adopt(p.id+1, os.Getpid(), ring); !errors.As(err, &bad) || bad.Temporary {
+	if st, err := c.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := c.Adopt(ctx, p.id+1, os.Getpid(), ring); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
-	if err := c.Adopt(p.id, 1<<30, ring); !errors.As(err, &bad) || !bad.Temporary {
+	if err := c.Adopt(ctx, p.id, 1<<30, ring); !errors.As(err, &bad) || !bad.Temporary {
 		t.Error(err)
 	}
 	null, err := os.Open(os.DevNull)
@@ -90,19 +108,21 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if err := c.Adopt(p.id, os.Getpid(), null); err == nil || !strings.Contains(err.Error(), "it has no ring") {
+	if err := c.Adopt(ctx, p.id, os.Getpid(), null); err == nil || !strings.Contains(err.Error(), "it has no ring") {
 		t.Error(err)
 	}
-	if err := c.Adopt(p.id, os.Getpid(), ring); err != nil {
+	if err := c.Adopt(ctx, p.id, os.Getpid(), ring); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Resume(); err != nil {
+	if err := c.Resume(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got := cs[0].bytes(a, 4); string(got) != "abc\x00" {
 		t.Errorf("%q", got)
 	}
-	c.Close()
+	if err := next.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-end; err != nil {
 		t.Error(err)
 	}

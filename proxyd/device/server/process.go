@@ -210,6 +210,7 @@ func (p *process) result(err error) dispatch.Result {
 func (p *process) faulted(r backend.Result, err error) {
 	if p.fault.CompareAndSwap(0, uint32(r)) {
 		p.log.Warn("a fault ends the process's use of devices", "error", err)
+		p.server.seen.fault(p.id, err)
 		if p.ring != nil {
 			p.ring.SetFault(uint32(r))
 		}

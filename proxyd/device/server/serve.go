@@ -101,6 +101,7 @@ func (p *process) missed(what string) {
 	if len(p.said) < most && !p.said["missed "+what] {
 		p.said["missed "+what] = true
 		p.log.Info("the program wants what is not covered", "call", what) // its shim has said so, too
+		p.server.seen.miss(plain(what))
 	}
 }
 

@@ -24,6 +24,7 @@ type Config struct {
 	Backend backend.Backend // the server closes it
 	Order   []int           // which of its devices there are, in what order; nil: all, in its own
 	Log     *slog.Logger
+	Version string // what Status says
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*Network, error)
 }
@@ -37,6 +38,7 @@ type Server struct {
 	running sync.WaitGroup // attachments and processes
 	fabric  *fabric
 	state   stateKeeper
+	seen    seen
 
 	mu        sync.Mutex
 	closed    bool

@@ -42,7 +42,8 @@ var (
 )
 
 // Sink takes the files of one save. Names are plain, without a slash. A file is complete when its Close returns nil. Create is
-// called concurrently.
+// called concurrently. If a file has a method CloseWithError, as an io.PipeWriter has, then one that will not be complete is closed
+// by that.
 type Sink interface {
 	Create(name string) (io.WriteCloser, error)
 }

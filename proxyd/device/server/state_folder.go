@@ -59,6 +59,12 @@ func (f *folderFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// CloseWithError closes a file that is not complete.
+func (f *folderFile) CloseWithError(error) error {
+	f.bad = true
+	return f.Close()
+}
+
 // Close gives the file its name, if all was written.
 func (f *folderFile) Close() error {
 	err := f.File.Close()

@@ -31,12 +31,22 @@ func (s *Server) Restore(ctx context.Context, src Source) error {
 	if s.state.stopped || len(s.all()) > 0 {
 		return errors.New("restore: the server is in use")
 	}
+	if err := s.restore(ctx, src); err != nil {
+		err = fmt.Errorf("restore: %w", err)
+		s.seen.fail(err)
+		return err
+	}
+	return nil
+}
+
+// restore is Restore. The caller holds state.mu.
+func (s *Server) restore(ctx context.Context, src Source) error {
 	st, err := readState(src)
 	if err == nil {
 		err = s.take(st)
 	}
 	if err != nil {
-		return fmt.Errorf("restore: %w", err)
+		return err
 	}
 	s.state.admission.Lock()
 	s.state.stopped = true
@@ -44,13 +54,10 @@ func (s *Server) Restore(ctx context.Context, src Source) error {
 	for i := range st.Processes {
 		ps := &st.Processes[i]
 		if err := s.build(ctx, src, ps, targets); err != nil {
-			return fmt.Errorf("restore: process %d, which was %d: %w", ps.ID, ps.PID, err)
+			return fmt.Errorf("process %d, which was %d: %w", ps.ID, ps.PID, err)
 		}
 	}
-	if err := readBlocks(ctx, src, st.Blocks, targets); err != nil {
-		return fmt.Errorf("restore: %w", err)
-	}
-	return nil
+	return readBlocks(ctx, src, st.Blocks, targets)
 }
 
 func readState(src Source) (*serverState, error) {

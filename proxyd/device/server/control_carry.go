@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a server may ask of its parent in one order.
+const (
+	maxFiles = 1 << 14
+	maxOpen  = 64      // at a time
+	pipeSize = 1 << 20 // what a pipe is asked to hold: fewer turns between the two
+)
+
+// plainName is how files of a save are called.
+var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+func checkName(name string) error {
+	if !plainName.MatchString(name) {
+		return fmt.Errorf("%.80q is no file of a save: %w", name, ErrNonsense)
+	}
+	return nil
+}
+
+// carrier is a parent's side of the files of one order.
+type carrier struct {
+	conn    *net.UnixConn
+	sink    Sink   // nil: they are read
+	src     Source // or nil
+	sending sync.Mutex
+	group   sync.WaitGroup
+
+	mu    sync.Mutex
+	over  bool
+	busy  int // files under way
+	files map[string]*carried
+	err   error // the first
+}
+
+// carried is a file of an order. The carrier's mu guards it.
+type carried struct {
+	pipe     *os.File      // our end, while it is under way
+	to       io.Closer     // the sink's file, until it is closed
+	copied   chan struct{} // closed when n and err are known
+	n        int64
+	err      error
+	closing  bool
+	complete bool
+}
+
+func newCarrier(conn *net.UnixConn, sink Sink, src Source) *carrier {
+	return &carrier{conn: conn, sink: sink, src: src, files: map[string]*carried{}}
+}
+
+// asked begins what the server asks for. Its error ends the order.
+func (c *carrier) asked(r *reply) error {
+	if r.Close != "" {
+		return c.askedClose(r.Close, r.Length)
+	}
+	name := r.Create + r.Open
+	if (r.Create != "") == (r.Open != "") || (r.Create != "") != (c.sink != nil) {
+		return fmt.Errorf("it asks for what is no part of the order: %w", ErrNonsense)
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files[name] != nil || len(c.files) >= maxFiles || c.busy >= maxOpen {
+		return fmt.Errorf("it asks for %s as file %d, with %d under way: %w", name, len(c.files)+1, c.busy, ErrNonsense)
+	}
+	f := &carried{copied: make(chan struct{})}
+	c.files[name] = f
+	c.busy++
+	c.group.Go(func() {
+		if c.sink != nil {
+			c.take(name, f)
+		} else {
+			c.give(name, f)
+		}
+	})
+	return nil
+}
+
+// pipe makes the pipe of a file and sends the server its end of it: the one that is written to for a sink.
+func (c *carrier) pipe(name string, f *carried) (*os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize) // it is slower without
+	ours, theirs := os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe")
+	if c.sink == nil {
+		ours, theirs = theirs, ours
+	}
+	defer theirs.Close()
+	c.mu.Lock()
+	over := c.over
+	f.pipe = ours
+	c.mu.Unlock()
+	if over {
+		ours.Close()
+		return nil, os.ErrClosed
+	}
+	return ours, c.send(&order{File: name}, theirs)
+}
+
+func (c *carrier) send(o *order, f *os.File) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	return send(c.conn, o, f)
+}
+
+// refuse tells the server that there will be nothing of a file. The reason is the parent's own.
+func (c *carrier) refuse(name string, err error) {
+	c.fail(name, err)
+	_ = c.send(&order{File: name, Error: "its parent has refused it"}, nil) // the order ends anyhow
+}
+
+func (c *carrier) fail(name string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && !c.over {
+		c.err = fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+// take takes a file from the server, to its end. It is closed when the server says how long it is.
+func (c *carrier) take(name string, f *carried) {
+	defer close(f.copied)
+	to, err := c.sink.Create(name)
+	if err != nil {
+		c.refuse(name, err)
+		return
+	}
+	c.mu.Lock()
+	f.to = to
+	c.mu.Unlock()
+	from, err := c.pipe(name, f)
+	if err == nil {
+		f.n, err = io.Copy(to, onlyReader{from})
+	}
+	if from != nil {
+		from.Close() // the server's next write fails
+	}
+	if err != nil {
+		f.err = err
+		c.fail(name, err)
+	}
+}
+
+// onlyReader hides what else a file can do: a copy goes through a buffer of ours.
+type onlyReader struct{ io.Reader }
+
+// askedClose begins the end of a file that the server has written.
+func (c *carrier) askedClose(name string, length int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.files[name]
+	if f == nil || c.sink == nil || f.closing {
+		return fmt.Errorf("it closes %.80q, which it has not open: %w", name, ErrNonsense)
+	}
+	f.closing = true
+	c.group.Go(func() { c.close(name, f, length) })
+	return nil
+}
+
+func (c *carrier) close(name string, f *carried, length int64) {
+	<-f.copied // at the latest when the order ends
+	err := f.err
+	if err == nil && f.n != length {
+		err = fmt.Errorf("%d bytes have come of %d: %w", f.n, length, ErrNonsense)
+	}
+	c.mu.Lock()
+	to := f.to
+	if err == nil && !c.over {
+		f.to = nil
+	}
+	over := c.over
+	c.mu.Unlock()
+	if over {
+		return // end abandons it
+	}
+	if err == nil {
+		err = to.Close()
+	}
+	if err != nil {
+		c.refuse(name, err)
+		return
+	}
+	c.mu.Lock()
+	f.complete = true
+	c.busy--
+	c.mu.Unlock()
+	_ = c.send(&order{File: name}, nil) // else the order fails
+}
+
+// give gives the server a file, to its end.
+func (c *carrier) give(name string, f *carried) {
+	defer close(f.copied)
+	from, err := c.src.Open(name)
+	if err != nil {
+		c.refuse(name, err)
+		return
+	}
+	defer from.Close()
+	to, err := c.pipe(name, f)
+	if err == nil {
+		_, err = io.Copy(onlyWriter{to}, from)
+	}
+	if to != nil {
+		to.Close()
+	}
+	if errors.Is(err, unix.EPIPE) {
+		err = nil // it has read enough
+	}
+	if err != nil {
+		c.fail(name, err)
+	}
+	c.mu.Lock()
+	c.busy--
+	c.mu.Unlock()
+}
+
+// onlyWriter is like onlyReader.
+type onlyWriter struct{ io.Writer }
+
+// complete tells whether a file has come, all of it.
+func (c *carrier) complete(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.files[name]
+	return f != nil && f.complete
+}
+
+// end ends what is under way: the order is over. It returns what went wrong here, or that something is missing.
+func (c *carrier) end(why error) error {
+	c.mu.Lock()
+	c.over = true
+	for _, f := range c.files {
+		if f.pipe != nil {
+			f.pipe.Close()
+		}
+	}
+	err := c.err
+	c.mu.Unlock()
+	c.group.Wait()
+	for name, f := range c.files {
+		if f.to == nil {
+			continue
+		}
+		if err == nil && why == nil {
+			err = fmt.Errorf("%s has not come to its end: %w", name, ErrNonsense)
+		}
+		abandon(f.to, errors.Join(why, err))
+	}
+	return err
+}
+
+// abandon closes a file that is not complete.
+func abandon(f io.Closer, why error) {
+	if w, ok := f.(interface{ CloseWithError(error) error }); ok {
+		_ = w.CloseWithError(why) // it is of no use anyhow
+		return
+	}
+	_ = f.Close()
+}

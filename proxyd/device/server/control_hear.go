@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+)
+
+// hearing is a server's end of a control connection. It is the Sink and the Source of what it is told to save and restore.
+type hearing struct {
+	conn   *net.UnixConn
+	orders chan heard // closed at its end
+
+	sending sync.Mutex
+
+	mu      sync.Mutex
+	over    bool
+	waiting map[string]chan<- heard // for the answer about a file; closed without one at the end
+}
+
+// heard is a message, and the file that came with it, or nil.
+type heard struct {
+	order
+	f *os.File
+}
+
+// read sorts what comes, until the end: nil.
+func (h *hearing) read() error {
+	defer h.end()
+	for {
+		var m heard
+		var err error
+		m.f, err = receive(h.conn, &m.order)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return err
+		}
+		if m.File != "" {
+			h.hand(m)
+			continue
+		}
+		select {
+		case h.orders <- m:
+		default:
+			return errors.New("an order before the last one is done")
+		}
+	}
+}
+
+// end tells those who wait that nothing comes.
+func (h *hearing) end() {
+	close(h.orders)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	for _, c := range h.waiting {
+		close(c)
+	}
+	h.waiting = nil
+}
+
+// hand gives an answer to who has asked.
+func (h *hearing) hand(m heard) {
+	h.mu.Lock()
+	c := h.waiting[m.File]
+	delete(h.waiting, m.File)
+	h.mu.Unlock()
+	if c == nil {
+		if m.f != nil {
+			m.f.Close()
+		}
+		return
+	}
+	c <- m // it has room for one
+}
+
+// errParent is why a file cannot be had any more.
+var errParent = errors.New("whoever has ordered it is gone")
+
+// ask asks the parent about a file.
+func (h *hearing) ask(name string, r *reply) (*os.File, error) {
+	c := make(chan heard, 1)
+	h.mu.Lock()
+	switch {
+	case h.over:
+		h.mu.Unlock()
+		return nil, errParent
+	case h.waiting[name] != nil:
+		h.mu.Unlock()
+		return nil, fmt.Errorf("%q is asked for already: %w", name, os.ErrInvalid)
+	}
+	h.waiting[name] = c
+	h.mu.Unlock()
+	h.sending.Lock()
+	err := send(h.conn, r, nil)
+	h.sending.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	m, ok := <-c
+	switch {
+	case !ok:
+		return nil, errParent
+	case m.Error != "":
+		err = errors.New(m.Error)
+	}
+	if err != nil && m.f != nil {
+		m.f.Close()
+		m.f = nil
+	}
+	return m.f, err
+}
+
+// pipe asks for the end of a pipe.
+func (h *hearing) pipe(name string, r *reply) (*os.File, error) {
+	f, err := h.ask(name, r)
+	if err == nil && f == nil {
+		err = errors.New("no pipe has come for it")
+	}
+	return f, err
+}
+
+// Create implements Sink.
+func (h *hearing) Create(name string) (io.WriteCloser, error) {
+	f, err := h.pipe(name, &reply{Create: name})
+	if err != nil {
+		return nil, err
+	}
+	return &sentFile{f: f, name: name, h: h}, nil
+}
+
+// Open implements Source.
+func (h *hearing) Open(name string) (io.ReadCloser, error) {
+	f, err := h.pipe(name, &reply{Open: name})
+	if err != nil {
+		return nil, err // and not a nil *os.File
+	}
+	return f, nil
+}
+
+// sentFile is a file on its way to the parent.
+type sentFile struct {
+	f    *os.File
+	h    *hearing
+	name string
+	n    int64
+	err  error
+}
+
+func (f *sentFile) Write(b []byte) (int, error) {
+	n, err := f.f.Write(b)
+	f.n += int64(n)
+	if f.err == nil {
+		f.err = err
+	}
+	return n, err
+}
+
+// Close returns when the parent has all of it.
+func (f *sentFile) Close() error {
+	err := f.f.Close()
+	if f.err != nil || err != nil {
+		// EPIPE says that the parent wants no more; it has the reason.
+		return errors.New("it was not taken to its end")
+	}
+	_, err = f.h.ask(f.name, &reply{Close: f.name, Length: f.n})
+	return err
+}
+
+// answer tells what an order has come to.
+func (h *hearing) answer(told any, f *os.File, failed error) error {
+	h.sending.Lock()
+	defer h.sending.Unlock()
+	if failed != nil {
+		return send(h.conn, &reply{Done: true, Error: plain(failed.Error()), Temporary: isTemporary(failed)}, nil)
+	}
+	var b []byte
+	if told != nil {
+		var err error
+		if b, err = json.Marshal(told); err != nil {
+			return err
+		}
+	}
+	for len(b) > 0 {
+		n := min(len(b), maxPart)
+		if err := send(h.conn, &reply{Part: b[:n]}, nil); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return send(h.conn, &reply{Done: true}, f)
+}

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+)
+
+// Controller is a parent's end of a control connection. What the server says is not trusted: it may be of another user. Every
+// order ends with its ctx; after an error that is no OrderError the Controller is of no use but to be closed. It may be used by
+// one goroutine.
+type Controller struct{ conn *net.UnixConn }
+
+// NewController makes one of a connection to a server's control socket. Close closes it.
+func NewController(conn *net.UnixConn) *Controller { return &Controller{conn} }
+
+// OrderError is what a device server has answered.
+type OrderError struct {
+	Text      string
+	Temporary bool // the same order may succeed a moment later
+}
+
+func (e *OrderError) Error() string { return e.Text }
+
+// ErrNonsense is what is said of a server that does not do as control.go has it.
+var ErrNonsense = errors.New("the device server makes no sense")
+
+// told is the end of an order.
+type told struct {
+	answer []byte
+	f      *os.File
+}
+
+// order gives an order and serves the server's files until it is done. files may be nil.
+func (c *Controller) order(ctx context.Context, o *order, f *os.File, files *carrier) (*told, error) {
+	defer interruptible(ctx, c.conn.SetDeadline)()
+	t, err := c.exchange(o, f, files)
+	var said *OrderError
+	switch {
+	case err == nil || errors.As(err, &said):
+	case ctx.Err() != nil:
+		err = fmt.Errorf("device server: %s: %w", o.Do, context.Cause(ctx))
+	default:
+		err = fmt.Errorf("device server: %s: %w", o.Do, err)
+	}
+	if files != nil {
+		if err != nil && said == nil {
+			_ = c.conn.SetDeadline(time.Unix(1, 0)) // nothing more is said here
+		}
+		// What went wrong with a file is why the server has failed.
+		if bad := files.end(err); bad != nil {
+			err = bad
+		}
+	}
+	if err != nil && t != nil && t.f != nil {
+		t.f.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func (c *Controller) exchange(o *order, f *os.File, files *carrier) (*told, error) {
+	if err := send(c.conn, o, f); err != nil {
+		return nil, err
+	}
+	var answer []byte
+	for {
+		var r reply
+		got, err := receive(c.conn, &r)
+		if err != nil {
+			return nil, err
+		}
+		if r.Done && r.Error == "" {
+			return &told{answer, got}, nil
+		}
+		if got != nil {
+			got.Close()
+		}
+		switch {
+		case r.Done:
+			return nil, &OrderError{plain(r.Error), r.Temporary}
+		case r.Part != nil:
+			if len(answer)+len(r.Part) > maxAnswer {
+				return nil, fmt.Errorf("an answer of more than %d bytes: %w", maxAnswer, ErrNonsense)
+			}
+			answer = append(answer, r.Part...)
+		case files == nil:
+			return nil, fmt.Errorf("it asks for files: %w", ErrNonsense)
+		default:
+			if err := files.asked(&r); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// parse reads what an answer tells.
+func (t *told) parse(into any) error {
+	if t.f != nil {
+		t.f.Close()
+	}
+	if err := json.Unmarshal(t.answer, into); err != nil {
+		return fmt.Errorf("its answer: %w: %w", ErrNonsense, err)
+	}
+	return nil
+}
+
+// Status asks a server what it has; see Server.Status. What the answer says is bounded and printable.
+func (c *Controller) Status(ctx context.Context) (*Status, error) {
+	t, err := c.order(ctx, &order{Do: "status"}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	st := &Status{}
+	if err := t.parse(st); err != nil {
+		return nil, err
+	}
+	st.bound()
+	return st, nil
+}
+
+// Save has the server save to a sink; see Server.Save. When it returns nil all files are complete. If it fails the job runs on;
+// only if the error is no OrderError, the server may have stopped it before it knew: then Resume is to be tried. What was written
+// is of no use then. What the report says of processes and numbers is the server's claim.
+func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
+	files := newCarrier(c.conn, sink, nil)
+	t, err := c.order(ctx, &order{Do: "save", Again: o.Again}, nil, files)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if err := t.parse(r); err != nil {
+		return nil, err
+	}
+	if len(r.Files) > maxFiles || slices.ContainsFunc(r.Files, func(n string) bool { return checkName(n) != nil }) {
+		return nil, fmt.Errorf("it names %d files: %w", len(r.Files), ErrNonsense)
+	}
+	if !files.complete(stateName) || !slices.Contains(r.Files, stateName) {
+		return nil, fmt.Errorf("it has saved no %s: %w", stateName, ErrNonsense)
+	}
+	if !o.Again {
+		for _, name := range r.Files {
+			if !files.complete(name) {
+				return nil, fmt.Errorf("it has not saved %s: %w", name, ErrNonsense)
+			}
+		}
+	}
+	return r, nil
+}
+
+// Restore has the server build what was saved; see Server.Restore.
+func (c *Controller) Restore(ctx context.Context, src Source) error {
+	return c.do(ctx, &order{Do: "restore"}, nil, newCarrier(c.conn, nil, src))
+}
+
+// do gives an order that has nothing to tell.
+func (c *Controller) do(ctx context.Context, o *order, f *os.File, files *carrier) error {
+	t, err := c.order(ctx, o, f, files)
+	if err == nil && t.f != nil {
+		t.f.Close()
+	}
+	return err
+}
+
+// Ring fetches a process's ring, which is the caller's to close. It outlives the server.
+func (c *Controller) Ring(ctx context.Context, process uint64) (*os.File, error) {
+	t, err := c.order(ctx, &order{Do: "ring", Process: process}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if t.f == nil {
+		return nil, fmt.Errorf("it has sent no ring: %w", ErrNonsense)
+	}
+	return t.f, nil
+}
+
+// Adopt brings a process back to a server that was restored; ring may be nil, and stays the caller's; see Server.Adopt.
+func (c *Controller) Adopt(ctx context.Context, process uint64, pid int, ring *os.File) error {
+	return c.do(ctx, &order{Do: "adopt", Process: process, PID: pid}, ring, nil)
+}
+
+// Resume lets the job go on; see Server.Resume.
+func (c *Controller) Resume(ctx context.Context) error {
+	return c.do(ctx, &order{Do: "resume"}, nil, nil)
+}
+
+// Leave ends the server, not its processes; see Server.Leave.
+func (c *Controller) Leave(ctx context.Context) error {
+	return c.do(ctx, &order{Do: "leave"}, nil, nil)
+}
+
+// Close closes the connection.
+func (c *Controller) Close() error { return c.conn.Close() }
+
+// interruptible makes what f sets a deadline for end with ctx. The returned function puts an end to that.
+func interruptible(ctx context.Context, f func(time.Time) error) func() {
+	_ = f(time.Time{})
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = f(time.Unix(1, 0)) // long ago
+		close(done)
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Status is what a server has and has seen.
+type Status struct {
+	Version   string          `json:"version"`
+	Stopped   bool            `json:"stopped,omitempty"` // by Save or Restore, until Resume
+	Failed    string          `json:"failed,omitempty"`  // why Restore has failed
+	Devices   []DeviceStatus  `json:"devices"`
+	Processes []ProcessStatus `json:"processes"`
+	Missed    []string        `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
+	Faults    []string        `json:"faults,omitempty"` // what has ended a process's use of devices, the first ones
+}
+
+// DeviceStatus is a device of the job's.
+type DeviceStatus struct {
+	Name   string `json:"name"`
+	Memory uint64 `json:"memory"` // bytes
+	Used   uint64 `json:"used"`   // by all processes together: it may be more than there is
+}
+
+// ProcessStatus is a process of the job's that uses devices.
+type ProcessStatus struct {
+	SavedProcess
+	Used   uint64 `json:"used"`             // bytes of all devices
+	Fault  uint32 `json:"fault,omitempty"`  // the number of the fault that has ended its use of devices
+	Absent bool   `json:"absent,omitempty"` // it was restored and has not come back yet
+}
+
+// What is kept of what was seen.
+const (
+	maxMissed = 256
+	maxFaults = 64
+	maxSeen   = 1024 // bytes of one
+)
+
+// seen is what the processes of a server have met with, also those that are gone.
+type seen struct {
+	mu     sync.Mutex
+	missed []string
+	faults []string
+	failed string
+}
+
+func (s *seen) miss(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.missed) < maxMissed && !slices.Contains(s.missed, what) {
+		s.missed = append(s.missed, what)
+	}
+}
+
+func (s *seen) fault(process uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.faults) < maxFaults {
+		s.faults = append(s.faults, plain(fmt.Sprintf("process %d: %v", process, err)))
+	}
+}
+
+func (s *seen) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = plain(err.Error())
+}
+
+// plain is text that can be shown, and is not long.
+func plain(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), maxSeen)], "?")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// Status may be asked at any time. During Save and Restore it waits.
+func (s *Server) Status() *Status {
+	s.state.mu.Lock()
+	stopped := s.state.stopped
+	s.state.mu.Unlock()
+	st := &Status{Version: s.cfg.Version, Stopped: stopped, Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	for _, d := range s.devices {
+		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory})
+	}
+	all := s.all()
+	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.id, b.id) })
+	for _, p := range all {
+		ps := ProcessStatus{SavedProcess: SavedProcess{ID: p.id}, Fault: p.fault.Load(), Absent: true}
+		if p.ring != nil {
+			ps.SavedProcess, ps.Absent = p.saved(), false
+		}
+		for i := range st.Devices {
+			used := p.used(int32(i))
+			st.Devices[i].Used += used
+			ps.Used += used
+		}
+		st.Processes = append(st.Processes, ps)
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	st.Missed, st.Faults, st.Failed = slices.Clone(s.seen.missed), slices.Clone(s.seen.faults), s.seen.failed
+	return st
+}
+
+// bound makes what a server says of itself fit to be shown.
+func (st *Status) bound() {
+	st.Version, st.Failed = plain(st.Version), plain(st.Failed)
+	st.Missed, st.Faults = st.Missed[:min(len(st.Missed), maxMissed)], st.Faults[:min(len(st.Faults), maxFaults)]
+	for _, list := range [][]string{st.Missed, st.Faults} {
+		for i := range list {
+			list[i] = plain(list[i])
+		}
+	}
+	st.Devices = st.Devices[:min(len(st.Devices), maxDevices)]
+	for i := range st.Devices {
+		st.Devices[i].Name = plain(st.Devices[i].Name)
+	}
+}
+
+// maxDevices is how many devices a server is believed to have.
+const maxDevices = 64
