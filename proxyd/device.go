@@ -19,12 +19,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
 // deviceOptions are how a device server is.
 type deviceOptions struct {
 	socket   string
+	gate     int // a descriptor that tells the user to become, or -1: see package life
+	listen   int // a socket that has its name already, instead of socket, or -1
 	soft     int
 	memory   string
 	address  string // of this host, for device servers of others
@@ -71,7 +74,15 @@ func deviceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "device", Short: "Hold devices for the processes that connect to a socket", Hidden: true, Args: arguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if o.socket == "" {
+			if o.gate >= 0 {
+				switch err := life.Become(o.gate, max(o.gate, o.listen, o.control)); {
+				case errors.Is(err, life.ErrUnwanted):
+					return nil
+				case err != nil:
+					return err
+				}
+			}
+			if o.socket == "" && o.listen < 0 {
 				return fmt.Errorf("device: --socket names no file; %w", errUsage)
 			}
 			return serveDevices(c.Context(), o)
@@ -79,6 +90,8 @@ func deviceCommand() *cobra.Command {
 	}
 	o.devices(c)
 	c.Flags().StringVar(&o.socket, "socket", "", "listen at `FILE`")
+	c.Flags().IntVar(&o.gate, "gate", -1, "become the user that this descriptor tells, before all else")
+	c.Flags().IntVar(&o.listen, "listen", -1, "listen at this descriptor, a socket that has its name already, instead of at a FILE")
 	c.Flags().IntVar(&o.ready, "ready", -1, "write a line to this descriptor when it listens, and close it")
 	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
@@ -106,7 +119,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 		Backend: b, Order: o.order, Log: o.log(), Version: version, Network: server.OverTCP(o.address),
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()
-	l, err := listenDevices(o.socket)
+	l, err := o.listener()
 	if err != nil {
 		return err
 	}
@@ -154,13 +167,17 @@ func (o *deviceOptions) checkOrder() error {
 	return nil
 }
 
-// log is where it says what happens.
+// log is where it says what happens: a log of its own is bounded.
 func (o *deviceOptions) log() *slog.Logger {
 	level := slog.LevelWarn
 	if o.verbose {
 		level = slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	var to io.Writer = os.Stderr
+	if o.gate >= 0 {
+		to = life.NewLog(os.Stderr)
+	}
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}))
 }
 
 // obey has the server do what its parent says, over an inherited socket. The channel tells when it is to end.
@@ -173,7 +190,7 @@ func obey(s *server.Server, fd int) (<-chan error, error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, err
 	}
-	l, err := controlListener(fd)
+	l, err := listenerOf(fd, "control")
 	if err != nil {
 		return nil, err
 	}
@@ -187,18 +204,29 @@ func obey(s *server.Server, fd int) (<-chan error, error) {
 	return told, nil
 }
 
-// controlListener makes a listener of an inherited descriptor.
-func controlListener(fd int) (*net.UnixListener, error) {
-	f := os.NewFile(uintptr(fd), "control")
+// listener is where processes connect.
+func (o *deviceOptions) listener() (*net.UnixListener, error) {
+	if o.listen < 0 {
+		return listenDevices(o.socket)
+	}
+	if err := unix.Listen(o.listen, unix.SOMAXCONN); err != nil {
+		return nil, fmt.Errorf("listen for processes: %w", err)
+	}
+	return listenerOf(o.listen, "devices")
+}
+
+// listenerOf makes a listener of an inherited descriptor.
+func listenerOf(fd int, name string) (*net.UnixListener, error) {
+	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	l, err := net.FileListener(f)
 	if err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
+		return nil, fmt.Errorf("socket for %s: %w", name, err)
 	}
 	u, ok := l.(*net.UnixListener)
 	if !ok {
 		l.Close()
-		return nil, errors.New("control socket: it is none of this kind")
+		return nil, fmt.Errorf("socket for %s: it is none of this kind", name)
 	}
 	return u, nil
 }

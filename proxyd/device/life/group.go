@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is a cgroup v2 folder of a server's own; "" is none.
+type group string
+
+// make makes the group if it is not there, and opens it for clone3.
+func (g group) make() (*os.File, error) {
+	if err := os.Mkdir(string(g), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(string(g), &st); err != nil {
+		return nil, &fs.PathError{Op: "statfs", Path: string(g), Err: err}
+	}
+	if st.Type != unix.CGROUP2_SUPER_MAGIC {
+		return nil, fmt.Errorf("%s is no cgroup v2", g)
+	}
+	return os.Open(string(g))
+}
+
+// end kills what is in the group, waits until it is dead, and removes the group. One that is not there is no error.
+func (g group) end(ctx context.Context) error {
+	if g == "" {
+		return nil
+	}
+	err := os.WriteFile(filepath.Join(string(g), "cgroup.kill"), []byte("1"), 0)
+	if err == nil {
+		err = g.empty(ctx)
+	}
+	if err == nil {
+		err = os.Remove(string(g))
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// empty returns when nothing is in the group.
+func (g group) empty(ctx context.Context) error {
+	path := filepath.Join(string(g), "cgroup.events")
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	// The end of ctx is an end of file, for poll to see.
+	wake, sleep, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer wake.Close()
+	defer sleep.Close()
+	defer context.AfterFunc(ctx, func() { sleep.Close() })()
+	b := make([]byte, 256)
+	for {
+		// Reading it also tells the kernel which events have been seen.
+		n, err := unix.Pread(fd, b, 0)
+		if err != nil {
+			return &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if strings.Contains("\n"+string(b[:n]), "\npopulated 0\n") {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%s: wait until it is empty: %w", g, err)
+		}
+		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
+		if _, err := unix.Poll(polled, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("%s: poll: %w", g, err)
+		}
+	}
+}

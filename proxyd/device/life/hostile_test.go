@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// attempts are what another process tries, with the folder of a server as descriptor 3 and its socket's folder as 4.
+var attempts = map[string]func(pid int) error{
+	"enter": func(int) error {
+		_, err := os.ReadDir("/proc/self/fd/3")
+		return err
+	},
+	"control": func(int) error { return connect("/proc/self/fd/3/" + controlName) },
+	"devices": func(int) error { return connect("/proc/self/fd/4/" + socketName) },
+	"replace": func(int) error { return os.Remove("/proc/self/fd/4/" + socketName) },
+	"beside":  func(int) error { return os.WriteFile("/proc/self/fd/4/x", nil, 0o600) },
+	"trace": func(pid int) error {
+		runtime.LockOSThread()
+		return unix.PtraceSeize(pid)
+	},
+	"memory": func(pid int) error {
+		_, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+		return err
+	},
+	"write": func(pid int) error {
+		b := []byte{0}
+		_, err := unix.ProcessVMWritev(pid, []unix.Iovec{{Base: &b[0], Len: 1}}, []unix.RemoteIovec{{Base: 0x400000, Len: 1}}, 0)
+		return err
+	},
+	"descriptors": func(pid int) error {
+		_, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		return err
+	},
+	"take one": func(pid int) error {
+		pidfd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			return err
+		}
+		_, err = unix.PidfdGetfd(pidfd, controlFD, 0)
+		return err
+	},
+	"signal": func(pid int) error { return unix.Kill(pid, 0) },
+}
+
+// connect connects and waits for what happens to the connection.
+func connect(path string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return err
+	}
+	if err := unix.Send(fd, []byte(`{"do":"status"}`+"\n"), unix.MSG_NOSIGNAL); err != nil {
+		return err
+	}
+	n, err := unix.Read(fd, make([]byte, 100))
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	return err
+}
+
+// beHostile prints what comes of attempts.
+func beHostile(args []string) int {
+	pid, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 1
+	}
+	for _, name := range args[1:] {
+		fmt.Fprintf(os.Stdout, "%s: %v\n", name, attempts[name](pid))
+	}
+	return 0
+}
+
+// attempt has a user try something.
+func attempt(t *testing.T, s *Server, uid uint32, what string) string {
+	t.Helper()
+	c := exec.Command("/proc/self/exe", hostileArg, fmt.Sprint(s.PID()), what)
+	for _, dir := range []string{s.Dir(), s.SocketDir()} {
+		f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		c.ExtraFiles = append(c.ExtraFiles, f)
+	}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: group0}}
+	var said bytes.Buffer
+	c.Stderr = &said
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &said)
+	}
+	_, got, _ := strings.Cut(strings.TrimSpace(string(out)), ": ")
+	return got
+}
+
+// TestHostile: what the server's own user, and another one, can do to it. That which he can do shows that the others are not refused
+// for some other reason.
+func TestHostile(t *testing.T) {
+	w := world(t)
+	s := start(t, specOf(t, w))
+	for _, tt := range []struct {
+		what       string
+		own, other string // the end of what each is told
+	}{
+		{"enter", "permission denied", "permission denied"},
+		{"control", "permission denied", "permission denied"},
+		{"devices", "EOF", "permission denied"}, // it is not what a shim says
+		{"replace", "permission denied", "permission denied"},
+		{"beside", "permission denied", "permission denied"},
+		{"trace", "operation not permitted", "operation not permitted"},
+		{"memory", "permission denied", "permission denied"},
+		{"write", "operation not permitted", "operation not permitted"},
+		{"descriptors", "permission denied", "permission denied"},
+		{"take one", "operation not permitted", "operation not permitted"},
+		{"signal", "<nil>", "operation not permitted"},
+	} {
+		if got := attempt(t, s, user, tt.what); !strings.HasSuffix(got, tt.own) {
+			t.Errorf("%s: its user is told %q, not %q", tt.what, got, tt.own)
+		}
+		if got := attempt(t, s, other, tt.what); !strings.HasSuffix(got, tt.other) {
+			t.Errorf("%s: another user is told %q, not %q", tt.what, got, tt.other)
+		}
+	}
+	// The folders' and sockets' modes are the first lock; who has connected is the second.
+	for path, mode := range map[string]os.FileMode{"": 0o777, controlName: 0o666, filepath.Join(socketDir, socketName): 0o666} {
+		if err := os.Chmod(filepath.Join(s.Dir(), path), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for uid, what := range map[uint32][]string{user: {"control"}, other: {"control", "devices"}} {
+		for _, name := range what {
+			if got := attempt(t, s, uid, name); !strings.HasSuffix(got, "EOF") && !strings.HasSuffix(got, "connection reset by peer") {
+				t.Errorf("%s: user %d is told %q", name, uid, got)
+			}
+		}
+	}
+	if _, err := s.Status(deadline(t)); err != nil {
+		t.Error(err)
+	}
+	if log := logOf(s); !strings.Contains(log, "user 12345 has connected, and not 0") || !strings.Contains(log, "user 12347 has connected, and not 0") {
+		t.Errorf("it says\n%s", log)
+	}
+}
+
+// TestTraceable: a process of the user's that is like any other can be traced by him: what TestHostile sees refused is refused for
+// what the server is.
+func TestTraceable(t *testing.T) {
+	world(t)
+	c := exec.Command("sleep", "1000")
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: group0}}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		c.Process.Kill()
+		c.Wait()
+	}()
+	s := &Server{dir: t.TempDir(), rec: record{PID: c.Process.Pid}}
+	if err := os.Mkdir(s.SocketDir(), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"trace", "memory", "descriptors"} {
+		if got := attempt(t, s, user, what); got != "<nil>" {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+}

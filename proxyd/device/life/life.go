@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+)
+
+// Server is a device server, or what is left of one. It is safe for concurrent use: orders wait for each other.
+type Server struct {
+	dir   string
+	rec   record
+	pidfd *os.File // nil if it had ended when the handle was made
+	died  chan struct{}
+
+	ending sync.Mutex
+	closed sync.Once
+}
+
+// ErrDied is wrapped by the errors of orders to a server that has ended.
+var ErrDied = errors.New("the device server has ended")
+
+// Find returns the device server of a folder, whoever has started it; also one that has ended or was never finished, of which Died
+// tells: it is to be ended, too. It returns nil if there is no such folder.
+func Find(_ context.Context, dir string) (*Server, error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	rec, err := readRecord(dir)
+	if err != nil {
+		return nil, fmt.Errorf("device server in %s: %w", dir, err)
+	}
+	s, err := open(dir, rec)
+	if err != nil {
+		return nil, fmt.Errorf("device server in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// open makes the handle of a record.
+func open(dir string, rec record) (*Server, error) {
+	s := ended(dir, rec)
+	var err error
+	if s.pidfd, err = rec.process(); err != nil || s.pidfd == nil {
+		return s, err
+	}
+	s.died = make(chan struct{})
+	go func() {
+		if waitPidfd(s.pidfd) == nil {
+			close(s.died)
+		}
+	}()
+	return s, nil
+}
+
+// ended makes the handle of a server that has no process.
+func ended(dir string, rec record) *Server {
+	s := &Server{dir: dir, rec: rec, died: make(chan struct{})}
+	close(s.died)
+	return s
+}
+
+// waitPidfd returns nil when the process has ended, and an error when the file is closed.
+func waitPidfd(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		return err == nil && n > 0
+	})
+}
+
+// Dir is the server's folder.
+func (s *Server) Dir() string { return s.dir }
+
+// SocketDir is the folder with the socket "device" to which processes connect, to be shown to the capsule. Only the server's user
+// may connect; nobody but root may write there.
+func (s *Server) SocketDir() string { return filepath.Join(s.dir, socketDir) }
+
+// PID is the server's, to be used while it is known to run; 0 if it was never started.
+func (s *Server) PID() int { return s.rec.PID }
+
+// Died is closed when the server has ended.
+func (s *Server) Died() <-chan struct{} { return s.died }
+
+// order has f give an order over a connection of its own.
+func (s *Server) order(ctx context.Context, what string, f func(*server.Controller) error) error {
+	select {
+	case <-s.died:
+		return fmt.Errorf("device server in %s: %s: %w", s.dir, what, ErrDied)
+	default:
+	}
+	c, err := s.connect(ctx)
+	if err == nil {
+		err = f(c)
+		c.Close()
+	}
+	if err == nil {
+		return nil
+	}
+	var said *server.OrderError
+	if ctx.Err() == nil && !errors.As(err, &said) && s.hasDied() {
+		err = fmt.Errorf("%w (%w)", ErrDied, err)
+	}
+	return fmt.Errorf("device server in %s: %s: %w", s.dir, what, err)
+}
+
+// hasDied tells whether the server has ended or is about to: its sockets are closed a moment before its end can be seen.
+func (s *Server) hasDied() bool {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-s.died:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (s *Server) connect(ctx context.Context) (*server.Controller, error) {
+	var conn net.Conn
+	err := throughFolder(s.dir, controlName, func(path string) (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "unixpacket", path)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.NewController(conn.(*net.UnixConn)), nil
+}
+
+// Save has the server stop the job and save it to a sink. See server.Controller and server.Server; on success the job is stopped
+// until Resume, or End. If it fails the job runs on.
+func (s *Server) Save(ctx context.Context, sink server.Sink, o server.SaveOptions) (*server.Report, error) {
+	var r *server.Report
+	err := s.order(ctx, "save", func(c *server.Controller) (err error) {
+		r, err = c.Save(ctx, sink, o)
+		return err
+	})
+	if err == nil {
+		return r, nil
+	}
+	var said *server.OrderError
+	if errors.As(err, &said) || errors.Is(err, ErrDied) {
+		return nil, err
+	}
+	// It may have been done before it could be told that nobody wants it any more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	if bad := s.Resume(ctx); bad != nil && !errors.As(bad, &said) {
+		err = errors.Join(err, bad)
+	}
+	return nil, err
+}
+
+func (s *Server) restore(ctx context.Context, src server.Source) error {
+	return s.order(ctx, "restore", func(c *server.Controller) error { return c.Restore(ctx, src) })
+}
+
+// Adopt brings a process back to a server that was restored: pid is what it is now, in the server's PID namespace. ring is its ring's
+// memory and stays the caller's; only a server of root's can find that by itself, if it is nil.
+func (s *Server) Adopt(ctx context.Context, id uint64, pid int, ring *os.File) error {
+	return s.order(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, ring) })
+}
+
+// Resume lets the job go on after Save, or after Restore and Adopt.
+func (s *Server) Resume(ctx context.Context) error {
+	return s.order(ctx, "resume", func(c *server.Controller) error { return c.Resume(ctx) })
+}
+
+// Status asks what the server has, and has seen. It waits for an order that is under way.
+func (s *Server) Status(ctx context.Context) (st *server.Status, err error) {
+	err = s.order(ctx, "status", func(c *server.Controller) (err error) {
+		st, err = c.Status(ctx)
+		return err
+	})
+	return st, err
+}
+
+// End kills the server, waits until it has ended, removes its cgroup and its folder, and closes the handle. It may be called
+// again, also after it has failed, and for what was never finished.
+func (s *Server) End(ctx context.Context) error {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	if err := s.kill(ctx); err != nil {
+		return fmt.Errorf("device server in %s: end: %w", s.dir, err)
+	}
+	err := group(s.rec.Cgroup).end(ctx)
+	if err == nil {
+		err = os.RemoveAll(s.dir) // last: it says what there is to remove
+	}
+	if err != nil {
+		return fmt.Errorf("device server in %s: end: %w", s.dir, err)
+	}
+	s.Close()
+	return nil
+}
+
+func (s *Server) kill(ctx context.Context) error {
+	select {
+	case <-s.died:
+		return nil
+	default:
+	}
+	err := withFD(s.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill it: %w", err)
+	}
+	select {
+	case <-s.died:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for its end: %w", ctx.Err())
+	}
+}
+
+// Close gives up the handle; the server runs on. Died is not closed any more then.
+func (s *Server) Close() {
+	s.closed.Do(func() {
+		if s.pidfd != nil {
+			s.pidfd.Close()
+		}
+	})
+}
+
+func withFD(f *os.File, do func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = do(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}

@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+)
+
+// TestStart: what the process is, and that the job's processes can use it.
+func TestStart(t *testing.T) {
+	w := world(t)
+	spec := specOf(t, w)
+	spec.Cgroup = cgroup(t)
+	s := start(t, spec)
+	proc := fmt.Sprintf("/proc/%d/", s.PID())
+	status, err := os.ReadFile(proc + "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Uid:\t12345\t12345\t12345\t12345\n", "Gid:\t12346\t12346\t12346\t12346\n", "Groups:\t12356 12357 \n", "Umask:\t0077\n",
+		"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n", "NoNewPrivs:\t1\n",
+	} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("no %q in\n%s", want, status)
+		}
+	}
+	if b, err := os.ReadFile(proc + "oom_score_adj"); err != nil || string(b) != "7\n" {
+		t.Errorf("oom_score_adj %q, %v", b, err)
+	}
+	if b, err := os.ReadFile(proc + "environ"); err != nil || len(b) != 0 {
+		t.Errorf("environment %q, %v", b, err)
+	}
+	if cwd, err := os.Readlink(proc + "cwd"); err != nil || cwd != "/" {
+		t.Errorf("in %q, %v", cwd, err)
+	}
+	if sid, err := unix.Getsid(s.PID()); err != nil || sid != s.PID() {
+		t.Errorf("session %d, %v", sid, err)
+	}
+	if b, err := os.ReadFile(proc + "cgroup"); spec.Cgroup != "" && (err != nil || !strings.Contains(string(b), "/"+filepath.Base(spec.Cgroup)+"\n")) {
+		t.Errorf("cgroups %s, %v", b, err)
+	}
+	for dir, want := range map[string]os.FileMode{"": 0o700, socketDir: 0o755, controlName: 0o600, socketDir + "/" + socketName: 0o600, recordName: 0o600, logName: 0o600} {
+		if st, err := os.Stat(filepath.Join(s.Dir(), dir)); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
+		}
+	}
+
+	p := inCapsule(t, w, s, "testdata/steps.c")
+	p.line(t)
+	if got := p.next(t); got != "32896" {
+		t.Error(got)
+	}
+	st, err := s.Status(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Devices) != 2 || st.Devices[0].Memory != 4<<30 || st.Devices[0].Used == 0 || st.Version == "" || st.Stopped {
+		t.Errorf("%+v", st)
+	}
+	if len(st.Processes) != 1 || st.Processes[0].PID != p.cmd.Process.Pid || st.Processes[0].Capsule != 1 {
+		t.Errorf("%+v, not %d", st.Processes, p.cmd.Process.Pid)
+	}
+	if log := logOf(s); strings.Contains(log, "cannot be read") || !strings.Contains(log, "level=INFO") && log != "" {
+		t.Errorf("it says\n%s", log)
+	}
+	if _, err := Start(deadline(t), spec); !errors.Is(err, ErrExists) {
+		t.Error(err)
+	}
+}
+
+// TestDaemonKilled: a server goes on when its daemon is killed; the next one finds it, saves the job and has another server take over.
+func TestDaemonKilled(t *testing.T) {
+	w := world(t)
+	ctx, spec := deadline(t), specOf(t, w)
+	spec.Cgroup = cgroup(t)
+	d := daemon(t, spec, "")
+	first, err := Find(ctx, spec.Dir)
+	if err != nil || first == nil {
+		t.Fatal(first, err)
+	}
+	p := inCapsule(t, w, first, "testdata/steps.c")
+	p.line(t)
+	first.Close()
+	d.Process.Kill()
+	d.Wait()
+	if got := p.next(t); got != "32896" {
+		t.Error(got)
+	}
+
+	s, err := Find(ctx, spec.Dir)
+	if err != nil || s == nil {
+		t.Fatal(s, err)
+	}
+	t.Cleanup(func() { end(t, s) })
+	folder := server.Folder(t.TempDir())
+	if _, err := s.Save(ctx, folder, server.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.Status(ctx); err != nil || !st.Stopped {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := s.Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.next(t); got != "98176" {
+		t.Error(got)
+	}
+	r, err := s.Save(ctx, folder, server.SaveOptions{Again: true})
+	if err != nil || len(r.Processes) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	ring := ringIn(t, p.cmd.Process.Pid)
+	end(t, s)
+	<-s.Died()
+	if !isNotThere(spec.Dir) || spec.Cgroup != "" && !isNotThere(spec.Cgroup) {
+		t.Error("something is left")
+	}
+	if _, err := s.Status(ctx); !errors.Is(err, ErrDied) {
+		t.Error(err)
+	}
+
+	// In the same place: the capsule has the folder of the first one mounted, but the process has its ring.
+	next, err := Restore(ctx, spec, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { end(t, next) })
+	if st, err := next.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := next.Adopt(ctx, r.Processes[0].ID, p.cmd.Process.Pid, ring); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.next(t); got != "196096" {
+		t.Error(got)
+	}
+	if log := logOf(next); strings.Contains(log, "cannot be read") {
+		t.Errorf("it says\n%s", log)
+	}
+}
+
+// TestKilledAtEachStep: wherever a daemon is killed while it starts a server, what it leaves is found, and ended without a trace.
+func TestKilledAtEachStep(t *testing.T) {
+	w := world(t)
+	ctx := deadline(t)
+	letGo := false
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			spec := specOf(t, w)
+			spec.Cgroup = cgroup(t)
+			d := daemon(t, spec, step.name)
+			d.Wait()
+			s, err := Find(ctx, spec.Dir)
+			if err != nil || s == nil {
+				t.Fatal(s, err)
+			}
+			letGo = letGo || step.name == "gate"
+			if letGo {
+				if _, err := s.Status(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := s.End(ctx); err != nil {
+				t.Error(err)
+			}
+			if err := s.End(ctx); err != nil {
+				t.Error("again: ", err)
+			}
+			if !isNotThere(spec.Dir) || spec.Cgroup != "" && !isNotThere(spec.Cgroup) {
+				t.Error("something is left")
+			}
+			if s, err := Find(ctx, spec.Dir); s != nil || err != nil {
+				t.Error(s, err)
+			}
+			// One that has lost its daemon before it was recorded ends by itself.
+			for _, pid := range serversLeft(t, spec.Program) {
+				waitFor(t, ctx, pid)
+			}
+		})
+	}
+}
+
+// waitFor waits until a process has ended.
+func waitFor(t *testing.T, ctx context.Context, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return // it has
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	defer context.AfterFunc(ctx, func() { f.Close() })()
+	if err := waitPidfd(f); err != nil {
+		t.Errorf("process %d does not end: %v", pid, err)
+	}
+}
+
+// TestDies: the death of a server is told, and a PID that is another's by then is not taken for it.
+func TestDies(t *testing.T) {
+	w := world(t)
+	ctx, spec := deadline(t), specOf(t, w)
+	s := start(t, spec)
+	if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Died()
+	if _, err := s.Save(ctx, server.Folder(t.TempDir()), server.SaveOptions{}); !errors.Is(err, ErrDied) {
+		t.Error(err)
+	}
+	rec, err := readRecord(spec.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.PID = os.Getpid() // as if it had been given to this process
+	if err := rec.write(spec.Dir); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Find(ctx, spec.Dir)
+	if err != nil || found == nil {
+		t.Fatal(found, err)
+	}
+	<-found.Died()
+	end(t, found)
+	end(t, s)
+	if !isNotThere(spec.Dir) {
+		t.Error("something is left")
+	}
+}
+
+// TestDoesNotStart: the reason is told, and nothing is left.
+func TestDoesNotStart(t *testing.T) {
+	w := world(t)
+	for _, tt := range []struct {
+		name string
+		bad  func(*Spec)
+		says string
+	}{
+		{"no program", func(s *Spec) { s.Program = "/nowhere/proxyd" }, "process: start /nowhere/proxyd: no such file"},
+		{"no devices", func(s *Spec) { s.Count = 0 }, "proxyd: --soft 0: it is from 1 to 16"},
+		{"no such order", func(s *Spec) { s.Order = []int{1, 2} }, "proxyd: --order: there is no device 2"},
+		{"no cgroup", func(s *Spec) { s.Cgroup = filepath.Join(t.TempDir(), "group") }, "is no cgroup v2"},
+		{"nowhere", func(s *Spec) { s.Dir = "/nowhere/server" }, "folder: mkdir /nowhere/server: no such file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := specOf(t, w)
+			tt.bad(&spec)
+			s, err := Start(deadline(t), spec)
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Error(err)
+			}
+			if s != nil || !isNotThere(spec.Dir) {
+				t.Error("something is left")
+			}
+		})
+	}
+}
+
+// TestNotRestored: a server that cannot be what was saved is not there at all.
+func TestNotRestored(t *testing.T) {
+	w := world(t)
+	ctx, spec := deadline(t), specOf(t, w)
+	s := start(t, spec)
+	folder := server.Folder(t.TempDir())
+	if _, err := s.Save(ctx, folder, server.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	end(t, s)
+	spec.Count = 1
+	var said *server.OrderError
+	if s, err := Restore(ctx, spec, folder); s != nil || !errors.As(err, &said) || !strings.Contains(said.Text, "the job had 2 devices, here are 1") {
+		t.Error(s, err)
+	}
+	if !isNotThere(spec.Dir) {
+		t.Error("something is left")
+	}
+}
+
+// TestLog: a log has the last words, and not more than it may.
+func TestLog(t *testing.T) {
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l := NewLog(f)
+	for i := range MaxLog / 100 * 3 {
+		if _, err := fmt.Fprintf(l, "%0*d\n", 99, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(f.Name())
+	if err != nil || len(b) > MaxLog || !strings.HasSuffix(string(b), fmt.Sprintf("%0*d\n", 99, MaxLog/100*3-1)) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}

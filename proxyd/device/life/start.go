@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+)
+
+// Spec says what device server to start.
+type Spec struct {
+	Dir     string // its folder, absolute, made and root's alone; it must not be there
+	Program string // proxyd; "" is this one
+
+	// UID, GID and Groups are those of the job's user.
+	UID, GID uint32
+	Groups   []uint32
+	// OOM is the server's oom_score_adj. All else that limits a process it has from its starter; of memory and time, use Cgroup.
+	OOM int
+	// Cgroup, if set, is a cgroup v2 folder of its own, made if it is missing, that it is started into. End removes it.
+	Cgroup string
+
+	Count   int    // software GPUs
+	Memory  string // of each, as in "4G"; "" is the program's default
+	Address string // of this host, for device servers of others; "" is the program's default
+	Order   []int  // which of the devices there are, in what order; nil: all
+	Verbose bool   // the log says which processes come and go
+}
+
+// ErrExists is wrapped by the error of Start and Restore for a folder that is there already: Find it and End it.
+var ErrExists = errors.New("the folder is there already")
+
+// making is a device server that is being made.
+type making struct {
+	Spec
+	rec     record
+	control *os.File
+	devices *os.File
+	log     *os.File
+	group   *os.File
+	gate    *os.File // the end that lets it go
+	s       *Server
+}
+
+// steps are how a device server is made, from top to bottom. Wherever they stop, with their process too, Find and End have what it
+// takes to clean up; and no process goes on that has not been recorded.
+var steps = []struct {
+	name string
+	do   func(*making, context.Context) error
+}{
+	{"folder", (*making).makeFolder},
+	{"record", (*making).recordGroup}, // what is to be removed, before it is there
+	{"cgroup", (*making).makeGroup},
+	{"sockets", (*making).makeSockets},
+	{"log", (*making).makeLog},
+	{"process", (*making).makeProcess}, // it waits at its gate, and ends if we do
+	{"identity", (*making).recordProcess},
+	{"gate", (*making).openGate}, // it becomes the user's
+	{"ready", (*making).awaitReady},
+}
+
+// passed is told of each step that is done. Tests die there.
+var passed = func(string) {}
+
+// Start starts a device server and returns when processes can attach. It goes on when the process that has started it ends: Find
+// gives it back. If Start fails, nothing is left. It needs root. Under systemd it takes KillMode=process.
+func Start(ctx context.Context, spec Spec) (*Server, error) {
+	m := &making{Spec: spec}
+	defer m.close()
+	for _, step := range steps {
+		if err := step.do(m, ctx); err != nil {
+			err = fmt.Errorf("device server in %s: %s: %w", spec.Dir, step.name, err)
+			if errors.Is(err, ErrExists) {
+				return nil, err
+			}
+			return nil, errors.Join(err, m.undo(ctx))
+		}
+		passed(step.name)
+	}
+	return m.s, nil
+}
+
+// Restore starts a device server and has it build what was saved. The job is stopped then: processes come back by Adopt, and Resume
+// lets them go on. What Start says holds here, too.
+func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error) {
+	s, err := Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.restore(ctx, src); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+		defer cancel()
+		return nil, errors.Join(err, s.End(ctx))
+	}
+	return s, nil
+}
+
+// cleanTime is what the cleaning up after a failure may take.
+const cleanTime = 30 * time.Second
+
+// undo removes what was made.
+func (m *making) undo(ctx context.Context) error {
+	m.close() // a process at its gate ends
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	if m.s == nil {
+		m.s = ended(m.Dir, m.rec)
+	}
+	return m.s.End(ctx)
+}
+
+// close closes what only the making needs. It may be called more than once.
+func (m *making) close() {
+	for _, f := range []*os.File{m.control, m.devices, m.log, m.group, m.gate} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func (m *making) makeFolder(context.Context) error {
+	err := os.Mkdir(m.Dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return ErrExists
+	}
+	return err
+}
+
+func (m *making) recordGroup(context.Context) error {
+	var err error
+	if m.rec.Boot, err = bootID(); err != nil {
+		return err
+	}
+	m.rec.Cgroup = m.Cgroup
+	return m.rec.write(m.Dir)
+}
+
+func (m *making) makeGroup(context.Context) (err error) {
+	if m.Cgroup != "" {
+		m.group, err = group(m.Cgroup).make()
+	}
+	return err
+}
+
+// makeSockets makes the one that the daemon uses, which listens, and the one that processes use. On that the server itself listens:
+// a shim asks the kernel who has, to let him read its memory.
+func (m *making) makeSockets(context.Context) error {
+	var err error
+	if m.control, err = bound(m.Dir, controlName); err != nil {
+		return err
+	}
+	if err := withFD(m.control, func(fd int) error { return unix.Listen(fd, unix.SOMAXCONN) }); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	folder := filepath.Join(m.Dir, socketDir)
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(folder, 0o755); err != nil { // whatever the umask is
+		return err
+	}
+	if m.devices, err = bound(folder, socketName); err != nil {
+		return err
+	}
+	return os.Chown(filepath.Join(folder, socketName), int(m.UID), int(m.GID))
+}
+
+// bound makes a socket of a name in a folder, for its owner only.
+func bound(dir, name string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	err = throughFolder(dir, name, func(path string) error { return unix.Bind(fd, &unix.SockaddrUnix{Name: path}) })
+	if err == nil {
+		err = os.Chmod(filepath.Join(dir, name), 0o600) // nobody listens yet
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+	}
+	return f, nil
+}
+
+// throughFolder calls f with a path of the socket that is short enough, however long dir is. It is valid until f returns.
+func throughFolder(dir, name string, f func(path string) error) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return withFD(d, func(fd int) error { return f(fmt.Sprintf("/proc/self/fd/%d/%s", fd, name)) })
+}
+
+func (m *making) makeLog(context.Context) (err error) {
+	m.log, err = os.OpenFile(filepath.Join(m.Dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return err
+}
+
+// Descriptors that the process starts with.
+const (
+	gateFD    = 3
+	socketFD  = 4
+	controlFD = 5
+)
+
+// arguments are the process's.
+func (m *making) arguments() []string {
+	args := []string{
+		"proxyd", "device", "--gate", strconv.Itoa(gateFD), "--listen", strconv.Itoa(socketFD), "--control", strconv.Itoa(controlFD),
+		"--soft", strconv.Itoa(m.Count),
+	}
+	if m.Memory != "" {
+		args = append(args, "--memory", m.Memory)
+	}
+	if m.Address != "" {
+		args = append(args, "--address", m.Address)
+	}
+	if m.Order != nil {
+		args = append(args, "--order", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(m.Order)), ","), "[]"))
+	}
+	if m.Verbose {
+		args = append(args, "--verbose")
+	}
+	return args
+}
+
+func (m *making) makeProcess(context.Context) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	theirs, gate, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	m.gate = gate
+	program := m.Program
+	if program == "" {
+		program = "/proc/self/exe"
+	}
+	pidfd := -1
+	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	if m.group != nil {
+		sys.UseCgroupFD, sys.CgroupFD = true, int(m.group.Fd())
+	}
+	var files []uintptr
+	for _, f := range []*os.File{null, null, m.log, theirs, m.devices, m.control} {
+		files = append(files, f.Fd())
+	}
+	pid, err := syscall.ForkExec(program, m.arguments(), &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: sys})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	if pidfd >= 0 {
+		unix.Close(pidfd) // it is opened as Find does
+	}
+	m.rec.PID = pid
+	return nil
+}
+
+// reap waits for a child of ours.
+func reap(pid int) {
+	for {
+		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}
+
+// recordProcess has the process reaped only when it is known which one it is: until then no other one has its PID.
+func (m *making) recordProcess(context.Context) (err error) {
+	defer func() { go reap(m.rec.PID) }()
+	if m.rec.Start, err = startOf(m.rec.PID); err != nil {
+		return fmt.Errorf("it has ended: %w%s", err, lastWords(m.Dir))
+	}
+	if m.s, err = open(m.Dir, m.rec); err != nil {
+		return err
+	}
+	return m.rec.write(m.Dir)
+}
+
+func (m *making) openGate(context.Context) error {
+	b, err := json.Marshal(identity{UID: m.UID, GID: m.GID, Groups: m.Groups, OOM: m.OOM})
+	if err == nil {
+		_, err = m.gate.Write(b)
+	}
+	if err != nil {
+		return fmt.Errorf("%w%s", err, lastWords(m.Dir))
+	}
+	return m.gate.Close()
+}
+
+// awaitReady asks it for its state, which it tells when it has become what it is to be. Our ends of its sockets are closed before:
+// if it ends, nobody listens.
+func (m *making) awaitReady(ctx context.Context) error {
+	m.close()
+	if _, err := m.s.Status(ctx); err != nil {
+		return fmt.Errorf("%w%s", err, lastWords(m.Dir))
+	}
+	return nil
+}
+
+// lastWords is the end of a log, as a part of an error.
+func lastWords(dir string) string {
+	const most = 2000
+	b, err := os.ReadFile(filepath.Join(dir, logName))
+	if err != nil || len(b) == 0 {
+		return ""
+	}
+	return ": " + strings.ToValidUTF8(strings.TrimSpace(string(b[max(0, len(b)-most):])), "?")
+}
