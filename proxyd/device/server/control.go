@@ -13,12 +13,14 @@ import (
 	"os"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
 // The parent of a device server tells it what to do over a socket that it has made, SOCK_SEQPACKET, in a folder that nobody else may
-// enter, and that the server inherits, listening. One connection is served at a time; who connects meanwhile waits. When one ends
-// the next is served: the parent may be another process by then. A message is a line of JSON. An order, from the parent, is
+// enter, and that the server inherits, listening. Several connections are served at a time, so that an order that waits holds up no
+// other; what must not happen at the same time waits for the other. When one ends the server goes on: the parent may be another process
+// by then. A message is a line of JSON. An order, from the parent, is
 // answered before the next is given:
 //
 //	{"do":"status"}                        what there is                    Status
@@ -67,6 +69,7 @@ type reply struct {
 }
 
 const (
+	maxParents = 16      // connections at a time
 	maxMessage = 1 << 17 // bytes
 	maxPart    = 1 << 15 // bytes of an answer in one message
 	maxAnswer  = 1 << 23 // bytes of all parts
@@ -75,7 +78,7 @@ const (
 // ErrLeft is what ServeControl returns when the server has left its processes to another one: it is to end.
 var ErrLeft = errors.New("the processes were left to another device server")
 
-// ServeControl carries out what comes from those who connect to l, one after the other. They must be of the user who has made l.
+// ServeControl carries out what comes from those who connect to l. They must be of the user who has made l.
 // It returns nil after Close, ErrLeft, or what is wrong with l, and closes l. It may be called once.
 func (s *Server) ServeControl(l *net.UnixListener) error {
 	defer l.Close()
@@ -84,32 +87,48 @@ func (s *Server) ServeControl(l *net.UnixListener) error {
 	if err != nil {
 		return fmt.Errorf("control: %w", err)
 	}
-	for {
+	var all errgroup.Group
+	all.SetLimit(maxParents)
+	left, leave := context.WithCancel(s.ctx)
+	defer leave()
+	for left.Err() == nil {
 		conn, err := l.AcceptUnix()
 		switch {
-		case s.ctx.Err() != nil:
+		case left.Err() != nil:
 			if err == nil {
 				conn.Close()
 			}
-			return nil
 		case err != nil:
-			return fmt.Errorf("control: %w", err)
-		}
-		user, err := userOf(conn)
-		switch {
-		case err == nil && user != owner:
-			err = fmt.Errorf("user %d has connected, and not %d", user, owner)
-		case err == nil:
-			err = s.control(conn)
-		}
-		conn.Close()
-		if errors.Is(err, ErrLeft) {
-			return err
-		}
-		if err != nil {
-			s.cfg.Log.Warn("a control connection has failed", "error", err)
+			return errors.Join(fmt.Errorf("control: %w", err), all.Wait())
+		default:
+			all.Go(func() error {
+				defer conn.Close()
+				err := s.controlled(left, conn, owner)
+				if errors.Is(err, ErrLeft) {
+					leave()
+					l.Close()
+					return err
+				}
+				if err != nil {
+					s.cfg.Log.Warn("a control connection has failed", "error", err)
+				}
+				return nil
+			})
 		}
 	}
+	return all.Wait()
+}
+
+// controlled carries out the orders of who has connected, if it may give any.
+func (s *Server) controlled(ctx context.Context, conn *net.UnixConn, owner uint32) error {
+	user, err := userOf(conn)
+	if err == nil && user != owner {
+		err = fmt.Errorf("user %d has connected, and not %d", user, owner)
+	}
+	if err != nil {
+		return err
+	}
+	return s.control(ctx, conn)
 }
 
 // userOf is who is at the other end of a connection, or has made a socket that listens.
@@ -132,8 +151,8 @@ func userOf(c interface {
 }
 
 // control carries out the orders of one connection until its end.
-func (s *Server) control(conn *net.UnixConn) error {
-	ctx, cancel := context.WithCancel(s.ctx)
+func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	h := &hearing{conn: conn, orders: make(chan heard, 1), waiting: map[string]chan<- heard{}}
