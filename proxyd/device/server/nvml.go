@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -173,8 +174,12 @@ func (p *process) NvmlDeviceGetPciInfoV3(_ *dispatch.Call, dev dispatch.Nvmldevi
 
 // used is how much of a device its spaces have allocated: the program sees its own, as cuMemGetInfo says it.
 func (p *process) used(dev int32) uint64 {
+	ordinal := slices.Index(p.view, int(dev))
+	if ordinal < 0 {
+		return 0
+	}
 	p.mu.Lock()
-	s := p.devices[dev].space
+	s := p.devices[ordinal].space
 	p.mu.Unlock()
 	if s == nil {
 		return 0
