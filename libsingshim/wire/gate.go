@@ -110,6 +110,36 @@ func (r *Ring) Counts() (map[uint64]uint64, error) {
 	return maps.Clone(r.counts), nil
 }
 
+// A Tally is what was issued, as it stands at one moment.
+type Tally struct {
+	Counts   map[uint64]uint64 // as Ring.Counts
+	Messages uint64            // that are counted in it
+	Unused   int               // grants
+}
+
+// Tally is Counts with what goes with them. Of a ring that was closed it is what is known, with ErrClosed.
+func (r *Ring) Tally() (Tally, error) {
+	err := ErrClosed
+	open := r.enter()
+	if open {
+		defer r.leave()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if open {
+		err = r.take()
+	}
+	return Tally{maps.Clone(r.counts), r.counted, int(r.credits)}, err
+}
+
+// OnCounted has f called whenever messages that are counted were taken from the order, by whoever takes them, until it is called with
+// nil. f must return at once and not use the ring.
+func (r *Ring) OnCounted(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onCounted = f
+}
+
 // Forget drops a key from the counts: its communicator is no more.
 func (r *Ring) Forget(key uint64) {
 	r.mu.Lock()

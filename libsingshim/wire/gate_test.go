@@ -98,6 +98,8 @@ func TestCountedGate(t *testing.T) {
 		must(t, err)
 		return c
 	}
+	var told atomic.Uint64
+	r.OnCounted(func() { told.Add(1) })
 	for round := range 20 {
 		before := counts()[7]
 		until(t, "more is counted", func() bool { return counts()[7] > before })
@@ -108,8 +110,21 @@ func TestCountedGate(t *testing.T) {
 		if now := counts(); !maps.Equal(now, stands) {
 			t.Fatalf("%v after %v", now, stands)
 		}
+		was, err := r.Tally()
+		must(t, err)
+		quiet := told.Load()
 		must(t, r.Grant(round))
-		until(t, "the grants are used", func() bool { return counts()[7] == stands[7]+2*uint64(round) })
+		until(t, "the grants are used", func() bool {
+			now, err := r.Tally()
+			must(t, err)
+			if used := now.Messages - was.Messages; int(used)+now.Unused != round || now.Counts[7] != stands[7]+2*used {
+				t.Fatalf("%d of %d grants are used, %d are not, %d counted after %d", used, round, now.Unused, now.Counts[7], stands[7])
+			}
+			return now.Unused == 0
+		})
+		if (told.Load() == quiet) != (round == 0) {
+			t.Fatalf("told %d times of %d grants' use", told.Load()-quiet, round)
+		}
 
 		must(t, r.Grant(1000))
 		unused, err := r.Withdraw()
@@ -132,8 +147,12 @@ func TestCountedGate(t *testing.T) {
 	if err := r.Grant(1 << 16); err == nil {
 		t.Error("more grants than can be")
 	}
+	last := counts()
 	p.closes(t) // and they all stand at the gate
 	w.check(t)
+	if now, err := r.Tally(); !errors.Is(err, ErrClosed) || !maps.Equal(now.Counts, last) {
+		t.Errorf("of a closed ring: %v, %v after %v", err, now.Counts, last)
+	}
 }
 
 // TestFull: threads that find no room wait, and go on when there is some.

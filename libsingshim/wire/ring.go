@@ -49,19 +49,21 @@ type Ring struct {
 	closed atomic.Bool
 	finish atomic.Bool
 
-	mu      sync.Mutex
-	gates   uint64 // the bits in order that are shut
-	credits uint64 // grants, as they were last seen
-	broken  error  // why the process was dropped
-	backlog []message
-	next    int // the first of backlog that was not handed out
-	taken   uint64
-	handed  int // messages that are being handled
-	counts  map[uint64]uint64
-	left    uint32
-	leaving []int // lanes to settle when their messages are done
-	units   []uint32
-	lanes   [lanes]lane
+	mu        sync.Mutex
+	gates     uint64 // the bits in order that are shut
+	credits   uint64 // grants, as they were last seen
+	broken    error  // why the process was dropped
+	backlog   []message
+	next      int // the first of backlog that was not handed out
+	taken     uint64
+	handed    int // messages that are being handled
+	counts    map[uint64]uint64
+	counted   uint64 // messages that were counted
+	onCounted func()
+	left      uint32
+	leaving   []int // lanes to settle when their messages are done
+	units     []uint32
+	lanes     [lanes]lane
 
 	serving reader
 }

@@ -63,12 +63,16 @@ func (r *Ring) tryTake() error {
 	if err != nil {
 		return err
 	}
+	before := r.counted
 	for _, unit := range slices.Backward(units) {
 		m, err := r.read(unit)
 		if err != nil {
 			return err
 		}
 		r.backlog = append(r.backlog, m)
+	}
+	if r.onCounted != nil && r.counted != before {
+		r.onCounted()
 	}
 	return nil
 }
@@ -179,6 +183,9 @@ func (r *Ring) tally(offset, n uint32) error {
 			return hostile("it counts for more than %d keys", maxKeys)
 		}
 		r.counts[key] += uint64(by)
+	}
+	if n > 0 {
+		r.counted++
 	}
 	return nil
 }
