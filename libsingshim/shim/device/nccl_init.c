@@ -8,6 +8,11 @@
  */
 #include "nccl.h"
 
+#include "../../wire/attach.h"
+#include "ops.h"
+#include "send.h"
+#include "transport.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +205,51 @@ ncclResult_t sing_ncclCommInitAll(ncclComm_t *comms, int n, const int *devices)
 }
 SING_PUBLIC(ncclCommInitAll);
 
+static unsigned char *put(unsigned char *at, const void *from, size_t n)
+{
+	memcpy(at, from, n);
+	return at + n;
+}
+
+/*
+ * As the table's function does it, but counted: a split takes its turn among the collectives of its communicator, and members that have
+ * issued it must not stand still before those that have not.
+ */
+static int split_counted(ncclComm_t comm, int color, int key, ncclComm_t *part, const struct config *set)
+{
+	const struct sing_count count = { .key = (uintptr_t)comm & ((1ull << SING_COUNT_PEER) - 1), .n = 1 };
+	const struct ring_need need = { .op = SING_OP_comm_split, .call = true, .counts = 1, .count = &count };
+	const uint64_t made = sing_handle_new(SING_CLASS_COMM), n = set->n;
+	unsigned char message[44 + sizeof(set->names) + sizeof(set->values)], *p = message;
+	struct ring_draft d;
+	size_t size;
+	int r;
+
+	p = put(p, &comm, 8);
+	p = put(p, &color, 4);
+	p = put(p, &key, 4);
+	p = put(p, &made, 8);
+	p = put(p, &n, 8);
+	p = put(p, set->names, n * sizeof(*set->names));
+	p = put(p, &n, 8);
+	p = put(p, set->values, n * sizeof(*set->values));
+	p = put(p, &set->n, 4);
+	size = (size_t)(p - message);
+	r = sing_stage(&d, need, size, &p);
+	if (r == 0) {
+		memcpy(p, message, size);
+		r = SING_GONE;
+		if (ring_call(&d) == RING_OK) {
+			r = d.status;
+			ring_done(&d);
+		}
+	}
+	*part = (ncclComm_t)(uintptr_t)made;
+	if (r != ncclSuccess && r != ncclInProgress)
+		sing_handle_drop(SING_CLASS_COMM, made);
+	return r == SING_GONE ? ncclRemoteError : r;
+}
+
 ncclResult_t sing_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, void *config)
 {
 	struct config set;
@@ -216,7 +266,7 @@ ncclResult_t sing_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t 
 	r = read_config(config, &set);
 	if (r != ncclSuccess)
 		return sing_group_spoil(r);
-	r = sing_send_comm_split(0, comm, color, key, &made, set.names, set.values, set.n);
+	r = split_counted(comm, color, key, &made, &set);
 	if (color == -1) /* this rank takes part, and is in none */
 		return sing_group_spoil(sing_nccl_result(r));
 	*part = made;
