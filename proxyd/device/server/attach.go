@@ -56,7 +56,13 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	}
 	if w.ring, err = inode(ring.File()); err == nil {
 		n.Exec = nil // w's from here on
-		_, err = s.serve(ring, w, s.viewOf(n.Visible, n.Names), func() error { return n.Welcome(ring, reaches) })
+		_, err = s.serve(ring, w, s.viewOf(n.Visible, n.Names), func() error {
+			// It may have waited for a job that was stopped: that is no fault of its own.
+			if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
+				return err
+			}
+			return n.Welcome(ring, reaches)
+		})
 	}
 	if err != nil {
 		ring.Close()
