@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,7 @@ type client struct {
 	context uint64
 	tail    uint32 // position
 	closed  bool
+	keys    []uint64 // what the next message is counted for, once each
 }
 
 // Of wire.h.
@@ -40,7 +42,10 @@ const (
 	lastMask  = 0xffffff
 	asleepBit = 0x1000000
 	callsShut = 1 << 32
+	countShut = 1 << 33
 	closedBit = 1 << 34
+	grantOne  = 1 << 40
+	grants    = 0xffff << 40
 	longLane  = firstUnit + 128*laneUnits
 )
 
@@ -66,8 +71,10 @@ func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, bod
 	if call {
 		front += 16
 	}
-	size := uint32(len(args))
-	units := (front + max((size+7)&^7, room) + unitSize - 1) / unitSize
+	size, keys := uint32(len(args)), c.keys
+	c.keys = nil
+	counts := 16 * uint32(len(keys))
+	units := (front + max(counts+(size+7)&^7, room) + unitSize - 1) / unitSize
 	begin := c.tail
 	if begin%laneUnits+units > laneUnits {
 		begin = (begin + laneUnits - 1) &^ (laneUnits - 1)
@@ -86,22 +93,30 @@ func (c *client) send(op uint32, call bool, args []byte, room uint32) (unit, bod
 		flags = 1
 		atomic.StoreUint32(c.word(at+32), 0)
 	}
-	for i, v := range []uint32{0, begin, op, flags, size, 0, room, c.thread} {
+	for i, v := range []uint32{0, begin, op, flags | uint32(len(keys))<<16, size, 0, room, c.thread} {
 		atomic.StoreUint32(c.word(at+4*uint32(i)), v)
 	}
-	copy(c.mem[at+front:], args)
+	for i, key := range keys {
+		binary.LittleEndian.PutUint64(c.mem[at+front+16*uint32(i):], key)
+		binary.LittleEndian.PutUint64(c.mem[at+front+16*uint32(i)+8:], 1)
+	}
+	copy(c.mem[at+front+counts:], args)
 	order := c.double(orderAt)
 	for {
 		old := atomic.LoadUint64(order)
 		if old&closedBit != 0 {
 			return 0, 0
 		}
-		if old&callsShut != 0 {
-			runtime.Gosched()
+		spend := uint64(0)
+		if len(keys) > 0 && old&countShut != 0 {
+			spend = grantOne
+		}
+		if old&callsShut != 0 || spend > 0 && old&grants == 0 {
+			time.Sleep(10 * time.Microsecond) // a shim sleeps there, too
 			continue
 		}
 		atomic.StoreUint32(c.word(at), uint32(old&lastMask))
-		if atomic.CompareAndSwapUint64(order, old, old&^(lastMask|asleepBit)|uint64(unit)) {
+		if atomic.CompareAndSwapUint64(order, old, old&^(lastMask|asleepBit)-spend|uint64(unit)) {
 			if old&asleepBit != 0 {
 				_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(order)), 1, math.MaxInt32, 0, 0, 0)
 			}

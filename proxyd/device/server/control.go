@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 )
 
 // The parent of a device server tells it what to do over a socket that it has made, SOCK_SEQPACKET, in a folder that nobody else may
@@ -24,6 +26,7 @@ import (
 // answered before the next is given:
 //
 //	{"do":"status"}                        what there is                    Status
+//	{"do":"exchange","orders":{…}}         Exchange                         exchanged
 //	{"do":"save","again":false}            Save, to a Sink of the parent's  Report
 //	{"do":"restore"}                       Restore, from a Source of its
 //	{"do":"ring","process":ID}             the ring's memory comes with the answer
@@ -49,6 +52,9 @@ type order struct {
 	Again   bool   `json:"again,omitempty"`
 	Process uint64 `json:"process,omitempty"`
 	PID     int    `json:"pid,omitempty"`
+	Attempt uint64 `json:"attempt,omitempty"` // of a save
+
+	Orders *cut.Orders `json:"orders,omitempty"` // of an exchange
 
 	// The answer to what the server has asked, instead of an order.
 	File  string `json:"file,omitempty"`
@@ -189,7 +195,7 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 	case "status":
 		return s.Status(), nil, nil
 	case "save":
-		r, err := s.Save(ctx, h, SaveOptions{Again: o.Again})
+		r, err := s.Save(ctx, h, SaveOptions{Again: o.Again, Attempt: o.Attempt})
 		return r, nil, err
 	case "restore":
 		return nil, nil, s.Restore(ctx, h)
@@ -198,6 +204,9 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 		return nil, ring, err
 	case "resume":
 		return nil, nil, s.Resume()
+	case "exchange":
+		r, err := s.exchange(ctx, o.Orders)
+		return r, nil, err
 	case "leave":
 		return nil, nil, s.Leave()
 	case "adopt":

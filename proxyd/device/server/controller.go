@@ -134,7 +134,7 @@ func (c *Controller) Status(ctx context.Context) (*Status, error) {
 // is of no use then. What the report says of processes and numbers is the server's claim.
 func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	files := newCarrier(c.conn, sink, nil)
-	t, err := c.order(ctx, &order{Do: "save", Again: o.Again}, nil, files)
+	t, err := c.order(ctx, &order{Do: "save", Again: o.Again, Attempt: o.Attempt}, nil, files)
 	if err != nil {
 		return nil, err
 	}

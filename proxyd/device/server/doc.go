@@ -56,6 +56,7 @@
 // # Locks
 //
 //	process.mu → turns.mu → valve.mu        cudaContext.mu → space.mu
+//	stateKeeper.mu → cutKeeper.mu → member.mu
 //	process.mu → cudaContext.mu             a table's and output's are taken last
 //
 // No lock is held while something is waited for.
@@ -80,6 +81,19 @@
 // the first call is answered.
 //
 // The parent of a device server orders a save over a socket that the server inherits; control.go has the messages.
+//
+// # A cut of the whole job
+//
+// A job has several device servers, and its collectives are over all of them. A leader (package device/cut) finds a cut of them; this is the
+// members' side of it, Exchange:
+//
+//	cut.go         an attempt: opened, its lease, forgotten; who waits for events
+//	cut_orders.go  what the leader wants: to drain, to shut all calls
+//	cut_gate.go    a barrier.Gate for each process, over the counted gate and the permissions of its ring
+//	cut_comms.go   members of communicators: made, given up, held where they meet
+//
+// From opening to forgetting an attempt nobody is attached, and admission is locked for writing, as during a save. Without an attempt nothing
+// is sent, asked or looked at. Save with the attempt's number saves in its cut, and without it finds one of its own, of this server alone.
 //
 // # Trust
 //

@@ -84,10 +84,12 @@ func (p *process) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int
 		return dispatch.ResultNcclInvalidArgument
 	}
 	m := p.newMember(x)
+	id := meeting.ID(ids[0].Bytes)
+	m.asks = &asks{id.Name(), int(ranks), int(rank)}
 	if p.nccl.members.put(comm, m) != 0 {
 		return dispatch.ResultNcclInvalidArgument
 	}
-	go m.meet(ids[0].Bytes, int(ranks), int(rank))
+	go m.meet(id, int(ranks), int(rank))
 	return 0
 }
 
@@ -135,7 +137,9 @@ func (p *process) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (
 	err := m.state()
 	if wait != 0 && errors.Is(err, errBusy) {
 		p.waits(c)
-		m.await(askAgain)
+		ctx, stop := p.untilCut()
+		m.await(ctx, askAgain)
+		stop()
 		err = m.state()
 	}
 	if err != nil {
@@ -172,6 +176,7 @@ func (p *process) NcclCommDestroy(_ *dispatch.Call, comm dispatch.Comm) dispatch
 		return dispatch.ResultNcclInvalidArgument
 	}
 	m.leave()
+	p.server.givenUp(p, comm, m, false)
 	m.dropBuffers()
 	return 0
 }
@@ -182,6 +187,7 @@ func (p *process) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.R
 		return dispatch.ResultNcclInvalidArgument
 	}
 	m.abort()
+	p.server.givenUp(p, comm, m, true)
 	m.dropBuffers()
 	return 0
 }

@@ -195,6 +195,7 @@ func (q *part) enter() {
 	defer q.m.mu.Unlock()
 	q.m.queue = append(q.m.queue, q)
 	q.m.open++
+	q.m.p.nccl.open.Add(1)
 }
 
 // begin is called when the stream's turn has come. It does not wait.

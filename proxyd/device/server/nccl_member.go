@@ -29,6 +29,8 @@ type member struct {
 	cancel  context.CancelCauseFunc
 	made    chan struct{} // closed when comm is there, or err
 	unwatch func() bool   // the process's end is its affair no more
+	asks    *asks         // what it comes to a rendezvous with, nil: it comes of a split
+	arrived bool          // it has; of cutKeeper.mu
 
 	mu        sync.Mutex
 	comm      *collective.Comm
@@ -44,6 +46,12 @@ type member struct {
 	held      []func(error)
 	redops    map[dispatch.Redop]*redop
 	lastOp    dispatch.Redop
+}
+
+// asks is what a member asks to be made.
+type asks struct {
+	id         string
+	size, rank int
 }
 
 // redop is a reduction with a factor.
@@ -69,6 +77,7 @@ func (p *process) newMember(x *cudaContext) *member {
 
 // meet makes the communicator. It returns when that is done, or has failed.
 func (m *member) meet(id meeting.ID, size, rank int) {
+	m.p.server.arrive(m)
 	comm, err := m.p.server.fabric.join(m.ctx, id, size, rank)
 	m.connect(comm, rank, err)
 }
@@ -88,6 +97,7 @@ func (m *member) connect(comm *collective.Comm, rank int, err error) {
 	if comm != nil && err != nil {
 		comm.Fail(err)
 	}
+	m.p.server.isMade(m, err)
 	close(m.made)
 	m.cancel(nil)
 }
@@ -124,13 +134,13 @@ func (m *member) connected() bool {
 
 var errBusy = errors.New("in progress")
 
-// await returns when state may no longer be errBusy, or the time is over.
-func (m *member) await(limit time.Duration) {
+// await returns when state may no longer be errBusy, or the time is over, or ctx is done.
+func (m *member) await(ctx context.Context, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-m.made:
-	case <-m.p.ctx.Done():
+	case <-ctx.Done():
 		return
 	case <-timer.C:
 		return
@@ -151,7 +161,7 @@ func (m *member) await(limit time.Duration) {
 	select {
 	case <-calm:
 	case <-comm.Failed():
-	case <-m.p.ctx.Done():
+	case <-ctx.Done():
 	case <-timer.C:
 	}
 }
@@ -237,6 +247,7 @@ func (m *member) completed() {
 	if leave {
 		m.left()
 	}
+	m.p.nccl.open.Add(-1)
 }
 
 // hold keeps a stream from going on with bytes that were not received. Abort lets it, for then the program knows; as with

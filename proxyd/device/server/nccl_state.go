@@ -3,12 +3,19 @@
 
 package server
 
-import "github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+import (
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
 
 // ncclState is what a process has of communicators and what belongs to them.
 type ncclState struct {
 	members table[dispatch.Comm, *member]
 	buffers table[dispatch.Commreg, *member]
+
+	handled atomic.Uint64 // counted messages
+	open    atomic.Int64  // parts of them that are not complete, of all members
 }
 
 // ncclWaits are the calls that may wait.
@@ -25,8 +32,12 @@ func (s *ncclState) contextEnded(x *cudaContext) {
 }
 
 // end drops everything. No call is under way, and the spaces are closed.
-func (s *ncclState) end() {
-	for _, m := range s.members.dropIf(func(*member) bool { return true }) {
+func (s *ncclState) end(p *process) {
+	handles, members := sorted(&s.members)
+	for i, m := range members {
 		m.depart()
+		p.server.givenUp(p, handles[i], m, !p.exits)
+		s.members.drop(handles[i])
 	}
+	p.server.ended(p, !p.exits && len(members) > 0)
 }

@@ -113,7 +113,7 @@ func (p *process) run() {
 	p.calls.Wait()
 	p.code.end()
 	p.graphs.end()
-	p.nccl.end()
+	p.nccl.end(p)
 	p.peer.Close()
 	close(p.gone)
 }

@@ -88,6 +88,9 @@ func (p *process) handle(m *wire.Message) {
 			p.scratch = out
 		}
 	}
+	if m.Counted {
+		p.nccl.handled.Add(1)
+	}
 	p.look(c.Context)
 	p.tellTurns()
 }

@@ -39,6 +39,7 @@ type Server struct {
 	fabric  *fabric
 	state   stateKeeper
 	seen    seen
+	cuts    cutKeeper
 
 	mu        sync.Mutex
 	closed    bool
@@ -165,6 +166,9 @@ func (s *Server) Close() error {
 	s.cancel()
 	for _, p := range all {
 		p.end("the device server is ending")
+	}
+	if a := s.inCut(); a != nil {
+		s.abandon(a.number)
 	}
 	s.dismiss()
 	s.running.Wait()

@@ -58,6 +58,8 @@ type SaveOptions struct {
 	// Again lets blocks be named, and not written, that the last save of this server has written: its files are kept,
 	// and a Source for this save finds them beside the new ones.
 	Again bool
+	// Attempt is that whose cut is to be saved, which must hold; 0: the save finds one of its own.
+	Attempt uint64
 }
 
 // Report is what a save has come to.
@@ -100,7 +102,7 @@ func (s *Server) clock() time.Duration { return time.Since(s.state.epoch) + s.st
 
 // Save stops the job and writes its devices' state to sink. On success the job stays stopped until Resume or Leave; a second
 // Save then writes the same again. On failure it runs on, and the error says why: it wraps ErrNotSaved if that is how the
-// job is. ctx limits all of it.
+// job is. ctx limits all of it. The cut of an attempt is its leader's: it lasts after a failure, too.
 func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -108,6 +110,16 @@ func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, e
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	began := time.Now()
+	ctx, stop, err := s.inAttempt(ctx, o.Attempt)
+	if err != nil {
+		return nil, fmt.Errorf("save: %w", err)
+	}
+	defer stop()
+	if o.Attempt != 0 {
+		if err := s.refusals(); err != nil {
+			return nil, err
+		}
+	}
 	if !s.state.stopped {
 		if err := s.refusals(); err != nil {
 			return nil, err
@@ -119,7 +131,12 @@ func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, e
 	}
 	stopped := time.Now()
 	r, err := s.write(ctx, sink, o)
-	if err != nil {
+	switch {
+	case o.Attempt != 0 && ctx.Err() != nil:
+		return nil, fmt.Errorf("save: %w", context.Cause(ctx))
+	case err != nil && o.Attempt != 0:
+		return nil, fmt.Errorf("save: %w", err)
+	case err != nil:
 		return nil, errors.Join(fmt.Errorf("save: %w", err), s.resume())
 	}
 	r.Cut, r.Wrote = stopped.Sub(began), time.Since(stopped)
@@ -138,6 +155,10 @@ func (s *Server) Resume() error {
 		s.forget(p)
 	}
 	s.state.awaiting = nil
+	if a := s.inCut(); a != nil {
+		s.conclude(a)
+		return nil
+	}
 	return s.resume()
 }
 
@@ -166,6 +187,10 @@ func (s *Server) Leave() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	if a := s.inCut(); a != nil {
+		s.conclude(a)
+		return nil
+	}
 	s.state.admission.Unlock()
 	return nil
 }

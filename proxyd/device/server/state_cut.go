@@ -124,7 +124,7 @@ func (p *process) rest(ctx context.Context) error {
 		if p.isGone() {
 			return nil // it is gone
 		}
-		return fmt.Errorf("process %d: %s: %w", int(p.peer.Memory()), what, err)
+		return &restless{p.id, p.pid(), what, err}
 	}
 	if w, ok := p.peer.(settler); ok && !w.Settled() {
 		return bad("is being attached", errors.New("its ring is not mapped"))

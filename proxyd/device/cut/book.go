@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cut
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+)
+
+// seat is a process as its member names it.
+type seat struct {
+	member  int
+	process uint64
+}
+
+// book is what the leader knows. Events of members go in, effects of the barrier come out, and become orders.
+type book struct {
+	b      *barrier.Barrier // nil: there are no processes
+	ranks  map[seat]barrier.Rank
+	who    []Who // by rank
+	comms  map[barrier.Comm]*comm
+	late   map[barrier.Rank][]report // that wait for a communicator to be known
+	out    []barrier.Effects
+	counts map[barrier.Key]uint64 // as they were last reported
+	notes  map[barrier.Rank]string
+}
+
+// comm is a communicator.
+type comm struct {
+	name    barrier.Comm
+	size    int
+	ranks   map[int32]barrier.Rank
+	absent  map[int32]bool // have arrived, and are not made
+	left    map[int32]bool
+	held    bool // somebody who has arrived is held
+	entered bool // the barrier knows it
+	meets   bool // it knows it as a creation that is not over
+	broken  bool
+	ignored bool // nothing is left of it but counts
+}
+
+// report is what a rank has told.
+type report struct {
+	on     *comm // which it is about, or nil
+	counts []barrier.Count
+	event  func(counts []barrier.Count) barrier.Event
+}
+
+// newBook begins an attempt with what members said when it was opened, and starts the barrier.
+func newBook(opened []Event) *book {
+	k := &book{
+		ranks: map[seat]barrier.Rank{}, comms: map[barrier.Comm]*comm{}, late: map[barrier.Rank][]report{},
+		counts: map[barrier.Key]uint64{}, notes: map[barrier.Rank]string{},
+	}
+	for m := range opened {
+		all := slices.SortedFunc(slices.Values(opened[m].Processes), func(x, y Process) int { return cmp.Compare(x.ID, y.ID) })
+		for _, p := range all {
+			k.ranks[seat{m, p.ID}] = barrier.Rank(len(k.who))
+			k.who = append(k.who, Who{Member: m, Process: p.ID, PID: p.PID})
+		}
+	}
+	if len(k.who) == 0 {
+		k.out = append(k.out, barrier.Effects{ShutCalls: true, Cut: true})
+		return k
+	}
+	k.b = barrier.New(len(k.who))
+	for m := range opened {
+		for i := range opened[m].Places {
+			k.place(m, &opened[m].Places[i])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.comms)) {
+		c := k.comms[name]
+		c.ignored = len(c.left) == len(c.ranks)
+		k.enter(c)
+	}
+	for m := range opened {
+		k.departed(m, &opened[m])
+	}
+	k.step(barrier.Start{})
+	return k
+}
+
+// departed tells the barrier who has ended and what was given up before the attempt.
+func (k *book) departed(m int, opened *Event) {
+	last := map[uint64][]barrier.Count{}
+	for i := range opened.Places {
+		if p := &opened.Places[i]; p.Left {
+			last[p.Process] = append(last[p.Process], p.Counts...)
+		}
+	}
+	for _, p := range opened.Processes {
+		if p.Ended {
+			who := k.ranks[seat{m, p.ID}]
+			k.report(who, nil, last[p.ID], func(c []barrier.Count) barrier.Event { return barrier.Ended{Rank: who, Counts: c} })
+			delete(last, p.ID)
+		}
+	}
+	for i := range opened.Places {
+		if p := &opened.Places[i]; p.Left && last[p.Process] != nil {
+			k.gaveUp(k.ranks[seat{m, p.Process}], p)
+		}
+	}
+}
+
+// place notes a place in a communicator, and returns the communicator; nil if its process is none.
+func (k *book) place(m int, p *Place) *comm {
+	who, known := k.ranks[seat{m, p.Process}]
+	if !known {
+		return nil
+	}
+	c := k.comms[p.Comm]
+	if c == nil {
+		c = &comm{name: p.Comm, size: p.Size, ranks: map[int32]barrier.Rank{}, absent: map[int32]bool{}, left: map[int32]bool{}}
+		k.comms[p.Comm] = c
+	}
+	if p.Member < 0 || int(p.Member) >= c.size {
+		return nil // members that do not agree how many they are
+	}
+	c.ranks[p.Member] = who
+	delete(c.absent, p.Member)
+	switch {
+	case p.Left:
+		c.left[p.Member] = true
+	case !p.Made && !p.Broken:
+		c.absent[p.Member] = true
+	}
+	c.broken = c.broken || p.Broken
+	return c
+}
+
+// enter tells the barrier of a communicator all of whose members are known.
+func (k *book) enter(c *comm) {
+	if c.entered || c.ignored || len(c.ranks) < c.size {
+		return
+	}
+	c.entered = true
+	made := barrier.Communicator{Comm: c.name, Members: make([]barrier.Rank, c.size)}
+	for i, who := range c.ranks {
+		made.Members[i] = who
+	}
+	r := barrier.Rendezvous{ID: uint64(c.name), Makes: []barrier.Communicator{made}}
+	if c.meets = len(c.absent) > 0 && !c.broken; c.meets {
+		r.Ranks = slices.Compact(slices.Sorted(maps.Values(c.ranks)))
+	}
+	k.step(barrier.Met{Rendezvous: r, Begun: c.meets && !c.held})
+	if !c.meets {
+		k.step(barrier.Created{ID: r.ID})
+	}
+	if c.broken {
+		k.step(barrier.Aborted{Comm: c.name})
+	}
+	k.catchUp()
+}
+
+// fail notes that a communicator is broken, or will not be.
+func (k *book) fail(c *comm) {
+	c.broken = true
+	if c.entered {
+		k.step(barrier.Aborted{Comm: c.name})
+	}
+	if c.meets && c.held {
+		c.meets = false // who waits is not awaited: it cannot come to be
+		k.step(barrier.Created{ID: uint64(c.name)})
+	}
+	k.catchUp()
+}
+
+// take enters what a member tells.
+func (k *book) take(m int, e *Event) {
+	switch e.Kind {
+	case Arrived, Made, Broken, Left:
+		if e.Place != nil {
+			k.changed(m, e.Kind, e.Place)
+		}
+		return
+	case Opened, Still:
+		return
+	}
+	who, known := k.ranks[seat{m, e.Process}]
+	if !known {
+		return
+	}
+	if e.Kind == Obstacle {
+		k.notes[who] = e.Reason
+		return
+	}
+	if event := reports[e.Kind]; event != nil {
+		k.report(who, nil, e.Counts, func(c []barrier.Count) barrier.Event { return event(who, c, e) })
+	}
+}
+
+// reports are the events of ranks.
+var reports = map[Kind]func(r barrier.Rank, c []barrier.Count, e *Event) barrier.Event{
+	Shut: func(r barrier.Rank, c []barrier.Count, _ *Event) barrier.Event {
+		return barrier.Shut{Rank: r, Counts: c}
+	},
+	Issued: func(r barrier.Rank, c []barrier.Count, e *Event) barrier.Event {
+		return barrier.Issued{Rank: r, Counts: c, Nudge: e.Nudge}
+	},
+	Withdrawn: func(r barrier.Rank, c []barrier.Count, _ *Event) barrier.Event {
+		return barrier.Withdrawn{Rank: r, Counts: c}
+	},
+	Reading: func(r barrier.Rank, c []barrier.Count, _ *Event) barrier.Event {
+		return barrier.Reading{Rank: r, Counts: c}
+	},
+	Drained:   func(r barrier.Rank, _ []barrier.Count, _ *Event) barrier.Event { return barrier.Drained{Rank: r} },
+	CallsShut: func(r barrier.Rank, _ []barrier.Count, _ *Event) barrier.Event { return barrier.CallsShut{Rank: r} },
+	Ended: func(r barrier.Rank, c []barrier.Count, _ *Event) barrier.Event {
+		return barrier.Ended{Rank: r, Counts: c}
+	},
+	Died: func(r barrier.Rank, _ []barrier.Count, _ *Event) barrier.Event { return barrier.Died{Rank: r} },
+}
+
+// changed enters what became of a place.
+func (k *book) changed(m int, kind Kind, p *Place) {
+	c := k.place(m, p)
+	if c == nil {
+		return
+	}
+	c.held = c.held || kind == Arrived
+	switch {
+	case kind == Left:
+		k.gaveUp(k.ranks[seat{m, p.Process}], p)
+	case p.Broken:
+		k.fail(c)
+	default:
+		k.enter(c)
+	}
+	if c.meets && len(c.absent) == 0 {
+		c.meets = false
+		k.step(barrier.Created{ID: uint64(c.name)})
+	}
+}
+
+// gaveUp enters that a rank has given up its place.
+func (k *book) gaveUp(who barrier.Rank, p *Place) {
+	on := k.comms[p.Comm]
+	k.report(who, on, p.Counts, func(counts []barrier.Count) barrier.Event {
+		if !on.entered {
+			return nil // nor will it be
+		}
+		return barrier.Destroyed{Rank: who, Comm: p.Comm, Member: p.Member, Counts: counts}
+	})
+}
+
+// report hands over what a rank tells, unless it is of a communicator that is not known as a whole: then it waits, and with it
+// all that the rank tells later.
+func (k *book) report(who barrier.Rank, on *comm, counts []barrier.Count, event func([]barrier.Count) barrier.Event) {
+	k.late[who] = append(k.late[who], report{on, counts, event})
+	k.catchUp()
+}
+
+// catchUp hands over what can be.
+func (k *book) catchUp() {
+	for who := range k.who {
+		for who := barrier.Rank(who); len(k.late[who]) > 0; {
+			r := k.late[who][0]
+			counts, known := k.known(r.counts)
+			if !known || !r.on.isSettled() {
+				break
+			}
+			k.late[who] = k.late[who][1:]
+			if e := r.event(counts); e != nil {
+				for _, c := range counts {
+					k.counts[c.Key] = c.N
+				}
+				k.step(e)
+			}
+		}
+	}
+}
+
+// isSettled tells whether the barrier knows all of it, or never will. No communicator is.
+func (c *comm) isSettled() bool { return c == nil || c.entered || c.broken || c.ignored }
+
+// known leaves out the counts of communicators that are no more, and tells whether all others are known.
+func (k *book) known(counts []barrier.Count) ([]barrier.Count, bool) {
+	var out []barrier.Count
+	for _, n := range counts {
+		switch c := k.comms[n.Comm]; {
+		case c == nil || !c.isSettled():
+			return nil, false
+		case c.entered:
+			out = append(out, n)
+		}
+	}
+	return out, true
+}
+
+func (k *book) step(e barrier.Event) {
+	if k.b != nil {
+		k.out = append(k.out, k.b.Step(e))
+	}
+}
+
+// past are the communicators in which nobody is any more.
+func (k *book) past() []barrier.Comm {
+	var all []barrier.Comm
+	for name, c := range k.comms {
+		if len(c.left) >= len(c.ranks) {
+			all = append(all, name)
+		}
+	}
+	return all
+}

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cut
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+)
+
+// Who is a rank of the barrier.
+type Who struct {
+	Member  int    // which of Find's members
+	Process uint64 // as it names it
+	PID     int    // as the device server sees it
+}
+
+// String names it.
+func (w Who) String() string { return fmt.Sprintf("process %d on device server %d", w.PID, w.Member) }
+
+// Failure says why there is no cut: the barrier's reason, and who its ranks are.
+type Failure struct {
+	*barrier.Failure
+	Who []Who // by Ranks
+	// Notes say what last kept each of them from becoming quiet, or "".
+	Notes []string
+}
+
+func (f *Failure) Error() string {
+	var b strings.Builder
+	b.WriteString(f.Failure.Error())
+	for i, w := range f.Who {
+		fmt.Fprintf(&b, "; rank %d is %s", f.Ranks[i], w)
+		if f.Notes[i] != "" {
+			fmt.Fprintf(&b, " (%s)", f.Notes[i])
+		}
+	}
+	return b.String()
+}
+
+// Unwrap returns the barrier's failure.
+func (f *Failure) Unwrap() error { return f.Failure }
+
+// failure names the ranks of a failure of the barrier.
+func (k *book) failure(from *barrier.Failure) error {
+	of := *from
+	of.Ranks = slices.DeleteFunc(slices.Clone(of.Ranks), func(r barrier.Rank) bool { return r < 0 || int(r) >= len(k.who) })
+	f := &Failure{Failure: &of}
+	for _, r := range of.Ranks {
+		f.Who = append(f.Who, k.who[r])
+		f.Notes = append(f.Notes, k.notes[r])
+	}
+	return f
+}

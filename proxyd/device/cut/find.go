@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cut
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+)
+
+// Options of an attempt. Zero durations mean the defaults.
+type Options struct {
+	// Attempt is its number: higher than those of all attempts before, of this leader and of others.
+	Attempt uint64
+	// Deadline is how long it may take; 60 s.
+	Deadline time.Duration
+	// Tick is how long nothing must happen before everybody is let go one step further; 1 s.
+	Tick time.Duration
+	// Lease is how long a device server stays in the attempt without hearing of the leader; 10 s.
+	Lease time.Duration
+}
+
+// farewell is how long members have to open their gates when all is over. Who cannot be reached does so when its lease runs out.
+const farewell = 5 * time.Second
+
+// Cut is a cut that was found: no operation passes, none is in flight, at no member. It lasts until Open, or until a
+// member is lost; then Lost is closed, and that member refuses to save for the attempt.
+type Cut struct {
+	Attempt uint64
+	Who     []Who                  // the ranks of the barrier
+	Counts  map[barrier.Key]uint64 // that are not 0, as they were reported
+
+	f    *finder
+	lost chan struct{}
+	mu   sync.Mutex
+	why  error
+}
+
+// finder is the leader of one attempt.
+type finder struct {
+	posts  []*post
+	news   chan heard
+	book   *book
+	early  []heard // came before all had opened the attempt
+	still  map[int]bool
+	found  bool // by the barrier
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// Find looks for a cut of the job whose device servers are members. On success everything stands still, with the gate of all
+// calls shut, at every member, until the caller calls Open, which it must. Else all gates are open again at every member that can
+// be reached, and the error says why: a *Failure if the barrier found no cut. It ends with ctx, without a cut.
+func Find(ctx context.Context, members []Member, o Options) (*Cut, error) {
+	for _, d := range []struct {
+		value    *time.Duration
+		standard time.Duration
+	}{{&o.Deadline, time.Minute}, {&o.Tick, time.Second}, {&o.Lease, 10 * time.Second}} {
+		if *d.value == 0 {
+			*d.value = d.standard
+		}
+	}
+	f := &finder{news: make(chan heard), still: map[int]bool{}}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f.cancel = cancel
+	for i, m := range members {
+		p := newPost(i, m, o.Attempt, o.Lease)
+		p.send(Order{Open: true})
+		f.posts = append(f.posts, p)
+		f.work.Go(func() { p.run(own, f.news) })
+	}
+	err := f.find(ctx, &o)
+	if err != nil {
+		return nil, errors.Join(err, f.end(ctx))
+	}
+	c := &Cut{Attempt: o.Attempt, Who: f.book.who, Counts: f.book.counts, f: f, lost: make(chan struct{})}
+	f.work.Go(func() { c.keep(own) })
+	return c, nil
+}
+
+// find is an attempt from its beginning to the cut.
+func (f *finder) find(ctx context.Context, o *Options) error {
+	deadline := time.NewTimer(o.Deadline)
+	defer deadline.Stop()
+	tick := time.NewTimer(o.Tick)
+	defer tick.Stop()
+	opened := make([]Event, len(f.posts))
+	missing := len(opened)
+	for missing > 0 || !f.found || len(f.still) < len(f.posts) {
+		if missing == 0 && f.book == nil {
+			f.book = newBook(opened)
+			for _, h := range f.early {
+				f.book.take(h.member, &h.events[0])
+			}
+		} else {
+			select {
+			case h := <-f.news:
+				if h.err != nil {
+					return fmt.Errorf("device server %d: %w", h.member, h.err)
+				}
+				missing -= f.hear(h, opened)
+			case <-tick.C:
+				f.step(barrier.Tick{})
+			case <-deadline.C:
+				if f.book == nil || f.book.b == nil || f.found {
+					return errors.New("no cut: deadline passed: a device server does not answer")
+				}
+				f.step(barrier.Deadline{})
+			case <-ctx.Done():
+				return fmt.Errorf("no cut: %w", context.Cause(ctx))
+			}
+		}
+		if err := f.act(); err != nil {
+			return err
+		}
+		tick.Reset(o.Tick)
+	}
+	return nil
+}
+
+// hear takes what came from a member and returns how many have opened the attempt by it.
+func (f *finder) hear(h heard, opened []Event) (n int) {
+	for i := range h.events {
+		e := &h.events[i]
+		switch {
+		case e.Kind == Opened:
+			opened[h.member] = *e
+			n++
+		case e.Kind == Still:
+			f.still[h.member] = true
+		case f.book == nil: // before all have opened it there is nothing to decide
+			f.early = append(f.early, heard{member: h.member, events: []Event{*e}})
+		default:
+			f.book.take(h.member, e)
+		}
+	}
+	return n
+}
+
+func (f *finder) step(e barrier.Event) {
+	if f.book != nil {
+		f.book.step(e)
+	}
+}
+
+// act has the members do what follows.
+func (f *finder) act() error {
+	if f.book == nil {
+		return nil
+	}
+	for _, e := range f.book.out {
+		if e.Failed != nil {
+			return f.book.failure(e.Failed)
+		}
+		f.found = f.found || e.Cut
+		for m, o := range f.book.orders(e, len(f.posts)) {
+			f.posts[m].send(o)
+		}
+	}
+	f.book.out = nil
+	return nil
+}
+
+// orders are what effects mean for each member.
+func (k *book) orders(e barrier.Effects, members int) map[int]Order {
+	all := map[int]Order{}
+	change := func(m int, what func(o *Order)) {
+		o := all[m]
+		what(&o)
+		all[m] = o
+	}
+	if e.Shut || e.Read || e.Drain || e.ShutCalls || len(e.Create) > 0 {
+		o := Order{Shut: e.Shut, Read: e.Read, Drain: e.Drain, ShutCalls: e.ShutCalls}
+		for _, id := range e.Create {
+			o.Create = append(o.Create, barrier.Comm(id))
+		}
+		for m := range members {
+			all[m] = o
+		}
+	}
+	for _, r := range e.Withdraw {
+		w := k.who[r]
+		change(w.Member, func(o *Order) { o.Withdraw = append(o.Withdraw, w.Process) })
+	}
+	for _, r := range e.Raise {
+		w := k.who[r.Rank]
+		change(w.Member, func(o *Order) { o.Raise = append(o.Raise, Raise{w.Process, r.Targets}) })
+	}
+	for _, r := range e.Nudge {
+		w := k.who[r]
+		change(w.Member, func(o *Order) { o.Nudge = append(o.Nudge, w.Process) })
+	}
+	return all
+}
+
+// end has all members forget the attempt, and waits for those that can be reached. Nothing of the leader is left then.
+func (f *finder) end(ctx context.Context) error {
+	f.cancel()
+	f.work.Wait()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	o := Order{Forget: true}
+	if f.book != nil {
+		o.Past = f.book.past()
+	}
+	errs := make([]error, len(f.posts))
+	var all sync.WaitGroup
+	for i, p := range f.posts {
+		all.Go(func() {
+			_, err := p.member.Exchange(ctx, &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: []Order{o}})
+			if err != nil {
+				errs[i] = fmt.Errorf("device server %d: open the gates: %w", i, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// keep renews the leases as long as the cut is wanted.
+func (c *Cut) keep(ctx context.Context) {
+	for {
+		select {
+		case h := <-c.f.news:
+			c.mu.Lock()
+			if h.err != nil && c.why == nil {
+				c.why = fmt.Errorf("device server %d: %w", h.member, h.err)
+				close(c.lost)
+			}
+			c.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Lost is closed when a member is lost, and its part of the cut with it. Err says why.
+func (c *Cut) Lost() <-chan struct{} { return c.lost }
+
+// Err is nil until Lost is closed.
+func (c *Cut) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why
+}
+
+// Open opens all gates: the checkpoint is made or undone, and the job goes on. It is to be called once. The error names members that
+// could not be told; they open by themselves when their lease runs out.
+func (c *Cut) Open(ctx context.Context) error { return c.f.end(ctx) }

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cut
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// heard is what came from a member: events, or that it is lost.
+type heard struct {
+	member int
+	events []Event
+	err    error
+}
+
+// post carries orders to one member and events back. One goroutine runs it: who has orders ends its wait for events.
+type post struct {
+	number  int
+	member  Member
+	attempt uint64
+	lease   time.Duration
+
+	mu     sync.Mutex
+	orders []Order
+	news   chan struct{} // has something when orders do
+	heard  uint64
+}
+
+func newPost(number int, m Member, attempt uint64, lease time.Duration) *post {
+	return &post{number: number, member: m, attempt: attempt, lease: lease, news: make(chan struct{}, 1)}
+}
+
+// send has orders carried out behind those before.
+func (p *post) send(o Order) {
+	p.mu.Lock()
+	p.orders = append(p.orders, o)
+	p.mu.Unlock()
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+func (p *post) take() []Order {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.orders
+	p.orders = nil
+	return o
+}
+
+// run ends with ctx, or when the member is lost, which it says.
+func (p *post) run(ctx context.Context, to chan<- heard) {
+	for {
+		e, err := p.exchange(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && len(e.List) == 0 {
+			continue
+		}
+		h := heard{member: p.number, err: err}
+		if err == nil {
+			h.events = e.List
+		}
+		select {
+		case to <- h:
+		case <-ctx.Done():
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// exchange tells what there is to tell, or waits for events until there is.
+func (p *post) exchange(ctx context.Context) (*Events, error) {
+	o := &Orders{Attempt: p.attempt, Lease: p.lease, Heard: p.heard, Do: p.take()}
+	var e *Events
+	var err error
+	if len(o.Do) > 0 {
+		e, err = p.member.Exchange(ctx, o)
+	} else {
+		o.Wait = p.lease / 3
+		e, err = p.wait(ctx, o)
+	}
+	if err == nil {
+		p.heard = e.Next
+	}
+	return e, err
+}
+
+// wait makes an exchange that ends early when there are orders.
+func (p *post) wait(ctx context.Context, o *Orders) (*Events, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := make(chan struct{})
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer close(over)
+	watch.Go(func() {
+		select {
+		case <-p.news:
+			cancel()
+		case <-over:
+		}
+	})
+	return p.member.Exchange(ctx, o)
+}

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+)
+
+// exchanged is the answer to an exchange. Two errors have names, which must not be lost.
+type exchanged struct {
+	Events    *cut.Events `json:"events,omitempty"`
+	Forgotten string      `json:"forgotten,omitempty"` // the text of one that is cut.ErrForgotten
+	Busy      string      `json:"busy,omitempty"`      // of one that is cut.ErrBusy
+}
+
+// exchange carries out an order to exchange.
+func (s *Server) exchange(ctx context.Context, o *cut.Orders) (*exchanged, error) {
+	if o == nil {
+		return nil, errors.New("an exchange without orders")
+	}
+	e, err := s.Exchange(ctx, o)
+	switch {
+	case errors.Is(err, cut.ErrForgotten):
+		return &exchanged{Forgotten: err.Error()}, nil
+	case errors.Is(err, cut.ErrBusy):
+		return &exchanged{Busy: err.Error()}, nil
+	}
+	return &exchanged{Events: e}, err
+}
+
+// Exchange implements cut.Member; see Server.Exchange. After ctx is done the Controller is of no use but to be closed, and what it
+// did not hear of is told again.
+func (c *Controller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	t, err := c.order(ctx, &order{Do: "exchange", Orders: o}, nil, nil)
+	if err != nil && ctx.Err() != nil {
+		return &cut.Events{Next: o.Heard}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var e exchanged
+	if err := t.parse(&e); err != nil {
+		return nil, err
+	}
+	switch {
+	case e.Forgotten != "":
+		return nil, fmt.Errorf("%w (%s)", cut.ErrForgotten, plain(e.Forgotten))
+	case e.Busy != "":
+		return nil, fmt.Errorf("%w (%s)", cut.ErrBusy, plain(e.Busy))
+	case e.Events == nil:
+		return nil, fmt.Errorf("it has carried out orders and says nothing of it: %w", ErrNonsense)
+	}
+	return e.Events, nil
+}

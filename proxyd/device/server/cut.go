@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+)
+
+// cutKeeper is a server's part of cuts that a leader finds for all of a job's servers. One lock guards it and its attempt.
+type cutKeeper struct {
+	mu   sync.Mutex
+	last uint64      // the highest attempt that was heard of
+	now  *attempt    // nil: no leader wants anything
+	left []departure // members that were given up, as long as others of their communicators may not have been
+}
+
+// maxDepartures is how many members are remembered that were given up.
+const maxDepartures = 1 << 14
+
+// attempt is one that was opened and not forgotten.
+type attempt struct {
+	s      *Server
+	number uint64
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup // goroutines that end with ctx
+
+	// Of cutKeeper.mu.
+	until   time.Time // the lease
+	expiry  *time.Timer
+	heard   uint64 // how many events the leader has
+	events  []cut.Event
+	news    chan struct{} // closed, and replaced, when there is another event
+	gates   map[uint64]*gated
+	created map[barrier.Comm]chan struct{} // closed when who arrives may go on
+	holds   bool                           // its cut does
+}
+
+// Exchange is the server's side of cut.Member, the leader's poll: it carries out the orders, and waits for what the leader has not heard.
+func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	for i := range o.Do {
+		if o.Do[i].Forget {
+			s.remember(o.Do[i].Past)
+			return s.abandon(o.Attempt), nil
+		}
+		if o.Do[i].Open {
+			if err := s.open(o); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.carryOut(o.Attempt, &o.Do[i]); err != nil {
+			return nil, err
+		}
+	}
+	timer := time.NewTimer(o.Wait)
+	defer timer.Stop()
+	for {
+		e, news, err := s.unheard(o)
+		if err != nil || len(e.List) > 0 || o.Wait <= 0 {
+			return e, err
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return e, nil
+		case <-ctx.Done():
+			return e, nil
+		}
+	}
+}
+
+// attempt finds the one that a leader means. The caller holds cuts.mu.
+func (s *Server) attempt(number uint64) (*attempt, error) {
+	if a := s.cuts.now; a != nil && a.number == number {
+		return a, nil
+	}
+	return nil, fmt.Errorf("attempt %d: %w", number, cut.ErrForgotten)
+}
+
+// mostEvents is how many go into one answer.
+const mostEvents = 256
+
+// unheard are the events that the leader has not, and what is closed when there are more. It renews the lease.
+func (s *Server) unheard(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	a, err := s.attempt(o.Attempt)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.until = time.Now().Add(o.Lease)
+	a.expiry.Reset(o.Lease)
+	if o.Heard < a.heard || o.Heard-a.heard > uint64(len(a.events)) {
+		return nil, nil, fmt.Errorf("attempt %d: event %d is asked for, of %d from %d", a.number, o.Heard, len(a.events), a.heard)
+	}
+	a.events = a.events[o.Heard-a.heard:]
+	a.heard = o.Heard
+	list := a.events[:min(len(a.events), mostEvents):min(len(a.events), mostEvents)]
+	return &cut.Events{Next: a.heard + uint64(len(list)), List: list}, a.news, nil
+}
+
+// tell adds an event. The caller holds cuts.mu.
+func (a *attempt) tell(e cut.Event) {
+	a.events = append(a.events, e)
+	close(a.news)
+	a.news = make(chan struct{})
+}
+
+// open begins an attempt: nobody is attached from here on, and who arrives to make a communicator is held.
+func (s *Server) open(o *cut.Orders) error {
+	s.cuts.mu.Lock()
+	old := s.cuts.now
+	late := o.Attempt <= s.cuts.last
+	if !late {
+		s.cuts.last = o.Attempt
+	}
+	s.cuts.mu.Unlock()
+	if late {
+		return fmt.Errorf("attempt %d: %w", o.Attempt, cut.ErrForgotten)
+	}
+	if old != nil {
+		s.abandon(old.number)
+	}
+	if !s.state.mu.TryLock() {
+		return cut.ErrBusy
+	}
+	defer s.state.mu.Unlock()
+	if s.state.stopped || s.ctx.Err() != nil {
+		return cut.ErrBusy
+	}
+	s.state.admission.Lock()
+	all := s.all()
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	a := &attempt{
+		s: s, number: o.Attempt, until: time.Now().Add(o.Lease), news: make(chan struct{}), gates: map[uint64]*gated{},
+		created: map[barrier.Comm]chan struct{}{},
+	}
+	a.ctx, a.cancel = context.WithCancel(s.ctx)
+	a.expiry = time.AfterFunc(o.Lease, a.expire)
+	s.cuts.now = a
+	e := cut.Event{Kind: cut.Opened}
+	for _, p := range all {
+		e.Processes = append(e.Processes, cut.Process{ID: p.id, PID: p.pid()})
+		a.gates[p.id] = &gated{p: p, news: make(chan struct{}, 1)}
+		e.Places = append(e.Places, a.places(p)...)
+	}
+	for _, d := range s.cuts.left {
+		e.Places = append(e.Places, d.Place)
+		if a.gates[d.Process] == nil {
+			e.Processes = append(e.Processes, cut.Process{ID: d.Process, PID: d.pid, Ended: true})
+		}
+	}
+	a.tell(e)
+	return nil
+}
+
+// pid is the process's number as this server sees it.
+func (p *process) pid() int { return int(p.peer.Memory()) }
+
+// expire forgets the attempt if its lease has run out: the leader is lost.
+func (a *attempt) expire() {
+	a.s.cuts.mu.Lock()
+	over := !time.Now().Before(a.until)
+	a.s.cuts.mu.Unlock()
+	if over {
+		a.s.cfg.Log.Warn("the leader of an attempt at a cut is lost: the job goes on", "attempt", a.number)
+		a.s.abandon(a.number)
+	}
+}
+
+// abandon opens all gates and lets go who was held, if the attempt is still there; it is not taken up again in any case. It returns
+// what the leader may not have heard.
+func (s *Server) abandon(number uint64) *cut.Events {
+	s.cuts.mu.Lock()
+	s.cuts.last = max(s.cuts.last, number)
+	a, _ := s.attempt(number)
+	if a != nil {
+		a.cancel() // a save ends by it, too
+	}
+	s.cuts.mu.Unlock()
+	if a == nil {
+		return &cut.Events{}
+	}
+	a.work.Wait()
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return s.conclude(a)
+}
+
+// conclude is the end of an attempt whose goroutines have ended. The caller holds state.mu.
+func (s *Server) conclude(a *attempt) *cut.Events {
+	a.cancel()
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	if s.cuts.now != a {
+		return &cut.Events{} // somebody else was faster
+	}
+	s.cuts.now = nil
+	a.expiry.Stop()
+	for _, g := range a.gates {
+		g.open()
+	}
+	for _, c := range a.created {
+		release(c)
+	}
+	close(a.news)
+	s.state.stopped = false
+	s.openGates(s.all())
+	s.state.admission.Unlock()
+	return &cut.Events{Next: a.heard + uint64(len(a.events)), List: a.events}
+}
+
+// inCut is the attempt that there is, or nil.
+func (s *Server) inCut() *attempt {
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	return s.cuts.now
+}
+
+// release closes a channel that may be closed.
+func release(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+)
+
+// carryOut does what one order says, in the sequence of its fields.
+func (s *Server) carryOut(number uint64, o *cut.Order) error {
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	a, err := s.attempt(number)
+	if err == nil && a.ctx.Err() != nil {
+		err = cut.ErrForgotten
+	}
+	if err != nil {
+		return err
+	}
+	if o.Shut {
+		a.shut()
+	}
+	for _, id := range o.Withdraw {
+		a.to(id, a.withdraw)
+	}
+	for _, r := range o.Raise {
+		a.to(r.Process, func(g *gated) {
+			g.gate.Raise(r.Targets)
+			a.look(g)
+		})
+	}
+	for _, id := range o.Nudge {
+		a.to(id, func(g *gated) {
+			g.gate.Nudge()
+			a.look(g)
+		})
+	}
+	for _, c := range o.Create {
+		release(a.creation(c))
+	}
+	if o.Read {
+		a.read()
+	}
+	if o.Drain {
+		for _, g := range a.gates {
+			a.work.Go(func() { a.drain(g) })
+		}
+	}
+	if o.ShutCalls {
+		a.work.Go(a.still)
+	}
+	return nil
+}
+
+// to does something with a process that has not ended.
+func (a *attempt) to(id uint64, do func(g *gated)) {
+	if g := a.gates[id]; g != nil && !g.over {
+		do(g)
+	}
+}
+
+// slow is how long a process may take to become quiet before the leader is told why.
+const slow = time.Second
+
+// drain waits until no counted operation of a process is in flight.
+func (a *attempt) drain(g *gated) {
+	pause, said := 50*time.Microsecond, time.Now()
+	for {
+		t, err := g.p.ring.Tally()
+		if err != nil {
+			return // its end is told
+		}
+		handled, open := g.p.nccl.handled.Load(), g.p.nccl.open.Load()
+		if handled == t.Messages && open == 0 {
+			break
+		}
+		if time.Since(said) > slow {
+			said = time.Now()
+			a.note(g, fmt.Sprintf("%d collectives or messages are in flight, %d not begun", open, t.Messages-handled))
+		}
+		select {
+		case <-time.After(pause):
+		case <-a.ctx.Done():
+			return
+		}
+		pause = min(2*pause, 2*time.Millisecond)
+	}
+	a.about(g, cut.Event{Kind: cut.Drained})
+}
+
+// note tells the leader what keeps a process from becoming quiet.
+func (a *attempt) note(g *gated, why string) {
+	a.about(g, cut.Event{Kind: cut.Obstacle, Reason: why})
+}
+
+// about tells something of a process, unless it has ended.
+func (a *attempt) about(g *gated, e cut.Event) {
+	a.s.cuts.mu.Lock()
+	defer a.s.cuts.mu.Unlock()
+	if !g.over && a.ctx.Err() == nil {
+		e.Process = g.p.id
+		a.tell(e)
+	}
+}
+
+// still shuts the gate of all calls, again and again until nothing is under way.
+func (a *attempt) still() {
+	s := a.s
+	for try := firstTry; ; try = min(2*try, longTry) {
+		all := s.all()
+		err := s.tryCut(a.ctx, all, try)
+		if err == nil {
+			break
+		}
+		s.openGates(all)
+		if try >= slow {
+			a.explain(err)
+		}
+		select {
+		case <-time.After(between):
+		case <-a.ctx.Done():
+			return
+		}
+	}
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	if a.ctx.Err() != nil {
+		return // conclude opens the gates
+	}
+	s.state.stopped, a.holds = true, true
+	for _, g := range a.gates {
+		if !g.over {
+			a.tell(cut.Event{Kind: cut.CallsShut, Process: g.p.id})
+		}
+	}
+	a.tell(cut.Event{Kind: cut.Still})
+}
+
+// explain tells what an attempt to stop all processes has failed of.
+func (a *attempt) explain(err error) {
+	all, is := err.(interface{ Unwrap() []error }) //nolint:errorlint // what tryCut joins, process by process
+	if !is {
+		return
+	}
+	for _, err := range all.Unwrap() {
+		if r, is := err.(*restless); is { //nolint:errorlint // likewise
+			a.s.cuts.mu.Lock()
+			g := a.gates[r.process]
+			a.s.cuts.mu.Unlock()
+			if g != nil {
+				a.note(g, r.what)
+			}
+		}
+	}
+}
+
+// restless is why a process does not come to rest.
+type restless struct {
+	process uint64
+	pid     int
+	what    string
+	err     error
+}
+
+func (r *restless) Error() string { return fmt.Sprintf("process %d: %s: %v", r.pid, r.what, r.err) }
+func (r *restless) Unwrap() error { return r.err }
+
+// inAttempt is what Save needs to know of an attempt: the cut of that number holds, or there is none and that is what is asked for. ctx ends
+// with it. The caller holds state.mu.
+func (s *Server) inAttempt(ctx context.Context, number uint64) (context.Context, func(), error) {
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	if number == 0 {
+		if s.cuts.now != nil {
+			return nil, nil, fmt.Errorf("an attempt at a cut is under way: %w", cut.ErrBusy)
+		}
+		return ctx, func() {}, nil
+	}
+	a, err := s.attempt(number)
+	if err == nil && !a.holds {
+		err = fmt.Errorf("attempt %d has not found its cut", number)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(a.ctx, func() { cancel(fmt.Errorf("attempt %d: %w", number, cut.ErrForgotten)) })
+	return ctx, func() { stop(); cancel(nil) }, nil
+}

@@ -1,0 +1,375 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// long is how long a test waits for something that must happen. It is no measure of anything.
+const long = 2 * time.Minute
+
+// counted issues operations, counted as the shim counts them.
+func (c *client) counted(ops ...dispatch.Ncclop) {
+	seen := map[uint64]bool{}
+	for _, o := range ops {
+		k := wire.Count{Comm: uint64(o.Comm)}
+		switch collective.Kind(o.Kind) {
+		case collective.Send:
+			k.Kind, k.Peer = wire.CountSend, int(o.Root)
+		case collective.Recv:
+			k.Kind, k.Peer = wire.CountRecv, int(o.Root)
+		}
+		if !seen[k.Key()] {
+			c.keys = append(c.keys, k.Key())
+		}
+		seen[k.Key()] = true
+	}
+	c.group(ops...)
+}
+
+// sumUp sums one number over a communicator, in place.
+func (c *client) sumUp(comm dispatch.Comm, at uint64) {
+	a := dispatch.Devptr(at)
+	c.counted(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: a, Dst: a, Comm: comm})
+}
+
+// local are servers as the members of an attempt.
+func local(all ...*Server) []cut.Member {
+	var out []cut.Member
+	for _, s := range all {
+		out = append(out, s)
+	}
+	return out
+}
+
+var attempts atomic.Uint64
+
+// find looks for a cut.
+func find(t testing.TB, o cut.Options, all ...*Server) (*cut.Cut, error) {
+	t.Helper()
+	o.Attempt = attempts.Add(1)
+	if o.Deadline == 0 {
+		o.Deadline = long
+	}
+	if o.Lease == 0 {
+		o.Lease = long
+	}
+	return cut.Find(t.Context(), local(all...), o)
+}
+
+// mustFind finds a cut and checks it.
+func mustFind(t testing.TB, o cut.Options, all ...*Server) *cut.Cut {
+	t.Helper()
+	c, err := find(t, o, all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCut(t, c, all...)
+	return c
+}
+
+func mustOpen(t testing.TB, c *cut.Cut) {
+	t.Helper()
+	if err := c.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkCut checks that a cut is one: by what the rings say, all numbers of a line are equal, and nothing is under way.
+func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
+	t.Helper()
+	counts := map[barrier.Key]uint64{}
+	sizes := map[barrier.Comm]int{}
+	for _, s := range all {
+		for _, p := range s.all() {
+			if p.isGone() {
+				continue
+			}
+			tally, err := p.ring.Tally()
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(counts, p.counts(tally.Counts))
+			for _, m := range p.nccl.members.values() {
+				if m.connected() {
+					sizes[commName(m.comm.ID())] = m.comm.Size()
+				}
+			}
+			if busy, err := p.ring.Busy(); err != nil || !busy.IsZero() || p.nccl.open.Load() != 0 || p.nccl.handled.Load() != tally.Messages {
+				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.id, busy, err, p.nccl.open.Load(), p.nccl.handled.Load(), tally.Messages)
+			}
+			for _, space := range p.usedSpaces() {
+				if err := space.Drain(over); err != nil {
+					t.Errorf("process %d: device %d is at work", p.id, space.ordinal)
+				}
+			}
+		}
+	}
+	for k, n := range counts {
+		if c.Counts[k] != n {
+			t.Errorf("%v is %d, and was reported as %d", k, n, c.Counts[k])
+		}
+		switch k.Kind {
+		case barrier.Collective:
+			for i := range sizes[k.Comm] {
+				o := barrier.Key{Comm: k.Comm, Member: int32(i)}
+				if c.Counts[o] != n {
+					t.Errorf("%v is %d, and %v is %d", k, n, o, c.Counts[o])
+				}
+			}
+		default:
+			o := barrier.Key{Comm: k.Comm, Member: k.Peer, Kind: barrier.Send + barrier.Recv - k.Kind, Peer: k.Member}
+			if c.Counts[o] != n {
+				t.Errorf("%v is %d, and %v is %d", k, n, o, c.Counts[o])
+			}
+		}
+	}
+}
+
+// gatesOpen checks that nothing of an attempt is left.
+func gatesOpen(t testing.TB, all ...*Server) {
+	t.Helper()
+	for _, s := range all {
+		if s.inCut() != nil {
+			t.Error("an attempt is left")
+		}
+		for _, p := range s.all() {
+			if p.isGone() {
+				continue
+			}
+			if err := p.ring.Grant(1); err == nil {
+				t.Errorf("process %d: its gate is shut", p.id)
+			}
+		}
+	}
+}
+
+// TestCutLoop: in a data-parallel loop over two servers the cut is at the count of the furthest rank, whoever that is, again and again,
+// and the results are those of a run without.
+func TestCutLoop(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[0], nodes[1], nodes[1])
+	const steps = 400
+	var issued [4]atomic.Uint64
+	var ranks sync.WaitGroup
+	sums := make([]int32, len(all))
+	for i, r := range all {
+		at := r.alloc(64)
+		r.put(at, 1)
+		ranks.Go(func() {
+			for n := range steps {
+				r.sumUp(commA, at)
+				issued[i].Add(1)
+				if n%4 == 3 {
+					r.put(at, int32(n+i)) // so that it stays small, and differs
+				}
+				if n%(3+i) == 0 {
+					r.call("cuStreamSynchronize", uint64(0))
+				}
+			}
+			r.call("cuStreamSynchronize", uint64(0))
+			sums[i] = r.get(at, 1)[0]
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		ranks.Wait()
+		close(ended)
+	}()
+	found := 0
+	for over := false; !over; {
+		c := mustFind(t, cut.Options{Tick: long}, nodes...)
+		found++
+		mustOpen(t, c)
+		select {
+		case <-ended:
+			over = true
+		default:
+		}
+	}
+	gatesOpen(t, nodes...)
+	t.Logf("%d cuts", found)
+	if found < 2 {
+		t.Error("no cut was found while it ran")
+	}
+}
+
+// furthest is the highest count of a communicator's collectives.
+func furthest(all []rank) (n uint64) {
+	for _, r := range all {
+		c, err := r.p.ring.Counts()
+		if err == nil {
+			n = max(n, c[wire.Count{Comm: commA}.Key()])
+		}
+	}
+	return n
+}
+
+// TestCutExact: ranks that are behind catch up with the furthest, and nobody goes further.
+func TestCutExact(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1], nodes[1])
+	ahead := []int{7, 3, 0}
+	var ats []uint64
+	for _, r := range all {
+		ats = append(ats, r.alloc(64))
+	}
+	for i, r := range all {
+		for range ahead[i] {
+			r.sumUp(commA, ats[i])
+		}
+	}
+	var ranks sync.WaitGroup
+	go1 := make(chan struct{})
+	for i, r := range all {
+		ranks.Go(func() {
+			<-go1
+			for range 20 - ahead[i] {
+				r.sumUp(commA, ats[i])
+			}
+		})
+	}
+	// Shut before they go on: the furthest is what it is now.
+	found := make(chan *cut.Cut)
+	go func() {
+		c, err := find(t, cut.Options{Tick: long}, nodes...)
+		if err != nil {
+			t.Error(err)
+		}
+		found <- c
+	}()
+	waitFor(t, "all gates are shut", func() bool {
+		for _, r := range all {
+			s := r.p.server
+			s.cuts.mu.Lock()
+			shut := s.cuts.now != nil && s.cuts.now.gates[r.p.id].shut
+			s.cuts.mu.Unlock()
+			if !shut {
+				return false
+			}
+		}
+		return true
+	})
+	close(go1)
+	c := <-found
+	if c == nil {
+		t.FailNow()
+	}
+	checkCut(t, c, nodes...)
+	if n := furthest(all); n != 7 {
+		t.Errorf("the cut is at %d, and the furthest was at 7", n)
+	}
+	mustOpen(t, c)
+	ranks.Wait()
+	for _, r := range all {
+		r.must("cuStreamSynchronize", uint64(0))
+	}
+	if n := furthest(all); n != 20 {
+		t.Errorf("%d issued in the end", n)
+	}
+}
+
+// waitFor waits for something that must come to pass.
+func waitFor(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for since := time.Now(); !is(); time.Sleep(100 * time.Microsecond) {
+		if time.Since(since) > long {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// TestCutDeadline: a rank that does not catch up is named, and all gates open.
+func TestCutDeadline(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	at := all[0].alloc(64)
+	all[0].sumUp(commA, at)
+	_, err := find(t, cut.Options{Deadline: 200 * time.Millisecond, Tick: 20 * time.Millisecond}, nodes...)
+	var f *cut.Failure
+	if !errors.As(err, &f) || f.Why != barrier.DeadlinePassed || len(f.Who) != 1 || f.Who[0].Member != 1 {
+		t.Fatalf("%v", err)
+	}
+	if want := fmt.Sprintf("process %d on device server 1", all[1].p.pid()); !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not name %s", err, want)
+	}
+	gatesOpen(t, nodes...)
+	all[1].sumUp(commA, all[1].alloc(64))
+	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
+}
+
+// TestCutNudge: a rank that is behind and waits for one that is not gets there by a nudge.
+func TestCutNudge(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	unite(t, all, commB)
+	word := make(chan struct{})
+	var ats []uint64
+	for _, r := range all {
+		ats = append(ats, r.alloc(64))
+	}
+	all[0].sumUp(commA, ats[0])
+	var ranks sync.WaitGroup
+	ranks.Go(func() {
+		all[0].sumUp(commB, ats[0]) // at the gate: it is not behind
+		close(word)
+	})
+	ranks.Go(func() {
+		<-word
+		all[1].sumUp(commA, ats[1])
+		all[1].sumUp(commB, ats[1])
+	})
+	mustOpen(t, mustFind(t, cut.Options{Tick: 10 * time.Millisecond}, nodes...))
+	ranks.Wait()
+}
+
+// TestCutEnd: a context that is done, and a server that is gone, end an attempt with open gates.
+func TestCutEnd(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	all[0].sumUp(commA, all[0].alloc(64))
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := cut.Find(ctx, local(nodes...), cut.Options{Attempt: attempts.Add(1)}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	gatesOpen(t, nodes...)
+	gone := newServer(t, 1)
+	gone.Close()
+	if _, err := find(t, cut.Options{}, nodes[0], nodes[1], gone); !errors.Is(err, cut.ErrBusy) {
+		t.Error(err)
+	}
+	gatesOpen(t, nodes...)
+	all[1].sumUp(commA, all[1].alloc(64))
+	c := mustFind(t, cut.Options{}, nodes...)
+	if c.Err() != nil {
+		t.Error(c.Err())
+	}
+	nodes[1].Close()
+	select {
+	case <-c.Lost():
+	case <-time.After(long):
+		t.Error("nobody sees that a server is lost")
+	}
+	if !errors.Is(c.Err(), cut.ErrForgotten) {
+		t.Error(c.Err())
+	}
+	c.Open(t.Context())
+	gatesOpen(t, nodes[0])
+}
