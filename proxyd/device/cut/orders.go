@@ -23,8 +23,8 @@ var (
 // Member is a device server of the job, as the leader sees it.
 type Member interface {
 	// Exchange carries out the orders, in their sequence, and returns what has happened that was not heard: as soon as there is
-	// something, at the latest after Wait or when ctx is done, which is no error. It is called by one goroutine. After an error
-	// nothing more of the member can be known.
+	// something, at the latest after Wait. It is called by one goroutine. ctx ends it where there are no orders, and any error is no
+	// matter then. After another error nothing more of the member can be known.
 	Exchange(ctx context.Context, o *Orders) (*Events, error)
 }
 

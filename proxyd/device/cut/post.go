@@ -108,5 +108,9 @@ func (p *post) wait(ctx context.Context, o *Orders) (*Events, error) {
 		case <-over:
 		}
 	})
-	return p.member.Exchange(ctx, o)
+	e, err := p.member.Exchange(ctx, o)
+	if err != nil && ctx.Err() != nil { // nothing was ordered, and what was not heard is told again
+		return &Events{Next: o.Heard}, nil
+	}
+	return e, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
 
@@ -146,7 +147,7 @@ func (s *Server) connect(ctx context.Context) (*server.Controller, error) {
 }
 
 // Save has the server stop the job and save it to a sink. See server.Controller and server.Server; on success the job is stopped
-// until Resume, or End. If it fails the job runs on.
+// until Resume, or End. If it fails the job runs on, unless it stands at a cut: that is its leader's.
 func (s *Server) Save(ctx context.Context, sink server.Sink, o server.SaveOptions) (*server.Report, error) {
 	var r *server.Report
 	err := s.order(ctx, "save", func(c *server.Controller) (err error) {
@@ -157,7 +158,7 @@ func (s *Server) Save(ctx context.Context, sink server.Sink, o server.SaveOption
 		return r, nil
 	}
 	var said *server.OrderError
-	if errors.As(err, &said) || errors.Is(err, ErrDied) {
+	if errors.As(err, &said) || errors.Is(err, ErrDied) || o.Attempt != 0 {
 		return nil, err
 	}
 	// It may have been done before it could be told that nobody wants it any more.
@@ -177,6 +178,15 @@ func (s *Server) restore(ctx context.Context, src server.Source) error {
 // memory and stays the caller's; only a server of root's can find that by itself, if it is nil.
 func (s *Server) Adopt(ctx context.Context, id uint64, pid int, ring *os.File) error {
 	return s.order(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, ring) })
+}
+
+// Exchange implements cut.Member.
+func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (e *cut.Events, err error) {
+	err = s.order(ctx, "exchange", func(c *server.Controller) (err error) {
+		e, err = c.Exchange(ctx, o)
+		return err
+	})
+	return e, err
 }
 
 // Resume lets the job go on after Save, or after Restore and Adopt.

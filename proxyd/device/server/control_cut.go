@@ -33,13 +33,9 @@ func (s *Server) exchange(ctx context.Context, o *cut.Orders) (*exchanged, error
 	return &exchanged{Events: e}, err
 }
 
-// Exchange implements cut.Member; see Server.Exchange. After ctx is done the Controller is of no use but to be closed, and what it
-// did not hear of is told again.
+// Exchange implements cut.Member; see Server.Exchange.
 func (c *Controller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
 	t, err := c.order(ctx, &order{Do: "exchange", Orders: o}, nil, nil)
-	if err != nil && ctx.Err() != nil {
-		return &cut.Events{Next: o.Heard}, nil
-	}
 	if err != nil {
 		return nil, err
 	}
