@@ -13,6 +13,11 @@ uint32_t ring_fault(void)
 	return (atomic_load_explicit(&ring_end.at->fault, memory_order_acquire));
 }
 
+uint64_t ring_pipe(void)
+{
+	return (atomic_load(&ring_end.at->pipe));
+}
+
 uint64_t ring_mark(unsigned int i)
 {
 	if (!ring_end.at || !ring_is_mine() || i >= SING_MARKS)

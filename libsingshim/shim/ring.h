@@ -107,6 +107,9 @@ void ring_drop(struct ring_draft *d);
 /* What every call must return from now on, or 0. */
 uint32_t ring_fault(void);
 
+/* The inode of the pipe whose read end the server has now. There is a ring. */
+uint64_t ring_pipe(void);
+
 /* What the server has marked: how far something has got. 0 without a ring of one's own. */
 uint64_t ring_mark(unsigned int i);
 

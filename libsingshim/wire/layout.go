@@ -65,7 +65,8 @@ type (
 		_    [124]byte
 
 		freed, fault uint32
-		_            [120]byte
+		pipe         uint64
+		_            [112]byte
 
 		lease [leases]uint64
 	}

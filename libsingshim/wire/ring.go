@@ -246,6 +246,14 @@ func (r *Ring) wakeAll() {
 	}
 }
 
+// SetPipe tells the process the inode of the pipe whose read end this server has: when that is closed, the server is gone.
+func (r *Ring) SetPipe(inode uint64) {
+	if r.enter() {
+		atomic.StoreUint64(&r.mem.head().pipe, inode)
+		r.leave()
+	}
+}
+
 // SetFault makes every later call of the process return code without asking, for ever.
 func (r *Ring) SetFault(code uint32) {
 	if r.enter() {

@@ -95,7 +95,8 @@ struct sing_ring {
 	/* Written by the server. */
 	_Atomic uint32_t freed; /* how many lanes it has settled */
 	_Atomic uint32_t fault; /* 0, or what every call must return from now on */
-	char reserved3[120];
+	_Atomic uint64_t pipe;	/* the inode of the pipe whose read end it has (attach.h), 0 if nobody has said so */
+	char reserved3[112];
 
 	/* Bytes that the process may allocate without asking, of each device. */
 	_Atomic uint64_t lease[SING_LEASES];
