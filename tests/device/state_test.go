@@ -79,10 +79,10 @@ func (k *keeper) connect() (*server.Controller, error) {
 	return server.NewController(conn), nil
 }
 
-// saved is what a server has said of its save, and the rings of its processes.
+// saved is what a server has said of its save, and what its processes must bring.
 type saved struct {
-	report *server.Report
-	rings  map[uint64]*os.File
+	report     *server.Report
+	belongings map[uint64][]*os.File
 }
 
 // close may be called on nil.
@@ -90,13 +90,23 @@ func (s *saved) close() {
 	if s == nil {
 		return
 	}
-	for _, f := range s.rings {
-		f.Close()
+	for _, all := range s.belongings {
+		for _, f := range all {
+			f.Close()
+		}
 	}
 }
 
-// save has the job stopped and saved. Without rings, root finds them in the processes' maps.
-func (k *keeper) save(ctx context.Context, folder server.Folder, again, rings bool) (*saved, error) {
+// Who brings what belongs to a process.
+const (
+	byServer  = iota // the next one finds it, if it is root's
+	byParent         // who is root
+	byThisOne        // the server that was saved
+	ways
+)
+
+// save has the job stopped and saved.
+func (k *keeper) save(ctx context.Context, folder server.Folder, again bool, way int) (*saved, error) {
 	c, err := k.connect()
 	if err != nil {
 		return nil, err
@@ -106,12 +116,15 @@ func (k *keeper) save(ctx context.Context, folder server.Folder, again, rings bo
 	if err != nil {
 		return nil, err
 	}
-	s := &saved{report: r, rings: map[uint64]*os.File{}}
+	s := &saved{report: r, belongings: map[uint64][]*os.File{}}
 	for _, p := range r.Processes {
-		if !rings {
-			continue
+		switch way {
+		case byParent:
+			s.belongings[p.ID], err = server.Belongings(p.PID, p)
+		case byThisOne:
+			s.belongings[p.ID], err = c.Belongings(ctx, p.ID, len(p.Belongings))
 		}
-		if s.rings[p.ID], err = c.Ring(ctx, p.ID); err != nil {
+		if err != nil && !isElsewhere(p.PID, err) {
 			return s, err
 		}
 	}
@@ -129,16 +142,21 @@ func (k *keeper) restore(ctx context.Context, folder server.Folder, s *saved) er
 		return err
 	}
 	for _, p := range s.report.Processes {
-		if err := c.Adopt(ctx, p.ID, p.PID, s.rings[p.ID]); err != nil && !isGone(p.PID) {
+		if err := c.Adopt(ctx, p.ID, p.PID, s.belongings[p.ID]); err != nil && !isElsewhere(p.PID, err) {
 			return err
 		}
 	}
 	return c.Resume(ctx)
 }
 
-// replace saves, kills and replaces a device server under its program. Every other time the devices are others.
-func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder string, n int, stderr io.Writer) (*keeper, error) {
-	s, err := k.save(ctx, server.Folder(folder), n%2 == 1, os.Geteuid() != 0 || n%3 != 2)
+// replace saves, kills and replaces a device server under its program. Every other time the devices are others. While there is none,
+// meanwhile is called.
+func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder string, n int, stderr io.Writer, meanwhile func()) (*keeper, error) {
+	way := byThisOne
+	if os.Geteuid() == 0 {
+		way = n % ways
+	}
+	s, err := k.save(ctx, server.Folder(folder), n%2 == 1, way)
 	defer s.close()
 	if err != nil {
 		return k, err
@@ -146,6 +164,7 @@ func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder stri
 	if err := k.kill(); err != nil {
 		return nil, err
 	}
+	meanwhile()
 	next, err := keep(w, socket, []string{"1,0", "0,1"}[n%2], stderr)
 	if err != nil {
 		return nil, err
@@ -159,11 +178,16 @@ func isGone(pid int) bool {
 	return err != nil || bytes.Contains(b, []byte(") Z "))
 }
 
+// isElsewhere tells whether a process has ended, or executed another program: who does not use its device is stopped by nothing.
+func isElsewhere(pid int, err error) bool {
+	return isGone(pid) || strings.Contains(err.Error(), "it has no ring")
+}
+
 // strikes is how often a device server is replaced under one program at most.
 const strikes = 12
 
-// moved runs a program while its device server is replaced at random moments, and returns what it printed, and how often.
-func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string) (string, int) {
+// place makes a folder for states, a place for a socket, and the environment of programs that use it.
+func place(t *testing.T, w *soft.World) (folder, socket string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
 	folder, libs, socket := filepath.Join(dir, "state"), filepath.Join(dir, "lib"), filepath.Join(dir, "device")
@@ -177,6 +201,13 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 			t.Fatal(err)
 		}
 	}
+	return folder, socket, []string{"LD_PRELOAD=" + filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH=" + libs, "SINGULARITY_SLURM_DEVICE=" + socket}
+}
+
+// moved runs a program while its device server is replaced at random moments, and returns what it printed, and how often.
+func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string) (string, int) {
+	t.Helper()
+	folder, socket, env := place(t, w)
 	var log, stdout, stderr bytes.Buffer
 	k, err := keep(w, socket, "0,1", &log)
 	if err != nil {
@@ -188,7 +219,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 		}
 	}()
 	c := exec.Command(path, args...)
-	c.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH="+libs, "SINGULARITY_SLURM_DEVICE="+socket)
+	c.Env = append(os.Environ(), env...)
 	c.Stdin = strings.NewReader("one\ntwo\nthree\nquit\n")
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -217,7 +248,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 		// Not what the test waits for: when it strikes.
 		case <-strike:
 		}
-		if k, err = k.replace(t.Context(), w, socket, folder, n, &log); err != nil {
+		if k, err = k.replace(t.Context(), w, socket, folder, n, &log, func() {}); err != nil {
 			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 			<-ended
 			t.Fatalf("replacement %d: %v\n%s\n%s\n%s", n, err, &stdout, &stderr, &log)
@@ -251,5 +282,60 @@ func TestReplaced(t *testing.T) {
 				t.Logf("seed %d: %d replacements", seed, n)
 			}
 		})
+	}
+}
+
+// TestOrphan: a process that comes back as CRIU brings it, with another pipe, notices all the same that its next device server dies.
+func TestOrphan(t *testing.T) {
+	w := soft.Need(t)
+	folder, socket, env := place(t, w)
+	var log, stderr bytes.Buffer
+	k, err := keep(w, socket, "0,1", &log)
+	if err != nil {
+		t.Fatal(err, log.String())
+	}
+	defer func() { _ = k.kill() }()
+	c := exec.Command(w.Compile(t, "testdata/parts/orphan.c"))
+	c.Env, c.Stderr = append(os.Environ(), env...), &stderr
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.AfterFunc(2*time.Minute, func() { _ = c.Process.Kill() })
+	defer limit.Stop()
+	lines := bufio.NewScanner(stdout)
+	expect := func(want string) {
+		t.Helper()
+		if !lines.Scan() || lines.Text() != want {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+			t.Fatalf("%q, not %q\n%s\n%s", lines.Text(), want, &stderr, &log)
+		}
+	}
+	expect("attached")
+	k, err = k.replace(t.Context(), w, socket, folder, 0, &log, func() {
+		if _, err := stdin.Write([]byte{0}); err != nil {
+			t.Error(err)
+		}
+		expect("has another pipe")
+	})
+	if err != nil {
+		_ = c.Process.Kill()
+		t.Fatal(err, log.String())
+	}
+	expect("served")
+	if err := k.kill(); err != nil {
+		t.Fatal(err)
+	}
+	expect("CUDA_ERROR_UNKNOWN")
+	if err := c.Wait(); err != nil {
+		t.Error(err)
 	}
 }

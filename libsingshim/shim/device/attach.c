@@ -40,9 +40,8 @@ static struct own *_Atomic own;
 static _Atomic bool was_initialized; /* here or in a parent */
 static bool reachable;
 
-/* The end of the pipe that is ours, and which pipe that is: the program may have closed it. */
+/* The end of the pipe that is ours. The program may have closed it: which pipe it is, the ring says. */
 static int keep = -1;
-static ino_t keep_ino;
 
 void sing_say(const char *format, ...)
 {
@@ -116,15 +115,18 @@ bool sing_is_forked(void)
 	return atomic_load(&was_initialized) && !sing_is_initialized();
 }
 
-/* Asked each second of a wait. The server has the other end of the pipe, and nobody else has. */
+/*
+ * Asked each second of a wait. The server has the other end of the pipe, and nobody else has. A process that was restored has
+ * another pipe in its place, and while it waits for its server nobody has said which.
+ */
 static bool is_alive(void)
 {
 	struct pollfd p = { .fd = keep };
 	const struct timespec now = { 0 };
 	struct stat st;
 
-	if (raw6(SYS_fstat, keep, (long)&st, 0, 0, 0, 0) != 0 || st.st_ino != keep_ino)
-		return true; /* the program closed it: nobody knows */
+	if (raw6(SYS_fstat, keep, (long)&st, 0, 0, 0, 0) != 0 || st.st_ino != ring_pipe())
+		return true; /* nobody knows */
 	return raw6(SYS_ppoll, (long)&p, 1, (long)&now, 0, 0, 0) != 1 || !(p.revents & POLLERR);
 }
 
@@ -222,7 +224,6 @@ static int be_welcomed(int fd, int *ring)
 static int attach_to(const char *path)
 {
 	int fd, pipe[2] = { -1, -1 }, ring = -1, high, rv;
-	struct stat st;
 
 	fd = connect_to(path);
 	if (fd < 0)
@@ -238,7 +239,6 @@ static int attach_to(const char *path)
 	if (rv == 0) {
 		high = (int)raw6(SYS_fcntl, pipe[1], F_DUPFD_CLOEXEC, OUT_OF_THE_WAY, 0, 0, 0);
 		keep = high >= 0 ? high : pipe[1];
-		keep_ino = raw6(SYS_fstat, keep, (long)&st, 0, 0, 0, 0) == 0 ? st.st_ino : 0;
 	}
 	for (int i = 0; i < 4; ++i) {
 		const int done[] = { fd, ring, pipe[0], pipe[1] };

@@ -299,27 +299,6 @@ func serversLeft(t *testing.T, path string) []int {
 	return all
 }
 
-// ringIn is the ring of a process, as root can get it.
-func ringIn(t *testing.T, pid int) *os.File {
-	t.Helper()
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(maps)) {
-		if span, _, _ := strings.Cut(line, " "); strings.Contains(line, wire.MemoryName) {
-			f, err := os.OpenFile(fmt.Sprintf("/proc/%d/map_files/%s", pid, span), os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { f.Close() })
-			return f
-		}
-	}
-	t.Fatalf("process %d has no ring", pid)
-	return nil
-}
-
 // isNotThere tells whether there is nothing at a path.
 func isNotThere(path string) bool {
 	_, err := os.Lstat(path)

@@ -174,10 +174,10 @@ func (s *Server) restore(ctx context.Context, src server.Source) error {
 	return s.order(ctx, "restore", func(c *server.Controller) error { return c.Restore(ctx, src) })
 }
 
-// Adopt brings a process back to a server that was restored: pid is what it is now, in the server's PID namespace. ring is its ring's
-// memory and stays the caller's; only a server of root's can find that by itself, if it is nil.
-func (s *Server) Adopt(ctx context.Context, id uint64, pid int, ring *os.File) error {
-	return s.order(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, ring) })
+// Adopt brings a process back to a server that was restored: pid is what it is now, in the server's PID namespace. with is what it
+// has brought (server.Belongings) and stays the caller's; only a server of root's can find that by itself, if there is nothing.
+func (s *Server) Adopt(ctx context.Context, id uint64, pid int, with []*os.File) error {
+	return s.order(ctx, "adopt", func(c *server.Controller) error { return c.Adopt(ctx, id, pid, with) })
 }
 
 // Exchange implements cut.Member.

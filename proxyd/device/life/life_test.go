@@ -121,7 +121,11 @@ func TestDaemonKilled(t *testing.T) {
 	if err != nil || len(r.Processes) != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	ring := ringIn(t, p.cmd.Process.Pid)
+	with, err := server.Belongings(p.cmd.Process.Pid, r.Processes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer with[0].Close()
 	end(t, s)
 	<-s.Died()
 	if !isNotThere(spec.Dir) || spec.Cgroup != "" && !isNotThere(spec.Cgroup) {
@@ -140,7 +144,7 @@ func TestDaemonKilled(t *testing.T) {
 	if st, err := next.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if err := next.Adopt(ctx, r.Processes[0].ID, p.cmd.Process.Pid, ring); err != nil {
+	if err := next.Adopt(ctx, r.Processes[0].ID, p.cmd.Process.Pid, with); err != nil {
 		t.Fatal(err)
 	}
 	if err := next.Resume(ctx); err != nil {

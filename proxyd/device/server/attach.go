@@ -55,6 +55,9 @@ func (s *Server) attach(conn *net.UnixConn) error {
 		s.cfg.Log.Warn("the memory of a process cannot be read: all that it copies goes by its ring", "pid", pid)
 	}
 	if w.ring, err = inode(ring.File()); err == nil {
+		err = w.tellPipe(ring)
+	}
+	if err == nil {
 		n.Exec = nil // w's from here on
 		_, err = s.serve(ring, w, s.viewOf(n.Visible, n.Names), func() error {
 			// It may have waited for a job that was stopped: that is no fault of its own.

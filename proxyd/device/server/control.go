@@ -29,10 +29,12 @@ import (
 //	{"do":"exchange","orders":{…}}         Exchange                         exchanged
 //	{"do":"save","again":false}            Save, to a Sink of the parent's  Report
 //	{"do":"restore"}                       Restore, from a Source of its
-//	{"do":"ring","process":ID}             the ring's memory comes with the answer
+//	{"do":"belonging","process":ID,"nth":N}
+//	                                       the N-th of its Belongings comes with the answer
 //	{"do":"resume"}                        Resume
 //	{"do":"leave"}                         Leave; the server ends
-//	{"do":"adopt","process":ID,"pid":PID}  Adopt; the ring may come with the order
+//	{"do":"bring"}                         what comes with it is for the next adopt, behind what came before
+//	{"do":"adopt","process":ID,"pid":PID}  Adopt
 //
 // The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a moment
 // later. What it has to tell, the right column, comes before it in as many {"part":"BASE64"} as it takes.
@@ -52,6 +54,7 @@ type order struct {
 	Again   bool   `json:"again,omitempty"`
 	Process uint64 `json:"process,omitempty"`
 	PID     int    `json:"pid,omitempty"`
+	Nth     int    `json:"nth,omitempty"`
 	Attempt uint64 `json:"attempt,omitempty"` // of a save
 
 	Orders *cut.Orders `json:"orders,omitempty"` // of an exchange
@@ -163,16 +166,21 @@ func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	h := &hearing{conn: conn, orders: make(chan heard, 1), waiting: map[string]chan<- heard{}}
 	read := make(chan error, 1)
+	defer func() { closeFiles(h.brought) }()
 	go func() {
 		read <- h.read()
 		cancel() // ends what is being done for who is gone
 	}()
 	for o := range h.orders {
-		answer, ring, err := s.obey(ctx, h, &o)
+		answer, f, err := s.obey(ctx, h, &o)
 		if o.f != nil {
 			o.f.Close()
 		}
-		if bad := h.answer(answer, ring, err); bad != nil {
+		bad := h.answer(answer, f, err)
+		if f != nil {
+			f.Close()
+		}
+		if bad != nil {
 			if ctx.Err() != nil {
 				break // it has gone without waiting for it
 			}
@@ -189,7 +197,7 @@ func isTemporary(err error) bool {
 	return !errors.Is(err, ErrNotSaved) && !errors.Is(err, ErrAbsent) && !errors.Is(err, ErrRestore)
 }
 
-// obey carries out one order. What it returns is told in the answer; the file goes with that.
+// obey carries out one order. What it returns is told in the answer; the file goes with that, and is closed then.
 func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File, error) {
 	switch o.Do {
 	case "status":
@@ -199,9 +207,9 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 		return r, nil, err
 	case "restore":
 		return nil, nil, s.Restore(ctx, h)
-	case "ring":
-		ring, err := s.RingOf(o.Process)
-		return nil, ring, err
+	case "belonging":
+		f, err := s.BelongingOf(o.Process, o.Nth)
+		return nil, f, err
 	case "resume":
 		return nil, nil, s.Resume()
 	case "exchange":
@@ -209,8 +217,13 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 		return r, nil, err
 	case "leave":
 		return nil, nil, s.Leave()
+	case "bring":
+		return nil, nil, h.bring(o)
 	case "adopt":
-		return nil, nil, s.Adopt(o.Process, o.PID, o.f)
+		err := s.Adopt(o.Process, o.PID, h.brought)
+		closeFiles(h.brought)
+		h.brought = nil
+		return nil, nil, err
 	}
 	return nil, nil, fmt.Errorf("there is no order %q", o.Do)
 }

@@ -18,6 +18,8 @@ type hearing struct {
 	conn   *net.UnixConn
 	orders chan heard // closed at its end
 
+	brought []*os.File // for the next Adopt; of who carries out orders
+
 	sending sync.Mutex
 
 	mu      sync.Mutex
@@ -174,6 +176,15 @@ func (f *sentFile) Close() error {
 	}
 	_, err = f.h.ask(f.name, &reply{Close: f.name, Length: f.n})
 	return err
+}
+
+// bring keeps what has come with an order.
+func (h *hearing) bring(o *heard) error {
+	if o.f == nil || len(h.brought) >= maxHandles {
+		return fmt.Errorf("nothing is brought, or too much: %w", os.ErrInvalid)
+	}
+	h.brought, o.f = append(h.brought, o.f), nil
+	return nil
 }
 
 // answer tells what an order has come to.

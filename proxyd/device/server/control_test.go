@@ -70,12 +70,15 @@ func TestControl(t *testing.T) {
 	// The parent is replaced by another one.
 	c.Close()
 	c = controller(t, path)
-	ring, err := c.Ring(ctx, p.id)
+	with, err := c.Belongings(ctx, p.id, len(r.Processes[0].Belongings))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ring.Close()
-	if _, err := c.Ring(ctx, p.id+1); !errors.As(err, &bad) || bad.Temporary {
+	defer closeFiles(with)
+	if _, err := c.Belongings(ctx, p.id, len(with)+1); !errors.As(err, &bad) || bad.Temporary {
+		t.Error(err)
+	}
+	if _, err := c.Belongings(ctx, p.id+1, 1); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
 	if err := c.Leave(ctx); err != nil {
@@ -97,10 +100,10 @@ func TestControl(t *testing.T) {
 	if st, err := c.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if err := c.Adopt(ctx, p.id+1, os.Getpid(), ring); !errors.As(err, &bad) || bad.Temporary {
+	if err := c.Adopt(ctx, p.id+1, os.Getpid(), with); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
-	if err := c.Adopt(ctx, p.id, 1<<30, ring); !errors.As(err, &bad) || !bad.Temporary {
+	if err := c.Adopt(ctx, p.id, 1<<30, with); !errors.As(err, &bad) || !bad.Temporary {
 		t.Error(err)
 	}
 	null, err := os.Open(os.DevNull)
@@ -108,10 +111,10 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if err := c.Adopt(ctx, p.id, os.Getpid(), null); err == nil || !strings.Contains(err.Error(), "it has no ring") {
+	if err := c.Adopt(ctx, p.id, os.Getpid(), []*os.File{null}); err == nil || !strings.Contains(err.Error(), "it has no ring") {
 		t.Error(err)
 	}
-	if err := c.Adopt(ctx, p.id, os.Getpid(), ring); err != nil {
+	if err := c.Adopt(ctx, p.id, os.Getpid(), with); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Resume(ctx); err != nil {
@@ -212,30 +215,4 @@ func TestUntilCut(t *testing.T) {
 	}
 	p.end("enough")
 	<-second.Done()
-}
-
-func TestFindRing(t *testing.T) {
-	const line = "7f0123400000-7f012b410000 rw-s 00000000 00:01 77   /memfd:singularity-ring (deleted)\n"
-	for _, tc := range []struct {
-		name, maps string
-		inode      uint64
-		want       string
-	}{
-		{"it", line, 0, "7f0123400000-7f012b410000"},
-		{"that one", line, 77, "7f0123400000-7f012b410000"},
-		{"another one", line, 78, ""},
-		{"none", "", 0, ""},
-		{"a part", strings.Replace(line, "7f012b410000", "7f0123500000", 1), 0, ""},
-		{"not its beginning", strings.Replace(line, "00000000", "00001000", 1), 0, ""},
-		{"a file", strings.Replace(line, "/memfd:singularity-ring (deleted)", "/tmp/x", 1), 0, ""},
-		{"nonsense", "a b c d e /memfd:singularity-ring\n", 0, ""},
-		{"leading zeros", strings.ReplaceAll(line, "7f01", "0001"), 0, "123400000-12b410000"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got, err := findRing(tc.maps, tc.inode)
-			if got.span != tc.want || (err == nil) != (tc.want != "") {
-				t.Errorf("%+v, %v", got, err)
-			}
-		})
-	}
 }

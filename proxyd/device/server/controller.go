@@ -172,21 +172,32 @@ func (c *Controller) do(ctx context.Context, o *order, f *os.File, files *carrie
 	return err
 }
 
-// Ring fetches a process's ring, which is the caller's to close. It outlives the server.
-func (c *Controller) Ring(ctx context.Context, process uint64) (*os.File, error) {
-	t, err := c.order(ctx, &order{Do: "ring", Process: process}, nil, nil)
-	if err != nil {
-		return nil, err
+// Belongings fetches what the server has of a process's n Belongings, for who may not fetch them from the process. The files are
+// the caller's to close. They outlive the server.
+func (c *Controller) Belongings(ctx context.Context, process uint64, n int) ([]*os.File, error) {
+	var all []*os.File
+	for i := range n {
+		t, err := c.order(ctx, &order{Do: "belonging", Process: process, Nth: i}, nil, nil)
+		if err == nil && t.f == nil {
+			err = fmt.Errorf("it has sent no memory: %w", ErrNonsense)
+		}
+		if err != nil {
+			closeFiles(all)
+			return nil, err
+		}
+		all = append(all, t.f)
 	}
-	if t.f == nil {
-		return nil, fmt.Errorf("it has sent no ring: %w", ErrNonsense)
-	}
-	return t.f, nil
+	return all, nil
 }
 
-// Adopt brings a process back to a server that was restored; ring may be nil, and stays the caller's; see Server.Adopt.
-func (c *Controller) Adopt(ctx context.Context, process uint64, pid int, ring *os.File) error {
-	return c.do(ctx, &order{Do: "adopt", Process: process, PID: pid}, ring, nil)
+// Adopt brings a process back to a server that was restored; with may be empty, and stays the caller's; see Server.Adopt.
+func (c *Controller) Adopt(ctx context.Context, process uint64, pid int, with []*os.File) error {
+	for _, f := range with {
+		if err := c.do(ctx, &order{Do: "bring"}, f, nil); err != nil {
+			return err
+		}
+	}
+	return c.do(ctx, &order{Do: "adopt", Process: process, PID: pid}, nil, nil)
 }
 
 // Resume lets the job go on; see Server.Resume.

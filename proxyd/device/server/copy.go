@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
@@ -19,11 +18,12 @@ var copyWaits = []string{
 	"cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeer", "cuMemcpy3DPeerAsync",
 }
 
-// programMemory is the program's memory as one copy reaches it. That it cannot be reached is the copy's failure, not a fault
+// programMemory is the program's memory as one copy reaches it. A graph's copy is made in a server that is restored before the
+// process is there: whose memory it is, is asked when it is carried out. That it cannot be reached is the copy's failure, not a fault
 // of the context.
 type programMemory struct {
-	memory wire.Process
-	late   func() // called at the first failure, or nil
+	process *process
+	late    func() // called at the first failure, or nil
 
 	mu  sync.Mutex
 	bad bool
@@ -31,9 +31,13 @@ type programMemory struct {
 
 var _ backend.HostMemory = (*programMemory)(nil)
 
-func (m *programMemory) Read(addr uint64, b []byte) error { return m.check(m.memory.Read(b, addr)) }
+func (m *programMemory) Read(addr uint64, b []byte) error {
+	return m.check(m.process.peer.Memory().Read(b, addr))
+}
 
-func (m *programMemory) Write(addr uint64, b []byte) error { return m.check(m.memory.Write(b, addr)) }
+func (m *programMemory) Write(addr uint64, b []byte) error {
+	return m.check(m.process.peer.Memory().Write(b, addr))
+}
 
 // check notes a failure, and says it without a Result.
 func (m *programMemory) check(err error) error {
@@ -91,7 +95,7 @@ func (p *process) copier(c *dispatch.Call, stream dispatch.Stream, symbol string
 	if r != 0 {
 		return nil, r
 	}
-	k := &copier{p: p, c: c, x: x, st: st, memory: &programMemory{memory: p.peer.Memory()}}
+	k := &copier{p: p, c: c, x: x, st: st, memory: &programMemory{process: p}}
 	if c.Waits == nil {
 		k.memory.late = func() { p.failed(x, symbol, dispatch.ResultInvalidValue) }
 	}

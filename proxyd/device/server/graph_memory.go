@@ -13,6 +13,7 @@ import (
 // has the node: allocations of a graph that are not in use at the same time do not share memory, as they might. live is
 // what the program sees: from a launch until a node or the program frees it.
 type graphMemory struct {
+	node    dispatch.Node // that has made it, alive or not: no other memory has had it
 	context *cudaContext
 	addr    backend.Addr
 	size    uint64
@@ -140,7 +141,7 @@ func (p *process) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch.G
 	if r != 0 {
 		return 0, r
 	}
-	rec.memory.props, rec.memory.access = props, access
+	rec.memory.node, rec.memory.props, rec.memory.access = h, props, access
 	return dispatch.Devptr(rec.memory.addr), p.addRecorded(h, in, deps, rec)
 }
 
@@ -173,10 +174,14 @@ func (p *process) GraphAddMemFreeNode(_ *dispatch.Call, h dispatch.Node, in disp
 	p.graphs.lock()
 	defer p.graphs.unlock()
 	m := p.graphs.memory[backend.Addr(ptr)]
-	if m == nil {
+	if m == nil && p.rebuild == nil {
 		return dispatch.ResultInvalidValue
 	}
-	return p.addNode(h, in, deps, backend.EmptyNode{}, graphWork{kind: freeNode, context: m.context, frees: m.addr})
+	work := graphWork{kind: freeNode, frees: backend.Addr(ptr)}
+	if m != nil {
+		work.context = m.context
+	}
+	return p.addNode(h, in, deps, backend.EmptyNode{}, work)
 }
 
 func (p *process) GraphMemFreeNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Devptr, dispatch.Result) {

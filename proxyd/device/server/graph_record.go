@@ -155,7 +155,7 @@ func (rec *recorder) AllocAsync(_ backend.PoolID, n uint64) (backend.Addr, error
 func (rec *recorder) FreeAsync(a backend.Addr) error {
 	rec.p.graphs.lock()
 	defer rec.p.graphs.unlock()
-	if rec.p.graphs.memory[a] == nil {
+	if rec.p.graphs.memory[a] == nil && rec.p.rebuild == nil { // else it may be gone since
 		return fmt.Errorf("record a free of %#x: %w", uint64(a), backend.InvalidValue)
 	}
 	rec.frees = a
@@ -200,5 +200,8 @@ func (p *process) Captured(c *dispatch.Call, node dispatch.Node, in dispatch.Gra
 		rec.function = dispatch.Function(binary.LittleEndian.Uint64(args))
 	}
 	rec.counts = counts
+	if rec.memory != nil {
+		rec.memory.node = node
+	}
 	return out, uint64(len(out)), p.addRecorded(node, in, deps, rec)
 }

@@ -4,9 +4,13 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -25,9 +29,10 @@ type hostShares struct {
 
 // hostShare is a piece of it. Whoever uses the bytes holds mu; they are gone when mem is nil.
 type hostShare struct {
-	mu  sync.RWMutex
-	at  backend.Addr
-	mem []byte
+	mu   sync.RWMutex
+	at   backend.Addr
+	mem  []byte
+	file *os.File // the memory, for a server that takes over; nil until the process has come back with it
 }
 
 // errShareEnded is what a copy gets that comes after the memory was freed.
@@ -43,6 +48,13 @@ func (h *hostShares) find(a backend.Addr, n uint64) *hostShare {
 		}
 	}
 	return nil
+}
+
+// sorted lists them by address.
+func (h *hostShares) sorted() []*hostShare {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(h.all), func(a, b *hostShare) int { return cmp.Compare(a.at, b.at) })
 }
 
 // Read copies from the program's memory, and Write to it.
@@ -67,13 +79,19 @@ func (s *hostShare) use(addr uint64, b []byte, do func([]byte)) error {
 }
 
 // unmap takes the bytes away when nobody uses them.
-func (s *hostShare) unmap() {
+func (s *hostShare) unmap() { s.become(nil, nil) }
+
+// become puts other bytes in the place of those that there are, when nobody uses them.
+func (s *hostShare) become(mem []byte, file *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mem != nil {
 		_ = unix.Munmap(s.mem)
-		s.mem = nil
 	}
+	if s.file != nil {
+		s.file.Close()
+	}
+	s.mem, s.file = mem, file
 }
 
 // HostShare maps pinned memory that the program has as descriptor fd: memory that nobody can make shorter, for that would
@@ -94,13 +112,13 @@ func (p *process) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd i
 		p.log.Warn("pinned memory is not shared: kernels will not reach it", "err", err)
 		return dispatch.ResultNotSupported
 	}
-	defer f.Close()
 	mem, err := mapSealed(f, n)
 	if err != nil {
+		f.Close()
 		p.log.Warn("pinned memory is not shared: kernels will not reach it", "err", err)
 		return dispatch.ResultInvalidValue
 	}
-	s := &hostShare{at: backend.Addr(h), mem: mem}
+	s := &hostShare{at: backend.Addr(h), mem: mem, file: f}
 	if r := p.share(s); r != 0 {
 		s.unmap()
 		return r
@@ -185,6 +203,56 @@ func (p *process) endShares() {
 		s.unmap()
 	}
 	p.shares.all = nil
+}
+
+// awaitShare makes a share whose process is not here yet: graphs that have its addresses in them are to be built before.
+func (p *process) awaitShare(at backend.Addr, n uint64) error {
+	if n == 0 || n > math.MaxInt {
+		return fmt.Errorf("pinned memory of %d bytes: %w", n, ErrRestore)
+	}
+	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("pinned memory of %d bytes: %w", n, err)
+	}
+	s := &hostShare{at: at, mem: mem}
+	if r := p.share(s); r != 0 {
+		s.unmap()
+		return fmt.Errorf("pinned memory at %#x: %d: %w", uint64(at), r, ErrRestore)
+	}
+	return nil
+}
+
+// bring puts the memory in the place of what awaitShare made that the process has come back with. It may be called again. Nothing runs.
+func (p *process) bring(at backend.Addr, from *os.File) error {
+	p.shares.mu.Lock()
+	defer p.shares.mu.Unlock()
+	s := p.shares.all[at]
+	if s == nil {
+		return fmt.Errorf("no pinned memory is awaited at %#x", uint64(at))
+	}
+	mem, err := mapSealed(from, uint64(len(s.mem)))
+	if err != nil {
+		return fmt.Errorf("pinned memory at %#x: %w", uint64(at), err)
+	}
+	f, err := duplicate(from)
+	if err != nil {
+		_ = unix.Munmap(mem)
+		return err
+	}
+	spaces := p.spaces()
+	for i, x := range spaces {
+		_ = x.UnmapHost(at) // a call before may have got as far
+		if err := x.MapHost(at, mem); err != nil {
+			for _, y := range spaces[:i] {
+				_ = y.UnmapHost(at)
+			}
+			_ = unix.Munmap(mem)
+			f.Close()
+			return fmt.Errorf("pinned memory at %#x: %w", uint64(at), err)
+		}
+	}
+	s.become(mem, f)
+	return nil
 }
 
 // mapSealed maps n bytes of a memfd of ordinary pages that cannot become shorter.

@@ -80,6 +80,8 @@ type SavedProcess struct {
 	ID      uint64 `json:"id"`
 	PID     int    `json:"pid"`     // as this server sees it
 	Capsule int    `json:"capsule"` // as the process itself does
+	// Belongings come back with it: see Adopt. The ring is the first.
+	Belongings []Belonging `json:"belongings"`
 }
 
 // stateKeeper is what a server has for its saves.

@@ -8,34 +8,34 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
 // ErrAbsent is what Adopt says of a process that was not saved, or has come back already.
 var ErrAbsent = errors.New("no process of that number is awaited")
 
-// Adopt takes a process back that Restore has built: pid is what it is now. ring is its ring's memory, or nil: then it is fetched
-// from the process, for which the kernel wants CAP_CHECKPOINT_RESTORE of the server. ring stays the caller's. The process waits at
+// Adopt takes a process back that Restore has built: pid is what it is now. with is what the process has brought back, in the order
+// of its Belongings, and stays the caller's; if there is nothing, the server fetches it, as Belongings does. The process waits at
 // the gate until Resume. It may be called again for a process that was not found.
-func (s *Server) Adopt(id uint64, pid int, ring *os.File) error {
+func (s *Server) Adopt(id uint64, pid int, with []*os.File) error {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	p := s.state.awaiting[id]
 	if p == nil {
 		return fmt.Errorf("adopt process %d: %w", id, ErrAbsent)
 	}
-	if err := s.adopt(p, pid, ring); err != nil {
+	if err := s.adopt(p, pid, with); err != nil {
 		return fmt.Errorf("adopt process %d as %d: %w", id, pid, err)
 	}
 	delete(s.state.awaiting, id)
 	return nil
 }
 
-func (s *Server) adopt(p *process, pid int, given *os.File) (err error) {
+func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 	end, err := pidfd(pid)
 	if err != nil {
 		return err
@@ -46,43 +46,72 @@ func (s *Server) adopt(p *process, pid int, given *os.File) (err error) {
 			w.Close()
 		}
 	}()
-	want := uint64(0)
-	if given != nil {
-		if want, err = inode(given); err != nil {
+	if len(with) == 0 {
+		if with, err = Belongings(pid, p.back.SavedProcess); err != nil {
 			return err
 		}
+		defer closeFiles(with)
 	}
-	at, err := ringOf(pid, want)
+	at, err := p.recognise(pid, with)
 	if err != nil {
 		return err
-	}
-	f := given
-	if f == nil {
-		if f, err = os.OpenFile(fmt.Sprintf("/proc/%d/map_files/%s", pid, at.span), os.O_RDWR, 0); err != nil {
-			return fmt.Errorf("fetch its ring: %w", err)
-		}
-		defer f.Close()
-	}
-	if w.ring, err = inode(f); err != nil {
-		return err
-	}
-	if w.ring != at.inode {
-		return fmt.Errorf("its ring was %d and is %d", at.inode, w.ring)
 	}
 	if w.exec, err = pipeOf(pid, p.back.Pipe); err != nil {
 		return err
 	}
-	ring, err := wire.Adopt(f, wire.Options{Counts: p.back.Counts})
+	for i, f := range with[1:] {
+		if err := p.bring(backend.Addr(p.back.Belongings[i+1].Address), f); err != nil {
+			return err
+		}
+	}
+	w.ring = at.inode
+	if w.hasEnded() { // what /proc has said may be of another one with that number
+		return errors.New("it has ended")
+	}
+	ring, err := wire.Adopt(with[0], wire.Options{Counts: p.back.Counts})
 	if err != nil {
 		return err
 	}
+	if err := w.tellPipe(ring); err != nil {
+		ring.Detach()
+		return err
+	}
 	var magic [8]byte
-	if err := w.Memory().Read(magic[:], at.address); err != nil {
+	if err := w.Memory().Read(magic[:], at.begin); err != nil {
 		s.cfg.Log.Warn("the memory of a process cannot be read: what it copies from there on is lost", "pid", pid, "error", err)
 	}
 	p.ring, p.peer, p.output.to, p.back = ring, w, w, nil
 	s.attend(p, w)
 	return nil
+}
+
+// recognise compares what was brought with what the process has mapped, and returns where its ring is.
+func (p *process) recognise(pid int, with []*os.File) (ring mapping, err error) {
+	all := p.back.Belongings
+	if len(with) != len(all) || len(all) == 0 || all[0].Kind != RingMemory {
+		return ring, fmt.Errorf("it comes with %d pieces of memory, and had %d", len(with), len(all))
+	}
+	maps, err := mappingsOf(pid)
+	if err != nil {
+		return ring, err
+	}
+	for i, b := range all {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(with[i].Fd()), &st); err != nil {
+			return ring, err
+		}
+		m, err := b.find(maps, st.Ino)
+		if err != nil {
+			return ring, err
+		}
+		if !m.is(&st) {
+			return ring, fmt.Errorf("its %s memory at %#x is not what was brought", b.Kind, m.begin)
+		}
+		if i == 0 {
+			ring = m
+		}
+	}
+	return ring, nil
 }
 
 // pidfd opens a process of this user.
@@ -102,41 +131,6 @@ func pidfd(pid int) (*os.File, error) {
 		return nil, fmt.Errorf("it is of user %d, the device server of user %d", st.Uid, os.Geteuid())
 	}
 	return f, nil
-}
-
-// mapping is where a process has its ring.
-type mapping struct {
-	span    string // as map_files names it
-	address uint64
-	inode   uint64
-}
-
-// ringOf finds a process's ring: the memory with that inode, 0: any.
-func ringOf(pid int, inode uint64) (mapping, error) {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return mapping{}, err
-	}
-	return findRing(string(maps), inode)
-}
-
-func findRing(maps string, inode uint64) (mapping, error) {
-	for line := range strings.Lines(maps) {
-		f := strings.Fields(line) // range, permissions, offset, device, inode, path
-		if len(f) < 6 || f[5] != "/memfd:"+wire.MemoryName || strings.Trim(f[2], "0") != "" {
-			continue
-		}
-		begin, end, _ := strings.Cut(f[0], "-")
-		a, err1 := strconv.ParseUint(begin, 16, 64)
-		b, err2 := strconv.ParseUint(end, 16, 64)
-		n, err3 := strconv.ParseUint(f[4], 10, 64)
-		if err := errors.Join(err1, err2, err3); err != nil || b-a != wire.MemorySize || inode != 0 && n != inode {
-			continue
-		}
-		// map_files has no leading zeros.
-		return mapping{fmt.Sprintf("%x-%x", a, b), a, n}, nil
-	}
-	return mapping{}, errors.New("it has no ring")
 }
 
 // pipeOf opens the read end of the pipe of which a process has the other end as fd. If it has closed that, or never had it,
@@ -162,7 +156,7 @@ func pipeOf(pid, fd int) (*os.File, error) {
 	return r, nil
 }
 
-// pipe is the process's descriptor of its end of the pipe, or -1.
+// pipe is the process's descriptor of its end of the pipe, or -1. While it attaches it has several.
 func (w *watched) pipe() int {
 	n, err := inode(w.exec)
 	if err != nil {
@@ -174,28 +168,39 @@ func (w *watched) pipe() int {
 		return -1
 	}
 	want := fmt.Sprintf("pipe:[%d]", n)
+	kept := -1
 	for _, e := range entries {
-		to, err := os.Readlink(folder + "/" + e.Name())
-		if fd, bad := strconv.Atoi(e.Name()); err == nil && bad == nil && to == want {
-			return fd
+		name := folder + "/" + e.Name()
+		to, err := os.Readlink(name)
+		mode, bad := os.Lstat(name) // of the descriptor, not of what it is
+		if fd, odd := strconv.Atoi(e.Name()); errors.Join(err, bad, odd) == nil && to == want && mode.Mode()&0o200 != 0 {
+			kept = max(kept, fd)
 		}
 	}
-	return -1
+	return kept
+}
+
+// tellPipe writes into the ring which pipe it is whose end tells the process that the server is gone.
+func (w *watched) tellPipe(r *wire.Ring) error {
+	n, err := inode(w.exec)
+	if err == nil {
+		r.SetPipe(n)
+	}
+	return err
+}
+
+// hasEnded tells whether the process has ended, noticed or not.
+func (w *watched) hasEnded() bool {
+	fd, ok := bare(w.end)
+	if !ok {
+		return true
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
 
 // Settled tells whether the process has its ring: it may still be on its way to it.
 func (w *watched) Settled() bool {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.pid))
 	return err != nil || mapped(string(maps), w.ring)
-}
-
-// RingOf returns the ring's memory of a process, which stays the server's.
-func (s *Server) RingOf(id uint64) (*os.File, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.processes[id]
-	if p == nil || p.ring == nil {
-		return nil, fmt.Errorf("the ring of process %d: %w", id, ErrAbsent)
-	}
-	return p.ring.File(), nil
 }

@@ -51,7 +51,7 @@ func (p *process) refusal() error {
 			return bad(fmt.Sprintf("context %#x: %v", x.handle, err))
 		}
 	}
-	for _, part := range []any{&p.code, &p.graphs, &p.nccl, &p.shares, &p.history} {
+	for _, part := range []any{&p.code, &p.graphs, &p.nccl, &p.history} {
 		if u, ok := part.(unsaved); ok {
 			if why := u.unsaved(); why != "" {
 				return bad(why)
@@ -206,14 +206,4 @@ func (i *interrupt) end() {
 	if i.on {
 		i.on, i.ch = false, nil
 	}
-}
-
-// unsaved says that memory of the program is mapped here: that must come back with it. TODO: goes when Adopt maps it again.
-func (h *hostShares) unsaved() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.all) > 0 {
-		return "its devices have pinned memory of it mapped, which cannot be taken over yet"
-	}
-	return ""
 }

@@ -57,6 +57,7 @@ type processState struct {
 	Memories []memoryState       `json:"memories,omitempty"`
 	Pinned   []pinnedState       `json:"pinned,omitempty"`
 	Modules  []moduleState       `json:"modules,omitempty"`
+	Graphs   []memoryOfNode      `json:"graphs,omitempty"`
 	Buffers  []bufferState       `json:"buffers,omitempty"`
 	Buffer   uint64              `json:"buffer,omitempty"` // the last name
 	Last     map[string]uint64   `json:"last,omitempty"`   // handles made, by class
@@ -172,6 +173,9 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 		return nil, nil, err
 	}
 	st := &processState{SavedProcess: p.saved(), Pipe: -1, View: p.view, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
+	if st.Belongings, err = p.belongings(); err != nil {
+		return nil, nil, err
+	}
 	if w, ok := p.peer.(*watched); ok {
 		st.Pipe = w.pipe()
 	}
@@ -206,6 +210,7 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 		return pinnedState{h, m.context.handle, m.n, m.flags, m.registered}
 	})
 	st.Modules = p.savedModules()
+	st.Graphs = p.graphs.savedMemory()
 	st.Buffers, st.Buffer = p.buffers.describe()
 	for name, t := range p.tables() {
 		if n := t.counter(); n != 0 {

@@ -3,7 +3,15 @@
 
 package server
 
-import "github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+)
 
 func (s *graphState) tables() map[replay.Class]handles {
 	s.lock()
@@ -11,12 +19,36 @@ func (s *graphState) tables() map[replay.Class]handles {
 	return map[replay.Class]handles{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs}
 }
 
-// unsaved says why graphs cannot be made again as they are, or "".
-func (s *graphState) unsaved() string {
+// memoryOfNode is memory of a graph. Its bytes are saved with all others. Who has it, the calls say that are made again.
+type memoryOfNode struct {
+	Node    dispatch.Node `json:"node"`
+	Address backend.Addr  `json:"address"`
+	Size    uint64        `json:"size"`
+	Live    bool          `json:"live,omitempty"`
+}
+
+// savedMemory lists the memory of graphs.
+func (s *graphState) savedMemory() []memoryOfNode {
 	s.lock()
 	defer s.unlock()
-	if len(s.memory) > 0 {
-		return "a graph of it allocates memory, and such memory cannot be saved yet"
+	var out []memoryOfNode
+	for _, m := range s.memory {
+		out = append(out, memoryOfNode{m.node, m.addr, m.size, m.live})
 	}
-	return ""
+	slices.SortFunc(out, func(a, b memoryOfNode) int { return cmp.Compare(a.Address, b.Address) })
+	return out
+}
+
+// restoreMemory sets what the program has of the memory of graphs, which must be there.
+func (s *graphState) restoreMemory(all []memoryOfNode) error {
+	s.lock()
+	defer s.unlock()
+	for _, st := range all {
+		m := s.memory[st.Address]
+		if m == nil || m.node != st.Node {
+			return fmt.Errorf("the memory of node %#x, at %#x, was not made again: %w", st.Node, uint64(st.Address), ErrRestore)
+		}
+		m.live = st.Live
+	}
+	return nil
 }

@@ -25,6 +25,8 @@ type rebuild struct {
 	events   map[dispatch.Event]time.Duration
 	modules  map[dispatch.Module]*moduleState
 	loaded   map[loadedIn]*moduleState // of libraries
+	memory   map[dispatch.Node]*memoryOfNode
+	without  map[backend.Addr]int // what is not there: see Alloc
 	tables   map[replay.Class]handles
 	wrapped  []*cudaContext
 
@@ -42,7 +44,7 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	r := &rebuild{
 		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*contextState{},
 		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*moduleState{}, loaded: map[loadedIn]*moduleState{},
-		tables: p.tables(),
+		memory: map[dispatch.Node]*memoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(),
 	}
 	for i := range st.Devices {
 		r.spaces[st.Devices[i].Ordinal] = st.Devices[i].State
@@ -52,6 +54,9 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	}
 	for _, e := range st.Events {
 		r.events[e.Handle] = e.At
+	}
+	for i := range st.Graphs {
+		r.memory[st.Graphs[i].Node] = &st.Graphs[i]
 	}
 	for i := range st.Modules {
 		m := &st.Modules[i]
@@ -111,6 +116,14 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 	if err := r.makeMemory(); err != nil {
 		return err
 	}
+	for _, b := range r.st.Belongings {
+		if b.Kind != PinnedMemory {
+			continue
+		}
+		if err := r.p.awaitShare(backend.Addr(b.Address), b.Length); err != nil {
+			return err
+		}
+	}
 	first := r.replay(calls)
 	if err := r.p.loadLibraries(r); err != nil {
 		return err
@@ -131,7 +144,8 @@ func (r *rebuild) makeSpaces() error {
 		if d.Ordinal < 0 || int(d.Ordinal) >= len(r.p.devices) {
 			return fmt.Errorf("there is no device %d: %w", d.Ordinal, ErrRestore)
 		}
-		r.p.devices[d.Ordinal].flags = d.Flags
+		at := &r.p.devices[d.Ordinal]
+		at.flags, at.defaults, at.pool = d.Flags, d.Default, d.Pool // a call that is recorded asks for the pools
 		if d.State == nil {
 			continue
 		}
@@ -247,6 +261,9 @@ func (r *rebuild) correct() error {
 		}
 		p.pinned.enterAt(m.Handle, &pinnedMemory{context: x, n: m.Size, flags: m.Flags, registered: m.Registered})
 	}
+	if err := p.graphs.restoreMemory(r.st.Graphs); err != nil {
+		return err
+	}
 	p.buffers.restore(r.st.Buffers, r.st.Buffer)
 	for _, st := range r.st.Contexts {
 		x, ok := p.contexts.get(st.Handle)
@@ -276,7 +293,7 @@ func (r *rebuild) correct() error {
 		if d.primary != nil {
 			d.retained = st.Retained
 		}
-		d.defaults, d.pool, d.flags = st.Default, st.Pool, st.Flags
+		d.defaults, d.pool, d.flags = st.Default, st.Pool, st.Flags // which calls may have changed
 	}
 	return nil
 }
@@ -332,15 +349,38 @@ func (r *rebuild) expected(in dispatch.Context) *moduleState {
 	return nil
 }
 
-// Alloc finds the memory of a graph's node: other memory is never allocated by a call that is made again.
+// Alloc finds the memory of a graph's node: other memory is never allocated by a call that is made again. A node may be gone, or
+// its context, and be made again for what is not: then there is no memory behind its address, or it is another one's by now.
 func (x *rebuiltContext) Alloc(n uint64) (backend.Addr, error) {
+	var node *memoryOfNode
+	var was backend.Addr
 	for _, ref := range x.r.refs {
-		if ref.Class != "devptr" || ref.Verb != replay.Make {
-			continue
-		}
-		if a, ok := x.space.Lookup(backend.Addr(ref.Value)); ok && a.Base == backend.Addr(ref.Value) && a.Size == n {
-			return a.Base, nil
+		switch {
+		case ref.Verb != replay.Make:
+		case ref.Class == "node":
+			node = x.r.memory[dispatch.Node(ref.Value)]
+		case ref.Class == "devptr":
+			was = backend.Addr(ref.Value)
 		}
 	}
-	return x.Context.Alloc(n)
+	switch {
+	case was == 0:
+		return x.Context.Alloc(n)
+	case node == nil:
+		x.r.without[was]++
+		return was, nil
+	}
+	if a, ok := x.space.Lookup(was); !ok || a.Base != was || node.Address != was {
+		return 0, fmt.Errorf("memory of a graph at %#x: %w", uint64(was), ErrRestore)
+	}
+	return was, nil
+}
+
+// Free is Alloc's reverse.
+func (x *rebuiltContext) Free(a backend.Addr) error {
+	if x.r.without[a] == 0 {
+		return x.Context.Free(a)
+	}
+	x.r.without[a]--
+	return nil
 }

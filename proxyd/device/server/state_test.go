@@ -6,7 +6,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -42,21 +41,19 @@ func save(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
 	return r
 }
 
-// replaced has a saved job go on in another server, with the rings that its processes still have.
+// replaced has a saved job go on in another server, with what its processes still have.
 func replaced(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
 	t.Helper()
-	rings := map[uint64]*os.File{}
+	belongings := map[uint64][]*os.File{}
 	for _, p := range r.Processes {
-		f, err := s.RingOf(p.ID)
-		if err != nil {
-			t.Fatal(err)
+		for n := range p.Belongings {
+			f, err := s.BelongingOf(p.ID, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			belongings[p.ID] = append(belongings[p.ID], f)
 		}
-		fd, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer fd.Close()
-		rings[p.ID] = fd
 	}
 	if err := s.Leave(); err != nil {
 		t.Fatal(err)
@@ -68,7 +65,7 @@ func replaced(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
 		t.Fatal(err)
 	}
 	for _, p := range r.Processes {
-		if err := next.Adopt(p.ID, os.Getpid(), rings[p.ID]); err != nil {
+		if err := next.Adopt(p.ID, os.Getpid(), belongings[p.ID]); err != nil {
 			t.Fatal(err)
 		}
 	}

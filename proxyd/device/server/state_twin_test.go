@@ -22,8 +22,8 @@ type twin struct {
 	n    uint64 // handles made
 	ctxs []uint64
 	// Of any context, ended or not.
-	streams, events, memory, pools, ranges, modules, functions, libraries, kernels []uint64
-	log                                                                            []string
+	streams, events, memory, pools, ranges, modules, functions, libraries, kernels, graphs, execs []uint64
+	log                                                                                           []string
 }
 
 // both makes a call on both and compares what they answer.
@@ -98,10 +98,19 @@ func (w *twin) second(symbol string, args ...any) []byte {
 	return out
 }
 
+// node makes a node of a call, of no graph's nodes dependent.
+func (w *twin) node(symbol string, args ...any) []byte {
+	w.t.Helper()
+	op, b := w.c[0].message(symbol, args)
+	b = b[8:]
+	_, out := w.both("captured", together([]any{w.handle(), pick(w.r, w.graphs)}, nodes(), []any{uint64(0), uint32(0), op, b, uint64(len(b)), uint64(8)})...)
+	return out
+}
+
 // step does something.
 func (w *twin) step() {
 	r := w.r
-	switch r.IntN(40) {
+	switch r.IntN(45) {
 	case 0:
 		if h := w.handle(); len(w.ctxs) < 4 {
 			if res, _ := w.both("cuCtxCreate_v2", h, uint32(r.IntN(2)), int32(r.IntN(2))); res == 0 {
@@ -257,6 +266,24 @@ func (w *twin) step() {
 			w.both("cuCtxSynchronize")
 			w.both("copy_out", a, uint64(4), uint64(0))
 		}
+	case 40:
+		h := w.handle()
+		w.both("cuGraphCreate", h, uint32(0))
+		w.graphs = append(w.graphs, h)
+	case 41, 42:
+		if out := w.node("cuMemAllocAsync", uint64(1+r.IntN(3<<20)), uint64(0)); len(out) >= 16 {
+			w.memory = append(w.memory, u64(out[8:]))
+		}
+		w.node("cuMemFreeAsync", pick(r, w.memory), uint64(0))
+	case 43:
+		if res, out := w.both("graph_instantiate", pick(r, w.graphs), make32(uint64(r.IntN(2))), uint32(256)); res == 0 {
+			w.execs = append(w.execs, u64(out[8:]))
+		}
+		w.both([]string{"cuGraphDestroy", "graph_exec_destroy"}[r.IntN(2)], pick(r, [][]uint64{w.graphs, w.execs}[r.IntN(2)]))
+	case 44:
+		w.post("graph_launch", pick(r, w.execs), uint64(0))
+		w.both("cuCtxSynchronize")
+		w.both("cuMemGetInfo_v2")
 	}
 	if w.r.IntN(8) == 0 || w.c[0].context == 0 {
 		w.use()

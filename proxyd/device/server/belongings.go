@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+)
+
+// Belonging is memory of a process that the device server has mapped, too: it comes back with the process, at the same address.
+// Nobody can make it shorter.
+type Belonging struct {
+	Kind    string `json:"kind"`
+	Address uint64 `json:"address"` // where the process has it; 0 of a ring whose place nobody knows
+	Length  uint64 `json:"length"`
+}
+
+// The kinds of Belonging.
+const (
+	RingMemory   = "ring"
+	PinnedMemory = "pinned"
+)
+
+// Belongings opens what a process that was saved has brought back as pid: what Adopt wants, in the order of p.Belongings. The
+// files are the caller's to close. The kernel wants CAP_CHECKPOINT_RESTORE of who calls it, and there may be no other
+// user's memory among them: the process can have mapped anything that it could open.
+func Belongings(pid int, p SavedProcess) (_ []*os.File, err error) {
+	var out []*os.File
+	defer func() {
+		if err != nil {
+			closeFiles(out)
+		}
+	}()
+	if len(p.Belongings) > maxHandles { // of a server that says so
+		return nil, fmt.Errorf("process %d: %d pieces of memory: %w", pid, len(p.Belongings), ErrNonsense)
+	}
+	maps, err := mappingsOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range p.Belongings {
+		m, err := b.find(maps, 0)
+		if err != nil {
+			return nil, fmt.Errorf("process %d: %w", pid, err)
+		}
+		f, err := fetch(pid, m.span)
+		if err != nil {
+			return nil, fmt.Errorf("process %d: fetch its %s at %#x: %w", pid, b.Kind, m.begin, err)
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// fetch opens a memfd that a process has mapped. What that is, is looked at before it is opened: opening can do something, and
+// what the process may only read must not become writable.
+func fetch(pid int, span string) (*os.File, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, span), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st, owner unix.Stat_t
+	var fs unix.Statfs_t
+	if err := errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs), unix.Stat(fmt.Sprintf("/proc/%d", pid), &owner)); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 0 || st.Uid != owner.Uid || fs.Type != unix.TMPFS_MAGIC {
+		return nil, errors.New("it is no shared memory of its own")
+	}
+	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0)
+}
+
+// mapping is a line of /proc/PID/maps: memory that is shared.
+type mapping struct {
+	span       string // as map_files names it
+	begin, end uint64
+	offset     uint64
+	device     uint64
+	inode      uint64
+	name       string // of a memfd, or ""
+}
+
+func mappingsOf(pid int) ([]mapping, error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, err
+	}
+	return mappings(string(maps)), nil
+}
+
+// mappings reads what can be read of maps.
+func mappings(maps string) []mapping {
+	var out []mapping
+	for line := range strings.Lines(maps) {
+		f := strings.Fields(line) // range, permissions, offset, device, inode, path
+		if len(f) < 6 || !strings.HasSuffix(f[1], "s") {
+			continue
+		}
+		begin, end, _ := strings.Cut(f[0], "-")
+		major, minor, _ := strings.Cut(f[3], ":")
+		var n [6]uint64
+		var errs [6]error
+		for i, s := range []string{begin, end, f[2], major, minor} {
+			n[i], errs[i] = strconv.ParseUint(s, 16, 64)
+		}
+		n[5], errs[5] = strconv.ParseUint(f[4], 10, 64)
+		if errors.Join(errs[:]...) != nil {
+			continue
+		}
+		name, _ := strings.CutPrefix(f[5], "/memfd:")
+		if name == f[5] {
+			name = ""
+		}
+		// map_files has no leading zeros.
+		out = append(out, mapping{
+			span: fmt.Sprintf("%x-%x", n[0], n[1]), begin: n[0], end: n[1], offset: n[2],
+			device: unix.Mkdev(uint32(n[3]), uint32(n[4])), inode: n[5], name: name,
+		})
+	}
+	return out
+}
+
+// find returns where the process has it. A program that protects a part of it has it in several pieces: the first is enough, for
+// what is mapped there is of one length. A ring is also known by its inode; where nobody knows that either, any is it.
+func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
+	for _, m := range maps {
+		if m.offset != 0 || m.name == "" {
+			continue
+		}
+		isRing := b.Kind == RingMemory && m.name == wire.MemoryName && m.end-m.begin == wire.MemorySize
+		if m.begin == b.Address || isRing && (inode != 0 && m.inode == inode || inode == 0 && b.Address == 0) {
+			return m, nil
+		}
+	}
+	if b.Kind == RingMemory {
+		return mapping{}, errors.New("it has no ring")
+	}
+	return mapping{}, fmt.Errorf("it has no %s memory at %#x", b.Kind, b.Address)
+}
+
+// is tells whether it is the memory of a file.
+func (m mapping) is(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev == m.device }
+
+// belongings lists what the server has mapped of the process's memory. What the program has unmapped behind CUDA's back cannot
+// come back.
+func (p *process) belongings() ([]Belonging, error) {
+	all := []Belonging{{Kind: RingMemory, Length: wire.MemorySize}}
+	for _, s := range p.shares.sorted() {
+		all = append(all, Belonging{PinnedMemory, uint64(s.at), uint64(len(s.mem))})
+	}
+	w, ok := p.peer.(*watched)
+	if !ok {
+		return all, nil
+	}
+	maps, err := mappingsOf(w.pid)
+	if w.hasEnded() {
+		p.end("it has ended")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range all {
+		m, err := b.find(maps, w.ring)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", err, ErrNotSaved)
+		}
+		all[i].Address = m.begin
+	}
+	return all, nil
+}
+
+// BelongingOf returns the n-th of what the server has of a process's Belongings, for who may not fetch it from the process: it
+// outlives the server. The file is the caller's to close.
+func (s *Server) BelongingOf(id uint64, n int) (*os.File, error) {
+	s.mu.Lock()
+	p := s.processes[id]
+	s.mu.Unlock()
+	if p == nil || p.ring == nil {
+		return nil, fmt.Errorf("the memory of process %d: %w", id, ErrAbsent)
+	}
+	if n == 0 {
+		return duplicate(p.ring.File())
+	}
+	all := p.shares.sorted()
+	if n < 0 || n > len(all) {
+		return nil, fmt.Errorf("memory %d of process %d, which has %d: %w", n, id, len(all)+1, ErrAbsent)
+	}
+	return duplicate(all[n-1].file)
+}
+
+// duplicate is another descriptor of a file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, ok := bare(f)
+	if !ok {
+		return nil, os.ErrClosed
+	}
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(n), f.Name()), nil
+}

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFind: where a process has what it is to bring, by what /proc says.
+func TestFind(t *testing.T) {
+	const line = "7f0123400000-7f012b410000 rw-s 00000000 00:01 77   /memfd:singularity-ring (deleted)\n"
+	const pinned = "7f0200000000-7f0200001000 rw-s 00000000 00:01 78 /memfd:singularity-pinned (deleted)\n" +
+		"7f0200001000-7f0200003000 ---s 00001000 00:01 78 /memfd:singularity-pinned (deleted)\n"
+	anywhere := Belonging{Kind: RingMemory}
+	there := Belonging{Kind: RingMemory, Address: 0x7f0123400000}
+	piece := Belonging{PinnedMemory, 0x7f0200000000, 0x3000}
+	for _, tc := range []struct {
+		name, maps string
+		what       Belonging
+		inode      uint64
+		want       string
+	}{
+		{"it", line, anywhere, 0, "7f0123400000-7f012b410000"},
+		{"that one", line, anywhere, 77, "7f0123400000-7f012b410000"},
+		{"there", line, there, 0, "7f0123400000-7f012b410000"},
+		{"another inode there", line, there, 78, "7f0123400000-7f012b410000"},
+		{"another one", line, anywhere, 78, ""},
+		{"none", "", anywhere, 0, ""},
+		{"a part", strings.Replace(line, "7f012b410000", "7f0123500000", 1), anywhere, 0, ""},
+		{"not its beginning", strings.Replace(line, "00000000", "00001000", 1), anywhere, 0, ""},
+		{"not shared", strings.Replace(line, "rw-s", "rw-p", 1), anywhere, 0, ""},
+		{"a file", strings.Replace(line, "/memfd:singularity-ring (deleted)", "/tmp/x", 1), anywhere, 0, ""},
+		{"nonsense", "a b c d e /memfd:singularity-ring\n", anywhere, 0, ""},
+		{"leading zeros", strings.ReplaceAll(line, "7f01", "0001"), anywhere, 0, "123400000-12b410000"},
+		{"pinned memory with a guard", line + pinned, piece, 0, "7f0200000000-7f0200001000"},
+		{"pinned memory that is gone", line, piece, 0, ""},
+		{"another address", line + pinned, Belonging{PinnedMemory, 0x7f0200001000, 0x2000}, 0, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := tc.what.find(mappings(tc.maps), tc.inode)
+			if got.span != tc.want || (err == nil) != (tc.want != "") {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * A program that comes back with another pipe than it went with, as CRIU makes it: the descriptor is the same, and nobody reads.
+ * It calls until a call fails, and prints with what.
+ */
+#define _GNU_SOURCE
+#include "../check.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The end of the pipe by which the process sees whether its device server lives. */
+static int kept(void)
+{
+	enum { FIRST = 700, LAST = 1024 };
+	struct stat st;
+
+	for (int fd = FIRST; fd < LAST; ++fd)
+		if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode))
+			return (fd);
+	return (-1);
+}
+
+int main(void)
+{
+	int other[2], fd;
+	CUresult r;
+	char c;
+
+	begin();
+	OK(cuCtxSynchronize());
+	puts("attached");
+	fflush(stdout);
+	HOLDS(read(0, &c, 1) == 1);
+	fd = kept();
+	HOLDS(fd >= 0 && pipe(other) == 0 && dup3(other[1], fd, O_CLOEXEC) == fd);
+	close(other[0]);
+	close(other[1]);
+	puts("has another pipe");
+	fflush(stdout);
+	OK(cuCtxSynchronize());
+	puts("served");
+	fflush(stdout);
+	do
+		r = cuCtxSynchronize();
+	while (r == CUDA_SUCCESS);
+	puts(name_of(r));
+	return (0);
+}
