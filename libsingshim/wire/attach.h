@@ -13,7 +13,10 @@
  *
  * The socket is SOCK_SEQPACKET, and each of the two is one message. The process keeps the write end of the
  * pipe, close-on-exec, and nothing else that is open: its end of file tells the server that the process is gone, has
- * executed another program, or has merely closed it. A read end without a reader tells the process that the server is gone.
+ * executed another program, or has merely closed it. Which pipe it is, the ring says (sing_ring.pipe): for one that was restored,
+ * or whose server was replaced, that is another one. A pipe without a reader tells the process that the server is gone.
+ *
+ * A server that has stopped its job attaches nobody, and keeps nobody waiting: who waits has a socket open, and cannot be dumped.
  */
 #ifndef SING_ATTACH_WIRE_H
 #define SING_ATTACH_WIRE_H
@@ -43,7 +46,7 @@ _Static_assert(sizeof(struct sing_ask) == 24, "layout");
 #define SING_VISIBLE_UNSET 0xffffffffu /* in the place of a length: there is no such variable */
 
 struct sing_welcome {
-	int32_t error; /* an errno, or 0: then the ring comes with it */
+	int32_t error; /* an errno, ERESTART: ask again; or 0: then the ring comes with it */
 	uint32_t version, flags, reserved;
 };
 _Static_assert(sizeof(struct sing_welcome) == 16, "layout");

@@ -294,8 +294,12 @@ func TestOrphan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, log.String())
 	}
-	defer func() { _ = k.kill() }()
-	c := exec.Command(w.Compile(t, "testdata/parts/orphan.c"))
+	defer func() {
+		if k != nil {
+			_ = k.kill()
+		}
+	}()
+	c := exec.Command(w.Compile(t, "testdata/parts/orphan.c", "-D_GNU_SOURCE"))
 	c.Env, c.Stderr = append(os.Environ(), env...), &stderr
 	stdin, err := c.StdinPipe()
 	if err != nil {

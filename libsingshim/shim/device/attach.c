@@ -249,21 +249,46 @@ static int attach_to(const char *path)
 	return rv;
 }
 
-/* A server that goes away while it is asked may be replaced by another one: ask that. Returns an errno. */
+/* Whether the server may be replaced, after what the last asking has come to. */
+static bool is_between(int rv, bool was)
+{
+	static const int lost[] = { ECONNRESET, EPIPE, ECONNREFUSED };
+
+	for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); ++i)
+		if (rv == lost[i])
+			return true;
+	return was && rv == ENOENT;
+}
+
+/*
+ * A server that has stopped its job is asked again until that is over. One that goes away while it is asked, or does not listen, may be
+ * replaced: it is waited for, but not a second time in vain. Returns an errno.
+ */
 static int attach_in_time(const char *path)
 {
-	enum { TRIES = 500 };
-	const struct timespec pause = { .tv_nsec = 20000000 };
+	enum { TRIES = 500, SHORTEST = 20000000, LONGEST = 640000000 };
+	static _Atomic bool in_vain;
+	struct timespec pause = { .tv_nsec = SHORTEST };
 	int rv = attach_to(path);
-	bool replaced = false;
+	bool between = false;
 
 	for (int i = 0; i < TRIES; ++i) {
-		replaced = replaced || rv == ECONNRESET || rv == EPIPE;
-		if (!replaced || (rv != ECONNRESET && rv != EPIPE && rv != ECONNREFUSED && rv != ENOENT))
-			break;
+		if (rv == ERESTART) {
+			/* CRIU cannot take a socket that is connected to the server: it is so seldom. */
+			pause.tv_nsec = pause.tv_nsec < LONGEST ? pause.tv_nsec * 2 : LONGEST;
+			between = true;
+			i = 0;
+		} else if (is_between(rv, between) && !atomic_load(&in_vain)) {
+			pause.tv_nsec = SHORTEST;
+			between = true;
+		} else {
+			return rv;
+		}
 		(void)raw6(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
 		rv = attach_to(path);
 	}
+	if (rv != 0)
+		atomic_store(&in_vain, true);
 	return rv;
 }
 

@@ -59,17 +59,14 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	}
 	if err == nil {
 		n.Exec = nil // w's from here on
-		_, err = s.serve(ring, w, s.viewOf(n.Visible, n.Names), func() error {
-			// It may have waited for a job that was stopped: that is no fault of its own.
-			if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
-				return err
-			}
-			return n.Welcome(ring, reaches)
-		})
+		_, err = s.serve(ring, w, s.viewOf(n.Visible, n.Names), func() error { return n.Welcome(ring, reaches) })
 	}
 	if err != nil {
 		ring.Close()
 		w.Close()
+		if errors.Is(err, errStopped) {
+			return n.Refuse(unix.ERESTART)
+		}
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	return nil

@@ -70,7 +70,10 @@ func askRing(path string) (ring *os.File, keep *os.File, err error) {
 	}
 	oob := make([]byte, unix.CmsgSpace(4))
 	n, m, _, _, err := c.ReadMsgUnix(b, oob)
-	if err != nil || n != 16 || binary.LittleEndian.Uint32(b) != 0 {
+	if why := unix.Errno(binary.LittleEndian.Uint32(b)); err == nil && n == 16 && why != 0 {
+		return nil, nil, why
+	}
+	if err != nil || n != 16 {
 		return nil, nil, fmt.Errorf("%d bytes, %v: %w", n, b, errors.Join(err, unix.EPROTO))
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:m])

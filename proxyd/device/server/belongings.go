@@ -135,6 +135,9 @@ func mappings(maps string) []mapping {
 	return out
 }
 
+// errNoRing is what is said of a process that has executed another program since.
+var errNoRing = errors.New("it has no ring")
+
 // find returns where the process has it. A program that protects a part of it has it in several pieces: the first is enough, for
 // what is mapped there is of one length. A ring is also known by its inode; where nobody knows that either, any is it.
 func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
@@ -148,7 +151,7 @@ func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
 		}
 	}
 	if b.Kind == RingMemory {
-		return mapping{}, errors.New("it has no ring")
+		return mapping{}, errNoRing
 	}
 	return mapping{}, fmt.Errorf("it has no %s memory at %#x", b.Kind, b.Address)
 }
@@ -177,7 +180,11 @@ func (p *process) belongings() ([]Belonging, error) {
 	}
 	for i, b := range all {
 		m, err := b.find(maps, w.ring)
-		if err != nil {
+		switch {
+		case errors.Is(err, errNoRing):
+			p.end("it executes another program")
+			return nil, nil
+		case err != nil:
 			return nil, fmt.Errorf("%w: %w", err, ErrNotSaved)
 		}
 		all[i].Address = m.begin

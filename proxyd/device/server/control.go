@@ -194,7 +194,12 @@ func (s *Server) control(ctx context.Context, conn *net.UnixConn) error {
 }
 
 func isTemporary(err error) bool {
-	return !errors.Is(err, ErrNotSaved) && !errors.Is(err, ErrAbsent) && !errors.Is(err, ErrRestore)
+	for _, final := range []error{ErrNotSaved, ErrAbsent, ErrRestore, errNoRing} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
 }
 
 // obey carries out one order. What it returns is told in the answer; the file goes with that, and is closed then.

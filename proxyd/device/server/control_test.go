@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"golang.org/x/sys/unix"
 )
 
 // controlled has a server listen for orders, and returns what ServeControl comes to.
@@ -155,43 +155,24 @@ func TestNotBack(t *testing.T) {
 	cs[0].begin(ctxA, 0)
 }
 
-// TestAttachedLater: who comes while the job is stopped waits until it goes on.
+// TestAttachedLater: who comes while the job is stopped is told to ask again, and attached when it goes on.
 func TestAttachedLater(t *testing.T) {
 	s := serverOf(t, "test", nil, memory)
+	path := listen(t, s)
 	save(t, s, Folder(t.TempDir()), SaveOptions{})
-	ring, err := wire.Create(wire.Options{Spin: -1})
-	if err != nil {
-		t.Fatal(err)
+	if _, _, err := askRing(path); !errors.Is(err, unix.ERESTART) {
+		t.Error(err)
 	}
-	c := connect(t, ring.File(), 0)
-	attached := make(chan error, 1)
-	go func() {
-		_, err := s.serve(ring, &own{ended: make(chan string)}, s.viewOf(nil, ""), func() error { return nil })
-		attached <- err
-	}()
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-attached; err != nil {
+	ring, keep, err := askRing(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	c.begin(ctxA, 0)
-	// And one that waits when all is over is not kept.
-	save(t, s, Folder(t.TempDir()), SaveOptions{})
-	late := make(chan error, 1)
-	go func() { late <- s.wait() }()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-late; !errors.Is(err, errClosed) {
-		t.Error(err)
-	}
-}
-
-// wait is what attach does when it has a ring.
-func (s *Server) wait() error {
-	_, err := s.serve(nil, nil, nil, func() error { return nil })
-	return err
+	defer keep.Close()
+	defer ring.Close()
+	connect(t, ring, 0).begin(ctxA, 0)
 }
 
 // TestUntilCut: who waits for something to do is told when a cut begins, and waits again after it.

@@ -43,6 +43,7 @@ type process struct {
 	gone   chan struct{}  // closed when nothing of it is left
 	calls  sync.WaitGroup // that are on goroutines of their own
 	fault  atomic.Uint32  // the ring's
+	heard  atomic.Bool    // it has its ring, or had it
 
 	contexts table[dispatch.Context, *cudaContext]
 	streams  table[dispatch.Stream, *cudaStream]

@@ -39,6 +39,9 @@ var mayWait = func() map[string]bool {
 // handle carries out one message of the ring. Messages that no shim writes end the process.
 func (p *process) handle(m *wire.Message) {
 	p.yield()
+	if !p.heard.Load() {
+		p.heard.Store(true)
+	}
 	l, _, err := wire.Open(m, p.peer.Memory(), nil)
 	if err != nil {
 		p.end(err.Error())

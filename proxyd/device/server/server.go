@@ -119,10 +119,15 @@ func (s *Server) Serve(l *net.UnixListener) error {
 // errClosed is why nobody is attached any more.
 var errClosed = errors.New("the device server is ending")
 
+// errStopped is why nobody is attached now: ask again.
+var errStopped = errors.New("the job is stopped")
+
 // serve makes a process of a ring and its peer, which are the server's if there is no error. view are the devices that it sees.
 // welcome tells the peer, before its end can be noticed.
 func (s *Server) serve(ring *wire.Ring, peer peer, view []int, welcome func() error) (*process, error) {
-	s.state.admission.RLock() // not while the job is stopped
+	if !s.state.admission.TryRLock() {
+		return nil, errStopped
+	}
 	defer s.state.admission.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -127,7 +127,11 @@ func (p *process) rest(ctx context.Context) error {
 		return &restless{p.id, p.pid(), what, err}
 	}
 	if w, ok := p.peer.(settler); ok && !w.Settled() {
-		return bad("is being attached", errors.New("its ring is not mapped"))
+		if !p.heard.Load() {
+			return bad("is being attached", errors.New("its ring is not mapped"))
+		}
+		p.end("it executes another program") // and a child of it has its end of the pipe, or this would be known
+		return nil
 	}
 	if busy, err := p.ring.Rest(ctx); err != nil {
 		return bad(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
