@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+// frozen is a program that CRIU dumps and restores, under device servers that come and go.
+type frozen struct {
+	t            *testing.T
+	w            *soft.World
+	k            *keeper
+	folder       string // of the devices' state
+	images       string // of the program's
+	socket, text string
+	log          bytes.Buffer
+	process      *os.Process
+}
+
+// freezing starts a program whose output is a file.
+func freezing(t *testing.T, path string, args ...string) *frozen {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: CRIU does")
+	}
+	if _, err := exec.LookPath("criu"); err != nil {
+		t.Skip("SKIP: ", err)
+	}
+	f := &frozen{t: t, w: soft.Need(t), images: t.TempDir(), text: filepath.Join(t.TempDir(), "text")}
+	var env []string
+	f.folder, f.socket, env = place(t, f.w)
+	var err error
+	if f.k, err = keep(f.w, f.socket, "", "0,1", &f.log); err != nil {
+		t.Fatal(err, f.log.String())
+	}
+	out, err := os.OpenFile(f.text, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c := exec.Command(f.w.Compile(t, path, "-D_GNU_SOURCE"), args...)
+	c.Env, c.Stdout, c.Stderr = append(os.Environ(), env...), out, out
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.process = c.Process
+	t.Cleanup(func() {
+		if f.k != nil {
+			_ = f.k.kill()
+		}
+		if f.process != nil {
+			_ = f.process.Kill()
+			_, _ = f.process.Wait()
+		}
+	})
+	return f
+}
+
+func (f *frozen) fatal(args ...any) {
+	f.t.Helper()
+	text, _ := os.ReadFile(f.text)
+	f.t.Fatalf("%s\n%s\n%s", fmt.Sprintln(args...), text, &f.log)
+}
+
+// move saves, dumps and kills, restores the program with another device server, and lets it go on. It returns false if the program
+// has ended before.
+func (f *frozen) move(n int) bool {
+	f.t.Helper()
+	what, _, err := f.k.tell(fmt.Sprintf(`{"do":"save","folder":%q,"again":%v,"within":60000000000}`, f.folder, n%2 == 1))
+	if err != nil {
+		f.fatal(err)
+	}
+	if len(what.Processes) == 0 {
+		if _, _, err := f.k.tell(`{"do":"resume"}`); err != nil {
+			f.fatal(err)
+		}
+		return !isGone(f.process.Pid)
+	}
+	pid := f.process.Pid
+	f.criu("dump", "--tree", strconv.Itoa(pid))
+	if _, err := f.process.Wait(); err != nil { // else its number is in use
+		f.fatal(err)
+	}
+	f.process = nil
+	if err := f.k.kill(); err != nil {
+		f.fatal(err)
+	}
+	f.k = nil
+	f.criu("restore", "--restore-detached", "--restore-sibling")
+	if f.process, err = os.FindProcess(pid); err != nil {
+		f.fatal(err)
+	}
+	if f.k, err = keep(f.w, f.socket, f.folder, []string{"1,0", "0,1"}[n%2], &f.log); err != nil {
+		f.fatal(err)
+	}
+	if err := f.k.adopt(&what.Processes[0], nil); err != nil {
+		f.fatal(err)
+	}
+	if _, _, err := f.k.tell(`{"do":"resume"}`); err != nil {
+		f.fatal(err)
+	}
+	return true
+}
+
+func (f *frozen) criu(args ...string) {
+	f.t.Helper()
+	args = append(args, "--no-default-config", "--images-dir", f.images, "-v3", "--log-file", "log")
+	if out, err := exec.Command("criu", args...).CombinedOutput(); err != nil {
+		log, _ := os.ReadFile(filepath.Join(f.images, "log"))
+		f.fatal(args[0], err, string(out), tail(log))
+	}
+}
+
+// tail is the end of a log.
+func tail(b []byte) string {
+	const most = 4000
+	return string(b[max(0, len(b)-most):])
+}
+
+// end waits for the program, and returns what it has written.
+func (f *frozen) end() string {
+	f.t.Helper()
+	limit := time.AfterFunc(2*time.Minute, func() { _ = f.process.Kill() })
+	defer limit.Stop()
+	state, err := f.process.Wait()
+	f.process = nil
+	if err != nil || !state.Success() {
+		f.fatal(state, err)
+	}
+	text, err := os.ReadFile(f.text)
+	if err != nil {
+		f.fatal(err)
+	}
+	return string(text)
+}
+
+// TestCRIU: a program with pinned memory that devices reach is dumped, killed and restored, three times, and its device server with it.
+func TestCRIU(t *testing.T) {
+	for _, name := range []string{"state_pinned", "state_graph_memory"} {
+		t.Run(name, func(t *testing.T) {
+			f := freezing(t, "testdata/"+name+".c")
+			moves := 0
+			for n := 0; moves < 3 && f.move(n); n++ {
+				if text, err := os.ReadFile(f.text); err == nil && bytes.Count(text, []byte("\nstep ")) > moves {
+					moves++ // it has used its devices since
+				}
+			}
+			got := f.end()
+			want := f.w.Run(t, soft.Program{Devices: 2, Path: f.w.Compile(t, "testdata/"+name+".c"), Limit: time.Minute})
+			if got != want.Stdout {
+				t.Errorf("restored, it printed\n%s, not\n%s", got, want.Stdout)
+			}
+			t.Logf("it was restored %d times", moves)
+		})
+	}
+}
+
+// TestCRIUOrphan: a program that was restored notices that its device server is gone.
+func TestCRIUOrphan(t *testing.T) {
+	f := freezing(t, "testdata/parts/orphan.c", "as it is")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(f.text)
+		if err == nil && strings.Contains(string(text), "attached\n") {
+			break
+		}
+		if time.Now().After(deadline) {
+			f.fatal(errors.Join(err, errors.New("it does not attach")))
+		}
+	}
+	if !f.move(0) {
+		f.fatal("it has ended")
+	}
+	if err := f.k.kill(); err != nil {
+		f.fatal(err)
+	}
+	f.k = nil
+	if got := f.end(); !strings.HasSuffix(got, "CUDA_ERROR_UNKNOWN\n") {
+		t.Errorf("it printed %q", got)
+	}
+}
