@@ -115,8 +115,9 @@ type Space interface {
 
 	// State describes the space's memory. No call that changes memory may run meanwhile.
 	State() *State
-	// Blocks calls yield for each block of memory in the order of State.Regions, with its keyed hash. It works on
-	// unmapped spaces. Work that is under way makes hashes of bytes that nobody ever saw at once.
+	// Blocks calls yield once for each block of memory, with its keyed hash, in any order and from several goroutines at once,
+	// until one returns false. It works on unmapped spaces. Work that is under way makes hashes of bytes that nobody ever
+	// saw at once.
 	Blocks(key *[32]byte, yield func(BlockID, Hash) bool) error
 	// ReadBlock copies a block's bytes into p, which is as long as the block. It returns false, and leaves p, if all are zero
 	// and were never touched.

@@ -3,6 +3,8 @@
 
 package backend
 
+import "cmp"
+
 // State describes a space's memory, all but its bytes. It is plain data: it can be written as JSON, and a space made with it
 // goes on as the one it was taken from, with the same addresses for all that is allocated later. What it describes is
 // owned by contexts and modules of the same numbers and addresses, which whoever restores makes again: NewContext with the id,
@@ -72,8 +74,13 @@ type BlockID struct {
 	Offset uint64   // in Memory
 }
 
-// Hash is a keyed hash of a block's bytes: the first 128 bits of BLAKE3. Under a key that a program does not know,
-// equal hashes are equal blocks.
+// Compare orders blocks as State.Regions does.
+func (id BlockID) Compare(o BlockID) int {
+	return cmp.Or(cmp.Compare(id.Memory, o.Memory), cmp.Compare(id.Base, o.Base), cmp.Compare(id.Offset, o.Offset))
+}
+
+// Hash is a keyed hash of a block's bytes, of the backend's choice: under one key that a program does not know, equal hashes
+// are equal blocks, in any backend of the kind. A block of zeros has the hash zero, and no other has.
 type Hash [16]byte
 
 // Regions lists what State's memory consists of: first by address, then by memory.

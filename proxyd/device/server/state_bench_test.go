@@ -5,9 +5,11 @@ package server
 
 import (
 	"io"
+	"log/slog"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
@@ -22,7 +24,12 @@ func (hole) Close() error                             { return nil }
 // BenchmarkSave writes memory of which no block is like another: into buffers, as a sink gets them. Compare with memcpy.
 func BenchmarkSave(b *testing.B) {
 	const size = 256 << 20
-	s := serverOf(b, "test", nil, 2*size)
+	devices, err := soft.New(soft.Config{Memory: []uint64{2 * size}}) // on all cores
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := New(Config{Backend: devices, Log: slog.New(slog.DiscardHandler)})
+	b.Cleanup(func() { _ = s.Close() })
 	_, cs := attach(b, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 0)

@@ -10,9 +10,8 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -36,157 +35,139 @@ type place struct {
 	index int
 }
 
-// zeroHash is the hash of a block of nothing.
-func zeroHash(key *[32]byte) (out backend.Hash, err error) {
-	h, err := blake3.NewKeyed(key[:])
-	if err != nil {
-		return out, err
-	}
-	if _, err := h.Write(make([]byte, backend.Granule)); err != nil {
-		return out, err
-	}
-	_, err = h.Digest().Read(out[:])
-	return out, err
-}
-
-// blockWriter writes what is new of the blocks it is shown. Several are read and written at a time, each worker into a file of
-// its own, while the next ones are hashed.
+// blockWriter writes what is new of the blocks it is shown. Who finds a new one writes it at once, into one of some files: its
+// bytes are still in that core's cache.
 type blockWriter struct {
+	ctx    context.Context
 	key    *[32]byte
-	zero   backend.Hash
 	known  map[backend.Hash]place
+	report *Report
+	idle   chan *blockFile // those that nobody writes
+
+	mu     sync.Mutex
 	number map[backend.Hash]int // in blocks
 	blocks []blockState
-	report *Report
-
-	work    chan blockWork
-	group   sync.WaitGroup
-	mu      sync.Mutex
-	err     error
-	written map[int]place // by number
+	err    error
 }
 
-type blockWork struct {
-	space  backend.Space
-	id     backend.BlockID
-	number int
+// blockFile is one of a save's files, made for its first block.
+type blockFile struct {
+	name   string
+	sink   Sink
+	to     io.WriteCloser
+	buffer []byte
+	blocks int
 }
 
-// maxHands is how many blocks are read at a time.
+// maxHands is how many files are written, or read, at a time.
 const maxHands = 8
 
 // newBlockWriter begins files whose names begin with name. finish must follow.
-func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, known map[backend.Hash]place, r *Report) (*blockWriter, error) {
-	zero, err := zeroHash(key)
-	if err != nil {
-		return nil, err
-	}
+func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, known map[backend.Hash]place, r *Report) *blockWriter {
 	hands := min(runtime.GOMAXPROCS(0), maxHands)
-	w := &blockWriter{
-		key: key, zero: zero, known: known, number: map[backend.Hash]int{}, report: r,
-		work: make(chan blockWork, 2*hands), written: map[int]place{},
-	}
+	w := &blockWriter{ctx: ctx, key: key, known: known, number: map[backend.Hash]int{}, report: r, idle: make(chan *blockFile, hands)}
 	for i := range hands {
-		w.group.Go(func() { w.hand(ctx, sink, fmt.Sprintf("%s-%d", name, i)) })
+		w.idle <- &blockFile{name: fmt.Sprintf("%s-%d", name, i), sink: sink}
 	}
-	return w, nil
+	return w
 }
 
-// add looks at all blocks of a space and returns what is where.
+// add looks at all blocks of a space and returns what is where. What goes wrong with files, finish says.
 func (w *blockWriter) add(s backend.Space) ([]placed, error) {
 	var out []placed
 	err := s.Blocks(w.key, func(id backend.BlockID, h backend.Hash) bool {
+		w.mu.Lock()
 		w.report.Bytes += backend.Granule
-		if h == w.zero {
-			w.report.Zero += backend.Granule
-			return true
+		n, isNew := w.look(h)
+		if n >= 0 {
+			out = append(out, placed{id, n})
 		}
-		n, ok := w.number[h]
-		if !ok {
-			n = len(w.blocks)
-			w.number[h] = n
-			at, known := w.known[h]
-			w.blocks = append(w.blocks, blockState{Hash: hex.EncodeToString(h[:]), File: at.file, Index: at.index})
-			if known {
-				w.report.Known += backend.Granule
-			} else {
-				w.report.Written += backend.Granule
-				w.work <- blockWork{s, id, n}
-			}
-		} else {
-			w.report.Twice += backend.Granule
+		w.mu.Unlock()
+		err := w.ctx.Err()
+		if err == nil && isNew {
+			err = w.write(s, id, n)
 		}
-		out = append(out, placed{id, n})
-		return !w.failed()
+		return !w.failed(err)
 	})
+	slices.SortFunc(out, func(a, b placed) int { return a.ID.Compare(b.ID) })
 	return out, err
 }
 
-func (w *blockWriter) failed() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err != nil
+// look finds the number of a block, -1 if it is zero, and whether it is to be written. The caller holds mu.
+func (w *blockWriter) look(h backend.Hash) (n int, isNew bool) {
+	if h == (backend.Hash{}) {
+		w.report.Zero += backend.Granule
+		return -1, false
+	}
+	n, ok := w.number[h]
+	if ok {
+		w.report.Twice += backend.Granule
+		return n, false
+	}
+	n = len(w.blocks)
+	w.number[h] = n
+	at, known := w.known[h]
+	w.blocks = append(w.blocks, blockState{Hash: hex.EncodeToString(h[:]), File: at.file, Index: at.index})
+	if known {
+		w.report.Known += backend.Granule
+	} else {
+		w.report.Written += backend.Granule
+	}
+	return n, !known
 }
 
-func (w *blockWriter) fail(err error) {
+// failed keeps the first error, and tells whether there was one.
+func (w *blockWriter) failed(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
 		w.err = err
 	}
+	return w.err != nil
 }
 
-// hand writes blocks into one file, which is made for the first.
-func (w *blockWriter) hand(ctx context.Context, sink Sink, name string) {
-	var f io.WriteCloser
-	var buffer []byte
-	n := 0
-	for b := range w.work {
-		if w.failed() {
-			continue // until add notices
-		}
-		err := ctx.Err()
-		if err == nil && f == nil {
-			buffer = make([]byte, backend.Granule)
-			f, err = sink.Create(name)
-		}
-		if err == nil {
-			err = copyBlock(f, b, buffer)
-		}
-		if err != nil {
-			w.fail(fmt.Errorf("%s: %w", name, err))
-			continue
-		}
-		w.mu.Lock()
-		w.written[b.number] = place{name, n}
-		w.mu.Unlock()
-		n++
+// write writes the n-th block into a file.
+func (w *blockWriter) write(s backend.Space, id backend.BlockID, n int) error {
+	f := <-w.idle
+	defer func() { w.idle <- f }()
+	if err := f.write(s, id); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
-	if f != nil {
-		if err := f.Close(); err != nil {
-			w.fail(fmt.Errorf("%s: %w", name, err))
-		}
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blocks[n].File, w.blocks[n].Index = f.name, f.blocks-1
+	return nil
 }
 
-func copyBlock(to io.Writer, b blockWork, buffer []byte) error {
-	some, err := b.space.ReadBlock(b.id, buffer)
+func (f *blockFile) write(s backend.Space, id backend.BlockID) (err error) {
+	if f.to == nil {
+		f.buffer = make([]byte, backend.Granule)
+		if f.to, err = f.sink.Create(f.name); err != nil {
+			return err
+		}
+	}
+	some, err := s.ReadBlock(id, f.buffer)
 	if err != nil {
 		return err
 	}
 	if !some {
-		clear(buffer)
+		clear(f.buffer)
 	}
-	_, err = to.Write(buffer)
+	f.blocks++
+	_, err = f.to.Write(f.buffer)
 	return err
 }
 
-// finish waits for the files and returns all blocks, with their places.
+// finish ends the files and returns all blocks, with their places.
 func (w *blockWriter) finish() ([]blockState, error) {
-	close(w.work)
-	w.group.Wait()
-	for n, at := range w.written {
-		w.blocks[n].File, w.blocks[n].Index = at.file, at.index
+	for range cap(w.idle) {
+		f := <-w.idle
+		if f.to == nil {
+			continue
+		}
+		if err := f.to.Close(); err != nil {
+			w.failed(fmt.Errorf("%s: %w", f.name, err))
+		}
 	}
 	return w.blocks, w.err
 }

@@ -36,11 +36,8 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	st.Last = s.last
 	s.mu.Unlock()
 	r := &Report{}
-	w, err := newBlockWriter(ctx, sink, fmt.Sprintf("blocks-%d", st.Saves), k.key, known, r)
-	if err != nil {
-		return nil, err
-	}
-	err = s.writeProcesses(sink, st, w, r)
+	w := newBlockWriter(ctx, sink, fmt.Sprintf("blocks-%d", st.Saves), k.key, known, r)
+	err := s.writeProcesses(sink, st, w, r)
 	blocks, failed := w.finish()
 	// What a reader of the blocks met first is the reason for the rest.
 	if err := errors.Join(failed, err); err != nil {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -180,8 +181,14 @@ func TestLargeDevice(t *testing.T) {
 	if err := c.Synchronize(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	var mu sync.Mutex
 	hashes := map[backend.Hash]int{}
-	if err := s.Blocks(&[32]byte{}, func(_ backend.BlockID, h backend.Hash) bool { hashes[h]++; return true }); err != nil {
+	if err := s.Blocks(&[32]byte{}, func(_ backend.BlockID, h backend.Hash) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		hashes[h]++
+		return true
+	}); err != nil {
 		t.Fatal(err)
 	}
 	counts := []int{}

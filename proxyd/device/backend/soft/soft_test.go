@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -190,8 +191,14 @@ func TestCoresDoNotMatter(t *testing.T) {
 		if err := c.Synchronize(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		var mu sync.Mutex
 		out := map[backend.BlockID]backend.Hash{}
-		if err := s.Blocks(&[32]byte{}, func(id backend.BlockID, h backend.Hash) bool { out[id] = h; return true }); err != nil {
+		if err := s.Blocks(&[32]byte{}, func(id backend.BlockID, h backend.Hash) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			out[id] = h
+			return true
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return out
