@@ -155,11 +155,16 @@ func (slow) Write(uint64, []byte) error { return nil }
 func waiting(r *rig) {
 	a := r.alloc(8)
 	begun, over := make(chan struct{}), make(chan struct{})
+	inGraph, graphOver := make(chan struct{}), make(chan struct{})
+	g := &backend.Graph{}
+	must(g.Add(backend.HostNode{Func: func() { close(inGraph); <-graphOver }}))(r)
+	exec := must(r.cu.Instantiate(g))(r)
 	for _, w := range []struct {
 		name       string
 		begin, end func()
 	}{
 		{"host function", func() { r.ok(r.stream.Host(func() { close(begun); <-over })); <-begun }, func() { close(over) }},
+		{"host function of a graph", func() { r.ok(r.stream.Graph(exec)); <-inGraph }, func() { close(graphOver) }},
 		{"wait for a value", func() { r.ok(r.stream.WaitValue(a, 4, 1, backend.Equal)) }, func() { r.ok(r.other().Write(a, 4, 1)) }},
 	} {
 		w.begin()

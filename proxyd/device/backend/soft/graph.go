@@ -213,14 +213,24 @@ func (r *run) step(i int, s *step, live bool) {
 	case s.host != nil:
 		s.host()
 	case s.task.run != nil && !r.off[s.id] && r.context.Err() == nil:
-		j := &job{}
-		for _, u := range s.task.uses {
-			u.yard.begin(j)
-			defer u.yard.end(j)
-		}
-		if err := s.task.run(j); err != nil {
-			r.context.fail(err)
-		}
+		r.carryOut(s.task)
+	}
+}
+
+// carryOut does a step's work when the space is mapped.
+func (r *run) carryOut(t task) {
+	g := r.context.space.gate
+	if !g.enter() {
+		return
+	}
+	defer g.leave()
+	j := &job{}
+	for _, u := range t.uses {
+		u.yard.begin(j)
+		defer u.yard.end(j)
+	}
+	if err := t.run(j); err != nil {
+		r.context.fail(err)
 	}
 }
 
@@ -246,7 +256,7 @@ func (st *stream) Graph(b backend.Exec) error {
 	if err != nil {
 		return err
 	}
-	j := &job{always: true, mark: newMark(), run: func(*job) error { r.do(); return nil }, drop: r.reach}
+	j := &job{always: true, steps: true, mark: newMark(), run: func(*job) error { r.do(); return nil }, drop: r.reach}
 	if x.last != nil {
 		j.deps = append(j.deps, x.last)
 	}

@@ -135,13 +135,15 @@ func (st *stream) work() {
 func (c *cudaContext) do(j *job) {
 	defer j.mark.reach()
 	s := c.space
-	if s.await(j.deps) != nil || !s.gate.enter() {
+	if s.await(j.deps) != nil || !j.steps && !s.gate.enter() {
 		if j.drop != nil {
 			j.drop()
 		}
 		return
 	}
-	defer s.gate.leave()
+	if !j.steps {
+		defer s.gate.leave()
+	}
 	if j.run == nil || !j.always && c.Err() != nil {
 		return
 	}

@@ -57,6 +57,7 @@ type job struct {
 	deps   []*mark
 	run    func(*job) error // nil: nothing to do
 	always bool             // run even if the context has a fault
+	steps  bool             // each of its steps enters the gate itself: between them they wait for others
 	uses   []*space         // whose memory it touches while it runs
 	drop   func()           // called instead when the space was closed, or nil
 	// foreign is work of others, who have been given bytes and may keep them for long.
