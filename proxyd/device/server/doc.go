@@ -50,8 +50,11 @@
 //
 // # Turns
 //
-// Each process has a space of its own on each device that it uses. Of those of one device only one is mapped: turns.go
-// says how they take turns. Who waits for others, in a collective, for a value or for a host function, gives way at once.
+// Each process has a space of its own on each device that it uses. The job's devices are those that it began with; several may be
+// on one of the backend's (Config.Order), and a restore may place them anew. Of the spaces on one of the backend's only one is
+// mapped: turns.go says how they take turns. Who waits for others, in a collective, for a value, for a host function or for
+// another device's event, gives way at once. A kernel does not: one that spins until another device's kernel has written
+// something, spins for ever if both are on the same one.
 //
 // # Locks
 //

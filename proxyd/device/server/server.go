@@ -22,7 +22,11 @@ const DriverVersion = 13000
 // Config is what a Server is made of.
 type Config struct {
 	Backend backend.Backend // the server closes it
-	Order   []int           // which of its devices there are, in what order; nil: all, in its own
+	// Order says on which of its devices each of the job's is; several may be on the same one. Nil: each is one, and if a job
+	// is restored that had more, they are spread, see Spread.
+	Order []int
+	// Info is what programs are told of each of the job's devices; nil: what the devices are.
+	Info    []backend.Info
 	Log     *slog.Logger
 	Version string // what Status says
 	// Network is called when collectives are first used; nil: Alone.
@@ -32,6 +36,7 @@ type Config struct {
 // Server holds the devices of a job on this node, and serves the job's processes.
 type Server struct {
 	cfg     Config
+	turns   []*turns // of each device of the backend
 	devices []*device
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -47,12 +52,12 @@ type Server struct {
 	processes map[uint64]*process
 }
 
-// device is one of the server's, as processes share it.
+// device is one of the job's: what processes see. Several may be on one of the backend's, whose spaces all take turns.
 type device struct {
 	backend.Device
 	info  *backend.Info // what programs are told: of the device that they began with
 	base  backend.Addr  // of each space of it: no two devices have the same addresses
-	turns turns
+	turns *turns
 }
 
 // Info implements backend.Device.
@@ -64,21 +69,42 @@ func New(cfg Config) *Server {
 	s.state.epoch = time.Now()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fabric = newFabric(s.ctx, cfg.Network)
-	all := cfg.Backend.Devices()
-	if cfg.Order != nil {
-		all = nil
-		for _, i := range cfg.Order {
-			all = append(all, cfg.Backend.Devices()[i])
-		}
+	for range cfg.Backend.Devices() {
+		s.turns = append(s.turns, &turns{})
 	}
-	var stride uint64
-	for _, d := range all {
-		stride = max(stride, backend.SpaceSize(d.Info().Memory))
+	order := cfg.Order
+	if order == nil {
+		order = Spread(len(s.turns), len(s.turns))
 	}
-	for i, d := range all {
-		s.devices = append(s.devices, &device{Device: d, info: d.Info(), base: backend.DefaultBase + backend.Addr(uint64(i)*stride)})
-	}
+	s.place(order)
 	return s
+}
+
+// Spread is an order of n devices over m: neighbours are together, and no device of the m has two more than another.
+func Spread(n, m int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i * m / n
+	}
+	return out
+}
+
+// place makes the job's devices, in an order of the backend's.
+func (s *Server) place(order []int) {
+	s.devices = nil
+	var stride uint64
+	for i, at := range order {
+		d := &device{Device: s.cfg.Backend.Devices()[at], turns: s.turns[at]}
+		d.info = d.Device.Info()
+		if i < len(s.cfg.Info) {
+			d.info = &s.cfg.Info[i]
+		}
+		stride = max(stride, backend.SpaceSize(d.info.Memory))
+		s.devices = append(s.devices, d)
+	}
+	for i, d := range s.devices {
+		d.base = backend.DefaultBase + backend.Addr(uint64(i)*stride)
+	}
 }
 
 // Serve attaches who connects to l, until Close. It closes l. It returns nil after Close.

@@ -83,11 +83,14 @@ func readState(src Source) (*serverState, error) {
 // take compares the devices, and has them be what they were.
 func (s *Server) take(st *serverState) error {
 	bad := func(format string, args ...any) error { return fmt.Errorf(format+": %w", append(args, ErrRestore)...) }
+	if len(st.Devices) > len(s.devices) && s.cfg.Order == nil {
+		s.place(Spread(len(st.Devices), len(s.turns)))
+	}
 	if len(st.Devices) > len(s.devices) {
 		return bad("the job had %d devices, here are %d", len(st.Devices), len(s.devices))
 	}
 	for i := range st.Devices {
-		was, is := &st.Devices[i], s.devices[i].Info()
+		was, is := &st.Devices[i], s.devices[i].Device.Info()
 		major, minor := was.Attributes[backend.ComputeMajor], was.Attributes[backend.ComputeMinor]
 		switch {
 		case major != is.Attributes[backend.ComputeMajor] || minor != is.Attributes[backend.ComputeMinor]:

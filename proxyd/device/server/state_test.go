@@ -131,7 +131,7 @@ func TestRestoreRefused(t *testing.T) {
 		change func(string) string
 		want   string
 	}{
-		{"fewer", []uint64{memory}, nil, "the job had 2 devices, here are 1"},
+		{"fewer named", []uint64{memory}, nil, "the job had 2 devices, here are 1"},
 		{"smaller", []uint64{memory, memory / 2}, nil, "device 1 had 67108864 bytes of memory, here it has 33554432"},
 		{"version", []uint64{memory, memory}, func(s string) string { return strings.Replace(s, `"version":1`, `"version":9`, 1) }, "is of version 9, this is 1"},
 		{"half", []uint64{memory, memory}, func(s string) string { return s[:len(s)/2] }, "state.json is damaged"},
@@ -158,7 +158,11 @@ func TestRestoreRefused(t *testing.T) {
 					}
 				}
 			}
-			err := serverOf(t, "test", nil, tc.memory...).Restore(t.Context(), from)
+			var order []int
+			if len(tc.memory) == 1 {
+				order = []int{0} // else the job's devices would share it
+			}
+			err := serverOf(t, "test", order, tc.memory...).Restore(t.Context(), from)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}

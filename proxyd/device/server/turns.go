@@ -20,7 +20,8 @@ const (
 	lookAgain = 100 * time.Millisecond // for work that nobody told of
 )
 
-// turns says whose space of a device is mapped. While there is only one it stays mapped. Else who has work gets its turn,
+// turns says whose space of a device of the backend is mapped: those of all processes, and of all of the job's devices that are
+// on it. While there is only one it stays mapped. Else who has work gets its turn,
 // one after the other; a space whose work waits for others, in a collective, gives way at once.
 type turns struct {
 	mu      sync.Mutex

@@ -69,16 +69,21 @@ func newBackend(cfg Config, e engine) (*Backend, error) {
 		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {
 			return nil, fmt.Errorf("device %d: %d bytes of memory: %w", i, n, backend.InvalidValue)
 		}
-		d := &device{backend: b, info: backend.Info{Name: Name, Memory: n, Attributes: attributes}}
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", cfg.Seed, i))
-		copy(d.info.UUID[:], sum[:])
-		d.info.PCI = backend.PCI{Bus: uint32(i%255 + 1), Domain: uint32(i / 255)}
-		d.info.Attributes[backend.PCIBusID] = int32(d.info.PCI.Bus)
-		d.info.Attributes[backend.PCIDomainID] = int32(d.info.PCI.Domain)
-		d.info.Attributes[backend.MultiGPUBoardGroup] = int32(i)
-		b.devices = append(b.devices, d)
+		b.devices = append(b.devices, &device{backend: b, info: Describe(cfg.Seed, i, n)})
 	}
 	return b, nil
+}
+
+// Describe says what the i-th device of a backend with that seed is like, if it has so many bytes of memory.
+func Describe(seed string, i int, memory uint64) backend.Info {
+	info := backend.Info{Name: Name, Memory: memory, Attributes: attributes}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", seed, i))
+	copy(info.UUID[:], sum[:])
+	info.PCI = backend.PCI{Bus: uint32(i%255 + 1), Domain: uint32(i / 255)}
+	info.Attributes[backend.PCIBusID] = int32(info.PCI.Bus)
+	info.Attributes[backend.PCIDomainID] = int32(info.PCI.Domain)
+	info.Attributes[backend.MultiGPUBoardGroup] = int32(i)
+	return info
 }
 
 // Devices implements backend.Backend.
