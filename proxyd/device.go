@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,8 @@ type deviceOptions struct {
 	socket   string
 	gate     int // a descriptor that tells the user to become, or -1: see package life
 	listen   int // a socket that has its name already, instead of socket, or -1
-	soft     int
+	soft     int // devices that programs see, if no order says otherwise
+	on       int // devices that there are; 0: as many
 	memory   string
 	address  string // of this host, for device servers of others
 	ready    int    // a descriptor that is told when it listens, or -1
@@ -42,6 +44,8 @@ type deviceOptions struct {
 // devices adds the flags that say which devices there are.
 func (o *deviceOptions) devices(c *cobra.Command) {
 	c.Flags().IntVar(&o.soft, "soft", 1, "make `N` software GPUs")
+	c.Flags().IntVar(&o.on, "on", 0, "have them share `M` software GPUs, each as large as one of them (default: N)")
+	c.Flags().IntSliceVar(&o.order, "order", nil, "have them on these `DEVICES`, several of them on the same one, too: as 1,0 or 0,0,1,1")
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say which processes come and go")
@@ -60,12 +64,23 @@ func (o *deviceOptions) config() (soft.Config, error) {
 		return soft.Config{}, fmt.Errorf("--memory %s: it is from 2M to 1T; %w", o.memory, errUsage)
 	case o.soft < 1 || o.soft > maxSoft:
 		return soft.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)
+	case o.on < 0 || o.on > o.soft:
+		return soft.Config{}, fmt.Errorf("--on %d: it is from 1 to the %d that share them; %w", o.on, o.soft, errUsage)
 	}
 	c := soft.Config{Seed: "singularity-slurm"}
-	for range o.soft {
+	for range cmp.Or(o.on, o.soft) {
 		c.Memory = append(c.Memory, memory/backend.Granule*backend.Granule)
 	}
 	return c, nil
+}
+
+// shown is what programs are told of the devices, wherever these are.
+func (o *deviceOptions) shown(cfg soft.Config) []backend.Info {
+	var all []backend.Info
+	for i := range max(o.soft, len(o.order)) {
+		all = append(all, soft.Describe(cfg.Seed, i, cfg.Memory[0]))
+	}
+	return all
 }
 
 // deviceCommand is the device server's process. It is not for people: "run" starts one.
@@ -96,7 +111,6 @@ func deviceCommand() *cobra.Command {
 	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
 	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
-	c.Flags().IntSliceVar(&o.order, "order", nil, "have these `DEVICES` only, in this order: as 1,0")
 	return c
 }
 
@@ -112,11 +126,11 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := o.checkOrder(); err != nil {
+	if err := o.checkOrder(len(cfg.Memory)); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	s := server.New(server.Config{
-		Backend: b, Order: o.order, Log: o.log(), Version: version, Network: server.OverTCP(o.address),
+		Backend: b, Order: o.order, Info: o.shown(cfg), Log: o.log(), Version: version, Network: server.OverTCP(o.address),
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()
 	l, err := o.listener()
@@ -156,13 +170,19 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 }
 
-func (o *deviceOptions) checkOrder() error {
-	seen := map[int]bool{}
+// checkOrder completes the order in which the job's devices are on those that there are. What is restored says itself how
+// many the job has.
+func (o *deviceOptions) checkOrder(devices int) error {
 	for _, i := range o.order {
-		if i < 0 || i >= o.soft || seen[i] {
-			return fmt.Errorf("--order: there is no device %d, or it is named twice; %w", i, errUsage)
+		if i < 0 || i >= devices {
+			return fmt.Errorf("--order: there is no device %d; %w", i, errUsage)
 		}
-		seen[i] = true
+	}
+	switch {
+	case len(o.order) > maxSoft:
+		return fmt.Errorf("--order: %d devices, a job has up to %d; %w", len(o.order), maxSoft, errUsage)
+	case o.order == nil && o.on != 0:
+		o.order = server.Spread(o.soft, devices)
 	}
 	return nil
 }

@@ -46,6 +46,8 @@ func TestCommandLine(t *testing.T) {
 		{"run --help", 0, "Run a program of the CUDA driver", ""},
 		{"run --cuda -- true", 2, "", "proxyd: run: --cuda: real devices are not served yet; "},
 		{"run --soft 0 -- true", 2, "", "proxyd: run: --soft 0: it is from 1 to 16; "},
+		{"run --soft 2 --on 3 -- true", 2, "", "proxyd: run: --on 3: it is from 1 to the 2 that share them; "},
+		{"run --soft 2 --on 1 --order 0,1 -- true", 2, "", "proxyd: run: --order: there is no device 1; "},
 		{"run --soft two -- true", 2, "", "proxyd: invalid argument"},
 		{"run --memory much -- true", 2, "", `proxyd: run: --memory "much": give a size as in 500M`},
 		{"run --memory 1K -- true", 2, "", "proxyd: run: --memory 1K: it is from 2M to 1T; "},

@@ -29,6 +29,7 @@ type exitStatus int
 func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
 
 const runExample = `  proxyd run --soft 2 -- ./matrixMul
+  proxyd run --soft 4 --on 2 -- ./train --ranks 4
   proxyd run --soft 1 --memory 512M -- ./train --epochs 2`
 
 // runCommand runs a program over devices of its own.
@@ -50,7 +51,11 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 			case len(args) == 0:
 				return fmt.Errorf("run: no PROGRAM is named; %w", errUsage)
 			}
-			if _, err := o.config(); err != nil {
+			cfg, err := o.config()
+			if err == nil {
+				err = o.checkOrder(len(cfg.Memory))
+			}
+			if err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
 			return runProgram(o, shim, args)
@@ -170,9 +175,12 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		ready.Close()
 		return nil, err
 	}
-	args := []string{"device", "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--memory", o.memory, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
+	args := []string{"device", "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
 	if o.address != "" {
 		args = append(args, "--address", o.address)
+	}
+	for _, i := range o.order {
+		args = append(args, "--order", strconv.Itoa(i))
 	}
 	if o.verbose {
 		args = append(args, "--verbose")

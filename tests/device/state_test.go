@@ -149,7 +149,7 @@ func (k *keeper) restore(ctx context.Context, folder server.Folder, s *saved) er
 	return c.Resume(ctx)
 }
 
-// replace saves, kills and replaces a device server under its program. Every other time the devices are others. While there is none,
+// replace saves, kills and replaces a device server under its program. Each time the devices are others, or one. While there is none,
 // meanwhile is called.
 func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder string, n int, stderr io.Writer, meanwhile func()) (*keeper, error) {
 	way := byThisOne
@@ -165,7 +165,7 @@ func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder stri
 		return nil, err
 	}
 	meanwhile()
-	next, err := keep(w, socket, []string{"1,0", "0,1"}[n%2], stderr)
+	next, err := keep(w, socket, []string{"1,0", "0,0", "0,1", "1,1"}[n%4], stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,14 @@ func need(t *testing.T) *soft.World {
 // run runs a program and returns its lines.
 func run(t *testing.T, devices int, stdin, name string, args ...string) []string {
 	t.Helper()
+	return runOn(t, devices, nil, stdin, name, args...)
+}
+
+// runOn is run, with devices that share others.
+func runOn(t *testing.T, devices int, on []string, stdin, name string, args ...string) []string {
+	t.Helper()
 	w := need(t)
-	r := w.Run(t, soft.Program{Devices: devices, Path: filepath.Join(w.Dir, name), Args: args, Stdin: strings.NewReader(stdin), Limit: 2 * time.Minute})
+	r := w.Run(t, soft.Program{Devices: devices, On: on, Path: filepath.Join(w.Dir, name), Args: args, Stdin: strings.NewReader(stdin), Limit: 2 * time.Minute})
 	if r.Exit != 0 {
 		t.Fatalf("%s %q ended with %d\nstdout:\n%s\nstderr:\n%s", name, args, r.Exit, r.Stdout, r.Stderr)
 	}
@@ -112,6 +118,26 @@ func TestSharing(t *testing.T) {
 	}{{1, nil}, {2, nil}, {3, []string{"--processes"}}, {1, []string{"--processes"}}, {4, []string{"--devices", "2"}}} {
 		got := run(t, c.devices, "", "mlp", append(c.args, "--ranks", "4", "--steps", "4")...)
 		same(t, fmt.Sprintf("%d devices %v", c.devices, c.args), got, want)
+	}
+}
+
+// TestPlacement: programs see as many devices as ever on fewer, and compute the same bits wherever these are.
+func TestPlacement(t *testing.T) {
+	places := [][]string{{"--on", "1"}, {"--on", "2"}, {"--on", "3"}, {"--on", "2", "--order", "1,0,0,1"}}
+	for _, c := range []struct {
+		name  string
+		steps string
+	}{{"mlp", "3"}, {"gpt", "2"}, {"grid", "3"}, {"streams", "3"}} {
+		t.Run(c.name, func(t *testing.T) {
+			args := []string{"--ranks", "4", "--steps", c.steps}
+			want := run(t, 4, "", c.name, args...)
+			for i, on := range places {
+				same(t, fmt.Sprintf("threads, %v", on), runOn(t, 4, on, "", c.name, args...), want)
+				if !testing.Short() || i == len(places)-1 {
+					same(t, fmt.Sprintf("processes, %v", on), runOn(t, 4, on, "", c.name, append(args, "--processes")...), want)
+				}
+			}
+		})
 	}
 }
 

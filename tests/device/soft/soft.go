@@ -132,6 +132,7 @@ func (w *World) Compile(t testing.TB, file string, flags ...string) string {
 // Program is a run of a program.
 type Program struct {
 	Devices int
+	On      []string // more flags of "proxyd run": how they share others
 	Path    string
 	Args    []string
 	Env     []string // beside the test's own
@@ -150,7 +151,8 @@ func (w *World) Run(t testing.TB, p Program) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), p.Limit)
 	defer cancel()
-	args := append([]string{"run", "--soft", fmt.Sprint(p.Devices), "--", p.Path}, p.Args...)
+	args := append([]string{"run", "--soft", fmt.Sprint(p.Devices)}, p.On...)
+	args = append(append(args, "--", p.Path), p.Args...)
 	c := exec.CommandContext(ctx, filepath.Join(w.Dir, "proxyd"), args...)
 	c.Env = append(os.Environ(), p.Env...)
 	c.Stdin = p.Stdin
