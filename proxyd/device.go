@@ -44,7 +44,7 @@ type deviceOptions struct {
 // devices adds the flags that say which devices there are.
 func (o *deviceOptions) devices(c *cobra.Command) {
 	c.Flags().IntVar(&o.soft, "soft", 1, "make `N` software GPUs")
-	c.Flags().IntVar(&o.on, "on", 0, "have them share `M` software GPUs, each as large as one of them (default: N)")
+	c.Flags().IntVar(&o.on, "on", 0, "have them share `M` software GPUs, each as large as one of them; what does not\nfit there at once is swapped to the host's memory (default: N)")
 	c.Flags().IntSliceVar(&o.order, "order", nil, "have them on these `DEVICES`, several of them on the same one, too: as 1,0 or 0,0,1,1")
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")

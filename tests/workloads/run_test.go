@@ -141,6 +141,22 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
+// TestSwapped: on a device that has room for one rank's memory, four compute what they compute on four.
+func TestSwapped(t *testing.T) {
+	w := need(t)
+	args := []string{"--ranks", "4", "--steps", "3"}
+	want := run(t, 4, "", "mlp", args...)
+	for _, more := range [][]string{nil, {"--processes"}} {
+		r := w.Run(t, soft.Program{
+			Devices: 4, On: []string{"--on", "1", "--memory", "2M", "--verbose"}, Path: filepath.Join(w.Dir, "mlp"), Args: append(args, more...), Limit: 2 * time.Minute,
+		})
+		if r.Exit != 0 || !strings.Contains(r.Stderr, "memory was swapped") {
+			t.Fatalf("%v: exit status %d\n%s%s", more, r.Exit, r.Stdout, r.Stderr)
+		}
+		same(t, fmt.Sprint(more), strings.Split(strings.TrimSuffix(r.Stdout, "\n"), "\n"), want)
+	}
+}
+
 // TestLauncher: ranks that somebody else starts, as torchrun and srun do, find each other by a file.
 func TestLauncher(t *testing.T) {
 	w := need(t)

@@ -35,7 +35,10 @@
 // closed, destroyed or unloaded return an error and do nothing else.
 package backend
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Backend holds the devices of one device server.
 type Backend interface {
@@ -61,6 +64,16 @@ type Info struct {
 	Memory     uint64 // bytes
 	Attributes Attributes
 }
+
+// Swap is what a device has moved, in all, to have room for the space that is mapped.
+type Swap struct {
+	Out, In uint64 // bytes, to the host's memory and back
+	Took    time.Duration
+	Most    uint64 // bytes of spaces that it had at once
+}
+
+// Swapper is a Device that counts what it moves.
+type Swapper interface{ Swapped() Swap }
 
 // PCI is a device's place.
 type PCI struct{ Domain, Bus, Device uint32 }
@@ -103,6 +116,8 @@ type Space interface {
 	// Hold has no more work begin, as far as the backend can hold it back, so that Unmap will succeed soon. Map undoes it.
 	Hold()
 	// Map lets the space's work run. It fails with AlreadyMapped while another space of the device is mapped.
+	// All its memory is on the device then; that of others is swapped to the host's where there is no room. What an Exchange
+	// works on is not.
 	Map() error
 	// Unmap holds all work back. It fails with NotReady, and changes nothing, if work is under way: Drain first. What waits
 	// for others, in an Exchange, a WaitValue or a function given to Host, is under way but does not keep the space

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
@@ -24,6 +25,7 @@ type troupe struct {
 type player struct {
 	*client
 	memory [2]uint64
+	large  [2]uint64
 	exec   uint64
 	waited uint32
 }
@@ -52,7 +54,7 @@ func newTroupe(t *testing.T, s *Server, seed uint64) *troupe {
 		w.all = append(w.all, p)
 		for d := range 2 {
 			p.begin(troupeContexts[d], int32(2*n+d)%int32(len(s.devices)))
-			p.memory[d] = p.alloc(areaEnd)
+			p.memory[d], p.large[d] = p.alloc(areaEnd), p.alloc(backend.Granule)
 			p.must("cuStreamCreate", troupeStreams[d], uint32(1))
 			p.must("cuEventCreate", troupeEvents[d], uint32(2))
 			if n == 0 && d == 0 {
@@ -82,7 +84,7 @@ func (w *troupe) step() {
 	p, d := w.all[w.r.IntN(2)], w.r.IntN(2)
 	o := 1 - d
 	p.context = troupeContexts[d]
-	switch w.r.IntN(8) {
+	switch w.r.IntN(9) {
 	case 0, 1:
 		p.post("cuMemsetD32Async", p.memory[d]+4*w.r.Uint64N(8), w.r.Uint32(), uint64(8), uint64(0))
 	case 2:
@@ -107,6 +109,8 @@ func (w *troupe) step() {
 		p.context = troupeContexts[d]
 		p.post("cuStreamWriteValue32_v2", uint64(0), p.memory[d]+areaFlag, p.waited, uint32(0))
 	case 7:
+		p.post("cuMemsetD32Async", p.large[d], w.r.Uint32(), uint64(backend.Granule/4), uint64(0))
+	case 8:
 		p.must("cuCtxSynchronize")
 	}
 }
@@ -138,13 +142,14 @@ func (w *troupe) play(steps int) []byte {
 			p.context = troupeContexts[d]
 			p.must("cuCtxSynchronize")
 			out = append(out, p.bytes(p.memory[d], areaFlag)...)
+			out = append(out, p.bytes(p.large[d]+backend.Granule-64, 64)...)
 		}
 	}
 	return out
 }
 
 // TestPlaced: what processes do is done, and comes out the same, wherever their four devices are: nobody waits for one that is on
-// his own device and cannot have it.
+// his own device and cannot have it. A device has room for one space.
 func TestPlaced(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {
@@ -153,13 +158,18 @@ func TestPlaced(t *testing.T) {
 	for seed := range seeds {
 		var want []byte
 		for _, order := range [][]int{{0, 1, 2, 3}, {0, 0, 1, 1}, {1, 0, 0, 1}, {0, 0, 0, 0}, {2, 1, 0, 0}} {
-			s := serverOf(t, "test", order, memory, memory, memory, memory)
+			const room = 3 * backend.Granule
+			s := serverOf(t, "test", order, room, room, room, room)
 			got := newTroupe(t, s, seed).play(60)
 			if want == nil {
 				want = got
 			}
 			if !slices.Equal(got, want) || len(bytes.Trim(got, "\x00")) == 0 {
 				t.Errorf("seed %d, devices on %v: other bytes than on %v", seed, order, []int{0, 1, 2, 3})
+			}
+			swap := s.cfg.Backend.Devices()[0].(backend.Swapper).Swapped()
+			if swap.Most > room || (swap.Out > 0) != (order[2] == 0 || order[1] == 0) {
+				t.Errorf("seed %d, devices on %v: %+v", seed, order, swap)
 			}
 		}
 	}

@@ -204,7 +204,19 @@ func (s *Server) Close() error {
 	s.dismiss()
 	s.running.Wait()
 	s.fabric.close()
+	s.reportSwaps()
 	return s.cfg.Backend.Close()
+}
+
+// reportSwaps logs what was moved because spaces did not fit on a device together.
+func (s *Server) reportSwaps() {
+	for i, d := range s.cfg.Backend.Devices() {
+		if w, ok := d.(backend.Swapper); ok {
+			if n := w.Swapped(); n.Out > 0 {
+				s.cfg.Log.Info("memory was swapped", "device", i, "out", n.Out, "in", n.In, "took", n.Took, "most", n.Most)
+			}
+		}
+	}
 }
 
 // all lists the processes that are attached, in no order.

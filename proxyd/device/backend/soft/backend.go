@@ -9,13 +9,15 @@
 //	gate      lets work run while its space is mapped                    work.go
 //	job       one piece of work in a stream's queue                      work.go stream.go
 //	yard      keeps bytes until no work uses them any more               work.go
+//	holdings  whose bytes are in a device's memory, not in the host's    swap.go
 //
 // The ledger changes at the call and the table in the order of the work, so memory that is freed while work still uses
 // it is free for others at once, and whoever gets it waits.
 //
 // # Locks
 //
-//	space.mu → table.mu → (the engine's)
+//	device.mu → space.mu → table.mu → (the engine's)
+//	device.mu → space.mu → Backend.mu
 //	space.mu, exec.mu → context.mu → stream.mu; event.mu and yard.mu are taken last
 //
 // No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two
@@ -55,6 +57,7 @@ type Backend struct {
 
 	mu     sync.Mutex
 	spaces map[*space]bool
+	pins   map[*job][][]byte // what collectives work on
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -63,7 +66,7 @@ var _ backend.Backend = (*Backend)(nil)
 func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine()) }
 
 func newBackend(cfg Config, e engine) (*Backend, error) {
-	b := &Backend{cfg: cfg, engine: e, epoch: time.Now(), spaces: map[*space]bool{}}
+	b := &Backend{cfg: cfg, engine: e, epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for i, n := range cfg.Memory {
 		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {
@@ -112,8 +115,9 @@ type device struct {
 	backend *Backend
 	info    backend.Info
 
-	mu     sync.Mutex
-	mapped *space
+	mu       sync.Mutex
+	mapped   *space
+	holdings holdings
 }
 
 // Info implements backend.Device.

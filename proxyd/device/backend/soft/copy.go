@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -99,11 +100,11 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 	}
 	uses := []*space{c.space}
 	for _, s := range []side{src, dst} {
-		if s.space != c.space {
-			uses = append(uses, s.space)
+		if s.host == nil {
+			uses = append(uses, s.space.holders(backend.Addr(s.first), 1)...)
 		}
 	}
-	return task{run, uses}, nil
+	return task{run, distinct(uses)}, nil
 }
 
 func copyRow(dst side, to uint64, src side, from, n uint64) error {
@@ -160,6 +161,26 @@ func copyRow(dst side, to uint64, src side, from, n uint64) error {
 	return nil
 }
 
+// holders are the spaces in which a range that may be used lies: this one, or those that it sees.
+func (s *space) holders(a backend.Addr, n uint64) []*space {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ledger.covers(a, n) {
+		return []*space{s}
+	}
+	return append([]*space{s}, s.peers...)
+}
+
+// distinct leaves out what is there twice.
+func distinct(list []*space) (out []*space) {
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // reach finds bytes that copies may use: the space's own, and those of the spaces that it sees.
 func (s *space) reach(a backend.Addr, n uint64) ([][]byte, error) {
 	b, err := s.table.view(a, n)
@@ -207,7 +228,7 @@ func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 			}
 		}
 		return nil
-	}, []*space{c.space}}, nil
+	}, c.space.holders(f.Addr, f.Pitch*(h-1)+row)}, nil
 }
 
 // exchangeTask checks a collective's buffers.
@@ -225,13 +246,25 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 	// They may go on after the space was closed, so it is they who hold the bytes, not the stream's job.
 	s := c.space
 	j := &job{foreign: true}
-	s.yard.begin(j)
+	var uses []*space
+	for _, b := range buffers {
+		uses = append(uses, s.holders(b.Addr, b.Size)...)
+	}
+	uses = distinct(uses)
+	for _, u := range uses {
+		u.begin(j)
+	}
+	end := func() {
+		for _, u := range uses {
+			u.yard.end(j)
+		}
+	}
 	pieces := make([][][]byte, len(buffers))
 	whole := make([][]byte, len(buffers))
 	for i, b := range buffers {
 		var err error
 		if pieces[i], err = s.reach(b.Addr, b.Size); err != nil {
-			s.yard.end(j)
+			end()
 			return err
 		}
 		if len(pieces[i]) == 1 {
@@ -242,6 +275,7 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 			whole[i] = append(whole[i], p...)
 		}
 	}
+	s.device.backend.pin(j, pieces)
 	over := make(chan error, 1)
 	begin(whole, func(err error) {
 		for i, b := range buffers {
@@ -252,7 +286,8 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 				}
 			}
 		}
-		s.yard.end(j)
+		s.device.backend.unpin(j)
+		end()
 		over <- err
 	})
 	// Whoever it waits for may need this device for that.

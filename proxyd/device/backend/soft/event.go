@@ -170,7 +170,7 @@ func (st *stream) Write(a backend.Addr, size int, value uint64) error {
 				storeWord(b[0], value)
 			}
 			return err
-		}, []*space{c.space}}, c.word(a, size)
+		}, c.space.holders(a, uint64(size))}, c.word(a, size)
 	})
 }
 
@@ -207,8 +207,10 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 
 // holds looks at a word. Between two looks the memory may be unmapped.
 func (s *space) holds(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) (bool, error) {
-	s.yard.begin(j)
-	defer s.yard.end(j)
+	for _, u := range s.holders(a, uint64(size)) {
+		u.begin(j)
+		defer u.yard.end(j)
+	}
 	b, err := s.reach(a, uint64(size))
 	if err != nil {
 		return false, err

@@ -226,7 +226,7 @@ func (r *run) carryOut(t task) {
 	defer g.leave()
 	j := &job{}
 	for _, u := range t.uses {
-		u.yard.begin(j)
+		u.begin(j)
 		defer u.yard.end(j)
 	}
 	if err := t.run(j); err != nil {

@@ -32,7 +32,16 @@ type ledger struct {
 // arena is bytes with as many references as there is memory in them that is live or still used.
 type arena struct {
 	bytes []byte
+	away  []byte // in the host's memory, while they are not in bytes; see swap.go
 	refs  int
+}
+
+// free gives back what newArena made.
+func (a *arena) free() {
+	freeArena(a.bytes)
+	if a.away != nil {
+		freeArena(a.away)
+	}
 }
 
 // freeing is memory that calls may no longer name and that work may still use.

@@ -56,6 +56,7 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 	if err != nil {
 		return piece{}, err
 	}
+	s.device.grown(s)
 	if err := s.await(waits); err != nil {
 		return piece{}, err
 	}
@@ -143,7 +144,7 @@ func (s *space) later(over *mark, marks []*mark, f func()) {
 // guard calls f, which touches the space's bytes outside of any job, unless the space is closed.
 func (s *space) guard(f func()) bool {
 	j := &job{}
-	s.yard.begin(j)
+	s.begin(j)
 	defer s.yard.end(j)
 	if s.isClosed() {
 		return false

@@ -30,6 +30,8 @@ type space struct {
 	nextContext backend.ContextID
 	peers       []*space // whose memory our kernels see
 	kernelHeap  *kernelHeap
+
+	held uint64 // bytes in the device's memory; the device's lock guards it
 }
 
 // NewSpace implements backend.Device.
@@ -73,6 +75,7 @@ func (s *space) Map() error {
 		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
 	}
 	s.device.mapped = s
+	s.device.admit(s)
 	s.gate.set()
 	return nil
 }
@@ -167,6 +170,7 @@ func (s *space) Close() error {
 	if s.device.mapped == s {
 		s.device.mapped = nil
 	}
+	s.device.holdings.spaces = without(s.device.holdings.spaces, s)
 	s.device.mu.Unlock()
 	for _, p := range peers {
 		_ = p.table.hide(&s.table)
@@ -190,7 +194,7 @@ func (s *space) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for a := range s.ledger.arenas {
-		freeArena(a.bytes)
+		a.free()
 	}
 	s.ledger.arenas = nil
 }

@@ -148,7 +148,7 @@ func (c *cudaContext) do(j *job) {
 		return
 	}
 	for _, u := range j.uses {
-		u.yard.begin(j)
+		u.begin(j)
 		defer u.yard.end(j)
 	}
 	if err := j.run(j); err != nil {
@@ -225,6 +225,7 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	}
 	s.ledger.pooled(p.alloc, true)
 	s.mu.Unlock()
+	s.device.grown(s)
 	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.attach(p) }})
 	return p.alloc.Base, nil
 }

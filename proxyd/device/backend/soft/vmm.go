@@ -92,6 +92,14 @@ func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
 	if misaligned(0, size) {
 		return 0, fmt.Errorf("memory of %d bytes: %w", size, backend.InvalidValue)
 	}
+	id, err := s.newMemory(size)
+	if err == nil {
+		s.device.grown(s)
+	}
+	return id, err
+}
+
+func (s *space) newMemory(size uint64) (backend.MemoryID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.ledger
@@ -159,7 +167,7 @@ func (s *space) giveBack(ar *arena) {
 		last := s.ledger.unref(ar)
 		s.mu.Unlock()
 		if last {
-			freeArena(ar.bytes)
+			ar.free()
 		}
 	}, true)
 }

@@ -165,6 +165,7 @@ func (g *gate) close() {
 // using them.
 type yard struct {
 	mu      sync.Mutex
+	away    bool // the bytes are elsewhere: nobody may begin
 	running map[*job]bool
 	graves  []*grave
 }
@@ -174,13 +175,44 @@ type grave struct {
 	free  func()
 }
 
-func (y *yard) begin(j *job) {
+// begin enters a job, unless the bytes are elsewhere.
+func (y *yard) begin(j *job) bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	if y.away {
+		return false
+	}
 	if y.running == nil {
 		y.running = map[*job]bool{}
 	}
 	y.running[j] = true
+	return true
+}
+
+// shut lets nobody begin, and returns true, unless somebody is at work who is not foreign.
+func (y *yard) shut() bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for j := range y.running {
+		if !j.foreign {
+			return false
+		}
+	}
+	y.away = true
+	return true
+}
+
+func (y *yard) isShut() bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.away
+}
+
+// open undoes shut.
+func (y *yard) open() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.away = false
 }
 
 func (y *yard) end(j *job) {
