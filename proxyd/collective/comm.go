@@ -20,6 +20,8 @@ type Spec struct {
 	ID    string
 	Size  int
 	Ranks []int
+	// Splits is how many splits there were: of a communicator that is made again, see Description.
+	Splits int
 }
 
 // Comm is one process's part of a communicator: all ranks that it holds. It is safe for
@@ -51,7 +53,6 @@ type Comm struct {
 	readers sync.WaitGroup
 	writers sync.WaitGroup
 	scratch pool // of the goroutine that carries out collectives
-	splits  int  // likewise
 
 	mu       sync.Mutex // before a link's
 	err      error
@@ -63,6 +64,7 @@ type Comm struct {
 	colls    map[uint64]*collective
 	pairs    map[[2]int]*pair
 	exited   bool // leaving is closed
+	splits   int  // that were
 }
 
 // Start begins to make a communicator and returns at once, as a non-blocking ncclCommInitRank
@@ -117,6 +119,7 @@ func (n *Node) start(ctx context.Context, spec Spec, meet func(context.Context) 
 		id: spec.ID, node: n, size: spec.Size, local: slices.Sorted(slices.Values(spec.Ranks)),
 		ready: make(chan struct{}), leaving: make(chan struct{}), over: make(chan struct{}), full: make(chan struct{}, 1),
 		ranks: make(map[int]*queue), colls: make(map[uint64]*collective), pairs: make(map[[2]int]*pair),
+		splits: spec.Splits,
 	}
 	for _, r := range c.local {
 		c.ranks[r] = &queue{rank: r}
@@ -185,8 +188,7 @@ func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, err
 	processes := len(c.address)
 	c.key, c.tag = slices.Clone(roster.Key), makeTag(roster.Key, c.id)
 	c.links = make([]*link, processes)
-	c.missing = processes - 1
-	if c.missing == 0 {
+	if c.missing = c.mourn(processes - 1); c.missing == 0 {
 		return nil
 	}
 	ctx, cancelTime := context.WithTimeoutCause(ctx, c.node.cfg.Connect, fmt.Errorf("after %s: %w", c.node.cfg.Connect, context.DeadlineExceeded))
@@ -197,6 +199,9 @@ func (c *Comm) join(ctx context.Context, meet func(context.Context) (Roster, err
 		return err
 	}
 	for p := range c.me {
+		if c.gone[p] {
+			continue
+		}
 		c.work.Go(func() {
 			conn, err := c.node.dial(ctx, c.address[p], c.key, c.tag, c.me, p)
 			if err == nil {

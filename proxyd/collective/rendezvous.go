@@ -20,6 +20,8 @@ var ErrRoster = errors.New("bad roster")
 type Member struct {
 	Ranks   []int  // which it holds
 	Address string // where its Node listens; empty if it does not
+	Server  int    // the caller's number for it: see Description
+	Gone    bool   // it has left: nobody connects to it, and what needs it is ErrLeft
 }
 
 // Roster is a communicator's members, in any order, and the secret that they share.
@@ -43,6 +45,8 @@ type layout struct {
 	home    []int    // rank → process
 	ranks   [][]int  // process → its ranks, ascending
 	address []string // process → where it listens
+	server  []int    // process → the caller's number for it
+	gone    []bool   // process → it has left
 	covers  [][]node // process → subtrees that it holds whole
 }
 
@@ -75,6 +79,8 @@ func arrange(size int, members []Member) (*layout, error) {
 			number[m] = p
 			l.ranks = append(l.ranks, nil)
 			l.address = append(l.address, members[m-1].Address)
+			l.server = append(l.server, members[m-1].Server)
+			l.gone = append(l.gone, members[m-1].Gone)
 		}
 		l.home[r] = p
 		l.ranks[p] = append(l.ranks[p], r)
@@ -83,7 +89,7 @@ func arrange(size int, members []Member) (*layout, error) {
 		return nil, fmt.Errorf("%w: a member without a rank", ErrRoster)
 	}
 	for p, a := range l.address[:len(l.address)-1] {
-		if a == "" {
+		if a == "" && !l.gone[p] {
 			return nil, fmt.Errorf("%w: the process of rank %d does not listen, and others must dial it", ErrRoster, l.ranks[p][0])
 		}
 	}

@@ -6,7 +6,9 @@ package collective
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"slices"
 )
@@ -79,11 +81,14 @@ func (r *run) split() error {
 			colours[colour] = append(colours[colour], rank)
 		}
 	}
+	r.mu.Lock()
 	r.splits++
+	number := r.splits
+	r.mu.Unlock()
 	for _, rank := range r.local {
 		colour := r.part(rank).split.colour
 		if got := r.part(rank).got; colour >= 0 && got.comm == nil {
-			if err := r.branch(colour, colours[colour], keys); err != nil {
+			if err := r.branch(number, colour, colours[colour], keys); err != nil {
 				return err
 			}
 		}
@@ -91,17 +96,23 @@ func (r *run) split() error {
 	return nil
 }
 
+// branchID is the identity of one of a split's communicators: the same for all its members, and of one length however deep it is.
+func branchID(parent string, number, colour int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d.%d", parent, number, colour))
+	return hex.EncodeToString(sum[:16])
+}
+
 // branch starts the communicator of one colour, and gives it to its local ranks.
-func (r *run) branch(colour int, ranks, keys []int) error {
+func (r *run) branch(number, colour int, ranks, keys []int) error {
 	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
-	spec := Spec{ID: fmt.Sprintf("%s/%d.%d", r.id, r.splits, colour), Size: len(ranks)}
+	spec := Spec{ID: branchID(r.id, number, colour), Size: len(ranks)}
 	roster := Roster{Key: mac(r.key, []byte("split"), []byte(spec.ID))}
 	member := make(map[int]int) // process → index
 	for i, old := range ranks {
 		p := r.home[old]
 		if _, known := member[p]; !known {
 			member[p] = len(roster.Members)
-			roster.Members = append(roster.Members, Member{Address: r.address[p]})
+			roster.Members = append(roster.Members, Member{Address: r.address[p], Server: r.server[p], Gone: r.gone[p]})
 		}
 		m := &roster.Members[member[p]]
 		m.Ranks = append(m.Ranks, i)

@@ -6,7 +6,6 @@ package collective
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -46,13 +45,13 @@ func TestSplitCommunicators(t *testing.T) {
 		name          string
 		colours, keys []int
 		ranks         []int // in the new one
-		id            string
+		number        int
 	}{
-		{"two halves", []int{0, 0, 0, 1, 1, 1}, []int{0, 0, 0, 0, 0, 0}, []int{0, 1, 2, 0, 1, 2}, "world/1.%d"},
-		{"keys turn them round", []int{4, 4, 4, 4, 4, 4}, []int{6, 5, 4, -3, -3, -8}, []int{5, 4, 3, 1, 2, 0}, "world/2.%d"},
-		{"some in none", []int{-1, 2, -1, 2, -1, 2}, []int{0, 1, 0, 1, 0, 0}, []int{0, 1, 0, 2, 0, 0}, "world/3.%d"},
-		{"each alone", []int{0, 1, 2, 3, 4, 5}, []int{0, 0, 0, 0, 0, 0}, []int{0, 0, 0, 0, 0, 0}, "world/4.%d"},
-		{"all in none", []int{-1, -1, -1, -1, -1, -1}, []int{0, 0, 0, 0, 0, 0}, []int{0, 0, 0, 0, 0, 0}, ""},
+		{"two halves", []int{0, 0, 0, 1, 1, 1}, []int{0, 0, 0, 0, 0, 0}, []int{0, 1, 2, 0, 1, 2}, 1},
+		{"keys turn them round", []int{4, 4, 4, 4, 4, 4}, []int{6, 5, 4, -3, -3, -8}, []int{5, 4, 3, 1, 2, 0}, 2},
+		{"some in none", []int{-1, 2, -1, 2, -1, 2}, []int{0, 1, 0, 1, 0, 0}, []int{0, 1, 0, 2, 0, 0}, 3},
+		{"each alone", []int{0, 1, 2, 3, 4, 5}, []int{0, 0, 0, 0, 0, 0}, []int{0, 0, 0, 0, 0, 0}, 4},
+		{"all in none", []int{-1, -1, -1, -1, -1, -1}, []int{0, 0, 0, 0, 0, 0}, []int{0, 0, 0, 0, 0, 0}, 5},
 	} {
 		done := make(chan error, 6)
 		issued := 0
@@ -64,7 +63,7 @@ func TestSplitCommunicators(t *testing.T) {
 				}
 				continue
 			}
-			if id := fmt.Sprintf(c.id, c.colours[s.old]); s.comm.ID() != id || s.rank != c.ranks[s.old] {
+			if id := branchID("world", c.number, c.colours[s.old]); s.comm.ID() != id || s.rank != c.ranks[s.old] {
 				t.Fatalf("%s: rank %d is %d of %s, want %d of %s", c.name, s.old, s.rank, s.comm.ID(), c.ranks[s.old], id)
 			}
 			// It may be used before it is ready.
@@ -109,7 +108,7 @@ func TestSplitOutlivesParent(t *testing.T) {
 	}
 	w.comms = []*Comm{first[0].comm, first[1].comm}
 	second := w.split([]int{7, 7, -1, -1}, []int{1, 0, 0, 0})
-	if id := second[1].comm.ID(); id != "world/1.0/1.7" || second[1].rank != 0 {
+	if id := second[1].comm.ID(); id != branchID(branchID("world", 1, 0), 1, 7) || second[1].rank != 0 {
 		t.Errorf("rank 1 is %d of %s", second[1].rank, id)
 	}
 	w.ready(second[0].comm)

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"errors"
+	"net"
+	"slices"
+)
+
+// Description is what a communicator is made again of, by Start, after its processes have ended: with the same ID and number of
+// splits, a key that all derive from this one, and members at their addresses of that day.
+type Description struct {
+	ID      string
+	Key     []byte
+	Size    int
+	Ranks   []int // that are here
+	Servers []int // of each rank, as its Member had it
+	Splits  int
+}
+
+// Describe describes the communicator: false until its members are known.
+func (c *Comm) Describe() (Description, bool) {
+	select {
+	case <-c.ready:
+	default:
+		return Description{}, false
+	}
+	d := Description{ID: c.id, Key: slices.Clone(c.key), Size: c.size, Ranks: slices.Clone(c.local)}
+	for _, p := range c.home {
+		d.Servers = append(d.Servers, c.server[p])
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d.Splits = c.splits
+	return d, true
+}
+
+// HasLeft tells whether this process has left the communicator, which has not failed, and others have not, as far as is known.
+func (c *Comm) HasLeft() bool {
+	c.mu.Lock()
+	exited, links := c.exited && errors.Is(c.err, ErrClosed), slices.Clone(c.links)
+	c.mu.Unlock()
+	if !exited {
+		return false
+	}
+	return slices.ContainsFunc(links, func(l *link) bool { return l != nil && !l.hasLeft() })
+}
+
+// mourn makes the links of processes that have left, and returns how many of so many others are to be connected.
+func (c *Comm) mourn(others int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p, gone := range c.gone {
+		if !gone || p == c.me {
+			continue
+		}
+		ours, theirs := net.Pipe() // nobody reads or writes it
+		theirs.Close()
+		c.links[p] = newLink(p, ours, 0, c.fail)
+		c.links[p].left, c.links[p].state = true, linkEnded
+		others--
+	}
+	return others
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collective
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"runtime"
+	"testing"
+)
+
+// fixed is a meeting whose members are known.
+type fixed Roster
+
+func (f fixed) Meet(context.Context, string, int, Member) (Roster, error) { return Roster(f), nil }
+
+// again makes what was described in other nodes: process p's in nodes[p]. Those that have left are not made.
+func (w *world) again(nodes []*Node, all []Description, left ...int) []*Comm {
+	w.t.Helper()
+	f := fixed{Key: mac(all[0].Key, []byte("a test"))}
+	for p, d := range all {
+		f.Members = append(f.Members, Member{Ranks: d.Ranks, Address: nodes[p].Address(), Server: p, Gone: len(left) > 0 && left[0] == p})
+	}
+	comms := make([]*Comm, len(all))
+	for p, d := range all {
+		if f.Members[p].Gone {
+			continue
+		}
+		c, err := nodes[p].Start(w.t.Context(), Spec{ID: d.ID, Size: d.Size, Ranks: d.Ranks, Splits: d.Splits}, f)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		comms[p] = c
+	}
+	for _, c := range comms {
+		if c != nil {
+			w.ready(c)
+		}
+	}
+	return comms
+}
+
+// A communicator that is made again elsewhere goes on: with its name, and with the names of what it is split into.
+func TestDescribe(t *testing.T) {
+	home := []int{0, 1, 0, 2}
+	quiet := newWorld(t, home, nil)
+	old := newWorld(t, home, nil)
+	colours, keys := []int{0, 0, 1, 1}, make([]int, 4)
+	quiet.split(colours, keys)
+	old.split(colours, keys)
+	var all []Description
+	for _, c := range old.comms {
+		d, ok := c.Describe()
+		if !ok {
+			t.Fatal("it is not known")
+		}
+		all = append(all, d)
+	}
+	if d := all[2]; d.ID != "world" || d.Size != 4 || !reflect.DeepEqual(d.Ranks, []int{3}) || d.Splits != 1 || !reflect.DeepEqual(d.Servers, []int{0, 0, 0, 0}) {
+		t.Errorf("%+v", d)
+	}
+	for _, n := range old.nodes {
+		n.Close()
+	}
+	next := newNodes(t, home, nil, Config{})
+	next.comms = next.again(next.nodes, all)
+	if d, _ := next.comms[1].Describe(); !reflect.DeepEqual(d.Servers, []int{0, 1, 0, 2}) || reflect.DeepEqual(d.Key, all[1].Key) {
+		t.Errorf("%+v", d)
+	}
+	want := quiet.split(colours, keys)
+	for i, got := range next.split(colours, keys) {
+		if got.comm.ID() != want[i].comm.ID() || got.rank != want[i].rank {
+			t.Errorf("rank %d is %d of %s, not %d of %s", got.old, got.rank, got.comm.ID(), want[i].rank, want[i].comm.ID())
+		}
+		next.ready(got.comm)
+		if d, _ := got.comm.Describe(); d.Servers[got.rank] != home[got.old] {
+			t.Errorf("rank %d is at %v", got.rank, d.Servers)
+		}
+	}
+}
+
+// A process that had left is not waited for, but by those who need it: they are told.
+func TestGone(t *testing.T) {
+	home := []int{0, 1, 2}
+	old := newWorld(t, home, nil)
+	var all []Description
+	for _, c := range old.comms {
+		d, _ := c.Describe()
+		all = append(all, d)
+	}
+	for _, gone := range []int{0, 1, 2} {
+		next := newNodes(t, home, nil, Config{})
+		comms := next.again(next.nodes, all, gone)
+		here, other := (gone+1)%3, (gone+2)%3
+		next.comms = comms
+		b := []byte{1}
+		err := next.issue(comms, map[int][]Op{
+			here:  {{Kind: Send, Type: Int8, Count: 1, Peer: other, Send: b}},
+			other: {{Kind: Recv, Type: Int8, Count: 1, Peer: here, Recv: make([]byte, 1)}},
+		})
+		if err != nil {
+			t.Errorf("between those that are there: %v", err)
+		}
+		if !comms[here].quietly(other) {
+			t.Error("it is not known who has left")
+		}
+		err = next.issue(comms, map[int][]Op{here: {{Kind: AllReduce, Type: Int8, Count: 1, Send: b, Recv: make([]byte, 1)}}})
+		if !errors.Is(err, ErrLeft) {
+			t.Errorf("with who has left: %v", err)
+		}
+	}
+}
+
+// quietly tells whether only that other process has not left, as far as this one knows.
+func (c *Comm) quietly(other int) bool {
+	for p, l := range c.links {
+		if l != nil && l.hasLeft() == (p == other) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestHasLeft: who destroys a communicator knows whether he was the last.
+func TestHasLeft(t *testing.T) {
+	w := newWorld(t, []int{0, 1}, nil)
+	if w.comms[0].HasLeft() {
+		t.Error("it is there")
+	}
+	if err := w.comms[0].Destroy(0); err != nil {
+		t.Fatal(err)
+	}
+	for !w.comms[0].HasLeft() {
+		runtime.Gosched() // until it has said goodbye
+	}
+	if err := w.comms[1].Destroy(1); err != nil {
+		t.Fatal(err)
+	}
+	for p, c := range w.comms {
+		wait(t, c.Done())
+		if c.HasLeft() {
+			t.Errorf("process %d: nobody is there any more", p)
+		}
+	}
+}
