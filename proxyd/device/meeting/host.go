@@ -34,11 +34,10 @@ const strangers = 1024
 // Host is a Rendezvous between processes. The identities that it makes are met at its own address, so nobody else is
 // needed. Its ranks may meet at other Hosts.
 type Host struct {
+	maker
+	reunions
 	cfg      Config
 	listener net.Listener
-	maker    [16]byte
-	key      key
-	room     room
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
@@ -61,8 +60,8 @@ func Listen(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("meeting: %w", err)
 	}
 	h := &Host{cfg: cfg, listener: l, slots: make(chan struct{}, strangers)}
-	rand.Read(h.maker[:]) //nolint:errcheck // crypto/rand's Read never fails
-	rand.Read(h.key[:])   //nolint:errcheck // crypto/rand's Read never fails
+	h.begin()
+	rand.Read(h.life[:]) //nolint:errcheck // crypto/rand's Read never fails
 	h.ctx, h.cancel = context.WithCancel(ctx)
 	context.AfterFunc(h.ctx, func() { l.Close() })
 	h.wg.Go(h.accept)
@@ -76,7 +75,7 @@ func (h *Host) Close() {
 }
 
 // NewID implements Rendezvous.
-func (h *Host) NewID() (ID, error) { return newID(h.maker, &h.key, h.listener.Addr().String()) }
+func (h *Host) NewID() (ID, error) { return newID(h.token, &h.key, h.listener.Addr().String()) }
 
 // Meet implements Rendezvous. It also ends with the Host.
 func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error) {
@@ -86,44 +85,42 @@ func (h *Host) Meet(ctx context.Context, id ID, size, rank int) (collective.Rost
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(collective.ErrClosed) })()
-	if id.maker() == h.maker {
-		return h.room.await(ctx, &id, size, rank, h.cfg.Node)
+	me := here{size, rank, h.number, h.cfg.Node}
+	if id.maker() == h.token {
+		return h.room.await(ctx, &id, me)
 	}
-	if id.address() == "" {
+	at := h.placeOf(id.maker(), id.address())
+	if at == "" {
 		return collective.Roster{}, fmt.Errorf("%w: its maker talks to nobody", ErrID)
 	}
-	r, err := h.visit(ctx, &id, size, rank)
+	e, err := h.visit(ctx, at, id.nonce(), id.secret(), me)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return collective.Roster{}, fmt.Errorf("meeting at %s: %w", id.address(), err)
+		return collective.Roster{}, fmt.Errorf("meeting at %s: %w", at, err)
 	}
-	return r, nil
+	return roster(id.secret(), e), nil
 }
 
 // visit is the way of a rank to another Host.
-func (h *Host) visit(ctx context.Context, id *ID, size, rank int) (collective.Roster, error) {
-	conn, err := h.dial(ctx, id.address())
+func (h *Host) visit(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
+	conn, err := h.dial(ctx, at)
 	if err != nil {
-		return collective.Roster{}, err
+		return ending{}, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
-	t, err := call(conn, id)
+	t, err := call(conn, nonce, secret)
 	if err == nil {
-		err = t.announce(here{size, rank, h.cfg.Node})
+		err = t.announce(me)
 	}
 	if err != nil {
-		return collective.Roster{}, err
+		return ending{}, err
 	}
 	conn.SetDeadline(time.Time{}) //nolint:errcheck // likewise
-	nonce, addresses, err := t.hear(size)
-	if err != nil {
-		return collective.Roster{}, err
-	}
-	return roster(id.secret(), nonce, addresses), nil
+	return t.hear(me.size)
 }
 
 // dial tries again for a while: the network may be slower than what carried the identity.
@@ -174,12 +171,19 @@ func (h *Host) receive(conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(h.ctx, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // a connection that is closed needs none
-	nonce, t, who, err := greet(conn, &h.key)
+	room := &h.room
+	nonce, t, who, err := greet(conn, func(nonce []byte) []byte {
+		if w := h.awaited(nonce); w != nil {
+			room = &w.room
+			return w.secret
+		}
+		return h.key.secret(nonce)
+	})
 	<-h.slots
 	if err != nil {
 		return
 	}
-	g, err := h.room.enter(nonce, who.size, who.rank, who.address)
+	g, err := room.enter(nonce, who)
 	if err != nil {
 		t.reply(&gathering{err: err}) //nolint:errcheck // it will see that we are gone
 		return
@@ -193,7 +197,7 @@ func (h *Host) receive(conn net.Conn) {
 	select {
 	case <-g.over:
 	case <-gone:
-		h.room.leave(nonce, g, who.rank)
+		room.leave(nonce, g, who.rank)
 		return
 	}
 	conn.SetDeadline(time.Now().Add(h.cfg.Handshake)) //nolint:errcheck // likewise

@@ -6,6 +6,7 @@ package meeting
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -308,22 +309,22 @@ func FuzzEnd(f *testing.F) {
 	good.WriteByte(1)
 	good.Write(g.nonce[:])
 	for _, a := range g.addresses {
-		good.Write(appendAddress(nil, a))
+		good.Write(appendAddress([]byte{7, 0, 0, 0}, a))
 	}
 	f.Add(good.Bytes(), 3)
 	f.Add([]byte{0, 'x'}, 1)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		size = min(max(size, 1), 1000)
-		nonce, addresses, err := parseEnd(b, size)
+		e, err := parseEnd(b, size)
 		if err != nil {
 			return
 		}
-		again := append([]byte{1}, nonce...)
-		for _, a := range addresses {
-			again = appendAddress(again, a)
+		again := append([]byte{1}, e.nonce...)
+		for i, a := range e.addresses {
+			again = appendAddress(binary.LittleEndian.AppendUint32(again, uint32(e.servers[i])), a)
 		}
-		if len(addresses) != size || !bytes.Equal(again, b) {
-			t.Errorf("%q is %q", b, addresses)
+		if len(e.addresses) != size || !bytes.Equal(again, b) {
+			t.Errorf("%q is %q", b, e.addresses)
 		}
 	})
 }
@@ -332,7 +333,7 @@ func FuzzEnd(f *testing.F) {
 func FuzzGreet(f *testing.F) {
 	var k key
 	f.Add([]byte(helloMagic), []byte{})
-	f.Add(bytes.Repeat([]byte{1}, helloSize), make([]byte, 42))
+	f.Add(bytes.Repeat([]byte{1}, helloSize), make([]byte, 46))
 	f.Fuzz(func(t *testing.T, hello, rest []byte) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
@@ -342,7 +343,7 @@ func FuzzGreet(f *testing.F) {
 			theirs.Write(hello) //nolint:errcheck // likewise
 			theirs.Write(rest)  //nolint:errcheck // likewise
 		}()
-		if _, _, h, err := greet(ours, &k); err == nil {
+		if _, _, h, err := greet(ours, k.secret); err == nil {
 			t.Errorf("it was let in as %v", h)
 		}
 	})

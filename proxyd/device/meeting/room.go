@@ -31,11 +31,30 @@ type Rendezvous interface {
 	// rank, at the same time. All get the same roster. If ctx is done first, or a rank leaves, or they do not agree,
 	// all get an error. An identity serves for one communicator.
 	Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error)
+
+	// Assume has it be the server of that number among the job's, and unless id is nil, who made the identities that another
+	// server has made: those are met here. It is called before all others.
+	Assume(number int, id *Identity)
+	// Identity is what another one assumes to be in the place of this one.
+	Identity() Identity
+	// Hold keeps communicators from coming to be: members come, and wait, even when all are there. Release lets them.
+	Hold()
+	Release()
+
+	// Address says where it and the process's collective.Node are reached: what Move and others' Move take. It is another one
+	// for each life of a server.
+	Address() string
+	// Move says where all of the job's servers are today, by their numbers: identities that they have made are met there.
+	Move(peers map[int]string) error
+	// Again brings the servers of a communicator together that is to be made again. It fails when ctx is done, with the names
+	// of those that did not come.
+	Again(ctx context.Context, r Reunion) (collective.Roster, error)
 }
 
 // gathering is the ranks of one communicator that have come.
 type gathering struct {
 	addresses []string // by rank
+	servers   []int    // likewise
 	there     []bool
 	missing   int
 	over      chan struct{} // closed when all are there, or err is set
@@ -49,13 +68,15 @@ type room struct {
 	open map[string]*gathering // by the identity's nonce
 	past map[string]error      // how the latest ended: who comes late must not wait
 	old  []string              // its keys, oldest first
+	held bool                  // those that are full stay open
 }
 
 // remembered is how many ends a room remembers.
 const remembered = 4096
 
 // enter lets a rank come.
-func (r *room) enter(nonce []byte, size, rank int, address string) (*gathering, error) {
+func (r *room) enter(nonce []byte, h here) (*gathering, error) {
+	size, rank := h.size, h.rank
 	if size < 1 || size > maxRanks || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("%w: rank %d of %d", ErrDisagree, rank, size)
 	}
@@ -66,7 +87,9 @@ func (r *room) enter(nonce []byte, size, rank int, address string) (*gathering, 
 	}
 	g := r.open[string(nonce)]
 	if g == nil {
-		g = &gathering{addresses: make([]string, size), there: make([]bool, size), missing: size, over: make(chan struct{})}
+		g = &gathering{
+			addresses: make([]string, size), servers: make([]int, size), there: make([]bool, size), missing: size, over: make(chan struct{}),
+		}
 		rand.Read(g.nonce[:]) //nolint:errcheck // crypto/rand's Read never fails
 		if r.open == nil {
 			r.open = make(map[string]*gathering)
@@ -81,12 +104,24 @@ func (r *room) enter(nonce []byte, size, rank int, address string) (*gathering, 
 		r.end(nonce, g, fmt.Errorf("%w: rank %d came twice", ErrDisagree, rank))
 		return nil, g.err
 	}
-	g.there[rank], g.addresses[rank] = true, address
+	g.there[rank], g.addresses[rank], g.servers[rank] = true, h.address, h.server
 	g.missing--
-	if g.missing == 0 {
+	if g.missing == 0 && !r.held {
 		r.end(nonce, g, nil)
 	}
 	return g, nil
+}
+
+// hold has the gatherings that are full wait, or end.
+func (r *room) hold(held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = held
+	for nonce, g := range r.open {
+		if !held && g.missing == 0 {
+			r.end([]byte(nonce), g, nil)
+		}
+	}
 }
 
 // end is the end of a gathering, good or bad. The caller holds mu.
@@ -122,15 +157,15 @@ func (r *room) leave(nonce []byte, g *gathering, rank int) {
 }
 
 // await is the way of a rank in this process.
-func (r *room) await(ctx context.Context, id *ID, size, rank int, address string) (collective.Roster, error) {
-	g, err := r.enter(id.nonce(), size, rank, address)
+func (r *room) await(ctx context.Context, id *ID, h here) (collective.Roster, error) {
+	g, err := r.enter(id.nonce(), h)
 	if err != nil {
 		return collective.Roster{}, err
 	}
 	select {
 	case <-g.over:
 	case <-ctx.Done():
-		r.leave(id.nonce(), g, rank)
+		r.leave(id.nonce(), g, h.rank)
 		<-g.over
 		if g.err != nil {
 			return collective.Roster{}, context.Cause(ctx)
@@ -139,19 +174,19 @@ func (r *room) await(ctx context.Context, id *ID, size, rank int, address string
 	if g.err != nil {
 		return collective.Roster{}, g.err
 	}
-	return roster(id.secret(), g.nonce[:], g.addresses), nil
+	return roster(id.secret(), ending{g.nonce[:], g.addresses, g.servers}), nil
 }
 
 // roster makes one of where each rank is: ranks with one address are of one process.
-func roster(secret, nonce []byte, addresses []string) collective.Roster {
-	r := collective.Roster{Key: mac(secret, []byte("communicator"), nonce)}
+func roster(secret []byte, e ending) collective.Roster {
+	r := collective.Roster{Key: mac(secret, []byte("communicator"), e.nonce)}
 	member := make(map[string]int)
-	for rank, a := range addresses {
+	for rank, a := range e.addresses {
 		i, known := member[a]
 		if !known {
 			i = len(r.Members)
 			member[a] = i
-			r.Members = append(r.Members, collective.Member{Address: a})
+			r.Members = append(r.Members, collective.Member{Address: a, Server: e.servers[rank]})
 		}
 		r.Members[i].Ranks = append(r.Members[i].Ranks, rank)
 	}
@@ -159,30 +194,36 @@ func roster(secret, nonce []byte, addresses []string) collective.Roster {
 }
 
 // Local is a Rendezvous of one process: it opens no connection. NewLocal makes one.
-type Local struct {
-	maker [16]byte
-	key   key
-	room  room
-}
+type Local struct{ maker }
 
 // NewLocal makes a Local.
 func NewLocal() *Local {
 	l := &Local{}
-	rand.Read(l.maker[:]) //nolint:errcheck // crypto/rand's Read never fails
-	rand.Read(l.key[:])   //nolint:errcheck // crypto/rand's Read never fails
+	l.begin()
 	return l
 }
 
 // NewID implements Rendezvous.
-func (l *Local) NewID() (ID, error) { return newID(l.maker, &l.key, "") }
+func (l *Local) NewID() (ID, error) { return newID(l.token, &l.key, "") }
 
 // Meet implements Rendezvous. An identity that was made elsewhere is ErrID.
 func (l *Local) Meet(ctx context.Context, id ID, size, rank int) (collective.Roster, error) {
 	if err := id.check(); err != nil {
 		return collective.Roster{}, err
 	}
-	if id.maker() != l.maker {
+	if id.maker() != l.token {
 		return collective.Roster{}, fmt.Errorf("%w: it was made by another device server, and this one talks to none", ErrID)
 	}
-	return l.room.await(ctx, &id, size, rank, "")
+	return l.room.await(ctx, &id, here{size, rank, l.number, ""})
+}
+
+// Address implements Rendezvous: nobody reaches it.
+func (l *Local) Address() string { return "" }
+
+// Move implements Rendezvous.
+func (l *Local) Move(map[int]string) error { return nil }
+
+// Again implements Rendezvous.
+func (l *Local) Again(context.Context, Reunion) (collective.Roster, error) {
+	return collective.Roster{}, errors.New("it has other servers' ranks, and this server talks to none")
 }

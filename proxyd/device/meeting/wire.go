@@ -38,12 +38,13 @@ func (t *talk) mac(who string, said []byte) []byte {
 // here is what a rank says of itself.
 type here struct {
 	size, rank int
+	server     int // the number of its server
 	address    string
 }
 
 // call is the beginning of a rank's side.
-func call(conn net.Conn, id *ID) (*talk, error) {
-	hello := append([]byte(helloMagic), id.nonce()...)
+func call(conn net.Conn, nonce, secret []byte) (*talk, error) {
+	hello := append([]byte(helloMagic), nonce...)
 	hello = append(hello, make([]byte, 32)...)
 	rand.Read(hello[len(hello)-32:]) //nolint:errcheck // crypto/rand's Read never fails
 	if _, err := conn.Write(hello); err != nil {
@@ -53,7 +54,7 @@ func call(conn net.Conn, id *ID) (*talk, error) {
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
 		return nil, err
 	}
-	t := &talk{conn, id.secret(), append(hello, answer[:32]...)}
+	t := &talk{conn, secret, append(hello, answer[:32]...)}
 	if !hmac.Equal(answer[32:], t.mac("host", nil)) {
 		return nil, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
 	}
@@ -63,13 +64,14 @@ func call(conn net.Conn, id *ID) (*talk, error) {
 func (t *talk) announce(h here) error {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(h.size))
 	b = binary.LittleEndian.AppendUint32(b, uint32(h.rank))
+	b = binary.LittleEndian.AppendUint32(b, uint32(h.server))
 	b = appendAddress(b, h.address)
 	_, err := t.conn.Write(append(b, t.mac("rank", b)...))
 	return err
 }
 
 // greet is the beginning of the host's side: it returns which identity is meant, and what the rank says.
-func greet(conn net.Conn, k *key) (nonce []byte, t *talk, h here, err error) {
+func greet(conn net.Conn, secret func(nonce []byte) []byte) (nonce []byte, t *talk, h here, err error) {
 	hello := make([]byte, helloSize, helloSize+32)
 	if _, err := io.ReadFull(conn, hello); err != nil {
 		return nil, nil, h, err
@@ -80,15 +82,15 @@ func greet(conn net.Conn, k *key) (nonce []byte, t *talk, h here, err error) {
 	nonce = hello[len(helloMagic):][:16]
 	var challenge [32]byte
 	rand.Read(challenge[:]) //nolint:errcheck // crypto/rand's Read never fails
-	t = &talk{conn, k.secret(nonce), append(hello, challenge[:]...)}
+	t = &talk{conn, secret(nonce), append(hello, challenge[:]...)}
 	if _, err := conn.Write(append(challenge[:], t.mac("host", nil)...)); err != nil {
 		return nil, nil, h, err
 	}
-	b := make([]byte, 10)
+	b := make([]byte, 14)
 	if _, err := io.ReadFull(conn, b); err != nil {
 		return nil, nil, h, err
 	}
-	rest := make([]byte, int(binary.LittleEndian.Uint16(b[8:]))+sha256.Size)
+	rest := make([]byte, int(binary.LittleEndian.Uint16(b[12:]))+sha256.Size)
 	if _, err := io.ReadFull(conn, rest); err != nil {
 		return nil, nil, h, err
 	}
@@ -96,7 +98,7 @@ func greet(conn net.Conn, k *key) (nonce []byte, t *talk, h here, err error) {
 	if !hmac.Equal(rest[len(address):], t.mac("rank", append(b, address...))) {
 		return nil, nil, h, fmt.Errorf("%w: it does not know the secret", ErrProtocol)
 	}
-	h = here{int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])), string(address)}
+	h = here{int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:])), int(int32(binary.LittleEndian.Uint32(b[8:]))), string(address)}
 	return nonce, t, h, nil
 }
 
@@ -107,7 +109,8 @@ func (t *talk) reply(g *gathering) error {
 		b = append(append(b, 0), g.err.Error()...)
 	} else {
 		b = append(append(b, 1), g.nonce[:]...)
-		for _, a := range g.addresses {
+		for rank, a := range g.addresses {
+			b = binary.LittleEndian.AppendUint32(b, uint32(g.servers[rank]))
 			b = appendAddress(b, a)
 		}
 	}
@@ -117,51 +120,59 @@ func (t *talk) reply(g *gathering) error {
 	return err
 }
 
+// ending is what a gathering has come to.
+type ending struct {
+	nonce     []byte
+	addresses []string // by rank
+	servers   []int    // likewise
+}
+
 // hear waits for the reply.
-func (t *talk) hear(size int) (nonce []byte, addresses []string, err error) {
+func (t *talk) hear(size int) (ending, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(t.conn, head[:]); err != nil {
-		return nil, nil, err
+		return ending{}, err
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n < 1+sha256.Size || n > maxReply {
-		return nil, nil, ErrProtocol
+		return ending{}, ErrProtocol
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(t.conn, b); err != nil {
-		return nil, nil, err
+		return ending{}, err
 	}
 	said := b[:len(b)-sha256.Size]
 	if !hmac.Equal(b[len(said):], t.mac("end", said)) {
-		return nil, nil, ErrProtocol
+		return ending{}, ErrProtocol
 	}
 	return parseEnd(said, size)
 }
 
 // parseEnd takes apart how it ended.
-func parseEnd(b []byte, size int) (nonce []byte, addresses []string, err error) {
+func parseEnd(b []byte, size int) (e ending, err error) {
 	switch {
 	case len(b) < 1 || b[0] > 1 || b[0] == 1 && len(b) < 33:
-		return nil, nil, ErrProtocol
+		return ending{}, ErrProtocol
 	case b[0] == 0:
-		return nil, nil, fmt.Errorf("%w: %q", ErrFailed, b[1:])
+		return ending{}, fmt.Errorf("%w: %q", ErrFailed, b[1:])
 	}
-	nonce, b = b[1:33], b[33:]
+	e.nonce, b = b[1:33], b[33:]
 	for range size {
-		if len(b) < 2 {
-			return nil, nil, ErrProtocol
+		if len(b) < 6 {
+			return ending{}, ErrProtocol
 		}
-		n := int(binary.LittleEndian.Uint16(b))
-		if len(b) < 2+n {
-			return nil, nil, ErrProtocol
+		n := int(binary.LittleEndian.Uint16(b[4:]))
+		if len(b) < 6+n {
+			return ending{}, ErrProtocol
 		}
-		addresses = append(addresses, string(b[2:2+n]))
-		b = b[2+n:]
+		e.servers = append(e.servers, int(int32(binary.LittleEndian.Uint32(b))))
+		e.addresses = append(e.addresses, string(b[6:6+n]))
+		b = b[6+n:]
 	}
 	if len(b) > 0 {
-		return nil, nil, ErrProtocol
+		return ending{}, ErrProtocol
 	}
-	return nonce, addresses, nil
+	return e, nil
 }
 
 // ErrFailed means that the host says why there will be no communicator.

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package meeting
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+)
+
+// ErrOver means that one of the servers says that the communicator is no more.
+var ErrOver = errors.New("the communicator has failed")
+
+// Reunion is a communicator that was, as one of its servers knows it.
+type Reunion struct {
+	Key   []byte // that it had
+	Homes []int  // rank → the number of its server
+	Is    Standing
+}
+
+// Standing is what a communicator is to one of its servers.
+type Standing uint8
+
+// The standings: the server takes part; all ranks that it had have left, and nobody is to wait for them; it failed.
+const (
+	Present Standing = iota
+	Left
+	Over
+)
+
+// What a server says in the place of its address if it does not take part. No address is without a colon.
+const (
+	saysLeft = "left"
+	saysOver = "over"
+)
+
+// place is where a server is, in one of its lives.
+type place struct {
+	meeting, node string
+	maker, life   [16]byte
+}
+
+func (p *place) String() string {
+	return strings.Join([]string{p.meeting, p.node, hex.EncodeToString(p.maker[:]), hex.EncodeToString(p.life[:])}, ",")
+}
+
+func parsePlace(s string) (p place, err error) {
+	bad := fmt.Errorf("%q is no address of a device server", s)
+	f := strings.Split(s, ",")
+	if len(f) != 4 || !strings.Contains(f[0], ":") || !strings.Contains(f[1], ":") || len(f[2]) != 32 || len(f[3]) != 32 {
+		return p, bad
+	}
+	p.meeting, p.node = f[0], f[1]
+	if _, err := hex.Decode(p.maker[:], []byte(f[2])); err != nil {
+		return p, bad
+	}
+	if _, err := hex.Decode(p.life[:], []byte(f[3])); err != nil {
+		return p, bad
+	}
+	return p, nil
+}
+
+// reunions is what a Host has for communicators that are made again.
+type reunions struct {
+	life [16]byte
+
+	mu    sync.Mutex
+	peers map[int]place
+	here  map[string]*reunion // that this host keeps, by the nonce that the others name
+}
+
+// reunion is a gathering of servers, in the order of their numbers.
+type reunion struct {
+	secret []byte
+	room   room
+}
+
+// awaited finds a reunion, nil if there is none.
+func (r *reunions) awaited(nonce []byte) *reunion {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.here[string(nonce)]
+}
+
+// placeOf is where an identity is met: where its maker is today, if that is known.
+func (r *reunions) placeOf(maker [16]byte, address string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.peers {
+		if p.maker == maker {
+			return p.meeting
+		}
+	}
+	return address
+}
+
+// Address implements Rendezvous, as all below.
+func (h *Host) Address() string {
+	p := place{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}
+	return p.String()
+}
+
+// Move may be called again. Of this server it says nothing new.
+func (h *Host) Move(peers map[int]string) error {
+	all := map[int]place{}
+	for n, s := range peers {
+		p, err := parsePlace(s)
+		if err != nil {
+			return fmt.Errorf("server %d: %w", n, err)
+		}
+		all[n] = p
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.peers = all
+	return nil
+}
+
+// Again has the servers meet at that of the lowest number. What they call the meeting, and the secret by which they know each other,
+// follow from the communicator's key and from that server's life: nobody who means another life of it is let in.
+func (h *Host) Again(ctx context.Context, r Reunion) (collective.Roster, error) {
+	parties := slices.Compact(slices.Sorted(slices.Values(r.Homes)))
+	rank := slices.Index(parties, h.number)
+	if rank < 0 || len(r.Key) < 16 {
+		return collective.Roster{}, fmt.Errorf("%w: server %d has none of its ranks", ErrDisagree, h.number)
+	}
+	places, err := h.placesOf(parties)
+	if err != nil {
+		return collective.Roster{}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(h.ctx, func() { cancel(collective.ErrClosed) })()
+	me := here{len(parties), rank, h.number, h.cfg.Node}
+	switch r.Is {
+	case Left:
+		me.address = saysLeft
+	case Over:
+		me.address = saysOver
+	}
+	life := places[0].life
+	nonce, secret := mac(r.Key, []byte("again"), life[:])[:16], mac(r.Key, []byte("again, secret"), life[:])
+	var e ending
+	if rank == 0 {
+		e, err = h.host(ctx, parties, nonce, secret, me)
+	} else {
+		e, err = h.guest(ctx, places[0].meeting, nonce, secret, me)
+		if err != nil {
+			err = fmt.Errorf("server %d at %s: %w", parties[0], places[0].meeting, err)
+		}
+	}
+	if err != nil {
+		return collective.Roster{}, err
+	}
+	return reunited(secret, e, parties, places, r.Homes)
+}
+
+func (h *Host) placesOf(parties []int) ([]place, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []place
+	for _, n := range parties {
+		p, known := h.peers[n]
+		if n == h.number {
+			p, known = place{h.listener.Addr().String(), h.cfg.Node, h.token, h.life}, true
+		}
+		if !known {
+			return nil, fmt.Errorf("nobody has said where server %d is", n)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// host is the way of the server where they meet. It gives up a little earlier than the others, whom it tells who is missing.
+func (h *Host) host(ctx context.Context, parties []int, nonce, secret []byte, me here) (ending, error) {
+	w := &reunion{secret: secret}
+	h.mu.Lock()
+	if h.here == nil {
+		h.here = map[string]*reunion{}
+	}
+	h.here[string(nonce)] = w
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.here[string(nonce)] == w {
+			delete(h.here, string(nonce))
+		}
+	}()
+	g, err := w.room.enter(nonce, me)
+	if err != nil {
+		return ending{}, err
+	}
+	if end, limited := ctx.Deadline(); limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*9/10)
+		defer cancel()
+	}
+	select {
+	case <-g.over:
+	case <-ctx.Done():
+		w.room.giveUp(nonce, g, parties, context.Cause(ctx))
+	}
+	return ending{g.nonce[:], g.addresses, g.servers}, g.err
+}
+
+// giveUp ends a gathering with the names of those who did not come.
+func (r *room) giveUp(nonce []byte, g *gathering, parties []int, why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var missing []string
+	for i, there := range g.there {
+		if !there {
+			missing = append(missing, fmt.Sprint(parties[i]))
+		}
+	}
+	r.end(nonce, g, fmt.Errorf("server %s has not come: %w", strings.Join(missing, ", "), why))
+}
+
+// guest is the way of the others. That the host does not know of the communicator may only mean that it is slower.
+func (h *Host) guest(ctx context.Context, at string, nonce, secret []byte, me here) (ending, error) {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		e, err := h.visit(ctx, at, nonce, secret, me)
+		if err == nil || errors.Is(err, ErrFailed) {
+			return e, err
+		}
+		select {
+		case <-ctx.Done():
+			return ending{}, errors.Join(context.Cause(ctx), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// reunited is the roster: every server must be where we were told that it is.
+func reunited(secret []byte, e ending, parties []int, places []place, homes []int) (collective.Roster, error) {
+	r := collective.Roster{Key: mac(secret, []byte("communicator"), e.nonce)}
+	for i, n := range parties {
+		m := collective.Member{Address: places[i].node, Server: n}
+		switch {
+		case e.addresses[i] == saysLeft:
+			m.Gone = true
+		case e.addresses[i] == saysOver:
+			return collective.Roster{}, ErrOver
+		case e.addresses[i] != m.Address || e.servers[i] != n:
+			return collective.Roster{}, fmt.Errorf("%w: server %d is at %s, and who came is server %d at %s", ErrDisagree, n, m.Address, e.servers[i], e.addresses[i])
+		}
+		for rank, home := range homes {
+			if home == n {
+				m.Ranks = append(m.Ranks, rank)
+			}
+		}
+		r.Members = append(r.Members, m)
+	}
+	return r, nil
+}

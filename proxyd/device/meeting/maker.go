@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package meeting
+
+import "crypto/rand"
+
+// Identity is what a maker of unique ids is: they are met where somebody has it, whatever address they say. It is a secret.
+type Identity struct {
+	Maker [16]byte
+	Key   [32]byte
+}
+
+// maker makes identities and knows who has come to them.
+type maker struct {
+	token  [16]byte
+	key    key
+	number int
+	room   room
+}
+
+func (m *maker) begin() {
+	rand.Read(m.token[:]) //nolint:errcheck // crypto/rand's Read never fails
+	rand.Read(m.key[:])   //nolint:errcheck // crypto/rand's Read never fails
+}
+
+// Assume implements Rendezvous, as all below.
+func (m *maker) Assume(number int, id *Identity) {
+	m.number = number
+	if id != nil {
+		m.token, m.key = id.Maker, id.Key
+	}
+}
+
+func (m *maker) Identity() Identity { return Identity{m.token, m.key} }
+
+func (m *maker) Hold() { m.room.hold(true) }
+
+func (m *maker) Release() { m.room.hold(false) }
