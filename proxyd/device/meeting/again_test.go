@@ -223,6 +223,9 @@ func TestHold(t *testing.T) {
 		t.Fatalf("they have met: %+v", o)
 	default:
 	}
+	if !a.Waits(id) || a.Waits(other) || !b.Waits(id) {
+		t.Error("they do not wait, or others do")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	left := attend(t, ctx, other, 1, map[int]Rendezvous{0: a})
 	waitFor(t, a, other, 1)
@@ -235,5 +238,8 @@ func TestHold(t *testing.T) {
 		if o := next(t, all); o.err != nil {
 			t.Error(o.err)
 		}
+	}
+	if a.Waits(id) {
+		t.Error("they wait still")
 	}
 }

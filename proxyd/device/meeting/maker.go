@@ -37,3 +37,12 @@ func (m *maker) Identity() Identity { return Identity{m.token, m.key} }
 func (m *maker) Hold() { m.room.hold(true) }
 
 func (m *maker) Release() { m.room.hold(false) }
+
+func (m *maker) Waits(id ID) bool {
+	if id.maker() != m.token {
+		return true
+	}
+	m.room.mu.Lock()
+	defer m.room.mu.Unlock()
+	return m.room.open[string(id.nonce())] != nil
+}

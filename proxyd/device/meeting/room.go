@@ -40,6 +40,8 @@ type Rendezvous interface {
 	// Hold keeps communicators from coming to be: members come, and wait, even when all are there. Release lets them.
 	Hold()
 	Release()
+	// Waits tells whether who meets by an identity is still waiting for others. Of one that is met elsewhere it says yes.
+	Waits(id ID) bool
 
 	// Address says where it and the process's collective.Node are reached: what Move and others' Move take. It is another one
 	// for each life of a server.
