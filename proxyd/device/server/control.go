@@ -35,6 +35,8 @@ import (
 //	{"do":"leave"}                         Leave; the server ends
 //	{"do":"bring"}                         what comes with it is for the next adopt, behind what came before
 //	{"do":"adopt","process":ID,"pid":PID}  Adopt
+//	{"do":"address"}                       where others reach it            a string
+//	{"do":"reconnect","peers":{N:A,…}}     Reconnect
 //
 // The answer is {"done":true}, or {"done":true,"error":"…"}, with "temporary":true where the same order may succeed a moment
 // later. What it has to tell, the right column, comes before it in as many {"part":"BASE64"} as it takes.
@@ -57,7 +59,8 @@ type order struct {
 	Nth     int    `json:"nth,omitempty"`
 	Attempt uint64 `json:"attempt,omitempty"` // of a save
 
-	Orders *cut.Orders `json:"orders,omitempty"` // of an exchange
+	Orders *cut.Orders    `json:"orders,omitempty"` // of an exchange
+	Peers  map[int]string `json:"peers,omitempty"`  // of a reconnect
 
 	// The answer to what the server has asked, instead of an order.
 	File  string `json:"file,omitempty"`
@@ -229,6 +232,11 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 		closeFiles(h.brought)
 		h.brought = nil
 		return nil, nil, err
+	case "address":
+		at, err := s.Address(ctx)
+		return at, nil, err
+	case "reconnect":
+		return nil, nil, s.Reconnect(ctx, o.Peers)
 	}
 	return nil, nil, fmt.Errorf("there is no order %q", o.Do)
 }

@@ -131,6 +131,43 @@ func TestControl(t *testing.T) {
 	}
 }
 
+// TestControlNetwork: a parent has servers say where they are, and has them reconnected.
+func TestControlNetwork(t *testing.T) {
+	ctx, job := t.Context(), numbered(t, "test", 2)
+	path, _ := controlled(t, job[0])
+	c := controller(t, path)
+	if at, err := c.Address(ctx); at != "" || err != nil {
+		t.Errorf("nobody needs it, and it is at %q, %v", at, err)
+	}
+	all := world(t, job...)
+	at, err := c.Address(ctx)
+	if err != nil || at == "" {
+		t.Errorf("it is at %q, %v", at, err)
+	}
+	var bad *OrderError
+	if err := c.Reconnect(ctx, map[int]string{0: at}); !errors.As(err, &bad) || !strings.Contains(bad.Text, "not stopped") {
+		t.Error(err)
+	}
+	folders, rings := leave(t, job, 0)
+	next := numbered(t, "other", 2)
+	peers := come(t, next, folders, rings)
+	done := make(chan error)
+	for i, s := range next {
+		path, _ := controlled(t, s)
+		c := controller(t, path)
+		if at, err := c.Address(ctx); at != peers[i] || err != nil {
+			t.Errorf("server %d is at %q, %v", i, at, err)
+		}
+		go func() { done <- errors.Join(c.Reconnect(ctx, peers), c.Resume(ctx)) }()
+	}
+	for range next {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	sums(t, all, commA, 3)
+}
+
 // TestNotBack: a process that does not come back is gone, and others are attached again.
 func TestNotBack(t *testing.T) {
 	folder := Folder(t.TempDir())

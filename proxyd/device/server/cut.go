@@ -192,11 +192,12 @@ func (s *Server) abandon(number uint64) *cut.Events {
 	a.work.Wait()
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	return s.conclude(a)
+	return s.conclude(a, true)
 }
 
-// conclude is the end of an attempt whose goroutines have ended. The caller holds state.mu.
-func (s *Server) conclude(a *attempt) *cut.Events {
+// conclude is the end of an attempt whose goroutines have ended. open: its gates open, for the rings are still this server's. The caller
+// holds state.mu.
+func (s *Server) conclude(a *attempt, open bool) *cut.Events {
 	a.cancel()
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
@@ -205,15 +206,19 @@ func (s *Server) conclude(a *attempt) *cut.Events {
 	}
 	s.cuts.now = nil
 	a.expiry.Stop()
-	for _, g := range a.gates {
-		g.open()
+	if open {
+		for _, g := range a.gates {
+			g.open()
+		}
 	}
 	for _, c := range a.created {
 		release(c)
 	}
 	close(a.news)
 	s.state.stopped = false
-	s.openGates(s.all())
+	if open {
+		s.openGates(s.all())
+	}
 	s.state.admission.Unlock()
 	return &cut.Events{Next: a.heard + uint64(len(a.events)), List: a.events}
 }

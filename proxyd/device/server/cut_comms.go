@@ -6,6 +6,7 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
@@ -142,6 +143,8 @@ func (s *Server) arrive(m *member) {
 	if a == nil {
 		return
 	}
+	m.barred.Store(true)
+	defer m.barred.Store(false)
 	select {
 	case <-hold:
 	case <-m.ctx.Done():
@@ -211,6 +214,30 @@ func (s *Server) remember(past []barrier.Comm) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
 	s.cuts.left = slices.DeleteFunc(s.cuts.left, func(d departure) bool { return slices.Contains(past, d.Comm) })
+}
+
+// departures are the members that were given up, for a save.
+func (s *Server) departures() []cut.Place {
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	var all []cut.Place
+	for _, d := range s.cuts.left {
+		all = append(all, d.Place)
+	}
+	return all
+}
+
+// hasLeft takes those of a save. What their processes were is not known any more.
+func (s *Server) hasLeft(all []cut.Place) error {
+	s.cuts.mu.Lock()
+	defer s.cuts.mu.Unlock()
+	for i := range all {
+		if p := &all[i]; !p.Left || p.Size < 1 || p.Size > maxCommSize || p.Member < 0 || int(p.Member) >= p.Size || len(all) > maxDepartures {
+			return fmt.Errorf("a member that has left, %d of %d, or too many: %w", p.Member, p.Size, ErrRestore)
+		}
+		s.cuts.left = append(s.cuts.left, departure{all[i], 0})
+	}
+	return nil
 }
 
 // ended tells that a process has, when all that it had is gone. killed: what it had posted last was not carried out.

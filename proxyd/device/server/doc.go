@@ -81,8 +81,12 @@
 // A call that has no answer for as long as there is nothing to say waits with the context of p.untilCut, and answers that there is
 // nothing when that is done: the shim asks again, at the gate.
 //
-// Not saved are what works inside of a communicator, and pinned memory that is mapped here (both refused by name), and attributes set on default streams. Memory is read back whole before
-// the first call is answered.
+// Communicators are made again by Reconnect, with the job's other device servers; nccl_again.go has the order of events. A member that
+// waits for others in its rendezvous is saved as one that waits. While a communicator has work under way, or is being connected or
+// split, there is no cut.
+//
+// Not saved are pinned memory that is mapped here (refused by name), and attributes set on default streams. Memory is read back whole
+// before the first call is answered.
 //
 // The parent of a device server orders a save over a socket that the server inherits; control.go has the messages.
 //

@@ -20,9 +20,12 @@ const NCCLVersion = 22803
 
 // ncclResult is NCCL's number of what became of a communicator.
 func ncclResult(err error) dispatch.Result {
+	var before *failedBefore
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &before):
+		return before.result
 	case errors.Is(err, errBusy):
 		return dispatch.ResultNcclInProgress
 	case errors.Is(err, meeting.ErrID), errors.Is(err, collective.ErrArgument), errors.Is(err, errOperation):
@@ -82,19 +85,24 @@ func (p *process) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int
 		return dispatch.ResultNcclUnhandledCudaError
 	case ranks < 1 || rank < 0 || rank >= ranks || len(ids) == 0:
 		return dispatch.ResultNcclInvalidArgument
+	case p.rebuild != nil:
+		return p.rebuild.member(comm, x, int(ranks))
 	}
 	m := p.newMember(x)
-	id := meeting.ID(ids[0].Bytes)
-	m.asks = &asks{id.Name(), int(ranks), int(rank)}
+	m.waits = &waitState{ids[0].Bytes[:], int(ranks), int(rank)}
+	m.asks = m.waits.asks()
 	if p.nccl.members.put(comm, m) != 0 {
 		return dispatch.ResultNcclInvalidArgument
 	}
-	go m.meet(id, int(ranks), int(rank))
+	go m.meet()
 	return 0
 }
 
 // CommSplit begins a split, in its turn among what the rank has issued. A rank that is in none of the parts is done with it.
 func (p *process) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32, h dispatch.Comm, _ []int32, _ []uint64, _ uint32) dispatch.Result {
+	if p.rebuild != nil {
+		return p.rebuild.part(comm, h, color)
+	}
 	m, r := p.readyComm(comm)
 	switch {
 	case r != 0:
@@ -117,7 +125,11 @@ func (p *process) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int
 		}
 	}
 	q.split = func() {
-		if err := m.comm.Split(m.rank, int(color), int(key), over); err != nil {
+		comm, err := m.communicator()
+		if err == nil {
+			err = comm.Split(m.rank, int(color), int(key), over)
+		}
+		if err != nil {
 			over(nil, 0, err)
 		}
 	}
@@ -145,7 +157,7 @@ func (p *process) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (
 	if err != nil {
 		return int32(ncclResult(err)), 0, 0, 0, 0
 	}
-	return 0, int32(m.comm.Size()), int32(m.rank), m.context.space.ordinal, 0
+	return 0, int32(m.size), int32(m.rank), m.context.space.ordinal, 0
 }
 
 func (p *process) CommError(_ *dispatch.Call, comm dispatch.Comm, room uint32) (string, dispatch.Result) {
@@ -270,6 +282,9 @@ func (p *process) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dis
 	defer m.mu.Unlock()
 	if m.redops[op] == nil {
 		return dispatch.ResultNcclInvalidArgument
+	}
+	if m.redops[op].recorded {
+		m.oldOps[op] = m.redops[op]
 	}
 	delete(m.redops, op)
 	return 0

@@ -68,9 +68,8 @@ var errOperation = errors.New("invalid operation")
 
 // add checks an operation and finds its place. An error is the member's.
 func (g *group) add(m *member, o *dispatch.Ncclop) error {
-	comm := m.comm
 	op := collective.Op{Kind: collective.Kind(o.Kind), Type: collective.Type(o.Type), Root: int(o.Root), Peer: int(o.Root)}
-	one, n := op.Type.Size(), comm.Size()
+	one, n := op.Type.Size(), m.size
 	switch {
 	case o.Kind < 0 || o.Kind > int32(collective.Recv) || o.Type < 0 || o.Type > math.MaxUint8 || one == 0:
 		return fmt.Errorf("%w: kind %d of type %d", errOperation, o.Kind, o.Type)
@@ -83,7 +82,7 @@ func (g *group) add(m *member, o *dispatch.Ncclop) error {
 	var factor *redop
 	if op.Kind <= collective.ReduceScatter {
 		var err error
-		if factor, err = m.reduction(o.Op, &op); err != nil {
+		if factor, err = m.reduction(o.Op, &op, g.call.Into != nil); err != nil {
 			return err
 		}
 	}
@@ -112,18 +111,26 @@ func (g *group) add(m *member, o *dispatch.Ncclop) error {
 }
 
 // reduction fills in what o reduces by. It returns the factor, if there is one.
-func (m *member) reduction(o dispatch.Redop, op *collective.Op) (*redop, error) {
+func (m *member) reduction(o dispatch.Redop, op *collective.Op, recorded bool) (*redop, error) {
 	if o >= 0 && o < firstRedop {
 		op.Reduction = collective.Reduction(o)
 		return nil, nil
 	}
 	m.mu.Lock()
 	f := m.redops[o]
+	if f == nil && m.p.rebuild != nil {
+		f = m.oldOps[o]
+	}
 	m.mu.Unlock()
 	if f == nil || f.t != op.Type {
 		return nil, fmt.Errorf("%w: reduction %d", errOperation, o)
 	}
 	op.Reduction, op.Scale = collective.PreMulSum, f.value
+	if recorded {
+		m.mu.Lock()
+		f.recorded = true
+		m.mu.Unlock()
+	}
 	return f, nil
 }
 
@@ -279,7 +286,10 @@ func (q *part) begin() {
 		q.split()
 		return
 	}
-	err := q.m.comm.Issue(q.m.rank, q.ops, q.over)
+	comm, err := q.m.communicator()
+	if err == nil {
+		err = comm.Issue(q.m.rank, q.ops, q.over)
+	}
 	if err != nil {
 		if errors.Is(err, collective.ErrArgument) {
 			q.m.fail(err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
@@ -31,10 +32,15 @@ type member struct {
 	unwatch func() bool   // the process's end is its affair no more
 	asks    *asks         // what it comes to a rendezvous with, nil: it comes of a split
 	arrived bool          // it has; of cutKeeper.mu
+	barred  atomic.Bool   // it is not let in
+
+	// Known when made is closed, constant since.
+	rank, size int // size is 0 if it never was one
 
 	mu        sync.Mutex
+	waits     *waitState // while it is in the rendezvous, or before
+	name      string     // of the communicator that it is to get back: it is restored
 	comm      *collective.Comm
-	rank      int
 	err       error
 	queue     []*part
 	moving    bool // somebody takes parts from queue
@@ -45,6 +51,7 @@ type member struct {
 	released  bool // aborted, or gone: nothing is held any more
 	held      []func(error)
 	redops    map[dispatch.Redop]*redop
+	oldOps    map[dispatch.Redop]*redop // destroyed, and needed by what was captured
 	lastOp    dispatch.Redop
 }
 
@@ -59,6 +66,8 @@ type redop struct {
 	t     collective.Type
 	value []byte       // nil: it is in device memory, read when it is used
 	at    backend.Addr // where
+
+	recorded bool // a graph's node was made with it
 }
 
 // firstRedop is ncclNumOps: numbers below are NCCL's own reductions.
@@ -69,17 +78,19 @@ var errDeparted = errors.New("a rank's process has ended, or destroyed its conte
 
 // newMember makes a member that belongs to a context. It ends with its process.
 func (p *process) newMember(x *cudaContext) *member {
-	m := &member{p: p, context: x, made: make(chan struct{}), redops: map[dispatch.Redop]*redop{}, lastOp: firstRedop - 1}
+	m := &member{
+		p: p, context: x, made: make(chan struct{}), redops: map[dispatch.Redop]*redop{}, oldOps: map[dispatch.Redop]*redop{}, lastOp: firstRedop - 1,
+	}
 	m.ctx, m.cancel = context.WithCancelCause(p.ctx)
 	m.unwatch = context.AfterFunc(p.ctx, m.depart)
 	return m
 }
 
-// meet makes the communicator. It returns when that is done, or has failed.
-func (m *member) meet(id meeting.ID, size, rank int) {
+// meet makes the communicator that m waits for. It returns when that is done, or has failed.
+func (m *member) meet() {
 	m.p.server.arrive(m)
-	comm, err := m.p.server.fabric.join(m.ctx, id, size, rank)
-	m.connect(comm, rank, err)
+	comm, err := m.p.server.fabric.join(m.ctx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
+	m.connect(comm, m.waits.Rank, err)
 }
 
 // connect waits for a communicator that was begun, and makes m its rank.
@@ -88,12 +99,18 @@ func (m *member) connect(comm *collective.Comm, rank int, err error) {
 		err = comm.Wait(m.ctx)
 	}
 	m.mu.Lock()
-	m.comm, m.rank = comm, rank
+	m.comm, m.rank, m.waits = comm, rank, nil
+	if comm != nil {
+		m.size = comm.Size()
+	}
 	if m.err == nil {
 		m.err = err
 	}
 	err = m.err
 	m.mu.Unlock()
+	if comm != nil && err == nil {
+		m.p.server.fabric.keep(comm)
+	}
 	if comm != nil && err != nil {
 		comm.Fail(err)
 	}
@@ -114,6 +131,8 @@ func (m *member) state() error {
 	switch {
 	case m.err != nil:
 		return m.err
+	case m.comm == nil:
+		return errBusy // it is restored
 	case m.comm.Err() != nil:
 		return m.comm.Err()
 	case m.finalized && m.open > 0:
@@ -126,10 +145,23 @@ func (m *member) state() error {
 func (m *member) connected() bool {
 	select {
 	case <-m.made:
-		return m.comm != nil
+		return m.size > 0
 	default:
 		return false
 	}
+}
+
+// communicator is the member's, or what became of it.
+func (m *member) communicator() (*collective.Comm, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.comm != nil:
+		return m.comm, nil
+	case m.err != nil:
+		return nil, m.err
+	}
+	return nil, errBusy
 }
 
 var errBusy = errors.New("in progress")
@@ -202,6 +234,9 @@ func (m *member) abort() {
 // depart is the end of a member whose program is gone. If all that it issued is complete, then it only leaves: others may
 // be reading what it sent; who needs it for more gets an error.
 func (m *member) depart() {
+	if m.p.rebuild != nil {
+		return // what became of it then is known
+	}
 	m.mu.Lock()
 	idle := m.comm != nil && m.err == nil && m.open == 0
 	m.mu.Unlock()
@@ -230,7 +265,9 @@ func (m *member) leave() {
 
 // left is when nothing is left to do.
 func (m *member) left() {
-	_ = m.comm.Destroy(m.rank) // it is a rank of it
+	if comm, err := m.communicator(); err == nil {
+		_ = comm.Destroy(m.rank) // it is a rank of it
+	}
 	m.unwatch()
 }
 

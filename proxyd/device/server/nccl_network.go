@@ -84,6 +84,7 @@ const (
 type fabric struct {
 	ctx     context.Context
 	open    func(context.Context) (*Network, error)
+	self    int // the server's number
 	meeting time.Duration
 	mercy   time.Duration
 
@@ -91,6 +92,7 @@ type fabric struct {
 	net    *Network
 	closed bool
 	shared map[string]*sharedComm // by its key
+	kept                          // for saves
 }
 
 // sharedComm is a communicator which some of the ranks that are here have not taken yet.
@@ -100,11 +102,11 @@ type sharedComm struct {
 	left int
 }
 
-func newFabric(ctx context.Context, open func(context.Context) (*Network, error)) *fabric {
+func newFabric(ctx context.Context, self int, open func(context.Context) (*Network, error)) *fabric {
 	if open == nil {
 		open = Alone
 	}
-	return &fabric{ctx: ctx, open: open, meeting: meetingTime, mercy: mercy, shared: map[string]*sharedComm{}}
+	return &fabric{ctx: ctx, open: open, self: self, meeting: meetingTime, mercy: mercy, shared: map[string]*sharedComm{}}
 }
 
 // network opens it when it is first needed: programs without collectives have none.
@@ -118,6 +120,10 @@ func (f *fabric) network() (*Network, error) {
 		n, err := f.open(f.ctx)
 		if err != nil {
 			return nil, err
+		}
+		n.Rendezvous.Assume(f.self, f.identity)
+		if err := n.Rendezvous.Move(f.peers); err != nil {
+			return nil, err // it was taken before
 		}
 		f.net = n
 	}

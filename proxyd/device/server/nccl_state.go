@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
 )
 
 // ncclState is what a process has of communicators and what belongs to them.
@@ -16,6 +17,10 @@ type ncclState struct {
 
 	handled atomic.Uint64 // counted messages
 	open    atomic.Int64  // parts of them that are not complete, of all members
+}
+
+func (s *ncclState) tables() map[replay.Class]handles {
+	return map[replay.Class]handles{"comm": &s.members, "commreg": &s.buffers}
 }
 
 // ncclWaits are the calls that may wait.

@@ -29,6 +29,9 @@ type Config struct {
 	Info    []backend.Info
 	Log     *slog.Logger
 	Version string // what Status says
+	// Self is the number of this device server among the job's, from 0. Communicators that are over several of them cannot be
+	// saved unless they have different ones.
+	Self int
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*Network, error)
 }
@@ -68,7 +71,7 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
 	s.state.epoch = time.Now()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.fabric = newFabric(s.ctx, cfg.Network)
+	s.fabric = newFabric(s.ctx, cfg.Self, cfg.Network)
 	for range cfg.Backend.Devices() {
 		s.turns = append(s.turns, &turns{})
 	}

@@ -29,6 +29,7 @@ import (
 //	          build        spaces with their addresses, then the calls again, with the same handles
 //	          memory       the blocks
 //	then      Adopt        of each process, as it comes back with its ring
+//	          Reconnect    with the job's other servers: communicators are made again
 //	          Resume       the gates open
 //
 // A process that stands at the gate is in no call. It may be dumped there, be away for a year, and find another server.
@@ -152,13 +153,16 @@ func (s *Server) Resume() error {
 	if !s.state.stopped {
 		return errors.New("the job is not stopped")
 	}
+	if err := s.fabric.complete(); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
 	for _, p := range s.state.awaiting {
 		p.end("it did not come back")
 		s.forget(p)
 	}
 	s.state.awaiting = nil
 	if a := s.inCut(); a != nil {
-		s.conclude(a)
+		s.conclude(a, true)
 		return nil
 	}
 	return s.resume()
@@ -168,6 +172,7 @@ func (s *Server) Resume() error {
 func (s *Server) resume() error {
 	s.state.stopped = false
 	s.openGates(s.all())
+	s.fabric.ask()
 	s.state.admission.Unlock()
 	return nil
 }
@@ -190,7 +195,7 @@ func (s *Server) Leave() error {
 	s.closed = true
 	s.mu.Unlock()
 	if a := s.inCut(); a != nil {
-		s.conclude(a)
+		s.conclude(a, false)
 		return nil
 	}
 	s.state.admission.Unlock()

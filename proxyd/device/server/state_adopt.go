@@ -76,6 +76,7 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 		ring.Detach()
 		return err
 	}
+	_ = ring.Open(wire.Counted) // who had shut it was with the server of before
 	var magic [8]byte
 	if err := w.Memory().Read(magic[:], at.begin); err != nil {
 		s.cfg.Log.Warn("the memory of a process cannot be read: what it copies from there on is lost", "pid", pid, "error", err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -65,7 +66,7 @@ func (p *process) refusal() error {
 // nothing to do. On failure everything is open. The caller holds state.mu.
 func (s *Server) cut(ctx context.Context) error {
 	s.state.admission.Lock()
-	for try := firstTry; ; try = min(2*try, longTry) {
+	for try := firstTry; ; {
 		all := s.all()
 		err := s.tryCut(ctx, all, try)
 		if err == nil {
@@ -77,7 +78,11 @@ func (s *Server) cut(ctx context.Context) error {
 			return err
 		}
 		s.openGates(all)
-		t := time.NewTimer(between)
+		// One that is uneven was over at once, and the next may be even.
+		if !errors.Is(err, errUneven) {
+			try = min(2*try, longTry)
+		}
+		t := time.NewTimer(rand.N(between))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -97,6 +102,10 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 		p.interrupt.begin()
 		_ = p.ring.Shut(wire.Calls) // of a process that is gone, which does not matter
 	}
+	s.fabric.hold()
+	if err := uneven(all); err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	for i, p := range all {
 		wg.Go(func() { errs[i] = p.rest(ctx) })
@@ -107,6 +116,7 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 
 // openGates undoes what cut has shut.
 func (s *Server) openGates(all []*process) {
+	s.fabric.release()
 	for _, p := range all {
 		p.interrupt.end()
 		if p.ring != nil {
@@ -141,6 +151,9 @@ func (p *process) rest(ctx context.Context) error {
 		if err := s.Drain(ctx); err != nil {
 			return bad(fmt.Sprintf("device %d has work that does not end", s.ordinal), err)
 		}
+	}
+	if err := p.nccl.settled(p.server.fabric); err != nil {
+		return bad("a communicator", err)
 	}
 	p.output.flush(ctx)
 	return ctx.Err()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
 )
@@ -31,6 +32,8 @@ type serverState struct {
 	Clock     time.Duration  `json:"clock"`
 	Last      uint64         `json:"last"` // process
 	Devices   []deviceInfo   `json:"devices"`
+	Network   *networkState  `json:"network,omitempty"`
+	Left      []cut.Place    `json:"left,omitempty"` // members that were given up
 	Blocks    []blockState   `json:"blocks"`
 	Processes []processState `json:"processes"`
 }
@@ -58,6 +61,7 @@ type processState struct {
 	Pinned   []pinnedState       `json:"pinned,omitempty"`
 	Modules  []moduleState       `json:"modules,omitempty"`
 	Graphs   []memoryOfNode      `json:"graphs,omitempty"`
+	Members  []memberState       `json:"members,omitempty"` // of communicators
 	Buffers  []bufferState       `json:"buffers,omitempty"`
 	Buffer   uint64              `json:"buffer,omitempty"` // the last name
 	Last     map[string]uint64   `json:"last,omitempty"`   // handles made, by class
@@ -211,6 +215,7 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 	})
 	st.Modules = p.savedModules()
 	st.Graphs = p.graphs.savedMemory()
+	st.Members = each(&p.nccl.members, func(h dispatch.Comm, m *member) memberState { return m.describe(h) })
 	st.Buffers, st.Buffer = p.buffers.describe()
 	for name, t := range p.tables() {
 		if n := t.counter(); n != 0 {

@@ -5,6 +5,7 @@ package server
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"os"
@@ -24,10 +25,34 @@ func (f files) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(f.other)), nil
 }
 
-// FuzzRestore: whatever the files hold, it is refused or restored, and the server can be closed.
-func FuzzRestore(f *testing.F) {
-	s := serverOf(f, "test", nil, memory)
-	_, cs := attach(f, s, 1)
+// communicators are such of one rank: whole, split, with a reduction and a buffer, destroyed, failed, and one that waits for
+// another rank.
+func communicators(c *client) {
+	a := c.alloc(64)
+	for i := range uint64(5) {
+		ranks := 1
+		if i == 4 {
+			ranks = 2
+		}
+		c.init(commA+i, ranks, 0, [128]byte(c.must("ncclGetUniqueId")))
+		if i < 4 {
+			c.state(commA + i)
+		}
+	}
+	c.must("comm_split", uint64(commA), int32(0), int32(0), uint64(commA+9), uint64(0), uint64(0), uint32(0))
+	c.state(commA + 9)
+	c.must("redop_create", []byte{3, 0, 0, 0}, uint32(4), uint64(0), int32(ncclInt32), int32(1), uint64(commA))
+	c.must("ncclCommRegister", uint64(commA), a, uint64(64))
+	c.must("ncclCommDestroy", uint64(commA+1))
+	c.init(commA+20, 1, 0, [128]byte{})
+	c.state(commA + 20)
+}
+
+// described is what a save has come to of a process that has some of everything.
+func described(t testing.TB) files {
+	t.Helper()
+	s := serverOf(t, "test", nil, memory)
+	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 0)
 	c.must("cuStreamCreate", uint64(streamA), uint32(0))
@@ -35,14 +60,14 @@ func FuzzRestore(f *testing.F) {
 	c.post("cuEventRecord", uint64(eventA), uint64(streamA))
 	m := c.load(kernels)
 	c.number("cuModuleGetFunction", m, "add")
+	communicators(c)
 	c.post("cuMemsetD8Async", c.alloc(100), uint8(1), uint64(100), uint64(0))
-	folder := Folder(f.TempDir())
-	r := save(f, s, folder, SaveOptions{})
+	folder := Folder(t.TempDir())
 	var seed files
-	for _, name := range r.Files {
+	for _, name := range save(t, s, folder, SaveOptions{}).Files {
 		b, err := os.ReadFile(string(folder) + "/" + name)
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
 		switch {
 		case name == stateName:
@@ -52,30 +77,102 @@ func FuzzRestore(f *testing.F) {
 		}
 	}
 	if err := s.Resume(); err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
+	return seed
+}
+
+// tried restores files, and ends the server. It returns whether they were taken.
+func tried(t *testing.T, from files) bool {
+	t.Helper()
+	b, err := soft.New(soft.Config{Seed: "test", Workers: 1, Memory: []uint64{memory}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{Backend: b, Log: slog.New(slog.DiscardHandler)})
+	if err = s.Restore(t.Context(), from); err == nil {
+		err = s.Resume()
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// leaves calls f for each value of a JSON text that has no others in it, with what puts another one in its place.
+func leaves(v any, put func(any), f func(was any, put func(any))) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			leaves(v[key], func(to any) { v[key] = to }, f)
+		}
+	case []any:
+		for i := range v {
+			leaves(v[i], func(to any) { v[i] = to }, f)
+		}
+		f(v, put)
+	default:
+		f(v, put)
+	}
+}
+
+// TestHostileCommunicators: descriptions of communicators with one value that is another. Their own is taken.
+func TestHostileCommunicators(t *testing.T) {
+	seed := described(t)
+	var all map[string]any
+	decode := json.NewDecoder(bytes.NewReader(seed.state))
+	decode.UseNumber()
+	if err := decode.Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	calls, blocks := seed.other, []any{}
+	all["blocks"] = blocks // they are in another file
+	process := all["processes"].([]any)[0].(map[string]any)
+	for _, d := range process["devices"].([]any) {
+		d.(map[string]any)["memory"] = blocks
+	}
+	try := func() bool {
+		b, err := json.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tried(t, files{b, calls})
+	}
+	if !try() {
+		t.Fatal("it is not restored as it is")
+	}
+	refused := 0
+	f := func(was any, put func(any)) {
+		for _, odd := range []any{nil, 0, 1, -1, 1 << 40, "", "x", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", []any{}, []any{0, 0}, []any{-1}} {
+			put(odd)
+			if !try() {
+				refused++
+			}
+		}
+		put(was)
+	}
+	for of, key := range map[*map[string]any]string{&all: "network", &process: "members"} {
+		leaves((*of)[key], func(to any) { (*of)[key] = to }, f)
+	}
+	if !try() || refused == 0 {
+		t.Errorf("it is not restored as it was, or all is: %d were refused", refused)
+	}
+}
+
+// FuzzRestore: whatever the files hold, it is refused or restored, and the server can be closed.
+func FuzzRestore(f *testing.F) {
+	seed := described(f)
 	f.Add(seed.state, seed.other)
 	f.Add(seed.state[:len(seed.state)/2], seed.other)
 	f.Add(seed.state, seed.other[:len(seed.other)/2])
 	for _, swap := range [][2]string{
 		{`"ordinal":0`, `"ordinal":7`}, {`"ordinal":0`, `"ordinal":-1`}, {`"block":0`, `"block":99`}, {`"Base":`, `"Base":1`}, {`"in":`, `"in":-`},
 		{`"handle":`, `"handle":9`}, {`"context":`, `"context":5`}, {`"id":1,`, `"id":2,`}, {`"Size":`, `"Size":99999`}, {`"key":"`, `"key":"AA`},
+		{`"size":1`, `"size":99999`}, {`"ranks":[0]`, `"ranks":[1,0]`}, {`"comm":"`, `"comm":"x`}, {`"name":"`, `"name":"x`}, {`"waits":{"id":"`, `"waits":{"id":"AAAA`},
+		{`"rank":0`, `"rank":-1`}, {`"servers":[0,`, `"servers":[7,`}, {`"op":5`, `"op":3`}, {`"maker":"`, `"maker":"AAAA`}, {`"ranks":[0]`, `"ranks":[0],"servers":[0]`},
+		{`"splits":1`, `"splits":-1`},
 	} {
 		f.Add([]byte(strings.ReplaceAll(string(seed.state), swap[0], swap[1])), seed.other)
 	}
-	f.Fuzz(func(t *testing.T, state, other []byte) {
-		b, err := soft.New(soft.Config{Seed: "test", Workers: 1, Memory: []uint64{memory}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := New(Config{Backend: b, Log: slog.New(slog.DiscardHandler)})
-		if err := s.Restore(t.Context(), files{state, other}); err == nil {
-			if err := s.Resume(); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	f.Fuzz(func(t *testing.T, state, other []byte) { tried(t, files{state, other}) })
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
 )
@@ -47,7 +48,16 @@ var (
 // What makes a communicator may be at it still: ncclInProgress. It is there all the same.
 const inProgress = 7
 
-var ofComms = map[uint32]bool{opOf("comm_init"): true, opOf("comm_split"): true}
+var (
+	opSplit = opOf("comm_split")
+	ofComms = map[uint32]bool{opOf("comm_init"): true, opSplit: true}
+
+	// inComms are of what members keep themselves: see memberState.
+	inComms = map[uint32]bool{
+		opOf("comm_finalize"): true, opOf("redop_create"): true, opOf("ncclRedOpDestroy"): true,
+		opOf("ncclCommRegister"): true, opOf("ncclCommDeregister"): true,
+	}
+)
 
 func opOf(symbol string) uint32 {
 	op, ok := replay.Find(symbol)
@@ -61,6 +71,9 @@ func opOf(symbol string) uint32 {
 // what needs it comes later.
 func (p *process) note(c *dispatch.Call, op uint32, in, out []byte, r dispatch.Result, err error) {
 	if !replay.Lasting(op) || err != nil || r != 0 && (r != inProgress || !ofComms[op]) || ofPools[op&^dispatch.PerThread] {
+		return
+	}
+	if inComms[op] || op == opSplit && int32(binary.LittleEndian.Uint32(in[16:])) == collective.NoColour {
 		return
 	}
 	h := &p.history
@@ -120,8 +133,5 @@ func (h *history) calls() []replay.Call {
 func (h *history) unsaved() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.broken == "" && h.graph != nil && h.graph.Alive("comm") {
-		return "it is in a communicator, and these cannot be made again yet"
-	}
 	return h.broken
 }

@@ -28,6 +28,7 @@ type rebuild struct {
 	memory   map[dispatch.Node]*memoryOfNode
 	without  map[backend.Addr]int // what is not there: see Alloc
 	tables   map[replay.Class]handles
+	members  map[dispatch.Comm]*memberState
 	wrapped  []*cudaContext
 
 	// Of the call that is being carried out.
@@ -44,7 +45,7 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	r := &rebuild{
 		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*contextState{},
 		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*moduleState{}, loaded: map[loadedIn]*moduleState{},
-		memory: map[dispatch.Node]*memoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(),
+		memory: map[dispatch.Node]*memoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(), members: map[dispatch.Comm]*memberState{},
 	}
 	for i := range st.Devices {
 		r.spaces[st.Devices[i].Ordinal] = st.Devices[i].State
@@ -57,6 +58,9 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	}
 	for i := range st.Graphs {
 		r.memory[st.Graphs[i].Node] = &st.Graphs[i]
+	}
+	for i := range st.Members {
+		r.members[st.Members[i].Handle] = &st.Members[i]
 	}
 	for i := range st.Modules {
 		m := &st.Modules[i]
@@ -208,6 +212,9 @@ func (r *rebuild) replay(calls []replay.Call) (first error) {
 
 func (r *rebuild) again(c replay.Call) error {
 	rule, _ := replay.Look(c.Op)
+	if !replay.Lasting(c.Op) {
+		return fmt.Errorf("%s: nobody notes that: %w", rule.Symbol, ErrRestore)
+	}
 	refs, err := replay.Refs(c.Op, c.In, c.Out)
 	if err != nil {
 		return err

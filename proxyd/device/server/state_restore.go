@@ -107,6 +107,9 @@ func (s *Server) take(st *serverState) error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(s.fabric.restore(st.Network), s.hasLeft(st.Left)); err != nil {
+		return err
+	}
 	s.devices = s.devices[:len(st.Devices)]
 	for i := range st.Devices {
 		s.devices[i].info, s.devices[i].base = &st.Devices[i].Info, st.Devices[i].Base

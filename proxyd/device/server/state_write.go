@@ -35,6 +35,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	s.mu.Lock()
 	st.Last = s.last
 	s.mu.Unlock()
+	st.Network, st.Left = s.fabric.describe(), s.departures()
 	r := &Report{}
 	w := newBlockWriter(ctx, sink, fmt.Sprintf("blocks-%d", st.Saves), k.key, known, r)
 	err := s.writeProcesses(sink, st, w, r)

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// training runs ranks that add up, now and then wait, and send to the next; disturb is called while they do. It returns what each has.
+func training(t *testing.T, all []rank, steps int, disturb func(ended <-chan struct{})) [][]int32 {
+	t.Helper()
+	var ranks sync.WaitGroup
+	got := make([][]int32, len(all))
+	for i, r := range all {
+		at := r.alloc(64)
+		r.put(at, int32(i), 1, 0)
+		ranks.Go(func() {
+			next, last := int32((i+1)%len(all)), int32((i+len(all)-1)%len(all))
+			for n := range steps {
+				r.sumUp(commA, at)
+				r.counted(
+					dispatch.Ncclop{Kind: int32(collective.Send), Type: ncclInt32, Count: 1, Root: next, Src: dispatch.Devptr(at), Comm: commA},
+					dispatch.Ncclop{Kind: int32(collective.Recv), Type: ncclInt32, Count: 1, Root: last, Dst: dispatch.Devptr(at + 4), Comm: commA},
+				)
+				r.sumUp(commA, at+4)
+				if n%5 == 4 {
+					r.put(at, int32(n+i))
+				}
+				if n%(2+i) == 0 {
+					r.call("cuStreamSynchronize", uint64(0))
+				}
+			}
+			got[i] = r.get(at, 3)
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		ranks.Wait()
+		close(ended)
+	}()
+	disturb(ended)
+	<-ended
+	return got
+}
+
+// TestCutMoved: ranks over two servers that are saved at a cut of both, in full run, and replaced, again and again, with members that
+// have left: the results are those of a run without, and the next cut is found.
+func TestCutMoved(t *testing.T) {
+	const steps = 40
+	begin := func(seed string) (job []*Server, all []rank) {
+		job = numbered(t, seed, 2)
+		all = world(t, job[0], job[1], job[1], job[0])
+		unite(t, all, commB)
+		for _, r := range all {
+			r.sumUp(commB, r.alloc(64))
+		}
+		for _, r := range all {
+			r.must("cuCtxSynchronize")
+		}
+		all[2].must("ncclCommDestroy", uint64(commB))
+		return job, all
+	}
+	_, quiet := begin("test")
+	want := training(t, quiet, steps, func(<-chan struct{}) {})
+	job, all := begin("test")
+	moves := 0
+	got := training(t, all, steps, func(ended <-chan struct{}) {
+		for range 3 {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			c := mustFind(t, cut.Options{Tick: long}, job...)
+			folders, rings := leave(t, job, attempts.Load())
+			_ = c.Open(t.Context()) // nobody is there any more
+			job = numbered(t, "other", 2)
+			reconnect(t, job, come(t, job, folders, rings))
+			moves++
+		}
+	})
+	for i := range want {
+		if !slices.Equal(got[i], want[i]) {
+			t.Errorf("rank %d has %v, after %d moves; want %v", i, got[i], moves, want[i])
+		}
+	}
+	mustOpen(t, mustFind(t, cut.Options{Tick: long}, job...))
+	gatesOpen(t, job...)
+	t.Logf("%d moves", moves)
+	if moves == 0 {
+		t.Error("it was never moved")
+	}
+}

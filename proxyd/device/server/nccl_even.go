@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+)
+
+// errUneven means that ranks have not issued the same: what the others have issued waits for them, behind their gates.
+var errUneven = errors.New("its ranks have not issued the same")
+
+// issued is what the ranks of a communicator that are here have issued.
+type issued struct {
+	collectives map[int]uint64
+	sends       map[[2]int]uint64 // from, to
+	receives    map[[2]int]uint64
+}
+
+// handleMask is the part of a handle that counts have.
+const handleMask = 1<<classShift - 1
+
+// uneven tells whether ranks that are here have issued different numbers of operations. The gates are shut. So it is known at once
+// that work will not end, and the gates open again.
+func uneven(all []*process) error {
+	lines := map[*collective.Comm]*issued{}
+	for _, p := range all {
+		if p.isGone() {
+			continue
+		}
+		counts, err := p.ring.Counts()
+		if err != nil {
+			continue // it is gone
+		}
+		members := map[uint64]*member{}
+		hs, ms := sorted(&p.nccl.members)
+		for i, h := range hs {
+			members[uint64(h)&handleMask] = ms[i]
+			ms[i].counted(lines)
+		}
+		for key, n := range counts {
+			c := wire.ParseCount(key)
+			if m := members[c.Comm]; m != nil {
+				m.counted(lines).add(m.rank, c, n)
+			}
+		}
+	}
+	for c, l := range lines {
+		if c.Err() == nil && !l.isEven() {
+			return fmt.Errorf("communicator %s: %w", c.ID(), errUneven)
+		}
+	}
+	return nil
+}
+
+// counted is that of its communicator. The counts of one that is not ready are nobody's.
+func (m *member) counted(lines map[*collective.Comm]*issued) *issued {
+	none := &issued{map[int]uint64{}, map[[2]int]uint64{}, map[[2]int]uint64{}}
+	comm, err := m.communicator()
+	if err != nil || !m.connected() {
+		return none
+	}
+	if lines[comm] == nil {
+		lines[comm] = none
+	}
+	l := lines[comm]
+	if _, known := l.collectives[m.rank]; !known {
+		l.collectives[m.rank] = 0
+	}
+	return l
+}
+
+func (l *issued) add(rank int, c wire.Count, n uint64) {
+	switch c.Kind {
+	case wire.CountCollective:
+		l.collectives[rank] = n
+	case wire.CountSend:
+		l.sends[[2]int{rank, c.Peer}] = n
+	case wire.CountRecv:
+		l.receives[[2]int{c.Peer, rank}] = n
+	}
+}
+
+// isEven compares those that are here.
+func (l *issued) isEven() bool {
+	first, some := uint64(0), false
+	for _, n := range l.collectives {
+		if some && n != first {
+			return false
+		}
+		first, some = n, true
+	}
+	for _, both := range [][2]map[[2]int]uint64{{l.sends, l.receives}, {l.receives, l.sends}} {
+		for pair, n := range both[0] {
+			_, from := l.collectives[pair[0]]
+			_, to := l.collectives[pair[1]]
+			if from && to && both[1][pair] != n {
+				return false
+			}
+		}
+	}
+	return true
+}
