@@ -37,6 +37,7 @@ type deviceOptions struct {
 	lifeline int    // a descriptor whose end of file ends it, or -1
 	folder   string // what it removes when its lifeline has ended it, or ""
 	control  int    // a socket that listens for its parent, who says what to do, or -1
+	self     int    // its number among the job's
 	order    []int
 	verbose  bool
 }
@@ -111,6 +112,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().IntVar(&o.lifeline, "lifeline", -1, "end when this descriptor is at its end of file")
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
 	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
+	c.Flags().IntVar(&o.self, "self", 0, "be device server `N` of the job's, from 0")
 	return c
 }
 
@@ -131,6 +133,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	s := server.New(server.Config{
 		Backend: b, Order: o.order, Info: o.shown(cfg), Log: o.log(), Version: version, Network: server.OverTCP(o.address),
+		Self: o.self,
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()
 	l, err := o.listener()

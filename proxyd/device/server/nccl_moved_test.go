@@ -5,7 +5,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -44,11 +43,8 @@ func leave(t *testing.T, old []*Server, attempt uint64) (folders []Folder, rings
 	}
 	for i, s := range old {
 		for _, p := range save(t, s, folders[i], SaveOptions{Attempt: attempt}).Processes {
-			f, err := s.RingOf(p.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rings[i][p.ID], err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_RDWR, 0); err != nil {
+			var err error
+			if rings[i][p.ID], err = s.BelongingOf(p.ID, 0); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { rings[i][p.ID].Close() })
@@ -71,7 +67,7 @@ func come(t *testing.T, next []*Server, folders []Folder, rings []map[uint64]*os
 			t.Fatal(err)
 		}
 		for id, f := range rings[i] {
-			if err := s.Adopt(id, os.Getpid(), f); err != nil {
+			if err := s.Adopt(id, os.Getpid(), []*os.File{f}); err != nil {
 				t.Fatal(err)
 			}
 		}
