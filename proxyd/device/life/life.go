@@ -189,6 +189,20 @@ func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (e *cut.Events, er
 	return e, err
 }
 
+// Address is where device servers of others reach it.
+func (s *Server) Address(ctx context.Context) (at string, err error) {
+	err = s.order(ctx, "address", func(c *server.Controller) (err error) {
+		at, err = c.Address(ctx)
+		return err
+	})
+	return at, err
+}
+
+// Reconnect tells a server that was restored where all of its job's are, by their numbers. See server.Server.
+func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
+	return s.order(ctx, "reconnect", func(c *server.Controller) error { return c.Reconnect(ctx, peers) })
+}
+
 // Resume lets the job go on after Save, or after Restore and Adopt.
 func (s *Server) Resume(ctx context.Context) error {
 	return s.order(ctx, "resume", func(c *server.Controller) error { return c.Resume(ctx) })

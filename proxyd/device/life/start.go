@@ -37,7 +37,8 @@ type Spec struct {
 	Count   int    // software GPUs
 	Memory  string // of each, as in "4G"; "" is the program's default
 	Address string // of this host, for device servers of others; "" is the program's default
-	Order   []int  // which of the devices there are, in what order; nil: all
+	Self    int    // its number among the job's device servers, from 0
+	Order   []int  // on which of them each of the job's devices is; nil: each is one
 	Verbose bool   // the log says which processes come and go
 }
 
@@ -230,6 +231,9 @@ func (m *making) arguments() []string {
 	}
 	if m.Address != "" {
 		args = append(args, "--address", m.Address)
+	}
+	if m.Self != 0 {
+		args = append(args, "--self", strconv.Itoa(m.Self))
 	}
 	if m.Order != nil {
 		args = append(args, "--order", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(m.Order)), ","), "[]"))
