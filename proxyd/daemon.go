@@ -87,7 +87,7 @@ func (n *node) folders(context.Context) (func(), error) {
 		path string
 		mode os.FileMode
 	}{
-		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.kitDir(), 0o755}, {n.cfg.LibDir, 0o711}, {n.cfg.Shared, 0o755},
+		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.kitDir(), 0o755}, {n.deviceDir(), 0o755}, {n.cfg.LibDir, 0o711}, {n.cfg.Shared, 0o755},
 	} {
 		if err := os.Mkdir(f.path, f.mode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, err
@@ -110,6 +110,9 @@ func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
 
 // kitDir is where capsules see the shim.
 func (n *node) kitDir() string { return filepath.Join(n.cfg.RunDir, "kit") }
+
+// deviceDir is where capsules see the socket of their device server.
+func (n *node) deviceDir() string { return filepath.Join(n.cfg.RunDir, "devices") }
 
 // criu is probed: without it there would be nothing but capsules.
 func (n *node) criu(ctx context.Context) (func(), error) {
@@ -232,6 +235,10 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 		n.log.Warn("srun --help", "error", err)
 	}
 	s := slurm.New(scontrol)
+	devices, err := n.devices(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	n.peers = newPeers(n, s)
 	n.conductor, err = checkpoint.New(checkpoint.Config{
 		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
@@ -239,7 +246,7 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 		Socket:  filepath.Join(n.cfg.RunDir, warden.SpankSocket),
 		Release: majorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
-		Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
+		Devices: *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
 	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log})
 	if err != nil {
 		return nil, err
@@ -248,6 +255,16 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	return func() { n.conductor.Close(); n.peers.close() }, nil
+}
+
+// devices is what jobs of this node have as GPUs.
+func (n *node) devices(ctx context.Context, s *slurm.Slurm) (*checkpoint.DeviceConfig, error) {
+	c := &checkpoint.DeviceConfig{Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
+	var err error
+	if c.Kind != "none" {
+		c.Relative, err = s.Constrains(ctx)
+	}
+	return c, err
 }
 
 func majorMinor(version string) string {

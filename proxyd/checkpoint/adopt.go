@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
@@ -44,6 +45,9 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.discardOthers(ctx, found); err != nil {
 		return err
 	}
+	if err := c.discardDevices(ctx, found); err != nil {
+		return err
+	}
 	for _, j := range c.every() {
 		c.recover(ctx, j)
 	}
@@ -67,6 +71,7 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 		c.lose(n.Job, n.Run)
 		return errors.Join(
 			capsule.Discard(ctx, c.capsuleDir(n.Job, n.Index)),
+			c.endDevices(ctx, n.Job, n.Index),
 			c.Overlay.Detach(ctx, attachment(n.Job, n.Index)),
 			os.RemoveAll(c.journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.srunDir(n.Job, n.Index)),
@@ -84,6 +89,7 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 	if rec == nil { // the job is over, and its end was told to nobody
 		return errors.Join(
 			cap.Remove(ctx),
+			c.endDevices(ctx, n.Job, n.Index),
 			c.Overlay.Detach(ctx, attachment(n.Job, n.Index)),
 			os.RemoveAll(c.journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.srunDir(n.Job, n.Index)),
@@ -116,6 +122,10 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 	if h.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.journalLog(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err
+	}
+	if h.devices, err = life.Find(ctx, c.deviceDir(n.Job, n.Index)); err != nil {
+		cap.Close()
+		return errors.Join(err, h.journal.Close())
 	}
 	runners, err := srun.Find(c.srunDir(n.Job, n.Index))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -47,6 +47,8 @@ type Config struct {
 	Without     string          // what becomes of a job that is run again and has no checkpoint: "restart" or "hold"
 	Keep        store.Retention // of a job that runs
 
+	Devices DeviceConfig
+
 	Rate     uint64        // bytes a second that are brought from the stage into the store; 0: any number
 	Patience time.Duration // of a restore with a node that has its checkpoint and does not answer; 0: for ever
 }
@@ -100,7 +102,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	c.pace.set(cfg.Rate)
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
 	c.uploads.dir = c.records.dir
-	for _, dir := range []string{c.records.dir, c.capsules(), c.notes(), c.sharedKits(), c.localKits()} {
+	for _, dir := range []string{c.records.dir, c.capsules(), c.devices(), c.notes(), c.sharedKits(), c.localKits()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -118,6 +120,7 @@ func (c *Conductor) Close() {
 }
 
 func (c *Conductor) capsules() string { return filepath.Join(c.Lib, "capsules") }
+func (c *Conductor) devices() string  { return filepath.Join(c.Lib, "devices") }
 func (c *Conductor) notes() string    { return filepath.Join(c.Lib, "notes") }
 
 // spawn runs f until the daemon ends.

@@ -28,6 +28,7 @@ import (
 type dumpBody struct {
 	Ticket store.Ticket `json:"ticket,omitempty"` // none: each node keeps its share in its stage
 	Steps  []string     `json:"steps"`            // whose sruns run, anywhere
+	Cut    uint64       `json:"cut,omitempty"`    // at which devices stand still
 }
 
 // dumpReply is what a node adds to the manifest. The leader's own streams are in its
@@ -63,7 +64,7 @@ func (a *attempt) dump(ctx context.Context) error {
 	for _, node := range a.nodes {
 		g.Go(func() error {
 			var r dumpReply
-			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{ticket, a.steps()}, &r); err != nil {
+			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{ticket, a.steps(), a.barrier}, &r); err != nil {
 				return err
 			}
 			if r.Full {
@@ -128,14 +129,16 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (dumpReply,
 
 func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, err error) {
 	j.mu.Lock()
-	p.lapse() // a dump takes as long as it takes; the end of the call is the end of it
+	p.lapse() // the end of the call is the end of it
+	p.dumping = true
 	out := p.leads
 	j.mu.Unlock()
 	defer func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
+		p.dumping = false
 		if j.part == p {
-			j.wind(p, lapse)
+			j.wind(p)
 		}
 	}()
 	leads := out != nil
@@ -154,7 +157,7 @@ func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, e
 		j.mu.Unlock()
 	}
 	for _, h := range j.capsules() {
-		m, err := j.dumpCapsule(ctx, h, out, b.Steps)
+		m, err := j.dumpCapsule(ctx, h, out, b)
 		if err != nil {
 			return r, fmt.Errorf("capsule %d: %w", h.index, err)
 		}
@@ -184,7 +187,7 @@ func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (outlet, er
 const dumpsAtOnce = 4
 
 // dumpCapsule writes all there is of one capsule.
-func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, steps []string) (*CapsuleMeta, error) {
+func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, b dumpBody) (*CapsuleMeta, error) {
 	j.mu.Lock()
 	m := &CapsuleMeta{
 		Index: h.index, Node: j.c.Node, Script: h.note.Script, Sruns: h.note.Sruns,
@@ -206,7 +209,7 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, steps []stri
 	if m.Fingerprint, err = host.FingerprintOf(root, mapped(root, programs, j.c.ofKit)...); err != nil {
 		return nil, err
 	}
-	if m.Ended, err = j.endedTasks(ctx, h, steps); err != nil {
+	if m.Ended, err = j.endedTasks(ctx, h, b.Steps); err != nil {
 		return nil, err
 	}
 	m.Programs = make([]ProgramMeta, len(programs))
@@ -223,6 +226,12 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, steps []stri
 			}
 			m.Programs[i] = ProgramMeta{p.Name, p.PID, p.First, img}
 			return nil
+		})
+	}
+	if h.devices != nil {
+		g.Go(func() (err error) {
+			m.Devices, err = j.saveDevices(gctx, h, out, b.Cut)
+			return err
 		})
 	}
 	for _, f := range privateFolders {

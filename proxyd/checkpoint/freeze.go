@@ -53,7 +53,7 @@ func (j *job) stop(ctx context.Context, id store.ID, which func(capsule.Program)
 		return err
 	}
 	j.mu.Lock()
-	j.wind(p, lapse)
+	j.wind(p)
 	j.mu.Unlock()
 	for _, h := range j.capsules() {
 		j.mu.Lock()

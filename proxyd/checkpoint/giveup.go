@@ -79,6 +79,14 @@ func (j *job) endRun(why error) error {
 	tell()
 	err := j.untilTaken(ctx, j.c.Slurm.RequeueHold)
 	// What was restored must not run on until Slurm's patience ends.
+	err = errors.Join(err, j.killAll(ctx))
+	// Another node may have said something else meanwhile, that the job is restored even.
+	tell()
+	return err
+}
+
+// killAll ends the programs of this node.
+func (j *job) killAll(ctx context.Context) (err error) {
 	for _, h := range j.capsules() {
 		programs, _ := h.c.Programs(ctx)
 		for _, p := range programs {
@@ -90,9 +98,28 @@ func (j *job) endRun(why error) error {
 			}
 		}
 	}
-	// Another node may have said something else meanwhile, that the job is restored even.
-	tell()
 	return err
+}
+
+// rerun ends this run, of which something is lost, and has the job resume from its newest checkpoint.
+func (j *job) rerun(ctx context.Context, why error) error {
+	if !j.markGivenUp() {
+		return nil
+	}
+	// Before they notice, and fail.
+	for _, h := range j.capsules() {
+		programs, err := live(ctx, h.c)
+		for _, p := range programs {
+			err = errors.Join(err, h.c.Freeze(ctx, p.Name))
+		}
+		if err != nil && !gone(err) {
+			j.log.Warn("freeze", "capsule", h.index, "error", err)
+		}
+	}
+	j.happened(eventRerun, nil, why.Error())
+	j.sayNow(ctx, "to be run again: "+why.Error())
+	err := j.untilTaken(ctx, j.c.Slurm.Requeue)
+	return errors.Join(err, j.killAll(ctx))
 }
 
 // How long Slurm is asked before it is looked at whether the job is there at all, and how

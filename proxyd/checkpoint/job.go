@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
@@ -53,9 +54,10 @@ type job struct {
 
 // held is a capsule on this node.
 type held struct {
-	index int
-	c     *capsule.Capsule
-	stop  func() // ends its watch
+	index   int
+	c       *capsule.Capsule
+	devices *life.Server // nil: it has none; does not change
+	stop    func()       // ends its watch
 
 	listed chan struct{} // closed when nobody writes to journal any more
 
@@ -84,6 +86,7 @@ type note struct {
 	Wardens map[string]int    `json:"wardens"`          // PIDs, by program
 	Env     map[string]string `json:"env,omitempty"`    // SLURM_* that the batch script began with
 	Now     map[string]string `json:"now,omitempty"`    // and those of this run
+	GPUs    []string          `json:"gpus,omitempty"`   // how Slurm means those that it has, in this run
 	Groups  []uint32          `json:"groups,omitempty"` // supplementary, of its processes
 	Logs    []string          `json:"logs,omitempty"`   // files that Slurm writes
 	Tasks   map[string]int    `json:"tasks,omitempty"`  // how many a step has, on all nodes
@@ -174,6 +177,7 @@ func (j *job) drop(ctx context.Context, h *held) error {
 	}
 	err := errors.Join(
 		h.c.Remove(ctx),
+		h.endDevices(ctx),
 		j.c.Overlay.Detach(ctx, attachment(j.id, h.index)),
 		j.dropJournal(h),
 	)

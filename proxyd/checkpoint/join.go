@@ -215,7 +215,7 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 		j.periodic()
 	}
 	return warden.Place{
-		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.KitDir,
-		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, capturable, where.names(index, first)),
+		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.kitOf(h),
+		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, capturable, j.c.deviceEnv(h), where.names(index, first)),
 	}, nil
 }

@@ -48,6 +48,7 @@ type CapsuleMeta struct {
 	Ended       map[string]syscall.WaitStatus `json:"ended"` // programs of live steps that had ended
 	Fingerprint host.Fingerprint              `json:"fingerprint"`
 	Files       *files.State                  `json:"files,omitempty"`
+	Devices     *DeviceMeta                   `json:"devices,omitempty"`
 	Groups      []uint32                      `json:"groups"` // supplementary, of its processes
 	Logs        []string                      `json:"logs"`   // files that Slurm writes
 }

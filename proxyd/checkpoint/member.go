@@ -120,13 +120,14 @@ func init() { // tables that refer to functions which refer to them
 		phaseForget: with((*Conductor).forgetHere),
 	}
 	members = map[string]work[*job]{
-		phasePrepare: with((*job).prepareHere),
-		phaseFreeze:  with((*job).freezeHere),
-		phaseDrain:   with((*job).drainHere),
-		phaseHalt:    with((*job).haltHere),
-		phaseDump:    with((*job).dumpHere),
-		phaseResume:  with((*job).resumeSurely),
-		phaseRelease: with((*job).releaseHere),
+		phasePrepare:  with((*job).prepareHere),
+		phaseExchange: with((*job).exchangeHere),
+		phaseFreeze:   with((*job).freezeHere),
+		phaseDrain:    with((*job).drainHere),
+		phaseHalt:     with((*job).haltHere),
+		phaseDump:     with((*job).dumpHere),
+		phaseResume:   with((*job).resumeSurely),
+		phaseRelease:  with((*job).releaseHere),
 		phaseLead: with(func(j *job, ctx context.Context, _ store.ID, b leadBody) (none, error) {
 			_, err := j.c.request(ctx, j, b.Then, b.Reason)
 			return none{}, err
@@ -138,6 +139,7 @@ func init() { // tables that refer to functions which refer to them
 		phaseLeave:    with((*job).leaveHere),
 		phaseRestored: with((*job).restoredThere),
 		phaseLeft:     with((*job).leftHere),
+		phaseMeet:     with((*job).meetHere),
 		phaseOpen:     with((*job).openHere),
 	}
 }
@@ -168,6 +170,7 @@ type part struct {
 	joined  outlet      // of another node
 	room    *stage.Room // in this node's stage
 	lapse   func() bool // stops the clock that ends a part whose leader is silent
+	dumping bool        // it takes as long as it takes
 
 	over chan struct{} // closed when the capsules run again, or are gone
 	gone bool          // the latter; set before

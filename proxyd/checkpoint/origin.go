@@ -73,9 +73,13 @@ func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Recor
 	if err != nil {
 		return nil, false, err
 	}
+	gpus, err := j.c.gpusOf(ctx, s)
+	if err != nil {
+		return nil, false, err
+	}
 	rec = &Record{
 		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
-		Options: options, Kit: kit,
+		Options: options, Kit: kit, GPUs: gpus,
 	}
 	return rec, true, j.c.records.save(rec)
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -29,6 +30,7 @@ type phase struct {
 // failure undoes what was done, in reverse, and the job runs on.
 var phases = []phase{
 	{phasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare}, // who takes part, what stands in the way, space
+	{phaseCut, time.Minute, (*attempt).cut, (*attempt).goOn},                   // devices stand still, at a cut of all ranks
 	{phaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resume}, // the tasks of steps stand still
 	{phaseDrain, 15 * time.Second, (*attempt).drain, nil},                      // what they wrote has come out at the batch script's end
 	{phaseHalt, 10 * time.Second, (*attempt).freezeRest, nil},                  // the batch script stands still, no packet moves
@@ -39,11 +41,14 @@ var phases = []phase{
 // Names of phases, between nodes.
 const (
 	phasePrepare = "prepare"
+	phaseCut     = "cut"
 	phaseFreeze  = "freeze"
 	phaseDrain   = "drain"
 	phaseHalt    = "halt"
 	phaseDump    = "dump"
 	phaseCommit  = "commit"
+
+	phaseExchange = "exchange" // of cut: the leader and a device server
 
 	// After commit, one of these.
 	phaseResume  = "resume"  // the job runs on; also the undoing
@@ -58,6 +63,7 @@ const (
 	phaseRestore  = "restore"  // a program comes back; of one node, when its task is there
 	phaseRestored = "restored" // a node tells the leader that its programs are back
 	phaseLeft     = "left"     // the leader asks which are not
+	phaseMeet     = "meet"     // the device servers find each other
 	phaseOpen     = "open"     // all are: let packets pass
 
 	// Of an upload.
@@ -83,6 +89,9 @@ type attempt struct {
 	out     outlet
 	parts   []store.Part
 	meta    Meta
+
+	barrier uint64   // the number of the cut
+	still   *cut.Cut // nil: there are no devices, or they work
 
 	direct bool    // into the store, whatever the stages have room for
 	staged bool    // into the stages of its nodes

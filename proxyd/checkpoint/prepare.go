@@ -38,6 +38,8 @@ type prepareReply struct {
 	Tasks map[string]int `json:"tasks"` // how many a step has, on all nodes
 	Here  map[string]int `json:"here"`  // and how many are known here, ended ones too
 
+	Devices []int `json:"devices,omitempty"` // capsules that have a device server
+
 	Staged bool `json:"staged,omitempty"` // there is room in the stage
 }
 
@@ -213,7 +215,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 	}
 	if other == nil && len(j.held) > 0 {
 		j.part = &part{id: id, release: b.Release, over: make(chan struct{})}
-		j.wind(j.part, lapse)
+		j.wind(j.part)
 	}
 	j.mu.Unlock()
 	if other != nil {
@@ -221,6 +223,14 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 	}
 	for _, h := range j.capsules() {
 		r.Capsules++
+		if h.devices != nil {
+			used, err := j.devicesUse(ctx, h)
+			if err != nil {
+				return r, err
+			}
+			r.Bytes += used
+			r.Devices = append(r.Devices, h.index)
+		}
 		programs, err := h.c.Programs(ctx)
 		if err != nil {
 			return r, err
@@ -250,11 +260,11 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 }
 
 // wind starts the clock that ends a part whose leader is silent. Caller holds j.mu.
-func (j *job) wind(p *part, d time.Duration) {
+func (j *job) wind(p *part) {
 	if p.lapse != nil {
 		p.lapse()
 	}
-	ctx, cancel := context.WithTimeout(j.c.life, d)
+	ctx, cancel := context.WithTimeout(j.c.life, lapse)
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			j.log.Warn("the leader is silent", "checkpoint", p.id)

@@ -58,6 +58,9 @@ func (j *job) adopt(h *held) {
 	j.mu.Unlock()
 	j.c.all.Go(func() { j.watch(ctx, h) })
 	j.c.all.Go(func() { j.list(ctx, h) })
+	if h.devices != nil {
+		j.c.all.Go(func() { j.watchDevices(ctx, h) })
+	}
 }
 
 // raise makes a capsule. m is what the checkpoint says of it, or nil.
@@ -118,6 +121,16 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 			h.note.Script = m.Script
 		}
 	}
+	binds, err := j.startDevices(ctx, h, kit, from, m)
+	if err != nil {
+		return nil, err
+	}
+	spec.Binds = append(spec.Binds, binds...)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.c.endDevices(context.WithoutCancel(ctx), j.id, index))
+		}
+	}()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

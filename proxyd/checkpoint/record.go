@@ -29,6 +29,7 @@ type Record struct {
 	Submitted string              `json:"submitted"` // another job may have had this number
 	Nodes     []string            `json:"nodes"`     // of the first run; the k-th is capsule k's host name
 	Addresses []netip.Addr        `json:"addresses"`
+	GPUs      []int               `json:"gpus,omitempty"` // that each capsule began with, if device servers hold them
 	Options   Options             `json:"options"`
 	Kit       string              `json:"kit"`               // what its programs have of ours, by its hash
 	Last      uint32              `json:"last,omitempty"`    // the highest number that a checkpoint was given

@@ -22,6 +22,11 @@ import (
 func (a *attempt) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	j := a.j
+	defer func() {
+		if err := within(ctx, endDeadline, a, (*attempt).goOn); err != nil {
+			a.log.Info("devices go on by themselves, or with their capsules", "error", err)
+		}
+	}()
 	j.mu.Lock()
 	then, exit, rec := a.then, a.exit, *j.rec
 	j.mu.Unlock()

@@ -131,6 +131,9 @@ func (j *job) restoreProgram(ctx context.Context, h *held, program string) error
 	if err != nil {
 		return err
 	}
+	if err := j.adoptProcesses(ctx, h, m, group); err != nil {
+		return err
+	}
 	if program == batch {
 		j.noteEnv(h)
 		j.c.spawn(j.awaitRest)
@@ -257,6 +260,9 @@ func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, erro
 	if left, err := j.leftThere(ctx, from); err != nil || len(left) > 0 {
 		return none{}, err
 	}
+	if err := j.meet(ctx, from, where); err != nil {
+		return none{}, err
+	}
 	j.log.Debug("phase begins", "phase", phaseOpen)
 	g, gctx := errgroup.WithContext(ctx)
 	for node := range from.nodes(where) {
@@ -335,14 +341,17 @@ func (j *job) shut() bool {
 	return false
 }
 
-// openHere lets packets pass. It may be called twice.
-func (j *job) openHere(context.Context, store.ID, none) (none, error) {
+// openHere lets packets pass, and devices work. It may be called twice.
+func (j *job) openHere(ctx context.Context, _ store.ID, _ none) (none, error) {
 	if j.givenUp() {
 		return none{}, errGivenUp
 	}
 	var errs []error
 	for _, h := range j.capsules() {
 		err := overlay.Unlock(h.c.PID())
+		if err == nil && h.devices != nil {
+			err = h.resumeDevices(ctx)
+		}
 		if err == nil {
 			j.mu.Lock()
 			h.note.Shut = false

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -32,9 +33,10 @@ type View struct {
 
 // CapsuleView is one capsule of a View.
 type CapsuleView struct {
-	Index    int           `json:"index"`
-	Node     string        `json:"node"`
-	Programs []ProgramView `json:"programs"`
+	Index    int            `json:"index"`
+	Node     string         `json:"node"`
+	Programs []ProgramView  `json:"programs"`
+	Devices  *server.Status `json:"devices,omitempty"`
 }
 
 // ProgramView is one program of a View.
@@ -88,7 +90,7 @@ func (c *Conductor) view(ctx context.Context, id uint32) (*View, error) {
 	j.mu.Unlock()
 	for _, cv := range j.viewAll(ctx, today) {
 		if cv.Index < len(v.Capsules) {
-			v.Capsules[cv.Index].Programs = cv.Programs
+			v.Capsules[cv.Index].Programs, v.Capsules[cv.Index].Devices = cv.Programs, cv.Devices
 		}
 	}
 	return v, nil
@@ -131,6 +133,11 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ none) ([]CapsuleView, 
 				pv.Since, pv.Command = process(fmt.Sprintf("/proc/%d/root/proc/%d", h.c.PID(), p.First))
 			}
 			v.Programs = append(v.Programs, pv)
+		}
+		if h.devices != nil {
+			if v.Devices, err = h.devices.Status(ctx); err != nil {
+				j.log.Info("show", "error", err)
+			}
 		}
 		views = append(views, v)
 	}

@@ -40,6 +40,7 @@ const (
 	eventEnded      = "ended"
 	eventRestored   = "restored"
 	eventHeld       = "held"
+	eventRerun      = "to be run again" // something of this run was lost
 	eventAnew       = "begins anew"
 )
 

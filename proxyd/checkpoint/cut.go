@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// A job with devices is captured at a cut: a moment at which all ranks have issued the same collectives and none is in flight.
+// The leader finds it (package cut) over the device servers of all capsules, before anything is frozen: until then ranks may have to
+// go on.
+
+// cut stops the job's devices. They stay so until the attempt is over, or is undone.
+func (a *attempt) cut(ctx context.Context) error {
+	var members []cut.Member
+	for _, node := range a.nodes {
+		for _, index := range a.reports[node].Devices {
+			members = append(members, &deviceServer{a.j, node, index, a.id})
+		}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	// Higher than all before: those of a daemon that was killed, too.
+	a.barrier = uint64(time.Now().UnixNano())
+	found, err := cut.Find(ctx, members, cut.Options{Attempt: a.barrier, Deadline: cutDeadline})
+	if err != nil {
+		return err
+	}
+	a.still = found
+	return nil
+}
+
+// cutDeadline is how long ranks are waited for that are behind others.
+const cutDeadline = 50 * time.Second
+
+// goOn lets the devices work again.
+func (a *attempt) goOn(ctx context.Context) error {
+	if a.still == nil {
+		return nil
+	}
+	defer func() { a.still = nil }()
+	return a.still.Open(ctx)
+}
+
+// deviceServer is one of the job's, on whatever node.
+type deviceServer struct {
+	j     *job
+	node  string
+	index int // of its capsule
+	id    store.ID
+}
+
+type exchangeBody struct {
+	Index  int         `json:"index"`
+	Orders *cut.Orders `json:"orders"`
+}
+
+// exchangeReply has the errors of which package cut must know what they are.
+type exchangeReply struct {
+	Events    *cut.Events `json:"events,omitempty"`
+	Forgotten bool        `json:"forgotten,omitempty"`
+	Busy      bool        `json:"busy,omitempty"`
+	Error     string      `json:"error,omitempty"`
+}
+
+// Exchange implements cut.Member.
+func (d *deviceServer) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	var r exchangeReply
+	if err := d.j.c.ask(ctx, d.node, d.j.id, d.id.Number, phaseExchange, exchangeBody{d.index, o}, &r); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Forgotten:
+		return nil, fmt.Errorf("capsule %d: %w", d.index, cut.ErrForgotten)
+	case r.Busy:
+		return nil, fmt.Errorf("capsule %d: %w", d.index, cut.ErrBusy)
+	case r.Error != "":
+		return nil, fmt.Errorf("capsule %d: %s", d.index, r.Error)
+	}
+	return r.Events, nil
+}
+
+// exchangeHere is its part of the node that has the server.
+func (j *job) exchangeHere(ctx context.Context, id store.ID, b exchangeBody) (exchangeReply, error) {
+	j.mu.Lock()
+	if p := j.part; p != nil && p.id == id && !p.dumping {
+		j.wind(p)
+	}
+	h := j.held[b.Index]
+	j.mu.Unlock()
+	if h == nil || h.devices == nil || b.Orders == nil {
+		return exchangeReply{}, fmt.Errorf("capsule %d: %w", b.Index, errDevicesDied)
+	}
+	events, err := h.devices.Exchange(ctx, b.Orders)
+	r := exchangeReply{Events: events, Forgotten: errors.Is(err, cut.ErrForgotten), Busy: errors.Is(err, cut.ErrBusy)}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r, nil
+}

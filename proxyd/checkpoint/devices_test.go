@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestGranted: whatever a node has, each capsule has something of it, and each GPU that it began with is one of those.
+func TestGranted(t *testing.T) {
+	for _, c := range []struct {
+		gpus            []int
+		place, n, began int
+		want            grant
+	}{
+		{[]int{0, 1}, 0, 1, 2, grant{[]int{0, 1}, []int{0, 1}}},
+		{[]int{4, 6}, 0, 1, 2, grant{[]int{4, 6}, []int{0, 1}}},
+		{[]int{3}, 0, 1, 2, grant{[]int{3}, []int{0, 0}}},
+		{[]int{3, 5, 7}, 0, 1, 4, grant{[]int{3, 5, 7}, []int{0, 0, 1, 2}}},
+		{[]int{0, 1, 2, 3}, 0, 1, 2, grant{[]int{0, 1, 2, 3}, []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 0, 2, 2, grant{[]int{0, 1}, []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 1, 2, 2, grant{[]int{2, 3}, []int{0, 1}}},
+		{[]int{0, 1, 2}, 0, 2, 2, grant{[]int{0}, []int{0, 0}}},
+		{[]int{0, 1, 2}, 1, 2, 2, grant{[]int{1, 2}, []int{0, 1}}},
+		{[]int{9}, 0, 2, 1, grant{[]int{9}, []int{0}}},
+		{[]int{9}, 1, 2, 1, grant{[]int{9}, []int{0}}},
+		{[]int{8, 9}, 2, 3, 1, grant{[]int{9}, []int{0}}},
+	} {
+		if got := granted(c.gpus, c.place, c.n, c.began); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v, capsule %d of %d that began with %d: %v, want %v", c.gpus, c.place, c.n, c.began, got, c.want)
+		}
+	}
+	for m := 1; m < 9; m++ {
+		gpus := make([]int, m)
+		for n := 1; n < 9; n++ {
+			for place := range n {
+				for began := 1; began < 9; began++ {
+					g := granted(gpus, place, n, began)
+					if len(g.names) == 0 || len(g.order) != began {
+						t.Fatalf("%d GPUs, capsule %d of %d that began with %d: %v", m, place, n, began, g)
+					}
+					for i, at := range g.order {
+						if at < 0 || at >= len(g.names) || i > 0 && at < g.order[i-1] {
+							t.Fatalf("%d GPUs, capsule %d of %d that began with %d: %v", m, place, n, began, g)
+						}
+					}
+				}
+			}
+		}
+	}
+}
