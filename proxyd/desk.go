@@ -17,6 +17,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/api"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -153,7 +154,7 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 		c := &rpc.Capsule{Index: uint32(k), Home: home, Address: v.Record.Addresses[k].String()}
 		if k < len(v.Capsules) {
 			cv := v.Capsules[k]
-			c.Node = cv.Node
+			c.Node, c.Devices = cv.Node, devicesOf(cv.Devices)
 			for _, p := range cv.Programs {
 				c.Programs = append(c.Programs, &rpc.Program{
 					Name: p.Name, Pid: int64(p.First), State: stateOf(p.Ended, p.Captured, p.Frozen, p.Waiting), Status: uint32(p.Status),
@@ -169,6 +170,21 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 	for _, e := range v.Events {
 		out.Timeline = append(out.Timeline, &rpc.Event{Time: timestamppb.New(e.At), Event: e.What, Where: e.Where, Text: e.Text})
 	}
+}
+
+// devicesOf is what a device server says of itself, nil if there is none.
+func devicesOf(st *server.Status) *rpc.Devices {
+	if st == nil {
+		return nil
+	}
+	out := &rpc.Devices{Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped}
+	for _, d := range st.Devices {
+		out.Devices = append(out.Devices, &rpc.Device{Name: d.Name, Memory: d.Memory, Used: d.Used})
+	}
+	for _, p := range st.Processes {
+		out.Processes = append(out.Processes, &rpc.DeviceProcess{Pid: int64(p.Capsule), Used: p.Used, Fault: p.Fault})
+	}
+	return out
 }
 
 // stamp is a time that may not be known.

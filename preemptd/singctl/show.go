@@ -68,6 +68,7 @@ func (a *app) printJob(j *rpc.Job) {
 		fmt.Fprintln(w, "the store has nothing of it")
 	}
 	a.printCapsules(j.GetCapsules())
+	a.printDevices(j.GetCapsules())
 	if len(j.GetCheckpoints()) > 0 {
 		fmt.Fprintln(w)
 		a.printCheckpoints(j.GetCheckpoints(), false)
@@ -111,6 +112,41 @@ func (a *app) printCapsules(capsules []*rpc.Capsule) {
 	}
 	fmt.Fprintln(a.stdout)
 	table(a.stdout, rows)
+}
+
+// printDevices prints the GPUs of capsules, and what went wrong with them.
+func (a *app) printDevices(capsules []*rpc.Capsule) {
+	rows := [][]string{{"CAPSULE", "GPU", "NAME", "MEMORY", "USED", "PROCESSES"}}
+	var notes []string
+	for _, c := range capsules {
+		d := c.GetDevices()
+		pids := make([]string, 0, len(d.GetProcesses()))
+		for _, p := range d.GetProcesses() {
+			pids = append(pids, strconv.FormatInt(p.GetPid(), 10))
+		}
+		row := []string{strconv.Itoa(int(c.GetIndex()))}
+		for i, g := range d.GetDevices() {
+			row = append(row, strconv.Itoa(i), g.GetName(), bytesText(int64(g.GetMemory())), bytesText(int64(g.GetUsed())))
+			if i == 0 {
+				row = append(row, or(strings.Join(pids, " "), "-"))
+			}
+			rows = append(rows, row)
+			row = []string{""}
+		}
+		for _, what := range d.GetMissed() {
+			notes = append(notes, fmt.Sprintf("capsule %d: a program wanted what is not covered: %s", c.GetIndex(), what))
+		}
+		for _, what := range d.GetFaults() {
+			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), what))
+		}
+	}
+	if len(rows) > 1 {
+		fmt.Fprintln(a.stdout)
+		table(a.stdout, rows)
+	}
+	for _, note := range notes {
+		fmt.Fprintln(a.stdout, line(note))
+	}
 }
 
 func programCells(p *rpc.Program) []string {

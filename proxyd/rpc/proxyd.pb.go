@@ -654,6 +654,7 @@ type Capsule struct {
 	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`       // where it is today; empty while nowhere
 	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // virtual, for life
 	Programs      []*Program             `protobuf:"bytes,5,rep,name=programs,proto3" json:"programs,omitempty"`
+	Devices       *Devices               `protobuf:"bytes,6,opt,name=devices,proto3" json:"devices,omitempty"` // that its device server holds; none: it has no device server
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -723,6 +724,210 @@ func (x *Capsule) GetPrograms() []*Program {
 	return nil
 }
 
+func (x *Capsule) GetDevices() *Devices {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+// Devices are the GPUs of a capsule.
+type Devices struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Devices       []*Device              `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
+	Processes     []*DeviceProcess       `protobuf:"bytes,2,rep,name=processes,proto3" json:"processes,omitempty"`
+	Missed        []string               `protobuf:"bytes,3,rep,name=missed,proto3" json:"missed,omitempty"`    // what programs wanted that is not covered, each once
+	Faults        []string               `protobuf:"bytes,4,rep,name=faults,proto3" json:"faults,omitempty"`    // what has ended a process's use of devices
+	Stopped       bool                   `protobuf:"varint,5,opt,name=stopped,proto3" json:"stopped,omitempty"` // they stand still: a checkpoint, or a restore
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Devices) Reset() {
+	*x = Devices{}
+	mi := &file_proxyd_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Devices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Devices) ProtoMessage() {}
+
+func (x *Devices) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Devices.ProtoReflect.Descriptor instead.
+func (*Devices) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Devices) GetDevices() []*Device {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *Devices) GetProcesses() []*DeviceProcess {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+func (x *Devices) GetMissed() []string {
+	if x != nil {
+		return x.Missed
+	}
+	return nil
+}
+
+func (x *Devices) GetFaults() []string {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+func (x *Devices) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+type Device struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Memory        uint64                 `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	Used          uint64                 `protobuf:"varint,3,opt,name=used,proto3" json:"used,omitempty"` // by all processes together
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Device) Reset() {
+	*x = Device{}
+	mi := &file_proxyd_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Device) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Device) ProtoMessage() {}
+
+func (x *Device) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Device.ProtoReflect.Descriptor instead.
+func (*Device) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Device) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Device) GetMemory() uint64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Device) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+type DeviceProcess struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`     // in the capsule
+	Used          uint64                 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`   // bytes of all devices
+	Fault         uint32                 `protobuf:"varint,3,opt,name=fault,proto3" json:"fault,omitempty"` // the number of the fault that has ended its use of devices
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceProcess) Reset() {
+	*x = DeviceProcess{}
+	mi := &file_proxyd_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceProcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceProcess) ProtoMessage() {}
+
+func (x *DeviceProcess) ProtoReflect() protoreflect.Message {
+	mi := &file_proxyd_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceProcess.ProtoReflect.Descriptor instead.
+func (*DeviceProcess) Descriptor() ([]byte, []int) {
+	return file_proxyd_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DeviceProcess) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *DeviceProcess) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *DeviceProcess) GetFault() uint32 {
+	if x != nil {
+		return x.Fault
+	}
+	return 0
+}
+
 type Program struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // "batch", "s3.7"
@@ -739,7 +944,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +956,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[10]
+	mi := &file_proxyd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +969,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{10}
+	return file_proxyd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Program) GetName() string {
@@ -844,7 +1049,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +1061,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[11]
+	mi := &file_proxyd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +1074,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{11}
+	return file_proxyd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -973,7 +1178,7 @@ type PhaseTime struct {
 
 func (x *PhaseTime) Reset() {
 	*x = PhaseTime{}
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1190,7 @@ func (x *PhaseTime) String() string {
 func (*PhaseTime) ProtoMessage() {}
 
 func (x *PhaseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[12]
+	mi := &file_proxyd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1203,7 @@ func (x *PhaseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
 func (*PhaseTime) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{12}
+	return file_proxyd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PhaseTime) GetPhase() string {
@@ -1030,7 +1235,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1247,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[13]
+	mi := &file_proxyd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1260,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{13}
+	return file_proxyd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Obstacle) GetProgram() string {
@@ -1112,7 +1317,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1329,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[14]
+	mi := &file_proxyd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1342,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{14}
+	return file_proxyd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1178,7 +1383,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1395,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[15]
+	mi := &file_proxyd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1408,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{15}
+	return file_proxyd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CheckpointRequest) GetJob() string {
@@ -1240,7 +1445,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1457,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[16]
+	mi := &file_proxyd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1470,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{16}
+	return file_proxyd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Progress) GetPhase() string {
@@ -1368,7 +1573,7 @@ type CheckpointsRequest struct {
 
 func (x *CheckpointsRequest) Reset() {
 	*x = CheckpointsRequest{}
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1585,7 @@ func (x *CheckpointsRequest) String() string {
 func (*CheckpointsRequest) ProtoMessage() {}
 
 func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[17]
+	mi := &file_proxyd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1598,7 @@ func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{17}
+	return file_proxyd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CheckpointsRequest) GetJob() string {
@@ -1412,7 +1617,7 @@ type CheckpointsReply struct {
 
 func (x *CheckpointsReply) Reset() {
 	*x = CheckpointsReply{}
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1629,7 @@ func (x *CheckpointsReply) String() string {
 func (*CheckpointsReply) ProtoMessage() {}
 
 func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[18]
+	mi := &file_proxyd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1642,7 @@ func (x *CheckpointsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointsReply.ProtoReflect.Descriptor instead.
 func (*CheckpointsReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{18}
+	return file_proxyd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CheckpointsReply) GetCheckpoints() []*Checkpoint {
@@ -1456,7 +1661,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1673,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[19]
+	mi := &file_proxyd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1686,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{19}
+	return file_proxyd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *VerifyRequest) GetCheckpoints() []string {
@@ -1503,7 +1708,7 @@ type VerifyReport struct {
 
 func (x *VerifyReport) Reset() {
 	*x = VerifyReport{}
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1720,7 @@ func (x *VerifyReport) String() string {
 func (*VerifyReport) ProtoMessage() {}
 
 func (x *VerifyReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[20]
+	mi := &file_proxyd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1733,7 @@ func (x *VerifyReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReport.ProtoReflect.Descriptor instead.
 func (*VerifyReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{20}
+	return file_proxyd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *VerifyReport) GetCheckpoints() int64 {
@@ -1570,7 +1775,7 @@ type GCRequest struct {
 
 func (x *GCRequest) Reset() {
 	*x = GCRequest{}
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1787,7 @@ func (x *GCRequest) String() string {
 func (*GCRequest) ProtoMessage() {}
 
 func (x *GCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[21]
+	mi := &file_proxyd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1800,7 @@ func (x *GCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCRequest.ProtoReflect.Descriptor instead.
 func (*GCRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{21}
+	return file_proxyd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GCRequest) GetOlderThan() *durationpb.Duration {
@@ -1641,7 +1846,7 @@ type GCReport struct {
 
 func (x *GCReport) Reset() {
 	*x = GCReport{}
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1858,7 @@ func (x *GCReport) String() string {
 func (*GCReport) ProtoMessage() {}
 
 func (x *GCReport) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[22]
+	mi := &file_proxyd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1871,7 @@ func (x *GCReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GCReport.ProtoReflect.Descriptor instead.
 func (*GCReport) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{22}
+	return file_proxyd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GCReport) GetExpired() []string {
@@ -1749,7 +1954,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1966,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[23]
+	mi := &file_proxyd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1979,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{23}
+	return file_proxyd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Damage) GetCheckpoint() string {
@@ -1800,7 +2005,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +2017,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[24]
+	mi := &file_proxyd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2030,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{24}
+	return file_proxyd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteRequest) GetCheckpoints() []string {
@@ -1844,7 +2049,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2061,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[25]
+	mi := &file_proxyd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2074,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{25}
+	return file_proxyd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteReply) GetDeleted() []string {
@@ -1888,7 +2093,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2105,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[26]
+	mi := &file_proxyd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2118,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{26}
+	return file_proxyd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExportRequest) GetCheckpoint() string {
@@ -1938,7 +2143,7 @@ type ExportPiece struct {
 
 func (x *ExportPiece) Reset() {
 	*x = ExportPiece{}
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2155,7 @@ func (x *ExportPiece) String() string {
 func (*ExportPiece) ProtoMessage() {}
 
 func (x *ExportPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[27]
+	mi := &file_proxyd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2168,7 @@ func (x *ExportPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPiece.ProtoReflect.Descriptor instead.
 func (*ExportPiece) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{27}
+	return file_proxyd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExportPiece) GetFile() string {
@@ -2015,7 +2220,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2232,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_proxyd_proto_msgTypes[28]
+	mi := &file_proxyd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2245,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_proxyd_proto_rawDescGZIP(), []int{28}
+	return file_proxyd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Problem) GetKind() string {
@@ -2131,13 +2336,28 @@ const file_proxyd_proto_rawDesc = "" +
 	"\acomment\x18\r \x01(\tR\acomment\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9d\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd7\x01\n" +
 	"\aCapsule\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x12:\n" +
-	"\bprograms\x18\x05 \x03(\v2\x1e.singularity.proxyd.v1.ProgramR\bprograms\"\xf1\x01\n" +
+	"\bprograms\x18\x05 \x03(\v2\x1e.singularity.proxyd.v1.ProgramR\bprograms\x128\n" +
+	"\adevices\x18\x06 \x01(\v2\x1e.singularity.proxyd.v1.DevicesR\adevices\"\xd0\x01\n" +
+	"\aDevices\x127\n" +
+	"\adevices\x18\x01 \x03(\v2\x1d.singularity.proxyd.v1.DeviceR\adevices\x12B\n" +
+	"\tprocesses\x18\x02 \x03(\v2$.singularity.proxyd.v1.DeviceProcessR\tprocesses\x12\x16\n" +
+	"\x06missed\x18\x03 \x03(\tR\x06missed\x12\x16\n" +
+	"\x06faults\x18\x04 \x03(\tR\x06faults\x12\x18\n" +
+	"\astopped\x18\x05 \x01(\bR\astopped\"H\n" +
+	"\x06Device\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06memory\x18\x02 \x01(\x04R\x06memory\x12\x12\n" +
+	"\x04used\x18\x03 \x01(\x04R\x04used\"K\n" +
+	"\rDeviceProcess\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x14\n" +
+	"\x05fault\x18\x03 \x01(\rR\x05fault\"\xf1\x01\n" +
 	"\aProgram\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x14\n" +
@@ -2274,7 +2494,7 @@ func file_proxyd_proto_rawDescGZIP() []byte {
 }
 
 var file_proxyd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_proxyd_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_proxyd_proto_goTypes = []any{
 	(Finding_Level)(0),            // 0: singularity.proxyd.v1.Finding.Level
 	(*PingRequest)(nil),           // 1: singularity.proxyd.v1.PingRequest
@@ -2287,79 +2507,85 @@ var file_proxyd_proto_goTypes = []any{
 	(*ShowRequest)(nil),           // 8: singularity.proxyd.v1.ShowRequest
 	(*Job)(nil),                   // 9: singularity.proxyd.v1.Job
 	(*Capsule)(nil),               // 10: singularity.proxyd.v1.Capsule
-	(*Program)(nil),               // 11: singularity.proxyd.v1.Program
-	(*Checkpoint)(nil),            // 12: singularity.proxyd.v1.Checkpoint
-	(*PhaseTime)(nil),             // 13: singularity.proxyd.v1.PhaseTime
-	(*Obstacle)(nil),              // 14: singularity.proxyd.v1.Obstacle
-	(*Event)(nil),                 // 15: singularity.proxyd.v1.Event
-	(*CheckpointRequest)(nil),     // 16: singularity.proxyd.v1.CheckpointRequest
-	(*Progress)(nil),              // 17: singularity.proxyd.v1.Progress
-	(*CheckpointsRequest)(nil),    // 18: singularity.proxyd.v1.CheckpointsRequest
-	(*CheckpointsReply)(nil),      // 19: singularity.proxyd.v1.CheckpointsReply
-	(*VerifyRequest)(nil),         // 20: singularity.proxyd.v1.VerifyRequest
-	(*VerifyReport)(nil),          // 21: singularity.proxyd.v1.VerifyReport
-	(*GCRequest)(nil),             // 22: singularity.proxyd.v1.GCRequest
-	(*GCReport)(nil),              // 23: singularity.proxyd.v1.GCReport
-	(*Damage)(nil),                // 24: singularity.proxyd.v1.Damage
-	(*DeleteRequest)(nil),         // 25: singularity.proxyd.v1.DeleteRequest
-	(*DeleteReply)(nil),           // 26: singularity.proxyd.v1.DeleteReply
-	(*ExportRequest)(nil),         // 27: singularity.proxyd.v1.ExportRequest
-	(*ExportPiece)(nil),           // 28: singularity.proxyd.v1.ExportPiece
-	(*Problem)(nil),               // 29: singularity.proxyd.v1.Problem
-	nil,                           // 30: singularity.proxyd.v1.Job.OptionsEntry
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*Devices)(nil),               // 11: singularity.proxyd.v1.Devices
+	(*Device)(nil),                // 12: singularity.proxyd.v1.Device
+	(*DeviceProcess)(nil),         // 13: singularity.proxyd.v1.DeviceProcess
+	(*Program)(nil),               // 14: singularity.proxyd.v1.Program
+	(*Checkpoint)(nil),            // 15: singularity.proxyd.v1.Checkpoint
+	(*PhaseTime)(nil),             // 16: singularity.proxyd.v1.PhaseTime
+	(*Obstacle)(nil),              // 17: singularity.proxyd.v1.Obstacle
+	(*Event)(nil),                 // 18: singularity.proxyd.v1.Event
+	(*CheckpointRequest)(nil),     // 19: singularity.proxyd.v1.CheckpointRequest
+	(*Progress)(nil),              // 20: singularity.proxyd.v1.Progress
+	(*CheckpointsRequest)(nil),    // 21: singularity.proxyd.v1.CheckpointsRequest
+	(*CheckpointsReply)(nil),      // 22: singularity.proxyd.v1.CheckpointsReply
+	(*VerifyRequest)(nil),         // 23: singularity.proxyd.v1.VerifyRequest
+	(*VerifyReport)(nil),          // 24: singularity.proxyd.v1.VerifyReport
+	(*GCRequest)(nil),             // 25: singularity.proxyd.v1.GCRequest
+	(*GCReport)(nil),              // 26: singularity.proxyd.v1.GCReport
+	(*Damage)(nil),                // 27: singularity.proxyd.v1.Damage
+	(*DeleteRequest)(nil),         // 28: singularity.proxyd.v1.DeleteRequest
+	(*DeleteReply)(nil),           // 29: singularity.proxyd.v1.DeleteReply
+	(*ExportRequest)(nil),         // 30: singularity.proxyd.v1.ExportRequest
+	(*ExportPiece)(nil),           // 31: singularity.proxyd.v1.ExportPiece
+	(*Problem)(nil),               // 32: singularity.proxyd.v1.Problem
+	nil,                           // 33: singularity.proxyd.v1.Job.OptionsEntry
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
 }
 var file_proxyd_proto_depIdxs = []int32{
-	31, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
+	34, // 0: singularity.proxyd.v1.PingReply.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: singularity.proxyd.v1.DoctorReply.findings:type_name -> singularity.proxyd.v1.Finding
 	0,  // 2: singularity.proxyd.v1.Finding.level:type_name -> singularity.proxyd.v1.Finding.Level
-	30, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
+	33, // 3: singularity.proxyd.v1.Job.options:type_name -> singularity.proxyd.v1.Job.OptionsEntry
 	10, // 4: singularity.proxyd.v1.Job.capsules:type_name -> singularity.proxyd.v1.Capsule
-	12, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	14, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	15, // 7: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
-	11, // 8: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
-	31, // 9: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
-	31, // 10: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
-	31, // 11: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
-	13, // 12: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
-	32, // 13: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
-	31, // 14: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	31, // 15: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	12, // 16: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
-	21, // 17: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
-	23, // 18: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
-	12, // 19: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
-	32, // 20: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
-	24, // 21: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
-	31, // 22: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
-	14, // 23: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
-	1,  // 24: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
-	3,  // 25: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
-	5,  // 26: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
-	8,  // 27: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
-	16, // 28: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
-	18, // 29: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
-	20, // 30: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
-	22, // 31: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
-	25, // 32: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
-	27, // 33: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
-	2,  // 34: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
-	4,  // 35: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
-	6,  // 36: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
-	9,  // 37: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
-	17, // 38: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
-	19, // 39: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
-	17, // 40: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
-	17, // 41: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
-	26, // 42: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
-	28, // 43: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	15, // 5: singularity.proxyd.v1.Job.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	17, // 6: singularity.proxyd.v1.Job.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	18, // 7: singularity.proxyd.v1.Job.timeline:type_name -> singularity.proxyd.v1.Event
+	14, // 8: singularity.proxyd.v1.Capsule.programs:type_name -> singularity.proxyd.v1.Program
+	11, // 9: singularity.proxyd.v1.Capsule.devices:type_name -> singularity.proxyd.v1.Devices
+	12, // 10: singularity.proxyd.v1.Devices.devices:type_name -> singularity.proxyd.v1.Device
+	13, // 11: singularity.proxyd.v1.Devices.processes:type_name -> singularity.proxyd.v1.DeviceProcess
+	34, // 12: singularity.proxyd.v1.Program.started:type_name -> google.protobuf.Timestamp
+	34, // 13: singularity.proxyd.v1.Program.ended:type_name -> google.protobuf.Timestamp
+	34, // 14: singularity.proxyd.v1.Checkpoint.created:type_name -> google.protobuf.Timestamp
+	16, // 15: singularity.proxyd.v1.Checkpoint.phases:type_name -> singularity.proxyd.v1.PhaseTime
+	35, // 16: singularity.proxyd.v1.PhaseTime.took:type_name -> google.protobuf.Duration
+	34, // 17: singularity.proxyd.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	34, // 18: singularity.proxyd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	15, // 19: singularity.proxyd.v1.Progress.checkpoint:type_name -> singularity.proxyd.v1.Checkpoint
+	24, // 20: singularity.proxyd.v1.Progress.verified:type_name -> singularity.proxyd.v1.VerifyReport
+	26, // 21: singularity.proxyd.v1.Progress.collected:type_name -> singularity.proxyd.v1.GCReport
+	15, // 22: singularity.proxyd.v1.CheckpointsReply.checkpoints:type_name -> singularity.proxyd.v1.Checkpoint
+	35, // 23: singularity.proxyd.v1.GCRequest.older_than:type_name -> google.protobuf.Duration
+	27, // 24: singularity.proxyd.v1.GCReport.damaged:type_name -> singularity.proxyd.v1.Damage
+	34, // 25: singularity.proxyd.v1.GCReport.spared_until:type_name -> google.protobuf.Timestamp
+	17, // 26: singularity.proxyd.v1.Problem.obstacles:type_name -> singularity.proxyd.v1.Obstacle
+	1,  // 27: singularity.proxyd.v1.Proxyd.Ping:input_type -> singularity.proxyd.v1.PingRequest
+	3,  // 28: singularity.proxyd.v1.Proxyd.Phase:input_type -> singularity.proxyd.v1.PhaseRequest
+	5,  // 29: singularity.proxyd.v1.Proxyd.Doctor:input_type -> singularity.proxyd.v1.DoctorRequest
+	8,  // 30: singularity.proxyd.v1.Proxyd.Show:input_type -> singularity.proxyd.v1.ShowRequest
+	19, // 31: singularity.proxyd.v1.Proxyd.Checkpoint:input_type -> singularity.proxyd.v1.CheckpointRequest
+	21, // 32: singularity.proxyd.v1.Proxyd.Checkpoints:input_type -> singularity.proxyd.v1.CheckpointsRequest
+	23, // 33: singularity.proxyd.v1.Proxyd.Verify:input_type -> singularity.proxyd.v1.VerifyRequest
+	25, // 34: singularity.proxyd.v1.Proxyd.GC:input_type -> singularity.proxyd.v1.GCRequest
+	28, // 35: singularity.proxyd.v1.Proxyd.Delete:input_type -> singularity.proxyd.v1.DeleteRequest
+	30, // 36: singularity.proxyd.v1.Proxyd.Export:input_type -> singularity.proxyd.v1.ExportRequest
+	2,  // 37: singularity.proxyd.v1.Proxyd.Ping:output_type -> singularity.proxyd.v1.PingReply
+	4,  // 38: singularity.proxyd.v1.Proxyd.Phase:output_type -> singularity.proxyd.v1.PhaseReply
+	6,  // 39: singularity.proxyd.v1.Proxyd.Doctor:output_type -> singularity.proxyd.v1.DoctorReply
+	9,  // 40: singularity.proxyd.v1.Proxyd.Show:output_type -> singularity.proxyd.v1.Job
+	20, // 41: singularity.proxyd.v1.Proxyd.Checkpoint:output_type -> singularity.proxyd.v1.Progress
+	22, // 42: singularity.proxyd.v1.Proxyd.Checkpoints:output_type -> singularity.proxyd.v1.CheckpointsReply
+	20, // 43: singularity.proxyd.v1.Proxyd.Verify:output_type -> singularity.proxyd.v1.Progress
+	20, // 44: singularity.proxyd.v1.Proxyd.GC:output_type -> singularity.proxyd.v1.Progress
+	29, // 45: singularity.proxyd.v1.Proxyd.Delete:output_type -> singularity.proxyd.v1.DeleteReply
+	31, // 46: singularity.proxyd.v1.Proxyd.Export:output_type -> singularity.proxyd.v1.ExportPiece
+	37, // [37:47] is the sub-list for method output_type
+	27, // [27:37] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_proxyd_proto_init() }
@@ -2367,19 +2593,19 @@ func file_proxyd_proto_init() {
 	if File_proxyd_proto != nil {
 		return
 	}
-	file_proxyd_proto_msgTypes[16].OneofWrappers = []any{
+	file_proxyd_proto_msgTypes[19].OneofWrappers = []any{
 		(*Progress_Checkpoint)(nil),
 		(*Progress_Verified)(nil),
 		(*Progress_Collected)(nil),
 	}
-	file_proxyd_proto_msgTypes[21].OneofWrappers = []any{}
+	file_proxyd_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxyd_proto_rawDesc), len(file_proxyd_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -103,7 +103,13 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 			Capsules: []*rpc.Capsule{
 				{Index: 0, Home: "n1", Node: "n1", Address: "100.64.0.1", Programs: []*rpc.Program{
 					{Name: "batch", Pid: 301, State: "running", Started: at(0), Rss: 3 << 20, Command: "bash"},
-					{Name: "s0.0", Pid: 340, State: "running", Started: at(1), Rss: 5 << 30, Command: "python3 train.py"}}},
+					{Name: "s0.0", Pid: 340, State: "running", Started: at(1), Rss: 5 << 30, Command: "python3 train.py"}},
+					Devices: &rpc.Devices{
+						Devices:   []*rpc.Device{{Name: "Software GPU", Memory: 4 << 30, Used: 1 << 30}, {Name: "Software GPU", Memory: 4 << 30}},
+						Processes: []*rpc.DeviceProcess{{Pid: 340, Used: 1 << 30}},
+						Missed:    []string{"cuTexObject\x1b[31mCreate"},
+						Faults:    []string{"process 311: an illegal address"},
+					}},
 				{Index: 1, Home: "n2", Node: "n3", Address: "100.64.0.2", Programs: []*rpc.Program{
 					{Name: "s0.1", Pid: 310, State: "ended", Started: at(1), Ended: at(50), Status: 9, Command: "python3 train.py"}}},
 			},
