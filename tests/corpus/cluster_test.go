@@ -52,7 +52,10 @@ func raise(t *testing.T, name string, lanes int, up []string) *cluster {
 		c.free <- lane
 	}
 	_, _ = c.Run(t.Context(), "down")
-	args := append([]string{"--with-corpus", "--nodes", strconv.Itoa(lanes * nodesPerLane)}, up...)
+	args := append([]string{"--nodes", strconv.Itoa(lanes * nodesPerLane)}, up...)
+	if *programsDir == "programs" {
+		args = append(args, "--with-corpus")
+	}
 	if _, err := c.Run(t.Context(), "up", args...); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,8 @@ type program struct {
 	what     string // one line for the table
 	needs    string // Debian packages
 	nodes    int
-	elements int    // of a job array; 1 for a plain job
+	elements int // of a job array; 1 for a plain job
+	gpus     bool
 	fails    string // why it is known not to come through; "" for all but a few
 }
 
@@ -78,7 +79,7 @@ func parseProgram(name, text string) (program, error) {
 	case !strings.Contains(options[1]+" ", "--output=log ") && !strings.Contains(options[1], "--output=log.%a"):
 		return p, fmt.Errorf("want --output=log, or log.%%a for an array")
 	}
-	p.what, p.needs = what[1], needs[1]
+	p.what, p.needs, p.gpus = what[1], needs[1], strings.Contains(options[1], "--gpus")
 	if fails := failsLine.FindStringSubmatch(text); fails != nil {
 		p.fails = fails[1]
 	}
@@ -104,19 +105,23 @@ func TestPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	devices, err := readPrograms("devices")
+	if err != nil {
+		t.Fatal(err)
+	}
 	two, known := 0, 0
-	for _, p := range all {
+	for _, p := range append(devices, all...) {
 		if p.fails != "" {
 			known++
 		}
 		if p.nodes > nodesPerLane-1 {
 			t.Errorf("%s: %d nodes, and a lane has %d, one of them to move to", p.name, p.nodes, nodesPerLane)
 		}
-		if p.nodes == 2 {
+		if p.nodes == 2 && !p.gpus {
 			two++
 		}
 	}
-	if len(all)-known < 32 || two < 5 {
+	if len(all)-known < 32 || two < 5 || len(devices) < 7 {
 		t.Errorf("%d programs, %d of them on two nodes, %d known to fail: want 32 that pass, and 5", len(all), two, known)
 	}
 }

@@ -32,8 +32,20 @@ func (r result) passed() bool {
 	return ok
 }
 
-// table is the page about a run of the corpus.
-func table(results []result, seed uint64, options string) string {
+// heads are the beginnings of the pages about the folders of programs. %s are the options.
+var heads = map[string]string{
+	"programs": "# The corpus\n\nWritten by `make test-corpus`; do not edit.\n\n" +
+		"Each program is an unmodified one from Debian, run by an ordinary user on the test cluster: once undisturbed without\n" +
+		"`--singularity`, then with the options `%s`: once undisturbed, then killed at random moments. Exit code, log and every\n" +
+		"file it wrote have to be the same, byte for byte. Percentages are parts of the undisturbed run.\n\n",
+	"devices": "# Jobs on software GPUs\n\nWritten by `make test-devices`; do not edit.\n\n" +
+		"Each program calls CUDA's driver and NCCL (tests/workloads) and is run by an ordinary user on the test cluster, whose GPUs are\n" +
+		"software: twice undisturbed, then killed at random moments, with the options `%s`. They print a hash of their parameters\n" +
+		"after each step. Exit code, log and every file have to be the same, byte for byte. Percentages are parts of the undisturbed run.\n\n",
+}
+
+// table is the page about a run of the programs of a folder.
+func table(folder string, results []result, seed uint64, options string) string {
 	var b strings.Builder
 	passed, runs, good, blows := 0, 0, 0, 0
 	for _, r := range results {
@@ -48,10 +60,7 @@ func table(results []result, seed uint64, options string) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "# The corpus\n\nWritten by `go test -tags corpus ./tests/corpus -table docs/corpus.md`; do not edit.\n\n")
-	fmt.Fprintf(&b, "Each program is an unmodified one from Debian, run by an ordinary user on the test cluster: once undisturbed without\n"+
-		"`--singularity`, then with the options `%s`: once undisturbed, then killed at random moments. Exit code, log and every\n"+
-		"file it wrote have to be the same, byte for byte. Percentages are parts of the undisturbed run.\n\n", options)
+	fmt.Fprintf(&b, heads[folder], options)
 	fmt.Fprintf(&b, "**%d of %d programs pass**; %d of %d disturbed runs (%d kills) came out as undisturbed. Seed %d.\n\n",
 		passed, len(results), good, runs, blows, seed)
 	b.WriteString("| program | what it does | nodes | alone | kills, by run | result |\n| --- | --- | --- | --- | --- | --- |\n")
@@ -112,7 +121,7 @@ func cell(s string) string {
 
 func TestTable(t *testing.T) {
 	hit := []blow{{kind: requeue, at: 0.5}}
-	got := table([]result{
+	got := table("programs", []result{
 		{program: program{name: "a", what: "pipes | more", nodes: 1}, alone: 8 * time.Second, rounds: []round{{blows: hit}, {blows: append(hit, blow{kind: move, at: 0.2})}}},
 		{program: program{name: "b", what: "counts", nodes: 2, fails: "it counts wrongly"}, alone: 9 * time.Second, rounds: []round{{blows: hit, err: fmt.Errorf("log: line 3\nno")}}},
 		{program: program{name: "c", what: "waits", nodes: 1}, quiet: fmt.Errorf("other"), broken: nil},
