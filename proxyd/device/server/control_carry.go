@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,16 +116,22 @@ func (c *carrier) pipe(name string, f *carried) (*os.File, error) {
 	return ours, c.send(&order{File: name}, theirs)
 }
 
+// send answers the server. If that fails the order ends: the server would wait for ever.
 func (c *carrier) send(o *order, f *os.File) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	return send(c.conn, o, f)
+	err := send(c.conn, o, f)
+	if err != nil {
+		c.fail(o.File, err)
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // a closed one needs none
+	}
+	return err
 }
 
 // refuse tells the server that there will be nothing of a file. The reason is the parent's own.
 func (c *carrier) refuse(name string, err error) {
 	c.fail(name, err)
-	_ = c.send(&order{File: name, Error: "its parent has refused it"}, nil) // the order ends anyhow
+	_ = c.send(&order{File: name, Error: "its parent has refused it"}, nil) // it has seen to it
 }
 
 func (c *carrier) fail(name string, err error) {
@@ -150,12 +157,12 @@ func (c *carrier) take(name string, f *carried) {
 	if err == nil {
 		f.n, err = io.Copy(to, onlyReader{from})
 	}
-	if from != nil {
-		from.Close() // the server's next write fails
-	}
 	if err != nil {
 		f.err = err
-		c.fail(name, err)
+		c.fail(name, err) // before the server can notice, or its complaint would be the first
+	}
+	if from != nil {
+		from.Close() // the server's next write fails
 	}
 }
 
@@ -202,7 +209,7 @@ func (c *carrier) close(name string, f *carried, length int64) {
 	f.complete = true
 	c.busy--
 	c.mu.Unlock()
-	_ = c.send(&order{File: name}, nil) // else the order fails
+	_ = c.send(&order{File: name}, nil) // it has seen to it
 }
 
 // give gives the server a file, to its end.
@@ -218,14 +225,11 @@ func (c *carrier) give(name string, f *carried) {
 	if err == nil {
 		_, err = io.Copy(onlyWriter{to}, from)
 	}
+	if err != nil && !errors.Is(err, unix.EPIPE) { // else it has read enough
+		c.fail(name, err) // as in take
+	}
 	if to != nil {
 		to.Close()
-	}
-	if errors.Is(err, unix.EPIPE) {
-		err = nil // it has read enough
-	}
-	if err != nil {
-		c.fail(name, err)
 	}
 	c.mu.Lock()
 	c.busy--

@@ -55,8 +55,8 @@ func (c *Controller) order(ctx context.Context, o *order, f *os.File, files *car
 		if err != nil && said == nil {
 			_ = c.conn.SetDeadline(time.Unix(1, 0)) // nothing more is said here
 		}
-		// What went wrong with a file is why the server has failed.
-		if bad := files.end(err); bad != nil {
+		// What went wrong with a file is why the server has failed, unless that was the end of the time.
+		if bad := files.end(err); bad != nil && (ctx.Err() == nil || !errors.Is(bad, os.ErrDeadlineExceeded)) {
 			err = bad
 		}
 	}
