@@ -88,7 +88,8 @@
 // Not saved are pinned memory that is mapped here (refused by name), and attributes set on default streams. Memory is read back whole
 // before the first call is answered.
 //
-// The parent of a device server orders a save over a socket that the server inherits; control.go has the messages.
+// The parent of a device server orders a save over a socket that it has made and the server inherits; control.go has the messages.
+// The files go through pipes, and Status is what the server has to tell otherwise.
 //
 // # A cut of the whole job
 //

@@ -88,9 +88,8 @@ func plain(text string) string {
 // Status may be asked at any time. During Save and Restore it waits.
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
-	stopped := s.state.stopped
-	s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: stopped, Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	defer s.state.mu.Unlock()
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory})
 	}
