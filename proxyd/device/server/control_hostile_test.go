@@ -158,6 +158,10 @@ func TestHostileServer(t *testing.T) {
 			}
 		}, fmt.Sprintf("as file %d, with %d under way", maxOpen+1, maxOpen)},
 		{"closes what is not open", func(l *liar) { l.say(&reply{Close: "state.json"}) }, "which it has not open"},
+		{"closes twice", func(l *liar) {
+			l.file("state.json", "{}", 2)
+			l.say(&reply{Close: "state.json", Length: 2})
+		}, "it closes \"state.json\", which it has not open"},
 		{"too short", func(l *liar) { l.file("state.json", "{}", 3); l.report("state.json") }, "state.json: 2 bytes have come of 3"},
 		{"too long", func(l *liar) { l.file("state.json", "{}", 1); l.report("state.json") }, "state.json: 2 bytes have come of 1"},
 		{"dies in the middle", func(l *liar) {
