@@ -62,7 +62,20 @@ func BenchmarkSave(b *testing.B) {
 		}
 	}
 	run("all", saved(SaveOptions{}))
+	saved(SaveOptions{})(b) // twice the same: it is watched now
 	run("nothing new", saved(SaveOptions{Again: true}))
+	write := func(*testing.B) {
+		c.post("cuMemsetD32Async", a, uint32(1), uint64(size/4), uint64(0))
+		c.must("cuCtxSynchronize")
+	}
+	run("memset", write)
+	run("memset of what is watched", func(b *testing.B) {
+		b.StopTimer()
+		saved(SaveOptions{Again: true})(b)
+		saved(SaveOptions{Again: true})(b)
+		b.StartTimer()
+		write(b)
+	})
 }
 
 // BenchmarkNote is what each message costs to be looked at, and what one costs that is kept.

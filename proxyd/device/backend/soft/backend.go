@@ -10,6 +10,7 @@
 //	job       one piece of work in a stream's queue                      work.go stream.go
 //	yard      keeps bytes until no work uses them any more               work.go
 //	holdings  whose bytes are in a device's memory, not in the host's    swap.go
+//	sums      hashes of blocks that were not written since               hash.go watch.go watch_unsafe.go
 //
 // The ledger changes at the call and the table in the order of the work, so memory that is freed while work still uses
 // it is free for others at once, and whoever gets it waits.
@@ -18,7 +19,7 @@
 //
 //	device.mu → space.mu → table.mu → (the engine's)
 //	device.mu → space.mu → Backend.mu
-//	space.mu, exec.mu → context.mu → stream.mu; event.mu and yard.mu are taken last
+//	space.mu, exec.mu → context.mu → stream.mu; event.mu, yard.mu and sums.mu are taken last
 //
 // No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two
 // wait for each other: what others can wait for (an event's recording, addresses that were freed) is shown to them

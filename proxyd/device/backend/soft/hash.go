@@ -17,6 +17,7 @@ import (
 // are as fast as memory is read, and for who does not know the key two blocks have the same tag with a chance of 2 to the
 // -111. One nonce is enough: tags stay beside their key.
 type hasher struct {
+	key  [32]byte
 	gcm  cipher.AEAD
 	zero backend.Hash // what a block of zeros would have
 }
@@ -26,7 +27,7 @@ func newHasher(key *[32]byte) (*hasher, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hasher{}
+	h := &hasher{key: *key}
 	if h.gcm, err = cipher.NewGCM(c); err != nil {
 		return nil, err
 	}
@@ -42,9 +43,6 @@ func (h *hasher) tag(b []byte) (out backend.Hash) {
 
 // sum is the hash of a block, backend.Hash{} if it is zero.
 func (h *hasher) sum(b []byte) backend.Hash {
-	if !touched(b) {
-		return backend.Hash{}
-	}
 	if t := h.tag(b); t != h.zero {
 		return t
 	}
@@ -64,7 +62,7 @@ func ids(r backend.Region) []backend.BlockID {
 	return out
 }
 
-// Blocks implements backend.Space. Each core hashes blocks and hands them out: what yield reads of one is in its cache.
+// Blocks implements backend.Space. Blocks that were not written since they were hashed are not read. Each core hashes blocks and hands them out: what yield reads of one is in its cache.
 func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) bool) error {
 	h, err := newHasher(key)
 	if err != nil {
@@ -108,11 +106,11 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 
 // hash hashes one block.
 func (s *space) hash(h *hasher, id backend.BlockID) (sum backend.Hash, err error) {
-	b, err := s.block(id)
+	a, b, err := s.block(id)
 	if err != nil {
 		return sum, err
 	}
-	if !s.guard(func() { sum = h.sum(b) }) {
+	if !s.guard(func() { sum = a.sum(h, b) }) {
 		return sum, errClosed
 	}
 	return sum, nil

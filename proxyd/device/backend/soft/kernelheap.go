@@ -79,7 +79,7 @@ func (s *space) kernelFree(addr uint64) {
 
 // wipe clears a piece: what is not in use is zero in every replica.
 func (h *kernelHeap) wipe(p backend.KernelPiece) {
-	wipe(h.arena.bytes[p.Base-h.base:][:p.Size])
+	h.arena.wipe(h.arena.bytes[p.Base-h.base:][:p.Size])
 }
 
 // end frees what a context's kernels have allocated.

@@ -34,6 +34,7 @@ type arena struct {
 	bytes []byte
 	away  []byte // in the host's memory, while they are not in bytes; see swap.go
 	refs  int
+	sums  sums
 }
 
 // free gives back what newArena made.

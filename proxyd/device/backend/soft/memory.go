@@ -121,7 +121,7 @@ func (s *space) unmap(p piece) {
 	shared := s.ledger.granules[p.alloc.Base&^(backend.Granule-1)] == p.arena
 	s.mu.Unlock()
 	if shared {
-		wipe(p.bytes) // for whoever gets it next
+		p.arena.wipe(p.bytes) // for whoever gets it next
 	}
 	s.giveBack(p.arena)
 }

@@ -157,45 +157,45 @@ func (s *space) claim(a backend.Addr, n uint64, id backend.ContextID) error {
 	return nil
 }
 
-// block finds a block's bytes.
-func (s *space) block(id backend.BlockID) ([]byte, error) {
+// block finds a block's bytes, and in which arena they are.
+func (s *space) block(id backend.BlockID) (*arena, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.ledger
 	bad := fmt.Errorf("block %+v: %w", id, backend.InvalidValue)
 	switch {
 	case s.closed:
-		return nil, errClosed
+		return nil, nil, errClosed
 	case id.Memory != 0:
 		m := l.memories[id.Memory]
 		if m == nil || id.Base != 0 || id.Offset%backend.Granule != 0 || id.Offset >= uint64(len(m.arena.bytes)) {
-			return nil, bad
+			return nil, nil, bad
 		}
-		return m.arena.bytes[id.Offset:][:backend.Granule], nil
+		return m.arena, m.arena.bytes[id.Offset:][:backend.Granule], nil
 	case id.Base%backend.Granule != 0 || id.Offset != 0:
-		return nil, bad
+		return nil, nil, bad
 	}
 	if h := s.kernelHeap; h != nil && id.Base >= h.base && id.Base-h.base < backend.Addr(len(h.arena.bytes)) {
-		return h.arena.bytes[id.Base-h.base:][:backend.Granule], nil
+		return h.arena, h.arena.bytes[id.Base-h.base:][:backend.Granule], nil
 	}
 	i, found := l.heap.span(id.Base)
 	if !found {
 		i--
 	}
 	if i < 0 {
-		return nil, bad
+		return nil, nil, bad
 	}
 	span := l.heap.spans[i]
 	ar := l.granules[span.base]
 	if ar == nil || id.Base-span.base >= backend.Addr(span.size) {
-		return nil, bad
+		return nil, nil, bad
 	}
-	return ar.bytes[id.Base-span.base:][:backend.Granule], nil
+	return ar, ar.bytes[id.Base-span.base:][:backend.Granule], nil
 }
 
 // ReadBlock implements backend.Space.
 func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
-	b, err := s.block(id)
+	_, b, err := s.block(id)
 	if err != nil || len(p) != len(b) {
 		return false, fmt.Errorf("read block %+v into %d bytes: %w", id, len(p), backend.InvalidValue)
 	}
@@ -212,9 +212,9 @@ func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
 
 // WriteBlock implements backend.Space.
 func (s *space) WriteBlock(id backend.BlockID, p []byte) error {
-	b, err := s.block(id)
+	a, b, err := s.block(id)
 	if err == nil && p == nil {
-		if !s.guard(func() { wipe(b) }) {
+		if !s.guard(func() { a.wipe(b) }) {
 			return errClosed
 		}
 		return nil

@@ -114,6 +114,7 @@ func (a *arena) leave() (n uint64) {
 		return 0
 	}
 	a.away = host
+	a.settle()
 	return move(host, a.bytes)
 }
 
@@ -122,6 +123,7 @@ func (a *arena) comeBack() uint64 {
 	n := move(a.bytes, a.away)
 	freeArena(a.away)
 	a.away = nil
+	a.protect()
 	return n
 }
 
