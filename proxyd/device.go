@@ -38,6 +38,7 @@ type deviceOptions struct {
 	folder   string // what it removes when its lifeline has ended it, or ""
 	control  int    // a socket that listens for its parent, who says what to do, or -1
 	self     int    // its number among the job's
+	await    bool   // attach nobody before a restore
 	order    []int
 	verbose  bool
 }
@@ -113,6 +114,7 @@ func deviceCommand() *cobra.Command {
 	c.Flags().StringVar(&o.folder, "remove", "", "remove `FOLDER` then: whoever has made it may have been killed")
 	c.Flags().IntVar(&o.control, "control", -1, "be told what to do by those who connect to this descriptor, a socket that listens")
 	c.Flags().IntVar(&o.self, "self", 0, "be device server `N` of the job's, from 0")
+	c.Flags().BoolVar(&o.await, "await", false, "have processes wait until it is told to restore")
 	return c
 }
 
@@ -133,7 +135,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	s := server.New(server.Config{
 		Backend: b, Order: o.order, Info: o.shown(cfg), Log: o.log(), Version: version, Network: server.OverTCP(o.address),
-		Self: o.self,
+		Self: o.self, Awaits: o.await,
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()
 	l, err := o.listener()

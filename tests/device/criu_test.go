@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
 )
 
@@ -44,7 +45,7 @@ func freezing(t *testing.T, path string, args ...string) *frozen {
 	var env []string
 	f.folder, f.socket, env = place(t, f.w)
 	var err error
-	if f.k, err = keep(f.w, f.socket, "", "0,1", &f.log); err != nil {
+	if f.k, err = keep(f.w, f.socket, "0,1", &f.log); err != nil {
 		t.Fatal(err, f.log.String())
 	}
 	out, err := os.OpenFile(f.text, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -81,12 +82,19 @@ func (f *frozen) fatal(args ...any) {
 // has ended before.
 func (f *frozen) move(n int) bool {
 	f.t.Helper()
-	what, _, err := f.k.tell(fmt.Sprintf(`{"do":"save","folder":%q,"again":%v,"within":60000000000}`, f.folder, n%2 == 1))
+	ctx, folder := f.t.Context(), server.Folder(f.folder)
+	s, err := f.k.save(ctx, folder, n%2 == 1, byServer)
 	if err != nil {
 		f.fatal(err)
 	}
-	if len(what.Processes) == 0 {
-		if _, _, err := f.k.tell(`{"do":"resume"}`); err != nil {
+	defer s.close()
+	if len(s.report.Processes) == 0 {
+		c, err := f.k.connect()
+		if err != nil {
+			f.fatal(err)
+		}
+		defer c.Close()
+		if err := c.Resume(ctx); err != nil {
 			f.fatal(err)
 		}
 		return !isGone(f.process.Pid)
@@ -105,13 +113,15 @@ func (f *frozen) move(n int) bool {
 	if f.process, err = os.FindProcess(pid); err != nil {
 		f.fatal(err)
 	}
-	if f.k, err = keep(f.w, f.socket, f.folder, []string{"1,0", "0,1"}[n%2], &f.log); err != nil {
+	if f.k, err = keep(f.w, f.socket, []string{"1,0", "0,1"}[n%2], &f.log, "--await"); err != nil {
 		f.fatal(err)
 	}
-	if err := f.k.adopt(&what.Processes[0], nil); err != nil {
-		f.fatal(err)
+	if p := s.report.Processes[0]; n%2 == 0 { // else the server finds it
+		if s.belongings[p.ID], err = server.Belongings(pid, p); err != nil {
+			f.fatal(err)
+		}
 	}
-	if _, _, err := f.k.tell(`{"do":"resume"}`); err != nil {
+	if err := f.k.restore(ctx, folder, s); err != nil {
 		f.fatal(err)
 	}
 	return true

@@ -30,8 +30,8 @@ type keeper struct {
 	control string
 }
 
-// keep starts a device server with two devices, in this order.
-func keep(w *soft.World, socket, order string, stderr io.Writer) (*keeper, error) {
+// keep starts a device server with two devices, in this order, and with more arguments.
+func keep(w *soft.World, socket, order string, stderr io.Writer, more ...string) (*keeper, error) {
 	k := &keeper{control: socket + "-control"}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: k.control, Net: "unixpacket"})
 	if err != nil {
@@ -49,7 +49,8 @@ func keep(w *soft.World, socket, order string, stderr io.Writer) (*keeper, error
 		return nil, err
 	}
 	defer told.Close()
-	k.cmd = exec.Command(filepath.Join(w.Dir, "proxyd"), "device", "--socket", socket, "--soft", "2", "--memory", "4G", "--ready", "3", "--control", "4", "--order", order)
+	args := []string{"device", "--socket", socket, "--soft", "2", "--memory", "4G", "--ready", "3", "--control", "4", "--order", order}
+	k.cmd = exec.Command(filepath.Join(w.Dir, "proxyd"), append(args, more...)...)
 	k.cmd.Stderr = stderr
 	k.cmd.ExtraFiles = []*os.File{ready, theirs}
 	err = k.cmd.Start()
@@ -165,7 +166,7 @@ func (k *keeper) replace(ctx context.Context, w *soft.World, socket, folder stri
 		return nil, err
 	}
 	meanwhile()
-	next, err := keep(w, socket, []string{"1,0", "0,0", "0,1", "1,1"}[n%4], stderr)
+	next, err := keep(w, socket, []string{"1,0", "0,0", "0,1", "1,1"}[n%4], stderr, "--await")
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +221,7 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 	}()
 	c := exec.Command(path, args...)
 	c.Env = append(os.Environ(), env...)
-	c.Stdin = strings.NewReader("one\ntwo\nthree\nquit\n")
+	c.Stdin = strings.NewReader(requests)
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
@@ -256,6 +257,9 @@ func moved(t *testing.T, w *soft.World, seed uint64, path string, args ...string
 	}
 }
 
+// requests are what programs read.
+const requests = "one\ntwo\nthree\nquit\n"
+
 // TestReplaced: programs whose device server is saved, killed and replaced under them print what they print undisturbed.
 func TestReplaced(t *testing.T) {
 	w := soft.Need(t)
@@ -265,23 +269,33 @@ func TestReplaced(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".c"), func(t *testing.T) {
-			path := w.Compile(t, file)
-			want := w.Run(t, soft.Program{Devices: 2, Path: path, Limit: time.Minute})
-			if want.Exit != 0 {
-				t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
-			}
-			seeds := []uint64{1, 2}
-			if testing.Short() {
-				seeds = seeds[:1]
-			}
-			for _, seed := range seeds {
-				got, n := moved(t, w, seed, path)
-				if got != want.Stdout {
-					t.Errorf("seed %d, after %d replacements it printed\n%s, not\n%s", seed, n, got, want.Stdout)
-				}
-				t.Logf("seed %d: %d replacements", seed, n)
-			}
+			replaced(t, w, w.Compile(t, file))
 		})
+	}
+	if err := w.Command("make", "-s", "-C", "tests/workloads", "O="+w.Dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"streams", "--steps", "30"}, {"serve"}} {
+		t.Run(command[0], func(t *testing.T) { replaced(t, w, filepath.Join(w.Dir, command[0]), command[1:]...) })
+	}
+}
+
+func replaced(t *testing.T, w *soft.World, path string, args ...string) {
+	t.Helper()
+	want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: args, Stdin: strings.NewReader(requests), Limit: time.Minute})
+	if want.Exit != 0 {
+		t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
+	}
+	seeds := []uint64{1, 2}
+	if testing.Short() {
+		seeds = seeds[:1]
+	}
+	for _, seed := range seeds {
+		got, n := moved(t, w, seed, path, args...)
+		if got != want.Stdout {
+			t.Errorf("seed %d, after %d replacements it printed\n%s, not\n%s", seed, n, got, want.Stdout)
+		}
+		t.Logf("seed %d: %d replacements", seed, n)
 	}
 }
 

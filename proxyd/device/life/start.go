@@ -48,6 +48,7 @@ var ErrExists = errors.New("the folder is there already")
 // making is a device server that is being made.
 type making struct {
 	Spec
+	await   bool // for a restore
 	rec     record
 	control *os.File
 	devices *os.File
@@ -79,12 +80,13 @@ var passed = func(string) {}
 
 // Start starts a device server and returns when processes can attach. It goes on when the process that has started it ends: Find
 // gives it back. If Start fails, nothing is left. It needs root. Under systemd it takes KillMode=process.
-func Start(ctx context.Context, spec Spec) (*Server, error) {
-	m := &making{Spec: spec}
+func Start(ctx context.Context, spec Spec) (*Server, error) { return (&making{Spec: spec}).all(ctx) }
+
+func (m *making) all(ctx context.Context) (*Server, error) {
 	defer m.close()
 	for _, step := range steps {
 		if err := step.do(m, ctx); err != nil {
-			err = fmt.Errorf("device server in %s: %s: %w", spec.Dir, step.name, err)
+			err = fmt.Errorf("device server in %s: %s: %w", m.Dir, step.name, err)
 			if errors.Is(err, ErrExists) {
 				return nil, err
 			}
@@ -98,7 +100,7 @@ func Start(ctx context.Context, spec Spec) (*Server, error) {
 // Restore starts a device server and has it build what was saved. The job is stopped then: processes come back by Adopt, and Resume
 // lets them go on. What Start says holds here, too.
 func Restore(ctx context.Context, spec Spec, src server.Source) (*Server, error) {
-	s, err := Start(ctx, spec)
+	s, err := (&making{Spec: spec, await: true}).all(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +239,9 @@ func (m *making) arguments() []string {
 	}
 	if m.Order != nil {
 		args = append(args, "--order", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(m.Order)), ","), "[]"))
+	}
+	if m.await {
+		args = append(args, "--await")
 	}
 	if m.Verbose {
 		args = append(args, "--verbose")

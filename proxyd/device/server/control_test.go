@@ -5,6 +5,7 @@ package server
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
 )
 
 // controlled has a server listen for orders, and returns what ServeControl comes to.
@@ -210,6 +213,41 @@ func TestAttachedLater(t *testing.T) {
 	defer keep.Close()
 	defer ring.Close()
 	connect(t, ring, 0).begin(ctxA, 0)
+}
+
+// TestAwaits: nobody is attached before what was saved is there, for it would be in the way.
+func TestAwaits(t *testing.T) {
+	folder := Folder(t.TempDir())
+	s := serverOf(t, "test", nil, memory)
+	_, cs := attach(t, s, 1)
+	cs[0].begin(ctxA, 0)
+	save(t, s, folder, SaveOptions{})
+	b, err := soft.New(soft.Config{Seed: "other", Workers: 1, Memory: []uint64{memory}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := New(Config{Backend: b, Awaits: true, Log: slog.New(slog.DiscardHandler)})
+	path := listen(t, next)
+	for _, step := range []func() error{
+		func() error { _, err := next.Save(t.Context(), folder, SaveOptions{}); return err },
+		func() error { return next.Restore(t.Context(), folder) },
+	} {
+		if _, _, err := askRing(path); !errors.Is(err, unix.ERESTART) {
+			t.Error(err)
+		}
+		if err := step(); err != nil && !errors.Is(err, ErrNotSaved) {
+			t.Error(err)
+		}
+	}
+	if err := next.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	ring, keep, err := askRing(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep.Close()
+	ring.Close()
 }
 
 // TestUntilCut: who waits for something to do is told when a cut begins, and waits again after it.

@@ -132,7 +132,7 @@ func (s *Server) open(o *cut.Orders) error {
 		return cut.ErrBusy
 	}
 	defer s.state.mu.Unlock()
-	if s.state.stopped || s.ctx.Err() != nil {
+	if s.state.stopped || s.state.awaits || s.ctx.Err() != nil {
 		return cut.ErrBusy
 	}
 	s.state.admission.Lock()

@@ -85,8 +85,9 @@
 // waits for others in its rendezvous is saved as one that waits. While a communicator has work under way, or is being connected or
 // split, there is no cut.
 //
-// Not saved are pinned memory that is mapped here (refused by name), and attributes set on default streams. Memory is read back whole
-// before the first call is answered.
+// Memory of a process that the server has mapped (belongings.go: its ring, its pinned memory) is saved by whoever saves the process, and
+// comes back with it at the same addresses; Adopt maps it again. Until then something else holds its place, for graphs are made again
+// before. Memory of devices is read back whole before the first call is answered.
 //
 // The parent of a device server orders a save over a socket that it has made and the server inherits; control.go has the messages.
 // The files go through pipes, and Status is what the server has to tell otherwise.

@@ -32,6 +32,8 @@ type Config struct {
 	// Self is the number of this device server among the job's, from 0. Communicators that are over several of them cannot be
 	// saved unless they have different ones.
 	Self int
+	// Awaits has it attach nobody before Restore: who finds it meanwhile is to ask again.
+	Awaits bool
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*Network, error)
 }
@@ -70,6 +72,9 @@ func (d *device) Info() *backend.Info { return d.info }
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
 	s.state.epoch = time.Now()
+	if s.state.awaits = cfg.Awaits; cfg.Awaits {
+		s.state.admission.Lock()
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fabric = newFabric(s.ctx, cfg.Self, cfg.Network)
 	for range cfg.Backend.Devices() {

@@ -91,6 +91,7 @@ type stateKeeper struct {
 
 	mu       sync.Mutex // held during Save, Resume, Leave and Adopt
 	stopped  bool
+	awaits   bool // a restore, with admission held
 	epoch    time.Time
 	shift    time.Duration // what the clock of the saved server is ahead
 	key      *[32]byte
@@ -122,6 +123,9 @@ func (s *Server) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, e
 		if err := s.refusals(); err != nil {
 			return nil, err
 		}
+	}
+	if s.state.awaits {
+		return nil, fmt.Errorf("save: nothing was restored yet: %w", ErrNotSaved)
 	}
 	if !s.state.stopped {
 		if err := s.refusals(); err != nil {

@@ -22,7 +22,7 @@ const (
 	maxCalls = 16 << 30
 )
 
-// Restore builds what Save has written, in a server that has served nobody. The job is stopped then: its processes come back by
+// Restore builds what Save has written, in a server that has served nobody: Config.Awaits sees to that. The job is stopped then: its processes come back by
 // Adopt, and Resume lets them go on. It fails with an error that wraps ErrRestore, or the source's, and the server is of no use
 // then but to be closed. Nothing else may be called meanwhile.
 func (s *Server) Restore(ctx context.Context, src Source) error {
@@ -48,8 +48,10 @@ func (s *Server) restore(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
-	s.state.admission.Lock()
-	s.state.stopped = true
+	if !s.state.awaits {
+		s.state.admission.Lock()
+	}
+	s.state.awaits, s.state.stopped = false, true
 	targets := map[int][]target{}
 	for i := range st.Processes {
 		ps := &st.Processes[i]

@@ -4,7 +4,6 @@
 // Processes that use the device, fork, and execute another program, which uses it again, while their children, which have not attached,
 // still hold what they inherited. Others fork before they use the device. Whatever happens to its device server, all print the same.
 // limit: 60s
-// cflags: -D_GNU_SOURCE
 
 #include "check.h"
 
