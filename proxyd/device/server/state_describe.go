@@ -6,6 +6,7 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -85,19 +86,34 @@ type contextState struct {
 	Handle  dispatch.Context  `json:"handle"`
 	Backend backend.ContextID `json:"backend"`
 	ID      uint64            `json:"id"`
-	Legacy  uint64            `json:"legacy"`
+	Legacy  streamState       `json:"legacy"`
 	Late    int32             `json:"late,omitempty"`
 	Threads []threadState     `json:"threads,omitempty"`
 }
 
 type threadState struct {
 	Thread uint32 `json:"thread"`
-	ID     uint64 `json:"id"`
+	streamState
 }
 
+// streamState is a stream. The default ones have no handle.
 type streamState struct {
-	Handle dispatch.Stream `json:"handle"`
-	ID     uint64          `json:"id"`
+	Handle     dispatch.Stream                `json:"handle,omitempty"`
+	ID         uint64                         `json:"id"`
+	Attributes map[int32]dispatch.Launchvalue `json:"attributes,omitempty"`
+}
+
+func (st *cudaStream) describe(h dispatch.Stream) streamState {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return streamState{h, st.id, maps.Clone(st.attributes)}
+}
+
+// restore sets what no call has set.
+func (st *cudaStream) restore(s *streamState) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.id, st.attributes = s.ID, s.Attributes
 }
 
 // eventState is an event that was recorded, with timing. All others are as if they never were: done.
@@ -197,7 +213,7 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 		st.Devices[i].describe(p)
 	}
 	st.Contexts = each(&p.contexts, func(_ dispatch.Context, x *cudaContext) contextState { return x.describe(p) })
-	st.Streams = each(&p.streams, func(h dispatch.Stream, s *cudaStream) streamState { return streamState{h, s.id} })
+	st.Streams = each(&p.streams, func(h dispatch.Stream, s *cudaStream) streamState { return s.describe(h) })
 	hs, es := sorted(&p.events)
 	for i, e := range es {
 		if at, err := e.b.Time(); err == nil {
@@ -250,14 +266,14 @@ func (s *spaceState) describe(p *process) {
 }
 
 func (x *cudaContext) describe(p *process) contextState {
-	st := contextState{Handle: x.handle, Backend: x.b.ID(), ID: x.id, Legacy: x.legacy.id}
+	st := contextState{Handle: x.handle, Backend: x.b.ID(), ID: x.id, Legacy: x.legacy.describe(0)}
 	p.mu.Lock()
 	st.Late = int32(x.late)
 	p.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for t, s := range x.perThread {
-		st.Threads = append(st.Threads, threadState{t, s.id})
+		st.Threads = append(st.Threads, threadState{t, s.describe(0)})
 	}
 	slices.SortFunc(st.Threads, func(a, b threadState) int { return cmp.Compare(a.Thread, b.Thread) })
 	return st

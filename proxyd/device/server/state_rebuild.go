@@ -277,18 +277,19 @@ func (r *rebuild) correct() error {
 		if !ok {
 			continue // check will say so
 		}
-		x.id, x.legacy.id, x.late = st.ID, st.Legacy, dispatch.Result(st.Late)
+		x.id, x.late = st.ID, dispatch.Result(st.Late)
+		x.legacy.restore(&st.Legacy)
 		for _, t := range st.Threads {
 			s, result := p.threadStream(x, t.Thread)
 			if result != 0 {
 				return fmt.Errorf("the stream of thread %d: %d: %w", t.Thread, result, ErrRestore)
 			}
-			s.id = t.ID
+			s.restore(&t.streamState)
 		}
 	}
 	for _, st := range r.st.Streams {
 		if s, ok := p.streams.get(st.Handle); ok {
-			s.id = st.ID
+			s.restore(&st)
 		}
 	}
 	p.mu.Lock()

@@ -143,8 +143,12 @@ func (w *twin) step() {
 		w.both("cuStreamGetId", uint64(r.IntN(3)))
 		w.both("cuCtxGetId", pick(r, w.ctxs))
 	case 9:
-		w.both("cuStreamSetAttribute", pick(r, w.streams), int32(3), [8]uint64{uint64(r.IntN(3))})
-		w.both("cuStreamGetAttribute", pick(r, w.streams), int32(3))
+		streams := append([]uint64{uint64(r.IntN(3))}, w.streams...)
+		w.both("cuStreamSetAttribute", pick(r, streams), int32(3), [8]uint64{uint64(r.IntN(3))})
+		w.both("cuStreamCopyAttributes", pick(r, streams), pick(r, streams))
+		for _, s := range []uint64{0, 1, 2, pick(r, w.streams)} {
+			w.both("cuStreamGetAttribute", s, int32(3))
+		}
 	case 10:
 		h := w.handle()
 		w.both("cuEventCreate", h, uint32([]int{0, 2}[r.IntN(2)]))
