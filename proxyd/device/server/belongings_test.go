@@ -4,8 +4,15 @@
 package server
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestFind: where a process has what it is to bring, by what /proc says.
@@ -44,5 +51,56 @@ func TestFind(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestFetch: root opens a process's own shared memory for it, and nothing else that the process has mapped.
+func TestFetch(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: the kernel lets nobody else open what a process has mapped")
+	}
+	const n = 4096
+	plain, err := os.Create(filepath.Join(t.TempDir(), "memfd:plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	others := memfd(t, n, unix.F_SEAL_SHRINK)
+	if err := errors.Join(plain.Truncate(n), others.Chown(12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		file *os.File
+		ok   bool
+	}{
+		{"its own", memfd(t, n, unix.F_SEAL_SHRINK), true},
+		{"another user's", others, false},
+		{"a file", plain, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			mem, err := unix.Mmap(int(tc.file.Fd()), 0, n, unix.PROT_READ, unix.MAP_SHARED)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Munmap(mem)
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+			f, err := fetch(os.Getpid(), fmt.Sprintf("%x-%x", at, at+n))
+			if (err == nil) != tc.ok {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			defer f.Close()
+			var was, is unix.Stat_t
+			if err := errors.Join(unix.Fstat(int(tc.file.Fd()), &was), unix.Fstat(int(f.Fd()), &is)); err != nil || was.Ino != is.Ino {
+				t.Error(was.Ino, is.Ino, err)
+			}
+		})
+	}
+	lie := SavedProcess{Belongings: make([]Belonging, maxHandles+1)}
+	if _, err := Belongings(os.Getpid(), lie); !errors.Is(err, ErrNonsense) {
+		t.Error(err)
 	}
 }
