@@ -101,8 +101,10 @@ func TestCorpus(t *testing.T) {
 // install puts the programs where the cluster's users find them.
 func install(ctx context.Context, c *cluster) error {
 	to := c.Shared("corpus")
-	if err := os.MkdirAll(filepath.Join(to, "runs"), 0o755); err != nil {
-		return err
+	for _, dir := range []string{"runs", "bin"} {
+		if err := os.MkdirAll(filepath.Join(to, dir), 0o755); err != nil {
+			return err
+		}
 	}
 	if *programsDir == "devices" {
 		if out, err := exec.CommandContext(ctx, "make", "-s", "-C", "../workloads", "O="+filepath.Join(to, "bin")).CombinedOutput(); err != nil {

@@ -40,8 +40,8 @@ func pair(t *testing.T) (*Controller, *net.UnixConn) {
 	return NewController(ends[0]), ends[1]
 }
 
-// kept is a Sink that remembers what it was given, and how it ended.
-type kept struct {
+// keptFiles is a Sink that remembers what it was given, and how it ended.
+type keptFiles struct {
 	mu    sync.Mutex
 	files map[string]string // of those that are complete
 	bad   map[string]error  // of those that are not
@@ -50,12 +50,12 @@ type kept struct {
 type keptFile struct {
 	bytes.Buffer
 	name string
-	k    *kept
+	k    *keptFiles
 }
 
-func newKept() *kept { return &kept{files: map[string]string{}, bad: map[string]error{}} }
+func newKept() *keptFiles { return &keptFiles{files: map[string]string{}, bad: map[string]error{}} }
 
-func (k *kept) Create(name string) (io.WriteCloser, error) {
+func (k *keptFiles) Create(name string) (io.WriteCloser, error) {
 	if name == "full" {
 		return nil, unix.ENOSPC
 	}
