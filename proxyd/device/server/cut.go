@@ -106,8 +106,11 @@ func (s *Server) unheard(o *cut.Orders) (*cut.Events, <-chan struct{}, error) {
 	return &cut.Events{Next: a.heard + uint64(len(list)), List: list}, a.news, nil
 }
 
-// tell adds an event. The caller holds cuts.mu.
+// tell adds an event, unless the attempt is over. The caller holds cuts.mu.
 func (a *attempt) tell(e cut.Event) {
+	if a.s.cuts.now != a {
+		return
+	}
 	a.events = append(a.events, e)
 	close(a.news)
 	a.news = make(chan struct{})
