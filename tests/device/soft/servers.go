@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+)
+
+// Servers are the device servers of one job, in processes of their own, as on several hosts.
+type Servers struct {
+	Members []cut.Member
+	Stderr  Output // of all of them
+
+	sockets []string
+	libs    string
+}
+
+// Output is what processes write.
+type Output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+// String is what was written so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// Servers starts n device servers with so many devices each. They end with the test.
+func (w *World) Servers(t testing.TB, n, devices int) *Servers {
+	t.Helper()
+	s := &Servers{libs: t.TempDir()}
+	for _, name := range []string{"libsingshim-device.so", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"} {
+		if err := os.Symlink(filepath.Join(w.Dir, "libsingshim-device.so"), filepath.Join(s.libs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		socket := filepath.Join(s.libs, fmt.Sprintf("device%d", i))
+		s.sockets = append(s.sockets, socket)
+		control, theirs, err := server.NewController()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.start(t, w, socket, devices, control, theirs)
+		theirs.Close()
+		if err != nil {
+			t.Fatal(err, s.Stderr.String())
+		}
+		s.Members = append(s.Members, control)
+	}
+	return s
+}
+
+// start starts one and waits until it listens.
+func (s *Servers) start(t testing.TB, w *World, socket string, devices int, control *server.Controller, theirs *os.File) error {
+	told, ready, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer told.Close()
+	c := exec.Command(filepath.Join(w.Dir, "proxyd"), "device", "--socket", socket, "--soft", strconv.Itoa(devices), "--memory", "1G",
+		"--address", "127.0.0.1", "--ready", "3", "--control", "4")
+	c.Stderr = &s.Stderr
+	c.ExtraFiles = []*os.File{ready, theirs}
+	err = c.Start()
+	ready.Close()
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+		control.Close()
+	})
+	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
+		return errors.Join(errors.New("a device server does not start"), err)
+	}
+	return nil
+}
+
+// Command is a program under one of the servers. Its process group is killed when the test ends.
+func (s *Servers) Command(t testing.TB, number int, path string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(t.Context(), path, args...)
+	c.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(s.libs, "libsingshim-device.so"), "LD_LIBRARY_PATH="+s.libs, "SINGULARITY_SLURM_DEVICE="+s.sockets[number])
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	return c
+}

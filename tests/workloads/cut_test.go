@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workloads
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+// job is a workload whose ranks are under several device servers, in turns.
+type job struct {
+	servers *soft.Servers
+	ranks   []*exec.Cmd
+	out     []*soft.Output
+	ended   chan error // one for each rank
+	last    uint64     // attempt
+	stdin   io.WriteCloser
+	lines   []string // that are still to be written there
+}
+
+// start starts a workload over two device servers, as srun would.
+func start(t *testing.T, ranks int, lines []string, name string, args ...string) *job {
+	t.Helper()
+	w := need(t)
+	j := &job{servers: w.Servers(t, 2, 2), ended: make(chan error, ranks), lines: lines}
+	id := filepath.Join(t.TempDir(), "id")
+	for i := range ranks {
+		more := args
+		if ranks > 1 {
+			more = append(slices.Clone(args), "--ranks", strconv.Itoa(ranks), "--rank", strconv.Itoa(i), "--id-file", id)
+		}
+		c := j.servers.Command(t, i%2, filepath.Join(w.Dir, name), more...)
+		out := &soft.Output{}
+		c.Stdout, c.Stderr = out, out
+		var err error
+		if j.stdin, err = c.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		j.ranks, j.out = append(j.ranks, c), append(j.out, out)
+		go func() { j.ended <- c.Wait() }()
+	}
+	return j
+}
+
+// feed writes the next line to the last rank.
+func (j *job) feed(t *testing.T) {
+	if len(j.lines) > 0 {
+		if _, err := io.WriteString(j.stdin, j.lines[0]+"\n"); err != nil {
+			t.Error(err)
+		}
+		j.lines = j.lines[1:]
+	}
+}
+
+// printed is what all ranks have printed so far.
+func (j *job) printed() string {
+	var all strings.Builder
+	for _, o := range j.out {
+		all.WriteString(o.String())
+	}
+	return all.String()
+}
+
+// find looks for a cut.
+func (j *job) find(t *testing.T, deadline time.Duration) (*cut.Cut, error) {
+	j.last++
+	return cut.Find(t.Context(), j.servers.Members, cut.Options{Attempt: j.last, Deadline: deadline, Tick: 300 * time.Millisecond})
+}
+
+// check checks that the counts of a cut agree on all lines.
+func check(t *testing.T, c *cut.Cut) {
+	t.Helper()
+	members := map[barrier.Comm]int32{}
+	for k := range c.Counts {
+		members[k.Comm] = max(members[k.Comm], k.Member+1, k.Peer+1)
+	}
+	for k, n := range c.Counts {
+		o := barrier.Key{Comm: k.Comm, Member: k.Peer, Kind: barrier.Send + barrier.Recv - k.Kind, Peer: k.Member}
+		if k.Kind != barrier.Collective && c.Counts[o] != n {
+			t.Errorf("%v is %d, and %v is %d", k, n, o, c.Counts[o])
+		}
+		for i := range members[k.Comm] {
+			if o.Member = i; k.Kind == barrier.Collective && c.Counts[barrier.Key{Comm: k.Comm, Member: i}] != n {
+				t.Errorf("%v is %d, and that of member %d is %d", k, n, i, c.Counts[barrier.Key{Comm: k.Comm, Member: i}])
+			}
+		}
+	}
+}
+
+// wait waits for all ranks' end, while strike is called at random moments.
+func (j *job) wait(t *testing.T, seed uint64, strike func()) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	limit := time.After(4 * time.Minute)
+	for left := len(j.ranks); left > 0; {
+		// Not what the test waits for: when it strikes.
+		moment := time.After(time.Duration(r.Int64N(int64(150 * time.Millisecond))))
+		select {
+		case err := <-j.ended:
+			if left--; err != nil {
+				t.Fatalf("a rank: %v\n%s\n%s", err, j.printed(), j.servers.Stderr.String())
+			}
+		case <-limit:
+			t.Fatalf("it does not end\n%s\n%s", j.printed(), j.servers.Stderr.String())
+		case <-moment:
+			j.feed(t)
+			strike()
+		}
+	}
+}
+
+// TestCut: workloads over two device servers, for which cuts are found at random moments, print what they print undisturbed.
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ranks int
+		lines []string
+		args  []string
+	}{
+		{"mlp", 4, nil, []string{"--steps", "12"}},
+		{"gpt", 2, nil, []string{"--steps", "3"}},
+		{"grid", 4, nil, []string{"--steps", "6"}},
+		{"streams", 2, nil, []string{"--steps", "9"}},
+		{"serve", 1, []string{"hello", "what is it?", "hello", "once more", "quit"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			calm := start(t, c.ranks, c.lines, c.name, c.args...)
+			calm.wait(t, 1, func() {})
+			seeds := []uint64{1, 2, 3}
+			if testing.Short() {
+				seeds = seeds[:1]
+			}
+			for _, seed := range seeds {
+				j, found := start(t, c.ranks, c.lines, c.name, c.args...), 0
+				j.wait(t, seed, func() {
+					cut, err := j.find(t, time.Minute)
+					var f *barrier.Failure
+					switch {
+					case errors.As(err, &f) && (f.Why == barrier.RankEnded || f.Why == barrier.RankDied):
+						return // at the end; the next one is told before
+					case err != nil:
+						t.Fatalf("%v\n%s", err, j.servers.Stderr.String())
+					}
+					found++
+					check(t, cut)
+					before := j.printed()
+					if err := cut.Err(); err != nil {
+						t.Error(err)
+					}
+					if now := j.printed(); now != before && !strings.HasPrefix(now, before) {
+						t.Errorf("it printed %q and then %q", before, now)
+					}
+					if err := cut.Open(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				})
+				if got, want := j.printed(), calm.printed(); got != want {
+					t.Errorf("seed %d: after %d cuts it printed\n%s, not\n%s", seed, found, got, want)
+				}
+				if found == 0 {
+					t.Errorf("seed %d: no cut was found", seed)
+				}
+				t.Logf("seed %d: %d cuts", seed, found)
+			}
+		})
+	}
+}
+
+// TestCutOfStopped: a rank that stands still makes an attempt fail with its name, or does not matter; when it goes on, so do all.
+func TestCutOfStopped(t *testing.T) {
+	j := start(t, 4, nil, "mlp", "--steps", "25")
+	stopped, failed := 0, 0
+	j.wait(t, 5, func() {
+		if stopped == 6 {
+			return
+		}
+		pid := j.ranks[stopped%4].Process.Pid
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			return // it has ended
+		}
+		stopped++
+		c, err := j.find(t, 500*time.Millisecond)
+		var f *cut.Failure
+		switch {
+		case err == nil:
+			check(t, c)
+			if err := c.Open(t.Context()); err != nil {
+				t.Error(err)
+			}
+		case !errors.As(err, &f):
+			t.Error(err)
+		case f.Why == barrier.DeadlinePassed:
+			failed++
+			if want := fmt.Sprintf("process %d on device server ", pid); !strings.Contains(err.Error(), want) {
+				t.Errorf("%v does not name process %d", err, pid)
+			}
+		}
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+		if c, err := j.find(t, time.Minute); err == nil {
+			check(t, c)
+			if err := c.Open(t.Context()); err != nil {
+				t.Error(err)
+			}
+		} else if errors.As(err, &f) && f.Why == barrier.DeadlinePassed {
+			t.Error(err)
+		}
+	})
+	if got := strings.Count(j.printed(), "\n"); got != 25 {
+		t.Errorf("it printed %d lines\n%s", got, j.printed())
+	}
+	t.Logf("stopped %d times, %d attempts failed of it", stopped, failed)
+}
