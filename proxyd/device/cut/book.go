@@ -59,6 +59,9 @@ func newBook(opened []Event) *book {
 	for m := range opened {
 		all := slices.SortedFunc(slices.Values(opened[m].Processes), func(x, y Process) int { return cmp.Compare(x.ID, y.ID) })
 		for _, p := range all {
+			if _, twice := k.ranks[seat{m, p.ID}]; twice {
+				continue
+			}
 			k.ranks[seat{m, p.ID}] = barrier.Rank(len(k.who))
 			k.who = append(k.who, Who{Member: m, Process: p.ID, PID: p.PID})
 		}

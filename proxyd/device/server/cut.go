@@ -155,9 +155,11 @@ func (s *Server) open(o *cut.Orders) error {
 		a.gates[p.id] = &gated{p: p, news: make(chan struct{}, 1)}
 		e.Places = append(e.Places, a.places(p)...)
 	}
+	gone := map[uint64]bool{}
 	for _, d := range s.cuts.left {
 		e.Places = append(e.Places, d.Place)
-		if a.gates[d.Process] == nil {
+		if a.gates[d.Process] == nil && !gone[d.Process] {
+			gone[d.Process] = true
 			e.Processes = append(e.Processes, cut.Process{ID: d.Process, PID: d.pid, Ended: true})
 		}
 	}

@@ -77,26 +77,19 @@ func (a *attempt) places(p *process) []cut.Place {
 		place := m.place()
 		switch {
 		case place == nil:
-		case m.connected():
+		case m.isKnown():
 			all = append(all, *place)
 			a.attend(m)
-		case m.arrived && !m.isOver():
-			place.Made = false // or not for the program yet
+		case m.arrived:
+			place.Made = false // not for the program yet: that will be told
 			all = append(all, *place)
 		}
 	}
 	return all
 }
 
-// isOver tells whether the making has ended, well or not.
-func (m *member) isOver() bool {
-	select {
-	case <-m.made:
-		return true
-	default:
-		return false
-	}
-}
+// isKnown tells whether its making has ended, well or not, and whether the leader of an attempt then was told so. The caller holds cuts.mu.
+func (m *member) isKnown() bool { return m.known || m.connected() }
 
 // attend tells when a member's communicator fails.
 func (a *attempt) attend(m *member) {
@@ -155,6 +148,7 @@ func (s *Server) arrive(m *member) {
 func (s *Server) isMade(m *member, err error) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
+	m.known = true
 	a, p := s.cuts.now, m.place()
 	if a == nil || p == nil {
 		return
@@ -166,16 +160,24 @@ func (s *Server) isMade(m *member, err error) {
 	}
 }
 
-// givenUp takes note of a member whose handle is no more, by its destruction or the end of its process. broken: nobody is to wait for what it
+// giveUp drops a member from its process, which has destroyed it or has ended, and takes note of it. broken: nobody is to wait for what it
 // has not issued, or not carried out.
-func (s *Server) givenUp(p *process, h dispatch.Comm, m *member, broken bool) {
-	place := m.place()
-	if place == nil || !place.Made || !m.connected() || p.ring == nil {
-		return
-	}
-	t, _ := p.ring.Tally() // of a ring that is closed, the last
+func (s *Server) giveUp(p *process, h dispatch.Comm, broken bool) (*member, bool) {
 	s.cuts.mu.Lock()
 	defer s.cuts.mu.Unlock()
+	m, ok := p.nccl.members.drop(h)
+	if !ok || p.ring == nil {
+		return m, ok
+	}
+	if place := m.place(); place != nil && place.Made && m.isKnown() {
+		s.depart(p, h, place, broken)
+	}
+	return m, true
+}
+
+// depart takes note of a place that is given up. The caller holds cuts.mu.
+func (s *Server) depart(p *process, h dispatch.Comm, place *cut.Place, broken bool) {
+	t, _ := p.ring.Tally() // of a ring that is closed, the last
 	d := departure{*place, p.pid()}
 	d.Left, d.Made, d.Broken = true, false, d.Broken || broken
 	low := wire.ParseCount(uint64(h)).Comm

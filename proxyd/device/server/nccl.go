@@ -183,23 +183,21 @@ func (p *process) CommFinalize(_ *dispatch.Call, comm dispatch.Comm) dispatch.Re
 }
 
 func (p *process) NcclCommDestroy(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
-	m, ok := p.nccl.members.drop(comm)
+	m, ok := p.server.giveUp(p, comm, false)
 	if !ok {
 		return dispatch.ResultNcclInvalidArgument
 	}
 	m.leave()
-	p.server.givenUp(p, comm, m, false)
 	m.dropBuffers()
 	return 0
 }
 
 func (p *process) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
-	m, ok := p.nccl.members.drop(comm)
+	m, ok := p.server.giveUp(p, comm, true)
 	if !ok {
 		return dispatch.ResultNcclInvalidArgument
 	}
 	m.abort()
-	p.server.givenUp(p, comm, m, true)
 	m.dropBuffers()
 	return 0
 }

@@ -31,7 +31,8 @@ type member struct {
 	made    chan struct{} // closed when comm is there, or err
 	unwatch func() bool   // the process's end is its affair no more
 	asks    *asks         // what it comes to a rendezvous with, nil: it comes of a split
-	arrived bool          // it has; of cutKeeper.mu
+	arrived bool          // it has; of cutKeeper.mu, as known
+	known   bool          // that it is made, or will not be, is told
 	barred  atomic.Bool   // it is not let in
 
 	// Known when made is closed, constant since.

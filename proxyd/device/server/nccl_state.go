@@ -41,8 +41,7 @@ func (s *ncclState) end(p *process) {
 	handles, members := sorted(&s.members)
 	for i, m := range members {
 		m.depart()
-		p.server.givenUp(p, handles[i], m, !p.exits)
-		s.members.drop(handles[i])
+		p.server.giveUp(p, handles[i], !p.exits)
 	}
 	p.server.ended(p, !p.exits && len(members) > 0)
 }

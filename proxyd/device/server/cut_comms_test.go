@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// split begins a split, counted as the shim counts it.
+func (c *client) split(comm uint64, color, key int32, part uint64) {
+	c.t.Helper()
+	c.keys = []uint64{wire.Count{Comm: comm}.Key()}
+	c.must("comm_split", comm, color, key, part, uint64(0), uint64(0), uint32(0))
+}
+
+// TestCutHolds: communicators whose members arrive in a cut, or wait there from before, are made when it is over, and not earlier.
+func TestCutHolds(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	early := [128]byte(all[0].must("ncclGetUniqueId"))
+	all[0].init(0x40005, 2, 0, early) // and waits for the other
+	waitFor(t, "it has arrived", func() bool {
+		m, _ := all[0].p.comm(0x40005)
+		nodes[0].cuts.mu.Lock()
+		defer nodes[0].cuts.mu.Unlock()
+		return m.arrived
+	})
+	c := mustFind(t, cut.Options{}, nodes...)
+	mustOpen(t, c)
+	// The gates are shut, and the call comes when they open: in an attempt of which only the members' side is there.
+	number := attempts.Add(1)
+	for _, s := range nodes {
+		if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: number, Lease: long, Do: []cut.Order{{Open: true}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all[1].init(0x40005, 2, 1, early)
+	waitFor(t, "the other is held", func() bool {
+		m, _ := all[1].p.comm(0x40005)
+		nodes[1].cuts.mu.Lock()
+		defer nodes[1].cuts.mu.Unlock()
+		return m.arrived
+	})
+	if b := all[1].must("comm_state", uint64(0x40005), uint32(0)); int32(b[0]) != ncclInProgress {
+		t.Error("it is made, though nobody has said so")
+	}
+	for _, s := range nodes {
+		if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: number, Lease: long, Do: []cut.Order{{Forget: true}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, r := range all {
+		if state, size, rank, _ := r.state(0x40005); state != 0 || size != 2 || int(rank) != i {
+			t.Errorf("rank %d: state %d, rank %d of %d", i, state, rank, size)
+		}
+	}
+	gatesOpen(t, nodes...)
+	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
+}
+
+// TestCutCreates: a rank that is behind and whose way leads over the creation of a communicator gets there, and the cut is behind it.
+func TestCutCreates(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1], nodes[1])
+	ats := []uint64{all[0].alloc(64), all[1].alloc(64), all[2].alloc(64)}
+	id := [128]byte(all[0].must("ncclGetUniqueId"))
+	all[0].sumUp(commA, ats[0]) // the others are behind
+	stopped := make(chan struct{})
+	var ranks sync.WaitGroup
+	for i, r := range all {
+		ranks.Go(func() {
+			<-stopped
+			r.init(commB, 3, i, id)
+			if state, _, _, _ := r.state(commB); state != 0 {
+				t.Errorf("rank %d: state %d", i, state)
+			}
+			if i > 0 {
+				r.sumUp(commA, ats[i])
+			}
+			r.sumUp(commB, ats[i])
+		})
+	}
+	found := make(chan *cut.Cut)
+	go func() {
+		c, err := find(t, cut.Options{Tick: long}, nodes...)
+		if err != nil {
+			t.Error(err)
+		}
+		found <- c
+	}()
+	waitFor(t, "it has begun", func() bool { return nodes[0].inCut() != nil && nodes[1].inCut() != nil })
+	close(stopped)
+	c := <-found
+	if c == nil {
+		t.FailNow()
+	}
+	checkCut(t, c, nodes...)
+	for k, n := range c.Counts {
+		if n != 1 {
+			t.Errorf("%v is %d", k, n)
+		}
+	}
+	mustOpen(t, c)
+	ranks.Wait()
+	for _, r := range all {
+		r.must("cuStreamSynchronize", uint64(0))
+	}
+}
+
+// TestCutComings: while cuts are found, ranks make communicators, from ids and by splits, use them, destroy and abort them, and send messages.
+func TestCutComings(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1], nodes[0], nodes[1])
+	const rounds = 30
+	var ids [rounds][128]byte
+	for i := range ids {
+		ids[i] = [128]byte(all[0].must("ncclGetUniqueId"))
+	}
+	var ranks sync.WaitGroup
+	for i, r := range all {
+		at := r.alloc(64)
+		ranks.Go(func() {
+			for n := range uint64(rounds) {
+				part, own := 0x41000+n, 0x42000+n
+				r.sumUp(commA, at)
+				r.split(commA, int32(i%2), int32(-i), part)
+				if state, size, _, _ := r.state(part); state != 0 || size != 2 {
+					t.Errorf("rank %d: split %d: state %d, %d ranks", i, n, state, size)
+				}
+				r.sumUp(dispatch.Comm(part), at)
+				me, other := 1-i/2, i/2 // by -i
+				to := func(kind collective.Kind) dispatch.Ncclop {
+					a := dispatch.Devptr(at)
+					return dispatch.Ncclop{Kind: int32(kind), Type: ncclInt32, Count: 1, Root: int32(other), Src: a, Dst: a + 8, Comm: dispatch.Comm(part)}
+				}
+				if n%2 == 0 {
+					r.counted(to(collective.Send), to(collective.Recv))
+				} else if me == 0 {
+					r.counted(to(collective.Send))
+				} else {
+					r.counted(to(collective.Recv))
+				}
+				r.init(own, 4, i, ids[n])
+				if state, _, _, _ := r.state(own); state != 0 {
+					t.Errorf("rank %d: communicator %d: state %d", i, n, state)
+				}
+				r.sumUp(dispatch.Comm(own), at)
+				r.call("cuStreamSynchronize", uint64(0))
+				r.sumUp(commA, at) // all are done with them
+				r.call("cuStreamSynchronize", uint64(0))
+				r.must("ncclCommDestroy", part)
+				if n%3 == 0 && i == 0 {
+					r.must("ncclCommAbort", own)
+				} else {
+					r.must("ncclCommDestroy", own)
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		ranks.Wait()
+		close(ended)
+	}()
+	rnd := rand.New(rand.NewPCG(3, 3))
+	found := 0
+	for over := false; !over; {
+		c, err := find(t, cut.Options{Tick: 20 * time.Millisecond}, nodes...)
+		var f *barrier.Failure
+		switch {
+		case errors.As(err, &f) && f.Why == barrier.RankEnded: // it destroys what others still have to use
+		case err != nil:
+			t.Fatal(err)
+		default:
+			found++
+			checkCut(t, c, nodes...)
+			mustOpen(t, c)
+		}
+		select {
+		case <-ended:
+			over = true
+		case <-time.After(time.Duration(rnd.Int64N(int64(10 * time.Millisecond)))):
+		}
+	}
+	gatesOpen(t, nodes...)
+	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
+	for _, s := range nodes {
+		s.cuts.mu.Lock()
+		if n := len(s.cuts.left); n != 0 {
+			t.Errorf("%d departures are remembered of communicators in which nobody is", n)
+		}
+		s.cuts.mu.Unlock()
+	}
+	t.Logf("%d cuts", found)
+}

@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+)
+
+// mute is a member whose leader cannot reach it any more, once it is told.
+type mute struct {
+	cut.Member
+	lost chan struct{}
+}
+
+var errMute = errors.New("the network is gone")
+
+// Exchange implements cut.Member.
+func (m *mute) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	select {
+	case <-m.lost:
+		return nil, errMute
+	default:
+		return m.Member.Exchange(ctx, o)
+	}
+}
+
+// TestCutLeaderLost: a server whose leader is silent opens its gates by itself, in an attempt and in a cut; it is in that attempt no more,
+// and does not save for it.
+func TestCutLeaderLost(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	at := all[0].alloc(64)
+	for _, behind := range []bool{false, true} {
+		members := []cut.Member{nodes[0], &mute{nodes[1], make(chan struct{})}}
+		o := cut.Options{Attempt: attempts.Add(1), Lease: 300 * time.Millisecond, Deadline: long}
+		if behind {
+			all[0].sumUp(commA, at) // and no cut is found
+		}
+		time.AfterFunc(100*time.Millisecond, func() { close(members[1].(*mute).lost) })
+		c, err := cut.Find(t.Context(), members, o)
+		switch {
+		case behind && !errors.Is(err, errMute):
+			t.Errorf("behind: %v", err)
+		case !behind && err != nil:
+			t.Fatal(err)
+		case !behind:
+			<-c.Lost()
+			if err := c.Open(t.Context()); !errors.Is(err, errMute) {
+				t.Error(err)
+			}
+		}
+		waitFor(t, "the gates open", func() bool { return nodes[1].inCut() == nil })
+		gatesOpen(t, nodes...)
+		for _, s := range nodes {
+			if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{Attempt: o.Attempt}); !errors.Is(err, cut.ErrForgotten) {
+				t.Errorf("saved for an attempt that was forgotten: %v", err)
+			}
+			for _, order := range []cut.Order{{Open: true}, {Shut: true}, {}} {
+				if _, err := s.Exchange(t.Context(), &cut.Orders{Attempt: o.Attempt, Lease: long, Do: []cut.Order{order}}); !errors.Is(err, cut.ErrForgotten) {
+					t.Errorf("%+v of an attempt that was forgotten: %v", order, err)
+				}
+			}
+		}
+	}
+	all[1].sumUp(commA, all[1].alloc(64))
+	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
+}
+
+// TestCutAgain: who opens a later attempt takes over from an earlier leader.
+func TestCutAgain(t *testing.T) {
+	nodes := servers(t, 2)
+	world(t, nodes[0], nodes[1])
+	first := mustFind(t, cut.Options{}, nodes...)
+	second := mustFind(t, cut.Options{}, nodes...)
+	<-first.Lost()
+	if err := first.Open(t.Context()); err != nil {
+		t.Error(err)
+	}
+	checkCut(t, second, nodes...)
+	if second.Err() != nil {
+		t.Error(second.Err())
+	}
+	mustOpen(t, second)
+	gatesOpen(t, nodes...)
+}
+
+// TestCutSaved: an attempt's cut can be saved, in it and in no other way, and who connects meanwhile is attached afterwards.
+func TestCutSaved(t *testing.T) {
+	s := newServer(t, 1)
+	p, cs := attach(t, s, 1)
+	cs[0].begin(ctxA, 0)
+	at := cs[0].alloc(4096)
+	cs[0].put(at, 7)
+	c := mustFind(t, cut.Options{}, s)
+	if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{}); !errors.Is(err, cut.ErrBusy) {
+		t.Error(err)
+	}
+	if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{Attempt: c.Attempt + 1}); !errors.Is(err, cut.ErrForgotten) {
+		t.Error(err)
+	}
+	for range 2 {
+		r, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{Attempt: c.Attempt})
+		if err != nil || len(r.Processes) != 1 {
+			t.Fatal(r, err)
+		}
+	}
+	attached := make(chan error, 1)
+	ring, err := wire.Create(wire.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := s.serve(ring, &own{ended: make(chan string)}, func() error { return nil })
+		attached <- err
+	}()
+	checkCut(t, c, s)
+	select {
+	case err := <-attached:
+		t.Fatal("attached in a cut: ", err)
+	default:
+	}
+	mustOpen(t, c)
+	if err := <-attached; err != nil {
+		t.Error(err)
+	}
+	gatesOpen(t, s)
+	// The gates of a save of its own are none of an attempt's.
+	if _, err := s.Save(t.Context(), Folder(t.TempDir()), SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := find(t, cut.Options{}, s); !errors.Is(err, cut.ErrBusy) {
+		t.Error(err)
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if got := cs[0].get(at, 1); got[0] != 7 || p.isGone() {
+		t.Error(got)
+	}
+	// Whoever resumes or leaves a server ends its attempt.
+	c = mustFind(t, cut.Options{}, s)
+	if err := s.Resume(); err != nil {
+		t.Error(err)
+	}
+	gatesOpen(t, s)
+	mustOpen(t, c)
+	c = mustFind(t, cut.Options{}, s)
+	if err := s.Leave(); err != nil {
+		t.Error(err)
+	}
+	mustOpen(t, c)
+}
+
+// TestCutDeaths: a rank that ends has no say; one that is killed in an attempt makes it fail, and its communicators are compared no more.
+func TestCutDeaths(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1], nodes[1], nodes[0])
+	unite(t, all[:3], commB)
+	for _, r := range all {
+		r.sumUp(commA, r.alloc(64))
+	}
+	for _, r := range all {
+		r.must("cuStreamSynchronize", uint64(0))
+	}
+	end := func(r rank) {
+		r.send(wire.OpExit, false, make([]byte, 8), 0)
+		<-r.p.gone
+	}
+	end(all[3]) // of its own will, with nothing left to do
+	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
+	at := all[0].alloc(64)
+	all[0].sumUp(commB, at)
+	time.AfterFunc(100*time.Millisecond, func() { all[2].p.end("killed") })
+	_, err := find(t, cut.Options{Tick: long}, nodes...)
+	var f *cut.Failure
+	if !errors.As(err, &f) || f.Why != barrier.RankDied || !strings.Contains(err.Error(), "on device server 1") {
+		t.Errorf("%v", err)
+	}
+	<-all[2].p.gone
+	gatesOpen(t, nodes...)
+	all[0].must("ncclCommAbort", uint64(commB)) // it has failed; what waits on its stream goes on
+	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
+	// One that ends behind makes the attempt fail, unless its communicator is known to be broken by then.
+	unite(t, all[:2], 0x40007)
+	all[0].sumUp(0x40007, at)
+	time.AfterFunc(50*time.Millisecond, func() { all[1].send(wire.OpExit, false, make([]byte, 8), 0) })
+	c, err := find(t, cut.Options{Tick: long}, nodes...)
+	switch {
+	case err == nil:
+		mustOpen(t, c)
+	case !errors.As(err, &f) || f.Why != barrier.RankEnded:
+		t.Errorf("%v", err)
+	}
+	gatesOpen(t, nodes...)
+}
+
+// TestCutControl: the orders of a leader go over a control socket, and what is special about their errors, too.
+func TestCutControl(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	var members []cut.Member
+	for _, s := range nodes {
+		c, theirs, err := NewController()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := ControlConn(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- s.Control(conn) }()
+		t.Cleanup(func() {
+			c.Close()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			conn.Close()
+		})
+		members = append(members, c)
+	}
+	all[0].sumUp(commA, all[0].alloc(64))
+	time.AfterFunc(20*time.Millisecond, func() { all[1].sumUp(commA, all[1].alloc(64)) })
+	number := attempts.Add(1)
+	c, err := cut.Find(t.Context(), members, cut.Options{Attempt: number, Tick: 10 * time.Millisecond, Deadline: long, Lease: long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCut(t, c, nodes...)
+	mustOpen(t, c)
+	gatesOpen(t, nodes...)
+	if _, err := cut.Find(t.Context(), members, cut.Options{Attempt: number}); !errors.Is(err, cut.ErrForgotten) {
+		t.Error(err)
+	}
+	if _, err := nodes[0].Save(t.Context(), Folder(t.TempDir()), SaveOptions{}); err != nil && !errors.Is(err, ErrNotSaved) {
+		t.Error(err)
+	}
+}
