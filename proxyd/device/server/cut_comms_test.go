@@ -144,11 +144,12 @@ func TestCutComings(t *testing.T) {
 					a := dispatch.Devptr(at)
 					return dispatch.Ncclop{Kind: int32(kind), Type: ncclInt32, Count: 1, Root: int32(other), Src: a, Dst: a + 8, Comm: dispatch.Comm(part)}
 				}
-				if n%2 == 0 {
+				switch {
+				case n%2 == 0:
 					r.counted(to(collective.Send), to(collective.Recv))
-				} else if me == 0 {
+				case me == 0:
 					r.counted(to(collective.Send))
-				} else {
+				default:
 					r.counted(to(collective.Recv))
 				}
 				r.init(own, 4, i, ids[n])

@@ -44,9 +44,16 @@ func (c *client) counted(ops ...dispatch.Ncclop) {
 }
 
 // sumUp sums one number over a communicator, in place.
-func (c *client) sumUp(comm dispatch.Comm, at uint64) {
+func (c *client) sumUp(comm dispatch.Comm, at uint64) { c.sumUpAs(true, comm, at) }
+
+func (c *client) sumUpAs(counted bool, comm dispatch.Comm, at uint64) {
 	a := dispatch.Devptr(at)
-	c.counted(dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: a, Dst: a, Comm: comm})
+	op := dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: a, Dst: a, Comm: comm}
+	if counted {
+		c.counted(op)
+	} else {
+		c.group(op)
+	}
 }
 
 // local are servers as the members of an attempt.

@@ -64,7 +64,7 @@ func (c *client) group(ops ...dispatch.Ncclop) {
 }
 
 // world makes a process for each rank, on the server and the device of its number there, and a communicator of all.
-func world(t *testing.T, servers ...*Server) []rank {
+func world(t testing.TB, servers ...*Server) []rank {
 	t.Helper()
 	var all []rank
 	for r, s := range servers {
@@ -77,7 +77,7 @@ func world(t *testing.T, servers ...*Server) []rank {
 }
 
 // unite makes a communicator of ranks.
-func unite(t *testing.T, all []rank, comm uint64) {
+func unite(t testing.TB, all []rank, comm uint64) {
 	t.Helper()
 	id := [128]byte(all[0].must("ncclGetUniqueId"))
 	for i, r := range all {
@@ -108,7 +108,7 @@ func (c *client) get(a uint64, n int) []int32 {
 }
 
 // servers makes servers that find each other, of two devices each.
-func servers(t *testing.T, n int) []*Server {
+func servers(t testing.TB, n int) []*Server {
 	var all []*Server
 	for range n {
 		s := newServer(t, 2)
