@@ -18,14 +18,6 @@ uint64_t ring_pipe(void)
 	return (atomic_load(&ring_end.at->pipe));
 }
 
-uint64_t ring_mark(unsigned int i)
-{
-	if (!ring_end.at || !ring_is_mine() || i >= SING_MARKS)
-		return (0);
-
-	return (atomic_load_explicit((_Atomic uint64_t *)((char *)ring_end.at + SING_MARKS_AT) + i, memory_order_acquire));
-}
-
 bool ring_lease(unsigned int device, uint64_t n)
 {
 	uint64_t have;

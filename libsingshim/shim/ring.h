@@ -110,9 +110,6 @@ uint32_t ring_fault(void);
 /* The inode of the pipe whose read end the server has now. There is a ring. */
 uint64_t ring_pipe(void);
 
-/* What the server has marked: how far something has got. 0 without a ring of one's own. */
-uint64_t ring_mark(unsigned int i);
-
 /* Take n bytes of a device's lease: whether there were as many. Give bytes back. */
 bool ring_lease(unsigned int device, uint64_t n);
 void ring_unlease(unsigned int device, uint64_t n);

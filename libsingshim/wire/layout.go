@@ -13,8 +13,6 @@ const (
 	lanes       = 128
 	laneUnits   = 16384
 	lanesAt     = 4096
-	marksAt     = 20480
-	marks       = 4096
 	firstUnit   = 1024
 	recordUnits = 8192
 	sizeMax     = 65536
@@ -42,12 +40,11 @@ const (
 )
 
 // MaxSize is how many bytes of arguments a message may have, and MaxCounts for how many keys
-// it may be counted. A ring has so many Leases and Marks.
+// it may be counted. A ring has so many Leases.
 const (
 	MaxSize   = sizeMax
 	MaxCounts = countsMax
 	Leases    = leases
-	Marks     = marks
 )
 
 // The structures of wire.h, laid over the mapping. Their words are read and written by

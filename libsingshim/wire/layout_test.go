@@ -18,7 +18,7 @@ import (
 // ours is what this package takes the header's constants for.
 var ours = map[string]uint64{
 	"RING_MAGIC": ringMagic, "RING_VERSION": ringVersion, "UNIT": unitSize, "LANES": lanes,
-	"LANE_UNITS": laneUnits, "LANES_AT": lanesAt, "MARKS_AT": marksAt, "MARKS": marks, "FIRST_UNIT": firstUnit, "RECORD_UNITS": recordUnits,
+	"LANE_UNITS": laneUnits, "LANES_AT": lanesAt, "FIRST_UNIT": firstUnit, "RECORD_UNITS": recordUnits,
 	"SIZE_MAX": sizeMax, "COUNTS_MAX": countsMax, "LEASES": leases, "RING_SIZE": ringSize,
 	"LAST": lastMask, "ASLEEP": asleep, "CALLS_SHUT": callsShut, "COUNTED_SHUT": countedShut,
 	"CLOSED": closedBit, "GRANT": grantOne, "GRANTS": grantsMask, "LEFT": leftBit,

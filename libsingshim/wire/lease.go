@@ -26,14 +26,3 @@ func (r *Ring) Unlease(device int, limit uint64) (uint64, error) {
 	defer r.leave()
 	return min(atomic.SwapUint64(&r.mem.head().lease[device], 0), limit), nil
 }
-
-// Mark sets mark i, below Marks, for the process to read without a message: how far something
-// has got.
-func (r *Ring) Mark(i int, value uint64) error {
-	if !r.enter() {
-		return ErrClosed
-	}
-	defer r.leave()
-	atomic.StoreUint64(r.mem.mark(i), value)
-	return nil
-}

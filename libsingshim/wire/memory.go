@@ -89,10 +89,6 @@ func (m memory) head() *ringHead { return at[ringHead](m, 0) }
 
 func (m memory) lane(i int) *laneHead { return at[laneHead](m, lanesAt+uint32(i)*laneSize) }
 
-func (m memory) mark(i int) *uint64 {
-	return &at[[marks]uint64](m, marksAt)[i]
-}
-
 // record is the head at a unit, which must be one of a lane.
 func (m memory) record(unit uint32) *recordHead { return at[recordHead](m, unit*unitSize) }
 

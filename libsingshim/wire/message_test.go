@@ -317,8 +317,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestMarks: what the server marks, and that it has a fault, the process reads by itself.
-func TestMarks(t *testing.T) {
+// TestFault: that it has a fault the process reads by itself.
+func TestFault(t *testing.T) {
 	r, err := Create(Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -326,13 +326,10 @@ func TestMarks(t *testing.T) {
 	w := newWitness()
 	p := startOn(t, r, func(m *Message) {
 		if m.Number == 10 {
-			for i := range uint64(Marks) {
-				r.Mark(int(i), i*i<<20)
-			}
 			r.SetFault(719)
 		}
 		w.handle(m)
-	}, build(t, "load", "asan"), "mark", 1, 0, 0)
+	}, build(t, "load", "asan"), "fault", 1, 0, 0)
 	p.must(t)
 	w.check(t)
 }

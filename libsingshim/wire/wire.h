@@ -39,8 +39,6 @@ enum {
 	SING_LANES = 128,
 	SING_LANE_UNITS = 16384,
 	SING_LANES_AT = 4096,	/* where the lanes' heads are */
-	SING_MARKS_AT = 20480,	/* where the marks are */
-	SING_MARKS = 4096,
 	SING_FIRST_UNIT = 1024, /* and where the lanes' bytes begin */
 	SING_RECORD_UNITS = 8192, /* no message is longer */
 	SING_SIZE_MAX = 65536,	/* nor has more beside its bulk */
@@ -121,14 +119,10 @@ struct sing_lane {
 };
 _Static_assert(offsetof(struct sing_lane, head) == 64, "a line of its own");
 _Static_assert(sizeof(struct sing_lane) == 128, "layout");
-_Static_assert(SING_LANES_AT + SING_LANES * sizeof(struct sing_lane) <= SING_MARKS_AT, "layout");
-_Static_assert(SING_MARKS_AT + SING_MARKS * sizeof(uint64_t) <= SING_UNIT * SING_FIRST_UNIT, "layout");
+_Static_assert(SING_LANES_AT + SING_LANES * sizeof(struct sing_lane) <= SING_UNIT * SING_FIRST_UNIT, "layout");
 _Static_assert(SING_FIRST_UNIT + SING_LANES * SING_LANE_UNITS <= SING_LAST, "every unit has a name");
 
 /*
- * At SING_MARKS_AT are SING_MARKS words of 64 bits that the server writes and the process
- * reads: how far something has got, so that asking costs no message.
- *
  * A message: the record, an answer if it is a call, and the body: counts, the arguments,
  * zeros up to a multiple of 8, the bulk. It begins where its position says; one that does
  * not fit behind the previous one begins at the next multiple of SING_LANE_UNITS. The
