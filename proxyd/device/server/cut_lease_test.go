@@ -119,7 +119,7 @@ func TestCutSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_, err := s.serve(ring, &own{ended: make(chan string)}, func() error { return nil })
+		_, err := s.serve(ring, &own{ended: make(chan string)}, s.viewOf(nil, ""), func() error { return nil })
 		attached <- err
 	}()
 	checkCut(t, c, s)
