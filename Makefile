@@ -29,11 +29,12 @@ CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
 GO_FILES    := $(shell find . -name '*.go' -o -path '*/templates/*' -o -path '*/recipe/*')
 
 CORPUS      := -up=--singularity -option=--singularity
+DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singularity -option=--singularity
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all build node test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-corpus test-faults bench-parts install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-corpus test-devices test-faults bench-parts install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -58,6 +59,7 @@ test: deps build $(LINT)
 		'plugin, for each Slurm: $(MAKE) --no-print-directory plugins' \
 		'cluster: $(GO) test -json -count=1 -tags cluster -timeout 25m ./tests/cluster' \
 		'programs, some: $(GO) test -json -count=1 -tags corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
+		'devices: $(GO) test -json -count=1 -tags corpus -timeout 25m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test' \
 		'faults, some: $(GO) test -json -count=1 -tags faults -timeout 15m ./tests/faults -seed 1 -some 8'
 
 # A cluster of each suite, up and down: builds the root file systems that are
@@ -90,6 +92,10 @@ test-cluster: deps build trees
 test-corpus: deps build
 	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md
 
+# Jobs on software GPUs, each killed twenty times at random moments; writes docs/devices.md.
+test-devices: deps build
+	$(GO) test -count=1 -tags corpus -timeout 4h -v ./tests/corpus $(DEVICES) -rounds 20 -table docs/devices.md
+
 # A kill, a cut or damage at each phase of a checkpoint and of a restore; writes docs/faults.md.
 test-faults: deps build
 	$(GO) test -count=1 -tags faults -timeout 2h -v ./tests/faults -table docs/faults.md
@@ -102,6 +108,7 @@ test-long: deps build
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
+	$(MAKE) --no-print-directory test-devices
 
 # What protection costs a job, on a cluster, against the same without: 10 to 15 minutes
 # on a machine that does nothing else. Writes the table in docs/performance.md.

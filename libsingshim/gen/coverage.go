@@ -42,7 +42,7 @@ func coverage(t *api.Table) []byte {
 	w.line("")
 	w.line("Every public call of CUDA's driver up to 13.2, of NCCL up to 2.30, the common ones of NVML, and what is intercepted of the C library, from the table in")
 	w.line("`libsingshim/api`, one row per symbol. They are in")
-	w.line("`libsingshim-device.so`, which `proxyd run` loads; Slurm jobs do not have it yet. A process without a device server has no devices.")
+	w.line("`libsingshim-device.so`, which `proxyd run` and jobs with device servers have. A process without a device server has no devices.")
 	w.line("All of these symbols exist and are found by `dlsym` and `cuGetProcAddress`. One that is not covered")
 	w.line("returns `CUDA_ERROR_NOT_SUPPORTED` (`ncclInvalidUsage`, `NVML_ERROR_NOT_SUPPORTED`) and says so once, by its name: none")
 	w.line("passes us by in silence.")

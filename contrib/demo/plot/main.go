@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Plot draws the losses of two trainings over each other, and below them when and where
-// the second one ran. It exits with 1 if the losses differ in a single bit.
+// the second one ran. It exits with 1 if a loss, or the hash of the parameters behind it, is another one.
 //
 //	plot UNDISTURBED.losses DISTURBED.losses TIMELINE OUT.png
 //
-// A line of losses is "step loss time node", the loss as Python's float.hex() writes it;
-// one of the time line "seconds text", since 1970.
+// A line of losses is "step loss time hash"; one of the time line "seconds text", since 1970.
 package main
 
 import (
@@ -31,7 +30,7 @@ import (
 // point is a step of a training.
 type point struct {
 	step int
-	hex  string
+	text string // loss and hash, as they were printed
 	loss float64
 	time float64
 }
@@ -72,7 +71,7 @@ func run(args []string) (same bool, err error) {
 	}
 	same = len(calm) == len(moved)
 	for i := range calm {
-		same = same && calm[i].step == moved[i].step && calm[i].hex == moved[i].hex
+		same = same && calm[i].step == moved[i].step && calm[i].text == moved[i].text
 	}
 	out, err := os.Create(args[3])
 	if err != nil {
@@ -85,7 +84,7 @@ func readLosses(path string) ([]point, error) {
 	var all []point
 	err := lines(path, func(f []string) error {
 		if len(f) != 4 {
-			return errors.New("want: step loss time node")
+			return errors.New("want: step loss time hash")
 		}
 		step, err := strconv.Atoi(f[0])
 		if err != nil {
@@ -96,7 +95,7 @@ func readLosses(path string) ([]point, error) {
 			return err
 		}
 		at, err := strconv.ParseFloat(f[2], 64)
-		all = append(all, point{step, f[1], loss, at})
+		all = append(all, point{step, f[1] + " " + f[3], loss, at})
 		return err
 	})
 	if err == nil && len(all) == 0 {
