@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -113,23 +114,20 @@ func TestCutSaved(t *testing.T) {
 			t.Fatal(r, err)
 		}
 	}
-	attached := make(chan error, 1)
 	ring, err := wire.Create(wire.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
+	arrive := func() error {
 		_, err := s.serve(ring, &own{ended: make(chan string)}, s.viewOf(nil, ""), func() error { return nil })
-		attached <- err
-	}()
-	checkCut(t, c, s)
-	select {
-	case err := <-attached:
-		t.Fatal("attached in a cut: ", err)
-	default:
+		return err
 	}
+	if err := arrive(); !errors.Is(err, errStopped) {
+		t.Fatal("attached in a cut: ", err)
+	}
+	checkCut(t, c, s)
 	mustOpen(t, c)
-	if err := <-attached; err != nil {
+	if err := arrive(); err != nil {
 		t.Error(err)
 	}
 	gatesOpen(t, s)
@@ -203,30 +201,28 @@ func TestCutDeaths(t *testing.T) {
 	gatesOpen(t, nodes...)
 }
 
+// caller is a member at a control socket.
+type caller string
+
+// Exchange implements cut.Member.
+func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: string(path), Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	c := NewController(conn)
+	defer c.Close()
+	return c.Exchange(ctx, o)
+}
+
 // TestCutControl: the orders of a leader go over a control socket, and what is special about their errors, too.
 func TestCutControl(t *testing.T) {
 	nodes := servers(t, 2)
 	all := world(t, nodes[0], nodes[1])
 	var members []cut.Member
 	for _, s := range nodes {
-		c, theirs, err := NewController()
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := ControlConn(theirs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error)
-		go func() { done <- s.Control(conn) }()
-		t.Cleanup(func() {
-			c.Close()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-			conn.Close()
-		})
-		members = append(members, c)
+		path, _ := controlled(t, s)
+		members = append(members, caller(path))
 	}
 	all[0].sumUp(commA, all[0].alloc(64))
 	time.AfterFunc(20*time.Millisecond, func() { all[1].sumUp(commA, all[1].alloc(64)) })

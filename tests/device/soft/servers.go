@@ -6,8 +6,10 @@ package soft
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,22 +63,41 @@ func (w *World) Servers(t testing.TB, n, devices int) *Servers {
 	for i := range n {
 		socket := filepath.Join(s.libs, fmt.Sprintf("device%d", i))
 		s.sockets = append(s.sockets, socket)
-		control, theirs, err := server.NewController()
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = s.start(t, w, socket, devices, control, theirs)
-		theirs.Close()
-		if err != nil {
+		if err := s.start(t, w, socket, devices); err != nil {
 			t.Fatal(err, s.Stderr.String())
 		}
-		s.Members = append(s.Members, control)
+		s.Members = append(s.Members, caller(socket+"-control"))
 	}
 	return s
 }
 
+// caller is a member at a control socket.
+type caller string
+
+// Exchange implements cut.Member.
+func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: string(path), Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	c := server.NewController(conn)
+	defer c.Close()
+	return c.Exchange(ctx, o)
+}
+
 // start starts one and waits until it listens.
-func (s *Servers) start(t testing.TB, w *World, socket string, devices int, control *server.Controller, theirs *os.File) error {
+func (s *Servers) start(t testing.TB, w *World, socket string, devices int) error {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket + "-control", Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	defer l.Close() // it goes on in the server
+	l.SetUnlinkOnClose(false)
+	theirs, err := l.File()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
 	told, ready, err := os.Pipe()
 	if err != nil {
 		return err
@@ -94,7 +115,6 @@ func (s *Servers) start(t testing.TB, w *World, socket string, devices int, cont
 	t.Cleanup(func() {
 		c.Process.Kill()
 		c.Wait()
-		control.Close()
 	})
 	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
 		return errors.Join(errors.New("a device server does not start"), err)
