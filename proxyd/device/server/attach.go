@@ -59,7 +59,7 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	}
 	if err == nil {
 		n.Exec = nil // w's from here on
-		_, err = s.serve(ring, w, s.viewOf(n.Visible, n.Names), func() error { return n.Welcome(ring, reaches) })
+		_, err = s.serve(ring, w, sight{n.Visible, n.Names}, func() error { return n.Welcome(ring, reaches) })
 	}
 	if err != nil {
 		ring.Close()

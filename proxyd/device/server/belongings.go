@@ -145,11 +145,8 @@ func (b Belonging) find(maps []mapping, inode uint64) (mapping, error) {
 		if m.offset != 0 || m.name == "" {
 			continue
 		}
-		found := m.begin == b.Address
-		if b.Kind == RingMemory && m.name == wire.MemoryName && m.end-m.begin == wire.MemorySize {
-			found = found && inode == 0 || m.inode == inode || inode == 0 && b.Address == 0
-		}
-		if found {
+		isRing := b.Kind == RingMemory && m.name == wire.MemoryName && m.end-m.begin == wire.MemorySize
+		if m.begin == b.Address || isRing && (inode != 0 && m.inode == inode || inode == 0 && b.Address == 0) {
 			return m, nil
 		}
 	}

@@ -119,7 +119,7 @@ func TestCutSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrive := func() error {
-		_, err := s.serve(ring, &own{ended: make(chan string)}, s.viewOf(nil, ""), func() error { return nil })
+		_, err := s.serve(ring, &own{ended: make(chan string)}, sight{}, func() error { return nil })
 		return err
 	}
 	if err := arrive(); !errors.Is(err, errStopped) {

@@ -144,7 +144,7 @@ func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) 
 		t.Fatal(err)
 	}
 	c := connect(t, ring.File(), 0)
-	p, err := s.serve(ring, &nobody{own{ended: make(chan string)}}, s.viewOf(nil, ""), func() error { return nil })
+	p, err := s.serve(ring, &nobody{own{ended: make(chan string)}}, sight{}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,9 +156,9 @@ var errClosed = errors.New("the device server is ending")
 // errStopped is why nobody is attached now: ask again.
 var errStopped = errors.New("the job is stopped")
 
-// serve makes a process of a ring and its peer, which are the server's if there is no error. view are the devices that it sees.
+// serve makes a process of a ring and its peer, which are the server's if there is no error. sees says which devices it sees.
 // welcome tells the peer, before its end can be noticed.
-func (s *Server) serve(ring *wire.Ring, peer peer, view []int, welcome func() error) (*process, error) {
+func (s *Server) serve(ring *wire.Ring, peer peer, sees sight, welcome func() error) (*process, error) {
 	if !s.state.admission.TryRLock() {
 		return nil, errStopped
 	}
@@ -172,7 +172,7 @@ func (s *Server) serve(ring *wire.Ring, peer peer, view []int, welcome func() er
 		return nil, err
 	}
 	s.last++
-	p := newProcess(s, s.last, ring, peer, view)
+	p := newProcess(s, s.last, ring, peer, s.viewOf(sees))
 	s.processes[p.id] = p
 	s.attend(p, peer)
 	return p, nil

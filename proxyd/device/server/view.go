@@ -10,25 +10,30 @@ import (
 	"strings"
 )
 
-// viewOf says which of the server's devices a process sees, in its order, by what its CUDA_VISIBLE_DEVICES holds; nil: all.
+// sight is what a process says of the devices that it is to see.
+type sight struct {
+	visible *string // what its CUDA_VISIBLE_DEVICES holds; nil: all
+	names   string  // what Slurm calls the devices, in the server's order: "2,3"
+}
+
+// viewOf says which of the server's devices a process sees, in its order.
 // As with CUDA, a list is read up to the first item that means no device, and a device that is named twice leaves none.
-// names is what Slurm calls the devices, in the server's order: "2,3"; if it is empty or does not have all the numbers of the list,
-// these count the devices from 0.
-func (s *Server) viewOf(visible *string, names string) []int {
+// If there are no names, or not all the numbers of the list are among them, these count the devices from 0.
+func (s *Server) viewOf(sees sight) []int {
 	all := make([]int, len(s.devices))
 	for i := range all {
 		all[i] = i
 	}
-	if visible == nil {
+	if sees.visible == nil {
 		return all
 	}
-	items := strings.Split(*visible, ",")
+	items := strings.Split(*sees.visible, ",")
 	for i := range items {
 		items[i] = strings.TrimSpace(items[i])
 	}
 	view := []int{}
 	for _, item := range items {
-		at := s.deviceNamed(item, numberOf(items, names))
+		at := s.deviceNamed(item, numberOf(items, sees.names))
 		if at < 0 {
 			break
 		}
