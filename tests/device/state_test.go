@@ -184,6 +184,24 @@ func isElsewhere(pid int, err error) bool {
 	return isGone(pid) || strings.Contains(err.Error(), "it has no ring")
 }
 
+// preload makes a folder of the libraries that programs are to find.
+func preload(t *testing.T, w *soft.World, libs string) {
+	t.Helper()
+	if err := os.Mkdir(libs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"libsingshim-device.so", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"} {
+		if err := os.Symlink(filepath.Join(w.Dir, "libsingshim-device.so"), filepath.Join(libs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// environment is what a program has beside the test's own, whose device server is at a socket.
+func environment(libs, socket string) []string {
+	return []string{"LD_PRELOAD=" + filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH=" + libs, "SINGULARITY_SLURM_DEVICE=" + socket}
+}
+
 // strikes is how often a device server is replaced under one program at most.
 const strikes = 12
 
@@ -192,17 +210,11 @@ func place(t *testing.T, w *soft.World) (folder, socket string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
 	folder, libs, socket := filepath.Join(dir, "state"), filepath.Join(dir, "lib"), filepath.Join(dir, "device")
-	for _, d := range []string{folder, libs} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{"libsingshim-device.so", "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"} {
-		if err := os.Symlink(filepath.Join(w.Dir, "libsingshim-device.so"), filepath.Join(libs, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return folder, socket, []string{"LD_PRELOAD=" + filepath.Join(libs, "libsingshim-device.so"), "LD_LIBRARY_PATH=" + libs, "SINGULARITY_SLURM_DEVICE=" + socket}
+	preload(t, w, libs)
+	return folder, socket, environment(libs, socket)
 }
 
 // moved runs a program while its device server is replaced at random moments, and returns what it printed, and how often.

@@ -1,0 +1,245 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/tests/device/soft"
+)
+
+// pair is a job of two hosts: two device servers, with half of the ranks each.
+type pair struct {
+	w       *soft.World
+	dir     string
+	log     [2]bytes.Buffer
+	keepers [2]*keeper
+	moves   int
+}
+
+// addresses are those of the hosts, which they exchange when they move.
+var addresses = [2]string{"127.0.0.1", "127.0.0.2"}
+
+// path is a file of a host.
+func (p *pair) path(name string, i int) string { return filepath.Join(p.dir, name+strconv.Itoa(i)) }
+
+// begin starts both.
+func (p *pair) begin() error {
+	for i := range p.keepers {
+		order := []string{"0,1", "1,0"}[p.moves%2]
+		k, err := keep(p.w, p.path("device", i), order, &p.log[i], "--self", strconv.Itoa(i), "--address", addresses[(i+p.moves)%2])
+		if err != nil {
+			return err
+		}
+		p.keepers[i] = k
+	}
+	return nil
+}
+
+// end kills both.
+func (p *pair) end() error {
+	var errs []error
+	for i, k := range p.keepers {
+		if k != nil {
+			errs = append(errs, k.kill())
+		}
+		p.keepers[i] = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Exchange implements cut.Member with a connection of its own.
+func (k *keeper) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+	c, err := k.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Exchange(ctx, o)
+}
+
+// move finds a cut of both, saves and kills them, and has two others take their places.
+func (p *pair) move(ctx context.Context) error {
+	p.moves++
+	found, err := cut.Find(ctx, []cut.Member{p.keepers[0], p.keepers[1]}, cut.Options{Attempt: uint64(p.moves), Lease: time.Minute})
+	if err != nil {
+		return err
+	}
+	var reports [2]*server.Report
+	for i, k := range p.keepers {
+		if reports[i], err = k.saveAt(ctx, server.Folder(p.path("state", i)), uint64(p.moves)); err != nil {
+			return err
+		}
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	_ = found.Open(ctx) // there is nobody
+	if err := p.begin(); err != nil {
+		return err
+	}
+	peers := map[int]string{}
+	for i, k := range p.keepers {
+		if peers[i], err = k.takeOver(ctx, server.Folder(p.path("state", i)), reports[i]); err != nil {
+			return err
+		}
+	}
+	var all errgroup.Group
+	for _, k := range p.keepers {
+		all.Go(func() error { return k.reconnect(ctx, peers) })
+	}
+	return all.Wait()
+}
+
+// saveAt saves at the cut of an attempt.
+func (k *keeper) saveAt(ctx context.Context, to server.Folder, attempt uint64) (*server.Report, error) {
+	c, err := k.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Save(ctx, to, server.SaveOptions{Attempt: attempt})
+}
+
+// takeOver builds what was saved and adopts the processes. It returns where the server is.
+func (k *keeper) takeOver(ctx context.Context, from server.Folder, r *server.Report) (string, error) {
+	c, err := k.connect()
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.Restore(ctx, from); err != nil {
+		return "", err
+	}
+	for _, p := range r.Processes {
+		if err := c.Adopt(ctx, p.ID, p.PID, nil); err != nil && !isGone(p.PID) {
+			return "", err
+		}
+	}
+	return c.Address(ctx)
+}
+
+// reconnect connects it with the other, and has the job go on.
+func (k *keeper) reconnect(ctx context.Context, peers map[int]string) error {
+	c, err := k.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Reconnect(ctx, peers); err != nil {
+		return err
+	}
+	return c.Resume(ctx)
+}
+
+// ranked starts the ranks of a program, as a launcher does, two on each host. The channel has what the first prints when all have ended.
+func (p *pair) ranked(ctx context.Context, t *testing.T, libs, path string, args ...string) <-chan string {
+	t.Helper()
+	var all errgroup.Group
+	var first bytes.Buffer
+	for rank := range 4 {
+		c := exec.CommandContext(ctx, path, append(args, "--id-file", p.path("id", 0))...)
+		c.Env = append(append(os.Environ(), environment(libs, p.path("device", rank/2))...),
+			fmt.Sprint("RANK=", rank), "WORLD_SIZE=4", fmt.Sprint("LOCAL_RANK=", rank%2))
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		var stderr bytes.Buffer
+		c.Stderr = &stderr
+		if rank == 0 {
+			c.Stdout = &first
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() error {
+			if err := c.Wait(); err != nil {
+				return fmt.Errorf("rank %d: %w: %s", rank, err, &stderr)
+			}
+			return nil
+		})
+	}
+	ended := make(chan string, 1)
+	go func() {
+		if err := all.Wait(); err != nil {
+			t.Error(err)
+		}
+		ended <- first.String()
+	}()
+	return ended
+}
+
+// TestMovedHosts: ranks that train over two hosts, both of which are saved at a cut, killed and replaced at random moments, with their
+// addresses exchanged, print what they print undisturbed on one.
+func TestMovedHosts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root finds the rings of processes")
+	}
+	w := soft.Need(t)
+	if err := w.Command("make", "-s", "-C", "tests/workloads", "O="+w.Dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range [][]string{{"mlp", "--steps", "24"}, {"gpt", "--steps", "4"}, {"grid", "--steps", "12"}} {
+		t.Run(tc[0], func(t *testing.T) {
+			path := filepath.Join(w.Dir, tc[0])
+			want := w.Run(t, soft.Program{Devices: 2, Path: path, Args: append([]string{"--ranks", "4"}, tc[1:]...), Limit: 2 * time.Minute})
+			if want.Exit != 0 {
+				t.Fatalf("undisturbed, it ends with %d\n%s\n%s", want.Exit, want.Stdout, want.Stderr)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			p := &pair{w: w, dir: t.TempDir()}
+			for i := range 2 {
+				if err := os.Mkdir(p.path("state", i), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			libs := filepath.Join(p.dir, "lib")
+			preload(t, w, libs)
+			if err := p.begin(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = p.end() }()
+			ended := p.ranked(ctx, t, libs, path, tc[1:]...)
+			r := rand.New(rand.NewPCG(7, 1))
+			for {
+				strike := time.After(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
+				if p.moves == strikes/2 {
+					strike = nil
+				}
+				select {
+				case got := <-ended:
+					if got != want.Stdout {
+						t.Errorf("after %d moves it printed\n%s, not\n%s", p.moves, got, want.Stdout)
+					}
+					t.Logf("%d moves", p.moves)
+					if t.Failed() {
+						t.Log(&p.log[0], &p.log[1])
+					}
+					return
+				// Not what the test waits for: when it strikes.
+				case <-strike:
+				}
+				if err := p.move(ctx); err != nil {
+					cancel()
+					<-ended
+					t.Fatalf("move %d: %v\n%s\n%s", p.moves, err, &p.log[0], &p.log[1])
+				}
+			}
+		})
+	}
+}
