@@ -49,14 +49,24 @@ const (
 	longLane  = firstUnit + 128*laneUnits
 )
 
+// programAt is where clients map their rings, one after the other.
+const programAt = 1 << 36
+
+// programs counts them.
+var programs atomic.Uint64
+
 // connect makes a client of a ring's memory, which stays the caller's.
 func connect(t testing.TB, f *os.File, lane uint32) *client {
 	t.Helper()
-	mem, err := unix.Mmap(int(f.Fd()), 0, unitSize*longLane, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	// Below all mappings of servers, which are of this process, too: what is found of a ring is the program's.
+	const size = unitSize * longLane
+	at := uintptr(programAt + programs.Add(1)*(size+1<<20)&^(1<<20-1))
+	p, err := unix.MmapPtr(int(f.Fd()), 0, *(*unsafe.Pointer)(unsafe.Pointer(&at)), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED_NOREPLACE)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Munmap(mem) })
+	mem := unsafe.Slice((*byte)(p), size)
+	t.Cleanup(func() { unix.MunmapPtr(p, size) })
 	c := &client{t: t, mem: mem, lane: lane, thread: 100 + lane}
 	atomic.StoreUint32(c.word(lanesAt+lane*laneSize), c.thread)
 	return c
