@@ -126,6 +126,37 @@ func (j *job) grant(ctx context.Context, rec *Record, where placement, index int
 	return &g, nil
 }
 
+// hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules began with.
+func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
+	j.mu.Lock()
+	rec, where := j.rec, j.where
+	j.mu.Unlock()
+	if rec.GPUs == nil {
+		return false, nil
+	}
+	all, err := j.c.Slurm.GPUs(ctx, rec.Slurm)
+	if err != nil {
+		return false, err
+	}
+	for i, node := range where.today {
+		here, err := where.on(node)
+		if err != nil {
+			return false, err
+		}
+		began, has := 0, 0
+		for _, k := range here {
+			began += rec.GPUs[k]
+		}
+		if i < len(all) {
+			has = len(all[i])
+		}
+		if has < began {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // startDevices starts a capsule's device server if it is to have one, and says where its programs see it.
 func (j *job) startDevices(ctx context.Context, h *held, kit string, from *origin, m *CapsuleMeta) ([]capsule.Bind, error) {
 	j.mu.Lock()

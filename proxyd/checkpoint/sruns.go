@@ -83,6 +83,9 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 		call.Env = append(call.Env, "SLURM_OPEN_MODE=append")
 	}
 	layout, err := j.layoutOf(key)
+	if err == nil {
+		layout.FewerGPUs, err = j.hasFewerGPUs(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -46,12 +46,18 @@ func (w *rewriter) environment(env []string) []string {
 		if w.Key != "" && (name == "SLURM_EXPORT_ENV" || name == "SRUN_EXPORT_ENV") {
 			value = KeyVariable + "," + value
 		}
+		if w.FewerGPUs {
+			var some bool
+			if value, some = variableWithoutGPUs(name, value); !some {
+				continue
+			}
+		}
 		out = append(out, name+"="+value)
 	}
 	var missing []string
 	for name, value := range w.Job {
 		// One that this run has and the first had not: the script cannot have unset it.
-		if _, had := w.Was[name]; !had && !seen[name] && ofRun(name) && w.Was != nil {
+		if _, had := w.Was[name]; !had && !seen[name] && ofRun(name) && w.Was != nil && !(w.FewerGPUs && slices.Contains(gpuVariables, name)) {
 			missing = append(missing, name+"="+value)
 		}
 	}

@@ -21,6 +21,9 @@ type Layout struct {
 	Tasks []string
 	// Overcommit allows more tasks than CPUs on a node. It counts with Tasks only.
 	Overcommit bool
+	// FewerGPUs says that the job has fewer than it began with: a step cannot have what was asked for then, and gets what there
+	// is. Its tasks see the devices of their capsules all the same.
+	FewerGPUs bool
 }
 
 // Rewriting is what makes a call from within a capsule one of this run of the job.
@@ -120,6 +123,9 @@ func (w *rewriter) component(part component) {
 	if asksForHelp(part.opts) {
 		w.emit(part)
 		return
+	}
+	if w.FewerGPUs {
+		part.opts = withoutGPUs(part.opts)
 	}
 	if len(w.Tasks) > 0 {
 		part.opts = w.layOut(part.opts)

@@ -25,6 +25,7 @@ func TestRewriteArguments(t *testing.T) {
 		nodes map[string]string
 		tasks string
 		over  bool
+		fewer bool
 		want  string
 		files string
 	}{
@@ -56,11 +57,15 @@ func TestRewriteArguments(t *testing.T) {
 		{name: "version", line: "-V", tasks: "n9", want: "-V"},
 		{name: "a mistake", line: "-n a -w", nodes: moved, want: "-n a -w"},
 		{name: "nothing", line: "", nodes: moved, want: ""},
+		{name: "as many GPUs", line: "--gpus-per-task=1 -G2 a", want: "--gpus-per-task=1 -G2 a"},
+		{name: "fewer GPUs", line: "--gpus-per-task=1 -G2 --gpus-per-node 2 --gpu-bind=single:1 -n2 a", fewer: true, want: "-n2 a"},
+		{name: "fewer GPUs among other resources", line: "--gres=gpu:a100:2,license:1 --tres-per-task=cpu=2,gres/gpu=1 a", fewer: true, want: "--gres=license:1 --tres-per-task=cpu=2 a"},
+		{name: "fewer GPUs and nothing else", line: "--gres=gpu -l --tres-per-task=gres/gpu:1 a", fewer: true, want: "-l a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &Call{Args: append([]string{"/usr/bin/srun"}, strings.Fields(tc.line)...)}
 			r := Rewriting{Key: "s1", Release: "26.05", Help: []byte("Options provided by plugins:\n      --image=NAME  x\n")}
-			r.Nodes, r.Tasks, r.Overcommit = tc.nodes, strings.Fields(tc.tasks), tc.over
+			r.Nodes, r.Tasks, r.Overcommit, r.FewerGPUs = tc.nodes, strings.Fields(tc.tasks), tc.over, tc.fewer
 			cmd, err := c.Rewrite(r, read)
 			if err != nil {
 				t.Fatal(err)
@@ -93,6 +98,7 @@ func TestRewriteEnvironment(t *testing.T) {
 		name, env string
 		now       map[string]string
 		tasks     string
+		fewer     bool
 		want      string
 	}{
 		{name: "the first run", env: "A=b SLURM_JOB_NODELIST=n[1-2] PATH=/a", want: "A=b SLURM_JOB_NODELIST=n[1-2] PATH=/a SINGULARITY_SLURM_STEP=s1"},
@@ -108,9 +114,11 @@ func TestRewriteEnvironment(t *testing.T) {
 		{name: "exported", env: "SLURM_EXPORT_ENV=NONE SRUN_EXPORT_ENV=A", want: "SLURM_EXPORT_ENV=SINGULARITY_SLURM_STEP,NONE SRUN_EXPORT_ENV=SINGULARITY_SLURM_STEP,A SINGULARITY_SLURM_STEP=s1"},
 		{name: "laid out", env: "SLURM_NTASKS_PER_NODE=2 SLURM_HOSTFILE=/h SLURM_CPUS_PER_TASK=2", tasks: "n8",
 			want: "SLURM_CPUS_PER_TASK=2 SINGULARITY_SLURM_STEP=s1"},
+		{name: "fewer GPUs", env: "SLURM_GPUS_PER_NODE=2 SLURM_TRES_PER_TASK=cpu=1,gres/gpu=1 SLURM_GRES=gpu:2 SLURM_CPUS_PER_TASK=2", fewer: true,
+			want: "SLURM_TRES_PER_TASK=cpu=1 SLURM_CPUS_PER_TASK=2 SINGULARITY_SLURM_STEP=s1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := Rewriting{Key: "s1", Layout: Layout{Nodes: nodes, Tasks: strings.Fields(tc.tasks)}, Job: tc.now}
+			r := Rewriting{Key: "s1", Layout: Layout{Nodes: nodes, Tasks: strings.Fields(tc.tasks), FewerGPUs: tc.fewer}, Job: tc.now}
 			if tc.now != nil {
 				r.Was = was
 			} else {
