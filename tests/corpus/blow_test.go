@@ -66,6 +66,7 @@ var strikes = map[kind]func(context.Context, hit) error{
 	requeue: strikeRequeue,
 	move:    strikeMove,
 	preempt: strikePreempt,
+	fewer:   func(ctx context.Context, h hit) error { return moveWith(ctx, h, "TresPerNode=gres/gpu:1") },
 	timeLimit: func(ctx context.Context, h hit) error {
 		// The run was begun so that the tick comes at the planned moment. Not long
 		// before it: a job whose time is up starts no more steps.
@@ -103,7 +104,10 @@ func strikeRequeue(ctx context.Context, h hit) error {
 
 // strikeMove excludes the node that runs the batch script. A job of two nodes has one
 // more to go to; the other it may keep, with the capsules changing places.
-func strikeMove(ctx context.Context, h hit) error {
+func strikeMove(ctx context.Context, h hit) error { return moveWith(ctx, h) }
+
+// moveWith is a move of a job that is changed while it waits.
+func moveWith(ctx context.Context, h hit, changes ...string) error {
 	if err := h.c.Scontrol(ctx, "requeuehold", h.victim.name()); err != nil {
 		return err
 	}
@@ -116,7 +120,8 @@ func strikeMove(ctx context.Context, h hit) error {
 	}
 	_, strangers := h.c.laneNodes(h.lane)
 	excluded := strings.Join(append(strangers, h.victim.batchHost), ",")
-	if err := h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "ExcNodeList="+excluded); err != nil {
+	update := append([]string{"update", "JobId=" + h.victim.name(), "ExcNodeList=" + excluded}, changes...)
+	if err := h.c.Scontrol(ctx, update...); err != nil {
 		return err
 	}
 	return h.c.Scontrol(ctx, "release", h.victim.name())

@@ -166,7 +166,7 @@ func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r
 	if *option == "" {
 		return r
 	}
-	for i, blows := range plan(*seed, p.name, *rounds) {
+	for i, blows := range plan(*seed, p, *rounds) {
 		err := one(fmt.Sprintf("round%d", i+1), blows)
 		for again := 1; again <= 3 && errors.Is(err, errMissed); again++ {
 			blows = earlier(blows)

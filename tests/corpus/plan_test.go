@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,7 @@ const (
 	nodeFail  kind = "node fail"  // a checkpoint, then a power cut of one of its nodes
 	proxyd    kind = "proxyd"     // kill -9 of the node's proxyd, which is started again; then a move
 	slurmd    kind = "slurmd"     // slurmd restarted under the job; then a requeue
+	fewer     kind = "fewer GPUs" // a move to one GPU on each node
 )
 
 var kinds = []kind{requeue, move, preempt, timeLimit, nodeFail, proxyd, slurmd}
@@ -48,12 +50,14 @@ func (b blow) String() string { return fmt.Sprintf("%s at %.0f %%", b.kind, b.at
 
 // plan decides what is done to a program. It depends on nothing but its arguments, so that a
 // seed and a name bring a failure back, whatever else was run beside it.
-func plan(seed uint64, name string, rounds int) [][]blow {
+func plan(seed uint64, p program, rounds int) [][]blow {
 	h := fnv.New64a()
-	h.Write([]byte(name))
+	h.Write([]byte(p.name))
 	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
-	deck := make([]kind, len(kinds))
-	copy(deck, kinds)
+	deck := slices.Clone(kinds)
+	if p.gpus > 1 {
+		deck = append(deck, fewer)
+	}
 	rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	all := make([][]blow, rounds)
 	for r := range all {
@@ -79,19 +83,19 @@ func describe(blows []blow) string {
 }
 
 func TestPlan(t *testing.T) {
-	if !reflect.DeepEqual(plan(7, "flock", 3), plan(7, "flock", 3)) {
+	if !reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(7, program{name: "flock"}, 3)) {
 		t.Error("the same seed plans differently")
 	}
-	if reflect.DeepEqual(plan(7, "flock", 3), plan(8, "flock", 3)) || reflect.DeepEqual(plan(7, "flock", 3), plan(7, "fifo", 3)) {
+	if reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(8, program{name: "flock"}, 3)) || reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(7, program{name: "fifo"}, 3)) {
 		t.Error("another seed or name plans the same")
 	}
 	// More rounds add to a plan and change nothing of it.
-	if !reflect.DeepEqual(plan(7, "flock", 3), plan(7, "flock", 5)[:3]) {
+	if !reflect.DeepEqual(plan(7, program{name: "flock"}, 3), plan(7, program{name: "flock"}, 5)[:3]) {
 		t.Error("the number of rounds changes the first ones")
 	}
 	seen := map[kind]int{}
 	for seed := range uint64(50) {
-		rounds := plan(seed, "flock", len(kinds))
+		rounds := plan(seed, program{name: "flock"}, len(kinds))
 		first := map[kind]bool{}
 		for _, blows := range rounds {
 			first[blows[0].kind] = true

@@ -33,8 +33,8 @@ type program struct {
 	what     string // one line for the table
 	needs    string // Debian packages
 	nodes    int
-	elements int // of a job array; 1 for a plain job
-	gpus     bool
+	elements int    // of a job array; 1 for a plain job
+	gpus     int    // of each node
 	fails    string // why it is known not to come through; "" for all but a few
 }
 
@@ -45,6 +45,7 @@ var (
 	sbatch    = regexp.MustCompile(`(?m)^#SBATCH (.+)$`)
 	nodesFlag = regexp.MustCompile(`--nodes=(\d+)`)
 	arrayFlag = regexp.MustCompile(`--array=1-(\d+)`)
+	gpusFlag  = regexp.MustCompile(`--gpus-per-node=(\d+)`)
 )
 
 // readPrograms returns the programs of a folder by name, or the first head that is wrong.
@@ -79,14 +80,14 @@ func parseProgram(name, text string) (program, error) {
 	case !strings.Contains(options[1]+" ", "--output=log ") && !strings.Contains(options[1], "--output=log.%a"):
 		return p, fmt.Errorf("want --output=log, or log.%%a for an array")
 	}
-	p.what, p.needs, p.gpus = what[1], needs[1], strings.Contains(options[1], "--gpus")
+	p.what, p.needs = what[1], needs[1]
 	if fails := failsLine.FindStringSubmatch(text); fails != nil {
 		p.fails = fails[1]
 	}
 	for _, f := range []struct {
 		flag *regexp.Regexp
 		into *int
-	}{{nodesFlag, &p.nodes}, {arrayFlag, &p.elements}} {
+	}{{nodesFlag, &p.nodes}, {arrayFlag, &p.elements}, {gpusFlag, &p.gpus}} {
 		if m := f.flag.FindStringSubmatch(options[1]); m != nil {
 			n, err := strconv.Atoi(m[1])
 			if err != nil {
@@ -117,7 +118,7 @@ func TestPrograms(t *testing.T) {
 		if p.nodes > nodesPerLane-1 {
 			t.Errorf("%s: %d nodes, and a lane has %d, one of them to move to", p.name, p.nodes, nodesPerLane)
 		}
-		if p.nodes == 2 && !p.gpus {
+		if p.nodes == 2 && p.gpus == 0 {
 			two++
 		}
 	}

@@ -187,7 +187,7 @@ func (c *cluster) check(want, got ending, wantFolder, gotFolder string, blows []
 	rolledBack := false
 	for _, b := range blows {
 		rolledBack = rolledBack || b.kind.rolledBack()
-		if b.kind == move && got.nodes < 2 {
+		if (b.kind == move || b.kind == fewer) && got.nodes < 2 {
 			return errors.New("ran on one node only")
 		}
 	}
