@@ -16,6 +16,7 @@ const (
 	dispatch = "proxyd/device/dispatch/"
 	replay   = "proxyd/device/replay/"
 	include  = "tests/device/include/"
+	cuda     = "proxyd/device/backend/cuda/driver/"
 )
 
 const (
@@ -50,6 +51,7 @@ func files(t *api.Table) (map[string][]byte, error) {
 		dispatch + "gen_echo_test.go": goEcho,
 		replay + "gen_rules.go":       goRules,
 		device + "gen_streams.c":      cStreams,
+		cuda + "gen_driver.h":         cDriver,
 	} {
 		source, err := make(t)
 		if err != nil {
