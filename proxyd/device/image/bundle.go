@@ -45,6 +45,49 @@ func Bundle(parts [][]byte) ([]byte, error) {
 	return out, nil
 }
 
+// Parts lists the images that a bundle is made of, or the one that data is. Each is whole: nobody who follows the sizes in it
+// reads beyond its end.
+func Parts(data []byte) ([][]byte, error) {
+	parts := [][]byte{data}
+	if magic(data) == magicBundle {
+		var err error
+		if parts, err = unbundle(data); err != nil {
+			return nil, err
+		}
+	}
+	for i, p := range parts {
+		switch magic(p) {
+		case magicELF:
+			whole, err := fetchELF(held(p), 0)
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = whole
+		case magicFatbin:
+			if _, err := entries(p); err != nil {
+				return nil, err
+			}
+		default:
+			if !isText(trim(p)) {
+				return nil, fmt.Errorf("%w: neither PTX nor a cubin nor a fatbin", ErrInvalid)
+			}
+		}
+	}
+	return parts, nil
+}
+
+// held is an image that is here already.
+type held []byte
+
+// Read implements Memory.
+func (h held) Read(addr uint64, p []byte) error {
+	if addr > uint64(len(h)) || uint64(len(p)) > uint64(len(h))-addr {
+		return fmt.Errorf("%w: it ends after %d bytes", ErrInvalid, len(h))
+	}
+	copy(p, h[addr:])
+	return nil
+}
+
 func unbundle(data []byte) ([][]byte, error) {
 	bad := fmt.Errorf("%w: a damaged bundle", ErrInvalid)
 	if len(data) < sizeBundle || len(data) > MaxSize || binary.LittleEndian.Uint64(data[8:]) != uint64(len(data)) {
