@@ -4,15 +4,15 @@
 // Package soft is the software GPU: devices of compute capability 8.0 whose memory is the server's and whose kernels are
 // run by package ptx. Results do not depend on the host's cores, nor on how many spaces share a device.
 //
-//	ledger    what calls may name: allocations, reservations, sizes      ledger.go heap.go vmm.go pool.go
+//	book      what calls may name: see package ledger                    ledger.go vmm.go pool.go
 //	table     what work finds when it runs: addresses over bytes         table.go arena_unsafe.go
-//	gate      lets work run while its space is mapped                    work.go
+//	gate      lets work run while its space is mapped                    see package gate
 //	job       one piece of work in a stream's queue                      work.go stream.go
 //	yard      keeps bytes until no work uses them any more               work.go
 //	holdings  whose bytes are in a device's memory, not in the host's    swap.go
 //	sums      hashes of blocks that were not written since               hash.go watch.go watch_unsafe.go
 //
-// The ledger changes at the call and the table in the order of the work, so memory that is freed while work still uses
+// The book changes at the call and the table in the order of the work, so memory that is freed while work still uses
 // it is free for others at once, and whoever gets it waits.
 //
 // # Locks

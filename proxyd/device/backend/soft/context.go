@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
 // cudaContext is one of the program's contexts.
@@ -100,7 +101,7 @@ func (c *cudaContext) Alloc(n uint64) (backend.Addr, error) {
 		return 0, err
 	}
 	p, err := c.space.alloc(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
-	return p.alloc.Base, err
+	return p.Alloc.Base, err
 }
 
 // AllocPitch implements backend.Context.
@@ -111,7 +112,7 @@ func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.
 	if width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || width > 1<<40 || height > 1<<40 {
 		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes, elements of %d: %w", height, width, element, backend.InvalidValue)
 	}
-	pitch := roundUp(width, quantum)
+	pitch := ledger.RoundUp(width, ledger.Quantum)
 	if pitch > c.space.cfg.Memory/height {
 		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes: %w", height, pitch, backend.OutOfMemory)
 	}
@@ -187,7 +188,7 @@ func (c *cudaContext) Destroy() error {
 	}
 	s.mu.Lock()
 	var own []backend.Addr
-	for _, a := range s.ledger.allocs {
+	for _, a := range s.ledger.Allocations() {
 		if a.Context == c.id && (a.Kind == backend.Plain || a.Kind == backend.Globals) {
 			own = append(own, a.Base)
 		}

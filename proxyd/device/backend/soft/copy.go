@@ -165,7 +165,7 @@ func copyRow(dst side, to uint64, src side, from, n uint64) error {
 func (s *space) holders(a backend.Addr, n uint64) []*space {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ledger.covers(a, n) {
+	if s.ledger.Covers(a, n) {
 		return []*space{s}
 	}
 	return append([]*space{s}, s.peers...)
@@ -292,7 +292,7 @@ func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, fu
 	})
 	// Whoever it waits for may need this device for that.
 	err := errClosed
-	mapped := s.gate.aside(func() {
+	mapped := s.gate.Aside(func() {
 		select {
 		case err = <-over:
 		case <-s.ctx.Done():

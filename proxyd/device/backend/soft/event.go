@@ -189,7 +189,7 @@ func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
-		if !c.space.gate.aside(func() {
+		if !c.space.gate.Aside(func() {
 			select {
 			case <-c.space.ctx.Done():
 			case <-timer.C:

@@ -220,10 +220,10 @@ func (r *run) step(i int, s *step, live bool) {
 // carryOut does a step's work when the space is mapped.
 func (r *run) carryOut(t task) {
 	g := r.context.space.gate
-	if !g.enter() {
+	if !g.Enter() {
 		return
 	}
-	defer g.leave()
+	defer g.Leave()
 	j := &job{}
 	for _, u := range t.uses {
 		u.begin(j)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
 // hasher makes keyed hashes of blocks: GMAC, the tag that AES-256-GCM has for a block as additional data. Its multiplications
@@ -49,19 +50,6 @@ func (h *hasher) sum(b []byte) backend.Hash {
 	return backend.Hash{}
 }
 
-// ids lists the blocks of a region.
-func ids(r backend.Region) []backend.BlockID {
-	out := make([]backend.BlockID, 0, r.Size/backend.Granule)
-	for at := uint64(0); at < r.Size; at += backend.Granule {
-		if r.Memory != 0 {
-			out = append(out, backend.BlockID{Memory: r.Memory, Offset: at})
-		} else {
-			out = append(out, backend.BlockID{Base: r.Base + backend.Addr(at)})
-		}
-	}
-	return out
-}
-
 // Blocks implements backend.Space. Blocks that were not written since they were hashed are not read. Each core hashes blocks and hands them out: what yield reads of one is in its cache.
 func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) bool) error {
 	h, err := newHasher(key)
@@ -74,7 +62,7 @@ func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) 
 	}
 	var all []backend.BlockID
 	for _, r := range s.State().Regions() {
-		all = append(all, ids(r)...)
+		all = append(all, ledger.IDs(r)...)
 	}
 	var next atomic.Int64
 	var stop atomic.Bool

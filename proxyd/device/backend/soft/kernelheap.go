@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
 // kernelHeap is where kernels' malloc finds memory: at the top of the space's addresses, in one piece that is mapped on first
@@ -25,13 +26,12 @@ const kernelAlign = 16
 
 // newKernelHeap makes and maps the heap. The caller holds mu, or has the space for itself.
 func (s *space) newKernelHeap(size uint64) (*kernelHeap, error) {
-	ar, err := s.ledger.newArena(roundUp(size, backend.Granule))
+	ar, err := s.ledger.NewArena(ledger.RoundUp(size, backend.Granule))
 	if err != nil {
 		return nil, err
 	}
-	ar.refs = 1
-	h := &kernelHeap{base: s.ledger.heap.end, size: size, arena: ar}
-	return h, s.table.add(h.base, ar.bytes[:roundUp(size, quantum)])
+	h := &kernelHeap{base: s.ledger.End(), size: size, arena: ar.Bytes}
+	return h, s.table.add(h.base, ar.Bytes.bytes[:ledger.RoundUp(size, ledger.Quantum)])
 }
 
 // malloc is a kernel's call: an address, or 0. size is what the heap is to have if this is its first use.
@@ -49,7 +49,7 @@ func (s *space) malloc(n, size uint64, id backend.ContextID) uint64 {
 	if h == nil || n == 0 || n > h.size {
 		return 0
 	}
-	n = roundUp(n, kernelAlign)
+	n = ledger.RoundUp(n, kernelAlign)
 	at := h.base
 	i := 0
 	for ; i < len(h.pieces) && uint64(h.pieces[i].Base-at) < n; i++ {
@@ -100,7 +100,7 @@ func (s *space) hasKernelHeap() bool {
 
 // restoreKernelHeap makes the heap that a state describes.
 func (s *space) restoreKernelHeap(st *backend.KernelHeap) error {
-	if st.Base != s.ledger.heap.end || st.Size == 0 || st.Size > s.cfg.Memory {
+	if st.Base != s.ledger.End() || st.Size == 0 || st.Size > s.cfg.Memory {
 		return fmt.Errorf("%d bytes at %#x", st.Size, uint64(st.Base))
 	}
 	last := st.Base

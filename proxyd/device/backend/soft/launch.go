@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
 // Name implements backend.Function.
@@ -33,7 +34,7 @@ func (f *function) maxThreads() int32 {
 
 // registers is what a thread is said to have: what the interpreter needs, within what the device has for a full block.
 func (f *function) registers() int32 {
-	n := roundUp(uint64(max(f.facts.registers, 8)), 8)
+	n := ledger.RoundUp(uint64(max(f.facts.registers, 8)), 8)
 	return int32(min(n, uint64(attributes[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
 }
 

@@ -5,7 +5,6 @@ package soft
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
@@ -14,20 +13,20 @@ import (
 func (s *space) Info() (free, total uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.memory - s.ledger.used, s.ledger.memory
+	return s.ledger.Info()
 }
 
 // Lookup implements backend.Memory.
 func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.lookup(a)
+	return s.ledger.Lookup(a)
 }
 
 // allowed is InvalidValue unless the device may use all of a range.
 func (s *space) allowed(a backend.Addr, n uint64) error {
 	s.mu.Lock()
-	ok := s.ledger.covers(a, n)
+	ok := s.ledger.Covers(a, n)
 	peers := s.peers
 	s.mu.Unlock()
 	for _, p := range peers {
@@ -35,7 +34,7 @@ func (s *space) allowed(a backend.Addr, n uint64) error {
 			break
 		}
 		p.mu.Lock()
-		ok = p.ledger.covers(a, n)
+		ok = p.ledger.Covers(a, n)
 		p.mu.Unlock()
 	}
 	if !ok {
@@ -51,11 +50,13 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 		s.mu.Unlock()
 		return piece{}, errClosed
 	}
-	p, waits, err := s.ledger.place(a)
-	s.mu.Unlock()
+	p, err := s.ledger.Place(a)
 	if err != nil {
+		s.mu.Unlock()
 		return piece{}, err
 	}
+	waits := s.ledger.waits(p.Alloc.Base, p.Size())
+	s.mu.Unlock()
 	s.device.grown(s)
 	if err := s.await(waits); err != nil {
 		return piece{}, err
@@ -67,10 +68,10 @@ func (s *space) alloc(a backend.Allocation) (piece, error) {
 func (s *space) attach(p piece) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.life.over {
+	if p.Life.Over {
 		return nil
 	}
-	return s.table.add(p.alloc.Base, p.bytes)
+	return s.table.add(p.Alloc.Base, bytesOf(p))
 }
 
 // await waits for marks, or until the space is closed.
@@ -100,30 +101,25 @@ func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
 // unname takes memory of one of these kinds out of the ledger. Whoever is given its addresses waits for the mark,
 // which the caller reaches. The caller holds mu.
 func (s *space) unname(a backend.Addr, kinds ...backend.AllocKind) (piece, *mark, error) {
-	i, ok := s.ledger.at(a)
-	if !ok || !slices.Contains(kinds, s.ledger.allocs[i].Kind) {
-		return piece{}, nil, fmt.Errorf("free %#x: no allocation begins there: %w", uint64(a), backend.InvalidValue)
+	p, err := s.ledger.Unname(a, kinds...)
+	if err != nil {
+		return piece{}, nil, err
 	}
-	x := s.ledger.allocs[i]
-	if x.Kind == backend.Pooled {
-		s.ledger.pooled(x, false)
-	}
-	over := s.ledger.free(x.Base, extent(x))
-	return s.ledger.leave(x), over, nil
+	return p, s.ledger.free(p.Alloc.Base, p.Size()), nil
 }
 
 // unmap takes memory away from work that begins later, and gives its bytes back when nothing uses them.
 func (s *space) unmap(p piece) {
 	s.mu.Lock()
-	if p.life.over = true; s.table.holds(p.alloc.Base, p.bytes) {
-		s.table.remove(p.alloc.Base)
+	if p.Life.Over = true; s.table.holds(p.Alloc.Base, bytesOf(p)) {
+		s.table.remove(p.Alloc.Base)
 	}
-	shared := s.ledger.granules[p.alloc.Base&^(backend.Granule-1)] == p.arena
+	shared := s.ledger.Shared(p)
 	s.mu.Unlock()
 	if shared {
-		p.arena.wipe(p.bytes) // for whoever gets it next
+		p.Arena.Bytes.wipe(bytesOf(p)) // for whoever gets it next
 	}
-	s.giveBack(p.arena)
+	s.giveBack(p.Arena)
 }
 
 // later calls f once marks are reached, and then reaches over.
@@ -165,12 +161,11 @@ func (s *space) MapHost(a backend.Addr, mem []byte) error {
 		s.mu.Unlock()
 		return errClosed
 	}
-	i, found := s.ledger.at(a)
-	if found || i > 0 && s.ledger.allocs[i-1].Base+backend.Addr(extent(s.ledger.allocs[i-1])) > a || i < len(s.ledger.allocs) && s.ledger.allocs[i].Base < a+n {
+	if len(s.ledger.Within(a, uint64(n))) > 0 {
 		s.mu.Unlock()
 		return bad
 	}
-	s.ledger.insert(backend.Allocation{Base: a, Size: uint64(n), Kind: backend.Host, Access: true})
+	s.ledger.Insert(backend.Allocation{Base: a, Size: uint64(n), Kind: backend.Host, Access: true})
 	s.mu.Unlock()
 	if err := s.table.add(a, mem); err != nil {
 		s.forget(a)
@@ -183,11 +178,11 @@ func (s *space) MapHost(a backend.Addr, mem []byte) error {
 func (s *space) forget(a backend.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, found := s.ledger.at(a)
-	if !found || s.ledger.allocs[i].Kind != backend.Host {
+	x, found := s.ledger.At(a)
+	if !found || x.Kind != backend.Host {
 		return false
 	}
-	s.ledger.allocs = append(s.ledger.allocs[:i], s.ledger.allocs[i+1:]...)
+	s.ledger.Remove(a)
 	return true
 }
 

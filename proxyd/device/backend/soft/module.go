@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
@@ -93,7 +94,7 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 func (m *module) place(p program, at backend.Addr) error {
 	s := m.context.space
 	size, align := p.variables()
-	if align > quantum && (align > backend.Granule || small(size)) {
+	if align > ledger.Quantum && (align > backend.Granule || size <= backend.Granule/2) {
 		return fmt.Errorf("variables aligned to %d bytes: %w", align, backend.NotSupported)
 	}
 	base := at
@@ -107,7 +108,7 @@ func (m *module) place(p program, at backend.Addr) error {
 		if err != nil {
 			return err
 		}
-		base = got.alloc.Base
+		base = got.Alloc.Base
 	default:
 		base = s.cfg.Base // nothing is there
 	}

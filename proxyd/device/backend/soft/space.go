@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/gate"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
 // space is one rank's device.
@@ -17,7 +19,7 @@ type space struct {
 	cfg    backend.SpaceConfig
 	size   uint64 // of addresses
 	table  table
-	gate   *gate
+	gate   *gate.Gate
 	yard   yard
 	output sync.Mutex      // held while Output runs
 	ctx    context.Context // ends kernels when the space is closed
@@ -25,7 +27,7 @@ type space struct {
 
 	mu          sync.Mutex
 	closed      bool
-	ledger      ledger
+	ledger      book
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
 	peers       []*space // whose memory our kernels see
@@ -47,10 +49,10 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
 		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
 	}
-	s := &space{device: d, cfg: cfg, size: size, gate: newGate(), contexts: map[backend.ContextID]*cudaContext{}}
+	s := &space{device: d, cfg: cfg, size: size, gate: gate.New(), contexts: map[backend.ContextID]*cudaContext{}}
 	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
 	s.table.engine = d.backend.engine.newAddresses()
-	s.ledger.init(cfg.Base, size, cfg.Memory)
+	s.ledger.Ledger = ledger.New(cfg.Base, size, cfg.Memory, makeArena)
 	if cfg.State != nil {
 		if err := s.restore(cfg.State); err != nil {
 			s.release()
@@ -76,12 +78,12 @@ func (s *space) Map() error {
 	}
 	s.device.mapped = s
 	s.device.admit(s)
-	s.gate.set()
+	s.gate.Set()
 	return nil
 }
 
 // Hold implements backend.Space.
-func (s *space) Hold() { s.gate.hold() }
+func (s *space) Hold() { s.gate.Hold() }
 
 // Unmap implements backend.Space.
 func (s *space) Unmap() error {
@@ -90,7 +92,7 @@ func (s *space) Unmap() error {
 	if s.device.mapped != s {
 		return fmt.Errorf("unmap: the space is not mapped: %w", backend.NotMapped)
 	}
-	if err := s.gate.clear(); err != nil {
+	if err := s.gate.Clear(nil); err != nil {
 		return fmt.Errorf("unmap: work is under way: %w", err)
 	}
 	s.device.mapped = nil
@@ -165,7 +167,7 @@ func (s *space) Close() error {
 		c.fail(errClosed)
 	}
 	s.cancel()
-	s.gate.close()
+	s.gate.Close()
 	s.device.mu.Lock()
 	if s.device.mapped == s {
 		s.device.mapped = nil
@@ -193,10 +195,11 @@ func (s *space) Close() error {
 func (s *space) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a := range s.ledger.arenas {
-		a.free()
-	}
-	s.ledger.arenas = nil
+	s.ledger.Arenas(func(h *holder) {
+		if s.ledger.Forget(h) {
+			h.Bytes.free()
+		}
+	})
 }
 
 // NewContext implements backend.Space.

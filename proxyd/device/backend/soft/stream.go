@@ -135,14 +135,14 @@ func (st *stream) work() {
 func (c *cudaContext) do(j *job) {
 	defer j.mark.reach()
 	s := c.space
-	if s.await(j.deps) != nil || !j.steps && !s.gate.enter() {
+	if s.await(j.deps) != nil || !j.steps && !s.gate.Enter() {
 		if j.drop != nil {
 			j.drop()
 		}
 		return
 	}
 	if !j.steps {
-		defer s.gate.leave()
+		defer s.gate.Leave()
 	}
 	if j.run == nil || !j.always && c.Err() != nil {
 		return
@@ -195,7 +195,7 @@ func (st *stream) Host(f func()) error {
 		return err
 	}
 	st.submit(&job{always: true, run: func(*job) error {
-		if !st.context.space.gate.aside(f) {
+		if !st.context.space.gate.Aside(f) {
 			return errClosed
 		}
 		return nil
@@ -210,24 +210,16 @@ func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) 
 	}
 	s := st.context.space
 	s.mu.Lock()
-	pool, err := s.ledger.pool(id)
-	if err == nil && pool.maxSize != 0 && roundUp(n, quantum) > pool.maxSize-min(pool.used, pool.maxSize) {
-		err = fmt.Errorf("pool %d of %d bytes, %d are used: %w", id, pool.maxSize, pool.used, backend.OutOfMemory)
-	}
-	var p piece
-	var waits []*mark
-	if err == nil {
-		p, waits, err = s.ledger.place(backend.Allocation{Size: n, Kind: backend.Pooled, Pool: id})
-	}
+	p, err := s.ledger.PlacePooled(id, n)
 	if err != nil {
 		s.mu.Unlock()
 		return 0, err
 	}
-	s.ledger.pooled(p.alloc, true)
+	waits := s.ledger.waits(p.Alloc.Base, p.Size())
 	s.mu.Unlock()
 	s.device.grown(s)
 	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.attach(p) }})
-	return p.alloc.Base, nil
+	return p.Alloc.Base, nil
 }
 
 // FreeAsync implements backend.Stream.

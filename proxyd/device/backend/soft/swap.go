@@ -35,7 +35,8 @@ func (d *device) admit(s *space) {
 	h.spaces = append(without(h.spaces, s), s)
 	sum := uint64(0)
 	s.mu.Lock()
-	s.held = s.ledger.used
+	free, total := s.ledger.Info()
+	s.held = total - free
 	s.mu.Unlock()
 	for _, o := range h.spaces {
 		sum += o.held
@@ -73,11 +74,11 @@ func (s *space) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	began, swap := time.Now(), &s.device.holdings.swap
-	for a := range s.ledger.arenas {
-		if a.away == nil && !s.device.backend.pinned(a.bytes) {
+	s.ledger.Arenas(func(h *holder) {
+		if a := h.Bytes; a.away == nil && !s.device.backend.pinned(a.bytes) {
 			swap.Out += a.leave()
 		}
-	}
+	})
 	swap.Took += time.Since(began)
 }
 
@@ -89,11 +90,11 @@ func (s *space) comeBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	began, swap := time.Now(), &s.device.holdings.swap
-	for a := range s.ledger.arenas {
-		if a.away != nil {
+	s.ledger.Arenas(func(h *holder) {
+		if a := h.Bytes; a.away != nil {
 			swap.In += a.comeBack()
 		}
-	}
+	})
 	swap.Took += time.Since(began)
 	s.yard.open()
 }

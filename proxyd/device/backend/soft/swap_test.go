@@ -87,13 +87,13 @@ func (x *tenant) has(t *testing.T, v byte) {
 func inDevice(all []*tenant) (n uint64) {
 	for _, x := range all {
 		x.mu.Lock()
-		for a := range x.ledger.arenas {
-			for at := 0; at < len(a.bytes); at += backend.Granule {
-				if touched(a.bytes[at:][:backend.Granule]) {
+		x.ledger.Arenas(func(h *holder) {
+			for at := 0; at < len(h.Bytes.bytes); at += backend.Granule {
+				if touched(h.Bytes.bytes[at:][:backend.Granule]) {
 					n += backend.Granule
 				}
 			}
-		}
+		})
 		x.mu.Unlock()
 	}
 	return n

@@ -12,7 +12,7 @@ import (
 )
 
 // table is the memory that work finds when it runs: addresses over bytes. What calls may name is another matter, see
-// ledger: the two differ for as long as stream-ordered allocations are under way.
+// book: the two differ for as long as stream-ordered allocations are under way.
 type table struct {
 	engine addresses // what kernels see
 

@@ -47,8 +47,7 @@ func (c *counter) Seal(dst, nonce, text, data []byte) []byte {
 // TestWatched: a block that was the same twice is hashed again when it was written, and only then.
 func TestWatched(t *testing.T) {
 	needWatcher(t)
-	l := &ledger{arenas: map[*arena]bool{}}
-	a, err := l.newArena(4 * backend.Granule)
+	a, err := makeArena(4 * backend.Granule)
 	if err != nil {
 		t.Fatal(err)
 	}

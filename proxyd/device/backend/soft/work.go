@@ -6,8 +6,6 @@ package soft
 import (
 	"context"
 	"sync"
-
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
 // mark is a point in a stream's work, or the end of something else that is waited for.
@@ -63,102 +61,6 @@ type job struct {
 	// foreign is work of others, who have been given bytes and may keep them for long.
 	foreign bool
 	mark    *mark
-}
-
-// gate lets a space's work run while the space is mapped.
-type gate struct {
-	mu      sync.Mutex
-	open    chan struct{} // closed while work may begin
-	mapped  bool
-	held    bool // mapped, but nothing more begins
-	closed  bool
-	running int
-}
-
-func newGate() *gate { return &gate{open: make(chan struct{})} }
-
-// enter waits until work may run; false if it never will again.
-func (g *gate) enter() bool {
-	for {
-		g.mu.Lock()
-		if g.closed {
-			g.mu.Unlock()
-			return false
-		}
-		if g.mapped && !g.held {
-			g.running++
-			g.mu.Unlock()
-			return true
-		}
-		open := g.open
-		g.mu.Unlock()
-		<-open
-	}
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	g.running--
-	g.mu.Unlock()
-}
-
-// aside lets the space be unmapped while work that has entered waits for others. It returns when the space is mapped again,
-// false if it never will be; the work leaves as ever.
-func (g *gate) aside(wait func()) bool {
-	g.leave()
-	wait()
-	if g.enter() {
-		return true
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.running++
-	return false
-}
-
-func (g *gate) set() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.mapped || g.held {
-		g.mapped, g.held = true, false
-		close(g.open)
-	}
-}
-
-// hold lets no more work begin.
-func (g *gate) hold() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.mapped && !g.held {
-		g.held = true
-		g.open = make(chan struct{})
-	}
-}
-
-// clear shuts the gate unless work is running.
-func (g *gate) clear() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.running > 0 {
-		return backend.NotReady
-	}
-	if g.mapped && !g.held {
-		g.open = make(chan struct{})
-	}
-	g.mapped, g.held = false, false
-	return nil
-}
-
-// close lets everybody through and tells them that it is over.
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.closed = true
-		if !g.mapped || g.held {
-			close(g.open)
-		}
-	}
 }
 
 // yard keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel may still be

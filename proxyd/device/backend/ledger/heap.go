@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package soft
+package ledger
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// quantum is what addresses of allocations are multiples of.
-const quantum = 512
+// Quantum is what addresses of allocations are multiples of.
+const Quantum = 512
 
 // heap decides where memory is placed. It is pure, and where it places something depends only on what is live: whole
 // granules and, within granules that small allocations share, pieces, each at the lowest address where it fits. So it
@@ -36,17 +36,18 @@ type slab struct {
 
 func small(n uint64) bool { return n <= backend.Granule/2 }
 
-func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
+// RoundUp is the next multiple of to.
+func RoundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 // lowest finds the lowest gap of spans between base and end for n bytes at a multiple of align.
 func lowest(spans []span, base, end backend.Addr, n, align uint64) (backend.Addr, int, bool) {
-	at := backend.Addr(roundUp(uint64(base), align))
+	at := backend.Addr(RoundUp(uint64(base), align))
 	for i, s := range spans {
 		if at+backend.Addr(n) <= s.base && at+backend.Addr(n) > at {
 			return at, i, true
 		}
 		if next := s.base + backend.Addr(s.size); next > at {
-			at = backend.Addr(roundUp(uint64(next), align))
+			at = backend.Addr(RoundUp(uint64(next), align))
 		}
 	}
 	return at, len(spans), at+backend.Addr(n) <= end && at+backend.Addr(n) > at
@@ -55,9 +56,9 @@ func lowest(spans []span, base, end backend.Addr, n, align uint64) (backend.Addr
 // takes is how many bytes of granules an allocation would need that is placed now.
 func (h *heap) takes(n uint64) uint64 {
 	if !small(n) {
-		return roundUp(n, backend.Granule)
+		return RoundUp(n, backend.Granule)
 	}
-	if h.slabFor(roundUp(n, quantum)) != nil {
+	if h.slabFor(RoundUp(n, Quantum)) != nil {
 		return 0
 	}
 	return backend.Granule
@@ -75,9 +76,9 @@ func (h *heap) slabFor(n uint64) *slab {
 // alloc places n bytes; false if there is no room among the addresses.
 func (h *heap) alloc(n uint64) (backend.Addr, bool) {
 	if !small(n) {
-		return h.granules(roundUp(n, backend.Granule), backend.Granule, 0)
+		return h.granules(RoundUp(n, backend.Granule), backend.Granule, 0)
 	}
-	n = roundUp(n, quantum)
+	n = RoundUp(n, Quantum)
 	s := h.slabFor(n)
 	if s == nil {
 		a, ok := h.granules(backend.Granule, backend.Granule, 0)
@@ -86,7 +87,7 @@ func (h *heap) alloc(n uint64) (backend.Addr, bool) {
 		}
 		s = h.addSlab(a)
 	}
-	a, i, _ := lowest(s.used, s.base, s.base+backend.Granule, n, quantum)
+	a, i, _ := lowest(s.used, s.base, s.base+backend.Granule, n, Quantum)
 	s.used = slices.Insert(s.used, i, span{a, n})
 	s.measure()
 	return a, true
@@ -136,7 +137,7 @@ func (h *heap) take(a backend.Addr, n uint64) bool {
 // restore places an allocation where it was.
 func (h *heap) restore(a backend.Addr, n uint64) bool {
 	if !small(n) {
-		return uint64(a)%backend.Granule == 0 && h.take(a, roundUp(n, backend.Granule))
+		return uint64(a)%backend.Granule == 0 && h.take(a, RoundUp(n, backend.Granule))
 	}
 	base := a &^ (backend.Granule - 1)
 	i, ok := slices.BinarySearchFunc(h.slabs, base, func(s *slab, a backend.Addr) int { return compare(s.base, a) })
@@ -147,9 +148,9 @@ func (h *heap) restore(a backend.Addr, n uint64) bool {
 		h.addSlab(base)
 	}
 	s := h.slabs[i]
-	n = roundUp(n, quantum)
+	n = RoundUp(n, Quantum)
 	k, found := slices.BinarySearchFunc(s.used, a, func(u span, a backend.Addr) int { return compare(u.base, a) })
-	if found || uint64(a)%quantum != 0 || a+backend.Addr(n) > base+backend.Granule ||
+	if found || uint64(a)%Quantum != 0 || a+backend.Addr(n) > base+backend.Granule ||
 		k > 0 && s.used[k-1].base+backend.Addr(s.used[k-1].size) > a || k < len(s.used) && s.used[k].base < a+backend.Addr(n) {
 		return false
 	}

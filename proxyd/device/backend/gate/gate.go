@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gate holds a space's work back while the space is not mapped. It is the same for every backend.
+package gate
+
+import (
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Gate lets a space's work run while the space is mapped.
+type Gate struct {
+	mu      sync.Mutex
+	open    chan struct{} // closed while work may begin
+	mapped  bool
+	held    bool // mapped, but nothing more begins
+	closed  bool
+	running int
+}
+
+// New is a gate that is shut.
+func New() *Gate { return &Gate{open: make(chan struct{})} }
+
+// Enter waits until work may run; false if it never will again.
+func (g *Gate) Enter() bool {
+	for {
+		g.mu.Lock()
+		if g.closed {
+			g.mu.Unlock()
+			return false
+		}
+		if g.mapped && !g.held {
+			g.running++
+			g.mu.Unlock()
+			return true
+		}
+		open := g.open
+		g.mu.Unlock()
+		<-open
+	}
+}
+
+// Leave ends what Enter began.
+func (g *Gate) Leave() {
+	g.mu.Lock()
+	g.running--
+	g.mu.Unlock()
+}
+
+// TryEnter is Enter if that need not wait.
+func (g *Gate) TryEnter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || !g.mapped || g.held {
+		return false
+	}
+	g.running++
+	return true
+}
+
+// Aside lets the space be unmapped while work that has entered waits for others. It returns when the space is mapped again,
+// false if it never will be; the work leaves as ever.
+func (g *Gate) Aside(wait func()) bool {
+	g.Leave()
+	wait()
+	if g.Enter() {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running++
+	return false
+}
+
+// Set opens the gate: the space is mapped.
+func (g *Gate) Set() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.mapped || g.held {
+		g.mapped, g.held = true, false
+		close(g.open)
+	}
+}
+
+// Hold lets no more work begin.
+func (g *Gate) Hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mapped && !g.held {
+		g.held = true
+		g.open = make(chan struct{})
+	}
+}
+
+// Clear shuts the gate unless work is running. busy tells of work that has been handed on; nothing enters while it looks. It
+// may be nil.
+func (g *Gate) Clear(busy func() bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running > 0 || busy != nil && busy() {
+		return backend.NotReady
+	}
+	if g.mapped && !g.held {
+		g.open = make(chan struct{})
+	}
+	g.mapped, g.held = false, false
+	return nil
+}
+
+// Close lets everybody through and tells them that it is over.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.closed = true
+		if !g.mapped || g.held {
+			close(g.open)
+		}
+	}
+}

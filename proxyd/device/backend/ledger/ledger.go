@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ledger decides what a space's addresses mean: where memory is placed, and what calls may name. It is pure, and the
+// same for every backend, so that a program has the same addresses on all of them. What bytes are is the backend's: a
+// type B, of which there is one for each piece of memory.
+//
+//	Ledger        what is allocated, reserved and mapped now
+//	├─ heap       where it is placed
+//	├─ Arena      a piece of memory with bytes: granules, or physical memory of VMM
+//	└─ Pool       counts
+//
+// Nothing here has a lock: the space's guards its ledger.
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Ledger is what calls may name in a space.
+type Ledger[B any] struct {
+	make   func(size uint64) (B, error)
+	base   backend.Addr
+	memory uint64 // bytes that may be allocated
+	used   uint64
+	heap   heap
+	allocs []backend.Allocation // ascending by Base
+
+	granules     map[backend.Addr]*Arena[B] // by the address of the first
+	lives        map[backend.Addr]*Life     // of allocations with bytes of their own
+	reservations []backend.Range            // ascending
+	memories     map[backend.MemoryID]*Physical[B]
+	nextMemory   backend.MemoryID
+	pools        map[backend.PoolID]*Pool
+	nextPool     backend.PoolID
+
+	arenas map[*Arena[B]]bool // all that were not given back
+}
+
+// Arena is bytes with as many references as there is memory in them that is live or still used.
+type Arena[B any] struct {
+	Base  backend.Addr // of granules; 0 for VMM
+	Size  uint64
+	Bytes B
+	refs  int
+}
+
+// Physical is memory of VMM.
+type Physical[B any] struct {
+	Arena *Arena[B]
+	refs  uint32 // the program's
+	maps  uint32
+}
+
+// Life tells whether an allocation's bytes may still be found by work: a program can free on one stream what another one has
+// not allocated yet. The space's lock guards it.
+type Life struct{ Over bool }
+
+// Piece is one allocation in its arena.
+type Piece[B any] struct {
+	Alloc backend.Allocation
+	Arena *Arena[B]
+	Life  *Life
+}
+
+// Offset is where the piece begins in its arena, and Size how much of it can be used.
+func (p Piece[B]) Offset() uint64 { return uint64(p.Alloc.Base & (backend.Granule - 1)) }
+
+// Size is how many bytes of the arena are the piece's.
+func (p Piece[B]) Size() uint64 { return RoundUp(p.Alloc.Size, Quantum) }
+
+// New is an empty ledger of size addresses from base on and so much memory. make makes zeroed bytes.
+func New[B any](base backend.Addr, size, memory uint64, make func(size uint64) (B, error)) *Ledger[B] {
+	return &Ledger[B]{
+		make: make, base: base, memory: memory,
+		// Above is kernels' heap, which has no more than all memory.
+		heap:     heap{base: base, end: base + backend.Addr(size-RoundUp(memory, backend.Granule))},
+		granules: map[backend.Addr]*Arena[B]{}, lives: map[backend.Addr]*Life{}, memories: map[backend.MemoryID]*Physical[B]{},
+		pools:  map[backend.PoolID]*Pool{backend.DefaultPool: {reuse: [3]bool{true, true, true}}},
+		arenas: map[*Arena[B]]bool{},
+	}
+}
+
+// Info is how much memory is free, of how much.
+func (l *Ledger[B]) Info() (free, total uint64) { return l.memory - l.used, l.memory }
+
+// End is the first address that is never placed.
+func (l *Ledger[B]) End() backend.Addr { return l.heap.end }
+
+// Allocations lists all, ascending. The caller changes nothing in it.
+func (l *Ledger[B]) Allocations() []backend.Allocation { return l.allocs }
+
+// Arenas calls f for all bytes that were not given back.
+func (l *Ledger[B]) Arenas(f func(*Arena[B])) {
+	for a := range l.arenas {
+		f(a)
+	}
+}
+
+// NewArena makes bytes beside the space's memory, which nobody counts.
+func (l *Ledger[B]) NewArena(n uint64) (*Arena[B], error) {
+	b, err := l.make(n)
+	if err != nil {
+		return nil, err
+	}
+	a := &Arena[B]{Size: n, Bytes: b, refs: 1}
+	l.arenas[a] = true
+	return a, nil
+}
+
+// Ref adds a reference, and Unref drops one: it returns true with the last, when the bytes are to be given back.
+func (l *Ledger[B]) Ref(a *Arena[B]) { a.refs++ }
+
+// Unref is Ref's reverse.
+func (l *Ledger[B]) Unref(a *Arena[B]) bool {
+	a.refs--
+	if a.refs > 0 || !l.arenas[a] {
+		return false
+	}
+	delete(l.arenas, a)
+	return true
+}
+
+// Forget has an arena be given back by the caller, whoever still uses it: true the first time.
+func (l *Ledger[B]) Forget(a *Arena[B]) bool {
+	was := l.arenas[a]
+	delete(l.arenas, a)
+	return was
+}
+
+// Place finds room for an allocation and enters it.
+func (l *Ledger[B]) Place(a backend.Allocation) (Piece[B], error) {
+	if a.Size == 0 {
+		return Piece[B]{}, fmt.Errorf("allocate 0 bytes: %w", backend.InvalidValue)
+	}
+	if a.Size > l.memory || l.used+l.heap.takes(a.Size) > l.memory {
+		return Piece[B]{}, fmt.Errorf("allocate %d bytes, %d are free: %w", a.Size, l.memory-l.used, backend.OutOfMemory)
+	}
+	base, ok := l.heap.alloc(a.Size)
+	if !ok {
+		return Piece[B]{}, fmt.Errorf("allocate %d bytes: no addresses are left: %w", a.Size, backend.OutOfMemory)
+	}
+	a.Base, a.Access = base, true
+	p, err := l.enter(a)
+	if err != nil {
+		l.heap.free(a.Base, a.Size)
+		return Piece[B]{}, err
+	}
+	return p, nil
+}
+
+// enter makes the bytes of an allocation that has its place in the heap.
+func (l *Ledger[B]) enter(a backend.Allocation) (Piece[B], error) {
+	first := a.Base &^ (backend.Granule - 1)
+	ar := l.granules[first]
+	if ar == nil {
+		size := RoundUp(uint64(a.Base-first)+a.Size, backend.Granule)
+		var err error
+		if ar, err = l.NewArena(size); err != nil {
+			return Piece[B]{}, err
+		}
+		ar.Base, ar.refs = first, 0
+		l.granules[first] = ar
+		l.used += size
+	}
+	ar.refs++
+	l.Insert(a)
+	l.lives[a.Base] = &Life{}
+	return l.piece(a, ar), nil
+}
+
+// Leave takes an allocation out. Its bytes are still there: see Unref.
+func (l *Ledger[B]) Leave(a backend.Allocation) Piece[B] {
+	l.Remove(a.Base)
+	first := a.Base &^ (backend.Granule - 1)
+	ar := l.granules[first]
+	if n := l.heap.free(a.Base, a.Size); n > 0 {
+		l.used -= n
+		delete(l.granules, first)
+	}
+	p := l.piece(a, ar)
+	delete(l.lives, a.Base)
+	return p
+}
+
+// Shared tells whether a piece's arena has other memory that is live.
+func (l *Ledger[B]) Shared(p Piece[B]) bool {
+	return l.granules[p.Alloc.Base&^(backend.Granule-1)] == p.Arena
+}
+
+// Pieces lists the allocations with bytes of their own, ascending.
+func (l *Ledger[B]) Pieces() []Piece[B] {
+	var out []Piece[B]
+	for _, a := range l.allocs {
+		if l.lives[a.Base] != nil {
+			out = append(out, l.piece(a, l.granules[a.Base&^(backend.Granule-1)]))
+		}
+	}
+	return out
+}
+
+func (l *Ledger[B]) piece(a backend.Allocation, ar *Arena[B]) Piece[B] {
+	return Piece[B]{a, ar, l.lives[a.Base]}
+}
+
+// At finds the allocation that begins at an address.
+func (l *Ledger[B]) At(a backend.Addr) (backend.Allocation, bool) {
+	i, found := l.at(a)
+	if !found {
+		return backend.Allocation{}, false
+	}
+	return l.allocs[i], true
+}
+
+func (l *Ledger[B]) at(a backend.Addr) (int, bool) {
+	return slices.BinarySearchFunc(l.allocs, a, func(x backend.Allocation, a backend.Addr) int { return compare(x.Base, a) })
+}
+
+// Insert enters an allocation as it is, and Remove takes it out: host memory, for one.
+func (l *Ledger[B]) Insert(a backend.Allocation) {
+	i, _ := l.at(a.Base)
+	l.allocs = slices.Insert(l.allocs, i, a)
+}
+
+// Remove is Insert's reverse.
+func (l *Ledger[B]) Remove(a backend.Addr) {
+	if i, found := l.at(a); found {
+		l.allocs = slices.Delete(l.allocs, i, i+1)
+	}
+}
+
+// Lookup finds the allocation that holds an address.
+func (l *Ledger[B]) Lookup(a backend.Addr) (backend.Allocation, bool) {
+	i, found := l.at(a)
+	if !found {
+		i--
+	}
+	if i < 0 || a-l.allocs[i].Base >= backend.Addr(Extent(l.allocs[i])) {
+		return backend.Allocation{}, false
+	}
+	return l.allocs[i], true
+}
+
+// Extent is how many bytes can be used of an allocation.
+func Extent(a backend.Allocation) uint64 {
+	if a.Kind == backend.Host {
+		return a.Size
+	}
+	return RoundUp(a.Size, Quantum)
+}
+
+// Covers tells whether the device may use all n bytes at an address.
+func (l *Ledger[B]) Covers(a backend.Addr, n uint64) bool {
+	if uint64(a)+n < uint64(a) {
+		return false
+	}
+	for end := a + backend.Addr(n); ; {
+		x, ok := l.Lookup(a)
+		if !ok || !x.Access {
+			return n == 0
+		}
+		if a = x.Base + backend.Addr(Extent(x)); a >= end {
+			return true
+		}
+	}
+}
+
+// Within returns the allocations that overlap a range.
+func (l *Ledger[B]) Within(a backend.Addr, n uint64) []backend.Allocation {
+	i, found := l.at(a)
+	if !found && i > 0 && l.allocs[i-1].Base+backend.Addr(Extent(l.allocs[i-1])) > a {
+		i--
+	}
+	k := i
+	for k < len(l.allocs) && l.allocs[k].Base < a+backend.Addr(n) {
+		k++
+	}
+	return slices.Clone(l.allocs[i:k])
+}
+
+// Block finds the bytes of a block of State: an arena and an offset in it. InvalidValue if it is none.
+func (l *Ledger[B]) Block(id backend.BlockID) (*Arena[B], uint64, error) {
+	bad := fmt.Errorf("block %+v: %w", id, backend.InvalidValue)
+	switch {
+	case id.Memory != 0:
+		m := l.memories[id.Memory]
+		if m == nil || id.Base != 0 || id.Offset%backend.Granule != 0 || id.Offset >= m.Arena.Size {
+			return nil, 0, bad
+		}
+		return m.Arena, id.Offset, nil
+	case id.Base%backend.Granule != 0 || id.Offset != 0:
+		return nil, 0, bad
+	}
+	i, found := l.heap.span(id.Base)
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return nil, 0, bad
+	}
+	span := l.heap.spans[i]
+	ar := l.granules[span.base]
+	if ar == nil || id.Base-span.base >= backend.Addr(span.size) {
+		return nil, 0, bad
+	}
+	return ar, uint64(id.Base - span.base), nil
+}
