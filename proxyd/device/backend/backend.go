@@ -115,7 +115,8 @@ type Space interface {
 
 	// Hold has no more work begin, as far as the backend can hold it back, so that Unmap will succeed soon. Map undoes it.
 	Hold()
-	// Map lets the space's work run. It fails with AlreadyMapped while another space of the device is mapped.
+	// Map lets the space's work run. It fails with AlreadyMapped while another space of the device is mapped; it may do so while one
+	// of another device is that has addresses in common with it, for a process may have only one memory at an address.
 	// All its memory is on the device then; that of others is swapped to the host's where there is no room. What an Exchange
 	// works on is not.
 	Map() error

@@ -37,7 +37,8 @@ type Memory interface {
 	// Lookup finds the allocation that holds an address.
 	Lookup(a Addr) (Allocation, bool)
 	// MapHost lets the device reach host memory under an address of the program's, page-aligned like its length,
-	// outside the space. mem is that memory, and stays until UnmapHost has returned.
+	// outside the space. mem is that memory, and stays until UnmapHost has returned. It is shared memory: a driver may have to map
+	// it at that address.
 	MapHost(a Addr, mem []byte) error
 	// UnmapHost waits until work given to the space before is done.
 	UnmapHost(a Addr) error

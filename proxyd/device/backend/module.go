@@ -33,7 +33,8 @@ type Module interface {
 	Functions() []Function
 	// Global finds a variable, or NotFound.
 	Global(name string) (Global, error)
-	// Variables is where all variables lie, for LoadConfig.Globals; of size 0 if there are none.
+	// Variables is where the bytes of all variables are in the State, for LoadConfig.Globals; of size 0 if there are none. The
+	// variables lie there too, unless a driver has placed them by itself: see State.Variables.
 	Variables() Range
 	// Unload ends the module; launches queued before still run.
 	Unload() error

@@ -17,9 +17,18 @@ type State struct {
 	Memories     []MemoryState
 	Pools        []PoolState
 	KernelHeap   *KernelHeap // nil until a kernel calls malloc
+	Variables    []Variable  `json:",omitempty"` // ascending by Kept; none where variables lie in the space's own memory
 	NextMemory   MemoryID
 	NextPool     PoolID
 	NextContext  ContextID
+}
+
+// Variable is a module's variable that a driver has placed by itself. Its bytes are carried in an allocation of kind Globals.
+type Variable struct {
+	Name string
+	Addr Addr
+	Size uint64
+	Kept Addr // where its bytes are in Blocks
 }
 
 // Range is a range of addresses.

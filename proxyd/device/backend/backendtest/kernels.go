@@ -33,9 +33,9 @@ const Kernels = `
 
 .visible .global .align 4 .u32 counter = 7;
 .visible .const .align 4 .b32 table[4] = {1, 2, 3, 4};
-.global .align 1 .b8 format[10] = {104, 101, 108, 108, 111, 32, 37, 100, 10, 0};
-.global .align 1 .b8 reason[6] = {119, 114, 111, 110, 103, 0};
-.global .align 1 .b8 file[5] = {97, 46, 99, 117, 0};
+.visible .global .align 1 .b8 format[10] = {104, 101, 108, 108, 111, 32, 37, 100, 10, 0};
+.visible .global .align 1 .b8 reason[6] = {119, 114, 111, 110, 103, 0};
+.visible .global .align 1 .b8 file[5] = {97, 46, 99, 117, 0};
 
 .extern .func (.param .b32 ret) vprintf (.param .b64 f, .param .b64 a);
 .extern .func (.param .b64 ret) malloc (.param .b64 n);

@@ -110,6 +110,8 @@ func script(r *rig, s backend.Space, cu backend.Context, seed uint64) []backend.
 
 func sameAddresses(r *rig) {
 	want := script(r, r.space, r.cu, 1)
+	r.ok(r.space.Drain(r.ctx))
+	r.ok(r.space.Unmap())
 	for range 3 {
 		o := newRig(r.T, r.b, r.b.Devices()[1], backend.SpaceConfig{Memory: smallMemory})
 		if got := script(o, o.space, o.cu, 1); !slices.Equal(got, want) {
@@ -203,7 +205,7 @@ func pitch(r *rig) {
 }
 
 func hostMemory(r *rig) {
-	b, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	b, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
 	r.ok(err)
 	defer func() { r.ok(unix.Munmap(b)) }()
 	const at = backend.Addr(0x7000_0000_0000)
@@ -240,8 +242,7 @@ func hostMemory(r *rig) {
 }
 
 func peers(r *rig) {
-	size := backend.SpaceSize(smallMemory)
-	o := newRig(r.T, r.b, r.b.Devices()[1], backend.SpaceConfig{Memory: smallMemory, Base: backend.DefaultBase + backend.Addr(size)})
+	o := newRig(r.T, r.b, r.b.Devices()[1], r.apart())
 	same := must(r.b.Devices()[1].NewSpace(backend.SpaceConfig{Memory: smallMemory}))(r)
 	a, b := r.alloc(1000), o.alloc(1000)
 	r.put(a, pattern(1000, 1))

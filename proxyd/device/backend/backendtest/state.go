@@ -145,7 +145,7 @@ func blocks(r *rig) {
 	}
 }
 
-// carry makes a copy of a space on another device, as a checkpoint and a restore do.
+// carry makes a copy of a space on another device, as a checkpoint and a restore do. The copy is mapped instead.
 func carry(r *rig, d backend.Device) *rig {
 	text, err := json.Marshal(r.space.State())
 	r.ok(err)
@@ -160,9 +160,17 @@ func carry(r *rig, d backend.Device) *rig {
 		}
 	}
 	o.cu = must(o.space.NewContext(r.cu.ID()))(r)
-	r.ok(o.space.Map())
+	r.gives(o)
 	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	return o
+}
+
+// gives has another space with the same addresses be mapped instead.
+func (r *rig) gives(o *rig) {
+	r.Helper()
+	r.ok(r.space.Drain(r.ctx))
+	r.ok(r.space.Unmap())
+	r.ok(o.space.Map())
 }
 
 func restore(r *rig) {
@@ -185,9 +193,15 @@ func restore(r *rig) {
 	r.ok(r.space.Drain(r.ctx))
 
 	o := carry(r, r.b.Devices()[1])
-	if got, want := o.space.State(), r.space.State(); !reflect.DeepEqual(got, want) {
-		r.Errorf("state %+v, want %+v", got, want)
+	// Where a driver has placed variables is no part of it: that is found out when the module is loaded.
+	same := func(what string, got, want *backend.State) {
+		r.Helper()
+		got.Variables, want.Variables = nil, nil
+		if !reflect.DeepEqual(got, want) {
+			r.Errorf("%s %+v, want %+v", what, got, want)
+		}
 	}
+	same("state", o.space.State(), r.space.State())
 	if got, want := hashes(o, o.space, 1), hashes(r, r.space, 1); !reflect.DeepEqual(got, want) {
 		r.Errorf("hashes %v, want %v", got, want)
 	}
@@ -219,11 +233,9 @@ func restore(r *rig) {
 	r.ok(o.stream.FreeAsync(pooled))
 	r.ok(m.Unload())
 	r.ok(om.Unload())
+	o.gives(r)
 	r.ok(r.space.Drain(r.ctx))
-	r.ok(o.space.Drain(r.ctx))
-	if got, want := o.space.State(), r.space.State(); !reflect.DeepEqual(got, want) {
-		r.Errorf("state at the end %+v, want %+v", got, want)
-	}
+	same("state at the end", o.space.State(), r.space.State())
 }
 
 func restoreRefused(r *rig) {
