@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Info implements backend.Memory.
+func (s *space) Info() (free, total uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.Info()
+}
+
+// Lookup implements backend.Memory.
+func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.variable(a, 1); ok {
+		return backend.Allocation{Base: v.Addr, Size: v.Size, Kind: backend.Globals, Context: v.module.context.id, Access: true}, true
+	}
+	return s.ledger.Lookup(a)
+}
+
+// allowed is InvalidValue unless the device may use all of a range.
+func (s *space) allowed(a backend.Addr, n uint64) error {
+	s.mu.Lock()
+	_, ok := s.variable(a, n)
+	ok = ok || s.ledger.Covers(a, n)
+	peers := slices.Clone(s.peers)
+	s.mu.Unlock()
+	for _, p := range peers {
+		if ok {
+			break
+		}
+		p.mu.Lock()
+		ok = p.ledger.Covers(a, n)
+		p.mu.Unlock()
+	}
+	if !ok {
+		return fmt.Errorf("%d bytes at %#x are not allocated: %w", n, uint64(a), backend.InvalidValue)
+	}
+	return nil
+}
+
+// await waits for all to be over.
+func await(ctx context.Context, over []chan struct{}) error {
+	for _, ch := range over {
+		select {
+		case <-ch:
+			continue
+		default:
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// leaving notes that addresses may be given to others, who wait until the channel is closed. The caller holds mu.
+func (s *space) leaving(a backend.Addr, n uint64) chan struct{} {
+	over := make(chan struct{})
+	s.freeing = append(s.freeing, freeing{a, n, over})
+	return over
+}
+
+// waits lists what must be over before addresses can be used again. The caller holds mu.
+func (s *space) waits(a backend.Addr, n uint64) []chan struct{} {
+	s.freeing = slices.DeleteFunc(s.freeing, func(f freeing) bool {
+		select {
+		case <-f.over:
+			return true
+		default:
+			return false
+		}
+	})
+	var out []chan struct{}
+	for _, f := range s.freeing {
+		if uint64(f.base) < uint64(a)+n && uint64(a) < uint64(f.base)+f.size {
+			out = append(out, f.over)
+		}
+	}
+	return out
+}
+
+// waitsFor is waits for a piece. Its granules may be another memory's still, of which no piece was where this one is. The caller
+// holds mu.
+func (s *space) waitsFor(p piece) []chan struct{} {
+	if s.view.has(p.Arena.Base, p.Arena.Bytes) {
+		return s.waits(p.Alloc.Base, p.Size())
+	}
+	return s.waits(p.Arena.Base, p.Arena.Size)
+}
+
+// alloc places memory and maps it, when its addresses are no longer used by earlier work.
+func (s *space) alloc(a backend.Allocation) (piece, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return piece{}, errClosed
+	}
+	p, err := s.ledger.Place(a)
+	if err != nil {
+		s.mu.Unlock()
+		return piece{}, err
+	}
+	over := s.waitsFor(p)
+	s.mu.Unlock()
+	if await(s.ctx, over) != nil {
+		return piece{}, errClosed
+	}
+	if err := s.attach(p); err != nil {
+		_ = s.free(p.Alloc.Base, a.Kind) // it was placed a moment ago
+		return piece{}, err
+	}
+	return p, nil
+}
+
+// attach lets work find memory, unless it was freed meanwhile.
+func (s *space) attach(p piece) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Life.Over {
+		return nil
+	}
+	return s.view.put(p.Arena.Base, p.Arena.Bytes)
+}
+
+// free takes the memory that begins at an address out of the ledger and, once all work given so far is done, away.
+func (s *space) free(a backend.Addr, kinds ...backend.AllocKind) error {
+	// First the work, then the addresses: who is given them waits for us, so we must not wait for what he does then.
+	work := s.work()
+	s.mu.Lock()
+	p, err := s.ledger.Unname(a, kinds...)
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	over := s.leaving(p.Alloc.Base, p.Size())
+	s.mu.Unlock()
+	s.later(over, work, func() { s.unmap(p) })
+	return nil
+}
+
+// later calls f once all work is done, and then closes over.
+func (s *space) later(over chan struct{}, work []*mark, f func()) {
+	do := func() {
+		defer close(over)
+		for _, m := range work {
+			if m.wait(s.ctx) != nil {
+				return // all memory goes with the space
+			}
+		}
+		f()
+	}
+	if len(work) == 0 {
+		do()
+		return
+	}
+	go do()
+}
+
+// unmap takes memory away from work that begins later, and gives its bytes back.
+func (s *space) unmap(p piece) {
+	s.mu.Lock()
+	p.Life.Over = true
+	shared := s.ledger.Shared(p)
+	s.mu.Unlock()
+	if shared {
+		// For whoever gets it next: that it is zero is promised.
+		if err := p.Arena.Bytes.clear(p.Offset(), p.Size()); err != nil {
+			s.broken(fmt.Errorf("clear memory that was freed: %w", err))
+		}
+	}
+	s.giveBack(p.Arena)
+}
+
+// broken has all contexts know that the space's memory is not as it should be.
+func (s *space) broken(err error) {
+	for _, c := range s.all() {
+		c.fail(err)
+	}
+}
+
+// giveBack drops a reference to bytes.
+func (s *space) giveBack(ar *arena) {
+	s.mu.Lock()
+	last := !s.closed && s.ledger.Unref(ar)
+	s.mu.Unlock()
+	if !last {
+		return
+	}
+	if ar.Base != 0 {
+		_ = s.view.remove(ar.Base, ar.Bytes) // who cannot undo a mapping says so when another one is made there
+	}
+	_ = ar.Bytes.end()
+}
+
+// AllocAsync implements backend.Stream.
+func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
+	if err := st.ready(); err != nil {
+		return 0, err
+	}
+	s := st.context.space
+	s.mu.Lock()
+	p, err := s.ledger.PlacePooled(id, n)
+	if err != nil {
+		s.mu.Unlock()
+		return 0, err
+	}
+	over := s.waitsFor(p)
+	s.mu.Unlock()
+	return p.Alloc.Base, st.enqueue(&job{until: over, waits: true, always: true, run: func() error { return s.attach(p) }})
+}
+
+// FreeAsync implements backend.Stream.
+func (st *stream) FreeAsync(a backend.Addr) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	// Nobody is given the addresses before the mark is queued, or the job could come to wait for him.
+	s := st.context.space
+	c := st.context
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.mu.Lock()
+	p, err := s.ledger.Unname(a, backend.Plain, backend.Pooled)
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	over := s.leaving(p.Alloc.Base, p.Size())
+	s.mu.Unlock()
+	m := c.newMark(false)
+	if err := st.submit(&job{after: st.order(), mark: m, always: true}); err != nil {
+		return err
+	}
+	s.later(over, []*mark{m}, func() { s.unmap(p) })
+	return nil
+}

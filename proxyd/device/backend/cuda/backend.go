@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// Backend is the real devices of a machine.
+type Backend struct {
+	cfg     Config
+	drv     *driver.Driver
+	version int
+	list    []*device
+	devices []backend.Device
+	epoch   time.Time
+	pinned  pinned
+
+	mu     sync.Mutex
+	ranges []*addresses
+	spaces map[*space]bool
+	mapped map[*space]bool
+
+	windowMu sync.Mutex
+	window   *ledger.Ledger[struct{}]
+
+	hostMu sync.Mutex
+	hosts  map[backend.Addr]*host
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// addresses is a range that the driver has reserved for us, and how many spaces lie in it.
+type addresses struct {
+	base  backend.Addr
+	size  uint64
+	users int
+}
+
+// Open opens the driver. Addresses are taken before anything else, which would take some of them: see Settle. The error wraps
+// driver.ErrNoDriver if there is none, ErrAddresses if they are not to be had.
+func Open(cfg Config) (*Backend, error) {
+	if cfg.Library == "" {
+		cfg.Library = "libcuda.so.1"
+	}
+	d, err := driver.Open(cfg.Library)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{
+		cfg: cfg, drv: d, epoch: time.Now(), spaces: map[*space]bool{}, mapped: map[*space]bool{}, hosts: map[backend.Addr]*host{},
+		window: ledger.New(windowBase, windowSize+backend.Granule, backend.Granule, func(uint64) (struct{}, error) { return struct{}{}, nil }),
+	}
+	if err := b.start(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// The window is where the server sees all memory, whatever space is mapped.
+const (
+	windowBase = backend.DefaultBase / 2
+	windowSize = uint64(windowBase)
+)
+
+// start is the order of events when a backend begins.
+func (b *Backend) start() error {
+	if err := b.drv.Init(); err != nil {
+		return err
+	}
+	var err error
+	if b.version, err = b.drv.Version(); err != nil {
+		return err
+	}
+	list, err := b.drv.Devices()
+	if err != nil {
+		return err
+	}
+	total := uint64(0)
+	for _, dev := range list {
+		n, err := b.drv.TotalMemory(dev)
+		if err != nil {
+			return err
+		}
+		total = max(total, backend.SpaceSize(n))
+	}
+	// First of all: whatever the driver does next may take addresses.
+	if _, err := b.reserve(windowBase, windowSize); err != nil {
+		return err
+	}
+	if len(list) > 0 {
+		if _, err := b.reserve(backend.DefaultBase, total*uint64(len(list))); err != nil {
+			return err
+		}
+	}
+	for i, dev := range list {
+		d, err := b.newDevice(i, dev)
+		if err != nil {
+			return fmt.Errorf("device %d: %w", i, err)
+		}
+		b.list, b.devices = append(b.list, d), append(b.devices, d)
+	}
+	return nil
+}
+
+// reserve takes addresses where they are wanted, or fails. The caller holds mu, or has the backend for itself.
+func (b *Backend) reserve(base backend.Addr, size uint64) (*addresses, error) {
+	got, err := b.drv.Reserve(size, base)
+	if err != nil {
+		return nil, fmt.Errorf("%d addresses at %#x: %w: %w", size, uint64(base), ErrAddresses, err)
+	}
+	if got != base {
+		return nil, errors.Join(fmt.Errorf("%d addresses at %#x: the driver gave %#x: %w", size, uint64(base), uint64(got), ErrAddresses),
+			b.drv.Unreserve(got, size))
+	}
+	a := &addresses{base: base, size: size, users: 1}
+	b.ranges = append(b.ranges, a)
+	return a, nil
+}
+
+// claim has a space's addresses be reserved.
+func (b *Backend) claim(base backend.Addr, size uint64) (*addresses, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range b.ranges {
+		if base >= a.base && uint64(base-a.base)+size <= a.size && a.base != windowBase {
+			a.users++
+			return a, nil
+		}
+	}
+	return b.reserve(base, size)
+}
+
+// unclaim is claim's reverse. The addresses of the beginning are kept.
+func (b *Backend) unclaim(a *addresses) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.users--; a.users > 0 {
+		return
+	}
+	for i, o := range b.ranges {
+		if o == a {
+			b.ranges = append(b.ranges[:i], b.ranges[i+1:]...)
+			_ = b.drv.Unreserve(a.base, a.size) // nothing is mapped there; else they stay taken
+			return
+		}
+	}
+}
+
+// Devices implements backend.Backend.
+func (b *Backend) Devices() []backend.Device { return b.devices }
+
+// Close implements backend.Backend. The library stays open: the driver has threads of its own.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	var all []*space
+	for s := range b.spaces {
+		all = append(all, s)
+	}
+	b.mu.Unlock()
+	for _, s := range all {
+		_ = s.Close() // somebody else may have
+	}
+	var errs []error
+	for _, d := range b.list {
+		errs = append(errs, d.stop())
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range b.ranges {
+		errs = append(errs, b.drv.Unreserve(a.base, a.size))
+	}
+	b.ranges = nil
+	return errors.Join(errs...)
+}
+
+// now is the backend's clock.
+func (b *Backend) now() time.Duration { return time.Since(b.epoch) }

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// memory is physical memory of a device. The server sees it in its window for as long as it is there, and the program at the
+// program's addresses while its space is mapped.
+type memory struct {
+	device *device
+	size   uint64
+	at     backend.Addr // in the window
+
+	mu      sync.Mutex
+	there   bool // false: all is zero and takes nothing in the machine
+	handle  driver.Memory
+	given   []bool          // blocks that were given back
+	reached []driver.Device // others that may use it in the window
+	ended   bool
+}
+
+// newMemory makes zeroed memory.
+func (d *device) newMemory(size uint64) (*memory, error) {
+	b := d.backend
+	b.windowMu.Lock()
+	at, err := b.window.Reserve(size, 0, 0)
+	b.windowMu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	m := &memory{device: d, size: size, at: at, given: make([]bool, size/backend.Granule)}
+	if err := m.bring(); err != nil {
+		b.forget(m)
+		return nil, err
+	}
+	return m, nil
+}
+
+// forget gives back a memory's addresses in the window.
+func (b *Backend) forget(m *memory) {
+	b.windowMu.Lock()
+	defer b.windowMu.Unlock()
+	_ = b.window.Unreserve(m.at, m.size) // it is there: who ends a memory does so once
+}
+
+// bring has the memory be there.
+func (m *memory) bring() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.there {
+		return nil
+	}
+	d, drv := m.device, m.device.backend.drv
+	h, err := drv.NewMemory(d.dev, m.size, d.rdma)
+	if err != nil {
+		return err
+	}
+	if err := drv.Map(m.at, m.size, h); err != nil {
+		return errors.Join(err, drv.Release(h))
+	}
+	err = drv.Allow(m.at, m.size, true, d.dev)
+	if err == nil {
+		err = d.borrow(func(l *lane) error { return l.zero(m.at, m.size) })
+	}
+	if err != nil {
+		return errors.Join(err, drv.Unmap(m.at, m.size), drv.Release(h))
+	}
+	m.handle, m.there, m.reached = h, true, nil
+	return nil
+}
+
+// drop gives back what it takes in the machine. The caller holds mu.
+func (m *memory) drop() error {
+	if !m.there {
+		return nil
+	}
+	m.there = false
+	drv := m.device.backend.drv
+	return errors.Join(drv.Unmap(m.at, m.size), drv.Release(m.handle))
+}
+
+// end is the memory's end. No work uses it any more, and it is mapped nowhere else.
+func (m *memory) end() error {
+	m.mu.Lock()
+	if m.ended {
+		m.mu.Unlock()
+		return nil
+	}
+	m.ended = true
+	err := m.drop()
+	m.mu.Unlock()
+	m.device.backend.forget(m)
+	return err
+}
+
+// reach lets another device use it in the window, if it can.
+func (m *memory) reach(d *device) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d == m.device || slices.Contains(m.reached, d.dev) {
+		return nil
+	}
+	if err := d.sees(m.device); err != nil {
+		return err
+	}
+	if err := m.device.backend.drv.Allow(m.at, m.size, true, d.dev); err != nil {
+		return err
+	}
+	m.reached = append(m.reached, d.dev)
+	return nil
+}
+
+// read copies bytes out, false if all are zero because nothing is there.
+func (m *memory) read(at uint64, p []byte) (bool, error) {
+	m.mu.Lock()
+	there := m.there && !m.ended
+	m.mu.Unlock()
+	if !there {
+		return false, nil
+	}
+	return true, m.device.borrow(func(l *lane) error {
+		return l.out(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
+			p = p[copy(p, part):]
+			return nil
+		})
+	})
+}
+
+// write copies bytes in.
+func (m *memory) write(at uint64, p []byte) error {
+	if err := m.bring(); err != nil {
+		return err
+	}
+	m.mark(at, uint64(len(p)), false)
+	return m.device.borrow(func(l *lane) error {
+		return l.in(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
+			p = p[copy(part, p):]
+			return nil
+		})
+	})
+}
+
+// clear makes bytes zero.
+func (m *memory) clear(at, n uint64) error {
+	m.mu.Lock()
+	there := m.there && !m.ended
+	m.mu.Unlock()
+	if !there {
+		return nil
+	}
+	return m.device.borrow(func(l *lane) error { return l.zero(m.at+backend.Addr(at), n) })
+}
+
+// giveBack makes a block zero. With the last one all goes, if the memory is mapped nowhere else: mapped says so.
+func (m *memory) giveBack(at uint64, mapped bool) error {
+	if err := m.clear(at, backend.Granule); err != nil {
+		return err
+	}
+	if mapped {
+		return nil
+	}
+	m.mark(at, backend.Granule, true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Contains(m.given, false) {
+		return nil
+	}
+	return m.drop()
+}
+
+// open has the memory be there for a program, which may write to all of it.
+func (m *memory) open() error {
+	if err := m.bring(); err != nil {
+		return err
+	}
+	m.mark(0, m.size, false)
+	return nil
+}
+
+// mark notes blocks that were given back, or are used again.
+func (m *memory) mark(at, n uint64, given bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := at / backend.Granule; k*backend.Granule < at+n; k++ {
+		m.given[k] = given
+	}
+}

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// perform carries the script out to its first error, and ends everything.
+func perform(t *testing.T, l *fakecuda.Library, before func(name string)) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if before != nil {
+		before("open")
+	}
+	b, err := Open(Config{Library: l.Path})
+	if err != nil {
+		return "open", err
+	}
+	p := &play{b: b, ctx: ctx}
+	for _, s := range script {
+		if before != nil {
+			before(s.name)
+		}
+		err := s.do(p)
+		p.quiet()
+		if err != nil {
+			return s.name, errors.Join(err, b.Close())
+		}
+	}
+	return "", nil
+}
+
+// quiet returns when no goroutine carries on with what earlier steps began.
+func (p *play) quiet() {
+	s, _ := p.space.(*space)
+	for s != nil && !s.isClosed() {
+		s.mu.Lock()
+		left := len(s.waits(0, ^uint64(0))) > 0
+		s.mu.Unlock()
+		for _, st := range s.streams() {
+			st.mu.Lock()
+			left = left || st.busy
+			st.mu.Unlock()
+		}
+		if !left {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// hidden is what differs from run to run: where the fake's own heap is.
+var hidden = regexp.MustCompile(`0x[57][0-9a-f]{11}`)
+
+// TestCalls compares what the driver is asked for, call by call, with what it was when somebody last looked at that.
+func TestCalls(t *testing.T) {
+	l := fake(t)
+	log := filepath.Join(t.TempDir(), "calls")
+	l.Reset(log, 1<<30)
+	var marks []string
+	name, err := perform(t, l, func(name string) {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marks = append(marks, fmt.Sprintf("%d\x00%s", len(text), name))
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Reset("", 1<<30)
+	var out strings.Builder
+	for i, m := range marks {
+		from, name, _ := strings.Cut(m, "\x00")
+		to := fmt.Sprint(len(text))
+		if i+1 < len(marks) {
+			to, _, _ = strings.Cut(marks[i+1], "\x00")
+		}
+		var a, b int
+		fmt.Sscan(from, &a)
+		fmt.Sscan(to, &b)
+		fmt.Fprintf(&out, "# %s\n%s", name, hidden.ReplaceAll(text[a:b], []byte("HOST")))
+	}
+	const golden = "testdata/calls.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != string(want) {
+		t.Errorf("the calls are not those of %s; -update writes it:\n%s", golden, difference(string(want), got))
+	}
+}
+
+// difference shows the first lines that differ.
+func difference(want, got string) string {
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("line %d: %q, want %q", i+1, b[i], a[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(b), len(a))
+}
+
+// called is each of the driver's calls that the script makes, and how often.
+func called(t *testing.T) map[string]int {
+	text, err := os.ReadFile("testdata/calls.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		if name := regexp.MustCompile(`\bcu[A-Z]\w*`).FindString(line); name != "" && !strings.HasPrefix(line, "#") {
+			out[name]++
+		}
+	}
+	return out
+}
+
+// ending are calls that end something.
+var ending = regexp.MustCompile(`Destroy|Unload|Release|Free|Unmap|Unregister`)
+
+// TestErrors has each of the driver's calls fail, each time that the script makes it: somebody is told, by the driver's number,
+// and nothing is left. Where ending something fails, it has ended even so, and not everybody is told.
+func TestErrors(t *testing.T) {
+	l := fake(t)
+	calls := called(t)
+	var names []string
+	for name := range calls {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		for n := 1; n <= min(calls[name], 3); n++ {
+			t.Run(fmt.Sprintf("%s %d", name, n), func(t *testing.T) {
+				l.Reset("", 1<<30)
+				l.Fail(name, n, int(backend.OutOfMemory))
+				at, err := perform(t, l, nil)
+				ends := ending.MatchString(name)
+				switch {
+				case !l.Failed():
+					t.Errorf("the call was not made")
+				case err == nil && !ends:
+					t.Error("nobody was told")
+				case err != nil && !errors.Is(err, backend.OutOfMemory):
+					t.Errorf("%s: %v", at, err)
+				}
+				if left := l.Live(); left != "" {
+					t.Errorf("%s (%v): not ended: %s", at, err, left)
+				}
+			})
+		}
+	}
+}
+
+// TestAbsent: what an older driver lacks is refused by its name, or done in another way, and all else works.
+func TestAbsent(t *testing.T) {
+	for _, tc := range []struct {
+		call, at string // the step that is refused, or "" for none
+	}{
+		{"cuMemAddressReserve", "open"},
+		{"cuStreamWriteValue32_v2", "write 4 bytes"},
+		{"cuStreamWriteValue64_v2", "write 8 bytes"},
+		{"cuLaunchCooperativeKernel", "launch together"},
+		{"cuLinkCreate_v2", "link"},
+		{"cuFuncGetParamInfo", ""},
+		{"cuDeviceGetUuid_v2", ""},
+		{"cuGraphInstantiateWithFlags", ""},
+	} {
+		t.Run(tc.call, func(t *testing.T) {
+			l := fake(t, tc.call)
+			at, err := perform(t, l, nil)
+			if at != tc.at {
+				t.Fatalf("it stopped at %q: %v", at, err)
+			}
+			if err == nil {
+				return
+			}
+			if !strings.Contains(err.Error(), tc.call) {
+				t.Errorf("it is not said that %s is missing: %v", tc.call, err)
+			}
+			if at == "open" {
+				if !errors.Is(err, driver.ErrNoDriver) {
+					t.Errorf("%v", err)
+				}
+			} else if backend.ResultOf(err) != backend.NotSupported {
+				t.Errorf("%v is %v", err, backend.ResultOf(err))
+			}
+		})
+	}
+	if _, err := Open(Config{Library: filepath.Join(t.TempDir(), "libcuda.so.1")}); !errors.Is(err, driver.ErrNoDriver) {
+		t.Errorf("without a library: %v", err)
+	}
+}

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda
+
+import "errors"
+
+// Config is how a backend is.
+type Config struct {
+	Library string // of the driver; "": libcuda.so.1
+	// VariablesMayMove lets a restored module's variables lie elsewhere than before, where the driver has put them. It is right only
+	// if no memory of the program holds the address of one.
+	VariablesMayMove bool
+}
+
+// Errors of Open.
+var (
+	// ErrAddresses: the addresses that spaces need are taken.
+	ErrAddresses = errors.New("addresses for devices' memory are not free in this process")
+	// ErrNoCgo: this program was built without C, so it cannot open libraries.
+	ErrNoCgo = errors.New("this proxyd was built without cgo; real devices need proxyd-cuda")
+)

@@ -1,0 +1,253 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// cudaContext is one of the program's contexts, and one of the driver's: a fault stays in it.
+type cudaContext struct {
+	space *space
+	id    backend.ContextID
+	ctx   driver.Context
+	fault atomic.Pointer[error]
+	gone  atomic.Bool
+	own   *lane // for what is in no stream of the program
+	clock clock
+	marks events // spare ones of the driver's
+
+	moving sync.Mutex // held by who uses own
+
+	mu      sync.Mutex // the order in which streams are given work
+	legacy  *stream
+	streams map[*stream]bool // those that were destroyed with work in them, too
+	modules map[*module]bool
+
+	ending sync.RWMutex // held while the driver's context ends, for reading while something is asked of it
+	ended  bool
+}
+
+func newContext(s *space, id backend.ContextID) (*cudaContext, error) {
+	b := s.device.backend
+	c := &cudaContext{space: s, id: id, streams: map[*stream]bool{}, modules: map[*module]bool{}}
+	var err error
+	if c.ctx, err = b.drv.NewContext(s.device.dev); err != nil {
+		return nil, err
+	}
+	c.marks.drv, c.marks.ctx = b.drv, c.ctx
+	if c.own, err = b.newLane(c.ctx, 0, c.alive); err == nil {
+		if err = c.clock.start(c); err == nil {
+			c.legacy, err = c.newStream(backend.StreamConfig{})
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.drv.DestroyContext(c.ctx))
+	}
+	return c, nil
+}
+
+// ID implements backend.Context.
+func (c *cudaContext) ID() backend.ContextID { return c.id }
+
+// Err implements backend.Context.
+func (c *cudaContext) Err() error {
+	if p := c.fault.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// check is what each call begins with.
+func (c *cudaContext) check() error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if c.gone.Load() {
+		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+	}
+	return nil
+}
+
+// fail gives the context its fault; the first one stays.
+func (c *cudaContext) fail(err error) {
+	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
+		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)
+	}
+	c.fault.CompareAndSwap(nil, &err)
+}
+
+// seen takes an error of the driver's: those that stay are the context's.
+func (c *cudaContext) seen(err error) error {
+	if err != nil && backend.ResultOf(err).Sticky() {
+		c.fail(err)
+		return c.Err()
+	}
+	return err
+}
+
+// list is all streams.
+func (c *cudaContext) list() []*stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*stream, 0, len(c.streams))
+	for s := range c.streams {
+		all = append(all, s)
+	}
+	return all
+}
+
+// work is a mark at the end of each stream with work in it.
+func (c *cudaContext) work(of func(*stream) bool) []*mark {
+	var marks []*mark
+	for _, st := range c.list() {
+		if of(st) && !st.empty() {
+			marks = append(marks, st.fence())
+		}
+	}
+	return marks
+}
+
+func every(*stream) bool { return true }
+
+func blocking(st *stream) bool { return !st.cfg.NonBlocking }
+
+// Synchronize implements backend.Context.
+func (c *cudaContext) Synchronize(ctx context.Context) error {
+	for _, m := range c.work(every) {
+		if err := m.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return c.check()
+}
+
+// Alloc implements backend.Context.
+func (c *cudaContext) Alloc(n uint64) (backend.Addr, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	p, err := c.space.alloc(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
+	return p.Alloc.Base, err
+}
+
+// AllocPitch implements backend.Context.
+func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.Addr, uint64, error) {
+	if err := c.check(); err != nil {
+		return 0, 0, err
+	}
+	if width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || width > 1<<40 || height > 1<<40 {
+		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes, elements of %d: %w", height, width, element, backend.InvalidValue)
+	}
+	pitch := ledger.RoundUp(width, ledger.Quantum)
+	if pitch > c.space.cfg.Memory/height {
+		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes: %w", height, pitch, backend.OutOfMemory)
+	}
+	a, err := c.Alloc(pitch * height)
+	return a, pitch, err
+}
+
+// Free implements backend.Context.
+func (c *cudaContext) Free(a backend.Addr) error {
+	if err := c.check(); err != nil || a == 0 {
+		return err
+	}
+	return c.space.free(a, backend.Plain, backend.Pooled)
+}
+
+// Legacy implements backend.Context.
+func (c *cudaContext) Legacy() backend.Stream { return c.legacy }
+
+// limits are those that a program may ask for; dynamic parallelism, which has two more, is refused.
+var limits = []backend.Limit{
+	backend.LimitStackSize, backend.LimitPrintfFIFO, backend.LimitMallocHeap, backend.LimitL2Fetch, backend.LimitPersistingL2,
+}
+
+// Limit implements backend.Context.
+func (c *cudaContext) Limit(l backend.Limit) (uint64, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	if !slices.Contains(limits, l) {
+		return 0, fmt.Errorf("limit %d: %w", l, backend.UnsupportedLimit)
+	}
+	var v uint64
+	err := c.alive(func() (err error) {
+		v, err = c.space.device.backend.drv.Limit(c.ctx, l)
+		return err
+	})
+	return v, c.seen(err)
+}
+
+// SetLimit implements backend.Context.
+func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
+	if _, err := c.Limit(l); err != nil {
+		return err
+	}
+	return c.seen(c.alive(func() error { return c.space.device.backend.drv.SetLimit(c.ctx, l, v) }))
+}
+
+// Destroy implements backend.Context.
+func (c *cudaContext) Destroy() error {
+	if !c.gone.CompareAndSwap(false, true) {
+		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+	}
+	s := c.space
+	for _, m := range c.work(every) {
+		if m.wait(s.ctx) != nil {
+			return errClosed
+		}
+	}
+	s.mu.Lock()
+	var own []backend.Addr
+	for _, a := range s.ledger.Allocations() {
+		if a.Context == c.id && (a.Kind == backend.Plain || a.Kind == backend.Globals) {
+			own = append(own, a.Base)
+		}
+	}
+	s.dropVariables(func(v variable) bool { return v.module.context == c })
+	s.mu.Unlock()
+	for _, a := range own {
+		if err := s.free(a, backend.Plain, backend.Globals); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	delete(s.contexts, c.id)
+	s.mu.Unlock()
+	return c.end()
+}
+
+// end ends the driver's context, with all that is in it.
+func (c *cudaContext) end() error {
+	c.gone.Store(true)
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	if c.ended {
+		return nil
+	}
+	c.ended = true
+	return c.space.device.backend.drv.DestroyContext(c.ctx)
+}
+
+// alive calls f, which asks something of the driver's context and does not wait, unless that has ended.
+func (c *cudaContext) alive(f func() error) error {
+	c.ending.RLock()
+	defer c.ending.RUnlock()
+	if c.ended {
+		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+	}
+	return f()
+}

@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// maxCopy bounds a copy, so that no product of its numbers overflows.
+const maxCopy = 1 << 47
+
+// side is one side of a copy, checked.
+type side struct {
+	host        backend.HostMemory
+	space       *space
+	first       uint64 // address of the first row
+	pitch, rows uint64
+	length      uint64 // from the first row's beginning to the last one's end
+}
+
+func product(a, b uint64) uint64 {
+	if hi, lo := bits.Mul64(a, b); hi == 0 && lo <= maxCopy {
+		return lo
+	}
+	return maxCopy + 1
+}
+
+func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
+	s := side{host: p.Host, space: c.space, pitch: p.Pitch, rows: p.Rows}
+	if s.pitch == 0 {
+		s.pitch = w
+	}
+	if s.rows == 0 {
+		s.rows = h
+	}
+	bad := fmt.Errorf("copy of %d x %d x %d bytes, pitch %d, %d rows at %#x: %w", w, h, d, s.pitch, s.rows, p.Addr, backend.InvalidValue)
+	if h > 1 && s.pitch < w || d > 1 && s.rows < h || p.X > maxCopy || p.Y > maxCopy || p.Z > maxCopy {
+		return side{}, bad
+	}
+	slice := product(s.pitch, s.rows)
+	start := p.X + product(s.pitch, p.Y) + product(slice, p.Z)
+	s.length = product(slice, d-1) + product(s.pitch, h-1) + w
+	if start > maxCopy || s.length > maxCopy || p.Addr+start < p.Addr || p.Addr+start+s.length < p.Addr+start {
+		return side{}, bad
+	}
+	s.first = p.Addr + start
+	if p.Host != nil {
+		// What the device reaches by itself is the device's, and read when the copy runs.
+		if c.space.hostBytes(backend.Addr(s.first), s.length) != nil {
+			s.host = nil
+		}
+		return s, nil
+	}
+	if p.Space != nil {
+		o, ok := p.Space.(*space)
+		if !ok || o.isClosed() || o.device.backend != c.space.device.backend {
+			return side{}, bad
+		}
+		s.space = o
+	}
+	return s, s.space.allowed(backend.Addr(s.first), s.length)
+}
+
+// copyJob checks a copy.
+func (st *stream) copyJob(p backend.Copy) (*job, error) {
+	c := st.context
+	w, h, d := p.Width, max(p.Height, 1), max(p.Depth, 1)
+	if w == 0 {
+		return &job{}, nil
+	}
+	src, err := c.side(p.Src, w, h, d)
+	if err != nil {
+		return nil, err
+	}
+	dst, err := c.side(p.Dst, w, h, d)
+	if err != nil {
+		return nil, err
+	}
+	// What lies without gaps on both sides is one long row.
+	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
+		w, h, d = w*h*d, 1, 1
+	}
+	box := driver.Box{
+		To: backend.Addr(dst.first), ToPitch: dst.pitch, ToRows: dst.rows,
+		From: backend.Addr(src.first), FromPitch: src.pitch, FromRows: src.rows, Width: w, Height: h, Depth: d,
+	}
+	if src.host != nil || dst.host != nil {
+		return &job{waits: true, run: func() error { return st.copyHost(src, dst, box) }}, nil
+	}
+	if src.space != c.space || dst.space != c.space {
+		return &job{waits: true, run: func() error { return st.copySpaces(src, dst, box) }}, nil
+	}
+	return &job{direct: true, box: &box, run: func() error { return st.copyBox(box) }}, nil
+}
+
+// copyBox has the device copy.
+func (st *stream) copyBox(b driver.Box) error {
+	l := st.lane
+	if b.Height == 1 && b.Depth == 1 {
+		return l.drv.CopyDevice(l.ctx, l.stream, b.To, b.From, b.Width)
+	}
+	return l.drv.CopyBox(l.ctx, l.stream, &b)
+}
+
+// rows calls f for each row of a box.
+func rows(b driver.Box, f func(to, from uint64) error) error {
+	for z := range b.Depth {
+		for y := range b.Height {
+			if err := f(uint64(b.To)+b.ToPitch*(y+b.ToRows*z), uint64(b.From)+b.FromPitch*(y+b.FromRows*z)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copyHost copies memory that only its owner reaches. It is read when what is before it is done: not sooner.
+func (st *stream) copyHost(src, dst side, b driver.Box) error {
+	if err := st.settle(); err != nil {
+		return err
+	}
+	err := rows(b, func(to, from uint64) error { return st.copyRow(src, dst, to, from, b.Width) })
+	if backend.ResultOf(err) == backend.Unknown {
+		return nil // the program's memory: see HostMemory
+	}
+	return err
+}
+
+func (st *stream) copyRow(src, dst side, to, from, n uint64) error {
+	switch {
+	case src.host != nil && dst.host != nil:
+		b := make([]byte, min(n, 1<<20))
+		for ; n > 0; n -= uint64(len(b)) {
+			b = b[:min(n, uint64(len(b)))]
+			if err := src.host.Read(from, b); err != nil {
+				return err
+			}
+			if err := dst.host.Write(to, b); err != nil {
+				return err
+			}
+			from, to = from+uint64(len(b)), to+uint64(len(b))
+		}
+		return nil
+	case src.host != nil:
+		return dst.pieces(st, backend.Addr(to), n, func(l *lane, at backend.Addr, n uint64) error {
+			return l.in(at, n, func(part []byte) error {
+				err := src.host.Read(from, part)
+				from += uint64(len(part))
+				return err
+			})
+		})
+	}
+	return src.pieces(st, backend.Addr(from), n, func(l *lane, at backend.Addr, n uint64) error {
+		return l.out(at, n, func(part []byte) error {
+			err := dst.host.Write(to, part)
+			to += uint64(len(part))
+			return err
+		})
+	})
+}
+
+// pieces calls f for the n bytes at an address of a side: in the stream's own lane where the program sees them, or where the
+// server sees those of another space, which may not be mapped.
+func (s side) pieces(st *stream, a backend.Addr, n uint64, f func(l *lane, at backend.Addr, n uint64) error) error {
+	if s.space == st.context.space {
+		return f(st.lane, a, n)
+	}
+	return s.space.windows(a, n, func(m *memory, at, n uint64) error {
+		return m.device.borrow(func(l *lane) error { return f(l, m.at+backend.Addr(at), n) })
+	})
+}
+
+// windows calls f for each piece of memory of the n bytes at an address.
+func (s *space) windows(a backend.Addr, n uint64, f func(m *memory, at, n uint64) error) error {
+	for n > 0 {
+		m, at, ok := s.view.window(a)
+		if !ok {
+			return fmt.Errorf("%d bytes at %#x: nothing is there: %w", n, uint64(a), backend.IllegalAddress)
+		}
+		k := min(n, m.size-at)
+		if err := f(m, at, k); err != nil {
+			return err
+		}
+		a, n = a+backend.Addr(k), n-k
+	}
+	return nil
+}
+
+// copySpaces copies between spaces, from window to window: a space may not be mapped.
+func (st *stream) copySpaces(src, dst side, b driver.Box) error {
+	if err := st.settle(); err != nil {
+		return err
+	}
+	return rows(b, func(to, from uint64) error {
+		return src.space.windows(backend.Addr(from), b.Width, func(m *memory, at, n uint64) error {
+			err := dst.space.windows(backend.Addr(to), n, func(o *memory, there, n uint64) error {
+				err := copyMemory(o, there, m, at, n)
+				at += n
+				return err
+			})
+			to += n
+			return err
+		})
+	})
+}
+
+// copyMemory copies between memories, and between devices if they differ: directly if they reach each other.
+func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
+	if err := to.bring(); err != nil {
+		return err
+	}
+	to.mark(there, n, false)
+	if err := from.bring(); err != nil {
+		return err
+	}
+	if from.reach(to.device) == nil {
+		return to.device.borrow(func(l *lane) error {
+			if err := l.drv.CopyDevice(l.ctx, l.stream, to.at+backend.Addr(there), from.at+backend.Addr(at), n); err != nil {
+				return err
+			}
+			return l.wait()
+		})
+	}
+	return from.device.borrow(func(l *lane) error {
+		return l.out(from.at+backend.Addr(at), n, func(part []byte) error {
+			err := to.write(there, part)
+			there += uint64(len(part))
+			return err
+		})
+	})
+}
+
+// Copy implements backend.Stream.
+func (st *stream) Copy(x backend.Copy) error {
+	return st.give(func() (*job, error) { return st.copyJob(x) })
+}
+
+// give checks the stream and what it is given, and queues it.
+func (st *stream) give(prepare func() (*job, error)) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	j, err := prepare()
+	if err != nil {
+		return err
+	}
+	return st.enqueue(j)
+}
+
+// fillJob checks a memset.
+func (st *stream) fillJob(f backend.Fill) (*job, error) {
+	e, h := uint64(f.Element), max(f.Height, 1)
+	row := product(f.Width, e)
+	bad := e != 1 && e != 2 && e != 4 || uint64(f.Addr)%max(e, 1) != 0 || row > maxCopy ||
+		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || product(f.Pitch, h-1) > maxCopy
+	if bad {
+		return nil, fmt.Errorf("fill %d x %d elements of %d bytes at %#x, pitch %d: %w", f.Width, h, e, uint64(f.Addr), f.Pitch, backend.InvalidValue)
+	}
+	if row == 0 {
+		return &job{}, nil
+	}
+	if err := st.context.space.allowed(f.Addr, f.Pitch*(h-1)+row); err != nil {
+		return nil, err
+	}
+	return &job{direct: true, run: func() error { return st.lane.drv.Fill(st.lane.ctx, st.lane.stream, &f) }}, nil
+}
+
+// Fill implements backend.Stream.
+func (st *stream) Fill(x backend.Fill) error {
+	return st.give(func() (*job, error) { return st.fillJob(x) })
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/fakecuda"
+)
+
+// fakes are the libraries of this test, by what they lack.
+var (
+	fakeFolder string
+	fakes      = map[string]*fakecuda.Library{}
+	fakesMu    sync.Mutex
+)
+
+// addressesAreFree tells whether nothing of this process lies where spaces do.
+func addressesAreFree() bool {
+	text, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return true
+	}
+	const tib = 1 << 40
+	for line := range strings.Lines(string(text)) {
+		var from, to uint64
+		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err == nil && (from < 24*tib && to > 8*tib || from < 102*tib && to > 100*tib) && from >= 8*tib {
+			return false
+		}
+	}
+	return true
+}
+
+func TestMain(m *testing.M) {
+	// Go's heap begins anywhere, unless a program is built as proxyd-cuda is.
+	if !addressesAreFree() {
+		panic(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+	}
+	// A driver's library stays open until the process ends, so its file does too.
+	folder, err := os.MkdirTemp("", "fakecuda-")
+	if err != nil {
+		panic(err)
+	}
+	fakeFolder = folder
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// fake is a library without some calls, which has nothing left of other tests at the test's end.
+func fake(t *testing.T, without ...string) *fakecuda.Library {
+	t.Helper()
+	fakesMu.Lock()
+	defer fakesMu.Unlock()
+	key := ""
+	for _, w := range without {
+		key += w + " "
+	}
+	l := fakes[key]
+	if l == nil {
+		var err error
+		if l, err = fakecuda.Build(fakeFolder, without...); err != nil {
+			t.Fatal(err)
+		}
+		fakes[key] = l
+	}
+	l.Reset("", 1<<30)
+	t.Cleanup(func() {
+		if left := l.Live(); left != "" {
+			t.Errorf("not ended: %s", left)
+		}
+	})
+	return l
+}
+
+func open(t *testing.T, l *fakecuda.Library) *Backend {
+	t.Helper()
+	b, err := Open(Config{Library: l.Path, VariablesMayMove: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() }) // of a test that failed
+	return b
+}
+
+// excused are the cases that a real device cannot pass.
+var excused = backendtest.Except{
+	"print":             "the driver prints to the server's own standard output, whichever program's kernel it was",
+	"malloc in kernels": "the driver's heap is its own, and nobody can read it",
+}
+
+func TestBackend(t *testing.T) {
+	l := fake(t)
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
+		t.Cleanup(func() {
+			if left := l.Live(); left != "" {
+				t.Errorf("not ended: %s", left)
+			}
+		})
+		return open(t, l)
+	}, excused)
+}

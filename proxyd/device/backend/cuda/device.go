@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// device is one real device.
+type device struct {
+	backend *Backend
+	index   int
+	dev     driver.Device
+	info    backend.Info
+	rdma    bool
+
+	mu     sync.Mutex
+	served bool // the service is there
+	ctx    driver.Context
+	lanes  chan *lane // of the server itself, for memory that no program's stream is to move
+}
+
+// keptBack is what programs are not promised of a device: contexts and code lie there too.
+func keptBack(total uint64) uint64 { return min(total/16, 1<<30) }
+
+func (b *Backend) newDevice(i int, dev driver.Device) (*device, error) {
+	d := &device{backend: b, index: i, dev: dev}
+	var err error
+	if d.info.Name, err = b.drv.Name(dev); err != nil {
+		return nil, err
+	}
+	if d.info.UUID, err = b.drv.UUID(dev); err != nil {
+		return nil, err
+	}
+	total, err := b.drv.TotalMemory(dev)
+	if err != nil {
+		return nil, err
+	}
+	d.info.Memory = (total - keptBack(total)) / backend.Granule * backend.Granule
+	for a := range d.info.Attributes {
+		v, err := b.drv.Attribute(dev, backend.Attribute(a))
+		if backend.ResultOf(err) == backend.InvalidValue {
+			continue // this driver does not know it
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.info.Attributes[a] = v
+	}
+	at := &d.info.Attributes
+	d.info.PCI = backend.PCI{Domain: uint32(at[backend.PCIDomainID]), Bus: uint32(at[backend.PCIBusID]), Device: uint32(at[backend.PCIDeviceID])}
+	switch {
+	case at[backend.VirtualMemory] == 0:
+		return nil, fmt.Errorf("%s has no virtual memory management, which checkpoints need: %w", d.info.Name, backend.NotSupported)
+	case at[backend.UnifiedAddressing] == 0:
+		return nil, fmt.Errorf("%s has no unified addresses, which checkpoints need: %w", d.info.Name, backend.NotSupported)
+	}
+	if n, err := b.drv.Granularity(dev); err != nil {
+		return nil, err
+	} else if n == 0 || backend.Granule%n != 0 {
+		return nil, fmt.Errorf("%s has memory in pieces of %d bytes: %w", d.info.Name, n, backend.NotSupported)
+	}
+	d.rdma = at[backend.RDMAWithVMM] != 0
+	at[backend.ManagedMemory], at[backend.ConcurrentManagedAccess], at[backend.PageableMemoryAccess] = 0, 0, 0
+	return d, nil
+}
+
+// Info implements backend.Device.
+func (d *device) Info() *backend.Info { return &d.info }
+
+// service has the server's own context on the device be there: it costs memory, so only who uses the device makes it.
+func (d *device) service() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.served {
+		return nil
+	}
+	drv := d.backend.drv
+	ctx, err := drv.NewContext(d.dev)
+	if err != nil {
+		return err
+	}
+	lanes := make(chan *lane, maxLanes)
+	for range maxLanes {
+		l, err := d.backend.newLane(ctx, 0, func(f func() error) error { return f() })
+		if err != nil {
+			return errors.Join(err, drv.DestroyContext(ctx))
+		}
+		lanes <- l
+	}
+	d.ctx, d.lanes, d.served = ctx, lanes, true
+	d.backend.pinned.use(d.backend, ctx)
+	return nil
+}
+
+// maxLanes is how many of the server's own copies are under way on a device at once.
+const maxLanes = 4
+
+// borrow calls f with one of the server's own lanes.
+func (d *device) borrow(f func(*lane) error) error {
+	l := <-d.lanes
+	defer func() { d.lanes <- l }()
+	return f(l)
+}
+
+// stop ends the server's own context.
+func (d *device) stop() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.served {
+		return nil
+	}
+	d.served = false
+	return errors.Join(d.backend.pinned.leave(d.backend, d.ctx), d.backend.drv.DestroyContext(d.ctx))
+}

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cuda is the real devices: backend.Backend over the vendor's driver.
+//
+//	driver      libcuda.so.1 as Go calls it; all C is there
+//	Backend     addresses, taken first of all                            backend.go
+//	├─ device   its facts, and the server's own context and lanes        device.go lane.go
+//	├─ memory   physical memory, which the server sees in its window     bytes.go
+//	└─ space    what calls may name (package ledger); the view: what      space.go alloc.go vmm.go host.go view.go
+//	   │        work finds at the program's addresses while it is mapped
+//	   └─ cudaContext   one of the driver's each: a fault stays in it    context.go
+//	      ├─ stream     a lane, and a queue before it                    stream.go copy.go word.go exchange.go launch.go
+//	      ├─ mark       a point of a stream's work                       event.go
+//	      ├─ module     code, and variables                              module.go variable.go facts.go
+//	      └─ exec       a graph                                          graph.go graph_run.go
+//
+// # Without cgo
+//
+// The driver is never linked: it is opened at run time. That needs a program that is itself linked with the C library, and proxyd is
+// not, so that one binary runs on every node, whatever its C library, and in capsules' namespaces. So there are two of it, from the same source:
+// proxyd, in which Open fails with ErrNoCgo, and proxyd-cuda, made with cgo, which proxyd executes for the one thing that
+// needs it, a device server with real devices. On a node without a driver proxyd-cuda starts too, and Open says that there is none.
+//
+// # Addresses
+//
+// A process has one memory at an address, whatever the device. Spaces lie from DefaultBase on, 64 times as many addresses as there
+// is memory; below is the window, in which the server has all physical memory mapped at all times, so that memory of spaces
+// that are not mapped can be saved, zeroed, and copied. Both ranges are reserved before anything else, and compared with what was
+// asked for: the driver takes an address as a hint. If others are there, Open fails with ErrAddresses, before anything was torn down.
+// Go's own heap may be there: proxyd-cuda is built with GOEXPERIMENT=norandomizedheapbase64, and any program can
+// start again. Settle switches off the kernel's randomisation, for what the driver places by itself.
+//
+// Where memory is placed follows from the program's calls alone, by package ledger, as on the software GPU. Not so modules' variables: the driver
+// places them, and offers no way to say where. Their bytes are carried in an allocation of the space; when a
+// module is loaded into a restored space, its variables must be where they were (the driver does the same for the same
+// calls), else Load refuses with the variable's name. (The just-in-time compiler's CU_JIT_GLOBAL_SYMBOL_ADDRESSES may be a
+// way to place those of PTX. It was not tried.) A variable that the driver does not find by its name cannot be saved: then
+// Blocks fails and names it.
+//
+// # Order
+//
+// A call is handed to the driver at once, in the caller's thread, if nothing in its stream waits for this process. What does wait
+// (memory that only the program reaches, host functions, collectives, values, memory that is to be mapped) goes through a
+// queue, and all behind it too, until it is empty. So a host function that waits holds up its stream only, work of a
+// space that is not mapped waits, and no thread of the driver's is ever blocked. The legacy stream's order is made here, with events
+// of the driver's between streams that do not know each other.
+//
+// Locks:
+//
+//	Backend.mu → space.mu → view.mu → memory.mu → Backend.windowMu, hostMu
+//	exec.mu → cudaContext.mu → space.mu; cudaContext.mu → stream.mu → gate; ending and mark.mu are taken last
+//
+// # Differences from the software GPU
+//
+//   - An access beyond an allocation, but within its granule, is not found.
+//   - Two spaces with addresses in common are not mapped at the same time, even of different devices.
+//   - The memory of kernels' malloc is the driver's: it is not saved, and a state that has some is refused.
+//   - What kernels print appears on the server's standard output; SpaceConfig.Output is not called.
+//   - Host memory for MapHost must be shared memory, for it is mapped a second time.
+//   - Nothing is swapped: Map fails with OutOfMemory if the spaces of a device have more than it has.
+//   - Limits of dynamic parallelism are refused.
+//   - A collective's bytes go through the host: server's collectives carry them. There is no NCCL yet.
+//
+// # Not seen on hardware
+//
+// All of it. It was written from the table of calls and the driver's public description, and run against fakecuda, which does what
+// its author thought that a driver does. To be looked at first on a device (tests/gpu/run does):
+//
+//   - that reservations come where they are asked for, and memory mapped twice (window and view) behaves;
+//   - that a context made by cuCtxCreate sees memory of cuMemMap, and can copy variables of another one;
+//   - what ending a context does to kernels that run, and whether other contexts outlive a fault;
+//   - that cuModuleGetGlobal finds variables that are not visible, and the driver places them alike in each process;
+//   - attributes in which the suite and the software GPU agree (FuncPTXVersion, the default of dynamic shared memory);
+//   - how long a switch of spaces takes, and a launch through the queue.
+package cuda

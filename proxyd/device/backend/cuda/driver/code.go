@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package driver
+
+// #include <stdlib.h>
+// #include "driver.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// logSize is how much the just-in-time compiler may say.
+const logSize = 64 << 10
+
+// compiler is what the just-in-time compiler is told, in C's memory: the linker writes to it later.
+type compiler struct{ c C.struct_sing_jit }
+
+func newCompiler(cfg backend.LoadConfig) *compiler {
+	j := &compiler{C.struct_sing_jit{
+		max_registers: C.uint(cfg.MaxRegisters), ninfo: logSize, nerrors: logSize,
+		info: (*C.char)(C.calloc(1, logSize)), errors: (*C.char)(C.calloc(1, logSize)),
+	}}
+	if cfg.Verbose {
+		j.c.verbose = 1
+	}
+	return j
+}
+
+// log is what it has said. The compiler is of no use any more.
+func (j *compiler) log() backend.Log {
+	defer C.free(unsafe.Pointer(j.c.info))
+	defer C.free(unsafe.Pointer(j.c.errors))
+	return backend.Log{Info: C.GoString(j.c.info), Error: C.GoString(j.c.errors)}
+}
+
+// Load loads an image, which the driver reads beyond its end if it is not whole.
+func (d *Driver) Load(c Context, image []byte, cfg backend.LoadConfig) (Module, backend.Log, error) {
+	j := newCompiler(cfg)
+	var m Module
+	r := C.sing_load(d.table, c.p, &m.p, unsafe.Pointer(unsafe.SliceData(image)), &j.c)
+	return m, j.log(), check("cuModuleLoadDataEx", r)
+}
+
+// Unload ends a module.
+func (d *Driver) Unload(c Context, m Module) error {
+	return check("cuModuleUnload", C.sing_cuModuleUnload(d.table, c.p, m.p))
+}
+
+// Function finds a kernel.
+func (d *Driver) Function(c Context, m Module, name string) (Function, error) {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	var f Function
+	r := C.sing_cuModuleGetFunction(d.table, c.p, &f.p, m.p, n)
+	return f, check("cuModuleGetFunction", r)
+}
+
+// Global finds a variable.
+func (d *Driver) Global(c Context, m Module, name string) (backend.Addr, uint64, error) {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	var at C.CUdeviceptr
+	var size C.size_t
+	r := C.sing_cuModuleGetGlobal_v2(d.table, c.p, &at, &size, m.p, n)
+	return backend.Addr(at), uint64(size), check("cuModuleGetGlobal_v2", r)
+}
+
+// FunctionAttribute is one of a kernel's, and SetFunctionAttribute sets it.
+func (d *Driver) FunctionAttribute(c Context, f Function, a backend.FunctionAttribute) (int32, error) {
+	var v C.int
+	r := C.sing_cuFuncGetAttribute(d.table, c.p, &v, C.int(a), f.p)
+	return int32(v), check("cuFuncGetAttribute", r)
+}
+
+// SetFunctionAttribute is FunctionAttribute's reverse.
+func (d *Driver) SetFunctionAttribute(c Context, f Function, a backend.FunctionAttribute, v int32) error {
+	return check("cuFuncSetAttribute", C.sing_cuFuncSetAttribute(d.table, c.p, f.p, C.int(a), C.int(v)))
+}
+
+// Param is the place of a kernel's i-th parameter: InvalidValue if it has fewer.
+func (d *Driver) Param(c Context, f Function, i int) (backend.Param, error) {
+	var at, n C.size_t
+	r := C.sing_cuFuncGetParamInfo(d.table, c.p, f.p, C.size_t(i), &at, &n)
+	return backend.Param{Offset: uint32(at), Size: uint32(n)}, check("cuFuncGetParamInfo", r)
+}
+
+// Launch is a launch of a kernel whose parameters begin at Offsets in Params.
+type Launch struct {
+	Function    Function
+	Grid, Block backend.Dim
+	Shared      uint32
+	Cooperative bool
+	Params      []byte
+	Offsets     []uint32
+}
+
+// c is the launch for as long as what it names is pinned.
+func (l *Launch) c(pin *runtime.Pinner) C.struct_sing_launch {
+	p := C.struct_sing_launch{
+		function: l.Function.p, shared: C.uint(l.Shared), n: C.size_t(len(l.Offsets)),
+		grid:  [3]C.uint{C.uint(l.Grid.X), C.uint(l.Grid.Y), C.uint(l.Grid.Z)},
+		block: [3]C.uint{C.uint(l.Block.X), C.uint(l.Block.Y), C.uint(l.Block.Z)},
+	}
+	if l.Cooperative {
+		p.cooperative = 1
+	}
+	if len(l.Offsets) > 0 {
+		pin.Pin(&l.Params[0])
+		pin.Pin(&l.Offsets[0])
+		p.params, p.offsets = (*C.uchar)(&l.Params[0]), (*C.uint)(&l.Offsets[0])
+	}
+	return p
+}
+
+// Launch launches a kernel.
+func (d *Driver) Launch(c Context, s Stream, l *Launch) error {
+	if len(l.Offsets) > C.SING_MAX_PARAMS {
+		return fmt.Errorf("%d parameters: %w", len(l.Offsets), backend.InvalidValue)
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	p := l.c(&pin)
+	call := "cuLaunchKernel"
+	if l.Cooperative {
+		call = "cuLaunchCooperativeKernel"
+	}
+	return check(call, C.sing_launch(d.table, c.p, &p, s.p))
+}
+
+// Part is one of several images that are linked.
+type Part struct {
+	Kind PartKind
+	Data []byte
+}
+
+// PartKind is a form of code, as the driver's linker numbers them.
+type PartKind int32
+
+// The kinds.
+const (
+	Cubin PartKind = iota
+	PTX
+	Fatbin
+)
+
+// Link makes one image of several.
+func (d *Driver) Link(c Context, parts []Part, cfg backend.LoadConfig) (image []byte, log backend.Log, err error) {
+	j := newCompiler(cfg)
+	defer func() { log = j.log() }()
+	var state C.CUlinkState
+	if err := check("cuLinkCreate_v2", C.sing_link_create(d.table, c.p, &state, &j.c)); err != nil {
+		return nil, log, err
+	}
+	defer C.sing_cuLinkDestroy(d.table, c.p, state)
+	for _, p := range parts {
+		r := C.sing_cuLinkAddData_v2(d.table, c.p, state, C.int(p.Kind), unsafe.Pointer(unsafe.SliceData(p.Data)), C.size_t(len(p.Data)), nil, 0, nil, nil)
+		if err := check("cuLinkAddData_v2", r); err != nil {
+			return nil, log, err
+		}
+	}
+	var out unsafe.Pointer
+	var n C.size_t
+	if err := check("cuLinkComplete", C.sing_cuLinkComplete(d.table, c.p, state, &out, &n)); err != nil {
+		return nil, log, err
+	}
+	return C.GoBytes(out, C.int(n)), log, nil
+}

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "driver.h"
+
+static const struct {
+	const char *name;
+	size_t at;
+	int optional;
+} calls[] = {
+#define CALL(name, optional) { #name, offsetof(struct sing_driver, name), optional },
+	SING_DRIVER_CALLS(CALL)
+};
+
+int sing_open(struct sing_driver *d, void **library, const char *path, char *why, size_t room)
+{
+	void *found, *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+	memset(d, 0, sizeof(*d));
+	if (!lib) {
+		snprintf(why, room, "%s", dlerror());
+		return (-1);
+	}
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); ++i) {
+		found = dlsym(lib, calls[i].name);
+		if (!found && !calls[i].optional) {
+			snprintf(why, room, "%s has no %s: it is too old", path, calls[i].name);
+			dlclose(lib);
+			return (-1);
+		}
+		memcpy((char *)d + calls[i].at, &found, sizeof(found));
+	}
+	*library = lib;
+	return (0);
+}
+
+void sing_close(void *library)
+{
+	dlclose(library);
+}
+
+/* Which context a thread has. A thread of a Go program serves many goroutines, so each call says which it is for. */
+static _Atomic unsigned int epoch;
+static __thread unsigned int seen;
+static __thread CUcontext now;
+
+void sing_forget_contexts(void)
+{
+	atomic_fetch_add(&epoch, 1);
+}
+
+CUresult sing_enter(const struct sing_driver *d, CUcontext context)
+{
+	unsigned int e = atomic_load(&epoch);
+	CUresult r;
+
+	if (!context || (context == now && seen == e))
+		return (0);
+	r = d->cuCtxSetCurrent(context);
+	now = r ? NULL : context;
+	seen = e;
+	return (r);
+}
+
+/* The parameters' addresses, as the driver wants them. */
+static void spread(const struct sing_launch *l, void **params)
+{
+	for (size_t i = 0; i < l->n; ++i)
+		params[i] = (void *)(l->params + l->offsets[i]);
+}
+
+CUresult sing_launch(const struct sing_driver *d, CUcontext in, const struct sing_launch *l, CUstream stream)
+{
+	void *params[l->n + 1];
+
+	spread(l, params);
+	if (l->cooperative)
+		return (sing_cuLaunchCooperativeKernel(d, in, l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+						       l->block[2], l->shared, stream, params));
+	return (sing_cuLaunchKernel(d, in, l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+				    l->shared, stream, params, NULL));
+}
+
+/* CUDA_KERNEL_NODE_PARAMS, the first version: every driver with graphs has it. */
+struct kernel_node {
+	CUfunction function;
+	unsigned int grid[3], block[3], shared;
+	void **params, **extra;
+};
+_Static_assert(sizeof(struct kernel_node) == 56, "kernel node");
+_Static_assert(offsetof(struct kernel_node, params) == 40, "kernel node");
+
+CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t k, const struct sing_launch *l)
+{
+	void *params[l->n + 1];
+	struct kernel_node p = { .function = l->function, .shared = l->shared, .params = params };
+
+	spread(l, params);
+	memcpy(p.grid, l->grid, sizeof(p.grid));
+	memcpy(p.block, l->block, sizeof(p.block));
+	return (sing_cuGraphAddKernelNode(d, in, node, graph, deps, k, &p));
+}
+
+enum { JIT_MAX_REGISTERS = 0, JIT_INFO = 3, JIT_INFO_SIZE = 4, JIT_ERROR = 5, JIT_ERROR_SIZE = 6, JIT_VERBOSE = 12, JIT_OPTIONS = 6 };
+
+static unsigned int jit(const struct sing_jit *j, int names[JIT_OPTIONS], void *values[JIT_OPTIONS])
+{
+	unsigned int n = 0;
+
+	names[n] = JIT_INFO, values[n++] = j->info;
+	names[n] = JIT_INFO_SIZE, values[n++] = (void *)j->ninfo;
+	names[n] = JIT_ERROR, values[n++] = j->errors;
+	names[n] = JIT_ERROR_SIZE, values[n++] = (void *)j->nerrors;
+	if (j->max_registers)
+		names[n] = JIT_MAX_REGISTERS, values[n++] = (void *)(uintptr_t)j->max_registers;
+	if (j->verbose)
+		names[n] = JIT_VERBOSE, values[n++] = (void *)(uintptr_t)1;
+	return (n);
+}
+
+CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, const struct sing_jit *j)
+{
+	int names[JIT_OPTIONS];
+	void *values[JIT_OPTIONS];
+	unsigned int n = jit(j, names, values);
+
+	return (sing_cuModuleLoadDataEx(d, in, module, (void *)image, n, names, values));
+}
+
+CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, const struct sing_jit *j)
+{
+	int names[JIT_OPTIONS];
+	void *values[JIT_OPTIONS];
+	unsigned int n = jit(j, names, values);
+
+	return (sing_cuLinkCreate_v2(d, in, n, names, values, state));
+}
+
+CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma)
+{
+	/* Pinned memory of the device. NICs may reach it where they can: that must be said when it is made. */
+	enum { PINNED = 1, DEVICE = 1 };
+
+	return ((CUmemAllocationProp){ .type = PINNED, .location = { .type = DEVICE, .id = dev }, .gpuDirectRDMACapable = (unsigned char)rdma });
+}
+
+int sing_alias(void *p, size_t n, uint64_t at)
+{
+	void *to = (void *)(uintptr_t)at, *got = mmap(to, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (got == MAP_FAILED)
+		return (-1);
+	/* An old size of 0 leaves the old mapping where it is; the kernel does that for shared memory only. */
+	if (got == to && mremap(p, 0, n, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to)
+		return (0);
+	munmap(got, n);
+	return (-1);
+}
+
+void sing_unalias(uint64_t at, size_t n)
+{
+	munmap((void *)(uintptr_t)at, n);
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+// Package driver is CUDA's driver as Go calls it: libcuda.so.1, opened at run time. The calls and their types come
+// from the table of calls, libsingshim/api; nothing of the vendor's headers is needed to build it. It is the one package of the
+// backend with C in it, and knows nothing of spaces and streams of ours.
+//
+// Each method is one call. Those that depend on a context name it, and may be called from any thread. An error wraps the driver's
+// number, or is an AbsentError for a call that this driver does not have.
+package driver
+
+// #cgo CFLAGS: -Wall -Wextra -Werror -Wno-unused-parameter
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "driver.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Driver is an open driver.
+type Driver struct {
+	table   *C.struct_sing_driver
+	library unsafe.Pointer
+}
+
+// ErrNoDriver is what Open wraps: there is no driver, or one that cannot be used.
+var ErrNoDriver = errors.New("no CUDA driver")
+
+// AbsentError is a call that the driver does not have: the feature that needs it is refused by its name.
+type AbsentError struct{ Call string }
+
+func (e *AbsentError) Error() string { return "this driver has no " + e.Call }
+
+// Unwrap has it be NotSupported.
+func (e *AbsentError) Unwrap() error { return backend.NotSupported }
+
+// Open opens the library at a path, or by its name.
+func Open(path string) (*Driver, error) {
+	d := &Driver{table: (*C.struct_sing_driver)(C.calloc(1, C.sizeof_struct_sing_driver))}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var why [512]C.char
+	if C.sing_open(d.table, &d.library, name, &why[0], C.size_t(len(why))) != 0 {
+		C.free(unsafe.Pointer(d.table))
+		return nil, fmt.Errorf("%w: %s", ErrNoDriver, C.GoString(&why[0]))
+	}
+	return d, nil
+}
+
+// Close closes the library. Nothing of it may be used any more.
+func (d *Driver) Close() {
+	C.sing_close(d.library)
+	C.free(unsafe.Pointer(d.table))
+}
+
+// check is a call's result as an error.
+func check(call string, r C.CUresult) error {
+	switch r {
+	case 0:
+		return nil
+	case C.SING_ABSENT:
+		return &AbsentError{call}
+	}
+	return fmt.Errorf("%s: %w", call, backend.Result(r))
+}
+
+// Device is a device as the driver numbers it.
+type Device int32
+
+// The driver's handles. The zero value is none.
+type (
+	// Context is a context.
+	Context struct{ p C.CUcontext }
+	// Stream is a stream.
+	Stream struct{ p C.CUstream }
+	// Event is an event.
+	Event struct{ p C.CUevent }
+	// Module is a module.
+	Module struct{ p C.CUmodule }
+	// Function is a kernel.
+	Function struct{ p C.CUfunction }
+	// Memory is physical memory.
+	Memory uint64
+)
+
+// Init is cuInit.
+func (d *Driver) Init() error { return check("cuInit", C.sing_cuInit(d.table, nil, 0)) }
+
+// Version is the driver's: 12040 is 12.4.
+func (d *Driver) Version() (int, error) {
+	var v C.int
+	r := C.sing_cuDriverGetVersion(d.table, nil, &v)
+	return int(v), check("cuDriverGetVersion", r)
+}
+
+// Devices lists all devices.
+func (d *Driver) Devices() ([]Device, error) {
+	var n C.int
+	if err := check("cuDeviceGetCount", C.sing_cuDeviceGetCount(d.table, nil, &n)); err != nil {
+		return nil, err
+	}
+	out := make([]Device, n)
+	for i := range out {
+		var dev C.CUdevice
+		if err := check("cuDeviceGet", C.sing_cuDeviceGet(d.table, nil, &dev, C.int(i))); err != nil {
+			return nil, err
+		}
+		out[i] = Device(dev)
+	}
+	return out, nil
+}
+
+// Name is a device's.
+func (d *Driver) Name(dev Device) (string, error) {
+	var b [256]C.char
+	r := C.sing_cuDeviceGetName(d.table, nil, &b[0], C.int(len(b)), C.CUdevice(dev))
+	return C.GoString(&b[0]), check("cuDeviceGetName", r)
+}
+
+// UUID is a device's, by the newer call if there is one: of a part of a device it is the part's.
+func (d *Driver) UUID(dev Device) ([16]byte, error) {
+	var id C.CUuuid
+	call, r := "cuDeviceGetUuid_v2", C.sing_cuDeviceGetUuid_v2(d.table, nil, &id, C.CUdevice(dev))
+	if r == C.SING_ABSENT {
+		call, r = "cuDeviceGetUuid", C.sing_cuDeviceGetUuid(d.table, nil, &id, C.CUdevice(dev))
+	}
+	return *(*[16]byte)(unsafe.Pointer(&id)), check(call, r)
+}
+
+// TotalMemory is a device's, in bytes.
+func (d *Driver) TotalMemory(dev Device) (uint64, error) {
+	var n C.size_t
+	r := C.sing_cuDeviceTotalMem_v2(d.table, nil, &n, C.CUdevice(dev))
+	return uint64(n), check("cuDeviceTotalMem_v2", r)
+}
+
+// Attribute is one of a device's.
+func (d *Driver) Attribute(dev Device, a backend.Attribute) (int32, error) {
+	var v C.int
+	r := C.sing_cuDeviceGetAttribute(d.table, nil, &v, C.int(a), C.CUdevice(dev))
+	return int32(v), check("cuDeviceGetAttribute", r)
+}
+
+// CanAccessPeer tells whether a device can reach another one's memory.
+func (d *Driver) CanAccessPeer(dev, peer Device) (bool, error) {
+	var yes C.int
+	r := C.sing_cuDeviceCanAccessPeer(d.table, nil, &yes, C.CUdevice(dev), C.CUdevice(peer))
+	return yes != 0, check("cuDeviceCanAccessPeer", r)
+}
+
+// NewContext makes a context.
+func (d *Driver) NewContext(dev Device) (Context, error) {
+	var c Context
+	r := C.sing_cuCtxCreate_v2(d.table, nil, &c.p, 0, C.CUdevice(dev))
+	C.sing_forget_contexts() // it is current now
+	return c, check("cuCtxCreate_v2", r)
+}
+
+// DestroyContext ends a context and all that is in it.
+func (d *Driver) DestroyContext(c Context) error {
+	r := C.sing_cuCtxDestroy_v2(d.table, nil, c.p)
+	C.sing_forget_contexts()
+	return check("cuCtxDestroy_v2", r)
+}
+
+// Limit is one of a context's, and SetLimit sets it.
+func (d *Driver) Limit(c Context, l backend.Limit) (uint64, error) {
+	var v C.size_t
+	r := C.sing_cuCtxGetLimit(d.table, c.p, &v, C.int(l))
+	return uint64(v), check("cuCtxGetLimit", r)
+}
+
+// SetLimit is Limit's reverse.
+func (d *Driver) SetLimit(c Context, l backend.Limit, v uint64) error {
+	return check("cuCtxSetLimit", C.sing_cuCtxSetLimit(d.table, c.p, C.int(l), C.size_t(v)))
+}

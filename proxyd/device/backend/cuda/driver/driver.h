@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/* What needs C around the driver's calls: finding them, and arguments that are pointers to pointers. */
+#ifndef CUDA_DRIVER_H
+#define CUDA_DRIVER_H
+
+#include "gen_driver.h"
+
+/* Opens a library and finds all calls. On error nothing stays open, and why says what is missing. */
+int sing_open(struct sing_driver *d, void **library, const char *path, char *why, size_t room);
+void sing_close(void *library);
+
+/* A kernel's launch: params lie at offsets in block. */
+struct sing_launch {
+	CUfunction function;
+	unsigned int grid[3], block[3], shared;
+	int cooperative;
+	const unsigned char *params;
+	const unsigned int *offsets;
+	size_t n;
+};
+
+/* More parameters than 4096 bytes can hold are none. */
+enum { SING_MAX_PARAMS = 4096 };
+
+CUresult sing_launch(const struct sing_driver *d, CUcontext in, const struct sing_launch *l, CUstream stream);
+CUresult sing_kernel_node(const struct sing_driver *d, CUcontext in, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t k, const struct sing_launch *l);
+
+/* What the just-in-time compiler is told, and where it writes. */
+struct sing_jit {
+	unsigned int max_registers; /* 0: any */
+	int verbose;
+	char *info, *errors;
+	size_t ninfo, nerrors;
+};
+
+CUresult sing_load(const struct sing_driver *d, CUcontext in, CUmodule *module, const void *image, const struct sing_jit *j);
+CUresult sing_link_create(const struct sing_driver *d, CUcontext in, CUlinkState *state, const struct sing_jit *j);
+
+CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma);
+
+/* A context is gone: threads that had it have none. */
+void sing_forget_contexts(void);
+
+/* A second mapping, at an address where nothing is yet, of shared memory that is mapped at p; and its end. */
+int sing_alias(void *p, size_t n, uint64_t at);
+void sing_unalias(uint64_t at, size_t n);
+
+static inline void *sing_at(uint64_t at)
+{
+	return ((void *)(uintptr_t)at);
+}
+
+#endif

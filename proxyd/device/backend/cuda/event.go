@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// events are the driver's that nobody uses now: making one takes longer than recording it. They end with their context.
+type events struct {
+	drv *driver.Driver
+	ctx driver.Context
+
+	mu   sync.Mutex
+	free [2][]driver.Event // without and with timing
+}
+
+func kindOf(timing bool) int {
+	if timing {
+		return 1
+	}
+	return 0
+}
+
+func (p *events) get(timing bool) (driver.Event, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := &p.free[kindOf(timing)]
+	if n := len(*list); n > 0 {
+		e := (*list)[n-1]
+		*list = (*list)[:n-1]
+		return e, nil
+	}
+	return p.drv.NewEvent(p.ctx, timing)
+}
+
+func (p *events) put(e driver.Event, timing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free[kindOf(timing)] = append(p.free[kindOf(timing)], e)
+}
+
+// mark is a point in a stream's work. Until it is issued the driver knows nothing of it.
+type mark struct {
+	context *cudaContext
+	timing  bool
+	issued  chan struct{} // closed when event is recorded, or the mark was passed otherwise
+
+	mu    sync.Mutex
+	event driver.Event
+	has   bool          // event is recorded, and ours
+	over  bool          // the work is done
+	at    time.Duration // by the backend's clock, of a restored event
+	base  *moment       // what a timed one is measured from
+}
+
+func (c *cudaContext) newMark(timing bool) *mark {
+	return &mark{context: c, timing: timing, issued: make(chan struct{})}
+}
+
+// patience is how somebody waits for a device: at first at once, then with pauses.
+type patience struct {
+	began time.Time
+	timer *time.Timer
+}
+
+// eager is how long nobody pauses, as the driver itself does not.
+const eager = 200 * time.Microsecond
+
+// pause returns after a while, or with ctx's error.
+func (p *patience) pause(ctx context.Context) error {
+	if p.began.IsZero() {
+		p.began = time.Now()
+	}
+	if time.Since(p.began) < eager {
+		runtime.Gosched()
+		return ctx.Err()
+	}
+	if p.timer == nil {
+		p.timer = time.NewTimer(50 * time.Microsecond)
+	} else {
+		p.timer.Reset(min(time.Millisecond, time.Since(p.began)/10))
+	}
+	select {
+	case <-p.timer.C:
+		return nil
+	case <-ctx.Done():
+		p.timer.Stop()
+		return ctx.Err()
+	}
+}
+
+// record issues the mark in a stream. It is passed at once if that fails: the context has a fault then, or is gone.
+func (m *mark) record(l *lane) error {
+	defer close(m.issued)
+	c := m.context
+	err := c.alive(func() error {
+		e, err := c.marks.get(m.timing)
+		if err != nil {
+			return err
+		}
+		if m.timing {
+			if m.base, err = c.clock.now(l); err != nil {
+				return err
+			}
+		}
+		if err := l.drv.Record(c.ctx, e, l.stream); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.event, m.has = e, true
+		return nil
+	})
+	if err != nil {
+		m.finish()
+	}
+	return c.seen(err)
+}
+
+// pass has the mark be behind us: its work was dropped.
+func (m *mark) pass() {
+	m.finish()
+	close(m.issued)
+}
+
+// finish notes that the work is done.
+func (m *mark) finish() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over {
+		return
+	}
+	m.over = true
+	if m.has && !m.timing {
+		m.context.marks.put(m.event, false) // who waits for it has said so to the driver already
+		m.has = false
+	}
+}
+
+// query is nil if the mark's work is done, NotReady, or the context's fault.
+func (m *mark) query() error {
+	select {
+	case <-m.issued:
+	default:
+		return backend.NotReady
+	}
+	m.mu.Lock()
+	over, has, e := m.over, m.has, m.event
+	m.mu.Unlock()
+	if over || !has {
+		return nil
+	}
+	c := m.context
+	err := c.alive(func() error { return c.marks.drv.EventQuery(c.ctx, e) })
+	if backend.ResultOf(err) == backend.NotReady {
+		return backend.NotReady
+	}
+	m.finish()
+	return c.seen(err)
+}
+
+// wait returns when the mark's work is done, whatever became of it, or ctx's error. It asks again and again: a thread that waits in
+// the driver could not be called back.
+func (m *mark) wait(ctx context.Context) error {
+	select {
+	case <-m.issued:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var p patience
+	for errors.Is(m.query(), backend.NotReady) {
+		if err := p.pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdBack has later work of a lane wait for the mark on the device.
+func (m *mark) holdBack(l *lane) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over || !m.has {
+		return nil
+	}
+	// The mark may be another context's, which may have ended: then nothing is to be waited for.
+	return m.context.alive(func() error { return l.drv.WaitEvent(l.ctx, l.stream, m.event) })
+}
+
+// moment is a point of a context's time from which others are measured: over a short time, for the driver's numbers have few digits.
+type moment struct {
+	event driver.Event
+	prev  *moment
+	at    time.Duration
+	known bool
+}
+
+// clock relates the driver's times to the backend's.
+type clock struct {
+	context *cudaContext
+
+	mu   sync.Mutex
+	last *moment
+	made time.Time
+}
+
+// renewed is how old a moment may be that others are measured from.
+const renewed = time.Second
+
+func (k *clock) start(c *cudaContext) error {
+	k.context = c
+	e, err := c.marks.get(true)
+	if err == nil {
+		err = c.own.drv.Record(c.ctx, e, c.own.stream)
+	}
+	if err == nil {
+		err = c.own.wait()
+	}
+	k.last, k.made = &moment{event: e, at: c.space.device.backend.now(), known: true}, time.Now()
+	return err
+}
+
+// now is the moment to measure from what is recorded in a lane next.
+func (k *clock) now(l *lane) (*moment, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.made) < renewed {
+		return k.last, nil
+	}
+	e, err := k.context.marks.get(true)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.drv.Record(l.ctx, e, l.stream); err != nil {
+		return nil, err
+	}
+	k.last, k.made = &moment{event: e, prev: k.last}, time.Now()
+	return k.last, nil
+}
+
+// when is the time of a mark that is done.
+func (k *clock) when(m *mark) (time.Duration, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m.base == nil {
+		return m.at, nil
+	}
+	at, err := k.resolve(m.base)
+	if err != nil {
+		return 0, err
+	}
+	c := k.context
+	var since time.Duration
+	err = c.alive(func() error {
+		since, err = c.marks.drv.Elapsed(c.ctx, m.base.event, m.event)
+		return err
+	})
+	return at + since, c.seen(err)
+}
+
+// resolve finds the time of a moment. The caller holds mu.
+func (k *clock) resolve(x *moment) (time.Duration, error) {
+	var chain []*moment
+	for ; !x.known; x = x.prev {
+		chain = append(chain, x)
+	}
+	c := k.context
+	for i := len(chain) - 1; i >= 0; i-- {
+		var since time.Duration
+		err := c.alive(func() (err error) {
+			since, err = c.marks.drv.Elapsed(c.ctx, x.event, chain[i].event)
+			return err
+		})
+		if err != nil {
+			return 0, c.seen(err)
+		}
+		chain[i].at, chain[i].known, chain[i].prev = x.at+since, true, nil
+		x = chain[i]
+	}
+	return x.at, nil
+}
+
+// event is one of the program's: it stands for a mark.
+type event struct {
+	context *cudaContext
+	cfg     backend.EventConfig
+
+	mu   sync.Mutex
+	gone bool
+	last *mark // nil: never recorded
+}
+
+// NewEvent implements backend.Context.
+func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	e := &event{context: c, cfg: cfg}
+	if cfg.At != nil {
+		e.last = c.newMark(false)
+		e.last.at = *cfg.At
+		e.last.pass()
+		e.cfg.At = nil
+	}
+	return e, nil
+}
+
+// Config implements backend.Event.
+func (e *event) Config() backend.EventConfig { return e.cfg }
+
+// now is what the event stands for.
+func (e *event) now() (*mark, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return nil, fmt.Errorf("event: %w", backend.InvalidHandle)
+	}
+	return e.last, nil
+}
+
+// set lets the event stand for a mark, which is queued already: who waits for it must find it before him.
+func (e *event) set(m *mark) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = m
+}
+
+// Query implements backend.Event.
+func (e *event) Query() error {
+	m, err := e.now()
+	if err == nil {
+		err = e.context.check()
+	}
+	if err == nil && m != nil {
+		err = m.query()
+	}
+	if err != nil {
+		return fmt.Errorf("event: %w", err)
+	}
+	return nil
+}
+
+// Synchronize implements backend.Event.
+func (e *event) Synchronize(ctx context.Context) error {
+	m, err := e.now()
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		if err := m.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return e.context.check()
+}
+
+// Time implements backend.Event.
+func (e *event) Time() (time.Duration, error) {
+	m, err := e.now()
+	switch {
+	case err != nil:
+		return 0, err
+	case m == nil || e.cfg.NoTiming:
+		return 0, fmt.Errorf("time of an event that has none: %w", backend.InvalidHandle)
+	}
+	if err := m.query(); err != nil {
+		return 0, fmt.Errorf("time of an event: %w", err)
+	}
+	return e.context.clock.when(m)
+}
+
+// Destroy implements backend.Event.
+func (e *event) Destroy() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return fmt.Errorf("event: %w", backend.InvalidHandle)
+	}
+	e.gone = true
+	return nil
+}

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
+)
+
+// facts is what an image says of itself, where the driver cannot be asked or has no call for it: which kernels and variables there are,
+// where parameters lie, which block a kernel requires.
+type facts struct {
+	kernels   []kernelFacts
+	variables []variableFacts
+}
+
+type kernelFacts struct {
+	name     string
+	params   []backend.Param
+	required backend.Dim
+}
+
+type variableFacts struct {
+	name     string
+	constant bool // no kernel writes it
+}
+
+// read takes all code of an image: whichever the driver chooses, its names are among them.
+func (f *facts) read(data []byte) {
+	entries, err := image.Entries(data)
+	if err != nil {
+		return // the driver will say so
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.Kind == image.PTX {
+			if text, err := e.Text(); err == nil {
+				f.readPTX(text)
+			}
+		} else if b, err := e.Bytes(); err == nil {
+			f.readCubin(b)
+		}
+	}
+}
+
+func (f *facts) addKernel(k kernelFacts) {
+	if !slices.ContainsFunc(f.kernels, func(o kernelFacts) bool { return o.name == k.name }) {
+		f.kernels = append(f.kernels, k)
+	}
+}
+
+func (f *facts) addVariable(v variableFacts) {
+	if !slices.ContainsFunc(f.variables, func(o variableFacts) bool { return o.name == v.name }) {
+		f.variables = append(f.variables, v)
+	}
+}
+
+const identifier = `([a-zA-Z][\w$]*|[_$%][\w$]+)`
+
+var (
+	ptxComment  = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)
+	ptxEntry    = regexp.MustCompile(`\.entry\s+` + identifier + `\s*(?:\(([^)]*)\))?([^{;]*)[{;]`)
+	ptxRequired = regexp.MustCompile(`\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?`)
+	ptxParam    = regexp.MustCompile(`\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s*)?)?` + identifier + `\s*(?:\[\s*(\d+)\s*\])?`)
+	ptxVariable = regexp.MustCompile(`(?m)((?:\.(?:extern|visible|weak|common)\s+)*)\.(global|const)\s+(?:\.\w+\s+(?:\d+\s+)?)*?\.[a-z]+\d+\s+` + identifier)
+)
+
+// readPTX reads what stands outside of bodies.
+func (f *facts) readPTX(text string) {
+	text = outside(ptxComment.ReplaceAllString(text, " "))
+	for _, m := range ptxEntry.FindAllStringSubmatch(text, -1) {
+		k := kernelFacts{name: m[1]}
+		if r := ptxRequired.FindStringSubmatch(m[3]); r != nil {
+			k.required = backend.Dim{X: number(r[1], 1), Y: number(r[2], 1), Z: number(r[3], 1)}
+		}
+		at := uint32(0)
+		for _, p := range ptxParam.FindAllStringSubmatch(m[2], -1) {
+			one := size(p[2])
+			n := one * number(p[4], 1)
+			align := number(p[1], one)
+			at = (at + align - 1) / align * align
+			k.params = append(k.params, backend.Param{Offset: at, Size: n})
+			at += n
+		}
+		f.addKernel(k)
+	}
+	for _, m := range ptxVariable.FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(m[1], ".extern") {
+			f.addVariable(variableFacts{name: m[3], constant: m[2] == "const"})
+		}
+	}
+}
+
+// outside empties the text between braces: bodies, and what variables hold at first. The braces stay.
+func outside(text string) string {
+	var b strings.Builder
+	depth := 0
+	for _, r := range text {
+		if r == '}' {
+			depth--
+		}
+		if depth <= 0 {
+			b.WriteRune(r)
+		}
+		if r == '{' {
+			depth++
+		}
+	}
+	return b.String()
+}
+
+func number(s string, otherwise uint32) uint32 {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || n == 0 {
+		return otherwise
+	}
+	return uint32(n)
+}
+
+// size is how many bytes a type has, by the number at its end.
+func size(kind string) uint32 {
+	bits := number(strings.TrimLeft(kind, "abcdefghijklmnopqrstuvwxyz"), 8)
+	return max(bits/8, 1)
+}
+
+// What a cubin says of a kernel in the section .nv.info.KERNEL: a list of u8 form, u8 attribute, u16 value; where the form is
+// sized, the value is the number of bytes that follow.
+const (
+	formSized     = 4
+	attrRequired  = 0x10 // u32 x, y, z
+	attrParameter = 0x17 // u32, u16 index, u16 offset, u32 with the size in its upper 14 bits
+)
+
+// readCubin reads machine code's symbols and notes.
+func (f *facts) readCubin(b []byte) {
+	file, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		return // the driver will say so
+	}
+	symbols, err := file.Symbols()
+	if err != nil {
+		return
+	}
+	for _, s := range symbols {
+		if int(s.Section) <= 0 || int(s.Section) >= len(file.Sections) {
+			continue
+		}
+		section := file.Sections[s.Section].Name
+		switch {
+		case elf.ST_TYPE(s.Info) == elf.STT_FUNC && section == ".text."+s.Name:
+			k := kernelFacts{name: s.Name}
+			info := file.Section(".nv.info." + s.Name)
+			if info == nil {
+				continue // a function that kernels call
+			}
+			if data, err := info.Data(); err == nil {
+				k.readNotes(data)
+			}
+			f.addKernel(k)
+		case elf.ST_TYPE(s.Info) == elf.STT_OBJECT && strings.HasPrefix(section, ".nv.global"):
+			f.addVariable(variableFacts{name: s.Name})
+		case elf.ST_TYPE(s.Info) == elf.STT_OBJECT && strings.HasPrefix(section, ".nv.constant3"):
+			f.addVariable(variableFacts{name: s.Name, constant: true})
+		}
+	}
+}
+
+func (k *kernelFacts) readNotes(data []byte) {
+	le := binary.LittleEndian
+	params := map[uint16]backend.Param{}
+	for len(data) >= 4 {
+		form, attr, n := data[0], data[1], int(le.Uint16(data[2:]))
+		data = data[4:]
+		if form != formSized {
+			continue
+		}
+		if n > len(data) {
+			return
+		}
+		switch v := data[:n]; {
+		case attr == attrRequired && n >= 12:
+			k.required = backend.Dim{X: le.Uint32(v), Y: le.Uint32(v[4:]), Z: le.Uint32(v[8:])}
+		case attr == attrParameter && n >= 12:
+			params[le.Uint16(v[4:])] = backend.Param{Offset: uint32(le.Uint16(v[6:])), Size: le.Uint32(v[8:]) >> 18}
+		}
+		data = data[n:]
+	}
+	for i := range uint16(len(params)) {
+		p, ok := params[i]
+		if !ok {
+			k.params = nil
+			return
+		}
+		k.params = append(k.params, p)
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+// Package fakecuda is a libcuda.so.1 for tests, in C, which the backend opens as it opens the real one. testdata/fake.h says what
+// it can do. Tests of one process share it.
+package fakecuda
+
+// #cgo LDFLAGS: -ldl
+// #include <dlfcn.h>
+// #include <stdlib.h>
+//
+// static void reset(void *f, const char *log, size_t memory) { ((void (*)(const char *, size_t))f)(log, memory); }
+// static void fail(void *f, const char *call, int n, int r) { ((void (*)(const char *, int, int))f)(call, n, r); }
+// static int number(void *f, int kind) { return ((int (*)(int))f)(kind); }
+import "C"
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// Library is a fake that was built.
+type Library struct {
+	Path    string
+	library unsafe.Pointer
+}
+
+// Build builds the library into a folder, without some calls.
+func Build(folder string, without ...string) (*Library, error) {
+	_, here, _, _ := runtime.Caller(0)
+	sources, err := filepath.Glob(filepath.Join(filepath.Dir(here), "testdata", "*.c"))
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{Path: filepath.Join(folder, "libcuda-"+strings.Join(without, "-")+".so")}
+	args := []string{"-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fPIC", "-shared", "-I" + filepath.Join(filepath.Dir(here), "..", "driver"), "-o", l.Path}
+	for _, call := range without {
+		args = append(args, "-D"+call+"=absent_"+call)
+	}
+	if out, err := exec.Command("cc", append(append(args, sources...), "-lpthread")...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cc: %w\n%s", err, out)
+	}
+	name := C.CString(l.Path)
+	defer C.free(unsafe.Pointer(name))
+	if l.library = C.dlopen(name, C.RTLD_NOW|C.RTLD_LOCAL); l.library == nil {
+		return nil, fmt.Errorf("%s", C.GoString(C.dlerror()))
+	}
+	return l, nil
+}
+
+func (l *Library) symbol(name string) unsafe.Pointer {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	return C.dlsym(l.library, n)
+}
+
+// Reset begins a log of all calls in a file, or none for "", with devices of so much memory. Nothing is to fail.
+func (l *Library) Reset(log string, memory uint64) {
+	name := C.CString(log)
+	defer C.free(unsafe.Pointer(name))
+	C.reset(l.symbol("fake_reset"), name, C.size_t(memory))
+}
+
+// Fail has the n-th call of a name fail, from 1 on, and Failed tells whether it has.
+func (l *Library) Fail(call string, n, result int) {
+	name := C.CString(call)
+	defer C.free(unsafe.Pointer(name))
+	C.fail(l.symbol("fake_fail"), name, C.int(n), C.int(result))
+}
+
+// Failed tells whether the call that was to fail was made.
+func (l *Library) Failed() bool { return C.number(l.symbol("fake_failed"), 0) != 0 }
+
+// kinds are what fake_live counts.
+var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs"}
+
+// Live says what has no end yet.
+func (l *Library) Live() string {
+	var out []string
+	for i, k := range kinds {
+		if n := C.number(l.symbol("fake_live"), C.int(i)); n != 0 {
+			out = append(out, fmt.Sprintf("%d %s", n, k))
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "fake.h"
+
+#include <unistd.h>
+
+pthread_mutex_t big = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static int live[KINDS], numbers[KINDS];
+static FILE *logged;
+static struct { char call[48]; int after; CUresult r; bool said; } failure;
+static size_t memory_size = (size_t)1 << 30;
+static __thread CUcontext mine;
+
+/* What tests ask for. */
+void fake_reset(const char *log, size_t memory)
+{
+	if (logged)
+		fclose(logged);
+	logged = log && *log ? fopen(log, "w") : NULL;
+	memset(numbers, 0, sizeof(numbers));
+	memset(&failure, 0, sizeof(failure));
+	memory_size = memory;
+}
+
+/* The n-th call of this name, from 1 on, is to fail. */
+void fake_fail(const char *call, int n, int r)
+{
+	snprintf(failure.call, sizeof(failure.call), "%s", call);
+	failure.after = n;
+	failure.r = r;
+	failure.said = false;
+}
+
+int fake_failed(void)
+{
+	return (failure.said);
+}
+
+/* How many things are there that must have an end. */
+int fake_live(int kind)
+{
+	return (live[kind]);
+}
+
+void *fake_count(void *p, int kind, int n)
+{
+	__atomic_add_fetch(&live[kind], n, __ATOMIC_SEQ_CST);
+	return (p);
+}
+
+int fake_number(int kind)
+{
+	return (__atomic_add_fetch(&numbers[kind], 1, __ATOMIC_SEQ_CST));
+}
+
+CUcontext current_context(void)
+{
+	return (mine);
+}
+
+/* Calls that have nothing to do with a context: which one the thread has is chance. */
+static bool of_process(const char *call)
+{
+	return (!strncmp(call, "cuCtxCreate", 11) || !strncmp(call, "cuCtxDestroy", 12) || !strncmp(call, "cuDevice", 8) ||
+		(!strncmp(call, "cuMem", 5) && strchr("ACGMRSU", call[5])));
+}
+
+bool fake_enter(const char *call, CUresult *r, const char *form, ...)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	bool fails = false;
+	va_list args;
+
+	pthread_mutex_lock(&lock);
+	if (!strcmp(call, failure.call) && --failure.after == 0) {
+		failure.said = fails = true;
+		*r = failure.r;
+	}
+	if (logged && form) {
+		if (mine && !of_process(call))
+			fprintf(logged, "context %d: ", mine->id);
+		fprintf(logged, "%s", call);
+		va_start(args, form);
+		vfprintf(logged, form, args);
+		va_end(args);
+		if (fails)
+			fprintf(logged, " = %d", *r);
+		fputc('\n', logged);
+		fflush(logged);
+	}
+	pthread_mutex_unlock(&lock);
+	return (fails);
+}
+
+CUresult cuInit(unsigned int flags)
+{
+	CALL(" %u", flags);
+	return (OK);
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+	CALL("");
+	*version = 12040;
+	return (OK);
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+	CALL("");
+	*count = DEVICES;
+	return (OK);
+}
+
+CUresult cuDeviceGet(CUdevice *dev, int ordinal)
+{
+	CALL(" %d", ordinal);
+	*dev = ordinal;
+	return (ordinal < DEVICES ? OK : INVALID_DEVICE);
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+	CALL(" %d", dev);
+	snprintf(name, len, "Fake GPU %d", dev);
+	return (OK);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *id, CUdevice dev)
+{
+	CALL(" %d", dev);
+	memset(id, 0x10 + dev, sizeof(*id));
+	return (OK);
+}
+
+CUresult cuDeviceGetUuid(CUuuid *id, CUdevice dev)
+{
+	CALL(" %d", dev);
+	memset(id, 0x10 + dev, sizeof(*id));
+	return (OK);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+	CALL(" %d", dev);
+	*bytes = memory_size;
+	return (OK);
+}
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
+{
+	static const int known[150] = {
+		[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = 2147483647, [6] = 65535, [7] = 65535, [8] = 49152, [9] = 65536,
+		[10] = 32, [11] = 2147483647, [12] = 65536, [13] = 1410000, [16] = 108, [19] = 1, [31] = 1, [39] = 2048, [40] = 3,
+		[41] = 1, [75] = 8, [78] = 1, [81] = 167936, [82] = 65536, [91] = 1, [95] = 1, [97] = 166912, [99] = 1, [102] = 1,
+		[106] = 32, [111] = 1024, [115] = 1,
+	};
+
+	CALL(NULL);
+	if (attribute <= 0 || attribute >= 135)
+		return (INVALID_VALUE);
+	*value = attribute == 33 ? dev + 1 : known[attribute];
+	return (OK);
+}
+
+CUresult cuDeviceCanAccessPeer(int *yes, CUdevice dev, CUdevice peer)
+{
+	CALL(" %d %d", dev, peer);
+	*yes = 1;
+	return (OK);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+	CUcontext c;
+
+	CALL(" flags %u, device %d", flags, dev);
+	c = fake_count(calloc(1, sizeof(*c)), CONTEXTS, 1);
+	c->id = fake_number(CONTEXTS);
+	c->device = dev;
+	c->limits[0] = 1024;
+	c->limits[1] = 1 << 20;
+	c->limits[2] = 8 << 20;
+	*ctx = mine = c;
+	return (OK);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	ENDING(" %d", ctx->id);
+	end_streams(ctx);
+	while (ctx->modules) {
+		CUmodule m = ctx->modules;
+
+		ctx->modules = m->next;
+		end_module(m);
+	}
+	fake_count(NULL, EVENTS, -ctx->events);
+	fake_count(NULL, EXECS, -ctx->execs);
+	fake_count(NULL, CONTEXTS, -1);
+	if (mine == ctx)
+		mine = NULL;
+	free(ctx);
+	return (told);
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+	mine = ctx;
+	return (OK);
+}
+
+CUresult cuCtxGetLimit(size_t *value, int limit)
+{
+	CALL(" %d", limit);
+	CONTEXT(c);
+	if (limit < 0 || limit > 6)
+		return (UNSUPPORTED_LIMIT);
+	*value = c->limits[limit];
+	return (OK);
+}
+
+CUresult cuCtxSetLimit(int limit, size_t value)
+{
+	CALL(" %d to %zu", limit, value);
+	CONTEXT(c);
+	if (limit < 0 || limit > 6)
+		return (UNSUPPORTED_LIMIT);
+	if (limit == 0 && value > 512 << 10)
+		return (INVALID_VALUE);
+	c->limits[limit] = value;
+	return (OK);
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// run is one run of a plan by this process: what is decided when it is launched, and what it waits for.
+type run struct {
+	context *cudaContext
+	*plan
+	off   map[backend.NodeID]bool
+	marks []*mark // what an event is recorded as, or waited for
+	child []*run
+}
+
+// begin makes a run.
+func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
+	n := len(p.steps)
+	r := &run{context: c, plan: p, off: off, marks: make([]*mark, n), child: make([]*run, n)}
+	for i, s := range p.steps {
+		var err error
+		switch {
+		case s.record != nil:
+			if _, err = s.record.now(); err == nil {
+				r.marks[i] = c.newMark(!s.record.cfg.NoTiming)
+			}
+		case s.wait != nil:
+			r.marks[i], err = s.wait.now()
+		case s.child != nil:
+			r.child[i], err = s.child.begin(c, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// publish lets the events stand for this run.
+func (r *run) publish() {
+	for i, s := range r.steps {
+		if s.record != nil {
+			s.record.set(r.marks[i])
+		}
+		if s.child != nil {
+			r.child[i].publish()
+		}
+	}
+}
+
+// reach ends the recordings of a run that does not take place.
+func (r *run) reach() {
+	for i, s := range r.steps {
+		if s.record != nil {
+			r.marks[i].pass()
+		}
+		if r.child[i] != nil {
+			r.child[i].reach()
+		}
+	}
+}
+
+// do carries a run out: each step when those on which it depends are over.
+func (r *run) do() {
+	over := make([]chan struct{}, len(r.steps))
+	for i := range over {
+		over[i] = make(chan struct{})
+	}
+	var all sync.WaitGroup
+	for i, s := range r.steps {
+		all.Go(func() {
+			defer close(over[i])
+			for _, d := range s.deps {
+				<-over[d]
+			}
+			r.step(i, s)
+		})
+	}
+	all.Wait()
+}
+
+// step carries out one step, to its end.
+func (r *run) step(i int, s *step) {
+	c := r.context
+	var err error
+	switch {
+	case s.record != nil:
+		c.moving.Lock()
+		err = r.marks[i].record(c.own)
+		c.moving.Unlock()
+	case s.wait != nil:
+		if r.marks[i] != nil {
+			_ = r.marks[i].wait(c.space.ctx) // the space is closed, then
+		}
+	case s.child != nil:
+		r.child[i].do()
+	case s.host != nil:
+		s.host()
+	case !r.off[s.id] && c.Err() == nil:
+		err = r.work(s)
+	}
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// work has the device do a step when the space is mapped, in a stream for this alone.
+func (r *run) work(s *step) error {
+	c := r.context
+	g := c.space.gate
+	if !g.Enter() {
+		return nil // it is closed
+	}
+	defer g.Leave()
+	var l *lane
+	err := c.alive(func() (err error) {
+		l, err = c.space.device.backend.newLane(c.ctx, 0, c.alive)
+		return err
+	})
+	if err != nil {
+		return c.seen(err)
+	}
+	defer func() { _ = l.close() }() // it goes with the context at the latest
+	st := &stream{context: c, lane: l}
+	switch {
+	case s.launch != nil:
+		err = c.alive(func() error { return l.drv.Launch(l.ctx, l.stream, s.launch) })
+	case s.box != nil:
+		err = c.alive(func() error { return st.copyBox(*s.box) })
+	case s.fill != nil:
+		err = c.alive(func() error { return l.drv.Fill(l.ctx, l.stream, s.fill) })
+	case s.job != nil:
+		var j *job
+		if j, err = s.job(st); err == nil {
+			err = j.run()
+		}
+	}
+	if err == nil {
+		err = st.settle()
+	}
+	return c.seen(err)
+}

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// lane is a stream of the driver's. One goroutine at a time moves bytes of the host through it.
+type lane struct {
+	drv    *driver.Driver
+	pool   *pinned
+	ctx    driver.Context
+	stream driver.Stream
+	done   driver.Event
+	alive  func(func() error) error // calls f unless the context has ended
+}
+
+// newLane makes a lane in a context.
+func (b *Backend) newLane(ctx driver.Context, priority int, alive func(func() error) error) (*lane, error) {
+	s, err := b.drv.NewStream(ctx, priority)
+	if err != nil {
+		return nil, err
+	}
+	e, err := b.drv.NewEvent(ctx, false)
+	if err != nil {
+		return nil, errors.Join(err, b.drv.DestroyStream(ctx, s))
+	}
+	return &lane{b.drv, &b.pinned, ctx, s, e, alive}, nil
+}
+
+// close ends the lane. Nothing is under way in it.
+func (l *lane) close() error {
+	return l.alive(func() error {
+		return errors.Join(l.drv.DestroyEvent(l.ctx, l.done), l.drv.DestroyStream(l.ctx, l.stream))
+	})
+}
+
+// wait waits until all that was queued is done, also if it fails: what was queued uses memory.
+func (l *lane) wait() error {
+	err := l.alive(func() error { return l.drv.Record(l.ctx, l.done, l.stream) })
+	ask := func() error { return l.drv.EventQuery(l.ctx, l.done) }
+	if err != nil {
+		ask = func() error { return l.drv.Query(l.ctx, l.stream) }
+	}
+	for p := (patience{}); ; {
+		e := l.alive(ask)
+		if backend.ResultOf(e) != backend.NotReady {
+			return errors.Join(err, e)
+		}
+		_ = p.pause(context.Background()) // it has no end
+	}
+}
+
+// idle tells whether nothing is under way; so does an error, which others will see.
+func (l *lane) idle() bool {
+	return backend.ResultOf(l.alive(func() error { return l.drv.Query(l.ctx, l.stream) })) != backend.NotReady
+}
+
+// out copies n bytes of a device, a part at a time, to whoever takes them, while the next part is on its way.
+func (l *lane) out(from backend.Addr, n uint64, take func(part []byte) error) error {
+	var parts [2][]byte
+	for i := range parts {
+		b, err := l.pool.get()
+		if err != nil {
+			return err
+		}
+		defer l.pool.put(b)
+		parts[i] = b
+	}
+	var ready []byte
+	for at, i := uint64(0), 0; at < n || ready != nil; i++ {
+		var next []byte
+		if at < n {
+			next = parts[i%2][:min(n-at, partSize)]
+			if err := l.alive(func() error { return l.drv.CopyOut(l.ctx, l.stream, next, from+backend.Addr(at)) }); err != nil {
+				return err
+			}
+			at += uint64(len(next))
+		}
+		var err error
+		if ready != nil {
+			err = take(ready)
+		}
+		if e := l.wait(); err == nil { // whatever happens: the buffers are others' next
+			err = e
+		}
+		if err != nil {
+			return err
+		}
+		ready = next
+	}
+	return nil
+}
+
+// in is the reverse of out.
+func (l *lane) in(to backend.Addr, n uint64, give func(part []byte) error) error {
+	var parts [2][]byte
+	for i := range parts {
+		b, err := l.pool.get()
+		if err != nil {
+			return err
+		}
+		defer l.pool.put(b)
+		parts[i] = b
+	}
+	for at, i := uint64(0), 0; at < n; i++ {
+		part := parts[i%2][:min(n-at, partSize)]
+		err := give(part) // while the one before is on its way
+		if e := l.wait(); err == nil {
+			err = e
+		}
+		if err == nil {
+			err = l.alive(func() error { return l.drv.CopyIn(l.ctx, l.stream, to+backend.Addr(at), part) })
+		}
+		if err != nil {
+			return err
+		}
+		at += uint64(len(part))
+	}
+	return l.wait()
+}
+
+// zero clears memory.
+func (l *lane) zero(at backend.Addr, n uint64) error {
+	err := l.alive(func() error { return l.drv.Fill(l.ctx, l.stream, &backend.Fill{Addr: at, Element: 1, Width: n}) })
+	if err != nil {
+		return err
+	}
+	return l.wait()
+}
+
+// partSize is what is copied at once: large enough for full speed.
+const partSize = 4 << 20
+
+// pinned is buffers of host memory that devices copy from and to. They belong to the first context that there is.
+type pinned struct {
+	mu    sync.Mutex
+	users []driver.Context
+	drv   *driver.Driver
+	free  [][]byte
+	all   [][]byte
+}
+
+// use names a context of the server's own, and leave says that it is about to end.
+func (p *pinned) use(b *Backend, ctx driver.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drv = b.drv
+	p.users = append(p.users, ctx)
+}
+
+// leave frees all buffers with the context in which they were made. No copy is under way any more.
+func (p *pinned) leave(b *Backend, ctx driver.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	if len(p.users) > 0 && p.users[0] == ctx {
+		for _, buffer := range p.all {
+			errs = append(errs, b.drv.FreePinned(ctx, buffer))
+		}
+		p.free, p.all = nil, nil
+	}
+	for i, u := range p.users {
+		if u == ctx {
+			p.users = append(p.users[:i], p.users[i+1:]...)
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *pinned) get() ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		b := p.free[n-1]
+		p.free = p.free[:n-1]
+		return b, nil
+	}
+	b, err := p.drv.NewPinned(p.users[0], partSize)
+	if err == nil {
+		p.all = append(p.all, b)
+	}
+	return b, err
+}
+
+func (p *pinned) put(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.all) > 0 {
+		p.free = append(p.free, b[:partSize])
+	}
+}

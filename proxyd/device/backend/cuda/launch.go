@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// function is a kernel of a module.
+type function struct {
+	module   *module
+	f        driver.Function
+	name     string
+	params   []backend.Param
+	offsets  []uint32
+	required backend.Dim
+	refused  error
+
+	mu    sync.Mutex
+	known [backend.FunctionAttributes]int32 // what the driver says of it: launches are held against that
+	has   [backend.FunctionAttributes]bool
+}
+
+// learn asks what launches need to know. The caller has the context alive.
+func (f *function) learn(k kernelFacts) error {
+	c := f.module.context
+	drv := c.space.device.backend.drv
+	f.required, f.params = k.required, k.params
+	var absent *driver.AbsentError
+	for i := 0; ; i++ {
+		p, err := drv.Param(c.ctx, f.f, i)
+		if errors.As(err, &absent) {
+			break // the image's own list will do
+		}
+		if i == 0 {
+			f.params = nil
+		}
+		if backend.ResultOf(err) == backend.InvalidValue {
+			break // it has no more
+		}
+		if err != nil {
+			return err
+		}
+		f.params = append(f.params, p)
+	}
+	for _, p := range f.params {
+		f.offsets = append(f.offsets, p.Offset)
+	}
+	return nil
+}
+
+// Name implements backend.Function.
+func (f *function) Name() string { return f.name }
+
+// Module implements backend.Function.
+func (f *function) Module() backend.Module { return f.module }
+
+// Params implements backend.Function.
+func (f *function) Params() []backend.Param { return f.params }
+
+// Required implements backend.Function.
+func (f *function) Required() backend.Dim { return f.required }
+
+// Attribute implements backend.Function. What it was is remembered: only SetAttribute changes it.
+func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
+	if err := f.module.check(); err != nil {
+		return 0, err
+	}
+	if a < 0 || a >= backend.FunctionAttributes {
+		return 0, fmt.Errorf("attribute %d of a function: %w", a, backend.InvalidValue)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.has[a] {
+		return f.known[a], nil
+	}
+	c := f.module.context
+	err := c.alive(func() (err error) {
+		f.known[a], err = c.space.device.backend.drv.FunctionAttribute(c.ctx, f.f, a)
+		return err
+	})
+	f.has[a] = err == nil
+	return f.known[a], c.seen(err)
+}
+
+// SetAttribute implements backend.Function.
+func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
+	if err := f.module.check(); err != nil {
+		return err
+	}
+	if a < 0 || a >= backend.FunctionAttributes {
+		return fmt.Errorf("set attribute %d of a function: %w", a, backend.InvalidValue)
+	}
+	c := f.module.context
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.has = [backend.FunctionAttributes]bool{}
+	return c.seen(c.alive(func() error { return c.space.device.backend.drv.SetFunctionAttribute(c.ctx, f.f, a, v) }))
+}
+
+// launch checks a launch.
+func (c *cudaContext) launch(l backend.Launch) (*driver.Launch, error) {
+	f, ok := l.Function.(*function)
+	if !ok || f.module.context != c {
+		return nil, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
+	}
+	if err := f.module.check(); err != nil {
+		return nil, err
+	}
+	if f.refused != nil {
+		return nil, f.refused
+	}
+	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
+		return nil, err
+	}
+	return &driver.Launch{
+		Function: f.f, Grid: l.Grid, Block: l.Block, Shared: l.Shared, Cooperative: l.Cooperative, Params: bytes.Clone(l.Params), Offsets: f.offsets,
+	}, nil
+}
+
+// Launch implements backend.Stream.
+func (st *stream) Launch(x backend.Launch) error {
+	return st.give(func() (*job, error) {
+		l, err := st.context.launch(x)
+		if err != nil {
+			return nil, err
+		}
+		return &job{direct: true, run: func() error { return st.lane.drv.Launch(st.lane.ctx, st.lane.stream, l) }}, nil
+	})
+}

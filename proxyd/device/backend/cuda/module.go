@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
+)
+
+// module is loaded code.
+type module struct {
+	context   *cudaContext
+	m         driver.Module
+	facts     facts
+	functions []*function
+	globals   map[string]backend.Global
+	kept      backend.Range // where variables' bytes are in the space's memory, for State
+	hidden    []string      // variables of which the driver tells nobody where they are
+
+	mu   sync.Mutex
+	gone bool
+}
+
+// compiled is an image as the driver takes it, with a NUL behind it.
+func (c *cudaContext) compiled(data []byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
+	parts, err := image.Parts(data)
+	if err != nil {
+		return nil, backend.Log{Error: err.Error() + "\n"}, fmt.Errorf("%w: %w", backend.InvalidImage, err)
+	}
+	if len(parts) == 1 {
+		return append(bytes.Clone(parts[0]), 0), backend.Log{}, nil
+	}
+	out, log, err := c.link(parts, cfg)
+	return append(out, 0), log, err
+}
+
+// link has the driver's linker make one image of several.
+func (c *cudaContext) link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
+	var list []driver.Part
+	for _, p := range parts {
+		kind := driver.PTX
+		if len(p) >= 4 {
+			switch binary.LittleEndian.Uint32(p) {
+			case 0x464C457F:
+				kind = driver.Cubin
+			case 0xBA55ED50:
+				kind = driver.Fatbin
+			}
+		}
+		list = append(list, driver.Part{Kind: kind, Data: append(bytes.Clone(p), 0)})
+	}
+	var out []byte
+	var log backend.Log
+	err := c.alive(func() (err error) {
+		out, log, err = c.space.device.backend.drv.Link(c.ctx, list, cfg)
+		return err
+	})
+	return out, log, c.seen(err)
+}
+
+// Link implements backend.Context.
+func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
+	if err := c.check(); err != nil {
+		return nil, backend.Log{}, err
+	}
+	var flat [][]byte
+	for _, p := range parts {
+		more, err := image.Parts(p)
+		if err != nil {
+			return nil, backend.Log{}, fmt.Errorf("link: %w: %w", backend.InvalidImage, err)
+		}
+		flat = append(flat, more...)
+	}
+	if len(flat) == 0 {
+		return nil, backend.Log{}, fmt.Errorf("link nothing: %w", backend.InvalidImage)
+	}
+	out, log, err := c.link(flat, cfg)
+	if err != nil {
+		return nil, log, fmt.Errorf("link: %w", err)
+	}
+	return out, log, nil
+}
+
+// Load implements backend.Context.
+func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
+	if err := c.check(); err != nil {
+		return nil, backend.Log{}, err
+	}
+	img, log, err := c.compiled(data, cfg)
+	if err != nil {
+		return nil, log, fmt.Errorf("load: %w", c.seen(err))
+	}
+	m := &module{context: c, globals: map[string]backend.Global{}}
+	err = c.alive(func() error {
+		var more backend.Log
+		var err error
+		m.m, more, err = c.space.device.backend.drv.Load(c.ctx, img, cfg)
+		log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
+		return err
+	})
+	if err != nil {
+		return nil, log, fmt.Errorf("load: %w", c.seen(err))
+	}
+	m.facts.read(img[:len(img)-1])
+	if err := m.settle(cfg.Globals); err != nil {
+		return nil, log, fmt.Errorf("load: %w", errors.Join(err, m.unload()))
+	}
+	for _, name := range m.hidden {
+		log.Info += "variable " + name + " cannot be found: programs that have it are not saved\n"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.modules[m] = true
+	return m, log, nil
+}
+
+// settle finds a module's kernels and variables.
+func (m *module) settle(kept backend.Addr) error {
+	c := m.context
+	drv := c.space.device.backend.drv
+	err := c.alive(func() error {
+		for _, k := range m.facts.kernels {
+			f, err := drv.Function(c.ctx, m.m, k.name)
+			if backend.ResultOf(err) == backend.NotFound {
+				continue // of code that the driver has not chosen
+			}
+			if err != nil {
+				return err
+			}
+			fn := &function{module: m, f: f, name: k.name}
+			if err := fn.learn(k); err != nil {
+				return err
+			}
+			m.functions = append(m.functions, fn)
+		}
+		for _, v := range m.facts.variables {
+			at, n, err := drv.Global(c.ctx, m.m, v.name)
+			switch {
+			case backend.ResultOf(err) == backend.NotFound:
+				if !v.constant && !compilers(v.name) {
+					m.hidden = append(m.hidden, v.name)
+				}
+			case err != nil:
+				return err
+			default:
+				m.globals[v.name] = backend.Global{Name: v.name, Addr: at, Size: n}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return c.seen(err)
+	}
+	return m.keep(kept)
+}
+
+// compilers tells whether a variable is a text that a compiler has named: nobody writes it.
+func compilers(name string) bool {
+	return strings.HasPrefix(name, "$str") || strings.HasPrefix(name, "__unnamed_") || strings.HasPrefix(name, "_$_str")
+}
+
+// unload ends the driver's module.
+func (m *module) unload() error {
+	c := m.context
+	return c.alive(func() error { return c.space.device.backend.drv.Unload(c.ctx, m.m) })
+}
+
+func (m *module) check() error {
+	if err := m.context.check(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone {
+		return fmt.Errorf("module: %w", backend.InvalidHandle)
+	}
+	return nil
+}
+
+// Function implements backend.Module.
+func (m *module) Function(name string) (backend.Function, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	for _, f := range m.functions {
+		if f.name == name {
+			return f, f.refused
+		}
+	}
+	return nil, fmt.Errorf("function %q: %w", name, backend.NotFound)
+}
+
+// Functions implements backend.Module.
+func (m *module) Functions() []backend.Function {
+	out := make([]backend.Function, len(m.functions))
+	for i, f := range m.functions {
+		out[i] = f
+	}
+	return out
+}
+
+// Global implements backend.Module.
+func (m *module) Global(name string) (backend.Global, error) {
+	if err := m.check(); err != nil {
+		return backend.Global{}, err
+	}
+	g, ok := m.globals[name]
+	if !ok {
+		return backend.Global{}, fmt.Errorf("variable %q: %w", name, backend.NotFound)
+	}
+	return g, nil
+}
+
+// Variables implements backend.Module.
+func (m *module) Variables() backend.Range { return m.kept }
+
+// Unload implements backend.Module.
+func (m *module) Unload() error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	gone := m.gone
+	m.gone = true
+	m.mu.Unlock()
+	if gone {
+		return fmt.Errorf("module: %w", backend.InvalidHandle)
+	}
+	c := m.context
+	s := c.space
+	work := s.work()
+	s.mu.Lock()
+	s.dropVariables(func(v variable) bool { return v.module == m })
+	over := s.leaving(0, 0) // who drains waits for it, and no address does
+	s.mu.Unlock()
+	if m.kept.Size > 0 {
+		if err := s.free(m.kept.Base, backend.Globals); err != nil {
+			close(over)
+			return err
+		}
+	}
+	c.mu.Lock()
+	delete(c.modules, m)
+	c.mu.Unlock()
+	// Launches that were queued before still run.
+	s.later(over, work, func() { _ = c.seen(m.unload()) })
+	return nil
+}

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
+)
+
+// act is one call of the backend's in a script.
+type act struct {
+	name string
+	do   func(p *play) error
+}
+
+// play is what the steps of a script have made.
+type play struct {
+	b      *Backend
+	space  backend.Space
+	cu     backend.Context
+	stream backend.Stream
+	event  backend.Event
+	module backend.Module
+	exec   backend.Exec
+	small  backend.Addr
+	large  backend.Addr
+	ranged backend.Addr
+	memory backend.MemoryID
+	ctx    context.Context
+}
+
+// bytesOfHost is a program's memory.
+type bytesOfHost []byte
+
+func (h bytesOfHost) Read(_ uint64, p []byte) error  { copy(p, h); return nil }
+func (h bytesOfHost) Write(_ uint64, p []byte) error { copy(h, p); return nil }
+
+func at(a backend.Addr) backend.Place { return backend.Place{Addr: uint64(a)} }
+
+func dim(x uint32) backend.Dim { return backend.Dim{X: x, Y: 1, Z: 1} }
+
+func (p *play) launch(name string, grid uint32, cooperative bool) (backend.Launch, error) {
+	f, err := p.module.Function(name)
+	if err != nil {
+		return backend.Launch{}, err
+	}
+	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, uint64(p.small)), 5)
+	return backend.Launch{Function: f, Grid: dim(grid), Block: dim(32), Params: params, Cooperative: cooperative}, nil
+}
+
+func (p *play) graph() (*backend.Graph, error) {
+	l, err := p.launch("add", 1, false)
+	if err != nil {
+		return nil, err
+	}
+	g := &backend.Graph{}
+	fill, err := g.Add(backend.FillNode{Fill: backend.Fill{Addr: p.small, Value: 1, Element: 4, Width: 4}})
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := g.Add(backend.KernelNode{Launch: l}, fill)
+	if err != nil {
+		return nil, err
+	}
+	empty, err := g.Add(backend.EmptyNode{}, fill)
+	if err != nil {
+		return nil, err
+	}
+	_, err = g.Add(backend.CopyNode{Copy: backend.Copy{Src: at(p.small), Dst: at(p.small + 64), Width: 16}}, kernel, empty)
+	return g, err
+}
+
+// script is a program's life, with each kind of call in it. A step whose work goes on behind it waits for it, so that the driver's calls
+// come in one order.
+var script = []act{
+	{"space", func(p *play) (err error) {
+		p.space, err = p.b.Devices()[0].NewSpace(backend.SpaceConfig{Memory: 64 << 20})
+		return err
+	}},
+	{"map", func(p *play) error { return p.space.Map() }},
+	{"context", func(p *play) (err error) { p.cu, err = p.space.NewContext(0); return err }},
+	{"limit", func(p *play) error { return p.cu.SetLimit(backend.LimitStackSize, 2048) }},
+	{"stream", func(p *play) (err error) {
+		p.stream, err = p.cu.NewStream(backend.StreamConfig{NonBlocking: true, Priority: -2})
+		return err
+	}},
+	{"allocate a little", func(p *play) (err error) { p.small, err = p.cu.Alloc(1000); return err }},
+	{"allocate a little more", func(p *play) error { _, err := p.cu.Alloc(1000); return err }},
+	{"allocate much", func(p *play) (err error) { p.large, err = p.cu.Alloc(5 << 20); return err }},
+	{"fill", func(p *play) error {
+		return p.stream.Fill(backend.Fill{Addr: p.small, Value: 0x55, Element: 1, Width: 100})
+	}},
+	{"fill rows", func(p *play) error {
+		return p.stream.Fill(backend.Fill{Addr: p.small, Value: 7, Element: 4, Width: 4, Height: 3, Pitch: 64})
+	}},
+	{"copy", func(p *play) error {
+		return p.stream.Copy(backend.Copy{Src: at(p.small), Dst: at(p.large), Width: 100})
+	}},
+	{"copy a box", func(p *play) error {
+		return p.stream.Copy(backend.Copy{
+			Src: backend.Place{Addr: uint64(p.small), Pitch: 16, Rows: 4, X: 1, Y: 1}, Dst: backend.Place{Addr: uint64(p.large), Pitch: 32, Rows: 8},
+			Width: 5, Height: 2, Depth: 3,
+		})
+	}},
+	{"copy in", func(p *play) error {
+		if err := p.stream.Copy(backend.Copy{Src: backend.Place{Host: bytesOfHost("hello")}, Dst: at(p.small), Width: 5}); err != nil {
+			return err
+		}
+		return p.stream.Synchronize(p.ctx)
+	}},
+	{"copy out", func(p *play) error {
+		h := make(bytesOfHost, 5)
+		if err := p.stream.Copy(backend.Copy{Src: at(p.small), Dst: backend.Place{Host: h}, Width: 5}); err != nil {
+			return err
+		}
+		if err := p.stream.Synchronize(p.ctx); err != nil || string(h) == "hello" {
+			return err
+		}
+		return fmt.Errorf("read %q", h)
+	}},
+	{"write 4 bytes", func(p *play) error { return p.stream.Write(p.small, 4, 5) }},
+	{"write 8 bytes", func(p *play) error { return p.stream.Write(p.small, 8, 5) }},
+	{"event", func(p *play) (err error) { p.event, err = p.cu.NewEvent(backend.EventConfig{}); return err }},
+	{"record", func(p *play) error { return p.stream.Record(p.event) }},
+	{"wait for the event", func(p *play) error { return p.cu.Legacy().Wait(p.event) }},
+	{"the event's time", func(p *play) error {
+		if err := p.event.Synchronize(p.ctx); err != nil {
+			return err
+		}
+		_, err := p.event.Time()
+		return err
+	}},
+	{"module", func(p *play) (err error) {
+		p.module, _, err = p.cu.Load([]byte(backendtest.Kernels), backend.LoadConfig{MaxRegisters: 32, Verbose: true})
+		return err
+	}},
+	{"link", func(p *play) error {
+		_, _, err := p.cu.Link([][]byte{[]byte(backendtest.Needs), []byte(backendtest.Defines)}, backend.LoadConfig{})
+		return err
+	}},
+	{"set an attribute", func(p *play) error {
+		f, err := p.module.Function("add")
+		if err != nil {
+			return err
+		}
+		return f.SetAttribute(backend.FuncMaxDynamicShared, 100<<10)
+	}},
+	{"launch", func(p *play) error {
+		l, err := p.launch("add", 2, false)
+		if err != nil {
+			return err
+		}
+		return p.stream.Launch(l)
+	}},
+	{"launch together", func(p *play) error {
+		l, err := p.launch("add", 2, true)
+		if err != nil {
+			return err
+		}
+		return p.stream.Launch(l)
+	}},
+	{"graph", func(p *play) error {
+		g, err := p.graph()
+		if err == nil {
+			p.exec, err = p.cu.Instantiate(g)
+		}
+		return err
+	}},
+	{"run the graph", func(p *play) error { return p.stream.Graph(p.exec) }},
+	{"synchronize", func(p *play) error { return p.stream.Synchronize(p.ctx) }},
+	{"end the graph", func(p *play) error { return p.exec.Destroy() }},
+	{"reserve", func(p *play) (err error) { p.ranged, err = p.space.Reserve(4<<20, 0, 0); return err }},
+	{"memory", func(p *play) (err error) { p.memory, err = p.space.NewMemory(2 << 20); return err }},
+	{"map memory", func(p *play) error { return p.space.MapMemory(p.ranged, 2<<20, 0, p.memory) }},
+	{"allow access", func(p *play) error { return p.space.SetAccess(p.ranged, 2<<20, true) }},
+	{"unmap memory", func(p *play) error { return p.space.UnmapMemory(p.ranged, 2<<20) }},
+	{"release memory", func(p *play) error { return p.space.ReleaseMemory(p.memory) }},
+	{"write a block", func(p *play) error {
+		return p.space.WriteBlock(backend.BlockID{Base: p.large}, bytes.Repeat([]byte{3}, backend.Granule))
+	}},
+	{"free", func(p *play) error { return p.cu.Free(p.small) }},
+	{"unmap the space", func(p *play) error {
+		if err := p.space.Drain(p.ctx); err != nil {
+			return err
+		}
+		return p.space.Unmap()
+	}},
+	{"read a block", func(p *play) error {
+		_, err := p.space.ReadBlock(backend.BlockID{Base: p.large}, make([]byte, backend.Granule))
+		return err
+	}},
+	{"give a block back", func(p *play) error {
+		for i := range backend.Addr(3) {
+			if err := p.space.WriteBlock(backend.BlockID{Base: p.large + i*backend.Granule}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+	{"map the space again", func(p *play) error { return p.space.Map() }},
+	{"unload", func(p *play) error { return p.module.Unload() }},
+	{"end the stream", func(p *play) error { return p.stream.Destroy() }},
+	{"end the context", func(p *play) error { return p.cu.Destroy() }},
+	{"end the space", func(p *play) error { return p.space.Close() }},
+	{"end", func(p *play) error { return p.b.Close() }},
+}

@@ -1,0 +1,338 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/gate"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+type (
+	arena = ledger.Arena[*memory]
+	piece = ledger.Piece[*memory]
+)
+
+// space is one rank's device.
+type space struct {
+	device   *device
+	cfg      backend.SpaceConfig
+	size     uint64 // of addresses
+	reserved *addresses
+	gate     *gate.Gate
+	view     view
+	ctx      context.Context // ends all waits when the space is closed
+	cancel   context.CancelFunc
+
+	mu          sync.Mutex
+	closed      bool
+	ledger      *ledger.Ledger[*memory]
+	freeing     []freeing
+	contexts    map[backend.ContextID]*cudaContext
+	nextContext backend.ContextID
+	peers       []*space // whose memory our kernels see
+	variables   []variable
+	claims      []backend.Variable // of the state, until a module takes them
+}
+
+// freeing is addresses that calls may no longer name and that work may still use.
+type freeing struct {
+	base backend.Addr
+	size uint64
+	over chan struct{}
+}
+
+var errClosed = fmt.Errorf("space is closed: %w", backend.ContextIsDestroyed)
+
+// NewSpace implements backend.Device.
+func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
+	if cfg.Base == 0 {
+		cfg.Base = backend.DefaultBase
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = d.info.Memory
+	}
+	size := backend.SpaceSize(cfg.Memory)
+	const tib, top = 1 << 40, 1 << 47
+	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
+		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
+	}
+	if err := d.service(); err != nil {
+		return nil, err
+	}
+	b := d.backend
+	r, err := b.claim(cfg.Base, size)
+	if err != nil {
+		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), err)
+	}
+	s := &space{device: d, cfg: cfg, size: size, reserved: r, gate: gate.New(), contexts: map[backend.ContextID]*cudaContext{}}
+	s.view.space = s
+	s.view.places = map[backend.Addr]*memory{}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ledger = ledger.New(cfg.Base, size, cfg.Memory, d.newMemory)
+	if cfg.State != nil {
+		if err := s.restore(cfg.State); err != nil {
+			return nil, errors.Join(err, s.release())
+		}
+		s.cfg.State = nil
+	}
+	b.mu.Lock()
+	b.spaces[s] = true
+	b.mu.Unlock()
+	return s, nil
+}
+
+// Map implements backend.Space.
+func (s *space) Map() error {
+	b := s.device.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.isClosed() {
+		return errClosed
+	}
+	for o := range b.mapped {
+		if o != s && (o.device == s.device || s.overlaps(o)) {
+			return fmt.Errorf("map: another space is on the device, or has these addresses: %w", backend.AlreadyMapped)
+		}
+	}
+	if !b.mapped[s] {
+		if err := s.view.show(); err != nil {
+			return fmt.Errorf("map: %w", err)
+		}
+		b.mapped[s] = true
+	}
+	s.gate.Set()
+	return nil
+}
+
+// overlaps tells whether two spaces have addresses in common.
+func (s *space) overlaps(o *space) bool {
+	return o.cfg.Base < s.cfg.Base+backend.Addr(s.size) && s.cfg.Base < o.cfg.Base+backend.Addr(o.size)
+}
+
+// Hold implements backend.Space.
+func (s *space) Hold() { s.gate.Hold() }
+
+// Unmap implements backend.Space.
+func (s *space) Unmap() error {
+	b := s.device.backend
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.mapped[s] {
+		return fmt.Errorf("unmap: the space is not mapped: %w", backend.NotMapped)
+	}
+	all := s.streams()
+	if err := s.gate.Clear(func() bool { return busy(all) }); err != nil {
+		return fmt.Errorf("unmap: work is under way: %w", err)
+	}
+	if busy(s.streams()) { // of a stream that is new
+		s.gate.Set()
+		return fmt.Errorf("unmap: work is under way: %w", backend.NotReady)
+	}
+	if err := s.view.hide(); err != nil {
+		return fmt.Errorf("unmap: %w", err)
+	}
+	delete(b.mapped, s)
+	return nil
+}
+
+// busy tells whether the device has work of these streams.
+func busy(streams []*stream) bool {
+	for _, st := range streams {
+		if !st.lane.idle() {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *space) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Drain implements backend.Space.
+func (s *space) Drain(ctx context.Context) error {
+	for {
+		work := s.work()
+		s.mu.Lock()
+		over := s.waits(0, ^uint64(0))
+		s.mu.Unlock()
+		if len(work) == 0 && len(over) == 0 {
+			return nil
+		}
+		for _, m := range work {
+			if err := m.wait(ctx); err != nil {
+				return err
+			}
+		}
+		if err := await(ctx, over); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *space) all() []*cudaContext {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*cudaContext
+	for _, c := range s.contexts {
+		all = append(all, c)
+	}
+	return all
+}
+
+func (s *space) streams() []*stream {
+	var all []*stream
+	for _, c := range s.all() {
+		all = append(all, c.list()...)
+	}
+	return all
+}
+
+// work is a mark at the end of each stream with work in it.
+func (s *space) work() []*mark {
+	var marks []*mark
+	for _, st := range s.streams() {
+		if !st.empty() {
+			marks = append(marks, st.fence())
+		}
+	}
+	return marks
+}
+
+// Close implements backend.Space.
+func (s *space) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed
+	}
+	s.closed = true
+	peers := s.peers
+	s.mu.Unlock()
+	all := s.all()
+	for _, c := range all {
+		c.fail(errClosed)
+	}
+	s.cancel()
+	s.gate.Close()
+	for _, p := range peers {
+		_ = p.view.deny(s.device.dev) // it may be closed
+	}
+	// A context takes its kernels with it: nothing runs in the space from here on.
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.end())
+	}
+	b := s.device.backend
+	b.mu.Lock()
+	if b.mapped[s] {
+		errs = append(errs, s.view.hide())
+		delete(b.mapped, s)
+	}
+	delete(b.spaces, s)
+	b.mu.Unlock()
+	s.view.shut()
+	b.releaseHosts(s)
+	return errors.Join(append(errs, s.release())...)
+}
+
+// release gives back all memory and addresses.
+func (s *space) release() error {
+	defer s.device.backend.unclaim(s.reserved)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	s.ledger.Arenas(func(a *arena) {
+		if s.ledger.Forget(a) {
+			errs = append(errs, a.Bytes.end())
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// NewContext implements backend.Space.
+func (s *space) NewContext(id backend.ContextID) (backend.Context, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if id == 0 {
+		id = s.nextContext + 1
+	}
+	if s.contexts[id] != nil {
+		return nil, fmt.Errorf("context %d is there already: %w", id, backend.InvalidValue)
+	}
+	c, err := newContext(s, id)
+	if err != nil {
+		return nil, err
+	}
+	s.nextContext = max(s.nextContext, id)
+	s.contexts[id] = c
+	return c, nil
+}
+
+// sees is NotSupported if a device cannot reach another one's memory.
+func (d *device) sees(o *device) error {
+	yes, err := d.backend.drv.CanAccessPeer(d.dev, o.dev)
+	if err == nil && !yes {
+		err = fmt.Errorf("device %d cannot reach the memory of device %d: %w", d.index, o.index, backend.NotSupported)
+	}
+	return err
+}
+
+// AllowPeer implements backend.Memory.
+func (s *space) AllowPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok || p == s || p.device.backend != s.device.backend || p.overlaps(s) {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	s.mu.Lock()
+	there := slices.Contains(s.peers, p)
+	s.mu.Unlock()
+	if there {
+		return fmt.Errorf("peer: %w", backend.PeerAccessAlreadyEnabled)
+	}
+	if p.device != s.device {
+		if err := s.device.sees(p.device); err != nil {
+			return err
+		}
+		if err := p.view.allow(s.device.dev); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers = append(s.peers, p)
+	return nil
+}
+
+// DenyPeer implements backend.Memory.
+func (s *space) DenyPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	s.mu.Lock()
+	i := slices.Index(s.peers, p)
+	if i >= 0 {
+		s.peers = slices.Delete(s.peers, i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 {
+		return fmt.Errorf("peer: %w", backend.PeerAccessNotEnabled)
+	}
+	return p.view.deny(s.device.dev)
+}

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// view is the memory that work finds when it runs: the program's addresses over memory. What calls may name is another matter,
+// see package ledger. While the space is mapped, the device's page tables are as the view.
+type view struct {
+	space *space
+
+	mu     sync.Mutex
+	shown  bool
+	closed bool
+	places map[backend.Addr]*memory
+	seen   []driver.Device // others that may follow pointers here, as often as they were allowed
+}
+
+// devices are all that may use the memory.
+func (v *view) devices() []driver.Device {
+	list := []driver.Device{v.space.device.dev}
+	for _, d := range v.seen {
+		if !slices.Contains(list, d) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// addresses are those of all places, ascending. The caller holds mu.
+func (v *view) addresses() []backend.Addr { return slices.Sorted(maps.Keys(v.places)) }
+
+// put lets work find memory at an address, unless it does already.
+func (v *view) put(a backend.Addr, m *memory) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.closed:
+		return errClosed
+	case v.places[a] == m:
+		return nil
+	case v.places[a] != nil:
+		return fmt.Errorf("map %#x: in use: %w", uint64(a), backend.InvalidValue)
+	}
+	if v.shown {
+		if err := v.enter(a, m); err != nil {
+			return err
+		}
+	}
+	v.places[a] = m
+	return nil
+}
+
+// enter maps memory. The caller holds mu.
+func (v *view) enter(a backend.Addr, m *memory) error {
+	if err := m.open(); err != nil {
+		return err
+	}
+	drv := v.space.device.backend.drv
+	if err := drv.Map(a, m.size, m.handle); err != nil {
+		return err
+	}
+	if err := drv.Allow(a, m.size, true, v.devices()...); err != nil {
+		return errors.Join(err, drv.Unmap(a, m.size))
+	}
+	return nil
+}
+
+// has tells what is at an address.
+func (v *view) has(a backend.Addr, m *memory) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.places[a] == m
+}
+
+// remove undoes put, if it is this memory that is there.
+func (v *view) remove(a backend.Addr, m *memory) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.places[a] != m {
+		return nil
+	}
+	delete(v.places, a)
+	if !v.shown {
+		return nil
+	}
+	return v.space.device.backend.drv.Unmap(a, m.size)
+}
+
+// show maps all of it, or nothing.
+func (v *view) show() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var done []backend.Addr
+	for _, a := range v.addresses() {
+		if err := v.enter(a, v.places[a]); err != nil {
+			for _, a := range done {
+				err = errors.Join(err, v.space.device.backend.drv.Unmap(a, v.places[a].size))
+			}
+			return err
+		}
+		done = append(done, a)
+	}
+	v.shown = true
+	return nil
+}
+
+// hide is show's reverse.
+func (v *view) hide() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.shown {
+		return nil
+	}
+	v.shown = false
+	var errs []error
+	for _, a := range v.addresses() {
+		errs = append(errs, v.space.device.backend.drv.Unmap(a, v.places[a].size))
+	}
+	return errors.Join(errs...)
+}
+
+// shut has no more be put.
+func (v *view) shut() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	clear(v.places)
+}
+
+// allow lets another device use all that is and will be there.
+func (v *view) allow(d driver.Device) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.seen = append(v.seen, d)
+	return v.permit(d, true)
+}
+
+// deny undoes allow.
+func (v *view) deny(d driver.Device) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	i := slices.Index(v.seen, d)
+	if i < 0 {
+		return nil
+	}
+	v.seen = slices.Delete(v.seen, i, i+1)
+	if slices.Contains(v.seen, d) {
+		return nil
+	}
+	return v.permit(d, false)
+}
+
+// permit is what a device may do with what is mapped now. The caller holds mu.
+func (v *view) permit(d driver.Device, yes bool) error {
+	if !v.shown || v.closed || d == v.space.device.dev {
+		return nil
+	}
+	var errs []error
+	for a, m := range v.places {
+		errs = append(errs, v.space.device.backend.drv.Allow(a, m.size, yes, d))
+	}
+	return errors.Join(errs...)
+}
+
+// window finds bytes where the server sees them: the piece of memory at an address, and how far it goes.
+func (v *view) window(a backend.Addr) (*memory, uint64, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for base, m := range v.places {
+		if a >= base && uint64(a-base) < m.size {
+			return m, uint64(a - base), true
+		}
+	}
+	return nil, 0, false
+}

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// word checks an address of 4 or 8 bytes.
+func (st *stream) word(a backend.Addr, size int) error {
+	if size != 4 && size != 8 || uint64(a)%uint64(size) != 0 {
+		return fmt.Errorf("a word of %d bytes at %#x: %w", size, uint64(a), backend.InvalidValue)
+	}
+	return st.context.space.allowed(a, uint64(size))
+}
+
+// Write implements backend.Stream.
+func (st *stream) Write(a backend.Addr, size int, value uint64) error {
+	return st.give(func() (*job, error) {
+		run := func() error { return st.lane.drv.WriteValue(st.lane.ctx, st.lane.stream, a, size, value) }
+		return &job{direct: true, run: run}, st.word(a, size)
+	})
+}
+
+// WaitValue implements backend.Stream.
+func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
+	return st.give(func() (*job, error) {
+		if cond > backend.Nor {
+			return nil, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
+		}
+		run := func() error { return st.waitValue(a, size, value, cond) }
+		return &job{waits: true, run: run}, st.word(a, size)
+	})
+}
+
+// waitValue looks at a word until it is right. The device is not told to wait: the space could not give way then.
+func (st *stream) waitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
+	if err := st.settle(); err != nil {
+		return err
+	}
+	s := st.context.space
+	for p := (patience{}); ; {
+		v, err := s.look(a, size)
+		if err != nil || st.context.Err() != nil || satisfied(v, value, size, cond) {
+			return err
+		}
+		if !s.gate.Aside(func() { err = p.pause(s.ctx) }) || err != nil {
+			return errClosed
+		}
+	}
+}
+
+// look reads a word. Between two looks the memory may be unmapped.
+func (s *space) look(a backend.Addr, size int) (uint64, error) {
+	b := make([]byte, 8)
+	if host := s.hostBytes(a, uint64(size)); host != nil {
+		copy(b, host)
+		return binary.LittleEndian.Uint64(b), nil
+	}
+	err := s.windows(a, uint64(size), func(m *memory, at, n uint64) error {
+		_, err := m.read(at, b[:n])
+		return err
+	})
+	return binary.LittleEndian.Uint64(b), err
+}
+
+// satisfied tells whether the word v satisfies a condition.
+func satisfied(v, value uint64, size int, cond backend.Condition) bool {
+	mask := ^uint64(0) >> (64 - 8*size)
+	v, value = v&mask, value&mask
+	switch cond {
+	case backend.AtLeast:
+		return (v-value)&mask>>(8*size-1) == 0
+	case backend.Equal:
+		return v == value
+	case backend.And:
+		return v&value != 0
+	default:
+		return ^(v|value)&mask != 0
+	}
+}
