@@ -16,6 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
+// Built tells whether this program can open a driver.
+const Built = true
+
 // Backend is the real devices of a machine.
 type Backend struct {
 	cfg     Config

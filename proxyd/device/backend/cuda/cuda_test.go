@@ -6,9 +6,8 @@
 package cuda
 
 import (
-	"fmt"
+	"flag"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -26,25 +25,9 @@ var (
 	fakesMu    sync.Mutex
 )
 
-// addressesAreFree tells whether nothing of this process lies where spaces do.
-func addressesAreFree() bool {
-	text, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return true
-	}
-	const tib = 1 << 40
-	for line := range strings.Lines(string(text)) {
-		var from, to uint64
-		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err == nil && (from < 24*tib && to > 8*tib || from < 102*tib && to > 100*tib) && from >= 8*tib {
-			return false
-		}
-	}
-	return true
-}
-
 func TestMain(m *testing.M) {
 	// Go's heap begins anywhere, unless a program is built as proxyd-cuda is.
-	if !addressesAreFree() {
+	if taken, err := Taken(); err != nil || taken != "" {
 		panic(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 	}
 	// A driver's library stays open until the process ends, so its file does too.
@@ -53,6 +36,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	fakeFolder = folder
+	flag.Parse()
 	code := m.Run()
 	os.RemoveAll(folder)
 	os.Exit(code)
@@ -92,6 +76,32 @@ func open(t *testing.T, l *fakecuda.Library) *Backend {
 	}
 	t.Cleanup(func() { b.Close() }) // of a test that failed
 	return b
+}
+
+var library = flag.String("library", "", "run the suite over this driver, as libcuda.so.1, with two devices or more")
+
+// TestDevice runs the suite on real devices: see tests/gpu/run.
+func TestDevice(t *testing.T) {
+	if *library == "" {
+		t.Skip("-library names no driver")
+	}
+	open := func(t *testing.T) backend.Backend {
+		b, err := Open(Config{Library: *library, VariablesMayMove: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() }) // of a test that failed
+		return b
+	}
+	b := open(t)
+	n := len(b.Devices())
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n < 2 {
+		t.Skipf("%d devices, the suite needs two", n)
+	}
+	backendtest.Run(t, open, excused)
 }
 
 // excused are the cases that a real device cannot pass.

@@ -10,7 +10,7 @@
 //	└─ space    what calls may name (package ledger); the view: what      space.go alloc.go vmm.go host.go view.go
 //	   │        work finds at the program's addresses while it is mapped
 //	   └─ cudaContext   one of the driver's each: a fault stays in it    context.go
-//	      ├─ stream     a lane, and a queue before it                    stream.go copy.go word.go exchange.go launch.go
+//	      ├─ stream     a lane, and a queue before it                    stream.go queue.go copy.go word.go exchange.go launch.go
 //	      ├─ mark       a point of a stream's work                       event.go
 //	      ├─ module     code, and variables                              module.go variable.go facts.go
 //	      └─ exec       a graph                                          graph.go graph_run.go
@@ -65,7 +65,7 @@
 // # Not seen on hardware
 //
 // All of it. It was written from the table of calls and the driver's public description, and run against fakecuda, which does what
-// its author thought that a driver does. To be looked at first on a device (tests/gpu/run does):
+// its author thought that a driver does. To be looked at first on a device (tests/gpu/run does, and runs the suite there):
 //
 //   - that reservations come where they are asked for, and memory mapped twice (window and view) behaves;
 //   - that a context made by cuCtxCreate sees memory of cuMemMap, and can copy variables of another one;

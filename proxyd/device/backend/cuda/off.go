@@ -7,5 +7,8 @@ package cuda
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 
+// Built tells whether this program can open a driver.
+const Built = false
+
 // Open fails with ErrNoCgo.
 func Open(Config) (backend.Backend, error) { return nil, ErrNoCgo }

@@ -7,14 +7,22 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// Settle has this process start again without address space randomisation, unless it has none: where the driver puts what it
-// allocates by itself is then the same each time. It must be called before anything else is done. It returns if nothing
-// had to be done, or with an error.
-func Settle() error {
+// maxAttempts is how often a process starts again to have its addresses free.
+const maxAttempts = 16
+
+// Settle has this process start again without address space randomisation, so that what the driver places by itself is in the
+// same place each time, and until nothing lies where spaces will. It must be called before anything else is done. attempt is
+// 0 at first; the process that is started has the argument that name makes of the next number. Settle returns if nothing had to be
+// done, or with an error, which wraps ErrAddresses if that was of no use.
+func Settle(attempt int, name func(attempt int) string) error {
 	const addrNoRandomize, query = 0x0040000, 0xffffffff
 	// The persona is a thread's, and the program that is executed has that of the thread.
 	runtime.LockOSThread()
@@ -23,8 +31,14 @@ func Settle() error {
 	if errno != 0 {
 		return fmt.Errorf("personality: %w", errno)
 	}
-	if now&addrNoRandomize != 0 {
+	taken, err := Taken()
+	switch {
+	case err != nil:
+		return err
+	case now&addrNoRandomize != 0 && taken == "":
 		return nil
+	case attempt >= maxAttempts:
+		return fmt.Errorf("%s, also after %d attempts: %w", taken, attempt, ErrAddresses)
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_PERSONALITY, now|addrNoRandomize, 0, 0); errno != 0 {
 		return fmt.Errorf("addresses cannot be made predictable: personality: %w", errno)
@@ -33,5 +47,21 @@ func Settle() error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("start again: %w", unix.Exec(self, os.Args, os.Environ()))
+	return fmt.Errorf("start again: %w", unix.Exec(self, append(slices.Clone(os.Args), name(attempt+1)), os.Environ()))
+}
+
+// Taken says what lies where the first spaces of a process will, or "".
+func Taken() (string, error) {
+	const first, last = uint64(backend.DefaultBase / 2), uint64(2 * backend.DefaultBase)
+	text, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		var from, to uint64
+		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err == nil && from < last && to > first {
+			return "there is something at " + strings.TrimSpace(line), nil
+		}
+	}
+	return "", nil
 }

@@ -140,6 +140,13 @@ void push(CUstream s, struct op *o);
 void end_streams(CUcontext c);
 void let_go(struct point *p);
 
+/* kernels.c */
+int (*kernel_named(const char *name))(struct op *, CUcontext);
+
+/* link.c */
+void complain(char *log, size_t n, const char *form, const char *name);
+void take_name(char *out, size_t n, const char *p);
+
 /* module.c */
 void end_module(CUmodule m);
 int run_launch(struct op *o, CUcontext c);

@@ -4,147 +4,12 @@
 #include "fake.h"
 
 #include <ctype.h>
-#include <unistd.h>
-
-/* The suite's kernels. What they read and write must be reached by the device. */
-static unsigned int *word(struct op *o, CUcontext c, uint64_t at, int *fault)
-{
-	CUmodule m = o->function->module;
-
-	if (at % 4)
-		*fault = MISALIGNED;
-	else if (!(at >= (uint64_t)m->bytes && at < (uint64_t)m->bytes + m->nbytes) && !device_reaches(c->device, at, 4))
-		*fault = ILLEGAL_ADDRESS;
-	return ((unsigned int *)at);
-}
-
-static uint64_t address(struct op *o, int i)
-{
-	uint64_t v;
-
-	memcpy(&v, o->params + o->function->offsets[i], sizeof(v));
-	return (v);
-}
-
-static unsigned int value(struct op *o, int i)
-{
-	unsigned int v;
-
-	memcpy(&v, o->params + o->function->offsets[i], sizeof(v));
-	return (v);
-}
-
-static unsigned int *variable(struct op *o, const char *name)
-{
-	CUmodule m = o->function->module;
-
-	for (int i = 0; i < m->nglobals; ++i)
-		if (!strcmp(m->globals[i].name, name))
-			return ((unsigned int *)(m->bytes + m->globals[i].at));
-	abort();
-}
-
-static int k_add(struct op *o, CUcontext c)
-{
-	size_t n = (size_t)o->grid[0] * o->grid[1] * o->grid[2] * o->block[0] * o->block[1] * o->block[2];
-	int fault = 0;
-
-	for (size_t i = 0; i < n; i += 512) { /* a look at each page will do */
-		word(o, c, address(o, 0) + 4 * i, &fault);
-		if (fault)
-			return (fault);
-	}
-	for (size_t i = 0; i < n; ++i)
-		((unsigned int *)address(o, 0))[i] += value(o, 1);
-	return (0);
-}
-
-static int k_poke(struct op *o, CUcontext c)
-{
-	int fault = 0;
-	unsigned int *p = word(o, c, address(o, 0), &fault);
-
-	if (!fault)
-		*p = value(o, 1);
-	return (fault);
-}
-
-static int k_bump(struct op *o, CUcontext c)
-{
-	int fault = 0;
-	unsigned int *p = word(o, c, address(o, 0), &fault), *counter = variable(o, "counter");
-
-	if (!fault)
-		*p = (*counter)++;
-	return (fault);
-}
-
-static int k_ask(struct op *o, CUcontext c)
-{
-	int fault = 0;
-	unsigned int *p = word(o, c, address(o, 0), &fault);
-
-	if (!fault)
-		*p = *variable(o, "answer");
-	return (fault);
-}
-
-static int k_spin(struct op *o, CUcontext c)
-{
-	int fault = 0;
-	volatile unsigned int *p = word(o, c, address(o, 0), &fault);
-
-	while (!fault && !*p && !__atomic_load_n(&c->dead, __ATOMIC_SEQ_CST))
-		usleep(50);
-	return (fault);
-}
-
-static int k_stop(struct op *o, CUcontext c)
-{
-	(void)o;
-	(void)c;
-	return (LAUNCH_FAILED);
-}
-
-static int k_claim(struct op *o, CUcontext c)
-{
-	(void)o;
-	(void)c;
-	return (ASSERT_FAILED);
-}
-
-static int k_none(struct op *o, CUcontext c)
-{
-	(void)o;
-	(void)c;
-	return (0);
-}
-
-static const struct { const char *name; int (*run)(struct op *, CUcontext); } kernels[] = {
-	{ "add", k_add }, { "poke", k_poke }, { "bump", k_bump }, { "ask", k_ask }, { "spin", k_spin }, { "stop", k_stop }, { "claim", k_claim },
-};
-
-static void complain(char *log, size_t n, const char *form, const char *name)
-{
-	if (log && n)
-		snprintf(log, n, form, name);
-}
 
 static int bytes_of(const char *type)
 {
 	while (*type && !isdigit((unsigned char)*type))
 		++type;
 	return (atoi(type) / 8);
-}
-
-/* NAME at p, up to what no name has. */
-static void take_name(char *out, size_t n, const char *p)
-{
-	size_t k = 0;
-
-	while (k + 1 < n && (isalnum((unsigned char)*p) || *p == '_' || *p == '$'))
-		out[k++] = *p++;
-	out[k] = 0;
 }
 
 static const char *next_entry(const char *p)
@@ -175,10 +40,7 @@ static void take_kernel(CUmodule m, const char *p)
 		f->shared = atoi(strchr(x, '[') + 1);
 	f->dynamic = 49152 - f->shared;
 	f->carve = -1;
-	f->run = k_none;
-	for (size_t i = 0; i < sizeof(kernels) / sizeof(*kernels); ++i)
-		if (!strcmp(f->name, kernels[i].name))
-			f->run = kernels[i].run;
+	f->run = kernel_named(f->name);
 }
 
 /* ".global .align 4 .u32 counter = 7;" or "….b32 table[4] = {1, 2, 3, 4};" */
@@ -414,67 +276,4 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int g
 {
 	CALL(" %s, grid %u %u %u, block %u %u %u, shared %u, in stream %d", f->name, gx, gy, gz, bx, by, bz, shared, stream->id);
 	return (launch(f, (unsigned int[]){ gx, gy, gz }, (unsigned int[]){ bx, by, bz }, stream, params));
-}
-
-/* The linker: texts one behind the other, without what others define. */
-struct CUlinkState_s {
-	char text[65536], *log;
-	size_t room;
-};
-
-CUresult cuLinkCreate_v2(unsigned int n, void *options, void *values, CUlinkState *state)
-{
-	CALL(" %u options", n);
-	*state = calloc(1, sizeof(**state));
-	for (unsigned int i = 0; i < n; ++i) {
-		if (((int *)options)[i] == 5)
-			(*state)->log = ((void **)values)[i];
-		if (((int *)options)[i] == 6)
-			(*state)->room = ((size_t *)values)[i];
-	}
-	return (OK);
-}
-
-CUresult cuLinkAddData_v2(CUlinkState s, int type, void *data, size_t n, const char *name, unsigned int k, void *options, void *values)
-{
-	CALL(" type %d, %zu bytes", type, n);
-	(void)name, (void)k, (void)options, (void)values;
-	if (!strstr(data, ".version"))
-		return (INVALID_IMAGE);
-	strncat(s->text, data, sizeof(s->text) - strlen(s->text) - 1);
-	return (OK);
-}
-
-CUresult cuLinkComplete(CUlinkState s, void **image, size_t *n)
-{
-	char name[48], want[80], *p, *q, *again;
-
-	CALL("");
-	for (p = s->text; (p = strstr(p, ".extern .global")); ++p) {
-		take_name(name, sizeof(name), strchr(strstr(strstr(p, ".align") + 6, " .") + 2, ' ') + 1);
-		snprintf(want, sizeof(want), ".u32 %s = ", name);
-		if (!strstr(s->text, want)) {
-			complain(s->log, s->room, "undefined variable %s\n", name);
-			return (INVALID_PTX);
-		}
-		for (q = p; *q != ';'; ++q)
-			*q = ' ';
-		*q = ' ';
-	}
-	p = strstr(s->text, ".visible .global");
-	again = p ? strstr(p + 1, strchr(p, '=') - 8 > p ? ".visible .global .align 4 .u32 answer" : "-") : NULL;
-	if (again) {
-		complain(s->log, s->room, "%s is defined twice\n", "answer");
-		return (INVALID_PTX);
-	}
-	*image = s->text;
-	*n = strlen(s->text);
-	return (OK);
-}
-
-CUresult cuLinkDestroy(CUlinkState s)
-{
-	ENDING("");
-	free(s);
-	return (told);
 }

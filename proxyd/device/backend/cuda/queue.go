@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"errors"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// job is a piece of work.
+type job struct {
+	after []*mark         // of other streams; the device does this work later than that
+	until []chan struct{} // what this process waits for first
+	run   func() error    // nil: nothing to do
+	// waits says that run takes its time: it waits for the device, or for others. Else it only tells the driver.
+	waits  bool
+	always bool // run even if the context has a fault
+	mark   *mark
+	drop   func()      // called instead when the space was closed, or nil
+	steps  bool        // its steps enter the gate themselves: between them they wait for others
+	direct bool        // the caller takes run's error, if nothing had to be waited for
+	box    *driver.Box // of a copy that the device does by itself
+}
+
+// maxQueued is how many jobs a stream holds before it makes its program wait, as a device does.
+const maxQueued = 1 << 16
+
+// enqueue submits work of the program's, in the order that the legacy stream makes.
+func (st *stream) enqueue(j *job) error {
+	c := st.context
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j.after = append(j.after, st.order()...)
+	return st.submit(j)
+}
+
+// submit has a job done: now if nothing is before it and nothing has to be waited for, else in its turn.
+func (st *stream) submit(j *job) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ended {
+		if j.mark != nil {
+			j.mark.pass() // nothing was left in it
+		}
+		return nil
+	}
+	g := st.context.space.gate
+	if len(st.queue) == 0 && !st.busy && !j.waits && len(j.until) == 0 && issued(j.after) && g.TryEnter() {
+		defer g.Leave()
+		err := st.issue(j)
+		if err != nil && !j.direct {
+			st.context.fail(err)
+			return nil
+		}
+		return err
+	}
+	st.queue = append(st.queue, j)
+	if !st.busy {
+		st.busy = true
+		go st.work()
+	}
+	return nil
+}
+
+// issued tells whether the driver knows of all marks.
+func issued(marks []*mark) bool {
+	for _, m := range marks {
+		select {
+		case <-m.issued:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// issue carries a job out, which is the stream's next.
+func (st *stream) issue(j *job) error {
+	c := st.context
+	var err error
+	if c.Err() == nil {
+		for _, m := range j.after {
+			if err = m.holdBack(st.lane); err != nil {
+				break
+			}
+		}
+	}
+	if err == nil && j.run != nil && (j.always || c.Err() == nil) {
+		if j.waits {
+			err = j.run()
+		} else {
+			err = c.alive(j.run)
+		}
+	}
+	err = c.seen(err)
+	if j.mark != nil {
+		err = errors.Join(err, j.mark.record(st.lane))
+	}
+	if backend.ResultOf(err) == backend.ContextIsDestroyed {
+		return nil // whoever has ended it knows
+	}
+	return err
+}
+
+// work carries out what is queued, until nothing is.
+func (st *stream) work() {
+	for {
+		st.mu.Lock()
+		if len(st.queue) == 0 {
+			st.queue, st.busy = nil, false
+			st.mu.Unlock()
+			return
+		}
+		j := st.queue[0]
+		st.queue[0] = nil
+		st.queue = st.queue[1:]
+		if st.room != nil && len(st.queue) <= maxQueued/2 {
+			close(st.room)
+			st.room = nil
+		}
+		st.mu.Unlock()
+		st.do(j)
+	}
+}
+
+// do carries out a job when its time has come.
+func (st *stream) do(j *job) {
+	s := st.context.space
+	live := await(s.ctx, j.until) == nil
+	for _, m := range j.after {
+		select {
+		case <-m.issued:
+		case <-s.ctx.Done():
+			live = false
+		}
+	}
+	if !live || !j.steps && !s.gate.Enter() {
+		if j.drop != nil {
+			j.drop()
+		}
+		if j.mark != nil {
+			j.mark.pass()
+		}
+		return
+	}
+	if !j.steps {
+		defer s.gate.Leave()
+	}
+	if err := st.issue(j); err != nil {
+		st.context.fail(err)
+	}
+}
+
+// settle waits, within a job, until the device has done what is before it.
+func (st *stream) settle() error {
+	m := st.context.newMark(false)
+	if err := m.record(st.lane); err != nil {
+		return err
+	}
+	if m.wait(st.context.space.ctx) != nil {
+		return errClosed
+	}
+	return st.context.Err()
+}
