@@ -33,7 +33,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
-.PHONY: all build node test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
+.PHONY: all build node cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-corpus test-devices test-faults bench-parts install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
@@ -147,6 +147,19 @@ node: $(B)/proxyd $(B)/singctl
 
 $(B)/proxyd: $(NODE_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) -X main.libexec=$(LIBEXEC)' -o $@ ./proxyd
+
+# The device server for real GPUs: it opens the driver, so it is linked with the C library. Go's heap stays out of the
+# way of devices' memory.
+CUDA_FILES := $(shell find proxyd/device/backend/cuda/driver -name '*.[ch]')
+
+cuda: $(B)/proxyd-cuda
+
+$(B)/proxyd-cuda: $(NODE_FILES) $(CUDA_FILES) go.mod go.sum $(B)/linked
+	CGO_ENABLED=1 GOEXPERIMENT=norandomizedheapbase64 $(GO) build -trimpath -tags netgo,osusergo \
+		-ldflags '$(LDFLAGS) -X main.libexec=$(LIBEXEC)' -o $@ ./proxyd
+
+install-cuda: cuda
+	install -CD -m 755 $(B)/proxyd-cuda $(DESTDIR)$(LIBEXEC)/proxyd-cuda
 
 $(B)/singctl: $(NODE_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./preemptd/singctl

@@ -27,10 +27,12 @@ import (
 // deviceOptions are how a device server is.
 type deviceOptions struct {
 	socket   string
-	gate     int // a descriptor that tells the user to become, or -1: see package life
-	listen   int // a socket that has its name already, instead of socket, or -1
-	soft     int // devices that programs see, if no order says otherwise
-	on       int // devices that there are; 0: as many
+	gate     int    // a descriptor that tells the user to become, or -1: see package life
+	listen   int    // a socket that has its name already, instead of socket, or -1
+	kind     string // soft or cuda
+	attempt  int    // how often it has started again to settle
+	soft     int    // devices that programs see, if no order says otherwise
+	on       int    // devices that there are; 0: as many
 	memory   string
 	address  string // of this host, for device servers of others
 	ready    int    // a descriptor that is told when it listens, or -1
@@ -91,6 +93,9 @@ func deviceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "device", Short: "Hold devices for the processes that connect to a socket", Hidden: true, Args: arguments(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.settle(); err != nil {
+				return fmt.Errorf("device: %w", err)
+			}
 			if o.gate >= 0 {
 				switch err := life.Become(o.gate, max(o.gate, o.listen, o.control)); {
 				case errors.Is(err, life.ErrUnwanted):
@@ -106,6 +111,8 @@ func deviceCommand() *cobra.Command {
 		},
 	}
 	o.devices(c)
+	c.Flags().StringVar(&o.kind, "kind", kindSoft, "have devices of this `KIND`: soft, or cuda for those of the machine")
+	c.Flags().IntVar(&o.attempt, "attempt", 0, "have started again so often")
 	c.Flags().StringVar(&o.socket, "socket", "", "listen at `FILE`")
 	c.Flags().IntVar(&o.gate, "gate", -1, "become the user that this descriptor tells, before all else")
 	c.Flags().IntVar(&o.listen, "listen", -1, "listen at this descriptor, a socket that has its name already, instead of at a FILE")
@@ -122,19 +129,15 @@ func deviceCommand() *cobra.Command {
 func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cfg, err := o.config()
+	b, shown, devices, err := o.open()
 	if err != nil {
 		return err
 	}
-	b, err := soft.New(cfg)
-	if err != nil {
-		return err
-	}
-	if err := o.checkOrder(len(cfg.Memory)); err != nil {
+	if err := o.checkOrder(devices); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	s := server.New(server.Config{
-		Backend: b, Order: o.order, Info: o.shown(cfg), Log: o.log(), Version: version, Network: server.OverTCP(o.address),
+		Backend: b, Order: o.order, Info: shown, Log: o.log(), Version: version, Network: server.OverTCP(o.address),
 		Self: o.self, Awaits: o.await,
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()

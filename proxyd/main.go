@@ -123,6 +123,7 @@ func command() *cobra.Command {
 			RunE: func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
 		},
 		deviceCommand(),
+		gpusCommand(),
 		runCommand(),
 	)
 	return root

@@ -30,27 +30,30 @@ func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)
 
 const runExample = `  proxyd run --soft 2 -- ./matrixMul
   proxyd run --soft 4 --on 2 -- ./train --ranks 4
+  proxyd run --cuda -- python3 train.py
   proxyd run --soft 1 --memory 512M -- ./train --epochs 2`
 
 // runCommand runs a program over devices of its own.
 func runCommand() *cobra.Command {
 	o := &deviceOptions{}
-	var cuda bool
+	var real bool
 	var shim string
 	c := &cobra.Command{
 		Use: "run [flags] -- PROGRAM [ARG…]", Short: "Run a program over private device servers, without Slurm and without root",
-		Long: `Run a program of the CUDA driver over devices of its own: software GPUs, held by a device server that lives
-as long as the program. All processes of the program share them, each with its own memory.
+		Long: `Run a program of the CUDA driver over devices of its own: software GPUs, or with --cuda those of the
+machine, held by a device server that lives as long as the program. All processes of the program share them, each with its own memory.
 
 It returns what the program returns: its exit status, or 128 + N if signal N ended it.`,
 		Example: runExample,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
-			case cuda:
-				return fmt.Errorf("run: --cuda: real devices are not served yet; --soft N has software ones; %w", errUsage)
 			case len(args) == 0:
 				return fmt.Errorf("run: no PROGRAM is named; %w", errUsage)
+			case real:
+				o.kind = kindCuda
+				return runProgram(o, shim, args)
 			}
+			o.kind = kindSoft
 			cfg, err := o.config()
 			if err == nil {
 				err = o.checkOrder(len(cfg.Memory))
@@ -63,7 +66,7 @@ It returns what the program returns: its exit status, or 128 + N if signal N end
 	}
 	c.Flags().SetInterspersed(false) // what stands behind the program is the program's
 	o.devices(c)
-	c.Flags().BoolVar(&cuda, "cuda", false, "use the real devices (not yet)")
+	c.Flags().BoolVar(&real, "cuda", false, "use the machine's real GPUs instead of software ones")
 	c.Flags().StringVar(&shim, "shim", "", "load `FILE` into the program instead of the libsingshim-device.so that is installed")
 	return c
 }
@@ -175,7 +178,7 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 		ready.Close()
 		return nil, err
 	}
-	args := []string{"device", "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
+	args := []string{"device", "--kind", o.kind, "--socket", o.socket, "--soft", strconv.Itoa(o.soft), "--on", strconv.Itoa(o.on), "--memory", o.memory, "--ready", "3", "--lifeline", "4", "--remove", o.folder}
 	if o.address != "" {
 		args = append(args, "--address", o.address)
 	}
@@ -187,6 +190,9 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	}
 	s := &privateServer{cmd: exec.Command(self, args...), lifeline: lifeline, ended: make(chan serverEnd, 1)}
 	s.cmd.Stderr = os.Stderr
+	if o.kind == kindCuda {
+		s.cmd.Stdout = os.Stdout // what kernels print
+	}
 	s.cmd.ExtraFiles = []*os.File{ready, theirs}
 	// What a terminal sends to the program is not for the server, which must outlive it.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/inventory"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+)
+
+// The kinds of devices that a device server can have.
+const (
+	kindSoft = "soft"
+	kindCuda = "cuda"
+)
+
+// cudaProgram is this program, linked with the C library: only that can open a driver.
+const cudaProgram = "proxyd-cuda"
+
+// settle has this process be one that can hold the devices it is asked for: another program, or this one once more.
+func (o *deviceOptions) settle() error {
+	switch o.kind {
+	case kindSoft:
+		return nil
+	case kindCuda:
+	default:
+		return fmt.Errorf("--kind %q: it is %s or %s; %w", o.kind, kindSoft, kindCuda, errUsage)
+	}
+	if cuda.Built {
+		return cuda.Settle(o.attempt, func(n int) string { return "--attempt=" + strconv.Itoa(n) })
+	}
+	return becomeCuda()
+}
+
+// becomeCuda executes the program that can open a driver, as this one was.
+func becomeCuda() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	places := []string{filepath.Join(filepath.Dir(self), cudaProgram), filepath.Join(libexec, cudaProgram)}
+	for _, place := range places {
+		err := unix.Exec(place, os.Args, os.Environ())
+		if !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+	}
+	return fmt.Errorf("%w: there is none at %s", cuda.ErrNoCgo, strings.Join(places, " or "))
+}
+
+// open opens the devices. The second result is what programs are told of them, nil: what they are; the third how many there are.
+func (o *deviceOptions) open() (backend.Backend, []backend.Info, int, error) {
+	if o.kind == kindCuda {
+		b, err := cuda.Open(cuda.Config{})
+		if err != nil {
+			return nil, nil, 0, fmt.Errorf("real devices: %w", err)
+		}
+		return b, nil, len(b.Devices()), nil
+	}
+	cfg, err := o.config()
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	b, err := soft.New(cfg)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	return b, o.shown(cfg), len(cfg.Memory), nil
+}
+
+// gpusCommand shows a machine's real devices.
+func gpusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "gpus", Short: "Show which GPUs this machine has, how they are and who uses them, as JSON", Hidden: true, Args: arguments(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !cuda.Built {
+				return becomeCuda()
+			}
+			n, err := inventory.Read()
+			if err != nil {
+				return fmt.Errorf("gpus: %w", err)
+			}
+			enc := json.NewEncoder(c.OutOrStdout())
+			enc.SetIndent("", "  ")
+			return enc.Encode(n)
+		},
+	}
+}
