@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+import (
+	"fmt"
+	"time"
+)
+
+// JobID is Slurm's number of a job, unique in the cluster. A started task of an array has
+// its own; the tasks that have not started are one job.
+type JobID int64
+
+// Job is one job that has not ended.
+type Job struct {
+	ID        JobID
+	Label     string // as people name it: "812", "812_3", "812+1"
+	Name      string
+	User      string
+	Account   string
+	Partition string
+	QOS       string
+	Priority  int64 // Slurm's
+	// Gang is the leader of the jobs that only run together: the components of a
+	// heterogeneous job. 0: it is alone. An intent names the leader and means all.
+	Gang JobID
+
+	State    JobState
+	HeldBy   Holder
+	Action   string // what preemptd is doing to it: "preempt", "migrate", …; empty: nothing
+	Restarts int    // how often it was requeued
+	// Comment is what a person should know of it. A policy decides nothing by it.
+	Comment string
+
+	Tier     Tier
+	Promised float64       // GPU fraction
+	Fraction float64       // GPU fraction over the window, so far; 1 when it has nothing to count yet
+	Counted  time.Duration // of the window in which it could have run
+
+	// Preemptable says that it has a capsule: it can be checkpointed, and loses nothing.
+	Preemptable bool
+	Obstacle    string // what stands in the way, when it is not preemptable
+
+	// What it asks for. A capsule is never split and has the same CPUs and memory for life;
+	// several may share a node.
+	Tasks    int      // world size; never changes
+	Capsules int      // nodes that its user asked for
+	CPUs     int      // of each capsule
+	Memory   int64    // MiB of each capsule
+	Kind     string   // of GPU; empty: any
+	Features []string // that each of its nodes must have
+	Request  int      // GPUs that its user asked for, of all capsules: what its fraction is counted by
+	GPUs     int      // that it holds or, while it does not run, waits for
+	MinGPUs  int      // it can be resized between these two; both are Request if it cannot
+	MaxGPUs  int
+	Required []int32 // nodes that it must have, places in Snapshot.Nodes
+	Excluded []int32 // nodes that it must not have
+	// Shares are what it holds, in order of nodes; none unless it holds something.
+	Shares []Share
+
+	Submitted time.Time
+	Eligible  time.Time     // since when, or from when on, it could run
+	Started   time.Time     // this run; zero unless it holds something
+	Limit     time.Duration // of this run; 0: none
+	Acted     time.Time     // when it was last preempted, moved or resized; zero: never
+
+	Checkpoint Checkpoint
+}
+
+// JobState is where a job stands.
+type JobState uint8
+
+// The states of a job.
+const (
+	Waiting   JobState = iota // it would run if there was room
+	Deferred                  // it waits for something else than room: a dependency, a time
+	Held                      // HeldBy says by whom
+	Running                   //
+	Suspended                 // Slurm has stopped it, and it holds what it has
+	Leaving                   // it is being requeued or ends: it holds its shares until it has gone
+)
+
+// Holder is who holds a job.
+type Holder uint8
+
+// The holders of a job.
+const (
+	HeldByNobody   Holder = iota
+	HeldByUser            // its owner: only people release it
+	HeldByOperator        // likewise
+	HeldByPreemptd        // parked by an intent: Resume or Release lets it go on
+)
+
+// Tier is what a job is promised.
+type Tier uint8
+
+// The tiers, lowest first: a higher one is a larger number.
+const (
+	Basic    Tier = iota // best effort
+	Standard             // 0.70 of its GPU time
+	Premium              // 0.95 of its GPU time
+	Tiers    = 3         // how many there are
+)
+
+var tierNames = [Tiers]string{"basic", "standard", "premium"}
+
+func (t Tier) String() string {
+	if int(t) < len(tierNames) {
+		return tierNames[t]
+	}
+	return fmt.Sprintf("tier %d", uint8(t))
+}
+
+// ParseTier is the reverse of String.
+func ParseTier(name string) (Tier, error) {
+	for t, n := range tierNames {
+		if n == name {
+			return Tier(t), nil
+		}
+	}
+	return 0, fmt.Errorf("there is no tier %q: premium, standard or basic", name)
+}
+
+// Share is what a job holds on one node.
+type Share struct {
+	Node     int32 // place in Snapshot.Nodes
+	Capsules int32 // that stand there
+	GPUs     GPUSet
+	CPUs     int32
+	Memory   int64 // MiB
+}
+
+// Checkpoint is what is known of a job's checkpoints and of their cost.
+type Checkpoint struct {
+	At       time.Time     // of the newest; zero: there is none
+	Bytes    int64         // that it takes
+	Dump     time.Duration // for which the job stands still while one is made
+	Restore  time.Duration // from the start of a run until the program goes on
+	Measured bool          // Dump and Restore were measured on this job; else they are estimates
+}
+
+// Holds reports whether the job has nodes.
+func (j *Job) Holds() bool { return len(j.Shares) > 0 }
+
+// Leader is the job that an intent must name to mean this one.
+func (j *Job) Leader() JobID {
+	if j.Gang != 0 {
+		return j.Gang
+	}
+	return j.ID
+}

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Node is one node.
+type Node struct {
+	Name       string
+	State      NodeState
+	Reason     string    // why it is drained or down
+	Since      time.Time // of that reason
+	Partitions []string
+	Features   []string
+	CPUs       int   // that Slurm gives out
+	Memory     int64 // MiB that Slurm gives out
+	Watts      float64
+	GPUs       []GPU // at most MaxGPUs
+}
+
+// NodeState says whether jobs run and can start on a node.
+type NodeState uint8
+
+// The states of a node.
+const (
+	NodeUp       NodeState = iota // jobs run and can start
+	NodeDraining                  // jobs run, none can start: also one that is empty, or kept for maintenance
+	NodeDown                      // nothing runs
+)
+
+// GPU is one device of a node.
+type GPU struct {
+	Kind   string // as Slurm types it: "a100"; empty where Slurm has no type
+	Health Health
+	Use    float32 // of its time it computed, 0 to 1
+	Watts  float32 // that it draws
+	Limit  float32 // watts that it may draw; 0: not known
+}
+
+// Health says whether a GPU can be given to a job.
+type Health uint8
+
+// What is known of a GPU's health.
+const (
+	HealthUnknown Health = iota // nobody has said; it can be used
+	HealthGood
+	HealthBad // no job can start on it
+)
+
+// MaxGPUs is how many GPUs a node can have.
+const MaxGPUs = 64
+
+// GPUSet is some GPUs of one node: bit i is Node.GPUs[i].
+type GPUSet uint64
+
+// Count says how many there are.
+func (g GPUSet) Count() int { return bits.OnesCount64(uint64(g)) }
+
+// First returns the n of lowest index, or all if there are fewer.
+func (g GPUSet) First(n int) GPUSet {
+	var first GPUSet
+	for ; n > 0 && g != 0; n-- {
+		first |= g & -g
+		g &= g - 1
+	}
+	return first
+}
+
+// All is the set of a node's GPUs.
+func (n *Node) All() GPUSet {
+	if len(n.GPUs) >= MaxGPUs {
+		return ^GPUSet(0)
+	}
+	return 1<<len(n.GPUs) - 1
+}
+
+// Usable is the set of the GPUs on which a job can start. It is empty unless the node is up.
+func (n *Node) Usable() GPUSet {
+	if n.State != NodeUp {
+		return 0
+	}
+	var set GPUSet
+	for i := range n.GPUs {
+		if n.GPUs[i].Health != HealthBad {
+			set |= 1 << i
+		}
+	}
+	return set
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Snapshot is the cluster at one moment, as a policy sees it. Nobody changes one: plan
+// makes another. Nodes are in order of their names, jobs of their ids, and everything
+// that names a node by number means its place in Nodes. Jobs that have ended are not in
+// it. Check says whether all of that is so.
+type Snapshot struct {
+	Cluster string
+	Number  uint64    // counts up; a gap means nothing
+	Time    time.Time // when it was taken: the only clock that a policy has
+	Rules   Rules
+
+	Nodes        []Node
+	Jobs         []Job
+	Partitions   []Partition
+	QOS          []QOS
+	Accounts     []Account
+	Reservations []Reservation
+	Power        Power
+}
+
+// Rules are what plan holds every intent against, so that a policy can ask for what will
+// be accepted.
+type Rules struct {
+	Window   time.Duration  // over which GPU fractions are counted
+	Promised [Tiers]float64 // GPU fraction, by tier
+	MinRun   time.Duration  // a job that started more recently is left alone
+	CoolDown time.Duration  // a job that was moved, resized or preempted more recently is left alone
+}
+
+// Partition is one partition. Which nodes are in it, the nodes say.
+type Partition struct {
+	Name     string
+	Up       bool          // jobs in it can start
+	Priority int64         // a higher one's jobs come first
+	MaxTime  time.Duration // 0: no limit
+}
+
+// QOS is one quality of service.
+type QOS struct {
+	Name     string
+	Priority int64
+	Tier     Tier
+	MaxGPUs  int // that its running jobs may hold together; 0: no limit
+}
+
+// Account is one account: who pays.
+type Account struct {
+	Name     string
+	Fraction float64 // GPU fraction of all its jobs together, over the window
+	MaxGPUs  int     // that its running jobs may hold together; 0: no limit
+}
+
+// Reservation keeps nodes for somebody, or empty.
+type Reservation struct {
+	Name        string
+	Start, End  time.Time
+	Maintenance bool    // its nodes must be empty from Start on
+	Nodes       []int32 // places in Snapshot.Nodes, ascending
+	Users       []string
+	Accounts    []string
+}
+
+// Power is what the cluster may draw. What it draws, nodes and GPUs say.
+type Power struct {
+	Caps []Cap
+}
+
+// Cap is a limit on power: of the installation, or asked for by the grid for a time.
+type Cap struct {
+	Name       string
+	Watts      float64
+	Start, End time.Time // zero: always been, for ever
+	Nodes      []int32   // that it binds, places in Snapshot.Nodes, ascending; none: all
+}
+
+// Job finds a job by its id.
+func (s *Snapshot) Job(id JobID) (*Job, bool) {
+	i, ok := slices.BinarySearchFunc(s.Jobs, id, func(j Job, id JobID) int { return cmp.Compare(j.ID, id) })
+	if !ok {
+		return nil, false
+	}
+	return &s.Jobs[i], true
+}
+
+// Node finds a node's place by its name.
+func (s *Snapshot) Node(name string) (int32, bool) {
+	i, ok := slices.BinarySearchFunc(s.Nodes, name, func(n Node, name string) int { return cmp.Compare(n.Name, name) })
+	return int32(i), ok
+}
+
+// FindQOS finds a QOS by its name.
+func (s *Snapshot) FindQOS(name string) (*QOS, bool) {
+	i := slices.IndexFunc(s.QOS, func(q QOS) bool { return q.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &s.QOS[i], true
+}
