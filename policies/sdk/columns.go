@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sdk
+
+import (
+	"fmt"
+	"time"
+)
+
+// columns turns rows to columns or back: each column is named once, in wire.go, and the
+// same line does both. The first thing that is wrong stays in err, and nothing is done
+// after it.
+type columns struct {
+	decoding bool
+	err      error
+	base     time.Time         // moments are counted from it
+	texts    []string          // by place; the first is empty
+	places   map[string]uint32 // the reverse, while encoding
+}
+
+// maxElements bounds what a list of lists may claim to hold.
+const maxElements = 1 << 24
+
+type integer interface {
+	~int | ~int32 | ~int64 | ~uint8 | ~uint32 | ~uint64
+}
+
+// fail keeps the first error.
+func (c *columns) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, args...)
+	}
+}
+
+// each joins the rows with the values of a column, which is empty when all are zero.
+func each[R any, W comparable](c *columns, name string, rows []R, column *[]W, encode func(*R) W, decode func(*R, W)) {
+	var zero W
+	switch {
+	case c.err != nil:
+	case !c.decoding:
+		for i := range rows {
+			w := encode(&rows[i])
+			if w != zero && *column == nil {
+				*column = make([]W, len(rows))
+			}
+			if *column != nil {
+				(*column)[i] = w
+			}
+		}
+	case len(*column) == 0:
+	case len(*column) != len(rows):
+		c.fail("column %s has %d values for %d rows", name, len(*column), len(rows))
+	default:
+		for i, w := range *column {
+			decode(&rows[i], w)
+		}
+	}
+}
+
+// same is a column of values that travel as they are.
+func same[R any, V comparable](c *columns, name string, rows []R, column *[]V, field func(*R) *V) {
+	each(c, name, rows, column,
+		func(r *R) V { return *field(r) },
+		func(r *R, v V) { *field(r) = v })
+}
+
+// number is a column of integers.
+func number[R any, V, W integer](c *columns, name string, rows []R, column *[]W, field func(*R) *V) {
+	each(c, name, rows, column,
+		func(r *R) W { return W(*field(r)) },
+		func(r *R, w W) {
+			v := V(w)
+			if W(v) != w || (v < 0) != (w < 0) {
+				c.fail("column %s: %d is out of range", name, w)
+			}
+			*field(r) = v
+		})
+}
+
+// text is a column of texts.
+func text[R any](c *columns, name string, rows []R, column *[]uint32, field func(*R) *string) {
+	each(c, name, rows, column,
+		func(r *R) uint32 { return c.place(*field(r)) },
+		func(r *R, place uint32) {
+			if int(place) >= len(c.texts) {
+				c.fail("column %s: text %d of %d", name, place, len(c.texts))
+				return
+			}
+			*field(r) = c.texts[place]
+		})
+}
+
+// moment is a column of times.
+func moment[R any](c *columns, name string, rows []R, column *[]int64, field func(*R) *time.Time) {
+	each(c, name, rows, column,
+		func(r *R) int64 { return c.since(*field(r)) },
+		func(r *R, ms int64) { *field(r) = c.at(ms) })
+}
+
+// span is a column of durations.
+func span[R any](c *columns, name string, rows []R, column *[]int64, field func(*R) *time.Duration) {
+	each(c, name, rows, column,
+		func(r *R) int64 { return field(r).Milliseconds() },
+		func(r *R, ms int64) { *field(r) = time.Duration(ms) * time.Millisecond })
+}
+
+// lists is a column of lists: how many each row has, and all of them in a row, which is
+// returned for their own columns.
+func lists[R, E any](c *columns, name string, rows []R, counts *[]uint32, field func(*R) *[]E) []E {
+	total := 0
+	each(c, name, rows, counts,
+		func(r *R) uint32 { total += len(*field(r)); return uint32(len(*field(r))) },
+		func(_ *R, n uint32) { total += int(n) })
+	if c.err == nil && total > maxElements {
+		c.fail("column %s: %d elements", name, total)
+	}
+	if c.err != nil || total == 0 {
+		return nil
+	}
+	if !c.decoding {
+		all := make([]E, 0, total)
+		for i := range rows {
+			all = append(all, *field(&rows[i])...)
+		}
+		return all
+	}
+	all := make([]E, total)
+	at := 0
+	for i, n := range *counts {
+		if n > 0 {
+			*field(&rows[i]) = all[at : at+int(n) : at+int(n)]
+		}
+		at += int(n)
+	}
+	return all
+}
+
+// place is where a text is among the texts. It is put there if it is new.
+func (c *columns) place(s string) uint32 {
+	p, ok := c.places[s]
+	if !ok {
+		p = uint32(len(c.texts))
+		c.places[s] = p
+		c.texts = append(c.texts, s)
+	}
+	return p
+}
+
+// since is a moment on the wire; at is the reverse.
+func (c *columns) since(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	ms := t.UnixMilli() - c.base.UnixMilli()
+	if ms >= 0 {
+		ms++
+	}
+	return ms
+}
+
+func (c *columns) at(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	if ms > 0 {
+		ms--
+	}
+	return time.UnixMilli(c.base.UnixMilli() + ms).UTC()
+}
