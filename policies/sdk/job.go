@@ -21,7 +21,9 @@ type Job struct {
 	Account   string
 	Partition string
 	QOS       string
-	Priority  int64 // Slurm's
+	// Reservation that it runs in: on its nodes only, and nobody else's. Empty: none.
+	Reservation string
+	Priority    int64 // Slurm's
 	// Gang is the leader of the jobs that only run together: the components of a
 	// heterogeneous job. 0: it is alone. An intent names the leader and means all.
 	Gang JobID
@@ -138,6 +140,17 @@ type Checkpoint struct {
 	Dump     time.Duration // for which the job stands still while one is made
 	Restore  time.Duration // from the start of a run until the program goes on
 	Measured bool          // Dump and Restore were measured on this job; else they are estimates
+}
+
+// Budget is for how long the job can stand still in this window before what it is promised
+// is broken: negative when it is already, and a very long time if nothing is promised.
+func (j *Job) Budget(r Rules) time.Duration {
+	if j.Promised <= 0 {
+		return 1<<63 - 1
+	}
+	allowed := (1 - j.Promised) * float64(r.Window)
+	lost := (1 - j.Fraction) * float64(min(j.Counted, r.Window))
+	return time.Duration(allowed - lost)
 }
 
 // Holds reports whether the job has nodes.

@@ -43,6 +43,7 @@ func jobColumns(c *columns, pb *policypb.Jobs, rows []Job) {
 	text(c, "jobs.account", rows, &pb.Account, func(j *Job) *string { return &j.Account })
 	text(c, "jobs.partition", rows, &pb.Partition, func(j *Job) *string { return &j.Partition })
 	text(c, "jobs.qos", rows, &pb.Qos, func(j *Job) *string { return &j.QOS })
+	text(c, "jobs.reservation", rows, &pb.Reservation, func(j *Job) *string { return &j.Reservation })
 	number(c, "jobs.priority", rows, &pb.Priority, func(j *Job) *int64 { return &j.Priority })
 	number(c, "jobs.gang", rows, &pb.Gang, func(j *Job) *JobID { return &j.Gang })
 	number(c, "jobs.state", rows, &pb.State, func(j *Job) *JobState { return &j.State })

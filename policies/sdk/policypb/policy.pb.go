@@ -932,6 +932,7 @@ type Jobs struct {
 	ShareGpus       []uint64               `protobuf:"varint,49,rep,packed,name=share_gpus,json=shareGpus,proto3" json:"share_gpus,omitempty"` // bit i: the node's GPU i
 	ShareCpus       []int64                `protobuf:"varint,50,rep,packed,name=share_cpus,json=shareCpus,proto3" json:"share_cpus,omitempty"`
 	ShareMemory     []int64                `protobuf:"varint,51,rep,packed,name=share_memory,json=shareMemory,proto3" json:"share_memory,omitempty"`
+	Reservation     []uint32               `protobuf:"varint,52,rep,packed,name=reservation,proto3" json:"reservation,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1319,6 +1320,13 @@ func (x *Jobs) GetShareCpus() []int64 {
 func (x *Jobs) GetShareMemory() []int64 {
 	if x != nil {
 		return x.ShareMemory
+	}
+	return nil
+}
+
+func (x *Jobs) GetReservation() []uint32 {
+	if x != nil {
+		return x.Reservation
 	}
 	return nil
 }
@@ -1760,8 +1768,7 @@ const file_policy_proto_rawDesc = "" +
 	"gpu_health\x18\x0e \x03(\rR\tgpuHealth\x12\x17\n" +
 	"\agpu_use\x18\x0f \x03(\x02R\x06gpuUse\x12\x1b\n" +
 	"\tgpu_watts\x18\x10 \x03(\x02R\bgpuWatts\x12\x1b\n" +
-	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\xee\n" +
-	"\n" +
+	"\tgpu_limit\x18\x11 \x03(\x02R\bgpuLimit\"\x90\v\n" +
 	"\x04Jobs\x12\x0e\n" +
 	"\x02id\x18\x01 \x03(\x12R\x02id\x12\x14\n" +
 	"\x05label\x18\x02 \x03(\rR\x05label\x12\x12\n" +
@@ -1818,7 +1825,8 @@ const file_policy_proto_rawDesc = "" +
 	"share_gpus\x181 \x03(\x04R\tshareGpus\x12\x1d\n" +
 	"\n" +
 	"share_cpus\x182 \x03(\x03R\tshareCpus\x12!\n" +
-	"\fshare_memory\x183 \x03(\x03R\vshareMemory\"f\n" +
+	"\fshare_memory\x183 \x03(\x03R\vshareMemory\x12 \n" +
+	"\vreservation\x184 \x03(\rR\vreservation\"f\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02up\x18\x02 \x01(\bR\x02up\x12\x1a\n" +

@@ -84,6 +84,8 @@ func disturbJob(r *rand.Rand, s *sdk.Snapshot, j *sdk.Job) {
 		}
 	case 7:
 		j.MaxGPUs *= 2
+	case 8:
+		j.Reservation = "work"
 	}
 }
 

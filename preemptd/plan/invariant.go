@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// Invariant is what an intent must not break. The text is its name for people and metrics.
+type Invariant string
+
+// The invariants.
+const (
+	Sense       Invariant = "sense"       // the intent says what to do, and why
+	Known       Invariant = "known"       // the job is there
+	Once        Invariant = "once"        // one intent for a job
+	Idle        Invariant = "idle"        // nothing is being done to the job already
+	Gang        Invariant = "gang"        // components of one job stay together: the leader is named, and means all
+	State       Invariant = "state"       // only what runs is preempted, only what waits is placed, …
+	Holder      Invariant = "holder"      // what a person holds, a person releases
+	Preemptable Invariant = "preemptable" // the job can be checkpointed
+	Tasks       Invariant = "tasks"       // a world size never changes
+	Size        Invariant = "size"        // GPUs between the job's least and most
+	Whole       Invariant = "whole"       // every capsule has a place, and every node gives the same number of GPUs
+	Change      Invariant = "change"      // something becomes different
+	MinRun      Invariant = "min-run"     // a job that has just started is left alone
+	CoolDown    Invariant = "cool-down"   // so is one that was just moved
+	Guarantee   Invariant = "guarantee"   // what a tier is promised is kept
+	Room        Invariant = "room"        // nodes are up and there for the job, and nothing is given out twice
+	QOS         Invariant = "qos"         // it exists
+	Limit       Invariant = "limit"       // of an account or a QOS is kept
+)
+
+// Rejection is an intent that will not be carried out, and why.
+type Rejection struct {
+	Intent    sdk.Intent
+	Invariant Invariant
+	Detail    string // "holds until 12:00:40, 20s from now"
+}
+
+// Error is one line for people.
+func (r *Rejection) Error() string {
+	return fmt.Sprintf("%v: %s: %s", r.Intent, r.Invariant, r.Detail)
+}
+
+// broken is a Rejection that does not know its intent yet.
+type broken struct {
+	invariant Invariant
+	detail    string
+}
+
+// breaks says that an invariant is broken.
+func breaks(i Invariant, format string, args ...any) *broken {
+	return &broken{i, fmt.Sprintf(format, args...)}
+}

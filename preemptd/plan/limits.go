@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
+
+// limits counts the GPUs that accounts and QOS hold, of those that have a limit.
+type limits struct {
+	account, qos map[string]*limit
+}
+
+type limit struct{ held, most int }
+
+func newLimits(s *sdk.Snapshot) limits {
+	l := limits{map[string]*limit{}, map[string]*limit{}}
+	for _, a := range s.Accounts {
+		if a.MaxGPUs > 0 {
+			l.account[a.Name] = &limit{most: a.MaxGPUs}
+		}
+	}
+	for _, q := range s.QOS {
+		if q.MaxGPUs > 0 {
+			l.qos[q.Name] = &limit{most: q.MaxGPUs}
+		}
+	}
+	for i := range s.Jobs {
+		l.add(&s.Jobs[i], held(&s.Jobs[i]))
+	}
+	return l
+}
+
+// add counts GPUs that a job gets, or gives back if there are less than none.
+func (l limits) add(j *sdk.Job, gpus int) {
+	if a := l.account[j.Account]; a != nil {
+		a.held += gpus
+	}
+	if q := l.qos[j.QOS]; q != nil {
+		q.held += gpus
+	}
+}
+
+// allow says whether the job may hold so many GPUs more.
+func (l limits) allow(j *sdk.Job, more int) *broken {
+	if more <= 0 {
+		return nil
+	}
+	if a := l.account[j.Account]; a != nil && a.held+more > a.most {
+		return breaks(Limit, "account %s holds %d of %d GPUs", j.Account, a.held, a.most)
+	}
+	if q := l.qos[j.QOS]; q != nil && q.held+more > q.most {
+		return breaks(Limit, "QOS %s holds %d of %d GPUs", j.QOS, q.held, q.most)
+	}
+	return nil
+}

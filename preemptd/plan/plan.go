@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// Plan is what became of a list of intents.
+type Plan struct {
+	Steps    []Step // accepted, in the order in which they must be carried out
+	Rejected []Rejection
+	// Snapshot is the cluster when all steps are done, as far as anyone can tell: the one that
+	// was given, if there are none. Jobs of steps have their Action set, so that the next
+	// policy leaves them alone.
+	Snapshot *sdk.Snapshot
+}
+
+// Step is one accepted intent.
+type Step struct {
+	Intent sdk.Intent
+	Jobs   []sdk.JobID // the job and the rest of its gang, ascending
+	// After are jobs whose own steps must have left their nodes before, for this one takes
+	// what they had. Ascending.
+	After []sdk.JobID
+}
+
+// Try applies the intents to the snapshot, which stays as it is.
+func Try(s *sdk.Snapshot, intents []sdk.Intent) *Plan {
+	p := &Plan{Snapshot: s}
+	if len(intents) == 0 {
+		return p
+	}
+	t := newTrial(s)
+	for _, intent := range intents {
+		if b := t.try(intent); b != nil {
+			p.Rejected = append(p.Rejected, Rejection{intent, b.invariant, b.detail})
+			continue
+		}
+		p.Steps = append(p.Steps, t.step)
+	}
+	if len(p.Steps) > 0 {
+		p.Snapshot = t.after
+	}
+	return p
+}
+
+// trial is the cluster after the steps so far.
+type trial struct {
+	before *sdk.Snapshot
+	after  *sdk.Snapshot // its Jobs are the trial's own, the rest is shared with before
+	room   *sdk.Room
+	gangs  map[sdk.JobID][]*sdk.Job // by leader, of jobs that are not alone
+	taken  map[sdk.JobID]bool       // jobs that have a step
+	freed  map[int32][]sdk.JobID    // by node: whose places steps leave to later ones
+	used   limits
+	step   Step // that is being tried
+}
+
+func newTrial(s *sdk.Snapshot) *trial {
+	after := *s
+	after.Jobs = slices.Clone(s.Jobs)
+	t := &trial{
+		before: s, after: &after, room: sdk.NewRoom(s),
+		gangs: map[sdk.JobID][]*sdk.Job{}, taken: map[sdk.JobID]bool{}, freed: map[int32][]sdk.JobID{},
+		used: newLimits(s),
+	}
+	for i := range after.Jobs {
+		if j := &after.Jobs[i]; j.Gang != 0 {
+			t.gangs[j.Gang] = append(t.gangs[j.Gang], j)
+		}
+	}
+	return t
+}
+
+// try makes one intent a step, or says which invariant forbids it; then nothing has changed.
+func (t *trial) try(i sdk.Intent) *broken {
+	jobs, b := t.named(i)
+	if b != nil {
+		return b
+	}
+	t.step = Step{Intent: i}
+	verb := verbs[i.Verb]
+	for _, j := range jobs {
+		if b := verb.check(t, j, i); b != nil {
+			return b
+		}
+	}
+	if b := verb.apply(t, jobs, i); b != nil {
+		return b
+	}
+	for _, j := range jobs {
+		j.Action = i.Verb.String()
+		t.taken[j.ID] = true
+		t.step.Jobs = append(t.step.Jobs, j.ID)
+	}
+	slices.Sort(t.step.After)
+	t.step.After = slices.Compact(t.step.After)
+	return nil
+}
+
+// named is the jobs that an intent means: its job and the rest of the gang.
+func (t *trial) named(i sdk.Intent) ([]*sdk.Job, *broken) {
+	switch {
+	case i.Verb < sdk.Preempt || i.Verb > sdk.Place:
+		return nil, breaks(Sense, "there is no %v", i.Verb)
+	case i.Reason == "":
+		return nil, breaks(Sense, "there is no reason")
+	}
+	j, ok := t.after.Job(i.Job)
+	switch {
+	case !ok:
+		return nil, breaks(Known, "there is no such job")
+	case t.taken[j.ID]:
+		return nil, breaks(Once, "the job has an intent already")
+	case j.Action != "":
+		return nil, breaks(Idle, "%s is in progress", j.Action)
+	case j.Gang == 0:
+		return []*sdk.Job{j}, nil
+	case j.Gang != j.ID:
+		return nil, breaks(Gang, "it is a component of job %d, which must be named", j.Gang)
+	case len(i.Where) > 0 || i.Verb == sdk.Resize || i.Verb == sdk.Migrate:
+		return nil, breaks(Gang, "its components cannot be given places of their own")
+	}
+	for _, m := range t.gangs[j.ID] {
+		if m.Action != "" {
+			return nil, breaks(Idle, "%s of component %d is in progress", m.Action, m.ID)
+		}
+	}
+	return t.gangs[j.ID], nil
+}
+
+// leave takes the job off its nodes, for later steps to use.
+func (t *trial) leave(j *sdk.Job) {
+	t.room.Give(j.Shares)
+	for _, s := range j.Shares {
+		t.freed[s.Node] = append(t.freed[s.Node], j.ID)
+	}
+	t.used.add(j, -held(j))
+	j.Shares = nil
+}
+
+// arrive puts the job on nodes. It must wait for all who leave them: which GPUs of a node a
+// job gets is Slurm's choice.
+func (t *trial) arrive(j *sdk.Job, shares []sdk.Share) {
+	t.room.Take(shares)
+	for _, s := range shares {
+		for _, left := range t.freed[s.Node] {
+			if left != j.ID {
+				t.step.After = append(t.step.After, left)
+			}
+		}
+	}
+	j.Shares = shares
+	j.State, j.HeldBy, j.Started = sdk.Running, sdk.HeldByNobody, t.before.Time
+	t.used.add(j, held(j))
+}
+
+// held is how many GPUs a job holds.
+func held(j *sdk.Job) int {
+	n := 0
+	for _, s := range j.Shares {
+		n += s.GPUs.Count()
+	}
+	return n
+}
+
+// sameShares reports whether a job would stand where it stands.
+func sameShares(a, b []sdk.Share) bool {
+	return slices.EqualFunc(a, b, func(x, y sdk.Share) bool {
+		return cmp.Compare(x.Node, y.Node) == 0 && x.Capsules == y.Capsules && x.GPUs.Count() == y.GPUs.Count()
+	})
+}

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// verb is what one verb needs and does. check looks at each job of the gang; apply changes
+// the trial, or says why it cannot and changes nothing.
+type verb struct {
+	check func(t *trial, j *sdk.Job, i sdk.Intent) *broken
+	apply func(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken
+}
+
+var verbs = [...]verb{
+	sdk.Preempt: {checkPreempt, applyPreempt},
+	sdk.Resume:  {checkRelease, applyResume},
+	sdk.Migrate: {checkMigrate, applyMigrate},
+	sdk.Resize:  {checkResize, applyResize},
+	sdk.Hold:    {checkHold, applyHold},
+	sdk.Release: {checkRelease, applyResume},
+	sdk.Requeue: {checkRequeue, applyRequeue},
+	sdk.Place:   {checkPlace, applyPlace},
+}
+
+func checkPreempt(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+	return first(
+		running(j), capturable(j), sameTasks(j, i),
+		t.settled(j), t.promised(j, i),
+	)
+}
+
+func applyPreempt(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+	for _, j := range jobs {
+		t.leave(j)
+		j.State, j.Started, j.Acted = sdk.Waiting, time.Time{}, t.before.Time
+		if i.Park {
+			j.State, j.HeldBy = sdk.Held, sdk.HeldByPreemptd
+		}
+	}
+	return nil
+}
+
+func checkRequeue(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+	qos, ok := t.after.FindQOS(i.QOS)
+	switch {
+	case !ok:
+		return breaks(QOS, "there is no QOS %q", i.QOS)
+	case qos.Name == j.QOS:
+		return breaks(Change, "it has QOS %s already", j.QOS)
+	case j.State == sdk.Running:
+		return checkPreempt(t, j, i)
+	case j.Holds():
+		return running(j)
+	case i.Park && j.State == sdk.Held:
+		return breaks(Holder, "it is held already")
+	}
+	return first(sameTasks(j, i), t.promised(j, i))
+}
+
+func applyRequeue(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+	qos, _ := t.after.FindQOS(i.QOS)
+	for _, j := range jobs {
+		if j.Holds() || i.Park {
+			applyPreempt(t, []*sdk.Job{j}, i)
+		}
+		j.QOS, j.Tier, j.Promised = qos.Name, qos.Tier, t.after.Rules.Promised[qos.Tier]
+	}
+	return nil
+}
+
+func checkMigrate(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+	if b := first(running(j), capturable(j), sameTasks(j, i)); b != nil {
+		return b
+	}
+	if t.mustLeave(j) {
+		return nil
+	}
+	return first(t.settled(j), t.promised(j, i))
+}
+
+func applyMigrate(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+	return t.move(jobs[0], jobs[0].GPUs, i)
+}
+
+func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+	switch {
+	case i.GPUs < j.MinGPUs || i.GPUs > j.MaxGPUs || i.GPUs <= 0:
+		return breaks(Size, "%d GPUs; it runs on %d to %d", i.GPUs, j.MinGPUs, j.MaxGPUs)
+	case i.GPUs == j.GPUs:
+		return breaks(Change, "it has %d GPUs already", j.GPUs)
+	case !j.Holds():
+		if len(i.Where) > 0 {
+			return breaks(State, "it does not run: place or resume it")
+		}
+		return first(sameTasks(j, i), t.promised(j, i))
+	}
+	if b := first(running(j), capturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
+		return b
+	}
+	if i.GPUs > j.GPUs {
+		return t.settled(j) // more can only help what it was promised
+	}
+	return first(t.settled(j), t.promised(j, i))
+}
+
+func applyResize(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+	j := jobs[0]
+	if j.Holds() {
+		return t.move(j, i.GPUs, i)
+	}
+	j.GPUs = i.GPUs
+	return nil
+}
+
+func checkHold(t *trial, j *sdk.Job, i sdk.Intent) *broken {
+	switch {
+	case j.State == sdk.Held:
+		return breaks(Change, "it is held already")
+	case j.Holds():
+		return breaks(State, "it runs: preempt and park it")
+	}
+	return t.promised(j, i)
+}
+
+func applyHold(_ *trial, jobs []*sdk.Job, _ sdk.Intent) *broken {
+	for _, j := range jobs {
+		j.State, j.HeldBy = sdk.Held, sdk.HeldByPreemptd
+	}
+	return nil
+}
+
+func checkRelease(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
+	switch {
+	case j.State != sdk.Held:
+		return breaks(State, "it is not held")
+	case j.HeldBy != sdk.HeldByPreemptd:
+		return breaks(Holder, "a person holds it")
+	case i.Verb == sdk.Release && len(i.Where) > 0:
+		return breaks(Sense, "release gives no places: resume does")
+	}
+	return sameTasks(j, i)
+}
+
+func applyResume(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
+	if len(i.Where) > 0 {
+		return t.start(jobs[0], i)
+	}
+	for _, j := range jobs {
+		j.State, j.HeldBy = sdk.Waiting, sdk.HeldByNobody
+	}
+	return nil
+}
+
+func checkPlace(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
+	switch {
+	case j.State != sdk.Waiting:
+		return breaks(State, "it does not wait for room")
+	case len(i.Where) == 0:
+		return breaks(Sense, "there are no places")
+	}
+	return sameTasks(j, i)
+}
+
+func applyPlace(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken { return t.start(jobs[0], i) }
+
+// start puts a job that does not run where the intent says.
+func (t *trial) start(j *sdk.Job, i sdk.Intent) *broken {
+	if b := whole(j, j.GPUs, i.Where); b != nil {
+		return b
+	}
+	if b := t.used.allow(j, j.GPUs); b != nil {
+		return b
+	}
+	shares, err := t.room.Seat(j, i.Where)
+	if err != nil {
+		return breaks(Room, "%v", err)
+	}
+	t.arrive(j, shares)
+	return nil
+}
+
+// move takes a running job from where it is to where the intent says, or to any place that
+// it could have, with so many GPUs.
+func (t *trial) move(j *sdk.Job, gpus int, i sdk.Intent) *broken {
+	if len(i.Where) > 0 {
+		if b := whole(j, gpus, i.Where); b != nil {
+			return b
+		}
+	}
+	if b := t.used.allow(j, gpus-held(j)); b != nil {
+		return b
+	}
+	t.room.Give(j.Shares)
+	shares, b := t.seats(j, gpus, i)
+	t.room.Take(j.Shares)
+	switch {
+	case b != nil:
+		return b
+	case gpus == j.GPUs && sameShares(shares, j.Shares):
+		return breaks(Change, "it is there already")
+	}
+	t.leave(j)
+	t.arrive(j, shares)
+	j.GPUs, j.Acted = gpus, t.before.Time
+	return nil
+}
+
+// seats is where a job would stand, what it holds now being free.
+func (t *trial) seats(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *broken) {
+	avoid := make([]int32, 0, len(i.Avoid))
+	for _, name := range i.Avoid {
+		node, ok := t.after.Node(name)
+		if !ok {
+			return nil, breaks(Room, "there is no node %q", name)
+		}
+		avoid = append(avoid, node)
+	}
+	if len(i.Where) == 0 {
+		shares := t.room.Find(j, gpus, func(n int32) bool { return slices.Contains(avoid, n) })
+		if shares == nil {
+			return nil, breaks(Room, "there are no %d GPUs for it elsewhere", gpus)
+		}
+		return shares, nil
+	}
+	shares, err := t.room.Seat(j, i.Where)
+	if err != nil {
+		return nil, breaks(Room, "%v", err)
+	}
+	for _, s := range shares {
+		if slices.Contains(avoid, s.Node) {
+			return nil, breaks(Sense, "node %s is both wanted and avoided", t.after.Nodes[s.Node].Name)
+		}
+	}
+	return shares, nil
+}
