@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// Event is the start of a part of a job's life; it lasts until the job's next event.
+type Event struct {
+	Job     sdk.JobID
+	At      time.Time // what is below a millisecond is cut off
+	Run     int       // how often the job was requeued before: orders what happens at one moment
+	State   State
+	GPUs    int // that it holds
+	Request int // that its user asked for
+	Account string
+}
+
+// State is what a job does in a part of its life.
+type State uint8
+
+// The states. What happens to one run at one moment happens in this order.
+const (
+	Excused State = iota // it could not run even on an empty cluster: held by a person, a dependency, a time
+	Waiting              // it could run, and has no GPUs; also while preemptd holds it
+	Running              // it computes
+	Stopped              // it holds GPUs and stands still: a dump, a restore, suspended
+	Ended
+)
+
+// before orders the events of one job.
+func (e *Event) before(o *Event) int {
+	return cmp.Or(
+		cmp.Compare(e.At.UnixMilli(), o.At.UnixMilli()),
+		cmp.Compare(e.Run, o.Run),
+		cmp.Compare(e.State, o.State),
+		cmp.Compare(e.GPUs, o.GPUs),
+		cmp.Compare(e.Request, o.Request),
+		cmp.Compare(e.Account, o.Account),
+	)
+}
+
+// asked and delivered are what the event adds for each millisecond that it lasts.
+func (e *Event) asked() int64 {
+	if e.State == Excused || e.State == Ended {
+		return 0
+	}
+	return int64(e.Request)
+}
+
+func (e *Event) delivered() int64 {
+	if e.State != Running {
+		return 0
+	}
+	return int64(e.GPUs)
+}
