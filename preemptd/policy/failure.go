@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind says what a policy did wrong. The text is its name for people and metrics.
+type Kind string
+
+// What a policy can do wrong.
+const (
+	Refusal  Kind = "refusal"  // it said itself that it cannot decide, or not with these settings
+	Nonsense Kind = "nonsense" // its answer is no list of intents
+	Crash    Kind = "crash"    // it ended, or never began
+	Hang     Kind = "hang"     // it did not answer in time
+	Flood    Kind = "flood"    // its answer is too large
+)
+
+// Failure is something that a policy did wrong.
+type Failure struct {
+	Kind   Kind
+	Detail string
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("%s: %s", f.Kind, f.Detail) }
+
+// RestingError says that a policy is not asked because it failed a moment ago.
+type RestingError struct {
+	Until time.Time
+	Last  error // the failure
+}
+
+func (r *RestingError) Error() string {
+	return fmt.Sprintf("not asked until %s: %v", r.Until.Format(time.TimeOnly), r.Last)
+}
+
+// Unwrap is the failure.
+func (r *RestingError) Unwrap() error { return r.Last }

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
+)
+
+// How long a policy has, beside its time to answer.
+const (
+	startTime = 30 * time.Second // from its start until it can be asked
+	endTime   = 5 * time.Second  // to be gone when it is killed, before nobody waits any more
+)
+
+// instance is one process of a policy, ready to be asked.
+type instance struct {
+	plugin  *plugin.Client
+	process *process
+	client  *sdk.Client
+	output  *output
+	who     sdk.Description
+}
+
+// start starts a process and introduces it. On error nothing of it is left.
+func start(ctx context.Context, c Config, out *output) (*instance, error) {
+	i := &instance{output: out}
+	i.plugin = plugin.NewClient(&plugin.ClientConfig{
+		HandshakeConfig:  sdk.Handshake,
+		Plugins:          plugin.PluginSet{sdk.PluginName: &sdk.Plugin{}},
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		Logger:           hclog.NewNullLogger(),
+		Stderr:           out,
+		SyncStdout:       out,
+		SyncStderr:       out,
+		StartTimeout:     startTime,
+		SkipHostEnv:      true,
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, folder string) (runner.Runner, error) {
+			i.process = newProcess(c, cmd, folder)
+			return i.process, nil
+		},
+	})
+	if err := i.introduce(ctx, c); err != nil {
+		i.end()
+		return nil, err
+	}
+	return i, nil
+}
+
+// newProcess is the command that go-plugin has begun, with what it does not know.
+func newProcess(c Config, spec *exec.Cmd, folder string) *process {
+	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec // what an administrator configured
+	cmd.Env = slices.Concat(spec.Env, []string{"PATH=/usr/local/bin:/usr/bin:/bin"})
+	if c.Memory > 0 {
+		// A policy in Go collects garbage before it comes to its bound.
+		cmd.Env = append(cmd.Env, "GOMEMLIMIT="+strconv.FormatInt(c.Memory*3/4, 10))
+	}
+	return &process{cmd: cmd, memory: c.Memory, folder: folder, done: make(chan struct{})}
+}
+
+func (i *instance) introduce(ctx context.Context, c Config) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	conn, err := i.plugin.Client()
+	if err != nil {
+		return i.explain("start", err)
+	}
+	raw, err := conn.Dispense(sdk.PluginName)
+	if err != nil {
+		return i.explain("start", err)
+	}
+	i.client = raw.(*sdk.Client) //nolint:errcheck // sdk.Plugin returns nothing else
+	if i.who, err = i.client.Describe(ctx); err != nil {
+		return i.explain("describe", err)
+	}
+	if err := i.client.Configure(ctx, c.Settings); err != nil {
+		return i.explain("configure", err)
+	}
+	return nil
+}
+
+// ask asks for intents, and says whether the process is to be trusted with another question.
+func (i *instance) ask(ctx context.Context, timeout time.Duration, pb *policypb.Snapshot) (intents []sdk.Intent, sane bool, err error) {
+	i.output.asked()
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	intents, err = i.client.Decide(limited, pb)
+	switch {
+	case err == nil:
+		return intents, true, nil
+	case ctx.Err() != nil:
+		return nil, true, ctx.Err() // whoever asked went away: that is not the policy's fault
+	case limited.Err() != nil:
+		return nil, false, &Failure{Hang, fmt.Sprintf("no answer in %v", timeout)}
+	}
+	err = i.explain("decide", err)
+	var f *Failure
+	errors.As(err, &f)
+	return nil, f.Kind == Refusal, err
+}
+
+// explain makes a Failure of an error that the process was the reason of.
+func (i *instance) explain(doing string, err error) error {
+	said := i.output.why()
+	s, isStatus := status.FromError(err)
+	switch {
+	case isStatus && (s.Code() == codes.InvalidArgument || s.Code() == codes.Unknown):
+		return &Failure{Refusal, s.Message()}
+	case isStatus && s.Code() == codes.ResourceExhausted:
+		return &Failure{Flood, s.Message()}
+	case isStatus && s.Code() == codes.DeadlineExceeded:
+		return &Failure{Hang, fmt.Sprintf("%s: no answer in %v", doing, startTime)}
+	case !isStatus && doing == "decide":
+		return &Failure{Nonsense, err.Error()}
+	}
+	what := fmt.Sprintf("%s: %v", doing, err)
+	if exit, ended := i.ended(); ended {
+		what += ": it ended: " + exit
+	}
+	if said != "" {
+		what += ": " + said
+	}
+	return &Failure{Crash, what}
+}
+
+// ended says how the process ended, if it did. After a broken connection its end is near.
+func (i *instance) ended() (string, bool) {
+	if i.process == nil || i.process.cmd.Process == nil {
+		return "", false
+	}
+	select {
+	case <-i.process.done:
+	case <-time.After(endTime):
+		return "", false
+	}
+	if i.process.exit == nil {
+		return "exit status 0", true
+	}
+	return i.process.exit.Error(), true
+}
+
+// alive reports whether the process is there.
+func (i *instance) alive() bool {
+	select {
+	case <-i.process.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// end kills the process. A policy has nothing to tidy up, so it is not asked to leave.
+// What a process that escaped from its group keeps go-plugin waiting for, nobody waits for.
+func (i *instance) end() {
+	if i.process != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), endTime)
+		_ = i.process.Kill(ctx)
+		cancel()
+	}
+	gone := make(chan struct{})
+	go func() {
+		i.plugin.Kill()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(endTime):
+	}
+}

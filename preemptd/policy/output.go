@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// What is kept of a policy's standard error.
+const (
+	maxLine  = 1 << 10 // of a line
+	maxLines = 100     // that are logged from one question to the next
+)
+
+// output takes what a policy writes to its standard error.
+type output struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	line   []byte // that is not finished
+	last   string // line that was
+	cause  string // the first line by which Go says why it ends a process
+	logged int
+}
+
+// Write takes bytes, and never fails: a policy that writes too much only loses it.
+func (o *output) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for rest := data; len(rest) > 0; {
+		text, more, ended := bytes.Cut(rest, []byte{'\n'})
+		o.line = append(o.line, text[:min(len(text), maxLine-len(o.line))]...)
+		if ended {
+			o.finish()
+		}
+		rest = more
+	}
+	return len(data), nil
+}
+
+// finish ends a line. Caller holds o.mu.
+func (o *output) finish() {
+	line := strings.ToValidUTF8(string(o.line), "?")
+	o.line = o.line[:0]
+	if line == "" {
+		return
+	}
+	if o.cause == "" && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {
+		o.cause = line
+	}
+	o.last = line
+	switch o.logged++; {
+	case o.logged <= maxLines:
+		o.log.Info("policy says", "line", line)
+	case o.logged == maxLines+1:
+		o.log.Warn("policy says too much: the rest until the next question is dropped")
+	}
+}
+
+// asked begins the next question.
+func (o *output) asked() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.logged = 0
+}
+
+// why is the line that tells most of why a policy failed; empty: it said nothing.
+func (o *output) why() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cause != "" {
+		return o.cause
+	}
+	return o.last
+}

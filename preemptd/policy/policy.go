@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
+)
+
+// Config is one policy of a site.
+type Config struct {
+	Name     string   // as the site calls it: "tiers"
+	Path     string   // of its program
+	Args     []string //
+	Settings []byte   // JSON, handed to it as it is
+	Watch    []string // more files than its program that it reads: a change of one reloads it
+	Timeout  time.Duration
+	Memory   int64 // bytes that its process may write to; 0: no bound
+}
+
+// same reports whether nothing that the process can see is different.
+func (c *Config) same(o *Config) bool {
+	return c.Path == o.Path && slices.Equal(c.Args, o.Args) && bytes.Equal(c.Settings, o.Settings) &&
+		slices.Equal(c.Watch, o.Watch) && c.Memory == o.Memory
+}
+
+// How long a policy that fails rests: twice as long each time, until it has answered.
+const (
+	firstRest = time.Second
+	maxRest   = 5 * time.Minute
+)
+
+// Policy is one policy, whatever becomes of its processes. It is safe for concurrent use, and
+// asks one question at a time: mu is held while it does.
+type Policy struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu      sync.Mutex
+	config  Config
+	running *instance // or nil
+	files   string    // what its files were when it was last started, or that was tried
+	rest    time.Duration
+	until   time.Time // it rests
+	last    error     // why
+	closed  bool
+
+	noting sync.Mutex // taken last; nothing is waited for under it
+	status Status
+}
+
+// Status is how a policy does, for people.
+type Status struct {
+	Name     string
+	Who      sdk.Description // as the process says; empty until one has started
+	PID      string          // of its process; empty: there is none
+	Starts   int             // of processes
+	Failures int             //
+	Problem  string          // what is wrong now; empty: nothing
+	Until    time.Time       // it rests; zero: it does not
+}
+
+// ErrClosed is the answer of a policy that was closed.
+var ErrClosed = errors.New("the policy was closed")
+
+// New makes a policy. Its process starts with the first question.
+func New(c Config, log *slog.Logger) *Policy {
+	return &Policy{config: c, log: log.With("policy", c.Name), now: time.Now, status: Status{Name: c.Name}}
+}
+
+// Configure gives the policy another configuration. If its process is concerned, the next
+// question starts another, which takes over if it comes up.
+func (p *Policy) Configure(c Config) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.config.same(&c) {
+		p.files = "" // no files look like this: it is stale
+	}
+	p.config = c
+}
+
+// Ask asks for intents. The snapshot is not changed. An error is a *Failure, which may be
+// wrapped in a *RestingError, or ctx's own: then nothing was decided, and the rest of the
+// daemon goes on.
+func (p *Policy) Ask(ctx context.Context, pb *policypb.Snapshot) ([]sdk.Intent, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	if err := p.ready(ctx); err != nil {
+		return nil, fmt.Errorf("policy %s: %w", p.config.Name, err)
+	}
+	intents, sane, err := p.running.ask(ctx, p.config.Timeout, pb)
+	switch {
+	case err == nil:
+		p.rest = 0
+		p.note(func(s *Status) { s.Problem = "" })
+	case ctx.Err() != nil:
+		return nil, err
+	default:
+		err = p.failed(err, sane)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", p.config.Name, err)
+	}
+	return intents, nil
+}
+
+// ready makes sure that there is a process to ask, of the files as they are now. Caller
+// holds p.mu.
+func (p *Policy) ready(ctx context.Context) error {
+	if p.running != nil && !p.running.alive() {
+		return p.failed(p.running.explain("wait", errors.New("it is gone")), false)
+	}
+	files := fingerprint(append([]string{p.config.Path}, p.config.Watch...))
+	changed := files != p.files
+	if p.running != nil && !changed {
+		return nil
+	}
+	if !changed && p.now().Before(p.until) {
+		return &RestingError{p.until, p.last}
+	}
+	next, err := start(ctx, p.config, &output{log: p.log})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	p.files = files
+	switch {
+	case err == nil:
+	case p.running == nil:
+		return p.failed(err, false)
+	default: // the old one goes on
+		p.log.Error("the changed policy does not start; the one before goes on", "error", err)
+		p.note(func(s *Status) {
+			s.Failures++
+			s.Problem = "changed, and the change does not start: " + err.Error()
+		})
+		return nil
+	}
+	p.replace(next)
+	return nil
+}
+
+// replace puts another process in the place of the one that runs. Caller holds p.mu.
+func (p *Policy) replace(next *instance) {
+	if p.running != nil {
+		p.running.end()
+	}
+	p.running = next
+	p.until = time.Time{}
+	p.note(func(s *Status) {
+		*s = Status{Name: s.Name, Who: next.who, PID: next.process.ID(), Starts: s.Starts + 1, Failures: s.Failures}
+	})
+	p.log.Info("policy started", "name", next.who.Name, "version", next.who.Version, "pid", next.process.ID())
+}
+
+// failed notes a failure, and sends a process that is not sane away. Caller holds p.mu.
+func (p *Policy) failed(err error, sane bool) error {
+	p.note(func(s *Status) { s.Failures, s.Problem = s.Failures+1, err.Error() })
+	if sane {
+		p.log.Error("policy cannot decide", "error", err)
+		return err
+	}
+	if p.running != nil {
+		p.running.end()
+		p.running = nil
+	}
+	p.rest = min(max(firstRest, 2*p.rest), maxRest)
+	p.until, p.last = p.now().Add(p.rest), err
+	p.note(func(s *Status) { s.PID, s.Until = "", p.until })
+	p.log.Error("policy failed", "error", err, "rests", p.rest)
+	return err
+}
+
+// note changes the status.
+func (p *Policy) note(change func(*Status)) {
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	change(&p.status)
+}
+
+// Status says how the policy does. It does not wait for an answer that is being waited for.
+func (p *Policy) Status() Status {
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	return p.status
+}
+
+// Close ends the policy's process. It may be called twice.
+func (p *Policy) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running != nil {
+		p.running.end()
+		p.running = nil
+		p.note(func(s *Status) { s.PID = "" })
+	}
+	p.closed = true
+}
+
+// fingerprint is what can be seen of files from outside. It is never empty.
+func fingerprint(paths []string) string {
+	var b strings.Builder
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			fmt.Fprintf(&b, "%s: %v\n", path, err)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %d %d %v\n", path, info.Size(), info.ModTime().UnixNano(), identity(info))
+	}
+	return b.String()
+}

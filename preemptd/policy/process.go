@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"github.com/hashicorp/go-plugin/runner"
+	"golang.org/x/sys/unix"
+)
+
+// process runs one policy for go-plugin. It is a process group of its own: all of it is
+// killed with its first process.
+type process struct {
+	cmd    *exec.Cmd
+	memory int64  // bytes that it may have written to
+	folder string // where its socket must be
+
+	stdout, stderr *os.File // the ends to read
+	done           chan struct{}
+	exit           error // how it ended, once done is closed
+}
+
+var _ runner.Runner = (*process)(nil)
+
+// Start starts it. From the start to the end one thread is its parent, for the kernel sends
+// the death signal when that thread ends, not the daemon.
+func (p *process) Start(context.Context) error {
+	out, err := pipe(&p.stdout, &p.cmd.Stdout)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	errOut, err := pipe(&p.stderr, &p.cmd.Stderr)
+	if err != nil {
+		p.stdout.Close()
+		return err
+	}
+	defer errOut.Close()
+	p.cmd.Stdin = nil // go-plugin gives it ours
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		if err == nil {
+			err = p.limit()
+		}
+		started <- err
+		if p.cmd.Process != nil {
+			p.reap()
+		}
+	}()
+	if err = <-started; err != nil {
+		_ = p.Kill(context.Background())
+		p.close()
+	}
+	return err
+}
+
+// pipe gives the command the end to write to, and returns that; it is to be closed here when
+// the command has it.
+func pipe(read **os.File, write *io.Writer) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	*read, *write = r, w
+	return w, nil
+}
+
+// limit bounds the memory that the process can write to. What a Go program only reserves is
+// not counted.
+func (p *process) limit() error {
+	if p.memory <= 0 {
+		return nil
+	}
+	bound := unix.Rlimit{Cur: uint64(p.memory), Max: uint64(p.memory)}
+	err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_DATA, &bound, nil)
+	if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended: its reaper says how
+		return fmt.Errorf("limit memory: %w", err)
+	}
+	return nil
+}
+
+// reap waits for the end. While the first process is not reaped, its number is nobody else's:
+// only then its group can be killed safely.
+func (p *process) reap() {
+	pid := p.cmd.Process.Pid
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	_ = unix.Kill(-pid, unix.SIGKILL)
+	p.exit = p.cmd.Wait()
+	close(p.done)
+}
+
+// Wait waits until it has ended.
+func (p *process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.exit
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Kill ends it. Whoever still reads its output reads the end of it, even if a process that
+// escaped from the group has it open.
+func (p *process) Kill(ctx context.Context) error {
+	if p.cmd.Process == nil {
+		return nil
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	err := p.Wait(ctx)
+	p.close()
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		return nil
+	}
+	return err
+}
+
+func (p *process) close() {
+	p.stdout.Close()
+	p.stderr.Close()
+}
+
+// Stdout and Stderr are what it writes.
+func (p *process) Stdout() io.ReadCloser { return p.stdout }
+
+// Stderr is the other.
+func (p *process) Stderr() io.ReadCloser { return p.stderr }
+
+// Name is what it runs.
+func (p *process) Name() string { return p.cmd.Path }
+
+// ID is its number.
+func (p *process) ID() string {
+	if p.cmd.Process == nil {
+		return ""
+	}
+	return strconv.Itoa(p.cmd.Process.Pid)
+}
+
+// Diagnose has nothing to add: what it wrote is in the error.
+func (p *process) Diagnose(context.Context) string { return "" }
+
+// PluginToHost lets a policy listen in its own folder only.
+func (p *process) PluginToHost(network, address string) (string, string, error) {
+	if network != "unix" || filepath.Dir(address) != p.folder {
+		return "", "", fmt.Errorf("listens at %s %s, not in its folder %s", network, address, p.folder)
+	}
+	return network, address, nil
+}
+
+// HostToPlugin changes nothing.
+func (p *process) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// identity is the file itself, whatever its name: one that was replaced is another.
+func identity(info os.FileInfo) any {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ino
+	}
+	return nil
+}
