@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// decision is one snapshot being decided.
+type decision struct {
+	snapshot *sdk.Snapshot
+	settings settings
+	room     *sdk.Room // as it is after the intents so far
+	victims  *victims
+	intents  []sdk.Intent
+}
+
+// decide is the order of events: who waits and is promised something, highest tier first, gets
+// its place; then what is left is given back.
+func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s)}
+	unserved := d.serve(d.demands())
+	if !unserved {
+		d.giveBack()
+	}
+	return d.intents
+}
+
+// demands is the waiting jobs of tiers that promise something, in the order in which they are
+// served: the highest tier first, then the one that can wait for the shortest time.
+func (d *decision) demands() []*sdk.Job {
+	var demands []*sdk.Job
+	for i := range d.snapshot.Jobs {
+		j := &d.snapshot.Jobs[i]
+		// The components of a gang cannot be placed one by one: Slurm does that.
+		if j.State == sdk.Waiting && j.Tier > sdk.Basic && j.Action == "" && j.Gang == 0 {
+			demands = append(demands, j)
+		}
+	}
+	slices.SortStableFunc(demands, func(a, b *sdk.Job) int {
+		return cmp.Or(
+			cmp.Compare(b.Tier, a.Tier),
+			cmp.Compare(a.Budget(d.snapshot.Rules), b.Budget(d.snapshot.Rules)),
+			cmp.Compare(b.Priority, a.Priority),
+			a.Eligible.Compare(b.Eligible),
+			cmp.Compare(a.ID, b.ID),
+		)
+	})
+	return demands
+}
+
+// shape is what a job needs, as far as it decides whether there is room.
+type shape struct {
+	tier                    sdk.Tier
+	capsules, gpus, cpus    int
+	memory                  int64
+	kind, partition, places string
+}
+
+func shapeOf(j *sdk.Job) shape {
+	return shape{j.Tier, j.Capsules, j.GPUs, j.CPUs, j.Memory, j.Kind, j.Partition, fmt.Sprint(j.Features, j.Required, j.Excluded, j.Reservation, j.Limit)}
+}
+
+// serve makes room for the demands, and reports whether one that is in a hurry got none.
+func (d *decision) serve(demands []*sdk.Job) (unserved bool) {
+	full := map[shape]bool{} // there is no room for these, nor will be
+	served := 0
+	for _, j := range demands {
+		if served == d.settings.Most {
+			return true
+		}
+		key := shapeOf(j)
+		if full[key] {
+			unserved = unserved || d.hurry(j)
+			continue
+		}
+		if shares := d.room.Find(j, j.GPUs, nil); shares != nil {
+			d.room.Take(shares)
+			if d.forgotten(j) {
+				d.place(j, shares, "there is room, and Slurm has left it waiting")
+				served++
+			}
+			continue
+		}
+		if !d.hurry(j) {
+			continue
+		}
+		if d.makeRoom(j) {
+			served++
+			continue
+		}
+		full[key], unserved = true, true
+	}
+	return unserved
+}
+
+// hurry reports whether a job has waited for so long that others may be disturbed for it.
+func (d *decision) hurry(j *sdk.Job) bool {
+	part := d.settings.Hurry.Standard
+	if j.Tier == sdk.Premium {
+		part = d.settings.Hurry.Premium
+	}
+	all := (1 - j.Promised) * float64(d.snapshot.Rules.Window)
+	return float64(j.Budget(d.snapshot.Rules)) <= part*all
+}
+
+// forgotten reports whether a job waits though Slurm could have started it long ago.
+func (d *decision) forgotten(j *sdk.Job) bool {
+	since := j.Eligible
+	if j.Acted.After(since) {
+		since = j.Acted // it was running until then
+	}
+	return d.hurry(j) && d.snapshot.Time.Sub(since) > time.Duration(d.settings.Patience)
+}
+
+// place puts a job on nodes whose room has been taken for it.
+func (d *decision) place(j *sdk.Job, shares []sdk.Share, reason string) {
+	d.intents = append(d.intents, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: d.snapshot.Spots(shares), Reason: reason})
+}

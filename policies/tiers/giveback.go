@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// queue is how many waiting jobs are left their room before a job grows into it.
+const queue = 200
+
+// giveBack lets jobs that were shrunk grow to what they asked for, where they are, into room
+// that nobody waits for.
+func (d *decision) giveBack() {
+	shrunk := d.shrunk()
+	if len(shrunk) == 0 {
+		return
+	}
+	d.leaveRoom()
+	for _, j := range shrunk {
+		d.grow(j)
+	}
+}
+
+// shrunk is the running jobs that have less than they asked for, the highest tier first.
+func (d *decision) shrunk() []*sdk.Job {
+	named := map[sdk.JobID]bool{}
+	for _, i := range d.intents {
+		named[i.Job] = true
+	}
+	var shrunk []*sdk.Job
+	for i := range d.snapshot.Jobs {
+		j := &d.snapshot.Jobs[i]
+		if j.GPUs < min(j.Request, j.MaxGPUs) && j.Gang == 0 && j.State == sdk.Running && j.Preemptable && j.Action == "" && !named[j.ID] && d.settled(j) {
+			shrunk = append(shrunk, j)
+		}
+	}
+	slices.SortStableFunc(shrunk, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(a.Budget(d.snapshot.Rules), b.Budget(d.snapshot.Rules)), cmp.Compare(a.ID, b.ID))
+	})
+	return shrunk
+}
+
+func (d *decision) settled(j *sdk.Job) bool {
+	s := d.snapshot
+	return s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
+}
+
+// leaveRoom takes the room that Slurm will give to the first of its queue.
+func (d *decision) leaveRoom() {
+	var waiting []*sdk.Job
+	for i := range d.snapshot.Jobs {
+		if j := &d.snapshot.Jobs[i]; j.State == sdk.Waiting && j.Tier == sdk.Basic && j.Action == "" {
+			waiting = append(waiting, j)
+		}
+	}
+	slices.SortStableFunc(waiting, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+	})
+	for _, j := range waiting[:min(len(waiting), queue)] {
+		d.room.Take(d.room.Find(j, j.GPUs, nil))
+	}
+}
+
+// grow gives a job as many of its GPUs back as its nodes have, if it wins by that.
+func (d *decision) grow(j *sdk.Job) {
+	goal, nodes := min(j.Request, j.MaxGPUs), len(j.Shares)
+	pause := j.Checkpoint.Dump + j.Checkpoint.Restore
+	for each := goal / max(nodes, 1); each*nodes > j.GPUs; each-- {
+		gpus := each * nodes
+		if pause.Seconds()*float64(j.GPUs) > time.Duration(d.settings.Payback).Seconds()*float64(gpus-j.GPUs) {
+			return // fewer would take longer still
+		}
+		where := make([]sdk.Spot, nodes)
+		for i, share := range j.Shares {
+			where[i] = sdk.Spot{Node: d.snapshot.Nodes[share.Node].Name, Capsules: int(share.Capsules), GPUs: each}
+		}
+		d.room.Give(j.Shares)
+		shares, err := d.room.Seat(j, where)
+		if err != nil {
+			d.room.Take(j.Shares)
+			continue
+		}
+		d.room.Take(shares)
+		d.intents = append(d.intents, sdk.Intent{
+			Verb: sdk.Resize, Job: j.ID, GPUs: gpus, Where: where,
+			Reason: fmt.Sprintf("its nodes have room again: from %d to %d of the %d GPUs that it asked for", j.GPUs, gpus, j.Request),
+		})
+		return
+	}
+}

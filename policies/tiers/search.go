@@ -1,0 +1,390 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// sacrifice is what one victim gives for a job: all, or some GPUs of each of its nodes.
+type sacrifice struct {
+	victim *victim
+	keep   int // GPUs on each of its nodes; 0: it is preempted
+}
+
+// offer is a node, with what it takes to have room there.
+type offer struct {
+	node       int32
+	sacrifices []sacrifice
+	cost       float64
+}
+
+// How dear a thing is, beyond its GPU-seconds: any number of shrunk jobs is cheaper than one
+// that is preempted, and any number of basic ones than one of standard.
+const (
+	dearPreempt  = 1e6
+	dearStandard = 1e12
+)
+
+func (s sacrifice) cost() float64 {
+	cost := s.victim.cost()
+	if s.keep == 0 {
+		cost += dearPreempt
+	}
+	return cost + dearStandard*float64(s.victim.tier)
+}
+
+// makeRoom disturbs others so that a job has a place, and places it. It reports whether that
+// was possible; if not, nothing has changed.
+func (d *decision) makeRoom(j *sdk.Job) bool {
+	if j.GPUs%max(1, j.Capsules) != 0 || len(j.Required) > j.Capsules {
+		return false
+	}
+	if d.victims == nil {
+		d.victims = newVictims(d.snapshot, d.room)
+	}
+	offers := d.offers(j)
+	if len(offers) < j.Capsules {
+		return false
+	}
+	chosen := map[*victim]int{}
+	nodes := make([]int32, 0, j.Capsules)
+	for _, o := range choose(j, offers) {
+		nodes = append(nodes, o.node)
+		for _, s := range o.sacrifices {
+			if keep, ok := chosen[s.victim]; !ok || s.keep < keep {
+				chosen[s.victim] = s.keep
+			}
+		}
+	}
+	return d.carryOut(j, nodes, chosen)
+}
+
+// offers is the nodes on which the job could be, with the cheapest way to have room on each:
+// the cheapest of them first, and more than the job needs, for victims that are on several
+// nodes are paid for once.
+func (d *decision) offers(j *sdk.Job) []offer {
+	most := 4 * j.Capsules
+	if len(j.Required) > 0 {
+		most = len(d.snapshot.Nodes)
+	} else if j.Capsules == 1 {
+		most = 1
+	}
+	var offers []offer
+	limit := math.Inf(1) // what is not cheaper is not wanted
+	for n := range d.snapshot.Nodes {
+		node := int32(n)
+		if !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
+			continue
+		}
+		o, ok := d.offer(j, node, limit)
+		if !ok {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(offers, o.cost, func(o offer, cost float64) int {
+			if o.cost <= cost {
+				return -1
+			}
+			return 1
+		})
+		offers = slices.Insert(offers, at, o)
+		if len(offers) > most {
+			offers = offers[:most]
+		}
+		if len(offers) == most {
+			limit = offers[most-1].cost
+		}
+	}
+	return offers
+}
+
+// worthALook reports whether a node can be an offer below the limit, at a glance: most of a
+// large cluster cannot.
+func (d *decision) worthALook(j *sdk.Job, node int32, limit float64) bool {
+	if d.room.Free(node).GPUs.Count() >= j.GPUs/j.Capsules {
+		return true
+	}
+	on := d.victims.byNode[node]
+	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{on[0], 1}.cost() < limit
+}
+
+// starts is how many offers a choice for several nodes is tried to begin with.
+const starts = 8
+
+// choose takes the cheapest offers that are enough. Victims that are on several nodes are paid
+// for once, so the cheapest offer is not always a part of the cheapest choice: others are
+// tried as the first, too.
+func choose(j *sdk.Job, offers []offer) []offer {
+	var best []offer
+	least := math.Inf(1)
+	for first := range offers[:min(len(offers), starts)] {
+		if chosen, cost := chooseFrom(j, offers, first); cost < least {
+			best, least = chosen, cost
+		}
+	}
+	return best
+}
+
+// chooseFrom begins with one offer, and goes on with whatever adds least. Nodes that the job
+// must have come first of all.
+func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
+	rest := slices.Clone(offers)
+	chosen := make([]offer, 0, j.Capsules)
+	paid := map[*victim]bool{}
+	sum := 0.0
+	next := first
+	if len(j.Required) > 0 {
+		next = leastAdded(j, rest, paid)
+	}
+	for {
+		sum += added(rest[next], paid)
+		for _, s := range rest[next].sacrifices {
+			paid[s.victim] = paid[s.victim] || s.keep == 0
+		}
+		chosen = append(chosen, rest[next])
+		if len(chosen) == j.Capsules {
+			return chosen, sum
+		}
+		rest = slices.Delete(rest, next, next+1)
+		next = leastAdded(j, rest, paid)
+	}
+}
+
+// leastAdded is the offer that adds least to what is paid for.
+func leastAdded(j *sdk.Job, offers []offer, paid map[*victim]bool) int {
+	at, least := 0, 0.0
+	for i, o := range offers {
+		cost := added(o, paid)
+		if slices.Contains(j.Required, o.node) {
+			cost = -1
+		}
+		if i == 0 || cost < least {
+			at, least = i, cost
+		}
+	}
+	return at
+}
+
+// added is what an offer costs beyond what is paid for.
+func added(o offer, paid map[*victim]bool) float64 {
+	cost := 0.0
+	for _, s := range o.sacrifices {
+		if !paid[s.victim] {
+			cost += s.cost()
+		}
+	}
+	return cost
+}
+
+// offer is the cheapest way to have room for one of the job's capsules on a node, if there
+// is one below the limit.
+func (d *decision) offer(j *sdk.Job, node int32, limit float64) (offer, bool) {
+	s := search{need: d.need(j, node), least: limit}
+	if s.need.met() {
+		return offer{node: node}, limit > 0
+	}
+	for _, v := range d.victims.byNode[node] {
+		if !v.gone && v.tier < j.Tier && len(s.options) < maxOptions {
+			s.options = append(s.options, d.gains(v, j, node, s.need.gpus)...)
+		}
+	}
+	s.from(0, s.need, 0)
+	return offer{node, s.best, s.least}, s.best != nil
+}
+
+// need is what a node lacks.
+type need struct {
+	gpus, cpus int
+	memory     int64
+}
+
+func (n need) met() bool { return n.gpus <= 0 && n.cpus <= 0 && n.memory <= 0 }
+
+// less is what is needed still after a gain.
+func (n need) less(g *gain) need { return need{n.gpus - g.gpus, n.cpus - g.cpus, n.memory - g.memory} }
+
+func (d *decision) need(j *sdk.Job, node int32) need {
+	free := d.room.Free(node)
+	return need{
+		gpus: j.GPUs/j.Capsules - usable(j, &d.snapshot.Nodes[node], free.GPUs),
+		cpus: j.CPUs - free.CPUs, memory: j.Memory - free.Memory,
+	}
+}
+
+// usable is how many of some GPUs of a node a job can use.
+func usable(j *sdk.Job, node *sdk.Node, set sdk.GPUSet) int {
+	gpus := node.GPUs
+	n := 0
+	for rest := uint64(set & node.Usable()); rest != 0; rest &= rest - 1 {
+		if i := bits.TrailingZeros64(rest); j.Kind == "" || gpus[i].Kind == j.Kind {
+			n++
+		}
+	}
+	return n
+}
+
+// gain is what a sacrifice frees on a node.
+type gain struct {
+	sacrifice
+	gpus, cpus int
+	memory     int64
+}
+
+// gains is what a victim can give there: some of its GPUs, if it can be shrunk, or all.
+func (d *decision) gains(v *victim, j *sdk.Job, node int32, need int) []gain {
+	all := gain{sacrifice: sacrifice{v, 0}}
+	for _, member := range v.jobs {
+		for _, s := range member.Shares {
+			if s.Node == node {
+				all.gpus += usable(j, &d.snapshot.Nodes[node], s.GPUs)
+				all.cpus += int(s.CPUs)
+				all.memory += s.Memory
+			}
+		}
+	}
+	each, least := v.each(), v.least()
+	if least >= each || all.gpus < each || need <= 0 {
+		return []gain{all}
+	}
+	keep := max(least, each-need)
+	return []gain{{sacrifice: sacrifice{v, keep}, gpus: each - keep}, all}
+}
+
+// maxOptions bounds what is tried on a node: the cheapest of what is there.
+const maxOptions = 16
+
+// search looks for the cheapest set of gains that is enough: it tries all, but for what
+// cannot be cheaper than what it has.
+type search struct {
+	need    need
+	options []gain // a victim's are neighbours
+	least   float64
+	best    []sacrifice // costs least; nil: none is cheaper than least
+
+	taken []sacrifice
+}
+
+// from tries the options from one on, with so much still needed and so much already paid.
+func (s *search) from(option int, need need, cost float64) {
+	if cost >= s.least {
+		return
+	}
+	if need.met() {
+		s.least, s.best = cost, slices.Clone(s.taken)
+		return
+	}
+	if option == len(s.options) || !s.enough(option, need) {
+		return
+	}
+	g := &s.options[option]
+	next := option + 1
+	for next < len(s.options) && s.options[next].victim == g.victim {
+		next++
+	}
+	for o := option; o < next; o++ {
+		s.taken = append(s.taken, s.options[o].sacrifice)
+		s.from(next, need.less(&s.options[o]), cost+s.options[o].cost())
+		s.taken = s.taken[:len(s.taken)-1]
+	}
+	s.from(next, need, cost)
+}
+
+// enough reports whether all that is left would do.
+func (s *search) enough(option int, need need) bool {
+	for o := option; o < len(s.options); o++ {
+		if s.options[o].keep == 0 {
+			need = need.less(&s.options[o])
+		}
+	}
+	return need.met()
+}
+
+// carryOut makes intents of what was chosen. It reports false, and changes nothing, if the job
+// has no room then.
+func (d *decision) carryOut(j *sdk.Job, nodes []int32, chosen map[*victim]int) bool {
+	order := make([]sacrifice, 0, len(chosen))
+	for v, keep := range chosen {
+		order = append(order, sacrifice{v, keep})
+	}
+	slices.SortFunc(order, func(a, b sacrifice) int {
+		return cmp.Or(cmp.Compare(a.cost(), b.cost()), cmp.Compare(a.victim.leader, b.victim.leader))
+	})
+	for _, s := range order {
+		d.room.Give(s.freed())
+	}
+	spots := make([]sdk.Spot, len(nodes))
+	for i, n := range nodes {
+		spots[i] = sdk.Spot{Node: d.snapshot.Nodes[n].Name, Capsules: 1, GPUs: j.GPUs / j.Capsules}
+	}
+	order = d.spare(j, spots, order)
+	shares, err := d.room.Seat(j, spots)
+	if err != nil {
+		for _, s := range order {
+			d.room.Take(s.freed())
+		}
+		return false
+	}
+	d.room.Take(shares)
+	for _, s := range order {
+		d.intents = append(d.intents, d.intent(j, s))
+	}
+	d.place(j, shares, fmt.Sprintf("%v job %s has waited for %v", j.Tier, j.Label, d.snapshot.Time.Sub(j.Eligible).Round(time.Second)))
+	for _, s := range order {
+		s.victim.gone = true
+	}
+	return true
+}
+
+// spare takes back what the job can do without, the dearest first: a victim on two nodes may
+// have made another superfluous.
+func (d *decision) spare(j *sdk.Job, spots []sdk.Spot, order []sacrifice) []sacrifice {
+	for i := len(order) - 1; i >= 0; i-- {
+		d.room.Take(order[i].freed())
+		if _, err := d.room.Seat(j, spots); err == nil {
+			order = slices.Delete(order, i, i+1)
+			continue
+		}
+		d.room.Give(order[i].freed())
+	}
+	return order
+}
+
+// freed is what a sacrifice leaves to others.
+func (s sacrifice) freed() []sdk.Share {
+	var freed []sdk.Share
+	for _, m := range s.victim.jobs {
+		for _, share := range m.Shares {
+			if s.keep > 0 {
+				share = sdk.Share{Node: share.Node, GPUs: share.GPUs &^ share.GPUs.First(s.keep)}
+			}
+			freed = append(freed, share)
+		}
+	}
+	return freed
+}
+
+// intent is what is asked for to have a sacrifice.
+func (d *decision) intent(j *sdk.Job, s sacrifice) sdk.Intent {
+	v := s.victim
+	if s.keep == 0 {
+		return sdk.Intent{Verb: sdk.Preempt, Job: v.leader, For: j.ID, Reason: fmt.Sprintf(
+			"%v job %s waits for %d GPUs; this %v job is the cheapest to stop: %v of dump and restore on %d GPUs",
+			j.Tier, j.Label, j.GPUs, v.tier, v.pause.Round(time.Second), v.gpus)}
+	}
+	job := v.jobs[0]
+	where := make([]sdk.Spot, len(job.Shares))
+	for i, share := range job.Shares {
+		where[i] = sdk.Spot{Node: d.snapshot.Nodes[share.Node].Name, Capsules: int(share.Capsules), GPUs: s.keep}
+	}
+	return sdk.Intent{Verb: sdk.Resize, Job: v.leader, For: j.ID, GPUs: s.keep * len(job.Shares), Where: where, Reason: fmt.Sprintf(
+		"%v job %s waits for %d GPUs; this %v job goes on with %d of its %d",
+		j.Tier, j.Label, j.GPUs, v.tier, s.keep*len(job.Shares), v.gpus)}
+}

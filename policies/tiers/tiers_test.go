@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+
+// cluster has nodes a, b, … of 8 GPUs.
+func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
+	s := &sdk.Snapshot{
+		Time: now,
+		Rules: sdk.Rules{
+			Window: time.Hour, Promised: [sdk.Tiers]float64{0, 0.7, 0.95},
+			MinRun: time.Minute, CoolDown: 5 * time.Minute,
+		},
+		Jobs: jobs,
+	}
+	for i := range nodes {
+		s.Nodes = append(s.Nodes, sdk.Node{Name: string(rune('a' + i)), CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)})
+	}
+	return s
+}
+
+// job waits; its pause is the seconds of its dump and restore.
+func job(id sdk.JobID, tier sdk.Tier, gpus, pause int) sdk.Job {
+	return sdk.Job{
+		ID: id, Label: fmt.Sprint(id), Tier: tier, Promised: [...]float64{0, 0.7, 0.95}[tier], Fraction: 1, Preemptable: true,
+		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
+		Eligible: now.Add(-time.Second), Checkpoint: sdk.Checkpoint{Dump: time.Duration(pause) * time.Second},
+	}
+}
+
+// on has the job run with so many GPUs, from one on, on each of some nodes.
+func on(j sdk.Job, first, gpus int, nodes ...int32) sdk.Job {
+	j.State, j.Started, j.Counted = sdk.Running, now.Add(-time.Hour), time.Hour
+	j.Capsules, j.GPUs = len(nodes), gpus*len(nodes)
+	for _, n := range nodes {
+		j.Shares = append(j.Shares, sdk.Share{Node: n, Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(j.CPUs), Memory: 1})
+	}
+	return j
+}
+
+// elastic can be shrunk.
+func elastic(j sdk.Job, least int) sdk.Job { j.MinGPUs = least; return j }
+
+// changed is the job with a change.
+func changed(j sdk.Job, change func(*sdk.Job)) sdk.Job { change(&j); return j }
+
+func TestDecisions(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		s    *sdk.Snapshot
+		want []string // the intents, in order
+	}{
+		{"room is Slurm's to give", cluster(1, job(1, sdk.Premium, 4, 10)), nil},
+		{"what Slurm has left waiting is placed", cluster(1, changed(job(1, sdk.Premium, 4, 10), func(j *sdk.Job) { j.Eligible = now.Add(-2 * time.Minute) })),
+			[]string{"place job 1 on a (4 GPUs)"}},
+		{"basic work disturbs nobody", cluster(1, job(1, sdk.Basic, 4, 10), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
+		{"premium preempts basic", cluster(1, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)),
+			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
+		{"shrinking is tried before preempting, however dear", cluster(2,
+			job(1, sdk.Premium, 4, 10), elastic(on(job(2, sdk.Basic, 8, 500), 0, 8, 0), 4), on(job(3, sdk.Basic, 8, 1), 0, 8, 1)),
+			[]string{"resize job 2 to 4 GPUs on a (4 GPUs)", "place job 1 on a (4 GPUs)"}},
+		{"no more is taken than needed", cluster(1, job(1, sdk.Premium, 2, 10), elastic(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), 1)),
+			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)", "place job 1 on a (2 GPUs)"}},
+		{"shrunk as far as it goes, and the rest preempted", cluster(1, job(1, sdk.Premium, 7, 10),
+			elastic(on(job(2, sdk.Basic, 6, 10), 0, 6, 0), 1), on(job(3, sdk.Basic, 2, 10), 6, 2, 0)),
+			[]string{"resize job 2 to 1 GPUs on a (1 GPUs)", "preempt job 3", "place job 1 on a (7 GPUs)"}},
+		{"the cheapest is preempted", cluster(2, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 30), 0, 8, 0), on(job(3, sdk.Basic, 8, 20), 0, 8, 1)),
+			[]string{"preempt job 3", "place job 1 on b (8 GPUs)"}},
+		{"two that are cheap together cost more interruptions than one", cluster(2, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 30), 0, 8, 0),
+			on(job(3, sdk.Basic, 4, 20), 0, 4, 1), on(job(4, sdk.Basic, 4, 20), 4, 4, 1)),
+			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
+		{"basic goes before standard", cluster(2, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Basic, 8, 300), 0, 8, 0), on(job(3, sdk.Standard, 8, 1), 0, 8, 1)),
+			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
+		{"standard gives way while it is above its promise", cluster(1, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Standard, 8, 10), 0, 8, 0)),
+			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
+		{"standard at its promise is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Standard, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Fraction = 0.702 })), nil},
+		{"premium does not give way", cluster(1, job(1, sdk.Premium, 8, 10), on(job(2, sdk.Premium, 8, 10), 0, 8, 0)), nil},
+		{"standard that can still wait, waits", cluster(1, job(1, sdk.Standard, 8, 10), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)), nil},
+		{"standard that has waited for half of what it can, is in a hurry", cluster(1,
+			changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 9*time.Minute }), on(job(2, sdk.Basic, 8, 10), 0, 8, 0)),
+			[]string{"preempt job 2", "place job 1 on a (8 GPUs)"}},
+		{"who just started is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Started = now.Add(-time.Second) })), nil},
+		{"who was just disturbed is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"who cannot be captured is left alone", cluster(1, job(1, sdk.Premium, 8, 10), changed(on(job(2, sdk.Basic, 8, 10), 0, 8, 0), func(j *sdk.Job) { j.Preemptable = false })), nil},
+		{"a job on two nodes makes one sacrifice do", cluster(3, changed(job(1, sdk.Premium, 16, 10), func(j *sdk.Job) { j.Capsules, j.CPUs = 2, 8 }),
+			on(job(2, sdk.Basic, 8, 10), 0, 8, 0), on(changed(job(3, sdk.Basic, 16, 11), func(j *sdk.Job) { j.CPUs = 8 }), 0, 8, 1, 2)),
+			[]string{"preempt job 3", "place job 1 on b (8 GPUs), c (8 GPUs)"}},
+		{"a gang goes as a whole", cluster(1, job(1, sdk.Premium, 4, 10),
+			changed(on(job(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }), changed(on(job(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang = 2 })),
+			[]string{"preempt job 2", "place job 1 on a (4 GPUs)"}},
+		{"a gang with one that cannot be captured stays", cluster(1, job(1, sdk.Premium, 4, 10),
+			changed(on(job(2, sdk.Basic, 4, 10), 0, 4, 0), func(j *sdk.Job) { j.Gang = 2 }),
+			changed(on(job(3, sdk.Basic, 4, 10), 4, 4, 0), func(j *sdk.Job) { j.Gang, j.Preemptable = 2, false })), nil},
+		{"premium is served before standard", cluster(1, changed(job(1, sdk.Standard, 8, 10), func(j *sdk.Job) { j.Fraction, j.Counted = 0, 50*time.Minute }),
+			job(2, sdk.Premium, 8, 10), on(job(3, sdk.Basic, 8, 10), 0, 8, 0)),
+			[]string{"preempt job 3", "place job 2 on a (8 GPUs)"}},
+		{"CPUs count too", cluster(1, changed(job(1, sdk.Premium, 1, 10), func(j *sdk.Job) { j.CPUs = 20 }),
+			on(changed(job(2, sdk.Basic, 1, 10), func(j *sdk.Job) { j.CPUs = 30 }), 0, 1, 0), on(changed(job(3, sdk.Basic, 1, 9), func(j *sdk.Job) { j.CPUs = 20 }), 1, 1, 0)),
+			[]string{"preempt job 3", "place job 1 on a (1 GPUs)"}},
+		{"what was shrunk grows again", cluster(1, changed(on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
+			[]string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
+		{"as far as there is room", cluster(1, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), on(job(2, sdk.Basic, 3, 10), 5, 3, 0)),
+			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
+		{"not at once", cluster(1, changed(on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
+		{"not if it takes longer than it wins", cluster(1, on(elastic(job(1, sdk.Basic, 8, 7200), 4), 0, 6, 0)), nil},
+		{"not into room that somebody waits for", cluster(1, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), job(2, sdk.Basic, 6, 10)), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := c.s.Check(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			intents := decide(c.s, newTiers().settings)
+			for _, i := range intents {
+				got = append(got, i.String())
+				if i.Reason == "" {
+					t.Errorf("%v has no reason", i)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
+			}
+			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
+				t.Errorf("rejected: %v", p.Rejected)
+			}
+		})
+	}
+}
+
+func TestSettings(t *testing.T) {
+	p := newTiers()
+	if err := p.Configure([]byte(`{"hurry": {"standard": 1}, "most": 3, "patience": "5s"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.settings; s.Hurry.Standard != 1 || s.Hurry.Premium != 1 || s.Most != 3 || time.Duration(s.Patience) != 5*time.Second {
+		t.Errorf("settings %+v", s)
+	}
+	for settings, want := range map[string]string{
+		`{"hurri": 1}`:              `unknown field "hurri"`,
+		`{"hurry": {"premium": 2}}`: "from 0 to 1",
+		`{"most": 0}`:               "at least 1",
+		`{"patience": 5}`:           `a span is text like "90s"`,
+		`{"most": 1} {"most": 2}`:   "more than one object",
+	} {
+		if err := newTiers().Configure([]byte(settings)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", settings, err, want)
+		}
+	}
+}
+
+// Whatever the cluster is like, plan accepts all that is asked for, and no tier is disturbed
+// for a lower one or its own.
+func TestPlanAcceptsEverything(t *testing.T) {
+	placed := 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		s := sdktest.Random(r)
+		for i := range s.Jobs {
+			if j := &s.Jobs[i]; r.IntN(3) == 0 && j.State == sdk.Waiting {
+				j.Tier, j.Promised = sdk.Premium, 0.95
+			}
+		}
+		intents := decide(s, newTiers().settings)
+		if err := sdktest.Valid(s, intents); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		p := plan.Try(s, intents)
+		for _, rejected := range p.Rejected {
+			if rejected.Invariant != plan.Limit { // which this policy does not look at
+				t.Fatalf("seed %d: %v", seed, rejected.Error())
+			}
+		}
+		for _, i := range intents {
+			if i.Verb == sdk.Place {
+				placed++
+			}
+			victim, _ := s.Job(i.Job)
+			if other, ok := s.Job(i.For); ok && other.Tier <= victim.Tier {
+				t.Fatalf("seed %d: %v for job %d of the same tier or a lower one", seed, i, i.For)
+			}
+		}
+	}
+	if placed < 100 {
+		t.Errorf("%d jobs were placed: this shows nothing", placed)
+	}
+}
+
+// On one node, nothing is cheaper than what is chosen: all sets of victims are tried.
+func TestTheCheapestIsChosen(t *testing.T) {
+	tried := 0
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		var jobs []sdk.Job
+		for at := 0; at < 8; {
+			n := 1 + r.IntN(4)
+			n = min(n, 8-at)
+			j := on(job(sdk.JobID(10+at), sdk.Tier(r.IntN(2)), n, 1+r.IntN(50)), at, n, 0)
+			if r.IntN(3) == 0 {
+				j.MinGPUs = 1 + r.IntN(n)
+			}
+			jobs = append(jobs, j)
+			at += n
+		}
+		want := 1 + r.IntN(8)
+		s := cluster(1, append([]sdk.Job{job(1, sdk.Premium, want, 1)}, jobs...)...)
+		intents := decide(s, newTiers().settings)
+		got := 0.0
+		for _, i := range intents {
+			victim, _ := s.Job(i.Job)
+			if i.Verb != sdk.Place {
+				got += price(victim, i.Verb == sdk.Preempt)
+			}
+		}
+		if best := cheapest(jobs, want); got < best-1e-6 || got > best*(1+1e-12)+1e-6 {
+			t.Fatalf("seed %d: for %d GPUs it costs %g; %g is the least: %v", seed, want, got, best, intents)
+		}
+		tried++
+	}
+	t.Logf("%d clusters", tried)
+}
+
+// price is what disturbing a job costs: GPU-seconds, a million for an interruption, and much
+// more for standard.
+func price(j *sdk.Job, preempted bool) float64 {
+	cost := float64(j.GPUs)*j.Checkpoint.Dump.Seconds() + 1e12*float64(j.Tier)
+	if preempted {
+		cost += 1e6
+	}
+	return cost
+}
+
+// cheapest tries all ways: of each job nothing, what it can shrink by, or all.
+func cheapest(jobs []sdk.Job, want int) float64 {
+	if want <= 0 {
+		return 0
+	}
+	if len(jobs) == 0 {
+		return 1e300
+	}
+	j := &jobs[0]
+	best := min(cheapest(jobs[1:], want), price(j, true)+cheapest(jobs[1:], want-j.GPUs))
+	if j.MinGPUs < j.GPUs {
+		best = min(best, price(j, false)+cheapest(jobs[1:], want-(j.GPUs-j.MinGPUs)))
+	}
+	return best
+}
+
+// BenchmarkDecide is linear in jobs, and a small part of a second for the largest cluster.
+func BenchmarkDecide(b *testing.B) {
+	for _, jobs := range []int{1000, 10000, 50000} {
+		s := sdktest.Cluster(sdktest.Size{Nodes: jobs / 5, GPUs: 8, Jobs: jobs, Fill: 1, Seed: 1})
+		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
+			for b.Loop() {
+				if len(decide(s, newTiers().settings)) == 0 {
+					b.Fatal("nothing to decide")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// victim is a job, or a whole gang, that may be disturbed.
+type victim struct {
+	leader sdk.JobID
+	jobs   []*sdk.Job
+	tier   sdk.Tier      // the highest of them
+	pause  time.Duration // for which they stand still: dump and restore
+	gpus   int           // that they hold
+	stays  bool          // it may start again where it is
+	gone   bool          // an intent names it already
+}
+
+// cost is what stopping it takes, in GPU-seconds. Nothing but this is lost: a checkpoint
+// is made first.
+func (v *victim) cost() float64 { return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001) }
+
+// least is how many GPUs a shrunk job keeps on each of its nodes; it stays on these nodes. It
+// is what the job has if it cannot be shrunk.
+func (v *victim) least() int {
+	j := v.jobs[0]
+	each := v.each()
+	if len(v.jobs) > 1 || !v.stays || each == 0 {
+		return each
+	}
+	nodes := len(j.Shares)
+	return min(each, max(1, (j.MinGPUs+nodes-1)/nodes))
+}
+
+// each is how many GPUs a job has on each of its nodes; 0 if not the same on all.
+func (v *victim) each() int {
+	shares := v.jobs[0].Shares
+	each := 0
+	for i, s := range shares {
+		if i > 0 && s.GPUs.Count() != each {
+			return 0
+		}
+		each = s.GPUs.Count()
+	}
+	return each
+}
+
+// victims is who may be disturbed.
+type victims struct {
+	byNode [][]*victim // cheapest first
+}
+
+// newVictims finds them: lower tiers than premium, running long enough, not disturbed lately,
+// and above what they are promised even after the disturbance.
+func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
+	gangs := map[sdk.JobID]*victim{}
+	var all []*victim
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Gang == 0 {
+			if v := (&victim{leader: j.ID, jobs: []*sdk.Job{j}}); j.Holds() && v.complete(s, room) {
+				all = append(all, v)
+			}
+			continue
+		}
+		v := gangs[j.Gang]
+		if v == nil {
+			v = &victim{leader: j.Gang}
+			gangs[j.Gang] = v
+			all = append(all, v)
+		}
+		v.jobs = append(v.jobs, j)
+	}
+	all = slices.DeleteFunc(all, func(v *victim) bool { return len(v.jobs) > 1 && !v.complete(s, room) })
+	slices.SortStableFunc(all, func(a, b *victim) int {
+		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.cost(), b.cost()), cmp.Compare(a.leader, b.leader))
+	})
+	vs := &victims{byNode: make([][]*victim, len(s.Nodes))}
+	for _, v := range all {
+		for _, j := range v.jobs {
+			for _, share := range j.Shares {
+				if on := vs.byNode[share.Node]; len(on) == 0 || on[len(on)-1] != v {
+					vs.byNode[share.Node] = append(on, v)
+				}
+			}
+		}
+	}
+	return vs
+}
+
+// complete fills in what all of its jobs make together, and reports whether each of them may
+// be disturbed.
+func (v *victim) complete(s *sdk.Snapshot, room *sdk.Room) bool {
+	v.stays = true
+	for _, j := range v.jobs {
+		if !mayStop(j, s) {
+			return false
+		}
+		v.tier = max(v.tier, j.Tier)
+		v.pause = max(v.pause, j.Checkpoint.Dump+j.Checkpoint.Restore)
+		for _, share := range j.Shares {
+			v.gpus += share.GPUs.Count()
+			v.stays = v.stays && room.Forbids(j, share.Node) == "" &&
+				usable(j, &s.Nodes[share.Node], share.GPUs) == share.GPUs.Count()
+		}
+	}
+	return v.tier < sdk.Premium
+}
+
+// mayStop reports whether a running job may be disturbed at all.
+func mayStop(j *sdk.Job, s *sdk.Snapshot) bool {
+	return j.State == sdk.Running && j.Preemptable && j.Action == "" &&
+		s.Time.Sub(j.Started) >= s.Rules.MinRun &&
+		(j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown) &&
+		j.Budget(s.Rules) >= j.Checkpoint.Dump+j.Checkpoint.Restore
+}
