@@ -137,8 +137,11 @@ func judgeDisturbance(s *sdk.Snapshot, was, is *sdk.Job, i sdk.Intent) error {
 		for g := range n.GPUs {
 			leaving = leaving || share.GPUs>>g&1 == 1 && n.GPUs[g].Health == sdk.HealthBad
 		}
+		for _, res := range s.Reservations {
+			leaving = leaving || res.Maintenance && slices.Contains(res.Nodes, share.Node)
+		}
 	}
-	if leaving && (i.Verb == sdk.Migrate || i.Verb == sdk.Resize) {
+	if leaving {
 		return nil
 	}
 	if s.Time.Sub(was.Started) < s.Rules.MinRun {

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
@@ -45,7 +46,19 @@ func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
 func (t *trial) mustLeave(j *sdk.Job) bool {
 	for _, s := range j.Shares {
 		n := &t.after.Nodes[s.Node]
-		if n.State != sdk.NodeUp || s.GPUs&^n.Usable() != 0 {
+		if n.State != sdk.NodeUp || s.GPUs&^n.Usable() != 0 || t.closes(s.Node, j) {
+			return true
+		}
+	}
+	return false
+}
+
+// closes reports whether a node is kept for maintenance while the job could still be there.
+func (t *trial) closes(node int32, j *sdk.Job) bool {
+	now := t.before.Time
+	for _, r := range t.before.Reservations {
+		if r.Maintenance && (r.End.IsZero() || r.End.After(now)) && slices.Contains(r.Nodes, node) &&
+			(j.Limit == 0 || r.Start.Before(j.Started.Add(j.Limit))) {
 			return true
 		}
 	}

@@ -29,10 +29,10 @@ var verbs = [...]verb{
 }
 
 func checkPreempt(t *trial, j *sdk.Job, i sdk.Intent) *broken {
-	return first(
-		running(j), capturable(j), sameTasks(j, i),
-		t.settled(j), t.promised(j, i),
-	)
+	if b := first(running(j), capturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
+		return b
+	}
+	return first(t.settled(j), t.promised(j, i))
 }
 
 func applyPreempt(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
@@ -75,13 +75,7 @@ func applyRequeue(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 }
 
 func checkMigrate(t *trial, j *sdk.Job, i sdk.Intent) *broken {
-	if b := first(running(j), capturable(j), sameTasks(j, i)); b != nil {
-		return b
-	}
-	if t.mustLeave(j) {
-		return nil
-	}
-	return first(t.settled(j), t.promised(j, i))
+	return checkPreempt(t, j, i)
 }
 
 func applyMigrate(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// going is a node that is to be empty.
+type going struct {
+	why string
+	// by is when jobs that have nowhere to go are stopped; zero: they run to their end.
+	by time.Time
+}
+
+// leaver is a job that has to leave a node.
+type leaver struct {
+	job  *sdk.Job
+	node string // the most urgent
+	going
+}
+
+// decide moves jobs off the nodes that are going, the most urgent first.
+func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+	nodes := goingNodes(s, set)
+	room := sdk.NewRoom(s)
+	var intents []sdk.Intent
+	moving := 0
+	for i := range s.Jobs {
+		if s.Jobs[i].Action != "" {
+			moving++ // what is being done already counts
+		}
+	}
+	for _, l := range leavers(s, nodes) {
+		if moving+len(intents) >= set.Most {
+			break
+		}
+		leaveOut := func(n int32) bool { return nodes[n].why != "" || sickUnder(s, l.job, n) }
+		if intent, ok := move(s, room, l, leaveOut); ok {
+			intents = append(intents, intent)
+		} else if !l.by.IsZero() && !s.Time.Before(l.by) {
+			room.Give(l.job.Shares)
+			intents = append(intents, sdk.Intent{Verb: sdk.Preempt, Job: l.job.Leader(), Reason: fmt.Sprintf(
+				"node %s %s, and there is no room elsewhere: the job waits with its checkpoint", l.node, l.why)})
+		}
+	}
+	return intents
+}
+
+// goingNodes is for each node whether it is to be empty; one that is not has no why.
+func goingNodes(s *sdk.Snapshot, set settings) []going {
+	nodes := make([]going, len(s.Nodes))
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.State == sdk.NodeDraining {
+			nodes[i].why = "is drained"
+			if n.Reason != "" {
+				nodes[i].why += " (" + n.Reason + ")"
+			}
+			if !n.Since.IsZero() {
+				nodes[i].by = n.Since.Add(time.Duration(set.Wait))
+			}
+		}
+	}
+	for _, r := range s.Reservations {
+		over := !r.End.IsZero() && !r.End.After(s.Time)
+		if !r.Maintenance || over || s.Time.Before(r.Start.Add(-time.Duration(set.Lead))) {
+			continue
+		}
+		for _, n := range r.Nodes {
+			by := r.Start.Add(-time.Duration(set.Last))
+			if g := &nodes[n]; g.why == "" || g.by.IsZero() || by.Before(g.by) {
+				*g = going{fmt.Sprintf("closes at %s for %s", r.Start.Format(time.DateTime), r.Name), by}
+			}
+		}
+	}
+	return nodes
+}
+
+// leavers is the jobs that can leave nodes which are going, the most urgent first.
+func leavers(s *sdk.Snapshot, nodes []going) []leaver {
+	var all []leaver
+	stay := map[sdk.JobID]bool{} // gangs of which one cannot move
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Gang != 0 && j.Holds() && !movable(j) {
+			stay[j.Gang] = true
+		}
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if !movable(j) || stay[j.Gang] {
+			continue
+		}
+		if l, ok := leaves(s, j, nodes); ok {
+			all = append(all, l)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b leaver) int {
+		return cmp.Or(sooner(a.by, b.by), cmp.Compare(b.job.Tier, a.job.Tier), cmp.Compare(b.job.GPUs, a.job.GPUs), cmp.Compare(a.job.ID, b.job.ID))
+	})
+	named := map[sdk.JobID]bool{}
+	return slices.DeleteFunc(all, func(l leaver) bool { // of a gang, the first speaks for all
+		again := named[l.job.Leader()]
+		named[l.job.Leader()] = true
+		return again
+	})
+}
+
+func movable(j *sdk.Job) bool { return j.State == sdk.Running && j.Preemptable && j.Action == "" }
+
+// leaves is why the job has to leave, if it has to.
+func leaves(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
+	for _, share := range j.Shares {
+		g := nodes[share.Node]
+		if g.why == "" && sickUnder(s, j, share.Node) {
+			g = going{why: "has a sick GPU under the job"}
+		}
+		if g.why != "" && (!ok || sooner(g.by, l.by) < 0) {
+			l, ok = leaver{j, s.Nodes[share.Node].Name, g}, true
+		}
+	}
+	return l, ok
+}
+
+// sickUnder reports whether the job holds a sick GPU of a node that is up. Slurm does not know
+// of that, and might give the same one again: the node is left as a whole.
+func sickUnder(s *sdk.Snapshot, j *sdk.Job, node int32) bool {
+	n := &s.Nodes[node]
+	for _, share := range j.Shares {
+		if share.Node == node && n.State == sdk.NodeUp && share.GPUs&^n.Usable() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sooner orders times; none at all comes last.
+func sooner(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	case b.IsZero():
+		return -1
+	}
+	return a.Compare(b)
+}
+
+// move finds a place for the job on nodes that stay: with all its GPUs, or with fewer if it
+// can be shrunk. A gang has no places: Slurm finds them when it starts again.
+func move(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) bool) (sdk.Intent, bool) {
+	j := l.job
+	if j.Gang != 0 || j.GPUs < 0 {
+		return sdk.Intent{}, false
+	}
+	room.Give(j.Shares)
+	for gpus := j.GPUs; gpus == j.GPUs || gpus >= max(j.MinGPUs, 1); gpus-- {
+		shares := room.Find(j, gpus, leaveOut)
+		if shares == nil {
+			continue
+		}
+		room.Take(shares)
+		intent := sdk.Intent{Verb: sdk.Migrate, Job: j.ID, Where: s.Spots(shares), Reason: fmt.Sprintf("node %s %s", l.node, l.why)}
+		if gpus != j.GPUs {
+			intent.Verb, intent.GPUs = sdk.Resize, gpus
+			intent.Reason += fmt.Sprintf("; elsewhere there is room for %d of its %d GPUs", gpus, j.GPUs)
+		}
+		return intent, true
+	}
+	room.Take(j.Shares)
+	return sdk.Intent{}, false
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+
+// cluster has nodes a, b, … of 8 GPUs; a is drained since a minute.
+func cluster(nodes int, jobs ...sdk.Job) *sdk.Snapshot {
+	s := &sdk.Snapshot{Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs}
+	for i := range nodes {
+		s.Nodes = append(s.Nodes, sdk.Node{Name: string(rune('a' + i)), CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)})
+	}
+	s.Nodes[0].State, s.Nodes[0].Reason, s.Nodes[0].Since = sdk.NodeDraining, "firmware", now.Add(-time.Minute)
+	return s
+}
+
+// on is a job that runs on some GPUs of a node.
+func on(id sdk.JobID, node int32, first, gpus int) sdk.Job {
+	return sdk.Job{
+		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, State: sdk.Running, Started: now.Add(-time.Hour),
+		Tasks: gpus, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: gpus,
+		Shares: []sdk.Share{{Node: node, Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(gpus), Memory: 1}},
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	with := func(s *sdk.Snapshot, change func(*sdk.Snapshot)) *sdk.Snapshot { change(s); return s }
+	closing := func(in time.Duration) func(*sdk.Snapshot) {
+		return func(s *sdk.Snapshot) {
+			s.Nodes[0].State = sdk.NodeUp
+			s.Reservations = []sdk.Reservation{{Name: "upgrade", Maintenance: true, Start: now.Add(in), End: now.Add(in + time.Hour), Nodes: []int32{0}}}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		s    *sdk.Snapshot
+		want []string
+	}{
+		{"a job moves", cluster(2, on(1, 0, 0, 4)), []string{"migrate job 1 on b (4 GPUs)"}},
+		{"where there is no room it runs on", cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), nil},
+		{"until it has waited for long enough", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), func(s *sdk.Snapshot) { s.Nodes[0].Since = now.Add(-time.Hour) }),
+			[]string{"preempt job 1"}},
+		{"it moves smaller, if it can", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 6)), func(s *sdk.Snapshot) { s.Jobs[0].MinGPUs = 1 }),
+			[]string{"resize job 1 to 2 GPUs on b (2 GPUs)"}},
+		{"not to another node that is going", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Nodes[1].State = sdk.NodeDraining }), nil},
+		{"what cannot be captured stays", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Preemptable = false }), nil},
+		{"what is being moved is left alone", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Action = "migrate" }), nil},
+		{"a maintenance that is far away moves nobody", with(cluster(2, on(1, 0, 0, 4)), closing(3*time.Hour)), nil},
+		{"one that comes nearer does", with(cluster(2, on(1, 0, 0, 4)), closing(time.Hour)), []string{"migrate job 1 on b (4 GPUs)"}},
+		{"who has no room stays for now", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), closing(time.Hour)), nil},
+		{"and is stopped at the last moment", with(cluster(2, on(1, 0, 0, 4), on(2, 1, 0, 8)), closing(10*time.Minute)), []string{"preempt job 1"}},
+		{"a sick GPU is left", with(cluster(2, on(1, 1, 0, 4), on(2, 1, 4, 2)), func(s *sdk.Snapshot) {
+			s.Nodes[0].State, s.Nodes[1].GPUs[0].Health = sdk.NodeUp, sdk.HealthBad
+		}), []string{"migrate job 1 on a (4 GPUs)"}},
+		{"a gang is stopped as a whole", with(cluster(2, on(1, 0, 0, 4), on(2, 0, 4, 4)), func(s *sdk.Snapshot) {
+			s.Nodes[0].Since = now.Add(-time.Hour)
+			s.Jobs[0].Gang, s.Jobs[1].Gang = 1, 1
+		}), []string{"preempt job 1"}},
+		{"a gang with one that cannot be captured stays", with(cluster(2, on(1, 0, 0, 4), on(2, 0, 4, 4)), func(s *sdk.Snapshot) {
+			s.Nodes[0].Since = now.Add(-time.Hour)
+			s.Jobs[0].Gang, s.Jobs[1].Gang, s.Jobs[1].Preemptable = 1, 1, false
+		}), nil},
+		{"what has just started must leave, too", with(cluster(2, on(1, 0, 0, 4)), func(s *sdk.Snapshot) { s.Jobs[0].Started = now }), []string{"migrate job 1 on b (4 GPUs)"}},
+		{"large ones first", cluster(2, on(1, 0, 0, 2), on(2, 0, 2, 4), on(3, 1, 0, 4)), []string{"migrate job 2 on b (4 GPUs)"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := c.s.Check(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			intents := decide(c.s, newDrain().settings)
+			for _, i := range intents {
+				got = append(got, i.String())
+			}
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
+			}
+			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
+				t.Errorf("rejected: %v", p.Rejected)
+			}
+		})
+	}
+}
+
+// Whatever the cluster is like, plan accepts what is asked for, and no job of it stands on a
+// node that is going.
+func TestPlanAcceptsEverything(t *testing.T) {
+	moved := 0
+	for seed := range uint64(2000) {
+		s := sdktest.Random(rand.New(rand.NewPCG(seed, 13)))
+		intents := decide(s, newDrain().settings)
+		p := plan.Try(s, intents)
+		for _, rejected := range p.Rejected {
+			if rejected.Invariant != plan.Limit && rejected.Invariant != plan.MinRun && rejected.Invariant != plan.CoolDown && rejected.Invariant != plan.Guarantee {
+				t.Fatalf("seed %d: %v", seed, rejected.Error())
+			}
+		}
+		for _, step := range p.Steps {
+			moved++
+			j, _ := p.Snapshot.Job(step.Intent.Job)
+			for _, share := range j.Shares {
+				if s.Nodes[share.Node].State != sdk.NodeUp {
+					t.Fatalf("seed %d: %v", seed, step.Intent)
+				}
+			}
+		}
+	}
+	if moved < 100 {
+		t.Errorf("%d jobs were moved: this shows nothing", moved)
+	}
+}
+
+// A rolling upgrade: two of eight full nodes at a time are drained, until they are empty. All
+// nodes are done in the end, and no job was ever without its work.
+func TestARollingUpgrade(t *testing.T) {
+	s := cluster(10)
+	s.Nodes[0].State = sdk.NodeUp
+	for n := range int32(8) {
+		s.Jobs = append(s.Jobs, on(sdk.JobID(10*n+1), n, 0, 3), on(sdk.JobID(10*n+2), n, 3, 5))
+	}
+	done := 0
+	for first := 0; first < 10; first += 2 {
+		s.Nodes[first].State, s.Nodes[first+1].State = sdk.NodeDraining, sdk.NodeDraining
+		for range 20 {
+			intents := decide(s, newDrain().settings)
+			p := plan.Try(s, intents)
+			if len(p.Rejected) > 0 {
+				t.Fatal(p.Rejected)
+			}
+			s = p.Snapshot
+			for i := range s.Jobs { // carried out
+				s.Jobs[i].Action = ""
+				if !s.Jobs[i].Holds() {
+					t.Fatalf("job %d was stopped though there is room", s.Jobs[i].ID)
+				}
+			}
+		}
+		for i := range s.Jobs {
+			for _, share := range s.Jobs[i].Shares {
+				if s.Nodes[share.Node].State != sdk.NodeUp {
+					t.Fatalf("job %d is still on node %s", s.Jobs[i].ID, s.Nodes[share.Node].Name)
+				}
+			}
+		}
+		s.Nodes[first].State, s.Nodes[first+1].State = sdk.NodeUp, sdk.NodeUp
+		done += 2
+	}
+	if done != 10 {
+		t.Errorf("%d of 10 nodes were upgraded", done)
+	}
+}

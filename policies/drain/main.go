@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Drain is the policy that empties nodes without losing work: those that are drained, those
+// that a maintenance reservation will close, and those under jobs that hold a sick GPU. A job
+// moves to where there is room, smaller if it must and can; where there is none it runs on
+// until its node's time is up, and then gives way. So an upgrade can roll through a cluster:
+// drain some nodes, wait until they are empty, upgrade, resume them, go on.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// version is what Describe says; releases set it.
+var version = "0.1.0-dev"
+
+// settings are what a site can change.
+type settings struct {
+	// Most is how many jobs are moved at once.
+	Most int `json:"most"`
+	// Lead is how long before a maintenance its nodes begin to be emptied.
+	Lead sdk.Span `json:"lead"`
+	// Last is how long before a maintenance jobs that have nowhere to go are stopped.
+	Last sdk.Span `json:"last"`
+	// Wait is for how long jobs of a drained node wait for room elsewhere before they are stopped.
+	Wait sdk.Span `json:"wait"`
+}
+
+type drain struct{ settings settings }
+
+func newDrain() *drain {
+	return &drain{settings{
+		Most: 8, Lead: sdk.Span(2 * time.Hour), Last: sdk.Span(15 * time.Minute), Wait: sdk.Span(30 * time.Minute),
+	}}
+}
+
+// Describe says who this is.
+func (d *drain) Describe() sdk.Description {
+	return sdk.Description{Name: "drain", Version: version, Summary: "empties nodes that are going, without losing work"}
+}
+
+// Configure takes settings.
+func (d *drain) Configure(data []byte) error {
+	if err := sdk.Settings(data, &d.settings); err != nil {
+		return err
+	}
+	if d.settings.Most < 1 {
+		return fmt.Errorf("settings: most is at least 1, not %d", d.settings.Most)
+	}
+	return nil
+}
+
+// Decide answers with intents.
+func (d *drain) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
+	return decide(s, d.settings), nil
+}
+
+func main() { sdk.Serve(newDrain()) }
