@@ -58,7 +58,7 @@ type Job struct {
 	MaxGPUs  int
 	Required []int32 // nodes that it must have, places in Snapshot.Nodes
 	Excluded []int32 // nodes that it must not have
-	// Shares are what it holds, in order of nodes; none unless it holds something.
+	// Shares are what it holds, in order of nodes, and what an Action in progress keeps for it.
 	Shares []Share
 
 	Submitted time.Time

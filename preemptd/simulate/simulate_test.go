@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
+)
+
+// tiers is the real policy in its process; every snapshot that it is asked about is checked.
+func tiers(t testing.TB, program string) Decide {
+	p := policy.New(policy.Config{Name: "tiers", Path: program, Timeout: 2 * time.Minute, Settings: []byte(`{"hurry": {"standard": 1}}`)}, slog.New(slog.DiscardHandler))
+	t.Cleanup(p.Close)
+	return func(ctx context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
+		if err := s.Check(); err != nil {
+			return nil, err
+		}
+		return p.Ask(ctx, sdk.Encode(s))
+	}
+}
+
+func config(nodes, gpus int, decide ...Decide) Config {
+	return Config{
+		Nodes: nodes, GPUs: gpus, Rules: DefaultRules(ledger.Promised), Every: 30 * time.Second,
+		Dump: 10 * time.Second, Restore: 20 * time.Second, Decide: decide,
+	}
+}
+
+func trace(t testing.TB, lines string) []Job {
+	t.Helper()
+	jobs, err := ReadCSV(strings.NewReader("id,submit,duration,gpus,nodes,min_gpus,qos,limit\n" + lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+// A queue by hand: 8 GPUs. 2 waits for 1. Half a minute after the first look, 3 is found to be
+// small enough to run beside 1, and to end before 2 can start; 4 would make 2 later, and waits.
+func TestQueueAndBackfill(t *testing.T) {
+	res, err := Run(t.Context(), config(1, 8), trace(t, `
+1,0,100,6,,,,100
+2,1,50,8,,,,50
+3,2,60,2,,,,60
+4,3,200,2,,,,200
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	basic := res.Tiers[sdk.Basic]
+	// 1: 0 to 100. 3: 31 to 91. 2: 100 to 150. 4: 150 to 350.
+	if want := 350 * time.Second; res.Makespan != want {
+		t.Errorf("all is done after %v, want %v", res.Makespan, want)
+	}
+	if want := (0 + 99 + 29 + 147) * time.Second / 4; basic.Wait != want {
+		t.Errorf("waited for %v, want %v", basic.Wait, want)
+	}
+	if want := (6*100 + 8*50 + 2*60 + 2*200.) / (8 * 350); res.Utilisation < want-1e-9 || res.Utilisation > want+1e-9 {
+		t.Errorf("utilisation %g, want %g", res.Utilisation, want)
+	}
+}
+
+// A premium job comes to a cluster full of basic work. With capsules nothing is lost but the
+// time of the dump and the restore; killed, the work is done again.
+func TestPremiumPreempts(t *testing.T) {
+	program := sdktest.Build(t, "../../policies/tiers")
+	lines := "1,0,1000,8,,,basic,\n2,595,300,8,,,premium,\n"
+	play := func(change func(*Config)) *Result {
+		t.Helper()
+		c := config(1, 8, tiers(t, program))
+		change(&c)
+		res, err := Run(t.Context(), c, trace(t, lines))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	fifo := play(func(c *Config) { c.Decide = nil })
+	kill := play(func(c *Config) { c.Kill = true })
+	capsules := play(func(*Config) {})
+	// Asked at 600; premium runs from 610 or, killed at once, 600.
+	for _, c := range []struct {
+		name     string
+		got      *Result
+		wait     time.Duration
+		makespan time.Duration
+		lost     time.Duration
+	}{
+		{"fifo", fifo, 405 * time.Second, 1300 * time.Second, 0},
+		{"kill", kill, 5 * time.Second, 1900 * time.Second, 8 * 600 * time.Second},
+		{"capsules", capsules, 15 * time.Second, (910 + 20 + 400) * time.Second, 8 * 30 * time.Second},
+	} {
+		if c.got.Tiers[sdk.Premium].Wait != c.wait || c.got.Makespan != c.makespan || c.got.Lost != c.lost {
+			t.Errorf("%s: waits %v, done after %v, lost %v; want %v, %v, %v", c.name,
+				c.got.Tiers[sdk.Premium].Wait, c.got.Makespan, c.got.Lost, c.wait, c.makespan, c.lost)
+		}
+	}
+}
+
+// An elastic job is shrunk for a premium one, and grows when that is gone.
+func TestShrinkAndGrow(t *testing.T) {
+	program := sdktest.Build(t, "../../policies/tiers")
+	res, err := Run(t.Context(), config(1, 8, tiers(t, program)), trace(t, "1,0,4000,8,,2,basic,\n2,595,600,4,,,premium,\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 600 s on 8; dump; restore to 630; 4 GPUs while premium runs from 610 to 1210 and until the next
+	// question, which grows it: 1230 + 10 + 20; then the rest on 8.
+	half := int64(1230-630) * 4
+	rest := (4000*8 - 600*8 - half) / 8
+	if want := time.Duration(1260+rest) * time.Second; res.Makespan != want || res.Preemptions != 2 {
+		t.Errorf("done after %v with %d moves, want %v with 2", res.Makespan, res.Preemptions, want)
+	}
+}
+
+// randomTrace keeps a small cluster busy.
+func randomTrace(r *rand.Rand, n int) []Job {
+	jobs := make([]Job, n)
+	for i := range jobs {
+		j := Job{
+			ID: sdk.JobID(i + 1), Submit: time.Duration(r.IntN(3600*n/20)) * time.Second, Duration: time.Duration(1+r.IntN(7200)) * time.Second,
+			GPUs: 1 << r.IntN(4), QOS: []string{"basic", "basic", "standard", "premium"}[r.IntN(4)], Rigid: r.IntN(8) == 0,
+		}
+		if r.IntN(8) == 0 {
+			j.GPUs, j.Nodes = 16, 2
+		}
+		if r.IntN(2) == 0 {
+			j.MinGPUs = max(1, j.Nodes)
+		}
+		if err := j.complete(); err != nil {
+			panic(err)
+		}
+		jobs[i] = j
+	}
+	jobs, err := order(jobs)
+	if err != nil {
+		panic(err)
+	}
+	return jobs
+}
+
+// Whatever the trace: all jobs end, the snapshots hold nothing twice, exactly the work of the
+// trace is done, and the same trace gives the same result. Premium keeps its promise better
+// with capsules than without.
+func TestRandomTraces(t *testing.T) {
+	program := sdktest.Build(t, "../../policies/tiers")
+	better, worse := 0, 0
+	for seed := range uint64(3) {
+		jobs := randomTrace(rand.New(rand.NewPCG(seed, 0)), 60)
+		var results [3]*Result
+		for mode := range results {
+			c := config(4, 8, tiers(t, program))
+			if mode == 0 {
+				c.Decide = nil
+			}
+			c.Kill = mode == 1
+			var texts [2]string
+			for again := range texts {
+				res, err := Run(t.Context(), c, jobs)
+				if err != nil {
+					t.Fatalf("seed %d, mode %d: %v", seed, mode, err)
+				}
+				if res.computed != res.work+res.again {
+					t.Errorf("seed %d, mode %d: %d GPU-ms computed for %d of work and %d of work that was lost", seed, mode, res.computed, res.work, res.again)
+				}
+				texts[again] = fmt.Sprintf("%+v", *res)
+				results[mode] = res
+			}
+			if texts[0] != texts[1] {
+				t.Errorf("seed %d, mode %d: played twice, two results", seed, mode)
+			}
+		}
+		if results[2].Tiers[sdk.Premium].Fraction > results[0].Tiers[sdk.Premium].Fraction {
+			better++
+		} else {
+			worse++
+		}
+	}
+	if better <= worse {
+		t.Errorf("premium has more than in a queue %d times, less %d times", better, worse)
+	}
+}
+
+func TestTraceSaysWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "EOF",
+		"id,submit,duration\n":               `column "gpus" is missing`,
+		"id,submit,duration,gpus,colour":     `no column "colour"`,
+		"id,submit,duration,gpus\n1,0,x,1\n": `line 2: duration "x"`,
+		"id,submit,duration,gpus\n1,0,1,1\n1,0,1,1\n": "job 1 is there twice",
+		"id,submit,duration,gpus\n1,0,0,1\n":          "job 1: submitted at 0s for 0s",
+		"id,submit,duration,gpus,nodes\n1,0,5,3,2\n":  "3 GPUs on 2 nodes",
+	} {
+		if _, err := ReadCSV(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestReadSacct(t *testing.T) {
+	jobs, err := ReadSacct(strings.NewReader(`JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|NNodes|QOS|User|Account|TimelimitRaw
+12|2026-03-01T10:00:30|2026-03-01T10:01:00|3600|billing=8,cpu=16,gres/gpu=8,gres/gpu:a100=8,node=2|2|premium|ann|lab|120
+11|2026-03-01T10:00:00|2026-03-01T10:01:00|60|cpu=1,gres/gpu=1,node=1|1|basic|bob|lab|UNLIMITED
+13|2026-03-01T10:02:00|Unknown|0||1|basic|bob|lab|60
+14|2026-03-01T10:02:00|2026-03-01T10:03:00|10|cpu=4,node=1|1|basic|bob|lab|60
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{
+		{ID: 11, Duration: time.Minute, GPUs: 1, Nodes: 1, MinGPUs: 1, QOS: "basic", User: "bob", Account: "lab"},
+		{ID: 12, Submit: 30 * time.Second, Duration: time.Hour, GPUs: 8, Nodes: 2, MinGPUs: 8, QOS: "premium", User: "ann", Account: "lab", Limit: 2 * time.Hour},
+	}
+	if fmt.Sprint(jobs) != fmt.Sprint(want) {
+		t.Errorf("got  %+v\nwant %+v", jobs, want)
+	}
+}
+
+// TestTable shows the three ways side by side, on a trace that -trace names or a made one.
+func TestTable(t *testing.T) {
+	program := sdktest.Build(t, "../../policies/tiers")
+	jobs := randomTrace(rand.New(rand.NewPCG(1, 1)), 80)
+	var results []Named
+	for _, name := range []string{"FIFO and backfill", "kill and requeue", "capsules"} {
+		c := config(4, 8, tiers(t, program))
+		if name == "FIFO and backfill" {
+			c.Decide = nil
+		}
+		c.Kill = name == "kill and requeue"
+		res, err := Run(t.Context(), c, jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, Named{name, res})
+	}
+	var table strings.Builder
+	if err := Print(&table, results); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"premium, capsules", "basic, FIFO and backfill", "utilisation"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the table lacks %q", want)
+		}
+	}
+	if testing.Verbose() {
+		fmt.Fprintln(os.Stderr, table.String())
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// Job is one job of a trace.
+type Job struct {
+	ID       sdk.JobID
+	Submit   time.Duration // since the trace began
+	Duration time.Duration // that it takes on all of its GPUs
+	GPUs     int
+	Nodes    int
+	MinGPUs  int // it can be shrunk to so many; GPUs if it cannot
+	QOS      string
+	User     string
+	Account  string
+	Limit    time.Duration // of its time; 0: none
+	Rigid    bool          // it is no capsule: it cannot be preempted
+}
+
+// A trace in CSV has a line of column names and then one of each job, in any order:
+//
+//	id       number, unique
+//	submit   seconds since the beginning of the trace
+//	duration seconds that it takes on all of its GPUs
+//	gpus     of all nodes together
+//	nodes    1 unless said
+//	min_gpus it can be shrunk to so many; gpus unless said
+//	qos user account  texts
+//	limit    seconds
+//	rigid    "true": it cannot be preempted
+//
+// The first four must be there. Columns of other names are an error.
+var columns = map[string]func(j *Job, text string) error{
+	"id":       func(j *Job, t string) error { return number(&j.ID, t) },
+	"submit":   func(j *Job, t string) error { return seconds(&j.Submit, t) },
+	"duration": func(j *Job, t string) error { return seconds(&j.Duration, t) },
+	"gpus":     func(j *Job, t string) error { return number(&j.GPUs, t) },
+	"nodes":    func(j *Job, t string) error { return number(&j.Nodes, t) },
+	"min_gpus": func(j *Job, t string) error { return number(&j.MinGPUs, t) },
+	"qos":      func(j *Job, t string) error { j.QOS = t; return nil },
+	"user":     func(j *Job, t string) error { j.User = t; return nil },
+	"account":  func(j *Job, t string) error { j.Account = t; return nil },
+	"limit":    func(j *Job, t string) error { return seconds(&j.Limit, t) },
+	"rigid":    func(j *Job, t string) (err error) { j.Rigid, err = strconv.ParseBool(t); return err },
+}
+
+// ReadCSV reads a trace. Jobs come back in order of their submission.
+func ReadCSV(r io.Reader) ([]Job, error) {
+	return read(csv.NewReader(r), func(names []string) error {
+		for _, name := range names {
+			if columns[name] == nil {
+				return fmt.Errorf("there is no column %q", name)
+			}
+		}
+		for _, must := range []string{"id", "submit", "duration", "gpus"} {
+			if !slices.Contains(names, must) {
+				return fmt.Errorf("column %q is missing", must)
+			}
+		}
+		return nil
+	}, func(names, fields []string) (j Job, keep bool, err error) {
+		for i, text := range fields {
+			if text == "" {
+				continue
+			}
+			if err := columns[names[i]](&j, text); err != nil {
+				return j, false, fmt.Errorf("%s %q: %w", names[i], text, err)
+			}
+		}
+		return j, true, nil
+	})
+}
+
+// read reads lines of fields under a line of names.
+func read(lines *csv.Reader, check func(names []string) error, job func(names, fields []string) (Job, bool, error)) ([]Job, error) {
+	names, err := lines.Read()
+	if err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	if err := check(names); err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	var jobs []Job
+	for {
+		fields, err := lines.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("trace: %w", err)
+		}
+		j, keep, err := job(names, fields)
+		if err == nil && keep {
+			err = j.complete()
+		}
+		if err != nil {
+			line, _ := lines.FieldPos(0)
+			return nil, fmt.Errorf("trace: line %d: %w", line, err)
+		}
+		if keep {
+			jobs = append(jobs, j)
+		}
+	}
+	return order(jobs)
+}
+
+// order sorts jobs, and refuses two with one id.
+func order(jobs []Job) ([]Job, error) {
+	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.ID, b.ID) })
+	for i := 1; i < len(jobs); i++ {
+		if jobs[i].ID == jobs[i-1].ID {
+			return nil, fmt.Errorf("trace: job %d is there twice", jobs[i].ID)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
+	return jobs, nil
+}
+
+// complete fills in what was not said, and refuses what cannot be.
+func (j *Job) complete() error {
+	if j.Nodes == 0 {
+		j.Nodes = 1
+	}
+	if j.MinGPUs == 0 {
+		j.MinGPUs = j.GPUs
+	}
+	switch {
+	case j.ID <= 0:
+		return fmt.Errorf("id %d", j.ID)
+	case j.Submit < 0 || j.Duration <= 0 || j.Limit < 0:
+		return fmt.Errorf("job %d: submitted at %v for %v, limit %v", j.ID, j.Submit, j.Duration, j.Limit)
+	case j.GPUs < 1 || j.Nodes < 1 || j.GPUs%j.Nodes != 0:
+		return fmt.Errorf("job %d: %d GPUs on %d nodes", j.ID, j.GPUs, j.Nodes)
+	case j.MinGPUs < 1 || j.MinGPUs > j.GPUs:
+		return fmt.Errorf("job %d: shrinks to %d of %d GPUs", j.ID, j.MinGPUs, j.GPUs)
+	}
+	return nil
+}
+
+func number[N ~int | ~int64](n *N, text string) error {
+	v, err := strconv.ParseInt(text, 10, 64)
+	*n = N(v)
+	return err
+}
+
+func seconds(d *time.Duration, text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err == nil && (v < -1e9 || v > 1e9 || v != v) {
+		return errors.New("out of range")
+	}
+	*d = time.Duration(v*1000) * time.Millisecond
+	return err
+}
+
+// ReadSacct reads what this prints, and skips jobs that never ran or had no GPU:
+//
+//	sacct -aXP --format=JobIDRaw,Submit,Start,ElapsedRaw,AllocTRES,NNodes,QOS,User,Account,TimelimitRaw
+func ReadSacct(r io.Reader) ([]Job, error) {
+	lines := csv.NewReader(r)
+	lines.Comma, lines.LazyQuotes = '|', true
+	var first time.Time
+	jobs, err := read(lines, func(names []string) error {
+		for _, must := range []string{"JobIDRaw", "Submit", "ElapsedRaw", "AllocTRES", "NNodes"} {
+			if !slices.Contains(names, must) {
+				return fmt.Errorf("column %s is missing: give sacct --format as in the documentation", must)
+			}
+		}
+		return nil
+	}, func(names, fields []string) (Job, bool, error) {
+		row := make(map[string]string, len(names))
+		for i, name := range names {
+			row[name] = fields[i]
+		}
+		submit, err := time.Parse("2006-01-02T15:04:05", row["Submit"])
+		if err != nil {
+			return Job{}, false, err
+		}
+		if first.IsZero() {
+			first = submit
+		}
+		j, err := fromSacct(row)
+		j.Submit = submit.Sub(first) + 1<<60 // made right below, when the earliest is known
+		return j, j.GPUs > 0 && j.Duration > 0, err
+	})
+	if err != nil || len(jobs) == 0 {
+		return jobs, err
+	}
+	earliest := jobs[0].Submit
+	for i := range jobs {
+		jobs[i].Submit -= earliest
+	}
+	return jobs, nil
+}
+
+// fromSacct is what a line says of a job, but for its submission.
+func fromSacct(row map[string]string) (Job, error) {
+	j := Job{QOS: row["QOS"], User: row["User"], Account: row["Account"]}
+	var minutes int64
+	err := errors.Join(
+		number(&j.ID, row["JobIDRaw"]),
+		seconds(&j.Duration, row["ElapsedRaw"]),
+		number(&j.Nodes, row["NNodes"]),
+	)
+	if limit := row["TimelimitRaw"]; limit != "" && number(&minutes, limit) == nil {
+		j.Limit = time.Duration(minutes) * time.Minute // "UNLIMITED" is none
+	}
+	for tres := range strings.SplitSeq(row["AllocTRES"], ",") {
+		if text, ok := strings.CutPrefix(tres, "gres/gpu="); ok {
+			err = errors.Join(err, number(&j.GPUs, text))
+		}
+	}
+	if j.Nodes > 0 && j.GPUs%j.Nodes != 0 {
+		j.Nodes = 1 // uneven: Slurm can do that, the simulation cannot
+	}
+	return j, err
+}
