@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// tries is for how many waiting jobs, the first of the queue, room is looked for.
+const tries = 20
+
+// decide makes room for the first waiting job for which that can be done and pays. One at a
+// time: the next snapshot shows what the moves have changed.
+func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+	room := sdk.NewRoom(s)
+	for _, j := range waiting(s, set) {
+		if room.Find(j, j.GPUs, nil) != nil {
+			continue // Slurm starts it
+		}
+		if intents := makeRoom(s, set, j); intents != nil {
+			return intents
+		}
+	}
+	return nil
+}
+
+// waiting is the first jobs of the queue that have waited for long enough.
+func waiting(s *sdk.Snapshot, set settings) []*sdk.Job {
+	var jobs []*sdk.Job
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.State == sdk.Waiting && j.Action == "" && j.Gang == 0 && j.GPUs > 0 && j.GPUs%j.Capsules == 0 &&
+			len(j.Required) <= j.Capsules && s.Time.Sub(j.Eligible) >= time.Duration(set.Patience) {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs[:min(len(jobs), tries)]
+}
+
+// attempt is one try to make room for a job. Its room is its own.
+type attempt struct {
+	snapshot *sdk.Snapshot
+	room     *sdk.Room
+	job      *sdk.Job
+	closed   map[int32]bool // nodes that are kept for the job
+	moves    []sdk.Intent
+	cost     float64 // GPU-seconds
+}
+
+// makeRoom clears the nodes that take least, or says nothing if that is impossible or does not
+// pay.
+func makeRoom(s *sdk.Snapshot, set settings, j *sdk.Job) []sdk.Intent {
+	a := &attempt{snapshot: s, room: sdk.NewRoom(s), job: j, closed: map[int32]bool{}}
+	for _, c := range candidates(s, a.room, j) {
+		if len(a.closed) == j.Capsules {
+			break
+		}
+		if !a.closed[c.node] {
+			a.clear(c, set.Most)
+		}
+	}
+	if len(a.closed) < j.Capsules || len(a.moves) == 0 || !pays(s, set, j, a.cost) {
+		return nil
+	}
+	spots := make([]sdk.Spot, 0, j.Capsules)
+	for node := range a.closed {
+		spots = append(spots, sdk.Spot{Node: s.Nodes[node].Name, Capsules: 1, GPUs: j.GPUs / j.Capsules})
+	}
+	slices.SortFunc(spots, func(x, y sdk.Spot) int { return cmp.Compare(x.Node, y.Node) })
+	if _, err := a.room.Seat(j, spots); err != nil {
+		return nil
+	}
+	return append(a.moves, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: spots, Reason: fmt.Sprintf(
+		"%d small jobs have moved together for it: %.0f GPU-seconds of dump and restore", len(a.moves), a.cost)})
+}
+
+// pays reports whether the job would wait for longer than the moves are worth: until the first
+// running job that could make as much room ends by its time limit.
+func pays(s *sdk.Snapshot, set settings, j *sdk.Job, cost float64) bool {
+	wait := time.Hour // when nobody knows
+	for i := range s.Jobs {
+		o := &s.Jobs[i]
+		if o.State == sdk.Running && o.Limit > 0 && o.GPUs >= j.GPUs/j.Capsules {
+			wait = min(wait, o.Started.Add(o.Limit).Sub(s.Time))
+		}
+	}
+	return wait.Seconds()*float64(j.GPUs) >= set.Pays*cost
+}
+
+// candidate is a node that may be cleared, with who would have to move.
+type candidate struct {
+	node   int32
+	movers []*sdk.Job
+	cost   float64
+}
+
+// candidates is the nodes where the job would fit if some small jobs moved, the cheapest first.
+func candidates(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job) []candidate {
+	movable := make([][]*sdk.Job, len(s.Nodes))
+	for i := range s.Jobs {
+		if o := &s.Jobs[i]; mayMove(s, o, j) {
+			movable[o.Shares[0].Node] = append(movable[o.Shares[0].Node], o)
+		}
+	}
+	var all []candidate
+	for n := range s.Nodes {
+		node := int32(n)
+		if room.Forbids(j, node) != "" {
+			continue
+		}
+		if c, ok := choose(room, j, node, movable[n]); ok {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.cost, b.cost) })
+	return all
+}
+
+// mayMove reports whether a job is small, and may be disturbed.
+func mayMove(s *sdk.Snapshot, o, j *sdk.Job) bool {
+	return o.State == sdk.Running && o.Preemptable && o.Action == "" && o.Gang == 0 && len(o.Shares) == 1 && o.GPUs > 0 &&
+		o.GPUs < j.GPUs && s.Time.Sub(o.Started) >= s.Rules.MinRun &&
+		(o.Acted.IsZero() || s.Time.Sub(o.Acted) >= s.Rules.CoolDown) &&
+		o.Budget(s.Rules) >= pause(o)
+}
+
+func pause(o *sdk.Job) time.Duration { return o.Checkpoint.Dump + o.Checkpoint.Restore }
+
+func cost(o *sdk.Job) float64 { return pause(o).Seconds() * float64(o.GPUs) }
+
+// choose is who leaves a node so that the job has room there: the cheapest first, until it is
+// enough.
+func choose(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (candidate, bool) {
+	c := candidate{node: node}
+	fits := func() bool {
+		f := room.Free(node)
+		return f.GPUs.Count() >= j.GPUs/j.Capsules && f.CPUs >= j.CPUs && f.Memory >= j.Memory
+	}
+	slices.SortStableFunc(movable, func(a, b *sdk.Job) int { return cmp.Compare(cost(a), cost(b)) })
+	for _, o := range movable {
+		if fits() {
+			break
+		}
+		room.Give(o.Shares)
+		c.movers = append(c.movers, o)
+		c.cost += cost(o)
+	}
+	ok := fits()
+	for _, o := range c.movers {
+		room.Take(o.Shares)
+	}
+	return c, ok
+}
+
+// clear moves who is in the way on a node to others, and keeps the node; or does nothing if
+// one of them finds no place, or that makes too many moves.
+func (a *attempt) clear(c candidate, most int) {
+	if len(a.moves)+len(c.movers) > most {
+		return
+	}
+	var done [][2][]sdk.Share
+	var moves []sdk.Intent
+	for _, o := range c.movers {
+		leaveOut := func(n int32) bool { return n == c.node || a.closed[n] }
+		shares := a.room.Find(o, o.GPUs, leaveOut)
+		if shares == nil || slices.ContainsFunc(a.moves, func(i sdk.Intent) bool { return i.Job == o.ID }) {
+			for _, d := range done {
+				a.room.Give(d[1])
+				a.room.Take(d[0])
+			}
+			return
+		}
+		a.room.Give(o.Shares)
+		a.room.Take(shares)
+		done = append(done, [2][]sdk.Share{o.Shares, shares})
+		moves = append(moves, sdk.Intent{Verb: sdk.Migrate, Job: o.ID, For: a.job.ID, Where: a.snapshot.Spots(shares), Reason: fmt.Sprintf(
+			"moves together with others, so that job %s has %d GPUs on one node", a.job.Label, a.job.GPUs/a.job.Capsules)})
+	}
+	a.moves = append(a.moves, moves...)
+	a.cost += c.cost
+	a.closed[c.node] = true
+}

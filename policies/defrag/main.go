@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Defrag is the policy that moves small jobs together so that a large one fits: where there
+// are GPUs enough for a job that waits, and only not on the same nodes. It does so if it
+// pays: what the moves take is to be less than what the job would wait.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// version is what Describe says; releases set it.
+var version = "0.1.0-dev"
+
+// settings are what a site can change.
+type settings struct {
+	// Patience is for how long a job has waited before others are moved for it: Slurm may
+	// find room by itself.
+	Patience sdk.Span `json:"patience"`
+	// Pays is how many GPU-seconds the job must gain for each that the moves take.
+	Pays float64 `json:"pays"`
+	// Most is how many jobs are moved at once.
+	Most int `json:"most"`
+}
+
+type defrag struct{ settings settings }
+
+func newDefrag() *defrag {
+	return &defrag{settings{Patience: sdk.Span(2 * time.Minute), Pays: 2, Most: 8}}
+}
+
+// Describe says who this is.
+func (d *defrag) Describe() sdk.Description {
+	return sdk.Description{Name: "defrag", Version: version, Summary: "moves small jobs together so that a large one fits"}
+}
+
+// Configure takes settings.
+func (d *defrag) Configure(data []byte) error {
+	if err := sdk.Settings(data, &d.settings); err != nil {
+		return err
+	}
+	if d.settings.Most < 1 || d.settings.Pays < 0 {
+		return fmt.Errorf("settings: most is at least 1 and pays at least 0, not %d and %g", d.settings.Most, d.settings.Pays)
+	}
+	return nil
+}
+
+// Decide answers with intents.
+func (d *defrag) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
+	return decide(s, d.settings), nil
+}
+
+func main() { sdk.Serve(newDefrag()) }
