@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// decide takes back what was lent if somebody waits, and else lends what is idle. It never
+// does both: what is lent now must not be asked back with the next snapshot.
+func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+	room := sdk.NewRoom(s)
+	waiting := false
+	for _, j := range queue(s) {
+		if shares := room.Find(j, j.GPUs, nil); shares != nil {
+			room.Take(shares) // Slurm starts it
+			continue
+		}
+		waiting = true
+		if intents := takeBack(s, room, set, j); intents != nil {
+			return intents
+		}
+	}
+	if waiting {
+		return nil
+	}
+	return lend(s, room, set)
+}
+
+// looked is how many of the queue are looked at.
+const looked = 100
+
+// queue is the first of the jobs that wait for room.
+func queue(s *sdk.Snapshot) []*sdk.Job {
+	var jobs []*sdk.Job
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == sdk.Waiting && j.Action == "" {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs[:min(len(jobs), looked)]
+}
+
+// movable reports whether a job may be resized now, where it is.
+func movable(s *sdk.Snapshot, j *sdk.Job) bool {
+	return j.State == sdk.Running && j.Preemptable && j.Action == "" && j.Gang == 0 && j.GPUs > 0 && j.MaxGPUs > j.Request &&
+		s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
+}
+
+func pause(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
+
+// takeBack shrinks jobs that have more than they asked for, those of the lowest tier first,
+// until the one that waits has room; or says nothing if that is not enough.
+func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []sdk.Intent {
+	var lent []*sdk.Job
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; movable(s, j) && j.GPUs > j.Request && j.Budget(s.Rules) >= pause(j) {
+			lent = append(lent, j)
+		}
+	}
+	slices.SortStableFunc(lent, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(pause(a), pause(b)), cmp.Compare(a.ID, b.ID))
+	})
+	var intents []sdk.Intent
+	var took [][2][]sdk.Share
+	for _, j := range lent[:min(len(lent), set.Most)] {
+		was := j.Shares
+		intent, shares, ok := resize(s, room, j, j.Request, fmt.Sprintf("job %s waits for %d GPUs: back to the %d that it asked for", waits.Label, waits.GPUs, j.Request))
+		if !ok {
+			continue
+		}
+		intent.For = waits.ID
+		intents, took = append(intents, intent), append(took, [2][]sdk.Share{was, shares})
+		if room.Find(waits, waits.GPUs, nil) != nil {
+			return intents
+		}
+	}
+	for _, t := range took {
+		room.Give(t[1])
+		room.Take(t[0])
+	}
+	return nil
+}
+
+// lend lets jobs grow into what is idle: the highest tier first, and of a tier who has least
+// of what it asked for.
+func lend(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
+	var jobs []*sdk.Job
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; movable(s, j) && j.GPUs >= j.Request && j.GPUs < j.MaxGPUs {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(b.Tier, a.Tier), cmp.Compare(a.GPUs*b.Request, b.GPUs*a.Request), cmp.Compare(a.ID, b.ID))
+	})
+	var intents []sdk.Intent
+	for _, j := range jobs {
+		if len(intents) == set.Most {
+			break
+		}
+		if intent, ok := grow(s, room, set, j); ok {
+			intents = append(intents, intent)
+		}
+	}
+	return intents
+}
+
+// grow is the largest size for which there is room where the job is, if it pays.
+func grow(s *sdk.Snapshot, room *sdk.Room, set settings, j *sdk.Job) (sdk.Intent, bool) {
+	nodes := len(j.Shares)
+	for gpus := j.MaxGPUs - j.MaxGPUs%nodes; gpus > j.GPUs; gpus -= nodes {
+		if pause(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
+			break // fewer would take longer still
+		}
+		if intent, _, ok := resize(s, room, j, gpus, fmt.Sprintf("idle GPUs: from %d to %d until somebody needs them", j.GPUs, gpus)); ok {
+			return intent, true
+		}
+	}
+	return sdk.Intent{}, false
+}
+
+// resize gives a job another size where it is, and takes that out of the room.
+func resize(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job, gpus int, reason string) (sdk.Intent, []sdk.Share, bool) {
+	nodes := len(j.Shares)
+	if nodes == 0 || gpus%nodes != 0 {
+		return sdk.Intent{}, nil, false
+	}
+	where := make([]sdk.Spot, nodes)
+	for i, share := range j.Shares {
+		where[i] = sdk.Spot{Node: s.Nodes[share.Node].Name, Capsules: int(share.Capsules), GPUs: gpus / nodes}
+	}
+	room.Give(j.Shares)
+	shares, err := room.Seat(j, where)
+	if err != nil {
+		room.Take(j.Shares)
+		return sdk.Intent{}, nil, false
+	}
+	room.Take(shares)
+	return sdk.Intent{Verb: sdk.Resize, Job: j.ID, GPUs: gpus, Where: where, Reason: reason}, shares, true
+}

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+
+// cluster is a node of 8 GPUs.
+func cluster(jobs ...sdk.Job) *sdk.Snapshot {
+	return &sdk.Snapshot{
+		Time: now, Rules: sdk.Rules{Window: time.Hour, MinRun: time.Minute, CoolDown: time.Minute}, Jobs: jobs,
+		Nodes: []sdk.Node{{Name: "a", CPUs: 64, Memory: 1000, GPUs: make([]sdk.GPU, 8)}},
+	}
+}
+
+// job asked for some GPUs, and can have up to 8.
+func job(id sdk.JobID, gpus int) sdk.Job {
+	return sdk.Job{
+		ID: id, Label: fmt.Sprint(id), Fraction: 1, Preemptable: true, Eligible: now.Add(-10 * time.Minute),
+		Tasks: 8, Capsules: 1, CPUs: gpus, Memory: 1, Request: gpus, GPUs: gpus, MinGPUs: gpus, MaxGPUs: 8,
+		Checkpoint: sdk.Checkpoint{Dump: 10 * time.Second, Restore: 10 * time.Second},
+	}
+}
+
+// on runs on some GPUs, of which it may have asked for fewer.
+func on(j sdk.Job, first, gpus int) sdk.Job {
+	j.State, j.Started, j.GPUs = sdk.Running, now.Add(-time.Hour), gpus
+	j.Shares = []sdk.Share{{Capsules: 1, GPUs: sdk.GPUSet(1<<gpus-1) << first, CPUs: int32(j.CPUs), Memory: 1}}
+	return j
+}
+
+func TestDecisions(t *testing.T) {
+	changed := func(j sdk.Job, change func(*sdk.Job)) sdk.Job { change(&j); return j }
+	for _, c := range []struct {
+		name string
+		s    *sdk.Snapshot
+		want []string
+	}{
+		{"idle GPUs are lent", cluster(on(job(1, 2), 0, 2)), []string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
+		{"as many as there are", cluster(on(job(1, 2), 0, 2), on(changed(job(2, 3), func(j *sdk.Job) { j.MaxGPUs = 3 }), 2, 3)),
+			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
+		{"to premium first", cluster(on(job(1, 2), 0, 2), on(changed(job(2, 2), func(j *sdk.Job) { j.Tier = sdk.Premium }), 2, 2)),
+			[]string{"resize job 2 to 6 GPUs on a (6 GPUs)"}},
+		{"not while somebody waits", cluster(on(job(1, 2), 0, 2), job(2, 8)), nil},
+		{"not what Slurm will give to somebody", cluster(on(job(1, 2), 0, 2), job(2, 6)), nil},
+		{"not if it does not pay", cluster(on(changed(job(1, 2), func(j *sdk.Job) { j.Checkpoint.Dump = time.Hour }), 0, 2)), nil},
+		{"not to who was just resized", cluster(on(changed(job(1, 2), func(j *sdk.Job) { j.Acted = now }), 0, 2)), nil},
+		{"what was lent is taken back", cluster(on(job(1, 2), 0, 8), job(2, 4)), []string{"resize job 1 to 2 GPUs on a (2 GPUs)"}},
+		{"from the lowest tier, and no more than needed", cluster(on(changed(job(1, 2), func(j *sdk.Job) { j.Tier = sdk.Standard }), 0, 4), on(job(2, 2), 4, 4), job(3, 2)),
+			[]string{"resize job 2 to 2 GPUs on a (2 GPUs)"}},
+		{"not if it is not enough", cluster(on(job(1, 6), 0, 8), job(2, 4)), nil},
+		{"nobody gets less than it asked for", cluster(on(changed(job(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), job(2, 4)), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := c.s.Check(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			intents := decide(c.s, newElastic().settings)
+			for _, i := range intents {
+				got = append(got, i.String())
+			}
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
+			}
+			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
+				t.Errorf("rejected: %v", p.Rejected)
+			}
+		})
+	}
+}
+
+// Whatever the cluster is like, plan accepts what is asked for.
+func TestPlanAcceptsEverything(t *testing.T) {
+	resized := 0
+	for seed := range uint64(6000) {
+		s := sdktest.Random(rand.New(rand.NewPCG(seed, 19)))
+		p := plan.Try(s, decide(s, newElastic().settings))
+		for _, rejected := range p.Rejected {
+			if rejected.Invariant != plan.Limit {
+				t.Fatalf("seed %d: %v", seed, rejected.Error())
+			}
+		}
+		resized += len(p.Steps)
+	}
+	if resized < 20 {
+		t.Errorf("%d jobs were resized: this shows nothing", resized)
+	}
+}
