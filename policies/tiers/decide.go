@@ -18,13 +18,14 @@ type decision struct {
 	settings settings
 	room     *sdk.Room // as it is after the intents so far
 	victims  *victims
+	kept     map[int32]bool // nodes that are left to jobs which have no room yet
 	intents  []sdk.Intent
 }
 
 // decide is the order of events: who waits and is promised something, highest tier first, gets
 // its place; then what is left is given back.
 func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
-	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s)}
+	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]bool{}}
 	unserved := d.serve(d.demands())
 	if !unserved {
 		d.giveBack()
@@ -80,7 +81,7 @@ func (d *decision) serve(demands []*sdk.Job) (unserved bool) {
 			unserved = unserved || d.hurry(j)
 			continue
 		}
-		if shares := d.room.Find(j, j.GPUs, nil); shares != nil {
+		if shares := d.room.Find(j, j.GPUs, d.isKept); shares != nil {
 			d.room.Take(shares)
 			if d.forgotten(j) {
 				d.place(j, shares, "there is room, and Slurm has left it waiting")
@@ -96,6 +97,7 @@ func (d *decision) serve(demands []*sdk.Job) (unserved bool) {
 			continue
 		}
 		full[key], unserved = true, true
+		d.keep(j)
 	}
 	return unserved
 }

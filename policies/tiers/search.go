@@ -82,7 +82,7 @@ func (d *decision) offers(j *sdk.Job) []offer {
 	limit := math.Inf(1) // what is not cheaper is not wanted
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
-		if !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
+		if d.kept[node] || !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
 			continue
 		}
 		o, ok := d.offer(j, node, limit)
