@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// decision is one snapshot being decided.
+type decision struct {
+	snapshot *sdk.Snapshot
+	settings settings
+	room     *sdk.Room
+	saved    []float64 // watts that the choices so far save, by node
+	choices  []*choice
+	of       map[sdk.JobID]*choice
+	intents  []sdk.Intent
+}
+
+// choice is a job that goes slower, or is parked, and for which cap.
+type choice struct {
+	job  *sdk.Job
+	keep int // GPUs on each of its nodes; 0: it is parked
+	cap  string
+	over float64 // watts that were too much
+}
+
+// decide sheds what is above each cap; if all are kept, parked jobs go on.
+func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), saved: make([]float64, len(s.Nodes)), of: map[sdk.JobID]*choice{}}
+	d.expect()
+	caps := d.caps()
+	over := false
+	for _, c := range caps {
+		over = d.shed(c) || over
+	}
+	for _, c := range d.choices {
+		d.intents = append(d.intents, d.intent(c))
+	}
+	if !over {
+		d.resume(caps)
+	}
+	return d.intents
+}
+
+// limit is a cap with the nodes that it binds.
+type limit struct {
+	sdk.Cap
+	binds func(node int32) bool
+}
+
+// caps is the caps that bind now, or will very soon.
+func (d *decision) caps() []limit {
+	var caps []limit
+	for _, c := range d.snapshot.Power.Caps {
+		soon := d.snapshot.Time.Add(time.Duration(d.settings.Lead))
+		if c.Start.After(soon) || !c.End.IsZero() && !c.End.After(d.snapshot.Time) {
+			continue
+		}
+		binds := func(node int32) bool { return len(c.Nodes) == 0 || slices.Contains(c.Nodes, node) }
+		caps = append(caps, limit{c, binds})
+	}
+	return caps
+}
+
+// expect counts the power of jobs that are about to start: no reading has it yet.
+func (d *decision) expect() {
+	for i := range d.snapshot.Jobs {
+		if j := &d.snapshot.Jobs[i]; j.Action != "" && j.State == sdk.Running && j.Started.Equal(d.snapshot.Time) {
+			for _, share := range j.Shares {
+				d.saved[share.Node] -= d.more(share.Node, share.GPUs)
+			}
+		}
+	}
+}
+
+// more is what GPUs will draw more at work than they do.
+func (d *decision) more(node int32, set sdk.GPUSet) float64 {
+	sum := 0.0
+	for i, g := range d.snapshot.Nodes[node].GPUs {
+		if set>>i&1 == 1 {
+			sum += max(0, cmp.Or(float64(g.Limit), d.settings.Busy)-float64(g.Watts))
+		}
+	}
+	return sum
+}
+
+// less is what GPUs will draw less when nothing runs on them.
+func (d *decision) less(node int32, set sdk.GPUSet) float64 {
+	sum := 0.0
+	for i, g := range d.snapshot.Nodes[node].GPUs {
+		if set>>i&1 == 1 {
+			sum += max(0, float64(g.Watts)-d.settings.Idle)
+		}
+	}
+	return sum
+}
+
+// draws is what the nodes of a cap will draw when the intents so far are done.
+func (d *decision) draws(c limit) float64 {
+	sum := 0.0
+	for i := range d.snapshot.Nodes {
+		if c.binds(int32(i)) {
+			sum += d.snapshot.Nodes[i].Watts - d.saved[i]
+		}
+	}
+	return sum
+}
+
+// shed slows and parks jobs until a cap is kept, and reports whether it was not before. A job
+// of a higher tier goes slower only when all of the lower ones are parked.
+func (d *decision) shed(c limit) bool {
+	over := d.draws(c) - c.Watts
+	if over <= 0 {
+		return false
+	}
+	jobs := d.movable(c)
+	for _, tier := range []sdk.Tier{sdk.Basic, sdk.Standard} {
+		for _, park := range []bool{false, true} {
+			for _, j := range jobs {
+				if over <= 0 {
+					return true
+				}
+				if j.Tier == tier {
+					over -= d.choose(j, c, park, over)
+				}
+			}
+		}
+	}
+	return true
+}
+
+// choose has a job go slower by as much as is needed, or has it parked, and says what that
+// saves under the cap beyond what was chosen before.
+func (d *decision) choose(j *sdk.Job, c limit, park bool, over float64) float64 {
+	was := d.saves(j, c, j.GPUs)
+	keep := 0
+	if old := d.of[j.ID]; old != nil {
+		was = d.saves(j, c, old.keep)
+	}
+	if !park {
+		each, least := d.sizes(j)
+		if least >= each || d.of[j.ID] != nil {
+			return 0
+		}
+		for keep = each - 1; keep > least && d.saves(j, c, keep) < over; {
+			keep--
+		}
+	}
+	d.note(&choice{j, keep, c.Name, over})
+	return d.saves(j, c, keep) - was
+}
+
+// sizes is how many GPUs a job has on each of its nodes, and how many it needs there; the same
+// if it cannot go slower where it is.
+func (d *decision) sizes(j *sdk.Job) (each, least int) {
+	nodes := len(j.Shares)
+	each = j.GPUs / max(nodes, 1)
+	least = max(1, (j.MinGPUs+nodes-1)/max(nodes, 1))
+	if each*nodes != j.GPUs || least >= each {
+		return each, each
+	}
+	d.room.Give(j.Shares)
+	defer d.room.Take(j.Shares)
+	if _, err := d.room.Seat(j, d.spots(j, each)); err != nil {
+		return each, each // it could not start there again
+	}
+	return each, least
+}
+
+// spots is a job where it is, with so many GPUs on each node.
+func (d *decision) spots(j *sdk.Job, each int) []sdk.Spot {
+	spots := make([]sdk.Spot, len(j.Shares))
+	for i, share := range j.Shares {
+		spots[i] = sdk.Spot{Node: d.snapshot.Nodes[share.Node].Name, Capsules: int(share.Capsules), GPUs: each}
+	}
+	return spots
+}
+
+// note counts a choice, in the place of an older one of the same job.
+func (d *decision) note(c *choice) {
+	keeps := c.job.GPUs
+	if old := d.of[c.job.ID]; old != nil {
+		keeps = old.keep
+		*old = *c
+	} else {
+		d.of[c.job.ID] = c
+		d.choices = append(d.choices, c)
+	}
+	for _, share := range c.job.Shares {
+		d.saved[share.Node] += d.less(share.Node, share.GPUs.First(keeps)&^share.GPUs.First(c.keep))
+	}
+}
+
+// saves is what is drawn less under a cap if a job keeps so many GPUs on each of its nodes.
+func (d *decision) saves(j *sdk.Job, c limit, keep int) float64 {
+	sum := 0.0
+	for _, share := range j.Shares {
+		if c.binds(share.Node) {
+			sum += d.less(share.Node, share.GPUs&^share.GPUs.First(keep))
+		}
+	}
+	return sum
+}
+
+// intent is what is asked for to have a choice.
+func (d *decision) intent(c *choice) sdk.Intent {
+	if c.keep == 0 {
+		return sdk.Intent{Verb: sdk.Preempt, Job: c.job.ID, Park: true, Reason: fmt.Sprintf(
+			"power cap %s: %.0f W too much; the job is parked until there is power", c.cap, c.over)}
+	}
+	where := d.spots(c.job, c.keep)
+	return sdk.Intent{Verb: sdk.Resize, Job: c.job.ID, GPUs: c.keep * len(where), Where: where, Reason: fmt.Sprintf(
+		"power cap %s: %.0f W too much; the job goes on with %d of its %d GPUs", c.cap, c.over, c.keep*len(where), c.job.GPUs)}
+}
+
+// movable is the jobs that a cap can have slower, the lowest tier first, and of a tier those
+// that lose least time.
+func (d *decision) movable(c limit) []*sdk.Job {
+	s := d.snapshot
+	var jobs []*sdk.Job
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		pause := j.Checkpoint.Dump + j.Checkpoint.Restore
+		if j.State == sdk.Running && j.Preemptable && j.Action == "" && j.Gang == 0 && j.Tier < sdk.Premium &&
+			s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown) &&
+			j.Budget(s.Rules) >= pause && slices.ContainsFunc(j.Shares, func(x sdk.Share) bool { return c.binds(x.Node) }) {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Checkpoint.Dump+a.Checkpoint.Restore, b.Checkpoint.Dump+b.Checkpoint.Restore), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs
+}
+
+// resume lets parked jobs go on as far as there is power, whatever nodes they will get: the
+// highest tier first, then who has waited for longest.
+func (d *decision) resume(caps []limit) {
+	var parked []*sdk.Job
+	for i := range d.snapshot.Jobs {
+		if j := &d.snapshot.Jobs[i]; j.State == sdk.Held && j.HeldBy == sdk.HeldByPreemptd && j.Action == "" && j.Gang == 0 {
+			parked = append(parked, j)
+		}
+	}
+	slices.SortStableFunc(parked, func(a, b *sdk.Job) int {
+		return cmp.Or(cmp.Compare(b.Tier, a.Tier), a.Acted.Compare(b.Acted), cmp.Compare(a.ID, b.ID))
+	})
+	free := -1.0 // no cap
+	for _, c := range caps {
+		if left := c.Watts*(1-d.settings.Margin) - d.draws(c); free < 0 || left < free {
+			free = max(0, left)
+		}
+	}
+	for _, j := range parked {
+		needs := float64(j.GPUs) * (d.settings.Busy - d.settings.Idle)
+		if free >= 0 && needs > free {
+			continue
+		}
+		if free >= 0 {
+			free -= needs
+		}
+		d.intents = append(d.intents, sdk.Intent{Verb: sdk.Resume, Job: j.ID, Reason: "there is power for it"})
+	}
+}

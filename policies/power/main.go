@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Power is the policy that keeps the cluster within what it may draw: a cap of the site, or a
+// request to draw less for a time. It slows basic jobs first, then parks them, then standard
+// ones that are above what they are promised; what it parked goes on when there is power
+// again. It stands last in the chain, so that it sees what the others are about to start.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// version is what Describe says; releases set it.
+var version = "0.1.0-dev"
+
+// settings are what a site can change.
+type settings struct {
+	// Lead is how long before a cap begins jobs are slowed for it: a checkpoint takes its time.
+	Lead sdk.Span `json:"lead"`
+	// Margin is the part of a cap that stays free before parked jobs go on.
+	Margin float64 `json:"margin"`
+	// Idle and Busy are the watts of a GPU that does nothing, and of one at work that has no limit
+	// of its own.
+	Idle float64 `json:"idle"`
+	Busy float64 `json:"busy"`
+}
+
+type power struct{ settings settings }
+
+func newPower() *power {
+	return &power{settings{Lead: sdk.Span(2 * time.Minute), Margin: 0.05, Idle: 60, Busy: 400}}
+}
+
+// Describe says who this is.
+func (p *power) Describe() sdk.Description {
+	return sdk.Description{Name: "power", Version: version, Summary: "keeps within power caps, slowing basic jobs first"}
+}
+
+// Configure takes settings.
+func (p *power) Configure(data []byte) error {
+	if err := sdk.Settings(data, &p.settings); err != nil {
+		return err
+	}
+	if s := p.settings; s.Margin < 0 || s.Margin >= 1 || s.Idle < 0 || s.Busy < s.Idle {
+		return fmt.Errorf("settings: margin %g is from 0 to 1, and busy %g at least idle %g", s.Margin, s.Busy, s.Idle)
+	}
+	return nil
+}
+
+// Decide answers with intents.
+func (p *power) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
+	return decide(s, p.settings), nil
+}
+
+func main() { sdk.Serve(newPower()) }
