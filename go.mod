@@ -16,6 +16,7 @@ require (
 	github.com/spf13/viper v1.21.0
 	github.com/vishvananda/netlink v1.3.1
 	github.com/zeebo/blake3 v0.2.4
+	go.starlark.net v0.0.0-20250906160240-bf296ed553ea
 	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/image v0.33.0
 	golang.org/x/sync v0.24.0
