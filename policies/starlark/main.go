@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Starlark is the policy that a site writes itself, in a file: policy.star. The file defines
+// decide(cluster), which looks at the snapshot and returns intents:
+//
+//	def decide(cluster):
+//	    return [preempt(j, reason = "tests run at night", park = True)
+//	            for j in cluster.jobs if j.state == "running" and j.name == "test" and j.preemptable]
+//
+// The file can do nothing else: it reads no files, opens no connections, loads no other file,
+// and its steps are counted. preemptd bounds its time and memory.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// version is what Describe says; releases set it.
+var version = "0.1.0-dev"
+
+// settings are what a site can change.
+type settings struct {
+	File  string `json:"file"`  // the site's own
+	Steps uint64 `json:"steps"` // that one decision may take
+}
+
+// site is the policy.
+type site struct {
+	settings settings
+	decide   starlark.Callable
+}
+
+func newSite() *site {
+	return &site{settings: settings{File: "/etc/singularity-slurm/policies/policy.star", Steps: 100_000_000}}
+}
+
+// Describe says who this is.
+func (s *site) Describe() sdk.Description {
+	return sdk.Description{Name: "starlark", Version: version, Summary: "decides as the site's own policy.star says"}
+}
+
+// Configure takes settings, and reads and checks the file. A site without one decides nothing.
+func (s *site) Configure(data []byte) error {
+	if err := sdk.Settings(data, &s.settings); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(s.settings.File)
+	if errors.Is(err, os.ErrNotExist) && len(data) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.load(text)
+}
+
+// load runs the file once, which defines its functions.
+func (s *site) load(text []byte) error {
+	options := &syntax.FileOptions{Set: true, While: false, TopLevelControl: true}
+	globals, err := starlark.ExecFileOptions(options, s.thread(), s.settings.File, text, builtins)
+	if err != nil {
+		return explain(err)
+	}
+	decide, ok := globals["decide"].(*starlark.Function)
+	if !ok {
+		return fmt.Errorf("%s: there is no function decide(cluster)", s.settings.File)
+	}
+	if decide.NumParams() != 1 {
+		return fmt.Errorf("%s: decide has one parameter, the cluster, not %d", s.settings.File, decide.NumParams())
+	}
+	globals.Freeze() // one decision leaves nothing for the next
+	s.decide = decide
+	return nil
+}
+
+// thread is what runs a piece of the file. What it prints is logged.
+func (s *site) thread() *starlark.Thread {
+	t := &starlark.Thread{Name: "policy", Print: func(_ *starlark.Thread, text string) { fmt.Fprintln(os.Stderr, text) }}
+	t.SetMaxExecutionSteps(s.settings.Steps)
+	return t
+}
+
+// Decide asks the file.
+func (s *site) Decide(ctx context.Context, snapshot *sdk.Snapshot) ([]sdk.Intent, error) {
+	if s.decide == nil {
+		return nil, nil
+	}
+	t := s.thread()
+	stop := context.AfterFunc(ctx, func() { t.Cancel("nobody waits for the answer any more") })
+	defer stop()
+	answer, err := starlark.Call(t, s.decide, starlark.Tuple{newCluster(snapshot)}, nil)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return intents(answer)
+}
+
+// explain is an error with the lines that led to it.
+func explain(err error) error {
+	var evaluating *starlark.EvalError
+	if errors.As(err, &evaluating) {
+		return errors.New(evaluating.Backtrace())
+	}
+	return err
+}
+
+// intents is what decide returned.
+func intents(answer starlark.Value) ([]sdk.Intent, error) {
+	if answer == starlark.None {
+		return nil, nil
+	}
+	list, ok := answer.(starlark.Iterable)
+	if !ok {
+		return nil, fmt.Errorf("decide returns a list of intents, not %s", answer.Type())
+	}
+	var all []sdk.Intent
+	var v starlark.Value
+	for i := list.Iterate(); i.Next(&v); {
+		wanted, ok := v.(intent)
+		if !ok {
+			return nil, fmt.Errorf("decide returns a list of intents, such as preempt(job, reason = …), and not of %s", v.Type())
+		}
+		all = append(all, wanted.Intent)
+	}
+	return all, nil
+}
+
+func main() { sdk.Serve(newSite()) }

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
+)
+
+func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
+
+// load makes a policy of a file's text.
+func load(text string) (*site, error) {
+	s := newSite()
+	s.settings.File, s.settings.Steps = "policy.star", 1_000_000
+	return s, s.load([]byte(text))
+}
+
+func busy() *sdk.Snapshot {
+	return sdktest.Cluster(sdktest.Size{Nodes: 4, GPUs: 8, Jobs: 30, Fill: 0.8, Seed: 3})
+}
+
+func TestEachVerb(t *testing.T) {
+	for call, want := range map[string]sdk.Intent{
+		`preempt(1000, "r", park = True, for_job = 1001)`: {Verb: sdk.Preempt, Job: 1000, Reason: "r", Park: true, For: 1001},
+		`preempt(cluster.jobs[0], reason = "r")`:          {Verb: sdk.Preempt, Job: 1000, Reason: "r"},
+		`resume(1000, "r", where = [("n1", 1, 2)])`:       {Verb: sdk.Resume, Job: 1000, Reason: "r", Where: []sdk.Spot{{Node: "n1", Capsules: 1, GPUs: 2}}},
+		`migrate(1000, "r", avoid = ["n1", "n2"])`:        {Verb: sdk.Migrate, Job: 1000, Reason: "r", Avoid: []string{"n1", "n2"}},
+		`resize(1000, "r", 4)`:                            {Verb: sdk.Resize, Job: 1000, Reason: "r", GPUs: 4},
+		`hold(1000, "r")`:                                 {Verb: sdk.Hold, Job: 1000, Reason: "r"},
+		`release(1000, "r")`:                              {Verb: sdk.Release, Job: 1000, Reason: "r"},
+		`requeue(1000, "r", qos = "basic")`:               {Verb: sdk.Requeue, Job: 1000, Reason: "r", QOS: "basic"},
+		`place(1000, "r", [("n1", 2, 4)])`:                {Verb: sdk.Place, Job: 1000, Reason: "r", Where: []sdk.Spot{{Node: "n1", Capsules: 2, GPUs: 4}}},
+	} {
+		s, err := load("def decide(cluster):\n    return [" + call + "]\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Decide(t.Context(), busy())
+		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%s: %+v, %v; want %+v", call, got, err, want)
+		}
+	}
+}
+
+func TestAFileLooksAtTheCluster(t *testing.T) {
+	s, err := load(`
+LIMIT = 0.5
+
+def decide(cluster):
+    """Everything that can be looked at is there, and of the kind that it should be."""
+    for thing in [cluster, cluster.jobs[0], cluster.nodes[0]]:
+        for name in dir(thing):
+            getattr(thing, name)
+    total = 0
+    for n in cluster.nodes:
+        total += n.gpus
+    held = sum_of([j.gpus for j in cluster.jobs if j.state == "running"])
+    if held / total < LIMIT:
+        return None
+    longest = sorted([j for j in cluster.jobs if j.state == "running" and j.tier == "basic" and j.preemptable], key = lambda j: -j.runs_for)
+    return [preempt(j, reason = "%d of %d GPUs are held; it has run for %d s" % (held, total, j.runs_for)) for j in longest[:1]]
+
+def sum_of(numbers):
+    total = 0
+    for n in numbers:
+        total += n
+    return total
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := busy()
+	got, err := s.Decide(t.Context(), snapshot)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if err := sdktest.Valid(snapshot, got); err != nil {
+		t.Error(err)
+	}
+	j, _ := snapshot.Job(got[0].Job)
+	for i := range snapshot.Jobs {
+		o := &snapshot.Jobs[i]
+		if o.State == sdk.Running && o.Tier == sdk.Basic && o.Preemptable && o.Started.Before(j.Started) {
+			t.Errorf("job %d has run for longer than %d", o.ID, j.ID)
+		}
+	}
+}
+
+// What is wrong with a file is said when it is loaded, or with the line when it decides.
+func TestAFileThatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"def decide(cluster)\n":                  "policy.star:2:1: got newline, want ':'",
+		"x = 1\n":                                "no function decide(cluster)",
+		"def decide():\n    return []\n":         "one parameter",
+		"def decide(c):\n    return undefined\n": "undefined: undefined",
+		"load(\"other.star\", \"f\")\ndef decide(c):\n    return []\n": "load not implemented",
+		"def decide(c):\n    return open(\"/etc/passwd\")\n":           "undefined: open",
+		"def decide(c):\n    return 1\n":                               "not int",
+		"def decide(c):\n    return [1]\n":                             "not of int",
+		"def decide(c):\n    return [preempt(1)]\n":                    "missing argument for reason",
+		"def decide(c):\n    return [hold(1, \"r\", park = True)]\n":   "unexpected keyword argument",
+		"def decide(c):\n    return [hold(\"x\", \"r\")]\n":            "is no job",
+		"def decide(c):\n    return c.colour\n":                        "no .colour",
+		"def decide(c):\n    c.jobs[0] = 1\n":                          "policy.star:2",
+		"def decide(c):\n    return [i for i in range(1000000000)]\n":  "too many steps",
+		"n = []\ndef decide(c):\n    n.append(1)\n":                    "frozen",
+		"def f(n):\n    return f(n)\ndef decide(c):\n    f(1)\n":       "called recursively",
+	} {
+		s, err := load(text)
+		if err == nil {
+			_, err = s.Decide(t.Context(), busy())
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// When nobody waits any more, a decision ends, however many steps it may take.
+func TestADecisionCanBeStopped(t *testing.T) {
+	s, err := load("def decide(c):\n    return [i for i in range(1 << 60)]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.settings.Steps = 1 << 62
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Decide(ctx, busy()); err == nil || !strings.Contains(err.Error(), "nobody waits") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The file of the settings is read by the real process.
+func TestTheFileOfTheSettings(t *testing.T) {
+	program := sdktest.Build(t, ".")
+	file := filepath.Join(t.TempDir(), "policy.star")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := fmt.Appendf(nil, `{"file": %q}`, file)
+	if err := sdktest.Start(t, program).Configure(t.Context(), settings); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("without a file: %v", err)
+	}
+	write("def decide(c):\n    return [hold(j, \"full\") for j in c.jobs if j.state == \"waiting\"]\n")
+	client := sdktest.Start(t, program)
+	if err := client.Configure(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Decide(t.Context(), sdk.Encode(busy()))
+	if err != nil || len(got) == 0 || got[0].Verb != sdk.Hold {
+		t.Errorf("got %v, %v", got, err)
+	}
+	write("def decide(c)\n")
+	if err := sdktest.Start(t, program).Configure(t.Context(), settings); err == nil || !strings.Contains(err.Error(), "want ':'") {
+		t.Errorf("a file that is wrong: %v", err)
+	}
+}

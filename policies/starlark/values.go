@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// object is something that a file looks at. Its attributes are made when they are asked for:
+// a cluster has many.
+type object[T any] struct {
+	kind       string
+	name       string
+	at         *sdk.Snapshot
+	of         *T
+	attributes map[string]func(*sdk.Snapshot, *T) starlark.Value
+}
+
+func (o object[T]) String() string        { return o.name }
+func (o object[T]) Type() string          { return o.kind }
+func (o object[T]) Freeze()               {} // it never changes
+func (o object[T]) Truth() starlark.Bool  { return true }
+func (o object[T]) Hash() (uint32, error) { return starlark.String(o.name).Hash() }
+
+// Attr is one attribute; nil if there is none of that name, and the file is told so.
+func (o object[T]) Attr(name string) (starlark.Value, error) {
+	if get := o.attributes[name]; get != nil {
+		return get(o.at, o.of), nil
+	}
+	return nil, nil
+}
+
+// AttrNames is all of them.
+func (o object[T]) AttrNames() []string { return slices.Sorted(maps.Keys(o.attributes)) }
+
+func newCluster(s *sdk.Snapshot) starlark.Value {
+	return object[sdk.Snapshot]{"cluster", "cluster " + s.Cluster, s, s, clusterAttributes}
+}
+
+var clusterAttributes = map[string]func(*sdk.Snapshot, *sdk.Snapshot) starlark.Value{
+	"name":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.String(s.Cluster) },
+	"time":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt64(s.Time.Unix()) },
+	"hour":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt(s.Time.Hour()) }, // UTC
+	"window": func(s, _ *sdk.Snapshot) starlark.Value { return seconds(s.Rules.Window) },
+	"jobs": func(s, _ *sdk.Snapshot) starlark.Value {
+		return list(len(s.Jobs), func(i int) starlark.Value {
+			return object[sdk.Job]{"job", fmt.Sprintf("job %d", s.Jobs[i].ID), s, &s.Jobs[i], jobAttributes}
+		})
+	},
+	"nodes": func(s, _ *sdk.Snapshot) starlark.Value {
+		return list(len(s.Nodes), func(i int) starlark.Value {
+			return object[sdk.Node]{"node", "node " + s.Nodes[i].Name, s, &s.Nodes[i], nodeAttributes}
+		})
+	},
+}
+
+var states = [...]string{
+	sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held",
+	sdk.Running: "running", sdk.Suspended: "suspended", sdk.Leaving: "leaving",
+}
+
+var holders = [...]string{sdk.HeldByNobody: "", sdk.HeldByUser: "user", sdk.HeldByOperator: "operator", sdk.HeldByPreemptd: "preemptd"}
+
+var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
+	"id":          func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt64(int64(j.ID)) },
+	"label":       func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Label) },
+	"name":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Name) },
+	"user":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.User) },
+	"account":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Account) },
+	"partition":   func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Partition) },
+	"qos":         func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.QOS) },
+	"tier":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Tier.String()) },
+	"state":       func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(states[j.State]) },
+	"held_by":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(holders[j.HeldBy]) },
+	"action":      func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.String(j.Action) },
+	"priority":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt64(j.Priority) },
+	"gang":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt64(int64(j.Gang)) },
+	"restarts":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Restarts) },
+	"preemptable": func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.Bool(j.Preemptable) },
+	"promised":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.Float(j.Promised) },
+	"fraction":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.Float(j.Fraction) },
+	"tasks":       func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Tasks) },
+	"capsules":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Capsules) },
+	"gpus":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.GPUs) },
+	"request":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Request) },
+	"min_gpus":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.MinGPUs) },
+	"max_gpus":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.MaxGPUs) },
+	"dump":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return seconds(j.Checkpoint.Dump) },
+	"restore":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return seconds(j.Checkpoint.Restore) },
+	"runs_for":    func(s *sdk.Snapshot, j *sdk.Job) starlark.Value { return since(s, j.Started) },
+	"waits_for": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
+		if j.State != sdk.Waiting {
+			return starlark.MakeInt(0)
+		}
+		return since(s, j.Eligible)
+	},
+	"nodes": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
+		return list(len(j.Shares), func(i int) starlark.Value { return starlark.String(s.Nodes[j.Shares[i].Node].Name) })
+	},
+}
+
+var nodeStates = [...]string{sdk.NodeUp: "up", sdk.NodeDraining: "draining", sdk.NodeDown: "down"}
+
+var nodeAttributes = map[string]func(*sdk.Snapshot, *sdk.Node) starlark.Value{
+	"name":   func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.String(n.Name) },
+	"state":  func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.String(nodeStates[n.State]) },
+	"reason": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.String(n.Reason) },
+	"gpus":   func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt(len(n.GPUs)) },
+	"usable": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt(n.Usable().Count()) },
+	"watts":  func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.Float(n.Watts) },
+	"cpus":   func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt(n.CPUs) },
+	"memory": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt64(n.Memory) },
+	"features": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value {
+		return list(len(n.Features), func(i int) starlark.Value { return starlark.String(n.Features[i]) })
+	},
+	"partitions": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value {
+		return list(len(n.Partitions), func(i int) starlark.Value { return starlark.String(n.Partitions[i]) })
+	},
+}
+
+// list is a list that cannot be changed.
+func list(n int, at func(i int) starlark.Value) starlark.Value {
+	values := make(starlark.Tuple, n)
+	for i := range values {
+		values[i] = at(i)
+	}
+	return values
+}
+
+func seconds(d time.Duration) starlark.Value { return starlark.Float(d.Seconds()) }
+
+// since is how many seconds ago something was; 0 if it never was.
+func since(s *sdk.Snapshot, t time.Time) starlark.Value {
+	if t.IsZero() {
+		return starlark.MakeInt(0)
+	}
+	return seconds(s.Time.Sub(t))
+}
