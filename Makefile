@@ -134,11 +134,11 @@ $(LINT):
 fmt: $(LINT)
 	$(LINT) fmt ./...
 
-# The contract of proxyd, and what is made of the table of calls: kept in the tree.
+# The contracts of proxyd and of policies, and what is made of the table of calls: kept in the tree.
 generate:
 	$(GO) generate ./libsingshim/...
 	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
-	$(GO) generate ./proxyd/rpc ./proxyd/ptx
+	$(GO) generate ./proxyd/rpc ./proxyd/ptx ./policies/sdk/policypb
 
 # The daemon, singctl, and what runs in jobs: everything but the plugin, which needs
 # Slurm's headers.
