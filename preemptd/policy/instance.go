@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -180,5 +181,8 @@ func (i *instance) end() {
 	select {
 	case <-gone:
 	case <-time.After(endTime):
+	}
+	if i.process != nil { // go-plugin forgets its folder when the process never came up
+		_ = os.RemoveAll(i.process.folder)
 	}
 }
