@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+)
+
+// State is how far an action is.
+type State string
+
+// The states. Going and Undoing go on; the others are for good.
+const (
+	// Going: its steps are being done.
+	Going State = "going"
+	// Undoing: it could not be finished, and what was done is being taken back.
+	Undoing State = "undoing"
+	// Done: all its steps are done.
+	Done State = "done"
+	// Undone: it could not be done; the job is as it was.
+	Undone State = "undone"
+	// Dropped: somebody else did something to the job, which was left to them.
+	Dropped State = "dropped"
+	// Stuck: it could neither be finished nor undone; a person is needed.
+	Stuck State = "stuck"
+)
+
+// Ended reports whether nothing more will be done.
+func (s State) Ended() bool { return s != Going && s != Undoing }
+
+// Request is an action to be.
+type Request struct {
+	Kind string // "preempt"
+	Job  int64  // Slurm's id; an array's task has its own
+	Args json.RawMessage
+	Who  string // "alice", "policy tiers"
+	Why  string
+}
+
+// Action is something that is done to a job, and how far it is.
+type Action struct {
+	ID    int64
+	Token string // unlike that of any other action, also of other journals
+	Request
+	Created time.Time
+
+	// What follows changes while the action is done.
+	Revision  int64
+	State     State
+	Step      string // being done, or done next
+	StepBegan time.Time
+	Attempt   int       // how often the step was tried in vain
+	NotBefore time.Time // of the next try
+	Memo      json.RawMessage
+	Problem   string // why it did not go on, or ended as it did
+	Ended     time.Time
+}
+
+// Line is one entry of an action's history.
+type Line struct {
+	At      time.Time
+	State   State
+	Step    string
+	Attempt int
+	Text    string
+}
+
+// Begin opens an action. It is ErrBusy if the job has one that has not ended.
+func (j *Journal) Begin(ctx context.Context, r Request) (Action, error) {
+	token := make([]byte, 6)
+	rand.Read(token)
+	now := j.now()
+	a := Action{Token: hex.EncodeToString(token), Request: r, Created: now, State: Going, StepBegan: now, Memo: json.RawMessage("{}")}
+	if len(a.Args) == 0 {
+		a.Args = json.RawMessage("{}")
+	}
+	err := j.write(ctx, fmt.Sprintf("job %d: begin %s", r.Job, r.Kind), func(tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `INSERT INTO action (token, kind, job, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended)
+			VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, '', ?, 0, 0, ?, '', 0)`,
+			a.Token, r.Kind, r.Job, string(a.Args), r.Who, r.Why, nano(now), string(a.State), nano(now), string(a.Memo))
+		if err != nil {
+			return err
+		}
+		if a.ID, err = res.LastInsertId(); err != nil {
+			return err
+		}
+		return line(ctx, tx, &a, now, "")
+	})
+	var e sqlite3.Error
+	if errors.As(err, &e) && e.ExtendedCode == sqlite3.ErrConstraintUnique {
+		return Action{}, fmt.Errorf("job %d: %s: %w", r.Job, r.Kind, ErrBusy)
+	}
+	if err != nil {
+		return Action{}, err
+	}
+	return a, nil
+}
+
+// Save writes the action as it is now, and text as a line of its history. A new step's time
+// begins now; Ended is set when the state is one that ends it. It is ErrStale if the action
+// is not as this one was read. After an error the action is as it was before the call.
+func (j *Journal) Save(ctx context.Context, a *Action, text string) error {
+	now := j.now()
+	next := *a
+	next.Revision++
+	if next.State.Ended() {
+		next.Ended = now
+	}
+	err := j.write(ctx, fmt.Sprintf("action %d", a.ID), func(tx *sql.Tx) error {
+		var step string
+		err := tx.QueryRowContext(ctx, "SELECT step FROM action WHERE id = ?", a.ID).Scan(&step)
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrNoAction
+		}
+		if err != nil {
+			return err
+		}
+		if step != next.Step {
+			next.StepBegan = now
+		}
+		res, err := tx.ExecContext(ctx, `UPDATE action SET revision = ?, state = ?, step = ?, step_began = ?, attempt = ?, not_before = ?, memo = ?, problem = ?, ended = ?
+			WHERE id = ? AND revision = ? AND ended = 0`,
+			next.Revision, string(next.State), next.Step, nano(next.StepBegan), next.Attempt, nano(next.NotBefore), string(next.Memo), next.Problem, nano(next.Ended), a.ID, a.Revision)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			return errors.Join(err, ErrStale)
+		}
+		return line(ctx, tx, &next, now, text)
+	})
+	if err == nil {
+		*a = next
+	}
+	return err
+}
+
+func line(ctx context.Context, tx *sql.Tx, a *Action, at time.Time, text string) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO line (action, revision, at, state, step, attempt, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		a.ID, a.Revision, nano(at), string(a.State), a.Step, a.Attempt, text)
+	return err
+}
+
+const columns = "id, token, kind, job, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended"
+
+// Unfinished returns the actions that have not ended, oldest first.
+func (j *Journal) Unfinished(ctx context.Context) ([]Action, error) {
+	return j.actions(ctx, "WHERE ended = 0 ORDER BY id")
+}
+
+// Action returns one action. It is ErrNoAction if there is none.
+func (j *Journal) Action(ctx context.Context, id int64) (Action, error) {
+	all, err := j.actions(ctx, "WHERE id = ?", id)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("action %d: %w", id, ErrNoAction)
+	}
+	if err != nil {
+		return Action{}, err
+	}
+	return all[0], nil
+}
+
+// History returns the newest actions, newest first: of one job, or with 0 of all.
+func (j *Journal) History(ctx context.Context, job int64, most int) ([]Action, error) {
+	if job == 0 {
+		return j.actions(ctx, "ORDER BY id DESC LIMIT ?", most)
+	}
+	return j.actions(ctx, "WHERE job = ? ORDER BY id DESC LIMIT ?", job, most)
+}
+
+func (j *Journal) actions(ctx context.Context, where string, args ...any) ([]Action, error) {
+	rows, err := j.db.QueryContext(ctx, "SELECT "+columns+" FROM action "+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("journal: actions: %w", plain(err))
+	}
+	defer rows.Close()
+	var all []Action
+	for rows.Next() {
+		var a Action
+		var parameters, memo, state string
+		var created, began, notBefore, ended int64
+		if err := rows.Scan(&a.ID, &a.Token, &a.Kind, &a.Job, &parameters, &a.Who, &a.Why, &created, &a.Revision, &state,
+			&a.Step, &began, &a.Attempt, &notBefore, &memo, &a.Problem, &ended); err != nil {
+			return nil, fmt.Errorf("journal: actions: %w", plain(err))
+		}
+		a.Args, a.Memo, a.State = json.RawMessage(parameters), json.RawMessage(memo), State(state)
+		a.Created, a.StepBegan, a.NotBefore, a.Ended = instant(created), instant(began), instant(notBefore), instant(ended)
+		all = append(all, a)
+	}
+	return all, plain(rows.Err())
+}
+
+// Lines returns the history of an action, oldest first.
+func (j *Journal) Lines(ctx context.Context, id int64) ([]Line, error) {
+	rows, err := j.db.QueryContext(ctx, "SELECT at, state, step, attempt, text FROM line WHERE action = ? ORDER BY revision", id)
+	if err != nil {
+		return nil, fmt.Errorf("journal: lines: %w", plain(err))
+	}
+	defer rows.Close()
+	var all []Line
+	for rows.Next() {
+		var l Line
+		var at int64
+		var state string
+		if err := rows.Scan(&at, &state, &l.Step, &l.Attempt, &l.Text); err != nil {
+			return nil, fmt.Errorf("journal: lines: %w", plain(err))
+		}
+		l.At, l.State = instant(at), State(state)
+		all = append(all, l)
+	}
+	return all, plain(rows.Err())
+}
+
+func nano(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package journal is what preemptd remembers: each action and the step that it does next,
+// written before it is done, in one SQLite database. Whatever is killed, the next preemptd
+// finds here how far its predecessor may have come, and no further.
+//
+//	j, err := journal.Open(ctx, "/var/lib/singularity-slurm/preemptd.db", "mycluster")
+//	err = j.Await(ctx)                // until this process has the lease
+//	a, err := j.Begin(ctx, journal.Request{Kind: "preempt", Job: 812, …})
+//	a.Step = "requeue"                // about to be done
+//	err = j.Save(ctx, &a, "")         // only now it may be done
+//
+// # The lease
+//
+// One preemptd works. Who has the lease renews it; a second one waits, and takes it over
+// when it was not renewed for leaseLife, which is less than ten seconds after the first
+// died. Each taking has a number, the term. Every write checks holder and term in its own
+// transaction, so that a preemptd which was stopped and wakes up after another took over
+// writes nothing any more (ErrLost), and thereby does nothing any more: no step is done
+// that was not written before. Time is that of the machine since it was booted, which
+// nobody sets; a lease of an earlier boot is nobody's.
+//
+// The database has to be on a local disk: SQLite's WAL wants memory that its users share.
+//
+// # What is certain
+//
+// A call that returned nil is on the disk (WAL, synchronous=FULL). One that returned an
+// error changed nothing, unless the process or machine died in it: then it is there
+// altogether or not at all. A full disk is ErrFull, a folder that cannot be written
+// ErrNotWritable, a damaged file ErrDamaged; none of them harms what is there.
+package journal

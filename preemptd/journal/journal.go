@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	_ "github.com/mattn/go-sqlite3" // the driver
+)
+
+// Journal is an open journal. It is safe for concurrent use. It may be read by everybody;
+// to write, this process must have the lease.
+type Journal struct {
+	db   *sql.DB
+	path string
+	now  func() time.Time
+
+	holder string // this process, unlike any other
+	boot   string // of the machine
+	term   atomic.Int64
+}
+
+// patience is how long a write waits for another process's.
+const patience = 5 * time.Second
+
+// Open opens the journal of a cluster, and makes or migrates it if need be. It takes no
+// lease. It is ErrForeign for the journal of another cluster.
+func Open(ctx context.Context, path, cluster string) (*Journal, error) {
+	j := &Journal{path: path, now: time.Now}
+	if err := j.open(ctx, cluster); err != nil {
+		if j.db != nil {
+			j.db.Close()
+		}
+		return nil, fmt.Errorf("journal %s: %w", path, plain(err))
+	}
+	return j, nil
+}
+
+func (j *Journal) open(ctx context.Context, cluster string) error {
+	id := make([]byte, 8)
+	rand.Read(id)
+	j.holder = hex.EncodeToString(id)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("boot id: %w", err)
+	}
+	j.boot = string(boot[:min(36, len(boot))])
+	if err := local(filepath.Dir(j.path)); err != nil {
+		return err
+	}
+	// What jobs were stopped for is not everybody's business.
+	f, err := os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	options := url.Values{
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {"FULL"},
+		"_busy_timeout": {fmt.Sprint(patience.Milliseconds())},
+		"_txlock":       {"immediate"}, // two that read before they write would deadlock
+		"_foreign_keys": {"on"},
+	}
+	j.db, err = sql.Open("sqlite3", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: j.path}).EscapedPath(), RawQuery: options.Encode()}).String())
+	if err != nil {
+		return err
+	}
+	j.db.SetMaxOpenConns(1) // SQLite has one writer; the rest is quick
+	if err := j.check(ctx); err != nil {
+		return err
+	}
+	return j.migrate(ctx, cluster)
+}
+
+// check reads the whole file once: what is damaged is found before anything depends on it.
+func (j *Journal) check(ctx context.Context) error {
+	var mode, found string
+	if err := j.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%w: SQLite cannot keep a write-ahead log there (it offers %q)", ErrNotWritable, mode)
+	}
+	if err := j.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+		return err
+	}
+	if found != "ok" {
+		return fmt.Errorf("%w: %s", ErrDamaged, found)
+	}
+	return nil
+}
+
+// remote are file systems of several machines, on which a WAL corrupts.
+var remote = map[int64]string{
+	unix.NFS_SUPER_MAGIC:  "NFS",
+	unix.SMB2_SUPER_MAGIC: "SMB",
+	unix.CIFS_SUPER_MAGIC: "CIFS",
+	unix.CEPH_SUPER_MAGIC: "Ceph",
+	0x0BD00BD0:            "Lustre",
+	0x47504653:            "GPFS",
+}
+
+// local refuses a folder that several machines share.
+func local(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	if name := remote[st.Type]; name != "" {
+		return fmt.Errorf("%w: it is on %s; name a folder on a disk of this machine", ErrNotWritable, name)
+	}
+	return nil
+}
+
+// Close gives the lease back, if this process has it, and closes the database.
+func (j *Journal) Close() error {
+	// Who waits need not wait for the lease's end.
+	err := j.release(context.Background())
+	if errors.Is(err, ErrLost) {
+		err = nil
+	}
+	return errors.Join(err, plain(j.db.Close()))
+}
+
+// Path returns where the journal is.
+func (j *Journal) Path() string { return j.path }
+
+// write runs f in a transaction that commits only if this process has the lease.
+func (j *Journal) write(ctx context.Context, what string, f func(*sql.Tx) error) error {
+	err := j.transact(ctx, func(tx *sql.Tx) error {
+		if err := j.holds(ctx, tx); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+	if err != nil {
+		return fmt.Errorf("journal: %s: %w", what, err)
+	}
+	return nil
+}
+
+func (j *Journal) transact(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := j.db.BeginTx(ctx, nil)
+	if err != nil {
+		return plain(err)
+	}
+	if err := f(tx); err != nil {
+		_ = tx.Rollback() // the first error says more
+		return plain(err)
+	}
+	return plain(tx.Commit())
+}

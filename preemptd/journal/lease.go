@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A preemptd that died is followed within leaseLife + leaseLook, which is less than ten
+// seconds; one that lives has leaseLife/renewEvery tries.
+const (
+	leaseLife = 7 * time.Second
+	leaseLook = time.Second
+	// RenewEvery is how often who has the lease is to renew it.
+	RenewEvery = 2 * time.Second
+)
+
+// Lease is who works.
+type Lease struct {
+	Term    int64
+	Name    string // "host, process 812"; "" if nobody
+	Since   time.Duration
+	Mine    bool
+	Expired bool
+}
+
+// sinceBoot is a clock that all processes of the machine share and nobody sets. It goes on
+// while the machine sleeps.
+func sinceBoot() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0, fmt.Errorf("clock: %w", err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// Take takes the lease if nobody has it, and says who has it now. It may be called again.
+func (j *Journal) Take(ctx context.Context) (Lease, error) {
+	var now Lease
+	err := j.transact(ctx, func(tx *sql.Tx) error {
+		var err error
+		if now, err = j.lease(ctx, tx); err != nil || !now.Mine && now.Name != "" && !now.Expired {
+			return err
+		}
+		at, err := sinceBoot()
+		if err != nil {
+			return err
+		}
+		if !now.Mine {
+			now.Term++
+		}
+		now = Lease{Term: now.Term, Name: ourName(), Mine: true}
+		_, err = tx.ExecContext(ctx, `INSERT INTO lease (one, term, holder, name, boot, renewed) VALUES (1, ?, ?, ?, ?, ?)
+			ON CONFLICT (one) DO UPDATE SET term = excluded.term, holder = excluded.holder, name = excluded.name, boot = excluded.boot, renewed = excluded.renewed`,
+			now.Term, j.holder, now.Name, j.boot, int64(at))
+		return err
+	})
+	if err != nil {
+		return Lease{}, fmt.Errorf("journal: lease: %w", err)
+	}
+	if now.Mine {
+		j.term.Store(now.Term)
+	}
+	return now, nil
+}
+
+// Await waits until this process has the lease. told is called when another has it, once
+// for each one; it may be nil. It returns ctx's error, or what keeps the journal from
+// being written.
+func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
+	tick := time.NewTicker(leaseLook)
+	defer tick.Stop()
+	said := int64(-1)
+	for {
+		now, err := j.Take(ctx)
+		switch {
+		case errors.Is(err, ErrLocked): // whoever writes has the lease
+		case err != nil:
+			return err
+		case now.Mine:
+			return nil
+		case told != nil && said != now.Term:
+			said = now.Term
+			told(now)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Renew keeps the lease for another while. It is ErrLost if another has it meanwhile; a
+// lease that ran out unnoticed is renewed.
+func (j *Journal) Renew(ctx context.Context) error {
+	return j.write(ctx, "renew the lease", func(tx *sql.Tx) error {
+		at, err := sinceBoot()
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE lease SET renewed = ?", int64(at))
+		return err
+	})
+}
+
+// Keep renews the lease until ctx ends, or the lease is lost: then it returns why.
+func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
+	tick := time.NewTicker(RenewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		switch err := j.Renew(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, ErrLost):
+			return err
+		case failed != nil: // a full disk, for one: as long as nobody else takes the lease it is ours
+			failed(err)
+		}
+	}
+}
+
+// release gives the lease back.
+func (j *Journal) release(ctx context.Context) error {
+	if j.term.Load() == 0 {
+		return nil
+	}
+	return j.write(ctx, "give the lease back", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE lease SET holder = '', name = ''")
+		return err
+	})
+}
+
+// Lease says who works.
+func (j *Journal) Lease(ctx context.Context) (Lease, error) {
+	var now Lease
+	err := j.transact(ctx, func(tx *sql.Tx) error {
+		var err error
+		now, err = j.lease(ctx, tx)
+		return err
+	})
+	return now, err
+}
+
+func (j *Journal) lease(ctx context.Context, tx *sql.Tx) (Lease, error) {
+	var now Lease
+	var holder, boot string
+	var renewed int64
+	err := tx.QueryRowContext(ctx, "SELECT term, holder, name, boot, renewed FROM lease").Scan(&now.Term, &holder, &now.Name, &boot, &renewed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Lease{}, nil
+	}
+	if err != nil {
+		return Lease{}, err
+	}
+	at, err := sinceBoot()
+	if err != nil {
+		return Lease{}, err
+	}
+	now.Since = at - time.Duration(renewed)
+	now.Mine = holder == j.holder
+	now.Expired = boot != j.boot || now.Since > leaseLife
+	return now, nil
+}
+
+// holds is the check that every write begins with.
+func (j *Journal) holds(ctx context.Context, tx *sql.Tx) error {
+	var holder, name string
+	var term int64
+	err := tx.QueryRowContext(ctx, "SELECT term, holder, name FROM lease").Scan(&term, &holder, &name)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: nobody has it yet", ErrLost)
+	case err != nil:
+		return err
+	case holder != j.holder || term != j.term.Load():
+		return fmt.Errorf("%w: %s", ErrLost, name)
+	}
+	return nil
+}
+
+func ourName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "this machine"
+	}
+	return fmt.Sprintf("%s, process %d", host, os.Getpid())
+}

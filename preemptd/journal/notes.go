@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Event is something that others did to a job.
+type Event struct {
+	Job      int64
+	Restarts int64  // of the job, after it
+	What     string // "preempted", "requeued"
+	At       time.Time
+	Text     string
+}
+
+// Note records an event. The same of the same restart is recorded once.
+func (j *Journal) Note(ctx context.Context, e Event) error {
+	return j.write(ctx, fmt.Sprintf("job %d: note", e.Job), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO event (job, restarts, what, at, text) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+			e.Job, e.Restarts, e.What, nano(e.At), e.Text)
+		return err
+	})
+}
+
+// Events returns what others did, newest first: to one job, or with 0 to all.
+func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, error) {
+	rows, err := j.db.QueryContext(ctx, "SELECT job, restarts, what, at, text FROM event WHERE ? IN (0, job) ORDER BY at DESC LIMIT ?", job, most)
+	if err != nil {
+		return nil, fmt.Errorf("journal: events: %w", plain(err))
+	}
+	defer rows.Close()
+	var all []Event
+	for rows.Next() {
+		var e Event
+		var at int64
+		if err := rows.Scan(&e.Job, &e.Restarts, &e.What, &at, &e.Text); err != nil {
+			return nil, fmt.Errorf("journal: events: %w", plain(err))
+		}
+		e.At = instant(at)
+		all = append(all, e)
+	}
+	return all, plain(rows.Err())
+}
+
+// KeepOrigin records what a job asked for before it was first edited, unless that is known
+// already, and returns what is recorded.
+func (j *Journal) KeepOrigin(ctx context.Context, job int64, shape json.RawMessage) (json.RawMessage, error) {
+	var kept string
+	err := j.write(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO origin (job, shape, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", job, string(shape), nano(j.now())); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, "SELECT shape FROM origin WHERE job = ?", job).Scan(&kept)
+	})
+	return json.RawMessage(kept), err
+}
+
+// Origin returns what KeepOrigin recorded, or nil.
+func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error) {
+	var kept string
+	err := j.db.QueryRowContext(ctx, "SELECT shape FROM origin WHERE job = ?", job).Scan(&kept)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal: job %d: origin: %w", job, plain(err))
+	}
+	return json.RawMessage(kept), nil
+}
+
+// Forget deletes what ended before a time: actions with their lines, events, and the
+// origins of jobs that are not among those alive. What has not ended stays.
+func (j *Journal) Forget(ctx context.Context, before time.Time, alive []int64) error {
+	return j.write(ctx, "forget", func(tx *sql.Tx) error {
+		for _, statement := range []string{
+			"DELETE FROM action WHERE ended > 0 AND ended < ?",
+			"DELETE FROM event WHERE at < ?",
+		} {
+			if _, err := tx.ExecContext(ctx, statement, nano(before)); err != nil {
+				return err
+			}
+		}
+		return forgetOrigins(ctx, tx, before, alive)
+	})
+}
+
+func forgetOrigins(ctx context.Context, tx *sql.Tx, before time.Time, alive []int64) error {
+	rows, err := tx.QueryContext(ctx, "SELECT job FROM origin WHERE at < ? AND NOT EXISTS (SELECT 1 FROM action WHERE action.job = origin.job AND ended = 0)", nano(before))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var gone []int64
+	for rows.Next() {
+		var job int64
+		if err := rows.Scan(&job); err != nil {
+			return err
+		}
+		if !slices.Contains(alive, job) {
+			gone = append(gone, job)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	rows.Close()
+	for _, job := range gone {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM origin WHERE job = ?", job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
