@@ -128,14 +128,13 @@ func TestStepBegan(t *testing.T) {
 
 func TestOriginAndEvents(t *testing.T) {
 	j := fresh(t)
-	for range 2 {
-		got, err := j.KeepOrigin(t.Context(), 7, json.RawMessage(`{"nodes":2}`))
-		if err != nil || string(got) != `{"nodes":2}` {
-			t.Fatal(err, string(got))
+	for _, shape := range []string{`{"nodes":1}`, `{"nodes":2}`} {
+		if err := j.SetOrigin(t.Context(), 7, json.RawMessage(shape)); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if got, err := j.KeepOrigin(t.Context(), 7, json.RawMessage(`{"nodes":1}`)); err != nil || string(got) != `{"nodes":2}` {
-		t.Errorf("the origin was replaced: %v %s", err, got)
+		if got, err := j.Origin(t.Context(), 7); err != nil || string(got) != shape {
+			t.Error(err, string(got))
+		}
 	}
 	if got, err := j.Origin(t.Context(), 8); err != nil || got != nil {
 		t.Error(err, got)
@@ -165,7 +164,7 @@ func TestForget(t *testing.T) {
 		return a
 	}
 	for job := int64(1); job <= 4; job++ {
-		if _, err := j.KeepOrigin(t.Context(), job, json.RawMessage("{}")); err != nil {
+		if err := j.SetOrigin(t.Context(), job, json.RawMessage("{}")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -51,20 +51,17 @@ func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, err
 	return all, plain(rows.Err())
 }
 
-// KeepOrigin records what a job asked for before it was first edited, unless that is known
-// already, and returns what is recorded.
-func (j *Journal) KeepOrigin(ctx context.Context, job int64, shape json.RawMessage) (json.RawMessage, error) {
-	var kept string
-	err := j.write(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO origin (job, shape, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", job, string(shape), nano(j.now())); err != nil {
-			return err
-		}
-		return tx.QueryRowContext(ctx, "SELECT shape FROM origin WHERE job = ?", job).Scan(&kept)
+// SetOrigin records what a job asked for before preemptd edited it, and what preemptd made
+// of that.
+func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error {
+	return j.write(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO origin (job, shape, at) VALUES (?, ?, ?) ON CONFLICT (job) DO UPDATE SET shape = excluded.shape, at = excluded.at",
+			job, string(shape), nano(j.now()))
+		return err
 	})
-	return json.RawMessage(kept), err
 }
 
-// Origin returns what KeepOrigin recorded, or nil.
+// Origin returns what SetOrigin recorded, or nil.
 func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error) {
 	var kept string
 	err := j.db.QueryRowContext(ctx, "SELECT shape FROM origin WHERE job = ?", job).Scan(&kept)

@@ -60,7 +60,7 @@ CREATE TABLE line (
 	PRIMARY KEY (action, revision)
 ) STRICT, WITHOUT ROWID;
 
--- What a job asked for before preemptd first edited it.
+-- What a job asked for before preemptd edited it, and what preemptd made of that.
 CREATE TABLE origin (
 	job   INTEGER PRIMARY KEY,
 	shape TEXT NOT NULL,
