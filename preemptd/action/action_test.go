@@ -1,0 +1,333 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// journey is an action on a job, and what it comes to.
+type journey struct {
+	name  string
+	kind  string
+	args  Args
+	waits bool                 // the job waits
+	begin func(*slurmrest.Job) // what else it is like
+
+	restarts    int64
+	checkpoints int
+	held        bool
+	nodes       string // that it runs on at last; "" if it does not
+	required    string
+	excluded    string
+	qos         string
+	count       int64
+	perNode     int64
+	tres        string
+	said        string // in its comment
+}
+
+func byUser(j *slurmrest.Job) { j.Held, j.Priority = true, slurmrest.Num(0) }
+
+// journeys are all kinds of actions, on jobs that run and that wait.
+var journeys = []journey{
+	{
+		name: "preempt", kind: "preempt", restarts: 1, checkpoints: 1, nodes: "n4,n5",
+		said: "preempted by bob: room for 99 (action 1); checkpoint test/1/1",
+	},
+	{
+		name: "preempt and hold", kind: "preempt", args: Args{Hold: true}, restarts: 1, checkpoints: 1, held: true,
+		said: "preempted by bob: room for 99 (action 1); checkpoint test/1/1; held until singctl resume 1",
+	},
+	{name: "resume", kind: "resume", waits: true, begin: byUser, nodes: "n4,n5", said: "resumed by bob"},
+	{
+		name: "resume elsewhere", kind: "resume", args: Args{Nodes: []string{"n6", "n7"}}, waits: true, begin: byUser,
+		nodes: "n6,n7", required: "n6,n7", said: "resumed to n6,n7 by bob",
+	},
+	{
+		name: "migrate to", kind: "migrate", args: Args{Nodes: []string{"n3", "n4"}}, restarts: 1, checkpoints: 1,
+		nodes: "n3,n4", required: "n3,n4", said: "migrated to n3,n4 by bob",
+	},
+	{
+		name: "migrate away", kind: "migrate", args: Args{Avoid: []string{"n1"}}, restarts: 1, checkpoints: 1,
+		nodes: "n4,n5", excluded: "n1,n9", said: "migrated away from n1 by bob",
+	},
+	{
+		name: "migrate a job that waits", kind: "migrate", args: Args{Nodes: []string{"n3", "n4"}}, waits: true,
+		nodes: "n3,n4", required: "n3,n4", said: "migrated",
+	},
+	{
+		name: "shrink", kind: "resize", args: Args{NodeCount: 1}, restarts: 1, checkpoints: 1,
+		nodes: "n4", count: 1, perNode: 4, said: "resized by bob",
+	},
+	{
+		name: "other GPUs", kind: "resize", args: Args{GPUs: 4}, restarts: 1, checkpoints: 1,
+		nodes: "n4,n5", tres: "gres/gpu:a100:4", said: "resized by bob",
+	},
+	{
+		name: "shrink onto a node", kind: "resize", args: Args{Nodes: []string{"n3"}, GPUs: 4}, restarts: 1, checkpoints: 1,
+		nodes: "n3", required: "n3", count: 1, perNode: 4, tres: "gres/gpu:a100:4", said: "resized to n3 by bob",
+	},
+	{name: "hold", kind: "hold", waits: true, held: true, said: "held by bob"},
+	{name: "release", kind: "release", waits: true, begin: byUser, nodes: "n4,n5", said: "released by bob"},
+	{
+		name: "requeue", kind: "requeue", args: Args{QOS: "premium"}, restarts: 1, checkpoints: 1, nodes: "n4,n5", qos: "premium",
+		said: "requeued with QOS premium by bob",
+	},
+	{
+		name: "another QOS for a job that waits", kind: "requeue", args: Args{QOS: "premium"}, waits: true, nodes: "n4,n5", qos: "premium",
+		said: "requeued with QOS premium by bob",
+	},
+	{
+		name: "place", kind: "place", args: Args{Nodes: []string{"n6", "n7"}}, waits: true, nodes: "n6,n7", required: "n6,n7", said: "placed to n6,n7",
+	},
+}
+
+// world makes the job's.
+func (c journey) world(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, c.waits)
+	if c.begin != nil {
+		w.srv.EditJob(w.id, c.begin)
+	}
+	return w
+}
+
+// settle lets the cluster do what it does.
+func (w *world) settle() {
+	for range 4 {
+		w.tick()
+	}
+}
+
+// check compares the job at the end.
+func (c journey) check(t *testing.T, w *world) {
+	t.Helper()
+	w.settle()
+	j := w.job()
+	or := func(s, otherwise string) string {
+		if s == "" {
+			return otherwise
+		}
+		return s
+	}
+	want := shape{
+		Required: c.required, Excluded: or(c.excluded, "n9"), QOS: or(c.qos, "basic"),
+		Nodes: 2, Tasks: 4, PerNode: 2, TRESNode: or(c.tres, "gres/gpu:a100:2"),
+	}
+	if c.count != 0 {
+		want.Nodes, want.PerNode = c.count, c.perNode
+	}
+	if got := shapeOf(&j); got != want {
+		t.Errorf("it asks for %+v\nwant        %+v", got, want)
+	}
+	if j.Restarts != c.restarts || j.Held != c.held || j.Nodes != c.nodes {
+		t.Errorf("restarts %d, held %v, nodes %q; want %d, %v, %q", j.Restarts, j.Held, j.Nodes, c.restarts, c.held, c.nodes)
+	}
+	if n := w.made(t); n != c.checkpoints {
+		t.Errorf("%d checkpoints, want %d", n, c.checkpoints)
+	}
+	if len(w.runs) > 1 {
+		t.Errorf("it was started %d times: %q", len(w.runs), w.runs)
+	}
+	if !strings.HasPrefix(j.Comment, userComment+"; preemptd: "+c.said) {
+		t.Errorf("comment %q, want %q", j.Comment, c.said)
+	}
+}
+
+func TestActions(t *testing.T) {
+	for _, c := range journeys {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := c.world(t)
+			j := w.journal(t)
+			a, err := w.runner(t, j, func(point string) error {
+				if point == "after requeue" && !w.job().Held {
+					t.Error("there is a moment in which it could start")
+				}
+				return nil
+			}).Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			if err != nil || a.State != journal.Done || a.Problem != "" {
+				t.Fatalf("%v: %s %s", err, a.State, a.Problem)
+			}
+			c.check(t, w)
+		})
+	}
+}
+
+// What a migration left is not the job's own wish: the next action takes it away.
+func TestUnpinned(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	r := w.runner(t, j, nil)
+	for i, c := range []struct {
+		kind     string
+		args     Args
+		required string
+		excluded string
+	}{
+		{"migrate", Args{Nodes: []string{"n3", "n4"}}, "n3,n4", "n9"},
+		{"migrate", Args{Avoid: []string{"n4"}}, "", "n4,n9"},
+		{"migrate", Args{Avoid: []string{"n5"}}, "", "n5,n9"},
+		{"preempt", Args{}, "", "n9"},
+	} {
+		a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+		if now := w.job(); err != nil || a.State != journal.Done || now.RequiredNodes != c.required || now.ExcludedNodes != c.excluded {
+			t.Fatalf("%d: %v %s %s: requires %q, excludes %q", i, err, a.State, a.Problem, now.RequiredNodes, now.ExcludedNodes)
+		}
+	}
+	// The user's own edit is.
+	w.full = true
+	if _, err := r.Run(t.Context(), w.begin(t, j, "preempt", Args{Hold: true})); err != nil {
+		t.Fatal(err)
+	}
+	w.srv.EditJob(w.id, func(j *slurmrest.Job) { j.RequiredNodes = "n8" })
+	if a, err := r.Run(t.Context(), w.begin(t, j, "resume", Args{})); err != nil || a.State != journal.Done || w.job().RequiredNodes != "n8" {
+		t.Errorf("%v %s %s: requires %q", err, a.State, a.Problem, w.job().RequiredNodes)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind string
+		args Args
+		job  func(*slurmrest.Job)
+		wait bool
+		said string
+	}{
+		"preempt what waits":  {"preempt", Args{}, nil, true, "it is PENDING, and cannot be preempted"},
+		"resume what runs":    {"resume", Args{}, nil, false, "it is RUNNING, and cannot be resumed"},
+		"no batch script":     {"preempt", Args{}, func(j *slurmrest.Job) { j.Batch = false }, false, "no batch script"},
+		"no requeue":          {"preempt", Args{}, func(j *slurmrest.Job) { j.Requeueable = false }, false, "--no-requeue"},
+		"heterogeneous":       {"preempt", Args{}, func(j *slurmrest.Job) { j.Het.JobID = 1 }, false, "heterogeneous"},
+		"too many nodes":      {"resize", Args{NodeCount: 5}, nil, false, "it has 4 tasks, which cannot be on 5 nodes"},
+		"to too many nodes":   {"migrate", Args{Nodes: strings.Fields("a b c d e")}, nil, false, "it has 4 tasks, which cannot be on 5 nodes"},
+		"GPUs for each task":  {"resize", Args{GPUs: 1}, func(j *slurmrest.Job) { j.TRESPerTask = "gres/gpu:1" }, false, "GPUs per task"},
+		"resize without size": {"resize", Args{GPUs: 1}, func(j *slurmrest.Job) { j.Tasks = slurmrest.Number{} }, false, "how many tasks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.wait)
+			w.full = true
+			if c.job != nil {
+				w.srv.EditJob(w.id, c.job)
+			}
+			before := w.job()
+			j := w.journal(t)
+			a, err := w.runner(t, j, nil).Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, c.said) {
+				t.Errorf("%v %s: %s", err, a.State, a.Problem)
+			}
+			now := w.job()
+			if shapeOf(&now) != shapeOf(&before) || now.State != before.State || now.Held || now.Restarts != 0 || w.made(t) != 0 {
+				t.Errorf("something was done: %+v", now)
+			}
+		})
+	}
+}
+
+func TestEncode(t *testing.T) {
+	for said, c := range map[string]struct {
+		kind string
+		args Args
+	}{
+		`there is no action "kill": hold, migrate`: {"kill", Args{}},
+		"preempt takes no nodes":                   {"preempt", Args{Nodes: []string{"n1"}}},
+		"name nodes to run on":                     {"migrate", Args{}},
+		"both to be used and to be avoided":        {"migrate", Args{Nodes: []string{"n1"}, Avoid: []string{"n1"}}},
+		`"n[1-2]" is not a name`:                   {"migrate", Args{Nodes: []string{"n[1-2]"}}},
+		"name the QOS":                             {"requeue", Args{}},
+		"say how many nodes":                       {"resize", Args{}},
+		"disagree":                                 {"resize", Args{NodeCount: 2, Nodes: []string{"n1"}}},
+		"cannot be negative":                       {"resize", Args{GPUs: -1}},
+		"name the nodes":                           {"place", Args{}},
+	} {
+		if raw, err := Encode(c.kind, c.args); err == nil || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: %s %v", said, raw, err)
+		}
+	}
+}
+
+// What proxyd refuses for good ends the action, and the job runs on.
+func TestNoCheckpoint(t *testing.T) {
+	for _, refusal := range []error{rpc.ErrNotProtected, rpc.ErrObstacle, rpc.ErrSpace, rpc.ErrDenied} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, false)
+			j := w.journal(t)
+			a, err := w.runner(t, j, func(point string) error {
+				if point == "before checkpoint" {
+					return rpc.Errorf(refusal, "no: %s", refusal)
+				}
+				return nil
+			}).Run(t.Context(), w.begin(t, j, "preempt", Args{}))
+			now := w.job()
+			if err != nil || a.State != journal.Undone || now.State.Base != slurmrest.Running || now.Restarts != 0 || now.Held {
+				t.Errorf("%v %s: %+v", err, a.State, now)
+			}
+			if want := userComment + "; preemptd: not preempted: no: " + refusal.Error(); !strings.HasPrefix(now.Comment, want) {
+				t.Errorf("comment %q", now.Comment)
+			}
+		})
+	}
+}
+
+// What was written by a newer preemptd, or by hand, is not guessed at.
+func TestNotUnderstood(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	for _, r := range []journal.Request{
+		{Kind: "teleport", Job: w.id, Who: "bob"},
+		{Kind: "preempt", Job: w.id, Who: "bob", Args: []byte("[]")},
+	} {
+		a, err := j.Begin(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err = w.runner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck {
+			t.Errorf("%v %+v", err, a)
+		}
+	}
+	a := w.begin(t, j, "preempt", Args{})
+	a.Step = "dance"
+	if err := j.Save(t.Context(), &a, ""); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := w.runner(t, j, nil).Run(t.Context(), a); err != nil || a.State != journal.Stuck || !strings.Contains(a.Problem, `no step "dance"`) {
+		t.Errorf("%v %+v", err, a)
+	}
+}
+
+// Without the journal nothing is done.
+func TestJournalFails(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	full := errors.New("the disk is full")
+	at := func(point string) error {
+		if point == "before save going park" {
+			return full
+		}
+		return nil
+	}
+	a := w.begin(t, j, "preempt", Args{})
+	if _, err := w.runner(t, j, at).Run(t.Context(), a); !errors.Is(err, full) {
+		t.Fatal(err)
+	}
+	if now := w.job(); now.Restarts != 0 || now.State.Base != slurmrest.Running {
+		t.Errorf("it was requeued: %+v", now.State)
+	}
+	again, err := j.Action(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err = w.runner(t, j, nil).Run(t.Context(), again); err != nil || again.State != journal.Done || w.job().Restarts != 1 || w.made(t) != 1 {
+		t.Errorf("%v %+v", err, again)
+	}
+}

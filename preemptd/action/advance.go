@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// step is one thing that is done. Both functions may be called any number of times.
+type step struct {
+	name string
+	// look says where the step is, from the job as it is now. It changes nothing but the
+	// memo, which the journal keeps if the step is done.
+	look func(context.Context, *work) verdict
+	// do does it. It is nil for a step that only waits.
+	do func(context.Context, *work) error
+	// within is how long it may take.
+	within func(Patience) time.Duration
+	// optional steps are passed over if they cannot be done.
+	optional bool
+	// touches: from this step on the job may be other than it was, and failing means undoing.
+	touches bool
+	// ended: a job that has ended is what the step waits for, or does not mind.
+	ended bool
+}
+
+// verdict is what a look finds.
+type verdict struct {
+	is  outcome
+	why string
+}
+
+type outcome int
+
+const (
+	done  outcome = iota
+	todo          // do it
+	wait          // it takes its time
+	never         // it cannot be done
+	taken         // somebody else did something to the job: leave it to them
+)
+
+// advance does one round of the step at which the action is: look, then act on that.
+func (w *work) advance(ctx context.Context) error {
+	if d := w.a.NotBefore.Sub(w.r.now()); d > 0 {
+		if err := w.r.sleep(ctx, d); err != nil {
+			return err
+		}
+	}
+	s := w.steps()[at(w.steps(), w.a.Step)]
+	if w.a.Revision == 0 { // the first step, before it is done
+		if err := w.save(ctx, ""); err != nil {
+			return err
+		}
+	}
+	job, err := w.r.Slurm.Job(ctx, w.ref())
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, slurmrest.ErrInvalidJobID):
+		return w.end(ctx, journal.Dropped, "Slurm knows the job no more")
+	case err != nil:
+		return w.failed(ctx, s, err)
+	}
+	w.job = job
+	if w.job.State.Finished() && !s.ended {
+		return w.end(ctx, journal.Dropped, "the job is "+w.job.State.String())
+	}
+	v := s.look(ctx, w)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	switch v.is {
+	case done:
+		return w.next(ctx, v.why)
+	case taken:
+		return w.drop(ctx, v.why)
+	case never:
+		return w.give(ctx, s, errors.New(v.why))
+	case wait:
+		if w.late(s) {
+			return w.give(ctx, s, fmt.Errorf("%s: not within %s: %s", s.name, s.within(w.r.Patience.filled()), v.why))
+		}
+		return w.r.sleep(ctx, w.r.poll())
+	}
+	if err := s.do(ctx, w); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return w.failed(ctx, s, err)
+	}
+	// Done, unless the next look says otherwise; then it was accepted and had no effect yet.
+	job, err = w.r.Slurm.Job(ctx, w.ref())
+	if err == nil {
+		w.job = job
+		if v := s.look(ctx, w); v.is == todo {
+			return w.failed(ctx, s, errNoEffect)
+		}
+	}
+	return ctx.Err()
+}
+
+var errNoEffect = errors.New("it was accepted and has no effect yet")
+
+// next goes on to the next step, or ends the action.
+func (w *work) next(ctx context.Context, text string) error {
+	steps := w.steps()
+	i := at(steps, w.a.Step) + 1
+	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
+	if i < len(steps) {
+		w.a.Step = steps[i].name
+		w.memo.Touched = w.memo.Touched || steps[i].touches
+		return w.save(ctx, text)
+	}
+	if w.a.State == journal.Going {
+		return w.end(ctx, journal.Done, text)
+	}
+	if w.memo.Kept {
+		return w.end(ctx, journal.Stuck, w.a.Problem)
+	}
+	return w.end(ctx, w.memo.Then, w.a.Problem)
+}
+
+func (w *work) end(ctx context.Context, state journal.State, problem string) error {
+	w.a.State = state
+	switch {
+	case state == journal.Done:
+	case w.a.Problem == "" || strings.HasPrefix(problem, w.a.Problem):
+		w.a.Problem = problem
+	default:
+		w.a.Problem += "; " + problem
+	}
+	return w.save(ctx, problem)
+}
+
+// late reports whether the step has taken too long. Undoing has no end: a job that we hold
+// is not forgotten.
+func (w *work) late(s step) bool {
+	return w.a.State == journal.Going && w.r.now().Sub(w.a.StepBegan) > s.within(w.r.Patience.filled())
+}
+
+// failed is called with what a request returned: it is tried again later, if that may help.
+func (w *work) failed(ctx context.Context, s step, err error) error {
+	if !passing(err) || w.late(s) {
+		return w.give(ctx, s, err)
+	}
+	w.a.Attempt++
+	w.a.NotBefore = w.r.now().Add(backOff(w.a.Attempt))
+	return w.save(ctx, err.Error())
+}
+
+// backOff is 1, 2, 4 … 30 seconds.
+func backOff(attempt int) time.Duration {
+	return min(time.Second<<min(attempt-1, 10), 30*time.Second)
+}
+
+// give gives a step up.
+func (w *work) give(ctx context.Context, s step, err error) error {
+	text := strings.TrimPrefix(err.Error(), fmt.Sprintf("job %d: ", w.a.Job))
+	switch {
+	case s.optional:
+		return w.next(ctx, text)
+	case w.a.State == journal.Undoing:
+		w.memo.Kept = w.memo.Kept || s.name == stepUnpark
+		w.a.Problem += "; " + s.name + ": " + text
+		return w.next(ctx, text)
+	}
+	w.a.Problem = text
+	return w.undo(ctx, journal.Undone)
+}
+
+// drop leaves the job to whoever did something to it.
+func (w *work) drop(ctx context.Context, why string) error {
+	if w.a.State == journal.Undoing { // what is to be undone is undone already
+		return w.next(ctx, why)
+	}
+	w.a.Problem = why
+	return w.undo(ctx, journal.Dropped)
+}
+
+func (w *work) undo(ctx context.Context, then journal.State) error {
+	w.memo.Then = then
+	w.a.State, w.a.Step = journal.Undoing, undoing[0].name
+	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
+	return w.save(ctx, w.a.Problem)
+}
+
+// passing lists what a moment may change. ErrUncertain is among it: the next look tells
+// whether it was done. So are refusals by a job that has changed since the look.
+var passingErrors = []error{
+	slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrBusy, slurmrest.ErrTransition,
+	slurmrest.ErrJobPending, slurmrest.ErrJobNotPending, slurmrest.ErrJobNotRunning, slurmrest.ErrJobFinished, slurmrest.ErrAlreadyDone, slurmrest.ErrNoChange,
+	slurmrest.ErrInvalidJobID, slurmrest.ErrAuth, // a token that expired is read again
+	rpc.ErrBusy, rpc.ErrUnreachable, rpc.ErrTimeout, rpc.ErrNotLeader, rpc.ErrNotRunning,
+	context.DeadlineExceeded, // a request's own
+	errNoEffect,
+}
+
+func passing(err error) bool {
+	if slurmrest.Retryable(err) {
+		return true
+	}
+	for _, is := range passingErrors {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// at is the place of a step, or -1.
+func at(steps []step, name string) int {
+	for i, s := range steps {
+		if s.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// steps are those of what the action is doing: its kind's, or those that undo it.
+func (w *work) steps() []step {
+	if w.a.State == journal.Undoing {
+		return undoing
+	}
+	return w.kind.steps(w.args)
+}

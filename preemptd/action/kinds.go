@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Args are what an action is given, beside its job. Each kind takes some of them.
+type Args struct {
+	// Nodes that the job is to run on, all of them; none: Slurm chooses.
+	Nodes []string `json:"nodes,omitempty"`
+	// Avoid names nodes that it is not to run on, beside those of the job's own.
+	Avoid []string `json:"avoid,omitempty"`
+	// NodeCount is how many nodes it gets; 0: as it is, or as many as Nodes.
+	NodeCount int64 `json:"nodeCount,omitempty"`
+	// GPUs it gets on each node; 0: as it is.
+	GPUs int64  `json:"gpus,omitempty"`
+	QOS  string `json:"qos,omitempty"`
+	// Hold leaves it held until a resume.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// kind is an action: its list of steps, and what it takes.
+type kind struct {
+	past  string // "preempted", in a comment
+	takes []string
+	check func(Args) error // may be nil
+	steps func(Args) []step
+	// target changes what the job asks for; nil: nothing but what an earlier action left.
+	target func(Args, *shape) error
+	// waits: it is for jobs that do not run; runs: for those that do. Neither: for both.
+	waits, runs bool
+	// frees: it releases a hold whoever made it.
+	frees bool
+}
+
+// kinds are all actions, by name. Each is in a file of its own.
+var kinds = map[string]kind{
+	"preempt": preempt,
+	"resume":  resume,
+	"migrate": migrate,
+	"resize":  resize,
+	"hold":    hold,
+	"release": release,
+	"requeue": requeue,
+	"place":   place,
+}
+
+func kindOf(name string) (kind, error) {
+	k, ok := kinds[name]
+	if !ok {
+		return kind{}, fmt.Errorf("there is no action %q: %s", name, strings.Join(Kinds(), ", "))
+	}
+	return k, nil
+}
+
+// Kinds returns the names of all actions.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// Encode checks arguments for a kind of action, and returns them as the journal keeps them.
+// Its error says what was wrong.
+func Encode(name string, args Args) (json.RawMessage, error) {
+	k, err := kindOf(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, given := range []struct {
+		what string
+		is   bool
+	}{
+		{"nodes", len(args.Nodes) > 0}, {"avoid", len(args.Avoid) > 0}, {"node count", args.NodeCount != 0},
+		{"gpus", args.GPUs != 0}, {"qos", args.QOS != ""}, {"hold", args.Hold},
+	} {
+		if given.is && !slices.Contains(k.takes, given.what) {
+			return nil, fmt.Errorf("%s takes no %s", name, given.what)
+		}
+	}
+	if args.NodeCount < 0 || args.GPUs < 0 {
+		return nil, errors.New("a number of nodes or GPUs cannot be negative")
+	}
+	for _, n := range slices.Concat(args.Nodes, args.Avoid, []string{"n" + args.QOS}) {
+		if n == "" || strings.ContainsAny(n, " ,[]\t\n\"'") {
+			return nil, fmt.Errorf("%q is not a name", n)
+		}
+	}
+	for _, n := range args.Nodes {
+		if slices.Contains(args.Avoid, n) {
+			return nil, fmt.Errorf("node %s is both to be used and to be avoided", n)
+		}
+	}
+	if k.check != nil {
+		if err := k.check(args); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return json.Marshal(args)
+}

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import "errors"
+
+// migrate moves a job to named nodes, or away from named nodes. One that waits is only told
+// where to start. If it does not start there in time it goes on wherever Slurm has room.
+var migrate = kind{
+	past: "migrated", takes: []string{"nodes", "avoid"},
+	check: func(a Args) error {
+		if len(a.Nodes)+len(a.Avoid) == 0 {
+			return errors.New("name nodes to run on, or nodes to avoid")
+		}
+		return nil
+	},
+	target: func(a Args, s *shape) error { s.avoid(a.Avoid); return s.pin(a.Nodes) },
+	steps:  func(Args) []step { return moving },
+}
+
+// moving is the longest journey: what runs is taken off its nodes, edited, and started again.
+var moving = []step{survey, tell, checkpoint, park, vacate, draft, edit, letGo, start, told}

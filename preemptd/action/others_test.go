@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// TestOthers: somebody does something to the job in the middle of an action. It is noticed,
+// and left to them.
+func TestOthers(t *testing.T) {
+	to := Args{Nodes: []string{"n3", "n4"}}
+	cancel := func(j *slurmrest.Job) { j.State = slurmrest.State{Base: slurmrest.Cancelled} }
+	release := func(j *slurmrest.Job) { j.Held, j.Priority = false, slurmrest.Num(1000) }
+	begin := func(j *slurmrest.Job) {
+		release(j)
+		j.State, j.Nodes = slurmrest.State{Base: slurmrest.Running}, "n7,n8"
+	}
+	for name, c := range map[string]struct {
+		kind  string
+		args  Args
+		point string // after which they do it
+		do    func(*slurmrest.Job)
+		want  journal.State
+		said  string
+		check func(*slurmrest.Job) bool
+	}{
+		"cancelled before the checkpoint": {"migrate", to, "after save going checkpoint", cancel, journal.Dropped, "the job is CANCELLED", nil},
+		"cancelled while parked":          {"migrate", to, "after save going vacate", cancel, journal.Dropped, "the job is CANCELLED", nil},
+		"cancelled while it waits to start": {
+			"migrate", to, "after save going start", cancel, journal.Done, "",
+			func(j *slurmrest.Job) bool { return j.State.Base == slurmrest.Cancelled },
+		},
+		"released while parked": {
+			"migrate", to, "after save going draft", release, journal.Dropped, "somebody else has released it",
+			func(j *slurmrest.Job) bool { return j.RequiredNodes == "" && j.Restarts == 1 },
+		},
+		"started while parked": {
+			"migrate", to, "after save going edit", begin, journal.Dropped, "somebody else has started it",
+			func(j *slurmrest.Job) bool { return j.RequiredNodes == "" && j.Nodes == "n7,n8" && j.Restarts == 1 },
+		},
+		"released before we do": {
+			"preempt", Args{}, "after save going release", release, journal.Done, "", nil,
+		},
+		"edited while parked": {
+			"migrate", to, "after save going edit", func(j *slurmrest.Job) { j.RequiredNodes = "n7" }, journal.Dropped, "somebody else has edited its required nodes",
+			func(j *slurmrest.Job) bool { return j.RequiredNodes == "n7" && !j.Held },
+		},
+		"another QOS while parked": {
+			"requeue", Args{QOS: "premium"}, "after save going edit", func(j *slurmrest.Job) { j.QOS = "standard" }, journal.Dropped, "somebody else has edited its QOS",
+			func(j *slurmrest.Job) bool { return j.QOS == "standard" && !j.Held },
+		},
+		"requeued and started again while parked": {
+			"migrate", to, "after save going draft", func(j *slurmrest.Job) { j.Restarts++ }, journal.Dropped, "somebody else has requeued it", nil,
+		},
+		"held before it starts": {
+			"migrate", to, "after save going start", byUser, journal.Dropped, "somebody else holds it",
+			func(j *slurmrest.Job) bool { return j.Held && j.RequiredNodes == "" },
+		},
+		"held while it runs": { // it moves, and stays held as they want it
+			"migrate", to, "after save going checkpoint", byUser, journal.Done, "",
+			func(j *slurmrest.Job) bool { return j.Held && j.Restarts == 1 },
+		},
+		"requeued by Slurm before the checkpoint": { // as when a node fails: it is moved all the same
+			"migrate", to, "after save going checkpoint", func(j *slurmrest.Job) {
+				j.State = slurmrest.State{Base: slurmrest.Pending, Flags: slurmrest.Completing}
+				j.Restarts++
+			}, journal.Done, "",
+			func(j *slurmrest.Job) bool { return j.Nodes == "n3,n4" && j.Restarts == 1 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, false)
+			j := w.journal(t)
+			w.full = strings.HasPrefix(name, "held before")
+			once := false
+			r := w.runner(t, j, func(point string) error {
+				if point == c.point && !once {
+					once = true
+					w.srv.EditJob(w.id, c.do)
+				}
+				return nil
+			})
+			a, err := r.Run(t.Context(), w.begin(t, j, c.kind, c.args))
+			if err != nil || !once || a.State != c.want || !strings.Contains(a.Problem, c.said) {
+				lines, _ := j.Lines(t.Context(), a.ID)
+				t.Fatalf("%v: %s: %s\n%+v", err, a.State, a.Problem, lines)
+			}
+			now := w.job()
+			if c.check != nil && !c.check(&now) {
+				t.Errorf("the job: %+v", now)
+			}
+			if c.want == journal.Dropped && !now.State.Finished() && !strings.Contains(now.Comment, "preemptd: "+c.kind+" given up: "+c.said) {
+				t.Errorf("comment: %q", now.Comment)
+			}
+		})
+	}
+}
+
+// A job that does not start where it was sent goes on wherever there is room.
+func TestNoRoom(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	w.full = true
+	a, err := w.runner(t, j, nil).Run(t.Context(), w.begin(t, j, "migrate", Args{Nodes: []string{"n3", "n4"}}))
+	if err != nil || a.State != journal.Undone || !strings.Contains(a.Problem, "start: not within 10m0s: it is PENDING") {
+		t.Fatalf("%v: %s %s", err, a.State, a.Problem)
+	}
+	w.full = false
+	w.settle()
+	if now := w.job(); now.RequiredNodes != "" || now.Nodes != "n4,n5" || now.Restarts != 1 || w.made(t) != 1 {
+		t.Errorf("%+v", now)
+	}
+}
+
+// The last to leave a job held says so.
+func TestKept(t *testing.T) {
+	w := newWorld(t, false)
+	j := w.journal(t)
+	r := w.runner(t, j, func(point string) error {
+		if point == "before release" {
+			return slurmrest.ErrAccessDenied
+		}
+		return nil
+	})
+	a, err := r.Run(t.Context(), w.begin(t, j, "preempt", Args{}))
+	if err != nil || a.State != journal.Stuck || !strings.Contains(a.Problem, "access denied") {
+		t.Fatalf("%v: %s %s", err, a.State, a.Problem)
+	}
+	if now := w.job(); !strings.HasSuffix(now.Comment, "; still held: scontrol release 1") {
+		t.Errorf("comment: %q", now.Comment)
+	}
+}
+
+func TestComment(t *testing.T) {
+	for name, c := range map[string]struct{ had, text, want string }{
+		"none":        {"", "x", "preemptd: x"},
+		"the user's":  {"mine; too", "x", "mine; too; preemptd: x"},
+		"ours":        {"mine; preemptd: before", "x", "mine; preemptd: x"},
+		"proxyd's":    {"singularity: restored", "x", "preemptd: x; singularity: restored"},
+		"all":         {"mine; preemptd: before; singularity: restored", "x", "mine; preemptd: x; singularity: restored"},
+		"not a line":  {"", "a\n\"b'", "preemptd: a  b "},
+		"too long":    {"", strings.Repeat("é", 400), "preemptd: " + strings.Repeat("é", 248) + "…"},
+		"not a text":  {"", "a\xffb", "preemptd: a?b"},
+		"said before": {"preemptd: x", "x", "preemptd: x"},
+	} {
+		if got := comment(c.had, c.text); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+// preempt has a running job leave its nodes: with a checkpoint, and back into the queue.
+// With Hold it stays there until a resume; else Slurm starts it again when there is room.
+var preempt = kind{
+	past: "preempted", takes: []string{"hold"}, runs: true,
+	steps: func(a Args) []step {
+		steps := []step{survey, tell, checkpoint, park, vacate, draft, edit}
+		if !a.Hold {
+			steps = append(steps, letGo)
+		}
+		return append(steps, told)
+	},
+}

@@ -1,0 +1,10 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+// release undoes a hold, whoever made it.
+var release = kind{
+	past: "released", waits: true, frees: true,
+	steps: func(Args) []step { return []step{survey, letGo, told} },
+}

@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import "errors"
+
+// requeue gives a job another QOS, which Slurm allows only to one that waits: a running one
+// leaves its nodes for that, with a checkpoint.
+var requeue = kind{
+	past: "requeued", takes: []string{"qos", "hold"},
+	check: func(a Args) error {
+		if a.QOS == "" {
+			return errors.New("name the QOS")
+		}
+		return nil
+	},
+	target: func(a Args, s *shape) error { s.QOS = a.QOS; return nil },
+	steps: func(a Args) []step {
+		steps := []step{survey, tell, checkpoint, park, vacate, draft, edit}
+		if !a.Hold {
+			steps = append(steps, letGo)
+		}
+		return append(steps, told)
+	},
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// Slurm is what actions ask of Slurm. *slurmrest.Client is one.
+type Slurm interface {
+	Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error)
+	Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error
+	Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.Requeued, error)
+}
+
+// Proxyd is what actions ask of the proxyd that leads a job. Errors are those of package rpc.
+type Proxyd interface {
+	// Checkpoint makes a checkpoint of a running job.
+	Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error)
+	// Checkpoints lists those of a job.
+	Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error)
+}
+
+// Journal is what actions ask of the journal. *journal.Journal is one.
+type Journal interface {
+	Save(ctx context.Context, a *journal.Action, text string) error
+	Origin(ctx context.Context, job int64) (json.RawMessage, error)
+	SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error
+}
+
+// Patience is how long each step may take before the action is undone. A zero field has
+// the default.
+type Patience struct {
+	Checkpoint time.Duration // 15 minutes
+	Vacate     time.Duration // until the nodes are free after a requeue; 10 minutes
+	Start      time.Duration // until a job that was moved or resized runs; 10 minutes
+	Other      time.Duration // 3 minutes
+}
+
+func (p Patience) filled() Patience {
+	for _, d := range []struct {
+		at        *time.Duration
+		otherwise time.Duration
+	}{{&p.Checkpoint, 15 * time.Minute}, {&p.Vacate, 10 * time.Minute}, {&p.Start, 10 * time.Minute}, {&p.Other, 3 * time.Minute}} {
+		if *d.at == 0 {
+			*d.at = d.otherwise
+		}
+	}
+	return p
+}
+
+// Runner does actions. It is safe for concurrent use, with a different action in each call.
+type Runner struct {
+	Slurm    Slurm
+	Proxyd   Proxyd
+	Journal  Journal
+	Patience Patience
+	// Now and Sleep replace the clock; nil: the real one.
+	Now   func() time.Time
+	Sleep func(ctx context.Context, d time.Duration) error
+	// Poll is how often a step looks that waits for something; default 1 s.
+	Poll time.Duration
+}
+
+func (r *Runner) now() time.Time {
+	if r.Now != nil {
+		return r.Now()
+	}
+	return time.Now()
+}
+
+func (r *Runner) sleep(ctx context.Context, d time.Duration) error {
+	if r.Sleep != nil {
+		return r.Sleep(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (r *Runner) poll() time.Duration {
+	if r.Poll == 0 {
+		return time.Second
+	}
+	return r.Poll
+}
+
+// Run does an action from where the journal left it to its end, and returns it as it is
+// then. It returns an error only if the action has not ended: ctx's, or the journal's,
+// without which nothing may be done. Then Run may be called again with the action as the
+// journal has it.
+func (r *Runner) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
+	w, err := r.load(a)
+	if err != nil { // written by a newer preemptd, or by hand
+		a.State, a.Problem = journal.Stuck, err.Error()
+		return a, r.Journal.Save(ctx, &a, a.Problem)
+	}
+	for !w.a.State.Ended() {
+		if err := w.advance(ctx); err != nil {
+			return w.a, fmt.Errorf("action %d: job %d: %s: %w", a.ID, a.Job, a.Kind, err)
+		}
+	}
+	return w.a, nil
+}
+
+// work is an action in progress.
+type work struct {
+	r    *Runner
+	a    journal.Action
+	kind kind
+	args Args
+	memo memo
+	job  slurmrest.Job // as it was looked at last
+}
+
+func (r *Runner) load(a journal.Action) (*work, error) {
+	k, err := kindOf(a.Kind)
+	if err != nil {
+		return nil, err
+	}
+	w := &work{r: r, a: a, kind: k}
+	if err := json.Unmarshal(a.Args, &w.args); err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	if err := json.Unmarshal(a.Memo, &w.memo); err != nil {
+		return nil, fmt.Errorf("memo: %w", err)
+	}
+	if w.a.Step == "" {
+		w.a.Step = w.steps()[0].name
+	}
+	if at(w.steps(), w.a.Step) < 0 {
+		return nil, fmt.Errorf("%s has no step %q", a.Kind, a.Step)
+	}
+	return w, nil
+}
+
+// memo is what an action must not forget: what it found, and what it did.
+type memo struct {
+	Restarts int64  `json:"restarts"`          // of the job when it was surveyed
+	Ran      bool   `json:"ran,omitempty"`     // it ran then
+	WasHeld  bool   `json:"wasHeld,omitempty"` // it was held then, by somebody else
+	From     string `json:"from,omitempty"`    // its nodes then
+
+	Checkpoint string `json:"checkpoint,omitempty"`
+	Parked     bool   `json:"parked,omitempty"`     // requeued and held, or held, by us
+	RestartsAt int64  `json:"restartsAt,omitempty"` // of the job when it was parked
+
+	Touched  bool `json:"touched,omitempty"`  // from here on it may be other than it was
+	Released bool `json:"released,omitempty"` // no hold is ours any more
+
+	Found  shape `json:"found"`            // what it asked for when it was parked
+	Asked  shape `json:"asked"`            // what its user asked for
+	Target shape `json:"target"`           // what it shall ask for
+	Edited bool  `json:"edited,omitempty"` // and does
+
+	// Then is how an action that is being undone will have ended.
+	Then journal.State `json:"then,omitempty"`
+	Kept bool          `json:"kept,omitempty"` // a hold of ours could not be released
+}
+
+// save writes the action with its memo.
+func (w *work) save(ctx context.Context, text string) error {
+	raw, err := json.Marshal(w.memo)
+	if err != nil {
+		return err
+	}
+	w.a.Memo = raw
+	return w.r.Journal.Save(ctx, &w.a, text)
+}
+
+func (w *work) ref() slurmrest.Ref { return slurmrest.JobID(w.a.Job) }

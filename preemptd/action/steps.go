@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// stepUnpark is named where a job that stays held is told of.
+const stepUnpark = "unpark"
+
+func patient(p Patience) time.Duration { return p.Other }
+
+// The steps of which actions are made, in the order of a whole journey.
+var (
+	survey     = step{name: "survey", look: lookSurvey, within: patient}
+	tell       = step{name: "tell", look: lookSaid(doingText), do: say(doingText), within: patient, optional: true}
+	checkpoint = step{name: "checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
+	park       = step{name: "park", look: lookPark, do: doPark, within: patient, touches: true}
+	vacate     = step{name: "vacate", look: lookVacate, within: func(p Patience) time.Duration { return p.Vacate }, touches: true}
+	draft      = step{name: "draft", look: lookDraft, within: patient, touches: true}
+	edit       = step{name: "edit", look: lookEdit, do: doEdit, within: patient, touches: true}
+	keep       = step{name: "keep", look: lookKeep, do: doHold, within: patient, touches: true}
+	letGo      = step{name: "release", look: lookRelease, do: doRelease, within: patient, touches: true}
+	start      = step{name: "start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
+	told       = step{name: "told", look: lookSaid(doneText), do: say(doneText), within: patient, optional: true, ended: true}
+)
+
+// undoing takes back what the others did, as far as they came and nobody else changed it.
+var undoing = []step{
+	{name: "unedit", look: lookUnedit, do: doUnedit, within: patient},
+	{name: stepUnpark, look: lookUnpark, do: doRelease, within: patient},
+	{name: "untold", look: lookSaid(undoneText), do: say(undoneText), within: patient, optional: true, ended: true},
+}
+
+// held reports whether the job will not start before somebody releases it.
+func held(j *slurmrest.Job) bool { return j.Held || j.State.Has(slurmrest.RequeueHold) }
+
+func runs(j *slurmrest.Job) bool {
+	return j.State.Base == slurmrest.Running || j.State.Base == slurmrest.Suspended
+}
+
+// lookSurvey takes down what the job is like, and refuses one with which this cannot be done.
+func lookSurvey(_ context.Context, w *work) verdict {
+	j := &w.job
+	k := w.kind
+	switch {
+	case j.State.Base == "" || j.State.Has(slurmrest.Completing):
+		return verdict{wait, "it is " + j.State.String()}
+	case k.runs && !runs(j), k.waits && runs(j):
+		return verdict{never, fmt.Sprintf("it is %s, and cannot be %s", j.State, k.past)}
+	case j.Het.JobID != 0:
+		return verdict{never, "it is of a heterogeneous job"}
+	case runs(j) && !j.Batch:
+		return verdict{never, "it has no batch script, and so cannot be requeued"}
+	case runs(j) && !j.Requeueable:
+		return verdict{never, "it was submitted with --no-requeue"}
+	}
+	if k.target != nil {
+		now := shapeOf(j)
+		if err := k.target(w.args, &now); err != nil {
+			return verdict{never, err.Error()}
+		}
+	}
+	w.memo.Restarts, w.memo.RestartsAt = j.Restarts, j.Restarts
+	w.memo.Ran, w.memo.WasHeld, w.memo.From = runs(j), held(j), j.Nodes
+	return verdict{is: done}
+}
+
+// lookCheckpoint is done as soon as one is known, or the job left its nodes by itself: then
+// proxyd has made one, or none was possible.
+func lookCheckpoint(_ context.Context, w *work) verdict {
+	j := &w.job
+	switch {
+	case w.memo.Checkpoint != "":
+		return verdict{done, "checkpoint " + w.memo.Checkpoint}
+	case j.State.Base == "":
+		return verdict{wait, "it is " + j.State.String()}
+	case !runs(j) && w.memo.Ran:
+		return verdict{done, "it left its nodes by itself"}
+	case !runs(j):
+		return verdict{is: done}
+	}
+	w.memo.Restarts = j.Restarts // somebody's requeue, after which it runs again
+	return verdict{is: todo}
+}
+
+func doCheckpoint(ctx context.Context, w *work) error {
+	all, err := w.r.Proxyd.Checkpoints(ctx, &w.job)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if strings.HasPrefix(c.GetReason(), w.mark()) && c.GetProblem() == "" {
+			w.memo.Checkpoint = c.GetId()
+			return nil
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, w.r.Patience.filled().Checkpoint)
+	defer cancel()
+	made, err := w.r.Proxyd.Checkpoint(limited, &w.job, clip(w.mark()+w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason))
+	if err != nil {
+		return err
+	}
+	w.memo.Checkpoint = made.GetId()
+	return nil
+}
+
+// maxReason is what proxyd takes.
+const maxReason = 200
+
+// mark begins the reason of a checkpoint that this action asked for.
+func (w *work) mark() string { return "action " + w.a.Token + ": " }
+
+// lookPark: a job that is pending and held is parked. A requeue of ours always holds, so
+// that there is no moment in which the job could start.
+func lookPark(_ context.Context, w *work) verdict {
+	j := &w.job
+	switch {
+	case j.State.Base == "":
+		return verdict{wait, "it is " + j.State.String()}
+	case runs(j) && (!w.memo.Ran || j.Restarts != w.memo.Restarts):
+		return verdict{taken, "somebody else has started it"}
+	case runs(j):
+		w.memo.WasHeld = held(j)
+		return verdict{is: todo}
+	case !held(j):
+		return verdict{is: todo}
+	}
+	w.memo.Parked, w.memo.RestartsAt = true, j.Restarts
+	return verdict{is: done}
+}
+
+func doPark(ctx context.Context, w *work) error {
+	if !runs(&w.job) {
+		return doHold(ctx, w)
+	}
+	_, err := w.r.Slurm.Requeue(ctx, w.ref(), slurmrest.RequeueOptions{Hold: true, Incomplete: true})
+	return err
+}
+
+func doHold(ctx context.Context, w *work) error {
+	yes := true
+	return w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Hold: &yes})
+}
+
+// ours reports whether the job still waits where it was put.
+func (w *work) ours() (verdict, bool) {
+	j := &w.job
+	switch {
+	case runs(j):
+		return verdict{taken, "somebody else has started it"}, false
+	case j.State.Base == "":
+		return verdict{wait, "it is " + j.State.String()}, false
+	case (w.memo.Parked || w.memo.WasHeld) && !held(j):
+		return verdict{taken, "somebody else has released it"}, false
+	case j.Restarts != w.memo.RestartsAt:
+		return verdict{taken, "somebody else has requeued it"}, false
+	}
+	return verdict{}, true
+}
+
+func lookVacate(_ context.Context, w *work) verdict {
+	if v, ok := w.ours(); !ok {
+		return v
+	}
+	if w.job.State.Has(slurmrest.Completing) {
+		return verdict{wait, "its nodes are not free yet"}
+	}
+	return verdict{is: done}
+}
+
+// lookDraft takes down what the job asks for, and what it shall ask for. Nodes that an
+// earlier action gave it are not its own wish, unless somebody has edited them since.
+func lookDraft(ctx context.Context, w *work) verdict {
+	if v, ok := w.ours(); !ok {
+		return v
+	}
+	raw, err := w.r.Journal.Origin(ctx, w.a.Job)
+	if err != nil {
+		return verdict{wait, err.Error()}
+	}
+	now := shapeOf(&w.job)
+	asked := now
+	if raw != nil {
+		var o origin
+		if err := json.Unmarshal(raw, &o); err != nil {
+			return verdict{never, "what it asked for before is not to be read: " + err.Error()}
+		}
+		asked = now.back(o.Asked, o.Ours)
+	}
+	to := now // the size that an earlier action gave it stays
+	to.Required, to.Excluded = asked.Required, asked.Excluded
+	if target := w.kind.target; target != nil {
+		if err := target(w.args, &to); err != nil {
+			return verdict{never, err.Error()}
+		}
+	}
+	w.memo.Found, w.memo.Asked, w.memo.Target = now, asked, to
+	return verdict{is: done}
+}
+
+func lookEdit(_ context.Context, w *work) verdict {
+	if v, ok := w.ours(); !ok {
+		return v
+	}
+	now := shapeOf(&w.job)
+	if w.memo.Edited || now.same(w.memo.Target) {
+		return verdict{is: done}
+	}
+	if name := now.foreign(w.memo.Found, w.memo.Target); name != "" {
+		return verdict{taken, "somebody else has edited its " + name}
+	}
+	return verdict{is: todo}
+}
+
+func doEdit(ctx context.Context, w *work) error {
+	if err := w.setOrigin(ctx, w.memo.Target); err != nil {
+		return err
+	}
+	err := w.r.Slurm.Update(ctx, w.ref(), shapeOf(&w.job).edit(w.memo.Target))
+	w.memo.Edited = err == nil
+	return err
+}
+
+func (w *work) setOrigin(ctx context.Context, now shape) error {
+	raw, err := json.Marshal(origin{Asked: w.memo.Asked, Ours: now})
+	if err != nil {
+		return err
+	}
+	return w.r.Journal.SetOrigin(ctx, w.a.Job, raw)
+}
+
+func lookKeep(_ context.Context, w *work) verdict {
+	switch {
+	case runs(&w.job):
+		return verdict{taken, "it has started"}
+	case held(&w.job):
+		return verdict{is: done}
+	}
+	return verdict{is: todo}
+}
+
+// lookRelease: whoever has released it meanwhile, it is released. A hold that was there
+// before is not ours to release, unless that is what was asked for.
+func lookRelease(_ context.Context, w *work) verdict {
+	switch {
+	case w.job.State.Base == "":
+		return verdict{wait, "it is " + w.job.State.String()}
+	case !held(&w.job):
+		w.memo.Released = true
+		return verdict{is: done}
+	case w.memo.WasHeld && !w.kind.frees:
+		w.memo.Released = true
+		return verdict{done, "it was held before, and stays so"}
+	}
+	return verdict{is: todo}
+}
+
+// doRelease lets the job start at once, without the two minutes that follow a requeue.
+func doRelease(ctx context.Context, w *work) error {
+	no := false
+	err := w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}})
+	if errors.Is(err, slurmrest.ErrJobNotPending) { // which is the time's doing
+		return w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Hold: &no})
+	}
+	return err
+}
+
+func lookStart(_ context.Context, w *work) verdict {
+	j := &w.job
+	switch {
+	case runs(j), j.State.Finished(), j.Restarts > w.memo.RestartsAt:
+		return verdict{done, "on " + j.Nodes}
+	case held(j) && w.memo.WasHeld:
+		return verdict{done, "it was held before, and stays so"}
+	case held(j):
+		return verdict{taken, "somebody else holds it"}
+	}
+	return verdict{wait, "it is " + j.State.String() + ", " + j.Reason}
+}
+
+// lookUnedit: what is still as the edit made it goes back to what it was. A job that runs
+// cannot be edited, and does not mind.
+func lookUnedit(_ context.Context, w *work) verdict {
+	if w.job.State.Base == "" {
+		return verdict{wait, "it is " + w.job.State.String()}
+	}
+	now := shapeOf(&w.job)
+	if w.memo.Target == (shape{}) || !w.job.State.Editable() || now.same(now.back(w.memo.Found, w.memo.Target)) {
+		return verdict{is: done}
+	}
+	return verdict{is: todo}
+}
+
+func doUnedit(ctx context.Context, w *work) error {
+	if err := w.setOrigin(ctx, w.memo.Found); err != nil {
+		return err
+	}
+	now := shapeOf(&w.job)
+	return w.r.Slurm.Update(ctx, w.ref(), now.edit(now.back(w.memo.Found, w.memo.Target)))
+}
+
+// lookUnpark: only a hold of ours is taken back.
+func lookUnpark(_ context.Context, w *work) verdict {
+	switch {
+	case !w.memo.Touched || w.memo.WasHeld || w.memo.Released:
+		return verdict{is: done}
+	case w.job.State.Base == "":
+		return verdict{wait, "it is " + w.job.State.String()}
+	case !held(&w.job):
+		return verdict{is: done}
+	}
+	return verdict{is: todo}
+}

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
+)
+
+// world is a cluster with one job: a slurmrestd, the scheduler that it lacks, and what
+// proxyd does, as files in a folder.
+type world struct {
+	srv   *slurmresttest.Server
+	id    int64
+	dir   string // of checkpoints
+	db    string
+	mu    sync.Mutex
+	full  bool // nothing starts
+	runs  []string
+	wakes int
+}
+
+const userComment = "my training"
+
+// newWorld has a job that runs on n1 and n2, or waits: that one for its begin time, which a
+// release brings.
+func newWorld(t *testing.T, waits bool) *world {
+	t.Helper()
+	w := &world{srv: slurmresttest.Start(t, slurmresttest.Options{}), dir: t.TempDir()}
+	w.db = filepath.Join(t.TempDir(), "preemptd.db")
+	w.id = w.srv.AddJob(slurmrest.Job{
+		Name: "train", User: "alice", QOS: "basic", Batch: true, Requeueable: true, Comment: userComment, ExcludedNodes: "n9",
+		NodeCount: slurmrest.Num(2), Tasks: slurmrest.Num(4), TasksPerNode: slurmrest.Num(2), TRESPerNode: "gres/gpu:a100:2",
+	})
+	if !waits {
+		w.srv.StartJob(w.id, "n1", "n2")
+	}
+	return w
+}
+
+func (w *world) job() slurmrest.Job {
+	j, _ := w.srv.Job(w.id)
+	return j
+}
+
+// tick does one thing that Slurm does by itself.
+func (w *world) tick() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j := w.job()
+	switch {
+	case j.State.Base == slurmrest.Pending && j.State.Has(slurmrest.Completing):
+		w.srv.Settle(w.id)
+		// The client waits for two seconds after a requeue; here they have passed.
+		w.srv.EditJob(w.id, func(j *slurmrest.Job) { j.SubmitTime = j.SubmitTime.Add(-3 * time.Second) })
+	case j.State.Base == slurmrest.Pending && !j.Held && !w.full && !j.EligibleTime.IsZero() && !j.EligibleTime.After(time.Now()):
+		nodes := hosts(j.RequiredNodes)
+		for i := 4; len(nodes) < int(j.NodeCount.Value); i++ {
+			nodes = append(nodes, fmt.Sprintf("n%d", i))
+		}
+		w.srv.StartJob(w.id, nodes...)
+		w.runs = append(w.runs, w.job().Nodes)
+	}
+}
+
+// client asks the world's slurmrestd; every second look finds that a moment has passed.
+type client struct {
+	*slurmrest.Client
+	w *world
+}
+
+func (c client) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error) {
+	if c.w.wakes++; c.w.wakes%2 == 0 {
+		c.w.tick()
+	}
+	return c.Client.Job(ctx, ref)
+}
+
+// shelf is a proxyd that makes checkpoints of nothing.
+type shelf struct{ dir string }
+
+func (s shelf) Checkpoint(_ context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
+	all, err := s.Checkpoints(nil, job) //nolint:staticcheck // it needs none
+	if err != nil {
+		return nil, err
+	}
+	id := fmt.Sprintf("test/%s/%d", Label(job), len(all)+1)
+	tmp := filepath.Join(s.dir, ".new")
+	if err := os.WriteFile(tmp, []byte(reason), 0o600); err != nil {
+		return nil, err
+	}
+	return &rpc.Checkpoint{Id: id, Reason: reason}, os.Rename(tmp, filepath.Join(s.dir, fmt.Sprint(len(all)+1)))
+}
+
+func (s shelf) Checkpoints(_ context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
+	var all []*rpc.Checkpoint
+	for i := 1; ; i++ {
+		reason, err := os.ReadFile(filepath.Join(s.dir, fmt.Sprint(i)))
+		if errors.Is(err, os.ErrNotExist) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &rpc.Checkpoint{Id: fmt.Sprintf("test/%s/%d", Label(job), i), Reason: string(reason)})
+	}
+}
+
+// made is how many checkpoints there are.
+func (w *world) made(t *testing.T) int {
+	t.Helper()
+	all, err := shelf{w.dir}.Checkpoints(t.Context(), &slurmrest.Job{ID: w.id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// clock passes as fast as it is waited for.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) sleep(ctx context.Context, d time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+	return ctx.Err()
+}
+
+// points is where a test may step in: before and after everything that is written or done.
+type points struct {
+	Slurm
+	Proxyd
+	Journal
+	at func(name string) error // before: an error is returned in the place of doing it
+}
+
+func (p points) around(name string, do func() error) error {
+	if err := p.at("before " + name); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return p.at("after " + name)
+}
+
+func (p points) Save(ctx context.Context, a *journal.Action, text string) error {
+	return p.around("save "+string(a.State)+" "+a.Step, func() error { return p.Journal.Save(ctx, a, text) })
+}
+
+func (p points) SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error {
+	return p.around("origin", func() error { return p.Journal.SetOrigin(ctx, job, shape) })
+}
+
+func (p points) Update(ctx context.Context, ref slurmrest.Ref, edit slurmrest.JobUpdate) error {
+	name := "edit"
+	switch {
+	case edit.Comment != nil:
+		name = "comment"
+	case edit.Hold != nil && *edit.Hold:
+		name = "hold"
+	case edit.Hold != nil:
+		name = "release"
+	}
+	return p.around(name, func() error { return p.Slurm.Update(ctx, ref, edit) })
+}
+
+func (p points) Requeue(ctx context.Context, ref slurmrest.Ref, opt slurmrest.RequeueOptions) (slurmrest.Requeued, error) {
+	var r slurmrest.Requeued
+	err := p.around("requeue", func() (err error) { r, err = p.Slurm.Requeue(ctx, ref, opt); return err })
+	return r, err
+}
+
+func (p points) Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
+	var c *rpc.Checkpoint
+	err := p.around("checkpoint", func() (err error) { c, err = p.Proxyd.Checkpoint(ctx, job, reason); return err })
+	return c, err
+}
+
+// runner does the world's actions in this process, under a clock of its own.
+func (w *world) runner(t *testing.T, j *journal.Journal, at func(string) error) *Runner {
+	t.Helper()
+	if at == nil {
+		at = func(string) error { return nil }
+	}
+	p := points{client{w.srv.Client(t), w}, shelf{w.dir}, j, at}
+	c := &clock{at: time.Now()}
+	return &Runner{Slurm: p, Proxyd: p, Journal: p, Now: c.now, Sleep: c.sleep}
+}
+
+// journal opens the world's, with the lease.
+func (w *world) journal(t *testing.T) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(t.Context(), w.db, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	if err := j.Await(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// begin opens an action.
+func (w *world) begin(t *testing.T, j *journal.Journal, name string, args Args) journal.Action {
+	t.Helper()
+	raw, err := Encode(name, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := j.Begin(t.Context(), journal.Request{Kind: name, Job: w.id, Args: raw, Who: "bob", Why: "room for 99"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
