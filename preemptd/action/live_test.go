@@ -1,0 +1,350 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build live
+
+package action
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// The live test runs on the controller of a minicluster, as root; tests/cluster does that.
+// Where the cluster has no proxyd, jobs begin anew, and only Slurm's part is tried.
+var (
+	socketFlag = flag.String("rest.socket", "unix:/run/slurmrestd/slurmrestd.sock", "slurmrestd with rest_auth/local")
+	proxydFlag = flag.Bool("proxyd", false, "the cluster has proxyd: jobs must come out right")
+)
+
+// patience is for a machine that does much else.
+const patience = 3 * time.Minute
+
+// live is a cluster, and preemptd's part in it.
+type live struct {
+	*testing.T
+	c *slurmrest.Client
+	j *journal.Journal
+	r *Runner
+}
+
+func newLive(t *testing.T) live {
+	t.Helper()
+	l := live{T: t}
+	l.sh("sacctmgr -i add user slurmrestd account=root adminlevel=operator >/dev/null || true")
+	var err error
+	if l.c, err = slurmrest.New(slurmrest.Config{Address: *socketFlag, Scontrol: slurmrest.ExecScontrol{}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.c.Close)
+	if l.j, err = journal.Open(t.Context(), filepath.Join(t.TempDir(), "preemptd.db"), "live"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.j.Close() })
+	if err := l.j.Await(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.r = &Runner{Slurm: l.c, Proxyd: shelf{t.TempDir()}, Journal: l.j}
+	if *proxydFlag {
+		l.r.Proxyd = &Leaders{Node: l.c.Node, Port: rpc.Port, Here: host, Coder: munge.Programs{}}
+	}
+	return l
+}
+
+func (l live) sh(script string) string {
+	l.Helper()
+	out, err := exec.Command("bash", "-euc", script).CombinedOutput()
+	if err != nil {
+		l.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// submit submits a job of alice's that counts, and waits until it has counted to 5.
+func (l live) submit(options, script string) int64 {
+	l.Helper()
+	if *proxydFlag {
+		options += " --singularity"
+	}
+	var id int64
+	said := l.sh(fmt.Sprintf("cd /shared/home/alice; setpriv --reuid alice --regid alice --init-groups env HOME=/shared/home/alice sbatch --parsable --open-mode=append --output=%%j.log --comment=mine %s <<'END'\n#!/bin/bash\n%s\nEND", options, script))
+	if _, err := fmt.Sscan(said, &id); err != nil {
+		l.Fatal(said, err)
+	}
+	return id
+}
+
+const count = `sum=0; for i in $(seq 1 40); do sum=$((sum + i)); echo $i; sleep 0.25; done; echo sum $sum`
+
+func counted() string {
+	var b strings.Builder
+	for i := 1; i <= 40; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String() + "sum 820"
+}
+
+func (l live) log(id int64) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/shared/home/alice/%d.log", id))
+	var mine []string
+	for line := range strings.Lines(string(b)) {
+		if !strings.Contains(line, "error: *** ") && !strings.HasPrefix(line, "srun: ") {
+			mine = append(mine, line)
+		}
+	}
+	return strings.TrimSpace(strings.Join(mine, ""))
+}
+
+// until waits until ok says yes.
+func (l live) until(what string, ok func() (string, bool)) {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(l.Context(), patience)
+	defer cancel()
+	for {
+		said, is := ok()
+		if is {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			l.Fatalf("%s: %s", what, said)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (l live) reaches(id int64, line string) {
+	l.Helper()
+	l.until("log", func() (string, bool) {
+		log := l.log(id)
+		return log, strings.Contains("\n"+log+"\n", "\n"+line+"\n")
+	})
+}
+
+func (l live) job(id int64) slurmrest.Job {
+	l.Helper()
+	j, err := l.c.Job(l.Context(), slurmrest.JobID(id))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return j
+}
+
+// act does an action and returns the job after it.
+func (l live) act(id int64, name string, args Args) slurmrest.Job {
+	l.Helper()
+	raw, err := Encode(name, args)
+	if err != nil {
+		l.Fatal(err)
+	}
+	a, err := l.j.Begin(l.Context(), journal.Request{Kind: name, Job: id, Args: raw, Who: "operator", Why: "a test"})
+	if err != nil {
+		l.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(l.Context(), patience)
+	defer cancel()
+	began := time.Now()
+	a, err = l.r.Run(ctx, a)
+	lines, _ := l.j.Lines(l.Context(), a.ID)
+	for i, line := range lines {
+		if i > 0 {
+			l.Logf("%s %6.2fs %s %s %s", name, line.At.Sub(began).Seconds(), line.State, line.Step, line.Text)
+		}
+	}
+	if err != nil || a.State != journal.Done {
+		l.Fatalf("%v: %s: %s\n%s", err, a.State, a.Problem, l.sh(fmt.Sprintf("scontrol show job %d", id)))
+	}
+	return l.job(id)
+}
+
+// ends waits for the job's end and checks what it wrote.
+func (l live) ends(id int64, want string) slurmrest.Job {
+	l.Helper()
+	var j slurmrest.Job
+	l.until("end", func() (string, bool) {
+		j = l.job(id)
+		return j.State.String() + " " + j.Reason + " " + j.Comment, j.State.Finished()
+	})
+	if j.State.Base != slurmrest.Completed {
+		l.Errorf("it is %s: %s", j.State, j.Comment)
+	}
+	if got := l.log(id); *proxydFlag && got != want {
+		l.Errorf("log:\n%s", got)
+	}
+	return j
+}
+
+func TestLive(t *testing.T) {
+	for name, test := range map[string]func(live){
+		"migrate to":   liveMigrateTo,
+		"migrate away": liveMigrateAway,
+		"hold, resume": liveHold,
+		"fewer nodes":  liveFewer,
+		"GPUs":         liveGPUs,
+		"QOS":          liveQOS,
+		"cancelled":    liveCancelled,
+		"waiting":      liveWaiting,
+	} {
+		t.Run(name, func(t *testing.T) { test(newLive(t)) })
+	}
+}
+
+func liveMigrateTo(l live) {
+	id := l.submit("-w n1", count)
+	l.reaches(id, "5")
+	j := l.act(id, "migrate", Args{Nodes: []string{"n2"}})
+	if j.Nodes != "n2" || j.Restarts != 1 || j.RequiredNodes != "n2" || !strings.HasPrefix(j.Comment, "mine; preemptd: migrated to n2 by operator: a test (action 1)") {
+		l.Errorf("nodes %q, restarts %d, required %q, comment %q", j.Nodes, j.Restarts, j.RequiredNodes, j.Comment)
+	}
+	j = l.act(id, "preempt", Args{})
+	if j.RequiredNodes != "n1" {
+		l.Errorf("its own wish was n1, and it is %q", j.RequiredNodes)
+	}
+	if j := l.ends(id, counted()); j.Nodes != "n1" || j.Restarts != 2 {
+		l.Errorf("nodes %q, restarts %d", j.Nodes, j.Restarts)
+	}
+}
+
+func liveMigrateAway(l live) {
+	id := l.submit("-N2 --ntasks=2", "srun -l bash -c '"+count+"' | sort -s -k2,2n | tail -n 2; "+count)
+	l.until("running", func() (string, bool) { s := l.job(id).State; return s.String(), s.Base == slurmrest.Running })
+	l.until("a step", func() (string, bool) {
+		s := l.sh(fmt.Sprintf("squeue -h -s -j %d -o %%i", id))
+		return s, strings.Contains(s, ".0")
+	})
+	from, err := slurmrest.Hosts(l.job(id).Nodes)
+	if err != nil {
+		l.Fatal(err)
+	}
+	j := l.act(id, "migrate", Args{Avoid: from[:1]})
+	if now, err := slurmrest.Hosts(j.Nodes); err != nil || len(now) != 2 || now[0] == from[0] || now[1] == from[0] {
+		l.Errorf("from %v to %v: %v", from, now, err)
+	}
+	l.ends(id, "0: sum 820\n1: sum 820\n"+counted())
+}
+
+func liveHold(l live) {
+	id := l.submit("", count)
+	l.reaches(id, "5")
+	j := l.act(id, "preempt", Args{Hold: true})
+	if !held(&j) || j.State.Base != slurmrest.Pending || j.Restarts != 1 || !strings.Contains(j.Comment, fmt.Sprintf("held until singctl resume %d", id)) {
+		l.Errorf("%s, held %v, comment %q", j.State, held(&j), j.Comment)
+	}
+	l.act(id, "resume", Args{})
+	l.ends(id, counted())
+}
+
+// Two capsules on one node.
+func liveFewer(l live) {
+	id := l.submit("-N2 --ntasks=2", count)
+	l.reaches(id, "5")
+	j := l.act(id, "resize", Args{NodeCount: 1})
+	if nodes, err := slurmrest.Hosts(j.Nodes); err != nil || len(nodes) != 1 || j.Tasks.Value != 2 {
+		l.Errorf("nodes %v, tasks %v: %v", nodes, j.Tasks, err)
+	}
+	l.ends(id, counted())
+}
+
+func liveGPUs(l live) {
+	if *proxydFlag {
+		l.Skip("proxyd does not capture jobs that hold GPUs")
+	}
+	id := l.submit("--gpus-per-node=2", count)
+	l.reaches(id, "5")
+	if j := l.act(id, "resize", Args{GPUs: 1}); !strings.Contains(j.TRESAllocated, "gres/gpu=1") {
+		l.Errorf("it has %q", j.TRESAllocated)
+	}
+	l.ends(id, "")
+}
+
+func liveQOS(l live) {
+	id := l.submit("--qos=basic", count)
+	l.reaches(id, "5")
+	if j := l.act(id, "requeue", Args{QOS: "premium"}); j.QOS != "premium" {
+		l.Errorf("QOS %q", j.QOS)
+	}
+	l.ends(id, counted())
+}
+
+// A user's scancel in the middle.
+func liveCancelled(l live) {
+	id := l.submit("", count)
+	l.reaches(id, "5")
+	raw, err := Encode("preempt", Args{Hold: true})
+	if err != nil {
+		l.Fatal(err)
+	}
+	a, err := l.j.Begin(l.Context(), journal.Request{Kind: "preempt", Job: id, Args: raw, Who: "operator", Why: "a test"})
+	if err != nil {
+		l.Fatal(err)
+	}
+	r := *l.r
+	r.Journal = cancels{Journal: l.j, at: "vacate", do: func() { l.sh(fmt.Sprintf("scancel %d", id)) }}
+	a, err = r.Run(l.Context(), a)
+	if err != nil || a.State != journal.Dropped {
+		l.Errorf("%v %s %s", err, a.State, a.Problem)
+	}
+	if j := l.job(id); j.State.Base != slurmrest.Cancelled {
+		l.Errorf("it is %s", j.State)
+	}
+}
+
+// cancels does something when a step is reached.
+type cancels struct {
+	Journal
+	at string
+	do func()
+}
+
+func (c cancels) Save(ctx context.Context, a *journal.Action, text string) error {
+	err := c.Journal.Save(ctx, a, text)
+	if a.Step == c.at && a.Attempt == 0 {
+		c.do()
+	}
+	return err
+}
+
+// A job that waits is held, released and placed; and what Slurm refuses is undone.
+func liveWaiting(l live) {
+	id := l.submit("--begin=now+1hour", "echo ran")
+	if j := l.act(id, "hold", Args{}); !held(&j) {
+		l.Errorf("%s", j.State)
+	}
+	raw, err := Encode("place", Args{Nodes: []string{"n99"}})
+	if err != nil {
+		l.Fatal(err)
+	}
+	a, err := l.j.Begin(l.Context(), journal.Request{Kind: "place", Job: id, Args: raw, Who: "operator", Why: "a test"})
+	if err != nil {
+		l.Fatal(err)
+	}
+	a, err = l.r.Run(l.Context(), a)
+	if j := l.job(id); err != nil || a.State != journal.Undone || !held(&j) || j.RequiredNodes != "" {
+		l.Errorf("%v %s %s: %+v", err, a.State, a.Problem, j)
+	}
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	l.Logf("refused: %s", a.Problem)
+	l.act(id, "release", Args{})
+	if j := l.ends(id, "ran"); j.Restarts != 0 {
+		l.Errorf("restarts %d", j.Restarts)
+	}
+}
