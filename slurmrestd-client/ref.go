@@ -91,6 +91,18 @@ func (r Ref) check() error {
 // Ref returns the reference that names this record and no other.
 func (j *Job) Ref() Ref { return JobID(j.ID) }
 
+// Label is how people name the job: "812", "812_3" for a task of an array, "812+1" for a
+// component of a heterogeneous job. Tasks that have not started share the array's number.
+func (j *Job) Label() string {
+	switch {
+	case j.Array.JobID != 0 && j.Array.Task.Set:
+		return TaskOf(j.Array.JobID, j.Array.Task.Value).String()
+	case j.Het.JobID != 0:
+		return ComponentOf(j.Het.JobID, j.Het.Offset).String()
+	}
+	return j.Ref().String()
+}
+
 // SplitFederatedID splits a job id into the number of the federation's cluster that
 // made it and that cluster's own id. Outside a federation the number is 0.
 func SplitFederatedID(id int64) (cluster, local int64) {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/leader"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -63,7 +64,7 @@ func newLive(t *testing.T) live {
 	}
 	l.r = &Runner{Slurm: l.c, Proxyd: shelf{t.TempDir()}, Journal: l.j}
 	if *proxydFlag {
-		l.r.Proxyd = &Leaders{Node: l.c.Node, Port: rpc.Port, Here: host, Coder: munge.Programs{}}
+		l.r.Proxyd = &leader.Finder{Node: l.c.Node, Port: rpc.Port, Here: host, Coder: munge.Programs{}}
 	}
 	return l
 }
@@ -223,7 +224,7 @@ func liveMigrateTo(l live) {
 }
 
 func liveMigrateAway(l live) {
-	id := l.submit("-N2 --ntasks=2", "srun -l bash -c '"+count+"' | sort -s -k2,2n | tail -n 2; "+count)
+	id := l.submit("-N2 --ntasks=2", "srun -l bash -c '"+count+"' | grep sum | sort; "+count)
 	l.until("running", func() (string, bool) { s := l.job(id).State; return s.String(), s.Base == slurmrest.Running })
 	l.until("a step", func() (string, bool) {
 		s := l.sh(fmt.Sprintf("squeue -h -s -j %d -o %%i", id))

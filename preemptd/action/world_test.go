@@ -97,7 +97,7 @@ func (s shelf) Checkpoint(_ context.Context, job *slurmrest.Job, reason string) 
 	if err != nil {
 		return nil, err
 	}
-	id := fmt.Sprintf("test/%s/%d", Label(job), len(all)+1)
+	id := fmt.Sprintf("test/%s/%d", job.Label(), len(all)+1)
 	tmp := filepath.Join(s.dir, ".new")
 	if err := os.WriteFile(tmp, []byte(reason), 0o600); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (s shelf) Checkpoints(_ context.Context, job *slurmrest.Job) ([]*rpc.Checkp
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, &rpc.Checkpoint{Id: fmt.Sprintf("test/%s/%d", Label(job), i), Reason: string(reason)})
+		all = append(all, &rpc.Checkpoint{Id: fmt.Sprintf("test/%s/%d", job.Label(), i), Reason: string(reason)})
 	}
 }
 

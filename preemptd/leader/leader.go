@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package leader reaches the nodes' proxyds: of a job, that of the node which leads its
+// checkpoints.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// Finder finds and asks them. It is safe for concurrent use and keeps no connection.
+type Finder struct {
+	Node  func(ctx context.Context, name string) (slurmrest.Node, error)
+	Port  string
+	Here  string // the name of this host
+	Coder munge.Coder
+}
+
+// Checkpoint makes a checkpoint of a running job.
+func (f *Finder) Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
+	var made *rpc.Checkpoint
+	err := f.leader(ctx, job, func(c *rpc.Client) error {
+		var err error
+		made, err = c.Checkpoint(ctx, job.Label(), reason, nil)
+		return err
+	})
+	return made, err
+}
+
+// Checkpoints lists those of a running job.
+func (f *Finder) Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
+	var all []*rpc.Checkpoint
+	err := f.leader(ctx, job, func(c *rpc.Client) error {
+		var err error
+		all, err = c.Checkpoints(ctx, job.Label())
+		return err
+	})
+	return all, err
+}
+
+// Show tells of a running job.
+func (f *Finder) Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error) {
+	var shown *rpc.Job
+	err := f.leader(ctx, job, func(c *rpc.Client) error {
+		var err error
+		shown, err = c.Show(ctx, job.Label())
+		return err
+	})
+	return shown, err
+}
+
+// enough is how many nodes are asked what any of them could answer.
+const enough = 3
+
+// knock is how long each of them may take to accept a connection.
+const knock = 2 * time.Second
+
+// All lists the checkpoints of all jobs: every node sees the same, so the first that answers
+// is asked.
+func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error) {
+	var all []*rpc.Checkpoint
+	tried, last := 0, error(&rpc.Error{Kind: rpc.ErrUnreachable, Text: "no node is up"})
+	for i := range nodes {
+		n := &nodes[i]
+		if n.State.Base == "DOWN" || n.State.Has("NOT_RESPONDING") || n.Address == "" {
+			continue
+		}
+		if tried++; tried > enough {
+			break
+		}
+		if last = f.accepts(ctx, n); last != nil {
+			continue
+		}
+		last = f.to(n, func(c *rpc.Client) error {
+			var err error
+			all, err = c.Checkpoints(ctx, "")
+			return err
+		})
+		if !errors.Is(last, rpc.ErrUnreachable) {
+			break
+		}
+	}
+	return all, last
+}
+
+// accepts reports whether anybody listens there; a node that is off would be waited for.
+func (f *Finder) accepts(ctx context.Context, n *slurmrest.Node) error {
+	d := net.Dialer{Timeout: knock}
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(n.Address, f.Port))
+	if err != nil {
+		return &rpc.Error{Kind: rpc.ErrUnreachable, Text: fmt.Sprintf("node %s: %v", n.Name, err), Node: n.Name}
+	}
+	return conn.Close()
+}
+
+// leader calls ask with the job's leader: the batch host, or whom that names.
+func (f *Finder) leader(ctx context.Context, job *slurmrest.Job, ask func(*rpc.Client) error) error {
+	if job.BatchHost == "" {
+		return rpc.Errorf(rpc.ErrNotRunning, "job %s runs nowhere", job.Label())
+	}
+	err := f.at(ctx, job.BatchHost, ask)
+	var e *rpc.Error
+	if errors.As(err, &e) && errors.Is(err, rpc.ErrNotLeader) && e.Node != "" && e.Node != job.BatchHost {
+		return f.at(ctx, e.Node, ask)
+	}
+	return err
+}
+
+func (f *Finder) at(ctx context.Context, name string, ask func(*rpc.Client) error) error {
+	node, err := f.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	if node.Address == "" {
+		return &rpc.Error{Kind: rpc.ErrUnreachable, Text: fmt.Sprintf("node %s: Slurm knows no address of it", name), Node: name}
+	}
+	return f.to(&node, ask)
+}
+
+func (f *Finder) to(n *slurmrest.Node, ask func(*rpc.Client) error) error {
+	c, err := rpc.Dial(n.Name, net.JoinHostPort(n.Address, f.Port), f.Here, f.Coder)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return ask(c)
+}
