@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// Known is what the caller knows beside what was seen.
+type Known struct {
+	Number uint64
+	Rules  sdk.Rules
+	Tier   func(qos string) sdk.Tier
+	// Count is a job's GPU fraction over the window, and of how long.
+	Count func(id sdk.JobID) (fraction float64, counted time.Duration)
+	// Account is that of all of an account's jobs.
+	Account func(name string) float64
+
+	Action map[int64]string    // what is being done to a job
+	Parked map[int64]bool      // a hold of ours, if it is held
+	Acted  map[int64]time.Time // when it was last acted upon
+	Asked  map[int64]Asked     // of jobs that were edited
+}
+
+// Asked is what the user of a job asked for, where that is not what it asks for now.
+type Asked struct {
+	Nodes       int64
+	TRESPerNode string
+	TRESPerJob  string
+}
+
+// Build makes a snapshot. It changes nothing that it is given, and the snapshot shares
+// nothing with it that could change.
+func Build(seen Seen, k Known) *sdk.Snapshot {
+	s := &sdk.Snapshot{Cluster: seen.Cluster, Number: k.Number, Time: seen.Time, Rules: k.Rules}
+	b := &builder{Snapshot: s, seen: seen, known: k, places: map[string]int32{}}
+	b.nodes()
+	b.jobs()
+	b.rest()
+	return s
+}
+
+type builder struct {
+	*sdk.Snapshot
+	seen   Seen
+	known  Known
+	places map[string]int32
+	held   []sdk.GPUSet // by node
+}
+
+func (b *builder) nodes() {
+	sorted := slices.Clone(b.seen.Nodes)
+	slices.SortFunc(sorted, func(x, y slurmrest.Node) int { return cmp.Compare(x.Name, y.Name) })
+	sorted = slices.CompactFunc(sorted, func(x, y slurmrest.Node) bool { return x.Name == y.Name })
+	for i := range sorted {
+		n := &sorted[i]
+		b.places[n.Name] = int32(len(b.Nodes))
+		b.Nodes = append(b.Nodes, sdk.Node{
+			Name: n.Name, State: nodeState(n.State), Reason: n.Reason, Since: n.ReasonTime,
+			Partitions: n.Partitions, Features: n.ActiveFeatures, CPUs: int(n.CPUs), Memory: n.RealMemory, GPUs: nodeGPUs(n.GRES),
+		})
+	}
+	b.held = make([]sdk.GPUSet, len(b.Nodes))
+}
+
+// nodeState: base and flags as Slurm has them, in capitals.
+func nodeState(s slurmrest.NodeState) sdk.NodeState {
+	switch s.Base {
+	case "DOWN", "ERROR", "FUTURE", "UNKNOWN", "":
+		return sdk.NodeDown
+	}
+	state := sdk.NodeUp
+	for _, f := range s.Flags {
+		switch f {
+		case "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "REBOOT_ISSUED":
+			return sdk.NodeDown
+		case "DRAIN", "FAIL", "MAINTENANCE", "MAINT", "POWERING_DOWN", "POWER_DOWN", "REBOOT_REQUESTED", "RESERVED":
+			if f != "RESERVED" { // reservations say for whom
+				state = sdk.NodeDraining
+			}
+		}
+	}
+	return state
+}
+
+// jobs are made in two passes: which GPUs a job has, Slurm may not say, and then it gets
+// those that no other has.
+func (b *builder) jobs() {
+	sorted := slices.Clone(b.seen.Jobs)
+	slices.SortFunc(sorted, func(x, y slurmrest.Job) int { return cmp.Compare(x.ID, y.ID) })
+	var vague []int
+	for i := range sorted {
+		j := &sorted[i]
+		if j.State.Finished() || len(b.Jobs) > 0 && b.Jobs[len(b.Jobs)-1].ID == sdk.JobID(j.ID) {
+			continue
+		}
+		made := b.job(j)
+		if made.State == sdk.Running || made.State == sdk.Suspended || made.State == sdk.Leaving {
+			exact := b.shares(j, &made)
+			if !exact {
+				vague = append(vague, len(b.Jobs))
+			}
+		}
+		b.Jobs = append(b.Jobs, made)
+	}
+	for _, i := range vague {
+		b.guess(&b.Jobs[i])
+	}
+}
+
+func (b *builder) job(j *slurmrest.Job) sdk.Job {
+	nodes := max(j.NodeCount.Or(1), 1)
+	asked, edited := b.known.Asked[j.ID]
+	if !edited {
+		asked = Asked{nodes, j.TRESPerNode, j.TRESPerJob}
+	}
+	capsules := max(asked.Nodes, 1)
+	gpus, kind := request(j, nodes, j.TRESPerNode, j.TRESPerJob)
+	wanted, _ := request(j, capsules, asked.TRESPerNode, asked.TRESPerJob)
+	made := sdk.Job{
+		ID: sdk.JobID(j.ID), Label: j.Label(), Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS,
+		Priority: j.Priority.Or(0), Gang: sdk.JobID(j.Het.JobID), Reservation: j.Reservation,
+		State: b.state(j), Action: b.known.Action[j.ID], Restarts: int(j.Restarts), Comment: j.Comment,
+		Tier:  b.known.Tier(j.QOS),
+		Tasks: int(j.Tasks.Or(0)), Capsules: int(capsules), Kind: kind, Features: features(j.RequestedFeatures),
+		Request: wanted, GPUs: gpus, MinGPUs: wanted, MaxGPUs: wanted,
+		Required: b.list(j.RequiredNodes), Excluded: b.list(j.ExcludedNodes),
+		Submitted: j.SubmitTime, Eligible: j.EligibleTime, Acted: b.known.Acted[j.ID],
+	}
+	cpus := j.CPUs.Or(0)
+	made.CPUs = int((cpus + capsules - 1) / capsules)
+	made.Memory = j.MemoryPerNode.Or(0) * nodes / capsules
+	if perCPU := j.MemoryPerCPU.Or(0); perCPU > 0 {
+		made.Memory = perCPU * int64(made.CPUs)
+	}
+	made.Promised = b.Rules.Promised[made.Tier]
+	made.Fraction, made.Counted = b.known.Count(made.ID)
+	if made.State == sdk.Held {
+		made.HeldBy = b.holder(j)
+	}
+	if !j.TimeLimit.Infinite {
+		made.Limit = j.TimeLimit.Duration
+	}
+	made.Preemptable, made.Obstacle = b.preemptable(j)
+	made.Checkpoint = b.checkpoint(made.Label)
+	return made
+}
+
+// request is how many GPUs a job asks for, and of which kind.
+func request(j *slurmrest.Job, nodes int64, perNode, perJob string) (int, string) {
+	if n, kind := gpuRequest(perJob); n > 0 {
+		return n, kind
+	}
+	if n, kind := gpuRequest(perNode); n > 0 {
+		return n * int(nodes), kind
+	}
+	if n, kind := gpuRequest(j.TRESPerTask); n > 0 {
+		return n * int(max(j.Tasks.Or(1), 1)), kind
+	}
+	return gpuTotal(j.TRESRequested), ""
+}
+
+func (b *builder) state(j *slurmrest.Job) sdk.JobState {
+	switch {
+	case j.State.Base == "", j.State.Has(slurmrest.Completing):
+		return sdk.Leaving
+	case j.State.Base == slurmrest.Running:
+		return sdk.Running
+	case j.State.Base == slurmrest.Suspended:
+		return sdk.Suspended
+	case j.Held || j.State.Has(slurmrest.RequeueHold) || j.State.Has(slurmrest.SpecialExit):
+		return sdk.Held
+	case j.EligibleTime.After(b.Time), deferred[j.Reason]:
+		return sdk.Deferred
+	}
+	return sdk.Waiting
+}
+
+// deferred are reasons to wait that room would not end.
+var deferred = map[string]bool{
+	"Dependency": true, "DependencyNeverSatisfied": true, "BeginTime": true, "JobArrayTaskLimit": true,
+	"Licenses": true, "PartitionDown": true, "PartitionInactive": true, "BadConstraints": true,
+}
+
+func (b *builder) holder(j *slurmrest.Job) sdk.Holder {
+	switch {
+	case b.known.Parked[j.ID]:
+		return sdk.HeldByPreemptd
+	case j.Reason == "JobHeldAdmin":
+		return sdk.HeldByOperator
+	}
+	return sdk.HeldByUser
+}
+
+func (b *builder) preemptable(j *slurmrest.Job) (bool, string) {
+	p, ok := b.seen.Protected[j.ID]
+	switch {
+	case !j.Batch:
+		return false, "it has no batch script"
+	case !j.Requeueable:
+		return false, "it was submitted with --no-requeue"
+	case !ok:
+		return false, "whether it is protected is not known"
+	case !p.Is:
+		return false, cmp.Or(p.Obstacle, "it runs without --singularity")
+	}
+	return p.Obstacle == "", p.Obstacle
+}
+
+// checkpoint is of the newest, and what that cost.
+func (b *builder) checkpoint(label string) sdk.Checkpoint {
+	all := b.seen.Checkpoints[label]
+	for _, c := range slices.Backward(all) {
+		if c.GetProblem() != "" {
+			continue
+		}
+		made := sdk.Checkpoint{At: c.GetCreated().AsTime(), Bytes: c.GetStored(), Measured: true}
+		for _, p := range c.GetPhases() {
+			if still[p.GetPhase()] {
+				made.Dump += p.GetTook().AsDuration()
+			}
+		}
+		made.Dump = max(made.Dump, 0)
+		made.Restore = made.Dump // until a restore is measured
+		return made
+	}
+	return sdk.Checkpoint{}
+}
+
+// still are the phases in which the job stands still.
+var still = map[string]bool{"freeze": true, "drain": true, "halt": true, "dump": true, "commit": true}
+
+// list is the places of a host list's nodes, of those that there are.
+func (b *builder) list(names string) []int32 {
+	var all []int32
+	for _, n := range hosts(names) {
+		if place, ok := b.places[n]; ok {
+			all = append(all, place)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// features are those that each node must have. An expression with more than that in it
+// Slurm alone understands.
+func features(expression string) []string {
+	if expression == "" || strings.ContainsAny(expression, "|[]()*!") {
+		return nil
+	}
+	return strings.FieldsFunc(expression, func(r rune) bool { return r == '&' || r == ',' })
+}

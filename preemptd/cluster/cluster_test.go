@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
+)
+
+// proxyds know which jobs are protected.
+type proxyds struct {
+	protected map[int64]bool
+	asked     map[int64]int
+	away      bool
+	made      []*rpc.Checkpoint
+}
+
+func (p *proxyds) Show(_ context.Context, j *slurmrest.Job) (*rpc.Job, error) {
+	p.asked[j.ID]++
+	switch {
+	case p.away:
+		return nil, rpc.Errorf(rpc.ErrUnreachable, "n1: proxyd does not answer")
+	case !p.protected[j.ID]:
+		return nil, rpc.Errorf(rpc.ErrNotProtected, "runs without --singularity")
+	}
+	return &rpc.Job{Id: fmt.Sprint(j.ID)}, nil
+}
+
+func (p *proxyds) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
+	if p.away {
+		return nil, rpc.Errorf(rpc.ErrUnreachable, "nobody answers")
+	}
+	return p.made, nil
+}
+
+// at is when the tests look.
+var at = time.Unix(1_800_000_000, 0)
+
+// site has three nodes and jobs in all states.
+func site(t *testing.T, release string) (*slurmresttest.Server, *proxyds, *Watch) {
+	t.Helper()
+	s := slurmresttest.Start(t, slurmresttest.Options{Release: release, Now: func() time.Time { return at }})
+	for _, n := range []slurmrest.Node{
+		{Name: "n2", GRES: "gpu:a100:4(S:0-1)", CPUs: 8, RealMemory: 4000, Partitions: []string{"main"}},
+		{Name: "n1", GRES: "gpu:a100:4(S:0-1)", CPUs: 8, RealMemory: 4000, Partitions: []string{"main"}},
+		{Name: "n3", GRES: "gpu:2", State: slurmrest.NodeState{Base: "IDLE", Flags: []string{"DRAIN"}}, Reason: "fan"},
+		{Name: "n4", State: slurmrest.NodeState{Base: "DOWN"}},
+	} {
+		s.AddNode(n)
+	}
+	s.AddPartition(slurmrest.Partition{Name: "main", State: "UP", Nodes: "n[1-4]", PriorityTier: 1})
+	s.AddQOS(slurmrest.QOS{Name: "premium", Priority: slurmrest.Num(200)})
+	add := func(id int64, edit func(*slurmrest.Job)) {
+		j := slurmrest.Job{
+			ID: id, Name: fmt.Sprint("job ", id), User: "alice", Account: "research", Partition: "main", QOS: "basic", Batch: true, Requeueable: true,
+			NodeCount: slurmrest.Num(1), Tasks: slurmrest.Num(4), CPUs: slurmrest.Num(4), TRESPerNode: "gres/gpu:2", TimeLimit: slurmrest.LimitOf(time.Hour),
+		}
+		edit(&j)
+		s.AddJob(j)
+	}
+	running := slurmrest.State{Base: slurmrest.Running}
+	add(1, func(j *slurmrest.Job) {
+		j.State, j.Nodes, j.BatchHost, j.NodeCount, j.StartTime = running, "n[1-2]", "n1", slurmrest.Num(2), at.Add(-time.Minute)
+		j.GRESDetail, j.TRESAllocated = []string{"gpu:a100:2(IDX:0,3)", "gpu:a100:2(IDX:0-1)"}, "cpu=8,gres/gpu=4"
+		j.Layout = []slurmrest.NodeLayout{{Node: "n1", CPUs: 4, Memory: 100}, {Node: "n2", CPUs: 4, Memory: 100}}
+	})
+	add(2, func(j *slurmrest.Job) { // Slurm does not say which
+		j.State, j.Nodes, j.BatchHost, j.TRESAllocated = running, "n2", "n2", "cpu=4,gres/gpu=1"
+	})
+	add(3, func(j *slurmrest.Job) {
+		j.RequiredNodes, j.ExcludedNodes, j.RequestedFeatures = "n[1,9]", "n3", "fast&big"
+	})
+	add(4, func(j *slurmrest.Job) { j.Held, j.Priority, j.Reason = true, slurmrest.Num(0), "JobHeldUser" })
+	add(5, func(j *slurmrest.Job) { j.Held, j.Priority, j.Reason = true, slurmrest.Num(0), "JobHeldAdmin" })
+	add(6, func(j *slurmrest.Job) { j.Reason, j.QOS = "Dependency", "premium" })
+	add(7, func(j *slurmrest.Job) {
+		j.State = slurmrest.State{Base: slurmrest.Pending, Flags: slurmrest.Completing}
+		j.Nodes, j.TRESAllocated = "n1", ""
+	})
+	add(8, func(j *slurmrest.Job) { j.State.Base = slurmrest.Completed })
+	p := &proxyds{protected: map[int64]bool{1: true}, asked: map[int64]int{}, made: []*rpc.Checkpoint{
+		{Id: "fake/1/1", Job: "1", Created: timestamppb.New(at.Add(-time.Hour))},
+		{
+			Id: "fake/1/2", Job: "1", Created: timestamppb.New(at.Add(-time.Second)), Stored: 77,
+			Phases: []*rpc.PhaseTime{{Phase: "prepare", Took: durationpb.New(time.Hour)}, {Phase: "freeze", Took: durationpb.New(time.Second)}, {Phase: "dump", Took: durationpb.New(2 * time.Second)}},
+		},
+		{Id: "fake/1/3", Job: "1", Problem: "damaged"},
+	}}
+	return s, p, &Watch{Slurm: s.Client(t), Proxyd: p, Now: func() time.Time { return at }}
+}
+
+var known = Known{
+	Number: 5, Rules: sdk.Rules{Promised: [sdk.Tiers]float64{sdk.Premium: 0.95}},
+	Tier: func(qos string) sdk.Tier {
+		tier, err := sdk.ParseTier(qos)
+		if err != nil {
+			return sdk.Basic
+		}
+		return tier
+	},
+	Count:   func(sdk.JobID) (float64, time.Duration) { return 0.5, time.Minute },
+	Account: func(string) float64 { return 0.25 },
+	Action:  map[int64]string{2: "migrate"}, Parked: map[int64]bool{5: true}, Acted: map[int64]time.Time{1: at.Add(-time.Hour)},
+	Asked: map[int64]Asked{2: {Nodes: 2, TRESPerNode: "gres/gpu:2"}},
+}
+
+func TestBuild(t *testing.T) {
+	for _, release := range []string{"22.05.8", "24.11.5", "26.05.3"} {
+		t.Run(release, func(t *testing.T) {
+			_, _, w := site(t, release)
+			seen, err := w.Look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := Build(seen, known)
+			if err := s.Check(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i := range s.Nodes {
+				got = append(got, fmt.Sprintf("%s state %d GPUs %d", s.Nodes[i].Name, s.Nodes[i].State, len(s.Nodes[i].GPUs)))
+			}
+			for i := range s.Jobs {
+				j := &s.Jobs[i]
+				line := fmt.Sprintf("%d state %d held %d GPUs %d of %d capsules %d", j.ID, j.State, j.HeldBy, j.GPUs, j.Request, j.Capsules)
+				for _, share := range j.Shares {
+					line += fmt.Sprintf(" [%d: %d x %b]", share.Node, share.Capsules, share.GPUs)
+				}
+				got = append(got, line)
+			}
+			want := []string{
+				"n1 state 0 GPUs 4", "n2 state 0 GPUs 4", "n3 state 1 GPUs 2", "n4 state 2 GPUs 0",
+				"1 state 3 held 0 GPUs 4 of 4 capsules 2 [0: 1 x 1001] [1: 1 x 11]",
+				"2 state 3 held 0 GPUs 1 of 4 capsules 2 [1: 2 x 100]",
+				"3 state 0 held 0 GPUs 2 of 2 capsules 1",
+				"4 state 2 held 1 GPUs 2 of 2 capsules 1",
+				"5 state 2 held 3 GPUs 2 of 2 capsules 1",
+				"6 state 1 held 0 GPUs 2 of 2 capsules 1",
+				"7 state 5 held 0 GPUs 0 of 2 capsules 1 [0: 1 x 0]",
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			details(t, s)
+		})
+	}
+}
+
+func details(t *testing.T, s *sdk.Snapshot) {
+	t.Helper()
+	one, two, three, six := &s.Jobs[0], &s.Jobs[1], &s.Jobs[2], &s.Jobs[5]
+	if !one.Preemptable || two.Preemptable || !strings.Contains(two.Obstacle, "--singularity") || three.Preemptable {
+		t.Errorf("preemptable: %v; %v %q; %v %q", one.Preemptable, two.Preemptable, two.Obstacle, three.Preemptable, three.Obstacle)
+	}
+	if c := one.Checkpoint; !c.At.Equal(at.Add(-time.Second)) || c.Bytes != 77 || c.Dump != 3*time.Second || !c.Measured {
+		t.Errorf("checkpoint: %+v", c)
+	}
+	if !reflect.DeepEqual(three.Required, []int32{0}) || !reflect.DeepEqual(three.Excluded, []int32{2}) || !reflect.DeepEqual(three.Features, []string{"fast", "big"}) {
+		t.Errorf("job 3: %+v", three)
+	}
+	if six.Tier != sdk.Premium || six.Promised != 0.95 || six.Fraction != 0.5 {
+		t.Errorf("job 6: %+v", six)
+	}
+	if two.Action != "migrate" || !one.Acted.Equal(at.Add(-time.Hour)) || one.Limit != time.Hour || one.CPUs != 2 {
+		t.Errorf("jobs: %+v\n%+v", one, two)
+	}
+	if len(s.Partitions) != 1 || len(s.QOS) != 1 || s.QOS[0].Tier != sdk.Premium || len(s.Accounts) != 1 || s.Accounts[0].Fraction != 0.25 || s.Cluster == "" {
+		t.Errorf("%+v %+v %+v %q", s.Partitions, s.QOS, s.Accounts, s.Cluster)
+	}
+}
+
+// In the steady state there are two requests for a look, however many jobs there are, and
+// none to proxyd.
+func TestSteady(t *testing.T) {
+	srv, p, w := site(t, "26.05.3")
+	for range 3 {
+		if _, err := w.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(srv.Requests())
+	if _, err := w.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked := srv.Requests()[before:]
+	if len(asked) != 2 || !strings.Contains(asked[0].Path, "/jobs") || !strings.Contains(asked[0].Query, "update_time=") {
+		t.Errorf("asked: %+v", asked)
+	}
+	if want := map[int64]int{1: 1, 2: 1}; !reflect.DeepEqual(p.asked, want) {
+		t.Errorf("proxyd was asked about jobs %v, want %v", p.asked, want)
+	}
+	// Another run may be another.
+	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
+	if _, err := w.Look(t.Context()); err != nil || p.asked[1] != 2 {
+		t.Errorf("%v: asked %v", err, p.asked)
+	}
+}
+
+// A proxyd that is away does not keep Slurm from being seen; it is asked again.
+func TestProxydAway(t *testing.T) {
+	_, p, w := site(t, "26.05.3")
+	p.away = true
+	seen, err := w.Look(t.Context())
+	var away *ProxydError
+	if !errors.As(err, &away) || !errors.Is(err, rpc.ErrUnreachable) || len(seen.Jobs) != 8 {
+		t.Fatalf("%v, %d jobs", err, len(seen.Jobs))
+	}
+	if s := Build(seen, known); s.Jobs[0].Preemptable || s.Jobs[0].Obstacle != "whether it is protected is not known" {
+		t.Errorf("%+v", s.Jobs[0])
+	}
+	p.away = false
+	if seen, err = w.Look(t.Context()); err != nil || !seen.Protected[1].Is {
+		t.Errorf("%v %+v", err, seen.Protected)
+	}
+}
+
+func TestSlurmAway(t *testing.T) {
+	srv, _, w := site(t, "26.05.3")
+	if _, err := w.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	srv.Fail(slurmresttest.Fault{Path: "nodes", Times: 9, Drop: true})
+	if _, err := w.Look(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "nodes: ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What Slurm writes is text: whatever it is, the snapshot is one that Check accepts.
+func FuzzBuild(f *testing.F) {
+	f.Add("gpu:a100:2(IDX:0,3)", "n[1-2]", "gpu:a100:4(S:0-1)", "gres/gpu:a100:2", "cpu=8,gres/gpu=4", int64(2))
+	f.Add("gpu:2(IDX:N/A)", "n1", "gpu:2", "gres/gpu", "gres/gpu=99", int64(0))
+	f.Fuzz(func(t *testing.T, detail, nodes, gres, tres, allocated string, count int64) {
+		job := func(id int64) slurmrest.Job {
+			return slurmrest.Job{
+				ID: id, State: slurmrest.State{Base: slurmrest.Running}, Nodes: nodes, GRESDetail: []string{detail, detail},
+				TRESPerNode: tres, TRESAllocated: allocated, NodeCount: slurmrest.Num(count), Tasks: slurmrest.Num(2),
+			}
+		}
+		s := Build(Seen{
+			Time: at, Jobs: []slurmrest.Job{job(2), job(1), job(2)},
+			Nodes: []slurmrest.Node{{Name: "n1", GRES: gres, State: slurmrest.NodeState{Base: "IDLE"}}, {Name: "n2", GRES: gres}, {Name: "n1"}},
+		}, known)
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	})
+}

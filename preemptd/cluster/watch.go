@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// Slurm is what is asked of Slurm. *slurmrest.Client is one.
+type Slurm interface {
+	Cluster(ctx context.Context) (slurmrest.ClusterInfo, error)
+	EachJob(ctx context.Context, since time.Time, yield func(*slurmrest.Job) error) (slurmrest.ListInfo, error)
+	Nodes(ctx context.Context) ([]slurmrest.Node, error)
+	Partitions(ctx context.Context) ([]slurmrest.Partition, error)
+	QOS(ctx context.Context) ([]slurmrest.QOS, error)
+	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
+}
+
+// Proxyd is what is asked of the nodes' proxyds.
+type Proxyd interface {
+	// Show tells of a running job; it is rpc.ErrNotProtected if it has no capsule.
+	Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error)
+	// All lists the checkpoints of all jobs, asking any of the nodes.
+	All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkpoint, error)
+}
+
+// Seen is what was found out at one moment.
+type Seen struct {
+	Time         time.Time
+	Cluster      string
+	Jobs         []slurmrest.Job // by id
+	Nodes        []slurmrest.Node
+	Partitions   []slurmrest.Partition
+	QOS          []slurmrest.QOS
+	Reservations []slurmrest.Reservation
+	Protected    map[int64]Protection         // of running jobs, as far as it is known
+	Checkpoints  map[string][]*rpc.Checkpoint // by the job's label, oldest first
+}
+
+// Protection is whether a run of a job can be checkpointed.
+type Protection struct {
+	Restarts int64 // the run
+	Is       bool
+	Obstacle string // why not
+}
+
+// Watch looks at a cluster, again and again. It is used by one goroutine.
+type Watch struct {
+	Slurm  Slurm
+	Proxyd Proxyd
+	// Rarely is how often what seldom changes is asked for; default 30 s.
+	Rarely time.Duration
+	Now    func() time.Time // nil: time.Now
+
+	seen  Seen
+	since time.Time // of the list of jobs
+	rare  time.Time // when what seldom changes was asked for
+}
+
+// perLook bounds how many jobs proxyd is asked about in one look: after a start, all of
+// them are new.
+const perLook = 64
+
+// ProxydError is a look at which proxyd did not answer. What was seen is whole but for that.
+type ProxydError struct{ Err error }
+
+func (e *ProxydError) Error() string { return "proxyd: " + e.Err.Error() }
+
+// Unwrap returns what the client said.
+func (e *ProxydError) Unwrap() error { return e.Err }
+
+// Look looks once. What is returned is not changed any more. An error says that Slurm did
+// not answer, and nothing was seen, unless it is a *ProxydError.
+func (w *Watch) Look(ctx context.Context) (Seen, error) {
+	now := time.Now
+	if w.Now != nil {
+		now = w.Now
+	}
+	at := now()
+	if err := w.often(ctx); err != nil {
+		return Seen{}, err
+	}
+	rarely := w.Rarely
+	if rarely == 0 {
+		rarely = 30 * time.Second
+	}
+	var away error
+	if w.rare.IsZero() || at.Sub(w.rare) >= rarely {
+		if err := w.seldom(ctx); err != nil {
+			return Seen{}, err
+		}
+		away = w.checkpoints(ctx)
+		w.rare = at
+	}
+	if err := w.protections(ctx); err != nil {
+		away = err
+	}
+	if ctx.Err() != nil {
+		return Seen{}, ctx.Err()
+	}
+	w.seen.Time = at
+	if away != nil {
+		return w.seen, &ProxydError{away}
+	}
+	return w.seen, nil
+}
+
+// often asks for what changes all the time. Slices are made anew, never changed.
+func (w *Watch) often(ctx context.Context) error {
+	var jobs []slurmrest.Job
+	info, err := w.Slurm.EachJob(ctx, w.since, func(j *slurmrest.Job) error {
+		jobs = append(jobs, *j)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("jobs: %w", err)
+	}
+	if info.Changed {
+		w.seen.Jobs = jobs
+	}
+	w.since = info.Next
+	if w.seen.Nodes, err = w.Slurm.Nodes(ctx); err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	return nil
+}
+
+func (w *Watch) seldom(ctx context.Context) error {
+	info, err := w.Slurm.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	w.seen.Cluster = info.Name
+	if w.seen.Partitions, err = w.Slurm.Partitions(ctx); err != nil {
+		return fmt.Errorf("partitions: %w", err)
+	}
+	if w.seen.Reservations, err = w.Slurm.Reservations(ctx); err != nil {
+		return fmt.Errorf("reservations: %w", err)
+	}
+	qos, err := w.Slurm.QOS(ctx)
+	if errors.Is(err, slurmrest.ErrDatabase) && w.seen.QOS != nil {
+		return nil // slurmdbd is away: Slurm goes on without it, and so do we
+	}
+	if err != nil {
+		return fmt.Errorf("qos: %w", err)
+	}
+	w.seen.QOS = qos
+	return nil
+}
+
+func (w *Watch) checkpoints(ctx context.Context) error {
+	all, err := w.Proxyd.All(ctx, w.seen.Nodes)
+	if err != nil {
+		return err
+	}
+	by := map[string][]*rpc.Checkpoint{}
+	for _, c := range all {
+		by[c.GetJob()] = append(by[c.GetJob()], c)
+	}
+	w.seen.Checkpoints = by
+	return nil
+}
+
+// protections asks about the runs that have begun since the last look.
+func (w *Watch) protections(ctx context.Context) error {
+	known := make(map[int64]Protection, len(w.seen.Protected))
+	asked := 0
+	var away error
+	for i := range w.seen.Jobs {
+		j := &w.seen.Jobs[i]
+		if p, ok := w.seen.Protected[j.ID]; ok && p.Restarts == j.Restarts {
+			known[j.ID] = p
+			continue
+		}
+		if j.State.Base != slurmrest.Running || j.State.Flags != 0 || !j.Batch || away != nil || asked == perLook {
+			continue
+		}
+		asked++
+		shown, err := w.Proxyd.Show(ctx, j)
+		switch {
+		case err == nil:
+			known[j.ID] = Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacle(shown)}
+		case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
+			known[j.ID] = Protection{Restarts: j.Restarts, Obstacle: err.Error()}
+		default: // asked again at the next look
+			away = err
+		}
+	}
+	w.seen.Protected = known
+	return away
+}
+
+func obstacle(j *rpc.Job) string {
+	for _, o := range j.GetObstacles() {
+		return o.GetWhat()
+	}
+	return ""
+}
