@@ -8,14 +8,14 @@ import "errors"
 // migrate moves a job to named nodes, or away from named nodes. One that waits is only told
 // where to start. If it does not start there in time it goes on wherever Slurm has room.
 var migrate = kind{
-	past: "migrated", takes: []string{"nodes", "avoid"},
+	past: "migrated", takes: []string{"nodes", "avoid", "gpus"},
 	check: func(a Args) error {
 		if len(a.Nodes)+len(a.Avoid) == 0 {
 			return errors.New("name nodes to run on, or nodes to avoid")
 		}
 		return nil
 	},
-	target: func(a Args, s *shape) error { s.avoid(a.Avoid); return s.pin(a.Nodes) },
+	target: put,
 	steps:  func(Args) []step { return moving },
 }
 

@@ -8,13 +8,13 @@ import "errors"
 // place starts a waiting job on named nodes. If it does not start there in time, it waits
 // as before.
 var place = kind{
-	past: "placed", takes: []string{"nodes"}, waits: true,
+	past: "placed", takes: []string{"nodes", "gpus"}, waits: true,
 	check: func(a Args) error {
 		if len(a.Nodes) == 0 {
 			return errors.New("name the nodes")
 		}
 		return nil
 	},
-	target: func(a Args, s *shape) error { return s.pin(a.Nodes) },
+	target: put,
 	steps:  func(Args) []step { return []step{survey, park, draft, edit, letGo, start, told} },
 }

@@ -17,12 +17,6 @@ var resize = kind{
 		}
 		return nil
 	},
-	target: func(a Args, s *shape) error {
-		s.avoid(a.Avoid)
-		if err := s.pin(a.Nodes); err != nil {
-			return err
-		}
-		return s.size(a.NodeCount, a.GPUs)
-	},
-	steps: func(Args) []step { return moving },
+	target: put,
+	steps:  func(Args) []step { return moving },
 }

@@ -6,7 +6,7 @@ package action
 // resume lets a job go on that was parked, at once: on the nodes that are named, or where
 // it asked to be.
 var resume = kind{
-	past: "resumed", takes: []string{"nodes", "avoid"}, waits: true, frees: true,
-	target: func(a Args, s *shape) error { s.avoid(a.Avoid); return s.pin(a.Nodes) },
+	past: "resumed", takes: []string{"nodes", "avoid", "gpus"}, waits: true, frees: true,
+	target: put,
 	steps:  func(Args) []step { return []step{survey, draft, edit, letGo, told} },
 }

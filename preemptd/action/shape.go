@@ -35,6 +35,15 @@ func shapeOf(j *slurmrest.Job) shape {
 	}
 }
 
+// put is what most actions change: nodes, and what the job gets on each.
+func put(a Args, s *shape) error {
+	s.avoid(a.Avoid)
+	if err := s.pin(a.Nodes); err != nil {
+		return err
+	}
+	return s.size(a.NodeCount, a.GPUs)
+}
+
 // pin has the job run on these nodes, all of them; none: where it asked to.
 func (s *shape) pin(nodes []string) error {
 	if len(nodes) == 0 {

@@ -178,6 +178,11 @@ func (j *Journal) History(ctx context.Context, job int64, most int) ([]Action, e
 	return j.actions(ctx, "WHERE job = ? ORDER BY id DESC LIMIT ?", job, most)
 }
 
+// Latest returns the last action of each job that was done, and did not fail.
+func (j *Journal) Latest(ctx context.Context) ([]Action, error) {
+	return j.actions(ctx, "WHERE id IN (SELECT max(id) FROM action WHERE state = ? GROUP BY job) ORDER BY id", string(Done))
+}
+
 func (j *Journal) actions(ctx context.Context, where string, args ...any) ([]Action, error) {
 	rows, err := j.db.QueryContext(ctx, "SELECT "+columns+" FROM action "+where, args...)
 	if err != nil {

@@ -106,6 +106,24 @@ func same(a, b Action) bool {
 	return reflect.DeepEqual(a, b)
 }
 
+func TestLatest(t *testing.T) {
+	j := fresh(t)
+	for _, state := range []State{Done, Done, Undone, Going} {
+		a, err := j.Begin(t.Context(), preempt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.State = state; state.Ended() {
+			if err := j.Save(t.Context(), &a, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if all, err := j.Latest(t.Context()); err != nil || len(all) != 1 || all[0].ID != 2 {
+		t.Errorf("%v %+v", err, all)
+	}
+}
+
 func TestStepBegan(t *testing.T) {
 	j := fresh(t)
 	at := time.Unix(1000, 0)
@@ -135,6 +153,9 @@ func TestOriginAndEvents(t *testing.T) {
 		if got, err := j.Origin(t.Context(), 7); err != nil || string(got) != shape {
 			t.Error(err, string(got))
 		}
+	}
+	if all, err := j.Origins(t.Context()); err != nil || len(all) != 1 || string(all[7]) != `{"nodes":2}` {
+		t.Error(err, all)
 	}
 	if got, err := j.Origin(t.Context(), 8); err != nil || got != nil {
 		t.Error(err, got)

@@ -74,6 +74,25 @@ func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error
 	return json.RawMessage(kept), nil
 }
 
+// Origins returns what SetOrigin recorded, by job.
+func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error) {
+	rows, err := j.db.QueryContext(ctx, "SELECT job, shape FROM origin")
+	if err != nil {
+		return nil, fmt.Errorf("journal: origins: %w", plain(err))
+	}
+	defer rows.Close()
+	all := map[int64]json.RawMessage{}
+	for rows.Next() {
+		var job int64
+		var shape string
+		if err := rows.Scan(&job, &shape); err != nil {
+			return nil, fmt.Errorf("journal: origins: %w", plain(err))
+		}
+		all[job] = json.RawMessage(shape)
+	}
+	return all, plain(rows.Err())
+}
+
 // Forget deletes what ended before a time: actions with their lines, events, and the
 // origins of jobs that are not among those alive. What has not ended stays.
 func (j *Journal) Forget(ctx context.Context, before time.Time, alive []int64) error {
