@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+// chosen is an accepted step, and whose it is.
+type chosen struct {
+	policy string
+	step   plan.Step
+}
+
+// decide asks the policies, each on what the ones before leave. One that fails is passed
+// over.
+func (l *Loop) decide(ctx context.Context, settings Settings, s *sdk.Snapshot, d *Decision) []chosen {
+	var all []chosen
+	for _, p := range settings.Policies {
+		intents, err := p.Ask(ctx, sdk.Encode(s))
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			d.Problems = append(d.Problems, err.Error())
+			continue
+		}
+		tried := plan.Try(s, intents)
+		for _, step := range tried.Steps {
+			all = append(all, chosen{p.Name, step})
+		}
+		d.Rejected = append(d.Rejected, tried.Rejected...)
+		s = tried.Snapshot
+	}
+	return all
+}
+
+// begin writes what is to be done into the journal. A step that needs the places of others
+// is left for a later tick: once they have left, a policy decides on what is there then.
+func (l *Loop) begin(ctx context.Context, settings Settings, s *sdk.Snapshot, all []chosen, d *Decision) error {
+	l.mu.Lock()
+	room := settings.MaxActions - len(l.running)
+	l.mu.Unlock()
+	for _, c := range all {
+		choice := Choice{Policy: c.policy, Intent: c.step.Intent}
+		request, err := translate(s, c.step.Intent)
+		request.Who = "policy " + c.policy
+		switch {
+		case l.DryRun:
+			choice.Outcome = "dry run"
+		case err != nil:
+			choice.Outcome = err.Error()
+		case len(c.step.Jobs) > 1:
+			choice.Outcome = "jobs of several components cannot be acted upon yet"
+		case len(c.step.After) > 0:
+			choice.Outcome = fmt.Sprintf("waits for job %d", c.step.After[0])
+		case room <= 0:
+			choice.Outcome = fmt.Sprintf("waits: %d actions are under way", settings.MaxActions)
+		default:
+			_, err := l.Journal.Begin(ctx, request)
+			switch {
+			case errors.Is(err, journal.ErrBusy): // a person was quicker
+				choice.Outcome = err.Error()
+			case err != nil:
+				return err
+			default:
+				choice.Outcome = "begun"
+				room--
+			}
+		}
+		d.Accepted = append(d.Accepted, choice)
+	}
+	return nil
+}
+
+// translate makes of an intent an action to be.
+func translate(s *sdk.Snapshot, i sdk.Intent) (journal.Request, error) {
+	args, err := arguments(s, i)
+	if err != nil {
+		return journal.Request{}, err
+	}
+	raw, err := action.Encode(i.Verb.String(), args)
+	return journal.Request{Kind: i.Verb.String(), Job: int64(i.Job), Args: raw, Why: i.Reason}, err
+}
+
+func arguments(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {
+	j, ok := s.Job(i.Job)
+	if !ok {
+		return action.Args{}, fmt.Errorf("there is no job %d", i.Job)
+	}
+	args := action.Args{Avoid: i.Avoid, QOS: i.QOS, Hold: i.Park}
+	for _, spot := range i.Where {
+		args.Nodes = append(args.Nodes, spot.Node)
+	}
+	slices.Sort(args.Nodes)
+	nodes := max(len(j.Shares), 1)
+	if len(j.Shares) == 0 {
+		nodes = j.Capsules
+	}
+	switch {
+	case len(i.Where) > 0:
+		if each := i.Where[0].GPUs; each*nodes != j.GPUs {
+			args.GPUs = int64(each)
+		}
+	case i.Verb == sdk.Resize:
+		if err := size(&args, i.GPUs, nodes); err != nil {
+			return action.Args{}, err
+		}
+	}
+	if i.Verb != sdk.Migrate && i.Verb != sdk.Resume {
+		args.Avoid = nil
+	}
+	return args, nil
+}
+
+// size is so many GPUs on the nodes that the job has, or fewer nodes.
+func size(args *action.Args, gpus, nodes int) error {
+	if gpus < 1 {
+		return errors.New("to how many GPUs?")
+	}
+	for n := min(nodes, gpus); n > 0; n-- {
+		if gpus%n == 0 {
+			args.NodeCount, args.GPUs = int64(n), int64(gpus/n)
+			return nil
+		}
+	}
+	return fmt.Errorf("%d GPUs cannot be spread over %d nodes", gpus, nodes)
+}

@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// known is what the snapshot says beside what was seen.
+func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) (cluster.Known, error) {
+	l.number++
+	k := cluster.Known{
+		Number: l.number, Rules: settings.Rules,
+		Tier:   func(qos string) sdk.Tier { return ledger.TierOf(qos, settings.Tiers) },
+		Action: map[int64]string{}, Parked: map[int64]bool{}, Acted: map[int64]time.Time{}, Asked: map[int64]cluster.Asked{},
+	}
+	open, err := l.Journal.Unfinished(ctx)
+	if err != nil {
+		return k, err
+	}
+	for i := range open {
+		k.Action[open[i].Job] = open[i].Kind
+	}
+	latest, err := l.Journal.Latest(ctx)
+	if err != nil {
+		return k, err
+	}
+	for i := range latest {
+		var args action.Args
+		if err := json.Unmarshal(latest[i].Args, &args); err != nil {
+			return k, fmt.Errorf("action %d: %w", latest[i].ID, err)
+		}
+		k.Parked[latest[i].Job] = args.Hold
+		k.Acted[latest[i].Job] = latest[i].Ended
+	}
+	origins, err := l.Journal.Origins(ctx)
+	if err != nil {
+		return k, err
+	}
+	for job, raw := range origins {
+		var asked cluster.Asked
+		if asked.Nodes, asked.TRESPerNode, asked.TRESPerJob, err = action.Asked(raw); err != nil {
+			return k, fmt.Errorf("job %d: %w", job, err)
+		}
+		k.Asked[job] = asked
+	}
+	l.counts.window(settings.Rules.Window)
+	l.counts.add(cluster.Build(seen, unCounted(k)))
+	k.Count, k.Account = l.counts.at(seen.Time)
+	return k, nil
+}
+
+// unCounted is what is known before anything is counted.
+func unCounted(k cluster.Known) cluster.Known {
+	k.Count = func(sdk.JobID) (float64, time.Duration) { return 1, 0 }
+	k.Account = func(string) float64 { return 1 }
+	return k
+}
+
+// life is how often a job had been requeued, and whether we were at it.
+type life struct {
+	restarts int64
+	ours     bool
+}
+
+// notice records what others did: a job that was requeued while nothing was done to it by
+// us was requeued by Slurm, or by a person.
+func (l *Loop) notice(ctx context.Context, seen cluster.Seen, k cluster.Known) error {
+	now := make(map[int64]life, len(seen.Jobs))
+	for i := range seen.Jobs {
+		j := &seen.Jobs[i]
+		was, met := l.last[j.ID]
+		now[j.ID] = life{j.Restarts, k.Action[j.ID] != ""}
+		recent := k.Acted[j.ID].After(seen.Time.Add(-2 * l.Settings().Interval))
+		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
+			continue
+		}
+		if err := l.Journal.Note(ctx, foreign(j, seen.Time)); err != nil {
+			return err
+		}
+	}
+	l.last = now
+	return nil
+}
+
+func foreign(j *slurmrest.Job, at time.Time) journal.Event {
+	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: at, Text: "not by preemptd"}
+	switch {
+	case !j.PreemptTime.IsZero():
+		e.What, e.At, e.Text = "preempted", j.PreemptTime, "by Slurm"
+	case j.FailedNode != "":
+		e.What, e.Text = "node failed", j.FailedNode
+	}
+	return e
+}
+
+// counts are the GPU fractions, of what this loop has seen.
+type counts struct {
+	ledger *ledger.Ledger
+	over   time.Duration
+	last   map[sdk.JobID]ledger.Event
+}
+
+// window begins to count over a window; another window begins anew with what was counted.
+func (c *counts) window(w time.Duration) {
+	if c.ledger != nil && c.over == w {
+		return
+	}
+	fresh := ledger.New(w)
+	if c.ledger != nil {
+		fresh.Add(c.ledger.Events()...)
+	}
+	c.ledger, c.over = fresh, w
+}
+
+// add counts what jobs do now, from when they began it.
+func (c *counts) add(s *sdk.Snapshot) {
+	now := make(map[sdk.JobID]ledger.Event, len(s.Jobs))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		e := ledger.Event{Job: j.ID, At: s.Time, Run: j.Restarts, State: doing(j), Request: j.Request, Account: j.Account}
+		if e.State == ledger.Running || e.State == ledger.Stopped {
+			e.GPUs = j.GPUs
+		}
+		was, met := c.last[j.ID]
+		if met && was.State == e.State && was.Run == e.Run && was.GPUs == e.GPUs && was.Request == e.Request && was.Account == e.Account {
+			now[j.ID] = was
+			continue
+		}
+		switch began := began(j); {
+		case began.IsZero() || began.After(s.Time):
+		case !met || began.After(was.At):
+			e.At = began
+		}
+		c.ledger.Add(e)
+		now[j.ID] = e
+	}
+	for id, was := range c.last {
+		if _, there := now[id]; !there {
+			was.At, was.State, was.GPUs = s.Time, ledger.Ended, 0
+			c.ledger.Add(was)
+		}
+	}
+	c.last = now
+}
+
+func began(j *sdk.Job) time.Time {
+	switch j.State {
+	case sdk.Running:
+		return j.Started
+	case sdk.Waiting:
+		return j.Eligible
+	}
+	return time.Time{}
+}
+
+func doing(j *sdk.Job) ledger.State {
+	switch j.State {
+	case sdk.Running:
+		return ledger.Running
+	case sdk.Suspended, sdk.Leaving:
+		return ledger.Stopped
+	case sdk.Held:
+		if j.HeldBy == sdk.HeldByPreemptd {
+			return ledger.Waiting
+		}
+		return ledger.Excused
+	case sdk.Deferred:
+		return ledger.Excused
+	}
+	return ledger.Waiting
+}
+
+// at returns how to ask for what is counted up to a time.
+func (c *counts) at(now time.Time) (job func(sdk.JobID) (float64, time.Duration), account func(string) float64) {
+	accounts := c.ledger.Accounts(now)
+	job = func(id sdk.JobID) (float64, time.Duration) {
+		n := c.ledger.Job(id, now)
+		return n.Fraction(), n.Counted
+	}
+	return job, func(name string) float64 { return accounts[name].Fraction() }
+}
+
+func (c *counts) forget(now time.Time) { c.ledger.Forget(now) }

@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+// Eyes see the cluster. *cluster.Watch is one.
+type Eyes interface {
+	Look(ctx context.Context) (cluster.Seen, error)
+}
+
+// Hands do actions. *action.Runner is one.
+type Hands interface {
+	Run(ctx context.Context, a journal.Action) (journal.Action, error)
+}
+
+// Policy is asked what to do. *policy.Policy is one.
+type Policy interface {
+	Ask(ctx context.Context, snapshot *policypb.Snapshot) ([]sdk.Intent, error)
+}
+
+// Journal is what the loop needs of it. *journal.Journal is one.
+type Journal interface {
+	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
+	Unfinished(ctx context.Context) ([]journal.Action, error)
+	Latest(ctx context.Context) ([]journal.Action, error)
+	Origins(ctx context.Context) (map[int64]json.RawMessage, error)
+	Note(ctx context.Context, e journal.Event) error
+	Forget(ctx context.Context, before time.Time, alive []int64) error
+}
+
+// Named is a policy with the site's name for it.
+type Named struct {
+	Name string
+	Policy
+}
+
+// Settings are what may change while the loop runs.
+type Settings struct {
+	Interval   time.Duration
+	MaxActions int           // at a time
+	Retention  time.Duration // of what has ended
+	Rules      sdk.Rules
+	Tiers      map[string]sdk.Tier // of QOS, where it is not the tier's name
+	Policies   []Named             // in the order in which they are asked
+}
+
+// Decision is what came of one tick, for people.
+type Decision struct {
+	Number   uint64
+	Time     time.Time
+	Accepted []Choice
+	Rejected []plan.Rejection
+	Problems []string // of policies, and of proxyd
+}
+
+// Choice is an intent that was accepted.
+type Choice struct {
+	Policy  string
+	Intent  sdk.Intent
+	Outcome string // "begun", "waits for job 12", "dry run", why it could not be begun
+}
+
+// Loop is the loop. Its fields are set before Run and not changed.
+type Loop struct {
+	Eyes     Eyes
+	Hands    Hands
+	Journal  Journal
+	Settings func() Settings
+	Log      *slog.Logger
+	// DryRun decides and does nothing.
+	DryRun bool
+	// Grace is how long actions may go on when the loop is to end.
+	Grace time.Duration
+	// Told is called with each decision; it may be nil.
+	Told func(Decision, *sdk.Snapshot)
+
+	wake    chan struct{}
+	number  uint64
+	counts  counts
+	last    map[int64]life
+	swept   time.Time
+	mu      sync.Mutex
+	running map[int64]bool // by action
+	all     sync.WaitGroup
+}
+
+// Wake has the loop look at once. It may be called from anywhere, once Run has begun.
+func (l *Loop) Wake() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run runs until ctx ends or the lease is lost. Actions in progress then have Grace to
+// come to an end; the rest is for whoever comes next.
+func (l *Loop) Run(ctx context.Context) error {
+	l.wake = make(chan struct{}, 1)
+	l.running = map[int64]bool{}
+	acting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	err := l.ticks(ctx, acting)
+	if errors.Is(err, journal.ErrLost) { // another one does them
+		stop()
+	}
+	ended := make(chan struct{})
+	go func() {
+		l.all.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return err
+	case <-time.After(l.Grace):
+	}
+	stop()
+	<-ended
+	return err
+}
+
+func (l *Loop) ticks(ctx, acting context.Context) error {
+	for {
+		err := l.Tick(ctx, acting)
+		if errors.Is(err, journal.ErrLost) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil { // Slurm is away, or the disk is full: nothing is decided meanwhile
+			l.Log.Warn("tick", "error", err)
+		}
+		timer := time.NewTimer(l.Settings().Interval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-l.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// Tick is one round. acting is the life of the actions that it starts.
+func (l *Loop) Tick(ctx, acting context.Context) error {
+	settings := l.Settings()
+	// What was begun goes on, also when Slurm is away: an action waits by itself.
+	if err := l.goOn(ctx, acting); err != nil {
+		return err
+	}
+	seen, err := l.Eyes.Look(ctx)
+	var away *cluster.ProxydError
+	decision := Decision{Time: seen.Time}
+	switch {
+	case errors.As(err, &away):
+		decision.Problems = append(decision.Problems, err.Error())
+	case err != nil:
+		return fmt.Errorf("look: %w", err)
+	}
+	known, err := l.known(ctx, settings, seen)
+	if err != nil {
+		return err
+	}
+	if err := l.notice(ctx, seen, known); err != nil {
+		return err
+	}
+	snapshot := cluster.Build(seen, known)
+	decision.Number = snapshot.Number
+	chosen := l.decide(ctx, settings, snapshot, &decision)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	err = l.begin(ctx, settings, snapshot, chosen, &decision)
+	l.tell(decision, snapshot)
+	if err != nil {
+		return err
+	}
+	if err := l.goOn(ctx, acting); err != nil {
+		return err
+	}
+	return l.sweep(ctx, settings, seen)
+}
+
+// goOn does what the journal has unfinished and nobody does.
+func (l *Loop) goOn(ctx, acting context.Context) error {
+	if l.DryRun {
+		return nil
+	}
+	open, err := l.Journal.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range open {
+		l.mu.Lock()
+		there := l.running[a.ID]
+		l.running[a.ID] = true
+		l.mu.Unlock()
+		if !there {
+			l.all.Go(func() { l.act(acting, a) })
+		}
+	}
+	return nil
+}
+
+func (l *Loop) act(ctx context.Context, a journal.Action) {
+	log := l.Log.With("action", a.ID, "job", a.Job, "kind", a.Kind, "who", a.Who)
+	log.Info("action", "why", a.Why, "step", a.Step)
+	a, err := l.Hands.Run(ctx, a)
+	l.mu.Lock()
+	delete(l.running, a.ID)
+	l.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		log.Info("action interrupted; it goes on at the next start", "step", a.Step)
+		return
+	case err != nil: // the journal could not be written; the next tick tries again
+		log.Error("action", "step", a.Step, "error", err)
+		return
+	case a.State == journal.Done:
+		log.Info("action ended", "state", a.State)
+	default:
+		log.Warn("action ended", "state", a.State, "problem", a.Problem)
+	}
+	l.Wake()
+}
+
+func (l *Loop) tell(d Decision, s *sdk.Snapshot) {
+	for _, c := range d.Accepted {
+		l.Log.Info("decided", "policy", c.Policy, "intent", c.Intent.String(), "reason", c.Intent.Reason, "outcome", c.Outcome)
+	}
+	for i := range d.Rejected {
+		l.Log.Info("rejected", "intent", d.Rejected[i].Intent.String(), "invariant", string(d.Rejected[i].Invariant), "detail", d.Rejected[i].Detail)
+	}
+	for _, p := range d.Problems {
+		l.Log.Warn("problem", "text", p)
+	}
+	if l.Told != nil {
+		l.Told(d, s)
+	}
+}
+
+// sweepEvery is how often the journal forgets.
+const sweepEvery = time.Hour
+
+func (l *Loop) sweep(ctx context.Context, settings Settings, seen cluster.Seen) error {
+	if l.DryRun || seen.Time.Sub(l.swept) < sweepEvery {
+		return nil
+	}
+	alive := make([]int64, len(seen.Jobs))
+	for i := range seen.Jobs {
+		alive[i] = seen.Jobs[i].ID
+	}
+	if err := l.Journal.Forget(ctx, seen.Time.Add(-settings.Retention), alive); err != nil {
+		return err
+	}
+	l.counts.forget(seen.Time)
+	l.swept = seen.Time
+	return nil
+}

@@ -1,0 +1,411 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
+)
+
+// proxyd protects all jobs.
+type proxyd struct {
+	mu   sync.Mutex
+	made []*rpc.Checkpoint
+	hold chan struct{} // a checkpoint waits for it, if there is one
+	// asked is called when one waits.
+	asked func()
+}
+
+func (p *proxyd) Show(context.Context, *slurmrest.Job) (*rpc.Job, error) { return &rpc.Job{}, nil }
+
+func (p *proxyd) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
+	return p.Checkpoints(nil, nil) //nolint:staticcheck // it needs neither
+}
+
+func (p *proxyd) Checkpoints(context.Context, *slurmrest.Job) ([]*rpc.Checkpoint, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.made), nil
+}
+
+func (p *proxyd) Checkpoint(ctx context.Context, j *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
+	if p.hold != nil {
+		if p.asked != nil {
+			p.asked()
+		}
+		select {
+		case <-p.hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &rpc.Checkpoint{Id: fmt.Sprintf("fake/%d/%d", j.ID, len(p.made)+1), Job: j.Label(), Reason: reason}
+	p.made = append(p.made, c)
+	return c, nil
+}
+
+// says is a policy that says the same to everything.
+type says func(*sdk.Snapshot) ([]sdk.Intent, error)
+
+func (s says) Ask(_ context.Context, pb *policypb.Snapshot) ([]sdk.Intent, error) {
+	snapshot, err := sdk.Decode(pb)
+	if err != nil {
+		return nil, err
+	}
+	return s(snapshot)
+}
+
+// site is a cluster of two nodes with 4 GPUs each, on which a basic job holds all, and a
+// premium one waits.
+type site struct {
+	*testing.T
+	srv       *slurmresttest.Server
+	proxyd    *proxyd
+	journal   *journal.Journal
+	loop      *Loop
+	settings  Settings
+	decisions []Decision
+}
+
+const (
+	basic   = 1
+	premium = 2
+)
+
+func newSite(t *testing.T, policies ...Named) *site {
+	t.Helper()
+	s := &site{T: t, srv: slurmresttest.Start(t, slurmresttest.Options{}), proxyd: &proxyd{}}
+	for _, n := range []string{"n1", "n2"} {
+		s.srv.AddNode(slurmrest.Node{Name: n, GRES: "gpu:4", CPUs: 8, RealMemory: 4000, Partitions: []string{"main"}})
+	}
+	s.srv.AddPartition(slurmrest.Partition{Name: "main", State: "UP", Nodes: "n[1-2]"})
+	for _, q := range []string{"basic", "premium"} {
+		s.srv.AddQOS(slurmrest.QOS{Name: q})
+	}
+	job := slurmrest.Job{
+		User: "alice", Account: "research", Partition: "main", Batch: true, Requeueable: true,
+		NodeCount: slurmrest.Num(2), Tasks: slurmrest.Num(2), CPUs: slurmrest.Num(2), TRESPerNode: "gres/gpu:4",
+	}
+	job.ID, job.QOS = basic, "basic"
+	s.srv.AddJob(job)
+	s.srv.StartJob(basic, "n1", "n2")
+	s.srv.EditJob(basic, func(j *slurmrest.Job) {
+		j.TRESAllocated, j.StartTime = "gres/gpu=8", time.Now().Add(-time.Hour)
+		j.GRESDetail = []string{"gpu:4(IDX:0-3)", "gpu:4(IDX:0-3)"}
+	})
+	job.ID, job.QOS = premium, "premium"
+	s.srv.AddJob(job)
+	s.open()
+	s.settings = Settings{
+		Interval: time.Hour, MaxActions: 4, Retention: time.Hour, Policies: policies,
+		Rules: sdk.Rules{Window: time.Hour, Promised: [sdk.Tiers]float64{sdk.Premium: 0.95}},
+	}
+	s.loop = s.newLoop()
+	return s
+}
+
+func (s *site) open() {
+	s.Helper()
+	var err error
+	if s.journal, err = journal.Open(s.Context(), filepath.Join(s.TempDir(), "preemptd.db"), "fake"); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { s.journal.Close() })
+	if err := s.journal.Await(s.Context(), nil); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) newLoop() *Loop {
+	c := s.srv.Client(s.T)
+	return &Loop{
+		Eyes:    &cluster.Watch{Slurm: c, Proxyd: s.proxyd},
+		Hands:   &action.Runner{Slurm: settling{c, s.srv}, Proxyd: s.proxyd, Journal: s.journal, Poll: time.Millisecond},
+		Journal: s.journal, Settings: func() Settings { return s.settings },
+		Log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Told: func(d Decision, _ *sdk.Snapshot) { s.decisions = append(s.decisions, d) },
+		wake: make(chan struct{}, 1), running: map[int64]bool{},
+	}
+}
+
+// settling is Slurm whose epilogs end at once.
+type settling struct {
+	*slurmrest.Client
+	srv *slurmresttest.Server
+}
+
+func (c settling) Job(ctx context.Context, ref slurmrest.Ref) (slurmrest.Job, error) {
+	if j, ok := c.srv.Job(ref.ID); ok && j.State.Base == slurmrest.Pending && j.State.Has(slurmrest.Completing) {
+		c.srv.Settle(ref.ID)
+		c.srv.EditJob(ref.ID, func(j *slurmrest.Job) { j.SubmitTime = j.SubmitTime.Add(-3 * time.Second) })
+	}
+	return c.Client.Job(ctx, ref)
+}
+
+// tick does one round, and waits for what it began.
+func (s *site) tick() Decision {
+	s.Helper()
+	before := len(s.decisions)
+	if err := s.loop.Tick(s.Context(), s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	s.loop.all.Wait()
+	if len(s.decisions) != before+1 {
+		s.Fatal("no decision was told")
+	}
+	return s.decisions[before]
+}
+
+func (s *site) job(id int64) slurmrest.Job {
+	j, _ := s.srv.Job(id)
+	return j
+}
+
+// forPremium preempts what is in the way of a premium job that waits, and places that.
+var forPremium = Named{"tiers", says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+	var all []sdk.Intent
+	waits, _ := s.Job(premium)
+	if waits.State != sdk.Waiting || waits.Action != "" {
+		return nil, nil
+	}
+	if runs, ok := s.Job(basic); ok && runs.Preemptable && runs.Action == "" {
+		all = append(all, sdk.Intent{Verb: sdk.Preempt, Job: basic, For: premium, Reason: "room for job 2", Park: true})
+	}
+	return append(all, sdk.Intent{Verb: sdk.Place, Job: premium, Reason: "its turn", Where: []sdk.Spot{{Node: "n1", Capsules: 1, GPUs: 4}, {Node: "n2", Capsules: 1, GPUs: 4}}}), nil
+})}
+
+// TestPremium: a premium job that waits gets the places of a basic one, which is parked:
+// first the one leaves, and a tick later the other is placed.
+func TestPremium(t *testing.T) {
+	s := newSite(t, forPremium)
+	d := s.tick()
+	if len(d.Accepted) != 2 || d.Accepted[0].Outcome != "begun" || d.Accepted[1].Outcome != "waits for job 1" {
+		t.Fatalf("%+v", d)
+	}
+	left := s.job(basic)
+	if !left.Held || left.Restarts != 1 || left.State.Base != slurmrest.Pending || !strings.Contains(left.Comment, "preempted by policy tiers: room for job 2 (action 1); checkpoint fake/1/1") {
+		t.Errorf("job 1: %s, comment %q", left.State, left.Comment)
+	}
+	// Slurm starts what is released at once.
+	go func() {
+		for t.Context().Err() == nil && s.job(premium).State.Base != slurmrest.Running {
+			if j := s.job(premium); !j.Held && j.RequiredNodes == "n1,n2" {
+				s.srv.StartJob(premium, "n1", "n2")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if d = s.tick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
+		t.Fatalf("%+v", d)
+	}
+	if j := s.job(premium); j.State.Base != slurmrest.Running || !strings.Contains(j.Comment, "placed to n1,n2 by policy tiers") {
+		t.Errorf("job 2: %s, comment %q", j.State, j.Comment)
+	}
+	if d = s.tick(); len(d.Accepted) != 0 {
+		t.Errorf("%+v", d)
+	}
+	past, err := s.journal.History(t.Context(), 0, 10)
+	if err != nil || len(past) != 2 || past[0].State != journal.Done || past[1].State != journal.Done {
+		t.Errorf("%v %+v", err, past)
+	}
+}
+
+// A job that we parked is ours to resume, also for the next preemptd.
+func TestParked(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.tick()
+	s.srv.EndJob(premium, slurmrest.Cancelled, slurmrest.ExitCode{})
+	s.loop = s.newLoop()
+	var seen sdk.Job
+	s.settings.Policies = []Named{{"back", says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+		j, _ := s.Job(basic)
+		seen = *j
+		return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
+	})}}
+	if d := s.tick(); len(d.Accepted) != 1 || d.Accepted[0].Outcome != "begun" {
+		t.Fatalf("%+v", d)
+	}
+	if seen.HeldBy != sdk.HeldByPreemptd || seen.Acted.IsZero() {
+		t.Errorf("%+v", seen)
+	}
+	if j := s.job(basic); j.Held || !strings.Contains(j.Comment, "resumed by policy back") {
+		t.Errorf("held %v, comment %q", j.Held, j.Comment)
+	}
+}
+
+// TestRecovery: what a predecessor began is done first, and no policy touches the job
+// meanwhile.
+func TestRecovery(t *testing.T) {
+	s := newSite(t)
+	s.proxyd.hold = make(chan struct{})
+	raw, err := action.Encode("preempt", action.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: basic, Args: raw, Who: "bob", Why: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	s.settings.Policies = []Named{forPremium}
+	if err := s.loop.Tick(t.Context(), t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range s.decisions[0].Accepted {
+		if c.Intent.Job == basic {
+			t.Errorf("decided: %+v", c)
+		}
+	}
+	close(s.proxyd.hold)
+	s.loop.all.Wait()
+	if j := s.job(basic); j.Restarts != 1 || len(s.proxyd.made) != 1 {
+		t.Errorf("restarts %d, %d checkpoints", j.Restarts, len(s.proxyd.made))
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.loop.DryRun = true
+	if d := s.tick(); len(d.Accepted) != 2 || d.Accepted[0].Outcome != "dry run" {
+		t.Fatalf("%+v", d)
+	}
+	for _, r := range s.srv.Requests() {
+		if r.Method != "GET" {
+			t.Errorf("it asked for %s %s", r.Method, r.Path)
+		}
+	}
+}
+
+// A policy that fails is passed over, and said.
+func TestPolicyFails(t *testing.T) {
+	bad := Named{"bad", says(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("policy bad: crash") })}
+	wrong := Named{"wrong", says(func(*sdk.Snapshot) ([]sdk.Intent, error) {
+		return []sdk.Intent{{Verb: sdk.Preempt, Job: 99, Reason: "x"}}, nil
+	})}
+	s := newSite(t, bad, wrong, forPremium)
+	d := s.tick()
+	if len(d.Problems) != 1 || d.Problems[0] != "policy bad: crash" || len(d.Rejected) != 1 || len(d.Accepted) != 2 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// What others do is recorded, and what we do is not.
+func TestEvents(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.tick()
+	s.settings.Policies = nil
+	s.tick() // which sees our own requeue
+	if all, err := s.journal.Events(t.Context(), 0, 10); err != nil || len(all) != 0 {
+		t.Errorf("%v %+v", err, all)
+	}
+	s.srv.EditJob(premium, func(j *slurmrest.Job) { j.Restarts, j.PreemptTime = 3, time.Unix(1000, 0) })
+	s.tick()
+	s.tick()
+	all, err := s.journal.Events(t.Context(), 0, 10)
+	if err != nil || len(all) != 1 || all[0].What != "preempted" || all[0].Job != premium || all[0].Restarts != 3 || all[0].At.Unix() != 1000 {
+		t.Errorf("%v %+v", err, all)
+	}
+}
+
+// TestEnd: actions in progress may come to an end, for a while; then they are left to the
+// next preemptd.
+func TestEnd(t *testing.T) {
+	for name, long := range map[string]bool{"in time": false, "too long": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, forPremium)
+			s.proxyd.hold = make(chan struct{})
+			s.loop.Grace = time.Minute
+			if long {
+				s.loop.Grace = time.Millisecond
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			s.proxyd.asked = func() {
+				stop()
+				if !long {
+					close(s.proxyd.hold)
+				}
+			}
+			if err := s.loop.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			open, err := s.journal.Unfinished(t.Context())
+			if err != nil || (len(open) == 1) != long {
+				t.Errorf("%v %+v", err, open)
+			}
+			if j := s.job(basic); long && j.Restarts != 0 {
+				t.Errorf("restarts %d", j.Restarts)
+			}
+		})
+	}
+}
+
+// Who loses the lease does nothing any more.
+func TestLost(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.loop.Journal = lost{s.journal}
+	if err := s.loop.Run(t.Context()); !errors.Is(err, journal.ErrLost) {
+		t.Error(err)
+	}
+}
+
+type lost struct{ *journal.Journal }
+
+func (lost) Begin(context.Context, journal.Request) (journal.Action, error) {
+	return journal.Action{}, journal.ErrLost
+}
+
+func TestTranslate(t *testing.T) {
+	two := []sdk.Share{{Node: 0, Capsules: 1, GPUs: 15}, {Node: 1, Capsules: 1, GPUs: 15}}
+	snapshot := &sdk.Snapshot{Jobs: []sdk.Job{{ID: 1, GPUs: 8, Capsules: 2, Shares: two}, {ID: 2, GPUs: 8, Capsules: 2}}}
+	on := func(gpus int, nodes ...string) (all []sdk.Spot) {
+		for _, n := range nodes {
+			all = append(all, sdk.Spot{Node: n, Capsules: 1, GPUs: gpus})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		intent sdk.Intent
+		want   string
+	}{
+		"preempt":          {sdk.Intent{Verb: sdk.Preempt, Job: 1, Park: true}, `preempt {"hold":true}`},
+		"resume":           {sdk.Intent{Verb: sdk.Resume, Job: 2}, `resume {}`},
+		"resume smaller":   {sdk.Intent{Verb: sdk.Resume, Job: 2, Where: on(2, "b", "a")}, `resume {"nodes":["a","b"],"gpus":2}`},
+		"migrate":          {sdk.Intent{Verb: sdk.Migrate, Job: 1, Where: on(4, "a", "b")}, `migrate {"nodes":["a","b"]}`},
+		"migrate away":     {sdk.Intent{Verb: sdk.Migrate, Job: 1, Avoid: []string{"a"}}, `migrate {"avoid":["a"]}`},
+		"migrate onto one": {sdk.Intent{Verb: sdk.Migrate, Job: 1, Where: on(8, "a")}, `migrate {"nodes":["a"],"gpus":8}`},
+		"place":            {sdk.Intent{Verb: sdk.Place, Job: 2, Where: on(4, "a", "b")}, `place {"nodes":["a","b"]}`},
+		"resize":           {sdk.Intent{Verb: sdk.Resize, Job: 1, GPUs: 4}, `resize {"nodeCount":2,"gpus":2}`},
+		"resize to one":    {sdk.Intent{Verb: sdk.Resize, Job: 1, GPUs: 1}, `resize {"nodeCount":1,"gpus":1}`},
+		"resize oddly":     {sdk.Intent{Verb: sdk.Resize, Job: 1, GPUs: 3}, `resize {"nodeCount":1,"gpus":3}`},
+		"resize there":     {sdk.Intent{Verb: sdk.Resize, Job: 1, GPUs: 4, Where: on(4, "a")}, `resize {"nodes":["a"]}`},
+		"requeue":          {sdk.Intent{Verb: sdk.Requeue, Job: 1, QOS: "basic"}, `requeue {"qos":"basic"}`},
+		"hold":             {sdk.Intent{Verb: sdk.Hold, Job: 2}, `hold {}`},
+	} {
+		r, err := translate(snapshot, c.intent)
+		if got := r.Kind + " " + string(r.Args); err != nil || got != c.want {
+			t.Errorf("%s: %v: %s, want %s", name, err, got, c.want)
+		}
+	}
+	if _, err := translate(snapshot, sdk.Intent{Verb: sdk.Hold, Job: 9}); err == nil {
+		t.Error("a job that is not there")
+	}
+}
