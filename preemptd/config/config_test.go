@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "preemptd.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestSources(t *testing.T) {
+	file := write(t, "interval: 1m\nmax_actions: 3\ngrace: 1m\npolicies: [drain, tiers]\nrules:\n  min_run: 1d12h\npolicy:\n  memory: 2GiB\n")
+	c, err := Load(file, []string{"SINGULARITY_SLURM_PREEMPTD_MAX_ACTIONS=4", "SINGULARITY_SLURM_PREEMPTD_GRACE=2m"}, map[string]string{"grace": "3m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Interval != time.Minute || c.MaxActions != 4 || c.Grace != 3*time.Minute || c.Rules.MinRun != 36*time.Hour || c.Policy.Memory != 2<<30 ||
+		!reflect.DeepEqual(c.Policies, []string{"drain", "tiers"}) || c.Promised.Premium != 95 || c.ProxydPort != "6830" {
+		t.Errorf("%+v", c)
+	}
+	if where := c.origins["grace"].where; where != "--grace" {
+		t.Errorf("grace comes from %s", where)
+	}
+}
+
+func TestWrong(t *testing.T) {
+	for text, said := range map[string]string{
+		"intervall: 5s":                         "FILE: intervall: no such key; did you mean interval?",
+		"min_run: 5m":                           "FILE: min_run: no such key; did you mean rules.min_run?",
+		"zzz: 1":                                "FILE: zzz: no such key; `preemptd config` lists all",
+		"rules: 5":                              "FILE: rules: want a section, with keys window, min_run, cool_down",
+		"interval: {a: 1}":                      "FILE: interval: want a value, found a section",
+		"interval: [1s]":                        "FILE: interval: want one value, found a list",
+		"interval: 1":                           `FILE: interval: "1": want a time as in 30s, 10m, 2h or 7d`,
+		"interval: 10ms":                        `FILE: interval: "10ms": want at least 1s`,
+		"max_actions: 0":                        `want a number from 1 to 10000`,
+		"slurmrestd: localhost":                 `want unix:/PATH, http://HOST:PORT or https://HOST:PORT`,
+		"slurmrestd: http://ctl:6820":           "token.file: missing; slurmrestd at http://ctl:6820 wants a token",
+		"policies: [a, a]":                      "want names, each once, separated by commas",
+		"policies: [../x]":                      "want names, each once, separated by commas",
+		"policy: {memory: much}":                "want a size as in 500M, 20G or 1T, or 0",
+		"log_level: loud":                       "want debug, info, warn or error",
+		"journal: here.db":                      "want an absolute path",
+		"proxyd_port: 99999":                    "want a number from 1 to 65535",
+		"interval: 5s\n  x: 1":                  "yaml",
+		"interval: x\nretention: y\nfoo: bar\n": `retention: "y": want a time`,
+	} {
+		file := write(t, text)
+		_, err := Load(file, nil, nil)
+		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), file, "FILE"), said) {
+			t.Errorf("%q: %v, want %s", text, err, said)
+		}
+	}
+	_, err := Load(write(t, ""), []string{Environment("rules.window") + "=never"}, nil)
+	if err == nil || !strings.Contains(err.Error(), `SINGULARITY_SLURM_PREEMPTD_RULES_WINDOW: rules.window: "never": want`) {
+		t.Error(err)
+	}
+	_, err = Load(write(t, ""), nil, map[string]string{"rules.window": "never"})
+	if err == nil || !strings.Contains(err.Error(), `--rules-window: rules.window: "never": want`) {
+		t.Error(err)
+	}
+}
+
+// Who could write the file could have root run anything.
+func TestWritable(t *testing.T) {
+	file := write(t, "")
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file, nil, nil); err == nil || !strings.Contains(err.Error(), "not writable by others") {
+		t.Error(err)
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil, nil); err == nil {
+		t.Error("a file that was named is not there")
+	}
+}
+
+// What Explain writes has the same effect.
+func TestExplain(t *testing.T) {
+	c, err := Load(write(t, "interval: 1m\npolicies: [a, b]\nrules: {window: 2d}\n"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := c.Explain(&b); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"as it is": b.String(), "with the defaults": strings.NewReplacer("\n#", "\n", "\n  #", "\n  ").Replace(uncommented(b.String()))} {
+		again, err := Load(write(t, text), nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		a, b := *c, *again
+		a.origins, b.origins = nil, nil
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("%s:\n%+v\n%+v", name, a, b)
+		}
+	}
+}
+
+// uncommented drops what explains, and keeps values that are commented out.
+func uncommented(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "# ") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+func TestNeedsRestart(t *testing.T) {
+	load := func(text string) *Config {
+		c, err := Load(write(t, text), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if all := load("").NeedsRestart(load("interval: 1m\njournal: /x.db\ntoken: {user: a}\n")); !reflect.DeepEqual(all, []string{"token.user", "journal"}) {
+		t.Errorf("%q", all)
+	}
+}
