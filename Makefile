@@ -22,7 +22,7 @@ LIB            = $(PREFIX)/lib/singularity-slurm
 UNITS          = $(PREFIX)/lib/systemd/system
 DOC            = $(PREFIX)/share/doc/singularity-slurm
 LDFLAGS        = -X main.version=$(VERSION)
-NODE_FILES  := $(shell find proxyd preemptd slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go')
+NODE_FILES  := $(shell find proxyd preemptd policies slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go')
 C_PARTS     := slurm-spank/warden slurm-spank/srun libsingshim
 SUITES      := forky trixie bookworm
 CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
@@ -38,7 +38,7 @@ SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|
 
 all: build
 
-build: $(MINICLUSTER) node
+build: $(MINICLUSTER) node $(B)/preemptd
 
 $(MINICLUSTER): $(GO_FILES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -o $@ ./contrib/minicluster
@@ -164,6 +164,12 @@ install-cuda: cuda
 $(B)/singctl: $(NODE_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./preemptd/singctl
 
+# The controller. Its journal is SQLite, which is C: linked statically, it runs on every
+# suite's libc.
+$(B)/preemptd: $(NODE_FILES) go.mod go.sum $(B)/linked
+	CGO_ENABLED=1 $(GO) build -trimpath -tags netgo,osusergo,sqlite_omit_load_extension \
+		-ldflags '$(LDFLAGS) -linkmode=external -extldflags=-static' -o $@ ./preemptd
+
 # What is linked in. It changes when another PREFIX is asked for.
 $(B)/linked: FORCE
 	@mkdir -p $(B)
@@ -192,9 +198,10 @@ install-node-locked: node
 SHARE  = $(DESTDIR)$(PREFIX)/share
 SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-functions/_singctl \
 	$(SHARE)/fish/vendor_completions.d/singctl.fish
-UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer
+UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer preemptd.service
 
-install: install-node
+install: install-node $(B)/preemptd
+	install -CD -m 755 $(B)/preemptd $(DESTDIR)$(PREFIX)/sbin/preemptd
 	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
 	umask 022 && $(B)/singctl man $(SHARE)/man/man1
 	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
@@ -203,10 +210,11 @@ install: install-node
 	umask 022 && for unit in $(UNIT_FILES); do sed 's,@PREFIX@,$(PREFIX),g' contrib/systemd/$$unit >$(DESTDIR)$(UNITS)/$$unit || exit 1; done
 	umask 022 && sed 's,@LIB@,$(LIB),g' contrib/systemd/plugstack.conf >$(DESTDIR)$(DOC)/plugstack.conf
 	umask 022 && $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
+	umask 022 && $(B)/preemptd config --config /nonexistent >$(DESTDIR)$(DOC)/preemptd.yaml
 	install -m 644 LICENSE CHANGELOG.md docs/install.md docs/use.md docs/silent-gaps.md $(DESTDIR)$(DOC)
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/sbin/proxyd $(DESTDIR)$(PREFIX)/bin/singctl $(SHARED)
+	rm -f $(DESTDIR)$(PREFIX)/sbin/proxyd $(DESTDIR)$(PREFIX)/sbin/preemptd $(DESTDIR)$(PREFIX)/bin/singctl $(SHARED)
 	rm -f $(SHARE)/man/man1/singctl.1 $(SHARE)/man/man1/singctl-*.1 $(addprefix $(DESTDIR)$(UNITS)/,$(UNIT_FILES))
 	rm -rf $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(LIB) $(DESTDIR)$(DOC)
 

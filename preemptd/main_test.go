@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
+)
+
+// TestMain is also preemptd's own main.
+func TestMain(m *testing.M) {
+	if os.Getenv("PREEMPTD_LIFE") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// preemptd is a process of ours.
+type preemptd struct {
+	*testing.T
+	cmd   *exec.Cmd
+	lines chan string
+}
+
+func program(args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), "PREEMPTD_LIFE=1")
+	return cmd
+}
+
+// started starts it on a journal and a slurmrestd.
+func started(t *testing.T, srv *slurmresttest.Server, file string, args ...string) *preemptd {
+	t.Helper()
+	p := &preemptd{T: t, cmd: program(append([]string{"--config", file, "--slurmrestd", srv.Config().Address}, args...)...), lines: make(chan string, 10000)}
+	errs, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	go func() {
+		defer close(p.lines)
+		for s := bufio.NewScanner(errs); s.Scan(); {
+			p.lines <- s.Text()
+		}
+	}()
+	return p
+}
+
+// says waits for a line of its log.
+func (p *preemptd) says(what string) {
+	p.Helper()
+	var before []string
+	timeout := time.After(2 * time.Minute)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				p.Fatalf("it ended without %q:\n%s", what, strings.Join(before, "\n"))
+			}
+			if strings.Contains(line, what) {
+				return
+			}
+			before = append(before, line)
+		case <-timeout:
+			p.Fatalf("no %q in\n%s", what, strings.Join(before, "\n"))
+		}
+	}
+}
+
+// ends waits until it has ended well.
+func (p *preemptd) ends() {
+	p.Helper()
+	p.says("stopped; jobs and Slurm go on")
+	for range p.lines { // to the end of the pipe, before Wait closes it
+		continue
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.Error(err)
+	}
+}
+
+func configured(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "preemptd.yaml")
+	text = fmt.Sprintf("journal: %s/preemptd.db\ninterval: 1s\n%s", dir, text)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestTwo: the second of two waits while the first works, takes over when that is killed,
+// and does what it left; then it is reloaded, and stopped.
+func TestTwo(t *testing.T) {
+	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
+	id := srv.AddJob(slurmrest.Job{Batch: true, Requeueable: true, Comment: "mine"})
+	file := configured(t, "")
+	first := started(t, srv, file)
+	first.says("msg=working")
+	second := started(t, srv, file)
+	second.says(fmt.Sprintf("process %d", first.cmd.Process.Pid))
+	first.cmd.Process.Kill()
+	second.says("msg=working")
+	// What is in the journal is done, whoever wrote it: here as its predecessor would have.
+	second.cmd.Process.Kill()
+	j, err := journal.Open(t.Context(), filepath.Join(filepath.Dir(file), "preemptd.db"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Await(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := action.Encode("hold", action.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Begin(t.Context(), journal.Request{Kind: "hold", Job: id, Args: raw, Who: "bob", Why: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	third := started(t, srv, file)
+	third.says("action ended")
+	if job, _ := srv.Job(id); !job.Held || !strings.HasPrefix(job.Comment, "mine; preemptd: held by bob: x") {
+		t.Errorf("held %v, comment %q", job.Held, job.Comment)
+	}
+	reloaded(t, third, file)
+	third.cmd.Process.Signal(syscall.SIGTERM)
+	third.ends()
+}
+
+// reloaded: a configuration that is wrong changes nothing, and says so.
+func reloaded(t *testing.T, p *preemptd, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ more, said string }{
+		{"intervall: 2s\n", "did you mean interval?"},
+		{"max_actions: 3\nproxyd_port: 1\n", "proxyd_port"},
+	} {
+		if err := os.WriteFile(file, append(text, c.more...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p.cmd.Process.Signal(syscall.SIGHUP)
+		p.says(c.said)
+	}
+	p.says("configuration read again")
+}
+
+// A dry run says what would be done, and needs no lease.
+func TestDryRun(t *testing.T) {
+	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
+	file := configured(t, "")
+	works := started(t, srv, file)
+	works.says("msg=working")
+	dry := started(t, srv, file, "--dry-run")
+	dry.says("dry_run=true")
+	dry.cmd.Process.Signal(syscall.SIGTERM)
+	dry.ends()
+	works.cmd.Process.Signal(syscall.SIGTERM)
+	works.ends()
+}
+
+// A slurmrestd that is away at the start is waited for.
+func TestAway(t *testing.T) {
+	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
+	srv.Fail(slurmresttest.Fault{Times: 5, Drop: true})
+	p := started(t, srv, configured(t, ""))
+	p.says("slurmrestd does not answer")
+	p.says("msg=working")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.ends()
+}
+
+func TestCommandLine(t *testing.T) {
+	file := configured(t, "")
+	wrong := configured(t, "polcies: a\n")
+	missing := configured(t, "policies: [tiers]\npolicy: {folder: /nonexistent}\n")
+	for _, c := range []struct {
+		args string
+		code int
+		said string
+	}{
+		{"--version", 0, "preemptd version"},
+		{"config check --config " + file, 0, "the configuration is fine"},
+		{"config check --config " + wrong, 1, "polcies: no such key; did you mean policies?"},
+		{"config check --config " + missing, 1, "policy tiers: stat /nonexistent/sing-policy-tiers: no such file or directory"},
+		{"config check --config " + file + " --interval x", 1, `--interval: interval: "x": want a time`},
+		{"config --config " + file + " --rules-min-run 7m", 0, "(from --rules-min-run; SINGULARITY_SLURM_PREEMPTD_RULES_MIN_RUN)"},
+		{"config --config /nonexistent/x.yaml", 0, `#interval: "5s"`},
+		{"run", 2, `unknown command "run"; preemptd --help says what it takes`},
+		{"--dry", 2, "unknown flag: --dry"},
+		{"config check all", 2, `check: unexpected argument "all"`},
+		{"--config /nonexistent/x.yaml", 1, "no such file or directory"},
+	} {
+		cmd := program(strings.Fields(c.args)...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.said) {
+			t.Errorf("%s: exit %d\n%s", c.args, cmd.ProcessState.ExitCode(), out)
+		}
+	}
+}
