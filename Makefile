@@ -22,6 +22,7 @@ LIB            = $(PREFIX)/lib/singularity-slurm
 UNITS          = $(PREFIX)/lib/systemd/system
 DOC            = $(PREFIX)/share/doc/singularity-slurm
 LDFLAGS        = -X main.version=$(VERSION)
+MODULE        := github.com/singularity-slurm/singularity-slurm
 NODE_FILES  := $(shell find proxyd preemptd policies slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go')
 C_PARTS     := slurm-spank/warden slurm-spank/srun libsingshim
 SUITES      := forky trixie bookworm
@@ -33,12 +34,12 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
-.PHONY: all build node cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
+.PHONY: all build node controller cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-corpus test-devices test-faults bench-parts install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
-build: $(MINICLUSTER) node $(B)/preemptd
+build: $(MINICLUSTER) node controller
 
 $(MINICLUSTER): $(GO_FILES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -o $@ ./contrib/minicluster
@@ -168,7 +169,15 @@ $(B)/singctl: $(NODE_FILES) go.mod go.sum $(B)/linked
 # suite's libc.
 $(B)/preemptd: $(NODE_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=1 $(GO) build -trimpath -tags netgo,osusergo,sqlite_omit_load_extension \
-		-ldflags '$(LDFLAGS) -linkmode=external -extldflags=-static' -o $@ ./preemptd
+		-ldflags '$(LDFLAGS) -X $(MODULE)/preemptd/config.libexec=$(LIBEXEC) -linkmode=external -extldflags=-static' -o $@ ./preemptd
+
+# Its policies are processes of their own.
+POLICIES := $(patsubst policies/%/,%,$(filter-out policies/sdk/,$(wildcard policies/*/)))
+
+controller: $(B)/preemptd $(POLICIES:%=$(B)/sing-policy-%)
+
+$(B)/sing-policy-%: $(NODE_FILES) go.mod go.sum $(B)/linked
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./policies/$*
 
 # What is linked in. It changes when another PREFIX is asked for.
 $(B)/linked: FORCE
@@ -200,8 +209,9 @@ SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-function
 	$(SHARE)/fish/vendor_completions.d/singctl.fish
 UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer preemptd.service
 
-install: install-node $(B)/preemptd
+install: install-node controller
 	install -CD -m 755 $(B)/preemptd $(DESTDIR)$(PREFIX)/sbin/preemptd
+	install -Cm 755 $(POLICIES:%=$(B)/sing-policy-%) $(DESTDIR)$(LIBEXEC)
 	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
 	umask 022 && $(B)/singctl man $(SHARE)/man/man1
 	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl

@@ -21,6 +21,9 @@ type key struct {
 	fixed bool
 }
 
+// libexec is where programs are that people do not run. make install says where that is.
+var libexec = "/usr/local/libexec/singularity-slurm"
+
 // keys is all there is to configure, in the order in which it is explained.
 var keys = []key{
 	{"slurmrestd", "unix:/run/slurmrestd/slurmrestd.sock", "Where slurmrestd listens: unix:/PATH, http://HOST:PORT or https://HOST:PORT.",
@@ -76,7 +79,7 @@ var keys = []key{
 
 	{"policies", "", "Policies in the order in which they are asked. Empty: preemptd does what people ask, and nothing by itself.",
 		names(func(c *Config) *[]string { return &c.Policies }), true, false},
-	{"policy.folder", "/usr/local/libexec/singularity-slurm", "Where their programs are: sing-policy-NAME.",
+	{"policy.folder", libexec, "Where their programs are: sing-policy-NAME.",
 		text(func(c *Config) *string { return &c.Policy.Folder }, path, "an absolute path"), false, false},
 	{"policy.settings", "/etc/singularity-slurm/policies", "Where their settings are: NAME.yaml, if it has any.",
 		text(func(c *Config) *string { return &c.Policy.Settings }, path, "an absolute path"), false, false},
