@@ -56,10 +56,10 @@ func (w *rewriter) environment(env []string) []string {
 	}
 	var missing []string
 	for name, value := range w.Job {
-		// One that this run has and the first had not: the script cannot have unset it.
 		if w.FewerGPUs && slices.Contains(gpuVariables, name) {
 			continue
 		}
+		// One that this run has and the first had not: the script cannot have unset it.
 		if _, had := w.Was[name]; !had && !seen[name] && ofRun(name) && w.Was != nil {
 			missing = append(missing, name+"="+value)
 		}
