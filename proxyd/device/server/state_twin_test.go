@@ -52,6 +52,13 @@ func (w *twin) post(symbol string, args ...any) {
 	}
 }
 
+// settle waits for what was posted to a stream, which may be of another context than the one that is current.
+func (w *twin) settle(stream uint64) {
+	w.t.Helper()
+	w.both("cuStreamSynchronize", stream)
+	w.both("cuCtxSynchronize")
+}
+
 func (w *twin) handle() uint64 { w.n++; return 0x50000 + w.n }
 
 func pick(r *rand.Rand, all []uint64) uint64 {
@@ -180,16 +187,17 @@ func (w *twin) step() {
 			w.both("cuMemFree_v2", a)
 		}
 	case 19, 20:
-		a := pick(r, w.memory)
-		w.post("cuMemsetD8Async", a, uint8(r.IntN(256)), uint64(1+r.IntN(100)), pick(r, w.streams))
-		w.both("cuCtxSynchronize")
+		a, s := pick(r, w.memory), pick(r, w.streams)
+		w.post("cuMemsetD8Async", a, uint8(r.IntN(256)), uint64(1+r.IntN(100)), s)
+		w.settle(s)
 	case 21:
 		b := make([]byte, 1+r.IntN(300))
 		for i := range b {
 			b[i] = byte(r.Uint32())
 		}
-		w.post("copy_in", pick(r, w.memory), b, uint64(len(b)), pick(r, w.streams))
-		w.both("cuCtxSynchronize")
+		s := pick(r, w.streams)
+		w.post("copy_in", pick(r, w.memory), b, uint64(len(b)), s)
+		w.settle(s)
 	case 22, 23:
 		w.both("copy_out", pick(r, w.memory)+uint64(r.IntN(3)), uint64(1+r.IntN(200)), pick(r, w.streams))
 	case 24:
@@ -210,11 +218,12 @@ func (w *twin) step() {
 		w.both("pool_set", pick(r, w.pools), int32(4), r.Uint64N(1000))
 		w.both("pool_get", pick(r, w.pools), int32(4))
 	case 29:
-		res, out := w.both("cuMemAllocFromPoolAsync", uint64(1+r.IntN(10000)), pick(r, w.pools), pick(r, w.streams))
+		s := pick(r, w.streams)
+		res, out := w.both("cuMemAllocFromPoolAsync", uint64(1+r.IntN(10000)), pick(r, w.pools), s)
 		if res == 0 {
 			w.memory = append(w.memory, u64(out))
 		}
-		w.both("cuCtxSynchronize")
+		w.settle(s)
 	case 30:
 		if res, out := w.both("cuMemAddressReserve", uint64(4*backend.Granule), uint64(0), uint64(0), uint64(0)); res == 0 {
 			w.ranges = append(w.ranges, u64(out))
@@ -259,6 +268,7 @@ func (w *twin) step() {
 		} {
 			if len(out) >= 8 {
 				w.post("copy_in", u64(out), []byte{byte(r.IntN(256)), 0, 0, 0}, uint64(4), uint64(0))
+				w.settle(0)
 			}
 		}
 		if res, out := w.both("cuMemAlloc_v2", uint64(4)); res == 0 {
