@@ -83,7 +83,8 @@ type SpaceConfig struct {
 	Base   Addr   // of all addresses, a multiple of 1 TiB; 0: DefaultBase
 	Memory uint64 // bytes that the rank may allocate, whoever shares the device; 0: the device's
 	// State, of a space with the same Base and Memory, is what the space begins with: all its memory at its addresses, with
-	// content to be written by WriteBlock.
+	// content to be written by WriteBlock. Until such a space is mapped for the first time, Instantiate, and Update and Set of
+	// what it returned, take nodes that name memory which is not there: it may have been freed since they were made.
 	State *State
 	// Output takes what kernels print (for descriptor 1) and failed assertions (for 2), a launch at a time and in a
 	// stream's order. It must not call the backend. Nil drops it.

@@ -89,6 +89,9 @@
 // comes back with it at the same addresses; Adopt maps it again. Until then something else holds its place, for graphs are made again
 // before. Memory of devices is read back whole before the first call is answered.
 //
+// A space that is restored has its first turn when its process is built. Until then its graphs may name memory that was freed since
+// they were made: the launch fails then, or works on what has those addresses by now, as without a restore.
+//
 // The parent of a device server orders a save over a socket that it has made and the server inherits; control.go has the messages.
 // The files go through pipes, and Status is what the server has to tell otherwise.
 //

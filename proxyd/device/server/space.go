@@ -24,7 +24,8 @@ type space struct {
 	reached map[*space]bool
 }
 
-// newSpace makes a space and has it take part in the turns on its device.
+// newSpace makes a space and has it take part in the turns on its device, unless the process is being restored: it does when that
+// is over.
 func (p *process) newSpace(ordinal int32) (*space, error) {
 	d := p.device(ordinal)
 	base := p.server.devices[ordinal].base // not that of d: the same program has the same addresses, whichever devices it sees
@@ -37,8 +38,19 @@ func (p *process) newSpace(ordinal int32) (*space, error) {
 	s := &space{
 		Space: b, process: p, ordinal: ordinal, device: d, base: base, size: backend.SpaceSize(d.Info().Memory), peers: map[*space]int{}, reached: map[*space]bool{},
 	}
-	d.turns.join(s)
+	if p.rebuild == nil {
+		d.turns.join(s)
+	}
 	return s, nil
+}
+
+// begin has the spaces take part in the turns: nothing that is made from here on may name what is not there.
+func (r *rebuild) begin() {
+	for i := range r.p.devices {
+		if s := r.p.devices[i].space; s != nil {
+			s.device.turns.join(s)
+		}
+	}
 }
 
 // close frees all that is in the space. It may be called once.

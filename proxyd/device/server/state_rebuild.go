@@ -138,7 +138,11 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 	if err := r.correct(); err != nil {
 		return err
 	}
-	return r.check(first)
+	if err := r.check(first); err != nil {
+		return err
+	}
+	r.begin()
+	return nil
 }
 
 // makeSpaces makes the spaces, with what was allocated in them.

@@ -16,14 +16,36 @@ import (
 
 // twin is a program that runs undisturbed on one server and is moved about on others; what it is told must be the same.
 type twin struct {
-	t    *testing.T
-	r    *rand.Rand
-	c    [2]*client
-	n    uint64 // handles made
-	ctxs []uint64
+	t     *testing.T
+	r     *rand.Rand
+	c     [2]*client
+	s     *Server // of the one that is moved
+	to    Folder
+	moves int    // times that it was moved
+	n     uint64 // handles made
+	ctxs  []uint64
 	// Of any context, ended or not.
 	streams, events, memory, pools, ranges, modules, functions, libraries, kernels, graphs, execs []uint64
 	log                                                                                           []string
+}
+
+func newTwin(t *testing.T) *twin {
+	t.Helper()
+	w := &twin{t: t, s: serverOf(t, "test", nil, memory, memory), to: Folder(t.TempDir())}
+	_, quiet := attach(t, serverOf(t, "test", nil, memory, memory), 1)
+	_, moved := attach(t, w.s, 1)
+	w.c = [2]*client{quiet[0], moved[0]}
+	return w
+}
+
+// move saves the one that is moved, and has another server replace its own.
+func (w *twin) move() {
+	w.t.Helper()
+	r := save(w.t, w.s, w.to, SaveOptions{Again: w.moves%2 == 1})
+	next := serverOf(w.t, "other", []int{1 - w.moves%2, w.moves % 2}, memory, memory)
+	replaced(w.t, w.s, r, w.to, next)
+	w.s = next
+	w.moves++
 }
 
 // both makes a call on both and compares what they answer.
@@ -108,9 +130,14 @@ func (w *twin) second(symbol string, args ...any) []byte {
 // node makes a node of a call, of no graph's nodes dependent.
 func (w *twin) node(symbol string, args ...any) []byte {
 	w.t.Helper()
+	return w.nodeOf(pick(w.r, w.graphs), symbol, args...)
+}
+
+func (w *twin) nodeOf(graph uint64, symbol string, args ...any) []byte {
+	w.t.Helper()
 	op, b := w.c[0].message(symbol, args)
 	b = b[8:]
-	_, out := w.both("captured", together([]any{w.handle(), pick(w.r, w.graphs)}, nodes(), []any{uint64(0), uint32(0), op, b, uint64(len(b)), uint64(8)})...)
+	_, out := w.both("captured", together([]any{w.handle(), graph}, nodes(), []any{uint64(0), uint32(0), op, b, uint64(len(b)), uint64(8)})...)
 	return out
 }
 
@@ -313,20 +340,13 @@ func TestTwins(t *testing.T) {
 	}
 	for seed := range 3 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := &twin{t: t, r: rand.New(rand.NewPCG(uint64(seed), 7))}
-			_, quiet := attach(t, serverOf(t, "test", nil, memory, memory), 1)
-			s := serverOf(t, "test", nil, memory, memory)
-			_, moved := attach(t, s, 1)
-			w.c = [2]*client{quiet[0], moved[0]}
-			folder := Folder(t.TempDir())
-			for round := range rounds {
+			w := newTwin(t)
+			w.r = rand.New(rand.NewPCG(uint64(seed), 7))
+			for range rounds {
 				for range steps {
 					w.step()
 				}
-				r := save(t, s, folder, SaveOptions{Again: round%2 == 1})
-				next := serverOf(t, "other", []int{1 - round%2, round % 2}, memory, memory)
-				replaced(t, s, r, folder, next)
-				s = next
+				w.move()
 			}
 		})
 	}

@@ -112,6 +112,7 @@ var cases = []struct {
 	{"blocks", blocks},
 	{"restore", restore},
 	{"restore refused", restoreRefused},
+	{"restore graphs", restoreGraphs},
 }
 
 // rig is a space with a context, mapped.

@@ -147,6 +147,19 @@ func blocks(r *rig) {
 
 // carry makes a copy of a space on another device, as a checkpoint and a restore do. The copy is mapped instead.
 func carry(r *rig, d backend.Device) *rig {
+	o := carryUnmapped(r, d)
+	o.begin(r)
+	return o
+}
+
+// begin maps a space that was carried, instead of the other.
+func (o *rig) begin(r *rig) {
+	r.Helper()
+	r.gives(o)
+	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
+}
+
+func carryUnmapped(r *rig, d backend.Device) *rig {
 	text, err := json.Marshal(r.space.State())
 	r.ok(err)
 	var st backend.State
@@ -160,8 +173,6 @@ func carry(r *rig, d backend.Device) *rig {
 		}
 	}
 	o.cu = must(o.space.NewContext(r.cu.ID()))(r)
-	r.gives(o)
-	o.stream = must(o.cu.NewStream(backend.StreamConfig{NonBlocking: true}))(r)
 	return o
 }
 
@@ -171,6 +182,37 @@ func (r *rig) gives(o *rig) {
 	r.ok(r.space.Drain(r.ctx))
 	r.ok(r.space.Unmap())
 	r.ok(o.space.Map())
+}
+
+// restoreGraphs: what graphs name may be gone by the time when they are made again, and by that time only.
+func restoreGraphs(r *rig) {
+	kept, gone := r.alloc(granule), r.alloc(granule)
+	fill := func(a backend.Addr, v uint32) backend.FillNode {
+		return backend.FillNode{Fill: backend.Fill{Addr: a, Element: 1, Value: v, Width: 100}}
+	}
+	var g, h backend.Graph
+	id := must(g.Add(fill(gone, 1)))(r)
+	must(h.Add(backend.CopyNode{Copy: backend.Copy{
+		Dst: backend.Place{Addr: uint64(kept)}, Src: backend.Place{Addr: uint64(gone)}, Width: 100,
+	}}))(r)
+	r.ok(r.cu.Free(gone))
+
+	o := carryUnmapped(r, r.b.Devices()[1])
+	filled, copied := must(o.cu.Instantiate(&g))(r), must(o.cu.Instantiate(&h))(r)
+	r.ok(filled.Set(id, fill(gone, 2)))
+	o.begin(r)
+	_, err := o.cu.Instantiate(&g)
+	r.want("instantiated too late", err, backend.InvalidValue)
+	r.want("set too late", filled.Set(id, fill(gone, 3)), backend.InvalidValue)
+	if back := must(o.cu.Alloc(granule))(r); back != gone {
+		r.Fatalf("memory at %#x, not %#x", uint64(back), uint64(gone))
+	}
+	r.ok(o.stream.Graph(filled))
+	r.ok(o.stream.Graph(copied))
+	o.has("filled and copied", kept, bytes.Repeat([]byte{2}, 100))
+	r.ok(o.cu.Free(gone))
+	r.ok(o.stream.Graph(filled))
+	r.want("a graph without its memory", o.stream.Synchronize(r.ctx), backend.IllegalAddress)
 }
 
 func restore(r *rig) {

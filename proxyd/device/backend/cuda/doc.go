@@ -60,6 +60,7 @@
 //   - Host memory for MapHost must be shared memory, for it is mapped a second time.
 //   - Nothing is swapped: Map fails with OutOfMemory if the spaces of a device have more than it has.
 //   - Limits of dynamic parallelism are refused.
+//   - A graph that names memory which was freed since cannot be made again: its state is refused by name.
 //   - A collective's bytes go through the host: server's collectives carry them. There is no NCCL yet.
 //
 // # Not seen on hardware

@@ -104,7 +104,7 @@ func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
 			uses = append(uses, s.space.holders(backend.Addr(s.first), 1)...)
 		}
 	}
-	return task{run, distinct(uses)}, nil
+	return task{run: run, uses: distinct(uses)}, nil
 }
 
 func copyRow(dst side, to uint64, src side, from, n uint64) error {
@@ -171,6 +171,13 @@ func (s *space) holders(a backend.Addr, n uint64) []*space {
 	return append([]*space{s}, s.peers...)
 }
 
+// around are the spaces in which work finds memory: this one, and those that it sees.
+func (s *space) around() []*space {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*space{s}, s.peers...)
+}
+
 // distinct leaves out what is there twice.
 func distinct(list []*space) (out []*space) {
 	for _, s := range list {
@@ -215,7 +222,7 @@ func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 	}
 	var unit [4]byte
 	binary.LittleEndian.PutUint32(unit[:], f.Value)
-	return task{func(*job) error {
+	return task{run: func(*job) error {
 		for y := range h {
 			pieces, err := c.space.reach(f.Addr+backend.Addr(f.Pitch*y), row)
 			if err != nil {
@@ -228,7 +235,7 @@ func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
 			}
 		}
 		return nil
-	}, c.space.holders(f.Addr, f.Pitch*(h-1)+row)}, nil
+	}, uses: c.space.holders(f.Addr, f.Pitch*(h-1)+row)}, nil
 }
 
 // exchangeTask checks a collective's buffers.

@@ -164,13 +164,13 @@ func (c *cudaContext) word(a backend.Addr, size int) error {
 // Write implements backend.Stream.
 func (st *stream) Write(a backend.Addr, size int, value uint64) error {
 	return st.enqueue(func(c *cudaContext) (task, error) {
-		return task{func(*job) error {
+		return task{run: func(*job) error {
 			b, err := c.space.reach(a, uint64(size))
 			if err == nil {
 				storeWord(b[0], value)
 			}
 			return err
-		}, c.space.holders(a, uint64(size))}, c.word(a, size)
+		}, uses: c.space.holders(a, uint64(size))}, c.word(a, size)
 	})
 }
 

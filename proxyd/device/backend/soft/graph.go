@@ -112,6 +112,7 @@ func (c *cudaContext) step(n backend.Node) (*step, error) {
 	if !ok {
 		return nil, backend.InvalidHandle
 	}
+	s.task.late = s.task.uses != nil && c.space.isRestoring()
 	return s, err
 }
 
@@ -224,8 +225,11 @@ func (r *run) carryOut(t task) {
 		return
 	}
 	defer g.Leave()
-	j := &job{}
-	for _, u := range t.uses {
+	j, uses := &job{}, t.uses
+	if t.late {
+		uses = distinct(append(r.context.space.around(), uses...))
+	}
+	for _, u := range uses {
 		u.begin(j)
 		defer u.yard.end(j)
 	}

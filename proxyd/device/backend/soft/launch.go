@@ -116,10 +116,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	heap := c.limits[backend.LimitMallocHeap]
 	fifo := c.limits[backend.LimitPrintfFIFO]
 	c.mu.Unlock()
-	s.mu.Lock()
-	uses := append([]*space{s}, s.peers...)
-	s.mu.Unlock()
-	return task{func(*job) error {
+	return task{run: func(*job) error {
 		var printed []byte
 		run := spec // a graph's nodes run many times
 		run.output = func(fd int, text []byte) {
@@ -137,7 +134,7 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 		err := f.kernel.launch(s.ctx, run)
 		s.print(1, printed)
 		return err
-	}, uses}, nil
+	}, uses: s.around()}, nil
 }
 
 // print hands out what a kernel has printed.

@@ -23,10 +23,11 @@ func (s *space) Lookup(a backend.Addr) (backend.Allocation, bool) {
 	return s.ledger.Lookup(a)
 }
 
-// allowed is InvalidValue unless the device may use all of a range.
+// allowed is InvalidValue unless the device may use all of a range, or might when the space was saved: work that comes too late
+// finds nothing there.
 func (s *space) allowed(a backend.Addr, n uint64) error {
 	s.mu.Lock()
-	ok := s.ledger.Covers(a, n)
+	ok := s.restoring || s.ledger.Covers(a, n)
 	peers := s.peers
 	s.mu.Unlock()
 	for _, p := range peers {

@@ -27,6 +27,7 @@ type space struct {
 
 	mu          sync.Mutex
 	closed      bool
+	restoring   bool // from a state, until it is mapped
 	ledger      book
 	contexts    map[backend.ContextID]*cudaContext
 	nextContext backend.ContextID
@@ -58,7 +59,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 			s.release()
 			return nil, err
 		}
-		s.cfg.State = nil
+		s.cfg.State, s.restoring = nil, true
 	}
 	d.backend.mu.Lock()
 	d.backend.spaces[s] = true
@@ -77,9 +78,24 @@ func (s *space) Map() error {
 		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
 	}
 	s.device.mapped = s
+	s.restored()
 	s.device.admit(s)
 	s.gate.Set()
 	return nil
+}
+
+// restored ends what a space may do that is made of a state.
+func (s *space) restored() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restoring = false
+}
+
+// isRestoring tells whether the space is made of a state and was never mapped.
+func (s *space) isRestoring() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restoring
 }
 
 // Hold implements backend.Space.

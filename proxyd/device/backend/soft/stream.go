@@ -32,6 +32,7 @@ const maxQueued = 1 << 16
 type task struct {
 	run  func(*job) error
 	uses []*space
+	late bool // of a restored graph's node: it uses what the space sees when it begins, too
 }
 
 // Config implements backend.Stream.
