@@ -308,9 +308,9 @@ func TestNotRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	end(t, s)
-	spec.Count = 1
+	spec.Memory = "2M"
 	var said *server.OrderError
-	if s, err := Restore(ctx, spec, folder); s != nil || !errors.As(err, &said) || !strings.Contains(said.Text, "the job had 2 devices, here are 1") {
+	if s, err := Restore(ctx, spec, folder); s != nil || !errors.As(err, &said) || !strings.Contains(said.Text, "bytes of memory, here it has 2097152") {
 		t.Error(s, err)
 	}
 	if !isNotThere(spec.Dir) {
