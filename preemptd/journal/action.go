@@ -183,6 +183,24 @@ func (j *Journal) Latest(ctx context.Context) ([]Action, error) {
 	return j.actions(ctx, "WHERE id IN (SELECT max(id) FROM action WHERE state = ? GROUP BY job) ORDER BY id", string(Done))
 }
 
+// Tried returns when the last action of each job ended, whatever came of it.
+func (j *Journal) Tried(ctx context.Context) (map[int64]time.Time, error) {
+	rows, err := j.db.QueryContext(ctx, "SELECT job, max(ended) FROM action WHERE ended > 0 GROUP BY job")
+	if err != nil {
+		return nil, fmt.Errorf("journal: tried: %w", plain(err))
+	}
+	defer rows.Close()
+	all := map[int64]time.Time{}
+	for rows.Next() {
+		var job, ended int64
+		if err := rows.Scan(&job, &ended); err != nil {
+			return nil, fmt.Errorf("journal: tried: %w", plain(err))
+		}
+		all[job] = instant(ended)
+	}
+	return all, plain(rows.Err())
+}
+
 func (j *Journal) actions(ctx context.Context, where string, args ...any) ([]Action, error) {
 	rows, err := j.db.QueryContext(ctx, "SELECT "+columns+" FROM action "+where, args...)
 	if err != nil {

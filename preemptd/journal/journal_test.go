@@ -122,6 +122,13 @@ func TestLatest(t *testing.T) {
 	if all, err := j.Latest(t.Context()); err != nil || len(all) != 1 || all[0].ID != 2 {
 		t.Errorf("%v %+v", err, all)
 	}
+	past, err := j.History(t.Context(), 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tried, err := j.Tried(t.Context()); err != nil || len(tried) != 1 || past[1].State != Undone || !tried[preempt.Job].Equal(past[1].Ended) {
+		t.Errorf("%v %v, the last that ended is %+v", err, tried, past[1])
+	}
 }
 
 func TestStepBegan(t *testing.T) {

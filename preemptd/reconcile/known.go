@@ -23,7 +23,7 @@ func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) 
 	k := cluster.Known{
 		Number: l.number, Rules: settings.Rules,
 		Tier:   func(qos string) sdk.Tier { return ledger.TierOf(qos, settings.Tiers) },
-		Action: map[int64]string{}, Parked: map[int64]bool{}, Acted: map[int64]time.Time{}, Asked: map[int64]cluster.Asked{},
+		Action: map[int64]string{}, Parked: map[int64]bool{}, Asked: map[int64]cluster.Asked{},
 	}
 	open, err := l.Journal.Unfinished(ctx)
 	if err != nil {
@@ -42,7 +42,10 @@ func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) 
 			return k, fmt.Errorf("action %d: %w", latest[i].ID, err)
 		}
 		k.Parked[latest[i].Job] = args.Hold
-		k.Acted[latest[i].Job] = latest[i].Ended
+	}
+	// What failed too: it is not tried again at once, on the same job.
+	if k.Acted, err = l.Journal.Tried(ctx); err != nil {
+		return k, err
 	}
 	origins, err := l.Journal.Origins(ctx)
 	if err != nil {

@@ -39,6 +39,7 @@ type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	Latest(ctx context.Context) ([]journal.Action, error)
+	Tried(ctx context.Context) (map[int64]time.Time, error)
 	Origins(ctx context.Context) (map[int64]json.RawMessage, error)
 	Note(ctx context.Context, e journal.Event) error
 	Forget(ctx context.Context, before time.Time, alive []int64) error

@@ -21,6 +21,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
@@ -251,6 +252,27 @@ func TestParked(t *testing.T) {
 	}
 	if j := s.job(basic); j.Held || !strings.Contains(j.Comment, "resumed by policy back") {
 		t.Errorf("held %v, comment %q", j.Held, j.Comment)
+	}
+}
+
+// TestNotAtOnce: what could not be done to a job is not tried again on it before it has cooled down.
+func TestNotAtOnce(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.settings.Rules.CoolDown = time.Hour
+	raw, err := action.Encode("preempt", action.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: basic, Args: raw, Who: "policy tiers", Why: "room"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.State = journal.Undone
+	if err := s.journal.Save(t.Context(), &a, "refused"); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.tick(); len(d.Accepted) != 0 || len(d.Rejected) == 0 || d.Rejected[0].Invariant != plan.CoolDown {
+		t.Errorf("%+v", d)
 	}
 }
 
