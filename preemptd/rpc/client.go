@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+const (
+	// Port is where preemptd listens unless told otherwise.
+	Port = "6831"
+	// Name is whom credentials for preemptd are made for.
+	Name = "preemptd"
+
+	maxRequest = 1 << 20
+	maxReply   = 16 << 20
+
+	// What calls with one reply get that have no deadline of their own.
+	shortly = 30 * time.Second
+)
+
+// deadAfter is when a silent peer counts as dead: a power cut closes no connection.
+var deadAfter = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
+
+// Client asks preemptd. It is safe for concurrent use. Errors of its methods are *Error, or
+// ctx's.
+type Client struct {
+	address string
+	conn    *munge.Conn
+	rpc     PreemptdClient
+}
+
+// Dial returns a client of the preemptd that listens at address ("ctl:6831"). from is the
+// node that asks. Nothing is sent before the first call.
+func Dial(address, from string, coder munge.Coder) (*Client, error) {
+	conn, err := munge.Dial(address, Name, from, coder, grpc.WithKeepaliveParams(deadAfter),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply), grpc.MaxCallSendMsgSize(maxRequest)))
+	if err != nil {
+		return nil, err
+	}
+	return &Client{address: address, conn: conn, rpc: NewPreemptdClient(conn)}, nil
+}
+
+// Close ends the connection and what is under way on it; actions go on.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Act has preemptd do something to a job, and returns the action as it begins.
+func (c *Client) Act(ctx context.Context, req *ActRequest) (*Action, error) {
+	return call(ctx, c, c.rpc.Act, req)
+}
+
+// Show returns an action with all its lines.
+func (c *Client) Show(ctx context.Context, id int64) (*Action, error) {
+	return call(ctx, c, c.rpc.Show, &ShowRequest{Id: id})
+}
+
+// History lists the newest actions, newest first: of a job, or with "" of all that the
+// caller may see.
+func (c *Client) History(ctx context.Context, job string, limit int32) ([]*Action, error) {
+	reply, err := call(ctx, c, c.rpc.History, &HistoryRequest{Job: job, Limit: limit})
+	return reply.GetActions(), err
+}
+
+// Status asks how preemptd does.
+func (c *Client) Status(ctx context.Context) (*StatusReply, error) {
+	return call(ctx, c, c.rpc.Status, &StatusRequest{})
+}
+
+// Watch follows an action to its end, and returns how it ended. progress may be nil; it is
+// called from the caller's goroutine. The action goes on when ctx ends.
+func (c *Client) Watch(ctx context.Context, id int64, progress func(*Action)) (*Action, error) {
+	stream, err := c.rpc.Watch(ctx, &WatchRequest{Id: id})
+	if err != nil {
+		return nil, c.fromStatus(ctx, err)
+	}
+	var last *Action
+	for {
+		a, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF) && last.GetEnded() == nil:
+			return nil, Errorf(ErrInternal, "preemptd at %s ended the reply before action %d had ended", c.address, id)
+		case errors.Is(err, io.EOF):
+			return last, nil
+		case err != nil:
+			return nil, c.fromStatus(ctx, err)
+		}
+		if last = a; progress != nil {
+			progress(a)
+		}
+	}
+}
+
+// call makes a call with one reply.
+func call[Q, R any](ctx context.Context, c *Client, f func(context.Context, *Q, ...grpc.CallOption) (*R, error), req *Q) (*R, error) {
+	inner := ctx
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		inner, cancel = context.WithTimeout(ctx, shortly)
+		defer cancel()
+	}
+	reply, err := f(inner, req)
+	if err != nil {
+		return nil, c.fromStatus(ctx, err)
+	}
+	return reply, nil
+}
