@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// asked are the actions that people ask for; the others are for policies.
+var asked = []string{"preempt", "resume", "migrate", "resize"}
+
+// Act writes what is asked for into the journal, and wakes the loop.
+func (s *Server) Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error) {
+	a, err := s.act(ctx, req)
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	s.opt.Wake()
+	return message(&a), nil
+}
+
+func (s *Server) act(ctx context.Context, req *rpc.ActRequest) (journal.Action, error) {
+	who, err := s.caller(ctx)
+	if err != nil {
+		return journal.Action{}, err
+	}
+	if !slices.Contains(asked, req.GetKind()) {
+		return journal.Action{}, rpc.Errorf(rpc.ErrInvalid, "%.40q: want one of %s", req.GetKind(), strings.Join(asked, ", "))
+	}
+	why, err := checkReason(req.GetReason())
+	if err != nil {
+		return journal.Action{}, err
+	}
+	// Whose the job is comes first: who may not touch it learns nothing of it.
+	job, err := s.job(ctx, who, req.GetKind(), req.GetJob())
+	if err != nil {
+		return journal.Action{}, err
+	}
+	args := action.Args{NodeCount: req.GetNodeCount(), GPUs: req.GetGpus(), Hold: req.GetHold()}
+	if args.Nodes, err = s.nodes(ctx, req.GetNodes()); err != nil {
+		return journal.Action{}, err
+	}
+	if args.Avoid, err = s.nodes(ctx, req.GetAvoid()); err != nil {
+		return journal.Action{}, err
+	}
+	raw, err := action.Encode(req.GetKind(), args)
+	if err != nil {
+		return journal.Action{}, rpc.Errorf(rpc.ErrInvalid, "%s", err)
+	}
+	if err := s.within(ctx, who, req.GetKind(), &job, args); err != nil {
+		return journal.Action{}, err
+	}
+	a, err := s.opt.Journal.Begin(ctx, journal.Request{Kind: req.GetKind(), Job: job.ID, Args: raw, Who: who.name, Why: why})
+	if errors.Is(err, journal.ErrBusy) {
+		return a, &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error(), Hint: "singctl history " + job.Label() + " shows it"}
+	}
+	if err == nil {
+		s.opt.Log.Info("asked for", "action", a.ID, "kind", a.Kind, "job", a.Job, "uid", who.uid, "who", who.name, "why", why)
+	}
+	return a, err
+}
+
+// job is the one that is named, if the caller may act on it.
+func (s *Server) job(ctx context.Context, who caller, what, name string) (slurmrest.Job, error) {
+	ref, err := slurmrest.ParseRef(name)
+	if err != nil {
+		return slurmrest.Job{}, rpc.Errorf(rpc.ErrInvalid, "%s", err)
+	}
+	job, err := s.opt.Slurm.Job(ctx, ref)
+	switch {
+	case errors.Is(err, slurmrest.ErrInvalidJobID):
+		return job, rpc.Errorf(rpc.ErrNoJob, "job %s: Slurm knows none of that name", name)
+	case err != nil:
+		return job, slurmError(ctx, err)
+	case !who.operator && job.UserID != int64(who.uid):
+		return job, s.deny(who, what, "job "+name+" belongs to another user")
+	case job.Array.JobID != 0 && (!job.Array.Task.Set || ref == slurmrest.JobID(job.Array.JobID)):
+		return job, rpc.Errorf(rpc.ErrInvalid, "job %s is an array; name one task that has started, as in %d_1", name, job.Array.JobID)
+	}
+	return job, nil
+}
+
+// maxNodes bounds what one request makes slurmrestd look up.
+const maxNodes = 1000
+
+// nodes are the names in host lists. All must be nodes of the cluster.
+func (s *Server) nodes(ctx context.Context, lists []string) ([]string, error) {
+	var all []string
+	for _, list := range lists {
+		names, err := slurmrest.Hosts(list)
+		if err != nil {
+			return nil, rpc.Errorf(rpc.ErrInvalid, "%s", err)
+		}
+		all = append(all, names...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if len(all) > maxNodes {
+		return nil, rpc.Errorf(rpc.ErrInvalid, "%d nodes named, at most %d at once", len(all), maxNodes)
+	}
+	for _, name := range all {
+		_, err := s.opt.Slurm.Node(ctx, name)
+		switch {
+		case errors.Is(err, slurmrest.ErrInvalidNodeName):
+			return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: fmt.Sprintf("node %.80q: Slurm knows none of that name", name), Hint: "sinfo --Node lists the nodes"}
+		case err != nil:
+			return nil, slurmError(ctx, err)
+		}
+	}
+	return all, nil
+}
+
+// slurmError says that Slurm could not be asked.
+func slurmError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &rpc.Error{Kind: rpc.ErrSlurm, Text: "preemptd asks Slurm: " + err.Error(), Hint: "nothing was done; try again when Slurm answers"}
+}
+
+// maxReason keeps a reason to one line of a table.
+const maxReason = 200
+
+// checkReason returns why something is done; it will be shown on terminals.
+func checkReason(s string) (string, error) {
+	if s == "" {
+		return "asked", nil
+	}
+	if len(s) > maxReason || !utf8.ValidString(s) {
+		return "", rpc.Errorf(rpc.ErrInvalid, "reason: want text of at most %d bytes", maxReason)
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return "", rpc.Errorf(rpc.ErrInvalid, "reason: want one line without control characters, found %q", r)
+		}
+	}
+	return s, nil
+}

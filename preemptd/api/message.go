@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+// message is an action as it is sent, without lines.
+func message(a *journal.Action) *rpc.Action {
+	return &rpc.Action{
+		Id: a.ID, Kind: a.Kind, Job: a.Job, Who: a.Who, Why: a.Why, State: string(a.State), Step: a.Step, Problem: a.Problem,
+		Created: stamp(a.Created), Ended: stamp(a.Ended),
+	}
+}
+
+func lineMessages(lines []journal.Line) []*rpc.Line {
+	all := make([]*rpc.Line, len(lines))
+	for i, l := range lines {
+		all[i] = &rpc.Line{At: stamp(l.At), State: string(l.State), Step: l.Step, Attempt: int32(l.Attempt), Text: l.Text} //nolint:gosec // counts tries
+	}
+	return all
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

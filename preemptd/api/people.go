@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// people knows names, and who is more than an ordinary user.
+type people struct {
+	users, groups []string
+	sacctmgr      string
+	// ask runs a program. Users of a cluster come from LDAP as often as from a file, and
+	// only libc can look there: id(1) has one.
+	ask func(ctx context.Context, program string, args ...string) (string, error)
+
+	mu    sync.Mutex
+	known map[uint32]person
+}
+
+// person is a user, as of then.
+type person struct {
+	name     string
+	operator bool
+	then     time.Time
+}
+
+// remembered is for how long what was found out about a user holds: groups and levels
+// change seldom, and looking them up may ask a server.
+const remembered = time.Minute
+
+func newPeople(operators []string, sacctmgr string) *people {
+	p := &people{sacctmgr: sacctmgr, known: map[uint32]person{}}
+	for _, name := range operators {
+		if group, ok := strings.CutPrefix(name, "@"); ok {
+			p.groups = append(p.groups, group)
+		} else {
+			p.users = append(p.users, name)
+		}
+	}
+	p.ask = func(ctx context.Context, program string, args ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, program, args...).Output() //nolint:gosec // id, and what an administrator configured
+		return strings.TrimSuffix(string(out), "\n"), err
+	}
+	return p
+}
+
+// find returns what is known of a user.
+func (p *people) find(ctx context.Context, uid uint32) (person, error) {
+	if uid == 0 {
+		return person{name: "root", operator: true}, nil
+	}
+	p.mu.Lock()
+	one, ok := p.known[uid]
+	p.mu.Unlock()
+	if ok && time.Since(one.then) < remembered {
+		return one, nil
+	}
+	one, err := p.lookUp(ctx, uid)
+	if err != nil {
+		return person{}, fmt.Errorf("user %d: %w", uid, err)
+	}
+	one.then = time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known[uid] = one
+	return one, nil
+}
+
+func (p *people) lookUp(ctx context.Context, uid uint32) (person, error) {
+	number := "+" + strconv.FormatUint(uint64(uid), 10) // the sign: not a user of that name
+	name, err := p.ask(ctx, "id", "-un", number)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && ctx.Err() == nil { // this node does not know the user
+		return person{name: fmt.Sprintf("user %d", uid)}, nil
+	}
+	if err != nil {
+		return person{}, fmt.Errorf("look up its name: %w", err)
+	}
+	one := person{name: name, operator: slices.Contains(p.users, name)}
+	if !one.operator && len(p.groups) > 0 {
+		groups, err := p.ask(ctx, "id", "-Gnz", number)
+		if err != nil {
+			return person{}, fmt.Errorf("look up its groups: %w", err)
+		}
+		for group := range strings.SplitSeq(groups, "\x00") {
+			one.operator = one.operator || group != "" && slices.Contains(p.groups, group)
+		}
+	}
+	if !one.operator && p.sacctmgr != "" {
+		// A cluster without slurmdbd has no levels; while slurmdbd is away nobody has one.
+		level, err := p.ask(ctx, p.sacctmgr, "--noheader", "--parsable2", "show", "user", "name="+name, "format=AdminLevel")
+		one.operator = err == nil && (level == "Operator" || level == "Administrator")
+	}
+	return one, nil
+}

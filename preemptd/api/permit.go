@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// caller is who asks.
+type caller struct {
+	uid      uint32
+	name     string // as the journal has it
+	operator bool
+}
+
+var errNobody = errors.New("request came without a caller") // a server without a gate
+
+func (s *Server) caller(ctx context.Context) (caller, error) {
+	c, ok := munge.CallerOf(ctx)
+	if !ok {
+		return caller{}, errNobody
+	}
+	p, err := s.people.find(ctx, c.UID)
+	return caller{uid: c.UID, name: p.name, operator: p.operator}, err
+}
+
+// sees reports whether the caller may know of an action, as far as the last tick knew whose
+// jobs are.
+func (s *Server) sees(who caller, a *journal.Action) bool {
+	if who.operator || a.Who == who.name {
+		return true
+	}
+	users := s.opt.State().Users
+	return users != nil && users(a.Job) == who.name
+}
+
+// visible returns an action that the caller may know of.
+func (s *Server) visible(ctx context.Context, what string, id int64) (journal.Action, error) {
+	who, err := s.caller(ctx)
+	if err != nil {
+		return journal.Action{}, err
+	}
+	a, err := s.opt.Journal.Action(ctx, id)
+	switch {
+	case errors.Is(err, journal.ErrNoAction):
+		return a, rpc.Errorf(rpc.ErrNoAction, "action %d: there is none of that number", id)
+	case err == nil && !s.sees(who, &a):
+		err = s.deny(who, what, fmt.Sprintf("action %d is on a job of another user", id))
+	}
+	return a, err
+}
+
+// historic returns the id of a job that Slurm may have forgotten, and whether the caller may
+// know of all that was done to it.
+func (s *Server) historic(ctx context.Context, who caller, name string) (id int64, all bool, err error) {
+	job, err := s.job(ctx, who, "history", name)
+	if errors.Is(err, rpc.ErrNoJob) {
+		ref, _ := slurmrest.ParseRef(name) // job has read it
+		if ref == slurmrest.JobID(ref.ID) {
+			return ref.ID, who.operator, nil
+		}
+	}
+	return job.ID, true, err
+}
+
+// within refuses what Slurm would refuse the owner, though not preemptd.
+func (s *Server) within(ctx context.Context, who caller, what string, job *slurmrest.Job, args action.Args) error {
+	if who.operator {
+		return nil
+	}
+	if what == "resume" {
+		if err := s.mayRelease(ctx, who, job); err != nil {
+			return err
+		}
+	}
+	nodes, gpus, err := s.most(ctx, job)
+	if err != nil {
+		return err
+	}
+	isNodes, isGPUs := job.NodeCount.Or(1), held(job)
+	wantNodes, wantGPUs := isNodes, isGPUs
+	if n := max(args.NodeCount, int64(len(args.Nodes))); n != 0 {
+		wantNodes = n
+		wantGPUs = isGPUs * n / max(isNodes, 1)
+	}
+	if args.GPUs != 0 {
+		wantGPUs = args.GPUs * wantNodes
+	}
+	if wantNodes > max(nodes, isNodes) || wantGPUs > max(gpus, isGPUs) {
+		return s.deny(who, what, fmt.Sprintf("job %s asked for %s and %s; only operators give it more",
+			job.Label(), count(max(nodes, isNodes), "node"), count(max(gpus, isGPUs), "GPU")))
+	}
+	return nil
+}
+
+// mayRelease refuses to take back a hold of somebody else.
+func (s *Server) mayRelease(ctx context.Context, who caller, job *slurmrest.Job) error {
+	if !job.Held {
+		return nil
+	}
+	all, err := s.opt.Journal.History(ctx, job.ID, maxHistory)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		var args action.Args
+		if err := json.Unmarshal(all[i].Args, &args); err != nil {
+			return fmt.Errorf("action %d: arguments: %w", all[i].ID, err)
+		}
+		switch {
+		case all[i].State != journal.Done:
+		case all[i].Kind != "hold" && !args.Hold: // it did not leave the job held
+			return s.foreignHold(who, job)
+		case all[i].Who == who.name:
+			return nil
+		default:
+			return s.deny(who, "resume", fmt.Sprintf("job %s is held by %s: %s", job.Label(), all[i].Who, all[i].Why))
+		}
+	}
+	return s.foreignHold(who, job)
+}
+
+// foreignHold refuses a hold that Slurm says is an administrator's.
+func (s *Server) foreignHold(who caller, job *slurmrest.Job) error {
+	if job.Reason == "JobHeldUser" {
+		return nil
+	}
+	return s.deny(who, "resume", fmt.Sprintf("job %s is held by an administrator (%s)", job.Label(), job.Reason))
+}
+
+// most is what the job's user asked for, before any action changed it.
+func (s *Server) most(ctx context.Context, job *slurmrest.Job) (nodes, gpus int64, err error) {
+	record, err := s.opt.Journal.Origin(ctx, job.ID)
+	if err != nil || record == nil {
+		return 0, 0, err
+	}
+	nodes, perNode, perJob, err := action.Asked(record)
+	return nodes, max(gpusIn(perNode)*nodes, gpusIn(perJob)), err
+}
+
+// held is how many GPUs a job asks for in all.
+func held(job *slurmrest.Job) int64 {
+	return max(gpusIn(job.TRESPerNode)*job.NodeCount.Or(1), gpusIn(job.TRESPerJob), gpusIn(job.TRESPerTask)*job.Tasks.Or(1))
+}
+
+// gpusIn counts those in "gres/gpu:a100:2,gres/nic:1".
+func gpusIn(tres string) int64 {
+	var n int64
+	for item := range strings.SplitSeq(tres, ",") {
+		fields := strings.Split(item, ":")
+		if fields[0] != "gres/gpu" {
+			continue
+		}
+		each, err := strconv.ParseInt(fields[len(fields)-1], 10, 32)
+		if err != nil { // "gres/gpu", "gres/gpu:a100"
+			each = 1
+		}
+		n += each
+	}
+	return n
+}
+
+func count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func (s *Server) deny(who caller, what, why string) error {
+	s.opt.Log.Warn("request denied", "what", what, "uid", who.uid, "why", why)
+	return fmt.Errorf("%s: %w: %s", what, rpc.ErrDenied, why)
+}

@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge/mungetest"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
+)
+
+// People of the tests, whom no machine needs to know.
+const (
+	alice = 4_000_001_001
+	bob   = 4_000_001_002
+	carol = 4_000_001_003 // an operator, as the site says
+	dave  = 4_000_001_004 // an operator, as Slurm says
+)
+
+var names = map[uint32]string{alice: "alice", bob: "bob", carol: "carol", dave: "dave"}
+
+// site is a server with a real journal, a slurmrestd and no loop: the tests are the loop.
+type site struct {
+	*testing.T
+	srv     *slurmresttest.Server
+	journal *journal.Journal
+	realm   *mungetest.Realm
+	address string
+	woken   chan struct{}
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{T: t, srv: slurmresttest.Start(t, slurmresttest.Options{}), realm: mungetest.NewRealm(), woken: make(chan struct{}, 100)}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		s.srv.AddNode(slurmrest.Node{Name: n})
+	}
+	j, err := journal.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	if err := j.Await(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.journal = j
+	server := &Server{
+		opt: Options{
+			Version: "1.0", Cluster: "test", Journal: j, Slurm: s.srv.Client(t), Poll: time.Millisecond,
+			Log:   slog.New(slog.DiscardHandler),
+			Wake:  func() { s.woken <- struct{}{} },
+			State: func() State { return State{Problems: []string{"a problem"}, Users: s.user} },
+		},
+		people: newPeople([]string{"carol"}, "sacctmgr"),
+	}
+	server.people.ask = ask
+	s.address = serve(t, server, s.realm.As(0, 0))
+	return s
+}
+
+// ask is what id(1) and sacctmgr say.
+func ask(_ context.Context, program string, args ...string) (string, error) {
+	for uid, name := range names {
+		if program == "id" && args[1] == fmt.Sprintf("+%d", uid) {
+			return name, nil
+		}
+	}
+	if program == "sacctmgr" && args[4] == "name=dave" {
+		return "Operator", nil
+	}
+	return "None", nil
+}
+
+func (s *site) user(job int64) string {
+	j, _ := s.srv.Job(job)
+	return names[uint32(j.UserID)]
+}
+
+// job adds one that runs on two nodes with two GPUs each.
+func (s *site) job(uid int64) int64 {
+	id := s.srv.AddJob(slurmrest.Job{
+		UserID: uid, Batch: true, Requeueable: true, NodeCount: slurmrest.Num(2), Tasks: slurmrest.Num(4), TRESPerNode: "gres/gpu:a100:2",
+	})
+	s.srv.StartJob(id, "n1", "n2")
+	return id
+}
+
+func (s *site) as(uid uint32) *rpc.Client {
+	s.Helper()
+	c, err := rpc.Dial(s.address, "n7", s.realm.As(uid, uid))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { c.Close() })
+	return c
+}
+
+func serve(t *testing.T, server *Server, coder munge.Coder) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := server.gated(coder)
+	go g.Serve(l)
+	t.Cleanup(g.Stop)
+	return l.Addr().String()
+}
+
+// end does what the loop would have done.
+func (s *site) end(id int64, state journal.State, problem string) {
+	s.Helper()
+	a, err := s.journal.Action(s.Context(), id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	a.State, a.Problem = state, problem
+	if err := s.journal.Save(s.Context(), &a, "ended"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestAct: a request becomes an action, is followed to its end, and is in the history.
+func TestAct(t *testing.T) {
+	s := newSite(t)
+	id := s.job(alice)
+	c := s.as(alice)
+	begun, err := c.Act(t.Context(), &rpc.ActRequest{Kind: "migrate", Job: fmt.Sprint(id), Nodes: []string{"n[2-3]"}, Reason: "a noisy fan"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.woken:
+	default:
+		t.Error("the loop was not woken")
+	}
+	a, err := s.journal.Action(t.Context(), begun.GetId())
+	if err != nil || a.Who != "alice" || a.Why != "a noisy fan" || a.Kind != "migrate" || a.Job != id || string(a.Args) != `{"nodes":["n2","n3"]}` {
+		t.Fatalf("%v %+v %s", err, a, a.Args)
+	}
+	if _, err := c.Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(id)}); !errors.Is(err, rpc.ErrBusy) {
+		t.Errorf("two at a time: %v", err)
+	}
+	var steps []string
+	ended, err := c.Watch(t.Context(), a.ID, func(m *rpc.Action) {
+		for _, l := range m.GetLines() {
+			steps = append(steps, l.GetStep()+"/"+l.GetState())
+		}
+		switch len(steps) {
+		case 1:
+			a.Step = "checkpoint"
+			if err := s.journal.Save(t.Context(), &a, ""); err != nil {
+				t.Error(err)
+			}
+		case 2:
+			s.end(a.ID, journal.Undone, "no room")
+		}
+	})
+	if err != nil || ended.GetState() != "undone" || ended.GetProblem() != "no room" || strings.Join(steps, " ") != "/going checkpoint/going checkpoint/undone" {
+		t.Errorf("%v %v %q", err, ended, steps)
+	}
+	shown, err := c.Show(t.Context(), a.ID)
+	if err != nil || len(shown.GetLines()) != 3 {
+		t.Errorf("%v %v", err, shown)
+	}
+	for _, name := range []string{"", fmt.Sprint(id)} {
+		all, err := c.History(t.Context(), name, 0)
+		if err != nil || len(all) != 1 || all[0].GetId() != a.ID {
+			t.Errorf("%q: %v %v", name, err, all)
+		}
+	}
+}
+
+// TestGone: who stops watching, stops nothing.
+func TestGone(t *testing.T) {
+	s := newSite(t)
+	begun, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(s.job(alice))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := s.as(alice).Watch(ctx, begun.GetId(), func(*rpc.Action) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if a, err := s.journal.Action(t.Context(), begun.GetId()); err != nil || a.State != journal.Going {
+		t.Errorf("%v %+v", err, a)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	s := newSite(t)
+	id := fmt.Sprint(s.job(alice))
+	array := s.srv.AddJob(slurmrest.Job{UserID: alice, Array: slurmrest.Array{JobID: 90, Task: slurmrest.Num(3)}, Batch: true})
+	for name, c := range map[string]struct {
+		who  uint32
+		req  *rpc.ActRequest
+		kind error
+		said string
+	}{
+		"another's job":     {bob, &rpc.ActRequest{Kind: "preempt", Job: id}, rpc.ErrDenied, "belongs to another user"},
+		"stranger":          {4_111_111_111, &rpc.ActRequest{Kind: "preempt", Job: id}, rpc.ErrDenied, "belongs to another user"},
+		"unknown job":       {alice, &rpc.ActRequest{Kind: "preempt", Job: "4711"}, rpc.ErrNoJob, "job 4711"},
+		"no job":            {alice, &rpc.ActRequest{Kind: "preempt", Job: "x"}, rpc.ErrInvalid, `job "x"`},
+		"array":             {alice, &rpc.ActRequest{Kind: "preempt", Job: "90"}, rpc.ErrInvalid, "is an array"},
+		"unknown node":      {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Nodes: []string{"n[3-4]"}}, rpc.ErrInvalid, `node "n4"`},
+		"bad host list":     {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Avoid: []string{"n[3-"}}, rpc.ErrInvalid, "host list"},
+		"both":              {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Nodes: []string{"n1"}, Avoid: []string{"n1"}}, rpc.ErrInvalid, "both"},
+		"no nodes":          {alice, &rpc.ActRequest{Kind: "migrate", Job: id}, rpc.ErrInvalid, "name nodes"},
+		"no size":           {alice, &rpc.ActRequest{Kind: "resize", Job: id}, rpc.ErrInvalid, "say how many"},
+		"not for people":    {0, &rpc.ActRequest{Kind: "place", Job: id}, rpc.ErrInvalid, "want one of preempt"},
+		"reason of 2 lines": {alice, &rpc.ActRequest{Kind: "preempt", Job: id, Reason: "a\nb"}, rpc.ErrInvalid, "one line"},
+		"more nodes":        {alice, &rpc.ActRequest{Kind: "resize", Job: id, NodeCount: 3}, rpc.ErrDenied, "asked for 2 nodes and 4 GPUs"},
+		"nodes for GPUs":    {alice, &rpc.ActRequest{Kind: "resize", Job: id, NodeCount: 3, Gpus: 1}, rpc.ErrDenied, "asked for 2 nodes and 4 GPUs"},
+		"more GPUs":         {alice, &rpc.ActRequest{Kind: "resize", Job: id, Gpus: 3}, rpc.ErrDenied, "asked for 2 nodes and 4 GPUs"},
+		"to more nodes":     {alice, &rpc.ActRequest{Kind: "migrate", Job: id, Nodes: []string{"n[1-3]"}}, rpc.ErrDenied, "only operators"},
+	} {
+		_, err := s.as(c.who).Act(t.Context(), c.req)
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.said) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
+		t.Errorf("%v %v", err, all)
+	}
+	if _, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: "90_3"}); err != nil {
+		t.Errorf("task of an array, job %d: %v", array, err)
+	}
+}
+
+// TestOperators act on everybody's jobs, and others do not see what they did.
+func TestOperators(t *testing.T) {
+	s := newSite(t)
+	for i, uid := range []uint32{0, carol, dave} {
+		id := s.job(alice)
+		a, err := s.as(uid).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), NodeCount: 4})
+		if err != nil {
+			t.Fatalf("user %d: %v", uid, err)
+		}
+		for who, want := range map[uint32]int{alice: i + 1, bob: 0, carol: i + 1} {
+			all, err := s.as(who).History(t.Context(), "", 0)
+			if err != nil || len(all) != want {
+				t.Errorf("user %d: %v %v", who, err, all)
+			}
+			st, err := s.as(who).Status(t.Context())
+			if err != nil || len(st.GetActions()) != want || int(st.GetUnderWay()) != i+1 || st.GetHolder() == "" || len(st.GetProblems()) != 1 != (who != carol) {
+				t.Errorf("user %d: %v %v", who, err, st)
+			}
+		}
+		if _, err := s.as(bob).Show(t.Context(), a.GetId()); !errors.Is(err, rpc.ErrDenied) {
+			t.Errorf("another's action: %v", err)
+		}
+	}
+	if _, err := s.as(bob).Show(t.Context(), 4711); !errors.Is(err, rpc.ErrNoAction) {
+		t.Error(err)
+	}
+}
+
+// TestHolds: a user takes back his own holds only.
+func TestHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		by     string // who had preempted it
+		reason string
+		said   string
+	}{
+		"his own action":   {"alice", "JobHeldAdmin", ""},
+		"his own scontrol": {"", "JobHeldUser", ""},
+		"an operator":      {"carol", "JobHeldUser", "job 1 is held by carol: maintenance"},
+		"a policy":         {"policy power", "JobHeldUser", "job 1 is held by policy power: maintenance"},
+		"an administrator": {"", "JobHeldAdmin", "held by an administrator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			id := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, Held: true, Priority: slurmrest.Num(0)})
+			s.srv.EditJob(id, func(j *slurmrest.Job) { j.Held, j.Priority, j.Reason = true, slurmrest.Num(0), c.reason })
+			if c.by != "" {
+				a, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: id, Who: c.by, Why: "maintenance", Args: json.RawMessage(`{"hold":true}`)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.end(a.ID, journal.Done, "")
+			}
+			_, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "resume", Job: fmt.Sprint(id)})
+			if c.said == "" && err != nil || c.said != "" && (!errors.Is(err, rpc.ErrDenied) || !strings.Contains(err.Error(), c.said)) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSlurmAway: it is said, and nothing was begun.
+func TestSlurmAway(t *testing.T) {
+	s := newSite(t)
+	id := s.job(alice)
+	s.srv.Fail(slurmresttest.Fault{Times: 100, Status: 500})
+	if _, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "preempt", Job: fmt.Sprint(id)}); !errors.Is(err, rpc.ErrSlurm) {
+		t.Error(err)
+	}
+}
+
+// TestNobody: an address at which nobody listens is named.
+func TestNobody(t *testing.T) {
+	c, err := rpc.Dial("127.0.0.1:1", "n7", mungetest.NewRealm().As(alice, alice))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Status(t.Context()); !errors.Is(err, rpc.ErrUnreachable) || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Error(err)
+	}
+}
