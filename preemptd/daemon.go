@@ -199,8 +199,8 @@ func unlessEnded(ctx context.Context, err error) error {
 	}
 }
 
-// hold works until ctx ends or the lease is lost. The lease is kept until the last action
-// has ended.
+// hold works until ctx ends or the lease is lost, and listens to people meanwhile. The lease
+// is kept until the last action has ended.
 func (c *control) hold(ctx context.Context) error {
 	var g errgroup.Group
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
@@ -211,9 +211,16 @@ func (c *control) hold(ctx context.Context) error {
 		stopWorking()
 		return err
 	})
+	loop := c.loop()
+	desk := &desk{control: c, wake: loop.Wake}
+	loop.Told = desk.tell
+	g.Go(func() error {
+		desk.serve(working)
+		return nil
+	})
 	g.Go(func() error {
 		defer stopKeeping()
-		return c.loop().Run(working)
+		return loop.Run(working)
 	})
 	return g.Wait()
 }

@@ -100,7 +100,7 @@ func configured(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "preemptd.yaml")
-	text = fmt.Sprintf("journal: %s/preemptd.db\ninterval: 1s\n%s", dir, text)
+	text = fmt.Sprintf("journal: %s/preemptd.db\ninterval: 1s\nlisten: 127.0.0.1:0\nsacctmgr: \"\"\n%s", dir, text)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

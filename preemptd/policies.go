@@ -15,10 +15,12 @@ import (
 	"sync"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
 // policyConfigs are the policies that are configured, in their order, with their settings as
@@ -112,6 +114,26 @@ func (p *policies) now(cfg *config.Config) []reconcile.Named {
 		}
 	}
 	return named
+}
+
+// status says how the policies do, in the order of names.
+func (p *policies) status(names []string) []*rpc.Policy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*rpc.Policy
+	for _, name := range names {
+		one := &rpc.Policy{Name: name}
+		if is := p.all[name]; is != nil {
+			st := is.Status()
+			one.Running, one.Problem = st.PID != "", st.Problem
+			one.Starts, one.Failures = int32(st.Starts), int32(st.Failures) //nolint:gosec // they count processes
+			if !st.Until.IsZero() {
+				one.Until = timestamppb.New(st.Until)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 func (p *policies) close() {

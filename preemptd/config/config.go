@@ -33,6 +33,9 @@ type Config struct {
 	Scontrol    string
 	MungeSocket string
 	ProxydPort  string
+	Listen      string
+	Operators   []string
+	Sacctmgr    string
 	Journal     string
 
 	Interval   time.Duration

@@ -55,6 +55,8 @@ func TestWrong(t *testing.T) {
 		"policy: {memory: much}":                "want a size as in 500M, 20G or 1T, or 0",
 		"log_level: loud":                       "want debug, info, warn or error",
 		"journal: here.db":                      "want an absolute path",
+		"listen: 6831":                          `listen: "6831": want HOST:PORT or :PORT`,
+		"operators: [a b]":                      "want users, and groups as @name",
 		"proxyd_port: 99999":                    "want a number from 1 to 65535",
 		"interval: 5s\n  x: 1":                  "yaml",
 		"interval: x\nretention: y\nfoo: bar\n": `retention: "y": want a time`,

@@ -38,6 +38,12 @@ var keys = []key{
 		text(func(c *Config) *string { return &c.MungeSocket }, absolute, "an absolute path"), false, true},
 	{"proxyd_port", "6830", "Port on which the nodes' proxyds listen.",
 		text(func(c *Config) *string { return &c.ProxydPort }, port, "a number from 1 to 65535"), false, true},
+	{"listen", ":6831", "Where people's requests are listened for: HOST:PORT, or :PORT for all addresses. Empty: nowhere.",
+		text(func(c *Config) *string { return &c.Listen }, hostPort, "HOST:PORT or :PORT"), false, true},
+	{"operators", "slurm", "Who besides root, and besides Slurm's operators and administrators, may act on everybody's jobs: users, and groups as @name.",
+		members(func(c *Config) *[]string { return &c.Operators }), true, true},
+	{"sacctmgr", "/usr/bin/sacctmgr", "Slurm's sacctmgr, which knows who is operator or administrator. Empty: nobody is.",
+		text(func(c *Config) *string { return &c.Sacctmgr }, absolute, "an absolute path"), false, true},
 	{"journal", "/var/lib/singularity-slurm/preemptd.db", "What preemptd does next, written before it is done. On a disk of this machine.",
 		text(func(c *Config) *string { return &c.Journal }, path, "an absolute path"), false, true},
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -43,6 +44,15 @@ func port(v string) bool {
 	return err == nil && n > 0
 }
 
+// hostPort is where to listen; port 0 is any that is free.
+func hostPort(v string) bool {
+	_, port, err := net.SplitHostPort(v)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return v == "" || err == nil
+}
+
 func number(field func(*Config) *int, from, to int) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		n, err := strconv.Atoi(v)
@@ -57,6 +67,17 @@ func number(field func(*Config) *int, from, to int) func(*Config, string) error 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 func names(field func(*Config) *[]string) func(*Config, string) error {
+	return list(field, nameSyntax, "names, each once, separated by commas")
+}
+
+var memberSyntax = regexp.MustCompile(`^@?[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// members are users, and groups with "@".
+func members(field func(*Config) *[]string) func(*Config, string) error {
+	return list(field, memberSyntax, "users, and groups as @name, each once, separated by commas")
+}
+
+func list(field func(*Config) *[]string, syntax *regexp.Regexp, want string) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		var list []string
 		seen := map[string]bool{}
@@ -64,8 +85,8 @@ func names(field func(*Config) *[]string) func(*Config, string) error {
 			if s = strings.TrimSpace(s); s == "" {
 				continue
 			}
-			if !nameSyntax.MatchString(s) || seen[s] {
-				return errors.New("names, each once, separated by commas")
+			if !syntax.MatchString(s) || seen[s] {
+				return errors.New(want)
 			}
 			seen[s] = true
 			list = append(list, s)
