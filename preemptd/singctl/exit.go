@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
@@ -22,6 +23,7 @@ var errFound = errors.New("problems found")
 func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 	code, kind, hint := 1, "internal", ""
 	var left *leftError
+	var notDone *notDoneError
 	switch {
 	case err == nil:
 		return 0
@@ -30,15 +32,24 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 	case errors.As(err, &left):
 		code, kind = 130, "interrupted"
 		hint = fmt.Sprintf("singctl show %s says how it ends; singctl delete takes it away", left.job)
-	case ctx.Err() != nil:
+	case errors.As(err, &notDone):
+		if a.json {
+			return 5 // the action was printed, with what is wrong
+		}
+		code, kind, hint = 5, "not_done", fmt.Sprintf("singctl history --action %d tells all of it", notDone.action.GetId())
+	case ctx.Err() != nil && !errors.As(err, new(*goesOnError)):
 		return 130 // the person knows
-	case errors.Is(err, rpc.ErrInvalid):
+	case ctx.Err() != nil:
+		code, kind = 130, "interrupted"
+	case errors.Is(err, rpc.ErrInvalid), errors.Is(err, control.ErrInvalid):
 		code, kind, hint = 2, "invalid", cmd.CommandPath()+" --help"
-	case errors.Is(err, rpc.ErrNoJob):
+	case errors.Is(err, rpc.ErrNoJob), errors.Is(err, control.ErrNoJob):
 		code, kind, hint = 3, "no_job", "squeue --me lists your jobs"
 	case errors.Is(err, rpc.ErrNoCheckpoint):
 		code, kind, hint = 3, "no_checkpoint", "singctl checkpoints lists yours"
-	case errors.Is(err, rpc.ErrDenied):
+	case errors.Is(err, control.ErrNoAction):
+		code, kind, hint = 3, "no_action", "singctl history lists yours"
+	case errors.Is(err, rpc.ErrDenied), errors.Is(err, control.ErrDenied):
 		code, kind = 4, "denied"
 	case errors.Is(err, rpc.ErrNotProtected):
 		code, kind, hint = 5, "not_protected", "submit it with sbatch --singularity"
@@ -46,21 +57,27 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 		code, kind, hint = 5, "not_running", "squeue --start says when it will be"
 	case errors.Is(err, rpc.ErrObstacle):
 		code, kind, hint = 5, "obstacle", "the job runs on as before; end what is named, or wait for it, and try again"
-	case errors.Is(err, rpc.ErrBusy):
+	case errors.Is(err, rpc.ErrBusy), errors.Is(err, control.ErrBusy):
 		code, kind, hint = 5, "busy", "wait for the other to end"
 	case errors.Is(err, rpc.ErrUnsupported):
 		code, kind, hint = 5, "unsupported", "singctl doctor --all"
+	case errors.Is(err, control.ErrUnsupported):
+		code, kind, hint = 5, "unsupported", "singctl version and singctl status say who is how old"
 	case errors.Is(err, rpc.ErrNotLeader):
 		code, kind, hint = 5, "not_leader", "leave --node out"
 	case errors.Is(err, rpc.ErrUnreachable):
 		code, kind, hint = 6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"
-	case errors.Is(err, rpc.ErrRefused):
+	case errors.Is(err, control.ErrUnreachable):
+		code, kind, hint = 6, "unreachable", "on that host: systemctl status preemptd; --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
+	case errors.Is(err, control.ErrSlurm):
+		code, kind = 6, "slurm"
+	case errors.Is(err, rpc.ErrRefused), errors.Is(err, control.ErrRefused):
 		code, kind, hint = 7, "refused", "munge must work on both nodes, with one key and clocks that agree: munge -n | ssh NODE unmunge"
 	case errors.Is(err, rpc.ErrDamaged):
 		code, kind, hint = 8, "damaged", "singctl verify names all that is damaged"
 	case errors.Is(err, rpc.ErrSpace):
 		code, kind, hint = 9, "space", "singctl gc --dry-run says what could go"
-	case errors.Is(err, rpc.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, rpc.ErrTimeout), errors.Is(err, control.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		code, kind = 10, "timeout"
 	}
 	report := errorReport{Kind: kind, Text: err.Error(), Hint: hint}
@@ -72,6 +89,14 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 		for _, o := range e.Obstacles {
 			report.Obstacles = append(report.Obstacles, obstacleText(o))
 		}
+	}
+	var c *control.Error
+	if errors.As(err, &c) && c.Hint != "" {
+		report.Hint = c.Hint
+	}
+	var goesOn *goesOnError
+	if errors.As(err, &goesOn) {
+		report.Hint = fmt.Sprintf("singctl history --action %d says how it ends", goesOn.id)
 	}
 	if a.json {
 		a.print(map[string]any{"error": report})
@@ -98,9 +123,9 @@ type errorReport struct {
 const exitCodes = `0  done
 1  something unforeseen
 2  the command line makes no sense
-3  no such job or checkpoint
+3  no such job, checkpoint or action
 4  not permitted
-5  not possible now: not running, not protected, busy, or something cannot be captured
+5  not possible now: not running, not protected, busy, or something cannot be captured; an action was not done
 6  no daemon answers
 7  a credential or an answer is not trusted
 8  doctor, verify or gc found something wrong, or a checkpoint is damaged

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Singctl is how people ask the daemons: what a node lacks, how a job fares, and for work
-// on checkpoints. It runs as whoever calls it, and munge says so to the daemon.
+// Singctl is how people ask the daemons: what a node lacks, how a job fares, for work on
+// checkpoints, and to move jobs. It runs as whoever calls it, and munge says so to the daemon.
 package main
 
 import (
@@ -30,6 +30,7 @@ func main() {
 	if port, ok := os.LookupEnv("SINGULARITY_SLURM_PORT"); ok {
 		a.port = port
 	}
+	a.controller, _ = os.LookupEnv("SINGULARITY_SLURM_CONTROLLER")
 	socket, _ := os.LookupEnv("SINGULARITY_SLURM_MUNGE_SOCKET")
 	a.coder = munge.Programs{Socket: socket}
 	code := a.run(ctx, os.Args[1:])

@@ -28,8 +28,10 @@ type app struct {
 	// Flags.
 	port  string
 	nodes []string
-	json  bool
-	quiet bool
+	// controller is where preemptd listens; "": beside slurmctld.
+	controller string
+	json       bool
+	quiet      bool
 }
 
 // run does what the arguments say and returns the exit code.
@@ -42,8 +44,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return a.exit(ctx, cmd, err)
 }
 
-const long = `singctl asks the daemons of singularity-slurm: what a node lacks, how a job fares, and for
-work on checkpoints. Users act on their own jobs, operators on all.
+const long = `singctl asks the daemons of singularity-slurm: what a node lacks, how a job fares, for work on
+checkpoints, and to preempt, move or resize a job. Users act on their own jobs, operators on all.
 
 A JOB is named as squeue does: 812, 812_3 for a task of an array, 812+1 for a component of
 a heterogeneous job. A CHECKPOINT is JOB/NUMBER, as in 812/3.`
@@ -55,15 +57,18 @@ func flagError(err error) error {
 		return rpc.Errorf(rpc.ErrInvalid, "%s", err)
 	}
 	want := "names, separated by commas"
-	if bad.GetFlag().Value.Type() == "bool" {
+	switch bad.GetFlag().Value.Type() {
+	case "bool":
 		want = "true or false"
+	case "int64", "uint32", "uint16":
+		want = "a number"
 	}
 	return rpc.Errorf(rpc.ErrInvalid, "--%s %.40q: want %s", bad.GetFlag().Name, bad.GetValue(), want)
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "singctl", Short: "Look at protected jobs and their checkpoints", Long: long,
+		Use: "singctl", Short: "Look at protected jobs and their checkpoints, and move them", Long: long,
 		SilenceUsage: true, SilenceErrors: true, SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -77,9 +82,11 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&a.nodes, "node", nil, "ask this `NODE`'s daemon, instead of the one that is best placed")
 	flags.StringVar(&a.port, "port", a.port, "`PORT` on which the daemons listen (SINGULARITY_SLURM_PORT)")
+	flags.StringVar(&a.controller, "controller", a.controller, "`HOST:PORT` where preemptd listens, instead of slurmctld's host (SINGULARITY_SLURM_CONTROLLER)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
-	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.delete(), a.export(), a.version(), a.man())
+	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.delete(), a.export(),
+		a.preempt(), a.resume(), a.migrate(), a.resize(), a.history(), a.status(), a.version(), a.man())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

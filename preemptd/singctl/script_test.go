@@ -25,11 +25,13 @@ import (
 var update = flag.Bool("update", false, "write what commands print into the scripts")
 
 // cluster is n1 and n2, each with the real server and a fake conductor behind it; n3 is
-// down. Slurm's commands are the scripts in testdata/bin.
+// down. A fake preemptd controls them. Slurm's commands are the scripts in testdata/bin.
 type cluster struct {
 	realm *mungetest.Realm
 	port  string
 	two   *apitest.Conductor // of n2
+	// controller is where preemptd listens.
+	controller string
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -41,6 +43,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	c := &cluster{realm: mungetest.NewRealm(), two: apitest.New()}
 	_, c.port, _ = net.SplitHostPort(c.serve(t, "n1", "127.0.0.1:0", apitest.New()))
+	c.controller = serveController(t, c)
 	c.serve(t, "n2", "127.0.0.2:"+c.port, onN2{c.two})
 	return c
 }
@@ -75,7 +78,7 @@ var people = map[string]uint32{"root": 0, "alice": apitest.Alice, "bob": apitest
 func (c *cluster) app(who string, out, errs io.Writer) *app {
 	return &app{
 		stdout: out, stderr: errs, now: func() time.Time { return apitest.Then },
-		coder: c.realm.As(people[who], people[who]), port: c.port, here: "n1",
+		coder: c.realm.As(people[who], people[who]), port: c.port, here: "n1", controller: c.controller,
 	}
 }
 
@@ -92,7 +95,7 @@ func (c *cluster) run(ctx context.Context, who string, args ...string) string {
 	if code != 0 {
 		fmt.Fprintf(&b, "exit %d\n", code)
 	}
-	return strings.ReplaceAll(b.String(), ":"+c.port, ":PORT")
+	return strings.NewReplacer(":"+c.port, ":PORT", c.controller, "CONTROLLER").Replace(b.String())
 }
 
 // TestScripts runs each line "WHO$ singctl …" of testdata/*.txt and compares what follows

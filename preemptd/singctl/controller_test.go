@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/api/apitest"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// controller answers as preemptd would: what is asked of 812 is done, of 814 undone, of 818
+// nobody hears the end.
+type controller struct {
+	control.UnimplementedPreemptdServer
+}
+
+func serveController(t *testing.T, c *cluster) string {
+	t.Helper()
+	server := control.NewServer(&munge.Gate{Coder: c.realm.As(0, 0)}, controller{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	return l.Addr().String()
+}
+
+func at(seconds int) *timestamppb.Timestamp {
+	return timestamppb.New(apitest.Then.Add(time.Duration(seconds) * time.Second))
+}
+
+// Act takes on what belongs to alice; why says what arrived.
+func (controller) Act(ctx context.Context, req *control.ActRequest) (*control.Action, error) {
+	caller, _ := munge.CallerOf(ctx)
+	var id, job int64
+	if _, err := fmt.Sscan(req.GetJob(), &job); err != nil {
+		return nil, control.Status(control.Errorf(control.ErrNoJob, "job %s: Slurm knows none of that name", req.GetJob()))
+	}
+	switch {
+	case caller.UID != apitest.Alice:
+		return nil, control.Status(control.Errorf(control.ErrDenied, "%s: not permitted: job %s belongs to another user", req.GetKind(), req.GetJob()))
+	case job == 815:
+		return nil, control.Status(&control.Error{Kind: control.ErrBusy, Text: "job 815: preempt: an action is under way", Hint: "singctl history 815 shows it"})
+	case job == 817:
+		return nil, control.Status(&control.Error{Kind: control.ErrSlurm, Text: "preemptd asks Slurm: slurmrestd cannot be reached", Hint: "nothing was done; try again when Slurm answers"})
+	case slices.Contains([]int64{812, 814, 818}, job):
+		id = job - 800
+	default:
+		return nil, control.Status(control.Errorf(control.ErrNoJob, "job %d: Slurm knows none of that name", job))
+	}
+	why := fmt.Sprintf("%s: to %q, away %q, %d nodes, %d GPUs, hold %v", req.GetReason(), req.GetNodes(), req.GetAvoid(), req.GetNodeCount(), req.GetGpus(), req.GetHold())
+	return &control.Action{Id: id, Kind: req.GetKind(), Job: job, Who: "alice", Why: why, State: "going", Created: at(0)}, nil
+}
+
+func action(id int64) *control.Action {
+	return &control.Action{Id: id, Kind: "preempt", Job: 800 + id, Who: "alice", Why: "asked", State: "going", Step: "checkpoint", Created: at(-10), Lines: []*control.Line{{At: at(-10), State: "going"}}}
+}
+
+func (controller) Watch(req *control.WatchRequest, stream grpc.ServerStreamingServer[control.Action]) error {
+	a := action(req.GetId())
+	if err := stream.Send(a); err != nil {
+		return err
+	}
+	if a.GetId() == 18 {
+		return control.Status(control.Errorf(control.ErrInternal, "preemptd is stopped"))
+	}
+	a.Step, a.Lines = "park", []*control.Line{{At: at(-9), State: "going", Step: "park"}}
+	if err := stream.Send(a); err != nil {
+		return err
+	}
+	return stream.Send(ended(a))
+}
+
+func ended(a *control.Action) *control.Action {
+	a.State, a.Ended = "done", at(-5)
+	if a.GetId() == 14 {
+		a.State, a.Problem = "undone", "it is PENDING, and cannot be preempted"
+	}
+	a.Lines = []*control.Line{{At: at(-5), State: a.GetState(), Step: "told", Attempt: 1, Text: "told\x1b[2J"}}
+	return a
+}
+
+func (controller) Show(_ context.Context, req *control.ShowRequest) (*control.Action, error) {
+	if req.GetId() != 12 {
+		return nil, control.Status(control.Errorf(control.ErrNoAction, "action %d: there is none of that number", req.GetId()))
+	}
+	return ended(action(12)), nil
+}
+
+func (controller) History(ctx context.Context, req *control.HistoryRequest) (*control.HistoryReply, error) {
+	if caller, _ := munge.CallerOf(ctx); caller.UID != apitest.Alice {
+		return &control.HistoryReply{}, nil
+	}
+	all := []*control.Action{action(18), ended(action(14)), ended(action(12))}
+	return &control.HistoryReply{Actions: slices.DeleteFunc(all, func(a *control.Action) bool {
+		return req.GetJob() != "" && req.GetJob() != fmt.Sprint(a.GetJob())
+	})}, nil
+}
+
+func (controller) Status(context.Context, *control.StatusRequest) (*control.StatusReply, error) {
+	return &control.StatusReply{
+		Version: "1.0", Cluster: "mini", Holder: "ctl, process 7", Term: 3, Ticked: at(-2), UnderWay: 2, Actions: []*control.Action{action(18)},
+		Policies: []*control.Policy{
+			{Name: "drain", Running: true, Starts: 1},
+			{Name: "tiers", Starts: 4, Failures: 4, Problem: "it does not answer", Until: at(60)},
+			{Name: "power"},
+		},
+		Problems: []string{"policy tiers: it does not answer"},
+	}, nil
+}
+
+// TestNoController: it is said where preemptd was looked for, and what to do.
+func TestNoController(t *testing.T) {
+	c := newCluster(t)
+	out := c.run(t.Context(), "alice", "status", "--controller", "127.0.0.1:1")
+	want := `! singctl: no preemptd answers at 127.0.0.1:1
+! hint: on that host: systemctl status preemptd; --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere
+exit 6
+`
+	if out != want {
+		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+}
+
+// TestWhere: preemptd is looked for beside slurmctld, and a port need not be named.
+func TestWhere(t *testing.T) {
+	newCluster(t)
+	hosts, err := slurm{}.controllers(t.Context())
+	if err != nil || strings.Join(hosts, " ") != "10.0.0.1 ctl2" {
+		t.Errorf("%q %v", hosts, err)
+	}
+	for typed, want := range map[string]string{"ctl": "ctl:6831", "ctl:7": "ctl:7", "[fe80::1]:7": "[fe80::1]:7", ":7": "", "ctl:": "", "ctl:0": "", "ctl:x": "", "fe80::1": ""} {
+		if got, err := controllerAddress(typed); got != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %q %v", typed, got, err)
+		}
+	}
+}
+
+// TestNotWaited: who does not wait is told that it goes on.
+func TestNotWaited(t *testing.T) {
+	c := newCluster(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs strings.Builder
+	a := c.app("alice", &out, &errs)
+	code := a.exit(ctx, a.root(), &goesOnError{12, context.Canceled})
+	if want := "singctl: action 12 goes on\nhint: singctl history --action 12 says how it ends\n"; code != 130 || errs.String() != want {
+		t.Errorf("exit %d: %s", code, errs.String())
+	}
+}

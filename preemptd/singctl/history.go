@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) history() *cobra.Command {
+	var id int64
+	var limit uint16
+	c := &cobra.Command{
+		Use: "history [JOB]", Short: "List what was done to a job, or to all your jobs, and why",
+		Args: arguments(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, name := cmd.Context(), ""
+			if len(args) > 0 {
+				if id != 0 {
+					return rpc.Errorf(rpc.ErrInvalid, "name a job, or an action; not both")
+				}
+				j, err := a.slurm.find(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				name = j.name
+			}
+			return a.askController(ctx, func(c *control.Client) error {
+				if id != 0 {
+					m, err := c.Show(ctx, id)
+					if err == nil {
+						a.printStory(m)
+					}
+					return err
+				}
+				all, err := c.History(ctx, name, int32(limit))
+				switch {
+				case err != nil:
+					return err
+				case a.json:
+					a.printMessage(&control.HistoryReply{Actions: all})
+				case len(all) == 0:
+					fmt.Fprintln(a.stdout, "no actions")
+				default:
+					table(a.stdout, append([][]string{actionHead}, actionRows(all)...))
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().Int64Var(&id, "action", 0, "tell all of the action of this `NUMBER`")
+	c.Flags().Uint16Var(&limit, "limit", 0, "list the newest `N`; 100 at most")
+	return c
+}
+
+var actionHead = []string{"ACTION", "JOB", "KIND", "STATE", "BEGAN", "TOOK", "WHO", "WHY"}
+
+func actionRows(all []*control.Action) [][]string {
+	var rows [][]string
+	for _, m := range all {
+		state, took := m.GetState(), "-"
+		if m.GetEnded() != nil {
+			took = durationText(m.GetEnded().AsTime().Sub(m.GetCreated().AsTime()))
+		} else if m.GetStep() != "" {
+			state += ": " + m.GetStep()
+		}
+		why := m.GetWhy()
+		if m.GetProblem() != "" {
+			why += "; " + m.GetProblem()
+		}
+		rows = append(rows, []string{fmt.Sprint(m.GetId()), fmt.Sprint(m.GetJob()), m.GetKind(), state, timeText(m.GetCreated()), took, m.GetWho(), why})
+	}
+	return rows
+}
+
+// printStory tells all of an action.
+func (a *app) printStory(m *control.Action) {
+	if a.json {
+		a.printMessage(m)
+		return
+	}
+	table(a.stdout, append([][]string{actionHead}, actionRows([]*control.Action{m})...))
+	fmt.Fprintln(a.stdout)
+	rows := [][]string{{"AT", "STATE", "STEP", "TRIES", "TEXT"}}
+	for _, l := range m.GetLines() {
+		rows = append(rows, []string{timeText(l.GetAt()), l.GetState(), or(l.GetStep(), "-"), fmt.Sprint(l.GetAttempt()), or(l.GetText(), "-")})
+	}
+	table(a.stdout, rows)
+}

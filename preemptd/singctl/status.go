@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+func (a *app) status() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Say how the controller does, and what it is doing",
+		Args: arguments(0, 0, ""), ValidArgsFunction: noFiles,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.askController(cmd.Context(), func(c *control.Client) error {
+				s, err := c.Status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printMessage(s)
+					return nil
+				}
+				a.printStatus(s)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) printStatus(s *control.StatusReply) {
+	looked := "not yet"
+	if s.GetTicked() != nil {
+		looked = durationText(a.now().Sub(s.GetTicked().AsTime())) + " ago"
+	}
+	table(a.stdout, [][]string{
+		{"cluster", s.GetCluster()}, {"preemptd", s.GetVersion()}, {"works", or(s.GetHolder(), "nobody")}, {"looked", looked},
+		{"under way", plural(int64(s.GetUnderWay()), "action")},
+	})
+	if len(s.GetPolicies()) > 0 {
+		fmt.Fprintln(a.stdout)
+		rows := [][]string{{"POLICY", "STATE", "FAILURES", "PROBLEM"}}
+		for _, p := range s.GetPolicies() {
+			state := "not started"
+			switch {
+			case p.GetUntil() != nil:
+				state = "rests until " + timeText(p.GetUntil())
+			case p.GetRunning():
+				state = "running"
+			}
+			rows = append(rows, []string{p.GetName(), state, fmt.Sprint(p.GetFailures()), or(p.GetProblem(), "-")})
+		}
+		table(a.stdout, rows)
+	}
+	if len(s.GetActions()) > 0 {
+		fmt.Fprintln(a.stdout)
+		table(a.stdout, append([][]string{actionHead}, actionRows(s.GetActions())...))
+	}
+	for _, problem := range s.GetProblems() {
+		fmt.Fprintf(a.stdout, "problem: %s\n", line(problem))
+	}
+}
