@@ -121,8 +121,16 @@ func (a *app) printDevices(capsules []*rpc.Capsule) {
 	for _, c := range capsules {
 		d := c.GetDevices()
 		pids := make([]string, 0, len(d.GetProcesses()))
+		away := 0 // restored with the devices, and not themselves yet
 		for _, p := range d.GetProcesses() {
+			if p.GetPid() == 0 {
+				away++
+				continue
+			}
 			pids = append(pids, strconv.FormatInt(p.GetPid(), 10))
+		}
+		if away > 0 {
+			pids = append(pids, fmt.Sprintf("%d not back yet", away))
 		}
 		row := []string{strconv.Itoa(int(c.GetIndex()))}
 		for i, g := range d.GetDevices() {

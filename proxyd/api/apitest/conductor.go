@@ -106,7 +106,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 					{Name: "s0.0", Pid: 340, State: "running", Started: at(1), Rss: 5 << 30, Command: "python3 train.py"}},
 					Devices: &rpc.Devices{
 						Devices:   []*rpc.Device{{Name: "Software GPU", Memory: 4 << 30, Used: 1 << 30}, {Name: "Software GPU", Memory: 4 << 30}},
-						Processes: []*rpc.DeviceProcess{{Pid: 340, Used: 1 << 30}},
+						Processes: []*rpc.DeviceProcess{{Pid: 340, Used: 1 << 30}, {}},
 						Missed:    []string{"cuTexObject\x1b[31mCreate"},
 						Faults:    []string{"process 311: an illegal address"},
 					}},
