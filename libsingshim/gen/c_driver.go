@@ -19,6 +19,7 @@ var driverCalls = []struct {
 	{symbol: "cuInit"}, {symbol: "cuDriverGetVersion"},
 	{symbol: "cuDeviceGetCount"}, {symbol: "cuDeviceGet"}, {symbol: "cuDeviceGetName"}, {symbol: "cuDeviceGetUuid_v2", optional: true},
 	{symbol: "cuDeviceGetUuid", optional: true}, {symbol: "cuDeviceTotalMem_v2"}, {symbol: "cuDeviceGetAttribute"}, {symbol: "cuDeviceCanAccessPeer"},
+	{symbol: "cuDevicePrimaryCtxRetain"}, {symbol: "cuDevicePrimaryCtxRelease_v2"},
 	{symbol: "cuCtxCreate_v2"}, {symbol: "cuCtxDestroy_v2"}, {symbol: "cuCtxSetCurrent"}, {symbol: "cuCtxGetLimit"}, {symbol: "cuCtxSetLimit"},
 	{symbol: "cuMemAddressReserve"}, {symbol: "cuMemAddressFree"}, {symbol: "cuMemCreate"}, {symbol: "cuMemRelease"}, {symbol: "cuMemMap"},
 	{symbol: "cuMemUnmap"}, {symbol: "cuMemSetAccess"}, {symbol: "cuMemGetAllocationGranularity"},

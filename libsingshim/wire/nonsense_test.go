@@ -319,3 +319,33 @@ func TestFinish(t *testing.T) {
 		}
 	}
 }
+
+// TestExits: that a process has said that it ends is known before that is handled, and afterwards, and not of a ring that was closed.
+func TestExits(t *testing.T) {
+	r, err := Create(Options{Spin: -1})
+	must(t, err)
+	r.enter()
+	f := &forger{mem: r.mem}
+	f.post(0, record{op: OpMissed})
+	if r.Exits() {
+		t.Error("before it was said")
+	}
+	f.post(0, record{op: OpExit})
+	f.post(1, record{op: OpMissed})
+	if !r.Exits() {
+		t.Error("not when it was said")
+	}
+	err = r.Serve(func(m *Message) {
+		if !r.Exits() {
+			t.Error("not while it is handled")
+		}
+		if m.Op == OpExit {
+			r.Finish()
+		}
+	})
+	must(t, err)
+	r.leave()
+	if r.Exits() {
+		t.Error("of a ring that was closed")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -221,6 +222,21 @@ func (r *Ring) Finish() {
 	defer r.leave()
 	r.finish.Store(true)
 	r.nudge()
+}
+
+// Exits tells whether the process has said that it ends (OpExit), in a message that is handled or will be.
+func (r *Ring) Exits() bool {
+	if !r.enter() {
+		return false
+	}
+	defer r.leave()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.take() != nil {
+		return false
+	}
+	waiting := r.backlog[r.next-r.handed:]
+	return r.finish.Load() || slices.ContainsFunc(waiting, func(m message) bool { return m.op == OpExit })
 }
 
 // nudge makes the reader look.
