@@ -14,7 +14,7 @@
 /* Of Slurm's: what it forwards an option by, and where a program finds it again. */
 #define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
 
-enum { SELF = 0, OPTIONS = 6 };
+enum { SELF = 0, OPTIONS = 7 };
 
 #define TIME_FORMS "minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s"
 
@@ -31,15 +31,17 @@ static const struct row {
 	char *value; /* as --help shows it */
 	char *help;
 	const char *(*check)(const char *text, char out[VALUE_SIZE]);
+	bool bare; /* it means something without a value */
 } rows[OPTIONS] = {
 	{
 		.flag = "singularity",
 		.key = "singularity",
 		.forwarded = FORWARDED "singularity",
-		.accepted = "on, off, or a list of interval=, tier=, gpus=, on-failure= and exclude=, separated by commas",
+		.accepted = "on, off, or a list of interval=, tier=, gpus=, on-failure=, exact and exclude=, separated by commas",
 		.value = "[KEY=VALUE,...]",
+		.bare = true,
 		.help = "the job survives a requeue, a preemption, a time limit or a dead node and resumes where it "
-			"stood; KEY is interval, tier, gpus, on-failure or exclude, as below; \"off\" switches it off",
+			"stood; KEY is interval, tier, gpus, on-failure, exact or exclude, as below; \"off\" switches it off",
 	},
 	{
 		.flag = "singularity-interval",
@@ -81,6 +83,18 @@ static const struct row {
 		.help = "what becomes of the job if its checkpoint cannot be restored: held, with the reason "
 			"(default), or started over",
 		.check = value_on_failure,
+	},
+	{
+		.flag = "singularity-exact",
+		.brief = "exact",
+		.key = "exact",
+		.forwarded = FORWARDED "singularity_exact",
+		.accepted = "yes, no, or no value for yes",
+		.value = "[yes|no]",
+		.help = "sums over GPUs have the same bits however many GPUs there are and wherever they are; slower on "
+			"real ones",
+		.check = value_exact,
+		.bare = true,
 	},
 	{
 		.flag = "singularity-exclude",
@@ -160,7 +174,7 @@ static int take_list(const char *prefix, const char *list)
 	for (const char *at = list;; ++at) {
 		const size_t n = element_length(at);
 		const char *value = memchr(at, '=', n);
-		const struct row *row = value ? row_of_brief(at, (size_t)(value - at)) : NULL;
+		const struct row *row = row_of_brief(at, value ? (size_t)(value - at) : n);
 		const char *why;
 
 		if (n >= sizeof(text)) {
@@ -169,7 +183,7 @@ static int take_list(const char *prefix, const char *list)
 		}
 		memcpy(text, at, n);
 		text[n] = '\0';
-		if (!row) {
+		if (!row || (!value && !row->bare)) {
 			refuse(prefix, n ? text : list, n ? "unknown" : "an element is empty", rows[SELF].accepted);
 			return (-1);
 		}
@@ -177,7 +191,7 @@ static int take_list(const char *prefix, const char *list)
 			refuse(prefix, text, "given twice", rows[SELF].accepted);
 			return (-1);
 		}
-		why = take_value(row, text + strlen(row->brief) + 1, &now.brief[row - rows]);
+		why = take_value(row, value ? text + strlen(row->brief) + 1 : "", &now.brief[row - rows]);
 		if (why) {
 			refuse(prefix, text, why, row->accepted);
 			return (-1);
@@ -254,7 +268,7 @@ static struct spank_option spank_option_of(const struct row *row)
 		.name = row->flag,
 		.arginfo = row->value,
 		.usage = row->help,
-		.has_arg = row == rows + SELF ? optional : required,
+		.has_arg = row->bare ? optional : required,
 		.val = (int)(row - rows),
 		.cb = take,
 	});

@@ -137,6 +137,15 @@ const char *value_on_failure(const char *text, char out[VALUE_SIZE])
 	return (NULL);
 }
 
+const char *value_exact(const char *text, char out[VALUE_SIZE])
+{
+	if (*text && strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+		return ("neither yes nor no");
+	snprintf(out, VALUE_SIZE, "%s", *text ? text : "yes");
+
+	return (NULL);
+}
+
 const char *value_paths(const char *text, char out[VALUE_SIZE])
 {
 	const char *at = text;

@@ -15,6 +15,7 @@ const char *value_time(const char *text, char out[VALUE_SIZE]);
 const char *value_tier(const char *text, char out[VALUE_SIZE]);
 const char *value_gpus(const char *text, char out[VALUE_SIZE]);
 const char *value_on_failure(const char *text, char out[VALUE_SIZE]);
+const char *value_exact(const char *text, char out[VALUE_SIZE]);
 const char *value_paths(const char *text, char out[VALUE_SIZE]);
 
 #endif

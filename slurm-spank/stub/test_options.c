@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST "on, off, or a list of interval=, tier=, gpus=, on-failure= and exclude=, separated by commas"
+#define LIST "on, off, or a list of interval=, tier=, gpus=, on-failure=, exact and exclude=, separated by commas"
 
 static const struct answer plain = ANSWER("ok\0mode=plain");
 
@@ -34,7 +34,7 @@ static void registered(void)
 	const char *which = getenv("STUB_CONTEXT");
 
 	load(contexts[which ? atoi(which) : 0], NULL);
-	CHECK(options_registered() == 6);
+	CHECK(options_registered() == 7);
 	CHECK(options_documented());
 }
 
@@ -73,6 +73,8 @@ static void refused(void)
 		{ "singularity-tier", "a b", "--singularity-tier=a b: not the name of a tier; accepted: premium, standard, basic, or" },
 		{ "singularity-gpus", "8-4", "--singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX" },
 		{ "singularity-on-failure", "panic", "--singularity-on-failure=panic: neither of the two; accepted: hold or restart" },
+		{ "singularity-exact", "maybe", "--singularity-exact=maybe: neither yes nor no; accepted: yes, no, or no value for yes" },
+		{ "singularity", "tier", "--singularity=tier: unknown; accepted: " LIST },
 		{ "singularity-exclude", "tmp", "--singularity-exclude=tmp: a relative path; accepted: absolute paths, separated by" },
 	};
 
@@ -101,6 +103,31 @@ static void taken(void)
 	CHECK(strcmp(asked(&m, "tier"), "premium") == 0);
 	CHECK(strcmp(asked(&m, "gpus"), "4-8") == 0);
 	CHECK(strcmp(asked(&m, "on_failure"), "hold") == 0);
+}
+
+/* It needs no value, within the list as well. */
+static void exact_in_list(void)
+{
+	static struct message m;
+
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", "exact,tier=basic");
+	ask(&m);
+	CHECK(strcmp(asked(&m, "exact"), "yes") == 0);
+	CHECK(strcmp(asked(&m, "tier"), "basic") == 0);
+}
+
+static void exact_alone(void)
+{
+	static struct message m;
+
+	proxyd_start(&plain, 1);
+	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
+	give("singularity", "exact=no");
+	give("singularity-exact", NULL);
+	ask(&m);
+	CHECK(strcmp(asked(&m, "exact"), "yes") == 0);
 }
 
 /* Whatever the order, and however often. */
@@ -161,6 +188,8 @@ const struct test option_tests[] = {
 	{ "options not in slurmd", not_in_slurmd },
 	{ "options refused", refused },
 	{ "options taken", taken },
+	{ "options, exact in a list", exact_in_list },
+	{ "options, exact alone", exact_alone },
 	{ "options, the last one counts", last_one_counts },
 	{ "options imply the switch", implied },
 	{ "options without a value", without_value },
