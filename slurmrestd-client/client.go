@@ -59,6 +59,10 @@ type Config struct {
 	ClockSkew time.Duration
 	// Now replaces time.Now.
 	Now func() time.Time
+
+	// Observe is called after each request, with what came of it; nil: nobody is
+	// told. It must be quick, and safe for concurrent use.
+	Observe func(Exchange)
 }
 
 const (

@@ -196,6 +196,8 @@ func TestRetries(t *testing.T) {
 		{"POST, cut in the body", slurmresttest.Fault{Path: "/job/2", Cut: 40}, post, slurmrest.ErrUncertain, 1},
 		{"POST, busy", slurmresttest.Fault{Path: "/job/2", Slurm: 2103}, post, slurmrest.ErrBusy, 1},
 		{"POST, slurmctld's answer was lost", slurmresttest.Fault{Path: "/job/2", Slurm: 1802}, post, slurmrest.ErrUncertain, 1},
+		{"POST, slurmctld ended in the middle", slurmresttest.Fault{Path: "/job/2", Slurm: 1000}, post, slurmrest.ErrUncertain, 1},
+		{"POST, slurmctld ended before it", slurmresttest.Fault{Path: "/job/2", Status: 500, Body: `{"errors": [{"error_number": -1, "error": "Unspecified error"}]}`}, post, slurmrest.ErrUncertain, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			allVersions(t, func(t *testing.T, s *slurmresttest.Server, c *slurmrest.Client) {

@@ -65,6 +65,9 @@ type abilities struct {
 	arrayFalse bool // an update of an array that went well is reported as error 0
 	updateNode bool
 	requeue    bool
+	reserve    bool // make and delete reservations
+	// resComment: the releases that serve it have comments of reservations
+	resComment bool
 }
 
 // put adds a member if the pointer is not nil.

@@ -36,6 +36,7 @@ var (
 	ErrInvalidQOS       = errors.New("no such qos")
 	ErrInvalidAccount   = errors.New("no such account")
 	ErrInvalidGRES      = errors.New("invalid gres")
+	ErrNoReservation    = errors.New("no such reservation")
 	ErrTimeLimit        = errors.New("invalid time limit")
 	ErrPolicy           = errors.New("against accounting policy")
 	ErrInvalidRequest   = errors.New("request not understood")
@@ -64,8 +65,13 @@ var meanings = []struct {
 	is        error
 	retryable bool
 	uncertain bool // what was asked may have been done all the same
+	status    int  // of HTTP, which alone has this meaning; 0: any
 	text      string
 }{
+	// A slurmctld that ends while it answers: it failed, and what came was no answer.
+	// 22.05 says -1 of everything, with status 200.
+	{number: -1, status: http.StatusInternalServerError, is: ErrController, retryable: true, uncertain: true},
+	{number: 1000, is: ErrController, retryable: true, uncertain: true, text: "Unexpected message received"},
 	{number: 1007, is: ErrAuth, text: "Protocol authentication error"},
 	{number: 1800, is: ErrController, retryable: true, text: "Unable to contact slurm controller (connect failure)"},
 	{number: 1801, is: ErrController, retryable: true, text: "Unable to contact slurm controller (send failure)"},
@@ -92,6 +98,7 @@ var meanings = []struct {
 	{number: 2045, is: ErrInvalidAccount, text: "Invalid account or account/partition combination specified"},
 	{number: 2050, is: ErrPolicy, text: "Job violates accounting/QOS policy"},
 	{number: 2051, is: ErrTimeLimit, text: "Requested time limit is invalid"},
+	{number: 2053, is: ErrNoReservation, text: "Requested reservation is invalid"},
 	{number: 2061, is: ErrTransition, retryable: true, text: "PrologSlurmctld is still running"},
 	{number: 2066, is: ErrInvalidQOS, text: "Invalid qos specification"},
 	{number: 2072, is: ErrInvalidGRES, text: "Invalid generic resource (gres) specification"},
@@ -175,7 +182,7 @@ func (e *Error) Unwrap() []error { return e.others }
 // means fills in what the number and the status mean.
 func (e *Error) means() *Error {
 	for _, row := range meanings {
-		if row.number != e.Number {
+		if row.number != e.Number || row.status != 0 && row.status != e.Status {
 			continue
 		}
 		e.is = append(e.is, row.is)

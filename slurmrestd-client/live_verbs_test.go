@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ func TestLive(t *testing.T) {
 				{"array", testArray},
 				{"het", testHet},
 				{"incremental", testIncremental},
+				{"reservation", testReservation},
 				{"requeue/rest", requeueVia(slurmrest.RouteREST)},
 				{"requeue/scontrol", requeueVia(slurmrest.RouteScontrol)},
 				{"requeue/exit-code", requeueVia(slurmrest.RouteExitCode)},
@@ -92,7 +94,8 @@ func testCluster(l *live, version string) {
 		l.Errorf("diag %+v, %v", diag, err)
 	}
 	night := "night-" + strings.ReplaceAll(version, ".", "")
-	command(l.T, "scontrol", "create", "reservation="+night, "starttime=now+10days", "duration=60", "users=alice", "nodes=n2")
+	// Jobs of other tests have no time limit: without the flag they stand in its way, if they run.
+	command(l.T, "scontrol", "create", "reservation="+night, "starttime=now+10days", "duration=60", "users=alice", "nodes=n2", "flags=ignore_jobs")
 	l.Cleanup(func() { command(l.T, "scontrol", "delete", "reservation="+night) })
 	reservations, err := l.root.Reservations(l.Context())
 	l.ok(err)
@@ -162,6 +165,41 @@ func testHold(l *live, _ string) {
 		l.Errorf("a running job that was held is %s", j.State)
 	}
 	l.ok(l.root.Release(l.Context(), ref, time.Time{}))
+}
+
+// testReservation makes one that is far away: nobody has to wait for it, for as long as they may run.
+func testReservation(l *live, version string) {
+	far := slurmrest.NewReservation{
+		Name: "far:" + version, Start: time.Now().Add(3650 * 24 * time.Hour).Truncate(time.Second), Duration: time.Minute, Nodes: []string{"n1"},
+		Users: []string{"root"}, Flags: []string{"IGNORE_JOBS", "OVERLAP"}, Comment: "it's far away",
+	}
+	if version == slurmrest.V0045 { // scontrol is root's
+		l.is(l.alice.CreateReservation(l.Context(), far), slurmrest.ErrAccessDenied)
+	}
+	l.ok(l.root.CreateReservation(l.Context(), far))
+	deleted := false
+	l.Cleanup(func() {
+		if !deleted {
+			command(l.T, "scontrol", "delete", "reservation="+far.Name)
+		}
+	})
+	all, err := l.root.Reservations(l.Context())
+	l.ok(err)
+	at := slices.IndexFunc(all, func(r slurmrest.Reservation) bool { return r.Name == far.Name })
+	if at < 0 || !all[at].Start.Equal(far.Start) || all[at].End.Sub(far.Start) != far.Duration || all[at].Nodes != "n1" || all[at].Users != "root" ||
+		!slices.Contains(all[at].Flags, "IGNORE_JOBS") || !slices.Contains(all[at].Flags, "OVERLAP") {
+		l.Errorf("reservations %+v; want %+v", all, far)
+	}
+	if said := command(l.T, "scontrol", "show", "reservation="+far.Name); version != slurmrest.V0038 && !strings.Contains(said, far.Comment) {
+		l.Errorf("scontrol shows %s", said)
+	}
+	ref := l.submit(slurmrest.JobSubmit{RequiredNodes: "n1", TimeLimit: slurmrest.Unlimited()})
+	if j := l.becomes(ref, "running", running); !j.TimeLimit.Infinite {
+		l.Errorf("time limit %+v", j.TimeLimit)
+	}
+	l.ok(l.root.DeleteReservation(l.Context(), far.Name))
+	deleted = true
+	l.is(l.root.DeleteReservation(l.Context(), far.Name), slurmrest.ErrNoReservation)
 }
 
 // testEdit changes everything that can be changed, one at a time, and reads it back.

@@ -15,7 +15,7 @@ type modern struct{ name string }
 func (m modern) version() string { return m.name }
 
 func (modern) can() abilities {
-	return abilities{lastUpdate: true, signalTo: true, signalSaid: true, updateNode: true}
+	return abilities{lastUpdate: true, signalTo: true, signalSaid: true, updateNode: true, resComment: true}
 }
 
 func (modern) since(t time.Time) string     { return seconds(t) }

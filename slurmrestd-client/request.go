@@ -131,8 +131,18 @@ func lost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// try sends one request once and reads the answer.
+// try sends one request once, reads the answer, and tells the observer.
 func (c *Client) try(ctx context.Context, request *call, fields table[answer]) (answer, error) {
+	if c.cfg.Observe == nil {
+		return c.exchange(ctx, request, fields)
+	}
+	began := time.Now()
+	a, err := c.exchange(ctx, request, fields)
+	c.cfg.Observe(Exchange{request.method, endpoint(request.path), time.Since(began), err})
+	return a, err
+}
+
+func (c *Client) exchange(ctx context.Context, request *call, fields table[answer]) (answer, error) {
 	var sent atomic.Bool
 	req, err := c.request(ctx, request, &sent)
 	if err != nil {

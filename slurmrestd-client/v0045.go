@@ -3,11 +3,11 @@
 
 package slurmrest
 
-// v0045 is the first version that can requeue a job.
+// v0045 is the first version that can requeue a job, and make reservations.
 type v0045 struct{ modern }
 
 func (d v0045) can() abilities {
 	can := d.modern.can()
-	can.requeue = true
+	can.requeue, can.reserve = true, true
 	return can
 }

@@ -74,7 +74,7 @@ func (s *Server) inflict(f Fault, w http.ResponseWriter, r *http.Request) (http.
 		_, _ = w.Write([]byte(f.Body))
 	case f.Slurm != 0:
 		d := s.dialectOf(r)
-		write(w, http.StatusOK, d.envelope(s, object{"errors": d.complaints(refuse(f.Slurm, "ordered"))}))
+		s.write(w, http.StatusOK, d.envelope(s, object{"errors": d.complaints(refuse(f.Slurm, "ordered"))}))
 	}
 	return w, false
 }

@@ -29,6 +29,7 @@ var texts = map[int]string{
 	2028: "Invalid node state specified",
 	2037: "Requested operation is presently disabled",
 	2039: "Only batch jobs are accepted or processed",
+	2053: "Requested reservation is invalid",
 	2073: "Job is no longer pending execution",
 	2084: "Job has already finished",
 	2180: "Invalid node state transition",
@@ -83,7 +84,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, raw []byte) {
 	case token != s.opt.Token && !strings.Contains(r.URL.Path, "/ping"):
 		// slurmrestd does not look at the token; who is asked behind it does.
 		no := d.badToken(strings.HasPrefix(r.URL.Path, "/slurmdb/"))
-		write(w, d.status(no), d.envelope(s, object{"errors": d.complaints(no)}))
+		s.write(w, d.status(no), d.envelope(s, object{"errors": d.complaints(no)}))
 	default:
 		s.answer(w, r, d, raw)
 	}
@@ -126,9 +127,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, raw [
 		w.WriteHeader(http.StatusNotModified)
 	case refused != nil:
 		result = d.envelope(s, object{"errors": d.complaints(refused)})
-		write(w, d.status(refused), result)
+		s.write(w, d.status(refused), result)
 	default:
-		write(w, http.StatusOK, d.envelope(s, result))
+		s.write(w, http.StatusOK, d.envelope(s, result))
 	}
 	if refused == nil && react != nil {
 		react()
@@ -165,6 +166,8 @@ var handlers = map[string]func(*Server, question) (object, *refusal){
 	"GET slurm reservations": func(s *Server, q question) (object, *refusal) {
 		return object{"reservations": each(s.reservations, q.reservation)}, nil
 	},
+	"POST slurm reservation":   (*Server).reserve,
+	"DELETE slurm reservation": (*Server).unreserve,
 	"GET slurmdb qos": func(s *Server, q question) (object, *refusal) {
 		return object{q.qosName(): each(s.qos, q.qosRecord)}, nil
 	},
@@ -182,7 +185,8 @@ func (s *Server) handle(r *http.Request, d dialect, raw []byte) (result object, 
 		what += " " + rest[0]
 	}
 	handler, found := handlers[what]
-	if !found || what == "POST slurm jobs requeue" && !d.canRequeue() || what == "POST slurm node" && !d.canUpdateNode() {
+	newest := what == "POST slurm jobs requeue" || strings.HasSuffix(what, " slurm reservation")
+	if !found || newest && !d.canRequeue() || what == "POST slurm node" && !d.canUpdateNode() {
 		return nil, nil, false
 	}
 	result, no = handler(s, question{r, d, rest, raw})

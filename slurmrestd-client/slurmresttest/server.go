@@ -11,6 +11,7 @@
 package slurmresttest
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net"
@@ -180,9 +181,14 @@ func (s *Server) now() time.Time { return s.opt.Now() }
 // object is a JSON object.
 type object = map[string]any
 
-// write answers with JSON, laid out as the releases before 26.05 do.
-func write(w http.ResponseWriter, status int, answer object) {
-	raw, err := json.MarshalIndent(answer, "", "  ")
+// write answers with JSON, laid out over lines by the releases before 26.05.
+func (s *Server) write(w http.ResponseWriter, status int, answer object) {
+	raw, err := json.Marshal(answer)
+	if err == nil && s.opt.Release < "26.05" {
+		var b bytes.Buffer
+		err = json.Indent(&b, raw, "", "  ")
+		raw = b.Bytes()
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

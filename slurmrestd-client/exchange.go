@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest
+
+import (
+	"strings"
+	"time"
+)
+
+// Exchange is one request and what came of it, for those who count.
+type Exchange struct {
+	Method string
+	// Endpoint is what kind of thing was asked about: "jobs", "job", "slurmdb/qos". It
+	// has no names and numbers in it, so there are few.
+	Endpoint string
+	Took     time.Duration // until the whole answer was read
+	// Err is what the answer said, or why there is none. ErrNoChange is an answer as good
+	// as nil.
+	Err error
+}
+
+// endpoint is the part of a path that does not depend on what is asked for.
+func endpoint(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/") // "slurm", version, kind, …
+	if len(parts) < 3 {
+		return parts[0]
+	}
+	if parts[0] == "slurm" {
+		return parts[2]
+	}
+	return parts[0] + "/" + parts[2]
+}

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package slurmrest_test
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
+)
+
+var night = slurmrest.NewReservation{
+	Name: "night:n1:7", Start: time.Unix(2110704601, 0), Duration: time.Hour, Nodes: []string{"n1", "n2"}, Users: []string{"root"},
+	Flags: []string{"IGNORE_JOBS", "OVERLAP"}, Comment: "two words",
+}
+
+func TestReservationREST(t *testing.T) {
+	s := slurmresttest.Start(t, slurmresttest.Options{})
+	c := client(t, s, func(cfg *slurmrest.Config) { cfg.Scontrol = &scontrol{none: errors.New("not to be asked")} })
+	if err := c.CreateReservation(t.Context(), night); err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Reservations(t.Context())
+	if err != nil || len(all) != 1 || all[0].Name != night.Name || !all[0].Start.Equal(night.Start) || all[0].End.Sub(all[0].Start) != time.Hour ||
+		all[0].Nodes != "n1,n2" || all[0].Users != "root" || !slices.Equal(all[0].Flags, night.Flags) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := c.DeleteReservation(t.Context(), night.Name); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteReservation(t.Context(), night.Name); !errors.Is(err, slurmrest.ErrNoReservation) {
+		t.Errorf("one that is gone: %v", err)
+	}
+	for _, bad := range []string{"", "a b", "a,b", "a/b", "a=b"} {
+		if err := c.DeleteReservation(t.Context(), bad); err == nil || errors.Is(err, slurmrest.ErrNoReservation) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestReservationScontrol(t *testing.T) {
+	const made = "create Reservation=night:n1:7 StartTime=uts2110704601 Duration=60 Nodes=n1,n2 Users=root Flags=IGNORE_JOBS,OVERLAP"
+	for _, test := range []struct{ version, want string }{
+		{slurmrest.V0038, made},
+		{slurmrest.V0042, made + " Comment=two words"},
+	} {
+		run := &scontrol{}
+		c := client(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(cfg *slurmrest.Config) { cfg.Scontrol = run })
+		if err := c.CreateReservation(t.Context(), night); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.DeleteReservation(t.Context(), night.Name); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{test.want, "delete Reservation=night:n1:7"}; !slices.Equal(run.calls, want) {
+			t.Errorf("%s: %q; want %q", test.version, run.calls, want)
+		}
+		run.err = &slurmrest.ScontrolError{Exit: 1, Output: "delete_reservation reservation=x: Requested reservation is invalid"}
+		if err := c.DeleteReservation(t.Context(), night.Name); !errors.Is(err, slurmrest.ErrNoReservation) {
+			t.Errorf("%s: one that is gone: %v", test.version, err)
+		}
+		run.err = exec.ErrNotFound
+		if err := c.CreateReservation(t.Context(), night); !errors.Is(err, slurmrest.ErrUnsupported) {
+			t.Errorf("%s: no scontrol: %v", test.version, err)
+		}
+		c = client(t, slurmresttest.Start(t, slurmresttest.Options{Versions: []string{test.version}}), func(*slurmrest.Config) {})
+		if err := c.CreateReservation(t.Context(), night); !errors.Is(err, slurmrest.ErrUnsupported) {
+			t.Errorf("%s: neither: %v", test.version, err)
+		}
+	}
+}
