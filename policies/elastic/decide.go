@@ -16,7 +16,7 @@ import (
 // does both: what is lent now must not be asked back with the next snapshot.
 func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
-	waiting := false
+	waiting := s.Placing()
 	for _, j := range queue(s) {
 		if shares := room.Find(j, j.GPUs, nil); shares != nil {
 			room.Take(shares) // Slurm starts it

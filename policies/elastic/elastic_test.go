@@ -50,6 +50,7 @@ func TestDecisions(t *testing.T) {
 		s    *sdk.Snapshot
 		want []string
 	}{
+		{"not while room is being made for somebody", cluster(on(job(1, 2), 0, 2), changed(job(2, 2), func(j *sdk.Job) { j.Action = "place" })), nil},
 		{"idle GPUs are lent", cluster(on(job(1, 2), 0, 2)), []string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
 		{"as many as there are", cluster(on(job(1, 2), 0, 2), on(changed(job(2, 3), func(j *sdk.Job) { j.MaxGPUs = 3 }), 2, 3)),
 			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},

@@ -138,6 +138,9 @@ func lists[R, E any](c *columns, name string, rows []R, counts *[]uint32, field 
 
 // place is where a text is among the texts. It is put there if it is new.
 func (c *columns) place(s string) uint32 {
+	if s == "" {
+		return 0 // most are
+	}
 	p, ok := c.places[s]
 	if !ok {
 		p = uint32(len(c.texts))

@@ -92,6 +92,17 @@ func (s *Snapshot) Job(id JobID) (*Job, bool) {
 	return &s.Jobs[i], true
 }
 
+// Placing reports whether room is being made for a job that waits: what is idle may be a part
+// of it, and is not to be lent to others.
+func (s *Snapshot) Placing() bool {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == Waiting && j.Action != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // Node finds a node's place by its name.
 func (s *Snapshot) Node(name string) (int32, bool) {
 	i, ok := slices.BinarySearchFunc(s.Nodes, name, func(n Node, name string) int { return cmp.Compare(n.Name, name) })

@@ -16,7 +16,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"time"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -53,7 +55,7 @@ func (s *site) Configure(data []byte) error {
 	if err := sdk.Settings(data, &s.settings); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(s.settings.File)
+	text, err := readFile(s.settings.File)
 	if errors.Is(err, os.ErrNotExist) && len(data) == 0 {
 		return nil
 	}
@@ -63,10 +65,41 @@ func (s *site) Configure(data []byte) error {
 	return s.load(text)
 }
 
-// load runs the file once, which defines its functions.
+// maxFile bounds a file: reading deeply nested text takes stack.
+const maxFile = 1 << 20
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s: larger than %d bytes", name, maxFile)
+	}
+	return text, err
+}
+
+// trial is how long a decision on the sample may take.
+const trial = 5 * time.Second
+
+// load checks the file and runs it once, which defines its functions; then it is tried on a
+// sample, so that what would fail in a decision is said when it is saved.
 func (s *site) load(text []byte) error {
 	options := &syntax.FileOptions{Set: true, While: false, TopLevelControl: true}
-	globals, err := starlark.ExecFileOptions(options, s.thread(), s.settings.File, text, builtins)
+	file, err := options.Parse(s.settings.File, text, 0)
+	if err != nil {
+		return err
+	}
+	program, err := starlark.FileProgram(file, builtins.Has)
+	if err != nil {
+		return err
+	}
+	if err := check(file); err != nil {
+		return err
+	}
+	globals, err := program.Init(s.thread(), builtins)
 	if err != nil {
 		return explain(err)
 	}
@@ -78,7 +111,14 @@ func (s *site) load(text []byte) error {
 		return fmt.Errorf("%s: decide has one parameter, the cluster, not %d", s.settings.File, decide.NumParams())
 	}
 	globals.Freeze() // one decision leaves nothing for the next
+	was := s.decide
 	s.decide = decide
+	ctx, cancel := context.WithTimeout(context.Background(), trial)
+	defer cancel()
+	if _, err := s.Decide(ctx, sample()); err != nil {
+		s.decide = was
+		return fmt.Errorf("tried on a sample: %w", err)
+	}
 	return nil
 }
 

@@ -41,8 +41,16 @@ func (o object[T]) Attr(name string) (starlark.Value, error) {
 // AttrNames is all of them.
 func (o object[T]) AttrNames() []string { return slices.Sorted(maps.Keys(o.attributes)) }
 
-func newCluster(s *sdk.Snapshot) starlark.Value {
+func newCluster(s *sdk.Snapshot) object[sdk.Snapshot] {
 	return object[sdk.Snapshot]{"cluster", "cluster " + s.Cluster, s, s, clusterAttributes}
+}
+
+func newJob(s *sdk.Snapshot, i int) object[sdk.Job] {
+	return object[sdk.Job]{"job", fmt.Sprintf("job %d", s.Jobs[i].ID), s, &s.Jobs[i], jobAttributes}
+}
+
+func newNode(s *sdk.Snapshot, i int) object[sdk.Node] {
+	return object[sdk.Node]{"node", "node " + s.Nodes[i].Name, s, &s.Nodes[i], nodeAttributes}
 }
 
 var clusterAttributes = map[string]func(*sdk.Snapshot, *sdk.Snapshot) starlark.Value{
@@ -52,12 +60,12 @@ var clusterAttributes = map[string]func(*sdk.Snapshot, *sdk.Snapshot) starlark.V
 	"window": func(s, _ *sdk.Snapshot) starlark.Value { return seconds(s.Rules.Window) },
 	"jobs": func(s, _ *sdk.Snapshot) starlark.Value {
 		return list(len(s.Jobs), func(i int) starlark.Value {
-			return object[sdk.Job]{"job", fmt.Sprintf("job %d", s.Jobs[i].ID), s, &s.Jobs[i], jobAttributes}
+			return newJob(s, i)
 		})
 	},
 	"nodes": func(s, _ *sdk.Snapshot) starlark.Value {
 		return list(len(s.Nodes), func(i int) starlark.Value {
-			return object[sdk.Node]{"node", "node " + s.Nodes[i].Name, s, &s.Nodes[i], nodeAttributes}
+			return newNode(s, i)
 		})
 	},
 }

@@ -27,7 +27,7 @@ type decision struct {
 func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]bool{}}
 	unserved := d.serve(d.demands())
-	if !unserved {
+	if !unserved && !s.Placing() {
 		d.giveBack()
 	}
 	return d.intents

@@ -127,6 +127,8 @@ func TestDecisions(t *testing.T) {
 			[]string{"preempt job 3", "place job 1 on a (1 GPUs)"}},
 		{"what was shrunk grows again", cluster(1, changed(on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-10 * time.Minute) })),
 			[]string{"resize job 1 to 8 GPUs on a (8 GPUs)"}},
+		{"not while room is being made for somebody", cluster(2, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0),
+			changed(job(2, sdk.Premium, 8, 10), func(j *sdk.Job) { j.Action = "place" })), nil},
 		{"as far as there is room", cluster(1, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), on(job(2, sdk.Basic, 3, 10), 5, 3, 0)),
 			[]string{"resize job 1 to 5 GPUs on a (5 GPUs)"}},
 		{"not at once", cluster(1, changed(on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), func(j *sdk.Job) { j.Acted = now.Add(-time.Minute) })), nil},
