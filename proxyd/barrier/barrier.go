@@ -165,7 +165,7 @@ func (b *Barrier) hear(e Event) *Failure {
 	case CallsShut:
 		b.answered(r, sealing)
 	case Stuck:
-		return &Failure{Why: RankStuck, Text: list("rank", []Rank{who}) + " does not become quiet: " + e.Reason, Ranks: []Rank{who}}
+		return &Failure{Why: RankStuck, Text: list("rank", []Rank{who}) + " cannot be captured: " + e.Reason, Ranks: []Rank{who}}
 	case Died:
 		return &Failure{Why: RankDied, Text: list("rank", []Rank{who}) + " died", Ranks: []Rank{who}}
 	case Destroyed:

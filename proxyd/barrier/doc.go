@@ -81,9 +81,8 @@
 // target, which by (3) is at most the highest k of its line now; but that is its own k.
 // For the same reason nothing more can be issued. Each operation was thus issued by all
 // whom it needs or by none, and no creation is on the way. All members' devices have
-// what was issued, so it ends, and Drain waits for that; where a stream waits for the
-// host, the rank is Stuck, and the attempt fails with that reason. The second reading
-// finds nothing new unless a shim is broken, and then the attempt fails with its name.
+// what was issued, so it ends, and Drain waits for that; where a stream waits for what the
+// host does only behind the gate, until the Deadline. The second reading finds nothing new unless a shim is broken, and then the attempt fails with its name.
 //
 // Minimality. Without nudges, a rank issues at a shut gate only where it is truly behind
 // what another has issued already. By induction nobody passes the least fixed point: the
@@ -116,6 +115,7 @@
 //	Handle destroyed    the same for that member's numbers.
 //	Aborted             its lines are compared no more; permissions that came from them
 //	                    are withdrawn.
+//	A rank is Stuck     the attempt fails at once, with the reason: more time would not help.
 //	A report is absurd  (a number goes back, grows at a shut gate, belongs to another)
 //	                    the attempt fails with the rank's name. It harms its own job
 //	                    only, since a Barrier is of one job.

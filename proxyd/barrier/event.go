@@ -38,8 +38,8 @@ type (
 	// CallsShut says that no call of the rank is between reserving a slot and its answer,
 	// its host functions have returned, its ring is empty and its device idle.
 	CallsShut struct{ Rank Rank }
-	// Stuck says that the rank cannot drain or shut its calls, because of what Reason says: a
-	// stream that waits for the host.
+	// Stuck says that the rank cannot be captured however long it is waited for, because of what
+	// Reason says: a fault that has ended its use of devices.
 	Stuck struct {
 		Rank   Rank
 		Reason string

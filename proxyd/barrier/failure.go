@@ -17,7 +17,7 @@ const (
 	DeadlinePassed Why = iota + 1 // no cut in time; a later attempt may find one
 	RankDied                      // a rank died
 	RankEnded                     // a rank ended, or left a communicator, before it did its part
-	RankStuck                     // a rank cannot become quiet
+	RankStuck                     // a rank cannot be captured
 	ReportBroken                  // a rank reported what cannot be: its shim cannot be trusted
 )
 

@@ -33,10 +33,11 @@ type (
 	WaitNode struct{ Event Event }
 	// ChildNode runs a graph. Add and Set copy it.
 	ChildNode struct{ Graph *Graph }
-	// ExchangeNode is a collective.
+	// ExchangeNode is a collective. Lend, if it is not nil, is called instead of Begin, where streams are Lenders.
 	ExchangeNode struct {
 		Buffers []Buffer
 		Begin   func(bytes [][]byte, done func(error))
+		Lend    func(spans []Span, done func(error))
 	}
 )
 

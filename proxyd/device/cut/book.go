@@ -188,8 +188,12 @@ func (k *book) take(m int, e *Event) {
 	if !known {
 		return
 	}
-	if e.Kind == Obstacle {
+	switch e.Kind {
+	case Obstacle:
 		k.notes[who] = e.Reason
+		return
+	case Stuck: // whatever else of it is not known yet
+		k.step(barrier.Stuck{Rank: who, Reason: e.Reason})
 		return
 	}
 	if event := reports[e.Kind]; event != nil {

@@ -78,6 +78,7 @@ const (
 	CallsShut Kind = "callsShut" //
 	Ended     Kind = "ended"     //
 	Died      Kind = "died"      //
+	Stuck     Kind = "stuck"     // Reason is why no cut of it can be saved, however long it is waited for
 	Left      Kind = "left"      // a Place was given up: barrier.Destroyed
 	Arrived   Kind = "arrived"   // a Place waits for Create
 	Made      Kind = "made"      // a Place that has arrived, or comes of a split, is there, or Broken

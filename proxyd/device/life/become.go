@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,12 +66,7 @@ func (who *identity) take() error {
 	}{
 		{"oom_score_adj", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(who.OOM)), 0) }},
 		{"no core", func() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) }},
-		{"no new privileges", func() error {
-			if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
-				return errno
-			}
-			return nil
-		}},
+		{"no new privileges", noNewPrivileges},
 		{"dumpable", undumpable},
 		{"setgroups", func() error { return syscall.Setgroups(groups) }},
 		{"setgid", func() error { return syscall.Setresgid(gid, gid, gid) }},
@@ -83,6 +80,31 @@ func (who *identity) take() error {
 	}
 	unix.Umask(0o077)
 	return nil
+}
+
+// noNewPrivileges is for all threads. A program with C in it cannot say so itself: whoever executed it has, by Renounce.
+func noNewPrivileges() error {
+	_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
+	if errno == 0 {
+		return nil
+	}
+	threads, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		text, err := os.ReadFile(t)
+		if err == nil && !strings.Contains(string(text), "NoNewPrivs:\t1") {
+			return errno
+		}
+	}
+	return nil
+}
+
+// Renounce takes from the calling thread, and whatever it executes, the way to more rights. The thread is the caller's for good.
+func Renounce() error {
+	runtime.LockOSThread()
+	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
 // closeInherited closes what whoever started us has let through by mistake. What Go has opened already for itself stays: its

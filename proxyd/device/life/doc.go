@@ -19,7 +19,7 @@
 //
 // It is root's alone, mode 0700.
 //
-//	server.json     boot, cgroup, PID and start time; written before it is let go
+//	server.json     boot, cgroup, PID and start time; written before it is let go, or enters another cgroup
 //	control         the socket for orders: root's alone as well, and the server looks at who has connected
 //	log             what it has to say; it begins anew when it has 1 MiB, which the server sees to
 //	socket/         all that the capsule gets of it, by a bind mount

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,37 @@ func (g group) make() (*os.File, error) {
 		return nil, fmt.Errorf("%s is no cgroup v2", g)
 	}
 	return os.Open(string(g))
+}
+
+// add makes the group if it is not there, and moves a process into it.
+func (g group) add(pid int) error {
+	f, err := g.make()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return os.WriteFile(filepath.Join(string(g), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
+
+// killed tells whether something in the group was killed because its job has no more memory. The kernel counts who is killed where he
+// is, also if it was the node that had no more; and that a limit was reached where that limit is, which is the job's.
+func (g group) killed() bool {
+	job := group(filepath.Dir(string(g)))
+	return g.happened("memory.events", "oom_kill") && job.happened("memory.events.local", "oom")
+}
+
+// happened tells whether an event is counted in one of the group's files.
+func (g group) happened(file, event string) bool {
+	b, err := os.ReadFile(filepath.Join(string(g), file))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == event {
+			return f[1] != "0"
+		}
+	}
+	return false
 }
 
 // end kills what is in the group, waits until it is dead, and removes the group. One that is not there is no error.

@@ -97,6 +97,40 @@ func (s *Server) SocketDir() string { return filepath.Join(s.dir, socketDir) }
 // PID is the server's, to be used while it is known to run; 0 if it was never started.
 func (s *Server) PID() int { return s.rec.PID }
 
+// Cgroup is the server's own, or "".
+func (s *Server) Cgroup() string {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	return s.rec.Cgroup
+}
+
+// Enter moves a server that has no cgroup into one of its own, which is made if it is missing; End removes it. What memory it has
+// by then is not counted there. Of one that has died it is ErrDied: its number may be another process's by now.
+func (s *Server) Enter(cgroup string) error {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	select {
+	case <-s.died:
+		return fmt.Errorf("device server in %s: enter a cgroup: %w", s.dir, ErrDied)
+	default:
+	}
+	rec := s.rec
+	rec.Cgroup = cgroup
+	err := rec.write(s.dir) // what is to be removed, before it is there
+	if err == nil {
+		s.rec.Cgroup = cgroup
+		err = group(cgroup).add(rec.PID)
+	}
+	if err != nil {
+		return fmt.Errorf("device server in %s: enter a cgroup: %w", s.dir, err)
+	}
+	return nil
+}
+
+// OutOfMemory tells of a server that has died whether the kernel has killed it because its job, in whose cgroup its own is, had no more
+// memory. It is false if it was the node that had none.
+func (s *Server) OutOfMemory() bool { return group(s.Cgroup()).killed() }
+
 // Died is closed when the server has ended.
 func (s *Server) Died() <-chan struct{} { return s.died }
 

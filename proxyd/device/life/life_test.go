@@ -106,7 +106,8 @@ func TestDaemonKilled(t *testing.T) {
 	}
 	t.Cleanup(func() { end(t, s) })
 	folder := server.Folder(t.TempDir())
-	if _, err := s.Save(ctx, folder, server.SaveOptions{}); err != nil {
+	saved, err := s.Save(ctx, folder, server.SaveOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if st, err := s.Status(ctx); err != nil || !st.Stopped {
@@ -118,7 +119,7 @@ func TestDaemonKilled(t *testing.T) {
 	if got := p.next(t); got != "98176" {
 		t.Error(got)
 	}
-	r, err := s.Save(ctx, folder, server.SaveOptions{Again: true})
+	r, err := s.Save(ctx, folder, server.SaveOptions{Upon: saved.ID})
 	if err != nil || len(r.Processes) != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -224,6 +225,84 @@ func waitFor(t *testing.T, ctx context.Context, pid int) {
 	defer context.AfterFunc(ctx, func() { f.Close() })()
 	if err := waitPidfd(f); err != nil {
 		t.Errorf("process %d does not end: %v", pid, err)
+	}
+}
+
+// TestEnter: a server can be put into a cgroup later, which goes with it, whoever ends it.
+func TestEnter(t *testing.T) {
+	w := world(t)
+	g := cgroup(t)
+	if g == "" {
+		t.Skip("SKIP: needs cgroup v2 to write to")
+	}
+	s := start(t, specOf(t, w))
+	if s.Cgroup() != "" {
+		t.Errorf("in %q", s.Cgroup())
+	}
+	if err := s.Enter(g); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.PID())); err != nil || !strings.Contains(string(b), "/"+filepath.Base(g)+"\n") {
+		t.Errorf("cgroups %s, %v", b, err)
+	}
+	again, err := Find(deadline(t), s.Dir())
+	if err != nil || again.Cgroup() != g {
+		t.Fatal(again, err)
+	}
+	end(t, again)
+	if !isNotThere(g) || again.OutOfMemory() {
+		t.Error("its cgroup is left")
+	}
+}
+
+// TestEnterDead: the number of a server that has died is not put into a cgroup, where it would be killed with it, whosever it is.
+func TestEnterDead(t *testing.T) {
+	s := start(t, specOf(t, world(t)))
+	if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Died()
+	g := filepath.Join(t.TempDir(), "group")
+	if err := s.Enter(g); !errors.Is(err, ErrDied) || s.Cgroup() != "" || !isNotThere(g) {
+		t.Errorf("%v, in %q", err, s.Cgroup())
+	}
+	end(t, s)
+}
+
+// TestWasKilled: a job is out of memory if it was at its limit when its server was killed for want of memory, not if its node was.
+func TestWasKilled(t *testing.T) {
+	const (
+		none   = "low 0\nhigh 0\nmax 12\noom 0\noom_kill 0\noom_group_kill 0\n"
+		killed = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\noom_group_kill 0\n"
+		full   = "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n"
+	)
+	for _, tt := range []struct {
+		name             string
+		server, job, sum string // of the job: its own events, and with those of all below
+		want             bool
+	}{
+		{"nothing is known", "", "", "", false},
+		{"it is whole", none, none, none, false},
+		{"the job was full, and another was killed", none, full, full, false},
+		{"the job was full", killed, full, full, true},
+		{"the node was full", killed, none, killed, false},
+		{"a step was full once", killed, none, full, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			job := t.TempDir()
+			g := filepath.Join(job, "server")
+			err := os.Mkdir(g, 0o755)
+			for path, events := range map[string]string{
+				filepath.Join(g, "memory.events"): tt.server, filepath.Join(job, "memory.events.local"): tt.job, filepath.Join(job, "memory.events"): tt.sum,
+			} {
+				if events != "" {
+					err = errors.Join(err, os.WriteFile(path, []byte(events), 0o644))
+				}
+			}
+			if got := group(g).killed(); err != nil || got != tt.want {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
 	}
 }
 

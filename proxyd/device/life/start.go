@@ -34,12 +34,15 @@ type Spec struct {
 	// Cgroup, if set, is a cgroup v2 folder of its own, made if it is missing, that it is started into. End removes it.
 	Cgroup string
 
-	Count   int    // software GPUs
-	Memory  string // of each, as in "4G"; "" is the program's default
-	Address string // of this host, for device servers of others; "" is the program's default
-	Self    int    // its number among the job's device servers, from 0
-	Order   []int  // on which of them each of the job's devices is; nil: each is one
-	Verbose bool   // the log says which processes come and go
+	Kind    string   // of devices; "" is the program's default, software GPUs
+	GPUs    []string // of kind cuda: which of the machine's, by their UUIDs: whatever its cgroup lets it see, these are the same
+	Exact   bool     // reductions do not depend on where ranks are
+	Count   int      // software GPUs
+	Memory  string   // of each, as in "4G"; "" is the program's default
+	Address string   // of this host, for device servers of others; "" is the program's default
+	Self    int      // its number among the job's device servers, from 0
+	Order   []int    // on which of them each of the job's devices is; nil: each is one
+	Verbose bool     // the log says which processes come and go
 }
 
 // ErrExists is wrapped by the error of Start and Restore for a folder that is there already: Find it and End it.
@@ -228,6 +231,12 @@ func (m *making) arguments() []string {
 		"proxyd", "device", "--gate", strconv.Itoa(gateFD), "--listen", strconv.Itoa(socketFD), "--control", strconv.Itoa(controlFD),
 		"--soft", strconv.Itoa(m.Count),
 	}
+	if m.Kind != "" {
+		args = append(args, "--kind", m.Kind)
+	}
+	if m.Exact {
+		args = append(args, "--exact")
+	}
 	if m.Memory != "" {
 		args = append(args, "--memory", m.Memory)
 	}
@@ -247,6 +256,14 @@ func (m *making) arguments() []string {
 		args = append(args, "--verbose")
 	}
 	return args
+}
+
+// environment is the process's: which devices the driver shows it.
+func (m *making) environment() []string {
+	if m.GPUs == nil {
+		return []string{}
+	}
+	return []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(m.GPUs, ",")}
 }
 
 func (m *making) makeProcess(context.Context) error {
@@ -274,7 +291,7 @@ func (m *making) makeProcess(context.Context) error {
 	for _, f := range []*os.File{null, null, m.log, theirs, m.devices, m.control} {
 		files = append(files, f.Fd())
 	}
-	pid, err := syscall.ForkExec(program, m.arguments(), &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: sys})
+	pid, err := syscall.ForkExec(program, m.arguments(), &syscall.ProcAttr{Dir: "/", Env: m.environment(), Files: files, Sys: sys})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", program, err)
 	}

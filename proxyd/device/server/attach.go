@@ -18,7 +18,8 @@ import (
 // attachTime is how long a process may take to say what it wants.
 const attachTime = 10 * time.Second
 
-// attach makes a process of who has connected, and watches it from then on. It closes conn.
+// attach makes a process of who has connected, and watches it from then on. It closes conn, but not before the process has closed its end: as
+// long as that is open CRIU cannot take the process, and by this end whoever wants to can see it.
 func (s *Server) attach(conn *net.UnixConn) error {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(attachTime)); err != nil {
@@ -38,12 +39,28 @@ func (s *Server) attach(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
+	if err := s.admit(conn, pid, end); err != nil {
+		return err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	_, _ = conn.Read(make([]byte, 1)) // it has nothing more to say
+	return nil
+}
+
+// admit gives a process what it asks for, or has it ask again. end is a pidfd of it, which is not the caller's any more.
+func (s *Server) admit(conn *net.UnixConn, pid int, end *os.File) error {
 	n, err := wire.Receive(conn)
 	if err != nil {
 		end.Close()
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	defer n.Close()
+	defer func() {
+		if n.Exec != nil {
+			n.Exec.Close()
+		}
+	}()
 	w := &watched{pid: pid, end: end, exec: n.Exec}
 	ring, err := wire.Create(wire.Options{})
 	if err != nil {

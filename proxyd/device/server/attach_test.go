@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,11 @@ func askRing(path string) (ring *os.File, keep *os.File, err error) {
 		return nil, nil, err
 	}
 	defer c.Close()
+	return ask(c)
+}
+
+// ask asks for a ring over a connection, which stays open.
+func ask(c *net.UnixConn) (ring *os.File, keep *os.File, err error) {
 	theirs, keep, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
@@ -277,6 +283,52 @@ func TestStrangers(t *testing.T) {
 	}
 	_, _, out := child(t, path, "close")
 	says(t, out, "done")
+}
+
+// TestConnected: the server keeps its end of a connection as long as the process keeps its own, whether it is attached or is to ask again.
+func TestConnected(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		s := newServer(t, 1)
+		if stopped {
+			s.state.admission.Lock()
+			defer s.state.admission.Unlock()
+		}
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends [2]*net.UnixConn
+		for i, fd := range pair {
+			f := os.NewFile(uintptr(fd), "end")
+			c, err := net.FileConn(f)
+			f.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends[i] = c.(*net.UnixConn)
+		}
+		over := make(chan error, 1)
+		go func() { over <- s.attach(ends[0]) }()
+		ring, keep, err := ask(ends[1])
+		switch {
+		case stopped && !errors.Is(err, unix.ERESTART):
+			t.Fatal("stopped: ", err)
+		case !stopped && err != nil:
+			t.Fatal(err)
+		case !stopped:
+			ring.Close()
+			defer keep.Close()
+		}
+		select {
+		case err := <-over:
+			t.Errorf("stopped %v: the connection is over: %v", stopped, err)
+		case <-time.After(20 * time.Millisecond): // nothing is to happen
+		}
+		ends[1].Close()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestMapped: what /proc says of a process that has its ring, and of one that has not.

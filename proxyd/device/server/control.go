@@ -27,7 +27,7 @@ import (
 //
 //	{"do":"status"}                        what there is                    Status
 //	{"do":"exchange","orders":{…}}         Exchange                         exchanged
-//	{"do":"save","again":false}            Save, to a Sink of the parent's  Report
+//	{"do":"save","upon":ID}                Save, to a Sink of the parent's  Report
 //	{"do":"restore"}                       Restore, from a Source of its
 //	{"do":"belonging","process":ID,"nth":N}
 //	                                       the N-th of its Belongings comes with the answer
@@ -53,11 +53,11 @@ import (
 // order: a save that is not done has failed then, and the job runs on.
 type order struct {
 	Do      string `json:"do,omitempty"`
-	Again   bool   `json:"again,omitempty"`
 	Process uint64 `json:"process,omitempty"`
 	PID     int    `json:"pid,omitempty"`
 	Nth     int    `json:"nth,omitempty"`
 	Attempt uint64 `json:"attempt,omitempty"` // of a save
+	Upon    string `json:"upon,omitempty"`    // of a save
 
 	Orders *cut.Orders    `json:"orders,omitempty"` // of an exchange
 	Peers  map[int]string `json:"peers,omitempty"`  // of a reconnect
@@ -211,7 +211,7 @@ func (s *Server) obey(ctx context.Context, h *hearing, o *heard) (any, *os.File,
 	case "status":
 		return s.Status(), nil, nil
 	case "save":
-		r, err := s.Save(ctx, h, SaveOptions{Again: o.Again, Attempt: o.Attempt})
+		r, err := s.Save(ctx, h, SaveOptions{Upon: o.Upon, Attempt: o.Attempt})
 		return r, nil, err
 	case "restore":
 		return nil, nil, s.Restore(ctx, h)

@@ -51,5 +51,8 @@ func (c *Controller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, 
 	case e.Events == nil:
 		return nil, fmt.Errorf("it has carried out orders and says nothing of it: %w", ErrNonsense)
 	}
+	for i := range e.Events.List {
+		e.Events.List[i].Reason = plain(e.Events.List[i].Reason)
+	}
 	return e.Events, nil
 }

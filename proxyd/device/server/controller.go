@@ -129,12 +129,12 @@ func (c *Controller) Status(ctx context.Context) (*Status, error) {
 	return st, nil
 }
 
-// Save has the server save to a sink; see Server.Save. When it returns nil all files are complete. If it fails the job runs on;
-// only if the error is no OrderError, the server may have stopped it before it knew: then Resume is to be tried. What was written
+// Save has the server save to a sink; see Server.Save. When it returns nil all files are complete, but for Report.Kept: that
+// the save that it was made upon has these is the server's claim. If it fails the job runs on; only if the error is no OrderError, the server may have stopped it before it knew: then Resume is to be tried. What was written
 // is of no use then. What the report says of processes and numbers is the server's claim.
 func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Report, error) {
 	files := newCarrier(c.conn, sink, nil)
-	t, err := c.order(ctx, &order{Do: "save", Again: o.Again, Attempt: o.Attempt}, nil, files)
+	t, err := c.order(ctx, &order{Do: "save", Upon: o.Upon, Attempt: o.Attempt}, nil, files)
 	if err != nil {
 		return nil, err
 	}
@@ -148,15 +148,25 @@ func (c *Controller) Save(ctx context.Context, sink Sink, o SaveOptions) (*Repor
 	if !files.complete(stateName) || !slices.Contains(r.Files, stateName) {
 		return nil, fmt.Errorf("it has saved no %s: %w", stateName, ErrNonsense)
 	}
-	if !o.Again {
-		for _, name := range r.Files {
-			if !files.complete(name) {
-				return nil, fmt.Errorf("it has not saved %s: %w", name, ErrNonsense)
-			}
+	if len(r.ID) > maxID {
+		return nil, fmt.Errorf("it calls its save %.80q: %w", r.ID, ErrNonsense)
+	}
+	slices.Sort(r.Files)
+	r.Files, r.Kept = slices.Compact(r.Files), nil
+	for _, name := range r.Files {
+		switch {
+		case files.complete(name):
+		case o.Upon == "":
+			return nil, fmt.Errorf("it has not saved %s: %w", name, ErrNonsense)
+		default: // whether there is such a file the caller knows
+			r.Kept = append(r.Kept, name)
 		}
 	}
 	return r, nil
 }
+
+// maxID bounds what a server calls a save.
+const maxID = 64
 
 // Restore has the server build what was saved; see Server.Restore.
 func (c *Controller) Restore(ctx context.Context, src Source) error {

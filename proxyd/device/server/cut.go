@@ -164,6 +164,7 @@ func (s *Server) open(o *cut.Orders) error {
 		}
 	}
 	a.tell(e)
+	a.work.Go(func() { a.giveUp() })
 	return nil
 }
 

@@ -187,7 +187,8 @@ func TestCutDeaths(t *testing.T) {
 	gatesOpen(t, nodes...)
 	all[0].must("ncclCommAbort", uint64(commB)) // it has failed; what waits on its stream goes on
 	mustOpen(t, mustFind(t, cut.Options{}, nodes...))
-	// One that ends behind makes the attempt fail, unless its communicator is known to be broken by then.
+	// One that ends behind makes the attempt fail, also if its communicator is known to be broken by then and nobody has aborted it; a cut
+	// may have been found before.
 	unite(t, all[:2], 0x40007)
 	all[0].sumUp(0x40007, at)
 	time.AfterFunc(50*time.Millisecond, func() { all[1].send(wire.OpExit, false, make([]byte, 8), 0) })
@@ -195,10 +196,69 @@ func TestCutDeaths(t *testing.T) {
 	switch {
 	case err == nil:
 		mustOpen(t, c)
+	case strings.Contains(err.Error(), "nobody has aborted the communicator"):
+		all[0].must("ncclCommAbort", uint64(0x40007)) // then it is in nobody's way
+		mustOpen(t, mustFind(t, cut.Options{}, nodes...))
 	case !errors.As(err, &f) || f.Why != barrier.RankEnded:
 		t.Errorf("%v", err)
 	}
 	gatesOpen(t, nodes...)
+}
+
+// TestCutExitSeenFirst: a process that ends of its own will has not been killed, and what it had posted is carried out, also if its end is seen
+// before its last messages are handled.
+func TestCutExitSeenFirst(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	r := all[1]
+	at := r.alloc(64)
+	r.p.contexts.mu.Lock() // no message gets past it
+	r.post("cuMemsetD8Async", at, uint8(1), uint64(64), uint64(0))
+	r.send(wire.OpExit, false, make([]byte, 8), 0)
+	type found struct {
+		c   *cut.Cut
+		err error
+	}
+	done := make(chan found, 1)
+	go func() {
+		c, err := find(t, cut.Options{Tick: long}, nodes...)
+		done <- found{c, err}
+	}()
+	waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
+	r.p.left("it has ended")
+	r.p.contexts.mu.Unlock()
+	<-r.p.gone
+	f := <-done
+	if f.err != nil {
+		t.Fatal(f.err)
+	}
+	mustOpen(t, f.c)
+}
+
+// TestCutHopeless: a process that cannot be saved is named at once, whether that is so when an attempt is opened or comes of what goes on
+// until the cut; it is no question of time.
+func TestCutHopeless(t *testing.T) {
+	nodes := servers(t, 2)
+	all := world(t, nodes[0], nodes[1])
+	hopeless := func(when string) {
+		t.Helper()
+		_, err := find(t, cut.Options{Tick: long}, nodes...)
+		var f *cut.Failure
+		if !errors.As(err, &f) || f.Why != barrier.RankStuck || !strings.Contains(err.Error(), "a fault, 700, has ended its use of devices; rank 1 is process") {
+			t.Errorf("%s: %v", when, err)
+		}
+		gatesOpen(t, nodes...)
+	}
+	r := all[1]
+	r.p.contexts.mu.Lock() // no message gets past it, so there is no cut
+	r.post("cuMemsetD8Async", uint64(0), uint8(1), uint64(1), uint64(0))
+	go func() {
+		waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
+		r.p.fault.Store(700)
+		r.p.contexts.mu.Unlock()
+	}()
+	hopeless("in an attempt")
+	hopeless("before")
 }
 
 // caller is a member at a control socket.

@@ -114,10 +114,14 @@ func (a *attempt) still() {
 	for try := firstTry; ; try = min(2*try, longTry) {
 		all := s.all()
 		err := s.tryCut(a.ctx, all, try)
-		if err == nil {
+		hopeless := (err == nil || try >= slow) && a.giveUp()
+		if err == nil && !hopeless {
 			break
 		}
 		s.openGates(all)
+		if hopeless {
+			return
+		}
 		if try >= slow {
 			a.explain(err)
 		}
@@ -141,6 +145,22 @@ func (a *attempt) still() {
 		}
 	}
 	a.tell(cut.Event{Kind: cut.Still})
+}
+
+// giveUp tells of each process that cannot be saved, and whether there is one: the leader looks no further then.
+func (a *attempt) giveUp() (any bool) {
+	for _, p := range a.s.all() {
+		if why := p.hopeless(); why != "" {
+			any = true
+			a.s.cuts.mu.Lock()
+			g := a.gates[p.id]
+			a.s.cuts.mu.Unlock()
+			if g != nil {
+				a.about(g, cut.Event{Kind: cut.Stuck, Reason: why})
+			}
+		}
+	}
+	return any
 }
 
 // explain tells what an attempt to stop all processes has failed of.

@@ -57,6 +57,13 @@
 // something, spins for ever if both are on the same one. How much memory a process may allocate, and is told to be free, does not
 // depend on who shares its device; what does not fit there at once, the backend swaps to the host's memory when a space is mapped.
 //
+// # Collectives
+//
+// Package collective brings the ranks of a communicator together, in one server or several, carries their bytes through the host's memory, and
+// reduces along one tree over rank numbers. Where each rank has a device of its own, and the backend's devices can, they have a team besides
+// (backend.Teams; nccl_team.go): NCCL on real devices, on memory where it is. Ranks that share a device have none: what they give is merged
+// in their server, and the results are the same bits for every placement. Config.Exact asks for that in any case.
+//
 // # Locks
 //
 //	process.mu → turns.mu → valve.mu        cudaContext.mu → space.mu

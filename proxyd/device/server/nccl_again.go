@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/meeting"
 )
@@ -66,7 +67,7 @@ func (f *fabric) reconnect(ctx context.Context, peers map[int]string) error {
 	made, err := f.remake(ctx, n, back)
 	if err != nil {
 		for _, c := range made {
-			c.Abort()
+			c.comm.Abort()
 		}
 		return err
 	}
@@ -100,12 +101,19 @@ func (f *fabric) complete() error {
 	return f.reconnect(f.ctx, f.peers)
 }
 
+// reunion is a communicator that was made again, and its ranks' parts in its team.
+type reunion struct {
+	comm  *collective.Comm
+	teams map[int]backend.Team
+}
+
 // remake makes communicators, all at the same time. There is none of those that have failed elsewhere.
-func (f *fabric) remake(ctx context.Context, n *Network, back map[string]*returning) (map[string]*collective.Comm, error) {
+func (f *fabric) remake(ctx context.Context, n *Network, back map[string]*returning) (map[string]reunion, error) {
 	type result struct {
-		name string
-		comm *collective.Comm
-		err  error
+		name  string
+		comm  *collective.Comm
+		teams map[int]backend.Team
+		err   error
 	}
 	results := make(chan result)
 	left := 0
@@ -116,15 +124,22 @@ func (f *fabric) remake(ctx context.Context, n *Network, back map[string]*return
 		left++
 		go func() {
 			c, err := f.again(ctx, n, &b.commState)
-			results <- result{name, c, err}
+			var teams map[int]backend.Team
+			if err == nil {
+				teams, err = f.allyAll(ctx, c, b)
+			}
+			results <- result{name, c, teams, err}
 		}()
 	}
-	made := map[string]*collective.Comm{}
+	made := map[string]reunion{}
 	var errs []error
 	for range left {
 		switch r := <-results; {
 		case r.comm != nil:
-			made[r.name] = r.comm
+			made[r.name] = reunion{r.comm, r.teams}
+			if r.err != nil {
+				errs = append(errs, fmt.Errorf("communicator %s: %w", r.name, r.err))
+			}
 		case !errors.Is(r.err, meeting.ErrOver):
 			errs = append(errs, fmt.Errorf("communicator %s: %w", r.name, r.err))
 		}
@@ -156,10 +171,11 @@ func (f *fabric) again(ctx context.Context, n *Network, st *commState) (*collect
 
 // giveBack gives a communicator to its members. Those that are not there have left it; if there is none, the other servers are
 // told why, whenever they ask.
-func (f *fabric) giveBack(n *Network, b *returning, c *collective.Comm) {
+func (f *fabric) giveBack(n *Network, b *returning, r reunion) {
+	c := r.comm
 	if c == nil {
 		for _, m := range b.members {
-			m.reunited(nil, &failedBefore{dispatch.ResultNcclRemoteError, "it has failed elsewhere"})
+			m.reunited(nil, nil, &failedBefore{dispatch.ResultNcclRemoteError, "it has failed elsewhere"})
 		}
 		if b.Is != meeting.Present && !b.isHere() {
 			f.mu.Lock()
@@ -176,7 +192,7 @@ func (f *fabric) giveBack(n *Network, b *returning, c *collective.Comm) {
 	f.keep(c)
 	for _, rank := range b.Ranks {
 		if m := b.members[rank]; m != nil {
-			m.reunited(c, nil)
+			m.reunited(c, r.teams[rank], nil)
 		} else {
 			_ = c.Destroy(rank) // it is a rank of it
 		}

@@ -50,7 +50,7 @@ type captured struct {
 }
 
 func (c *captured) node() backend.ExchangeNode {
-	return backend.ExchangeNode{Buffers: c.of.buffers, Begin: c.begin}
+	return backend.ExchangeNode{Buffers: c.of.buffers, Begin: c.begin, Lend: c.lend}
 }
 
 // launch issues the group: its members' turn is now, whenever the node runs.
@@ -70,18 +70,34 @@ func (c *captured) launch() (after func()) {
 	}
 }
 
-// begin is a run.
-func (c *captured) begin(bytes [][]byte, done func(error)) {
+// next is the visit of a run, nil if nobody has launched it.
+func (c *captured) next() *visit {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if len(c.waiting) == 0 {
-		c.mu.Unlock()
-		done(backend.IllegalState) // nobody has launched it
-		return
+		return nil
 	}
 	v := c.waiting[0]
 	c.waiting = c.waiting[1:]
-	c.mu.Unlock()
-	v.begin(bytes, done)
+	return v
+}
+
+// begin is a run.
+func (c *captured) begin(bytes [][]byte, done func(error)) {
+	if v := c.next(); v != nil {
+		v.begin(bytes, done)
+	} else {
+		done(backend.IllegalState)
+	}
+}
+
+// lend is a run with memory where it is.
+func (c *captured) lend(spans []backend.Span, done func(error)) {
+	if v := c.next(); v != nil {
+		v.lend(spans, done)
+	} else {
+		done(backend.IllegalState)
+	}
 }
 
 // again is a visit that does the same.
@@ -89,7 +105,7 @@ func (v *visit) again() *visit {
 	w := &visit{st: v.st, buffers: v.buffers, slots: slices.Clone(v.slots), left: len(v.parts)}
 	of := map[*part]*part{}
 	for _, q := range v.parts {
-		r := &part{m: q.m, ops: slices.Clone(q.ops), missing: 1, visits: []*visit{w}}
+		r := &part{m: q.m, ops: slices.Clone(q.ops), spans: make([][scales]backend.Span, len(q.ops)), missing: 1, visits: []*visit{w}}
 		of[q] = r
 		w.parts = append(w.parts, r)
 	}

@@ -19,9 +19,13 @@ import (
 type part struct {
 	m       *member
 	ops     []collective.Op
-	missing int      // streams whose turn has not come
-	visits  []*visit // one for each stream that it uses
-	split   func()   // instead of ops: what begins a split
+	spans   [][scales]backend.Span // of each operation: what it sends, and receives
+	missing int                    // streams whose turn has not come
+	visits  []*visit               // one for each stream that it uses
+	split   func()                 // instead of ops: what begins a split
+
+	wrong  atomic.Pointer[error]
+	halves atomic.Int32 // that are not over: the team's, and the communicator's
 }
 
 // visit is what a group does on one stream: it has the stream's turn until all of its parts are over.
@@ -100,7 +104,7 @@ func (g *group) add(m *member, o *dispatch.Ncclop) error {
 	q := g.part(m)
 	v := g.visit(st, q)
 	at := len(q.ops)
-	q.ops = append(q.ops, op)
+	q.ops, q.spans = append(q.ops, op), append(q.spans, [scales]backend.Span{})
 	send, recv := op.Needs(m.rank, n)
 	v.use(slot{q, at, sends}, backend.Addr(o.Src), send, false)
 	v.use(slot{q, at, receives}, backend.Addr(o.Dst), recv, true)
@@ -178,7 +182,7 @@ func (g *group) issue() {
 		q.enter()
 	}
 	for _, v := range g.turns {
-		err := v.st.b.Exchange(v.buffers, v.begin)
+		err := v.exchange()
 		if err == nil {
 			err = v.st.b.Host(v.missed)
 		}
@@ -194,6 +198,14 @@ func (g *group) issue() {
 		}
 		v.skip()
 	}
+}
+
+// exchange queues the visit: with memory where it is, if the stream's device can have a team.
+func (v *visit) exchange() error {
+	if st, is := v.st.b.(backend.Lender); is {
+		return st.Lend(v.buffers, v.lend)
+	}
+	return v.st.b.Exchange(v.buffers, v.begin)
 }
 
 // enter puts the part behind all that its member has issued.
@@ -280,22 +292,48 @@ func (m *member) move() {
 	}()
 }
 
-// begin gives the part to the communicator.
+// begin gives the part to the communicator, and to its team. It returns when the team is done: as with NCCL, what is issued behind it waits.
 func (q *part) begin() {
 	if q.split != nil {
 		q.split()
 		return
 	}
 	comm, err := q.m.communicator()
-	if err == nil {
-		err = comm.Issue(q.m.rank, q.ops, q.over)
-	}
 	if err != nil {
-		if errors.Is(err, collective.ErrArgument) {
-			q.m.fail(err)
-		}
 		q.over(err)
+		return
 	}
+	lent, rest := q.divide()
+	q.halves.Store(1)
+	if len(rest) > 0 || len(lent) == 0 {
+		q.halves.Add(1)
+		if err := comm.Issue(q.m.rank, rest, q.half); err != nil {
+			if errors.Is(err, collective.ErrArgument) {
+				q.m.fail(err)
+			}
+			q.half(err)
+		}
+	}
+	if len(lent) > 0 {
+		if err = q.m.ally().Do(lent); err != nil {
+			comm.Fail(err)
+		}
+	}
+	q.half(err)
+}
+
+// half is called when one of the two is over. The first error is what became of the part.
+func (q *part) half(err error) {
+	if err != nil {
+		q.wrong.CompareAndSwap(nil, &err)
+	}
+	if q.halves.Add(-1) > 0 {
+		return
+	}
+	if first := q.wrong.Load(); first != nil {
+		err = *first
+	}
+	q.over(err)
 }
 
 // over is called when all of it is complete, or the communicator has failed.

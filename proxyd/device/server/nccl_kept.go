@@ -34,6 +34,8 @@ type networkState struct {
 	Maker []byte      `json:"maker"`
 	Key   []byte      `json:"key"` // of unique ids
 	Comms []commState `json:"comms,omitempty"`
+	// Rounded tells that sums depend on the order in which they were made: see Status.Reductions.
+	Rounded bool `json:"rounded,omitempty"`
 }
 
 // commState is a communicator.
@@ -109,7 +111,7 @@ func (f *fabric) describe() *networkState {
 	if id == nil {
 		return nil
 	}
-	st := &networkState{Maker: id.Maker[:], Key: id.Key[:], Comms: slices.Clone(f.past)}
+	st := &networkState{Maker: id.Maker[:], Key: id.Key[:], Comms: slices.Clone(f.past), Rounded: f.rounded.Load()}
 	for c := range f.live {
 		if s := commStateOf(c); !s.isHere() || s.Is == meeting.Present {
 			st.Comms = append(st.Comms, s)
@@ -131,6 +133,7 @@ func (f *fabric) restore(st *networkState) error {
 	if len(st.Maker) != len(id.Maker) || len(st.Key) != len(id.Key) {
 		return fmt.Errorf("an identity of %d and %d bytes: %w", len(st.Maker), len(st.Key), ErrRestore)
 	}
+	f.rounded.Store(st.Rounded)
 	copy(id.Maker[:], st.Maker)
 	copy(id.Key[:], st.Key)
 	f.mu.Lock()

@@ -42,6 +42,7 @@ type member struct {
 	waits     *waitState // while it is in the rendezvous, or before
 	name      string     // of the communicator that it is to get back: it is restored
 	comm      *collective.Comm
+	team      backend.Team // that carries out what it can, or nil
 	err       error
 	queue     []*part
 	moving    bool // somebody takes parts from queue
@@ -99,8 +100,12 @@ func (m *member) connect(comm *collective.Comm, rank int, err error) {
 	if err == nil {
 		err = comm.Wait(m.ctx)
 	}
+	var team backend.Team
+	if err == nil {
+		team, err = m.p.server.fabric.ally(m.ctx, comm, rank, m.context.space.device.Device)
+	}
 	m.mu.Lock()
-	m.comm, m.rank, m.waits = comm, rank, nil
+	m.comm, m.team, m.rank, m.waits = comm, team, rank, nil
 	if comm != nil {
 		m.size = comm.Size()
 	}
@@ -266,6 +271,9 @@ func (m *member) leave() {
 
 // left is when nothing is left to do.
 func (m *member) left() {
+	if team := m.ally(); team != nil {
+		team.Close()
+	}
 	if comm, err := m.communicator(); err == nil {
 		_ = comm.Destroy(m.rank) // it is a rank of it
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
@@ -87,6 +88,9 @@ type fabric struct {
 	self    int // the server's number
 	meeting time.Duration
 	mercy   time.Duration
+	teams   bool        // the devices can be in teams, or could if they had what it takes
+	exact   bool        // sums do not depend on where ranks are
+	rounded atomic.Bool // a team has made one that does
 
 	mu     sync.Mutex
 	net    *Network

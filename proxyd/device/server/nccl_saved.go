@@ -211,10 +211,10 @@ func (m *member) restore(st *memberState) error {
 	return nil
 }
 
-// reunited gives a restored member its communicator, or the reason why there is none.
-func (m *member) reunited(comm *collective.Comm, err error) {
+// reunited gives a restored member its communicator, and its team, or the reason why there is none.
+func (m *member) reunited(comm *collective.Comm, team backend.Team, err error) {
 	m.mu.Lock()
-	m.comm, m.name = comm, ""
+	m.comm, m.team, m.name = comm, team, ""
 	if comm == nil && m.err == nil {
 		m.err = err
 	}

@@ -110,8 +110,9 @@ func (c *client) get(a uint64, n int) []int32 {
 // servers makes servers that find each other, of two devices each.
 func servers(t testing.TB, n int) []*Server {
 	var all []*Server
-	for range n {
+	for i := range n {
 		s := newServer(t, 2)
+		s.fabric.self = i
 		s.fabric.open = OverTCP("127.0.0.1")
 		all = append(all, s)
 	}
@@ -463,8 +464,11 @@ func TestMeetingFails(t *testing.T) {
 }
 
 // TestCaptured: a group in a graph is issued with each launch, in its turn among what the rank issues otherwise.
-func TestCaptured(t *testing.T) {
-	s := newServer(t, 2)
+func TestCaptured(t *testing.T) { capture(t, newServer(t, 2)) }
+
+// capture has two ranks run a graph with a collective in it, and the same beside it.
+func capture(t *testing.T, s *Server) {
+	t.Helper()
 	all := world(t, s, s)
 	var at []uint64
 	for i, r := range all {

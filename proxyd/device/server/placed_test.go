@@ -182,12 +182,17 @@ func TestPlacedTwins(t *testing.T) {
 	s := serverOf(t, "test", nil, memory, memory)
 	_, moved := attach(t, s, 1)
 	w.c = [2]*client{quiet[0], moved[0]}
-	folder := Folder(t.TempDir())
+	folder, last := Folder(t.TempDir()), ""
 	for i, order := range [][]int{{0, 0}, {1, 0}, nil, {1, 1}} {
 		for range 60 {
 			w.step()
 		}
-		r := save(t, s, folder, SaveOptions{Again: i%2 == 1})
+		o := SaveOptions{}
+		if i%2 == 1 {
+			o.Upon = last
+		}
+		r := save(t, s, folder, o)
+		last = r.ID
 		devices := []uint64{memory, memory}
 		if order == nil {
 			devices = devices[1:] // the job is spread over what there is

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -117,6 +118,20 @@ func (p *process) run() {
 	p.nccl.end(p)
 	p.peer.Close()
 	close(p.gone)
+}
+
+// exitPatience is how long a process that has ended of its own will is served for what it had posted.
+const exitPatience = 10 * time.Second
+
+// left takes that there is nobody any more. Its end may be seen before its last messages are handled: if it has said that it ends, they are
+// handled first, for that is no kill.
+func (p *process) left(why string) {
+	if !p.ring.Exits() {
+		p.end(why)
+		return
+	}
+	late := time.AfterFunc(exitPatience, func() { p.end(why + ", and what it had posted does not come to an end") })
+	context.AfterFunc(p.ctx, func() { late.Stop() })
 }
 
 // end begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run returns. It may be

@@ -34,6 +34,8 @@ type Config struct {
 	Self int
 	// Awaits has it attach nobody before Restore: who finds it meanwhile is to ask again.
 	Awaits bool
+	// Exact has all reductions be those of the one tree over rank numbers, whatever carries the bytes: as they are where no device can be in a team.
+	Exact bool
 	// Network is called when collectives are first used; nil: Alone.
 	Network func(context.Context) (*Network, error)
 }
@@ -77,7 +79,9 @@ func New(cfg Config) *Server {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fabric = newFabric(s.ctx, cfg.Self, cfg.Network)
-	for range cfg.Backend.Devices() {
+	s.fabric.exact = cfg.Exact
+	for _, d := range cfg.Backend.Devices() {
+		_, s.fabric.teams = d.(backend.Teams)
 		s.turns = append(s.turns, &turns{})
 	}
 	order := cfg.Order
@@ -188,7 +192,7 @@ func (s *Server) attend(p *process, peer peer) {
 	})
 	s.running.Go(func() {
 		if why := peer.Watch(); why != "" {
-			p.end(why)
+			p.left(why)
 		}
 	})
 }

@@ -10,8 +10,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
 // A save, and how a server comes back from it:
@@ -56,17 +54,20 @@ type Source interface {
 
 // SaveOptions say how a save is made.
 type SaveOptions struct {
-	// Again lets blocks be named, and not written, that the last save of this server has written: its files are kept,
-	// and a Source for this save finds them beside the new ones.
-	Again bool
+	// Upon is the ID of an earlier save whose files are kept: blocks that it has are named, and not written, and a Source for
+	// this save finds those files of it that Report.Kept names beside the new ones. The server knows its last saves, and
+	// the one that it was restored from; upon one that it does not know it saves all.
+	Upon string
 	// Attempt is that whose cut is to be saved, which must hold; 0: the save finds one of its own.
 	Attempt uint64
 }
 
 // Report is what a save has come to.
 type Report struct {
+	ID        string         `json:"id"` // of this save; no other of any server has the same
 	Processes []SavedProcess `json:"processes"`
 	Files     []string       `json:"files"`   // all that a Source must have
+	Kept      []string       `json:"kept"`    // of these, those of earlier saves
 	Bytes     uint64         `json:"bytes"`   // of the devices' memory
 	Written   uint64         `json:"written"` // of these
 	Zero      uint64         `json:"zero"`    // left out
@@ -95,8 +96,8 @@ type stateKeeper struct {
 	epoch    time.Time
 	shift    time.Duration // what the clock of the saved server is ahead
 	key      *[32]byte
-	saves    uint64                 // how many there were, before a restore too
-	places   map[backend.Hash]place // of the last save
+	saves    uint64     // how many there were, before a restore too
+	earlier  []*earlier // the last of these, oldest first
 	awaiting map[uint64]*process
 }
 

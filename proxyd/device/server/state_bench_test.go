@@ -51,19 +51,26 @@ func BenchmarkSave(b *testing.B) {
 		from[i] = byte(i)
 	}
 	run("memcpy", func(*testing.B) { copy(to, from) })
-	saved := func(o SaveOptions) func(*testing.B) {
+	last := ""
+	saved := func(again bool) func(*testing.B) {
 		return func(b *testing.B) {
-			if _, err := s.Save(b.Context(), nowhere{}, o); err != nil {
+			o := SaveOptions{}
+			if again {
+				o.Upon = last
+			}
+			r, err := s.Save(b.Context(), nowhere{}, o)
+			if err != nil {
 				b.Fatal(err)
 			}
+			last = r.ID
 			if err := s.Resume(); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
-	run("all", saved(SaveOptions{}))
-	saved(SaveOptions{})(b) // twice the same: it is watched now
-	run("nothing new", saved(SaveOptions{Again: true}))
+	run("all", saved(false))
+	saved(false)(b) // twice the same: it is watched now
+	run("nothing new", saved(true))
 	write := func(*testing.B) {
 		c.post("cuMemsetD32Async", a, uint32(1), uint64(size/4), uint64(0))
 		c.must("cuCtxSynchronize")
@@ -71,8 +78,8 @@ func BenchmarkSave(b *testing.B) {
 	run("memset", write)
 	run("memset of what is watched", func(b *testing.B) {
 		b.StopTimer()
-		saved(SaveOptions{Again: true})(b)
-		saved(SaveOptions{Again: true})(b)
+		saved(true)(b)
+		saved(true)(b)
 		b.StartTimer()
 		write(b)
 	})

@@ -38,28 +38,33 @@ func (s *Server) refusals() error {
 func (p *process) isGone() bool { return p.ctx.Err() != nil }
 
 func (p *process) refusal() error {
-	if p.isGone() {
-		return nil // it is gone, and so is what it had
+	if why := p.hopeless(); why != "" {
+		return fmt.Errorf("process %d: %s: %w", int(p.peer.Memory()), why, ErrNotSaved)
 	}
-	bad := func(what string) error {
-		return fmt.Errorf("process %d: %s: %w", int(p.peer.Memory()), what, ErrNotSaved)
+	return nil
+}
+
+// hopeless says why a process cannot be saved, or "".
+func (p *process) hopeless() string {
+	if p.isGone() {
+		return "" // it is gone, and so is what it had
 	}
 	if f := p.fault.Load(); f != 0 {
-		return bad(fmt.Sprintf("a fault, %d, has ended its use of devices", f))
+		return fmt.Sprintf("a fault, %d, has ended its use of devices", f)
 	}
 	for _, x := range p.contexts.values() {
 		if err := x.b.Err(); err != nil {
-			return bad(fmt.Sprintf("context %#x: %v", x.handle, err))
+			return fmt.Sprintf("context %#x: %v", x.handle, err)
 		}
 	}
 	for _, part := range []any{&p.code, &p.graphs, &p.nccl, &p.history} {
 		if u, ok := part.(unsaved); ok {
 			if why := u.unsaved(); why != "" {
-				return bad(why)
+				return why
 			}
 		}
 	}
-	return nil
+	return ""
 }
 
 // cut stops the job: when it returns, no message passes any gate, none is under way, every answer was taken, and the devices have

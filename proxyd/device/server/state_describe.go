@@ -25,9 +25,16 @@ const (
 	stateName    = "state.json"
 )
 
+// BlocksPrefix begins the names of the files of a save that consist of blocks, of BlockLength bytes each.
+const (
+	BlocksPrefix = "blocks-"
+	BlockLength  = backend.Granule
+)
+
 // serverState is what state.json holds.
 type serverState struct {
 	Version   int            `json:"version"`
+	ID        string         `json:"id"`
 	Saves     uint64         `json:"saves"`
 	Key       []byte         `json:"key"` // of the hashes
 	Clock     time.Duration  `json:"clock"`
@@ -37,6 +44,8 @@ type serverState struct {
 	Left      []cut.Place    `json:"left,omitempty"` // members that were given up
 	Blocks    []blockState   `json:"blocks"`
 	Processes []processState `json:"processes"`
+	Missed    []string       `json:"missed,omitempty"` // what programs have met with, as Status has it
+	Faults    []string       `json:"faults,omitempty"`
 }
 
 // deviceInfo is what programs know of a device; it stays theirs wherever they come to.

@@ -29,26 +29,25 @@ type placed struct {
 	Block int             `json:"block"`
 }
 
-// place is where a block's bytes are.
-type place struct {
-	file  string
-	index int
-}
-
 // blockWriter writes what is new of the blocks it is shown. Who finds a new one writes it at once, into one of some files: its
 // bytes are still in that core's cache.
 type blockWriter struct {
 	ctx    context.Context
 	key    *[32]byte
-	known  map[backend.Hash]place
+	upon   *earlier // nil: everything is new
 	report *Report
-	idle   chan *blockFile // those that nobody writes
+	fresh  hands // for blocks that are new
+	moved  hands // for those of files of which too little is needed: see earlier
 
-	mu     sync.Mutex
-	number map[backend.Hash]int // in blocks
-	blocks []blockState
-	err    error
+	mu      sync.Mutex
+	number  map[backend.Hash]int // in blocks
+	blocks  []blockState
+	lengths map[string]int // of files, in blocks; once finished
+	err     error
 }
+
+// hands are files that are written side by side: those that nobody writes just now.
+type hands chan *blockFile
 
 // blockFile is one of a save's files, made for its first block.
 type blockFile struct {
@@ -63,13 +62,19 @@ type blockFile struct {
 const maxHands = 8
 
 // newBlockWriter begins files whose names begin with name. finish must follow.
-func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, known map[backend.Hash]place, r *Report) *blockWriter {
-	hands := min(runtime.GOMAXPROCS(0), maxHands)
-	w := &blockWriter{ctx: ctx, key: key, known: known, number: map[backend.Hash]int{}, report: r, idle: make(chan *blockFile, hands)}
-	for i := range hands {
-		w.idle <- &blockFile{name: fmt.Sprintf("%s-%d", name, i), sink: sink}
-	}
+func newBlockWriter(ctx context.Context, sink Sink, name string, key *[32]byte, upon *earlier, r *Report) *blockWriter {
+	w := &blockWriter{ctx: ctx, key: key, upon: upon, number: map[backend.Hash]int{}, lengths: upon.lengths(), report: r}
+	w.fresh, w.moved = newHands(sink, name), newHands(sink, name+"-moved")
 	return w
+}
+
+func newHands(sink Sink, name string) hands {
+	n := min(runtime.GOMAXPROCS(0), maxHands)
+	h := make(hands, n)
+	for i := range n {
+		h <- &blockFile{name: fmt.Sprintf("%s-%d", name, i), sink: sink}
+	}
+	return h
 }
 
 // add looks at all blocks of a space and returns what is where. What goes wrong with files, finish says.
@@ -78,14 +83,14 @@ func (w *blockWriter) add(s backend.Space) ([]placed, error) {
 	err := s.Blocks(w.key, func(id backend.BlockID, h backend.Hash) bool {
 		w.mu.Lock()
 		w.report.Bytes += backend.Granule
-		n, isNew := w.look(h)
+		n, to := w.look(h)
 		if n >= 0 {
 			out = append(out, placed{id, n})
 		}
 		w.mu.Unlock()
 		err := w.ctx.Err()
-		if err == nil && isNew {
-			err = w.write(s, id, n)
+		if err == nil && to != nil {
+			err = w.write(to, s, id, n)
 		}
 		return !w.failed(err)
 	})
@@ -93,27 +98,33 @@ func (w *blockWriter) add(s backend.Space) ([]placed, error) {
 	return out, err
 }
 
-// look finds the number of a block, -1 if it is zero, and whether it is to be written. The caller holds mu.
-func (w *blockWriter) look(h backend.Hash) (n int, isNew bool) {
+// look finds the number of a block, -1 if it is zero, and where it is to be written, nil if nowhere. The caller holds mu.
+func (w *blockWriter) look(h backend.Hash) (n int, to hands) {
 	if h == (backend.Hash{}) {
 		w.report.Zero += backend.Granule
-		return -1, false
+		return -1, nil
 	}
 	n, ok := w.number[h]
 	if ok {
 		w.report.Twice += backend.Granule
-		return n, false
+		return n, nil
 	}
 	n = len(w.blocks)
 	w.number[h] = n
-	at, known := w.known[h]
+	at, known := w.upon.find(h)
+	switch {
+	case !known:
+		to = w.fresh
+	case !w.upon.worth(at.file):
+		to, at = w.moved, place{}
+	}
 	w.blocks = append(w.blocks, blockState{Hash: hex.EncodeToString(h[:]), File: at.file, Index: at.index})
-	if known {
+	if to == nil {
 		w.report.Known += backend.Granule
 	} else {
 		w.report.Written += backend.Granule
 	}
-	return n, !known
+	return n, to
 }
 
 // failed keeps the first error, and tells whether there was one.
@@ -126,10 +137,10 @@ func (w *blockWriter) failed(err error) bool {
 	return w.err != nil
 }
 
-// write writes the n-th block into a file.
-func (w *blockWriter) write(s backend.Space, id backend.BlockID, n int) error {
-	f := <-w.idle
-	defer func() { w.idle <- f }()
+// write writes the n-th block into one of some files.
+func (w *blockWriter) write(to hands, s backend.Space, id backend.BlockID, n int) error {
+	f := <-to
+	defer func() { to <- f }()
 	if err := f.write(s, id); err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
@@ -160,31 +171,19 @@ func (f *blockFile) write(s backend.Space, id backend.BlockID) (err error) {
 
 // finish ends the files and returns all blocks, with their places.
 func (w *blockWriter) finish() ([]blockState, error) {
-	for range cap(w.idle) {
-		f := <-w.idle
-		if f.to == nil {
-			continue
-		}
-		if err := f.to.Close(); err != nil {
-			w.failed(fmt.Errorf("%s: %w", f.name, err))
+	for _, to := range []hands{w.fresh, w.moved} {
+		for range cap(to) {
+			f := <-to
+			if f.to == nil {
+				continue
+			}
+			if err := f.to.Close(); err != nil {
+				w.failed(fmt.Errorf("%s: %w", f.name, err))
+			}
+			w.lengths[f.name] = f.blocks
 		}
 	}
 	return w.blocks, w.err
-}
-
-// places is the reverse of blockState: what the next save knows.
-func places(blocks []blockState) (map[backend.Hash]place, error) {
-	out := make(map[backend.Hash]place, len(blocks))
-	for _, b := range blocks {
-		var h backend.Hash
-		raw, err := hex.DecodeString(b.Hash)
-		if err != nil || len(raw) != len(h) || b.Index < 0 {
-			return nil, fmt.Errorf("block %q at %d: %w", b.Hash, b.Index, ErrRestore)
-		}
-		copy(h[:], raw)
-		out[h] = place{b.File, b.Index}
-	}
-	return out, nil
 }
 
 // target is a block of a space that is to be written.

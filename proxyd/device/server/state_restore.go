@@ -105,7 +105,7 @@ func (s *Server) take(st *serverState) error {
 	if len(st.Key) != len(s.state.key) {
 		return bad("a key of %d bytes", len(st.Key))
 	}
-	known, err := places(st.Blocks)
+	from, err := newEarlier(st.ID, st.Blocks, nil)
 	if err != nil {
 		return err
 	}
@@ -117,9 +117,11 @@ func (s *Server) take(st *serverState) error {
 		s.devices[i].info, s.devices[i].base = &st.Devices[i].Info, st.Devices[i].Base
 	}
 	k := &s.state
-	k.key, k.saves, k.places = (*[32]byte)(st.Key), st.Saves, known
+	k.key, k.saves = (*[32]byte)(st.Key), st.Saves
+	k.remember(from)
 	k.shift += st.Clock - s.clock()
 	k.awaiting = map[uint64]*process{}
+	s.seen.recall(st.Missed, st.Faults)
 	s.mu.Lock()
 	s.last = st.Last
 	s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,12 @@ func save(t testing.TB, s *Server, to Folder, o SaveOptions) *Report {
 // replaced has a saved job go on in another server, with what its processes still have.
 func replaced(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
 	t.Helper()
+	replacedBy(t, s, r, from, func() *Server { return next })
+}
+
+// replacedBy is replaced by a server that is made when the first one has ended.
+func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *Server) *Server {
+	t.Helper()
 	belongings := map[uint64][]*os.File{}
 	for _, p := range r.Processes {
 		for n := range p.Belongings {
@@ -61,6 +68,7 @@ func replaced(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	next := other()
 	if err := next.Restore(t.Context(), from); err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +80,7 @@ func replaced(t testing.TB, s *Server, r *Report, from Folder, next *Server) {
 	if err := next.Resume(); err != nil {
 		t.Fatal(err)
 	}
+	return next
 }
 
 // TestSaveAndGoOn: a job that was saved goes on where it is. What is written the second time is what has changed.
@@ -92,7 +101,7 @@ func TestSaveAndGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.post("copy_in", a+4*backend.Granule, []byte("xyz"), uint64(3), uint64(0))
-	second := save(t, s, folder, SaveOptions{Again: true})
+	second := save(t, s, folder, SaveOptions{Upon: first.ID})
 	if second.Written != backend.Granule || second.Known != backend.Granule || second.Twice != backend.Granule {
 		t.Errorf("%+v", second)
 	}
@@ -111,6 +120,32 @@ func TestSaveAndGoOn(t *testing.T) {
 	}
 	if err := next.Resume(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestSeenAgain: what programs have met with is known of them wherever they come to, and does not grow with lies.
+func TestSeenAgain(t *testing.T) {
+	s := serverOf(t, "test", nil, memory)
+	p, cs := attach(t, s, 1)
+	cs[0].begin(ctxA, 0)
+	p.missed("cuTexObjectCreate: no textures")
+	s.seen.fault(7, errors.New("an illegal address"))
+	folder := Folder(t.TempDir())
+	r := save(t, s, folder, SaveOptions{})
+	next := serverOf(t, "other", nil, memory)
+	replaced(t, s, r, folder, next)
+	next.all()[0].missed("cuTexObjectCreate: no textures")
+	next.all()[0].missed("cuFoo: unknown")
+	st := next.Status()
+	if want := []string{"cuTexObjectCreate: no textures", "cuFoo: unknown"}; !slices.Equal(st.Missed, want) {
+		t.Errorf("missed %q", st.Missed)
+	}
+	if want := []string{"process 7: an illegal address"}; !slices.Equal(st.Faults, want) {
+		t.Errorf("faults %q", st.Faults)
+	}
+	next.seen.recall(slices.Repeat([]string{"a\nb"}, 10*maxMissed), slices.Repeat([]string{strings.Repeat("x", 10*maxSeen)}, 10*maxFaults))
+	if missed, faults := next.seen.all(); len(missed) != maxMissed || missed[0] != "a b" || len(faults) != maxFaults || len(faults[0]) != maxSeen {
+		t.Errorf("%d, %d of %d bytes", len(missed), len(faults), len(faults[0]))
 	}
 }
 

@@ -22,6 +22,7 @@ type twin struct {
 	s     *Server // of the one that is moved
 	to    Folder
 	moves int    // times that it was moved
+	last  string // the save by which it was moved last
 	n     uint64 // handles made
 	ctxs  []uint64
 	// Of any context, ended or not.
@@ -41,7 +42,12 @@ func newTwin(t *testing.T) *twin {
 // move saves the one that is moved, and has another server replace its own.
 func (w *twin) move() {
 	w.t.Helper()
-	r := save(w.t, w.s, w.to, SaveOptions{Again: w.moves%2 == 1})
+	o := SaveOptions{}
+	if w.moves%2 == 1 {
+		o.Upon = w.last
+	}
+	r := save(w.t, w.s, w.to, o)
+	w.last = r.ID
 	next := serverOf(w.t, "other", []int{1 - w.moves%2, w.moves % 2}, memory, memory)
 	replaced(w.t, w.s, r, w.to, next)
 	w.s = next

@@ -24,11 +24,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 		k.key = new([32]byte)
 		_, _ = rand.Read(k.key[:]) // it never fails
 	}
-	known := k.places
-	if !o.Again {
-		known = nil
-	}
-	st := &serverState{Version: stateVersion, Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
+	st := &serverState{Version: stateVersion, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, deviceInfo{d.base, *d.Info()})
 	}
@@ -36,8 +32,9 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	st.Last = s.last
 	s.mu.Unlock()
 	st.Network, st.Left = s.fabric.describe(), s.departures()
-	r := &Report{}
-	w := newBlockWriter(ctx, sink, fmt.Sprintf("blocks-%d", st.Saves), k.key, known, r)
+	st.Missed, st.Faults = s.seen.all()
+	r := &Report{ID: st.ID}
+	w := newBlockWriter(ctx, sink, fmt.Sprintf(BlocksPrefix+"%d", st.Saves), k.key, k.upon(o.Upon), r)
 	err := s.writeProcesses(sink, st, w, r)
 	blocks, failed := w.finish()
 	// What a reader of the blocks met first is the reason for the rest.
@@ -49,14 +46,21 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 		return nil, err
 	}
 	r.Files = append(r.Files, stateName)
-	for _, b := range blocks {
-		r.Files = append(r.Files, b.File)
+	e, err := newEarlier(st.ID, blocks, w.lengths)
+	if err != nil {
+		return nil, err
+	}
+	for name := range e.files {
+		r.Files = append(r.Files, name)
+		if w.upon.has(name) {
+			r.Kept = append(r.Kept, name)
+		}
 	}
 	slices.Sort(r.Files)
-	r.Files = slices.Compact(r.Files)
+	slices.Sort(r.Kept)
 	k.saves = st.Saves
-	k.places, err = places(blocks)
-	return r, err
+	k.remember(e)
+	return r, nil
 }
 
 // writeProcesses writes all processes. One that ends meanwhile is left out.

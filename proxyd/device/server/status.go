@@ -18,8 +18,24 @@ type Status struct {
 	Failed    string          `json:"failed,omitempty"`  // why Restore has failed
 	Devices   []DeviceStatus  `json:"devices"`
 	Processes []ProcessStatus `json:"processes"`
-	Missed    []string        `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
-	Faults    []string        `json:"faults,omitempty"` // what has ended a process's use of devices, the first ones
+	// Reductions is how sums of numbers that are rounded were made: ReducedExactly or ReducedByNCCL.
+	Reductions string   `json:"reductions,omitempty"`
+	Missed     []string `json:"missed,omitempty"` // what programs wanted that is not covered, each once, in order
+	Faults     []string `json:"faults,omitempty"` // what has ended a process's use of devices, the first ones
+}
+
+// Of Status.Reductions.
+const (
+	ReducedExactly = "exact" // along one tree over rank numbers: the same bits, wherever the ranks are
+	ReducedByNCCL  = "nccl"  // some at least, in an order of its own: they agree to rounding
+)
+
+// reductions tells how sums were made.
+func (f *fabric) reductions() string {
+	if f.rounded.Load() {
+		return ReducedByNCCL
+	}
+	return ReducedExactly
 }
 
 // DeviceStatus is a device of the job's.
@@ -74,6 +90,29 @@ func (s *seen) fail(err error) {
 	s.failed = plain(err.Error())
 }
 
+// all is what programs have met with.
+func (s *seen) all() (missed, faults []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.missed), slices.Clone(s.faults)
+}
+
+// recall takes what an earlier server has seen.
+func (s *seen) recall(missed, faults []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missed, s.faults = bounded(missed, maxMissed), bounded(faults, maxFaults)
+}
+
+// bounded are the first texts of a list, fit to be shown.
+func bounded(list []string, most int) []string {
+	out := make([]string, min(len(list), most))
+	for i := range out {
+		out[i] = plain(list[i])
+	}
+	return out
+}
+
 // plain is text that can be shown, and is not long.
 func plain(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxSeen)], "?")
@@ -89,7 +128,7 @@ func plain(text string) string {
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: s.fabric.reductions(), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory})
 	}
@@ -107,21 +146,20 @@ func (s *Server) Status() *Status {
 		}
 		st.Processes = append(st.Processes, ps)
 	}
+	st.Missed, st.Faults = s.seen.all()
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
-	st.Missed, st.Faults, st.Failed = slices.Clone(s.seen.missed), slices.Clone(s.seen.faults), s.seen.failed
+	st.Failed = s.seen.failed
 	return st
 }
 
 // bound makes what a server says of itself fit to be shown.
 func (st *Status) bound() {
 	st.Version, st.Failed = plain(st.Version), plain(st.Failed)
-	st.Missed, st.Faults = st.Missed[:min(len(st.Missed), maxMissed)], st.Faults[:min(len(st.Faults), maxFaults)]
-	for _, list := range [][]string{st.Missed, st.Faults} {
-		for i := range list {
-			list[i] = plain(list[i])
-		}
+	if st.Reductions != ReducedByNCCL {
+		st.Reductions = ReducedExactly
 	}
+	st.Missed, st.Faults = bounded(st.Missed, maxMissed), bounded(st.Faults, maxFaults)
 	st.Devices = st.Devices[:min(len(st.Devices), maxDevices)]
 	for i := range st.Devices {
 		st.Devices[i].Name = plain(st.Devices[i].Name)

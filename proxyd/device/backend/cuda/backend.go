@@ -13,6 +13,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/nccl"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
 )
 
@@ -28,14 +29,20 @@ type Backend struct {
 	devices []backend.Device
 	epoch   time.Time
 	pinned  pinned
+	owed    owed
 
 	mu     sync.Mutex
 	ranges []*addresses
 	spaces map[*space]bool
 	mapped map[*space]bool
+	turns  uint64 // that spaces were mapped, in all
 
 	windowMu sync.Mutex
 	window   *ledger.Ledger[struct{}]
+
+	ncclMu  sync.Mutex
+	nccl    *nccl.Library
+	ncclErr error
 
 	hostMu sync.Mutex
 	hosts  map[backend.Addr]*host
@@ -177,6 +184,9 @@ func (b *Backend) Close() error {
 	var errs []error
 	for _, d := range b.list {
 		errs = append(errs, d.stop())
+	}
+	for _, l := range b.owed.all() {
+		b.owed.end(l, errClosed)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,28 +9,32 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
 )
 
 // memory is physical memory of a device. The server sees it in its window for as long as it is there, and the program at the
-// program's addresses while its space is mapped.
+// program's addresses while its space is mapped. swap.go says when it is in the host's memory instead.
 type memory struct {
 	device *device
+	owner  *space // nil: the server's own
 	size   uint64
 	at     backend.Addr // in the window
 
 	mu      sync.Mutex
-	there   bool // false: all is zero and takes nothing in the machine
+	there   bool   // in the device's memory
+	away    []byte // in the host's; neither: all is zero and takes nothing in the machine
+	holds   int    // who needs it where it is
 	handle  driver.Memory
 	given   []bool          // blocks that were given back
 	reached []driver.Device // others that may use it in the window
 	ended   bool
 }
 
-// newMemory makes zeroed memory.
-func (d *device) newMemory(size uint64) (*memory, error) {
+// newMemory makes zeroed memory. That of a space is not there before the space is mapped.
+func (d *device) newMemory(size uint64, owner *space) (*memory, error) {
 	b := d.backend
 	b.windowMu.Lock()
 	at, err := b.window.Reserve(size, 0, 0)
@@ -38,11 +42,14 @@ func (d *device) newMemory(size uint64) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{device: d, size: size, at: at, given: make([]bool, size/backend.Granule)}
-	if err := m.bring(); err != nil {
-		b.forget(m)
-		return nil, err
+	m := &memory{device: d, owner: owner, size: size, at: at, given: make([]bool, size/backend.Granule)}
+	if owner == nil || owner.shown.Load() {
+		if err := m.bring(); err != nil {
+			b.forget(m)
+			return nil, err
+		}
 	}
+	d.enter(m)
 	return m, nil
 }
 
@@ -57,11 +64,19 @@ func (b *Backend) forget(m *memory) {
 func (m *memory) bring() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.there {
+	return m.bringIn()
+}
+
+// bringIn is bring. The caller holds mu.
+func (m *memory) bringIn() error {
+	switch {
+	case m.there:
 		return nil
+	case m.ended:
+		return errClosed
 	}
-	d, drv := m.device, m.device.backend.drv
-	h, err := drv.NewMemory(d.dev, m.size, d.rdma)
+	d, drv, began := m.device, m.device.backend.drv, time.Now()
+	h, err := d.create(m.size)
 	if err != nil {
 		return err
 	}
@@ -70,26 +85,69 @@ func (m *memory) bring() error {
 	}
 	err = drv.Allow(m.at, m.size, true, d.dev)
 	if err == nil {
-		err = d.borrow(func(l *lane) error { return l.zero(m.at, m.size) })
+		err = d.borrow(m.fill)
 	}
 	if err != nil {
 		return errors.Join(err, drv.Unmap(m.at, m.size), drv.Release(h))
 	}
 	m.handle, m.there, m.reached = h, true, nil
+	m.returned(began)
 	return nil
+}
+
+// fill writes what new memory is to have. The caller holds mu.
+func (m *memory) fill(l *lane) error {
+	if m.away == nil {
+		return l.zero(m.at, m.size)
+	}
+	from := m.away
+	return l.in(m.at, m.size, func(part []byte) error {
+		from = from[copy(part, from):]
+		return nil
+	})
+}
+
+// hold has the memory be there until release.
+func (m *memory) hold() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		return errClosed
+	}
+	if err := m.bringIn(); err != nil {
+		return err
+	}
+	m.holds++
+	return nil
+}
+
+// release ends what hold began, and the memory if that was to be its end.
+func (m *memory) release() {
+	m.mu.Lock()
+	m.holds--
+	last := m.holds == 0 && m.ended
+	if last {
+		_ = m.drop() // nobody is left to be told
+	}
+	m.mu.Unlock()
+	if last {
+		m.device.backend.forget(m)
+	}
 }
 
 // drop gives back what it takes in the machine. The caller holds mu.
 func (m *memory) drop() error {
+	m.letGo()
 	if !m.there {
 		return nil
 	}
 	m.there = false
+	m.device.count(0, m.size)
 	drv := m.device.backend.drv
 	return errors.Join(drv.Unmap(m.at, m.size), drv.Release(m.handle))
 }
 
-// end is the memory's end. No work uses it any more, and it is mapped nowhere else.
+// end is the memory's end. No work uses it any more but that which holds it, and it is mapped nowhere else.
 func (m *memory) end() error {
 	m.mu.Lock()
 	if m.ended {
@@ -97,6 +155,11 @@ func (m *memory) end() error {
 		return nil
 	}
 	m.ended = true
+	m.device.leave(m)
+	if m.holds > 0 {
+		m.mu.Unlock()
+		return nil
+	}
 	err := m.drop()
 	m.mu.Unlock()
 	m.device.backend.forget(m)
@@ -120,14 +183,29 @@ func (m *memory) reach(d *device) error {
 	return nil
 }
 
+// some tells whether the memory has bytes, and holds it if they are in the device's memory: release ends that. The others are in away, and stay
+// there until mu is let go, which the caller holds.
+func (m *memory) some() bool {
+	if m.there && !m.ended {
+		m.holds++
+	}
+	return (m.there || m.away != nil) && !m.ended
+}
+
 // read copies bytes out, false if all are zero because nothing is there.
 func (m *memory) read(at uint64, p []byte) (bool, error) {
 	m.mu.Lock()
-	there := m.there && !m.ended
-	m.mu.Unlock()
-	if !there {
+	if !m.some() {
+		m.mu.Unlock()
 		return false, nil
 	}
+	if m.away != nil {
+		copy(p, m.away[at:])
+		m.mu.Unlock()
+		return true, nil
+	}
+	m.mu.Unlock()
+	defer m.release()
 	return true, m.device.borrow(func(l *lane) error {
 		return l.out(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
 			p = p[copy(p, part):]
@@ -136,12 +214,29 @@ func (m *memory) read(at uint64, p []byte) (bool, error) {
 	})
 }
 
-// write copies bytes in.
+// write copies bytes in: to the host's memory if the device has no room.
 func (m *memory) write(at uint64, p []byte) error {
-	if err := m.bring(); err != nil {
+	m.mark(at, uint64(len(p)), false)
+	m.mu.Lock()
+	err := error(nil)
+	if m.away == nil {
+		err = m.bringIn()
+	}
+	if backend.ResultOf(err) == backend.OutOfMemory {
+		err = m.makeAway()
+	}
+	if err != nil {
+		m.mu.Unlock()
 		return err
 	}
-	m.mark(at, uint64(len(p)), false)
+	if m.away != nil {
+		copy(m.away[at:], p)
+		m.mu.Unlock()
+		return nil
+	}
+	m.holds++
+	m.mu.Unlock()
+	defer m.release()
 	return m.device.borrow(func(l *lane) error {
 		return l.in(m.at+backend.Addr(at), uint64(len(p)), func(part []byte) error {
 			p = p[copy(part, p):]
@@ -153,11 +248,17 @@ func (m *memory) write(at uint64, p []byte) error {
 // clear makes bytes zero.
 func (m *memory) clear(at, n uint64) error {
 	m.mu.Lock()
-	there := m.there && !m.ended
-	m.mu.Unlock()
-	if !there {
+	if !m.some() {
+		m.mu.Unlock()
 		return nil
 	}
+	if m.away != nil {
+		clear(m.away[at:][:n])
+		m.mu.Unlock()
+		return nil
+	}
+	m.mu.Unlock()
+	defer m.release()
 	return m.device.borrow(func(l *lane) error { return l.zero(m.at+backend.Addr(at), n) })
 }
 
@@ -172,7 +273,7 @@ func (m *memory) giveBack(at uint64, mapped bool) error {
 	m.mark(at, backend.Granule, true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.Contains(m.given, false) {
+	if slices.Contains(m.given, false) || m.holds > 0 {
 		return nil
 	}
 	return m.drop()

@@ -8,6 +8,7 @@ import "errors"
 // Config is how a backend is.
 type Config struct {
 	Library string // of the driver; "": libcuda.so.1
+	NCCL    string // its library; "": libnccl.so.2
 	// VariablesMayMove lets a restored module's variables lie elsewhere than before, where the driver has put them. It is right only
 	// if no memory of the program holds the address of one.
 	VariablesMayMove bool

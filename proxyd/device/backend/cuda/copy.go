@@ -173,6 +173,11 @@ func (s side) pieces(st *stream, a backend.Addr, n uint64, f func(l *lane, at ba
 		return f(st.lane, a, n)
 	}
 	return s.space.windows(a, n, func(m *memory, at, n uint64) error {
+		if err := m.hold(); err != nil {
+			return err
+		}
+		defer m.release()
+		m.mark(at, n, false)
 		return m.device.borrow(func(l *lane) error { return f(l, m.at+backend.Addr(at), n) })
 	})
 }
@@ -213,13 +218,15 @@ func (st *stream) copySpaces(src, dst side, b driver.Box) error {
 
 // copyMemory copies between memories, and between devices if they differ: directly if they reach each other.
 func copyMemory(to *memory, there uint64, from *memory, at, n uint64) error {
-	if err := to.bring(); err != nil {
+	if err := to.hold(); err != nil {
 		return err
 	}
+	defer to.release()
 	to.mark(there, n, false)
-	if err := from.bring(); err != nil {
+	if err := from.hold(); err != nil {
 		return err
 	}
+	defer from.release()
 	if from.reach(to.device) == nil {
 		return to.device.borrow(func(l *lane) error {
 			if err := l.drv.CopyDevice(l.ctx, l.stream, to.at+backend.Addr(there), from.at+backend.Addr(at), n); err != nil {

@@ -22,10 +22,14 @@ type device struct {
 	info    backend.Info
 	rdma    bool
 
-	mu     sync.Mutex
-	served bool // the service is there
-	ctx    driver.Context
-	lanes  chan *lane // of the server itself, for memory that no program's stream is to move
+	holdings holdings
+
+	mu      sync.Mutex
+	served  bool // the service is there
+	stopped bool // and will not be, nor teams
+	ctx     driver.Context
+	lanes   chan *lane // of the server itself, for memory that no program's stream is to move
+	teams   map[*team]bool
 }
 
 // keptBack is what programs are not promised of a device: contexts and code lie there too.
@@ -80,6 +84,9 @@ func (d *device) Info() *backend.Info { return &d.info }
 func (d *device) service() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.stopped {
+		return errClosed
+	}
 	if d.served {
 		return nil
 	}
@@ -113,6 +120,7 @@ func (d *device) borrow(f func(*lane) error) error {
 
 // stop ends the server's own context.
 func (d *device) stop() error {
+	d.disband()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.served {

@@ -3,10 +3,12 @@
 
 // Package cuda is the real devices: backend.Backend over the vendor's driver.
 //
-//	driver      libcuda.so.1 as Go calls it; all C is there
+//	driver      libcuda.so.1 as Go calls it; nccl, libnccl.so.2. All C is there
 //	Backend     addresses, taken first of all                            backend.go
 //	├─ device   its facts, and the server's own context and lanes        device.go lane.go
-//	├─ memory   physical memory, which the server sees in its window     bytes.go
+//	│  └─ team  a rank of NCCL's, in the device's primary context        team.go
+//	├─ memory   physical memory, which the server sees in its window,    bytes.go swap.go
+//	│           or has in the host's memory
 //	└─ space    what calls may name (package ledger); the view: what      space.go alloc.go vmm.go host.go view.go
 //	   │        work finds at the program's addresses while it is mapped
 //	   └─ cudaContext   one of the driver's each: a fault stays in it    context.go
@@ -58,10 +60,17 @@
 //   - The memory of kernels' malloc is the driver's: it is not saved, and a state that has some is refused.
 //   - What kernels print appears on the server's standard output; SpaceConfig.Output is not called.
 //   - Host memory for MapHost must be shared memory, for it is mapped a second time.
-//   - Nothing is swapped: Map fails with OutOfMemory if the spaces of a device have more than it has.
 //   - Limits of dynamic parallelism are refused.
 //   - A graph that names memory which was freed since cannot be made again: its state is refused by name.
-//   - A collective's bytes go through the host: server's collectives carry them. There is no NCCL yet.
+//
+// # Collectives
+//
+// A device can be in teams (backend.Teams): each is a communicator of NCCL's, which is opened at run time like the driver, and a node may lack. It is
+// made without blocking and polled, so that it can be given up; its operations are issued in a stream of the device's primary context, when the program's
+// stream has come to them, and the program's stream goes on when they are done: the host waits in between. Memory is named by its address in the
+// window, and held there, so that the space may give way meanwhile. Who does not use a team has the bytes copied to the host's memory.
+//
+// Communicators are split and made again by server, each with an id of its own: ncclCommSplit is not called.
 //
 // # Not seen on hardware
 //
@@ -73,5 +82,8 @@
 //   - what ending a context does to kernels that run, and whether other contexts outlive a fault;
 //   - that cuModuleGetGlobal finds variables that are not visible, and the driver places them alike in each process;
 //   - attributes in which the suite and the software GPU agree (FuncPTXVersion, the default of dynamic shared memory);
-//   - how long a switch of spaces takes, and a launch through the queue.
+//   - how long a switch of spaces takes, and a launch through the queue;
+//   - that NCCL takes memory of cuMemCreate in the window, while contexts of cuCtxCreate are in use beside the primary one; that several
+//     communicators of one process, issued from different threads, make progress; what ncclCommAbort does to kernels that wait;
+//   - that cuMemCreate says OUT_OF_MEMORY where it should, so that memory is swapped, and how long a swap takes.
 package cuda

@@ -7,52 +7,58 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 )
 
-// exchangeJob checks a collective's buffers.
-func (st *stream) exchangeJob(buffers []backend.Buffer, begin func([][]byte, func(error))) (*job, error) {
+// lendJob checks a collective's buffers.
+func (st *stream) lendJob(buffers []backend.Buffer, begin func([]backend.Span, func(error))) (*job, error) {
 	for _, b := range buffers {
 		if err := st.context.space.allowed(b.Addr, b.Size); err != nil {
 			return nil, err
 		}
 	}
-	return &job{waits: true, run: func() error { return st.exchange(buffers, begin) }}, nil
+	return &job{waits: true, run: func() error { return st.lend(buffers, begin) }}, nil
 }
 
-// exchange hands copies of bytes to somebody else, and takes what they have written when they are done.
-func (st *stream) exchange(buffers []backend.Buffer, begin func([][]byte, func(error))) error {
+// lend hands memory to somebody else until he is done.
+func (st *stream) lend(buffers []backend.Buffer, begin func([]backend.Span, func(error))) error {
 	if err := st.settle(); err != nil {
 		return err
 	}
 	s := st.context.space
-	bytes := make([][]byte, len(buffers))
+	spans := make([]*span, len(buffers))
+	lent := make([]backend.Span, len(buffers))
 	for i, b := range buffers {
-		bytes[i] = make([]byte, b.Size)
-		if err := s.readAll(b.Addr, bytes[i]); err != nil {
+		x, err := s.span(b)
+		if err != nil {
+			for _, x := range spans[:i] {
+				x.release()
+			}
 			return err
 		}
+		spans[i], lent[i] = x, x
 	}
 	over := make(chan error, 1)
-	begin(bytes, func(err error) { over <- err })
 	// Whoever it waits for may need this device for that.
 	err := errClosed
 	mapped := s.gate.Aside(func() {
+		begin(lent, func(err error) { over <- err })
 		select {
 		case err = <-over:
+			err = errors.Join(err, takeBack(spans))
 		case <-s.ctx.Done():
+			b := s.device.backend
+			loan := b.owed.add(spans)
+			go func() { b.owed.end(loan, <-over) }()
 		}
 	})
 	if !mapped || errors.Is(err, errClosed) {
 		return errClosed
-	}
-	for i, b := range buffers {
-		if b.Write {
-			if e := s.writeAll(b.Addr, bytes[i]); e != nil {
-				return e
-			}
-		}
 	}
 	if backend.ResultOf(err) == backend.Unknown {
 		return nil // its owner knows, and tells the program
@@ -60,32 +66,195 @@ func (st *stream) exchange(buffers []backend.Buffer, begin func([][]byte, func(e
 	return err
 }
 
-// readAll and writeAll copy bytes of the space, where the server sees them.
-func (s *space) readAll(a backend.Addr, p []byte) error {
-	if host := s.hostBytes(a, uint64(len(p))); host != nil {
-		copy(p, host)
-		return nil
+// takeBack ends a loan.
+func takeBack(spans []*span) error {
+	var errs []error
+	for _, x := range spans {
+		errs = append(errs, x.settle())
+		x.release()
 	}
-	return s.windows(a, uint64(len(p)), func(m *memory, at, n uint64) error {
-		_, err := m.read(at, p[:n])
-		p = p[n:]
-		return err
-	})
+	return errors.Join(errs...)
 }
 
-func (s *space) writeAll(a backend.Addr, p []byte) error {
-	if host := s.hostBytes(a, uint64(len(p))); host != nil {
-		copy(host, p)
-		return nil
+// owed are loans of spaces that were closed meanwhile. What was lent is nobody's any more, and stays until it is given back or
+// the devices have stopped.
+type owed struct {
+	mu    sync.Mutex
+	loans map[*loan]bool
+}
+
+type loan struct{ spans []*span }
+
+func (o *owed) add(spans []*span) *loan {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.loans == nil {
+		o.loans = map[*loan]bool{}
 	}
-	return s.windows(a, uint64(len(p)), func(m *memory, at, n uint64) error {
-		err := m.write(at, p[:n])
-		p = p[n:]
-		return err
-	})
+	l := &loan{spans}
+	o.loans[l] = true
+	return l
+}
+
+// end releases what was lent, once. Nobody is left to be told of an error.
+func (o *owed) end(l *loan, _ error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.loans[l] {
+		return
+	}
+	delete(o.loans, l)
+	for _, x := range l.spans {
+		if x.whole != nil {
+			_ = x.whole.end() // it was the server's own
+		}
+		x.release()
+	}
+}
+
+// all lists what is still lent.
+func (o *owed) all() []*loan {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.loans))
+}
+
+// begins makes of a function that takes bytes one that takes spans.
+func begins(begin func([][]byte, func(error))) func([]backend.Span, func(error)) {
+	return func(spans []backend.Span, done func(error)) {
+		bytes := make([][]byte, len(spans))
+		for i, x := range spans {
+			var err error
+			if bytes[i], err = x.Bytes(); err != nil {
+				done(err)
+				return
+			}
+		}
+		begin(bytes, done)
+	}
 }
 
 // Exchange implements backend.Stream.
 func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))) error {
-	return st.give(func() (*job, error) { return st.exchangeJob(b, begin) })
+	return st.Lend(b, begins(begin))
+}
+
+// Lend implements backend.Lender.
+func (st *stream) Lend(b []backend.Buffer, begin func([]backend.Span, func(error))) error {
+	return st.give(func() (*job, error) { return st.lendJob(b, begin) })
+}
+
+// span is lent memory. It stays on the device meanwhile, whatever space is mapped.
+type span struct {
+	space *space
+	backend.Buffer
+	pieces []part
+	bytes  []byte  // in the host's memory, if somebody has asked
+	whole  *memory // what pieces were copied to, for they are not one behind the other where the server sees them
+}
+
+// part is a part of a memory.
+type part struct {
+	*memory
+	at, n uint64
+}
+
+// span makes a span of a buffer. What the host has is there in any case.
+func (s *space) span(b backend.Buffer) (*span, error) {
+	x := &span{space: s, Buffer: b}
+	if s.hostBytes(b.Addr, b.Size) != nil {
+		return x, nil
+	}
+	err := s.windows(b.Addr, b.Size, func(m *memory, at, n uint64) error {
+		if err := m.hold(); err != nil {
+			return err
+		}
+		m.mark(at, n, false)
+		x.pieces = append(x.pieces, part{m, at, n})
+		return nil
+	})
+	if err != nil {
+		x.release()
+		return nil, err
+	}
+	return x, nil
+}
+
+func (x *span) release() {
+	for _, p := range x.pieces {
+		p.release()
+	}
+}
+
+// Bytes implements backend.Span.
+func (x *span) Bytes() ([]byte, error) {
+	if x.bytes != nil {
+		return x.bytes, nil
+	}
+	bytes := make([]byte, x.Size)
+	if host := x.space.hostBytes(x.Addr, x.Size); host != nil {
+		copy(bytes, host)
+	}
+	p := bytes
+	for _, q := range x.pieces {
+		if _, err := q.read(q.at, p[:q.n]); err != nil {
+			return nil, err
+		}
+		p = p[q.n:]
+	}
+	x.bytes = bytes
+	return bytes, nil
+}
+
+// settle writes back what is elsewhere.
+func (x *span) settle() error {
+	if x.whole != nil {
+		defer func() { _ = x.whole.end() }() // it was the server's own
+	}
+	if !x.Write || x.bytes == nil && x.whole == nil {
+		return nil
+	}
+	if host := x.space.hostBytes(x.Addr, x.Size); host != nil && x.bytes != nil {
+		copy(host, x.bytes)
+	}
+	at := uint64(0)
+	for _, q := range x.pieces {
+		var err error
+		if x.whole != nil {
+			err = copyMemory(q.memory, q.at, x.whole, at, q.n)
+		} else {
+			err = q.write(q.at, x.bytes[at:][:q.n])
+		}
+		if err != nil {
+			return err
+		}
+		at += q.n
+	}
+	return nil
+}
+
+// address is where the device finds the span, whatever space is mapped.
+func (x *span) address() (backend.Addr, error) {
+	switch {
+	case x.whole != nil:
+		return x.whole.at, nil
+	case len(x.pieces) == 0:
+		return x.Addr, nil // the host's, under the program's address
+	case len(x.pieces) == 1:
+		return x.pieces[0].memory.at + backend.Addr(x.pieces[0].at), nil
+	}
+	d := x.space.device
+	whole, err := d.newMemory((x.Size+backend.Granule-1)/backend.Granule*backend.Granule, nil)
+	if err != nil {
+		return 0, fmt.Errorf("%d bytes in one piece, for a collective: %w", x.Size, err)
+	}
+	x.whole = whole
+	at := uint64(0)
+	for _, p := range x.pieces {
+		if err := copyMemory(whole, at, p.memory, p.at, p.n); err != nil {
+			return 0, err
+		}
+		at += p.n
+	}
+	return whole.at, nil
 }

@@ -112,8 +112,12 @@ func (c *cudaContext) newStep(n backend.Node) (*step, error) {
 			s.fill = &f
 		}
 	case backend.ExchangeNode:
-		_, err = c.legacy.exchangeJob(n.Buffers, n.Begin)
-		s.job = func(st *stream) (*job, error) { return st.exchangeJob(n.Buffers, n.Begin) }
+		begin := n.Lend
+		if begin == nil {
+			begin = begins(n.Begin)
+		}
+		_, err = c.legacy.lendJob(n.Buffers, begin)
+		s.job = func(st *stream) (*job, error) { return st.lendJob(n.Buffers, begin) }
 	case backend.HostNode:
 		s.host = n.Func
 		ok = n.Func != nil

@@ -10,5 +10,8 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 // Built tells whether this program can open a driver.
 const Built = false
 
+// NCCL fails with ErrNoCgo.
+func NCCL() (string, error) { return "", ErrNoCgo }
+
 // Open fails with ErrNoCgo.
 func Open(Config) (backend.Backend, error) { return nil, ErrNoCgo }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/gate"
@@ -30,6 +31,8 @@ type space struct {
 	reserved *addresses
 	gate     *gate.Gate
 	view     view
+	shown    atomic.Bool     // its memory may be mapped, and stays
+	turn     atomic.Uint64   // when it was mapped last, by the backend's count
 	ctx      context.Context // ends all waits when the space is closed
 	cancel   context.CancelFunc
 
@@ -78,7 +81,7 @@ func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
 	s.view.space = s
 	s.view.places = map[backend.Addr]*memory{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.ledger = ledger.New(cfg.Base, size, cfg.Memory, d.newMemory)
+	s.ledger = ledger.New(cfg.Base, size, cfg.Memory, func(n uint64) (*memory, error) { return d.newMemory(n, s) })
 	if cfg.State != nil {
 		if err := s.restore(cfg.State); err != nil {
 			return nil, errors.Join(err, s.release())
@@ -105,7 +108,11 @@ func (s *space) Map() error {
 		}
 	}
 	if !b.mapped[s] {
+		b.turns++
+		s.turn.Store(b.turns)
+		s.shown.Store(true)
 		if err := s.view.show(); err != nil {
+			s.shown.Store(false)
 			return fmt.Errorf("map: %w", err)
 		}
 		b.mapped[s] = true
@@ -141,6 +148,7 @@ func (s *space) Unmap() error {
 	if err := s.view.hide(); err != nil {
 		return fmt.Errorf("unmap: %w", err)
 	}
+	s.shown.Store(false)
 	delete(b.mapped, s)
 	return nil
 }

@@ -57,6 +57,11 @@ void sing_forget_contexts(void)
 	atomic_fetch_add(&epoch, 1);
 }
 
+void sing_forget_mine(void)
+{
+	now = NULL;
+}
+
 CUresult sing_enter(const struct sing_driver *d, CUcontext context)
 {
 	unsigned int e = atomic_load(&epoch);

@@ -4,8 +4,8 @@
 //go:build cgo
 
 // Package driver is CUDA's driver as Go calls it: libcuda.so.1, opened at run time. The calls and their types come
-// from the table of calls, libsingshim/api; nothing of the vendor's headers is needed to build it. It is the one package of the
-// backend with C in it, and knows nothing of spaces and streams of ours.
+// from the table of calls, libsingshim/api; nothing of the vendor's headers is needed to build it. With package nccl it is all of the
+// backend with C in it, and it knows nothing of spaces and streams of ours.
 //
 // Each method is one call. Those that depend on a context name it, and may be called from any thread. An error wraps the driver's
 // number, or is an AbsentError for a call that this driver does not have.
@@ -20,6 +20,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
@@ -90,6 +91,9 @@ type (
 	// Memory is physical memory.
 	Memory uint64
 )
+
+// Pointer is the stream as another library of the vendor's takes it.
+func (s Stream) Pointer() unsafe.Pointer { return unsafe.Pointer(s.p) }
 
 // Init is cuInit.
 func (d *Driver) Init() error { return check("cuInit", C.sing_cuInit(d.table, nil, 0)) }
@@ -169,6 +173,31 @@ func (d *Driver) DestroyContext(c Context) error {
 	r := C.sing_cuCtxDestroy_v2(d.table, nil, c.p)
 	C.sing_forget_contexts()
 	return check("cuCtxDestroy_v2", r)
+}
+
+// Primary is a device's primary context, which the vendor's runtime and what is built on it use. Each is to be given back by Unprimary.
+func (d *Driver) Primary(dev Device) (Context, error) {
+	var c Context
+	r := C.sing_cuDevicePrimaryCtxRetain(d.table, nil, &c.p, C.CUdevice(dev))
+	return c, check("cuDevicePrimaryCtxRetain", r)
+}
+
+// Unprimary gives a primary context back. The last one ends it.
+func (d *Driver) Unprimary(dev Device) error {
+	r := C.sing_cuDevicePrimaryCtxRelease_v2(d.table, nil, C.CUdevice(dev))
+	C.sing_forget_contexts()
+	return check("cuDevicePrimaryCtxRelease_v2", r)
+}
+
+// Within calls f in a thread that has a context, for another library of the vendor's. It may leave the thread with another one.
+func (d *Driver) Within(c Context, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := check("cuCtxSetCurrent", C.sing_enter(d.table, c.p)); err != nil {
+		return err
+	}
+	defer C.sing_forget_mine()
+	return f()
 }
 
 // Limit is one of a context's, and SetLimit sets it.

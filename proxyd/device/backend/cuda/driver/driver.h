@@ -43,6 +43,9 @@ CUmemAllocationProp sing_device_memory(CUdevice dev, int rdma);
 /* A context is gone: threads that had it have none. */
 void sing_forget_contexts(void);
 
+/* Somebody else may have given this thread another context. */
+void sing_forget_mine(void);
+
 /* A second mapping, at an address where nothing is yet, of shared memory that is mapped at p; and its end. */
 int sing_alias(void *p, size_t n, uint64_t at);
 void sing_unalias(uint64_t at, size_t n);

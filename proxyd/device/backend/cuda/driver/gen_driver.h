@@ -148,6 +148,8 @@ struct sing_driver {
 	CUresult (*cuDeviceTotalMem_v2)(size_t *bytes, CUdevice dev);
 	CUresult (*cuDeviceGetAttribute)(int *value, int attribute, CUdevice dev);
 	CUresult (*cuDeviceCanAccessPeer)(int *yes, CUdevice dev, CUdevice peer);
+	CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *ctx, CUdevice dev);
+	CUresult (*cuDevicePrimaryCtxRelease_v2)(CUdevice dev);
 	CUresult (*cuCtxCreate_v2)(CUcontext *ctx, unsigned int flags, CUdevice dev);
 	CUresult (*cuCtxDestroy_v2)(CUcontext ctx);
 	CUresult (*cuCtxSetCurrent)(CUcontext ctx);
@@ -223,6 +225,8 @@ struct sing_driver {
 	X(cuDeviceTotalMem_v2, 0) \
 	X(cuDeviceGetAttribute, 0) \
 	X(cuDeviceCanAccessPeer, 0) \
+	X(cuDevicePrimaryCtxRetain, 0) \
+	X(cuDevicePrimaryCtxRelease_v2, 0) \
 	X(cuCtxCreate_v2, 0) \
 	X(cuCtxDestroy_v2, 0) \
 	X(cuCtxSetCurrent, 0) \
@@ -349,6 +353,18 @@ static inline CUresult sing_cuDeviceCanAccessPeer(const struct sing_driver *d, C
 {
 	CUresult r = d->cuDeviceCanAccessPeer ? sing_enter(d, in) : SING_ABSENT;
 	return (r ? r : d->cuDeviceCanAccessPeer(yes, dev, peer));
+}
+
+static inline CUresult sing_cuDevicePrimaryCtxRetain(const struct sing_driver *d, CUcontext in, CUcontext *ctx, CUdevice dev)
+{
+	CUresult r = d->cuDevicePrimaryCtxRetain ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuDevicePrimaryCtxRetain(ctx, dev));
+}
+
+static inline CUresult sing_cuDevicePrimaryCtxRelease_v2(const struct sing_driver *d, CUcontext in, CUdevice dev)
+{
+	CUresult r = d->cuDevicePrimaryCtxRelease_v2 ? sing_enter(d, in) : SING_ABSENT;
+	return (r ? r : d->cuDevicePrimaryCtxRelease_v2(dev));
 }
 
 static inline CUresult sing_cuCtxCreate_v2(const struct sing_driver *d, CUcontext in, CUcontext *ctx, unsigned int flags, CUdevice dev)

@@ -78,7 +78,7 @@ func (l *Library) Fail(call string, n, result int) {
 func (l *Library) Failed() bool { return C.number(l.symbol("fake_failed"), 0) != 0 }
 
 // kinds are what fake_live counts.
-var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs"}
+var kinds = []string{"contexts", "streams", "events", "modules", "memories", "mappings", "reservations", "pinned", "registered", "graphs", "communicators"}
 
 // Live says what has no end yet.
 func (l *Library) Live() string {

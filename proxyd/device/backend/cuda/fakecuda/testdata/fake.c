@@ -56,6 +56,11 @@ int fake_number(int kind)
 	return (__atomic_add_fetch(&numbers[kind], 1, __ATOMIC_SEQ_CST));
 }
 
+size_t memory_of_device(void)
+{
+	return (memory_size);
+}
+
 CUcontext current_context(void)
 {
 	return (mine);
@@ -173,24 +178,20 @@ CUresult cuDeviceCanAccessPeer(int *yes, CUdevice dev, CUdevice peer)
 	return (OK);
 }
 
-CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
+static CUcontext new_context(CUdevice dev)
 {
-	CUcontext c;
+	CUcontext c = fake_count(calloc(1, sizeof(*c)), CONTEXTS, 1);
 
-	CALL(" flags %u, device %d", flags, dev);
-	c = fake_count(calloc(1, sizeof(*c)), CONTEXTS, 1);
 	c->id = fake_number(CONTEXTS);
 	c->device = dev;
 	c->limits[0] = 1024;
 	c->limits[1] = 1 << 20;
 	c->limits[2] = 8 << 20;
-	*ctx = mine = c;
-	return (OK);
+	return (c);
 }
 
-CUresult cuCtxDestroy_v2(CUcontext ctx)
+static void end_context(CUcontext ctx)
 {
-	ENDING(" %d", ctx->id);
 	end_streams(ctx);
 	while (ctx->modules) {
 		CUmodule m = ctx->modules;
@@ -204,6 +205,44 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (mine == ctx)
 		mine = NULL;
 	free(ctx);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+	CALL(" flags %u, device %d", flags, dev);
+	*ctx = mine = new_context(dev);
+	return (OK);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	ENDING(" %d", ctx->id);
+	end_context(ctx);
+	return (told);
+}
+
+/* A device's primary context is one for all who have it. */
+static struct { CUcontext ctx; int users; } primary[DEVICES];
+static pthread_mutex_t primaries = PTHREAD_MUTEX_INITIALIZER;
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+	CALL(" device %d", dev);
+	pthread_mutex_lock(&primaries);
+	if (primary[dev].users++ == 0)
+		primary[dev].ctx = new_context(dev);
+	*ctx = primary[dev].ctx;
+	pthread_mutex_unlock(&primaries);
+	return (OK);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	ENDING(" device %d", dev);
+	pthread_mutex_lock(&primaries);
+	if (--primary[dev].users == 0)
+		end_context(primary[dev].ctx);
+	pthread_mutex_unlock(&primaries);
 	return (told);
 }
 

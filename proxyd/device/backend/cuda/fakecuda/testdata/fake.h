@@ -109,7 +109,8 @@ extern CUcontext current_context(void);
 void *fake_count(void *p, int kind, int n);
 bool fake_enter(const char *call, CUresult *r, const char *form, ...);
 int fake_number(int kind);
-enum { CONTEXTS, STREAMS, EVENTS, MODULES, MEMORIES, MAPPINGS, RESERVATIONS, PINNED, REGISTERED, EXECS, KINDS };
+size_t memory_of_device(void);
+enum { CONTEXTS, STREAMS, EVENTS, MODULES, MEMORIES, MAPPINGS, RESERVATIONS, PINNED, REGISTERED, EXECS, COMMS, KINDS };
 
 /* Logs a call, and leaves with the error that it was told to. */
 #define CALL(form, ...) \

@@ -8,9 +8,11 @@
 
 /* Physical memory is a file, so that it can be mapped more than once. */
 struct physical {
-	int fd, id, refs;
+	int fd, id, refs, device;
 	size_t n;
 };
+
+static size_t taken[DEVICES];
 
 struct mapping {
 	struct mapping *next;
@@ -56,8 +58,16 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n, const CUmem
 	struct physical *m;
 
 	CALL(" %zu bytes, type %d, at %d %d, rdma %d, flags %llu", n, prop->type, prop->location.type, prop->location.id, prop->gpuDirectRDMACapable, flags);
+	pthread_mutex_lock(&big);
+	if (taken[prop->location.id] + n > memory_of_device()) {
+		pthread_mutex_unlock(&big);
+		return (OUT_OF_MEMORY);
+	}
+	taken[prop->location.id] += n;
+	pthread_mutex_unlock(&big);
 	m = fake_count(calloc(1, sizeof(*m)), MEMORIES, 1);
 	m->id = fake_number(MEMORIES);
+	m->device = prop->location.id;
 	m->n = n;
 	m->refs = 1;
 	m->fd = memfd_create("fake", MFD_CLOEXEC);
@@ -71,6 +81,7 @@ static void drop(struct physical *m)
 {
 	if (--m->refs > 0)
 		return;
+	taken[m->device] -= m->n;
 	close(m->fd);
 	free(fake_count(m, MEMORIES, -1));
 }

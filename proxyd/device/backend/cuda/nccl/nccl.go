@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+// Package nccl is NCCL as Go calls it: libnccl.so.2, opened at run time; nothing of the vendor's headers is needed to build it. It knows
+// nothing of spaces and streams of ours: addresses are those that the device uses, and a stream is the driver's.
+//
+// Communicators are made without waiting, by libraries that can (2.14): Init, and what follows, may return while it is in progress,
+// and State tells how far it is. Between calls of one communicator the caller waits until State is nil.
+package nccl
+
+// #cgo CFLAGS: -Wall -Wextra -Werror
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "nccl.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Library is an open libnccl. It is never closed: it has threads of its own.
+type Library struct{ table *C.struct_sing_nccl }
+
+// Errors of this package.
+var (
+	// ErrNone is what Open wraps: there is no library, or one that cannot be used.
+	ErrNone = errors.New("no NCCL")
+	// ErrInProgress is what State returns until what was asked for is done.
+	ErrInProgress = errors.New("in progress")
+	// ErrAbsent is a reduction with a factor, which the library does not have.
+	ErrAbsent = errors.New("this NCCL has no reductions with factors")
+)
+
+// Error is what the library says has failed.
+type Error struct {
+	Call   string
+	Result int // NCCL's number
+	Text   string
+}
+
+func (e *Error) Error() string { return e.Call + ": " + e.Text }
+
+// Open opens the library at a path, or by its name.
+func Open(path string) (*Library, error) {
+	l := &Library{table: (*C.struct_sing_nccl)(C.calloc(1, C.sizeof_struct_sing_nccl))}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var why [512]C.char
+	if C.sing_nccl_open(l.table, name, &why[0], C.size_t(len(why))) != 0 {
+		C.free(unsafe.Pointer(l.table))
+		return nil, fmt.Errorf("%w: %s", ErrNone, C.GoString(&why[0]))
+	}
+	return l, nil
+}
+
+// check is a call's result as an error. What is in progress is none: State tells.
+func (l *Library) check(call string, c *Comm, r C.ncclResult_t) error {
+	switch r {
+	case 0, C.SING_NCCL_IN_PROGRESS:
+		return nil
+	case C.SING_NCCL_ABSENT:
+		return ErrAbsent
+	}
+	text := C.GoString(C.sing_nccl_error(l.table, r))
+	if c != nil {
+		if last := C.GoString(C.sing_nccl_last(l.table, c.comm)); last != "" {
+			text += " (" + last + ")"
+		}
+	}
+	return &Error{call, int(r), text}
+}
+
+// Version is the library's: 22803 is 2.28.3.
+func (l *Library) Version() (int, error) {
+	var v C.int
+	r := C.sing_nccl_version(l.table, &v)
+	return int(v), l.check("ncclGetVersion", nil, r)
+}
+
+// NewID makes the identity of a communicator.
+func (l *Library) NewID() (id backend.TeamID, err error) {
+	r := C.sing_nccl_id(l.table, unsafe.Pointer(&id))
+	return id, l.check("ncclGetUniqueId", nil, r)
+}
+
+// Comm is one rank of a communicator. Its methods are called by one goroutine at a time; all but Abort and State in
+// the context of the device to which it belongs.
+type Comm struct {
+	library *Library
+	comm    C.ncclComm_t
+	rank    int
+	ranks   int
+}
+
+// Init begins to make a rank of a communicator, on the device whose context the thread has.
+func (l *Library) Init(id backend.TeamID, ranks, rank int) (*Comm, error) {
+	c := &Comm{library: l, rank: rank, ranks: ranks}
+	r := C.sing_nccl_init(l.table, &c.comm, C.int(ranks), unsafe.Pointer(&id), C.int(rank))
+	if err := l.check("ncclCommInitRank", nil, r); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// State is nil if nothing is in progress, ErrInProgress, or what has failed, here or elsewhere.
+func (c *Comm) State() error {
+	r := C.sing_nccl_state(c.library.table, c.comm)
+	if r == C.SING_NCCL_IN_PROGRESS {
+		return ErrInProgress
+	}
+	return c.library.check("NCCL", c, r)
+}
+
+// Finalize begins to end the communicator: what was issued is completed first.
+func (c *Comm) Finalize() error {
+	return c.library.check("ncclCommFinalize", c, C.sing_nccl_finalize(c.library.table, c.comm))
+}
+
+// Destroy gives back what a communicator has that was finalized. It must not be used any more.
+func (c *Comm) Destroy() error {
+	return c.library.check("ncclCommDestroy", nil, C.sing_nccl_destroy(c.library.table, c.comm))
+}
+
+// Abort ends the communicator at once, and what is under way in it. It must not be used any more.
+func (c *Comm) Abort() error {
+	return c.library.check("ncclCommAbort", nil, C.sing_nccl_abort(c.library.table, c.comm))
+}
+
+// Op is one operation, of memory at addresses.
+type Op struct {
+	backend.TeamOp
+	From, To backend.Addr // instead of TeamOp's spans
+}
+
+// Group issues operations as one group in a stream of the driver's. When it is no longer in progress and forget is called, the reductions that
+// were made for it end.
+func (c *Comm) Group(ops []Op, stream unsafe.Pointer) (forget func(), err error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	list := make([]C.struct_sing_nccl_op, len(ops))
+	made := make([]C.int, len(ops))
+	for i, o := range ops {
+		list[i] = C.struct_sing_nccl_op{
+			kind: C.int(o.Kind), _type: C.int(o.Type), op: C.int(o.Reduction), root: C.int(o.Root), count: C.size_t(o.Count),
+			src: C.uint64_t(o.From), dst: C.uint64_t(o.To),
+		}
+		if o.Scale != nil {
+			pin.Pin(&o.Scale[0])
+			list[i].scale = unsafe.Pointer(&o.Scale[0])
+		}
+	}
+	r := C.sing_nccl_group(c.library.table, c.comm, unsafe.SliceData(list), C.size_t(len(list)), C.int(c.rank), C.int(c.ranks), stream, unsafe.SliceData(made))
+	forget = func() { C.sing_nccl_forget(c.library.table, c.comm, unsafe.SliceData(made), C.size_t(len(made))) }
+	return forget, c.library.check("NCCL", c, r)
+}

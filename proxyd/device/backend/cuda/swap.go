@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+)
+
+// A device has the memory of the space that is mapped. What others have stays there for as long as there is room: the driver says when
+// there is none. Then memory of those that were mapped longest ago leaves, to the host's memory, until there is; it comes back when its
+// space is mapped. Two things stay: what somebody holds, as a collective does and a copy between spaces, and what is being moved already.
+// An access of kernels to a peer's memory is none of these: of two spaces on one device only one is mapped.
+type holdings struct {
+	mu       sync.Mutex // with no other behind it
+	memories map[*memory]bool
+	now      uint64 // bytes that are there
+	swap     backend.Swap
+}
+
+// Swapped implements backend.Swapper.
+func (d *device) Swapped() backend.Swap {
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	return d.holdings.swap
+}
+
+// enter has a memory be one that may leave. leave is its end, not the memory's leaving.
+func (d *device) enter(m *memory) {
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	if d.holdings.memories == nil {
+		d.holdings.memories = map[*memory]bool{}
+	}
+	d.holdings.memories[m] = true
+}
+
+func (d *device) leave(m *memory) {
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	delete(d.holdings.memories, m)
+}
+
+// count notes bytes that have come to be in the device's memory, or are no longer.
+func (d *device) count(more, less uint64) {
+	h := &d.holdings
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now += more - less
+	h.swap.Most = max(h.swap.Most, h.now)
+}
+
+// create makes physical memory. What is not mapped makes room.
+func (d *device) create(size uint64) (driver.Memory, error) {
+	for {
+		h, err := d.backend.drv.NewMemory(d.dev, size, d.rdma)
+		if backend.ResultOf(err) != backend.OutOfMemory || !d.makeRoom(size) {
+			return h, err
+		}
+	}
+}
+
+// makeRoom has memory leave, and tells whether any did.
+func (d *device) makeRoom(size uint64) bool {
+	d.holdings.mu.Lock()
+	all := slices.SortedFunc(maps.Keys(d.holdings.memories), func(a, b *memory) int {
+		return cmp.Or(cmp.Compare(a.since(), b.since()), cmp.Compare(a.at, b.at))
+	})
+	d.holdings.mu.Unlock()
+	left := uint64(0)
+	for _, m := range all {
+		if left >= size {
+			break
+		}
+		left += m.goAway()
+	}
+	return left > 0
+}
+
+// since is when the memory's space was mapped last.
+func (m *memory) since() uint64 {
+	if m.owner == nil {
+		return 0
+	}
+	return m.owner.turn.Load()
+}
+
+// goAway moves the bytes to the host's memory, if nobody needs them here, and returns how many. One that is busy is left alone: it may be
+// waiting for this one.
+func (m *memory) goAway() uint64 {
+	if !m.mu.TryLock() {
+		return 0
+	}
+	defer m.mu.Unlock()
+	if !m.there || m.ended || m.holds > 0 || m.owner == nil || m.owner.shown.Load() {
+		return 0
+	}
+	began := time.Now()
+	if m.makeAway() != nil {
+		return 0
+	}
+	to := m.away
+	err := m.device.borrow(func(l *lane) error {
+		return l.out(m.at, m.size, func(part []byte) error {
+			to = to[copy(to, part):]
+			return nil
+		})
+	})
+	if err != nil {
+		m.letGo()
+		return 0
+	}
+	drv := m.device.backend.drv
+	m.there = false
+	_, _ = drv.Unmap(m.at, m.size), drv.Release(m.handle) // who cannot undo a mapping says so when another one is made there
+	m.device.count(0, m.size)
+	m.device.moved(m.size, 0, began)
+	return m.size
+}
+
+// returned notes that the bytes are in the device's memory. The caller holds mu.
+func (m *memory) returned(began time.Time) {
+	m.device.count(m.size, 0)
+	if m.away != nil {
+		m.letGo()
+		m.device.moved(0, m.size, began)
+	}
+}
+
+// moved counts.
+func (d *device) moved(out, in uint64, began time.Time) {
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	s := &d.holdings.swap
+	s.Out, s.In, s.Took = s.Out+out, s.In+in, s.Took+time.Since(began)
+}
+
+// makeAway makes room in the host's memory. The caller holds mu.
+func (m *memory) makeAway() error {
+	b, err := unix.Mmap(-1, 0, int(m.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("the host has no %d bytes to swap to: %w: %w", m.size, err, backend.OutOfMemory)
+	}
+	m.away = b
+	return nil
+}
+
+// letGo gives that back. The caller holds mu.
+func (m *memory) letGo() {
+	if m.away != nil {
+		_ = unix.Munmap(m.away) // it is a mapping of ours
+		m.away = nil
+	}
+}

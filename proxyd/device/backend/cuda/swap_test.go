@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// tenant is one of several spaces on a device that has no room for two.
+type tenant struct {
+	*space
+	cu backend.Context
+	at backend.Addr
+}
+
+const (
+	deviceSize = 16 << 20
+	tenantSize = 10 << 20
+)
+
+func tenants(t *testing.T, n int) (*device, []*tenant) {
+	t.Helper()
+	l := fake(t)
+	l.Reset("", deviceSize)
+	b := open(t, l)
+	d := b.Devices()[0].(*device)
+	var all []*tenant
+	for i := range n {
+		s, err := d.NewSpace(backend.SpaceConfig{Base: backend.DefaultBase + backend.Addr(i)<<40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := &tenant{space: s.(*space)}
+		if x.cu, err = s.NewContext(0); err != nil {
+			t.Fatal(err)
+		}
+		if x.at, err = x.cu.Alloc(tenantSize); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x)
+	}
+	return d, all
+}
+
+// turn maps a space, does something, and unmaps it.
+func (x *tenant) turn(t *testing.T, do func()) {
+	t.Helper()
+	for _, step := range []func() error{
+		x.Map,
+		func() error { do(); return nil },
+		func() error { return x.Drain(t.Context()) },
+		x.Unmap,
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (x *tenant) fill(t *testing.T, v uint32) {
+	t.Helper()
+	if err := x.cu.Legacy().Fill(backend.Fill{Addr: x.at, Value: v, Element: 1, Width: tenantSize}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// has checks all bytes without mapping the space.
+func (x *tenant) has(t *testing.T, v byte) {
+	t.Helper()
+	p := make([]byte, backend.Granule)
+	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
+		some, err := x.ReadBlock(backend.BlockID{Base: x.at + at}, p)
+		if err != nil || !some || !bytes.Equal(p, bytes.Repeat([]byte{v}, backend.Granule)) {
+			t.Fatalf("%#x: %v %v %d, want %d", uint64(x.at+at), some, err, p[0], v)
+		}
+	}
+}
+
+// TestSwap: spaces that do not fit on a device together have their turns there, one after the other, and their bytes; what each may
+// allocate does not depend on the others.
+func TestSwap(t *testing.T) {
+	d, all := tenants(t, 3)
+	for round := range 3 {
+		for i, x := range all {
+			x.turn(t, func() { x.fill(t, uint32(10*round+i)) })
+		}
+	}
+	if s := d.Swapped(); s.Out != 8*tenantSize || s.In != 6*tenantSize || s.Most != tenantSize || s.Took <= 0 {
+		t.Errorf("%+v", s)
+	}
+	for i, x := range all {
+		x.has(t, byte(20+i))
+		if free, total := x.Info(); total != d.info.Memory || free != total-tenantSize {
+			t.Errorf("%d of %d bytes are free", free, total)
+		}
+	}
+	// What is written to memory that is away is there when it is back, and memory that is away can be freed.
+	if err := all[0].WriteBlock(backend.BlockID{Base: all[0].at}, bytes.Repeat([]byte{77}, backend.Granule)); err != nil {
+		t.Fatal(err)
+	}
+	if err := all[1].cu.Free(all[1].at); err != nil {
+		t.Fatal(err)
+	}
+	all[0].turn(t, func() {})
+	p := make([]byte, backend.Granule)
+	if some, err := all[0].ReadBlock(backend.BlockID{Base: all[0].at}, p); err != nil || !some || p[0] != 77 {
+		t.Errorf("%v %v %d", some, err, p[0])
+	}
+}
+
+// TestSwapLent: what a collective works on stays when its space gives way, and what is written there meanwhile is there when it is back.
+func TestSwapLent(t *testing.T) {
+	d, all := tenants(t, 2)
+	a, b := all[0], all[1]
+	small, err := a.cu.Alloc(backend.Granule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Map(); err != nil {
+		t.Fatal(err)
+	}
+	a.fill(t, 1)
+	type begun struct {
+		span backend.Span
+		done func(error)
+	}
+	began := make(chan begun, 1)
+	lent := []backend.Buffer{{Addr: small, Size: backend.Granule, Write: true}}
+	if err := a.cu.Legacy().(backend.Lender).Lend(lent, func(s []backend.Span, done func(error)) {
+		began <- begun{s[0], done}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	x := <-began
+	for a.Unmap() != nil {
+		runtime.Gosched() // it is about to wait
+	}
+	b.turn(t, func() { b.fill(t, 7) })
+	if n := d.Swapped().Out; n != tenantSize {
+		t.Errorf("%d bytes have left", n)
+	}
+	p, err := x.span.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(p, bytes.Repeat([]byte{5}, backend.Granule))
+	x.done(nil)
+	a.turn(t, func() {})
+	a.has(t, 1)
+	b.has(t, 7)
+	q := make([]byte, backend.Granule)
+	if some, err := a.ReadBlock(backend.BlockID{Base: small}, q); err != nil || !some || !bytes.Equal(q, p) {
+		t.Errorf("%v %v %d", some, err, q[0])
+	}
+}
+
+// TestSwapNone: where nothing can leave, who asks for more is told.
+func TestSwapNone(t *testing.T) {
+	d, all := tenants(t, 2)
+	if err := all[0].Map(); err != nil {
+		t.Fatal(err)
+	}
+	err := all[1].WriteBlock(backend.BlockID{Base: all[1].at}, make([]byte, backend.Granule))
+	if err != nil || d.Swapped().Out != 0 {
+		t.Errorf("%v, %+v", err, d.Swapped())
+	}
+	p := bytes.Repeat([]byte{9}, backend.Granule) // it went to the host's memory at once
+	if some, err := all[1].ReadBlock(backend.BlockID{Base: all[1].at}, p); err != nil || !some || !zero(p) {
+		t.Errorf("%v %v %d", some, err, p[0])
+	}
+	if _, err := d.create(tenantSize); backend.ResultOf(err) != backend.OutOfMemory {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,307 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/nccl"
+)
+
+// team is one rank of a communicator of NCCL's. It lives in the device's primary context, where NCCL is at home, in a stream of its own, and
+// knows memory by its addresses in the window: so it does not matter which space is mapped.
+type team struct {
+	device *device
+	ctx    driver.Context
+	comm   *nccl.Comm
+	lane   *lane
+	stop   chan struct{} // closed by Abort
+	once   sync.Once
+	leave  sync.Once
+
+	mu    sync.Mutex // held by who works with comm
+	ended bool
+}
+
+var errTeamEnded = errors.New("the team has ended")
+
+// parting is how long a member that leaves waits for what others still do with it.
+const parting = 30 * time.Second
+
+// NCCL is the version of the machine's.
+func NCCL() (string, error) {
+	lib, err := nccl.Open(ncclName)
+	if err != nil {
+		return "", err
+	}
+	v, err := lib.Version()
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100), err
+}
+
+const ncclName = "libnccl.so.2"
+
+// library opens NCCL when it is first asked for.
+func (b *Backend) library() (*nccl.Library, error) {
+	b.ncclMu.Lock()
+	defer b.ncclMu.Unlock()
+	if b.nccl != nil || b.ncclErr != nil {
+		return b.nccl, b.ncclErr
+	}
+	name := b.cfg.NCCL
+	if name == "" {
+		name = ncclName
+	}
+	b.nccl, b.ncclErr = nccl.Open(name)
+	return b.nccl, b.ncclErr
+}
+
+// Teams implements backend.Teams.
+func (d *device) Teams() error {
+	_, err := d.backend.library()
+	return err
+}
+
+// NewTeamID implements backend.Teams.
+func (d *device) NewTeamID() (backend.TeamID, error) {
+	lib, err := d.backend.library()
+	if err != nil {
+		return backend.TeamID{}, err
+	}
+	return lib.NewID()
+}
+
+// Join implements backend.Teams.
+func (d *device) Join(ctx context.Context, id backend.TeamID, members, member int) (backend.Team, error) {
+	lib, err := d.backend.library()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.service(); err != nil {
+		return nil, err
+	}
+	drv := d.backend.drv
+	t := &team{device: d, stop: make(chan struct{})}
+	if t.ctx, err = drv.Primary(d.dev); err != nil {
+		return nil, err
+	}
+	t.lane, err = d.backend.newLane(t.ctx, 0, func(f func() error) error { return f() })
+	if err != nil {
+		return nil, errors.Join(err, drv.Unprimary(d.dev))
+	}
+	err = drv.Within(t.ctx, func() (err error) {
+		t.comm, err = lib.Init(id, members, member)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, t.lane.close(), drv.Unprimary(d.dev))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !d.enlist(t) {
+		t.cut()
+		return nil, errClosed
+	}
+	stop := context.AfterFunc(ctx, func() { t.once.Do(func() { close(t.stop) }) })
+	err = t.progress()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		t.cut()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("member %d of %d: %w", member, members, err)
+	}
+	return t, nil
+}
+
+// enlist has stop wait for a team's end. It returns false if that waits for none any more.
+func (d *device) enlist(t *team) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped {
+		return false
+	}
+	if d.teams == nil {
+		d.teams = map[*team]bool{}
+	}
+	d.teams[t] = true
+	return true
+}
+
+// disband aborts all teams. No other one is made, also by those who have begun to.
+func (d *device) disband() {
+	d.mu.Lock()
+	d.stopped = true
+	var all []*team
+	for t := range d.teams {
+		all = append(all, t)
+	}
+	d.mu.Unlock()
+	for _, t := range all {
+		t.Abort()
+		t.mu.Lock()
+		t.cut()
+		t.mu.Unlock()
+	}
+}
+
+// progress waits until nothing is in progress. The caller holds mu.
+func (t *team) progress() error {
+	for p := (patience{}); ; {
+		err := t.comm.State()
+		if !errors.Is(err, nccl.ErrInProgress) {
+			return err
+		}
+		if err := t.pause(&p); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits a little, or returns that the team is to end.
+func (t *team) pause(p *patience) error {
+	select {
+	case <-t.stop:
+		return errTeamEnded
+	default:
+		return p.pause(context.Background())
+	}
+}
+
+// Do implements backend.Team.
+func (t *team) Do(ops []backend.TeamOp) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return errTeamEnded
+	}
+	list := make([]nccl.Op, len(ops))
+	var err error
+	for i, o := range ops {
+		list[i].TeamOp = o
+		if list[i].From, err = address(o.Send); err == nil {
+			list[i].To, err = address(o.Recv)
+		}
+		if err != nil {
+			t.cut()
+			return err
+		}
+	}
+	drv := t.device.backend.drv
+	forget := func() {}
+	err = drv.Within(t.ctx, func() (err error) {
+		forget, err = t.comm.Group(list, t.lane.stream.Pointer())
+		return err
+	})
+	if err == nil {
+		err = t.progress()
+	}
+	if err == nil {
+		err = t.wait()
+	}
+	if err != nil {
+		t.cut()
+		return err
+	}
+	return drv.Within(t.ctx, func() error { forget(); return nil })
+}
+
+// address is where a device finds a span, 0 for none.
+func address(x backend.Span) (backend.Addr, error) {
+	if x == nil {
+		return 0, nil
+	}
+	own, ok := x.(*span)
+	if !ok {
+		return 0, fmt.Errorf("memory of another backend: %w", backend.InvalidValue)
+	}
+	return own.address()
+}
+
+// wait returns when the device has done what was issued. The caller holds mu.
+func (t *team) wait() error {
+	l := t.lane
+	if err := l.drv.Record(l.ctx, l.done, l.stream); err != nil {
+		return err
+	}
+	for p := (patience{}); ; {
+		err := l.drv.EventQuery(l.ctx, l.done)
+		if backend.ResultOf(err) != backend.NotReady {
+			return err
+		}
+		if err := t.comm.State(); err != nil {
+			return err
+		}
+		if err := t.pause(&p); err != nil {
+			return err
+		}
+	}
+}
+
+// Abort implements backend.Team.
+func (t *team) Abort() {
+	t.once.Do(func() { close(t.stop) })
+	t.leave.Do(func() {
+		go func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.cut()
+		}()
+	})
+}
+
+// Close implements backend.Team.
+func (t *team) Close() {
+	t.leave.Do(func() {
+		go func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			timer := time.AfterFunc(parting, func() { t.once.Do(func() { close(t.stop) }) })
+			defer timer.Stop()
+			if t.ended {
+				return
+			}
+			drv := t.device.backend.drv
+			err := drv.Within(t.ctx, t.comm.Finalize)
+			if err == nil {
+				err = t.progress()
+			}
+			if err != nil {
+				t.cut()
+				return
+			}
+			t.end(t.comm.Destroy)
+		}()
+	})
+}
+
+// cut ends the communicator at once. The caller holds mu.
+func (t *team) cut() { t.end(t.comm.Abort) }
+
+// end ends the team, in one way or the other. The caller holds mu. When it returns, the device works no more for it.
+func (t *team) end(how func() error) {
+	if t.ended {
+		return
+	}
+	t.ended = true
+	d := t.device
+	// Whoever waits for the team has the reason by now: what fails here is known.
+	_ = d.backend.drv.Within(t.ctx, how)
+	_ = t.lane.wait()
+	_ = t.lane.close()
+	_ = d.backend.drv.Unprimary(d.dev)
+	d.mu.Lock()
+	delete(d.teams, t)
+	d.mu.Unlock()
+}

@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cut
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
+)
+
+// The communicator of these tests, and how often a member of it has issued something.
+const comm7 = barrier.Comm(7)
+
+func issued(comm barrier.Comm, member int32, n uint64) barrier.Count {
+	return barrier.Count{Key: barrier.Key{Comm: comm, Member: member}, N: n}
+}
+
+// told is an event of a process.
+func told(kind Kind, process uint64, counts ...barrier.Count) Event {
+	return Event{Kind: kind, Process: process, Counts: counts}
+}
+
+// placed is one of a place in a communicator of two.
+func placed(kind Kind, process uint64, member int32, how func(*Place)) Event {
+	p := &Place{Comm: comm7, Size: 2, Member: member, Process: process}
+	if how != nil {
+		how(p)
+	}
+	return Event{Kind: kind, Process: process, Place: p}
+}
+
+func made(p *Place)   { p.Made = true }
+func broken(p *Place) { p.Broken = true }
+
+// opened is what a member says that has one process, with a place in the communicator or without.
+func opened(process uint64, places ...Place) Event {
+	return Event{Kind: Opened, Processes: []Process{{ID: process, PID: 100 + int(process)}}, Places: places}
+}
+
+// pair are two members with a process each, 5 and 9, which are in a communicator.
+func pair() []Event {
+	return []Event{
+		opened(5, Place{Comm: comm7, Size: 2, Member: 0, Process: 5, Made: true}),
+		opened(9, Place{Comm: comm7, Size: 2, Member: 1, Process: 9, Made: true}),
+	}
+}
+
+// effects is what has come out of a book, in words, and empties it.
+func effects(k *book) string {
+	var words []string
+	say := func(is bool, format string, args ...any) {
+		if is {
+			words = append(words, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, e := range k.out {
+		say(e.Shut, "shut")
+		say(len(e.Withdraw) > 0, "withdraw %v", e.Withdraw)
+		for _, r := range e.Raise {
+			for _, c := range r.Targets {
+				say(true, "raise %d to %v=%d", r.Rank, c.Key, c.N)
+			}
+		}
+		say(len(e.Nudge) > 0, "nudge %v", e.Nudge)
+		say(len(e.Create) > 0, "create %v", e.Create)
+		say(e.Read, "read")
+		say(e.Drain, "drain")
+		say(e.ShutCalls, "calls")
+		say(e.Cut, "cut")
+		say(e.Failed != nil, "%v", e.Failed)
+	}
+	k.out = nil
+	return strings.Join(words, ", ")
+}
+
+// heardOf is an event of a member, and what is to come of it.
+type heardOf struct {
+	member int
+	event  Event
+	want   string
+}
+
+// toTheCut are the answers of the processes of pair from the second reading on.
+func toTheCut(counts ...barrier.Count) []heardOf {
+	var of5, of9 []barrier.Count
+	for _, c := range counts {
+		if c.Member == 0 {
+			of5 = append(of5, c)
+		} else {
+			of9 = append(of9, c)
+		}
+	}
+	return []heardOf{
+		{0, told(Reading, 5, of5...), ""},
+		{1, told(Reading, 9, of9...), "drain"},
+		{1, told(Drained, 9), ""},
+		{0, told(Drained, 5), "calls"},
+		{0, told(CallsShut, 5), ""},
+		{1, told(CallsShut, 9), "cut"},
+	}
+}
+
+// TestBook: what members tell, in the order in which the leader hears it, and what follows.
+func TestBook(t *testing.T) {
+	away := func(p Place) Place { p.Made, p.Left = false, true; return p }
+	for name, c := range map[string]struct {
+		opened []Event
+		first  string
+		then   []heardOf
+	}{
+		"nobody is there": {[]Event{{Kind: Opened}, {Kind: Opened}}, "calls, cut", nil},
+		"all is even": {pair(), "shut", append([]heardOf{
+			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
+			{1, told(Shut, 9, issued(comm7, 1, 3)), "read"},
+		}, toTheCut(issued(comm7, 0, 3), issued(comm7, 1, 3))...)},
+		"one is behind": {pair(), "shut", append([]heardOf{
+			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
+			{1, told(Shut, 9, issued(comm7, 1, 2)), "raise 1 to 7.1=3"},
+			{1, told(Issued, 9, issued(comm7, 1, 3)), "read"},
+		}, toTheCut()...)},
+		"a communicator that is not wholly known": {[]Event{opened(5, Place{Comm: comm7, Size: 2, Process: 5, Made: true}), opened(9)}, "shut", append([]heardOf{
+			{0, told(Shut, 5, issued(comm7, 0, 1)), ""}, // waits
+			{0, told(Issued, 5, issued(comm7, 0, 2)), ""},
+			{1, told(Shut, 9), ""},
+			{1, placed(Made, 9, 1, made), "raise 1 to 7.1=1, raise 1 to 7.1=2"},
+			{1, told(Issued, 9, issued(comm7, 1, 2)), "read"},
+		}, toTheCut()...)},
+		"nobody has come to a creation before the attempt": {[]Event{opened(5), opened(9)}, "shut", append([]heardOf{
+			{0, placed(Arrived, 5, 0, nil), ""},
+			{0, told(Shut, 5), ""},
+			{1, told(Shut, 9), "read"}, // it is not begun, and hinders nothing
+			{1, placed(Arrived, 9, 1, nil), ""},
+		}, toTheCut()...)},
+		"a creation that is under way": {
+			[]Event{opened(5, Place{Comm: comm7, Size: 2, Process: 5}), opened(9, Place{Comm: comm7, Size: 2, Member: 1, Process: 9})}, "shut",
+			append([]heardOf{
+				{0, told(Shut, 5), ""},
+				{1, told(Shut, 9), ""},
+				{0, placed(Made, 5, 0, made), ""},
+				{1, placed(Made, 9, 1, made), "read"},
+			}, toTheCut()...),
+		},
+		"a creation that fails": {
+			[]Event{opened(5, Place{Comm: comm7, Size: 2, Process: 5}), opened(9)}, "shut", append([]heardOf{
+				{0, told(Shut, 5), ""},
+				{1, told(Shut, 9), "read"},
+				{0, placed(Made, 5, 0, broken), ""},
+			}, toTheCut()...),
+		},
+		"a communicator breaks": {pair(), "shut", append([]heardOf{
+			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
+			{1, told(Shut, 9, issued(comm7, 1, 2)), "raise 1 to 7.1=3"},
+			{0, placed(Broken, 5, 0, broken), "withdraw [1]"},
+			{1, told(Withdrawn, 9), "read"},
+		}, toTheCut()...)},
+		"one has given up its place, behind": {[]Event{
+			opened(5, Place{Comm: comm7, Size: 2, Process: 5, Made: true}),
+			opened(9, away(Place{Comm: comm7, Size: 2, Member: 1, Process: 9, Counts: []barrier.Count{issued(comm7, 1, 2)}})),
+		}, "shut", []heardOf{
+			{1, told(Shut, 9), ""},
+			{0, told(Shut, 5, issued(comm7, 0, 3)), "no cut: rank 1 left communicator 7, where it is behind"},
+		}},
+		"one ends, and has done its part": {pair(), "shut", []heardOf{
+			{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
+			{1, placed(Left, 9, 1, func(p *Place) { p.Left, p.Counts = true, []barrier.Count{issued(comm7, 1, 3)} }), ""},
+			{1, told(Ended, 9), "read"},
+			{0, told(Reading, 5), "drain"},
+			{0, told(Drained, 5), "calls"},
+			{0, told(CallsShut, 5), "cut"},
+		}},
+		"one is killed":           {pair(), "shut", []heardOf{{1, told(Died, 9), "no cut: rank 1 died"}}},
+		"one cannot be captured":  {pair(), "shut", []heardOf{{1, Event{Kind: Stuck, Process: 9, Reason: "a fault"}, "no cut: rank 1 cannot be captured: a fault"}}},
+		"what makes no sense":     {pair(), "shut", []heardOf{{0, told(Shut, 9, issued(comm7, 1, 3)), ""}, {0, placed(Made, 5, 2, made), ""}, {0, placed(Made, 6, 0, made), ""}, {0, Event{Kind: Made}, ""}, {0, told("cake", 5), ""}}},
+		"a process that is twice": {[]Event{{Kind: Opened, Processes: []Process{{ID: 5}, {ID: 5}}}}, "shut", []heardOf{{0, told(Shut, 5), "read"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newBook(c.opened)
+			if got := effects(k); got != c.first {
+				t.Fatalf("opened: %q, not %q", got, c.first)
+			}
+			for i, h := range c.then {
+				k.take(h.member, &h.event)
+				if got := effects(k); got != h.want {
+					t.Fatalf("event %d, %s: %q, not %q", i, h.event.Kind, got, h.want)
+				}
+			}
+		})
+	}
+}
+
+// TestBookOrders: effects for ranks become orders to members, for processes as these name them.
+func TestBookOrders(t *testing.T) {
+	k := newBook([]Event{{Kind: Opened, Processes: []Process{{ID: 8, PID: 80}, {ID: 3, PID: 30}}}, opened(3)})
+	want := []Who{{0, 3, 30}, {0, 8, 80}, {1, 3, 103}}
+	if !slices.Equal(k.who, want) {
+		t.Fatalf("ranks %v", k.who)
+	}
+	target := []barrier.Count{issued(comm7, 1, 4)}
+	for _, c := range []struct {
+		e    barrier.Effects
+		want map[int]Order
+	}{
+		{barrier.Effects{}, map[int]Order{}},
+		{barrier.Effects{Shut: true}, map[int]Order{0: {Shut: true}, 1: {Shut: true}}},
+		{barrier.Effects{Withdraw: []barrier.Rank{0, 1}}, map[int]Order{0: {Withdraw: []uint64{3, 8}}}},
+		{barrier.Effects{Raise: []barrier.Raise{{Rank: 2, Targets: target}}, Nudge: []barrier.Rank{1}}, map[int]Order{0: {Nudge: []uint64{8}}, 1: {Raise: []Raise{{3, target}}}}},
+		{barrier.Effects{Create: []uint64{7}, Nudge: []barrier.Rank{2}}, map[int]Order{0: {Create: []barrier.Comm{7}}, 1: {Create: []barrier.Comm{7}, Nudge: []uint64{3}}}},
+		{barrier.Effects{Read: true}, map[int]Order{0: {Read: true}, 1: {Read: true}}},
+		{barrier.Effects{Drain: true}, map[int]Order{0: {Drain: true}, 1: {Drain: true}}},
+		{barrier.Effects{ShutCalls: true, Cut: true}, map[int]Order{0: {ShutCalls: true}, 1: {ShutCalls: true}}},
+	} {
+		if got := k.orders(c.e, 2); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %+v", c.e, got)
+		}
+	}
+}
+
+// TestBookCounts: a cut has the numbers that were reported last, and of whom nothing is left the members are told.
+func TestBookCounts(t *testing.T) {
+	k := newBook(pair())
+	for _, h := range []heardOf{
+		{0, told(Shut, 5, issued(comm7, 0, 3)), ""},
+		{1, told(Shut, 9, issued(comm7, 1, 2)), ""},
+		{1, told(Issued, 9, issued(comm7, 1, 3)), ""},
+	} {
+		k.take(h.member, &h.event)
+	}
+	want := map[barrier.Key]uint64{{Comm: comm7, Member: 0}: 3, {Comm: comm7, Member: 1}: 3}
+	if !maps.Equal(k.counts, want) {
+		t.Errorf("%v", k.counts)
+	}
+	left := func(p *Place) { p.Left = true }
+	for i, h := range []heardOf{{0, placed(Left, 5, 0, left), ""}, {1, placed(Left, 9, 1, left), ""}} {
+		if past := k.past(); len(past) != 0 {
+			t.Errorf("%d: past are %v", i, past)
+		}
+		k.take(h.member, &h.event)
+	}
+	if past := k.past(); !slices.Equal(past, []barrier.Comm{comm7}) {
+		t.Errorf("past are %v", past)
+	}
+}
+
+// TestFailure: ranks are named as their members know them, with what was last in their way.
+func TestFailure(t *testing.T) {
+	k := newBook(pair())
+	k.take(1, &Event{Kind: Obstacle, Process: 9, Reason: "a kernel runs"})
+	effects(k)
+	k.step(barrier.Deadline{})
+	err := k.failure(k.out[0].Failed)
+	const want = "no cut: deadline passed: the gate is not shut in ranks 0, 1; rank 0 is process 105 on device server 0; rank 1 is process 109 on device server 1 (a kernel runs)"
+	if err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	if err := k.failure(&barrier.Failure{Text: "x", Ranks: []barrier.Rank{-1, 0, 2}}); err.Error() != "no cut: x; rank 0 is process 105 on device server 0" {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestArguments: a server with real devices is told which of the machine's it has, and nobody else's variables.
+func TestArguments(t *testing.T) {
+	for _, tc := range []struct {
+		spec      Spec
+		arguments string
+		env       []string
+	}{
+		{Spec{Count: 2, Memory: "4G"}, "--soft 2 --memory 4G", []string{}},
+		{
+			Spec{Count: 2, Kind: "cuda", GPUs: []string{"GPU-2a", "GPU-5b"}, Exact: true, Order: []int{0, 1, 1}}, "--soft 2 --kind cuda --exact --order 0,1,1",
+			[]string{"CUDA_VISIBLE_DEVICES=GPU-2a,GPU-5b"},
+		},
+	} {
+		m := making{Spec: tc.spec}
+		if got := strings.Join(m.arguments(), " "); !strings.HasSuffix(got, tc.arguments) {
+			t.Errorf("%s, want %s", got, tc.arguments)
+		}
+		if got := m.environment(); !slices.Equal(got, tc.env) {
+			t.Errorf("%q, want %q", got, tc.env)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// A save upon an earlier one names the blocks that have not changed by where they are in the files of that one, or of
+// those that it was made upon itself. What is in these files and not needed any more is dead weight: whoever keeps a file keeps all
+// of it. So of a file of which the earlier save needed less than half no block is named: those that are still there are written
+// once more, into files of their own ("moved"), for what has lasted is likely to last. A save's files thus hold at most about
+// twice what it needs, however many saves there were before, and what is stable is seldom written again.
+
+// maxEarlier is how many saves a server knows. One that nobody keeps, because what it was for has failed, is not the end of
+// those before it.
+const maxEarlier = 4
+
+// earlier is a save that this server has made, or was built from. Nothing of it changes. A nil one has nothing.
+type earlier struct {
+	id     string
+	places map[backend.Hash]place
+	files  map[string]extent
+}
+
+// place is where a block's bytes are.
+type place struct {
+	file  string
+	index int
+}
+
+// extent is how many blocks a file has, and how many of them the save needs.
+type extent struct{ blocks, needed int }
+
+// newEarlier makes one of what a save has said. lengths are those of the files that are known, in blocks.
+func newEarlier(id string, blocks []blockState, lengths map[string]int) (*earlier, error) {
+	e := &earlier{id: id, places: make(map[backend.Hash]place, len(blocks)), files: map[string]extent{}}
+	for _, b := range blocks {
+		var h backend.Hash
+		raw, err := hex.DecodeString(b.Hash)
+		if err != nil || len(raw) != len(h) || b.Index < 0 {
+			return nil, fmt.Errorf("block %q at %d: %w", b.Hash, b.Index, ErrRestore)
+		}
+		copy(h[:], raw)
+		e.places[h] = place{b.File, b.Index}
+		x := e.files[b.File]
+		e.files[b.File] = extent{max(x.blocks, lengths[b.File], b.Index+1), x.needed + 1}
+	}
+	return e, nil
+}
+
+// find returns where a block is.
+func (e *earlier) find(h backend.Hash) (place, bool) {
+	if e == nil {
+		return place{}, false
+	}
+	at, ok := e.places[h]
+	return at, ok
+}
+
+// has tells whether a file is one of its.
+func (e *earlier) has(file string) bool {
+	if e == nil {
+		return false
+	}
+	_, ok := e.files[file]
+	return ok
+}
+
+// worth tells whether a file is to be kept for what is needed of it.
+func (e *earlier) worth(file string) bool {
+	x := e.files[file]
+	return 2*x.needed >= x.blocks
+}
+
+// lengths are those of its files.
+func (e *earlier) lengths() map[string]int {
+	all := map[string]int{}
+	if e != nil {
+		for name, x := range e.files {
+			all[name] = x.blocks
+		}
+	}
+	return all
+}
+
+// upon returns the save of an ID, nil if it is not known. Those before it will not be asked for any more. The caller holds mu.
+func (k *stateKeeper) upon(id string) *earlier {
+	for i, e := range k.earlier {
+		if id != "" && e.id == id {
+			k.earlier = k.earlier[i:]
+			return e
+		}
+	}
+	return nil
+}
+
+// remember adds a save. The caller holds mu.
+func (k *stateKeeper) remember(e *earlier) {
+	k.earlier = append(k.earlier, e)
+	k.earlier = k.earlier[max(0, len(k.earlier)-maxEarlier):]
+}
