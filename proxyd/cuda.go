@@ -19,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/inventory"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 )
 
 // The kinds of devices that a device server can have.
@@ -38,6 +39,12 @@ func (o *deviceOptions) settle() error {
 	case kindCuda:
 	default:
 		return fmt.Errorf("--kind %q: it is %s or %s; %w", o.kind, kindSoft, kindCuda, errUsage)
+	}
+	if o.gate >= 0 {
+		// What is executed now cannot do it for all its threads.
+		if err := life.Renounce(); err != nil {
+			return fmt.Errorf("no new privileges: %w", err)
+		}
 	}
 	if cuda.Built {
 		return cuda.Settle(o.attempt, func(n int) string { return "--attempt=" + strconv.Itoa(n) })
@@ -93,9 +100,17 @@ func gpusCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("gpus: %w", err)
 			}
+			found := struct {
+				*inventory.Node
+				NCCL    string `json:"nccl"`
+				Without string `json:"withoutNCCL,omitempty"` // why
+			}{Node: n}
+			if found.NCCL, err = cuda.NCCL(); err != nil {
+				found.Without = err.Error()
+			}
 			enc := json.NewEncoder(c.OutOrStdout())
 			enc.SetIndent("", "  ")
-			return enc.Encode(n)
+			return enc.Encode(&found)
 		},
 	}
 }

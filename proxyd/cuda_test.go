@@ -46,3 +46,33 @@ func TestRunCuda(t *testing.T) {
 		})
 	}
 }
+
+// TestBecomeCuda: a device server with real devices becomes its user like any other, though C is in it. There is no driver, which is
+// what comes next.
+func TestBecomeCuda(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: needs root: it becomes a user")
+	}
+	theirs, gate, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	cmd := proxyd(t, "device", "--kind", "cuda", "--gate", "3", "--socket", filepath.Join(t.TempDir(), "device"))
+	cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+t.TempDir())
+	cmd.ExtraFiles = []*os.File{theirs}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	if _, err := gate.WriteString(`{"uid":12345,"gid":12346,"groups":[12346],"oom":0}`); err != nil {
+		t.Fatal(err)
+	}
+	gate.Close()
+	_ = cmd.Wait() // what it says is what matters
+	if !strings.HasPrefix(errs.String(), "proxyd: real devices: no CUDA driver") {
+		t.Errorf("%s", errs.String())
+	}
+}

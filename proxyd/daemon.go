@@ -4,7 +4,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +27,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -44,11 +47,13 @@ type node struct {
 	overlay   *overlay.Overlay
 	conductor *checkpoint.Conductor
 	peers     *peers
+	meter     *meter
 }
 
 // runDaemon is the daemon's life, top to bottom. What it opens is closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	n := &node{cfg: cfg, log: log}
+	n.meter = &meter{metrics.New(version, checkpoint.Events(), checkpoint.Phases()), n}
 	for _, step := range []struct {
 		name string
 		do   func(*node, context.Context) (func(), error)
@@ -60,6 +65,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 		{"network", (*node).network},
 		{"conductor", (*node).conduct},
 		{"listen", (*node).listen},
+		{"metrics", (*node).serveMetrics},
 	} {
 		undo, err := step.do(n, ctx)
 		if err != nil {
@@ -247,7 +253,7 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 		Release: majorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 		Devices: *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
-	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log})
+	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter})
 	if err != nil {
 		return nil, err
 	}
@@ -259,12 +265,38 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 
 // devices is what jobs of this node have as GPUs.
 func (n *node) devices(ctx context.Context, s *slurm.Slurm) (*checkpoint.DeviceConfig, error) {
-	c := &checkpoint.DeviceConfig{Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
+	c := &checkpoint.DeviceConfig{GPUs: realGPUs, Kind: n.cfg.Devices.Kind, Memory: n.cfg.Devices.Memory, Address: n.cfg.Devices.Address, Dir: n.deviceDir()}
 	var err error
 	if c.Kind != "none" {
 		c.Relative, err = s.Constrains(ctx)
 	}
 	return c, err
+}
+
+// realGPUs asks this program, as the one that can open a driver, for the UUIDs of the node's GPUs.
+func realGPUs(ctx context.Context) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "gpus")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("proxyd gpus: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	var found struct {
+		Devices []struct{ UUID string }
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return nil, fmt.Errorf("proxyd gpus: %w", err)
+	}
+	var all []string
+	for _, d := range found.Devices {
+		all = append(all, d.UUID)
+	}
+	return all, nil
 }
 
 func majorMinor(version string) string {
@@ -282,7 +314,11 @@ func (n *node) listen(ctx context.Context) (func(), error) {
 		Node: n.cfg.NodeName, Version: version, SlurmUser: n.cluster.UID, Operators: n.cfg.Operators,
 		Conductor: desk{n}, Log: n.log,
 		Doctor: func(ctx context.Context) []host.Finding {
-			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Capture: n.conductor.Capture()})
+			self, err := os.Executable()
+			if err != nil {
+				n.log.Warn("doctor", "error", err)
+			}
+			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.Capture()})
 		},
 	}, coder)
 	sockets, err := warden.Listen(n.cfg.RunDir, version, n.conductor, n.log)

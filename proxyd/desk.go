@@ -147,6 +147,9 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 			out.Options[k] = val
 		}
 	}
+	if o.Exact {
+		out.Options["exact"] = "yes"
+	}
 	if o.Interval != 0 {
 		out.Options["interval"] = o.Interval.String()
 	}
@@ -177,7 +180,7 @@ func devicesOf(st *server.Status) *rpc.Devices {
 	if st == nil {
 		return nil
 	}
-	out := &rpc.Devices{Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped}
+	out := &rpc.Devices{Missed: st.Missed, Faults: st.Faults, Stopped: st.Stopped, Reductions: st.Reductions}
 	for _, d := range st.Devices {
 		out.Devices = append(out.Devices, &rpc.Device{Name: d.Name, Memory: d.Memory, Used: d.Used})
 	}
@@ -217,7 +220,8 @@ func userName(uid uint32) string {
 	return u.Username
 }
 
-func (d desk) Checkpoint(ctx context.Context, job, reason string, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+func (d desk) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+	job := req.GetJob()
 	id, s, err := d.number(ctx, job)
 	if err != nil {
 		return nil, err
@@ -228,10 +232,7 @@ func (d desk) Checkpoint(ctx context.Context, job, reason string, progress func(
 	if !s.Runs() {
 		return nil, notRunning(job, s)
 	}
-	if reason == "" {
-		reason = "asked"
-	}
-	made, err := d.n.conductor.Take(ctx, id, reason, func(phase string, done, total int64) {
+	made, err := d.n.conductor.Take(ctx, id, cmp.Or(req.GetReason(), "asked"), req.GetStands(), func(phase string, done, total int64) {
 		if phase == checkpoint.Waiting {
 			phase = rpc.Waiting
 		}
@@ -245,6 +246,11 @@ func (d desk) Checkpoint(ctx context.Context, job, reason string, progress func(
 	}
 	if err != nil {
 		return nil, explain(job, s.BatchHost, d.n.cfg.NodeName, err)
+	}
+	for _, c := range d.uploads(nil, &made.JobID) {
+		if c.Number == made.Number {
+			return c, nil
+		}
 	}
 	return d.describe(ctx, store.Summary{ID: made})
 }
@@ -264,6 +270,8 @@ func explain(job, leader, here string, err error) error {
 		return fmt.Errorf("%w: %w", rpc.ErrSpace, err)
 	case errors.Is(err, checkpoint.ErrNoJob) && leader != here:
 		return &rpc.Error{Kind: rpc.ErrNotLeader, Text: err.Error(), Node: leader}
+	case checkpoint.Passing(err):
+		return &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error()}
 	case errors.Is(err, checkpoint.ErrNoJob):
 		return rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)
 	}

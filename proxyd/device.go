@@ -41,6 +41,7 @@ type deviceOptions struct {
 	control  int    // a socket that listens for its parent, who says what to do, or -1
 	self     int    // its number among the job's
 	await    bool   // attach nobody before a restore
+	exact    bool   // reductions do not depend on where ranks are
 	order    []int
 	verbose  bool
 }
@@ -52,6 +53,7 @@ func (o *deviceOptions) devices(c *cobra.Command) {
 	c.Flags().IntSliceVar(&o.order, "order", nil, "have them on these `DEVICES`, several of them on the same one, too: as 1,0 or 0,0,1,1")
 	c.Flags().StringVar(&o.memory, "memory", "4G", "give each of them so many bytes of memory: a `SIZE` as 512M or 16G")
 	c.Flags().StringVar(&o.address, "address", "", "reach other hosts' device servers, for collectives, from this `ADDRESS` of the host's\n(default: the first that is one beyond it)")
+	c.Flags().BoolVar(&o.exact, "exact", false, "have sums over GPUs be the same bits however many there are, at a price on real ones\n(software GPUs: always)")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say which processes come and go")
 }
 
@@ -62,10 +64,8 @@ const maxSoft = 16
 func (o *deviceOptions) config() (soft.Config, error) {
 	memory, err := config.ParseBytes(o.memory)
 	switch {
-	case err != nil:
-		return soft.Config{}, fmt.Errorf("--memory %q: give %w; %w", o.memory, err, errUsage)
-	case memory < backend.Granule || memory > 1<<40:
-		return soft.Config{}, fmt.Errorf("--memory %s: it is from 2M to 1T; %w", o.memory, errUsage)
+	case err != nil || memory < backend.Granule || memory > 1<<40: // what else ParseBytes takes is no size of a GPU
+		return soft.Config{}, fmt.Errorf("--memory %q: it is a size from 2M to 1T, as 512M or 16G; %w", o.memory, errUsage)
 	case o.soft < 1 || o.soft > maxSoft:
 		return soft.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)
 	case o.on < 0 || o.on > o.soft:
@@ -138,7 +138,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	}
 	s := server.New(server.Config{
 		Backend: b, Order: o.order, Info: shown, Log: o.log(), Version: version, Network: server.OverTCP(o.address),
-		Self: o.self, Awaits: o.await,
+		Self: o.self, Awaits: o.await, Exact: o.exact,
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()
 	l, err := o.listener()

@@ -101,8 +101,7 @@ func command() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
-				return runDaemon(c.Context(), cfg, log)
+				return runDaemon(c.Context(), cfg, logger(cfg.Log))
 			},
 		},
 		&cobra.Command{
@@ -127,4 +126,13 @@ func command() *cobra.Command {
 		runCommand(),
 	)
 	return root
+}
+
+// logger logs to the journal of the machine, which takes what a service writes.
+func logger(cfg config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.Level}
+	if cfg.JSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }

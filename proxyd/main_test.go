@@ -50,8 +50,9 @@ func TestCommandLine(t *testing.T) {
 		{"run --soft 2 --on 3 -- true", 2, "", "proxyd: run: --on 3: it is from 1 to the 2 that share them; "},
 		{"run --soft 2 --on 1 --order 0,1 -- true", 2, "", "proxyd: run: --order: there is no device 1; "},
 		{"run --soft two -- true", 2, "", "proxyd: invalid argument"},
-		{"run --memory much -- true", 2, "", `proxyd: run: --memory "much": give a size as in 500M`},
-		{"run --memory 1K -- true", 2, "", "proxyd: run: --memory 1K: it is from 2M to 1T; "},
+		{"run --memory much -- true", 2, "", `proxyd: run: --memory "much": it is a size from 2M to 1T, as 512M or 16G; `},
+		{"run --memory 1K -- true", 2, "", `proxyd: run: --memory "1K": it is a size from 2M to 1T, as 512M or 16G; `},
+		{"run --memory 0 -- true", 2, "", `proxyd: run: --memory "0": it is a size from 2M to 1T, as 512M or 16G; `},
 		{"run --shim /nowhere -- true", 1, "", "proxyd: no libsingshim-device.so at /nowhere; --shim names one"},
 		{"device", 2, "", "proxyd: device: --socket names no file; "},
 	} {

@@ -185,6 +185,9 @@ func startServer(o *deviceOptions) (*privateServer, error) {
 	for _, i := range o.order {
 		args = append(args, "--order", strconv.Itoa(i))
 	}
+	if o.exact {
+		args = append(args, "--exact")
+	}
 	if o.verbose {
 		args = append(args, "--verbose")
 	}

@@ -39,7 +39,7 @@ type Conductor interface {
 	// rpc.ErrNoJob.
 	Owner(ctx context.Context, job string) (uint32, error)
 	Show(ctx context.Context, job string) (*rpc.Job, error)
-	Checkpoint(ctx context.Context, job, reason string, progress func(*rpc.Progress)) (*rpc.Checkpoint, error)
+	Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error)
 	// Phase serves another node's leader. from is the node that asks, as root there
 	// calls it.
 	Phase(ctx context.Context, from string, req *rpc.PhaseRequest) (*rpc.PhaseReply, error)

@@ -124,7 +124,7 @@ func (s *Server) Checkpoint(req *rpc.CheckpointRequest, stream grpc.ServerStream
 	}
 	s.opt.Log.Info("checkpoint asked for", "job", req.GetJob(), "uid", caller.UID, "reason", reason)
 	return relay(stream, func(progress func(*rpc.Progress)) (*rpc.Progress, error) {
-		c, err := s.opt.Conductor.Checkpoint(ctx, req.GetJob(), reason, progress)
+		c, err := s.opt.Conductor.Checkpoint(ctx, &rpc.CheckpointRequest{Job: req.GetJob(), Reason: reason, Stands: req.GetStands()}, progress)
 		return &rpc.Progress{Result: &rpc.Progress_Checkpoint{Checkpoint: c}}, err
 	})
 }

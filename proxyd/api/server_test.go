@@ -80,7 +80,7 @@ var requests = []struct {
 	{"doctor", func(ctx context.Context, c *rpc.Client) error { _, err := c.Doctor(ctx); return err }, true, true, true, true},
 	{"show", func(ctx context.Context, c *rpc.Client) error { _, err := c.Show(ctx, "812"); return err }, true, false, true, true},
 	{"checkpoint", func(ctx context.Context, c *rpc.Client) error {
-		_, err := c.Checkpoint(ctx, "812", "", nil)
+		_, err := c.Checkpoint(ctx, &rpc.CheckpointRequest{Job: "812"}, nil)
 		return err
 	}, true, false, true, true},
 	{"checkpoints", func(ctx context.Context, c *rpc.Client) error { _, err := c.Checkpoints(ctx, "812"); return err }, true, false, true, true},
@@ -213,7 +213,10 @@ func TestWrongRequests(t *testing.T) {
 	alice, root := d.as(t, apitest.Alice), d.as(t, 0)
 	ctx := t.Context()
 	show := func(job string) error { _, err := alice.Show(ctx, job); return err }
-	checkpoint := func(reason string) error { _, err := alice.Checkpoint(ctx, "812", reason, nil); return err }
+	checkpoint := func(reason string) error {
+		_, err := alice.Checkpoint(ctx, &rpc.CheckpointRequest{Job: "812", Reason: reason}, nil)
+		return err
+	}
 	verify := func(names ...string) error { _, err := alice.Verify(ctx, names, nil); return err }
 	phase := func(job, attempt, phase string) error {
 		_, err := root.Phase(ctx, &rpc.PhaseRequest{Job: job, Attempt: attempt, Phase: phase})
@@ -265,7 +268,7 @@ func TestWrongRequests(t *testing.T) {
 func TestCheckpointTellsHowFarItIs(t *testing.T) {
 	d := start(t)
 	var phases []string
-	made, err := d.as(t, apitest.Alice).Checkpoint(t.Context(), "812", "before the holidays", func(p *rpc.Progress) {
+	made, err := d.as(t, apitest.Alice).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "812", Reason: "before the holidays"}, func(p *rpc.Progress) {
 		phases = append(phases, p.GetPhase())
 	})
 	if err != nil || made.GetId() != "mini/812/3" || made.GetReason() != "before the holidays" {
@@ -279,7 +282,7 @@ func TestCheckpointTellsHowFarItIs(t *testing.T) {
 
 func TestObstaclesArrive(t *testing.T) {
 	d := start(t)
-	_, err := d.as(t, apitest.Bob).Checkpoint(t.Context(), "813", "", nil)
+	_, err := d.as(t, apitest.Bob).Checkpoint(t.Context(), &rpc.CheckpointRequest{Job: "813"}, nil)
 	var e *rpc.Error
 	if !errors.As(err, &e) || !errors.Is(err, rpc.ErrObstacle) || len(e.Obstacles) != 1 || e.Obstacles[0].GetWhat() != "holds a terminal (/dev/pts/3)" {
 		t.Errorf("%v: %+v", err, e)
@@ -290,7 +293,7 @@ func TestObstaclesArrive(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	d := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := d.as(t, apitest.Alice).Checkpoint(ctx, "812_3", "", func(*rpc.Progress) { cancel() })
+	_, err := d.as(t, apitest.Alice).Checkpoint(ctx, &rpc.CheckpointRequest{Job: "812_3"}, func(*rpc.Progress) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("caller: %v", err)
 	}

@@ -71,12 +71,19 @@ func (c *Conductor) bring(up *Upload, room *store.Reservation) {
 	})
 }
 
-// bringPending goes on with the uploads of a predecessor.
+// bringPending goes on with the uploads of a predecessor. What that had pledged, and was killed, counts for nothing.
 func (c *Conductor) bringPending() error {
-	all, err := c.uploads.all()
+	all, err := c.uploads.all(uploadSuffix)
 	for _, up := range all {
 		if up.Leader == c.Node && up.Lost == "" {
 			c.bring(up, nil)
+		}
+	}
+	pledged, e := c.uploads.all(pledgeSuffix)
+	err = errors.Join(err, e)
+	for _, up := range pledged {
+		if up.Leader == c.Node {
+			err = errors.Join(err, c.uploads.removeOne(up.Job, pledgeSuffix))
 		}
 	}
 	return err
@@ -111,6 +118,7 @@ func (c *Conductor) bringSurely(ctx context.Context, b *bringing) {
 	var gone *goneError
 	var after error
 	if err == nil {
+		c.inStore(c.idOf(&b.up))
 		after = c.arrived(ctx, &b.up)
 	} else if errors.As(err, &gone) {
 		after = c.giveUpOn(ctx, &b.up, gone.Error())

@@ -62,6 +62,7 @@ type Deps struct {
 	Pool    *overlay.Pool
 	Remote  Remote
 	Log     *slog.Logger
+	Meter   Meter // nil: nobody counts
 }
 
 // Remote asks the conductors of other nodes.
@@ -99,6 +100,9 @@ type Conductor struct {
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
 	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, bringing: map[uint32]*bringing{}, shares: map[store.ID][2]int64{}}
+	if c.Meter == nil {
+		c.Meter = unmetered{}
+	}
 	c.pace.set(cfg.Rate)
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
 	c.uploads.dir = c.records.dir

@@ -7,22 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // A capsule of a job with GPUs has a device server of its own (package life), which holds them:
@@ -34,19 +29,23 @@ import (
 //	open       when all programs of the job are back: the servers find each other, and go on
 //	drop       it is ended with the capsule
 //
-// If it dies, what it held is lost: the run is ended, and the job resumes from its newest checkpoint.
+// It is in the job's cgroup (devicegroup.go). If it dies, what it held is lost: the run is ended, and the job resumes from its newest
+// checkpoint.
 
 // DeviceConfig is what jobs have as GPUs on this node.
 type DeviceConfig struct {
-	Kind     string // "none" or "soft"
+	Kind     string // "none", "soft" or "cuda"
 	Memory   uint64 // of each
 	Address  string // of this node, for device servers of others; "": as Slurm knows it
 	Dir      string // where capsules see their server's socket; an empty folder of the node
 	Relative bool   // Slurm counts the GPUs of a job from 0
+	// GPUs lists the UUIDs of the node's, in Slurm's order: by their places on the PCI bus. Only kind cuda needs it.
+	GPUs func(context.Context) ([]string, error)
 }
 
 const (
 	kindNone     = "none"
+	kindCuda     = "cuda"
 	deviceSocket = "device"
 )
 
@@ -54,9 +53,14 @@ const (
 type DeviceMeta struct {
 	Kind      string                `json:"kind"`
 	Processes []server.SavedProcess `json:"processes"`
+	Save      string                `json:"save"`    // what its device server calls this
 	Bytes     uint64                `json:"bytes"`   // of the devices' memory
 	Written   uint64                `json:"written"` // of these
+	Known     uint64                `json:"known"`   // of these, in streams of the checkpoint before
 }
+
+// devicesFolder is where a capsule's devices are among its streams.
+const devicesFolder = "devices"
 
 func (c *Conductor) deviceDir(job uint32, index int) string {
 	return filepath.Join(c.devices(), attachment(job, index))
@@ -85,6 +89,8 @@ func (c *Conductor) gpusOf(ctx context.Context, s *slurm.Job) ([]int, error) {
 type grant struct {
 	names []int // by which Slurm means them
 	order []int // which of them is each that the job began with
+
+	machine []int // the names, counted on the machine
 }
 
 // granted deals out a node's GPUs to its capsules, of which this is the place-th of n. It began with so many. Capsules share one only
@@ -92,7 +98,7 @@ type grant struct {
 func granted(gpus []int, place, n, began int) grant {
 	first, end := place*len(gpus)/n, (place+1)*len(gpus)/n
 	names := gpus[first:max(end, first+1)]
-	return grant{names, server.Spread(began, min(began, len(names)))}
+	return grant{names: names, order: server.Spread(began, min(began, len(names)))}
 }
 
 // grant finds out what a capsule of this node has, nil if it began without GPUs.
@@ -116,13 +122,16 @@ func (j *job) grant(ctx context.Context, rec *Record, where placement, index int
 	if at >= len(all) || len(all[at]) == 0 {
 		return nil, fmt.Errorf("it has no GPUs on %s now, and began with %d", c.Node, rec.GPUs[index])
 	}
-	gpus := all[at]
+	place, gpus := slices.Index(here, index), all[at]
+	machine := granted(gpus, place, len(here), rec.GPUs[index]).names
 	if c.Devices.Relative {
+		gpus = make([]int, len(gpus))
 		for i := range gpus {
 			gpus[i] = i
 		}
 	}
-	g := granted(gpus, slices.Index(here, index), len(here), rec.GPUs[index])
+	g := granted(gpus, place, len(here), rec.GPUs[index])
+	g.machine = machine
 	return &g, nil
 }
 
@@ -184,13 +193,19 @@ func (j *job) startDevices(ctx context.Context, h *held, kit string, from *origi
 	}
 	spec := life.Spec{
 		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.names), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
-		Address: address, Self: h.index, Order: g.order,
+		Address: address, Self: h.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: deviceGroup(j.c.groupOf(j.id), h.index),
+	}
+	if j.c.Devices.Kind == kindCuda {
+		spec.Kind = kindCuda
+		if spec.GPUs, err = j.c.realGPUs(ctx, g.machine); err != nil {
+			return nil, err
+		}
 	}
 	if m != nil && m.Devices != nil {
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("its devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
-		h.devices, err = life.Restore(ctx, spec, source{from.reader, m, "devices/"})
+		h.devices, err = life.Restore(ctx, spec, source{from.reader, m, devicesFolder + "/"})
 	} else {
 		h.devices, err = life.Start(ctx, spec)
 	}
@@ -203,12 +218,31 @@ func (j *job) startDevices(ctx context.Context, h *held, kit string, from *origi
 	return []capsule.Bind{{Source: h.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
 }
 
+// realGPUs finds the node's GPUs of these numbers.
+func (c *Conductor) realGPUs(ctx context.Context, numbers []int) ([]string, error) {
+	all, err := c.Devices.GPUs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("GPUs of node %s: %w", c.Node, err)
+	}
+	var out []string
+	for _, n := range numbers {
+		if n >= len(all) {
+			return nil, fmt.Errorf("node %s: Slurm gives it GPU %d, and the driver knows %d", c.Node, n, len(all))
+		}
+		if all[n] == "" { // the driver would show it none of those behind
+			return nil, fmt.Errorf("node %s: GPU %d does not answer", c.Node, n)
+		}
+		out = append(out, all[n])
+	}
+	return out, nil
+}
+
 // endDevices ends the capsule's device server. It may be called twice.
 func (h *held) endDevices(ctx context.Context) error {
 	if h.devices == nil {
 		return nil
 	}
-	return h.devices.End(ctx)
+	return endServer(ctx, h.devices)
 }
 
 // endDevices ends what is left of a capsule's device server.
@@ -217,7 +251,7 @@ func (c *Conductor) endDevices(ctx context.Context, job uint32, index int) error
 	if err != nil || s == nil {
 		return err
 	}
-	return s.End(ctx)
+	return endServer(ctx, s)
 }
 
 // deviceEnv are the variables by which programs find a capsule's devices.
@@ -239,19 +273,29 @@ func (c *Conductor) kitOf(h *held) string {
 	return filepath.Join(c.KitDir, kitDevices)
 }
 
-// errDevicesDied is why a capsule's devices are no more.
-var errDevicesDied = errors.New("its device server has died")
+// Why a capsule's devices are no more.
+var (
+	errDevicesDied = errors.New("its device server has died")
+	errNoMemory    = errors.New("the job is out of memory: its device server, for which the job's limit holds too, was killed")
+)
 
-// watchDevices ends the run if a capsule's device server dies: what it held is lost.
+// watchDevices ends the run if a capsule's device server dies: what it held is lost. One that took more memory than the job has would
+// do so again: then the job is held.
 func (j *job) watchDevices(ctx context.Context, h *held) {
 	select {
 	case <-ctx.Done():
+		return
 	case <-h.devices.Died():
-		err := fmt.Errorf("node %s: %w", j.c.Node, errDevicesDied)
-		j.log.Error("the run is ended", "capsule", h.index, "error", err)
-		if err := j.rerun(context.WithoutCancel(ctx), err); err != nil {
-			j.log.Error("requeue the job", "error", err)
-		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	why, end := errDevicesDied, j.rerun
+	if h.devices.OutOfMemory() {
+		why, end = errNoMemory, j.holdBack
+	}
+	err := fmt.Errorf("node %s: %w", j.c.Node, why)
+	j.log.Error("the run is ended", "capsule", h.index, "error", err)
+	if err := end(ctx, err); err != nil {
+		j.log.Error("requeue the job", "error", err)
 	}
 }
 
@@ -267,13 +311,18 @@ func (j *job) devicesUse(ctx context.Context, h *held) (n uint64, err error) {
 	return n, nil
 }
 
-// saveDevices writes the devices of a capsule, which stand still, into a checkpoint.
-func (j *job) saveDevices(ctx context.Context, h *held, out outlet, attempt uint64) (*DeviceMeta, error) {
-	r, err := h.devices.Save(ctx, sink{out, fmt.Sprintf("%d/devices/", h.index)}, server.SaveOptions{Attempt: attempt})
+// saveDevices writes the devices of a capsule, which stand still, into a checkpoint. What they have of its base is taken over.
+func (j *job) saveDevices(ctx context.Context, h *held, out outlet, on *base, attempt uint64) (*DeviceMeta, error) {
+	prefix := fmt.Sprintf("%d/%s/", h.index, devicesFolder)
+	r, err := h.devices.Save(ctx, sink{out, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.save(h.index)})
+	if err == nil {
+		err = on.keep(ctx, prefix, r.Kept) // none, if it was saved upon nothing
+	}
 	if err != nil {
 		return nil, fmt.Errorf("devices: %w", err)
 	}
-	return &DeviceMeta{j.c.Devices.Kind, r.Processes, r.Bytes, r.Written}, nil
+	j.log.Info("devices", "capsule", h.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
+	return &DeviceMeta{j.c.Devices.Kind, r.Processes, r.ID, r.Bytes, r.Written, r.Known}, nil
 }
 
 // adoptProcesses gives the processes of a program that was restored to the capsule's device server. They are at its gates, or
@@ -333,69 +382,11 @@ func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 		}
 		s, err := life.Find(ctx, filepath.Join(c.devices(), e.Name()))
 		if err == nil && s != nil {
-			err = s.End(ctx)
+			err = endServer(ctx, s)
 		}
 		if err != nil {
 			c.Log.Error("discard", "devices", e.Name(), "error", err)
 		}
 	}
 	return nil
-}
-
-// meetBody is the body of phaseMeet: the device servers of a restored job find each other.
-type meetBody struct {
-	Peers map[int]string `json:"peers,omitempty"` // where each is, by capsule; nil: say where those of this node are
-}
-
-// meetHere is this node's part of it.
-func (j *job) meetHere(ctx context.Context, _ store.ID, b meetBody) (map[int]string, error) {
-	at := map[int]string{}
-	for _, h := range j.capsules() {
-		if h.devices == nil {
-			continue
-		}
-		var err error
-		if b.Peers == nil {
-			at[h.index], err = h.devices.Address(ctx)
-		} else {
-			err = h.devices.Reconnect(ctx, b.Peers)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("capsule %d: %w", h.index, err)
-		}
-	}
-	return at, nil
-}
-
-// meet has the device servers of a restored job find each other. They stand still.
-func (j *job) meet(ctx context.Context, from *origin, where placement) error {
-	if !slices.ContainsFunc(from.meta.Capsules, func(m CapsuleMeta) bool { return m.Devices != nil }) {
-		return nil
-	}
-	peers, err := j.meetThere(ctx, from, where, meetBody{})
-	if err == nil {
-		_, err = j.meetThere(ctx, from, where, meetBody{peers})
-	}
-	if err != nil {
-		return fmt.Errorf("the device servers do not find each other: %w", err)
-	}
-	return nil
-}
-
-// meetThere has all nodes do their part, side by side, and puts together what they say.
-func (j *job) meetThere(ctx context.Context, from *origin, where placement, b meetBody) (map[int]string, error) {
-	var mu sync.Mutex
-	all := map[int]string{}
-	g, ctx := errgroup.WithContext(ctx)
-	for node := range from.nodes(where) {
-		g.Go(func() error {
-			var at map[int]string
-			err := j.c.insist(ctx, raiseWithin, node, j.id, phaseMeet, b, &at)
-			mu.Lock()
-			defer mu.Unlock()
-			maps.Copy(all, at)
-			return err
-		})
-	}
-	return all, g.Wait()
 }

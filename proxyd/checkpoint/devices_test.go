@@ -4,7 +4,9 @@
 package checkpoint
 
 import (
+	"context"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -15,18 +17,18 @@ func TestGranted(t *testing.T) {
 		place, n, began int
 		want            grant
 	}{
-		{[]int{0, 1}, 0, 1, 2, grant{[]int{0, 1}, []int{0, 1}}},
-		{[]int{4, 6}, 0, 1, 2, grant{[]int{4, 6}, []int{0, 1}}},
-		{[]int{3}, 0, 1, 2, grant{[]int{3}, []int{0, 0}}},
-		{[]int{3, 5, 7}, 0, 1, 4, grant{[]int{3, 5, 7}, []int{0, 0, 1, 2}}},
-		{[]int{0, 1, 2, 3}, 0, 1, 2, grant{[]int{0, 1, 2, 3}, []int{0, 1}}},
-		{[]int{0, 1, 2, 3}, 0, 2, 2, grant{[]int{0, 1}, []int{0, 1}}},
-		{[]int{0, 1, 2, 3}, 1, 2, 2, grant{[]int{2, 3}, []int{0, 1}}},
-		{[]int{0, 1, 2}, 0, 2, 2, grant{[]int{0}, []int{0, 0}}},
-		{[]int{0, 1, 2}, 1, 2, 2, grant{[]int{1, 2}, []int{0, 1}}},
-		{[]int{9}, 0, 2, 1, grant{[]int{9}, []int{0}}},
-		{[]int{9}, 1, 2, 1, grant{[]int{9}, []int{0}}},
-		{[]int{8, 9}, 2, 3, 1, grant{[]int{9}, []int{0}}},
+		{[]int{0, 1}, 0, 1, 2, grant{names: []int{0, 1}, order: []int{0, 1}}},
+		{[]int{4, 6}, 0, 1, 2, grant{names: []int{4, 6}, order: []int{0, 1}}},
+		{[]int{3}, 0, 1, 2, grant{names: []int{3}, order: []int{0, 0}}},
+		{[]int{3, 5, 7}, 0, 1, 4, grant{names: []int{3, 5, 7}, order: []int{0, 0, 1, 2}}},
+		{[]int{0, 1, 2, 3}, 0, 1, 2, grant{names: []int{0, 1, 2, 3}, order: []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 0, 2, 2, grant{names: []int{0, 1}, order: []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 1, 2, 2, grant{names: []int{2, 3}, order: []int{0, 1}}},
+		{[]int{0, 1, 2}, 0, 2, 2, grant{names: []int{0}, order: []int{0, 0}}},
+		{[]int{0, 1, 2}, 1, 2, 2, grant{names: []int{1, 2}, order: []int{0, 1}}},
+		{[]int{9}, 0, 2, 1, grant{names: []int{9}, order: []int{0}}},
+		{[]int{9}, 1, 2, 1, grant{names: []int{9}, order: []int{0}}},
+		{[]int{8, 9}, 2, 3, 1, grant{names: []int{9}, order: []int{0}}},
 	} {
 		if got := granted(c.gpus, c.place, c.n, c.began); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%v, capsule %d of %d that began with %d: %v, want %v", c.gpus, c.place, c.n, c.began, got, c.want)
@@ -49,5 +51,22 @@ func TestGranted(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRealGPUs: Slurm's numbers become names that hold whatever a cgroup shows.
+func TestRealGPUs(t *testing.T) {
+	c := &Conductor{Config: Config{Node: "n1", Devices: DeviceConfig{GPUs: func(context.Context) ([]string, error) {
+		return []string{"GPU-a", "", "GPU-c"}, nil
+	}}}}
+	got, err := c.realGPUs(t.Context(), []int{2, 0})
+	if err != nil || !slices.Equal(got, []string{"GPU-c", "GPU-a"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := c.realGPUs(t.Context(), []int{3}); err == nil || err.Error() != "node n1: Slurm gives it GPU 3, and the driver knows 3" {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.realGPUs(t.Context(), []int{0, 1}); err == nil || err.Error() != "node n1: GPU 1 does not answer" {
+		t.Errorf("one that has fallen off its bus: %v", err)
 	}
 }

@@ -6,7 +6,8 @@
 // and brings jobs back.
 //
 // Read first: phases.go, a checkpoint from top to bottom; upload.go, the way of one that
-// lands on its nodes first; restore.go, a restore; why.go, what a SIGTERM from Slurm means.
+// lands on its nodes first; base.go, what one takes over of the one before; restore.go, a
+// restore; why.go, what a SIGTERM from Slurm means.
 //
 // # What is where
 //
@@ -16,8 +17,9 @@
 //	SHARED/kits/HASH          what programs have of ours (kit.go)
 //	SHARED/jobs/JOB.N.events  what happened to it, as node N saw it
 //	SHARED/jobs/JOB.upload    the Upload: its newest checkpoint, until that is in the store
+//	SHARED/jobs/JOB.pledge    the same of one that is about to be that
 //	SHARED/store              checkpoints; Meta is what a manifest says of one
-//	staging.folder            a store of this node: shares of checkpoints on their way
+//	staging.folder            of this node: shares of checkpoints on their way (package stage)
 //	LIB/capsules/JOB.K        a capsule's folder (package capsule)
 //	LIB/notes/JOB.K.json      what must be known of it after this daemon was killed
 //	LIB/lists/JOB.K           the list that its programs' shims write
@@ -43,6 +45,8 @@
 //	a job that  one daemon of the cluster notices that Slurm is done with it (tidy.go)
 //	waits
 //	a restore   the job is held with the reason, and the checkpoint stays
+//	a device    what it held is lost: the job resumes from its newest checkpoint. If it was killed
+//	server      because the job has no more memory, the job is held with the reason
 //
 // # Locks
 //

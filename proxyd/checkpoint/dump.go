@@ -29,6 +29,7 @@ type dumpBody struct {
 	Ticket store.Ticket `json:"ticket,omitempty"` // none: each node keeps its share in its stage
 	Steps  []string     `json:"steps"`            // whose sruns run, anywhere
 	Cut    uint64       `json:"cut,omitempty"`    // at which devices stand still
+	Base   uint32       `json:"base,omitempty"`   // the checkpoint of which streams may be taken over
 }
 
 // dumpReply is what a node adds to the manifest. The leader's own streams are in its
@@ -36,12 +37,15 @@ type dumpBody struct {
 type dumpReply struct {
 	Part     *store.Part   `json:"part,omitempty"`
 	Capsules []CapsuleMeta `json:"capsules"`
-	Full     bool          `json:"full,omitempty"` // it did not fit into the stage
+	Full     bool          `json:"full,omitempty"`  // it did not fit into the stage
+	Alone    bool          `json:"alone,omitempty"` // the base is of no use
+	Whole    bool          `json:"whole,omitempty"` // nothing of it is the base's
 }
 
 // dump has all nodes write their capsules.
 func (a *attempt) dump(ctx context.Context) error {
 	j := a.j
+	a.beat(ctx)
 	// It may have ended since prepare; now it stands still.
 	if err := j.whole(ctx); err != nil {
 		return err
@@ -59,19 +63,31 @@ func (a *attempt) dump(ctx context.Context) error {
 		j.part.leads = a.out
 	}
 	j.mu.Unlock()
+	return a.dumpAll(ctx, dumpBody{ticket, a.steps(), a.barrier, a.chooseBase(ctx)})
+}
+
+// dumpAll has all nodes write their shares. What none of them is made upon is no base.
+func (a *attempt) dumpAll(ctx context.Context, b dumpBody) error {
+	a.base = 0
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
 		g.Go(func() error {
 			var r dumpReply
-			if err := j.c.ask(ctx, node, j.id, a.id.Number, phaseDump, dumpBody{ticket, a.steps(), a.barrier}, &r); err != nil {
+			if err := a.j.c.ask(ctx, node, a.j.id, a.id.Number, phaseDump, b, &r); err != nil {
 				return err
 			}
 			if r.Full {
 				return fmt.Errorf("node %s: %w", node, errStageFull)
 			}
+			if r.Alone {
+				return fmt.Errorf("node %s: %w", node, errBase)
+			}
 			mu.Lock()
 			defer mu.Unlock()
+			if !r.Whole {
+				a.base = b.Base
+			}
 			if r.Part != nil {
 				a.parts = append(a.parts, *r.Part)
 			}
@@ -102,6 +118,7 @@ func (a *attempt) create(ctx context.Context) (store.Ticket, error) {
 }
 
 func (a *attempt) dropChunks(ctx context.Context) error {
+	a.beatNoMore()
 	if a.out == nil {
 		return nil
 	}
@@ -123,6 +140,10 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (dumpReply,
 	if b.Ticket == "" && full(err) {
 		j.log.Warn("dump", "checkpoint", id, "error", err)
 		return dumpReply{Full: true}, nil
+	}
+	if errors.Is(err, errBase) {
+		j.log.Warn("dump", "checkpoint", id, "error", err)
+		return dumpReply{Alone: true}, nil
 	}
 	return r, err
 }
@@ -156,13 +177,15 @@ func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, e
 		p.joined = out
 		j.mu.Unlock()
 	}
+	on := j.upon(ctx, out, p.id, b.Base)
 	for _, h := range j.capsules() {
-		m, err := j.dumpCapsule(ctx, h, out, b)
+		m, err := j.dumpCapsule(ctx, h, out, on, b)
 		if err != nil {
 			return r, fmt.Errorf("capsule %d: %w", h.index, err)
 		}
 		r.Capsules = append(r.Capsules, *m)
 	}
+	r.Whole = on == nil || !on.used
 	if !leads {
 		r.Part, err = out.finish(ctx)
 	}
@@ -187,7 +210,7 @@ func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (outlet, er
 const dumpsAtOnce = 4
 
 // dumpCapsule writes all there is of one capsule.
-func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, b dumpBody) (*CapsuleMeta, error) {
+func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, on *base, b dumpBody) (*CapsuleMeta, error) {
 	j.mu.Lock()
 	m := &CapsuleMeta{
 		Index: h.index, Node: j.c.Node, Script: h.note.Script, Sruns: h.note.Sruns,
@@ -230,7 +253,7 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, b dumpBody) 
 	}
 	if h.devices != nil {
 		g.Go(func() (err error) {
-			m.Devices, err = j.saveDevices(gctx, h, out, b.Cut)
+			m.Devices, err = j.saveDevices(gctx, h, out, on, b.Cut)
 			return err
 		})
 	}
@@ -354,7 +377,7 @@ func (a *attempt) commit(ctx context.Context) error {
 		return err
 	}
 	if a.staged {
-		return a.pledge()
+		return a.pledge(ctx)
 	}
 	if err := a.j.c.supersede(a.j.id); err != nil {
 		a.log.Warn("an older upload", "error", err)

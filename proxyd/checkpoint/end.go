@@ -318,7 +318,7 @@ func (c *Conductor) unlist(id uint32) error {
 	if up != nil && up.Lost != "" { // else it removes itself when it has arrived
 		e = c.uploads.remove(id)
 	}
-	return errors.Join(err, e, c.dropLogs(id), c.records.remove(id), c.dropTimeline(id))
+	return errors.Join(err, e, c.uploads.removeOne(id, pledgeSuffix), c.dropLogs(id), c.records.remove(id), c.dropTimeline(id))
 }
 
 // deleteAll deletes a job's checkpoints.
@@ -341,10 +341,23 @@ func (c *Conductor) expire(ctx context.Context, id uint32) error {
 	if err != nil {
 		return err
 	}
-	for _, old := range c.Keep.Expired(time.Now(), all) {
-		err = errors.Join(err, c.delete(ctx, old))
+	keep := c.Keep
+	keep.Needs = c.Needs
+	for _, old := range keep.Expired(time.Now(), all) {
+		err = errors.Join(err, c.deleteIdle(ctx, old))
 	}
 	return err
+}
+
+// deleteIdle deletes a checkpoint unless another one was made upon it meanwhile: either that one's pledge sees that this one is gone, or
+// it is seen here.
+func (c *Conductor) deleteIdle(ctx context.Context, id store.ID) error {
+	c.uploads.mu.Lock()
+	defer c.uploads.mu.Unlock()
+	if c.Needs(id) {
+		return nil
+	}
+	return c.delete(ctx, id)
 }
 
 func (c *Conductor) delete(ctx context.Context, id store.ID) error {

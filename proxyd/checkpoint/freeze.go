@@ -30,19 +30,40 @@ func (a *attempt) resume(ctx context.Context) error {
 }
 
 func (j *job) freezeHere(ctx context.Context, id store.ID, _ none) (none, error) {
-	return none{}, j.stop(ctx, id, func(p capsule.Program) bool { return p.Name != batch })
+	return none{}, j.unlessOver(id, func() error {
+		return j.stop(ctx, id, func(p capsule.Program) bool { return p.Name != batch })
+	})
 }
 
 func (j *job) haltHere(ctx context.Context, id store.ID, _ none) (none, error) {
-	if err := j.stop(ctx, id, func(p capsule.Program) bool { return p.Name == batch }); err != nil {
-		return none{}, err
-	}
-	for _, h := range j.capsules() {
-		if err := overlay.Lock(h.c.PID()); err != nil {
-			return none{}, err
+	return none{}, j.unlessOver(id, func() error {
+		if err := j.stop(ctx, id, func(p capsule.Program) bool { return p.Name == batch }); err != nil {
+			return err
 		}
+		for _, h := range j.capsules() {
+			if err := overlay.Lock(h.c.PID()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// unlessOver has something stand still for an attempt. If that is over by then, because its leader had waited for too long, whoever let
+// everything go on may have come before: then it is done once more, for nobody else would. A newer attempt does so at its end.
+func (j *job) unlessOver(id store.ID, do func() error) error {
+	if _, err := j.taking(id); err != nil {
+		return err
 	}
-	return none{}, nil
+	err := do()
+	j.mu.Lock()
+	over := j.part == nil
+	j.mu.Unlock()
+	if over {
+		j.c.spawn(func(ctx context.Context) { j.orphaned(ctx, id, false) })
+		err = errors.Join(err, errOtherAttempt)
+	}
+	return err
 }
 
 // stop marks programs as captured, so that the end of a warden which Slurm has lost
@@ -78,6 +99,9 @@ func (j *job) stop(ctx context.Context, id store.ID, which func(capsule.Program)
 			continue
 		}
 		if err := h.c.Freeze(ctx, names...); err != nil && !gone(err) {
+			return fmt.Errorf("freeze: %w", err)
+		}
+		if err := h.afterVisits(ctx, names); err != nil && !gone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
 	}

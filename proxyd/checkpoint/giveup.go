@@ -106,7 +106,24 @@ func (j *job) rerun(ctx context.Context, why error) error {
 	if !j.markGivenUp() {
 		return nil
 	}
-	// Before they notice, and fail.
+	j.standStill(ctx)
+	j.happened(eventRerun, nil, why.Error())
+	j.sayNow(ctx, "to be run again: "+why.Error())
+	err := j.untilTaken(ctx, j.c.Slurm.Requeue)
+	return errors.Join(err, j.killAll(ctx))
+}
+
+// holdBack is rerun for a run that would end the same way again: the job is held with the reason.
+func (j *job) holdBack(ctx context.Context, why error) error {
+	if !j.markGivenUp() {
+		return nil
+	}
+	j.standStill(ctx)
+	return j.endRun(why)
+}
+
+// standStill has the programs of this node stand still, before they notice what they have lost, and fail.
+func (j *job) standStill(ctx context.Context) {
 	for _, h := range j.capsules() {
 		programs, err := live(ctx, h.c)
 		for _, p := range programs {
@@ -116,10 +133,6 @@ func (j *job) rerun(ctx context.Context, why error) error {
 			j.log.Warn("freeze", "capsule", h.index, "error", err)
 		}
 	}
-	j.happened(eventRerun, nil, why.Error())
-	j.sayNow(ctx, "to be run again: "+why.Error())
-	err := j.untilTaken(ctx, j.c.Slurm.Requeue)
-	return errors.Join(err, j.killAll(ctx))
 }
 
 // How long Slurm is asked before it is looked at whether the job is there at all, and how

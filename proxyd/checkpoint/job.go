@@ -29,9 +29,11 @@ type job struct {
 	id  uint32
 	log *slog.Logger
 
-	// raising is held by the one who makes capsules; mu protects what follows, and is
-	// never held across a call that waits. raising is taken before mu.
+	// raising is held by the one who makes capsules, opening by the one who lets a restored
+	// job go on; mu protects what follows, and is never held across a call that waits. The
+	// others are taken before mu.
 	raising sync.Mutex
+	opening sync.Mutex
 
 	mu      sync.Mutex
 	rec     *Record // nil: nothing is known yet

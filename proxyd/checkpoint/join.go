@@ -194,6 +194,7 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 	if err != nil {
 		return warden.Place{}, err
 	}
+	j.enterGroup(h, t.PID)
 	j.mu.Lock()
 	if mode == warden.Restore && !slices.Contains(h.note.Left, program) {
 		mode = warden.Fresh // it was restored already in this run, and its step is run again

@@ -16,8 +16,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
-// metaVersion is that of Meta.
-const metaVersion = 1
+// Versions of Meta. Who knows only the first would restore a job's programs without their devices, so what has devices is of the second.
+const (
+	metaVersion = 1
+	metaDevices = 2
+)
 
 // Meta is what a manifest says of a checkpoint, besides its streams. The store seals it.
 type Meta struct {
@@ -66,10 +69,19 @@ func decodeMeta(b []byte) (*Meta, error) {
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("checkpoint's description: %w", err)
 	}
-	if m.Version != metaVersion {
-		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads version %d", m.Version, metaVersion)
+	if m.Version < metaVersion || m.Version > metaDevices {
+		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, metaVersion, metaDevices)
 	}
 	return m, nil
+}
+
+// encode gives it the lowest version that says all of it.
+func (m *Meta) encode() ([]byte, error) {
+	m.Version = metaVersion
+	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.Devices != nil }) {
+		m.Version = metaDevices
+	}
+	return json.Marshal(m)
 }
 
 // capsule returns that of an index, or nil: it had no programs yet.
@@ -133,5 +145,3 @@ func (m *Meta) tasks(key string) ([]int, error) {
 	}
 	return all, nil
 }
-
-func (m *Meta) encode() ([]byte, error) { return json.Marshal(m) }

@@ -126,10 +126,11 @@ func init() { // tables that refer to functions which refer to them
 		phaseDrain:    with((*job).drainHere),
 		phaseHalt:     with((*job).haltHere),
 		phaseDump:     with((*job).dumpHere),
+		phaseBeat:     with((*job).beatHere),
 		phaseResume:   with((*job).resumeSurely),
 		phaseRelease:  with((*job).releaseHere),
-		phaseLead: with(func(j *job, ctx context.Context, _ store.ID, b leadBody) (none, error) {
-			_, err := j.c.request(ctx, j, b.Then, b.Reason)
+		phaseLead: with(func(j *job, ctx context.Context, _ store.ID, w wish) (none, error) {
+			_, err := j.c.request(ctx, j, w)
 			return none{}, err
 		}),
 		phaseRaise: with(func(j *job, ctx context.Context, _ store.ID, b raiseBody) (none, error) {

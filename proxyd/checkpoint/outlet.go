@@ -15,6 +15,9 @@ import (
 // store, or the node's stage. Streams may be made and written concurrently.
 type outlet interface {
 	Create(name string) (io.WriteCloser, error)
+	// base opens a checkpoint that is in the store. What is returned makes a stream that it has of
+	// this node one of the share, by its name.
+	base(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(ctx context.Context, name string) error, error)
 	// finish ends the share of a node that does not lead. What it returns is nil for a share
 	// that stays on the node.
 	finish(ctx context.Context) (*store.Part, error)
@@ -27,7 +30,7 @@ type outlet interface {
 
 type toStore struct{ *store.Writer }
 
-func (o toStore) Create(name string) (io.WriteCloser, error) { return o.Stream(store.None, name) }
+func (o toStore) Create(name string) (io.WriteCloser, error) { return begin(o.Writer, name) }
 
 func (o toStore) finish(ctx context.Context) (*store.Part, error) {
 	part, err := o.Finish(ctx)

@@ -47,6 +47,7 @@ const (
 	phaseHalt    = "halt"
 	phaseDump    = "dump"
 	phaseCommit  = "commit"
+	phaseBeat    = "beat" // of dump and what follows: the leader lives
 
 	phaseExchange = "exchange" // of cut: the leader and a device server
 
@@ -94,48 +95,133 @@ type attempt struct {
 	still   *cut.Cut // nil: there are no devices, or they work
 
 	direct bool    // into the store, whatever the stages have room for
+	alone  bool    // not upon the checkpoint before
+	base   uint32  // the checkpoint upon which it is dumped; 0: none
+	hush   func()  // ends what says that this leader lives; nil: nothing does
 	staged bool    // into the stages of its nodes
 	up     *Upload // once it counts, if it is staged
 
 	// Protected by job.mu.
-	then verdict       // what follows: passOn, the job runs on; else its processes are released
-	exit string        // why they are, in words
-	over chan struct{} // closed when all is done
-	err  error
+	then   verdict       // what follows: passOn, the job runs on; else its processes are released
+	exit   string        // why they are, in words
+	stands bool          // passOn, but not before until, or something else is decided
+	until  time.Time     // that; pushed on by each who wishes it
+	ending bool          // what follows is decided
+	turn   chan struct{} // closed, and nil, when it need not stand any longer
+
+	counted chan struct{} // closed when the checkpoint counts, or none came of it
+	taken   error         // why none; set before
+	over    chan struct{} // closed when all is done
+	err     error
 }
 
+// wish is what somebody wants of a checkpoint.
+type wish struct {
+	Then   verdict `json:"then"`
+	Reason string  `json:"reason"`
+	// Stands has the job stand still afterwards, for standing at most: who asks requeues it
+	// next, and nothing shall be lost, nor be captured a second time.
+	Stands bool `json:"stands,omitempty"`
+}
+
+// standing is how long a job waits for a requeue.
+const standing = 20 * time.Second
+
 // request makes a checkpoint, or waits for the one that is being made, and has the job
-// released afterwards unless v is passOn. It may be called on any node of the job.
-func (c *Conductor) request(ctx context.Context, j *job, v verdict, reason string) (*attempt, error) {
+// released afterwards unless the wish is passOn. It may be called on any node of the job.
+func (c *Conductor) request(ctx context.Context, j *job, w wish) (*attempt, error) {
 	if leader := j.leader(); leader != c.Node {
-		return nil, c.insist(ctx, awayWithin, leader, j.id, phaseLead, leadBody{v, reason}, nil)
+		return nil, c.insist(ctx, awayWithin, leader, j.id, phaseLead, w, nil)
 	}
-	if v == passOn { // the one before is worth more than another; who leaves cannot wait
+	if w.Then == passOn && !w.Stands { // the one before is worth more than another; who leaves cannot wait
 		if err := c.brought(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}
 	}
+	for {
+		a, late := c.lead(j, w)
+		if a == nil {
+			return nil, nil
+		}
+		end := a.over
+		if w.Stands && !late {
+			end = a.counted
+		}
+		select {
+		case <-end:
+		case <-ctx.Done():
+			return a, ctx.Err()
+		}
+		switch {
+		case late:
+		case w.Stands:
+			return a, a.taken
+		default:
+			return a, a.err
+		}
+	}
+}
+
+// lead begins an attempt, or joins the one that is being made. late: that one lets the job
+// run on already, though it is wanted to leave or to stand. None is begun for a node that was away and
+// asks late: the run is captured, and there is nothing left of it.
+func (c *Conductor) lead(j *job, w wish) (a *attempt, late bool) {
 	j.mu.Lock()
-	if j.left { // a node that was away asks late: the run is captured, and there is nothing left of it
-		j.mu.Unlock()
-		return nil, nil
+	defer j.mu.Unlock()
+	if j.left {
+		return nil, false
 	}
-	a := j.lead
-	if a != nil && a.then == passOn {
-		a.then, a.exit = v, reason
-	}
-	if a == nil {
-		a = &attempt{j: j, reason: reason, then: v, exit: reason, over: make(chan struct{}), tell: func(string, int64, int64) {}}
+	a = j.lead
+	switch {
+	case a == nil:
+		a = &attempt{
+			j: j, reason: w.Reason, then: w.Then, exit: w.Reason, stands: w.Stands, turn: make(chan struct{}),
+			counted: make(chan struct{}), over: make(chan struct{}), tell: func(string, int64, int64) {},
+		}
 		j.lead = a
 		c.spawn(a.run)
+	case a.ending:
+		late = a.then == passOn && (w.Then != passOn || w.Stands)
+	case a.then == passOn:
+		a.then, a.exit = w.Then, w.Reason
+		if w.Stands {
+			a.stands, a.until = true, time.Now().Add(standing)
+		}
+		if w.Then != passOn {
+			a.move()
+		}
 	}
-	j.mu.Unlock()
-	select {
-	case <-a.over:
-		return a, a.err
-	case <-ctx.Done():
-		return a, ctx.Err()
+	return a, late
+}
+
+// move has an attempt stand no longer. Caller holds j.mu.
+func (a *attempt) move() {
+	if a.turn != nil {
+		close(a.turn)
+		a.turn = nil
 	}
+}
+
+// stand waits, if somebody wished that, until it is decided what follows. From then on nobody's wish changes that.
+func (a *attempt) stand(ctx context.Context) {
+	a.j.mu.Lock()
+	defer a.j.mu.Unlock()
+	a.until = time.Now().Add(standing)
+	for a.stands && a.turn != nil && ctx.Err() == nil {
+		turn, left := a.turn, time.Until(a.until)
+		if left <= 0 {
+			a.log.Warn("the job has stood for a requeue that did not come")
+			break
+		}
+		a.j.mu.Unlock()
+		select {
+		case <-turn:
+		case <-ctx.Done():
+		case <-time.After(left):
+		}
+		a.j.mu.Lock()
+	}
+	a.ending = true
 }
 
 // brought waits until this node leads no upload of a job, and tells if it does.
@@ -156,37 +242,37 @@ func (c *Conductor) brought(ctx context.Context, job uint32, waits func()) error
 	}
 }
 
-type leadBody struct {
-	Then   verdict `json:"then"`
-	Reason string  `json:"reason"`
-}
-
 // run takes the checkpoint and does what follows.
 func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
 	err := a.take(ctx)
 	j := a.j
-	if errors.Is(err, errStageFull) {
-		a.log.Info("again, straight into the store", "error", err)
-		a.direct = true
+	for a.otherwise(err) || a.passes(err) && time.Since(began) < awayWithin && wait(ctx, awayLook) {
+		a.log.Info("again", "store", a.direct, "alone", a.alone, "error", err)
 		a.meta, a.parts, a.room, a.out = Meta{}, nil, nil, nil
 		err = a.take(ctx)
 	}
-	for a.passes(err) && time.Since(began) < awayWithin && wait(ctx, awayLook) {
-		a.log.Info("again", "error", err)
-		a.meta, a.parts, a.room, a.out = Meta{}, nil, nil, nil
-		err = a.take(ctx)
-	}
+	a.taken = err
 	if err == nil {
+		j.c.Meter.Checkpoint(time.Since(began))
+		if !a.staged {
+			j.c.inStore(a.id)
+		}
 		if a.pressing() {
 			j.c.captured(time.Since(began))
 		}
 		j.happened(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
 		j.say(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.whither())
+		close(a.counted)
+		a.stand(ctx)
+		a.beatNoMore()
 		err = a.end(ctx)
 		if a.staged {
 			j.c.bring(a.up, a.room)
 		}
+	}
+	if a.taken != nil {
+		close(a.counted)
 	}
 	a.log.Info("checkpoint over", "took", time.Since(began), "error", err)
 	j.mu.Lock()
@@ -194,6 +280,13 @@ func (a *attempt) run(ctx context.Context) {
 	a.err = err
 	j.lead = nil
 	close(a.over)
+}
+
+// otherwise says that another try may succeed at once in another way, which it is made in from now on.
+func (a *attempt) otherwise(err error) bool {
+	full, base := errors.Is(err, errStageFull) && !a.direct, errors.Is(err, errBase) && !a.alone
+	a.direct, a.alone = a.direct || full, a.alone || base
+	return full || base
 }
 
 // passes says that another try may succeed soon. A step that is being started has all its tasks in
@@ -242,7 +335,9 @@ func (a *attempt) take(ctx context.Context) error {
 		began := time.Now()
 		a.tell(p.name, 0, 0)
 		a.log.Debug("phase begins", "phase", p.name)
-		if err := within(ctx, p.deadline, a, p.do); err != nil {
+		err := within(ctx, p.deadline, a, p.do)
+		a.j.c.Meter.Phase(p.name, time.Since(began), err != nil)
+		if err != nil {
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
 			a.j.happened(eventNone, a.nodes, err.Error())
 			a.j.logCriu(err)

@@ -65,6 +65,17 @@ var errEnding = errors.New("the batch script has ended")
 // attempt had failed: a checkpoint would have processes that were killed.
 var errTold = errors.New("its processes were told to end already")
 
+var errInProgress = errors.New("is in progress here")
+
+// errGone is why a job that runs for Slurm has no programs on its node.
+var errGone = errors.New("has nothing any more on node")
+
+// Passing says that an error of Take is one of the moment: the job is in the middle of
+// something that ends by itself.
+func Passing(err error) bool {
+	return errors.Is(err, errRestoring) || errors.Is(err, errInProgress) || errors.Is(err, errPartial) || errors.Is(err, errGone) || errors.Is(err, ErrAway)
+}
+
 // prepare asks all nodes what they have, and makes room.
 func (a *attempt) prepare(ctx context.Context) error {
 	j := a.j
@@ -78,8 +89,8 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
 	j.mu.Lock()
-	today, then := j.where.today, a.then
-	a.meta = Meta{Version: metaVersion, Record: *j.rec, Run: j.run, Reason: a.reason}
+	today, leaves := j.where.today, a.then != passOn || a.stands
+	a.meta = Meta{Record: *j.rec, Run: j.run, Reason: a.reason}
 	if h := j.held[0]; h != nil {
 		a.meta.Env = h.note.Env
 	}
@@ -92,7 +103,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for _, node := range today {
 		g.Go(func() error {
 			r := &prepareReply{}
-			err := j.c.ask(gctx, node, j.id, a.id.Number, phasePrepare, prepareBody{then != passOn, a.meta.Run, stage}, r)
+			err := j.c.ask(gctx, node, j.id, a.id.Number, phasePrepare, prepareBody{leaves, a.meta.Run, stage}, r)
 			mu.Lock()
 			defer mu.Unlock()
 			a.reports[node] = r
@@ -198,7 +209,7 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 }
 
 // lapse is after how long without a word from its leader a node ends its part by
-// itself. Every phase but the dump is shorter.
+// itself. Every phase until the dump is shorter; from then on the leader says that it lives.
 const lapse = 45 * time.Second
 
 // prepareHere begins this node's part.
@@ -219,7 +230,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 	}
 	j.mu.Unlock()
 	if other != nil {
-		return r, fmt.Errorf("checkpoint %s is in progress here", other.id)
+		return r, fmt.Errorf("checkpoint %s %w", other.id, errInProgress)
 	}
 	for _, h := range j.capsules() {
 		r.Capsules++

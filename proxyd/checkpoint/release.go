@@ -18,10 +18,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// end does what follows a commit: the job runs on, or leaves its nodes.
+// end does what follows a commit, and stand: the job runs on, or leaves its nodes.
 func (a *attempt) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	j := a.j
+	defer a.giveRoom(ctx) // the store may take its time
 	defer func() {
 		if err := within(ctx, endDeadline, a, (*attempt).goOn); err != nil {
 			a.log.Info("devices go on by themselves, or with their capsules", "error", err)
@@ -43,11 +44,6 @@ func (a *attempt) end(ctx context.Context) error {
 			a.log.Error("record of the upload", "error", err)
 		}
 	}
-	if a.room != nil && !a.staged { // else the upload goes on with it
-		if err := a.room.Release(ctx); err != nil {
-			a.log.Warn("room in the store", "error", err)
-		}
-	}
 	follows := phaseResume
 	if then != passOn {
 		follows = phaseRelease
@@ -56,7 +52,7 @@ func (a *attempt) end(ctx context.Context) error {
 	var err error
 	if then == yield {
 		// Before the batch script is gone, which would end the job.
-		if err := j.c.Slurm.Requeue(ctx, j.slurm()); err != nil {
+		if err := within(ctx, endDeadline, a, (*attempt).giveWay); err != nil {
 			return errors.Join(err, within(ctx, endDeadline, a, (*attempt).resume))
 		}
 	}
@@ -89,6 +85,40 @@ func (a *attempt) end(ctx context.Context) error {
 		j.c.spawn(func(ctx context.Context) { j.c.requeueEnded(ctx, rec) })
 	}
 	return nil
+}
+
+// giveRoom gives back what was reserved in the store, unless an upload goes on with it.
+func (a *attempt) giveRoom(ctx context.Context) {
+	if a.room == nil || a.staged {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, endDeadline)
+	defer cancel()
+	if err := a.room.Release(ctx); err != nil {
+		a.log.Warn("room in the store", "error", err)
+	}
+}
+
+// errOver is why a job is not requeued that something preempts.
+var errOver = errors.New("the job has ended meanwhile")
+
+// giveWay has Slurm requeue a job that something preempts. One that it has ended meanwhile, for its user or because the grace time is
+// over, completes only when this attempt is over, and would refuse until then; one that it has requeued need not be.
+func (a *attempt) giveWay(ctx context.Context) error {
+	j := a.j
+	j.mu.Lock()
+	run := j.run
+	j.mu.Unlock()
+	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	switch {
+	case err != nil:
+		a.log.Info("the job's state is not known, and it is requeued", "error", err)
+	case s.Restarts > run:
+		return nil
+	case !s.Runs():
+		return fmt.Errorf("%w: %s", errOver, s.State)
+	}
+	return j.c.Slurm.Requeue(ctx, j.slurm())
 }
 
 // releaseHere ends this node's processes of a job that is captured. It may be called
@@ -217,32 +247,31 @@ func (j *job) tellOthers(ctx context.Context, id store.ID, left bool) {
 	}
 }
 
-// hasLeft says whether the job's processes here are captured for good.
+// hasLeft says whether the job's processes here are captured for good. Of one that Slurm runs that is known without the store, which may
+// be away for long.
 func (j *job) hasLeft(ctx context.Context, id store.ID, release bool) (bool, error) {
 	if !release {
+		return false, nil
+	}
+	j.mu.Lock()
+	run := j.run
+	j.mu.Unlock()
+	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
+		return false, err
+	}
+	if err == nil && s.Runs() && s.Restarts <= run {
 		return false, nil
 	}
 	all, err := j.c.Store.List(ctx, &id.JobID)
 	if err != nil {
 		return false, err
 	}
-	committed := false
-	for _, s := range all {
-		committed = committed || s.ID == id && s.Err == nil
-	}
+	committed := slices.ContainsFunc(all, func(s store.Summary) bool { return s.ID == id && s.Err == nil })
 	if !committed {
 		// A staged one counts, whatever became of it since.
 		up, err := j.c.uploads.load(j.id)
-		if err != nil || up == nil || up.Number != id.Number || up.Submitted != j.submitted() {
-			return false, err
-		}
+		return up != nil && up.Number == id.Number && up.Submitted == j.submitted(), err
 	}
-	s, err := j.c.Slurm.Show(ctx, name(j.id))
-	if errors.Is(err, slurm.ErrNoJob) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return !s.Runs() || s.Restarts > j.run, nil
+	return true, nil
 }

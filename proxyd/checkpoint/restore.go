@@ -257,11 +257,31 @@ func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, erro
 	if from == nil {
 		return none{}, nil
 	}
-	if left, err := j.leftThere(ctx, from); err != nil || len(left) > 0 {
+	if opened, err := j.open(ctx, from, where); err != nil || !opened {
 		return none{}, err
 	}
+	j.log.Info("job restored", "checkpoint", from.id.Number)
+	j.happened(eventRestored, where.today, fmt.Sprintf("from checkpoint %d", from.id.Number))
+	j.say(fmt.Sprintf("restored from checkpoint %d on %s", from.id.Number, join(where.today)) + from.without)
+	return none{}, nil
+}
+
+// open lets a job that is whole go on, and tells whether it was this call that did so: when
+// two nodes are ready at once, each finds that all are.
+func (j *job) open(ctx context.Context, from *origin, where placement) (bool, error) {
+	j.opening.Lock()
+	defer j.opening.Unlock()
+	j.mu.Lock()
+	over := j.back || j.from != from
+	j.mu.Unlock()
+	if over {
+		return false, nil
+	}
+	if left, err := j.leftThere(ctx, from); err != nil || len(left) > 0 {
+		return false, err
+	}
 	if err := j.meet(ctx, from, where); err != nil {
-		return none{}, err
+		return false, err
 	}
 	j.log.Debug("phase begins", "phase", phaseOpen)
 	g, gctx := errgroup.WithContext(ctx)
@@ -271,19 +291,13 @@ func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, erro
 		}
 	}
 	if err := g.Wait(); err != nil {
-		return none{}, err
+		return false, err
 	}
 	// This node's own last: as long as they are shut, a successor knows that it is to go on.
 	if _, err := j.openHere(ctx, store.ID{}, none{}); err != nil {
-		return none{}, err
+		return false, err
 	}
-	if err := j.markBack(); err != nil {
-		return none{}, err
-	}
-	j.log.Info("job restored", "checkpoint", from.id.Number)
-	j.happened(eventRestored, where.today, fmt.Sprintf("from checkpoint %d", from.id.Number))
-	j.say(fmt.Sprintf("restored from checkpoint %d on %s", from.id.Number, join(where.today)) + from.without)
-	return none{}, nil
+	return true, j.markBack()
 }
 
 // markBack marks that all programs are.

@@ -172,31 +172,49 @@ func process(dir string) (since time.Time, command string) {
 // maxCommand keeps a command to a line of a table.
 const maxCommand = 120
 
+// nothingHere is why there is nothing of a job to capture on this node. One that is protected
+// has lost it, to a power cut for one: Slurm will notice, and run the job again.
+func (c *Conductor) nothingHere(id uint32) error {
+	if rec, err := c.records.load(id); err == nil && rec != nil {
+		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errGone, c.Node, ErrNoJob)
+	}
+	return fmt.Errorf("job %d has nothing on node %s: %w", id, c.Node, ErrNoJob)
+}
+
 // Waiting is told by Take as a phase while the checkpoint before is on its way to the store:
 // this one has not begun.
 const Waiting = "waiting"
 
 // Take makes a checkpoint of a job that runs, and returns its name. progress is told what it
-// is at. Once that is more than Waiting, the checkpoint goes on though ctx ends.
-func (c *Conductor) Take(ctx context.Context, job, reason string, progress func(phase string, done, total int64)) (store.ID, error) {
+// is at. Once that is more than Waiting, the checkpoint goes on though ctx ends. stands: who
+// asks requeues the job next, which stands still until then; a checkpoint that is on its way
+// to the store will do. That is for the node that leads: on another one it returns when the
+// checkpoint is in the store, and by then the job may stand no longer.
+func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, progress func(phase string, done, total int64)) (store.ID, error) {
 	id, err := parseName(job)
 	if err != nil {
 		return store.ID{}, err
 	}
 	j := c.known(id)
 	if j == nil || len(j.capsules()) == 0 {
-		return store.ID{}, fmt.Errorf("job %s has nothing on node %s: %w", job, c.Node, ErrNoJob)
+		return store.ID{}, c.nothingHere(id)
 	}
-	if err := c.brought(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
-		return store.ID{}, err
+	if !stands {
+		if err := c.brought(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
+			return store.ID{}, err
+		}
 	}
 	progress(phasePrepare, 0, int64(len(phases)))
-	a, err := c.request(ctx, j, passOn, reason)
+	a, err := c.request(ctx, j, wish{Then: passOn, Reason: reason, Stands: stands})
 	if err != nil {
 		if ctx.Err() == nil { // else who asked has gone, and the attempt goes on
 			j.say(fmt.Sprintf(sayNone+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}
 		return store.ID{}, err
+	}
+	if stands && a != nil {
+		progress(phaseCommit, int64(len(phases)), int64(len(phases)))
+		return a.id, nil
 	}
 	lost, err := c.awaitUpload(ctx, id, j.submitted(), 0, func(_ *Upload, w *watcher) { progress(phaseBring, w.done, w.total) })
 	if err == nil && lost != nil && (a == nil || lost.same(a.up)) {

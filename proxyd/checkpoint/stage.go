@@ -6,6 +6,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -95,7 +96,7 @@ func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.I
 	if err == nil {
 		err = c.importStreams(ctx, w, id, kept)
 	}
-	if errors.Is(err, stage.ErrLost) {
+	if errors.Is(err, stage.ErrLost) || errors.Is(err, errBase) {
 		return nil, err.Error(), nil
 	}
 	if err != nil {
@@ -114,11 +115,17 @@ func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store
 		p.total += s.Size
 	}
 	p.add(0)
+	if err := c.importLent(ctx, w, kept); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(importAtOnce)
 	for n, s := range kept.Streams {
+		if s.From != nil {
+			continue
+		}
 		g.Go(func() error {
-			to, err := w.Stream(store.None, s.Name)
+			to, err := begin(w, s.Name)
 			if err != nil {
 				return err
 			}
@@ -129,6 +136,30 @@ func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store
 		})
 	}
 	return g.Wait()
+}
+
+// importLent takes over what a share has of another checkpoint. Without that one, or its streams, there is no second try.
+func (c *Conductor) importLent(ctx context.Context, w *store.Writer, kept *stage.Kept) error {
+	var from *store.Base
+	for _, s := range kept.Streams {
+		if s.From == nil {
+			continue
+		}
+		var err error
+		if from == nil || from.Manifest().ID != *s.From {
+			from, err = w.Base(ctx, *s.From)
+		}
+		if err == nil {
+			err = from.Carry(ctx, streamHere(c, s.Name), store.None, s.Name)
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrRefused) {
+			return fmt.Errorf("%s: %w: %w", s.Name, errBase, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // progress counts the bytes of a share.

@@ -60,6 +60,7 @@ func (c *Conductor) timelines(job uint32) []string {
 
 // happened adds to the job's time line. It does not wait.
 func (j *job) happened(what string, where []string, text string) {
+	j.c.Meter.Event(what)
 	text = j.unnamed(text)
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"

@@ -27,7 +27,9 @@ import (
 //	dump                                ─────► its share, committed
 //	                                           into its own stage
 //	commit: its own share, with Meta
-//	        SHARED/jobs/JOB.upload ◄── from here on the checkpoint counts
+//	        SHARED/jobs/JOB.pledge ◄── from here on its base stays, if it is there
+//	        it is: JOB.pledge becomes
+//	        SHARED/jobs/JOB.upload ◄── from here on the checkpoint counts, and an older one no more
 //	resume or release: the nodes are free
 //	lease in the store; still wanted?                                 sees JOB.upload, and waits:
 //	bring                               ─────► chunks to the store    asks the nodes how far they are
@@ -55,9 +57,10 @@ type Upload struct {
 	Submitted string    `json:"submitted"`
 	Reason    string    `json:"reason"`
 	Leader    string    `json:"leader"`
-	Nodes     []string  `json:"nodes"` // that have a share
-	Bytes     uint64    `json:"bytes"` // room that it may need in the store
-	Left      bool      `json:"left"`  // the job has left its nodes
+	Nodes     []string  `json:"nodes"`          // that have a share
+	Bytes     uint64    `json:"bytes"`          // room that it may need in the store
+	Base      uint32    `json:"base,omitempty"` // the checkpoint in the store of which its shares take streams over
+	Left      bool      `json:"left"`           // the job has left its nodes
 	Lost      string    `json:"lost,omitempty"`
 	Told      bool      `json:"told,omitempty"` // the job was held because it is lost
 }
@@ -74,24 +77,30 @@ func (c *Conductor) idOf(up *Upload) store.ID {
 // uploads keeps the records of uploads beside those of jobs.
 type uploads struct {
 	dir string
-	mu  sync.Mutex // held by those of this node who change what they have read
+	mu  sync.Mutex // held by those of this node who change what they have read, or delete what no record needs
 }
 
-const uploadSuffix = ".upload"
+const (
+	uploadSuffix = ".upload"
+	pledgeSuffix = ".pledge" // the record of one that does not count yet
+)
 
-func (u *uploads) path(job uint32) string {
-	return filepath.Join(u.dir, strconv.FormatUint(uint64(job), 10)+uploadSuffix)
+func (u *uploads) path(job uint32, suffix string) string {
+	return filepath.Join(u.dir, strconv.FormatUint(uint64(job), 10)+suffix)
 }
 
 // load returns nil, nil for a job without an upload.
-func (u *uploads) load(job uint32) (*Upload, error) {
+func (u *uploads) load(job uint32) (*Upload, error) { return u.read(job, uploadSuffix) }
+
+func (u *uploads) read(job uint32, suffix string) (*Upload, error) {
+	path := u.path(job, suffix)
 	// NFS remembers that a file was not there until its folder is opened.
 	d, err := os.Open(u.dir)
 	if err != nil {
 		return nil, err
 	}
 	d.Close()
-	b, err := os.ReadFile(u.path(job))
+	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -100,23 +109,43 @@ func (u *uploads) load(job uint32) (*Upload, error) {
 	}
 	up := &Upload{}
 	if err := json.Unmarshal(b, up); err != nil {
-		return nil, fmt.Errorf("%s: %w", u.path(job), err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if up.Job != job || up.Number == 0 || !slices.Contains(up.Nodes, up.Leader) {
-		return nil, fmt.Errorf("%s: not an upload's record", u.path(job))
+		return nil, fmt.Errorf("%s: not an upload's record", path)
 	}
 	return up, nil
 }
 
-func (u *uploads) save(up *Upload) error { return writeJSON(u.path(up.Job), up) }
+func (u *uploads) save(up *Upload) error { return writeJSON(u.path(up.Job, uploadSuffix), up) }
 
-// remove may be called twice.
+// remove removes a job's record, and a pledge that a daemon has left which was killed. It may be called twice.
 func (u *uploads) remove(job uint32) error {
-	err := os.Remove(u.path(job))
+	return errors.Join(u.removeOne(job, uploadSuffix), u.removeOne(job, pledgeSuffix))
+}
+
+func (u *uploads) removeOne(job uint32, suffix string) error {
+	err := os.Remove(u.path(job, suffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return errors.Join(err, syncFolder(u.dir))
+}
+
+// pledge saves the record of an upload beside the job's, in whose place it comes when whole has said that nothing of it is missing.
+// Caller holds u.mu.
+func (u *uploads) pledge(up *Upload, whole func() error) error {
+	err := writeJSON(u.path(up.Job, pledgeSuffix), up)
+	if err == nil {
+		err = whole()
+	}
+	if err == nil {
+		err = os.Rename(u.path(up.Job, pledgeSuffix), u.path(up.Job, uploadSuffix))
+	}
+	if err != nil {
+		return errors.Join(err, u.removeOne(up.Job, pledgeSuffix))
+	}
+	return syncFolder(u.dir)
 }
 
 // change has f change the record of an upload, if it is still the job's. f returns false
@@ -129,21 +158,21 @@ func (u *uploads) change(up *Upload, f func(*Upload) bool) error {
 		return err
 	}
 	if !f(now) {
-		return u.remove(up.Job)
+		return u.removeOne(up.Job, uploadSuffix)
 	}
 	return u.save(now)
 }
 
-// all returns the records of all jobs. One that cannot be read is in the error.
-func (u *uploads) all() (all []*Upload, err error) {
+// all returns the records of all jobs, or their pledges. One that cannot be read is in the error.
+func (u *uploads) all(suffix string) (all []*Upload, err error) {
 	entries, err := os.ReadDir(u.dir)
 	for _, e := range entries {
-		text, ok := strings.CutSuffix(e.Name(), uploadSuffix)
+		text, ok := strings.CutSuffix(e.Name(), suffix)
 		job, bad := strconv.ParseUint(text, 10, 32)
 		if !ok || bad != nil {
 			continue
 		}
-		up, e := u.load(uint32(job))
+		up, e := u.read(uint32(job), suffix)
 		err = errors.Join(err, e)
 		if up != nil {
 			all = append(all, up)
@@ -165,7 +194,7 @@ func (c *Conductor) wanted(up *Upload) error {
 }
 
 // pledge makes a checkpoint count that is on all of its nodes.
-func (a *attempt) pledge() error {
+func (a *attempt) pledge(ctx context.Context) error {
 	j := a.j
 	var bytes uint64
 	for _, r := range a.reports {
@@ -174,12 +203,12 @@ func (a *attempt) pledge() error {
 	j.mu.Lock()
 	a.up = &Upload{
 		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: j.rec.Slurm, UID: j.rec.UID, Submitted: j.rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Left: a.then != passOn,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Left: a.then != passOn,
 	}
 	j.mu.Unlock()
 	j.c.uploads.mu.Lock()
 	defer j.c.uploads.mu.Unlock()
-	return j.c.uploads.save(a.up)
+	return j.c.uploads.pledge(a.up, func() error { return j.c.there(ctx, a.up) })
 }
 
 // forgo gives up what a job has on its way: none of its checkpoints is wanted.
@@ -211,7 +240,7 @@ func (c *Conductor) supersede(job uint32) error {
 // if it is 0, of all.
 func (c *Conductor) Uploads(job uint32) ([]*Upload, error) {
 	if job == 0 {
-		return c.uploads.all()
+		return c.uploads.all(uploadSuffix)
 	}
 	up, err := c.uploads.load(job)
 	if up == nil {

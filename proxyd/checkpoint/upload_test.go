@@ -192,9 +192,14 @@ func TestUpload(t *testing.T) {
 	if n, err := n1.nextNumber(t.Context(), 7, 0); n != 2 || err != nil {
 		t.Errorf("next number %d, %v", n, err)
 	}
+	stored := make(storing, 1)
+	n1.Meter = stored
 	n1.bring(up, nil)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("await: %+v, %v", lost, err)
+	}
+	if id := <-stored; id.Number != 1 {
+		t.Errorf("told that %v is in the store", id)
 	}
 	l.there(1)
 	l.empty(n1)

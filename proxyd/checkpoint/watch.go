@@ -153,7 +153,7 @@ func (j *job) judge(ctx context.Context) {
 	}
 	j.log.Info("asked to end", "verdict", reason, "error", err)
 	if err == nil && v != passOn {
-		_, err = j.c.request(ctx, j, v, reason)
+		_, err = j.c.request(ctx, j, wish{Then: v, Reason: reason})
 	}
 	if errors.Is(err, errEnding) && v == vacate {
 		err = j.noteOver(ctx)
@@ -163,6 +163,9 @@ func (j *job) judge(ctx context.Context) {
 		j.say(sayNone + reason + ": " + err.Error())
 	}
 	j.mu.Lock()
+	if a := j.lead; a != nil { // one that stands would not hear the signal
+		a.move()
+	}
 	all := j.asked
 	j.asked, j.judging, j.decided = nil, false, true
 	j.told = j.told || err != nil

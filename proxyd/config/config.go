@@ -51,7 +51,8 @@ type Config struct {
 	Scontrol    string
 	Srun        string
 	MungeSocket string
-	LogLevel    slog.Level
+	Metrics     Metrics
+	Log         Log
 
 	origins map[string]origin // by key
 }
@@ -66,9 +67,18 @@ type Staging struct {
 
 // Devices are those that jobs of this node have by device servers.
 type Devices struct {
-	Kind    string // "none" or "soft"
+	Kind    string // "none", "soft" or "cuda"
 	Memory  uint64 // of each
 	Address string // of this node, for device servers of others
+}
+
+// Metrics is where they are served.
+type Metrics struct{ Address string }
+
+// Log is what is logged, and how.
+type Log struct {
+	Level slog.Level
+	JSON  bool
 }
 
 // Network of the capsules.

@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 		RunDir: "/run/singularity-slurm", LibDir: "/var/lib/singularity-slurm",
 		KillWaitMargin: 5 * time.Second, OnTimeLimit: "requeue", WithoutCheckpoint: "restart", OnFailure: "hold",
 		Keep: 2, KeepFor: 7 * 24 * time.Hour, Staging: Staging{Patience: 5 * time.Minute}, Devices: Devices{Kind: "none", Memory: 4 << 30}, Network: Network{Range: netip.MustParsePrefix("100.64.0.0/10"), Mode: "auto"},
-		Scontrol: "scontrol", Srun: "srun", LogLevel: slog.LevelInfo,
+		Scontrol: "scontrol", Srun: "srun", Log: Log{Level: slog.LevelInfo},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -66,13 +66,14 @@ network:
   range: 10.200.0.0/16
 keep: 5
 interval: 30m
-log_level: debug
+log: {level: debug, format: json}
+metrics: {address: "127.0.0.1:6833"}
 `, "SINGULARITY_SLURM_NETWORK_MODE=route", "SINGULARITY_SLURM_KEEP_FOR=1d12h", "SINGULARITY_SLURM_STEP=x", "SINGULARITY_SLURM_KEEP=3", "SINGULARITY_SLURM_KEEP=4")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Network.Mode != "route" || c.Network.Range.String() != "10.200.0.0/16" || c.KeepFor != 36*time.Hour || c.Keep != 4 || c.Interval != 30*time.Minute ||
-		c.LogLevel != slog.LevelDebug || !reflect.DeepEqual(c.Operators, []string{"operator", "@hpc"}) {
+		c.Log != (Log{slog.LevelDebug, true}) || c.Metrics.Address != "127.0.0.1:6833" || !reflect.DeepEqual(c.Operators, []string{"operator", "@hpc"}) {
 		t.Errorf("%+v", c)
 	}
 	if host, err := os.Hostname(); err == nil && !strings.HasPrefix(host, c.NodeName) {

@@ -58,8 +58,8 @@ var keys = []key{
 	{"staging.patience", "5m", "How long a job that is started again waits for a node that has a part of its newest checkpoint and\ndoes not answer. Then it goes on from an older one. 0: for ever.",
 		age(func(c *Config) *duration { return &c.Staging.Patience }, 10*second), false},
 
-	{"devices.kind", "none", "What jobs have as GPUs: none (what they have is theirs, and a job that uses one is not captured) or soft\n(software GPUs, as many as Slurm gives the job GPUs: for trying and testing, without hardware).",
-		choice(func(c *Config) *string { return &c.Devices.Kind }, "none", "soft"), false},
+	{"devices.kind", "none", "What jobs have as GPUs: none (what they have is theirs, and a job that uses one is not captured), cuda\n(the node's GPUs, held by device servers: needs proxyd-cuda) or soft (software GPUs, as many as Slurm gives the\njob GPUs: for trying and testing, without hardware).",
+		choice(func(c *Config) *string { return &c.Devices.Kind }, "none", "soft", "cuda"), false},
 	{"devices.memory", "4G", "Memory of each software GPU, from 2M to 1T.",
 		bytesIn(func(c *Config) *uint64 { return &c.Devices.Memory }, 2<<20, 1<<40, "a size from 2M to 1T"), false},
 	{"devices.address", "", "Address of this node at which device servers of other nodes reach it, for collectives. Empty: the one that\nSlurm knows of it.",
@@ -78,8 +78,12 @@ var keys = []key{
 		program(func(c *Config) *string { return &c.Srun }), false},
 	{"munge_socket", "", "Socket of munged. Empty: munge's own default.",
 		path(func(c *Config) *string { return &c.MungeSocket }), false},
-	{"log_level", "info", "debug, info, warn or error.",
+	{"metrics.address", "", "Where Prometheus finds /metrics, to anybody who asks: [ADDRESS]:PORT. Empty: nowhere.",
+		text(func(c *Config) *string { return &c.Metrics.Address }, hostPort, "[ADDRESS]:PORT"), false},
+	{"log.level", "info", "debug, info, warn or error.",
 		level(), false},
+	{"log.format", "text", "text (key=value) or json, one object a line.",
+		format, false},
 }
 
 // Environment returns the variable that overrides a key.

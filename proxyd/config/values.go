@@ -127,9 +127,17 @@ func level() func(*Config, string) error {
 		if !ok {
 			return wants("debug, info, warn or error")
 		}
-		c.LogLevel = l
+		c.Log.Level = l
 		return nil
 	}
+}
+
+func format(c *Config, v string) error {
+	if v != "text" && v != "json" {
+		return wants("text or json")
+	}
+	c.Log.JSON = v == "json"
+	return nil
 }
 
 // age is a duration; 0, or at least least.

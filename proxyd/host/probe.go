@@ -20,6 +20,8 @@ type Known struct {
 	Capture time.Duration
 	// Libexec is the folder of sing-warden and sing-srun; "" is not looked at.
 	Libexec string
+	// Program is proxyd, which is asked for the node's GPUs; "" is not.
+	Program string
 }
 
 // node is what the checks look at.
@@ -47,6 +49,7 @@ var checks = []func(context.Context, *node) Finding{
 	checkKillWait,
 	checkSpool,
 	checkPrograms,
+	checkDevices,
 	checkKey,
 	checkShared,
 	checkStaging,

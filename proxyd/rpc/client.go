@@ -19,7 +19,7 @@ import (
 // Port is where proxyd listens unless told otherwise.
 const Port = "6830"
 
-// maxMessage bounds a message in both directions: the bodies of phases are the largest.
+// maxMessage bounds a message of a reply: the bodies of phases are the largest. Requests are bounded by the gate.
 const maxMessage = 16 << 20
 
 // What calls without a deadline of their own get. Those that stream have none: they take
@@ -49,7 +49,7 @@ func Dial(node, address, from string, coder munge.Coder) (*Client, error) {
 	conn, err := munge.Dial(address, node, from, coder,
 		grpc.WithKeepaliveParams(deadAfter),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +91,8 @@ func (c *Client) Checkpoints(ctx context.Context, job string) ([]*Checkpoint, er
 
 // Checkpoint makes one of a running job. progress may be nil; it is called from the
 // caller's goroutine. Cancelling ctx gives the attempt up, and the job runs on.
-func (c *Client) Checkpoint(ctx context.Context, job, reason string, progress func(*Progress)) (*Checkpoint, error) {
-	stream, err := c.rpc.Checkpoint(ctx, &CheckpointRequest{Job: job, Reason: reason})
+func (c *Client) Checkpoint(ctx context.Context, req *CheckpointRequest, progress func(*Progress)) (*Checkpoint, error) {
+	stream, err := c.rpc.Checkpoint(ctx, req)
 	last, err := follow(ctx, c, stream, err, progress)
 	if err == nil && last.GetCheckpoint() == nil {
 		err = c.incomplete()

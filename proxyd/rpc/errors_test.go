@@ -110,7 +110,7 @@ func TestNobodyThere(t *testing.T) {
 	if _, err := c.Ping(t.Context()); !errors.Is(err, ErrUnreachable) || !strings.HasPrefix(err.Error(), "node n1: proxyd does not answer: ") {
 		t.Errorf("ping: %v", err)
 	}
-	if _, err := c.Checkpoint(t.Context(), "812", "", nil); !errors.Is(err, ErrUnreachable) {
+	if _, err := c.Checkpoint(t.Context(), &CheckpointRequest{Job: "812"}, nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("checkpoint: %v", err)
 	}
 	if err := c.Export(t.Context(), "812/1", nil); !errors.Is(err, ErrUnreachable) {

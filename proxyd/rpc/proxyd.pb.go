@@ -736,9 +736,10 @@ type Devices struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Devices       []*Device              `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
 	Processes     []*DeviceProcess       `protobuf:"bytes,2,rep,name=processes,proto3" json:"processes,omitempty"`
-	Missed        []string               `protobuf:"bytes,3,rep,name=missed,proto3" json:"missed,omitempty"`    // what programs wanted that is not covered, each once
-	Faults        []string               `protobuf:"bytes,4,rep,name=faults,proto3" json:"faults,omitempty"`    // what has ended a process's use of devices
-	Stopped       bool                   `protobuf:"varint,5,opt,name=stopped,proto3" json:"stopped,omitempty"` // they stand still: a checkpoint, or a restore
+	Missed        []string               `protobuf:"bytes,3,rep,name=missed,proto3" json:"missed,omitempty"`         // what programs wanted that is not covered, each once
+	Faults        []string               `protobuf:"bytes,4,rep,name=faults,proto3" json:"faults,omitempty"`         // what has ended a process's use of devices
+	Stopped       bool                   `protobuf:"varint,5,opt,name=stopped,proto3" json:"stopped,omitempty"`      // they stand still: a checkpoint, or a restore
+	Reductions    string                 `protobuf:"bytes,6,opt,name=reductions,proto3" json:"reductions,omitempty"` // how sums over them were made: "exact", or "nccl", in an order of its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -806,6 +807,13 @@ func (x *Devices) GetStopped() bool {
 		return x.Stopped
 	}
 	return false
+}
+
+func (x *Devices) GetReductions() string {
+	if x != nil {
+		return x.Reductions
+	}
+	return ""
 }
 
 type Device struct {
@@ -1374,9 +1382,13 @@ func (x *Event) GetText() string {
 }
 
 type CheckpointRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who asks requeues the job next. It stands still until then, for 20 s at most, so that
+	// nothing is lost and nothing captured twice. The answer comes as soon as the checkpoint
+	// counts; it may still be on its way to the store.
+	Stands        bool `protobuf:"varint,3,opt,name=stands,proto3" json:"stands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1423,6 +1435,13 @@ func (x *CheckpointRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CheckpointRequest) GetStands() bool {
+	if x != nil {
+		return x.Stands
+	}
+	return false
 }
 
 // Progress of long work. The last message of a stream that ends well has one of result.
@@ -2343,13 +2362,16 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x12:\n" +
 	"\bprograms\x18\x05 \x03(\v2\x1e.singularity.proxyd.v1.ProgramR\bprograms\x128\n" +
-	"\adevices\x18\x06 \x01(\v2\x1e.singularity.proxyd.v1.DevicesR\adevices\"\xd0\x01\n" +
+	"\adevices\x18\x06 \x01(\v2\x1e.singularity.proxyd.v1.DevicesR\adevices\"\xf0\x01\n" +
 	"\aDevices\x127\n" +
 	"\adevices\x18\x01 \x03(\v2\x1d.singularity.proxyd.v1.DeviceR\adevices\x12B\n" +
 	"\tprocesses\x18\x02 \x03(\v2$.singularity.proxyd.v1.DeviceProcessR\tprocesses\x12\x16\n" +
 	"\x06missed\x18\x03 \x03(\tR\x06missed\x12\x16\n" +
 	"\x06faults\x18\x04 \x03(\tR\x06faults\x12\x18\n" +
-	"\astopped\x18\x05 \x01(\bR\astopped\"H\n" +
+	"\astopped\x18\x05 \x01(\bR\astopped\x12\x1e\n" +
+	"\n" +
+	"reductions\x18\x06 \x01(\tR\n" +
+	"reductions\"H\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x04R\x06memory\x12\x12\n" +
@@ -2397,10 +2419,11 @@ const file_proxyd_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\tR\x05event\x12\x14\n" +
 	"\x05where\x18\x03 \x01(\tR\x05where\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"=\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"U\n" +
 	"\x11CheckpointRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc5\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06stands\x18\x03 \x01(\bR\x06stands\"\xc5\x02\n" +
 	"\bProgress\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +

@@ -17,7 +17,7 @@ import (
 // asks nothing for a while is closed.
 func NewServer(gate *munge.Gate, impl ProxydServer) *grpc.Server {
 	opts := append(munge.ServerOptions(),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(32<<10),
 		// A fixed window: what a stranger sends before his credential was read stays small.
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -32,12 +33,14 @@ type Summary struct {
 type Stream struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
+	// From is the checkpoint of which the stream of that name is this one: then the share has nothing else of it.
+	From *store.ID `json:"from,omitempty"`
 }
 
 // index is a share's index.json.
 type index struct {
 	Meta    []byte   `json:"meta,omitempty"`
-	Streams []Stream `json:"streams"` // the n-th is in file n
+	Streams []Stream `json:"streams"` // the n-th is in file n; then those that are another's
 }
 
 const indexName = "index.json"
@@ -53,6 +56,7 @@ type Share struct {
 	ended error // why nothing can be added
 	names []string
 	files []*os.File
+	lent  []Stream // that are another checkpoint's
 }
 
 var errEnded = errors.New("the share has ended")
@@ -98,10 +102,8 @@ func (h *Share) Create(name string) (io.WriteCloser, error) {
 	if h.ended != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, h.ended)
 	}
-	for _, n := range h.names {
-		if n == name {
-			return nil, fmt.Errorf("stream %s: %w", name, fs.ErrExist)
-		}
+	if h.has(name) {
+		return nil, fmt.Errorf("stream %s: %w", name, fs.ErrExist)
 	}
 	f, err := os.OpenFile(h.file(len(h.names)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -110,6 +112,26 @@ func (h *Share) Create(name string) (io.WriteCloser, error) {
 	h.names = append(h.names, name)
 	h.files = append(h.files, f)
 	return f, nil
+}
+
+// Carry makes a stream of another checkpoint, which is in the store, one of this share under the
+// same name. The share is of no use without it: who has it deleted must know.
+func (h *Share) Carry(name string, from store.ID) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended != nil {
+		return fmt.Errorf("stream %s: %w", name, h.ended)
+	}
+	if h.has(name) {
+		return fmt.Errorf("stream %s: %w", name, fs.ErrExist)
+	}
+	h.lent = append(h.lent, Stream{Name: name, From: &from})
+	return nil
+}
+
+// has tells whether a name was used. The caller holds h.mu.
+func (h *Share) has(name string) bool {
+	return slices.Contains(h.names, name) || slices.ContainsFunc(h.lent, func(s Stream) bool { return s.Name == name })
 }
 
 func (h *Share) file(n int) string { return filepath.Join(h.dir, strconv.Itoa(n)) }
@@ -135,6 +157,7 @@ func (h *Share) Commit(meta []byte) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	x.Streams = append(x.Streams, h.lent...)
 	b, err := json.Marshal(x)
 	if err != nil {
 		return err
@@ -167,7 +190,7 @@ func (h *Share) settle(n int, name string) (Stream, error) {
 	if !h.stage.memory {
 		err = f.Sync()
 	}
-	return Stream{name, st.Size()}, err
+	return Stream{Name: name, Size: st.Size()}, err
 }
 
 func write(name string, b []byte) error {
@@ -223,7 +246,7 @@ func (s *Stage) Open(id store.ID) (*Kept, error) {
 	return &Kept{Meta: x.Meta, Streams: x.Streams, dir: s.path(id)}, nil
 }
 
-// CopyTo writes the n-th stream to w. An error of the share wraps ErrLost.
+// CopyTo writes the n-th stream, which is not another checkpoint's, to w. An error of the share wraps ErrLost.
 func (k *Kept) CopyTo(w io.Writer, n int) error {
 	f, err := os.Open(filepath.Join(k.dir, strconv.Itoa(n)))
 	if err != nil {

@@ -9,7 +9,7 @@
 //	DIR/                      owned by root, closed to everybody else, on one file system
 //	  mini.812.3/             a share: this node's part of checkpoint mini/812/3
 //	    index.json            what it consists of, written last
-//	    0, 1, 2, …            its streams
+//	    0, 1, 2, …            its streams, but for those that a checkpoint in the store has
 //	  mini.812.4.new/         one that is being written, or whose writer was killed
 //	  mini.811.2.old/         one that is being removed
 //

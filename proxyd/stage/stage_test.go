@@ -331,3 +331,37 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestCarry: a stream of another checkpoint is one of the share by its name only.
+func TestCarry(t *testing.T) {
+	s := opened(t, folder(t), 0)
+	i, from := id(t, "mini/7/2"), id(t, "mini/7/1")
+	h, err := s.Create(i)
+	noError(t, err)
+	put(t, h, "pages", []byte("abc"))
+	noError(t, h.Carry("blocks", from))
+	put(t, h, "last", []byte("d"))
+	for _, name := range []string{"pages", "blocks"} {
+		if err := h.Carry(name, from); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s twice: %v", name, err)
+		}
+		if _, err := h.Create(name); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s again: %v", name, err)
+		}
+	}
+	noError(t, h.Commit(nil))
+	if err := h.Carry("late", from); !errors.Is(err, errEnded) {
+		t.Errorf("after its end: %v", err)
+	}
+	k, err := s.Open(i)
+	noError(t, err)
+	if len(k.Streams) != 3 || k.Streams[0].From != nil || k.Streams[2].Name != "blocks" || *k.Streams[2].From != from {
+		t.Errorf("%+v", k.Streams)
+	}
+	for n, want := range []string{"abc", "d"} {
+		var b bytes.Buffer
+		if err := k.CopyTo(&b, n); err != nil || b.String() != want {
+			t.Errorf("%q, %v", b.String(), err)
+		}
+	}
+}

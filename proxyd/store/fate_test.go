@@ -103,7 +103,7 @@ func (w world) writer(i int) []world {
 // stops.
 func (w world) collect(i int) []world {
 	c, other := &w.gcs[i], 1-i
-	stop := func() []world { c.step = 99; return []world{w} }
+	stop := func() []world { *c = gcState{step: 99}; return []world{w} }
 	switch c.step {
 	case 0: // make a sweep folder
 		w.sweep[i] = emptySweep
@@ -150,13 +150,25 @@ func (w world) collect(i int) []world {
 		}
 		bumped := w
 		bumped.current = max(w.current, c.g+1)
-		bumped.gcs[i].step++
+		bumped.gcs[i].step, bumped.gcs[i].g = c.step+1, 0
 		return []world{bumped}
 	default:
 		return nil
 	}
 	c.step++
+	c.forget()
 	return []world{w}
+}
+
+// forget clears what the collector does not look at again: states that differ in that alone
+// have the same future.
+func (c *gcState) forget() {
+	switch c.step {
+	case 7:
+		*c = gcState{step: c.step, used: c.used}
+	case 15:
+		*c = gcState{step: c.step}
+	}
 }
 
 // judge carries out the fate of what a collector listed in one trash folder.

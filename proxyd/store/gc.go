@@ -166,6 +166,9 @@ func (c *collector) usurp(ctx context.Context) error {
 func (c *collector) expire(ctx context.Context) error {
 	ids, err := c.expired(ctx)
 	for _, id := range ids {
+		if c.policy.Retention.needed(id) {
+			continue // since a moment ago
+		}
 		if err := c.s.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -250,6 +250,7 @@ func TestRetention(t *testing.T) {
 	bad.Err = errors.New("damaged")
 	all = append(all, bad) // neither counts nor goes
 	over := func(j store.JobID) bool { return j.Job == 2 }
+	needs := func(id store.ID) bool { return id == ckpt(1, 1) || id == ckpt(2, 7) }
 	cases := []struct {
 		name string
 		r    store.Retention
@@ -260,6 +261,8 @@ func TestRetention(t *testing.T) {
 		{"one", store.Retention{Count: 1}, "[mini/1/1 mini/1/2 mini/2/7]"},
 		{"young", store.Retention{Age: 6 * day}, "[mini/1/1 mini/2/7]"},
 		{"the newest stays", store.Retention{Age: time.Hour}, "[mini/1/1 mini/1/2 mini/2/7]"},
+		{"and what another is made of", store.Retention{Count: 1, Needs: needs}, "[mini/1/2]"},
+		{"unless the job is over", store.Retention{Age: 2 * day, Ended: over, Needs: needs}, "[mini/1/2 mini/2/7 mini/2/10]"},
 		{"but not when the job is over", store.Retention{Age: 2 * day, Ended: over}, "[mini/1/1 mini/1/2 mini/2/7 mini/2/10]"},
 		{"and then no age is any", store.Retention{Ended: over}, "[mini/2/7 mini/2/10]"},
 		{"over, and young", store.Retention{Age: 30 * day, Ended: over}, "[]"},
@@ -268,6 +271,27 @@ func TestRetention(t *testing.T) {
 		if got := fmt.Sprint(c.r.Expired(now, all)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
+	}
+}
+
+// TestNeededSince: what was chosen to go stays if it came to be needed before its turn.
+func TestNeededSince(t *testing.T) {
+	s := openStore(t, storetest.NewMem(), store.Options{})
+	for i := range 3 {
+		check(t, dump(t.Context(), s, ckpt(1, uint32(i)), storetest.NewImage(uint64(i), 50).Bytes()))
+	}
+	asked := map[store.ID]bool{}
+	since := func(id store.ID) bool { // false when it is asked first
+		again := asked[id]
+		asked[id] = true
+		return again && id == ckpt(1, 1)
+	}
+	r := must(s.GC(t.Context(), store.Policy{Retention: store.Retention{Count: 1, Needs: since}}, nil, false))
+	if got := fmt.Sprint(r.Expired); got != "[mini/1/0]" {
+		t.Errorf("%s went", got)
+	}
+	if left := must(s.List(t.Context(), nil)); len(left) != 2 {
+		t.Errorf("left are %v", left)
 	}
 }
 

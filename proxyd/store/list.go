@@ -45,6 +45,21 @@ func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
 	return list, nil
 }
 
+// Newest returns the checkpoint of a job with the highest number, without looking at it; ok is
+// false if there is none.
+func (s *Store) Newest(ctx context.Context, job JobID) (newest ID, ok bool, err error) {
+	err = s.eachID(ctx, &job, func(id ID) error {
+		if !ok || id.Number > newest.Number {
+			newest, ok = id, true
+		}
+		return nil
+	})
+	if err != nil {
+		return ID{}, false, fmt.Errorf("newest checkpoint: %w", err)
+	}
+	return newest, ok, nil
+}
+
 func (s *Store) summary(ctx context.Context, id ID) (Summary, error) {
 	m, err := s.loadManifest(ctx, manifestName(id), id)
 	switch {

@@ -17,6 +17,9 @@ type Retention struct {
 	// Ended says that a job is over. Of such a job all go that are older than Age, the
 	// newest too. nil: no job is.
 	Ended func(JobID) bool
+	// Needs says that a checkpoint of a job that is not over is the Base of one that is to be
+	// written yet. It stays, and counts. nil: none is.
+	Needs func(ID) bool
 }
 
 // Expired returns the checkpoints that r does not keep at the time now, in the order of
@@ -36,13 +39,18 @@ func (r Retention) Expired(now time.Time, all []Summary) []ID {
 		for i, s := range list {
 			tooMany := r.Count > 0 && i >= r.Count
 			tooOld := (r.Age > 0 || ended) && now.Sub(s.Created) > r.Age
-			if (i > 0 || ended) && (tooMany || tooOld) {
+			if (i > 0 || ended) && (tooMany || tooOld) && !r.needed(s.ID) {
 				expired = append(expired, s.ID)
 			}
 		}
 	}
 	slices.SortFunc(expired, compareIDs)
 	return expired
+}
+
+// needed says that a checkpoint stays whatever its age.
+func (r Retention) needed(id ID) bool {
+	return r.Needs != nil && r.Needs(id) && (r.Ended == nil || !r.Ended(id.JobID))
 }
 
 // compareIDs sorts by job, then number.

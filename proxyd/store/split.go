@@ -37,6 +37,10 @@ var levels = []level{
 	{until: 1<<63 - 1, min: 128 << 10, max: MaxChunk, bits: 6}, // ~384 KiB
 }
 
+// blockLevel is the rule for streams of blocks: one for all of them, so that a block's chunks do
+// not depend on where it is.
+var blockLevel = levels[2]
+
 // levelAt returns the rule for a chunk that begins at offset.
 func levelAt(offset int64) level {
 	for _, l := range levels {

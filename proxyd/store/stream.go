@@ -11,8 +11,9 @@ import (
 // Stream is one stream being written. Its methods may be called concurrently, though the
 // order of the bytes is then up to chance; different Streams are independent.
 type Stream struct {
-	w  *Writer
-	id StreamID
+	w     *Writer
+	id    StreamID
+	block int64 // chunks end where these do; 0: anywhere
 
 	mu     sync.Mutex
 	closed bool
@@ -81,6 +82,11 @@ func (s *Stream) write(p []byte) error {
 
 // feed takes one page, which only at the end of the stream may be short.
 func (s *Stream) feed(page []byte) error {
+	if s.block > 0 && s.size%s.block == 0 {
+		if err := s.cut(); err != nil {
+			return err
+		}
+	}
 	s.size += int64(len(page))
 	if isZero(page) {
 		s.tape.addZeros(len(page))
@@ -92,6 +98,9 @@ func (s *Stream) feed(page []byte) error {
 			return err
 		}
 		s.level = levelAt(s.data)
+		if s.block > 0 {
+			s.level = blockLevel
+		}
 		if cap(buf) < s.level.max {
 			buf = make([]byte, 0, s.level.max)
 		}

@@ -194,6 +194,17 @@ func (w *Writer) count(s Stats) {
 // Stream begins a stream of this Writer's node; rank is None for what belongs to the
 // node. Each name can be used once.
 func (w *Writer) Stream(rank int, name string) (*Stream, error) {
+	return w.begin(rank, name, 0)
+}
+
+// Blocks is Stream for what consists of blocks of that many bytes, a multiple of 4096. No
+// chunk has bytes of two, and what a block's chunks are depends on nothing but its bytes: two
+// streams that have equal blocks in any order share all chunks of these.
+func (w *Writer) Blocks(rank int, name string, length int64) (*Stream, error) {
+	return w.begin(rank, name, length)
+}
+
+func (w *Writer) begin(rank int, name string, block int64) (*Stream, error) {
 	id := StreamID{w.up.Node, rank, name}
 	if err := errors.Join(w.Err(), id.check()); err != nil {
 		return nil, err
@@ -207,7 +218,7 @@ func (w *Writer) Stream(rank int, name string) (*Stream, error) {
 	if w.open[id] != nil || written {
 		return nil, fmt.Errorf("checkpoint %s: stream %s: %w", w.up.ID, id, fs.ErrExist)
 	}
-	st := &Stream{w: w, id: id}
+	st := &Stream{w: w, id: id, block: block}
 	w.open[id] = st
 	return st, nil
 }

@@ -108,7 +108,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 						Devices:   []*rpc.Device{{Name: "Software GPU", Memory: 4 << 30, Used: 1 << 30}, {Name: "Software GPU", Memory: 4 << 30}},
 						Processes: []*rpc.DeviceProcess{{Pid: 340, Used: 1 << 30}, {}},
 						Missed:    []string{"cuTexObject\x1b[31mCreate"},
-						Faults:    []string{"process 311: an illegal address"},
+						Faults:    []string{"process 311: an illegal address"}, Reductions: "nccl",
 					}},
 				{Index: 1, Home: "n2", Node: "n3", Address: "100.64.0.2", Programs: []*rpc.Program{
 					{Name: "s0.1", Pid: 310, State: "ended", Started: at(1), Ended: at(50), Status: 9, Command: "python3 train.py"}}},
@@ -134,7 +134,8 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 }
 
 // Checkpoint makes none, but tells how it would go.
-func (c *Conductor) Checkpoint(ctx context.Context, job, reason string, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+func (c *Conductor) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progress func(*rpc.Progress)) (*rpc.Checkpoint, error) {
+	job, reason := req.GetJob(), req.GetReason()
 	c.note("checkpoint %s %q", job, reason)
 	progress(&rpc.Progress{Phase: c.First})
 	switch job {

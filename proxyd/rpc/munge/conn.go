@@ -67,17 +67,41 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.ask(ctx, false, method, request, opts)
+	if err != nil {
+		return err
+	}
 	var answer frame
-	var trailer metadata.MD
-	opts = append(opts, grpc.Trailer(&trailer))
-	err = c.cc.Invoke(ctx, method, &frame{request}, &answer, opts...)
+	err = stream.RecvMsg(&answer)
 	if err == nil {
 		s.message(answer.b)
 	}
-	if err := c.check(s, err, trailer); err != nil {
+	if err := c.check(s, err, stream.Trailer()); err != nil {
 		return err
 	}
 	return unmarshal(answer.b, reply)
+}
+
+// ask begins a call and sends its request, in pieces. The context must end.
+func (c *Conn) ask(ctx context.Context, streams bool, method string, request []byte, opts []grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := c.cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: streams, ClientStreams: true}, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		n := min(len(request), piece)
+		err := stream.SendMsg(&frame{request[:n]})
+		if request = request[n:]; err == nil && len(request) > 0 {
+			continue
+		}
+		// io.EOF says that the reply tells what is wrong.
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		return stream, stream.CloseSend()
+	}
 }
 
 // check returns err, which may be nil, or what is wrong with the reply's seal.
@@ -141,17 +165,16 @@ func (s *clientStream) SendMsg(m any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.method, err)
 	}
-	inner, err := s.conn.cc.NewStream(ctx, s.desc, s.method, s.opts...)
+	inner, err := s.conn.ask(ctx, s.desc.ServerStreams, s.method, request, s.opts)
 	if err != nil {
 		return err
 	}
 	s.ClientStream, s.seal = inner, seal
-	// io.EOF says that the reply tells what is wrong.
-	if err := inner.SendMsg(&frame{request}); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
 	return nil
 }
+
+// CloseSend does nothing: the request is the last that is sent.
+func (s *clientStream) CloseSend() error { return nil }
 
 func (s *clientStream) RecvMsg(m any) error {
 	var f frame

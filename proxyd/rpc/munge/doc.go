@@ -16,8 +16,9 @@
 //	metadata: credential ─────────────────────────────► unmunge: uid and gid of who asks; munge says
 //	                                                    expired, rewound, replayed, other realm
 //	                                                    ticket: this method? this node? nonce new?
-//	request ──────────────────────────────────────────► size and SHA-256 as in the ticket?
-//	                                                    only now is the message parsed
+//	                                                    size: may who asks send as much?
+//	request, in pieces ───────────────────────────────► size and SHA-256 as in the ticket? no more than
+//	                                                    that is read; only now is the message parsed
 //	◄────────────────────────────────────────── replies
 //	◄───────────────────────── status; trailer: seal := HMAC-SHA256(key, replies and status)
 //	seal right? else the answer is none

@@ -27,6 +27,10 @@ const (
 // bytes that travel: protobuf promises no canonical form.
 type frame struct{ b []byte }
 
+// piece is how much of a request is sent in one message. Whoever sends more at once is not
+// read: gRPC reads a message to its end before it shows it.
+const piece = 256 << 10
+
 // frameCodec moves frames.
 type frameCodec struct{}
 

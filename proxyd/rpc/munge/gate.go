@@ -32,7 +32,8 @@ func CallerOf(ctx context.Context) (Caller, bool) {
 	return c, ok
 }
 
-// WithCaller returns ctx as a handler behind a Gate sees it; for tests of handlers.
+// WithCaller returns ctx as a handler behind a Gate sees it, for who knows the caller in
+// another way.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
@@ -71,9 +72,10 @@ func (g *Gate) init() {
 	})
 }
 
-// ServerOptions are what a grpc.Server must be made with to Register behind a Gate.
+// ServerOptions are what a grpc.Server must be made with to Register behind a Gate. They bound
+// what is read: of a request, no more than Limits and its ticket say.
 func ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ForceServerCodecV2(frameCodec{})}
+	return []grpc.ServerOption{grpc.ForceServerCodecV2(frameCodec{}), grpc.MaxRecvMsgSize(piece)}
 }
 
 // Register puts a service behind the gate: impl is reached only by requests that were
@@ -87,7 +89,7 @@ func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, im
 		// gRPC reads the request of a unary call before it asks anybody; that of a stream
 		// is read when we want it, which is after the credential.
 		guarded.Streams = append(guarded.Streams, grpc.StreamDesc{
-			StreamName: name, ServerStreams: true,
+			StreamName: name, ServerStreams: true, ClientStreams: true, // of pieces
 			Handler: func(_ any, stream grpc.ServerStream) error { return g.serve(method, stream, serve) },
 		})
 	}
@@ -121,14 +123,12 @@ func (g *Gate) serve(method string, stream grpc.ServerStream, handle func(contex
 			return err
 		}
 		defer leave()
-		var f frame
-		if err := stream.RecvMsg(&f); err != nil {
+		if r.asked, err = t.read(stream); err != nil {
 			return err
 		}
-		if err := t.covers(f.b); err != nil {
+		if err := t.covers(r.asked); err != nil {
 			return refused(err)
 		}
-		r.asked = f.b
 		return handle(r.ctx, r)
 	}()
 	st, ok := status.FromError(err)
@@ -138,6 +138,27 @@ func (g *Gate) serve(method string, stream grpc.ServerStream, handle func(contex
 	st = plain(st)
 	stream.SetTrailer(metadata.Pairs(sealKey, string(r.seal.status(st))))
 	return st.Err()
+}
+
+// read puts a request together from its pieces. It ends with the piece with which there is
+// enough, or too much: covers finds what is not as it should be.
+func (t ticket) read(stream grpc.ServerStream) ([]byte, error) {
+	var request []byte
+	for {
+		var f frame
+		err := stream.RecvMsg(&f)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if request == nil {
+			request = f.b
+		} else {
+			request = append(request, f.b...)
+		}
+		if len(f.b) == 0 || int64(len(request)) >= t.Size {
+			return request, nil
+		}
+	}
 }
 
 // admit decodes the credential of a call and checks all but the request.

@@ -5,12 +5,16 @@ package munge_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
@@ -224,6 +228,76 @@ func TestLimits(t *testing.T) {
 	if err := ask(alice, "a"); err != nil {
 		t.Errorf("after the others have ended: %v", err)
 	}
+}
+
+// TestPieces: a request of any size arrives as it was sent, whether its reply is one or a stream.
+func TestPieces(t *testing.T) {
+	realm := mungetest.NewRealm()
+	s := &service{}
+	gate := &munge.Gate{Node: "n1", Coder: realm.As(0, 0), Limits: func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 2 << 20} }}
+	c := dial(t, serve(t, gate, s), "n1", realm.As(0, 0))
+	const piece = 256 << 10
+	for _, n := range []int{0, 1, piece - 5, piece - 4, piece - 3, 2*piece - 4, 1 << 20} { // four bytes are the field's
+		name := strings.Repeat("x", n)
+		if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name}); err != nil || s.asked[len(s.asked)-1] != name {
+			t.Errorf("one reply, %d bytes: %v", n, err)
+		}
+		if got, err := collect(t.Context(), c, name); got != 3 || err != nil || s.asked[len(s.asked)-1] != name {
+			t.Errorf("stream, %d bytes: %d, %v", n, got, err)
+		}
+	}
+	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", 4<<20)}); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "at most 2097152 are accepted") {
+		t.Errorf("too large: %v", err)
+	}
+}
+
+// TestMoreThanSaid: whoever announces a small request and sends a large one is not read.
+func TestMoreThanSaid(t *testing.T) {
+	realm := mungetest.NewRealm()
+	s := &service{}
+	cc := rawDial(t, serve(t, &munge.Gate{Node: "n1", Coder: realm.As(0, 0)}, s))
+	credential := func(size int) string {
+		c, err := realm.As(1001, 1001).Encode(t.Context(), ticket(check, "n1", asking("a"), func(t map[string]any) { t["size"] = size }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	err := rawCall(t.Context(), cc, check, make([]byte, 1<<20), credential(3))
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max") {
+		t.Errorf("in one: %v", err)
+	}
+	for name, pieces := range map[string][]int{"much": {2, 100}, "nothing": {2, 0}, "an end": {2}} {
+		if err := rawPieces(t.Context(), cc, credential(3), pieces); status.Convert(err).Message() != "credential refused: request was changed on its way" {
+			t.Errorf("more pieces, %s: %v", name, err)
+		}
+	}
+	if n := s.reached(); n != 0 {
+		t.Errorf("%d requests reached the service", n)
+	}
+}
+
+// rawPieces sends messages of these sizes in one call, and leaves it open unless there is one.
+func rawPieces(ctx context.Context, cc *grpc.ClientConn, credential string, sizes []int) error {
+	md := metadata.Pairs("singularity-credential", credential)
+	stream, err := cc.NewStream(metadata.NewOutgoingContext(ctx, md), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, check)
+	if err != nil {
+		return err
+	}
+	for _, n := range sizes {
+		b := make([]byte, n)
+		if err := stream.SendMsg(&b); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	if len(sizes) == 1 {
+		if err := stream.CloseSend(); err != nil {
+			return err
+		}
+	}
+	var reply []byte
+	return stream.RecvMsg(&reply)
 }
 
 // BenchmarkCall is a request and its reply with real munge, over loopback.

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestAgain: whatever an attempt fails of that another try mends, in whatever order, it is tried again; and what that does not mend ends it.
+func TestAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fails []error // of each try
+		want  error
+	}{
+		{"the stage is full, then the base is gone", []error{errStageFull, errBase}, nil},
+		{"a step begins, then the base is gone", []error{errPartial, errBase}, nil},
+		{"a step begins, then the stage is full", []error{errPartial, errStageFull, errPartial}, nil},
+		{"there was no base", []error{errBase, errBase}, errBase},
+		{"it does not go to the stage", []error{errStageFull, errStageFull}, errStageFull},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t)
+			c := l.boot("n1", t.TempDir()+"/s", nil)
+			j := c.job(7)
+			j.mu.Lock()
+			j.rec = recordOf(7)
+			j.mu.Unlock()
+			before := phases
+			defer func() { phases = before }()
+			left := tt.fails
+			phases = []phase{{phaseDump, endDeadline, func(*attempt, context.Context) error {
+				if len(left) == 0 {
+					return nil
+				}
+				err := left[0]
+				left = left[1:]
+				return err
+			}, nil}}
+			a, late := c.lead(j, wish{Then: passOn, Reason: "test"})
+			<-a.over
+			if late || len(left) > 0 || !errors.Is(a.taken, tt.want) {
+				t.Errorf("late %v, %v, left %v", late, a.taken, left)
+			}
+		})
+	}
+}

@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+// stagedOn is a staged checkpoint, with all of an earlier one and a stream of its own.
+func (l *lab) stagedOn(number, on uint32) *Upload {
+	l.t.Helper()
+	for _, node := range []string{"n1", "n2"} {
+		c := l.nodes[node]
+		h, err := c.Stage.Create(l.id(number))
+		noError(l.t, err)
+		noError(l.t, h.Carry("0/batch/pages-1.img", l.id(on)))
+		f, err := h.Create("0/devices/blocks-2-0")
+		noError(l.t, err)
+		_, err = f.Write(l.image[0])
+		noError(l.t, errors.Join(err, f.Close(), h.Commit([]byte("meta of "+node))))
+	}
+	up := &Upload{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "periodic",
+		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Base: on}
+	noError(l.t, l.nodes["n1"].uploads.save(up))
+	return up
+}
+
+// arrive has an upload end well.
+func (l *lab) arrive(up *Upload) {
+	l.t.Helper()
+	n1 := l.nodes["n1"]
+	n1.bring(up, nil)
+	if lost, err := l.await(n1, time.Minute); lost != nil || err != nil {
+		l.t.Fatalf("await: %+v, %v", lost, err)
+	}
+	noError(l.t, n1.brought(l.t.Context(), 7, func() {}))
+	l.there(up.Number)
+}
+
+// TestUploadOnAnother: a staged checkpoint that has streams of one in the store arrives whole, and stays so when that one is gone. While
+// it is on its way, no rule deletes what it is made upon.
+func TestUploadOnAnother(t *testing.T) {
+	l := newLab(t)
+	n1, n2 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil)
+	l.arrive(l.staged(1, false))
+	l.commit(n1, 2) // as if it came in between
+	up := l.stagedOn(3, 1)
+	n1.Keep.Count = 1
+	if !n2.Needs(l.id(1)) || n2.Needs(l.id(2)) || n2.Needs(l.id(3)) {
+		t.Error("what is needed is not known")
+	}
+	noError(t, n1.expire(t.Context(), 7))
+	if got := fmt.Sprint(l.numbers()); got != "[1 2]" {
+		t.Errorf("in the store: %s", got)
+	}
+	n1.bring(up, nil)
+	noError(t, n1.brought(t.Context(), 7, func() {}))
+	if got := fmt.Sprint(l.numbers()); got != "[3]" {
+		t.Errorf("in the store: %s", got)
+	}
+	if n2.Needs(l.id(1)) {
+		t.Error("it is needed when the other has arrived")
+	}
+	for range 3 {
+		_, err := n2.Store.GC(t.Context(), store.Policy{}, nil, false)
+		noError(t, err)
+	}
+	l.there(3)
+	if report, err := n2.Store.Verify(t.Context(), nil, nil); err != nil || len(report.Problems) > 0 {
+		t.Errorf("verify: %+v, %v", report, err)
+	}
+}
+
+// TestExpiredMeanwhile: what was too old a moment ago stays if a checkpoint was made upon it since.
+func TestExpiredMeanwhile(t *testing.T) {
+	l := newLab(t)
+	n1 := l.boot("n1", t.TempDir()+"/s", nil)
+	l.boot("n2", t.TempDir()+"/s", nil)
+	l.arrive(l.staged(1, false))
+	l.stagedOn(3, 1)
+	noError(t, n1.deleteIdle(t.Context(), l.id(1)))
+	if got := fmt.Sprint(l.numbers()); got != "[1]" {
+		t.Errorf("in the store: %s", got)
+	}
+	noError(t, n1.uploads.remove(7))
+	noError(t, n1.deleteIdle(t.Context(), l.id(1)))
+	if got := fmt.Sprint(l.numbers()); got != "[]" {
+		t.Errorf("in the store: %s", got)
+	}
+}
+
+// TestPledge: an upload takes the place of the one before when it is known to be whole. Until then that one is the job's, whoever dies,
+// and what the new one is made upon stays.
+func TestPledge(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir() + "/s"
+	n1, n2 := l.boot("n1", dir, nil), l.boot("n2", t.TempDir()+"/s", nil)
+	before := l.staged(2, false)
+	up := *before
+	up.Number, up.Base = 3, 1
+	pledged := func(after error) {
+		t.Helper()
+		err := n1.uploads.pledge(&up, func() error {
+			if now, err := n2.uploads.load(7); err != nil || !before.same(now) || !n2.Needs(l.id(1)) {
+				t.Errorf("while it is pledged: %+v, %v, needs its base: %v", now, err, n2.Needs(l.id(1)))
+			}
+			return after
+		})
+		if !errors.Is(err, after) {
+			t.Error(err)
+		}
+	}
+	pledged(errBase)
+	if now, err := n2.uploads.load(7); err != nil || !before.same(now) || n2.Needs(l.id(1)) {
+		t.Errorf("of one that is not whole, there is left %+v, %v", now, err)
+	}
+	pledged(nil)
+	if now, err := n2.uploads.load(7); err != nil || !up.same(now) || !n2.Needs(l.id(1)) {
+		t.Errorf("of one that is whole: %+v, %v", now, err)
+	}
+	noError(t, n1.uploads.remove(7))
+
+	noError(t, writeJSON(n1.uploads.path(7, pledgeSuffix), &up)) // and then its leader died
+	if !n2.Needs(l.id(1)) {
+		t.Error("what is pledged needs nothing")
+	}
+	l.kill("n1")
+	noError(t, n2.bringPending())
+	if !n2.Needs(l.id(1)) {
+		t.Error("another node's pledge was taken away")
+	}
+	noError(t, l.boot("n1", dir, nil).bringPending())
+	if n2.Needs(l.id(1)) {
+		t.Error("the pledge of a daemon that was killed stays")
+	}
+}
+
+// TestUploadOnAnotherKilled is TestUploadKilled for such a checkpoint.
+func TestUploadOnAnotherKilled(t *testing.T) {
+	for at := 1; ; at += 3 {
+		l := newLab(t)
+		dirs := [2]string{t.TempDir() + "/s", t.TempDir() + "/s"}
+		l.boot("n1", dirs[0], nil)
+		l.boot("n2", dirs[1], nil)
+		l.arrive(l.staged(1, false))
+		up := l.stagedOn(2, 1)
+		l.kill("n1")
+		n1 := l.boot("n1", dirs[0], storetest.NewFault(l.store(), at, storetest.After))
+		err := n1.bringOnce(t.Context(), &bringing{up: *up})
+		l.kill("n1")
+		if at%2 == 0 {
+			l.kill("n2")
+			l.boot("n2", dirs[1], nil)
+		}
+		n1 = l.boot("n1", dirs[0], nil)
+		noError(t, n1.bringPending())
+		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
+			t.Fatalf("step %d: await: %+v, %v", at, lost, err)
+		}
+		l.there(2)
+		if err == nil {
+			if at < 8 {
+				t.Fatalf("only %d steps", at)
+			}
+			return
+		}
+	}
+}
+
+// TestUploadWithoutItsBase: if the checkpoint before is deleted all the same, the one upon it is lost, and that is said; nothing that is
+// not whole comes to the store.
+func TestUploadWithoutItsBase(t *testing.T) {
+	l := newLab(t)
+	n1 := l.boot("n1", t.TempDir()+"/s", nil)
+	l.boot("n2", t.TempDir()+"/s", nil)
+	l.arrive(l.staged(1, false))
+	up := l.stagedOn(2, 1)
+	noError(t, n1.there(t.Context(), up))
+	noError(t, n1.Store.Delete(t.Context(), l.id(1)))
+	if err := n1.there(t.Context(), up); !errors.Is(err, errBase) {
+		t.Errorf("what is gone is there: %v", err)
+	}
+	n1.bring(up, nil)
+	lost, err := l.await(n1, time.Minute)
+	if err != nil || lost == nil || !strings.Contains(lost.Lost, "0/batch/pages-1.img: the checkpoint before cannot be built upon") {
+		t.Fatalf("%+v, %v", lost, err)
+	}
+	if got := l.numbers(); len(got) != 0 {
+		t.Errorf("in the store: %v", got)
+	}
+	if n1.Needs(l.id(1)) {
+		t.Error("what is lost needs something")
+	}
+}
+
+// TestUpon: what a node dumps upon, into its stage and into the store.
+func TestUpon(t *testing.T) {
+	l := newLab(t)
+	c := l.boot("n1", t.TempDir()+"/s", nil)
+	j := c.job(7)
+	j.run = 2
+	made := func(number uint32, run int, save string) {
+		w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})
+		noError(t, err)
+		s, err := begin(w, "3/devices/blocks-1-0")
+		noError(t, err)
+		_, err = s.Write(l.image[0])
+		noError(t, errors.Join(err, s.Close()))
+		meta := Meta{Version: metaVersion, Run: run, Capsules: []CapsuleMeta{{Index: 3, Devices: &DeviceMeta{Save: save}}, {Index: 4}}}
+		b, err := meta.encode()
+		noError(t, err)
+		_, err = w.Commit(t.Context(), b)
+		noError(t, err)
+	}
+	made(1, 1, "of another run")
+	made(2, 2, "the save")
+	outlets := map[string]func(number uint32) outlet{
+		"store": func(number uint32) outlet {
+			w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})
+			noError(t, err)
+			return toStore{w}
+		},
+		"stage": func(number uint32) outlet {
+			h, err := c.Stage.Create(l.id(number))
+			noError(t, err)
+			return toStage{h}
+		},
+	}
+	for name, open := range outlets {
+		t.Run(name, func(t *testing.T) {
+			out := open(3)
+			for number, why := range map[uint32]string{0: "none", 1: "another run's", 9: "one that is not there"} {
+				if on := j.upon(t.Context(), out, l.id(3), number); on != nil || on.save(3) != "" {
+					t.Errorf("upon %s: %+v", why, on)
+				}
+			}
+			on := j.upon(t.Context(), out, l.id(3), 2)
+			if on.save(3) != "the save" || on.save(4) != "" || on.save(5) != "" {
+				t.Fatalf("%+v", on)
+			}
+			noError(t, on.keep(t.Context(), "3/devices/", []string{"blocks-1-0"}))
+			for _, bad := range []string{"blocks-1-0", "blocks-1-1"} { // twice; not there
+				if err := on.keep(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, errBase) || !on.used {
+					t.Errorf("%s: %v", bad, err)
+				}
+			}
+			noError(t, out.commit(t.Context(), []byte("meta"), nil))
+		})
+	}
+	k, err := c.Stage.Open(l.id(3))
+	noError(t, err)
+	if s := k.Streams; len(s) != 1 || s[0].From == nil || *s[0].From != l.id(2) {
+		t.Errorf("the share: %+v", s)
+	}
+	r, err := c.Store.Open(t.Context(), l.id(3))
+	noError(t, err)
+	defer r.Close()
+	in, err := r.Stream(streamHere(c, "3/devices/blocks-1-0"))
+	noError(t, err)
+	var b bytes.Buffer
+	_, err = in.WriteTo(&b)
+	noError(t, errors.Join(err, in.Close()))
+	if !bytes.Equal(b.Bytes(), l.image[0]) {
+		t.Error("the stream in the store differs")
+	}
+}
+
+// TestKeep: what would fail without the base too is not said to be its fault.
+func TestKeep(t *testing.T) {
+	var err error
+	on := &base{carry: func(context.Context, string) error { return err }}
+	if on.keep(t.Context(), "3/devices/", nil) != nil || on.used {
+		t.Error("what was not taken over is used")
+	}
+	for _, tt := range []struct {
+		err  error
+		base bool
+	}{
+		{fmt.Errorf("recipe: %w", store.ErrDamaged), true},
+		{syscall.EIO, true},
+		{fmt.Errorf("write: %w", syscall.ENOSPC), false},
+		{syscall.EDQUOT, false},
+	} {
+		err = tt.err
+		if got := on.keep(t.Context(), "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, errBase) != tt.base {
+			t.Errorf("%v: %v", tt.err, got)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = ctx.Err()
+	if got := on.keep(ctx, "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, errBase) {
+		t.Errorf("when nobody has more time: %v", got)
+	}
+}
+
+// dumped are nodes that answer a dump.
+type dumped map[string]dumpReply
+
+// Phase implements Remote.
+func (d dumped) Phase(_ context.Context, node, _, _, _ string, _ []byte) ([]byte, error) {
+	return json.Marshal(d[node])
+}
+
+// TestBaseOfNobody: what no node has dumped upon is not needed, and not missed when it is gone.
+func TestBaseOfNobody(t *testing.T) {
+	c := &Conductor{Config: Config{Node: "n0"}}
+	a := &attempt{j: &job{c: c, id: 7}, nodes: []string{"n1", "n2"}}
+	for _, tt := range []struct {
+		nodes dumped
+		want  uint32
+	}{
+		{dumped{"n1": {}, "n2": {}}, 4},
+		{dumped{"n1": {Whole: true}, "n2": {}}, 4},
+		{dumped{"n1": {Whole: true}, "n2": {Whole: true}}, 0},
+	} {
+		c.Remote = tt.nodes
+		if err := a.dumpAll(t.Context(), dumpBody{Base: 4}); err != nil || a.base != tt.want {
+			t.Errorf("%+v: upon %d, %v", tt.nodes, a.base, err)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// hearing is a node that counts what it is asked.
+type hearing struct{ times atomic.Int32 }
+
+// Phase implements Remote.
+func (h *hearing) Phase(_ context.Context, _, _, _, phase string, _ []byte) ([]byte, error) {
+	if phase == phaseBeat {
+		h.times.Add(1)
+	}
+	return []byte("{}"), nil
+}
+
+// TestBeat: a leader says that it lives from its dump on, until there is no more to say, and not for ever.
+func TestBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hearing{}
+		a := &attempt{j: &job{c: &Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}, id: 7}, nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
+		a.beatNoMore()
+		ctx, cancel := context.WithCancel(t.Context())
+		a.beat(ctx)
+		cancel() // of the phase that began it
+		time.Sleep(lapse)
+		if n := h.times.Load(); n < 3 {
+			t.Errorf("it was heard %d times in a lapse", n)
+		}
+		a.beatNoMore()
+		n := h.times.Load()
+		time.Sleep(lapse)
+		if h.times.Load() != n {
+			t.Error("it goes on")
+		}
+		a.beat(t.Context())
+		time.Sleep(beatsWithin + beats)
+		n = h.times.Load()
+		time.Sleep(lapse)
+		if h.times.Load() != n {
+			t.Error("one that hangs is heard for ever")
+		}
+		a.beatNoMore()
+	})
+}
+
+// TestBeatHere: a node ends its part when it has not heard of its leader for a while, not before.
+func TestBeatHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := &Conductor{Config: Config{Node: "n2", Cluster: "mini"}, life: life, jobs: map[uint32]*job{}}
+		id := (&lab{}).id(3)
+		j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), where: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
+		c.jobs[7] = j
+		p := &part{id: id, over: make(chan struct{})}
+		j.mu.Lock()
+		j.part = p
+		j.wind(p)
+		j.mu.Unlock()
+		for range 4 * lapse / beats {
+			time.Sleep(beats)
+			if _, err := c.Phase(t.Context(), "7", "3", phaseBeat, []byte("{}")); err != nil || isClosed(p.over) {
+				t.Fatalf("it is over: %v, %v", isClosed(p.over), err)
+			}
+		}
+		heard := time.Now()
+		<-p.over
+		if d := time.Since(heard); d < lapse || d > lapse+time.Second {
+			t.Errorf("after %s of silence", d)
+		}
+		if _, err := c.Phase(t.Context(), "7", "3", phaseBeat, []byte("{}")); err == nil {
+			t.Error("it takes part again")
+		}
+	})
+}

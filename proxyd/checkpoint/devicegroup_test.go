@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+)
+
+// TestJobGroup: the job's cgroup is found from that of any process of its steps, in the names of all releases, and nobody else has one.
+func TestJobGroup(t *testing.T) {
+	const scope = "/system.slice/n1_slurmstepd.scope"
+	for path, want := range map[string]string{
+		scope + "/job_7/step_batch/slurm":                      "/root" + scope + "/job_7",
+		scope + "/job_7/step_0/user/task_3":                    "/root" + scope + "/job_7",
+		scope + "/job_7/step_extern/user/task_special":         "/root" + scope + "/job_7",
+		scope + "/sEW5M7WGM8E100/step_batch/user/task_0":       "/root" + scope + "/sEW5M7WGM8E100",
+		scope + "/job_7/step_0/user/task_0/sing-a-0/step_mine": "/root" + scope + "/job_7",
+		"/system.slice/slurmd.service":                         "",
+		"/step_0":                                              "",
+		"/../../job_7/step_0/slurm":                            "",
+		"/":                                                    "",
+	} {
+		if got := jobGroupIn("/root", path); got != want {
+			t.Errorf("%s: %q, not %q", path, got, want)
+		}
+	}
+	if got := deviceGroup("", 2); got != "" {
+		t.Errorf("a cgroup %q in none", got)
+	}
+}
+
+// TestGroupOf: a job's cgroup is known by its slurmstepd, which is root's, and goes when nothing is in it.
+func TestGroupOf(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: cgroups")
+	}
+	root, err := capsule.CgroupRoot(t.Context())
+	if err != nil {
+		t.Skip("needs cgroup v2: ", err)
+	}
+	id := uint32(os.Getpid())
+	job := filepath.Join(root, fmt.Sprintf("sing-test-%d-%d", id, time.Now().UnixNano()))
+	step := filepath.Join(job, "step_batch")
+	if err := os.MkdirAll(filepath.Join(step, "slurm"), 0o755); err != nil {
+		t.Skip("needs a cgroup v2 to write to: ", err)
+	}
+	stepd := &exec.Cmd{Path: "/bin/sleep", Args: []string{fmt.Sprintf("slurmstepd: [%d.batch]", id), "1000"}}
+	if err := stepd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stepd.Process.Kill()
+		stepd.Wait()
+		for _, dir := range []string{filepath.Join(step, "slurm"), step, job} {
+			os.Remove(dir)
+		}
+	})
+	c := &Conductor{Config: Config{Cgroups: root}}
+	if got := c.groupOf(id); got != "" {
+		t.Errorf("%q before it is there", got)
+	}
+	if err := os.WriteFile(filepath.Join(step, "slurm", "cgroup.procs"), []byte(strconv.Itoa(stepd.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.groupOf(id); got != job {
+		t.Errorf("%q, not %q", got, job)
+	}
+	if got := c.groupOf(id / 10); got != "" {
+		t.Errorf("another job's is %q", got)
+	}
+	if err := removeIdle(job); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(job); err != nil {
+		t.Error(err)
+	}
+	stepd.Process.Kill()
+	stepd.Wait()
+	for _, dir := range []string{filepath.Join(step, "slurm"), step} {
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := removeIdle(job); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(job); err == nil {
+		t.Error("it stays")
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+)
+
+// resuming are the nodes that are told to go on.
+type resuming chan string
+
+// Phase implements Remote.
+func (r resuming) Phase(_ context.Context, node, _, _, phase string, _ []byte) ([]byte, error) {
+	if phase == phaseResume {
+		r <- node
+	}
+	return []byte("{}"), nil
+}
+
+// TestFrozenTooLate: what comes to stand still when its attempt is over goes on again.
+func TestFrozenTooLate(t *testing.T) {
+	c := &Conductor{Config: Config{Node: "n1"}, life: t.Context()}
+	told := make(resuming, 9)
+	c.Remote = told
+	id := (&lab{}).id(3)
+	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), where: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
+	nothing := func() error { return nil }
+	if err := j.unlessOver(id, func() error { t.Error("it takes no part"); return nil }); !errors.Is(err, errOtherAttempt) {
+		t.Error(err)
+	}
+	p := &part{id: id, over: make(chan struct{})}
+	j.part = p
+	if err := j.unlessOver(id, nothing); err != nil {
+		t.Error(err)
+	}
+	newer := &part{id: (&lab{}).id(4)}
+	if err := j.unlessOver(id, func() error { j.part = newer; return nil }); err != nil {
+		t.Error(err)
+	}
+	c.all.Wait()
+	if len(told) != 0 {
+		t.Errorf("%d nodes went on", len(told))
+	}
+	j.part = p
+	err := j.unlessOver(id, func() error { return j.resumeHere(t.Context(), id) })
+	if !errors.Is(err, errOtherAttempt) {
+		t.Error(err)
+	}
+	c.all.Wait() // for the capsules of this node, of which there are none
+	if len(told) != 1 || <-told != "n2" {
+		t.Error("nobody saw to it that the job goes on")
+	}
+}

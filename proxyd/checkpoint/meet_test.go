@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// wholeNodes are nodes of a restored job that have all of their programs. It counts what they
+// are asked to do.
+type wholeNodes struct {
+	mu    sync.Mutex
+	asked map[string]int
+	at    map[string]map[int]string // where device servers wait, by node
+}
+
+func (r *wholeNodes) Phase(_ context.Context, node, _, _, phase string, body []byte) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b meetBody
+	switch {
+	case phase == phaseLeft:
+		return []byte("[]"), nil
+	case phase == phaseMeet && json.Unmarshal(body, &b) == nil && b.Peers == nil:
+		return json.Marshal(r.at[node])
+	}
+	r.asked[phase+" "+node]++
+	return []byte("{}"), nil
+}
+
+// restoredOn is a job on n1 whose capsules with devices are on n2 and n3.
+func restoredOn(t *testing.T, r *wholeNodes) *job {
+	c := conductorOn(t, "n1", t.TempDir())
+	c.Remote = r
+	j := c.job(7)
+	nodes := []string{"n1", "n2", "n3"}
+	j.rec, j.where = &Record{Job: 7}, placement{nodes, nodes}
+	j.from = &origin{meta: &Meta{Capsules: []CapsuleMeta{{Index: 1, Devices: &DeviceMeta{}}, {Index: 2, Devices: &DeviceMeta{}}}}}
+	return j
+}
+
+// TestOpenOnce: when two nodes have all their programs at the same time, the job goes on once.
+func TestOpenOnce(t *testing.T) {
+	for range 50 {
+		r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: "a"}, "n3": {2: "b"}}}
+		j := restoredOn(t, r)
+		opened := make(chan bool)
+		for range 2 {
+			go func() {
+				did, err := j.open(t.Context(), j.from, j.where)
+				if err != nil {
+					t.Error(err)
+				}
+				opened <- did
+			}()
+		}
+		if a, b := <-opened, <-opened; a == b {
+			t.Errorf("both say %v", a)
+		}
+		want := map[string]int{"meet n2": 1, "meet n3": 1, "open n2": 1, "open n3": 1}
+		if !maps.Equal(r.asked, want) {
+			t.Fatalf("%v, want %v", r.asked, want)
+		}
+	}
+}
+
+// TestOpenGoesOn: what was cut short when a node's devices worked already does not have them meet again.
+func TestOpenGoesOn(t *testing.T) {
+	r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: ""}, "n3": {2: "b"}}}
+	j := restoredOn(t, r)
+	if did, err := j.open(t.Context(), j.from, j.where); err != nil || !did {
+		t.Fatal(did, err)
+	}
+	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"open n2", "open n3"}) {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// Meter is told what jobs go through that this node leads. It is called from many
+// goroutines.
+type Meter interface {
+	// Event is a line of a job's time line.
+	Event(what string)
+	// Phase is one of a checkpoint.
+	Phase(name string, took time.Duration, failed bool)
+	// Checkpoint is one that counts.
+	Checkpoint(took time.Duration)
+	// Stored is one that is in the store; it may be looked at: nobody waits but Close, and
+	// then ctx is done.
+	Stored(ctx context.Context, id store.ID)
+}
+
+// unmetered is the Meter of who has none.
+type unmetered struct{}
+
+func (unmetered) Event(string)                      {}
+func (unmetered) Phase(string, time.Duration, bool) {}
+func (unmetered) Checkpoint(time.Duration)          {}
+func (unmetered) Stored(context.Context, store.ID)  {}
+
+// inStore tells of a checkpoint that is in the store.
+func (c *Conductor) inStore(id store.ID) {
+	c.spawn(func(ctx context.Context) { c.Meter.Stored(ctx, id) })
+}
+
+// Events are all that a Meter is told of.
+func Events() []string {
+	return []string{
+		eventStarted, eventCheckpoint, eventNone, eventFiles, eventStored, eventLost, eventLeft, eventEnded,
+		eventRestored, eventHeld, eventRerun, eventAnew,
+	}
+}
+
+// Phases are those of a checkpoint.
+func Phases() []string {
+	var all []string
+	for _, p := range phases {
+		all = append(all, p.name)
+	}
+	return all
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// told remembers the events.
+type told struct {
+	unmetered
+	events []string
+}
+
+func (m *told) Event(what string) { m.events = append(m.events, what) }
+
+// storing passes on what is in the store.
+type storing chan store.ID
+
+func (storing) Event(string)                            {}
+func (storing) Phase(string, time.Duration, bool)       {}
+func (storing) Checkpoint(time.Duration)                {}
+func (s storing) Stored(_ context.Context, id store.ID) { s <- id }
+
+func TestMeter(t *testing.T) {
+	c := conductorOn(t, "n1", t.TempDir())
+	m := &told{}
+	c.Meter = m
+	c.job(7).happened(eventHeld, nil, "")
+	c.job(7).happened(eventRestored, nil, "")
+	if !slices.Equal(m.events, []string{eventHeld, eventRestored}) {
+		t.Errorf("told %q", m.events)
+	}
+}
+
+// TestEvents: none is missing in the list.
+func TestEvents(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "timeline.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "event") || len(spec.Values) == 0 {
+			return true
+		}
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if found++; err != nil || !slices.Contains(Events(), text) {
+			t.Errorf("Events lacks %q: %v", text, err)
+		}
+		return true
+	})
+	if found != len(Events()) {
+		t.Errorf("%d events, Events has %d", found, len(Events()))
+	}
+}

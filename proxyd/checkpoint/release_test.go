@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+// TestGiveWay: a job that something preempts is requeued while it runs. Slurm refuses that of one that completes, which it does for as
+// long as the attempt waits.
+func TestGiveWay(t *testing.T) {
+	q := newQueue(t)
+	const scontrol = `#!/bin/sh
+cd "$(dirname "$0")"; echo "$*" >>asked
+if grep -q RUNNING jobs; then exit 0; fi
+echo "Job is in the process of being completing" >&2; exit 1
+`
+	if err := os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte(scontrol), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &Conductor{Deps: Deps{Slurm: slurm.New(filepath.Join(q.dir, "scontrol"))}}
+	for _, tt := range []struct {
+		state string
+		run   int // of the job; Slurm has restarted it once
+		asked bool
+		want  error
+	}{
+		{"RUNNING", 1, true, nil},
+		{"COMPLETING", 1, false, errOver},
+		{"CANCELLED", 1, false, errOver},
+		{"COMPLETING", 0, false, nil}, // by Slurm's own requeue
+		{"PENDING", 0, false, nil},
+	} {
+		t.Run(fmt.Sprintf("%s, run %d", tt.state, tt.run), func(t *testing.T) {
+			q.set(t, map[uint32]string{7: tt.state})
+			a := &attempt{j: &job{c: c, id: 7, run: tt.run}, log: slog.New(slog.DiscardHandler)}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			err := a.giveWay(ctx)
+			b, _ := os.ReadFile(filepath.Join(q.dir, "asked"))
+			_ = os.Remove(filepath.Join(q.dir, "asked"))
+			if !errors.Is(err, tt.want) || strings.Contains(string(b), "requeue 7") != tt.asked {
+				t.Errorf("%v, asked %q", err, b)
+			}
+		})
+	}
+}
+
+// TestHasLeft: what becomes of a job whose leader has died. One that Slurm runs goes on, also while the store is away.
+func TestHasLeft(t *testing.T) {
+	l, q := newLab(t), newQueue(t)
+	l.open(l.store()) // makes it
+	whole, broken := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", storetest.NewFault(l.store(), 1, storetest.Before))
+	l.commit(whole, 3)
+	if err := broken.Store.Delete(t.Context(), l.id(3)); !errors.Is(err, storetest.ErrCrashed) {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name    string
+		c       *Conductor
+		state   string
+		run     int // of the job; Slurm has restarted it once
+		number  uint32
+		release bool
+		want    bool
+		fails   bool
+	}{
+		{"it was not to leave", broken, "COMPLETING", 0, 3, false, false, false},
+		{"it runs", whole, "RUNNING", 1, 3, true, false, false},
+		{"it runs, and the store is away", broken, "RUNNING", 1, 3, true, false, false},
+		{"it was requeued", whole, "COMPLETING", 0, 3, true, true, false},
+		{"it was requeued, and runs elsewhere", whole, "RUNNING", 0, 3, true, true, false},
+		{"it was requeued, and the store is away", broken, "COMPLETING", 0, 3, true, false, true},
+		{"it was requeued, and nothing came of the checkpoint", whole, "COMPLETING", 0, 4, true, false, false},
+		{"it has ended", whole, "", 0, 3, true, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			states := map[uint32]string{}
+			if tt.state != "" {
+				states[7] = tt.state
+			}
+			q.set(t, states)
+			tt.c.Slurm = slurm.New(filepath.Join(q.dir, "scontrol"))
+			j := &job{c: tt.c, id: 7, run: tt.run, rec: &Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}
+			got, err := j.hasLeft(t.Context(), l.id(tt.number), tt.release)
+			if got != tt.want || (err != nil) != tt.fails {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}

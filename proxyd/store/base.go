@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// Base is a committed checkpoint of which an upload takes streams over. It is as safe to name
+// its chunks as to find them: the manifest was read when the upload's lease was there, so a
+// collector that sees it deleted waits for that lease, as it does for a restore's. The new
+// checkpoint needs the old one no more once it is committed: it has recipes of its own, which
+// name the same chunks.
+type Base struct {
+	w *Writer
+	m *Manifest
+}
+
+// Base opens a checkpoint to take streams over from it; it needs no closing. One that is not
+// there, deleted ones included, is fs.ErrNotExist.
+func (w *Writer) Base(ctx context.Context, id ID) (*Base, error) {
+	if err := w.Err(); err != nil {
+		return nil, err
+	}
+	m, err := w.st.loadManifest(ctx, manifestName(id), id)
+	if err != nil {
+		return nil, err
+	}
+	return &Base{w, m}, nil
+}
+
+// Manifest returns what is known of the checkpoint. It must not be changed.
+func (b *Base) Manifest() *Manifest { return b.m }
+
+// Carry makes a stream of the checkpoint one of this Writer's node, as Stream and Close would
+// if all its bytes were written again. Of these nothing is read or hashed; its recipe is read,
+// and one that is damaged is an error. Its bytes are counted as found in the store.
+func (b *Base) Carry(ctx context.Context, from StreamID, rank int, name string) error {
+	info := b.m.Stream(from)
+	if info == nil {
+		return fmt.Errorf("checkpoint %s: stream %s: %w", b.m.ID, from, errNoStream)
+	}
+	var n Stats
+	n.Logical, n.Zero = info.Size, info.Size-info.Data
+	err := b.w.st.segments(ctx, info, func(g segment) error {
+		switch g.kind {
+		case segmentChunk:
+			n.Chunks++
+			n.Dedup += int64(g.data)
+		case segmentInline:
+			n.Inline += int64(g.data)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("checkpoint %s: stream %s: %w", b.m.ID, from, err)
+	}
+	s, err := b.w.begin(rank, name, 0)
+	if err != nil {
+		return err
+	}
+	return s.carry(info, n)
+}
+
+// carry ends a stream that has not begun as one that is in the store.
+func (s *Stream) carry(old *StreamInfo, n Stats) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size, s.data, s.recipe = old.Size, old.Data, old.Recipe
+	info := StreamInfo{StreamID: s.id, Size: old.Size, Data: old.Data, Pieces: old.Pieces}
+	if len(old.Pieces) == 0 { // the manifest may have no room for it this time
+		if info, s.failed = s.lastPiece(); s.failed != nil {
+			return s.failed
+		}
+	}
+	s.closed = true
+	s.w.done(info, n)
+	return nil
+}
