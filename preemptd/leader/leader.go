@@ -25,12 +25,13 @@ type Finder struct {
 	Coder munge.Coder
 }
 
-// Checkpoint makes a checkpoint of a running job.
+// Checkpoint makes a checkpoint of a running job, which stands still until it is requeued, for a
+// while.
 func (f *Finder) Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
 	var made *rpc.Checkpoint
 	err := f.leader(ctx, job, func(c *rpc.Client) error {
 		var err error
-		made, err = c.Checkpoint(ctx, job.Label(), reason, nil)
+		made, err = c.Checkpoint(ctx, &rpc.CheckpointRequest{Job: job.Label(), Reason: reason, Stands: true}, nil)
 		return err
 	})
 	return made, err

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Keep answers questions until ctx ends, or the lease is lost: then it returns ErrLost. failed
+// is called when Slurm does not answer, once for each time.
+func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
+	if l.without() {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	gone := false
+	for ctx.Err() == nil {
+		err := l.answer(ctx)
+		if errors.Is(err, ErrLost) {
+			l.set(false, 0)
+			return err
+		}
+		if err != nil && !gone && ctx.Err() == nil {
+			failed(err)
+		}
+		gone = err != nil
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// answer looks, and answers.
+func (l *Lease) answer(ctx context.Context) error {
+	at := l.clock()
+	v, err := l.look(ctx)
+	if err != nil {
+		return err
+	}
+	return l.confirm(ctx, v, at)
+}
+
+// confirm goes on from a look until one has seen our lease and no question.
+func (l *Lease) confirm(ctx context.Context, v view, at time.Duration) error {
+	for v.mine && len(v.asks) > 0 {
+		for _, who := range v.asks {
+			if err := l.remove(ctx, "waits", who); err != nil {
+				return err
+			}
+		}
+		var err error
+		at = l.clock()
+		if v, err = l.look(ctx); err != nil {
+			return err
+		}
+	}
+	if !v.mine {
+		return ErrLost
+	}
+	l.set(true, at)
+	return nil
+}
+
+// set notes whether we have the lease, and since when that is sure.
+func (l *Lease) set(have bool, at time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.have, l.sure = have, at
+	close(l.change)
+	l.change = make(chan struct{})
+}
+
+// Sure waits until it is certain that nobody else works, and will be for a while. It is
+// ErrLost if another may, or ctx's error.
+func (l *Lease) Sure(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		have, sure, change := l.have, l.sure, l.change
+		l.mu.Unlock()
+		switch {
+		case l.without() || have && l.clock()-sure < fresh:
+			return nil
+		case !have:
+			return ErrLost
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-change:
+		}
+	}
+}

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// One that died is followed within look + patience + look and three requests, which is less
+// than ten seconds; one that lives has two beats to answer a question.
+const (
+	beat     = 2 * time.Second // between the looks of who works
+	fresh    = 4 * time.Second // how long one of these looks makes sure
+	patience = 5 * time.Second // how long a question may be there
+	look     = time.Second     // between the looks of who waits
+	request  = 3 * time.Second // how long one may take
+)
+
+// ErrLost says that this process does not have the lease, or not any more.
+var ErrLost = errors.New("another preemptd has the lease that Slurm shows")
+
+// Slurm is what the lease asks of it. *slurmrest.Client is one.
+type Slurm interface {
+	Nodes(ctx context.Context) ([]slurmrest.Node, error)
+	Reservations(ctx context.Context) ([]slurmrest.Reservation, error)
+	CreateReservation(ctx context.Context, r slurmrest.NewReservation) error
+	DeleteReservation(ctx context.Context, name string) error
+}
+
+// Lease is the lease, as this process sees it. Await, Keep and Release are called one after
+// the other; Sure by anybody.
+type Lease struct {
+	slurm  Slurm
+	me     string // "ctl:1a2b3c4d"
+	clock  func() time.Duration
+	memory memory
+	node   string // that the reservations name
+	alone  error  // why there is no lease
+	tries  int    // of making a reservation that were refused, in a row
+
+	mu     sync.Mutex
+	have   bool
+	sure   time.Duration // since when
+	change chan struct{} // closed when these change
+}
+
+// New makes the lease of a host's journal, whose id is eight hexadecimal digits. It asks
+// nothing yet.
+func New(slurm Slurm, host, id string) *Lease {
+	me := foreign.ReplaceAllString(host, "-") + ":" + id
+	return &Lease{slurm: slurm, me: me, clock: sinceBoot, change: make(chan struct{})}
+}
+
+// sinceBoot goes on while the machine sleeps, and nobody sets it.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // it cannot fail: every Linux has that clock
+	return time.Duration(ts.Nano())
+}
+
+// Holder is who has the lease, for people.
+type Holder struct {
+	Host        string
+	Reservation string // that says so
+}
+
+func (h Holder) String() string {
+	return fmt.Sprintf("the one on %s (reservation %s)", h.Host, h.Reservation)
+}
+
+func holder(who string) Holder {
+	host, _, _ := strings.Cut(who, ":")
+	return Holder{Host: host, Reservation: "preemptd:works:" + who}
+}
+
+// Alone is why Slurm shows no lease of ours, after an Await that returned without one.
+func (l *Lease) Alone() error { return l.alone }
+
+// without reports whether we do without the lease.
+func (l *Lease) without() bool { return l.alone != nil }
+
+// Await waits until this process has the lease, or it is certain that Slurm will not let us
+// make one (Alone). told is called when another has it, once for each one, and away when Slurm
+// does not answer, once for each time. It returns ctx's error.
+func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) error {
+	said, gone := "", false
+	for {
+		at := l.clock()
+		v, err := l.look(ctx)
+		if err == nil {
+			for _, who := range v.works[:min(1, len(v.works))] {
+				if who != said {
+					said = who
+					told(holder(who))
+				}
+			}
+			var done bool
+			if done, err = l.step(ctx, v, at); done {
+				return nil // what else failed is tried again by Keep, or is why we are alone
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			l.memory.lost()
+			if !gone {
+				away(err)
+			}
+		}
+		gone = err != nil
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look/2 + rand.N(look/2)): // two that yield to each other must not do so for ever
+		}
+	}
+}
+
+// step does what follows from a look, and reports whether this process may work now, whatever
+// failed.
+func (l *Lease) step(ctx context.Context, v view, at time.Duration) (bool, error) {
+	switch l.memory.next(v, at) {
+	case yield:
+		return false, l.remove(ctx, "works", l.me)
+	case ask:
+		err := l.make(ctx, "waits")
+		l.memory.asked = l.clock() // it was not there before
+		return false, err
+	case seize:
+		return l.seize(ctx, v)
+	case take:
+		return l.take(ctx)
+	case work:
+		// A question that is older than this process may be about to run out.
+		if err := l.confirm(ctx, v, at); err != nil {
+			return false, err
+		}
+		if v.asked {
+			return true, l.remove(ctx, "waits", l.me)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// seize takes the leases of those who do not answer, if they are still silent then. Ours is
+// there before theirs are gone: whoever starts meanwhile is to see one.
+func (l *Lease) seize(ctx context.Context, v view) (bool, error) {
+	if err := l.make(ctx, "works"); err != nil {
+		return false, err
+	}
+	for _, who := range v.works {
+		if err := l.remove(ctx, "works", who); err != nil {
+			return false, err
+		}
+	}
+	at := l.clock()
+	v, err := l.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	l.memory.proven(v, at)
+	return l.step(ctx, v, at)
+}
+
+// maxTries is how often a reservation may be refused before we do without.
+const maxTries = 3
+
+// take makes our lease, and looks whether there is no other.
+func (l *Lease) take(ctx context.Context) (bool, error) {
+	if l.alone != nil {
+		return true, l.alone
+	}
+	refused := l.make(ctx, "works")
+	at := l.clock()
+	v, err := l.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(v.works) > 0 || v.mine || refused == nil {
+		l.tries = 0
+		return l.step(ctx, v, at)
+	}
+	if l.tries++; !final(refused) && (l.tries < maxTries || passing(refused)) {
+		return false, refused
+	}
+	l.alone = refused
+	return true, l.alone
+}
+
+// final reports whether a refusal stays one.
+func final(err error) bool {
+	return errors.Is(err, slurmrest.ErrUnsupported) || errors.Is(err, slurmrest.ErrAccessDenied) || errors.Is(err, slurmrest.ErrNotSupported)
+}
+
+// passing reports whether a failure says nothing of what Slurm lets us do.
+func passing(err error) bool {
+	for _, is := range []error{
+		slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrAuth, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return slurmrest.Retryable(err)
+}
+
+// Release gives the lease back, and takes back a question. It is called by who still has the
+// journal's lease, and only when nothing is being done any more.
+func (l *Lease) Release(ctx context.Context) error {
+	l.set(false, 0)
+	v, err := l.look(ctx)
+	if err != nil {
+		return err
+	}
+	if v.mine {
+		err = l.remove(ctx, "works", l.me)
+	}
+	if v.asked {
+		err = errors.Join(err, l.remove(ctx, "waits", l.me))
+	}
+	return err
+}

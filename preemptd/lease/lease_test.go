@@ -1,0 +1,391 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// slurmctld is one in virtual time. Each request takes a moment before it is done and one after.
+type slurmctld struct {
+	mu      sync.Mutex
+	there   []slurmrest.Reservation
+	away    bool
+	refuses error
+	writes  int
+	most    time.Duration
+	random  *rand.Rand
+}
+
+func (s *slurmctld) do(ctx context.Context, f func() error) error {
+	s.mu.Lock()
+	before, after := time.Duration(s.random.Int64N(int64(s.most))), time.Duration(s.random.Int64N(int64(s.most)))
+	s.mu.Unlock()
+	for _, d := range []time.Duration{before, after} {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+		}
+		if f == nil {
+			continue
+		}
+		s.mu.Lock()
+		err := slurmrest.ErrController
+		if !s.away {
+			err = f()
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		f = nil
+	}
+	return nil
+}
+
+func (s *slurmctld) Nodes(context.Context) ([]slurmrest.Node, error) {
+	return []slurmrest.Node{{Name: "n0", State: slurmrest.NodeState{Base: "FUTURE"}}, {Name: "n1"}}, nil
+}
+
+func (s *slurmctld) Reservations(ctx context.Context) ([]slurmrest.Reservation, error) {
+	var all []slurmrest.Reservation
+	err := s.do(ctx, func() error { all = slices.Clone(s.there); return nil })
+	return all, err
+}
+
+func (s *slurmctld) CreateReservation(ctx context.Context, r slurmrest.NewReservation) error {
+	return s.do(ctx, func() error {
+		s.writes++
+		if s.refuses != nil {
+			return s.refuses
+		}
+		if !slices.ContainsFunc(s.there, func(is slurmrest.Reservation) bool { return is.Name == r.Name }) {
+			s.there = append(s.there, slurmrest.Reservation{Name: r.Name, Nodes: strings.Join(r.Nodes, ",")})
+		}
+		return nil
+	})
+}
+
+func (s *slurmctld) DeleteReservation(ctx context.Context, name string) error {
+	return s.do(ctx, func() error {
+		s.writes++
+		before := len(s.there)
+		s.there = slices.DeleteFunc(s.there, func(r slurmrest.Reservation) bool { return r.Name == name })
+		if len(s.there) == before {
+			return slurmrest.ErrNoReservation
+		}
+		return nil
+	})
+}
+
+func (s *slurmctld) names() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for _, r := range s.there {
+		all = append(all, r.Name)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (s *slurmctld) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// site is some preemptds, each with a journal of its own, and who of them does something now.
+type site struct {
+	*testing.T
+	slurm *slurmctld
+	began time.Time
+	mu    sync.Mutex
+	acts  map[string]bool
+}
+
+func newSite(t *testing.T, seed uint64, most time.Duration) *site {
+	return &site{
+		T: t, began: time.Now(), acts: map[string]bool{},
+		slurm: &slurmctld{random: rand.New(rand.NewPCG(seed, 1)), most: most},
+	}
+}
+
+// daemon is one of them.
+type daemon struct {
+	*site
+	name  string
+	lease *Lease
+	works chan struct{} // each time it begins to
+	told  chan string   // for whom it waits
+	end   context.CancelFunc
+	ended chan struct{}
+}
+
+// starts starts one, which works whenever it may until it is ended.
+func (s *site) starts(id string) *daemon {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &daemon{
+		site: s, name: id, lease: New(s.slurm, "host"+id[:1], id), works: make(chan struct{}, 1000), told: make(chan string, 1000),
+		end: cancel, ended: make(chan struct{}),
+	}
+	d.lease.clock = func() time.Duration { return time.Since(s.began) + time.Hour }
+	go func() {
+		defer close(d.ended)
+		for {
+			err := d.lease.Await(ctx, func(h Holder) { d.told <- h.String() }, func(error) {})
+			if err != nil {
+				return
+			}
+			d.works <- struct{}{}
+			acting, stop := context.WithCancel(ctx)
+			var all sync.WaitGroup
+			all.Go(func() { d.act(acting) })
+			err = d.lease.Keep(ctx, func(error) {})
+			stop()
+			all.Wait()
+			if !errors.Is(err, ErrLost) {
+				return
+			}
+		}
+	}()
+	return d
+}
+
+// act does something short again and again, if it is sure, and sees whether another does.
+func (d *daemon) act(ctx context.Context) {
+	for ctx.Err() == nil {
+		if d.lease.Sure(ctx) != nil {
+			return
+		}
+		d.mu.Lock()
+		d.acts[d.name] = true
+		if len(d.acts) > 1 {
+			d.Errorf("%s: %v work", time.Since(d.began), d.acts)
+		}
+		d.mu.Unlock()
+		time.Sleep(50 * time.Millisecond)
+		d.mu.Lock()
+		delete(d.acts, d.name)
+		d.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// killed ends one as kill -9 does: what Slurm shows stays.
+func (d *daemon) killed() {
+	d.end()
+	<-d.ended
+}
+
+// stopped ends one cleanly.
+func (d *daemon) stopped() {
+	d.killed()
+	if err := d.lease.Release(context.Background()); err != nil {
+		d.Error(err)
+	}
+}
+
+func (d *daemon) worksWithin(most time.Duration) {
+	d.Helper()
+	began := time.Now()
+	<-d.works
+	if took := time.Since(began); took > most {
+		d.Errorf("%s works after %s; want %s", d.name, took, most)
+	}
+}
+
+func (d *daemon) worksNot(within time.Duration) {
+	d.Helper()
+	select {
+	case <-d.works:
+		d.Errorf("%s works", d.name)
+	case <-time.After(within):
+	}
+}
+
+func TestTakeOver(t *testing.T) {
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, seed, 150*time.Millisecond)
+			a := s.starts("aaaaaaaa")
+			a.worksWithin(time.Second)
+			before := s.slurm.writes
+			time.Sleep(time.Minute)
+			if s.slurm.writes != before {
+				t.Errorf("%d writes while nobody waits", s.slurm.writes-before)
+			}
+			b := s.starts("bbbbbbbb")
+			if who := <-b.told; who != "the one on hosta (reservation preemptd:works:hosta:aaaaaaaa)" {
+				t.Errorf("it waits for %s", who)
+			}
+			b.worksNot(time.Minute + time.Duration(seed)*111*time.Millisecond)
+			a.killed()
+			b.worksWithin(10 * time.Second)
+			time.Sleep(3 * time.Second)
+			if names := s.slurm.names(); names != "preemptd:works:hostb:bbbbbbbb" {
+				t.Errorf("Slurm shows %s", names)
+			}
+			b.killed()
+			// The next one with its journal need not wait.
+			b = s.starts("bbbbbbbb")
+			b.worksWithin(time.Second)
+			c := s.starts("cccccccc")
+			<-c.told
+			b.stopped()
+			c.worksWithin(10 * time.Second)
+			c.stopped()
+			if names := s.slurm.names(); names != "" {
+				t.Errorf("Slurm shows %s", names)
+			}
+		})
+	}
+}
+
+// Slurm is away, for as long as one likes: who works does so again afterwards, and not meanwhile.
+func TestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1, 100*time.Millisecond)
+		a := s.starts("aaaaaaaa")
+		a.worksWithin(time.Second)
+		b := s.starts("bbbbbbbb")
+		for _, d := range []time.Duration{time.Second, 5 * time.Second, time.Minute, time.Hour} {
+			time.Sleep(3300 * time.Millisecond)
+			s.slurm.set(func() { s.slurm.away = true })
+			time.Sleep(d)
+			if ctx, cancel := context.WithTimeout(t.Context(), time.Second); d > fresh && a.lease.Sure(ctx) == nil {
+				t.Errorf("it is sure %s after it saw anything", d)
+				cancel()
+			} else {
+				cancel()
+			}
+			s.slurm.set(func() { s.slurm.away = false })
+			b.worksNot(20 * time.Second)
+			if err := a.lease.Sure(t.Context()); err != nil {
+				t.Errorf("after %s: %v", d, err)
+			}
+		}
+		s.slurm.set(func() { s.slurm.there = nil }) // by an administrator
+		time.Sleep(20 * time.Second)
+		if names := s.slurm.names(); !strings.Contains(names, "preemptd:works:") {
+			t.Errorf("Slurm shows %s", names)
+		}
+		a.stopped()
+		b.stopped()
+	})
+}
+
+// Whatever is killed, stopped, deleted or away: never do two act, and in the end one does.
+func TestNeverTwo(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, seed, time.Duration(1+seed%5)*400*time.Millisecond)
+			random := rand.New(rand.NewPCG(seed, 2))
+			all := make([]*daemon, 3)
+			for range 60 {
+				i := random.IntN(len(all))
+				switch random.IntN(6) {
+				case 0, 1, 2:
+					if all[i] == nil {
+						all[i] = s.starts(strings.Repeat(string(rune('a'+i)), 8))
+					}
+				case 3:
+					if all[i] != nil {
+						all[i].killed()
+						all[i] = nil
+					}
+				case 4:
+					s.slurm.set(func() { s.slurm.away = true })
+					time.Sleep(time.Duration(random.Int64N(int64(12 * time.Second))))
+					s.slurm.set(func() { s.slurm.away = false })
+				case 5:
+					s.slurm.set(func() { // by an administrator: questions, and what the dead left
+						s.slurm.there = slices.DeleteFunc(s.slurm.there, func(r slurmrest.Reservation) bool {
+							return strings.Contains(r.Name, ":waits:") || all[r.Name[len(r.Name)-1]-'a'] == nil
+						})
+					})
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(12 * time.Second))))
+			}
+			if all[0] == nil {
+				all[0] = s.starts("aaaaaaaa")
+			}
+			s.slurm.set(func() { s.slurm.most = 100 * time.Millisecond })
+			time.Sleep(time.Minute)
+			working := 0
+			for _, d := range all {
+				if d == nil {
+					continue
+				}
+				if d.lease.Sure(t.Context()) == nil {
+					working++
+				}
+				d.killed()
+			}
+			if working != 1 {
+				t.Errorf("seed %d: %d work in the end", seed, working)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		within time.Duration
+	}{
+		{slurmrest.ErrAccessDenied, time.Second},
+		{&slurmrest.UnsupportedError{Feature: "reservations"}, time.Second},
+		{errors.New("no reservations on Mondays"), 5 * time.Second},
+	} {
+		t.Run(fmt.Sprint(test.err), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 1, 100*time.Millisecond)
+				s.slurm.refuses = test.err
+				a := s.starts("aaaaaaaa")
+				a.worksWithin(test.within)
+				if !errors.Is(a.lease.Alone(), test.err) || a.lease.Sure(t.Context()) != nil {
+					t.Errorf("alone: %v", a.lease.Alone())
+				}
+				a.stopped()
+				// One that works is waited for, even if it cannot be asked.
+				s.slurm.there = []slurmrest.Reservation{{Name: "preemptd:works:x:12345678"}}
+				b := s.starts("bbbbbbbb")
+				<-b.told
+				b.worksNot(time.Minute)
+				b.stopped()
+			})
+		})
+	}
+}
+
+// What has another form is a site's own.
+func TestViewed(t *testing.T) {
+	var all []slurmrest.Reservation
+	for _, name := range []string{
+		"preemptd", "preemptd:works", "preemptd:works:ctl", "preemptd:works:ctl:1", "my-preemptd:works:ctl:12345678", "preemptd:sleeps:ctl:12345678",
+		"preemptd:works:ctl:12345678", "preemptd:waits:ctl:12345678", "preemptd:works:c2.d:abcdef01", "preemptd:waits:c-3:abcdef02",
+	} {
+		all = append(all, slurmrest.Reservation{Name: name})
+	}
+	v := viewed(all, New(nil, "ctl", "12345678").me)
+	if !v.mine || !v.asked || !slices.Equal(v.works, []string{"c2.d:abcdef01"}) || !slices.Equal(v.asks, []string{"c-3:abcdef02"}) {
+		t.Errorf("%+v", v)
+	}
+	if me := New(nil, "a b:ü", "12345678").me; !ours.MatchString("preemptd:works:" + me) {
+		t.Errorf("a host's name with anything in it: %q", me)
+	}
+}

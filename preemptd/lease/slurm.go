@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// far is when the reservations are, from now on. Slurm takes a job without a time limit for
+// one of a year.
+const far = 3650 * 24 * time.Hour
+
+// comments explain the reservations to who finds them.
+var comments = map[string]string{
+	"works": "This preemptd works. It takes nothing from jobs. Others wait until it is gone.",
+	"waits": "Another preemptd works. This one waits. One of them was started by mistake.",
+}
+
+func (l *Lease) look(ctx context.Context) (view, error) {
+	ctx, cancel := context.WithTimeout(ctx, request)
+	defer cancel()
+	all, err := l.slurm.Reservations(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	return viewed(all, l.me), nil
+}
+
+// make makes one of our reservations. What was refused is tried on what nodes there are then.
+func (l *Lease) make(ctx context.Context, what string) error {
+	if l.node == "" { // a large cluster's list may take its time
+		nodes, err := l.slurm.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range nodes {
+			if nodes[i].State.Base != "FUTURE" {
+				l.node = nodes[i].Name
+				break
+			}
+		}
+		if l.node == "" {
+			return errNoNode
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, request)
+	defer cancel()
+	err := l.slurm.CreateReservation(ctx, slurmrest.NewReservation{
+		Name: fmt.Sprintf("preemptd:%s:%s", what, l.me), Start: time.Now().Add(far), Duration: time.Minute,
+		Nodes: []string{l.node}, Users: []string{"root"}, Flags: []string{"IGNORE_JOBS", "OVERLAP"}, Comment: comments[what],
+	})
+	if err != nil {
+		l.node = ""
+	}
+	return err
+}
+
+var errNoNode = errors.New("the cluster has no node")
+
+// remove deletes a reservation. One that is gone already is as good.
+func (l *Lease) remove(ctx context.Context, what, who string) error {
+	ctx, cancel := context.WithTimeout(ctx, request)
+	defer cancel()
+	err := l.slurm.DeleteReservation(ctx, fmt.Sprintf("preemptd:%s:%s", what, who))
+	if errors.Is(err, slurmrest.ErrNoReservation) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"regexp"
+	"slices"
+	"time"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// ours is the form of a name: what it means, and whose it is.
+var ours = regexp.MustCompile(`^preemptd:(works|waits):([A-Za-z0-9_.-]+:[0-9a-f]{8})$`)
+
+// foreign is what a host's name has and ours cannot.
+var foreign = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// view is what Slurm shows of leases, to one of those who want it.
+type view struct {
+	mine  bool     // our lease is there
+	asked bool     // our question is there
+	works []string // whose lease is there, of others
+	asks  []string // whose question is there, of others
+}
+
+func viewed(all []slurmrest.Reservation, me string) view {
+	var v view
+	for i := range all {
+		found := ours.FindStringSubmatch(all[i].Name)
+		switch {
+		case found == nil:
+		case found[1] == "works" && found[2] == me:
+			v.mine = true
+		case found[1] == "works":
+			v.works = append(v.works, found[2])
+		case found[2] == me:
+			v.asked = true
+		default:
+			v.asks = append(v.asks, found[2])
+		}
+	}
+	return v
+}
+
+// move is what one who waits does next.
+type move int
+
+const (
+	rest  move = iota // look again later
+	yield             // delete our lease: another one is there
+	ask               // put the question
+	seize             // who was asked does not answer
+	take              // make our lease
+	work              // it is ours
+)
+
+// memory is what one who waits knows from earlier looks.
+type memory struct {
+	asked time.Duration // since when the question has been there unanswered; 0: not known
+	whom  []string      // whose lease was there then
+	seen  time.Duration // when another's lease was seen last; 0: never
+}
+
+// next decides by a look that was made at a time.
+func (m *memory) next(v view, at time.Duration) move {
+	if len(v.works) == 0 {
+		m.asked = 0
+		switch {
+		case m.seen != 0 && at-m.seen < fresh:
+			return rest
+		case v.mine:
+			return work
+		}
+		return take
+	}
+	m.seen = at
+	switch {
+	case v.mine:
+		m.asked = 0
+		return yield
+	case !v.asked:
+		m.asked, m.whom = at, v.works
+		return ask
+	case m.asked == 0 || slices.ContainsFunc(v.works, func(who string) bool { return !slices.Contains(m.whom, who) }):
+		m.asked, m.whom = at, v.works
+		return rest
+	case at-m.asked >= patience:
+		return seize
+	}
+	return rest
+}
+
+// lost forgets what was counted: a look failed, and who was asked could not look either.
+func (m *memory) lost() { m.asked = 0 }
+
+// proven is called when the leases of those who did not answer are deleted, with what was
+// seen then. If our question is still there, they are not sure any more; if not, they may be.
+func (m *memory) proven(v view, at time.Duration) {
+	m.asked, m.seen = 0, at
+	if v.asked {
+		m.seen = 0
+	}
+}
