@@ -182,6 +182,14 @@ func TestUnpinned(t *testing.T) {
 		if now := w.job(); err != nil || a.State != journal.Done || now.RequiredNodes != c.required || now.ExcludedNodes != c.excluded {
 			t.Fatalf("%d: %v %s %s: requires %q, excludes %q", i, err, a.State, a.Problem, now.RequiredNodes, now.ExcludedNodes)
 		}
+		record, err := j.Origin(t.Context(), w.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Pinning{Pins{"", "n9"}, Pins{c.required, c.excluded}, "bob", w.job().Restarts}
+		if pin, err := Pinned(record); err != nil || pin != want {
+			t.Errorf("%d: %v %+v, want %+v", i, err, pin, want)
+		}
 	}
 	// The user's own edit is.
 	w.full = true

@@ -47,6 +47,7 @@ const (
 	wait          // it takes its time
 	never         // it cannot be done
 	taken         // somebody else did something to the job: leave it to them
+	undid         // Slurm has forgotten what earlier steps did: do it again
 )
 
 // advance does one round of the step at which the action is: look, then act on that.
@@ -84,6 +85,8 @@ func (w *work) advance(ctx context.Context) error {
 		return w.next(ctx, v.why)
 	case taken:
 		return w.drop(ctx, v.why)
+	case undid:
+		return w.again(ctx, v.why)
 	case never:
 		return w.give(ctx, s, errors.New(v.why))
 	case wait:
@@ -107,6 +110,17 @@ func (w *work) advance(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// again goes back to the first step that edits or releases the job, once.
+func (w *work) again(ctx context.Context, text string) error {
+	w.memo.Again, w.memo.Edited, w.memo.Released = true, false, false
+	w.a.Step = letGo.name
+	if at(w.steps(), edit.name) >= 0 {
+		w.a.Step = edit.name
+	}
+	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
+	return w.save(ctx, text)
 }
 
 var errNoEffect = errors.New("it was accepted and has no effect yet")

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
 // Args are what an action is given, beside its job. Each kind takes some of them.
@@ -25,6 +27,8 @@ type Args struct {
 	QOS  string `json:"qos,omitempty"`
 	// Hold leaves it held until a resume.
 	Hold bool `json:"hold,omitempty"`
+	// For is the waiting job for which this makes room; 0: none. Nothing is done by it.
+	For int64 `json:"for,omitempty"`
 }
 
 // kind is an action: its list of steps, and what it takes.
@@ -101,4 +105,49 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 		}
 	}
 	return json.Marshal(args)
+}
+
+// Left is what an action that is done left of a hold.
+type Left int
+
+// What it may be.
+const (
+	NotHeld    Left = iota
+	HeldByIt        // the hold is its own
+	HeldBefore      // the job was held already, by somebody else
+)
+
+// LeftHeld says whose hold an action left the job with.
+func LeftHeld(a *journal.Action) (Left, error) {
+	var args Args
+	var m memo
+	if err := errors.Join(json.Unmarshal(a.Args, &args), json.Unmarshal(a.Memo, &m)); err != nil {
+		return NotHeld, fmt.Errorf("action %d: %w", a.ID, err)
+	}
+	switch {
+	case a.Kind != "hold" && !args.Hold && (!m.WasHeld || kinds[a.Kind].frees):
+		return NotHeld, nil
+	case m.WasHeld:
+		return HeldBefore, nil
+	}
+	return HeldByIt, nil
+}
+
+// Holder is which of a job's actions, newest first, has left it with the hold that it has now:
+// those that came upon a hold left it as it was. It is nil if none of them has.
+func Holder(history []journal.Action) (*journal.Action, error) {
+	for i := range history {
+		if history[i].State != journal.Done {
+			continue
+		}
+		switch left, err := LeftHeld(&history[i]); {
+		case err != nil:
+			return nil, err
+		case left == HeldByIt:
+			return &history[i], nil
+		case left == NotHeld:
+			return nil, nil
+		}
+	}
+	return nil, nil
 }

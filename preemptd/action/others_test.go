@@ -6,6 +6,7 @@ package action
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -47,6 +48,13 @@ func TestOthers(t *testing.T) {
 		"released before we do": {
 			"preempt", Args{}, "after save going release", release, journal.Done, "", nil,
 		},
+		"released before we do, and delayed by Slurm": {
+			"preempt", Args{}, "after save going release", func(j *slurmrest.Job) {
+				release(j)
+				j.EligibleTime = time.Now().Add(24 * time.Hour)
+			}, journal.Done, "",
+			func(j *slurmrest.Job) bool { return j.EligibleTime.Before(time.Now().Add(time.Hour)) },
+		},
 		"edited while parked": {
 			"migrate", to, "after save going edit", func(j *slurmrest.Job) { j.RequiredNodes = "n7" }, journal.Dropped, "somebody else has edited its required nodes",
 			func(j *slurmrest.Job) bool { return j.RequiredNodes == "n7" && !j.Held },
@@ -58,9 +66,21 @@ func TestOthers(t *testing.T) {
 		"requeued and started again while parked": {
 			"migrate", to, "after save going draft", func(j *slurmrest.Job) { j.Restarts++ }, journal.Dropped, "somebody else has requeued it", nil,
 		},
+		"edited before it starts": {
+			"migrate", Args{Avoid: []string{"n1"}}, "after save going start", func(j *slurmrest.Job) { begin(j); j.Nodes, j.ExcludedNodes = "n[1,8]", "n3" },
+			journal.Dropped, "somebody else has edited its nodes: it runs on n[1,8]",
+			func(j *slurmrest.Job) bool { return j.ExcludedNodes == "n3" && j.Nodes == "n[1,8]" },
+		},
 		"held before it starts": {
 			"migrate", to, "after save going start", byUser, journal.Dropped, "somebody else holds it",
 			func(j *slurmrest.Job) bool { return j.Held && j.RequiredNodes == "" },
+		},
+		"forgotten by Slurm before it starts": { // as when slurmctld is killed
+			"migrate", to, "after save going start", func(j *slurmrest.Job) {
+				byUser(j)
+				j.Reason, j.RequiredNodes = "job_requeued_in_held_state", ""
+			}, journal.Done, "",
+			func(j *slurmrest.Job) bool { return !j.Held && j.Restarts == 1 && j.Nodes == "n3,n4" },
 		},
 		"held while it runs": { // it moves, and stays held as they want it
 			"migrate", to, "after save going checkpoint", byUser, journal.Done, "",
@@ -78,12 +98,12 @@ func TestOthers(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, false)
 			j := w.journal(t)
-			w.full = strings.HasPrefix(name, "held before")
+			w.full = strings.HasSuffix(name, "before it starts") // or it would have started by then
 			once := false
 			r := w.runner(t, j, func(point string) error {
 				if point == c.point && !once {
 					once = true
-					w.srv.EditJob(w.id, c.do)
+					w.srv.EditJob(w.id, func(j *slurmrest.Job) { c.do(j); w.full = false })
 				}
 				return nil
 			})

@@ -227,8 +227,15 @@ func (s shape) back(was, shall shape) shape {
 // origin is what the journal keeps of a job that was edited: what it had asked for, and
 // what was made of that.
 type origin struct {
-	Asked shape `json:"asked"`
-	Ours  shape `json:"ours"`
+	Asked shape  `json:"asked"`
+	Ours  shape  `json:"ours"`
+	By    editor `json:"by"` // who made it
+}
+
+// editor is who edited a job, and in which of its runs.
+type editor struct {
+	Who      string `json:"who,omitempty"`
+	Restarts int64  `json:"restarts,omitempty"`
 }
 
 // Asked is what the journal's record of a job (journal.Origin) says that its user asked
@@ -239,6 +246,26 @@ func Asked(record json.RawMessage) (nodes int64, tresPerNode, tresPerJob string,
 		return 0, "", "", fmt.Errorf("origin: %w", err)
 	}
 	return o.Asked.Nodes, o.Asked.TRESNode, o.Asked.TRESJob, nil
+}
+
+// Pins are host lists: the nodes that a job requires, and those that it excludes.
+type Pins struct{ Required, Excluded string }
+
+// Pinning is which nodes a job's user asked for, and which an action asked for instead: whose
+// action that was, and how often the job had been restarted then.
+type Pinning struct {
+	Asked, Ours Pins
+	Who         string
+	Restarts    int64
+}
+
+// Pinned says what the journal's record of a job has of nodes.
+func Pinned(record json.RawMessage) (Pinning, error) {
+	var o origin
+	if err := json.Unmarshal(record, &o); err != nil {
+		return Pinning{}, fmt.Errorf("origin: %w", err)
+	}
+	return Pinning{Pins{o.Asked.Required, o.Asked.Excluded}, Pins{o.Ours.Required, o.Ours.Excluded}, o.By.Who, o.By.Restarts}, nil
 }
 
 func sameHosts(a, b string) bool {

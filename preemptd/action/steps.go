@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,7 +196,7 @@ func lookDraft(ctx context.Context, w *work) verdict {
 		if err := json.Unmarshal(raw, &o); err != nil {
 			return verdict{never, "what it asked for before is not to be read: " + err.Error()}
 		}
-		asked = now.back(o.Asked, o.Ours)
+		asked, w.memo.Editor = now.back(o.Asked, o.Ours), o.By
 	}
 	to := now // the size that an earlier action gave it stays
 	to.Required, to.Excluded = asked.Required, asked.Excluded
@@ -223,7 +224,7 @@ func lookEdit(_ context.Context, w *work) verdict {
 }
 
 func doEdit(ctx context.Context, w *work) error {
-	if err := w.setOrigin(ctx, w.memo.Target); err != nil {
+	if err := w.setOrigin(ctx, w.memo.Target, editor{w.a.Who, w.memo.RestartsAt}); err != nil {
 		return err
 	}
 	err := w.r.Slurm.Update(ctx, w.ref(), shapeOf(&w.job).edit(w.memo.Target))
@@ -231,8 +232,8 @@ func doEdit(ctx context.Context, w *work) error {
 	return err
 }
 
-func (w *work) setOrigin(ctx context.Context, now shape) error {
-	raw, err := json.Marshal(origin{Asked: w.memo.Asked, Ours: now})
+func (w *work) setOrigin(ctx context.Context, now shape, by editor) error {
+	raw, err := json.Marshal(origin{w.memo.Asked, now, by})
 	if err != nil {
 		return err
 	}
@@ -257,6 +258,9 @@ func lookRelease(_ context.Context, w *work) verdict {
 		return verdict{wait, "it is " + w.job.State.String()}
 	case !held(&w.job):
 		w.memo.Released = true
+		if w.delayed() {
+			return verdict{is: todo}
+		}
 		return verdict{is: done}
 	case w.memo.WasHeld && !w.kind.frees:
 		w.memo.Released = true
@@ -265,8 +269,18 @@ func lookRelease(_ context.Context, w *work) verdict {
 	return verdict{is: todo}
 }
 
+// delayed reports whether a job that we requeued, and somebody else released, still has the
+// two minutes before it that Slurm gives a requeued job.
+func (w *work) delayed() bool {
+	const skew = 5 * time.Second // of clocks
+	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.now().Add(skew))
+}
+
 // doRelease lets the job start at once, without the two minutes that follow a requeue.
 func doRelease(ctx context.Context, w *work) error {
+	if !held(&w.job) {
+		return w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{BeginTime: &time.Time{}})
+	}
 	no := false
 	err := w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}})
 	if errors.Is(err, slurmrest.ErrJobNotPending) { // which is the time's doing
@@ -278,14 +292,35 @@ func doRelease(ctx context.Context, w *work) error {
 func lookStart(_ context.Context, w *work) verdict {
 	j := &w.job
 	switch {
+	case runs(j) && w.astray():
+		return verdict{taken, "somebody else has edited its nodes: it runs on " + j.Nodes}
 	case runs(j), j.State.Finished(), j.Restarts > w.memo.RestartsAt:
 		return verdict{done, "on " + j.Nodes}
 	case held(j) && w.memo.WasHeld:
 		return verdict{done, "it was held before, and stays so"}
+	case w.forgotten():
+		return verdict{undid, "Slurm has forgotten that it was released"}
 	case held(j):
 		return verdict{taken, "somebody else holds it"}
 	}
 	return verdict{wait, "it is " + j.State.String() + ", " + j.Reason}
+}
+
+// forgotten reports whether the job is held by our requeue of it still, though it was released: slurmctld was killed before it
+// saved that, and maybe our edits before it. Whoever else holds a job gives it another reason.
+func (w *work) forgotten() bool {
+	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // as releases write it
+	return held(&w.job) && w.memo.Parked && w.memo.Ran && !w.memo.Again && strings.Contains(reason, "requeued in held state")
+}
+
+// astray reports whether the job runs where it was not to be.
+func (w *work) astray() bool {
+	for _, n := range hosts(w.job.Nodes) {
+		if slices.Contains(w.args.Avoid, n) || len(w.args.Nodes) > 0 && !slices.Contains(w.args.Nodes, n) {
+			return true
+		}
+	}
+	return false
 }
 
 // lookUnedit: what is still as the edit made it goes back to what it was. A job that runs
@@ -302,7 +337,7 @@ func lookUnedit(_ context.Context, w *work) verdict {
 }
 
 func doUnedit(ctx context.Context, w *work) error {
-	if err := w.setOrigin(ctx, w.memo.Found); err != nil {
+	if err := w.setOrigin(ctx, w.memo.Found, w.memo.Editor); err != nil {
 		return err
 	}
 	now := shapeOf(&w.job)

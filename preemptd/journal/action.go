@@ -38,6 +38,9 @@ const (
 // Ended reports whether nothing more will be done.
 func (s State) Ended() bool { return s != Going && s != Undoing }
 
+// Ends are the states that are for good.
+func Ends() []string { return []string{string(Done), string(Undone), string(Dropped), string(Stuck)} }
+
 // Request is an action to be.
 type Request struct {
 	Kind string // "preempt"

@@ -21,6 +21,8 @@
 // that was not written before. Time is that of the machine since it was booted, which
 // nobody sets; a lease of an earlier boot is nobody's.
 //
+// That is between those who share the database. Package lease is for those who do not.
+//
 // The database has to be on a local disk: SQLite's WAL wants memory that its users share.
 //
 // # What is certain

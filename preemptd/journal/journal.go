@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ type Journal struct {
 	path string
 	now  func() time.Time
 
+	id     int32  // of the database
 	holder string // this process, unlike any other
 	boot   string // of the machine
 	term   atomic.Int64
@@ -58,7 +60,11 @@ func (j *Journal) open(ctx context.Context, cluster string) error {
 		return fmt.Errorf("boot id: %w", err)
 	}
 	j.boot = string(boot[:min(36, len(boot))])
-	if err := local(filepath.Dir(j.path)); err != nil {
+	dir := filepath.Dir(j.path)
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := local(dir); err != nil {
 		return err
 	}
 	// What jobs were stopped for is not everybody's business.
@@ -134,6 +140,10 @@ func (j *Journal) Close() error {
 	}
 	return errors.Join(err, plain(j.db.Close()))
 }
+
+// ID tells this journal from all others: eight hexadecimal digits, for as long as the file
+// exists.
+func (j *Journal) ID() string { return fmt.Sprintf("%08x", uint32(j.id)) }
 
 // Path returns where the journal is.
 func (j *Journal) Path() string { return j.path }

@@ -312,7 +312,7 @@ func TestRefused(t *testing.T) {
 		want          error
 		said          string
 	}{
-		"no folder":       {filepath.Join(dir, "none", "x.db"), "test", os.ErrNotExist, "no such file or directory"},
+		"no folder":       {filepath.Join(dir, "none", "none", "x.db"), "test", os.ErrNotExist, "no such file or directory"},
 		"a folder":        {dir, "test", nil, "is a directory"},
 		"no database":     {garbage, "test", ErrDamaged, "move it away"},
 		"newer":           {newer, "test", ErrNewer, "its version is 99"},
@@ -368,5 +368,24 @@ func integrity(t *testing.T, j *Journal) {
 		OR revision + 1 <> (SELECT count(*) FROM line WHERE action = id)`).Scan(&id)
 	if !errors.Is(err, sql.ErrNoRows) {
 		t.Fatalf("action %d and its lines: %v", id, err)
+	}
+}
+
+// A journal keeps its id, and no two have the same.
+func TestID(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	var ids []string
+	for _, p := range []string{path, path, filepath.Join(t.TempDir(), "b.db")} {
+		j, err := Open(t.Context(), p, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, j.ID())
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(ids[0]) != 8 || ids[0] != ids[1] || ids[0] == ids[2] {
+		t.Errorf("%q", ids)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
+	"math/rand/v2"
 )
 
 // migrations lead from each version of the schema to the next; the version is SQLite's
@@ -100,8 +102,23 @@ func (j *Journal) migrate(ctx context.Context, cluster string) error {
 				return err
 			}
 		}
+		if err := j.identify(ctx, tx); err != nil {
+			return err
+		}
 		return belongs(ctx, tx, cluster)
 	})
+}
+
+// identify reads the database's own number, and draws it for one that has none. It is where
+// SQLite keeps what sort of file this is, which nothing else reads: so an older preemptd can
+// still open it.
+func (j *Journal) identify(ctx context.Context, tx *sql.Tx) error {
+	if err := tx.QueryRowContext(ctx, "PRAGMA application_id").Scan(&j.id); err != nil || j.id != 0 {
+		return err
+	}
+	j.id = 1 + rand.Int32N(math.MaxInt32)
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", j.id))
+	return err
 }
 
 // belongs checks whose journal it is; a new one becomes this cluster's.

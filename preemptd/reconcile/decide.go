@@ -11,9 +11,13 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
+
+// byPolicy is before the name of a policy that asks for an action. No user is named so.
+const byPolicy = "policy "
 
 // chosen is an accepted step, and whose it is.
 type chosen struct {
@@ -21,25 +25,20 @@ type chosen struct {
 	step   plan.Step
 }
 
-// decide asks the policies, each on what the ones before leave. One that fails is passed
-// over.
+// decide asks the policies. One that fails is passed over.
 func (l *Loop) decide(ctx context.Context, settings Settings, s *sdk.Snapshot, d *Decision) []chosen {
 	var all []chosen
-	for _, p := range settings.Policies {
-		intents, err := p.Ask(ctx, sdk.Encode(s))
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			d.Problems = append(d.Problems, err.Error())
+	for _, answer := range chain.Decide(ctx, settings.Policies, s) {
+		if answer.Err != nil {
+			d.Problems = append(d.Problems, answer.Err.Error())
 			continue
 		}
-		tried := plan.Try(s, intents)
-		for _, step := range tried.Steps {
-			all = append(all, chosen{p.Name, step})
+		for _, step := range answer.Plan.Steps {
+			all = append(all, chosen{answer.Policy, step})
 		}
-		d.Rejected = append(d.Rejected, tried.Rejected...)
-		s = tried.Snapshot
+		for _, r := range answer.Plan.Rejected {
+			d.Rejected = append(d.Rejected, Refusal{answer.Policy, r})
+		}
 	}
 	return all
 }
@@ -53,27 +52,27 @@ func (l *Loop) begin(ctx context.Context, settings Settings, s *sdk.Snapshot, al
 	for _, c := range all {
 		choice := Choice{Policy: c.policy, Intent: c.step.Intent}
 		request, err := translate(s, c.step.Intent)
-		request.Who = "policy " + c.policy
+		request.Who = byPolicy + c.policy
 		switch {
 		case l.DryRun:
-			choice.Outcome = "dry run"
+			choice.Verdict, choice.Outcome = Dry, "dry run"
 		case err != nil:
-			choice.Outcome = err.Error()
+			choice.Verdict, choice.Outcome = Failed, err.Error()
 		case len(c.step.Jobs) > 1:
-			choice.Outcome = "jobs of several components cannot be acted upon yet"
+			choice.Verdict, choice.Outcome = Failed, "jobs of several components cannot be acted upon yet"
 		case len(c.step.After) > 0:
-			choice.Outcome = fmt.Sprintf("waits for job %d", c.step.After[0])
+			choice.Verdict, choice.Outcome = Waits, fmt.Sprintf("waits for job %d", c.step.After[0])
 		case room <= 0:
-			choice.Outcome = fmt.Sprintf("waits: %d actions are under way", settings.MaxActions)
+			choice.Verdict, choice.Outcome = Waits, fmt.Sprintf("waits: %d actions are under way", settings.MaxActions)
 		default:
 			_, err := l.Journal.Begin(ctx, request)
 			switch {
 			case errors.Is(err, journal.ErrBusy): // a person was quicker
-				choice.Outcome = err.Error()
+				choice.Verdict, choice.Outcome = Waits, err.Error()
 			case err != nil:
 				return err
 			default:
-				choice.Outcome = "begun"
+				choice.Verdict, choice.Outcome = Begun, "begun"
 				room--
 			}
 		}
@@ -97,7 +96,7 @@ func arguments(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {
 	if !ok {
 		return action.Args{}, fmt.Errorf("there is no job %d", i.Job)
 	}
-	args := action.Args{Avoid: i.Avoid, QOS: i.QOS, Hold: i.Park}
+	args := action.Args{Avoid: i.Avoid, QOS: i.QOS, Hold: i.Park, For: int64(i.For)}
 	for _, spot := range i.Where {
 		args.Nodes = append(args.Nodes, spot.Node)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
@@ -21,27 +22,29 @@ import (
 func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) (cluster.Known, error) {
 	l.number++
 	k := cluster.Known{
-		Number: l.number, Rules: settings.Rules,
+		Number: l.number, Rules: settings.Rules, Power: settings.Power,
 		Tier:   func(qos string) sdk.Tier { return ledger.TierOf(qos, settings.Tiers) },
-		Action: map[int64]string{}, Parked: map[int64]bool{}, Asked: map[int64]cluster.Asked{},
+		Action: map[int64]string{}, Held: map[int64]cluster.Hold{}, Asked: map[int64]cluster.Asked{},
 	}
 	open, err := l.Journal.Unfinished(ctx)
 	if err != nil {
 		return k, err
 	}
-	for i := range open {
-		k.Action[open[i].Job] = open[i].Kind
+	if err := underWay(open, k.Action); err != nil {
+		return k, err
 	}
 	latest, err := l.Journal.Latest(ctx)
 	if err != nil {
 		return k, err
 	}
 	for i := range latest {
-		var args action.Args
-		if err := json.Unmarshal(latest[i].Args, &args); err != nil {
-			return k, fmt.Errorf("action %d: %w", latest[i].ID, err)
+		holder, err := l.holder(ctx, &latest[i])
+		if err != nil {
+			return k, err
 		}
-		k.Parked[latest[i].Job] = args.Hold
+		if holder != nil {
+			k.Held[holder.Job] = cluster.Hold{Who: holder.Who, Policy: strings.HasPrefix(holder.Who, byPolicy)}
+		}
 	}
 	// What failed too: it is not tried again at once, on the same job.
 	if k.Acted, err = l.Journal.Tried(ctx); err != nil {
@@ -56,12 +59,56 @@ func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) 
 		if asked.Nodes, asked.TRESPerNode, asked.TRESPerJob, err = action.Asked(raw); err != nil {
 			return k, fmt.Errorf("job %d: %w", job, err)
 		}
+		pin, err := action.Pinned(raw)
+		if err != nil {
+			return k, fmt.Errorf("job %d: %w", job, err)
+		}
+		asked.Required, asked.Excluded, asked.OurRequired, asked.OurExcluded = pin.Asked.Required, pin.Asked.Excluded, pin.Ours.Required, pin.Ours.Excluded
+		asked.ByPerson, asked.Restarts = pin.Who != "" && !strings.HasPrefix(pin.Who, byPolicy), pin.Restarts
 		k.Asked[job] = asked
 	}
 	l.counts.window(settings.Rules.Window)
 	l.counts.add(cluster.Build(seen, unCounted(k)))
 	k.Count, k.Account = l.counts.at(seen.Time)
 	return k, nil
+}
+
+// maxHolder is how far back it is looked for who has held a job.
+const maxHolder = 100
+
+// holder is the action whose hold the job has, as far as its last one says: that may have come
+// upon a hold, which then is of one before.
+func (l *Loop) holder(ctx context.Context, last *journal.Action) (*journal.Action, error) {
+	left, err := action.LeftHeld(last)
+	switch {
+	case err != nil || left == action.NotHeld:
+		return nil, err
+	case left == action.HeldByIt:
+		return last, nil
+	}
+	all, err := l.Journal.History(ctx, last.Job, maxHolder)
+	if err != nil {
+		return nil, err
+	}
+	return action.Holder(all)
+}
+
+// underWay fills in what is being done to jobs. One for which room is being made is being
+// placed: else more room would be made for it with each tick, until the first victim has left.
+func underWay(open []journal.Action, doing map[int64]string) error {
+	for i := range open {
+		doing[open[i].Job] = open[i].Kind
+	}
+	for i := range open {
+		var args action.Args
+		if err := json.Unmarshal(open[i].Args, &args); err != nil {
+			return fmt.Errorf("action %d: %w", open[i].ID, err)
+		}
+		if args.For != 0 && doing[args.For] == "" {
+			doing[args.For] = sdk.Place.String()
+		}
+	}
+	return nil
 }
 
 // unCounted is what is known before anything is counted.
@@ -71,25 +118,29 @@ func unCounted(k cluster.Known) cluster.Known {
 	return k
 }
 
-// life is how often a job had been requeued, and whether we were at it.
+// life is how often a job had been requeued, and whether we were at it; and what Slurm
+// remembers of earlier times.
 type life struct {
-	restarts int64
-	ours     bool
+	restarts  int64
+	ours      bool
+	preempted time.Time
+	failed    string
 }
 
 // notice records what others did: a job that was requeued while nothing was done to it by
 // us was requeued by Slurm, or by a person.
-func (l *Loop) notice(ctx context.Context, seen cluster.Seen, k cluster.Known) error {
+func (l *Loop) notice(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
 	now := make(map[int64]life, len(seen.Jobs))
+	lately := seen.Time.Add(-2 * settings.Interval)
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]
 		was, met := l.last[j.ID]
-		now[j.ID] = life{j.Restarts, k.Action[j.ID] != ""}
-		recent := k.Acted[j.ID].After(seen.Time.Add(-2 * l.Settings().Interval))
+		now[j.ID] = life{j.Restarts, k.Action[j.ID] != "", j.PreemptTime, j.FailedNode}
+		recent := k.Acted[j.ID].After(lately)
 		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
 			continue
 		}
-		if err := l.Journal.Note(ctx, foreign(j, seen.Time)); err != nil {
+		if err := l.Journal.Note(ctx, foreign(j, was, seen.Time)); err != nil {
 			return err
 		}
 	}
@@ -97,12 +148,14 @@ func (l *Loop) notice(ctx context.Context, seen cluster.Seen, k cluster.Known) e
 	return nil
 }
 
-func foreign(j *slurmrest.Job, at time.Time) journal.Event {
+// foreign is what others did. Slurm keeps the time of the last preemption, and the node that
+// failed last, through later requeues.
+func foreign(j *slurmrest.Job, was life, at time.Time) journal.Event {
 	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: at, Text: "not by preemptd"}
 	switch {
-	case !j.PreemptTime.IsZero():
+	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):
 		e.What, e.At, e.Text = "preempted", j.PreemptTime, "by Slurm"
-	case j.FailedNode != "":
+	case j.FailedNode != "" && j.FailedNode != was.failed:
 		e.What, e.Text = "node failed", j.FailedNode
 	}
 	return e

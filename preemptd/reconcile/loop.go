@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
@@ -29,11 +29,6 @@ type Hands interface {
 	Run(ctx context.Context, a journal.Action) (journal.Action, error)
 }
 
-// Policy is asked what to do. *policy.Policy is one.
-type Policy interface {
-	Ask(ctx context.Context, snapshot *policypb.Snapshot) ([]sdk.Intent, error)
-}
-
 // Journal is what the loop needs of it. *journal.Journal is one.
 type Journal interface {
 	Begin(ctx context.Context, r journal.Request) (journal.Action, error)
@@ -41,14 +36,9 @@ type Journal interface {
 	Latest(ctx context.Context) ([]journal.Action, error)
 	Tried(ctx context.Context) (map[int64]time.Time, error)
 	Origins(ctx context.Context) (map[int64]json.RawMessage, error)
+	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
 	Note(ctx context.Context, e journal.Event) error
 	Forget(ctx context.Context, before time.Time, alive []int64) error
-}
-
-// Named is a policy with the site's name for it.
-type Named struct {
-	Name string
-	Policy
 }
 
 // Settings are what may change while the loop runs.
@@ -57,8 +47,9 @@ type Settings struct {
 	MaxActions int           // at a time
 	Retention  time.Duration // of what has ended
 	Rules      sdk.Rules
+	Power      cluster.Power
 	Tiers      map[string]sdk.Tier // of QOS, where it is not the tier's name
-	Policies   []Named             // in the order in which they are asked
+	Policies   []chain.Named       // in the order in which they are asked
 }
 
 // Decision is what came of one tick, for people.
@@ -66,15 +57,35 @@ type Decision struct {
 	Number   uint64
 	Time     time.Time
 	Accepted []Choice
-	Rejected []plan.Rejection
+	Rejected []Refusal
 	Problems []string // of policies, and of proxyd
+	// Waiting are the jobs that wait for room, are promised something, and have nothing done for them.
+	Waiting []Wait
 }
 
 // Choice is an intent that was accepted.
 type Choice struct {
 	Policy  string
 	Intent  sdk.Intent
+	Verdict Verdict
 	Outcome string // "begun", "waits for job 12", "dry run", why it could not be begun
+}
+
+// Verdict is what became of an accepted intent. The text is its name for metrics.
+type Verdict string
+
+// The verdicts.
+const (
+	Begun  Verdict = "begun"
+	Waits  Verdict = "waits"   // a later tick may begin it
+	Dry    Verdict = "dry-run" // nothing is done
+	Failed Verdict = "failed"  // it could not be begun
+)
+
+// Refusal is an intent that was rejected, and whose it was.
+type Refusal struct {
+	Policy string
+	plan.Rejection
 }
 
 // Loop is the loop. Its fields are set before Run and not changed.
@@ -88,11 +99,15 @@ type Loop struct {
 	DryRun bool
 	// Grace is how long actions may go on when the loop is to end.
 	Grace time.Duration
-	// Told is called with each decision; it may be nil.
-	Told func(Decision, *sdk.Snapshot)
+	// Told is called with each decision, Ticked after each tick, and Ended with each action
+	// that has ended, from many goroutines. They may be nil.
+	Told   func(Decision, *sdk.Snapshot)
+	Ticked func(took time.Duration, err error)
+	Ended  func(journal.Action)
 
 	wake    chan struct{}
 	number  uint64
+	waits   map[sdk.JobID]*wait
 	counts  counts
 	last    map[int64]life
 	swept   time.Time
@@ -137,9 +152,13 @@ func (l *Loop) Run(ctx context.Context) error {
 
 func (l *Loop) ticks(ctx, acting context.Context) error {
 	for {
+		began := time.Now()
 		err := l.Tick(ctx, acting)
 		if errors.Is(err, journal.ErrLost) {
 			return err
+		}
+		if l.Ticked != nil && ctx.Err() == nil {
+			l.Ticked(time.Since(began), err)
 		}
 		if err != nil && ctx.Err() == nil { // Slurm is away, or the disk is full: nothing is decided meanwhile
 			l.Log.Warn("tick", "error", err)
@@ -176,9 +195,14 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.notice(ctx, seen, known); err != nil {
+	if err := l.notice(ctx, settings, seen, known); err != nil {
 		return err
 	}
+	stuck, err := l.unpin(ctx, seen, known)
+	if err != nil {
+		return err
+	}
+	decision.Problems = append(decision.Problems, stuck...)
 	snapshot := cluster.Build(seen, known)
 	decision.Number = snapshot.Number
 	chosen := l.decide(ctx, settings, snapshot, &decision)
@@ -186,6 +210,7 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 		return ctx.Err()
 	}
 	err = l.begin(ctx, settings, snapshot, chosen, &decision)
+	decision.Waiting = waiting(settings, snapshot, &decision)
 	l.tell(decision, snapshot)
 	if err != nil {
 		return err
@@ -236,19 +261,24 @@ func (l *Loop) act(ctx context.Context, a journal.Action) {
 	default:
 		log.Warn("action ended", "state", a.State, "problem", a.Problem)
 	}
+	if l.Ended != nil {
+		l.Ended(a)
+	}
 	l.Wake()
 }
 
 func (l *Loop) tell(d Decision, s *sdk.Snapshot) {
 	for _, c := range d.Accepted {
-		l.Log.Info("decided", "policy", c.Policy, "intent", c.Intent.String(), "reason", c.Intent.Reason, "outcome", c.Outcome)
+		l.Log.Info("decided", "policy", c.Policy, "job", c.Intent.Job, "intent", c.Intent.String(), "reason", c.Intent.Reason, "outcome", c.Outcome)
 	}
 	for i := range d.Rejected {
-		l.Log.Info("rejected", "intent", d.Rejected[i].Intent.String(), "invariant", string(d.Rejected[i].Invariant), "detail", d.Rejected[i].Detail)
+		r := &d.Rejected[i]
+		l.Log.Info("rejected", "policy", r.Policy, "job", r.Intent.Job, "intent", r.Intent.String(), "invariant", r.Invariant, "detail", r.Detail)
 	}
 	for _, p := range d.Problems {
 		l.Log.Warn("problem", "text", p)
 	}
+	l.explain(d.Waiting)
 	if l.Told != nil {
 		l.Told(d, s)
 	}

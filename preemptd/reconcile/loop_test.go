@@ -19,6 +19,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
@@ -87,6 +88,8 @@ type site struct {
 	loop      *Loop
 	settings  Settings
 	decisions []Decision
+	mu        sync.Mutex
+	ended     []journal.Action
 }
 
 const (
@@ -94,7 +97,7 @@ const (
 	premium = 2
 )
 
-func newSite(t *testing.T, policies ...Named) *site {
+func newSite(t *testing.T, policies ...chain.Named) *site {
 	t.Helper()
 	s := &site{T: t, srv: slurmresttest.Start(t, slurmresttest.Options{}), proxyd: &proxyd{}}
 	for _, n := range []string{"n1", "n2"} {
@@ -146,6 +149,11 @@ func (s *site) newLoop() *Loop {
 		Journal: s.journal, Settings: func() Settings { return s.settings },
 		Log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Told: func(d Decision, _ *sdk.Snapshot) { s.decisions = append(s.decisions, d) },
+		Ended: func(a journal.Action) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.ended = append(s.ended, a)
+		},
 		wake: make(chan struct{}, 1), running: map[int64]bool{},
 	}
 }
@@ -184,7 +192,7 @@ func (s *site) job(id int64) slurmrest.Job {
 }
 
 // forPremium preempts what is in the way of a premium job that waits, and places that.
-var forPremium = Named{"tiers", says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+var forPremium = chain.Named{Name: "tiers", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 	var all []sdk.Intent
 	waits, _ := s.Job(premium)
 	if waits.State != sdk.Waiting || waits.Action != "" {
@@ -201,8 +209,12 @@ var forPremium = Named{"tiers", says(func(s *sdk.Snapshot) ([]sdk.Intent, error)
 func TestPremium(t *testing.T) {
 	s := newSite(t, forPremium)
 	d := s.tick()
-	if len(d.Accepted) != 2 || d.Accepted[0].Outcome != "begun" || d.Accepted[1].Outcome != "waits for job 1" {
+	if len(d.Accepted) != 2 || d.Accepted[0].Outcome != "begun" || d.Accepted[1].Outcome != "waits for job 1" ||
+		d.Accepted[0].Verdict != Begun || d.Accepted[1].Verdict != Waits {
 		t.Fatalf("%+v", d)
+	}
+	if len(s.ended) != 1 || s.ended[0].Kind != "preempt" || s.ended[0].State != journal.Done {
+		t.Errorf("ended: %+v", s.ended)
 	}
 	left := s.job(basic)
 	if !left.Held || left.Restarts != 1 || left.State.Base != slurmrest.Pending || !strings.Contains(left.Comment, "preempted by policy tiers: room for job 2 (action 1); checkpoint fake/1/1") {
@@ -239,7 +251,7 @@ func TestParked(t *testing.T) {
 	s.srv.EndJob(premium, slurmrest.Cancelled, slurmrest.ExitCode{})
 	s.loop = s.newLoop()
 	var seen sdk.Job
-	s.settings.Policies = []Named{{"back", says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+	s.settings.Policies = []chain.Named{{Name: "back", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
 		j, _ := s.Job(basic)
 		seen = *j
 		return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
@@ -252,6 +264,35 @@ func TestParked(t *testing.T) {
 	}
 	if j := s.job(basic); j.Held || !strings.Contains(j.Comment, "resumed by policy back") {
 		t.Errorf("held %v, comment %q", j.Held, j.Comment)
+	}
+}
+
+// What a person parked is a person's to resume, however much room there is.
+func TestParkedByAPerson(t *testing.T) {
+	for who, holder := range map[string]sdk.Holder{"alice": sdk.HeldByUser, "operator": sdk.HeldByOperator} {
+		t.Run(who, func(t *testing.T) {
+			s := newSite(t)
+			raw, err := action.Encode("preempt", action.Args{Hold: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: basic, Args: raw, Who: who, Why: "back tomorrow"}); err != nil {
+				t.Fatal(err)
+			}
+			s.tick()
+			var seen sdk.Job
+			s.settings.Policies = []chain.Named{{Name: "back", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+				j, _ := s.Job(basic)
+				seen = *j
+				return []sdk.Intent{{Verb: sdk.Resume, Job: basic, Reason: "there is room"}}, nil
+			})}}
+			if d := s.tick(); len(d.Accepted) != 0 || len(d.Rejected) != 1 || d.Rejected[0].Invariant != plan.Holder {
+				t.Errorf("%+v", d)
+			}
+			if seen.State != sdk.Held || seen.HeldBy != holder || !s.job(basic).Held {
+				t.Errorf("state %d, held by %d, want %d", seen.State, seen.HeldBy, holder)
+			}
+		})
 	}
 }
 
@@ -288,7 +329,7 @@ func TestRecovery(t *testing.T) {
 	if _, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: basic, Args: raw, Who: "bob", Why: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	s.settings.Policies = []Named{forPremium}
+	s.settings.Policies = []chain.Named{forPremium}
 	if err := s.loop.Tick(t.Context(), t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -301,6 +342,32 @@ func TestRecovery(t *testing.T) {
 	s.loop.all.Wait()
 	if j := s.job(basic); j.Restarts != 1 || len(s.proxyd.made) != 1 {
 		t.Errorf("restarts %d, %d checkpoints", j.Restarts, len(s.proxyd.made))
+	}
+}
+
+// TestMakingRoom: while one leaves for a job that waits, that job is being placed, and no other has to leave for it:
+// also for the next preemptd.
+func TestMakingRoom(t *testing.T) {
+	s := newSite(t, forPremium)
+	s.proxyd.hold = make(chan struct{})
+	for range 2 {
+		var waits sdk.Job
+		s.loop = s.newLoop()
+		s.loop.Told = func(_ Decision, seen *sdk.Snapshot) {
+			j, _ := seen.Job(premium)
+			waits = *j
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		for range 2 {
+			if err := s.loop.Tick(ctx, ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waits.State != sdk.Waiting || waits.Action != "place" {
+			t.Errorf("the job that waits: state %d, action %q", waits.State, waits.Action)
+		}
+		stop()
+		s.loop.all.Wait()
 	}
 }
 
@@ -319,13 +386,13 @@ func TestDryRun(t *testing.T) {
 
 // A policy that fails is passed over, and said.
 func TestPolicyFails(t *testing.T) {
-	bad := Named{"bad", says(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("policy bad: crash") })}
-	wrong := Named{"wrong", says(func(*sdk.Snapshot) ([]sdk.Intent, error) {
+	bad := chain.Named{Name: "bad", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) { return nil, errors.New("policy bad: crash") })}
+	wrong := chain.Named{Name: "wrong", Policy: says(func(*sdk.Snapshot) ([]sdk.Intent, error) {
 		return []sdk.Intent{{Verb: sdk.Preempt, Job: 99, Reason: "x"}}, nil
 	})}
 	s := newSite(t, bad, wrong, forPremium)
 	d := s.tick()
-	if len(d.Problems) != 1 || d.Problems[0] != "policy bad: crash" || len(d.Rejected) != 1 || len(d.Accepted) != 2 {
+	if len(d.Problems) != 1 || d.Problems[0] != "policy bad: crash" || len(d.Rejected) != 1 || d.Rejected[0].Policy != "wrong" || len(d.Accepted) != 2 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -380,6 +447,43 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestTicked: ticks are told, those that fail too.
+func TestTicked(t *testing.T) {
+	s := newSite(t)
+	s.srv.Fail(slurmresttest.Fault{Path: "/nodes", Slurm: 2002})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var failed []bool
+	s.loop.Ticked = func(took time.Duration, err error) {
+		if failed = append(failed, err != nil); took <= 0 {
+			t.Errorf("a tick took %v", took)
+		}
+		if len(failed) == 2 {
+			stop()
+		}
+		s.loop.Wake()
+	}
+	if err := s.loop.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(failed, []bool{true, false}) {
+		t.Errorf("failed: %v", failed)
+	}
+}
+
+// A tick asks for its settings once, whatever it sees: policies' files are read for that.
+func TestSettings(t *testing.T) {
+	s := newSite(t)
+	asked := 0
+	s.loop.Settings = func() Settings {
+		asked++
+		return s.settings
+	}
+	if s.tick(); asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
 // Who loses the lease does nothing any more.
 func TestLost(t *testing.T) {
 	s := newSite(t, forPremium)
@@ -409,6 +513,7 @@ func TestTranslate(t *testing.T) {
 		want   string
 	}{
 		"preempt":          {sdk.Intent{Verb: sdk.Preempt, Job: 1, Park: true}, `preempt {"hold":true}`},
+		"preempt for":      {sdk.Intent{Verb: sdk.Preempt, Job: 1, For: 2}, `preempt {"for":2}`},
 		"resume":           {sdk.Intent{Verb: sdk.Resume, Job: 2}, `resume {}`},
 		"resume smaller":   {sdk.Intent{Verb: sdk.Resume, Job: 2, Where: on(2, "b", "a")}, `resume {"nodes":["a","b"],"gpus":2}`},
 		"migrate":          {sdk.Intent{Verb: sdk.Migrate, Job: 1, Where: on(4, "a", "b")}, `migrate {"nodes":["a","b"]}`},

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chain is how a decision is made: policies are asked in their order, each on what
+// the ones before leave, and plan tries what each of them wants. The loop, the simulator and
+// a person who tries a policy all decide by it, so what one of them sees holds for the others.
+package chain
+
+import (
+	"context"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+// Policy is asked what to do. *policy.Policy is one.
+type Policy interface {
+	Ask(ctx context.Context, snapshot *policypb.Snapshot) ([]sdk.Intent, error)
+}
+
+// Named is a policy with the site's name for it.
+type Named struct {
+	Name string
+	Policy
+}
+
+// Answer is what became of asking one policy.
+type Answer struct {
+	Policy string
+	Plan   *plan.Plan // nil: it failed
+	Err    error      // why
+}
+
+// Decide asks all policies. One that fails is passed over. When ctx ends there are fewer
+// answers than policies.
+func Decide(ctx context.Context, policies []Named, s *sdk.Snapshot) []Answer {
+	answers := make([]Answer, 0, len(policies))
+	var encoded *policypb.Snapshot // of s
+	for _, p := range policies {
+		if encoded == nil {
+			encoded = sdk.Encode(s)
+		}
+		intents, err := p.Ask(ctx, encoded)
+		if ctx.Err() != nil {
+			return answers
+		}
+		if err != nil {
+			answers = append(answers, Answer{Policy: p.Name, Err: err})
+			continue
+		}
+		tried := plan.Try(s, intents)
+		if tried.Snapshot != s {
+			s, encoded = tried.Snapshot, nil
+		}
+		answers = append(answers, Answer{Policy: p.Name, Plan: tried})
+	}
+	return answers
+}

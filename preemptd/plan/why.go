@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// Why says what stands in the way of a job that waits: who of a lower tier could give way, and
+// who not. The text stays the same for as long as that does: nothing in it counts seconds.
+func Why(s *sdk.Snapshot, j *sdk.Job) string {
+	t := &trial{before: s, after: s, room: sdk.NewRoom(s)}
+	if t.room.Find(j, j.GPUs, nil) != nil {
+		return "there is room for it: Slurm is to start it"
+	}
+	var could []string
+	not := map[string][]string{}
+	for i := range s.Jobs {
+		o := &s.Jobs[i]
+		if o.Tier >= j.Tier || !o.Holds() {
+			continue
+		}
+		why := t.stays(o, j)
+		if why != "" {
+			not[why] = append(not[why], o.Label)
+			continue
+		}
+		could = append(could, o.Label)
+		t.room.Give(o.Shares)
+	}
+	var parts []string
+	switch fits := t.room.Find(j, j.GPUs, nil) != nil; {
+	case fits:
+		return "no policy makes room for it; it would fit if these gave way: " + some(could)
+	case len(could) > 0:
+		parts = append(parts, "it would not fit even if these gave way: "+some(could))
+	case len(not) == 0:
+		return "it does not fit, and nothing of a lower tier holds anything"
+	}
+	for _, why := range slices.Sorted(maps.Keys(not)) {
+		parts = append(parts, some(not[why])+": "+why)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// stays says why a job cannot be preempted now for another one; empty: it can.
+func (t *trial) stays(o, j *sdk.Job) string {
+	if o.Action != "" {
+		return o.Action + " is in progress"
+	}
+	b := checkPreempt(t, o, sdk.Intent{Verb: sdk.Preempt, Job: o.ID, For: j.ID})
+	if b == nil {
+		return ""
+	}
+	rules := t.before.Rules
+	switch b.invariant {
+	case Preemptable:
+		return "not to be checkpointed, " + b.detail
+	case MinRun:
+		return fmt.Sprintf("running for less than %v", rules.MinRun)
+	case CoolDown:
+		return fmt.Sprintf("disturbed less than %v ago", rules.CoolDown)
+	case Guarantee:
+		return fmt.Sprintf("less than the promised %.0f %% would be left", 100*o.Promised)
+	}
+	return "not running"
+}
+
+// shown is how many jobs are named; of more, their number is.
+const shown = 5
+
+// some names jobs.
+func some(labels []string) string {
+	noun := "job "
+	if len(labels) > 1 {
+		noun = "jobs "
+	}
+	if more := len(labels) - shown; more > 0 {
+		return fmt.Sprintf("%s%s and %d more", noun, strings.Join(labels[:shown], ", "), more)
+	}
+	return noun + strings.Join(labels, ", ")
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+// TestWhy: what a person is told of the premium job 30, which waits for 4 GPUs.
+func TestWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *sdk.Snapshot)
+		want   string
+	}{
+		"somebody could": {func(*sdk.Snapshot) {},
+			"no policy makes room for it; it would fit if these gave way: jobs 10, 20, 40, 41"},
+		"there is room": {func(s *sdk.Snapshot) { s.Jobs = s.Jobs[1:] },
+			"there is room for it: Slurm is to start it"},
+		"nobody there": {func(s *sdk.Snapshot) { find(s, 30).GPUs = 8; find(s, 30).CPUs = 99; s.Jobs = s.Jobs[2:3] },
+			"it does not fit, and nothing of a lower tier holds anything"},
+		"not enough": {func(s *sdk.Snapshot) { find(s, 30).CPUs, find(s, 20).Fraction = 9, 0.5 },
+			"it would not fit even if these gave way: jobs 10, 40, 41; job 20: less than the promised 70 % would be left"},
+		"each for its reason": {func(s *sdk.Snapshot) {
+			find(s, 10).Preemptable, find(s, 10).Obstacle = false, "it runs without --singularity"
+			find(s, 20).Action = "migrate"
+			find(s, 40).Started = now.Add(-time.Second)
+			find(s, 41).Acted = now.Add(-time.Second)
+		}, "job 41: disturbed less than 5m0s ago; job 20: migrate is in progress; job 10: not to be checkpointed, it runs without --singularity; job 40: running for less than 1m0s"},
+		"many": {func(s *sdk.Snapshot) {
+			for i := range s.Jobs {
+				s.Jobs[i].Action = "migrate"
+			}
+			for id := sdk.JobID(60); id < 64; id++ {
+				j := s.Jobs[0]
+				j.ID, j.Label = id, fmt.Sprint(id)
+				s.Jobs = append(s.Jobs, j)
+			}
+		}, "jobs 10, 20, 40, 41, 60 and 3 more: migrate is in progress"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := small()
+			for i := range s.Jobs {
+				s.Jobs[i].Label = fmt.Sprint(s.Jobs[i].ID)
+			}
+			c.change(s)
+			if got := plan.Why(s, find(s, 30)); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			later := *s
+			later.Time = now.Add(500 * time.Millisecond)
+			if got := plan.Why(&later, find(&later, 30)); got != c.want {
+				t.Errorf("later %s\nwant  %s", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+)
+
+// does has somebody do something to the basic job.
+func (s *site) does(who, kind string, args action.Args) {
+	s.Helper()
+	raw, err := action.Encode(kind, args)
+	if err != nil {
+		s.Fatal(err)
+	}
+	a, err := s.journal.Begin(s.Context(), journal.Request{Kind: kind, Job: basic, Args: raw, Who: who, Why: "a test"})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if a, err = s.loop.Hands.Run(s.Context(), a); err != nil || a.State != journal.Done {
+		s.Fatalf("%s by %s: %v %s: %s", kind, who, err, a.State, a.Problem)
+	}
+}
+
+// TestParkedAndMoved: the hold of a job that is moved and resized while it is parked stays with
+// whoever parked it.
+func TestParkedAndMoved(t *testing.T) {
+	for who, holder := range map[string]sdk.Holder{"policy tiers": sdk.HeldByPreemptd, "alice": sdk.HeldByUser, "operator": sdk.HeldByOperator} {
+		t.Run(who, func(t *testing.T) {
+			s := newSite(t)
+			s.does(who, "preempt", action.Args{Hold: true})
+			s.does("bob", "migrate", action.Args{Avoid: []string{"n2"}})
+			s.does("policy elastic", "resize", action.Args{GPUs: 2})
+			var seen sdk.Job
+			s.settings.Policies = []chain.Named{{Name: "looks", Policy: says(func(s *sdk.Snapshot) ([]sdk.Intent, error) {
+				j, _ := s.Job(basic)
+				seen = *j
+				return nil, nil
+			})}}
+			s.tick()
+			if seen.State != sdk.Held || seen.HeldBy != holder || !s.job(basic).Held {
+				t.Errorf("state %d, held by %d, want %d", seen.State, seen.HeldBy, holder)
+			}
+		})
+	}
+}

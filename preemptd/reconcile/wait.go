@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+)
+
+// Wait is a job that waits, and why nothing is done for it.
+type Wait struct {
+	Job  sdk.JobID
+	Tier sdk.Tier
+	Why  string
+}
+
+// wait is what was told of one.
+type wait struct {
+	why  string
+	told bool
+}
+
+// explained is of how many jobs it is said why they wait.
+const explained = 16
+
+// waiting says for the jobs that are promised something and wait for room why nothing is done
+// for them, premium ones first.
+func waiting(settings Settings, s *sdk.Snapshot, d *Decision) []Wait {
+	var all []Wait
+	for _, tier := range []sdk.Tier{sdk.Premium, sdk.Standard} {
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			if j.State != sdk.Waiting || j.Tier != tier || j.Action != "" || len(all) == explained {
+				continue
+			}
+			if why := nothing(settings, s, d, j); why != "" {
+				all = append(all, Wait{j.ID, j.Tier, why})
+			}
+		}
+	}
+	return all
+}
+
+// nothing says why nothing is done for a job; empty: something is.
+func nothing(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string {
+	var parts []string
+	for _, c := range d.Accepted {
+		if c.Intent.Job != j.ID && c.Intent.For != j.ID {
+			continue
+		}
+		if c.Verdict == Begun {
+			return ""
+		}
+		parts = append(parts, c.Intent.String()+": "+c.Outcome)
+	}
+	for i := range d.Rejected {
+		if r := &d.Rejected[i]; r.Intent.Job == j.ID || r.Intent.For == j.ID {
+			parts = append(parts, r.Intent.String()+" is against the rule "+string(r.Invariant))
+		}
+	}
+	if len(settings.Policies) == 0 {
+		parts = append(parts, "no policy is configured, so only what people ask for is done (policies in preemptd.yaml)")
+	}
+	return strings.Join(append(parts, plan.Why(s, j)), "; ")
+}
+
+// explain logs why jobs wait: once for each reason, and only when it was so at two ticks in a
+// row. Most jobs that come wait for Slurm's next look, and for nothing else.
+func (l *Loop) explain(waiting []Wait) {
+	now := make(map[sdk.JobID]*wait, len(waiting))
+	for _, w := range waiting {
+		was := l.waits[w.Job]
+		switch {
+		case was == nil || was.why != w.Why:
+			was = &wait{why: w.Why}
+		case !was.told:
+			was.told = true
+			l.Log.Info("waits", "job", int64(w.Job), "tier", w.Tier.String(), "why", w.Why)
+		}
+		now[w.Job] = was
+	}
+	l.waits = now
+}
