@@ -6,6 +6,7 @@ package cluster
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 type Known struct {
 	Number uint64
 	Rules  sdk.Rules
+	Power  Power
 	Tier   func(qos string) sdk.Tier
 	// Count is a job's GPU fraction over the window, and of how long.
 	Count func(id sdk.JobID) (fraction float64, counted time.Duration)
@@ -24,9 +26,16 @@ type Known struct {
 	Account func(name string) float64
 
 	Action map[int64]string    // what is being done to a job
-	Parked map[int64]bool      // a hold of ours, if it is held
+	Held   map[int64]Hold      // what an action left it with, if it is held
 	Acted  map[int64]time.Time // when it was last acted upon
 	Asked  map[int64]Asked     // of jobs that were edited
+}
+
+// Hold is one that an action left a job with: who had asked for it. What a person holds no
+// policy releases, though Slurm knows only that preemptd did it.
+type Hold struct {
+	Who    string
+	Policy bool
 }
 
 // Asked is what the user of a job asked for, where that is not what it asks for now.
@@ -34,6 +43,42 @@ type Asked struct {
 	Nodes       int64
 	TRESPerNode string
 	TRESPerJob  string
+
+	Required, Excluded       string // nodes
+	OurRequired, OurExcluded string // that an action asked for instead
+
+	ByPerson bool  // it was a person's action
+	Restarts int64 // of the job then
+}
+
+// pins are the nodes that a job's user wants it to have, and not to have: those that an action
+// gave it bind nobody, once it runs.
+func (a Asked) pins(j *slurmrest.Job) (required, excluded string) {
+	required, excluded = j.RequiredNodes, j.ExcludedNodes
+	if sameHosts(required, a.OurRequired) {
+		required = a.Required
+	}
+	if sameHosts(excluded, a.OurExcluded) {
+		excluded = a.Excluded
+	}
+	return required, excluded
+}
+
+// Pinned reports whether the job waits for nodes that are an action's wish, and not its user's.
+// A person's wish is none of those before the job has run with it.
+func (a Asked) Pinned(j *slurmrest.Job) bool {
+	if a.ByPerson && j.Restarts <= a.Restarts {
+		return false
+	}
+	required, excluded := a.pins(j)
+	return !sameHosts(required, j.RequiredNodes) || !sameHosts(excluded, j.ExcludedNodes)
+}
+
+func sameHosts(a, b string) bool {
+	x, y := hosts(a), hosts(b)
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
 }
 
 // Build makes a snapshot. It changes nothing that it is given, and the snapshot shares
@@ -44,6 +89,7 @@ func Build(seen Seen, k Known) *sdk.Snapshot {
 	b.nodes()
 	b.jobs()
 	b.rest()
+	b.power()
 	return s
 }
 
@@ -56,11 +102,12 @@ type builder struct {
 }
 
 func (b *builder) nodes() {
-	sorted := slices.Clone(b.seen.Nodes)
-	slices.SortFunc(sorted, func(x, y slurmrest.Node) int { return cmp.Compare(x.Name, y.Name) })
-	sorted = slices.CompactFunc(sorted, func(x, y slurmrest.Node) bool { return x.Name == y.Name })
+	sorted := inOrder(b.seen.Nodes, func(x, y *slurmrest.Node) int { return cmp.Compare(x.Name, y.Name) })
 	for i := range sorted {
 		n := &sorted[i]
+		if i > 0 && sorted[i-1].Name == n.Name {
+			continue
+		}
 		b.places[n.Name] = int32(len(b.Nodes))
 		b.Nodes = append(b.Nodes, sdk.Node{
 			Name: n.Name, State: nodeState(n.State), Reason: n.Reason, Since: n.ReasonTime,
@@ -68,6 +115,19 @@ func (b *builder) nodes() {
 		})
 	}
 	b.held = make([]sdk.GPUSet, len(b.Nodes))
+}
+
+// inOrder is a list in order; it is copied only if it is not. Rows are large, and Slurm's
+// lists are in order as a rule.
+func inOrder[T any](all []T, compare func(x, y *T) int) []T {
+	for i := 1; i < len(all); i++ {
+		if compare(&all[i-1], &all[i]) > 0 {
+			all = slices.Clone(all)
+			slices.SortStableFunc(all, func(x, y T) int { return compare(&x, &y) })
+			return all
+		}
+	}
+	return all
 }
 
 // nodeState: base and flags as Slurm has them, in capitals.
@@ -93,8 +153,8 @@ func nodeState(s slurmrest.NodeState) sdk.NodeState {
 // jobs are made in two passes: which GPUs a job has, Slurm may not say, and then it gets
 // those that no other has.
 func (b *builder) jobs() {
-	sorted := slices.Clone(b.seen.Jobs)
-	slices.SortFunc(sorted, func(x, y slurmrest.Job) int { return cmp.Compare(x.ID, y.ID) })
+	sorted := inOrder(b.seen.Jobs, func(x, y *slurmrest.Job) int { return cmp.Compare(x.ID, y.ID) })
+	b.Jobs = make([]sdk.Job, 0, len(sorted))
 	var vague []int
 	for i := range sorted {
 		j := &sorted[i]
@@ -119,7 +179,11 @@ func (b *builder) job(j *slurmrest.Job) sdk.Job {
 	nodes := max(j.NodeCount.Or(1), 1)
 	asked, edited := b.known.Asked[j.ID]
 	if !edited {
-		asked = Asked{nodes, j.TRESPerNode, j.TRESPerJob}
+		asked = Asked{Nodes: nodes, TRESPerNode: j.TRESPerNode, TRESPerJob: j.TRESPerJob}
+	}
+	required, excluded := j.RequiredNodes, j.ExcludedNodes
+	if edited {
+		required, excluded = asked.pins(j)
 	}
 	capsules := max(asked.Nodes, 1)
 	gpus, kind := request(j, nodes, j.TRESPerNode, j.TRESPerJob)
@@ -131,7 +195,7 @@ func (b *builder) job(j *slurmrest.Job) sdk.Job {
 		Tier:  b.known.Tier(j.QOS),
 		Tasks: int(j.Tasks.Or(0)), Capsules: int(capsules), Kind: kind, Features: features(j.RequestedFeatures),
 		Request: wanted, GPUs: gpus, MinGPUs: wanted, MaxGPUs: wanted,
-		Required: b.list(j.RequiredNodes), Excluded: b.list(j.ExcludedNodes),
+		Required: b.list(required), Excluded: b.list(excluded),
 		Submitted: j.SubmitTime, Eligible: j.EligibleTime, Acted: b.known.Acted[j.ID],
 	}
 	cpus := j.CPUs.Or(0)
@@ -149,6 +213,7 @@ func (b *builder) job(j *slurmrest.Job) sdk.Job {
 		made.Limit = j.TimeLimit.Duration
 	}
 	made.Preemptable, made.Obstacle = b.preemptable(j)
+	made.MinGPUs = b.least(j, wanted)
 	made.Checkpoint = b.checkpoint(made.Label)
 	return made
 }
@@ -190,14 +255,20 @@ var deferred = map[string]bool{
 }
 
 func (b *builder) holder(j *slurmrest.Job) sdk.Holder {
+	hold := b.known.Held[j.ID]
 	switch {
-	case b.known.Parked[j.ID]:
+	case hold.Policy, requeues[b.known.Action[j.ID]]:
 		return sdk.HeldByPreemptd
-	case j.Reason == "JobHeldAdmin":
+	case hold.Who != "" && hold.Who == j.User:
+		return sdk.HeldByUser
+	case hold.Who != "", j.Reason == "JobHeldAdmin":
 		return sdk.HeldByOperator
 	}
 	return sdk.HeldByUser
 }
+
+// requeues are the actions that hold a job while they are at it.
+var requeues = map[string]bool{"preempt": true, "migrate": true, "resize": true, "requeue": true}
 
 func (b *builder) preemptable(j *slurmrest.Job) (bool, string) {
 	p, ok := b.seen.Protected[j.ID]
@@ -212,6 +283,16 @@ func (b *builder) preemptable(j *slurmrest.Job) (bool, string) {
 		return false, cmp.Or(p.Obstacle, "it runs without --singularity")
 	}
 	return p.Obstacle == "", p.Obstacle
+}
+
+// least is how many GPUs the job may be shrunk to, as its user has said. It cannot grow beyond
+// what it asked for: its capsules began with so many devices, and have no use for more.
+func (b *builder) least(j *slurmrest.Job, wanted int) int {
+	text, _, _ := strings.Cut(b.seen.Protected[j.ID].GPUs, "-")
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return min(n, wanted)
+	}
+	return wanted
 }
 
 // checkpoint is of the newest, and what that cost.

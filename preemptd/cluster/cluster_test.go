@@ -26,6 +26,7 @@ type proxyds struct {
 	protected map[int64]bool
 	asked     map[int64]int
 	away      bool
+	gpus      string // --singularity-gpus of all
 	made      []*rpc.Checkpoint
 }
 
@@ -37,7 +38,7 @@ func (p *proxyds) Show(_ context.Context, j *slurmrest.Job) (*rpc.Job, error) {
 	case !p.protected[j.ID]:
 		return nil, rpc.Errorf(rpc.ErrNotProtected, "runs without --singularity")
 	}
-	return &rpc.Job{Id: fmt.Sprint(j.ID)}, nil
+	return &rpc.Job{Id: fmt.Sprint(j.ID), Options: map[string]string{"gpus": p.gpus}}, nil
 }
 
 func (p *proxyds) All(context.Context, []slurmrest.Node) ([]*rpc.Checkpoint, error) {
@@ -114,7 +115,7 @@ var known = Known{
 	},
 	Count:   func(sdk.JobID) (float64, time.Duration) { return 0.5, time.Minute },
 	Account: func(string) float64 { return 0.25 },
-	Action:  map[int64]string{2: "migrate"}, Parked: map[int64]bool{5: true}, Acted: map[int64]time.Time{1: at.Add(-time.Hour)},
+	Action:  map[int64]string{2: "migrate"}, Held: map[int64]Hold{5: {"policy tiers", true}}, Acted: map[int64]time.Time{1: at.Add(-time.Hour)},
 	Asked: map[int64]Asked{2: {Nodes: 2, TRESPerNode: "gres/gpu:2"}},
 }
 
@@ -183,6 +184,37 @@ func details(t *testing.T, s *sdk.Snapshot) {
 	}
 }
 
+// What a job may be shrunk to is what its user said; and it never has use for more than it began with.
+func TestShrinks(t *testing.T) {
+	for gpus, least := range map[string]int{"": 4, "1": 1, "2-8": 2, "9": 4, "x": 4} {
+		_, p, w := site(t, "26.05.3")
+		p.gpus = gpus
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j := Build(seen, known).Jobs[0]; j.MinGPUs != least || j.MaxGPUs != 4 || j.Request != 4 {
+			t.Errorf("%q: %d to %d of %d GPUs; want %d to 4", gpus, j.MinGPUs, j.MaxGPUs, j.Request, least)
+		}
+	}
+}
+
+// A job that an action holds while it is at it is not held by a person: its time counts as waiting.
+func TestHeldByAnAction(t *testing.T) {
+	for kind, holder := range map[string]sdk.Holder{"migrate": sdk.HeldByPreemptd, "release": sdk.HeldByUser, "": sdk.HeldByUser} {
+		_, _, w := site(t, "26.05.3")
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := known
+		k.Action = map[int64]string{4: kind}
+		if j, _ := Build(seen, k).Job(4); j.State != sdk.Held || j.HeldBy != holder {
+			t.Errorf("%q: state %d, held by %d, want %d", kind, j.State, j.HeldBy, holder)
+		}
+	}
+}
+
 // In the steady state there are two requests for a look, however many jobs there are, and
 // none to proxyd.
 func TestSteady(t *testing.T) {
@@ -207,6 +239,83 @@ func TestSteady(t *testing.T) {
 	srv.EditJob(1, func(j *slurmrest.Job) { j.Restarts++ })
 	if _, err := w.Look(t.Context()); err != nil || p.asked[1] != 2 {
 		t.Errorf("%v: asked %v", err, p.asked)
+	}
+}
+
+// Nodes that an action gave a job are no wish of its user's; what somebody has asked for since is.
+func TestPinned(t *testing.T) {
+	_, _, w := site(t, "26.05.3")
+	seen, err := w.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		is   Asked
+		want []int32
+	}{
+		{"the user's", Asked{Required: "n2", OurRequired: "n2"}, []int32{0}},
+		{"ours", Asked{Required: "n2", OurRequired: "n1,n9"}, []int32{1}},
+		{"ours, of none", Asked{OurRequired: "n9,n1"}, nil},
+	} {
+		k := known
+		k.Asked = map[int64]Asked{3: c.is}
+		if j, _ := Build(seen, k).Job(3); !reflect.DeepEqual(j.Required, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, j.Required, c.want)
+		}
+	}
+}
+
+// With a cap, what is drawn is estimated from who holds what; without, nothing is said.
+func TestPower(t *testing.T) {
+	_, _, w := site(t, "26.05.3")
+	seen, err := w.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := Build(seen, known); len(s.Power.Caps) != 0 || s.Nodes[0].Watts != 0 || s.Nodes[0].GPUs[0].Watts != 0 {
+		t.Errorf("%+v %+v", s.Power, s.Nodes[0])
+	}
+	k := known
+	k.Power = Power{Cap: 1000, Busy: 300, Idle: 50}
+	s := Build(seen, k)
+	var watts []float64
+	for i := range s.Nodes {
+		watts = append(watts, s.Nodes[i].Watts)
+	}
+	// Of n1 two GPUs are held, of n2 three, of n3 none; n4 is down.
+	if !reflect.DeepEqual(watts, []float64{700, 950, 100, 0}) || len(s.Power.Caps) != 1 || s.Power.Caps[0].Watts != 1000 || s.Nodes[0].GPUs[0].Watts != 300 || s.Nodes[0].GPUs[1].Watts != 50 {
+		t.Errorf("%v %+v %+v", watts, s.Power, s.Nodes[0].GPUs)
+	}
+}
+
+// A job that has just begun may have no capsule yet: it is asked about again, until it is clear that it has none.
+func TestJustBegun(t *testing.T) {
+	srv, p, w := site(t, "26.05.3")
+	now := at
+	w.Now = func() time.Time { return now }
+	srv.EditJob(2, func(j *slurmrest.Job) { j.StartTime = at.Add(-time.Second) })
+	look := func() Protection {
+		t.Helper()
+		seen, err := w.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.Protected[2]
+	}
+	twice := func() bool { look(); return look().Is }
+	if twice() || p.asked[2] != 2 || p.asked[1] != 1 {
+		t.Errorf("asked %v", p.asked)
+	}
+	p.protected[2] = true
+	if !twice() || p.asked[2] != 3 {
+		t.Errorf("asked %v", p.asked)
+	}
+	p.protected[2] = false
+	srv.EditJob(2, func(j *slurmrest.Job) { j.Restarts++ })
+	now = at.Add(time.Hour)
+	if twice() || p.asked[2] != 4 {
+		t.Errorf("asked %v", p.asked)
 	}
 }
 

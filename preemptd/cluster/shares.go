@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -19,7 +20,10 @@ func (b *builder) shares(j *slurmrest.Job, made *sdk.Job) bool {
 	names := hosts(j.Nodes)
 	made.Started = j.StartTime
 	made.GPUs = 0
-	layout := map[string]slurmrest.NodeLayout{}
+	var layout map[string]slurmrest.NodeLayout
+	if len(j.Layout) > 0 {
+		layout = make(map[string]slurmrest.NodeLayout, len(j.Layout))
+	}
 	for _, l := range j.Layout {
 		layout[l.Node] = l
 	}
@@ -104,12 +108,19 @@ func (b *builder) rest() {
 		b.Accounts = append(b.Accounts, sdk.Account{Name: name, Fraction: b.known.Account(name)})
 	}
 	for _, r := range b.seen.Reservations {
+		if r.Start.After(b.Time.Add(far)) {
+			continue
+		}
 		b.Reservations = append(b.Reservations, sdk.Reservation{
 			Name: r.Name, Start: r.Start, End: r.End, Nodes: b.list(r.Nodes),
 			Maintenance: slices.Contains(r.Flags, "MAINT"), Users: hosts(r.Users), Accounts: hosts(r.Accounts),
 		})
 	}
 }
+
+// far is how long Slurm takes a job without a time limit to last: what begins later, as the reservation by which preemptd shows that
+// it works, keeps nobody off a node.
+const far = 365 * 24 * time.Hour
 
 func gpuLimit(all []slurmrest.TRES) int {
 	for _, t := range all {

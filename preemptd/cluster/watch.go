@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
@@ -49,6 +50,8 @@ type Protection struct {
 	Restarts int64 // the run
 	Is       bool
 	Obstacle string // why not
+	GPUs     string // that its user lets it be shrunk and grown to: "MIN" or "MIN-MAX"; empty: not said
+	early    bool   // it had just begun, and may be protected yet
 }
 
 // Watch looks at a cluster, again and again. It is used by one goroutine.
@@ -99,7 +102,7 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 		away = w.checkpoints(ctx)
 		w.rare = at
 	}
-	if err := w.protections(ctx); err != nil {
+	if err := w.protections(ctx, at); err != nil {
 		away = err
 	}
 	if ctx.Err() != nil {
@@ -168,33 +171,53 @@ func (w *Watch) checkpoints(ctx context.Context) error {
 	return nil
 }
 
-// protections asks about the runs that have begun since the last look.
-func (w *Watch) protections(ctx context.Context) error {
+// protections asks about the runs that have begun since the last look, and then again about
+// those that had no capsule when they had just begun: Slurm calls a job running before its
+// nodes have made one.
+func (w *Watch) protections(ctx context.Context, at time.Time) error {
 	known := make(map[int64]Protection, len(w.seen.Protected))
-	asked := 0
-	var away error
+	var fresh, early []*slurmrest.Job
 	for i := range w.seen.Jobs {
 		j := &w.seen.Jobs[i]
-		if p, ok := w.seen.Protected[j.ID]; ok && p.Restarts == j.Restarts {
+		p, ok := w.seen.Protected[j.ID]
+		ok = ok && p.Restarts == j.Restarts
+		if ok {
 			known[j.ID] = p
-			continue
 		}
-		if j.State.Base != slurmrest.Running || j.State.Flags != 0 || !j.Batch || away != nil || asked == perLook {
-			continue
-		}
-		asked++
-		shown, err := w.Proxyd.Show(ctx, j)
 		switch {
-		case err == nil:
-			known[j.ID] = Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacle(shown)}
-		case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
-			known[j.ID] = Protection{Restarts: j.Restarts, Obstacle: err.Error()}
-		default: // asked again at the next look
-			away = err
+		case j.State.Base != slurmrest.Running || j.State.Flags != 0 || !j.Batch:
+		case !ok:
+			fresh = append(fresh, j)
+		case p.early:
+			early = append(early, j)
 		}
+	}
+	var away error
+	all := slices.Concat(fresh, early)
+	for _, j := range all[:min(perLook, len(all))] {
+		p, err := w.protection(ctx, j, at)
+		if err != nil { // asked again at the next look
+			away = err
+			break
+		}
+		known[j.ID] = p
 	}
 	w.seen.Protected = known
 	return away
+}
+
+// settled is how long after its start a job has its capsule, or will have none.
+const settled = time.Minute
+
+func (w *Watch) protection(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
+	shown, err := w.Proxyd.Show(ctx, j)
+	switch {
+	case err == nil:
+		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacle(shown), GPUs: shown.GetOptions()["gpus"]}, nil
+	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
+		return Protection{Restarts: j.Restarts, Obstacle: err.Error(), early: at.Sub(j.StartTime) < settled}, nil
+	}
+	return Protection{}, err
 }
 
 func obstacle(j *rpc.Job) string {

@@ -34,6 +34,7 @@ type Config struct {
 	MungeSocket string
 	ProxydPort  string
 	Listen      string
+	Web         Web
 	Operators   []string
 	Sacctmgr    string
 	Journal     string
@@ -46,13 +47,19 @@ type Config struct {
 	Rules      Rules
 	Tiers      Tiers
 	Promised   Promised
+	Power      Power
 	Policies   []string
 	Policy     Policy
 
-	LogLevel slog.Level
+	Metrics Metrics
+	Log     Log
+	PauseAt string
 
 	origins map[string]origin // by key
 }
+
+// Web is the page for browsers.
+type Web struct{ Address, TLSCert, TLSKey string }
 
 // Patience is how long steps of actions may take.
 type Patience struct{ Checkpoint, Vacate, Start time.Duration }
@@ -66,12 +73,24 @@ type Tiers struct{ Premium, Standard, Basic []string }
 // Promised is the GPU fraction of each tier, in percent.
 type Promised struct{ Premium, Standard, Basic int }
 
+// Power is what GPUs may draw, and are taken to draw, in watts.
+type Power struct{ Cap, Busy, Idle int }
+
 // Policy is what all policies have in common.
 type Policy struct {
 	Folder   string
 	Settings string
 	Timeout  time.Duration
 	Memory   uint64
+}
+
+// Metrics is where they are served.
+type Metrics struct{ Address string }
+
+// Log is what is logged, and how.
+type Log struct {
+	Level slog.Level
+	JSON  bool
 }
 
 // origin is the value of a key as it was written, and where.
@@ -155,6 +174,9 @@ func parse(file string, text []byte, environ []string, flags map[string]string) 
 	}
 	if c.TokenFile == "" && !strings.HasPrefix(c.Slurmrestd, "unix:") {
 		errs = append(errs, fmt.Errorf("token.file: missing; slurmrestd at %s wants a token", c.Slurmrestd))
+	}
+	if (c.Web.TLSCert == "") != (c.Web.TLSKey == "") {
+		errs = append(errs, errors.New("web.tls_cert, web.tls_key: one without the other"))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("configuration: %w", errors.Join(errs...))

@@ -40,7 +40,7 @@ var keys = []key{
 		text(func(c *Config) *string { return &c.ProxydPort }, port, "a number from 1 to 65535"), false, true},
 	{"listen", ":6831", "Where people's requests are listened for: HOST:PORT, or :PORT for all addresses. Empty: nowhere.",
 		text(func(c *Config) *string { return &c.Listen }, hostPort, "HOST:PORT or :PORT"), false, true},
-	{"operators", "slurm", "Who besides root, and besides Slurm's operators and administrators, may act on everybody's jobs: users, and groups as @name.",
+	{"operators", "", "Who besides root, SlurmUser, and Slurm's operators and administrators, may act on everybody's jobs: users, and groups as @name.",
 		members(func(c *Config) *[]string { return &c.Operators }), true, true},
 	{"sacctmgr", "/usr/bin/sacctmgr", "Slurm's sacctmgr, which knows who is operator or administrator. Empty: nobody is.",
 		text(func(c *Config) *string { return &c.Sacctmgr }, absolute, "an absolute path"), false, true},
@@ -55,6 +55,13 @@ var keys = []key{
 		age(func(c *Config) *time.Duration { return &c.Grace }, 0), false, true},
 	{"retention", "90d", "How long actions that have ended are remembered.",
 		age(func(c *Config) *time.Duration { return &c.Retention }, time.Hour), false, false},
+
+	{"web.address", "127.0.0.1:6832", "Where the web page is served: HOST:PORT, or :PORT for all addresses. Whoever reaches it sees all jobs. Empty: nowhere.",
+		text(func(c *Config) *string { return &c.Web.Address }, hostPort, "HOST:PORT or :PORT"), false, true},
+	{"web.tls_cert", "", "Certificate of the page with its chain, PEM, read again when it changes. Empty: plain HTTP, over which tokens are taken on this machine only.",
+		text(func(c *Config) *string { return &c.Web.TLSCert }, absolute, "an absolute path"), false, true},
+	{"web.tls_key", "", "Its key, PEM.",
+		text(func(c *Config) *string { return &c.Web.TLSKey }, absolute, "an absolute path"), false, true},
 
 	{"patience.checkpoint", "15m", "How long a checkpoint may take before the action is given up.",
 		age(func(c *Config) *time.Duration { return &c.Patience.Checkpoint }, time.Second), false, true},
@@ -83,6 +90,13 @@ var keys = []key{
 	{"promised.basic", "0", "The same of basic jobs.",
 		number(func(c *Config) *int { return &c.Promised.Basic }, 0, 100), false, false},
 
+	{"power.cap", "0", "Watts that the GPUs of all nodes may draw together, for the policy power. 0: no cap.",
+		number(func(c *Config) *int { return &c.Power.Cap }, 0, 1e9), false, false},
+	{"power.busy", "400", "Watts that a GPU which a job holds is taken to draw: an estimate, for power is not measured.",
+		number(func(c *Config) *int { return &c.Power.Busy }, 0, 1e5), false, false},
+	{"power.idle", "60", "The same of one that no job holds.",
+		number(func(c *Config) *int { return &c.Power.Idle }, 0, 1e5), false, false},
+
 	{"policies", "", "Policies in the order in which they are asked. Empty: preemptd does what people ask, and nothing by itself.",
 		names(func(c *Config) *[]string { return &c.Policies }), true, false},
 	{"policy.folder", libexec, "Where their programs are: sing-policy-NAME.",
@@ -94,7 +108,13 @@ var keys = []key{
 	{"policy.memory", "1G", "How much memory a policy may use. 0: no limit.",
 		size(func(c *Config) *uint64 { return &c.Policy.Memory }), false, false},
 
-	{"log_level", "info", "debug, info, warn or error.", level, false, true},
+	{"metrics.address", "", "Where Prometheus finds /metrics, to anybody who asks: HOST:PORT, or :PORT for all addresses. Empty: nowhere.",
+		text(func(c *Config) *string { return &c.Metrics.Address }, hostPort, "HOST:PORT or :PORT"), false, true},
+
+	{"log.level", "info", "debug, info, warn or error.", level, false, true},
+	{"log.format", "text", "text (key=value) or json, one object a line.", format, false, true},
+	{"pause_at", "", "For tests of what is killed then: the process stops (SIGSTOP) when an action has come to this step (park), or has done it and not written so (park!). Empty: never.",
+		text(func(c *Config) *string { return &c.PauseAt }, step, "the name of a step, and perhaps !"), false, false},
 }
 
 // Keys returns the names of all keys.

@@ -33,6 +33,8 @@ func path(v string) bool { return filepath.IsAbs(v) && !strings.ContainsAny(v, "
 
 func absolute(v string) bool { return v == "" || path(v) }
 
+func step(v string) bool { return v == "" || stepSyntax.MatchString(v) }
+
 func name(v string) bool { return v == "" || nameSyntax.MatchString(v) }
 
 func address(v string) bool {
@@ -63,6 +65,8 @@ func number(field func(*Config) *int, from, to int) func(*Config, string) error 
 		return nil
 	}
 }
+
+var stepSyntax = regexp.MustCompile(`^[a-z]+!?$`)
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
@@ -163,6 +167,14 @@ func level(c *Config, v string) error {
 	if !ok {
 		return errors.New("debug, info, warn or error")
 	}
-	c.LogLevel = l
+	c.Log.Level = l
+	return nil
+}
+
+func format(c *Config, v string) error {
+	if v != "text" && v != "json" {
+		return errors.New("text or json")
+	}
+	c.Log.JSON = v == "json"
 	return nil
 }

@@ -20,6 +20,9 @@ const (
 	Flood    Kind = "flood"    // its answer is too large
 )
 
+// Kinds are all there are.
+func Kinds() []Kind { return []Kind{Refusal, Nonsense, Crash, Hang, Flood} }
+
 // Failure is something that a policy did wrong.
 type Failure struct {
 	Kind   Kind

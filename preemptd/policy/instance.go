@@ -106,7 +106,7 @@ func (i *instance) ask(ctx context.Context, timeout time.Duration, pb *policypb.
 		return intents, true, nil
 	case ctx.Err() != nil:
 		return nil, true, ctx.Err() // whoever asked went away: that is not the policy's fault
-	case limited.Err() != nil:
+	case limited.Err() != nil, status.Code(err) == codes.DeadlineExceeded: // whichever clock was first
 		return nil, false, &Failure{Hang, fmt.Sprintf("no answer in %v", timeout)}
 	}
 	err = i.explain("decide", err)

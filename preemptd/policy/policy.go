@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -51,6 +52,7 @@ type Policy struct {
 	mu      sync.Mutex
 	config  Config
 	running *instance // or nil
+	refused string    // what is wrong with what was changed, while the process before goes on
 	files   string    // what its files were when it was last started, or that was tried
 	rest    time.Duration
 	until   time.Time // it rests
@@ -68,6 +70,7 @@ type Status struct {
 	PID      string          // of its process; empty: there is none
 	Starts   int             // of processes
 	Failures int             //
+	Kinds    map[Kind]int    // the same failures, by kind
 	Problem  string          // what is wrong now; empty: nothing
 	Until    time.Time       // it rests; zero: it does not
 }
@@ -107,7 +110,7 @@ func (p *Policy) Ask(ctx context.Context, pb *policypb.Snapshot) ([]sdk.Intent, 
 	switch {
 	case err == nil:
 		p.rest = 0
-		p.note(func(s *Status) { s.Problem = "" })
+		p.note(func(s *Status) { s.Problem = p.refused })
 	case ctx.Err() != nil:
 		return nil, err
 	default:
@@ -144,10 +147,8 @@ func (p *Policy) ready(ctx context.Context) error {
 		return p.failed(err, false)
 	default: // the old one goes on
 		p.log.Error("the changed policy does not start; the one before goes on", "error", err)
-		p.note(func(s *Status) {
-			s.Failures++
-			s.Problem = "changed, and the change does not start: " + err.Error()
-		})
+		p.refused = "changed, and the change does not start: " + err.Error()
+		p.note(func(s *Status) { s.count(err); s.Problem = p.refused })
 		return nil
 	}
 	p.replace(next)
@@ -159,17 +160,20 @@ func (p *Policy) replace(next *instance) {
 	if p.running != nil {
 		p.running.end()
 	}
-	p.running = next
+	p.running, p.refused = next, ""
 	p.until = time.Time{}
 	p.note(func(s *Status) {
-		*s = Status{Name: s.Name, Who: next.who, PID: next.process.ID(), Starts: s.Starts + 1, Failures: s.Failures}
+		*s = Status{Name: s.Name, Who: next.who, PID: next.process.ID(), Starts: s.Starts + 1, Failures: s.Failures, Kinds: s.Kinds}
 	})
 	p.log.Info("policy started", "name", next.who.Name, "version", next.who.Version, "pid", next.process.ID())
 }
 
 // failed notes a failure, and sends a process that is not sane away. Caller holds p.mu.
 func (p *Policy) failed(err error, sane bool) error {
-	p.note(func(s *Status) { s.Failures, s.Problem = s.Failures+1, err.Error() })
+	p.note(func(s *Status) {
+		s.count(err)
+		s.Problem = err.Error()
+	})
 	if sane {
 		p.log.Error("policy cannot decide", "error", err)
 		return err
@@ -181,8 +185,19 @@ func (p *Policy) failed(err error, sane bool) error {
 	p.rest = min(max(firstRest, 2*p.rest), maxRest)
 	p.until, p.last = p.now().Add(p.rest), err
 	p.note(func(s *Status) { s.PID, s.Until = "", p.until })
-	p.log.Error("policy failed", "error", err, "rests", p.rest)
+	p.log.Error("policy failed", "error", err, "rests", p.rest.String())
 	return err
+}
+
+// count counts a failure.
+func (s *Status) count(err error) {
+	s.Failures++
+	if f := (*Failure)(nil); errors.As(err, &f) {
+		if s.Kinds == nil {
+			s.Kinds = map[Kind]int{}
+		}
+		s.Kinds[f.Kind]++
+	}
 }
 
 // note changes the status.
@@ -196,7 +211,9 @@ func (p *Policy) note(change func(*Status)) {
 func (p *Policy) Status() Status {
 	p.noting.Lock()
 	defer p.noting.Unlock()
-	return p.status
+	s := p.status
+	s.Kinds = maps.Clone(s.Kinds)
+	return s
 }
 
 // Close ends the policy's process. It may be called twice.

@@ -200,7 +200,7 @@ func TestWhatAPolicyCanDoWrong(t *testing.T) {
 				t.Fatalf("got %v, want %s: …%s…\n%s", err, c.kind, c.says, log)
 			}
 			s := p.Status()
-			if s.Failures != 1 || !strings.Contains(s.Problem, c.says) {
+			if s.Failures != 1 || s.Kinds[c.kind] != 1 || !strings.Contains(s.Problem, c.says) {
 				t.Errorf("status %+v", s)
 			}
 			if !strings.Contains(log.String(), string(c.kind)) {
@@ -240,7 +240,7 @@ func TestAPolicyThatFailsRests(t *testing.T) {
 		}
 		clock = clock.Add(time.Millisecond)
 	}
-	if s := p.Status(); s.Starts != 4 || s.Failures != 4 {
+	if s := p.Status(); s.Starts != 4 || s.Failures != 4 || s.Kinds[Crash] != 4 {
 		t.Errorf("status %+v", s)
 	}
 }

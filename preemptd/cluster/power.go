@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import "github.com/singularity-slurm/singularity-slurm/policies/sdk"
+
+// Power is what all GPUs may draw together, and what each of them is taken to draw, in watts.
+type Power struct {
+	Cap        float64 // 0: none
+	Busy, Idle float64
+}
+
+// power estimates what is drawn, for a site that has a cap: a GPU that a job holds works, any
+// other one idles, and a node that is down draws nothing.
+func (b *builder) power() {
+	p := b.known.Power
+	if p.Cap <= 0 {
+		return
+	}
+	b.Power.Caps = []sdk.Cap{{Name: "power.cap", Watts: p.Cap}}
+	for i := range b.Nodes {
+		n := &b.Nodes[i]
+		if n.State == sdk.NodeDown {
+			continue
+		}
+		for g := range n.GPUs {
+			watts := p.Idle
+			if b.held[i]>>g&1 == 1 {
+				watts = p.Busy
+			}
+			n.GPUs[g].Watts, n.GPUs[g].Limit = float32(watts), float32(p.Busy)
+			n.Watts += watts
+		}
+	}
+}
