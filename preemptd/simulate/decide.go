@@ -11,30 +11,31 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 )
 
-// decide asks the policies, and begins what plan lets through.
+// decide asks the policies, and begins what plan lets through. In a simulation a policy that
+// fails is an error: its results would be of something else.
 func (r *run) decide(ctx context.Context) error {
-	r.ledger.Forget(r.time(r.now))
-	s := r.snapshot()
-	for _, ask := range r.config.Decide {
-		intents, err := ask(ctx, s)
-		if err != nil {
-			return err
+	if r.now >= r.forget {
+		r.ledger.Forget(r.time(r.now))
+		r.forget = r.now + r.config.Rules.Window.Milliseconds()/8
+	}
+	for _, answer := range chain.Decide(ctx, r.config.Policies, r.snapshot()) {
+		if answer.Err != nil {
+			return answer.Err
 		}
-		p := plan.Try(s, intents)
-		r.result.Rejected += len(p.Rejected)
-		for _, step := range p.Steps {
+		r.result.Rejected += len(answer.Plan.Rejected)
+		for _, step := range answer.Plan.Steps {
+			r.dirty = true
 			for _, id := range step.Jobs {
-				if err := r.begin(p.Snapshot, step.Intent, id); err != nil {
+				if err := r.begin(answer.Plan.Snapshot, step.Intent, id); err != nil {
 					return err
 				}
 			}
 		}
-		s = p.Snapshot
 	}
-	return nil
+	return ctx.Err()
 }
 
 // begin begins one step for one job.
@@ -43,32 +44,67 @@ func (r *run) begin(after *sdk.Snapshot, i sdk.Intent, id sdk.JobID) error {
 	then, _ := after.Job(id)
 	switch i.Verb {
 	case sdk.Preempt:
-		r.stop(j, "preempt")
+		j.parks = i.Park
+		r.stop(j, i.Verb)
+	case sdk.Requeue:
+		r.requeue(j, then, i.Park)
 	case sdk.Migrate, sdk.Resize:
-		if !j.computes && len(j.shares) == 0 {
-			j.gpus = i.GPUs // it waits, for another size from now on
-			return nil
+		r.move(j, then, i.Verb)
+	case sdk.Place, sdk.Resume, sdk.Release:
+		if j.state == sdk.Held {
+			j.state = sdk.Waiting
+			r.enqueue(j)
 		}
-		j.gpus = then.GPUs
-		c := newClaim(j, then.Shares)
-		c.leaving = true
-		r.lay(c)
-		r.stop(j, i.Verb.String())
-	case sdk.Place:
-		r.lay(newClaim(j, then.Shares))
+		if len(then.Shares) > 0 {
+			r.lay(newClaim(j, then.Shares))
+		}
+	case sdk.Hold:
+		r.dequeue(j)
+		j.state = sdk.Held
 	default:
-		return fmt.Errorf("simulate: %v: nothing here holds, releases or requeues", i)
+		return fmt.Errorf("simulate: %v: there is no such verb here", i)
 	}
 	return nil
 }
 
+// move has a job go on elsewhere, or with another number of GPUs.
+func (r *run) move(j *job, then *sdk.Job, verb sdk.Verb) {
+	switch {
+	case r.config.Kill: // whoever is moved begins again: nobody would
+		r.result.Rejected++
+	case len(j.shares) == 0:
+		j.gpus = then.GPUs // it waits, for another size from now on
+	default:
+		j.gpus = then.GPUs
+		c := newClaim(j, then.Shares)
+		c.leaving = true
+		r.lay(c)
+		r.stop(j, verb)
+	}
+}
+
+// requeue gives a job another QOS.
+func (r *run) requeue(j *job, then *sdk.Job, park bool) {
+	waits := j.state == sdk.Waiting
+	if waits {
+		r.dequeue(j)
+	}
+	j.qos, j.tier = then.QOS, then.Tier
+	switch {
+	case waits && park:
+		j.state = sdk.Held
+	case waits:
+		r.enqueue(j)
+	case j.state == sdk.Running:
+		j.parks = park
+		r.stop(j, sdk.Requeue)
+	}
+}
+
 // active is a job that has not ended.
 func (r *run) active(id sdk.JobID) *job {
-	if j := r.running[id]; j != nil {
-		return j
-	}
-	i := slices.IndexFunc(r.queue, func(j *job) bool { return j.ID == id })
-	return r.queue[i]
+	i, _ := slices.BinarySearchFunc(r.present, id, func(j *job, id sdk.JobID) int { return cmp.Compare(j.ID, id) })
+	return r.present[i]
 }
 
 func newClaim(j *job, shares []sdk.Share) *claim {
@@ -107,29 +143,33 @@ func (r *run) fill(c *claim) bool {
 	return true
 }
 
+func makeNodes(n, gpus int) []sdk.Node {
+	nodes := make([]sdk.Node, n)
+	devices := make([]sdk.GPU, n*gpus)
+	for i := range nodes {
+		nodes[i] = sdk.Node{Name: fmt.Sprintf("n%06d", i), GPUs: devices[i*gpus : (i+1)*gpus : (i+1)*gpus]}
+	}
+	return nodes
+}
+
 // snapshot is the cluster as preemptd would show it.
 func (r *run) snapshot() *sdk.Snapshot {
-	s := &sdk.Snapshot{Cluster: "simulated", Time: r.time(r.now), Rules: r.config.Rules, Nodes: make([]sdk.Node, r.config.Nodes)}
-	gpus := make([]sdk.GPU, r.config.Nodes*r.config.GPUs)
-	for n := range s.Nodes {
-		s.Nodes[n] = sdk.Node{Name: fmt.Sprintf("n%06d", n), GPUs: gpus[n*r.config.GPUs : (n+1)*r.config.GPUs : (n+1)*r.config.GPUs]}
+	r.present = slices.DeleteFunc(r.present, func(j *job) bool { return j.state == sdk.Deferred })
+	s := &sdk.Snapshot{
+		Cluster: "simulated", Time: r.time(r.now), Rules: r.config.Rules, QOS: r.qos,
+		Nodes: r.nodes, Jobs: make([]sdk.Job, len(r.present)),
 	}
-	s.Jobs = make([]sdk.Job, 0, len(r.running)+len(r.queue))
-	for _, j := range r.running {
-		s.Jobs = append(s.Jobs, r.describe(j))
+	for i, j := range r.present {
+		r.describe(j, &s.Jobs[i])
 	}
-	for _, j := range r.queue {
-		s.Jobs = append(s.Jobs, r.describe(j))
-	}
-	slices.SortFunc(s.Jobs, func(a, b sdk.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return s
 }
 
-// describe is one job as preemptd would show it.
-func (r *run) describe(j *job) sdk.Job {
+// describe makes d one job as preemptd would show it.
+func (r *run) describe(j *job, d *sdk.Job) {
 	count := r.ledger.Job(j.ID, r.time(r.now))
-	d := sdk.Job{
-		ID: j.ID, Label: fmt.Sprint(int64(j.ID)), User: j.User, Account: j.Account, QOS: j.QOS, Priority: int64(j.tier),
+	*d = sdk.Job{
+		ID: j.ID, Label: j.label, User: j.User, Account: j.Account, QOS: j.qos, Priority: int64(j.tier),
 		State: j.state, Action: j.action, Restarts: j.runs,
 		Tier: j.tier, Promised: r.config.Rules.Promised[j.tier], Fraction: count.Fraction(), Counted: count.Counted,
 		Preemptable: !j.Rigid, Tasks: j.GPUs, Capsules: j.Nodes, Request: j.GPUs, GPUs: j.gpus, MinGPUs: j.MinGPUs, MaxGPUs: j.GPUs,
@@ -139,6 +179,9 @@ func (r *run) describe(j *job) sdk.Job {
 	if j.claim != nil {
 		d.Action = cmp.Or(d.Action, "place")
 		d.Shares = merge(j.shares, j.claim.got)
+	}
+	if j.state == sdk.Held {
+		d.HeldBy = sdk.HeldByPreemptd
 	}
 	if j.Rigid {
 		d.Obstacle = "the trace says that it cannot be preempted"
@@ -152,7 +195,6 @@ func (r *run) describe(j *job) sdk.Job {
 	if j.acted >= 0 {
 		d.Acted = r.time(j.acted)
 	}
-	return d
 }
 
 // merge is what a job holds and what is kept for it.

@@ -5,17 +5,17 @@ package simulate
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
 // kind is what happens.
 type kind uint8
 
 const (
-	submitted kind = iota
-	dumped         // its checkpoint is made: it leaves its nodes
-	restored       // it computes again
+	dumped   kind = iota // its checkpoint is made: it leaves its nodes
+	restored             // it computes again
 	finished
 	tick // policies are asked
 	look // it is time for backfill
@@ -30,22 +30,8 @@ type event struct {
 	turn int
 }
 
-// events is what will happen, the next first.
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(e[i].at, e[j].at), cmp.Compare(e[i].seq, e[j].seq)) < 0
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) } //nolint:errcheck // nothing else is pushed
-
-// Pop takes the last, for package heap.
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
+// before orders events.
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
 // at has something happen to a job at its present turn.
 func (r *run) at(when int64, k kind, j *job) {
@@ -54,7 +40,7 @@ func (r *run) at(when int64, k kind, j *job) {
 	if j != nil {
 		turn = j.turn
 	}
-	heap.Push(&r.events, event{when, r.seq, k, j, turn})
+	r.events = put(r.events, event{when, r.seq, k, j, turn})
 }
 
 // before orders the queue: by priority, then by age.
@@ -65,11 +51,13 @@ func before(a, b *job) int {
 func (r *run) enqueue(j *job) {
 	i, _ := slices.BinarySearchFunc(r.queue, j, before)
 	r.queue = slices.Insert(r.queue, i, j)
+	r.course.now.waiting[j.tier]++
 }
 
 func (r *run) dequeue(j *job) {
 	if i, ok := slices.BinarySearchFunc(r.queue, j, before); ok {
 		r.queue = slices.Delete(r.queue, i, i+1)
+		r.course.now.waiting[j.tier]--
 	}
 }
 
@@ -109,24 +97,38 @@ func (r *run) schedule() {
 	}
 }
 
+// ends is when Slurm believes that a job ends, and what is free then.
+type ends struct {
+	at   int64
+	id   sdk.JobID
+	gpus int
+}
+
+func (e *ends) before(o *ends) bool { return e.at < o.at || e.at == o.at && e.id < o.id }
+
+// shadow is when a job can start at the latest, and how many GPUs more than it needs are
+// free then. Few of the many that run must end for that: they are taken off a heap.
+func (r *run) shadow(first *job) (at int64, spare int) {
+	r.ends = r.ends[:0]
+	for _, j := range r.running {
+		r.ends = append(r.ends, ends{max(r.now+1, j.until), j.ID, j.holding})
+	}
+	h := r.ends
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		sink(h, i)
+	}
+	free, at := r.pool.total, r.now
+	for free < first.gpus && len(h) > 0 {
+		var next ends
+		next, h = take(h)
+		free, at = free+next.gpus, next.at
+	}
+	return at, free - first.gpus
+}
+
 // backfill starts jobs that end before the first one can start, or leave it enough GPUs then.
 func (r *run) backfill(first *job, rest []*job) {
-	ends := make([]*job, 0, len(r.running))
-	for _, j := range r.running {
-		ends = append(ends, j)
-	}
-	slices.SortFunc(ends, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(a.expected(r.now), b.expected(r.now)), cmp.Compare(a.ID, b.ID))
-	})
-	free, shadow := r.pool.total, r.now
-	for _, j := range ends {
-		if free >= first.gpus {
-			break
-		}
-		free += j.held()
-		shadow = j.expected(r.now)
-	}
-	spare := free - first.gpus
+	shadow, spare := r.shadow(first)
 	for _, j := range rest {
 		if j.claim != nil {
 			continue

@@ -4,10 +4,7 @@
 package simulate
 
 import (
-	"fmt"
-	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
@@ -17,63 +14,98 @@ import (
 type Result struct {
 	Makespan    time.Duration // until the last job was done
 	Utilisation float64       // of all GPUs over that time, by work that counts
-	Preemptions int           // and moves, and resizes
+	Preempted   int           // how often a job was
+	Migrated    int
+	Resized     int
 	Rejected    int           // intents
-	Lost        time.Duration // GPU time: work done twice, dumps and restores
+	Redone      time.Duration // GPU time: work that was lost, and done twice
+	Still       time.Duration // GPU time of dumps and restores
 	Tiers       [sdk.Tiers]TierResult
+	Course      []Sample
 
-	lost     int64 // GPU-milliseconds, like those below
+	// GPU-milliseconds.
+	still    int64
+	again    int64 // computed that was lost, and is done again
 	work     int64 // of the trace
 	computed int64
-	again    int64 // computed that was lost, and is done again
-	waits    [sdk.Tiers][]int64
-	takes    [sdk.Tiers][]int64
-	asked    [sdk.Tiers]int64 // GPU-milliseconds from submission to end, on all GPUs asked for
-	did      [sdk.Tiers]int64
+	tiers    [sdk.Tiers]lives
+}
+
+// lives are those of the jobs of a tier that are done.
+type lives struct {
+	waits, takes []int64 // milliseconds
+	asked, did   int64   // GPU-milliseconds from submission to end, on all GPUs asked for; and of their work
 }
 
 // TierResult is what became of the jobs of a tier.
 type TierResult struct {
-	Jobs              int
-	Wait, Wait95      time.Duration // until the first start: on average, and of 95 of 100
-	Complete, Compl95 time.Duration // from submission to end
-	Fraction          float64       // GPU fraction over their whole lives
+	Jobs     int
+	Wait     Spread  // until the first start
+	Complete Spread  // from submission to end
+	Fraction float64 // GPU fraction over their whole lives
+	Stopped  int     // how often one was preempted, moved or resized
+}
+
+// Spread is how long jobs took.
+type Spread struct{ Mean, Median, P95 time.Duration }
+
+// Lost is GPU time that did no work that counts.
+func (r *Result) Lost() time.Duration { return r.Redone + r.Still }
+
+// Stops is how often a job was stopped, for whatever.
+func (r *Result) Stops() int { return r.Preempted + r.Migrated + r.Resized }
+
+// stopped counts a job that is disturbed.
+func (r *Result) stopped(j *job, verb sdk.Verb) {
+	r.Tiers[j.born].Stopped++
+	switch verb {
+	case sdk.Migrate:
+		r.Migrated++
+	case sdk.Resize:
+		r.Resized++
+	default:
+		r.Preempted++
+	}
 }
 
 // ended counts a job that is done.
 func (r *Result) ended(j *job) {
 	submit := j.Submit.Milliseconds()
 	r.work += work(j.Job)
-	r.waits[j.tier] = append(r.waits[j.tier], j.first-submit)
-	r.takes[j.tier] = append(r.takes[j.tier], j.done-submit)
-	r.asked[j.tier] += (j.done - submit) * int64(j.GPUs)
-	r.did[j.tier] += work(j.Job)
+	of := &r.tiers[j.born]
+	of.waits = append(of.waits, j.first-submit)
+	of.takes = append(of.takes, j.done-submit)
+	of.asked += (j.done - submit) * int64(j.GPUs)
+	of.did += work(j.Job)
 }
 
 // finish is the result when all jobs are done.
 func (r *run) finish() *Result {
 	res := &r.result
-	res.Makespan = time.Duration(r.now) * time.Millisecond
-	res.Lost = time.Duration(res.lost) * time.Millisecond
+	gpus := r.config.Nodes * r.config.GPUs
+	res.Makespan = milliseconds(r.now)
+	res.Redone, res.Still = milliseconds(res.again), milliseconds(res.still)
 	if r.now > 0 {
-		res.Utilisation = float64(res.work) / float64(r.now) / float64(r.config.Nodes*r.config.GPUs)
+		res.Utilisation = float64(res.work) / float64(r.now) / float64(gpus)
 	}
 	for t := range res.Tiers {
-		tier := &res.Tiers[t]
-		tier.Jobs = len(res.waits[t])
-		tier.Wait, tier.Wait95 = mean(res.waits[t])
-		tier.Complete, tier.Compl95 = mean(res.takes[t])
-		if res.asked[t] > 0 {
-			tier.Fraction = float64(res.did[t]) / float64(res.asked[t])
+		tier, of := &res.Tiers[t], &res.tiers[t]
+		tier.Jobs = len(of.waits)
+		tier.Wait, tier.Complete = spread(of.waits), spread(of.takes)
+		if of.asked > 0 {
+			tier.Fraction = float64(of.did) / float64(of.asked)
 		}
 	}
+	res.Course = r.course.samples(gpus)
 	return res
 }
 
-// mean is the average, and what 95 of 100 are not above.
-func mean(ms []int64) (average, most time.Duration) {
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// spread sorts what it is given. The 95 of 100 that are fastest are not above P95.
+func spread(ms []int64) Spread {
 	if len(ms) == 0 {
-		return 0, 0
+		return Spread{}
 	}
 	slices.Sort(ms)
 	sum := int64(0)
@@ -81,32 +113,5 @@ func mean(ms []int64) (average, most time.Duration) {
 		sum += m
 	}
 	n := len(ms)
-	return time.Duration(sum/int64(n)) * time.Millisecond, time.Duration(ms[(95*n+99)/100-1]) * time.Millisecond
-}
-
-// Named is a result with its name, for a table.
-type Named struct {
-	Name string
-	*Result
-}
-
-// Print prints results side by side.
-func Print(w io.Writer, results []Named) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tutilisation\tmakespan\tpreemptions\tlost GPU-hours\t")
-	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%.1f %%\t%v\t%d\t%.1f\t\n", r.Name, 100*r.Utilisation, r.Makespan.Round(time.Minute), r.Preemptions, r.Lost.Hours())
-	}
-	fmt.Fprintln(t, "\t\t\t\t\t")
-	fmt.Fprintln(t, "\tjobs\twait\twait, 95 %\tcompletion\tGPU fraction\t")
-	for tier := sdk.Premium; ; tier-- {
-		for _, r := range results {
-			of := r.Tiers[tier]
-			fmt.Fprintf(t, "%v, %s\t%d\t%v\t%v\t%v\t%.1f %%\t\n", tier, r.Name, of.Jobs,
-				of.Wait.Round(time.Second), of.Wait95.Round(time.Second), of.Complete.Round(time.Second), 100*of.Fraction)
-		}
-		if tier == sdk.Basic {
-			return t.Flush()
-		}
-	}
+	return Spread{Mean: milliseconds(sum / int64(n)), Median: milliseconds(ms[(n-1)/2]), P95: milliseconds(ms[(95*n+99)/100-1])}
 }

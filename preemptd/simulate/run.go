@@ -4,13 +4,16 @@
 package simulate
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
 )
 
@@ -26,17 +29,26 @@ type Config struct {
 	// Kill is a cluster without capsules: a preempted job loses what it has done, and none can
 	// be moved or resized.
 	Kill bool
-	// Decide is asked in order, each on what the ones before leave. None: nobody is preempted.
-	Decide []Decide
+	// Policies are asked as preemptd does it. None: nobody is preempted.
+	Policies []chain.Named
+	// Progress is told now and then how far it is; it may be nil.
+	Progress func(Progress)
 }
 
-// Decide is one policy: a snapshot in, intents out.
-type Decide func(ctx context.Context, s *sdk.Snapshot) ([]sdk.Intent, error)
+// Progress is how far a trace has been played.
+type Progress struct {
+	Done, Jobs int
+	At         time.Duration // since the trace began
+}
 
 // job is one job while the trace is played.
 type job struct {
 	*Job
+	label  string   // once it is submitted
+	born   sdk.Tier // its tier in the trace
+	qos    string
 	tier   sdk.Tier
+	parks  bool // it will be held when it has left its nodes
 	state  sdk.JobState
 	gpus   int // that it holds or waits for
 	shares []sdk.Share
@@ -47,6 +59,8 @@ type job struct {
 	since    int64 // it computes
 	computes bool
 	started  int64 // this run
+	until    int64 // Slurm believes that this run lasts
+	holding  int   // GPUs
 	first    int64 // the first run; -1: none
 	acted    int64 // when it was last disturbed; -1: never
 	done     int64
@@ -67,38 +81,60 @@ type run struct {
 	config  Config
 	now     int64 // milliseconds
 	seq     int64
-	events  events
+	events  []event // a heap
 	pool    *pool
+	nodes   []sdk.Node // never change
+	qos     []sdk.QOS
 	jobs    []job
-	queue   []*job
-	running map[sdk.JobID]*job
+	next    int                // of jobs, to be submitted
+	queue   []*job             // in Slurm's order
+	running map[sdk.JobID]*job //
+	present []*job             // in order of ids, and some that are done
 	claims  []*claim
 	ledger  *ledger.Ledger
-	dirty   bool // something happened since policies were asked
-	left    int  // jobs that are not done
+	forget  int64 // when the ledger is tidied next
+	dirty   bool  // something happened since policies were asked
+	left    int   // jobs that are not done
+	asked   int64 // when policies were
+	alive   int64 // when something ran, or was still to come
 
 	nextBackfill int64
-	looks        bool // there will be an event for it
+	looks        bool   // there will be an event for it
+	ends         []ends // room for backfill to reckon
+	steps        int
+	course       course
 	result       Result
 }
+
+// idle is how often policies are asked while nothing waits and nothing happens: they may go
+// by the clock.
+const idle = 5 * time.Minute
+
+// patience is for how long nothing may run before a simulation is given up: a policy may let
+// jobs go at night, or on Sundays.
+const patience = 14 * 24 * time.Hour
 
 // epoch is when a trace begins, for snapshots and the ledger.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (r *run) time(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 
-// Run plays a trace to its end.
+// Run plays a trace, whose jobs are in order of their submission, to its end.
 func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
-	r := &run{config: c, pool: newPool(c.Nodes, c.GPUs), jobs: make([]job, len(trace)), running: map[sdk.JobID]*job{}, ledger: ledger.New(c.Rules.Window), left: len(trace)}
+	r := &run{
+		config: c, pool: newPool(c.Nodes, c.GPUs), nodes: makeNodes(c.Nodes, c.GPUs), jobs: make([]job, len(trace)),
+		running: map[sdk.JobID]*job{}, ledger: ledger.New(c.Rules.Window), left: len(trace), course: newCourse(),
+	}
 	for i := range trace {
 		t := &trace[i]
 		if t.GPUs/t.Nodes > c.GPUs || t.Nodes > c.Nodes {
 			return nil, fmt.Errorf("job %d: %d GPUs on %d nodes; the cluster has %d nodes with %d", t.ID, t.GPUs, t.Nodes, c.Nodes, c.GPUs)
 		}
-		r.jobs[i] = job{Job: t, tier: ledger.TierOf(t.QOS, c.Tiers), state: sdk.Deferred, gpus: t.GPUs, left: work(t), first: -1, acted: -1}
-		r.at(t.Submit.Milliseconds(), submitted, &r.jobs[i])
+		tier := ledger.TierOf(t.QOS, c.Tiers)
+		r.jobs[i] = job{Job: t, born: tier, tier: tier, qos: t.QOS, state: sdk.Deferred, gpus: t.GPUs, left: work(t), first: -1, acted: -1}
 	}
-	if len(c.Decide) > 0 {
+	r.qos = allQOS(c, trace)
+	if len(c.Policies) > 0 {
 		r.at(0, tick, nil)
 	}
 	for r.left > 0 {
@@ -108,8 +144,30 @@ func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
 		if err := r.step(ctx); err != nil {
 			return nil, err
 		}
+		if r.steps++; c.Progress != nil && r.steps%1024 == 0 {
+			c.Progress(Progress{Done: len(trace) - r.left, Jobs: len(trace), At: time.Duration(r.now) * time.Millisecond})
+		}
 	}
 	return r.finish(), nil
+}
+
+// allQOS is those that the trace and the configuration name, and one of each tier.
+func allQOS(c Config, trace []Job) []sdk.QOS {
+	tiers := maps.Clone(c.Tiers)
+	if tiers == nil {
+		tiers = map[string]sdk.Tier{}
+	}
+	for t := range sdk.Tier(sdk.Tiers) {
+		tiers[t.String()] = ledger.TierOf(t.String(), c.Tiers)
+	}
+	for i := range trace {
+		tiers[trace[i].QOS] = ledger.TierOf(trace[i].QOS, c.Tiers)
+	}
+	all := make([]sdk.QOS, 0, len(tiers))
+	for _, name := range slices.Sorted(maps.Keys(tiers)) {
+		all = append(all, sdk.QOS{Name: name, Tier: tiers[name]})
+	}
+	return all
 }
 
 // work is what a job has to do, in GPU-milliseconds.
@@ -117,13 +175,19 @@ func work(j *Job) int64 { return j.Duration.Milliseconds() * int64(j.GPUs) }
 
 // step plays one moment.
 func (r *run) step(ctx context.Context) error {
-	if len(r.events) == 0 {
+	when, ok := r.upcoming()
+	if !ok {
 		return fmt.Errorf("simulate: %d jobs wait for ever", r.left)
 	}
-	r.now = r.events[0].at
+	r.course.until(when)
+	r.now = when
+	for ; r.next < len(r.jobs) && r.jobs[r.next].Submit.Milliseconds() == r.now; r.next++ {
+		r.submit(&r.jobs[r.next])
+	}
 	asks := false
 	for len(r.events) > 0 && r.events[0].at == r.now {
-		e, _ := heap.Pop(&r.events).(event)
+		var e event
+		e, r.events = take(r.events)
 		switch {
 		case e.kind == tick:
 			asks = true
@@ -135,25 +199,52 @@ func (r *run) step(ctx context.Context) error {
 	}
 	r.schedule()
 	if asks {
-		if r.dirty || len(r.queue) > 0 {
+		if r.dirty || len(r.queue) > 0 || r.now-r.asked >= idle.Milliseconds() {
+			r.dirty, r.asked = false, r.now
 			if err := r.decide(ctx); err != nil {
 				return err
 			}
 		}
-		r.dirty = false
+		if len(r.running) > 0 || r.next < len(r.jobs) {
+			r.alive = r.now
+		}
+		if r.now-r.alive > patience.Milliseconds() {
+			return fmt.Errorf("simulate: nothing has run for %v, and %d jobs are not done: are they held?", patience, r.left)
+		}
 		r.at(r.now+r.config.Every.Milliseconds(), tick, nil)
 	}
 	return nil
+}
+
+// upcoming is when something happens next.
+func (r *run) upcoming() (when int64, ok bool) {
+	if len(r.events) > 0 {
+		when, ok = r.events[0].at, true
+	}
+	if r.next < len(r.jobs) {
+		if submit := r.jobs[r.next].Submit.Milliseconds(); !ok || submit < when {
+			when, ok = submit, true
+		}
+	}
+	return when, ok
+}
+
+// submit has a job come into the queue for the first time.
+func (r *run) submit(j *job) {
+	r.dirty = true
+	j.state, j.label = sdk.Waiting, strconv.FormatInt(int64(j.ID), 10)
+	if len(r.config.Policies) > 0 {
+		at, _ := slices.BinarySearchFunc(r.present, j, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
+		r.present = slices.Insert(r.present, at, j)
+	}
+	r.enqueue(j)
+	r.record(j, ledger.Waiting)
 }
 
 func (r *run) happens(e event) {
 	j := e.job
 	r.dirty = true
 	switch e.kind {
-	case submitted:
-		j.state = sdk.Waiting
-		r.enqueue(j)
-		r.record(j, ledger.Waiting)
 	case restored:
 		r.compute(j)
 	case dumped:
@@ -173,6 +264,7 @@ func (r *run) happens(e event) {
 func (r *run) start(j *job, shares []sdk.Share) {
 	j.turn++
 	j.shares, j.state, j.started, j.action, j.claim = shares, sdk.Running, r.now, "", nil
+	j.until, j.holding = r.now+j.planned(), held(shares)
 	r.running[j.ID] = j
 	if j.first < 0 {
 		j.first = r.now
@@ -189,24 +281,24 @@ func (r *run) start(j *job, shares []sdk.Share) {
 func (r *run) compute(j *job) {
 	j.turn++
 	j.computes, j.since = true, r.now
+	r.course.now.busy += j.holding
 	r.record(j, ledger.Running)
-	r.at(r.now+ceil(j.left, int64(j.held())), finished, j)
+	r.at(r.now+ceil(j.left, int64(j.holding)), finished, j)
 }
 
 // stop has a running job make its checkpoint, or lose what it has done.
-func (r *run) stop(j *job, action string) {
+func (r *run) stop(j *job, verb sdk.Verb) {
 	r.pause(j)
 	j.turn++
-	j.action, j.acted = action, r.now
-	r.result.Preemptions++
+	j.action, j.acted = verb.String(), r.now
+	r.result.stopped(j, verb)
 	if r.config.Kill {
-		r.result.lost += work(j.Job) - j.left
 		r.result.again += work(j.Job) - j.left
 		j.left = work(j.Job)
 		r.leave(j)
 		return
 	}
-	r.result.lost += (r.config.Dump + r.config.Restore).Milliseconds() * int64(j.held())
+	r.result.still += (r.config.Dump + r.config.Restore).Milliseconds() * int64(j.holding)
 	r.record(j, ledger.Stopped)
 	r.at(r.now+r.config.Dump.Milliseconds(), dumped, j)
 }
@@ -217,7 +309,11 @@ func (r *run) leave(j *job) {
 	j.runs++
 	r.release(j)
 	j.state, j.action = sdk.Waiting, ""
-	r.enqueue(j)
+	if j.parks {
+		j.state, j.parks = sdk.Held, false
+	} else {
+		r.enqueue(j)
+	}
 	r.record(j, ledger.Waiting)
 	if c := j.claim; c != nil {
 		c.leaving = false
@@ -229,23 +325,24 @@ func (r *run) leave(j *job) {
 func (r *run) release(j *job) {
 	delete(r.running, j.ID)
 	r.pool.give(j.shares)
-	j.shares, j.computes = nil, false
+	j.shares, j.holding, j.computes = nil, 0, false
 	r.claims = slices.DeleteFunc(r.claims, r.fill)
 }
 
 // pause ends a time in which a job computed.
 func (r *run) pause(j *job) {
 	if j.computes {
-		did := min(j.left, (r.now-j.since)*int64(j.held())) // the last millisecond may be used in part
+		did := min(j.left, (r.now-j.since)*int64(j.holding)) // the last millisecond may be used in part
 		j.left -= did
 		r.result.computed += did
+		r.course.now.busy -= j.holding
 	}
 	j.computes = false
 }
 
-func (j *job) held() int {
+func held(shares []sdk.Share) int {
 	n := 0
-	for _, s := range j.shares {
+	for _, s := range shares {
 		n += s.GPUs.Count()
 	}
 	return n
@@ -259,12 +356,12 @@ func (j *job) planned() int64 {
 	return ceil(j.left, int64(j.gpus))
 }
 
-// expected is when Slurm believes that a running job ends.
-func (j *job) expected(now int64) int64 { return max(now+1, j.started+j.planned()) }
-
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// record tells the ledger what the job does from now on.
+// record tells the ledger what the job does from now on, if anybody will ask.
 func (r *run) record(j *job, state ledger.State) {
-	r.ledger.Add(ledger.Event{Job: j.ID, At: r.time(r.now), Run: j.runs, State: state, GPUs: j.held(), Request: j.GPUs, Account: j.Account})
+	if len(r.config.Policies) == 0 {
+		return
+	}
+	r.ledger.Add(ledger.Event{Job: j.ID, At: r.time(r.now), Run: j.runs, State: state, GPUs: j.holding, Request: j.GPUs, Account: j.Account})
 }

@@ -4,7 +4,6 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -15,26 +14,23 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/sdktest"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/ledger"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
 )
 
-// tiers is the real policy in its process; every snapshot that it is asked about is checked.
-func tiers(t testing.TB, program string) Decide {
+// tiers is the real policy in its process; every snapshot that it is asked about is checked
+// when it is decoded there.
+func tiers(t testing.TB, program string) chain.Named {
 	p := policy.New(policy.Config{Name: "tiers", Path: program, Timeout: 2 * time.Minute, Settings: []byte(`{"hurry": {"standard": 1}}`)}, slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
-	return func(ctx context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-		if err := s.Check(); err != nil {
-			return nil, err
-		}
-		return p.Ask(ctx, sdk.Encode(s))
-	}
+	return chain.Named{Name: "tiers", Policy: p}
 }
 
-func config(nodes, gpus int, decide ...Decide) Config {
+func config(nodes, gpus int, policies ...chain.Named) Config {
 	return Config{
 		Nodes: nodes, GPUs: gpus, Rules: DefaultRules(ledger.Promised), Every: 30 * time.Second,
-		Dump: 10 * time.Second, Restore: 20 * time.Second, Decide: decide,
+		Dump: 10 * time.Second, Restore: 20 * time.Second, Policies: policies,
 	}
 }
 
@@ -64,8 +60,8 @@ func TestQueueAndBackfill(t *testing.T) {
 	if want := 350 * time.Second; res.Makespan != want {
 		t.Errorf("all is done after %v, want %v", res.Makespan, want)
 	}
-	if want := (0 + 99 + 29 + 147) * time.Second / 4; basic.Wait != want {
-		t.Errorf("waited for %v, want %v", basic.Wait, want)
+	if want := (0 + 99 + 29 + 147) * time.Second / 4; basic.Wait.Mean != want {
+		t.Errorf("waited for %v, want %v", basic.Wait.Mean, want)
 	}
 	if want := (6*100 + 8*50 + 2*60 + 2*200.) / (8 * 350); res.Utilisation < want-1e-9 || res.Utilisation > want+1e-9 {
 		t.Errorf("utilisation %g, want %g", res.Utilisation, want)
@@ -87,7 +83,7 @@ func TestPremiumPreempts(t *testing.T) {
 		}
 		return res
 	}
-	fifo := play(func(c *Config) { c.Decide = nil })
+	fifo := play(func(c *Config) { c.Policies = nil })
 	kill := play(func(c *Config) { c.Kill = true })
 	capsules := play(func(*Config) {})
 	// Asked at 600; premium runs from 610 or, killed at once, 600.
@@ -102,9 +98,9 @@ func TestPremiumPreempts(t *testing.T) {
 		{"kill", kill, 5 * time.Second, 1900 * time.Second, 8 * 600 * time.Second},
 		{"capsules", capsules, 15 * time.Second, (910 + 20 + 400) * time.Second, 8 * 30 * time.Second},
 	} {
-		if c.got.Tiers[sdk.Premium].Wait != c.wait || c.got.Makespan != c.makespan || c.got.Lost != c.lost {
+		if c.got.Tiers[sdk.Premium].Wait.Mean != c.wait || c.got.Makespan != c.makespan || c.got.Lost() != c.lost {
 			t.Errorf("%s: waits %v, done after %v, lost %v; want %v, %v, %v", c.name,
-				c.got.Tiers[sdk.Premium].Wait, c.got.Makespan, c.got.Lost, c.wait, c.makespan, c.lost)
+				c.got.Tiers[sdk.Premium].Wait.Mean, c.got.Makespan, c.got.Lost(), c.wait, c.makespan, c.lost)
 		}
 	}
 }
@@ -120,8 +116,8 @@ func TestShrinkAndGrow(t *testing.T) {
 	// question, which grows it: 1230 + 10 + 20; then the rest on 8.
 	half := int64(1230-630) * 4
 	rest := (4000*8 - 600*8 - half) / 8
-	if want := time.Duration(1260+rest) * time.Second; res.Makespan != want || res.Preemptions != 2 {
-		t.Errorf("done after %v with %d moves, want %v with 2", res.Makespan, res.Preemptions, want)
+	if want := time.Duration(1260+rest) * time.Second; res.Makespan != want || res.Stops() != 2 {
+		t.Errorf("done after %v with %d moves, want %v with 2", res.Makespan, res.Stops(), want)
 	}
 }
 
@@ -163,7 +159,7 @@ func TestRandomTraces(t *testing.T) {
 		for mode := range results {
 			c := config(4, 8, tiers(t, program))
 			if mode == 0 {
-				c.Decide = nil
+				c.Policies = nil
 			}
 			c.Kill = mode == 1
 			var texts [2]string
@@ -210,7 +206,7 @@ func TestTraceSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestReadSacct(t *testing.T) {
-	jobs, err := ReadSacct(strings.NewReader(`JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|NNodes|QOS|User|Account|TimelimitRaw
+	jobs, skipped, err := Read(strings.NewReader(`JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|NNodes|QOS|User|Account|TimelimitRaw
 12|2026-03-01T10:00:30|2026-03-01T10:01:00|3600|billing=8,cpu=16,gres/gpu=8,gres/gpu:a100=8,node=2|2|premium|ann|lab|120
 11|2026-03-01T10:00:00|2026-03-01T10:01:00|60|cpu=1,gres/gpu=1,node=1|1|basic|bob|lab|UNLIMITED
 13|2026-03-01T10:02:00|Unknown|0||1|basic|bob|lab|60
@@ -223,8 +219,8 @@ func TestReadSacct(t *testing.T) {
 		{ID: 11, Duration: time.Minute, GPUs: 1, Nodes: 1, MinGPUs: 1, QOS: "basic", User: "bob", Account: "lab"},
 		{ID: 12, Submit: 30 * time.Second, Duration: time.Hour, GPUs: 8, Nodes: 2, MinGPUs: 8, QOS: "premium", User: "ann", Account: "lab", Limit: 2 * time.Hour},
 	}
-	if fmt.Sprint(jobs) != fmt.Sprint(want) {
-		t.Errorf("got  %+v\nwant %+v", jobs, want)
+	if fmt.Sprint(jobs) != fmt.Sprint(want) || skipped != 2 {
+		t.Errorf("got  %+v, skipped %d\nwant %+v", jobs, skipped, want)
 	}
 }
 
@@ -236,7 +232,7 @@ func TestTable(t *testing.T) {
 	for _, name := range []string{"FIFO and backfill", "kill and requeue", "capsules"} {
 		c := config(4, 8, tiers(t, program))
 		if name == "FIFO and backfill" {
-			c.Decide = nil
+			c.Policies = nil
 		}
 		c.Kill = name == "kill and requeue"
 		res, err := Run(t.Context(), c, jobs)
@@ -249,7 +245,7 @@ func TestTable(t *testing.T) {
 	if err := Print(&table, results); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"premium, capsules", "basic, FIFO and backfill", "utilisation"} {
+	for _, want := range []string{"capsules", "FIFO and backfill", "utilisation", "premium"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q", want)
 		}

@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/csv"
 	"errors"
@@ -57,6 +58,22 @@ var columns = map[string]func(j *Job, text string) error{
 	"account":  func(j *Job, t string) error { j.Account = t; return nil },
 	"limit":    func(j *Job, t string) error { return seconds(&j.Limit, t) },
 	"rigid":    func(j *Job, t string) (err error) { j.Rigid, err = strconv.ParseBool(t); return err },
+}
+
+// Read reads a trace, in CSV or as sacct writes it, by the first line. skipped counts jobs
+// that are of no interest: they never ran or had no GPU.
+func Read(r io.Reader) (jobs []Job, skipped int, err error) {
+	buffered := bufio.NewReaderSize(r, 1<<16)
+	start, err := buffered.Peek(1 << 10)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, fmt.Errorf("trace: %w", err)
+	}
+	names, _, _ := strings.Cut(string(start), "\n")
+	if strings.Contains(names, "|") {
+		return ReadSacct(buffered)
+	}
+	jobs, err = ReadCSV(buffered)
+	return jobs, 0, err
 }
 
 // ReadCSV reads a trace. Jobs come back in order of their submission.
@@ -167,14 +184,15 @@ func seconds(d *time.Duration, text string) error {
 	return err
 }
 
-// ReadSacct reads what this prints, and skips jobs that never ran or had no GPU:
+// ReadSacct reads what this prints, and skips jobs that never ran or had no GPU, which it
+// counts:
 //
 //	sacct -aXP --format=JobIDRaw,Submit,Start,ElapsedRaw,AllocTRES,NNodes,QOS,User,Account,TimelimitRaw
-func ReadSacct(r io.Reader) ([]Job, error) {
+func ReadSacct(r io.Reader) (jobs []Job, skipped int, err error) {
 	lines := csv.NewReader(r)
 	lines.Comma, lines.LazyQuotes = '|', true
 	var first time.Time
-	jobs, err := read(lines, func(names []string) error {
+	jobs, err = read(lines, func(names []string) error {
 		for _, must := range []string{"JobIDRaw", "Submit", "ElapsedRaw", "AllocTRES", "NNodes"} {
 			if !slices.Contains(names, must) {
 				return fmt.Errorf("column %s is missing: give sacct --format as in the documentation", must)
@@ -195,16 +213,20 @@ func ReadSacct(r io.Reader) ([]Job, error) {
 		}
 		j, err := fromSacct(row)
 		j.Submit = submit.Sub(first) + 1<<60 // made right below, when the earliest is known
-		return j, j.GPUs > 0 && j.Duration > 0, err
+		keep := j.GPUs > 0 && j.Duration > 0
+		if !keep {
+			skipped++
+		}
+		return j, keep, err
 	})
 	if err != nil || len(jobs) == 0 {
-		return jobs, err
+		return jobs, skipped, err
 	}
 	earliest := jobs[0].Submit
 	for i := range jobs {
 		jobs[i].Submit -= earliest
 	}
-	return jobs, nil
+	return jobs, skipped, nil
 }
 
 // fromSacct is what a line says of a job, but for its submission.

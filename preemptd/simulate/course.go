@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// buckets is into how many parts the course of a simulation is cut, at most. As it goes on,
+// two become one.
+const buckets = 512
+
+// moment is how things stand.
+type moment struct {
+	busy    int            // GPUs that compute
+	waiting [sdk.Tiers]int // jobs
+}
+
+// course is how things stood over time.
+type course struct {
+	now   moment
+	at    int64
+	width int64 // milliseconds of a part
+	parts []part
+}
+
+// part is the sum of the moments, each times the milliseconds that it lasted.
+type part struct {
+	busy    int64
+	waiting [sdk.Tiers]int64
+}
+
+func newCourse() course { return course{width: 1000} }
+
+// until notes that nothing changes until then.
+func (c *course) until(when int64) {
+	for c.at < when {
+		i := int(c.at / c.width)
+		for i >= buckets {
+			c.halve()
+			i = int(c.at / c.width)
+		}
+		for len(c.parts) <= i {
+			c.parts = append(c.parts, part{})
+		}
+		end := min(when, int64(i+1)*c.width)
+		c.parts[i].add(c.now, end-c.at)
+		c.at = end
+	}
+}
+
+func (p *part) add(m moment, ms int64) {
+	p.busy += int64(m.busy) * ms
+	for t, n := range m.waiting {
+		p.waiting[t] += int64(n) * ms
+	}
+}
+
+// halve makes one part of two.
+func (c *course) halve() {
+	n := 0
+	for i := 0; i < len(c.parts); i += 2 {
+		sum := c.parts[i]
+		if i+1 < len(c.parts) {
+			sum.busy += c.parts[i+1].busy
+			for t, w := range c.parts[i+1].waiting {
+				sum.waiting[t] += w
+			}
+		}
+		c.parts[n] = sum
+		n++
+	}
+	c.parts = c.parts[:n]
+	c.width *= 2
+}
+
+// Sample is how things stood on average over a part of the time.
+type Sample struct {
+	Start   time.Duration
+	Busy    float64            // part of all GPUs that computed
+	Waiting [sdk.Tiers]float64 // jobs
+}
+
+func (c *course) samples(gpus int) []Sample {
+	all := make([]Sample, len(c.parts))
+	for i, p := range c.parts {
+		start := int64(i) * c.width
+		ms := float64(min(c.width, c.at-start))
+		all[i] = Sample{Start: time.Duration(start) * time.Millisecond, Busy: float64(p.busy) / ms / float64(gpus)}
+		for t, w := range p.waiting {
+			all[i].Waiting[t] = float64(w) / ms
+		}
+	}
+	return all
+}

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+// A heap is a slice whose first is before all others. Package container/heap would put each
+// into an interface, and here are millions.
+type ordered[T any] interface {
+	*T
+	before(other *T) bool
+}
+
+// put adds one.
+func put[T any, P ordered[T]](h []T, one T) []T {
+	h = append(h, one)
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !P(&h[i]).before(&h[up]) {
+			break
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+	return h
+}
+
+// take takes the first off.
+func take[T any, P ordered[T]](h []T) (first T, rest []T) {
+	var zero T
+	last := len(h) - 1
+	first, h[0], h[last] = h[0], h[last], zero
+	sink[T, P](h[:last], 0)
+	return first, h[:last]
+}
+
+// sink puts one that may be too late for its place where it belongs.
+func sink[T any, P ordered[T]](h []T, i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			if P(&h[child]).before(&h[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+}

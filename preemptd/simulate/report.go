@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// Named is a result with its name, to be shown beside others.
+type Named struct {
+	Name string
+	*Result
+}
+
+// Print prints results side by side.
+func Print(w io.Writer, results []Named) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tutilisation\tmakespan\tpreempted\tmoved\tresized\tGPU-hours done twice\tof dump and restore\t")
+	for _, r := range results {
+		fmt.Fprintf(t, "%s\t%.1f %%\t%v\t%d\t%d\t%d\t%.1f\t%.1f\t\n", r.Name, 100*r.Utilisation, round(r.Makespan),
+			r.Preempted, r.Migrated, r.Resized, r.Redone.Hours(), r.Still.Hours())
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(t, "\n\t\tjobs\twait: mean\tmedian\t95 %\tcompletion: mean\tmedian\t95 %\tGPU fraction\tstops\t")
+	for tier := sdk.Premium; ; tier-- {
+		for _, r := range results {
+			of := r.Tiers[tier]
+			fmt.Fprintf(t, "%v\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%v\t%.1f %%\t%d\t\n", tier, r.Name, of.Jobs,
+				round(of.Wait.Mean), round(of.Wait.Median), round(of.Wait.P95),
+				round(of.Complete.Mean), round(of.Complete.Median), round(of.Complete.P95), 100*of.Fraction, of.Stopped)
+		}
+		if tier == sdk.Basic {
+			return t.Flush()
+		}
+	}
+}
+
+// round leaves what a person reads.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= 10*time.Hour:
+		return d.Round(time.Minute)
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// PrintJSON prints results for programs: times in seconds, GPU time in GPU-seconds.
+func PrintJSON(w io.Writer, results []Named) error {
+	type spread struct {
+		Mean   float64 `json:"mean"`
+		Median float64 `json:"median"`
+		P95    float64 `json:"p95"`
+	}
+	type tier struct {
+		Jobs       int     `json:"jobs"`
+		Wait       spread  `json:"wait"`
+		Completion spread  `json:"completion"`
+		Fraction   float64 `json:"gpu_fraction"`
+		Stops      int     `json:"stops"`
+	}
+	type result struct {
+		Name        string          `json:"name"`
+		Utilisation float64         `json:"utilisation"`
+		Makespan    float64         `json:"makespan"`
+		Preempted   int             `json:"preempted"`
+		Migrated    int             `json:"migrated"`
+		Resized     int             `json:"resized"`
+		Rejected    int             `json:"rejected"`
+		Redone      float64         `json:"lost_redone"`
+		Still       float64         `json:"lost_dump_restore"`
+		Tiers       map[string]tier `json:"tiers"`
+	}
+	of := func(s Spread) spread { return spread{s.Mean.Seconds(), s.Median.Seconds(), s.P95.Seconds()} }
+	all := make([]result, 0, len(results))
+	for _, r := range results {
+		one := result{
+			Name: r.Name, Utilisation: r.Utilisation, Makespan: r.Makespan.Seconds(),
+			Preempted: r.Preempted, Migrated: r.Migrated, Resized: r.Resized, Rejected: r.Rejected,
+			Redone: r.Redone.Seconds(), Still: r.Still.Seconds(), Tiers: map[string]tier{},
+		}
+		for t, x := range r.Tiers {
+			one.Tiers[sdk.Tier(t).String()] = tier{x.Jobs, of(x.Wait), of(x.Complete), x.Fraction, x.Stopped}
+		}
+		all = append(all, one)
+	}
+	lines := json.NewEncoder(w)
+	lines.SetIndent("", "  ")
+	return lines.Encode(map[string]any{"results": all})
+}
