@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
@@ -24,7 +23,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/leader"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/lease"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
@@ -38,17 +41,26 @@ type control struct {
 	slurm    *slurmrest.Client
 	cluster  string
 	journal  *journal.Journal
+	lease    *lease.Lease
 	policies *policies
+	page     *page
+	metrics  *metrics.Metrics
 }
 
 // runDaemon is the daemon's life, top to bottom. What it opens is closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), dryRun bool, log *slog.Logger) error {
 	c := &control{load: load, dryRun: dryRun, log: log}
 	c.cfg.Store(cfg)
+	c.policies = newPolicies(log)
+	c.metrics = metrics.New(metrics.Options{
+		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.counts,
+	})
 	for _, step := range []struct {
 		name string
 		do   func(*control, context.Context) (func(), error)
 	}{
+		{"web", (*control).openPage},
+		{"metrics", (*control).serveMetrics},
 		{"slurmrestd", (*control).reachSlurm},
 		{"journal", (*control).openJournal},
 		{"policies", (*control).startPolicies},
@@ -82,7 +94,7 @@ const again = 2 * time.Second
 // reachSlurm makes the client, and waits until it is known which cluster this is.
 func (c *control) reachSlurm(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
-	options := slurmrest.Config{Address: cfg.Slurmrestd, Timeout: time.Minute}
+	options := slurmrest.Config{Address: cfg.Slurmrestd, Timeout: time.Minute, Observe: c.requested}
 	if cfg.TokenFile != "" {
 		options.Token = slurmrest.TokenFile(cfg.TokenFile, cfg.TokenUser)
 	}
@@ -113,6 +125,9 @@ func (c *control) reachSlurm(ctx context.Context) (func(), error) {
 	for _, route := range c.slurm.RequeueRoutes(ctx) {
 		c.log.Debug("requeue", "route", route.String())
 	}
+	c.page.set(func(s *web.State) {
+		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
+	})
 	return c.slurm.Close, nil
 }
 
@@ -121,7 +136,10 @@ func (c *control) openJournal(ctx context.Context) (func(), error) {
 	if c.journal, err = journal.Open(ctx, c.cfg.Load().Journal, c.cluster); err != nil {
 		return nil, err
 	}
+	c.lease = lease.New(c.slurm, hostName(), c.journal.ID())
+	c.page.set(func(s *web.State) { s.Journal = c.journal })
 	return func() {
+		c.page.set(func(s *web.State) { s.Journal = nil })
 		if err := c.journal.Close(); err != nil {
 			c.log.Error("journal", "error", err)
 		}
@@ -129,7 +147,9 @@ func (c *control) openJournal(ctx context.Context) (func(), error) {
 }
 
 func (c *control) startPolicies(context.Context) (func(), error) {
-	c.policies = newPolicies(c.log)
+	c.page.set(func(s *web.State) {
+		s.Policies = func() []*rpc.Policy { return c.policies.status(c.cfg.Load().Policies) }
+	})
 	return c.policies.close, nil
 }
 
@@ -166,23 +186,18 @@ func (c *control) reload() {
 	c.log.Info("configuration read again")
 }
 
-// work waits for the lease, and works while it has it.
+// work waits for the journal's lease, and works while it has that.
 func (c *control) work(ctx context.Context) error {
 	if c.dryRun {
-		return c.loop().Run(ctx)
+		c.page.role(web.DryRun, "")
+		return c.loop(ctx).Run(ctx)
 	}
 	for {
-		err := c.journal.Await(ctx, func(l journal.Lease) {
-			c.log.Info("another preemptd works; waiting", "holder", l.Name)
-			notify(c.log, "STATUS=waiting: "+l.Name+" works")
-		})
+		err := c.journal.Await(ctx, func(l journal.Lease) { c.waits(l.Name) })
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
-		c.log.Info("working")
-		notify(c.log, "STATUS=working")
-		err = c.hold(ctx)
-		if !errors.Is(err, journal.ErrLost) {
+		if err = c.hold(ctx); !errors.Is(err, journal.ErrLost) {
 			return err
 		}
 		c.log.Warn("stopped working", "error", err)
@@ -199,53 +214,48 @@ func unlessEnded(ctx context.Context, err error) error {
 	}
 }
 
-// hold works until ctx ends or the lease is lost, and listens to people meanwhile. The lease
-// is kept until the last action has ended.
-func (c *control) hold(ctx context.Context) error {
-	var g errgroup.Group
-	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
-	working, stopWorking := context.WithCancel(ctx)
-	defer stopWorking()
-	g.Go(func() error {
-		err := c.journal.Keep(keeping, func(err error) { c.log.Error("lease", "error", err) })
-		stopWorking()
-		return err
-	})
-	loop := c.loop()
-	desk := &desk{control: c, wake: loop.Wake}
-	loop.Told = desk.tell
-	g.Go(func() error {
-		desk.serve(working)
-		return nil
-	})
-	g.Go(func() error {
-		defer stopKeeping()
-		return loop.Run(working)
-	})
-	return g.Wait()
+// loop makes the loop. What it does ends with held, whatever it was granted before.
+func (c *control) loop(held context.Context) *reconcile.Loop {
+	cfg := c.cfg.Load()
+	proxyds := &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
+	return &reconcile.Loop{
+		Eyes: &cluster.Watch{Slurm: c.slurm, Proxyd: proxyds},
+		Hands: &tied{held: held, Hands: &action.Runner{
+			Slurm: c.slurm, Proxyd: proxyds,
+			Journal:  &pauses{Journal: &sure{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
+			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Vacate: cfg.Patience.Vacate, Start: cfg.Patience.Start},
+		}},
+		Journal: c.journal, Settings: c.settings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
+		Told: c.told, Ticked: c.metrics.Ticked, Ended: c.ended,
+	}
 }
 
-func (c *control) loop() *reconcile.Loop {
-	cfg := c.cfg.Load()
+// hostName is this host's, as Slurm calls it.
+func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "preemptd"
 	}
 	host, _, _ = strings.Cut(host, ".")
-	proxyds := &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: host, Coder: munge.Programs{Socket: cfg.MungeSocket}}
-	return &reconcile.Loop{
-		Eyes: &cluster.Watch{Slurm: c.slurm, Proxyd: proxyds},
-		Hands: &action.Runner{
-			Slurm: c.slurm, Proxyd: proxyds, Journal: c.journal,
-			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Vacate: cfg.Patience.Vacate, Start: cfg.Patience.Start},
-		},
-		Journal: c.journal, Settings: c.settings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
-	}
+	return host
+}
+
+// told passes on what came of a tick.
+func (c *control) told(d reconcile.Decision, s *sdk.Snapshot) {
+	c.page.tell(d, s)
+	c.decided(d, s)
 }
 
 // settings are what the loop asks for at each tick.
 func (c *control) settings() reconcile.Settings {
 	cfg := c.cfg.Load()
+	set := settingsOf(cfg)
+	set.Policies = c.timed(c.policies.now(cfg))
+	return set
+}
+
+// settingsOf is what the configuration says of decisions, but for the policies.
+func settingsOf(cfg *config.Config) reconcile.Settings {
 	tiers := map[string]sdk.Tier{}
 	for tier, names := range map[sdk.Tier][]string{sdk.Premium: cfg.Tiers.Premium, sdk.Standard: cfg.Tiers.Standard, sdk.Basic: cfg.Tiers.Basic} {
 		for _, qos := range names {
@@ -253,7 +263,8 @@ func (c *control) settings() reconcile.Settings {
 		}
 	}
 	return reconcile.Settings{
-		Interval: cfg.Interval, MaxActions: cfg.MaxActions, Retention: cfg.Retention, Tiers: tiers, Policies: c.policies.now(cfg),
+		Interval: cfg.Interval, MaxActions: cfg.MaxActions, Retention: cfg.Retention, Tiers: tiers,
+		Power: cluster.Power{Cap: float64(cfg.Power.Cap), Busy: float64(cfg.Power.Busy), Idle: float64(cfg.Power.Idle)},
 		Rules: sdk.Rules{
 			Window: cfg.Rules.Window, MinRun: cfg.Rules.MinRun, CoolDown: cfg.Rules.CoolDown,
 			Promised: [sdk.Tiers]float64{

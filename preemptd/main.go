@@ -67,8 +67,7 @@ preemptd config lists them.`,
 		if err != nil {
 			return err
 		}
-		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
-		return runDaemon(c.Context(), cfg, load, dryRun, log)
+		return runDaemon(c.Context(), cfg, load, dryRun, logger(cfg.Log))
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
 	root.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
@@ -97,7 +96,7 @@ preemptd config lists them.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := load()
 			if err == nil {
-				_, err = policyConfigs(cfg)
+				_, err = site(cfg).Configs(cfg.Policies)
 			}
 			if err == nil {
 				fmt.Fprintln(c.OutOrStdout(), "the configuration is fine")
@@ -105,8 +104,17 @@ preemptd config lists them.`,
 			return err
 		},
 	})
-	root.AddCommand(show)
+	root.AddCommand(show, simulateCommand(load))
 	return root
+}
+
+// logger logs to the journal of the machine, which takes what a service writes.
+func logger(cfg config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.Level}
+	if cfg.JSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
 // keyOf is the annotation of a flag that says which key it overrides.

@@ -5,7 +5,10 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,8 +66,16 @@ func started(t *testing.T, srv *slurmresttest.Server, file string, args ...strin
 	return p
 }
 
-// says waits for a line of its log.
-func (p *preemptd) says(what string) {
+// address is where it listens for something, as its log says.
+func (p *preemptd) address(what string) string {
+	p.Helper()
+	_, rest, _ := strings.Cut(p.says("msg="+what+" address=", `msg="`+what+`" address=`), " address=")
+	address, _, _ := strings.Cut(rest, " ")
+	return address
+}
+
+// says waits for a line of its log with one of these words in it.
+func (p *preemptd) says(words ...string) string {
 	p.Helper()
 	var before []string
 	timeout := time.After(2 * time.Minute)
@@ -72,14 +83,16 @@ func (p *preemptd) says(what string) {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {
-				p.Fatalf("it ended without %q:\n%s", what, strings.Join(before, "\n"))
+				p.Fatalf("it ended without %q:\n%s", words, strings.Join(before, "\n"))
 			}
-			if strings.Contains(line, what) {
-				return
+			for _, what := range words {
+				if strings.Contains(line, what) {
+					return line
+				}
 			}
 			before = append(before, line)
 		case <-timeout:
-			p.Fatalf("no %q in\n%s", what, strings.Join(before, "\n"))
+			p.Fatalf("no %q in\n%s", words, strings.Join(before, "\n"))
 		}
 	}
 }
@@ -100,7 +113,7 @@ func configured(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "preemptd.yaml")
-	text = fmt.Sprintf("journal: %s/preemptd.db\ninterval: 1s\nlisten: 127.0.0.1:0\nsacctmgr: \"\"\n%s", dir, text)
+	text = fmt.Sprintf("journal: %s/preemptd.db\ninterval: 1s\nlisten: 127.0.0.1:0\nweb: {address: 127.0.0.1:0}\nsacctmgr: \"\"\n%s", dir, text)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +124,7 @@ func configured(t *testing.T, text string) string {
 // and does what it left; then it is reloaded, and stopped.
 func TestTwo(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
+	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
 	id := srv.AddJob(slurmrest.Job{Batch: true, Requeueable: true, Comment: "mine"})
 	file := configured(t, "")
 	first := started(t, srv, file)
@@ -144,8 +158,36 @@ func TestTwo(t *testing.T) {
 		t.Errorf("held %v, comment %q", job.Held, job.Comment)
 	}
 	reloaded(t, third, file)
+	waitsElsewhere(t, srv)
 	third.cmd.Process.Signal(syscall.SIGTERM)
 	third.ends()
+	if names := reserved(srv); strings.Contains(names, ":works:") {
+		t.Errorf("nobody works, and Slurm shows %s", names)
+	}
+}
+
+// waitsElsewhere: one with another journal knows from Slurm that it has to wait.
+func waitsElsewhere(t *testing.T, srv *slurmresttest.Server) {
+	t.Helper()
+	other := started(t, srv, configured(t, ""))
+	holder, _, _ := strings.Cut(reserved(srv), " ")
+	if line := other.says(`msg="another preemptd works; waiting"`); !strings.Contains(line, "(reservation "+holder+")") || holder == "" {
+		t.Errorf("%s; want %s", line, holder)
+	}
+	other.cmd.Process.Signal(syscall.SIGTERM)
+	other.ends()
+	if names := reserved(srv); names != holder {
+		t.Errorf("who waited is gone, and Slurm shows %s; want %s", names, holder)
+	}
+}
+
+// reserved are the names of Slurm's reservations.
+func reserved(srv *slurmresttest.Server) string {
+	var names []string
+	for _, r := range srv.Reservations() {
+		names = append(names, r.Name)
+	}
+	return strings.Join(names, " ")
 }
 
 // reloaded: a configuration that is wrong changes nothing, and says so.
@@ -171,11 +213,15 @@ func reloaded(t *testing.T, p *preemptd, file string) {
 // A dry run says what would be done, and needs no lease.
 func TestDryRun(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
+	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
 	file := configured(t, "")
 	works := started(t, srv, file)
 	works.says("msg=working")
 	dry := started(t, srv, file, "--dry-run")
 	dry.says("dry_run=true")
+	if names := reserved(srv); strings.Contains(names, " ") {
+		t.Errorf("Slurm shows %s", names)
+	}
 	dry.cmd.Process.Signal(syscall.SIGTERM)
 	dry.ends()
 	works.cmd.Process.Signal(syscall.SIGTERM)
@@ -185,6 +231,7 @@ func TestDryRun(t *testing.T) {
 // A slurmrestd that is away at the start is waited for.
 func TestAway(t *testing.T) {
 	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
+	srv.AddNode(slurmrest.Node{Name: "n0", State: slurmrest.NodeState{Base: "DOWN"}})
 	srv.Fail(slurmresttest.Fault{Times: 5, Drop: true})
 	p := started(t, srv, configured(t, ""))
 	p.says("slurmrestd does not answer")
@@ -223,4 +270,61 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%s: exit %d\n%s", c.args, cmd.ProcessState.ExitCode(), out)
 		}
 	}
+}
+
+// TestScraped: both the one that works and the one that waits answer Prometheus, and tell
+// what they did; the log is JSON when that is asked for.
+func TestScraped(t *testing.T) {
+	srv := slurmresttest.Start(t, slurmresttest.Options{Cluster: "test"})
+	srv.AddNode(slurmrest.Node{Name: "n1", GRES: "gpu:4", CPUs: 8, RealMemory: 4000})
+	file := configured(t, "metrics: {address: '127.0.0.1:0'}\nlog: {format: json, level: debug}\n")
+	works := started(t, srv, file)
+	worksAt := works.metricsAt()
+	works.says(`"msg":"working"`)
+	waits := started(t, srv, file)
+	waitsAt := waits.metricsAt()
+	waits.says(`"msg":"another preemptd works; waiting"`)
+	for _, want := range []string{"preemptd_leader 1", `preemptd_gpus{state="free"} 4`, `preemptd_slurmrestd_request_duration_seconds_count{endpoint="nodes",method="GET",result="ok"}`,
+		`preemptd_actions_total{kind="preempt",state="stuck"} 0`} {
+		works.eventually(worksAt, want)
+	}
+	waits.eventually(waitsAt, "preemptd_leader 0")
+	for _, p := range []*preemptd{waits, works} {
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		p.ends()
+	}
+}
+
+// metricsAt is where it says that its metrics are.
+func (p *preemptd) metricsAt() string {
+	p.Helper()
+	for line := range p.lines {
+		var entry struct{ Msg, Address string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			p.Fatalf("%s: %v", line, err)
+		}
+		if entry.Msg == "metrics" {
+			return "http://" + entry.Address + "/metrics"
+		}
+	}
+	p.Fatal("it ended")
+	return ""
+}
+
+// eventually waits until its metrics say something.
+func (p *preemptd) eventually(url, want string) {
+	p.Helper()
+	text := ""
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get(url)
+		if err != nil {
+			p.Fatal(err)
+		}
+		raw, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if text = string(raw); err == nil && strings.Contains(text, want) {
+			return
+		}
+	}
+	p.Errorf("no %q in\n%s", want, text)
 }

@@ -4,70 +4,26 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/config"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
-	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// policyConfigs are the policies that are configured, in their order, with their settings as
-// they are on disk now. All that is wrong is reported at once.
-func policyConfigs(cfg *config.Config) ([]policy.Config, error) {
-	var all []policy.Config
-	var errs []error
-	for _, name := range cfg.Policies {
-		c := policy.Config{
-			Name: name, Path: filepath.Join(cfg.Policy.Folder, "sing-policy-"+name),
-			Timeout: cfg.Policy.Timeout, Memory: int64(cfg.Policy.Memory),
-		}
-		var err error
-		if c.Settings, err = policySettings(filepath.Join(cfg.Policy.Settings, name+".yaml")); err != nil {
-			errs = append(errs, fmt.Errorf("policy %s: %w", name, err))
-		}
-		if st, err := os.Stat(c.Path); err != nil {
-			errs = append(errs, fmt.Errorf("policy %s: %w", name, err))
-		} else if st.Mode()&0o111 == 0 || !st.Mode().IsRegular() {
-			errs = append(errs, fmt.Errorf("policy %s: %s is no program", name, c.Path))
-		}
-		all = append(all, c)
+// site is where the configuration has its policies.
+func site(cfg *config.Config) policy.Site {
+	return policy.Site{
+		Folder: cfg.Policy.Folder, Settings: cfg.Policy.Settings,
+		Timeout: cfg.Policy.Timeout, Memory: int64(cfg.Policy.Memory),
 	}
-	return all, errors.Join(errs...)
-}
-
-// policySettings reads a policy's YAML and returns it as JSON; nothing if there is none.
-func policySettings(file string) ([]byte, error) {
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var settings map[string]any
-	if err := yaml.Unmarshal(raw, &settings); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if settings == nil {
-		return nil, nil
-	}
-	out, err := json.Marshal(settings)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return out, nil
 }
 
 // policies are the processes of policies, as the configuration has them.
@@ -85,17 +41,17 @@ func newPolicies(log *slog.Logger) *policies {
 
 // now returns the policies as they are configured now. Settings that cannot be read are
 // said, and the policy goes on with those that it has.
-func (p *policies) now(cfg *config.Config) []reconcile.Named {
+func (p *policies) now(cfg *config.Config) []chain.Named {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	configs, err := policyConfigs(cfg)
+	configs, err := site(cfg).Configs(cfg.Policies)
 	if said := fmt.Sprint(err); said != p.said {
 		p.said = said
 		if err != nil {
 			p.log.Warn("policies", "error", err)
 		}
 	}
-	var named []reconcile.Named
+	var named []chain.Named
 	for _, c := range configs {
 		is := p.all[c.Name]
 		switch {
@@ -105,7 +61,7 @@ func (p *policies) now(cfg *config.Config) []reconcile.Named {
 		case err == nil:
 			is.Configure(c)
 		}
-		named = append(named, reconcile.Named{Name: c.Name, Policy: is})
+		named = append(named, chain.Named{Name: c.Name, Policy: is})
 	}
 	for name, is := range p.all {
 		if !slices.Contains(cfg.Policies, name) {
@@ -130,6 +86,22 @@ func (p *policies) status(names []string) []*rpc.Policy {
 			if !st.Until.IsZero() {
 				one.Until = timestamppb.New(st.Until)
 			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// counts say how the policies do, for Prometheus.
+func (p *policies) counts() []metrics.Policy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]metrics.Policy, 0, len(p.all))
+	for name, is := range p.all {
+		st := is.Status()
+		one := metrics.Policy{Name: name, Running: st.PID != "", Starts: st.Starts, Failures: map[string]int{}}
+		for _, kind := range policy.Kinds() {
+			one.Failures[string(kind)] = st.Kinds[kind]
 		}
 		all = append(all, one)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // asked are the actions that people ask for; the others are for policies.
-var asked = []string{"preempt", "resume", "migrate", "resize"}
+var asked = []string{"preempt", "resume", "migrate", "resize", "hold", "release", "requeue"}
 
 // Act writes what is asked for into the journal, and wakes the loop.
 func (s *Server) Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error) {
@@ -48,7 +48,7 @@ func (s *Server) act(ctx context.Context, req *rpc.ActRequest) (journal.Action, 
 	if err != nil {
 		return journal.Action{}, err
 	}
-	args := action.Args{NodeCount: req.GetNodeCount(), GPUs: req.GetGpus(), Hold: req.GetHold()}
+	args := action.Args{NodeCount: req.GetNodeCount(), GPUs: req.GetGpus(), QOS: req.GetQos(), Hold: req.GetHold()}
 	if args.Nodes, err = s.nodes(ctx, req.GetNodes()); err != nil {
 		return journal.Action{}, err
 	}

@@ -9,15 +9,18 @@
 //	───────         ───────
 //	Act             the job's owner, operators
 //	Show, Watch     the job's owner, who asked for the action, operators
-//	History         everybody; what belongs to others is left out
+//	History, Jobs   everybody; what belongs to others is left out
 //	Status          everybody; others' actions are only counted
+//	Snapshot, Try   operators
+//	Token           everybody; package web takes it for the caller's credential
 //
-// Operators are root, whom the configuration names, and who has Slurm's admin level
+// Operators are root, SlurmUser, whom the configuration names, and who has Slurm's admin level
 // Operator or Administrator, as sacctmgr says.
 //
 // # What a user may not
 //
 // Preemptd asks Slurm as an operator, for whom Slurm checks less. So it checks itself that
 // an owner does not get by it what Slurm would refuse him: more nodes or GPUs than he had
-// asked for when he submitted, or the release of a hold that is not his own.
+// asked for when he submitted, a QOS that he may not use, or the release of a hold that is
+// not his own.
 package api

@@ -13,18 +13,24 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // people knows names, and who is more than an ordinary user.
 type people struct {
 	users, groups []string
-	sacctmgr      string
+	programs      Programs
+	cluster       string
 	// ask runs a program. Users of a cluster come from LDAP as often as from a file, and
 	// only libc can look there: id(1) has one.
 	ask func(ctx context.Context, program string, args ...string) (string, error)
 
+	lookups singleflight.Group
+
 	mu    sync.Mutex
 	known map[uint32]person
+	super string // SlurmUser, once it is known
 }
 
 // person is a user, as of then.
@@ -38,8 +44,8 @@ type person struct {
 // change seldom, and looking them up may ask a server.
 const remembered = time.Minute
 
-func newPeople(operators []string, sacctmgr string) *people {
-	p := &people{sacctmgr: sacctmgr, known: map[uint32]person{}}
+func newPeople(operators []string, programs Programs, cluster string) *people {
+	p := &people{programs: programs, cluster: cluster, known: map[uint32]person{}}
 	for _, name := range operators {
 		if group, ok := strings.CutPrefix(name, "@"); ok {
 			p.groups = append(p.groups, group)
@@ -67,15 +73,26 @@ func (p *people) find(ctx context.Context, uid uint32) (person, error) {
 	if ok && time.Since(one.then) < remembered {
 		return one, nil
 	}
-	one, err := p.lookUp(ctx, uid)
-	if err != nil {
-		return person{}, fmt.Errorf("user %d: %w", uid, err)
+	// However many requests of one user come at a time, he is looked up once: each time takes
+	// processes, and long while LDAP or slurmdbd does not answer.
+	found := p.lookups.DoChan(strconv.FormatUint(uint64(uid), 10), func() (any, error) {
+		one, err := p.lookUp(context.WithoutCancel(ctx), uid)
+		if err != nil {
+			return one, fmt.Errorf("user %d: %w", uid, err)
+		}
+		one.then = time.Now()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.known[uid] = one
+		return one, nil
+	})
+	select {
+	case r := <-found:
+		one, _ := r.Val.(person)
+		return one, r.Err
+	case <-ctx.Done():
+		return person{}, ctx.Err()
 	}
-	one.then = time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.known[uid] = one
-	return one, nil
 }
 
 func (p *people) lookUp(ctx context.Context, uid uint32) (person, error) {
@@ -98,10 +115,57 @@ func (p *people) lookUp(ctx context.Context, uid uint32) (person, error) {
 			one.operator = one.operator || group != "" && slices.Contains(p.groups, group)
 		}
 	}
-	if !one.operator && p.sacctmgr != "" {
+	one.operator = one.operator || p.isSuper(ctx, name)
+	if !one.operator && p.programs.Sacctmgr != "" {
 		// A cluster without slurmdbd has no levels; while slurmdbd is away nobody has one.
-		level, err := p.ask(ctx, p.sacctmgr, "--noheader", "--parsable2", "show", "user", "name="+name, "format=AdminLevel")
+		level, err := p.ask(ctx, p.programs.Sacctmgr, "--noheader", "--parsable2", "show", "user", "name="+name, "format=AdminLevel")
 		one.operator = err == nil && (level == "Operator" || level == "Administrator")
 	}
 	return one, nil
+}
+
+// isSuper reports whether it is the user that slurmctld runs as. While Slurm does not say
+// who that is, nobody is.
+func (p *people) isSuper(ctx context.Context, name string) bool {
+	p.mu.Lock()
+	super := p.super
+	p.mu.Unlock()
+	if super == "" && p.programs.Scontrol != "" {
+		out, err := p.ask(ctx, p.programs.Scontrol, "show", "config")
+		if err != nil {
+			return false
+		}
+		super = slurmUser(out)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.super = super
+	}
+	return super != "" && name == super
+}
+
+// slurmUser finds it in what scontrol show config prints: "SlurmUser = slurm(64030)".
+func slurmUser(config string) string {
+	for line := range strings.Lines(config) {
+		key, value, _ := strings.Cut(line, "=")
+		if strings.TrimSpace(key) == "SlurmUser" {
+			name, _, _ := strings.Cut(strings.TrimSpace(value), "(")
+			return name
+		}
+	}
+	return ""
+}
+
+// qos returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd
+// knows others too.
+func (p *people) qos(ctx context.Context, user, account string) ([]string, error) {
+	if p.programs.Sacctmgr == "" {
+		return nil, nil
+	}
+	out, err := p.ask(ctx, p.programs.Sacctmgr, "--noheader", "--parsable2", "show", "assoc", "cluster="+p.cluster, "user="+user, "account="+account, "format=QOS")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.programs.Sacctmgr, err)
+	}
+	all := strings.FieldsFunc(out, func(r rune) bool { return r == ',' || r == '\n' })
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }

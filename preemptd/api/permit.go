@@ -4,10 +4,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,11 +40,12 @@ func (s *Server) caller(ctx context.Context) (caller, error) {
 // sees reports whether the caller may know of an action, as far as the last tick knew whose
 // jobs are.
 func (s *Server) sees(who caller, a *journal.Action) bool {
-	if who.operator || a.Who == who.name {
-		return true
-	}
+	return who.operator || a.Who == who.name || s.owns(who, a.Job)
+}
+
+func (s *Server) owns(who caller, job int64) bool {
 	users := s.opt.State().Users
-	return users != nil && users(a.Job) == who.name
+	return users != nil && users(job) == who.name
 }
 
 // visible returns an action that the caller may know of.
@@ -80,8 +82,13 @@ func (s *Server) within(ctx context.Context, who caller, what string, job *slurm
 	if who.operator {
 		return nil
 	}
-	if what == "resume" {
-		if err := s.mayRelease(ctx, who, job); err != nil {
+	if what == "resume" || what == "release" {
+		if err := s.mayRelease(ctx, who, what, job); err != nil {
+			return err
+		}
+	}
+	if args.QOS != "" {
+		if err := s.mayHave(ctx, who, what, job, args.QOS); err != nil {
 			return err
 		}
 	}
@@ -106,7 +113,7 @@ func (s *Server) within(ctx context.Context, who caller, what string, job *slurm
 }
 
 // mayRelease refuses to take back a hold of somebody else.
-func (s *Server) mayRelease(ctx context.Context, who caller, job *slurmrest.Job) error {
+func (s *Server) mayRelease(ctx context.Context, who caller, what string, job *slurmrest.Job) error {
 	if !job.Held {
 		return nil
 	}
@@ -114,30 +121,36 @@ func (s *Server) mayRelease(ctx context.Context, who caller, job *slurmrest.Job)
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		var args action.Args
-		if err := json.Unmarshal(all[i].Args, &args); err != nil {
-			return fmt.Errorf("action %d: arguments: %w", all[i].ID, err)
-		}
-		switch {
-		case all[i].State != journal.Done:
-		case all[i].Kind != "hold" && !args.Hold: // it did not leave the job held
-			return s.foreignHold(who, job)
-		case all[i].Who == who.name:
-			return nil
-		default:
-			return s.deny(who, "resume", fmt.Sprintf("job %s is held by %s: %s", job.Label(), all[i].Who, all[i].Why))
-		}
+	holder, err := action.Holder(all)
+	switch {
+	case err != nil:
+		return err
+	case holder == nil:
+		return s.foreignHold(who, what, job)
+	case holder.Who == who.name:
+		return nil
 	}
-	return s.foreignHold(who, job)
+	return s.deny(who, what, fmt.Sprintf("job %s is held by %s: %s", job.Label(), holder.Who, holder.Why))
 }
 
 // foreignHold refuses a hold that Slurm says is an administrator's.
-func (s *Server) foreignHold(who caller, job *slurmrest.Job) error {
+func (s *Server) foreignHold(who caller, what string, job *slurmrest.Job) error {
 	if job.Reason == "JobHeldUser" {
 		return nil
 	}
-	return s.deny(who, "resume", fmt.Sprintf("job %s is held by an administrator (%s)", job.Label(), job.Reason))
+	return s.deny(who, what, fmt.Sprintf("job %s is held by an administrator (%s)", job.Label(), job.Reason))
+}
+
+// mayHave refuses a QOS that the job's account does not give its owner.
+func (s *Server) mayHave(ctx context.Context, who caller, what string, job *slurmrest.Job, qos string) error {
+	own, err := s.people.qos(ctx, who.name, job.Account)
+	if err != nil {
+		return &rpc.Error{Kind: rpc.ErrSlurm, Text: fmt.Sprintf("which QOS %s may use cannot be found out: %s", who.name, err), Hint: "nothing was done; try again when slurmdbd answers"}
+	}
+	if slices.Contains(own, qos) {
+		return nil
+	}
+	return s.deny(who, what, fmt.Sprintf("account %s gives %s no QOS %s: %s", job.Account, who.name, qos, cmp.Or(strings.Join(own, ", "), "none")))
 }
 
 // most is what the job's user asked for, before any action changed it.

@@ -25,6 +25,7 @@ type Journal interface {
 	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
 	Unfinished(ctx context.Context) ([]journal.Action, error)
 	Origin(ctx context.Context, job int64) (json.RawMessage, error)
+	Events(ctx context.Context, job int64, most int) ([]journal.Event, error)
 	Lease(ctx context.Context) (journal.Lease, error)
 }
 
@@ -41,22 +42,39 @@ type State struct {
 	Policies []*rpc.Policy
 	// Users are the owners of the jobs that Slurm knows, by id.
 	Users func(job int64) string
+	// Jobs are those that have not ended; nil: nothing was seen yet.
+	Jobs func() []*rpc.Job
+	// Standing says how a job does; nil: it has ended, or was not seen.
+	Standing func(job int64) *rpc.Standing
 }
 
-// Options of a server. All must be set but Operators, Sacctmgr, Poll and Log.
+// Options of a server. All must be set but Operators, Programs, Token, Poll and Log.
 type Options struct {
 	Version, Cluster string
 	Journal          Journal
 	Slurm            Slurm
 	Operators        []string // users, and groups as "@name"
-	Sacctmgr         string   // Slurm's program, which knows admin levels; "": nobody has one
+	Programs         Programs
 	State            func() State
-	Wake             func()        // has the loop look at the journal at once
-	Poll             time.Duration // how often the journal is read for who watches; default 500 ms
-	Log              *slog.Logger  // told who asked for what; nil: nobody is
+	Wake             func() // has the loop look at the journal at once
+	// Token makes what lets a browser act as a user; nil: there is no page.
+	Token func(uid uint32) *rpc.TokenReply
+	// Snapshot is what policies saw last; nothing if they saw nothing yet.
+	Snapshot func() ([]byte, error)
+	// Try asks policies what they would do.
+	Try  func(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error)
+	Poll time.Duration // how often the journal is read for who watches; default 500 ms
+	Log  *slog.Logger  // told who asked for what; nil: nobody is
 }
 
-// Server answers requests. Its methods are called by gRPC behind a munge.Gate.
+// Programs are Slurm's own; "": nobody is what only it knows.
+type Programs struct {
+	Sacctmgr string // knows admin levels, and who may use which QOS
+	Scontrol string // knows SlurmUser
+}
+
+// Server answers requests. Its methods take who asks from munge.CallerOf: gRPC calls them
+// behind a munge.Gate, and whoever else calls them vouches for the caller.
 type Server struct {
 	rpc.UnimplementedPreemptdServer
 	opt    Options
@@ -65,22 +83,50 @@ type Server struct {
 
 var _ rpc.PreemptdServer = (*Server)(nil)
 
-// NewServer returns what listens on preemptd's port. The caller serves and stops it.
-func NewServer(opt Options, coder munge.Coder) *grpc.Server {
+// New returns a server that nobody can ask yet.
+func New(opt Options) *Server {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	if opt.Poll == 0 {
 		opt.Poll = 500 * time.Millisecond
 	}
-	return (&Server{opt: opt, people: newPeople(opt.Operators, opt.Sacctmgr)}).gated(coder)
+	return &Server{opt: opt, people: newPeople(opt.Operators, opt.Programs, opt.Cluster)}
 }
 
-// gated is the server behind its gate.
-func (s *Server) gated(coder munge.Coder) *grpc.Server {
+// Gated returns what listens on preemptd's port. The caller serves and stops it.
+func (s *Server) Gated(coder munge.Coder) *grpc.Server {
 	// A user who watches all his jobs at once waits for some of them.
-	limits := func(munge.Caller) munge.Limits { return munge.Limits{Bytes: 64 << 10, Calls: 16} }
+	limits := func(c munge.Caller) munge.Limits {
+		l := munge.Limits{Bytes: 64 << 10, Calls: 16}
+		if p, err := s.people.find(context.Background(), c.UID); err == nil && p.operator {
+			l.Bytes = 64 << 20 // snapshots to try policies on
+		}
+		return l
+	}
 	return rpc.NewServer(&munge.Gate{Coder: coder, Limits: limits}, s)
+}
+
+// Who says how the caller is named, and whether he may act on everybody's jobs.
+func (s *Server) Who(ctx context.Context) (name string, operator bool, err error) {
+	who, err := s.caller(ctx)
+	return who.name, who.operator, rpc.Status(err)
+}
+
+// Token makes one for the caller. What it may do is looked up when it is used.
+func (s *Server) Token(ctx context.Context, _ *rpc.TokenRequest) (*rpc.TokenReply, error) {
+	reply, err := func() (*rpc.TokenReply, error) {
+		who, err := s.caller(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if s.opt.Token == nil {
+			return nil, &rpc.Error{Kind: rpc.ErrInvalid, Text: "this preemptd serves no web page", Hint: "its configuration: web.address"}
+		}
+		s.opt.Log.Info("token made", "uid", who.uid, "who", who.name)
+		return s.opt.Token(who.uid), nil
+	}()
+	return reply, rpc.Status(err)
 }
 
 // Show implements rpc.PreemptdServer, as all below and those in act.go and watch.go.
@@ -129,9 +175,21 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 			return nil, err
 		}
 		reply := &rpc.HistoryReply{}
+		if standing := s.opt.State().Standing; id != 0 && everything && standing != nil {
+			reply.Standing = standing(id)
+		}
 		for i := range all {
 			if len(reply.Actions) < limit && (everything || s.sees(who, &all[i])) {
 				reply.Actions = append(reply.Actions, message(&all[i]))
+			}
+		}
+		events, err := s.opt.Journal.Events(ctx, id, read)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			if len(reply.Events) < limit && (everything || s.owns(who, e.Job)) {
+				reply.Events = append(reply.Events, &rpc.Event{Job: e.Job, Restarts: e.Restarts, What: e.What, At: stamp(e.At), Text: e.Text})
 			}
 		}
 		return reply, nil
@@ -170,4 +228,23 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		return reply, nil
 	}()
 	return reply, rpc.Status(err)
+}
+
+// Jobs lists what the last tick saw.
+func (s *Server) Jobs(ctx context.Context, _ *rpc.JobsRequest) (*rpc.JobsReply, error) {
+	who, err := s.caller(ctx)
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	state := s.opt.State()
+	reply := &rpc.JobsReply{Seen: stamp(state.Ticked)}
+	if state.Jobs == nil {
+		return reply, nil
+	}
+	for _, j := range state.Jobs() {
+		if who.operator || j.GetUser() == who.name {
+			reply.Jobs = append(reply.Jobs, j)
+		}
+	}
+	return reply, nil
 }

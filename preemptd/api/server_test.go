@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,9 +31,10 @@ const (
 	bob   = 4_000_001_002
 	carol = 4_000_001_003 // an operator, as the site says
 	dave  = 4_000_001_004 // an operator, as Slurm says
+	super = 4_000_001_005 // SlurmUser
 )
 
-var names = map[uint32]string{alice: "alice", bob: "bob", carol: "carol", dave: "dave"}
+var names = map[uint32]string{alice: "alice", bob: "bob", carol: "carol", dave: "dave", super: "slurmer"}
 
 // site is a server with a real journal, a slurmrestd and no loop: the tests are the loop.
 type site struct {
@@ -41,6 +44,9 @@ type site struct {
 	realm   *mungetest.Realm
 	address string
 	woken   chan struct{}
+	// snapshot is what policies saw last.
+	snapshot []byte
+	listed   atomic.Int32 // how often all jobs were
 }
 
 func newSite(t *testing.T) *site {
@@ -61,11 +67,24 @@ func newSite(t *testing.T) *site {
 	server := &Server{
 		opt: Options{
 			Version: "1.0", Cluster: "test", Journal: j, Slurm: s.srv.Client(t), Poll: time.Millisecond,
-			Log:   slog.New(slog.DiscardHandler),
-			Wake:  func() { s.woken <- struct{}{} },
-			State: func() State { return State{Problems: []string{"a problem"}, Users: s.user} },
+			Log:      slog.New(slog.DiscardHandler),
+			Wake:     func() { s.woken <- struct{}{} },
+			Snapshot: func() ([]byte, error) { return s.snapshot, nil },
+			Try: func(_ context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
+				return &rpc.TryReply{Cluster: fmt.Sprint(len(req.GetSnapshot()))}, nil
+			},
+			State: func() State {
+				return State{
+					Problems: []string{"a problem"}, Users: s.user,
+					Jobs: func() []*rpc.Job {
+						s.listed.Add(1)
+						return []*rpc.Job{{Id: 1, User: "alice"}}
+					},
+					Standing: func(int64) *rpc.Standing { return &rpc.Standing{Waits: "its turn"} },
+				}
+			},
 		},
-		people: newPeople([]string{"carol"}, "sacctmgr"),
+		people: newPeople([]string{"carol"}, Programs{"sacctmgr", "scontrol"}, "test"),
 	}
 	server.people.ask = ask
 	s.address = serve(t, server, s.realm.As(0, 0))
@@ -81,6 +100,15 @@ func ask(_ context.Context, program string, args ...string) (string, error) {
 	}
 	if program == "sacctmgr" && args[4] == "name=dave" {
 		return "Operator", nil
+	}
+	if program == "scontrol" {
+		return "SlurmUID                = x\nSlurmUser               = slurmer(64030)\nSlurmdUser = root(0)", nil
+	}
+	if program == "sacctmgr" && args[3] == "assoc" {
+		if !slices.Contains(args, "cluster=test") { // then it lists those of all clusters
+			return "standard,basic\nbasic,premium", nil
+		}
+		return "standard,basic\nbasic", nil
 	}
 	return "None", nil
 }
@@ -115,7 +143,7 @@ func serve(t *testing.T, server *Server, coder munge.Coder) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := server.gated(coder)
+	g := server.Gated(coder)
 	go g.Serve(l)
 	t.Cleanup(g.Stop)
 	return l.Addr().String()
@@ -179,9 +207,16 @@ func TestAct(t *testing.T) {
 	}
 	for _, name := range []string{"", fmt.Sprint(id)} {
 		all, err := c.History(t.Context(), name, 0)
-		if err != nil || len(all) != 1 || all[0].GetId() != a.ID {
+		if err != nil || len(all.GetActions()) != 1 || all.GetActions()[0].GetId() != a.ID {
 			t.Errorf("%q: %v %v", name, err, all)
 		}
+		if stands := all.GetStanding(); (stands != nil) != (name != "") || stands.GetWaits() != map[bool]string{true: "its turn"}[name != ""] {
+			t.Errorf("%q: %v", name, stands)
+		}
+	}
+	// Of what Slurm does not know nobody knows whose it is.
+	if all, err := c.History(t.Context(), "4711", 0); err != nil || all.GetStanding() != nil {
+		t.Errorf("a job that is not there: %v %v", err, all)
 	}
 }
 
@@ -223,6 +258,8 @@ func TestRefused(t *testing.T) {
 		"no size":           {alice, &rpc.ActRequest{Kind: "resize", Job: id}, rpc.ErrInvalid, "say how many"},
 		"not for people":    {0, &rpc.ActRequest{Kind: "place", Job: id}, rpc.ErrInvalid, "want one of preempt"},
 		"reason of 2 lines": {alice, &rpc.ActRequest{Kind: "preempt", Job: id, Reason: "a\nb"}, rpc.ErrInvalid, "one line"},
+		"QOS of others":     {alice, &rpc.ActRequest{Kind: "requeue", Job: id, Qos: "premium"}, rpc.ErrDenied, "gives alice no QOS premium: basic, standard"},
+		"no QOS":            {alice, &rpc.ActRequest{Kind: "requeue", Job: id}, rpc.ErrInvalid, "name the QOS"},
 		"more nodes":        {alice, &rpc.ActRequest{Kind: "resize", Job: id, NodeCount: 3}, rpc.ErrDenied, "asked for 2 nodes and 4 GPUs"},
 		"nodes for GPUs":    {alice, &rpc.ActRequest{Kind: "resize", Job: id, NodeCount: 3, Gpus: 1}, rpc.ErrDenied, "asked for 2 nodes and 4 GPUs"},
 		"more GPUs":         {alice, &rpc.ActRequest{Kind: "resize", Job: id, Gpus: 3}, rpc.ErrDenied, "asked for 2 nodes and 4 GPUs"},
@@ -244,7 +281,7 @@ func TestRefused(t *testing.T) {
 // TestOperators act on everybody's jobs, and others do not see what they did.
 func TestOperators(t *testing.T) {
 	s := newSite(t)
-	for i, uid := range []uint32{0, carol, dave} {
+	for i, uid := range []uint32{0, carol, dave, super} {
 		id := s.job(alice)
 		a, err := s.as(uid).Act(t.Context(), &rpc.ActRequest{Kind: "resize", Job: fmt.Sprint(id), NodeCount: 4})
 		if err != nil {
@@ -252,7 +289,7 @@ func TestOperators(t *testing.T) {
 		}
 		for who, want := range map[uint32]int{alice: i + 1, bob: 0, carol: i + 1} {
 			all, err := s.as(who).History(t.Context(), "", 0)
-			if err != nil || len(all) != want {
+			if err != nil || len(all.GetActions()) != want {
 				t.Errorf("user %d: %v %v", who, err, all)
 			}
 			st, err := s.as(who).Status(t.Context())
@@ -275,29 +312,79 @@ func TestHolds(t *testing.T) {
 		by     string // who had preempted it
 		reason string
 		said   string
+		kind   string
+		memo   string
 	}{
-		"his own action":   {"alice", "JobHeldAdmin", ""},
-		"his own scontrol": {"", "JobHeldUser", ""},
-		"an operator":      {"carol", "JobHeldUser", "job 1 is held by carol: maintenance"},
-		"a policy":         {"policy power", "JobHeldUser", "job 1 is held by policy power: maintenance"},
-		"an administrator": {"", "JobHeldAdmin", "held by an administrator"},
+		"his own action":       {by: "alice", reason: "JobHeldAdmin"},
+		"his own scontrol":     {reason: "JobHeldUser"},
+		"his own hold":         {by: "alice", reason: "JobHeldAdmin", kind: "hold"},
+		"held when he held it": {by: "alice", reason: "JobHeldAdmin", kind: "hold", memo: `{"wasHeld":true}`, said: "held by an administrator"},
+		"held when requeued":   {by: "alice", reason: "JobHeldAdmin", kind: "requeue", memo: `{"wasHeld":true}`, said: "held by an administrator"},
+		"released by him":      {by: "alice", reason: "JobHeldAdmin", kind: "release", memo: `{"wasHeld":true}`, said: "held by an administrator"},
+		"an operator":          {by: "carol", reason: "JobHeldUser", said: "job 1 is held by carol: maintenance"},
+		"a policy":             {by: "policy power", reason: "JobHeldUser", said: "job 1 is held by policy power: maintenance"},
+		"an administrator":     {reason: "JobHeldAdmin", said: "held by an administrator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			id := s.srv.AddJob(slurmrest.Job{UserID: alice, Batch: true, Held: true, Priority: slurmrest.Num(0)})
 			s.srv.EditJob(id, func(j *slurmrest.Job) { j.Held, j.Priority, j.Reason = true, slurmrest.Num(0), c.reason })
 			if c.by != "" {
-				a, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: id, Who: c.by, Why: "maintenance", Args: json.RawMessage(`{"hold":true}`)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.end(a.ID, journal.Done, "")
+				s.left(id, c.by, c.kind, c.memo)
 			}
-			_, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: "resume", Job: fmt.Sprint(id)})
-			if c.said == "" && err != nil || c.said != "" && (!errors.Is(err, rpc.ErrDenied) || !strings.Contains(err.Error(), c.said)) {
-				t.Error(err)
+			for _, kind := range []string{"resume", "release"} {
+				a, err := s.as(alice).Act(t.Context(), &rpc.ActRequest{Kind: kind, Job: fmt.Sprint(id)})
+				if c.said == "" && err != nil || c.said != "" && (!errors.Is(err, rpc.ErrDenied) || !strings.Contains(err.Error(), c.said)) {
+					t.Errorf("%s: %v", kind, err)
+				}
+				if err == nil {
+					s.end(a.GetId(), journal.Undone, "")
+				}
 			}
 		})
+	}
+}
+
+// left has somebody's action done, which left the job held.
+func (s *site) left(job int64, by, kind, memo string) {
+	s.Helper()
+	args := json.RawMessage("{}")
+	if kind == "" {
+		kind, args = "preempt", json.RawMessage(`{"hold":true}`)
+	}
+	a, err := s.journal.Begin(s.Context(), journal.Request{Kind: kind, Job: job, Who: by, Why: "maintenance", Args: args})
+	if err != nil {
+		s.Fatal(err)
+	}
+	a.State = journal.Done
+	if memo != "" {
+		a.Memo = json.RawMessage(memo)
+	}
+	if err := s.journal.Save(s.Context(), &a, "ended"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestBefell: what others did to a job, and what jobs there are, is for its owner and for
+// operators.
+func TestBefell(t *testing.T) {
+	s := newSite(t)
+	id := s.job(alice)
+	if err := s.journal.Note(t.Context(), journal.Event{Job: id, Restarts: 1, What: "preempted", At: time.Now(), Text: "by Slurm"}); err != nil {
+		t.Fatal(err)
+	}
+	for who, want := range map[uint32]int{alice: 1, bob: 0, carol: 1} {
+		all, err := s.as(who).History(t.Context(), "", 0)
+		if err != nil || len(all.GetEvents()) != want || want == 1 && all.GetEvents()[0].GetWhat() != "preempted" {
+			t.Errorf("user %d: %v %v", who, err, all)
+		}
+		jobs, err := s.as(who).Jobs(t.Context())
+		if err != nil || len(jobs.GetJobs()) != want {
+			t.Errorf("user %d: %v %v", who, err, jobs)
+		}
+	}
+	if n := s.listed.Load(); n != 3 {
+		t.Errorf("all jobs were listed %d times for 3 requests that want them", n)
 	}
 }
 

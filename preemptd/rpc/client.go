@@ -21,8 +21,8 @@ const (
 	// Name is whom credentials for preemptd are made for.
 	Name = "preemptd"
 
-	maxRequest = 1 << 20
-	maxReply   = 16 << 20
+	// A snapshot of a very large cluster goes either way.
+	maxReply = 64 << 20
 
 	// What calls with one reply get that have no deadline of their own.
 	shortly = 30 * time.Second
@@ -43,7 +43,7 @@ type Client struct {
 // node that asks. Nothing is sent before the first call.
 func Dial(address, from string, coder munge.Coder) (*Client, error) {
 	conn, err := munge.Dial(address, Name, from, coder, grpc.WithKeepaliveParams(deadAfter),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply), grpc.MaxCallSendMsgSize(maxRequest)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)))
 	if err != nil {
 		return nil, err
 	}
@@ -63,16 +63,36 @@ func (c *Client) Show(ctx context.Context, id int64) (*Action, error) {
 	return call(ctx, c, c.rpc.Show, &ShowRequest{Id: id})
 }
 
-// History lists the newest actions, newest first: of a job, or with "" of all that the
-// caller may see.
-func (c *Client) History(ctx context.Context, job string, limit int32) ([]*Action, error) {
-	reply, err := call(ctx, c, c.rpc.History, &HistoryRequest{Job: job, Limit: limit})
-	return reply.GetActions(), err
+// History lists the newest actions, and what others did, newest first: of a job, which also
+// says how that stands, or with "" of all that the caller may see.
+func (c *Client) History(ctx context.Context, job string, limit int32) (*HistoryReply, error) {
+	return call(ctx, c, c.rpc.History, &HistoryRequest{Job: job, Limit: limit})
+}
+
+// Jobs lists the caller's jobs, or to operators all, as preemptd saw them last.
+func (c *Client) Jobs(ctx context.Context) (*JobsReply, error) {
+	return call(ctx, c, c.rpc.Jobs, &JobsRequest{})
 }
 
 // Status asks how preemptd does.
 func (c *Client) Status(ctx context.Context) (*StatusReply, error) {
 	return call(ctx, c, c.rpc.Status, &StatusRequest{})
+}
+
+// Token returns what lets a browser act as the caller, for a while.
+func (c *Client) Token(ctx context.Context) (*TokenReply, error) {
+	return call(ctx, c, c.rpc.Token, &TokenRequest{})
+}
+
+// Snapshot returns the cluster as policies saw it last.
+func (c *Client) Snapshot(ctx context.Context) ([]byte, error) {
+	reply, err := call(ctx, c, c.rpc.Snapshot, &SnapshotRequest{})
+	return reply.GetSnapshot(), err
+}
+
+// Try asks policies what they would do.
+func (c *Client) Try(ctx context.Context, req *TryRequest) (*TryReply, error) {
+	return call(ctx, c, c.rpc.Try, req)
 }
 
 // Watch follows an action to its end, and returns how it ended. progress may be nil; it is

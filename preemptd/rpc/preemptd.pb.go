@@ -17,6 +17,7 @@ package rpc
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -32,7 +33,7 @@ const (
 
 type ActRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                             // "preempt", "resume", "migrate", "resize"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                             // "preempt", "resume", "migrate", "resize", "hold", "release", "requeue"
 	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`                               // as squeue names it
 	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`                           // names or host list expressions
 	Avoid         []string               `protobuf:"bytes,4,rep,name=avoid,proto3" json:"avoid,omitempty"`                           // likewise
@@ -40,6 +41,7 @@ type ActRequest struct {
 	Gpus          int64                  `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`                            // on each node; 0: as it is
 	Hold          bool                   `protobuf:"varint,7,opt,name=hold,proto3" json:"hold,omitempty"`
 	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"` // one line for people; may be empty
+	Qos           string                 `protobuf:"bytes,9,opt,name=qos,proto3" json:"qos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,6 +128,13 @@ func (x *ActRequest) GetHold() bool {
 func (x *ActRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *ActRequest) GetQos() string {
+	if x != nil {
+		return x.Qos
 	}
 	return ""
 }
@@ -273,6 +282,8 @@ func (x *HistoryRequest) GetLimit() int32 {
 type HistoryReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Actions       []*Action              `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"` // without lines
+	Events        []*Event               `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	Standing      *Standing              `protobuf:"bytes,3,opt,name=standing,proto3" json:"standing,omitempty"` // of the job that was asked for, if it has not ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,6 +325,499 @@ func (x *HistoryReply) GetActions() []*Action {
 	return nil
 }
 
+func (x *HistoryReply) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetStanding() *Standing {
+	if x != nil {
+		return x.Standing
+	}
+	return nil
+}
+
+// Event is something that Slurm, or somebody past preemptd, did to a job.
+type Event struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           int64                  `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Restarts      int64                  `protobuf:"varint,2,opt,name=restarts,proto3" json:"restarts,omitempty"` // of the job, after it
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`          // "preempted", "requeued", "node failed"
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_preemptd_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Event) GetJob() int64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Event) GetRestarts() int64 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *Event) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Event) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Event) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type JobsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobsRequest) Reset() {
+	*x = JobsRequest{}
+	mi := &file_preemptd_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobsRequest) ProtoMessage() {}
+
+func (x *JobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobsRequest.ProtoReflect.Descriptor instead.
+func (*JobsRequest) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{6}
+}
+
+type JobsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seen          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=seen,proto3" json:"seen,omitempty"` // unset: not yet
+	Jobs          []*Job                 `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobsReply) Reset() {
+	*x = JobsReply{}
+	mi := &file_preemptd_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobsReply) ProtoMessage() {}
+
+func (x *JobsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobsReply.ProtoReflect.Descriptor instead.
+func (*JobsReply) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *JobsReply) GetSeen() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *JobsReply) GetJobs() []*Job {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// Job is one in the queue or on nodes.
+type Job struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Label         string                 `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"` // as squeue names it
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	Account       string                 `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
+	Partition     string                 `protobuf:"bytes,6,opt,name=partition,proto3" json:"partition,omitempty"`
+	Qos           string                 `protobuf:"bytes,7,opt,name=qos,proto3" json:"qos,omitempty"`
+	Tier          string                 `protobuf:"bytes,8,opt,name=tier,proto3" json:"tier,omitempty"`
+	State         string                 `protobuf:"bytes,9,opt,name=state,proto3" json:"state,omitempty"` // "running", "held", "waiting", ...
+	HeldBy        string                 `protobuf:"bytes,10,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
+	Action        string                 `protobuf:"bytes,11,opt,name=action,proto3" json:"action,omitempty"` // being done to it
+	Nodes         []string               `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Gpus          int32                  `protobuf:"varint,13,opt,name=gpus,proto3" json:"gpus,omitempty"`           // that it has
+	Requested     int32                  `protobuf:"varint,14,opt,name=requested,proto3" json:"requested,omitempty"` // that its user asked for
+	Fraction      float64                `protobuf:"fixed64,15,opt,name=fraction,proto3" json:"fraction,omitempty"`  // of the time in the window that it had its GPUs
+	Promised      float64                `protobuf:"fixed64,16,opt,name=promised,proto3" json:"promised,omitempty"`
+	Restarts      int32                  `protobuf:"varint,17,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Obstacle      string                 `protobuf:"bytes,18,opt,name=obstacle,proto3" json:"obstacle,omitempty"`     // why it cannot be preempted; "": it can
+	Checkpoint    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // when the newest was made; unset: there is none
+	Submitted     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	Started       *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=started,proto3" json:"started,omitempty"` // unset: it does not run
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Job) Reset() {
+	*x = Job{}
+	mi := &file_preemptd_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Job) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Job) ProtoMessage() {}
+
+func (x *Job) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Job.ProtoReflect.Descriptor instead.
+func (*Job) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Job) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Job) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *Job) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Job) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Job) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Job) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *Job) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+func (x *Job) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Job) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Job) GetHeldBy() string {
+	if x != nil {
+		return x.HeldBy
+	}
+	return ""
+}
+
+func (x *Job) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Job) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Job) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Job) GetRequested() int32 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
+func (x *Job) GetFraction() float64 {
+	if x != nil {
+		return x.Fraction
+	}
+	return 0
+}
+
+func (x *Job) GetPromised() float64 {
+	if x != nil {
+		return x.Promised
+	}
+	return 0
+}
+
+func (x *Job) GetRestarts() int32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *Job) GetObstacle() string {
+	if x != nil {
+		return x.Obstacle
+	}
+	return ""
+}
+
+func (x *Job) GetCheckpoint() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *Job) GetSubmitted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Submitted
+	}
+	return nil
+}
+
+func (x *Job) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+// Standing is how a job does against what it is promised.
+type Standing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Promised      float64                `protobuf:"fixed64,2,opt,name=promised,proto3" json:"promised,omitempty"`  // GPU fraction
+	Fraction      float64                `protobuf:"fixed64,3,opt,name=fraction,proto3" json:"fraction,omitempty"`  // over the window, so far
+	Counted       *durationpb.Duration   `protobuf:"bytes,4,opt,name=counted,proto3" json:"counted,omitempty"`      // of the window
+	Requested     int32                  `protobuf:"varint,5,opt,name=requested,proto3" json:"requested,omitempty"` // GPUs that its user asked for
+	Gpus          int32                  `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`           // that it has, or waits for
+	Least         int32                  `protobuf:"varint,7,opt,name=least,proto3" json:"least,omitempty"`         // to which it may be shrunk
+	Action        string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`        // being done to it, or for it; empty: none
+	Waits         string                 `protobuf:"bytes,9,opt,name=waits,proto3" json:"waits,omitempty"`          // why nothing is done for it though it waits; empty: something is, or it does not wait
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standing) Reset() {
+	*x = Standing{}
+	mi := &file_preemptd_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standing) ProtoMessage() {}
+
+func (x *Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
+func (*Standing) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Standing) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Standing) GetPromised() float64 {
+	if x != nil {
+		return x.Promised
+	}
+	return 0
+}
+
+func (x *Standing) GetFraction() float64 {
+	if x != nil {
+		return x.Fraction
+	}
+	return 0
+}
+
+func (x *Standing) GetCounted() *durationpb.Duration {
+	if x != nil {
+		return x.Counted
+	}
+	return nil
+}
+
+func (x *Standing) GetRequested() int32 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
+func (x *Standing) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Standing) GetLeast() int32 {
+	if x != nil {
+		return x.Least
+	}
+	return 0
+}
+
+func (x *Standing) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Standing) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -322,7 +826,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_preemptd_proto_msgTypes[5]
+	mi := &file_preemptd_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +838,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[5]
+	mi := &file_preemptd_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +851,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{5}
+	return file_preemptd_proto_rawDescGZIP(), []int{10}
 }
 
 // Action is something that is done to a job, and how far it is.
@@ -370,7 +874,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_preemptd_proto_msgTypes[6]
+	mi := &file_preemptd_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +886,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[6]
+	mi := &file_preemptd_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +899,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{6}
+	return file_preemptd_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Action) GetId() int64 {
@@ -489,7 +993,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_preemptd_proto_msgTypes[7]
+	mi := &file_preemptd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +1005,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[7]
+	mi := &file_preemptd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +1018,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{7}
+	return file_preemptd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Line) GetAt() *timestamppb.Timestamp {
@@ -569,7 +1073,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_preemptd_proto_msgTypes[8]
+	mi := &file_preemptd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +1085,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[8]
+	mi := &file_preemptd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +1098,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{8}
+	return file_preemptd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StatusReply) GetVersion() string {
@@ -674,7 +1178,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_preemptd_proto_msgTypes[9]
+	mi := &file_preemptd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +1190,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[9]
+	mi := &file_preemptd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +1203,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{9}
+	return file_preemptd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Policy) GetName() string {
@@ -744,6 +1248,480 @@ func (x *Policy) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+type TokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenRequest) Reset() {
+	*x = TokenRequest{}
+	mi := &file_preemptd_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenRequest) ProtoMessage() {}
+
+func (x *TokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
+func (*TokenRequest) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{15}
+}
+
+type TokenReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"` // it ends earlier if preemptd does
+	Page          string                 `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`   // where the page is: "http://127.0.0.1:6832/"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenReply) Reset() {
+	*x = TokenReply{}
+	mi := &file_preemptd_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenReply) ProtoMessage() {}
+
+func (x *TokenReply) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenReply.ProtoReflect.Descriptor instead.
+func (*TokenReply) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *TokenReply) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *TokenReply) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *TokenReply) GetPage() string {
+	if x != nil {
+		return x.Page
+	}
+	return ""
+}
+
+type SnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotRequest) Reset() {
+	*x = SnapshotRequest{}
+	mi := &file_preemptd_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotRequest) ProtoMessage() {}
+
+func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
+func (*SnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{17}
+}
+
+type SnapshotReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      []byte                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // a Snapshot of policies/sdk/policypb/policy.proto
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotReply) Reset() {
+	*x = SnapshotReply{}
+	mi := &file_preemptd_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotReply) ProtoMessage() {}
+
+func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
+func (*SnapshotReply) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SnapshotReply) GetSnapshot() []byte {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+type TryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      []byte                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                 // as Snapshot returned it; none: the newest
+	Policies      []string               `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`                 // in this order; none: as configured or, with a file, starlark alone
+	File          string                 `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`                         // text of a policy.star, in place of the site's
+	FileName      string                 `protobuf:"bytes,4,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"` // for errors
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TryRequest) Reset() {
+	*x = TryRequest{}
+	mi := &file_preemptd_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TryRequest) ProtoMessage() {}
+
+func (x *TryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TryRequest.ProtoReflect.Descriptor instead.
+func (*TryRequest) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TryRequest) GetSnapshot() []byte {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *TryRequest) GetPolicies() []string {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *TryRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *TryRequest) GetFileName() string {
+	if x != nil {
+		return x.FileName
+	}
+	return ""
+}
+
+type TryReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"` // of the snapshot
+	Nodes         int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Jobs          int32                  `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Policies      []*Tried               `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TryReply) Reset() {
+	*x = TryReply{}
+	mi := &file_preemptd_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TryReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TryReply) ProtoMessage() {}
+
+func (x *TryReply) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TryReply.ProtoReflect.Descriptor instead.
+func (*TryReply) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TryReply) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *TryReply) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *TryReply) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *TryReply) GetJobs() int32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *TryReply) GetPolicies() []*Tried {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+// Tried is what came of one policy, on what the ones before it leave.
+type Tried struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // it failed
+	Accepted      []*Wanted              `protobuf:"bytes,3,rep,name=accepted,proto3" json:"accepted,omitempty"`
+	Rejected      []*Wanted              `protobuf:"bytes,4,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tried) Reset() {
+	*x = Tried{}
+	mi := &file_preemptd_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tried) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tried) ProtoMessage() {}
+
+func (x *Tried) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tried.ProtoReflect.Descriptor instead.
+func (*Tried) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Tried) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *Tried) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Tried) GetAccepted() []*Wanted {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
+func (x *Tried) GetRejected() []*Wanted {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+// Wanted is one thing that a policy wants done.
+type Wanted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // "preempt job 812"
+	Job           int64                  `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	After         []int64                `protobuf:"varint,4,rep,packed,name=after,proto3" json:"after,omitempty"` // jobs that must have left their nodes before
+	Invariant     string                 `protobuf:"bytes,5,opt,name=invariant,proto3" json:"invariant,omitempty"` // that it breaks
+	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`       // how
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wanted) Reset() {
+	*x = Wanted{}
+	mi := &file_preemptd_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wanted) ProtoMessage() {}
+
+func (x *Wanted) ProtoReflect() protoreflect.Message {
+	mi := &file_preemptd_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
+func (*Wanted) Descriptor() ([]byte, []int) {
+	return file_preemptd_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Wanted) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Wanted) GetJob() int64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Wanted) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Wanted) GetAfter() []int64 {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Wanted) GetInvariant() string {
+	if x != nil {
+		return x.Invariant
+	}
+	return ""
+}
+
+func (x *Wanted) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // Problem is the detail of an error's status.
 type Problem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -756,7 +1734,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_preemptd_proto_msgTypes[10]
+	mi := &file_preemptd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +1746,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_preemptd_proto_msgTypes[10]
+	mi := &file_preemptd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +1759,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_preemptd_proto_rawDescGZIP(), []int{10}
+	return file_preemptd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Problem) GetKind() string {
@@ -809,7 +1787,7 @@ var File_preemptd_proto protoreflect.FileDescriptor
 
 const file_preemptd_proto_rawDesc = "" +
 	"\n" +
-	"\x0epreemptd.proto\x12\x17singularity.preemptd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x01\n" +
+	"\x0epreemptd.proto\x12\x17singularity.preemptd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x01\n" +
 	"\n" +
 	"ActRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
@@ -820,16 +1798,64 @@ const file_preemptd_proto_rawDesc = "" +
 	"node_count\x18\x05 \x01(\x03R\tnodeCount\x12\x12\n" +
 	"\x04gpus\x18\x06 \x01(\x03R\x04gpus\x12\x12\n" +
 	"\x04hold\x18\a \x01(\bR\x04hold\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\x1e\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x10\n" +
+	"\x03qos\x18\t \x01(\tR\x03qos\"\x1e\n" +
 	"\fWatchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\"\x1d\n" +
 	"\vShowRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\"8\n" +
 	"\x0eHistoryRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\x05R\x05limit\"I\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"\xc0\x01\n" +
 	"\fHistoryReply\x129\n" +
-	"\aactions\x18\x01 \x03(\v2\x1f.singularity.preemptd.v1.ActionR\aactions\"\x0f\n" +
+	"\aactions\x18\x01 \x03(\v2\x1f.singularity.preemptd.v1.ActionR\aactions\x126\n" +
+	"\x06events\x18\x02 \x03(\v2\x1e.singularity.preemptd.v1.EventR\x06events\x12=\n" +
+	"\bstanding\x18\x03 \x01(\v2!.singularity.preemptd.v1.StandingR\bstanding\"\x89\x01\n" +
+	"\x05Event\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x03R\x03job\x12\x1a\n" +
+	"\brestarts\x18\x02 \x01(\x03R\brestarts\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\r\n" +
+	"\vJobsRequest\"m\n" +
+	"\tJobsReply\x12.\n" +
+	"\x04seen\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04seen\x120\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x1c.singularity.preemptd.v1.JobR\x04jobs\"\xdc\x04\n" +
+	"\x03Job\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x14\n" +
+	"\x05label\x18\x02 \x01(\tR\x05label\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
+	"\aaccount\x18\x05 \x01(\tR\aaccount\x12\x1c\n" +
+	"\tpartition\x18\x06 \x01(\tR\tpartition\x12\x10\n" +
+	"\x03qos\x18\a \x01(\tR\x03qos\x12\x12\n" +
+	"\x04tier\x18\b \x01(\tR\x04tier\x12\x14\n" +
+	"\x05state\x18\t \x01(\tR\x05state\x12\x17\n" +
+	"\aheld_by\x18\n" +
+	" \x01(\tR\x06heldBy\x12\x16\n" +
+	"\x06action\x18\v \x01(\tR\x06action\x12\x14\n" +
+	"\x05nodes\x18\f \x03(\tR\x05nodes\x12\x12\n" +
+	"\x04gpus\x18\r \x01(\x05R\x04gpus\x12\x1c\n" +
+	"\trequested\x18\x0e \x01(\x05R\trequested\x12\x1a\n" +
+	"\bfraction\x18\x0f \x01(\x01R\bfraction\x12\x1a\n" +
+	"\bpromised\x18\x10 \x01(\x01R\bpromised\x12\x1a\n" +
+	"\brestarts\x18\x11 \x01(\x05R\brestarts\x12\x1a\n" +
+	"\bobstacle\x18\x12 \x01(\tR\bobstacle\x12:\n" +
+	"\n" +
+	"checkpoint\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"checkpoint\x128\n" +
+	"\tsubmitted\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x124\n" +
+	"\astarted\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\"\x81\x02\n" +
+	"\bStanding\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
+	"\bpromised\x18\x02 \x01(\x01R\bpromised\x12\x1a\n" +
+	"\bfraction\x18\x03 \x01(\x01R\bfraction\x123\n" +
+	"\acounted\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\acounted\x12\x1c\n" +
+	"\trequested\x18\x05 \x01(\x05R\trequested\x12\x12\n" +
+	"\x04gpus\x18\x06 \x01(\x05R\x04gpus\x12\x14\n" +
+	"\x05least\x18\a \x01(\x05R\x05least\x12\x16\n" +
+	"\x06action\x18\b \x01(\tR\x06action\x12\x14\n" +
+	"\x05waits\x18\t \x01(\tR\x05waits\"\x0f\n" +
 	"\rStatusRequest\"\xc3\x02\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
@@ -866,17 +1892,54 @@ const file_preemptd_proto_rawDesc = "" +
 	"\x06starts\x18\x03 \x01(\x05R\x06starts\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\x05R\bfailures\x12\x18\n" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\x120\n" +
-	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"E\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x0e\n" +
+	"\fTokenRequest\"h\n" +
+	"\n" +
+	"TokenReply\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\tR\x04page\"\x11\n" +
+	"\x0fSnapshotRequest\"+\n" +
+	"\rSnapshotReply\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\"u\n" +
+	"\n" +
+	"TryRequest\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\x12\x1a\n" +
+	"\bpolicies\x18\x02 \x03(\tR\bpolicies\x12\x12\n" +
+	"\x04file\x18\x03 \x01(\tR\x04file\x12\x1b\n" +
+	"\tfile_name\x18\x04 \x01(\tR\bfileName\"\xba\x01\n" +
+	"\bTryReply\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12\x12\n" +
+	"\x04jobs\x18\x04 \x01(\x05R\x04jobs\x12:\n" +
+	"\bpolicies\x18\x05 \x03(\v2\x1e.singularity.preemptd.v1.TriedR\bpolicies\"\xb3\x01\n" +
+	"\x05Tried\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x12;\n" +
+	"\baccepted\x18\x03 \x03(\v2\x1f.singularity.preemptd.v1.WantedR\baccepted\x12;\n" +
+	"\brejected\x18\x04 \x03(\v2\x1f.singularity.preemptd.v1.WantedR\brejected\"\x92\x01\n" +
+	"\x06Wanted\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x03R\x03job\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05after\x18\x04 \x03(\x03R\x05after\x12\x1c\n" +
+	"\tinvariant\x18\x05 \x01(\tR\tinvariant\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"E\n" +
 	"\aProblem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
-	"\x04hint\x18\x03 \x01(\tR\x04hint2\xac\x03\n" +
+	"\x04hint\x18\x03 \x01(\tR\x04hint2\x80\x06\n" +
 	"\bPreemptd\x12K\n" +
 	"\x03Act\x12#.singularity.preemptd.v1.ActRequest\x1a\x1f.singularity.preemptd.v1.Action\x12Q\n" +
 	"\x05Watch\x12%.singularity.preemptd.v1.WatchRequest\x1a\x1f.singularity.preemptd.v1.Action0\x01\x12M\n" +
 	"\x04Show\x12$.singularity.preemptd.v1.ShowRequest\x1a\x1f.singularity.preemptd.v1.Action\x12Y\n" +
-	"\aHistory\x12'.singularity.preemptd.v1.HistoryRequest\x1a%.singularity.preemptd.v1.HistoryReply\x12V\n" +
-	"\x06Status\x12&.singularity.preemptd.v1.StatusRequest\x1a$.singularity.preemptd.v1.StatusReplyB=Z;github.com/singularity-slurm/singularity-slurm/preemptd/rpcb\x06proto3"
+	"\aHistory\x12'.singularity.preemptd.v1.HistoryRequest\x1a%.singularity.preemptd.v1.HistoryReply\x12P\n" +
+	"\x04Jobs\x12$.singularity.preemptd.v1.JobsRequest\x1a\".singularity.preemptd.v1.JobsReply\x12V\n" +
+	"\x06Status\x12&.singularity.preemptd.v1.StatusRequest\x1a$.singularity.preemptd.v1.StatusReply\x12S\n" +
+	"\x05Token\x12%.singularity.preemptd.v1.TokenRequest\x1a#.singularity.preemptd.v1.TokenReply\x12\\\n" +
+	"\bSnapshot\x12(.singularity.preemptd.v1.SnapshotRequest\x1a&.singularity.preemptd.v1.SnapshotReply\x12M\n" +
+	"\x03Try\x12#.singularity.preemptd.v1.TryRequest\x1a!.singularity.preemptd.v1.TryReplyB=Z;github.com/singularity-slurm/singularity-slurm/preemptd/rpcb\x06proto3"
 
 var (
 	file_preemptd_proto_rawDescOnce sync.Once
@@ -890,46 +1953,82 @@ func file_preemptd_proto_rawDescGZIP() []byte {
 	return file_preemptd_proto_rawDescData
 }
 
-var file_preemptd_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_preemptd_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_preemptd_proto_goTypes = []any{
 	(*ActRequest)(nil),            // 0: singularity.preemptd.v1.ActRequest
 	(*WatchRequest)(nil),          // 1: singularity.preemptd.v1.WatchRequest
 	(*ShowRequest)(nil),           // 2: singularity.preemptd.v1.ShowRequest
 	(*HistoryRequest)(nil),        // 3: singularity.preemptd.v1.HistoryRequest
 	(*HistoryReply)(nil),          // 4: singularity.preemptd.v1.HistoryReply
-	(*StatusRequest)(nil),         // 5: singularity.preemptd.v1.StatusRequest
-	(*Action)(nil),                // 6: singularity.preemptd.v1.Action
-	(*Line)(nil),                  // 7: singularity.preemptd.v1.Line
-	(*StatusReply)(nil),           // 8: singularity.preemptd.v1.StatusReply
-	(*Policy)(nil),                // 9: singularity.preemptd.v1.Policy
-	(*Problem)(nil),               // 10: singularity.preemptd.v1.Problem
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Event)(nil),                 // 5: singularity.preemptd.v1.Event
+	(*JobsRequest)(nil),           // 6: singularity.preemptd.v1.JobsRequest
+	(*JobsReply)(nil),             // 7: singularity.preemptd.v1.JobsReply
+	(*Job)(nil),                   // 8: singularity.preemptd.v1.Job
+	(*Standing)(nil),              // 9: singularity.preemptd.v1.Standing
+	(*StatusRequest)(nil),         // 10: singularity.preemptd.v1.StatusRequest
+	(*Action)(nil),                // 11: singularity.preemptd.v1.Action
+	(*Line)(nil),                  // 12: singularity.preemptd.v1.Line
+	(*StatusReply)(nil),           // 13: singularity.preemptd.v1.StatusReply
+	(*Policy)(nil),                // 14: singularity.preemptd.v1.Policy
+	(*TokenRequest)(nil),          // 15: singularity.preemptd.v1.TokenRequest
+	(*TokenReply)(nil),            // 16: singularity.preemptd.v1.TokenReply
+	(*SnapshotRequest)(nil),       // 17: singularity.preemptd.v1.SnapshotRequest
+	(*SnapshotReply)(nil),         // 18: singularity.preemptd.v1.SnapshotReply
+	(*TryRequest)(nil),            // 19: singularity.preemptd.v1.TryRequest
+	(*TryReply)(nil),              // 20: singularity.preemptd.v1.TryReply
+	(*Tried)(nil),                 // 21: singularity.preemptd.v1.Tried
+	(*Wanted)(nil),                // 22: singularity.preemptd.v1.Wanted
+	(*Problem)(nil),               // 23: singularity.preemptd.v1.Problem
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
 }
 var file_preemptd_proto_depIdxs = []int32{
-	6,  // 0: singularity.preemptd.v1.HistoryReply.actions:type_name -> singularity.preemptd.v1.Action
-	11, // 1: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
-	11, // 2: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
-	7,  // 3: singularity.preemptd.v1.Action.lines:type_name -> singularity.preemptd.v1.Line
-	11, // 4: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
-	11, // 5: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
-	9,  // 6: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
-	6,  // 7: singularity.preemptd.v1.StatusReply.actions:type_name -> singularity.preemptd.v1.Action
-	11, // 8: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
-	0,  // 9: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
-	1,  // 10: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
-	2,  // 11: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
-	3,  // 12: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
-	5,  // 13: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
-	6,  // 14: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
-	6,  // 15: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
-	6,  // 16: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
-	4,  // 17: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
-	8,  // 18: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 0: singularity.preemptd.v1.HistoryReply.actions:type_name -> singularity.preemptd.v1.Action
+	5,  // 1: singularity.preemptd.v1.HistoryReply.events:type_name -> singularity.preemptd.v1.Event
+	9,  // 2: singularity.preemptd.v1.HistoryReply.standing:type_name -> singularity.preemptd.v1.Standing
+	24, // 3: singularity.preemptd.v1.Event.at:type_name -> google.protobuf.Timestamp
+	24, // 4: singularity.preemptd.v1.JobsReply.seen:type_name -> google.protobuf.Timestamp
+	8,  // 5: singularity.preemptd.v1.JobsReply.jobs:type_name -> singularity.preemptd.v1.Job
+	24, // 6: singularity.preemptd.v1.Job.checkpoint:type_name -> google.protobuf.Timestamp
+	24, // 7: singularity.preemptd.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	24, // 8: singularity.preemptd.v1.Job.started:type_name -> google.protobuf.Timestamp
+	25, // 9: singularity.preemptd.v1.Standing.counted:type_name -> google.protobuf.Duration
+	24, // 10: singularity.preemptd.v1.Action.created:type_name -> google.protobuf.Timestamp
+	24, // 11: singularity.preemptd.v1.Action.ended:type_name -> google.protobuf.Timestamp
+	12, // 12: singularity.preemptd.v1.Action.lines:type_name -> singularity.preemptd.v1.Line
+	24, // 13: singularity.preemptd.v1.Line.at:type_name -> google.protobuf.Timestamp
+	24, // 14: singularity.preemptd.v1.StatusReply.ticked:type_name -> google.protobuf.Timestamp
+	14, // 15: singularity.preemptd.v1.StatusReply.policies:type_name -> singularity.preemptd.v1.Policy
+	11, // 16: singularity.preemptd.v1.StatusReply.actions:type_name -> singularity.preemptd.v1.Action
+	24, // 17: singularity.preemptd.v1.Policy.until:type_name -> google.protobuf.Timestamp
+	24, // 18: singularity.preemptd.v1.TokenReply.until:type_name -> google.protobuf.Timestamp
+	24, // 19: singularity.preemptd.v1.TryReply.time:type_name -> google.protobuf.Timestamp
+	21, // 20: singularity.preemptd.v1.TryReply.policies:type_name -> singularity.preemptd.v1.Tried
+	22, // 21: singularity.preemptd.v1.Tried.accepted:type_name -> singularity.preemptd.v1.Wanted
+	22, // 22: singularity.preemptd.v1.Tried.rejected:type_name -> singularity.preemptd.v1.Wanted
+	0,  // 23: singularity.preemptd.v1.Preemptd.Act:input_type -> singularity.preemptd.v1.ActRequest
+	1,  // 24: singularity.preemptd.v1.Preemptd.Watch:input_type -> singularity.preemptd.v1.WatchRequest
+	2,  // 25: singularity.preemptd.v1.Preemptd.Show:input_type -> singularity.preemptd.v1.ShowRequest
+	3,  // 26: singularity.preemptd.v1.Preemptd.History:input_type -> singularity.preemptd.v1.HistoryRequest
+	6,  // 27: singularity.preemptd.v1.Preemptd.Jobs:input_type -> singularity.preemptd.v1.JobsRequest
+	10, // 28: singularity.preemptd.v1.Preemptd.Status:input_type -> singularity.preemptd.v1.StatusRequest
+	15, // 29: singularity.preemptd.v1.Preemptd.Token:input_type -> singularity.preemptd.v1.TokenRequest
+	17, // 30: singularity.preemptd.v1.Preemptd.Snapshot:input_type -> singularity.preemptd.v1.SnapshotRequest
+	19, // 31: singularity.preemptd.v1.Preemptd.Try:input_type -> singularity.preemptd.v1.TryRequest
+	11, // 32: singularity.preemptd.v1.Preemptd.Act:output_type -> singularity.preemptd.v1.Action
+	11, // 33: singularity.preemptd.v1.Preemptd.Watch:output_type -> singularity.preemptd.v1.Action
+	11, // 34: singularity.preemptd.v1.Preemptd.Show:output_type -> singularity.preemptd.v1.Action
+	4,  // 35: singularity.preemptd.v1.Preemptd.History:output_type -> singularity.preemptd.v1.HistoryReply
+	7,  // 36: singularity.preemptd.v1.Preemptd.Jobs:output_type -> singularity.preemptd.v1.JobsReply
+	13, // 37: singularity.preemptd.v1.Preemptd.Status:output_type -> singularity.preemptd.v1.StatusReply
+	16, // 38: singularity.preemptd.v1.Preemptd.Token:output_type -> singularity.preemptd.v1.TokenReply
+	18, // 39: singularity.preemptd.v1.Preemptd.Snapshot:output_type -> singularity.preemptd.v1.SnapshotReply
+	20, // 40: singularity.preemptd.v1.Preemptd.Try:output_type -> singularity.preemptd.v1.TryReply
+	32, // [32:41] is the sub-list for method output_type
+	23, // [23:32] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_preemptd_proto_init() }
@@ -943,7 +2042,7 @@ func file_preemptd_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_preemptd_proto_rawDesc), len(file_preemptd_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,11 +27,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Preemptd_Act_FullMethodName     = "/singularity.preemptd.v1.Preemptd/Act"
-	Preemptd_Watch_FullMethodName   = "/singularity.preemptd.v1.Preemptd/Watch"
-	Preemptd_Show_FullMethodName    = "/singularity.preemptd.v1.Preemptd/Show"
-	Preemptd_History_FullMethodName = "/singularity.preemptd.v1.Preemptd/History"
-	Preemptd_Status_FullMethodName  = "/singularity.preemptd.v1.Preemptd/Status"
+	Preemptd_Act_FullMethodName      = "/singularity.preemptd.v1.Preemptd/Act"
+	Preemptd_Watch_FullMethodName    = "/singularity.preemptd.v1.Preemptd/Watch"
+	Preemptd_Show_FullMethodName     = "/singularity.preemptd.v1.Preemptd/Show"
+	Preemptd_History_FullMethodName  = "/singularity.preemptd.v1.Preemptd/History"
+	Preemptd_Jobs_FullMethodName     = "/singularity.preemptd.v1.Preemptd/Jobs"
+	Preemptd_Status_FullMethodName   = "/singularity.preemptd.v1.Preemptd/Status"
+	Preemptd_Token_FullMethodName    = "/singularity.preemptd.v1.Preemptd/Token"
+	Preemptd_Snapshot_FullMethodName = "/singularity.preemptd.v1.Preemptd/Snapshot"
+	Preemptd_Try_FullMethodName      = "/singularity.preemptd.v1.Preemptd/Try"
 )
 
 // PreemptdClient is the client API for Preemptd service.
@@ -46,10 +50,20 @@ type PreemptdClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Action], error)
 	// Show returns an action with all its lines.
 	Show(ctx context.Context, in *ShowRequest, opts ...grpc.CallOption) (*Action, error)
-	// History lists actions, newest first: of a job, or of all that the caller may see.
+	// History lists actions, and what others did, newest first: of a job, or of all that the
+	// caller may see.
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryReply, error)
+	// Jobs lists the jobs that have not ended, as preemptd saw them last: the caller's, or to
+	// operators all.
+	Jobs(ctx context.Context, in *JobsRequest, opts ...grpc.CallOption) (*JobsReply, error)
 	// Status says how preemptd does. For everybody; actions on others' jobs are only counted.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
+	// Token returns what lets a browser act as the caller, for a while. For everybody.
+	Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenReply, error)
+	// Snapshot returns the cluster as policies saw it last. For operators, as Try.
+	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error)
+	// Try asks policies, in processes of their own, what they would do, and does nothing.
+	Try(ctx context.Context, in *TryRequest, opts ...grpc.CallOption) (*TryReply, error)
 }
 
 type preemptdClient struct {
@@ -109,10 +123,50 @@ func (c *preemptdClient) History(ctx context.Context, in *HistoryRequest, opts .
 	return out, nil
 }
 
+func (c *preemptdClient) Jobs(ctx context.Context, in *JobsRequest, opts ...grpc.CallOption) (*JobsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobsReply)
+	err := c.cc.Invoke(ctx, Preemptd_Jobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *preemptdClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusReply)
 	err := c.cc.Invoke(ctx, Preemptd_Status_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *preemptdClient) Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TokenReply)
+	err := c.cc.Invoke(ctx, Preemptd_Token_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *preemptdClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SnapshotReply)
+	err := c.cc.Invoke(ctx, Preemptd_Snapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *preemptdClient) Try(ctx context.Context, in *TryRequest, opts ...grpc.CallOption) (*TryReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TryReply)
+	err := c.cc.Invoke(ctx, Preemptd_Try_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +185,20 @@ type PreemptdServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Action]) error
 	// Show returns an action with all its lines.
 	Show(context.Context, *ShowRequest) (*Action, error)
-	// History lists actions, newest first: of a job, or of all that the caller may see.
+	// History lists actions, and what others did, newest first: of a job, or of all that the
+	// caller may see.
 	History(context.Context, *HistoryRequest) (*HistoryReply, error)
+	// Jobs lists the jobs that have not ended, as preemptd saw them last: the caller's, or to
+	// operators all.
+	Jobs(context.Context, *JobsRequest) (*JobsReply, error)
 	// Status says how preemptd does. For everybody; actions on others' jobs are only counted.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
+	// Token returns what lets a browser act as the caller, for a while. For everybody.
+	Token(context.Context, *TokenRequest) (*TokenReply, error)
+	// Snapshot returns the cluster as policies saw it last. For operators, as Try.
+	Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error)
+	// Try asks policies, in processes of their own, what they would do, and does nothing.
+	Try(context.Context, *TryRequest) (*TryReply, error)
 	mustEmbedUnimplementedPreemptdServer()
 }
 
@@ -157,8 +221,20 @@ func (UnimplementedPreemptdServer) Show(context.Context, *ShowRequest) (*Action,
 func (UnimplementedPreemptdServer) History(context.Context, *HistoryRequest) (*HistoryReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method History not implemented")
 }
+func (UnimplementedPreemptdServer) Jobs(context.Context, *JobsRequest) (*JobsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Jobs not implemented")
+}
 func (UnimplementedPreemptdServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedPreemptdServer) Token(context.Context, *TokenRequest) (*TokenReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Token not implemented")
+}
+func (UnimplementedPreemptdServer) Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Snapshot not implemented")
+}
+func (UnimplementedPreemptdServer) Try(context.Context, *TryRequest) (*TryReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Try not implemented")
 }
 func (UnimplementedPreemptdServer) mustEmbedUnimplementedPreemptdServer() {}
 func (UnimplementedPreemptdServer) testEmbeddedByValue()                  {}
@@ -246,6 +322,24 @@ func _Preemptd_History_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Preemptd_Jobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(JobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PreemptdServer).Jobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Preemptd_Jobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PreemptdServer).Jobs(ctx, req.(*JobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Preemptd_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -260,6 +354,60 @@ func _Preemptd_Status_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PreemptdServer).Status(ctx, req.(*StatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Preemptd_Token_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PreemptdServer).Token(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Preemptd_Token_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PreemptdServer).Token(ctx, req.(*TokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Preemptd_Snapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PreemptdServer).Snapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Preemptd_Snapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PreemptdServer).Snapshot(ctx, req.(*SnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Preemptd_Try_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PreemptdServer).Try(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Preemptd_Try_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PreemptdServer).Try(ctx, req.(*TryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -284,8 +432,24 @@ var Preemptd_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Preemptd_History_Handler,
 		},
 		{
+			MethodName: "Jobs",
+			Handler:    _Preemptd_Jobs_Handler,
+		},
+		{
 			MethodName: "Status",
 			Handler:    _Preemptd_Status_Handler,
+		},
+		{
+			MethodName: "Token",
+			Handler:    _Preemptd_Token_Handler,
+		},
+		{
+			MethodName: "Snapshot",
+			Handler:    _Preemptd_Snapshot_Handler,
+		},
+		{
+			MethodName: "Try",
+			Handler:    _Preemptd_Try_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

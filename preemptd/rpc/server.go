@@ -18,8 +18,10 @@ import (
 func NewServer(gate *munge.Gate, impl PreemptdServer) *grpc.Server {
 	gate.Node = Name
 	opts := append(munge.ServerOptions(),
-		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxReply),
+		grpc.MaxSendMsgSize(maxReply),
 		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(32<<10),
+		// A fixed window: what a stranger sends before his credential was read stays small.
+		grpc.InitialWindowSize(64<<10), grpc.InitialConnWindowSize(1<<20),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: 5 * time.Minute, Time: deadAfter.Time, Timeout: deadAfter.Timeout}),

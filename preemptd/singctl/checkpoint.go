@@ -35,7 +35,7 @@ with it, singctl show says how it ended, and singctl delete takes it away again.
 				p := a.progress()
 				defer p.end()
 				begun := false
-				made, err := c.Checkpoint(cmd.Context(), name, reason, func(m *rpc.Progress) {
+				made, err := c.Checkpoint(cmd.Context(), &rpc.CheckpointRequest{Job: name, Reason: reason}, func(m *rpc.Progress) {
 					begun = begun || m.GetPhase() != rpc.Waiting
 					p.say(m)
 				})

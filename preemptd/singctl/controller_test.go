@@ -7,12 +7,15 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
@@ -61,7 +64,7 @@ func (controller) Act(ctx context.Context, req *control.ActRequest) (*control.Ac
 	default:
 		return nil, control.Status(control.Errorf(control.ErrNoJob, "job %d: Slurm knows none of that name", job))
 	}
-	why := fmt.Sprintf("%s: to %q, away %q, %d nodes, %d GPUs, hold %v", req.GetReason(), req.GetNodes(), req.GetAvoid(), req.GetNodeCount(), req.GetGpus(), req.GetHold())
+	why := fmt.Sprintf("%s: to %q, away %q, %d nodes, %d GPUs, QOS %q, hold %v", req.GetReason(), req.GetNodes(), req.GetAvoid(), req.GetNodeCount(), req.GetGpus(), req.GetQos(), req.GetHold())
 	return &control.Action{Id: id, Kind: req.GetKind(), Job: job, Who: "alice", Why: why, State: "going", Created: at(0)}, nil
 }
 
@@ -104,10 +107,32 @@ func (controller) History(ctx context.Context, req *control.HistoryRequest) (*co
 	if caller, _ := munge.CallerOf(ctx); caller.UID != apitest.Alice {
 		return &control.HistoryReply{}, nil
 	}
-	all := []*control.Action{action(18), ended(action(14)), ended(action(12))}
-	return &control.HistoryReply{Actions: slices.DeleteFunc(all, func(a *control.Action) bool {
-		return req.GetJob() != "" && req.GetJob() != fmt.Sprint(a.GetJob())
-	})}, nil
+	other := func(job int64) bool { return req.GetJob() != "" && req.GetJob() != fmt.Sprint(job) }
+	events := []*control.Event{{Job: 812, Restarts: 2, What: "preempted", At: at(-7), Text: "by Slurm"}}
+	reply := &control.HistoryReply{
+		Actions: slices.DeleteFunc([]*control.Action{action(18), ended(action(14)), ended(action(12))}, func(a *control.Action) bool { return other(a.GetJob()) }),
+		Events:  slices.DeleteFunc(events, func(e *control.Event) bool { return other(e.GetJob()) }),
+	}
+	if req.GetJob() == "812" {
+		reply.Standing = &control.Standing{
+			Tier: "premium", Promised: 0.95, Fraction: 0.8125, Counted: durationpb.New(time.Hour), Requested: 8, Gpus: 4, Least: 2,
+			Waits: "job 9: not to be checkpointed, it runs without \x1b[2J--singularity",
+		}
+	}
+	return reply, nil
+}
+
+func (controller) Jobs(ctx context.Context, _ *control.JobsRequest) (*control.JobsReply, error) {
+	if caller, _ := munge.CallerOf(ctx); caller.UID != apitest.Alice {
+		return &control.JobsReply{Seen: at(-2)}, nil
+	}
+	return &control.JobsReply{Seen: at(-2), Jobs: []*control.Job{
+		{
+			Id: 812, Label: "812", Name: "train\x1b[2J", User: "alice", Tier: "basic", State: "running", Action: "preempt", Nodes: []string{"n1", "n3"},
+			Gpus: 2, Requested: 4, Fraction: 0.625, Restarts: 3, Checkpoint: at(-90), Submitted: at(-9000), Started: at(-300),
+		},
+		{Id: 814, Label: "814", Name: "wait", User: "alice", Tier: "premium", State: "held", HeldBy: "operator", Gpus: 1, Requested: 1, Fraction: 1, Promised: 0.95, Obstacle: "it runs without --singularity"},
+	}}, nil
 }
 
 func (controller) Status(context.Context, *control.StatusRequest) (*control.StatusReply, error) {
@@ -120,6 +145,68 @@ func (controller) Status(context.Context, *control.StatusRequest) (*control.Stat
 		},
 		Problems: []string{"policy tiers: it does not answer"},
 	}, nil
+}
+
+func (controller) Token(ctx context.Context, _ *control.TokenRequest) (*control.TokenReply, error) {
+	caller, _ := munge.CallerOf(ctx)
+	return &control.TokenReply{Token: fmt.Sprintf("sing1_of%d", caller.UID), Until: at(3600), Page: "http://127.0.0.1:6832/"}, nil
+}
+
+// operator is who is not alice.
+func operator(ctx context.Context, what string) error {
+	if caller, _ := munge.CallerOf(ctx); caller.UID == apitest.Alice {
+		return control.Status(control.Errorf(control.ErrDenied, "%s: not permitted: it shows everybody's jobs; it is for operators", what))
+	}
+	return nil
+}
+
+func (controller) Snapshot(ctx context.Context, _ *control.SnapshotRequest) (*control.SnapshotReply, error) {
+	return &control.SnapshotReply{Snapshot: []byte("a snapshot")}, operator(ctx, "policy record")
+}
+
+// Try says what arrived.
+func (controller) Try(ctx context.Context, req *control.TryRequest) (*control.TryReply, error) {
+	if err := operator(ctx, "policy test"); err != nil {
+		return nil, err
+	}
+	reply := &control.TryReply{Cluster: "mini", Time: at(-2), Nodes: 2, Jobs: 3, Policies: []*control.Tried{{Policy: "drain"}}}
+	switch {
+	case strings.Contains(req.GetFile(), "wrong"):
+		reply.Policies = []*control.Tried{{Policy: "starlark", Problem: "refusal: " + req.GetFileName() + ":1:1: no\x1b[2J"}}
+	case len(req.GetPolicies())+len(req.GetSnapshot())+len(req.GetFile()) > 0:
+		reply.Policies = []*control.Tried{{Policy: "tiers", Accepted: []*control.Wanted{
+			{What: "preempt job 812", Job: 812, Reason: fmt.Sprintf("policies %q, snapshot %q, file %q", req.GetPolicies(), req.GetSnapshot(), req.GetFile())},
+			{What: "place job 813 on n1 (2 GPUs)", Job: 813, Reason: "it waits", After: []int64{812, 815}},
+		}, Rejected: []*control.Wanted{{What: "preempt job 814", Job: 814, Reason: "it is cheap", Invariant: "min-run", Detail: "it has run for 3s of at least 5m0s"}}}}
+	}
+	return reply, nil
+}
+
+// TestPolicyFiles: what is recorded is what is tried, and nothing is overwritten.
+func TestPolicyFiles(t *testing.T) {
+	c := newCluster(t)
+	folder := t.TempDir()
+	file, star := filepath.Join(folder, "now.snapshot"), filepath.Join(folder, "site.star")
+	if err := os.WriteFile(star, []byte("wrong"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, play := range []struct{ args, want string }{
+		{"policy record " + file, "saved 10 B into " + file + "\n"},
+		{"policy record " + file, "! singctl: " + file + " is there already\n! hint: singctl policy record --help\nexit 2\n"},
+		{"policy test --policies tiers --snapshot " + file, "snapshot \"a snapshot\""},
+		{"policy test --file " + star, "starlark: PROBLEM: refusal: site.star:1:1: no?[2J\nexit 8\n"},
+		{"policy test --file " + star + ".none", "no such file"},
+	} {
+		if got := c.run(t.Context(), "bob", strings.Fields(play.args)...); !strings.Contains(got, play.want) {
+			t.Errorf("%s:\n%s\nwant %s", play.args, got, play.want)
+		}
+	}
+	if got := c.run(t.Context(), "alice", "policy", "record", file+"2"); !strings.HasSuffix(got, "exit 4\n") {
+		t.Error(got)
+	}
+	if _, err := os.Stat(file + "2"); err == nil {
+		t.Error("a file is left of what was denied")
+	}
 }
 
 // TestNoController: it is said where preemptd was looked for, and what to do.

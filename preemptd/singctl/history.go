@@ -5,6 +5,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +19,8 @@ func (a *app) history() *cobra.Command {
 	var limit uint16
 	c := &cobra.Command{
 		Use: "history [JOB]", Short: "List what was done to a job, or to all your jobs, and why",
+		Long: `history lists what preemptd did to a job, or to all your jobs, newest first, and what befell them without it:
+a preemption by Slurm, a requeue by hand, a node that failed. Those have no number.`,
 		Args: arguments(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), ""
@@ -43,11 +47,15 @@ func (a *app) history() *cobra.Command {
 				case err != nil:
 					return err
 				case a.json:
-					a.printMessage(&control.HistoryReply{Actions: all})
-				case len(all) == 0:
+					a.printMessage(all)
+				case len(all.GetActions())+len(all.GetEvents()) == 0:
 					fmt.Fprintln(a.stdout, "no actions")
 				default:
-					table(a.stdout, append([][]string{actionHead}, actionRows(all)...))
+					table(a.stdout, append([][]string{actionHead}, lifeRows(all)...))
+				}
+				if !a.json && all.GetStanding() != nil {
+					fmt.Fprintln(a.stdout)
+					a.printStanding(all.GetStanding())
 				}
 				return nil
 			})
@@ -59,6 +67,27 @@ func (a *app) history() *cobra.Command {
 }
 
 var actionHead = []string{"ACTION", "JOB", "KIND", "STATE", "BEGAN", "TOOK", "WHO", "WHY"}
+
+// lifeRows are actions, and what others did, newest first.
+func lifeRows(all *control.HistoryReply) [][]string {
+	type row struct {
+		at    time.Time
+		cells []string
+	}
+	var rows []row
+	for i, cells := range actionRows(all.GetActions()) {
+		rows = append(rows, row{all.GetActions()[i].GetCreated().AsTime(), cells})
+	}
+	for _, e := range all.GetEvents() {
+		rows = append(rows, row{e.GetAt().AsTime(), []string{"-", fmt.Sprint(e.GetJob()), e.GetWhat(), "-", timeText(e.GetAt()), "-", "-", e.GetText()}})
+	}
+	slices.SortStableFunc(rows, func(x, y row) int { return y.at.Compare(x.at) })
+	cells := make([][]string, len(rows))
+	for i := range rows {
+		cells[i] = rows[i].cells
+	}
+	return cells
+}
 
 func actionRows(all []*control.Action) [][]string {
 	var rows [][]string
@@ -76,6 +105,25 @@ func actionRows(all []*control.Action) [][]string {
 		rows = append(rows, []string{fmt.Sprint(m.GetId()), fmt.Sprint(m.GetJob()), m.GetKind(), state, timeText(m.GetCreated()), took, m.GetWho(), why})
 	}
 	return rows
+}
+
+// printStanding says how a job does against what it is promised.
+func (a *app) printStanding(s *control.Standing) {
+	fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n",
+		line(s.GetTier()), 100*s.GetFraction(), durationText(s.GetCounted().AsDuration()), 100*s.GetPromised())
+	if s.GetRequested() > 0 {
+		text := fmt.Sprintf("GPUs: %d of the %d that it asked for", s.GetGpus(), s.GetRequested())
+		if s.GetLeast() < s.GetRequested() {
+			text += fmt.Sprintf("; it may be shrunk to %d", s.GetLeast())
+		}
+		fmt.Fprintln(a.stdout, text)
+	}
+	switch {
+	case s.GetWaits() != "":
+		fmt.Fprintf(a.stdout, "waits: %s\n", line(s.GetWaits()))
+	case s.GetAction() != "":
+		fmt.Fprintf(a.stdout, "under way: %s\n", line(s.GetAction()))
+	}
 }
 
 // printStory tells all of an action.

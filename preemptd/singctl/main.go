@@ -23,7 +23,7 @@ var version = "development"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	a := &app{
-		stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr),
+		stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr), outTerminal: isTerminal(os.Stdout),
 		now: time.Now, here: hostName(),
 		port: rpc.Port,
 	}

@@ -23,18 +23,26 @@ func (a *app) man() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
 			}
-			root := cmd.Root()
 			var errs []error
-			for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
-				if !c.IsAvailableCommand() && c != root {
-					continue
-				}
+			for _, c := range documented(cmd.Root()) {
 				name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
 				errs = append(errs, os.WriteFile(filepath.Join(args[0], name), []byte(page(c)), 0o644))
 			}
 			return errors.Join(errs...)
 		},
 	}
+}
+
+// documented is a command and those below it that people know of. What completes for which
+// shell is on one page.
+func documented(c *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{c}
+	for _, s := range c.Commands() {
+		if s.IsAvailableCommand() && c.Name() != "completion" {
+			all = append(all, documented(s)...)
+		}
+	}
+	return all
 }
 
 // page is a command's manual page, in the man macros.

@@ -20,6 +20,7 @@ import (
 type app struct {
 	stdout, stderr io.Writer
 	terminal       bool // stderr is one
+	outTerminal    bool // stdout is one
 	slurm          slurm
 	coder          munge.Coder
 	now            func() time.Time
@@ -62,6 +63,8 @@ func flagError(err error) error {
 		want = "true or false"
 	case "int64", "uint32", "uint16":
 		want = "a number"
+	case "duration":
+		want = "a time, as in 2s"
 	}
 	return rpc.Errorf(rpc.ErrInvalid, "--%s %.40q: want %s", bad.GetFlag().Name, bad.GetValue(), want)
 }
@@ -86,7 +89,7 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
 	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.delete(), a.export(),
-		a.preempt(), a.resume(), a.migrate(), a.resize(), a.history(), a.status(), a.version(), a.man())
+		a.preempt(), a.resume(), a.migrate(), a.resize(), a.hold(), a.release(), a.requeue(), a.drain(), a.jobs(), a.top(), a.history(), a.status(), a.policy(), a.token(), a.version(), a.man())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
@@ -95,6 +98,11 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetHelpCommand(help())
 	root.InitDefaultHelpCmd()
+	for _, c := range documented(root) {
+		if c.ValidArgsFunction == nil {
+			c.ValidArgsFunction = noFiles
+		}
+	}
 	return root
 }
 

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
@@ -23,18 +26,41 @@ func (a *app) show() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
 				j, err := c.Show(cmd.Context(), name)
-				if err != nil {
+				switch {
+				case errors.Is(err, rpc.ErrNotRunning) && !a.json: // it waits: the controller may know for what
+					if told, _ := a.showStanding(cmd.Context(), name, err.Error()); told {
+						return nil
+					}
 					return err
-				}
-				if a.json {
+				case err != nil:
+					return err
+				case a.json:
 					a.printMessage(j)
 					return nil
 				}
 				a.printJob(j)
-				return nil
+				_, err = a.showStanding(cmd.Context(), name, "")
+				return err
 			})
 		},
 	}
+}
+
+// showStanding adds what the controller knows of a job, below a line, and reports whether it
+// knew anything; where there is no controller, it does not.
+func (a *app) showStanding(ctx context.Context, name, above string) (told bool, err error) {
+	err = a.askController(ctx, func(c *control.Client) error {
+		h, err := c.History(ctx, name, 1)
+		if told = err == nil && h.GetStanding() != nil; told {
+			fmt.Fprintln(a.stdout, line(above))
+			a.printStanding(h.GetStanding())
+		}
+		return err
+	})
+	if errors.Is(err, control.ErrUnreachable) {
+		err = nil
+	}
+	return told, err
 }
 
 func (a *app) printJob(j *rpc.Job) {
@@ -114,6 +140,12 @@ func (a *app) printCapsules(capsules []*rpc.Capsule) {
 	table(a.stdout, rows)
 }
 
+// reductionsText is how sums over GPUs were made, by the words of a device server.
+var reductionsText = map[string]string{
+	"exact": "sums over GPUs: exact, the same bits wherever they are",
+	"nccl":  "sums over GPUs: by NCCL, they agree to rounding (--singularity-exact has them agree exactly)",
+}
+
 // printDevices prints the GPUs of capsules, and what went wrong with them.
 func (a *app) printDevices(capsules []*rpc.Capsule) {
 	rows := [][]string{{"CAPSULE", "GPU", "NAME", "MEMORY", "USED", "PROCESSES"}}
@@ -140,6 +172,9 @@ func (a *app) printDevices(capsules []*rpc.Capsule) {
 			}
 			rows = append(rows, row)
 			row = []string{""}
+		}
+		if text, known := reductionsText[d.GetReductions()]; known && len(d.GetProcesses()) > 0 {
+			notes = append(notes, fmt.Sprintf("capsule %d: %s", c.GetIndex(), text))
 		}
 		for _, what := range d.GetMissed() {
 			notes = append(notes, fmt.Sprintf("capsule %d: a program wanted what is not covered: %s", c.GetIndex(), what))

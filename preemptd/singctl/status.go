@@ -43,18 +43,7 @@ func (a *app) printStatus(s *control.StatusReply) {
 	})
 	if len(s.GetPolicies()) > 0 {
 		fmt.Fprintln(a.stdout)
-		rows := [][]string{{"POLICY", "STATE", "FAILURES", "PROBLEM"}}
-		for _, p := range s.GetPolicies() {
-			state := "not started"
-			switch {
-			case p.GetUntil() != nil:
-				state = "rests until " + timeText(p.GetUntil())
-			case p.GetRunning():
-				state = "running"
-			}
-			rows = append(rows, []string{p.GetName(), state, fmt.Sprint(p.GetFailures()), or(p.GetProblem(), "-")})
-		}
-		table(a.stdout, rows)
+		table(a.stdout, policyRows(s.GetPolicies()))
 	}
 	if len(s.GetActions()) > 0 {
 		fmt.Fprintln(a.stdout)

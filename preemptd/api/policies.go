@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+// Snapshot returns what policies saw last. It tells of all jobs, so it is for operators.
+func (s *Server) Snapshot(ctx context.Context, _ *rpc.SnapshotRequest) (*rpc.SnapshotReply, error) {
+	err := s.operator(ctx, "policy record")
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	data, err := s.snapshot()
+	return &rpc.SnapshotReply{Snapshot: data}, rpc.Status(err)
+}
+
+// Try asks policies what they would do. Whoever may is trusted with a program of his own, in a
+// process that is bounded.
+func (s *Server) Try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
+	err := s.operator(ctx, "policy test")
+	if err == nil && len(req.GetSnapshot()) == 0 {
+		req.Snapshot, err = s.snapshot()
+	}
+	if err != nil {
+		return nil, rpc.Status(err)
+	}
+	reply, err := s.opt.Try(ctx, req)
+	return reply, rpc.Status(err)
+}
+
+func (s *Server) snapshot() ([]byte, error) {
+	data, err := s.opt.Snapshot()
+	if err == nil && len(data) == 0 {
+		err = rpc.Errorf(rpc.ErrBusy, "preemptd has not looked at the cluster yet")
+	}
+	return data, err
+}
+
+// operator refuses ordinary users.
+func (s *Server) operator(ctx context.Context, what string) error {
+	who, err := s.caller(ctx)
+	if err == nil && !who.operator {
+		err = s.deny(who, what, "it shows everybody's jobs; it is for operators")
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+// jobs are a snapshot's, as people are told of them.
+func jobs(s *sdk.Snapshot) []*rpc.Job {
+	all := make([]*rpc.Job, len(s.Jobs))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		all[i] = &rpc.Job{
+			Id: int64(j.ID), Label: j.Label, Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, Qos: j.QOS,
+			Tier: j.Tier.String(), State: jobStates[j.State], HeldBy: holders[j.HeldBy], Action: j.Action,
+			Gpus: int32(j.GPUs), Requested: int32(j.Request), Restarts: int32(j.Restarts), //nolint:gosec // of one job
+			Fraction: j.Fraction, Promised: j.Promised, Obstacle: j.Obstacle,
+			Checkpoint: stamp(j.Checkpoint.At), Submitted: stamp(j.Submitted), Started: stamp(j.Started),
+		}
+		for _, share := range j.Shares {
+			all[i].Nodes = append(all[i].Nodes, s.Nodes[share.Node].Name)
+		}
+	}
+	return all
+}
+
+// jobStates and holders are for people.
+var (
+	jobStates = map[sdk.JobState]string{
+		sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held", sdk.Running: "running", sdk.Suspended: "suspended", sdk.Leaving: "leaving",
+	}
+	holders = map[sdk.Holder]string{sdk.HeldByUser: "user", sdk.HeldByOperator: "operator", sdk.HeldByPreemptd: "preemptd"}
+)
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// MaxAccounts is how many accounts are shown: those that ask for the most GPUs.
+const MaxAccounts = 100
+
+var (
+	snapshotTime    = describe("snapshot_timestamp_seconds", "When the cluster was last looked at.")
+	nodes           = describe("nodes", "Nodes, by state: up, draining or down.", "state")
+	gpus            = describe("gpus", "GPUs, by state: held, free or unusable.", "state")
+	gpusHeld        = describe("gpus_held", "GPUs that jobs hold, by the jobs' tier.", "tier")
+	jobs            = describe("jobs", "Jobs, by tier and state.", "tier", "state")
+	actionsOpen     = describe("actions_open", "Jobs to which something is being done, by what.", "kind")
+	promised        = describe("tier_promised_ratio", "GPU fraction that a tier is promised.", "tier")
+	delivered       = describe("tier_delivered_ratio", "GPU fraction that the tier's jobs got over the window; 1 if it has none.", "tier")
+	below           = describe("tier_jobs_below_promise", "Jobs that have got less than they are promised, and cannot make up for it in this window.", "tier")
+	accounts        = describe("account_delivered_ratio", "GPU fraction that the account's jobs got over the window.", "account")
+	accountsOmitted = describe("accounts_omitted", "Accounts with jobs that are not shown, for there are too many.")
+)
+
+var (
+	nodeStates = [...]string{sdk.NodeUp: "up", sdk.NodeDraining: "draining", sdk.NodeDown: "down"}
+	jobStates  = [...]string{
+		sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held", sdk.Running: "running", sdk.Suspended: "suspended", sdk.Leaving: "leaving",
+	}
+)
+
+// board is what the last snapshot says.
+type board struct {
+	shown atomic.Pointer[[]prometheus.Metric]
+}
+
+func (b *board) clear() { b.shown.Store(nil) }
+
+func (b *board) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		snapshotTime, nodes, gpus, gpusHeld, jobs, actionsOpen, promised, delivered, below, accounts, accountsOmitted,
+	} {
+		ch <- d
+	}
+}
+
+func (b *board) Collect(ch chan<- prometheus.Metric) {
+	if shown := b.shown.Load(); shown != nil {
+		for _, m := range *shown {
+			ch <- m
+		}
+	}
+}
+
+// show makes of a snapshot what will be shown.
+func (b *board) show(s *sdk.Snapshot) {
+	var all sheet
+	all.add(snapshotTime, float64(s.Time.UnixNano())/float64(time.Second))
+	all.nodes(s)
+	all.jobs(s)
+	all.accounts(s)
+	b.shown.Store((*[]prometheus.Metric)(&all))
+}
+
+type sheet []prometheus.Metric
+
+func (a *sheet) add(d *prometheus.Desc, v float64, labels ...string) {
+	*a = append(*a, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
+}
+
+func (a *sheet) nodes(s *sdk.Snapshot) {
+	held := make([]sdk.GPUSet, len(s.Nodes))
+	for i := range s.Jobs {
+		for _, share := range s.Jobs[i].Shares {
+			held[share.Node] |= share.GPUs
+		}
+	}
+	var states [len(nodeStates)]int
+	var taken, free, unusable int
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		states[n.State]++
+		taken += held[i].Count()
+		free += (n.Usable() &^ held[i]).Count()
+		unusable += (n.All() &^ n.Usable() &^ held[i]).Count()
+	}
+	for state, count := range states {
+		a.add(nodes, float64(count), nodeStates[state])
+	}
+	a.add(gpus, float64(taken), "held")
+	a.add(gpus, float64(free), "free")
+	a.add(gpus, float64(unusable), "unusable")
+}
+
+// tier is the jobs of one.
+type tier struct {
+	states [len(jobStates)]int
+	gpus   int
+}
+
+func (a *sheet) jobs(s *sdk.Snapshot) {
+	var tiers [sdk.Tiers]tier
+	actions := map[string]int{}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		t := &tiers[j.Tier]
+		t.states[j.State]++
+		for _, share := range j.Shares {
+			t.gpus += share.GPUs.Count()
+		}
+		if j.Action != "" {
+			actions[j.Action]++
+		}
+	}
+	for i, fare := range s.Fares() {
+		t, name := &tiers[i], sdk.Tier(i).String()
+		a.add(promised, s.Rules.Promised[i], name)
+		a.add(delivered, fare.Delivered, name)
+		a.add(below, float64(fare.Below), name)
+		a.add(gpusHeld, float64(t.gpus), name)
+		for state, count := range t.states {
+			a.add(jobs, float64(count), name, jobStates[state])
+		}
+	}
+	for kind, count := range actions {
+		a.add(actionsOpen, float64(count), kind)
+	}
+}
+
+func (a *sheet) accounts(s *sdk.Snapshot) {
+	asked := map[string]int{}
+	for i := range s.Jobs {
+		asked[s.Jobs[i].Account] += s.Jobs[i].Request
+	}
+	all := slices.Clone(s.Accounts)
+	slices.SortStableFunc(all, func(x, y sdk.Account) int { return cmp.Compare(asked[y.Name], asked[x.Name]) })
+	shown := all[:min(len(all), MaxAccounts)]
+	for _, one := range shown {
+		a.add(accounts, one.Fraction, one.Name)
+	}
+	a.add(accountsOmitted, float64(len(all)-len(shown)))
+}

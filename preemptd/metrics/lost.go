@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// reason is why GPU time that a job had brought it nothing. The text is its name for people.
+type reason string
+
+const (
+	dumped   reason = "dump"    // it stood still while a checkpoint was made, as measured
+	restored reason = "restore" // until its program went on, as measured
+	stopped  reason = "stopped" // it was suspended, or leaving its nodes
+	redone   reason = "redone"  // it ran, and resumed from a checkpoint before that, or from none
+)
+
+var reasons = []reason{dumped, restored, stopped, redone}
+
+const (
+	// settleTime is how long after a requeue the checkpoints of a job are known for sure:
+	// they are listed less often than jobs.
+	settleTime = time.Minute
+	// blind is a time between two looks of which nothing is said.
+	blind = 5 * time.Minute
+)
+
+// losses counts GPU time that was lost between one snapshot and the next. It has no clock.
+type losses struct {
+	at   time.Time // of the last snapshot; zero: there was none
+	jobs map[sdk.JobID]past
+}
+
+// past is what is remembered of a job.
+type past struct {
+	restarts   int
+	state      sdk.JobState
+	gpus       int       // that it held
+	began, ran time.Time // its last run, as far as it was seen running
+	checkpoint time.Time
+	ended      []run // that are not settled
+}
+
+// run is one that ended in a requeue.
+type run struct {
+	began, ended time.Time
+	gpus         int
+}
+
+// look tells what was lost since the last look.
+func (l *losses) look(s *sdk.Snapshot, lost func(sdk.Tier, reason, float64)) {
+	since := s.Time.Sub(l.at)
+	if l.at.IsZero() || since > blind {
+		since = 0
+	}
+	now := make(map[sdk.JobID]past, len(s.Jobs))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		was, met := l.jobs[j.ID]
+		tell := func(r reason, gpus int, d time.Duration) {
+			if gpuSeconds := float64(gpus) * d.Seconds(); met && gpuSeconds > 0 {
+				lost(j.Tier, r, gpuSeconds)
+			}
+		}
+		is := after(j, was, s.Time)
+		if was.state == sdk.Suspended || was.state == sdk.Leaving {
+			tell(stopped, was.gpus, since)
+		}
+		if made := j.Checkpoint.At; !made.Equal(was.checkpoint) && !made.IsZero() {
+			tell(dumped, max(was.gpus, is.gpus), j.Checkpoint.Dump)
+		}
+		if j.State == sdk.Running && j.Restarts > 0 && !is.began.Equal(was.began) && !j.Checkpoint.At.IsZero() {
+			tell(restored, is.gpus, j.Checkpoint.Restore)
+		}
+		for len(is.ended) > 0 && s.Time.Sub(is.ended[0].ended) >= settleTime {
+			r := is.ended[0]
+			from := r.began
+			// Its dump is not counted twice.
+			if kept := j.Checkpoint.At.Add(j.Checkpoint.Dump); !j.Checkpoint.At.IsZero() && kept.After(from) {
+				from = kept
+			}
+			tell(redone, r.gpus, r.ended.Sub(from))
+			is.ended = is.ended[1:]
+		}
+		now[j.ID] = is
+	}
+	l.at, l.jobs = s.Time, now
+}
+
+// after is what will be remembered of a job.
+func after(j *sdk.Job, was past, now time.Time) past {
+	is := was
+	if j.Restarts > was.restarts && !was.ran.IsZero() {
+		is.ended = append(is.ended[:len(is.ended):len(is.ended)], run{was.began, was.ran, was.gpus})
+		is.began, is.ran = time.Time{}, time.Time{}
+	}
+	is.restarts, is.state, is.checkpoint = j.Restarts, j.State, j.Checkpoint.At
+	if j.Holds() {
+		is.gpus = 0
+		for _, share := range j.Shares {
+			is.gpus += share.GPUs.Count()
+		}
+	}
+	if j.State == sdk.Running {
+		is.began, is.ran = j.Started, now
+	}
+	return is
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// Options of Metrics.
+type Options struct {
+	Version string
+	Journal string          // its file
+	Kinds   []string        // of actions
+	Ends    []string        // in which they can end
+	Policy  func() []Policy // how policies do; nil: there are none
+}
+
+// Policy is how a policy does.
+type Policy struct {
+	Name     string
+	Running  bool
+	Starts   int            // of processes
+	Failures map[string]int // by kind
+}
+
+// Metrics is what preemptd counts. It is safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	ticks     *prometheus.CounterVec
+	tick      prometheus.Histogram
+	decisions prometheus.Counter
+	intents   *prometheus.CounterVec
+	rejected  *prometheus.CounterVec
+	actions   *prometheus.CounterVec
+	lasted    *prometheus.HistogramVec
+	answers   *prometheus.HistogramVec
+	requests  *prometheus.HistogramVec
+	lost      *prometheus.CounterVec
+	leader    prometheus.Gauge
+	problems  prometheus.Gauge
+
+	board board
+
+	mu     sync.Mutex // of losses
+	losses losses
+}
+
+// New makes them, all at zero.
+func New(o Options) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		ticks:    counters("ticks_total", "Looks at the cluster, by result: ok or failed.", "result"),
+		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "tick_duration_seconds", Help: "How long a look, its decision and what it began took.", Buckets: quick,
+		}),
+		decisions: prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "decisions_total", Help: "Times that the policies were asked."}),
+		intents:   counters("intents_total", "What policies wanted, by what became of it.", "policy", "verb", "verdict"),
+		rejected:  counters("rejections_total", "What policies wanted and was rejected, by the invariant that it breaks.", "policy", "invariant"),
+		actions:   counters("actions_total", "Actions that ended, by kind and by the state in which they ended.", "kind", "state"),
+		lasted:    durations("action_duration_seconds", "How long actions took, from their request to their end.", slow, "kind"),
+		answers:   durations("policy_answer_duration_seconds", "How long policies took to answer.", quick, "policy"),
+		requests:  durations("slurmrestd_request_duration_seconds", "Requests to slurmrestd, by what came of them.", quick, "method", "endpoint", "result"),
+		lost:      counters("lost_gpu_seconds_total", "GPU time of running jobs that brought them nothing, by tier and reason.", "tier", "reason"),
+		leader:    gauge("leader", "1 if this preemptd works, 0 if it waits for another one's lease."),
+		problems:  gauge("problems", "Policies and proxyds with which something was wrong at the last look."),
+	}
+	m.registry.MustRegister(m.ticks, m.tick, m.decisions, m.intents, m.rejected, m.actions, m.lasted, m.answers, m.requests, m.lost, m.leader, m.problems,
+		&m.board, &now{o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.zero(o)
+	return m
+}
+
+// zero shows what has not happened yet: of a series that begins with its first event nobody
+// can tell that it grew.
+func (m *Metrics) zero(o Options) {
+	for _, result := range []string{"ok", "failed"} {
+		m.ticks.WithLabelValues(result)
+	}
+	for _, kind := range o.Kinds {
+		for _, state := range o.Ends {
+			m.actions.WithLabelValues(kind, state)
+		}
+	}
+	for tier := range sdk.Tier(sdk.Tiers) {
+		for _, r := range reasons {
+			m.lost.WithLabelValues(tier.String(), string(r))
+		}
+	}
+}
+
+// prefix is of every name.
+const prefix = "preemptd_"
+
+// Buckets, in seconds: of what is over in a moment, and of what a job has to do with.
+var (
+	quick = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+	slow  = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}
+)
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+}
+
+func durations(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
+}
+
+// Handler answers a scrape.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
+// Leads says whether this preemptd works. One that does not knows nothing of the cluster.
+func (m *Metrics) Leads(is bool) {
+	m.leader.Set(0)
+	if is {
+		m.leader.Set(1)
+		return
+	}
+	m.board.clear()
+	m.problems.Set(0)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.losses = losses{}
+}
+
+// Ticked counts a look.
+func (m *Metrics) Ticked(took time.Duration, err error) {
+	m.tick.Observe(took.Seconds())
+	if err != nil {
+		m.ticks.WithLabelValues("failed").Inc()
+		return
+	}
+	m.ticks.WithLabelValues("ok").Inc()
+}
+
+// Decided counts a decision, taken on a snapshot. Snapshots come in their order.
+func (m *Metrics) Decided(s *sdk.Snapshot, problems int) {
+	m.decisions.Inc()
+	m.problems.Set(float64(problems))
+	m.board.show(s)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.losses.look(s, func(t sdk.Tier, r reason, gpuSeconds float64) {
+		m.lost.WithLabelValues(t.String(), string(r)).Add(gpuSeconds)
+	})
+}
+
+// Intent counts what a policy wanted, by what became of it.
+func (m *Metrics) Intent(policy string, v sdk.Verb, verdict string) {
+	m.intents.WithLabelValues(policy, v.String(), verdict).Inc()
+}
+
+// Rejected counts an intent that breaks an invariant.
+func (m *Metrics) Rejected(policy string, v sdk.Verb, invariant string) {
+	verb := v.String()
+	if _, err := sdk.ParseVerb(verb); err != nil {
+		verb = "unknown" // a policy may say any number
+	}
+	m.intents.WithLabelValues(policy, verb, "rejected").Inc()
+	m.rejected.WithLabelValues(policy, invariant).Inc()
+}
+
+// Ended counts an action that ended.
+func (m *Metrics) Ended(kind, state string, took time.Duration) {
+	m.actions.WithLabelValues(kind, state).Inc()
+	m.lasted.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// Answered counts an answer of a policy, or that there was none.
+func (m *Metrics) Answered(policy string, took time.Duration) {
+	m.answers.WithLabelValues(policy).Observe(took.Seconds())
+}
+
+// Requested counts a request to slurmrestd.
+func (m *Metrics) Requested(method, endpoint, result string, took time.Duration) {
+	m.requests.WithLabelValues(method, endpoint, result).Observe(took.Seconds())
+}

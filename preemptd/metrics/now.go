@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// now is what is looked up when it is asked for.
+type now struct{ o Options }
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prefix+name, help, labels, nil)
+}
+
+var (
+	build          = describe("build_info", "1, with the version.", "version")
+	journalSize    = describe("journal_size_bytes", "The journal, with its write-ahead log.")
+	policyUp       = describe("policy_up", "1 if the policy has a process.", "policy")
+	policyStarts   = describe("policy_starts_total", "Processes of the policy that were started.", "policy")
+	policyFailures = describe("policy_failures_total", "What the policy did wrong, by kind: refusal, nonsense, crash, hang (it did not answer in time) or flood.", "policy", "kind")
+)
+
+func (n *now) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{build, journalSize, policyUp, policyStarts, policyFailures} {
+		ch <- d
+	}
+}
+
+func (n *now) Collect(ch chan<- prometheus.Metric) {
+	value := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	value(build, prometheus.GaugeValue, 1, n.o.Version)
+	var size int64
+	for _, suffix := range []string{"", "-wal"} {
+		if st, err := os.Stat(n.o.Journal + suffix); err == nil {
+			size += st.Size()
+		}
+	}
+	value(journalSize, prometheus.GaugeValue, float64(size))
+	if n.o.Policy == nil {
+		return
+	}
+	for _, p := range n.o.Policy() {
+		value(policyUp, prometheus.GaugeValue, one(p.Running), p.Name)
+		value(policyStarts, prometheus.CounterValue, float64(p.Starts), p.Name)
+		for kind, times := range p.Failures {
+			value(policyFailures, prometheus.CounterValue, float64(times), p.Name, kind)
+		}
+	}
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

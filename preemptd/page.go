@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// page is the web page. It is there before anything else, and says what preemptd waits for.
+type page struct {
+	*web.Server
+	keys   *web.Keys
+	wanted bool // by the configuration
+
+	mu      sync.Mutex
+	address string // as a browser wants it
+	now     web.State
+}
+
+// openPage starts the page, if the configuration wants one. A port that is taken, for one by
+// the preemptd that works, is waited for: nothing else depends on it.
+func (c *control) openPage(ctx context.Context) (func(), error) {
+	cfg := c.cfg.Load()
+	p := &page{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
+	p.Server = web.New(web.Options{Version: version, State: p.state, Keys: p.keys, Log: c.log})
+	c.page = p
+	if !p.wanted {
+		return nil, nil
+	}
+	var certificate *web.Certificate
+	if cfg.Web.TLSCert != "" {
+		var err error
+		if certificate, err = web.LoadCertificate(cfg.Web.TLSCert, cfg.Web.TLSKey); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { c.keepPage(ctx, cfg.Web.Address, certificate) })
+	return func() { cancel(); all.Wait() }, nil
+}
+
+// keepPage serves the page until ctx ends. What keeps it from being served is said once: a
+// standby has the same port as who works, and waits for that too.
+func (c *control) keepPage(ctx context.Context, address string, certificate *web.Certificate) {
+	said := ""
+	for {
+		err := c.servePage(ctx, address, certificate)
+		if ctx.Err() != nil {
+			return
+		}
+		if now := fmt.Sprint(err); now != said {
+			said = now
+			c.log.Warn("nobody can see the web page", "address", address, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}
+
+func (c *control) servePage(ctx context.Context, address string, certificate *web.Certificate) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	c.log.Info("web page", "address", l.Addr().String(), "tls", certificate != nil)
+	c.page.at(l.Addr(), certificate != nil)
+	return c.page.Serve(ctx, l, certificate)
+}
+
+// at notes where the page is.
+func (p *page) at(a net.Addr, tls bool) {
+	u := url.URL{Scheme: "http", Host: a.String(), Path: "/"}
+	if tls {
+		u.Scheme = "https"
+	}
+	if t, ok := a.(*net.TCPAddr); ok && t.IP.IsUnspecified() {
+		if host, err := os.Hostname(); err == nil {
+			u.Host = net.JoinHostPort(host, strconv.Itoa(t.Port))
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.address = u.String()
+}
+
+// state is what the page is told at each request.
+func (p *page) state() web.State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// set changes what the page knows.
+func (p *page) set(change func(*web.State)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.now)
+}
+
+// role has the page say what preemptd does now, and which other one it waits for, if it does.
+func (p *page) role(is web.Role, holder string) {
+	if is == web.Waits {
+		p.Forget()
+	}
+	p.set(func(s *web.State) { s.Role, s.Holder = is, holder })
+}
+
+// token makes what lets a browser act as a user.
+func (p *page) token(uid uint32) *rpc.TokenReply {
+	token, until := p.keys.Sign(uid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &rpc.TokenReply{Token: token, Until: timestamppb.New(until), Page: p.address}
+}
+
+// tell shows what came of a tick.
+func (p *page) tell(d reconcile.Decision, s *sdk.Snapshot) {
+	if !p.wanted {
+		return
+	}
+	t := web.Tick{Snapshot: s}
+	for _, c := range d.Accepted {
+		t.Decisions = append(t.Decisions, web.Decision{
+			Policy: c.Policy, Job: int64(c.Intent.Job), What: c.Intent.String(), Reason: c.Intent.Reason, Outcome: c.Outcome,
+		})
+	}
+	for _, r := range d.Rejected {
+		t.Decisions = append(t.Decisions, web.Decision{
+			Policy: r.Policy, Job: int64(r.Intent.Job), What: r.Intent.String(), Reason: r.Intent.Reason,
+			Rejected: true, Outcome: r.Detail, Invariant: string(r.Invariant),
+		})
+	}
+	p.Tell(t)
+}
+
+var errNoSlurmctld = errors.New("slurmctld does not answer it")
+
+// pingSlurm asks whether slurmrestd answers, and a slurmctld behind it.
+func pingSlurm(ctx context.Context, slurm *slurmrest.Client) error {
+	controllers, err := slurm.Ping(ctx)
+	if err != nil {
+		return fmt.Errorf("it does not answer: %w", err)
+	}
+	for _, c := range controllers {
+		if c.Up {
+			return nil
+		}
+	}
+	return errNoSlurmctld
+}

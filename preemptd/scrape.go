@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/reconcile"
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
+)
+
+// serveMetrics listens for Prometheus, whether this preemptd works or waits.
+func (c *control) serveMetrics(ctx context.Context) (func(), error) {
+	address := c.cfg.Load().Metrics.Address
+	if address == "" {
+		return nil, nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil { // nothing that is done depends on it
+		c.log.Error("nobody can ask for metrics", "error", err)
+		return nil, nil
+	}
+	c.log.Info("metrics", "address", l.Addr().String())
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", c.metrics.Handler())
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			c.log.Error("metrics", "error", err)
+		}
+	}()
+	return func() { server.Close(); <-ended }, nil
+}
+
+// decided counts what came of a tick.
+func (c *control) decided(d reconcile.Decision, s *sdk.Snapshot) {
+	for i := range d.Accepted {
+		a := &d.Accepted[i]
+		c.metrics.Intent(a.Policy, a.Intent.Verb, string(a.Verdict))
+	}
+	for i := range d.Rejected {
+		r := &d.Rejected[i]
+		c.metrics.Rejected(r.Policy, r.Intent.Verb, string(r.Invariant))
+	}
+	c.metrics.Decided(s, len(d.Problems))
+}
+
+func (c *control) ended(a journal.Action) {
+	c.metrics.Ended(a.Kind, string(a.State), a.Ended.Sub(a.Created))
+}
+
+func (c *control) requested(e slurmrest.Exchange) {
+	c.metrics.Requested(e.Method, e.Endpoint, outcome(e.Err), e.Took)
+}
+
+// outcome is what came of a request, in few words.
+func outcome(err error) string {
+	switch {
+	case err == nil, errors.Is(err, slurmrest.ErrNoChange):
+		return "ok"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "given up"
+	case errors.Is(err, slurmrest.ErrUnreachable), errors.Is(err, slurmrest.ErrUncertain):
+		return "unreachable"
+	}
+	return "refused"
+}
+
+// timed counts how long policies take.
+func (c *control) timed(all []chain.Named) []chain.Named {
+	for i := range all {
+		all[i].Policy = &stopwatch{all[i].Policy, all[i].Name, c}
+	}
+	return all
+}
+
+// stopwatch is a policy whose answers are timed.
+type stopwatch struct {
+	chain.Policy
+	name string
+	*control
+}
+
+func (w *stopwatch) Ask(ctx context.Context, s *policypb.Snapshot) ([]sdk.Intent, error) {
+	began := time.Now()
+	intents, err := w.Policy.Ask(ctx, s)
+	w.metrics.Answered(w.name, time.Since(began))
+	return intents, err
+}

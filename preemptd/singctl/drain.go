@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) drain() *cobra.Command {
+	var reason string
+	var undo, noWait bool
+	c := &cobra.Command{
+		Use: "drain NODES", Short: "Empty nodes for maintenance; for administrators",
+		Long: `drain has Slurm start nothing more on the nodes, and waits until they are empty. With the policy "drain" the
+controller moves the jobs that can be moved elsewhere, and they lose nothing; without it, and others, leave
+when they end. --undo brings the nodes back into service.
+
+NODES are names separated by commas, or a host list, as in n[1-4,7].`,
+		Args: arguments(1, 1, "nodes"), ValidArgsFunction: noFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			state := []string{"State=DRAIN", "Reason=" + reason}
+			if undo {
+				state = []string{"State=UNDRAIN"}
+			}
+			if strings.ContainsAny(args[0], " =") || args[0] == "" {
+				return rpc.Errorf(rpc.ErrInvalid, "%.80q: want names of nodes", args[0])
+			}
+			if err := a.slurm.updateNodes(ctx, args[0], state...); err != nil {
+				return err
+			}
+			if undo || noWait {
+				return a.printNodes(ctx, args[0])
+			}
+			return a.emptied(ctx, args[0])
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "maintenance", "`TEXT` that sinfo --list-reasons will show")
+	c.Flags().BoolVar(&undo, "undo", false, "bring the nodes back into service")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until they are empty")
+	return c
+}
+
+// emptied waits until nothing is on the nodes any more.
+func (a *app) emptied(ctx context.Context, nodes string) error {
+	p := a.progress()
+	defer p.end()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		all, err := a.slurm.nodeStates(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		var busy []string
+		for _, n := range all {
+			if strings.HasPrefix(n.state, "draining") || strings.HasPrefix(n.state, "completing") {
+				busy = append(busy, n.name)
+			}
+		}
+		if len(busy) == 0 {
+			p.end()
+			return a.printNodes(ctx, nodes)
+		}
+		p.say(&rpc.Progress{Phase: "drain", Text: "jobs are on " + strings.Join(busy, ", ")})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// nodeState is what sinfo says of a node.
+type nodeState struct {
+	name, state, reason string
+}
+
+func (a *app) printNodes(ctx context.Context, nodes string) error {
+	all, err := a.slurm.nodeStates(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		list := make([]map[string]string, len(all))
+		for i, n := range all {
+			list[i] = map[string]string{"node": n.name, "state": n.state, "reason": n.reason}
+		}
+		a.print(map[string]any{"nodes": list})
+		return nil
+	}
+	rows := [][]string{{"NODE", "STATE", "REASON"}}
+	for _, n := range all {
+		rows = append(rows, []string{n.name, n.state, or(n.reason, "-")})
+	}
+	table(a.stdout, rows)
+	return nil
+}
+
+// nodeStates lists nodes, each once.
+func (s slurm) nodeStates(ctx context.Context, nodes string) ([]nodeState, error) {
+	out, err := s.run(ctx, "sinfo", "--noheader", "--Node", "--nodes="+nodes, "--format=%N|%T|%E")
+	if err != nil {
+		return nil, err
+	}
+	var all []nodeState
+	for l := range strings.Lines(out) {
+		f := strings.SplitN(strings.TrimSpace(l), "|", 3)
+		if len(f) != 3 || len(all) > 0 && all[len(all)-1].name == f[0] { // once for each partition
+			continue
+		}
+		if f[2] == "none" {
+			f[2] = ""
+		}
+		all = append(all, nodeState{f[0], f[1], f[2]})
+	}
+	return all, nil
+}
+
+// updateNodes changes nodes with the rights of whoever calls.
+func (s slurm) updateNodes(ctx context.Context, nodes string, changes ...string) error {
+	_, err := s.run(ctx, "scontrol", append([]string{"update", "NodeName=" + nodes}, changes...)...)
+	if err == nil {
+		return nil
+	}
+	switch said := err.Error(); {
+	case strings.Contains(said, "Invalid user id"), strings.Contains(said, "Access/permission denied"):
+		return fmt.Errorf("drain: %w: Slurm lets only administrators do that", rpc.ErrDenied)
+	case strings.Contains(said, "Invalid node name"):
+		return &rpc.Error{Kind: rpc.ErrInvalid, Text: fmt.Sprintf("%.80q: Slurm knows no such nodes", nodes), Hint: "sinfo --Node lists the nodes"}
+	case strings.Contains(said, "Invalid node state"): // they are in that state
+		return nil
+	}
+	return err
+}

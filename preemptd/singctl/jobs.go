@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+func (a *app) jobs() *cobra.Command {
+	return &cobra.Command{
+		Use: "jobs", Short: "List your jobs as the controller sees them: tier, GPUs, what was promised and delivered",
+		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. HAD is the part of the time in
+the window in which a job had the GPUs that it asked for; WANTS is the part that its tier is promised.`,
+		Args: arguments(0, 0, ""), ValidArgsFunction: noFiles,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.askController(cmd.Context(), func(c *control.Client) error {
+				all, err := c.Jobs(cmd.Context())
+				switch {
+				case err != nil:
+					return err
+				case a.json:
+					a.printMessage(all)
+				default:
+					a.printJobs(all)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) printJobs(all *control.JobsReply) {
+	switch {
+	case all.GetSeen() == nil:
+		fmt.Fprintln(a.stdout, "preemptd has not looked at the cluster yet")
+	case len(all.GetJobs()) == 0:
+		fmt.Fprintln(a.stdout, "no jobs")
+	default:
+		table(a.stdout, append([][]string{{"JOB", "NAME", "USER", "TIER", "STATE", "GPUS", "HAD", "WANTS", "CHECKPOINT", "RESTARTS", "NODES"}}, a.jobRows(all)...))
+	}
+}
+
+func (a *app) jobRows(all *control.JobsReply) [][]string {
+	rows := make([][]string, len(all.GetJobs()))
+	for i, j := range all.GetJobs() {
+		state := j.GetState()
+		if j.GetHeldBy() != "" {
+			state += " by " + j.GetHeldBy()
+		}
+		if j.GetAction() != "" {
+			state += ", " + j.GetAction()
+		}
+		gpus := fmt.Sprint(j.GetGpus())
+		if j.GetGpus() != j.GetRequested() {
+			gpus += fmt.Sprintf(" of %d", j.GetRequested())
+		}
+		checkpoint := "-"
+		switch {
+		case j.GetCheckpoint() != nil:
+			checkpoint = durationText(a.now().Sub(j.GetCheckpoint().AsTime())) + " ago"
+		case j.GetObstacle() != "":
+			checkpoint = "none: " + j.GetObstacle()
+		}
+		percent := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
+		rows[i] = []string{
+			j.GetLabel(), j.GetName(), j.GetUser(), j.GetTier(), state, gpus, percent(j.GetFraction()), percent(j.GetPromised()),
+			checkpoint, fmt.Sprint(j.GetRestarts()), or(strings.Join(j.GetNodes(), ","), "-"),
+		}
+	}
+	return rows
+}

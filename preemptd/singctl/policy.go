@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) policy() *cobra.Command {
+	c := &cobra.Command{
+		Use: "policy", Short: "Look at policies, and try what they would do", SuggestionsMinimumDistance: 2,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return rpc.Errorf(rpc.ErrInvalid, "unknown command %q%s", "policy "+args[0], didYouMean(cmd, args[0]))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(a.policyList(), a.policyRecord(), a.policyTest())
+	return c
+}
+
+func (a *app) policyList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the policies in the order in which they are asked, and how they do", Args: arguments(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.askController(cmd.Context(), func(c *control.Client) error {
+				s, err := c.Status(cmd.Context())
+				switch {
+				case err != nil:
+					return err
+				case a.json:
+					a.printMessage(&control.StatusReply{Policies: s.GetPolicies()})
+				case len(s.GetPolicies()) == 0:
+					fmt.Fprintln(a.stdout, "no policies are configured: preemptd does what people ask, and nothing by itself")
+				default:
+					table(a.stdout, policyRows(s.GetPolicies()))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// policyRows is policies as a table.
+func policyRows(policies []*control.Policy) [][]string {
+	rows := [][]string{{"POLICY", "STATE", "FAILURES", "PROBLEM"}}
+	for _, p := range policies {
+		state := "not started"
+		switch {
+		case p.GetUntil() != nil:
+			state = "rests until " + timeText(p.GetUntil())
+		case p.GetRunning():
+			state = "running"
+		}
+		rows = append(rows, []string{p.GetName(), state, fmt.Sprint(p.GetFailures()), or(p.GetProblem(), "-")})
+	}
+	return rows
+}
+
+func (a *app) policyRecord() *cobra.Command {
+	return &cobra.Command{
+		Use: "record FILE", Short: "Save what policies see of the cluster, to try policies on it later", Args: arguments(1, 1, "a file"),
+		Long: `record saves what policies saw last into a new file: singctl policy test --snapshot FILE tries them on it. It
+names all jobs and their users. For operators.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.askController(cmd.Context(), func(c *control.Client) error {
+				data, err := c.Snapshot(cmd.Context())
+				if err != nil {
+					return err
+				}
+				f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+				if errors.Is(err, os.ErrExist) {
+					return rpc.Errorf(rpc.ErrInvalid, "%s is there already", args[0])
+				}
+				if err != nil {
+					return err
+				}
+				if _, err := f.Write(data); err != nil {
+					return errors.Join(err, f.Close(), os.Remove(args[0]))
+				}
+				if err := f.Close(); err != nil {
+					return err
+				}
+				if a.json {
+					a.print(map[string]any{"file": args[0], "bytes": len(data)})
+					return nil
+				}
+				fmt.Fprintf(a.stdout, "saved %s into %s\n", bytesText(int64(len(data))), line(args[0]))
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) policyTest() *cobra.Command {
+	var snapshot, file string
+	req := &control.TryRequest{}
+	c := &cobra.Command{
+		Use: "test", Short: "Say what policies would do now, and why; nothing is done", Args: arguments(0, 0, ""),
+		Long: `test asks the policies, as they are configured, what they would do on what preemptd saw of the cluster last, and
+tries that as preemptd does: what is accepted is what it would begin. Nothing is done. The processes are others
+than those that decide. For operators.
+
+With --file the policy starlark is asked alone, with that file in place of the site's policy.star.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if snapshot != "" {
+				if req.Snapshot, err = readBounded(snapshot, 60<<20); err != nil {
+					return err
+				}
+			}
+			if file != "" {
+				text, err := readBounded(file, 1<<20)
+				if err != nil {
+					return err
+				}
+				if req.File, req.FileName = string(text), filepath.Base(file); req.File == "" {
+					return rpc.Errorf(rpc.ErrInvalid, "%s is empty", file)
+				}
+			}
+			return a.askController(cmd.Context(), func(c *control.Client) error {
+				reply, err := c.Try(cmd.Context(), req)
+				if err != nil {
+					return err
+				}
+				return a.printTried(reply)
+			})
+		},
+	}
+	c.Flags().StringVar(&snapshot, "snapshot", "", "ask about the cluster as singctl policy record saved it in `FILE`")
+	c.Flags().StringVar(&file, "file", "", "try this `FILE` in place of the site's policy.star")
+	c.Flags().StringSliceVar(&req.Policies, "policies", nil, "ask these, of `NAMES` separated by commas, in this order")
+	return c
+}
+
+func readBounded(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = rpc.Errorf(rpc.ErrInvalid, "%s is larger than %s", name, bytesText(most))
+	}
+	return data, err
+}
+
+// printTried tells what came of policies. One that failed is a problem found.
+func (a *app) printTried(m *control.TryReply) error {
+	var failed error
+	for _, p := range m.GetPolicies() {
+		if p.GetProblem() != "" {
+			failed = errFound
+		}
+	}
+	if a.json {
+		a.printMessage(m)
+		return failed
+	}
+	fmt.Fprintf(a.stdout, "cluster %s at %s: %s, %s\n", line(m.GetCluster()), timeText(m.GetTime()), plural(int64(m.GetNodes()), "node"), plural(int64(m.GetJobs()), "job"))
+	for _, p := range m.GetPolicies() {
+		fmt.Fprintf(a.stdout, "\n%s: ", line(p.GetPolicy()))
+		switch {
+		case p.GetProblem() != "":
+			fmt.Fprintf(a.stdout, "PROBLEM: %s\n", strings.ReplaceAll(safe(p.GetProblem()), "\n", "\n  "))
+			continue
+		case len(p.GetAccepted())+len(p.GetRejected()) == 0:
+			fmt.Fprintln(a.stdout, "would do nothing")
+			continue
+		}
+		fmt.Fprintf(a.stdout, "would do %s, and is refused %s\n", plural(int64(len(p.GetAccepted())), "thing"), plural(int64(len(p.GetRejected())), "thing"))
+		for _, w := range p.GetAccepted() {
+			after := ""
+			if len(w.GetAfter()) > 0 {
+				after = ", once these have left: " + numbers(w.GetAfter())
+			}
+			fmt.Fprintf(a.stdout, "  %s%s\n      %s\n", line(w.GetWhat()), after, line(w.GetReason()))
+		}
+		for _, w := range p.GetRejected() {
+			fmt.Fprintf(a.stdout, "  REFUSED %s: %s: %s\n      %s\n", line(w.GetWhat()), line(w.GetInvariant()), line(w.GetDetail()), line(w.GetReason()))
+		}
+	}
+	return failed
+}
+
+func numbers(all []int64) string {
+	texts := make([]string, len(all))
+	for i, n := range all {
+		texts[i] = fmt.Sprint(n)
+	}
+	return strings.Join(texts, ", ")
+}

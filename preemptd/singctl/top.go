@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+)
+
+func (a *app) top() *cobra.Command {
+	var every time.Duration
+	var times uint32
+	c := &cobra.Command{
+		Use: "top", Short: "Show how the controller and your jobs do, again and again",
+		Long: `top shows what singctl status and singctl jobs show, until it is interrupted. While the controller does not
+answer it says so, and goes on. With --json it prints what jobs prints, each time.`,
+		Args: arguments(0, 0, ""), ValidArgsFunction: noFiles,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every < 100*time.Millisecond {
+				return rpc.Errorf(rpc.ErrInvalid, "--every %s: want 100ms or more", every)
+			}
+			return a.watchJobs(cmd.Context(), every, times)
+		},
+	}
+	c.Flags().DurationVar(&every, "every", 2*time.Second, "show it anew after this `TIME`")
+	c.Flags().Uint32Var(&times, "times", 0, "stop after `N` times")
+	return c
+}
+
+// watchJobs asks again each time: who answers may be another preemptd by then. The first
+// time nobody answering is an error; later it is shown.
+func (a *app) watchJobs(ctx context.Context, every time.Duration, times uint32) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for n := uint32(1); ; n++ {
+		var frame bytes.Buffer
+		err := a.askController(ctx, func(c *control.Client) error { return a.frame(ctx, c, &frame) })
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && (n == 1 || !passes(err)):
+			return err
+		case err != nil:
+			frame.Reset()
+			fmt.Fprintln(&frame, line(err.Error()))
+		}
+		if a.outTerminal && !a.json {
+			fmt.Fprint(a.stdout, "\x1b[H\x1b[2J")
+		}
+		if _, err := frame.WriteTo(a.stdout); err != nil {
+			return err
+		}
+		if n == times {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// passes reports whether the controller may answer the next time.
+func passes(err error) bool {
+	return errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrTimeout) || errors.Is(err, control.ErrBusy)
+}
+
+// frame writes what is shown once.
+func (a *app) frame(ctx context.Context, c *control.Client, w io.Writer) error {
+	all, err := c.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	shown := *a
+	shown.stdout = w
+	if a.json {
+		shown.printMessage(all)
+		return nil
+	}
+	s, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	shown.printStatus(s)
+	fmt.Fprintln(w)
+	shown.printJobs(all)
+	return nil
+}

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/policy"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+// snapshot is what policies saw last, as bytes.
+func (d *desk) snapshot() ([]byte, error) {
+	last := d.seen()
+	if last == nil {
+		return nil, nil
+	}
+	return sdk.Marshal(last.snapshot)
+}
+
+// try asks policies what they would do on a snapshot, in processes that end with it: those
+// that decide are not disturbed. One person tries at a time.
+func (d *desk) try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
+	select {
+	case d.trying <- struct{}{}:
+		defer func() { <-d.trying }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	s, err := sdk.Unmarshal(req.GetSnapshot())
+	if err != nil {
+		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)
+	}
+	folder, err := os.MkdirTemp("", "preemptd-try-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // of a name nobody else uses
+	configs, err := d.tried(req, folder)
+	if err != nil {
+		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)
+	}
+	var policies []chain.Named
+	for _, c := range configs {
+		p := policy.New(c, d.log.With("tried", true))
+		defer p.Close()
+		policies = append(policies, chain.Named{Name: c.Name, Policy: p})
+	}
+	reply := &rpc.TryReply{Cluster: s.Cluster, Time: timestamppb.New(s.Time), Nodes: int32(len(s.Nodes)), Jobs: int32(len(s.Jobs))} //nolint:gosec // lists in memory
+	for _, answer := range chain.Decide(ctx, policies, s) {
+		reply.Policies = append(reply.Policies, tell(answer, folder))
+	}
+	return reply, ctx.Err()
+}
+
+// tried is the policies that a request means; its own file is put into the folder.
+func (d *desk) tried(req *rpc.TryRequest, folder string) ([]policy.Config, error) {
+	cfg := d.cfg.Load()
+	names := req.GetPolicies()
+	switch {
+	case len(names) > 0:
+	case req.GetFile() != "":
+		names = []string{policy.Own}
+	default:
+		names = cfg.Policies
+	}
+	if len(names) == 0 {
+		return nil, errors.New("no policies are configured: name some")
+	}
+	for _, name := range names {
+		if name == "" || strings.ContainsAny(name, "/\x00") {
+			return nil, errors.New("a policy is named as in the configuration")
+		}
+	}
+	configs, err := site(cfg).Configs(names)
+	if err != nil || req.GetFile() == "" {
+		return configs, err
+	}
+	file := filepath.Join(folder, "policy.star")
+	if name := filepath.Base(req.GetFileName()); filepath.Ext(name) == ".star" {
+		file = filepath.Join(folder, name)
+	}
+	if err := os.WriteFile(file, []byte(req.GetFile()), 0o600); err != nil {
+		return nil, err
+	}
+	for i := range configs {
+		if configs[i].Name != policy.Own {
+			continue
+		}
+		settings := map[string]any{}
+		if len(configs[i].Settings) > 0 {
+			if err := json.Unmarshal(configs[i].Settings, &settings); err != nil {
+				return nil, err
+			}
+		}
+		settings["file"] = file
+		if configs[i].Settings, err = json.Marshal(settings); err != nil {
+			return nil, err
+		}
+		return configs, nil
+	}
+	return nil, errors.New("a file is tried by the policy " + policy.Own + ", which is not among those named")
+}
+
+// tell says what came of a policy, without the folder in which its file was.
+func tell(a chain.Answer, folder string) *rpc.Tried {
+	told := &rpc.Tried{Policy: a.Policy}
+	if a.Err != nil {
+		told.Problem = strings.ReplaceAll(a.Err.Error(), folder+"/", "")
+		return told
+	}
+	for _, step := range a.Plan.Steps {
+		w := &rpc.Wanted{What: step.Intent.String(), Job: int64(step.Intent.Job), Reason: step.Intent.Reason}
+		for _, id := range step.After {
+			w.After = append(w.After, int64(id))
+		}
+		told.Accepted = append(told.Accepted, w)
+	}
+	for _, rejected := range a.Plan.Rejected {
+		told.Rejected = append(told.Rejected, refusal(rejected))
+	}
+	return told
+}
+
+func refusal(r plan.Rejection) *rpc.Wanted {
+	return &rpc.Wanted{What: r.Intent.String(), Job: int64(r.Intent.Job), Reason: r.Intent.Reason, Invariant: string(r.Invariant), Detail: r.Detail}
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"fmt"
+	"math/bits"
+	"net/http"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// clusterJSON is the answer to /api/v1/cluster.
+type clusterJSON struct {
+	Number uint64     `json:"number"` // of the tick; 0: nothing was seen yet
+	Time   int64      `json:"time"`
+	Nodes  []nodeJSON `json:"nodes"` // in order of names
+	Jobs   []jobJSON  `json:"jobs"`  // in order of ids
+}
+
+type nodeJSON struct {
+	Name       string   `json:"name"`
+	State      string   `json:"state"` // up, draining, down
+	Reason     string   `json:"reason,omitempty"`
+	GPUs       int      `json:"gpus"`
+	Kind       string   `json:"kind,omitempty"` // of the first GPU
+	Bad        []int    `json:"bad,omitempty"`  // GPUs that cannot be used
+	Partitions []string `json:"partitions,omitempty"`
+}
+
+type jobJSON struct {
+	ID        int64       `json:"id"`
+	Label     string      `json:"label"` // as squeue names it
+	Name      string      `json:"name"`
+	User      string      `json:"user"`
+	Account   string      `json:"account,omitempty"`
+	Partition string      `json:"partition,omitempty"`
+	QOS       string      `json:"qos,omitempty"`
+	Tier      string      `json:"tier"`
+	State     string      `json:"state"` // waiting, deferred, held, running, suspended, leaving
+	HeldBy    string      `json:"held_by,omitempty"`
+	Action    string      `json:"action,omitempty"`   // what preemptd is doing to it
+	Obstacle  string      `json:"obstacle,omitempty"` // why it cannot be preempted; absent: it can
+	Nodes     int         `json:"nodes"`              // that its user asked for
+	Request   int         `json:"request"`            // GPUs that its user asked for
+	GPUs      int         `json:"gpus"`               // that it has, or waits for
+	Promised  float64     `json:"promised"`
+	Fraction  float64     `json:"fraction"`
+	Restarts  int         `json:"restarts"`
+	Submitted int64       `json:"submitted"`
+	Eligible  int64       `json:"eligible"`
+	Started   int64       `json:"started"`
+	Saved     int64       `json:"saved"` // its newest checkpoint
+	Shares    []shareJSON `json:"shares,omitempty"`
+}
+
+type shareJSON struct {
+	Node int32 `json:"node"` // place in nodes
+	GPUs []int `json:"gpus"`
+}
+
+func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) {
+	now := s.opt.State()
+	last := s.snapshot(&now)
+	d, err := s.cluster.get(last, time.Now(), func() (any, error) { return clusterOf(last), nil })
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
+		return
+	}
+	d.send(w, r)
+}
+
+var (
+	nodeStates = [...]string{sdk.NodeUp: "up", sdk.NodeDraining: "draining", sdk.NodeDown: "down"}
+	jobStates  = [...]string{
+		sdk.Waiting: "waiting", sdk.Deferred: "deferred", sdk.Held: "held", sdk.Running: "running",
+		sdk.Suspended: "suspended", sdk.Leaving: "leaving",
+	}
+	holders = [...]string{sdk.HeldByNobody: "", sdk.HeldByUser: "its user", sdk.HeldByOperator: "an operator", sdk.HeldByPreemptd: "preemptd"}
+)
+
+// named is the name of a state; one that is newer than this table is a number.
+func named[T ~uint8](names []string, state T) string {
+	if int(state) < len(names) {
+		return names[state]
+	}
+	return fmt.Sprint(uint8(state))
+}
+
+func clusterOf(s *sdk.Snapshot) *clusterJSON {
+	all := &clusterJSON{Nodes: []nodeJSON{}, Jobs: []jobJSON{}}
+	if s == nil {
+		return all
+	}
+	all.Number, all.Time = s.Number, s.Time.Unix()
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		made := nodeJSON{Name: n.Name, State: named(nodeStates[:], n.State), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions}
+		for g := range n.GPUs {
+			if g == 0 {
+				made.Kind = n.GPUs[g].Kind
+			}
+			if n.GPUs[g].Health == sdk.HealthBad {
+				made.Bad = append(made.Bad, g)
+			}
+		}
+		all.Nodes = append(all.Nodes, made)
+	}
+	for i := range s.Jobs {
+		all.Jobs = append(all.Jobs, jobOf(&s.Jobs[i]))
+	}
+	return all
+}
+
+func jobOf(j *sdk.Job) jobJSON {
+	made := jobJSON{
+		ID: int64(j.ID), Label: j.Label, Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS,
+		Tier: j.Tier.String(), State: named(jobStates[:], j.State), HeldBy: named(holders[:], j.HeldBy), Action: j.Action, Obstacle: j.Obstacle,
+		Nodes: j.Capsules, Request: j.Request, GPUs: j.GPUs, Promised: j.Promised, Fraction: j.Fraction, Restarts: j.Restarts,
+		Submitted: unix(j.Submitted), Eligible: unix(j.Eligible), Started: unix(j.Started), Saved: unix(j.Checkpoint.At),
+	}
+	for _, share := range j.Shares {
+		one := shareJSON{Node: share.Node, GPUs: []int{}}
+		for set := uint64(share.GPUs); set != 0; set &= set - 1 {
+			one.GPUs = append(one.GPUs, bits.TrailingZeros64(set))
+		}
+		made.Shares = append(made.Shares, one)
+	}
+	return made
+}

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import "time"
+
+// Decision is something that a policy wanted, and what came of it.
+type Decision struct {
+	Policy    string
+	Job       int64
+	What      string // "preempt job 812"
+	Reason    string // the policy's
+	Rejected  bool
+	Outcome   string // "begun", "waits for job 12"; for a rejection, why
+	Invariant string // that a rejected one would have broken
+}
+
+// decided is a decision that was made in one tick after the other.
+type decided struct {
+	Decision
+	first, last time.Time
+	times       int
+	tick        uint64 // in which it was made last
+}
+
+// maxDecisions is how many are shown; older ones are in the log.
+const maxDecisions = 200
+
+// decisions are the latest, oldest first.
+type decisions []*decided
+
+// add notes what was decided in a tick. What a policy wants again, tick after tick, stays
+// one entry; what came of it is that of the last time.
+func (all *decisions) add(tick uint64, at time.Time, made []Decision) {
+	for _, d := range made {
+		if again := all.find(tick-1, &d); again != nil {
+			again.Decision, again.last, again.tick = d, at, tick
+			again.times++
+			continue
+		}
+		*all = append(*all, &decided{d, at, at, 1, tick})
+	}
+	if over := len(*all) - maxDecisions; over > 0 {
+		*all = append(decisions(nil), (*all)[over:]...)
+	}
+}
+
+func (all *decisions) find(tick uint64, d *Decision) *decided {
+	for _, one := range *all {
+		if one.tick == tick && one.Policy == d.Policy && one.What == d.What && one.Rejected == d.Rejected && one.Invariant == d.Invariant {
+			return one
+		}
+	}
+	return nil
+}
+
+// decisionJSON is one of them in /api/v1/state.
+type decisionJSON struct {
+	First     int64  `json:"first"`
+	Last      int64  `json:"last"`
+	Times     int    `json:"times"`
+	Policy    string `json:"policy,omitempty"`
+	Job       int64  `json:"job"`
+	What      string `json:"what"`
+	Reason    string `json:"reason"`
+	Rejected  bool   `json:"rejected"`
+	Outcome   string `json:"outcome"`
+	Invariant string `json:"invariant,omitempty"`
+}
+
+// newestFirst is all of them as they are sent.
+func (all decisions) newestFirst() []decisionJSON {
+	sent := make([]decisionJSON, 0, len(all))
+	for i := len(all) - 1; i >= 0; i-- {
+		d := all[i]
+		sent = append(sent, decisionJSON{
+			d.first.Unix(), d.last.Unix(), d.times, d.Policy, d.Job, d.What, d.Reason, d.Rejected, d.Outcome, d.Invariant,
+		})
+	}
+	return sent
+}

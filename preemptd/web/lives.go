@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// lives is what jobs did, as far as it was seen since this preemptd began to work.
+type lives struct {
+	jobs map[sdk.JobID]*life
+}
+
+// life is that of one job.
+type life struct {
+	id                sdk.JobID
+	label, name, user string
+	tier              sdk.Tier
+	parts             []part
+	ended             time.Time // zero: it is there
+	seen              time.Time // last
+}
+
+// part is a time in which a job did the same.
+type part struct {
+	from, to time.Time // to is zero while it lasts
+	state    sdk.JobState
+	gpus     int
+}
+
+const (
+	// remembered is for how long: what is older is dropped.
+	remembered = 24 * time.Hour
+	// Bounds of what is remembered.
+	maxLives = 100_000
+	maxParts = 500 // of one job
+)
+
+// see notes what all jobs do now.
+func (l *lives) see(s *sdk.Snapshot) {
+	if l.jobs == nil {
+		l.jobs = make(map[sdk.JobID]*life, len(s.Jobs))
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		one := l.jobs[j.ID]
+		if one == nil {
+			if len(l.jobs) >= maxLives {
+				continue
+			}
+			one = &life{id: j.ID}
+			l.jobs[j.ID] = one
+		}
+		one.label, one.name, one.user, one.tier = j.Label, j.Name, j.User, j.Tier
+		one.ended, one.seen = time.Time{}, s.Time
+		one.does(j, s.Time)
+	}
+	for id, one := range l.jobs {
+		if one.ended.IsZero() && !one.seen.Equal(s.Time) {
+			one.ended = s.Time
+			one.stop(s.Time)
+		}
+		if one.forget(s.Time.Add(-remembered)) {
+			delete(l.jobs, id)
+		}
+	}
+}
+
+// does begins a new part if the job does something else than before: when that began, if
+// Slurm says so, else now.
+func (l *life) does(j *sdk.Job, now time.Time) {
+	next := part{from: now, state: j.State}
+	if j.Holds() {
+		next.gpus = j.GPUs
+	}
+	began := time.Time{}
+	switch j.State {
+	case sdk.Running:
+		began = j.Started
+	case sdk.Waiting:
+		began = j.Eligible
+	}
+	if n := len(l.parts); n > 0 {
+		was := l.parts[n-1]
+		if was.to.IsZero() && was.state == next.state && was.gpus == next.gpus {
+			return
+		}
+		if began.After(was.from) && began.Before(now) {
+			next.from = began
+		}
+	} else if !began.IsZero() && began.Before(now) {
+		next.from = began
+	}
+	l.stop(next.from)
+	l.parts = append(l.parts, next)
+	if over := len(l.parts) - maxParts; over > 0 {
+		l.parts = slices.Delete(l.parts, 0, over)
+	}
+}
+
+func (l *life) stop(at time.Time) {
+	if n := len(l.parts); n > 0 && l.parts[n-1].to.IsZero() {
+		l.parts[n-1].to = at
+	}
+}
+
+// forget drops what had ended before, and reports whether nothing is left.
+func (l *life) forget(before time.Time) bool {
+	l.parts = slices.DeleteFunc(l.parts, func(p part) bool { return !p.to.IsZero() && p.to.Before(before) })
+	return len(l.parts) == 0
+}
+
+// within returns the lives of which something lies in the time since from: those with GPUs
+// first, then higher tiers, then newer jobs. Only those with text in their label, name or
+// user.
+func (l *lives) within(from time.Time, text string) []*life {
+	var all []*life
+	for _, one := range l.jobs {
+		if !one.ended.IsZero() && one.ended.Before(from) || !one.matches(text) {
+			continue
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b *life) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.tier, a.tier), cmp.Compare(b.id, a.id))
+	})
+	return all
+}
+
+func (l *life) matches(text string) bool {
+	return text == "" || strings.Contains(l.label, text) || strings.Contains(l.name, text) || strings.Contains(l.user, text)
+}
+
+// rank is 0 for what holds GPUs, 1 for what is there, 2 for what was.
+func (l *life) rank() int {
+	switch n := len(l.parts); {
+	case !l.ended.IsZero():
+		return 2
+	case n > 0 && l.parts[n-1].gpus > 0:
+		return 0
+	}
+	return 1
+}

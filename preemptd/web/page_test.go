@@ -1,0 +1,266 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web_test
+
+import (
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
+)
+
+var pictures = flag.String("pictures", "", "write pictures of the page into this `FOLDER`")
+
+// TestPage opens the page in a browser, as people do. Its parts follow each other on one
+// page: a browser takes longer to start than all of them.
+func TestPage(t *testing.T) {
+	b := newBrowser(t)
+	s := newSite(t)
+	s.job(nobody) // 1, as in the snapshot
+	s.job(4_000_001_001)
+	s.tell(s.someTicks(48))
+	s.journalled(t)
+	b.theme("light")
+	b.open(s.address, 1280, 900)
+	if *pictures != "" {
+		shoot(b)
+	}
+	for _, part := range []struct {
+		name string
+		do   func(*testing.T, *browser, *site)
+	}{
+		{"map", drawn}, {"timeline", timelined}, {"hostile names", escaped}, {"decisions", decided},
+		{"errors", silent}, {"token", signed}, {"standby", standsBy}, {"10 000 nodes", large}, {"errors", silent}, {"stale", stale},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			b.T = t
+			part.do(t, b, s)
+		})
+		if t.Failed() {
+			break
+		}
+	}
+	b.T = t
+}
+
+// tell has the page see the cluster now, with decisions.
+func (s *site) tell(last *sdk.Snapshot) {
+	again := *last
+	again.Number++
+	again.Time = time.Now()
+	s.page.Tell(web.Tick{Snapshot: &again, Decisions: []web.Decision{
+		{Policy: "tiers", Job: 6, What: "resize job 6 to 8 GPUs", Reason: "gives 8 GPUs to premium job 25", Outcome: "begun"},
+		{Policy: "drain", Job: 8, What: "migrate job 8 away from gpu00012", Reason: "gpu00012 is marked for maintenance: new firmware", Outcome: "waits for job 6"},
+		{Job: 7, What: "preempt job 7", Reason: "gives 8 GPUs to premium job 29", Rejected: true, Outcome: "it would fall to 0.64 of 0.70 that are promised", Invariant: "guarantee"},
+	}})
+}
+
+// journalled writes what was done and what is being done.
+func (s *site) journalled(t *testing.T) {
+	t.Helper()
+	for i, r := range []journal.Request{
+		{Kind: "migrate", Job: 3, Who: "policy drain", Why: "gpu00028 is marked for maintenance"},
+		{Kind: "preempt", Job: 13, Who: "alice", Why: hostile},
+		{Kind: "resize", Job: 6, Who: "policy tiers", Why: "gives 8 GPUs to premium job 25"},
+	} {
+		a, err := s.journal.Begin(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Step = "checkpoint"; i < 2 {
+			a.State = journal.Done
+		}
+		if err := s.journal.Save(t.Context(), &a, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func shoot(b *browser) {
+	b.shoot(filepath.Join(*pictures, "page.png"))
+	b.theme("dark")
+	b.shoot(filepath.Join(*pictures, "page-dark.png"))
+	b.size(390, 844)
+	b.until("document.querySelector('#map').clientWidth < 390 && document.querySelector('#timeline svg').clientWidth < 390")
+	b.shoot(filepath.Join(*pictures, "page-phone.png"))
+	b.size(1280, 900)
+	b.theme("light")
+	b.until("document.querySelector('#map').clientWidth > 390")
+}
+
+// painted counts the dots of the map that have the colour of a tier.
+func (b *browser) painted(tier string) int {
+	b.Helper()
+	var n int
+	b.eval(fmt.Sprintf(`(() => {
+		const map = document.querySelector("#map");
+		const dots = map.getContext("2d").getImageData(0, 0, map.width, map.height).data;
+		const want = getComputedStyle(document.querySelector(".swatch.%s")).backgroundColor.match(/\d+/g).map(Number);
+		let n = 0;
+		for (let i = 0; i < dots.length; i += 4) if (want.every((c, k) => dots[i + k] === c)) n++;
+		return n;
+	})()`, tier), &n)
+	return n
+}
+
+// drawn: the map has the colours of tiers, and says what is where to who has no mouse.
+func drawn(t *testing.T, b *browser, _ *site) {
+	b.until(`document.querySelector("#map").dataset.nodes === "48"`)
+	for _, tier := range []string{"premium", "standard", "basic"} {
+		if n := b.painted(tier); n < 50*100 {
+			t.Errorf("%d dots of %s", n, tier)
+		}
+	}
+	b.eval(`document.querySelector("#map").focus()`, nil)
+	b.key("ArrowRight")
+	if said := b.text("#map-line"); !strings.Contains(said, "gpu00001 (a100) — 1 llama-70b-sft (alice, premium, 8 GPUs)") {
+		t.Error(said)
+	}
+	b.key("End")
+	b.key("ArrowLeft")
+	if said := b.text("#map-line"); !strings.Contains(said, "gpu00047 (a100), down: not responding") {
+		t.Error(said)
+	}
+	b.key("Home")
+	b.key("Enter")
+	b.until(`document.querySelector("#job").open`)
+	if said := b.text("#job"); !strings.Contains(said, "Job 1 llama-70b-sft") || !strings.Contains(said, "premium, QOS premium, promised 95 %") {
+		t.Error(said)
+	}
+	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+}
+
+// timelined: jobs have bars, and actions marks, and a filter leaves what is asked for.
+func timelined(t *testing.T, b *browser, _ *site) {
+	var rows, bars, marks int
+	b.eval(`document.querySelectorAll("#timeline .job").length`, &rows)
+	b.eval(`document.querySelectorAll("#timeline .part.basic").length`, &bars)
+	b.eval(`document.querySelectorAll("#timeline .mark.done").length`, &marks)
+	if rows < 25 || bars < 20 || marks != 2 {
+		t.Errorf("%d rows, %d bars, %d marks", rows, bars, marks)
+	}
+	b.eval(`{ const m = document.querySelector("#match"); m.value = "graphcast"; m.dispatchEvent(new Event("input")); }`, nil)
+	b.until(`[...document.querySelectorAll("#timeline .job")].every((g) => g.getAttribute("aria-label").includes("graphcast"))`)
+	b.eval(`{ const m = document.querySelector("#match"); m.value = ""; m.dispatchEvent(new Event("input")); }`, nil)
+	b.until(fmt.Sprintf(`document.querySelectorAll("#timeline .job").length === %d`, rows))
+}
+
+// escaped: a job's name and a person's reason are text, whatever is in them.
+func escaped(t *testing.T, b *browser, _ *site) {
+	var title string
+	var made int
+	b.eval("document.title", &title)
+	b.eval(`document.querySelectorAll("main img, main script, dialog img, dialog script").length`, &made)
+	if title != "Singularity for Slurm" || made != 0 {
+		t.Errorf("title %q, %d elements of a job's name", title, made)
+	}
+	if !strings.Contains(b.text("#jobs"), hostile) || !strings.Contains(b.text("#actions"), hostile) {
+		t.Error("the name is not shown as it is")
+	}
+}
+
+// decided: what was decided is there with its reason.
+func decided(t *testing.T, b *browser, _ *site) {
+	said := b.text("#decisions")
+	for _, want := range []string{"gives 8 GPUs to premium job 25", "policy tiers", "waits for job 6", "rejected: guarantee", "it would fall to 0.64 of 0.70"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	b.eval(`document.querySelector("#rejected").click()`, nil)
+	if said := b.text("#decisions"); strings.Contains(said, "guarantee") || !strings.Contains(said, "begun") {
+		t.Error(said)
+	}
+}
+
+// signed: nothing can be done without a token, and with one what package api permits.
+func signed(t *testing.T, b *browser, s *site) {
+	show := func(id int) {
+		b.eval(fmt.Sprintf(`[...document.querySelectorAll("#jobs button")].find((b) => b.textContent === "%d").click()`, id), nil)
+	}
+	show(1)
+	var hidden bool
+	if b.eval(`document.querySelector("#act").hidden`, &hidden); !hidden {
+		t.Error("buttons for everybody")
+	}
+	enter := func(token string) {
+		b.eval(fmt.Sprintf(`document.querySelector("#token").value = %q; document.querySelector("#signing-form").requestSubmit()`, token), nil)
+	}
+	b.eval(`document.querySelector("#act-sign-button").click()`, nil)
+	enter("sing1_stolen")
+	b.until(`document.querySelector("#signing-said").textContent.includes("not of this preemptd")`)
+	token, _ := s.keys.Sign(nobody)
+	enter(token)
+	b.until(`!document.querySelector("#act").hidden`)
+	if who := b.text("#sign"); who != "nobody: sign out" {
+		t.Error(who)
+	}
+	if *pictures != "" {
+		b.shoot(filepath.Join(*pictures, "page-job.png"))
+	}
+	b.eval(`document.querySelector("#act [name=reason]").value = "a noisy fan"; document.querySelector("#act").requestSubmit()`, nil)
+	b.until(`document.querySelector("#act-said").textContent.includes("preempt: going")`)
+	all, err := s.journal.History(t.Context(), 1, 10)
+	if err != nil || len(all) != 1 || all[0].Kind != "preempt" || all[0].Who != "nobody" || all[0].Why != "a noisy fan" {
+		t.Errorf("%v %+v", err, all)
+	}
+	b.eval(`document.querySelector("#act [value=requeue]").click(); document.querySelector("#act [name=qos]").value = "none-such"; document.querySelector("#act").requestSubmit()`, nil)
+	b.until(`document.querySelector("#do").textContent === "Requeue" && document.querySelector("#act-said").className === "wrong"`)
+	b.eval(`document.querySelector("#job [data-close]").click()`, nil)
+	show(2)
+	b.eval(`document.querySelector("#act").requestSubmit()`, nil)
+	b.until(`document.querySelector("#act-said").textContent.includes("belongs to another user")`)
+	b.eval(`document.querySelector("#job [data-close]").click(); document.querySelector("#sign").click()`, nil)
+	b.until(`document.querySelector("#act").hidden && sessionStorage.length === 0`)
+	b.forget() // the refusals, which are logged
+}
+
+// standsBy: it is said that another one works.
+func standsBy(_ *testing.T, b *browser, s *site) {
+	s.set(func(now *web.State) { now.Role = web.Waits })
+	b.until(`document.querySelector("#role").textContent === "stands by" && !document.querySelector("#notice").hidden`)
+	b.until(`document.querySelector("#notice").textContent.includes("process")`)
+	s.set(func(now *web.State) { now.Role = web.DryRun })
+	b.until(`document.querySelector("#notice").textContent.startsWith("Dry run")`)
+	s.set(func(now *web.State) { now.Role = web.Works })
+	b.until(`document.querySelector("#notice").hidden`)
+}
+
+// large: a cluster of 10 000 nodes is drawn.
+func large(t *testing.T, b *browser, s *site) {
+	s.tell(snapshot(10_000, 100, time.Now()))
+	b.until(`document.querySelector("#map").dataset.nodes === "10000"`)
+	for _, tier := range []string{"premium", "standard", "basic"} {
+		if n := b.painted(tier); n < 10_000*4 {
+			t.Errorf("%d dots of %s", n, tier)
+		}
+	}
+	if *pictures != "" {
+		b.shoot(filepath.Join(*pictures, "page-large.png"))
+	}
+}
+
+// silent: no script failed, and nothing broke the page's own policy.
+func silent(t *testing.T, b *browser, _ *site) {
+	if all := b.said(); len(all) > 0 {
+		t.Errorf("%q", all)
+	}
+}
+
+// stale: when preemptd goes away the page says so, and stops saying so when it is back.
+func stale(t *testing.T, b *browser, s *site) {
+	if said := b.text("#stale"); said != "" {
+		t.Error(said)
+	}
+	s.stop()
+	b.until(`!document.querySelector("#stale").hidden && document.querySelector("#stale").textContent.startsWith("preemptd does not answer since")`)
+	s.serve(strings.TrimPrefix(s.address, "http://"))
+	b.until(`document.querySelector("#stale").hidden`)
+}

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+//go:embed page
+var embedded embed.FS
+
+// Journal is what the page reads of it. *journal.Journal is one.
+type Journal interface {
+	Unfinished(ctx context.Context) ([]journal.Action, error)
+	History(ctx context.Context, job int64, most int) ([]journal.Action, error)
+	Events(ctx context.Context, job int64, most int) ([]journal.Event, error)
+	Lease(ctx context.Context) (journal.Lease, error)
+}
+
+// Requests carries out what people ask, as whom munge.CallerOf says. *api.Server is one.
+type Requests interface {
+	Who(ctx context.Context) (name string, operator bool, err error)
+	Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error)
+	Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, error)
+	Status(ctx context.Context, req *rpc.StatusRequest) (*rpc.StatusReply, error)
+}
+
+// Role is what this preemptd does.
+type Role string
+
+// The roles.
+const (
+	Starts Role = "starts" // it waits for slurmrestd, or for the journal
+	Waits  Role = "waits"  // another one works
+	Works  Role = "works"
+	DryRun Role = "dry run" // it says what it would do
+)
+
+// State is how preemptd is now.
+type State struct {
+	Role     Role
+	Holder   string // for whom it waits; "": nobody
+	Cluster  string // "": not known yet
+	Interval time.Duration
+	Policies func() []*rpc.Policy        // nil: they are not there yet
+	Journal  Journal                     // nil: not open yet
+	Slurm    func(context.Context) error // asks slurmrestd whether it is there; nil: it never was
+	Requests Requests                    // nil: people cannot ask this one now
+}
+
+// Tick is what the loop saw and decided. Nobody changes the snapshot any more.
+type Tick struct {
+	Snapshot  *sdk.Snapshot
+	Decisions []Decision
+}
+
+// Options of a server. All must be set but Log.
+type Options struct {
+	Version string
+	State   func() State // called for each request
+	Keys    *Keys
+	Log     *slog.Logger
+}
+
+// Server is the page's. It is safe for concurrent use.
+type Server struct {
+	opt   Options
+	pages fs.FS
+	acts  slots // bounds the requests of people that are under way
+
+	mu        sync.Mutex
+	last      *sdk.Snapshot // nil: none yet
+	decisions decisions
+	lives     lives
+
+	state, cluster, timeline kept
+	slurm                    pinged
+}
+
+// New returns a server that has seen nothing yet.
+func New(opt Options) *Server {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	pages, err := fs.Sub(embedded, "page")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return &Server{opt: opt, pages: pages, acts: slots{used: map[uint32]int{}}, state: kept{life: time.Second}, timeline: kept{life: time.Second}}
+}
+
+// Tell has the page show a tick.
+func (s *Server) Tell(t Tick) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = t.Snapshot
+	s.decisions.add(t.Snapshot.Number, t.Snapshot.Time, t.Decisions)
+	s.lives.see(t.Snapshot)
+}
+
+// Forget has the page show nothing before the next tick: another preemptd works, and what this one
+// saw will be old when it works again.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = nil
+}
+
+// snapshot is the newest, or nil while there is none to show: who waits for another
+// preemptd looks at nothing.
+func (s *Server) snapshot(now *State) *sdk.Snapshot {
+	if now.Role != Works && now.Role != DryRun {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// Handler answers all requests. It may be served by any listener.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", onlyGet(http.FileServerFS(s.pages)))
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /api/v1/state", s.getState)
+	mux.HandleFunc("GET /api/v1/cluster", s.getCluster)
+	mux.HandleFunc("GET /api/v1/timeline", s.getTimeline)
+	mux.HandleFunc("GET /api/v1/me", s.asked(s.getMe))
+	mux.HandleFunc("GET /api/v1/actions/{number}", s.asked(s.getAction))
+	mux.HandleFunc("POST /api/v1/jobs/{job}/{verb}", s.asked(s.postAct))
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, refusal{Kind: "invalid", Error: "there is no such request"})
+	})
+	return guarded(mux)
+}
+
+func onlyGet(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the page is only read", http.StatusMethodNotAllowed)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// policy lets the page load what is its own, and be in no other's frame.
+const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// guarded bounds what a request may bring, and tells browsers what the page never does.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-cache")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}

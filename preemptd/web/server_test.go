@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web_test
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
+	"github.com/singularity-slurm/singularity-slurm/slurmrestd-client/slurmresttest"
+)
+
+// came is an answer without its body.
+type came struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+}
+
+// ask sends a request and returns what came.
+func (s *site) ask(method, path, token, body string, headers ...string) (came, string) {
+	s.Helper()
+	r, err := http.NewRequestWithContext(s.Context(), method, s.address+path, strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return came{answer.StatusCode, answer.Status, answer.Header}, string(raw)
+}
+
+func (s *site) get(path string, into any) {
+	s.Helper()
+	answer, body := s.ask("GET", path, "", "")
+	if answer.StatusCode != http.StatusOK {
+		s.Fatalf("%s: %s: %s", path, answer.Status, body)
+	}
+	if err := json.Unmarshal([]byte(body), into); err != nil {
+		s.Fatalf("%s: %v: %s", path, err, body)
+	}
+}
+
+// TestHeaders: whatever is asked, the browser is told what the page may not do.
+func TestHeaders(t *testing.T) {
+	s := newSite(t)
+	for path, code := range map[string]int{
+		"/": 200, "/app.js": 200, "/style.css": 200, "/nothing.js": 404, "/api/v1/state": 200, "/api/v1/cluster": 200, "/api/v1/me": 401, "/api/v2/x": 404, "/healthz": 200,
+	} {
+		answer, _ := s.ask("GET", path, "", "")
+		h := answer.Header
+		if answer.StatusCode != code || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self'") || h.Get("X-Content-Type-Options") != "nosniff" ||
+			h.Get("Set-Cookie") != "" || h.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: %s %v", path, answer.Status, h)
+		}
+	}
+	if answer, _ := s.ask("POST", "/", "", ""); answer.StatusCode != http.StatusMethodNotAllowed {
+		t.Error(answer.Status)
+	}
+	// What another site's page would ask first, and what it could ask without that.
+	if answer, _ := s.ask("OPTIONS", "/api/v1/jobs/1/preempt", "", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); answer.StatusCode/100 == 2 {
+		t.Error(answer.Status)
+	}
+}
+
+// TestEverybody: what is seen and decided can be read without a token, and no more.
+func TestEverybody(t *testing.T) {
+	s := newSite(t)
+	var state struct {
+		Role, Cluster, Holder string
+		Number                uint64
+		Totals                struct{ Nodes, Up, GPUs, Used, Usable, Running, Waiting, Held int }
+		Tiers                 []struct {
+			Name                string
+			Promised, Delivered float64
+			Below               int
+		}
+		Policies  []struct{ Name string }
+		UnderWay  []struct{ Kind, Step string } `json:"under_way"`
+		Recent    []struct{ Kind, State string }
+		Decisions []struct {
+			What, Reason, Outcome string
+			Rejected              bool
+			Times                 int
+		}
+	}
+	s.get("/api/v1/state", &state)
+	if state.Number != 0 || state.Role != "works" || !strings.Contains(state.Holder, "process") {
+		t.Errorf("%+v", state)
+	}
+	s.journalled(t)
+	last := snapshot(16, 1, time.Now())
+	again := *last
+	again.Number = 2
+	for _, one := range []*sdk.Snapshot{last, &again} {
+		s.page.Tell(web.Tick{Snapshot: one, Decisions: []web.Decision{{Policy: "tiers", Job: 1, What: "preempt job 1", Reason: "why", Outcome: "waits for job 2"}}})
+	}
+	for state.Number == 0 { // what was made a moment ago is sent again
+		s.get("/api/v1/state", &state)
+	}
+	if state.Totals.Nodes != 16 || state.Totals.Up != 14 || state.Totals.GPUs != 128 || state.Totals.Usable != 14*8-1 || state.Totals.Used == 0 ||
+		state.Totals.Waiting != 4 || state.Totals.Held != 2 || len(state.Policies) != 2 {
+		t.Errorf("%+v", state)
+	}
+	if len(state.Tiers) != 3 || state.Tiers[0].Name != "premium" || state.Tiers[0].Promised != .95 || state.Tiers[0].Delivered >= 1 {
+		t.Errorf("%+v", state.Tiers)
+	}
+	if len(state.UnderWay) != 1 || state.UnderWay[0].Step != "checkpoint" || len(state.Recent) != 2 {
+		t.Errorf("%+v %+v", state.UnderWay, state.Recent)
+	}
+	if len(state.Decisions) != 1 || state.Decisions[0].Times != 2 || state.Decisions[0].Reason != "why" {
+		t.Errorf("%+v", state.Decisions)
+	}
+	if _, body := s.ask("GET", "/api/v1/state", "", ""); strings.Contains(body, "a problem") {
+		t.Error("what went wrong inside is shown to everybody")
+	}
+}
+
+// TestSame: what has not changed is not sent again, and what is long is sent short.
+func TestSame(t *testing.T) {
+	s := newSite(t)
+	s.page.Tell(web.Tick{Snapshot: snapshot(100, 1, time.Now())})
+	answer, body := s.ask("GET", "/api/v1/cluster", "", "", "Accept-Encoding", "gzip")
+	z, err := gzip.NewReader(strings.NewReader(body))
+	if err != nil || answer.Header.Get("Content-Encoding") != "gzip" {
+		t.Fatal(err, answer.Header)
+	}
+	var cluster struct {
+		Number uint64
+		Nodes  []struct {
+			Name, State string
+			GPUs        int
+			Bad         []int
+		}
+		Jobs []struct {
+			Label, Name, Tier, State string
+			Shares                   []struct {
+				Node int
+				GPUs []int
+			}
+		}
+	}
+	if err := json.NewDecoder(z).Decode(&cluster); err != nil {
+		t.Fatal(err)
+	}
+	if len(cluster.Nodes) != 100 || cluster.Nodes[5].Bad[0] != 6 || cluster.Nodes[14].State != "down" || cluster.Jobs[0].Label != "1" ||
+		cluster.Jobs[0].State != "running" || len(cluster.Jobs[0].Shares[0].GPUs) != 8 {
+		t.Errorf("%+v", cluster)
+	}
+	tag := answer.Header.Get("ETag")
+	if answer, body := s.ask("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusNotModified || body != "" {
+		t.Error(answer.Status, len(body))
+	}
+	s.page.Tell(web.Tick{Snapshot: snapshot(100, 2, time.Now())})
+	if answer, _ := s.ask("GET", "/api/v1/cluster", "", "", "If-None-Match", tag); answer.StatusCode != http.StatusOK {
+		t.Error(answer.Status)
+	}
+	// Who waits for another one shows nothing that it saw once.
+	s.set(func(now *web.State) { now.Role = web.Waits })
+	if s.get("/api/v1/cluster", &cluster); cluster.Number != 0 || len(cluster.Nodes) != 0 {
+		t.Errorf("%+v", cluster)
+	}
+}
+
+// TestTimeline: a job's life is there in its parts, from before it was first seen to its end.
+func TestTimeline(t *testing.T) {
+	s := newSite(t)
+	start := time.Now().Add(-time.Hour).Truncate(time.Second)
+	see := func(number uint64, minute int, change func(*sdk.Job)) {
+		j := sdk.Job{ID: 1, Label: "1", Name: "train", User: "alice", State: sdk.Running, Started: start, GPUs: 8, Shares: []sdk.Share{{GPUs: 0xff}}}
+		one := &sdk.Snapshot{Number: number, Time: start.Add(time.Duration(minute) * time.Minute), Nodes: []sdk.Node{{Name: "n1", GPUs: make([]sdk.GPU, 8)}}, Jobs: []sdk.Job{j}}
+		if change(&one.Jobs[0]); one.Jobs[0].ID == 0 {
+			one.Jobs = nil
+		}
+		s.page.Tell(web.Tick{Snapshot: one})
+	}
+	see(1, 10, func(*sdk.Job) {})
+	see(2, 11, func(*sdk.Job) {})
+	see(3, 20, func(j *sdk.Job) { j.State = sdk.Leaving })
+	see(4, 21, func(j *sdk.Job) {
+		j.State, j.Shares, j.Eligible = sdk.Waiting, nil, start.Add(20*time.Minute+30*time.Second)
+	})
+	see(5, 30, func(j *sdk.Job) { j.Started, j.GPUs = start.Add(25*time.Minute), 4 })
+	see(6, 40, func(j *sdk.Job) { *j = sdk.Job{} })
+	var all struct {
+		From, To int64
+		Jobs     []struct {
+			Label string
+			Parts []struct {
+				From, To int64
+				State    string
+				GPUs     int
+			}
+			Marks []struct{ Kind, Who, Why string }
+		}
+	}
+	if _, err := s.journal.Begin(t.Context(), journal.Request{Kind: "preempt", Job: 1, Who: "bob", Why: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.journal.Note(t.Context(), journal.Event{Job: 1, Restarts: 1, What: "node failed", At: start.Add(20 * time.Minute), Text: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/api/v1/timeline?hours=2&match=train", &all)
+	if len(all.Jobs) != 1 || len(all.Jobs[0].Parts) != 4 || len(all.Jobs[0].Marks) != 2 || all.Jobs[0].Marks[0].Who != "bob" || all.Jobs[0].Marks[1].Why != "n1" {
+		t.Fatalf("%+v", all)
+	}
+	for i, want := range []struct {
+		from, to int
+		state    string
+		gpus     int
+	}{{0, 1200, "running", 8}, {1200, 1230, "leaving", 8}, {1230, 1500, "waiting", 0}, {1500, 2400, "running", 4}} {
+		p := all.Jobs[0].Parts[i]
+		if p.From != start.Unix()+int64(want.from) || p.To != start.Unix()+int64(want.to) || p.State != want.state || p.GPUs != want.gpus {
+			t.Errorf("%d: %+v, want %+v", i, p, want)
+		}
+	}
+	if s.get("/api/v1/timeline?match=other", &all); len(all.Jobs) != 0 {
+		t.Errorf("%+v", all)
+	}
+	for _, query := range []string{"hours=0", "hours=25", "hours=x", "limit=501", "match=" + strings.Repeat("a", 101), "match=%ff"} {
+		if answer, _ := s.ask("GET", "/api/v1/timeline?"+query, "", ""); answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", query, answer.Status)
+		}
+	}
+}
+
+// TestRefused: what is wrong with a request is said, and nothing is begun.
+func TestRefused(t *testing.T) {
+	s := newSite(t)
+	s.job(nobody)
+	s.job(4_000_001_001)
+	own, _ := s.keys.Sign(nobody)
+	foreign, _ := web.NewKeys().Sign(nobody)
+	const js = "application/json"
+	for name, c := range map[string]struct {
+		path, token, kind, body string
+		code                    int
+		said                    string
+	}{
+		"no token":       {"/api/v1/jobs/1/preempt", "", js, "{}", 401, "Authorization: Bearer TOKEN"},
+		"other keys":     {"/api/v1/jobs/1/preempt", foreign, js, "{}", 401, "not of this preemptd"},
+		"cut short":      {"/api/v1/jobs/1/preempt", own[:len(own)-2], js, "{}", 401, "not of this preemptd"},
+		"a form":         {"/api/v1/jobs/1/preempt", own, "application/x-www-form-urlencoded", "{}", 400, "Content-Type"},
+		"no JSON":        {"/api/v1/jobs/1/preempt", own, js, "{", 400, "body"},
+		"two objects":    {"/api/v1/jobs/1/preempt", own, js, "{}{}", 400, "want one object"},
+		"unknown field":  {"/api/v1/jobs/1/preempt", own, js, `{"noeds":["n1"]}`, 400, "noeds"},
+		"too long":       {"/api/v1/jobs/1/preempt", own, js, `{"reason":"` + strings.Repeat("a", 1<<17) + `"}`, 400, "too large"},
+		"no such verb":   {"/api/v1/jobs/1/cancel", own, js, "{}", 400, "want one of preempt"},
+		"another's job":  {"/api/v1/jobs/2/preempt", own, js, "{}", 403, "belongs to another user"},
+		"no such job":    {"/api/v1/jobs/99/preempt", own, js, "{}", 404, "Slurm knows none"},
+		"more GPUs":      {"/api/v1/jobs/1/resize", own, js, `{"gpus":64}`, 403, "only operators"},
+		"control in why": {"/api/v1/jobs/1/preempt", own, js, `{"reason":"a\nb"}`, 400, "one line"},
+	} {
+		answer, body := s.ask("POST", c.path, c.token, c.body, "Content-Type", c.kind)
+		if answer.StatusCode != c.code || !strings.Contains(body, c.said) {
+			t.Errorf("%s: %s %s", name, answer.Status, body)
+		}
+	}
+	if all, err := s.journal.History(t.Context(), 0, 10); err != nil || len(all) != 0 {
+		t.Errorf("%v %+v", err, all)
+	}
+	answer, body := s.ask("POST", "/api/v1/jobs/1/preempt", own, `{"reason":"a fan"}`, "Content-Type", js)
+	if answer.StatusCode != http.StatusAccepted || !strings.Contains(body, `"why":"a fan"`) {
+		t.Fatal(answer.Status, body)
+	}
+	if answer, body := s.ask("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusConflict || !strings.Contains(body, "singctl history 1") {
+		t.Error(answer.Status, body)
+	}
+	if answer, body := s.ask("GET", "/api/v1/actions/1", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"lines":[{`) {
+		t.Error(answer.Status, body)
+	}
+	if answer, body := s.ask("GET", "/api/v1/me", own, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":false`) || strings.Contains(body, "a problem") {
+		t.Error(answer.Status, body)
+	}
+	root, _ := s.keys.Sign(0)
+	if answer, body := s.ask("GET", "/api/v1/me", root, ""); answer.StatusCode != http.StatusOK || !strings.Contains(body, `"operator":true`) || !strings.Contains(body, "a problem") {
+		t.Error(answer.Status, body)
+	}
+	s.set(func(now *web.State) { now.Requests = nil })
+	if answer, body := s.ask("POST", "/api/v1/jobs/1/preempt", own, "{}", "Content-Type", js); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "does not work now") {
+		t.Error(answer.Status, body)
+	}
+}
+
+// TestPlain: a token that came over a network as it is, is not taken.
+func TestPlain(t *testing.T) {
+	s := newSite(t)
+	token, _ := s.keys.Sign(nobody)
+	for name, c := range map[string]struct {
+		address string
+		tls     *tls.ConnectionState
+		code    int
+	}{
+		"loopback":       {"127.0.0.1", nil, 200},
+		"plain":          {"192.0.2.1", nil, 401},
+		"TLS":            {"192.0.2.1", &tls.ConnectionState{}, 200},
+		"loopback, IPv6": {"::1", nil, 200},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/me", nil)
+		r = r.WithContext(contextWith(r, &net.TCPAddr{IP: net.ParseIP(c.address)}))
+		r.TLS = c.tls
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		s.page.Handler().ServeHTTP(w, r)
+		if w.Code != c.code {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// TestReady: what stands in the way is named.
+func TestReady(t *testing.T) {
+	s := newSite(t)
+	s.set(func(now *web.State) { now.Slurm = func(ctx ctx) error { return nil } })
+	for name, c := range map[string]struct {
+		change func(*web.State)
+		tick   time.Duration // ago
+		code   int
+		said   string
+	}{
+		"works":      {func(*web.State) {}, time.Second, 200, "role: works\njournal: open"},
+		"stands by":  {func(now *web.State) { now.Role = web.Waits }, 0, 200, "role: waits\n"},
+		"waits for":  {func(now *web.State) { now.Role, now.Holder = web.Waits, "n7, process 8" }, 0, 200, "role: waits for n7, process 8\n"},
+		"starts":     {func(now *web.State) { now.Role, now.Journal = web.Starts, nil }, 0, 503, "journal: not ready: not reached yet\n"},
+		"blind":      {func(*web.State) {}, time.Hour, 503, "loop: not ready: saw the cluster 1h0m0s ago\n"},
+		"no journal": {func(now *web.State) { now.Journal = broken{now.Journal} }, time.Second, 503, "journal: not ready: disk is gone\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was := s.state()
+			s.set(c.change)
+			if c.tick != 0 {
+				s.page.Tell(web.Tick{Snapshot: snapshot(1, 1, time.Now().Add(-c.tick))})
+			}
+			if answer, body := s.ask("GET", "/readyz", "", ""); answer.StatusCode != c.code || !strings.Contains(body, c.said) {
+				t.Errorf("%s\n%s", answer.Status, body)
+			}
+			s.set(func(now *web.State) { *now = was })
+		})
+	}
+}
+
+// TestNoSlurm: a slurmrestd that is away is said, and asked once for many who ask.
+func TestNoSlurm(t *testing.T) {
+	s := newSite(t)
+	s.srv.Fail(slurmresttest.Fault{Times: 1000, Status: 500})
+	asked := 0
+	was := s.state().Slurm
+	s.set(func(now *web.State) { now.Slurm = func(c ctx) error { asked++; return was(c) } })
+	for range 20 {
+		if answer, body := s.ask("GET", "/readyz", "", ""); answer.StatusCode != 503 || !strings.Contains(body, "slurmrestd: not ready: ") {
+			t.Fatal(answer.Status, body)
+		}
+	}
+	if asked > 10 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+type broken struct{ web.Journal }
+
+func (broken) Lease(ctx) (journal.Lease, error) { return journal.Lease{}, errors.New("disk is gone") }
+
+type ctx = context.Context
+
+// contextWith is a request's, as if it had come to an address.
+func contextWith(r *http.Request, at net.Addr) context.Context {
+	return context.WithValue(r.Context(), http.LocalAddrContextKey, at)
+}

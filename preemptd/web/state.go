@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
+	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
+)
+
+// stateJSON is the answer to /api/v1/state.
+type stateJSON struct {
+	Version   string         `json:"version"`
+	Role      Role           `json:"role"`
+	Cluster   string         `json:"cluster"`
+	Holder    string         `json:"holder"` // who works; "": nobody
+	Term      int64          `json:"term"`
+	Interval  float64        `json:"interval"` // seconds
+	Number    uint64         `json:"number"`   // of the last tick; 0: none
+	Ticked    int64          `json:"ticked"`
+	Requests  bool           `json:"requests"` // people can ask
+	Policies  []policyJSON   `json:"policies"`
+	Totals    totalsJSON     `json:"totals"`
+	Tiers     []tierJSON     `json:"tiers"`     // highest first
+	UnderWay  []actionJSON   `json:"under_way"` // oldest first
+	Recent    []actionJSON   `json:"recent"`    // ended, newest first
+	Decisions []decisionJSON `json:"decisions"` // newest first
+	Problem   string         `json:"problem,omitempty"`
+}
+
+type policyJSON struct {
+	Name     string `json:"name"`
+	Running  bool   `json:"running"`
+	Failures int32  `json:"failures"`
+	Problem  string `json:"problem,omitempty"`
+	Until    int64  `json:"until"` // it rests
+}
+
+// totalsJSON counts the cluster.
+type totalsJSON struct {
+	Nodes   int `json:"nodes"`
+	Up      int `json:"up"`
+	GPUs    int `json:"gpus"`
+	Used    int `json:"used"`   // by jobs
+	Usable  int `json:"usable"` // on nodes where jobs can start
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+	Held    int `json:"held"` // and deferred
+}
+
+// tierJSON is how a tier fares.
+type tierJSON struct {
+	Name      string  `json:"name"`
+	Promised  float64 `json:"promised"`
+	Delivered float64 `json:"delivered"` // over the window, of all its jobs together, by what they asked for
+	Counted   bool    `json:"counted"`   // there was something to count
+	Running   int     `json:"running"`
+	Waiting   int     `json:"waiting"`
+	GPUs      int     `json:"gpus"`
+	Below     int     `json:"below"` // jobs that got less than is promised, and cannot make up for it in this window
+}
+
+// actionJSON is an action as everybody may see it: its problem is not here.
+type actionJSON struct {
+	ID      int64  `json:"id"`
+	Kind    string `json:"kind"`
+	Job     int64  `json:"job"`
+	Who     string `json:"who"`
+	Why     string `json:"why"`
+	State   string `json:"state"`
+	Step    string `json:"step"`
+	Created int64  `json:"created"`
+	Ended   int64  `json:"ended"`
+}
+
+// maxRecent is how many ended actions the page lists.
+const maxRecent = 50
+
+func (s *Server) getState(w http.ResponseWriter, r *http.Request) {
+	d, err := s.state.get(nil, time.Now(), func() (any, error) { return s.describe(context.WithoutCancel(r.Context())), nil })
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
+		return
+	}
+	d.send(w, r)
+}
+
+func (s *Server) describe(ctx context.Context) *stateJSON {
+	now := s.opt.State()
+	all := &stateJSON{
+		Version: s.opt.Version, Role: now.Role, Cluster: now.Cluster, Interval: now.Interval.Seconds(), Requests: now.Requests != nil,
+		Policies: policyList(now.Policies), UnderWay: []actionJSON{}, Recent: []actionJSON{}, Tiers: []tierJSON{},
+	}
+	if now.Journal != nil {
+		if err := all.journal(ctx, now.Journal); err != nil {
+			s.opt.Log.Warn("page", "error", err)
+			all.Problem = "the journal cannot be read; preemptd's log says why"
+		}
+	}
+	if last := s.snapshot(&now); last != nil {
+		all.Number, all.Ticked = last.Number, last.Time.Unix()
+		all.Totals, all.Tiers = count(last)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all.Decisions = s.decisions.newestFirst()
+	return all
+}
+
+func policyList(policies func() []*rpc.Policy) []policyJSON {
+	all := []policyJSON{}
+	if policies == nil {
+		return all
+	}
+	for _, p := range policies() {
+		all = append(all, policyJSON{p.GetName(), p.GetRunning(), p.GetFailures(), p.GetProblem(), seconds(p.GetUntil())})
+	}
+	return all
+}
+
+func seconds(t *timestamppb.Timestamp) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.GetSeconds()
+}
+
+// journal fills in what the journal knows.
+func (all *stateJSON) journal(ctx context.Context, j Journal) error {
+	lease, err := j.Lease(ctx)
+	if err != nil {
+		return err
+	}
+	if !lease.Expired {
+		all.Holder, all.Term = lease.Name, lease.Term
+	}
+	open, err := j.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		all.UnderWay = append(all.UnderWay, publicAction(&open[i]))
+	}
+	past, err := j.History(ctx, 0, maxRecent)
+	if err != nil {
+		return err
+	}
+	for i := range past {
+		if past[i].State.Ended() {
+			all.Recent = append(all.Recent, publicAction(&past[i]))
+		}
+	}
+	return nil
+}
+
+func publicAction(a *journal.Action) actionJSON {
+	return actionJSON{a.ID, a.Kind, a.Job, a.Who, a.Why, string(a.State), a.Step, unix(a.Created), unix(a.Ended)}
+}
+
+func unix(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// count sums up a snapshot.
+func count(s *sdk.Snapshot) (totalsJSON, []tierJSON) {
+	var sum totalsJSON
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		sum.Nodes++
+		sum.GPUs += len(n.GPUs)
+		sum.Usable += n.Usable().Count()
+		if n.State == sdk.NodeUp {
+			sum.Up++
+		}
+	}
+	var tiers [sdk.Tiers]tierJSON
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		t := &tiers[j.Tier]
+		held := 0
+		for _, share := range j.Shares {
+			held += share.GPUs.Count()
+		}
+		t.GPUs += held
+		sum.Used += held
+		switch j.State {
+		case sdk.Running, sdk.Suspended, sdk.Leaving:
+			t.Running++
+			sum.Running++
+		case sdk.Waiting:
+			t.Waiting++
+			sum.Waiting++
+		case sdk.Held, sdk.Deferred:
+			sum.Held++
+		}
+	}
+	for i, fare := range s.Fares() {
+		t := &tiers[i]
+		t.Name, t.Promised = sdk.Tier(i).String(), s.Rules.Promised[i] //nolint:gosec // there are three
+		t.Delivered, t.Counted, t.Below = fare.Delivered, fare.Counted, fare.Below
+	}
+	all := tiers[:]
+	slices.Reverse(all)
+	return sum, all
+}

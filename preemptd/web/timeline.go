@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
+)
+
+// timelineJSON is the answer to /api/v1/timeline.
+type timelineJSON struct {
+	From int64      `json:"from"`
+	To   int64      `json:"to"`
+	Jobs []lifeJSON `json:"jobs"`
+	More int        `json:"more"` // that match too, and are not here
+}
+
+type lifeJSON struct {
+	ID    int64      `json:"id"`
+	Label string     `json:"label"`
+	Name  string     `json:"name"`
+	User  string     `json:"user"`
+	Tier  string     `json:"tier"`
+	Parts []partJSON `json:"parts"` // oldest first
+	Marks []markJSON `json:"marks"` // actions, and what others did
+}
+
+type partJSON struct {
+	From  int64  `json:"from"`
+	To    int64  `json:"to"` // 0: it lasts
+	State string `json:"state"`
+	GPUs  int    `json:"gpus"`
+}
+
+type markJSON struct {
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`    // 0: under way
+	Kind  string `json:"kind"`  // of the action; or "preempted", "requeued", "node failed"
+	State string `json:"state"` // "": done by others
+	Who   string `json:"who"`   // likewise
+	Why   string `json:"why"`
+}
+
+const (
+	usualLives = 100
+	mostLives  = 500
+	usualHours = 6
+	maxMatch   = 100
+	maxMarks   = 2000 // that are read from the journal
+)
+
+// span is which part of the timeline somebody wants.
+type span struct {
+	last         *sdk.Snapshot
+	hours, limit int
+	match        string
+}
+
+func (s *Server) getTimeline(w http.ResponseWriter, r *http.Request) {
+	q := span{hours: usualHours, limit: usualLives, match: r.URL.Query().Get("match")}
+	if !between(r, "hours", 1, 24, &q.hours) || !between(r, "limit", 1, mostLives, &q.limit) || len(q.match) > maxMatch || !utf8.ValidString(q.match) {
+		refuse(w, http.StatusBadRequest, refusal{Kind: "invalid", Error: "want hours from 1 to 24, limit from 1 to 500, match of at most 100 bytes"})
+		return
+	}
+	now := s.opt.State()
+	q.last = s.snapshot(&now)
+	d, err := s.timeline.get(q, time.Now(), func() (any, error) { return s.past(context.WithoutCancel(r.Context()), &now, q), nil })
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
+		return
+	}
+	d.send(w, r)
+}
+
+func (s *Server) past(ctx context.Context, now *State, q span) *timelineJSON {
+	all := &timelineJSON{Jobs: []lifeJSON{}}
+	if q.last == nil {
+		return all
+	}
+	from := q.last.Time.Add(-time.Duration(q.hours) * time.Hour)
+	all.From, all.To = from.Unix(), q.last.Time.Unix()
+	all.Jobs, all.More = s.livesWithin(from, q.match, q.limit)
+	if now.Journal != nil && len(all.Jobs) > 0 {
+		if err := all.mark(ctx, now.Journal); err != nil {
+			s.opt.Log.Warn("page", "error", err)
+		}
+	}
+	return all
+}
+
+// between reads a number of the query, if it is there.
+func between(r *http.Request, name string, from, to int, into *int) bool {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return true
+	}
+	n, err := strconv.Atoi(text)
+	*into = n
+	return err == nil && n >= from && n <= to
+}
+
+func (s *Server) livesWithin(from time.Time, match string, limit int) (shown []lifeJSON, more int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.lives.within(from, match)
+	shown = []lifeJSON{}
+	for _, l := range found[:min(limit, len(found))] {
+		one := lifeJSON{ID: int64(l.id), Label: l.label, Name: l.name, User: l.user, Tier: l.tier.String(), Parts: []partJSON{}, Marks: []markJSON{}}
+		for _, p := range l.parts {
+			if p.to.IsZero() || p.to.After(from) {
+				one.Parts = append(one.Parts, partJSON{p.from.Unix(), unix(p.to), named(jobStates[:], p.state), p.gpus})
+			}
+		}
+		shown = append(shown, one)
+	}
+	return shown, len(found) - len(shown)
+}
+
+// mark adds what was done to the jobs that are shown.
+func (all *timelineJSON) mark(ctx context.Context, j Journal) error {
+	rows := make(map[int64]*lifeJSON, len(all.Jobs))
+	for i := range all.Jobs {
+		rows[all.Jobs[i].ID] = &all.Jobs[i]
+	}
+	add := func(job int64, m markJSON) {
+		if row := rows[job]; row != nil && (m.To == 0 || m.To >= all.From) {
+			row.Marks = append(row.Marks, m)
+		}
+	}
+	done, err := j.History(ctx, 0, maxMarks)
+	if err != nil {
+		return err
+	}
+	for i := range done {
+		a := &done[i]
+		add(a.Job, markJSON{unix(a.Created), unix(a.Ended), a.Kind, string(a.State), a.Who, a.Why})
+	}
+	events, err := j.Events(ctx, 0, maxMarks)
+	for _, e := range events {
+		add(e.Job, markJSON{From: e.At.Unix(), To: e.At.Unix(), Kind: e.What, Why: e.Text})
+	}
+	return err
+}
