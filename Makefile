@@ -10,6 +10,8 @@ DESTDIR ?=
 TOOLS        ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/singularity-slurm/tools
 LINT_VERSION := v2.15.0
 LINT         := $(TOOLS)/golangci-lint-$(LINT_VERSION)
+NFPM_VERSION := v2.43.4
+NFPM         := $(TOOLS)/nfpm-$(NFPM_VERSION)
 
 MINICLUSTER := contrib/minicluster/minicluster
 
@@ -23,7 +25,7 @@ UNITS          = $(PREFIX)/lib/systemd/system
 DOC            = $(PREFIX)/share/doc/singularity-slurm
 LDFLAGS        = -X main.version=$(VERSION)
 MODULE        := github.com/singularity-slurm/singularity-slurm
-NODE_FILES  := $(shell find proxyd preemptd policies slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go')
+NODE_FILES  := $(shell find proxyd preemptd policies slurmrestd-client libsingshim -name '*.go' ! -name '*_test.go' -o -path '*/web/page/*')
 C_PARTS     := slurm-spank/warden slurm-spank/srun libsingshim
 SUITES      := forky trixie bookworm
 CACHE        = $(or $(MINICLUSTER_CACHE),/var/cache/minicluster)
@@ -35,7 +37,7 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
 .PHONY: all build node controller cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
-.PHONY: test-corpus test-devices test-faults bench-parts install install-node install-node-locked install-minicluster uninstall uninstall-minicluster FORCE
+.PHONY: test-control test-corpus test-devices test-faults test-harm test-packages packages bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
@@ -58,10 +60,13 @@ test: deps build $(LINT)
 		'plugin, on stubs of Slurm: $(MAKE) --no-print-directory test-c' \
 		'root file systems: $(MAKE) --no-print-directory trees' \
 		'plugin, for each Slurm: $(MAKE) --no-print-directory plugins' \
-		'cluster: $(GO) test -json -count=1 -tags cluster -timeout 25m ./tests/cluster' \
+		'packages: $(MAKE) --no-print-directory test-packages GO_TEST="$(GO) test -json"' \
+		'cluster: $(GO) test -json -count=1 -tags cluster -timeout 40m ./tests/cluster' \
 		'programs, some: $(GO) test -json -count=1 -tags corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
 		'devices: $(GO) test -json -count=1 -tags corpus -timeout 25m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test' \
-		'faults, some: $(GO) test -json -count=1 -tags faults -timeout 15m ./tests/faults -seed 1 -some 8'
+		'control: $(GO) test -json -count=1 -tags control -timeout 15m ./tests/control' \
+		'faults, some: $(GO) test -json -count=1 -tags faults -timeout 15m ./tests/faults -seed 1 -some 8' \
+		'controller, some kills: $(GO) test -json -count=1 -tags harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
 
 # A cluster of each suite, up and down: builds the root file systems that are
 # missing, and shows how far it is.
@@ -85,8 +90,20 @@ plugins: trees
 		$(MAKE) --no-print-directory -B -C slurm-spank O=$(CURDIR)/$(B)/$$suite SPANK_INCLUDE=$${header%/slurm/spank.h} || exit 1; \
 	done
 
+# The packages in root file systems of test clusters: installed, upgraded, removed.
+GO_TEST ?= $(GO) test -v
+
+test-packages: deps trees
+	@tree=$$(ls -td $(CACHE)/forky-[0-9a-f]* | grep -E 'forky-[0-9a-f]+$$' | head -n 1) && \
+		$(MAKE) --no-print-directory packages SPANK_INCLUDE=$$tree/usr/include
+	$(GO_TEST) -count=1 -tags packages -timeout 10m ./tests/packages -trees $(CACHE) -packages $(PACKAGES)
+
 test-cluster: deps build trees
-	$(GO) test -count=1 -tags cluster -timeout 25m -v ./tests/cluster
+	$(GO) test -count=1 -tags cluster -timeout 40m -v ./tests/cluster
+
+# What preemptd does on a cluster, one scenario after the other.
+test-control: deps build
+	$(GO) test -count=1 -tags control -timeout 15m -v ./tests/control
 
 # 63 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
@@ -110,6 +127,12 @@ test-long: deps build
 	$(GO) test -count=1 -tags cluster -timeout 10m -v -run TestOnRealCluster ./preemptd/singctl
 	CGO_ENABLED=0 $(GO) test -count=1 -tags live -timeout 15m -v ./slurm-spank/live
 	$(MAKE) --no-print-directory test-devices
+	$(MAKE) --no-print-directory test-harm
+
+# Something is killed at each step of each of the controller's actions, a person interferes
+# at each step, and a hundred random things happen to twenty jobs. About an hour.
+test-harm: deps build
+	$(GO) test -count=1 -tags harm -timeout 3h -v ./tests/harm
 
 # What protection costs a job, on a cluster, against the same without: 10 to 15 minutes
 # on a machine that does nothing else. Writes the table in docs/performance.md.
@@ -122,7 +145,7 @@ bench-parts:
 
 lint: $(LINT)
 	$(LINT) run ./...
-	$(LINT) run --build-tags cluster,corpus,faults,bench ./tests/...
+	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages ./tests/...
 	$(LINT) run --build-tags live ./slurm-spank/...
 
 $(LINT):
@@ -185,9 +208,9 @@ $(B)/linked: FORCE
 	@echo '$(VERSION) $(LIBEXEC)' | cmp -s - $@ || echo '$(VERSION) $(LIBEXEC)' >$@
 
 # One at a time: tests raise several clusters at once, each for its own Slurm.
-install-node:
+install-node install-controller:
 	@mkdir -p $(B)
-	@flock $(B)/lock $(MAKE) --no-print-directory install-node-locked
+	@flock $(B)/lock $(MAKE) --no-print-directory $@-locked
 
 # The plugin is always built anew: it is quick, and SPANK_INCLUDE may be another. What is
 # the same is not replaced (-C): running jobs have these files mapped.
@@ -202,6 +225,11 @@ install-node-locked: node
 	install -CD -m 644 $(B)/libsingshim-device.so $(DESTDIR)$(LIB)/libsingshim-device.so
 	install -CD -m 644 $(B)/spank_singularity.so $(DESTDIR)$(LIB)/spank_singularity.so
 
+install-controller-locked: controller
+	install -CD -m 755 $(B)/preemptd $(DESTDIR)$(PREFIX)/sbin/preemptd
+	install -d $(DESTDIR)$(LIBEXEC)
+	install -Cm 755 $(POLICIES:%=$(B)/sing-policy-%) $(DESTDIR)$(LIBEXEC)
+
 # And what an administrator wants beside it. No configuration is touched: the examples
 # are to be copied. SHARED is what install makes there, and uninstall removes.
 SHARE  = $(DESTDIR)$(PREFIX)/share
@@ -209,9 +237,7 @@ SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-function
 	$(SHARE)/fish/vendor_completions.d/singctl.fish
 UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer preemptd.service
 
-install: install-node controller
-	install -CD -m 755 $(B)/preemptd $(DESTDIR)$(PREFIX)/sbin/preemptd
-	install -Cm 755 $(POLICIES:%=$(B)/sing-policy-%) $(DESTDIR)$(LIBEXEC)
+install: install-node install-controller
 	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
 	umask 022 && $(B)/singctl man $(SHARE)/man/man1
 	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
@@ -222,6 +248,20 @@ install: install-node controller
 	umask 022 && $(B)/proxyd config --config /nonexistent >$(DESTDIR)$(DOC)/proxyd.yaml
 	umask 022 && $(B)/preemptd config --config /nonexistent >$(DESTDIR)$(DOC)/preemptd.yaml
 	install -m 644 LICENSE CHANGELOG.md docs/install.md docs/use.md docs/silent-gaps.md $(DESTDIR)$(DOC)
+
+# deb and rpm packages in $(PACKAGES), for the Slurm of SPANK_INCLUDE.
+PACKAGES ?= $(CURDIR)/$(B)/packages
+
+packages: $(NFPM)
+	@rm -rf $(PACKAGES)
+	@mkdir -p $(PACKAGES)
+	@$(MAKE) --no-print-directory -s install DESTDIR=$(PACKAGES)/root PREFIX=/usr
+	@NFPM=$(NFPM) VERSION=$(VERSION) SPANK_INCLUDE=$(SPANK_INCLUDE) contrib/packages/build $(PACKAGES)
+
+$(NFPM):
+	@mkdir -p $(TOOLS)
+	@GOBIN=$(TOOLS)/new-nfpm $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	@mv $(TOOLS)/new-nfpm/nfpm $@
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/sbin/proxyd $(DESTDIR)$(PREFIX)/sbin/preemptd $(DESTDIR)$(PREFIX)/bin/singctl $(SHARED)

@@ -16,7 +16,7 @@ import (
 
 // stage builds singularity-slurm against a root file system's Slurm and installs it into
 // a folder, for the caller to remove. It is what an administrator would do: make install.
-func stage(ctx context.Context, tree string) (string, error) {
+func stage(ctx context.Context, tree string, controller bool) (string, error) {
 	source, err := sourceTree()
 	if err != nil {
 		return "", err
@@ -26,13 +26,16 @@ func stage(ctx context.Context, tree string) (string, error) {
 		return "", err
 	}
 	var said bytes.Buffer
-	make := exec.CommandContext(ctx, "make", "--no-print-directory", "-C", source, "install-node",
-		"DESTDIR="+dir, "PREFIX=/usr", "SPANK_INCLUDE="+filepath.Join(tree, "usr/include"))
+	args := []string{"--no-print-directory", "-C", source, "DESTDIR=" + dir, "PREFIX=/usr", "SPANK_INCLUDE=" + filepath.Join(tree, "usr/include"), "install-node"}
+	if controller {
+		args = append(args, "install-controller")
+	}
+	make := exec.CommandContext(ctx, "make", args...)
 	make.Stdout, make.Stderr = &said, &said
 	if err := make.Run(); err != nil {
 		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 		last := strings.Join(lines[max(0, len(lines)-15):], "\n")
-		return "", errors.Join(fmt.Errorf("make install-node in %s: %w\n%s", source, err, last), os.RemoveAll(dir))
+		return "", errors.Join(fmt.Errorf("make install in %s: %w\n%s", source, err, last), os.RemoveAll(dir))
 	}
 	return dir, nil
 }

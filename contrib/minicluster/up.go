@@ -34,7 +34,8 @@ const (
 type wanted struct {
 	suite, install, cache, mirror string
 	nodes, gpus                   int
-	torch, corpus, singularity    bool
+	torch, corpus                 bool
+	singularity, controller       bool
 }
 
 func upCommand(at place) *cobra.Command {
@@ -68,6 +69,7 @@ func upCommand(at place) *cobra.Command {
 	f.IntVar(&w.gpus, "gpus", 0, "give each node `G` fake GPUs")
 	f.StringVar(&w.install, "install", "", "put the tree that make install DESTDIR=`DIR` made into every host")
 	f.BoolVar(&w.singularity, "singularity", false, "build singularity-slurm from the source tree that this program is in, and run it on every node")
+	f.BoolVar(&w.controller, "controller", false, "run its controller, preemptd, on ctl as well; --singularity is meant by that")
 	f.BoolVar(&w.torch, "with-torch", false, "install PyTorch too")
 	f.BoolVar(&w.corpus, "with-corpus", false, "install PyTorch and the programs that tests/corpus runs (forky only)")
 	f.StringVar(&w.cache, "cache", cmp.Or(os.Getenv("MINICLUSTER_CACHE"), rootfs.DefaultCacheDir), "keep root file systems in `DIR`, or $MINICLUSTER_CACHE")
@@ -78,6 +80,7 @@ func upCommand(at place) *cobra.Command {
 // check finds what is wrong before anything is done.
 func (w *wanted) check() (rootfs.Suite, error) {
 	suite, err := rootfs.Lookup(w.suite)
+	w.singularity = w.singularity || w.controller
 	switch {
 	case err != nil:
 		return suite, err
@@ -145,10 +148,10 @@ func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err e
 		return err
 	}
 	defer hold.Close()
-	spec := keeper.Spec{Name: p.Name, Suite: suite.Name, Slurm: suite.Slurm, Nodes: w.nodes, GPUs: w.gpus, Tree: tree, Install: w.install, Singularity: w.singularity}
+	spec := keeper.Spec{Name: p.Name, Suite: suite.Name, Slurm: suite.Slurm, Nodes: w.nodes, GPUs: w.gpus, Tree: tree, Install: w.install, Singularity: w.singularity, Controller: w.controller}
 	if w.singularity {
 		say.say("building singularity-slurm for Slurm " + suite.Slurm)
-		staged, err := stage(ctx, tree)
+		staged, err := stage(ctx, tree, w.controller)
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Plot draws the losses of two trainings over each other, and below them when and where
-// the second one ran. It exits with 1 if a loss, or the hash of the parameters behind it, is another one.
+// Plot draws the losses of two trainings over each other, and below them which jobs had which
+// GPUs, and when. It exits with 1 if a loss, or the hash of the parameters behind it, is another one.
 //
-//	plot UNDISTURBED.losses DISTURBED.losses TIMELINE OUT.png
+//	plot UNDISTURBED.losses DISTURBED.losses RUNS MARKS OUT.png
 //
-// A line of losses is "step loss time hash"; one of the time line "seconds text", since 1970.
+// A line of losses is "step loss time hash". One of runs is what sacct prints of a run:
+// "job|start|end|nodes|allocated TRES"; one of marks is "seconds text". All times are seconds since 1970.
 package main
 
 import (
@@ -35,14 +36,21 @@ type point struct {
 	time float64
 }
 
-// mark is something that happened to the job.
+// run is a job on its nodes, from a start to an end.
+type run struct {
+	job, nodes string
+	gpus       int
+	start, end float64
+}
+
+// mark is something that happened.
 type mark struct {
 	time float64
 	text string
 }
 
 func main() {
-	same, err := run(os.Args[1:])
+	same, err := plot(os.Args[1:])
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "plot:", err)
@@ -53,9 +61,9 @@ func main() {
 	}
 }
 
-func run(args []string) (same bool, err error) {
-	if len(args) != 4 {
-		return false, errors.New("want UNDISTURBED.losses DISTURBED.losses TIMELINE OUT.png")
+func plot(args []string) (same bool, err error) {
+	if len(args) != 5 {
+		return false, errors.New("want UNDISTURBED.losses DISTURBED.losses RUNS MARKS OUT.png")
 	}
 	calm, err := readLosses(args[0])
 	if err != nil {
@@ -65,7 +73,11 @@ func run(args []string) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	marks, err := readMarks(args[2])
+	runs, err := readRuns(args[2])
+	if err != nil {
+		return false, err
+	}
+	marks, err := readMarks(args[3])
 	if err != nil {
 		return false, err
 	}
@@ -73,11 +85,11 @@ func run(args []string) (same bool, err error) {
 	for i := range calm {
 		same = same && calm[i].step == moved[i].step && calm[i].text == moved[i].text
 	}
-	out, err := os.Create(args[3])
+	out, err := os.Create(args[4])
 	if err != nil {
 		return same, err
 	}
-	return same, errors.Join(png.Encode(out, picture(calm, moved, marks, same)), out.Close())
+	return same, errors.Join(png.Encode(out, picture(calm, moved, runs, marks, same)), out.Close())
 }
 
 func readLosses(path string) ([]point, error) {
@@ -100,6 +112,36 @@ func readLosses(path string) ([]point, error) {
 	})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%s: empty", path)
+	}
+	return all, err
+}
+
+func readRuns(path string) ([]run, error) {
+	var all []run
+	err := lines(path, func(words []string) error {
+		f := strings.Split(strings.Join(words, " "), "|")
+		if len(f) != 5 {
+			return errors.New("want: job|start|end|nodes|TRES")
+		}
+		r := run{job: f[0], nodes: f[3]}
+		var err, errEnd error
+		r.start, err = strconv.ParseFloat(f[1], 64)
+		r.end, errEnd = strconv.ParseFloat(f[2], 64)
+		if err != nil || errEnd != nil { // it never ran
+			return nil
+		}
+		for t := range strings.SplitSeq(f[4], ",") {
+			if n, ok := strings.CutPrefix(t, "gres/gpu="); ok {
+				if r.gpus, err = strconv.Atoi(n); err != nil {
+					return err
+				}
+			}
+		}
+		all = append(all, r)
+		return nil
+	})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%s: no run", path)
 	}
 	return all, err
 }
@@ -130,11 +172,12 @@ func lines(path string, f func([]string) error) error {
 }
 
 const (
-	width, height = 960, 640
-	left, right   = 70, 20
-	top, bottom   = 50, 250 // of the curves
-	bandTop       = height - 190
-	bandHeight    = 26
+	width, height = 960, 720
+	left, right   = 90, 20
+	top, bottom   = 50, 340 // of the curves
+	bandTop       = height - 290
+	bandHeight    = 30
+	gap           = 10
 )
 
 var (
@@ -146,14 +189,14 @@ var (
 	green = color.RGBA{60, 150, 80, 255}
 )
 
-func picture(calm, moved []point, marks []mark, same bool) image.Image {
+func picture(calm, moved []point, runs []run, marks []mark, same bool) image.Image {
 	img := image.NewRGBA(image.Rect(0, 0, width, height))
 	draw.Draw(img, img.Bounds(), image.NewUniform(white), image.Point{}, draw.Src)
 	verdict := "equal in every bit"
 	if !same {
 		verdict = "THEY DIFFER"
 	}
-	label(img, left, 24, black, fmt.Sprintf("loss of %d steps: undisturbed (wide, blue) and moved (red): %s", len(calm), verdict))
+	label(img, left, 24, black, fmt.Sprintf("loss of %d steps: undisturbed (wide, blue) and disturbed (red): %s", len(calm), verdict))
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, p := range append(append([]point{}, calm...), moved...) {
 		low, high = math.Min(low, p.loss), math.Max(high, p.loss)
@@ -169,7 +212,7 @@ func picture(calm, moved []point, marks []mark, same bool) image.Image {
 	}
 	curve(img, calm, x, y, 3, blue)
 	curve(img, moved, x, y, 0, red)
-	timeline(img, moved, marks)
+	timeline(img, runs, marks)
 	return img
 }
 
@@ -180,32 +223,41 @@ func curve(img *image.RGBA, points []point, x func(int) int, y func(float64) int
 	}
 }
 
-// timeline draws when the moved job made steps, and what happened in between.
-func timeline(img *image.RGBA, moved []point, marks []mark) {
-	first, last := moved[0].time, moved[len(moved)-1].time
-	for _, m := range marks {
-		first, last = math.Min(first, m.time), math.Max(last, m.time)
-	}
-	x := func(t float64) int { return left + int((t-first)/math.Max(last-first, 1e-9)*float64(width-left-right)) }
-	label(img, left, bandTop-12, black, fmt.Sprintf("the moved job, %.0f seconds: green where it made steps", last-first))
-	draw.Draw(img, image.Rect(left, bandTop, width-right, bandTop+bandHeight), image.NewUniform(grey), image.Point{}, draw.Src)
-	const together = 1.0 // seconds between steps that belong to one stretch
-	begin := moved[0].time
-	for i := range moved {
-		if i+1 < len(moved) && moved[i+1].time-moved[i].time < together {
-			continue
+// timeline draws a band for each job: its runs, as high as its share of the GPUs that it ever had.
+func timeline(img *image.RGBA, runs []run, marks []mark) {
+	first, last := runs[0].start, runs[0].end
+	most := map[string]int{}
+	var jobs []string
+	for _, r := range runs {
+		first, last = math.Min(first, r.start), math.Max(last, r.end)
+		if _, met := most[r.job]; !met {
+			jobs = append(jobs, r.job)
 		}
-		draw.Draw(img, image.Rect(x(begin), bandTop, x(moved[i].time)+1, bandTop+bandHeight), image.NewUniform(green), image.Point{}, draw.Src)
-		if i+1 < len(moved) {
-			begin = moved[i+1].time
+		most[r.job] = max(most[r.job], r.gpus, 1)
+	}
+	x := func(t float64) int {
+		return left + int((math.Max(t, first)-first)/math.Max(last-first, 1)*float64(width-left-right))
+	}
+	label(img, left, bandTop-12, black, fmt.Sprintf("GPUs of each job, over %.0f seconds, as Slurm accounts for them", last-first))
+	row := map[string]int{}
+	for i, job := range jobs {
+		row[job] = bandTop + i*(bandHeight+gap)
+		label(img, 8, row[job]+bandHeight/2+4, black, job)
+		draw.Draw(img, image.Rect(left, row[job], width-right, row[job]+bandHeight), image.NewUniform(grey), image.Point{}, draw.Src)
+	}
+	for _, r := range runs {
+		bottom := row[r.job] + bandHeight
+		draw.Draw(img, image.Rect(x(r.start), bottom-bandHeight*r.gpus/most[r.job], x(r.end), bottom), image.NewUniform(green), image.Point{}, draw.Src)
+		if text := fmt.Sprintf("%d on %s", r.gpus, r.nodes); x(r.end)-x(r.start) > 7*len(text)+6 {
+			label(img, x(r.start)+4, bottom-4, white, text)
 		}
 	}
+	under := bandTop + len(jobs)*(bandHeight+gap)
 	for i, m := range marks {
-		at := x(m.time)
-		row := bandTop + bandHeight + 20 + 18*(i%7)
-		line(img, at, bandTop, at, row-8, 0, black)
-		text := fmt.Sprintf("%.1f s  %s", m.time-first, m.text)
-		label(img, min(at+3, width-right-7*len(text)), row, black, text)
+		at := min(max(x(m.time), left), width-right)
+		line(img, at, bandTop, at, under+18*i+8, 0, red)
+		text := fmt.Sprintf("%.0f s  %s", m.time-first, m.text)
+		label(img, max(left, min(at+4, width-right-7*len(text))), under+18*i+12, black, text)
 	}
 }
 

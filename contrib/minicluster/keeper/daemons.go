@@ -23,7 +23,7 @@ type recipe struct {
 	ready func(pid int) bool // does it listen? nil: it is a program that ends, and is ready then
 	check []string           // must succeed on the host too before it is ready
 	dir   string             // made below /run for the user before the start
-	ours  bool               // only of a cluster with singularity-slurm
+	only  func(Spec) bool    // nil: of every cluster
 }
 
 // recipes is the order in which a host's daemons are started.
@@ -47,8 +47,10 @@ var recipes = []recipe{
 		argv: []string{"slurmrestd", "-a", "rest_auth/local", "unix:/run/slurmrestd/slurmrestd.sock"}, ready: listensAt("/run/slurmrestd/slurmrestd.sock")},
 	{name: "slurmrestd-jwt", on: hostIsCtl, user: "slurmrestd", env: []string{"SLURM_JWT=daemon"},
 		argv: []string{"slurmrestd", "-a", "rest_auth/jwt", "0.0.0.0:6820"}, ready: listensOn(6820)},
-	{name: "proxyd", on: hostIsNode, ours: true,
+	{name: "proxyd", on: hostIsNode, only: func(s Spec) bool { return s.Singularity },
 		argv: []string{"/usr/local/sbin/minicluster-respawn", "proxyd", "daemon"}, ready: listensOn(6830)},
+	{name: "preemptd", on: hostIsCtl, only: func(s Spec) bool { return s.Controller },
+		argv: []string{"/usr/local/sbin/minicluster-respawn", "preemptd"}, ready: listensOn(6831)},
 	{name: "slurmd", on: hostIsNode, dir: "slurm",
 		argv: []string{"slurmd", "-D"}, ready: listensOn(6818)},
 }
@@ -69,7 +71,7 @@ type daemon struct {
 func (s Spec) daemonsOf(hostName string) []*daemon {
 	var ds []*daemon
 	for _, r := range recipes {
-		if r.on(hostName) && (s.Singularity || !r.ours) {
+		if r.on(hostName) && (r.only == nil || r.only(s)) {
 			ds = append(ds, &daemon{recipe: r})
 		}
 	}

@@ -34,10 +34,11 @@ type Spec struct {
 	Install string // a `make install DESTDIR=…` tree, or ""
 
 	Singularity bool // Install has singularity-slurm: configure and start it
+	Controller  bool // and preemptd
 }
 
 func (s Spec) cluster() slurmconf.Cluster {
-	return slurmconf.Cluster{Name: s.Name, Slurm: s.Slurm, Nodes: s.Nodes, GPUs: s.GPUs, Singularity: s.Singularity}
+	return slurmconf.Cluster{Name: s.Name, Slurm: s.Slurm, Nodes: s.Nodes, GPUs: s.GPUs, Singularity: s.Singularity, Controller: s.Controller}
 }
 
 func (s Spec) place() (state.Place, error) { return state.At(s.Name) }

@@ -23,6 +23,8 @@ type Cluster struct {
 	// Singularity says that singularity-slurm is installed on the hosts, and is to be
 	// configured as its docs tell an administrator to.
 	Singularity bool
+	// Controller says that preemptd runs too, on ctl.
+	Controller bool
 }
 
 // File is one file of every host.
@@ -99,12 +101,20 @@ var ours = []configFile{
 	{"proxyd.yaml", "etc/singularity-slurm/proxyd.yaml", "", 0o644},
 }
 
+// controllers are the files of a cluster with preemptd.
+var controllers = []configFile{
+	{"preemptd.yaml", "etc/singularity-slurm/preemptd.yaml", "", 0o644},
+}
+
 // Files returns every file of the cluster's hosts, but for the keys.
 func (c Cluster) Files() ([]File, error) {
 	var out []File
 	all := files
 	if c.Singularity {
-		all = slices.Concat(files, ours)
+		all = slices.Concat(all, ours)
+	}
+	if c.Controller {
+		all = slices.Concat(all, controllers)
 	}
 	for _, f := range all {
 		var b bytes.Buffer
