@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// TestGuest runs the capsules' tests that need a node with cgroup v2 and nothing else, as
+// TestGuest runs the tests of capsules and of the conductor that need a node with cgroup v2 and nothing else, as
 // a virtual machine: this one may have v1 controllers. Emulated, for /dev/kvm may be of
-// no use; half a minute.
+// no use; one minute.
 func TestGuest(t *testing.T) {
 	for _, name := range []string{"qemu-system-x86_64", "busybox", "cpio", "apt-get"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -36,6 +36,11 @@ func TestGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	buildCapsuleTests(t, guest)
+	build := exec.Command("go", "test", "-c", "-o", filepath.Join(guest, "checkpoint.test"), "github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	initrd := filepath.Join(dir, "initrd")
 	for _, script := range []string{
 		"testdata/guest/kernel.sh " + kernel,

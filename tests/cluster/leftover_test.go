@@ -29,10 +29,16 @@ type traces struct {
 func look(t *testing.T) traces {
 	t.Helper()
 	var tr traces
-	spaces, _ := filepath.Glob("/proc/[0-9]*/ns/*")
-	for _, ns := range spaces {
-		if id, err := os.Readlink(ns); err == nil {
-			tr.namespaces = append(tr.namespaces, id)
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range all {
+		if ofAnother(t, filepath.Base(p)) {
+			continue
+		}
+		spaces, _ := filepath.Glob(p + "/ns/*")
+		for _, ns := range spaces {
+			if id, err := os.Readlink(ns); err == nil {
+				tr.namespaces = append(tr.namespaces, id)
+			}
 		}
 	}
 	slices.Sort(tr.namespaces)
@@ -51,6 +57,30 @@ func look(t *testing.T) traces {
 	}
 	tr.processes = processes(t)
 	return tr
+}
+
+// ofAnother says that a process is of a cluster that another build of minicluster has raised.
+func ofAnother(t *testing.T, pid string) bool {
+	t.Helper()
+	ours, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid != "0" && pid != "1" {
+		exe := filepath.Join("/proc", pid, "exe")
+		if to, _ := os.Readlink(exe); filepath.Base(to) == filepath.Base(program) {
+			st, err := os.Stat(exe)
+			return err == nil && !os.SameFile(st, ours)
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		if err != nil {
+			return false // it has ended
+		}
+		// The name, in parentheses, may have any of them in it. The parent is the second after it.
+		rest := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		pid = rest[1]
+	}
+	return false
 }
 
 // processes lists those that run our program: `up`, keepers, hosts, builders. The

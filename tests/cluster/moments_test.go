@@ -26,7 +26,7 @@ func TestMoments(t *testing.T) {
 	t.Parallel()
 	c := raiseProtected(t, "t-moments", "--nodes", "2")
 	for _, n := range []string{"n1", "n2"} {
-		c.exec(t, n, "", "sh", "-c", "echo 'log_level: debug' >> /etc/singularity-slurm/proxyd.yaml").must(t)
+		c.exec(t, n, "", "sh", "-c", "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml").must(t)
 		mc(t, "restart", "--name", c.name, n, "proxyd").must(t)
 	}
 	t.Run("the script ends before it is frozen", c.endsBeforeFreeze)

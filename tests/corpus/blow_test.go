@@ -81,6 +81,9 @@ var strikes = map[kind]func(context.Context, hit) error{
 			}
 			err = h.c.Scontrol(ctx, "update", "JobId="+h.victim.name(), "EndTime=now")
 		}
+		if err != nil && strings.Contains(err.Error(), "already finished") {
+			return errMissed
+		}
 		return err
 	},
 	nodeFail: strikeNodeFail,

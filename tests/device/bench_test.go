@@ -35,3 +35,26 @@ func BenchmarkCalls(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op") // of a whole run, which says nothing
 }
+
+// BenchmarkCopies says what copies to a device and back are of the speed of memcpy: in the best and in the middle of turns with it.
+func BenchmarkCopies(b *testing.B) {
+	w := soft.Need(b)
+	path := w.Compile(b, "testdata/bench/copy.c", "-O2", "-Itests/device/testdata")
+	for b.Loop() {
+		r := w.Run(b, soft.Program{Devices: 1, Path: path, Limit: time.Minute})
+		if r.Exit != 0 {
+			b.Fatal(r.Exit, r.Stderr)
+		}
+		for line := range strings.Lines(r.Stdout) {
+			var name string
+			var best, middle, memcpy float64
+			if _, err := fmt.Sscan(line, &name, &best, &middle, &memcpy); err != nil {
+				b.Fatalf("%q: %v", line, err)
+			}
+			b.ReportMetric(best, name+"-best")
+			b.ReportMetric(middle, name+"-middle")
+			b.ReportMetric(memcpy, name+"-memcpy-GB/s")
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of a whole run, which says nothing
+}

@@ -28,6 +28,7 @@ import (
 type keeper struct {
 	cmd     *exec.Cmd
 	control string
+	last    string // the save that it was restored from
 }
 
 // keep starts a device server with two devices, in this order, and with more arguments.
@@ -113,7 +114,11 @@ func (k *keeper) save(ctx context.Context, folder server.Folder, again bool, way
 		return nil, err
 	}
 	defer c.Close()
-	r, err := c.Save(ctx, folder, server.SaveOptions{Again: again})
+	o := server.SaveOptions{}
+	if again {
+		o.Upon = k.last
+	}
+	r, err := c.Save(ctx, folder, o)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +147,7 @@ func (k *keeper) restore(ctx context.Context, folder server.Folder, s *saved) er
 	if err := c.Restore(ctx, folder); err != nil {
 		return err
 	}
+	k.last = s.report.ID
 	for _, p := range s.report.Processes {
 		if err := c.Adopt(ctx, p.ID, p.PID, s.belongings[p.ID]); err != nil && !isElsewhere(p.PID, err) {
 			return err

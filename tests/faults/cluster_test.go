@@ -52,7 +52,7 @@ func (c *cluster) up(ctx context.Context) error {
 	if _, err := c.Run(ctx, "up", "--nodes", strconv.Itoa(len(nodes)), "--singularity"); err != nil {
 		return err
 	}
-	configure := "echo 'log_level: debug' >> /etc/singularity-slurm/proxyd.yaml"
+	configure := "echo 'log: {level: debug}' >> /etc/singularity-slurm/proxyd.yaml"
 	if *staging != "" {
 		configure += fmt.Sprintf("; mkdir -m 700 %[1]s; printf 'staging:\n  folder: %[1]s\n  rate: 2M\n  patience: 30s\n' >> /etc/singularity-slurm/proxyd.yaml", *staging)
 	}

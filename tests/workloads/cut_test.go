@@ -138,7 +138,7 @@ func TestCut(t *testing.T) {
 		{"mlp", 4, nil, []string{"--steps", "12"}},
 		{"gpt", 2, nil, []string{"--steps", "3"}},
 		{"grid", 4, nil, []string{"--steps", "6"}},
-		{"streams", 2, nil, []string{"--steps", "9"}},
+		{"streams", 2, nil, []string{"--steps", "15"}},
 		{"serve", 1, []string{"hello", "what is it?", "hello", "once more", "quit"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -63,7 +63,7 @@ func (w *World) Servers(t testing.TB, n, devices int) *Servers {
 	for i := range n {
 		socket := filepath.Join(s.libs, fmt.Sprintf("device%d", i))
 		s.sockets = append(s.sockets, socket)
-		if err := s.start(t, w, socket, devices); err != nil {
+		if err := s.start(t, w, i, socket, devices); err != nil {
 			t.Fatal(err, s.Stderr.String())
 		}
 		s.Members = append(s.Members, caller(socket+"-control"))
@@ -86,7 +86,7 @@ func (path caller) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, er
 }
 
 // start starts one and waits until it listens.
-func (s *Servers) start(t testing.TB, w *World, socket string, devices int) error {
+func (s *Servers) start(t testing.TB, w *World, number int, socket string, devices int) error {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket + "-control", Net: "unixpacket"})
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *Servers) start(t testing.TB, w *World, socket string, devices int) erro
 	}
 	defer told.Close()
 	c := exec.Command(filepath.Join(w.Dir, "proxyd"), "device", "--socket", socket, "--soft", strconv.Itoa(devices), "--memory", "1G",
-		"--address", "127.0.0.1", "--ready", "3", "--control", "4")
+		"--self", strconv.Itoa(number), "--address", "127.0.0.1", "--ready", "3", "--control", "4")
 	c.Stderr = &s.Stderr
 	c.ExtraFiles = []*os.File{ready, theirs}
 	err = c.Start()

@@ -62,6 +62,7 @@ chmod 755 /run/munge
 	cd /root
 	CAPSULE_TOOLS=/guest /guest/capsule.test -test.v -test.timeout=150s -test.run='^TestSlurm'
 	code=$?
+	/guest/checkpoint.test -test.v -test.timeout=150s -test.run='^TestSlurm' || code=$?
 	[ "$code" = 0 ] || tail -n 40 /tmp/slurmctld.log /tmp/slurmd.log
 	echo "guest: up for $(cut -d ' ' -f 1 /proc/uptime) s"
 } >/guest/out 2>&1

@@ -1,0 +1,183 @@
+//go:build control
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/mini"
+)
+
+const (
+	program = "../../contrib/minicluster/minicluster"
+	proxyd  = "../../bin/proxyd"
+	aliceID = 1001
+	// patience is for a machine that does much else.
+	patience = 2 * time.Minute
+	// steps are those of the run that nothing disturbs: more than any job comes to.
+	steps = 1000
+)
+
+var (
+	name = flag.String("name", "control-test", "name of the cluster")
+	more = flag.Int("ballast", 0, "so many MiB make the checkpoints of the scenario \"premium preempts basic\" as long as real ones")
+	keep = flag.Bool("keep", false, "use a cluster of that name that is up, and leave it")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests/control needs root")
+		os.Exit(1)
+	}
+	if _, err := os.Stat(program); err != nil {
+		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// site is the cluster, and what gives the losses of the run that nothing disturbed.
+type site struct {
+	*testing.T
+	cluster mini.Cluster
+	calm    func() []byte
+}
+
+// with is the site for a part of the test.
+func (s *site) with(t *testing.T) *site { return &site{t, s.cluster, s.calm} }
+
+// raise brings a cluster of three nodes with two GPUs each up, and lets the calm run go meanwhile.
+func raise(t *testing.T) *site {
+	t.Helper()
+	s := &site{T: t, cluster: mini.Cluster{Program: program, Name: *name}}
+	bin := t.TempDir()
+	s.local("make", "-s", "-C", "../workloads", "O="+bin)
+	var calm bytes.Buffer
+	run := exec.CommandContext(t.Context(), proxyd, "run", "--soft", "2", "--", filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", strconv.Itoa(steps))
+	run.Stdout, run.Stderr = &calm, os.Stderr
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !*keep {
+		_, _ = s.cluster.Run(t.Context(), "down")
+		if _, err := s.cluster.Run(t.Context(), "up", "--nodes", "3", "--gpus", "2", "--controller"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				log, _ := exec.Command("tail", "-n", "60", s.cluster.Log("ctl", "preemptd")).Output()
+				t.Logf("preemptd:\n%s", log)
+			}
+			if _, err := s.cluster.Run(context.Background(), "down"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s.local("mkdir", "-p", s.cluster.Shared("bin"))
+	s.local("cp", filepath.Join(bin, "mlp"), s.cluster.Shared("bin"))
+	s.local("cp", "testdata/train.sh", s.cluster.Shared("home/alice"))
+	s.calm = sync.OnceValue(func() []byte {
+		if err := run.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		return calm.Bytes()
+	})
+	return s
+}
+
+func (s *site) local(argv ...string) {
+	s.Helper()
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		s.Fatalf("%v: %v\n%s", argv, err, out)
+	}
+}
+
+// on runs a shell script on a host.
+func (s *site) on(host, user, script string) string {
+	s.Helper()
+	out, err := s.cluster.Exec(s.Context(), host, user, "bash", "-euc", "cd; "+script)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return out
+}
+
+// verb has minicluster do something.
+func (s *site) verb(verb string, args ...string) {
+	s.Helper()
+	if _, err := s.cluster.Run(s.Context(), verb, args...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// configure has preemptd decide by these policies, with more lines of its configuration.
+func (s *site) configure(policies string, more ...string) {
+	s.Helper()
+	lines := append([]string{`operators: ["operator"]`, "interval: 1s", "policies: [" + policies + "]", "rules: {min_run: 2s, cool_down: 5s, window: 10m}"}, more...)
+	said := strings.Count(s.log(), "configuration read again")
+	s.write("/etc/singularity-slurm/preemptd.yaml", strings.Join(lines, "\n"))
+	s.on("ctl", "root", "preemptd config check; kill -HUP $(pidof preemptd)")
+	s.until("the configuration is read", func() (bool, string) {
+		return strings.Count(s.log(), "configuration read again") > said, ""
+	})
+}
+
+// settings are those of a policy; of an empty text, the default.
+func (s *site) settings(policy, text string) {
+	s.Helper()
+	file := "/etc/singularity-slurm/policies/" + policy + ".yaml"
+	if text == "" {
+		s.on("ctl", "root", "rm -f "+file)
+		return
+	}
+	s.write(file, text)
+}
+
+// write writes a file of ctl, at once.
+func (s *site) write(file, text string) {
+	s.Helper()
+	s.on("ctl", "root", fmt.Sprintf("mkdir -p %s; cat >%s.new <<'END'\n%s\nEND\nmv %s.new %s", filepath.Dir(file), file, text, file, file))
+}
+
+// log is preemptd's.
+func (s *site) log() string {
+	s.Helper()
+	text, err := os.ReadFile(s.cluster.Log("ctl", "preemptd"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
+// until waits until ok says yes, and fails with what it says last.
+func (s *site) until(what string, ok func() (bool, string)) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	for {
+		done, said := ok()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			s.Fatalf("%s: not within %s: %s", what, patience, said)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,174 @@
+//go:build control
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// job is one of alice's trainings.
+type job struct {
+	*site
+	id, name string
+}
+
+// state is what Slurm says of it.
+type state struct {
+	is, reason, nodes, gres, comment string
+	held                             bool
+	restarts                         int
+}
+
+func (st state) String() string {
+	return st.is + " on " + st.nodes + " with " + st.gres + ", " + strconv.Itoa(st.restarts) + " restarts, reason " + st.reason + ", comment " + st.comment
+}
+
+// train submits a training, which must have GPUs.
+func (s *site) train(name, options string) *job {
+	s.Helper()
+	folder := s.cluster.Shared("home/alice/")
+	for _, ending := range []string{".losses", ".log", ".stop"} {
+		if err := os.RemoveAll(folder + "/" + name + ending); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return &job{s, s.on("ctl", "alice", "sbatch --parsable --time=10 --job-name="+name+" "+options+" train.sh"), name}
+}
+
+// now is how it is in Slurm.
+func (j *job) now() state {
+	j.Helper()
+	fields := map[string]string{}
+	for _, line := range strings.Split(j.on("ctl", "root", "scontrol show job "+j.id), "\n") {
+		for _, word := range strings.Fields(line) {
+			key, value, _ := strings.Cut(word, "=")
+			if _, again := fields[key]; !again {
+				fields[key] = value
+			}
+		}
+		if comment, ok := strings.CutPrefix(strings.TrimSpace(line), "Comment="); ok {
+			fields["Comment"] = comment
+		}
+	}
+	restarts, _ := strconv.Atoi(fields["Restarts"])
+	return state{
+		fields["JobState"], fields["Reason"], fields["NodeList"], fields["TresPerNode"], fields["Comment"],
+		fields["Priority"] == "0", restarts,
+	}
+}
+
+// becomes waits until it is in a state.
+func (j *job) becomes(is string) state {
+	j.Helper()
+	return j.is("is "+is, func(st state) bool { return st.is == is })
+}
+
+// is waits until Slurm says of it what is wanted.
+func (j *job) is(what string, ok func(state) bool) state {
+	j.Helper()
+	var st state
+	j.until("job "+j.name+" "+what, func() (bool, string) {
+		st = j.now()
+		return ok(st), st.String()
+	})
+	return st
+}
+
+// trains waits until it runs and has come further than it was.
+func (j *job) trains() {
+	j.Helper()
+	was := len(j.losses())
+	j.is("gets on", func(st state) bool { return st.is == "RUNNING" && len(j.losses()) > was })
+}
+
+// losses are what it has written.
+func (j *job) losses() []byte {
+	text, _ := os.ReadFile(j.cluster.Shared("home/alice", j.name+".losses"))
+	return text
+}
+
+// stop lets it come to its end.
+func (j *job) stop() {
+	j.Helper()
+	if err := os.WriteFile(j.cluster.Shared("home/alice", j.name+".stop"), nil, 0o644); err != nil {
+		j.Fatal(err)
+	}
+}
+
+// least is how many steps a job must have done to show anything.
+const least = 10
+
+// ends lets it come to its end, and compares what it wrote with the calm run, bit for bit: whatever was done to it, no
+// step is missing, and none is there twice.
+func (j *job) ends() state {
+	j.Helper()
+	j.until("job "+j.name+" has done something", func() (bool, string) { return bytes.Count(j.losses(), []byte("\n")) >= least, "" })
+	j.stop()
+	st := j.becomes("COMPLETED")
+	calm, got := j.calm(), j.losses()
+	lines := bytes.Count(got, []byte("\n"))
+	if !bytes.HasPrefix(calm, got) || lines < least {
+		at := 0
+		for at < min(len(got), len(calm)) && got[at] == calm[at] {
+			at++
+		}
+		j.Errorf("job %s: after step %d its losses are not those of the run that nothing disturbed: …%.200q", j.name, bytes.Count(got[:at], []byte("\n")), got[at:])
+	}
+	j.Logf("job %s: %d steps, bit for bit; %d restarts", j.name, lines, st.restarts)
+	return st
+}
+
+// act is an action as singctl history --json has it.
+type act struct {
+	Kind, State, Who, Why, Problem string
+	Created, Ended                 time.Time
+}
+
+// standing is what the ledger says of a job that has not ended.
+type standing struct {
+	Tier, Action, Waits    string
+	Promised, Fraction     float64
+	Counted                float64
+	Requested, GPUs, Least int
+}
+
+// history is what was done to it, oldest first, and how it stands.
+func (j *job) history() (acts []act, stands standing) {
+	j.Helper()
+	var reply struct {
+		Actions  []act
+		Standing standing
+	}
+	if err := json.Unmarshal([]byte(j.on("ctl", "alice", "singctl history --json "+j.id)), &reply); err != nil {
+		j.Fatal(err)
+	}
+	for i := len(reply.Actions) - 1; i >= 0; i-- {
+		acts = append(acts, reply.Actions[i])
+	}
+	return acts, reply.Standing
+}
+
+// did checks that exactly these actions were done to it, by whom, and came to their end.
+func (j *job) did(want ...string) {
+	j.Helper()
+	var got []string
+	acts, _ := j.history()
+	for _, a := range acts {
+		said := a.Kind + " by " + a.Who
+		if a.State != "done" {
+			said += " " + a.State
+		}
+		got = append(got, said)
+	}
+	if strings.Join(got, ", ") != strings.Join(want, ", ") {
+		j.Errorf("done to job %s: %q, want %q", j.name, got, want)
+	}
+}

@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# A training of two ranks that goes on until NAME.stop is there. Its pipe is short and its reader slow: it never computes
+# far ahead of what is written, and leaves the processors to others.
+#SBATCH --nodes=1 --ntasks=1 --output=%x.log --open-mode=append
+if ((${BALLAST:-0})); then # MiB of memory that no checkpoint makes smaller
+	exec 3< <(exec python3 -c "import os, signal; kept = os.urandom($BALLAST << 20); print('here', flush=True); signal.pause()")
+	ballast=$!
+	read -ru 3 _
+fi
+/shared/bin/mlp --ranks 2 --steps 0 | {
+	python3 -c 'import fcntl; fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 4096)'
+	while read -r line; do
+		echo "$line"
+		[[ -e $SLURM_JOB_NAME.stop ]] && break
+		sleep 0.1
+	done
+} >"$SLURM_JOB_NAME.losses"
+[[ -z ${ballast:-} ]] || kill "$ballast"
+echo ended

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+/*
+ * What copies to the device and back cost the program, beside memcpy of as many bytes, which takes turns with them: A B B A. Each line is
+ * a name, the best and the middle of what the copy's speed is of memcpy's, by pairs, and memcpy's in GB/s, in the middle.
+ */
+#include "check.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { BYTES = 32 << 20, PAIRS = 41 };
+
+static unsigned char *here, *there;
+static CUdeviceptr device;
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return ((double)t.tv_sec * 1e9 + (double)t.tv_nsec);
+}
+
+static void plain(void)
+{
+	memcpy(there, here, BYTES);
+	__asm__ volatile("" : : "r"(there) : "memory");
+}
+
+static void to_device(void)
+{
+	OK(cuMemcpyHtoD(device, here, BYTES));
+}
+
+static void to_host(void)
+{
+	OK(cuMemcpyDtoH(there, device, BYTES));
+}
+
+static double took(void (*copy)(void))
+{
+	const double since = now();
+
+	copy();
+	return (now() - since);
+}
+
+static int order(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void compare(const char *name, void (*copy)(void))
+{
+	double ratio[PAIRS], speed[PAIRS];
+
+	took(plain);
+	took(copy);
+	for (int i = 0; i < PAIRS; ++i) {
+		double a, b;
+
+		if (i % 2) {
+			a = took(plain);
+			b = took(copy);
+		} else {
+			b = took(copy);
+			a = took(plain);
+		}
+		ratio[i] = a / b;
+		speed[i] = BYTES / a;
+	}
+	qsort(ratio, PAIRS, sizeof(*ratio), order);
+	qsort(speed, PAIRS, sizeof(*speed), order);
+	printf("%s %.3f %.3f %.2f\n", name, ratio[PAIRS - 1], ratio[PAIRS / 2], speed[PAIRS / 2]);
+}
+
+int main(void)
+{
+	begin();
+	here = malloc(BYTES);
+	there = malloc(BYTES);
+	if (here == NULL || there == NULL)
+		return (1);
+	for (int i = 0; i < BYTES; ++i)
+		here[i] = (unsigned char)(i * 7 + (i >> 8));
+	memset(there, 0, BYTES);
+	OK(cuMemAlloc(&device, BYTES));
+	compare("to-device", to_device);
+	memset(there, 0, BYTES);
+	compare("to-host", to_host);
+	to_host();
+	return (memcmp(here, there, BYTES) != 0);
+}

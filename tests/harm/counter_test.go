@@ -1,0 +1,187 @@
+//go:build harm
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// counter is a job that counts into a file until it is told to stop, and then says how far
+// it came and the sum.
+type counter struct {
+	w      *world
+	id     int64
+	folder string // below /shared
+}
+
+const (
+	inBash = `#!/bin/bash
+exec 3>>numbers
+sum=0 i=0
+until [ -e stop ]; do
+	i=$((i + 1)) sum=$((sum + i))
+	echo $i >&3
+	sleep 0.1
+done
+echo end $i $sum >&3
+`
+	inPython = `#!/usr/bin/python3
+import os, time
+i = total = 0
+with open("numbers", "a") as out:
+    while not os.path.exists("stop"):
+        i += 1
+        total += i
+        print(i, file=out, flush=True)
+        time.sleep(0.1)
+    print("end", i, total, file=out)
+`
+)
+
+// submit submits a counter of alice's.
+func (w *world) submit(ctx context.Context, name, script string, options ...string) (*counter, error) {
+	c := &counter{w: w, folder: "kills/" + name}
+	folder := w.Shared(c.folder)
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755), os.Chown(folder, aliceID, aliceID)); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "script"), []byte(script), 0o755); err != nil {
+		return nil, err
+	}
+	args := append([]string{"env", "--chdir=/shared/" + c.folder, "sbatch", "--parsable", "--singularity", "--time=60", "--output=log"}, options...)
+	said, err := w.Exec(ctx, "ctl", "alice", append(args, "script")...)
+	if err != nil {
+		return nil, err
+	}
+	c.id, err = strconv.ParseInt(strings.TrimSpace(said), 10, 64)
+	return c, err
+}
+
+func (c *counter) count() int {
+	b, _ := os.ReadFile(c.w.Shared(c.folder, "numbers"))
+	return strings.Count(string(b), "\n")
+}
+
+// advances waits until it has counted on.
+func (c *counter) advances(ctx context.Context) error {
+	from := c.count()
+	return eventually(ctx, 3*time.Minute, func() (bool, string) {
+		now := c.count()
+		from = min(from, now) // it went back to its checkpoint
+		return now >= from+3, fmt.Sprintf("job %d stands still at %d: %v", c.id, now, c.state(ctx))
+	})
+}
+
+// situation is what Slurm says of a job.
+type situation struct {
+	state, reason, nodes, excluded, comment string
+	restarts                                int
+	held                                    bool
+}
+
+func (s situation) String() string {
+	return fmt.Sprintf("%s (%s) on %q, %d restarts, held %v, comment %q", s.state, s.reason, s.nodes, s.restarts, s.held, s.comment)
+}
+
+func (s situation) over() bool {
+	return s.state == "COMPLETED" || s.state == "CANCELLED" || s.state == "FAILED" || s.state == "TIMEOUT" || s.state == "BOOT_FAIL"
+}
+
+// state is empty while Slurm does not answer.
+func (c *counter) state(ctx context.Context) situation {
+	id := strconv.FormatInt(c.id, 10)
+	out, err := c.w.root(ctx, "scontrol", "show", "job", "--oneliner", id)
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") { // long over: slurmctld has forgotten it
+		out, _ = c.w.root(ctx, "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
+		word, _, _ := strings.Cut(strings.TrimSpace(out), " ")
+		return situation{state: word}
+	}
+	if err != nil {
+		return situation{}
+	}
+	s := situation{state: field(out, "JobState"), reason: field(out, "Reason"), nodes: field(out, "NodeList"), excluded: field(out, "ExcNodeList")}
+	s.restarts, _ = strconv.Atoi(field(out, "Restarts"))
+	s.held = field(out, "Priority") == "0" && !s.over()
+	if _, after, ok := strings.Cut(out, " Comment="); ok {
+		s.comment, _, _ = strings.Cut(after, " StdErr=")
+	}
+	return s
+}
+
+// field finds KEY=VALUE in what scontrol printed.
+func field(out, key string) string {
+	_, after, _ := strings.Cut(" "+out, " "+key+"=")
+	value, _, _ := strings.Cut(after, " ")
+	return value
+}
+
+// checkpoints counts those that an action asked for.
+func (c *counter) checkpoints(ctx context.Context) (map[string]int, error) {
+	var all struct {
+		Checkpoints []struct{ Reason, Problem string }
+	}
+	if err := c.w.ask(ctx, &all, "root", "checkpoints", strconv.FormatInt(c.id, 10), "--node", "n1"); err != nil {
+		return nil, err
+	}
+	made := map[string]int{}
+	for _, one := range all.Checkpoints {
+		if token, ok := strings.CutPrefix(one.Reason, "action "); ok && one.Problem == "" {
+			token, _, _ = strings.Cut(token, ":")
+			made[token]++
+		}
+	}
+	return made, nil
+}
+
+// stop has it come to its end.
+func (c *counter) stop() error { return os.WriteFile(c.w.Shared(c.folder, "stop"), nil, 0o644) }
+
+// finish tells the job to stop, waits for its end, and checks what it wrote.
+func (c *counter) finish(ctx context.Context) error {
+	if err := c.stop(); err != nil {
+		return err
+	}
+	var s situation
+	err := eventually(ctx, 4*time.Minute, func() (bool, string) {
+		s = c.state(ctx)
+		if s.state == "PENDING" && !s.held { // Slurm waits for two minutes after a requeue
+			_ = c.w.Scontrol(ctx, "update", fmt.Sprintf("JobId=%d", c.id), "StartTime=now")
+		}
+		return s.over(), s.String()
+	})
+	if err != nil {
+		return fmt.Errorf("job %d: %w", c.id, err)
+	}
+	if s.state != "COMPLETED" {
+		return fmt.Errorf("job %d: %s", c.id, s)
+	}
+	return c.right()
+}
+
+// right says whether it counted as it would have undisturbed.
+func (c *counter) right() error {
+	b, err := os.ReadFile(c.w.Shared(c.folder, "numbers"))
+	if err != nil {
+		return err
+	}
+	n := strings.Count(string(b), "\n") - 1
+	var want strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintln(&want, i)
+	}
+	fmt.Fprintf(&want, "end %d %d\n", n, n*(n+1)/2)
+	if string(b) != want.String() {
+		return fmt.Errorf("job %d: it counted\n%.2000s", c.id, b)
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+//go:build harm
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package harm does harm while preemptd acts on jobs of a real cluster: it kills daemons and
+// nodes at each step of each action, has a person interfere at each step, and lets a hundred
+// random things happen to twenty jobs. Whatever it was, actions come to an end, nothing is
+// done twice, nobody is left held, and the jobs' results are right to the byte. It needs root
+// and a built minicluster; the tests run under the build tag "harm".
+package harm
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "tests/harm needs root")
+		os.Exit(1)
+	}
+	if _, err := os.Stat(program); err != nil {
+		fmt.Fprintln(os.Stderr, "build minicluster first: make build")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// journey is a request, and the steps of the action that it becomes.
+type journey struct {
+	name  string
+	user  string
+	args  []string // singctl's, but for the job
+	waits bool     // for a job that waits
+	steps []string
+	// undone: it cannot be done, which shows at edit; the steps of undoing follow.
+	undone bool
+}
+
+// journeys are all that people ask for.
+var journeys = []journey{
+	{name: "preempt", user: "alice", args: []string{"preempt"}, steps: []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "release", "told"}},
+	{name: "park", user: "alice", args: []string{"preempt", "--hold"}, steps: []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "told"}},
+	{name: "migrate", user: "alice", args: []string{"migrate", "--away", "n1"}, steps: moves},
+	{name: "resize", user: "operator", args: []string{"resize", "--nodes", "2"}, steps: moves},
+	{name: "requeue", user: "alice", args: []string{"requeue", "--qos", "basic"}, steps: []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "release", "told"}},
+	{name: "resume", user: "alice", args: []string{"resume"}, waits: true, steps: []string{"survey", "draft", "edit", "release", "told"}},
+	{name: "release", user: "alice", args: []string{"release"}, waits: true, steps: []string{"survey", "release", "told"}},
+	{name: "hold", user: "alice", args: []string{"hold"}, waits: true, steps: []string{"survey", "tell", "keep", "told"}},
+	{name: "undone", user: "operator", args: []string{"requeue", "--qos", "nosuch"}, steps: []string{"unedit", "unpark", "untold"}, undone: true},
+}
+
+var moves = []string{"survey", "tell", "checkpoint", "park", "vacate", "draft", "edit", "release", "start", "told"}
+
+// harm is what is done when an action stands at a step.
+type harm struct {
+	name string
+	hit  func(context.Context, *world, *counter) error
+	// by a person, whose will counts: what became of the job then.
+	kept func(situation, *act) error
+	// once: it is done at each step of one journey only.
+	once bool
+	// ends: the job is over by it.
+	ends bool
+}
+
+// kills are those after which the action must be finished or undone.
+var kills = []harm{
+	{name: "preemptd", hit: func(_ context.Context, w *world, _ *counter) error { return w.signal(unix.SIGKILL, "ctl", "preemptd") }},
+	{name: "slurmrestd", once: true, hit: func(_ context.Context, w *world, _ *counter) error {
+		return w.signal(unix.SIGKILL, "ctl", "slurmrestd", "-a", "rest_auth/local")
+	}},
+	{name: "slurmctld", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
+		return errors.Join(w.saved(ctx, c.id), w.signal(unix.SIGKILL, "ctl", "slurmctld", "-D", "-i"))
+	}},
+	{name: "proxyd", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
+		return w.signal(unix.SIGKILL, c.leader(ctx), "proxyd", "daemon")
+	}},
+	{name: "node", once: true, hit: func(ctx context.Context, w *world, c *counter) error {
+		_, err := w.Run(ctx, "fail", c.leader(ctx))
+		return err
+	}},
+}
+
+// leader is the node that leads the job, or would.
+func (c *counter) leader(ctx context.Context) string {
+	if s := c.state(ctx); slices.Contains(c.w.nodes, s.nodes) {
+		return s.nodes
+	}
+	return "n1"
+}
+
+// moment is where an action stands when something is done.
+type moment struct {
+	journey journey
+	step    string // with ! : it is done, and the journal does not have that
+	harm    harm
+}
+
+func (m moment) name() string { return m.journey.name + "/" + m.step + "/" + m.harm.name }
+
+// moments are all of them, or those that are picked.
+func moments(harms []harm, once string, late bool) []moment {
+	var all []moment
+	for _, j := range journeys {
+		for _, h := range harms {
+			if h.once && j.name != once {
+				continue
+			}
+			for _, s := range j.steps {
+				all = append(all, moment{j, s, h})
+				if late && !h.once {
+					all = append(all, moment{j, s + "!", h})
+				}
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(*seed, 1))
+	if *some > 0 {
+		rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+		all = all[:min(*some, len(all))]
+	}
+	return all
+}
+
+// TestHarm does harm to actions, and in the end the jobs are right: killed, something at
+// each step of each action; interfered, a person's doing at each step of a migration;
+// random, anything at any time.
+func TestHarm(t *testing.T) {
+	t.Logf("seed %d", *seed)
+	w := newWorld(t, "harm-test")
+	t.Run("killed", func(t *testing.T) { w.each(t, moments(kills, "migrate", true), w.killed) })
+	t.Run("interfered", func(t *testing.T) { w.each(t, moments(people, "migrate", false), w.interfered) })
+	t.Run("random", w.random)
+}
+
+// each plays moments, one after the other.
+func (w *world) each(t *testing.T, all []moment, play func(context.Context, *testing.T, moment) error) {
+	for _, m := range all {
+		t.Run(m.name(), func(t *testing.T) {
+			if err := play(t.Context(), t, m); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// killed plays one moment: the action finishes or is undone, nothing is done twice, and the
+// job comes out right.
+func (w *world) killed(ctx context.Context, t *testing.T, m moment) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	c, before, err := w.prepare(ctx, m.journey)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.clear(context.WithoutCancel(ctx), c)) }()
+	if m.harm.name == "node" { // which is to cost a job no more than the time since its last checkpoint
+		if _, err := w.Exec(ctx, "ctl", "alice", "singctl", "-q", "checkpoint", fmt.Sprint(c.id)); err != nil {
+			return err
+		}
+	}
+	a, err := w.play(ctx, c, m)
+	if err != nil {
+		return err
+	}
+	now := c.state(ctx)
+	t.Logf("%s %s: job %d is %s", a.State, a.Problem, c.id, now)
+	if a.State != "done" && a.State != "undone" && a.State != "dropped" {
+		return fmt.Errorf("%s", a)
+	}
+	if a.State == "done" && !m.journey.undone && !slices.Equal(a.steps(), m.journey.steps) {
+		return fmt.Errorf("its steps are not those of the table: %s", a)
+	}
+	if m.harm.name == "preemptd" && (a.State == "done") == m.journey.undone {
+		return fmt.Errorf("nothing but preemptd was killed, and: %s", a)
+	}
+	if most := before.restarts + 2; now.restarts > most || m.harm.name == "preemptd" && now.restarts >= most {
+		return fmt.Errorf("it was requeued %d times: %s", now.restarts-before.restarts, a)
+	}
+	if made, err := c.checkpoints(ctx); err != nil || slices.Max(append(values(made), 0)) > 1 {
+		return fmt.Errorf("checkpoints by action: %v %w", made, err)
+	}
+	return errors.Join(w.letGo(ctx, c, m.journey, a, now), c.finish(ctx))
+}
+
+func values(m map[string]int) []int {
+	var all []int
+	for _, n := range m {
+		all = append(all, n)
+	}
+	return all
+}
+
+// letGo releases the job if it is to be held, and complains if it is and should not be.
+func (w *world) letGo(ctx context.Context, c *counter, j journey, a *act, now situation) error {
+	mine := a.State == "done" && (j.name == "park" || j.name == "hold") || a.State != "done" && j.name != "hold" && j.waits
+	if now.held && !mine {
+		return fmt.Errorf("it is left held: %s\n%s", now, a)
+	}
+	if !now.held {
+		return nil
+	}
+	id, err := w.begin(ctx, "root", "resume", fmt.Sprint(c.id))
+	if err != nil {
+		return err
+	}
+	if a, err = w.over(ctx, id); err == nil && a.State != "done" {
+		err = fmt.Errorf("%s", a)
+	}
+	return err
+}
+
+// prepare has a job where the journey begins.
+func (w *world) prepare(ctx context.Context, j journey) (*counter, situation, error) {
+	options := []string{"-w", "n1"}
+	if j.name == "resize" {
+		options = []string{"-n2"}
+	}
+	if j.name == "hold" {
+		options = []string{"--begin=now+1hour"}
+	}
+	if j.name == "migrate" {
+		options = nil
+	}
+	c, err := w.submit(ctx, "job", inBash, options...)
+	if err != nil {
+		return c, situation{}, err
+	}
+	if j.name != "hold" {
+		err = c.advances(ctx)
+	}
+	if err == nil && j.waits && j.name != "hold" {
+		var id int64
+		if id, err = w.begin(ctx, "alice", "preempt", "--hold", fmt.Sprint(c.id)); err == nil {
+			_, err = w.over(ctx, id)
+		}
+	}
+	return c, c.state(ctx), err
+}
+
+// paused is what preemptd logs when it stands.
+var paused = regexp.MustCompile(`msg=paused .*\baction=(\d+)`)
+
+// play begins the action, does the harm when it stands at the moment, and returns it as it
+// has ended.
+func (w *world) play(ctx context.Context, c *counter, m moment) (*act, error) {
+	if err := w.configure(ctx, "pause_at: "+m.step+"\n"); err != nil {
+		return nil, err
+	}
+	from := w.logged()
+	asked := make(chan error, 1)
+	go func() { // which may have no answer: at its first step it may stand before it has given one
+		var a act
+		asked <- w.ask(ctx, &a, m.journey.user, append(slices.Clone(m.journey.args), fmt.Sprint(c.id), "--no-wait")...)
+	}()
+	defer func() { <-asked }()
+	var id int64
+	err := eventually(ctx, 3*time.Minute, func() (bool, string) {
+		log := w.controllerLog(from)
+		if m := paused.FindStringSubmatch(log); m != nil {
+			id, _ = strconv.ParseInt(m[1], 10, 64)
+		}
+		return id != 0, log
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.write(ctx, ""); err != nil {
+		return nil, err
+	}
+	if err := m.harm.hit(ctx, w, c); err != nil {
+		return nil, err
+	}
+	if m.harm.name == "preemptd" {
+		return w.over(ctx, id)
+	}
+	if err := errors.Join(w.signal(unix.SIGHUP, "ctl", "preemptd"), w.signal(unix.SIGCONT, "ctl", "preemptd")); err != nil {
+		return nil, err
+	}
+	if m.harm.kept == nil { // something was broken
+		w.felt(ctx, id)
+		if err := w.heal(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return w.over(ctx, id)
+}
+
+// felt waits until the action has met what is broken, or a while has passed in which it
+// did not need it.
+func (w *world) felt(ctx context.Context, id int64) {
+	_ = eventually(ctx, 5*time.Second, func() (bool, string) {
+		a, err := w.action(ctx, id)
+		if err != nil {
+			return false, err.Error()
+		}
+		return a.Ended != "" || slices.ContainsFunc(a.Lines, func(l line) bool { return l.Attempt > 0 }), ""
+	})
+}
+
+// clear ends what a trial has left.
+func (w *world) clear(ctx context.Context, c *counter) error {
+	_ = w.signal(unix.SIGCONT, "ctl", "preemptd")
+	err := w.heal(ctx)
+	if !c.state(ctx).over() {
+		_, _ = w.root(ctx, "scancel", "--full", fmt.Sprint(c.id))
+	}
+	return errors.Join(err, eventually(ctx, 2*time.Minute, func() (bool, string) {
+		said, err := w.root(ctx, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
+		return err == nil && strings.Count(said, " idle") == len(w.nodes), fmt.Sprint("nodes: ", said, err)
+	}))
+}

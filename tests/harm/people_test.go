@@ -1,0 +1,117 @@
+//go:build harm
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// scontrol has root do something to a job. Slurm may refuse what makes no sense at the
+// moment; a person would be told so.
+func scontrol(verb string, args ...string) func(context.Context, *world, *counter) error {
+	return func(ctx context.Context, w *world, c *counter) error {
+		id := fmt.Sprint(c.id)
+		if verb == "update" {
+			id = "JobId=" + id
+		}
+		err := w.Scontrol(ctx, append([]string{verb, id}, args...)...)
+		if err != nil && strings.Contains(err.Error(), "slurm_load") {
+			return err
+		}
+		return nil
+	}
+}
+
+// people are interferences in the middle of an action: what a person wants then counts.
+var people = []harm{
+	{name: "scancel", once: true, ends: true,
+		hit: func(ctx context.Context, w *world, c *counter) error {
+			_, err := w.Exec(ctx, "ctl", "alice", "scancel", fmt.Sprint(c.id))
+			return err
+		},
+		kept: func(s situation, a *act) error {
+			if s.state != "CANCELLED" {
+				return fmt.Errorf("it was cancelled, and is %s", s)
+			}
+			return nil
+		}},
+	{name: "hold", once: true, hit: scontrol("hold"), kept: func(s situation, a *act) error { return nil }},
+	{name: "release", once: true, hit: scontrol("release"),
+		kept: func(s situation, a *act) error {
+			if s.held {
+				return fmt.Errorf("it was released, and is %s", s)
+			}
+			return nil
+		}},
+	{name: "requeue", once: true, hit: scontrol("requeue"),
+		kept: func(s situation, a *act) error {
+			if s.restarts == 0 {
+				return fmt.Errorf("it was requeued, and is %s", s)
+			}
+			return nil
+		}},
+	{name: "nodes", once: true, hit: scontrol("update", "ExcNodeList=n3"),
+		kept: func(s situation, a *act) error {
+			if s.excluded != "n3" && s.excluded != "n[1,3]" && a.State == "dropped" {
+				return fmt.Errorf("it was to avoid n3, and avoids %q: %s", s.excluded, a)
+			}
+			return nil
+		}},
+	{name: "comment", once: true, hit: scontrol("update", "Comment=urgent"),
+		kept: func(s situation, a *act) error {
+			if a.State != "done" || !strings.HasPrefix(s.comment, "urgent") {
+				return fmt.Errorf("its comment was to be urgent, and is %q: %s", s.comment, a)
+			}
+			return nil
+		}},
+}
+
+// interfered plays one moment: the action ends, what the person did stands, and the job
+// comes out right unless it was cancelled.
+func (w *world) interfered(ctx context.Context, t *testing.T, m moment) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	c, _, err := w.prepare(ctx, m.journey)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.clear(context.WithoutCancel(ctx), c)) }()
+	a, err := w.play(ctx, c, m)
+	if err != nil {
+		return err
+	}
+	if m.harm.ends {
+		err = eventually(ctx, 2*time.Minute, func() (bool, string) {
+			now := c.state(ctx)
+			return now.over(), now.String()
+		})
+	}
+	now := c.state(ctx)
+	t.Logf("%s %s: job %d is %s", a.State, a.Problem, c.id, now)
+	switch {
+	case err != nil:
+		return err
+	case a.State != "done" && a.State != "dropped":
+		return fmt.Errorf("%s", a)
+	}
+	if err := m.harm.kept(now, a); err != nil || m.harm.ends {
+		return err
+	}
+	if now.held && m.harm.name != "hold" {
+		return fmt.Errorf("it is left held: %s\n%s", now, a)
+	}
+	if now.held { // by the person
+		if err := w.Scontrol(ctx, "release", fmt.Sprint(c.id)); err != nil {
+			return err
+		}
+	}
+	return c.finish(ctx)
+}

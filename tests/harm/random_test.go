@@ -1,0 +1,300 @@
+//go:build harm
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// storm is a queue of jobs, and what happens to them.
+type storm struct {
+	*world
+	rng            *rand.Rand
+	jobs           []*counter
+	down           int // events until what is broken is healed; 0: nothing is
+	begun, refused int
+	held           map[*counter]bool // somebody wanted it held, at some time
+	forgets        bool              // slurmctld was killed: it launches again what it had just launched, which a node refuses
+}
+
+// event is one thing that happens.
+type event struct {
+	name   string
+	weight int
+	do     func(context.Context, *storm, *counter) error
+}
+
+// asks has somebody ask preemptd for something. A refusal is an answer: the job is not in
+// the state for it, or something is under way.
+func asks(user string, args func(*rand.Rand) []string) func(context.Context, *storm, *counter) error {
+	return func(ctx context.Context, s *storm, c *counter) error {
+		words := args(s.rng)
+		s.held[c] = s.held[c] || words[0] == "hold" || slices.Contains(words, "--hold")
+		words = append([]string{words[0], fmt.Sprint(c.id)}, words[1:]...)
+		if _, err := s.begin(ctx, user, words...); err == nil {
+			s.begun++
+		} else {
+			s.refused++
+		}
+		return nil
+	}
+}
+
+func just(args ...string) func(*rand.Rand) []string { return func(*rand.Rand) []string { return args } }
+
+// past has an administrator do something past preemptd; Slurm may refuse it.
+func past(verb string, args ...string) func(context.Context, *storm, *counter) error {
+	return func(ctx context.Context, s *storm, c *counter) error {
+		id := fmt.Sprint(c.id)
+		if verb == "update" {
+			id = "JobId=" + id
+		}
+		s.held[c] = s.held[c] || strings.HasSuffix(verb, "hold")
+		_ = s.Scontrol(ctx, append([]string{verb, id}, args...)...)
+		return nil
+	}
+}
+
+// breaks kills a daemon of ctl, which stays away for a few events.
+func breaks(command ...string) func(context.Context, *storm, *counter) error {
+	return func(_ context.Context, s *storm, _ *counter) error {
+		if err := s.signal(unix.SIGKILL, "ctl", command...); err == nil {
+			s.down = 2
+		}
+		return nil
+	}
+}
+
+// loses has a node fail, or cut off.
+func loses(verb string) func(context.Context, *storm, *counter) error {
+	return func(ctx context.Context, s *storm, _ *counter) error {
+		node := s.nodes[s.rng.IntN(len(s.nodes))]
+		s.down = max(s.down, 3)
+		_, err := s.Run(ctx, verb, node)
+		return err
+	}
+}
+
+// events are all that happens. None of them ends a job.
+var events = []event{
+	{"preempt", 6, asks("alice", just("preempt"))},
+	{"preempt and hold", 5, asks("alice", just("preempt", "--hold"))},
+	{"resume", 6, asks("alice", just("resume"))},
+	{"migrate to", 5, asks("alice", func(r *rand.Rand) []string { return []string{"migrate", "--to", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
+	{"migrate away", 5, asks("alice", func(r *rand.Rand) []string { return []string{"migrate", "--away", fmt.Sprintf("n%d", 1+r.IntN(3))} })},
+	{"resize", 4, asks("operator", func(r *rand.Rand) []string { return []string{"resize", "--nodes", fmt.Sprint(1 + r.IntN(2))} })},
+	{"hold", 4, asks("alice", just("hold"))},
+	{"release", 4, asks("alice", just("release"))},
+	{"requeue", 4, asks("alice", func(r *rand.Rand) []string {
+		return []string{"requeue", "--qos", []string{"basic", "standard", "premium"}[r.IntN(3)]}
+	})},
+	{"kill preemptd", 4, func(_ context.Context, s *storm, _ *counter) error {
+		_ = s.signal(unix.SIGKILL, "ctl", "preemptd")
+		return nil
+	}},
+	{"kill proxyd", 3, func(_ context.Context, s *storm, _ *counter) error {
+		_ = s.signal(unix.SIGKILL, s.nodes[s.rng.IntN(3)], "proxyd", "daemon")
+		return nil
+	}},
+	{"kill slurmrestd", 2, breaks("slurmrestd", "-a", "rest_auth/local")},
+	{"kill slurmctld", 1, func(ctx context.Context, s *storm, c *counter) error {
+		if s.down > 0 { // it may be away already
+			return nil
+		}
+		s.forgets = true
+		return errors.Join(s.saved(ctx, c.id), breaks("slurmctld", "-D", "-i")(ctx, s, c))
+	}},
+	{"fail a node", 2, loses("fail")},
+	{"cut a node", 2, loses("cut")},
+	{"scontrol hold", 2, past("hold")},
+	{"scontrol release", 2, past("release")},
+	{"scontrol requeue", 3, past("requeue")},
+	{"scontrol requeuehold", 2, past("requeuehold")},
+	{"scontrol comment", 2, past("update", "Comment=urgent")},
+	{"scontrol nodes", 2, past("update", "ExcNodeList=n2")},
+	{"work", 8, func(ctx context.Context, s *storm, _ *counter) error { return s.works(ctx) }},
+}
+
+func (s *storm) pick() event {
+	sum := 0
+	for _, e := range events {
+		sum += e.weight
+	}
+	n := s.rng.IntN(sum)
+	for _, e := range events {
+		if n -= e.weight; n < 0 {
+			return e
+		}
+	}
+	return events[0]
+}
+
+// mend heals what is broken, once it has been so for some events.
+func (s *storm) mend(ctx context.Context) error {
+	if s.down == 0 {
+		return nil
+	}
+	if s.down--; s.down > 0 {
+		return nil
+	}
+	return s.heal(ctx)
+}
+
+// works waits until some job has counted on, if any runs: events that follow each other at
+// once would only meet jobs that start.
+func (s *storm) works(ctx context.Context) error {
+	was := make([]int, len(s.jobs))
+	for i, c := range s.jobs {
+		was[i] = c.count()
+	}
+	_ = eventually(ctx, 10*time.Second, func() (bool, string) {
+		moved := 0
+		for i, c := range s.jobs {
+			if c.count() > was[i]+5 {
+				moved++
+			}
+		}
+		return moved >= 3, "nothing moves"
+	})
+	return nil
+}
+
+// random has random things happen to many jobs: in the end all of them come out right. The
+// same seed has the same things happen in the same order.
+func (w *world) random(t *testing.T) {
+	t.Logf("%d jobs, %d events", *randomJobs, *randomEvents)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
+	defer cancel()
+	s := &storm{world: w, rng: rand.New(rand.NewPCG(*seed, 2)), held: map[*counter]bool{}}
+	if err := w.configure(ctx, ""); err != nil {
+		t.Fatal(err)
+	}
+	for i := range *randomJobs {
+		script, options := inBash, []string{"--qos=" + []string{"basic", "standard", "premium"}[i%3]}
+		if i%4 == 1 {
+			script = inPython
+		}
+		if i%5 == 2 {
+			options = append(options, "-n2")
+		}
+		// One that lost its node before its first checkpoint begins anew.
+		script = strings.NewReplacer("exec 3>>numbers", "echo >>begins; exec 3>numbers", `"a"`, `"w"`,
+			"until [ -e stop ]", "until [ -e stop ] || [ $i = 600 ]", `exists("stop")`, `exists("stop") and i < 600`).Replace(script)
+		c, err := w.submit(ctx, fmt.Sprint("random", i), script, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.jobs = append(s.jobs, c)
+	}
+	if err := s.works(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.protect(ctx)
+	happened := map[string]int{}
+	for i := range *randomEvents {
+		e, c := s.pick(), s.jobs[s.rng.IntN(len(s.jobs))]
+		happened[e.name]++
+		if err := errors.Join(e.do(ctx, s, c), s.mend(ctx)); err != nil {
+			t.Fatalf("event %d, %s, job %d: %v", i, e.name, c.id, err)
+		}
+	}
+	t.Logf("%v; %d actions begun, %d requests refused", happened, s.begun, s.refused)
+	if err := s.settle(ctx, t); err != nil {
+		t.Error(err)
+	}
+}
+
+// protect makes a checkpoint of each job that runs: a node that fails is to cost a job no
+// more than the time since its last.
+func (s *storm) protect(ctx context.Context) {
+	for _, c := range s.jobs {
+		_, _ = s.Exec(ctx, "ctl", "alice", "singctl", "-q", "checkpoint", fmt.Sprint(c.id))
+	}
+}
+
+// settle heals everything, waits for all actions, releases what is held, and looks whether
+// all jobs come out right.
+func (s *storm) settle(ctx context.Context, t *testing.T) error {
+	if err := s.heal(ctx); err != nil {
+		return err
+	}
+	var status struct {
+		Actions []act
+	}
+	err := eventually(ctx, 15*time.Minute, func() (bool, string) {
+		status.Actions = nil
+		err := s.ask(ctx, &status, "root", "status")
+		return err == nil && len(status.Actions) == 0, fmt.Sprint(err, status.Actions)
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.explained(ctx, t); err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range s.jobs {
+		if c.state(ctx).held {
+			_ = s.Scontrol(ctx, "release", fmt.Sprint(c.id))
+		}
+		_ = s.Scontrol(ctx, "update", fmt.Sprintf("JobId=%d", c.id), "ExcNodeList=", "ReqNodeList=")
+	}
+	for _, c := range s.jobs {
+		if err := c.stop(); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.jobs {
+		err := c.finish(ctx)
+		t.Logf("job %d: %d, %s: %v", c.id, c.count(), c.state(ctx), err)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// explained complains of actions that are stuck, and of jobs that are held though nobody
+// asked for that.
+func (s *storm) explained(ctx context.Context, t *testing.T) error {
+	var all struct {
+		Actions []act
+	}
+	if err := s.ask(ctx, &all, "root", "history"); err != nil {
+		return err
+	}
+	ends := map[string]int{}
+	var errs []error
+	for i := range all.Actions {
+		a := &all.Actions[i]
+		if !slices.ContainsFunc(s.jobs, func(c *counter) bool { return c.id == a.Job }) {
+			continue
+		}
+		ends[a.State]++
+		if a.State == "stuck" {
+			errs = append(errs, fmt.Errorf("%s", a))
+		}
+	}
+	t.Logf("actions: %v", ends)
+	for _, c := range s.jobs {
+		now := c.state(ctx)
+		if s.forgets && now.held && strings.HasPrefix(now.reason, "launch_failed") {
+			t.Logf("held by Slurm, which says why: job %d is %s", c.id, now)
+			continue
+		}
+		if now.held && !s.held[c] {
+			errs = append(errs, fmt.Errorf("job %d is held, which nobody wanted: %s", c.id, now))
+		}
+	}
+	return errors.Join(errs...)
+}

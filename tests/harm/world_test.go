@@ -1,0 +1,275 @@
+//go:build harm
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package harm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/tests/mini"
+)
+
+// program is minicluster.
+const program = "../../contrib/minicluster/minicluster"
+
+var (
+	seed         = flag.Uint64("seed", uint64(time.Now().UnixNano()), "decides what -some picks and what the random operations are; printed")
+	some         = flag.Int("some", 0, "only so many kills, and so many interferences, picked by the seed; 0: all")
+	randomEvents = flag.Int("random", 100, "how many random operations and faults")
+	randomJobs   = flag.Int("jobs", 20, "how many jobs they happen to")
+	clusterName  = flag.String("cluster", "", "use this cluster of minicluster up --controller --nodes 3, and leave it up")
+)
+
+// aliceID is alice's number, on every host.
+const aliceID = 1001
+
+// world is a cluster with a controller.
+type world struct {
+	mini.Cluster
+	nodes []string
+}
+
+// newWorld raises a cluster that is taken down when the test is over.
+func newWorld(t *testing.T, name string) *world {
+	t.Helper()
+	w := &world{mini.Cluster{Program: program, Name: name}, []string{"n1", "n2", "n3"}}
+	if *clusterName != "" {
+		w.Name = *clusterName
+	} else {
+		t.Cleanup(func() { _, _ = w.Run(context.Background(), "down") })
+		if _, err := w.Run(t.Context(), "up", "--nodes", strconv.Itoa(len(w.nodes)), "--controller"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(w.Shared("kills"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// root runs a command of root's on ctl.
+func (w *world) root(ctx context.Context, command ...string) (string, error) {
+	return w.Exec(ctx, "ctl", "root", command...)
+}
+
+// process finds a program of a host by the first words of its command line.
+func (w *world) process(host string, command ...string) (int, error) {
+	want := strings.Join(command, "\x00") + "\x00"
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range all {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !strings.HasPrefix(string(line), want) {
+			continue
+		}
+		name, _ := os.ReadFile(filepath.Join(dir, "root/etc/hostname"))
+		conf, _ := os.ReadFile(filepath.Join(dir, "root/etc/slurm/slurm.conf"))
+		if strings.TrimSpace(string(name)) == host && bytes.Contains(conf, []byte("ClusterName="+w.Name+"\n")) {
+			return strconv.Atoi(filepath.Base(dir))
+		}
+	}
+	return 0, fmt.Errorf("no %s on %s", strings.Join(command, " "), host)
+}
+
+func (w *world) signal(sig unix.Signal, host string, command ...string) error {
+	pid, err := w.process(host, command...)
+	if err != nil {
+		return err
+	}
+	if err := unix.Kill(pid, sig); err != nil || sig != unix.SIGKILL {
+		return err
+	}
+	// Until its host has seen its end, heal takes it for running, and leaves it.
+	return eventually(context.Background(), time.Minute, func() (bool, string) {
+		return errors.Is(unix.Kill(pid, 0), unix.ESRCH), fmt.Sprintf("process %d does not end", pid)
+	})
+}
+
+// controllerLog is what preemptd has logged from an offset on.
+func (w *world) controllerLog(from int64) string {
+	b, _ := os.ReadFile(w.Log("ctl", "preemptd"))
+	return string(b[min(from, int64(len(b))):])
+}
+
+func (w *world) logged() int64 {
+	st, err := os.Stat(w.Log("ctl", "preemptd"))
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+// configure has preemptd read a configuration, with more than is usual.
+func (w *world) configure(ctx context.Context, more string) error {
+	from := w.logged()
+	if err := w.write(ctx, more); err != nil {
+		return err
+	}
+	if err := w.signal(unix.SIGHUP, "ctl", "preemptd"); err != nil {
+		return err
+	}
+	return eventually(ctx, time.Minute, func() (bool, string) {
+		log := w.controllerLog(from)
+		return strings.Contains(log, "configuration read again"), log
+	})
+}
+
+// write puts the configuration there for the next start.
+func (w *world) write(ctx context.Context, more string) error {
+	text := "operators: [operator]\ninterval: 1s\npatience:\n  start: 2m\n" + more
+	_, err := w.root(ctx, "sh", "-c", fmt.Sprintf("printf '%%s' '%s' > /etc/singularity-slurm/preemptd.yaml", text))
+	return err
+}
+
+// act is what preemptd says of an action.
+type act struct {
+	ID      int64  `json:"id"`
+	Job     int64  `json:"job"`
+	Kind    string `json:"kind"`
+	State   string `json:"state"`
+	Step    string `json:"step"`
+	Problem string `json:"problem"`
+	Ended   string `json:"ended"`
+	Lines   []line `json:"lines"`
+}
+
+type line struct {
+	Step    string `json:"step"`
+	State   string `json:"state"`
+	Attempt int    `json:"attempt"`
+	Text    string `json:"text"`
+}
+
+func (a *act) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "action %d: %s job %d: %s: %s", a.ID, a.Kind, a.Job, a.State, a.Problem)
+	for _, l := range a.Lines {
+		fmt.Fprintf(&b, "\n  %s %s %d %s", l.State, l.Step, l.Attempt, l.Text)
+	}
+	return b.String()
+}
+
+// ask asks singctl, as root unless told otherwise, and reads its JSON.
+func (w *world) ask(ctx context.Context, into any, user string, args ...string) error {
+	out, err := w.Exec(ctx, "ctl", user, append([]string{"singctl", "--json", "-q", "--controller", "ctl"}, args...)...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(out), into)
+}
+
+// begin has an action begun, and does not wait for it. A controller that is just being
+// started again is waited for.
+func (w *world) begin(ctx context.Context, user string, args ...string) (int64, error) {
+	var a act
+	err := eventually(ctx, time.Minute, func() (bool, string) {
+		err := w.ask(ctx, &a, user, append(args, "--no-wait")...)
+		return err == nil || !away(err), fmt.Sprint(err)
+	})
+	if err == nil && a.ID == 0 {
+		err = w.ask(ctx, &a, user, append(args, "--no-wait")...)
+	}
+	return a.ID, err
+}
+
+// away reports whether the controller was not there to be asked.
+func away(err error) bool {
+	for _, said := range []string{"no preemptd answers", "does not answer", "not trusted", "ended the reply"} {
+		if strings.Contains(err.Error(), said) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) action(ctx context.Context, id int64) (*act, error) {
+	var a act
+	return &a, w.ask(ctx, &a, "root", "history", "--action", strconv.FormatInt(id, 10))
+}
+
+// over waits until an action has ended.
+func (w *world) over(ctx context.Context, id int64) (*act, error) {
+	var a *act
+	err := eventually(ctx, 5*time.Minute, func() (bool, string) {
+		var err error
+		a, err = w.action(ctx, id)
+		return err == nil && a.Ended != "", fmt.Sprint(a, err)
+	})
+	return a, err
+}
+
+// heal brings back what was killed, and has the nodes in service.
+func (w *world) heal(ctx context.Context) error {
+	var errs []error
+	for _, host := range append([]string{"ctl"}, w.nodes...) {
+		_, err := w.Run(ctx, "heal", host)
+		errs = append(errs, err)
+	}
+	for _, n := range w.nodes {
+		_ = w.Scontrol(ctx, "update", "NodeName="+n, "State=RESUME") // refused if it is in service
+	}
+	return errors.Join(errs...)
+}
+
+// saved returns when slurmctld has written down what it knows. What one that is killed
+// before has forgotten is nobody's fault but its own.
+func (w *world) saved(ctx context.Context, job int64) error {
+	pid, err := w.process("ctl", "slurmctld", "-D", "-i")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := w.Scontrol(ctx, "update", fmt.Sprintf("JobId=%d", job), fmt.Sprintf("Nice=%d", 1+began.UnixNano()%100)); err != nil {
+		return err
+	}
+	return eventually(ctx, time.Minute, func() (bool, string) {
+		st, err := os.Stat(fmt.Sprintf("/proc/%d/root/var/spool/slurmctld/job_state", pid))
+		return err == nil && st.ModTime().After(began), "slurmctld does not save its state"
+	})
+}
+
+// eventually waits until ok says yes; its error has what it says last.
+func eventually(ctx context.Context, within time.Duration, ok func() (bool, string)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		done, said := ok()
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %s: %s", within, said)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// steps are those that an action went through, each once, in order.
+func (a *act) steps() []string {
+	var all []string
+	for _, l := range a.Lines {
+		if l.Step != "" && !slices.Contains(all, l.Step) {
+			all = append(all, l.Step)
+		}
+	}
+	return all
+}
