@@ -6,16 +6,14 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,8 +26,6 @@ const (
 	aliceID = 1001
 	// patience is for a machine that does much else.
 	patience = 2 * time.Minute
-	// steps are those of the run that nothing disturbs: more than any job comes to.
-	steps = 1000
 )
 
 var (
@@ -51,28 +47,35 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is the cluster, and what gives the losses of the run that nothing disturbed.
+// site is the cluster, and what gives so many bytes of what the run prints that nothing disturbs.
 type site struct {
 	*testing.T
 	cluster mini.Cluster
-	calm    func() []byte
+	calm    func(n int) []byte
 }
 
 // with is the site for a part of the test.
 func (s *site) with(t *testing.T) *site { return &site{t, s.cluster, s.calm} }
 
-// raise brings a cluster of three nodes with two GPUs each up, and lets the calm run go meanwhile.
+// raise brings a cluster of three nodes with two GPUs each up, and starts the calm run.
 func raise(t *testing.T) *site {
 	t.Helper()
 	s := &site{T: t, cluster: mini.Cluster{Program: program, Name: *name}}
 	bin := t.TempDir()
 	s.local("make", "-s", "-C", "../workloads", "O="+bin)
-	var calm bytes.Buffer
-	run := exec.CommandContext(t.Context(), proxyd, "run", "--soft", "2", "--", filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", strconv.Itoa(steps))
-	run.Stdout, run.Stderr = &calm, os.Stderr
-	if err := run.Start(); err != nil {
+	calm := exec.CommandContext(t.Context(), proxyd, "run", "--soft", "2", "--", filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", "0")
+	calm.Stderr = os.Stderr
+	prints, err := calm.StdoutPipe()
+	if err == nil {
+		err = calm.Start()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		prints.Close()
+		_ = calm.Wait() // it was killed, or could not print
+	})
 	if !*keep {
 		_, _ = s.cluster.Run(t.Context(), "down")
 		if _, err := s.cluster.Run(t.Context(), "up", "--nodes", "3", "--gpus", "2", "--controller"); err != nil {
@@ -91,12 +94,17 @@ func raise(t *testing.T) *site {
 	s.local("mkdir", "-p", s.cluster.Shared("bin"))
 	s.local("cp", filepath.Join(bin, "mlp"), s.cluster.Shared("bin"))
 	s.local("cp", "testdata/train.sh", s.cluster.Shared("home/alice"))
-	s.calm = sync.OnceValue(func() []byte {
-		if err := run.Wait(); err != nil {
-			t.Fatal(err)
+	var printed []byte
+	s.calm = func(n int) []byte { // it goes no further than a pipe's length ahead of the longest job
+		if missing := n - len(printed); missing > 0 {
+			more := make([]byte, missing)
+			if _, err := io.ReadFull(prints, more); err != nil {
+				t.Fatalf("the run that nothing disturbs: %v", err)
+			}
+			printed = append(printed, more...)
 		}
-		return calm.Bytes()
-	})
+		return printed[:n]
+	}
 	return s
 }
 

@@ -113,11 +113,11 @@ func (j *job) ends() state {
 	j.until("job "+j.name+" has done something", func() (bool, string) { return bytes.Count(j.losses(), []byte("\n")) >= least, "" })
 	j.stop()
 	st := j.becomes("COMPLETED")
-	calm, got := j.calm(), j.losses()
-	lines := bytes.Count(got, []byte("\n"))
-	if !bytes.HasPrefix(calm, got) || lines < least {
+	got := j.losses()
+	calm, lines := j.calm(len(got)), bytes.Count(got, []byte("\n"))
+	if !bytes.Equal(calm, got) || lines < least {
 		at := 0
-		for at < min(len(got), len(calm)) && got[at] == calm[at] {
+		for at < len(got) && got[at] == calm[at] {
 			at++
 		}
 		j.Errorf("job %s: after step %d its losses are not those of the run that nothing disturbed: …%.200q", j.name, bytes.Count(got[:at], []byte("\n")), got[at:])

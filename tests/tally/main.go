@@ -23,7 +23,7 @@ import (
 
 func main() {
 	var total count
-	var unsteady []string
+	var failures []failure
 	for _, arg := range os.Args[1:] {
 		name, command, ok := strings.Cut(arg, ":")
 		if !ok {
@@ -31,11 +31,11 @@ func main() {
 			os.Exit(2)
 		}
 		fmt.Printf("== %s\n", name)
-		part, names := run(name, strings.TrimSpace(command))
+		part, failed := run(name, strings.TrimSpace(command))
 		total.add(part)
-		unsteady = append(unsteady, names...)
+		failures = append(failures, failed...)
 	}
-	tellUnsteady(unsteady)
+	tell(os.Stdout, failures)
 	fmt.Printf("%d passed, %d failed, %d unsteady, %d skipped\n", total.passed, total.failed, total.unsteady, total.skipped)
 	if total.failed > 0 || total.passed == 0 {
 		os.Exit(1)
@@ -51,9 +51,9 @@ func (c *count) add(d count) {
 	c.skipped += d.skipped
 }
 
-// run runs one part, and returns the names of its unsteady tests too. Its command's failure
+// run runs one part, and returns what failed in it too, the first time. Its command's failure
 // counts even if every test in it passed.
-func run(name, command string) (count, []string) {
+func run(name, command string) (count, []failure) {
 	began := time.Now()
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stderr = os.Stderr
@@ -66,7 +66,7 @@ func run(name, command string) (count, []string) {
 		return count{failed: 1}, nil
 	}
 	t := newTally(os.Stdout)
-	stop := t.heartbeat(5 * time.Second)
+	stop := t.heartbeat(30 * time.Second)
 	t.read(out)
 	stop()
 	err = cmd.Wait()
@@ -80,7 +80,7 @@ func run(name, command string) (count, []string) {
 		t.steady(name, command)
 	}
 	fmt.Printf("== %s: %d passed, %d failed, %d unsteady, %d skipped in %.0f s\n", name, t.passed, t.failed, t.unsteady, t.skipped, time.Since(began).Seconds())
-	return t.count, t.names
+	return t.count, leaves(t.failures)
 }
 
 // event is the part of test2json's output that counts.
@@ -98,8 +98,7 @@ type tally struct {
 	latest   string // the test that was begun last
 	said     map[string][]string
 	failures []failure
-	hopeless bool     // one of them is no chance
-	names    []string // of those that passed the second time
+	hopeless bool // one of them is no chance
 	w        io.Writer
 }
 
@@ -188,7 +187,7 @@ func (t *tally) testEnded(e event, key string) {
 		return
 	case "fail":
 		t.failed++
-		t.failures = append(t.failures, failure{e.Package, e.Test})
+		t.failures = append(t.failures, failure{pkg: e.Package, test: e.Test, said: t.said[key]})
 		t.hopeless = t.hopeless || certain.MatchString(strings.Join(t.said[key], ""))
 	case "skip":
 		t.skipped++

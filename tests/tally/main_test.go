@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,6 +67,17 @@ func TestRunCountsACommand(t *testing.T) {
 	}
 }
 
+// TestTell looks for the reason of a failure at the end of all.
+func TestTell(t *testing.T) {
+	long := slices.Repeat([]string{"early\n"}, 100)
+	var said strings.Builder
+	tell(&said, []failure{{pkg: "p", test: "TestA", said: append(long, "the reason\n")}, {pkg: "p", test: "TestB", unsteady: true}})
+	got := said.String()
+	if !strings.HasPrefix(got, "FAILED p TestA:\nearly\n") || !strings.Contains(got, "the reason\nUNSTEADY") || strings.Count(got, "early") != lastLines-1 {
+		t.Errorf("said %q", got)
+	}
+}
+
 // TestUnsteady runs real tests that fail the first time, always, or in a way that is never
 // chance.
 func TestUnsteady(t *testing.T) {
@@ -97,8 +109,15 @@ func TestUnsteady(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got, names := run(name, "cd "+dir+" && go test -json ./..."); got != c.want || len(names) != got.unsteady {
-				t.Errorf("counted %+v and named %v, want %+v", got, names, c.want)
+			got, failures := run(name, "cd "+dir+" && go test -json ./...")
+			unsteady := 0
+			for _, f := range failures {
+				if f.unsteady {
+					unsteady++
+				}
+			}
+			if got != c.want || unsteady != got.unsteady || unsteady > 0 && unsteady != len(failures) {
+				t.Errorf("counted %+v and named %+v, want %+v", got, failures, c.want)
 			}
 		})
 	}

@@ -5,7 +5,7 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -21,8 +21,12 @@ import (
 // maxUnsteady is how many tests of a part may be run once more.
 const maxUnsteady = 2
 
-// failure is a test that failed.
-type failure struct{ pkg, test string }
+// failure is a test that failed, with the lines that it said.
+type failure struct {
+	pkg, test string
+	said      []string
+	unsteady  bool // it passed the second time
+}
 
 // certain are words of a failure that no second run would take back.
 var certain = regexp.MustCompile(`WARNING: DATA RACE|race detected|(?m)^panic: |^fatal error: |panic: test timed out`)
@@ -72,14 +76,22 @@ func (t *tally) steady(name, command string) {
 	}
 	t.failed = 0
 	t.unsteady = len(failed)
-	for _, f := range failed {
-		t.names = append(t.names, f.pkg+" "+f.test)
+	for i := range t.failures {
+		t.failures[i].unsteady = true
 	}
 }
 
-// tellUnsteady names what passed only when it was run again.
-func tellUnsteady(names []string) {
-	for _, n := range names {
-		fmt.Fprintf(os.Stdout, "UNSTEADY %s: failed, and passed when it was run once more\n", n)
+// lastLines is how much of what a test said is told again at the end.
+const lastLines = 40
+
+// tell says at the end of all once more what failed, where nobody has to look for it.
+func tell(w io.Writer, failures []failure) {
+	for _, f := range failures {
+		how := "FAILED"
+		if f.unsteady {
+			how = "UNSTEADY, passed when it was run once more,"
+		}
+		said := f.said[max(0, len(f.said)-lastLines):]
+		fmt.Fprintf(w, "%s %s %s:\n%s", how, f.pkg, f.test, strings.Join(said, ""))
 	}
 }
