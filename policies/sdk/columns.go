@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// columns turns rows to columns or back: each column is named once, in wire.go, and the
+// columns turns rows to columns or back: each column is named once, in wire_tables.go, and the
 // same line does both. The first thing that is wrong stays in err, and nothing is done
 // after it.
 type columns struct {

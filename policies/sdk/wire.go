@@ -24,8 +24,7 @@ func Encode(s *Snapshot) *policypb.Snapshot {
 			MinRun: s.Rules.MinRun.Milliseconds(), CoolDown: s.Rules.CoolDown.Milliseconds(),
 		},
 	}
-	nodeColumns(c, pb.Nodes, s.Nodes)
-	jobColumns(c, pb.Jobs, s.Jobs)
+	c.tables(pb, s)
 	c.encodeTables(pb, s)
 	pb.Texts = c.texts
 	return pb
@@ -43,12 +42,7 @@ func Decode(pb *policypb.Snapshot) (*Snapshot, error) {
 		return nil, fmt.Errorf("snapshot: promises for %d tiers: there are %d", len(rules.GetPromised()), Tiers)
 	}
 	c := &columns{decoding: true, base: s.Time, texts: pb.GetTexts()}
-	if len(s.Nodes) > 0 {
-		nodeColumns(c, pb.Nodes, s.Nodes)
-	}
-	if len(s.Jobs) > 0 {
-		jobColumns(c, pb.Jobs, s.Jobs)
-	}
+	c.tables(pb, s)
 	c.decodeTables(pb, s)
 	if c.err != nil {
 		return nil, fmt.Errorf("snapshot: %w", c.err)

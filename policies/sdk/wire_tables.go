@@ -9,22 +9,42 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
 )
 
-// nodeColumns is every column of nodes, in both directions.
-func nodeColumns(c *columns, pb *policypb.Nodes, rows []Node) {
+// tables are the columns of nodes and of jobs, in both directions: those that share the table of
+// texts, and at the same time the others. Large clusters have many.
+func (c *columns) tables(pb *policypb.Snapshot, s *Snapshot) {
+	others := &columns{decoding: c.decoding, base: c.base}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if len(s.Nodes) > 0 {
+			nodeNumbers(others, pb.Nodes, s.Nodes)
+		}
+		if len(s.Jobs) > 0 {
+			jobNumbers(others, pb.Jobs, s.Jobs)
+		}
+	}()
+	if len(s.Nodes) > 0 {
+		nodeTexts(c, pb.Nodes, s.Nodes)
+	}
+	if len(s.Jobs) > 0 {
+		jobTexts(c, pb.Jobs, s.Jobs)
+	}
+	<-done
+	if c.err == nil {
+		c.err = others.err
+	}
+}
+
+func nodeTexts(c *columns, pb *policypb.Nodes, rows []Node) {
 	if !c.decoding {
 		pb.Name = make([]uint32, len(rows)) // always there: it says how many nodes there are
 	}
 	text(c, "nodes.name", rows, &pb.Name, func(n *Node) *string { return &n.Name })
-	number(c, "nodes.state", rows, &pb.State, func(n *Node) *NodeState { return &n.State })
 	text(c, "nodes.reason", rows, &pb.Reason, func(n *Node) *string { return &n.Reason })
-	moment(c, "nodes.since", rows, &pb.Since, func(n *Node) *time.Time { return &n.Since })
 	partitions := lists(c, "nodes.partition_count", rows, &pb.PartitionCount, func(n *Node) *[]string { return &n.Partitions })
 	text(c, "nodes.partitions", partitions, &pb.Partitions, itself)
 	features := lists(c, "nodes.feature_count", rows, &pb.FeatureCount, func(n *Node) *[]string { return &n.Features })
 	text(c, "nodes.features", features, &pb.Features, itself)
-	number(c, "nodes.cpus", rows, &pb.Cpus, func(n *Node) *int { return &n.CPUs })
-	number(c, "nodes.memory", rows, &pb.Memory, func(n *Node) *int64 { return &n.Memory })
-	same(c, "nodes.watts", rows, &pb.Watts, func(n *Node) *float64 { return &n.Watts })
 
 	gpus := lists(c, "nodes.gpu_count", rows, &pb.GpuCount, func(n *Node) *[]GPU { return &n.GPUs })
 	text(c, "nodes.gpu_kind", gpus, &pb.GpuKind, func(g *GPU) *string { return &g.Kind })
@@ -34,9 +54,15 @@ func nodeColumns(c *columns, pb *policypb.Nodes, rows []Node) {
 	same(c, "nodes.gpu_limit", gpus, &pb.GpuLimit, func(g *GPU) *float32 { return &g.Limit })
 }
 
-// jobColumns is every column of jobs, in both directions.
-func jobColumns(c *columns, pb *policypb.Jobs, rows []Job) {
-	idColumn(c, pb, rows)
+func nodeNumbers(c *columns, pb *policypb.Nodes, rows []Node) {
+	number(c, "nodes.state", rows, &pb.State, func(n *Node) *NodeState { return &n.State })
+	moment(c, "nodes.since", rows, &pb.Since, func(n *Node) *time.Time { return &n.Since })
+	number(c, "nodes.cpus", rows, &pb.Cpus, func(n *Node) *int { return &n.CPUs })
+	number(c, "nodes.memory", rows, &pb.Memory, func(n *Node) *int64 { return &n.Memory })
+	same(c, "nodes.watts", rows, &pb.Watts, func(n *Node) *float64 { return &n.Watts })
+}
+
+func jobTexts(c *columns, pb *policypb.Jobs, rows []Job) {
 	text(c, "jobs.label", rows, &pb.Label, func(j *Job) *string { return &j.Label })
 	text(c, "jobs.name", rows, &pb.Name, func(j *Job) *string { return &j.Name })
 	text(c, "jobs.user", rows, &pb.User, func(j *Job) *string { return &j.User })
@@ -44,19 +70,26 @@ func jobColumns(c *columns, pb *policypb.Jobs, rows []Job) {
 	text(c, "jobs.partition", rows, &pb.Partition, func(j *Job) *string { return &j.Partition })
 	text(c, "jobs.qos", rows, &pb.Qos, func(j *Job) *string { return &j.QOS })
 	text(c, "jobs.reservation", rows, &pb.Reservation, func(j *Job) *string { return &j.Reservation })
+	text(c, "jobs.action", rows, &pb.Action, func(j *Job) *string { return &j.Action })
+	text(c, "jobs.comment", rows, &pb.Comment, func(j *Job) *string { return &j.Comment })
+	text(c, "jobs.obstacle", rows, &pb.Obstacle, func(j *Job) *string { return &j.Obstacle })
+	text(c, "jobs.kind", rows, &pb.Kind, func(j *Job) *string { return &j.Kind })
+	features := lists(c, "jobs.feature_count", rows, &pb.FeatureCount, func(j *Job) *[]string { return &j.Features })
+	text(c, "jobs.features", features, &pb.Features, itself)
+}
+
+func jobNumbers(c *columns, pb *policypb.Jobs, rows []Job) {
+	idColumn(c, pb, rows)
 	number(c, "jobs.priority", rows, &pb.Priority, func(j *Job) *int64 { return &j.Priority })
 	number(c, "jobs.gang", rows, &pb.Gang, func(j *Job) *JobID { return &j.Gang })
 	number(c, "jobs.state", rows, &pb.State, func(j *Job) *JobState { return &j.State })
 	number(c, "jobs.held_by", rows, &pb.HeldBy, func(j *Job) *Holder { return &j.HeldBy })
-	text(c, "jobs.action", rows, &pb.Action, func(j *Job) *string { return &j.Action })
 	number(c, "jobs.restarts", rows, &pb.Restarts, func(j *Job) *int { return &j.Restarts })
-	text(c, "jobs.comment", rows, &pb.Comment, func(j *Job) *string { return &j.Comment })
 	number(c, "jobs.tier", rows, &pb.Tier, func(j *Job) *Tier { return &j.Tier })
 	same(c, "jobs.promised", rows, &pb.Promised, func(j *Job) *float64 { return &j.Promised })
 	same(c, "jobs.fraction", rows, &pb.Fraction, func(j *Job) *float64 { return &j.Fraction })
 	span(c, "jobs.counted", rows, &pb.Counted, func(j *Job) *time.Duration { return &j.Counted })
 	same(c, "jobs.preemptable", rows, &pb.Preemptable, func(j *Job) *bool { return &j.Preemptable })
-	text(c, "jobs.obstacle", rows, &pb.Obstacle, func(j *Job) *string { return &j.Obstacle })
 	shapeColumns(c, pb, rows)
 	moment(c, "jobs.submitted", rows, &pb.Submitted, func(j *Job) *time.Time { return &j.Submitted })
 	moment(c, "jobs.eligible", rows, &pb.Eligible, func(j *Job) *time.Time { return &j.Eligible })
@@ -76,9 +109,6 @@ func shapeColumns(c *columns, pb *policypb.Jobs, rows []Job) {
 	number(c, "jobs.capsules", rows, &pb.Capsules, func(j *Job) *int { return &j.Capsules })
 	number(c, "jobs.cpus", rows, &pb.Cpus, func(j *Job) *int { return &j.CPUs })
 	number(c, "jobs.memory", rows, &pb.Memory, func(j *Job) *int64 { return &j.Memory })
-	text(c, "jobs.kind", rows, &pb.Kind, func(j *Job) *string { return &j.Kind })
-	features := lists(c, "jobs.feature_count", rows, &pb.FeatureCount, func(j *Job) *[]string { return &j.Features })
-	text(c, "jobs.features", features, &pb.Features, itself)
 	number(c, "jobs.request", rows, &pb.Request, func(j *Job) *int { return &j.Request })
 	number(c, "jobs.gpus", rows, &pb.Gpus, func(j *Job) *int { return &j.GPUs })
 	number(c, "jobs.min_gpus", rows, &pb.MinGpus, func(j *Job) *int { return &j.MinGPUs })

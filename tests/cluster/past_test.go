@@ -31,6 +31,12 @@ func TestPast(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	undisturbed := filepath.Join(t.TempDir(), "files")
+	goOn := func(dir string) {
+		if err := os.WriteFile(dir+".goes-on", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goOn(undisturbed)
 	said, err := exec.Command(program, undisturbed, strconv.Itoa(pastSteps), "0").Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -61,8 +67,9 @@ func TestPast(t *testing.T) {
 	c.reaches(t, job, "31")
 	c.exec(t, "n1", "alice", "singctl", "checkpoint", job).must(t)
 	c.reaches(t, job, "70")
-	time.Sleep(2 * time.Second) // it rests; what it did until then is to be known, which nothing shows
+	time.Sleep(3 * time.Second) // it waits; what it did until then is to be known, which nothing shows
 	mc(t, "fail", "n1", "--name", c.name).must(t)
+	goOn(filepath.Join(home, "files"))
 	c.ctl(t, "scontrol update NodeName=n1 State=DOWN Reason=test")
 	c.ctl(t, "scontrol update ReqNodeList= JobId="+job)
 	c.again(t, job, "")

@@ -3,7 +3,7 @@
 
 // Past is a program of Go, which does not go through libc: past DIR STEPS PAUSE. What it
 // leaves in DIR depends on STEPS only, and it stops when a file is there that should not be,
-// or is not there that should.
+// or is not there that should. In its middle it waits for a file DIR.goes-on.
 package main
 
 import (
@@ -36,8 +36,11 @@ func main() {
 		p.step(i)
 		fmt.Println(i)
 		time.Sleep(pause)
-		if i == 70 { // to be killed here: of the last moments before that, nobody may know
-			time.Sleep(40 * pause)
+		for i == 70 { // to be killed here: of the last moments before that, nobody may know
+			if _, err := os.Stat(p.dir + ".goes-on"); err == nil {
+				break
+			}
+			time.Sleep(pause)
 		}
 	}
 	st, err := p.ghost.Stat()
