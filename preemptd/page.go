@@ -39,7 +39,7 @@ type page struct {
 func (c *control) openPage(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
 	p := &page{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
-	p.Server = web.New(web.Options{Version: version, State: p.state, Keys: p.keys, Log: c.log})
+	p.Server = web.New(web.Options{Version: version, State: p.state, Keys: p.keys, Hosts: cfg.Web.Hosts, Log: c.log})
 	c.page = p
 	if !p.wanted {
 		return nil, nil

@@ -59,7 +59,10 @@ type Config struct {
 }
 
 // Web is the page for browsers.
-type Web struct{ Address, TLSCert, TLSKey string }
+type Web struct {
+	Address, TLSCert, TLSKey string
+	Hosts                    []string
+}
 
 // Patience is how long steps of actions may take.
 type Patience struct{ Checkpoint, Vacate, Start time.Duration }

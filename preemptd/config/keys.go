@@ -58,6 +58,8 @@ var keys = []key{
 
 	{"web.address", "127.0.0.1:6832", "Where the web page is served: HOST:PORT, or :PORT for all addresses. Whoever reaches it sees all jobs. Empty: nowhere.",
 		text(func(c *Config) *string { return &c.Web.Address }, hostPort, "HOST:PORT or :PORT"), false, true},
+	{"web.hosts", "", "Names that browsers use for this host, besides its own and its addresses. Others are refused over plain HTTP: anybody can give their name this address.",
+		names(func(c *Config) *[]string { return &c.Web.Hosts }), true, true},
 	{"web.tls_cert", "", "Certificate of the page with its chain, PEM, read again when it changes. Empty: plain HTTP, over which tokens are taken on this machine only.",
 		text(func(c *Config) *string { return &c.Web.TLSCert }, absolute, "an absolute path"), false, true},
 	{"web.tls_key", "", "Its key, PEM.",

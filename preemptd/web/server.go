@@ -65,11 +65,12 @@ type Tick struct {
 	Decisions []Decision
 }
 
-// Options of a server. All must be set but Log.
+// Options of a server. All must be set but Hosts and Log.
 type Options struct {
 	Version string
 	State   func() State // called for each request
 	Keys    *Keys
+	Hosts   []string // names of this host, besides its own, for plain HTTP
 	Log     *slog.Logger
 }
 
@@ -143,7 +144,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, refusal{Kind: "invalid", Error: "there is no such request"})
 	})
-	return guarded(mux)
+	return guarded(known(s.opt.Hosts, mux))
 }
 
 func onlyGet(next http.Handler) http.Handler {

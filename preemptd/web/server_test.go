@@ -323,7 +323,7 @@ func TestPlain(t *testing.T) {
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/me", nil)
 		r = r.WithContext(contextWith(r, &net.TCPAddr{IP: net.ParseIP(c.address)}))
-		r.TLS = c.tls
+		r.Host, r.TLS = "localhost", c.tls
 		r.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()
 		s.page.Handler().ServeHTTP(w, r)
