@@ -147,6 +147,52 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestDownLeavesNoGroups: a job's cgroups are in the machine's hierarchy, which no namespace takes along.
+func TestDownLeavesNoGroups(t *testing.T) {
+	before := emptyGroups(t)
+	t.Run("a job runs", func(t *testing.T) { // whose cluster is down at its end
+		c := raiseProtected(t, "t-groups", "--nodes", "1")
+		job := c.submit(t, "--singularity", "echo here; srun sleep 1000")
+		c.reaches(t, job, "here")
+		eventually(t, 30*time.Second, func() (bool, string) {
+			return len(groups(t)) > 0, "it has no cgroup: this test sees nothing"
+		})
+	})
+	for _, g := range emptyGroups(t) {
+		if !slices.Contains(before, g) {
+			t.Errorf("left behind: %s", g)
+		}
+	}
+}
+
+// groups are all cgroups that are proxyd's.
+func groups(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e os.DirEntry, err error) error {
+		switch {
+		case err != nil && !os.IsNotExist(err):
+			return err
+		case err == nil && e.IsDir() && strings.HasPrefix(e.Name(), "sing-"):
+			found = append(found, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// emptyGroups are those with nobody in them.
+func emptyGroups(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(groups(t), func(g string) bool {
+		events, err := os.ReadFile(filepath.Join(g, "cgroup.events"))
+		return err != nil || !strings.Contains(string(events), "populated 0")
+	})
+}
+
 // TestKilledAnywhere kills the program with SIGKILL at 20 random moments: while it
 // raises a cluster (`up` itself, the keeper or a host's first process) and after.
 func TestKilledAnywhere(t *testing.T) {

@@ -63,10 +63,15 @@ func Kill(p state.Place) error {
 	if !isKeeper(pid, p.Name) {
 		return notRunning(p)
 	}
+	left := groups(pid)
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cluster %s: kill: %w", p.Name, err)
 	}
-	return awaitEnd(pidfd)
+	if err := awaitEnd(pidfd); err != nil {
+		return err
+	}
+	remove(left)
+	return nil
 }
 
 // keeperPID asks the kernel who listens on the socket, or else reads the lock.
