@@ -82,13 +82,7 @@ func number[R any, V, W integer](c *columns, name string, rows []R, column *[]W,
 func text[R any](c *columns, name string, rows []R, column *[]uint32, field func(*R) *string) {
 	each(c, name, rows, column,
 		func(r *R) uint32 { return c.place(*field(r)) },
-		func(r *R, place uint32) {
-			if int(place) >= len(c.texts) {
-				c.fail("column %s: text %d of %d", name, place, len(c.texts))
-				return
-			}
-			*field(r) = c.texts[place]
-		})
+		func(r *R, place uint32) { *field(r) = c.text(name, place) })
 }
 
 // moment is a column of times.
@@ -134,6 +128,15 @@ func lists[R, E any](c *columns, name string, rows []R, counts *[]uint32, field 
 		at += int(n)
 	}
 	return all
+}
+
+// text is the text at a place.
+func (c *columns) text(column string, place uint32) string {
+	if int(place) >= len(c.texts) {
+		c.fail("column %s: text %d of %d", column, place, len(c.texts))
+		return ""
+	}
+	return c.texts[place]
 }
 
 // place is where a text is among the texts. It is put there if it is new.

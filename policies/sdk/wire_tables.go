@@ -4,6 +4,7 @@
 package sdk
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk/policypb"
@@ -32,6 +33,9 @@ func (c *columns) tables(pb *policypb.Snapshot, s *Snapshot) {
 	<-done
 	if c.err == nil {
 		c.err = others.err
+	}
+	if c.decoding {
+		label(s.Jobs)
 	}
 }
 
@@ -63,7 +67,7 @@ func nodeNumbers(c *columns, pb *policypb.Nodes, rows []Node) {
 }
 
 func jobTexts(c *columns, pb *policypb.Jobs, rows []Job) {
-	text(c, "jobs.label", rows, &pb.Label, func(j *Job) *string { return &j.Label })
+	labelColumn(c, pb, rows)
 	text(c, "jobs.name", rows, &pb.Name, func(j *Job) *string { return &j.Name })
 	text(c, "jobs.user", rows, &pb.User, func(j *Job) *string { return &j.User })
 	text(c, "jobs.account", rows, &pb.Account, func(j *Job) *string { return &j.Account })
@@ -140,6 +144,29 @@ func idColumn(c *columns, pb *policypb.Jobs, rows []Job) {
 	for i := range rows {
 		pb.Id[i] = int64(rows[i].ID - last)
 		last = rows[i].ID
+	}
+}
+
+// labelColumn is the labels of jobs that are not just their ids: those of most jobs are.
+func labelColumn(c *columns, pb *policypb.Jobs, rows []Job) {
+	const name = "jobs.label"
+	var room [20]byte
+	each(c, name, rows, &pb.Label,
+		func(j *Job) uint32 {
+			if string(strconv.AppendInt(room[:0], int64(j.ID), 10)) == j.Label {
+				return 0
+			}
+			return c.place(j.Label)
+		},
+		func(j *Job, place uint32) { j.Label = c.text(name, place) })
+}
+
+// label gives those that came without a label theirs.
+func label(jobs []Job) {
+	for i := range jobs {
+		if j := &jobs[i]; j.Label == "" {
+			j.Label = strconv.FormatInt(int64(j.ID), 10)
+		}
 	}
 }
 

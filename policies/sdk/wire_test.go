@@ -4,6 +4,7 @@
 package sdk_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -165,4 +166,23 @@ func BenchmarkWire(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestLabels: a label that is the job's id does not travel, and is there.
+func TestLabels(t *testing.T) {
+	s := sdktest.Cluster(sdktest.Size{Nodes: 2, GPUs: 8, Jobs: 3, Seed: 1})
+	if pb := sdk.Encode(s); pb.GetJobs().Label != nil {
+		t.Errorf("labels %v", pb.GetJobs().GetLabel())
+	}
+	s.Jobs[1].Label = "812_3"
+	s.Jobs[2].Label = fmt.Sprint(s.Jobs[1].ID)
+	back, err := sdk.Decode(sdk.Encode(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.Jobs {
+		if back.Jobs[i].Label != s.Jobs[i].Label {
+			t.Errorf("job %d: %q, want %q", s.Jobs[i].ID, back.Jobs[i].Label, s.Jobs[i].Label)
+		}
+	}
 }

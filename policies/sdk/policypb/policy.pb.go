@@ -881,8 +881,8 @@ func (x *Nodes) GetGpuLimit() []float32 {
 // per share: the first job's first.
 type Jobs struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Id              []int64                `protobuf:"zigzag64,1,rep,packed,name=id,proto3" json:"id,omitempty"` // what it is more than the one before
-	Label           []uint32               `protobuf:"varint,2,rep,packed,name=label,proto3" json:"label,omitempty"`
+	Id              []int64                `protobuf:"zigzag64,1,rep,packed,name=id,proto3" json:"id,omitempty"`     // what it is more than the one before
+	Label           []uint32               `protobuf:"varint,2,rep,packed,name=label,proto3" json:"label,omitempty"` // as people name it, if that is not its id
 	Name            []uint32               `protobuf:"varint,3,rep,packed,name=name,proto3" json:"name,omitempty"`
 	User            []uint32               `protobuf:"varint,4,rep,packed,name=user,proto3" json:"user,omitempty"`
 	Account         []uint32               `protobuf:"varint,5,rep,packed,name=account,proto3" json:"account,omitempty"`
