@@ -146,11 +146,16 @@ func (c *columns) place(s string) uint32 {
 	}
 	p, ok := c.places[s]
 	if !ok {
-		p = uint32(len(c.texts))
+		p = c.add(s)
 		c.places[s] = p
-		c.texts = append(c.texts, s)
 	}
 	return p
+}
+
+// add puts a text that is looked up by nobody else among the texts.
+func (c *columns) add(s string) uint32 {
+	c.texts = append(c.texts, s)
+	return uint32(len(c.texts) - 1)
 }
 
 // since is a moment on the wire; at is the reverse.

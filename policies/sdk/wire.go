@@ -15,7 +15,7 @@ import (
 
 // Encode gives a snapshot its wire form. Times lose what is below a millisecond.
 func Encode(s *Snapshot) *policypb.Snapshot {
-	c := &columns{base: s.Time, texts: []string{""}, places: make(map[string]uint32, len(s.Nodes)+2*len(s.Jobs))}
+	c := &columns{base: s.Time, texts: append(make([]string, 0, 1+len(s.Nodes)+len(s.Jobs)), ""), places: map[string]uint32{}}
 	pb := &policypb.Snapshot{
 		Cluster: s.Cluster, Number: s.Number, Time: s.Time.UnixMilli(),
 		Nodes: &policypb.Nodes{}, Jobs: &policypb.Jobs{},

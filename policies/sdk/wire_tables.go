@@ -43,7 +43,10 @@ func nodeTexts(c *columns, pb *policypb.Nodes, rows []Node) {
 	if !c.decoding {
 		pb.Name = make([]uint32, len(rows)) // always there: it says how many nodes there are
 	}
-	text(c, "nodes.name", rows, &pb.Name, func(n *Node) *string { return &n.Name })
+	const name = "nodes.name"
+	each(c, name, rows, &pb.Name,
+		func(n *Node) uint32 { return c.add(n.Name) }, // no other has it
+		func(n *Node, place uint32) { n.Name = c.text(name, place) })
 	text(c, "nodes.reason", rows, &pb.Reason, func(n *Node) *string { return &n.Reason })
 	partitions := lists(c, "nodes.partition_count", rows, &pb.PartitionCount, func(n *Node) *[]string { return &n.Partitions })
 	text(c, "nodes.partitions", partitions, &pb.Partitions, itself)
