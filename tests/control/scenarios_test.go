@@ -110,12 +110,15 @@ func premiumPreempts(s *site) {
 		return st.is == "PENDING" && st.restarts == 1 && !st.held && strings.Contains(st.comment, "preempted by policy tiers: premium job "+premium.id)
 	})
 	left.did("preempt by policy tiers")
-	_, less := left.history()
-	for _, j := range basic {
-		if _, stands := j.history(); stands.Tier != "basic" || j != left && stands.Fraction <= less.Fraction {
-			s.Errorf("the ledger on job %s: %+v; on job %s, which gave way: %+v", j.name, stands, left.name, less)
+	s.until("the ledger has it that one gets less", func() (bool, string) { // it may have begun first
+		_, less := left.history()
+		for _, j := range basic {
+			if _, stands := j.history(); stands.Tier != "basic" || j != left && stands.Fraction <= less.Fraction {
+				return false, fmt.Sprintf("job %s: %+v; job %s, which gave way: %+v", j.name, stands, left.name, less)
+			}
 		}
-	}
+		return true, ""
+	})
 	if _, stands := premium.history(); stands.Tier != "premium" || stands.Promised != 0.95 {
 		s.Errorf("the ledger on the premium job: %+v", stands)
 	}
