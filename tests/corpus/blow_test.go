@@ -40,6 +40,9 @@ func (r *run) strike(ctx context.Context, b blow) error {
 	hosts := strings.Fields(nodes)
 	at := hit{run: r, blow: b, victim: victim, hosts: hosts, host: hosts[b.pick>>32%uint64(len(hosts))]}
 	if err := strikes[b.kind](ctx, at); err != nil {
+		if r.endedFirst(ctx, victim) {
+			return errMissed
+		}
 		return fmt.Errorf("%s: %w", b, err)
 	}
 	err = r.back(ctx, victim)
@@ -50,6 +53,17 @@ func (r *run) strike(ctx context.Context, b blow) error {
 		return fmt.Errorf("%s: %w", b, err)
 	}
 	return nil
+}
+
+// endedFirst says of a job that could not be hit whether that is because it had come to its end,
+// which the board may not have had yet.
+func (r *run) endedFirst(ctx context.Context, victim job) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return r.c.board.until(ctx, r.id, "end", func(jobs []job) (bool, error) {
+		i := slices.IndexFunc(jobs, func(j job) bool { return j.id == victim.id })
+		return jobs[i].state == "COMPLETED" && jobs[i].restarts == victim.restarts && jobs[i].outcome() == r.want[victim.id], nil
+	}) == nil
 }
 
 // hit is where a blow lands.
@@ -216,7 +230,7 @@ func killProxyd(ctx context.Context, h hit) error {
 
 // back waits until every job of the submission runs again.
 func (r *run) back(ctx context.Context, victim job) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 90*time.Second, errors.New("not back after 90 s"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("not back after three minutes"))
 	defer cancel()
 	return r.c.board.until(ctx, r.id, "restart", func(jobs []job) (bool, error) {
 		running := true
@@ -245,11 +259,14 @@ func (r *run) hurry(ctx context.Context, jobs []job) error {
 		}
 		if strings.Contains(j.reason, "Held") {
 			// A move's hold is released before this is called, but the board may be a moment behind.
-			if time.Since(j.since) > 5*time.Second {
+			if since, ok := r.held[j.id]; !ok {
+				r.held[j.id] = time.Now()
+			} else if time.Since(since) > 10*time.Second {
 				return fmt.Errorf("held: %s", j)
 			}
 			continue
 		}
+		delete(r.held, j.id)
 		// Earlier, the node may still refuse the new run: "Job credential revoked".
 		if time.Since(j.since) > 2*time.Second && time.Since(r.hurried[j.id]) > 4*time.Second {
 			r.hurried[j.id] = time.Now()

@@ -151,7 +151,7 @@ func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r
 	}
 	r.alone = alone.took
 	options := strings.Fields(*option)
-	one := func(run string, blows []blow) error {
+	one := func(run string, blows []blow) (ending, error) {
 		e, err := c.do(ctx, p, lane, folder(run), options, blows, alone)
 		if err == nil {
 			err = c.check(alone, e, folder("alone"), folder(run), blows)
@@ -160,17 +160,20 @@ func (c *cluster) try(ctx context.Context, t *testing.T, p program, lane int) (r
 			t.Logf("%s: %v\n%s", run, err, e.log)
 			save(t, c, p, run)
 		}
-		return err
+		return e, err
 	}
-	r.quiet = one("quiet", nil)
+	quiet, err := one("quiet", nil)
+	if r.quiet = err; err == nil { // the first of all may have waited for much that is in memory now
+		alone.took = min(alone.took, quiet.took)
+	}
 	if *option == "" {
 		return r
 	}
 	for i, blows := range plan(*seed, p, *rounds) {
-		err := one(fmt.Sprintf("round%d", i+1), blows)
-		for again := 1; again <= 3 && errors.Is(err, errMissed); again++ {
+		_, err := one(fmt.Sprintf("round%d", i+1), blows)
+		for again := 1; again <= 5 && errors.Is(err, errMissed); again++ {
 			blows = earlier(blows)
-			err = one(fmt.Sprintf("round%d.%d", i+1, again), blows)
+			_, err = one(fmt.Sprintf("round%d.%d", i+1, again), blows)
 		}
 		r.rounds = append(r.rounds, round{blows, err})
 	}

@@ -27,7 +27,8 @@ type run struct {
 	id      string            // of the job
 	want    map[string]string // outcomes by job, where they are known
 	hurried map[string]time.Time
-	tick    time.Time // when a time limit is enforced, where that is the first blow
+	held    map[string]time.Time // since when a job is, that should not be
+	tick    time.Time            // when a time limit is enforced, where that is the first blow
 }
 
 // ending is how a run came out.
@@ -41,7 +42,7 @@ type ending struct {
 // do submits the program, strikes the blows and waits for its end. The first blow's
 // moment is measured in alone, what an undisturbed run takes.
 func (c *cluster) do(ctx context.Context, p program, lane int, folder string, options []string, blows []blow, alone ending) (ending, error) {
-	r := &run{c: c, program: p, lane: lane, folder: folder, want: map[string]string{}, hurried: map[string]time.Time{}}
+	r := &run{c: c, program: p, lane: lane, folder: folder, want: map[string]string{}, hurried: map[string]time.Time{}, held: map[string]time.Time{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute+4*alone.took, errors.New("out of time"))
 	defer cancel()
 	if len(blows) > 0 && blows[0].kind == timeLimit {
