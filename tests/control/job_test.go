@@ -8,6 +8,7 @@ package control
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -128,8 +129,29 @@ func (j *job) ends() state {
 
 // act is an action as singctl history --json has it.
 type act struct {
+	ID                             int
 	Kind, State, Who, Why, Problem string
 	Created, Ended                 time.Time
+	Lines                          []struct {
+		At          time.Time
+		Step, State string
+	}
+}
+
+// course is how an action went on, in seconds since a moment, and how long its checkpoint took.
+func (j *job) course(a act, since time.Time) (steps string, checkpoint time.Duration) {
+	j.Helper()
+	if err := json.Unmarshal([]byte(j.on("ctl", "alice", "singctl history --json --action "+strconv.Itoa(a.ID))), &a); err != nil {
+		j.Fatal(err)
+	}
+	var all []string
+	for i, l := range a.Lines {
+		all = append(all, fmt.Sprintf("%s %s %.2f", l.Step, l.State, l.At.Sub(since).Seconds()))
+		if l.Step == "park" && checkpoint == 0 {
+			checkpoint = l.At.Sub(a.Lines[i-1].At)
+		}
+	}
+	return strings.Join(all, ", "), checkpoint
 }
 
 // standing is what the ledger says of a job that has not ended.

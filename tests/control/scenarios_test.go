@@ -82,7 +82,8 @@ func nobodyDecides(s *site) {
 func premiumPreempts(s *site) {
 	s.configure("tiers")
 	basic := s.full("p", fmt.Sprintf("--singularity --export=ALL,BALLAST=%d", *more))
-	alone := s.alone(basic[0])
+	checkpoint, slurm := s.alone(basic[0])
+	alone := checkpoint + slurm
 	asked := time.Now()
 	premium := s.train("pp", "--qos=premium --gpus-per-node=1 --singularity")
 	premium.becomes("RUNNING")
@@ -110,6 +111,9 @@ func premiumPreempts(s *site) {
 		return st.is == "PENDING" && st.restarts == 1 && !st.held && strings.Contains(st.comment, "preempted by policy tiers: premium job "+premium.id)
 	})
 	left.did("preempt by policy tiers")
+	acts, _ := left.history()
+	steps, checkpoint := left.course(acts[0], asked)
+	s.Logf("job %s gave way: %s; with its own checkpoint of %.1f s the ratio is %.2f", left.name, steps, checkpoint.Seconds(), took.Seconds()/(checkpoint+slurm).Seconds())
 	s.until("the ledger has it that one gets less", func() (bool, string) { // it may have begun first
 		_, less := left.history()
 		for _, j := range basic {
@@ -135,11 +139,11 @@ func premiumPreempts(s *site) {
 
 // alone measures what a premium job has to wait for in any case: a checkpoint of the job that gives way, and what Slurm
 // itself takes from a job's submission on if another one is requeued for it at once, as when it preempts by itself.
-func (s *site) alone(of *job) time.Duration {
+func (s *site) alone(of *job) (checkpoint, slurm time.Duration) {
 	s.Helper()
 	began := time.Now()
 	s.on("ctl", "alice", "singctl checkpoint --quiet "+of.id)
-	checkpoint := time.Since(began)
+	checkpoint = time.Since(began)
 	plain := func(name, options string) *job {
 		return &job{s, s.on("ctl", "alice", "sbatch --parsable --time=10 --output=/dev/null --job-name="+name+" "+options+" --wrap='sleep 1000'"), name}
 	}
@@ -150,10 +154,10 @@ func (s *site) alone(of *job) time.Duration {
 	waits := plain("waits", "--qos=premium --ntasks=1 --cpus-per-task=3 --nodelist=n1")
 	s.on("ctl", "root", "scontrol requeuehold "+gives.id)
 	waits.becomes("RUNNING")
-	slurm := time.Since(began)
+	slurm = time.Since(began)
 	s.on("ctl", "root", "scancel "+gives.id+" "+waits.id)
 	s.Logf("checkpoint %.1f s, Slurm's requeue and start %.1f s", checkpoint.Seconds(), slurm.Seconds())
-	return checkpoint + slurm
+	return checkpoint, slurm
 }
 
 // Where a job can be shrunk nobody is preempted; and it gets back what it asked for.
