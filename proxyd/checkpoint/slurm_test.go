@@ -46,10 +46,10 @@ func TestSlurmDevices(t *testing.T) {
 		}
 		return job != ""
 	})
-	limit, err := os.ReadFile(filepath.Join(job, "memory.max"))
-	if err != nil || strings.TrimSpace(string(limit)) != strconv.Itoa(30<<20) {
-		t.Errorf("%s: %q, %v", job, limit, err)
-	}
+	until(t, ctx, "the job has its limit", func() bool { // the group is there before
+		limit, err := os.ReadFile(filepath.Join(job, "memory.max"))
+		return err == nil && strings.TrimSpace(string(limit)) == strconv.Itoa(30<<20)
+	})
 	group := deviceGroup(job, 0)
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
