@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -178,12 +179,21 @@ func (j *job) history() (acts []act, stands standing) {
 	return acts, reply.Standing
 }
 
+// acts are those that were done to it. A job may be at work before the action that moved it has come to its end.
+func (j *job) acts() (acts []act) {
+	j.Helper()
+	j.until("nothing is under way with job "+j.name, func() (bool, string) {
+		acts, _ = j.history()
+		return !slices.ContainsFunc(acts, func(a act) bool { return a.Ended.IsZero() }), fmt.Sprintf("%+v", acts)
+	})
+	return acts
+}
+
 // did checks that exactly these actions were done to it, by whom, and came to their end.
 func (j *job) did(want ...string) {
 	j.Helper()
 	var got []string
-	acts, _ := j.history()
-	for _, a := range acts {
+	for _, a := range j.acts() {
 		said := a.Kind + " by " + a.Who
 		if a.State != "done" {
 			said += " " + a.State

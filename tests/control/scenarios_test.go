@@ -219,7 +219,7 @@ func rollingDrain(s *site) {
 		}
 	}
 	for _, j := range jobs {
-		acts, _ := j.history()
+		acts := j.acts()
 		for _, a := range acts {
 			if a.Who != "policy drain" || a.State != "done" {
 				s.Errorf("job %s: %+v", j.name, a)
