@@ -40,7 +40,7 @@ func (r *run) strike(ctx context.Context, b blow) error {
 	hosts := strings.Fields(nodes)
 	at := hit{run: r, blow: b, victim: victim, hosts: hosts, host: hosts[b.pick>>32%uint64(len(hosts))]}
 	if err := strikes[b.kind](ctx, at); err != nil {
-		if r.endedFirst(ctx, victim) {
+		if b.kind != nodeFail && r.endedFirst(ctx, victim) { // that one has said so itself
 			return errMissed
 		}
 		return fmt.Errorf("%s: %w", b, err)
@@ -56,9 +56,10 @@ func (r *run) strike(ctx context.Context, b blow) error {
 }
 
 // endedFirst says of a job that could not be hit whether that is because it had come to its end,
-// which the board may not have had yet.
+// which the board may not have had yet. Only a moment is given: another reason is not to be taken
+// for this one because the job ends later.
 func (r *run) endedFirst(ctx context.Context, victim job) bool {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return r.c.board.until(ctx, r.id, "end", func(jobs []job) (bool, error) {
 		i := slices.IndexFunc(jobs, func(j job) bool { return j.id == victim.id })
@@ -230,7 +231,7 @@ func killProxyd(ctx context.Context, h hit) error {
 
 // back waits until every job of the submission runs again.
 func (r *run) back(ctx context.Context, victim job) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("not back after three minutes"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 90*time.Second, errors.New("not back after 90 s"))
 	defer cancel()
 	return r.c.board.until(ctx, r.id, "restart", func(jobs []job) (bool, error) {
 		running := true
@@ -261,7 +262,7 @@ func (r *run) hurry(ctx context.Context, jobs []job) error {
 			// A move's hold is released before this is called, but the board may be a moment behind.
 			if since, ok := r.held[j.id]; !ok {
 				r.held[j.id] = time.Now()
-			} else if time.Since(since) > 10*time.Second {
+			} else if time.Since(since) > 5*time.Second {
 				return fmt.Errorf("held: %s", j)
 			}
 			continue
