@@ -64,7 +64,13 @@ func raise(t *testing.T) *site {
 	bin := t.TempDir()
 	s.local("make", "-s", "-C", "../workloads", "O="+bin)
 	calm := exec.CommandContext(t.Context(), proxyd, "run", "--soft", "2", "--", filepath.Join(bin, "mlp"), "--ranks", "2", "--steps", "0")
-	calm.Stderr = os.Stderr
+	said := filepath.Join(bin, "said") // by a run that is killed at the end, for one
+	errs, err := os.Create(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	calm.Stderr = errs
 	prints, err := calm.StdoutPipe()
 	if err == nil {
 		err = calm.Start()
@@ -99,7 +105,8 @@ func raise(t *testing.T) *site {
 		if missing := n - len(printed); missing > 0 {
 			more := make([]byte, missing)
 			if _, err := io.ReadFull(prints, more); err != nil {
-				t.Fatalf("the run that nothing disturbs: %v", err)
+				why, _ := os.ReadFile(said)
+				t.Fatalf("the run that nothing disturbs: %v: %s", err, why)
 			}
 			printed = append(printed, more...)
 		}
