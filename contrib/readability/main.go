@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command readability counts what makes this tree easy or hard to read, beside the same counts of code bases that
+// engineers hold up as models.
+//
+//	go run ./contrib/readability [--by-package] [--json] [FOLDER]
+//
+// tests/style has the limits that no package may exceed.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/singularity-slurm/singularity-slurm/contrib/readability/measure"
+)
+
+func main() {
+	byPackage := flag.Bool("by-package", false, "one line for each package")
+	asJSON := flag.Bool("json", false, "the counts as JSON, by package")
+	flag.Parse()
+	root := "."
+	if flag.NArg() > 0 {
+		root = flag.Arg(0)
+	}
+	packages, err := measure.Tree(root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "readability:", err)
+		os.Exit(1)
+	}
+	switch {
+	case *asJSON:
+		encoder := json.NewEncoder(os.Stdout)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(packages)
+	case *byPackage:
+		err = printPackages(os.Stdout, packages)
+	default:
+		err = printTree(os.Stdout, packages)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "readability:", err)
+		os.Exit(1)
+	}
+}
+
+// printTree prints the counts of the whole tree beside the models'.
+func printTree(w io.Writer, packages map[string]*measure.Counts) error {
+	sum := measure.Sum(packages)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "\tthis tree\t")
+	for _, model := range models {
+		fmt.Fprint(table, model.name, "\t")
+	}
+	fmt.Fprintln(table)
+	for _, r := range rows(sum, packages) {
+		fmt.Fprintf(table, "%s\t%s\t", r.name, r.ours)
+		for _, model := range models {
+			fmt.Fprint(table, model.counts[r.name], "\t")
+		}
+		fmt.Fprintln(table)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nTypes with the most methods:")
+	for _, t := range sum.LargestTypes(8) {
+		fmt.Fprintf(w, "  %4d  %s\n", t.N, t.Name)
+	}
+	fmt.Fprintln(w, "\nPackages with the most files (without tests):")
+	for _, p := range measure.LargestPackages(packages, 8) {
+		fmt.Fprintf(w, "  %4d  %s, %d lines\n", p.N, p.Name, packages[p.Name].Lines)
+	}
+	return nil
+}
+
+type row struct{ name, ours string }
+
+func rows(sum *measure.Counts, packages map[string]*measure.Counts) []row {
+	largest := measure.LargestPackages(packages, 1)[0]
+	rows := []row{
+		{rowFunctions, fmt.Sprintf("%d/%d/%d/%d", sum.Percentile(50), sum.Percentile(90), sum.Percentile(99), sum.Percentile(100))},
+		{rowLongFiles, fmt.Sprintf("%d of %d", sum.LongFiles, sum.Files)},
+		{rowWrapped, fmt.Sprintf("%.0f %%", sum.WrappedShare())},
+		{rowTests, fmt.Sprintf("%.0f %%", sum.TestShare())},
+		{rowOneWord, fmt.Sprintf("%.0f %%", sum.OneWordShare())},
+		{rowNameLength, fmt.Sprintf("%.1f", sum.NameLength())},
+	}
+	for _, group := range measure.PronounGroups {
+		rows = append(rows, row{group.Name, fmt.Sprintf("%.2f", sum.PronounRate(group.Name))})
+	}
+	return append(rows,
+		row{rowMethods, fmt.Sprint(sum.LargestTypes(1)[0].N)},
+		row{rowPackage, fmt.Sprintf("%d / %.1fk", largest.N, float64(packages[largest.Name].Lines)/1000)},
+		row{rowExamples, fmt.Sprint(sum.Examples)})
+}
+
+// printPackages prints one line for each package.
+func printPackages(w io.Writer, packages map[string]*measure.Counts) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "package\tfiles\tlines\tp50\tp99\tmax\tone-word names\tlength\twho\tit\tone\tnobody\tlargest type")
+	for _, folder := range slices.Sorted(maps.Keys(packages)) {
+		c := packages[folder]
+		if c.Files == 0 {
+			continue // tests only
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f %% of %d\t%.1f", folder, c.Files, c.Lines,
+			c.Percentile(50), c.Percentile(99), c.Percentile(100), c.OneWordShare(), c.Unexported, c.NameLength())
+		for _, group := range measure.PronounGroups {
+			fmt.Fprintf(table, "\t%.1f", c.PronounRate(group.Name))
+		}
+		for _, t := range c.LargestTypes(1) {
+			fmt.Fprintf(table, "\t%s %d", t.Name, t.N)
+		}
+		fmt.Fprintln(table)
+	}
+	return table.Flush()
+}
