@@ -162,7 +162,7 @@ fmt: $(LINT)
 generate:
 	$(GO) generate ./libsingshim/...
 	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
-	$(GO) generate ./proxyd/rpc ./proxyd/ptx ./policies/sdk/policypb
+	$(GO) generate ./proxyd/rpc ./proxyd/softgpu/ptx ./policies/sdk/policypb
 
 # The daemon, singctl, and what runs in jobs: everything but the plugin, which needs
 # Slurm's headers.

@@ -18,8 +18,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/cuda/inventory"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // The kinds of devices that a device server can have.
@@ -81,7 +81,7 @@ func (o *deviceOptions) open() (backend.Backend, []backend.Info, int, error) {
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	b, err := soft.New(cfg)
+	b, err := softgpu.New(cfg)
 	if err != nil {
 		return nil, nil, 0, err
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // deviceOptions are how a device server is.
@@ -61,17 +61,17 @@ func (o *deviceOptions) devices(c *cobra.Command) {
 const maxSoft = 16
 
 // config is what soft makes of the flags.
-func (o *deviceOptions) config() (soft.Config, error) {
+func (o *deviceOptions) config() (softgpu.Config, error) {
 	memory, err := config.ParseBytes(o.memory)
 	switch {
 	case err != nil || memory < backend.Granule || memory > 1<<40: // what else ParseBytes takes is no size of a GPU
-		return soft.Config{}, fmt.Errorf("--memory %q: it is a size from 2M to 1T, as 512M or 16G; %w", o.memory, errUsage)
+		return softgpu.Config{}, fmt.Errorf("--memory %q: it is a size from 2M to 1T, as 512M or 16G; %w", o.memory, errUsage)
 	case o.soft < 1 || o.soft > maxSoft:
-		return soft.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)
+		return softgpu.Config{}, fmt.Errorf("--soft %d: it is from 1 to %d; %w", o.soft, maxSoft, errUsage)
 	case o.on < 0 || o.on > o.soft:
-		return soft.Config{}, fmt.Errorf("--on %d: it is from 1 to the %d that share them; %w", o.on, o.soft, errUsage)
+		return softgpu.Config{}, fmt.Errorf("--on %d: it is from 1 to the %d that share them; %w", o.on, o.soft, errUsage)
 	}
-	c := soft.Config{Seed: "singularity-slurm"}
+	c := softgpu.Config{Seed: "singularity-slurm"}
 	for range cmp.Or(o.on, o.soft) {
 		c.Memory = append(c.Memory, memory/backend.Granule*backend.Granule)
 	}
@@ -79,10 +79,10 @@ func (o *deviceOptions) config() (soft.Config, error) {
 }
 
 // shown is what programs are told of the devices, wherever these are.
-func (o *deviceOptions) shown(cfg soft.Config) []backend.Info {
+func (o *deviceOptions) shown(cfg softgpu.Config) []backend.Info {
 	var all []backend.Info
 	for i := range max(o.soft, len(o.order)) {
-		all = append(all, soft.Describe(cfg.Seed, i, cfg.Memory[0]))
+		all = append(all, softgpu.Describe(cfg.Seed, i, cfg.Memory[0]))
 	}
 	return all
 }

@@ -7,7 +7,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/ptx"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
 )
 
 // uniform is fill_uniform on the host; data.c has the same.

@@ -12,7 +12,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/ptx"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
 )
 
 // pieces are the parts of the image, in the order of kernels.S.

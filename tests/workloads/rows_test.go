@@ -8,7 +8,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/ptx"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
 )
 
 // normalise is layer normalisation on the host; it also returns each row's mean and 1 / its standard deviation.

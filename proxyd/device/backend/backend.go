@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package backend is what the device server needs of devices. It speaks at the level of CUDA's driver, without
-// the encoding of its handles: backend/soft carries it out in software, backend/cuda hands it to the real driver. Package
+// the encoding of its handles: softgpu carries it out in software, backend/cuda hands it to the real driver. Package
 // backendtest is its definition: what is not tested there is not promised.
 //
 //	Backend

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // controlled has a server listen for orders, and returns what ServeControl comes to.
@@ -222,7 +222,7 @@ func TestAwaits(t *testing.T) {
 	_, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	save(t, s, folder, SaveOptions{})
-	b, err := soft.New(soft.Config{Seed: "other", Workers: 1, Memory: []uint64{memory}})
+	b, err := softgpu.New(softgpu.Config{Seed: "other", Workers: 1, Memory: []uint64{memory}})
 	if err != nil {
 		t.Fatal(err)
 	}

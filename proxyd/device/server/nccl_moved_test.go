@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // numbered makes a job's device servers, of two devices each, that find each other.
@@ -19,7 +19,7 @@ func numbered(t *testing.T, seed string, n int) []*Server {
 	t.Helper()
 	var all []*Server
 	for i := range n {
-		b, err := soft.New(soft.Config{Seed: seed, Workers: 1, Memory: []uint64{memory, memory}})
+		b, err := softgpu.New(softgpu.Config{Seed: seed, Workers: 1, Memory: []uint64{memory, memory}})
 		if err != nil {
 			t.Fatal(err)
 		}

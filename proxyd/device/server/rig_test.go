@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // own is this test as the process at the other end of a ring.
@@ -41,11 +41,11 @@ const memory = 64 << 20
 // newServer makes a server with software GPUs.
 func newServer(t testing.TB, devices int) *Server {
 	t.Helper()
-	cfg := soft.Config{Seed: "test", Workers: 1}
+	cfg := softgpu.Config{Seed: "test", Workers: 1}
 	for range devices {
 		cfg.Memory = append(cfg.Memory, memory)
 	}
-	b, err := soft.New(cfg)
+	b, err := softgpu.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

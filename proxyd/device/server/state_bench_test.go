@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // nowhere is a Sink that has room for everything.
@@ -24,7 +24,7 @@ func (hole) Close() error                             { return nil }
 // BenchmarkSave writes memory of which no block is like another: into buffers, as a sink gets them. Compare with memcpy.
 func BenchmarkSave(b *testing.B) {
 	const size = 256 << 20
-	devices, err := soft.New(soft.Config{Memory: []uint64{2 * size}}) // on all cores
+	devices, err := softgpu.New(softgpu.Config{Memory: []uint64{2 * size}}) // on all cores
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // files is a Source: what is asked for as state.json, and as any other file.
@@ -85,7 +85,7 @@ func described(t testing.TB) files {
 // tried restores files, and ends the server. It returns whether they were taken.
 func tried(t *testing.T, from files) bool {
 	t.Helper()
-	b, err := soft.New(soft.Config{Seed: "test", Workers: 1, Memory: []uint64{memory}})
+	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{memory}})
 	if err != nil {
 		t.Fatal(err)
 	}

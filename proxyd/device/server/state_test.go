@@ -13,13 +13,13 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // serverOf makes a server with devices of these sizes, in an order.
 func serverOf(t testing.TB, seed string, order []int, memory ...uint64) *Server {
 	t.Helper()
-	b, err := soft.New(soft.Config{Seed: seed, Workers: 1, Memory: memory})
+	b, err := softgpu.New(softgpu.Config{Seed: seed, Workers: 1, Memory: memory})
 	if err != nil {
 		t.Fatal(err)
 	}

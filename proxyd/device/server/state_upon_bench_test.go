@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // BenchmarkUpon is a training of which nine tenths are frozen, saved into a store on this machine's disk: upon no checkpoint,
@@ -17,7 +17,7 @@ import (
 // the store to be hashed; of the rest of a checkpoint upon none the store has all, too, and finds that out.
 func BenchmarkUpon(b *testing.B) {
 	const size, trained = 256 << 20, 256 << 20 / 10 / backend.Granule
-	devices, err := soft.New(soft.Config{Memory: []uint64{2 * size}}) // on all cores
+	devices, err := softgpu.New(softgpu.Config{Memory: []uint64{2 * size}}) // on all cores
 	if err != nil {
 		b.Fatal(err)
 	}

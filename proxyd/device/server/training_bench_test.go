@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/soft"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
 // saying is one message of a program, and what it was answered.
@@ -159,7 +159,7 @@ func buildWorkloads(b *testing.B) (dir string) {
 // server makes one with a device of its own, the same each time.
 func (r *trainer) server() *Server {
 	r.b.Helper()
-	devices, err := soft.New(soft.Config{Seed: "training", Memory: []uint64{1 << 30}}) // on all cores
+	devices, err := softgpu.New(softgpu.Config{Seed: "training", Memory: []uint64{1 << 30}}) // on all cores
 	if err != nil {
 		r.b.Fatal(err)
 	}

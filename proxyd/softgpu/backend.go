@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package softgpu is the software GPU: devices of compute capability 8.0 whose memory is the server's and whose kernels are
+// run by package ptx. Results do not depend on the host's cores, nor on how many spaces share a device.
+//
+//	book      what calls may name: see package ledger                    ledger.go vmm.go pool.go
+//	table     what work finds when it runs: addresses over bytes         table.go arena_unsafe.go
+//	gate      lets work run while its space is mapped                    see package gate
+//	job       one piece of work in a stream's queue                      work.go stream.go
+//	yard      keeps bytes until no work uses them any more               work.go
+//	holdings  whose bytes are in a device's memory, not in the host's    swap.go
+//	sums      hashes of blocks that were not written since               hash.go watch.go watch_unsafe.go
+//
+// The book changes at the call and the table in the order of the work, so memory that is freed while work still uses
+// it is free for others at once, and whoever gets it waits.
+//
+// # Locks
+//
+//	device.mu → space.mu → table.mu → (the engine's)
+//	device.mu → space.mu → Backend.mu
+//	space.mu, exec.mu → context.mu → stream.mu; event.mu, yard.mu and sums.mu are taken last
+//
+// No lock is held while work runs or is waited for. A job waits only for what was queued before it, so that no two
+// wait for each other: what others can wait for (an event's recording, addresses that were freed) is shown to them
+// when it is queued.
+package softgpu
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Name is what the devices are called.
+const Name = "Singularity software GPU"
+
+// Config is how the devices of a backend are.
+type Config struct {
+	Memory  []uint64 // bytes of each device, multiples of Granule
+	Seed    string   // makes the UUIDs; the same seed gives the same ones
+	Workers int      // cores that a kernel may use at most, 0: all
+}
+
+// Backend is a set of software GPUs.
+type Backend struct {
+	cfg     Config
+	engine  engine
+	devices []backend.Device
+	epoch   time.Time
+
+	ctx    context.Context // ends kernels when the backend is closed
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	spaces map[*space]bool
+	pins   map[*job][][]byte // what collectives work on
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New makes a backend. A memory size that is 0 or no multiple of Granule is InvalidValue.
+func New(cfg Config) (*Backend, error) { return newBackend(cfg, newEngine()) }
+
+func newBackend(cfg Config, e engine) (*Backend, error) {
+	b := &Backend{cfg: cfg, engine: e, epoch: time.Now(), spaces: map[*space]bool{}, pins: map[*job][][]byte{}}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	for i, n := range cfg.Memory {
+		if n == 0 || n%backend.Granule != 0 || n > 1<<40 {
+			return nil, fmt.Errorf("device %d: %d bytes of memory: %w", i, n, backend.InvalidValue)
+		}
+		b.devices = append(b.devices, &device{backend: b, info: Describe(cfg.Seed, i, n)})
+	}
+	return b, nil
+}
+
+// Describe says what the i-th device of a backend with that seed is like, if it has so many bytes of memory.
+func Describe(seed string, i int, memory uint64) backend.Info {
+	info := backend.Info{Name: Name, Memory: memory, Attributes: attributes}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", seed, i))
+	copy(info.UUID[:], sum[:])
+	info.PCI = backend.PCI{Bus: uint32(i%255 + 1), Domain: uint32(i / 255)}
+	info.Attributes[backend.PCIBusID] = int32(info.PCI.Bus)
+	info.Attributes[backend.PCIDomainID] = int32(info.PCI.Domain)
+	info.Attributes[backend.MultiGPUBoardGroup] = int32(i)
+	return info
+}
+
+// Devices implements backend.Backend.
+func (b *Backend) Devices() []backend.Device { return b.devices }
+
+// Close implements backend.Backend.
+func (b *Backend) Close() error {
+	b.cancel()
+	b.mu.Lock()
+	var all []*space
+	for s := range b.spaces {
+		all = append(all, s)
+	}
+	b.mu.Unlock()
+	for _, s := range all {
+		_ = s.Close()
+	}
+	return nil
+}
+
+// now is the backend's clock.
+func (b *Backend) now() time.Duration { return time.Since(b.epoch) }
+
+// device is one software GPU.
+type device struct {
+	backend *Backend
+	info    backend.Info
+
+	mu       sync.Mutex
+	mapped   *space
+	holdings holdings
+}
+
+// Info implements backend.Device.
+func (d *device) Info() *backend.Info { return &d.info }

@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
+)
+
+func TestBackend(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
+		b, err := New(Config{Memory: []uint64{80 << 30, 256 << 20}, Seed: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+}
+
+// FuzzRestore: what a state says is checked before it is believed, whatever file it comes from.
+func FuzzRestore(f *testing.F) {
+	for _, s := range []backend.State{
+		{Base: backend.DefaultBase, Memory: 64 << 20},
+		{
+			Base: backend.DefaultBase, Memory: 64 << 20, NextMemory: 1, NextPool: 1, NextContext: 1,
+			Allocations: []backend.Allocation{
+				{Base: backend.DefaultBase, Size: 100, Kind: backend.Plain, Context: 1, Access: true},
+				{Base: backend.DefaultBase + 512, Size: 1000, Kind: backend.Pooled, Pool: 1, Access: true},
+				{Base: backend.DefaultBase + 4<<20, Size: 3 << 20, Kind: backend.Globals, Context: 1, Access: true},
+				{Base: backend.DefaultBase + 10<<20, Size: 2 << 20, Kind: backend.Mapped, Memory: 1, Access: true},
+			},
+			Reservations: []backend.Range{{Base: backend.DefaultBase + 8<<20, Size: 8 << 20}},
+			Memories:     []backend.MemoryState{{ID: 1, Size: 2 << 20, Refs: 1}},
+			Pools:        []backend.PoolState{{ID: 0}, {ID: 1, MaxSize: 5000}},
+			KernelHeap: &backend.KernelHeap{
+				Base: backend.DefaultBase + 1<<40 - 64<<20, Size: 1 << 20, Pieces: []backend.KernelPiece{{Base: backend.DefaultBase + 1<<40 - 64<<20, Size: 32, Context: 1}},
+			},
+		},
+	} {
+		text, err := json.Marshal(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	b, err := New(Config{Memory: []uint64{64 << 20}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var st backend.State
+		if json.Unmarshal(text, &st) != nil {
+			t.Skip()
+		}
+		s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{State: &st})
+		if err != nil {
+			if backend.ResultOf(err) == backend.Unknown {
+				t.Errorf("an error without a number: %v", err)
+			}
+			return
+		}
+		if free, total := s.Info(); free > total {
+			t.Errorf("%d of %d bytes are free", free, total)
+		}
+		// It is a space as any other.
+		again, err := b.Devices()[0].NewSpace(backend.SpaceConfig{State: s.State()})
+		if err != nil {
+			t.Fatalf("its own state: %v", err)
+		}
+		if !reflect.DeepEqual(again.State(), s.State()) {
+			t.Errorf("%+v, want %+v", again.State(), s.State())
+		}
+		for _, x := range []backend.Space{again, s} {
+			if err := x.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestFullQueue: a program that queues without end waits, and goes on when there is room.
+func TestFullQueue(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	if err == nil {
+		err = s.Map()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := make(chan struct{})
+	st := c.Legacy()
+	if err := st.Host(func() { <-gate }); err != nil {
+		t.Fatal(err)
+	}
+	n, over := 0, make(chan error)
+	go func() {
+		var err error
+		for i := 0; i < maxQueued+maxQueued/2 && err == nil; i++ {
+			if i == maxQueued-10 {
+				close(gate) // whether it comes to wait or not, it ends
+			}
+			err = st.Host(func() { n++ })
+		}
+		over <- err
+	}()
+	if err := <-over; err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Synchronize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n != maxQueued+maxQueued/2 {
+		t.Errorf("%d calls", n)
+	}
+	// Who waits when the space is closed is told.
+	never := make(chan struct{})
+	defer close(never)
+	if err := st.Host(func() { <-never }); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		var err error
+		for err == nil {
+			err = st.Host(func() {})
+		}
+		over <- err
+	}()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; backend.ResultOf(err) != backend.ContextIsDestroyed {
+		t.Error(err)
+	}
+}
+
+// TestCoresDoNotMatter: a launch writes the same bytes whatever the number of cores.
+func TestCoresDoNotMatter(t *testing.T) {
+	run := func(workers int) map[backend.BlockID]backend.Hash {
+		b, err := New(Config{Memory: []uint64{64 << 20}, Workers: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+		if err == nil {
+			err = s.Map()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.NewContext(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, _, err := c.Load([]byte(backendtest.Kernels), backend.LoadConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := m.Function("add")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := c.Alloc(4 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, uint64(a)), 3)
+		for range 2 {
+			err := c.Legacy().Launch(backend.Launch{Function: f, Grid: backend.Dim{X: 1000, Y: 1, Z: 1}, Block: backend.Dim{X: 96, Y: 1, Z: 1}, Params: p})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Synchronize(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		out := map[backend.BlockID]backend.Hash{}
+		if err := s.Blocks(&[32]byte{}, func(id backend.BlockID, h backend.Hash) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			out[id] = h
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want := run(1)
+	for _, workers := range []int{2, 7} {
+		if got := run(workers); !reflect.DeepEqual(got, want) {
+			t.Errorf("with %d cores: %v, want %v", workers, got, want)
+		}
+	}
+}
+
+// TestRefusedKernel: what is not supported is refused by name, and spoils its own kernel only.
+func TestRefusedKernel(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, log, err := c.Load([]byte(`
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry good() { ret; }
+.visible .entry bad(.param .u64 p)
+{
+	.reg .b64 %rd<2>;
+	.reg .f32 %f<5>;
+	.reg .b32 %r<2>;
+	ld.param.u64 %rd1, [p];
+	mov.u32 %r1, 0;
+	tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];
+	ret;
+}
+`), backend.LoadConfig{Verbose: true, MaxRegisters: 16})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.Error)
+	}
+	if !strings.Contains(log.Error, "tex.1d.v4.f32.s32") || !strings.Contains(log.Info, "'good'") {
+		t.Errorf("log %+v", log)
+	}
+	if _, err := m.Function("bad"); backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "tex.1d") {
+		t.Errorf("bad: %v", err)
+	}
+	f, err := m.Function("good")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Attribute(backend.FuncRegisters); err != nil || n > 16 {
+		t.Errorf("%d registers, %v", n, err)
+	}
+}

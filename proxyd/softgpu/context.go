@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// cudaContext is one of the program's contexts.
+type cudaContext struct {
+	space *space
+	id    backend.ContextID
+	fault atomic.Pointer[error]
+	gone  atomic.Bool
+
+	mu      sync.Mutex // the order in which streams are given work
+	legacy  *stream
+	streams map[*stream]bool
+	left    []*mark // of blocking streams that were destroyed with work in them
+	modules map[*module]bool
+	limits  map[backend.Limit]uint64
+}
+
+var defaultLimits = map[backend.Limit]uint64{
+	backend.LimitStackSize: 1 << 10, backend.LimitPrintfFIFO: 1 << 20, backend.LimitMallocHeap: 8 << 20,
+	backend.LimitL2Fetch: 64, backend.LimitPersistingL2: 0,
+}
+
+func newContext(s *space, id backend.ContextID) *cudaContext {
+	c := &cudaContext{space: s, id: id, streams: map[*stream]bool{}, modules: map[*module]bool{}, limits: map[backend.Limit]uint64{}}
+	for l, v := range defaultLimits {
+		c.limits[l] = v
+	}
+	c.legacy = &stream{context: c}
+	c.streams[c.legacy] = true
+	return c
+}
+
+// ID implements backend.Context.
+func (c *cudaContext) ID() backend.ContextID { return c.id }
+
+// Err implements backend.Context.
+func (c *cudaContext) Err() error {
+	if p := c.fault.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// check is what each call begins with.
+func (c *cudaContext) check() error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if c.gone.Load() {
+		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+	}
+	return nil
+}
+
+// fail gives the context its fault; the first one stays.
+func (c *cudaContext) fail(err error) {
+	if r := backend.ResultOf(err); !r.Sticky() && r != backend.ContextIsDestroyed {
+		err = fmt.Errorf("%w: %w", backend.LaunchFailed, err)
+	}
+	c.fault.CompareAndSwap(nil, &err)
+}
+
+// tails is the last work of each stream.
+func (c *cudaContext) tails() []*mark {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = undone(c.left)
+	marks := append([]*mark(nil), c.left...)
+	for s := range c.streams {
+		marks = append(marks, s.tail())
+	}
+	return undone(marks)
+}
+
+// Synchronize implements backend.Context.
+func (c *cudaContext) Synchronize(ctx context.Context) error {
+	for _, m := range c.tails() {
+		if err := m.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return c.check()
+}
+
+// Alloc implements backend.Context.
+func (c *cudaContext) Alloc(n uint64) (backend.Addr, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	p, err := c.space.alloc(backend.Allocation{Size: n, Kind: backend.Plain, Context: c.id})
+	return p.Alloc.Base, err
+}
+
+// AllocPitch implements backend.Context.
+func (c *cudaContext) AllocPitch(width, height uint64, element uint32) (backend.Addr, uint64, error) {
+	if err := c.check(); err != nil {
+		return 0, 0, err
+	}
+	if width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || width > 1<<40 || height > 1<<40 {
+		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes, elements of %d: %w", height, width, element, backend.InvalidValue)
+	}
+	pitch := ledger.RoundUp(width, ledger.Quantum)
+	if pitch > c.space.cfg.Memory/height {
+		return 0, 0, fmt.Errorf("allocate %d rows of %d bytes: %w", height, pitch, backend.OutOfMemory)
+	}
+	a, err := c.Alloc(pitch * height)
+	return a, pitch, err
+}
+
+// Free implements backend.Context.
+func (c *cudaContext) Free(a backend.Addr) error {
+	if err := c.check(); err != nil || a == 0 {
+		return err
+	}
+	return c.space.free(a, backend.Plain, backend.Pooled)
+}
+
+// Legacy implements backend.Context.
+func (c *cudaContext) Legacy() backend.Stream { return c.legacy }
+
+// NewStream implements backend.Context.
+func (c *cudaContext) NewStream(cfg backend.StreamConfig) (backend.Stream, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	cfg.Priority = min(max(cfg.Priority, backend.GreatestPriority), backend.LeastPriority)
+	s := &stream{context: c, cfg: cfg}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[s] = true
+	return s, nil
+}
+
+// Limit implements backend.Context.
+func (c *cudaContext) Limit(l backend.Limit) (uint64, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.limits[l]
+	if !ok {
+		return 0, fmt.Errorf("limit %d: %w", l, backend.UnsupportedLimit)
+	}
+	return v, nil
+}
+
+// SetLimit implements backend.Context.
+func (c *cudaContext) SetLimit(l backend.Limit, v uint64) error {
+	if _, err := c.Limit(l); err != nil {
+		return err
+	}
+	switch {
+	case l == backend.LimitPersistingL2 || l == backend.LimitL2Fetch && v > 128,
+		l == backend.LimitStackSize && v > 512<<10, l == backend.LimitMallocHeap && v > c.space.cfg.Memory:
+		return fmt.Errorf("limit %d of %d: %w", l, v, backend.InvalidValue)
+	}
+	if l == backend.LimitMallocHeap && c.space.hasKernelHeap() {
+		return fmt.Errorf("limit %d: kernels use the heap: %w", l, backend.InvalidValue)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limits[l] = v
+	return nil
+}
+
+// Destroy implements backend.Context.
+func (c *cudaContext) Destroy() error {
+	if !c.gone.CompareAndSwap(false, true) {
+		return fmt.Errorf("context %d: %w", c.id, backend.ContextIsDestroyed)
+	}
+	s := c.space
+	if err := s.await(c.tails()); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	var own []backend.Addr
+	for _, a := range s.ledger.Allocations() {
+		if a.Context == c.id && (a.Kind == backend.Plain || a.Kind == backend.Globals) {
+			own = append(own, a.Base)
+		}
+	}
+	s.mu.Unlock()
+	for _, a := range own {
+		if err := s.free(a, backend.Plain, backend.Globals); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kernelHeap != nil {
+		s.kernelHeap.end(c.id)
+	}
+	delete(s.contexts, c.id)
+	return nil
+}

@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// maxCopy bounds a copy, so that no product of its numbers overflows.
+const maxCopy = 1 << 47
+
+// side is one side of a copy, checked.
+type side struct {
+	host        backend.HostMemory
+	space       *space
+	first       uint64 // address of the first row
+	pitch, rows uint64
+}
+
+func product(a, b uint64) uint64 {
+	if hi, lo := bits.Mul64(a, b); hi == 0 && lo <= maxCopy {
+		return lo
+	}
+	return maxCopy + 1
+}
+
+func (c *cudaContext) side(p backend.Place, w, h, d uint64) (side, error) {
+	s := side{host: p.Host, space: c.space, pitch: p.Pitch, rows: p.Rows}
+	if s.pitch == 0 {
+		s.pitch = w
+	}
+	if s.rows == 0 {
+		s.rows = h
+	}
+	bad := fmt.Errorf("copy of %d x %d x %d bytes, pitch %d, %d rows at %#x: %w", w, h, d, s.pitch, s.rows, p.Addr, backend.InvalidValue)
+	if h > 1 && s.pitch < w || d > 1 && s.rows < h || p.X > maxCopy || p.Y > maxCopy || p.Z > maxCopy {
+		return side{}, bad
+	}
+	slice := product(s.pitch, s.rows)
+	start := p.X + product(s.pitch, p.Y) + product(slice, p.Z)
+	length := product(slice, d-1) + product(s.pitch, h-1) + w
+	if start > maxCopy || length > maxCopy || p.Addr+start < p.Addr || p.Addr+start+length < p.Addr+start {
+		return side{}, bad
+	}
+	s.first = p.Addr + start
+	if p.Host != nil {
+		return s, nil
+	}
+	if p.Space != nil {
+		o, ok := p.Space.(*space)
+		if !ok || o.isClosed() {
+			return side{}, bad
+		}
+		s.space = o
+	}
+	if err := s.space.allowed(backend.Addr(s.first), length); err != nil {
+		return side{}, err
+	}
+	return s, nil
+}
+
+// copyTask checks a copy.
+func (c *cudaContext) copyTask(p backend.Copy) (task, error) {
+	w, h, d := p.Width, max(p.Height, 1), max(p.Depth, 1)
+	if w == 0 {
+		return task{}, nil
+	}
+	src, err := c.side(p.Src, w, h, d)
+	if err != nil {
+		return task{}, err
+	}
+	dst, err := c.side(p.Dst, w, h, d)
+	if err != nil {
+		return task{}, err
+	}
+	// What lies without gaps on both sides is one long row.
+	if src.pitch == w && dst.pitch == w && (d == 1 || src.rows == h && dst.rows == h) {
+		w, h, d = w*h*d, 1, 1
+	}
+	run := func(*job) error {
+		for z := range d {
+			for y := range h {
+				at := func(s side) uint64 { return s.first + s.pitch*(y+s.rows*z) }
+				err := copyRow(dst, at(dst), src, at(src), w)
+				if backend.ResultOf(err) == backend.Unknown {
+					return nil // the program's memory: see HostMemory
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	uses := []*space{c.space}
+	for _, s := range []side{src, dst} {
+		if s.host == nil {
+			uses = append(uses, s.space.holders(backend.Addr(s.first), 1)...)
+		}
+	}
+	return task{run: run, uses: distinct(uses)}, nil
+}
+
+func copyRow(dst side, to uint64, src side, from, n uint64) error {
+	switch {
+	case dst.host != nil && src.host != nil:
+		b := make([]byte, min(n, 1<<20))
+		for ; n > 0; n -= uint64(len(b)) {
+			b = b[:min(n, uint64(len(b)))]
+			if err := src.host.Read(from, b); err != nil {
+				return err
+			}
+			if err := dst.host.Write(to, b); err != nil {
+				return err
+			}
+			from, to = from+uint64(len(b)), to+uint64(len(b))
+		}
+		return nil
+	case dst.host != nil:
+		pieces, err := src.space.reach(backend.Addr(from), n)
+		for _, b := range pieces {
+			if err := dst.host.Write(to, b); err != nil {
+				return err
+			}
+			to += uint64(len(b))
+		}
+		return err
+	case src.host != nil:
+		pieces, err := dst.space.reach(backend.Addr(to), n)
+		for _, b := range pieces {
+			if err := src.host.Read(from, b); err != nil {
+				return err
+			}
+			from += uint64(len(b))
+		}
+		return err
+	}
+	a, err := src.space.reach(backend.Addr(from), n)
+	if err != nil {
+		return err
+	}
+	b, err := dst.space.reach(backend.Addr(to), n)
+	if err != nil {
+		return err
+	}
+	for len(a) > 0 && len(b) > 0 {
+		k := copy(b[0], a[0])
+		if a[0] = a[0][k:]; len(a[0]) == 0 {
+			a = a[1:]
+		}
+		if b[0] = b[0][k:]; len(b[0]) == 0 {
+			b = b[1:]
+		}
+	}
+	return nil
+}
+
+// holders are the spaces in which a range that may be used lies: this one, or those that it sees.
+func (s *space) holders(a backend.Addr, n uint64) []*space {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ledger.Covers(a, n) {
+		return []*space{s}
+	}
+	return append([]*space{s}, s.peers...)
+}
+
+// around are the spaces in which work finds memory: this one, and those that it sees.
+func (s *space) around() []*space {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*space{s}, s.peers...)
+}
+
+// distinct leaves out what is there twice.
+func distinct(list []*space) (out []*space) {
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// reach finds bytes that copies may use: the space's own, and those of the spaces that it sees.
+func (s *space) reach(a backend.Addr, n uint64) ([][]byte, error) {
+	b, err := s.table.view(a, n)
+	if err == nil {
+		return b, nil
+	}
+	s.mu.Lock()
+	peers := s.peers
+	s.mu.Unlock()
+	for _, p := range peers {
+		if b, err := p.table.view(a, n); err == nil {
+			return b, nil
+		}
+	}
+	return nil, err
+}
+
+// fillTask checks a memset.
+func (c *cudaContext) fillTask(f backend.Fill) (task, error) {
+	e, h := uint64(f.Element), max(f.Height, 1)
+	row := product(f.Width, e)
+	bad := e != 1 && e != 2 && e != 4 || uint64(f.Addr)%max(e, 1) != 0 || row > maxCopy ||
+		h > 1 && (f.Pitch < row || f.Pitch%e != 0) || product(f.Pitch, h-1) > maxCopy
+	if bad {
+		return task{}, fmt.Errorf("fill %d x %d elements of %d bytes at %#x, pitch %d: %w", f.Width, h, e, uint64(f.Addr), f.Pitch, backend.InvalidValue)
+	}
+	if row == 0 {
+		return task{}, nil
+	}
+	if err := c.space.allowed(f.Addr, f.Pitch*(h-1)+row); err != nil {
+		return task{}, err
+	}
+	var unit [4]byte
+	binary.LittleEndian.PutUint32(unit[:], f.Value)
+	return task{run: func(*job) error {
+		for y := range h {
+			pieces, err := c.space.reach(f.Addr+backend.Addr(f.Pitch*y), row)
+			if err != nil {
+				return err
+			}
+			for _, b := range pieces { // pieces begin and end at multiples of the element
+				for n := copy(b, unit[:e]); n < len(b); n *= 2 {
+					copy(b[n:], b[:n])
+				}
+			}
+		}
+		return nil
+	}, uses: c.space.holders(f.Addr, f.Pitch*(h-1)+row)}, nil
+}
+
+// exchangeTask checks a collective's buffers.
+func (c *cudaContext) exchangeTask(buffers []backend.Buffer, begin func([][]byte, func(error))) (task, error) {
+	for _, b := range buffers {
+		if err := c.space.allowed(b.Addr, b.Size); err != nil {
+			return task{}, err
+		}
+	}
+	return task{run: func(*job) error { return c.exchange(buffers, begin) }}, nil
+}
+
+// exchange hands bytes to somebody else and waits until they are done with them.
+func (c *cudaContext) exchange(buffers []backend.Buffer, begin func([][]byte, func(error))) error {
+	// They may go on after the space was closed, so it is they who hold the bytes, not the stream's job.
+	s := c.space
+	j := &job{foreign: true}
+	var uses []*space
+	for _, b := range buffers {
+		uses = append(uses, s.holders(b.Addr, b.Size)...)
+	}
+	uses = distinct(uses)
+	for _, u := range uses {
+		u.begin(j)
+	}
+	end := func() {
+		for _, u := range uses {
+			u.yard.end(j)
+		}
+	}
+	pieces := make([][][]byte, len(buffers))
+	whole := make([][]byte, len(buffers))
+	for i, b := range buffers {
+		var err error
+		if pieces[i], err = s.reach(b.Addr, b.Size); err != nil {
+			end()
+			return err
+		}
+		if len(pieces[i]) == 1 {
+			whole[i] = pieces[i][0]
+			continue
+		}
+		for _, p := range pieces[i] { // memory that was mapped piece by piece
+			whole[i] = append(whole[i], p...)
+		}
+	}
+	s.device.backend.pin(j, pieces)
+	over := make(chan error, 1)
+	begin(whole, func(err error) {
+		for i, b := range buffers {
+			if b.Write && len(pieces[i]) > 1 {
+				from := whole[i]
+				for _, p := range pieces[i] {
+					from = from[copy(p, from):]
+				}
+			}
+		}
+		s.device.backend.unpin(j)
+		end()
+		over <- err
+	})
+	// Whoever it waits for may need this device for that.
+	err := errClosed
+	mapped := s.gate.Aside(func() {
+		select {
+		case err = <-over:
+		case <-s.ctx.Done():
+		}
+	})
+	switch {
+	case !mapped:
+		return errClosed
+	case backend.ResultOf(err) == backend.Unknown:
+		return nil // its owner knows, and tells the program
+	}
+	return err
+}

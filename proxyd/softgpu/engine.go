@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"context"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// engine runs PTX. There is one besides those of tests, in a file of its own: what this package needs of package ptx is
+// all here.
+type engine interface {
+	// compile links texts of PTX. The error wraps a Result, and the log says more.
+	compile(texts []string, cfg backend.LoadConfig) (program, backend.Log, error)
+	// newAddresses makes an empty memory for kernels.
+	newAddresses() addresses
+}
+
+// addresses is memory as kernels see it. What is mapped stays where it is until it is unmapped, and a kernel that runs may
+// use it a little longer.
+type addresses interface {
+	Map(base uint64, bytes []byte, readOnly bool) error
+	Unmap(base uint64) error
+}
+
+// program is linked code.
+type program interface {
+	// variables is the size of all variables, and what their address must be a multiple of.
+	variables() (size, align uint64)
+	// place gives the variables their address, once, and returns what they hold at first.
+	place(base uint64) ([]byte, error)
+	// globals lists the variables that have a name: Addr is the offset from base.
+	globals() []backend.Global
+	// kernels compiles all kernels, after place.
+	kernels() ([]kernel, backend.Log, error)
+}
+
+// kernel is compiled code.
+type kernel interface {
+	facts() facts
+	// launch runs the kernel to its end. The error wraps a Result.
+	launch(ctx context.Context, l launch) error
+}
+
+// facts is what is known of a kernel.
+type facts struct {
+	name       string
+	params     []backend.Param
+	shared     uint32 // static
+	local      uint32
+	constant   uint32
+	registers  uint32
+	maxThreads uint32      // 0: any
+	reqThreads backend.Dim // exactly, or zero
+	ptx        int32       // version of the ISA, 10*major + minor
+	refused    error       // why the kernel cannot run, or nil
+}
+
+// launch is what a kernel is launched with.
+type launch struct {
+	grid, block backend.Dim
+	shared      uint32
+	params      []byte
+	memory      addresses
+	output      func(fd int, text []byte) // 2: a failed assertion
+	malloc      func(n uint64) uint64
+	free        func(addr uint64)
+	cooperative bool
+	workers     int // cores at most, 0: all
+	stack       uint64
+	sms         uint32
+}

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu/ptx"
+)
+
+// ptxEngine is package ptx.
+type ptxEngine struct{}
+
+func newEngine() engine { return ptxEngine{} }
+
+func (ptxEngine) newAddresses() addresses { return new(ptx.Memory) }
+
+// source is what the driver calls a program's text in its logs.
+const source = "application ptx input"
+
+// verdict gives ptx's errors the driver's number and the log's form.
+func verdict(err error) (string, error) {
+	var syntax *ptx.SyntaxError
+	var refused *ptx.RefusedError
+	line, msg, result := 0, err.Error(), backend.InvalidPTX
+	switch {
+	case errors.As(err, &syntax):
+		line, msg = syntax.Line, syntax.Msg
+	case errors.As(err, &refused):
+		line, msg, result = refused.Line, fmt.Sprintf("%s is not supported: %s", refused.Opcode, refused.Reason), backend.NotSupported
+	}
+	text := fmt.Sprintf("ptxas fatal   : %s\n", msg)
+	if line > 0 {
+		text = fmt.Sprintf("ptxas %s, line %d; error   : %s\nptxas fatal   : Ptx assembly aborted due to errors\n", source, line, msg)
+	}
+	return text, fmt.Errorf("%w: %w", result, err)
+}
+
+func (ptxEngine) compile(texts []string, cfg backend.LoadConfig) (program, backend.Log, error) {
+	mods := make([]*ptx.Module, len(texts))
+	for i, text := range texts {
+		name := source
+		if len(texts) > 1 {
+			name = fmt.Sprintf("%s %d", source, i+1)
+		}
+		var err error
+		if mods[i], err = ptx.Parse(name, text); err != nil {
+			log, err := verdict(err)
+			return nil, backend.Log{Error: log}, err
+		}
+	}
+	p, err := ptx.Link(mods...)
+	if err != nil {
+		log, err := verdict(err)
+		return nil, backend.Log{Error: log}, err
+	}
+	return &ptxProgram{p, cfg}, backend.Log{}, nil
+}
+
+type ptxProgram struct {
+	*ptx.Program
+	cfg backend.LoadConfig
+}
+
+func (p *ptxProgram) variables() (size, align uint64) { return p.Size(), p.Align() }
+
+func (p *ptxProgram) place(base uint64) ([]byte, error) {
+	b, err := p.Place(base)
+	if err != nil {
+		_, err = verdict(err)
+	}
+	return b, err
+}
+
+func (p *ptxProgram) globals() []backend.Global {
+	var out []backend.Global
+	for _, g := range p.Globals() {
+		out = append(out, backend.Global{Name: g.Name, Addr: backend.Addr(g.Offset), Size: g.Size})
+	}
+	return out
+}
+
+// kernels lowers all kernels now, for that is when the driver says what is wrong with one. What is only refused
+// spoils its own kernel.
+func (p *ptxProgram) kernels() ([]kernel, backend.Log, error) {
+	var out []kernel
+	var log backend.Log
+	var info strings.Builder
+	for _, name := range p.Kernels() {
+		k, err := p.Kernel(name)
+		if err != nil {
+			text, err := verdict(err)
+			log.Error += text
+			if backend.ResultOf(err) != backend.NotSupported {
+				return nil, log, err
+			}
+			out = append(out, refusedKernel{name, err})
+			continue
+		}
+		if p.cfg.Verbose {
+			fmt.Fprintf(&info, "ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, architecture)
+			fmt.Fprintf(&info, "ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
+		}
+		out = append(out, ptxKernel{k, p.cfg.MaxRegisters})
+	}
+	log.Info = info.String()
+	return out, log, nil
+}
+
+// refusedKernel is one that ptx does not execute.
+type refusedKernel struct {
+	name string
+	err  error
+}
+
+func (k refusedKernel) facts() facts                         { return facts{name: k.name, refused: k.err} }
+func (k refusedKernel) launch(context.Context, launch) error { return k.err }
+
+type ptxKernel struct {
+	*ptx.Kernel
+	limit uint32 // of registers, as the program asked; 0: none
+}
+
+func (k ptxKernel) facts() facts {
+	f := facts{
+		name: k.Name, shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
+		reqThreads: backend.Dim(k.ReqThreads), ptx: int32(k.Version),
+	}
+	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as it needs
+		if bound != 0 {
+			f.registers = min(f.registers, bound)
+		}
+	}
+	for _, p := range k.Params {
+		f.params = append(f.params, backend.Param{Offset: p.Offset, Size: p.Size})
+	}
+	return f
+}
+
+// faultResults are the driver's numbers of what a kernel can do wrong.
+var faultResults = map[ptx.FaultKind]backend.Result{
+	ptx.IllegalAddress:     backend.IllegalAddress,
+	ptx.MisalignedAddress:  backend.MisalignedAddress,
+	ptx.Trapped:            backend.LaunchFailed,
+	ptx.AssertFailed:       backend.Assert,
+	ptx.IllegalInstruction: backend.IllegalInstruction,
+	ptx.StackOverflow:      backend.HardwareStackError,
+	ptx.BarrierDeadlock:    backend.LaunchFailed,
+}
+
+func (k ptxKernel) launch(ctx context.Context, l launch) error {
+	err := k.Launch(ctx, ptx.Config{
+		Grid: ptx.Dim3(l.grid), Block: ptx.Dim3(l.block), Shared: l.shared, Params: l.params, Memory: l.memory.(*ptx.Memory),
+		Hooks:       ptx.Hooks{Printf: func(p ptx.Printf) { l.output(1, []byte(p.Text())) }, Malloc: l.malloc, Free: l.free},
+		Cooperative: l.cooperative, Workers: l.workers, StackSize: uint32(max(l.stack, ptx.DefaultStackSize)), SMs: l.sms,
+	})
+	var fault *ptx.Fault
+	var refused *ptx.LaunchError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &fault):
+		if fault.Kind == ptx.AssertFailed {
+			where := fmt.Sprintf(": block: [%d,%d,%d], thread: [%d,%d,%d] Assertion", fault.Block.X, fault.Block.Y, fault.Block.Z,
+				fault.Thread.X, fault.Thread.Y, fault.Thread.Z)
+			l.output(2, []byte(strings.Replace(fault.Msg, ": Assertion", where, 1)+"\n"))
+		}
+		return fmt.Errorf("%w: %w", faultResults[fault.Kind], err)
+	case errors.As(err, &refused):
+		return fmt.Errorf("%w: %w", backend.LaunchFailed, err)
+	default: // the space was closed
+		return fmt.Errorf("%w: %w", backend.ContextIsDestroyed, err)
+	}
+}

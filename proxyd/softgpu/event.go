@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// event stands for a point in a stream's work.
+type event struct {
+	context *cudaContext
+	cfg     backend.EventConfig
+
+	mu   sync.Mutex
+	gone bool
+	last *recording // nil: never recorded
+}
+
+// recording is one use of an event. at is written before the mark is reached.
+type recording struct {
+	mark *mark
+	at   time.Duration
+}
+
+// NewEvent implements backend.Context.
+func (c *cudaContext) NewEvent(cfg backend.EventConfig) (backend.Event, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	e := &event{context: c, cfg: cfg}
+	if cfg.At != nil {
+		e.last = &recording{mark: newMark(), at: *cfg.At}
+		e.last.mark.reach()
+		e.cfg.At = nil
+	}
+	return e, nil
+}
+
+// Config implements backend.Event.
+func (e *event) Config() backend.EventConfig { return e.cfg }
+
+// now is what the event stands for.
+func (e *event) now() (*recording, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return nil, fmt.Errorf("event: %w", backend.InvalidHandle)
+	}
+	return e.last, nil
+}
+
+// set lets the event stand for a recording, whose work is queued already: who waits for it must find it before him.
+func (e *event) set(r *recording) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = r
+}
+
+// Query implements backend.Event.
+func (e *event) Query() error {
+	r, err := e.now()
+	if err == nil {
+		err = e.context.check()
+	}
+	if err == nil && r != nil && !r.mark.done() {
+		return fmt.Errorf("event: %w", backend.NotReady)
+	}
+	return err
+}
+
+// Synchronize implements backend.Event.
+func (e *event) Synchronize(ctx context.Context) error {
+	r, err := e.now()
+	if err != nil {
+		return err
+	}
+	if r != nil {
+		if err := r.mark.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return e.context.check()
+}
+
+// Time implements backend.Event.
+func (e *event) Time() (time.Duration, error) {
+	r, err := e.now()
+	switch {
+	case err != nil:
+		return 0, err
+	case r == nil || e.cfg.NoTiming:
+		return 0, fmt.Errorf("time of an event that has none: %w", backend.InvalidHandle)
+	case !r.mark.done():
+		return 0, fmt.Errorf("time of an event: %w", backend.NotReady)
+	}
+	return r.at, nil
+}
+
+// Destroy implements backend.Event.
+func (e *event) Destroy() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return fmt.Errorf("event: %w", backend.InvalidHandle)
+	}
+	e.gone = true
+	return nil
+}
+
+// Record implements backend.Stream.
+func (st *stream) Record(x backend.Event) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	e, ok := x.(*event)
+	if !ok || e.context != st.context {
+		return fmt.Errorf("record an event of another context: %w", backend.InvalidHandle)
+	}
+	if _, err := e.now(); err != nil {
+		return err
+	}
+	r := &recording{mark: newMark()}
+	st.submit(&job{mark: r.mark, always: true, run: func(*job) error {
+		r.at = st.context.space.device.backend.now()
+		return nil
+	}})
+	e.set(r)
+	return nil
+}
+
+// Wait implements backend.Stream.
+func (st *stream) Wait(x backend.Event) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	e, ok := x.(*event)
+	if !ok {
+		return fmt.Errorf("wait for an event: %w", backend.InvalidHandle)
+	}
+	r, err := e.now()
+	if err != nil {
+		return err
+	}
+	if r != nil && !r.mark.done() {
+		st.submit(&job{deps: []*mark{r.mark}})
+	}
+	return nil
+}
+
+// word checks an address of 4 or 8 bytes.
+func (c *cudaContext) word(a backend.Addr, size int) error {
+	if size != 4 && size != 8 || uint64(a)%uint64(size) != 0 {
+		return fmt.Errorf("a word of %d bytes at %#x: %w", size, uint64(a), backend.InvalidValue)
+	}
+	return c.space.allowed(a, uint64(size))
+}
+
+// Write implements backend.Stream.
+func (st *stream) Write(a backend.Addr, size int, value uint64) error {
+	return st.enqueue(func(c *cudaContext) (task, error) {
+		return task{run: func(*job) error {
+			b, err := c.space.reach(a, uint64(size))
+			if err == nil {
+				storeWord(b[0], value)
+			}
+			return err
+		}, uses: c.space.holders(a, uint64(size))}, c.word(a, size)
+	})
+}
+
+// WaitValue implements backend.Stream.
+func (st *stream) WaitValue(a backend.Addr, size int, value uint64, cond backend.Condition) error {
+	return st.enqueue(func(c *cudaContext) (task, error) {
+		if cond > backend.Nor {
+			return task{}, fmt.Errorf("wait for a value: condition %d: %w", cond, backend.InvalidValue)
+		}
+		return task{run: func(j *job) error { return c.waitValue(j, a, size, value, cond) }}, c.word(a, size)
+	})
+}
+
+// waitValue looks at a word until it is right: the program writes pinned memory without telling anybody.
+func (c *cudaContext) waitValue(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		if !c.space.gate.Aside(func() {
+			select {
+			case <-c.space.ctx.Done():
+			case <-timer.C:
+			}
+		}) || c.space.ctx.Err() != nil {
+			return errClosed
+		}
+		met, err := c.space.holds(j, a, size, value, cond)
+		if met || err != nil || c.Err() != nil {
+			return err
+		}
+		timer.Reset(pause)
+	}
+}
+
+// holds looks at a word. Between two looks the memory may be unmapped.
+func (s *space) holds(j *job, a backend.Addr, size int, value uint64, cond backend.Condition) (bool, error) {
+	for _, u := range s.holders(a, uint64(size)) {
+		u.begin(j)
+		defer u.yard.end(j)
+	}
+	b, err := s.reach(a, uint64(size))
+	if err != nil {
+		return false, err
+	}
+	return satisfied(loadWord(b[0]), value, size, cond), nil
+}
+
+// satisfied tells whether the word v satisfies a condition.
+func satisfied(v, value uint64, size int, cond backend.Condition) bool {
+	mask := ^uint64(0) >> (64 - 8*size)
+	v, value = v&mask, value&mask
+	switch cond {
+	case backend.AtLeast:
+		return (v-value)&mask>>(8*size-1) == 0
+	case backend.Equal:
+		return v == value
+	case backend.And:
+		return v&value != 0
+	default:
+		return ^(v|value)&mask != 0
+	}
+}

@@ -1,0 +1,381 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// exec is an instantiated graph.
+type exec struct {
+	context *cudaContext
+
+	mu    sync.Mutex
+	gone  bool
+	graph *backend.Graph
+	plan  *plan
+	off   map[backend.NodeID]bool
+	last  *mark // of the latest run
+}
+
+// plan is a graph that was checked: what each node does, in an order that keeps all dependencies.
+type plan struct {
+	steps []*step
+	chain bool // each step depends on the one before and on nothing else
+}
+
+type step struct {
+	id     backend.NodeID
+	deps   []int // positions in the plan
+	task   task
+	host   func()
+	record *event
+	wait   *event
+	child  *plan
+}
+
+// Instantiate implements backend.Context.
+func (c *cudaContext) Instantiate(g *backend.Graph) (backend.Exec, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	own := g.Clone()
+	p, err := c.plan(own)
+	if err != nil {
+		return nil, err
+	}
+	return &exec{context: c, graph: own, plan: p, off: map[backend.NodeID]bool{}}, nil
+}
+
+func (c *cudaContext) plan(g *backend.Graph) (*plan, error) {
+	order, err := g.Order()
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{chain: true}
+	at := make(map[backend.NodeID]int, len(order))
+	for i, id := range order {
+		at[id] = i
+		n, err := g.Node(id)
+		if err != nil {
+			return nil, err
+		}
+		s, err := c.step(n)
+		if err != nil {
+			return nil, fmt.Errorf("graph: node %d: %w", id, err)
+		}
+		s.id = id
+		deps, err := g.Deps(id)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range deps {
+			s.deps = append(s.deps, at[d])
+		}
+		p.chain = p.chain && (i == 0 && len(deps) == 0 || len(deps) == 1 && at[deps[0]] == i-1)
+		p.steps = append(p.steps, s)
+	}
+	return p, nil
+}
+
+func (c *cudaContext) step(n backend.Node) (*step, error) {
+	s := &step{}
+	var err error
+	ok := true
+	switch n := n.(type) {
+	case backend.KernelNode:
+		s.task, err = c.launchTask(n.Launch)
+	case backend.CopyNode:
+		s.task, err = c.copyTask(n.Copy)
+	case backend.FillNode:
+		s.task, err = c.fillTask(n.Fill)
+	case backend.ExchangeNode:
+		s.task, err = c.exchangeTask(n.Buffers, n.Begin)
+	case backend.HostNode:
+		s.host = n.Func
+		ok = n.Func != nil
+	case backend.RecordNode:
+		s.record, ok = n.Event.(*event)
+		ok = ok && s.record.context == c
+	case backend.WaitNode:
+		s.wait, ok = n.Event.(*event)
+	case backend.ChildNode:
+		s.child, err = c.plan(n.Graph)
+	case backend.EmptyNode:
+	default:
+		ok = false
+	}
+	if !ok {
+		return nil, backend.InvalidHandle
+	}
+	s.task.late = s.task.uses != nil && c.space.isRestoring()
+	return s, err
+}
+
+// run is one run of a plan: what is decided when it is launched, and what it waits for.
+type run struct {
+	context *cudaContext
+	*plan
+	off     map[backend.NodeID]bool
+	records []*recording
+	waits   []*mark
+	child   []*run
+}
+
+// begin makes a run.
+func (p *plan) begin(c *cudaContext, off map[backend.NodeID]bool) (*run, error) {
+	n := len(p.steps)
+	r := &run{context: c, plan: p, off: off, records: make([]*recording, n), waits: make([]*mark, n), child: make([]*run, n)}
+	for i, s := range p.steps {
+		var err error
+		var now *recording
+		switch {
+		case s.record != nil:
+			if _, err = s.record.now(); err == nil {
+				r.records[i] = &recording{mark: newMark()}
+			}
+		case s.wait != nil:
+			if now, err = s.wait.now(); now != nil {
+				r.waits[i] = now.mark
+			}
+		case s.child != nil:
+			r.child[i], err = s.child.begin(c, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// publish lets the events stand for this run.
+func (r *run) publish() {
+	for i, s := range r.steps {
+		if s.record != nil {
+			s.record.set(r.records[i])
+		}
+		if s.child != nil {
+			r.child[i].publish()
+		}
+	}
+}
+
+// reach ends the recordings of a run that does not take place.
+func (r *run) reach() {
+	for i, rec := range r.records {
+		if rec != nil {
+			rec.mark.reach()
+		}
+		if r.child[i] != nil {
+			r.child[i].reach()
+		}
+	}
+}
+
+// do carries a run out: each step when those on which it depends are over.
+func (r *run) do() {
+	over := make([]*mark, len(r.steps))
+	for i := range over {
+		over[i] = newMark()
+	}
+	var all sync.WaitGroup
+	for i, s := range r.steps {
+		work := func() {
+			defer over[i].reach()
+			deps := make([]*mark, 0, len(s.deps)+1)
+			for _, d := range s.deps {
+				deps = append(deps, over[d])
+			}
+			r.step(i, s, r.context.space.await(undone(append(deps, r.waits[i]))) == nil)
+		}
+		if r.chain {
+			work()
+			continue
+		}
+		all.Add(1)
+		go func() { defer all.Done(); work() }()
+	}
+	all.Wait()
+}
+
+// step carries out one step; live is false when the space was closed.
+func (r *run) step(i int, s *step, live bool) {
+	switch {
+	case s.record != nil:
+		r.records[i].at = r.context.space.device.backend.now()
+		r.records[i].mark.reach()
+	case s.child != nil:
+		r.child[i].do()
+	case !live:
+	case s.host != nil:
+		s.host()
+	case s.task.run != nil && !r.off[s.id] && r.context.Err() == nil:
+		r.carryOut(s.task)
+	}
+}
+
+// carryOut does a step's work when the space is mapped.
+func (r *run) carryOut(t task) {
+	g := r.context.space.gate
+	if !g.Enter() {
+		return
+	}
+	defer g.Leave()
+	j, uses := &job{}, t.uses
+	if t.late {
+		uses = distinct(append(r.context.space.around(), uses...))
+	}
+	for _, u := range uses {
+		u.begin(j)
+		defer u.yard.end(j)
+	}
+	if err := t.run(j); err != nil {
+		r.context.fail(err)
+	}
+}
+
+// Graph implements backend.Stream.
+func (st *stream) Graph(b backend.Exec) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	x, ok := b.(*exec)
+	if !ok || x.context != st.context {
+		return fmt.Errorf("launch a graph of another context: %w", backend.InvalidHandle)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone {
+		return fmt.Errorf("launch a graph: %w", backend.InvalidHandle)
+	}
+	off := make(map[backend.NodeID]bool, len(x.off))
+	for id := range x.off {
+		off[id] = true
+	}
+	r, err := x.plan.begin(st.context, off)
+	if err != nil {
+		return err
+	}
+	j := &job{always: true, steps: true, mark: newMark(), run: func(*job) error { r.do(); return nil }, drop: r.reach}
+	if x.last != nil {
+		j.deps = append(j.deps, x.last)
+	}
+	x.last = j.mark
+	st.submit(j)
+	r.publish()
+	return nil
+}
+
+func (x *exec) check() error {
+	if err := x.context.check(); err != nil {
+		return err
+	}
+	if x.gone {
+		return fmt.Errorf("graph: %w", backend.InvalidHandle)
+	}
+	return nil
+}
+
+// Update implements backend.Exec.
+func (x *exec) Update(g *backend.Graph) (backend.NodeID, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.check(); err != nil {
+		return 0, err
+	}
+	if id, err := g.SameShape(x.graph); err != nil {
+		return id, err
+	}
+	next := x.graph.Clone()
+	ids := g.Nodes()
+	for i, id := range next.Nodes() {
+		n, err := g.Node(ids[i])
+		if err == nil {
+			err = next.Set(id, n)
+		}
+		if err != nil {
+			return ids[i], err
+		}
+	}
+	return 0, x.replace(next)
+}
+
+// replace takes a graph over if it is right.
+func (x *exec) replace(g *backend.Graph) error {
+	p, err := x.context.plan(g)
+	if err != nil {
+		return err
+	}
+	x.graph, x.plan = g, p
+	return nil
+}
+
+// Set implements backend.Exec.
+func (x *exec) Set(id backend.NodeID, n backend.Node) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.check(); err != nil {
+		return err
+	}
+	next := x.graph.Clone()
+	if err := next.Set(id, n); err != nil {
+		return err
+	}
+	return x.replace(next)
+}
+
+// switchable finds a node that can be switched off.
+func (x *exec) switchable(id backend.NodeID) error {
+	if err := x.check(); err != nil {
+		return err
+	}
+	n, err := x.graph.Node(id)
+	if err != nil {
+		return err
+	}
+	switch n.(type) {
+	case backend.KernelNode, backend.CopyNode, backend.FillNode:
+		return nil
+	}
+	return fmt.Errorf("graph: node %d cannot be switched off: %w", id, backend.InvalidValue)
+}
+
+// Enable implements backend.Exec.
+func (x *exec) Enable(id backend.NodeID, on bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.switchable(id); err != nil {
+		return err
+	}
+	if on {
+		delete(x.off, id)
+	} else {
+		x.off[id] = true
+	}
+	return nil
+}
+
+// Enabled implements backend.Exec.
+func (x *exec) Enabled(id backend.NodeID) (bool, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.switchable(id); err != nil {
+		return false, err
+	}
+	return !x.off[id], nil
+}
+
+// Destroy implements backend.Exec.
+func (x *exec) Destroy() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.check(); err != nil {
+		return err
+	}
+	x.gone = true
+	return nil
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// hasher makes keyed hashes of blocks: GMAC, the tag that AES-256-GCM has for a block as additional data. Its multiplications
+// are as fast as memory is read, and for who does not know the key two blocks have the same tag with a chance of 2 to the
+// -111. One nonce is enough: tags stay beside their key.
+type hasher struct {
+	key  [32]byte
+	gcm  cipher.AEAD
+	zero backend.Hash // what a block of zeros would have
+}
+
+func newHasher(key *[32]byte) (*hasher, error) {
+	c, err := aes.NewCipher(key[:])
+	if err != nil {
+		return nil, err
+	}
+	h := &hasher{key: *key}
+	if h.gcm, err = cipher.NewGCM(c); err != nil {
+		return nil, err
+	}
+	h.zero = h.tag(make([]byte, backend.Granule))
+	return h, nil
+}
+
+func (h *hasher) tag(b []byte) (out backend.Hash) {
+	var nonce [12]byte
+	h.gcm.Seal(out[:0], nonce[:], nil, b)
+	return out
+}
+
+// sum is the hash of a block, backend.Hash{} if it is zero.
+func (h *hasher) sum(b []byte) backend.Hash {
+	if t := h.tag(b); t != h.zero {
+		return t
+	}
+	return backend.Hash{}
+}
+
+// Blocks implements backend.Space. Blocks that were not written since they were hashed are not read. Each core hashes blocks and hands them out: what yield reads of one is in its cache.
+func (s *space) Blocks(key *[32]byte, yield func(backend.BlockID, backend.Hash) bool) error {
+	h, err := newHasher(key)
+	if err != nil {
+		return err
+	}
+	workers := s.device.backend.cfg.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	var all []backend.BlockID
+	for _, r := range s.State().Regions() {
+		all = append(all, ledger.IDs(r)...)
+	}
+	var next atomic.Int64
+	var stop atomic.Bool
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for !stop.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(all) {
+					return
+				}
+				sum, err := s.hash(h, all[i])
+				if err != nil || !yield(all[i], sum) {
+					errs[w] = err
+					stop.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hash hashes one block.
+func (s *space) hash(h *hasher, id backend.BlockID) (sum backend.Hash, err error) {
+	a, b, err := s.block(id)
+	if err != nil {
+		return sum, err
+	}
+	if !s.guard(func() { sum = a.sum(h, b) }) {
+		return sum, errClosed
+	}
+	return sum, nil
+}

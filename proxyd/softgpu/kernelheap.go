@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// kernelHeap is where kernels' malloc finds memory: at the top of the space's addresses, in one piece that is mapped on first
+// use and stays. A piece is placed at the lowest address where it fits, so that where it lies follows from what is live.
+// The space's lock guards it. (Kernels that allocate run on one core, block after block.)
+type kernelHeap struct {
+	base   backend.Addr
+	size   uint64
+	arena  *arena
+	pieces []backend.KernelPiece // ascending
+}
+
+// kernelAlign is what malloc's addresses are multiples of.
+const kernelAlign = 16
+
+// newKernelHeap makes and maps the heap. The caller holds mu, or has the space for itself.
+func (s *space) newKernelHeap(size uint64) (*kernelHeap, error) {
+	ar, err := s.ledger.NewArena(ledger.RoundUp(size, backend.Granule))
+	if err != nil {
+		return nil, err
+	}
+	h := &kernelHeap{base: s.ledger.End(), size: size, arena: ar.Bytes}
+	return h, s.table.add(h.base, ar.Bytes.bytes[:ledger.RoundUp(size, ledger.Quantum)])
+}
+
+// malloc is a kernel's call: an address, or 0. size is what the heap is to have if this is its first use.
+func (s *space) malloc(n, size uint64, id backend.ContextID) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kernelHeap == nil && size > 0 && !s.closed {
+		h, err := s.newKernelHeap(size)
+		if err != nil {
+			return 0
+		}
+		s.kernelHeap = h
+	}
+	h := s.kernelHeap
+	if h == nil || n == 0 || n > h.size {
+		return 0
+	}
+	n = ledger.RoundUp(n, kernelAlign)
+	at := h.base
+	i := 0
+	for ; i < len(h.pieces) && uint64(h.pieces[i].Base-at) < n; i++ {
+		at = h.pieces[i].Base + backend.Addr(h.pieces[i].Size)
+	}
+	if uint64(at-h.base)+n > h.size {
+		return 0
+	}
+	h.pieces = slices.Insert(h.pieces, i, backend.KernelPiece{Base: at, Size: n, Context: id})
+	return uint64(at)
+}
+
+// kernelFree is a kernel's call; what is nobody's is ignored.
+func (s *space) kernelFree(addr uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.kernelHeap
+	if h == nil {
+		return
+	}
+	i, found := slices.BinarySearchFunc(h.pieces, backend.Addr(addr), func(p backend.KernelPiece, a backend.Addr) int { return compare(p.Base, a) })
+	if found {
+		h.wipe(h.pieces[i])
+		h.pieces = slices.Delete(h.pieces, i, i+1)
+	}
+}
+
+// wipe clears a piece: what is not in use is zero in every replica.
+func (h *kernelHeap) wipe(p backend.KernelPiece) {
+	h.arena.wipe(h.arena.bytes[p.Base-h.base:][:p.Size])
+}
+
+// end frees what a context's kernels have allocated.
+func (h *kernelHeap) end(id backend.ContextID) {
+	h.pieces = slices.DeleteFunc(h.pieces, func(p backend.KernelPiece) bool {
+		if p.Context == id {
+			h.wipe(p)
+		}
+		return p.Context == id
+	})
+}
+
+func (s *space) hasKernelHeap() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kernelHeap != nil
+}
+
+// restoreKernelHeap makes the heap that a state describes.
+func (s *space) restoreKernelHeap(st *backend.KernelHeap) error {
+	if st.Base != s.ledger.End() || st.Size == 0 || st.Size > s.cfg.Memory {
+		return fmt.Errorf("%d bytes at %#x", st.Size, uint64(st.Base))
+	}
+	last := st.Base
+	for _, p := range st.Pieces {
+		if p.Base < last || p.Base%kernelAlign != 0 || p.Size == 0 || p.Size%kernelAlign != 0 || p.Size > st.Size || uint64(p.Base-st.Base) > st.Size-p.Size {
+			return fmt.Errorf("a piece of %d bytes at %#x", p.Size, uint64(p.Base))
+		}
+		last = p.Base + backend.Addr(p.Size)
+	}
+	h, err := s.newKernelHeap(st.Size)
+	if err != nil {
+		return err
+	}
+	h.pieces = slices.Clone(st.Pieces)
+	s.kernelHeap = h
+	return nil
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// Name implements backend.Function.
+func (f *function) Name() string { return f.facts.name }
+
+// Module implements backend.Function.
+func (f *function) Module() backend.Module { return f.module }
+
+// Params implements backend.Function.
+func (f *function) Params() []backend.Param { return f.facts.params }
+
+// Required implements backend.Function.
+func (f *function) Required() backend.Dim { return f.facts.reqThreads }
+
+// maxThreads is the largest block: what the kernel says, and what its registers leave.
+func (f *function) maxThreads() int32 {
+	n := attributes[backend.MaxThreadsPerBlock]
+	if f.facts.maxThreads != 0 {
+		n = min(n, int32(f.facts.maxThreads))
+	}
+	return n
+}
+
+// registers is what a thread is said to have: what the interpreter needs, within what the device has for a full block.
+func (f *function) registers() int32 {
+	n := ledger.RoundUp(uint64(max(f.facts.registers, 8)), 8)
+	return int32(min(n, uint64(attributes[backend.MaxRegistersPerBlock]/max(f.maxThreads(), 32)), 255))
+}
+
+// Attribute implements backend.Function.
+func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
+	if err := f.module.check(); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch a {
+	case backend.FuncMaxThreads:
+		return f.maxThreads(), nil
+	case backend.FuncSharedSize:
+		return int32(f.facts.shared), nil
+	case backend.FuncConstSize:
+		return int32(f.facts.constant), nil
+	case backend.FuncLocalSize:
+		return int32(f.facts.local), nil
+	case backend.FuncRegisters:
+		return f.registers(), nil
+	case backend.FuncPTXVersion:
+		return f.facts.ptx, nil
+	case backend.FuncBinaryVersion:
+		return architecture, nil
+	case backend.FuncCacheModeCA:
+		return f.cache, nil
+	case backend.FuncMaxDynamicShared:
+		return f.dynamic, nil
+	case backend.FuncSharedCarveout:
+		return f.carve, nil
+	case backend.FuncClusterSizeMustBeSet, backend.FuncRequiredClusterWidth, backend.FuncRequiredClusterHeight,
+		backend.FuncRequiredClusterDepth, backend.FuncNonPortableCluster, backend.FuncClusterScheduling:
+		return 0, nil
+	}
+	return 0, fmt.Errorf("attribute %d of a function: %w", a, backend.InvalidValue)
+}
+
+// SetAttribute implements backend.Function.
+func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
+	if err := f.module.check(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case a == backend.FuncMaxDynamicShared && v >= 0 && v <= attributes[backend.MaxSharedPerBlockOptin]-int32(f.facts.shared):
+		f.dynamic = v
+	case a == backend.FuncSharedCarveout && v >= -1 && v <= 100:
+		f.carve = v
+	default:
+		return fmt.Errorf("set attribute %d of a function to %d: %w", a, v, backend.InvalidValue)
+	}
+	return nil
+}
+
+// launchTask checks a launch.
+func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
+	f, ok := l.Function.(*function)
+	if !ok || f.module.context != c {
+		return task{}, fmt.Errorf("launch a function of another context: %w", backend.InvalidHandle)
+	}
+	if err := f.module.check(); err != nil {
+		return task{}, err
+	}
+	if f.facts.refused != nil {
+		return task{}, f.facts.refused
+	}
+	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
+		return task{}, err
+	}
+	s := c.space
+	c.mu.Lock()
+	spec := launch{
+		grid: l.Grid, block: l.Block, shared: l.Shared, params: bytes.Clone(l.Params), memory: s.table.engine, cooperative: l.Cooperative,
+		workers: s.device.backend.cfg.Workers, stack: c.limits[backend.LimitStackSize],
+		sms: uint32(attributes[backend.Multiprocessors]),
+	}
+	heap := c.limits[backend.LimitMallocHeap]
+	fifo := c.limits[backend.LimitPrintfFIFO]
+	c.mu.Unlock()
+	return task{run: func(*job) error {
+		var printed []byte
+		run := spec // a graph's nodes run many times
+		run.output = func(fd int, text []byte) {
+			switch {
+			case fd == 2:
+				s.print(1, printed)
+				s.print(2, text)
+				printed = nil
+			case uint64(len(printed)+len(text)) <= fifo: // else it is lost, as on a device
+				printed = append(printed, text...)
+			}
+		}
+		run.malloc = func(n uint64) uint64 { return s.malloc(n, heap, c.id) }
+		run.free = s.kernelFree
+		err := f.kernel.launch(s.ctx, run)
+		s.print(1, printed)
+		return err
+	}, uses: s.around()}, nil
+}
+
+// print hands out what a kernel has printed.
+func (s *space) print(fd int, text []byte) {
+	if len(text) == 0 || s.cfg.Output == nil {
+		return
+	}
+	s.output.Lock()
+	defer s.output.Unlock()
+	s.cfg.Output(fd, text)
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// book is what calls may name, over bytes of this process. The space's lock guards it.
+type book struct {
+	*ledger.Ledger[*arena]
+	freeing []freeing
+}
+
+type (
+	holder = ledger.Arena[*arena]
+	piece  = ledger.Piece[*arena]
+)
+
+// arena is bytes of the ledger.
+type arena struct {
+	bytes []byte
+	away  []byte // in the host's memory, while they are not in bytes; see swap.go
+	sums  sums
+}
+
+// makeArena makes zeroed bytes.
+func makeArena(n uint64) (*arena, error) {
+	b, err := newArena(n)
+	if err != nil {
+		return nil, err
+	}
+	return &arena{bytes: b}, nil
+}
+
+// free gives back what makeArena made.
+func (a *arena) free() {
+	freeArena(a.bytes)
+	if a.away != nil {
+		freeArena(a.away)
+	}
+}
+
+// freeing is memory that calls may no longer name and that work may still use.
+type freeing struct {
+	base backend.Addr
+	size uint64
+	over *mark
+}
+
+// bytesOf is a piece's bytes.
+func bytesOf(p piece) []byte {
+	at, n := p.Offset(), p.Size()
+	return p.Arena.Bytes.bytes[at:][:n:n]
+}
+
+// free notes that addresses may be given to others, who wait for the mark.
+func (b *book) free(a backend.Addr, n uint64) *mark {
+	over := newMark()
+	b.freeing = append(b.freeing, freeing{a, n, over})
+	return over
+}
+
+// waits lists what must be over before addresses can be used again.
+func (b *book) waits(a backend.Addr, n uint64) []*mark {
+	var out []*mark
+	b.freeing = slices.DeleteFunc(b.freeing, func(f freeing) bool { return f.over.done() })
+	for _, f := range b.freeing {
+		if f.base < a+backend.Addr(n) && a < f.base+backend.Addr(f.size) {
+			out = append(out, f.over)
+		}
+	}
+	return out
+}
+
+func compare(a, b backend.Addr) int { return cmp.Compare(a, b) }

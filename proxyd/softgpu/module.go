@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
+)
+
+// architecture is what these devices are.
+const architecture = 80
+
+// module is loaded code.
+type module struct {
+	context   *cudaContext
+	functions []*function
+	globals   map[string]backend.Global
+	variables backend.Range
+
+	mu   sync.Mutex
+	gone bool
+}
+
+// function is a kernel of a module.
+type function struct {
+	module *module
+	kernel kernel
+	facts  facts
+
+	mu      sync.Mutex
+	dynamic int32 // shared memory that a launch may ask for
+	carve   int32
+	cache   int32
+}
+
+// translate gives an image's error the driver's number.
+func translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, image.ErrNoPTX):
+		return fmt.Errorf("%w: %w", backend.NoBinaryForGPU, err)
+	default:
+		return fmt.Errorf("%w: %w", backend.InvalidImage, err)
+	}
+}
+
+// compile takes an image to a program.
+func (c *cudaContext) compile(data []byte, cfg backend.LoadConfig) (program, backend.Log, error) {
+	texts, err := image.Choose(data, architecture)
+	if err != nil {
+		return nil, backend.Log{Error: err.Error() + "\n"}, translate(err)
+	}
+	return c.space.device.backend.engine.compile(texts, cfg)
+}
+
+// Load implements backend.Context.
+func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module, backend.Log, error) {
+	if err := c.check(); err != nil {
+		return nil, backend.Log{}, err
+	}
+	p, log, err := c.compile(data, cfg)
+	if err != nil {
+		return nil, log, fmt.Errorf("load: %w", err)
+	}
+	m := &module{context: c, globals: map[string]backend.Global{}}
+	if err := m.place(p, cfg.Globals); err != nil {
+		return nil, log, fmt.Errorf("load: %w", err)
+	}
+	kernels, more, err := p.kernels()
+	log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
+	if err != nil {
+		m.remove()
+		return nil, log, fmt.Errorf("load: %w", err)
+	}
+	for _, k := range kernels {
+		f := &function{module: m, kernel: k, facts: k.facts(), carve: -1}
+		f.dynamic = max(attributes[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
+		m.functions = append(m.functions, f)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.modules[m] = true
+	return m, log, nil
+}
+
+// place gives a program's variables their memory: new, or that of a restored module.
+func (m *module) place(p program, at backend.Addr) error {
+	s := m.context.space
+	size, align := p.variables()
+	if align > ledger.Quantum && (align > backend.Granule || size <= backend.Granule/2) {
+		return fmt.Errorf("variables aligned to %d bytes: %w", align, backend.NotSupported)
+	}
+	base := at
+	switch {
+	case at != 0:
+		if err := s.claim(at, size, m.context.id); err != nil {
+			return err
+		}
+	case size > 0:
+		got, err := s.alloc(backend.Allocation{Size: size, Kind: backend.Globals, Context: m.context.id})
+		if err != nil {
+			return err
+		}
+		base = got.Alloc.Base
+	default:
+		base = s.cfg.Base // nothing is there
+	}
+	m.variables = backend.Range{Base: base, Size: size}
+	init, err := p.place(uint64(base))
+	if err == nil && at == 0 && size > 0 {
+		var b [][]byte
+		if b, err = s.table.view(base, size); err == nil {
+			s.guard(func() { copy(b[0], init) })
+		}
+	}
+	if err != nil {
+		m.remove()
+		return err
+	}
+	for _, g := range p.globals() {
+		g.Addr += base
+		m.globals[g.Name] = g
+	}
+	return nil
+}
+
+// remove frees the variables.
+func (m *module) remove() {
+	if m.variables.Size > 0 {
+		_ = m.context.space.free(m.variables.Base, backend.Globals)
+	}
+}
+
+// Link implements backend.Context.
+func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, backend.Log, error) {
+	if err := c.check(); err != nil {
+		return nil, backend.Log{}, err
+	}
+	data, err := image.Bundle(parts)
+	if err != nil {
+		return nil, backend.Log{}, translate(err)
+	}
+	p, log, err := c.compile(data, cfg)
+	if err == nil {
+		_, err = p.place(uint64(backend.DefaultBase))
+	}
+	if err == nil {
+		var more backend.Log
+		_, more, err = p.kernels()
+		log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
+	}
+	if err != nil {
+		return nil, log, fmt.Errorf("link: %w", err)
+	}
+	return data, log, nil
+}
+
+func (m *module) check() error {
+	if err := m.context.check(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone {
+		return fmt.Errorf("module: %w", backend.InvalidHandle)
+	}
+	return nil
+}
+
+// Function implements backend.Module.
+func (m *module) Function(name string) (backend.Function, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	for _, f := range m.functions {
+		if f.facts.name == name {
+			if f.facts.refused != nil {
+				return nil, f.facts.refused
+			}
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("function %q: %w", name, backend.NotFound)
+}
+
+// Functions implements backend.Module.
+func (m *module) Functions() []backend.Function {
+	out := make([]backend.Function, len(m.functions))
+	for i, f := range m.functions {
+		out[i] = f
+	}
+	return out
+}
+
+// Global implements backend.Module.
+func (m *module) Global(name string) (backend.Global, error) {
+	if err := m.check(); err != nil {
+		return backend.Global{}, err
+	}
+	g, ok := m.globals[name]
+	if !ok {
+		return backend.Global{}, fmt.Errorf("variable %q: %w", name, backend.NotFound)
+	}
+	return g, nil
+}
+
+// Variables implements backend.Module.
+func (m *module) Variables() backend.Range { return m.variables }
+
+// Unload implements backend.Module.
+func (m *module) Unload() error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	gone := m.gone
+	m.gone = true
+	m.mu.Unlock()
+	if gone {
+		return fmt.Errorf("module: %w", backend.InvalidHandle)
+	}
+	m.remove()
+	c := m.context
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.modules, m)
+	return nil
+}

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+// TestCurrent: the generated files are those of the table.
+func TestCurrent(t *testing.T) {
+	for name, f := range files {
+		want, err := render(f.table, f.rows())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile("../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the table says: go generate ./proxyd/softgpu/ptx", name)
+		}
+	}
+}

@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/gate"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/ledger"
+)
+
+// space is one rank's device.
+type space struct {
+	device *device
+	cfg    backend.SpaceConfig
+	size   uint64 // of addresses
+	table  table
+	gate   *gate.Gate
+	yard   yard
+	output sync.Mutex      // held while Output runs
+	ctx    context.Context // ends kernels when the space is closed
+	cancel context.CancelFunc
+
+	mu          sync.Mutex
+	closed      bool
+	restoring   bool // from a state, until it is mapped
+	ledger      book
+	contexts    map[backend.ContextID]*cudaContext
+	nextContext backend.ContextID
+	peers       []*space // whose memory our kernels see
+	kernelHeap  *kernelHeap
+
+	held uint64 // bytes in the device's memory; the device's lock guards it
+}
+
+// NewSpace implements backend.Device.
+func (d *device) NewSpace(cfg backend.SpaceConfig) (backend.Space, error) {
+	if cfg.Base == 0 {
+		cfg.Base = backend.DefaultBase
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = d.info.Memory
+	}
+	size := backend.SpaceSize(cfg.Memory)
+	const tib, top = 1 << 40, 1 << 47
+	if cfg.Base%tib != 0 || cfg.Memory%backend.Granule != 0 || size > top || uint64(cfg.Base) > top-size {
+		return nil, fmt.Errorf("space of %d bytes at %#x: %w", cfg.Memory, uint64(cfg.Base), backend.InvalidValue)
+	}
+	s := &space{device: d, cfg: cfg, size: size, gate: gate.New(), contexts: map[backend.ContextID]*cudaContext{}}
+	s.ctx, s.cancel = context.WithCancel(d.backend.ctx)
+	s.table.engine = d.backend.engine.newAddresses()
+	s.ledger.Ledger = ledger.New(cfg.Base, size, cfg.Memory, makeArena)
+	if cfg.State != nil {
+		if err := s.restore(cfg.State); err != nil {
+			s.release()
+			return nil, err
+		}
+		s.cfg.State, s.restoring = nil, true
+	}
+	d.backend.mu.Lock()
+	d.backend.spaces[s] = true
+	d.backend.mu.Unlock()
+	return s, nil
+}
+
+// Map implements backend.Space.
+func (s *space) Map() error {
+	s.device.mu.Lock()
+	defer s.device.mu.Unlock()
+	switch {
+	case s.isClosed():
+		return errClosed
+	case s.device.mapped != nil && s.device.mapped != s:
+		return fmt.Errorf("map: another space is on the device: %w", backend.AlreadyMapped)
+	}
+	s.device.mapped = s
+	s.restored()
+	s.device.admit(s)
+	s.gate.Set()
+	return nil
+}
+
+// restored ends what a space may do that is made of a state.
+func (s *space) restored() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restoring = false
+}
+
+// isRestoring tells whether the space is made of a state and was never mapped.
+func (s *space) isRestoring() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restoring
+}
+
+// Hold implements backend.Space.
+func (s *space) Hold() { s.gate.Hold() }
+
+// Unmap implements backend.Space.
+func (s *space) Unmap() error {
+	s.device.mu.Lock()
+	defer s.device.mu.Unlock()
+	if s.device.mapped != s {
+		return fmt.Errorf("unmap: the space is not mapped: %w", backend.NotMapped)
+	}
+	if err := s.gate.Clear(nil); err != nil {
+		return fmt.Errorf("unmap: work is under way: %w", err)
+	}
+	s.device.mapped = nil
+	return nil
+}
+
+var errClosed = fmt.Errorf("space is closed: %w", backend.ContextIsDestroyed)
+
+func (s *space) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Drain implements backend.Space.
+func (s *space) Drain(ctx context.Context) error {
+	for {
+		marks := s.tails()
+		if len(marks) == 0 {
+			return nil
+		}
+		for _, m := range marks {
+			if err := m.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tails is what must be reached for all to be done that was given so far.
+func (s *space) tails() []*mark {
+	marks := s.work()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.waits(0, 0)
+	for _, f := range s.ledger.freeing {
+		marks = append(marks, f.over)
+	}
+	return marks
+}
+
+// work is the last work of each stream of each context.
+func (s *space) work() []*mark {
+	s.mu.Lock()
+	var all []*cudaContext
+	for _, c := range s.contexts {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	var marks []*mark
+	for _, c := range all {
+		marks = append(marks, c.tails()...)
+	}
+	return marks
+}
+
+// Close implements backend.Space.
+func (s *space) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed
+	}
+	s.closed = true
+	var all []*cudaContext
+	for _, c := range s.contexts {
+		all = append(all, c)
+	}
+	peers := s.peers
+	s.mu.Unlock()
+	for _, c := range all {
+		c.fail(errClosed)
+	}
+	s.cancel()
+	s.gate.Close()
+	s.device.mu.Lock()
+	if s.device.mapped == s {
+		s.device.mapped = nil
+	}
+	s.device.holdings.spaces = without(s.device.holdings.spaces, s)
+	s.device.mu.Unlock()
+	for _, p := range peers {
+		_ = p.table.hide(&s.table)
+	}
+	s.table.close()
+	b := s.device.backend
+	b.mu.Lock()
+	delete(b.spaces, s)
+	b.mu.Unlock()
+	// From here on no work finds memory any more. What runs ends soon; what others do with memory, a collective, may
+	// take its time.
+	quiet := newMark()
+	s.yard.bury(quiet.reach, false)
+	s.yard.bury(s.release, true)
+	<-quiet.ch
+	return nil
+}
+
+// release gives back all bytes.
+func (s *space) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.Arenas(func(h *holder) {
+		if s.ledger.Forget(h) {
+			h.Bytes.free()
+		}
+	})
+}
+
+// NewContext implements backend.Space.
+func (s *space) NewContext(id backend.ContextID) (backend.Context, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if id == 0 {
+		id = s.nextContext + 1
+	}
+	if s.contexts[id] != nil {
+		return nil, fmt.Errorf("context %d is there already: %w", id, backend.InvalidValue)
+	}
+	s.nextContext = max(s.nextContext, id)
+	c := newContext(s, id)
+	s.contexts[id] = c
+	return c, nil
+}
+
+// AllowPeer implements backend.Memory.
+func (s *space) AllowPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok || p == s || p.device.backend != s.device.backend || p.cfg.Base < s.cfg.Base+backend.Addr(s.size) && s.cfg.Base < p.cfg.Base+backend.Addr(p.size) {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	if err := p.table.show(&s.table); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers = append(s.peers, p)
+	return nil
+}
+
+// DenyPeer implements backend.Memory.
+func (s *space) DenyPeer(peer backend.Space) error {
+	p, ok := peer.(*space)
+	if !ok {
+		return fmt.Errorf("peer: %w", backend.InvalidValue)
+	}
+	if err := p.table.hide(&s.table); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range s.peers {
+		if o == p {
+			s.peers = append(s.peers[:i], s.peers[i+1:]...)
+			break
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// State implements backend.Space.
+func (s *space) State() *backend.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.ledger.State()
+	st.NextContext = s.nextContext
+	if h := s.kernelHeap; h != nil {
+		st.KernelHeap = &backend.KernelHeap{Base: h.base, Size: h.size, Pieces: slices.Clone(h.pieces)}
+	}
+	return st
+}
+
+// restore makes a new space like the one that a state describes.
+func (s *space) restore(st *backend.State) error {
+	bad := func(err error) error { return fmt.Errorf("restore a space: %w: %w", err, backend.InvalidValue) }
+	s.nextContext = st.NextContext
+	if err := s.ledger.Restore(st); err != nil {
+		return bad(err)
+	}
+	for _, p := range s.ledger.Pieces() {
+		if err := s.table.add(p.Alloc.Base, bytesOf(p)); err != nil {
+			return bad(err)
+		}
+	}
+	for _, a := range s.ledger.Allocations() {
+		if a.Kind == backend.Mapped && a.Access {
+			if err := s.table.add(a.Base, s.ledger.Memory(a.Memory).Arena.Bytes.bytes); err != nil {
+				return bad(err)
+			}
+		}
+	}
+	if h := st.KernelHeap; h != nil {
+		if err := s.restoreKernelHeap(h); err != nil {
+			return bad(fmt.Errorf("kernels' heap: %w", err))
+		}
+	}
+	return nil
+}
+
+// claim checks that a restored module's variables are there.
+func (s *space) claim(a backend.Addr, n uint64, id backend.ContextID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.Claim(a, n, id)
+}
+
+// block finds a block's bytes, and in which arena they are.
+func (s *space) block(id backend.BlockID) (*arena, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, errClosed
+	}
+	if h := s.kernelHeap; h != nil && id.Memory == 0 && id.Offset == 0 && id.Base%backend.Granule == 0 &&
+		id.Base >= h.base && id.Base-h.base < backend.Addr(len(h.arena.bytes)) {
+		return h.arena, h.arena.bytes[id.Base-h.base:][:backend.Granule], nil
+	}
+	ar, at, err := s.ledger.Block(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ar.Bytes, ar.Bytes.bytes[at:][:backend.Granule], nil
+}
+
+// ReadBlock implements backend.Space.
+func (s *space) ReadBlock(id backend.BlockID, p []byte) (bool, error) {
+	_, b, err := s.block(id)
+	if err != nil || len(p) != len(b) {
+		return false, fmt.Errorf("read block %+v into %d bytes: %w", id, len(p), backend.InvalidValue)
+	}
+	some := false
+	if !s.guard(func() {
+		if some = touched(b); some {
+			copy(p, b)
+		}
+	}) {
+		return false, errClosed
+	}
+	return some, nil
+}
+
+// WriteBlock implements backend.Space.
+func (s *space) WriteBlock(id backend.BlockID, p []byte) error {
+	a, b, err := s.block(id)
+	if err == nil && p == nil {
+		if !s.guard(func() { a.wipe(b) }) {
+			return errClosed
+		}
+		return nil
+	}
+	if err != nil || len(p) != len(b) {
+		return fmt.Errorf("write block %+v of %d bytes: %w", id, len(p), backend.InvalidValue)
+	}
+	if !s.guard(func() { copy(b, p) }) {
+		return errClosed
+	}
+	return nil
+}

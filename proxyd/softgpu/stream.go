@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// stream is a queue of jobs. A goroutine carries them out while there are any.
+type stream struct {
+	context *cudaContext
+	cfg     backend.StreamConfig
+
+	mu    sync.Mutex
+	gone  bool
+	queue []*job
+	busy  bool
+	last  *mark
+	room  chan struct{} // closed when the queue is no longer full; nil when nobody waits
+}
+
+// maxQueued is how many jobs a stream holds before it makes its program wait, as a device does.
+const maxQueued = 1 << 16
+
+// task is what a job does, checked and ready: of a stream or of a node of a graph.
+type task struct {
+	run  func(*job) error
+	uses []*space
+	late bool // of a restored graph's node: it uses what the space sees when it begins, too
+}
+
+// Config implements backend.Stream.
+func (st *stream) Config() backend.StreamConfig { return st.cfg }
+
+// ready is what each call that queues something begins with: it waits while the queue is full.
+func (st *stream) ready() error {
+	for {
+		if err := st.check(); err != nil {
+			return err
+		}
+		st.mu.Lock()
+		if len(st.queue) < maxQueued {
+			st.mu.Unlock()
+			return nil
+		}
+		if st.room == nil {
+			st.room = make(chan struct{})
+		}
+		room := st.room
+		st.mu.Unlock()
+		select {
+		case <-room:
+		case <-st.context.space.ctx.Done():
+			return errClosed
+		}
+	}
+}
+
+// check is what all other calls begin with.
+func (st *stream) check() error {
+	if err := st.context.check(); err != nil {
+		return err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.gone {
+		return fmt.Errorf("stream: %w", backend.InvalidHandle)
+	}
+	return nil
+}
+
+func (st *stream) tail() *mark {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.last
+}
+
+// submit queues a job behind what it must wait for.
+func (st *stream) submit(j *job) {
+	if j.mark == nil {
+		j.mark = newMark()
+	}
+	c := st.context
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case st == c.legacy:
+		j.deps = append(j.deps, c.left...)
+		for o := range c.streams {
+			if o != st && !o.cfg.NonBlocking {
+				j.deps = append(j.deps, o.tail())
+			}
+		}
+	case !st.cfg.NonBlocking:
+		j.deps = append(j.deps, c.legacy.tail())
+	}
+	j.deps = undone(j.deps)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.queue = append(st.queue, j)
+	st.last = j.mark
+	if !st.busy {
+		st.busy = true
+		go st.work()
+	}
+}
+
+// work carries out what is queued, until nothing is.
+func (st *stream) work() {
+	for {
+		st.mu.Lock()
+		if len(st.queue) == 0 {
+			st.queue, st.busy = nil, false
+			st.mu.Unlock()
+			return
+		}
+		j := st.queue[0]
+		st.queue[0] = nil
+		st.queue = st.queue[1:]
+		if st.room != nil && len(st.queue) <= maxQueued/2 {
+			close(st.room)
+			st.room = nil
+		}
+		st.mu.Unlock()
+		st.context.do(j)
+	}
+}
+
+// do carries out a job when its time has come.
+func (c *cudaContext) do(j *job) {
+	defer j.mark.reach()
+	s := c.space
+	if s.await(j.deps) != nil || !j.steps && !s.gate.Enter() {
+		if j.drop != nil {
+			j.drop()
+		}
+		return
+	}
+	if !j.steps {
+		defer s.gate.Leave()
+	}
+	if j.run == nil || !j.always && c.Err() != nil {
+		return
+	}
+	for _, u := range j.uses {
+		u.begin(j)
+		defer u.yard.end(j)
+	}
+	if err := j.run(j); err != nil {
+		c.fail(err)
+	}
+}
+
+// enqueue checks the stream and what it is given, and submits it.
+func (st *stream) enqueue(prepare func(*cudaContext) (task, error)) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	t, err := prepare(st.context)
+	if err != nil {
+		return err
+	}
+	st.submit(&job{run: t.run, uses: t.uses})
+	return nil
+}
+
+// Copy implements backend.Stream.
+func (st *stream) Copy(x backend.Copy) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.copyTask(x) })
+}
+
+// Fill implements backend.Stream.
+func (st *stream) Fill(x backend.Fill) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.fillTask(x) })
+}
+
+// Launch implements backend.Stream.
+func (st *stream) Launch(x backend.Launch) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.launchTask(x) })
+}
+
+// Exchange implements backend.Stream.
+func (st *stream) Exchange(b []backend.Buffer, begin func([][]byte, func(error))) error {
+	return st.enqueue(func(c *cudaContext) (task, error) { return c.exchangeTask(b, begin) })
+}
+
+// Host implements backend.Stream.
+func (st *stream) Host(f func()) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	st.submit(&job{always: true, run: func(*job) error {
+		if !st.context.space.gate.Aside(f) {
+			return errClosed
+		}
+		return nil
+	}})
+	return nil
+}
+
+// AllocAsync implements backend.Stream.
+func (st *stream) AllocAsync(id backend.PoolID, n uint64) (backend.Addr, error) {
+	if err := st.ready(); err != nil {
+		return 0, err
+	}
+	s := st.context.space
+	s.mu.Lock()
+	p, err := s.ledger.PlacePooled(id, n)
+	if err != nil {
+		s.mu.Unlock()
+		return 0, err
+	}
+	waits := s.ledger.waits(p.Alloc.Base, p.Size())
+	s.mu.Unlock()
+	s.device.grown(s)
+	st.submit(&job{deps: waits, always: true, run: func(*job) error { return s.attach(p) }})
+	return p.Alloc.Base, nil
+}
+
+// FreeAsync implements backend.Stream.
+func (st *stream) FreeAsync(a backend.Addr) error {
+	if err := st.ready(); err != nil {
+		return err
+	}
+	// Nobody is given the addresses before the job is queued, or the job could come to wait for him.
+	s := st.context.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, over, err := s.unname(a, backend.Plain, backend.Pooled)
+	if err != nil {
+		return err
+	}
+	st.submit(&job{mark: over, always: true, run: func(*job) error { s.unmap(p); return nil }})
+	return nil
+}
+
+// Query implements backend.Stream.
+func (st *stream) Query() error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	if m := st.tail(); m != nil && !m.done() {
+		return fmt.Errorf("stream: %w", backend.NotReady)
+	}
+	return st.context.check()
+}
+
+// Synchronize implements backend.Stream.
+func (st *stream) Synchronize(ctx context.Context) error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	marks := []*mark{st.tail()}
+	if st == st.context.legacy {
+		marks = st.context.blockingTails()
+	}
+	for _, m := range undone(marks) {
+		if err := m.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return st.context.check()
+}
+
+// blockingTails is the last work of each stream for which the legacy stream waits.
+func (c *cudaContext) blockingTails() []*mark {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	marks := slices.Clone(c.left)
+	for s := range c.streams {
+		if !s.cfg.NonBlocking {
+			marks = append(marks, s.tail())
+		}
+	}
+	return marks
+}
+
+// Destroy implements backend.Stream.
+func (st *stream) Destroy() error {
+	if err := st.check(); err != nil {
+		return err
+	}
+	c := st.context
+	if st == c.legacy {
+		return fmt.Errorf("the legacy stream: %w", backend.InvalidHandle)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.gone = true
+	delete(c.streams, st)
+	c.left = undone(append(c.left, st.last))
+	return nil
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"slices"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// A device holds no more memory of spaces than it has. When one is mapped, or allocates, and there is no room, those that were
+// mapped longest ago leave: their bytes are copied to the host's memory and their arenas given back. They come back whole, when
+// their space is mapped. Two things stay where they are, as if they were the host's then: what a collective works on, for it
+// needs other spaces to end; and a space that a peer's work or the server reaches into while it is not mapped.
+//
+// The device's lock guards all this, and is held while bytes are copied.
+type holdings struct {
+	spaces []*space // that are in the device's memory, those mapped longest ago first
+	swap   backend.Swap
+}
+
+// Swapped implements backend.Swapper.
+func (d *device) Swapped() backend.Swap {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.holdings.swap
+}
+
+// admit has a space, all of it, in the device's memory. The caller holds mu.
+func (d *device) admit(s *space) {
+	s.comeBack()
+	h := &d.holdings
+	h.spaces = append(without(h.spaces, s), s)
+	sum := uint64(0)
+	s.mu.Lock()
+	free, total := s.ledger.Info()
+	s.held = total - free
+	s.mu.Unlock()
+	for _, o := range h.spaces {
+		sum += o.held
+	}
+	for _, o := range h.spaces[:len(h.spaces)-1] {
+		if sum <= d.info.Memory {
+			break
+		}
+		sum -= o.held
+		h.spaces = without(h.spaces, o)
+		o.leave()
+	}
+	h.swap.Most = max(h.swap.Most, sum)
+}
+
+func without(list []*space, s *space) []*space {
+	return slices.DeleteFunc(slices.Clone(list), func(o *space) bool { return o == s })
+}
+
+// grown is called when a space has allocated: what it has must fit, if it is mapped.
+func (d *device) grown(s *space) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mapped == s && len(d.holdings.spaces) > 1 {
+		d.admit(s)
+	}
+}
+
+// leave moves a space's bytes to the host's memory, unless somebody reaches into it. The caller holds the device's mu.
+func (s *space) leave() {
+	s.held = 0
+	if !s.yard.shut() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began, swap := time.Now(), &s.device.holdings.swap
+	s.ledger.Arenas(func(h *holder) {
+		if a := h.Bytes; a.away == nil && !s.device.backend.pinned(a.bytes) {
+			swap.Out += a.leave()
+		}
+	})
+	swap.Took += time.Since(began)
+}
+
+// comeBack undoes leave. The caller holds the device's mu.
+func (s *space) comeBack() {
+	if !s.yard.isShut() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began, swap := time.Now(), &s.device.holdings.swap
+	s.ledger.Arenas(func(h *holder) {
+		if a := h.Bytes; a.away != nil {
+			swap.In += a.comeBack()
+		}
+	})
+	swap.Took += time.Since(began)
+	s.yard.open()
+}
+
+// begin is what work does first that touches the space's bytes.
+func (s *space) begin(j *job) {
+	for !s.yard.begin(j) {
+		s.device.mu.Lock()
+		s.comeBack()
+		s.device.mu.Unlock()
+	}
+}
+
+// leave moves bytes to the host's memory and returns how many. Where that has none, they stay.
+func (a *arena) leave() (n uint64) {
+	host, err := newArena(uint64(len(a.bytes)))
+	if err != nil {
+		return 0
+	}
+	a.away = host
+	a.settle()
+	return move(host, a.bytes)
+}
+
+// comeBack undoes leave.
+func (a *arena) comeBack() uint64 {
+	n := move(a.bytes, a.away)
+	freeArena(a.away)
+	a.away = nil
+	a.protect()
+	return n
+}
+
+// move copies what was touched of from, gives it back, and returns how much that was.
+func move(to, from []byte) (n uint64) {
+	for len(from) > 0 {
+		part := from[:min(len(from), backend.Granule)]
+		if touched(part) {
+			n += uint64(copy(to, part))
+			wipe(part)
+		}
+		from, to = from[len(part):], to[len(part):]
+	}
+	return n
+}
+
+// pin keeps bytes where they are until the job that they are for is over.
+func (b *Backend) pin(j *job, pieces [][][]byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pins[j] = slices.Concat(pieces...)
+}
+
+func (b *Backend) unpin(j *job) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.pins, j)
+}
+
+// pinned tells whether any of these bytes must stay.
+func (b *Backend) pinned(bytes []byte) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, pieces := range b.pins {
+		for _, p := range pieces {
+			if overlap(p, bytes) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func overlap(a, b []byte) bool {
+	x, y := addressOf(a), addressOf(b)
+	return x < y+uint64(len(b)) && y < x+uint64(len(a))
+}

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// tenant is one of several spaces on a device that is too small for all.
+type tenant struct {
+	*space
+	cu backend.Context
+	at backend.Addr
+}
+
+const (
+	deviceSize = 16 << 20
+	tenantSize = 10 << 20
+)
+
+func tenants(t *testing.T, n int) (*device, []*tenant) {
+	t.Helper()
+	b, err := New(Config{Memory: []uint64{deviceSize}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	d := b.Devices()[0].(*device)
+	var all []*tenant
+	for i := range n {
+		s, err := d.NewSpace(backend.SpaceConfig{Base: backend.DefaultBase * backend.Addr(i+1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := &tenant{space: s.(*space)}
+		if x.cu, err = s.NewContext(0); err != nil {
+			t.Fatal(err)
+		}
+		if x.at, err = x.cu.Alloc(tenantSize); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x)
+	}
+	return d, all
+}
+
+// turn maps a space, does something, and unmaps it.
+func (x *tenant) turn(t *testing.T, do func()) {
+	t.Helper()
+	if err := x.Map(); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	if err := x.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Unmap(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (x *tenant) fill(t *testing.T, v uint32) {
+	t.Helper()
+	if err := x.cu.Legacy().Fill(backend.Fill{Addr: x.at, Value: v, Element: 1, Width: tenantSize}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// has checks all bytes without mapping the space.
+func (x *tenant) has(t *testing.T, v byte) {
+	t.Helper()
+	p := make([]byte, backend.Granule)
+	for at := backend.Addr(0); at < tenantSize; at += backend.Granule {
+		some, err := x.ReadBlock(backend.BlockID{Base: x.at + at}, p)
+		if err != nil || !some || !bytes.Equal(p, bytes.Repeat([]byte{v}, backend.Granule)) {
+			t.Fatalf("%#x: %v %v %d, want %d", uint64(x.at+at), some, err, p[0], v)
+		}
+	}
+}
+
+// inDevice counts the bytes that spaces really have in the device's memory.
+func inDevice(all []*tenant) (n uint64) {
+	for _, x := range all {
+		x.mu.Lock()
+		x.ledger.Arenas(func(h *holder) {
+			for at := 0; at < len(h.Bytes.bytes); at += backend.Granule {
+				if touched(h.Bytes.bytes[at:][:backend.Granule]) {
+					n += backend.Granule
+				}
+			}
+		})
+		x.mu.Unlock()
+	}
+	return n
+}
+
+// TestSwap: spaces that do not fit on a device together have their turns there, one after the other, and their bytes.
+func TestSwap(t *testing.T) {
+	d, all := tenants(t, 3)
+	for round := range 3 {
+		for i, x := range all {
+			x.turn(t, func() { x.fill(t, uint32(10*round+i)) })
+			if n := inDevice(all); n > deviceSize {
+				t.Errorf("round %d: %d bytes are in a device of %d", round, n, deviceSize)
+			}
+		}
+	}
+	if s := d.Swapped(); s.Out != 8*tenantSize || s.In != 6*tenantSize || s.Most != tenantSize || s.Took <= 0 {
+		t.Errorf("%+v", s)
+	}
+	for i, x := range all {
+		x.has(t, byte(20+i))
+		if free, total := x.Info(); total != deviceSize || free != deviceSize-tenantSize {
+			t.Errorf("%d of %d bytes are free", free, total)
+		}
+	}
+}
+
+// TestSwapGrown: memory that is allocated in a turn drives others out at once.
+func TestSwapGrown(t *testing.T) {
+	d, all := tenants(t, 2)
+	small := all[0]
+	if err := small.cu.Free(small.at); err != nil {
+		t.Fatal(err)
+	}
+	small.turn(t, func() {})
+	all[1].turn(t, func() { all[1].fill(t, 1) })
+	small.turn(t, func() {
+		if n := d.Swapped().Out; n != 0 {
+			t.Errorf("%d bytes left for nothing", n)
+		}
+		var err error
+		if small.at, err = small.cu.Alloc(tenantSize); err != nil {
+			t.Fatal(err)
+		}
+		if n := d.Swapped().Out; n != tenantSize {
+			t.Errorf("%d bytes have left", n)
+		}
+		small.fill(t, 2)
+	})
+	small.has(t, 2)
+	all[1].has(t, 1)
+}
+
+// TestSwapExchange: what a collective works on stays when its space leaves, and what it writes meanwhile is there when it is back.
+func TestSwapExchange(t *testing.T) {
+	d, all := tenants(t, 2)
+	a, b := all[0], all[1]
+	other, err := a.cu.Alloc(backend.Granule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Map(); err != nil {
+		t.Fatal(err)
+	}
+	a.fill(t, 1)
+	if err := a.cu.Legacy().Fill(backend.Fill{Addr: other, Value: 3, Element: 1, Width: backend.Granule}); err != nil {
+		t.Fatal(err)
+	}
+	type begun struct {
+		bytes []byte
+		done  func(error)
+	}
+	began := make(chan begun, 1)
+	if err := a.cu.Legacy().Exchange([]backend.Buffer{{Addr: a.at, Size: tenantSize, Write: true}}, func(p [][]byte, done func(error)) {
+		began <- begun{p[0], done}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	x := <-began
+	for a.Unmap() != nil { // it is about to wait
+		runtime.Gosched()
+	}
+	b.turn(t, func() { b.fill(t, 7) })
+	if n := d.Swapped().Out; n != backend.Granule {
+		t.Errorf("%d bytes have left", n)
+	}
+	for i := range x.bytes {
+		x.bytes[i] += 4
+	}
+	x.done(nil)
+	a.turn(t, func() {})
+	a.has(t, 5)
+	b.has(t, 7)
+	p := make([]byte, backend.Granule)
+	if some, err := a.ReadBlock(backend.BlockID{Base: other}, p); err != nil || !some || p[0] != 3 {
+		t.Errorf("%v %v %d", some, err, p[0])
+	}
+}
+
+// TestSwapPeer: a space that is not there is reached nevertheless by a peer, by copies and by pointers.
+func TestSwapPeer(t *testing.T) {
+	_, all := tenants(t, 2)
+	a, b := all[0], all[1]
+	a.turn(t, func() { a.fill(t, 1) })
+	b.turn(t, func() {
+		b.fill(t, 2)
+		err := b.cu.Legacy().Copy(backend.Copy{
+			Src: backend.Place{Space: a.space, Addr: uint64(a.at)}, Dst: backend.Place{Addr: uint64(b.at)}, Width: tenantSize,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	b.has(t, 1)
+	if err := b.AllowPeer(a.space); err != nil {
+		t.Fatal(err)
+	}
+	a.turn(t, func() { a.fill(t, 3) })
+	b.turn(t, func() {
+		if err := b.cu.Legacy().Fill(backend.Fill{Addr: a.at, Value: 4, Element: 1, Width: tenantSize}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	a.turn(t, func() {})
+	a.has(t, 4)
+}

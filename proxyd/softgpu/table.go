@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// table is the memory that work finds when it runs: addresses over bytes. What calls may name is another matter, see
+// book: the two differ for as long as stream-ordered allocations are under way.
+type table struct {
+	engine addresses // what kernels see
+
+	mu      sync.RWMutex
+	entries []entry  // ascending
+	seenBy  []*table // whose kernels see this one
+	closed  bool
+}
+
+type entry struct {
+	base  backend.Addr
+	bytes []byte
+}
+
+func (e entry) end() backend.Addr { return e.base + backend.Addr(len(e.bytes)) }
+
+func (t *table) find(a backend.Addr) (int, bool) {
+	return slices.BinarySearchFunc(t.entries, a, func(e entry, a backend.Addr) int { return compare(e.base, a) })
+}
+
+// add maps bytes at an address, for this space's kernels and those of spaces that see it.
+func (t *table) add(a backend.Addr, b []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return errClosed
+	}
+	i, found := t.find(a)
+	if found || i > 0 && t.entries[i-1].end() > a || i < len(t.entries) && t.entries[i].base < a+backend.Addr(len(b)) {
+		return fmt.Errorf("map %#x: in use: %w", uint64(a), backend.InvalidValue)
+	}
+	if err := t.engine.Map(uint64(a), b, false); err != nil {
+		return fmt.Errorf("%w: %w", backend.InvalidValue, err)
+	}
+	for k, o := range t.seenBy {
+		if err := o.engine.Map(uint64(a), b, false); err != nil {
+			_ = t.engine.Unmap(uint64(a))
+			for _, o := range t.seenBy[:k] {
+				_ = o.engine.Unmap(uint64(a))
+			}
+			return fmt.Errorf("map %#x for a peer: %w: %w", uint64(a), backend.InvalidValue, err)
+		}
+	}
+	t.entries = slices.Insert(t.entries, i, entry{a, b})
+	return nil
+}
+
+// holds tells whether these bytes are at an address.
+func (t *table) holds(a backend.Addr, b []byte) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	i, found := t.find(a)
+	return found && &t.entries[i].bytes[0] == &b[0]
+}
+
+// remove undoes add, if anything is there. Work that runs may still use the bytes.
+func (t *table) remove(a backend.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i, found := t.find(a)
+	if !found {
+		return
+	}
+	t.entries = slices.Delete(t.entries, i, i+1)
+	_ = t.engine.Unmap(uint64(a))
+	for _, o := range t.seenBy {
+		_ = o.engine.Unmap(uint64(a))
+	}
+}
+
+// show lets o's kernels see all that is and will be mapped here.
+func (t *table) show(o *table) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if slices.Contains(t.seenBy, o) {
+		return fmt.Errorf("peer: %w", backend.PeerAccessAlreadyEnabled)
+	}
+	for i, e := range t.entries {
+		if err := o.engine.Map(uint64(e.base), e.bytes, false); err != nil {
+			for _, e := range t.entries[:i] {
+				_ = o.engine.Unmap(uint64(e.base))
+			}
+			return fmt.Errorf("peer: %w: %w", backend.InvalidValue, err)
+		}
+	}
+	t.seenBy = append(t.seenBy, o)
+	return nil
+}
+
+// hide undoes show.
+func (t *table) hide(o *table) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.seenBy, o)
+	if i < 0 {
+		return fmt.Errorf("peer: %w", backend.PeerAccessNotEnabled)
+	}
+	t.seenBy = slices.Delete(t.seenBy, i, i+1)
+	for _, e := range t.entries {
+		_ = o.engine.Unmap(uint64(e.base))
+	}
+	return nil
+}
+
+// close takes all away, from everybody, for good.
+func (t *table) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		_ = t.engine.Unmap(uint64(e.base))
+		for _, o := range t.seenBy {
+			_ = o.engine.Unmap(uint64(e.base))
+		}
+	}
+	t.entries, t.seenBy, t.closed = nil, nil, true
+}
+
+// view returns the n bytes at an address, in as many pieces as they lie in. The error wraps IllegalAddress.
+func (t *table) view(a backend.Addr, n uint64) ([][]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	i, found := t.find(a)
+	if !found {
+		i--
+	}
+	var out [][]byte
+	for at, left := a, n; ; i++ {
+		if i < 0 || i >= len(t.entries) || t.entries[i].base > at || t.entries[i].end() <= at {
+			return nil, fmt.Errorf("%d bytes at %#x: nothing is at %#x: %w", n, uint64(a), uint64(at), backend.IllegalAddress)
+		}
+		piece := t.entries[i].bytes[at-t.entries[i].base:]
+		if uint64(len(piece)) >= left {
+			return append(out, piece[:left:left]), nil
+		}
+		out = append(out, piece)
+		at += backend.Addr(len(piece))
+		left -= uint64(len(piece))
+	}
+}

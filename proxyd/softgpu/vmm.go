@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import "github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+
+// Reserve implements backend.Virtual.
+func (s *space) Reserve(size, align uint64, hint backend.Addr) (backend.Addr, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, errClosed
+	}
+	return s.ledger.Reserve(size, align, hint)
+}
+
+// Unreserve implements backend.Virtual.
+func (s *space) Unreserve(a backend.Addr, size uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.Unreserve(a, size)
+}
+
+// NewMemory implements backend.Virtual.
+func (s *space) NewMemory(size uint64) (backend.MemoryID, error) {
+	id, err := s.newMemory(size)
+	if err == nil {
+		s.device.grown(s)
+	}
+	return id, err
+}
+
+func (s *space) newMemory(size uint64) (backend.MemoryID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, errClosed
+	}
+	return s.ledger.NewMemory(size)
+}
+
+// RetainMemory implements backend.Virtual.
+func (s *space) RetainMemory(a backend.Addr) (backend.MemoryID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.RetainMemory(a)
+}
+
+// ReleaseMemory implements backend.Virtual.
+func (s *space) ReleaseMemory(id backend.MemoryID) error {
+	s.mu.Lock()
+	last, err := s.ledger.ReleaseMemory(id)
+	s.mu.Unlock()
+	if last != nil {
+		s.giveBack(last)
+	}
+	return err
+}
+
+// giveBack drops a reference to bytes once no work uses them.
+func (s *space) giveBack(ar *holder) {
+	s.yard.bury(func() {
+		s.mu.Lock()
+		last := s.ledger.Unref(ar)
+		s.mu.Unlock()
+		if last {
+			ar.Bytes.free()
+		}
+	}, true)
+}
+
+// MapMemory implements backend.Virtual.
+func (s *space) MapMemory(a backend.Addr, size, offset uint64, id backend.MemoryID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.MapMemory(a, size, offset, id)
+}
+
+// UnmapMemory implements backend.Virtual.
+func (s *space) UnmapMemory(a backend.Addr, size uint64) error {
+	work := s.work() // first, see free
+	s.mu.Lock()
+	list, over, err := s.ledger.UnmapMemory(a, size)
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	gone := s.ledger.free(a, size)
+	s.mu.Unlock()
+	s.later(gone, work, func() {
+		for _, x := range list {
+			s.table.remove(x.Base)
+		}
+		for _, ar := range over {
+			s.giveBack(ar)
+		}
+	})
+	return nil
+}
+
+// SetAccess implements backend.Virtual.
+func (s *space) SetAccess(a backend.Addr, size uint64, allow bool) error {
+	s.mu.Lock()
+	list, err := s.ledger.SetAccess(a, size, allow)
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	waits := s.ledger.waits(a, size)
+	s.mu.Unlock()
+	if err := s.await(waits); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range list {
+		ar, still := s.ledger.Still(x, allow)
+		if !still {
+			continue // what another thread has unmapped meanwhile stays so
+		}
+		switch there := s.table.holds(x.Base, ar.Bytes.bytes); {
+		case allow && !there:
+			if err := s.table.add(x.Base, ar.Bytes.bytes); err != nil {
+				return err
+			}
+		case !allow && there:
+			s.table.remove(x.Base)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel can tell which pages were written (Linux 6.7): memory that is registered with a userfaultfd in its asynchronous mode
+// is write-protected, the first write to a page takes that away without telling anybody, and PAGEMAP_SCAN says from which it
+// was taken.
+const (
+	uffdAPI          = 0xc018aa3f // UFFDIO_API
+	uffdRegister     = 0xc020aa00 // UFFDIO_REGISTER
+	uffdWriteProtect = 0xc018aa06 // UFFDIO_WRITEPROTECT
+	pagemapScan      = 0xc0606610 // PAGEMAP_SCAN
+	uffdVersion      = 0xaa
+	uffdUserModeOnly = 1
+	uffdWPAsync      = 1 << 15
+	uffdModeWP       = 1 << 1
+	uffdProtect      = 1 << 0
+	pageWritten      = 1 << 1 // PAGE_IS_WRITTEN
+)
+
+// watcher asks the kernel what was written.
+type watcher struct {
+	uffd    int
+	pagemap *os.File
+}
+
+// watching is this process's watcher, nil where the kernel has none to offer.
+var watching = sync.OnceValue(func() *watcher {
+	f := pagemap()
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|uffdUserModeOnly, 0, 0)
+	if f == nil || errno != 0 {
+		return nil
+	}
+	api := [3]uint64{uffdVersion, uffdWPAsync}
+	if ioctl(int(fd), uffdAPI, unsafe.Pointer(&api)) != nil {
+		_ = unix.Close(int(fd))
+		return nil
+	}
+	return &watcher{int(fd), f}
+})
+
+func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// register has the kernel watch an arena, until it is given back.
+func (w *watcher) register(b []byte) error {
+	arg := [4]uint64{addressOf(b), uint64(len(b)), uffdModeWP}
+	if err := ioctl(w.uffd, uffdRegister, unsafe.Pointer(&arg)); err != nil {
+		return fmt.Errorf("watch %d bytes: %w", len(b), err)
+	}
+	return nil
+}
+
+// region is a page_region: its start, its end and its categories.
+type region [3]uint64
+
+// scanArg is a pm_scan_arg.
+type scanArg struct {
+	size, flags, start, end, walkEnd uint64
+	vec                              *region
+	vecLen, maxPages                 uint64
+	inverted, mask, anyOf, returned  uint64
+}
+
+// protect has writes to b noticed from now on, or no longer.
+func (w *watcher) protect(b []byte, on bool) error {
+	arg := [3]uint64{addressOf(b), uint64(len(b)), 0}
+	if on {
+		arg[2] = uffdProtect
+	}
+	return ioctl(w.uffd, uffdWriteProtect, unsafe.Pointer(&arg))
+}
+
+// written tells whether pages of b were written since it was protected. Where that cannot be known, it says yes.
+func (w *watcher) written(b []byte) bool {
+	var found region
+	arg := scanArg{start: addressOf(b), end: addressOf(b) + uint64(len(b)), vec: &found, vecLen: 1, maxPages: 1, mask: pageWritten, returned: pageWritten}
+	arg.size = uint64(unsafe.Sizeof(arg))
+	err := ioctl(int(w.pagemap.Fd()), pagemapScan, unsafe.Pointer(&arg))
+	return err != nil || found != (region{})
+}

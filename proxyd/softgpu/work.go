@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package softgpu
+
+import (
+	"context"
+	"sync"
+)
+
+// mark is a point in a stream's work, or the end of something else that is waited for.
+type mark struct{ ch chan struct{} }
+
+func newMark() *mark { return &mark{make(chan struct{})} }
+
+func (m *mark) reach() { close(m.ch) }
+
+func (m *mark) done() bool {
+	select {
+	case <-m.ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns nil when the mark is reached, or ctx's error.
+func (m *mark) wait(ctx context.Context) error {
+	select {
+	case <-m.ch:
+		return nil
+	default:
+	}
+	select {
+	case <-m.ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// undone leaves out what is reached, and what is nil.
+func undone(marks []*mark) []*mark {
+	out := marks[:0]
+	for _, m := range marks {
+		if m != nil && !m.done() {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// job is a piece of work in a stream's queue.
+type job struct {
+	deps   []*mark
+	run    func(*job) error // nil: nothing to do
+	always bool             // run even if the context has a fault
+	steps  bool             // each of its steps enters the gate itself: between them they wait for others
+	uses   []*space         // whose memory it touches while it runs
+	drop   func()           // called instead when the space was closed, or nil
+	// foreign is work of others, who have been given bytes and may keep them for long.
+	foreign bool
+	mark    *mark
+}
+
+// yard keeps bytes that are no longer mapped until the work that runs now and can reach them has ended: a kernel may still be
+// using them.
+type yard struct {
+	mu      sync.Mutex
+	away    bool // the bytes are elsewhere: nobody may begin
+	running map[*job]bool
+	graves  []*grave
+}
+
+type grave struct {
+	waits map[*job]bool
+	free  func()
+}
+
+// begin enters a job, unless the bytes are elsewhere.
+func (y *yard) begin(j *job) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.away {
+		return false
+	}
+	if y.running == nil {
+		y.running = map[*job]bool{}
+	}
+	y.running[j] = true
+	return true
+}
+
+// shut lets nobody begin, and returns true, unless somebody is at work who is not foreign.
+func (y *yard) shut() bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for j := range y.running {
+		if !j.foreign {
+			return false
+		}
+	}
+	y.away = true
+	return true
+}
+
+func (y *yard) isShut() bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.away
+}
+
+// open undoes shut.
+func (y *yard) open() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.away = false
+}
+
+func (y *yard) end(j *job) {
+	var free []func()
+	y.mu.Lock()
+	delete(y.running, j)
+	left := y.graves[:0]
+	for _, g := range y.graves {
+		delete(g.waits, j)
+		if len(g.waits) == 0 {
+			free = append(free, g.free)
+		} else {
+			left = append(left, g)
+		}
+	}
+	clear(y.graves[len(left):])
+	y.graves = left
+	y.mu.Unlock()
+	for _, f := range free {
+		f()
+	}
+}
+
+// bury calls free once no work uses what was unmapped before this call; whether that includes work of others, see
+// job.foreign, the caller says.
+func (y *yard) bury(free func(), foreign bool) {
+	y.mu.Lock()
+	g := &grave{waits: make(map[*job]bool, len(y.running)), free: free}
+	for j := range y.running {
+		if foreign || !j.foreign {
+			g.waits[j] = true
+		}
+	}
+	wait := len(g.waits) > 0
+	if wait {
+		y.graves = append(y.graves, g)
+	}
+	y.mu.Unlock()
+	if !wait {
+		free()
+	}
+}
