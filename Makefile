@@ -50,7 +50,8 @@ $(MINICLUSTER): $(GO_FILES) go.mod go.sum
 deps:
 	@contrib/deps
 
-demo: deps build
+# A training that is moved, shrunk and grown by preemptd; what its nodes run is built while the cluster is raised.
+demo: deps $(MINICLUSTER)
 	@contrib/demo/run
 
 test: deps build $(LINT)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ func stage(ctx context.Context, tree string, controller bool) (string, error) {
 		return "", err
 	}
 	var said bytes.Buffer
-	args := []string{"--no-print-directory", "-C", source, "DESTDIR=" + dir, "PREFIX=/usr", "SPANK_INCLUDE=" + filepath.Join(tree, "usr/include"), "install-node"}
+	args := []string{"--no-print-directory", "-j", fmt.Sprint(runtime.NumCPU()), "-C", source, "DESTDIR=" + dir, "PREFIX=/usr", "SPANK_INCLUDE=" + filepath.Join(tree, "usr/include"), "install-node"}
 	if controller {
 		args = append(args, "install-controller")
 	}

@@ -5,6 +5,7 @@ package workloads
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -217,4 +218,28 @@ func TestServe(t *testing.T) {
 		t.Error("it remembers nothing")
 	}
 	same(t, "once more", run(t, 1, requests, "serve"), lines)
+}
+
+// TestUntil: a training that a file ends, ends on all ranks after the same step, whenever the file comes.
+func TestUntil(t *testing.T) {
+	for _, name := range []string{"mlp", "gpt"} {
+		t.Run(name, func(t *testing.T) {
+			stop := filepath.Join(t.TempDir(), "stop")
+			args := []string{"--ranks", "4", "--processes", "--steps", "0", "--until", stop}
+			time.AfterFunc(500*time.Millisecond, func() { // wherever that is in the program's life
+				if err := os.WriteFile(stop, nil, 0o600); err != nil {
+					t.Error(err)
+				}
+			})
+			got := run(t, 2, "", name, args...)
+			if again := run(t, 2, "", name, args...); len(again) != 1 || again[0] != got[0] {
+				t.Errorf("a file that is there at the start does not end the training after its first step %q:\n%s",
+					got[0], strings.Join(again, "\n"))
+			}
+			same(t, "as many steps, asked for by number", run(t, 2, "", name, "--ranks", "4", "--steps", fmt.Sprint(len(got))), got)
+			if len(run(t, 2, "", name, append(args, "--steps", "2", "--until", stop+".never")...)) != 2 {
+				t.Error("without the file, --steps no longer ends the training")
+			}
+		})
+	}
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Plot draws the losses of two trainings over each other, and below them which jobs had which
-// GPUs, and when. It exits with 1 if a loss, or the hash of the parameters behind it, is another one.
+// GPUs, and when. The undisturbed one may have made more steps. It exits with 1 if a loss of the other, or the hash of the
+// parameters behind it, is another one.
 //
 //	plot UNDISTURBED.losses DISTURBED.losses RUNS MARKS OUT.png
 //
@@ -81,15 +82,26 @@ func plot(args []string) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	same = len(calm) == len(moved)
-	for i := range calm {
-		same = same && calm[i].step == moved[i].step && calm[i].text == moved[i].text
-	}
+	same = equalSteps(calm, moved)
+	calm = calm[:min(len(calm), len(moved))]
 	out, err := os.Create(args[4])
 	if err != nil {
 		return same, err
 	}
 	return same, errors.Join(png.Encode(out, picture(calm, moved, runs, marks, same)), out.Close())
+}
+
+// equalSteps reports whether moved is what calm begins with. Calm may have made more steps.
+func equalSteps(calm, moved []point) bool {
+	if len(calm) < len(moved) {
+		return false
+	}
+	for i := range moved {
+		if calm[i].step != moved[i].step || calm[i].text != moved[i].text {
+			return false
+		}
+	}
+	return true
 }
 
 func readLosses(path string) ([]point, error) {
@@ -201,7 +213,7 @@ func picture(calm, moved []point, runs []run, marks []mark, same bool) image.Ima
 	for _, p := range append(append([]point{}, calm...), moved...) {
 		low, high = math.Min(low, p.loss), math.Max(high, p.loss)
 	}
-	x := func(step int) int { return left + step*(width-left-right)/max(1, len(calm)-1) }
+	x := func(step int) int { return left + (step-1)*(width-left-right)/max(1, len(calm)-1) }
 	y := func(loss float64) int {
 		return top + int((high-loss)/math.Max(high-low, 1e-12)*float64(height-top-bottom))
 	}

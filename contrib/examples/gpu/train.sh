@@ -5,8 +5,9 @@
 #SBATCH --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 --output=%x.log
 #
 # A transformer trained by four ranks with a GPU each, on two nodes. After each step a line goes to NAME.losses:
-# the step, its loss, the time, and a hash of all parameters.
-srun ./gpt --id-file "$SLURM_JOB_NAME.id" --steps "${STEPS:-150}" |
+# the step, its loss, the time, and a hash of all parameters. It ends after STEPS steps (0: never), or when there is a file
+# NAME.stop.
+srun ./gpt --id-file "$SLURM_JOB_NAME.id" --steps "${STEPS:-150}" --until "$SLURM_JOB_NAME.stop" |
 	while read -r _ step _ loss _ hash; do
 		echo "$step $loss $EPOCHREALTIME $hash"
 	done >"$SLURM_JOB_NAME.losses"

@@ -287,6 +287,7 @@ static void load_sequences(struct gpt *g, int step)
 static void train(struct rank *r)
 {
 	struct gpt g;
+	bool last = false;
 
 	make(&g, r);
 	if (r->o->gradients) {
@@ -294,13 +295,14 @@ static void train(struct rank *r)
 		check_gradients(r, &g.m, forward, backward, &g);
 		return;
 	}
-	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
+	for (int step = 1; !last; ++step) {
 		load_sequences(&g, step);
 		forward(&g);
 		backward(&g);
 		reduce_gradients(r, &g.m, r->world);
 		improve(r, &g.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &g.m) / r->ranks, agreed_hash(r, &g.m));
+		last = is_last_step(r, step);
 	}
 	CU(cuMemFreeHost(g.host));
 	free_model(&g.m);

@@ -104,6 +104,7 @@ static void load_points(struct mlp *p, int step)
 static void train(struct rank *r)
 {
 	struct mlp p;
+	bool last = false;
 
 	make(&p, r);
 	if (r->o->gradients) {
@@ -111,13 +112,14 @@ static void train(struct rank *r)
 		check_gradients(r, &p.m, forward, backward, &p);
 		return;
 	}
-	for (int step = 1; r->o->steps == 0 || step <= r->o->steps; ++step) {
+	for (int step = 1; !last; ++step) {
 		load_points(&p, step);
 		forward(&p);
 		backward(&p);
 		reduce_gradients(r, &p.m, r->world);
 		improve(r, &p.m, 0.01f, 1.0f / (float)r->ranks);
 		print_step(r, step, read_loss(r, &p.m) / r->ranks, agreed_hash(r, &p.m));
+		last = is_last_step(r, step);
 	}
 	free_model(&p.m);
 }

@@ -13,6 +13,7 @@
 static const char usage[] =
 	"usage: %s [OPTION...]\n"
 	"  --steps N       how many steps, 0: until the end of time\n"
+	"  --until PATH    end before that, after the first step whose end finds PATH there (mlp, gpt)\n"
 	"  --seed N        of parameters and data\n"
 	"  --ranks N       how many ranks; those that RANK or SLURM_PROCID do not name are threads of this process\n"
 	"  --processes     they are processes instead\n"
@@ -56,9 +57,10 @@ static void read_environment(struct options *o)
 
 int read_options(struct options *o, int argc, char **argv)
 {
-	enum { STEPS = 1, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, SOCKET, HELP };
+	enum { STEPS = 1, UNTIL, SEED, RANKS, PROCESSES, RANK, ID_FILE, DEVICES, GRADIENTS, SOCKET, HELP };
 	static const struct option list[] = {
-		{ "steps", required_argument, NULL, STEPS },     { "seed", required_argument, NULL, SEED },
+		{ "steps", required_argument, NULL, STEPS },     { "until", required_argument, NULL, UNTIL },
+		{ "seed", required_argument, NULL, SEED },
 		{ "ranks", required_argument, NULL, RANKS },     { "processes", no_argument, NULL, PROCESSES },
 		{ "rank", required_argument, NULL, RANK },       { "id-file", required_argument, NULL, ID_FILE },
 		{ "devices", required_argument, NULL, DEVICES }, { "gradients", no_argument, NULL, GRADIENTS },
@@ -72,6 +74,9 @@ int read_options(struct options *o, int argc, char **argv)
 		switch (c) {
 		case STEPS:
 			o->steps = atoi(optarg);
+			break;
+		case UNTIL:
+			o->until = optarg;
 			break;
 		case SEED:
 			o->seed = (uint32_t)strtoul(optarg, NULL, 0);

@@ -245,6 +245,21 @@ void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all)
 	CU(cuStreamSynchronize(r->stream));
 }
 
+bool is_last_step(struct rank *r, int step)
+{
+	uint64_t found[r->ranks];
+	bool last = false;
+
+	if (r->o->steps > 0 && step >= r->o->steps)
+		return (true);
+	if (r->o->until == NULL)
+		return (false);
+	gather_hashes(r, access(r->o->until, F_OK) == 0, found);
+	for (int i = 0; i < r->ranks; ++i)
+		last = last || found[i] != 0;
+	return (last);
+}
+
 void print_step(struct rank *r, int step, double loss, uint64_t hash)
 {
 	if (r->rank == 0)

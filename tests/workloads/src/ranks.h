@@ -22,6 +22,7 @@ struct options {
 	int local;   /* the place of that one on this node */
 	bool processes;
 	int steps;
+	const char *until; /* a training ends when this file is there, NULL: after its steps */
 	uint32_t seed;
 	int devices; /* how many are used, 0: all */
 	const char *id_file;
@@ -65,6 +66,12 @@ extern struct nccl_calls nccl;
 
 /* The hashes of all ranks in their order, in all; count is that of ranks. */
 void gather_hashes(struct rank *r, uint64_t mine, uint64_t *all);
+
+/*
+ * Reports whether a training ends with this step: it was the last, or a rank has found the file of --until. All ranks call
+ * it after each step, and get the same answer: what each has found is gathered, for they look at different moments.
+ */
+bool is_last_step(struct rank *r, int step);
 
 /* Prints a line for the step, once for all ranks. */
 void print_step(struct rank *r, int step, double loss, uint64_t hash);

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPlot(t *testing.T) {
+	const undisturbed = "1 4.5 100.1 aa\n2 3.5 100.2 bb\n3 2.5 100.3 cc\n"
+	for _, c := range []struct {
+		name, disturbed string
+		same            bool
+	}{
+		{"the same, at other times", "1 4.5 100.1 aa\n2 3.5 140.2 bb\n3 2.5 150.3 cc\n", true},
+		{"the undisturbed one made more steps", "1 4.5 100.1 aa\n2 3.5 140.2 bb\n", true},
+		{"the undisturbed one made fewer steps", undisturbed + "4 1.5 100.4 dd\n", false},
+		{"another loss", "1 4.5 100.1 aa\n2 3.6 140.2 bb\n", false},
+		{"the same loss, another hash", "1 4.5 100.1 aa\n2 3.5 140.2 b0\n", false},
+		{"a step twice", "1 4.5 100.1 aa\n1 4.5 140.2 aa\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write := func(name, text string) string {
+				path := filepath.Join(dir, name)
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return path
+			}
+			out := filepath.Join(dir, "out.png")
+			same, err := plot([]string{
+				write("calm", undisturbed), write("moved", c.disturbed),
+				write("runs", "training|100|130|n[1-2]|cpu=4,gres/gpu=4\ntraining|140|160|n[3-4]|cpu=4,gres/gpu=2\nnever|Unknown|Unknown||\n"),
+				write("marks", "135 it moves\n"), out,
+			})
+			if err != nil || same != c.same {
+				t.Fatalf("plot: same %v, error %v; want same %v", same, err, c.same)
+			}
+			file, err := os.Open(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			if img, err := png.Decode(file); err != nil || img.Bounds().Dx() != width {
+				t.Errorf("the picture: %v", err)
+			}
+		})
+	}
+}
+
+// A file that is not what it should be is named with the line.
+func TestPlotBadInput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "losses")
+	if err := os.WriteFile(path, []byte("1 4.5 100.1 aa\n2 what\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plot([]string{path, path, path, path, path}); err == nil || !strings.Contains(err.Error(), path+":2:") {
+		t.Errorf("plot: %v, want the path and line 2", err)
+	}
+}
