@@ -5,12 +5,17 @@
 // count of all that passed and failed. Each argument is "name: shell command". A
 // part that prints the events of `go test -json` is counted test by test; any other
 // is one test, which passes if its command does. What passed is told in a line a
-// package, what failed and what was skipped with all that it said.
+// package, what failed and what was skipped with all that it said. At the end there are tables of
+// where the time went.
+//
+// With -record FILE, the count is added to a file as a line. "tally -sum N FILE" prints the sum of N such lines;
+// one that is missing, because a run did not come to its end, counts as a failure.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,27 +27,54 @@ import (
 )
 
 func main() {
+	record := flag.String("record", "", "add the count to `FILE`")
+	runs := flag.Int("sum", 0, "only print the sum of what `N` runs have recorded")
+	flag.Parse()
 	var total count
-	var failures []failure
-	for _, arg := range os.Args[1:] {
-		name, command, ok := strings.Cut(arg, ":")
-		if !ok {
-			fmt.Fprintf(os.Stderr, "tally: %q: want \"name: command\"\n", arg)
-			os.Exit(2)
+	if *runs > 0 {
+		total = sumRecords(flag.Arg(0), *runs)
+	} else {
+		total = runParts(flag.Args())
+		if err := total.appendTo(*record); err != nil {
+			fmt.Fprintln(os.Stderr, "tally:", err)
+			total.failed++
 		}
-		fmt.Printf("== %s\n", name)
-		part, failed := run(name, strings.TrimSpace(command))
-		total.add(part)
-		failures = append(failures, failed...)
 	}
-	tell(os.Stdout, failures)
-	fmt.Printf("%d passed, %d failed, %d unsteady, %d skipped\n", total.passed, total.failed, total.unsteady, total.skipped)
+	fmt.Println(total)
 	if total.failed > 0 || total.passed == 0 {
 		os.Exit(1)
 	}
 }
 
+// runParts runs the parts of a test run, and prints what failed and where the time went.
+func runParts(args []string) count {
+	var total count
+	var failures []failure
+	var times timing
+	began := time.Now()
+	for _, arg := range args {
+		name, command, ok := strings.Cut(arg, ":")
+		if !ok {
+			fmt.Fprintf(os.Stderr, "tally: %q: want \"name: command\"\n", arg)
+			os.Exit(2)
+		}
+		fmt.Printf("== %s (%s into the run)\n", name, time.Since(began).Round(time.Second))
+		partBegan := time.Now()
+		part, failed := run(name, strings.TrimSpace(command), &times)
+		times.parts = append(times.parts, timed{name, time.Since(partBegan)})
+		total.add(part)
+		failures = append(failures, failed...)
+	}
+	tell(os.Stdout, failures)
+	times.print(os.Stdout, time.Since(began))
+	return total
+}
+
 type count struct{ passed, failed, unsteady, skipped int }
+
+func (c count) String() string {
+	return fmt.Sprintf("%d passed, %d failed, %d unsteady, %d skipped", c.passed, c.failed, c.unsteady, c.skipped)
+}
 
 func (c *count) add(d count) {
 	c.passed += d.passed
@@ -53,7 +85,7 @@ func (c *count) add(d count) {
 
 // run runs one part, and returns what failed in it too, the first time. Its command's failure
 // counts even if every test in it passed.
-func run(name, command string) (count, []failure) {
+func run(name, command string, times *timing) (count, []failure) {
 	began := time.Now()
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Stderr = os.Stderr
@@ -66,6 +98,7 @@ func run(name, command string) (count, []failure) {
 		return count{failed: 1}, nil
 	}
 	t := newTally(os.Stdout)
+	t.times = times
 	stop := t.heartbeat(30 * time.Second)
 	t.read(out)
 	stop()
@@ -79,7 +112,7 @@ func run(name, command string) (count, []failure) {
 	case t.tests > 0:
 		t.steady(name, command)
 	}
-	fmt.Printf("== %s: %d passed, %d failed, %d unsteady, %d skipped in %.0f s\n", name, t.passed, t.failed, t.unsteady, t.skipped, time.Since(began).Seconds())
+	fmt.Printf("== %s: %s in %.0f s\n", name, t.count, time.Since(began).Seconds())
 	return t.count, leaves(t.failures)
 }
 
@@ -99,10 +132,13 @@ type tally struct {
 	said     map[string][]string
 	failures []failure
 	hopeless bool // one of them is no chance
+	times    *timing
 	w        io.Writer
 }
 
-func newTally(w io.Writer) *tally { return &tally{said: map[string][]string{}, w: w} }
+func newTally(w io.Writer) *tally {
+	return &tally{said: map[string][]string{}, times: &timing{}, w: w}
+}
 
 // heartbeat tells a person who waits that something goes on, until stop is called.
 func (t *tally) heartbeat(every time.Duration) (stop func()) {
@@ -162,6 +198,7 @@ func (t *tally) line(line string) {
 }
 
 func (t *tally) ended(e event, key string) {
+	t.times.add(e)
 	switch {
 	case e.Test != "":
 		t.tests++

@@ -5,11 +5,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTally(t *testing.T) {
@@ -59,10 +61,10 @@ func TestTally(t *testing.T) {
 }
 
 func TestRunCountsACommand(t *testing.T) {
-	if got, _ := run("true", "true"); got != (count{passed: 1}) {
+	if got, _ := run("true", "true", &timing{}); got != (count{passed: 1}) {
 		t.Errorf("true: %+v", got)
 	}
-	if got, _ := run("false", "exit 3"); got != (count{failed: 1}) {
+	if got, _ := run("false", "exit 3", &timing{}); got != (count{failed: 1}) {
 		t.Errorf("exit 3: %+v", got)
 	}
 }
@@ -109,7 +111,7 @@ func TestUnsteady(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, failures := run(name, "cd "+dir+" && go test -json ./...")
+			got, failures := run(name, "cd "+dir+" && go test -json ./...", &timing{})
 			unsteady := 0
 			for _, f := range failures {
 				if f.unsteady {
@@ -120,5 +122,47 @@ func TestUnsteady(t *testing.T) {
 				t.Errorf("counted %+v and named %+v, want %+v", got, failures, c.want)
 			}
 		})
+	}
+}
+
+// TestRecord adds up what several runs recorded. A run that recorded nothing is a failure.
+func TestRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counts")
+	if got := sumRecords(path, 2); got != (count{failed: 2}) {
+		t.Errorf("no record of two runs: %+v", got)
+	}
+	for _, c := range []count{{1, 2, 3, 4}, {10, 20, 30, 40}} {
+		if err := c.appendTo(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := sumRecords(path, 2); got != (count{11, 22, 33, 44}) {
+		t.Errorf("two records of two runs: %+v", got)
+	}
+	if got := sumRecords(path, 3); got != (count{11, 23, 33, 44}) {
+		t.Errorf("two records of three runs: %+v", got)
+	}
+	if err := os.WriteFile(path, []byte("killed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := sumRecords(path, 1); got != (count{failed: 1}) {
+		t.Errorf("a record that is no count: %+v", got)
+	}
+}
+
+// TestTiming prints parts in their order, the slowest packages and tests first, and no test that is in another.
+func TestTiming(t *testing.T) {
+	tl := newTally(io.Discard)
+	tl.read(strings.NewReader(`{"Action":"pass","Package":"` + module + `a/b","Test":"TestQuick","Elapsed":1}
+{"Action":"pass","Package":"` + module + `a/b","Test":"TestSlow/inner","Elapsed":4}
+{"Action":"fail","Package":"` + module + `a/b","Test":"TestSlow","Elapsed":5}
+{"Action":"fail","Package":"` + module + `a/b","Elapsed":6.5}
+`))
+	tl.times.parts = []timed{{"lint", time.Second}, {"unit", 7 * time.Second}}
+	var said strings.Builder
+	tl.times.print(&said, 8*time.Second)
+	want := "\nwhere 8s went\n  part\n1.0 s  lint\n7.0 s  unit\n\n  slowest packages\n6.5 s  a/b\n\n  slowest tests\n5.0 s  b.TestSlow\n1.0 s  b.TestQuick\n\n"
+	if got := said.String(); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+		t.Errorf("printed\n%s\nwant\n%s", got, want)
 	}
 }

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// slowest is how many packages, and how many tests, the tables at the end have.
+const slowest = 12
+
+// timed is something that took a while.
+type timed struct {
+	name string
+	took time.Duration
+}
+
+// timing collects what took how long. The time of a test is in that of its package, which is in that of its part.
+type timing struct{ parts, packages, tests []timed }
+
+// add notes the end of a package, or of a test that is in no other.
+func (t *timing) add(e event) {
+	took := time.Duration(e.Elapsed * float64(time.Second))
+	name := strings.TrimPrefix(e.Package, module)
+	switch {
+	case e.Test == "":
+		t.packages = append(t.packages, timed{name, took})
+	case !strings.Contains(e.Test, "/"):
+		t.tests = append(t.tests, timed{path.Base(name) + "." + e.Test, took})
+	}
+}
+
+// module is what the names of all packages begin with.
+const module = "github.com/singularity-slurm/singularity-slurm/"
+
+// print prints the parts in their order, and the slowest packages and tests. Tests of a package that run side by side
+// count in full each.
+func (t *timing) print(w io.Writer, all time.Duration) {
+	fmt.Fprintf(w, "\nwhere %s went\n", all.Round(time.Second))
+	table(w, "part", t.parts)
+	table(w, "slowest packages", longest(t.packages))
+	table(w, "slowest tests", longest(t.tests))
+}
+
+func longest(all []timed) []timed {
+	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b timed) int { return cmp.Compare(b.took, a.took) })
+	return sorted[:min(len(sorted), slowest)]
+}
+
+func table(w io.Writer, title string, rows []timed) {
+	if len(rows) == 0 {
+		return
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "  %s\n", title)
+	for _, r := range rows {
+		fmt.Fprintf(tw, "%.1f s\t  \t%s\n", r.took.Seconds(), r.name)
+	}
+	_ = tw.Flush()
+	fmt.Fprintln(w)
+}
