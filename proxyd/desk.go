@@ -142,7 +142,7 @@ func fill(out *rpc.Job, v *checkpoint.View) {
 	out.Leader = v.Leader
 	o := v.Record.Options
 	out.Options = map[string]string{}
-	for k, val := range map[string]string{"tier": o.Tier, "gpus": o.GPUs, "on-failure": o.OnFailure, "exclude": strings.Join(o.Exclude, ",")} {
+	for k, val := range map[string]string{"gpus": o.GPUs, "on-failure": o.OnFailure, "exclude": strings.Join(o.Exclude, ",")} {
 		if val != "" {
 			out.Options[k] = val
 		}

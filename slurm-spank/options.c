@@ -14,7 +14,7 @@
 /* Of Slurm's: what it forwards an option by, and where a program finds it again. */
 #define FORWARDED "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_"
 
-enum { SELF = 0, OPTIONS = 7 };
+enum { SELF = 0, OPTIONS = 6 };
 
 #define TIME_FORMS "minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s"
 
@@ -37,11 +37,11 @@ static const struct row {
 		.flag = "singularity",
 		.key = "singularity",
 		.forwarded = FORWARDED "singularity",
-		.accepted = "on, off, or a list of interval=, tier=, gpus=, on-failure=, exact and exclude=, separated by commas",
+		.accepted = "on, off, or a list of interval=, gpus=, on-failure=, exact and exclude=, separated by commas",
 		.value = "[KEY=VALUE,...]",
 		.bare = true,
 		.help = "the job survives a requeue, a preemption, a time limit or a dead node and resumes where it "
-			"stood; KEY is interval, tier, gpus, on-failure, exact or exclude, as below; \"off\" switches it off",
+			"stood; KEY is interval, gpus, on-failure, exact or exclude, as below; \"off\" switches it off",
 	},
 	{
 		.flag = "singularity-interval",
@@ -52,16 +52,6 @@ static const struct row {
 		.value = "TIME",
 		.help = "time between checkpoints; minutes, HH:MM:SS, D-HH:MM or 30s, 10m, 2h; at least 10s",
 		.check = value_time,
-	},
-	{
-		.flag = "singularity-tier",
-		.brief = "tier",
-		.key = "tier",
-		.forwarded = FORWARDED "singularity_tier",
-		.accepted = "premium, standard, basic, or another name of at most 63 letters, digits, _ and -",
-		.value = "NAME",
-		.help = "the GPU fraction that the job is promised: premium, standard, basic, or another tier of the site",
-		.check = value_tier,
 	},
 	{
 		.flag = "singularity-gpus",

@@ -10,7 +10,7 @@
 
 enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
 enum { MIN_INTERVAL = 10, MAX_INTERVAL = 365 * DAY };
-enum { MAX_TIER = 63, MAX_GPUS = 65535 };
+enum { MAX_GPUS = 65535 };
 
 /*
  * Read a number that begins at *text and move *text behind it. Long ones are refused
@@ -89,18 +89,6 @@ const char *value_time(const char *text, char out[VALUE_SIZE])
 	if (seconds > MAX_INTERVAL)
 		return ("longer than a year");
 	snprintf(out, VALUE_SIZE, "%ld", seconds);
-
-	return (NULL);
-}
-
-const char *value_tier(const char *text, char out[VALUE_SIZE])
-{
-	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
-	const size_t n = strlen(text);
-
-	if (n == 0 || n > MAX_TIER || strspn(text, allowed) != n)
-		return ("not the name of a tier");
-	memcpy(out, text, n + 1);
 
 	return (NULL);
 }

@@ -24,14 +24,17 @@
  *
  *	sing-srun, in a capsule
  *	srun key, 5 descriptors ──────────────────►  starts the real srun
- *	                                        ◄──  ok key
- *	signal key, signal ───────────────────────►  ok
+ *	signal key, signal ───────────────────────►  sends the signal to the real srun
+ *
+ * proxyd does not answer sing-srun on its socket: srun/srun.h says where the answers come.
  */
 #ifndef SING_WIRE_H
 #define SING_WIRE_H
 
 #define SING_SPANK_SOCKET "/run/singularity-slurm/spank.sock" /* mode 0600: the plugin */
+#ifndef SING_SRUN_SOCKET /* tests of sing-srun have a socket of their own */
 #define SING_SRUN_SOCKET "/run/singularity-slurm/srun.sock"   /* mode 0666: sing-srun */
+#endif
 
 #define SING_WIRE_VERSION "1"
 
@@ -44,7 +47,6 @@ enum {
 /* Verbs. */
 #define SING_JOIN "join"
 #define SING_END "end"
-#define SING_PING "ping"
 #define SING_SRUN "srun"
 #define SING_FORWARD "signal"
 #define SING_OK "ok"
@@ -57,7 +59,7 @@ enum {
 
 /* Keys of join; job and uid are also those of end. */
 #define SING_KEY_JOB "job"
-#define SING_KEY_STEP "step" /* a number, or one of the two below */
+#define SING_KEY_STEP "step" /* a number, "interactive" or SING_STEP_BATCH */
 #define SING_KEY_TASK "task" /* as the whole step counts */
 #define SING_KEY_LOCAL "local"
 #define SING_KEY_TASKS "tasks"
@@ -72,11 +74,10 @@ enum {
 #define SING_KEY_PLUGIN "plugin"
 /*
  * And each option that was given: singularity (as it was written), interval (seconds),
- * tier, gpus (MIN-MAX), on_failure (hold, restart), exclude (paths, with commas between).
+ * gpus (MIN-MAX), on_failure (hold, restart), exact (yes, no), exclude (paths, with commas between).
  */
 
 #define SING_STEP_BATCH "batch"
-#define SING_STEP_INTERACTIVE "interactive"
 
 /* Keys of the answer to join. */
 #define SING_KEY_MODE "mode"
@@ -93,5 +94,8 @@ enum {
 #define SING_MODE_RESTORE "restore"
 #define SING_MODE_PLAIN "plain"
 #define SING_MODE_FINISHED "finished"
+
+/* Keys of sing-srun's requests. The key of an srun is SING_KEY_KEY: empty in its first request. */
+#define SING_KEY_SIGNAL "signal" /* the signal's number */
 
 #endif

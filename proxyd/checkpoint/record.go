@@ -42,7 +42,6 @@ type Record struct {
 // Options are what the user asked for.
 type Options struct {
 	Interval  time.Duration `json:"interval"` // 0: the node's default
-	Tier      string        `json:"tier,omitempty"`
 	GPUs      string        `json:"gpus,omitempty"`
 	OnFailure string        `json:"on_failure,omitempty"` // "restart", or hold
 	Exact     bool          `json:"exact,omitempty"`      // reductions over devices do not depend on where these are
@@ -51,7 +50,7 @@ type Options struct {
 
 // optionsOf reads what the plugin sent; it has checked the values.
 func optionsOf(given map[string]string) (Options, error) {
-	o := Options{Tier: given["tier"], GPUs: given["gpus"], OnFailure: given["on_failure"], Exact: given["exact"] == "yes"}
+	o := Options{GPUs: given["gpus"], OnFailure: given["on_failure"], Exact: given["exact"] == "yes"}
 	if s := given["interval"]; s != "" {
 		n, err := strconv.ParseUint(s, 10, 31)
 		if err != nil {

@@ -38,7 +38,6 @@ const (
 
 	verbJoin   = "join"
 	verbEnd    = "end"
-	verbPing   = "ping"
 	verbEnded  = "ended"
 	verbSays   = "says"
 	verbSrun   = "srun"

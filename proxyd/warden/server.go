@@ -140,8 +140,6 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 		return
 	}
 	switch m.verb {
-	case verbPing:
-		s.say(c, newMessage(verbOK, "version", version, "proxyd", s.version))
 	case verbJoin:
 		s.join(ctx, c, m, who)
 	case verbEnded:
@@ -211,7 +209,7 @@ func (s *Server) join(ctx context.Context, c *net.UnixConn, m message, who Peer)
 }
 
 // options are the keys of a join that carry what the user asked for.
-var options = []string{"singularity", "interval", "tier", "gpus", "on_failure", "exact", "exclude"}
+var options = []string{"singularity", "interval", "gpus", "on_failure", "exact", "exclude"}
 
 func parseJoin(m message, who Peer) (Join, error) {
 	j := Join{Step: m.vals["step"], Key: m.vals["key"], Script: m.vals["script"], Dir: m.vals["cwd"], Warden: m.vals["warden"], Shim: m.vals["shim"], PID: who.PID, Options: map[string]string{}}

@@ -38,36 +38,36 @@ func (c *cluster) idle(t *testing.T) {
 
 // answers: what proxyd can say.
 func answers(t *testing.T, c *cluster) {
-	c.sh(t, "srun --singularity-tier=refuse true").want(t, 125, "(?m)^singularity: the checkpoint 3 cannot be restored: as the test wants it\n")
-	c.sh(t, "srun -Q -w n1 --singularity-tier=plain hostname").want(t, 0, "(?s)n1\n.*singularity: this job runs unprotected: as the test wants it\n")
+	c.sh(t, "srun --singularity-exclude=/refuse true").want(t, 125, "(?m)^singularity: the checkpoint 3 cannot be restored: as the test wants it\n")
+	c.sh(t, "srun -Q -w n1 --singularity-exclude=/plain hostname").want(t, 0, "(?s)n1\n.*singularity: this job runs unprotected: as the test wants it\n")
 	for status, code := range map[int]int{0: 0, 3 << 8: 3, 9: 137, 15: 143} {
-		r := c.sh(t, fmt.Sprintf("srun --singularity-tier=finished-%d echo it ran", status))
+		r := c.sh(t, fmt.Sprintf("srun --singularity-exclude=/finished-%d echo it ran", status))
 		r.want(t, code, "")
 		if strings.Contains(r.out, "it ran") {
 			t.Errorf("a task that had finished ran again: %+v", r)
 		}
 	}
-	about, log := c.ends(t, c.submit(t, "--singularity-tier=refuse", "echo it ran"))
+	about, log := c.ends(t, c.submit(t, "--singularity-exclude=/refuse", "echo it ran"))
 	if log != "singularity: the checkpoint 3 cannot be restored: as the test wants it\n" || !strings.Contains(about, "ExitCode=125:0") {
 		t.Errorf("%q, %s", log, about)
 	}
 	if c.multiProg { // 22.05 is refused before
-		c.sh(t, "srun --singularity-tier=refuse --multi-prog multi.conf").want(t, 125, "singularity: the checkpoint 3")
+		c.sh(t, "srun --singularity-exclude=/refuse --multi-prog multi.conf").want(t, 125, "singularity: the checkpoint 3")
 	}
 }
 
 // proxydDies while a task asks; the next one is asked again.
 func proxydDies(t *testing.T, c *cluster) {
-	c.sh(t, "srun -Q -w n1 --singularity-tier=die hostname").want(t, 0, "^in-n1\n$")
+	c.sh(t, "srun -Q -w n1 --singularity-exclude=/die hostname").want(t, 0, "^in-n1\n$")
 }
 
 // cancelledWhileWaiting: long before KillWait is over.
 func cancelledWhileWaiting(t *testing.T, c *cluster) {
 	for _, script := range []string{"true", "srun true"} {
-		options := "--singularity-tier=hang"
+		options := "--singularity-exclude=/hang"
 		if script != "true" { // the step hangs, not the script
 			options = "--singularity=off"
-			script = "srun --singularity=tier=hang true"
+			script = "srun --singularity=exclude=/hang true"
 		}
 		job := c.submit(t, options, script)
 		eventually(t, 20*time.Second, func() (bool, string) {

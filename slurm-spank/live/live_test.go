@@ -67,7 +67,7 @@ func help(t *testing.T, c *cluster) {
 	for _, program := range []string{"sbatch", "srun", "salloc"} {
 		got := c.sh(t, program+" --help").must(t)
 		for _, line := range []string{
-			"--singularity=[KEY=VALUE,...]", "--singularity-interval=TIME", "--singularity-tier=NAME", "--singularity-gpus=MIN[-MAX]",
+			"--singularity=[KEY=VALUE,...]", "--singularity-interval=TIME", "--singularity-gpus=MIN[-MAX]",
 			"--singularity-on-failure=hold|restart", "--singularity-exact=[yes|no]", "--singularity-exclude=PATH,...",
 		} {
 			if !strings.Contains(got, line) {
@@ -78,14 +78,14 @@ func help(t *testing.T, c *cluster) {
 }
 
 func refusedAtSubmission(t *testing.T, c *cluster) {
-	const list = `accepted: on, off, or a list of interval=, tier=, gpus=, on-failure=, exact and exclude=, separated by commas`
+	const list = `accepted: on, off, or a list of interval=, gpus=, on-failure=, exact and exclude=, separated by commas`
 	jobs := c.sh(t, "squeue -h -a -o %i; sacct -n -X -o jobid").must(t)
 	for _, k := range []struct{ run, said string }{
 		{"sbatch --singularity=yes --wrap true", `sbatch: error: singularity: --singularity=yes: unknown; ` + list},
 		{"sbatch --singularity=colour=red --wrap true", `singularity: --singularity=colour=red: unknown; ` + list},
 		{"sbatch --singularity-interval=5s --wrap true", `singularity: --singularity-interval=5s: shorter than 10 seconds; accepted: minutes, MM:SS, .* at least 10s`},
 		{"sbatch --singularity-gpus=8-4 --wrap true", `singularity: --singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX`},
-		{"srun --singularity-tier='a b' true", `srun: error: singularity: --singularity-tier=a b: not the name of a tier; accepted: premium, standard, basic`},
+		{"srun --singularity-exact=maybe true", `srun: error: singularity: --singularity-exact=maybe: neither yes nor no; accepted: yes, no`},
 		{"salloc --singularity-on-failure=panic true", `salloc: error: singularity: --singularity-on-failure=panic: neither of the two; accepted: hold or restart`},
 		{"salloc --singularity-exclude=tmp true", `singularity: --singularity-exclude=tmp: a relative path; accepted: absolute paths`},
 		{`printf '#!/bin/sh\n#SBATCH --singularity-gpus=none\n' | sbatch`, `singularity: --singularity-gpus=none: not a number of GPUs; accepted: MIN`},
@@ -146,7 +146,7 @@ env -0 | sort -z | tr '\0' '\n' | grep -vE '^(SLURM_(STEP_?ID|TASK_PID|STEP_LAUN
 func asOutside(t *testing.T, c *cluster) {
 	write(t, c.shared+"/look", "#!/bin/bash\n"+look, 0o755)
 	write(t, c.shared+"/taskprolog", "#!/bin/sh\necho export FROM_PROLOG=yes\n", 0o755)
-	job := c.submit(t, "-n2 --singularity=tier=batchplain", `
+	job := c.submit(t, "-n2 --singularity=exclude=/batchplain", `
 		ulimit -Sn 1000; ulimit -Sc 0; umask 027; export WORD='two  words'; cd /shared/home/alice
 		srun -n1 --task-prolog=/shared/live/taskprolog /shared/live/look >/shared/live/inside 2>&1
 		srun -n1 --singularity=off --task-prolog=/shared/live/taskprolog /shared/live/look >/shared/live/outside 2>&1
@@ -172,7 +172,7 @@ func signals(t *testing.T, c *cluster) {
 	if about, log := c.ends(t, job); log != "ready\ngot USR1\n" || !strings.Contains(about, "ExitCode=5:0") {
 		t.Errorf("batch: %q, %s", log, about)
 	}
-	job = c.submit(t, "-n2 --singularity=tier=batchplain", `srun -n2 bash -c 'trap "echo got USR1; exit 0" USR1; `+wait+`'; echo srun $?`)
+	job = c.submit(t, "-n2 --singularity=exclude=/batchplain", `srun -n2 bash -c 'trap "echo got USR1; exit 0" USR1; `+wait+`'; echo srun $?`)
 	c.says(t, job, "ready\nready")
 	c.sh(t, "scancel --signal=USR1 "+job+".0").must(t)
 	if _, log := c.ends(t, job); log != "ready\nready\ngot USR1\ngot USR1\nsrun 0\n" {
@@ -219,7 +219,7 @@ func salloc(t *testing.T, c *cluster) {
 
 // innerSrun: what the batch script was given reaches its steps, and is its own only there.
 func innerSrun(t *testing.T, c *cluster) {
-	job := c.submit(t, "-N2", `#SBATCH --singularity=tier=batchplain,interval=20m
+	job := c.submit(t, "-N2", `#SBATCH --singularity=exclude=/batchplain,interval=20m
 #SBATCH --singularity-exclude=/data,/cache
 		export SINGULARITY_SLURM_STEP=s7
 		srun -Q -N2 -l bash -c 'hostname; echo ${SINGULARITY_SLURM_STEP-unset}' | sort

@@ -54,7 +54,7 @@ type heard struct {
 	Left []string     `json:",omitempty"` // programs that were still there at its end
 }
 
-// node decides as the tests want: --singularity-tier says how.
+// node decides as the tests want: --singularity-exclude says how.
 type node struct {
 	dir, name string
 
@@ -101,7 +101,7 @@ func (n *node) note(h heard) {
 // Join implements warden.Conductor.
 func (n *node) Join(ctx context.Context, j warden.Join) (warden.Place, error) {
 	n.note(heard{Join: &j})
-	how, arg, _ := strings.Cut(j.Options["tier"], "-")
+	how, arg, _ := strings.Cut(strings.TrimPrefix(j.Options["exclude"], "/"), "-")
 	switch how {
 	case "refuse":
 		return warden.Place{}, errors.New("the checkpoint 3 cannot be restored: as the test wants it")

@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../wire.h"
+
 enum { MAX_FDS = 5, MAX_PACKET = 256 };
 
 /*
@@ -79,9 +81,9 @@ static size_t packet_of(char packet[MAX_PACKET], const char *verb, const char *k
 {
 	int n;
 
-	n = snprintf(packet, MAX_PACKET, "%s%cversion=1%ckey=%s", verb, 0, 0, key) + 1;
+	n = snprintf(packet, MAX_PACKET, "%s%c" SING_KEY_VERSION "=" SING_WIRE_VERSION "%c" SING_KEY_KEY "=%s", verb, 0, 0, key) + 1;
 	if (sig)
-		n += snprintf(packet + n, MAX_PACKET - (size_t)n, "signal=%d", sig) + 1;
+		n += snprintf(packet + n, MAX_PACKET - (size_t)n, SING_KEY_SIGNAL "=%d", sig) + 1;
 
 	return ((size_t)n);
 }
@@ -95,7 +97,7 @@ bool try_again(int error)
 int ask(const char *key, int call)
 {
 	char packet[MAX_PACKET];
-	const size_t len = packet_of(packet, "srun", key, 0);
+	const size_t len = packet_of(packet, SING_SRUN, key, 0);
 	int status[2] = { -1, -1 };
 	int saved = 0;
 	int rv = -1;
@@ -125,7 +127,7 @@ out:
 int ask_signal(const char *key, int sig)
 {
 	char packet[MAX_PACKET];
-	const size_t len = packet_of(packet, "signal", key, sig);
+	const size_t len = packet_of(packet, SING_FORWARD, key, sig);
 
 	return (say(packet, len, NULL, 0));
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST "on, off, or a list of interval=, tier=, gpus=, on-failure=, exact and exclude=, separated by commas"
+#define LIST "on, off, or a list of interval=, gpus=, on-failure=, exact and exclude=, separated by commas"
 
 static const struct answer plain = ANSWER("ok\0mode=plain");
 
@@ -34,7 +34,7 @@ static void registered(void)
 	const char *which = getenv("STUB_CONTEXT");
 
 	load(contexts[which ? atoi(which) : 0], NULL);
-	CHECK(options_registered() == 7);
+	CHECK(options_registered() == 6);
 	CHECK(options_documented());
 }
 
@@ -63,18 +63,17 @@ static void refused(void)
 	} rows[] = {
 		{ "singularity", "yes", "--singularity=yes: unknown; accepted: " LIST },
 		{ "singularity", "colour=red", "--singularity=colour=red: unknown; accepted: " LIST },
-		{ "singularity", "tier=basic,", "--singularity=tier=basic,: an element is empty; accepted: " LIST },
-		{ "singularity", "tier=basic,tier=premium", "--singularity=tier=premium: given twice; accepted: " LIST },
+		{ "singularity", "gpus=2,", "--singularity=gpus=2,: an element is empty; accepted: " LIST },
+		{ "singularity", "gpus=2,gpus=4", "--singularity=gpus=4: given twice; accepted: " LIST },
 		{ "singularity", "interval=5s", "--singularity=interval=5s: shorter than 10 seconds; accepted: minutes, MM:SS," },
 		{ "singularity", "exclude=/a,b", "--singularity=b: unknown; accepted: " LIST },
 		{ "singularity", "exclude=", "--singularity=exclude=: an empty path; accepted: absolute paths, separated by commas" },
 		{ "singularity-interval", "soon", "--singularity-interval=soon: not a time; accepted: minutes, MM:SS, HH:MM:SS, "
 						  "D-HH, D-HH:MM, D-HH:MM:SS, or 30s, 10m, 2h, 1d; at least 10s" },
-		{ "singularity-tier", "a b", "--singularity-tier=a b: not the name of a tier; accepted: premium, standard, basic, or" },
 		{ "singularity-gpus", "8-4", "--singularity-gpus=8-4: the minimum is above the maximum; accepted: MIN or MIN-MAX" },
 		{ "singularity-on-failure", "panic", "--singularity-on-failure=panic: neither of the two; accepted: hold or restart" },
 		{ "singularity-exact", "maybe", "--singularity-exact=maybe: neither yes nor no; accepted: yes, no, or no value for yes" },
-		{ "singularity", "tier", "--singularity=tier: unknown; accepted: " LIST },
+		{ "singularity", "gpus", "--singularity=gpus: unknown; accepted: " LIST },
 		{ "singularity-exclude", "tmp", "--singularity-exclude=tmp: a relative path; accepted: absolute paths, separated by" },
 	};
 
@@ -93,14 +92,12 @@ static void taken(void)
 
 	proxyd_start(&plain, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
-	give("singularity", "interval=10m,exclude=/a,/b,tier=basic,on-failure=hold");
-	give("singularity-tier", "premium");
+	give("singularity", "interval=10m,exclude=/a,/b,gpus=2,on-failure=hold");
 	give("singularity-gpus", "4-8");
 	ask(&m);
-	CHECK(strcmp(asked(&m, "singularity"), "interval=10m,exclude=/a,/b,tier=basic,on-failure=hold") == 0);
+	CHECK(strcmp(asked(&m, "singularity"), "interval=10m,exclude=/a,/b,gpus=2,on-failure=hold") == 0);
 	CHECK(strcmp(asked(&m, "interval"), "600") == 0);
 	CHECK(strcmp(asked(&m, "exclude"), "/a,/b") == 0);
-	CHECK(strcmp(asked(&m, "tier"), "premium") == 0);
 	CHECK(strcmp(asked(&m, "gpus"), "4-8") == 0);
 	CHECK(strcmp(asked(&m, "on_failure"), "hold") == 0);
 }
@@ -112,10 +109,10 @@ static void exact_in_list(void)
 
 	proxyd_start(&plain, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
-	give("singularity", "exact,tier=basic");
+	give("singularity", "exact,gpus=2");
 	ask(&m);
 	CHECK(strcmp(asked(&m, "exact"), "yes") == 0);
-	CHECK(strcmp(asked(&m, "tier"), "basic") == 0);
+	CHECK(strcmp(asked(&m, "gpus"), "2-2") == 0);
 }
 
 static void exact_alone(void)
@@ -137,15 +134,15 @@ static void last_one_counts(void)
 
 	proxyd_start(&plain, 1);
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
-	give("singularity-tier", "premium");
-	give("singularity", "tier=basic,interval=10m");
+	give("singularity-on-failure", "restart");
+	give("singularity", "on-failure=hold,interval=10m");
 	give("singularity", "gpus=2");
-	give("singularity-tier", "premium");
+	give("singularity-on-failure", "restart");
 	ask(&m);
 	CHECK(strcmp(asked(&m, "singularity"), "gpus=2") == 0);
 	CHECK(strcmp(asked(&m, "interval"), "(none)") == 0);
 	CHECK(strcmp(asked(&m, "gpus"), "2-2") == 0);
-	CHECK(strcmp(asked(&m, "tier"), "premium") == 0);
+	CHECK(strcmp(asked(&m, "on_failure"), "restart") == 0);
 }
 
 static void implied(void)
@@ -178,7 +175,7 @@ static void off(void)
 {
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
 	give("singularity", "off");
-	give("singularity-tier", "premium");
+	give("singularity-gpus", "2");
 	CHECK(task_as_root() == 0 && task_as_user() == 0);
 	CHECK(sockets == 0 && slurm.calls == 0);
 }

@@ -169,9 +169,9 @@ static void bad_arguments(void)
 static void bad_option(void)
 {
 	load(S_CTX_REMOTE, socket_arg, "warden=/bin/sh", NULL);
-	CHECK(give("singularity-tier", "a b") == 0 && !slurm.said[0]);
+	CHECK(give("singularity-gpus", "8-4") == 0 && !slurm.said[0]);
 	CHECK(task_as_root() == 0 && sockets == 0);
-	is_refused(in_child(as_user, said, sizeof(said)), "singularity: --singularity-tier=a b: not the name of a tier; accepted:");
+	is_refused(in_child(as_user, said, sizeof(said)), "singularity: --singularity-gpus=8-4: the minimum is above the maximum; accepted:");
 }
 
 static void no_warden(void)

@@ -117,7 +117,7 @@ static void open_mode(void)
 		{ { .argv = { "sbatch", "job.sh" } }, "mode=none", 0 },
 		{ { .argv = { "sbatch", "-N", "2", "job.sh", "--singularity" } }, "mode=none", 0 },
 		{ { .argv = { "sbatch", "--singularity", "job.sh" }, .option = { "singularity" } }, "mode=append", 1 },
-		{ { .argv = { "sbatch", "-N", "2", "--singularity-tier=basic" }, .option = { "singularity-tier", "basic" } },
+		{ { .argv = { "sbatch", "-N", "2", "--singularity-gpus=2" }, .option = { "singularity-gpus", "2" } },
 		  "mode=append", 1 },
 		{ { .argv = { "sbatch", "job.sh" }, .directive = { "singularity" } }, "mode=append", 1 },
 		{ { .argv = { "sbatch", "job.sh" }, .directive = { "singularity-gpus", "2" } }, "mode=append", 1 },
@@ -129,7 +129,7 @@ static void open_mode(void)
 		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "" } }, "mode=none", 0 },
 		{ { .argv = { "sbatch", "--singularity=off", "job.sh" }, .variable = { "SINGULARITY_SLURM", "1" }, .option = { "singularity", "off" } },
 		  "mode=none", 1 },
-		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_singularity_tier", "basic" } },
+		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_singularity_gpus", "2" } },
 		  "mode=append", 1 },
 		{ { .argv = { "sbatch", "job.sh" }, .variable = { "SLURM_SPANK__SLURM_SPANK_OPTION_singularity_singularity", "off" } },
 		  "mode=none", 0 },
@@ -155,9 +155,9 @@ static void by_default(void)
 {
 	char said[4096];
 
-	call = (struct call){ .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "tier=basic,interval=10m" } };
+	call = (struct call){ .argv = { "sbatch", "job.sh" }, .variable = { "SINGULARITY_SLURM", "gpus=2,interval=10m" } };
 	CHECK(code(said) == 0);
-	CONTAINS(said, "forwarded=tier=basic,interval=10m");
+	CONTAINS(said, "forwarded=gpus=2,interval=10m");
 	call.variable[1] = "1";
 	CHECK(code(said) == 0);
 	CONTAINS(said, "forwarded=on");

@@ -55,7 +55,7 @@ static void epilog_without_us(void)
 	load(S_CTX_JOB_SCRIPT, socket_arg, NULL);
 	CHECK(epilog() == 0 && sockets == 0);
 	give_to_epilog("singularity", "off");
-	give_to_epilog("singularity-tier", "basic");
+	give_to_epilog("singularity-gpus", "2");
 	CHECK(epilog() == 0 && sockets == 0 && !slurm.said[0]);
 }
 
@@ -226,7 +226,7 @@ static void job_over(void)
 
 	proxyd_start(answers, COUNT(answers));
 	load(S_CTX_JOB_SCRIPT, socket_arg, "retry=0", NULL);
-	give_to_epilog("singularity-tier", "basic");
+	give_to_epilog("singularity-gpus", "2");
 	CHECK(epilog() == 0 && !slurm.said[0]);
 	proxyd_got(&m);
 	CHECK(strcmp(message_verb(&m), "end") == 0 && strcmp(message_next(&m, NULL), "version=1") == 0);

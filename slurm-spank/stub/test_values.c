@@ -51,20 +51,6 @@ static void times(void)
 	table(value_time, rows);
 }
 
-static void tiers(void)
-{
-	static const struct row rows[] = {
-		{ "premium", "premium" }, { "basic", "basic" }, { "my_own-tier2", "my_own-tier2" },
-		{ "123456789012345678901234567890123456789012345678901234567890123",
-		  "123456789012345678901234567890123456789012345678901234567890123" },
-		{ "1234567890123456789012345678901234567890123456789012345678901234", "!not the name of a tier" },
-		{ "", "!not the name of a tier" }, { "a b", "!not the name of a tier" },
-		{ "a/b", "!not the name of a tier" }, { "t\303\251", "!not the name of a tier" }, { NULL, NULL },
-	};
-
-	table(value_tier, rows);
-}
-
 static void gpus(void)
 {
 	static const struct row rows[] = {
@@ -163,7 +149,7 @@ static void script(void)
 		{ { "sbatch", "--nodes", "2", "--exclusive", "job.sh", "-N", "3" }, 4 },
 		{ { "sbatch", "--nodes=2", "job.sh" }, 2 },
 		{ { "sbatch", "--excl", "job.sh" }, 2 },
-		{ { "sbatch", "--singularity-tier", "basic", "job.sh" }, 3 },
+		{ { "sbatch", "--singularity-gpus", "2", "job.sh" }, 3 },
 		{ { "sbatch", "--wrap", "sleep 1" }, 3 },
 		{ { "sbatch", "--", "--singularity" }, 1 },
 		{ { "sbatch", "-N1", ":", "-N2", "job.sh" }, 4 },
@@ -184,6 +170,6 @@ static void script(void)
 }
 
 const struct test value_tests[] = {
-	{ "times", times },	{ "tiers", tiers },	    { "gpus", gpus },	  { "on failure", on_failure },
+	{ "times", times },	{ "gpus", gpus },	  { "on failure", on_failure },
 	{ "paths", paths },	{ "plugstack arguments", arguments }, { "sbatch's script", script }, { NULL, NULL },
 };

@@ -156,7 +156,7 @@ func TestHostile(t *testing.T) {
 	t.Run("options", func(t *testing.T) {
 		for _, option := range []string{
 			"--singularity-exclude=relative", "--singularity-interval=-1", "--singularity-interval=9999999999999", "--singularity-on-failure='restart;id'",
-			"--singularity-tier=../../etc", "--singularity-gpus=0-", "--singularity=interval=1,interval=2", "--singularity=nonsense=1", "--singularity-exclude=/" + strings.Repeat("x", 70000),
+			"--singularity-on-failure=../../etc", "--singularity-gpus=0-", "--singularity=interval=1,interval=2", "--singularity=nonsense=1", "--singularity-exclude=/" + strings.Repeat("x", 70000),
 		} {
 			said := c.as(t, "ctl", "alice", "cd; sbatch --singularity "+option+" --wrap=true; echo code $?")
 			if strings.Contains(said, "code 0") || !strings.Contains(said, "singularity") {

@@ -99,7 +99,7 @@ func (c *Conductor) Show(ctx context.Context, job string) (*rpc.Job, error) {
 	case "812":
 		return &rpc.Job{
 			Id: "812", Uid: Alice, User: "alice", Name: "train\x1b[31m", State: "RUNNING", Run: 1, Leader: "n1",
-			Options: map[string]string{"interval": "600", "tier": "standard"},
+			Options: map[string]string{"interval": "600", "gpus": "2-8"},
 			Capsules: []*rpc.Capsule{
 				{Index: 0, Home: "n1", Node: "n1", Address: "100.64.0.1", Programs: []*rpc.Program{
 					{Name: "batch", Pid: 301, State: "running", Started: at(0), Rss: 3 << 20, Command: "bash"},
