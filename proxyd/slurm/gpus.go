@@ -20,29 +20,65 @@ func (s *Slurm) GPUs(ctx context.Context, job string) ([][]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("GPUs of job %s: %w", job, err)
 	}
-	all, err := parseGPUs(out)
+	all, err := parseGPUs(out, job)
 	if err != nil {
 		return nil, fmt.Errorf("GPUs of job %s: %w", job, err)
 	}
 	return all, nil
 }
 
-// parseGPUs reads what scontrol prints. Only its JSON keeps what users write apart from what Slurm does.
-func parseGPUs(out []byte) ([][]int, error) {
+// shownJob is what scontrol prints of a job as JSON, as far as parseGPUs needs it.
+type shownJob struct {
+	ID        uint32     `json:"job_id"`
+	ArrayJob  jsonNumber `json:"array_job_id"`
+	ArrayTask jsonNumber `json:"array_task_id"`
+	Detail    []string   `json:"gres_detail"`
+}
+
+// jsonNumber is a number of Slurm's JSON: plain, or an object that says whether it is set.
+type jsonNumber struct {
+	set   bool
+	value uint32
+}
+
+func (n *jsonNumber) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &n.value); err == nil {
+		n.set = string(text) != "null"
+		return nil
+	}
+	var long struct {
+		Set    bool   `json:"set"`
+		Number uint32 `json:"number"`
+	}
+	err := json.Unmarshal(text, &long)
+	n.set, n.value = long.Set, long.Number
+	return err
+}
+
+// isNamed tells whether job, "812" or "812_3", is the name of the shown job.
+func (s *shownJob) isNamed(job string) bool {
+	if array, task, isTask := strings.Cut(job, "_"); isTask {
+		return s.ArrayTask.set && fmt.Sprint(s.ArrayJob.value) == array && fmt.Sprint(s.ArrayTask.value) == task
+	}
+	return fmt.Sprint(s.ID) == job
+}
+
+// parseGPUs reads what scontrol prints about a job. Only scontrol's JSON keeps what users write apart from what Slurm
+// does. Asked for one task of an array, scontrol prints all tasks of that array (seen with 26.05).
+func parseGPUs(out []byte, job string) ([][]int, error) {
 	var shown struct {
-		Jobs []struct {
-			Detail []string `json:"gres_detail"`
-		} `json:"jobs"`
+		Jobs []shownJob `json:"jobs"`
 	}
 	if err := json.Unmarshal(out, &shown); err != nil {
 		return nil, err
 	}
-	if len(shown.Jobs) != 1 {
-		return nil, fmt.Errorf("%d jobs are shown", len(shown.Jobs))
+	asked := slices.IndexFunc(shown.Jobs, func(s shownJob) bool { return s.isNamed(job) })
+	if asked < 0 {
+		return nil, fmt.Errorf("scontrol shows %d jobs and not this one", len(shown.Jobs))
 	}
 	var all [][]int
 	some := false
-	for _, node := range shown.Jobs[0].Detail {
+	for _, node := range shown.Jobs[asked].Detail {
 		gpus, err := gpusOf(node)
 		if err != nil {
 			return nil, err

@@ -30,18 +30,44 @@ func TestGPUs(t *testing.T) {
 		{[]string{"gpu:many"}, nil, true},
 		{[]string{"gpu:1(IDX:99999999)"}, nil, true},
 	} {
-		out, err := json.Marshal(map[string]any{"jobs": []any{map[string]any{"name": "gres_detail", "gres_detail": c.detail}}})
+		out, err := json.Marshal(map[string]any{"jobs": []any{map[string]any{"job_id": 7, "name": "gres_detail", "gres_detail": c.detail}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := parseGPUs(out)
+		got, err := parseGPUs(out, "7")
 		if (err != nil) != c.bad || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%q: %v, %v; want %v", c.detail, got, err, c.want)
 		}
 	}
 	for _, out := range []string{"", "{}", `{"jobs": [{}, {}]}`, `{"jobs": 3}`} {
-		if got, err := parseGPUs([]byte(out)); err == nil {
+		if got, err := parseGPUs([]byte(out), "7"); err == nil {
 			t.Errorf("%q gave %v", out, got)
+		}
+	}
+}
+
+// TestGPUsOfAnArray reads what scontrol prints when it is asked for one task: all tasks of the array.
+func TestGPUsOfAnArray(t *testing.T) {
+	const (
+		v2605 = `{"jobs": [
+			{"job_id": 4, "array_job_id": {"set": true, "number": 4}, "array_task_id": {"set": true, "number": 2}, "gres_detail": ["gpu:1(IDX:0)"]},
+			{"job_id": 6, "array_job_id": {"set": true, "number": 4}, "array_task_id": {"set": true, "number": 1}, "gres_detail": ["gpu:1(IDX:1)"]},
+			{"job_id": 5, "array_job_id": {"set": true, "number": 4}, "array_task_id": {"set": false, "number": 0}, "gres_detail": []}]}`
+		v2205 = `{"jobs": [
+			{"job_id": 4, "array_job_id": 4, "array_task_id": 2, "gres_detail": ["gpu:1(IDX:0)"]},
+			{"job_id": 5, "array_job_id": 4, "array_task_id": null, "gres_detail": []},
+			{"job_id": 6, "array_job_id": 4, "array_task_id": 1, "gres_detail": ["gpu:1(IDX:1)"]}]}`
+	)
+	for _, out := range []string{v2605, v2205} {
+		for job, want := range map[string][][]int{"4": {{0}}, "4_2": {{0}}, "4_1": {{1}}, "6": {{1}}, "5": nil} {
+			if got, err := parseGPUs([]byte(out), job); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("job %s has GPUs %v, %v; want %v", job, got, err, want)
+			}
+		}
+		for _, job := range []string{"4_0", "7", "5_1", "4_"} {
+			if got, err := parseGPUs([]byte(out), job); err == nil {
+				t.Errorf("job %s, which is not shown, has GPUs %v", job, got)
+			}
 		}
 	}
 }
