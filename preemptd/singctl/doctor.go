@@ -16,12 +16,13 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	var all bool
+	var all, verbose bool
 	c := &cobra.Command{
-		Use: "doctor [--node NODE,… | --all]", Short: "Say what nodes can do, what they lack, and what to do about it",
+		Use: "doctor [--node NODE,… | --all] [--verbose]", Short: "Say what nodes can do, what they lack, and what to do about it",
 		Long: `doctor lets the daemons of nodes look at themselves: kernel, CRIU, Slurm's configuration, munge,
 the shared folder. Each line that is not "ok" says what an administrator does about it.
-Without flags it is the node on which singctl runs.
+Without flags it is the node on which singctl runs. Of several nodes only what is not "ok" is
+printed, and a summary; --verbose prints all.
 
 The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 		Args: arguments(0, 0, ""),
@@ -39,10 +40,11 @@ The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 			case len(names) == 0:
 				names = []string{a.here}
 			}
-			return a.examine(ctx, names)
+			return a.examine(ctx, names, verbose || len(names) == 1)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "ask every node that Slurm knows")
+	c.Flags().BoolVar(&verbose, "verbose", false, "print of several nodes what is ok too")
 	return c
 }
 
@@ -52,8 +54,9 @@ type examination struct {
 	err   error
 }
 
-// examine asks nodes side by side and prints the answers in order.
-func (a *app) examine(ctx context.Context, names []string) error {
+// examine asks nodes side by side and prints the answers in order. whole says that findings
+// that are ok are printed too.
+func (a *app) examine(ctx context.Context, names []string, whole bool) error {
 	const atOnce = 16
 	answers := make([]examination, len(names))
 	var wg sync.WaitGroup
@@ -71,7 +74,7 @@ func (a *app) examine(ctx context.Context, names []string) error {
 			return e.err
 		}
 	}
-	return a.printDoctor(names, answers)
+	return a.printDoctor(names, answers, whole)
 }
 
 func (a *app) examineOne(ctx context.Context, name string) examination {
@@ -87,8 +90,8 @@ func (a *app) examineOne(ctx context.Context, name string) examination {
 	return e
 }
 
-func (a *app) printDoctor(names []string, answers []examination) error {
-	var failed bool
+func (a *app) printDoctor(names []string, answers []examination, whole bool) error {
+	worst := map[rpc.Finding_Level]int{} // how many nodes have it as their worst finding
 	var unanswered []string
 	var nodes []any
 	for i, e := range answers {
@@ -102,28 +105,48 @@ func (a *app) printDoctor(names []string, answers []examination) error {
 			continue
 		}
 		nodes = append(nodes, object(e.reply.ProtoReflect()))
-		for _, f := range e.reply.GetFindings() {
-			failed = failed || f.GetLevel() == rpc.Finding_FAIL
-		}
-		if !a.json {
-			a.printFindings(e.reply)
+		level := worstLevel(e.reply)
+		worst[level]++
+		if !a.json && (whole || level != rpc.Finding_OK) {
+			a.printFindings(e.reply, whole)
 		}
 	}
-	if a.json {
+	switch {
+	case a.json:
 		a.print(map[string]any{"nodes": nodes})
+	case !whole:
+		fmt.Fprintf(a.stdout, "%d nodes: %d ok, %d with warnings, %d that fail, %d without an answer\n", len(names),
+			worst[rpc.Finding_OK], worst[rpc.Finding_WARN], worst[rpc.Finding_FAIL], len(unanswered))
 	}
 	switch {
 	case unanswered != nil:
 		return rpc.Errorf(rpc.ErrUnreachable, "%d of %d nodes gave no answer: %s", len(unanswered), len(answers), strings.Join(unanswered, ", "))
-	case failed:
+	case worst[rpc.Finding_FAIL] > 0:
 		return errFound
 	}
 	return nil
 }
 
-func (a *app) printFindings(r *rpc.DoctorReply) {
+// worstLevel is FAIL if any finding of a node is, else WARN if any is, else OK.
+func worstLevel(r *rpc.DoctorReply) rpc.Finding_Level {
+	worst := rpc.Finding_OK
+	for _, f := range r.GetFindings() {
+		switch f.GetLevel() {
+		case rpc.Finding_FAIL:
+			return rpc.Finding_FAIL
+		case rpc.Finding_WARN:
+			worst = rpc.Finding_WARN
+		}
+	}
+	return worst
+}
+
+func (a *app) printFindings(r *rpc.DoctorReply, whole bool) {
 	fmt.Fprintf(a.stdout, "node %s: proxyd %s\n", line(r.GetNode()), line(r.GetVersion()))
 	for _, f := range r.GetFindings() {
+		if !whole && f.GetLevel() == rpc.Finding_OK {
+			continue
+		}
 		word := map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}[f.GetLevel()]
 		fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", word, line(f.GetName()), line(f.GetFound()))
 		if f.GetLevel() != rpc.Finding_OK {
