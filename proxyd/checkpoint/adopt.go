@@ -143,7 +143,7 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 // reachLater goes on where the daemon could not wait. Of a run that is over by then there is
 // nothing to be reached.
 func (j *job) reachLater(ctx context.Context, rec *Record, where placement) {
-	err := persist(ctx, raiseWithin, passing, func() error {
+	err := retryWhile(ctx, restoreCallTimeout, passing, func() error {
 		if len(j.capsules()) == 0 {
 			return nil
 		}
@@ -183,7 +183,7 @@ func (c *Conductor) recover(ctx context.Context, j *job) {
 			continue
 		}
 		id := store.ID{JobID: c.storeJob(j.id), Number: p.Number}
-		c.spawn(func(ctx context.Context) { j.orphaned(ctx, id, p.Release) })
+		c.spawn(func(ctx context.Context) { j.resolveOrphaned(ctx, id, p.Release) })
 		break
 	}
 	if j.shut() {

@@ -16,10 +16,10 @@ func TestAgain(t *testing.T) {
 		fails []error // of each try
 		want  error
 	}{
-		{"the stage is full, then the base is gone", []error{errStageFull, errBase}, nil},
-		{"a step begins, then the base is gone", []error{errPartial, errBase}, nil},
+		{"the stage is full, then the base is gone", []error{errStageFull, errBaseUnusable}, nil},
+		{"a step begins, then the base is gone", []error{errPartial, errBaseUnusable}, nil},
 		{"a step begins, then the stage is full", []error{errPartial, errStageFull, errPartial}, nil},
-		{"there was no base", []error{errBase, errBase}, errBase},
+		{"there was no base", []error{errBaseUnusable, errBaseUnusable}, errBaseUnusable},
 		{"it does not go to the stage", []error{errStageFull, errStageFull}, errStageFull},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestAgain(t *testing.T) {
 			before := phases
 			defer func() { phases = before }()
 			left := tt.fails
-			phases = []phase{{phaseDump, endDeadline, func(*attempt, context.Context) error {
+			phases = []phase{{phaseDump, finishDeadline, func(*attempt, context.Context) error {
 				if len(left) == 0 {
 					return nil
 				}
@@ -40,10 +40,10 @@ func TestAgain(t *testing.T) {
 				left = left[1:]
 				return err
 			}, nil}}
-			a, late := c.lead(j, wish{Then: passOn, Reason: "test"})
-			<-a.over
-			if late || len(left) > 0 || !errors.Is(a.taken, tt.want) {
-				t.Errorf("late %v, %v, left %v", late, a.taken, left)
+			a, late := c.startOrJoinAttempt(j, checkpointRequest{After: passOn, Reason: "test"})
+			<-a.done
+			if late || len(left) > 0 || !errors.Is(a.captureErr, tt.want) {
+				t.Errorf("late %v, %v, left %v", late, a.captureErr, left)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func (c *Conductor) awaitUpload(ctx context.Context, job uint32, submitted strin
 			}
 			tell(up, &w)
 		}
-		if !wait(ctx, awaitLook) {
+		if !sleepUnlessDone(ctx, awaitLook) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Conductor) askShares(ctx context.Context, up *Upload) []sight {
 			ctx, cancel := context.WithTimeout(ctx, askDeadline)
 			defer cancel()
 			s := sight{node: node}
-			s.err = c.ask(ctx, node, up.Job, up.Number, phaseShare, none{}, &s.reply)
+			s.err = c.callNode(ctx, node, up.Job, up.Number, callShareStatus, empty{}, &s.reply)
 			all[i] = s
 		})
 	}

@@ -42,12 +42,12 @@ func TestInsist(t *testing.T) {
 		fails  error
 		want   error
 	}{
-		{"there", 0, awayWithin, nil, nil},
-		{"starting", 5 * time.Second, awayWithin, nil, nil},
-		{"long, for a capture", 30 * time.Second, awayWithin, nil, ErrAway},
-		{"long, for a restore", 30 * time.Second, raiseWithin, nil, nil},
-		{"for good", time.Hour, raiseWithin, nil, ErrAway},
-		{"refuses", time.Second, raiseWithin, wrong, wrong},
+		{"there", 0, unreachableTimeout, nil, nil},
+		{"starting", 5 * time.Second, unreachableTimeout, nil, nil},
+		{"long, for a capture", 30 * time.Second, unreachableTimeout, nil, ErrAway},
+		{"long, for a restore", 30 * time.Second, restoreCallTimeout, nil, nil},
+		{"for good", time.Hour, restoreCallTimeout, nil, ErrAway},
+		{"refuses", time.Second, restoreCallTimeout, wrong, wrong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -55,11 +55,11 @@ func TestInsist(t *testing.T) {
 				r := &awayUntil{back: began.Add(tt.away), fails: tt.fails}
 				c := conductorOn(t, "n1", t.TempDir())
 				c.Remote = r
-				err := c.insist(t.Context(), tt.within, "n2", 7, phaseRaise, none{}, nil)
+				err := c.callNodeRetrying(t.Context(), tt.within, "n2", 7, callMakeCapsules, empty{}, nil)
 				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}
-				if took := time.Since(began); took > min(tt.away, tt.within)+2*awayLook || tt.away == 0 && r.asked != 1 {
+				if took := time.Since(began); took > min(tt.away, tt.within)+2*retryInterval || tt.away == 0 && r.asked != 1 {
 					t.Errorf("took %s, %d times", took, r.asked)
 				}
 			})
@@ -84,7 +84,7 @@ echo NodeName=n2 NodeAddr=10.0.0.2
 		t.Fatalf("not taken for something that passes: %v", err)
 	}
 	var at string
-	err := persist(t.Context(), time.Minute, passing, func() error {
+	err := retryWhile(t.Context(), time.Minute, passing, func() error {
 		a, err := c.locate(t.Context(), "n2")
 		at = a.String()
 		return err

@@ -26,16 +26,16 @@ import (
 //	                 The node that leads has a lock for that; who deletes elsewhere, a person or a collection, looks just before, and
 //	                 may miss what is pledged in that moment: then the upload says that it is lost
 
-// base is a checkpoint upon which a node dumps.
-type base struct {
-	id    store.ID
-	meta  *Meta
-	carry func(ctx context.Context, name string) error
-	used  bool // something was taken over
+// baseCheckpoint is a checkpoint upon which a node dumps.
+type baseCheckpoint struct {
+	id      store.ID
+	meta    *Meta
+	carry   func(ctx context.Context, name string) error
+	carried bool // something was taken over
 }
 
-// errBase says that a base is not what it seemed to be: the dump is possible without.
-var errBase = errors.New("the checkpoint before cannot be built upon")
+// errBaseUnusable says that a base is not what it seemed to be: the dump is possible without.
+var errBaseUnusable = errors.New("the checkpoint before cannot be built upon")
 
 // chooseBase returns the number of the checkpoint that the nodes may dump upon, 0 if there is none. Each looks itself whether it can,
 // and says whether it did.
@@ -44,7 +44,7 @@ func (a *attempt) chooseBase(ctx context.Context) uint32 {
 	for _, r := range a.reports {
 		devices += len(r.Devices)
 	}
-	if a.alone || devices == 0 {
+	if a.withoutBase || devices == 0 {
 		return 0
 	}
 	id, _, err := a.j.c.Store.Newest(ctx, a.id.JobID)
@@ -54,13 +54,13 @@ func (a *attempt) chooseBase(ctx context.Context) uint32 {
 	return id.Number
 }
 
-// upon opens the checkpoint of that number for this node's dump; nil if there is none to dump upon.
-func (j *job) upon(ctx context.Context, out outlet, id store.ID, number uint32) *base {
+// openBase opens the checkpoint of that number for this node's dump; nil if there is none to dump upon.
+func (j *job) openBase(ctx context.Context, w shareWriter, id store.ID, number uint32) *baseCheckpoint {
 	if number == 0 {
 		return nil
 	}
 	id.Number = number
-	m, carry, err := out.base(ctx, j.c, id)
+	m, carry, err := w.openBase(ctx, j.c, id)
 	var meta *Meta
 	if err == nil {
 		meta, err = decodeMeta(m.Meta)
@@ -75,11 +75,11 @@ func (j *job) upon(ctx context.Context, out outlet, id store.ID, number uint32) 
 	if meta.Run != run {
 		return nil
 	}
-	return &base{id: id, meta: meta, carry: carry}
+	return &baseCheckpoint{id: id, meta: meta, carry: carry}
 }
 
-// save returns which save of its device server the base has of a capsule; "" if none.
-func (b *base) save(index int) string {
+// deviceSave returns which save of its device server the base has of a capsule; "" if none.
+func (b *baseCheckpoint) deviceSave(index int) string {
 	if b == nil {
 		return ""
 	}
@@ -89,14 +89,14 @@ func (b *base) save(index int) string {
 	return ""
 }
 
-// keep takes over files of a device server. What fails of them is the base's fault, as far as is known; but without it neither is a
+// carryStreams takes over files of a device server. What fails of them is the base's fault, as far as is known; but without it neither is a
 // disk less full nor has anybody more time.
-func (b *base) keep(ctx context.Context, prefix string, names []string) error {
+func (b *baseCheckpoint) carryStreams(ctx context.Context, prefix string, names []string) error {
 	for _, name := range names {
-		b.used = true
+		b.carried = true
 		err := b.carry(ctx, prefix+name)
 		if err != nil && !full(err) && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", errBase, err)
+			err = fmt.Errorf("%w: %w", errBaseUnusable, err)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -105,47 +105,47 @@ func (b *base) keep(ctx context.Context, prefix string, names []string) error {
 	return nil
 }
 
-// base implements outlet.
-func (o toStore) base(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
+// openBase implements outlet.
+func (o storeShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
 	b, err := o.Base(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	return b.Manifest(), func(ctx context.Context, name string) error {
-		return b.Carry(ctx, streamHere(c, name), store.None, name)
+		return b.Carry(ctx, ownStream(c, name), store.None, name)
 	}, nil
 }
 
-// base implements outlet.
-func (o toStage) base(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
+// openBase implements outlet.
+func (o stageShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
 	_, m, err := c.MetaOf(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	return m, func(_ context.Context, name string) error {
-		if m.Stream(streamHere(c, name)) == nil {
+		if m.Stream(ownStream(c, name)) == nil {
 			return fs.ErrNotExist
 		}
 		return o.Carry(name, id)
 	}, nil
 }
 
-// streamHere is a stream that this node has made.
-func streamHere(c *Conductor, name string) store.StreamID {
+// ownStream is a stream that this node has made.
+func ownStream(c *Conductor, name string) store.StreamID {
 	return store.StreamID{Node: c.Node, Rank: store.None, Name: name}
 }
 
-// begin begins a stream in the store. Those of a device's blocks are split so that equal blocks are found wherever they are.
-func begin(w *store.Writer, name string) (*store.Stream, error) {
+// createStream begins a stream in the store. Those of a device's blocks are split so that equal blocks are found wherever they are.
+func createStream(w *store.Writer, name string) (*store.Stream, error) {
 	if _, file, _ := strings.Cut(name, "/"+devicesFolder+"/"); strings.HasPrefix(file, server.BlocksPrefix) {
 		return w.Blocks(store.None, name, server.BlockLength)
 	}
 	return w.Stream(store.None, name)
 }
 
-// there returns errBase if what a staged checkpoint is made upon is not in the store. JOB.pledge names it already, so from now on it
+// checkBaseStored returns errBase if what a staged checkpoint is made upon is not in the store. JOB.pledge names it already, so from now on it
 // stays.
-func (c *Conductor) there(ctx context.Context, up *Upload) error {
+func (c *Conductor) checkBaseStored(ctx context.Context, up *Upload) error {
 	if up.Base == 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (c *Conductor) there(ctx context.Context, up *Upload) error {
 	id.Number = up.Base
 	r, err := c.Store.Open(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", errBase, err)
+		return fmt.Errorf("%w: %w", errBaseUnusable, err)
 	}
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func (l *lab) arrive(up *Upload) {
 	if lost, err := l.await(n1, time.Minute); lost != nil || err != nil {
 		l.t.Fatalf("await: %+v, %v", lost, err)
 	}
-	noError(l.t, n1.brought(l.t.Context(), 7, func() {}))
+	noError(l.t, n1.waitForUpload(l.t.Context(), 7, func() {}))
 	l.there(up.Number)
 }
 
@@ -66,7 +66,7 @@ func TestUploadOnAnother(t *testing.T) {
 		t.Errorf("in the store: %s", got)
 	}
 	n1.bring(up, nil)
-	noError(t, n1.brought(t.Context(), 7, func() {}))
+	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := fmt.Sprint(l.numbers()); got != "[3]" {
 		t.Errorf("in the store: %s", got)
 	}
@@ -122,7 +122,7 @@ func TestPledge(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	pledged(errBase)
+	pledged(errBaseUnusable)
 	if now, err := n2.uploads.load(7); err != nil || !before.same(now) || n2.Needs(l.id(1)) {
 		t.Errorf("of one that is not whole, there is left %+v, %v", now, err)
 	}
@@ -187,9 +187,9 @@ func TestUploadWithoutItsBase(t *testing.T) {
 	l.boot("n2", t.TempDir()+"/s", nil)
 	l.arrive(l.staged(1, false))
 	up := l.stagedOn(2, 1)
-	noError(t, n1.there(t.Context(), up))
+	noError(t, n1.checkBaseStored(t.Context(), up))
 	noError(t, n1.Store.Delete(t.Context(), l.id(1)))
-	if err := n1.there(t.Context(), up); !errors.Is(err, errBase) {
+	if err := n1.checkBaseStored(t.Context(), up); !errors.Is(err, errBaseUnusable) {
 		t.Errorf("what is gone is there: %v", err)
 	}
 	n1.bring(up, nil)
@@ -214,7 +214,7 @@ func TestUpon(t *testing.T) {
 	made := func(number uint32, run int, save string) {
 		w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})
 		noError(t, err)
-		s, err := begin(w, "3/devices/blocks-1-0")
+		s, err := createStream(w, "3/devices/blocks-1-0")
 		noError(t, err)
 		_, err = s.Write(l.image[0])
 		noError(t, errors.Join(err, s.Close()))
@@ -226,37 +226,37 @@ func TestUpon(t *testing.T) {
 	}
 	made(1, 1, "of another run")
 	made(2, 2, "the save")
-	outlets := map[string]func(number uint32) outlet{
-		"store": func(number uint32) outlet {
+	outlets := map[string]func(number uint32) shareWriter{
+		"store": func(number uint32) shareWriter {
 			w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})
 			noError(t, err)
-			return toStore{w}
+			return storeShare{w}
 		},
-		"stage": func(number uint32) outlet {
+		"stage": func(number uint32) shareWriter {
 			h, err := c.Stage.Create(l.id(number))
 			noError(t, err)
-			return toStage{h}
+			return stageShare{h}
 		},
 	}
 	for name, open := range outlets {
 		t.Run(name, func(t *testing.T) {
-			out := open(3)
+			w := open(3)
 			for number, why := range map[uint32]string{0: "none", 1: "another run's", 9: "one that is not there"} {
-				if on := j.upon(t.Context(), out, l.id(3), number); on != nil || on.save(3) != "" {
-					t.Errorf("upon %s: %+v", why, on)
+				if base := j.openBase(t.Context(), w, l.id(3), number); base != nil || base.deviceSave(3) != "" {
+					t.Errorf("upon %s: %+v", why, base)
 				}
 			}
-			on := j.upon(t.Context(), out, l.id(3), 2)
-			if on.save(3) != "the save" || on.save(4) != "" || on.save(5) != "" {
-				t.Fatalf("%+v", on)
+			base := j.openBase(t.Context(), w, l.id(3), 2)
+			if base.deviceSave(3) != "the save" || base.deviceSave(4) != "" || base.deviceSave(5) != "" {
+				t.Fatalf("%+v", base)
 			}
-			noError(t, on.keep(t.Context(), "3/devices/", []string{"blocks-1-0"}))
+			noError(t, base.carryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}))
 			for _, bad := range []string{"blocks-1-0", "blocks-1-1"} { // twice; not there
-				if err := on.keep(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, errBase) || !on.used {
+				if err := base.carryStreams(t.Context(), "3/devices/", []string{bad}); !errors.Is(err, errBaseUnusable) || !base.carried {
 					t.Errorf("%s: %v", bad, err)
 				}
 			}
-			noError(t, out.commit(t.Context(), []byte("meta"), nil))
+			noError(t, w.commit(t.Context(), []byte("meta"), nil))
 		})
 	}
 	k, err := c.Stage.Open(l.id(3))
@@ -267,7 +267,7 @@ func TestUpon(t *testing.T) {
 	r, err := c.Store.Open(t.Context(), l.id(3))
 	noError(t, err)
 	defer r.Close()
-	in, err := r.Stream(streamHere(c, "3/devices/blocks-1-0"))
+	in, err := r.Stream(ownStream(c, "3/devices/blocks-1-0"))
 	noError(t, err)
 	var b bytes.Buffer
 	_, err = in.WriteTo(&b)
@@ -280,8 +280,8 @@ func TestUpon(t *testing.T) {
 // TestKeep: what would fail without the base too is not said to be its fault.
 func TestKeep(t *testing.T) {
 	var err error
-	on := &base{carry: func(context.Context, string) error { return err }}
-	if on.keep(t.Context(), "3/devices/", nil) != nil || on.used {
+	on := &baseCheckpoint{carry: func(context.Context, string) error { return err }}
+	if on.carryStreams(t.Context(), "3/devices/", nil) != nil || on.carried {
 		t.Error("what was not taken over is used")
 	}
 	for _, tt := range []struct {
@@ -294,14 +294,14 @@ func TestKeep(t *testing.T) {
 		{syscall.EDQUOT, false},
 	} {
 		err = tt.err
-		if got := on.keep(t.Context(), "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, errBase) != tt.base {
+		if got := on.carryStreams(t.Context(), "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, errBaseUnusable) != tt.base {
 			t.Errorf("%v: %v", tt.err, got)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err = ctx.Err()
-	if got := on.keep(ctx, "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, errBase) {
+	if got := on.carryStreams(ctx, "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, errBaseUnusable) {
 		t.Errorf("when nobody has more time: %v", got)
 	}
 }
@@ -323,11 +323,11 @@ func TestBaseOfNobody(t *testing.T) {
 		want  uint32
 	}{
 		{dumped{"n1": {}, "n2": {}}, 4},
-		{dumped{"n1": {Whole: true}, "n2": {}}, 4},
-		{dumped{"n1": {Whole: true}, "n2": {Whole: true}}, 0},
+		{dumped{"n1": {BaseUnused: true}, "n2": {}}, 4},
+		{dumped{"n1": {BaseUnused: true}, "n2": {BaseUnused: true}}, 0},
 	} {
 		c.Remote = tt.nodes
-		if err := a.dumpAll(t.Context(), dumpBody{Base: 4}); err != nil || a.base != tt.want {
+		if err := a.dumpEverywhere(t.Context(), dumpRequest{Base: 4}); err != nil || a.base != tt.want {
 			t.Errorf("%+v: upon %d, %v", tt.nodes, a.base, err)
 		}
 	}

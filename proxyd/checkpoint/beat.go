@@ -14,25 +14,25 @@ import (
 // stands for its requeue. So that it does not take its leader for dead, that says from time to time that it lives.
 
 const (
-	// beats is how often: several times in a lapse, also if a node does not answer.
-	beats = 10 * time.Second
-	// beatsWithin is longer than all that a leader beats for. One that hangs is as good as dead.
-	beatsWithin = 35 * time.Minute
+	// heartbeatInterval is how often: several times in a lapse, also if a node does not answer.
+	heartbeatInterval = 10 * time.Second
+	// heartbeatLimit is longer than all that a leader beats for. One that hangs is as good as dead.
+	heartbeatLimit = 35 * time.Minute
 )
 
-// beat has all nodes that take part hear that their leader lives, until beatNoMore. What a node answers is seen when more is asked of it.
-func (a *attempt) beat(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatsWithin)
+// startHeartbeat has all nodes that take part hear that their leader lives, until beatNoMore. What a node answers is seen when more is asked of it.
+func (a *attempt) startHeartbeat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatLimit)
 	over := make(chan struct{})
-	a.hush = func() {
+	a.stopHeartbeat = func() {
 		cancel()
 		<-over
 	}
 	go func() {
 		defer close(over)
-		for wait(ctx, beats) {
-			asking, done := context.WithTimeout(ctx, beats)
-			if err := a.each(asking, phaseBeat, none{}); err != nil && ctx.Err() == nil {
+		for sleepUnlessDone(ctx, heartbeatInterval) {
+			asking, done := context.WithTimeout(ctx, heartbeatInterval)
+			if err := a.callEveryNode(asking, callHeartbeat, empty{}); err != nil && ctx.Err() == nil {
 				a.log.Info("not all nodes hear their leader", "error", err)
 			}
 			done()
@@ -40,24 +40,24 @@ func (a *attempt) beat(ctx context.Context) {
 	}()
 }
 
-// beatNoMore returns when nothing is said any more. It may be called when nothing was.
-func (a *attempt) beatNoMore() {
-	if a.hush != nil {
-		a.hush()
-		a.hush = nil
+// endHeartbeat returns when nothing is said any more. It may be called when nothing was.
+func (a *attempt) endHeartbeat() {
+	if a.stopHeartbeat != nil {
+		a.stopHeartbeat()
+		a.stopHeartbeat = nil
 	}
 }
 
-// beatHere hears that the leader lives.
-func (j *job) beatHere(_ context.Context, id store.ID, _ none) (none, error) {
+// heartbeatHere hears that the leader lives.
+func (j *job) heartbeatHere(_ context.Context, id store.ID, _ empty) (empty, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.part
-	if p == nil || p.id != id {
-		return none{}, errOtherAttempt
+	m := j.membership
+	if m == nil || m.id != id {
+		return empty{}, errOtherAttempt
 	}
-	if !p.dumping { // else the end of the call is the end of it
-		j.wind(p)
+	if !m.dumping { // else the end of the call is the end of it
+		j.armLeaderTimeout(m)
 	}
-	return none{}, nil
+	return empty{}, nil
 }

@@ -17,7 +17,7 @@ type hearing struct{ times atomic.Int32 }
 
 // Phase implements Remote.
 func (h *hearing) Phase(_ context.Context, _, _, _, phase string, _ []byte) ([]byte, error) {
-	if phase == phaseBeat {
+	if phase == callHeartbeat {
 		h.times.Add(1)
 	}
 	return []byte("{}"), nil
@@ -28,28 +28,28 @@ func TestBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hearing{}
 		a := &attempt{j: &job{c: &Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}, id: 7}, nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
-		a.beatNoMore()
+		a.endHeartbeat()
 		ctx, cancel := context.WithCancel(t.Context())
-		a.beat(ctx)
+		a.startHeartbeat(ctx)
 		cancel() // of the phase that began it
-		time.Sleep(lapse)
+		time.Sleep(leaderTimeout)
 		if n := h.times.Load(); n < 3 {
 			t.Errorf("it was heard %d times in a lapse", n)
 		}
-		a.beatNoMore()
+		a.endHeartbeat()
 		n := h.times.Load()
-		time.Sleep(lapse)
+		time.Sleep(leaderTimeout)
 		if h.times.Load() != n {
 			t.Error("it goes on")
 		}
-		a.beat(t.Context())
-		time.Sleep(beatsWithin + beats)
+		a.startHeartbeat(t.Context())
+		time.Sleep(heartbeatLimit + heartbeatInterval)
 		n = h.times.Load()
-		time.Sleep(lapse)
+		time.Sleep(leaderTimeout)
 		if h.times.Load() != n {
 			t.Error("one that hangs is heard for ever")
 		}
-		a.beatNoMore()
+		a.endHeartbeat()
 	})
 }
 
@@ -62,23 +62,23 @@ func TestBeatHere(t *testing.T) {
 		id := (&lab{}).id(3)
 		j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), where: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
 		c.jobs[7] = j
-		p := &part{id: id, over: make(chan struct{})}
+		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()
-		j.part = p
-		j.wind(p)
+		j.membership = m
+		j.armLeaderTimeout(m)
 		j.mu.Unlock()
-		for range 4 * lapse / beats {
-			time.Sleep(beats)
-			if _, err := c.Phase(t.Context(), "7", "3", phaseBeat, []byte("{}")); err != nil || isClosed(p.over) {
-				t.Fatalf("it is over: %v, %v", isClosed(p.over), err)
+		for range 4 * leaderTimeout / heartbeatInterval {
+			time.Sleep(heartbeatInterval)
+			if _, err := c.Phase(t.Context(), "7", "3", callHeartbeat, []byte("{}")); err != nil || isClosed(m.done) {
+				t.Fatalf("it is over: %v, %v", isClosed(m.done), err)
 			}
 		}
 		heard := time.Now()
-		<-p.over
-		if d := time.Since(heard); d < lapse || d > lapse+time.Second {
+		<-m.done
+		if d := time.Since(heard); d < leaderTimeout || d > leaderTimeout+time.Second {
 			t.Errorf("after %s of silence", d)
 		}
-		if _, err := c.Phase(t.Context(), "7", "3", phaseBeat, []byte("{}")); err == nil {
+		if _, err := c.Phase(t.Context(), "7", "3", callHeartbeat, []byte("{}")); err == nil {
 			t.Error("it takes part again")
 		}
 	})

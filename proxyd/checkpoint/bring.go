@@ -99,12 +99,12 @@ const (
 func (c *Conductor) bringSurely(ctx context.Context, b *bringing) {
 	log := c.Log.With("job", b.up.Job, "checkpoint", b.up.Number)
 	began := time.Now()
-	log.Debug("phase begins", "phase", phaseBring)
+	log.Debug("phase begins", "phase", callUpload)
 	err := c.bringOnce(ctx, b)
 	for pause := bringFirst; err != nil && ctx.Err() == nil && !final(err); pause = min(2*pause, bringLast) {
 		log.Warn("upload, again", "error", err)
 		b.failed(err)
-		if wait(ctx, pause) {
+		if sleepUnlessDone(ctx, pause) {
 			err = c.bringOnce(ctx, b)
 		}
 	}
@@ -190,7 +190,7 @@ func (c *Conductor) gather(ctx context.Context, w *store.Writer, up *Upload) (me
 				return err
 			}
 			var r bringReply
-			if err := c.ask(ctx, node, up.Job, up.Number, phaseBring, bringBody{w.Ticket()}, &r); err != nil {
+			if err := c.callNode(ctx, node, up.Job, up.Number, callUpload, bringBody{w.Ticket()}, &r); err != nil {
 				return err
 			}
 			if r.Gone != "" || r.Part == nil {
@@ -244,10 +244,10 @@ func (c *Conductor) noteUpload(up *Upload, what, text string) {
 // forgetShares has all nodes drop what they have of an upload that is over. One that is
 // away does it by itself.
 func (c *Conductor) forgetShares(ctx context.Context, up *Upload) {
-	ctx, cancel := context.WithTimeout(ctx, endDeadline)
+	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
 	for _, node := range up.Nodes {
-		if err := c.ask(ctx, node, up.Job, up.Number, phaseForget, none{}, nil); err != nil {
+		if err := c.callNode(ctx, node, up.Job, up.Number, callDropShare, empty{}, nil); err != nil {
 			c.Log.Info("a share will be dropped later", "job", up.Job, "checkpoint", up.Number, "error", err)
 		}
 	}

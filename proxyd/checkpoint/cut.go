@@ -17,48 +17,48 @@ import (
 // The leader finds it (package cut) over the device servers of all capsules, before anything is frozen: until then ranks may have to
 // go on.
 
-// cut stops the job's devices. They stay so until the attempt is over, or is undone.
-func (a *attempt) cut(ctx context.Context) error {
+// findCut stops the job's devices. They stay so until the attempt is over, or is undone.
+func (a *attempt) findCut(ctx context.Context) error {
 	var members []cut.Member
 	for _, node := range a.nodes {
 		for _, index := range a.reports[node].Devices {
-			members = append(members, &deviceServer{a.j, node, index, a.id})
+			members = append(members, &cutMember{a.j, node, index, a.id})
 		}
 	}
 	if len(members) == 0 {
 		return nil
 	}
 	// Higher than all before: those of a daemon that was killed, too.
-	a.barrier = uint64(time.Now().UnixNano())
-	found, err := cut.Find(ctx, members, cut.Options{Attempt: a.barrier, Deadline: cutDeadline})
+	a.cutNumber = uint64(time.Now().UnixNano())
+	found, err := cut.Find(ctx, members, cut.Options{Attempt: a.cutNumber, Deadline: cutDeadline})
 	if err != nil {
 		return err
 	}
-	a.still = found
+	a.stoppedDevices = found
 	return nil
 }
 
 // cutDeadline is how long ranks are waited for that are behind others.
 const cutDeadline = 50 * time.Second
 
-// goOn lets the devices work again.
-func (a *attempt) goOn(ctx context.Context) error {
-	if a.still == nil {
+// resumeDevices lets the devices work again.
+func (a *attempt) resumeDevices(ctx context.Context) error {
+	if a.stoppedDevices == nil {
 		return nil
 	}
-	defer func() { a.still = nil }()
-	return a.still.Open(ctx)
+	defer func() { a.stoppedDevices = nil }()
+	return a.stoppedDevices.Open(ctx)
 }
 
-// deviceServer is one of the job's, on whatever node.
-type deviceServer struct {
+// cutMember is one of the job's, on whatever node.
+type cutMember struct {
 	j     *job
 	node  string
 	index int // of its capsule
 	id    store.ID
 }
 
-type exchangeBody struct {
+type exchangeRequest struct {
 	Index  int         `json:"index"`
 	Orders *cut.Orders `json:"orders"`
 }
@@ -72,9 +72,9 @@ type exchangeReply struct {
 }
 
 // Exchange implements cut.Member.
-func (d *deviceServer) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
+func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
 	var r exchangeReply
-	if err := d.j.c.ask(ctx, d.node, d.j.id, d.id.Number, phaseExchange, exchangeBody{d.index, o}, &r); err != nil {
+	if err := d.j.c.callNode(ctx, d.node, d.j.id, d.id.Number, callExchange, exchangeRequest{d.index, o}, &r); err != nil {
 		return nil, err
 	}
 	switch {
@@ -89,10 +89,10 @@ func (d *deviceServer) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events
 }
 
 // exchangeHere is its part of the node that has the server.
-func (j *job) exchangeHere(ctx context.Context, id store.ID, b exchangeBody) (exchangeReply, error) {
+func (j *job) exchangeHere(ctx context.Context, id store.ID, b exchangeRequest) (exchangeReply, error) {
 	j.mu.Lock()
-	if p := j.part; p != nil && p.id == id && !p.dumping {
-		j.wind(p)
+	if m := j.membership; m != nil && m.id == id && !m.dumping {
+		j.armLeaderTimeout(m)
 	}
 	h := j.held[b.Index]
 	j.mu.Unlock()

@@ -205,7 +205,7 @@ func (j *job) startDevices(ctx context.Context, h *held, kit string, from *origi
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("its devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
-		h.devices, err = life.Restore(ctx, spec, source{from.reader, m, devicesFolder + "/"})
+		h.devices, err = life.Restore(ctx, spec, streamSource{from.reader, m, devicesFolder + "/"})
 	} else {
 		h.devices, err = life.Start(ctx, spec)
 	}
@@ -312,11 +312,11 @@ func (j *job) devicesUse(ctx context.Context, h *held) (n uint64, err error) {
 }
 
 // saveDevices writes the devices of a capsule, which stand still, into a checkpoint. What they have of its base is taken over.
-func (j *job) saveDevices(ctx context.Context, h *held, out outlet, on *base, attempt uint64) (*DeviceMeta, error) {
+func (j *job) saveDevices(ctx context.Context, h *held, w shareWriter, on *baseCheckpoint, attempt uint64) (*DeviceMeta, error) {
 	prefix := fmt.Sprintf("%d/%s/", h.index, devicesFolder)
-	r, err := h.devices.Save(ctx, sink{out, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.save(h.index)})
+	r, err := h.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(h.index)})
 	if err == nil {
-		err = on.keep(ctx, prefix, r.Kept) // none, if it was saved upon nothing
+		err = on.carryStreams(ctx, prefix, r.Kept) // none, if it was saved upon nothing
 	}
 	if err != nil {
 		return nil, fmt.Errorf("devices: %w", err)

@@ -23,19 +23,19 @@ import (
 // goes: until then it is in no image. Pipes to slurmstepd first, then slurmstepd itself,
 // on all nodes; then the sruns.
 func (a *attempt) drain(ctx context.Context) error {
-	if err := a.everywhere(ctx, phaseDrain, drainBody{}); err != nil {
+	if err := a.callNodesTogether(ctx, phaseDrain, drainRequest{}); err != nil {
 		return err
 	}
-	return a.everywhere(ctx, phaseDrain, drainBody{Sruns: true})
+	return a.callNodesTogether(ctx, phaseDrain, drainRequest{Sruns: true})
 }
 
-type drainBody struct {
+type drainRequest struct {
 	Sruns bool `json:"sruns"`
 }
 
-func (j *job) drainHere(ctx context.Context, id store.ID, b drainBody) (none, error) {
-	if _, err := j.taking(id); err != nil {
-		return none{}, err
+func (j *job) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty, error) {
+	if _, err := j.membershipIn(id); err != nil {
+		return empty{}, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, h := range j.capsules() {
@@ -52,9 +52,9 @@ func (j *job) drainHere(ctx context.Context, id store.ID, b drainBody) (none, er
 			j.mu.Unlock()
 			continue
 		}
-		programs, err := live(ctx, h.c)
+		programs, err := runningPrograms(ctx, h.c)
 		if err != nil {
-			return none{}, err
+			return empty{}, err
 		}
 		for _, p := range programs {
 			if p.Name == batch {
@@ -63,15 +63,15 @@ func (j *job) drainHere(ctx context.Context, id store.ID, b drainBody) (none, er
 			j.mu.Lock()
 			warden := h.note.Wardens[p.Name]
 			j.mu.Unlock()
-			g.Go(func() error { return drained(ctx, p, warden) })
+			g.Go(func() error { return waitForStepd(ctx, p, warden) })
 		}
 	}
-	return none{}, g.Wait()
+	return empty{}, g.Wait()
 }
 
-// drained returns when slurmstepd has read and passed on what a frozen task has written.
-func drained(ctx context.Context, p capsule.Program, warden int) error {
-	stepd, err := parentOf(warden)
+// waitForStepd returns when slurmstepd has read and passed on what a frozen task has written.
+func waitForStepd(ctx context.Context, p capsule.Program, warden int) error {
+	stepd, err := parentPID(warden)
 	if err != nil {
 		return nil //nolint:nilerr // the warden is gone, and with it slurmstepd: nobody reads any more
 	}
@@ -79,26 +79,26 @@ func drained(ctx context.Context, p capsule.Program, warden int) error {
 		if !strings.HasPrefix(p.Stdio[fd], "pipe:[") {
 			continue
 		}
-		if err := emptied(ctx, stepd, p.Stdio[fd]); err != nil {
+		if err := waitForEmptyPipe(ctx, stepd, p.Stdio[fd]); err != nil {
 			return fmt.Errorf("program %s: output %d is not read: %w", p.Name, fd, err)
 		}
 	}
 	return srun.StepdIdle(ctx, stepd)
 }
 
-// look is between two looks into a pipe. The kernel tells nobody when one has become
+// pipePollInterval is between two looks into a pipe. The kernel tells nobody when one has become
 // empty, except for those who write to it.
-const look = 2 * time.Millisecond
+const pipePollInterval = 2 * time.Millisecond
 
-// emptied waits until a process has read everything from a pipe of which it has the
+// waitForEmptyPipe waits until a process has read everything from a pipe of which it has the
 // reading end.
-func emptied(ctx context.Context, pid int, pipe string) error {
-	f, err := holding(pid, pipe)
+func waitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
+	f, err := openPipeOf(pid, pipe)
 	if err != nil || f == nil {
 		return err // nil: it has closed it, so nothing more comes out
 	}
 	defer f.Close()
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(pipePollInterval)
 	defer tick.Stop()
 	for {
 		n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
@@ -113,8 +113,8 @@ func emptied(ctx context.Context, pid int, pipe string) error {
 	}
 }
 
-// holding opens a process's pipe, nil if it has none of that name.
-func holding(pid int, pipe string) (*os.File, error) {
+// openPipeOf opens a process's pipe, nil if it has none of that name.
+func openPipeOf(pid int, pipe string) (*os.File, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -134,7 +134,7 @@ func holding(pid int, pipe string) (*os.File, error) {
 	return nil, nil
 }
 
-func parentOf(pid int) (int, error) {
+func parentPID(pid int) (int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err

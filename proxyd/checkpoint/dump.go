@@ -24,8 +24,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// dumpBody says which upload a node joins.
-type dumpBody struct {
+// dumpRequest says which upload a node joins.
+type dumpRequest struct {
 	Ticket store.Ticket `json:"ticket,omitempty"` // none: each node keeps its share in its stage
 	Steps  []string     `json:"steps"`            // whose sruns run, anywhere
 	Cut    uint64       `json:"cut,omitempty"`    // at which devices stand still
@@ -35,23 +35,23 @@ type dumpBody struct {
 // dumpReply is what a node adds to the manifest. The leader's own streams are in its
 // outlet, so it has no part.
 type dumpReply struct {
-	Part     *store.Part   `json:"part,omitempty"`
-	Capsules []CapsuleMeta `json:"capsules"`
-	Full     bool          `json:"full,omitempty"`  // it did not fit into the stage
-	Alone    bool          `json:"alone,omitempty"` // the base is of no use
-	Whole    bool          `json:"whole,omitempty"` // nothing of it is the base's
+	Part         *store.Part   `json:"part,omitempty"`
+	Capsules     []CapsuleMeta `json:"capsules"`
+	StageFull    bool          `json:"full,omitempty"`  // it did not fit into the stage
+	BaseUnusable bool          `json:"alone,omitempty"` // the base is of no use
+	BaseUnused   bool          `json:"whole,omitempty"` // nothing of it is the base's
 }
 
 // dump has all nodes write their capsules.
 func (a *attempt) dump(ctx context.Context) error {
 	j := a.j
-	a.beat(ctx)
+	a.startHeartbeat(ctx)
 	// It may have ended since prepare; now it stands still.
-	if err := j.whole(ctx); err != nil {
+	if err := j.checkBatchRuns(ctx); err != nil {
 		return err
 	}
 	// The outlet's context must outlast the phase: commit comes later.
-	ticket, err := a.create(context.WithoutCancel(ctx))
+	ticket, err := a.createWriter(context.WithoutCancel(ctx))
 	if a.staged && full(err) {
 		err = fmt.Errorf("%w: %w", errStageFull, err)
 	}
@@ -59,33 +59,33 @@ func (a *attempt) dump(ctx context.Context) error {
 		return err
 	}
 	j.mu.Lock()
-	if j.part != nil && j.part.id == a.id {
-		j.part.leads = a.out
+	if j.membership != nil && j.membership.id == a.id {
+		j.membership.leaderWriter = a.writer
 	}
 	j.mu.Unlock()
-	return a.dumpAll(ctx, dumpBody{ticket, a.steps(), a.barrier, a.chooseBase(ctx)})
+	return a.dumpEverywhere(ctx, dumpRequest{ticket, a.runningSteps(), a.cutNumber, a.chooseBase(ctx)})
 }
 
-// dumpAll has all nodes write their shares. What none of them is made upon is no base.
-func (a *attempt) dumpAll(ctx context.Context, b dumpBody) error {
+// dumpEverywhere has all nodes write their shares. What none of them is made upon is no base.
+func (a *attempt) dumpEverywhere(ctx context.Context, b dumpRequest) error {
 	a.base = 0
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
 		g.Go(func() error {
 			var r dumpReply
-			if err := a.j.c.ask(ctx, node, a.j.id, a.id.Number, phaseDump, b, &r); err != nil {
+			if err := a.j.c.callNode(ctx, node, a.j.id, a.id.Number, phaseDump, b, &r); err != nil {
 				return err
 			}
-			if r.Full {
+			if r.StageFull {
 				return fmt.Errorf("node %s: %w", node, errStageFull)
 			}
-			if r.Alone {
-				return fmt.Errorf("node %s: %w", node, errBase)
+			if r.BaseUnusable {
+				return fmt.Errorf("node %s: %w", node, errBaseUnusable)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if !r.Whole {
+			if !r.BaseUnused {
 				a.base = b.Base
 			}
 			if r.Part != nil {
@@ -98,111 +98,111 @@ func (a *attempt) dumpAll(ctx context.Context, b dumpBody) error {
 	return g.Wait()
 }
 
-// create begins the leader's share, in its stage or in the store. Of the latter it returns
+// createWriter begins the leader's share, in its stage or in the store. Of the latter it returns
 // the ticket that the others need.
-func (a *attempt) create(ctx context.Context) (store.Ticket, error) {
+func (a *attempt) createWriter(ctx context.Context) (store.Ticket, error) {
 	c := a.j.c
 	if a.staged {
 		h, err := c.Stage.Create(a.id)
 		if err == nil {
-			a.out = toStage{h}
+			a.writer = stageShare{h}
 		}
 		return "", err
 	}
-	w, err := c.Store.Create(ctx, store.Upload{ID: a.id, Node: c.Node, Reservation: a.room})
+	w, err := c.Store.Create(ctx, store.Upload{ID: a.id, Node: c.Node, Reservation: a.reservation})
 	if err != nil {
 		return "", err
 	}
-	a.out = toStore{w}
+	a.writer = storeShare{w}
 	return w.Ticket(), nil
 }
 
 func (a *attempt) dropChunks(ctx context.Context) error {
-	a.beatNoMore()
-	if a.out == nil {
+	a.endHeartbeat()
+	if a.writer == nil {
 		return nil
 	}
-	err := a.out.Abort(ctx)
-	if a.up != nil { // it may have come to count, though we were told otherwise
-		err = errors.Join(err, a.j.c.uploads.change(a.up, func(*Upload) bool { return false }))
+	err := a.writer.Abort(ctx)
+	if a.upload != nil { // it may have come to count, though we were told otherwise
+		err = errors.Join(err, a.j.c.uploads.change(a.upload, func(*Upload) bool { return false }))
 	}
 	return err
 }
 
 // dumpHere writes this node's capsules.
-func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpBody) (dumpReply, error) {
-	p, err := j.taking(id)
+func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpReply, error) {
+	m, err := j.membershipIn(id)
 	if err != nil {
 		return dumpReply{}, err
 	}
-	defer p.returnRoom()
-	r, err := j.dumpPart(ctx, p, b)
+	defer m.releaseStageRoom()
+	r, err := j.dumpShare(ctx, m, b)
 	if b.Ticket == "" && full(err) {
 		j.log.Warn("dump", "checkpoint", id, "error", err)
-		return dumpReply{Full: true}, nil
+		return dumpReply{StageFull: true}, nil
 	}
-	if errors.Is(err, errBase) {
+	if errors.Is(err, errBaseUnusable) {
 		j.log.Warn("dump", "checkpoint", id, "error", err)
-		return dumpReply{Alone: true}, nil
+		return dumpReply{BaseUnusable: true}, nil
 	}
 	return r, err
 }
 
-func (j *job) dumpPart(ctx context.Context, p *part, b dumpBody) (r dumpReply, err error) {
+func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r dumpReply, err error) {
 	j.mu.Lock()
-	p.lapse() // the end of the call is the end of it
+	p.stopLeaderTimeout() // the end of the call is the end of it
 	p.dumping = true
-	out := p.leads
+	w := p.leaderWriter
 	j.mu.Unlock()
 	defer func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		p.dumping = false
-		if j.part == p {
-			j.wind(p)
+		if j.membership == p {
+			j.armLeaderTimeout(p)
 		}
 	}()
-	leads := out != nil
+	leads := w != nil
 	if !leads {
-		if out, err = j.joinDump(context.WithoutCancel(ctx), p.id, b); err != nil {
+		if w, err = j.joinWriter(context.WithoutCancel(ctx), p.id, b); err != nil {
 			return r, err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, out.Abort(context.WithoutCancel(ctx)))
+				err = errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
 			}
 		}()
 		// A leader that gives up ends it from outside.
 		j.mu.Lock()
-		p.joined = out
+		p.ownWriter = w
 		j.mu.Unlock()
 	}
-	on := j.upon(ctx, out, p.id, b.Base)
+	base := j.openBase(ctx, w, p.id, b.Base)
 	for _, h := range j.capsules() {
-		m, err := j.dumpCapsule(ctx, h, out, on, b)
+		m, err := j.dumpCapsule(ctx, h, w, base, b)
 		if err != nil {
 			return r, fmt.Errorf("capsule %d: %w", h.index, err)
 		}
 		r.Capsules = append(r.Capsules, *m)
 	}
-	r.Whole = on == nil || !on.used
+	r.BaseUnused = base == nil || !base.carried
 	if !leads {
-		r.Part, err = out.finish(ctx)
+		r.Part, err = w.finish(ctx)
 	}
 	return r, err
 }
 
-// joinDump begins the share of a node that does not lead.
-func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (outlet, error) {
+// joinWriter begins the share of a node that does not lead.
+func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (shareWriter, error) {
 	if b.Ticket == "" {
 		if j.c.Stage == nil {
 			return nil, errors.New("it has no staging folder")
 		}
 		h, err := j.c.Stage.Create(id)
-		return toStage{h}, err
+		return stageShare{h}, err
 	}
 	w, err := j.c.Store.Join(ctx, store.Upload{ID: id, Node: j.c.Node}, b.Ticket)
-	return toStore{w}, err
+	return storeShare{w}, err
 }
 
 // dumpsAtOnce bounds the programs of a node that are dumped side by side. Each takes a
@@ -210,7 +210,7 @@ func (j *job) joinDump(ctx context.Context, id store.ID, b dumpBody) (outlet, er
 const dumpsAtOnce = 4
 
 // dumpCapsule writes all there is of one capsule.
-func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, on *base, b dumpBody) (*CapsuleMeta, error) {
+func (j *job) dumpCapsule(ctx context.Context, h *held, w shareWriter, on *baseCheckpoint, b dumpRequest) (*CapsuleMeta, error) {
 	j.mu.Lock()
 	m := &CapsuleMeta{
 		Index: h.index, Node: j.c.Node, Script: h.note.Script, Sruns: h.note.Sruns,
@@ -224,7 +224,7 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, on *base, b 
 	if m.LastPID, err = h.c.LastPID(ctx); err != nil {
 		return nil, err
 	}
-	programs, err := live(ctx, h.c)
+	programs, err := runningPrograms(ctx, h.c)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, on *base, b 
 		g.Go(func() error {
 			img, err := criu.Dump(gctx, criu.Program{
 				Init: h.c.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
-			}, sink{out, prefix + p.Name + "/"})
+			}, streamSink{w, prefix + p.Name + "/"})
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)
 			}
@@ -253,18 +253,18 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, out outlet, on *base, b 
 	}
 	if h.devices != nil {
 		g.Go(func() (err error) {
-			m.Devices, err = j.saveDevices(gctx, h, out, on, b.Cut)
+			m.Devices, err = j.saveDevices(gctx, h, w, on, b.Cut)
 			return err
 		})
 	}
 	for _, f := range privateFolders {
-		g.Go(func() error { return pack(gctx, out, prefix+f.name+".pack", filepath.Join(h.c.Dir(), f.name)) })
+		g.Go(func() error { return packFolder(gctx, w, prefix+f.name+".pack", filepath.Join(h.c.Dir(), f.name)) })
 	}
 	g.Go(func() error {
-		return pack(gctx, out, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", h.c.PID()))
+		return packFolder(gctx, w, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", h.c.PID()))
 	})
 	g.Go(func() (err error) {
-		m.Files, err = j.recordFiles(gctx, h, programs, sink{out, prefix + "files/"})
+		m.Files, err = j.recordFiles(gctx, h, programs, streamSink{w, prefix + "files/"})
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -320,8 +320,8 @@ func endedCaptured(programs []capsule.Program) (map[string]syscall.WaitStatus, e
 	return late, nil
 }
 
-// steps are those whose sruns run, on any node.
-func (a *attempt) steps() []string {
+// runningSteps are those whose sruns run, on any node.
+func (a *attempt) runningSteps() []string {
 	var all []string
 	for _, r := range a.reports {
 		all = append(all, r.Steps...)
@@ -329,8 +329,8 @@ func (a *attempt) steps() []string {
 	return all
 }
 
-func pack(ctx context.Context, out outlet, name, dir string) error {
-	s, err := out.Create(name)
+func packFolder(ctx context.Context, w shareWriter, name, dir string) error {
+	s, err := w.Create(name)
 	if err != nil {
 		return err
 	}
@@ -340,36 +340,38 @@ func pack(ctx context.Context, out outlet, name, dir string) error {
 	return s.Close()
 }
 
-// sink puts images, or the contents of files, into streams of the checkpoint.
-type sink struct {
-	out    outlet
+// streamSink puts images, or the contents of files, into streams of the checkpoint.
+type streamSink struct {
+	writer shareWriter
 	prefix string
 }
 
-func (s sink) Create(name string) (io.WriteCloser, error) { return s.out.Create(s.prefix + name) }
-
-// source is its inverse.
-type source struct {
-	r      *store.Reader
-	m      *CapsuleMeta
-	prefix string
+func (s streamSink) Create(name string) (io.WriteCloser, error) {
+	return s.writer.Create(s.prefix + name)
 }
 
-func (s source) Open(name string) (io.ReadCloser, error) {
-	return s.r.Stream(s.m.stream(s.prefix + name))
+// streamSource is its inverse.
+type streamSource struct {
+	reader  *store.Reader
+	capsule *CapsuleMeta
+	prefix  string
+}
+
+func (s streamSource) Open(name string) (io.ReadCloser, error) {
+	return s.reader.Stream(s.capsule.stream(s.prefix + name))
 }
 
 // commit makes the checkpoint exist, or count: a staged one exists later.
 func (a *attempt) commit(ctx context.Context) error {
 	if !a.meta.hasScript() {
-		return errEnding
+		return errScriptEnded
 	}
 	slices.SortFunc(a.meta.Capsules, func(x, y CapsuleMeta) int { return x.Index - y.Index })
 	meta, err := a.meta.encode()
 	if err != nil {
 		return err
 	}
-	err = a.out.commit(ctx, meta, a.parts)
+	err = a.writer.commit(ctx, meta, a.parts)
 	if a.staged && full(err) {
 		err = fmt.Errorf("%w: %w", errStageFull, err)
 	}
@@ -377,7 +379,7 @@ func (a *attempt) commit(ctx context.Context) error {
 		return err
 	}
 	if a.staged {
-		return a.pledge(ctx)
+		return a.pledgeUpload(ctx)
 	}
 	if err := a.j.c.supersede(a.j.id); err != nil {
 		a.log.Warn("an older upload", "error", err)

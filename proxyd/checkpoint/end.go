@@ -156,7 +156,7 @@ func (j *job) abandoned(ctx context.Context) bool {
 		}
 	}
 	j.mu.Lock()
-	run, busy := j.run, j.lead != nil || j.part != nil || j.judging || len(j.held) == 0
+	run, busy := j.run, j.ledAttempt != nil || j.membership != nil || j.judging || len(j.held) == 0
 	j.mu.Unlock()
 	if busy {
 		return false
@@ -183,18 +183,18 @@ func (j *job) askToLeave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
-	if err := j.c.insist(ctx, awayWithin, j.leader(), j.id, phaseLeave, none{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
+	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leader(), j.id, callAwaitDecision, empty{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
 		j.log.Info("the leader has no word about the job's end", "error", err)
 	}
 }
 
 // leaveHere is the leader's answer: when the job's fate is decided, or its batch script
 // is gone.
-func (j *job) leaveHere(ctx context.Context, _ store.ID, _ none) (none, error) {
+func (j *job) leaveHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	for j.c.known(j.id) == j {
 		j.mu.Lock()
 		h := j.held[0]
-		decided := j.decided && j.lead == nil && !j.judging
+		decided := j.decided && j.ledAttempt == nil && !j.judging
 		j.mu.Unlock()
 		if decided || h == nil {
 			break
@@ -202,16 +202,16 @@ func (j *job) leaveHere(ctx context.Context, _ store.ID, _ none) (none, error) {
 		if !runsBatch(ctx, h) {
 			break
 		}
-		if !wait(ctx, quietLook) {
-			return none{}, ctx.Err()
+		if !sleepUnlessDone(ctx, quietLook) {
+			return empty{}, ctx.Err()
 		}
 	}
-	return none{}, nil
+	return empty{}, nil
 }
 
 // runsBatch says whether a capsule's batch script is there.
 func runsBatch(ctx context.Context, h *held) bool {
-	programs, err := live(ctx, h.c)
+	programs, err := runningPrograms(ctx, h.c)
 	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batch })
 }
 
@@ -219,12 +219,12 @@ func runsBatch(ctx context.Context, h *held) bool {
 func (j *job) quiet(ctx context.Context) error {
 	for {
 		j.mu.Lock()
-		lead, busy := j.lead, j.part != nil || j.judging
+		lead, busy := j.ledAttempt, j.membership != nil || j.judging
 		j.mu.Unlock()
 		switch {
 		case lead != nil:
 			select {
-			case <-lead.over:
+			case <-lead.done:
 			case <-ctx.Done():
 				return ctx.Err()
 			}

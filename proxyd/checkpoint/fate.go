@@ -18,7 +18,7 @@ import (
 func (j *job) leaving() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.judging || j.left || j.gaveUp || j.lead != nil && j.lead.then != passOn || j.part != nil && j.part.release
+	return j.judging || j.left || j.gaveUp || j.ledAttempt != nil && j.ledAttempt.after != passOn || j.membership != nil && j.membership.release
 }
 
 // awaitFate returns when the job stays, at least for now, or is gone. Of an srun whose
@@ -35,7 +35,7 @@ func (j *job) awaitFate(ctx context.Context, h *held, key string) error {
 			}
 			look = doubtLook
 		}
-		if !wait(ctx, look) {
+		if !sleepUnlessDone(ctx, look) {
 			return ctx.Err()
 		}
 	}

@@ -77,7 +77,7 @@ func (j *job) list(ctx context.Context, h *held) {
 
 // processesOf returns the processes of a capsule's programs.
 func processesOf(ctx context.Context, c *capsule.Capsule) (pids []int) {
-	programs, err := live(ctx, c)
+	programs, err := runningPrograms(ctx, c)
 	if err != nil {
 		return nil // it is gone, or will be asked again
 	}
@@ -96,7 +96,7 @@ func (j *job) user(c *capsule.Capsule, groups []uint32) files.User {
 }
 
 // recordFiles records what the job's files are. Its programs are frozen.
-func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Program, s sink) (*files.State, error) {
+func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Program, s streamSink) (*files.State, error) {
 	var pids []int
 	var groups []uint32
 	for _, p := range programs {
@@ -184,7 +184,7 @@ func (j *job) putBack(ctx context.Context, h *held, from *origin, m *CapsuleMeta
 		return err
 	}
 	report, err := files.PutBack(ctx, j.user(h.c, m.Groups), files.Job{Exclude: j.rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
-		source{from.reader, m, "files/"})
+		streamSource{from.reader, m, "files/"})
 	if err != nil {
 		return err
 	}

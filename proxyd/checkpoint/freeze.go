@@ -16,28 +16,28 @@ import (
 // freezeTasks stops the tasks of steps on all nodes. The batch script goes on: it may
 // be what reads their output.
 func (a *attempt) freezeTasks(ctx context.Context) error {
-	return a.everywhere(ctx, phaseFreeze, none{})
+	return a.callNodesTogether(ctx, phaseFreeze, empty{})
 }
 
-// freezeRest stops the rest, and the network.
-func (a *attempt) freezeRest(ctx context.Context) error {
-	return a.everywhere(ctx, phaseHalt, none{})
+// freezeBatch stops the rest, and the network.
+func (a *attempt) freezeBatch(ctx context.Context) error {
+	return a.callNodesTogether(ctx, phaseHalt, empty{})
 }
 
-// resume lets everything go on as if nothing had been.
-func (a *attempt) resume(ctx context.Context) error {
-	return a.each(ctx, phaseResume, none{})
+// resumeJob lets everything go on as if nothing had been.
+func (a *attempt) resumeJob(ctx context.Context) error {
+	return a.callEveryNode(ctx, callResume, empty{})
 }
 
-func (j *job) freezeHere(ctx context.Context, id store.ID, _ none) (none, error) {
-	return none{}, j.unlessOver(id, func() error {
-		return j.stop(ctx, id, func(p capsule.Program) bool { return p.Name != batch })
+func (j *job) freezeHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
+	return empty{}, j.freezeUnlessOver(id, func() error {
+		return j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != batch })
 	})
 }
 
-func (j *job) haltHere(ctx context.Context, id store.ID, _ none) (none, error) {
-	return none{}, j.unlessOver(id, func() error {
-		if err := j.stop(ctx, id, func(p capsule.Program) bool { return p.Name == batch }); err != nil {
+func (j *job) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
+	return empty{}, j.freezeUnlessOver(id, func() error {
+		if err := j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == batch }); err != nil {
 			return err
 		}
 		for _, h := range j.capsules() {
@@ -49,39 +49,39 @@ func (j *job) haltHere(ctx context.Context, id store.ID, _ none) (none, error) {
 	})
 }
 
-// unlessOver has something stand still for an attempt. If that is over by then, because its leader had waited for too long, whoever let
+// freezeUnlessOver has something stand still for an attempt. If that is over by then, because its leader had waited for too long, whoever let
 // everything go on may have come before: then it is done once more, for nobody else would. A newer attempt does so at its end.
-func (j *job) unlessOver(id store.ID, do func() error) error {
-	if _, err := j.taking(id); err != nil {
+func (j *job) freezeUnlessOver(id store.ID, do func() error) error {
+	if _, err := j.membershipIn(id); err != nil {
 		return err
 	}
 	err := do()
 	j.mu.Lock()
-	over := j.part == nil
+	over := j.membership == nil
 	j.mu.Unlock()
 	if over {
-		j.c.spawn(func(ctx context.Context) { j.orphaned(ctx, id, false) })
+		j.c.spawn(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
 		err = errors.Join(err, errOtherAttempt)
 	}
 	return err
 }
 
-// stop marks programs as captured, so that the end of a warden which Slurm has lost
+// freezePrograms marks programs as captured, so that the end of a warden which Slurm has lost
 // patience with changes nothing, and freezes them.
-func (j *job) stop(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
-	p, err := j.taking(id)
+func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
+	m, err := j.membershipIn(id)
 	if err != nil {
 		return err
 	}
 	j.mu.Lock()
-	j.wind(p)
+	j.armLeaderTimeout(m)
 	j.mu.Unlock()
 	for _, h := range j.capsules() {
 		j.mu.Lock()
-		h.note.Attempt = &pending{p.id.Number, p.release}
+		h.note.Attempt = &pending{m.id.Number, m.release}
 		j.save(h)
 		j.mu.Unlock()
-		programs, err := live(ctx, h.c)
+		programs, err := runningPrograms(ctx, h.c)
 		if err != nil {
 			return err
 		}
@@ -91,61 +91,61 @@ func (j *job) stop(ctx context.Context, id store.ID, which func(capsule.Program)
 				continue
 			}
 			names = append(names, p.Name)
-			if err := h.c.MarkCaptured(ctx, p.Name); err != nil && !gone(err) {
+			if err := h.c.MarkCaptured(ctx, p.Name); err != nil && !isGone(err) {
 				return err
 			}
 		}
 		if len(names) == 0 {
 			continue
 		}
-		if err := h.c.Freeze(ctx, names...); err != nil && !gone(err) {
+		if err := h.c.Freeze(ctx, names...); err != nil && !isGone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
-		if err := h.afterVisits(ctx, names); err != nil && !gone(err) {
+		if err := h.afterVisits(ctx, names); err != nil && !isGone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
 	}
 	return nil
 }
 
-// resumeSurely is resumeHere, and goes on trying when that fails: nobody else will.
-func (j *job) resumeSurely(ctx context.Context, id store.ID, _ none) (none, error) {
+// resumeRetrying is resumeHere, and goes on trying when that fails: nobody else will.
+func (j *job) resumeRetrying(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	err := j.resumeHere(ctx, id)
 	if err != nil {
-		j.c.spawn(func(ctx context.Context) { j.orphaned(ctx, id, false) })
+		j.c.spawn(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
 	}
-	return none{}, err
+	return empty{}, err
 }
 
 // resumeHere ends this node's part and lets its programs go on. It may be called twice,
 // and whatever was done before.
 func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 	j.mu.Lock()
-	p := j.part
-	if p != nil && p.id == id {
-		j.part = nil
-		if p.lapse != nil {
-			p.lapse()
+	m := j.membership
+	if m != nil && m.id == id {
+		j.membership = nil
+		if m.stopLeaderTimeout != nil {
+			m.stopLeaderTimeout()
 		}
 	}
 	j.mu.Unlock()
-	if p == nil || p.id != id {
+	if m == nil || m.id != id {
 		return nil // it never began here, or has ended
 	}
-	defer close(p.over)
+	defer close(m.done)
 	var errs []error
-	if p.joined != nil {
-		errs = append(errs, p.joined.Abort(ctx))
+	if m.ownWriter != nil {
+		errs = append(errs, m.ownWriter.Abort(ctx))
 	}
-	p.returnRoom()
+	m.releaseStageRoom()
 	for _, h := range j.capsules() {
-		errs = append(errs, j.wake(ctx, h))
+		errs = append(errs, j.thawCapsule(ctx, h))
 	}
 	return errors.Join(errs...)
 }
 
-// wake undoes everything that an attempt does to a capsule.
-func (j *job) wake(ctx context.Context, h *held) error {
+// thawCapsule undoes everything that an attempt does to a capsule.
+func (j *job) thawCapsule(ctx context.Context, h *held) error {
 	j.mu.Lock()
 	restoring := h.note.Shut
 	h.note.Attempt = nil
@@ -159,12 +159,12 @@ func (j *job) wake(ctx context.Context, h *held) error {
 	errs = append(errs, err)
 	for _, p := range programs {
 		if p.Frozen {
-			if err := h.c.Thaw(ctx, p.Name); err != nil && !gone(err) {
+			if err := h.c.Thaw(ctx, p.Name); err != nil && !isGone(err) {
 				errs = append(errs, err)
 			}
 		}
 		if p.Captured {
-			if err := h.c.Unmark(ctx, p.Name); err != nil && !gone(err) {
+			if err := h.c.Unmark(ctx, p.Name); err != nil && !isGone(err) {
 				errs = append(errs, err)
 			}
 		}
@@ -172,7 +172,7 @@ func (j *job) wake(ctx context.Context, h *held) error {
 	return errors.Join(errs...)
 }
 
-// gone says that a program ended before something could be done to it.
-func gone(err error) bool {
+// isGone says that a program ended before something could be done to it.
+func isGone(err error) bool {
 	return errors.Is(err, errNoProgram) || errors.Is(err, errNoProcess)
 }

@@ -15,7 +15,7 @@ type resuming chan string
 
 // Phase implements Remote.
 func (r resuming) Phase(_ context.Context, node, _, _, phase string, _ []byte) ([]byte, error) {
-	if phase == phaseResume {
+	if phase == callResume {
 		r <- node
 	}
 	return []byte("{}"), nil
@@ -29,24 +29,24 @@ func TestFrozenTooLate(t *testing.T) {
 	id := (&lab{}).id(3)
 	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), where: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
 	nothing := func() error { return nil }
-	if err := j.unlessOver(id, func() error { t.Error("it takes no part"); return nil }); !errors.Is(err, errOtherAttempt) {
+	if err := j.freezeUnlessOver(id, func() error { t.Error("it takes no part"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}
-	p := &part{id: id, over: make(chan struct{})}
-	j.part = p
-	if err := j.unlessOver(id, nothing); err != nil {
+	m := &membership{id: id, done: make(chan struct{})}
+	j.membership = m
+	if err := j.freezeUnlessOver(id, nothing); err != nil {
 		t.Error(err)
 	}
-	newer := &part{id: (&lab{}).id(4)}
-	if err := j.unlessOver(id, func() error { j.part = newer; return nil }); err != nil {
+	newer := &membership{id: (&lab{}).id(4)}
+	if err := j.freezeUnlessOver(id, func() error { j.membership = newer; return nil }); err != nil {
 		t.Error(err)
 	}
 	c.all.Wait()
 	if len(told) != 0 {
 		t.Errorf("%d nodes went on", len(told))
 	}
-	j.part = p
-	err := j.unlessOver(id, func() error { return j.resumeHere(t.Context(), id) })
+	j.membership = m
+	err := j.freezeUnlessOver(id, func() error { return j.resumeHere(t.Context(), id) })
 	if !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}

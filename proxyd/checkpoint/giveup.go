@@ -93,7 +93,7 @@ func (j *job) killAll(ctx context.Context) (err error) {
 			if p.Waiting || p.Ended {
 				continue
 			}
-			if e := h.c.Signal(ctx, p.Name, syscall.SIGKILL); !gone(e) {
+			if e := h.c.Signal(ctx, p.Name, syscall.SIGKILL); !isGone(e) {
 				err = errors.Join(err, e)
 			}
 		}
@@ -125,11 +125,11 @@ func (j *job) holdBack(ctx context.Context, why error) error {
 // standStill has the programs of this node stand still, before they notice what they have lost, and fail.
 func (j *job) standStill(ctx context.Context) {
 	for _, h := range j.capsules() {
-		programs, err := live(ctx, h.c)
+		programs, err := runningPrograms(ctx, h.c)
 		for _, p := range programs {
 			err = errors.Join(err, h.c.Freeze(ctx, p.Name))
 		}
-		if err != nil && !gone(err) {
+		if err != nil && !isGone(err) {
 			j.log.Warn("freeze", "capsule", h.index, "error", err)
 		}
 	}
@@ -159,7 +159,7 @@ func (j *job) untilTaken(ctx context.Context, do func(context.Context, string) e
 		try, cancel = context.WithTimeout(ctx, takenWithin)
 		s, looked := j.c.Slurm.Show(try, name(j.id))
 		cancel()
-		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && j.known()) || !wait(j.c.life, takenAgain) {
+		if errors.Is(looked, slurm.ErrNoJob) || looked == nil && (!s.Runs() || s.Restarts > run && j.known()) || !sleepUnlessDone(j.c.life, takenAgain) {
 			return err
 		}
 	}

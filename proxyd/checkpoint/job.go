@@ -35,23 +35,23 @@ type job struct {
 	raising sync.Mutex
 	opening sync.Mutex
 
-	mu      sync.Mutex
-	rec     *Record // nil: nothing is known yet
-	run     int     // restarts that this run began with
-	where   placement
-	held    map[int]*held
-	from    *origin    // nil: this run began anew
-	lead    *attempt   // of this node as the leader
-	part    *part      // of this node in an attempt, its own or another's
-	asked   []asked    // programs for which a SIGTERM is withheld
-	judging bool       // somebody decides about asked
-	decided bool       // and has
-	left    bool       // this run was captured and released, to be run again
-	told    bool       // programs of this run were told to end: what is left is not whole
-	back    bool       // all programs of from are
-	gaveUp  bool       // this run cannot be restored, and is being ended by us
-	timer   func()     // stops the periodic checkpoints
-	blocked []Obstacle // found by the last attempt
+	mu         sync.Mutex
+	rec        *Record // nil: nothing is known yet
+	run        int     // restarts that this run began with
+	where      placement
+	held       map[int]*held
+	from       *origin     // nil: this run began anew
+	ledAttempt *attempt    // of this node as the leader
+	membership *membership // of this node in an attempt, its own or another's
+	asked      []asked     // programs for which a SIGTERM is withheld
+	judging    bool        // somebody decides about asked
+	decided    bool        // and has
+	left       bool        // this run was captured and released, to be run again
+	told       bool        // programs of this run were told to end: what is left is not whole
+	back       bool        // all programs of from are
+	gaveUp     bool        // this run cannot be restored, and is being ended by us
+	timer      func()      // stops the periodic checkpoints
+	blocked    []Obstacle  // found by the last attempt
 }
 
 // held is a capsule on this node.

@@ -20,24 +20,26 @@ import (
 func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, error) {
 	for {
 		p, err := c.join(ctx, t)
-		var taking *takingError
+		var taking *inProgressError
 		if !errors.As(err, &taking) {
 			return p, err
 		}
-		if err := taking.part.await(ctx); err != nil {
+		if err := taking.membership.wait(ctx); err != nil {
 			return p, err
 		}
-		if taking.part.gone { // the task goes with its job; ctx ends with the task
+		if taking.membership.capsulesGone { // the task goes with its job; ctx ends with the task
 			<-ctx.Done()
 			return p, context.Cause(ctx)
 		}
 	}
 }
 
-// takingError says that a new task has to wait: a checkpoint is taken, of which it is not.
-type takingError struct{ part *part }
+// inProgressError says that a new task has to wait: a checkpoint is taken, of which it is not.
+type inProgressError struct{ membership *membership }
 
-func (e *takingError) Error() string { return fmt.Sprintf("checkpoint %s is in progress", e.part.id) }
+func (e *inProgressError) Error() string {
+	return fmt.Sprintf("checkpoint %s is in progress", e.membership.id)
+}
 
 func (c *Conductor) join(ctx context.Context, t warden.Join) (warden.Place, error) {
 	j := c.job(t.Job)
@@ -199,9 +201,9 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 	if mode == warden.Restore && !slices.Contains(h.note.Left, program) {
 		mode = warden.Fresh // it was restored already in this run, and its step is run again
 	}
-	if j.part != nil && program != batch {
+	if j.membership != nil && program != batch {
 		defer j.mu.Unlock()
-		return warden.Place{}, &takingError{j.part}
+		return warden.Place{}, &inProgressError{j.membership}
 	}
 	h.note.Wardens[program] = t.PID
 	h.expect(t)

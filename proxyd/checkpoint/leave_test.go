@@ -27,7 +27,7 @@ func TestLeaderComesBack(t *testing.T) {
 	for range 2 { // n1 is away
 		select {
 		case phase := <-asked:
-			if phase != phaseLeave {
+			if phase != callAwaitDecision {
 				t.Fatalf("asked for %s", phase)
 			}
 		case <-left:

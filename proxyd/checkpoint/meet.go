@@ -73,7 +73,7 @@ func (j *job) meetThere(ctx context.Context, from *origin, where placement, b me
 	for node := range from.nodes(where) {
 		g.Go(func() error {
 			var at map[int]string
-			err := j.c.insist(ctx, raiseWithin, node, j.id, phaseMeet, b, &at)
+			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callReconnectDevices, b, &at)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(all, at)

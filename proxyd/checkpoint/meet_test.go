@@ -25,9 +25,9 @@ func (r *wholeNodes) Phase(_ context.Context, node, _, _, phase string, body []b
 	defer r.mu.Unlock()
 	var b meetBody
 	switch {
-	case phase == phaseLeft:
+	case phase == callUnrestored:
 		return []byte("[]"), nil
-	case phase == phaseMeet && json.Unmarshal(body, &b) == nil && b.Peers == nil:
+	case phase == callReconnectDevices && json.Unmarshal(body, &b) == nil && b.Peers == nil:
 		return json.Marshal(r.at[node])
 	}
 	r.asked[phase+" "+node]++

@@ -14,9 +14,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// ask has a node, this one or another, carry out its part of a phase.
+// callNode has a node, this one or another, carry out its part of a phase.
 // attempt is the number of the checkpoint, 0 if it is about none.
-func (c *Conductor) ask(ctx context.Context, node string, job, attempt uint32, phase string, body, into any) error {
+func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint32, phase string, body, into any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -36,18 +36,18 @@ func (c *Conductor) ask(ctx context.Context, node string, job, attempt uint32, p
 	return json.Unmarshal(got, into)
 }
 
-// insist is ask, and goes on asking for a while when the node's daemon is away: it may
+// callNodeRetrying is ask, and goes on asking for a while when the node's daemon is away: it may
 // be starting again. What it asks for may be done twice.
-func (c *Conductor) insist(ctx context.Context, within time.Duration, node string, job uint32, phase string, body, into any) error {
+func (c *Conductor) callNodeRetrying(ctx context.Context, within time.Duration, node string, job uint32, phase string, body, into any) error {
 	away := func(err error) bool { return errors.Is(err, ErrAway) }
-	return persist(ctx, within, away, func() error { return c.ask(ctx, node, job, 0, phase, body, into) })
+	return retryWhile(ctx, within, away, func() error { return c.callNode(ctx, node, job, 0, phase, body, into) })
 }
 
-// persist tries again, for a while, what failed for a reason that passes.
-func persist(ctx context.Context, within time.Duration, passes func(error) bool, do func() error) error {
+// retryWhile tries again, for a while, what failed for a reason that passes.
+func retryWhile(ctx context.Context, within time.Duration, passes func(error) bool, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
-		if err == nil || !passes(err) || time.Since(began) > within || !wait(ctx, awayLook) {
+		if err == nil || !passes(err) || time.Since(began) > within || !sleepUnlessDone(ctx, retryInterval) {
 			return err
 		}
 	}
@@ -65,16 +65,16 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 		return nil, err
 	}
 	ckpt := store.ID{JobID: c.storeJob(id), Number: number}
-	if do, ok := nodes[phase]; ok {
-		return answer(do(ctx, c, ckpt, body))
+	if do, ok := nodeHandlers[phase]; ok {
+		return encodeReply(do(ctx, c, ckpt, body))
 	}
 	j := c.known(id)
 	switch {
 	case j != nil:
-	case phase == phaseRaise:
+	case phase == callMakeCapsules:
 		j = c.job(id)
 	case phase == phasePrepare:
-		var b prepareBody
+		var b prepareRequest
 		if err := json.Unmarshal(body, &b); err != nil {
 			return nil, err
 		}
@@ -82,73 +82,73 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 			return nil, errLost
 		}
 		return json.Marshal(prepareReply{}) // no task of it has been here
-	case phase == phaseResume:
-		return json.Marshal(none{})
-	case phase == phaseView:
+	case phase == callResume:
+		return json.Marshal(empty{})
+	case phase == callView:
 		return json.Marshal([]CapsuleView(nil))
 	default:
 		return nil, fmt.Errorf("job %s: %w", job, ErrNoJob)
 	}
-	do, ok := members[phase]
+	do, ok := jobHandlers[phase]
 	if !ok {
 		return nil, fmt.Errorf("phase %q is not known here: is this proxyd older than its leader?", phase)
 	}
-	return answer(do(ctx, j, ckpt, body))
+	return encodeReply(do(ctx, j, ckpt, body))
 }
 
-func answer(got any, err error) ([]byte, error) {
+func encodeReply(got any, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(got)
 }
 
-// work is what a phase is to a job of this node, or to the node itself.
-type work[T any] func(ctx context.Context, who T, id store.ID, body []byte) (any, error)
+// handler is what a phase is to a job of this node, or to the node itself.
+type handler[T any] func(ctx context.Context, who T, id store.ID, body []byte) (any, error)
 
-// nodes is what each phase of an upload is to one node, which need not have the job any
+// nodeHandlers is what each phase of an upload is to one node, which need not have the job any
 // more.
-var nodes map[string]work[*Conductor]
+var nodeHandlers map[string]handler[*Conductor]
 
-// members is what each phase is to one node.
-var members map[string]work[*job]
+// jobHandlers is what each phase is to one node.
+var jobHandlers map[string]handler[*job]
 
 func init() { // tables that refer to functions which refer to them
-	nodes = map[string]work[*Conductor]{
-		phaseBring:  with((*Conductor).bringHere),
-		phaseShare:  with((*Conductor).shareHere),
-		phaseForget: with((*Conductor).forgetHere),
+	nodeHandlers = map[string]handler[*Conductor]{
+		callUpload:      decodeFor((*Conductor).bringHere),
+		callShareStatus: decodeFor((*Conductor).shareHere),
+		callDropShare:   decodeFor((*Conductor).forgetHere),
 	}
-	members = map[string]work[*job]{
-		phasePrepare:  with((*job).prepareHere),
-		phaseExchange: with((*job).exchangeHere),
-		phaseFreeze:   with((*job).freezeHere),
-		phaseDrain:    with((*job).drainHere),
-		phaseHalt:     with((*job).haltHere),
-		phaseDump:     with((*job).dumpHere),
-		phaseBeat:     with((*job).beatHere),
-		phaseResume:   with((*job).resumeSurely),
-		phaseRelease:  with((*job).releaseHere),
-		phaseLead: with(func(j *job, ctx context.Context, _ store.ID, w wish) (none, error) {
-			_, err := j.c.request(ctx, j, w)
-			return none{}, err
+	jobHandlers = map[string]handler[*job]{
+		phasePrepare:  decodeFor((*job).prepareHere),
+		callExchange:  decodeFor((*job).exchangeHere),
+		phaseFreeze:   decodeFor((*job).freezeHere),
+		phaseDrain:    decodeFor((*job).drainHere),
+		phaseHalt:     decodeFor((*job).freezeBatchHere),
+		phaseDump:     decodeFor((*job).dumpHere),
+		callHeartbeat: decodeFor((*job).heartbeatHere),
+		callResume:    decodeFor((*job).resumeRetrying),
+		callRelease:   decodeFor((*job).releaseHere),
+		callRequestCheckpoint: decodeFor(func(j *job, ctx context.Context, _ store.ID, w checkpointRequest) (empty, error) {
+			_, err := j.c.requestCheckpoint(ctx, j, w)
+			return empty{}, err
 		}),
-		phaseRaise: with(func(j *job, ctx context.Context, _ store.ID, b raiseBody) (none, error) {
-			return none{}, j.raiseFor(ctx, b)
+		callMakeCapsules: decodeFor(func(j *job, ctx context.Context, _ store.ID, b raiseBody) (empty, error) {
+			return empty{}, j.raiseFor(ctx, b)
 		}),
-		phaseView:     with((*job).viewHere),
-		phaseLeave:    with((*job).leaveHere),
-		phaseRestored: with((*job).restoredThere),
-		phaseLeft:     with((*job).leftHere),
-		phaseMeet:     with((*job).meetHere),
-		phaseOpen:     with((*job).openHere),
+		callView:             decodeFor((*job).viewHere),
+		callAwaitDecision:    decodeFor((*job).leaveHere),
+		callNodeRestored:     decodeFor((*job).restoredThere),
+		callUnrestored:       decodeFor((*job).leftHere),
+		callReconnectDevices: decodeFor((*job).meetHere),
+		callUnlock:           decodeFor((*job).openHere),
 	}
 }
 
-type none struct{}
+type empty struct{}
 
-// with decodes the body for a member's function.
-func with[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) work[T] {
+// decodeFor decodes the body for a member's function.
+func decodeFor[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) handler[T] {
 	return func(ctx context.Context, who T, id store.ID, b []byte) (any, error) {
 		var in In
 		if len(b) > 0 {
@@ -163,36 +163,36 @@ func with[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)
 // errOtherAttempt is what a node says that takes part in another checkpoint.
 var errOtherAttempt = errors.New("this node takes no part in that checkpoint (any more)")
 
-// part is what this node does in an attempt.
-type part struct {
-	id      store.ID
-	release bool
-	leads   outlet      // of the leader, whose attempt commits or aborts it
-	joined  outlet      // of another node
-	room    *stage.Room // in this node's stage
-	lapse   func() bool // stops the clock that ends a part whose leader is silent
-	dumping bool        // it takes as long as it takes
+// membership is what this node does in an attempt.
+type membership struct {
+	id                store.ID
+	release           bool
+	leaderWriter      shareWriter // of the leader, whose attempt commits or aborts it
+	ownWriter         shareWriter // of another node
+	stageRoom         *stage.Room // in this node's stage
+	stopLeaderTimeout func() bool // stops the clock that ends a part whose leader is silent
+	dumping           bool        // it takes as long as it takes
 
-	over chan struct{} // closed when the capsules run again, or are gone
-	gone bool          // the latter; set before
+	done         chan struct{} // closed when the capsules run again, or are gone
+	capsulesGone bool          // the latter; set before
 }
 
-// await returns when a part is over.
-func (p *part) await(ctx context.Context) error {
+// wait returns when a part is over.
+func (m *membership) wait(ctx context.Context) error {
 	select {
-	case <-p.over:
+	case <-m.done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// taking returns this node's part in an attempt, if it is in that one.
-func (j *job) taking(id store.ID) (*part, error) {
+// membershipIn returns this node's part in an attempt, if it is in that one.
+func (j *job) membershipIn(id store.ID) (*membership, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.part == nil || j.part.id != id {
+	if j.membership == nil || j.membership.id != id {
 		return nil, errOtherAttempt
 	}
-	return j.part, nil
+	return j.membership, nil
 }

@@ -30,7 +30,7 @@ func TestNumbersAreSpentOnce(t *testing.T) {
 	took := func(number uint32) {
 		t.Helper()
 		next(number)
-		noError(t, j.spend(number))
+		noError(t, j.reserveNumber(number))
 		l.commit(n1, number)
 	}
 	next(1)
@@ -38,13 +38,13 @@ func TestNumbersAreSpentOnce(t *testing.T) {
 	took(2)
 	noError(t, n1.Store.Delete(t.Context(), l.id(2)))
 	next(3)
-	noError(t, j.spend(3)) // and then it failed
+	noError(t, j.reserveNumber(3)) // and then it failed
 	took(4)
 	noError(t, n1.deleteAll(t.Context(), 7)) // a run that begins anew
 	next(5)
 
 	// An attempt that tries again.
-	noError(t, j.spend(5))
+	noError(t, j.reserveNumber(5))
 	next(6)
 	own = 5
 	next(5)

@@ -50,7 +50,7 @@ func (c *Conductor) requeueEnded(ctx context.Context, rec Record) {
 			if err != nil {
 				log.Warn("requeue after the time limit", "error", err)
 			}
-			if !wait(ctx, requeueLook) {
+			if !sleepUnlessDone(ctx, requeueLook) {
 				return // a successor goes on, or nobody could
 			}
 			continue

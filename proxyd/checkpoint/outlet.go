@@ -11,13 +11,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// outlet is where a node's share of a checkpoint goes while the job stands still: the
+// shareWriter is where a node's share of a checkpoint goes while the job stands still: the
 // store, or the node's stage. Streams may be made and written concurrently.
-type outlet interface {
+type shareWriter interface {
 	Create(name string) (io.WriteCloser, error)
-	// base opens a checkpoint that is in the store. What is returned makes a stream that it has of
+	// openBase opens a checkpoint that is in the store. What is returned makes a stream that it has of
 	// this node one of the share, by its name.
-	base(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(ctx context.Context, name string) error, error)
+	openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(ctx context.Context, name string) error, error)
 	// finish ends the share of a node that does not lead. What it returns is nil for a share
 	// that stays on the node.
 	finish(ctx context.Context) (*store.Part, error)
@@ -28,24 +28,26 @@ type outlet interface {
 	Abort(ctx context.Context) error
 }
 
-type toStore struct{ *store.Writer }
+type storeShare struct{ *store.Writer }
 
-func (o toStore) Create(name string) (io.WriteCloser, error) { return begin(o.Writer, name) }
+func (o storeShare) Create(name string) (io.WriteCloser, error) { return createStream(o.Writer, name) }
 
-func (o toStore) finish(ctx context.Context) (*store.Part, error) {
+func (o storeShare) finish(ctx context.Context) (*store.Part, error) {
 	part, err := o.Finish(ctx)
 	return &part, err
 }
 
-func (o toStore) commit(ctx context.Context, meta []byte, parts []store.Part) error {
+func (o storeShare) commit(ctx context.Context, meta []byte, parts []store.Part) error {
 	_, err := o.Commit(ctx, meta, parts...)
 	return err
 }
 
-type toStage struct{ *stage.Share }
+type stageShare struct{ *stage.Share }
 
-func (o toStage) finish(context.Context) (*store.Part, error) { return nil, o.Commit(nil) }
+func (o stageShare) finish(context.Context) (*store.Part, error) { return nil, o.Commit(nil) }
 
-func (o toStage) commit(_ context.Context, meta []byte, _ []store.Part) error { return o.Commit(meta) }
+func (o stageShare) commit(_ context.Context, meta []byte, _ []store.Part) error {
+	return o.Commit(meta)
+}
 
-func (o toStage) Abort(context.Context) error { return o.Share.Abort() }
+func (o stageShare) Abort(context.Context) error { return o.Share.Abort() }

@@ -19,8 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// prepareBody begins an attempt on a node.
-type prepareBody struct {
+// prepareRequest begins an attempt on a node.
+type prepareRequest struct {
 	Release bool `json:"release"`
 	Run     int  `json:"run"`
 	Stage   bool `json:"stage,omitempty"` // reserve room in the stage
@@ -28,15 +28,15 @@ type prepareBody struct {
 
 // prepareReply is what a node brings into a checkpoint.
 type prepareReply struct {
-	Capsules  int        `json:"capsules"`
-	Programs  int        `json:"programs"`
-	Bytes     uint64     `json:"bytes"` // about what a dump will hold at most
-	Obstacles []Obstacle `json:"obstacles"`
-	Left      []string   `json:"left"`  // programs whose restore is not over
-	Steps     []string   `json:"steps"` // whose sruns run in its capsules
+	Capsules   int        `json:"capsules"`
+	Programs   int        `json:"programs"`
+	Bytes      uint64     `json:"bytes"` // about what a dump will hold at most
+	Obstacles  []Obstacle `json:"obstacles"`
+	Unrestored []string   `json:"left"`  // programs whose restore is not over
+	Steps      []string   `json:"steps"` // whose sruns run in its capsules
 
-	Tasks map[string]int `json:"tasks"` // how many a step has, on all nodes
-	Here  map[string]int `json:"here"`  // and how many are known here, ended ones too
+	TaskCounts map[string]int `json:"tasks"` // how many a step has, on all nodes
+	TasksHere  map[string]int `json:"here"`  // and how many are known here, ended ones too
 
 	Devices []int `json:"devices,omitempty"` // capsules that have a device server
 
@@ -57,29 +57,29 @@ func (e *ObstacleError) Error() string {
 // errRestoring is why a job that is not whole again is not captured.
 var errRestoring = errors.New("the job is still being restored")
 
-// errEnding is why a job without its batch script is not captured: restored, it would
+// errScriptEnded is why a job without its batch script is not captured: restored, it would
 // begin anew.
-var errEnding = errors.New("the batch script has ended")
+var errScriptEnded = errors.New("the batch script has ended")
 
-// errTold is what a node says that has passed on Slurm's SIGTERM, because the last
+// errSignalForwarded is what a node says that has passed on Slurm's SIGTERM, because the last
 // attempt had failed: a checkpoint would have processes that were killed.
-var errTold = errors.New("its processes were told to end already")
+var errSignalForwarded = errors.New("its processes were told to end already")
 
-var errInProgress = errors.New("is in progress here")
+var errCheckpointInProgress = errors.New("is in progress here")
 
-// errGone is why a job that runs for Slurm has no programs on its node.
-var errGone = errors.New("has nothing any more on node")
+// errNothingLeft is why a job that runs for Slurm has no programs on its node.
+var errNothingLeft = errors.New("has nothing any more on node")
 
 // Passing says that an error of Take is one of the moment: the job is in the middle of
 // something that ends by itself.
 func Passing(err error) bool {
-	return errors.Is(err, errRestoring) || errors.Is(err, errInProgress) || errors.Is(err, errPartial) || errors.Is(err, errGone) || errors.Is(err, ErrAway)
+	return errors.Is(err, errRestoring) || errors.Is(err, errCheckpointInProgress) || errors.Is(err, errPartial) || errors.Is(err, errNothingLeft) || errors.Is(err, ErrAway)
 }
 
 // prepare asks all nodes what they have, and makes room.
 func (a *attempt) prepare(ctx context.Context) error {
 	j := a.j
-	if err := j.whole(ctx); err != nil {
+	if err := j.checkBatchRuns(ctx); err != nil {
 		return err
 	}
 	number, err := j.c.nextNumber(ctx, j.id, a.id.Number)
@@ -89,21 +89,21 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
 	j.mu.Lock()
-	today, leaves := j.where.today, a.then != passOn || a.stands
+	today, leaves := j.where.today, a.after != passOn || a.holdAfterwards
 	a.meta = Meta{Record: *j.rec, Run: j.run, Reason: a.reason}
 	if h := j.held[0]; h != nil {
 		a.meta.Env = h.note.Env
 	}
 	j.mu.Unlock()
 
-	stage := j.c.Stage != nil && !a.direct
-	a.nodes, a.reports, a.staged, a.up = today, map[string]*prepareReply{}, false, nil
+	stage := j.c.Stage != nil && !a.skipStage
+	a.nodes, a.reports, a.staged, a.upload = today, map[string]*prepareReply{}, false, nil
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
 	for _, node := range today {
 		g.Go(func() error {
 			r := &prepareReply{}
-			err := j.c.ask(gctx, node, j.id, a.id.Number, phasePrepare, prepareBody{leaves, a.meta.Run, stage}, r)
+			err := j.c.callNode(gctx, node, j.id, a.id.Number, phasePrepare, prepareRequest{leaves, a.meta.Run, stage}, r)
 			mu.Lock()
 			defer mu.Unlock()
 			a.reports[node] = r
@@ -124,11 +124,11 @@ func (a *attempt) prepare(ctx context.Context) error {
 		for _, o := range r.Obstacles {
 			found = append(found, o.since(node, now, before))
 		}
-		if len(r.Left) > 0 {
-			return fmt.Errorf("%w: %s", errRestoring, strings.Join(r.Left, ", "))
+		if len(r.Unrestored) > 0 {
+			return fmt.Errorf("%w: %s", errRestoring, strings.Join(r.Unrestored, ", "))
 		}
 	}
-	if err := a.complete(); err != nil {
+	if err := a.checkComplete(); err != nil {
 		return err
 	}
 	j.mu.Lock()
@@ -139,15 +139,15 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	a.nodes = slices.DeleteFunc(slices.Clone(today), func(n string) bool { return a.reports[n].Capsules == 0 })
 	a.staged = stage && !slices.ContainsFunc(a.nodes, func(n string) bool { return !a.reports[n].Staged })
-	if a.room, err = j.c.Store.Reserve(ctx, a.id.String(), bytes); err != nil {
+	if a.reservation, err = j.c.Store.Reserve(ctx, a.id.String(), bytes); err != nil {
 		return err
 	}
-	return j.spend(number)
+	return j.reserveNumber(number)
 }
 
-// spend notes that a number is in use: while the job lives no other checkpoint has it, whatever
+// reserveNumber notes that a number is in use: while the job lives no other checkpoint has it, whatever
 // becomes of this one. It is done before anything stands still.
-func (j *job) spend(number uint32) error {
+func (j *job) reserveNumber(number uint32) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	rec := *j.rec
@@ -155,17 +155,17 @@ func (j *job) spend(number uint32) error {
 	return j.c.records.save(&rec)
 }
 
-// whole says whether the batch script is there.
-func (j *job) whole(ctx context.Context) error {
+// checkBatchRuns says whether the batch script is there.
+func (j *job) checkBatchRuns(ctx context.Context) error {
 	j.mu.Lock()
 	h := j.held[0]
 	j.mu.Unlock()
 	if h == nil {
-		return errEnding
+		return errScriptEnded
 	}
 	programs, err := h.c.Programs(ctx)
 	if err == nil && !slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batch && !p.Ended }) {
-		err = errEnding
+		err = errScriptEnded
 	}
 	return err
 }
@@ -176,9 +176,9 @@ func (a *attempt) unprepare(ctx context.Context) error {
 	a.j.mu.Lock()
 	a.nodes = a.j.where.today
 	a.j.mu.Unlock()
-	err := a.resume(ctx)
-	if a.room != nil {
-		err = errors.Join(err, a.room.Release(ctx))
+	err := a.resumeJob(ctx)
+	if a.reservation != nil {
+		err = errors.Join(err, a.reservation.Release(ctx))
 	}
 	return err
 }
@@ -208,29 +208,29 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 	return max(last+1, own), nil
 }
 
-// lapse is after how long without a word from its leader a node ends its part by
+// leaderTimeout is after how long without a word from its leader a node ends its part by
 // itself. Every phase until the dump is shorter; from then on the leader says that it lives.
-const lapse = 45 * time.Second
+const leaderTimeout = 45 * time.Second
 
 // prepareHere begins this node's part.
-func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prepareReply, error) {
+func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
 	var r prepareReply
 	j.mu.Lock()
-	other, gaveUp, told := j.part, j.gaveUp, j.told
+	other, gaveUp, told := j.membership, j.gaveUp, j.told
 	if gaveUp || told {
 		j.mu.Unlock()
 		if told {
-			return r, errTold
+			return r, errSignalForwarded
 		}
 		return r, errGivenUp
 	}
 	if other == nil && len(j.held) > 0 {
-		j.part = &part{id: id, release: b.Release, over: make(chan struct{})}
-		j.wind(j.part)
+		j.membership = &membership{id: id, release: b.Release, done: make(chan struct{})}
+		j.armLeaderTimeout(j.membership)
 	}
 	j.mu.Unlock()
 	if other != nil {
-		return r, fmt.Errorf("checkpoint %s %w", other.id, errInProgress)
+		return r, fmt.Errorf("checkpoint %s %w", other.id, errCheckpointInProgress)
 	}
 	for _, h := range j.capsules() {
 		r.Capsules++
@@ -259,10 +259,10 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 		}
 		r.Obstacles = append(r.Obstacles, found...)
 		j.mu.Lock()
-		r.Left = append(r.Left, h.note.Left...)
+		r.Unrestored = append(r.Unrestored, h.note.Left...)
 		r.Steps = slices.AppendSeq(r.Steps, maps.Keys(h.sruns))
 		j.mu.Unlock()
-		if err := j.count(ctx, h, programs, &r); err != nil {
+		if err := j.countTasks(ctx, h, programs, &r); err != nil {
 			return r, err
 		}
 	}
@@ -270,23 +270,23 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareBody) (prep
 	return r, nil
 }
 
-// wind starts the clock that ends a part whose leader is silent. Caller holds j.mu.
-func (j *job) wind(p *part) {
-	if p.lapse != nil {
-		p.lapse()
+// armLeaderTimeout starts the clock that ends a part whose leader is silent. Caller holds j.mu.
+func (j *job) armLeaderTimeout(m *membership) {
+	if m.stopLeaderTimeout != nil {
+		m.stopLeaderTimeout()
 	}
-	ctx, cancel := context.WithTimeout(j.c.life, lapse)
+	ctx, cancel := context.WithTimeout(j.c.life, leaderTimeout)
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			j.log.Warn("the leader is silent", "checkpoint", p.id)
-			j.orphaned(context.WithoutCancel(ctx), p.id, p.release)
+			j.log.Warn("the leader is silent", "checkpoint", m.id)
+			j.resolveOrphaned(context.WithoutCancel(ctx), m.id, m.release)
 		}
 	})
-	p.lapse = func() bool { defer cancel(); return stop() }
+	m.stopLeaderTimeout = func() bool { defer cancel(); return stop() }
 }
 
-// live returns the programs of a capsule that run.
-func live(ctx context.Context, c *capsule.Capsule) ([]capsule.Program, error) {
+// runningPrograms returns the programs of a capsule that run.
+func runningPrograms(ctx context.Context, c *capsule.Capsule) ([]capsule.Program, error) {
 	all, err := c.Programs(ctx)
 	return slices.DeleteFunc(all, func(p capsule.Program) bool { return p.Ended || p.Waiting }), err
 }

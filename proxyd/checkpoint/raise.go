@@ -228,7 +228,7 @@ func (m *CapsuleMeta) stream(name string) store.StreamID {
 // reach makes the job's capsules on other nodes reachable from here. A controller that is
 // starting again, or a node whose network is, is waited for.
 func (j *job) reach(ctx context.Context, rec *Record, where placement) error {
-	return persist(ctx, raiseWithin, passing, func() error { return j.reachNow(ctx, rec, where) })
+	return retryWhile(ctx, restoreCallTimeout, passing, func() error { return j.reachNow(ctx, rec, where) })
 }
 
 // passing says of why a node is not reached that it may be otherwise soon.
@@ -259,7 +259,7 @@ func (j *job) raiseAll(ctx context.Context) error {
 	j.mu.Lock()
 	from, where, run := j.from, j.where, j.run
 	j.mu.Unlock()
-	j.log.Debug("phase begins", "phase", phaseRaise)
+	j.log.Debug("phase begins", "phase", callMakeCapsules)
 	g, ctx := errgroup.WithContext(ctx)
 	asked := map[string]bool{}
 	for _, m := range from.meta.Capsules {
@@ -269,7 +269,7 @@ func (j *job) raiseAll(ctx context.Context) error {
 		}
 		asked[node] = true
 		g.Go(func() error {
-			return j.c.insist(ctx, raiseWithin, node, j.id, phaseRaise, raiseBody{from.id.Number, run, where.today}, nil)
+			return j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callMakeCapsules, raiseBody{from.id.Number, run, where.today}, nil)
 		})
 	}
 	g.Go(func() error { return j.raiseHere(ctx) })

@@ -18,18 +18,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// end does what follows a commit, and stand: the job runs on, or leaves its nodes.
-func (a *attempt) end(ctx context.Context) error {
+// finish does what follows a commit, and stand: the job runs on, or leaves its nodes.
+func (a *attempt) finish(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	j := a.j
-	defer a.giveRoom(ctx) // the store may take its time
+	defer a.releaseReservation(ctx) // the store may take its time
 	defer func() {
-		if err := within(ctx, endDeadline, a, (*attempt).goOn); err != nil {
+		if err := withDeadline(ctx, finishDeadline, a, (*attempt).resumeDevices); err != nil {
 			a.log.Info("devices go on by themselves, or with their capsules", "error", err)
 		}
 	}()
 	j.mu.Lock()
-	then, exit, rec := a.then, a.exit, *j.rec
+	then, exit, rec := a.after, a.releaseReason, *j.rec
 	j.mu.Unlock()
 	if then == outlast {
 		// Whatever becomes of this daemon from here on, the job is to be requeued.
@@ -38,34 +38,34 @@ func (a *attempt) end(ctx context.Context) error {
 			a.log.Error("record", "error", err)
 		}
 	}
-	if a.staged && then != passOn && !a.up.Left { // asked for while it was being made
-		a.up.Left = true
-		if err := j.c.uploads.change(a.up, func(now *Upload) bool { now.Left = true; return true }); err != nil {
+	if a.staged && then != passOn && !a.upload.Left { // asked for while it was being made
+		a.upload.Left = true
+		if err := j.c.uploads.change(a.upload, func(now *Upload) bool { now.Left = true; return true }); err != nil {
 			a.log.Error("record of the upload", "error", err)
 		}
 	}
-	follows := phaseResume
+	follows := callResume
 	if then != passOn {
-		follows = phaseRelease
+		follows = callRelease
 	}
 	a.log.Debug("phase begins", "phase", follows)
 	var err error
 	if then == yield {
 		// Before the batch script is gone, which would end the job.
-		if err := within(ctx, endDeadline, a, (*attempt).giveWay); err != nil {
-			return errors.Join(err, within(ctx, endDeadline, a, (*attempt).resume))
+		if err := withDeadline(ctx, finishDeadline, a, (*attempt).requeuePreempted); err != nil {
+			return errors.Join(err, withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob))
 		}
 	}
 	if then == passOn {
-		err = within(ctx, endDeadline, a, (*attempt).resume)
+		err = withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob)
 	} else {
 		j.mu.Lock()
 		j.left = then != outlast
 		j.mu.Unlock()
 		// A node that is away releases what it has when it is back, or loses it with its end.
 		// The checkpoint exists: what happens now must not look as if it did not.
-		away := within(ctx, endDeadline, a, func(a *attempt, ctx context.Context) error {
-			return a.each(ctx, phaseRelease, none{})
+		away := withDeadline(ctx, finishDeadline, a, func(a *attempt, ctx context.Context) error {
+			return a.callEveryNode(ctx, callRelease, empty{})
 		})
 		if away != nil {
 			a.log.Warn("release", "error", away)
@@ -87,24 +87,24 @@ func (a *attempt) end(ctx context.Context) error {
 	return nil
 }
 
-// giveRoom gives back what was reserved in the store, unless an upload goes on with it.
-func (a *attempt) giveRoom(ctx context.Context) {
-	if a.room == nil || a.staged {
+// releaseReservation gives back what was reserved in the store, unless an upload goes on with it.
+func (a *attempt) releaseReservation(ctx context.Context) {
+	if a.reservation == nil || a.staged {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, endDeadline)
+	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
-	if err := a.room.Release(ctx); err != nil {
+	if err := a.reservation.Release(ctx); err != nil {
 		a.log.Warn("room in the store", "error", err)
 	}
 }
 
-// errOver is why a job is not requeued that something preempts.
-var errOver = errors.New("the job has ended meanwhile")
+// errJobEnded is why a job is not requeued that something preempts.
+var errJobEnded = errors.New("the job has ended meanwhile")
 
-// giveWay has Slurm requeue a job that something preempts. One that it has ended meanwhile, for its user or because the grace time is
+// requeuePreempted has Slurm requeue a job that something preempts. One that it has ended meanwhile, for its user or because the grace time is
 // over, completes only when this attempt is over, and would refuse until then; one that it has requeued need not be.
-func (a *attempt) giveWay(ctx context.Context) error {
+func (a *attempt) requeuePreempted(ctx context.Context) error {
 	j := a.j
 	j.mu.Lock()
 	run := j.run
@@ -116,35 +116,35 @@ func (a *attempt) giveWay(ctx context.Context) error {
 	case s.Restarts > run:
 		return nil
 	case !s.Runs():
-		return fmt.Errorf("%w: %s", errOver, s.State)
+		return fmt.Errorf("%w: %s", errJobEnded, s.State)
 	}
 	return j.c.Slurm.Requeue(ctx, j.slurm())
 }
 
 // releaseHere ends this node's processes of a job that is captured. It may be called
 // twice.
-func (j *job) releaseHere(ctx context.Context, id store.ID, _ none) (none, error) {
+func (j *job) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	j.mu.Lock()
-	if p := j.part; p != nil && p.id == id {
-		j.part = nil
-		if p.lapse != nil {
-			p.lapse()
+	if m := j.membership; m != nil && m.id == id {
+		j.membership = nil
+		if m.stopLeaderTimeout != nil {
+			m.stopLeaderTimeout()
 		}
-		p.gone = true
-		defer close(p.over)
-		defer p.returnRoom()
+		m.capsulesGone = true
+		defer close(m.done)
+		defer m.releaseStageRoom()
 	}
 	j.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)
 	for _, h := range j.capsules() {
-		g.Go(func() error { return j.release(ctx, h) })
+		g.Go(func() error { return j.releaseCapsule(ctx, h) })
 	}
-	return none{}, g.Wait()
+	return empty{}, g.Wait()
 }
 
-// release ends the programs of a capsule. The sruns must not say a word about it, and
+// releaseCapsule ends the programs of a capsule. The sruns must not say a word about it, and
 // wardens of tasks leave as if all were well, so that srun ends by itself.
-func (j *job) release(ctx context.Context, h *held) error {
+func (j *job) releaseCapsule(ctx context.Context, h *held) error {
 	j.mu.Lock()
 	for key, r := range h.sruns {
 		if err := r.Quiet(ctx); err != nil {
@@ -164,12 +164,12 @@ func (j *job) release(ctx context.Context, h *held) error {
 				err = h.c.Signal(ctx, p.Name, syscall.SIGKILL)
 			}
 			if err == nil {
-				err = j.hasEnded(ctx, h, p.Name)
+				err = j.awaitProgramEnd(ctx, h, p.Name)
 			}
 			if err == nil {
 				err = h.c.Release(ctx, p.Name, 0)
 			}
-			if gone(err) {
+			if isGone(err) {
 				return nil
 			}
 			return err
@@ -178,8 +178,8 @@ func (j *job) release(ctx context.Context, h *held) error {
 	return g.Wait()
 }
 
-// hasEnded waits until a captured program is dead.
-func (j *job) hasEnded(ctx context.Context, h *held, program string) error {
+// awaitProgramEnd waits until a captured program is dead.
+func (j *job) awaitProgramEnd(ctx context.Context, h *held, program string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	seen := false
@@ -195,23 +195,23 @@ func (j *job) hasEnded(ctx context.Context, h *held, program string) error {
 	return err
 }
 
-// orphaned ends this node's part in a checkpoint whose leader has gone silent, or died:
+// resolveOrphaned ends this node's part in a checkpoint whose leader has gone silent, or died:
 // if the checkpoint was committed and the job has left, its processes go; else they
 // run on.
-func (j *job) orphaned(ctx context.Context, id store.ID, release bool) {
+func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
-		left, err := j.hasLeft(ctx, id, release)
+		left, err := j.wasReleased(ctx, id, release)
 		if err == nil && left {
-			_, err = j.releaseHere(ctx, id, none{})
+			_, err = j.releaseHere(ctx, id, empty{})
 		} else if err == nil {
 			err = j.resumeHere(ctx, id)
 			for _, h := range j.capsules() {
-				err = errors.Join(err, j.wake(ctx, h))
+				err = errors.Join(err, j.thawCapsule(ctx, h))
 			}
 		}
 		if err == nil {
 			j.log.Info("an abandoned checkpoint is over", "checkpoint", id, "released", left)
-			j.tellOthers(ctx, id, left)
+			j.tellOtherNodes(ctx, id, left)
 			return
 		}
 		j.log.Error("an abandoned checkpoint", "checkpoint", id, "error", err)
@@ -223,33 +223,33 @@ func (j *job) orphaned(ctx context.Context, id store.ID, release bool) {
 	}
 }
 
-// tellOthers spares the other nodes the wait for a leader that was away: this one.
-func (j *job) tellOthers(ctx context.Context, id store.ID, left bool) {
+// tellOtherNodes spares the other nodes the wait for a leader that was away: this one.
+func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 	j.mu.Lock()
 	nodes := slices.Clone(j.where.today)
 	j.mu.Unlock()
 	if j.leader() != j.c.Node {
 		return
 	}
-	phase := phaseResume
+	phase := callResume
 	if left {
-		phase = phaseRelease
+		phase = callRelease
 	}
-	ctx, cancel := context.WithTimeout(ctx, endDeadline)
+	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
 	for _, node := range nodes {
 		if node == j.c.Node {
 			continue
 		}
-		if err := j.c.ask(ctx, node, j.id, id.Number, phase, none{}, nil); err != nil {
+		if err := j.c.callNode(ctx, node, j.id, id.Number, phase, empty{}, nil); err != nil {
 			j.log.Info("a node will find out by itself", "checkpoint", id, "error", err)
 		}
 	}
 }
 
-// hasLeft says whether the job's processes here are captured for good. Of one that Slurm runs that is known without the store, which may
+// wasReleased says whether the job's processes here are captured for good. Of one that Slurm runs that is known without the store, which may
 // be away for long.
-func (j *job) hasLeft(ctx context.Context, id store.ID, release bool) (bool, error) {
+func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool, error) {
 	if !release {
 		return false, nil
 	}

@@ -39,8 +39,8 @@ echo "Job is in the process of being completing" >&2; exit 1
 		want  error
 	}{
 		{"RUNNING", 1, true, nil},
-		{"COMPLETING", 1, false, errOver},
-		{"CANCELLED", 1, false, errOver},
+		{"COMPLETING", 1, false, errJobEnded},
+		{"CANCELLED", 1, false, errJobEnded},
 		{"COMPLETING", 0, false, nil}, // by Slurm's own requeue
 		{"PENDING", 0, false, nil},
 	} {
@@ -49,7 +49,7 @@ echo "Job is in the process of being completing" >&2; exit 1
 			a := &attempt{j: &job{c: c, id: 7, run: tt.run}, log: slog.New(slog.DiscardHandler)}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			err := a.giveWay(ctx)
+			err := a.requeuePreempted(ctx)
 			b, _ := os.ReadFile(filepath.Join(q.dir, "asked"))
 			_ = os.Remove(filepath.Join(q.dir, "asked"))
 			if !errors.Is(err, tt.want) || strings.Contains(string(b), "requeue 7") != tt.asked {
@@ -95,7 +95,7 @@ func TestHasLeft(t *testing.T) {
 			q.set(t, states)
 			tt.c.Slurm = slurm.New(filepath.Join(q.dir, "scontrol"))
 			j := &job{c: tt.c, id: 7, run: tt.run, rec: &Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}
-			got, err := j.hasLeft(t.Context(), l.id(tt.number), tt.release)
+			got, err := j.wasReleased(t.Context(), l.id(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("%v, %v", got, err)
 			}

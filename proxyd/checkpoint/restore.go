@@ -38,7 +38,7 @@ import (
 // restore brings back one program, whose warden waits.
 func (j *job) restore(ctx context.Context, h *held, program string) {
 	began := time.Now()
-	j.log.Debug("phase begins", "phase", phaseRestore, "program", program)
+	j.log.Debug("phase begins", "phase", restoreStep, "program", program)
 	err := j.restoreProgram(ctx, h, program)
 	if err == nil {
 		j.log.Info("program restored", "capsule", h.index, "program", program, "took", time.Since(began))
@@ -127,7 +127,7 @@ func (j *job) restoreProgram(ctx context.Context, h *held, program string) error
 	}
 	err = criu.Restore(ctx, p.Image, criu.Program{
 		Init: h.c.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: group,
-	}, [3]*os.File(stdio), source{from.reader, m, program + "/"})
+	}, [3]*os.File(stdio), streamSource{from.reader, m, program + "/"})
 	if err != nil {
 		return err
 	}
@@ -217,16 +217,16 @@ func (j *job) awaitRest(ctx context.Context) {
 
 // settled tells the leader when no program of this node is left.
 func (j *job) settled(ctx context.Context) error {
-	left, err := j.leftHere(ctx, store.ID{}, none{})
+	left, err := j.leftHere(ctx, store.ID{}, empty{})
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	return j.c.insist(ctx, raiseWithin, j.leader(), j.id, phaseRestored, none{}, nil)
+	return j.c.callNodeRetrying(ctx, restoreCallTimeout, j.leader(), j.id, callNodeRestored, empty{}, nil)
 }
 
 // leftHere returns the programs of this node that are not restored yet, those of
 // capsules that are not here yet included.
-func (j *job) leftHere(context.Context, store.ID, none) ([]string, error) {
+func (j *job) leftHere(context.Context, store.ID, empty) ([]string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var left []string
@@ -250,20 +250,20 @@ func (j *job) leftHere(context.Context, store.ID, none) ([]string, error) {
 // restoredThere is told, on the leader, that a node has all of its programs. When all
 // nodes have, packets may pass: until then an end of a connection that is not there yet
 // would be answered with a reset.
-func (j *job) restoredThere(ctx context.Context, _ store.ID, _ none) (none, error) {
+func (j *job) restoredThere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	j.mu.Lock()
 	from, where := j.from, j.where
 	j.mu.Unlock()
 	if from == nil {
-		return none{}, nil
+		return empty{}, nil
 	}
 	if opened, err := j.open(ctx, from, where); err != nil || !opened {
-		return none{}, err
+		return empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", from.id.Number)
 	j.happened(eventRestored, where.today, fmt.Sprintf("from checkpoint %d", from.id.Number))
 	j.say(fmt.Sprintf("restored from checkpoint %d on %s", from.id.Number, join(where.today)) + from.without)
-	return none{}, nil
+	return empty{}, nil
 }
 
 // open lets a job that is whole go on, and tells whether it was this call that did so: when
@@ -283,18 +283,20 @@ func (j *job) open(ctx context.Context, from *origin, where placement) (bool, er
 	if err := j.meet(ctx, from, where); err != nil {
 		return false, err
 	}
-	j.log.Debug("phase begins", "phase", phaseOpen)
+	j.log.Debug("phase begins", "phase", callUnlock)
 	g, gctx := errgroup.WithContext(ctx)
 	for node := range from.nodes(where) {
 		if node != j.c.Node {
-			g.Go(func() error { return j.c.insist(gctx, raiseWithin, node, j.id, phaseOpen, none{}, nil) })
+			g.Go(func() error {
+				return j.c.callNodeRetrying(gctx, restoreCallTimeout, node, j.id, callUnlock, empty{}, nil)
+			})
 		}
 	}
 	if err := g.Wait(); err != nil {
 		return false, err
 	}
 	// This node's own last: as long as they are shut, a successor knows that it is to go on.
-	if _, err := j.openHere(ctx, store.ID{}, none{}); err != nil {
+	if _, err := j.openHere(ctx, store.ID{}, empty{}); err != nil {
 		return false, err
 	}
 	return true, j.markBack()
@@ -333,7 +335,7 @@ func (j *job) leftThere(ctx context.Context, from *origin) ([]string, error) {
 	for node := range from.nodes(where) {
 		g.Go(func() error {
 			var there []string
-			err := j.c.insist(ctx, raiseWithin, node, j.id, phaseLeft, none{}, &there)
+			err := j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callUnrestored, empty{}, &there)
 			mu.Lock()
 			defer mu.Unlock()
 			left = append(left, there...)
@@ -356,9 +358,9 @@ func (j *job) shut() bool {
 }
 
 // openHere lets packets pass, and devices work. It may be called twice.
-func (j *job) openHere(ctx context.Context, _ store.ID, _ none) (none, error) {
+func (j *job) openHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	if j.givenUp() {
-		return none{}, errGivenUp
+		return empty{}, errGivenUp
 	}
 	var errs []error
 	for _, h := range j.capsules() {
@@ -374,5 +376,5 @@ func (j *job) openHere(ctx context.Context, _ store.ID, _ none) (none, error) {
 		}
 		errs = append(errs, err)
 	}
-	return none{}, errors.Join(errs...)
+	return empty{}, errors.Join(errs...)
 }

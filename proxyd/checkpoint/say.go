@@ -98,7 +98,7 @@ func (j *job) periodic() {
 				return
 			case <-tick.C:
 			}
-			if _, err := j.c.request(ctx, j, wish{Then: passOn, Reason: "periodic"}); err != nil && ctx.Err() == nil {
+			if _, err := j.c.requestCheckpoint(ctx, j, checkpointRequest{After: passOn, Reason: "periodic"}); err != nil && ctx.Err() == nil {
 				j.log.Warn("periodic checkpoint", "error", err)
 				j.say(fmt.Sprintf(sayNone+"%s: %v", time.Now().Format(time.TimeOnly), err))
 			}

@@ -106,7 +106,7 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
 	for _, node := range nodes {
 		all.Go(func() {
 			var there []CapsuleView
-			if err := j.c.ask(ctx, node, j.id, 0, phaseView, none{}, &there); err != nil {
+			if err := j.c.callNode(ctx, node, j.id, 0, callView, empty{}, &there); err != nil {
 				j.log.Info("show", "error", err)
 			}
 			mu.Lock()
@@ -119,7 +119,7 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
 }
 
 // viewHere is viewAll's part of this node.
-func (j *job) viewHere(ctx context.Context, _ store.ID, _ none) ([]CapsuleView, error) {
+func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView, error) {
 	var views []CapsuleView
 	for _, h := range j.capsules() {
 		programs, err := h.c.Programs(ctx)
@@ -176,7 +176,7 @@ const maxCommand = 120
 // has lost it, to a power cut for one: Slurm will notice, and run the job again.
 func (c *Conductor) nothingHere(id uint32) error {
 	if rec, err := c.records.load(id); err == nil && rec != nil {
-		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errGone, c.Node, ErrNoJob)
+		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
 	}
 	return fmt.Errorf("job %d has nothing on node %s: %w", id, c.Node, ErrNoJob)
 }
@@ -200,12 +200,12 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, p
 		return store.ID{}, c.nothingHere(id)
 	}
 	if !stands {
-		if err := c.brought(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
+		if err := c.waitForUpload(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
 			return store.ID{}, err
 		}
 	}
 	progress(phasePrepare, 0, int64(len(phases)))
-	a, err := c.request(ctx, j, wish{Then: passOn, Reason: reason, Stands: stands})
+	a, err := c.requestCheckpoint(ctx, j, checkpointRequest{After: passOn, Reason: reason, HoldAfterwards: stands})
 	if err != nil {
 		if ctx.Err() == nil { // else who asked has gone, and the attempt goes on
 			j.say(fmt.Sprintf(sayNone+"%s: %v", time.Now().Format(time.TimeOnly), err))
@@ -216,13 +216,13 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, p
 		progress(phaseCommit, int64(len(phases)), int64(len(phases)))
 		return a.id, nil
 	}
-	lost, err := c.awaitUpload(ctx, id, j.submitted(), 0, func(_ *Upload, w *watcher) { progress(phaseBring, w.done, w.total) })
-	if err == nil && lost != nil && (a == nil || lost.same(a.up)) {
+	lost, err := c.awaitUpload(ctx, id, j.submitted(), 0, func(_ *Upload, w *watcher) { progress(callUpload, w.done, w.total) })
+	if err == nil && lost != nil && (a == nil || lost.same(a.upload)) {
 		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
 	}
 	if err == nil && lost == nil && a != nil && a.staged {
 		var there bool
-		if there, err = c.overtook(ctx, a.up); err == nil && !there {
+		if there, err = c.overtook(ctx, a.upload); err == nil && !there {
 			err = fmt.Errorf("checkpoint %d: the job has ended before it was in the store", a.id.Number)
 		}
 	}

@@ -53,10 +53,10 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 	// It would be begun while its caller stands still. The caller is captured as it waits,
 	// and asks again.
 	j.mu.Lock()
-	p := j.part
+	m := j.membership
 	j.mu.Unlock()
-	if p != nil {
-		if err := p.await(ctx); err != nil {
+	if m != nil {
+		if err := m.wait(ctx); err != nil {
 			return err
 		}
 	}

@@ -39,22 +39,22 @@ func (j *job) stageRoom(id store.ID, bytes uint64) bool {
 		return false
 	}
 	j.mu.Lock()
-	p := j.part
-	if p != nil && p.id == id {
-		p.room = room
+	m := j.membership
+	if m != nil && m.id == id {
+		m.stageRoom = room
 	}
 	j.mu.Unlock()
-	if p == nil || p.id != id {
+	if m == nil || m.id != id {
 		room.Release()
 		return false
 	}
 	return true
 }
 
-// returnRoom gives back what stageRoom took. It may be called twice.
-func (p *part) returnRoom() {
-	if p.room != nil {
-		p.room.Release()
+// releaseStageRoom gives back what stageRoom took. It may be called twice.
+func (m *membership) releaseStageRoom() {
+	if m.stageRoom != nil {
+		m.stageRoom.Release()
 	}
 }
 
@@ -96,7 +96,7 @@ func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.I
 	if err == nil {
 		err = c.importStreams(ctx, w, id, kept)
 	}
-	if errors.Is(err, stage.ErrLost) || errors.Is(err, errBase) {
+	if errors.Is(err, stage.ErrLost) || errors.Is(err, errBaseUnusable) {
 		return nil, err.Error(), nil
 	}
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store
 			continue
 		}
 		g.Go(func() error {
-			to, err := begin(w, s.Name)
+			to, err := createStream(w, s.Name)
 			if err != nil {
 				return err
 			}
@@ -150,10 +150,10 @@ func (c *Conductor) importLent(ctx context.Context, w *store.Writer, kept *stage
 			from, err = w.Base(ctx, *s.From)
 		}
 		if err == nil {
-			err = from.Carry(ctx, streamHere(c, s.Name), store.None, s.Name)
+			err = from.Carry(ctx, ownStream(c, s.Name), store.None, s.Name)
 		}
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrRefused) {
-			return fmt.Errorf("%s: %w: %w", s.Name, errBase, err)
+			return fmt.Errorf("%s: %w: %w", s.Name, errBaseUnusable, err)
 		}
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ type shareReply struct {
 }
 
 // shareHere says how far this node's share is. A leader that is not at it begins again.
-func (c *Conductor) shareHere(_ context.Context, id store.ID, _ none) (r shareReply, err error) {
+func (c *Conductor) shareHere(_ context.Context, id store.ID, _ empty) (r shareReply, err error) {
 	if r.Has, err = c.hasShare(id); err != nil || !r.Has {
 		return r, err
 	}
@@ -239,18 +239,18 @@ func (c *Conductor) hasShare(id store.ID) (bool, error) {
 }
 
 // forgetHere drops this node's share of an upload that is over.
-func (c *Conductor) forgetHere(_ context.Context, id store.ID, _ none) (none, error) {
+func (c *Conductor) forgetHere(_ context.Context, id store.ID, _ empty) (empty, error) {
 	if c.Stage == nil || c.needs(id) {
-		return none{}, nil
+		return empty{}, nil
 	}
-	return none{}, c.dropShare(id)
+	return empty{}, c.dropShare(id)
 }
 
 // needs says whether a share may still be asked for. Who cannot tell keeps it.
 func (c *Conductor) needs(id store.ID) bool {
 	if j := c.known(id.Job); j != nil {
 		j.mu.Lock()
-		taking := j.part != nil && j.part.id == id
+		taking := j.membership != nil && j.membership.id == id
 		j.mu.Unlock()
 		if taking {
 			return true
@@ -318,7 +318,7 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	at := p.next
 	p.next = at.Add(time.Duration(float64(n) / float64(p.rate) * float64(time.Second)))
 	p.mu.Unlock()
-	if at.After(now) && !wait(ctx, at.Sub(now)) {
+	if at.After(now) && !sleepUnlessDone(ctx, at.Sub(now)) {
 		return context.Cause(ctx)
 	}
 	return nil

@@ -18,13 +18,13 @@ func standingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <
 	c := &Conductor{Config: Config{Node: "n1"}}
 	j := &job{c: c, id: 7, where: placement{first: []string{"n1"}, today: []string{"n1"}}, rec: &Record{Job: 7}}
 	a := &attempt{
-		j: j, log: slog.New(slog.DiscardHandler), then: passOn, stands: true,
-		turn: make(chan struct{}), counted: make(chan struct{}), over: make(chan struct{}),
+		j: j, log: slog.New(slog.DiscardHandler), after: passOn, holdAfterwards: true,
+		holdOver: make(chan struct{}), committed: make(chan struct{}), done: make(chan struct{}),
 	}
-	j.lead = a
+	j.ledAttempt = a
 	moved := make(chan struct{})
 	go func() {
-		a.stand(ctx)
+		a.waitForRequeue(ctx)
 		close(moved)
 	}()
 	return c, a, moved
@@ -48,9 +48,9 @@ func TestStands(t *testing.T) {
 			if isClosed(moved) {
 				t.Fatal("it does not stand")
 			}
-			joined, late := c.lead(a.j, wish{Then: vacate, Reason: "requeue"})
-			if joined != a || late || a.then != vacate || !isClosed(moved) {
-				t.Fatalf("joined %v, late %v, then %v, moved %v", joined == a, late, a.then, isClosed(moved))
+			joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: vacate, Reason: "requeue"})
+			if joined != a || late || a.after != vacate || !isClosed(moved) {
+				t.Fatalf("joined %v, late %v, then %v, moved %v", joined == a, late, a.after, isClosed(moved))
 			}
 		})
 	})
@@ -59,8 +59,8 @@ func TestStands(t *testing.T) {
 			_, a, moved := standingAttempt(t.Context(), t)
 			began := time.Now()
 			<-moved
-			if took := time.Since(began); took < standing || took >= lapse || a.then != passOn {
-				t.Fatalf("after %s, then %v", took, a.then)
+			if took := time.Since(began); took < holdTimeout || took >= leaderTimeout || a.after != passOn {
+				t.Fatalf("after %s, then %v", took, a.after)
 			}
 		})
 	})
@@ -68,13 +68,13 @@ func TestStands(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, moved := standingAttempt(t.Context(), t)
 			synctest.Wait()
-			time.Sleep(standing - time.Second)
-			if joined, late := c.lead(a.j, wish{Then: passOn, Stands: true}); joined != a || late {
+			time.Sleep(holdTimeout - time.Second)
+			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: passOn, HoldAfterwards: true}); joined != a || late {
 				t.Fatal("it is too late")
 			}
 			asked := time.Now()
 			<-moved
-			if took := time.Since(asked); took != standing {
+			if took := time.Since(asked); took != holdTimeout {
 				t.Fatalf("it stands for %s of them", took)
 			}
 		})
@@ -82,12 +82,12 @@ func TestStands(t *testing.T) {
 	t.Run("not while another checkpoint is asked for", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, moved := standingAttempt(t.Context(), t)
-			if joined, late := c.lead(a.j, wish{Then: passOn}); joined != a || late || isClosed(moved) {
+			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: passOn}); joined != a || late || isClosed(moved) {
 				t.Fatal("it moves")
 			}
 			a.j.mu.Lock()
-			a.move()
-			a.move() // by whoever else
+			a.stopWaiting()
+			a.stopWaiting() // by whoever else
 			a.j.mu.Unlock()
 			<-moved
 		})
@@ -107,11 +107,11 @@ func TestDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &Conductor{}
-			a := &attempt{j: &job{c: c}, log: slog.New(slog.DiscardHandler), stands: stands, turn: make(chan struct{})}
-			a.j.lead = a
-			a.stand(t.Context())
-			if _, late := c.lead(a.j, wish{Then: vacate}); !late || a.then != passOn {
-				t.Errorf("stands %v: late is %v, then %v", stands, late, a.then)
+			a := &attempt{j: &job{c: c}, log: slog.New(slog.DiscardHandler), holdAfterwards: stands, holdOver: make(chan struct{})}
+			a.j.ledAttempt = a
+			a.waitForRequeue(t.Context())
+			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: vacate}); !late || a.after != passOn {
+				t.Errorf("stands %v: late is %v, then %v", stands, late, a.after)
 			}
 		})
 	}
@@ -123,21 +123,21 @@ func TestLateRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, _ := standingAttempt(t.Context(), t)
 		a.j.mu.Lock()
-		a.ending = true
-		a.move()
+		a.outcomeDecided = true
+		a.stopWaiting()
 		a.j.mu.Unlock()
 		for v, want := range map[verdict]bool{vacate: true, outlast: true, passOn: false} {
-			if _, late := c.lead(a.j, wish{Then: v}); late != want {
+			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: v}); late != want {
 				t.Errorf("%v: late is %v", v, late)
 			}
 		}
-		if _, late := c.lead(a.j, wish{Then: passOn, Stands: true}); !late {
+		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: passOn, HoldAfterwards: true}); !late {
 			t.Error("it does not stand, and that is said to be right")
 		}
 		a.j.mu.Lock()
-		a.then = vacate
+		a.after = vacate
 		a.j.mu.Unlock()
-		if _, late := c.lead(a.j, wish{Then: vacate}); late {
+		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: vacate}); late {
 			t.Error("one that leaves is the one that was wished for")
 		}
 	})

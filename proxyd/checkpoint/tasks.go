@@ -53,25 +53,25 @@ func (j *job) finished(index int, t warden.Join, program string, status syscall.
 	j.save(h)
 }
 
-// count says which tasks a capsule has, or had.
-func (j *job) count(ctx context.Context, h *held, programs []capsule.Program, r *prepareReply) error {
+// countTasks says which tasks a capsule has, or had.
+func (j *job) countTasks(ctx context.Context, h *held, programs []capsule.Program, r *prepareReply) error {
 	ended, err := h.c.Ended(ctx)
 	if err != nil {
 		return err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if r.Tasks == nil {
-		r.Tasks, r.Here = map[string]int{}, map[string]int{}
+	if r.TaskCounts == nil {
+		r.TaskCounts, r.TasksHere = map[string]int{}, map[string]int{}
 	}
 	for key, n := range h.note.Tasks {
-		r.Tasks[key] = n
+		r.TaskCounts[key] = n
 	}
 	seen := map[string]bool{}
 	see := func(program string) {
 		if key, _, ok := stepOf(program); ok && !seen[program] {
 			seen[program] = true
-			r.Here[key]++
+			r.TasksHere[key]++
 		}
 	}
 	for _, p := range programs {
@@ -86,8 +86,8 @@ func (j *job) count(ctx context.Context, h *held, programs []capsule.Program, r 
 	return nil
 }
 
-// complete says whether nothing of the job is missing, as far as it can be known.
-func (a *attempt) complete() error {
+// checkComplete says whether nothing of the job is missing, as far as it can be known.
+func (a *attempt) checkComplete() error {
 	j := a.j
 	j.mu.Lock()
 	from, where := j.from, j.where
@@ -99,13 +99,13 @@ func (a *attempt) complete() error {
 			}
 		}
 	}
-	steps := a.steps()
+	steps := a.runningSteps()
 	want, have := map[string]int{}, map[string]int{}
 	for _, r := range a.reports {
-		for key, n := range r.Tasks {
+		for key, n := range r.TaskCounts {
 			want[key] = max(want[key], n)
 		}
-		for key, n := range r.Here {
+		for key, n := range r.TasksHere {
 			have[key] += n
 		}
 	}

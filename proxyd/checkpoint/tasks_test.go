@@ -14,7 +14,7 @@ func TestComplete(t *testing.T) {
 	two := func(a, b *prepareReply) map[string]*prepareReply { return map[string]*prepareReply{"n1": a, "n2": b} }
 	restored := &origin{meta: &Meta{Capsules: []CapsuleMeta{{Index: 0}, {Index: 1}}}}
 	step := func(tasks, here int, sruns ...string) *prepareReply {
-		return &prepareReply{Capsules: 1, Steps: sruns, Tasks: map[string]int{"s0-1": tasks}, Here: map[string]int{"s0-1": here}}
+		return &prepareReply{Capsules: 1, Steps: sruns, TaskCounts: map[string]int{"s0-1": tasks}, TasksHere: map[string]int{"s0-1": here}}
 	}
 	for name, c := range map[string]struct {
 		from    *origin
@@ -32,7 +32,7 @@ func TestComplete(t *testing.T) {
 	} {
 		j := &job{from: c.from, where: placement{first: []string{"a", "b"}, today: []string{"n1", "n2"}}}
 		a := &attempt{j: j, reports: c.reports}
-		if err := a.complete(); !errors.Is(err, c.want) {
+		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -62,8 +62,8 @@ func TestLost(t *testing.T) {
 func TestWithoutScript(t *testing.T) {
 	step := CapsuleMeta{Programs: []ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{batch: 0}}
 	a := &attempt{meta: Meta{Capsules: []CapsuleMeta{step, {Index: 1}}}}
-	if err := a.commit(t.Context()); !errors.Is(err, errEnding) {
-		t.Errorf("%v, want %v", err, errEnding)
+	if err := a.commit(t.Context()); !errors.Is(err, errScriptEnded) {
+		t.Errorf("%v, want %v", err, errScriptEnded)
 	}
 	step.Programs = append(step.Programs, ProgramMeta{Name: batch})
 	if m := (Meta{Capsules: []CapsuleMeta{step}}); !m.hasScript() {

@@ -193,22 +193,22 @@ func (c *Conductor) wanted(up *Upload) error {
 	return err
 }
 
-// pledge makes a checkpoint count that is on all of its nodes.
-func (a *attempt) pledge(ctx context.Context) error {
+// pledgeUpload makes a checkpoint count that is on all of its nodes.
+func (a *attempt) pledgeUpload(ctx context.Context) error {
 	j := a.j
 	var bytes uint64
 	for _, r := range a.reports {
 		bytes += r.Bytes
 	}
 	j.mu.Lock()
-	a.up = &Upload{
+	a.upload = &Upload{
 		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: j.rec.Slurm, UID: j.rec.UID, Submitted: j.rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Left: a.then != passOn,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Left: a.after != passOn,
 	}
 	j.mu.Unlock()
 	j.c.uploads.mu.Lock()
 	defer j.c.uploads.mu.Unlock()
-	return j.c.uploads.pledge(a.up, func() error { return j.c.there(ctx, a.up) })
+	return j.c.uploads.pledge(a.upload, func() error { return j.c.checkBaseStored(ctx, a.upload) })
 }
 
 // forgo gives up what a job has on its way: none of its checkpoints is wanted.

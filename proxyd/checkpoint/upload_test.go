@@ -258,7 +258,7 @@ func TestUploadShareGone(t *testing.T) {
 			if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 				t.Fatal(lost, err)
 			}
-			noError(t, n1.brought(t.Context(), 7, func() {}))
+			noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 			l.staged(2, true)
 			l.kill(node)
 			l.boot(node, dir+"/"+node+"-after-a-reboot", nil)
@@ -297,7 +297,7 @@ func TestUploadGivenUp(t *testing.T) {
 	}
 	n1 := l.boot("n1", dir+"/n1", nil)
 	noError(t, n1.bringPending())
-	noError(t, n1.brought(t.Context(), 7, func() {}))
+	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
 		t.Errorf("in the store: %v", got)
 	}
@@ -322,7 +322,7 @@ func TestUploadFenced(t *testing.T) {
 		if (lost == nil) != (len(was) == 1) {
 			t.Fatalf("lost %+v, in the store %v", lost, was)
 		}
-		noError(t, n1.brought(t.Context(), 7, func() {}))
+		noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 		if now := l.numbers(); len(now) != len(was) {
 			t.Fatalf("it came to the store afterwards")
 		}
@@ -337,7 +337,7 @@ func TestUploadForgone(t *testing.T) {
 	n1.pace.set(1 << 20)
 	n1.bring(l.staged(1, true), nil)
 	noError(t, n3.deleteAll(t.Context(), 7))
-	noError(t, n1.brought(t.Context(), 7, func() {}))
+	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
 		t.Errorf("in the store: %v", got)
 	}

@@ -49,7 +49,7 @@ func (h *held) afterVisits(ctx context.Context, programs []string) error {
 			if !is {
 				break
 			}
-			if !wait(ctx, visitLook) { // nobody tells when a socket is closed
+			if !sleepUnlessDone(ctx, visitLook) { // nobody tells when a socket is closed
 				return context.Cause(ctx)
 			}
 		}

@@ -84,7 +84,7 @@ func (j *job) hearOut(ctx context.Context) {
 		j.mu.Lock()
 		over := h.over
 		j.mu.Unlock()
-		if over || !wait(ctx, quietLook) {
+		if over || !sleepUnlessDone(ctx, quietLook) {
 			return
 		}
 	}
@@ -153,9 +153,9 @@ func (j *job) judge(ctx context.Context) {
 	}
 	j.log.Info("asked to end", "verdict", reason, "error", err)
 	if err == nil && v != passOn {
-		_, err = j.c.request(ctx, j, wish{Then: v, Reason: reason})
+		_, err = j.c.requestCheckpoint(ctx, j, checkpointRequest{After: v, Reason: reason})
 	}
-	if errors.Is(err, errEnding) && v == vacate {
+	if errors.Is(err, errScriptEnded) && v == vacate {
 		err = j.noteOver(ctx)
 	}
 	if err != nil {
@@ -163,8 +163,8 @@ func (j *job) judge(ctx context.Context) {
 		j.say(sayNone + reason + ": " + err.Error())
 	}
 	j.mu.Lock()
-	if a := j.lead; a != nil { // one that stands would not hear the signal
-		a.move()
+	if a := j.ledAttempt; a != nil { // one that stands would not hear the signal
+		a.stopWaiting()
 	}
 	all := j.asked
 	j.asked, j.judging, j.decided = nil, false, true
@@ -190,14 +190,14 @@ func (j *job) noteOver(ctx context.Context) error {
 	h, rec, where := j.held[0], *j.rec, j.where
 	j.mu.Unlock()
 	if h == nil {
-		return errEnding
+		return errScriptEnded
 	}
 	for _, node := range where.today {
 		if node == j.c.Node {
 			continue
 		}
-		if err := j.c.ask(ctx, node, j.id, 0, phaseLeft, none{}, nil); errors.Is(err, ErrAway) {
-			return fmt.Errorf("%w: %w", errEnding, err)
+		if err := j.c.callNode(ctx, node, j.id, 0, callUnrestored, empty{}, nil); errors.Is(err, ErrAway) {
+			return fmt.Errorf("%w: %w", errScriptEnded, err)
 		}
 	}
 	all, err := h.c.Ended(ctx)
@@ -206,7 +206,7 @@ func (j *job) noteOver(ctx context.Context) error {
 	}
 	status, ok := all[batch]
 	if !ok {
-		return errEnding
+		return errScriptEnded
 	}
 	rec.Over = &status
 	if err := j.c.records.save(&rec); err != nil {
