@@ -318,7 +318,7 @@ func (n *node) listen(ctx context.Context) (func(), error) {
 			if err != nil {
 				n.log.Warn("doctor", "error", err)
 			}
-			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.Capture()})
+			return host.Probe(ctx, n.cfg, host.Known{Libexec: libexec, Program: self, Capture: n.conductor.LongestCapture()})
 		},
 	}, coder)
 	sockets, err := warden.Listen(n.cfg.RunDir, version, n.conductor, n.log)

@@ -270,7 +270,7 @@ func explain(job, leader, here string, err error) error {
 		return fmt.Errorf("%w: %w", rpc.ErrSpace, err)
 	case errors.Is(err, checkpoint.ErrNoJob) && leader != here:
 		return &rpc.Error{Kind: rpc.ErrNotLeader, Text: err.Error(), Node: leader}
-	case checkpoint.Passing(err):
+	case checkpoint.IsTransient(err):
 		return &rpc.Error{Kind: rpc.ErrBusy, Text: err.Error()}
 	case errors.Is(err, checkpoint.ErrNoJob):
 		return rpc.Errorf(rpc.ErrNotProtected, "job %s runs without --singularity", job)

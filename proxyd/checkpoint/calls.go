@@ -23,9 +23,9 @@ func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint
 	}
 	var got []byte
 	if node == c.Node {
-		got, err = c.Phase(ctx, name(job), name(attempt), phase, b)
+		got, err = c.Phase(ctx, jobName(job), jobName(attempt), phase, b)
 	} else {
-		got, err = c.Remote.Phase(ctx, node, name(job), name(attempt), phase, b)
+		got, err = c.Remote.Phase(ctx, node, jobName(job), jobName(attempt), phase, b)
 	}
 	if err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
@@ -56,11 +56,11 @@ func retryWhile(ctx context.Context, within time.Duration, passes func(error) bo
 // Phase carries out this node's part of a phase. The caller has made sure that a daemon
 // of the cluster asks. attempt names the checkpoint.
 func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body []byte) ([]byte, error) {
-	id, err := parseName(job)
+	id, err := parseJobName(job)
 	if err != nil {
 		return nil, err
 	}
-	number, err := parseName(attempt)
+	number, err := parseJobName(attempt)
 	if err != nil {
 		return nil, err
 	}
@@ -68,18 +68,18 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 	if do, ok := nodeHandlers[phase]; ok {
 		return encodeReply(do(ctx, c, ckpt, body))
 	}
-	j := c.known(id)
+	j := c.findJob(id)
 	switch {
 	case j != nil:
 	case phase == callMakeCapsules:
-		j = c.job(id)
+		j = c.jobFor(id)
 	case phase == phasePrepare:
 		var b prepareRequest
 		if err := json.Unmarshal(body, &b); err != nil {
 			return nil, err
 		}
-		if c.lost(id, b.Run) {
-			return nil, errLost
+		if c.hasLostCapsules(id, b.Run) {
+			return nil, errCapsuleLost
 		}
 		return json.Marshal(prepareReply{}) // no task of it has been here
 	case phase == callResume:
@@ -133,15 +133,15 @@ func init() { // tables that refer to functions which refer to them
 			_, err := j.c.requestCheckpoint(ctx, j, w)
 			return empty{}, err
 		}),
-		callMakeCapsules: decodeFor(func(j *job, ctx context.Context, _ store.ID, b raiseBody) (empty, error) {
-			return empty{}, j.raiseFor(ctx, b)
+		callMakeCapsules: decodeFor(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
+			return empty{}, j.makeCapsulesForLeader(ctx, b)
 		}),
 		callView:             decodeFor((*job).viewHere),
-		callAwaitDecision:    decodeFor((*job).leaveHere),
-		callNodeRestored:     decodeFor((*job).restoredThere),
-		callUnrestored:       decodeFor((*job).leftHere),
+		callAwaitDecision:    decodeFor((*job).awaitDecisionHere),
+		callNodeRestored:     decodeFor((*job).nodeRestored),
+		callUnrestored:       decodeFor((*job).unrestoredHere),
 		callReconnectDevices: decodeFor((*job).meetHere),
-		callUnlock:           decodeFor((*job).openHere),
+		callUnlock:           decodeFor((*job).unlockHere),
 	}
 }
 

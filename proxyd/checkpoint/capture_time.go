@@ -15,34 +15,34 @@ import (
 
 func (c *Conductor) capturePath() string { return filepath.Join(c.Lib, "capture") }
 
-// captured notes how long a job took that was captured because Slurm ended it.
-func (c *Conductor) captured(took time.Duration) {
+// noteCaptureTime notes how long a job took that was captured because Slurm ended it.
+func (c *Conductor) noteCaptureTime(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if took <= c.longest {
+	if took <= c.longestCapture {
 		return
 	}
-	c.longest = took
+	c.longestCapture = took
 	if err := os.WriteFile(c.capturePath(), []byte(took.Round(time.Millisecond).String()+"\n"), 0o600); err != nil {
 		c.Log.Warn("longest capture", "error", err)
 	}
 }
 
-// Capture returns the longest time that a job led by this node took from Slurm's signal
+// LongestCapture returns the longest time that a job led by this node took from Slurm's signal
 // until it was captured; 0 if there was none.
-func (c *Conductor) Capture() time.Duration {
+func (c *Conductor) LongestCapture() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.longest
+	return c.longestCapture
 }
 
-// recall reads what an earlier daemon noted.
-func (c *Conductor) recall() {
+// loadLongestCapture reads what an earlier daemon noted.
+func (c *Conductor) loadLongestCapture() {
 	b, err := os.ReadFile(c.capturePath())
 	if err != nil {
 		return
 	}
 	if took, err := time.ParseDuration(strings.TrimSpace(string(b))); err == nil {
-		c.longest = took
+		c.longestCapture = took
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestNumbersAreSpentOnce(t *testing.T) {
 	l := newLab(t)
 	n1 := l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
-	j := n1.job(7)
+	j := n1.jobFor(7)
 	j.rec = &Record{Job: 7, Slurm: "7", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
 	noError(t, n1.records.save(j.rec))
 	own := uint32(0)
@@ -40,7 +40,7 @@ func TestNumbersAreSpentOnce(t *testing.T) {
 	next(3)
 	noError(t, j.reserveNumber(3)) // and then it failed
 	took(4)
-	noError(t, n1.deleteAll(t.Context(), 7)) // a run that begins anew
+	noError(t, n1.deleteCheckpoints(t.Context(), 7)) // a run that begins anew
 	next(5)
 
 	// An attempt that tries again.
@@ -55,7 +55,7 @@ func TestNumbersAreSpentOnce(t *testing.T) {
 	// A daemon that is started again knows it from the record, one of before from the store.
 	rec, err := n1.records.load(7)
 	noError(t, err)
-	rec.Last = 0
+	rec.LastNumber = 0
 	noError(t, n1.records.save(rec))
 	l.commit(n1, 9)
 	next(10)

@@ -76,116 +76,116 @@ type Remote interface {
 type Conductor struct {
 	Config
 	Deps
-	records records
-	uploads uploads
-	pace    pace
+	records    records
+	uploads    uploads
+	uploadRate pace
 
-	life context.Context // ends with the daemon
-	stop context.CancelFunc
-	all  sync.WaitGroup
+	daemonCtx    context.Context // ends with the daemon
+	cancelDaemon context.CancelFunc
+	background   sync.WaitGroup
 
-	writing sync.Mutex // of time lines
+	timelineMu sync.Mutex // of time lines
 
-	mu      sync.Mutex
-	jobs    map[uint32]*job
-	longest time.Duration
-	ended   map[uint32]int // runs of which this node had a capsule and has it no more
+	mu             sync.Mutex
+	jobs           map[uint32]*job
+	longestCapture time.Duration
+	endedRuns      map[uint32]int // runs of which this node had a capsule and has it no more
 
-	blind sync.Once // said that files are not watched here
+	warnNoFanotify sync.Once // said that files are not watched here
 
-	bringing map[uint32]*bringing  // uploads that this node leads, by job
-	shares   map[store.ID][2]int64 // how far its shares are
+	activeUploads map[uint32]*bringing  // uploads that this node leads, by job
+	shareProgress map[store.ID][2]int64 // how far its shares are
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, bringing: map[uint32]*bringing{}, shares: map[store.ID][2]int64{}}
+	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, activeUploads: map[uint32]*bringing{}, shareProgress: map[store.ID][2]int64{}}
 	if c.Meter == nil {
 		c.Meter = unmetered{}
 	}
-	c.pace.set(cfg.Rate)
+	c.uploadRate.set(cfg.Rate)
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")
 	c.uploads.dir = c.records.dir
-	for _, dir := range []string{c.records.dir, c.capsules(), c.devices(), c.notes(), c.sharedKits(), c.localKits()} {
+	for _, dir := range []string{c.records.dir, c.capsulesDir(), c.devicesDir(), c.notesDir(), c.sharedKits(), c.localKits()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	c.recall()
-	c.life, c.stop = context.WithCancel(context.Background())
+	c.loadLongestCapture()
+	c.daemonCtx, c.cancelDaemon = context.WithCancel(context.Background())
 	return c, nil
 }
 
 // Close ends what is in progress: a checkpoint that is not committed is undone. Capsules
 // run on.
 func (c *Conductor) Close() {
-	c.stop()
-	c.all.Wait()
+	c.cancelDaemon()
+	c.background.Wait()
 }
 
-func (c *Conductor) capsules() string { return filepath.Join(c.Lib, "capsules") }
-func (c *Conductor) devices() string  { return filepath.Join(c.Lib, "devices") }
-func (c *Conductor) notes() string    { return filepath.Join(c.Lib, "notes") }
+func (c *Conductor) capsulesDir() string { return filepath.Join(c.Lib, "capsules") }
+func (c *Conductor) devicesDir() string  { return filepath.Join(c.Lib, "devices") }
+func (c *Conductor) notesDir() string    { return filepath.Join(c.Lib, "notes") }
 
-// spawn runs f until the daemon ends.
-func (c *Conductor) spawn(f func(context.Context)) {
-	c.all.Go(func() { f(c.life) })
+// startBackground runs f until the daemon ends.
+func (c *Conductor) startBackground(f func(context.Context)) {
+	c.background.Go(func() { f(c.daemonCtx) })
 }
 
-// job returns what this node knows of a job; the first call makes it.
-func (c *Conductor) job(id uint32) *job {
+// jobFor returns what this node knows of a job; the first call makes it.
+func (c *Conductor) jobFor(id uint32) *job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	j := c.jobs[id]
 	if j == nil {
-		j = &job{c: c, id: id, held: map[int]*held{}, log: c.Log.With("job", id)}
+		j = &job{c: c, id: id, capsules: map[int]*localCapsule{}, log: c.Log.With("job", id)}
 		c.jobs[id] = j
 	}
 	return j
 }
 
-// lost says whether this node had a capsule of a run and has it no more.
-func (c *Conductor) lost(id uint32, run int) bool {
+// hasLostCapsules says whether this node had a capsule of a run and has it no more.
+func (c *Conductor) hasLostCapsules(id uint32, run int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, ok := c.ended[id]
+	last, ok := c.endedRuns[id]
 	return ok && last == run
 }
 
-// lose remembers that. What is forgotten costs a checkpoint its caution, nothing else.
-func (c *Conductor) lose(id uint32, run int) {
+// rememberEndedRun remembers that. What is forgotten costs a checkpoint its caution, nothing else.
+func (c *Conductor) rememberEndedRun(id uint32, run int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended == nil || len(c.ended) >= maxEnded {
-		c.ended = map[uint32]int{}
+	if c.endedRuns == nil || len(c.endedRuns) >= maxEndedRuns {
+		c.endedRuns = map[uint32]int{}
 	}
-	c.ended[id] = run
+	c.endedRuns[id] = run
 }
 
-// hasEnded says whether this node had a capsule of a run.
-func (c *Conductor) hasEnded(id uint32, run int) bool {
+// hasRunEnded says whether this node had a capsule of a run.
+func (c *Conductor) hasRunEnded(id uint32, run int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, had := c.ended[id]
+	at, had := c.endedRuns[id]
 	return had && at >= run
 }
 
-const maxEnded = 10000
+const maxEndedRuns = 10000
 
-// known returns a job that this node has something of, or nil.
-func (c *Conductor) known(id uint32) *job {
+// findJob returns a job that this node has something of, or nil.
+func (c *Conductor) findJob(id uint32) *job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.jobs[id]
 }
 
-func (c *Conductor) forget(id uint32) {
+func (c *Conductor) forgetJob(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.jobs, id)
 }
 
-func (c *Conductor) every() []*job {
+func (c *Conductor) allJobs() []*job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]*job, 0, len(c.jobs))
@@ -199,10 +199,10 @@ func (c *Conductor) storeJob(id uint32) store.JobID {
 	return store.JobID{Cluster: c.Cluster, Job: id, ArrayTask: store.None, Component: store.None}
 }
 
-// name is a job's name for Slurm.
-func name(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+// jobName is a job's name for Slurm.
+func jobName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
-func parseName(job string) (uint32, error) {
+func parseJobName(job string) (uint32, error) {
 	n, err := strconv.ParseUint(job, 10, 32)
 	if err != nil {
 		return 0, fmt.Errorf("job %q: %w", job, ErrNoJob)

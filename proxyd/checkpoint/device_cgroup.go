@@ -92,16 +92,16 @@ func isStepd(pid int, job uint32) bool {
 
 // enterGroup has a device server that was started before the job had a cgroup here be in it, when its first task comes. What it holds
 // by then is not counted.
-func (j *job) enterGroup(h *held, task int) {
-	if h.devices == nil || h.devices.Cgroup() != "" {
+func (j *job) enterGroup(lc *localCapsule, task int) {
+	if lc.devices == nil || lc.devices.Cgroup() != "" {
 		return
 	}
-	g := deviceGroup(jobGroup(j.c.Cgroups, task), h.index)
+	g := deviceGroup(jobGroup(j.c.Cgroups, task), lc.index)
 	if g == "" {
 		return
 	}
-	if err := h.devices.Enter(g); err != nil {
-		j.log.Warn("the job's limits do not hold for its devices", "capsule", h.index, "error", err)
+	if err := lc.devices.Enter(g); err != nil {
+		j.log.Warn("the job's limits do not hold for its devices", "capsule", lc.index, "error", err)
 	}
 }
 

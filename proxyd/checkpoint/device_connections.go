@@ -26,12 +26,12 @@ var errVisits = errors.New("a process is connected to the device server all the 
 
 // afterVisits has frozen programs go on, and freezes them again, until none is connected to the capsule's device server. Programs that
 // are not frozen end their visits by themselves.
-func (h *held) afterVisits(ctx context.Context, programs []string) error {
-	if h.devices == nil {
+func (lc *localCapsule) afterVisits(ctx context.Context, programs []string) error {
+	if lc.devices == nil {
 		return nil
 	}
 	visited := func() (bool, error) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", h.c.PID()))
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", lc.capsule.PID()))
 		return err == nil && isVisited(string(b)), err
 	}
 	for range visitTries {
@@ -39,7 +39,7 @@ func (h *held) afterVisits(ctx context.Context, programs []string) error {
 		if err != nil || !is {
 			return err
 		}
-		if err := h.c.Thaw(ctx, programs...); err != nil {
+		if err := lc.capsule.Thaw(ctx, programs...); err != nil {
 			return err
 		}
 		for range visitLooks {
@@ -53,7 +53,7 @@ func (h *held) afterVisits(ctx context.Context, programs []string) error {
 				return context.Cause(ctx)
 			}
 		}
-		if err := h.c.Freeze(ctx, programs...); err != nil {
+		if err := lc.capsule.Freeze(ctx, programs...); err != nil {
 			return err
 		}
 	}

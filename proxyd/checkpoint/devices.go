@@ -63,7 +63,7 @@ type DeviceMeta struct {
 const devicesFolder = "devices"
 
 func (c *Conductor) deviceDir(job uint32, index int) string {
-	return filepath.Join(c.devices(), attachment(job, index))
+	return filepath.Join(c.devicesDir(), capsuleName(job, index))
 }
 
 // gpusOf returns how many GPUs each capsule of a job that begins is to have, nil if none has any.
@@ -114,7 +114,7 @@ func (j *job) grant(ctx context.Context, rec *Record, where placement, index int
 	if err != nil {
 		return nil, err
 	}
-	here, err := where.on(c.Node)
+	here, err := where.capsulesOn(c.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (j *job) grant(ctx context.Context, rec *Record, where placement, index int
 // hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules began with.
 func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
 	j.mu.Lock()
-	rec, where := j.rec, j.where
+	rec, where := j.rec, j.placement
 	j.mu.Unlock()
 	if rec.GPUs == nil {
 		return false, nil
@@ -148,7 +148,7 @@ func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for i, node := range where.today {
-		here, err := where.on(node)
+		here, err := where.capsulesOn(node)
 		if err != nil {
 			return false, err
 		}
@@ -167,11 +167,11 @@ func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
 }
 
 // startDevices starts a capsule's device server if it is to have one, and says where its programs see it.
-func (j *job) startDevices(ctx context.Context, h *held, kit string, from *origin, m *CapsuleMeta) ([]capsule.Bind, error) {
+func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, point *resumePoint, m *CapsuleMeta) ([]capsule.Bind, error) {
 	j.mu.Lock()
-	rec, where := j.rec, j.where
+	rec, where := j.rec, j.placement
 	j.mu.Unlock()
-	g, err := j.grant(ctx, rec, where, h.index)
+	g, err := j.grant(ctx, rec, where, lc.index)
 	if err != nil || g == nil {
 		return nil, err
 	}
@@ -180,20 +180,20 @@ func (j *job) startDevices(ctx context.Context, h *held, kit string, from *origi
 	}
 	address := j.c.Devices.Address
 	if address == "" {
-		at, err := j.c.locate(ctx, j.c.Node)
+		at, err := j.c.nodeAddress(ctx, j.c.Node)
 		if err != nil {
 			return nil, err
 		}
 		address = at.String()
 	}
-	dir := j.c.deviceDir(j.id, h.index)
+	dir := j.c.deviceDir(j.id, lc.index)
 	// One of a run whose end this node has missed.
-	if err := j.c.endDevices(ctx, j.id, h.index); err != nil {
+	if err := j.c.endDevices(ctx, j.id, lc.index); err != nil {
 		return nil, err
 	}
 	spec := life.Spec{
 		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.names), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
-		Address: address, Self: h.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: deviceGroup(j.c.groupOf(j.id), h.index),
+		Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: deviceGroup(j.c.groupOf(j.id), lc.index),
 	}
 	if j.c.Devices.Kind == kindCuda {
 		spec.Kind = kindCuda
@@ -205,17 +205,17 @@ func (j *job) startDevices(ctx context.Context, h *held, kit string, from *origi
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("its devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
-		h.devices, err = life.Restore(ctx, spec, streamSource{from.reader, m, devicesFolder + "/"})
+		lc.devices, err = life.Restore(ctx, spec, streamSource{point.reader, m, devicesFolder + "/"})
 	} else {
-		h.devices, err = life.Start(ctx, spec)
+		lc.devices, err = life.Start(ctx, spec)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
 	for _, n := range g.names {
-		h.note.GPUs = append(h.note.GPUs, strconv.Itoa(n))
+		lc.note.GPUs = append(lc.note.GPUs, strconv.Itoa(n))
 	}
-	return []capsule.Bind{{Source: h.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
+	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
 }
 
 // realGPUs finds the node's GPUs of these numbers.
@@ -238,11 +238,11 @@ func (c *Conductor) realGPUs(ctx context.Context, numbers []int) ([]string, erro
 }
 
 // endDevices ends the capsule's device server. It may be called twice.
-func (h *held) endDevices(ctx context.Context) error {
-	if h.devices == nil {
+func (lc *localCapsule) endDevices(ctx context.Context) error {
+	if lc.devices == nil {
 		return nil
 	}
-	return endServer(ctx, h.devices)
+	return endServer(ctx, lc.devices)
 }
 
 // endDevices ends what is left of a capsule's device server.
@@ -255,19 +255,19 @@ func (c *Conductor) endDevices(ctx context.Context, job uint32, index int) error
 }
 
 // deviceEnv are the variables by which programs find a capsule's devices.
-func (c *Conductor) deviceEnv(h *held) []string {
-	if h.devices == nil {
+func (c *Conductor) deviceEnv(lc *localCapsule) []string {
+	if lc.devices == nil {
 		return nil
 	}
 	return []string{
-		wire.DeviceEnv, filepath.Join(c.Devices.Dir, deviceSocket), wire.NamesEnv, strings.Join(h.note.GPUs, ","),
+		wire.DeviceEnv, filepath.Join(c.Devices.Dir, deviceSocket), wire.NamesEnv, strings.Join(lc.note.GPUs, ","),
 		"LD_LIBRARY_PATH", filepath.Join(c.KitDir, kitDevices),
 	}
 }
 
 // kitOf is where programs of a capsule see their kit.
-func (c *Conductor) kitOf(h *held) string {
-	if h.devices == nil {
+func (c *Conductor) kitOf(lc *localCapsule) string {
+	if lc.devices == nil {
 		return c.KitDir
 	}
 	return filepath.Join(c.KitDir, kitDevices)
@@ -281,29 +281,29 @@ var (
 
 // watchDevices ends the run if a capsule's device server dies: what it held is lost. One that took more memory than the job has would
 // do so again: then the job is held.
-func (j *job) watchDevices(ctx context.Context, h *held) {
+func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-h.devices.Died():
+	case <-lc.devices.Died():
 	}
 	ctx = context.WithoutCancel(ctx)
-	why, end := errDevicesDied, j.rerun
-	if h.devices.OutOfMemory() {
-		why, end = errNoMemory, j.holdBack
+	why, end := errDevicesDied, j.requeueRun
+	if lc.devices.OutOfMemory() {
+		why, end = errNoMemory, j.holdRun
 	}
 	err := fmt.Errorf("node %s: %w", j.c.Node, why)
-	j.log.Error("the run is ended", "capsule", h.index, "error", err)
+	j.log.Error("the run is ended", "capsule", lc.index, "error", err)
 	if err := end(ctx, err); err != nil {
 		j.log.Error("requeue the job", "error", err)
 	}
 }
 
 // devicesUse returns how many bytes of devices a dump of a capsule may hold.
-func (j *job) devicesUse(ctx context.Context, h *held) (n uint64, err error) {
-	st, err := h.devices.Status(ctx)
+func (j *job) devicesUse(ctx context.Context, lc *localCapsule) (n uint64, err error) {
+	st, err := lc.devices.Status(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("capsule %d: device server: %w", h.index, err)
+		return 0, fmt.Errorf("capsule %d: device server: %w", lc.index, err)
 	}
 	for _, d := range st.Devices {
 		n += d.Used
@@ -312,22 +312,22 @@ func (j *job) devicesUse(ctx context.Context, h *held) (n uint64, err error) {
 }
 
 // saveDevices writes the devices of a capsule, which stand still, into a checkpoint. What they have of its base is taken over.
-func (j *job) saveDevices(ctx context.Context, h *held, w shareWriter, on *baseCheckpoint, attempt uint64) (*DeviceMeta, error) {
-	prefix := fmt.Sprintf("%d/%s/", h.index, devicesFolder)
-	r, err := h.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(h.index)})
+func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, attempt uint64) (*DeviceMeta, error) {
+	prefix := fmt.Sprintf("%d/%s/", lc.index, devicesFolder)
+	r, err := lc.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(lc.index)})
 	if err == nil {
 		err = on.carryStreams(ctx, prefix, r.Kept) // none, if it was saved upon nothing
 	}
 	if err != nil {
 		return nil, fmt.Errorf("devices: %w", err)
 	}
-	j.log.Info("devices", "capsule", h.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
+	j.log.Info("devices", "capsule", lc.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
 	return &DeviceMeta{j.c.Devices.Kind, r.Processes, r.ID, r.Bytes, r.Written, r.Known}, nil
 }
 
 // adoptProcesses gives the processes of a program that was restored to the capsule's device server. They are at its gates, or
 // will be.
-func (j *job) adoptProcesses(ctx context.Context, h *held, m *CapsuleMeta, group string) error {
+func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *CapsuleMeta, group string) error {
 	if m.Devices == nil {
 		return nil
 	}
@@ -340,7 +340,7 @@ func (j *job) adoptProcesses(ctx context.Context, h *held, m *CapsuleMeta, group
 		if !ok {
 			continue
 		}
-		if err := h.takeBack(ctx, p, pid); err != nil {
+		if err := lc.takeBack(ctx, p, pid); err != nil {
 			return fmt.Errorf("devices of process %d: %w", p.Capsule, err)
 		}
 	}
@@ -348,7 +348,7 @@ func (j *job) adoptProcesses(ctx context.Context, h *held, m *CapsuleMeta, group
 }
 
 // takeBack gives one process to the device server, with what it shares with it: the server itself may not open that.
-func (h *held) takeBack(ctx context.Context, p server.SavedProcess, pid int) error {
+func (lc *localCapsule) takeBack(ctx context.Context, p server.SavedProcess, pid int) error {
 	with, err := server.Belongings(pid, p)
 	if err != nil {
 		return err
@@ -358,21 +358,21 @@ func (h *held) takeBack(ctx context.Context, p server.SavedProcess, pid int) err
 			f.Close()
 		}
 	}()
-	return h.devices.Adopt(ctx, p.ID, pid, with)
+	return lc.devices.Adopt(ctx, p.ID, pid, with)
 }
 
 // resumeDevices lets the devices of a restored capsule work. It may be called twice.
-func (h *held) resumeDevices(ctx context.Context) error {
-	st, err := h.devices.Status(ctx)
+func (lc *localCapsule) resumeDevices(ctx context.Context) error {
+	st, err := lc.devices.Status(ctx)
 	if err != nil || !st.Stopped {
 		return err
 	}
-	return h.devices.Resume(ctx)
+	return lc.devices.Resume(ctx)
 }
 
 // discardDevices ends the device servers of this node whose capsules are not known.
 func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
-	entries, err := os.ReadDir(c.devices())
+	entries, err := os.ReadDir(c.devicesDir())
 	if err != nil {
 		return err
 	}
@@ -380,7 +380,7 @@ func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 		if slices.Contains(known, e.Name()) {
 			continue
 		}
-		s, err := life.Find(ctx, filepath.Join(c.devices(), e.Name()))
+		s, err := life.Find(ctx, filepath.Join(c.devicesDir(), e.Name()))
 		if err == nil && s != nil {
 			err = endServer(ctx, s)
 		}

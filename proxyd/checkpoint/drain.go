@@ -38,10 +38,10 @@ func (j *job) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty
 		return empty{}, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, h := range j.capsules() {
+	for _, lc := range j.localCapsules() {
 		if b.Sruns {
 			j.mu.Lock()
-			for key, r := range h.sruns {
+			for key, r := range lc.sruns {
 				g.Go(func() error {
 					if err := r.Idle(ctx); err != nil {
 						return fmt.Errorf("srun %s: %w", key, err)
@@ -52,16 +52,16 @@ func (j *job) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty
 			j.mu.Unlock()
 			continue
 		}
-		programs, err := runningPrograms(ctx, h.c)
+		programs, err := runningPrograms(ctx, lc.capsule)
 		if err != nil {
 			return empty{}, err
 		}
 		for _, p := range programs {
-			if p.Name == batch {
+			if p.Name == batchProgram {
 				continue
 			}
 			j.mu.Lock()
-			warden := h.note.Wardens[p.Name]
+			warden := lc.note.WardenPIDs[p.Name]
 			j.mu.Unlock()
 			g.Go(func() error { return waitForStepd(ctx, p, warden) })
 		}

@@ -178,10 +178,10 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 		j.mu.Unlock()
 	}
 	base := j.openBase(ctx, w, p.id, b.Base)
-	for _, h := range j.capsules() {
-		m, err := j.dumpCapsule(ctx, h, w, base, b)
+	for _, lc := range j.localCapsules() {
+		m, err := j.dumpCapsule(ctx, lc, w, base, b)
 		if err != nil {
-			return r, fmt.Errorf("capsule %d: %w", h.index, err)
+			return r, fmt.Errorf("capsule %d: %w", lc.index, err)
 		}
 		r.Capsules = append(r.Capsules, *m)
 	}
@@ -210,39 +210,39 @@ func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (share
 const dumpsAtOnce = 4
 
 // dumpCapsule writes all there is of one capsule.
-func (j *job) dumpCapsule(ctx context.Context, h *held, w shareWriter, on *baseCheckpoint, b dumpRequest) (*CapsuleMeta, error) {
+func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, b dumpRequest) (*CapsuleMeta, error) {
 	j.mu.Lock()
 	m := &CapsuleMeta{
-		Index: h.index, Node: j.c.Node, Script: h.note.Script, Sruns: h.note.Sruns,
+		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
 	}
 	rec := j.rec
 	j.mu.Unlock()
 	var err error
-	if m.Clocks, err = h.c.Clocks(ctx); err != nil {
+	if m.Clocks, err = lc.capsule.Clocks(ctx); err != nil {
 		return nil, err
 	}
-	if m.LastPID, err = h.c.LastPID(ctx); err != nil {
+	if m.LastPID, err = lc.capsule.LastPID(ctx); err != nil {
 		return nil, err
 	}
-	programs, err := runningPrograms(ctx, h.c)
+	programs, err := runningPrograms(ctx, lc.capsule)
 	if err != nil {
 		return nil, err
 	}
-	root := fmt.Sprintf("/proc/%d/root", h.c.PID())
+	root := fmt.Sprintf("/proc/%d/root", lc.capsule.PID())
 	if m.Fingerprint, err = host.FingerprintOf(root, mapped(root, programs, j.c.ofKit)...); err != nil {
 		return nil, err
 	}
-	if m.Ended, err = j.endedTasks(ctx, h, b.Steps); err != nil {
+	if m.Ended, err = j.endedTasks(ctx, lc, b.Steps); err != nil {
 		return nil, err
 	}
 	m.Programs = make([]ProgramMeta, len(programs))
-	prefix := fmt.Sprintf("%d/", h.index)
+	prefix := fmt.Sprintf("%d/", lc.index)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(dumpsAtOnce)
 	for i, p := range programs {
 		g.Go(func() error {
 			img, err := criu.Dump(gctx, criu.Program{
-				Init: h.c.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
+				Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: p.Cgroup, Stdio: p.Stdio,
 			}, streamSink{w, prefix + p.Name + "/"})
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)
@@ -251,20 +251,22 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, w shareWriter, on *baseC
 			return nil
 		})
 	}
-	if h.devices != nil {
+	if lc.devices != nil {
 		g.Go(func() (err error) {
-			m.Devices, err = j.saveDevices(gctx, h, w, on, b.Cut)
+			m.Devices, err = j.saveDevices(gctx, lc, w, on, b.Cut)
 			return err
 		})
 	}
 	for _, f := range privateFolders {
-		g.Go(func() error { return packFolder(gctx, w, prefix+f.name+".pack", filepath.Join(h.c.Dir(), f.name)) })
+		g.Go(func() error {
+			return packFolder(gctx, w, prefix+f.name+".pack", filepath.Join(lc.capsule.Dir(), f.name))
+		})
 	}
 	g.Go(func() error {
-		return packFolder(gctx, w, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", h.c.PID()))
+		return packFolder(gctx, w, prefix+"shm.pack", fmt.Sprintf("/proc/%d/root/dev/shm", lc.capsule.PID()))
 	})
 	g.Go(func() (err error) {
-		m.Files, err = j.recordFiles(gctx, h, programs, streamSink{w, prefix + "files/"})
+		m.Files, err = j.recordFiles(gctx, lc, programs, streamSink{w, prefix + "files/"})
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -272,18 +274,18 @@ func (j *job) dumpCapsule(ctx context.Context, h *held, w shareWriter, on *baseC
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	m.Groups, m.Logs = h.note.Groups, h.note.Logs
+	m.Groups, m.Logs = lc.note.Groups, lc.note.Logs
 	return m, nil
 }
 
 // endedTasks returns the programs that have ended of steps that still run: their wardens
 // are asked for again at a restart, and must not be run.
-func (j *job) endedTasks(ctx context.Context, h *held, steps []string) (map[string]syscall.WaitStatus, error) {
-	all, err := h.c.Ended(ctx)
+func (j *job) endedTasks(ctx context.Context, lc *localCapsule, steps []string) (map[string]syscall.WaitStatus, error) {
+	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return nil, err
 	}
-	programs, err := h.c.Programs(ctx)
+	programs, err := lc.capsule.Programs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -294,11 +296,11 @@ func (j *job) endedTasks(ctx context.Context, h *held, steps []string) (map[stri
 	maps.Copy(all, late)
 	kept := map[string]syscall.WaitStatus{}
 	j.mu.Lock()
-	maps.Copy(kept, h.note.Finished)
+	maps.Copy(kept, lc.note.FinishedTasks)
 	j.mu.Unlock()
 	maps.Copy(kept, all)
 	maps.DeleteFunc(kept, func(name string, _ syscall.WaitStatus) bool {
-		key, _, ok := stepOf(name)
+		key, _, ok := parseTaskName(name)
 		return !ok || !slices.Contains(steps, key)
 	})
 	return kept, nil
@@ -358,7 +360,7 @@ type streamSource struct {
 }
 
 func (s streamSource) Open(name string) (io.ReadCloser, error) {
-	return s.reader.Stream(s.capsule.stream(s.prefix + name))
+	return s.reader.Stream(s.capsule.streamID(s.prefix + name))
 }
 
 // commit makes the checkpoint exist, or count: a staged one exists later.

@@ -21,53 +21,53 @@ import (
 // for a checkpoint that is being made, so that a requeued job cannot start before it is
 // there.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
-	j := c.known(id)
+	j := c.findJob(id)
 	if j == nil {
-		c.spawn(func(ctx context.Context) { c.neverBegun(ctx, id) })
+		c.startBackground(func(ctx context.Context) { c.settleUnstartedRun(ctx, id) })
 		return nil
 	}
-	j.askToLeave(ctx)
-	j.hearOut(ctx)
-	if err := j.quiet(ctx); err != nil {
+	j.awaitLeaderDecision(ctx)
+	j.awaitScriptEndEvent(ctx)
+	if err := j.awaitNoCheckpoint(ctx); err != nil {
 		return err
 	}
-	j.raising.Lock()
-	defer j.raising.Unlock()
+	j.capsulesMu.Lock()
+	defer j.capsulesMu.Unlock()
 	j.mu.Lock()
-	rec, run, left := j.rec, j.run, j.left
-	leads := rec != nil && j.where.node(0) == c.Node
-	again := startsAnew(left, j.cutShort())
-	nodes, outlasts := slices.Clone(j.where.today), rec != nil && rec.Outlast != ""
+	rec, run, left := j.rec, j.run, j.released
+	leads := rec != nil && j.placement.nodeOf(0) == c.Node
+	again := statesToRequeue(left, j.endsBeforeRestore())
+	nodes, outlasts := slices.Clone(j.placement.today), rec != nil && rec.RequeuedBy != ""
 	j.mu.Unlock()
 	if leads && len(again) == 0 && !outlasts {
-		j.happened(eventEnded, nodes, "")
+		j.addEvent(eventEnded, nodes, "")
 	}
 	if rec != nil {
-		c.lose(id, run)
+		c.rememberEndedRun(id, run)
 	} else {
-		c.spawn(func(ctx context.Context) { c.neverBegun(ctx, id) })
+		c.startBackground(func(ctx context.Context) { c.settleUnstartedRun(ctx, id) })
 	}
-	if err := j.clear(ctx); err != nil {
+	if err := j.removeRun(ctx); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
 	}
-	c.forget(id)
+	c.forgetJob(id)
 	if !leads {
 		return nil
 	}
 	// What the job leaves on the shared folder does not hold up its end.
-	c.spawn(func(ctx context.Context) {
-		if err := c.settle(ctx, id, run, again); err != nil {
+	c.startBackground(func(ctx context.Context) {
+		if err := c.settleEndedRun(ctx, id, run, again); err != nil {
 			c.Log.Error("after the end", "job", id, "error", err)
 		}
 	})
 	return nil
 }
 
-// startsAnew returns the states in which a job is not over, whatever Slurm thinks. left:
+// statesToRequeue returns the states in which a job is not over, whatever Slurm thinks. left:
 // the run was released because Slurm was to run the job again, and Slurm may take the end
 // of the wardens for the job's own (a slurmctld that died at that moment may not know
 // better). cut: the run was cut short.
-func startsAnew(left, cut bool) []string {
+func statesToRequeue(left, cut bool) []string {
 	switch {
 	case left:
 		return []string{"COMPLETED", "FAILED", "NODE_FAIL"}
@@ -77,57 +77,57 @@ func startsAnew(left, cut bool) []string {
 	return nil
 }
 
-// neverBegun looks after a job whose run was over before any task of it had come here: it
+// settleUnstartedRun looks after a job whose run was over before any task of it had come here: it
 // was cut short, if this is where it was to begin.
-func (c *Conductor) neverBegun(ctx context.Context, id uint32) {
+func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 	rec, err := c.records.load(id)
 	if err == nil && rec == nil {
 		return
 	}
 	var s *slurm.Job
 	if err == nil {
-		s, err = c.Slurm.Show(ctx, name(id))
+		s, err = c.Slurm.Show(ctx, jobName(id))
 	}
-	if err == nil && s.BatchHost == c.Node && !c.hasEnded(id, s.Restarts) && s.Restarts > 0 {
-		err = c.settle(ctx, id, s.Restarts, startsAnew(false, true))
+	if err == nil && s.BatchHost == c.Node && !c.hasRunEnded(id, s.Restarts) && s.Restarts > 0 {
+		err = c.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, true))
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		c.Log.Warn("after the end of a run that never began", "job", id, "error", err)
 	}
 }
 
-// cutShort says that the run ends before its batch script was brought back. So nothing in
+// endsBeforeRestore says that the run ends before its batch script was brought back. So nothing in
 // it was the job's own doing: its end is none of the job's either. Slurm does that to a run
 // on a node that died a moment ago, when it ends the run before once more. Caller holds j.mu.
-func (j *job) cutShort() bool {
-	h := j.held[0]
+func (j *job) endsBeforeRestore() bool {
+	lc := j.capsules[0]
 	switch {
-	case j.rec == nil || j.rec.Over != nil || j.gaveUp:
+	case j.rec == nil || j.rec.ScriptStatus != nil || j.givenUp:
 		return false
-	case h == nil:
-		return j.from != nil
+	case lc == nil:
+		return j.resumePoint != nil
 	}
-	return slices.Contains(h.note.Left, batch)
+	return slices.Contains(lc.note.ProgramsToRestore, batchProgram)
 }
 
 // sweepEvery is how long what a job leaves here may stay when its epilog told nobody: the
 // plugin was not there, or did not know that a step of the job was protected.
 const sweepEvery = time.Minute
 
-// sweep ends what jobs have left here. It runs until ctx is done.
-func (c *Conductor) sweep(ctx context.Context) {
+// sweepPeriodically ends what jobs have left here. It runs until ctx is done.
+func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	t := &tidier{c: c}
-	defer t.close()
+	cleaner := &endedJobsCleaner{c: c}
+	defer cleaner.close()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		for _, j := range c.every() {
-			if j.abandoned(ctx) {
+		for _, j := range c.allJobs() {
+			if j.isAbandoned(ctx) {
 				j.log.Warn("the job has left without a word")
 				if err := c.End(ctx, j.id); err != nil && ctx.Err() == nil {
 					j.log.Error("clear away", "error", err)
@@ -137,89 +137,89 @@ func (c *Conductor) sweep(ctx context.Context) {
 		if err := c.tidyStage(); err != nil && ctx.Err() == nil {
 			c.Log.Warn("the stage", "error", err)
 		}
-		if !t.alone() {
+		if !cleaner.isElected() {
 			continue
 		}
-		if err := t.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := cleaner.removeEnded(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			c.Log.Warn("jobs that are over", "error", err)
 		}
 	}
 }
 
-// abandoned says that Slurm runs nothing of a job here any more, neither a task nor an
+// isAbandoned says that Slurm runs nothing of a job here any more, neither a task nor an
 // epilog, while we do.
-func (j *job) abandoned(ctx context.Context) bool {
-	for _, h := range j.capsules() {
-		programs, err := h.c.Programs(ctx)
+func (j *job) isAbandoned(ctx context.Context) bool {
+	for _, lc := range j.localCapsules() {
+		programs, err := lc.capsule.Programs(ctx)
 		if err == nil && len(programs) > 0 {
 			return false
 		}
 	}
 	j.mu.Lock()
-	run, busy := j.run, j.ledAttempt != nil || j.membership != nil || j.judging || len(j.held) == 0
+	run, busy := j.run, j.ledAttempt != nil || j.membership != nil || j.deciding || len(j.capsules) == 0
 	j.mu.Unlock()
 	if busy {
 		return false
 	}
-	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	if errors.Is(err, slurm.ErrNoJob) {
 		return true
 	}
 	return err == nil && !s.Runs() && s.State != "COMPLETING" && (s.Restarts > run || !s.Waits())
 }
 
-// leaveWithin is longer than Slurm lets a job's processes live after it has ended the job.
-const leaveWithin = 40 * time.Second
+// leaderDecisionTimeout is longer than Slurm lets a job's processes live after it has ended the job.
+const leaderDecisionTimeout = 40 * time.Second
 
-// askToLeave waits until the leader has decided about the job. A node on which no task ran
+// awaitLeaderDecision waits until the leader has decided about the job. A node on which no task ran
 // when Slurm ended the job comes here at once, and its capsule may be wanted for the
 // checkpoint; also for the one that the leader's daemon takes when it was started again.
-func (j *job) askToLeave(ctx context.Context) {
+func (j *job) awaitLeaderDecision(ctx context.Context) {
 	j.mu.Lock()
-	leads := j.rec == nil || j.where.node(0) == j.c.Node
+	leads := j.rec == nil || j.placement.nodeOf(0) == j.c.Node
 	j.mu.Unlock()
 	if leads {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+	ctx, cancel := context.WithTimeout(ctx, leaderDecisionTimeout)
 	defer cancel()
-	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leader(), j.id, callAwaitDecision, empty{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
+	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leaderNode(), j.id, callAwaitDecision, empty{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
 		j.log.Info("the leader has no word about the job's end", "error", err)
 	}
 }
 
-// leaveHere is the leader's answer: when the job's fate is decided, or its batch script
+// awaitDecisionHere is the leader's answer: when the job's fate is decided, or its batch script
 // is gone.
-func (j *job) leaveHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
-	for j.c.known(j.id) == j {
+func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
+	for j.c.findJob(j.id) == j {
 		j.mu.Lock()
-		h := j.held[0]
-		decided := j.decided && j.ledAttempt == nil && !j.judging
+		lc := j.capsules[0]
+		decided := j.endDecided && j.ledAttempt == nil && !j.deciding
 		j.mu.Unlock()
-		if decided || h == nil {
+		if decided || lc == nil {
 			break
 		}
-		if !runsBatch(ctx, h) {
+		if !runsBatchScript(ctx, lc) {
 			break
 		}
-		if !sleepUnlessDone(ctx, quietLook) {
+		if !sleepUnlessDone(ctx, pollInterval) {
 			return empty{}, ctx.Err()
 		}
 	}
 	return empty{}, nil
 }
 
-// runsBatch says whether a capsule's batch script is there.
-func runsBatch(ctx context.Context, h *held) bool {
-	programs, err := runningPrograms(ctx, h.c)
-	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batch })
+// runsBatchScript says whether a capsule's batch script is there.
+func runsBatchScript(ctx context.Context, lc *localCapsule) bool {
+	programs, err := runningPrograms(ctx, lc.capsule)
+	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batchProgram })
 }
 
-// quiet waits until no checkpoint is in progress here, and nobody decides about one.
-func (j *job) quiet(ctx context.Context) error {
+// awaitNoCheckpoint waits until no checkpoint is in progress here, and nobody decides about one.
+func (j *job) awaitNoCheckpoint(ctx context.Context) error {
 	for {
 		j.mu.Lock()
-		lead, busy := j.ledAttempt, j.membership != nil || j.judging
+		lead, busy := j.ledAttempt, j.membership != nil || j.deciding
 		j.mu.Unlock()
 		switch {
 		case lead != nil:
@@ -231,7 +231,7 @@ func (j *job) quiet(ctx context.Context) error {
 		case busy:
 			// Another node leads; its word, or its silence, ends it within lapse.
 			select {
-			case <-time.After(quietLook):
+			case <-time.After(pollInterval):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -241,15 +241,15 @@ func (j *job) quiet(ctx context.Context) error {
 	}
 }
 
-const quietLook = 50 * time.Millisecond
+const pollInterval = 50 * time.Millisecond
 
-// settle removes what a job that is over has on the shared folder. A job that waits to
+// settleEndedRun removes what a job that is over has on the shared folder. A job that waits to
 // run again keeps all of it, and one that is in a state of again is made to.
-func (c *Conductor) settle(ctx context.Context, id uint32, run int, again []string) error {
-	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
-		s, err := c.Slurm.Show(ctx, name(id))
+func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, again []string) error {
+	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
+		s, err := c.Slurm.Show(ctx, jobName(id))
 		if errors.Is(err, slurm.ErrNoJob) {
-			return c.bury(ctx, id)
+			return c.deleteJob(ctx, id)
 		}
 		switch {
 		case err != nil: // slurmctld will be back
@@ -261,14 +261,14 @@ func (c *Conductor) settle(ctx context.Context, id uint32, run int, again []stri
 			return nil
 		case s.State == "COMPLETING": // nobody tells when it has
 		case slices.Contains(again, s.State):
-			return c.runAgain(ctx, id, s.String())
+			return c.requeueUnrestored(ctx, id, s.String())
 		case s.State == "COMPLETED":
-			return c.bury(ctx, id)
+			return c.deleteJob(ctx, id)
 		case s.State == "TIMEOUT" || s.State == "PREEMPTED":
 			return nil // to be requeued; else collected by age
 		default:
 			// Failed or cancelled: what there is may be wanted.
-			return errors.Join(c.Pool.Give(ctx, name(id)), c.unlist(id))
+			return errors.Join(c.Pool.Give(ctx, jobName(id)), c.deleteRecord(id))
 		}
 		select {
 		case <-time.After(wait):
@@ -278,38 +278,38 @@ func (c *Conductor) settle(ctx context.Context, id uint32, run int, again []stri
 	}
 }
 
-// maxCut is how many runs in a row may end before they are whole; then a person must look.
-const maxCut = 3
+// maxUnrestoredRuns is how many runs in a row may end before they are whole; then a person must look.
+const maxUnrestoredRuns = 3
 
-// runAgain requeues a job that Slurm takes to be over.
-func (c *Conductor) runAgain(ctx context.Context, id uint32, name string) error {
+// requeueUnrestored requeues a job that Slurm takes to be over.
+func (c *Conductor) requeueUnrestored(ctx context.Context, id uint32, name string) error {
 	rec, err := c.records.load(id)
 	if err != nil || rec == nil {
 		return errors.Join(err, ErrNoJob)
 	}
-	rec.Cut++
+	rec.UnrestoredRuns++
 	if err := c.records.save(rec); err != nil {
 		return err
 	}
-	if rec.Cut <= maxCut {
+	if rec.UnrestoredRuns <= maxUnrestoredRuns {
 		return c.Slurm.Requeue(ctx, name)
 	}
-	err = c.tell(ctx, name, sayHeld+fmt.Sprintf("%d runs in a row ended before the job was restored", rec.Cut))
+	err = c.writeComment(ctx, name, commentHeld+fmt.Sprintf("%d runs in a row ended before the job was restored", rec.UnrestoredRuns))
 	return errors.Join(err, c.Slurm.RequeueHold(ctx, name))
 }
 
 const (
-	settleFirst = 200 * time.Millisecond
-	settleLast  = 10 * time.Second
+	settleFirstWait   = 200 * time.Millisecond
+	settleLongestWait = 10 * time.Second
 )
 
-// bury removes everything of a job.
-func (c *Conductor) bury(ctx context.Context, id uint32) error {
-	return errors.Join(c.deleteAll(ctx, id), c.Pool.Give(ctx, name(id)), c.unlist(id))
+// deleteJob removes everything of a job.
+func (c *Conductor) deleteJob(ctx context.Context, id uint32) error {
+	return errors.Join(c.deleteCheckpoints(ctx, id), c.Pool.Give(ctx, jobName(id)), c.deleteRecord(id))
 }
 
-// unlist removes a job's record. It may be called twice.
-func (c *Conductor) unlist(id uint32) error {
+// deleteRecord removes a job's record. It may be called twice.
+func (c *Conductor) deleteRecord(id uint32) error {
 	err := os.Remove(c.scriptPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -318,24 +318,24 @@ func (c *Conductor) unlist(id uint32) error {
 	if up != nil && up.Lost != "" { // else it removes itself when it has arrived
 		e = c.uploads.remove(id)
 	}
-	return errors.Join(err, e, c.uploads.removeOne(id, pledgeSuffix), c.dropLogs(id), c.records.remove(id), c.dropTimeline(id))
+	return errors.Join(err, e, c.uploads.removeOne(id, pledgeSuffix), c.dropLogs(id), c.records.remove(id), c.removeTimeline(id))
 }
 
-// deleteAll deletes a job's checkpoints.
-func (c *Conductor) deleteAll(ctx context.Context, id uint32) error {
+// deleteCheckpoints deletes a job's checkpoints.
+func (c *Conductor) deleteCheckpoints(ctx context.Context, id uint32) error {
 	if err := c.forgo(ctx, id); err != nil {
 		return err
 	}
 	job := c.storeJob(id)
 	all, err := c.Store.List(ctx, &job)
 	for _, s := range all {
-		err = errors.Join(err, c.delete(ctx, s.ID))
+		err = errors.Join(err, c.deleteCheckpoint(ctx, s.ID))
 	}
 	return err
 }
 
-// expire deletes the checkpoints that a job that runs on does not need any more.
-func (c *Conductor) expire(ctx context.Context, id uint32) error {
+// deleteExpired deletes the checkpoints that a job that runs on does not need any more.
+func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
 	job := c.storeJob(id)
 	all, err := c.Store.List(ctx, &job)
 	if err != nil {
@@ -344,23 +344,23 @@ func (c *Conductor) expire(ctx context.Context, id uint32) error {
 	keep := c.Keep
 	keep.Needs = c.Needs
 	for _, old := range keep.Expired(time.Now(), all) {
-		err = errors.Join(err, c.deleteIdle(ctx, old))
+		err = errors.Join(err, c.deleteUnlessBase(ctx, old))
 	}
 	return err
 }
 
-// deleteIdle deletes a checkpoint unless another one was made upon it meanwhile: either that one's pledge sees that this one is gone, or
+// deleteUnlessBase deletes a checkpoint unless another one was made upon it meanwhile: either that one's pledge sees that this one is gone, or
 // it is seen here.
-func (c *Conductor) deleteIdle(ctx context.Context, id store.ID) error {
+func (c *Conductor) deleteUnlessBase(ctx context.Context, id store.ID) error {
 	c.uploads.mu.Lock()
 	defer c.uploads.mu.Unlock()
 	if c.Needs(id) {
 		return nil
 	}
-	return c.delete(ctx, id)
+	return c.deleteCheckpoint(ctx, id)
 }
 
-func (c *Conductor) delete(ctx context.Context, id store.ID) error {
+func (c *Conductor) deleteCheckpoint(ctx context.Context, id store.ID) error {
 	err := c.Store.Delete(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

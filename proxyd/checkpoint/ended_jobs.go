@@ -23,93 +23,93 @@ import (
 // addresses, and leaves the checkpoints to a collection, by age.
 
 const (
-	// overFor is how long Slurm must have said that a job is over: whoever led it may be
+	// endedGrace is how long Slurm must have said that a job is over: whoever led it may be
 	// about to have it requeued.
-	overFor = 2 * time.Minute
-	// unknownFor is the same when Slurm does not say it in so many words.
-	unknownFor = 10 * time.Minute
+	endedGrace = 2 * time.Minute
+	// unknownGrace is the same when Slurm does not say it in so many words.
+	unknownGrace = 10 * time.Minute
 )
 
-// patience says how long a job must be seen like this until it counts as over, if it may.
+// graceFor says how long a job must be seen like this until it counts as over, if it may.
 // s is nil if Slurm does not know it.
-func patience(rec *Record, s *slurm.Job) (d time.Duration, may bool) {
+func graceFor(rec *Record, s *slurm.Job) (d time.Duration, may bool) {
 	switch {
 	case s == nil:
-		return unknownFor, true
-	case !s.Over() || rec.Outlast != "": // to be requeued
+		return unknownGrace, true
+	case !s.Over() || rec.RequeuedBy != "": // to be requeued
 		return 0, false
 	case s.State == "CANCELLED" || s.State == "COMPLETED" || s.State == "FAILED":
-		return overFor, true
+		return endedGrace, true
 	default: // Slurm itself may run it again
-		return unknownFor, true
+		return unknownGrace, true
 	}
 }
 
-// tidier is what the one daemon remembers.
-type tidier struct {
-	c     *Conductor
-	lock  *os.File
-	since map[uint32]time.Time // jobs are seen to be over
+// endedJobsCleaner is what the one daemon remembers.
+type endedJobsCleaner struct {
+	c            *Conductor
+	electionLock *os.File
+	endedSince   map[uint32]time.Time // jobs are seen to be over
 }
 
-// alone says whether this daemon is the tidier. Two at once would do no harm.
-func (t *tidier) alone() bool {
-	if t.lock != nil {
+// isElected says whether this daemon is the tidier. Two at once would do no harm.
+func (cleaner *endedJobsCleaner) isElected() bool {
+	if cleaner.electionLock != nil {
 		return true
 	}
-	f, err := os.OpenFile(filepath.Join(t.c.records.dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(cleaner.c.records.dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		t.c.Log.Warn("tidy", "error", err)
+		cleaner.c.Log.Warn("tidy", "error", err)
 		return false
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		f.Close()
 		return false
 	}
-	t.lock = f // also where the file system has no locks
+	cleaner.electionLock = f // also where the file system has no locks
 	return true
 }
 
-func (t *tidier) close() {
-	if t.lock != nil {
-		t.lock.Close()
+func (cleaner *endedJobsCleaner) close() {
+	if cleaner.electionLock != nil {
+		cleaner.electionLock.Close()
 	}
 }
 
-// look settles the jobs that are over at the time now. A Slurm that does not answer, or did
+// removeEnded settles the jobs that are over at the time now. A Slurm that does not answer, or did
 // not in between, says nothing about any job.
-func (t *tidier) look(ctx context.Context, now time.Time) error {
-	recs, err := t.c.records.all()
+func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time) error {
+	recs, err := cleaner.c.records.loadAll()
 	if err != nil || len(recs) == 0 {
 		return err
 	}
-	jobs, err := t.c.Slurm.All(ctx)
+	jobs, err := cleaner.c.Slurm.All(ctx)
 	if err != nil {
-		t.since = nil
+		cleaner.endedSince = nil
 		return err
 	}
-	before := t.since
-	t.since = map[uint32]time.Time{}
+	before := cleaner.endedSince
+	cleaner.endedSince = map[uint32]time.Time{}
 	for _, rec := range recs {
-		d, may := patience(rec, jobs[rec.Job])
-		if !may || t.c.known(rec.Job) != nil {
+		d, may := graceFor(rec, jobs[rec.Job])
+		if !may || cleaner.c.findJob(rec.Job) != nil {
 			continue
 		}
-		t.since[rec.Job] = now
+		cleaner.endedSince[rec.Job] = now
 		if seen, ok := before[rec.Job]; ok {
-			t.since[rec.Job] = seen
+			cleaner.endedSince[rec.Job] = seen
 		}
-		if now.Sub(t.since[rec.Job]) >= d {
-			err = errors.Join(err, t.c.settleOver(ctx, rec))
+		if now.Sub(cleaner.endedSince[rec.Job]) >= d {
+			err = errors.Join(err, cleaner.c.removeEndedJob(ctx, rec))
 		}
 	}
 	return err
 }
 
-// settleOver makes sure, and removes what a job that is over has on the shared folder, but
+// removeEndedJob makes sure, and removes what a job that is over has on the shared folder, but
 // for its checkpoints.
-func (c *Conductor) settleOver(ctx context.Context, rec *Record) error {
-	s, err := c.Slurm.Show(ctx, name(rec.Job))
+func (c *Conductor) removeEndedJob(ctx context.Context, rec *Record) error {
+	s, err := c.Slurm.Show(ctx, jobName(rec.Job))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return err
 	}
@@ -117,15 +117,15 @@ func (c *Conductor) settleOver(ctx context.Context, rec *Record) error {
 	if err != nil || now == nil {
 		return err
 	}
-	if _, may := patience(now, s); !may || now.Submitted != rec.Submitted || c.known(rec.Job) != nil {
+	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || c.findJob(rec.Job) != nil {
 		return nil
 	}
 	c.Log.Info("the job is over, and nobody had noticed", "job", rec.Job)
-	return errors.Join(c.Pool.Give(ctx, name(rec.Job)), c.unlist(rec.Job))
+	return errors.Join(c.Pool.Give(ctx, jobName(rec.Job)), c.deleteRecord(rec.Job))
 }
 
-// all returns the records that can be read.
-func (r records) all() ([]*Record, error) {
+// loadAll returns the records that can be read.
+func (r records) loadAll() ([]*Record, error) {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, err

@@ -75,8 +75,8 @@ func tidyOn(t *testing.T, node, shared string, q queue, jobs ...uint32) *Conduct
 		t.Fatal(err)
 	}
 	for _, id := range jobs {
-		_, taken := c.Pool.Take(t.Context(), name(id), 1)
-		err := errors.Join(taken, c.records.save(recordOf(id)), os.WriteFile(c.scriptPath(id), nil, 0o500), c.append(id, Event{What: eventStarted}))
+		_, taken := c.Pool.Take(t.Context(), jobName(id), 1)
+		err := errors.Join(taken, c.records.save(recordOf(id)), os.WriteFile(c.scriptPath(id), nil, 0o500), c.writeEvent(id, Event{What: eventStarted}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,13 +87,13 @@ func tidyOn(t *testing.T, node, shared string, q queue, jobs ...uint32) *Conduct
 // left says which jobs have something: records, addresses, and anything else.
 func left(t *testing.T, c *Conductor) string {
 	t.Helper()
-	recs, err := c.records.all()
+	recs, err := c.records.loadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
 	for _, r := range recs {
-		ids = append(ids, name(r.Job))
+		ids = append(ids, jobName(r.Job))
 	}
 	addresses, err := c.Pool.Jobs()
 	if err != nil {
@@ -112,18 +112,18 @@ func TestTidy(t *testing.T) {
 	q := newQueue(t)
 	c := tidyOn(t, "n1", t.TempDir(), q, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	owed := recordOf(5)
-	owed.Outlast = "n7"
+	owed.RequeuedBy = "n7"
 	if err := c.records.save(owed); err != nil {
 		t.Fatal(err)
 	}
-	c.job(6) // something of it is here
+	c.jobFor(6) // something of it is here
 	q.set(t, map[uint32]string{
 		1: "CANCELLED", 2: "PENDING", 3: "RUNNING", 4: "TIMEOUT", 5: "TIMEOUT", 6: "CANCELLED", 7: "REQUEUE_HOLD", 8: "COMPLETING",
 		10: "CANCELLED", // not ours
 	}) // 9 is unknown
-	tidy := &tidier{c: c}
+	tidy := &endedJobsCleaner{c: c}
 	defer tidy.close()
-	if !tidy.alone() {
+	if !tidy.isElected() {
 		t.Fatal("somebody else is the tidier")
 	}
 	now := time.Now()
@@ -132,14 +132,14 @@ func TestTidy(t *testing.T) {
 		want  string
 	}{
 		{0, "1 2 3 4 5 6 7 8 9"},
-		{overFor - time.Second, "1 2 3 4 5 6 7 8 9"},
+		{endedGrace - time.Second, "1 2 3 4 5 6 7 8 9"},
 		{2 * time.Second, "2 3 4 5 6 7 8 9"},
-		{unknownFor - overFor - 2*time.Second, "2 3 4 5 6 7 8 9"},
+		{unknownGrace - endedGrace - 2*time.Second, "2 3 4 5 6 7 8 9"},
 		{2 * time.Second, "2 3 5 6 7 8"},
 		{24 * time.Hour, "2 3 5 6 7 8"},
 	} {
 		now = now.Add(step.after)
-		if err := tidy.look(t.Context(), now); err != nil {
+		if err := tidy.removeEnded(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
 		if got := left(t, c); got != step.want {
@@ -153,15 +153,15 @@ func TestTidy(t *testing.T) {
 func TestTidySilence(t *testing.T) {
 	q := newQueue(t)
 	c := tidyOn(t, "n1", t.TempDir(), q, 1, 2)
-	tidy := &tidier{c: c}
+	tidy := &endedJobsCleaner{c: c}
 	now := time.Now()
 	look := func(after time.Duration, states map[uint32]string) error {
 		now = now.Add(after)
 		q.set(t, states)
-		return tidy.look(t.Context(), now)
+		return tidy.removeEnded(t.Context(), now)
 	}
 	over := map[uint32]string{1: "CANCELLED", 2: "RUNNING"}
-	if err := errors.Join(look(0, over), look(overFor-time.Second, map[uint32]string{1: "PENDING", 2: "RUNNING"}), look(time.Hour, over)); err != nil {
+	if err := errors.Join(look(0, over), look(endedGrace-time.Second, map[uint32]string{1: "PENDING", 2: "RUNNING"}), look(time.Hour, over)); err != nil {
 		t.Fatal(err)
 	}
 	q.away(t, true)
@@ -178,10 +178,10 @@ func TestTidySilence(t *testing.T) {
 	// Another job has the number by now.
 	rec := recordOf(1)
 	rec.Submitted = "2026-08-01T00:00:00"
-	if err := errors.Join(c.records.save(rec), c.settleOver(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
+	if err := errors.Join(c.records.save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
 		t.Errorf("another job's record was taken for it: %v", err)
 	}
-	if err := look(unknownFor, map[uint32]string{2: "RUNNING"}); err != nil || left(t, c) != "2" {
+	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || left(t, c) != "2" {
 		t.Errorf("%s are left, %v", left(t, c), err)
 	}
 }
@@ -189,15 +189,15 @@ func TestTidySilence(t *testing.T) {
 // TestOneTidier: of the daemons of a cluster one looks, and when it goes another one does.
 func TestOneTidier(t *testing.T) {
 	q, shared := newQueue(t), t.TempDir()
-	one, two := &tidier{c: tidyOn(t, "n1", shared, q)}, &tidier{c: tidyOn(t, "n2", shared, q)}
-	if !one.alone() || two.alone() {
+	one, two := &endedJobsCleaner{c: tidyOn(t, "n1", shared, q)}, &endedJobsCleaner{c: tidyOn(t, "n2", shared, q)}
+	if !one.isElected() || two.isElected() {
 		t.Error("two tidiers, or none")
 	}
-	if !one.alone() {
+	if !one.isElected() {
 		t.Error("the tidier has forgotten that it is")
 	}
 	one.close()
-	if !two.alone() {
+	if !two.isElected() {
 		t.Error("no tidier")
 	}
 	two.close()

@@ -15,107 +15,107 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// asked is a program that Slurm wants to end, and is not told yet.
-type asked struct {
-	h       *held
+// withheldSignal is a program that Slurm wants to end, and is not told yet.
+type withheldSignal struct {
+	capsule *localCapsule
 	program string
 }
 
-// watch follows a capsule until it goes.
-func (j *job) watch(ctx context.Context, h *held) {
+// watchCapsule follows a capsule until it goes.
+func (j *job) watchCapsule(ctx context.Context, lc *localCapsule) {
 	for {
-		err := h.c.Watch(ctx, func(e capsule.Event) { j.heard(h, e) })
+		err := lc.capsule.Watch(ctx, func(e capsule.Event) { j.handleEvent(lc, e) })
 		if ctx.Err() != nil || errors.Is(err, capsule.ErrStale) {
 			return
 		}
-		j.log.Warn("events of a capsule were lost", "capsule", h.index, "error", err)
+		j.log.Warn("events of a capsule were lost", "capsule", lc.index, "error", err)
 	}
 }
 
-// heard takes one event. It must not block.
-func (j *job) heard(h *held, e capsule.Event) {
+// handleEvent takes one event. It must not block.
+func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
 	p := e.Program.Name
 	switch e.Kind {
 	case capsule.Waiting:
-		j.c.spawn(func(ctx context.Context) { j.restore(ctx, h, p) })
+		j.c.startBackground(func(ctx context.Context) { j.restoreWaiting(ctx, lc, p) })
 	case capsule.Started:
-		j.log.Info("program started", "capsule", h.index, "program", p)
-		if p == batch {
-			j.noteEnv(h)
+		j.log.Info("program started", "capsule", lc.index, "program", p)
+		if p == batchProgram {
+			j.saveRunEnv(lc)
 		}
 	case capsule.Present:
 		// It was faster than the watch; or this daemon was started since, and its predecessor has
 		// noted it.
 		j.mu.Lock()
-		missed := p == batch && h.note.Now == nil
+		missed := p == batchProgram && lc.note.RunEnv == nil
 		j.mu.Unlock()
 		if missed {
-			j.noteEnv(h)
+			j.saveRunEnv(lc)
 		}
 	case capsule.Ended:
-		j.log.Info("program ended", "capsule", h.index, "program", p, "status", int(e.Program.Status))
-		if p == batch {
+		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", int(e.Program.Status))
+		if p == batchProgram {
 			j.mu.Lock()
-			h.over = true
+			lc.scriptEnded = true
 			j.mu.Unlock()
 		}
 	case capsule.Asked:
-		j.withhold(asked{h, p})
+		j.withholdSignal(withheldSignal{lc, p})
 	}
 }
 
-// hearOut waits until it was heard that the batch script has ended, if it has. What its
+// awaitScriptEndEvent waits until it was heard that the batch script has ended, if it has. What its
 // warden was asked before, Slurm's SIGTERM perhaps, is heard before that, and somebody
 // decides about it from then on.
-func (j *job) hearOut(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+func (j *job) awaitScriptEndEvent(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, scriptEndEventTimeout)
 	defer cancel()
 	j.mu.Lock()
-	h := j.held[0]
+	lc := j.capsules[0]
 	j.mu.Unlock()
-	if h == nil {
+	if lc == nil {
 		return
 	}
-	all, err := h.c.Ended(ctx)
-	if _, ended := all[batch]; err != nil || !ended {
+	all, err := lc.capsule.Ended(ctx)
+	if _, ended := all[batchProgram]; err != nil || !ended {
 		return
 	}
 	for {
 		j.mu.Lock()
-		over := h.over
+		over := lc.scriptEnded
 		j.mu.Unlock()
-		if over || !sleepUnlessDone(ctx, quietLook) {
+		if over || !sleepUnlessDone(ctx, pollInterval) {
 			return
 		}
 	}
 }
 
-// hearWithin is for a daemon that was started while the script ended, and is told of
+// scriptEndEventTimeout is for a daemon that was started while the script ended, and is told of
 // nothing that was before.
-const hearWithin = 5 * time.Second
+const scriptEndEventTimeout = 5 * time.Second
 
-// noteEnv remembers with which SLURM_* variables this run's batch step began: a script
+// saveRunEnv remembers with which SLURM_* variables this run's batch step began: a script
 // may have changed its own since, and a restored one has those of an earlier run. The
 // warden was started with them.
-func (j *job) noteEnv(h *held) {
+func (j *job) saveRunEnv(lc *localCapsule) {
 	j.mu.Lock()
-	pid := h.note.Wardens[batch]
+	pid := lc.note.WardenPIDs[batchProgram]
 	j.mu.Unlock()
-	env, err := slurmEnv(pid)
+	env, err := readSlurmEnv(pid)
 	if err != nil {
 		j.log.Warn("environment of the batch step", "error", err)
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.note.Now = env
-	if h.note.Env == nil {
-		h.note.Env = env
+	lc.note.RunEnv = env
+	if lc.note.FirstEnv == nil {
+		lc.note.FirstEnv = env
 	}
-	j.save(h)
+	j.saveNote(lc)
 }
 
-func slurmEnv(pid int) (map[string]string, error) {
+func readSlurmEnv(pid int) (map[string]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
 		return nil, err
@@ -129,67 +129,67 @@ func slurmEnv(pid int) (map[string]string, error) {
 	return env, nil
 }
 
-// withhold keeps a SIGTERM until it is known what it is for.
-func (j *job) withhold(a asked) {
+// withholdSignal keeps a SIGTERM until it is known what it is for.
+func (j *job) withholdSignal(signal withheldSignal) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.asked = append(j.asked, a)
-	if j.judging {
+	j.withheld = append(j.withheld, signal)
+	if j.deciding {
 		return
 	}
-	j.judging = true
-	j.c.spawn(j.judge)
+	j.deciding = true
+	j.c.startBackground(j.handleTermination)
 }
 
-// judge finds out why the job is being killed, and acts. What it cannot find out, or
+// handleTermination finds out why the job is being killed, and acts. What it cannot find out, or
 // cannot prevent, happens as without us.
-func (j *job) judge(ctx context.Context) {
+func (j *job) handleTermination(ctx context.Context) {
 	j.mu.Lock()
-	run, gaveUp := j.run, j.gaveUp
+	run, gaveUp := j.run, j.givenUp
 	j.mu.Unlock()
-	v, reason, err := passOn, passOn.String(), error(nil)
+	v, reason, err := forwardSignal, forwardSignal.String(), error(nil)
 	if !gaveUp { // else it is we who end it, and there is nothing whole to be captured
-		v, reason, err = j.c.verdict(ctx, j.id, run)
+		v, reason, err = j.c.askVerdict(ctx, j.id, run)
 	}
 	j.log.Info("asked to end", "verdict", reason, "error", err)
-	if err == nil && v != passOn {
+	if err == nil && v != forwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, checkpointRequest{After: v, Reason: reason})
 	}
-	if errors.Is(err, errScriptEnded) && v == vacate {
-		err = j.noteOver(ctx)
+	if errors.Is(err, errScriptEnded) && v == requeued {
+		err = j.recordScriptEnd(ctx)
 	}
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
-		j.say(sayNone + reason + ": " + err.Error())
+		j.setComment(commentNoCheckpoint + reason + ": " + err.Error())
 	}
 	j.mu.Lock()
 	if a := j.ledAttempt; a != nil { // one that stands would not hear the signal
 		a.stopWaiting()
 	}
-	all := j.asked
-	j.asked, j.judging, j.decided = nil, false, true
-	j.told = j.told || err != nil
+	all := j.withheld
+	j.withheld, j.deciding, j.endDecided = nil, false, true
+	j.signalForwarded = j.signalForwarded || err != nil
 	j.mu.Unlock()
-	if err == nil && v != passOn {
+	if err == nil && v != forwardSignal {
 		return
 	}
 	// As slurmstepd does it, so that what sleeps hears it too.
-	for _, a := range all {
-		err := errors.Join(a.h.c.Signal(ctx, a.program, syscall.SIGCONT), a.h.c.Signal(ctx, a.program, syscall.SIGTERM))
+	for _, signal := range all {
+		err := errors.Join(signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGCONT), signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGTERM))
 		if err != nil && !errors.Is(err, capsule.ErrStale) {
-			j.log.Warn("signal", "program", a.program, "error", err)
+			j.log.Warn("signal", "program", signal.program, "error", err)
 		}
 	}
 }
 
-// noteOver remembers how the batch script has ended, of a job that Slurm requeues before it
+// recordScriptEnd remembers how the batch script has ended, of a job that Slurm requeues before it
 // has heard: the next run ends so too, and nothing is done twice. A script that lost a node
 // may have ended for that, which is none of its own doing.
-func (j *job) noteOver(ctx context.Context) error {
+func (j *job) recordScriptEnd(ctx context.Context) error {
 	j.mu.Lock()
-	h, rec, where := j.held[0], *j.rec, j.where
+	lc, rec, where := j.capsules[0], *j.rec, j.placement
 	j.mu.Unlock()
-	if h == nil {
+	if lc == nil {
 		return errScriptEnded
 	}
 	for _, node := range where.today {
@@ -200,15 +200,15 @@ func (j *job) noteOver(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", errScriptEnded, err)
 		}
 	}
-	all, err := h.c.Ended(ctx)
+	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return err
 	}
-	status, ok := all[batch]
+	status, ok := all[batchProgram]
 	if !ok {
 		return errScriptEnded
 	}
-	rec.Over = &status
+	rec.ScriptStatus = &status
 	if err := j.c.records.save(&rec); err != nil {
 		return err
 	}
@@ -216,16 +216,16 @@ func (j *job) noteOver(ctx context.Context) error {
 	return nil
 }
 
-// verdictDeadline leaves most of a KillWait of 30 s to the checkpoint.
-const verdictDeadline = 8 * time.Second
+// slurmQueryTimeout leaves most of a KillWait of 30 s to the checkpoint.
+const slurmQueryTimeout = 8 * time.Second
 
-func (c *Conductor) verdict(ctx context.Context, job uint32, run int) (v verdict, reason string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, verdictDeadline)
+func (c *Conductor) askVerdict(ctx context.Context, job uint32, run int) (v verdict, reason string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
-	s, err := c.Slurm.Show(ctx, name(job))
+	s, err := c.Slurm.Show(ctx, jobName(job))
 	if err != nil {
-		return passOn, passOn.String(), err
+		return forwardSignal, forwardSignal.String(), err
 	}
-	v = why(s, run, c.OnTimeLimit)
-	return v, because(v, s), nil
+	v = decideVerdict(s, run, c.OnTimeLimit)
+	return v, describeVerdict(v, s), nil
 }

@@ -30,17 +30,17 @@ func TestEnvIsNoted(t *testing.T) {
 		noted   map[string]string // before
 		want    string
 	}{
-		{"the script is started", capsule.Started, batch, nil, "7"},
-		{"it was there", capsule.Present, batch, nil, "7"},
-		{"a predecessor has noted it", capsule.Present, batch, map[string]string{"SLURM_JOB_ID": "6"}, "6"},
+		{"the script is started", capsule.Started, batchProgram, nil, "7"},
+		{"it was there", capsule.Present, batchProgram, nil, "7"},
+		{"a predecessor has noted it", capsule.Present, batchProgram, map[string]string{"SLURM_JOB_ID": "6"}, "6"},
 		{"a task was there", capsule.Present, "s0-1.0", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			j := n1.job(7)
-			h := &held{note: note{Job: 7, Wardens: map[string]int{batch: warden.Process.Pid}, Env: tt.noted, Now: tt.noted}}
-			j.heard(h, capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
-			if h.note.Now["SLURM_JOB_ID"] != tt.want || h.note.Env["SLURM_JOB_ID"] != tt.want {
-				t.Errorf("now %q, at first %q, want %q", h.note.Now, h.note.Env, tt.want)
+			j := n1.jobFor(7)
+			lc := &localCapsule{note: capsuleNote{Job: 7, WardenPIDs: map[string]int{batchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
+			j.handleEvent(lc, capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
+			if lc.note.RunEnv["SLURM_JOB_ID"] != tt.want || lc.note.FirstEnv["SLURM_JOB_ID"] != tt.want {
+				t.Errorf("now %q, at first %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func sleeper(t *testing.T, path string) capsule.Program {
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return capsule.Program{Name: batch, Cgroup: group}
+	return capsule.Program{Name: batchProgram, Cgroup: group}
 }
 
 // TestMapped: what a job runs of the system is compared when it is restored, and what is its
@@ -78,11 +78,11 @@ func TestMapped(t *testing.T) {
 		t.Fatalf("%v, %v", then.Files, err)
 	}
 	c := &Conductor{Config: Config{Node: "n2"}}
-	if err := c.compatible(&CapsuleMeta{Fingerprint: then}); err != nil {
+	if err := c.checkCompatible(&CapsuleMeta{Fingerprint: then}); err != nil {
 		t.Errorf("on the node itself: %v", err)
 	}
 	then.Files[sleep] = "0123456789abcdef"
-	if err := c.compatible(&CapsuleMeta{Fingerprint: then}); err == nil || !strings.Contains(err.Error(), "node n2: incompatible node: "+sleep+" is another build (") {
+	if err := c.checkCompatible(&CapsuleMeta{Fingerprint: then}); err == nil || !strings.Contains(err.Error(), "node n2: incompatible node: "+sleep+" is another build (") {
 		t.Errorf("with another build: %v", err)
 	}
 }

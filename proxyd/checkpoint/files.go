@@ -46,13 +46,13 @@ func (j *job) openJournal(index int) (*files.Journal, error) {
 
 // list keeps a capsule's list of files until ctx ends: what the shims tell, and what the
 // kernel tells of programs that bypass these.
-func (j *job) list(ctx context.Context, h *held) {
-	defer close(h.listed)
+func (j *job) list(ctx context.Context, lc *localCapsule) {
+	defer close(lc.journalIdle)
 	var both sync.WaitGroup
 	defer both.Wait()
 	both.Go(func() {
-		if err := h.journal.Run(ctx, journalPeriod); err != nil && ctx.Err() == nil {
-			j.log.Error("list of files", "capsule", h.index, "error", err)
+		if err := lc.journal.Run(ctx, journalPeriod); err != nil && ctx.Err() == nil {
+			j.log.Error("list of files", "capsule", lc.index, "error", err)
 		}
 	})
 	j.mu.Lock()
@@ -60,17 +60,17 @@ func (j *job) list(ctx context.Context, h *held) {
 	j.mu.Unlock()
 	both.Go(func() {
 		err := files.Watch(ctx, files.Watched{
-			PID: h.c.PID(), PIDs: func() []int { return processesOf(ctx, h.c) },
+			PID: lc.capsule.PID(), PIDs: func() []int { return processesOf(ctx, lc.capsule) },
 			Trusted: []string{filepath.Join(kit, kitWarden), filepath.Join(kit, kitSrun)},
-		}, h.journal)
+		}, lc.journal)
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, files.ErrNoFanotify):
-			j.c.blind.Do(func() {
+			j.c.warnNoFanotify.Do(func() {
 				j.c.Log.Warn("what static programs do to files is not recorded on this node", "error", err)
 			})
 		default:
-			j.log.Error("what static programs do to files is not recorded any more", "capsule", h.index, "error", err)
+			j.log.Error("what static programs do to files is not recorded any more", "capsule", lc.index, "error", err)
 		}
 	})
 }
@@ -96,7 +96,7 @@ func (j *job) user(c *capsule.Capsule, groups []uint32) files.User {
 }
 
 // recordFiles records what the job's files are. Its programs are frozen.
-func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Program, s streamSink) (*files.State, error) {
+func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []capsule.Program, s streamSink) (*files.State, error) {
 	var pids []int
 	var groups []uint32
 	for _, p := range programs {
@@ -107,93 +107,93 @@ func (j *job) recordFiles(ctx context.Context, h *held, programs []capsule.Progr
 	}
 	// What srun writes for its step (--output=FILE) is the job's too.
 	j.mu.Lock()
-	for _, r := range h.sruns {
+	for _, r := range lc.sruns {
 		if !r.Ended() {
 			pids = append(pids, r.PID())
 		}
 	}
 	j.mu.Unlock()
-	if err := h.journal.Drain(ctx); err != nil {
+	if err := lc.journal.Drain(ctx); err != nil {
 		return nil, err
 	}
 	open, err := files.Scan(pids)
 	if err == nil {
-		err = h.journal.Add(open...)
+		err = lc.journal.Add(open...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.journal.Cut(); err != nil {
+	if _, err := lc.journal.Cut(); err != nil {
 		return nil, err
 	}
 	var since files.Mark
 	j.mu.Lock()
-	before := h.before
+	before := lc.committedFiles
 	j.mu.Unlock()
 	if before != nil {
 		since = before.Mark
 	}
-	touched, err := h.journal.Since(since)
+	touched, err := lc.journal.Since(since)
 	if err != nil {
 		return nil, err
 	}
-	state, err := files.Record(ctx, j.user(h.c, groups), j.fileJob(h, programs), before, touched, s)
+	state, err := files.Record(ctx, j.user(lc.capsule, groups), j.fileJob(lc, programs), before, touched, s)
 	if err != nil {
 		return nil, err
 	}
 	if touched.Lost {
-		j.log.Warn("the list of what the job changed is not complete", "capsule", h.index)
-		j.happened(eventFiles, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", h.index))
+		j.log.Warn("the list of what the job changed is not complete", "capsule", lc.index)
+		j.addEvent(eventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
 	}
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
 	}
 	j.mu.Lock()
-	h.dumped = state // becomes before if the checkpoint is committed
-	h.note.Groups = groups
+	lc.dumpedFiles = state // becomes before if the checkpoint is committed
+	lc.note.Groups = groups
 	j.mu.Unlock()
 	return state, nil
 }
 
 // fileJob says which files are not the job's to be put back: what the user excluded, and
 // the job's own logs, which only grow. Those of steps are results like others.
-func (j *job) fileJob(h *held, programs []capsule.Program) files.Job {
+func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, p := range programs {
-		if p.Name != batch {
+		if p.Name != batchProgram {
 			continue
 		}
 		for _, path := range p.Stdio[1:] {
-			if filepath.IsAbs(path) && !slices.Contains(h.note.Logs, path) {
-				h.note.Logs = append(h.note.Logs, path)
+			if filepath.IsAbs(path) && !slices.Contains(lc.note.Logs, path) {
+				lc.note.Logs = append(lc.note.Logs, path)
 			}
 		}
 	}
-	return files.Job{Exclude: j.rec.Options.Exclude, Logs: slices.Clone(h.note.Logs)}
+	return files.Job{Exclude: j.rec.Options.Exclude, Logs: slices.Clone(lc.note.Logs)}
 }
 
 // putBack makes the files of a capsule's programs what they were, before any of these is
 // there again.
-func (j *job) putBack(ctx context.Context, h *held, from *origin, m *CapsuleMeta) error {
+func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint, m *CapsuleMeta) error {
 	if m.Files == nil {
 		return nil
 	}
-	after, err := h.journal.Since(m.Files.Mark)
+	after, err := lc.journal.Since(m.Files.Mark)
 	if err != nil {
 		return err
 	}
-	report, err := files.PutBack(ctx, j.user(h.c, m.Groups), files.Job{Exclude: j.rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
-		streamSource{from.reader, m, "files/"})
+	report, err := files.PutBack(ctx, j.user(lc.capsule, m.Groups), files.Job{Exclude: j.rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
+		streamSource{point.reader, m, "files/"})
 	if err != nil {
 		return err
 	}
 	for _, n := range report.Notes {
 		j.log.Warn("file not put back", "path", n.Path, "why", n.Why)
 	}
-	j.log.Info("files put back", "capsule", h.index, "unchanged", report.Unchanged, "restored", report.Restored, "removed", report.Removed)
-	h.before = m.Files
-	return h.journal.Rewind(m.Files.Mark, report.Made)
+	j.log.Info("files put back", "capsule", lc.index, "unchanged", report.Unchanged, "restored", report.Restored, "removed", report.Removed)
+	lc.committedFiles = m.Files
+	return lc.journal.Rewind(m.Files.Mark, report.Made)
 }
 
 // listEnd is longer than whoever writes to a journal needs to end, unless he hangs with a
@@ -201,16 +201,16 @@ func (j *job) putBack(ctx context.Context, h *held, from *origin, m *CapsuleMeta
 const listEnd = 5 * time.Second
 
 // dropJournal removes what is left of a capsule's list on this node. Call h.stop before.
-func (j *job) dropJournal(h *held) error {
+func (j *job) dropJournal(lc *localCapsule) error {
 	select {
-	case <-h.listed:
+	case <-lc.journalIdle:
 	case <-time.After(listEnd):
-		j.log.Warn("the watch of files hangs", "capsule", h.index)
+		j.log.Warn("the watch of files hangs", "capsule", lc.index)
 	}
-	if err := h.journal.Close(); err != nil { // nothing of it is lost but what was never readable
-		j.log.Info("list of files", "capsule", h.index, "error", err)
+	if err := lc.journal.Close(); err != nil { // nothing of it is lost but what was never readable
+		j.log.Info("list of files", "capsule", lc.index, "error", err)
 	}
-	return os.RemoveAll(j.c.journalDir(j.id, h.index))
+	return os.RemoveAll(j.c.journalDir(j.id, lc.index))
 }
 
 // dropLogs removes the lists of a job that is over.

@@ -94,12 +94,12 @@ func (j *job) exchangeHere(ctx context.Context, id store.ID, b exchangeRequest) 
 	if m := j.membership; m != nil && m.id == id && !m.dumping {
 		j.armLeaderTimeout(m)
 	}
-	h := j.held[b.Index]
+	lc := j.capsules[b.Index]
 	j.mu.Unlock()
-	if h == nil || h.devices == nil || b.Orders == nil {
+	if lc == nil || lc.devices == nil || b.Orders == nil {
 		return exchangeReply{}, fmt.Errorf("capsule %d: %w", b.Index, errDevicesDied)
 	}
-	events, err := h.devices.Exchange(ctx, b.Orders)
+	events, err := lc.devices.Exchange(ctx, b.Orders)
 	r := exchangeReply{Events: events, Forgotten: errors.Is(err, cut.ErrForgotten), Busy: errors.Is(err, cut.ErrBusy)}
 	if err != nil {
 		r.Error = err.Error()

@@ -31,17 +31,17 @@ func (a *attempt) resumeJob(ctx context.Context) error {
 
 func (j *job) freezeHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	return empty{}, j.freezeUnlessOver(id, func() error {
-		return j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != batch })
+		return j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != batchProgram })
 	})
 }
 
 func (j *job) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	return empty{}, j.freezeUnlessOver(id, func() error {
-		if err := j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == batch }); err != nil {
+		if err := j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == batchProgram }); err != nil {
 			return err
 		}
-		for _, h := range j.capsules() {
-			if err := overlay.Lock(h.c.PID()); err != nil {
+		for _, lc := range j.localCapsules() {
+			if err := overlay.Lock(lc.capsule.PID()); err != nil {
 				return err
 			}
 		}
@@ -60,7 +60,7 @@ func (j *job) freezeUnlessOver(id store.ID, do func() error) error {
 	over := j.membership == nil
 	j.mu.Unlock()
 	if over {
-		j.c.spawn(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
+		j.c.startBackground(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
 		err = errors.Join(err, errOtherAttempt)
 	}
 	return err
@@ -76,12 +76,12 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 	j.mu.Lock()
 	j.armLeaderTimeout(m)
 	j.mu.Unlock()
-	for _, h := range j.capsules() {
+	for _, lc := range j.localCapsules() {
 		j.mu.Lock()
-		h.note.Attempt = &pending{m.id.Number, m.release}
-		j.save(h)
+		lc.note.Attempt = &pendingAttempt{m.id.Number, m.release}
+		j.saveNote(lc)
 		j.mu.Unlock()
-		programs, err := runningPrograms(ctx, h.c)
+		programs, err := runningPrograms(ctx, lc.capsule)
 		if err != nil {
 			return err
 		}
@@ -91,17 +91,17 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 				continue
 			}
 			names = append(names, p.Name)
-			if err := h.c.MarkCaptured(ctx, p.Name); err != nil && !isGone(err) {
+			if err := lc.capsule.MarkCaptured(ctx, p.Name); err != nil && !isGone(err) {
 				return err
 			}
 		}
 		if len(names) == 0 {
 			continue
 		}
-		if err := h.c.Freeze(ctx, names...); err != nil && !isGone(err) {
+		if err := lc.capsule.Freeze(ctx, names...); err != nil && !isGone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
-		if err := h.afterVisits(ctx, names); err != nil && !isGone(err) {
+		if err := lc.afterVisits(ctx, names); err != nil && !isGone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
 	}
@@ -112,7 +112,7 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 func (j *job) resumeRetrying(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	err := j.resumeHere(ctx, id)
 	if err != nil {
-		j.c.spawn(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
+		j.c.startBackground(func(ctx context.Context) { j.resolveOrphaned(ctx, id, false) })
 	}
 	return empty{}, err
 }
@@ -138,33 +138,33 @@ func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 		errs = append(errs, m.ownWriter.Abort(ctx))
 	}
 	m.releaseStageRoom()
-	for _, h := range j.capsules() {
-		errs = append(errs, j.thawCapsule(ctx, h))
+	for _, lc := range j.localCapsules() {
+		errs = append(errs, j.thawCapsule(ctx, lc))
 	}
 	return errors.Join(errs...)
 }
 
 // thawCapsule undoes everything that an attempt does to a capsule.
-func (j *job) thawCapsule(ctx context.Context, h *held) error {
+func (j *job) thawCapsule(ctx context.Context, lc *localCapsule) error {
 	j.mu.Lock()
-	restoring := h.note.Shut
-	h.note.Attempt = nil
-	j.save(h)
+	restoring := lc.note.NetworkLocked
+	lc.note.Attempt = nil
+	j.saveNote(lc)
 	j.mu.Unlock()
 	var errs []error
 	if !restoring {
-		errs = append(errs, overlay.Unlock(h.c.PID()))
+		errs = append(errs, overlay.Unlock(lc.capsule.PID()))
 	}
-	programs, err := h.c.Programs(ctx)
+	programs, err := lc.capsule.Programs(ctx)
 	errs = append(errs, err)
 	for _, p := range programs {
 		if p.Frozen {
-			if err := h.c.Thaw(ctx, p.Name); err != nil && !isGone(err) {
+			if err := lc.capsule.Thaw(ctx, p.Name); err != nil && !isGone(err) {
 				errs = append(errs, err)
 			}
 		}
 		if p.Captured {
-			if err := h.c.Unmark(ctx, p.Name); err != nil && !isGone(err) {
+			if err := lc.capsule.Unmark(ctx, p.Name); err != nil && !isGone(err) {
 				errs = append(errs, err)
 			}
 		}

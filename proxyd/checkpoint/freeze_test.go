@@ -23,11 +23,11 @@ func (r resuming) Phase(_ context.Context, node, _, _, phase string, _ []byte) (
 
 // TestFrozenTooLate: what comes to stand still when its attempt is over goes on again.
 func TestFrozenTooLate(t *testing.T) {
-	c := &Conductor{Config: Config{Node: "n1"}, life: t.Context()}
+	c := &Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}
 	told := make(resuming, 9)
 	c.Remote = told
 	id := (&lab{}).id(3)
-	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), where: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
+	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), placement: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
 	nothing := func() error { return nil }
 	if err := j.freezeUnlessOver(id, func() error { t.Error("it takes no part"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
@@ -41,7 +41,7 @@ func TestFrozenTooLate(t *testing.T) {
 	if err := j.freezeUnlessOver(id, func() error { j.membership = newer; return nil }); err != nil {
 		t.Error(err)
 	}
-	c.all.Wait()
+	c.background.Wait()
 	if len(told) != 0 {
 		t.Errorf("%d nodes went on", len(told))
 	}
@@ -50,7 +50,7 @@ func TestFrozenTooLate(t *testing.T) {
 	if !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}
-	c.all.Wait() // for the capsules of this node, of which there are none
+	c.background.Wait() // for the capsules of this node, of which there are none
 	if len(told) != 1 || <-told != "n2" {
 		t.Error("nobody saw to it that the job goes on")
 	}

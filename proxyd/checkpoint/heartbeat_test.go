@@ -58,9 +58,9 @@ func TestBeatHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := &Conductor{Config: Config{Node: "n2", Cluster: "mini"}, life: life, jobs: map[uint32]*job{}}
+		c := &Conductor{Config: Config{Node: "n2", Cluster: "mini"}, daemonCtx: life, jobs: map[uint32]*job{}}
 		id := (&lab{}).id(3)
-		j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), where: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
+		j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), placement: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
 		c.jobs[7] = j
 		m := &membership{id: id, done: make(chan struct{})}
 		j.mu.Lock()

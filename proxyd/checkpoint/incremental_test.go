@@ -61,7 +61,7 @@ func TestUploadOnAnother(t *testing.T) {
 	if !n2.Needs(l.id(1)) || n2.Needs(l.id(2)) || n2.Needs(l.id(3)) {
 		t.Error("what is needed is not known")
 	}
-	noError(t, n1.expire(t.Context(), 7))
+	noError(t, n1.deleteExpired(t.Context(), 7))
 	if got := fmt.Sprint(l.numbers()); got != "[1 2]" {
 		t.Errorf("in the store: %s", got)
 	}
@@ -90,12 +90,12 @@ func TestExpiredMeanwhile(t *testing.T) {
 	l.boot("n2", t.TempDir()+"/s", nil)
 	l.arrive(l.staged(1, false))
 	l.stagedOn(3, 1)
-	noError(t, n1.deleteIdle(t.Context(), l.id(1)))
+	noError(t, n1.deleteUnlessBase(t.Context(), l.id(1)))
 	if got := fmt.Sprint(l.numbers()); got != "[1]" {
 		t.Errorf("in the store: %s", got)
 	}
 	noError(t, n1.uploads.remove(7))
-	noError(t, n1.deleteIdle(t.Context(), l.id(1)))
+	noError(t, n1.deleteUnlessBase(t.Context(), l.id(1)))
 	if got := fmt.Sprint(l.numbers()); got != "[]" {
 		t.Errorf("in the store: %s", got)
 	}
@@ -209,7 +209,7 @@ func TestUploadWithoutItsBase(t *testing.T) {
 func TestUpon(t *testing.T) {
 	l := newLab(t)
 	c := l.boot("n1", t.TempDir()+"/s", nil)
-	j := c.job(7)
+	j := c.jobFor(7)
 	j.run = 2
 	made := func(number uint32, run int, save string) {
 		w, err := c.Store.Create(t.Context(), store.Upload{ID: l.id(number), Node: "n1"})

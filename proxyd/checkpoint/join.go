@@ -19,7 +19,7 @@ import (
 // comes; then the capsules of the run are made, or restored.
 func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, error) {
 	for {
-		p, err := c.join(ctx, t)
+		p, err := c.placeOrWait(ctx, t)
 		var taking *inProgressError
 		if !errors.As(err, &taking) {
 			return p, err
@@ -41,12 +41,12 @@ func (e *inProgressError) Error() string {
 	return fmt.Sprintf("checkpoint %s is in progress", e.membership.id)
 }
 
-func (c *Conductor) join(ctx context.Context, t warden.Join) (warden.Place, error) {
-	j := c.job(t.Job)
-	j.raising.Lock()
-	defer j.raising.Unlock()
-	if len(j.capsules()) == 0 || t.Step == batch {
-		reason, err := j.learn(ctx, t)
+func (c *Conductor) placeOrWait(ctx context.Context, t warden.Join) (warden.Place, error) {
+	j := c.jobFor(t.Job)
+	j.capsulesMu.Lock()
+	defer j.capsulesMu.Unlock()
+	if len(j.localCapsules()) == 0 || t.Step == batchProgram {
+		reason, err := j.learnRun(ctx, t)
 		if err != nil {
 			return warden.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
 		}
@@ -54,22 +54,22 @@ func (c *Conductor) join(ctx context.Context, t warden.Join) (warden.Place, erro
 			return warden.Place{Mode: warden.Plain, Reason: reason}, nil
 		}
 	}
-	p, err := j.place(ctx, t)
+	p, err := j.placeTask(ctx, t)
 	if err != nil {
 		return warden.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
 	}
 	return p, nil
 }
 
-// learn finds out about a job's run. It returns why the job is left alone, if it is.
+// learnRun finds out about a job's run. It returns why the job is left alone, if it is.
 // Caller holds j.raising.
-func (j *job) learn(ctx context.Context, t warden.Join) (plain string, err error) {
-	if t.Step == batch { // a run that is released after a repair may be given up again
+func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err error) {
+	if t.Step == batchProgram { // a run that is released after a repair may be given up again
 		j.mu.Lock()
-		j.gaveUp = false
+		j.givenUp = false
 		j.mu.Unlock()
 	}
-	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	if err != nil {
 		return "", err
 	}
@@ -86,81 +86,81 @@ func (j *job) learn(ctx context.Context, t warden.Join) (plain string, err error
 	case t.Step == "interactive":
 		return "an interactive step is not protected", nil
 	}
-	if err := j.newRun(ctx, s); err != nil {
+	if err := j.removeEarlierRun(ctx, s); err != nil {
 		return "", err
 	}
-	rec, anew, err := j.record(ctx, s, t)
+	rec, anew, err := j.loadOrCreateRecord(ctx, s, t)
 	if err != nil {
 		return "", err
 	}
-	from, err := j.newest(ctx, s, rec, anew, t.Step == batch)
+	point, err := j.openNewestCheckpoint(ctx, s, rec, anew, t.Step == batchProgram)
 	if err != nil {
 		return "", err
 	}
 	j.mu.Lock()
 	fresh := j.rec == nil || j.run != s.Restarts
 	j.mu.Unlock()
-	j.begin(rec, s.Restarts, s.Nodes, from)
-	if fresh && j.leader() == j.c.Node {
-		j.happened(eventStarted, s.Nodes, startText(s.Restarts, from))
+	j.beginRun(rec, s.Restarts, s.Nodes, point)
+	if fresh && j.leaderNode() == j.c.Node {
+		j.addEvent(eventStarted, s.Nodes, describeStart(s.Restarts, point))
 	}
 	return "", nil
 }
 
-func startText(restarts int, from *origin) string {
+func describeStart(restarts int, point *resumePoint) string {
 	switch {
-	case from != nil:
-		return fmt.Sprintf("run %d, to resume from checkpoint %d", restarts+1, from.id.Number)
+	case point != nil:
+		return fmt.Sprintf("run %d, to resume from checkpoint %d", restarts+1, point.id.Number)
 	case restarts > 0:
 		return fmt.Sprintf("run %d, anew", restarts+1)
 	}
 	return ""
 }
 
-// newRun removes what an earlier run left here, which it does only if this node missed
+// removeEarlierRun removes what an earlier run left here, which it does only if this node missed
 // its end.
-func (j *job) newRun(ctx context.Context, s *slurm.Job) error {
+func (j *job) removeEarlierRun(ctx context.Context, s *slurm.Job) error {
 	j.mu.Lock()
 	old := j.rec != nil && j.run != s.Restarts
 	j.mu.Unlock()
 	if !old {
 		return nil
 	}
-	return j.clear(ctx)
+	return j.removeRun(ctx)
 }
 
-func (j *job) begin(rec *Record, run int, nodes []string, from *origin) {
+func (j *job) beginRun(rec *Record, run int, nodes []string, point *resumePoint) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.from != from {
-		j.from.close()
+	if j.resumePoint != point {
+		j.resumePoint.close()
 	}
-	j.rec, j.run, j.where, j.from = rec, run, placement{rec.Nodes, nodes}, from
-	j.asked, j.gaveUp, j.left, j.back, j.told, j.decided = nil, false, false, false, false, false
+	j.rec, j.run, j.placement, j.resumePoint = rec, run, placement{rec.Nodes, nodes}, point
+	j.withheld, j.givenUp, j.released, j.restored, j.signalForwarded, j.endDecided = nil, false, false, false, false, false
 }
 
-// capturable are variables by which programs leave alone what cannot be captured and
+// captureEnv are variables by which programs leave alone what cannot be captured and
 // what they can do without.
-var capturable = []string{
+var captureEnv = []string{
 	"UV_USE_IO_URING", "0", // libuv: Node.js and others
 }
 
-// place gives a task its capsule. Caller holds j.raising.
-func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
+// placeTask gives a task its capsule. Caller holds j.raising.
+func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error) {
 	j.mu.Lock()
-	rec, from, where := j.rec, j.from, j.where
+	rec, point, where := j.rec, j.resumePoint, j.placement
 	j.mu.Unlock()
 	if t.UID != rec.UID {
 		return warden.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
 	}
-	program := batch
-	if t.Step != batch {
+	program := batchProgram
+	if t.Step != batchProgram {
 		program = taskName(t.Key, t.Step, t.Task)
 	}
-	if program == batch && rec.Over != nil {
-		return warden.Place{Mode: warden.Finished, Status: *rec.Over}, nil
+	if program == batchProgram && rec.ScriptStatus != nil {
+		return warden.Place{Mode: warden.Finished, Status: *rec.ScriptStatus}, nil
 	}
-	here, err := where.on(j.c.Node)
+	here, err := where.capsulesOn(j.c.Node)
 	if err != nil {
 		return warden.Place{}, err
 	}
@@ -168,57 +168,57 @@ func (j *job) place(ctx context.Context, t warden.Join) (warden.Place, error) {
 		return warden.Place{}, fmt.Errorf("no capsule of it is on %s: it began on %d nodes and now has %d", j.c.Node, len(where.first), len(where.today))
 	}
 	index, mode := here[0], warden.Fresh
-	if from != nil {
-		if m := from.meta.find(program); m != nil {
+	if point != nil {
+		if m := point.meta.capsuleOf(program); m != nil {
 			if !slices.Contains(here, m.Index) {
-				return warden.Place{}, fmt.Errorf("program %s belongs on %s", program, where.node(m.Index))
+				return warden.Place{}, fmt.Errorf("program %s belongs on %s", program, where.nodeOf(m.Index))
 			}
 			index, mode = m.Index, warden.Restore
 			if status, ended := m.Ended[program]; ended {
-				j.finished(m.Index, t, program, status)
+				j.recordFinishedTask(m.Index, t, program, status)
 				return warden.Place{Mode: warden.Finished, Status: status}, nil
 			}
 		}
 	}
-	if program == batch && index != 0 {
+	if program == batchProgram && index != 0 {
 		return warden.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
 	}
-	if program == batch && from != nil {
-		if err := j.raiseAll(ctx); err != nil {
-			err = fmt.Errorf("restore checkpoint %d: %w", from.id.Number, err)
+	if program == batchProgram && point != nil {
+		if err := j.makeCapsulesEverywhere(ctx); err != nil {
+			err = fmt.Errorf("restore checkpoint %d: %w", point.id.Number, err)
 			if ctx.Err() != nil { // its task is gone, which is no reason to hold the job
 				return warden.Place{}, err
 			}
-			return warden.Place{}, errors.Join(err, j.giveUp(err))
+			return warden.Place{}, errors.Join(err, j.giveUpRun(err))
 		}
 	}
-	h, err := j.capsule(ctx, index, t)
+	lc, err := j.ensureCapsule(ctx, index, t)
 	if err != nil {
 		return warden.Place{}, err
 	}
-	j.enterGroup(h, t.PID)
+	j.enterGroup(lc, t.PID)
 	j.mu.Lock()
-	if mode == warden.Restore && !slices.Contains(h.note.Left, program) {
+	if mode == warden.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
 		mode = warden.Fresh // it was restored already in this run, and its step is run again
 	}
-	if j.membership != nil && program != batch {
+	if j.membership != nil && program != batchProgram {
 		defer j.mu.Unlock()
 		return warden.Place{}, &inProgressError{j.membership}
 	}
-	h.note.Wardens[program] = t.PID
-	h.expect(t)
-	first := h.note.Env
-	j.save(h)
+	lc.note.WardenPIDs[program] = t.PID
+	lc.setTaskCount(t)
+	first := lc.note.FirstEnv
+	j.saveNote(lc)
 	j.mu.Unlock()
-	ns, err := h.c.Namespaces()
+	ns, err := lc.capsule.Namespaces()
 	if err != nil {
 		return warden.Place{}, err
 	}
-	if program == batch {
-		j.periodic()
+	if program == batchProgram {
+		j.startPeriodic()
 	}
 	return warden.Place{
-		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.kitOf(h),
-		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, capturable, j.c.deviceEnv(h), where.names(index, first)),
+		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.kitOf(lc),
+		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.deviceEnv(lc), where.nodeEnv(index, first)),
 	}, nil
 }

@@ -16,13 +16,13 @@ func TestLeaderComesBack(t *testing.T) {
 	n2 := l.boot("n2", filepath.Join(t.TempDir(), "stage"), nil)
 	asked := make(chan string)
 	n2.Remote = counted{l, asked}
-	j := n2.job(7)
+	j := n2.jobFor(7)
 	j.rec = &Record{Job: 7, Slurm: "7", Nodes: []string{"n1", "n2"}}
-	j.where = placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}
+	j.placement = placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		j.askToLeave(t.Context())
+		j.awaitLeaderDecision(t.Context())
 	}()
 	for range 2 { // n1 is away
 		select {

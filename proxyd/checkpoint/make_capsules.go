@@ -26,72 +26,72 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
-// capsule returns a capsule of the job on this node, and makes it if need be: fresh, or
+// ensureCapsule returns a capsule of the job on this node, and makes it if need be: fresh, or
 // as it was in the checkpoint but for its programs. Caller holds j.raising.
-func (j *job) capsule(ctx context.Context, index int, t warden.Join) (*held, error) {
+func (j *job) ensureCapsule(ctx context.Context, index int, t warden.Join) (*localCapsule, error) {
 	j.mu.Lock()
-	h := j.held[index]
-	from := j.from
+	lc := j.capsules[index]
+	point := j.resumePoint
 	j.mu.Unlock()
-	if h != nil {
-		return h, nil
+	if lc != nil {
+		return lc, nil
 	}
 	var m *CapsuleMeta
-	if from != nil {
-		m = from.meta.capsule(index)
+	if point != nil {
+		m = point.meta.capsule(index)
 	}
-	h, err := j.raise(ctx, index, t.Script, from, m)
+	lc, err := j.makeCapsule(ctx, index, t.Script, point, m)
 	if err != nil {
 		return nil, err
 	}
-	j.adopt(h)
-	return h, nil
+	j.addCapsule(lc)
+	return lc, nil
 }
 
-// adopt makes a capsule one of the job's on this node and begins to watch it.
-func (j *job) adopt(h *held) {
-	ctx, cancel := context.WithCancel(j.c.life)
-	h.stop, h.listed = cancel, make(chan struct{})
+// addCapsule makes a capsule one of the job's on this node and begins to watch it.
+func (j *job) addCapsule(lc *localCapsule) {
+	ctx, cancel := context.WithCancel(j.c.daemonCtx)
+	lc.stopWatching, lc.journalIdle = cancel, make(chan struct{})
 	j.mu.Lock()
-	j.held[h.index] = h
-	j.save(h)
+	j.capsules[lc.index] = lc
+	j.saveNote(lc)
 	j.mu.Unlock()
-	j.c.all.Go(func() { j.watch(ctx, h) })
-	j.c.all.Go(func() { j.list(ctx, h) })
-	if h.devices != nil {
-		j.c.all.Go(func() { j.watchDevices(ctx, h) })
+	j.c.background.Go(func() { j.watchCapsule(ctx, lc) })
+	j.c.background.Go(func() { j.list(ctx, lc) })
+	if lc.devices != nil {
+		j.c.background.Go(func() { j.watchDevices(ctx, lc) })
 	}
 }
 
-// raise makes a capsule. m is what the checkpoint says of it, or nil.
-func (j *job) raise(ctx context.Context, index int, script string, from *origin, m *CapsuleMeta) (_ *held, err error) {
+// makeCapsule makes a capsule. m is what the checkpoint says of it, or nil.
+func (j *job) makeCapsule(ctx context.Context, index int, script string, point *resumePoint, m *CapsuleMeta) (_ *localCapsule, err error) {
 	j.mu.Lock()
-	rec, where, run := j.rec, j.where, j.run
+	rec, where, run := j.rec, j.placement, j.run
 	j.mu.Unlock()
-	if err := j.reach(ctx, rec, where); err != nil {
+	if err := j.connectCapsules(ctx, rec, where); err != nil {
 		return nil, err
 	}
-	h := &held{index: index, sruns: map[string]*srun.Runner{}, kept: map[string]bool{}, note: note{
-		Job: j.id, Index: index, Run: run, Today: where.today, Script: script, Wardens: map[string]int{},
+	lc := &localCapsule{index: index, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, note: capsuleNote{
+		Job: j.id, Index: index, Run: run, Nodes: where.today, Script: script, WardenPIDs: map[string]int{},
 	}}
 	dir := j.c.capsuleDir(j.id, index)
 	// One of a run whose end this node has missed.
 	if err := capsule.Discard(ctx, dir); err != nil {
 		return nil, err
 	}
-	if h.journal, err = j.openJournal(index); err != nil {
+	if lc.journal, err = j.openJournal(index); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, h.journal.Close())
+			err = errors.Join(err, lc.journal.Close())
 		}
 	}()
 	kit, err := j.c.kit(rec.Kit)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := hostsOf(rec)
+	hosts, err := capsuleHosts(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 		Dir: dir, Hostname: rec.Nodes[index], Owner: rec.UID, Hosts: hosts, Cgroups: j.c.Cgroups,
 		Hold: []syscall.Signal{syscall.SIGTERM},
 		Network: func(pid int) error {
-			return j.c.Overlay.Attach(ctx, pid, attachment(j.id, index), rec.Addresses[index])
+			return j.c.Overlay.Attach(ctx, pid, capsuleName(j.id, index), rec.Addresses[index])
 		},
 		Binds: []capsule.Bind{
 			{Source: filepath.Join(kit, kitSrun), Target: j.c.Real, ReadOnly: true},
@@ -108,20 +108,20 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 		},
 	}
 	if m != nil {
-		if err := j.c.compatible(m); err != nil {
+		if err := j.c.checkCompatible(m); err != nil {
 			return nil, err
 		}
 		spec.Restore, spec.Clocks = true, &m.Clocks
-		h.note.From, h.note.Sruns, h.note.Env = from.id.Number, m.Sruns, from.meta.Env
-		h.note.Shut = true
+		lc.note.ResumedFrom, lc.note.SrunKeys, lc.note.FirstEnv = point.id.Number, m.Sruns, point.meta.Env
+		lc.note.NetworkLocked = true
 		for _, p := range m.Programs {
-			h.note.Left = append(h.note.Left, p.Name)
+			lc.note.ProgramsToRestore = append(lc.note.ProgramsToRestore, p.Name)
 		}
 		if m.Script != "" {
-			h.note.Script = m.Script
+			lc.note.Script = m.Script
 		}
 	}
-	binds, err := j.startDevices(ctx, h, kit, from, m)
+	binds, err := j.startDevices(ctx, lc, kit, point, m)
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +134,13 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := j.private(ctx, dir, from, m); err != nil {
+	if err := j.unpackPrivateFolders(ctx, dir, point, m); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if h.note.Script != "" {
+	if lc.note.Script != "" {
 		// The script's path is the capsule's own: slurmd removes its file with the run,
 		// and another node has it elsewhere.
-		spec.Binds = append(spec.Binds, capsule.Bind{Source: j.c.scriptPath(j.id), Target: h.note.Script, ReadOnly: true, Alone: true})
+		spec.Binds = append(spec.Binds, capsule.Bind{Source: j.c.scriptPath(j.id), Target: lc.note.Script, ReadOnly: true, Alone: true})
 		if m == nil {
 			if err := copyScript(script, j.c.scriptPath(j.id)); err != nil {
 				return nil, err
@@ -151,20 +151,20 @@ func (j *job) raise(ctx context.Context, index int, script string, from *origin,
 	if err != nil {
 		return nil, err
 	}
-	h.c = c
+	lc.capsule = c
 	if m != nil {
-		err = j.furnish(ctx, h, from, m)
+		err = j.restoreContents(ctx, lc, point, m)
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Remove(context.WithoutCancel(ctx)), j.c.Overlay.Detach(context.WithoutCancel(ctx), attachment(j.id, index)))
+		return nil, errors.Join(err, c.Remove(context.WithoutCancel(ctx)), j.c.Overlay.Detach(context.WithoutCancel(ctx), capsuleName(j.id, index)))
 	}
-	return h, nil
+	return lc, nil
 }
 
-// furnish puts back what a capsule has besides programs, and shuts its network until
+// restoreContents puts back what a capsule has besides programs, and shuts its network until
 // all programs of the job are back.
-func (j *job) furnish(ctx context.Context, h *held, from *origin, m *CapsuleMeta) error {
-	c := h.c
+func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resumePoint, m *CapsuleMeta) error {
+	c := lc.capsule
 	if err := overlay.Lock(c.PID()); err != nil {
 		return err
 	}
@@ -172,14 +172,14 @@ func (j *job) furnish(ctx context.Context, h *held, from *origin, m *CapsuleMeta
 		return err
 	}
 	shm := fmt.Sprintf("/proc/%d/root/dev/shm", c.PID())
-	if err := from.unpack(ctx, m, "shm", shm); err != nil {
+	if err := point.unpackFolder(ctx, m, "shm", shm); err != nil {
 		return fmt.Errorf("/dev/shm: %w", err)
 	}
-	return j.putBack(ctx, h, from, m)
+	return j.putBack(ctx, lc, point, m)
 }
 
-// compatible says whether programs of a capsule can run on this node.
-func (c *Conductor) compatible(m *CapsuleMeta) error {
+// checkCompatible says whether programs of a capsule can run on this node.
+func (c *Conductor) checkCompatible(m *CapsuleMeta) error {
 	here, err := host.FingerprintOf("/", slices.Collect(maps.Keys(m.Fingerprint.Files))...)
 	if err == nil {
 		err = host.Compatible(m.Fingerprint, here)
@@ -190,8 +190,8 @@ func (c *Conductor) compatible(m *CapsuleMeta) error {
 	return nil
 }
 
-// private fills the folders that become /tmp and /var/tmp.
-func (j *job) private(ctx context.Context, dir string, from *origin, m *CapsuleMeta) error {
+// unpackPrivateFolders fills the folders that become /tmp and /var/tmp.
+func (j *job) unpackPrivateFolders(ctx context.Context, dir string, point *resumePoint, m *CapsuleMeta) error {
 	if m == nil {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (j *job) private(ctx context.Context, dir string, from *origin, m *CapsuleM
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			return err
 		}
-		if err := from.unpack(ctx, m, f.name, to); err != nil {
+		if err := point.unpackFolder(ctx, m, f.name, to); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
@@ -210,9 +210,9 @@ func (j *job) private(ctx context.Context, dir string, from *origin, m *CapsuleM
 // privateFolders are those that capsule keeps below its folder under these names.
 var privateFolders = []struct{ name string }{{"tmp"}, {"var-tmp"}}
 
-// unpack reads a packed folder from the checkpoint.
-func (o *origin) unpack(ctx context.Context, m *CapsuleMeta, name, dir string) error {
-	r, err := o.reader.Stream(m.stream(name + ".pack"))
+// unpackFolder reads a packed folder from the checkpoint.
+func (p *resumePoint) unpackFolder(ctx context.Context, m *CapsuleMeta, name, dir string) error {
+	r, err := p.reader.Stream(m.streamID(name + ".pack"))
 	if err != nil {
 		return err
 	}
@@ -220,89 +220,89 @@ func (o *origin) unpack(ctx context.Context, m *CapsuleMeta, name, dir string) e
 	return files.Unpack(ctx, r, dir)
 }
 
-// stream names a stream of a capsule.
-func (m *CapsuleMeta) stream(name string) store.StreamID {
+// streamID names a stream of a capsule.
+func (m *CapsuleMeta) streamID(name string) store.StreamID {
 	return store.StreamID{Node: m.Node, Rank: store.None, Name: fmt.Sprintf("%d/%s", m.Index, name)}
 }
 
-// reach makes the job's capsules on other nodes reachable from here. A controller that is
+// connectCapsules makes the job's capsules on other nodes reachable from here. A controller that is
 // starting again, or a node whose network is, is waited for.
-func (j *job) reach(ctx context.Context, rec *Record, where placement) error {
-	return retryWhile(ctx, restoreCallTimeout, passing, func() error { return j.reachNow(ctx, rec, where) })
+func (j *job) connectCapsules(ctx context.Context, rec *Record, where placement) error {
+	return retryWhile(ctx, restoreCallTimeout, isTransient, func() error { return j.setPeers(ctx, rec, where) })
 }
 
-// passing says of why a node is not reached that it may be otherwise soon.
-func passing(err error) bool {
-	return errors.Is(err, errLocate) || errors.Is(err, overlay.ErrUnreachable)
+// isTransient says of why a node is not reached that it may be otherwise soon.
+func isTransient(err error) bool {
+	return errors.Is(err, errNoAddress) || errors.Is(err, overlay.ErrUnreachable)
 }
 
-func (j *job) reachNow(ctx context.Context, rec *Record, where placement) error {
+func (j *job) setPeers(ctx context.Context, rec *Record, where placement) error {
 	var peers []overlay.Peer
 	for k, address := range rec.Addresses {
-		node := where.node(k)
+		node := where.nodeOf(k)
 		if node == j.c.Node {
 			continue
 		}
-		at, err := j.c.locate(ctx, node)
+		at, err := j.c.nodeAddress(ctx, node)
 		if err != nil {
 			return err
 		}
 		peers = append(peers, overlay.Peer{Address: address, Node: at})
 	}
-	return j.c.Overlay.SetPeers(ctx, name(j.id), peers)
+	return j.c.Overlay.SetPeers(ctx, jobName(j.id), peers)
 }
 
-// raiseAll makes every capsule of the checkpoint, on the nodes where they belong now,
+// makeCapsulesEverywhere makes every capsule of the checkpoint, on the nodes where they belong now,
 // before the first program is restored: what cannot work is found here. Caller holds
 // j.raising, of the leader.
-func (j *job) raiseAll(ctx context.Context) error {
+func (j *job) makeCapsulesEverywhere(ctx context.Context) error {
 	j.mu.Lock()
-	from, where, run := j.from, j.where, j.run
+	point, where, run := j.resumePoint, j.placement, j.run
 	j.mu.Unlock()
 	j.log.Debug("phase begins", "phase", callMakeCapsules)
 	g, ctx := errgroup.WithContext(ctx)
 	asked := map[string]bool{}
-	for _, m := range from.meta.Capsules {
-		node := where.node(m.Index)
+	for _, m := range point.meta.Capsules {
+		node := where.nodeOf(m.Index)
 		if node == j.c.Node || asked[node] {
 			continue
 		}
 		asked[node] = true
 		g.Go(func() error {
-			return j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callMakeCapsules, raiseBody{from.id.Number, run, where.today}, nil)
+			return j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callMakeCapsules, makeCapsulesRequest{point.id.Number, run, where.today}, nil)
 		})
 	}
-	g.Go(func() error { return j.raiseHere(ctx) })
+	g.Go(func() error { return j.makeCapsulesHere(ctx) })
 	return g.Wait()
 }
 
-// raiseHere makes those of this node. Caller holds j.raising.
-func (j *job) raiseHere(ctx context.Context) error {
+// makeCapsulesHere makes those of this node. Caller holds j.raising.
+func (j *job) makeCapsulesHere(ctx context.Context) error {
 	j.mu.Lock()
-	from, where := j.from, j.where
+	point, where := j.resumePoint, j.placement
 	j.mu.Unlock()
-	for _, m := range from.meta.Capsules {
-		if where.node(m.Index) != j.c.Node {
+	for _, m := range point.meta.Capsules {
+		if where.nodeOf(m.Index) != j.c.Node {
 			continue
 		}
-		if _, err := j.capsule(ctx, m.Index, warden.Join{}); err != nil {
+		if _, err := j.ensureCapsule(ctx, m.Index, warden.Join{}); err != nil {
 			return fmt.Errorf("capsule %d: %w", m.Index, err)
 		}
 	}
 	return nil
 }
 
-// raiseBody is what the leader tells another node of a run that resumes.
-type raiseBody struct {
+// makeCapsulesRequest is what the leader tells another node of a run that resumes.
+type makeCapsulesRequest struct {
 	Number uint32   `json:"number"`
 	Run    int      `json:"run"`
 	Today  []string `json:"today"`
 }
 
-// raiseFor is raiseAll's part of another node.
-func (j *job) raiseFor(ctx context.Context, b raiseBody) error {
-	j.raising.Lock()
-	defer j.raising.Unlock()
+// makeCapsulesForLeader is raiseAll's part of another node.
+func (j *job) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) error {
+	j.capsulesMu.Lock()
+	defer j.capsulesMu.Unlock()
 	rec, err := j.c.records.load(j.id)
 	if err != nil {
 		return err
@@ -311,21 +311,21 @@ func (j *job) raiseFor(ctx context.Context, b raiseBody) error {
 		return ErrNoJob
 	}
 	id := store.ID{JobID: j.c.storeJob(j.id), Number: b.Number}
-	from, err := j.c.open(id)
+	point, err := j.c.openCheckpoint(id)
 	if err != nil {
 		return err
 	}
-	if err := j.clear(ctx); err != nil {
-		from.close()
+	if err := j.removeRun(ctx); err != nil {
+		point.close()
 		return err
 	}
-	j.begin(rec, b.Run, b.Today, from)
-	return j.raiseHere(ctx)
+	j.beginRun(rec, b.Run, b.Today, point)
+	return j.makeCapsulesHere(ctx)
 }
 
-// hostsOf is /etc/hosts as the job's capsules see it: the names of the job's nodes mean
+// capsuleHosts is /etc/hosts as the job's capsules see it: the names of the job's nodes mean
 // the capsules.
-func hostsOf(rec *Record) ([]byte, error) {
+func capsuleHosts(rec *Record) ([]byte, error) {
 	b, err := os.ReadFile("/etc/hosts")
 	if err != nil {
 		return nil, err
@@ -363,7 +363,7 @@ func rewriteHosts(hosts string, rec *Record) string {
 
 // scriptPath is where a job's batch script is kept from its first start to its end.
 func (c *Conductor) scriptPath(job uint32) string {
-	return filepath.Join(c.records.dir, name(job)+".script")
+	return filepath.Join(c.records.dir, jobName(job)+".script")
 }
 
 func copyScript(from, to string) error {
@@ -376,13 +376,13 @@ func copyScript(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return replaceWith(to, func(out *os.File) error {
+	return replaceFile(to, func(out *os.File) error {
 		_, err := io.Copy(out, in)
-		return errors.Join(err, out.Chmod(0o500|st.Mode().Perm()&0o055), own(out, st))
+		return errors.Join(err, out.Chmod(0o500|st.Mode().Perm()&0o055), copyOwner(out, st))
 	})
 }
 
-func own(f *os.File, st os.FileInfo) error {
+func copyOwner(f *os.File, st os.FileInfo) error {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil

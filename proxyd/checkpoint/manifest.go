@@ -105,11 +105,11 @@ func (c *CapsuleMeta) program(name string) *ProgramMeta {
 // hasScript says whether the batch script is captured. A job restored without would begin
 // anew.
 func (m *Meta) hasScript() bool {
-	return slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.program(batch) != nil })
+	return slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.program(batchProgram) != nil })
 }
 
-// find says which capsule a program belongs to, whether it ran or had ended.
-func (m *Meta) find(program string) *CapsuleMeta {
+// capsuleOf says which capsule a program belongs to, whether it ran or had ended.
+func (m *Meta) capsuleOf(program string) *CapsuleMeta {
 	for i := range m.Capsules {
 		c := &m.Capsules[i]
 		if _, ended := c.Ended[program]; ended || c.program(program) != nil {
@@ -119,12 +119,12 @@ func (m *Meta) find(program string) *CapsuleMeta {
 	return nil
 }
 
-// tasks returns the capsule of each task of a step, in the order of the tasks; nil if
+// stepTasks returns the capsule of each task of a step, in the order of the tasks; nil if
 // the step was not running.
-func (m *Meta) tasks(key string) ([]int, error) {
+func (m *Meta) stepTasks(key string) ([]int, error) {
 	at := map[int]int{}
 	note := func(program string, capsule int) {
-		if k, task, ok := stepOf(program); ok && k == key {
+		if k, task, ok := parseTaskName(program); ok && k == key {
 			at[task] = capsule
 		}
 	}

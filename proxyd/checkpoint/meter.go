@@ -34,14 +34,14 @@ func (unmetered) Stored(context.Context, store.ID)  {}
 
 // inStore tells of a checkpoint that is in the store.
 func (c *Conductor) inStore(id store.ID) {
-	c.spawn(func(ctx context.Context) { c.Meter.Stored(ctx, id) })
+	c.startBackground(func(ctx context.Context) { c.Meter.Stored(ctx, id) })
 }
 
 // Events are all that a Meter is told of.
 func Events() []string {
 	return []string{
-		eventStarted, eventCheckpoint, eventNone, eventFiles, eventStored, eventLost, eventLeft, eventEnded,
-		eventRestored, eventHeld, eventRerun, eventAnew,
+		eventStarted, eventCheckpoint, eventFailed, eventFilesUnknown, eventStored, eventLost, eventReleased, eventEnded,
+		eventRestored, eventHeld, eventRequeued, eventRestart,
 	}
 }
 

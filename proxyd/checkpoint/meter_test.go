@@ -37,8 +37,8 @@ func TestMeter(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	m := &told{}
 	c.Meter = m
-	c.job(7).happened(eventHeld, nil, "")
-	c.job(7).happened(eventRestored, nil, "")
+	c.jobFor(7).addEvent(eventHeld, nil, "")
+	c.jobFor(7).addEvent(eventRestored, nil, "")
 	if !slices.Equal(m.events, []string{eventHeld, eventRestored}) {
 		t.Errorf("told %q", m.events)
 	}

@@ -130,10 +130,10 @@ const holdTimeout = 20 * time.Second
 // requestCheckpoint makes a checkpoint, or waits for the one that is being made, and has the job
 // released afterwards unless the wish is passOn. It may be called on any node of the job.
 func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointRequest) (*attempt, error) {
-	if leader := j.leader(); leader != c.Node {
+	if leader := j.leaderNode(); leader != c.Node {
 		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, callRequestCheckpoint, w, nil)
 	}
-	if w.After == passOn && !w.HoldAfterwards { // the one before is worth more than another; who leaves cannot wait
+	if w.After == forwardSignal && !w.HoldAfterwards { // the one before is worth more than another; who leaves cannot wait
 		if err := c.waitForUpload(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointR
 func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.left {
+	if j.released {
 		return nil, false
 	}
 	a = j.ledAttempt
@@ -179,15 +179,15 @@ func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt,
 			committed: make(chan struct{}), done: make(chan struct{}), progress: func(string, int64, int64) {},
 		}
 		j.ledAttempt = a
-		c.spawn(a.run)
+		c.startBackground(a.run)
 	case a.outcomeDecided:
-		late = a.after == passOn && (w.After != passOn || w.HoldAfterwards)
-	case a.after == passOn:
+		late = a.after == forwardSignal && (w.After != forwardSignal || w.HoldAfterwards)
+	case a.after == forwardSignal:
 		a.after, a.releaseReason = w.After, w.Reason
 		if w.HoldAfterwards {
 			a.holdAfterwards, a.holdUntil = true, time.Now().Add(holdTimeout)
 		}
-		if w.After != passOn {
+		if w.After != forwardSignal {
 			a.stopWaiting()
 		}
 	}
@@ -228,7 +228,7 @@ func (a *attempt) waitForRequeue(ctx context.Context) {
 func (c *Conductor) waitForUpload(ctx context.Context, job uint32, waits func()) error {
 	for {
 		c.mu.Lock()
-		b := c.bringing[job]
+		b := c.activeUploads[job]
 		c.mu.Unlock()
 		if b == nil {
 			return nil
@@ -259,10 +259,10 @@ func (a *attempt) run(ctx context.Context) {
 			j.c.inStore(a.id)
 		}
 		if a.mustCaptureNow() {
-			j.c.captured(time.Since(began))
+			j.c.noteCaptureTime(time.Since(began))
 		}
-		j.happened(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
-		j.say(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
+		j.addEvent(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
+		j.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
 		close(a.committed)
 		a.waitForRequeue(ctx)
 		a.endHeartbeat()
@@ -292,7 +292,7 @@ func (a *attempt) useFallback(err error) bool {
 // isTransient says that another try may succeed soon. A step that is being started has all its tasks in
 // a moment; a daemon that is being started again is back, and Slurm is patient for longer.
 func (a *attempt) isTransient(err error) bool {
-	return !errors.Is(err, errScriptEnded) && (errors.Is(err, errPartial) || errors.Is(err, ErrAway) && a.mustCaptureNow())
+	return !errors.Is(err, errScriptEnded) && (errors.Is(err, errTasksMissing) || errors.Is(err, ErrAway) && a.mustCaptureNow())
 }
 
 // storageNote says where a checkpoint is that is not in the store yet.
@@ -300,7 +300,7 @@ func (a *attempt) storageNote() string {
 	if !a.staged {
 		return ""
 	}
-	return ", on its way to the store from " + join(a.nodes)
+	return ", on its way to the store from " + joinNames(a.nodes)
 }
 
 // How long, and how often, a node's daemon that does not answer is asked again: while Slurm
@@ -324,7 +324,7 @@ func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 func (a *attempt) mustCaptureNow() bool {
 	a.j.mu.Lock()
 	defer a.j.mu.Unlock()
-	return a.after != passOn
+	return a.after != forwardSignal
 }
 
 // takeCheckpoint makes a checkpoint of the job or leaves the job as it was. Its error names the
@@ -339,8 +339,8 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 		a.j.c.Meter.Phase(p.name, time.Since(began), err != nil)
 		if err != nil {
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
-			a.j.happened(eventNone, a.nodes, err.Error())
-			a.j.logCriu(err)
+			a.j.addEvent(eventFailed, a.nodes, err.Error())
+			a.j.logCRIU(err)
 			return errors.Join(err, a.undoPhases(ctx, phases[:i+1]))
 		}
 		a.log.Info("phase", "phase", p.name, "took", time.Since(began))

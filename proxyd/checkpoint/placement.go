@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// nodeOf says which of today's nodes, counted from 0, has a capsule. A capsule is never
+// nodeOfCapsule says which of today's nodes, counted from 0, has a capsule. A capsule is never
 // split; on fewer nodes neighbours share one, on more the last ones stay empty.
-func nodeOf(capsule, capsules, nodes int) int {
+func nodeOfCapsule(capsule, capsules, nodes int) int {
 	if nodes >= capsules {
 		return capsule
 	}
 	return capsule * nodes / capsules
 }
 
-// capsulesOf is its inverse.
-func capsulesOf(node, capsules, nodes int) []int {
+// capsulesOfNode is its inverse.
+func capsulesOfNode(node, capsules, nodes int) []int {
 	var all []int
 	for k := range capsules {
-		if nodeOf(k, capsules, nodes) == node {
+		if nodeOfCapsule(k, capsules, nodes) == node {
 			all = append(all, k)
 		}
 	}
@@ -37,24 +37,24 @@ type placement struct {
 	today []string
 }
 
-// on returns the capsules of a node of this run.
-func (p placement) on(node string) ([]int, error) {
+// capsulesOn returns the capsules of a node of this run.
+func (p placement) capsulesOn(node string) ([]int, error) {
 	i := slices.Index(p.today, node)
 	if i < 0 {
 		return nil, fmt.Errorf("node %s is not among the job's: %s", node, strings.Join(p.today, ","))
 	}
-	return capsulesOf(i, len(p.first), len(p.today)), nil
+	return capsulesOfNode(i, len(p.first), len(p.today)), nil
 }
 
-// node returns the node that a capsule is on in this run.
-func (p placement) node(capsule int) string {
-	return p.today[nodeOf(capsule, len(p.first), len(p.today))]
+// nodeOf returns the node that a capsule is on in this run.
+func (p placement) nodeOf(capsule int) string {
+	return p.today[nodeOfCapsule(capsule, len(p.first), len(p.today))]
 }
 
-// names are variables by which a task knows nodes, where these are not those of the first
+// nodeEnv are variables by which a task knows nodes, where these are not those of the first
 // run: in the capsules the names of the first run mean the capsules.
 // first is what the batch script was told of them in the first run.
-func (p placement) names(capsule int, first map[string]string) []string {
+func (p placement) nodeEnv(capsule int, first map[string]string) []string {
 	if slices.Equal(p.first, p.today) {
 		return nil
 	}
@@ -62,17 +62,17 @@ func (p placement) names(capsule int, first map[string]string) []string {
 	return []string{"SLURM_JOB_NODELIST", all, "SLURM_NODELIST", all, "SLURMD_NODENAME", p.first[capsule]}
 }
 
-// translation maps the names of the first run's nodes to today's.
-func (p placement) translation() map[string]string {
+// nodeTranslation maps the names of the first run's nodes to today's.
+func (p placement) nodeTranslation() map[string]string {
 	m := map[string]string{}
 	for k, name := range p.first {
-		m[name] = p.node(k)
+		m[name] = p.nodeOf(k)
 	}
 	return m
 }
 
 // The name of the batch script's program. All others are "KEY.TASK".
-const batch = "batch"
+const batchProgram = "batch"
 
 // taskName names the program of a step's task.
 func taskName(key, step string, task int) string {
@@ -82,8 +82,8 @@ func taskName(key, step string, task int) string {
 	return fmt.Sprintf("%s.%d", key, task)
 }
 
-// stepOf is the inverse of taskName.
-func stepOf(program string) (key string, task int, ok bool) {
+// parseTaskName is the inverse of taskName.
+func parseTaskName(program string) (key string, task int, ok bool) {
 	i := strings.LastIndexByte(program, '.')
 	if i < 0 {
 		return "", 0, false

@@ -70,10 +70,10 @@ var errCheckpointInProgress = errors.New("is in progress here")
 // errNothingLeft is why a job that runs for Slurm has no programs on its node.
 var errNothingLeft = errors.New("has nothing any more on node")
 
-// Passing says that an error of Take is one of the moment: the job is in the middle of
+// IsTransient says that an error of Take is one of the moment: the job is in the middle of
 // something that ends by itself.
-func Passing(err error) bool {
-	return errors.Is(err, errRestoring) || errors.Is(err, errCheckpointInProgress) || errors.Is(err, errPartial) || errors.Is(err, errNothingLeft) || errors.Is(err, ErrAway)
+func IsTransient(err error) bool {
+	return errors.Is(err, errRestoring) || errors.Is(err, errCheckpointInProgress) || errors.Is(err, errTasksMissing) || errors.Is(err, errNothingLeft) || errors.Is(err, ErrAway)
 }
 
 // prepare asks all nodes what they have, and makes room.
@@ -89,10 +89,10 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
 	j.mu.Lock()
-	today, leaves := j.where.today, a.after != passOn || a.holdAfterwards
+	today, leaves := j.placement.today, a.after != forwardSignal || a.holdAfterwards
 	a.meta = Meta{Record: *j.rec, Run: j.run, Reason: a.reason}
-	if h := j.held[0]; h != nil {
-		a.meta.Env = h.note.Env
+	if lc := j.capsules[0]; lc != nil {
+		a.meta.Env = lc.note.FirstEnv
 	}
 	j.mu.Unlock()
 
@@ -116,7 +116,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	var bytes uint64
 	var found []Obstacle
 	j.mu.Lock()
-	before := j.blocked
+	before := j.lastObstacles
 	j.mu.Unlock()
 	now := time.Now()
 	for node, r := range a.reports {
@@ -132,7 +132,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return err
 	}
 	j.mu.Lock()
-	j.blocked = found
+	j.lastObstacles = found
 	j.mu.Unlock()
 	if len(found) > 0 {
 		return &ObstacleError{found}
@@ -151,20 +151,20 @@ func (j *job) reserveNumber(number uint32) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	rec := *j.rec
-	rec.Last, j.rec = number, &rec
+	rec.LastNumber, j.rec = number, &rec
 	return j.c.records.save(&rec)
 }
 
 // checkBatchRuns says whether the batch script is there.
 func (j *job) checkBatchRuns(ctx context.Context) error {
 	j.mu.Lock()
-	h := j.held[0]
+	lc := j.capsules[0]
 	j.mu.Unlock()
-	if h == nil {
+	if lc == nil {
 		return errScriptEnded
 	}
-	programs, err := h.c.Programs(ctx)
-	if err == nil && !slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batch && !p.Ended }) {
+	programs, err := lc.capsule.Programs(ctx)
+	if err == nil && !slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batchProgram && !p.Ended }) {
 		err = errScriptEnded
 	}
 	return err
@@ -174,7 +174,7 @@ func (j *job) checkBatchRuns(ctx context.Context) error {
 // the attempt say so.
 func (a *attempt) unprepare(ctx context.Context) error {
 	a.j.mu.Lock()
-	a.nodes = a.j.where.today
+	a.nodes = a.j.placement.today
 	a.j.mu.Unlock()
 	err := a.resumeJob(ctx)
 	if a.reservation != nil {
@@ -202,8 +202,8 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 	}
 	if rec, err := c.records.load(job); err != nil {
 		return 0, err
-	} else if rec != nil && rec.Last != own {
-		last = max(last, rec.Last)
+	} else if rec != nil && rec.LastNumber != own {
+		last = max(last, rec.LastNumber)
 	}
 	return max(last+1, own), nil
 }
@@ -216,7 +216,7 @@ const leaderTimeout = 45 * time.Second
 func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
 	var r prepareReply
 	j.mu.Lock()
-	other, gaveUp, told := j.membership, j.gaveUp, j.told
+	other, gaveUp, told := j.membership, j.givenUp, j.signalForwarded
 	if gaveUp || told {
 		j.mu.Unlock()
 		if told {
@@ -224,7 +224,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 		}
 		return r, errGivenUp
 	}
-	if other == nil && len(j.held) > 0 {
+	if other == nil && len(j.capsules) > 0 {
 		j.membership = &membership{id: id, release: b.Release, done: make(chan struct{})}
 		j.armLeaderTimeout(j.membership)
 	}
@@ -232,17 +232,17 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	if other != nil {
 		return r, fmt.Errorf("checkpoint %s %w", other.id, errCheckpointInProgress)
 	}
-	for _, h := range j.capsules() {
+	for _, lc := range j.localCapsules() {
 		r.Capsules++
-		if h.devices != nil {
-			used, err := j.devicesUse(ctx, h)
+		if lc.devices != nil {
+			used, err := j.devicesUse(ctx, lc)
 			if err != nil {
 				return r, err
 			}
 			r.Bytes += used
-			r.Devices = append(r.Devices, h.index)
+			r.Devices = append(r.Devices, lc.index)
 		}
-		programs, err := h.c.Programs(ctx)
+		programs, err := lc.capsule.Programs(ctx)
 		if err != nil {
 			return r, err
 		}
@@ -253,16 +253,16 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 			r.Programs++
 			r.Bytes += residentBytes(p)
 		}
-		found, err := j.obstacles(h.c, programs)
+		found, err := j.obstacles(lc.capsule, programs)
 		if err != nil {
 			return r, err
 		}
 		r.Obstacles = append(r.Obstacles, found...)
 		j.mu.Lock()
-		r.Unrestored = append(r.Unrestored, h.note.Left...)
-		r.Steps = slices.AppendSeq(r.Steps, maps.Keys(h.sruns))
+		r.Unrestored = append(r.Unrestored, lc.note.ProgramsToRestore...)
+		r.Steps = slices.AppendSeq(r.Steps, maps.Keys(lc.sruns))
 		j.mu.Unlock()
-		if err := j.countTasks(ctx, h, programs, &r); err != nil {
+		if err := j.countTasks(ctx, lc, programs, &r); err != nil {
 			return r, err
 		}
 	}
@@ -275,7 +275,7 @@ func (j *job) armLeaderTimeout(m *membership) {
 	if m.stopLeaderTimeout != nil {
 		m.stopLeaderTimeout()
 	}
-	ctx, cancel := context.WithTimeout(j.c.life, leaderTimeout)
+	ctx, cancel := context.WithTimeout(j.c.daemonCtx, leaderTimeout)
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			j.log.Warn("the leader is silent", "checkpoint", m.id)

@@ -21,22 +21,22 @@ func TestWhy(t *testing.T) {
 		then string
 		want verdict
 	}{
-		"cancel":               {slurm.Job{State: "COMPLETING"}, "requeue", passOn},
-		"signal":               {slurm.Job{State: "RUNNING"}, "requeue", passOn},
-		"requeue":              {slurm.Job{State: "COMPLETING", Restarts: 3}, "requeue", vacate},
-		"preemption":           {slurm.Job{State: "COMPLETING", Restarts: 3, Preempted: "2026-11-20T16:44:48"}, "requeue", vacate},
-		"node down":            {slurm.Job{State: "PENDING", Restarts: 3}, "requeue", vacate},
-		"grace":                {slurm.Job{State: "RUNNING", Preempted: "2026-11-20T16:44:48"}, "requeue", yield},
-		"time limit":           {slurm.Job{State: "COMPLETING", Reason: "TimeLimit", Requeue: true}, "requeue", outlast},
-		"time limit, held":     {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "hold", outlast},
-		"time limit, the end":  {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "end", passOn},
-		"time limit, no again": {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit"}, "requeue", passOn},
+		"cancel":               {slurm.Job{State: "COMPLETING"}, "requeue", forwardSignal},
+		"signal":               {slurm.Job{State: "RUNNING"}, "requeue", forwardSignal},
+		"requeue":              {slurm.Job{State: "COMPLETING", Restarts: 3}, "requeue", requeued},
+		"preemption":           {slurm.Job{State: "COMPLETING", Restarts: 3, Preempted: "2026-11-20T16:44:48"}, "requeue", requeued},
+		"node down":            {slurm.Job{State: "PENDING", Restarts: 3}, "requeue", requeued},
+		"grace":                {slurm.Job{State: "RUNNING", Preempted: "2026-11-20T16:44:48"}, "requeue", preempted},
+		"time limit":           {slurm.Job{State: "COMPLETING", Reason: "TimeLimit", Requeue: true}, "requeue", timeLimit},
+		"time limit, held":     {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "hold", timeLimit},
+		"time limit, the end":  {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit", Requeue: true}, "end", forwardSignal},
+		"time limit, no again": {slurm.Job{State: "TIMEOUT", Reason: "TimeLimit"}, "requeue", forwardSignal},
 	} {
 		restarts := 2
 		if c.job.Restarts == 0 {
 			c.job.Restarts = restarts
 		}
-		if got := why(&c.job, restarts, c.then); got != c.want {
+		if got := decideVerdict(&c.job, restarts, c.then); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -50,13 +50,13 @@ func TestBecause(t *testing.T) {
 		job  slurm.Job
 		want string
 	}{
-		{"requeue", vacate, slurm.Job{State: "COMPLETING"}, "requeue"},
-		{"preemption", vacate, slurm.Job{State: "COMPLETING", Preempted: set}, "preemption"},
-		{"preemption with grace", yield, slurm.Job{State: "RUNNING", Preempted: set}, "preemption"},
-		{"time limit of a job that was to be preempted", outlast, slurm.Job{State: "COMPLETING", Preempted: set}, "time limit"},
-		{"cancel", passOn, slurm.Job{State: "COMPLETING"}, "passed on"},
+		{"requeue", requeued, slurm.Job{State: "COMPLETING"}, "requeue"},
+		{"preemption", requeued, slurm.Job{State: "COMPLETING", Preempted: set}, "preemption"},
+		{"preemption with grace", preempted, slurm.Job{State: "RUNNING", Preempted: set}, "preemption"},
+		{"time limit of a job that was to be preempted", timeLimit, slurm.Job{State: "COMPLETING", Preempted: set}, "time limit"},
+		{"cancel", forwardSignal, slurm.Job{State: "COMPLETING"}, "passed on"},
 	} {
-		if got := because(c.v, &c.job); got != c.want {
+		if got := describeVerdict(c.v, &c.job); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -69,14 +69,14 @@ func TestLayout(t *testing.T) {
 		for nodes := 1; nodes <= 12; nodes++ {
 			seen := 0
 			for n := range nodes {
-				for _, k := range capsulesOf(n, capsules, nodes) {
-					if k != seen || nodeOf(k, capsules, nodes) != n {
+				for _, k := range capsulesOfNode(n, capsules, nodes) {
+					if k != seen || nodeOfCapsule(k, capsules, nodes) != n {
 						t.Fatalf("%d capsules on %d nodes: capsule %d", capsules, nodes, k)
 					}
 					seen++
 				}
 			}
-			if seen != capsules || nodeOf(0, capsules, nodes) != 0 {
+			if seen != capsules || nodeOfCapsule(0, capsules, nodes) != 0 {
 				t.Errorf("%d capsules on %d nodes: %d are placed", capsules, nodes, seen)
 			}
 		}
@@ -90,33 +90,33 @@ func TestNames(t *testing.T) {
 		want, of  string
 	}{{"s0-3", "7", 12, "s0-3.12", "s0-3"}, {"", "7", 0, "x7.0", "x7"}} {
 		got := taskName(c.key, c.step, c.task)
-		key, task, ok := stepOf(got)
+		key, task, ok := parseTaskName(got)
 		if got != c.want || key != c.of || task != c.task || !ok {
 			t.Errorf("%+v: %s, and back %s %d %v", c, got, key, task, ok)
 		}
 	}
-	if _, _, ok := stepOf(batch); ok {
+	if _, _, ok := parseTaskName(batchProgram); ok {
 		t.Error("the batch script is taken for a task")
 	}
 }
 
 func TestTasks(t *testing.T) {
 	m := &Meta{Capsules: []CapsuleMeta{
-		{Index: 0, Programs: []ProgramMeta{{Name: batch}, {Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{"s0-1.2": 256}},
+		{Index: 0, Programs: []ProgramMeta{{Name: batchProgram}, {Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{"s0-1.2": 256}},
 		{Index: 1, Programs: []ProgramMeta{{Name: "s0-1.1"}, {Name: "s0-2.0"}}},
 	}}
-	if got, err := m.tasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0}) {
+	if got, err := m.stepTasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0}) {
 		t.Errorf("tasks %v, %v", got, err)
 	}
-	if got, err := m.tasks("s0-9"); err != nil || len(got) != 0 {
+	if got, err := m.stepTasks("s0-9"); err != nil || len(got) != 0 {
 		t.Errorf("of a step that is not there: %v, %v", got, err)
 	}
 	m.Capsules[0].Ended = nil
 	m.Capsules[1].Programs[0].Name = "s0-1.4"
-	if _, err := m.tasks("s0-1"); err == nil || !strings.Contains(err.Error(), "task 4 among them") {
+	if _, err := m.stepTasks("s0-1"); err == nil || !strings.Contains(err.Error(), "task 4 among them") {
 		t.Errorf("a gap: %v", err)
 	}
-	if m.find("s0-2.0").Index != 1 || m.find("s0-2.1") != nil {
+	if m.capsuleOf("s0-2.0").Index != 1 || m.capsuleOf("s0-2.1") != nil {
 		t.Error("find")
 	}
 }
@@ -128,7 +128,7 @@ func TestComment(t *testing.T) {
 		{"mine; singularity: a", "b\n\"c\"", "mine; singularity: b  c "},
 		{"singularity: a", "b", "singularity: b"},
 	} {
-		if got := comment(c.had, c.text); got != c.want {
+		if got := composeComment(c.had, c.text); got != c.want {
 			t.Errorf("%q and %q: %q", c.had, c.text, got)
 		}
 	}

@@ -38,10 +38,10 @@ func (r *wholeNodes) Phase(_ context.Context, node, _, _, phase string, body []b
 func restoredOn(t *testing.T, r *wholeNodes) *job {
 	c := conductorOn(t, "n1", t.TempDir())
 	c.Remote = r
-	j := c.job(7)
+	j := c.jobFor(7)
 	nodes := []string{"n1", "n2", "n3"}
-	j.rec, j.where = &Record{Job: 7}, placement{nodes, nodes}
-	j.from = &origin{meta: &Meta{Capsules: []CapsuleMeta{{Index: 1, Devices: &DeviceMeta{}}, {Index: 2, Devices: &DeviceMeta{}}}}}
+	j.rec, j.placement = &Record{Job: 7}, placement{nodes, nodes}
+	j.resumePoint = &resumePoint{meta: &Meta{Capsules: []CapsuleMeta{{Index: 1, Devices: &DeviceMeta{}}, {Index: 2, Devices: &DeviceMeta{}}}}}
 	return j
 }
 
@@ -53,7 +53,7 @@ func TestOpenOnce(t *testing.T) {
 		opened := make(chan bool)
 		for range 2 {
 			go func() {
-				did, err := j.open(t.Context(), j.from, j.where)
+				did, err := j.completeRestore(t.Context(), j.resumePoint, j.placement)
 				if err != nil {
 					t.Error(err)
 				}
@@ -74,7 +74,7 @@ func TestOpenOnce(t *testing.T) {
 func TestOpenGoesOn(t *testing.T) {
 	r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: ""}, "n3": {2: "b"}}}
 	j := restoredOn(t, r)
-	if did, err := j.open(t.Context(), j.from, j.where); err != nil || !did {
+	if did, err := j.completeRestore(t.Context(), j.resumePoint, j.placement); err != nil || !did {
 		t.Fatal(did, err)
 	}
 	if got := slices.Sorted(maps.Keys(r.asked)); !slices.Equal(got, []string{"open n2", "open n3"}) {

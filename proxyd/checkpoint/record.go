@@ -22,21 +22,21 @@ import (
 // Record is what all nodes know of a job from its first start to its end: which nodes
 // it began on, and the addresses that its capsules have wherever they are.
 type Record struct {
-	Job       uint32              `json:"job"`
-	Slurm     string              `json:"slurm"` // its name there: "812", or "812_3" for a task of an array
-	UID       uint32              `json:"uid"`
-	GID       uint32              `json:"gid"`
-	Submitted string              `json:"submitted"` // another job may have had this number
-	Nodes     []string            `json:"nodes"`     // of the first run; the k-th is capsule k's host name
-	Addresses []netip.Addr        `json:"addresses"`
-	GPUs      []int               `json:"gpus,omitempty"` // that each capsule began with, if device servers hold them
-	Options   Options             `json:"options"`
-	Kit       string              `json:"kit"`               // what its programs have of ours, by its hash
-	Last      uint32              `json:"last,omitempty"`    // the highest number that a checkpoint was given
-	Restart   bool                `json:"restart,omitempty"` // the next run is to begin anew
-	Cut       int                 `json:"cut,omitempty"`     // runs in a row that were over before they were whole
-	Over      *syscall.WaitStatus `json:"over,omitempty"`    // how the script ended, which Slurm has requeued since
-	Outlast   string              `json:"outlast,omitempty"` // the node that is to have the job requeued, which was at its time limit
+	Job            uint32              `json:"job"`
+	Slurm          string              `json:"slurm"` // its name there: "812", or "812_3" for a task of an array
+	UID            uint32              `json:"uid"`
+	GID            uint32              `json:"gid"`
+	Submitted      string              `json:"submitted"` // another job may have had this number
+	Nodes          []string            `json:"nodes"`     // of the first run; the k-th is capsule k's host name
+	Addresses      []netip.Addr        `json:"addresses"`
+	GPUs           []int               `json:"gpus,omitempty"` // that each capsule began with, if device servers hold them
+	Options        Options             `json:"options"`
+	Kit            string              `json:"kit"`               // what its programs have of ours, by its hash
+	LastNumber     uint32              `json:"last,omitempty"`    // the highest number that a checkpoint was given
+	BeginAnew      bool                `json:"restart,omitempty"` // the next run is to begin anew
+	UnrestoredRuns int                 `json:"cut,omitempty"`     // runs in a row that were over before they were whole
+	ScriptStatus   *syscall.WaitStatus `json:"over,omitempty"`    // how the script ended, which Slurm has requeued since
+	RequeuedBy     string              `json:"outlast,omitempty"` // the node that is to have the job requeued, which was at its time limit
 }
 
 // Options are what the user asked for.
@@ -48,8 +48,8 @@ type Options struct {
 	Exclude   []string      `json:"exclude,omitempty"`
 }
 
-// optionsOf reads what the plugin sent; it has checked the values.
-func optionsOf(given map[string]string) (Options, error) {
+// parseOptions reads what the plugin sent; it has checked the values.
+func parseOptions(given map[string]string) (Options, error) {
 	o := Options{GPUs: given["gpus"], OnFailure: given["on_failure"], Exact: given["exact"] == "yes"}
 	if s := given["interval"]; s != "" {
 		n, err := strconv.ParseUint(s, 10, 31)
@@ -92,7 +92,7 @@ func (r records) load(job uint32) (*Record, error) {
 
 // Owner returns whose job that is, if it has a record.
 func (c *Conductor) Owner(job string) (uid uint32, known bool) {
-	id, err := parseName(job)
+	id, err := parseJobName(job)
 	if err != nil {
 		return 0, false
 	}
@@ -131,14 +131,14 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return replaceWith(path, func(f *os.File) error {
+	return replaceFile(path, func(f *os.File) error {
 		_, err := f.Write(b)
 		return err
 	})
 }
 
-// replaceWith puts a file into place whole, and durably.
-func replaceWith(path string, fill func(*os.File) error) (err error) {
+// replaceFile puts a file into place whole, and durably.
+func replaceFile(path string, fill func(*os.File) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err

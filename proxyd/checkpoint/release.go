@@ -31,36 +31,36 @@ func (a *attempt) finish(ctx context.Context) error {
 	j.mu.Lock()
 	then, exit, rec := a.after, a.releaseReason, *j.rec
 	j.mu.Unlock()
-	if then == outlast {
+	if then == timeLimit {
 		// Whatever becomes of this daemon from here on, the job is to be requeued.
-		rec.Outlast = j.c.Node
+		rec.RequeuedBy = j.c.Node
 		if err := j.c.records.save(&rec); err != nil {
 			a.log.Error("record", "error", err)
 		}
 	}
-	if a.staged && then != passOn && !a.upload.Left { // asked for while it was being made
+	if a.staged && then != forwardSignal && !a.upload.Left { // asked for while it was being made
 		a.upload.Left = true
 		if err := j.c.uploads.change(a.upload, func(now *Upload) bool { now.Left = true; return true }); err != nil {
 			a.log.Error("record of the upload", "error", err)
 		}
 	}
 	follows := callResume
-	if then != passOn {
+	if then != forwardSignal {
 		follows = callRelease
 	}
 	a.log.Debug("phase begins", "phase", follows)
 	var err error
-	if then == yield {
+	if then == preempted {
 		// Before the batch script is gone, which would end the job.
 		if err := withDeadline(ctx, finishDeadline, a, (*attempt).requeuePreempted); err != nil {
 			return errors.Join(err, withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob))
 		}
 	}
-	if then == passOn {
+	if then == forwardSignal {
 		err = withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob)
 	} else {
 		j.mu.Lock()
-		j.left = then != outlast
+		j.released = then != timeLimit
 		j.mu.Unlock()
 		// A node that is away releases what it has when it is back, or loses it with its end.
 		// The checkpoint exists: what happens now must not look as if it did not.
@@ -70,19 +70,19 @@ func (a *attempt) finish(ctx context.Context) error {
 		if away != nil {
 			a.log.Warn("release", "error", away)
 		}
-		j.happened(eventLeft, a.nodes, exit)
+		j.addEvent(eventReleased, a.nodes, exit)
 	}
 	if err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)
 	}
 	if !a.staged {
-		if err := j.c.expire(ctx, j.id); err != nil {
+		if err := j.c.deleteExpired(ctx, j.id); err != nil {
 			a.log.Warn("older checkpoints", "error", err)
 		}
 	}
-	if then == outlast {
+	if then == timeLimit {
 		// Slurm takes a requeue only when every node is done with the job.
-		j.c.spawn(func(ctx context.Context) { j.c.requeueEnded(ctx, rec) })
+		j.c.startBackground(func(ctx context.Context) { j.c.requeueAfterTimeLimit(ctx, rec) })
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (a *attempt) requeuePreempted(ctx context.Context) error {
 	j.mu.Lock()
 	run := j.run
 	j.mu.Unlock()
-	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	switch {
 	case err != nil:
 		a.log.Info("the job's state is not known, and it is requeued", "error", err)
@@ -118,7 +118,7 @@ func (a *attempt) requeuePreempted(ctx context.Context) error {
 	case !s.Runs():
 		return fmt.Errorf("%w: %s", errJobEnded, s.State)
 	}
-	return j.c.Slurm.Requeue(ctx, j.slurm())
+	return j.c.Slurm.Requeue(ctx, j.slurmName())
 }
 
 // releaseHere ends this node's processes of a job that is captured. It may be called
@@ -136,38 +136,38 @@ func (j *job) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, err
 	}
 	j.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)
-	for _, h := range j.capsules() {
-		g.Go(func() error { return j.releaseCapsule(ctx, h) })
+	for _, lc := range j.localCapsules() {
+		g.Go(func() error { return j.releaseCapsule(ctx, lc) })
 	}
 	return empty{}, g.Wait()
 }
 
 // releaseCapsule ends the programs of a capsule. The sruns must not say a word about it, and
 // wardens of tasks leave as if all were well, so that srun ends by itself.
-func (j *job) releaseCapsule(ctx context.Context, h *held) error {
+func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
 	j.mu.Lock()
-	for key, r := range h.sruns {
+	for key, r := range lc.sruns {
 		if err := r.Quiet(ctx); err != nil {
 			j.log.Warn("silence srun", "key", key, "error", err)
 		}
 	}
 	j.mu.Unlock()
-	programs, err := h.c.Programs(ctx)
+	programs, err := lc.capsule.Programs(ctx)
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range programs {
 		g.Go(func() error {
-			err := h.c.MarkCaptured(ctx, p.Name)
+			err := lc.capsule.MarkCaptured(ctx, p.Name)
 			if err == nil && !p.Ended {
-				err = h.c.Signal(ctx, p.Name, syscall.SIGKILL)
+				err = lc.capsule.Signal(ctx, p.Name, syscall.SIGKILL)
 			}
 			if err == nil {
-				err = j.awaitProgramEnd(ctx, h, p.Name)
+				err = j.awaitProgramEnd(ctx, lc, p.Name)
 			}
 			if err == nil {
-				err = h.c.Release(ctx, p.Name, 0)
+				err = lc.capsule.Release(ctx, p.Name, 0)
 			}
 			if isGone(err) {
 				return nil
@@ -179,11 +179,11 @@ func (j *job) releaseCapsule(ctx context.Context, h *held) error {
 }
 
 // awaitProgramEnd waits until a captured program is dead.
-func (j *job) awaitProgramEnd(ctx context.Context, h *held, program string) error {
+func (j *job) awaitProgramEnd(ctx context.Context, lc *localCapsule, program string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	seen := false
-	err := h.c.Watch(ctx, func(e capsule.Event) {
+	err := lc.capsule.Watch(ctx, func(e capsule.Event) {
 		if e.Program.Name == program && (e.Kind == capsule.Captured || e.Kind == capsule.Present && e.Program.Ended) {
 			seen = true
 			cancel()
@@ -205,8 +205,8 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 			_, err = j.releaseHere(ctx, id, empty{})
 		} else if err == nil {
 			err = j.resumeHere(ctx, id)
-			for _, h := range j.capsules() {
-				err = errors.Join(err, j.thawCapsule(ctx, h))
+			for _, lc := range j.localCapsules() {
+				err = errors.Join(err, j.thawCapsule(ctx, lc))
 			}
 		}
 		if err == nil {
@@ -217,7 +217,7 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 		j.log.Error("an abandoned checkpoint", "checkpoint", id, "error", err)
 		select {
 		case <-time.After(wait):
-		case <-j.c.life.Done():
+		case <-j.c.daemonCtx.Done():
 			return
 		}
 	}
@@ -226,9 +226,9 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 // tellOtherNodes spares the other nodes the wait for a leader that was away: this one.
 func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 	j.mu.Lock()
-	nodes := slices.Clone(j.where.today)
+	nodes := slices.Clone(j.placement.today)
 	j.mu.Unlock()
-	if j.leader() != j.c.Node {
+	if j.leaderNode() != j.c.Node {
 		return
 	}
 	phase := callResume
@@ -256,7 +256,7 @@ func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool,
 	j.mu.Lock()
 	run := j.run
 	j.mu.Unlock()
-	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return false, err
 	}
@@ -271,7 +271,7 @@ func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool,
 	if !committed {
 		// A staged one counts, whatever became of it since.
 		up, err := j.c.uploads.load(j.id)
-		return up != nil && up.Number == id.Number && up.Submitted == j.submitted(), err
+		return up != nil && up.Number == id.Number && up.Submitted == j.submittedAt(), err
 	}
 	return true, nil
 }

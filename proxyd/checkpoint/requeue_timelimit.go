@@ -21,28 +21,28 @@ import (
 // comes while the job completes may be taken and do nothing.
 
 const (
-	requeueLook   = time.Second
-	requeueWithin = 10 * time.Minute
+	requeuePollInterval = time.Second
+	requeueTimeout      = 10 * time.Minute
 )
 
-// requeueEnded has a job run again that Slurm has ended at its time limit.
-func (c *Conductor) requeueEnded(ctx context.Context, rec Record) {
+// requeueAfterTimeLimit has a job run again that Slurm has ended at its time limit.
+func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
 	log := c.Log.With("job", rec.Job)
 	requeue := c.Slurm.Requeue
 	if c.OnTimeLimit == "hold" {
 		requeue = c.Slurm.RequeueHold
 	}
-	ctx, cancel := context.WithTimeout(ctx, requeueWithin)
+	ctx, cancel := context.WithTimeout(ctx, requeueTimeout)
 	defer cancel()
 	for {
 		s, err := c.Slurm.Show(ctx, rec.Slurm)
 		switch {
 		case errors.Is(err, slurm.ErrNoJob):
 			log.Warn("the job is gone before it could be requeued")
-			err = c.bury(ctx, rec.Job)
+			err = c.deleteJob(ctx, rec.Job)
 		case err == nil && (s.Waits() || s.Runs()):
-			rec.Outlast = ""
-			err = errors.Join(c.records.save(&rec), c.tell(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
+			rec.RequeuedBy = ""
+			err = errors.Join(c.records.save(&rec), c.writeComment(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
 		default:
 			if err == nil && s.State != "COMPLETING" {
 				err = requeue(ctx, rec.Slurm)
@@ -50,7 +50,7 @@ func (c *Conductor) requeueEnded(ctx context.Context, rec Record) {
 			if err != nil {
 				log.Warn("requeue after the time limit", "error", err)
 			}
-			if !sleepUnlessDone(ctx, requeueLook) {
+			if !sleepUnlessDone(ctx, requeuePollInterval) {
 				return // a successor goes on, or nobody could
 			}
 			continue
@@ -62,8 +62,8 @@ func (c *Conductor) requeueEnded(ctx context.Context, rec Record) {
 	}
 }
 
-// outlasting goes on with the requeues that a predecessor owed.
-func (c *Conductor) outlasting() error {
+// resumeRequeues goes on with the requeues that a predecessor owed.
+func (c *Conductor) resumeRequeues() error {
 	entries, err := os.ReadDir(c.records.dir)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (c *Conductor) outlasting() error {
 			c.Log.Error("record", "job", id, "error", err)
 			continue
 		}
-		if rec != nil && rec.Outlast == c.Node {
-			c.spawn(func(ctx context.Context) { c.requeueEnded(ctx, *rec) })
+		if rec != nil && rec.RequeuedBy == c.Node {
+			c.startBackground(func(ctx context.Context) { c.requeueAfterTimeLimit(ctx, *rec) })
 		}
 	}
 	return nil

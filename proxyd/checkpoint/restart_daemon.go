@@ -25,33 +25,33 @@ import (
 // Adopt finds the capsules of this daemon's predecessor, and ends or undoes what that
 // was doing when it died. Of what is left of a node that died, nothing stays.
 func (c *Conductor) Adopt(ctx context.Context) error {
-	entries, err := os.ReadDir(c.notes())
+	entries, err := os.ReadDir(c.notesDir())
 	if err != nil {
 		return err
 	}
 	var found []string
 	for _, e := range entries {
-		n, err := readNote(filepath.Join(c.notes(), e.Name()))
+		n, err := readNote(filepath.Join(c.notesDir(), e.Name()))
 		if err != nil {
 			c.Log.Error("note", "file", e.Name(), "error", err)
 			continue
 		}
-		if err := c.adoptOne(ctx, n); err != nil {
+		if err := c.adoptCapsule(ctx, n); err != nil {
 			c.Log.Error("adopt", "job", n.Job, "capsule", n.Index, "error", err)
 		}
 		// Also one that cannot be taken over now is none to be swept away.
-		found = append(found, attachment(n.Job, n.Index))
+		found = append(found, capsuleName(n.Job, n.Index))
 	}
-	if err := c.discardOthers(ctx, found); err != nil {
+	if err := c.discardUnknownCapsules(ctx, found); err != nil {
 		return err
 	}
 	if err := c.discardDevices(ctx, found); err != nil {
 		return err
 	}
-	for _, j := range c.every() {
-		c.recover(ctx, j)
+	for _, j := range c.allJobs() {
+		c.recoverJob(ctx, j)
 	}
-	if err := c.outlasting(); err != nil {
+	if err := c.resumeRequeues(); err != nil {
 		return err
 	}
 	if err := c.sweepKits(); err != nil {
@@ -60,19 +60,19 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.bringPending(); err != nil {
 		c.Log.Error("uploads of a predecessor", "error", err)
 	}
-	c.spawn(c.sweep)
+	c.startBackground(c.sweepPeriodically)
 	return c.Overlay.Sweep(ctx, found)
 }
 
-// adoptOne takes over one capsule.
-func (c *Conductor) adoptOne(ctx context.Context, n note) error {
+// adoptCapsule takes over one capsule.
+func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	cap, err := capsule.Adopt(ctx, c.capsuleDir(n.Job, n.Index))
 	if errors.Is(err, capsule.ErrStale) {
-		c.lose(n.Job, n.Run)
+		c.rememberEndedRun(n.Job, n.Run)
 		return errors.Join(
 			capsule.Discard(ctx, c.capsuleDir(n.Job, n.Index)),
 			c.endDevices(ctx, n.Job, n.Index),
-			c.Overlay.Detach(ctx, attachment(n.Job, n.Index)),
+			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
 			os.RemoveAll(c.journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.srunDir(n.Job, n.Index)),
 			os.Remove(c.notePath(n.Job, n.Index)),
@@ -90,73 +90,73 @@ func (c *Conductor) adoptOne(ctx context.Context, n note) error {
 		return errors.Join(
 			cap.Remove(ctx),
 			c.endDevices(ctx, n.Job, n.Index),
-			c.Overlay.Detach(ctx, attachment(n.Job, n.Index)),
+			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
 			os.RemoveAll(c.journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.srunDir(n.Job, n.Index)),
 			os.Remove(c.notePath(n.Job, n.Index)),
 		)
 	}
-	j := c.job(n.Job)
+	j := c.jobFor(n.Job)
 	j.mu.Lock()
 	fresh := j.rec == nil
 	j.mu.Unlock()
 	if fresh {
-		var from *origin
-		if n.From != 0 && (len(n.Left) > 0 || n.Shut) {
-			if from, err = c.open(store.ID{JobID: c.storeJob(n.Job), Number: n.From}); err != nil {
+		var point *resumePoint
+		if n.ResumedFrom != 0 && (len(n.ProgramsToRestore) > 0 || n.NetworkLocked) {
+			if point, err = c.openCheckpoint(store.ID{JobID: c.storeJob(n.Job), Number: n.ResumedFrom}); err != nil {
 				cap.Close()
 				return err
 			}
 		}
-		j.begin(rec, n.Run, n.Today, from)
-		today := placement{rec.Nodes, n.Today}
-		if err := j.reachNow(ctx, rec, today); err != nil {
+		j.beginRun(rec, n.Run, n.Nodes, point)
+		today := placement{rec.Nodes, n.Nodes}
+		if err := j.setPeers(ctx, rec, today); err != nil {
 			j.log.Error("ways to the job's other capsules", "error", err)
-			c.spawn(func(ctx context.Context) { j.reachLater(ctx, rec, today) })
+			c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
 		}
 	}
-	h := &held{index: n.Index, c: cap, note: n, sruns: map[string]*srun.Runner{}, kept: map[string]bool{}}
+	lc := &localCapsule{index: n.Index, capsule: cap, note: n, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}}
 	if all, err := cap.Ended(ctx); err == nil {
-		_, h.over = all[batch]
+		_, lc.scriptEnded = all[batchProgram]
 	}
-	if h.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.journalLog(n.Job, n.Index)); err != nil {
+	if lc.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.journalLog(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err
 	}
-	if h.devices, err = life.Find(ctx, c.deviceDir(n.Job, n.Index)); err != nil {
+	if lc.devices, err = life.Find(ctx, c.deviceDir(n.Job, n.Index)); err != nil {
 		cap.Close()
-		return errors.Join(err, h.journal.Close())
+		return errors.Join(err, lc.journal.Close())
 	}
 	runners, err := srun.Find(c.srunDir(n.Job, n.Index))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.Log.Error("sruns", "job", n.Job, "error", err)
 	}
 	for _, r := range runners {
-		h.sruns[r.Key()] = r
-		c.spawn(func(ctx context.Context) { j.followSrun(ctx, h, r.Key(), r) })
+		lc.sruns[r.Key()] = r
+		c.startBackground(func(ctx context.Context) { j.followSrun(ctx, lc, r.Key(), r) })
 	}
-	j.adopt(h)
+	j.addCapsule(lc)
 	j.log.Info("capsule adopted", "capsule", n.Index, "run", n.Run)
 	return nil
 }
 
-// reachLater goes on where the daemon could not wait. Of a run that is over by then there is
+// setPeersRetrying goes on where the daemon could not wait. Of a run that is over by then there is
 // nothing to be reached.
-func (j *job) reachLater(ctx context.Context, rec *Record, where placement) {
-	err := retryWhile(ctx, restoreCallTimeout, passing, func() error {
-		if len(j.capsules()) == 0 {
+func (j *job) setPeersRetrying(ctx context.Context, rec *Record, where placement) {
+	err := retryWhile(ctx, restoreCallTimeout, isTransient, func() error {
+		if len(j.localCapsules()) == 0 {
 			return nil
 		}
-		return j.reachNow(ctx, rec, where)
+		return j.setPeers(ctx, rec, where)
 	})
 	if err != nil && ctx.Err() == nil {
 		j.log.Error("ways to the job's other capsules", "error", err)
 	}
 }
 
-// discardOthers removes the capsules of which no note tells: their maker died at once.
-func (c *Conductor) discardOthers(ctx context.Context, known []string) error {
-	entries, err := os.ReadDir(c.capsules())
+// discardUnknownCapsules removes the capsules of which no note tells: their maker died at once.
+func (c *Conductor) discardUnknownCapsules(ctx context.Context, known []string) error {
+	entries, err := os.ReadDir(c.capsulesDir())
 	if err != nil {
 		return err
 	}
@@ -164,39 +164,39 @@ func (c *Conductor) discardOthers(ctx context.Context, known []string) error {
 		if slices.Contains(known, e.Name()) {
 			continue
 		}
-		if err := capsule.Discard(ctx, filepath.Join(c.capsules(), e.Name())); err != nil {
+		if err := capsule.Discard(ctx, filepath.Join(c.capsulesDir(), e.Name())); err != nil {
 			c.Log.Error("discard", "capsule", e.Name(), "error", err)
 		}
 	}
 	return nil
 }
 
-// recover goes on with a job where the predecessor stood: a checkpoint in progress is
+// recoverJob goes on with a job where the predecessor stood: a checkpoint in progress is
 // finished or undone; a job that has gone is cleared away; the clock of the periodic
 // checkpoints runs again.
-func (c *Conductor) recover(ctx context.Context, j *job) {
-	for _, h := range j.capsules() {
+func (c *Conductor) recoverJob(ctx context.Context, j *job) {
+	for _, lc := range j.localCapsules() {
 		j.mu.Lock()
-		p := h.note.Attempt
+		p := lc.note.Attempt
 		j.mu.Unlock()
 		if p == nil {
 			continue
 		}
 		id := store.ID{JobID: c.storeJob(j.id), Number: p.Number}
-		c.spawn(func(ctx context.Context) { j.resolveOrphaned(ctx, id, p.Release) })
+		c.startBackground(func(ctx context.Context) { j.resolveOrphaned(ctx, id, p.Release) })
 		break
 	}
-	if j.shut() {
+	if j.isNetworkLocked() {
 		// Whatever is left to be restored is heard of by its warden, which waits. If it is
 		// nothing, the predecessor died before it could say so.
-		c.spawn(j.settleRestore)
+		c.startBackground(j.reportRestoredByPredecessor)
 	}
-	s, err := c.Slurm.Show(ctx, name(j.id))
+	s, err := c.Slurm.Show(ctx, jobName(j.id))
 	j.mu.Lock()
 	run := j.run
 	j.mu.Unlock()
 	if errors.Is(err, slurm.ErrNoJob) || err == nil && s.Restarts > run+1 {
-		c.spawn(func(ctx context.Context) {
+		c.startBackground(func(ctx context.Context) {
 			if err := c.End(ctx, j.id); err != nil {
 				j.log.Error("clear away", "error", err)
 			}
@@ -206,26 +206,26 @@ func (c *Conductor) recover(ctx context.Context, j *job) {
 	if err != nil {
 		j.log.Warn("state of the job", "error", err)
 	}
-	if j.leader() == c.Node {
-		j.periodic()
+	if j.leaderNode() == c.Node {
+		j.startPeriodic()
 	}
 }
 
-// errLocate is why a node was not found: slurmctld or a name server did not answer.
-var errLocate = errors.New("no address")
+// errNoAddress is why a node was not found: slurmctld or a name server did not answer.
+var errNoAddress = errors.New("no address")
 
-// locate returns the address of a node.
-func (c *Conductor) locate(ctx context.Context, node string) (netip.Addr, error) {
+// nodeAddress returns the address of a node.
+func (c *Conductor) nodeAddress(ctx context.Context, node string) (netip.Addr, error) {
 	at, err := c.Slurm.Address(ctx, node)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%w of node %s: %w", errLocate, node, err)
+		return netip.Addr{}, fmt.Errorf("%w of node %s: %w", errNoAddress, node, err)
 	}
 	if a, err := netip.ParseAddr(at); err == nil {
 		return a, nil
 	}
 	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", at)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%w of node %s: %w", errLocate, node, err)
+		return netip.Addr{}, fmt.Errorf("%w of node %s: %w", errNoAddress, node, err)
 	}
 	return all[0].Unmap(), nil
 }

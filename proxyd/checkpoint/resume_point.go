@@ -14,24 +14,24 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
-// origin is the checkpoint that a run is restored from.
-type origin struct {
+// resumePoint is the checkpoint that a run is restored from.
+type resumePoint struct {
 	id     store.ID
 	reader *store.Reader
 	meta   *Meta
 
-	without string // what it does without: a newer one that is lost
+	lostNewer string // what it does without: a newer one that is lost
 }
 
-func (o *origin) close() {
-	if o != nil {
-		o.reader.Close()
+func (p *resumePoint) close() {
+	if p != nil {
+		p.reader.Close()
 	}
 }
 
-// record loads the job's record, or makes it at the first start. anew says that no
+// loadOrCreateRecord loads the job's record, or makes it at the first start. anew says that no
 // checkpoint is expected.
-func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Record, anew bool, err error) {
+func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Record, anew bool, err error) {
 	rec, err := j.c.records.load(j.id)
 	if err != nil {
 		return nil, false, err
@@ -40,32 +40,32 @@ func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Recor
 	// that it has requeued the job, or even that it had started it.
 	if rec != nil && s.Restarts == 0 && rec.Submitted != s.Submitted || rec != nil && rec.UID != s.UID {
 		// Another job's, which had this number before.
-		if err := j.c.bury(ctx, j.id); err != nil {
+		if err := j.c.deleteJob(ctx, j.id); err != nil {
 			return nil, false, err
 		}
 		rec = nil
 	}
-	if rec != nil && rec.Restart {
-		if err := j.c.deleteAll(ctx, j.id); err != nil {
+	if rec != nil && rec.BeginAnew {
+		if err := j.c.deleteCheckpoints(ctx, j.id); err != nil {
 			return nil, false, err
 		}
-		rec.Restart = false
+		rec.BeginAnew = false
 		return rec, true, j.c.records.save(rec)
 	}
 	if rec != nil {
 		return rec, false, nil
 	}
-	options, err := optionsOf(t.Options)
+	options, err := parseOptions(t.Options)
 	if err != nil {
 		return nil, false, err
 	}
 	// Those of a job that failed, and had this number, are kept for a while.
 	if s.Restarts == 0 {
-		if err := j.c.deleteAll(ctx, j.id); err != nil {
+		if err := j.c.deleteCheckpoints(ctx, j.id); err != nil {
 			return nil, false, err
 		}
 	}
-	addresses, err := j.c.Pool.Take(ctx, name(j.id), len(s.Nodes))
+	addresses, err := j.c.Pool.Take(ctx, jobName(j.id), len(s.Nodes))
 	if err != nil {
 		return nil, false, err
 	}
@@ -84,14 +84,14 @@ func (j *job) record(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Recor
 	return rec, true, j.c.records.save(rec)
 }
 
-// errNone is why a job that is to be held is.
-var errNone = errors.New("it has no checkpoint, and Slurm runs it again")
+// errNoCheckpoint is why a job that is to be held is.
+var errNoCheckpoint = errors.New("it has no checkpoint, and Slurm runs it again")
 
-// newest opens the checkpoint that the run resumes from; nil if there is none. begins says
+// openNewestCheckpoint opens the checkpoint that the run resumes from; nil if there is none. begins says
 // that the run does: then one that is on its way to the store is waited for.
-func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew, begins bool) (*origin, error) {
+func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Record, anew, begins bool) (*resumePoint, error) {
 	j.mu.Lock()
-	have := j.from
+	have := j.resumePoint
 	same := j.rec != nil && j.run == s.Restarts
 	j.mu.Unlock()
 	if same {
@@ -110,32 +110,32 @@ func (j *job) newest(ctx context.Context, s *slurm.Job, rec *Record, anew, begin
 		err = j.withoutAny(lost)
 	}
 	if err == nil && len(all) == 0 && j.c.Without == "hold" && !anew {
-		err = errNone
-		err = errors.Join(err, j.giveUp(err))
+		err = errNoCheckpoint
+		err = errors.Join(err, j.giveUpRun(err))
 	}
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
 	newest := slices.MaxFunc(all, func(a, b store.Summary) int { return int(a.ID.Number) - int(b.ID.Number) })
-	o, err := j.c.open(newest.ID)
-	if err == nil && (o.meta.Record.UID != rec.UID || o.meta.Record.Submitted != rec.Submitted) {
-		o.close()
-		err = fmt.Errorf("it is of a job of uid %d, submitted at %s", o.meta.Record.UID, o.meta.Record.Submitted)
+	p, err := j.c.openCheckpoint(newest.ID)
+	if err == nil && (p.meta.Record.UID != rec.UID || p.meta.Record.Submitted != rec.Submitted) {
+		p.close()
+		err = fmt.Errorf("it is of a job of uid %d, submitted at %s", p.meta.Record.UID, p.meta.Record.Submitted)
 	}
 	if err != nil {
 		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)
-		return nil, errors.Join(err, j.giveUp(err))
+		return nil, errors.Join(err, j.giveUpRun(err))
 	}
 	if lost != nil && lost.Left {
-		o.without = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
+		p.lostNewer = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
 	}
-	return o, nil
+	return p, nil
 }
 
-// open opens a checkpoint to be restored. It stays open for as long as the run is
+// openCheckpoint opens a checkpoint to be restored. It stays open for as long as the run is
 // restored from it, which is longer than the request that it begins with.
-func (c *Conductor) open(id store.ID) (*origin, error) {
-	r, err := c.Store.Open(c.life, id)
+func (c *Conductor) openCheckpoint(id store.ID) (*resumePoint, error) {
+	r, err := c.Store.Open(c.daemonCtx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -144,5 +144,5 @@ func (c *Conductor) open(id store.ID) (*origin, error) {
 		r.Close()
 		return nil, err
 	}
-	return &origin{id: id, reader: r, meta: meta}, nil
+	return &resumePoint{id: id, reader: r, meta: meta}, nil
 }

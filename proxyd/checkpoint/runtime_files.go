@@ -146,7 +146,7 @@ func (c *Conductor) ofKit(path string) bool {
 // sweepKits removes this node's copies but those in use.
 func (c *Conductor) sweepKits() error {
 	used := map[string]bool{}
-	for _, j := range c.every() {
+	for _, j := range c.allJobs() {
 		j.mu.Lock()
 		if j.rec != nil {
 			used[j.rec.Kit] = true
@@ -224,7 +224,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 		return err
 	}
 	defer in.Close()
-	return replaceWith(to, func(out *os.File) error {
+	return replaceFile(to, func(out *os.File) error {
 		_, err := io.Copy(out, in)
 		return errors.Join(err, out.Chmod(mode))
 	})

@@ -14,26 +14,26 @@ import (
 // What becomes of an srun depends on its job: where Slurm takes that away, its failure is not the
 // script's to hear.
 
-// leaving says that Slurm is taking the job's nodes away, as far as is known here.
-func (j *job) leaving() bool {
+// isLeavingNodes says that Slurm is taking the job's nodes away, as far as is known here.
+func (j *job) isLeavingNodes() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.judging || j.left || j.gaveUp || j.ledAttempt != nil && j.ledAttempt.after != passOn || j.membership != nil && j.membership.release
+	return j.deciding || j.released || j.givenUp || j.ledAttempt != nil && j.ledAttempt.after != forwardSignal || j.membership != nil && j.membership.release
 }
 
-// awaitFate returns when the job stays, at least for now, or is gone. Of an srun whose
+// awaitStayOrEnd returns when the job stays, at least for now, or is gone. Of an srun whose
 // failure was not told, Slurm is asked: it may take minutes to do what it has begun.
-func (j *job) awaitFate(ctx context.Context, h *held, key string) error {
-	for j.c.known(j.id) == j {
+func (j *job) awaitStayOrEnd(ctx context.Context, lc *localCapsule, key string) error {
+	for j.c.findJob(j.id) == j {
 		j.mu.Lock()
-		doubt := h.kept[key]
+		doubt := lc.unreportedSruns[key]
 		j.mu.Unlock()
-		look := quietLook
-		if !j.leaving() {
-			if !doubt || j.stays(ctx) {
+		look := pollInterval
+		if !j.isLeavingNodes() {
+			if !doubt || j.staysOnNodes(ctx) {
 				return nil
 			}
-			look = doubtLook
+			look = slurmPollInterval
 		}
 		if !sleepUnlessDone(ctx, look) {
 			return ctx.Err()
@@ -42,92 +42,94 @@ func (j *job) awaitFate(ctx context.Context, h *held, key string) error {
 	return nil
 }
 
-const doubtLook = time.Second
+const slurmPollInterval = time.Second
 
-// Ended says whether a script is to learn that its srun has failed: not if it is captured
+// TellFailure says whether a script is to learn that its srun has failed: not if it is captured
 // before it could have done anything about it.
-func (c *Conductor) Ended(ctx context.Context, dir string) bool {
-	j, h := c.srunIn(dir)
+func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
+	j, lc := c.findSrun(dir)
 	if j == nil {
 		return true
 	}
 	key := filepath.Base(dir)
-	if j.stays(ctx) {
-		if !j.unrestored(ctx, key) {
+	if j.staysOnNodes(ctx) {
+		if !j.isStepUnrestored(ctx, key) {
 			return true
 		}
 		// Its script would go on as if its tasks had failed.
 		if j.markGivenUp() {
-			c.spawn(func(context.Context) { j.holdFor(fmt.Errorf("step %s cannot be started again: srun has failed", key)) })
+			c.startBackground(func(context.Context) {
+				j.endRunLogged(fmt.Errorf("step %s cannot be started again: srun has failed", key))
+			})
 		}
 	}
 	// Its tasks' statuses are wanted: the step is to be restored.
 	j.mu.Lock()
-	h.kept[key] = true
+	lc.unreportedSruns[key] = true
 	j.mu.Unlock()
 	return false
 }
 
-// Stays says whether what an srun says of a failure is true of its job.
-func (c *Conductor) Stays(ctx context.Context, dir string) bool {
-	j, _ := c.srunIn(dir)
-	return j == nil || j.stays(ctx)
+// TellMessage says whether what an srun says of a failure is true of its job.
+func (c *Conductor) TellMessage(ctx context.Context, dir string) bool {
+	j, _ := c.findSrun(dir)
+	return j == nil || j.staysOnNodes(ctx)
 }
 
-// srunIn finds the job and the capsule of an srun by its folder.
-func (c *Conductor) srunIn(dir string) (*job, *held) {
-	for _, j := range c.every() {
-		for _, h := range j.capsules() {
-			if filepath.Dir(dir) == c.srunDir(j.id, h.index) {
-				return j, h
+// findSrun finds the job and the capsule of an srun by its folder.
+func (c *Conductor) findSrun(dir string) (*job, *localCapsule) {
+	for _, j := range c.allJobs() {
+		for _, lc := range j.localCapsules() {
+			if filepath.Dir(dir) == c.srunDir(j.id, lc.index) {
+				return j, lc
 			}
 		}
 	}
 	return nil, nil
 }
 
-// stays asks Slurm whether it takes the job away, or is about to because its time is up,
+// staysOnNodes asks Slurm whether it takes the job away, or is about to because its time is up,
 // if that is not known. A Slurm that does not answer does nothing to the job.
-func (j *job) stays(ctx context.Context) bool {
-	if j.leaving() {
+func (j *job) staysOnNodes(ctx context.Context) bool {
+	if j.isLeavingNodes() {
 		return false
 	}
 	j.mu.Lock()
 	run := j.run
 	j.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, verdictDeadline)
+	ctx, cancel := context.WithTimeout(ctx, slurmQueryTimeout)
 	defer cancel()
-	s, err := j.c.Slurm.Show(ctx, name(j.id))
+	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	if err != nil {
 		return true
 	}
 	expires := s.Expired() && s.Requeue && j.c.OnTimeLimit != "end"
-	return why(s, run, j.c.OnTimeLimit) == passOn && !expires
+	return decideVerdict(s, run, j.c.OnTimeLimit) == forwardSignal && !expires
 }
 
-// holdFor is endRun where nobody waits for it.
-func (j *job) holdFor(why error) {
+// endRunLogged is endRun where nobody waits for it.
+func (j *job) endRunLogged(why error) {
 	j.log.Error("restore failed", "error", why)
-	if err := j.endRun(why); err != nil {
+	if err := j.holdOrRestart(why); err != nil {
 		j.log.Error("hold the job", "error", err)
 	}
 }
 
-// unrestored says that a step is of the checkpoint that this run is restored from, and
+// isStepUnrestored says that a step is of the checkpoint that this run is restored from, and
 // not all of its tasks are back, as far as is known.
-func (j *job) unrestored(ctx context.Context, key string) bool {
+func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
 	j.mu.Lock()
-	from, back := j.from, j.back
+	point, back := j.resumePoint, j.restored
 	j.mu.Unlock()
-	if from == nil || back {
+	if point == nil || back {
 		return false
 	}
-	if tasks, err := from.meta.tasks(key); err == nil && len(tasks) == 0 {
+	if tasks, err := point.meta.stepTasks(key); err == nil && len(tasks) == 0 {
 		return false // a new one
 	}
-	left, err := j.leftThere(ctx, from)
+	left, err := j.unrestoredPrograms(ctx, point)
 	return err != nil || slices.ContainsFunc(left, func(program string) bool {
-		of, _, ok := stepOf(program)
+		of, _, ok := parseTaskName(program)
 		return ok && of == key
 	})
 }

@@ -42,7 +42,7 @@ func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, files
 }
 
 func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files []*os.File) error {
-	j, h, err := c.whose(who)
+	j, lc, err := c.whose(who)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 		}
 	}
 	// While Slurm takes the job away it would fail: the same.
-	if err := j.awaitFate(ctx, h, key); err != nil {
+	if err := j.awaitStayOrEnd(ctx, lc, key); err != nil {
 		return err
 	}
 	groups, err := groupsOf(who.PID)
@@ -69,11 +69,11 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 		return err
 	}
 	again := key != ""
-	if key, err = j.keyFor(h, key); err != nil {
+	if key, err = j.keyFor(lc, key); err != nil {
 		return err
 	}
 	if again {
-		done, err := j.reported(ctx, h, key, files[3])
+		done, err := j.reported(ctx, lc, key, files[3])
 		if err != nil || done {
 			return err
 		}
@@ -89,42 +89,42 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 	if err != nil {
 		return err
 	}
-	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", h.c.PID()))
+	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", lc.capsule.PID()))
 	if err != nil {
 		return err
 	}
 	defer mounts.Close()
 	j.mu.Lock()
-	now, was := h.note.Now, h.note.Env
+	now, was := lc.note.RunEnv, lc.note.FirstEnv
 	j.mu.Unlock()
 	r, err := srun.Start(context.WithoutCancel(ctx), srun.StartSpec{
-		Dir: filepath.Join(c.srunDir(j.id, h.index), key), Program: c.Real, Call: call,
+		Dir: filepath.Join(c.srunDir(j.id, lc.index), key), Program: c.Real, Call: call,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
 		Stdin:     files[0], Stdout: files[1], Stderr: files[2], Status: files[3],
 		UID: who.UID, GID: who.GID, Groups: groups, Peer: who.PID, Mounts: mounts,
-		Cgroups: j.wardenCgroups(h), Clean: j.outputsOf(key), Ask: c.Socket,
+		Cgroups: j.wardenCgroups(lc), Clean: j.outputsOf(key), Ask: c.Socket,
 	})
 	if err != nil {
 		return err
 	}
-	j.log.Info("srun started", "capsule", h.index, "key", key, "again", again)
+	j.log.Info("srun started", "capsule", lc.index, "key", key, "again", again)
 	j.mu.Lock()
-	h.sruns[key] = r
+	lc.sruns[key] = r
 	j.mu.Unlock()
-	c.spawn(func(ctx context.Context) { j.followSrun(ctx, h, key, r) })
+	c.startBackground(func(ctx context.Context) { j.followSrun(ctx, lc, key, r) })
 	return nil
 }
 
 // followSrun forgets an srun when it has ended.
-func (j *job) followSrun(ctx context.Context, h *held, key string, r *srun.Runner) {
+func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *srun.Runner) {
 	how, err := r.Wait(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	j.mu.Lock()
-	kept := h.kept[key]
-	if h.sruns[key] == r && !kept {
-		delete(h.sruns, key)
+	kept := lc.unreportedSruns[key]
+	if lc.sruns[key] == r && !kept {
+		delete(lc.sruns, key)
 	}
 	j.mu.Unlock()
 	j.log.Info("srun ended", "key", key, "status", int(how), "told", !kept, "error", err)
@@ -132,7 +132,7 @@ func (j *job) followSrun(ctx context.Context, h *held, key string, r *srun.Runne
 		return // until its caller asks, or the job goes
 	}
 	if err == nil {
-		err = j.forgetStep(ctx, h, key)
+		err = j.forgetStep(ctx, lc, key)
 	}
 	if err = errors.Join(err, r.Remove(ctx)); err != nil {
 		j.log.Debug("srun", "key", key, "error", err)
@@ -140,9 +140,9 @@ func (j *job) followSrun(ctx context.Context, h *held, key string, r *srun.Runne
 }
 
 // reported says how an srun has ended to one who asks again, if it has.
-func (j *job) reported(ctx context.Context, h *held, key string, status *os.File) (bool, error) {
+func (j *job) reported(ctx context.Context, lc *localCapsule, key string, status *os.File) (bool, error) {
 	j.mu.Lock()
-	r := h.sruns[key]
+	r := lc.sruns[key]
 	j.mu.Unlock()
 	if r == nil {
 		return false, nil
@@ -160,15 +160,15 @@ func (j *job) reported(ctx context.Context, h *held, key string, status *os.File
 var keyForm = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
 
 // keyFor returns a new key, or checks one that was given before.
-func (j *job) keyFor(h *held, key string) (string, error) {
+func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if key == "" {
-		h.note.Sruns++
-		j.save(h)
-		return fmt.Sprintf("s%d-%d", h.index, h.note.Sruns), nil
+		lc.note.SrunKeys++
+		j.saveNote(lc)
+		return fmt.Sprintf("s%d-%d", lc.index, lc.note.SrunKeys), nil
 	}
-	if !keyForm.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", h.index)) {
+	if !keyForm.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", lc.index)) {
 		return "", fmt.Errorf("key %q is none of this capsule's", key)
 	}
 	return key, nil
@@ -179,18 +179,18 @@ func (j *job) keyFor(h *held, key string) (string, error) {
 func (j *job) layoutOf(key string) (srun.Layout, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	l := srun.Layout{Nodes: j.where.translation()}
-	if j.from == nil {
+	l := srun.Layout{Nodes: j.placement.nodeTranslation()}
+	if j.resumePoint == nil {
 		return l, nil
 	}
-	capsules, err := j.from.meta.tasks(key)
+	capsules, err := j.resumePoint.meta.stepTasks(key)
 	if err != nil {
 		return l, err
 	}
 	for _, k := range capsules {
-		l.Tasks = append(l.Tasks, j.where.node(k))
+		l.Tasks = append(l.Tasks, j.placement.nodeOf(k))
 	}
-	l.Overcommit = len(j.where.today) < len(j.where.first)
+	l.Overcommit = len(j.placement.today) < len(j.placement.first)
 	return l, nil
 }
 
@@ -198,13 +198,13 @@ func (j *job) layoutOf(key string) (srun.Layout, error) {
 func (j *job) outputsOf(key string) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.from == nil {
+	if j.resumePoint == nil {
 		return nil
 	}
 	var all []string
-	for _, c := range j.from.meta.Capsules {
+	for _, c := range j.resumePoint.meta.Capsules {
 		for _, p := range c.Programs {
-			if k, _, ok := stepOf(p.Name); !ok || k != key {
+			if k, _, ok := parseTaskName(p.Name); !ok || k != key {
 				continue
 			}
 			for _, path := range p.Image.Program.Stdio[1:] {
@@ -219,14 +219,14 @@ func (j *job) outputsOf(key string) []string {
 
 // whose finds the capsule that a caller is in: by its PID namespace, which nobody can
 // forge.
-func (c *Conductor) whose(who warden.Peer) (*job, *held, error) {
+func (c *Conductor) whose(who warden.Peer) (*job, *localCapsule, error) {
 	ns, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", who.PID))
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, j := range c.every() {
-		for _, h := range j.capsules() {
-			of, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", h.c.PID()))
+	for _, j := range c.allJobs() {
+		for _, lc := range j.localCapsules() {
+			of, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", lc.capsule.PID()))
 			if err != nil || !os.SameFile(ns, of) {
 				continue
 			}
@@ -236,7 +236,7 @@ func (c *Conductor) whose(who warden.Peer) (*job, *held, error) {
 			if who.UID != owner {
 				return nil, nil, fmt.Errorf("uid %d is not the job's user", who.UID)
 			}
-			return j, h, nil
+			return j, lc, nil
 		}
 	}
 	return nil, nil, errors.New("the caller is in no capsule")
@@ -244,12 +244,12 @@ func (c *Conductor) whose(who warden.Peer) (*job, *held, error) {
 
 // Signal sends a signal to an srun of the caller's capsule.
 func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig syscall.Signal) error {
-	j, h, err := c.whose(who)
+	j, lc, err := c.whose(who)
 	if err != nil {
 		return err
 	}
 	j.mu.Lock()
-	r := h.sruns[key]
+	r := lc.sruns[key]
 	j.mu.Unlock()
 	if r == nil {
 		return fmt.Errorf("srun %q: %w", key, errNoProcess)
@@ -258,27 +258,27 @@ func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig
 }
 
 // forgetStep lets go of the statuses of a step that is over.
-func (j *job) forgetStep(ctx context.Context, h *held, key string) error {
-	all, err := h.c.Ended(ctx)
+func (j *job) forgetStep(ctx context.Context, lc *localCapsule, key string) error {
+	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return err
 	}
 	var names []string
 	for name := range all {
-		if k, _, ok := stepOf(name); ok && k == key {
+		if k, _, ok := parseTaskName(name); ok && k == key {
 			names = append(names, name)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	return h.c.Forget(ctx, names...)
+	return lc.capsule.Forget(ctx, names...)
 }
 
 // wardenCgroups are those of the batch step, which a step's srun belongs to.
-func (j *job) wardenCgroups(h *held) []string {
+func (j *job) wardenCgroups(lc *localCapsule) []string {
 	j.mu.Lock()
-	pid := h.note.Wardens[batch]
+	pid := lc.note.WardenPIDs[batchProgram]
 	j.mu.Unlock()
 	return cgroupsOf(pid)
 }

@@ -17,45 +17,45 @@ import (
 // A checkpoint must have all of a job or none: one that lacks what a node has lost, or
 // has not got yet, would be the newest, and the job be restored from it.
 
-// errPartial is why a step is not captured of which tasks are missing. They may be on
+// errTasksMissing is why a step is not captured of which tasks are missing. They may be on
 // their way.
-var errPartial = errors.New("not all tasks are there")
+var errTasksMissing = errors.New("not all tasks are there")
 
-// errLost is what a node says that had a capsule of the run.
-var errLost = errors.New("its capsule of this run is gone")
+// errCapsuleLost is what a node says that had a capsule of the run.
+var errCapsuleLost = errors.New("its capsule of this run is gone")
 
-// expect notes how many tasks a step has. Caller holds job.mu.
-func (h *held) expect(t warden.Join) {
-	if t.Step == batch || t.Tasks == 0 {
+// setTaskCount notes how many tasks a step has. Caller holds job.mu.
+func (lc *localCapsule) setTaskCount(t warden.Join) {
+	if t.Step == batchProgram || t.Tasks == 0 {
 		return
 	}
-	if h.note.Tasks == nil {
-		h.note.Tasks = map[string]int{}
+	if lc.note.TaskCounts == nil {
+		lc.note.TaskCounts = map[string]int{}
 	}
-	key, _, _ := stepOf(taskName(t.Key, t.Step, t.Task))
-	h.note.Tasks[key] = t.Tasks
+	key, _, _ := parseTaskName(taskName(t.Key, t.Step, t.Task))
+	lc.note.TaskCounts[key] = t.Tasks
 }
 
-// finished notes a task that ended before the checkpoint, and is not run again: the next
+// recordFinishedTask notes a task that ended before the checkpoint, and is not run again: the next
 // checkpoint has to say so too.
-func (j *job) finished(index int, t warden.Join, program string, status syscall.WaitStatus) {
+func (j *job) recordFinishedTask(index int, t warden.Join, program string, status syscall.WaitStatus) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h := j.held[index]
-	if h == nil {
+	lc := j.capsules[index]
+	if lc == nil {
 		return
 	}
-	if h.note.Finished == nil {
-		h.note.Finished = map[string]syscall.WaitStatus{}
+	if lc.note.FinishedTasks == nil {
+		lc.note.FinishedTasks = map[string]syscall.WaitStatus{}
 	}
-	h.note.Finished[program] = status
-	h.expect(t)
-	j.save(h)
+	lc.note.FinishedTasks[program] = status
+	lc.setTaskCount(t)
+	j.saveNote(lc)
 }
 
 // countTasks says which tasks a capsule has, or had.
-func (j *job) countTasks(ctx context.Context, h *held, programs []capsule.Program, r *prepareReply) error {
-	ended, err := h.c.Ended(ctx)
+func (j *job) countTasks(ctx context.Context, lc *localCapsule, programs []capsule.Program, r *prepareReply) error {
+	ended, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,12 +64,12 @@ func (j *job) countTasks(ctx context.Context, h *held, programs []capsule.Progra
 	if r.TaskCounts == nil {
 		r.TaskCounts, r.TasksHere = map[string]int{}, map[string]int{}
 	}
-	for key, n := range h.note.Tasks {
+	for key, n := range lc.note.TaskCounts {
 		r.TaskCounts[key] = n
 	}
 	seen := map[string]bool{}
 	see := func(program string) {
-		if key, _, ok := stepOf(program); ok && !seen[program] {
+		if key, _, ok := parseTaskName(program); ok && !seen[program] {
 			seen[program] = true
 			r.TasksHere[key]++
 		}
@@ -80,7 +80,7 @@ func (j *job) countTasks(ctx context.Context, h *held, programs []capsule.Progra
 	for program := range ended {
 		see(program)
 	}
-	for program := range h.note.Finished {
+	for program := range lc.note.FinishedTasks {
 		see(program)
 	}
 	return nil
@@ -90,12 +90,12 @@ func (j *job) countTasks(ctx context.Context, h *held, programs []capsule.Progra
 func (a *attempt) checkComplete() error {
 	j := a.j
 	j.mu.Lock()
-	from, where := j.from, j.where
+	point, where := j.resumePoint, j.placement
 	j.mu.Unlock()
-	if from != nil {
-		for node := range from.nodes(where) {
+	if point != nil {
+		for node := range point.nodes(where) {
 			if r := a.reports[node]; r == nil || r.Capsules == 0 {
-				return fmt.Errorf("node %s: %w", node, errLost)
+				return fmt.Errorf("node %s: %w", node, errCapsuleLost)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (a *attempt) checkComplete() error {
 	}
 	for key, n := range want {
 		if slices.Contains(steps, key) && have[key] < n {
-			return fmt.Errorf("%w: step %s has %d of %d", errPartial, key, have[key], n)
+			return fmt.Errorf("%w: step %s has %d of %d", errTasksMissing, key, have[key], n)
 		}
 	}
 	return nil

@@ -12,25 +12,25 @@ import (
 // TestComplete: a checkpoint has all of a job, or is not made.
 func TestComplete(t *testing.T) {
 	two := func(a, b *prepareReply) map[string]*prepareReply { return map[string]*prepareReply{"n1": a, "n2": b} }
-	restored := &origin{meta: &Meta{Capsules: []CapsuleMeta{{Index: 0}, {Index: 1}}}}
+	restored := &resumePoint{meta: &Meta{Capsules: []CapsuleMeta{{Index: 0}, {Index: 1}}}}
 	step := func(tasks, here int, sruns ...string) *prepareReply {
 		return &prepareReply{Capsules: 1, Steps: sruns, TaskCounts: map[string]int{"s0-1": tasks}, TasksHere: map[string]int{"s0-1": here}}
 	}
 	for name, c := range map[string]struct {
-		from    *origin
+		from    *resumePoint
 		reports map[string]*prepareReply
 		want    error
 	}{
 		"a script alone":                    {nil, two(&prepareReply{Capsules: 1}, &prepareReply{}), nil},
 		"all tasks":                         {nil, two(step(2, 1, "s0-1"), step(2, 1)), nil},
-		"a node that was reset":             {nil, two(step(2, 1, "s0-1"), &prepareReply{}), errPartial},
-		"tasks on their way":                {nil, two(step(4, 2, "s0-1"), step(4, 1)), errPartial},
+		"a node that was reset":             {nil, two(step(2, 1, "s0-1"), &prepareReply{}), errTasksMissing},
+		"tasks on their way":                {nil, two(step(4, 2, "s0-1"), step(4, 1)), errTasksMissing},
 		"a step that is over":               {nil, two(step(2, 1), &prepareReply{}), nil},
 		"no task yet":                       {nil, two(&prepareReply{Capsules: 1, Steps: []string{"s0-1"}}, &prepareReply{}), nil},
 		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
-		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errLost},
+		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errCapsuleLost},
 	} {
-		j := &job{from: c.from, where: placement{first: []string{"a", "b"}, today: []string{"n1", "n2"}}}
+		j := &job{resumePoint: c.from, placement: placement{first: []string{"a", "b"}, today: []string{"n1", "n2"}}}
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -48,9 +48,9 @@ func TestLost(t *testing.T) {
 	if err := ask("0"); err != nil {
 		t.Error(err)
 	}
-	c.lose(7, 0)
-	if err := ask("0"); !errors.Is(err, errLost) {
-		t.Errorf("%v, want %v", err, errLost)
+	c.rememberEndedRun(7, 0)
+	if err := ask("0"); !errors.Is(err, errCapsuleLost) {
+		t.Errorf("%v, want %v", err, errCapsuleLost)
 	}
 	if err := ask("1"); err != nil {
 		t.Error(err)
@@ -60,12 +60,12 @@ func TestLost(t *testing.T) {
 // TestWithoutScript: a checkpoint without the batch script is not made, for it would be the
 // newest, and the job begin anew.
 func TestWithoutScript(t *testing.T) {
-	step := CapsuleMeta{Programs: []ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{batch: 0}}
+	step := CapsuleMeta{Programs: []ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{batchProgram: 0}}
 	a := &attempt{meta: Meta{Capsules: []CapsuleMeta{step, {Index: 1}}}}
 	if err := a.commit(t.Context()); !errors.Is(err, errScriptEnded) {
 		t.Errorf("%v, want %v", err, errScriptEnded)
 	}
-	step.Programs = append(step.Programs, ProgramMeta{Name: batch})
+	step.Programs = append(step.Programs, ProgramMeta{Name: batchProgram})
 	if m := (Meta{Capsules: []CapsuleMeta{step}}); !m.hasScript() {
 		t.Error("the script is there")
 	}

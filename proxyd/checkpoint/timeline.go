@@ -30,53 +30,53 @@ type Event struct {
 
 // What happens to jobs.
 const (
-	eventStarted    = "started" // anew, or to resume
-	eventCheckpoint = "checkpoint"
-	eventNone       = "no checkpoint"
-	eventFiles      = "files unknown" // not all that programs did to files could be recorded
-	eventStored     = "stored"        // it was on its nodes only, and is in the store now
-	eventLost       = "lost"          // it never will be
-	eventLeft       = "left"          // was captured, and its processes are gone
-	eventEnded      = "ended"
-	eventRestored   = "restored"
-	eventHeld       = "held"
-	eventRerun      = "to be run again" // something of this run was lost
-	eventAnew       = "begins anew"
+	eventStarted      = "started" // anew, or to resume
+	eventCheckpoint   = "checkpoint"
+	eventFailed       = "no checkpoint"
+	eventFilesUnknown = "files unknown" // not all that programs did to files could be recorded
+	eventStored       = "stored"        // it was on its nodes only, and is in the store now
+	eventLost         = "lost"          // it never will be
+	eventReleased     = "left"          // was captured, and its processes are gone
+	eventEnded        = "ended"
+	eventRestored     = "restored"
+	eventHeld         = "held"
+	eventRequeued     = "to be run again" // something of this run was lost
+	eventRestart      = "begins anew"
 )
 
 const (
-	maxTimeline = 256 << 10 // of one node; when it is full the older half goes
-	maxText     = 400       // of one line
+	maxTimeline  = 256 << 10 // of one node; when it is full the older half goes
+	maxEventText = 400       // of one line
 )
 
 func (c *Conductor) timelinePath(job uint32, node string) string {
 	return filepath.Join(c.records.dir, fmt.Sprintf("%d.%s.events", job, node))
 }
 
-func (c *Conductor) timelines(job uint32) []string {
+func (c *Conductor) timelinePaths(job uint32) []string {
 	all, _ := filepath.Glob(c.timelinePath(job, "*")) // the pattern is right
 	return all
 }
 
-// happened adds to the job's time line. It does not wait.
-func (j *job) happened(what string, where []string, text string) {
+// addEvent adds to the job's time line. It does not wait.
+func (j *job) addEvent(what string, where []string, text string) {
 	j.c.Meter.Event(what)
-	text = j.unnamed(text)
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	text = j.trimJobPrefix(text)
+	if len(text) > maxEventText {
+		text = strings.ToValidUTF8(text[:maxEventText], "") + "…"
 	}
-	e := Event{time.Now().Round(time.Millisecond), what, join(where), text}
-	j.c.spawn(func(context.Context) {
-		if err := j.c.append(j.id, e); err != nil {
+	e := Event{time.Now().Round(time.Millisecond), what, joinNames(where), text}
+	j.c.startBackground(func(context.Context) {
+		if err := j.c.writeEvent(j.id, e); err != nil {
 			j.log.Info("time line", "event", what, "error", err)
 		}
 	})
 }
 
-// append writes one line. What has no record has no time line: it is over.
-func (c *Conductor) append(job uint32, e Event) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+// writeEvent writes one line. What has no record has no time line: it is over.
+func (c *Conductor) writeEvent(job uint32, e Event) error {
+	c.timelineMu.Lock()
+	defer c.timelineMu.Unlock()
 	if _, err := os.Lstat(c.records.path(job)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (c *Conductor) append(job uint32, e Event) error {
 		return err
 	}
 	path := c.timelinePath(job, c.Node)
-	if err := halve(path); err != nil {
+	if err := trimTimeline(path); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -96,8 +96,8 @@ func (c *Conductor) append(job uint32, e Event) error {
 	return errors.Join(err, f.Close())
 }
 
-// halve takes the older half of a full file away.
-func halve(path string) error {
+// trimTimeline takes the older half of a full file away.
+func trimTimeline(path string) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() < maxTimeline {
 		return nil
@@ -116,11 +116,11 @@ func halve(path string) error {
 	return os.Rename(path+".new", path)
 }
 
-// timeline returns what happened to a job, in order. A line that was cut short by a crash
+// readTimeline returns what happened to a job, in order. A line that was cut short by a crash
 // is left out.
-func (c *Conductor) timeline(job uint32) ([]Event, error) {
+func (c *Conductor) readTimeline(job uint32) ([]Event, error) {
 	var events []Event
-	for _, path := range c.timelines(job) {
+	for _, path := range c.timelinePaths(job) {
 		b, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -136,10 +136,10 @@ func (c *Conductor) timeline(job uint32) ([]Event, error) {
 	return events, nil
 }
 
-// dropTimeline is called when the record is gone.
-func (c *Conductor) dropTimeline(job uint32) (err error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+// removeTimeline is called when the record is gone.
+func (c *Conductor) removeTimeline(job uint32) (err error) {
+	c.timelineMu.Lock()
+	defer c.timelineMu.Unlock()
 	all, _ := filepath.Glob(c.timelinePath(job, "*") + "*") // what halve leaves when it is killed, too
 	for _, path := range all {
 		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {

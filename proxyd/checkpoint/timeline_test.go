@@ -27,7 +27,7 @@ func conductorOn(t *testing.T, node, shared string) *Conductor {
 }
 
 func recordOf(job uint32) *Record {
-	return &Record{Job: job, Slurm: name(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+	return &Record{Job: job, Slurm: jobName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
 }
 
 // TestTimeline: what nodes saw of a job is read in order by any of them, also when no
@@ -35,21 +35,21 @@ func recordOf(job uint32) *Record {
 func TestTimeline(t *testing.T) {
 	shared := t.TempDir()
 	one, two := conductorOn(t, "n1", shared), conductorOn(t, "n2", shared)
-	if err := one.append(7, Event{At: time.Unix(1, 0), What: eventStarted}); err != nil {
+	if err := one.writeEvent(7, Event{At: time.Unix(1, 0), What: eventStarted}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := two.timeline(7); err != nil || len(got) != 0 {
+	if got, err := two.readTimeline(7); err != nil || len(got) != 0 {
 		t.Fatalf("of a job without a record: %v, %v", got, err)
 	}
 	if err := one.records.save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
-	one.job(7).happened(eventStarted, []string{"n1", "n2"}, "")
-	one.all.Wait()
-	one.job(7).happened(eventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", maxText))
-	one.all.Wait()
-	two.job(7).happened(eventRestored, []string{"n2"}, "job 7: from checkpoint 1")
-	two.all.Wait()
+	one.jobFor(7).addEvent(eventStarted, []string{"n1", "n2"}, "")
+	one.background.Wait()
+	one.jobFor(7).addEvent(eventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", maxEventText))
+	one.background.Wait()
+	two.jobFor(7).addEvent(eventRestored, []string{"n2"}, "job 7: from checkpoint 1")
+	two.background.Wait()
 	f, err := os.OpenFile(one.timelinePath(7, "n1"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -61,11 +61,11 @@ func TestTimeline(t *testing.T) {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	for i, want := range []string{"started n1,n2 ", "checkpoint n1,n2 é", "restored n2 from checkpoint 1"} {
-		if e := v.Events[i]; !strings.HasPrefix(e.What+" "+e.Where+" "+e.Text, want) || time.Since(e.At) > time.Minute || len(e.Text) > maxText+3 {
+		if e := v.Events[i]; !strings.HasPrefix(e.What+" "+e.Where+" "+e.Text, want) || time.Since(e.At) > time.Minute || len(e.Text) > maxEventText+3 {
 			t.Errorf("event %d: %+v, want %s", i, e, want)
 		}
 	}
-	if err := two.unlist(7); err != nil {
+	if err := two.deleteRecord(7); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(one.records.dir); err != nil || len(left) != 0 {
@@ -78,18 +78,18 @@ func TestTimelineIsBounded(t *testing.T) {
 	if err := c.records.save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Repeat("x", maxText)
+	text := strings.Repeat("x", maxEventText)
 	const all = 1500
 	for n := range all {
-		if err := c.append(7, Event{At: time.Unix(int64(n), 0), What: eventCheckpoint, Text: text}); err != nil {
+		if err := c.writeEvent(7, Event{At: time.Unix(int64(n), 0), What: eventCheckpoint, Text: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	st, err := os.Stat(c.timelinePath(7, "n1"))
-	if err != nil || st.Size() > maxTimeline+maxText+200 {
+	if err != nil || st.Size() > maxTimeline+maxEventText+200 {
 		t.Errorf("%v bytes, %v", st.Size(), err)
 	}
-	got, err := c.timeline(7)
+	got, err := c.readTimeline(7)
 	if err != nil || len(got) < 200 || got[len(got)-1].At.Unix() != all-1 {
 		t.Errorf("%d events, %v", len(got), err)
 	}
@@ -104,19 +104,19 @@ func TestTimelineIsBounded(t *testing.T) {
 // started again.
 func TestCapture(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
-	if c.Capture() != 0 {
-		t.Error(c.Capture())
+	if c.LongestCapture() != 0 {
+		t.Error(c.LongestCapture())
 	}
 	for _, took := range []time.Duration{2 * time.Second, 20 * time.Second, time.Second} {
-		c.captured(took)
+		c.noteCaptureTime(took)
 	}
 	again, err := New(c.Config, c.Deps)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if c.Capture() != 20*time.Second || again.Capture() != 20*time.Second {
-		t.Error(c.Capture(), again.Capture())
+	if c.LongestCapture() != 20*time.Second || again.LongestCapture() != 20*time.Second {
+		t.Error(c.LongestCapture(), again.LongestCapture())
 	}
 }
 

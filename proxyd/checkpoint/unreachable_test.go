@@ -80,12 +80,12 @@ echo NodeName=n2 NodeAddr=10.0.0.2
 	}
 	c := conductorOn(t, "n1", dir)
 	c.Slurm = slurm.New(scontrol)
-	if _, err := c.locate(t.Context(), "n2"); !passing(err) {
+	if _, err := c.nodeAddress(t.Context(), "n2"); !isTransient(err) {
 		t.Fatalf("not taken for something that passes: %v", err)
 	}
 	var at string
-	err := retryWhile(t.Context(), time.Minute, passing, func() error {
-		a, err := c.locate(t.Context(), "n2")
+	err := retryWhile(t.Context(), time.Minute, isTransient, func() error {
+		a, err := c.nodeAddress(t.Context(), "n2")
 		at = a.String()
 		return err
 	})

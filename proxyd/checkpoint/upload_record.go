@@ -203,7 +203,7 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	j.mu.Lock()
 	a.upload = &Upload{
 		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: j.rec.Slurm, UID: j.rec.UID, Submitted: j.rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Left: a.after != passOn,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Left: a.after != forwardSignal,
 	}
 	j.mu.Unlock()
 	j.c.uploads.mu.Lock()
@@ -226,7 +226,7 @@ func (c *Conductor) forgo(ctx context.Context, job uint32) error {
 // supersede ends the upload of a checkpoint that is older than what is in the store now.
 func (c *Conductor) supersede(job uint32) error {
 	c.mu.Lock()
-	b := c.bringing[job]
+	b := c.activeUploads[job]
 	c.mu.Unlock()
 	if b != nil {
 		b.cancel()

@@ -51,17 +51,17 @@ func (e *goneError) Error() string { return fmt.Sprintf("node %s: %s", e.node, e
 
 // bring begins an upload, unless it is in progress, and ends an older one of the job.
 func (c *Conductor) bring(up *Upload, room *store.Reservation) {
-	ctx, cancel := context.WithCancel(c.life)
+	ctx, cancel := context.WithCancel(c.daemonCtx)
 	b := &bringing{up: *up, room: room, cancel: cancel, over: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.bringing[up.Job]
+	before := c.activeUploads[up.Job]
 	if before != nil && before.up.same(up) {
 		cancel()
 		return
 	}
-	c.bringing[up.Job] = b
-	c.all.Go(func() {
+	c.activeUploads[up.Job] = b
+	c.background.Go(func() {
 		defer cancel()
 		if before != nil {
 			before.cancel()
@@ -127,12 +127,12 @@ func (c *Conductor) bringSurely(ctx context.Context, b *bringing) {
 		log.Warn("after an upload", "error", after)
 	}
 	c.mu.Lock()
-	if c.bringing[b.up.Job] == b {
-		delete(c.bringing, b.up.Job)
+	if c.activeUploads[b.up.Job] == b {
+		delete(c.activeUploads, b.up.Job)
 	}
 	c.mu.Unlock()
 	close(b.over)
-	if c.life.Err() == nil {
+	if c.daemonCtx.Err() == nil {
 		c.forgetShares(ctx, &b.up)
 	}
 }
@@ -151,7 +151,7 @@ func (c *Conductor) bringOnce(ctx context.Context, b *bringing) (err error) {
 			return err
 		}
 	}
-	w, err := c.Store.Create(ctx, store.Upload{ID: id, Node: c.Node, Reservation: b.room, Pace: c.pace.wait})
+	w, err := c.Store.Create(ctx, store.Upload{ID: id, Node: c.Node, Reservation: b.room, Pace: c.uploadRate.wait})
 	if errors.Is(err, fs.ErrExist) {
 		return nil // who committed it died, or was not told
 	}
@@ -214,11 +214,11 @@ func (c *Conductor) arrived(ctx context.Context, up *Upload) error {
 	}
 	c.noteUpload(up, eventStored, fmt.Sprintf("checkpoint %d", up.Number))
 	if !left { // else the restore will say so
-		if err := c.tell(ctx, up.Slurm, fmt.Sprintf("checkpoint %d of %s (%s) is in the store", up.Number, up.Made.Local().Format(time.TimeOnly), up.Reason)); err != nil {
+		if err := c.writeComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d of %s (%s) is in the store", up.Number, up.Made.Local().Format(time.TimeOnly), up.Reason)); err != nil {
 			c.Log.Info("comment", "job", up.Job, "error", err)
 		}
 	}
-	return c.expire(ctx, up.Job)
+	return c.deleteExpired(ctx, up.Job)
 }
 
 // giveUpOn says that a checkpoint will never be in the store. The record stays, so that its
@@ -229,15 +229,15 @@ func (c *Conductor) giveUpOn(ctx context.Context, up *Upload, why string) error 
 	left := up.Left
 	err := c.uploads.change(up, func(now *Upload) bool { now.Lost, left = why, now.Left; return true })
 	if err == nil && !left {
-		err = c.tell(ctx, up.Slurm, fmt.Sprintf("checkpoint %d is lost: %s", up.Number, why))
+		err = c.writeComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d is lost: %s", up.Number, why))
 	}
 	return err
 }
 
 // noteUpload adds to the job's time line, if the job is here.
 func (c *Conductor) noteUpload(up *Upload, what, text string) {
-	if j := c.known(up.Job); j != nil {
-		j.happened(what, up.Nodes, text)
+	if j := c.findJob(up.Job); j != nil {
+		j.addEvent(what, up.Nodes, text)
 	}
 }
 

@@ -70,7 +70,7 @@ type bringReply struct {
 
 // bringHere brings this node's share into the store.
 func (c *Conductor) bringHere(ctx context.Context, id store.ID, b bringBody) (r bringReply, err error) {
-	w, err := c.Store.Join(ctx, store.Upload{ID: id, Node: c.Node, Pace: c.pace.wait}, b.Ticket)
+	w, err := c.Store.Join(ctx, store.Upload{ID: id, Node: c.Node, Pace: c.uploadRate.wait}, b.Ticket)
 	if err != nil {
 		return r, err
 	}
@@ -196,7 +196,7 @@ func (w *passed) Write(b []byte) (int, error) {
 func (c *Conductor) advance(id store.ID, done, total int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shares[id] = [2]int64{done, total}
+	c.shareProgress[id] = [2]int64{done, total}
 }
 
 // shareReply is how a node's share fares.
@@ -217,8 +217,8 @@ func (c *Conductor) shareHere(_ context.Context, id store.ID, _ empty) (r shareR
 		c.bring(up, nil)
 	}
 	c.mu.Lock()
-	b := c.bringing[id.Job]
-	at := c.shares[id]
+	b := c.activeUploads[id.Job]
+	at := c.shareProgress[id]
 	c.mu.Unlock()
 	if b != nil && c.idOf(&b.up) == id {
 		r.Why = b.why()
@@ -248,7 +248,7 @@ func (c *Conductor) forgetHere(_ context.Context, id store.ID, _ empty) (empty, 
 
 // needs says whether a share may still be asked for. Who cannot tell keeps it.
 func (c *Conductor) needs(id store.ID) bool {
-	if j := c.known(id.Job); j != nil {
+	if j := c.findJob(id.Job); j != nil {
 		j.mu.Lock()
 		taking := j.membership != nil && j.membership.id == id
 		j.mu.Unlock()
@@ -262,7 +262,7 @@ func (c *Conductor) needs(id store.ID) bool {
 
 func (c *Conductor) dropShare(id store.ID) error {
 	c.mu.Lock()
-	delete(c.shares, id)
+	delete(c.shareProgress, id)
 	c.mu.Unlock()
 	err := c.Stage.Delete(id)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -334,9 +334,9 @@ func TestUploadFenced(t *testing.T) {
 func TestUploadForgone(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-	n1.pace.set(1 << 20)
+	n1.uploadRate.set(1 << 20)
 	n1.bring(l.staged(1, true), nil)
-	noError(t, n3.deleteAll(t.Context(), 7))
+	noError(t, n3.deleteCheckpoints(t.Context(), 7))
 	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
 		t.Errorf("in the store: %v", got)
@@ -348,15 +348,15 @@ func TestUploadForgone(t *testing.T) {
 func TestUploadSuperseded(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-	n1.pace.set(100 << 10) // the first would take long
+	n1.uploadRate.set(100 << 10) // the first would take long
 	n1.bring(l.staged(1, false), nil)
 	n1.mu.Lock()
-	first := n1.bringing[7]
+	first := n1.activeUploads[7]
 	n1.mu.Unlock()
 	second := l.staged(2, true)
 	n1.bring(second, nil)
 	<-first.over
-	n1.pace.set(0)
+	n1.uploadRate.set(0)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("await: %+v, %v", lost, err)
 	}

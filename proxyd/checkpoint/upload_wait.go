@@ -154,7 +154,7 @@ func (j *job) arrival(ctx context.Context, rec *Record) (*Upload, error) {
 	lost, err := j.c.awaitUpload(ctx, j.id, rec.Submitted, j.c.Patience, func(up *Upload, w *watcher) {
 		if now := time.Now(); now.Sub(told) > awaitTells {
 			told = now
-			j.say(waiting(up, w))
+			j.setComment(waiting(up, w))
 		}
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (j *job) arrival(ctx context.Context, rec *Record) (*Upload, error) {
 }
 
 func waiting(up *Upload, w *watcher) string {
-	text := fmt.Sprintf("waits for checkpoint %d, which is on its way to the store from %s", up.Number, join(up.Nodes))
+	text := fmt.Sprintf("waits for checkpoint %d, which is on its way to the store from %s", up.Number, joinNames(up.Nodes))
 	if w.total > 0 {
 		text += fmt.Sprintf(" (%d%%)", 100*w.done/w.total)
 	}
@@ -184,7 +184,7 @@ func (j *job) withoutAny(lost *Upload) error {
 		return nil
 	}
 	err := fmt.Errorf("checkpoint %d: %w (%s)", lost.Number, errUploadLost, lost.Lost)
-	if up := j.giveUp(err); up != nil {
+	if up := j.giveUpRun(err); up != nil {
 		return errors.Join(err, up)
 	}
 	return errors.Join(err, j.c.uploads.change(lost, func(now *Upload) bool { now.Told = true; return true }))

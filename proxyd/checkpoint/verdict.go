@@ -9,22 +9,22 @@ import "github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 type verdict int
 
 const (
-	// passOn: a cancel, or a signal that somebody sent. The program gets it, as without us.
-	passOn verdict = iota
-	// vacate: Slurm takes the nodes away and will run the job again by itself.
-	vacate
-	// yield: something preempts the job, which has time left; it is requeued as soon as
+	// forwardSignal: a cancel, or a signal that somebody sent. The program gets it, as without us.
+	forwardSignal verdict = iota
+	// requeued: Slurm takes the nodes away and will run the job again by itself.
+	requeued
+	// preempted: something preempts the job, which has time left; it is requeued as soon as
 	// the checkpoint is there.
-	yield
-	// outlast: the time limit. The job is over for Slurm; it is requeued afterwards.
-	outlast
+	preempted
+	// timeLimit: the time limit. The job is over for Slurm; it is requeued afterwards.
+	timeLimit
 )
 
 func (v verdict) String() string {
 	return [...]string{"passed on", "requeue", "preemption", "time limit"}[v]
 }
 
-// why decides from what squeue says of the job, as soon as the signal came, and the
+// decideVerdict decides from what squeue says of the job, as soon as the signal came, and the
 // number of restarts that this run began with. Read on Slurm 22.05, 24.11 and 26.05:
 //
 //	                          State        Reason      Restarts  PreemptTime
@@ -37,25 +37,25 @@ func (v verdict) String() string {
 //	time limit                COMPLETING   TimeLimit   same
 //
 // A requeue counts in Restarts before the first signal is sent.
-func why(j *slurm.Job, restarts int, onTimeLimit string) verdict {
+func decideVerdict(j *slurm.Job, restarts int, onTimeLimit string) verdict {
 	switch {
 	case j.Restarts > restarts:
-		return vacate
+		return requeued
 	case j.Runs() && j.Preempted != "":
-		return yield
+		return preempted
 	case j.Runs():
-		return passOn
+		return forwardSignal
 	case j.Reason == "TimeLimit" && j.Requeue && onTimeLimit != "end":
-		return outlast
+		return timeLimit
 	}
-	return passOn
+	return forwardSignal
 }
 
-// because is what people are told of a verdict. A preemption without GraceTime is a requeue of
+// describeVerdict is what people are told of a verdict. A preemption without GraceTime is a requeue of
 // which Slurm says who made it, if it is one that does.
-func because(v verdict, j *slurm.Job) string {
-	if v == vacate && j.Preempted != "" {
-		return yield.String()
+func describeVerdict(v verdict, j *slurm.Job) string {
+	if v == requeued && j.Preempted != "" {
+		return preempted.String()
 	}
 	return v.String()
 }

@@ -52,7 +52,7 @@ const viewWithin = 5 * time.Second
 
 // View returns what is known of a job. The error wraps ErrNoJob if nobody knows anything.
 func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
-	id, err := parseName(job)
+	id, err := parseJobName(job)
 	if err != nil {
 		return nil, err
 	}
@@ -60,12 +60,12 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Events, err = c.timeline(id)
+	v.Events, err = c.readTimeline(id)
 	return v, err
 }
 
 func (c *Conductor) view(ctx context.Context, id uint32) (*View, error) {
-	j := c.known(id)
+	j := c.findJob(id)
 	if j == nil {
 		rec, err := c.records.load(id)
 		if err == nil && rec == nil {
@@ -81,12 +81,12 @@ func (c *Conductor) view(ctx context.Context, id uint32) (*View, error) {
 		j.mu.Unlock()
 		return nil, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
-	v := &View{Record: *j.rec, Run: j.run, Leader: j.where.node(0)}
-	v.Obstacles = slices.Clone(j.blocked)
+	v := &View{Record: *j.rec, Run: j.run, Leader: j.placement.nodeOf(0)}
+	v.Obstacles = slices.Clone(j.lastObstacles)
 	for k := range j.rec.Nodes {
-		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: j.where.node(k)})
+		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: j.placement.nodeOf(k)})
 	}
-	today := slices.Clone(j.where.today)
+	today := slices.Clone(j.placement.today)
 	j.mu.Unlock()
 	for _, cv := range j.viewAll(ctx, today) {
 		if cv.Index < len(v.Capsules) {
@@ -121,21 +121,21 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
 // viewHere is viewAll's part of this node.
 func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView, error) {
 	var views []CapsuleView
-	for _, h := range j.capsules() {
-		programs, err := h.c.Programs(ctx)
+	for _, lc := range j.localCapsules() {
+		programs, err := lc.capsule.Programs(ctx)
 		if err != nil {
 			continue // it is going
 		}
-		v := CapsuleView{Index: h.index, Node: j.c.Node}
+		v := CapsuleView{Index: lc.index, Node: j.c.Node}
 		for _, p := range programs {
 			pv := ProgramView{Program: p, Resident: residentBytes(p)}
 			if !p.Ended && p.First > 0 {
-				pv.Since, pv.Command = process(fmt.Sprintf("/proc/%d/root/proc/%d", h.c.PID(), p.First))
+				pv.Since, pv.Command = process(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
 			}
 			v.Programs = append(v.Programs, pv)
 		}
-		if h.devices != nil {
-			if v.Devices, err = h.devices.Status(ctx); err != nil {
+		if lc.devices != nil {
+			if v.Devices, err = lc.devices.Status(ctx); err != nil {
 				j.log.Info("show", "error", err)
 			}
 		}
@@ -191,12 +191,12 @@ const Waiting = "waiting"
 // to the store will do. That is for the node that leads: on another one it returns when the
 // checkpoint is in the store, and by then the job may stand no longer.
 func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, progress func(phase string, done, total int64)) (store.ID, error) {
-	id, err := parseName(job)
+	id, err := parseJobName(job)
 	if err != nil {
 		return store.ID{}, err
 	}
-	j := c.known(id)
-	if j == nil || len(j.capsules()) == 0 {
+	j := c.findJob(id)
+	if j == nil || len(j.localCapsules()) == 0 {
 		return store.ID{}, c.nothingHere(id)
 	}
 	if !stands {
@@ -205,10 +205,10 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, p
 		}
 	}
 	progress(phasePrepare, 0, int64(len(phases)))
-	a, err := c.requestCheckpoint(ctx, j, checkpointRequest{After: passOn, Reason: reason, HoldAfterwards: stands})
+	a, err := c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: reason, HoldAfterwards: stands})
 	if err != nil {
 		if ctx.Err() == nil { // else who asked has gone, and the attempt goes on
-			j.say(fmt.Sprintf(sayNone+"%s: %v", time.Now().Format(time.TimeOnly), err))
+			j.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}
 		return store.ID{}, err
 	}
@@ -216,7 +216,7 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, p
 		progress(phaseCommit, int64(len(phases)), int64(len(phases)))
 		return a.id, nil
 	}
-	lost, err := c.awaitUpload(ctx, id, j.submitted(), 0, func(_ *Upload, w *watcher) { progress(callUpload, w.done, w.total) })
+	lost, err := c.awaitUpload(ctx, id, j.submittedAt(), 0, func(_ *Upload, w *watcher) { progress(callUpload, w.done, w.total) })
 	if err == nil && lost != nil && (a == nil || lost.same(a.upload)) {
 		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
 	}

@@ -16,8 +16,8 @@ func TestNothingHere(t *testing.T) {
 	}
 	for job, passes := range map[string]bool{"7": true, "8": false} {
 		_, err := c.Take(t.Context(), job, "asked", false, nil)
-		if !errors.Is(err, ErrNoJob) || Passing(err) != passes {
-			t.Errorf("job %s: %v; it passes: %v", job, err, Passing(err))
+		if !errors.Is(err, ErrNoJob) || IsTransient(err) != passes {
+			t.Errorf("job %s: %v; it passes: %v", job, err, IsTransient(err))
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 func standingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
 	c := &Conductor{Config: Config{Node: "n1"}}
-	j := &job{c: c, id: 7, where: placement{first: []string{"n1"}, today: []string{"n1"}}, rec: &Record{Job: 7}}
+	j := &job{c: c, id: 7, placement: placement{first: []string{"n1"}, today: []string{"n1"}}, rec: &Record{Job: 7}}
 	a := &attempt{
-		j: j, log: slog.New(slog.DiscardHandler), after: passOn, holdAfterwards: true,
+		j: j, log: slog.New(slog.DiscardHandler), after: forwardSignal, holdAfterwards: true,
 		holdOver: make(chan struct{}), committed: make(chan struct{}), done: make(chan struct{}),
 	}
 	j.ledAttempt = a
@@ -48,8 +48,8 @@ func TestStands(t *testing.T) {
 			if isClosed(moved) {
 				t.Fatal("it does not stand")
 			}
-			joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: vacate, Reason: "requeue"})
-			if joined != a || late || a.after != vacate || !isClosed(moved) {
+			joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued, Reason: "requeue"})
+			if joined != a || late || a.after != requeued || !isClosed(moved) {
 				t.Fatalf("joined %v, late %v, then %v, moved %v", joined == a, late, a.after, isClosed(moved))
 			}
 		})
@@ -59,7 +59,7 @@ func TestStands(t *testing.T) {
 			_, a, moved := standingAttempt(t.Context(), t)
 			began := time.Now()
 			<-moved
-			if took := time.Since(began); took < holdTimeout || took >= leaderTimeout || a.after != passOn {
+			if took := time.Since(began); took < holdTimeout || took >= leaderTimeout || a.after != forwardSignal {
 				t.Fatalf("after %s, then %v", took, a.after)
 			}
 		})
@@ -69,7 +69,7 @@ func TestStands(t *testing.T) {
 			c, a, moved := standingAttempt(t.Context(), t)
 			synctest.Wait()
 			time.Sleep(holdTimeout - time.Second)
-			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: passOn, HoldAfterwards: true}); joined != a || late {
+			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal, HoldAfterwards: true}); joined != a || late {
 				t.Fatal("it is too late")
 			}
 			asked := time.Now()
@@ -82,7 +82,7 @@ func TestStands(t *testing.T) {
 	t.Run("not while another checkpoint is asked for", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a, moved := standingAttempt(t.Context(), t)
-			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: passOn}); joined != a || late || isClosed(moved) {
+			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal}); joined != a || late || isClosed(moved) {
 				t.Fatal("it moves")
 			}
 			a.j.mu.Lock()
@@ -110,7 +110,7 @@ func TestDecided(t *testing.T) {
 			a := &attempt{j: &job{c: c}, log: slog.New(slog.DiscardHandler), holdAfterwards: stands, holdOver: make(chan struct{})}
 			a.j.ledAttempt = a
 			a.waitForRequeue(t.Context())
-			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: vacate}); !late || a.after != passOn {
+			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); !late || a.after != forwardSignal {
 				t.Errorf("stands %v: late is %v, then %v", stands, late, a.after)
 			}
 		})
@@ -126,18 +126,18 @@ func TestLateRequeue(t *testing.T) {
 		a.outcomeDecided = true
 		a.stopWaiting()
 		a.j.mu.Unlock()
-		for v, want := range map[verdict]bool{vacate: true, outlast: true, passOn: false} {
+		for v, want := range map[verdict]bool{requeued: true, timeLimit: true, forwardSignal: false} {
 			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: v}); late != want {
 				t.Errorf("%v: late is %v", v, late)
 			}
 		}
-		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: passOn, HoldAfterwards: true}); !late {
+		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal, HoldAfterwards: true}); !late {
 			t.Error("it does not stand, and that is said to be right")
 		}
 		a.j.mu.Lock()
-		a.after = vacate
+		a.after = requeued
 		a.j.mu.Unlock()
-		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: vacate}); late {
+		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); late {
 			t.Error("one that leaves is the one that was wished for")
 		}
 	})

@@ -38,11 +38,11 @@ type Conductor interface {
 	// program began before it was captured. files are 0, 1, 2, the status pipe and the
 	// call; it closes them.
 	Srun(ctx context.Context, who Peer, key string, files []*os.File)
-	// Ended says whether the user is to be told that an srun has failed, which is kept in
+	// TellFailure says whether the user is to be told that an srun has failed, which is kept in
 	// dir.
-	Ended(ctx context.Context, dir string) bool
-	// Stays says whether a job stays where it is, by the folder of one of its sruns.
-	Stays(ctx context.Context, dir string) bool
+	TellFailure(ctx context.Context, dir string) bool
+	// TellMessage says whether a job stays where it is, by the folder of one of its sruns.
+	TellMessage(ctx context.Context, dir string) bool
 	// Signal sends a signal to an srun of the caller's capsule.
 	Signal(ctx context.Context, who Peer, key string, sig syscall.Signal) error
 }
@@ -143,9 +143,9 @@ func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
 	case verbJoin:
 		s.join(ctx, c, m, who)
 	case verbEnded:
-		s.sayWhether(c, s.conductor.Ended(ctx, m.vals["dir"]))
+		s.sayWhether(c, s.conductor.TellFailure(ctx, m.vals["dir"]))
 	case verbSays:
-		s.sayWhether(c, s.conductor.Stays(ctx, m.vals["dir"]))
+		s.sayWhether(c, s.conductor.TellMessage(ctx, m.vals["dir"]))
 	case verbEnd:
 		job, err := m.number("job")
 		if err == nil {

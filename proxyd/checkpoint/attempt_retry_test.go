@@ -17,15 +17,15 @@ func TestAgain(t *testing.T) {
 		want  error
 	}{
 		{"the stage is full, then the base is gone", []error{errStageFull, errBaseUnusable}, nil},
-		{"a step begins, then the base is gone", []error{errPartial, errBaseUnusable}, nil},
-		{"a step begins, then the stage is full", []error{errPartial, errStageFull, errPartial}, nil},
+		{"a step begins, then the base is gone", []error{errTasksMissing, errBaseUnusable}, nil},
+		{"a step begins, then the stage is full", []error{errTasksMissing, errStageFull, errTasksMissing}, nil},
 		{"there was no base", []error{errBaseUnusable, errBaseUnusable}, errBaseUnusable},
 		{"it does not go to the stage", []error{errStageFull, errStageFull}, errStageFull},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t)
 			c := l.boot("n1", t.TempDir()+"/s", nil)
-			j := c.job(7)
+			j := c.jobFor(7)
 			j.mu.Lock()
 			j.rec = recordOf(7)
 			j.mu.Unlock()
@@ -40,7 +40,7 @@ func TestAgain(t *testing.T) {
 				left = left[1:]
 				return err
 			}, nil}}
-			a, late := c.startOrJoinAttempt(j, checkpointRequest{After: passOn, Reason: "test"})
+			a, late := c.startOrJoinAttempt(j, checkpointRequest{After: forwardSignal, Reason: "test"})
 			<-a.done
 			if late || len(left) > 0 || !errors.Is(a.captureErr, tt.want) {
 				t.Errorf("late %v, %v, left %v", late, a.captureErr, left)
