@@ -232,7 +232,7 @@ func (d desk) Checkpoint(ctx context.Context, req *rpc.CheckpointRequest, progre
 	if !s.Runs() {
 		return nil, notRunning(job, s)
 	}
-	made, err := d.n.conductor.Take(ctx, id, cmp.Or(req.GetReason(), "asked"), req.GetStands(), func(phase string, done, total int64) {
+	made, err := d.n.conductor.TakeCheckpoint(ctx, id, cmp.Or(req.GetReason(), "asked"), req.GetStands(), func(phase string, done, total int64) {
 		if phase == checkpoint.Waiting {
 			phase = rpc.Waiting
 		}

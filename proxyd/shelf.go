@@ -175,7 +175,7 @@ func (d desk) Delete(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if d.n.conductor.Needs(id) {
+		if d.n.conductor.IsNeededAsBase(id) {
 			return &rpc.Error{Kind: rpc.ErrBusy, Text: fmt.Sprintf("checkpoint %s: the next one is made upon it and is not in the store yet: try again when it is", s)}
 		}
 		if err := d.n.store.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +186,7 @@ func (d desk) Delete(ctx context.Context, ids []string) error {
 }
 
 func (d desk) GC(ctx context.Context, req *rpc.GCRequest, progress func(*rpc.Progress)) (*rpc.GCReport, error) {
-	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor, Ended: d.n.conductor.Over, Needs: d.n.conductor.Needs}
+	keep := store.Retention{Count: d.n.cfg.Keep, Age: d.n.cfg.KeepFor, Ended: d.n.conductor.Over, Needs: d.n.conductor.IsNeededAsBase}
 	if req.OlderThan != nil {
 		keep.Age = req.OlderThan.AsDuration()
 	}

@@ -115,9 +115,9 @@ var jobHandlers map[string]handler[*job]
 
 func init() { // tables that refer to functions which refer to them
 	nodeHandlers = map[string]handler[*Conductor]{
-		callUpload:      decodeFor((*Conductor).bringHere),
-		callShareStatus: decodeFor((*Conductor).shareHere),
-		callDropShare:   decodeFor((*Conductor).forgetHere),
+		callUpload:      decodeFor((*Conductor).uploadHere),
+		callShareStatus: decodeFor((*Conductor).shareStatusHere),
+		callDropShare:   decodeFor((*Conductor).dropShareHere),
 	}
 	jobHandlers = map[string]handler[*job]{
 		phasePrepare:  decodeFor((*job).prepareHere),
@@ -140,7 +140,7 @@ func init() { // tables that refer to functions which refer to them
 		callAwaitDecision:    decodeFor((*job).awaitDecisionHere),
 		callNodeRestored:     decodeFor((*job).nodeRestored),
 		callUnrestored:       decodeFor((*job).unrestoredHere),
-		callReconnectDevices: decodeFor((*job).meetHere),
+		callReconnectDevices: decodeFor((*job).reconnectHere),
 		callUnlock:           decodeFor((*job).unlockHere),
 	}
 }

@@ -78,7 +78,7 @@ type Conductor struct {
 	Deps
 	records    records
 	uploads    uploads
-	uploadRate pace
+	uploadRate rateLimit
 
 	daemonCtx    context.Context // ends with the daemon
 	cancelDaemon context.CancelFunc
@@ -93,15 +93,15 @@ type Conductor struct {
 
 	warnNoFanotify sync.Once // said that files are not watched here
 
-	activeUploads map[uint32]*bringing  // uploads that this node leads, by job
+	activeUploads map[uint32]*uploadRun // uploads that this node leads, by job
 	shareProgress map[store.ID][2]int64 // how far its shares are
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, activeUploads: map[uint32]*bringing{}, shareProgress: map[store.ID][2]int64{}}
+	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, activeUploads: map[uint32]*uploadRun{}, shareProgress: map[store.ID][2]int64{}}
 	if c.Meter == nil {
-		c.Meter = unmetered{}
+		c.Meter = noMeter{}
 	}
 	c.uploadRate.set(cfg.Rate)
 	c.records.dir = filepath.Join(cfg.Shared, "jobs")

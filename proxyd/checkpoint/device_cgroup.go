@@ -27,22 +27,22 @@ import (
 // stepPrefix begins the names of the cgroups of a job's steps. The job's own is named in more than one way.
 const stepPrefix = "step_"
 
-// jobGroup returns the folder of the job's cgroup v2 of which a process is in a step; "" if it is in none.
-func jobGroup(root string, pid int) string {
+// jobCgroup returns the folder of the job's cgroup v2 of which a process is in a step; "" if it is in none.
+func jobCgroup(root string, pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil || root == "" {
 		return ""
 	}
 	for line := range strings.Lines(string(b)) {
 		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
-			return jobGroupIn(root, path)
+			return jobCgroupPath(root, path)
 		}
 	}
 	return ""
 }
 
-// jobGroupIn finds it in the process's path.
-func jobGroupIn(root, path string) string {
+// jobCgroupPath finds it in the process's path.
+func jobCgroupPath(root, path string) string {
 	if strings.HasPrefix(path, "/..") {
 		return "" // not below what this node sees
 	}
@@ -53,25 +53,25 @@ func jobGroupIn(root, path string) string {
 	return filepath.Join(root, job)
 }
 
-// deviceGroup names the cgroup of a capsule's device server in a job's; "" is none.
-func deviceGroup(job string, index int) string {
+// deviceCgroup names the cgroup of a capsule's device server in a job's; "" is none.
+func deviceCgroup(job string, index int) string {
 	if job == "" {
 		return ""
 	}
 	return filepath.Join(job, fmt.Sprintf("sing-devices-%d", index))
 }
 
-// groupOf returns the job's cgroup on this node, "" if Slurm has made none, or not yet: on nodes without the batch script a job that
+// jobCgroupHere returns the job's cgroup on this node, "" if Slurm has made none, or not yet: on nodes without the batch script a job that
 // is restored has none before its steps, but for that of an extern step.
-func (c *Conductor) groupOf(job uint32) string {
+func (c *Conductor) jobCgroupHere(job uint32) string {
 	all, err := os.ReadDir("/proc")
 	if err != nil {
 		return ""
 	}
 	for _, e := range all {
 		pid, err := strconv.Atoi(e.Name())
-		if err == nil && isStepd(pid, job) {
-			if g := jobGroup(c.Cgroups, pid); g != "" {
+		if err == nil && isStepdOf(pid, job) {
+			if g := jobCgroup(c.Cgroups, pid); g != "" {
 				return g
 			}
 		}
@@ -79,8 +79,8 @@ func (c *Conductor) groupOf(job uint32) string {
 	return ""
 }
 
-// isStepd tells whether a process is the slurmstepd of a step of a job's. Anybody can call himself that, but root alone is it.
-func isStepd(pid int, job uint32) bool {
+// isStepdOf tells whether a process is the slurmstepd of a step of a job's. Anybody can call himself that, but root alone is it.
+func isStepdOf(pid int, job uint32) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil || st.Uid != 0 {
@@ -90,13 +90,13 @@ func isStepd(pid int, job uint32) bool {
 	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job))
 }
 
-// enterGroup has a device server that was started before the job had a cgroup here be in it, when its first task comes. What it holds
+// enterJobCgroup has a device server that was started before the job had a cgroup here be in it, when its first task comes. What it holds
 // by then is not counted.
-func (j *job) enterGroup(lc *localCapsule, task int) {
+func (j *job) enterJobCgroup(lc *localCapsule, task int) {
 	if lc.devices == nil || lc.devices.Cgroup() != "" {
 		return
 	}
-	g := deviceGroup(jobGroup(j.c.Cgroups, task), lc.index)
+	g := deviceCgroup(jobCgroup(j.c.Cgroups, task), lc.index)
 	if g == "" {
 		return
 	}
@@ -105,17 +105,17 @@ func (j *job) enterGroup(lc *localCapsule, task int) {
 	}
 }
 
-// endServer ends a device server, and removes its job's cgroup if nothing else is in it any more. It may be called twice.
-func endServer(ctx context.Context, s *life.Server) error {
+// endDeviceServer ends a device server, and removes its job's cgroup if nothing else is in it any more. It may be called twice.
+func endDeviceServer(ctx context.Context, s *life.Server) error {
 	g := s.Cgroup()
 	if err := s.End(ctx); err != nil || g == "" {
 		return err
 	}
-	return removeIdle(filepath.Dir(g))
+	return removeEmptyCgroup(filepath.Dir(g))
 }
 
-// removeIdle removes a cgroup, unless there is something in it.
-func removeIdle(group string) error {
+// removeEmptyCgroup removes a cgroup, unless there is something in it.
+func removeEmptyCgroup(group string) error {
 	err := os.Remove(group)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY) {
 		return nil

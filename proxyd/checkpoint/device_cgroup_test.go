@@ -29,11 +29,11 @@ func TestJobGroup(t *testing.T) {
 		"/../../job_7/step_0/slurm":                            "",
 		"/":                                                    "",
 	} {
-		if got := jobGroupIn("/root", path); got != want {
+		if got := jobCgroupPath("/root", path); got != want {
 			t.Errorf("%s: %q, not %q", path, got, want)
 		}
 	}
-	if got := deviceGroup("", 2); got != "" {
+	if got := deviceCgroup("", 2); got != "" {
 		t.Errorf("a cgroup %q in none", got)
 	}
 }
@@ -65,19 +65,19 @@ func TestGroupOf(t *testing.T) {
 		}
 	})
 	c := &Conductor{Config: Config{Cgroups: root}}
-	if got := c.groupOf(id); got != "" {
+	if got := c.jobCgroupHere(id); got != "" {
 		t.Errorf("%q before it is there", got)
 	}
 	if err := os.WriteFile(filepath.Join(step, "slurm", "cgroup.procs"), []byte(strconv.Itoa(stepd.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.groupOf(id); got != job {
+	if got := c.jobCgroupHere(id); got != job {
 		t.Errorf("%q, not %q", got, job)
 	}
-	if got := c.groupOf(id / 10); got != "" {
+	if got := c.jobCgroupHere(id / 10); got != "" {
 		t.Errorf("another job's is %q", got)
 	}
-	if err := removeIdle(job); err != nil {
+	if err := removeEmptyCgroup(job); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(job); err != nil {
@@ -91,7 +91,7 @@ func TestGroupOf(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := removeIdle(job); err != nil {
+		if err := removeEmptyCgroup(job); err != nil {
 			t.Error(err)
 		}
 	}

@@ -17,24 +17,24 @@ import (
 // closed the socket, and is frozen again.
 
 const (
-	visitLook  = time.Millisecond
-	visitLooks = 100 // before it is frozen once more
-	visitTries = 20
+	connectionPollInterval = time.Millisecond
+	connectionPolls        = 100 // before it is frozen once more
+	freezeTries            = 20
 )
 
-var errVisits = errors.New("a process is connected to the device server all the time")
+var errAlwaysConnected = errors.New("a process is connected to the device server all the time")
 
-// afterVisits has frozen programs go on, and freezes them again, until none is connected to the capsule's device server. Programs that
+// freezeDisconnected has frozen programs go on, and freezes them again, until none is connected to the capsule's device server. Programs that
 // are not frozen end their visits by themselves.
-func (lc *localCapsule) afterVisits(ctx context.Context, programs []string) error {
+func (lc *localCapsule) freezeDisconnected(ctx context.Context, programs []string) error {
 	if lc.devices == nil {
 		return nil
 	}
 	visited := func() (bool, error) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", lc.capsule.PID()))
-		return err == nil && isVisited(string(b)), err
+		return err == nil && hasDeviceConnection(string(b)), err
 	}
-	for range visitTries {
+	for range freezeTries {
 		is, err := visited()
 		if err != nil || !is {
 			return err
@@ -42,14 +42,14 @@ func (lc *localCapsule) afterVisits(ctx context.Context, programs []string) erro
 		if err := lc.capsule.Thaw(ctx, programs...); err != nil {
 			return err
 		}
-		for range visitLooks {
+		for range connectionPolls {
 			if is, err = visited(); err != nil {
 				return err
 			}
 			if !is {
 				break
 			}
-			if !sleepUnlessDone(ctx, visitLook) { // nobody tells when a socket is closed
+			if !sleepUnlessDone(ctx, connectionPollInterval) { // nobody tells when a socket is closed
 				return context.Cause(ctx)
 			}
 		}
@@ -57,13 +57,13 @@ func (lc *localCapsule) afterVisits(ctx context.Context, programs []string) erro
 			return err
 		}
 	}
-	return errVisits
+	return errAlwaysConnected
 }
 
-// isVisited tells whether the unix sockets of a capsule's network namespace have one whose other end is, or was, a process's, and which is
+// hasDeviceConnection tells whether the unix sockets of a capsule's network namespace have one whose other end is, or was, a process's, and which is
 // the device server's: it has the name of that one's, and is there from before the server has taken the connection until it has seen that
 // the process has closed it.
-func isVisited(table string) bool {
+func hasDeviceConnection(table string) bool {
 	const listens = "00010000"
 	for line := range strings.Lines(table) {
 		// Num RefCount Protocol Flags Type St Inode Path

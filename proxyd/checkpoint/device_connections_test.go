@@ -32,7 +32,7 @@ func TestVisited(t *testing.T) {
 				ours.WriteString(line)
 			}
 		}
-		if got := isVisited(ours.String()); got != want {
+		if got := hasDeviceConnection(ours.String()); got != want {
 			t.Errorf("%s: %v\n%s", when, got, &ours)
 		}
 	}
@@ -51,7 +51,7 @@ func TestVisited(t *testing.T) {
 	look(true, "until the server has seen that")
 	server.Close()
 	look(false, "afterwards")
-	if isVisited("ffff: 00000003 00000000 00000000 0005 03 12\nffff: 00000003 00000000 00000000 0001 03 12 /x/device\n") {
+	if hasDeviceConnection("ffff: 00000003 00000000 00000000 0005 03 12\nffff: 00000003 00000000 00000000 0001 03 12 /x/device\n") {
 		t.Error("others are taken for it")
 	}
 }

@@ -23,13 +23,13 @@ import (
 // A capsule of a job with GPUs has a device server of its own (package life), which holds them:
 //
 //	raise      it is started before the capsule is made, or built from the checkpoint and stopped
-//	cut        all of the job's device servers stand still (cut.go), then its programs are frozen
+//	cut        all of the job's device servers stand still (find_cut.go), then its programs are frozen
 //	dump       it is saved beside the images
 //	restore    each process of a program that came back is given to it again, before the program goes on
 //	open       when all programs of the job are back: the servers find each other, and go on
 //	drop       it is ended with the capsule
 //
-// It is in the job's cgroup (devicegroup.go). If it dies, what it held is lost: the run is ended, and the job resumes from its newest
+// It is in the job's cgroup (device_cgroup.go). If it dies, what it held is lost: the run is ended, and the job resumes from its newest
 // checkpoint.
 
 // DeviceConfig is what jobs have as GPUs on this node.
@@ -66,8 +66,8 @@ func (c *Conductor) deviceDir(job uint32, index int) string {
 	return filepath.Join(c.devicesDir(), capsuleName(job, index))
 }
 
-// gpusOf returns how many GPUs each capsule of a job that begins is to have, nil if none has any.
-func (c *Conductor) gpusOf(ctx context.Context, s *slurm.Job) ([]int, error) {
+// gpuCounts returns how many GPUs each capsule of a job that begins is to have, nil if none has any.
+func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) {
 	if c.Devices.Kind == kindNone {
 		return nil, nil
 	}
@@ -85,24 +85,24 @@ func (c *Conductor) gpusOf(ctx context.Context, s *slurm.Job) ([]int, error) {
 	return counts, nil
 }
 
-// grant is what a capsule has of a node's GPUs in this run.
-type grant struct {
-	names []int // by which Slurm means them
-	order []int // which of them is each that the job began with
+// gpuGrant is what a capsule has of a node's GPUs in this run.
+type gpuGrant struct {
+	slurmNumbers []int // by which Slurm means them
+	order        []int // which of them is each that the job began with
 
-	machine []int // the names, counted on the machine
+	machineNumbers []int // the names, counted on the machine
 }
 
-// granted deals out a node's GPUs to its capsules, of which this is the place-th of n. It began with so many. Capsules share one only
+// grantGPUs deals out a node's GPUs to its capsules, of which this is the place-th of n. It began with so many. Capsules share one only
 // if there are more of them than GPUs; a capsule's own GPUs share one if there are fewer than it began with.
-func granted(gpus []int, place, n, began int) grant {
+func grantGPUs(gpus []int, place, n, began int) gpuGrant {
 	first, end := place*len(gpus)/n, (place+1)*len(gpus)/n
 	names := gpus[first:max(end, first+1)]
-	return grant{names: names, order: server.Spread(began, min(began, len(names)))}
+	return gpuGrant{slurmNumbers: names, order: server.Spread(began, min(began, len(names)))}
 }
 
-// grant finds out what a capsule of this node has, nil if it began without GPUs.
-func (j *job) grant(ctx context.Context, rec *Record, where placement, index int) (*grant, error) {
+// findGrant finds out what a capsule of this node has, nil if it began without GPUs.
+func (j *job) findGrant(ctx context.Context, rec *Record, where placement, index int) (*gpuGrant, error) {
 	if index >= len(rec.GPUs) || rec.GPUs[index] == 0 {
 		return nil, nil
 	}
@@ -123,15 +123,15 @@ func (j *job) grant(ctx context.Context, rec *Record, where placement, index int
 		return nil, fmt.Errorf("it has no GPUs on %s now, and began with %d", c.Node, rec.GPUs[index])
 	}
 	place, gpus := slices.Index(here, index), all[at]
-	machine := granted(gpus, place, len(here), rec.GPUs[index]).names
+	machine := grantGPUs(gpus, place, len(here), rec.GPUs[index]).slurmNumbers
 	if c.Devices.Relative {
 		gpus = make([]int, len(gpus))
 		for i := range gpus {
 			gpus[i] = i
 		}
 	}
-	g := granted(gpus, place, len(here), rec.GPUs[index])
-	g.machine = machine
+	g := grantGPUs(gpus, place, len(here), rec.GPUs[index])
+	g.machineNumbers = machine
 	return &g, nil
 }
 
@@ -171,7 +171,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	j.mu.Lock()
 	rec, where := j.rec, j.placement
 	j.mu.Unlock()
-	g, err := j.grant(ctx, rec, where, lc.index)
+	g, err := j.findGrant(ctx, rec, where, lc.index)
 	if err != nil || g == nil {
 		return nil, err
 	}
@@ -188,16 +188,16 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	}
 	dir := j.c.deviceDir(j.id, lc.index)
 	// One of a run whose end this node has missed.
-	if err := j.c.endDevices(ctx, j.id, lc.index); err != nil {
+	if err := j.c.endLeftoverDevices(ctx, j.id, lc.index); err != nil {
 		return nil, err
 	}
 	spec := life.Spec{
-		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.names), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
-		Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: deviceGroup(j.c.groupOf(j.id), lc.index),
+		Dir: dir, UID: rec.UID, GID: rec.GID, Count: len(g.slurmNumbers), Memory: strconv.FormatUint(j.c.Devices.Memory, 10),
+		Address: address, Self: lc.index, Order: g.order, Exact: rec.Options.Exact, Cgroup: deviceCgroup(j.c.jobCgroupHere(j.id), lc.index),
 	}
 	if j.c.Devices.Kind == kindCuda {
 		spec.Kind = kindCuda
-		if spec.GPUs, err = j.c.realGPUs(ctx, g.machine); err != nil {
+		if spec.GPUs, err = j.c.realGPUs(ctx, g.machineNumbers); err != nil {
 			return nil, err
 		}
 	}
@@ -212,7 +212,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	if err != nil {
 		return nil, fmt.Errorf("device server: %w", err)
 	}
-	for _, n := range g.names {
+	for _, n := range g.slurmNumbers {
 		lc.note.GPUs = append(lc.note.GPUs, strconv.Itoa(n))
 	}
 	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
@@ -242,16 +242,16 @@ func (lc *localCapsule) endDevices(ctx context.Context) error {
 	if lc.devices == nil {
 		return nil
 	}
-	return endServer(ctx, lc.devices)
+	return endDeviceServer(ctx, lc.devices)
 }
 
-// endDevices ends what is left of a capsule's device server.
-func (c *Conductor) endDevices(ctx context.Context, job uint32, index int) error {
+// endLeftoverDevices ends what is left of a capsule's device server.
+func (c *Conductor) endLeftoverDevices(ctx context.Context, job uint32, index int) error {
 	s, err := life.Find(ctx, c.deviceDir(job, index))
 	if err != nil || s == nil {
 		return err
 	}
-	return endServer(ctx, s)
+	return endDeviceServer(ctx, s)
 }
 
 // deviceEnv are the variables by which programs find a capsule's devices.
@@ -265,8 +265,8 @@ func (c *Conductor) deviceEnv(lc *localCapsule) []string {
 	}
 }
 
-// kitOf is where programs of a capsule see their kit.
-func (c *Conductor) kitOf(lc *localCapsule) string {
+// capsuleKitDir is where programs of a capsule see their kit.
+func (c *Conductor) capsuleKitDir(lc *localCapsule) string {
 	if lc.devices == nil {
 		return c.KitDir
 	}
@@ -276,7 +276,7 @@ func (c *Conductor) kitOf(lc *localCapsule) string {
 // Why a capsule's devices are no more.
 var (
 	errDevicesDied = errors.New("its device server has died")
-	errNoMemory    = errors.New("the job is out of memory: its device server, for which the job's limit holds too, was killed")
+	errOutOfMemory = errors.New("the job is out of memory: its device server, for which the job's limit holds too, was killed")
 )
 
 // watchDevices ends the run if a capsule's device server dies: what it held is lost. One that took more memory than the job has would
@@ -290,7 +290,7 @@ func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
 	ctx = context.WithoutCancel(ctx)
 	why, end := errDevicesDied, j.requeueRun
 	if lc.devices.OutOfMemory() {
-		why, end = errNoMemory, j.holdRun
+		why, end = errOutOfMemory, j.holdRun
 	}
 	err := fmt.Errorf("node %s: %w", j.c.Node, why)
 	j.log.Error("the run is ended", "capsule", lc.index, "error", err)
@@ -299,8 +299,8 @@ func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
 	}
 }
 
-// devicesUse returns how many bytes of devices a dump of a capsule may hold.
-func (j *job) devicesUse(ctx context.Context, lc *localCapsule) (n uint64, err error) {
+// deviceBytesUsed returns how many bytes of devices a dump of a capsule may hold.
+func (j *job) deviceBytesUsed(ctx context.Context, lc *localCapsule) (n uint64, err error) {
 	st, err := lc.devices.Status(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("capsule %d: device server: %w", lc.index, err)
@@ -335,20 +335,20 @@ func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *CapsuleMe
 	for _, p := range m.Devices.Processes {
 		saved[p.Capsule] = p
 	}
-	for _, pid := range processesIn(group) {
-		p, ok := saved[innerPID(pid)]
+	for _, pid := range cgroupProcesses(group) {
+		p, ok := saved[namespacePID(pid)]
 		if !ok {
 			continue
 		}
-		if err := lc.takeBack(ctx, p, pid); err != nil {
+		if err := lc.adoptProcess(ctx, p, pid); err != nil {
 			return fmt.Errorf("devices of process %d: %w", p.Capsule, err)
 		}
 	}
 	return nil
 }
 
-// takeBack gives one process to the device server, with what it shares with it: the server itself may not open that.
-func (lc *localCapsule) takeBack(ctx context.Context, p server.SavedProcess, pid int) error {
+// adoptProcess gives one process to the device server, with what it shares with it: the server itself may not open that.
+func (lc *localCapsule) adoptProcess(ctx context.Context, p server.SavedProcess, pid int) error {
 	with, err := server.Belongings(pid, p)
 	if err != nil {
 		return err
@@ -382,7 +382,7 @@ func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 		}
 		s, err := life.Find(ctx, filepath.Join(c.devicesDir(), e.Name()))
 		if err == nil && s != nil {
-			err = endServer(ctx, s)
+			err = endDeviceServer(ctx, s)
 		}
 		if err != nil {
 			c.Log.Error("discard", "devices", e.Name(), "error", err)

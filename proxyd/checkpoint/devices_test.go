@@ -15,22 +15,22 @@ func TestGranted(t *testing.T) {
 	for _, c := range []struct {
 		gpus            []int
 		place, n, began int
-		want            grant
+		want            gpuGrant
 	}{
-		{[]int{0, 1}, 0, 1, 2, grant{names: []int{0, 1}, order: []int{0, 1}}},
-		{[]int{4, 6}, 0, 1, 2, grant{names: []int{4, 6}, order: []int{0, 1}}},
-		{[]int{3}, 0, 1, 2, grant{names: []int{3}, order: []int{0, 0}}},
-		{[]int{3, 5, 7}, 0, 1, 4, grant{names: []int{3, 5, 7}, order: []int{0, 0, 1, 2}}},
-		{[]int{0, 1, 2, 3}, 0, 1, 2, grant{names: []int{0, 1, 2, 3}, order: []int{0, 1}}},
-		{[]int{0, 1, 2, 3}, 0, 2, 2, grant{names: []int{0, 1}, order: []int{0, 1}}},
-		{[]int{0, 1, 2, 3}, 1, 2, 2, grant{names: []int{2, 3}, order: []int{0, 1}}},
-		{[]int{0, 1, 2}, 0, 2, 2, grant{names: []int{0}, order: []int{0, 0}}},
-		{[]int{0, 1, 2}, 1, 2, 2, grant{names: []int{1, 2}, order: []int{0, 1}}},
-		{[]int{9}, 0, 2, 1, grant{names: []int{9}, order: []int{0}}},
-		{[]int{9}, 1, 2, 1, grant{names: []int{9}, order: []int{0}}},
-		{[]int{8, 9}, 2, 3, 1, grant{names: []int{9}, order: []int{0}}},
+		{[]int{0, 1}, 0, 1, 2, gpuGrant{slurmNumbers: []int{0, 1}, order: []int{0, 1}}},
+		{[]int{4, 6}, 0, 1, 2, gpuGrant{slurmNumbers: []int{4, 6}, order: []int{0, 1}}},
+		{[]int{3}, 0, 1, 2, gpuGrant{slurmNumbers: []int{3}, order: []int{0, 0}}},
+		{[]int{3, 5, 7}, 0, 1, 4, gpuGrant{slurmNumbers: []int{3, 5, 7}, order: []int{0, 0, 1, 2}}},
+		{[]int{0, 1, 2, 3}, 0, 1, 2, gpuGrant{slurmNumbers: []int{0, 1, 2, 3}, order: []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 0, 2, 2, gpuGrant{slurmNumbers: []int{0, 1}, order: []int{0, 1}}},
+		{[]int{0, 1, 2, 3}, 1, 2, 2, gpuGrant{slurmNumbers: []int{2, 3}, order: []int{0, 1}}},
+		{[]int{0, 1, 2}, 0, 2, 2, gpuGrant{slurmNumbers: []int{0}, order: []int{0, 0}}},
+		{[]int{0, 1, 2}, 1, 2, 2, gpuGrant{slurmNumbers: []int{1, 2}, order: []int{0, 1}}},
+		{[]int{9}, 0, 2, 1, gpuGrant{slurmNumbers: []int{9}, order: []int{0}}},
+		{[]int{9}, 1, 2, 1, gpuGrant{slurmNumbers: []int{9}, order: []int{0}}},
+		{[]int{8, 9}, 2, 3, 1, gpuGrant{slurmNumbers: []int{9}, order: []int{0}}},
 	} {
-		if got := granted(c.gpus, c.place, c.n, c.began); !reflect.DeepEqual(got, c.want) {
+		if got := grantGPUs(c.gpus, c.place, c.n, c.began); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%v, capsule %d of %d that began with %d: %v, want %v", c.gpus, c.place, c.n, c.began, got, c.want)
 		}
 	}
@@ -39,12 +39,12 @@ func TestGranted(t *testing.T) {
 		for n := 1; n < 9; n++ {
 			for place := range n {
 				for began := 1; began < 9; began++ {
-					g := granted(gpus, place, n, began)
-					if len(g.names) == 0 || len(g.order) != began {
+					g := grantGPUs(gpus, place, n, began)
+					if len(g.slurmNumbers) == 0 || len(g.order) != began {
 						t.Fatalf("%d GPUs, capsule %d of %d that began with %d: %v", m, place, n, began, g)
 					}
 					for i, at := range g.order {
-						if at < 0 || at >= len(g.names) || i > 0 && at < g.order[i-1] {
+						if at < 0 || at >= len(g.slurmNumbers) || i > 0 && at < g.order[i-1] {
 							t.Fatalf("%d GPUs, capsule %d of %d that began with %d: %v", m, place, n, began, g)
 						}
 					}

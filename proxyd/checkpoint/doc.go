@@ -38,7 +38,7 @@
 //	            in progress (restart_daemon.go). A SIGTERM that came meanwhile is held back by the
 //	            capsule's init
 //	a leader    the others undo their part when it has been silent for a while, unless the
-//	            checkpoint was committed and the job has left (orphaned in release.go)
+//	            checkpoint was committed and the job has left (resolveOrphaned in release.go)
 //	a node      Slurm requeues the job; it goes on from its newest checkpoint. One that was
 //	            not in the store yet comes when the node is back and still has its share;
 //	            else it is lost, and the one before is the newest

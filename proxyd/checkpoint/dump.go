@@ -52,7 +52,7 @@ func (a *attempt) dump(ctx context.Context) error {
 	}
 	// The outlet's context must outlast the phase: commit comes later.
 	ticket, err := a.createWriter(context.WithoutCancel(ctx))
-	if a.staged && full(err) {
+	if a.staged && isOutOfSpace(err) {
 		err = fmt.Errorf("%w: %w", errStageFull, err)
 	}
 	if err != nil {
@@ -137,7 +137,7 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpRep
 	}
 	defer m.releaseStageRoom()
 	r, err := j.dumpShare(ctx, m, b)
-	if b.Ticket == "" && full(err) {
+	if b.Ticket == "" && isOutOfSpace(err) {
 		j.log.Warn("dump", "checkpoint", id, "error", err)
 		return dumpReply{StageFull: true}, nil
 	}
@@ -205,9 +205,9 @@ func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (share
 	return storeShare{w}, err
 }
 
-// dumpsAtOnce bounds the programs of a node that are dumped side by side. Each takes a
+// maxDumpsAtOnce bounds the programs of a node that are dumped side by side. Each takes a
 // core to copy and another to compress.
-const dumpsAtOnce = 4
+const maxDumpsAtOnce = 4
 
 // dumpCapsule writes all there is of one capsule.
 func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, b dumpRequest) (*CapsuleMeta, error) {
@@ -229,7 +229,7 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, 
 		return nil, err
 	}
 	root := fmt.Sprintf("/proc/%d/root", lc.capsule.PID())
-	if m.Fingerprint, err = host.FingerprintOf(root, mapped(root, programs, j.c.ofKit)...); err != nil {
+	if m.Fingerprint, err = host.FingerprintOf(root, systemExecutables(root, programs, j.c.isKitFile)...); err != nil {
 		return nil, err
 	}
 	if m.Ended, err = j.endedTasks(ctx, lc, b.Steps); err != nil {
@@ -238,7 +238,7 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, 
 	m.Programs = make([]ProgramMeta, len(programs))
 	prefix := fmt.Sprintf("%d/", lc.index)
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(dumpsAtOnce)
+	g.SetLimit(maxDumpsAtOnce)
 	for i, p := range programs {
 		g.Go(func() error {
 			img, err := criu.Dump(gctx, criu.Program{
@@ -374,7 +374,7 @@ func (a *attempt) commit(ctx context.Context) error {
 		return err
 	}
 	err = a.writer.commit(ctx, meta, a.parts)
-	if a.staged && full(err) {
+	if a.staged && isOutOfSpace(err) {
 		err = fmt.Errorf("%w: %w", errStageFull, err)
 	}
 	if err != nil {
@@ -383,7 +383,7 @@ func (a *attempt) commit(ctx context.Context) error {
 	if a.staged {
 		return a.pledgeUpload(ctx)
 	}
-	if err := a.j.c.supersede(a.j.id); err != nil {
+	if err := a.j.c.replaceUpload(a.j.id); err != nil {
 		a.log.Warn("an older upload", "error", err)
 	}
 	return nil

@@ -134,7 +134,7 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 				}
 			}
 		}
-		if err := c.tidyStage(); err != nil && ctx.Err() == nil {
+		if err := c.dropUnneededShares(); err != nil && ctx.Err() == nil {
 			c.Log.Warn("the stage", "error", err)
 		}
 		if !cleaner.isElected() {
@@ -316,14 +316,14 @@ func (c *Conductor) deleteRecord(id uint32) error {
 	}
 	up, e := c.uploads.load(id)
 	if up != nil && up.Lost != "" { // else it removes itself when it has arrived
-		e = c.uploads.remove(id)
+		e = c.uploads.removeAll(id)
 	}
-	return errors.Join(err, e, c.uploads.removeOne(id, pledgeSuffix), c.dropLogs(id), c.records.remove(id), c.removeTimeline(id))
+	return errors.Join(err, e, c.uploads.removeRecord(id, pledgeSuffix), c.removeSharedJournals(id), c.records.remove(id), c.removeTimeline(id))
 }
 
 // deleteCheckpoints deletes a job's checkpoints.
 func (c *Conductor) deleteCheckpoints(ctx context.Context, id uint32) error {
-	if err := c.forgo(ctx, id); err != nil {
+	if err := c.abandonUpload(ctx, id); err != nil {
 		return err
 	}
 	job := c.storeJob(id)
@@ -342,7 +342,7 @@ func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
 		return err
 	}
 	keep := c.Keep
-	keep.Needs = c.Needs
+	keep.Needs = c.IsNeededAsBase
 	for _, old := range keep.Expired(time.Now(), all) {
 		err = errors.Join(err, c.deleteUnlessBase(ctx, old))
 	}
@@ -354,7 +354,7 @@ func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
 func (c *Conductor) deleteUnlessBase(ctx context.Context, id store.ID) error {
 	c.uploads.mu.Lock()
 	defer c.uploads.mu.Unlock()
-	if c.Needs(id) {
+	if c.IsNeededAsBase(id) {
 		return nil
 	}
 	return c.deleteCheckpoint(ctx, id)

@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// A job that ends while it runs is settled by the node that led it (end.go). One that is
+// A job that ends while it runs is settled by the node that led it (end_run.go). One that is
 // cancelled while it waits, or whose leader died, has no node: then one daemon of the
 // cluster, the tidier, finds that Slurm is done with it. It takes away the record and the
 // addresses, and leaves the checkpoints to a collection, by age.

@@ -14,24 +14,24 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// maxMapped bounds what is compared of one capsule; programs map some hundred at most.
-const maxMapped = 4096
+// maxExecutables bounds what is compared of one capsule; programs map some hundred at most.
+const maxExecutables = 4096
 
-// mapped returns the files of the system that programs of a capsule run code of, by their
+// systemExecutables returns the files of the system that programs of a capsule run code of, by their
 // paths in root, the capsule's: pages of them that were not changed are in no image, and a
 // node with another build has other ones. What belongs to a user is on a file system that
 // all nodes share, or travels with the capsule; what is ours is the job's kit, on every node.
-func mapped(root string, programs []capsule.Program, ours func(path string) bool) []string {
+func systemExecutables(root string, programs []capsule.Program, ours func(path string) bool) []string {
 	var paths []string
 	seen := map[string]bool{}
 	for _, p := range programs {
-		for _, pid := range processesIn(p.Cgroup) {
-			for _, path := range executables(pid) {
-				if seen[path] || ours(path) || len(paths) >= maxMapped {
+		for _, pid := range cgroupProcesses(p.Cgroup) {
+			for _, path := range mappedExecutables(pid) {
+				if seen[path] || ours(path) || len(paths) >= maxExecutables {
 					continue
 				}
 				seen[path] = true
-				if systems(filepath.Join(root, path)) {
+				if isRootFile(filepath.Join(root, path)) {
 					paths = append(paths, path)
 				}
 			}
@@ -40,9 +40,9 @@ func mapped(root string, programs []capsule.Program, ours func(path string) bool
 	return paths
 }
 
-// executables lists the files that a process has mapped to be executed, but those that were
+// mappedExecutables lists the files that a process has mapped to be executed, but those that were
 // deleted or replaced since: CRIU keeps these.
-func executables(pid int) []string {
+func mappedExecutables(pid int) []string {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return nil // it has ended
@@ -62,8 +62,8 @@ func executables(pid int) []string {
 	return paths
 }
 
-// systems says whether a file is root's.
-func systems(path string) bool {
+// isRootFile says whether a file is root's.
+func isRootFile(path string) bool {
 	var st syscall.Stat_t
 	return syscall.Stat(path, &st) == nil && st.Uid == 0 && st.Mode&syscall.S_IFMT == syscall.S_IFREG
 }

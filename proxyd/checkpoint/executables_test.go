@@ -66,7 +66,7 @@ func TestMapped(t *testing.T) {
 	libc := func(p string) bool { return strings.HasSuffix(p, "/libc.so.6") }
 	var got []string
 	for range 1000 { // until the loader has done its work
-		if got = mapped("/", programs, func(path string) bool { return path == "/ours" }); slices.ContainsFunc(got, libc) {
+		if got = systemExecutables("/", programs, func(path string) bool { return path == "/ours" }); slices.ContainsFunc(got, libc) {
 			break
 		}
 	}

@@ -23,8 +23,8 @@ func (c *Conductor) journalDir(job uint32, index int) string {
 	return filepath.Join(c.Lib, "lists", fmt.Sprintf("%d.%d", job, index))
 }
 
-// journalLog is where it is kept for all nodes.
-func (c *Conductor) journalLog(job uint32, index int) string {
+// sharedJournalPath is where it is kept for all nodes.
+func (c *Conductor) sharedJournalPath(job uint32, index int) string {
 	return filepath.Join(c.records.dir, fmt.Sprintf("%d.%d.files", job, index))
 }
 
@@ -32,8 +32,8 @@ func (c *Conductor) journalLog(job uint32, index int) string {
 // it does nothing new to them, nothing is written.
 const journalPeriod = 100 * time.Millisecond
 
-// openJournal makes the list of a capsule that is about to be made.
-func (j *job) openJournal(index int) (*files.Journal, error) {
+// createJournal makes the list of a capsule that is about to be made.
+func (j *job) createJournal(index int) (*files.Journal, error) {
 	dir := j.c.journalDir(j.id, index)
 	j.mu.Lock()
 	rec := j.rec
@@ -41,12 +41,12 @@ func (j *job) openJournal(index int) (*files.Journal, error) {
 	if err := files.CreateJournal(dir, rec.UID, rec.GID); err != nil {
 		return nil, err
 	}
-	return files.OpenJournal(dir, j.c.journalLog(j.id, index))
+	return files.OpenJournal(dir, j.c.sharedJournalPath(j.id, index))
 }
 
-// list keeps a capsule's list of files until ctx ends: what the shims tell, and what the
+// recordFileChanges keeps a capsule's list of files until ctx ends: what the shims tell, and what the
 // kernel tells of programs that bypass these.
-func (j *job) list(ctx context.Context, lc *localCapsule) {
+func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 	defer close(lc.journalIdle)
 	var both sync.WaitGroup
 	defer both.Wait()
@@ -60,7 +60,7 @@ func (j *job) list(ctx context.Context, lc *localCapsule) {
 	j.mu.Unlock()
 	both.Go(func() {
 		err := files.Watch(ctx, files.Watched{
-			PID: lc.capsule.PID(), PIDs: func() []int { return processesOf(ctx, lc.capsule) },
+			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
 			Trusted: []string{filepath.Join(kit, kitWarden), filepath.Join(kit, kitSrun)},
 		}, lc.journal)
 		switch {
@@ -75,21 +75,21 @@ func (j *job) list(ctx context.Context, lc *localCapsule) {
 	})
 }
 
-// processesOf returns the processes of a capsule's programs.
-func processesOf(ctx context.Context, c *capsule.Capsule) (pids []int) {
+// capsuleProcesses returns the processes of a capsule's programs.
+func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 	programs, err := runningPrograms(ctx, c)
 	if err != nil {
 		return nil // it is gone, or will be asked again
 	}
 	for _, p := range programs {
-		pids = append(pids, processesIn(p.Cgroup)...)
+		pids = append(pids, cgroupProcesses(p.Cgroup)...)
 	}
 	return pids
 }
 
-// user is with whose rights the job's files are read and written. A supplementary group
+// fileUser is with whose rights the job's files are read and written. A supplementary group
 // may be needed to reach them.
-func (j *job) user(c *capsule.Capsule, groups []uint32) files.User {
+func (j *job) fileUser(c *capsule.Capsule, groups []uint32) files.User {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return files.User{PID: c.PID(), UID: j.rec.UID, GID: j.rec.GID, Groups: groups}
@@ -100,10 +100,10 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 	var pids []int
 	var groups []uint32
 	for _, p := range programs {
-		pids = append(pids, processesIn(p.Cgroup)...)
+		pids = append(pids, cgroupProcesses(p.Cgroup)...)
 	}
 	if len(pids) > 0 {
-		groups, _ = groupsOf(pids[0])
+		groups, _ = supplementaryGroups(pids[0])
 	}
 	// What srun writes for its step (--output=FILE) is the job's too.
 	j.mu.Lock()
@@ -137,7 +137,7 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 	if err != nil {
 		return nil, err
 	}
-	state, err := files.Record(ctx, j.user(lc.capsule, groups), j.fileJob(lc, programs), before, touched, s)
+	state, err := files.Record(ctx, j.fileUser(lc.capsule, groups), j.fileJob(lc, programs), before, touched, s)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint,
 	if err != nil {
 		return err
 	}
-	report, err := files.PutBack(ctx, j.user(lc.capsule, m.Groups), files.Job{Exclude: j.rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
+	report, err := files.PutBack(ctx, j.fileUser(lc.capsule, m.Groups), files.Job{Exclude: j.rec.Options.Exclude, Logs: m.Logs}, m.Files, after,
 		streamSource{point.reader, m, "files/"})
 	if err != nil {
 		return err
@@ -196,15 +196,15 @@ func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint,
 	return lc.journal.Rewind(m.Files.Mark, report.Made)
 }
 
-// listEnd is longer than whoever writes to a journal needs to end, unless he hangs with a
+// journalIdleTimeout is longer than whoever writes to a journal needs to end, unless he hangs with a
 // file server.
-const listEnd = 5 * time.Second
+const journalIdleTimeout = 5 * time.Second
 
-// dropJournal removes what is left of a capsule's list on this node. Call h.stop before.
-func (j *job) dropJournal(lc *localCapsule) error {
+// removeJournal removes what is left of a capsule's list on this node. Call h.stop before.
+func (j *job) removeJournal(lc *localCapsule) error {
 	select {
 	case <-lc.journalIdle:
-	case <-time.After(listEnd):
+	case <-time.After(journalIdleTimeout):
 		j.log.Warn("the watch of files hangs", "capsule", lc.index)
 	}
 	if err := lc.journal.Close(); err != nil { // nothing of it is lost but what was never readable
@@ -213,8 +213,8 @@ func (j *job) dropJournal(lc *localCapsule) error {
 	return os.RemoveAll(j.c.journalDir(j.id, lc.index))
 }
 
-// dropLogs removes the lists of a job that is over.
-func (c *Conductor) dropLogs(id uint32) error {
+// removeSharedJournals removes the lists of a job that is over.
+func (c *Conductor) removeSharedJournals(id uint32) error {
 	all, err := filepath.Glob(filepath.Join(c.records.dir, fmt.Sprintf("%d.*.files", id)))
 	for _, path := range all {
 		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {

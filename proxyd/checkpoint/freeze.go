@@ -101,7 +101,7 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 		if err := lc.capsule.Freeze(ctx, names...); err != nil && !isGone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
-		if err := lc.afterVisits(ctx, names); err != nil && !isGone(err) {
+		if err := lc.freezeDisconnected(ctx, names); err != nil && !isGone(err) {
 			return fmt.Errorf("freeze: %w", err)
 		}
 	}

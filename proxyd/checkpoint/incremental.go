@@ -95,7 +95,7 @@ func (b *baseCheckpoint) carryStreams(ctx context.Context, prefix string, names 
 	for _, name := range names {
 		b.carried = true
 		err := b.carry(ctx, prefix+name)
-		if err != nil && !full(err) && ctx.Err() == nil {
+		if err != nil && !isOutOfSpace(err) && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", errBaseUnusable, err)
 		}
 		if err != nil {
@@ -149,7 +149,7 @@ func (c *Conductor) checkBaseStored(ctx context.Context, up *Upload) error {
 	if up.Base == 0 {
 		return nil
 	}
-	id := c.idOf(up)
+	id := c.uploadID(up)
 	id.Number = up.Base
 	r, err := c.Store.Open(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,11 +161,11 @@ func (c *Conductor) checkBaseStored(ctx context.Context, up *Upload) error {
 	return r.Close()
 }
 
-// Needs says that a checkpoint is the base of one that is on its way to the store. Who cannot tell keeps it.
-func (c *Conductor) Needs(id store.ID) bool {
+// IsNeededAsBase says that a checkpoint is the base of one that is on its way to the store. Who cannot tell keeps it.
+func (c *Conductor) IsNeededAsBase(id store.ID) bool {
 	for _, suffix := range []string{pledgeSuffix, uploadSuffix} { // in this order, so that none is missed which becomes the other
 		up, err := c.uploads.read(id.Job, suffix)
-		if err != nil || up != nil && up.Lost == "" && up.Base == id.Number && c.idOf(up).JobID == id.JobID {
+		if err != nil || up != nil && up.Lost == "" && up.Base == id.Number && c.uploadID(up).JobID == id.JobID {
 			return true
 		}
 	}

@@ -41,7 +41,7 @@ func (l *lab) stagedOn(number, on uint32) *Upload {
 func (l *lab) arrive(up *Upload) {
 	l.t.Helper()
 	n1 := l.nodes["n1"]
-	n1.bring(up, nil)
+	n1.startUpload(up, nil)
 	if lost, err := l.await(n1, time.Minute); lost != nil || err != nil {
 		l.t.Fatalf("await: %+v, %v", lost, err)
 	}
@@ -58,19 +58,19 @@ func TestUploadOnAnother(t *testing.T) {
 	l.commit(n1, 2) // as if it came in between
 	up := l.stagedOn(3, 1)
 	n1.Keep.Count = 1
-	if !n2.Needs(l.id(1)) || n2.Needs(l.id(2)) || n2.Needs(l.id(3)) {
+	if !n2.IsNeededAsBase(l.id(1)) || n2.IsNeededAsBase(l.id(2)) || n2.IsNeededAsBase(l.id(3)) {
 		t.Error("what is needed is not known")
 	}
 	noError(t, n1.deleteExpired(t.Context(), 7))
 	if got := fmt.Sprint(l.numbers()); got != "[1 2]" {
 		t.Errorf("in the store: %s", got)
 	}
-	n1.bring(up, nil)
+	n1.startUpload(up, nil)
 	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := fmt.Sprint(l.numbers()); got != "[3]" {
 		t.Errorf("in the store: %s", got)
 	}
-	if n2.Needs(l.id(1)) {
+	if n2.IsNeededAsBase(l.id(1)) {
 		t.Error("it is needed when the other has arrived")
 	}
 	for range 3 {
@@ -94,7 +94,7 @@ func TestExpiredMeanwhile(t *testing.T) {
 	if got := fmt.Sprint(l.numbers()); got != "[1]" {
 		t.Errorf("in the store: %s", got)
 	}
-	noError(t, n1.uploads.remove(7))
+	noError(t, n1.uploads.removeAll(7))
 	noError(t, n1.deleteUnlessBase(t.Context(), l.id(1)))
 	if got := fmt.Sprint(l.numbers()); got != "[]" {
 		t.Errorf("in the store: %s", got)
@@ -113,8 +113,8 @@ func TestPledge(t *testing.T) {
 	pledged := func(after error) {
 		t.Helper()
 		err := n1.uploads.pledge(&up, func() error {
-			if now, err := n2.uploads.load(7); err != nil || !before.same(now) || !n2.Needs(l.id(1)) {
-				t.Errorf("while it is pledged: %+v, %v, needs its base: %v", now, err, n2.Needs(l.id(1)))
+			if now, err := n2.uploads.load(7); err != nil || !before.isSame(now) || !n2.IsNeededAsBase(l.id(1)) {
+				t.Errorf("while it is pledged: %+v, %v, needs its base: %v", now, err, n2.IsNeededAsBase(l.id(1)))
 			}
 			return after
 		})
@@ -123,26 +123,26 @@ func TestPledge(t *testing.T) {
 		}
 	}
 	pledged(errBaseUnusable)
-	if now, err := n2.uploads.load(7); err != nil || !before.same(now) || n2.Needs(l.id(1)) {
+	if now, err := n2.uploads.load(7); err != nil || !before.isSame(now) || n2.IsNeededAsBase(l.id(1)) {
 		t.Errorf("of one that is not whole, there is left %+v, %v", now, err)
 	}
 	pledged(nil)
-	if now, err := n2.uploads.load(7); err != nil || !up.same(now) || !n2.Needs(l.id(1)) {
+	if now, err := n2.uploads.load(7); err != nil || !up.isSame(now) || !n2.IsNeededAsBase(l.id(1)) {
 		t.Errorf("of one that is whole: %+v, %v", now, err)
 	}
-	noError(t, n1.uploads.remove(7))
+	noError(t, n1.uploads.removeAll(7))
 
 	noError(t, writeJSON(n1.uploads.path(7, pledgeSuffix), &up)) // and then its leader died
-	if !n2.Needs(l.id(1)) {
+	if !n2.IsNeededAsBase(l.id(1)) {
 		t.Error("what is pledged needs nothing")
 	}
 	l.kill("n1")
-	noError(t, n2.bringPending())
-	if !n2.Needs(l.id(1)) {
+	noError(t, n2.resumeUploads())
+	if !n2.IsNeededAsBase(l.id(1)) {
 		t.Error("another node's pledge was taken away")
 	}
-	noError(t, l.boot("n1", dir, nil).bringPending())
-	if n2.Needs(l.id(1)) {
+	noError(t, l.boot("n1", dir, nil).resumeUploads())
+	if n2.IsNeededAsBase(l.id(1)) {
 		t.Error("the pledge of a daemon that was killed stays")
 	}
 }
@@ -158,14 +158,14 @@ func TestUploadOnAnotherKilled(t *testing.T) {
 		up := l.stagedOn(2, 1)
 		l.kill("n1")
 		n1 := l.boot("n1", dirs[0], storetest.NewFault(l.store(), at, storetest.After))
-		err := n1.bringOnce(t.Context(), &bringing{up: *up})
+		err := n1.tryUpload(t.Context(), &uploadRun{upload: *up})
 		l.kill("n1")
 		if at%2 == 0 {
 			l.kill("n2")
 			l.boot("n2", dirs[1], nil)
 		}
 		n1 = l.boot("n1", dirs[0], nil)
-		noError(t, n1.bringPending())
+		noError(t, n1.resumeUploads())
 		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
 			t.Fatalf("step %d: await: %+v, %v", at, lost, err)
 		}
@@ -192,7 +192,7 @@ func TestUploadWithoutItsBase(t *testing.T) {
 	if err := n1.checkBaseStored(t.Context(), up); !errors.Is(err, errBaseUnusable) {
 		t.Errorf("what is gone is there: %v", err)
 	}
-	n1.bring(up, nil)
+	n1.startUpload(up, nil)
 	lost, err := l.await(n1, time.Minute)
 	if err != nil || lost == nil || !strings.Contains(lost.Lost, "0/batch/pages-1.img: the checkpoint before cannot be built upon") {
 		t.Fatalf("%+v, %v", lost, err)
@@ -200,7 +200,7 @@ func TestUploadWithoutItsBase(t *testing.T) {
 	if got := l.numbers(); len(got) != 0 {
 		t.Errorf("in the store: %v", got)
 	}
-	if n1.Needs(l.id(1)) {
+	if n1.IsNeededAsBase(l.id(1)) {
 		t.Error("what is lost needs something")
 	}
 }

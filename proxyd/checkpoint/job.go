@@ -181,7 +181,7 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 		lc.capsule.Remove(ctx),
 		lc.endDevices(ctx),
 		j.c.Overlay.Detach(ctx, capsuleName(j.id, lc.index)),
-		j.dropJournal(lc),
+		j.removeJournal(lc),
 	)
 	if err != nil {
 		return fmt.Errorf("capsule %d.%d: %w", j.id, lc.index, err)

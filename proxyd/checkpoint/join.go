@@ -196,7 +196,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	if err != nil {
 		return warden.Place{}, err
 	}
-	j.enterGroup(lc, t.PID)
+	j.enterJobCgroup(lc, t.PID)
 	j.mu.Lock()
 	if mode == warden.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
 		mode = warden.Fresh // it was restored already in this run, and its step is run again
@@ -218,7 +218,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 		j.startPeriodic()
 	}
 	return warden.Place{
-		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.kitOf(lc),
+		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.capsuleKitDir(lc),
 		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.deviceEnv(lc), where.nodeEnv(index, first)),
 	}, nil
 }

@@ -57,7 +57,7 @@ func (j *job) addCapsule(lc *localCapsule) {
 	j.saveNote(lc)
 	j.mu.Unlock()
 	j.c.background.Go(func() { j.watchCapsule(ctx, lc) })
-	j.c.background.Go(func() { j.list(ctx, lc) })
+	j.c.background.Go(func() { j.recordFileChanges(ctx, lc) })
 	if lc.devices != nil {
 		j.c.background.Go(func() { j.watchDevices(ctx, lc) })
 	}
@@ -79,7 +79,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	if err := capsule.Discard(ctx, dir); err != nil {
 		return nil, err
 	}
-	if lc.journal, err = j.openJournal(index); err != nil {
+	if lc.journal, err = j.createJournal(index); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -87,7 +87,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 			err = errors.Join(err, lc.journal.Close())
 		}
 	}()
-	kit, err := j.c.kit(rec.Kit)
+	kit, err := j.c.nodeKit(rec.Kit)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	spec.Binds = append(spec.Binds, binds...)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, j.c.endDevices(context.WithoutCancel(ctx), j.id, index))
+			err = errors.Join(err, j.c.endLeftoverDevices(context.WithoutCancel(ctx), j.id, index))
 		}
 	}()
 	if err := os.MkdirAll(dir, 0o700); err != nil {

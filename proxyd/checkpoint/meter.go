@@ -24,16 +24,16 @@ type Meter interface {
 	Stored(ctx context.Context, id store.ID)
 }
 
-// unmetered is the Meter of who has none.
-type unmetered struct{}
+// noMeter is the Meter of who has none.
+type noMeter struct{}
 
-func (unmetered) Event(string)                      {}
-func (unmetered) Phase(string, time.Duration, bool) {}
-func (unmetered) Checkpoint(time.Duration)          {}
-func (unmetered) Stored(context.Context, store.ID)  {}
+func (noMeter) Event(string)                      {}
+func (noMeter) Phase(string, time.Duration, bool) {}
+func (noMeter) Checkpoint(time.Duration)          {}
+func (noMeter) Stored(context.Context, store.ID)  {}
 
-// inStore tells of a checkpoint that is in the store.
-func (c *Conductor) inStore(id store.ID) {
+// reportStored tells of a checkpoint that is in the store.
+func (c *Conductor) reportStored(id store.ID) {
 	c.startBackground(func(ctx context.Context) { c.Meter.Stored(ctx, id) })
 }
 

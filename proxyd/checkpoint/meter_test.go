@@ -19,7 +19,7 @@ import (
 
 // told remembers the events.
 type told struct {
-	unmetered
+	noMeter
 	events []string
 }
 

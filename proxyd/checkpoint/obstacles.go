@@ -39,8 +39,8 @@ type Obstacle struct {
 	Since time.Time `json:"-"` // that attempts find it
 }
 
-// since says of obstacles of a node since when they are known.
-func (o Obstacle) since(node string, now time.Time, before []Obstacle) Obstacle {
+// withSince says of obstacles of a node since when they are known.
+func (o Obstacle) withSince(node string, now time.Time, before []Obstacle) Obstacle {
 	o.Node, o.Since = node, now
 	for _, old := range before {
 		if o.Since = old.Since; o == old {
@@ -53,8 +53,8 @@ func (o Obstacle) since(node string, now time.Time, before []Obstacle) Obstacle 
 
 func (o Obstacle) String() string { return fmt.Sprintf("%s (PID %d) %s", o.Name, o.PID, o.What) }
 
-// devices that hold a state which is not in the process.
-var devices = []struct{ prefix, what string }{
+// uncapturableDevices that hold a state which is not in the process.
+var uncapturableDevices = []struct{ prefix, what string }{
 	{"/dev/pts/", "has a terminal from outside of the program, "},
 	{"/dev/nvidia", "holds a GPU by itself, "},
 	{"/dev/infiniband/", "holds an RDMA device, "},
@@ -66,13 +66,13 @@ var devices = []struct{ prefix, what string }{
 	{"anon_inode:[userfaultfd]", "handles page faults itself"},
 }
 
-// obstacles looks for what cannot be captured in the programs of a capsule. What it
+// findObstacles looks for what cannot be captured in the programs of a capsule. What it
 // overlooks, CRIU finds later; then the checkpoint takes longer to fail.
-func (j *job) obstacles(c *capsule.Capsule, programs []capsule.Program) ([]Obstacle, error) {
+func (j *job) findObstacles(c *capsule.Capsule, programs []capsule.Program) ([]Obstacle, error) {
 	j.mu.Lock()
 	ours := j.rec.Addresses
 	j.mu.Unlock()
-	outside, err := connections(c.PID(), func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
+	outside, err := outsideConnections(c.PID(), func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(ours, a) })
 	if err != nil {
 		return nil, err
 	}
@@ -81,16 +81,16 @@ func (j *job) obstacles(c *capsule.Capsule, programs []capsule.Program) ([]Obsta
 		if p.Ended || p.Waiting {
 			continue
 		}
-		pids := processesIn(p.Cgroup)
+		pids := cgroupProcesses(p.Cgroup)
 		own := terminalsOf(c.PID(), pids)
 		for _, pid := range pids {
-			found = append(found, obstaclesOf(p, pid, outside, own)...)
+			found = append(found, processObstacles(p, pid, outside, own)...)
 		}
 	}
 	return found, nil
 }
 
-func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own terminals) []Obstacle {
+func processObstacles(p capsule.Program, pid int, outside map[string]string, own terminals) []Obstacle {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, err := os.ReadDir(dir)
 	if err != nil {
@@ -98,7 +98,7 @@ func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own term
 	}
 	var found []Obstacle
 	see := func(what string) {
-		o := Obstacle{Program: p.Name, PID: innerPID(pid), Name: commandOf(pid), What: what}
+		o := Obstacle{Program: p.Name, PID: namespacePID(pid), Name: commandName(pid), What: what}
 		if !slices.Contains(found, o) {
 			found = append(found, o)
 		}
@@ -107,7 +107,7 @@ func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own term
 	for _, fd := range fds {
 		path := filepath.Join(dir, fd.Name())
 		link, err := os.Readlink(path)
-		if err != nil || own.own(path, link) {
+		if err != nil || own.isOwn(path, link) {
 			continue
 		}
 		if to, ok := outside[link]; ok {
@@ -116,7 +116,7 @@ func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own term
 		if fd.Name() == pmi && strings.HasPrefix(link, "socket:") {
 			see("is connected to Slurm by srun --mpi=pmi2: start MPI programs with mpiexec, others with --mpi=none")
 		}
-		for _, d := range devices {
+		for _, d := range uncapturableDevices {
 			if strings.HasPrefix(link, d.prefix) {
 				if strings.HasSuffix(d.what, ", ") {
 					see(d.what + link)
@@ -129,9 +129,9 @@ func obstaclesOf(p capsule.Program, pid int, outside map[string]string, own term
 	return found
 }
 
-// connections returns the TCP connections of a network namespace to addresses that are
+// outsideConnections returns the TCP connections of a network namespace to addresses that are
 // not inside, by the names that their sockets have as descriptors.
-func connections(pid int, inside func(netip.Addr) bool) (map[string]string, error) {
+func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]string, error) {
 	found := map[string]string{}
 	for _, table := range []string{"tcp", "tcp6"} {
 		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, table))
@@ -172,8 +172,8 @@ func parseAddrPort(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), ok
 }
 
-// processesIn lists a program's processes, as this PID namespace counts.
-func processesIn(cgroup string) []int {
+// cgroupProcesses lists a program's processes, as this PID namespace counts.
+func cgroupProcesses(cgroup string) []int {
 	b, err := os.ReadFile(filepath.Join(cgroup, "cgroup.procs"))
 	if err != nil {
 		return nil // it has ended
@@ -187,8 +187,8 @@ func processesIn(cgroup string) []int {
 	return all
 }
 
-// innerPID is a process's PID in its own namespace.
-func innerPID(pid int) int {
+// namespacePID is a process's PID in its own namespace.
+func namespacePID(pid int) int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(b)) {
 		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
@@ -200,7 +200,7 @@ func innerPID(pid int) int {
 	return pid
 }
 
-func commandOf(pid int) string {
+func commandName(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
 		return "a process"
@@ -212,7 +212,7 @@ func commandOf(pid int) string {
 func residentBytes(p capsule.Program) uint64 {
 	var sum uint64
 	page := uint64(os.Getpagesize())
-	for _, pid := range processesIn(p.Cgroup) {
+	for _, pid := range cgroupProcesses(p.Cgroup) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 		if err != nil {
 			continue

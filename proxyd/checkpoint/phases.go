@@ -235,7 +235,7 @@ func (c *Conductor) waitForUpload(ctx context.Context, job uint32, waits func())
 		}
 		waits()
 		select {
-		case <-b.over:
+		case <-b.done:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -256,7 +256,7 @@ func (a *attempt) run(ctx context.Context) {
 	if err == nil {
 		j.c.Meter.Checkpoint(time.Since(began))
 		if !a.staged {
-			j.c.inStore(a.id)
+			j.c.reportStored(a.id)
 		}
 		if a.mustCaptureNow() {
 			j.c.noteCaptureTime(time.Since(began))
@@ -268,7 +268,7 @@ func (a *attempt) run(ctx context.Context) {
 		a.endHeartbeat()
 		err = a.finish(ctx)
 		if a.staged {
-			j.c.bring(a.upload, a.reservation)
+			j.c.startUpload(a.upload, a.reservation)
 		}
 	}
 	if a.captureErr != nil {

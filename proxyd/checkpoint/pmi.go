@@ -17,11 +17,11 @@ func slurmPMI(pid int) string {
 	if err != nil {
 		return ""
 	}
-	return pmiOf(string(b))
+	return pmiDescriptor(string(b))
 }
 
-// pmiOf reads an environment. mpiexec sets PMI_FD too, but the job's number is Slurm's way.
-func pmiOf(environ string) string {
+// pmiDescriptor reads an environment. mpiexec sets PMI_FD too, but the job's number is Slurm's way.
+func pmiDescriptor(environ string) string {
 	env := map[string]string{}
 	for v := range strings.SplitSeq(environ, "\x00") {
 		key, value, _ := strings.Cut(v, "=")

@@ -122,7 +122,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for node, r := range a.reports {
 		bytes += r.Bytes
 		for _, o := range r.Obstacles {
-			found = append(found, o.since(node, now, before))
+			found = append(found, o.withSince(node, now, before))
 		}
 		if len(r.Unrestored) > 0 {
 			return fmt.Errorf("%w: %s", errRestoring, strings.Join(r.Unrestored, ", "))
@@ -235,7 +235,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	for _, lc := range j.localCapsules() {
 		r.Capsules++
 		if lc.devices != nil {
-			used, err := j.devicesUse(ctx, lc)
+			used, err := j.deviceBytesUsed(ctx, lc)
 			if err != nil {
 				return r, err
 			}
@@ -253,7 +253,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 			r.Programs++
 			r.Bytes += residentBytes(p)
 		}
-		found, err := j.obstacles(lc.capsule, programs)
+		found, err := j.findObstacles(lc.capsule, programs)
 		if err != nil {
 			return r, err
 		}
@@ -266,7 +266,7 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 			return r, err
 		}
 	}
-	r.Staged = b.Stage && r.Capsules > 0 && j.stageRoom(id, r.Bytes)
+	r.Staged = b.Stage && r.Capsules > 0 && j.reserveStage(id, r.Bytes)
 	return r, nil
 }
 

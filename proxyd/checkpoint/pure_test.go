@@ -168,7 +168,7 @@ func TestPMI(t *testing.T) {
 		"PMI_FD=16\x00PMI_JOBID=.0\x00":                                    "",
 		"":                                                                 "",
 	} {
-		if got := pmiOf(environ); got != want {
+		if got := pmiDescriptor(environ); got != want {
 			t.Errorf("%q: %q, want %q", environ, got, want)
 		}
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// meetBody is the body of phaseMeet: the device servers of a restored job find each other.
-type meetBody struct {
+// reconnectRequest is the body of phaseMeet: the device servers of a restored job find each other.
+type reconnectRequest struct {
 	Peers map[int]string `json:"peers,omitempty"` // where each is, by capsule; nil: say where those of this node are
 }
 
-// meetHere is this node's part of it.
-func (j *job) meetHere(ctx context.Context, _ store.ID, b meetBody) (map[int]string, error) {
+// reconnectHere is this node's part of it.
+func (j *job) reconnectHere(ctx context.Context, _ store.ID, b reconnectRequest) (map[int]string, error) {
 	at := map[int]string{}
 	for _, lc := range j.localCapsules() {
 		if lc.devices == nil {
@@ -29,7 +29,7 @@ func (j *job) meetHere(ctx context.Context, _ store.ID, b meetBody) (map[int]str
 		}
 		var err error
 		if b.Peers == nil {
-			at[lc.index], err = lc.meetingPoint(ctx)
+			at[lc.index], err = lc.reconnectAddress(ctx)
 		} else {
 			err = lc.devices.Reconnect(ctx, b.Peers)
 		}
@@ -40,8 +40,8 @@ func (j *job) meetHere(ctx context.Context, _ store.ID, b meetBody) (map[int]str
 	return at, nil
 }
 
-// meetingPoint is where the device server waits for the others; "" if it works already.
-func (lc *localCapsule) meetingPoint(ctx context.Context) (string, error) {
+// reconnectAddress is where the device server waits for the others; "" if it works already.
+func (lc *localCapsule) reconnectAddress(ctx context.Context) (string, error) {
 	st, err := lc.devices.Status(ctx)
 	if err != nil || !st.Stopped {
 		return "", err
@@ -49,15 +49,15 @@ func (lc *localCapsule) meetingPoint(ctx context.Context) (string, error) {
 	return lc.devices.Address(ctx)
 }
 
-// meet has the device servers of a restored job find each other. They stand still.
-func (j *job) meet(ctx context.Context, point *resumePoint, where placement) error {
+// reconnectDevices has the device servers of a restored job find each other. They stand still.
+func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where placement) error {
 	if !slices.ContainsFunc(point.meta.Capsules, func(m CapsuleMeta) bool { return m.Devices != nil }) {
 		return nil
 	}
-	peers, err := j.meetThere(ctx, point, where, meetBody{})
+	peers, err := j.reconnectOnNodes(ctx, point, where, reconnectRequest{})
 	// Where one works all have met: a daemon of this node that was killed since came so far.
 	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {
-		_, err = j.meetThere(ctx, point, where, meetBody{peers})
+		_, err = j.reconnectOnNodes(ctx, point, where, reconnectRequest{peers})
 	}
 	if err != nil {
 		return fmt.Errorf("the device servers do not find each other: %w", err)
@@ -65,8 +65,8 @@ func (j *job) meet(ctx context.Context, point *resumePoint, where placement) err
 	return nil
 }
 
-// meetThere has all nodes do their part, side by side, and puts together what they say.
-func (j *job) meetThere(ctx context.Context, point *resumePoint, where placement, b meetBody) (map[int]string, error) {
+// reconnectOnNodes has all nodes do their part, side by side, and puts together what they say.
+func (j *job) reconnectOnNodes(ctx context.Context, point *resumePoint, where placement, b reconnectRequest) (map[int]string, error) {
 	var mu sync.Mutex
 	all := map[int]string{}
 	g, ctx := errgroup.WithContext(ctx)

@@ -23,7 +23,7 @@ type wholeNodes struct {
 func (r *wholeNodes) Phase(_ context.Context, node, _, _, phase string, body []byte) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var b meetBody
+	var b reconnectRequest
 	switch {
 	case phase == callUnrestored:
 		return []byte("[]"), nil

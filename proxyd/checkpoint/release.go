@@ -38,9 +38,9 @@ func (a *attempt) finish(ctx context.Context) error {
 			a.log.Error("record", "error", err)
 		}
 	}
-	if a.staged && then != forwardSignal && !a.upload.Left { // asked for while it was being made
-		a.upload.Left = true
-		if err := j.c.uploads.change(a.upload, func(now *Upload) bool { now.Left = true; return true }); err != nil {
+	if a.staged && then != forwardSignal && !a.upload.Released { // asked for while it was being made
+		a.upload.Released = true
+		if err := j.c.uploads.change(a.upload, func(now *Upload) bool { now.Released = true; return true }); err != nil {
 			a.log.Error("record of the upload", "error", err)
 		}
 	}

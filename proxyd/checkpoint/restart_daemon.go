@@ -54,10 +54,10 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.resumeRequeues(); err != nil {
 		return err
 	}
-	if err := c.sweepKits(); err != nil {
+	if err := c.removeUnusedKits(); err != nil {
 		return err
 	}
-	if err := c.bringPending(); err != nil {
+	if err := c.resumeUploads(); err != nil {
 		c.Log.Error("uploads of a predecessor", "error", err)
 	}
 	c.startBackground(c.sweepPeriodically)
@@ -71,7 +71,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		c.rememberEndedRun(n.Job, n.Run)
 		return errors.Join(
 			capsule.Discard(ctx, c.capsuleDir(n.Job, n.Index)),
-			c.endDevices(ctx, n.Job, n.Index),
+			c.endLeftoverDevices(ctx, n.Job, n.Index),
 			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
 			os.RemoveAll(c.journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.srunDir(n.Job, n.Index)),
@@ -89,7 +89,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	if rec == nil { // the job is over, and its end was told to nobody
 		return errors.Join(
 			cap.Remove(ctx),
-			c.endDevices(ctx, n.Job, n.Index),
+			c.endLeftoverDevices(ctx, n.Job, n.Index),
 			c.Overlay.Detach(ctx, capsuleName(n.Job, n.Index)),
 			os.RemoveAll(c.journalDir(n.Job, n.Index)),
 			os.RemoveAll(c.srunDir(n.Job, n.Index)),
@@ -119,7 +119,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[batchProgram]
 	}
-	if lc.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.journalLog(n.Job, n.Index)); err != nil {
+	if lc.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.sharedJournalPath(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err
 	}

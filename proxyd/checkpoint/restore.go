@@ -27,7 +27,7 @@ import (
 //	leader                                         every node
 //	──────                                         ──────────
 //	the batch step's task asks for its place (join.go)
-//	all capsules are made on their nodes  ───────► files put back, network shut (raise.go)
+//	all capsules are made on their nodes  ───────► files put back, network shut (make_capsules.go)
 //	the batch script is restored, and goes on
 //	its sing-sruns ask again: the sruns start (sruns.go)
 //	                                               each task waits, and is restored
@@ -280,7 +280,7 @@ func (j *job) completeRestore(ctx context.Context, point *resumePoint, where pla
 	if left, err := j.unrestoredPrograms(ctx, point); err != nil || len(left) > 0 {
 		return false, err
 	}
-	if err := j.meet(ctx, point, where); err != nil {
+	if err := j.reconnectDevices(ctx, point, where); err != nil {
 		return false, err
 	}
 	j.log.Debug("phase begins", "phase", callUnlock)

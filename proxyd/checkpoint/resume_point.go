@@ -69,11 +69,11 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 	if err != nil {
 		return nil, false, err
 	}
-	kit, err := j.c.newKit(t.Warden, t.Shim)
+	kit, err := j.c.keepInstalledKit(t.Warden, t.Shim)
 	if err != nil {
 		return nil, false, err
 	}
-	gpus, err := j.c.gpusOf(ctx, s)
+	gpus, err := j.c.gpuCounts(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
@@ -100,14 +100,14 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Recor
 	var lost *Upload
 	if begins {
 		var err error
-		if lost, err = j.arrival(ctx, rec); err != nil {
+		if lost, err = j.awaitNewestUpload(ctx, rec); err != nil {
 			return nil, err
 		}
 	}
 	id := j.c.storeJob(j.id)
 	all, err := j.c.Store.List(ctx, &id)
 	if err == nil && len(all) == 0 {
-		err = j.withoutAny(lost)
+		err = j.holdWithoutCheckpoint(lost)
 	}
 	if err == nil && len(all) == 0 && j.c.Without == "hold" && !anew {
 		err = errNoCheckpoint
@@ -126,7 +126,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Recor
 		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)
 		return nil, errors.Join(err, j.giveUpRun(err))
 	}
-	if lost != nil && lost.Left {
+	if lost != nil && lost.Released {
 		p.lostNewer = fmt.Sprintf("; checkpoint %d is lost: %s", lost.Number, lost.Lost)
 	}
 	return p, nil

@@ -49,10 +49,10 @@ var kitLinks = map[string]string{
 	"libcuda.so.1": kitDriver, "libcuda.so": kitDriver, "libnccl.so.2": kitDriver, "libnvidia-ml.so.1": kitDriver,
 }
 
-var kitForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var kitHashPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// newKit keeps what is installed here for a job that begins. shim may be "".
-func (c *Conductor) newKit(warden, shim string) (hash string, err error) {
+// keepInstalledKit keeps what is installed here for a job that begins. shim may be "".
+func (c *Conductor) keepInstalledKit(warden, shim string) (hash string, err error) {
 	from := map[string]string{kitWarden: warden, kitSrun: c.Wrapper}
 	if shim != "" {
 		from[kitShim] = shim
@@ -65,15 +65,15 @@ func (c *Conductor) newKit(warden, shim string) (hash string, err error) {
 		return "", err
 	}
 	for _, dir := range []string{c.sharedKits(), c.localKits()} {
-		if err := keepKit(dir, hash, from); err != nil {
+		if err := copyKit(dir, hash, from); err != nil {
 			return "", fmt.Errorf("keep what is installed: %w", err)
 		}
 	}
 	return hash, nil
 }
 
-// kit returns this node's folder of a kit, of which the node itself has the shim too.
-func (c *Conductor) kit(hash string) (string, error) {
+// nodeKit returns this node's folder of a kit, of which the node itself has the shim too.
+func (c *Conductor) nodeKit(hash string) (string, error) {
 	dir, err := c.localKit(hash)
 	if err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func (c *Conductor) kit(hash string) (string, error) {
 			return "", err
 		}
 	}
-	return dir, linkKit(c.KitDir, map[string]string{kitShim: kitShim})
+	return dir, linkDeviceFolder(c.KitDir, map[string]string{kitShim: kitShim})
 }
 
 // hasDevices says whether programs of a kit can have devices.
@@ -97,8 +97,8 @@ func hasDevices(kit string) bool {
 	return err == nil
 }
 
-// linkKit makes kitDevices in a folder.
-func linkKit(dir string, links map[string]string) error {
+// linkDeviceFolder makes kitDevices in a folder.
+func linkDeviceFolder(dir string, links map[string]string) error {
 	to := filepath.Join(dir, kitDevices)
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
@@ -113,7 +113,7 @@ func linkKit(dir string, links map[string]string) error {
 }
 
 func (c *Conductor) localKit(hash string) (string, error) {
-	if !kitForm.MatchString(hash) {
+	if !kitHashPattern.MatchString(hash) {
 		return "", fmt.Errorf("kit %q", hash)
 	}
 	here := filepath.Join(c.localKits(), hash)
@@ -132,19 +132,19 @@ func (c *Conductor) localKit(hash string) (string, error) {
 	if got, err := kitHash(from); err != nil || got != hash {
 		return "", errors.Join(fmt.Errorf("%s is damaged", shared), err)
 	}
-	return here, keepKit(c.localKits(), hash, from)
+	return here, copyKit(c.localKits(), hash, from)
 }
 
 func (c *Conductor) sharedKits() string { return filepath.Join(c.Shared, "kits") }
 func (c *Conductor) localKits() string  { return filepath.Join(c.Lib, "kits") }
 
-// ofKit says whether a path is a file of the kit, in a capsule.
-func (c *Conductor) ofKit(path string) bool {
+// isKitFile says whether a path is a file of the kit, in a capsule.
+func (c *Conductor) isKitFile(path string) bool {
 	return path == c.Real || strings.HasPrefix(path, c.KitDir+"/")
 }
 
-// sweepKits removes this node's copies but those in use.
-func (c *Conductor) sweepKits() error {
+// removeUnusedKits removes this node's copies but those in use.
+func (c *Conductor) removeUnusedKits() error {
 	used := map[string]bool{}
 	for _, j := range c.allJobs() {
 		j.mu.Lock()
@@ -162,8 +162,8 @@ func (c *Conductor) sweepKits() error {
 	return err
 }
 
-// keepKit copies a kit into a folder of kits, whole or not at all.
-func keepKit(dir, hash string, from map[string]string) (err error) {
+// copyKit copies a kit into a folder of kits, whole or not at all.
+func copyKit(dir, hash string, from map[string]string) (err error) {
 	to := filepath.Join(dir, hash)
 	if _, err := os.Stat(to); err == nil {
 		return nil
@@ -179,7 +179,7 @@ func keepKit(dir, hash string, from map[string]string) (err error) {
 		}
 	}
 	if from[kitDriver] != "" {
-		if err := linkKit(tmp, kitLinks); err != nil {
+		if err := linkDeviceFolder(tmp, kitLinks); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func TestKit(t *testing.T) {
 	shim := filepath.Join(installed, "s")
 	a, b := node(), node()
 	install("srun 1", "shim 1")
-	first, err := a.newKit(filepath.Join(installed, "g"), shim)
+	first, err := a.keepInstalledKit(filepath.Join(installed, "g"), shim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,17 +40,17 @@ func TestKit(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(installed, kitDriver), []byte("driver"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second, err := a.newKit(filepath.Join(installed, "g"), shim)
+	second, err := a.keepInstalledKit(filepath.Join(installed, "g"), shim)
 	if err != nil || second == first {
 		t.Fatal(first, second, err)
 	}
-	without, err := a.newKit(filepath.Join(installed, "g"), "")
+	without, err := a.keepInstalledKit(filepath.Join(installed, "g"), "")
 	if err != nil || without == second {
 		t.Fatal(without, second, err)
 	}
 	for _, c := range []*Conductor{a, b, b} {
 		for hash, want := range map[string]string{first: "srun 1", second: "srun 2", without: "srun 2"} {
-			dir, err := c.kit(hash)
+			dir, err := c.nodeKit(hash)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestKit(t *testing.T) {
 		}
 	}
 	b.jobs[1] = &job{rec: &Record{Kit: first}}
-	if err := b.sweepKits(); err != nil {
+	if err := b.removeUnusedKits(); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(b.localKits()); err != nil || len(left) != 1 || left[0].Name() != first {
@@ -85,11 +85,11 @@ func TestKit(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(a.sharedKits(), second, kitSrun), []byte("srun 3"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.kit(second); err == nil {
+	if _, err := b.nodeKit(second); err == nil {
 		t.Error("a damaged kit")
 	}
 	for _, hash := range []string{"", "..", "../jobs"} {
-		if _, err := b.kit(hash); err == nil {
+		if _, err := b.nodeKit(hash); err == nil {
 			t.Errorf("kit %q", hash)
 		}
 	}

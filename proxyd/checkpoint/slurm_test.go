@@ -42,7 +42,7 @@ func TestSlurmDevices(t *testing.T) {
 		out, _ := exec.CommandContext(ctx, "squeue", "-h", "-n", "devices", "-o", "%A").Output()
 		n, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 32)
 		if id = uint32(n); err == nil {
-			job = c.groupOf(id)
+			job = c.jobCgroupHere(id)
 		}
 		return job != ""
 	})
@@ -50,7 +50,7 @@ func TestSlurmDevices(t *testing.T) {
 		limit, err := os.ReadFile(filepath.Join(job, "memory.max"))
 		return err == nil && strings.TrimSpace(string(limit)) == strconv.Itoa(30<<20)
 	})
-	group := deviceGroup(job, 0)
+	group := deviceCgroup(job, 0)
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestSlurmDevices(t *testing.T) {
 	if err := os.Remove(group); err != nil {
 		t.Error(err)
 	}
-	if err := removeIdle(job); err != nil {
+	if err := removeEmptyCgroup(job); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(job); err == nil {

@@ -33,7 +33,7 @@ func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, files
 		}
 	}()
 	status := files[3]
-	if err := c.srun(ctx, who, key, files); err != nil {
+	if err := c.startSrun(ctx, who, key, files); err != nil {
 		c.Log.Warn("srun refused", "uid", who.UID, "pid", who.PID, "error", err)
 		if err := srun.Refuse(status, "singularity: "+err.Error()); err != nil {
 			c.Log.Debug("refusal not taken", "error", err)
@@ -41,8 +41,8 @@ func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, files
 	}
 }
 
-func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files []*os.File) error {
-	j, lc, err := c.whose(who)
+func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, files []*os.File) error {
+	j, lc, err := c.callerCapsule(who)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 	if err := j.awaitStayOrEnd(ctx, lc, key); err != nil {
 		return err
 	}
-	groups, err := groupsOf(who.PID)
+	groups, err := supplementaryGroups(who.PID)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 		return err
 	}
 	if again {
-		done, err := j.reported(ctx, lc, key, files[3])
+		done, err := j.reportEarlierEnd(ctx, lc, key, files[3])
 		if err != nil || done {
 			return err
 		}
@@ -82,7 +82,7 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 		// What slurmstepd has written for the step so far is to stay.
 		call.Env = append(call.Env, "SLURM_OPEN_MODE=append")
 	}
-	layout, err := j.layoutOf(key)
+	layout, err := j.stepLayout(key)
 	if err == nil {
 		layout.FewerGPUs, err = j.hasFewerGPUs(ctx)
 	}
@@ -102,7 +102,7 @@ func (c *Conductor) srun(ctx context.Context, who warden.Peer, key string, files
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
 		Stdin:     files[0], Stdout: files[1], Stderr: files[2], Status: files[3],
 		UID: who.UID, GID: who.GID, Groups: groups, Peer: who.PID, Mounts: mounts,
-		Cgroups: j.wardenCgroups(lc), Clean: j.outputsOf(key), Ask: c.Socket,
+		Cgroups: j.wardenCgroups(lc), Clean: j.stepOutputs(key), Ask: c.Socket,
 	})
 	if err != nil {
 		return err
@@ -132,15 +132,15 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 		return // until its caller asks, or the job goes
 	}
 	if err == nil {
-		err = j.forgetStep(ctx, lc, key)
+		err = j.forgetStepStatuses(ctx, lc, key)
 	}
 	if err = errors.Join(err, r.Remove(ctx)); err != nil {
 		j.log.Debug("srun", "key", key, "error", err)
 	}
 }
 
-// reported says how an srun has ended to one who asks again, if it has.
-func (j *job) reported(ctx context.Context, lc *localCapsule, key string, status *os.File) (bool, error) {
+// reportEarlierEnd says how an srun has ended to one who asks again, if it has.
+func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string, status *os.File) (bool, error) {
 	j.mu.Lock()
 	r := lc.sruns[key]
 	j.mu.Unlock()
@@ -157,7 +157,7 @@ func (j *job) reported(ctx context.Context, lc *localCapsule, key string, status
 	return true, srun.Report(status, key, how)
 }
 
-var keyForm = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
+var keyPattern = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
 
 // keyFor returns a new key, or checks one that was given before.
 func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
@@ -168,15 +168,15 @@ func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
 		j.saveNote(lc)
 		return fmt.Sprintf("s%d-%d", lc.index, lc.note.SrunKeys), nil
 	}
-	if !keyForm.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", lc.index)) {
+	if !keyPattern.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", lc.index)) {
 		return "", fmt.Errorf("key %q is none of this capsule's", key)
 	}
 	return key, nil
 }
 
-// layoutOf says where nodes, and the tasks of a step that is to be restored, are in this
+// stepLayout says where nodes, and the tasks of a step that is to be restored, are in this
 // run.
-func (j *job) layoutOf(key string) (srun.Layout, error) {
+func (j *job) stepLayout(key string) (srun.Layout, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l := srun.Layout{Nodes: j.placement.nodeTranslation()}
@@ -194,8 +194,8 @@ func (j *job) layoutOf(key string) (srun.Layout, error) {
 	return l, nil
 }
 
-// outputsOf returns the files that slurmstepd wrote for a step that is to be restored.
-func (j *job) outputsOf(key string) []string {
+// stepOutputs returns the files that slurmstepd wrote for a step that is to be restored.
+func (j *job) stepOutputs(key string) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.resumePoint == nil {
@@ -217,9 +217,9 @@ func (j *job) outputsOf(key string) []string {
 	return all
 }
 
-// whose finds the capsule that a caller is in: by its PID namespace, which nobody can
+// callerCapsule finds the capsule that a caller is in: by its PID namespace, which nobody can
 // forge.
-func (c *Conductor) whose(who warden.Peer) (*job, *localCapsule, error) {
+func (c *Conductor) callerCapsule(who warden.Peer) (*job, *localCapsule, error) {
 	ns, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", who.PID))
 	if err != nil {
 		return nil, nil, err
@@ -244,7 +244,7 @@ func (c *Conductor) whose(who warden.Peer) (*job, *localCapsule, error) {
 
 // Signal sends a signal to an srun of the caller's capsule.
 func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig syscall.Signal) error {
-	j, lc, err := c.whose(who)
+	j, lc, err := c.callerCapsule(who)
 	if err != nil {
 		return err
 	}
@@ -257,8 +257,8 @@ func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig
 	return r.Signal(ctx, sig)
 }
 
-// forgetStep lets go of the statuses of a step that is over.
-func (j *job) forgetStep(ctx context.Context, lc *localCapsule, key string) error {
+// forgetStepStatuses lets go of the statuses of a step that is over.
+func (j *job) forgetStepStatuses(ctx context.Context, lc *localCapsule, key string) error {
 	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
 		return err
@@ -283,8 +283,8 @@ func (j *job) wardenCgroups(lc *localCapsule) []string {
 	return cgroupsOf(pid)
 }
 
-// groupsOf reads a process's supplementary groups.
-func groupsOf(pid int) ([]uint32, error) {
+// supplementaryGroups reads a process's supplementary groups.
+func supplementaryGroups(pid int) ([]uint32, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return nil, err

@@ -48,8 +48,8 @@ func terminalsOf(init int, pids []int) terminals {
 	return t
 }
 
-// own says whether a descriptor is a side of a terminal that the program drives itself.
-func (t terminals) own(descriptor, link string) bool {
+// isOwn says whether a descriptor is a side of a terminal that the program drives itself.
+func (t terminals) isOwn(descriptor, link string) bool {
 	if link == "/dev/pts/ptmx" {
 		return true
 	}

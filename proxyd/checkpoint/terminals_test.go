@@ -52,7 +52,7 @@ func TestTerminals(t *testing.T) {
 		"another of the same":  {with, descriptor, link + "0", false},
 		"descriptor is closed": {with, "/proc/self/fd/99999", link, false},
 	} {
-		if got := c.terminals.own(c.descriptor, c.link); got != c.want {
+		if got := c.terminals.isOwn(c.descriptor, c.link); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

@@ -121,11 +121,11 @@ func TestCapture(t *testing.T) {
 }
 
 func TestProcess(t *testing.T) {
-	since, command := process("/proc/self")
+	since, command := processInfo("/proc/self")
 	if !strings.HasPrefix(command, os.Args[0]) || time.Since(since) < 0 || time.Since(since) > 10*time.Minute {
 		t.Errorf("%s, %s", since, command)
 	}
-	if since, command := process("/proc/0"); !since.IsZero() || command != "" {
+	if since, command := processInfo("/proc/0"); !since.IsZero() || command != "" {
 		t.Errorf("of none: %s, %s", since, command)
 	}
 }
@@ -133,9 +133,9 @@ func TestProcess(t *testing.T) {
 // TestSince: an obstacle that is found again is as old as it was.
 func TestSince(t *testing.T) {
 	o := Obstacle{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal"}
-	first := o.since("n1", time.Unix(1, 0), nil)
-	again := o.since("n1", time.Unix(2, 0), []Obstacle{o.since("n2", time.Unix(0, 0), nil), first})
-	other := o.since("n3", time.Unix(3, 0), []Obstacle{first})
+	first := o.withSince("n1", time.Unix(1, 0), nil)
+	again := o.withSince("n1", time.Unix(2, 0), []Obstacle{o.withSince("n2", time.Unix(0, 0), nil), first})
+	other := o.withSince("n3", time.Unix(3, 0), []Obstacle{first})
 	if first.Since.Unix() != 1 || again.Since.Unix() != 1 || again.Node != "n1" || other.Since.Unix() != 3 {
 		t.Errorf("%v %v %v", first, again, other)
 	}

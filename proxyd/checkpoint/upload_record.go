@@ -49,28 +49,28 @@ import (
 // Upload is what all nodes know of a checkpoint that is on its nodes and not in the store
 // yet. There is one at most for a job: the newest.
 type Upload struct {
-	Job       uint32    `json:"job"`
-	Number    uint32    `json:"number"`
-	Made      time.Time `json:"made"` // tells it from another of this number
-	Slurm     string    `json:"slurm"`
-	UID       uint32    `json:"uid"`
-	Submitted string    `json:"submitted"`
-	Reason    string    `json:"reason"`
-	Leader    string    `json:"leader"`
-	Nodes     []string  `json:"nodes"`          // that have a share
-	Bytes     uint64    `json:"bytes"`          // room that it may need in the store
-	Base      uint32    `json:"base,omitempty"` // the checkpoint in the store of which its shares take streams over
-	Left      bool      `json:"left"`           // the job has left its nodes
-	Lost      string    `json:"lost,omitempty"`
-	Told      bool      `json:"told,omitempty"` // the job was held because it is lost
+	Job          uint32    `json:"job"`
+	Number       uint32    `json:"number"`
+	Made         time.Time `json:"made"` // tells it from another of this number
+	Slurm        string    `json:"slurm"`
+	UID          uint32    `json:"uid"`
+	Submitted    string    `json:"submitted"`
+	Reason       string    `json:"reason"`
+	Leader       string    `json:"leader"`
+	Nodes        []string  `json:"nodes"`          // that have a share
+	Bytes        uint64    `json:"bytes"`          // room that it may need in the store
+	Base         uint32    `json:"base,omitempty"` // the checkpoint in the store of which its shares take streams over
+	Released     bool      `json:"left"`           // the job has left its nodes
+	Lost         string    `json:"lost,omitempty"`
+	HoldReported bool      `json:"told,omitempty"` // the job was held because it is lost
 }
 
-// same says whether two records are of one checkpoint.
-func (u *Upload) same(o *Upload) bool {
+// isSame says whether two records are of one checkpoint.
+func (u *Upload) isSame(o *Upload) bool {
 	return o != nil && u.Number == o.Number && u.Made.Equal(o.Made)
 }
 
-func (c *Conductor) idOf(up *Upload) store.ID {
+func (c *Conductor) uploadID(up *Upload) store.ID {
 	return store.ID{JobID: c.storeJob(up.Job), Number: up.Number}
 }
 
@@ -119,12 +119,12 @@ func (u *uploads) read(job uint32, suffix string) (*Upload, error) {
 
 func (u *uploads) save(up *Upload) error { return writeJSON(u.path(up.Job, uploadSuffix), up) }
 
-// remove removes a job's record, and a pledge that a daemon has left which was killed. It may be called twice.
-func (u *uploads) remove(job uint32) error {
-	return errors.Join(u.removeOne(job, uploadSuffix), u.removeOne(job, pledgeSuffix))
+// removeAll removes a job's record, and a pledge that a daemon has left which was killed. It may be called twice.
+func (u *uploads) removeAll(job uint32) error {
+	return errors.Join(u.removeRecord(job, uploadSuffix), u.removeRecord(job, pledgeSuffix))
 }
 
-func (u *uploads) removeOne(job uint32, suffix string) error {
+func (u *uploads) removeRecord(job uint32, suffix string) error {
 	err := os.Remove(u.path(job, suffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -143,7 +143,7 @@ func (u *uploads) pledge(up *Upload, whole func() error) error {
 		err = os.Rename(u.path(up.Job, pledgeSuffix), u.path(up.Job, uploadSuffix))
 	}
 	if err != nil {
-		return errors.Join(err, u.removeOne(up.Job, pledgeSuffix))
+		return errors.Join(err, u.removeRecord(up.Job, pledgeSuffix))
 	}
 	return syncFolder(u.dir)
 }
@@ -154,17 +154,17 @@ func (u *uploads) change(up *Upload, f func(*Upload) bool) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now, err := u.load(up.Job)
-	if err != nil || !up.same(now) {
+	if err != nil || !up.isSame(now) {
 		return err
 	}
 	if !f(now) {
-		return u.removeOne(up.Job, uploadSuffix)
+		return u.removeRecord(up.Job, uploadSuffix)
 	}
 	return u.save(now)
 }
 
-// all returns the records of all jobs, or their pledges. One that cannot be read is in the error.
-func (u *uploads) all(suffix string) (all []*Upload, err error) {
+// loadAll returns the records of all jobs, or their pledges. One that cannot be read is in the error.
+func (u *uploads) loadAll(suffix string) (all []*Upload, err error) {
 	entries, err := os.ReadDir(u.dir)
 	for _, e := range entries {
 		text, ok := strings.CutSuffix(e.Name(), suffix)
@@ -181,14 +181,14 @@ func (u *uploads) all(suffix string) (all []*Upload, err error) {
 	return all, err
 }
 
-// errUnwanted ends an upload that somebody has given up, or a newer one has replaced.
-var errUnwanted = errors.New("the upload is not wanted any more")
+// errUploadUnwanted ends an upload that somebody has given up, or a newer one has replaced.
+var errUploadUnwanted = errors.New("the upload is not wanted any more")
 
-// wanted returns nil while a job's record names this upload.
-func (c *Conductor) wanted(up *Upload) error {
+// checkWanted returns nil while a job's record names this upload.
+func (c *Conductor) checkWanted(up *Upload) error {
 	now, err := c.uploads.load(up.Job)
-	if err == nil && (!up.same(now) || now.Lost != "") {
-		err = errUnwanted
+	if err == nil && (!up.isSame(now) || now.Lost != "") {
+		err = errUploadUnwanted
 	}
 	return err
 }
@@ -203,7 +203,7 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	j.mu.Lock()
 	a.upload = &Upload{
 		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: j.rec.Slurm, UID: j.rec.UID, Submitted: j.rec.Submitted,
-		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Left: a.after != forwardSignal,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.after != forwardSignal,
 	}
 	j.mu.Unlock()
 	j.c.uploads.mu.Lock()
@@ -211,20 +211,20 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	return j.c.uploads.pledge(a.upload, func() error { return j.c.checkBaseStored(ctx, a.upload) })
 }
 
-// forgo gives up what a job has on its way: none of its checkpoints is wanted.
-func (c *Conductor) forgo(ctx context.Context, job uint32) error {
+// abandonUpload gives up what a job has on its way: none of its checkpoints is wanted.
+func (c *Conductor) abandonUpload(ctx context.Context, job uint32) error {
 	up, err := c.uploads.load(job)
 	if err != nil || up == nil {
 		return err
 	}
-	if err := c.uploads.remove(job); err != nil {
+	if err := c.uploads.removeAll(job); err != nil {
 		return err
 	}
-	return c.Store.Fence(ctx, c.idOf(up))
+	return c.Store.Fence(ctx, c.uploadID(up))
 }
 
-// supersede ends the upload of a checkpoint that is older than what is in the store now.
-func (c *Conductor) supersede(job uint32) error {
+// replaceUpload ends the upload of a checkpoint that is older than what is in the store now.
+func (c *Conductor) replaceUpload(job uint32) error {
 	c.mu.Lock()
 	b := c.activeUploads[job]
 	c.mu.Unlock()
@@ -233,14 +233,14 @@ func (c *Conductor) supersede(job uint32) error {
 	}
 	c.uploads.mu.Lock()
 	defer c.uploads.mu.Unlock()
-	return c.uploads.remove(job)
+	return c.uploads.removeAll(job)
 }
 
 // Uploads returns what is on its way to the store, and what got lost there, of a job or,
 // if it is 0, of all.
 func (c *Conductor) Uploads(job uint32) ([]*Upload, error) {
 	if job == 0 {
-		return c.uploads.all(uploadSuffix)
+		return c.uploads.loadAll(uploadSuffix)
 	}
 	up, err := c.uploads.load(job)
 	if up == nil {

@@ -16,26 +16,26 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// bringing is an upload that this node leads. It ends with the daemon, whose successor
+// uploadRun is an upload that this node leads. It ends with the daemon, whose successor
 // begins it again.
-type bringing struct {
-	up     Upload
-	room   *store.Reservation // in the store; nil: still to be had
-	cancel context.CancelFunc
-	over   chan struct{}
+type uploadRun struct {
+	upload      Upload
+	reservation *store.Reservation // in the store; nil: still to be had
+	cancel      context.CancelFunc
+	done        chan struct{}
 
 	mu  sync.Mutex
 	err error // of the last try
 }
 
-func (b *bringing) failed(err error) {
+func (b *uploadRun) setError(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
 }
 
-// why is what the last try failed of, or empty.
-func (b *bringing) why() string {
+// lastError is what the last try failed of, or empty.
+func (b *uploadRun) lastError() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
@@ -44,19 +44,19 @@ func (b *bringing) why() string {
 	return b.err.Error()
 }
 
-// goneError says that a share is lost, for good.
-type goneError struct{ node, why string }
+// shareLostError says that a share is lost, for good.
+type shareLostError struct{ node, why string }
 
-func (e *goneError) Error() string { return fmt.Sprintf("node %s: %s", e.node, e.why) }
+func (e *shareLostError) Error() string { return fmt.Sprintf("node %s: %s", e.node, e.why) }
 
-// bring begins an upload, unless it is in progress, and ends an older one of the job.
-func (c *Conductor) bring(up *Upload, room *store.Reservation) {
+// startUpload begins an upload, unless it is in progress, and ends an older one of the job.
+func (c *Conductor) startUpload(up *Upload, room *store.Reservation) {
 	ctx, cancel := context.WithCancel(c.daemonCtx)
-	b := &bringing{up: *up, room: room, cancel: cancel, over: make(chan struct{})}
+	b := &uploadRun{upload: *up, reservation: room, cancel: cancel, done: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.activeUploads[up.Job]
-	if before != nil && before.up.same(up) {
+	if before != nil && before.upload.isSame(up) {
 		cancel()
 		return
 	}
@@ -65,25 +65,25 @@ func (c *Conductor) bring(up *Upload, room *store.Reservation) {
 		defer cancel()
 		if before != nil {
 			before.cancel()
-			<-before.over
+			<-before.done
 		}
-		c.bringSurely(ctx, b)
+		c.runUpload(ctx, b)
 	})
 }
 
-// bringPending goes on with the uploads of a predecessor. What that had pledged, and was killed, counts for nothing.
-func (c *Conductor) bringPending() error {
-	all, err := c.uploads.all(uploadSuffix)
+// resumeUploads goes on with the uploads of a predecessor. What that had pledged, and was killed, counts for nothing.
+func (c *Conductor) resumeUploads() error {
+	all, err := c.uploads.loadAll(uploadSuffix)
 	for _, up := range all {
 		if up.Leader == c.Node && up.Lost == "" {
-			c.bring(up, nil)
+			c.startUpload(up, nil)
 		}
 	}
-	pledged, e := c.uploads.all(pledgeSuffix)
+	pledged, e := c.uploads.loadAll(pledgeSuffix)
 	err = errors.Join(err, e)
 	for _, up := range pledged {
 		if up.Leader == c.Node {
-			err = errors.Join(err, c.uploads.removeOne(up.Job, pledgeSuffix))
+			err = errors.Join(err, c.uploads.removeRecord(up.Job, pledgeSuffix))
 		}
 	}
 	return err
@@ -91,67 +91,67 @@ func (c *Conductor) bringPending() error {
 
 // How long to wait after an upload that failed.
 const (
-	bringFirst = time.Second
-	bringLast  = 30 * time.Second
+	uploadFirstWait   = time.Second
+	uploadLongestWait = 30 * time.Second
 )
 
-// bringSurely goes on until the checkpoint is in the store, or never will be.
-func (c *Conductor) bringSurely(ctx context.Context, b *bringing) {
-	log := c.Log.With("job", b.up.Job, "checkpoint", b.up.Number)
+// runUpload goes on until the checkpoint is in the store, or never will be.
+func (c *Conductor) runUpload(ctx context.Context, b *uploadRun) {
+	log := c.Log.With("job", b.upload.Job, "checkpoint", b.upload.Number)
 	began := time.Now()
 	log.Debug("phase begins", "phase", callUpload)
-	err := c.bringOnce(ctx, b)
-	for pause := bringFirst; err != nil && ctx.Err() == nil && !final(err); pause = min(2*pause, bringLast) {
+	err := c.tryUpload(ctx, b)
+	for pause := uploadFirstWait; err != nil && ctx.Err() == nil && !isFinal(err); pause = min(2*pause, uploadLongestWait) {
 		log.Warn("upload, again", "error", err)
-		b.failed(err)
+		b.setError(err)
 		if sleepUnlessDone(ctx, pause) {
-			err = c.bringOnce(ctx, b)
+			err = c.tryUpload(ctx, b)
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
-	if b.room != nil {
-		if e := b.room.Release(ctx); e != nil {
+	if b.reservation != nil {
+		if e := b.reservation.Release(ctx); e != nil {
 			log.Warn("room in the store", "error", e)
 		}
 	}
 	log.Info("upload over", "took", time.Since(began), "error", err)
-	var gone *goneError
+	var gone *shareLostError
 	var after error
 	if err == nil {
-		c.inStore(c.idOf(&b.up))
-		after = c.arrived(ctx, &b.up)
+		c.reportStored(c.uploadID(&b.upload))
+		after = c.finishUpload(ctx, &b.upload)
 	} else if errors.As(err, &gone) {
-		after = c.giveUpOn(ctx, &b.up, gone.Error())
+		after = c.markUploadLost(ctx, &b.upload, gone.Error())
 	}
 	if after != nil {
 		log.Warn("after an upload", "error", after)
 	}
 	c.mu.Lock()
-	if c.activeUploads[b.up.Job] == b {
-		delete(c.activeUploads, b.up.Job)
+	if c.activeUploads[b.upload.Job] == b {
+		delete(c.activeUploads, b.upload.Job)
 	}
 	c.mu.Unlock()
-	close(b.over)
+	close(b.done)
 	if c.daemonCtx.Err() == nil {
-		c.forgetShares(ctx, &b.up)
+		c.dropShares(ctx, &b.upload)
 	}
 }
 
-// final says that another try would not help.
-func final(err error) bool {
-	var gone *goneError
-	return errors.Is(err, errUnwanted) || errors.As(err, &gone)
+// isFinal says that another try would not help.
+func isFinal(err error) bool {
+	var gone *shareLostError
+	return errors.Is(err, errUploadUnwanted) || errors.As(err, &gone)
 }
 
-// bringOnce brings all shares into the store and commits.
-func (c *Conductor) bringOnce(ctx context.Context, b *bringing) (err error) {
-	id := c.idOf(&b.up)
-	if b.room == nil {
-		if b.room, err = c.Store.Reserve(ctx, id.String(), b.up.Bytes); err != nil {
+// tryUpload brings all shares into the store and commits.
+func (c *Conductor) tryUpload(ctx context.Context, b *uploadRun) (err error) {
+	id := c.uploadID(&b.upload)
+	if b.reservation == nil {
+		if b.reservation, err = c.Store.Reserve(ctx, id.String(), b.upload.Bytes); err != nil {
 			return err
 		}
 	}
-	w, err := c.Store.Create(ctx, store.Upload{ID: id, Node: c.Node, Reservation: b.room, Pace: c.uploadRate.wait})
+	w, err := c.Store.Create(ctx, store.Upload{ID: id, Node: c.Node, Reservation: b.reservation, Pace: c.uploadRate.wait})
 	if errors.Is(err, fs.ErrExist) {
 		return nil // who committed it died, or was not told
 	}
@@ -159,24 +159,24 @@ func (c *Conductor) bringOnce(ctx context.Context, b *bringing) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Abort(context.WithoutCancel(ctx))) }()
-	// After the lease: upload.go says why.
-	if err := c.wanted(&b.up); err != nil {
+	// After the lease: upload_record.go says why.
+	if err := c.checkWanted(&b.upload); err != nil {
 		return err
 	}
-	meta, parts, err := c.gather(ctx, w, &b.up)
+	meta, parts, err := c.uploadShares(ctx, w, &b.upload)
 	if err != nil {
 		return err
 	}
-	if err := c.wanted(&b.up); err != nil {
+	if err := c.checkWanted(&b.upload); err != nil {
 		return err
 	}
 	_, err = w.Commit(ctx, meta, parts...)
 	return err
 }
 
-// gather has all nodes bring their shares.
-func (c *Conductor) gather(ctx context.Context, w *store.Writer, up *Upload) (meta []byte, parts []store.Part, err error) {
-	id := c.idOf(up)
+// uploadShares has all nodes bring their shares.
+func (c *Conductor) uploadShares(ctx context.Context, w *store.Writer, up *Upload) (meta []byte, parts []store.Part, err error) {
+	id := c.uploadID(up)
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range up.Nodes {
@@ -185,16 +185,16 @@ func (c *Conductor) gather(ctx context.Context, w *store.Writer, up *Upload) (me
 				var gone string
 				meta, gone, err = c.importShare(ctx, w, id)
 				if gone != "" {
-					return &goneError{node, gone}
+					return &shareLostError{node, gone}
 				}
 				return err
 			}
-			var r bringReply
-			if err := c.callNode(ctx, node, up.Job, up.Number, callUpload, bringBody{w.Ticket()}, &r); err != nil {
+			var r uploadReply
+			if err := c.callNode(ctx, node, up.Job, up.Number, callUpload, uploadRequest{w.Ticket()}, &r); err != nil {
 				return err
 			}
-			if r.Gone != "" || r.Part == nil {
-				return &goneError{node, r.Gone}
+			if r.Lost != "" || r.Part == nil {
+				return &shareLostError{node, r.Lost}
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -205,14 +205,14 @@ func (c *Conductor) gather(ctx context.Context, w *store.Writer, up *Upload) (me
 	return meta, parts, g.Wait()
 }
 
-// arrived is what follows a commit.
-func (c *Conductor) arrived(ctx context.Context, up *Upload) error {
-	left := up.Left
-	err := c.uploads.change(up, func(now *Upload) bool { left = now.Left; return false })
+// finishUpload is what follows a commit.
+func (c *Conductor) finishUpload(ctx context.Context, up *Upload) error {
+	left := up.Released
+	err := c.uploads.change(up, func(now *Upload) bool { left = now.Released; return false })
 	if err != nil {
 		return err
 	}
-	c.noteUpload(up, eventStored, fmt.Sprintf("checkpoint %d", up.Number))
+	c.addUploadEvent(up, eventStored, fmt.Sprintf("checkpoint %d", up.Number))
 	if !left { // else the restore will say so
 		if err := c.writeComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d of %s (%s) is in the store", up.Number, up.Made.Local().Format(time.TimeOnly), up.Reason)); err != nil {
 			c.Log.Info("comment", "job", up.Job, "error", err)
@@ -221,29 +221,29 @@ func (c *Conductor) arrived(ctx context.Context, up *Upload) error {
 	return c.deleteExpired(ctx, up.Job)
 }
 
-// giveUpOn says that a checkpoint will never be in the store. The record stays, so that its
+// markUploadLost says that a checkpoint will never be in the store. The record stays, so that its
 // number is not given again and a restore knows what it does without.
-func (c *Conductor) giveUpOn(ctx context.Context, up *Upload, why string) error {
+func (c *Conductor) markUploadLost(ctx context.Context, up *Upload, why string) error {
 	c.Log.Error("a checkpoint is lost", "job", up.Job, "checkpoint", up.Number, "why", why)
-	c.noteUpload(up, eventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
-	left := up.Left
-	err := c.uploads.change(up, func(now *Upload) bool { now.Lost, left = why, now.Left; return true })
+	c.addUploadEvent(up, eventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
+	left := up.Released
+	err := c.uploads.change(up, func(now *Upload) bool { now.Lost, left = why, now.Released; return true })
 	if err == nil && !left {
 		err = c.writeComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d is lost: %s", up.Number, why))
 	}
 	return err
 }
 
-// noteUpload adds to the job's time line, if the job is here.
-func (c *Conductor) noteUpload(up *Upload, what, text string) {
+// addUploadEvent adds to the job's time line, if the job is here.
+func (c *Conductor) addUploadEvent(up *Upload, what, text string) {
 	if j := c.findJob(up.Job); j != nil {
 		j.addEvent(what, up.Nodes, text)
 	}
 }
 
-// forgetShares has all nodes drop what they have of an upload that is over. One that is
+// dropShares has all nodes drop what they have of an upload that is over. One that is
 // away does it by itself.
-func (c *Conductor) forgetShares(ctx context.Context, up *Upload) {
+func (c *Conductor) dropShares(ctx context.Context, up *Upload) {
 	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
 	for _, node := range up.Nodes {

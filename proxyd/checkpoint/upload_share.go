@@ -23,13 +23,13 @@ import (
 // errStageFull says that a dump did not fit into a stage after all.
 var errStageFull = errors.New("the stage is full")
 
-// full says whether a writer's failure is want of space.
-func full(err error) bool {
+// isOutOfSpace says whether a writer's failure is want of space.
+func isOutOfSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// stageRoom reserves room for this node's share, and says whether there is.
-func (j *job) stageRoom(id store.ID, bytes uint64) bool {
+// reserveStage reserves room for this node's share, and says whether there is.
+func (j *job) reserveStage(id store.ID, bytes uint64) bool {
 	if j.c.Stage == nil {
 		return false
 	}
@@ -58,28 +58,28 @@ func (m *membership) releaseStageRoom() {
 	}
 }
 
-// bringBody says which upload a node joins.
-type bringBody struct {
+// uploadRequest says which upload a node joins.
+type uploadRequest struct {
 	Ticket store.Ticket `json:"ticket"`
 }
 
-type bringReply struct {
+type uploadReply struct {
 	Part *store.Part `json:"part,omitempty"`
-	Gone string      `json:"gone,omitempty"` // why there never will be one
+	Lost string      `json:"gone,omitempty"` // why there never will be one
 }
 
-// bringHere brings this node's share into the store.
-func (c *Conductor) bringHere(ctx context.Context, id store.ID, b bringBody) (r bringReply, err error) {
+// uploadHere brings this node's share into the store.
+func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest) (r uploadReply, err error) {
 	w, err := c.Store.Join(ctx, store.Upload{ID: id, Node: c.Node, Pace: c.uploadRate.wait}, b.Ticket)
 	if err != nil {
 		return r, err
 	}
 	defer func() {
-		if err != nil || r.Gone != "" {
+		if err != nil || r.Lost != "" {
 			err = errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
 		}
 	}()
-	if _, r.Gone, err = c.importShare(ctx, w, id); err != nil || r.Gone != "" {
+	if _, r.Lost, err = c.importShare(ctx, w, id); err != nil || r.Lost != "" {
 		return r, err
 	}
 	part, err := w.Finish(ctx)
@@ -105,21 +105,21 @@ func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.I
 	return kept.Meta, "", nil
 }
 
-// importAtOnce bounds the streams that are brought side by side. One keeps the cores busy if
+// maxStreamsAtOnce bounds the streams that are brought side by side. One keeps the cores busy if
 // it is large; most are small and end in a moment.
-const importAtOnce = 4
+const maxStreamsAtOnce = 4
 
 func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store.ID, kept *stage.Kept) error {
-	p := &progress{note: func(done, total int64) { c.advance(id, done, total) }}
+	p := &shareProgress{report: func(done, total int64) { c.setShareProgress(id, done, total) }}
 	for _, s := range kept.Streams {
 		p.total += s.Size
 	}
 	p.add(0)
-	if err := c.importLent(ctx, w, kept); err != nil {
+	if err := c.importBaseStreams(ctx, w, kept); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(importAtOnce)
+	g.SetLimit(maxStreamsAtOnce)
 	for n, s := range kept.Streams {
 		if s.From != nil {
 			continue
@@ -129,7 +129,7 @@ func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store
 			if err != nil {
 				return err
 			}
-			if err := kept.CopyTo(&passed{ctx, to, p}, n); err != nil {
+			if err := kept.CopyTo(&progressWriter{ctx, to, p}, n); err != nil {
 				return err
 			}
 			return to.Close()
@@ -138,8 +138,8 @@ func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store
 	return g.Wait()
 }
 
-// importLent takes over what a share has of another checkpoint. Without that one, or its streams, there is no second try.
-func (c *Conductor) importLent(ctx context.Context, w *store.Writer, kept *stage.Kept) error {
+// importBaseStreams takes over what a share has of another checkpoint. Without that one, or its streams, there is no second try.
+func (c *Conductor) importBaseStreams(ctx context.Context, w *store.Writer, kept *stage.Kept) error {
 	var from *store.Base
 	for _, s := range kept.Streams {
 		if s.From == nil {
@@ -162,72 +162,72 @@ func (c *Conductor) importLent(ctx context.Context, w *store.Writer, kept *stage
 	return nil
 }
 
-// progress counts the bytes of a share.
-type progress struct {
+// shareProgress counts the bytes of a share.
+type shareProgress struct {
 	mu          sync.Mutex
 	done, total int64
-	note        func(done, total int64)
+	report      func(done, total int64)
 }
 
-func (p *progress) add(n int) {
+func (p *shareProgress) add(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += int64(n)
-	p.note(p.done, p.total)
+	p.report(p.done, p.total)
 }
 
-// passed writes on, until ctx ends, and counts.
-type passed struct {
-	ctx context.Context
-	to  io.Writer
-	p   *progress
+// progressWriter writes on, until ctx ends, and counts.
+type progressWriter struct {
+	ctx      context.Context
+	to       io.Writer
+	progress *shareProgress
 }
 
-func (w *passed) Write(b []byte) (int, error) {
+func (w *progressWriter) Write(b []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
 	n, err := w.to.Write(b)
-	w.p.add(n)
+	w.progress.add(n)
 	return n, err
 }
 
-// advance notes how far a share is.
-func (c *Conductor) advance(id store.ID, done, total int64) {
+// setShareProgress notes how far a share is.
+func (c *Conductor) setShareProgress(id store.ID, done, total int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shareProgress[id] = [2]int64{done, total}
 }
 
-// shareReply is how a node's share fares.
-type shareReply struct {
-	Has   bool   `json:"has"`
-	Done  int64  `json:"done"`
-	Total int64  `json:"total"`
-	Why   string `json:"why,omitempty"` // of a leader: what the last try failed of
+// shareStatusReply is how a node's share fares.
+type shareStatusReply struct {
+	Has       bool   `json:"has"`
+	Done      int64  `json:"done"`
+	Total     int64  `json:"total"`
+	LastError string `json:"why,omitempty"` // of a leader: what the last try failed of
 }
 
-// shareHere says how far this node's share is. A leader that is not at it begins again.
-func (c *Conductor) shareHere(_ context.Context, id store.ID, _ empty) (r shareReply, err error) {
-	if r.Has, err = c.hasShare(id); err != nil || !r.Has {
+// shareStatusHere says how far this node's share is. A leader that is not at it begins again.
+func (c *Conductor) shareStatusHere(_ context.Context, id store.ID, _ empty) (r shareStatusReply, err error) {
+	if r.Has, err = c.hasOwnShare(id); err != nil || !r.Has {
 		return r, err
 	}
 	up, err := c.uploads.load(id.Job)
-	if err == nil && up != nil && c.idOf(up) == id && up.Leader == c.Node && up.Lost == "" {
-		c.bring(up, nil)
+	if err == nil && up != nil && c.uploadID(up) == id && up.Leader == c.Node && up.Lost == "" {
+		c.startUpload(up, nil)
 	}
 	c.mu.Lock()
 	b := c.activeUploads[id.Job]
 	at := c.shareProgress[id]
 	c.mu.Unlock()
-	if b != nil && c.idOf(&b.up) == id {
-		r.Why = b.why()
+	if b != nil && c.uploadID(&b.upload) == id {
+		r.LastError = b.lastError()
 	}
 	r.Done, r.Total = at[0], at[1]
 	return r, err
 }
 
-func (c *Conductor) hasShare(id store.ID) (bool, error) {
+func (c *Conductor) hasOwnShare(id store.ID) (bool, error) {
 	if c.Stage == nil {
 		return false, nil
 	}
@@ -238,16 +238,16 @@ func (c *Conductor) hasShare(id store.ID) (bool, error) {
 	return err == nil, err
 }
 
-// forgetHere drops this node's share of an upload that is over.
-func (c *Conductor) forgetHere(_ context.Context, id store.ID, _ empty) (empty, error) {
-	if c.Stage == nil || c.needs(id) {
+// dropShareHere drops this node's share of an upload that is over.
+func (c *Conductor) dropShareHere(_ context.Context, id store.ID, _ empty) (empty, error) {
+	if c.Stage == nil || c.isShareNeeded(id) {
 		return empty{}, nil
 	}
 	return empty{}, c.dropShare(id)
 }
 
-// needs says whether a share may still be asked for. Who cannot tell keeps it.
-func (c *Conductor) needs(id store.ID) bool {
+// isShareNeeded says whether a share may still be asked for. Who cannot tell keeps it.
+func (c *Conductor) isShareNeeded(id store.ID) bool {
 	if j := c.findJob(id.Job); j != nil {
 		j.mu.Lock()
 		taking := j.membership != nil && j.membership.id == id
@@ -257,7 +257,7 @@ func (c *Conductor) needs(id store.ID) bool {
 		}
 	}
 	up, err := c.uploads.load(id.Job)
-	return err != nil || up != nil && c.idOf(up) == id && up.Lost == "" && slices.Contains(up.Nodes, c.Node)
+	return err != nil || up != nil && c.uploadID(up) == id && up.Lost == "" && slices.Contains(up.Nodes, c.Node)
 }
 
 func (c *Conductor) dropShare(id store.ID) error {
@@ -275,14 +275,14 @@ func (c *Conductor) dropShare(id store.ID) error {
 // the slowest node of its attempt may dump.
 const shareGrace = time.Hour
 
-// tidyStage drops the shares that nobody will ask for any more.
-func (c *Conductor) tidyStage() error {
+// dropUnneededShares drops the shares that nobody will ask for any more.
+func (c *Conductor) dropUnneededShares() error {
 	if c.Stage == nil {
 		return nil
 	}
 	all, err := c.Stage.List(nil)
 	for _, s := range all {
-		if s.Err == nil && time.Since(s.Committed) < shareGrace || c.needs(s.ID) {
+		if s.Err == nil && time.Since(s.Committed) < shareGrace || c.isShareNeeded(s.ID) {
 			continue
 		}
 		c.Log.Info("a share that nobody asks for", "checkpoint", s.ID)
@@ -291,21 +291,21 @@ func (c *Conductor) tidyStage() error {
 	return err
 }
 
-// pace holds this node's uploads to a rate.
-type pace struct {
+// rateLimit holds this node's uploads to a rate.
+type rateLimit struct {
 	mu   sync.Mutex
 	rate uint64 // bytes a second; 0: no limit
 	next time.Time
 }
 
-func (p *pace) set(rate uint64) {
+func (p *rateLimit) set(rate uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rate = rate
 }
 
 // wait returns when it is the turn of n bytes.
-func (p *pace) wait(ctx context.Context, n int) error {
+func (p *rateLimit) wait(ctx context.Context, n int) error {
 	p.mu.Lock()
 	if p.rate == 0 {
 		p.mu.Unlock()

@@ -115,7 +115,7 @@ func (l *lab) staged(number uint32, left bool) *Upload {
 		l.share(l.nodes[node], number, l.image[i])
 	}
 	up := &Upload{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "requeue",
-		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Left: left}
+		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Released: left}
 	noError(l.t, l.nodes["n1"].uploads.save(up))
 	return up
 }
@@ -166,7 +166,7 @@ func (l *lab) numbers() (all []uint32) {
 
 // await is a restore on another node.
 func (l *lab) await(c *Conductor, patience time.Duration) (*Upload, error) {
-	return c.awaitUpload(l.t.Context(), 7, "then", patience, func(*Upload, *watcher) {})
+	return c.awaitStoredOrLost(l.t.Context(), 7, "then", patience, func(*Upload, *uploadWatch) {})
 }
 
 // empty waits until a node's stage has nothing left.
@@ -194,7 +194,7 @@ func TestUpload(t *testing.T) {
 	}
 	stored := make(storing, 1)
 	n1.Meter = stored
-	n1.bring(up, nil)
+	n1.startUpload(up, nil)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("await: %+v, %v", lost, err)
 	}
@@ -223,15 +223,15 @@ func TestUploadKilled(t *testing.T) {
 		n1 := l.boot("n1", dirs[0], fault)
 		l.boot("n2", dirs[1], nil)
 		up := l.staged(1, true)
-		b := &bringing{up: *up}
-		err := n1.bringOnce(t.Context(), b)
+		b := &uploadRun{upload: *up}
+		err := n1.tryUpload(t.Context(), b)
 		l.kill("n1")
 		if at%2 == 0 {
 			l.kill("n2")
 			l.boot("n2", dirs[1], nil)
 		}
 		n1 = l.boot("n1", dirs[0], nil)
-		noError(t, n1.bringPending())
+		noError(t, n1.resumeUploads())
 		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
 			t.Fatalf("step %d: await: %+v, %v", at, lost, err)
 		}
@@ -254,7 +254,7 @@ func TestUploadShareGone(t *testing.T) {
 			dir := t.TempDir()
 			n1, _, n3 := l.boot("n1", dir+"/n1", nil), l.boot("n2", dir+"/n2", nil), l.boot("n3", dir+"/n3", nil)
 			old := l.staged(1, false)
-			n1.bring(old, nil)
+			n1.startUpload(old, nil)
 			if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 				t.Fatal(lost, err)
 			}
@@ -262,7 +262,7 @@ func TestUploadShareGone(t *testing.T) {
 			l.staged(2, true)
 			l.kill(node)
 			l.boot(node, dir+"/"+node+"-after-a-reboot", nil)
-			noError(t, l.nodes["n1"].bringPending())
+			noError(t, l.nodes["n1"].resumeUploads())
 			began := time.Now()
 			lost, err := l.await(n3, time.Hour)
 			if err != nil || lost == nil || lost.Number != 2 || !strings.Contains(lost.Lost, node) {
@@ -296,12 +296,12 @@ func TestUploadGivenUp(t *testing.T) {
 		t.Fatalf("await: %+v, %v", lost, err)
 	}
 	n1 := l.boot("n1", dir+"/n1", nil)
-	noError(t, n1.bringPending())
+	noError(t, n1.resumeUploads())
 	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
 		t.Errorf("in the store: %v", got)
 	}
-	if again, err := l.await(n3, time.Hour); err != nil || !lost.same(again) {
+	if again, err := l.await(n3, time.Hour); err != nil || !lost.isSame(again) {
 		t.Errorf("a second restore: %+v, %v", again, err)
 	}
 }
@@ -313,9 +313,9 @@ func TestUploadFenced(t *testing.T) {
 		l := newLab(t)
 		n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 		up := l.staged(1, true)
-		n1.bring(up, nil)
+		n1.startUpload(up, nil)
 		time.Sleep(time.Duration(round) * 15 * time.Millisecond) // any moment of it
-		noError(t, n3.giveUpOn(t.Context(), up, "somebody lost patience"))
+		noError(t, n3.markUploadLost(t.Context(), up, "somebody lost patience"))
 		lost, err := l.await(n3, time.Hour)
 		noError(t, err)
 		was := l.numbers()
@@ -335,7 +335,7 @@ func TestUploadForgone(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 	n1.uploadRate.set(1 << 20)
-	n1.bring(l.staged(1, true), nil)
+	n1.startUpload(l.staged(1, true), nil)
 	noError(t, n3.deleteCheckpoints(t.Context(), 7))
 	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
@@ -349,13 +349,13 @@ func TestUploadSuperseded(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 	n1.uploadRate.set(100 << 10) // the first would take long
-	n1.bring(l.staged(1, false), nil)
+	n1.startUpload(l.staged(1, false), nil)
 	n1.mu.Lock()
 	first := n1.activeUploads[7]
 	n1.mu.Unlock()
 	second := l.staged(2, true)
-	n1.bring(second, nil)
-	<-first.over
+	n1.startUpload(second, nil)
+	<-first.done
 	n1.uploadRate.set(0)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("await: %+v, %v", lost, err)
@@ -376,7 +376,7 @@ func TestTidyStage(t *testing.T) {
 	l.share(n1, 1, l.image[0])
 	l.staged(2, true)
 	left := func() string {
-		noError(t, n1.tidyStage())
+		noError(t, n1.dropUnneededShares())
 		all, err := n1.Stage.List(nil)
 		noError(t, err)
 		var ids []string
@@ -399,17 +399,17 @@ func TestTidyStage(t *testing.T) {
 
 // TestWatcher is a transcript of what a restore sees, and when it gives up.
 func TestWatcher(t *testing.T) {
-	has := func(done int64, why string) shareReply {
-		return shareReply{Has: true, Done: done, Total: 100, Why: why}
+	has := func(done int64, why string) shareStatusReply {
+		return shareStatusReply{Has: true, Done: done, Total: 100, LastError: why}
 	}
-	w := watcher{patience: time.Minute}
+	w := uploadWatch{patience: time.Minute}
 	for i, step := range []struct {
 		at     int // seconds
-		n1, n2 *shareReply
+		n1, n2 *shareStatusReply
 		says   string
 		gives  string // up
 	}{
-		{at: 0, n1: &shareReply{Has: true}, n2: &shareReply{Has: true}, says: "from n1,n2"},
+		{at: 0, n1: &shareStatusReply{Has: true}, n2: &shareStatusReply{Has: true}, says: "from n1,n2"},
 		{at: 9, n1: ptr(has(10, "")), n2: ptr(has(0, "")), says: "from n1,n2 (5%)"},
 		{at: 10, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
 		{at: 69, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
@@ -420,25 +420,25 @@ func TestWatcher(t *testing.T) {
 		{at: 9999, n1: ptr(has(10, "")), n2: ptr(has(5, "no space")), says: "(7%): no space"},
 		{at: 10000, n1: ptr(has(10, ""))},
 		{at: 10061, n1: ptr(has(99, "")), gives: "node n2, which has a part of it, does not answer: proxyd does not answer"},
-		{at: 10062, n1: &shareReply{}, n2: ptr(has(100, "")), gives: "node n1 has its part of it no more"},
+		{at: 10062, n1: &shareStatusReply{}, n2: ptr(has(100, "")), gives: "node n1 has its part of it no more"},
 	} {
-		var sights []sight
-		for node, r := range map[string]*shareReply{"n1": step.n1, "n2": step.n2} {
-			s := sight{node: node, err: ErrAway}
+		var sights []shareStatus
+		for node, r := range map[string]*shareStatusReply{"n1": step.n1, "n2": step.n2} {
+			s := shareStatus{node: node, err: ErrAway}
 			if r != nil {
 				s.reply, s.err = *r, nil
 			}
 			sights = append(sights, s)
 		}
-		if got := w.judge(time.Unix(int64(step.at), 0), sights); got != step.gives {
+		if got := w.lossReason(time.Unix(int64(step.at), 0), sights); got != step.gives {
 			t.Errorf("step %d: gives up %q, want %q", i, got, step.gives)
 		}
-		if got := waiting(&Upload{Number: 4, Nodes: []string{"n1", "n2"}}, &w); step.gives == "" && !strings.HasSuffix(got, step.says) {
+		if got := describeWait(&Upload{Number: 4, Nodes: []string{"n1", "n2"}}, &w); step.gives == "" && !strings.HasSuffix(got, step.says) {
 			t.Errorf("step %d: says %q, want %q", i, got, step.says)
 		}
 	}
 	w.patience = 0
-	if why := w.judge(time.Unix(1e9, 0), []sight{{node: "n2", err: ErrAway}}); why != "" {
+	if why := w.lossReason(time.Unix(1e9, 0), []shareStatus{{node: "n2", err: ErrAway}}); why != "" {
 		t.Errorf("without end: %s", why)
 	}
 }

@@ -14,16 +14,16 @@ import (
 // How often a restore looks whether its checkpoint is there, asks the nodes that have it,
 // and tells the user.
 const (
-	awaitLook  = 300 * time.Millisecond
-	awaitAsk   = 2 * time.Second
-	awaitTells = 15 * time.Second
+	uploadPollInterval    = 300 * time.Millisecond
+	shareAskInterval      = 2 * time.Second
+	uploadCommentInterval = 15 * time.Second
 )
 
-// awaitUpload waits until the newest checkpoint of a job is in the store, if it is on its
+// awaitStoredOrLost waits until the newest checkpoint of a job is in the store, if it is on its
 // way there, with patience for nodes that do not answer. It returns the record of one that
 // is lost.
-func (c *Conductor) awaitUpload(ctx context.Context, job uint32, submitted string, patience time.Duration, tell func(*Upload, *watcher)) (*Upload, error) {
-	w := watcher{patience: patience}
+func (c *Conductor) awaitStoredOrLost(ctx context.Context, job uint32, submitted string, patience time.Duration, tell func(*Upload, *uploadWatch)) (*Upload, error) {
+	w := uploadWatch{patience: patience}
 	var asked time.Time
 	for {
 		up, err := c.uploads.load(job)
@@ -31,38 +31,38 @@ func (c *Conductor) awaitUpload(ctx context.Context, job uint32, submitted strin
 			return nil, err
 		}
 		if asked.IsZero() || up.Lost != "" {
-			if there, err := c.overtook(ctx, up); err != nil || there {
+			if there, err := c.isInStore(ctx, up); err != nil || there {
 				return nil, err
 			}
 		}
 		if up.Lost != "" {
 			return up, nil
 		}
-		if time.Since(asked) >= awaitAsk {
+		if time.Since(asked) >= shareAskInterval {
 			asked = time.Now()
-			why := w.judge(asked, c.askShares(ctx, up))
+			why := w.lossReason(asked, c.askShareStatus(ctx, up))
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
 			if why != "" {
-				if err := c.giveUpOn(ctx, up, why); err != nil {
+				if err := c.markUploadLost(ctx, up, why); err != nil {
 					return nil, err
 				}
 				continue // unless it has arrived at this very moment
 			}
 			tell(up, &w)
 		}
-		if !sleepUnlessDone(ctx, awaitLook) {
+		if !sleepUnlessDone(ctx, uploadPollInterval) {
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// overtook says whether the store has a checkpoint that is as new as up. One that is lost
-// will never be in the store when this has said no: upload.go has the order.
-func (c *Conductor) overtook(ctx context.Context, up *Upload) (bool, error) {
+// isInStore says whether the store has a checkpoint that is as new as up. One that is lost
+// will never be in the store when this has said no: upload_record.go has the order.
+func (c *Conductor) isInStore(ctx context.Context, up *Upload) (bool, error) {
 	if up.Lost != "" {
-		if err := c.Store.Fence(ctx, c.idOf(up)); err != nil {
+		if err := c.Store.Fence(ctx, c.uploadID(up)); err != nil {
 			return false, err
 		}
 	}
@@ -76,24 +76,24 @@ func (c *Conductor) overtook(ctx context.Context, up *Upload) (bool, error) {
 	return false, err
 }
 
-// sight is what is seen of one node.
-type sight struct {
+// shareStatus is what is seen of one node.
+type shareStatus struct {
 	node  string
-	reply shareReply
+	reply shareStatusReply
 	err   error
 }
 
-// askDeadline bounds the question to one node.
-const askDeadline = 5 * time.Second
+// shareAskTimeout bounds the question to one node.
+const shareAskTimeout = 5 * time.Second
 
-func (c *Conductor) askShares(ctx context.Context, up *Upload) []sight {
-	all := make([]sight, len(up.Nodes))
+func (c *Conductor) askShareStatus(ctx context.Context, up *Upload) []shareStatus {
+	all := make([]shareStatus, len(up.Nodes))
 	var wg sync.WaitGroup
 	for i, node := range up.Nodes {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, askDeadline)
+			ctx, cancel := context.WithTimeout(ctx, shareAskTimeout)
 			defer cancel()
-			s := sight{node: node}
+			s := shareStatus{node: node}
 			s.err = c.callNode(ctx, node, up.Job, up.Number, callShareStatus, empty{}, &s.reply)
 			all[i] = s
 		})
@@ -102,30 +102,30 @@ func (c *Conductor) askShares(ctx context.Context, up *Upload) []sight {
 	return all
 }
 
-// watcher decides when to wait no longer. It has no clock of its own.
-type watcher struct {
+// uploadWatch decides when to wait no longer. It has no clock of its own.
+type uploadWatch struct {
 	patience time.Duration // with a node that does not answer; 0: for ever
 
-	away        map[string]time.Time // nodes that do not answer, since when
-	done, total int64                // bytes
-	why         string               // the last try failed, if it did
+	unreachableSince map[string]time.Time // nodes that do not answer, since when
+	done, total      int64                // bytes
+	lastError        string               // the last try failed, if it did
 }
 
-// judge returns why the checkpoint is given up, or nothing. A share that is gone is gone
+// lossReason returns why the checkpoint is given up, or nothing. A share that is gone is gone
 // at once. For a node that does not answer there is patience: a daemon that was killed and
 // a node that boots come back. While all nodes have their shares nothing is lost, however
 // long the store is full or away.
-func (w *watcher) judge(now time.Time, sights []sight) string {
+func (w *uploadWatch) lossReason(now time.Time, sights []shareStatus) string {
 	away := map[string]time.Time{}
-	w.done, w.total, w.why = 0, 0, ""
+	w.done, w.total, w.lastError = 0, 0, ""
 	for _, s := range sights {
 		if s.err != nil {
-			since, known := w.away[s.node]
+			since, known := w.unreachableSince[s.node]
 			if !known {
 				since = now
 			}
 			away[s.node] = since
-			w.why = s.err.Error()
+			w.lastError = s.err.Error()
 			if w.patience > 0 && now.Sub(since) > w.patience {
 				return fmt.Sprintf("node %s, which has a part of it, does not answer: %v", s.node, s.err)
 			}
@@ -136,25 +136,25 @@ func (w *watcher) judge(now time.Time, sights []sight) string {
 		}
 		w.done += s.reply.Done
 		w.total += s.reply.Total
-		if s.reply.Why != "" {
-			w.why = s.reply.Why
+		if s.reply.LastError != "" {
+			w.lastError = s.reply.LastError
 		}
 	}
-	w.away = away
+	w.unreachableSince = away
 	return ""
 }
 
 // errUploadLost is why a job is held whose only checkpoint got lost.
 var errUploadLost = errors.New("it was lost before it was in the store, and there is none before it; released, the job begins anew")
 
-// arrival waits, for a restore, for the job's newest checkpoint.
-func (j *job) arrival(ctx context.Context, rec *Record) (*Upload, error) {
+// awaitNewestUpload waits, for a restore, for the job's newest checkpoint.
+func (j *job) awaitNewestUpload(ctx context.Context, rec *Record) (*Upload, error) {
 	var told time.Time
 	began := time.Now()
-	lost, err := j.c.awaitUpload(ctx, j.id, rec.Submitted, j.c.Patience, func(up *Upload, w *watcher) {
-		if now := time.Now(); now.Sub(told) > awaitTells {
+	lost, err := j.c.awaitStoredOrLost(ctx, j.id, rec.Submitted, j.c.Patience, func(up *Upload, w *uploadWatch) {
+		if now := time.Now(); now.Sub(told) > uploadCommentInterval {
 			told = now
-			j.setComment(waiting(up, w))
+			j.setComment(describeWait(up, w))
 		}
 	})
 	if err != nil {
@@ -166,26 +166,26 @@ func (j *job) arrival(ctx context.Context, rec *Record) (*Upload, error) {
 	return lost, nil
 }
 
-func waiting(up *Upload, w *watcher) string {
+func describeWait(up *Upload, w *uploadWatch) string {
 	text := fmt.Sprintf("waits for checkpoint %d, which is on its way to the store from %s", up.Number, joinNames(up.Nodes))
 	if w.total > 0 {
 		text += fmt.Sprintf(" (%d%%)", 100*w.done/w.total)
 	}
-	if w.why != "" {
-		text += ": " + w.why
+	if w.lastError != "" {
+		text += ": " + w.lastError
 	}
 	return text
 }
 
-// withoutAny is what becomes of a job that has no checkpoint but one that was lost: it is
+// holdWithoutCheckpoint is what becomes of a job that has no checkpoint but one that was lost: it is
 // held once, so that nobody's work begins anew without a word.
-func (j *job) withoutAny(lost *Upload) error {
-	if lost == nil || !lost.Left || lost.Told {
+func (j *job) holdWithoutCheckpoint(lost *Upload) error {
+	if lost == nil || !lost.Released || lost.HoldReported {
 		return nil
 	}
 	err := fmt.Errorf("checkpoint %d: %w (%s)", lost.Number, errUploadLost, lost.Lost)
 	if up := j.giveUpRun(err); up != nil {
 		return errors.Join(err, up)
 	}
-	return errors.Join(err, j.c.uploads.change(lost, func(now *Upload) bool { now.Told = true; return true }))
+	return errors.Join(err, j.c.uploads.change(lost, func(now *Upload) bool { now.HoldReported = true; return true }))
 }

@@ -56,7 +56,7 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.view(ctx, id)
+	v, err := c.jobView(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	return v, err
 }
 
-func (c *Conductor) view(ctx context.Context, id uint32) (*View, error) {
+func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	j := c.findJob(id)
 	if j == nil {
 		rec, err := c.records.load(id)
@@ -130,7 +130,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 		for _, p := range programs {
 			pv := ProgramView{Program: p, Resident: residentBytes(p)}
 			if !p.Ended && p.First > 0 {
-				pv.Since, pv.Command = process(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
+				pv.Since, pv.Command = processInfo(fmt.Sprintf("/proc/%d/root/proc/%d", lc.capsule.PID(), p.First))
 			}
 			v.Programs = append(v.Programs, pv)
 		}
@@ -144,9 +144,9 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 	return views, nil
 }
 
-// process tells since when a process is there and what it was started as, by its folder in
+// processInfo tells since when a process is there and what it was started as, by its folder in
 // a /proc; nothing of one that has ended.
-func process(dir string) (since time.Time, command string) {
+func processInfo(dir string) (since time.Time, command string) {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
 		return since, ""
@@ -172,9 +172,9 @@ func process(dir string) (since time.Time, command string) {
 // maxCommand keeps a command to a line of a table.
 const maxCommand = 120
 
-// nothingHere is why there is nothing of a job to capture on this node. One that is protected
+// errNothingHere is why there is nothing of a job to capture on this node. One that is protected
 // has lost it, to a power cut for one: Slurm will notice, and run the job again.
-func (c *Conductor) nothingHere(id uint32) error {
+func (c *Conductor) errNothingHere(id uint32) error {
 	if rec, err := c.records.load(id); err == nil && rec != nil {
 		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
 	}
@@ -185,19 +185,19 @@ func (c *Conductor) nothingHere(id uint32) error {
 // this one has not begun.
 const Waiting = "waiting"
 
-// Take makes a checkpoint of a job that runs, and returns its name. progress is told what it
+// TakeCheckpoint makes a checkpoint of a job that runs, and returns its name. progress is told what it
 // is at. Once that is more than Waiting, the checkpoint goes on though ctx ends. stands: who
 // asks requeues the job next, which stands still until then; a checkpoint that is on its way
 // to the store will do. That is for the node that leads: on another one it returns when the
 // checkpoint is in the store, and by then the job may stand no longer.
-func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, progress func(phase string, done, total int64)) (store.ID, error) {
+func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stands bool, progress func(phase string, done, total int64)) (store.ID, error) {
 	id, err := parseJobName(job)
 	if err != nil {
 		return store.ID{}, err
 	}
 	j := c.findJob(id)
 	if j == nil || len(j.localCapsules()) == 0 {
-		return store.ID{}, c.nothingHere(id)
+		return store.ID{}, c.errNothingHere(id)
 	}
 	if !stands {
 		if err := c.waitForUpload(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
@@ -216,13 +216,13 @@ func (c *Conductor) Take(ctx context.Context, job, reason string, stands bool, p
 		progress(phaseCommit, int64(len(phases)), int64(len(phases)))
 		return a.id, nil
 	}
-	lost, err := c.awaitUpload(ctx, id, j.submittedAt(), 0, func(_ *Upload, w *watcher) { progress(callUpload, w.done, w.total) })
-	if err == nil && lost != nil && (a == nil || lost.same(a.upload)) {
+	lost, err := c.awaitStoredOrLost(ctx, id, j.submittedAt(), 0, func(_ *Upload, w *uploadWatch) { progress(callUpload, w.done, w.total) })
+	if err == nil && lost != nil && (a == nil || lost.isSame(a.upload)) {
 		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
 	}
 	if err == nil && lost == nil && a != nil && a.staged {
 		var there bool
-		if there, err = c.overtook(ctx, a.upload); err == nil && !there {
+		if there, err = c.isInStore(ctx, a.upload); err == nil && !there {
 			err = fmt.Errorf("checkpoint %d: the job has ended before it was in the store", a.id.Number)
 		}
 	}

@@ -15,7 +15,7 @@ func TestNothingHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for job, passes := range map[string]bool{"7": true, "8": false} {
-		_, err := c.Take(t.Context(), job, "asked", false, nil)
+		_, err := c.TakeCheckpoint(t.Context(), job, "asked", false, nil)
 		if !errors.Is(err, ErrNoJob) || IsTransient(err) != passes {
 			t.Errorf("job %s: %v; it passes: %v", job, err, IsTransient(err))
 		}

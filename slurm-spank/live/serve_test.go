@@ -188,8 +188,8 @@ func (n *node) Srun(_ context.Context, _ warden.Peer, _ string, files []*os.File
 	}
 }
 
-func (n *node) Ended(context.Context, string) bool { return true }
-func (n *node) Stays(context.Context, string) bool { return true }
+func (n *node) TellFailure(context.Context, string) bool { return true }
+func (n *node) TellMessage(context.Context, string) bool { return true }
 
 // Signal implements warden.Conductor.
 func (n *node) Signal(context.Context, warden.Peer, string, syscall.Signal) error {
