@@ -255,7 +255,7 @@ func TestCommandLine(t *testing.T) {
 		{"config check --config " + missing, 1, "policy tiers: stat /nonexistent/sing-policy-tiers: no such file or directory"},
 		{"config check --config " + file + " --interval x", 1, `--interval: interval: "x": want a time`},
 		{"config --config " + file + " --rules-min-run 7m", 0, "(from --rules-min-run; SINGULARITY_SLURM_PREEMPTD_RULES_MIN_RUN)"},
-		{"config --config /nonexistent/x.yaml", 0, `#interval: "5s"`},
+		{"config --config /nonexistent/x.yaml", 0, `#interval: 5s`},
 		{"run", 2, `unknown command "run"; preemptd --help says what it takes`},
 		{"--dry", 2, "unknown flag: --dry"},
 		{"config check all", 2, `check: unexpected argument "all"`},

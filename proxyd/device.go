@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/config"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
@@ -62,7 +62,7 @@ const maxSoft = 16
 
 // config is what soft makes of the flags.
 func (o *deviceOptions) config() (softgpu.Config, error) {
-	memory, err := config.ParseBytes(o.memory)
+	memory, err := table.ParseBytes(o.memory)
 	switch {
 	case err != nil || memory < backend.Granule || memory > 1<<40: // what else ParseBytes takes is no size of a GPU
 		return softgpu.Config{}, fmt.Errorf("--memory %q: it is a size from 2M to 1T, as 512M or 16G; %w", o.memory, errUsage)

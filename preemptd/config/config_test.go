@@ -32,7 +32,7 @@ func TestSources(t *testing.T) {
 		!reflect.DeepEqual(c.Policies, []string{"drain", "tiers"}) || c.Promised.Premium != 95 || c.ProxydPort != "6830" {
 		t.Errorf("%+v", c)
 	}
-	if where := c.origins["grace"].where; where != "--grace" {
+	if where := c.values["grace"].Source; where != "--grace" {
 		t.Errorf("grace comes from %s", where)
 	}
 }
@@ -113,7 +113,7 @@ func TestExplain(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", name, err, text)
 		}
 		a, b := *c, *again
-		a.origins, b.origins = nil, nil
+		a.values, b.values = nil, nil
 		if !reflect.DeepEqual(a, b) {
 			t.Errorf("%s:\n%+v\n%+v", name, a, b)
 		}

@@ -6,14 +6,14 @@ package config
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"math"
 	"net"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/config/table"
 )
 
 // Each function below returns how one kind of value is read into its field. Its error is
@@ -55,17 +55,6 @@ func hostPort(v string) bool {
 	return v == "" || err == nil
 }
 
-func number(field func(*Config) *int, from, to int) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < from || n > to {
-			return fmt.Errorf("a number from %d to %d", from, to)
-		}
-		*field(c) = n
-		return nil
-	}
-}
-
 var stepSyntax = regexp.MustCompile(`^[a-z]+!?$`)
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
@@ -103,7 +92,7 @@ func list(field func(*Config) *[]string, syntax *regexp.Regexp, want string) fun
 // age is a duration of at least least.
 func age(field func(*Config) *time.Duration, least time.Duration) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		d, err := duration(v)
+		d, err := table.ParseDuration(v)
 		if err != nil {
 			return err
 		}
@@ -113,68 +102,4 @@ func age(field func(*Config) *time.Duration, least time.Duration) func(*Config, 
 		*field(c) = d
 		return nil
 	}
-}
-
-var errDuration = errors.New("a time as in 30s, 10m, 2h or 7d")
-
-// duration reads "90s", "1h30m" or "7d"; days are the only unit that Go's own does not
-// know. "0" needs no unit. It is not negative.
-func duration(s string) (time.Duration, error) {
-	days, rest, found := strings.Cut(s, "d")
-	if !found {
-		days, rest = "0", s
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	if err != nil {
-		return 0, errDuration
-	}
-	total := time.Duration(n) * 24 * time.Hour
-	if rest == "" && found {
-		return total, nil
-	}
-	d, err := time.ParseDuration(rest)
-	if err != nil || d < 0 || d > math.MaxInt64-total {
-		return 0, errDuration
-	}
-	return total + d, nil
-}
-
-var sizeSyntax = regexp.MustCompile(`^([0-9]{1,12})([KMGT]?)i?B?$`)
-
-// size is a number of bytes, "500M" or "20GiB"; units are powers of 1024.
-func size(field func(*Config) *uint64) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		m := sizeSyntax.FindStringSubmatch(v)
-		if m == nil {
-			return errors.New("a size as in 500M, 20G or 1T, or 0")
-		}
-		n, err := strconv.ParseUint(m[1], 10, 64)
-		unit := uint64(1)
-		if m[2] != "" {
-			unit <<= 10 * (strings.Index("KMGT", m[2]) + 1)
-		}
-		if err != nil || n > math.MaxInt64/unit {
-			return errors.New("a size below 8 EiB")
-		}
-		*field(c) = n * unit
-		return nil
-	}
-}
-
-func level(c *Config, v string) error {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	l, ok := levels[v]
-	if !ok {
-		return errors.New("debug, info, warn or error")
-	}
-	c.Log.Level = l
-	return nil
-}
-
-func format(c *Config, v string) error {
-	if v != "text" && v != "json" {
-		return errors.New("text or json")
-	}
-	c.Log.JSON = v == "json"
-	return nil
 }
