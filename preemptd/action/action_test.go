@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -118,14 +120,14 @@ func (c journey) check(t *testing.T, w *world) {
 		}
 		return s
 	}
-	want := shape{
+	want := jobrequest.Request{
 		Required: c.required, Excluded: or(c.excluded, "n9"), QOS: or(c.qos, "basic"),
 		Nodes: 2, Tasks: 4, PerNode: 2, TRESNode: or(c.tres, "gres/gpu:a100:2"),
 	}
 	if c.count != 0 {
 		want.Nodes, want.PerNode = c.count, c.perNode
 	}
-	if got := shapeOf(&j); got != want {
+	if got := jobrequest.Of(&j); got != want {
 		t.Errorf("it asks for %+v\nwant        %+v", got, want)
 	}
 	if j.Restarts != c.restarts || j.Held != c.held || j.Nodes != c.nodes {
@@ -186,9 +188,13 @@ func TestUnpinned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := Pinning{Pins{"", "n9"}, Pins{c.required, c.excluded}, "bob", w.job().Restarts}
-		if pin, err := Pinned(record); err != nil || pin != want {
-			t.Errorf("%d: %v %+v, want %+v", i, err, pin, want)
+		r, err := jobrequest.Decode(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := jobrequest.Editor{Who: "bob", Restarts: w.job().Restarts}
+		if r.Asked.Required != "" || r.Asked.Excluded != "n9" || r.Ours.Required != c.required || r.Ours.Excluded != c.excluded || r.By != by {
+			t.Errorf("%d: the journal has %+v, want the user's \"\" and n9, ours %q and %q, by %+v", i, r, c.required, c.excluded, by)
 		}
 	}
 	// The user's own edit is.
@@ -234,7 +240,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%v %s: %s", err, a.State, a.Problem)
 			}
 			now := w.job()
-			if shapeOf(&now) != shapeOf(&before) || now.State != before.State || now.Held || now.Restarts != 0 || w.made(t) != 0 {
+			if jobrequest.Of(&now) != jobrequest.Of(&before) || now.State != before.State || now.Held || now.Restarts != 0 || w.made(t) != 0 {
 				t.Errorf("something was done: %+v", now)
 			}
 		})

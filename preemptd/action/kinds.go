@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
@@ -38,7 +40,7 @@ type kind struct {
 	check func(Args) error // may be nil
 	steps func(Args) []step
 	// target changes what the job asks for; nil: nothing but what an earlier action left.
-	target func(Args, *shape) error
+	target func(Args, *jobrequest.Request) error
 	// waits: it is for jobs that do not run; runs: for those that do. Neither: for both.
 	waits, runs bool
 	// frees: it releases a hold whoever made it.
@@ -150,4 +152,13 @@ func Holder(history []journal.Action) (*journal.Action, error) {
 		}
 	}
 	return nil, nil
+}
+
+// placeAndSize is the target of most kinds of action: other nodes, and what the job gets on each node.
+func placeAndSize(a Args, r *jobrequest.Request) error {
+	r.ExcludeNodes(a.Avoid)
+	if err := r.RequireNodes(a.Nodes); err != nil {
+		return err
+	}
+	return r.Resize(a.NodeCount, a.GPUs)
 }

@@ -15,7 +15,7 @@ var migrate = kind{
 		}
 		return nil
 	},
-	target: put,
+	target: placeAndSize,
 	steps:  func(Args) []step { return moving },
 }
 

@@ -15,6 +15,6 @@ var place = kind{
 		}
 		return nil
 	},
-	target: put,
+	target: placeAndSize,
 	steps:  func(Args) []step { return []step{survey, park, draft, edit, letGo, start, told} },
 }

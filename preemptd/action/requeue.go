@@ -3,7 +3,11 @@
 
 package action
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+)
 
 // requeue gives a job another QOS, which Slurm allows only to one that waits: a running one
 // leaves its nodes for that, with a checkpoint.
@@ -15,7 +19,7 @@ var requeue = kind{
 		}
 		return nil
 	},
-	target: func(a Args, s *shape) error { s.QOS = a.QOS; return nil },
+	target: func(a Args, r *jobrequest.Request) error { r.QOS = a.QOS; return nil },
 	steps: func(a Args) []step {
 		steps := []step{survey, tell, checkpoint, park, vacate, draft, edit}
 		if !a.Hold {

@@ -17,6 +17,6 @@ var resize = kind{
 		}
 		return nil
 	},
-	target: put,
+	target: placeAndSize,
 	steps:  func(Args) []step { return moving },
 }

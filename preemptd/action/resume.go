@@ -7,6 +7,6 @@ package action
 // it asked to be.
 var resume = kind{
 	past: "resumed", takes: []string{"nodes", "avoid", "gpus"}, waits: true, frees: true,
-	target: put,
+	target: placeAndSize,
 	steps:  func(Args) []step { return []step{survey, draft, edit, letGo, told} },
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -161,12 +163,12 @@ type memo struct {
 	Touched  bool `json:"touched,omitempty"`  // from here on it may be other than it was
 	Released bool `json:"released,omitempty"` // no hold is ours any more
 
-	Found  shape  `json:"found"`            // what it asked for when it was parked
-	Asked  shape  `json:"asked"`            // what its user asked for
-	Editor editor `json:"editor"`           // who had made Found of that
-	Target shape  `json:"target"`           // what it shall ask for
-	Edited bool   `json:"edited,omitempty"` // and does
-	Again  bool   `json:"again,omitempty"`  // Slurm forgot that, or the release
+	Found  jobrequest.Request `json:"found"`            // what it asked for when it was parked
+	Asked  jobrequest.Request `json:"asked"`            // what its user asked for
+	Editor jobrequest.Editor  `json:"editor"`           // who had made Found of that
+	Target jobrequest.Request `json:"target"`           // what it shall ask for
+	Edited bool               `json:"edited,omitempty"` // and does
+	Again  bool               `json:"again,omitempty"`  // Slurm forgot that, or the release
 
 	// Then is how an action that is being undone will have ended.
 	Then journal.State `json:"then,omitempty"`

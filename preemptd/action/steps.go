@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
@@ -66,7 +68,7 @@ func lookSurvey(_ context.Context, w *work) verdict {
 		return verdict{never, "it was submitted with --no-requeue"}
 	}
 	if k.target != nil {
-		now := shapeOf(j)
+		now := jobrequest.Of(j)
 		if err := k.target(w.args, &now); err != nil {
 			return verdict{never, err.Error()}
 		}
@@ -189,14 +191,14 @@ func lookDraft(ctx context.Context, w *work) verdict {
 	if err != nil {
 		return verdict{wait, err.Error()}
 	}
-	now := shapeOf(&w.job)
+	now := jobrequest.Of(&w.job)
 	asked := now
 	if raw != nil {
-		var o origin
-		if err := json.Unmarshal(raw, &o); err != nil {
-			return verdict{never, "what it asked for before is not to be read: " + err.Error()}
+		record, err := jobrequest.Decode(raw)
+		if err != nil {
+			return verdict{never, err.Error()}
 		}
-		asked, w.memo.Editor = now.back(o.Asked, o.Ours), o.By
+		asked, w.memo.Editor = now.TakeBack(record.Asked, record.Ours), record.By
 	}
 	to := now // the size that an earlier action gave it stays
 	to.Required, to.Excluded = asked.Required, asked.Excluded
@@ -213,27 +215,27 @@ func lookEdit(_ context.Context, w *work) verdict {
 	if v, ok := w.ours(); !ok {
 		return v
 	}
-	now := shapeOf(&w.job)
-	if w.memo.Edited || now.same(w.memo.Target) {
+	now := jobrequest.Of(&w.job)
+	if w.memo.Edited || now.SameAs(w.memo.Target) {
 		return verdict{is: done}
 	}
-	if name := now.foreign(w.memo.Found, w.memo.Target); name != "" {
+	if name := now.ForeignEdit(w.memo.Found, w.memo.Target); name != "" {
 		return verdict{taken, "somebody else has edited its " + name}
 	}
 	return verdict{is: todo}
 }
 
 func doEdit(ctx context.Context, w *work) error {
-	if err := w.setOrigin(ctx, w.memo.Target, editor{w.a.Who, w.memo.RestartsAt}); err != nil {
+	if err := w.setOrigin(ctx, w.memo.Target, jobrequest.Editor{Who: w.a.Who, Restarts: w.memo.RestartsAt}); err != nil {
 		return err
 	}
-	err := w.r.Slurm.Update(ctx, w.ref(), shapeOf(&w.job).edit(w.memo.Target))
+	err := w.r.Slurm.Update(ctx, w.ref(), jobrequest.Of(&w.job).EditTo(w.memo.Target))
 	w.memo.Edited = err == nil
 	return err
 }
 
-func (w *work) setOrigin(ctx context.Context, now shape, by editor) error {
-	raw, err := json.Marshal(origin{w.memo.Asked, now, by})
+func (w *work) setOrigin(ctx context.Context, now jobrequest.Request, by jobrequest.Editor) error {
+	raw, err := json.Marshal(jobrequest.Record{Asked: w.memo.Asked, Ours: now, By: by})
 	if err != nil {
 		return err
 	}
@@ -315,7 +317,7 @@ func (w *work) forgotten() bool {
 
 // astray reports whether the job runs where it was not to be.
 func (w *work) astray() bool {
-	for _, n := range hosts(w.job.Nodes) {
+	for _, n := range jobrequest.HostNames(w.job.Nodes) {
 		if slices.Contains(w.args.Avoid, n) || len(w.args.Nodes) > 0 && !slices.Contains(w.args.Nodes, n) {
 			return true
 		}
@@ -329,8 +331,8 @@ func lookUnedit(_ context.Context, w *work) verdict {
 	if w.job.State.Base == "" {
 		return verdict{wait, "it is " + w.job.State.String()}
 	}
-	now := shapeOf(&w.job)
-	if w.memo.Target == (shape{}) || !w.job.State.Editable() || now.same(now.back(w.memo.Found, w.memo.Target)) {
+	now := jobrequest.Of(&w.job)
+	if w.memo.Target == (jobrequest.Request{}) || !w.job.State.Editable() || now.SameAs(now.TakeBack(w.memo.Found, w.memo.Target)) {
 		return verdict{is: done}
 	}
 	return verdict{is: todo}
@@ -340,8 +342,8 @@ func doUnedit(ctx context.Context, w *work) error {
 	if err := w.setOrigin(ctx, w.memo.Found, w.memo.Editor); err != nil {
 		return err
 	}
-	now := shapeOf(&w.job)
-	return w.r.Slurm.Update(ctx, w.ref(), now.edit(now.back(w.memo.Found, w.memo.Target)))
+	now := jobrequest.Of(&w.job)
+	return w.r.Slurm.Update(ctx, w.ref(), now.EditTo(now.TakeBack(w.memo.Found, w.memo.Target)))
 }
 
 // lookUnpark: only a hold of ours is taken back.

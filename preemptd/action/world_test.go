@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
@@ -81,9 +83,9 @@ func (w *world) tick() {
 		// The client waits for two seconds after a requeue; here they have passed.
 		w.srv.EditJob(w.id, func(j *slurmrest.Job) { j.SubmitTime = j.SubmitTime.Add(-3 * time.Second) })
 	case j.State.Base == slurmrest.Pending && !j.Held && !w.full && !j.EligibleTime.IsZero() && !j.EligibleTime.After(time.Now()):
-		nodes := hosts(j.RequiredNodes)
+		nodes := jobrequest.HostNames(j.RequiredNodes)
 		for i := 4; len(nodes) < int(j.NodeCount.Value); i++ {
-			if name := fmt.Sprintf("n%d", i); !slices.Contains(hosts(j.ExcludedNodes), name) {
+			if name := fmt.Sprintf("n%d", i); !slices.Contains(jobrequest.HostNames(j.ExcludedNodes), name) {
 				nodes = append(nodes, name)
 			}
 		}

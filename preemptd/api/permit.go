@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
@@ -159,8 +161,8 @@ func (s *Server) most(ctx context.Context, job *slurmrest.Job) (nodes, gpus int6
 	if err != nil || record == nil {
 		return 0, 0, err
 	}
-	nodes, perNode, perJob, err := action.Asked(record)
-	return nodes, max(gpusIn(perNode)*nodes, gpusIn(perJob)), err
+	r, err := jobrequest.Decode(record)
+	return r.Asked.Nodes, max(gpusIn(r.Asked.TRESNode)*r.Asked.Nodes, gpusIn(r.Asked.TRESJob)), err
 }
 
 // held is how many GPUs a job asks for in all.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
@@ -28,7 +30,7 @@ type Known struct {
 	Action map[int64]string    // what is being done to a job
 	Held   map[int64]Hold      // what an action left it with, if it is held
 	Acted  map[int64]time.Time // when it was last acted upon
-	Asked  map[int64]Asked     // of jobs that were edited
+	Edited map[int64]Edited    // by actions
 }
 
 // Hold is one that an action left a job with: who had asked for it. What a person holds no
@@ -38,47 +40,20 @@ type Hold struct {
 	Policy bool
 }
 
-// Asked is what the user of a job asked for, where that is not what it asks for now.
-type Asked struct {
-	Nodes       int64
-	TRESPerNode string
-	TRESPerJob  string
-
-	Required, Excluded       string // nodes
-	OurRequired, OurExcluded string // that an action asked for instead
-
-	ByPerson bool  // it was a person's action
-	Restarts int64 // of the job then
+// Edited is the record of a job that an action has edited.
+type Edited struct {
+	jobrequest.Record
+	ByPerson bool // a person asked for the action, and not a policy
 }
 
-// pins are the nodes that a job's user wants it to have, and not to have: those that an action
-// gave it bind nobody, once it runs.
-func (a Asked) pins(j *slurmrest.Job) (required, excluded string) {
-	required, excluded = j.RequiredNodes, j.ExcludedNodes
-	if sameHosts(required, a.OurRequired) {
-		required = a.Required
-	}
-	if sameHosts(excluded, a.OurExcluded) {
-		excluded = a.Excluded
-	}
-	return required, excluded
-}
-
-// Pinned reports whether the job waits for nodes that are an action's wish, and not its user's.
-// A person's wish is none of those before the job has run with it.
-func (a Asked) Pinned(j *slurmrest.Job) bool {
-	if a.ByPerson && j.Restarts <= a.Restarts {
+// WaitsForOurNodes reports whether the job waits for nodes that an action asked for, and not the job's user. Nodes that
+// a person asked for count as the user's until the job has run.
+func (e Edited) WaitsForOurNodes(j *slurmrest.Job) bool {
+	if e.ByPerson && j.Restarts <= e.By.Restarts {
 		return false
 	}
-	required, excluded := a.pins(j)
-	return !sameHosts(required, j.RequiredNodes) || !sameHosts(excluded, j.ExcludedNodes)
-}
-
-func sameHosts(a, b string) bool {
-	x, y := hosts(a), hosts(b)
-	slices.Sort(x)
-	slices.Sort(y)
-	return slices.Equal(x, y)
+	required, excluded := e.PinsOf(j.RequiredNodes, j.ExcludedNodes)
+	return !jobrequest.SameHosts(required, j.RequiredNodes) || !jobrequest.SameHosts(excluded, j.ExcludedNodes)
 }
 
 // Build makes a snapshot. It changes nothing that it is given, and the snapshot shares
@@ -177,17 +152,15 @@ func (b *builder) jobs() {
 
 func (b *builder) job(j *slurmrest.Job) sdk.Job {
 	nodes := max(j.NodeCount.Or(1), 1)
-	asked, edited := b.known.Asked[j.ID]
-	if !edited {
-		asked = Asked{Nodes: nodes, TRESPerNode: j.TRESPerNode, TRESPerJob: j.TRESPerJob}
-	}
+	asked := jobrequest.Request{Nodes: nodes, TRESNode: j.TRESPerNode, TRESJob: j.TRESPerJob}
 	required, excluded := j.RequiredNodes, j.ExcludedNodes
-	if edited {
-		required, excluded = asked.pins(j)
+	if record, edited := b.known.Edited[j.ID]; edited {
+		asked = record.Asked
+		required, excluded = record.PinsOf(j.RequiredNodes, j.ExcludedNodes)
 	}
 	capsules := max(asked.Nodes, 1)
 	gpus, kind := request(j, nodes, j.TRESPerNode, j.TRESPerJob)
-	wanted, _ := request(j, capsules, asked.TRESPerNode, asked.TRESPerJob)
+	wanted, _ := request(j, capsules, asked.TRESNode, asked.TRESJob)
 	made := sdk.Job{
 		ID: sdk.JobID(j.ID), Label: j.Label(), Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS,
 		Priority: j.Priority.Or(0), Gang: sdk.JobID(j.Het.JobID), Reservation: j.Reservation,

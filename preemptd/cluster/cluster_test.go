@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -116,7 +118,7 @@ var known = Known{
 	Count:   func(sdk.JobID) (float64, time.Duration) { return 0.5, time.Minute },
 	Account: func(string) float64 { return 0.25 },
 	Action:  map[int64]string{2: "migrate"}, Held: map[int64]Hold{5: {"policy tiers", true}}, Acted: map[int64]time.Time{1: at.Add(-time.Hour)},
-	Asked: map[int64]Asked{2: {Nodes: 2, TRESPerNode: "gres/gpu:2"}},
+	Edited: map[int64]Edited{2: {Record: jobrequest.Record{Asked: jobrequest.Request{Nodes: 2, TRESNode: "gres/gpu:2"}}}},
 }
 
 func TestBuild(t *testing.T) {
@@ -251,15 +253,15 @@ func TestPinned(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		is   Asked
+		is   jobrequest.Record
 		want []int32
 	}{
-		{"the user's", Asked{Required: "n2", OurRequired: "n2"}, []int32{0}},
-		{"ours", Asked{Required: "n2", OurRequired: "n1,n9"}, []int32{1}},
-		{"ours, of none", Asked{OurRequired: "n9,n1"}, nil},
+		{"the user's", jobrequest.Record{Asked: jobrequest.Request{Required: "n2"}, Ours: jobrequest.Request{Required: "n2"}}, []int32{0}},
+		{"ours", jobrequest.Record{Asked: jobrequest.Request{Required: "n2"}, Ours: jobrequest.Request{Required: "n1,n9"}}, []int32{1}},
+		{"ours, of none", jobrequest.Record{Ours: jobrequest.Request{Required: "n9,n1"}}, nil},
 	} {
 		k := known
-		k.Asked = map[int64]Asked{3: c.is}
+		k.Edited = map[int64]Edited{3: {Record: c.is}}
 		if j, _ := Build(seen, k).Job(3); !reflect.DeepEqual(j.Required, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, j.Required, c.want)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/preemptd/jobrequest"
+
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/action"
 	"github.com/singularity-slurm/singularity-slurm/preemptd/cluster"
@@ -24,7 +26,7 @@ func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) 
 	k := cluster.Known{
 		Number: l.number, Rules: settings.Rules, Power: settings.Power,
 		Tier:   func(qos string) sdk.Tier { return ledger.TierOf(qos, settings.Tiers) },
-		Action: map[int64]string{}, Held: map[int64]cluster.Hold{}, Asked: map[int64]cluster.Asked{},
+		Action: map[int64]string{}, Held: map[int64]cluster.Hold{}, Edited: map[int64]cluster.Edited{},
 	}
 	open, err := l.Journal.Unfinished(ctx)
 	if err != nil {
@@ -55,17 +57,12 @@ func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) 
 		return k, err
 	}
 	for job, raw := range origins {
-		var asked cluster.Asked
-		if asked.Nodes, asked.TRESPerNode, asked.TRESPerJob, err = action.Asked(raw); err != nil {
-			return k, fmt.Errorf("job %d: %w", job, err)
-		}
-		pin, err := action.Pinned(raw)
+		record, err := jobrequest.Decode(raw)
 		if err != nil {
 			return k, fmt.Errorf("job %d: %w", job, err)
 		}
-		asked.Required, asked.Excluded, asked.OurRequired, asked.OurExcluded = pin.Asked.Required, pin.Asked.Excluded, pin.Ours.Required, pin.Ours.Excluded
-		asked.ByPerson, asked.Restarts = pin.Who != "" && !strings.HasPrefix(pin.Who, byPolicy), pin.Restarts
-		k.Asked[job] = asked
+		who := record.By.Who
+		k.Edited[job] = cluster.Edited{Record: record, ByPerson: who != "" && !strings.HasPrefix(who, byPolicy)}
 	}
 	l.counts.window(settings.Rules.Window)
 	l.counts.add(cluster.Build(seen, unCounted(k)))

@@ -31,9 +31,9 @@ const (
 func (l *Loop) unpin(ctx context.Context, seen cluster.Seen, k cluster.Known) (problems []string, err error) {
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]
-		asked, edited := k.Asked[j.ID]
+		record, edited := k.Edited[j.ID]
 		waits := j.State.Base == slurmrest.Pending && j.State.Flags == 0 && !j.Held
-		if !edited || !waits || l.DryRun || k.Action[j.ID] != "" || seen.Time.Sub(k.Acted[j.ID]) < unpinAgain || !asked.Pinned(j) {
+		if !edited || !waits || l.DryRun || k.Action[j.ID] != "" || seen.Time.Sub(k.Acted[j.ID]) < unpinAgain || !record.WaitsForOurNodes(j) {
 			continue
 		}
 		problem, err := l.vainly(ctx, j.ID)

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package jobrequest
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Record is what the journal keeps of a job that an action has edited (journal.Origin).
+type Record struct {
+	Asked Request `json:"asked"` // what the job's user had asked for
+	Ours  Request `json:"ours"`  // what the action asked for instead
+	By    Editor  `json:"by"`
+}
+
+// Editor is the user or policy on behalf of which an action edited a job.
+type Editor struct {
+	Who      string `json:"who,omitempty"`
+	Restarts int64  `json:"restarts,omitempty"` // of the job at the edit
+}
+
+// Decode reads a record of the journal.
+func Decode(record json.RawMessage) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(record, &r); err != nil {
+		return r, fmt.Errorf("what the job asked for before: %w", err)
+	}
+	return r, nil
+}
+
+// PinsOf returns the host lists that the job's user wants a job to require and to exclude. A list of the job that is
+// still as the action made it counts as the list that the user had asked for.
+func (r Record) PinsOf(required, excluded string) (string, string) {
+	if SameHosts(required, r.Ours.Required) {
+		required = r.Asked.Required
+	}
+	if SameHosts(excluded, r.Ours.Excluded) {
+		excluded = r.Asked.Excluded
+	}
+	return required, excluded
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package jobrequest
+
+import "testing"
+
+func TestSameHosts(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"n1,n2", "n[1-2]", true},
+		{"n2,n1", "n1,n2", true},
+		{"", "", true},
+		{"n1", "n1,n2", false},
+		{"n[1", "n[1", true},
+		{"n[1", "n[2", false}, // neither is a host list, and they differ
+	} {
+		if got := SameHosts(c.a, c.b); got != c.want {
+			t.Errorf("SameHosts(%q, %q) = %v", c.a, c.b, got)
+		}
+	}
+}
+
+// TestTakeBack expects that an edit of ours is taken back, and an edit of the user's after that stays.
+func TestTakeBack(t *testing.T) {
+	asked := Request{Excluded: "n9", QOS: "basic", Nodes: 2, Tasks: 4, PerNode: 2}
+	ours := asked
+	ours.Required, ours.QOS = "n[1-2]", "premium"
+	now := ours
+	now.Required, now.QOS = "n2,n1", "standard" // as Slurm writes the list; the user's own QOS
+	want := asked
+	want.QOS = "standard"
+	if got := now.TakeBack(asked, ours); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if name := now.ForeignEdit(asked, ours); name != "QOS" {
+		t.Errorf("edited by others: %q, want QOS", name)
+	}
+	if update := ours.EditTo(asked); update.RequiredNodes == nil || *update.RequiredNodes != "" || update.QOS == nil || update.NodeCount != nil {
+		t.Errorf("update %+v", update)
+	}
+}
+
+// TestDecode reads a record as journals have it.
+func TestDecode(t *testing.T) {
+	r, err := Decode([]byte(`{"asked":{"excluded":"n9","nodes":2,"tresNode":"gres/gpu:2"},"ours":{"required":"n3"},"by":{"who":"bob","restarts":1}}`))
+	if err != nil || r.Asked.Nodes != 2 || r.Ours.Required != "n3" || r.By != (Editor{"bob", 1}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := Decode([]byte("{")); err == nil {
+		t.Error("a record that is cut off is accepted")
+	}
+}
