@@ -14,8 +14,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// callNode has a node, this one or another, carry out its part of a phase.
-// attempt is the number of the checkpoint, 0 if it is about none.
+// callNode calls a node, this one included, and decodes the reply into into unless that is nil.
+// attempt is the number of the checkpoint; 0: the call concerns no checkpoint.
 func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint32, phase string, body, into any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -36,14 +36,14 @@ func (c *Conductor) callNode(ctx context.Context, node string, job, attempt uint
 	return json.Unmarshal(got, into)
 }
 
-// callNodeRetrying is ask, and goes on asking for a while when the node's daemon is away: it may
-// be starting again. What it asks for may be done twice.
+// callNodeRetrying is callNode, repeated for the time within while the node's daemon does not
+// answer: the daemon may be restarting. The called function may run twice.
 func (c *Conductor) callNodeRetrying(ctx context.Context, within time.Duration, node string, job uint32, phase string, body, into any) error {
 	away := func(err error) bool { return errors.Is(err, ErrAway) }
 	return retryWhile(ctx, within, away, func() error { return c.callNode(ctx, node, job, 0, phase, body, into) })
 }
 
-// retryWhile tries again, for a while, what failed for a reason that passes.
+// retryWhile repeats do, for the time within, while its error is transient.
 func retryWhile(ctx context.Context, within time.Duration, passes func(error) bool, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
@@ -53,8 +53,9 @@ func retryWhile(ctx context.Context, within time.Duration, passes func(error) bo
 	}
 }
 
-// Phase carries out this node's part of a phase. The caller has made sure that a daemon
-// of the cluster asks. attempt names the checkpoint.
+// Phase carries out a call of another node's conductor. The caller has checked that the request
+// comes from a daemon of the cluster. phase is one of the names in phases.go, attempt the number
+// of a checkpoint or 0.
 func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body []byte) ([]byte, error) {
 	id, err := parseJobName(job)
 	if err != nil {
@@ -81,7 +82,7 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 		if c.hasLostCapsules(id, b.Run) {
 			return nil, errCapsuleLost
 		}
-		return json.Marshal(prepareReply{}) // no task of it has been here
+		return json.Marshal(prepareReply{}) // No task of the job has run on this node.
 	case phase == callResume:
 		return json.Marshal(empty{})
 	case phase == callView:
@@ -103,17 +104,16 @@ func encodeReply(got any, err error) ([]byte, error) {
 	return json.Marshal(got)
 }
 
-// handler is what a phase is to a job of this node, or to the node itself.
+// handler carries out a call for a job of this node, or for the node itself.
 type handler[T any] func(ctx context.Context, who T, id store.ID, body []byte) (any, error)
 
-// nodeHandlers is what each phase of an upload is to one node, which need not have the job any
-// more.
+// nodeHandlers has the calls of an upload. The node need not know the job any more.
 var nodeHandlers map[string]handler[*Conductor]
 
-// jobHandlers is what each phase is to one node.
+// jobHandlers has the calls that concern a job of this node.
 var jobHandlers map[string]handler[*job]
 
-func init() { // tables that refer to functions which refer to them
+func init() { // In init, because the tables refer to functions that refer to the tables.
 	nodeHandlers = map[string]handler[*Conductor]{
 		callUpload:      decodeFor((*Conductor).uploadHere),
 		callShareStatus: decodeFor((*Conductor).shareStatusHere),
@@ -147,7 +147,7 @@ func init() { // tables that refer to functions which refer to them
 
 type empty struct{}
 
-// decodeFor decodes the body for a member's function.
+// decodeFor makes a handler of a function: the handler decodes the body for the function.
 func decodeFor[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, error)) handler[T] {
 	return func(ctx context.Context, who T, id store.ID, b []byte) (any, error) {
 		var in In
@@ -160,24 +160,24 @@ func decodeFor[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, e
 	}
 }
 
-// errOtherAttempt is what a node says that takes part in another checkpoint.
+// errOtherAttempt is the answer of a node that takes no part in the named checkpoint.
 var errOtherAttempt = errors.New("this node takes no part in that checkpoint (any more)")
 
-// membership is what this node does in an attempt.
+// membership is the part of this node in an attempt.
 type membership struct {
 	id                store.ID
 	release           bool
-	leaderWriter      shareWriter // of the leader, whose attempt commits or aborts it
-	ownWriter         shareWriter // of another node
-	stageRoom         *stage.Room // in this node's stage
-	stopLeaderTimeout func() bool // stops the clock that ends a part whose leader is silent
-	dumping           bool        // it takes as long as it takes
+	leaderWriter      shareWriter // on the leader: its attempt commits or aborts the writer
+	ownWriter         shareWriter // on another node
+	stageRoom         *stage.Room // reserved in this node's stage
+	stopLeaderTimeout func() bool // stops the timer that ends the membership when the leader is silent
+	dumping           bool        // no leader timeout: a dump takes as long as it needs
 
 	done         chan struct{} // closed when the capsules run again, or are gone
-	capsulesGone bool          // the latter; set before
+	capsulesGone bool          // the capsules are gone; set before done is closed
 }
 
-// wait returns when a part is over.
+// wait returns when the membership is over.
 func (m *membership) wait(ctx context.Context) error {
 	select {
 	case <-m.done:
@@ -187,7 +187,7 @@ func (m *membership) wait(ctx context.Context) error {
 	}
 }
 
-// membershipIn returns this node's part in an attempt, if it is in that one.
+// membershipIn returns this node's membership in the attempt id, or errOtherAttempt.
 func (j *job) membershipIn(id store.ID) (*membership, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

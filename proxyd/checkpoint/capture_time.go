@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// How long it takes to capture a job that Slurm ends is limited by KillWait. The longest
-// time that a job led by this node took is kept, for an administrator who asks doctor.
+// KillWait limits the time to capture a job that Slurm ends. The longest such time of this node
+// is kept, for singctl doctor.
 
 func (c *Conductor) capturePath() string { return filepath.Join(c.Lib, "capture") }
 
-// noteCaptureTime notes how long a job took that was captured because Slurm ended it.
+// noteCaptureTime notes the duration of a capture after a signal of Slurm.
 func (c *Conductor) noteCaptureTime(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,15 +28,15 @@ func (c *Conductor) noteCaptureTime(took time.Duration) {
 	}
 }
 
-// LongestCapture returns the longest time that a job led by this node took from Slurm's signal
-// until it was captured; 0 if there was none.
+// LongestCapture returns the longest time, of the jobs that this node led, from Slurm's signal to
+// the committed checkpoint; 0 if there was none.
 func (c *Conductor) LongestCapture() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.longestCapture
 }
 
-// loadLongestCapture reads what an earlier daemon noted.
+// loadLongestCapture reads the value that an earlier daemon saved.
 func (c *Conductor) loadLongestCapture() {
 	b, err := os.ReadFile(c.capturePath())
 	if err != nil {

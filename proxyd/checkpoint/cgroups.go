@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// cgroupsOf returns the folders of a process's cgroups, in all hierarchies that are
-// mounted. A process without, or one that is gone, has none.
+// cgroupsOf returns the folders of a process's cgroups, in all mounted hierarchies. It returns
+// nil for a process that has ended.
 func cgroupsOf(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -33,7 +33,7 @@ func cgroupsOf(pid int) []string {
 	return all
 }
 
-// cgroupMounts maps a hierarchy, as /proc/PID/cgroup names it, to where it is mounted.
+// cgroupMounts maps each hierarchy, as /proc/PID/cgroup names it, to its mount point.
 func cgroupMounts() map[string]string {
 	at := map[string]string{}
 	f, err := os.Open("/proc/self/mountinfo")

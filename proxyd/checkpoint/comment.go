@@ -10,25 +10,26 @@ import (
 	"time"
 )
 
-// commentPrefix begins our part of a job's comment; what the user wrote stands before it.
+// commentPrefix begins the part of a job's comment that proxyd writes. The user's own text stands
+// before it.
 const commentPrefix = "singularity: "
 
 // commentTimeout is short: a comment is worth no delay.
 const commentTimeout = 5 * time.Second
 
-// Beginnings of what is said. Why a job is held matters more than that its end was no
-// checkpoint.
+// Beginnings of comments. A "held" comment is not replaced by a "no checkpoint" comment.
 const (
 	commentHeld         = "held: "
 	commentNoCheckpoint = "no checkpoint at "
 )
 
-// setComment tells the job's user, in squeue's comment. It does not wait.
+// setComment writes into the job's comment in the background.
 func (j *job) setComment(text string) {
 	j.c.startBackground(func(ctx context.Context) { j.setCommentNow(context.WithoutCancel(ctx), text) })
 }
 
-// trimJobPrefix takes the job's own number off an error: it stands where everybody knows it.
+// trimJobPrefix removes the job's own number from an error's text: the number stands beside the
+// text anyway.
 func (j *job) trimJobPrefix(text string) string {
 	return strings.Replace(text, fmt.Sprintf("job %d: ", j.id), "", 1)
 }
@@ -40,7 +41,8 @@ func (j *job) setCommentNow(ctx context.Context, text string) {
 	}
 }
 
-// writeComment puts our words into a job's comment. A job that Slurm has ended takes none.
+// writeComment replaces proxyd's part of a job's comment. Slurm refuses that for a job that has
+// ended.
 func (c *Conductor) writeComment(ctx context.Context, job, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, commentTimeout)
 	defer cancel()
@@ -51,10 +53,10 @@ func (c *Conductor) writeComment(ctx context.Context, job, text string) error {
 	return c.Slurm.Comment(ctx, job, composeComment(had, text))
 }
 
-// maxComment is far below what any Slurm takes.
+// maxComment is far below the limit of any Slurm.
 const maxComment = 800
 
-// composeComment puts our words behind the user's.
+// composeComment returns a comment with text in place of proxyd's part.
 func composeComment(had, text string) string {
 	if i := strings.Index(had, commentPrefix); i >= 0 {
 		had = strings.TrimRight(had[:i], "; ")
@@ -76,7 +78,7 @@ func composeComment(had, text string) string {
 
 func joinNames(names []string) string { return strings.Join(names, ",") }
 
-// startPeriodic starts the checkpoints that nobody asks for.
+// startPeriodic starts the periodic checkpoints, once a run.
 func (j *job) startPeriodic() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -20,54 +20,54 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// ErrNoJob is wrapped by errors about a job that nothing is known of.
+// ErrNoJob is wrapped by errors about a job that this node does not know.
 var ErrNoJob = errors.New("no job of ours")
 
 // ErrAway is wrapped by a Remote's error when a node's daemon cannot be reached.
 var ErrAway = errors.New("proxyd does not answer")
 
-// Config is what a Conductor knows of its node. All folders must exist.
+// Config describes the node of a Conductor. All folders must exist.
 type Config struct {
-	Node    string // its name in Slurm
+	Node    string // name of the node in Slurm
 	Cluster string
-	Lib     string // folder of this node's state
-	Shared  string // folder of all nodes' state
-	Real    string // srun
-	Wrapper string // what capsules see instead of Real, as it is installed
-	KitDir  string // where capsules see the shim; a folder of the node
-	ListDir string // where capsules see the list of their files; an empty folder of the node
-	Socket  string // where runners of sruns ask
-	Cgroups string // root of the cgroup v2 hierarchy, "" without
-	Release string // of Slurm, "24.11"
-	Help    []byte // what its srun --help says
+	Lib     string // folder for the state of this node
+	Shared  string // folder for the state that all nodes share
+	Real    string // path of srun
+	Wrapper string // path of the program that capsules see in place of srun
+	KitDir  string // where capsules see their kit; a folder of the node
+	ListDir string // where capsules see the list of changed files; an empty folder of the node
+	Socket  string // socket for the runners of sruns
+	Cgroups string // root of the cgroup v2 hierarchy; "": none
+	Release string // release of Slurm: "24.11"
+	Help    []byte // output of srun --help
 
-	Interval    time.Duration   // between checkpoints of a job that does not say; 0: none
+	Interval    time.Duration   // between periodic checkpoints, unless the job has its own; 0: none
 	OnTimeLimit string          // "requeue", "hold" or "end"
-	OnFailure   string          // of a restore, unless the job says so itself: "hold" or "restart"
-	Without     string          // what becomes of a job that is run again and has no checkpoint: "restart" or "hold"
-	Keep        store.Retention // of a job that runs
+	OnFailure   string          // after a failed restore, unless the job has its own: "hold" or "restart"
+	Without     string          // for a requeued job without a checkpoint: "restart" or "hold"
+	Keep        store.Retention // for checkpoints of running jobs
 
 	Devices DeviceConfig
 
-	Rate     uint64        // bytes a second that are brought from the stage into the store; 0: any number
-	Patience time.Duration // of a restore with a node that has its checkpoint and does not answer; 0: for ever
+	Rate     uint64        // bytes per second from the stage into the store; 0: unlimited
+	Patience time.Duration // how long a restore waits for a silent node with a share of the checkpoint; 0: for ever
 }
 
-// Deps is what a Conductor works with.
+// Deps are the services that a Conductor uses.
 type Deps struct {
 	Slurm   *slurm.Slurm
 	Store   *store.Store
-	Stage   *stage.Stage // of this node, where checkpoints land first; nil: straight into Store
+	Stage   *stage.Stage // of this node; checkpoints are written there first. nil: write into Store at once
 	Overlay *overlay.Overlay
 	Pool    *overlay.Pool
 	Remote  Remote
 	Log     *slog.Logger
-	Meter   Meter // nil: nobody counts
+	Meter   Meter // nil: no metrics
 }
 
-// Remote asks the conductors of other nodes.
+// Remote calls the conductors of other nodes.
 type Remote interface {
-	// Phase has a node carry out its part of a phase, and returns what it answers.
+	// Phase has a node carry out a call, and returns the encoded reply.
 	Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error)
 }
 
@@ -80,21 +80,21 @@ type Conductor struct {
 	uploads    uploads
 	uploadRate rateLimit
 
-	daemonCtx    context.Context // ends with the daemon
+	daemonCtx    context.Context // cancelled by Close
 	cancelDaemon context.CancelFunc
 	background   sync.WaitGroup
 
-	timelineMu sync.Mutex // of time lines
+	timelineMu sync.Mutex // held while time lines are written
 
 	mu             sync.Mutex
 	jobs           map[uint32]*job
 	longestCapture time.Duration
-	endedRuns      map[uint32]int // runs of which this node had a capsule and has it no more
+	endedRuns      map[uint32]int // newest run of each job whose capsules this node had and has no more
 
-	warnNoFanotify sync.Once // said that files are not watched here
+	warnNoFanotify sync.Once // for the warning that changes of static programs are not recorded
 
 	activeUploads map[uint32]*uploadRun // uploads that this node leads, by job
-	shareProgress map[store.ID][2]int64 // how far its shares are
+	shareProgress map[store.ID][2]int64 // bytes done and total of this node's shares
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
@@ -116,8 +116,7 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	return c, nil
 }
 
-// Close ends what is in progress: a checkpoint that is not committed is undone. Capsules
-// run on.
+// Close stops work in progress: a checkpoint that is not committed is undone. Capsules run on.
 func (c *Conductor) Close() {
 	c.cancelDaemon()
 	c.background.Wait()
@@ -127,12 +126,12 @@ func (c *Conductor) capsulesDir() string { return filepath.Join(c.Lib, "capsules
 func (c *Conductor) devicesDir() string  { return filepath.Join(c.Lib, "devices") }
 func (c *Conductor) notesDir() string    { return filepath.Join(c.Lib, "notes") }
 
-// startBackground runs f until the daemon ends.
+// startBackground runs f in a goroutine. ctx of f ends with the daemon, and Close waits for f.
 func (c *Conductor) startBackground(f func(context.Context)) {
 	c.background.Go(func() { f(c.daemonCtx) })
 }
 
-// jobFor returns what this node knows of a job; the first call makes it.
+// jobFor returns this node's state of a job, and creates the state at the first call.
 func (c *Conductor) jobFor(id uint32) *job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +143,7 @@ func (c *Conductor) jobFor(id uint32) *job {
 	return j
 }
 
-// hasLostCapsules says whether this node had a capsule of a run and has it no more.
+// hasLostCapsules tells whether this node had capsules of the run and has none any more.
 func (c *Conductor) hasLostCapsules(id uint32, run int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +151,9 @@ func (c *Conductor) hasLostCapsules(id uint32, run int) bool {
 	return ok && last == run
 }
 
-// rememberEndedRun remembers that. What is forgotten costs a checkpoint its caution, nothing else.
+// rememberEndedRun notes that this node has no capsules of the run any more. The notes are
+// dropped when they become many: hasLostCapsules then answers no, and a checkpoint is tried in
+// vain.
 func (c *Conductor) rememberEndedRun(id uint32, run int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +163,8 @@ func (c *Conductor) rememberEndedRun(id uint32, run int) {
 	c.endedRuns[id] = run
 }
 
-// hasRunEnded says whether this node had a capsule of a run.
+// hasRunEnded tells whether this node had capsules of the run, or of a later run, and has none
+// any more.
 func (c *Conductor) hasRunEnded(id uint32, run int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +174,7 @@ func (c *Conductor) hasRunEnded(id uint32, run int) bool {
 
 const maxEndedRuns = 10000
 
-// findJob returns a job that this node has something of, or nil.
+// findJob returns this node's state of a job; nil if there is none.
 func (c *Conductor) findJob(id uint32) *job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +201,7 @@ func (c *Conductor) storeJob(id uint32) store.JobID {
 	return store.JobID{Cluster: c.Cluster, Job: id, ArrayTask: store.None, Component: store.None}
 }
 
-// jobName is a job's name for Slurm.
+// jobName returns a job's number as Slurm's commands take it.
 func jobName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
 func parseJobName(job string) (uint32, error) {

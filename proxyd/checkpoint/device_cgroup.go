@@ -20,14 +20,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 )
 
-// A device server works for its job, so what Slurm allows the job of memory and processors holds for it too: its cgroup lies in the
-// job's, beside those of steps. Slurm finds it there when the job's last step ends, leaves the job's where it is, and does not come
-// again: whoever ends the server removes both. With cgroup v1, or none, the server is the node's.
+// Slurm's limits of memory and processors for the job apply to its device servers too: their
+// cgroups lie in the job's cgroup, beside those of the steps. At the end of the job's last step
+// Slurm finds the job's cgroup in use, leaves it, and does not come back, so the device server's
+// end removes both. With cgroup v1, or without cgroups, no limit applies.
 
-// stepPrefix begins the names of the cgroups of a job's steps. The job's own is named in more than one way.
+// stepPrefix begins the names of the cgroups of a job's steps. The name of the job's own cgroup
+// varies.
 const stepPrefix = "step_"
 
-// jobCgroup returns the folder of the job's cgroup v2 of which a process is in a step; "" if it is in none.
+// jobCgroup returns the folder of the cgroup v2 of the job to whose step a process belongs; "" if
+// there is none.
 func jobCgroup(root string, pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil || root == "" {
@@ -41,10 +44,10 @@ func jobCgroup(root string, pid int) string {
 	return ""
 }
 
-// jobCgroupPath finds it in the process's path.
+// jobCgroupPath finds the job's cgroup in a path of /proc/PID/cgroup.
 func jobCgroupPath(root, path string) string {
 	if strings.HasPrefix(path, "/..") {
-		return "" // not below what this node sees
+		return "" // outside of the part that this node sees
 	}
 	job, _, ok := strings.Cut(path, "/"+stepPrefix)
 	if !ok || job == "" {
@@ -53,7 +56,8 @@ func jobCgroupPath(root, path string) string {
 	return filepath.Join(root, job)
 }
 
-// deviceCgroup names the cgroup of a capsule's device server in a job's; "" is none.
+// deviceCgroup returns the path of the cgroup for a capsule's device server within a job's; ""
+// for none.
 func deviceCgroup(job string, index int) string {
 	if job == "" {
 		return ""
@@ -61,8 +65,9 @@ func deviceCgroup(job string, index int) string {
 	return filepath.Join(job, fmt.Sprintf("sing-devices-%d", index))
 }
 
-// jobCgroupHere returns the job's cgroup on this node, "" if Slurm has made none, or not yet: on nodes without the batch script a job that
-// is restored has none before its steps, but for that of an extern step.
+// jobCgroupHere returns the job's cgroup on this node; "" if Slurm has not made it yet. On a node
+// without the batch script, a restored job has none before its steps start, except that of an
+// extern step.
 func (c *Conductor) jobCgroupHere(job uint32) string {
 	all, err := os.ReadDir("/proc")
 	if err != nil {
@@ -79,7 +84,8 @@ func (c *Conductor) jobCgroupHere(job uint32) string {
 	return ""
 }
 
-// isStepdOf tells whether a process is the slurmstepd of a step of a job's. Anybody can call himself that, but root alone is it.
+// isStepdOf tells whether a process is the slurmstepd of a step of the job. Any process can use
+// that name, but only root's is trusted.
 func isStepdOf(pid int, job uint32) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	var st unix.Stat_t
@@ -90,8 +96,9 @@ func isStepdOf(pid int, job uint32) bool {
 	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job))
 }
 
-// enterJobCgroup has a device server that was started before the job had a cgroup here be in it, when its first task comes. What it holds
-// by then is not counted.
+// enterJobCgroup moves a device server into the job's cgroup when the first task comes, if the
+// server was started before the cgroup existed. Memory that the server holds already is not
+// counted.
 func (j *job) enterJobCgroup(lc *localCapsule, task int) {
 	if lc.devices == nil || lc.devices.Cgroup() != "" {
 		return
@@ -105,7 +112,8 @@ func (j *job) enterJobCgroup(lc *localCapsule, task int) {
 	}
 }
 
-// endDeviceServer ends a device server, and removes its job's cgroup if nothing else is in it any more. It may be called twice.
+// endDeviceServer ends a device server, and removes the job's cgroup if the cgroup is empty. It
+// may be called twice.
 func endDeviceServer(ctx context.Context, s *life.Server) error {
 	g := s.Cgroup()
 	if err := s.End(ctx); err != nil || g == "" {
@@ -114,7 +122,7 @@ func endDeviceServer(ctx context.Context, s *life.Server) error {
 	return removeEmptyCgroup(filepath.Dir(g))
 }
 
-// removeEmptyCgroup removes a cgroup, unless there is something in it.
+// removeEmptyCgroup removes a cgroup unless it is in use.
 func removeEmptyCgroup(group string) error {
 	err := os.Remove(group)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY) {

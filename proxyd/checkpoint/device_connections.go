@@ -12,20 +12,21 @@ import (
 	"time"
 )
 
-// A process that asks its device server for a ring is connected to it for a tenth of a millisecond, again and again while the job's
-// devices stand still. One that is frozen at such a moment CRIU cannot take: the socket's other end is outside. So it goes on until it has
-// closed the socket, and is frozen again.
+// A process that asks its device server for a ring is connected to the server for a tenth of a
+// millisecond, again and again while the job's devices are stopped. CRIU cannot dump a process
+// that is frozen in such a moment, because the other end of the socket is outside of the capsule.
+// So the process is thawed until it has closed the socket, and frozen again.
 
 const (
 	connectionPollInterval = time.Millisecond
-	connectionPolls        = 100 // before it is frozen once more
+	connectionPolls        = 100 // before the programs are frozen once more
 	freezeTries            = 20
 )
 
 var errAlwaysConnected = errors.New("a process is connected to the device server all the time")
 
-// freezeDisconnected has frozen programs go on, and freezes them again, until none is connected to the capsule's device server. Programs that
-// are not frozen end their visits by themselves.
+// freezeDisconnected thaws and freezes frozen programs until none of them is connected to the
+// capsule's device server. A program that is not frozen closes its connection by itself.
 func (lc *localCapsule) freezeDisconnected(ctx context.Context, programs []string) error {
 	if lc.devices == nil {
 		return nil
@@ -49,7 +50,7 @@ func (lc *localCapsule) freezeDisconnected(ctx context.Context, programs []strin
 			if !is {
 				break
 			}
-			if !sleepUnlessDone(ctx, connectionPollInterval) { // nobody tells when a socket is closed
+			if !sleepUnlessDone(ctx, connectionPollInterval) { // the kernel sends no notice of a closed socket
 				return context.Cause(ctx)
 			}
 		}
@@ -60,9 +61,9 @@ func (lc *localCapsule) freezeDisconnected(ctx context.Context, programs []strin
 	return errAlwaysConnected
 }
 
-// hasDeviceConnection tells whether the unix sockets of a capsule's network namespace have one whose other end is, or was, a process's, and which is
-// the device server's: it has the name of that one's, and is there from before the server has taken the connection until it has seen that
-// the process has closed it.
+// hasDeviceConnection tells whether the table of a network namespace's unix sockets lists a
+// connection to the device server. Such a socket has the server's name, from before the server
+// accepts the connection until the server has seen its end.
 func hasDeviceConnection(table string) bool {
 	const listens = "00010000"
 	for line := range strings.Lines(table) {

@@ -20,26 +20,27 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// A capsule of a job with GPUs has a device server of its own (package life), which holds them:
+// Each capsule of a job with GPUs has a device server (package life), which holds the GPUs:
 //
-//	raise      it is started before the capsule is made, or built from the checkpoint and stopped
-//	cut        all of the job's device servers stand still (find_cut.go), then its programs are frozen
-//	dump       it is saved beside the images
-//	restore    each process of a program that came back is given to it again, before the program goes on
-//	open       when all programs of the job are back: the servers find each other, and go on
-//	drop       it is ended with the capsule
+//	make       the server is started before the capsule is made, or built from the checkpoint and stopped
+//	cut        all device servers of the job stop (find_cut.go), then the programs are frozen
+//	dump       the server is saved beside the images
+//	restore    each process of a restored program is handed to the server before the program runs
+//	unlock     when all programs of the job are restored: the servers connect to each other and go on
+//	remove     the server is ended with the capsule
 //
-// It is in the job's cgroup (device_cgroup.go). If it dies, what it held is lost: the run is ended, and the job resumes from its newest
-// checkpoint.
+// The server is in the job's cgroup (device_cgroup.go). If the server dies, the state of the
+// devices is lost: the run is ended, and the job resumes from its newest checkpoint.
 
-// DeviceConfig is what jobs have as GPUs on this node.
+// DeviceConfig describes the GPUs that jobs get on this node.
 type DeviceConfig struct {
 	Kind     string // "none", "soft" or "cuda"
-	Memory   uint64 // of each
-	Address  string // of this node, for device servers of others; "": as Slurm knows it
-	Dir      string // where capsules see their server's socket; an empty folder of the node
-	Relative bool   // Slurm counts the GPUs of a job from 0
-	// GPUs lists the UUIDs of the node's, in Slurm's order: by their places on the PCI bus. Only kind cuda needs it.
+	Memory   uint64 // bytes of each GPU
+	Address  string // of this node, for device servers of other nodes; "": as Slurm knows it
+	Dir      string // where capsules see the socket of their server; an empty folder of the node
+	Relative bool   // Slurm numbers the GPUs of each job from 0
+	// GPUs lists the UUIDs of the node's GPUs in Slurm's order, which is that of the PCI bus.
+	// Only kind cuda needs it.
 	GPUs func(context.Context) ([]string, error)
 }
 
@@ -49,24 +50,24 @@ const (
 	deviceSocket = "device"
 )
 
-// DeviceMeta is what a checkpoint says of a capsule's devices.
+// DeviceMeta describes a capsule's devices in a checkpoint.
 type DeviceMeta struct {
 	Kind      string                `json:"kind"`
 	Processes []server.SavedProcess `json:"processes"`
-	Save      string                `json:"save"`    // what its device server calls this
-	Bytes     uint64                `json:"bytes"`   // of the devices' memory
-	Written   uint64                `json:"written"` // of these
-	Known     uint64                `json:"known"`   // of these, in streams of the checkpoint before
+	Save      string                `json:"save"`    // name that the device server gave this save
+	Bytes     uint64                `json:"bytes"`   // of device memory
+	Written   uint64                `json:"written"` // bytes written by this checkpoint
+	Known     uint64                `json:"known"`   // bytes taken over from the previous checkpoint
 }
 
-// devicesFolder is where a capsule's devices are among its streams.
+// devicesFolder is the prefix of a capsule's device streams.
 const devicesFolder = "devices"
 
 func (c *Conductor) deviceDir(job uint32, index int) string {
 	return filepath.Join(c.devicesDir(), capsuleName(job, index))
 }
 
-// gpuCounts returns how many GPUs each capsule of a job that begins is to have, nil if none has any.
+// gpuCounts returns the number of GPUs of each capsule of a new job; nil if the job has none.
 func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) {
 	if c.Devices.Kind == kindNone {
 		return nil, nil
@@ -85,23 +86,26 @@ func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) 
 	return counts, nil
 }
 
-// gpuGrant is what a capsule has of a node's GPUs in this run.
+// gpuGrant lists the GPUs of a capsule in this run.
 type gpuGrant struct {
-	slurmNumbers []int // by which Slurm means them
-	order        []int // which of them is each that the job began with
+	slurmNumbers []int // as Slurm numbers them
+	order        []int // for each GPU of the first run, its index among these
 
-	machineNumbers []int // the names, counted on the machine
+	machineNumbers []int // slurmNumbers, counted on the machine
 }
 
-// grantGPUs deals out a node's GPUs to its capsules, of which this is the place-th of n. It began with so many. Capsules share one only
-// if there are more of them than GPUs; a capsule's own GPUs share one if there are fewer than it began with.
+// grantGPUs distributes a node's GPUs over its n capsules, and returns the share of capsule
+// place, which had began GPUs in the first run. Capsules share a GPU only if there are more
+// capsules than GPUs. If a capsule has fewer GPUs than in the first run, several of its first
+// run's GPUs map to one.
 func grantGPUs(gpus []int, place, n, began int) gpuGrant {
 	first, end := place*len(gpus)/n, (place+1)*len(gpus)/n
 	names := gpus[first:max(end, first+1)]
 	return gpuGrant{slurmNumbers: names, order: server.Spread(began, min(began, len(names)))}
 }
 
-// findGrant finds out what a capsule of this node has, nil if it began without GPUs.
+// findGrant returns the GPUs of a capsule on this node; nil if the capsule had none in the first
+// run.
 func (j *job) findGrant(ctx context.Context, rec *Record, where placement, index int) (*gpuGrant, error) {
 	if index >= len(rec.GPUs) || rec.GPUs[index] == 0 {
 		return nil, nil
@@ -135,7 +139,8 @@ func (j *job) findGrant(ctx context.Context, rec *Record, where placement, index
 	return &g, nil
 }
 
-// hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules began with.
+// hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules had in the first
+// run.
 func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
 	j.mu.Lock()
 	rec, where := j.rec, j.placement
@@ -166,7 +171,8 @@ func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// startDevices starts a capsule's device server if it is to have one, and says where its programs see it.
+// startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
+// by which programs reach the server.
 func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, point *resumePoint, m *CapsuleMeta) ([]capsule.Bind, error) {
 	j.mu.Lock()
 	rec, where := j.rec, j.placement
@@ -187,7 +193,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 		address = at.String()
 	}
 	dir := j.c.deviceDir(j.id, lc.index)
-	// One of a run whose end this node has missed.
+	// A server of an earlier run, whose end this node has missed.
 	if err := j.c.endLeftoverDevices(ctx, j.id, lc.index); err != nil {
 		return nil, err
 	}
@@ -218,7 +224,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
 }
 
-// realGPUs finds the node's GPUs of these numbers.
+// realGPUs returns the UUIDs of the node's GPUs with these numbers.
 func (c *Conductor) realGPUs(ctx context.Context, numbers []int) ([]string, error) {
 	all, err := c.Devices.GPUs(ctx)
 	if err != nil {
@@ -229,7 +235,7 @@ func (c *Conductor) realGPUs(ctx context.Context, numbers []int) ([]string, erro
 		if n >= len(all) {
 			return nil, fmt.Errorf("node %s: Slurm gives it GPU %d, and the driver knows %d", c.Node, n, len(all))
 		}
-		if all[n] == "" { // the driver would show it none of those behind
+		if all[n] == "" { // the driver would not show the GPUs after this one
 			return nil, fmt.Errorf("node %s: GPU %d does not answer", c.Node, n)
 		}
 		out = append(out, all[n])
@@ -245,7 +251,7 @@ func (lc *localCapsule) endDevices(ctx context.Context) error {
 	return endDeviceServer(ctx, lc.devices)
 }
 
-// endLeftoverDevices ends what is left of a capsule's device server.
+// endLeftoverDevices ends a device server of an earlier run or of a dead daemon.
 func (c *Conductor) endLeftoverDevices(ctx context.Context, job uint32, index int) error {
 	s, err := life.Find(ctx, c.deviceDir(job, index))
 	if err != nil || s == nil {
@@ -254,7 +260,7 @@ func (c *Conductor) endLeftoverDevices(ctx context.Context, job uint32, index in
 	return endDeviceServer(ctx, s)
 }
 
-// deviceEnv are the variables by which programs find a capsule's devices.
+// deviceEnv returns the variables by which programs find the capsule's devices.
 func (c *Conductor) deviceEnv(lc *localCapsule) []string {
 	if lc.devices == nil {
 		return nil
@@ -265,7 +271,7 @@ func (c *Conductor) deviceEnv(lc *localCapsule) []string {
 	}
 }
 
-// capsuleKitDir is where programs of a capsule see their kit.
+// capsuleKitDir returns the path under which programs of a capsule see their kit.
 func (c *Conductor) capsuleKitDir(lc *localCapsule) string {
 	if lc.devices == nil {
 		return c.KitDir
@@ -273,14 +279,15 @@ func (c *Conductor) capsuleKitDir(lc *localCapsule) string {
 	return filepath.Join(c.KitDir, kitDevices)
 }
 
-// Why a capsule's devices are no more.
+// Reasons for the loss of a capsule's devices.
 var (
 	errDevicesDied = errors.New("its device server has died")
 	errOutOfMemory = errors.New("the job is out of memory: its device server, for which the job's limit holds too, was killed")
 )
 
-// watchDevices ends the run if a capsule's device server dies: what it held is lost. One that took more memory than the job has would
-// do so again: then the job is held.
+// watchDevices ends the run if the capsule's device server dies, because the state of the devices
+// is lost. If the server was killed for lack of memory, the next run would fail in the same way,
+// so the job is held.
 func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
 	select {
 	case <-ctx.Done():
@@ -299,7 +306,8 @@ func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
 	}
 }
 
-// deviceBytesUsed returns how many bytes of devices a dump of a capsule may hold.
+// deviceBytesUsed returns an upper bound of the bytes that a dump of the capsule's devices
+// contains.
 func (j *job) deviceBytesUsed(ctx context.Context, lc *localCapsule) (n uint64, err error) {
 	st, err := lc.devices.Status(ctx)
 	if err != nil {
@@ -311,12 +319,13 @@ func (j *job) deviceBytesUsed(ctx context.Context, lc *localCapsule) (n uint64, 
 	return n, nil
 }
 
-// saveDevices writes the devices of a capsule, which stand still, into a checkpoint. What they have of its base is taken over.
+// saveDevices writes the stopped devices of a capsule into the checkpoint, and takes over
+// unchanged streams of the base.
 func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, attempt uint64) (*DeviceMeta, error) {
 	prefix := fmt.Sprintf("%d/%s/", lc.index, devicesFolder)
 	r, err := lc.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(lc.index)})
 	if err == nil {
-		err = on.carryStreams(ctx, prefix, r.Kept) // none, if it was saved upon nothing
+		err = on.carryStreams(ctx, prefix, r.Kept) // empty without a base
 	}
 	if err != nil {
 		return nil, fmt.Errorf("devices: %w", err)
@@ -325,8 +334,8 @@ func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, 
 	return &DeviceMeta{j.c.Devices.Kind, r.Processes, r.ID, r.Bytes, r.Written, r.Known}, nil
 }
 
-// adoptProcesses gives the processes of a program that was restored to the capsule's device server. They are at its gates, or
-// will be.
+// adoptProcesses hands the processes of a restored program to the capsule's device server. The
+// processes wait at the server's gates, or will.
 func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *CapsuleMeta, group string) error {
 	if m.Devices == nil {
 		return nil
@@ -347,7 +356,8 @@ func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *CapsuleMe
 	return nil
 }
 
-// adoptProcess gives one process to the device server, with what it shares with it: the server itself may not open that.
+// adoptProcess hands a process to the device server, together with descriptors of the memory that
+// both share: the server may not open them.
 func (lc *localCapsule) adoptProcess(ctx context.Context, p server.SavedProcess, pid int) error {
 	with, err := server.Belongings(pid, p)
 	if err != nil {
@@ -370,7 +380,7 @@ func (lc *localCapsule) resumeDevices(ctx context.Context) error {
 	return lc.devices.Resume(ctx)
 }
 
-// discardDevices ends the device servers of this node whose capsules are not known.
+// discardDevices ends the device servers of this node that belong to no known capsule.
 func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 	entries, err := os.ReadDir(c.devicesDir())
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// drain waits until what the tasks have written has come out where their sruns' output
-// goes: until then it is in no image. Pipes to slurmstepd first, then slurmstepd itself,
-// on all nodes; then the sruns.
+// drain waits until the tasks' output has reached the files, pipes or terminals of their sruns:
+// output on the way is in no image. First the pipes to slurmstepd and slurmstepd itself are
+// emptied on all nodes, then the sruns.
 func (a *attempt) drain(ctx context.Context) error {
 	if err := a.callNodesTogether(ctx, phaseDrain, drainRequest{}); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (j *job) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty
 	return empty{}, g.Wait()
 }
 
-// waitForStepd returns when slurmstepd has read and passed on what a frozen task has written.
+// waitForStepd returns when slurmstepd has read and forwarded the output of a frozen task.
 func waitForStepd(ctx context.Context, p capsule.Program, warden int) error {
 	stepd, err := parentPID(warden)
 	if err != nil {
@@ -86,16 +86,16 @@ func waitForStepd(ctx context.Context, p capsule.Program, warden int) error {
 	return srun.StepdIdle(ctx, stepd)
 }
 
-// pipePollInterval is between two looks into a pipe. The kernel tells nobody when one has become
-// empty, except for those who write to it.
+// pipePollInterval is the time between two looks into a pipe. The kernel notifies only writers,
+// not other processes, when a pipe becomes empty.
 const pipePollInterval = 2 * time.Millisecond
 
-// waitForEmptyPipe waits until a process has read everything from a pipe of which it has the
-// reading end.
+// waitForEmptyPipe waits until the process pid, which has the reading end of a pipe, has read
+// everything.
 func waitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
 	f, err := openPipeOf(pid, pipe)
 	if err != nil || f == nil {
-		return err // nil: it has closed it, so nothing more comes out
+		return err // nil: the process has closed the pipe and forwards nothing more
 	}
 	defer f.Close()
 	tick := time.NewTicker(pipePollInterval)
@@ -113,7 +113,7 @@ func waitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
 	}
 }
 
-// openPipeOf opens a process's pipe, nil if it has none of that name.
+// openPipeOf opens a pipe of a process. It returns nil if the process has no such pipe.
 func openPipeOf(pid int, pipe string) (*os.File, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)

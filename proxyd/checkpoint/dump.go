@@ -24,33 +24,33 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// dumpRequest says which upload a node joins.
+// dumpRequest says where and how a node writes its share.
 type dumpRequest struct {
-	Ticket store.Ticket `json:"ticket,omitempty"` // none: each node keeps its share in its stage
-	Steps  []string     `json:"steps"`            // whose sruns run, anywhere
-	Cut    uint64       `json:"cut,omitempty"`    // at which devices stand still
-	Base   uint32       `json:"base,omitempty"`   // the checkpoint of which streams may be taken over
+	Ticket store.Ticket `json:"ticket,omitempty"` // of the leader's upload into the store; empty: into the node's stage
+	Steps  []string     `json:"steps"`            // keys of the steps whose sruns run, on any node
+	Cut    uint64       `json:"cut,omitempty"`    // number of the cut at which the devices stopped
+	Base   uint32       `json:"base,omitempty"`   // number of the checkpoint whose streams may be taken over
 }
 
-// dumpReply is what a node adds to the manifest. The leader's own streams are in its
-// outlet, so it has no part.
+// dumpReply is what a node adds to the manifest. The leader's own streams are in its writer, so
+// its Part is nil.
 type dumpReply struct {
 	Part         *store.Part   `json:"part,omitempty"`
 	Capsules     []CapsuleMeta `json:"capsules"`
-	StageFull    bool          `json:"full,omitempty"`  // it did not fit into the stage
-	BaseUnusable bool          `json:"alone,omitempty"` // the base is of no use
-	BaseUnused   bool          `json:"whole,omitempty"` // nothing of it is the base's
+	StageFull    bool          `json:"full,omitempty"`  // the share did not fit into the stage
+	BaseUnusable bool          `json:"alone,omitempty"` // the base could not be read
+	BaseUnused   bool          `json:"whole,omitempty"` // no stream of the base was taken over
 }
 
 // dump has all nodes write their capsules.
 func (a *attempt) dump(ctx context.Context) error {
 	j := a.j
 	a.startHeartbeat(ctx)
-	// It may have ended since prepare; now it stands still.
+	// The script may have ended after prepare; now it is frozen.
 	if err := j.checkBatchRuns(ctx); err != nil {
 		return err
 	}
-	// The outlet's context must outlast the phase: commit comes later.
+	// The writer's context must outlive the phase: commit comes later.
 	ticket, err := a.createWriter(context.WithoutCancel(ctx))
 	if a.staged && isOutOfSpace(err) {
 		err = fmt.Errorf("%w: %w", errStageFull, err)
@@ -66,7 +66,8 @@ func (a *attempt) dump(ctx context.Context) error {
 	return a.dumpEverywhere(ctx, dumpRequest{ticket, a.runningSteps(), a.cutNumber, a.chooseBase(ctx)})
 }
 
-// dumpEverywhere has all nodes write their shares. What none of them is made upon is no base.
+// dumpEverywhere has all nodes write their shares, and collects their parts of the manifest.
+// a.base is set only if a node took over streams of the base.
 func (a *attempt) dumpEverywhere(ctx context.Context, b dumpRequest) error {
 	a.base = 0
 	var mu sync.Mutex
@@ -98,8 +99,8 @@ func (a *attempt) dumpEverywhere(ctx context.Context, b dumpRequest) error {
 	return g.Wait()
 }
 
-// createWriter begins the leader's share, in its stage or in the store. Of the latter it returns
-// the ticket that the others need.
+// createWriter creates the leader's writer, in its stage or in the store. For the store it
+// returns the ticket with which other nodes join the upload.
 func (a *attempt) createWriter(ctx context.Context) (store.Ticket, error) {
 	c := a.j.c
 	if a.staged {
@@ -123,13 +124,13 @@ func (a *attempt) dropChunks(ctx context.Context) error {
 		return nil
 	}
 	err := a.writer.Abort(ctx)
-	if a.upload != nil { // it may have come to count, though we were told otherwise
+	if a.upload != nil { // The record may have been written although the write returned an error.
 		err = errors.Join(err, a.j.c.uploads.change(a.upload, func(*Upload) bool { return false }))
 	}
 	return err
 }
 
-// dumpHere writes this node's capsules.
+// dumpHere writes this node's share.
 func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpReply, error) {
 	m, err := j.membershipIn(id)
 	if err != nil {
@@ -150,7 +151,7 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpRep
 
 func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r dumpReply, err error) {
 	j.mu.Lock()
-	p.stopLeaderTimeout() // the end of the call is the end of it
+	p.stopLeaderTimeout() // the end of the leader's call ends the dump
 	p.dumping = true
 	w := p.leaderWriter
 	j.mu.Unlock()
@@ -172,7 +173,7 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 				err = errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
 			}
 		}()
-		// A leader that gives up ends it from outside.
+		// A leader that gives up aborts the writer by resumeHere.
 		j.mu.Lock()
 		p.ownWriter = w
 		j.mu.Unlock()
@@ -192,7 +193,7 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 	return r, err
 }
 
-// joinWriter begins the share of a node that does not lead.
+// joinWriter creates the writer of a node that does not lead.
 func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (shareWriter, error) {
 	if b.Ticket == "" {
 		if j.c.Stage == nil {
@@ -205,11 +206,11 @@ func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (share
 	return storeShare{w}, err
 }
 
-// maxDumpsAtOnce bounds the programs of a node that are dumped side by side. Each takes a
-// core to copy and another to compress.
+// maxDumpsAtOnce bounds the programs of a node that are dumped in parallel. Each uses one core to
+// copy and one to compress.
 const maxDumpsAtOnce = 4
 
-// dumpCapsule writes all there is of one capsule.
+// dumpCapsule writes all of a capsule: programs, devices, private folders, files.
 func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, b dumpRequest) (*CapsuleMeta, error) {
 	j.mu.Lock()
 	m := &CapsuleMeta{
@@ -278,8 +279,8 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, 
 	return m, nil
 }
 
-// endedTasks returns the programs that have ended of steps that still run: their wardens
-// are asked for again at a restart, and must not be run.
+// endedTasks returns the tasks that have ended, with their status, of steps that still run. After
+// a restart Slurm starts these tasks again, and they must not run.
 func (j *job) endedTasks(ctx context.Context, lc *localCapsule, steps []string) (map[string]syscall.WaitStatus, error) {
 	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
@@ -306,8 +307,8 @@ func (j *job) endedTasks(ctx context.Context, lc *localCapsule, steps []string) 
 	return kept, nil
 }
 
-// endedCaptured returns how those programs ended that did so when they were marked as captured
-// and not frozen yet. One that was killed meanwhile is none: it did not end by itself.
+// endedCaptured returns the programs that ended between the mark as captured and the freeze. A
+// program that was killed is an error: the program did not end by itself.
 func endedCaptured(programs []capsule.Program) (map[string]syscall.WaitStatus, error) {
 	late := map[string]syscall.WaitStatus{}
 	for _, p := range programs {
@@ -322,7 +323,7 @@ func endedCaptured(programs []capsule.Program) (map[string]syscall.WaitStatus, e
 	return late, nil
 }
 
-// runningSteps are those whose sruns run, on any node.
+// runningSteps returns the keys of the steps whose sruns run, on any node.
 func (a *attempt) runningSteps() []string {
 	var all []string
 	for _, r := range a.reports {
@@ -342,7 +343,7 @@ func packFolder(ctx context.Context, w shareWriter, name, dir string) error {
 	return s.Close()
 }
 
-// streamSink puts images, or the contents of files, into streams of the checkpoint.
+// streamSink writes files into streams of a checkpoint, under a prefix.
 type streamSink struct {
 	writer shareWriter
 	prefix string
@@ -352,7 +353,7 @@ func (s streamSink) Create(name string) (io.WriteCloser, error) {
 	return s.writer.Create(s.prefix + name)
 }
 
-// streamSource is its inverse.
+// streamSource reads what a streamSink has written.
 type streamSource struct {
 	reader  *store.Reader
 	capsule *CapsuleMeta
@@ -363,7 +364,8 @@ func (s streamSource) Open(name string) (io.ReadCloser, error) {
 	return s.reader.Stream(s.capsule.streamID(s.prefix + name))
 }
 
-// commit makes the checkpoint exist, or count: a staged one exists later.
+// commit makes the checkpoint exist: it writes the manifest. A staged checkpoint is pledged
+// instead; the upload writes the manifest later.
 func (a *attempt) commit(ctx context.Context) error {
 	if !a.meta.hasScript() {
 		return errScriptEnded

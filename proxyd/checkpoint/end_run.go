@@ -17,9 +17,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// End is told by the epilog that Slurm has ended a run of a job on this node. It waits
-// for a checkpoint that is being made, so that a requeued job cannot start before it is
-// there.
+// End is called by the epilog: Slurm has ended a run of a job on this node. It waits for a
+// checkpoint in progress, so that the requeued job cannot start before the checkpoint exists.
+// Then it removes the run.
 func (c *Conductor) End(ctx context.Context, id uint32) error {
 	j := c.findJob(id)
 	if j == nil {
@@ -54,7 +54,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	if !leads {
 		return nil
 	}
-	// What the job leaves on the shared folder does not hold up its end.
+	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
 		if err := c.settleEndedRun(ctx, id, run, again); err != nil {
 			c.Log.Error("after the end", "job", id, "error", err)
@@ -63,22 +63,22 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	return nil
 }
 
-// statesToRequeue returns the states in which a job is not over, whatever Slurm thinks. left:
-// the run was released because Slurm was to run the job again, and Slurm may take the end
-// of the wardens for the job's own (a slurmctld that died at that moment may not know
-// better). cut: the run was cut short.
-func statesToRequeue(left, cut bool) []string {
+// statesToRequeue returns the states of Slurm in which the job is requeued although Slurm takes
+// the job to be over. released: the run was captured for a requeue, and Slurm may have taken the
+// end of the wardens for the end of the job (a slurmctld that died at that moment may not know of
+// the requeue). unrestored: the run ended before its batch script was restored.
+func statesToRequeue(released, unrestored bool) []string {
 	switch {
-	case left:
+	case released:
 		return []string{"COMPLETED", "FAILED", "NODE_FAIL"}
-	case cut:
+	case unrestored:
 		return []string{"FAILED", "NODE_FAIL"}
 	}
 	return nil
 }
 
-// settleUnstartedRun looks after a job whose run was over before any task of it had come here: it
-// was cut short, if this is where it was to begin.
+// settleUnstartedRun handles a run that ended before any task of it came to this node. If this
+// node is the run's first, the run ended before its restore.
 func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 	rec, err := c.records.load(id)
 	if err == nil && rec == nil {
@@ -96,9 +96,9 @@ func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 	}
 }
 
-// endsBeforeRestore says that the run ends before its batch script was brought back. So nothing in
-// it was the job's own doing: its end is none of the job's either. Slurm does that to a run
-// on a node that died a moment ago, when it ends the run before once more. Caller holds j.mu.
+// endsBeforeRestore tells whether the run ends before its batch script was restored. Then the job
+// itself has done nothing in the run, and its exit status means nothing. Slurm ends such a run
+// for a node that died a moment ago. Caller holds j.mu.
 func (j *job) endsBeforeRestore() bool {
 	lc := j.capsules[0]
 	switch {
@@ -110,11 +110,11 @@ func (j *job) endsBeforeRestore() bool {
 	return slices.Contains(lc.note.ProgramsToRestore, batchProgram)
 }
 
-// sweepEvery is how long what a job leaves here may stay when its epilog told nobody: the
-// plugin was not there, or did not know that a step of the job was protected.
+// sweepEvery bounds the time for which an ended job stays on this node if its epilog called
+// nobody: the plugin was missing, or did not know that a step of the job was protected.
 const sweepEvery = time.Minute
 
-// sweepPeriodically ends what jobs have left here. It runs until ctx is done.
+// sweepPeriodically removes what ended jobs left on this node, until ctx is done.
 func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -146,8 +146,8 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 	}
 }
 
-// isAbandoned says that Slurm runs nothing of a job here any more, neither a task nor an
-// epilog, while we do.
+// isAbandoned tells whether Slurm runs neither a task nor an epilog of the job on this node any
+// more, while this daemon still has capsules of the job.
 func (j *job) isAbandoned(ctx context.Context) bool {
 	for _, lc := range j.localCapsules() {
 		programs, err := lc.capsule.Programs(ctx)
@@ -168,12 +168,13 @@ func (j *job) isAbandoned(ctx context.Context) bool {
 	return err == nil && !s.Runs() && s.State != "COMPLETING" && (s.Restarts > run || !s.Waits())
 }
 
-// leaderDecisionTimeout is longer than Slurm lets a job's processes live after it has ended the job.
+// leaderDecisionTimeout is longer than Slurm lets a job's processes live after it has ended the
+// job.
 const leaderDecisionTimeout = 40 * time.Second
 
-// awaitLeaderDecision waits until the leader has decided about the job. A node on which no task ran
-// when Slurm ended the job comes here at once, and its capsule may be wanted for the
-// checkpoint; also for the one that the leader's daemon takes when it was started again.
+// awaitLeaderDecision waits until the leader has decided about the job. The epilog comes at once
+// on a node without tasks, whose capsule may still be needed for the checkpoint; also for a
+// checkpoint that the leader's daemon takes after a restart.
 func (j *job) awaitLeaderDecision(ctx context.Context) {
 	j.mu.Lock()
 	leads := j.rec == nil || j.placement.nodeOf(0) == j.c.Node
@@ -188,8 +189,8 @@ func (j *job) awaitLeaderDecision(ctx context.Context) {
 	}
 }
 
-// awaitDecisionHere is the leader's answer: when the job's fate is decided, or its batch script
-// is gone.
+// awaitDecisionHere returns, on the leader, when the job's end is decided or its batch script is
+// gone.
 func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	for j.c.findJob(j.id) == j {
 		j.mu.Lock()
@@ -209,13 +210,14 @@ func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty
 	return empty{}, nil
 }
 
-// runsBatchScript says whether a capsule's batch script is there.
+// runsBatchScript tells whether the batch script runs in a capsule.
 func runsBatchScript(ctx context.Context, lc *localCapsule) bool {
 	programs, err := runningPrograms(ctx, lc.capsule)
 	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batchProgram })
 }
 
-// awaitNoCheckpoint waits until no checkpoint is in progress here, and nobody decides about one.
+// awaitNoCheckpoint waits until this node takes part in no checkpoint and handleTermination does
+// not run.
 func (j *job) awaitNoCheckpoint(ctx context.Context) error {
 	for {
 		j.mu.Lock()
@@ -229,7 +231,7 @@ func (j *job) awaitNoCheckpoint(ctx context.Context) error {
 				return ctx.Err()
 			}
 		case busy:
-			// Another node leads; its word, or its silence, ends it within lapse.
+			// Another node leads. Its call, or the leader timeout, ends the membership.
 			select {
 			case <-time.After(pollInterval):
 			case <-ctx.Done():
@@ -243,8 +245,9 @@ func (j *job) awaitNoCheckpoint(ctx context.Context) error {
 
 const pollInterval = 50 * time.Millisecond
 
-// settleEndedRun removes what a job that is over has on the shared folder. A job that waits to
-// run again keeps all of it, and one that is in a state of again is made to.
+// settleEndedRun waits for Slurm's last word about an ended run. If the job is over, it removes
+// what the job has on the shared folder; if the job waits to run again, everything stays; if the
+// job is in one of the states again, the job is requeued.
 func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, again []string) error {
 	for wait := settleFirstWait; ; wait = min(2*wait, settleLongestWait) {
 		s, err := c.Slurm.Show(ctx, jobName(id))
@@ -252,22 +255,22 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 			return c.deleteJob(ctx, id)
 		}
 		switch {
-		case err != nil: // slurmctld will be back
+		case err != nil: // slurmctld will answer later
 			c.Log.Warn("after the end", "job", id, "error", err)
 		case s.Restarts > run || s.Waits():
 			return nil
-		case len(again) > 0 && s.Runs(): // it will learn
+		case len(again) > 0 && s.Runs(): // Slurm will notice the end
 		case s.Runs():
 			return nil
-		case s.State == "COMPLETING": // nobody tells when it has
+		case s.State == "COMPLETING": // Slurm sends no notice of the end
 		case slices.Contains(again, s.State):
 			return c.requeueUnrestored(ctx, id, s.String())
 		case s.State == "COMPLETED":
 			return c.deleteJob(ctx, id)
 		case s.State == "TIMEOUT" || s.State == "PREEMPTED":
-			return nil // to be requeued; else collected by age
+			return nil // to be requeued; else GC deletes the checkpoints by age
 		default:
-			// Failed or cancelled: what there is may be wanted.
+			// Failed or cancelled: a person may want the checkpoints.
 			return errors.Join(c.Pool.Give(ctx, jobName(id)), c.deleteRecord(id))
 		}
 		select {
@@ -278,10 +281,12 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 	}
 }
 
-// maxUnrestoredRuns is how many runs in a row may end before they are whole; then a person must look.
+// maxUnrestoredRuns bounds the runs in a row that end before their restore is complete. After
+// that the job is held for a person.
 const maxUnrestoredRuns = 3
 
-// requeueUnrestored requeues a job that Slurm takes to be over.
+// requeueUnrestored requeues a job that Slurm takes to be over, or holds it after
+// maxUnrestoredRuns.
 func (c *Conductor) requeueUnrestored(ctx context.Context, id uint32, name string) error {
 	rec, err := c.records.load(id)
 	if err != nil || rec == nil {
@@ -303,19 +308,19 @@ const (
 	settleLongestWait = 10 * time.Second
 )
 
-// deleteJob removes everything of a job.
+// deleteJob deletes a job's checkpoints, addresses and record.
 func (c *Conductor) deleteJob(ctx context.Context, id uint32) error {
 	return errors.Join(c.deleteCheckpoints(ctx, id), c.Pool.Give(ctx, jobName(id)), c.deleteRecord(id))
 }
 
-// deleteRecord removes a job's record. It may be called twice.
+// deleteRecord deletes a job's record and the files beside it. It may be called twice.
 func (c *Conductor) deleteRecord(id uint32) error {
 	err := os.Remove(c.scriptPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	up, e := c.uploads.load(id)
-	if up != nil && up.Lost != "" { // else it removes itself when it has arrived
+	if up != nil && up.Lost != "" { // else the upload removes its record at its end
 		e = c.uploads.removeAll(id)
 	}
 	return errors.Join(err, e, c.uploads.removeRecord(id, pledgeSuffix), c.removeSharedJournals(id), c.records.remove(id), c.removeTimeline(id))
@@ -334,7 +339,7 @@ func (c *Conductor) deleteCheckpoints(ctx context.Context, id uint32) error {
 	return err
 }
 
-// deleteExpired deletes the checkpoints that a job that runs on does not need any more.
+// deleteExpired deletes checkpoints of a running job by the retention rule.
 func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
 	job := c.storeJob(id)
 	all, err := c.Store.List(ctx, &job)
@@ -349,8 +354,9 @@ func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
 	return err
 }
 
-// deleteUnlessBase deletes a checkpoint unless another one was made upon it meanwhile: either that one's pledge sees that this one is gone, or
-// it is seen here.
+// deleteUnlessBase deletes a checkpoint unless a newer one has become dependent on it meanwhile.
+// Either this function sees the pledge of the newer checkpoint, or the pledge sees that this
+// checkpoint is gone.
 func (c *Conductor) deleteUnlessBase(ctx context.Context, id store.ID) error {
 	c.uploads.mu.Lock()
 	defer c.uploads.mu.Unlock()

@@ -17,21 +17,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// A job that ends while it runs is settled by the node that led it (end_run.go). One that is
-// cancelled while it waits, or whose leader died, has no node: then one daemon of the
-// cluster, the tidier, finds that Slurm is done with it. It takes away the record and the
-// addresses, and leaves the checkpoints to a collection, by age.
+// The leader cleans up after a job that ends while it runs (end_run.go). A job that is cancelled
+// while it waits, or whose leader died, has no leader. For such jobs one daemon of the cluster is
+// elected: it removes the record and releases the addresses. GC deletes the checkpoints later, by
+// age.
 
 const (
-	// endedGrace is how long Slurm must have said that a job is over: whoever led it may be
-	// about to have it requeued.
+	// endedGrace is how long Slurm must show a job as over: its leader may be about to requeue
+	// it.
 	endedGrace = 2 * time.Minute
-	// unknownGrace is the same when Slurm does not say it in so many words.
+	// unknownGrace is endedGrace for a job that Slurm may run again by itself, or does not know.
 	unknownGrace = 10 * time.Minute
 )
 
-// graceFor says how long a job must be seen like this until it counts as over, if it may.
-// s is nil if Slurm does not know it.
+// graceFor returns how long a job must be seen in this state before it counts as over. may is
+// false if the job is not over. s is nil if Slurm does not know the job.
 func graceFor(rec *Record, s *slurm.Job) (d time.Duration, may bool) {
 	switch {
 	case s == nil:
@@ -40,19 +40,20 @@ func graceFor(rec *Record, s *slurm.Job) (d time.Duration, may bool) {
 		return 0, false
 	case s.State == "CANCELLED" || s.State == "COMPLETED" || s.State == "FAILED":
 		return endedGrace, true
-	default: // Slurm itself may run it again
+	default: // Slurm may run the job again by itself
 		return unknownGrace, true
 	}
 }
 
-// endedJobsCleaner is what the one daemon remembers.
+// endedJobsCleaner is the state of the elected daemon.
 type endedJobsCleaner struct {
 	c            *Conductor
 	electionLock *os.File
-	endedSince   map[uint32]time.Time // jobs are seen to be over
+	endedSince   map[uint32]time.Time // first time at which a job was seen to be over
 }
 
-// isElected says whether this daemon is the tidier. Two at once would do no harm.
+// isElected tells whether this daemon is elected, and stands for election if no daemon is. Two
+// elected daemons would do no harm.
 func (cleaner *endedJobsCleaner) isElected() bool {
 	if cleaner.electionLock != nil {
 		return true
@@ -66,7 +67,7 @@ func (cleaner *endedJobsCleaner) isElected() bool {
 		f.Close()
 		return false
 	}
-	cleaner.electionLock = f // also where the file system has no locks
+	cleaner.electionLock = f // also on a file system without locks
 	return true
 }
 
@@ -76,8 +77,8 @@ func (cleaner *endedJobsCleaner) close() {
 	}
 }
 
-// removeEnded settles the jobs that are over at the time now. A Slurm that does not answer, or did
-// not in between, says nothing about any job.
+// removeEnded removes the jobs that are over at the time now. An error of Slurm restarts all
+// waiting times.
 func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time) error {
 	recs, err := cleaner.c.records.loadAll()
 	if err != nil || len(recs) == 0 {
@@ -106,8 +107,8 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 	return err
 }
 
-// removeEndedJob makes sure, and removes what a job that is over has on the shared folder, but
-// for its checkpoints.
+// removeEndedJob checks again that a job is over, then removes what the job has on the shared
+// folder except its checkpoints.
 func (c *Conductor) removeEndedJob(ctx context.Context, rec *Record) error {
 	s, err := c.Slurm.Show(ctx, jobName(rec.Job))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {

@@ -15,13 +15,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// withheldSignal is a program that Slurm wants to end, and is not told yet.
+// withheldSignal is a program for which a SIGTERM of Slurm is withheld.
 type withheldSignal struct {
 	capsule *localCapsule
 	program string
 }
 
-// watchCapsule follows a capsule until it goes.
+// watchCapsule handles the events of a capsule until the capsule ends.
 func (j *job) watchCapsule(ctx context.Context, lc *localCapsule) {
 	for {
 		err := lc.capsule.Watch(ctx, func(e capsule.Event) { j.handleEvent(lc, e) })
@@ -32,7 +32,7 @@ func (j *job) watchCapsule(ctx context.Context, lc *localCapsule) {
 	}
 }
 
-// handleEvent takes one event. It must not block.
+// handleEvent handles one event. It must not block.
 func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
 	p := e.Program.Name
 	switch e.Kind {
@@ -44,8 +44,8 @@ func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
 			j.saveRunEnv(lc)
 		}
 	case capsule.Present:
-		// It was faster than the watch; or this daemon was started since, and its predecessor has
-		// noted it.
+		// The program started before the watch. Or this daemon was restarted meanwhile; then its
+		// predecessor has saved the environment.
 		j.mu.Lock()
 		missed := p == batchProgram && lc.note.RunEnv == nil
 		j.mu.Unlock()
@@ -64,9 +64,9 @@ func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
 	}
 }
 
-// awaitScriptEndEvent waits until it was heard that the batch script has ended, if it has. What its
-// warden was asked before, Slurm's SIGTERM perhaps, is heard before that, and somebody
-// decides about it from then on.
+// awaitScriptEndEvent waits for the event of the batch script's end, if the script has ended.
+// Events are in order: a SIGTERM that Slurm sent before has then been handed to
+// handleTermination.
 func (j *job) awaitScriptEndEvent(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, scriptEndEventTimeout)
 	defer cancel()
@@ -90,13 +90,13 @@ func (j *job) awaitScriptEndEvent(ctx context.Context) {
 	}
 }
 
-// scriptEndEventTimeout is for a daemon that was started while the script ended, and is told of
-// nothing that was before.
+// scriptEndEventTimeout bounds awaitScriptEndEvent in a daemon that was started while the script
+// ended: earlier events never arrive there.
 const scriptEndEventTimeout = 5 * time.Second
 
-// saveRunEnv remembers with which SLURM_* variables this run's batch step began: a script
-// may have changed its own since, and a restored one has those of an earlier run. The
-// warden was started with them.
+// saveRunEnv saves the SLURM_* variables of this run's batch step, which are those of its warden.
+// The script may have changed its own variables, and a restored script has the variables of an
+// earlier run.
 func (j *job) saveRunEnv(lc *localCapsule) {
 	j.mu.Lock()
 	pid := lc.note.WardenPIDs[batchProgram]
@@ -129,7 +129,7 @@ func readSlurmEnv(pid int) (map[string]string, error) {
 	return env, nil
 }
 
-// withholdSignal keeps a SIGTERM until it is known what it is for.
+// withholdSignal withholds a SIGTERM until handleTermination knows what Slurm intends.
 func (j *job) withholdSignal(signal withheldSignal) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -141,14 +141,15 @@ func (j *job) withholdSignal(signal withheldSignal) {
 	j.c.startBackground(j.handleTermination)
 }
 
-// handleTermination finds out why the job is being killed, and acts. What it cannot find out, or
-// cannot prevent, happens as without us.
+// handleTermination asks Slurm why the job is being ended, and takes a checkpoint if the job will
+// run again. After an error, and if the job will not run again, the programs get their SIGTERM,
+// as without --singularity.
 func (j *job) handleTermination(ctx context.Context) {
 	j.mu.Lock()
 	run, gaveUp := j.run, j.givenUp
 	j.mu.Unlock()
 	v, reason, err := forwardSignal, forwardSignal.String(), error(nil)
-	if !gaveUp { // else it is we who end it, and there is nothing whole to be captured
+	if !gaveUp { // After givenUp this daemon itself ends the run, which is not complete and is not captured.
 		v, reason, err = j.c.askVerdict(ctx, j.id, run)
 	}
 	j.log.Info("asked to end", "verdict", reason, "error", err)
@@ -163,7 +164,7 @@ func (j *job) handleTermination(ctx context.Context) {
 		j.setComment(commentNoCheckpoint + reason + ": " + err.Error())
 	}
 	j.mu.Lock()
-	if a := j.ledAttempt; a != nil { // one that stands would not hear the signal
+	if a := j.ledAttempt; a != nil { // a job frozen for a requeue would not receive the signal
 		a.stopWaiting()
 	}
 	all := j.withheld
@@ -173,7 +174,7 @@ func (j *job) handleTermination(ctx context.Context) {
 	if err == nil && v != forwardSignal {
 		return
 	}
-	// As slurmstepd does it, so that what sleeps hears it too.
+	// SIGCONT first, as slurmstepd does, so that stopped programs receive the SIGTERM.
 	for _, signal := range all {
 		err := errors.Join(signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGCONT), signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGTERM))
 		if err != nil && !errors.Is(err, capsule.ErrStale) {
@@ -182,9 +183,10 @@ func (j *job) handleTermination(ctx context.Context) {
 	}
 }
 
-// recordScriptEnd remembers how the batch script has ended, of a job that Slurm requeues before it
-// has heard: the next run ends so too, and nothing is done twice. A script that lost a node
-// may have ended for that, which is none of its own doing.
+// recordScriptEnd saves the exit status of a batch script that ended before Slurm requeued the
+// job: the next run ends with the same status at once, so that no work is done twice. If a node
+// of the job does not answer, the script may have ended because of that, and the status is not
+// saved.
 func (j *job) recordScriptEnd(ctx context.Context) error {
 	j.mu.Lock()
 	lc, rec, where := j.capsules[0], *j.rec, j.placement

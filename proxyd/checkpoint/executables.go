@@ -14,13 +14,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// maxExecutables bounds what is compared of one capsule; programs map some hundred at most.
+// maxExecutables bounds the files that are compared for one capsule. Programs map some hundred at
+// most.
 const maxExecutables = 4096
 
-// systemExecutables returns the files of the system that programs of a capsule run code of, by their
-// paths in root, the capsule's: pages of them that were not changed are in no image, and a
-// node with another build has other ones. What belongs to a user is on a file system that
-// all nodes share, or travels with the capsule; what is ours is the job's kit, on every node.
+// systemExecutables returns the files of the system whose code the programs of a capsule run, by
+// their paths in root, the capsule's. Unchanged pages of them are in no image, so a node with
+// another build of such a file would restore other code. Files of users are not included: they
+// are on shared file systems or travel with the capsule. Files of the kit are the same on every
+// node.
 func systemExecutables(root string, programs []capsule.Program, ours func(path string) bool) []string {
 	var paths []string
 	seen := map[string]bool{}
@@ -40,12 +42,12 @@ func systemExecutables(root string, programs []capsule.Program, ours func(path s
 	return paths
 }
 
-// mappedExecutables lists the files that a process has mapped to be executed, but those that were
-// deleted or replaced since: CRIU keeps these.
+// mappedExecutables returns the files that a process has mapped as executable, except deleted or
+// replaced files: CRIU dumps those.
 func mappedExecutables(pid int) []string {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return nil // it has ended
+		return nil // the process has ended
 	}
 	defer f.Close()
 	var paths []string
@@ -62,7 +64,7 @@ func mappedExecutables(pid int) []string {
 	return paths
 }
 
-// isRootFile says whether a file is root's.
+// isRootFile tells whether a path is a regular file of root's.
 func isRootFile(path string) bool {
 	var st syscall.Stat_t
 	return syscall.Stat(path, &st) == nil && st.Uid == 0 && st.Mode&syscall.S_IFMT == syscall.S_IFREG

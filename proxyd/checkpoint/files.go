@@ -18,21 +18,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
-// journalDir is where a capsule's list of files is, on this node.
+// journalDir is the folder of a capsule's list of changed files, on this node.
 func (c *Conductor) journalDir(job uint32, index int) string {
 	return filepath.Join(c.Lib, "lists", fmt.Sprintf("%d.%d", job, index))
 }
 
-// sharedJournalPath is where it is kept for all nodes.
+// sharedJournalPath is the path of the list's copy on the shared folder.
 func (c *Conductor) sharedJournalPath(job uint32, index int) string {
 	return filepath.Join(c.records.dir, fmt.Sprintf("%d.%d.files", job, index))
 }
 
-// journalPeriod is how much of what a job did to its files a node's crash may lose. While
-// it does nothing new to them, nothing is written.
+// journalPeriod bounds the loss of recorded changes at a crash of the node. Nothing is written
+// while there are no changes.
 const journalPeriod = 100 * time.Millisecond
 
-// createJournal makes the list of a capsule that is about to be made.
+// createJournal creates the list for a capsule that is about to be made.
 func (j *job) createJournal(index int) (*files.Journal, error) {
 	dir := j.c.journalDir(j.id, index)
 	j.mu.Lock()
@@ -44,8 +44,8 @@ func (j *job) createJournal(index int) (*files.Journal, error) {
 	return files.OpenJournal(dir, j.c.sharedJournalPath(j.id, index))
 }
 
-// recordFileChanges keeps a capsule's list of files until ctx ends: what the shims tell, and what the
-// kernel tells of programs that bypass these.
+// recordFileChanges maintains a capsule's list of changed files until ctx ends, from reports of
+// the shims and, for programs that bypass the shims, of the kernel.
 func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 	defer close(lc.journalIdle)
 	var both sync.WaitGroup
@@ -79,7 +79,7 @@ func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 	programs, err := runningPrograms(ctx, c)
 	if err != nil {
-		return nil // it is gone, or will be asked again
+		return nil // the capsule is gone, or the next call finds them
 	}
 	for _, p := range programs {
 		pids = append(pids, cgroupProcesses(p.Cgroup)...)
@@ -87,15 +87,15 @@ func capsuleProcesses(ctx context.Context, c *capsule.Capsule) (pids []int) {
 	return pids
 }
 
-// fileUser is with whose rights the job's files are read and written. A supplementary group
-// may be needed to reach them.
+// fileUser returns the user with whose rights the job's files are read and written. Supplementary
+// groups may be needed for access.
 func (j *job) fileUser(c *capsule.Capsule, groups []uint32) files.User {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return files.User{PID: c.PID(), UID: j.rec.UID, GID: j.rec.GID, Groups: groups}
 }
 
-// recordFiles records what the job's files are. Its programs are frozen.
+// recordFiles records the state of the job's files. The job's programs are frozen.
 func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []capsule.Program, s streamSink) (*files.State, error) {
 	var pids []int
 	var groups []uint32
@@ -105,7 +105,7 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 	if len(pids) > 0 {
 		groups, _ = supplementaryGroups(pids[0])
 	}
-	// What srun writes for its step (--output=FILE) is the job's too.
+	// What srun writes for its step (--output=FILE) belongs to the job, too.
 	j.mu.Lock()
 	for _, r := range lc.sruns {
 		if !r.Ended() {
@@ -149,14 +149,14 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
 	}
 	j.mu.Lock()
-	lc.dumpedFiles = state // becomes before if the checkpoint is committed
+	lc.dumpedFiles = state // becomes committedFiles with the commit
 	lc.note.Groups = groups
 	j.mu.Unlock()
 	return state, nil
 }
 
-// fileJob says which files are not the job's to be put back: what the user excluded, and
-// the job's own logs, which only grow. Those of steps are results like others.
+// fileJob returns the files that are not put back: those that the user excluded, and the job's
+// own logs, which only grow. The output of steps is put back.
 func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -173,8 +173,7 @@ func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
 	return files.Job{Exclude: j.rec.Options.Exclude, Logs: slices.Clone(lc.note.Logs)}
 }
 
-// putBack makes the files of a capsule's programs what they were, before any of these is
-// there again.
+// putBack restores the state of a capsule's files, before the first program is restored.
 func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint, m *CapsuleMeta) error {
 	if m.Files == nil {
 		return nil
@@ -196,24 +195,24 @@ func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint,
 	return lc.journal.Rewind(m.Files.Mark, report.Made)
 }
 
-// journalIdleTimeout is longer than whoever writes to a journal needs to end, unless he hangs with a
-// file server.
+// journalIdleTimeout is longer than the writers of a journal need to end, unless a file server
+// hangs.
 const journalIdleTimeout = 5 * time.Second
 
-// removeJournal removes what is left of a capsule's list on this node. Call h.stop before.
+// removeJournal removes a capsule's list on this node. Call lc.stopWatching before.
 func (j *job) removeJournal(lc *localCapsule) error {
 	select {
 	case <-lc.journalIdle:
 	case <-time.After(journalIdleTimeout):
 		j.log.Warn("the watch of files hangs", "capsule", lc.index)
 	}
-	if err := lc.journal.Close(); err != nil { // nothing of it is lost but what was never readable
+	if err := lc.journal.Close(); err != nil { // only lines that were never readable are lost
 		j.log.Info("list of files", "capsule", lc.index, "error", err)
 	}
 	return os.RemoveAll(j.c.journalDir(j.id, lc.index))
 }
 
-// removeSharedJournals removes the lists of a job that is over.
+// removeSharedJournals removes the lists of a job that is over from the shared folder.
 func (c *Conductor) removeSharedJournals(id uint32) error {
 	all, err := filepath.Glob(filepath.Join(c.records.dir, fmt.Sprintf("%d.*.files", id)))
 	for _, path := range all {

@@ -13,11 +13,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// A job with devices is captured at a cut: a moment at which all ranks have issued the same collectives and none is in flight.
-// The leader finds it (package cut) over the device servers of all capsules, before anything is frozen: until then ranks may have to
-// go on.
+// A job with devices is captured at a cut: all ranks have issued the same collectives, and none
+// is in flight. The leader finds the cut (package cut) with the device servers of all capsules,
+// before processes are frozen: until the cut is found, ranks may have to run on.
 
-// findCut stops the job's devices. They stay so until the attempt is over, or is undone.
+// findCut stops the job's devices at a cut. resumeDevices starts them again, at the end of the
+// attempt or when the attempt is undone.
 func (a *attempt) findCut(ctx context.Context) error {
 	var members []cut.Member
 	for _, node := range a.nodes {
@@ -28,7 +29,7 @@ func (a *attempt) findCut(ctx context.Context) error {
 	if len(members) == 0 {
 		return nil
 	}
-	// Higher than all before: those of a daemon that was killed, too.
+	// Higher than the number of any earlier attempt, also of a daemon that was killed.
 	a.cutNumber = uint64(time.Now().UnixNano())
 	found, err := cut.Find(ctx, members, cut.Options{Attempt: a.cutNumber, Deadline: cutDeadline})
 	if err != nil {
@@ -38,10 +39,10 @@ func (a *attempt) findCut(ctx context.Context) error {
 	return nil
 }
 
-// cutDeadline is how long ranks are waited for that are behind others.
+// cutDeadline bounds the wait for ranks that are behind.
 const cutDeadline = 50 * time.Second
 
-// resumeDevices lets the devices work again.
+// resumeDevices lets the stopped devices work again. It may be called twice.
 func (a *attempt) resumeDevices(ctx context.Context) error {
 	if a.stoppedDevices == nil {
 		return nil
@@ -50,7 +51,7 @@ func (a *attempt) resumeDevices(ctx context.Context) error {
 	return a.stoppedDevices.Open(ctx)
 }
 
-// cutMember is one of the job's, on whatever node.
+// cutMember is a device server of the job, on any node, as package cut calls it.
 type cutMember struct {
 	j     *job
 	node  string
@@ -63,7 +64,7 @@ type exchangeRequest struct {
 	Orders *cut.Orders `json:"orders"`
 }
 
-// exchangeReply has the errors of which package cut must know what they are.
+// exchangeReply carries the errors that package cut distinguishes.
 type exchangeReply struct {
 	Events    *cut.Events `json:"events,omitempty"`
 	Forgotten bool        `json:"forgotten,omitempty"`
@@ -88,7 +89,7 @@ func (d *cutMember) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, e
 	return r.Events, nil
 }
 
-// exchangeHere is its part of the node that has the server.
+// exchangeHere passes orders to a device server of this node.
 func (j *job) exchangeHere(ctx context.Context, id store.ID, b exchangeRequest) (exchangeReply, error) {
 	j.mu.Lock()
 	if m := j.membership; m != nil && m.id == id && !m.dumping {

@@ -13,18 +13,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// freezeTasks stops the tasks of steps on all nodes. The batch script goes on: it may
-// be what reads their output.
+// freezeTasks freezes the tasks of steps on all nodes. The batch script runs on, because the
+// script may read the tasks' output.
 func (a *attempt) freezeTasks(ctx context.Context) error {
 	return a.callNodesTogether(ctx, phaseFreeze, empty{})
 }
 
-// freezeBatch stops the rest, and the network.
+// freezeBatch freezes the batch script and locks the network.
 func (a *attempt) freezeBatch(ctx context.Context) error {
 	return a.callNodesTogether(ctx, phaseHalt, empty{})
 }
 
-// resumeJob lets everything go on as if nothing had been.
+// resumeJob lets the job run on, on all nodes.
 func (a *attempt) resumeJob(ctx context.Context) error {
 	return a.callEveryNode(ctx, callResume, empty{})
 }
@@ -49,8 +49,9 @@ func (j *job) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty,
 	})
 }
 
-// freezeUnlessOver has something stand still for an attempt. If that is over by then, because its leader had waited for too long, whoever let
-// everything go on may have come before: then it is done once more, for nobody else would. A newer attempt does so at its end.
+// freezeUnlessOver freezes programs by calling do, for the attempt id. The attempt may end
+// meanwhile, because the leader's deadline has passed. Then the resume may have come before the
+// freeze, so the programs are thawed once more here. A newer attempt thaws them at its own end.
 func (j *job) freezeUnlessOver(id store.ID, do func() error) error {
 	if _, err := j.membershipIn(id); err != nil {
 		return err
@@ -66,8 +67,8 @@ func (j *job) freezeUnlessOver(id store.ID, do func() error) error {
 	return err
 }
 
-// freezePrograms marks programs as captured, so that the end of a warden which Slurm has lost
-// patience with changes nothing, and freezes them.
+// freezePrograms marks the chosen programs as captured and freezes them. The mark makes the end
+// of a warden harmless, should Slurm kill the warden now.
 func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsule.Program) bool) error {
 	m, err := j.membershipIn(id)
 	if err != nil {
@@ -108,7 +109,8 @@ func (j *job) freezePrograms(ctx context.Context, id store.ID, which func(capsul
 	return nil
 }
 
-// resumeRetrying is resumeHere, and goes on trying when that fails: nobody else will.
+// resumeRetrying is resumeHere, and repeats in the background after a failure: no other node
+// would repeat the call.
 func (j *job) resumeRetrying(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	err := j.resumeHere(ctx, id)
 	if err != nil {
@@ -117,8 +119,8 @@ func (j *job) resumeRetrying(ctx context.Context, id store.ID, _ empty) (empty, 
 	return empty{}, err
 }
 
-// resumeHere ends this node's part and lets its programs go on. It may be called twice,
-// and whatever was done before.
+// resumeHere ends this node's membership and thaws its programs. It may be called twice, and at
+// any point of an attempt.
 func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 	j.mu.Lock()
 	m := j.membership
@@ -130,7 +132,7 @@ func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 	}
 	j.mu.Unlock()
 	if m == nil || m.id != id {
-		return nil // it never began here, or has ended
+		return nil // The membership never began, or has ended.
 	}
 	defer close(m.done)
 	var errs []error
@@ -144,7 +146,7 @@ func (j *job) resumeHere(ctx context.Context, id store.ID) error {
 	return errors.Join(errs...)
 }
 
-// thawCapsule undoes everything that an attempt does to a capsule.
+// thawCapsule undoes everything that an attempt did to a capsule.
 func (j *job) thawCapsule(ctx context.Context, lc *localCapsule) error {
 	j.mu.Lock()
 	restoring := lc.note.NetworkLocked
@@ -172,7 +174,7 @@ func (j *job) thawCapsule(ctx context.Context, lc *localCapsule) error {
 	return errors.Join(errs...)
 }
 
-// isGone says that a program ended before something could be done to it.
+// isGone tells whether an operation failed because the program had ended.
 func isGone(err error) bool {
 	return errors.Is(err, errNoProgram) || errors.Is(err, errNoProcess)
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// A node that has dumped its capsules hears nothing of its own attempt while others dump theirs, the manifest is written, and the job
-// stands for its requeue. So that it does not take its leader for dead, that says from time to time that it lives.
+// While other nodes dump, the manifest is written and a frozen job waits for its requeue, a node
+// hears nothing of its attempt. Heartbeats of the leader tell the node that the leader is alive.
 
 const (
-	// heartbeatInterval is how often: several times in a lapse, also if a node does not answer.
+	// Several heartbeats fit into leaderTimeout, also if a node does not answer.
 	heartbeatInterval = 10 * time.Second
-	// heartbeatLimit is longer than all that a leader beats for. One that hangs is as good as dead.
+	// heartbeatLimit is longer than any attempt. A leader that hangs counts as dead.
 	heartbeatLimit = 35 * time.Minute
 )
 
-// startHeartbeat has all nodes that take part hear that their leader lives, until beatNoMore. What a node answers is seen when more is asked of it.
+// startHeartbeat sends a heartbeat to all nodes of the attempt every heartbeatInterval, until
+// endHeartbeat. Errors are only logged: the next phase shows them.
 func (a *attempt) startHeartbeat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatLimit)
 	over := make(chan struct{})
@@ -40,7 +41,8 @@ func (a *attempt) startHeartbeat(ctx context.Context) {
 	}()
 }
 
-// endHeartbeat returns when nothing is said any more. It may be called when nothing was.
+// endHeartbeat returns when no heartbeat is sent any more. It may be called without
+// startHeartbeat.
 func (a *attempt) endHeartbeat() {
 	if a.stopHeartbeat != nil {
 		a.stopHeartbeat()
@@ -48,7 +50,7 @@ func (a *attempt) endHeartbeat() {
 	}
 }
 
-// heartbeatHere hears that the leader lives.
+// heartbeatHere restarts the leader timeout.
 func (j *job) heartbeatHere(_ context.Context, id store.ID, _ empty) (empty, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -56,7 +58,7 @@ func (j *job) heartbeatHere(_ context.Context, id store.ID, _ empty) (empty, err
 	if m == nil || m.id != id {
 		return empty{}, errOtherAttempt
 	}
-	if !m.dumping { // else the end of the call is the end of it
+	if !m.dumping { // during a dump, the end of the leader's call ends the membership
 		j.armLeaderTimeout(m)
 	}
 	return empty{}, nil

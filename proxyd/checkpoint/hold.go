@@ -14,23 +14,22 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// errGivenUp is what a node says that has ended programs of a run which could not be
-// restored: a checkpoint without them would be newer than the one that has them.
+// errGivenUp prevents a checkpoint of a run whose programs this node has ended because the run
+// could not be restored. That checkpoint would lack them and be the newest.
 var errGivenUp = errors.New("this run could not be restored")
 
-// giveUpRun ends a run that cannot be restored: the job waits, held, with the reason in its
-// comment, or begins anew if its user wants that. The checkpoint stays as it is. It
-// returns when Slurm knows: whoever ends before that, a task or its script, would be taken
-// for the job's own end.
+// giveUpRun ends a run that cannot be restored. The job is held with the reason in its comment,
+// or begins anew if its user chose that; the checkpoint stays. It returns when Slurm has accepted
+// the command: a task that ended before that would be taken for the end of the job.
 func (j *job) giveUpRun(why error) error {
 	if !j.markGivenUp() {
-		return nil // of many programs that could not be restored, the first said why
+		return nil // Several programs may fail; the first has given the reason.
 	}
 	return j.holdOrRestart(why)
 }
 
-// markGivenUp has nothing of the run be captured or told to its script any more. It says
-// whether that is new.
+// markGivenUp marks the run as given up: from now on it is not captured, and its script learns of
+// no failure. It returns false if the run was marked before.
 func (j *job) markGivenUp() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -45,13 +44,13 @@ func (j *job) isGivenUp() bool {
 	return j.givenUp
 }
 
-// holdOrRestart is giveUp once that is marked.
+// holdOrRestart holds the job, or has it begin anew. The caller has marked the run as given up.
 func (j *job) holdOrRestart(why error) error {
 	ctx := context.WithoutCancel(j.c.daemonCtx)
 	j.mu.Lock()
 	rec := j.rec
 	j.mu.Unlock()
-	if rec == nil { // it was not even learnt
+	if rec == nil { // The run was not looked up in Slurm yet.
 		var err error
 		if rec, err = j.c.records.load(j.id); err != nil || rec == nil {
 			return errors.Join(err, ErrNoJob)
@@ -67,9 +66,9 @@ func (j *job) holdOrRestart(why error) error {
 		j.setComment("begins anew, as asked for: " + why.Error())
 		return j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	}
-	// At once, since the end of the run has other nodes say that they took no checkpoint.
+	// Now, because the end of the run makes other nodes write "no checkpoint" comments.
 	tell := func() {
-		if !strings.Contains(why.Error(), errGivenUp.Error()) { // else who gave up has said more
+		if !strings.Contains(why.Error(), errGivenUp.Error()) { // The node that gave the run up has written a more precise reason.
 			j.setCommentNow(ctx, commentHeld+why.Error())
 		}
 	}
@@ -78,14 +77,14 @@ func (j *job) holdOrRestart(why error) error {
 	}
 	tell()
 	err := j.retrySlurmCommand(ctx, j.c.Slurm.RequeueHold)
-	// What was restored must not run on until Slurm's patience ends.
+	// Programs that are restored must not run on until Slurm kills them.
 	err = errors.Join(err, j.killPrograms(ctx))
-	// Another node may have said something else meanwhile, that the job is restored even.
+	// Again: another node may have replaced the comment meanwhile, even by "restored".
 	tell()
 	return err
 }
 
-// killPrograms ends the programs of this node.
+// killPrograms kills the programs of this node.
 func (j *job) killPrograms(ctx context.Context) (err error) {
 	for _, lc := range j.localCapsules() {
 		programs, _ := lc.capsule.Programs(ctx)
@@ -101,7 +100,7 @@ func (j *job) killPrograms(ctx context.Context) (err error) {
 	return err
 }
 
-// requeueRun ends this run, of which something is lost, and has the job resume from its newest checkpoint.
+// requeueRun ends a run that has lost a part, and has the job resume from its newest checkpoint.
 func (j *job) requeueRun(ctx context.Context, why error) error {
 	if !j.markGivenUp() {
 		return nil
@@ -113,7 +112,8 @@ func (j *job) requeueRun(ctx context.Context, why error) error {
 	return errors.Join(err, j.killPrograms(ctx))
 }
 
-// holdRun is rerun for a run that would end the same way again: the job is held with the reason.
+// holdRun is requeueRun for a run that would fail again in the same way: the job is held with the
+// reason.
 func (j *job) holdRun(ctx context.Context, why error) error {
 	if !j.markGivenUp() {
 		return nil
@@ -122,7 +122,7 @@ func (j *job) holdRun(ctx context.Context, why error) error {
 	return j.holdOrRestart(why)
 }
 
-// freezeEverything has the programs of this node stand still, before they notice what they have lost, and fail.
+// freezeEverything freezes the programs of this node, before they notice their loss and fail.
 func (j *job) freezeEverything(ctx context.Context) {
 	for _, lc := range j.localCapsules() {
 		programs, err := runningPrograms(ctx, lc.capsule)
@@ -135,15 +135,14 @@ func (j *job) freezeEverything(ctx context.Context) {
 	}
 }
 
-// How long Slurm is asked before it is looked at whether the job is there at all, and how
-// long it is left alone then.
+// slurmCommandTimeout bounds a try of retrySlurmCommand, slurmRetryInterval the pause after it.
 const (
 	slurmCommandTimeout = 30 * time.Second
 	slurmRetryInterval  = 2 * time.Second
 )
 
-// retrySlurmCommand goes on until Slurm has done something to the job, or has ended the run by
-// itself. A controller that is away comes back.
+// retrySlurmCommand repeats a command until Slurm accepts it, or has ended the run by itself. It
+// outlasts a restart of slurmctld.
 func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, string) error) error {
 	j.mu.Lock()
 	run := j.run
@@ -165,7 +164,7 @@ func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, st
 	}
 }
 
-// isLearnt says whether it has been learnt what run this is.
+// isLearnt tells whether the run was looked up in Slurm.
 func (j *job) isLearnt() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,31 +14,35 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// A device server's memory is large, and much of it is the same for hours. So a dump takes over what its job's newest checkpoint
-// has of it: the server names the blocks that have not changed since, and does not write them, and their streams become the new
-// checkpoint's, by name. That one, the base, must be in the store, and of the same run: its server still lives then. Which save it has
-// of the server it says itself (DeviceMeta.Save), so nothing that failed, or got lost on its way, is built upon; a server that does
-// not know that save writes all. The new checkpoint names the chunks itself: once it is in the store it needs its base no more.
+// The memory of a device server is large, and most of it often stays the same for hours. So a
+// dump takes over streams of the job's newest checkpoint: the device server names the blocks that
+// have not changed since then and does not write them, and their streams become streams of the
+// new checkpoint, under the same names. The older checkpoint is called the base. The base must be
+// in the store and of the same run, because its device server must still live. The base itself
+// says which save of the device server it contains (DeviceMeta.Save), so a failed or lost save is
+// never used; a server that does not know the save writes all blocks. The new checkpoint lists
+// the chunks itself: once it is in the store, it does not need the base.
 //
-//	into the store   the base is read when the upload's lease is there: what it has stays, whoever deletes it
-//	into stages      the shares name the base. Until they are in the store too, JOB.pledge and then JOB.upload say that it is needed, and it
-//	                 is not deleted by any rule. If it is gone when JOB.pledge is written, the attempt is made once more, without.
-//	                 The node that leads has a lock for that; who deletes elsewhere, a person or a collection, looks just before, and
-//	                 may miss what is pledged in that moment: then the upload says that it is lost
+//	into the store   the base is read under the lease of the upload, so its chunks stay, even if the base is deleted
+//	into stages      the shares refer to the base. Until they are in the store, JOB.pledge and then JOB.upload
+//	                 name the base, and no rule deletes it. If the base is missing when JOB.pledge is written,
+//	                 the attempt is repeated without a base. The leader holds a lock meanwhile. A deletion by a
+//	                 person or by a collection on another node looks just before and may miss a pledge of that
+//	                 moment: then the upload reports the checkpoint as lost
 
-// baseCheckpoint is a checkpoint upon which a node dumps.
+// baseCheckpoint is the checkpoint whose streams a dump takes over.
 type baseCheckpoint struct {
 	id      store.ID
 	meta    *Meta
 	carry   func(ctx context.Context, name string) error
-	carried bool // something was taken over
+	carried bool // at least one stream was taken over
 }
 
-// errBaseUnusable says that a base is not what it seemed to be: the dump is possible without.
+// errBaseUnusable means that the base could not be read. The dump is possible without a base.
 var errBaseUnusable = errors.New("the checkpoint before cannot be built upon")
 
-// chooseBase returns the number of the checkpoint that the nodes may dump upon, 0 if there is none. Each looks itself whether it can,
-// and says whether it did.
+// chooseBase returns the number of the checkpoint that the nodes may use as base, or 0. Each node
+// checks by itself whether the base fits, and reports whether it was used.
 func (a *attempt) chooseBase(ctx context.Context) uint32 {
 	devices := 0
 	for _, r := range a.reports {
@@ -54,7 +58,8 @@ func (a *attempt) chooseBase(ctx context.Context) uint32 {
 	return id.Number
 }
 
-// openBase opens the checkpoint of that number for this node's dump; nil if there is none to dump upon.
+// openBase opens the checkpoint number as base of this node's dump. It returns nil if the
+// checkpoint cannot be used.
 func (j *job) openBase(ctx context.Context, w shareWriter, id store.ID, number uint32) *baseCheckpoint {
 	if number == 0 {
 		return nil
@@ -65,7 +70,7 @@ func (j *job) openBase(ctx context.Context, w shareWriter, id store.ID, number u
 	if err == nil {
 		meta, err = decodeMeta(m.Meta)
 	}
-	if err != nil { // it may be deleted, or damaged, and the job is to be captured all the same
+	if err != nil { // The base may be deleted or damaged. The job is captured all the same.
 		j.log.Warn("the checkpoint before is not built upon", "checkpoint", id, "error", err)
 		return nil
 	}
@@ -78,7 +83,8 @@ func (j *job) openBase(ctx context.Context, w shareWriter, id store.ID, number u
 	return &baseCheckpoint{id: id, meta: meta, carry: carry}
 }
 
-// deviceSave returns which save of its device server the base has of a capsule; "" if none.
+// deviceSave returns the name of the save that the base contains of a capsule's device server, or
+// "".
 func (b *baseCheckpoint) deviceSave(index int) string {
 	if b == nil {
 		return ""
@@ -89,8 +95,9 @@ func (b *baseCheckpoint) deviceSave(index int) string {
 	return ""
 }
 
-// carryStreams takes over files of a device server. What fails of them is the base's fault, as far as is known; but without it neither is a
-// disk less full nor has anybody more time.
+// carryStreams takes over streams of a device server. An error is attributed to the base
+// (errBaseUnusable), except for a full disk or the end of ctx, which would stop a dump without a
+// base as well.
 func (b *baseCheckpoint) carryStreams(ctx context.Context, prefix string, names []string) error {
 	for _, name := range names {
 		b.carried = true
@@ -105,7 +112,7 @@ func (b *baseCheckpoint) carryStreams(ctx context.Context, prefix string, names 
 	return nil
 }
 
-// openBase implements outlet.
+// openBase implements shareWriter.
 func (o storeShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
 	b, err := o.Base(ctx, id)
 	if err != nil {
@@ -116,7 +123,7 @@ func (o storeShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*s
 	}, nil
 }
 
-// openBase implements outlet.
+// openBase implements shareWriter.
 func (o stageShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
 	_, m, err := c.MetaOf(ctx, id)
 	if err != nil {
@@ -130,12 +137,13 @@ func (o stageShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*s
 	}, nil
 }
 
-// ownStream is a stream that this node has made.
+// ownStream names a stream that this node wrote.
 func ownStream(c *Conductor, name string) store.StreamID {
 	return store.StreamID{Node: c.Node, Rank: store.None, Name: name}
 }
 
-// createStream begins a stream in the store. Those of a device's blocks are split so that equal blocks are found wherever they are.
+// createStream creates a stream in the store. Streams of device blocks are split at the blocks'
+// length, so that equal blocks are stored once.
 func createStream(w *store.Writer, name string) (*store.Stream, error) {
 	if _, file, _ := strings.Cut(name, "/"+devicesFolder+"/"); strings.HasPrefix(file, server.BlocksPrefix) {
 		return w.Blocks(store.None, name, server.BlockLength)
@@ -143,8 +151,8 @@ func createStream(w *store.Writer, name string) (*store.Stream, error) {
 	return w.Stream(store.None, name)
 }
 
-// checkBaseStored returns errBase if what a staged checkpoint is made upon is not in the store. JOB.pledge names it already, so from now on it
-// stays.
+// checkBaseStored returns errBaseUnusable if the base of a staged checkpoint is not in the store.
+// JOB.pledge already names the base, so a base that is found stays.
 func (c *Conductor) checkBaseStored(ctx context.Context, up *Upload) error {
 	if up.Base == 0 {
 		return nil
@@ -161,9 +169,10 @@ func (c *Conductor) checkBaseStored(ctx context.Context, up *Upload) error {
 	return r.Close()
 }
 
-// IsNeededAsBase says that a checkpoint is the base of one that is on its way to the store. Who cannot tell keeps it.
+// IsNeededAsBase tells whether a checkpoint is the base of a checkpoint on its way to the store.
+// It returns true if that cannot be determined.
 func (c *Conductor) IsNeededAsBase(id store.ID) bool {
-	for _, suffix := range []string{pledgeSuffix, uploadSuffix} { // in this order, so that none is missed which becomes the other
+	for _, suffix := range []string{pledgeSuffix, uploadSuffix} { // in this order: a pledge that becomes an upload in between is still seen
 		up, err := c.uploads.read(id.Job, suffix)
 		if err != nil || up != nil && up.Lost == "" && up.Base == id.Number && c.uploadID(up).JobID == id.JobID {
 			return true

@@ -23,81 +23,82 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 )
 
-// job is what this node has of a job.
+// job is this node's state of a job.
 type job struct {
 	c   *Conductor
 	id  uint32
 	log *slog.Logger
 
-	// raising is held by the one who makes capsules, opening by the one who lets a restored
-	// job go on; mu protects what follows, and is never held across a call that waits. The
-	// others are taken before mu.
+	// capsulesMu is held while capsules are made or removed, completeMu while a restored job is
+	// released into running; both are taken before mu. mu protects the fields below, and is never
+	// held during a call that waits.
 	capsulesMu sync.Mutex
 	completeMu sync.Mutex
 
 	mu              sync.Mutex
-	rec             *Record // nil: nothing is known yet
-	run             int     // restarts that this run began with
+	rec             *Record // nil: the run is not known yet
+	run             int     // Slurm's restart count at the start of this run
 	placement       placement
 	capsules        map[int]*localCapsule
 	resumePoint     *resumePoint     // nil: this run began anew
-	ledAttempt      *attempt         // of this node as the leader
-	membership      *membership      // of this node in an attempt, its own or another's
-	withheld        []withheldSignal // programs for which a SIGTERM is withheld
-	deciding        bool             // somebody decides about asked
-	endDecided      bool             // and has
-	released        bool             // this run was captured and released, to be run again
-	signalForwarded bool             // programs of this run were told to end: what is left is not whole
-	restored        bool             // all programs of from are
-	givenUp         bool             // this run cannot be restored, and is being ended by us
+	ledAttempt      *attempt         // the attempt that this node leads
+	membership      *membership      // this node's part in an attempt, its own or another node's
+	withheld        []withheldSignal // programs whose SIGTERM is withheld
+	deciding        bool             // handleTermination runs
+	endDecided      bool             // handleTermination has finished in this run
+	released        bool             // the run was captured and its processes are ended, for a requeue
+	signalForwarded bool             // programs of this run got SIGTERM: the run is not complete any more
+	restored        bool             // all programs of resumePoint are restored
+	givenUp         bool             // the run cannot be restored and is being ended
 	stopPeriodic    func()           // stops the periodic checkpoints
-	lastObstacles   []Obstacle       // found by the last attempt
+	lastObstacles   []Obstacle       // of the last attempt
 }
 
 // localCapsule is a capsule on this node.
 type localCapsule struct {
 	index        int
 	capsule      *capsule.Capsule
-	devices      *life.Server // nil: it has none; does not change
-	stopWatching func()       // ends its watch
+	devices      *life.Server // nil: the capsule has no devices. Does not change
+	stopWatching func()       // ends the goroutines that watch the capsule
 
-	journalIdle chan struct{} // closed when nobody writes to journal any more
+	journalIdle chan struct{} // closed when no goroutine writes to journal any more
 
-	// Protected by job.mu; saved with each change.
+	// Protected by job.mu. note is saved after each change.
 	note            capsuleNote
 	sruns           map[string]*srun.Runner
-	unreportedSruns map[string]bool // sruns whose end nobody was told
-	scriptEnded     bool            // it was heard that the batch script has ended
+	unreportedSruns map[string]bool // sruns whose failure was not reported to the script
+	scriptEnded     bool            // the event of the batch script's end has arrived
 
-	journal        *files.Journal // what its programs do to files; does not change
-	committedFiles *files.State   // of the newest checkpoint, or the one that it was restored from
-	dumpedFiles    *files.State   // of the one that is being made
+	journal        *files.Journal // records what programs do to files. Does not change
+	committedFiles *files.State   // file state of the newest checkpoint, or of the restored one
+	dumpedFiles    *files.State   // file state of the checkpoint in progress
 }
 
-// capsuleNote is what must be known of a capsule after this daemon was killed.
+// capsuleNote is the part of a capsule's state that a successor of this daemon needs. It is saved
+// as LIB/notes/JOB.K.json.
 type capsuleNote struct {
 	Job               uint32            `json:"job"`
 	Index             int               `json:"index"`
 	Run               int               `json:"run"`
-	Nodes             []string          `json:"today"`            // the run's nodes
-	ResumedFrom       uint32            `json:"from,omitempty"`   // checkpoint that it was restored from
-	ProgramsToRestore []string          `json:"left,omitempty"`   // programs that are still to be restored
-	NetworkLocked     bool              `json:"shut,omitempty"`   // no packet passes until all of the job's are
+	Nodes             []string          `json:"today"`            // nodes of this run
+	ResumedFrom       uint32            `json:"from,omitempty"`   // number of the restored checkpoint
+	ProgramsToRestore []string          `json:"left,omitempty"`   // programs that are not restored yet
+	NetworkLocked     bool              `json:"shut,omitempty"`   // the network is locked until all programs of the job are restored
 	Script            string            `json:"script,omitempty"` // path of the batch script
-	SrunKeys          int               `json:"sruns"`            // keys given so far
-	WardenPIDs        map[string]int    `json:"wardens"`          // PIDs, by program
-	FirstEnv          map[string]string `json:"env,omitempty"`    // SLURM_* that the batch script began with
-	RunEnv            map[string]string `json:"now,omitempty"`    // and those of this run
-	GPUs              []string          `json:"gpus,omitempty"`   // how Slurm means those that it has, in this run
-	Groups            []uint32          `json:"groups,omitempty"` // supplementary, of its processes
+	SrunKeys          int               `json:"sruns"`            // number of srun keys given so far
+	WardenPIDs        map[string]int    `json:"wardens"`          // PIDs of the wardens, by program
+	FirstEnv          map[string]string `json:"env,omitempty"`    // SLURM_* variables of the batch script in the first run
+	RunEnv            map[string]string `json:"now,omitempty"`    // SLURM_* variables of the batch script in this run
+	GPUs              []string          `json:"gpus,omitempty"`   // Slurm's numbers of the capsule's GPUs in this run
+	Groups            []uint32          `json:"groups,omitempty"` // supplementary groups of the processes
 	Logs              []string          `json:"logs,omitempty"`   // files that Slurm writes
-	TaskCounts        map[string]int    `json:"tasks,omitempty"`  // how many a step has, on all nodes
+	TaskCounts        map[string]int    `json:"tasks,omitempty"`  // number of tasks of each step, on all nodes
 	Attempt           *pendingAttempt   `json:"attempt,omitempty"`
 
-	FinishedTasks map[string]syscall.WaitStatus `json:"finished,omitempty"` // tasks that ended before the checkpoint
+	FinishedTasks map[string]syscall.WaitStatus `json:"finished,omitempty"` // tasks that ended before the restored checkpoint
 }
 
-// pendingAttempt is a checkpoint that was being made.
+// pendingAttempt is a checkpoint in progress, for a successor of this daemon.
 type pendingAttempt struct {
 	Number  uint32 `json:"number"`
 	Release bool   `json:"release"`
@@ -111,10 +112,10 @@ func (c *Conductor) capsuleDir(job uint32, index int) string {
 	return filepath.Join(c.capsulesDir(), fmt.Sprintf("%d.%d", job, index))
 }
 
-// saveNote writes a capsule's note. Caller holds j.mu.
+// saveNote saves a capsule's note. Caller holds j.mu.
 func (j *job) saveNote(lc *localCapsule) {
 	if err := writeJSON(j.c.notePath(j.id, lc.index), lc.note); err != nil {
-		// The capsule runs on; only a crash of this daemon would now lose something.
+		// The capsule runs on. Only a crash of this daemon would lose state now.
 		j.log.Error("note", "capsule", lc.index, "error", err)
 	}
 }
@@ -128,7 +129,7 @@ func readNote(path string) (capsuleNote, error) {
 	return n, err
 }
 
-// localCapsules returns those that are here, in order.
+// localCapsules returns the capsules on this node, by index.
 func (j *job) localCapsules() []*localCapsule {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -139,7 +140,7 @@ func (j *job) localCapsules() []*localCapsule {
 	return all
 }
 
-// slurmName is the job's name for Slurm's commands.
+// slurmName returns the job's name for Slurm's commands.
 func (j *job) slurmName() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,7 +150,7 @@ func (j *job) slurmName() string {
 	return j.rec.Slurm
 }
 
-// submittedAt tells the job from another that had its number.
+// submittedAt distinguishes the job from an earlier job of the same number.
 func (j *job) submittedAt() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -159,14 +160,14 @@ func (j *job) submittedAt() string {
 	return j.rec.Submitted
 }
 
-// leaderNode is the node of the first capsule: the batch script's.
+// leaderNode returns the node of capsule 0, where the batch script runs.
 func (j *job) leaderNode() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.placement.nodeOf(0)
 }
 
-// removeCapsule removes a capsule and everything of it.
+// removeCapsule ends a capsule and removes everything that belongs to it.
 func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 	lc.stopWatching()
 	j.mu.Lock()
@@ -195,7 +196,7 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 	return os.RemoveAll(j.c.srunDir(j.id, lc.index))
 }
 
-// removeRun ends a run on this node: afterwards nothing of it is here.
+// removeRun ends a run on this node and removes everything that belongs to it.
 func (j *job) removeRun(ctx context.Context) error {
 	var errs []error
 	for _, lc := range j.localCapsules() {
@@ -215,5 +216,5 @@ func (j *job) removeRun(ctx context.Context) error {
 	return j.c.Overlay.SetPeers(ctx, jobName(j.id), nil)
 }
 
-// capsuleName is a capsule's name in the network.
+// capsuleName returns the name of a capsule in the network and of its folders.
 func capsuleName(job uint32, index int) string { return fmt.Sprintf("%d.%d", job, index) }

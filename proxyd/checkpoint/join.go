@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
-// Join finds a place for a task. The job's run is learnt from Slurm when its first task
-// comes; then the capsules of the run are made, or restored.
+// Join returns the place of a task: how and where its warden starts the program. At the first
+// task of a run the run is looked up in Slurm, and its capsules are made or restored.
 func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, error) {
 	for {
 		p, err := c.placeOrWait(ctx, t)
@@ -27,14 +27,15 @@ func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, erro
 		if err := taking.membership.wait(ctx); err != nil {
 			return p, err
 		}
-		if taking.membership.capsulesGone { // the task goes with its job; ctx ends with the task
+		if taking.membership.capsulesGone { // The task ends with its job; ctx ends with the task.
 			<-ctx.Done()
 			return p, context.Cause(ctx)
 		}
 	}
 }
 
-// inProgressError says that a new task has to wait: a checkpoint is taken, of which it is not.
+// inProgressError says that a new task must wait, because a checkpoint in progress does not
+// contain the task.
 type inProgressError struct{ membership *membership }
 
 func (e *inProgressError) Error() string {
@@ -61,10 +62,10 @@ func (c *Conductor) placeOrWait(ctx context.Context, t warden.Join) (warden.Plac
 	return p, nil
 }
 
-// learnRun finds out about a job's run. It returns why the job is left alone, if it is.
-// Caller holds j.raising.
+// learnRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
+// "". Caller holds j.capsulesMu.
 func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err error) {
-	if t.Step == batchProgram { // a run that is released after a repair may be given up again
+	if t.Step == batchProgram { // A held job that was repaired and released may be given up again.
 		j.mu.Lock()
 		j.givenUp = false
 		j.mu.Unlock()
@@ -117,8 +118,8 @@ func describeStart(restarts int, point *resumePoint) string {
 	return ""
 }
 
-// removeEarlierRun removes what an earlier run left here, which it does only if this node missed
-// its end.
+// removeEarlierRun removes what an earlier run has on this node. It finds something only if this
+// node missed the end of that run.
 func (j *job) removeEarlierRun(ctx context.Context, s *slurm.Job) error {
 	j.mu.Lock()
 	old := j.rec != nil && j.run != s.Restarts
@@ -139,13 +140,13 @@ func (j *job) beginRun(rec *Record, run int, nodes []string, point *resumePoint)
 	j.withheld, j.givenUp, j.released, j.restored, j.signalForwarded, j.endDecided = nil, false, false, false, false, false
 }
 
-// captureEnv are variables by which programs leave alone what cannot be captured and
-// what they can do without.
+// captureEnv are variables that make programs avoid features which cannot be captured and which
+// the programs do not need.
 var captureEnv = []string{
 	"UV_USE_IO_URING", "0", // libuv: Node.js and others
 }
 
-// placeTask gives a task its capsule. Caller holds j.raising.
+// placeTask returns the place of a task in its capsule. Caller holds j.capsulesMu.
 func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error) {
 	j.mu.Lock()
 	rec, point, where := j.rec, j.resumePoint, j.placement
@@ -186,7 +187,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	if program == batchProgram && point != nil {
 		if err := j.makeCapsulesEverywhere(ctx); err != nil {
 			err = fmt.Errorf("restore checkpoint %d: %w", point.id.Number, err)
-			if ctx.Err() != nil { // its task is gone, which is no reason to hold the job
+			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
 				return warden.Place{}, err
 			}
 			return warden.Place{}, errors.Join(err, j.giveUpRun(err))
@@ -199,7 +200,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	j.enterJobCgroup(lc, t.PID)
 	j.mu.Lock()
 	if mode == warden.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
-		mode = warden.Fresh // it was restored already in this run, and its step is run again
+		mode = warden.Fresh // The program was restored before in this run, and its step runs again.
 	}
 	if j.membership != nil && program != batchProgram {
 		defer j.mu.Unlock()

@@ -26,8 +26,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
-// ensureCapsule returns a capsule of the job on this node, and makes it if need be: fresh, or
-// as it was in the checkpoint but for its programs. Caller holds j.raising.
+// ensureCapsule returns a capsule of the job on this node. If needed, it makes the capsule: new,
+// or with the contents of the checkpoint except the programs. Caller holds j.capsulesMu.
 func (j *job) ensureCapsule(ctx context.Context, index int, t warden.Join) (*localCapsule, error) {
 	j.mu.Lock()
 	lc := j.capsules[index]
@@ -48,7 +48,7 @@ func (j *job) ensureCapsule(ctx context.Context, index int, t warden.Join) (*loc
 	return lc, nil
 }
 
-// addCapsule makes a capsule one of the job's on this node and begins to watch it.
+// addCapsule adds a capsule to the job and starts the goroutines that watch it.
 func (j *job) addCapsule(lc *localCapsule) {
 	ctx, cancel := context.WithCancel(j.c.daemonCtx)
 	lc.stopWatching, lc.journalIdle = cancel, make(chan struct{})
@@ -63,7 +63,8 @@ func (j *job) addCapsule(lc *localCapsule) {
 	}
 }
 
-// makeCapsule makes a capsule. m is what the checkpoint says of it, or nil.
+// makeCapsule makes a capsule. m is the capsule's entry in the checkpoint's manifest, or nil for
+// a new capsule.
 func (j *job) makeCapsule(ctx context.Context, index int, script string, point *resumePoint, m *CapsuleMeta) (_ *localCapsule, err error) {
 	j.mu.Lock()
 	rec, where, run := j.rec, j.placement, j.run
@@ -75,7 +76,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 		Job: j.id, Index: index, Run: run, Nodes: where.today, Script: script, WardenPIDs: map[string]int{},
 	}}
 	dir := j.c.capsuleDir(j.id, index)
-	// One of a run whose end this node has missed.
+	// A capsule of an earlier run, whose end this node has missed.
 	if err := capsule.Discard(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -138,8 +139,8 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if lc.note.Script != "" {
-		// The script's path is the capsule's own: slurmd removes its file with the run,
-		// and another node has it elsewhere.
+		// The capsule sees the copy under the path of the first run: slurmd removes its own file
+		// after the run, and uses another path on another node.
 		spec.Binds = append(spec.Binds, capsule.Bind{Source: j.c.scriptPath(j.id), Target: lc.note.Script, ReadOnly: true, Alone: true})
 		if m == nil {
 			if err := copyScript(script, j.c.scriptPath(j.id)); err != nil {
@@ -161,8 +162,8 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	return lc, nil
 }
 
-// restoreContents puts back what a capsule has besides programs, and shuts its network until
-// all programs of the job are back.
+// restoreContents restores what a capsule contains besides programs, and locks its network until
+// all programs of the job are restored.
 func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resumePoint, m *CapsuleMeta) error {
 	c := lc.capsule
 	if err := overlay.Lock(c.PID()); err != nil {
@@ -178,7 +179,7 @@ func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resu
 	return j.putBack(ctx, lc, point, m)
 }
 
-// checkCompatible says whether programs of a capsule can run on this node.
+// checkCompatible returns an error if this node cannot run the programs of a capsule.
 func (c *Conductor) checkCompatible(m *CapsuleMeta) error {
 	here, err := host.FingerprintOf("/", slices.Collect(maps.Keys(m.Fingerprint.Files))...)
 	if err == nil {
@@ -207,10 +208,10 @@ func (j *job) unpackPrivateFolders(ctx context.Context, dir string, point *resum
 	return nil
 }
 
-// privateFolders are those that capsule keeps below its folder under these names.
+// privateFolders are names of package capsule, below the capsule's folder.
 var privateFolders = []struct{ name string }{{"tmp"}, {"var-tmp"}}
 
-// unpackFolder reads a packed folder from the checkpoint.
+// unpackFolder unpacks a folder from the checkpoint.
 func (p *resumePoint) unpackFolder(ctx context.Context, m *CapsuleMeta, name, dir string) error {
 	r, err := p.reader.Stream(m.streamID(name + ".pack"))
 	if err != nil {
@@ -225,13 +226,13 @@ func (m *CapsuleMeta) streamID(name string) store.StreamID {
 	return store.StreamID{Node: m.Node, Rank: store.None, Name: fmt.Sprintf("%d/%s", m.Index, name)}
 }
 
-// connectCapsules makes the job's capsules on other nodes reachable from here. A controller that is
-// starting again, or a node whose network is, is waited for.
+// connectCapsules makes the job's capsules on other nodes reachable from this node. It waits for
+// a controller that is restarting, or a node whose network is.
 func (j *job) connectCapsules(ctx context.Context, rec *Record, where placement) error {
 	return retryWhile(ctx, restoreCallTimeout, isTransient, func() error { return j.setPeers(ctx, rec, where) })
 }
 
-// isTransient says of why a node is not reached that it may be otherwise soon.
+// isTransient tells whether a node that cannot be reached may be reachable soon.
 func isTransient(err error) bool {
 	return errors.Is(err, errNoAddress) || errors.Is(err, overlay.ErrUnreachable)
 }
@@ -252,9 +253,9 @@ func (j *job) setPeers(ctx context.Context, rec *Record, where placement) error 
 	return j.c.Overlay.SetPeers(ctx, jobName(j.id), peers)
 }
 
-// makeCapsulesEverywhere makes every capsule of the checkpoint, on the nodes where they belong now,
-// before the first program is restored: what cannot work is found here. Caller holds
-// j.raising, of the leader.
+// makeCapsulesEverywhere makes every capsule of the checkpoint on its node of this run, before
+// the first program is restored, so that an error is found early. Caller holds j.capsulesMu, on
+// the leader.
 func (j *job) makeCapsulesEverywhere(ctx context.Context) error {
 	j.mu.Lock()
 	point, where, run := j.resumePoint, j.placement, j.run
@@ -276,7 +277,7 @@ func (j *job) makeCapsulesEverywhere(ctx context.Context) error {
 	return g.Wait()
 }
 
-// makeCapsulesHere makes those of this node. Caller holds j.raising.
+// makeCapsulesHere makes the capsules of this node. Caller holds j.capsulesMu.
 func (j *job) makeCapsulesHere(ctx context.Context) error {
 	j.mu.Lock()
 	point, where := j.resumePoint, j.placement
@@ -292,14 +293,14 @@ func (j *job) makeCapsulesHere(ctx context.Context) error {
 	return nil
 }
 
-// makeCapsulesRequest is what the leader tells another node of a run that resumes.
+// makeCapsulesRequest tells a node which run resumes from which checkpoint.
 type makeCapsulesRequest struct {
 	Number uint32   `json:"number"`
 	Run    int      `json:"run"`
 	Today  []string `json:"today"`
 }
 
-// makeCapsulesForLeader is raiseAll's part of another node.
+// makeCapsulesForLeader carries out callMakeCapsules on a node that does not lead.
 func (j *job) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) error {
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
@@ -323,7 +324,7 @@ func (j *job) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) 
 	return j.makeCapsulesHere(ctx)
 }
 
-// capsuleHosts is /etc/hosts as the job's capsules see it: the names of the job's nodes mean
+// capsuleHosts returns the capsules' /etc/hosts, in which the names of the job's nodes stand for
 // the capsules.
 func capsuleHosts(rec *Record) ([]byte, error) {
 	b, err := os.ReadFile("/etc/hosts")
@@ -333,7 +334,8 @@ func capsuleHosts(rec *Record) ([]byte, error) {
 	return []byte(rewriteHosts(string(b), rec)), nil
 }
 
-// rewriteHosts takes the names of the job's nodes from the node's own file.
+// rewriteHosts removes the names of the job's nodes from the node's /etc/hosts, and adds them
+// with the capsules' addresses.
 func rewriteHosts(hosts string, rec *Record) string {
 	ours := map[string]bool{}
 	var out strings.Builder
@@ -361,7 +363,8 @@ func rewriteHosts(hosts string, rec *Record) string {
 	return out.String()
 }
 
-// scriptPath is where a job's batch script is kept from its first start to its end.
+// scriptPath is the path of the batch script's copy, which exists from the job's first start to
+// its end.
 func (c *Conductor) scriptPath(job uint32) string {
 	return filepath.Join(c.records.dir, jobName(job)+".script")
 }

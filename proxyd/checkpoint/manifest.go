@@ -16,47 +16,48 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
-// Versions of Meta. Who knows only the first would restore a job's programs without their devices, so what has devices is of the second.
+// Versions of Meta. A daemon that knows only the first would restore programs without their
+// devices, so checkpoints with devices have the second.
 const (
 	metaVersion = 1
 	metaDevices = 2
 )
 
-// Meta is what a manifest says of a checkpoint, besides its streams. The store seals it.
+// Meta is the conductor's part of a manifest. The store protects it against changes.
 type Meta struct {
 	Version  int               `json:"version"`
 	Record   Record            `json:"record"`
-	Run      int               `json:"run"` // the job's restarts when it was made
+	Run      int               `json:"run"` // restart count of the job at the checkpoint
 	Reason   string            `json:"reason"`
 	Phases   []PhaseTime       `json:"phases"`
 	Capsules []CapsuleMeta     `json:"capsules"`
-	Env      map[string]string `json:"env"` // SLURM_* variables that the batch script began with
+	Env      map[string]string `json:"env"` // SLURM_* variables of the batch script in the first run
 }
 
-// PhaseTime is how long a phase took.
+// PhaseTime is the duration of a phase.
 type PhaseTime struct {
 	Name string        `json:"name"`
 	Took time.Duration `json:"took"`
 }
 
-// CapsuleMeta is one capsule of a checkpoint.
+// CapsuleMeta describes a capsule in a checkpoint.
 type CapsuleMeta struct {
 	Index       int                           `json:"index"`
-	Node        string                        `json:"node"` // that it was on
+	Node        string                        `json:"node"` // node at the checkpoint
 	Clocks      capsule.Clocks                `json:"clocks"`
 	LastPID     int                           `json:"last_pid"`
 	Script      string                        `json:"script,omitempty"` // path of the batch script
-	Sruns       int                           `json:"sruns"`            // keys given to sruns so far
+	Sruns       int                           `json:"sruns"`            // number of srun keys given so far
 	Programs    []ProgramMeta                 `json:"programs"`
-	Ended       map[string]syscall.WaitStatus `json:"ended"` // programs of live steps that had ended
+	Ended       map[string]syscall.WaitStatus `json:"ended"` // ended programs of steps that still run
 	Fingerprint host.Fingerprint              `json:"fingerprint"`
 	Files       *files.State                  `json:"files,omitempty"`
 	Devices     *DeviceMeta                   `json:"devices,omitempty"`
-	Groups      []uint32                      `json:"groups"` // supplementary, of its processes
+	Groups      []uint32                      `json:"groups"` // supplementary groups of the processes
 	Logs        []string                      `json:"logs"`   // files that Slurm writes
 }
 
-// ProgramMeta is one program of a checkpoint.
+// ProgramMeta describes a program in a checkpoint.
 type ProgramMeta struct {
 	Name  string      `json:"name"`
 	PID   int         `json:"pid"`
@@ -75,7 +76,7 @@ func decodeMeta(b []byte) (*Meta, error) {
 	return m, nil
 }
 
-// encode gives it the lowest version that says all of it.
+// encode sets the lowest version that covers the contents, and returns the JSON.
 func (m *Meta) encode() ([]byte, error) {
 	m.Version = metaVersion
 	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.Devices != nil }) {
@@ -84,7 +85,7 @@ func (m *Meta) encode() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// capsule returns that of an index, or nil: it had no programs yet.
+// capsule returns the entry of a capsule; nil if the capsule had no programs.
 func (m *Meta) capsule(index int) *CapsuleMeta {
 	for i := range m.Capsules {
 		if m.Capsules[i].Index == index {
@@ -102,13 +103,13 @@ func (c *CapsuleMeta) program(name string) *ProgramMeta {
 	return &c.Programs[i]
 }
 
-// hasScript says whether the batch script is captured. A job restored without would begin
-// anew.
+// hasScript tells whether the batch script is captured. Without the script a restored job would
+// begin anew.
 func (m *Meta) hasScript() bool {
 	return slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.program(batchProgram) != nil })
 }
 
-// capsuleOf says which capsule a program belongs to, whether it ran or had ended.
+// capsuleOf returns the capsule of a program that ran or had ended; nil if there is none.
 func (m *Meta) capsuleOf(program string) *CapsuleMeta {
 	for i := range m.Capsules {
 		c := &m.Capsules[i]
@@ -119,8 +120,8 @@ func (m *Meta) capsuleOf(program string) *CapsuleMeta {
 	return nil
 }
 
-// stepTasks returns the capsule of each task of a step, in the order of the tasks; nil if
-// the step was not running.
+// stepTasks returns the capsule of each task of a step, by task number; nil if the step did not
+// run.
 func (m *Meta) stepTasks(key string) ([]int, error) {
 	at := map[int]int{}
 	note := func(program string, capsule int) {

@@ -10,21 +10,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Meter is told what jobs go through that this node leads. It is called from many
-// goroutines.
+// Meter receives events of the jobs that this node leads. It is called from many goroutines.
 type Meter interface {
-	// Event is a line of a job's time line.
+	// Event reports an event of a job's time line.
 	Event(what string)
-	// Phase is one of a checkpoint.
+	// Phase reports a phase of a checkpoint.
 	Phase(name string, took time.Duration, failed bool)
-	// Checkpoint is one that counts.
+	// Checkpoint reports a committed checkpoint.
 	Checkpoint(took time.Duration)
-	// Stored is one that is in the store; it may be looked at: nobody waits but Close, and
-	// then ctx is done.
+	// Stored reports a checkpoint that is in the store. It may read the checkpoint: only Close
+	// waits for it, and ctx is done then.
 	Stored(ctx context.Context, id store.ID)
 }
 
-// noMeter is the Meter of who has none.
+// noMeter is a Meter that does nothing.
 type noMeter struct{}
 
 func (noMeter) Event(string)                      {}
@@ -32,12 +31,12 @@ func (noMeter) Phase(string, time.Duration, bool) {}
 func (noMeter) Checkpoint(time.Duration)          {}
 func (noMeter) Stored(context.Context, store.ID)  {}
 
-// reportStored tells of a checkpoint that is in the store.
+// reportStored reports a checkpoint in the store to the Meter, in the background.
 func (c *Conductor) reportStored(id store.ID) {
 	c.startBackground(func(ctx context.Context) { c.Meter.Stored(ctx, id) })
 }
 
-// Events are all that a Meter is told of.
+// Events returns all kinds of events that a Meter gets.
 func Events() []string {
 	return []string{
 		eventStarted, eventCheckpoint, eventFailed, eventFilesUnknown, eventStored, eventLost, eventReleased, eventEnded,
@@ -45,7 +44,7 @@ func Events() []string {
 	}
 }
 
-// Phases are those of a checkpoint.
+// Phases returns the names of all phases.
 func Phases() []string {
 	var all []string
 	for _, p := range phases {

@@ -21,25 +21,25 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// What init answers when a program, or its processes, have ended.
+// Answers of the capsule's init when a program, or its processes, have ended.
 const (
 	errNoProgram = syscall.ENOENT
 	errNoProcess = syscall.ESRCH
 )
 
-// Obstacle is something that cannot be captured.
+// Obstacle is a part of a job that cannot be captured.
 type Obstacle struct {
 	Program string `json:"program"`
-	PID     int    `json:"pid"` // as the capsule counts
+	PID     int    `json:"pid"` // in the capsule
 	Name    string `json:"name"`
 	What    string `json:"what"`
 
-	// Known to the leader.
+	// Set by the leader.
 	Node  string    `json:"-"`
-	Since time.Time `json:"-"` // that attempts find it
+	Since time.Time `json:"-"` // first attempt that found it
 }
 
-// withSince says of obstacles of a node since when they are known.
+// withSince sets the node, and the time at which the obstacle was first seen.
 func (o Obstacle) withSince(node string, now time.Time, before []Obstacle) Obstacle {
 	o.Node, o.Since = node, now
 	for _, old := range before {
@@ -53,7 +53,7 @@ func (o Obstacle) withSince(node string, now time.Time, before []Obstacle) Obsta
 
 func (o Obstacle) String() string { return fmt.Sprintf("%s (PID %d) %s", o.Name, o.PID, o.What) }
 
-// uncapturableDevices that hold a state which is not in the process.
+// uncapturableDevices have state outside of the process.
 var uncapturableDevices = []struct{ prefix, what string }{
 	{"/dev/pts/", "has a terminal from outside of the program, "},
 	{"/dev/nvidia", "holds a GPU by itself, "},
@@ -66,8 +66,8 @@ var uncapturableDevices = []struct{ prefix, what string }{
 	{"anon_inode:[userfaultfd]", "handles page faults itself"},
 }
 
-// findObstacles looks for what cannot be captured in the programs of a capsule. What it
-// overlooks, CRIU finds later; then the checkpoint takes longer to fail.
+// findObstacles looks for what cannot be captured in the programs of a capsule. CRIU finds the
+// rest later; then the checkpoint only takes longer to fail.
 func (j *job) findObstacles(c *capsule.Capsule, programs []capsule.Program) ([]Obstacle, error) {
 	j.mu.Lock()
 	ours := j.rec.Addresses
@@ -94,7 +94,7 @@ func processObstacles(p capsule.Program, pid int, outside map[string]string, own
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // it has ended
+		return nil // the process has ended
 	}
 	var found []Obstacle
 	see := func(what string) {
@@ -129,8 +129,8 @@ func processObstacles(p capsule.Program, pid int, outside map[string]string, own
 	return found
 }
 
-// outsideConnections returns the TCP connections of a network namespace to addresses that are
-// not inside, by the names that their sockets have as descriptors.
+// outsideConnections returns the TCP connections of a network namespace to addresses outside,
+// keyed by the links of their descriptors.
 func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]string, error) {
 	found := map[string]string{}
 	for _, table := range []string{"tcp", "tcp6"} {
@@ -157,7 +157,7 @@ func outsideConnections(pid int, inside func(netip.Addr) bool) (map[string]strin
 	return found, nil
 }
 
-// parseAddrPort reads "0100007F:1F90": words of 32 bits in the machine's order.
+// parseAddrPort parses "0100007F:1F90": words of 32 bits in host order.
 func parseAddrPort(s string) (netip.AddrPort, bool) {
 	a, p, _ := strings.Cut(s, ":")
 	b, err := hex.DecodeString(a)
@@ -172,11 +172,11 @@ func parseAddrPort(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), ok
 }
 
-// cgroupProcesses lists a program's processes, as this PID namespace counts.
+// cgroupProcesses returns the PIDs of a program's processes, in this daemon's PID namespace.
 func cgroupProcesses(cgroup string) []int {
 	b, err := os.ReadFile(filepath.Join(cgroup, "cgroup.procs"))
 	if err != nil {
-		return nil // it has ended
+		return nil // the program has ended
 	}
 	var all []int
 	for _, w := range strings.Fields(string(b)) {
@@ -187,7 +187,7 @@ func cgroupProcesses(cgroup string) []int {
 	return all
 }
 
-// namespacePID is a process's PID in its own namespace.
+// namespacePID returns a process's PID in its own namespace.
 func namespacePID(pid int) int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(b)) {
@@ -208,7 +208,7 @@ func commandName(pid int) string {
 	return strings.TrimSpace(string(b))
 }
 
-// residentBytes is about what a program's images will hold at most.
+// residentBytes returns an upper bound, roughly, of the size of a program's images.
 func residentBytes(p capsule.Program) uint64 {
 	var sum uint64
 	page := uint64(os.Getpagesize())

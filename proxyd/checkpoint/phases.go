@@ -18,65 +18,74 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// phase is one step that all nodes of a job take together; each has a file of its own.
-// undo must be safe when do stopped half way.
+// phase is a step of a checkpoint that all nodes of the job take together. undo must be safe
+// after do stopped half way.
 type phase struct {
 	name     string
 	deadline time.Duration
 	do, undo func(*attempt, context.Context) error
 }
 
-// phases is a checkpoint, top to bottom. Nothing before commit destroys anything: a
-// failure undoes what was done, in reverse, and the job runs on.
+// phases lists the steps of a checkpoint in order. Nothing before commit destroys data: after a
+// failure the phases are undone in reverse order and the job runs on.
 var phases = []phase{
-	{phasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare},    // who takes part, what stands in the way, space
-	{phaseCut, time.Minute, (*attempt).findCut, (*attempt).resumeDevices},         // devices stand still, at a cut of all ranks
-	{phaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resumeJob}, // the tasks of steps stand still
-	{phaseDrain, 15 * time.Second, (*attempt).drain, nil},                         // what they wrote has come out at the batch script's end
-	{phaseHalt, 10 * time.Second, (*attempt).freezeBatch, nil},                    // the batch script stands still, no packet moves
-	{phaseDump, 30 * time.Minute, (*attempt).dump, (*attempt).dropChunks},         // all capsules, side by side, into chunks
-	{phaseCommit, time.Minute, (*attempt).commit, nil},                            // the manifest, last: now the checkpoint exists
+	{phasePrepare, 10 * time.Second, (*attempt).prepare, (*attempt).unprepare},    // which nodes take part, what prevents a capture, space
+	{phaseCut, time.Minute, (*attempt).findCut, (*attempt).resumeDevices},         // stop the devices at a cut of all ranks
+	{phaseFreeze, 10 * time.Second, (*attempt).freezeTasks, (*attempt).resumeJob}, // freeze the tasks of steps
+	{phaseDrain, 15 * time.Second, (*attempt).drain, nil},                         // wait until the tasks' output has reached the batch script's side
+	{phaseHalt, 10 * time.Second, (*attempt).freezeBatch, nil},                    // freeze the batch script, lock the network
+	{phaseDump, 30 * time.Minute, (*attempt).dump, (*attempt).dropChunks},         // write all capsules, in parallel, as chunks
+	{phaseCommit, time.Minute, (*attempt).commit, nil},                            // write the manifest last: from now on the checkpoint exists
 }
 
-// Names of phases, between nodes.
+// Names of the phases. The leader calls each node by the name of the phase.
 const (
-	phasePrepare  = "prepare"
-	phaseCut      = "cut"
-	phaseFreeze   = "freeze"
-	phaseDrain    = "drain"
-	phaseHalt     = "halt"
-	phaseDump     = "dump"
-	phaseCommit   = "commit"
-	callHeartbeat = "beat" // of dump and what follows: the leader lives
-
-	callExchange = "exchange" // of cut: the leader and a device server
-
-	// After commit, one of these.
-	callResume  = "resume"  // the job runs on; also the undoing
-	callRelease = "release" // its processes go, the nodes are free
-
-	callView              = "view"  // what programs a node has, for people
-	callRequestCheckpoint = "lead"  // a node asks the leader for a checkpoint
-	callAwaitDecision     = "leave" // a node that Slurm is done with asks whether its capsules are wanted
-
-	// Of a restore.
-	callMakeCapsules     = "raise"    // make the capsules
-	restoreStep          = "restore"  // a program comes back; of one node, when its task is there
-	callNodeRestored     = "restored" // a node tells the leader that its programs are back
-	callUnrestored       = "left"     // the leader asks which are not
-	callReconnectDevices = "meet"     // the device servers find each other
-	callUnlock           = "open"     // all are: let packets pass
-
-	// Of an upload.
-	callUpload      = "bring"  // a node's share goes into the store
-	callShareStatus = "share"  // how far it is
-	callDropShare   = "forget" // it is not needed any more
+	phasePrepare = "prepare"
+	phaseCut     = "cut"
+	phaseFreeze  = "freeze"
+	phaseDrain   = "drain"
+	phaseHalt    = "halt"
+	phaseDump    = "dump"
+	phaseCommit  = "commit"
 )
 
-// finishDeadline bounds what follows a commit, and undoing.
+// Names of the other calls between nodes; calls.go lists the function of each. Daemons of
+// different releases exchange these names, and the log has them, so the values never change.
+const (
+	// During a checkpoint:
+	callExchange  = "exchange" // in phase cut: orders to and events from a device server
+	callHeartbeat = "beat"     // from dump on: the leader is alive
+
+	// After commit, one of these two:
+	callResume  = "resume"  // the job runs on; also undoes an attempt
+	callRelease = "release" // end the job's processes: the nodes are free
+
+	// During a restore:
+	callMakeCapsules     = "raise"    // make the capsules
+	callNodeRestored     = "restored" // a node tells the leader that all its programs are restored
+	callUnrestored       = "left"     // list the programs of a node that are not restored yet
+	callReconnectDevices = "meet"     // connect the device servers with each other
+	callUnlock           = "open"     // unlock the network: all programs are restored
+
+	// During an upload:
+	callUpload      = "bring"  // copy a node's share into the store
+	callShareStatus = "share"  // how much of a node's share is in the store
+	callDropShare   = "forget" // delete a node's share: the upload is over
+
+	// At any time:
+	callView              = "view"  // list the programs of a node, for singctl
+	callRequestCheckpoint = "lead"  // a node asks the leader for a checkpoint
+	callAwaitDecision     = "leave" // a node on which Slurm has ended the job asks whether its capsules are still needed
+)
+
+// restoreStep is logged when a node restores a program whose task has come. No node calls
+// another for it.
+const restoreStep = "restore"
+
+// finishDeadline bounds the step after a commit, and the undoing of an attempt.
 const finishDeadline = 30 * time.Second
 
-// attempt is a checkpoint being made, seen from the leader.
+// attempt is a checkpoint in progress, on the leader.
 type attempt struct {
 	j        *job
 	id       store.ID
@@ -84,56 +93,59 @@ type attempt struct {
 	log      *slog.Logger
 	progress func(phase string, done, total int64)
 
-	nodes       []string // that have capsules
+	nodes       []string // nodes of the job that have capsules
 	reports     map[string]*prepareReply
 	reservation *store.Reservation
 	writer      shareWriter
 	parts       []store.Part
 	meta        Meta
 
-	cutNumber      uint64   // the number of the cut
-	stoppedDevices *cut.Cut // nil: there are no devices, or they work
+	cutNumber      uint64   // identifies the cut to the device servers
+	stoppedDevices *cut.Cut // nil: no devices, or the devices work
 
-	skipStage     bool    // into the store, whatever the stages have room for
-	withoutBase   bool    // not upon the checkpoint before
-	base          uint32  // the checkpoint upon which it is dumped; 0: none
-	stopHeartbeat func()  // ends what says that this leader lives; nil: nothing does
-	staged        bool    // into the stages of its nodes
-	upload        *Upload // once it counts, if it is staged
+	skipStage     bool    // write to the store, even if the stages have room
+	withoutBase   bool    // do not take over streams of the previous checkpoint
+	base          uint32  // number of the checkpoint whose streams are taken over; 0: none
+	stopHeartbeat func()  // stops the heartbeat goroutine; nil: none runs
+	staged        bool    // written to the stages of the nodes
+	upload        *Upload // record of the upload, from commit on, if staged
 
 	// Protected by job.mu.
-	after          verdict       // what follows: passOn, the job runs on; else its processes are released
-	releaseReason  string        // why they are, in words
-	holdAfterwards bool          // passOn, but not before until, or something else is decided
-	holdUntil      time.Time     // that; pushed on by each who wishes it
-	outcomeDecided bool          // what follows is decided
-	holdOver       chan struct{} // closed, and nil, when it need not stand any longer
+	after          verdict       // what follows the commit. forwardSignal: the job runs on; else its processes are released
+	releaseReason  string        // why the processes are released, for people
+	holdAfterwards bool          // wait for a requeue before the job runs on
+	holdUntil      time.Time     // end of that wait; each new request moves it
+	outcomeDecided bool          // after is final
+	holdOver       chan struct{} // closed, and set to nil, to end the wait for a requeue
 
-	committed  chan struct{} // closed when the checkpoint counts, or none came of it
-	captureErr error         // why none; set before
-	done       chan struct{} // closed when all is done
+	committed  chan struct{} // closed when the checkpoint is committed or has failed
+	captureErr error         // why the checkpoint failed; set before committed is closed
+	done       chan struct{} // closed when the attempt is over
 	err        error
 }
 
-// checkpointRequest is what somebody wants of a checkpoint.
+// checkpointRequest says what a caller wants of a checkpoint.
 type checkpointRequest struct {
 	After  verdict `json:"then"`
 	Reason string  `json:"reason"`
-	// Stands has the job stand still afterwards, for standing at most: who asks requeues it
-	// next, and nothing shall be lost, nor be captured a second time.
+	// HoldAfterwards keeps the job frozen after the checkpoint, for holdTimeout at most: the
+	// caller requeues the job next, so the job must neither lose work nor be captured a second
+	// time.
 	HoldAfterwards bool `json:"stands,omitempty"`
 }
 
-// holdTimeout is how long a job waits for a requeue.
+// holdTimeout bounds the wait of a frozen job for its requeue.
 const holdTimeout = 20 * time.Second
 
-// requestCheckpoint makes a checkpoint, or waits for the one that is being made, and has the job
-// released afterwards unless the wish is passOn. It may be called on any node of the job.
+// requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
+// attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
+// afterwards unless w.After is forwardSignal. It may be called on any node of the job; on a node
+// that does not lead, the returned attempt is nil.
 func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointRequest) (*attempt, error) {
 	if leader := j.leaderNode(); leader != c.Node {
 		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, callRequestCheckpoint, w, nil)
 	}
-	if w.After == forwardSignal && !w.HoldAfterwards { // the one before is worth more than another; who leaves cannot wait
+	if w.After == forwardSignal && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
 		if err := c.waitForUpload(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}
@@ -162,9 +174,10 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointR
 	}
 }
 
-// startOrJoinAttempt begins an attempt, or joins the one that is being made. late: that one lets the job
-// run on already, though it is wanted to leave or to stand. None is begun for a node that was away and
-// asks late: the run is captured, and there is nothing left of it.
+// startOrJoinAttempt starts an attempt, or joins the attempt in progress. late means that the
+// attempt in progress already lets the job run on, although w wants the job to leave or to stay
+// frozen. It returns nil for a run that is already released: a node that could not reach the
+// leader in time may ask after the release.
 func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -194,7 +207,7 @@ func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt,
 	return a, late
 }
 
-// stopWaiting has an attempt stand no longer. Caller holds j.mu.
+// stopWaiting ends the wait for a requeue. Caller holds j.mu.
 func (a *attempt) stopWaiting() {
 	if a.holdOver != nil {
 		close(a.holdOver)
@@ -202,7 +215,8 @@ func (a *attempt) stopWaiting() {
 	}
 }
 
-// waitForRequeue waits, if somebody wished that, until it is decided what follows. From then on nobody's wish changes that.
+// waitForRequeue keeps the job frozen, if a request asked for that, until a requeue or the
+// timeout. Afterwards no request changes what follows.
 func (a *attempt) waitForRequeue(ctx context.Context) {
 	a.j.mu.Lock()
 	defer a.j.mu.Unlock()
@@ -224,7 +238,8 @@ func (a *attempt) waitForRequeue(ctx context.Context) {
 	a.outcomeDecided = true
 }
 
-// waitForUpload waits until this node leads no upload of a job, and tells if it does.
+// waitForUpload returns when this node leads no upload of the job. It calls waits before each
+// wait.
 func (c *Conductor) waitForUpload(ctx context.Context, job uint32, waits func()) error {
 	for {
 		c.mu.Lock()
@@ -242,7 +257,7 @@ func (c *Conductor) waitForUpload(ctx context.Context, job uint32, waits func())
 	}
 }
 
-// run takes the checkpoint and does what follows.
+// run takes the checkpoint, carries out what follows, and starts the upload of a staged one.
 func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
 	err := a.takeCheckpoint(ctx)
@@ -282,20 +297,22 @@ func (a *attempt) run(ctx context.Context) {
 	close(a.done)
 }
 
-// useFallback says that another try may succeed at once in another way, which it is made in from now on.
+// useFallback tells whether the attempt can be repeated at once in another way, and switches to
+// that way: past a full stage, or without an unusable base.
 func (a *attempt) useFallback(err error) bool {
 	full, base := errors.Is(err, errStageFull) && !a.skipStage, errors.Is(err, errBaseUnusable) && !a.withoutBase
 	a.skipStage, a.withoutBase = a.skipStage || full, a.withoutBase || base
 	return full || base
 }
 
-// isTransient says that another try may succeed soon. A step that is being started has all its tasks in
-// a moment; a daemon that is being started again is back, and Slurm is patient for longer.
+// isTransient tells whether the same attempt may succeed soon. The tasks of a step that is being
+// started are complete within a moment. A restarting daemon answers again within the time that
+// Slurm leaves to a job that is being ended.
 func (a *attempt) isTransient(err error) bool {
 	return !errors.Is(err, errScriptEnded) && (errors.Is(err, errTasksMissing) || errors.Is(err, ErrAway) && a.mustCaptureNow())
 }
 
-// storageNote says where a checkpoint is that is not in the store yet.
+// storageNote says, for the job's comment, where a staged checkpoint is.
 func (a *attempt) storageNote() string {
 	if !a.staged {
 		return ""
@@ -303,8 +320,8 @@ func (a *attempt) storageNote() string {
 	return ", on its way to the store from " + joinNames(a.nodes)
 }
 
-// How long, and how often, a node's daemon that does not answer is asked again: while Slurm
-// waits to kill a job, and while one is restored, which waits for nothing else.
+// Time limits for calls to a node whose daemon does not answer: unreachableTimeout while Slurm
+// waits to kill the job, restoreCallTimeout during a restore, which may take longer.
 const (
 	unreachableTimeout = 12 * time.Second
 	restoreCallTimeout = time.Minute
@@ -320,15 +337,16 @@ func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// mustCaptureNow says that there is no later time for this checkpoint.
+// mustCaptureNow tells whether the job leaves its nodes after this checkpoint, so that no later
+// checkpoint can replace it.
 func (a *attempt) mustCaptureNow() bool {
 	a.j.mu.Lock()
 	defer a.j.mu.Unlock()
 	return a.after != forwardSignal
 }
 
-// takeCheckpoint makes a checkpoint of the job or leaves the job as it was. Its error names the
-// job, the checkpoint and the phase, and joins what went wrong while undoing.
+// takeCheckpoint carries out all phases. After a failure the job is as before. The error names
+// the job, the checkpoint and the phase, and includes the errors of the undoing.
 func (a *attempt) takeCheckpoint(ctx context.Context) error {
 	a.log = a.j.log.With("reason", a.reason)
 	for i, p := range phases {
@@ -349,8 +367,8 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 	return nil
 }
 
-// undoPhases runs to its end even when ctx is done: a cancelled checkpoint must still thaw the
-// job.
+// undoPhases undoes phases in reverse order. It ignores the end of ctx: the job must be thawed
+// after a cancelled checkpoint, too.
 func (a *attempt) undoPhases(ctx context.Context, done []phase) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
@@ -371,8 +389,8 @@ func withDeadline(ctx context.Context, d time.Duration, a *attempt, do func(*att
 	return do(a, ctx)
 }
 
-// callNodesTogether has all nodes that take part do something, at the same time. When one fails
-// the others are told to stop.
+// callNodesTogether calls all nodes of the attempt in parallel. The first error cancels the other
+// calls.
 func (a *attempt) callNodesTogether(ctx context.Context, phase string, body any) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range a.nodes {
@@ -381,7 +399,8 @@ func (a *attempt) callNodesTogether(ctx context.Context, phase string, body any)
 	return g.Wait()
 }
 
-// callEveryNode is everywhere for what must be done on every node whatever happens on others.
+// callEveryNode calls all nodes of the attempt in parallel, each regardless of errors of other
+// nodes.
 func (a *attempt) callEveryNode(ctx context.Context, phase string, body any) error {
 	errs := make([]error, len(a.nodes))
 	var all sync.WaitGroup

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// nodeOfCapsule says which of today's nodes, counted from 0, has a capsule. A capsule is never
-// split; on fewer nodes neighbours share one, on more the last ones stay empty.
+// nodeOfCapsule returns the index of the node, among the nodes of this run, on which a capsule
+// is. On fewer nodes than capsules neighbours share a node; on more nodes the last ones stay
+// empty.
 func nodeOfCapsule(capsule, capsules, nodes int) int {
 	if nodes >= capsules {
 		return capsule
@@ -20,7 +21,7 @@ func nodeOfCapsule(capsule, capsules, nodes int) int {
 	return capsule * nodes / capsules
 }
 
-// capsulesOfNode is its inverse.
+// capsulesOfNode is the inverse of nodeOfCapsule.
 func capsulesOfNode(node, capsules, nodes int) []int {
 	var all []int
 	for k := range capsules {
@@ -31,9 +32,9 @@ func capsulesOfNode(node, capsules, nodes int) []int {
 	return all
 }
 
-// placement says where a job's capsules are in this run.
+// placement maps a job's capsules to the nodes of this run.
 type placement struct {
-	first []string // names of the nodes of the first run
+	first []string // nodes of the first run
 	today []string
 }
 
@@ -46,14 +47,14 @@ func (p placement) capsulesOn(node string) ([]int, error) {
 	return capsulesOfNode(i, len(p.first), len(p.today)), nil
 }
 
-// nodeOf returns the node that a capsule is on in this run.
+// nodeOf returns the node of a capsule in this run.
 func (p placement) nodeOf(capsule int) string {
 	return p.today[nodeOfCapsule(capsule, len(p.first), len(p.today))]
 }
 
-// nodeEnv are variables by which a task knows nodes, where these are not those of the first
-// run: in the capsules the names of the first run mean the capsules.
-// first is what the batch script was told of them in the first run.
+// nodeEnv returns variables with names of nodes, for a task of a run on other nodes than the
+// first run: within capsules, the names of the first run's nodes stand for the capsules. first is
+// the environment of the batch script in the first run.
 func (p placement) nodeEnv(capsule int, first map[string]string) []string {
 	if slices.Equal(p.first, p.today) {
 		return nil
@@ -62,7 +63,7 @@ func (p placement) nodeEnv(capsule int, first map[string]string) []string {
 	return []string{"SLURM_JOB_NODELIST", all, "SLURM_NODELIST", all, "SLURMD_NODENAME", p.first[capsule]}
 }
 
-// nodeTranslation maps the names of the first run's nodes to today's.
+// nodeTranslation maps the names of the first run's nodes to those of this run.
 func (p placement) nodeTranslation() map[string]string {
 	m := map[string]string{}
 	for k, name := range p.first {
@@ -71,12 +72,12 @@ func (p placement) nodeTranslation() map[string]string {
 	return m
 }
 
-// The name of the batch script's program. All others are "KEY.TASK".
+// batchProgram is the name of the batch script's program. The names of tasks are "KEY.TASK".
 const batchProgram = "batch"
 
-// taskName names the program of a step's task.
+// taskName returns the name of a task's program.
 func taskName(key, step string, task int) string {
-	if key == "" { // not by our srun
+	if key == "" { // the step was not started by sing-srun
 		key = "x" + step
 	}
 	return fmt.Sprintf("%s.%d", key, task)

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// slurmPMI returns the descriptor by which a task of srun --mpi=pmi2 talks to its
-// slurmstepd, which is outside of the capsule; "" if the process has none. Every process of
-// the task inherits it, MPI or not.
+// slurmPMI returns the descriptor by which a task of srun --mpi=pmi2 talks to its slurmstepd,
+// which is outside of the capsule; "" if the process has none. Every process of the task inherits
+// the descriptor, whether it uses MPI or not.
 func slurmPMI(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -20,7 +20,8 @@ func slurmPMI(pid int) string {
 	return pmiDescriptor(string(b))
 }
 
-// pmiDescriptor reads an environment. mpiexec sets PMI_FD too, but the job's number is Slurm's way.
+// pmiDescriptor finds the descriptor in an environment. mpiexec sets PMI_FD too, but only Slurm
+// puts the job's number into PMI_JOBID.
 func pmiDescriptor(environ string) string {
 	env := map[string]string{}
 	for v := range strings.SplitSeq(environ, "\x00") {

@@ -19,31 +19,31 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// prepareRequest begins an attempt on a node.
+// prepareRequest starts an attempt on a node.
 type prepareRequest struct {
 	Release bool `json:"release"`
 	Run     int  `json:"run"`
 	Stage   bool `json:"stage,omitempty"` // reserve room in the stage
 }
 
-// prepareReply is what a node brings into a checkpoint.
+// prepareReply describes the part of the job on a node.
 type prepareReply struct {
 	Capsules   int        `json:"capsules"`
 	Programs   int        `json:"programs"`
-	Bytes      uint64     `json:"bytes"` // about what a dump will hold at most
+	Bytes      uint64     `json:"bytes"` // estimated size of the dump, an upper bound
 	Obstacles  []Obstacle `json:"obstacles"`
-	Unrestored []string   `json:"left"`  // programs whose restore is not over
-	Steps      []string   `json:"steps"` // whose sruns run in its capsules
+	Unrestored []string   `json:"left"`  // programs that are not restored yet
+	Steps      []string   `json:"steps"` // keys of the steps whose sruns run in the node's capsules
 
-	TaskCounts map[string]int `json:"tasks"` // how many a step has, on all nodes
-	TasksHere  map[string]int `json:"here"`  // and how many are known here, ended ones too
+	TaskCounts map[string]int `json:"tasks"` // number of tasks of each step, on all nodes
+	TasksHere  map[string]int `json:"here"`  // number of tasks of each step that ran on this node
 
 	Devices []int `json:"devices,omitempty"` // capsules that have a device server
 
-	Staged bool `json:"staged,omitempty"` // there is room in the stage
+	Staged bool `json:"staged,omitempty"` // room is reserved in the stage
 }
 
-// ObstacleError says what a job has that cannot be captured.
+// ObstacleError lists what in a job cannot be captured.
 type ObstacleError struct{ Obstacles []Obstacle }
 
 func (e *ObstacleError) Error() string {
@@ -54,29 +54,29 @@ func (e *ObstacleError) Error() string {
 	return strings.Join(all, "; ")
 }
 
-// errRestoring is why a job that is not whole again is not captured.
+// errRestoring prevents a checkpoint of a job whose programs are not all restored.
 var errRestoring = errors.New("the job is still being restored")
 
-// errScriptEnded is why a job without its batch script is not captured: restored, it would
-// begin anew.
+// errScriptEnded prevents a checkpoint without the batch script: the restored job would begin
+// anew.
 var errScriptEnded = errors.New("the batch script has ended")
 
-// errSignalForwarded is what a node says that has passed on Slurm's SIGTERM, because the last
-// attempt had failed: a checkpoint would have processes that were killed.
+// errSignalForwarded prevents a checkpoint after a failed attempt whose SIGTERM was forwarded:
+// the checkpoint would contain programs that are ending.
 var errSignalForwarded = errors.New("its processes were told to end already")
 
 var errCheckpointInProgress = errors.New("is in progress here")
 
-// errNothingLeft is why a job that runs for Slurm has no programs on its node.
+// errNothingLeft is the error for a job that Slurm runs and that has no programs on its node.
 var errNothingLeft = errors.New("has nothing any more on node")
 
-// IsTransient says that an error of Take is one of the moment: the job is in the middle of
-// something that ends by itself.
+// IsTransient tells whether an error of TakeCheckpoint ends by itself: a later try may succeed.
 func IsTransient(err error) bool {
 	return errors.Is(err, errRestoring) || errors.Is(err, errCheckpointInProgress) || errors.Is(err, errTasksMissing) || errors.Is(err, errNothingLeft) || errors.Is(err, ErrAway)
 }
 
-// prepare asks all nodes what they have, and makes room.
+// prepare asks all nodes for their part of the job, checks that the job can be captured, and
+// reserves space.
 func (a *attempt) prepare(ctx context.Context) error {
 	j := a.j
 	if err := j.checkBatchRuns(ctx); err != nil {
@@ -145,8 +145,8 @@ func (a *attempt) prepare(ctx context.Context) error {
 	return j.reserveNumber(number)
 }
 
-// reserveNumber notes that a number is in use: while the job lives no other checkpoint has it, whatever
-// becomes of this one. It is done before anything stands still.
+// reserveNumber saves the number in the job's record, before anything is frozen: no other
+// checkpoint of the job gets the number, even if this attempt fails.
 func (j *job) reserveNumber(number uint32) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,7 +155,7 @@ func (j *job) reserveNumber(number uint32) error {
 	return j.c.records.save(&rec)
 }
 
-// checkBatchRuns says whether the batch script is there.
+// checkBatchRuns returns errScriptEnded unless the batch script runs.
 func (j *job) checkBatchRuns(ctx context.Context) error {
 	j.mu.Lock()
 	lc := j.capsules[0]
@@ -170,8 +170,8 @@ func (j *job) checkBatchRuns(ctx context.Context) error {
 	return err
 }
 
-// unprepare gives the room back and ends every node's part; those that never heard of
-// the attempt say so.
+// unprepare releases the reservation and ends the membership of every node. Nodes without a
+// membership ignore the call.
 func (a *attempt) unprepare(ctx context.Context) error {
 	a.j.mu.Lock()
 	a.nodes = a.j.placement.today
@@ -183,8 +183,8 @@ func (a *attempt) unprepare(ctx context.Context) error {
 	return err
 }
 
-// nextNumber is one more than any that people may have heard of. An attempt that tries again
-// keeps its own, unless a checkpoint came of it; 0: it has none yet.
+// nextNumber returns a number above all that were ever shown to people. A repeated attempt keeps
+// its own number, unless a checkpoint of that number exists. own is 0 in the first try.
 func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, error) {
 	id := c.storeJob(job)
 	all, err := c.Store.List(ctx, &id)
@@ -208,11 +208,11 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 	return max(last+1, own), nil
 }
 
-// leaderTimeout is after how long without a word from its leader a node ends its part by
-// itself. Every phase until the dump is shorter; from then on the leader says that it lives.
+// leaderTimeout ends a node's membership after silence of the leader. Every phase before the dump
+// is shorter; from the dump on, the leader sends heartbeats.
 const leaderTimeout = 45 * time.Second
 
-// prepareHere begins this node's part.
+// prepareHere starts this node's membership and describes this node's part of the job.
 func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (prepareReply, error) {
 	var r prepareReply
 	j.mu.Lock()
@@ -270,7 +270,8 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	return r, nil
 }
 
-// armLeaderTimeout starts the clock that ends a part whose leader is silent. Caller holds j.mu.
+// armLeaderTimeout restarts the timer that ends the membership when the leader is silent. Caller
+// holds j.mu.
 func (j *job) armLeaderTimeout(m *membership) {
 	if m.stopLeaderTimeout != nil {
 		m.stopLeaderTimeout()
@@ -285,7 +286,7 @@ func (j *job) armLeaderTimeout(m *membership) {
 	m.stopLeaderTimeout = func() bool { defer cancel(); return stop() }
 }
 
-// runningPrograms returns the programs of a capsule that run.
+// runningPrograms returns the programs of a capsule that have started and not ended.
 func runningPrograms(ctx context.Context, c *capsule.Capsule) ([]capsule.Program, error) {
 	all, err := c.Programs(ctx)
 	return slices.DeleteFunc(all, func(p capsule.Program) bool { return p.Ended || p.Waiting }), err

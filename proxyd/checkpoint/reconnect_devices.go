@@ -15,12 +15,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// reconnectRequest is the body of phaseMeet: the device servers of a restored job find each other.
+// reconnectRequest asks for the addresses of a node's device servers, or has them connect.
 type reconnectRequest struct {
-	Peers map[int]string `json:"peers,omitempty"` // where each is, by capsule; nil: say where those of this node are
+	Peers map[int]string `json:"peers,omitempty"` // address of each device server, by capsule; nil: return the addresses of this node
 }
 
-// reconnectHere is this node's part of it.
+// reconnectHere carries out callReconnectDevices on this node.
 func (j *job) reconnectHere(ctx context.Context, _ store.ID, b reconnectRequest) (map[int]string, error) {
 	at := map[int]string{}
 	for _, lc := range j.localCapsules() {
@@ -40,7 +40,8 @@ func (j *job) reconnectHere(ctx context.Context, _ store.ID, b reconnectRequest)
 	return at, nil
 }
 
-// reconnectAddress is where the device server waits for the others; "" if it works already.
+// reconnectAddress returns the address at which the device server waits for the other servers; ""
+// if the server works already.
 func (lc *localCapsule) reconnectAddress(ctx context.Context) (string, error) {
 	st, err := lc.devices.Status(ctx)
 	if err != nil || !st.Stopped {
@@ -49,13 +50,13 @@ func (lc *localCapsule) reconnectAddress(ctx context.Context) (string, error) {
 	return lc.devices.Address(ctx)
 }
 
-// reconnectDevices has the device servers of a restored job find each other. They stand still.
+// reconnectDevices connects the stopped device servers of a restored job with each other.
 func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where placement) error {
 	if !slices.ContainsFunc(point.meta.Capsules, func(m CapsuleMeta) bool { return m.Devices != nil }) {
 		return nil
 	}
 	peers, err := j.reconnectOnNodes(ctx, point, where, reconnectRequest{})
-	// Where one works all have met: a daemon of this node that was killed since came so far.
+	// A server that works already is connected: this daemon's predecessor has done that.
 	if err == nil && !slices.Contains(slices.Collect(maps.Values(peers)), "") {
 		_, err = j.reconnectOnNodes(ctx, point, where, reconnectRequest{peers})
 	}
@@ -65,7 +66,7 @@ func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where pl
 	return nil
 }
 
-// reconnectOnNodes has all nodes do their part, side by side, and puts together what they say.
+// reconnectOnNodes calls all nodes in parallel, and merges their addresses.
 func (j *job) reconnectOnNodes(ctx context.Context, point *resumePoint, where placement, b reconnectRequest) (map[int]string, error) {
 	var mu sync.Mutex
 	all := map[int]string{}

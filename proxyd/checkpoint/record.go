@@ -19,36 +19,36 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Record is what all nodes know of a job from its first start to its end: which nodes
-// it began on, and the addresses that its capsules have wherever they are.
+// Record is what all nodes know of a job, from its first start to its end: among other things the
+// nodes of the first run, and the addresses that its capsules keep on whatever nodes they are.
 type Record struct {
 	Job            uint32              `json:"job"`
-	Slurm          string              `json:"slurm"` // its name there: "812", or "812_3" for a task of an array
+	Slurm          string              `json:"slurm"` // "812", or "812_3" for a task of an array
 	UID            uint32              `json:"uid"`
 	GID            uint32              `json:"gid"`
-	Submitted      string              `json:"submitted"` // another job may have had this number
-	Nodes          []string            `json:"nodes"`     // of the first run; the k-th is capsule k's host name
+	Submitted      string              `json:"submitted"` // time of submission: distinguishes jobs of the same number
+	Nodes          []string            `json:"nodes"`     // of the first run; the k-th is the host name of capsule k
 	Addresses      []netip.Addr        `json:"addresses"`
-	GPUs           []int               `json:"gpus,omitempty"` // that each capsule began with, if device servers hold them
+	GPUs           []int               `json:"gpus,omitempty"` // number of each capsule's GPUs in the first run, if device servers hold them
 	Options        Options             `json:"options"`
-	Kit            string              `json:"kit"`               // what its programs have of ours, by its hash
-	LastNumber     uint32              `json:"last,omitempty"`    // the highest number that a checkpoint was given
-	BeginAnew      bool                `json:"restart,omitempty"` // the next run is to begin anew
-	UnrestoredRuns int                 `json:"cut,omitempty"`     // runs in a row that were over before they were whole
-	ScriptStatus   *syscall.WaitStatus `json:"over,omitempty"`    // how the script ended, which Slurm has requeued since
-	RequeuedBy     string              `json:"outlast,omitempty"` // the node that is to have the job requeued, which was at its time limit
+	Kit            string              `json:"kit"`               // hash of the kit that its programs use
+	LastNumber     uint32              `json:"last,omitempty"`    // highest number given to a checkpoint
+	BeginAnew      bool                `json:"restart,omitempty"` // the next run begins anew
+	UnrestoredRuns int                 `json:"cut,omitempty"`     // runs in a row that ended before their restore was complete
+	ScriptStatus   *syscall.WaitStatus `json:"over,omitempty"`    // exit status of a batch script that ended before Slurm requeued the job
+	RequeuedBy     string              `json:"outlast,omitempty"` // node that owes the requeue after the time limit
 }
 
-// Options are what the user asked for.
+// Options are the options of sbatch that the user gave.
 type Options struct {
-	Interval  time.Duration `json:"interval"` // 0: the node's default
+	Interval  time.Duration `json:"interval"` // 0: as configured
 	GPUs      string        `json:"gpus,omitempty"`
-	OnFailure string        `json:"on_failure,omitempty"` // "restart", or hold
-	Exact     bool          `json:"exact,omitempty"`      // reductions over devices do not depend on where these are
+	OnFailure string        `json:"on_failure,omitempty"` // "restart" or "hold"; "": as configured
+	Exact     bool          `json:"exact,omitempty"`      // reductions give the same bits on any placement of the ranks
 	Exclude   []string      `json:"exclude,omitempty"`
 }
 
-// parseOptions reads what the plugin sent; it has checked the values.
+// parseOptions parses the options as the plugin sends them. The plugin has checked the values.
 func parseOptions(given map[string]string) (Options, error) {
 	o := Options{GPUs: given["gpus"], OnFailure: given["on_failure"], Exact: given["exact"] == "yes"}
 	if s := given["interval"]; s != "" {
@@ -64,14 +64,14 @@ func parseOptions(given map[string]string) (Options, error) {
 	return o, nil
 }
 
-// records keeps the records in a folder that all nodes share and only root may write.
+// records stores the records in a folder that all nodes share and only root may write.
 type records struct{ dir string }
 
 func (r records) path(job uint32) string {
 	return filepath.Join(r.dir, strconv.FormatUint(uint64(job), 10)+".json")
 }
 
-// load returns nil, nil for a job that has none.
+// load returns nil, nil for a job without a record.
 func (r records) load(job uint32) (*Record, error) {
 	b, err := os.ReadFile(r.path(job))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func (r records) load(job uint32) (*Record, error) {
 	return rec, nil
 }
 
-// Owner returns whose job that is, if it has a record.
+// Owner returns the user of a job, if the job has a record.
 func (c *Conductor) Owner(job string) (uid uint32, known bool) {
 	id, err := parseJobName(job)
 	if err != nil {
@@ -103,10 +103,10 @@ func (c *Conductor) Owner(job string) (uid uint32, known bool) {
 	return rec.UID, true
 }
 
-// Over says that a job of this cluster has ended: it has no record any more.
+// Over tells whether a job of this cluster has ended: it has no record.
 func (c *Conductor) Over(job store.JobID) bool {
 	if job.Cluster != c.Cluster {
-		return false // its records are elsewhere
+		return false // The records of another cluster lie elsewhere.
 	}
 	_, err := os.Lstat(c.records.path(job.Job))
 	return errors.Is(err, fs.ErrNotExist)
@@ -116,7 +116,7 @@ func (r records) save(rec *Record) error {
 	return writeJSON(r.path(rec.Job), rec)
 }
 
-// remove may be called twice.
+// remove removes a record. It may be called twice.
 func (r records) remove(job uint32) error {
 	err := os.Remove(r.path(job))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +125,7 @@ func (r records) remove(job uint32) error {
 	return err
 }
 
-// writeJSON puts a file into place whole, and durably.
+// writeJSON writes a file atomically and durably.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -137,7 +137,7 @@ func writeJSON(path string, v any) error {
 	})
 }
 
-// replaceFile puts a file into place whole, and durably.
+// replaceFile replaces a file atomically and durably. fill writes the contents.
 func replaceFile(path string, fill func(*os.File) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

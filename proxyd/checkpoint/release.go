@@ -18,11 +18,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// finish does what follows a commit, and stand: the job runs on, or leaves its nodes.
+// finish carries out what follows a commit: the job runs on, or leaves its nodes.
 func (a *attempt) finish(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	j := a.j
-	defer a.releaseReservation(ctx) // the store may take its time
+	defer a.releaseReservation(ctx) // in the background of the job: the store may be slow
 	defer func() {
 		if err := withDeadline(ctx, finishDeadline, a, (*attempt).resumeDevices); err != nil {
 			a.log.Info("devices go on by themselves, or with their capsules", "error", err)
@@ -32,13 +32,13 @@ func (a *attempt) finish(ctx context.Context) error {
 	then, exit, rec := a.after, a.releaseReason, *j.rec
 	j.mu.Unlock()
 	if then == timeLimit {
-		// Whatever becomes of this daemon from here on, the job is to be requeued.
+		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = j.c.Node
 		if err := j.c.records.save(&rec); err != nil {
 			a.log.Error("record", "error", err)
 		}
 	}
-	if a.staged && then != forwardSignal && !a.upload.Released { // asked for while it was being made
+	if a.staged && then != forwardSignal && !a.upload.Released { // The release was requested while the checkpoint was in progress.
 		a.upload.Released = true
 		if err := j.c.uploads.change(a.upload, func(now *Upload) bool { now.Released = true; return true }); err != nil {
 			a.log.Error("record of the upload", "error", err)
@@ -51,7 +51,7 @@ func (a *attempt) finish(ctx context.Context) error {
 	a.log.Debug("phase begins", "phase", follows)
 	var err error
 	if then == preempted {
-		// Before the batch script is gone, which would end the job.
+		// Before the batch script ends, because its end would end the job.
 		if err := withDeadline(ctx, finishDeadline, a, (*attempt).requeuePreempted); err != nil {
 			return errors.Join(err, withDeadline(ctx, finishDeadline, a, (*attempt).resumeJob))
 		}
@@ -62,8 +62,9 @@ func (a *attempt) finish(ctx context.Context) error {
 		j.mu.Lock()
 		j.released = then != timeLimit
 		j.mu.Unlock()
-		// A node that is away releases what it has when it is back, or loses it with its end.
-		// The checkpoint exists: what happens now must not look as if it did not.
+		// A node that does not answer releases its capsules later (resolveOrphaned), or loses
+		// them with its end. The checkpoint exists, so an error here is no error of the
+		// checkpoint.
 		away := withDeadline(ctx, finishDeadline, a, func(a *attempt, ctx context.Context) error {
 			return a.callEveryNode(ctx, callRelease, empty{})
 		})
@@ -81,13 +82,13 @@ func (a *attempt) finish(ctx context.Context) error {
 		}
 	}
 	if then == timeLimit {
-		// Slurm takes a requeue only when every node is done with the job.
+		// Slurm accepts a requeue only when every node is done with the job.
 		j.c.startBackground(func(ctx context.Context) { j.c.requeueAfterTimeLimit(ctx, rec) })
 	}
 	return nil
 }
 
-// releaseReservation gives back what was reserved in the store, unless an upload goes on with it.
+// releaseReservation releases the space reserved in the store. An upload keeps the reservation.
 func (a *attempt) releaseReservation(ctx context.Context) {
 	if a.reservation == nil || a.staged {
 		return
@@ -99,11 +100,13 @@ func (a *attempt) releaseReservation(ctx context.Context) {
 	}
 }
 
-// errJobEnded is why a job is not requeued that something preempts.
+// errJobEnded prevents the requeue of a preempted job that has ended.
 var errJobEnded = errors.New("the job has ended meanwhile")
 
-// requeuePreempted has Slurm requeue a job that something preempts. One that it has ended meanwhile, for its user or because the grace time is
-// over, completes only when this attempt is over, and would refuse until then; one that it has requeued need not be.
+// requeuePreempted has Slurm requeue a preempted job. It returns errJobEnded for a job that Slurm
+// has ended meanwhile (by scancel, or at the end of the grace time): such a job completes only
+// after this attempt, so Slurm would refuse the requeue until then. A job that is requeued
+// already needs no requeue.
 func (a *attempt) requeuePreempted(ctx context.Context) error {
 	j := a.j
 	j.mu.Lock()
@@ -121,8 +124,7 @@ func (a *attempt) requeuePreempted(ctx context.Context) error {
 	return j.c.Slurm.Requeue(ctx, j.slurmName())
 }
 
-// releaseHere ends this node's processes of a job that is captured. It may be called
-// twice.
+// releaseHere ends the job's captured processes on this node. It may be called twice.
 func (j *job) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	j.mu.Lock()
 	if m := j.membership; m != nil && m.id == id {
@@ -142,8 +144,8 @@ func (j *job) releaseHere(ctx context.Context, id store.ID, _ empty) (empty, err
 	return empty{}, g.Wait()
 }
 
-// releaseCapsule ends the programs of a capsule. The sruns must not say a word about it, and
-// wardens of tasks leave as if all were well, so that srun ends by itself.
+// releaseCapsule ends the programs of a capsule. The sruns are silenced first, and the wardens of
+// tasks exit with status 0, so that srun reports no failure.
 func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
 	j.mu.Lock()
 	for key, r := range lc.sruns {
@@ -178,7 +180,7 @@ func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
 	return g.Wait()
 }
 
-// awaitProgramEnd waits until a captured program is dead.
+// awaitProgramEnd waits until a captured program has ended.
 func (j *job) awaitProgramEnd(ctx context.Context, lc *localCapsule, program string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -195,9 +197,9 @@ func (j *job) awaitProgramEnd(ctx context.Context, lc *localCapsule, program str
 	return err
 }
 
-// resolveOrphaned ends this node's part in a checkpoint whose leader has gone silent, or died:
-// if the checkpoint was committed and the job has left, its processes go; else they
-// run on.
+// resolveOrphaned ends this node's membership after the leader died or fell silent. If the
+// checkpoint is committed and the job was released, the processes are ended; else they run on. It
+// repeats until it succeeds or the daemon ends.
 func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		left, err := j.wasReleased(ctx, id, release)
@@ -223,7 +225,8 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 	}
 }
 
-// tellOtherNodes spares the other nodes the wait for a leader that was away: this one.
+// tellOtherNodes sends the outcome of an orphaned attempt to the other nodes, if this node leads,
+// so that they need not wait for their own timeouts.
 func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 	j.mu.Lock()
 	nodes := slices.Clone(j.placement.today)
@@ -247,8 +250,8 @@ func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 	}
 }
 
-// wasReleased says whether the job's processes here are captured for good. Of one that Slurm runs that is known without the store, which may
-// be away for long.
+// wasReleased tells whether the job's processes here were captured for good. For a job that Slurm
+// still runs the answer is no, without a look into the store, which may be unreachable for long.
 func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool, error) {
 	if !release {
 		return false, nil
@@ -269,7 +272,7 @@ func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool,
 	}
 	committed := slices.ContainsFunc(all, func(s store.Summary) bool { return s.ID == id && s.Err == nil })
 	if !committed {
-		// A staged one counts, whatever became of it since.
+		// A staged checkpoint counts, whatever happens to its upload.
 		up, err := j.c.uploads.load(j.id)
 		return up != nil && up.Number == id.Number && up.Submitted == j.submittedAt(), err
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
-// A job at its time limit is over for Slurm, which runs it again only if somebody asks.
-// That it is to be asked stands in the job's record, with the node that does it, from
-// before the job's processes go until Slurm shows that it has understood: a requeue that
-// comes while the job completes may be taken and do nothing.
+// Slurm takes a job at its time limit to be over, and runs it again only after a requeue. The
+// job's record names the node that owes the requeue, from before the end of the job's processes
+// until Slurm shows the result: a requeue that comes while the job completes may be accepted
+// without effect.
 
 const (
 	requeuePollInterval = time.Second
 	requeueTimeout      = 10 * time.Minute
 )
 
-// requeueAfterTimeLimit has a job run again that Slurm has ended at its time limit.
+// requeueAfterTimeLimit requeues a job that Slurm has ended at its time limit.
 func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
 	log := c.Log.With("job", rec.Job)
 	requeue := c.Slurm.Requeue
@@ -51,7 +51,7 @@ func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
 				log.Warn("requeue after the time limit", "error", err)
 			}
 			if !sleepUnlessDone(ctx, requeuePollInterval) {
-				return // a successor goes on, or nobody could
+				return // A successor of this daemon goes on.
 			}
 			continue
 		}
@@ -62,7 +62,7 @@ func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
 	}
 }
 
-// resumeRequeues goes on with the requeues that a predecessor owed.
+// resumeRequeues goes on with the requeues that this daemon's predecessor owed.
 func (c *Conductor) resumeRequeues() error {
 	entries, err := os.ReadDir(c.records.dir)
 	if err != nil {

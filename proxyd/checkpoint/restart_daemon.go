@@ -22,8 +22,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Adopt finds the capsules of this daemon's predecessor, and ends or undoes what that
-// was doing when it died. Of what is left of a node that died, nothing stays.
+// Adopt takes over the capsules of this daemon's predecessor, and finishes or undoes what the
+// predecessor was doing. It removes what is left of capsules that died with the node.
 func (c *Conductor) Adopt(ctx context.Context) error {
 	entries, err := os.ReadDir(c.notesDir())
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 		if err := c.adoptCapsule(ctx, n); err != nil {
 			c.Log.Error("adopt", "job", n.Job, "capsule", n.Index, "error", err)
 		}
-		// Also one that cannot be taken over now is none to be swept away.
+		// Also a capsule that could not be taken over: its network must stay.
 		found = append(found, capsuleName(n.Job, n.Index))
 	}
 	if err := c.discardUnknownCapsules(ctx, found); err != nil {
@@ -64,7 +64,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	return c.Overlay.Sweep(ctx, found)
 }
 
-// adoptCapsule takes over one capsule.
+// adoptCapsule takes over a capsule, or removes it if its processes or its job are gone.
 func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	cap, err := capsule.Adopt(ctx, c.capsuleDir(n.Job, n.Index))
 	if errors.Is(err, capsule.ErrStale) {
@@ -86,7 +86,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		cap.Close()
 		return err
 	}
-	if rec == nil { // the job is over, and its end was told to nobody
+	if rec == nil { // The job is over, and its end was missed.
 		return errors.Join(
 			cap.Remove(ctx),
 			c.endLeftoverDevices(ctx, n.Job, n.Index),
@@ -140,8 +140,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	return nil
 }
 
-// setPeersRetrying goes on where the daemon could not wait. Of a run that is over by then there is
-// nothing to be reached.
+// setPeersRetrying repeats setPeers in the background, until the run is over.
 func (j *job) setPeersRetrying(ctx context.Context, rec *Record, where placement) {
 	err := retryWhile(ctx, restoreCallTimeout, isTransient, func() error {
 		if len(j.localCapsules()) == 0 {
@@ -154,7 +153,7 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *Record, where placement
 	}
 }
 
-// discardUnknownCapsules removes the capsules of which no note tells: their maker died at once.
+// discardUnknownCapsules removes capsules without a note: the daemon died while it made them.
 func (c *Conductor) discardUnknownCapsules(ctx context.Context, known []string) error {
 	entries, err := os.ReadDir(c.capsulesDir())
 	if err != nil {
@@ -171,9 +170,8 @@ func (c *Conductor) discardUnknownCapsules(ctx context.Context, known []string) 
 	return nil
 }
 
-// recoverJob goes on with a job where the predecessor stood: a checkpoint in progress is
-// finished or undone; a job that has gone is cleared away; the clock of the periodic
-// checkpoints runs again.
+// recoverJob continues a job after a restart of the daemon: a checkpoint in progress is finished
+// or undone, a job that has ended is removed, and periodic checkpoints start again.
 func (c *Conductor) recoverJob(ctx context.Context, j *job) {
 	for _, lc := range j.localCapsules() {
 		j.mu.Lock()
@@ -187,8 +185,8 @@ func (c *Conductor) recoverJob(ctx context.Context, j *job) {
 		break
 	}
 	if j.isNetworkLocked() {
-		// Whatever is left to be restored is heard of by its warden, which waits. If it is
-		// nothing, the predecessor died before it could say so.
+		// Programs that are not restored yet are restored when their wardens' events come. If all
+		// are restored, the predecessor may have died before it reported that.
 		c.startBackground(j.reportRestoredByPredecessor)
 	}
 	s, err := c.Slurm.Show(ctx, jobName(j.id))
@@ -211,7 +209,8 @@ func (c *Conductor) recoverJob(ctx context.Context, j *job) {
 	}
 }
 
-// errNoAddress is why a node was not found: slurmctld or a name server did not answer.
+// errNoAddress means that a node's address was not found, because slurmctld or a name server did
+// not answer.
 var errNoAddress = errors.New("no address")
 
 // nodeAddress returns the address of a node.

@@ -22,20 +22,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// A restore is a checkpoint read upwards:
+// The order of a restore:
 //
 //	leader                                         every node
 //	──────                                         ──────────
 //	the batch step's task asks for its place (join.go)
-//	all capsules are made on their nodes  ───────► files put back, network shut (make_capsules.go)
-//	the batch script is restored, and goes on
+//	all capsules are made on their nodes  ───────► files put back, network locked (make_capsules.go)
+//	the batch script is restored and runs on
 //	its sing-sruns ask again: the sruns start (sruns.go)
 //	                                               each task waits, and is restored
-//	                                         ◄───  restored: none is left here
-//	asks all nodes whether one is left  ─────────►
-//	none is: let packets pass  ──────────────────► the job is whole
+//	                                         ◄───  nodeRestored: all programs here are restored
+//	asks all nodes for unrestored programs ──────►
+//	none: unlock the network             ────────► the job runs on
 
-// restoreWaiting brings back one program, whose warden waits.
+// restoreWaiting restores a program whose warden waits.
 func (j *job) restoreWaiting(ctx context.Context, lc *localCapsule, program string) {
 	began := time.Now()
 	j.log.Debug("phase begins", "phase", restoreStep, "program", program)
@@ -49,15 +49,15 @@ func (j *job) restoreWaiting(ctx context.Context, lc *localCapsule, program stri
 	}
 }
 
-// reportRestoredByPredecessor is for a daemon whose predecessor died when all programs of this node were
-// back and the leader did not know.
+// reportRestoredByPredecessor tells the leader that all programs of this node are restored, if
+// this daemon's predecessor died before it could do so.
 func (j *job) reportRestoredByPredecessor(ctx context.Context) {
 	if err := j.reportRestored(ctx); err != nil {
 		j.restoreFailed(ctx, fmt.Errorf("restore on %s: %w", j.c.Node, err))
 	}
 }
 
-// restoreFailed gives the run up, unless the daemon, the capsule or the run goes anyway.
+// restoreFailed gives the run up, unless the daemon, the capsule or the run is ending anyway.
 func (j *job) restoreFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil || errors.Is(err, capsule.ErrStale) {
 		return
@@ -73,8 +73,8 @@ func (j *job) restoreFailed(ctx context.Context, err error) {
 	}
 }
 
-// hasRunEnded says that Slurm has ended this run already: what fails then is no reason to
-// hold the job.
+// hasRunEnded tells whether Slurm has ended this run already. Then a failed restore is no reason
+// to hold the job.
 func (j *job) hasRunEnded(ctx context.Context) bool {
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	if errors.Is(err, slurm.ErrNoJob) {
@@ -85,7 +85,7 @@ func (j *job) hasRunEnded(ctx context.Context) bool {
 	return err == nil && (s.Restarts > j.run || !s.Runs())
 }
 
-// logCRIU keeps what CRIU had to say, for an administrator.
+// logCRIU logs the path of CRIU's own log, for an administrator.
 func (j *job) logCRIU(err error) {
 	var failed *criu.Error
 	if errors.As(err, &failed) && failed.Log != "" {
@@ -121,7 +121,8 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	if len(stdio) != 3 {
 		return fmt.Errorf("its warden gave %d descriptors", len(stdio))
 	}
-	// It stands still until init knows it: it may be about to end.
+	// The program stays frozen until the capsule's init knows its PID, because the program may
+	// end at once.
 	if err := freezeCgroup(group); err != nil {
 		return err
 	}
@@ -154,9 +155,8 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	return nil
 }
 
-// keepLastPID makes a capsule go on counting PIDs where it stood: a program that is restored
-// later would find its own taken. After a restore by CRIU it counts from the beginning (seen
-// with 4.2).
+// keepLastPID makes the capsule's PIDs continue after last. CRIU resets the counter at a restore
+// (seen with 4.2), and a program restored later would then find its PIDs taken.
 func keepLastPID(ctx context.Context, c *capsule.Capsule, last int) error {
 	now, err := c.LastPID(ctx)
 	if err != nil || now >= last {
@@ -165,8 +165,8 @@ func keepLastPID(ctx context.Context, c *capsule.Capsule, last int) error {
 	return c.LoadLastPID(ctx, last)
 }
 
-// freezeCgroup freezes the cgroup of a program that is about to be restored. Without one the
-// program runs at once.
+// freezeCgroup freezes the cgroup of a program before its restore. Without a cgroup the program
+// runs at once.
 func freezeCgroup(group string) error {
 	if group == "" {
 		return nil
@@ -174,7 +174,7 @@ func freezeCgroup(group string) error {
 	return os.WriteFile(filepath.Join(group, "cgroup.freeze"), []byte("1"), 0)
 }
 
-// programCgroup returns the cgroup that has been made for a program which is to be restored.
+// programCgroup returns the cgroup of a program that waits for its restore.
 func programCgroup(ctx context.Context, c *capsule.Capsule, program string) (string, error) {
 	all, err := c.Programs(ctx)
 	if err != nil {
@@ -188,11 +188,11 @@ func programCgroup(ctx context.Context, c *capsule.Capsule, program string) (str
 	return "", errNoProgram
 }
 
-// stepsDeadline bounds the time from the batch script's return to that of the last task:
-// their srun has to start again, and Slurm lets it wait for nothing else.
+// stepsDeadline bounds the time from the restore of the batch script to the restore of the last
+// task. The steps' sruns start again meanwhile; nothing in Slurm delays them longer.
 const stepsDeadline = 10 * time.Minute
 
-// awaitSteps ends a run whose steps do not come back.
+// awaitSteps gives the run up if the tasks of its steps do not come back in time.
 func (j *job) awaitSteps(ctx context.Context) {
 	j.mu.Lock()
 	point, run := j.resumePoint, j.run
@@ -215,7 +215,7 @@ func (j *job) awaitSteps(ctx context.Context) {
 	}
 }
 
-// reportRestored tells the leader when no program of this node is left.
+// reportRestored tells the leader when all programs of this node are restored.
 func (j *job) reportRestored(ctx context.Context) error {
 	left, err := j.unrestoredHere(ctx, store.ID{}, empty{})
 	if err != nil || len(left) > 0 {
@@ -224,8 +224,8 @@ func (j *job) reportRestored(ctx context.Context) error {
 	return j.c.callNodeRetrying(ctx, restoreCallTimeout, j.leaderNode(), j.id, callNodeRestored, empty{}, nil)
 }
 
-// unrestoredHere returns the programs of this node that are not restored yet, those of
-// capsules that are not here yet included.
+// unrestoredHere returns the programs of this node that are not restored yet, including those of
+// capsules that are not made yet.
 func (j *job) unrestoredHere(context.Context, store.ID, empty) ([]string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -247,9 +247,9 @@ func (j *job) unrestoredHere(context.Context, store.ID, empty) ([]string, error)
 	return left, nil
 }
 
-// nodeRestored is told, on the leader, that a node has all of its programs. When all
-// nodes have, packets may pass: until then an end of a connection that is not there yet
-// would be answered with a reset.
+// nodeRestored is called on the leader when a node has restored all its programs. After the last
+// node, the network is unlocked: earlier packets would reach programs that are not restored yet,
+// and the kernel would answer with a reset.
 func (j *job) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	j.mu.Lock()
 	point, where := j.resumePoint, j.placement
@@ -266,8 +266,8 @@ func (j *job) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, err
 	return empty{}, nil
 }
 
-// completeRestore lets a job that is whole go on, and tells whether it was this call that did so: when
-// two nodes are ready at once, each finds that all are.
+// completeRestore lets the job run on if all programs are restored, and tells whether this call
+// did so: two nodes may report at the same time.
 func (j *job) completeRestore(ctx context.Context, point *resumePoint, where placement) (bool, error) {
 	j.completeMu.Lock()
 	defer j.completeMu.Unlock()
@@ -295,14 +295,15 @@ func (j *job) completeRestore(ctx context.Context, point *resumePoint, where pla
 	if err := g.Wait(); err != nil {
 		return false, err
 	}
-	// This node's own last: as long as they are shut, a successor knows that it is to go on.
+	// This node's own network last: a successor of this daemon recognizes by a locked network
+	// that the restore is not complete.
 	if _, err := j.unlockHere(ctx, store.ID{}, empty{}); err != nil {
 		return false, err
 	}
 	return true, j.markRestored()
 }
 
-// markRestored marks that all programs are.
+// markRestored notes that all programs are restored, and resets the count of unrestored runs.
 func (j *job) markRestored() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -315,7 +316,7 @@ func (j *job) markRestored() error {
 	return j.c.records.save(&rec)
 }
 
-// nodes are those of this run that have capsules of the checkpoint.
+// nodes returns the nodes of this run that have capsules of the checkpoint.
 func (p *resumePoint) nodes(where placement) map[string]bool {
 	nodes := map[string]bool{}
 	for _, m := range p.meta.Capsules {
@@ -324,7 +325,7 @@ func (p *resumePoint) nodes(where placement) map[string]bool {
 	return nodes
 }
 
-// unrestoredPrograms asks all nodes which programs are not restored yet.
+// unrestoredPrograms asks all nodes for the programs that are not restored yet.
 func (j *job) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]string, error) {
 	j.mu.Lock()
 	where := j.placement
@@ -345,7 +346,8 @@ func (j *job) unrestoredPrograms(ctx context.Context, point *resumePoint) ([]str
 	return left, g.Wait()
 }
 
-// isNetworkLocked says whether a capsule of this node waits for the job to be whole.
+// isNetworkLocked tells whether the network of a capsule on this node is locked until the restore
+// is complete.
 func (j *job) isNetworkLocked() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -357,7 +359,8 @@ func (j *job) isNetworkLocked() bool {
 	return false
 }
 
-// unlockHere lets packets pass, and devices work. It may be called twice.
+// unlockHere unlocks the network of this node's capsules and lets their devices work. It may be
+// called twice.
 func (j *job) unlockHere(ctx context.Context, _ store.ID, _ empty) (empty, error) {
 	if j.isGivenUp() {
 		return empty{}, errGivenUp

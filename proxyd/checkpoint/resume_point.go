@@ -20,7 +20,7 @@ type resumePoint struct {
 	reader *store.Reader
 	meta   *Meta
 
-	lostNewer string // what it does without: a newer one that is lost
+	lostNewer string // for the comment: the newer checkpoint that is lost, or ""
 }
 
 func (p *resumePoint) close() {
@@ -29,17 +29,17 @@ func (p *resumePoint) close() {
 	}
 }
 
-// loadOrCreateRecord loads the job's record, or makes it at the first start. anew says that no
-// checkpoint is expected.
+// loadOrCreateRecord loads the job's record, or creates it at the job's first start. anew means
+// that the job is expected to have no checkpoint.
 func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Record, anew bool, err error) {
 	rec, err := j.c.records.load(j.id)
 	if err != nil {
 		return nil, false, err
 	}
-	// Of a requeued job the time is another. But a slurmctld that died may have forgotten
-	// that it has requeued the job, or even that it had started it.
+	// A requeue changes the time of submission, so only a first run is compared. And a slurmctld
+	// that died may have forgotten that it had requeued the job, or even started it.
 	if rec != nil && s.Restarts == 0 && rec.Submitted != s.Submitted || rec != nil && rec.UID != s.UID {
-		// Another job's, which had this number before.
+		// The record of another job, which had this number before.
 		if err := j.c.deleteJob(ctx, j.id); err != nil {
 			return nil, false, err
 		}
@@ -59,7 +59,7 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 	if err != nil {
 		return nil, false, err
 	}
-	// Those of a job that failed, and had this number, are kept for a while.
+	// Checkpoints of a failed job that had this number are kept until the number is used again.
 	if s.Restarts == 0 {
 		if err := j.c.deleteCheckpoints(ctx, j.id); err != nil {
 			return nil, false, err
@@ -84,11 +84,12 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 	return rec, true, j.c.records.save(rec)
 }
 
-// errNoCheckpoint is why a job that is to be held is.
+// errNoCheckpoint is the reason for which a requeued job is held when the site's configuration
+// says so.
 var errNoCheckpoint = errors.New("it has no checkpoint, and Slurm runs it again")
 
-// openNewestCheckpoint opens the checkpoint that the run resumes from; nil if there is none. begins says
-// that the run does: then one that is on its way to the store is waited for.
+// openNewestCheckpoint opens the checkpoint from which the run resumes; nil if there is none.
+// begins means that the run begins now: then an upload of the newest checkpoint is waited for.
 func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Record, anew, begins bool) (*resumePoint, error) {
 	j.mu.Lock()
 	have := j.resumePoint
@@ -132,8 +133,8 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Recor
 	return p, nil
 }
 
-// openCheckpoint opens a checkpoint to be restored. It stays open for as long as the run is
-// restored from it, which is longer than the request that it begins with.
+// openCheckpoint opens a checkpoint for a restore. It stays open during the run, so it does not
+// end with the request that opens it.
 func (c *Conductor) openCheckpoint(id store.ID) (*resumePoint, error) {
 	r, err := c.Store.Open(c.daemonCtx, id)
 	if err != nil {

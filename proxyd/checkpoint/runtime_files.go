@@ -18,24 +18,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A kit is what a job's programs have of ours in them: sing-warden, which is the first
-// process of each, sing-srun in the place of srun, and the shims. CRIU brings a program back with the very files only that it had mapped. So a
-// job keeps the kit with which it began, while its nodes are given another release:
+// A kit is the set of our files that a job's programs use: sing-warden, which is the first
+// process of each program, sing-srun in place of srun, and the shims. CRIU restores a program
+// only with the very files that the program had mapped. So a job keeps the kit of its first start
+// while its nodes are updated:
 //
-//	SHARED/kits/HASH   of each release with which a job began
-//	LIB/kits/HASH      this node's copy, which capsules see; no installation replaces it
-//	RUN/kit            where capsules see theirs. On the node itself it has a shim too, for
-//	                   what inherits a job's environment outside of a capsule
-//	…/devices          in each of these, what a capsule with devices has: the shim that stands in the
-//	                   driver's place, under the names by which programs look for a driver.
+//	SHARED/kits/HASH   the kit of each release with which a job began
+//	LIB/kits/HASH      this node's copy, which capsules see; an update does not replace it
+//	RUN/kit            where capsules see their kit. The node itself has a shim there too, for
+//	                   programs outside of capsules that inherit a job's environment
+//	…/devices          in each of these, for capsules with devices: the shim that replaces the
+//	                   driver, under the names by which programs load a driver.
 //	                   On the node itself the plain shim only
 //
-// So a warden may be of an older release than the plugin and proxyd: what they say to each
-// other only grows.
+// So a warden may be older than the plugin and proxyd: messages between them may only be
+// extended.
 const (
 	kitWarden = "sing-warden"
 	kitSrun   = "sing-srun"
-	kitShim   = "libsingshim.so" // some have none
+	kitShim   = "libsingshim.so" // not in every installation
 	kitDriver = "libsingshim-device.so"
 
 	kitDevices = "devices" // a folder of links
@@ -43,7 +44,7 @@ const (
 
 var kitNames = []string{kitWarden, kitSrun, kitShim, kitDriver}
 
-// kitLinks are those in kitDevices.
+// kitLinks are the links in kitDevices, with their targets.
 var kitLinks = map[string]string{
 	kitWarden: kitWarden, kitShim: kitDriver,
 	"libcuda.so.1": kitDriver, "libcuda.so": kitDriver, "libnccl.so.2": kitDriver, "libnvidia-ml.so.1": kitDriver,
@@ -51,7 +52,8 @@ var kitLinks = map[string]string{
 
 var kitHashPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// keepInstalledKit keeps what is installed here for a job that begins. shim may be "".
+// keepInstalledKit copies the installed files as the kit of a job that begins, and returns its
+// hash. shim may be "".
 func (c *Conductor) keepInstalledKit(warden, shim string) (hash string, err error) {
 	from := map[string]string{kitWarden: warden, kitSrun: c.Wrapper}
 	if shim != "" {
@@ -72,7 +74,8 @@ func (c *Conductor) keepInstalledKit(warden, shim string) (hash string, err erro
 	return hash, nil
 }
 
-// nodeKit returns this node's folder of a kit, of which the node itself has the shim too.
+// nodeKit returns this node's copy of a kit, and makes it if needed. It also puts the shim where
+// programs outside of capsules find it.
 func (c *Conductor) nodeKit(hash string) (string, error) {
 	dir, err := c.localKit(hash)
 	if err != nil {
@@ -82,7 +85,7 @@ func (c *Conductor) nodeKit(hash string) (string, error) {
 	if _, err := os.Stat(on); err != nil {
 		err = copyFile(filepath.Join(dir, kitShim), on, 0o755)
 		if errors.Is(err, fs.ErrNotExist) {
-			return dir, nil // there is none
+			return dir, nil // the kit has no shim
 		}
 		if err != nil {
 			return "", err
@@ -91,13 +94,13 @@ func (c *Conductor) nodeKit(hash string) (string, error) {
 	return dir, linkDeviceFolder(c.KitDir, map[string]string{kitShim: kitShim})
 }
 
-// hasDevices says whether programs of a kit can have devices.
+// hasDevices tells whether programs of a kit can use devices.
 func hasDevices(kit string) bool {
 	_, err := os.Stat(filepath.Join(kit, kitDriver))
 	return err == nil
 }
 
-// linkDeviceFolder makes kitDevices in a folder.
+// linkDeviceFolder makes the folder kitDevices with its links.
 func linkDeviceFolder(dir string, links map[string]string) error {
 	to := filepath.Join(dir, kitDevices)
 	if err := os.MkdirAll(to, 0o755); err != nil {
@@ -138,12 +141,12 @@ func (c *Conductor) localKit(hash string) (string, error) {
 func (c *Conductor) sharedKits() string { return filepath.Join(c.Shared, "kits") }
 func (c *Conductor) localKits() string  { return filepath.Join(c.Lib, "kits") }
 
-// isKitFile says whether a path is a file of the kit, in a capsule.
+// isKitFile tells whether a path within a capsule belongs to the kit.
 func (c *Conductor) isKitFile(path string) bool {
 	return path == c.Real || strings.HasPrefix(path, c.KitDir+"/")
 }
 
-// removeUnusedKits removes this node's copies but those in use.
+// removeUnusedKits removes this node's copies of kits that no job here uses.
 func (c *Conductor) removeUnusedKits() error {
 	used := map[string]bool{}
 	for _, j := range c.allJobs() {
@@ -162,7 +165,7 @@ func (c *Conductor) removeUnusedKits() error {
 	return err
 }
 
-// copyKit copies a kit into a folder of kits, whole or not at all.
+// copyKit copies a kit into a folder of kits, atomically.
 func copyKit(dir, hash string, from map[string]string) (err error) {
 	to := filepath.Join(dir, hash)
 	if _, err := os.Stat(to); err == nil {
@@ -172,7 +175,7 @@ func copyKit(dir, hash string, from map[string]string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }() // it is gone if all is well
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }() // after success it is renamed already
 	for name, path := range from {
 		if err := copyFile(path, filepath.Join(tmp, name), 0o755); err != nil {
 			return err
@@ -188,7 +191,7 @@ func copyKit(dir, hash string, from map[string]string) (err error) {
 	}
 	err = os.Rename(tmp, to)
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) {
-		return nil // another node was quicker
+		return nil // another node was faster
 	}
 	if err != nil {
 		return err
@@ -217,7 +220,7 @@ func kitHash(from map[string]string) (string, error) {
 	return hex.EncodeToString(all.Sum(nil))[:32], nil
 }
 
-// copyFile replaces a file whole, and durably.
+// copyFile replaces a file atomically and durably.
 func copyFile(from, to string, mode os.FileMode) error {
 	in, err := os.Open(from)
 	if err != nil {

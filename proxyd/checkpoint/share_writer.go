@@ -11,20 +11,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// shareWriter is where a node's share of a checkpoint goes while the job stands still: the
-// store, or the node's stage. Streams may be made and written concurrently.
+// shareWriter takes a node's share of a checkpoint while the job is frozen: in the store, or in
+// the node's stage. Streams may be created and written concurrently.
 type shareWriter interface {
 	Create(name string) (io.WriteCloser, error)
-	// openBase opens a checkpoint that is in the store. What is returned makes a stream that it has of
-	// this node one of the share, by its name.
+	// openBase opens a checkpoint in the store. The returned function takes a stream that this
+	// node wrote there over into the share, by name.
 	openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(ctx context.Context, name string) error, error)
-	// finish ends the share of a node that does not lead. What it returns is nil for a share
-	// that stays on the node.
+	// finish ends the share of a node that does not lead. It returns nil for a share that stays
+	// in the node's stage.
 	finish(ctx context.Context) (*store.Part, error)
-	// commit ends the leader's, with what the others have returned.
+	// commit ends the leader's share and the checkpoint, with the parts that finish returned on
+	// other nodes.
 	commit(ctx context.Context, meta []byte, parts []store.Part) error
-	// Abort ends a share that did not end otherwise; else it does nothing. It may be called
-	// while others write, who then fail.
+	// Abort drops a share that has not ended otherwise; else it does nothing. It may be called
+	// during writes, which then fail.
 	Abort(ctx context.Context) error
 }
 

@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// What becomes of an srun depends on its job: where Slurm takes that away, its failure is not the
-// script's to hear.
+// The failure of an srun is hidden from its script when Slurm is taking the job away: the script
+// is captured, and the step runs again.
 
-// isLeavingNodes says that Slurm is taking the job's nodes away, as far as is known here.
+// isLeavingNodes tells whether Slurm is taking the job's nodes away, as far as this node knows.
 func (j *job) isLeavingNodes() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.deciding || j.released || j.givenUp || j.ledAttempt != nil && j.ledAttempt.after != forwardSignal || j.membership != nil && j.membership.release
 }
 
-// awaitStayOrEnd returns when the job stays, at least for now, or is gone. Of an srun whose
-// failure was not told, Slurm is asked: it may take minutes to do what it has begun.
+// awaitStayOrEnd returns when the job stays on its nodes for now, or is gone. If the failure of
+// this srun was not reported, Slurm is asked repeatedly: Slurm may take minutes to carry out what
+// it has begun.
 func (j *job) awaitStayOrEnd(ctx context.Context, lc *localCapsule, key string) error {
 	for j.c.findJob(j.id) == j {
 		j.mu.Lock()
@@ -44,8 +45,8 @@ func (j *job) awaitStayOrEnd(ctx context.Context, lc *localCapsule, key string) 
 
 const slurmPollInterval = time.Second
 
-// TellFailure says whether a script is to learn that its srun has failed: not if it is captured
-// before it could have done anything about it.
+// TellFailure tells whether a script is to learn that its srun has failed. The answer is no if
+// the job is leaving its nodes: the script is captured before it could react.
 func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
 	j, lc := c.findSrun(dir)
 	if j == nil {
@@ -56,27 +57,27 @@ func (c *Conductor) TellFailure(ctx context.Context, dir string) bool {
 		if !j.isStepUnrestored(ctx, key) {
 			return true
 		}
-		// Its script would go on as if its tasks had failed.
+		// The script would run on as if its tasks had failed.
 		if j.markGivenUp() {
 			c.startBackground(func(context.Context) {
 				j.endRunLogged(fmt.Errorf("step %s cannot be started again: srun has failed", key))
 			})
 		}
 	}
-	// Its tasks' statuses are wanted: the step is to be restored.
+	// The statuses of the tasks are kept for the restore of the step.
 	j.mu.Lock()
 	lc.unreportedSruns[key] = true
 	j.mu.Unlock()
 	return false
 }
 
-// TellMessage says whether what an srun says of a failure is true of its job.
+// TellMessage tells whether a message of an srun about a failure is to reach the user.
 func (c *Conductor) TellMessage(ctx context.Context, dir string) bool {
 	j, _ := c.findSrun(dir)
 	return j == nil || j.staysOnNodes(ctx)
 }
 
-// findSrun finds the job and the capsule of an srun by its folder.
+// findSrun returns the job and the capsule of an srun, by the srun's folder.
 func (c *Conductor) findSrun(dir string) (*job, *localCapsule) {
 	for _, j := range c.allJobs() {
 		for _, lc := range j.localCapsules() {
@@ -88,8 +89,8 @@ func (c *Conductor) findSrun(dir string) (*job, *localCapsule) {
 	return nil, nil
 }
 
-// staysOnNodes asks Slurm whether it takes the job away, or is about to because its time is up,
-// if that is not known. A Slurm that does not answer does nothing to the job.
+// staysOnNodes asks Slurm whether the job stays: Slurm neither takes the job away nor is about to
+// because of the time limit. If Slurm does not answer, the job stays.
 func (j *job) staysOnNodes(ctx context.Context) bool {
 	if j.isLeavingNodes() {
 		return false
@@ -107,7 +108,7 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 	return decideVerdict(s, run, j.c.OnTimeLimit) == forwardSignal && !expires
 }
 
-// endRunLogged is endRun where nobody waits for it.
+// endRunLogged is holdOrRestart with the error logged.
 func (j *job) endRunLogged(why error) {
 	j.log.Error("restore failed", "error", why)
 	if err := j.holdOrRestart(why); err != nil {
@@ -115,8 +116,8 @@ func (j *job) endRunLogged(why error) {
 	}
 }
 
-// isStepUnrestored says that a step is of the checkpoint that this run is restored from, and
-// not all of its tasks are back, as far as is known.
+// isStepUnrestored tells whether a step belongs to the restored checkpoint and not all of its
+// tasks are restored, as far as this node can find out.
 func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
 	j.mu.Lock()
 	point, back := j.resumePoint, j.restored
@@ -125,7 +126,7 @@ func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
 		return false
 	}
 	if tasks, err := point.meta.stepTasks(key); err == nil && len(tasks) == 0 {
-		return false // a new one
+		return false // a step of this run
 	}
 	left, err := j.unrestoredPrograms(ctx, point)
 	return err != nil || slices.ContainsFunc(left, func(program string) bool {

@@ -19,13 +19,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
-// srunDir is where the sruns of a capsule's programs are kept.
+// srunDir is the folder of the sruns that a capsule's programs started.
 func (c *Conductor) srunDir(job uint32, index int) string {
 	return filepath.Join(c.Lib, "sruns", fmt.Sprintf("%d.%d", job, index))
 }
 
-// Srun starts the real srun for a program of a capsule. A key names one that was begun
-// before the program was captured, or whose runner was lost.
+// Srun starts the real srun for a program of a capsule. A key names an srun that was started
+// before the program was captured, or whose runner was lost; "" is a new srun. The answer goes to
+// files[3].
 func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, files []*os.File) {
 	defer func() {
 		for _, f := range files {
@@ -50,8 +51,8 @@ func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, 
 	if err != nil {
 		return err
 	}
-	// It would be begun while its caller stands still. The caller is captured as it waits,
-	// and asks again.
+	// The step would start while its caller is frozen. Instead the caller is captured in this
+	// wait, and asks again after the restore.
 	j.mu.Lock()
 	m := j.membership
 	j.mu.Unlock()
@@ -60,7 +61,7 @@ func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, 
 			return err
 		}
 	}
-	// While Slurm takes the job away it would fail: the same.
+	// An srun would fail while Slurm takes the job away, so the caller waits for that, too.
 	if err := j.awaitStayOrEnd(ctx, lc, key); err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, 
 		}
 	}
 	if again {
-		// What slurmstepd has written for the step so far is to stay.
+		// keep what slurmstepd has written for the step so far
 		call.Env = append(call.Env, "SLURM_OPEN_MODE=append")
 	}
 	layout, err := j.stepLayout(key)
@@ -115,7 +116,7 @@ func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, 
 	return nil
 }
 
-// followSrun forgets an srun when it has ended.
+// followSrun removes an srun's state after its end.
 func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *srun.Runner) {
 	how, err := r.Wait(ctx)
 	if ctx.Err() != nil {
@@ -129,7 +130,7 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 	j.mu.Unlock()
 	j.log.Info("srun ended", "key", key, "status", int(how), "told", !kept, "error", err)
 	if kept {
-		return // until its caller asks, or the job goes
+		return // kept until the caller asks, or the job ends
 	}
 	if err == nil {
 		err = j.forgetStepStatuses(ctx, lc, key)
@@ -139,7 +140,8 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 	}
 }
 
-// reportEarlierEnd says how an srun has ended to one who asks again, if it has.
+// reportEarlierEnd reports the status of an srun that has ended to a caller that asks again. It
+// returns false if there is no such srun.
 func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string, status *os.File) (bool, error) {
 	j.mu.Lock()
 	r := lc.sruns[key]
@@ -147,7 +149,7 @@ func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string
 	if r == nil {
 		return false, nil
 	}
-	// Its runner is gone, else nobody would ask.
+	// The caller asks only because the runner is gone.
 	how, err := r.Wait(ctx)
 	if errors.Is(err, srun.ErrGone) {
 		how = syscall.WaitStatus(syscall.SIGKILL)
@@ -159,7 +161,7 @@ func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string
 
 var keyPattern = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
 
-// keyFor returns a new key, or checks one that was given before.
+// keyFor returns a new key for "", else it checks the key.
 func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -174,8 +176,7 @@ func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
 	return key, nil
 }
 
-// stepLayout says where nodes, and the tasks of a step that is to be restored, are in this
-// run.
+// stepLayout returns the nodes of this run for a step and its tasks.
 func (j *job) stepLayout(key string) (srun.Layout, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -217,7 +218,7 @@ func (j *job) stepOutputs(key string) []string {
 	return all
 }
 
-// callerCapsule finds the capsule that a caller is in: by its PID namespace, which nobody can
+// callerCapsule returns the capsule of a caller, by its PID namespace, which a process cannot
 // forge.
 func (c *Conductor) callerCapsule(who warden.Peer) (*job, *localCapsule, error) {
 	ns, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", who.PID))
@@ -257,7 +258,7 @@ func (c *Conductor) Signal(ctx context.Context, who warden.Peer, key string, sig
 	return r.Signal(ctx, sig)
 }
 
-// forgetStepStatuses lets go of the statuses of a step that is over.
+// forgetStepStatuses has the capsule's init drop the statuses of a step that is over.
 func (j *job) forgetStepStatuses(ctx context.Context, lc *localCapsule, key string) error {
 	all, err := lc.capsule.Ended(ctx)
 	if err != nil {
@@ -275,7 +276,7 @@ func (j *job) forgetStepStatuses(ctx context.Context, lc *localCapsule, key stri
 	return lc.capsule.Forget(ctx, names...)
 }
 
-// wardenCgroups are those of the batch step, which a step's srun belongs to.
+// wardenCgroups returns the cgroups of the batch step, which the step's srun joins.
 func (j *job) wardenCgroups(lc *localCapsule) []string {
 	j.mu.Lock()
 	pid := lc.note.WardenPIDs[batchProgram]
@@ -283,7 +284,7 @@ func (j *job) wardenCgroups(lc *localCapsule) []string {
 	return cgroupsOf(pid)
 }
 
-// supplementaryGroups reads a process's supplementary groups.
+// supplementaryGroups returns a process's supplementary groups.
 func supplementaryGroups(pid int) ([]uint32, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

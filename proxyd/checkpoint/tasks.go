@@ -14,17 +14,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
-// A checkpoint must have all of a job or none: one that lacks what a node has lost, or
-// has not got yet, would be the newest, and the job be restored from it.
+// A checkpoint must contain all of a job. A checkpoint without a part, because a node lost it or
+// has not started it yet, would be the newest, and the job would be restored from it.
 
-// errTasksMissing is why a step is not captured of which tasks are missing. They may be on
-// their way.
+// errTasksMissing prevents a checkpoint while tasks of a step are missing. They may be about to
+// start.
 var errTasksMissing = errors.New("not all tasks are there")
 
-// errCapsuleLost is what a node says that had a capsule of the run.
+// errCapsuleLost prevents a checkpoint after a node has lost its capsules of the run.
 var errCapsuleLost = errors.New("its capsule of this run is gone")
 
-// setTaskCount notes how many tasks a step has. Caller holds job.mu.
+// setTaskCount notes the number of tasks of a step. Caller holds job.mu.
 func (lc *localCapsule) setTaskCount(t warden.Join) {
 	if t.Step == batchProgram || t.Tasks == 0 {
 		return
@@ -36,8 +36,8 @@ func (lc *localCapsule) setTaskCount(t warden.Join) {
 	lc.note.TaskCounts[key] = t.Tasks
 }
 
-// recordFinishedTask notes a task that ended before the checkpoint, and is not run again: the next
-// checkpoint has to say so too.
+// recordFinishedTask notes a task that ended before the restored checkpoint and does not run
+// again. The next checkpoint must contain the note.
 func (j *job) recordFinishedTask(index int, t warden.Join, program string, status syscall.WaitStatus) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -53,7 +53,7 @@ func (j *job) recordFinishedTask(index int, t warden.Join, program string, statu
 	j.saveNote(lc)
 }
 
-// countTasks says which tasks a capsule has, or had.
+// countTasks adds the tasks that a capsule has, or had, to r.
 func (j *job) countTasks(ctx context.Context, lc *localCapsule, programs []capsule.Program, r *prepareReply) error {
 	ended, err := lc.capsule.Ended(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (j *job) countTasks(ctx context.Context, lc *localCapsule, programs []capsu
 	return nil
 }
 
-// checkComplete says whether nothing of the job is missing, as far as it can be known.
+// checkComplete returns an error if a part of the job is missing, as far as the replies show.
 func (a *attempt) checkComplete() error {
 	j := a.j
 	j.mu.Lock()

@@ -11,18 +11,18 @@ import (
 	"syscall"
 )
 
-// A pseudo terminal has two sides: a program opens ptmx, and what it starts in the terminal
-// has /dev/pts/N. CRIU captures both or none, and makes the number N again, which it can
-// where nobody else counts.
+// A pseudo terminal has two sides: a program opens ptmx, and its children have /dev/pts/N. CRIU
+// captures both sides or none, and restores the number N, which works only if no other program
+// uses that number.
 
-// terminals are those that a program drives.
+// terminals are the pseudo terminals whose ptmx side a program holds.
 type terminals struct {
 	device uint64 // of the capsule's /dev/pts
 	driven map[string]bool
 }
 
-// terminalsOf looks at all processes of one program, as this PID namespace counts, in the
-// capsule whose init is init.
+// terminalsOf finds the terminals of a program by its processes, in the capsule whose init is
+// init. PIDs are those of this daemon's namespace.
 func terminalsOf(init int, pids []int) terminals {
 	t := terminals{driven: map[string]bool{}}
 	var st syscall.Stat_t
@@ -33,7 +33,7 @@ func terminalsOf(init int, pids []int) terminals {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)
 		fds, err := os.ReadDir(dir)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		for _, fd := range fds {
 			link, err := os.Readlink(filepath.Join(dir, fd.Name()))
@@ -48,7 +48,7 @@ func terminalsOf(init int, pids []int) terminals {
 	return t
 }
 
-// isOwn says whether a descriptor is a side of a terminal that the program drives itself.
+// isOwn tells whether a descriptor is a side of a terminal that the program itself drives.
 func (t terminals) isOwn(descriptor, link string) bool {
 	if link == "/dev/pts/ptmx" {
 		return true
@@ -57,7 +57,7 @@ func (t terminals) isOwn(descriptor, link string) bool {
 	return t.driven[link] && syscall.Stat(descriptor, &st) == nil && st.Dev == t.device
 }
 
-// terminalNumber reads which terminal an open ptmx drives; "" if it is none.
+// terminalNumber returns the number of the terminal that an open ptmx drives; "" if none.
 func terminalNumber(fdinfo string) string {
 	b, err := os.ReadFile(fdinfo)
 	if err != nil {

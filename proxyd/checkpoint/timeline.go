@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A job's time line is where its record is, from its first start to its end: a file of each
-// node that did something to it, for two nodes that append to one file on NFS lose lines.
+// The time line of a job lies beside its record, from the job's first start to its end. Each node
+// writes a file of its own, because appends of two nodes to one file on NFS lose lines.
 
 // Event is a line of a job's time line.
 type Event struct {
@@ -28,25 +28,25 @@ type Event struct {
 	Text  string    `json:"text,omitempty"`
 }
 
-// What happens to jobs.
+// Kinds of events. Tools read these texts, so the values never change.
 const (
-	eventStarted      = "started" // anew, or to resume
+	eventStarted      = "started" // anew, or to resume from a checkpoint
 	eventCheckpoint   = "checkpoint"
 	eventFailed       = "no checkpoint"
-	eventFilesUnknown = "files unknown" // not all that programs did to files could be recorded
-	eventStored       = "stored"        // it was on its nodes only, and is in the store now
-	eventLost         = "lost"          // it never will be
-	eventReleased     = "left"          // was captured, and its processes are gone
+	eventFilesUnknown = "files unknown" // not all changes of files could be recorded
+	eventStored       = "stored"        // a staged checkpoint is in the store now
+	eventLost         = "lost"          // a staged checkpoint will never be in the store
+	eventReleased     = "left"          // captured, and its processes are ended
 	eventEnded        = "ended"
 	eventRestored     = "restored"
 	eventHeld         = "held"
-	eventRequeued     = "to be run again" // something of this run was lost
+	eventRequeued     = "to be run again" // the run has lost a part
 	eventRestart      = "begins anew"
 )
 
 const (
-	maxTimeline  = 256 << 10 // of one node; when it is full the older half goes
-	maxEventText = 400       // of one line
+	maxTimeline  = 256 << 10 // bytes of a node's file; the older half of a full file is dropped
+	maxEventText = 400       // bytes of an event's text
 )
 
 func (c *Conductor) timelinePath(job uint32, node string) string {
@@ -54,11 +54,11 @@ func (c *Conductor) timelinePath(job uint32, node string) string {
 }
 
 func (c *Conductor) timelinePaths(job uint32) []string {
-	all, _ := filepath.Glob(c.timelinePath(job, "*")) // the pattern is right
+	all, _ := filepath.Glob(c.timelinePath(job, "*")) // The pattern is valid.
 	return all
 }
 
-// addEvent adds to the job's time line. It does not wait.
+// addEvent writes an event into the job's time line in the background.
 func (j *job) addEvent(what string, where []string, text string) {
 	j.c.Meter.Event(what)
 	text = j.trimJobPrefix(text)
@@ -73,7 +73,7 @@ func (j *job) addEvent(what string, where []string, text string) {
 	})
 }
 
-// writeEvent writes one line. What has no record has no time line: it is over.
+// writeEvent writes a line. A job without a record is over and gets no events.
 func (c *Conductor) writeEvent(job uint32, e Event) error {
 	c.timelineMu.Lock()
 	defer c.timelineMu.Unlock()
@@ -96,7 +96,7 @@ func (c *Conductor) writeEvent(job uint32, e Event) error {
 	return errors.Join(err, f.Close())
 }
 
-// trimTimeline takes the older half of a full file away.
+// trimTimeline drops the older half of a full file.
 func trimTimeline(path string) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() < maxTimeline {
@@ -116,8 +116,7 @@ func trimTimeline(path string) error {
 	return os.Rename(path+".new", path)
 }
 
-// readTimeline returns what happened to a job, in order. A line that was cut short by a crash
-// is left out.
+// readTimeline returns a job's events in order. It skips a line that a crash has cut short.
 func (c *Conductor) readTimeline(job uint32) ([]Event, error) {
 	var events []Event
 	for _, path := range c.timelinePaths(job) {
@@ -136,11 +135,11 @@ func (c *Conductor) readTimeline(job uint32) ([]Event, error) {
 	return events, nil
 }
 
-// removeTimeline is called when the record is gone.
+// removeTimeline removes a job's time line, after its record.
 func (c *Conductor) removeTimeline(job uint32) (err error) {
 	c.timelineMu.Lock()
 	defer c.timelineMu.Unlock()
-	all, _ := filepath.Glob(c.timelinePath(job, "*") + "*") // what halve leaves when it is killed, too
+	all, _ := filepath.Glob(c.timelinePath(job, "*") + "*") // with temporary files of trimTimeline
 	for _, path := range all {
 		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)

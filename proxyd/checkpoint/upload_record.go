@@ -20,52 +20,52 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// With a stage, a dump ends on its nodes and the job goes on, or leaves; an upload follows:
+// With a stage, a dump ends on the nodes, and the job runs on or leaves at once. An upload
+// follows:
 //
-//	leader                                     every node             whoever restores the job
-//	──────                                     ──────────             ────────────────────────
-//	dump                                ─────► its share, committed
+//	leader                                     every node             node that restores the job
+//	──────                                     ──────────             ──────────────────────────
+//	dump                                ─────► writes its share
 //	                                           into its own stage
 //	commit: its own share, with Meta
-//	        SHARED/jobs/JOB.pledge ◄── from here on its base stays, if it is there
-//	        it is: JOB.pledge becomes
-//	        SHARED/jobs/JOB.upload ◄── from here on the checkpoint counts, and an older one no more
+//	        write SHARED/jobs/JOB.pledge ◄── from here on no rule deletes the base
+//	        check that the base exists, then rename JOB.pledge to
+//	        SHARED/jobs/JOB.upload ◄── from here on this checkpoint counts, and no older one
 //	resume or release: the nodes are free
-//	lease in the store; still wanted?                                 sees JOB.upload, and waits:
-//	bring                               ─────► chunks to the store    asks the nodes how far they are
-//	still wanted? commit: the manifest
-//	JOB.upload goes                                                   restores
-//	forget                              ─────► the share goes
+//	take the lease in the store; check JOB.upload                     sees JOB.upload, and waits:
+//	callUpload                          ─────► chunks to the store    asks the nodes for their progress
+//	check JOB.upload; commit the manifest
+//	remove JOB.upload                                                 restores
+//	callDropShare                       ─────► deletes its share
 //
-// Each step may be done twice: a leader that was killed begins again with its record and
-// its share, and finds the chunks that are there. What a node has lost, nobody has: the
-// record then says so, and the job goes on from the checkpoint before.
+// Each step may be repeated: a leader that was killed starts again from its record and its share,
+// and finds the chunks that are stored already. If a node has lost its share, the record says
+// that the checkpoint is lost, and the job resumes from the previous checkpoint.
 //
-// Who gives an upload up from outside first says so in the record, then fences the upload's
-// lease, then looks whether the manifest is there. The leader looks at the record after it
-// has made its lease. So an upload that was given up is either seen to be committed or never
-// will be.
+// A node that declares an upload lost first writes that into the record, then fences the lease of
+// the upload, then looks for the manifest. The leader reads the record after it has taken the
+// lease. So an upload that was declared lost is either seen as committed, or is never committed.
 
-// Upload is what all nodes know of a checkpoint that is on its nodes and not in the store
-// yet. There is one at most for a job: the newest.
+// Upload is the record of a checkpoint that is staged on its nodes and not in the store yet. A
+// job has at most one: its newest checkpoint.
 type Upload struct {
 	Job          uint32    `json:"job"`
 	Number       uint32    `json:"number"`
-	Made         time.Time `json:"made"` // tells it from another of this number
+	Made         time.Time `json:"made"` // distinguishes checkpoints of the same number
 	Slurm        string    `json:"slurm"`
 	UID          uint32    `json:"uid"`
 	Submitted    string    `json:"submitted"`
 	Reason       string    `json:"reason"`
 	Leader       string    `json:"leader"`
-	Nodes        []string  `json:"nodes"`          // that have a share
-	Bytes        uint64    `json:"bytes"`          // room that it may need in the store
-	Base         uint32    `json:"base,omitempty"` // the checkpoint in the store of which its shares take streams over
-	Released     bool      `json:"left"`           // the job has left its nodes
+	Nodes        []string  `json:"nodes"`          // nodes with a share
+	Bytes        uint64    `json:"bytes"`          // upper bound of the space needed in the store
+	Base         uint32    `json:"base,omitempty"` // checkpoint in the store whose streams the shares refer to
+	Released     bool      `json:"left"`           // the job was released after this checkpoint
 	Lost         string    `json:"lost,omitempty"`
-	HoldReported bool      `json:"told,omitempty"` // the job was held because it is lost
+	HoldReported bool      `json:"told,omitempty"` // the job was held because this checkpoint is lost
 }
 
-// isSame says whether two records are of one checkpoint.
+// isSame tells whether two records describe the same checkpoint.
 func (u *Upload) isSame(o *Upload) bool {
 	return o != nil && u.Number == o.Number && u.Made.Equal(o.Made)
 }
@@ -74,15 +74,15 @@ func (c *Conductor) uploadID(up *Upload) store.ID {
 	return store.ID{JobID: c.storeJob(up.Job), Number: up.Number}
 }
 
-// uploads keeps the records of uploads beside those of jobs.
+// uploads stores the records of uploads, beside those of jobs.
 type uploads struct {
 	dir string
-	mu  sync.Mutex // held by those of this node who change what they have read, or delete what no record needs
+	mu  sync.Mutex // held for read-modify-write of a record, and for the deletion of a checkpoint that might be a base
 }
 
 const (
 	uploadSuffix = ".upload"
-	pledgeSuffix = ".pledge" // the record of one that does not count yet
+	pledgeSuffix = ".pledge" // an upload that does not count yet
 )
 
 func (u *uploads) path(job uint32, suffix string) string {
@@ -94,7 +94,7 @@ func (u *uploads) load(job uint32) (*Upload, error) { return u.read(job, uploadS
 
 func (u *uploads) read(job uint32, suffix string) (*Upload, error) {
 	path := u.path(job, suffix)
-	// NFS remembers that a file was not there until its folder is opened.
+	// NFS caches that a file does not exist until its folder is opened.
 	d, err := os.Open(u.dir)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (u *uploads) read(job uint32, suffix string) (*Upload, error) {
 
 func (u *uploads) save(up *Upload) error { return writeJSON(u.path(up.Job, uploadSuffix), up) }
 
-// removeAll removes a job's record, and a pledge that a daemon has left which was killed. It may be called twice.
+// removeAll removes a job's record, and a pledge left by a killed daemon. It may be called twice.
 func (u *uploads) removeAll(job uint32) error {
 	return errors.Join(u.removeRecord(job, uploadSuffix), u.removeRecord(job, pledgeSuffix))
 }
@@ -132,8 +132,8 @@ func (u *uploads) removeRecord(job uint32, suffix string) error {
 	return errors.Join(err, syncFolder(u.dir))
 }
 
-// pledge saves the record of an upload beside the job's, in whose place it comes when whole has said that nothing of it is missing.
-// Caller holds u.mu.
+// pledge saves the record as JOB.pledge, calls whole, and renames the record to JOB.upload unless
+// whole fails. Caller holds u.mu.
 func (u *uploads) pledge(up *Upload, whole func() error) error {
 	err := writeJSON(u.path(up.Job, pledgeSuffix), up)
 	if err == nil {
@@ -148,8 +148,8 @@ func (u *uploads) pledge(up *Upload, whole func() error) error {
 	return syncFolder(u.dir)
 }
 
-// change has f change the record of an upload, if it is still the job's. f returns false
-// to have it removed.
+// change calls f to change the record of an upload, if the job still has that record. The record
+// is removed if f returns false.
 func (u *uploads) change(up *Upload, f func(*Upload) bool) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -163,7 +163,8 @@ func (u *uploads) change(up *Upload, f func(*Upload) bool) error {
 	return u.save(now)
 }
 
-// loadAll returns the records of all jobs, or their pledges. One that cannot be read is in the error.
+// loadAll returns the records, or the pledges, of all jobs. The error names records that cannot
+// be read.
 func (u *uploads) loadAll(suffix string) (all []*Upload, err error) {
 	entries, err := os.ReadDir(u.dir)
 	for _, e := range entries {
@@ -181,10 +182,10 @@ func (u *uploads) loadAll(suffix string) (all []*Upload, err error) {
 	return all, err
 }
 
-// errUploadUnwanted ends an upload that somebody has given up, or a newer one has replaced.
+// errUploadUnwanted ends an upload that was declared lost or replaced by a newer one.
 var errUploadUnwanted = errors.New("the upload is not wanted any more")
 
-// checkWanted returns nil while a job's record names this upload.
+// checkWanted returns nil while the job's record names this upload.
 func (c *Conductor) checkWanted(up *Upload) error {
 	now, err := c.uploads.load(up.Job)
 	if err == nil && (!up.isSame(now) || now.Lost != "") {
@@ -193,7 +194,7 @@ func (c *Conductor) checkWanted(up *Upload) error {
 	return err
 }
 
-// pledgeUpload makes a checkpoint count that is on all of its nodes.
+// pledgeUpload makes a staged checkpoint count.
 func (a *attempt) pledgeUpload(ctx context.Context) error {
 	j := a.j
 	var bytes uint64
@@ -211,7 +212,7 @@ func (a *attempt) pledgeUpload(ctx context.Context) error {
 	return j.c.uploads.pledge(a.upload, func() error { return j.c.checkBaseStored(ctx, a.upload) })
 }
 
-// abandonUpload gives up what a job has on its way: none of its checkpoints is wanted.
+// abandonUpload ends a job's upload, because none of its checkpoints is needed any more.
 func (c *Conductor) abandonUpload(ctx context.Context, job uint32) error {
 	up, err := c.uploads.load(job)
 	if err != nil || up == nil {
@@ -223,7 +224,7 @@ func (c *Conductor) abandonUpload(ctx context.Context, job uint32) error {
 	return c.Store.Fence(ctx, c.uploadID(up))
 }
 
-// replaceUpload ends the upload of a checkpoint that is older than what is in the store now.
+// replaceUpload ends the upload of a checkpoint that is older than the newest in the store.
 func (c *Conductor) replaceUpload(job uint32) error {
 	c.mu.Lock()
 	b := c.activeUploads[job]
@@ -236,8 +237,8 @@ func (c *Conductor) replaceUpload(job uint32) error {
 	return c.uploads.removeAll(job)
 }
 
-// Uploads returns what is on its way to the store, and what got lost there, of a job or,
-// if it is 0, of all.
+// Uploads returns the checkpoints of a job that are on their way to the store or were lost on the
+// way. 0 stands for all jobs.
 func (c *Conductor) Uploads(job uint32) ([]*Upload, error) {
 	if job == 0 {
 		return c.uploads.loadAll(uploadSuffix)

@@ -16,11 +16,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// uploadRun is an upload that this node leads. It ends with the daemon, whose successor
-// begins it again.
+// uploadRun is an upload that this node leads. It ends with the daemon; the successor starts it
+// again.
 type uploadRun struct {
 	upload      Upload
-	reservation *store.Reservation // in the store; nil: still to be had
+	reservation *store.Reservation // in the store; nil: not reserved yet
 	cancel      context.CancelFunc
 	done        chan struct{}
 
@@ -34,7 +34,7 @@ func (b *uploadRun) setError(err error) {
 	b.err = err
 }
 
-// lastError is what the last try failed of, or empty.
+// lastError returns the error of the last try, or "".
 func (b *uploadRun) lastError() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,12 +44,12 @@ func (b *uploadRun) lastError() string {
 	return b.err.Error()
 }
 
-// shareLostError says that a share is lost, for good.
+// shareLostError means that a node has lost its share.
 type shareLostError struct{ node, why string }
 
 func (e *shareLostError) Error() string { return fmt.Sprintf("node %s: %s", e.node, e.why) }
 
-// startUpload begins an upload, unless it is in progress, and ends an older one of the job.
+// startUpload starts an upload, unless it runs already. It ends an older upload of the job.
 func (c *Conductor) startUpload(up *Upload, room *store.Reservation) {
 	ctx, cancel := context.WithCancel(c.daemonCtx)
 	b := &uploadRun{upload: *up, reservation: room, cancel: cancel, done: make(chan struct{})}
@@ -71,7 +71,7 @@ func (c *Conductor) startUpload(up *Upload, room *store.Reservation) {
 	})
 }
 
-// resumeUploads goes on with the uploads of a predecessor. What that had pledged, and was killed, counts for nothing.
+// resumeUploads resumes the uploads of this daemon's predecessor, and removes its pledges.
 func (c *Conductor) resumeUploads() error {
 	all, err := c.uploads.loadAll(uploadSuffix)
 	for _, up := range all {
@@ -89,13 +89,13 @@ func (c *Conductor) resumeUploads() error {
 	return err
 }
 
-// How long to wait after an upload that failed.
+// Pauses after a failed upload; each is twice the one before, up to uploadLongestWait.
 const (
 	uploadFirstWait   = time.Second
 	uploadLongestWait = 30 * time.Second
 )
 
-// runUpload goes on until the checkpoint is in the store, or never will be.
+// runUpload repeats an upload until the checkpoint is in the store or can never be.
 func (c *Conductor) runUpload(ctx context.Context, b *uploadRun) {
 	log := c.Log.With("job", b.upload.Job, "checkpoint", b.upload.Number)
 	began := time.Now()
@@ -137,13 +137,13 @@ func (c *Conductor) runUpload(ctx context.Context, b *uploadRun) {
 	}
 }
 
-// isFinal says that another try would not help.
+// isFinal tells whether another try cannot succeed.
 func isFinal(err error) bool {
 	var gone *shareLostError
 	return errors.Is(err, errUploadUnwanted) || errors.As(err, &gone)
 }
 
-// tryUpload brings all shares into the store and commits.
+// tryUpload copies all shares into the store and commits the manifest.
 func (c *Conductor) tryUpload(ctx context.Context, b *uploadRun) (err error) {
 	id := c.uploadID(&b.upload)
 	if b.reservation == nil {
@@ -153,13 +153,13 @@ func (c *Conductor) tryUpload(ctx context.Context, b *uploadRun) (err error) {
 	}
 	w, err := c.Store.Create(ctx, store.Upload{ID: id, Node: c.Node, Reservation: b.reservation, Pace: c.uploadRate.wait})
 	if errors.Is(err, fs.ErrExist) {
-		return nil // who committed it died, or was not told
+		return nil // An earlier try committed and died, or did not get the answer.
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Abort(context.WithoutCancel(ctx))) }()
-	// After the lease: upload_record.go says why.
+	// After taking the lease: upload_record.go explains why.
 	if err := c.checkWanted(&b.upload); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (c *Conductor) tryUpload(ctx context.Context, b *uploadRun) (err error) {
 	return err
 }
 
-// uploadShares has all nodes bring their shares.
+// uploadShares has all nodes copy their shares into the store.
 func (c *Conductor) uploadShares(ctx context.Context, w *store.Writer, up *Upload) (meta []byte, parts []store.Part, err error) {
 	id := c.uploadID(up)
 	var mu sync.Mutex
@@ -205,7 +205,7 @@ func (c *Conductor) uploadShares(ctx context.Context, w *store.Writer, up *Uploa
 	return meta, parts, g.Wait()
 }
 
-// finishUpload is what follows a commit.
+// finishUpload removes the record of an upload that is in the store, and tells the user.
 func (c *Conductor) finishUpload(ctx context.Context, up *Upload) error {
 	left := up.Released
 	err := c.uploads.change(up, func(now *Upload) bool { left = now.Released; return false })
@@ -213,7 +213,7 @@ func (c *Conductor) finishUpload(ctx context.Context, up *Upload) error {
 		return err
 	}
 	c.addUploadEvent(up, eventStored, fmt.Sprintf("checkpoint %d", up.Number))
-	if !left { // else the restore will say so
+	if !left { // else the restore tells the user
 		if err := c.writeComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d of %s (%s) is in the store", up.Number, up.Made.Local().Format(time.TimeOnly), up.Reason)); err != nil {
 			c.Log.Info("comment", "job", up.Job, "error", err)
 		}
@@ -221,8 +221,8 @@ func (c *Conductor) finishUpload(ctx context.Context, up *Upload) error {
 	return c.deleteExpired(ctx, up.Job)
 }
 
-// markUploadLost says that a checkpoint will never be in the store. The record stays, so that its
-// number is not given again and a restore knows what it does without.
+// markUploadLost notes that a checkpoint will never be in the store. The record stays, so that
+// the number is not used again and a restore can name the lost checkpoint.
 func (c *Conductor) markUploadLost(ctx context.Context, up *Upload, why string) error {
 	c.Log.Error("a checkpoint is lost", "job", up.Job, "checkpoint", up.Number, "why", why)
 	c.addUploadEvent(up, eventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
@@ -234,15 +234,15 @@ func (c *Conductor) markUploadLost(ctx context.Context, up *Upload, why string) 
 	return err
 }
 
-// addUploadEvent adds to the job's time line, if the job is here.
+// addUploadEvent adds an event to the job's time line, if this node knows the job.
 func (c *Conductor) addUploadEvent(up *Upload, what, text string) {
 	if j := c.findJob(up.Job); j != nil {
 		j.addEvent(what, up.Nodes, text)
 	}
 }
 
-// dropShares has all nodes drop what they have of an upload that is over. One that is
-// away does it by itself.
+// dropShares has all nodes delete their shares of an upload that is over. A node that does not
+// answer does so later by itself.
 func (c *Conductor) dropShares(ctx context.Context, up *Upload) {
 	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()

@@ -20,15 +20,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// errStageFull says that a dump did not fit into a stage after all.
+// errStageFull means that a dump did not fit into a stage.
 var errStageFull = errors.New("the stage is full")
 
-// isOutOfSpace says whether a writer's failure is want of space.
+// isOutOfSpace tells whether a write failed for lack of space.
 func isOutOfSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// reserveStage reserves room for this node's share, and says whether there is.
+// reserveStage reserves room for this node's share, and tells whether there is room.
 func (j *job) reserveStage(id store.ID, bytes uint64) bool {
 	if j.c.Stage == nil {
 		return false
@@ -51,24 +51,24 @@ func (j *job) reserveStage(id store.ID, bytes uint64) bool {
 	return true
 }
 
-// releaseStageRoom gives back what stageRoom took. It may be called twice.
+// releaseStageRoom releases the room of reserveStage. It may be called twice.
 func (m *membership) releaseStageRoom() {
 	if m.stageRoom != nil {
 		m.stageRoom.Release()
 	}
 }
 
-// uploadRequest says which upload a node joins.
+// uploadRequest names the upload that a node joins.
 type uploadRequest struct {
 	Ticket store.Ticket `json:"ticket"`
 }
 
 type uploadReply struct {
 	Part *store.Part `json:"part,omitempty"`
-	Lost string      `json:"gone,omitempty"` // why there never will be one
+	Lost string      `json:"gone,omitempty"` // why the node can never provide its share
 }
 
-// uploadHere brings this node's share into the store.
+// uploadHere copies this node's share into the store.
 func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest) (r uploadReply, err error) {
 	w, err := c.Store.Join(ctx, store.Upload{ID: id, Node: c.Node, Pace: c.uploadRate.wait}, b.Ticket)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest
 	return r, err
 }
 
-// importShare puts this node's share into w. gone says why nobody ever can.
+// importShare copies this node's share into w. gone says why the share is lost, or is "".
 func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.ID) (meta []byte, gone string, err error) {
 	if c.Stage == nil {
 		return nil, "it has no staging folder any more", nil
@@ -105,8 +105,8 @@ func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.I
 	return kept.Meta, "", nil
 }
 
-// maxStreamsAtOnce bounds the streams that are brought side by side. One keeps the cores busy if
-// it is large; most are small and end in a moment.
+// maxStreamsAtOnce bounds the streams that are copied in parallel. A large stream keeps the cores
+// busy; most streams are small.
 const maxStreamsAtOnce = 4
 
 func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store.ID, kept *stage.Kept) error {
@@ -138,7 +138,8 @@ func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store
 	return g.Wait()
 }
 
-// importBaseStreams takes over what a share has of another checkpoint. Without that one, or its streams, there is no second try.
+// importBaseStreams takes over the streams that a share refers to in another checkpoint. If that
+// checkpoint or a stream of it is missing, the share is lost.
 func (c *Conductor) importBaseStreams(ctx context.Context, w *store.Writer, kept *stage.Kept) error {
 	var from *store.Base
 	for _, s := range kept.Streams {
@@ -162,7 +163,7 @@ func (c *Conductor) importBaseStreams(ctx context.Context, w *store.Writer, kept
 	return nil
 }
 
-// shareProgress counts the bytes of a share.
+// shareProgress counts the copied bytes of a share.
 type shareProgress struct {
 	mu          sync.Mutex
 	done, total int64
@@ -176,7 +177,7 @@ func (p *shareProgress) add(n int) {
 	p.report(p.done, p.total)
 }
 
-// progressWriter writes on, until ctx ends, and counts.
+// progressWriter forwards writes until ctx ends, and counts the bytes.
 type progressWriter struct {
 	ctx      context.Context
 	to       io.Writer
@@ -192,22 +193,23 @@ func (w *progressWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// setShareProgress notes how far a share is.
+// setShareProgress notes how much of a share is copied.
 func (c *Conductor) setShareProgress(id store.ID, done, total int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shareProgress[id] = [2]int64{done, total}
 }
 
-// shareStatusReply is how a node's share fares.
+// shareStatusReply says how much of a node's share is in the store.
 type shareStatusReply struct {
 	Has       bool   `json:"has"`
 	Done      int64  `json:"done"`
 	Total     int64  `json:"total"`
-	LastError string `json:"why,omitempty"` // of a leader: what the last try failed of
+	LastError string `json:"why,omitempty"` // on the leader: error of the last try
 }
 
-// shareStatusHere says how far this node's share is. A leader that is not at it begins again.
+// shareStatusHere returns the progress of this node's share. A leader whose upload does not run
+// starts it again.
 func (c *Conductor) shareStatusHere(_ context.Context, id store.ID, _ empty) (r shareStatusReply, err error) {
 	if r.Has, err = c.hasOwnShare(id); err != nil || !r.Has {
 		return r, err
@@ -238,7 +240,7 @@ func (c *Conductor) hasOwnShare(id store.ID) (bool, error) {
 	return err == nil, err
 }
 
-// dropShareHere drops this node's share of an upload that is over.
+// dropShareHere deletes this node's share of an upload that is over.
 func (c *Conductor) dropShareHere(_ context.Context, id store.ID, _ empty) (empty, error) {
 	if c.Stage == nil || c.isShareNeeded(id) {
 		return empty{}, nil
@@ -246,7 +248,8 @@ func (c *Conductor) dropShareHere(_ context.Context, id store.ID, _ empty) (empt
 	return empty{}, c.dropShare(id)
 }
 
-// isShareNeeded says whether a share may still be asked for. Who cannot tell keeps it.
+// isShareNeeded tells whether a share may still be asked for. It returns true if that cannot be
+// determined.
 func (c *Conductor) isShareNeeded(id store.ID) bool {
 	if j := c.findJob(id.Job); j != nil {
 		j.mu.Lock()
@@ -271,11 +274,11 @@ func (c *Conductor) dropShare(id store.ID) error {
 	return err
 }
 
-// shareGrace is how old a committed share may become before somebody must ask for it: longer than
-// the slowest node of its attempt may dump.
+// shareGrace is the age up to which a committed share is kept without a record: longer than the
+// slowest node of its attempt may dump.
 const shareGrace = time.Hour
 
-// dropUnneededShares drops the shares that nobody will ask for any more.
+// dropUnneededShares deletes the shares that are not needed any more.
 func (c *Conductor) dropUnneededShares() error {
 	if c.Stage == nil {
 		return nil
@@ -291,10 +294,10 @@ func (c *Conductor) dropUnneededShares() error {
 	return err
 }
 
-// rateLimit holds this node's uploads to a rate.
+// rateLimit bounds the rate of this node's uploads.
 type rateLimit struct {
 	mu   sync.Mutex
-	rate uint64 // bytes a second; 0: no limit
+	rate uint64 // bytes per second; 0: unlimited
 	next time.Time
 }
 
@@ -304,7 +307,7 @@ func (p *rateLimit) set(rate uint64) {
 	p.rate = rate
 }
 
-// wait returns when it is the turn of n bytes.
+// wait returns when n bytes may be sent.
 func (p *rateLimit) wait(ctx context.Context, n int) error {
 	p.mu.Lock()
 	if p.rate == 0 {

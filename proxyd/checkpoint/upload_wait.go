@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// How often a restore looks whether its checkpoint is there, asks the nodes that have it,
-// and tells the user.
+// How often a restore looks for its checkpoint in the store, asks the nodes for their progress,
+// and updates the job's comment.
 const (
 	uploadPollInterval    = 300 * time.Millisecond
 	shareAskInterval      = 2 * time.Second
 	uploadCommentInterval = 15 * time.Second
 )
 
-// awaitStoredOrLost waits until the newest checkpoint of a job is in the store, if it is on its
-// way there, with patience for nodes that do not answer. It returns the record of one that
-// is lost.
+// awaitStoredOrLost waits until the newest checkpoint of a job is in the store, if the checkpoint
+// is on its way there. It returns the record of an upload that is lost. patience bounds the wait
+// for nodes that do not answer; 0: no bound.
 func (c *Conductor) awaitStoredOrLost(ctx context.Context, job uint32, submitted string, patience time.Duration, tell func(*Upload, *uploadWatch)) (*Upload, error) {
 	w := uploadWatch{patience: patience}
 	var asked time.Time
@@ -48,7 +48,7 @@ func (c *Conductor) awaitStoredOrLost(ctx context.Context, job uint32, submitted
 				if err := c.markUploadLost(ctx, up, why); err != nil {
 					return nil, err
 				}
-				continue // unless it has arrived at this very moment
+				continue // The checkpoint may have been committed at this very moment.
 			}
 			tell(up, &w)
 		}
@@ -58,8 +58,8 @@ func (c *Conductor) awaitStoredOrLost(ctx context.Context, job uint32, submitted
 	}
 }
 
-// isInStore says whether the store has a checkpoint that is as new as up. One that is lost
-// will never be in the store when this has said no: upload_record.go has the order.
+// isInStore tells whether the store has a checkpoint at least as new as up. For an upload marked
+// as lost, the answer no is final: upload_record.go explains the order.
 func (c *Conductor) isInStore(ctx context.Context, up *Upload) (bool, error) {
 	if up.Lost != "" {
 		if err := c.Store.Fence(ctx, c.uploadID(up)); err != nil {
@@ -76,7 +76,7 @@ func (c *Conductor) isInStore(ctx context.Context, up *Upload) (bool, error) {
 	return false, err
 }
 
-// shareStatus is what is seen of one node.
+// shareStatus is the answer of a node about its share.
 type shareStatus struct {
 	node  string
 	reply shareStatusReply
@@ -102,19 +102,19 @@ func (c *Conductor) askShareStatus(ctx context.Context, up *Upload) []shareStatu
 	return all
 }
 
-// uploadWatch decides when to wait no longer. It has no clock of its own.
+// uploadWatch decides when an upload counts as lost. It has no clock of its own.
 type uploadWatch struct {
-	patience time.Duration // with a node that does not answer; 0: for ever
+	patience time.Duration // with a node that does not answer; 0: no bound
 
-	unreachableSince map[string]time.Time // nodes that do not answer, since when
+	unreachableSince map[string]time.Time // by node
 	done, total      int64                // bytes
-	lastError        string               // the last try failed, if it did
+	lastError        string               // of the last try, or ""
 }
 
-// lossReason returns why the checkpoint is given up, or nothing. A share that is gone is gone
-// at once. For a node that does not answer there is patience: a daemon that was killed and
-// a node that boots come back. While all nodes have their shares nothing is lost, however
-// long the store is full or away.
+// lossReason returns why the upload counts as lost, or "". A missing share is lost at once. A
+// node that does not answer has patience, because a killed daemon and a booting node come back.
+// While all nodes have their shares, nothing is lost, even if the store is full or unreachable
+// for long.
 func (w *uploadWatch) lossReason(now time.Time, sights []shareStatus) string {
 	away := map[string]time.Time{}
 	w.done, w.total, w.lastError = 0, 0, ""
@@ -144,10 +144,10 @@ func (w *uploadWatch) lossReason(now time.Time, sights []shareStatus) string {
 	return ""
 }
 
-// errUploadLost is why a job is held whose only checkpoint got lost.
+// errUploadLost is the reason for which a job is held whose only checkpoint is lost.
 var errUploadLost = errors.New("it was lost before it was in the store, and there is none before it; released, the job begins anew")
 
-// awaitNewestUpload waits, for a restore, for the job's newest checkpoint.
+// awaitNewestUpload waits, before a restore, for the job's newest checkpoint.
 func (j *job) awaitNewestUpload(ctx context.Context, rec *Record) (*Upload, error) {
 	var told time.Time
 	began := time.Now()
@@ -177,8 +177,8 @@ func describeWait(up *Upload, w *uploadWatch) string {
 	return text
 }
 
-// holdWithoutCheckpoint is what becomes of a job that has no checkpoint but one that was lost: it is
-// held once, so that nobody's work begins anew without a word.
+// holdWithoutCheckpoint holds a job, once, whose only checkpoint is lost: the user is told before
+// the job begins anew.
 func (j *job) holdWithoutCheckpoint(lost *Upload) error {
 	if lost == nil || !lost.Released || lost.HoldReported {
 		return nil

@@ -5,18 +5,20 @@ package checkpoint
 
 import "github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 
-// verdict says what a SIGTERM from Slurm is to lead to.
+// verdict says what Slurm intends by a SIGTERM.
 type verdict int
 
 const (
-	// forwardSignal: a cancel, or a signal that somebody sent. The program gets it, as without us.
+	// forwardSignal: a cancel, or a signal that a person sent. The program gets the signal, as
+	// without --singularity.
 	forwardSignal verdict = iota
-	// requeued: Slurm takes the nodes away and will run the job again by itself.
+	// requeued: Slurm takes the nodes away and runs the job again by itself.
 	requeued
-	// preempted: something preempts the job, which has time left; it is requeued as soon as
-	// the checkpoint is there.
+	// preempted: the job is preempted with grace time. After the checkpoint this daemon requeues
+	// the job.
 	preempted
-	// timeLimit: the time limit. The job is over for Slurm; it is requeued afterwards.
+	// timeLimit: Slurm ends the job at its time limit. After the end this daemon requeues the
+	// job.
 	timeLimit
 )
 
@@ -24,8 +26,10 @@ func (v verdict) String() string {
 	return [...]string{"passed on", "requeue", "preemption", "time limit"}[v]
 }
 
-// decideVerdict decides from what squeue says of the job, as soon as the signal came, and the
-// number of restarts that this run began with. Read on Slurm 22.05, 24.11 and 26.05:
+// decideVerdict decides what the SIGTERM means, from what squeue shows of the job just after the
+// signal, and from the number of restarts at the start of this run. Observed on Slurm 22.05,
+// 24.11
+// and 26.05:
 //
 //	                          State        Reason      Restarts  PreemptTime
 //	scancel                   COMPLETING   None        same
@@ -36,7 +40,7 @@ func (v verdict) String() string {
 //	node down                 PENDING                  + 1
 //	time limit                COMPLETING   TimeLimit   same
 //
-// A requeue counts in Restarts before the first signal is sent.
+// Slurm increments Restarts at a requeue before it sends the first signal.
 func decideVerdict(j *slurm.Job, restarts int, onTimeLimit string) verdict {
 	switch {
 	case j.Restarts > restarts:
@@ -51,8 +55,8 @@ func decideVerdict(j *slurm.Job, restarts int, onTimeLimit string) verdict {
 	return forwardSignal
 }
 
-// describeVerdict is what people are told of a verdict. A preemption without GraceTime is a requeue of
-// which Slurm says who made it, if it is one that does.
+// describeVerdict describes a verdict for people. A preemption without GraceTime is a requeue in
+// which newer releases of Slurm show the preemption.
 func describeVerdict(v verdict, j *slurm.Job) string {
 	if v == requeued && j.Preempted != "" {
 		return preempted.String()

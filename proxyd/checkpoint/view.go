@@ -21,17 +21,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// View is what is known of a job, for people.
+// View describes a job for people.
 type View struct {
 	Record    Record
 	Run       int
-	Leader    string // "" if the job runs nowhere that this node knows of
+	Leader    string // "": this node knows of no run
 	Capsules  []CapsuleView
 	Obstacles []Obstacle
 	Events    []Event
 }
 
-// CapsuleView is one capsule of a View.
+// CapsuleView describes a capsule.
 type CapsuleView struct {
 	Index    int            `json:"index"`
 	Node     string         `json:"node"`
@@ -39,18 +39,19 @@ type CapsuleView struct {
 	Devices  *server.Status `json:"devices,omitempty"`
 }
 
-// ProgramView is one program of a View.
+// ProgramView describes a program.
 type ProgramView struct {
 	capsule.Program
 	Resident uint64    `json:"resident"` // bytes
-	Since    time.Time `json:"since"`    // that it runs on this node
+	Since    time.Time `json:"since"`    // start on this node
 	Command  string    `json:"command"`
 }
 
-// viewWithin is how long a person waits for the other nodes of a job.
+// viewWithin bounds the wait for the other nodes of a job.
 const viewWithin = 5 * time.Second
 
-// View returns what is known of a job. The error wraps ErrNoJob if nobody knows anything.
+// View describes a job. The error wraps ErrNoJob if this node knows nothing of the job and it has
+// no record.
 func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	id, err := parseJobName(job)
 	if err != nil {
@@ -96,7 +97,7 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	return v, nil
 }
 
-// viewAll asks all nodes of the run. One that does not answer has nothing to show.
+// viewAll asks all nodes of the run. A node that does not answer is left out.
 func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
 	ctx, cancel := context.WithTimeout(ctx, viewWithin)
 	defer cancel()
@@ -118,13 +119,13 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
 	return found
 }
 
-// viewHere is viewAll's part of this node.
+// viewHere describes the capsules of this node.
 func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView, error) {
 	var views []CapsuleView
 	for _, lc := range j.localCapsules() {
 		programs, err := lc.capsule.Programs(ctx)
 		if err != nil {
-			continue // it is going
+			continue // the capsule is ending
 		}
 		v := CapsuleView{Index: lc.index, Node: j.c.Node}
 		for _, p := range programs {
@@ -144,19 +145,19 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 	return views, nil
 }
 
-// processInfo tells since when a process is there and what it was started as, by its folder in
-// a /proc; nothing of one that has ended.
+// processInfo returns the start time and the command of a process, by its folder in a /proc; zero
+// values if the process has ended.
 func processInfo(dir string) (since time.Time, command string) {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
 		return since, ""
 	}
-	// The name, in parentheses, may have any of them in it. starttime is the 22nd.
+	// The name in parentheses may contain parentheses and blanks. starttime is field 22.
 	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	var now unix.Timespec
 	if len(f) > 19 && unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) == nil {
 		if ticks, err := strconv.ParseInt(f[19], 10, 64); err == nil {
-			const hz = 100 // USER_HZ of all that we run on
+			const hz = 100 // USER_HZ of all supported machines
 			since = time.Now().Add(time.Duration(ticks)*time.Second/hz - time.Duration(now.Nano())).Round(time.Millisecond)
 		}
 	}
@@ -172,8 +173,8 @@ func processInfo(dir string) (since time.Time, command string) {
 // maxCommand keeps a command to a line of a table.
 const maxCommand = 120
 
-// errNothingHere is why there is nothing of a job to capture on this node. One that is protected
-// has lost it, to a power cut for one: Slurm will notice, and run the job again.
+// errNothingHere returns the error for a job without programs on this node. A protected job has
+// lost them, for example by a power failure: Slurm will notice that and run the job again.
 func (c *Conductor) errNothingHere(id uint32) error {
 	if rec, err := c.records.load(id); err == nil && rec != nil {
 		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
@@ -181,15 +182,15 @@ func (c *Conductor) errNothingHere(id uint32) error {
 	return fmt.Errorf("job %d has nothing on node %s: %w", id, c.Node, ErrNoJob)
 }
 
-// Waiting is told by Take as a phase while the checkpoint before is on its way to the store:
-// this one has not begun.
+// Waiting is the phase that TakeCheckpoint reports while an upload of the previous checkpoint
+// delays the new one.
 const Waiting = "waiting"
 
-// TakeCheckpoint makes a checkpoint of a job that runs, and returns its name. progress is told what it
-// is at. Once that is more than Waiting, the checkpoint goes on though ctx ends. stands: who
-// asks requeues the job next, which stands still until then; a checkpoint that is on its way
-// to the store will do. That is for the node that leads: on another one it returns when the
-// checkpoint is in the store, and by then the job may stand no longer.
+// TakeCheckpoint takes a checkpoint of a running job and returns its ID. progress gets the phase;
+// once that is not Waiting, the checkpoint goes on even if ctx ends. stands: the caller requeues
+// the job next. Then the job stays frozen until the requeue, and a staged checkpoint is enough.
+// stands works only on the node that leads: elsewhere the call returns when the checkpoint is in
+// the store, and the job may run on before that.
 func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stands bool, progress func(phase string, done, total int64)) (store.ID, error) {
 	id, err := parseJobName(job)
 	if err != nil {
@@ -207,7 +208,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	progress(phasePrepare, 0, int64(len(phases)))
 	a, err := c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: reason, HoldAfterwards: stands})
 	if err != nil {
-		if ctx.Err() == nil { // else who asked has gone, and the attempt goes on
+		if ctx.Err() == nil { // else the caller has left, and the attempt goes on
 			j.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 		}
 		return store.ID{}, err
@@ -240,7 +241,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 	return a.id, nil
 }
 
-// MetaOf reads what a checkpoint says of itself.
+// MetaOf returns the conductor's part of a checkpoint's manifest, and the manifest.
 func (c *Conductor) MetaOf(ctx context.Context, id store.ID) (*Meta, *store.Manifest, error) {
 	r, err := c.Store.Open(ctx, id)
 	if err != nil {
