@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAgain: whatever an attempt fails of that another try mends, in whatever order, it is tried again; and what that does not mend ends it.
-func TestAgain(t *testing.T) {
+// TestAttemptIsRepeated: an attempt is repeated after each failure that another way avoids, in any order; another failure ends the attempt.
+func TestAttemptIsRepeated(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		fails []error // of each try
@@ -20,7 +20,7 @@ func TestAgain(t *testing.T) {
 		{"a step begins, then the base is gone", []error{errTasksMissing, errBaseUnusable}, nil},
 		{"a step begins, then the stage is full", []error{errTasksMissing, errStageFull, errTasksMissing}, nil},
 		{"there was no base", []error{errBaseUnusable, errBaseUnusable}, errBaseUnusable},
-		{"it does not go to the stage", []error{errStageFull, errStageFull}, errStageFull},
+		{"the stage is full twice", []error{errStageFull, errStageFull}, errStageFull},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t)
@@ -43,7 +43,7 @@ func TestAgain(t *testing.T) {
 			a, late := c.startOrJoinAttempt(j, checkpointRequest{After: forwardSignal, Reason: "test"})
 			<-a.done
 			if late || len(left) > 0 || !errors.Is(a.captureErr, tt.want) {
-				t.Errorf("late %v, %v, left %v", late, a.captureErr, left)
+				t.Errorf("late %v, error %v, failures not used up: %v", late, a.captureErr, left)
 			}
 		})
 	}

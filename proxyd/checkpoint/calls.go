@@ -92,7 +92,7 @@ func (c *Conductor) Phase(ctx context.Context, job, attempt, phase string, body 
 	}
 	do, ok := jobHandlers[phase]
 	if !ok {
-		return nil, fmt.Errorf("phase %q is not known here: is this proxyd older than its leader?", phase)
+		return nil, fmt.Errorf("call %q is not known here: is this proxyd older than the leader's?", phase)
 	}
 	return encodeReply(do(ctx, j, ckpt, body))
 }
@@ -161,7 +161,7 @@ func decodeFor[T, In, Out any](do func(T, context.Context, store.ID, In) (Out, e
 }
 
 // errOtherAttempt is the answer of a node that takes no part in the named checkpoint.
-var errOtherAttempt = errors.New("this node takes no part in that checkpoint (any more)")
+var errOtherAttempt = errors.New("this node takes no part in that checkpoint")
 
 // membership is the part of this node in an attempt.
 type membership struct {

@@ -5,11 +5,132 @@ package checkpoint
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 )
+
+// Slurm's limits of memory and processors for the job apply to its device servers too: their
+// cgroups lie in the job's cgroup, beside those of the steps. At the end of the job's last step
+// Slurm finds the job's cgroup in use, leaves it, and does not come back, so the device server's
+// end removes both. With cgroup v1, or without cgroups, no limit applies.
+
+// stepPrefix begins the names of the cgroups of a job's steps. The name of the job's own cgroup
+// varies.
+const stepPrefix = "step_"
+
+// jobCgroup returns the folder of the cgroup v2 of the job to whose step a process belongs; "" if
+// there is none.
+func jobCgroup(root string, pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil || root == "" {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return jobCgroupPath(root, path)
+		}
+	}
+	return ""
+}
+
+// jobCgroupPath finds the job's cgroup in a path of /proc/PID/cgroup.
+func jobCgroupPath(root, path string) string {
+	if strings.HasPrefix(path, "/..") {
+		return "" // outside of the part that this node sees
+	}
+	job, _, ok := strings.Cut(path, "/"+stepPrefix)
+	if !ok || job == "" {
+		return ""
+	}
+	return filepath.Join(root, job)
+}
+
+// deviceCgroup returns the path of the cgroup for a capsule's device server within a job's; ""
+// for none.
+func deviceCgroup(job string, index int) string {
+	if job == "" {
+		return ""
+	}
+	return filepath.Join(job, fmt.Sprintf("sing-devices-%d", index))
+}
+
+// jobCgroupHere returns the job's cgroup on this node; "" if Slurm has not made it yet. On a node
+// without the batch script, a restored job has none before its steps start, except that of an
+// extern step.
+func (c *Conductor) jobCgroupHere(job uint32) string {
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return ""
+	}
+	for _, e := range all {
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil && isStepdOf(pid, job) {
+			if g := jobCgroup(c.Cgroups, pid); g != "" {
+				return g
+			}
+		}
+	}
+	return ""
+}
+
+// isStepdOf tells whether a process is the slurmstepd of a step of the job. Any process can use
+// that name, but only root's is trusted.
+func isStepdOf(pid int, job uint32) bool {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil || st.Uid != 0 {
+		return false
+	}
+	b, err := os.ReadFile(dir + "/cmdline")
+	return err == nil && bytes.HasPrefix(b, fmt.Appendf(nil, "slurmstepd: [%d.", job))
+}
+
+// enterJobCgroup moves a device server into the job's cgroup when the first task comes, if the
+// server was started before the cgroup existed. Memory that the server holds already is not
+// counted.
+func (j *job) enterJobCgroup(lc *localCapsule, task int) {
+	if lc.devices == nil || lc.devices.Cgroup() != "" {
+		return
+	}
+	g := deviceCgroup(jobCgroup(j.c.Cgroups, task), lc.index)
+	if g == "" {
+		return
+	}
+	if err := lc.devices.Enter(g); err != nil {
+		j.log.Warn("the job's limits do not apply to its device server", "capsule", lc.index, "error", err)
+	}
+}
+
+// endDeviceServer ends a device server, and removes the job's cgroup if the cgroup is empty. It
+// may be called twice.
+func endDeviceServer(ctx context.Context, s *life.Server) error {
+	g := s.Cgroup()
+	if err := s.End(ctx); err != nil || g == "" {
+		return err
+	}
+	return removeEmptyCgroup(filepath.Dir(g))
+}
+
+// removeEmptyCgroup removes a cgroup unless it is in use.
+func removeEmptyCgroup(group string) error {
+	err := os.Remove(group)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY) {
+		return nil
+	}
+	return err
+}
 
 // cgroupsOf returns the folders of a process's cgroups, in all mounted hierarchies. It returns
 // nil for a process that has ended.

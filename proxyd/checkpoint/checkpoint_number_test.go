@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// TestNumbersAreSpentOnce: of checkpoints that are deleted, got lost or never came to be.
-func TestNumbersAreSpentOnce(t *testing.T) {
+// TestNumbersAreUsedOnce: also numbers of checkpoints that were deleted, lost or never made.
+func TestNumbersAreUsedOnce(t *testing.T) {
 	l := newLab(t)
 	n1 := l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	j := n1.jobFor(7)
@@ -24,7 +24,7 @@ func TestNumbersAreSpentOnce(t *testing.T) {
 		got, err := n1.nextNumber(t.Context(), 7, own)
 		noError(t, err)
 		if got != want {
-			t.Fatalf("the next is %d, want %d", got, want)
+			t.Fatalf("the next number is %d, want %d", got, want)
 		}
 	}
 	took := func(number uint32) {

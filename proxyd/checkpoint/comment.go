@@ -37,7 +37,7 @@ func (j *job) trimJobPrefix(text string) string {
 func (j *job) setCommentNow(ctx context.Context, text string) {
 	text = j.trimJobPrefix(text)
 	if err := j.c.writeComment(ctx, j.slurmName(), text); err != nil {
-		j.log.Info("comment", "text", text, "error", err)
+		j.log.Info("write the job's comment", "text", text, "error", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func (j *job) startPeriodic() {
 			case <-tick.C:
 			}
 			if _, err := j.c.requestCheckpoint(ctx, j, checkpointRequest{After: forwardSignal, Reason: "periodic"}); err != nil && ctx.Err() == nil {
-				j.log.Warn("periodic checkpoint", "error", err)
+				j.log.Warn("periodic checkpoint failed", "error", err)
 				j.setComment(fmt.Sprintf(commentNoCheckpoint+"%s: %v", time.Now().Format(time.TimeOnly), err))
 			}
 		}

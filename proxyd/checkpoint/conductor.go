@@ -21,7 +21,7 @@ import (
 )
 
 // ErrNoJob is wrapped by errors about a job that this node does not know.
-var ErrNoJob = errors.New("no job of ours")
+var ErrNoJob = errors.New("no such protected job")
 
 // ErrAway is wrapped by a Remote's error when a node's daemon cannot be reached.
 var ErrAway = errors.New("proxyd does not answer")

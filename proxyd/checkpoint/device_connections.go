@@ -23,7 +23,7 @@ const (
 	freezeTries            = 20
 )
 
-var errAlwaysConnected = errors.New("a process is connected to the device server all the time")
+var errAlwaysConnected = errors.New("a process stays connected to the device server")
 
 // freezeDisconnected thaws and freezes frozen programs until none of them is connected to the
 // capsule's device server. A program that is not frozen closes its connection by itself.

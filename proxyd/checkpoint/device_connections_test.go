@@ -33,7 +33,7 @@ func TestVisited(t *testing.T) {
 			}
 		}
 		if got := hasDeviceConnection(ours.String()); got != want {
-			t.Errorf("%s: %v\n%s", when, got, &ours)
+			t.Errorf("%s: connected: %v\n%s", when, got, &ours)
 		}
 	}
 	look(false, "before")
@@ -52,6 +52,6 @@ func TestVisited(t *testing.T) {
 	server.Close()
 	look(false, "afterwards")
 	if hasDeviceConnection("ffff: 00000003 00000000 00000000 0005 03 12\nffff: 00000003 00000000 00000000 0001 03 12 /x/device\n") {
-		t.Error("others are taken for it")
+		t.Error("another socket counts as a connection to the device server")
 	}
 }

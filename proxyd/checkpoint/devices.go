@@ -17,7 +17,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
 // Each capsule of a job with GPUs has a device server (package life), which holds the GPUs:
@@ -29,7 +28,7 @@ import (
 //	unlock     when all programs of the job are restored: the servers connect to each other and go on
 //	remove     the server is ended with the capsule
 //
-// The server is in the job's cgroup (device_cgroup.go). If the server dies, the state of the
+// The server is in the job's cgroup (cgroups.go). If the server dies, the state of the
 // devices is lost: the run is ended, and the job resumes from its newest checkpoint.
 
 // DeviceConfig describes the GPUs that jobs get on this node.
@@ -67,110 +66,6 @@ func (c *Conductor) deviceDir(job uint32, index int) string {
 	return filepath.Join(c.devicesDir(), capsuleName(job, index))
 }
 
-// gpuCounts returns the number of GPUs of each capsule of a new job; nil if the job has none.
-func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) {
-	if c.Devices.Kind == kindNone {
-		return nil, nil
-	}
-	all, err := c.Slurm.GPUs(ctx, s.String())
-	if err != nil || all == nil {
-		return nil, err
-	}
-	if len(all) != len(s.Nodes) {
-		return nil, fmt.Errorf("GPUs of %d nodes are shown, and it has %d", len(all), len(s.Nodes))
-	}
-	counts := make([]int, len(all))
-	for i, gpus := range all {
-		counts[i] = len(gpus)
-	}
-	return counts, nil
-}
-
-// gpuGrant lists the GPUs of a capsule in this run.
-type gpuGrant struct {
-	slurmNumbers []int // as Slurm numbers them
-	order        []int // for each GPU of the first run, its index among these
-
-	machineNumbers []int // slurmNumbers, counted on the machine
-}
-
-// grantGPUs distributes a node's GPUs over its n capsules, and returns the share of capsule
-// place, which had began GPUs in the first run. Capsules share a GPU only if there are more
-// capsules than GPUs. If a capsule has fewer GPUs than in the first run, several of its first
-// run's GPUs map to one.
-func grantGPUs(gpus []int, place, n, began int) gpuGrant {
-	first, end := place*len(gpus)/n, (place+1)*len(gpus)/n
-	names := gpus[first:max(end, first+1)]
-	return gpuGrant{slurmNumbers: names, order: server.Spread(began, min(began, len(names)))}
-}
-
-// findGrant returns the GPUs of a capsule on this node; nil if the capsule had none in the first
-// run.
-func (j *job) findGrant(ctx context.Context, rec *Record, where placement, index int) (*gpuGrant, error) {
-	if index >= len(rec.GPUs) || rec.GPUs[index] == 0 {
-		return nil, nil
-	}
-	c := j.c
-	if c.Devices.Kind == kindNone {
-		return nil, fmt.Errorf("node %s gives jobs no devices (devices.kind in its proxyd.yaml), and it has %d", c.Node, rec.GPUs[index])
-	}
-	all, err := c.Slurm.GPUs(ctx, rec.Slurm)
-	if err != nil {
-		return nil, err
-	}
-	here, err := where.capsulesOn(c.Node)
-	if err != nil {
-		return nil, err
-	}
-	at := slices.Index(where.today, c.Node)
-	if at >= len(all) || len(all[at]) == 0 {
-		return nil, fmt.Errorf("it has no GPUs on %s now, and began with %d", c.Node, rec.GPUs[index])
-	}
-	place, gpus := slices.Index(here, index), all[at]
-	machine := grantGPUs(gpus, place, len(here), rec.GPUs[index]).slurmNumbers
-	if c.Devices.Relative {
-		gpus = make([]int, len(gpus))
-		for i := range gpus {
-			gpus[i] = i
-		}
-	}
-	g := grantGPUs(gpus, place, len(here), rec.GPUs[index])
-	g.machineNumbers = machine
-	return &g, nil
-}
-
-// hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules had in the first
-// run.
-func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
-	j.mu.Lock()
-	rec, where := j.rec, j.placement
-	j.mu.Unlock()
-	if rec.GPUs == nil {
-		return false, nil
-	}
-	all, err := j.c.Slurm.GPUs(ctx, rec.Slurm)
-	if err != nil {
-		return false, err
-	}
-	for i, node := range where.today {
-		here, err := where.capsulesOn(node)
-		if err != nil {
-			return false, err
-		}
-		began, has := 0, 0
-		for _, k := range here {
-			began += rec.GPUs[k]
-		}
-		if i < len(all) {
-			has = len(all[i])
-		}
-		if has < began {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
 // by which programs reach the server.
 func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, point *resumePoint, m *CapsuleMeta) ([]capsule.Bind, error) {
@@ -182,7 +77,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 		return nil, err
 	}
 	if !hasDevices(kit) {
-		return nil, fmt.Errorf("it has GPUs, and no %s was installed beside the plugin's shim when it began", kitDriver)
+		return nil, fmt.Errorf("the job has GPUs, and no %s was installed beside the plugin's shim when the job began", kitDriver)
 	}
 	address := j.c.Devices.Address
 	if address == "" {
@@ -209,7 +104,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	}
 	if m != nil && m.Devices != nil {
 		if m.Devices.Kind != j.c.Devices.Kind {
-			return nil, fmt.Errorf("its devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
+			return nil, fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
 		lc.devices, err = life.Restore(ctx, spec, streamSource{point.reader, m, devicesFolder + "/"})
 	} else {
@@ -222,25 +117,6 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 		lc.note.GPUs = append(lc.note.GPUs, strconv.Itoa(n))
 	}
 	return []capsule.Bind{{Source: lc.devices.SocketDir(), Target: j.c.Devices.Dir, ReadOnly: true}}, nil
-}
-
-// realGPUs returns the UUIDs of the node's GPUs with these numbers.
-func (c *Conductor) realGPUs(ctx context.Context, numbers []int) ([]string, error) {
-	all, err := c.Devices.GPUs(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("GPUs of node %s: %w", c.Node, err)
-	}
-	var out []string
-	for _, n := range numbers {
-		if n >= len(all) {
-			return nil, fmt.Errorf("node %s: Slurm gives it GPU %d, and the driver knows %d", c.Node, n, len(all))
-		}
-		if all[n] == "" { // the driver would not show the GPUs after this one
-			return nil, fmt.Errorf("node %s: GPU %d does not answer", c.Node, n)
-		}
-		out = append(out, all[n])
-	}
-	return out, nil
 }
 
 // endDevices ends the capsule's device server. It may be called twice.
@@ -300,9 +176,9 @@ func (j *job) watchDevices(ctx context.Context, lc *localCapsule) {
 		why, end = errOutOfMemory, j.holdRun
 	}
 	err := fmt.Errorf("node %s: %w", j.c.Node, why)
-	j.log.Error("the run is ended", "capsule", lc.index, "error", err)
+	j.log.Error("the run is ended: its devices are lost", "capsule", lc.index, "error", err)
 	if err := end(ctx, err); err != nil {
-		j.log.Error("requeue the job", "error", err)
+		j.log.Error("cannot requeue the job", "error", err)
 	}
 }
 
@@ -330,7 +206,7 @@ func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, 
 	if err != nil {
 		return nil, fmt.Errorf("devices: %w", err)
 	}
-	j.log.Info("devices", "capsule", lc.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
+	j.log.Info("devices saved", "capsule", lc.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
 	return &DeviceMeta{j.c.Devices.Kind, r.Processes, r.ID, r.Bytes, r.Written, r.Known}, nil
 }
 
@@ -395,7 +271,7 @@ func (c *Conductor) discardDevices(ctx context.Context, known []string) error {
 			err = endDeviceServer(ctx, s)
 		}
 		if err != nil {
-			c.Log.Error("discard", "devices", e.Name(), "error", err)
+			c.Log.Error("discard a device server", "devices", e.Name(), "error", err)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestGranted: whatever a node has, each capsule has something of it, and each GPU that it began with is one of those.
-func TestGranted(t *testing.T) {
+// TestGrantGPUs: each capsule gets a GPU of its node, and each GPU of its first run maps to one that the capsule gets.
+func TestGrantGPUs(t *testing.T) {
 	for _, c := range []struct {
 		gpus            []int
 		place, n, began int
@@ -31,7 +31,7 @@ func TestGranted(t *testing.T) {
 		{[]int{8, 9}, 2, 3, 1, gpuGrant{slurmNumbers: []int{9}, order: []int{0}}},
 	} {
 		if got := grantGPUs(c.gpus, c.place, c.n, c.began); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%v, capsule %d of %d that began with %d: %v, want %v", c.gpus, c.place, c.n, c.began, got, c.want)
+			t.Errorf("GPUs %v, capsule %d of %d that began with %d: granted %v, want %v", c.gpus, c.place, c.n, c.began, got, c.want)
 		}
 	}
 	for m := 1; m < 9; m++ {
@@ -41,11 +41,11 @@ func TestGranted(t *testing.T) {
 				for began := 1; began < 9; began++ {
 					g := grantGPUs(gpus, place, n, began)
 					if len(g.slurmNumbers) == 0 || len(g.order) != began {
-						t.Fatalf("%d GPUs, capsule %d of %d that began with %d: %v", m, place, n, began, g)
+						t.Fatalf("%d GPUs, capsule %d of %d that began with %d: granted %v", m, place, n, began, g)
 					}
 					for i, at := range g.order {
 						if at < 0 || at >= len(g.slurmNumbers) || i > 0 && at < g.order[i-1] {
-							t.Fatalf("%d GPUs, capsule %d of %d that began with %d: %v", m, place, n, began, g)
+							t.Fatalf("%d GPUs, capsule %d of %d that began with %d: granted %v", m, place, n, began, g)
 						}
 					}
 				}
@@ -54,7 +54,7 @@ func TestGranted(t *testing.T) {
 	}
 }
 
-// TestRealGPUs: Slurm's numbers become names that hold whatever a cgroup shows.
+// TestRealGPUs: Slurm's numbers become UUIDs, which do not depend on the devices that a cgroup shows.
 func TestRealGPUs(t *testing.T) {
 	c := &Conductor{Config: Config{Node: "n1", Devices: DeviceConfig{GPUs: func(context.Context) ([]string, error) {
 		return []string{"GPU-a", "", "GPU-c"}, nil
@@ -67,6 +67,6 @@ func TestRealGPUs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := c.realGPUs(t.Context(), []int{0, 1}); err == nil || err.Error() != "node n1: GPU 1 does not answer" {
-		t.Errorf("one that has fallen off its bus: %v", err)
+		t.Errorf("a GPU that does not answer: %v", err)
 	}
 }

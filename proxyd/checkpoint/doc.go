@@ -8,6 +8,7 @@
 // Read in this order:
 //
 //	phases.go         a checkpoint from top to bottom
+//	attempt.go        one attempt at a checkpoint, and what follows it
 //	calls.go          the calls between nodes, and the function of each
 //	upload_record.go  the way of a checkpoint that is written to its nodes first
 //	incremental.go    what a checkpoint takes over of the previous one

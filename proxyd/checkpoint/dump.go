@@ -139,11 +139,11 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpRep
 	defer m.releaseStageRoom()
 	r, err := j.dumpShare(ctx, m, b)
 	if b.Ticket == "" && isOutOfSpace(err) {
-		j.log.Warn("dump", "checkpoint", id, "error", err)
+		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return dumpReply{StageFull: true}, nil
 	}
 	if errors.Is(err, errBaseUnusable) {
-		j.log.Warn("dump", "checkpoint", id, "error", err)
+		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return dumpReply{BaseUnusable: true}, nil
 	}
 	return r, err
@@ -197,7 +197,7 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (shareWriter, error) {
 	if b.Ticket == "" {
 		if j.c.Stage == nil {
-			return nil, errors.New("it has no staging folder")
+			return nil, errors.New("the node has no staging folder")
 		}
 		h, err := j.c.Stage.Create(id)
 		return stageShare{h}, err
@@ -386,7 +386,7 @@ func (a *attempt) commit(ctx context.Context) error {
 		return a.pledgeUpload(ctx)
 	}
 	if err := a.j.c.replaceUpload(a.j.id); err != nil {
-		a.log.Warn("an older upload", "error", err)
+		a.log.Warn("end an older upload", "error", err)
 	}
 	return nil
 }

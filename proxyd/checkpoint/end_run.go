@@ -57,7 +57,7 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	// In the background: the epilog need not wait for the shared folder.
 	c.startBackground(func(ctx context.Context) {
 		if err := c.settleEndedRun(ctx, id, run, again); err != nil {
-			c.Log.Error("after the end", "job", id, "error", err)
+			c.Log.Error("clean up after the end of a run", "job", id, "error", err)
 		}
 	})
 	return nil
@@ -92,7 +92,7 @@ func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 		err = c.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, true))
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
-		c.Log.Warn("after the end of a run that never began", "job", id, "error", err)
+		c.Log.Warn("clean up after a run that never began", "job", id, "error", err)
 	}
 }
 
@@ -128,20 +128,20 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 		}
 		for _, j := range c.allJobs() {
 			if j.isAbandoned(ctx) {
-				j.log.Warn("the job has left without a word")
+				j.log.Warn("the job has ended without an epilog")
 				if err := c.End(ctx, j.id); err != nil && ctx.Err() == nil {
-					j.log.Error("clear away", "error", err)
+					j.log.Error("remove an ended job", "error", err)
 				}
 			}
 		}
 		if err := c.dropUnneededShares(); err != nil && ctx.Err() == nil {
-			c.Log.Warn("the stage", "error", err)
+			c.Log.Warn("delete unneeded shares", "error", err)
 		}
 		if !cleaner.isElected() {
 			continue
 		}
 		if err := cleaner.removeEnded(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			c.Log.Warn("jobs that are over", "error", err)
+			c.Log.Warn("remove ended jobs", "error", err)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func (j *job) awaitLeaderDecision(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaderDecisionTimeout)
 	defer cancel()
 	if err := j.c.callNodeRetrying(ctx, unreachableTimeout, j.leaderNode(), j.id, callAwaitDecision, empty{}, nil); err != nil && !errors.Is(err, ErrNoJob) {
-		j.log.Info("the leader has no word about the job's end", "error", err)
+		j.log.Info("the leader does not say whether the job is still needed", "error", err)
 	}
 }
 
@@ -256,7 +256,7 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 		}
 		switch {
 		case err != nil: // slurmctld will answer later
-			c.Log.Warn("after the end", "job", id, "error", err)
+			c.Log.Warn("clean up after the end of a run", "job", id, "error", err)
 		case s.Restarts > run || s.Waits():
 			return nil
 		case len(again) > 0 && s.Runs(): // Slurm will notice the end

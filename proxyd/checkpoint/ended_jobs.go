@@ -60,7 +60,7 @@ func (cleaner *endedJobsCleaner) isElected() bool {
 	}
 	f, err := os.OpenFile(filepath.Join(cleaner.c.records.dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		cleaner.c.Log.Warn("tidy", "error", err)
+		cleaner.c.Log.Warn("elect the cleaner of ended jobs", "error", err)
 		return false
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
@@ -121,7 +121,7 @@ func (c *Conductor) removeEndedJob(ctx context.Context, rec *Record) error {
 	if _, may := graceFor(now, s); !may || now.Submitted != rec.Submitted || c.findJob(rec.Job) != nil {
 		return nil
 	}
-	c.Log.Info("the job is over, and nobody had noticed", "job", rec.Job)
+	c.Log.Info("removed a job that ended without a leader", "job", rec.Job)
 	return errors.Join(c.Pool.Give(ctx, jobName(rec.Job)), c.deleteRecord(rec.Job))
 }
 

@@ -106,9 +106,9 @@ func left(t *testing.T, c *Conductor) string {
 	return strings.Join(ids, " ")
 }
 
-// TestTidy: what a job has that was cancelled while it waited goes soon, and that of a job
+// TestCleaner: what a job has that was cancelled while it waited goes soon, and that of a job
 // that Slurm has forgotten later; nothing else goes.
-func TestTidy(t *testing.T) {
+func TestCleaner(t *testing.T) {
 	q := newQueue(t)
 	c := tidyOn(t, "n1", t.TempDir(), q, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	owed := recordOf(5)
@@ -124,7 +124,7 @@ func TestTidy(t *testing.T) {
 	tidy := &endedJobsCleaner{c: c}
 	defer tidy.close()
 	if !tidy.isElected() {
-		t.Fatal("somebody else is the tidier")
+		t.Fatal("another daemon is elected")
 	}
 	now := time.Now()
 	for _, step := range []struct {
@@ -143,14 +143,14 @@ func TestTidy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := left(t, c); got != step.want {
-			t.Fatalf("%s later: %s are left, want %s", step.after, got, step.want)
+			t.Fatalf("%s later: the files %s are left, want %s", step.after, got, step.want)
 		}
 	}
 }
 
-// TestTidySilence: a slurmctld that did not answer, or a job that was requeued, begins the
+// TestCleanerUnanswered: a slurmctld that did not answer, or a job that was requeued, begins the
 // wait anew.
-func TestTidySilence(t *testing.T) {
+func TestCleanerUnanswered(t *testing.T) {
 	q := newQueue(t)
 	c := tidyOn(t, "n1", t.TempDir(), q, 1, 2)
 	tidy := &endedJobsCleaner{c: c}
@@ -166,39 +166,39 @@ func TestTidySilence(t *testing.T) {
 	}
 	q.away(t, true)
 	if err := look(time.Hour, over); err == nil {
-		t.Error("nothing is said of a slurmctld that does not answer")
+		t.Error("no error although slurmctld does not answer")
 	}
 	q.away(t, false)
 	if err := look(time.Second, map[uint32]string{2: "RUNNING"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(t, c); got != "1 2" {
-		t.Fatalf("%s are left", got)
+		t.Fatalf("the files %s are left, want all", got)
 	}
 	// Another job has the number by now.
 	rec := recordOf(1)
 	rec.Submitted = "2026-08-01T00:00:00"
 	if err := errors.Join(c.records.save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
-		t.Errorf("another job's record was taken for it: %v", err)
+		t.Errorf("removed the record of another job: %v", err)
 	}
 	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || left(t, c) != "2" {
-		t.Errorf("%s are left, %v", left(t, c), err)
+		t.Errorf("the files %s are left, error %v", left(t, c), err)
 	}
 }
 
-// TestOneTidier: of the daemons of a cluster one looks, and when it goes another one does.
-func TestOneTidier(t *testing.T) {
+// TestOneCleaner: one daemon of a cluster is elected, and another one after its end.
+func TestOneCleaner(t *testing.T) {
 	q, shared := newQueue(t), t.TempDir()
 	one, two := &endedJobsCleaner{c: tidyOn(t, "n1", shared, q)}, &endedJobsCleaner{c: tidyOn(t, "n2", shared, q)}
 	if !one.isElected() || two.isElected() {
-		t.Error("two tidiers, or none")
+		t.Error("want exactly one elected daemon")
 	}
 	if !one.isElected() {
-		t.Error("the tidier has forgotten that it is")
+		t.Error("the elected daemon lost its election")
 	}
 	one.close()
 	if !two.isElected() {
-		t.Error("no tidier")
+		t.Error("no daemon is elected after the first has ended")
 	}
 	two.close()
 }

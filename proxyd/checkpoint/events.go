@@ -103,7 +103,7 @@ func (j *job) saveRunEnv(lc *localCapsule) {
 	j.mu.Unlock()
 	env, err := readSlurmEnv(pid)
 	if err != nil {
-		j.log.Warn("environment of the batch step", "error", err)
+		j.log.Warn("read the environment of the batch step", "error", err)
 		return
 	}
 	j.mu.Lock()
@@ -152,7 +152,7 @@ func (j *job) handleTermination(ctx context.Context) {
 	if !gaveUp { // After givenUp this daemon itself ends the run, which is not complete and is not captured.
 		v, reason, err = j.c.askVerdict(ctx, j.id, run)
 	}
-	j.log.Info("asked to end", "verdict", reason, "error", err)
+	j.log.Info("SIGTERM from Slurm", "verdict", reason, "error", err)
 	if err == nil && v != forwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, checkpointRequest{After: v, Reason: reason})
 	}
@@ -178,7 +178,7 @@ func (j *job) handleTermination(ctx context.Context) {
 	for _, signal := range all {
 		err := errors.Join(signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGCONT), signal.capsule.capsule.Signal(ctx, signal.program, syscall.SIGTERM))
 		if err != nil && !errors.Is(err, capsule.ErrStale) {
-			j.log.Warn("signal", "program", signal.program, "error", err)
+			j.log.Warn("send a signal", "program", signal.program, "error", err)
 		}
 	}
 }

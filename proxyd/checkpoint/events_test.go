@@ -11,8 +11,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// TestEnvIsNoted: also of a script that began before it was watched, and once.
-func TestEnvIsNoted(t *testing.T) {
+// TestRunEnvIsSaved: once, also for a script that started before the watch.
+func TestRunEnvIsSaved(t *testing.T) {
 	n1 := newLab(t).boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	warden := exec.Command("cat") // until its input ends
 	warden.Env = []string{"SLURM_JOB_ID=7", "HOME=/"}
@@ -40,7 +40,7 @@ func TestEnvIsNoted(t *testing.T) {
 			lc := &localCapsule{note: capsuleNote{Job: 7, WardenPIDs: map[string]int{batchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
 			j.handleEvent(lc, capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
 			if lc.note.RunEnv["SLURM_JOB_ID"] != tt.want || lc.note.FirstEnv["SLURM_JOB_ID"] != tt.want {
-				t.Errorf("now %q, at first %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)
+				t.Errorf("environment of this run %q, of the first run %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)
 			}
 		})
 	}

@@ -41,9 +41,9 @@ func sleeper(t *testing.T, path string) capsule.Program {
 	return capsule.Program{Name: batchProgram, Cgroup: group}
 }
 
-// TestMapped: what a job runs of the system is compared when it is restored, and what is its
+// TestSystemExecutables: what a job runs of the system is compared when it is restored, and what is its
 // user's is not.
-func TestMapped(t *testing.T) {
+func TestSystemExecutables(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: files of different owners")
 	}
@@ -71,7 +71,7 @@ func TestMapped(t *testing.T) {
 		}
 	}
 	if !slices.Contains(got, sleep) || !slices.ContainsFunc(got, libc) || slices.Contains(got, users) {
-		t.Fatalf("mapped: %v", got)
+		t.Fatalf("system executables: %v", got)
 	}
 	then, err := host.FingerprintOf("/", got...)
 	if err != nil || then.Files[sleep] == "" {
@@ -79,10 +79,10 @@ func TestMapped(t *testing.T) {
 	}
 	c := &Conductor{Config: Config{Node: "n2"}}
 	if err := c.checkCompatible(&CapsuleMeta{Fingerprint: then}); err != nil {
-		t.Errorf("on the node itself: %v", err)
+		t.Errorf("on the same node: %v", err)
 	}
 	then.Files[sleep] = "0123456789abcdef"
 	if err := c.checkCompatible(&CapsuleMeta{Fingerprint: then}); err == nil || !strings.Contains(err.Error(), "node n2: incompatible node: "+sleep+" is another build (") {
-		t.Errorf("with another build: %v", err)
+		t.Errorf("on a node with another build: %v", err)
 	}
 }

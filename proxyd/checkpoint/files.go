@@ -52,7 +52,7 @@ func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 	defer both.Wait()
 	both.Go(func() {
 		if err := lc.journal.Run(ctx, journalPeriod); err != nil && ctx.Err() == nil {
-			j.log.Error("list of files", "capsule", lc.index, "error", err)
+			j.log.Error("record changed files", "capsule", lc.index, "error", err)
 		}
 	})
 	j.mu.Lock()
@@ -67,10 +67,10 @@ func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, files.ErrNoFanotify):
 			j.c.warnNoFanotify.Do(func() {
-				j.c.Log.Warn("what static programs do to files is not recorded on this node", "error", err)
+				j.c.Log.Warn("changes of files by static programs are not recorded on this node", "error", err)
 			})
 		default:
-			j.log.Error("what static programs do to files is not recorded any more", "capsule", lc.index, "error", err)
+			j.log.Error("changes of files by static programs are not recorded any more", "capsule", lc.index, "error", err)
 		}
 	})
 }
@@ -204,10 +204,10 @@ func (j *job) removeJournal(lc *localCapsule) error {
 	select {
 	case <-lc.journalIdle:
 	case <-time.After(journalIdleTimeout):
-		j.log.Warn("the watch of files hangs", "capsule", lc.index)
+		j.log.Warn("the recorder of changed files hangs", "capsule", lc.index)
 	}
 	if err := lc.journal.Close(); err != nil { // only lines that were never readable are lost
-		j.log.Info("list of files", "capsule", lc.index, "error", err)
+		j.log.Info("record changed files", "capsule", lc.index, "error", err)
 	}
 	return os.RemoveAll(j.c.journalDir(j.id, lc.index))
 }

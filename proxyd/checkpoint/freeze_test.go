@@ -21,7 +21,7 @@ func (r resuming) Phase(_ context.Context, node, _, _, phase string, _ []byte) (
 	return []byte("{}"), nil
 }
 
-// TestFrozenTooLate: what comes to stand still when its attempt is over goes on again.
+// TestFrozenTooLate: programs that are frozen after the end of their attempt are thawed again.
 func TestFrozenTooLate(t *testing.T) {
 	c := &Conductor{Config: Config{Node: "n1"}, daemonCtx: t.Context()}
 	told := make(resuming, 9)
@@ -29,7 +29,7 @@ func TestFrozenTooLate(t *testing.T) {
 	id := (&lab{}).id(3)
 	j := &job{c: c, id: 7, log: slog.New(slog.DiscardHandler), placement: placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}}
 	nothing := func() error { return nil }
-	if err := j.freezeUnlessOver(id, func() error { t.Error("it takes no part"); return nil }); !errors.Is(err, errOtherAttempt) {
+	if err := j.freezeUnlessOver(id, func() error { t.Error("freezes without a membership"); return nil }); !errors.Is(err, errOtherAttempt) {
 		t.Error(err)
 	}
 	m := &membership{id: id, done: make(chan struct{})}
@@ -43,7 +43,7 @@ func TestFrozenTooLate(t *testing.T) {
 	}
 	c.background.Wait()
 	if len(told) != 0 {
-		t.Errorf("%d nodes went on", len(told))
+		t.Errorf("%d nodes were told to resume, want none", len(told))
 	}
 	j.membership = m
 	err := j.freezeUnlessOver(id, func() error { return j.resumeHere(t.Context(), id) })
@@ -52,6 +52,6 @@ func TestFrozenTooLate(t *testing.T) {
 	}
 	c.background.Wait() // for the capsules of this node, of which there are none
 	if len(told) != 1 || <-told != "n2" {
-		t.Error("nobody saw to it that the job goes on")
+		t.Error("the other node was not told to resume the job")
 	}
 }

@@ -34,7 +34,7 @@ func (a *attempt) startHeartbeat(ctx context.Context) {
 		for sleepUnlessDone(ctx, heartbeatInterval) {
 			asking, done := context.WithTimeout(ctx, heartbeatInterval)
 			if err := a.callEveryNode(asking, callHeartbeat, empty{}); err != nil && ctx.Err() == nil {
-				a.log.Info("not all nodes hear their leader", "error", err)
+				a.log.Info("heartbeat failed on some nodes", "error", err)
 			}
 			done()
 		}

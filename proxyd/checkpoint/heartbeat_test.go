@@ -23,8 +23,8 @@ func (h *hearing) Phase(_ context.Context, _, _, _, phase string, _ []byte) ([]b
 	return []byte("{}"), nil
 }
 
-// TestBeat: a leader says that it lives from its dump on, until there is no more to say, and not for ever.
-func TestBeat(t *testing.T) {
+// TestHeartbeat: a leader sends heartbeats from its dump to its end, and not for ever.
+func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hearing{}
 		a := &attempt{j: &job{c: &Conductor{Config: Config{Node: "n1"}, Deps: Deps{Remote: h}}, id: 7}, nodes: []string{"n2"}, log: slog.New(slog.DiscardHandler)}
@@ -34,27 +34,27 @@ func TestBeat(t *testing.T) {
 		cancel() // of the phase that began it
 		time.Sleep(leaderTimeout)
 		if n := h.times.Load(); n < 3 {
-			t.Errorf("it was heard %d times in a lapse", n)
+			t.Errorf("%d heartbeats within leaderTimeout, want 3 or more", n)
 		}
 		a.endHeartbeat()
 		n := h.times.Load()
 		time.Sleep(leaderTimeout)
 		if h.times.Load() != n {
-			t.Error("it goes on")
+			t.Error("heartbeats go on after endHeartbeat")
 		}
 		a.startHeartbeat(t.Context())
 		time.Sleep(heartbeatLimit + heartbeatInterval)
 		n = h.times.Load()
 		time.Sleep(leaderTimeout)
 		if h.times.Load() != n {
-			t.Error("one that hangs is heard for ever")
+			t.Error("a hanging leader sends heartbeats for ever")
 		}
 		a.endHeartbeat()
 	})
 }
 
-// TestBeatHere: a node ends its part when it has not heard of its leader for a while, not before.
-func TestBeatHere(t *testing.T) {
+// TestHeartbeatHere: a node ends its membership after leaderTimeout without a heartbeat, not before.
+func TestHeartbeatHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -70,16 +70,16 @@ func TestBeatHere(t *testing.T) {
 		for range 4 * leaderTimeout / heartbeatInterval {
 			time.Sleep(heartbeatInterval)
 			if _, err := c.Phase(t.Context(), "7", "3", callHeartbeat, []byte("{}")); err != nil || isClosed(m.done) {
-				t.Fatalf("it is over: %v, %v", isClosed(m.done), err)
+				t.Fatalf("membership over: %v, error %v", isClosed(m.done), err)
 			}
 		}
 		heard := time.Now()
 		<-m.done
 		if d := time.Since(heard); d < leaderTimeout || d > leaderTimeout+time.Second {
-			t.Errorf("after %s of silence", d)
+			t.Errorf("membership ended after %s of silence", d)
 		}
 		if _, err := c.Phase(t.Context(), "7", "3", callHeartbeat, []byte("{}")); err == nil {
-			t.Error("it takes part again")
+			t.Error("a heartbeat revived the membership")
 		}
 	})
 }

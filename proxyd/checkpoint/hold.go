@@ -130,7 +130,7 @@ func (j *job) freezeEverything(ctx context.Context) {
 			err = errors.Join(err, lc.capsule.Freeze(ctx, p.Name))
 		}
 		if err != nil && !isGone(err) {
-			j.log.Warn("freeze", "capsule", lc.index, "error", err)
+			j.log.Warn("freeze a capsule", "capsule", lc.index, "error", err)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (j *job) retrySlurmCommand(ctx context.Context, do func(context.Context, st
 		if err == nil {
 			return nil
 		}
-		j.log.Warn("Slurm is told again", "error", err)
+		j.log.Warn("Slurm refused a command; trying again", "error", err)
 		try, cancel = context.WithTimeout(ctx, slurmCommandTimeout)
 		s, looked := j.c.Slurm.Show(try, jobName(j.id))
 		cancel()

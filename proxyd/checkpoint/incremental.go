@@ -39,7 +39,7 @@ type baseCheckpoint struct {
 }
 
 // errBaseUnusable means that the base could not be read. The dump is possible without a base.
-var errBaseUnusable = errors.New("the checkpoint before cannot be built upon")
+var errBaseUnusable = errors.New("the previous checkpoint cannot be used as base")
 
 // chooseBase returns the number of the checkpoint that the nodes may use as base, or 0. Each node
 // checks by itself whether the base fits, and reports whether it was used.
@@ -53,7 +53,7 @@ func (a *attempt) chooseBase(ctx context.Context) uint32 {
 	}
 	id, _, err := a.j.c.Store.Newest(ctx, a.id.JobID)
 	if err != nil {
-		a.log.Warn("the checkpoint before is not found", "error", err)
+		a.log.Warn("cannot find the previous checkpoint", "error", err)
 	}
 	return id.Number
 }
@@ -71,7 +71,7 @@ func (j *job) openBase(ctx context.Context, w shareWriter, id store.ID, number u
 		meta, err = decodeMeta(m.Meta)
 	}
 	if err != nil { // The base may be deleted or damaged. The job is captured all the same.
-		j.log.Warn("the checkpoint before is not built upon", "checkpoint", id, "error", err)
+		j.log.Warn("the previous checkpoint is not used as base", "checkpoint", id, "error", err)
 		return nil
 	}
 	j.mu.Lock()

@@ -43,15 +43,15 @@ func (l *lab) arrive(up *Upload) {
 	n1 := l.nodes["n1"]
 	n1.startUpload(up, nil)
 	if lost, err := l.await(n1, time.Minute); lost != nil || err != nil {
-		l.t.Fatalf("await: %+v, %v", lost, err)
+		l.t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	noError(l.t, n1.waitForUpload(l.t.Context(), 7, func() {}))
 	l.there(up.Number)
 }
 
-// TestUploadOnAnother: a staged checkpoint that has streams of one in the store arrives whole, and stays so when that one is gone. While
+// TestIncrementalUpload: a staged checkpoint that has streams of one in the store arrives whole, and stays so when that one is gone. While
 // it is on its way, no rule deletes what it is made upon.
-func TestUploadOnAnother(t *testing.T) {
+func TestIncrementalUpload(t *testing.T) {
 	l := newLab(t)
 	n1, n2 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil)
 	l.arrive(l.staged(1, false))
@@ -59,19 +59,19 @@ func TestUploadOnAnother(t *testing.T) {
 	up := l.stagedOn(3, 1)
 	n1.Keep.Count = 1
 	if !n2.IsNeededAsBase(l.id(1)) || n2.IsNeededAsBase(l.id(2)) || n2.IsNeededAsBase(l.id(3)) {
-		t.Error("what is needed is not known")
+		t.Error("the base is not reported as needed")
 	}
 	noError(t, n1.deleteExpired(t.Context(), 7))
 	if got := fmt.Sprint(l.numbers()); got != "[1 2]" {
-		t.Errorf("in the store: %s", got)
+		t.Errorf("checkpoints in the store: %s", got)
 	}
 	n1.startUpload(up, nil)
 	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := fmt.Sprint(l.numbers()); got != "[3]" {
-		t.Errorf("in the store: %s", got)
+		t.Errorf("checkpoints in the store: %s", got)
 	}
 	if n2.IsNeededAsBase(l.id(1)) {
-		t.Error("it is needed when the other has arrived")
+		t.Error("the base is reported as needed after the upload")
 	}
 	for range 3 {
 		_, err := n2.Store.GC(t.Context(), store.Policy{}, nil, false)
@@ -83,8 +83,8 @@ func TestUploadOnAnother(t *testing.T) {
 	}
 }
 
-// TestExpiredMeanwhile: what was too old a moment ago stays if a checkpoint was made upon it since.
-func TestExpiredMeanwhile(t *testing.T) {
+// TestExpiredBase: an expired checkpoint stays if it has become a base meanwhile.
+func TestExpiredBase(t *testing.T) {
 	l := newLab(t)
 	n1 := l.boot("n1", t.TempDir()+"/s", nil)
 	l.boot("n2", t.TempDir()+"/s", nil)
@@ -92,12 +92,12 @@ func TestExpiredMeanwhile(t *testing.T) {
 	l.stagedOn(3, 1)
 	noError(t, n1.deleteUnlessBase(t.Context(), l.id(1)))
 	if got := fmt.Sprint(l.numbers()); got != "[1]" {
-		t.Errorf("in the store: %s", got)
+		t.Errorf("checkpoints in the store: %s", got)
 	}
 	noError(t, n1.uploads.removeAll(7))
 	noError(t, n1.deleteUnlessBase(t.Context(), l.id(1)))
 	if got := fmt.Sprint(l.numbers()); got != "[]" {
-		t.Errorf("in the store: %s", got)
+		t.Errorf("checkpoints in the store: %s", got)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestPledge(t *testing.T) {
 		t.Helper()
 		err := n1.uploads.pledge(&up, func() error {
 			if now, err := n2.uploads.load(7); err != nil || !before.isSame(now) || !n2.IsNeededAsBase(l.id(1)) {
-				t.Errorf("while it is pledged: %+v, %v, needs its base: %v", now, err, n2.IsNeededAsBase(l.id(1)))
+				t.Errorf("while pledged: upload %+v, error %v, base needed: %v", now, err, n2.IsNeededAsBase(l.id(1)))
 			}
 			return after
 		})
@@ -124,31 +124,31 @@ func TestPledge(t *testing.T) {
 	}
 	pledged(errBaseUnusable)
 	if now, err := n2.uploads.load(7); err != nil || !before.isSame(now) || n2.IsNeededAsBase(l.id(1)) {
-		t.Errorf("of one that is not whole, there is left %+v, %v", now, err)
+		t.Errorf("after a pledge without its base: upload %+v, error %v", now, err)
 	}
 	pledged(nil)
 	if now, err := n2.uploads.load(7); err != nil || !up.isSame(now) || !n2.IsNeededAsBase(l.id(1)) {
-		t.Errorf("of one that is whole: %+v, %v", now, err)
+		t.Errorf("after the pledge: upload %+v, error %v", now, err)
 	}
 	noError(t, n1.uploads.removeAll(7))
 
 	noError(t, writeJSON(n1.uploads.path(7, pledgeSuffix), &up)) // and then its leader died
 	if !n2.IsNeededAsBase(l.id(1)) {
-		t.Error("what is pledged needs nothing")
+		t.Error("the base of a pledge is not reported as needed")
 	}
 	l.kill("n1")
 	noError(t, n2.resumeUploads())
 	if !n2.IsNeededAsBase(l.id(1)) {
-		t.Error("another node's pledge was taken away")
+		t.Error("removed the pledge of another node")
 	}
 	noError(t, l.boot("n1", dir, nil).resumeUploads())
 	if n2.IsNeededAsBase(l.id(1)) {
-		t.Error("the pledge of a daemon that was killed stays")
+		t.Error("the pledge of a killed daemon stays")
 	}
 }
 
-// TestUploadOnAnotherKilled is TestUploadKilled for such a checkpoint.
-func TestUploadOnAnotherKilled(t *testing.T) {
+// TestIncrementalUploadKilled is TestUploadKilled for such a checkpoint.
+func TestIncrementalUploadKilled(t *testing.T) {
 	for at := 1; ; at += 3 {
 		l := newLab(t)
 		dirs := [2]string{t.TempDir() + "/s", t.TempDir() + "/s"}
@@ -167,7 +167,7 @@ func TestUploadOnAnotherKilled(t *testing.T) {
 		n1 = l.boot("n1", dirs[0], nil)
 		noError(t, n1.resumeUploads())
 		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
-			t.Fatalf("step %d: await: %+v, %v", at, lost, err)
+			t.Fatalf("step %d: wait for the upload: lost %+v, error %v", at, lost, err)
 		}
 		l.there(2)
 		if err == nil {
@@ -190,23 +190,23 @@ func TestUploadWithoutItsBase(t *testing.T) {
 	noError(t, n1.checkBaseStored(t.Context(), up))
 	noError(t, n1.Store.Delete(t.Context(), l.id(1)))
 	if err := n1.checkBaseStored(t.Context(), up); !errors.Is(err, errBaseUnusable) {
-		t.Errorf("what is gone is there: %v", err)
+		t.Errorf("the deleted base is found: %v", err)
 	}
 	n1.startUpload(up, nil)
 	lost, err := l.await(n1, time.Minute)
-	if err != nil || lost == nil || !strings.Contains(lost.Lost, "0/batch/pages-1.img: the checkpoint before cannot be built upon") {
+	if err != nil || lost == nil || !strings.Contains(lost.Lost, "0/batch/pages-1.img: the previous checkpoint cannot be used as base") {
 		t.Fatalf("%+v, %v", lost, err)
 	}
 	if got := l.numbers(); len(got) != 0 {
-		t.Errorf("in the store: %v", got)
+		t.Errorf("checkpoints in the store: %v", got)
 	}
 	if n1.IsNeededAsBase(l.id(1)) {
-		t.Error("what is lost needs something")
+		t.Error("the base of a lost upload is reported as needed")
 	}
 }
 
-// TestUpon: what a node dumps upon, into its stage and into the store.
-func TestUpon(t *testing.T) {
+// TestOpenBase: which base a node uses for a dump into its stage and into the store.
+func TestOpenBase(t *testing.T) {
 	l := newLab(t)
 	c := l.boot("n1", t.TempDir()+"/s", nil)
 	j := c.jobFor(7)
@@ -243,7 +243,7 @@ func TestUpon(t *testing.T) {
 			w := open(3)
 			for number, why := range map[uint32]string{0: "none", 1: "another run's", 9: "one that is not there"} {
 				if base := j.openBase(t.Context(), w, l.id(3), number); base != nil || base.deviceSave(3) != "" {
-					t.Errorf("upon %s: %+v", why, base)
+					t.Errorf("base %s: %+v", why, base)
 				}
 			}
 			base := j.openBase(t.Context(), w, l.id(3), 2)
@@ -277,12 +277,12 @@ func TestUpon(t *testing.T) {
 	}
 }
 
-// TestKeep: what would fail without the base too is not said to be its fault.
-func TestKeep(t *testing.T) {
+// TestCarryStreams: an error that would also occur without the base is not attributed to the base.
+func TestCarryStreams(t *testing.T) {
 	var err error
 	on := &baseCheckpoint{carry: func(context.Context, string) error { return err }}
 	if on.carryStreams(t.Context(), "3/devices/", nil) != nil || on.carried {
-		t.Error("what was not taken over is used")
+		t.Error("the base counts as used although no stream was taken over")
 	}
 	for _, tt := range []struct {
 		err  error
@@ -302,7 +302,7 @@ func TestKeep(t *testing.T) {
 	cancel()
 	err = ctx.Err()
 	if got := on.carryStreams(ctx, "3/devices/", []string{"blocks-1-0"}); !errors.Is(got, err) || errors.Is(got, errBaseUnusable) {
-		t.Errorf("when nobody has more time: %v", got)
+		t.Errorf("at the end of ctx: %v", got)
 	}
 }
 
@@ -314,8 +314,8 @@ func (d dumped) Phase(_ context.Context, node, _, _, _ string, _ []byte) ([]byte
 	return json.Marshal(d[node])
 }
 
-// TestBaseOfNobody: what no node has dumped upon is not needed, and not missed when it is gone.
-func TestBaseOfNobody(t *testing.T) {
+// TestUnusedBase: a base that no node used is not needed.
+func TestUnusedBase(t *testing.T) {
 	c := &Conductor{Config: Config{Node: "n0"}}
 	a := &attempt{j: &job{c: c, id: 7}, nodes: []string{"n1", "n2"}}
 	for _, tt := range []struct {
@@ -328,7 +328,7 @@ func TestBaseOfNobody(t *testing.T) {
 	} {
 		c.Remote = tt.nodes
 		if err := a.dumpEverywhere(t.Context(), dumpRequest{Base: 4}); err != nil || a.base != tt.want {
-			t.Errorf("%+v: upon %d, %v", tt.nodes, a.base, err)
+			t.Errorf("%+v: base %d, error %v", tt.nodes, a.base, err)
 		}
 	}
 }

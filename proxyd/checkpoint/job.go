@@ -116,7 +116,7 @@ func (c *Conductor) capsuleDir(job uint32, index int) string {
 func (j *job) saveNote(lc *localCapsule) {
 	if err := writeJSON(j.c.notePath(j.id, lc.index), lc.note); err != nil {
 		// The capsule runs on. Only a crash of this daemon would lose state now.
-		j.log.Error("note", "capsule", lc.index, "error", err)
+		j.log.Error("save a capsule's note", "capsule", lc.index, "error", err)
 	}
 }
 
@@ -175,7 +175,7 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 	j.mu.Unlock()
 	for _, r := range runners {
 		if err := r.Kill(ctx); err != nil {
-			j.log.Warn("end srun", "error", err)
+			j.log.Warn("end an srun", "error", err)
 		}
 	}
 	err := errors.Join(

@@ -166,7 +166,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 		return warden.Place{}, err
 	}
 	if len(here) == 0 {
-		return warden.Place{}, fmt.Errorf("no capsule of it is on %s: it began on %d nodes and now has %d", j.c.Node, len(where.first), len(where.today))
+		return warden.Place{}, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", j.c.Node, len(where.first), len(where.today))
 	}
 	index, mode := here[0], warden.Fresh
 	if point != nil {

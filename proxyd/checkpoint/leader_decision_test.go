@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLeaderComesBack: a node that Slurm is done with does not take the silence of a leader's
-// daemon that is being started again for its word.
+// TestLeaderComesBack: a node on which Slurm has ended the job waits for the leader's daemon
+// while that restarts.
 func TestLeaderComesBack(t *testing.T) {
 	l := newLab(t)
 	n2 := l.boot("n2", filepath.Join(t.TempDir(), "stage"), nil)
@@ -28,10 +28,10 @@ func TestLeaderComesBack(t *testing.T) {
 		select {
 		case phase := <-asked:
 			if phase != callAwaitDecision {
-				t.Fatalf("asked for %s", phase)
+				t.Fatalf("unexpected call %q", phase)
 			}
 		case <-left:
-			t.Fatal("it has left though nobody has answered")
+			t.Fatal("the node did not wait for the leader's answer")
 		}
 	}
 	l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)

@@ -23,7 +23,7 @@ func TestMetaVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.HasPrefix(string(b), fmt.Sprintf(`{"version":%d,`, c.want)) {
-				t.Errorf("devices %v: %.20s", c.devices, b)
+				t.Errorf("devices %v: encoded as %.20s", c.devices, b)
 			}
 			back, err := decodeMeta(b)
 			if err != nil || (back.Capsules[1].Devices != nil) != (c.devices != nil) {
@@ -32,7 +32,7 @@ func TestMetaVersion(t *testing.T) {
 		}
 	}
 	if m, err := decodeMeta([]byte(`{"version":1,"capsules":[{"devices":{"kind":"soft"}}]}`)); err != nil || m.Capsules[0].Devices == nil {
-		t.Errorf("one with devices from before: %v", err)
+		t.Errorf("older version with devices: %v", err)
 	}
 	for _, version := range []int{0, 3} {
 		_, err := decodeMeta(fmt.Appendf(nil, `{"version":%d}`, version))

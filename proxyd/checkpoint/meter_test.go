@@ -40,11 +40,11 @@ func TestMeter(t *testing.T) {
 	c.jobFor(7).addEvent(eventHeld, nil, "")
 	c.jobFor(7).addEvent(eventRestored, nil, "")
 	if !slices.Equal(m.events, []string{eventHeld, eventRestored}) {
-		t.Errorf("told %q", m.events)
+		t.Errorf("the meter got %q", m.events)
 	}
 }
 
-// TestEvents: none is missing in the list.
+// TestEvents: the list has all kinds of events.
 func TestEvents(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "timeline.go", nil, 0)
 	if err != nil {

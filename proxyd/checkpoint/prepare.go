@@ -63,12 +63,12 @@ var errScriptEnded = errors.New("the batch script has ended")
 
 // errSignalForwarded prevents a checkpoint after a failed attempt whose SIGTERM was forwarded:
 // the checkpoint would contain programs that are ending.
-var errSignalForwarded = errors.New("its processes were told to end already")
+var errSignalForwarded = errors.New("its processes have got SIGTERM already")
 
 var errCheckpointInProgress = errors.New("is in progress here")
 
 // errNothingLeft is the error for a job that Slurm runs and that has no programs on its node.
-var errNothingLeft = errors.New("has nothing any more on node")
+var errNothingLeft = errors.New("has no programs any more on node")
 
 // IsTransient tells whether an error of TakeCheckpoint ends by itself: a later try may succeed.
 func IsTransient(err error) bool {
@@ -279,7 +279,7 @@ func (j *job) armLeaderTimeout(m *membership) {
 	ctx, cancel := context.WithTimeout(j.c.daemonCtx, leaderTimeout)
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			j.log.Warn("the leader is silent", "checkpoint", m.id)
+			j.log.Warn("no call from the leader in time", "checkpoint", m.id)
 			j.resolveOrphaned(context.WithoutCancel(ctx), m.id, m.release)
 		}
 	})

@@ -77,7 +77,7 @@ func TestLayout(t *testing.T) {
 				}
 			}
 			if seen != capsules || nodeOfCapsule(0, capsules, nodes) != 0 {
-				t.Errorf("%d capsules on %d nodes: %d are placed", capsules, nodes, seen)
+				t.Errorf("%d capsules on %d nodes: only %d are placed", capsules, nodes, seen)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	if _, _, ok := parseTaskName(batchProgram); ok {
-		t.Error("the batch script is taken for a task")
+		t.Error("the batch script parses as a task")
 	}
 }
 
@@ -109,15 +109,15 @@ func TestTasks(t *testing.T) {
 		t.Errorf("tasks %v, %v", got, err)
 	}
 	if got, err := m.stepTasks("s0-9"); err != nil || len(got) != 0 {
-		t.Errorf("of a step that is not there: %v, %v", got, err)
+		t.Errorf("an unknown step: tasks %v, error %v", got, err)
 	}
 	m.Capsules[0].Ended = nil
 	m.Capsules[1].Programs[0].Name = "s0-1.4"
 	if _, err := m.stepTasks("s0-1"); err == nil || !strings.Contains(err.Error(), "task 4 among them") {
-		t.Errorf("a gap: %v", err)
+		t.Errorf("tasks with a gap: %v", err)
 	}
 	if m.capsuleOf("s0-2.0").Index != 1 || m.capsuleOf("s0-2.1") != nil {
-		t.Error("find")
+		t.Error("capsuleOf finds the wrong capsule")
 	}
 }
 
@@ -174,7 +174,7 @@ func TestPMI(t *testing.T) {
 	}
 }
 
-// TestEndedCaptured: a task that ended while the others were being stopped is not lost.
+// TestEndedCaptured: a task that ended while other tasks were being frozen is not lost.
 func TestEndedCaptured(t *testing.T) {
 	got, err := endedCaptured([]capsule.Program{
 		{Name: "batch", Captured: true},
@@ -187,6 +187,6 @@ func TestEndedCaptured(t *testing.T) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 	if _, err := endedCaptured([]capsule.Program{{Name: "s0-1.0", Captured: true, Ended: true, Status: syscall.WaitStatus(syscall.SIGKILL)}}); err == nil {
-		t.Error("one that was killed is taken for one that ended")
+		t.Error("a killed task counts as ended by itself")
 	}
 }

@@ -61,7 +61,7 @@ func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where pl
 		_, err = j.reconnectOnNodes(ctx, point, where, reconnectRequest{peers})
 	}
 	if err != nil {
-		return fmt.Errorf("the device servers do not find each other: %w", err)
+		return fmt.Errorf("connect the device servers: %w", err)
 	}
 	return nil
 }

@@ -45,8 +45,8 @@ func restoredOn(t *testing.T, r *wholeNodes) *job {
 	return j
 }
 
-// TestOpenOnce: when two nodes have all their programs at the same time, the job goes on once.
-func TestOpenOnce(t *testing.T) {
+// TestCompleteOnce: two nodes that report at the same time complete the restore once.
+func TestCompleteOnce(t *testing.T) {
 	for range 50 {
 		r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: "a"}, "n3": {2: "b"}}}
 		j := restoredOn(t, r)
@@ -61,17 +61,17 @@ func TestOpenOnce(t *testing.T) {
 			}()
 		}
 		if a, b := <-opened, <-opened; a == b {
-			t.Errorf("both say %v", a)
+			t.Errorf("both calls return %v", a)
 		}
 		want := map[string]int{"meet n2": 1, "meet n3": 1, "open n2": 1, "open n3": 1}
 		if !maps.Equal(r.asked, want) {
-			t.Fatalf("%v, want %v", r.asked, want)
+			t.Fatalf("calls %v, want %v", r.asked, want)
 		}
 	}
 }
 
-// TestOpenGoesOn: what was cut short when a node's devices worked already does not have them meet again.
-func TestOpenGoesOn(t *testing.T) {
+// TestCompleteAfterRestart: device servers that work already are not connected again.
+func TestCompleteAfterRestart(t *testing.T) {
 	r := &wholeNodes{asked: map[string]int{}, at: map[string]map[int]string{"n2": {1: ""}, "n3": {2: "b"}}}
 	j := restoredOn(t, r)
 	if did, err := j.completeRestore(t.Context(), j.resumePoint, j.placement); err != nil || !did {

@@ -25,7 +25,7 @@ func (a *attempt) finish(ctx context.Context) error {
 	defer a.releaseReservation(ctx) // in the background of the job: the store may be slow
 	defer func() {
 		if err := withDeadline(ctx, finishDeadline, a, (*attempt).resumeDevices); err != nil {
-			a.log.Info("devices go on by themselves, or with their capsules", "error", err)
+			a.log.Info("resume devices", "error", err)
 		}
 	}()
 	j.mu.Lock()
@@ -35,13 +35,13 @@ func (a *attempt) finish(ctx context.Context) error {
 		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = j.c.Node
 		if err := j.c.records.save(&rec); err != nil {
-			a.log.Error("record", "error", err)
+			a.log.Error("save the job's record", "error", err)
 		}
 	}
 	if a.staged && then != forwardSignal && !a.upload.Released { // The release was requested while the checkpoint was in progress.
 		a.upload.Released = true
 		if err := j.c.uploads.change(a.upload, func(now *Upload) bool { now.Released = true; return true }); err != nil {
-			a.log.Error("record of the upload", "error", err)
+			a.log.Error("save the upload's record", "error", err)
 		}
 	}
 	follows := callResume
@@ -69,7 +69,7 @@ func (a *attempt) finish(ctx context.Context) error {
 			return a.callEveryNode(ctx, callRelease, empty{})
 		})
 		if away != nil {
-			a.log.Warn("release", "error", away)
+			a.log.Warn("release on some nodes failed", "error", away)
 		}
 		j.addEvent(eventReleased, a.nodes, exit)
 	}
@@ -78,7 +78,7 @@ func (a *attempt) finish(ctx context.Context) error {
 	}
 	if !a.staged {
 		if err := j.c.deleteExpired(ctx, j.id); err != nil {
-			a.log.Warn("older checkpoints", "error", err)
+			a.log.Warn("delete older checkpoints", "error", err)
 		}
 	}
 	if then == timeLimit {
@@ -96,7 +96,7 @@ func (a *attempt) releaseReservation(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finishDeadline)
 	defer cancel()
 	if err := a.reservation.Release(ctx); err != nil {
-		a.log.Warn("room in the store", "error", err)
+		a.log.Warn("release space in the store", "error", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func (a *attempt) requeuePreempted(ctx context.Context) error {
 	s, err := j.c.Slurm.Show(ctx, jobName(j.id))
 	switch {
 	case err != nil:
-		a.log.Info("the job's state is not known, and it is requeued", "error", err)
+		a.log.Info("cannot learn the job's state; requeue it", "error", err)
 	case s.Restarts > run:
 		return nil
 	case !s.Runs():
@@ -150,7 +150,7 @@ func (j *job) releaseCapsule(ctx context.Context, lc *localCapsule) error {
 	j.mu.Lock()
 	for key, r := range lc.sruns {
 		if err := r.Quiet(ctx); err != nil {
-			j.log.Warn("silence srun", "key", key, "error", err)
+			j.log.Warn("silence an srun", "key", key, "error", err)
 		}
 	}
 	j.mu.Unlock()
@@ -212,11 +212,11 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 			}
 		}
 		if err == nil {
-			j.log.Info("an abandoned checkpoint is over", "checkpoint", id, "released", left)
+			j.log.Info("a checkpoint without leader is resolved", "checkpoint", id, "released", left)
 			j.tellOtherNodes(ctx, id, left)
 			return
 		}
-		j.log.Error("an abandoned checkpoint", "checkpoint", id, "error", err)
+		j.log.Error("resolve a checkpoint without leader", "checkpoint", id, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-j.c.daemonCtx.Done():
@@ -245,7 +245,7 @@ func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 			continue
 		}
 		if err := j.c.callNode(ctx, node, j.id, id.Number, phase, empty{}, nil); err != nil {
-			j.log.Info("a node will find out by itself", "checkpoint", id, "error", err)
+			j.log.Info("cannot tell a node the outcome; its timeout will", "checkpoint", id, "error", err)
 		}
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// TestGiveWay: a job that something preempts is requeued while it runs. Slurm refuses that of one that completes, which it does for as
+// TestRequeuePreempted: a job that something preempts is requeued while it runs. Slurm refuses that of one that completes, which it does for as
 // long as the attempt waits.
-func TestGiveWay(t *testing.T) {
+func TestRequeuePreempted(t *testing.T) {
 	q := newQueue(t)
 	const scontrol = `#!/bin/sh
 cd "$(dirname "$0")"; echo "$*" >>asked
@@ -53,14 +53,14 @@ echo "Job is in the process of being completing" >&2; exit 1
 			b, _ := os.ReadFile(filepath.Join(q.dir, "asked"))
 			_ = os.Remove(filepath.Join(q.dir, "asked"))
 			if !errors.Is(err, tt.want) || strings.Contains(string(b), "requeue 7") != tt.asked {
-				t.Errorf("%v, asked %q", err, b)
+				t.Errorf("error %v, commands sent: %q", err, b)
 			}
 		})
 	}
 }
 
-// TestHasLeft: what becomes of a job whose leader has died. One that Slurm runs goes on, also while the store is away.
-func TestHasLeft(t *testing.T) {
+// TestWasReleased: a job whose leader has died runs on if Slurm runs the job, also while the store is unreachable.
+func TestWasReleased(t *testing.T) {
 	l, q := newLab(t), newQueue(t)
 	l.open(l.store()) // makes it
 	whole, broken := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", storetest.NewFault(l.store(), 1, storetest.Before))

@@ -56,7 +56,7 @@ func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
 			continue
 		}
 		if err != nil {
-			log.Error("after the time limit", "error", err)
+			log.Error("clean up after the time limit", "error", err)
 		}
 		return
 	}
@@ -75,7 +75,7 @@ func (c *Conductor) resumeRequeues() error {
 		}
 		rec, err := c.records.load(uint32(id))
 		if err != nil {
-			c.Log.Error("record", "job", id, "error", err)
+			c.Log.Error("read a job's record", "job", id, "error", err)
 			continue
 		}
 		if rec != nil && rec.RequeuedBy == c.Node {

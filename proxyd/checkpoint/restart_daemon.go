@@ -33,11 +33,11 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	for _, e := range entries {
 		n, err := readNote(filepath.Join(c.notesDir(), e.Name()))
 		if err != nil {
-			c.Log.Error("note", "file", e.Name(), "error", err)
+			c.Log.Error("read a capsule's note", "file", e.Name(), "error", err)
 			continue
 		}
 		if err := c.adoptCapsule(ctx, n); err != nil {
-			c.Log.Error("adopt", "job", n.Job, "capsule", n.Index, "error", err)
+			c.Log.Error("adopt a capsule", "job", n.Job, "capsule", n.Index, "error", err)
 		}
 		// Also a capsule that could not be taken over: its network must stay.
 		found = append(found, capsuleName(n.Job, n.Index))
@@ -58,7 +58,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 		return err
 	}
 	if err := c.resumeUploads(); err != nil {
-		c.Log.Error("uploads of a predecessor", "error", err)
+		c.Log.Error("resume uploads", "error", err)
 	}
 	c.startBackground(c.sweepPeriodically)
 	return c.Overlay.Sweep(ctx, found)
@@ -111,7 +111,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 		j.beginRun(rec, n.Run, n.Nodes, point)
 		today := placement{rec.Nodes, n.Nodes}
 		if err := j.setPeers(ctx, rec, today); err != nil {
-			j.log.Error("ways to the job's other capsules", "error", err)
+			j.log.Error("connect to the job's other capsules", "error", err)
 			c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	}
 	runners, err := srun.Find(c.srunDir(n.Job, n.Index))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Log.Error("sruns", "job", n.Job, "error", err)
+		c.Log.Error("find sruns", "job", n.Job, "error", err)
 	}
 	for _, r := range runners {
 		lc.sruns[r.Key()] = r
@@ -149,7 +149,7 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *Record, where placement
 		return j.setPeers(ctx, rec, where)
 	})
 	if err != nil && ctx.Err() == nil {
-		j.log.Error("ways to the job's other capsules", "error", err)
+		j.log.Error("connect to the job's other capsules", "error", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func (c *Conductor) discardUnknownCapsules(ctx context.Context, known []string) 
 			continue
 		}
 		if err := capsule.Discard(ctx, filepath.Join(c.capsulesDir(), e.Name())); err != nil {
-			c.Log.Error("discard", "capsule", e.Name(), "error", err)
+			c.Log.Error("discard a capsule", "capsule", e.Name(), "error", err)
 		}
 	}
 	return nil
@@ -196,13 +196,13 @@ func (c *Conductor) recoverJob(ctx context.Context, j *job) {
 	if errors.Is(err, slurm.ErrNoJob) || err == nil && s.Restarts > run+1 {
 		c.startBackground(func(ctx context.Context) {
 			if err := c.End(ctx, j.id); err != nil {
-				j.log.Error("clear away", "error", err)
+				j.log.Error("remove an ended job", "error", err)
 			}
 		})
 		return
 	}
 	if err != nil {
-		j.log.Warn("state of the job", "error", err)
+		j.log.Warn("cannot learn the job's state", "error", err)
 	}
 	if j.leaderNode() == c.Node {
 		j.startPeriodic()

@@ -69,7 +69,7 @@ func (j *job) restoreFailed(ctx context.Context, err error) {
 	j.log.Error("restore failed", "error", err)
 	j.logCRIU(err)
 	if up := j.giveUpRun(err); up != nil {
-		j.log.Error("hold the job", "error", up)
+		j.log.Error("cannot hold the job", "error", up)
 	}
 }
 
@@ -98,7 +98,7 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	point, rec, left := j.resumePoint, j.rec, slices.Contains(lc.note.ProgramsToRestore, program)
 	j.mu.Unlock()
 	if point == nil || !left {
-		return errors.New("it is in no checkpoint that is being restored")
+		return errors.New("the program is in no checkpoint that is being restored")
 	}
 	m := point.meta.capsule(lc.index)
 	if m == nil || m.program(program) == nil {
@@ -119,7 +119,7 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 		}
 	}()
 	if len(stdio) != 3 {
-		return fmt.Errorf("its warden gave %d descriptors", len(stdio))
+		return fmt.Errorf("the warden passed %d descriptors, want 3", len(stdio))
 	}
 	// The program stays frozen until the capsule's init knows its PID, because the program may
 	// end at once.
@@ -211,7 +211,7 @@ func (j *job) awaitSteps(ctx context.Context) {
 	}
 	err = fmt.Errorf("restore checkpoint %d: no task came for %s", point.id.Number, joinNames(left))
 	if up := j.giveUpRun(err); up != nil {
-		j.log.Error("hold the job", "error", up)
+		j.log.Error("cannot hold the job", "error", up)
 	}
 }
 

@@ -121,7 +121,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Recor
 	p, err := j.c.openCheckpoint(newest.ID)
 	if err == nil && (p.meta.Record.UID != rec.UID || p.meta.Record.Submitted != rec.Submitted) {
 		p.close()
-		err = fmt.Errorf("it is of a job of uid %d, submitted at %s", p.meta.Record.UID, p.meta.Record.Submitted)
+		err = fmt.Errorf("the checkpoint is of a job of uid %d, submitted at %s", p.meta.Record.UID, p.meta.Record.Submitted)
 	}
 	if err != nil {
 		err = fmt.Errorf("checkpoint %d: %w", newest.ID.Number, err)

@@ -68,7 +68,7 @@ func (c *Conductor) keepInstalledKit(warden, shim string) (hash string, err erro
 	}
 	for _, dir := range []string{c.sharedKits(), c.localKits()} {
 		if err := copyKit(dir, hash, from); err != nil {
-			return "", fmt.Errorf("keep what is installed: %w", err)
+			return "", fmt.Errorf("copy the installed kit: %w", err)
 		}
 	}
 	return hash, nil

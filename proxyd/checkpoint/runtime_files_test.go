@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestKit: a job keeps what it began with, on every node, whatever is installed later.
+// TestKit: a job keeps the kit of its first start on every node, after any update.
 func TestKit(t *testing.T) {
 	shared, installed := t.TempDir(), t.TempDir()
 	node := func() *Conductor {
@@ -60,18 +60,18 @@ func TestKit(t *testing.T) {
 			}
 			_, err = os.Stat(filepath.Join(dir, kitShim))
 			if os.IsNotExist(err) != (hash == without) {
-				t.Errorf("%s: the shim: %v", hash, err)
+				t.Errorf("kit %s: link to the shim: %v", hash, err)
 			}
 			driver, err := os.ReadFile(filepath.Join(dir, kitDevices, "libcuda.so.1"))
 			if hasDevices(dir) != (hash == second) || hash == second && string(driver) != "driver" {
-				t.Errorf("%s: the driver: %q, %v", hash, driver, err)
+				t.Errorf("kit %s: link to the driver: %q, %v", hash, driver, err)
 			}
 		}
 		if got, err := os.ReadFile(filepath.Join(c.KitDir, kitShim)); err != nil || string(got) != "shim 1" {
-			t.Errorf("on the node: %q, %v", got, err)
+			t.Errorf("shim on the node: %q, %v", got, err)
 		}
 		if got, err := os.ReadFile(filepath.Join(c.KitDir, kitDevices, kitShim)); err != nil || string(got) != "shim 1" {
-			t.Errorf("on the node, for what had devices: %q, %v", got, err)
+			t.Errorf("shim in the device folder on the node: %q, %v", got, err)
 		}
 	}
 	b.jobs[1] = &job{rec: &Record{Kit: first}}
@@ -79,18 +79,18 @@ func TestKit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(b.localKits()); err != nil || len(left) != 1 || left[0].Name() != first {
-		t.Errorf("left %v, %v", left, err)
+		t.Errorf("kits left: %v, error %v", left, err)
 	}
 	// What somebody has put in its place is not given to a job.
 	if err := os.WriteFile(filepath.Join(a.sharedKits(), second, kitSrun), []byte("srun 3"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.nodeKit(second); err == nil {
-		t.Error("a damaged kit")
+		t.Error("no error for a damaged kit")
 	}
 	for _, hash := range []string{"", "..", "../jobs"} {
 		if _, err := b.nodeKit(hash); err == nil {
-			t.Errorf("kit %q", hash)
+			t.Errorf("no error for kit %q", hash)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestSlurmDevices(t *testing.T) {
 	glutton := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0" && exec tail /dev/zero`, filepath.Join(group, "cgroup.procs"))
 	err = glutton.Run()
 	if status, ok := glutton.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Errorf("what wants all memory: %v", err)
+		t.Errorf("a process that uses all memory ended with: %v", err)
 	}
 	if b, err := os.ReadFile(filepath.Join(group, "memory.events")); err != nil || !strings.Contains(string(b), "\noom_kill 1\n") {
 		t.Errorf("%s, %v", b, err)
@@ -80,7 +80,7 @@ func TestSlurmDevices(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(job); err == nil {
-		t.Errorf("%s stays", job)
+		t.Errorf("cgroup %s stays", job)
 	}
 }
 
@@ -90,7 +90,7 @@ func until(t *testing.T, ctx context.Context, what string, done func() bool) {
 	for !done() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("not that %s", what)
+			t.Fatalf("timeout: waited until %s", what)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

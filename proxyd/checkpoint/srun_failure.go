@@ -112,7 +112,7 @@ func (j *job) staysOnNodes(ctx context.Context) bool {
 func (j *job) endRunLogged(why error) {
 	j.log.Error("restore failed", "error", why)
 	if err := j.holdOrRestart(why); err != nil {
-		j.log.Error("hold the job", "error", err)
+		j.log.Error("cannot hold the job", "error", err)
 	}
 }
 

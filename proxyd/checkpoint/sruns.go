@@ -37,7 +37,7 @@ func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, files
 	if err := c.startSrun(ctx, who, key, files); err != nil {
 		c.Log.Warn("srun refused", "uid", who.UID, "pid", who.PID, "error", err)
 		if err := srun.Refuse(status, "singularity: "+err.Error()); err != nil {
-			c.Log.Debug("refusal not taken", "error", err)
+			c.Log.Debug("cannot answer an srun", "error", err)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
 		return fmt.Sprintf("s%d-%d", lc.index, lc.note.SrunKeys), nil
 	}
 	if !keyPattern.MatchString(key) || !strings.HasPrefix(key, fmt.Sprintf("s%d-", lc.index)) {
-		return "", fmt.Errorf("key %q is none of this capsule's", key)
+		return "", fmt.Errorf("key %q does not belong to this capsule", key)
 	}
 	return key, nil
 }

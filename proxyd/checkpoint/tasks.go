@@ -19,7 +19,7 @@ import (
 
 // errTasksMissing prevents a checkpoint while tasks of a step are missing. They may be about to
 // start.
-var errTasksMissing = errors.New("not all tasks are there")
+var errTasksMissing = errors.New("not all tasks have started")
 
 // errCapsuleLost prevents a checkpoint after a node has lost its capsules of the run.
 var errCapsuleLost = errors.New("its capsule of this run is gone")

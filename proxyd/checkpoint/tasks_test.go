@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestComplete: a checkpoint has all of a job, or is not made.
-func TestComplete(t *testing.T) {
+// TestCheckComplete: a checkpoint that lacks a part of the job is refused.
+func TestCheckComplete(t *testing.T) {
 	two := func(a, b *prepareReply) map[string]*prepareReply { return map[string]*prepareReply{"n1": a, "n2": b} }
 	restored := &resumePoint{meta: &Meta{Capsules: []CapsuleMeta{{Index: 0}, {Index: 1}}}}
 	step := func(tasks, here int, sruns ...string) *prepareReply {
@@ -38,8 +38,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestLost: a node that has had a capsule of a run must not be taken for one that never had.
-func TestLost(t *testing.T) {
+// TestCapsuleLost: a node that lost its capsules of the run prevents a checkpoint; a node that never had any does not.
+func TestCapsuleLost(t *testing.T) {
 	c := &Conductor{jobs: map[uint32]*job{}}
 	ask := func(run string) error {
 		_, err := c.Phase(t.Context(), "7", "3", phasePrepare, []byte(`{"run":`+run+`}`))
@@ -67,6 +67,6 @@ func TestWithoutScript(t *testing.T) {
 	}
 	step.Programs = append(step.Programs, ProgramMeta{Name: batchProgram})
 	if m := (Meta{Capsules: []CapsuleMeta{step}}); !m.hasScript() {
-		t.Error("the script is there")
+		t.Error("hasScript without the batch script")
 	}
 }

@@ -68,7 +68,7 @@ func (j *job) addEvent(what string, where []string, text string) {
 	e := Event{time.Now().Round(time.Millisecond), what, joinNames(where), text}
 	j.c.startBackground(func(context.Context) {
 		if err := j.c.writeEvent(j.id, e); err != nil {
-			j.log.Info("time line", "event", what, "error", err)
+			j.log.Info("write the time line", "event", what, "error", err)
 		}
 	})
 }

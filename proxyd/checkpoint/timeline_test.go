@@ -39,7 +39,7 @@ func TestTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := two.readTimeline(7); err != nil || len(got) != 0 {
-		t.Fatalf("of a job without a record: %v, %v", got, err)
+		t.Fatalf("events of a job without a record: %v, error %v", got, err)
 	}
 	if err := one.records.save(recordOf(7)); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(one.records.dir); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left: %v, error %v", left, err)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestTimelineIsBounded(t *testing.T) {
 	}
 	st, err := os.Stat(c.timelinePath(7, "n1"))
 	if err != nil || st.Size() > maxTimeline+maxEventText+200 {
-		t.Errorf("%v bytes, %v", st.Size(), err)
+		t.Errorf("file of %v bytes, error %v", st.Size(), err)
 	}
 	got, err := c.readTimeline(7)
 	if err != nil || len(got) < 200 || got[len(got)-1].At.Unix() != all-1 {
@@ -105,7 +105,7 @@ func TestTimelineIsBounded(t *testing.T) {
 func TestCapture(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	if c.LongestCapture() != 0 {
-		t.Error(c.LongestCapture())
+		t.Error("longest capture:", c.LongestCapture())
 	}
 	for _, took := range []time.Duration{2 * time.Second, 20 * time.Second, time.Second} {
 		c.noteCaptureTime(took)
@@ -116,7 +116,7 @@ func TestCapture(t *testing.T) {
 	}
 	defer again.Close()
 	if c.LongestCapture() != 20*time.Second || again.LongestCapture() != 20*time.Second {
-		t.Error(c.LongestCapture(), again.LongestCapture())
+		t.Error("longest capture before and after a restart:", c.LongestCapture(), again.LongestCapture())
 	}
 }
 
@@ -126,12 +126,12 @@ func TestProcess(t *testing.T) {
 		t.Errorf("%s, %s", since, command)
 	}
 	if since, command := processInfo("/proc/0"); !since.IsZero() || command != "" {
-		t.Errorf("of none: %s, %s", since, command)
+		t.Errorf("process that has ended: %s, %s", since, command)
 	}
 }
 
-// TestSince: an obstacle that is found again is as old as it was.
-func TestSince(t *testing.T) {
+// TestObstacleAge: an obstacle that is found again keeps its age.
+func TestObstacleAge(t *testing.T) {
 	o := Obstacle{Program: "batch", PID: 7, Name: "ssh", What: "has a terminal"}
 	first := o.withSince("n1", time.Unix(1, 0), nil)
 	again := o.withSince("n1", time.Unix(2, 0), []Obstacle{o.withSince("n2", time.Unix(0, 0), nil), first})
@@ -141,7 +141,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestOver: whose checkpoints are those of a job that has ended.
+// TestOver: a job without a record is over and has no owner.
 func TestOver(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	if err := c.records.save(recordOf(7)); err != nil {
@@ -151,7 +151,7 @@ func TestOver(t *testing.T) {
 		return store.JobID{Cluster: cluster, Job: job, ArrayTask: store.None, Component: store.None}
 	}
 	if c.Over(of("mini", 7)) || !c.Over(of("mini", 8)) || c.Over(of("other", 8)) {
-		t.Error("over")
+		t.Error("wrong jobs are over")
 	}
 	if uid, known := c.Owner("7"); uid != 1001 || !known {
 		t.Errorf("owner %d %v", uid, known)

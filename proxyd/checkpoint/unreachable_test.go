@@ -31,9 +31,9 @@ func (r *awayUntil) Phase(context.Context, string, string, string, string, []byt
 	return []byte("{}"), r.fails
 }
 
-// TestInsist: a node's daemon that is starting again is waited for, by a restore for
+// TestCallNodeRetrying: a node's daemon that is starting again is waited for, by a restore for
 // longer than Slurm's patience with a job that it kills; nothing else is asked twice.
-func TestInsist(t *testing.T) {
+func TestCallNodeRetrying(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, tt := range []struct {
 		name   string
@@ -60,15 +60,15 @@ func TestInsist(t *testing.T) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}
 				if took := time.Since(began); took > min(tt.away, tt.within)+2*retryInterval || tt.away == 0 && r.asked != 1 {
-					t.Errorf("took %s, %d times", took, r.asked)
+					t.Errorf("took %s with %d calls", took, r.asked)
 				}
 			})
 		})
 	}
 }
 
-// TestLocateLater: a slurmctld that is starting again does not end a restore.
-func TestLocateLater(t *testing.T) {
+// TestAddressLater: a restarting slurmctld does not end a restore.
+func TestAddressLater(t *testing.T) {
 	dir := t.TempDir()
 	scontrol := filepath.Join(dir, "scontrol")
 	if err := os.WriteFile(scontrol, []byte(`#!/bin/sh
@@ -81,7 +81,7 @@ echo NodeName=n2 NodeAddr=10.0.0.2
 	c := conductorOn(t, "n1", dir)
 	c.Slurm = slurm.New(scontrol)
 	if _, err := c.nodeAddress(t.Context(), "n2"); !isTransient(err) {
-		t.Fatalf("not taken for something that passes: %v", err)
+		t.Fatalf("the error does not count as transient: %v", err)
 	}
 	var at string
 	err := retryWhile(t.Context(), time.Minute, isTransient, func() error {

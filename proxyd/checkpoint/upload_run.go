@@ -102,7 +102,7 @@ func (c *Conductor) runUpload(ctx context.Context, b *uploadRun) {
 	log.Debug("phase begins", "phase", callUpload)
 	err := c.tryUpload(ctx, b)
 	for pause := uploadFirstWait; err != nil && ctx.Err() == nil && !isFinal(err); pause = min(2*pause, uploadLongestWait) {
-		log.Warn("upload, again", "error", err)
+		log.Warn("upload failed; trying again", "error", err)
 		b.setError(err)
 		if sleepUnlessDone(ctx, pause) {
 			err = c.tryUpload(ctx, b)
@@ -111,7 +111,7 @@ func (c *Conductor) runUpload(ctx context.Context, b *uploadRun) {
 	ctx = context.WithoutCancel(ctx)
 	if b.reservation != nil {
 		if e := b.reservation.Release(ctx); e != nil {
-			log.Warn("room in the store", "error", e)
+			log.Warn("release space in the store", "error", e)
 		}
 	}
 	log.Info("upload over", "took", time.Since(began), "error", err)
@@ -124,7 +124,7 @@ func (c *Conductor) runUpload(ctx context.Context, b *uploadRun) {
 		after = c.markUploadLost(ctx, &b.upload, gone.Error())
 	}
 	if after != nil {
-		log.Warn("after an upload", "error", after)
+		log.Warn("clean up after an upload", "error", after)
 	}
 	c.mu.Lock()
 	if c.activeUploads[b.upload.Job] == b {
@@ -215,7 +215,7 @@ func (c *Conductor) finishUpload(ctx context.Context, up *Upload) error {
 	c.addUploadEvent(up, eventStored, fmt.Sprintf("checkpoint %d", up.Number))
 	if !left { // else the restore tells the user
 		if err := c.writeComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d of %s (%s) is in the store", up.Number, up.Made.Local().Format(time.TimeOnly), up.Reason)); err != nil {
-			c.Log.Info("comment", "job", up.Job, "error", err)
+			c.Log.Info("write the job's comment", "job", up.Job, "error", err)
 		}
 	}
 	return c.deleteExpired(ctx, up.Job)

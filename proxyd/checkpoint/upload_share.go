@@ -35,7 +35,7 @@ func (j *job) reserveStage(id store.ID, bytes uint64) bool {
 	}
 	room, err := j.c.Stage.Reserve(id, bytes)
 	if err != nil {
-		j.log.Info("no room in the stage", "checkpoint", id, "error", err)
+		j.log.Info("no space in the stage", "checkpoint", id, "error", err)
 		return false
 	}
 	j.mu.Lock()
@@ -288,7 +288,7 @@ func (c *Conductor) dropUnneededShares() error {
 		if s.Err == nil && time.Since(s.Committed) < shareGrace || c.isShareNeeded(s.ID) {
 			continue
 		}
-		c.Log.Info("a share that nobody asks for", "checkpoint", s.ID)
+		c.Log.Info("delete an unneeded share", "checkpoint", s.ID)
 		err = errors.Join(err, c.dropShare(s.ID))
 	}
 	return err

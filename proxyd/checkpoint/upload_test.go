@@ -196,10 +196,10 @@ func TestUpload(t *testing.T) {
 	n1.Meter = stored
 	n1.startUpload(up, nil)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
-		t.Fatalf("await: %+v, %v", lost, err)
+		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	if id := <-stored; id.Number != 1 {
-		t.Errorf("told that %v is in the store", id)
+		t.Errorf("the meter got %v as stored", id)
 	}
 	l.there(1)
 	l.empty(n1)
@@ -233,7 +233,7 @@ func TestUploadKilled(t *testing.T) {
 		n1 = l.boot("n1", dirs[0], nil)
 		noError(t, n1.resumeUploads())
 		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
-			t.Fatalf("step %d: await: %+v, %v", at, lost, err)
+			t.Fatalf("step %d: wait for the upload: lost %+v, error %v", at, lost, err)
 		}
 		l.there(1)
 		if err == nil {
@@ -266,13 +266,13 @@ func TestUploadShareGone(t *testing.T) {
 			began := time.Now()
 			lost, err := l.await(n3, time.Hour)
 			if err != nil || lost == nil || lost.Number != 2 || !strings.Contains(lost.Lost, node) {
-				t.Fatalf("await: %+v, %v", lost, err)
+				t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 			}
 			if d := time.Since(began); d > 20*time.Second {
-				t.Errorf("noticed after %s", d)
+				t.Errorf("the loss was noticed after %s", d)
 			}
 			if got := fmt.Sprint(l.numbers()); got != "[1]" {
-				t.Errorf("in the store: %s", got)
+				t.Errorf("checkpoints in the store: %s", got)
 			}
 			if n, err := n3.nextNumber(t.Context(), 7, 0); n != 3 || err != nil {
 				t.Errorf("next number %d, %v", n, err)
@@ -293,13 +293,13 @@ func TestUploadGivenUp(t *testing.T) {
 	l.kill("n1")
 	lost, err := l.await(n3, 3*time.Second)
 	if err != nil || lost == nil || !strings.Contains(lost.Lost, "n1") {
-		t.Fatalf("await: %+v, %v", lost, err)
+		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	n1 := l.boot("n1", dir+"/n1", nil)
 	noError(t, n1.resumeUploads())
 	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
-		t.Errorf("in the store: %v", got)
+		t.Errorf("checkpoints in the store: %v", got)
 	}
 	if again, err := l.await(n3, time.Hour); err != nil || !lost.isSame(again) {
 		t.Errorf("a second restore: %+v, %v", again, err)
@@ -324,14 +324,14 @@ func TestUploadFenced(t *testing.T) {
 		}
 		noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 		if now := l.numbers(); len(now) != len(was) {
-			t.Fatalf("it came to the store afterwards")
+			t.Fatalf("the upload was committed after it was declared lost")
 		}
 		l.empty(n1)
 	}
 }
 
-// TestUploadForgone: nothing of a job arrives after its checkpoints were deleted.
-func TestUploadForgone(t *testing.T) {
+// TestUploadAbandoned: nothing of a job arrives after its checkpoints were deleted.
+func TestUploadAbandoned(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 	n1.uploadRate.set(1 << 20)
@@ -339,13 +339,13 @@ func TestUploadForgone(t *testing.T) {
 	noError(t, n3.deleteCheckpoints(t.Context(), 7))
 	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
-		t.Errorf("in the store: %v", got)
+		t.Errorf("checkpoints in the store: %v", got)
 	}
 	l.empty(n1)
 }
 
-// TestUploadSuperseded: a newer checkpoint takes the place of one that is on its way.
-func TestUploadSuperseded(t *testing.T) {
+// TestUploadReplaced: a newer checkpoint takes the place of one that is on its way.
+func TestUploadReplaced(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 	n1.uploadRate.set(100 << 10) // the first would take long
@@ -358,17 +358,17 @@ func TestUploadSuperseded(t *testing.T) {
 	<-first.done
 	n1.uploadRate.set(0)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
-		t.Fatalf("await: %+v, %v", lost, err)
+		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	if got := fmt.Sprint(l.numbers()); got != "[2]" {
-		t.Errorf("in the store: %s", got)
+		t.Errorf("checkpoints in the store: %s", got)
 	}
 	l.there(2)
 }
 
-// TestTidyStage: a share that never came to count goes when it is old, one that counts
+// TestUnneededShares: a share that never came to count goes when it is old, one that counts
 // stays.
-func TestTidyStage(t *testing.T) {
+func TestUnneededShares(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir() + "/s"
 	n1 := l.boot("n1", dir, nil)
@@ -397,8 +397,8 @@ func TestTidyStage(t *testing.T) {
 	}
 }
 
-// TestWatcher is a transcript of what a restore sees, and when it gives up.
-func TestWatcher(t *testing.T) {
+// TestUploadWatch is a transcript of what a restore sees, and when it gives up.
+func TestUploadWatch(t *testing.T) {
 	has := func(done int64, why string) shareStatusReply {
 		return shareStatusReply{Has: true, Done: done, Total: 100, LastError: why}
 	}
@@ -431,15 +431,15 @@ func TestWatcher(t *testing.T) {
 			sights = append(sights, s)
 		}
 		if got := w.lossReason(time.Unix(int64(step.at), 0), sights); got != step.gives {
-			t.Errorf("step %d: gives up %q, want %q", i, got, step.gives)
+			t.Errorf("step %d: lost because %q, want %q", i, got, step.gives)
 		}
 		if got := describeWait(&Upload{Number: 4, Nodes: []string{"n1", "n2"}}, &w); step.gives == "" && !strings.HasSuffix(got, step.says) {
-			t.Errorf("step %d: says %q, want %q", i, got, step.says)
+			t.Errorf("step %d: comment %q, want %q", i, got, step.says)
 		}
 	}
 	w.patience = 0
 	if why := w.lossReason(time.Unix(1e9, 0), []shareStatus{{node: "n2", err: ErrAway}}); why != "" {
-		t.Errorf("without end: %s", why)
+		t.Errorf("patience without bound: lost because %s", why)
 	}
 }
 

@@ -108,7 +108,7 @@ func (j *job) viewAll(ctx context.Context, nodes []string) []CapsuleView {
 		all.Go(func() {
 			var there []CapsuleView
 			if err := j.c.callNode(ctx, node, j.id, 0, callView, empty{}, &there); err != nil {
-				j.log.Info("show", "error", err)
+				j.log.Info("describe the job", "error", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -137,7 +137,7 @@ func (j *job) viewHere(ctx context.Context, _ store.ID, _ empty) ([]CapsuleView,
 		}
 		if lc.devices != nil {
 			if v.Devices, err = lc.devices.Status(ctx); err != nil {
-				j.log.Info("show", "error", err)
+				j.log.Info("describe the job", "error", err)
 			}
 		}
 		views = append(views, v)
@@ -179,7 +179,7 @@ func (c *Conductor) errNothingHere(id uint32) error {
 	if rec, err := c.records.load(id); err == nil && rec != nil {
 		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
 	}
-	return fmt.Errorf("job %d has nothing on node %s: %w", id, c.Node, ErrNoJob)
+	return fmt.Errorf("job %d has no programs on node %s: %w", id, c.Node, ErrNoJob)
 }
 
 // Waiting is the phase that TakeCheckpoint reports while an upload of the previous checkpoint

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestNothingHere: a job whose node has lost it is one to ask again; one that is not protected is not.
+// TestNothingHere: the error for a protected job without programs is transient; for another job it is not.
 func TestNothingHere(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	if err := c.records.save(recordOf(7)); err != nil {
@@ -17,7 +17,7 @@ func TestNothingHere(t *testing.T) {
 	for job, passes := range map[string]bool{"7": true, "8": false} {
 		_, err := c.TakeCheckpoint(t.Context(), job, "asked", false, nil)
 		if !errors.Is(err, ErrNoJob) || IsTransient(err) != passes {
-			t.Errorf("job %s: %v; it passes: %v", job, err, IsTransient(err))
+			t.Errorf("job %s: %v; transient: %v", job, err, IsTransient(err))
 		}
 	}
 }

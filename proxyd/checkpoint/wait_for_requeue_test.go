@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// standingAttempt is one whose checkpoint counts, of a job that stands for its requeue, and
+// waitingAttempt is one whose checkpoint counts, of a job that stands for its requeue, and
 // the channel that is closed when it stands no longer.
-func standingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
+func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
 	c := &Conductor{Config: Config{Node: "n1"}}
 	j := &job{c: c, id: 7, placement: placement{first: []string{"n1"}, today: []string{"n1"}}, rec: &Record{Job: 7}}
@@ -22,12 +22,12 @@ func standingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <
 		holdOver: make(chan struct{}), committed: make(chan struct{}), done: make(chan struct{}),
 	}
 	j.ledAttempt = a
-	moved := make(chan struct{})
+	waitOver := make(chan struct{})
 	go func() {
 		a.waitForRequeue(ctx)
-		close(moved)
+		close(waitOver)
 	}()
-	return c, a, moved
+	return c, a, waitOver
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -40,70 +40,70 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestStands: a job that was captured for a requeue stands until that comes, or for a while.
-func TestStands(t *testing.T) {
+// TestWaitForRequeue: a job captured for a requeue stays frozen until the requeue, or for holdTimeout.
+func TestWaitForRequeue(t *testing.T) {
 	t.Run("until the requeue", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c, a, moved := standingAttempt(t.Context(), t)
-			if isClosed(moved) {
-				t.Fatal("it does not stand")
+			c, a, waitOver := waitingAttempt(t.Context(), t)
+			if isClosed(waitOver) {
+				t.Fatal("the job does not wait")
 			}
 			joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued, Reason: "requeue"})
-			if joined != a || late || a.after != requeued || !isClosed(moved) {
-				t.Fatalf("joined %v, late %v, then %v, moved %v", joined == a, late, a.after, isClosed(moved))
+			if joined != a || late || a.after != requeued || !isClosed(waitOver) {
+				t.Fatalf("joined %v, late %v, after %v, wait over %v", joined == a, late, a.after, isClosed(waitOver))
 			}
 		})
 	})
-	t.Run("no longer than its nodes bear silence", func(t *testing.T) {
+	t.Run("for less than leaderTimeout", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			_, a, moved := standingAttempt(t.Context(), t)
+			_, a, waitOver := waitingAttempt(t.Context(), t)
 			began := time.Now()
-			<-moved
+			<-waitOver
 			if took := time.Since(began); took < holdTimeout || took >= leaderTimeout || a.after != forwardSignal {
-				t.Fatalf("after %s, then %v", took, a.after)
+				t.Fatalf("wait over after %s, after %v", took, a.after)
 			}
 		})
 	})
-	t.Run("as long for who asks later", func(t *testing.T) {
+	t.Run("for holdTimeout after a second request", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c, a, moved := standingAttempt(t.Context(), t)
+			c, a, waitOver := waitingAttempt(t.Context(), t)
 			synctest.Wait()
 			time.Sleep(holdTimeout - time.Second)
 			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal, HoldAfterwards: true}); joined != a || late {
-				t.Fatal("it is too late")
+				t.Fatal("the second request did not join in time")
 			}
 			asked := time.Now()
-			<-moved
+			<-waitOver
 			if took := time.Since(asked); took != holdTimeout {
-				t.Fatalf("it stands for %s of them", took)
+				t.Fatalf("the job waited %s after the second request", took)
 			}
 		})
 	})
-	t.Run("not while another checkpoint is asked for", func(t *testing.T) {
+	t.Run("on, while a plain checkpoint is requested", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c, a, moved := standingAttempt(t.Context(), t)
-			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal}); joined != a || late || isClosed(moved) {
-				t.Fatal("it moves")
+			c, a, waitOver := waitingAttempt(t.Context(), t)
+			if joined, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal}); joined != a || late || isClosed(waitOver) {
+				t.Fatal("the plain request ended the wait")
 			}
 			a.j.mu.Lock()
 			a.stopWaiting()
-			a.stopWaiting() // by whoever else
+			a.stopWaiting() // a second call
 			a.j.mu.Unlock()
-			<-moved
+			<-waitOver
 		})
 	})
-	t.Run("nor when the daemon stops", func(t *testing.T) {
+	t.Run("until the daemon stops", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			_, _, moved := standingAttempt(ctx, t)
+			_, _, waitOver := waitingAttempt(ctx, t)
 			cancel()
-			<-moved
+			<-waitOver
 		})
 	})
 }
 
-// TestDecided: when a job stands no longer, or was not asked to, no wish changes what follows.
-func TestDecided(t *testing.T) {
+// TestOutcomeDecided: after the wait, or without one, no request changes what follows.
+func TestOutcomeDecided(t *testing.T) {
 	for _, stands := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &Conductor{}
@@ -111,7 +111,7 @@ func TestDecided(t *testing.T) {
 			a.j.ledAttempt = a
 			a.waitForRequeue(t.Context())
 			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); !late || a.after != forwardSignal {
-				t.Errorf("stands %v: late is %v, then %v", stands, late, a.after)
+				t.Errorf("hold %v: late is %v, after %v", stands, late, a.after)
 			}
 		})
 	}
@@ -121,24 +121,24 @@ func TestDecided(t *testing.T) {
 // checkpoint, for the job would never leave.
 func TestLateRequeue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, a, _ := standingAttempt(t.Context(), t)
+		c, a, _ := waitingAttempt(t.Context(), t)
 		a.j.mu.Lock()
 		a.outcomeDecided = true
 		a.stopWaiting()
 		a.j.mu.Unlock()
 		for v, want := range map[verdict]bool{requeued: true, timeLimit: true, forwardSignal: false} {
 			if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: v}); late != want {
-				t.Errorf("%v: late is %v", v, late)
+				t.Errorf("request for %v: late is %v", v, late)
 			}
 		}
 		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: forwardSignal, HoldAfterwards: true}); !late {
-			t.Error("it does not stand, and that is said to be right")
+			t.Error("a request to stay frozen is not late although the job runs on")
 		}
 		a.j.mu.Lock()
 		a.after = requeued
 		a.j.mu.Unlock()
 		if _, late := c.startOrJoinAttempt(a.j, checkpointRequest{After: requeued}); late {
-			t.Error("one that leaves is the one that was wished for")
+			t.Error("a request to leave is late although the job leaves")
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
-// TestJobGroup: the job's cgroup is found from that of any process of its steps, in the names of all releases, and nobody else has one.
-func TestJobGroup(t *testing.T) {
+// TestJobCgroup: the cgroup of a job is found from the cgroup of any process of its steps, with the names of all releases of Slurm.
+func TestJobCgroup(t *testing.T) {
 	const scope = "/system.slice/n1_slurmstepd.scope"
 	for path, want := range map[string]string{
 		scope + "/job_7/step_batch/slurm":                      "/root" + scope + "/job_7",
@@ -30,16 +30,16 @@ func TestJobGroup(t *testing.T) {
 		"/":                                                    "",
 	} {
 		if got := jobCgroupPath("/root", path); got != want {
-			t.Errorf("%s: %q, not %q", path, got, want)
+			t.Errorf("path %s: job cgroup %q, want %q", path, got, want)
 		}
 	}
 	if got := deviceCgroup("", 2); got != "" {
-		t.Errorf("a cgroup %q in none", got)
+		t.Errorf("job cgroup %q without a cgroup hierarchy", got)
 	}
 }
 
-// TestGroupOf: a job's cgroup is known by its slurmstepd, which is root's, and goes when nothing is in it.
-func TestGroupOf(t *testing.T) {
+// TestJobCgroupHere: the cgroup of a job is found by its slurmstepd, which runs as root, and is removed when empty.
+func TestJobCgroupHere(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: cgroups")
 	}
@@ -66,16 +66,16 @@ func TestGroupOf(t *testing.T) {
 	})
 	c := &Conductor{Config: Config{Cgroups: root}}
 	if got := c.jobCgroupHere(id); got != "" {
-		t.Errorf("%q before it is there", got)
+		t.Errorf("job cgroup %q before it exists", got)
 	}
 	if err := os.WriteFile(filepath.Join(step, "slurm", "cgroup.procs"), []byte(strconv.Itoa(stepd.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.jobCgroupHere(id); got != job {
-		t.Errorf("%q, not %q", got, job)
+		t.Errorf("job cgroup %q, want %q", got, job)
 	}
 	if got := c.jobCgroupHere(id / 10); got != "" {
-		t.Errorf("another job's is %q", got)
+		t.Errorf("cgroup of another job: %q", got)
 	}
 	if err := removeEmptyCgroup(job); err != nil {
 		t.Error(err)
@@ -96,6 +96,6 @@ func TestGroupOf(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(job); err == nil {
-		t.Error("it stays")
+		t.Error("the empty cgroup was not removed")
 	}
 }

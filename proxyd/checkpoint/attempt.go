@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// finishDeadline bounds the step after a commit, and the undoing of an attempt.
+const finishDeadline = 30 * time.Second
+
+// attempt is a checkpoint in progress, on the leader.
+type attempt struct {
+	j        *job
+	id       store.ID
+	reason   string
+	log      *slog.Logger
+	progress func(phase string, done, total int64)
+
+	nodes       []string // nodes of the job that have capsules
+	reports     map[string]*prepareReply
+	reservation *store.Reservation
+	writer      shareWriter
+	parts       []store.Part
+	meta        Meta
+
+	cutNumber      uint64   // identifies the cut to the device servers
+	stoppedDevices *cut.Cut // nil: no devices, or the devices work
+
+	skipStage     bool    // write to the store, even if the stages have room
+	withoutBase   bool    // do not take over streams of the previous checkpoint
+	base          uint32  // number of the checkpoint whose streams are taken over; 0: none
+	stopHeartbeat func()  // stops the heartbeat goroutine; nil: none runs
+	staged        bool    // written to the stages of the nodes
+	upload        *Upload // record of the upload, from commit on, if staged
+
+	// Protected by job.mu.
+	after          verdict       // what follows the commit. forwardSignal: the job runs on; else its processes are released
+	releaseReason  string        // why the processes are released, for people
+	holdAfterwards bool          // wait for a requeue before the job runs on
+	holdUntil      time.Time     // end of that wait; each new request moves it
+	outcomeDecided bool          // after is final
+	holdOver       chan struct{} // closed, and set to nil, to end the wait for a requeue
+
+	committed  chan struct{} // closed when the checkpoint is committed or has failed
+	captureErr error         // why the checkpoint failed; set before committed is closed
+	done       chan struct{} // closed when the attempt is over
+	err        error
+}
+
+// checkpointRequest says what a caller wants of a checkpoint.
+type checkpointRequest struct {
+	After  verdict `json:"then"`
+	Reason string  `json:"reason"`
+	// HoldAfterwards keeps the job frozen after the checkpoint, for holdTimeout at most: the
+	// caller requeues the job next, so the job must neither lose work nor be captured a second
+	// time.
+	HoldAfterwards bool `json:"stands,omitempty"`
+}
+
+// holdTimeout bounds the wait of a frozen job for its requeue.
+const holdTimeout = 20 * time.Second
+
+// requestCheckpoint starts a checkpoint, or joins the attempt in progress, and returns when the
+// attempt is over (with HoldAfterwards: when the checkpoint is committed). The job is released
+// afterwards unless w.After is forwardSignal. It may be called on any node of the job; on a node
+// that does not lead, the returned attempt is nil.
+func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointRequest) (*attempt, error) {
+	if leader := j.leaderNode(); leader != c.Node {
+		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, callRequestCheckpoint, w, nil)
+	}
+	if w.After == forwardSignal && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
+		if err := c.waitForUpload(ctx, j.id, func() {}); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		a, late := c.startOrJoinAttempt(j, w)
+		if a == nil {
+			return nil, nil
+		}
+		end := a.done
+		if w.HoldAfterwards && !late {
+			end = a.committed
+		}
+		select {
+		case <-end:
+		case <-ctx.Done():
+			return a, ctx.Err()
+		}
+		switch {
+		case late:
+		case w.HoldAfterwards:
+			return a, a.captureErr
+		default:
+			return a, a.err
+		}
+	}
+}
+
+// startOrJoinAttempt starts an attempt, or joins the attempt in progress. late means that the
+// attempt in progress already lets the job run on, although w wants the job to leave or to stay
+// frozen. It returns nil for a run that is already released: a node that could not reach the
+// leader in time may ask after the release.
+func (c *Conductor) startOrJoinAttempt(j *job, w checkpointRequest) (a *attempt, late bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.released {
+		return nil, false
+	}
+	a = j.ledAttempt
+	switch {
+	case a == nil:
+		a = &attempt{
+			j: j, reason: w.Reason, after: w.After, releaseReason: w.Reason, holdAfterwards: w.HoldAfterwards, holdOver: make(chan struct{}),
+			committed: make(chan struct{}), done: make(chan struct{}), progress: func(string, int64, int64) {},
+		}
+		j.ledAttempt = a
+		c.startBackground(a.run)
+	case a.outcomeDecided:
+		late = a.after == forwardSignal && (w.After != forwardSignal || w.HoldAfterwards)
+	case a.after == forwardSignal:
+		a.after, a.releaseReason = w.After, w.Reason
+		if w.HoldAfterwards {
+			a.holdAfterwards, a.holdUntil = true, time.Now().Add(holdTimeout)
+		}
+		if w.After != forwardSignal {
+			a.stopWaiting()
+		}
+	}
+	return a, late
+}
+
+// stopWaiting ends the wait for a requeue. Caller holds j.mu.
+func (a *attempt) stopWaiting() {
+	if a.holdOver != nil {
+		close(a.holdOver)
+		a.holdOver = nil
+	}
+}
+
+// waitForRequeue keeps the job frozen, if a request asked for that, until a requeue or the
+// timeout. Afterwards no request changes what follows.
+func (a *attempt) waitForRequeue(ctx context.Context) {
+	a.j.mu.Lock()
+	defer a.j.mu.Unlock()
+	a.holdUntil = time.Now().Add(holdTimeout)
+	for a.holdAfterwards && a.holdOver != nil && ctx.Err() == nil {
+		turn, left := a.holdOver, time.Until(a.holdUntil)
+		if left <= 0 {
+			a.log.Warn("the frozen job was not requeued in time and runs on")
+			break
+		}
+		a.j.mu.Unlock()
+		select {
+		case <-turn:
+		case <-ctx.Done():
+		case <-time.After(left):
+		}
+		a.j.mu.Lock()
+	}
+	a.outcomeDecided = true
+}
+
+// waitForUpload returns when this node leads no upload of the job. It calls waits before each
+// wait.
+func (c *Conductor) waitForUpload(ctx context.Context, job uint32, waits func()) error {
+	for {
+		c.mu.Lock()
+		b := c.activeUploads[job]
+		c.mu.Unlock()
+		if b == nil {
+			return nil
+		}
+		waits()
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// run takes the checkpoint, carries out what follows, and starts the upload of a staged one.
+func (a *attempt) run(ctx context.Context) {
+	began := time.Now()
+	err := a.takeCheckpoint(ctx)
+	j := a.j
+	for a.useFallback(err) || a.isTransient(err) && time.Since(began) < unreachableTimeout && sleepUnlessDone(ctx, retryInterval) {
+		a.log.Info("repeat the checkpoint", "store", a.skipStage, "withoutBase", a.withoutBase, "error", err)
+		a.meta, a.parts, a.reservation, a.writer = Meta{}, nil, nil, nil
+		err = a.takeCheckpoint(ctx)
+	}
+	a.captureErr = err
+	if err == nil {
+		j.c.Meter.Checkpoint(time.Since(began))
+		if !a.staged {
+			j.c.reportStored(a.id)
+		}
+		if a.mustCaptureNow() {
+			j.c.noteCaptureTime(time.Since(began))
+		}
+		j.addEvent(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
+		j.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
+		close(a.committed)
+		a.waitForRequeue(ctx)
+		a.endHeartbeat()
+		err = a.finish(ctx)
+		if a.staged {
+			j.c.startUpload(a.upload, a.reservation)
+		}
+	}
+	if a.captureErr != nil {
+		close(a.committed)
+	}
+	a.log.Info("checkpoint over", "took", time.Since(began), "error", err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	a.err = err
+	j.ledAttempt = nil
+	close(a.done)
+}
+
+// useFallback tells whether the attempt can be repeated at once in another way, and switches to
+// that way: past a full stage, or without an unusable base.
+func (a *attempt) useFallback(err error) bool {
+	full, base := errors.Is(err, errStageFull) && !a.skipStage, errors.Is(err, errBaseUnusable) && !a.withoutBase
+	a.skipStage, a.withoutBase = a.skipStage || full, a.withoutBase || base
+	return full || base
+}
+
+// isTransient tells whether the same attempt may succeed soon. The tasks of a step that is being
+// started are complete within a moment. A restarting daemon answers again within the time that
+// Slurm leaves to a job that is being ended.
+func (a *attempt) isTransient(err error) bool {
+	return !errors.Is(err, errScriptEnded) && (errors.Is(err, errTasksMissing) || errors.Is(err, ErrAway) && a.mustCaptureNow())
+}
+
+// storageNote says, for the job's comment, where a staged checkpoint is.
+func (a *attempt) storageNote() string {
+	if !a.staged {
+		return ""
+	}
+	return ", on its way to the store from " + joinNames(a.nodes)
+}
+
+// Time limits for calls to a node whose daemon does not answer: unreachableTimeout while Slurm
+// waits to kill the job, restoreCallTimeout during a restore, which may take longer.
+const (
+	unreachableTimeout = 12 * time.Second
+	restoreCallTimeout = time.Minute
+	retryInterval      = 300 * time.Millisecond
+)
+
+func sleepUnlessDone(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// mustCaptureNow tells whether the job leaves its nodes after this checkpoint, so that no later
+// checkpoint can replace it.
+func (a *attempt) mustCaptureNow() bool {
+	a.j.mu.Lock()
+	defer a.j.mu.Unlock()
+	return a.after != forwardSignal
+}

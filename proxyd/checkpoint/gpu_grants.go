@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+)
+
+// gpuCounts returns the number of GPUs of each capsule of a new job; nil if the job has none.
+func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) {
+	if c.Devices.Kind == kindNone {
+		return nil, nil
+	}
+	all, err := c.Slurm.GPUs(ctx, s.String())
+	if err != nil || all == nil {
+		return nil, err
+	}
+	if len(all) != len(s.Nodes) {
+		return nil, fmt.Errorf("Slurm shows GPUs of %d nodes, and the job has %d nodes", len(all), len(s.Nodes))
+	}
+	counts := make([]int, len(all))
+	for i, gpus := range all {
+		counts[i] = len(gpus)
+	}
+	return counts, nil
+}
+
+// gpuGrant lists the GPUs of a capsule in this run.
+type gpuGrant struct {
+	slurmNumbers []int // as Slurm numbers them
+	order        []int // for each GPU of the first run, its index among these
+
+	machineNumbers []int // slurmNumbers, counted on the machine
+}
+
+// grantGPUs distributes a node's GPUs over its n capsules, and returns the share of capsule
+// place, which had began GPUs in the first run. Capsules share a GPU only if there are more
+// capsules than GPUs. If a capsule has fewer GPUs than in the first run, several of its first
+// run's GPUs map to one.
+func grantGPUs(gpus []int, place, n, began int) gpuGrant {
+	first, end := place*len(gpus)/n, (place+1)*len(gpus)/n
+	names := gpus[first:max(end, first+1)]
+	return gpuGrant{slurmNumbers: names, order: server.Spread(began, min(began, len(names)))}
+}
+
+// findGrant returns the GPUs of a capsule on this node; nil if the capsule had none in the first
+// run.
+func (j *job) findGrant(ctx context.Context, rec *Record, where placement, index int) (*gpuGrant, error) {
+	if index >= len(rec.GPUs) || rec.GPUs[index] == 0 {
+		return nil, nil
+	}
+	c := j.c
+	if c.Devices.Kind == kindNone {
+		return nil, fmt.Errorf("node %s has no devices for jobs (devices.kind in its proxyd.yaml), and the job has %d GPUs", c.Node, rec.GPUs[index])
+	}
+	all, err := c.Slurm.GPUs(ctx, rec.Slurm)
+	if err != nil {
+		return nil, err
+	}
+	here, err := where.capsulesOn(c.Node)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.Index(where.today, c.Node)
+	if at >= len(all) || len(all[at]) == 0 {
+		return nil, fmt.Errorf("the job has no GPUs on %s now, and began with %d", c.Node, rec.GPUs[index])
+	}
+	place, gpus := slices.Index(here, index), all[at]
+	machine := grantGPUs(gpus, place, len(here), rec.GPUs[index]).slurmNumbers
+	if c.Devices.Relative {
+		gpus = make([]int, len(gpus))
+		for i := range gpus {
+			gpus[i] = i
+		}
+	}
+	g := grantGPUs(gpus, place, len(here), rec.GPUs[index])
+	g.machineNumbers = machine
+	return &g, nil
+}
+
+// hasFewerGPUs tells whether a node of this run has fewer GPUs than its capsules had in the first
+// run.
+func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
+	j.mu.Lock()
+	rec, where := j.rec, j.placement
+	j.mu.Unlock()
+	if rec.GPUs == nil {
+		return false, nil
+	}
+	all, err := j.c.Slurm.GPUs(ctx, rec.Slurm)
+	if err != nil {
+		return false, err
+	}
+	for i, node := range where.today {
+		here, err := where.capsulesOn(node)
+		if err != nil {
+			return false, err
+		}
+		began, has := 0, 0
+		for _, k := range here {
+			began += rec.GPUs[k]
+		}
+		if i < len(all) {
+			has = len(all[i])
+		}
+		if has < began {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// realGPUs returns the UUIDs of the node's GPUs with these numbers.
+func (c *Conductor) realGPUs(ctx context.Context, numbers []int) ([]string, error) {
+	all, err := c.Devices.GPUs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("GPUs of node %s: %w", c.Node, err)
+	}
+	var out []string
+	for _, n := range numbers {
+		if n >= len(all) {
+			return nil, fmt.Errorf("node %s: Slurm gives it GPU %d, and the driver knows %d", c.Node, n, len(all))
+		}
+		if all[n] == "" { // the driver would not show the GPUs after this one
+			return nil, fmt.Errorf("node %s: GPU %d does not answer", c.Node, n)
+		}
+		out = append(out, all[n])
+	}
+	return out, nil
+}
