@@ -294,7 +294,7 @@ func lowerElect(l *lowerer) {
 	}
 	e := l.result(*l.in.args[0].pair, Pred)
 	f := func(w *warp, in *inst, m uint32, g *gather) {
-		leader := trailing(g.mask)
+		leader := trailing(g.mask & w.u32(in.ext.refs[0])[trailing(m)])
 		w.setBits(in.e, m, 1<<leader)
 		d := w.u32(in.d)
 		for ; m != 0; m &= m - 1 {

@@ -27,18 +27,68 @@ type syncGroup struct {
 	gather
 }
 
-// sync executes a flowSync. It reports false when the fragment has to wait.
+// sync executes a flowSync. Lanes of one fragment may carry different member masks, as the
+// tiles of a warp do: lanes with the same mask are a group. Those lanes go on whose members
+// are all in the fragment, the others wait here. It reports false when lanes wait.
 func (w *warp) sync(in *inst) bool {
 	f, s := w.cur, in.ext.sync
-	need := w.u32(in.ext.refs[0])[bits.TrailingZeros32(f.mask)&31]
-	if need&w.live&^f.mask == 0 {
-		w.gather.mask = f.mask
-		s.gather(w, in, f.mask, &w.gather)
-		s.finish(w, in, f.mask, &w.gather)
+	masks := w.u32(in.ext.refs[0])
+	waiting, gathered := uint32(0), false
+	for left := f.mask; left != 0; {
+		need, lanes := masks[trailing(left)], left
+		if in.ext.refs[0]&1 == 0 { // not a constant
+			lanes = lanesWith(masks, left, need)
+		}
+		left &^= lanes
+		if need&w.live&^f.mask != 0 {
+			waiting |= lanes
+			continue
+		}
+		if !gathered {
+			gathered = true
+			w.gather.mask = f.mask
+			s.gather(w, in, f.mask, &w.gather)
+		}
+		s.finish(w, in, lanes, &w.gather)
+	}
+	if waiting == 0 {
 		f.pc++
 		return true
 	}
-	// The lanes are not together: with .sync they may be anywhere, and meet here.
+	// With .sync the lanes of a group may be anywhere in the warp, and meet here.
+	if f.mask != waiting {
+		w.split(in, f.mask&^waiting, f.pc+1)
+	}
+	for waiting != 0 {
+		need := masks[trailing(waiting)]
+		lanes := lanesWith(masks, waiting, need)
+		waiting &^= lanes
+		part := f
+		if waiting != 0 {
+			w.split(in, lanes, f.pc)
+			part = w.frags[len(w.frags)-1]
+		}
+		w.wait(in, part, need)
+	}
+	w.checkSyncs()
+	return false
+}
+
+// lanesWith returns the lanes of m in which a register has a value.
+func lanesWith(values *[warpSize]uint32, m, value uint32) uint32 {
+	same := uint32(0)
+	for ; m != 0; m &= m - 1 {
+		if i := trailing(m); values[i] == value {
+			same |= 1 << i
+		}
+	}
+	return same
+}
+
+// wait puts a fragment, whose lanes all have the member mask need, among those that wait
+// for the rest of their group.
+func (w *warp) wait(in *inst, f *frag, need uint32) {
+	s := in.ext.sync
 	var g *syncGroup
 	for _, h := range w.syncs {
 		if h.need == need && h.key == s.key && h.mask&f.mask == 0 {
@@ -53,8 +103,6 @@ func (w *warp) sync(in *inst) bool {
 	g.mask |= f.mask
 	g.frags = append(g.frags, f)
 	f.state = fragSync
-	w.checkSyncs()
-	return false
 }
 
 // checkSyncs lets those groups go on whose lanes are complete.
@@ -73,6 +121,7 @@ func (w *warp) checkSyncs() {
 			in.ext.sync.finish(w, in, f.mask, &g.gather)
 			f.state = fragReady
 			f.pc++
+			w.merge(f)
 		}
 		if cur != nil {
 			w.enter(cur.frame, cur.frame.code)
@@ -80,7 +129,19 @@ func (w *warp) checkSyncs() {
 	}
 }
 
-// gatherA collects operand a, of the class in in.imm's top byte.
+// merge joins a fragment with another that is ready at the same place, as the groups of a
+// warp are that parted at a synchronising instruction.
+func (w *warp) merge(f *frag) {
+	for _, g := range w.frags {
+		if g != f && g != w.cur && g.state == fragReady && g.pc == f.pc && g.frame == f.frame && g.join == f.join {
+			g.mask |= f.mask
+			w.drop(f)
+			return
+		}
+	}
+}
+
+// gatherA32 and gatherA64 collect operand a.
 func gatherA32(w *warp, in *inst, m uint32, g *gather) {
 	a := w.u32(in.a)
 	if m == fullMask {
