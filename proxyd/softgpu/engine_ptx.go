@@ -151,6 +151,7 @@ var faultResults = map[ptx.FaultKind]backend.Result{
 	ptx.IllegalInstruction: backend.IllegalInstruction,
 	ptx.StackOverflow:      backend.HardwareStackError,
 	ptx.BarrierDeadlock:    backend.LaunchFailed,
+	ptx.InternalError:      backend.LaunchFailed,
 }
 
 func (k ptxKernel) launch(ctx context.Context, l launch) error {

@@ -56,6 +56,9 @@ func virtual(o opnd, r ref) int {
 	return int(r >> 1)
 }
 
+// maxLiveWords bounds the memory in which is noted what is alive where.
+const maxLiveWords = 1 << 26
+
 type bitset []uint64
 
 func (b bitset) set(i int)  { b[i>>6] |= 1 << (i & 63) }
@@ -75,6 +78,10 @@ func (l *lowerer) assign(g *graph) {
 	}
 	crossing, number := l.crossing(g, results)
 	words := (len(crossing) + 63) / 64
+	if uint64(words)*uint64(len(g.blocks)) > maxLiveWords {
+		l.in = &instruction{line: l.f.line, op: l.f.name}
+		l.refuse("too many registers are alive over too many branches")
+	}
 	live := make([]bitset, len(g.blocks)) // at the start
 	for b := range live {
 		live[b] = make(bitset, words)
@@ -123,6 +130,7 @@ func (l *lowerer) assign(g *graph) {
 	for changed := true; changed; {
 		changed = false
 		for b := len(g.blocks) - 1; b >= 0; b-- {
+			l.effort(2*words*(1+len(g.blocks[b].next)) + 16*(g.blocks[b].to-g.blocks[b].from))
 			after(b, set)
 			back(b, nil)
 			for i, v := range set {

@@ -24,7 +24,7 @@ type block struct {
 func getBlock(r *launch) *block {
 	stack := r.kernel.stack(r.cfg.StackSize)
 	b, _ := r.kernel.blocks.Get().(*block)
-	if b == nil || b.shape != r.cfg.Block || len(b.shared) != r.sharedSize() || b.stack != stack {
+	if b == nil || b.shape != r.cfg.Block || len(b.shared) != r.allShared() || b.stack != stack {
 		return newBlock(r)
 	}
 	b.run = r
@@ -71,7 +71,7 @@ func newBlock(r *launch) *block {
 		b.bars[i].arrived = make([]uint32, len(b.warps))
 	}
 	// Its ends are aligned for the widest access.
-	b.shared = make([]byte, (r.sharedSize()+31)&^15)[:r.sharedSize()]
+	b.shared = make([]byte, (r.allShared()+31)&^15)[:r.allShared()]
 	return b
 }
 

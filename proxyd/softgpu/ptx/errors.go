@@ -67,12 +67,14 @@ const (
 	IllegalInstruction                      // a call to what is no function, or an operand out of its range
 	StackOverflow                           // calls too deep, or alloca too large
 	BarrierDeadlock                         // all threads wait, none can be released
+	InternalError                           // a mistake of this package
 )
 
 var faultNames = [...]string{
 	IllegalAddress: "illegal address", MisalignedAddress: "misaligned address", Trapped: "trap",
 	AssertFailed: "assertion failed", IllegalInstruction: "illegal instruction",
 	StackOverflow: "stack overflow", BarrierDeadlock: "deadlock at a barrier",
+	InternalError: "internal error of the software GPU",
 }
 
 func (k FaultKind) String() string { return faultNames[k] }

@@ -3,6 +3,8 @@
 
 package ptx
 
+import "slices"
+
 // basic is a basic block: micro-operations from to to-1, the last of which may jump.
 type basic struct {
 	from, to int
@@ -96,9 +98,10 @@ func graphOf(l *lowerer) *graph {
 }
 
 // meet finds for each branch the block where its lanes meet again: its immediate
-// post-dominator. Blocks that end in a trap lead nowhere and have no say.
+// post-dominator. Blocks that end in a trap lead nowhere and have no say; blocks that lead
+// only to an endless loop have one among themselves.
 func (g *graph) meet() {
-	order, number := g.backwards()
+	order, number, leads := g.backwards()
 	// Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm, on the reversed
 	// graph. The virtual exit is number 0.
 	idom := make([]int, len(order)+1)
@@ -108,11 +111,14 @@ func (g *graph) meet() {
 	idom[0] = 0
 	common := func(a, b int) int {
 		for a != b {
+			g.l.effort(1)
 			for a > b {
 				a = idom[a]
+				g.l.effort(1)
 			}
 			for b > a {
 				b = idom[b]
+				g.l.effort(1)
 			}
 		}
 		return a
@@ -121,10 +127,13 @@ func (g *graph) meet() {
 		changed = false
 		for i, b := range order {
 			dom := -1
+			if g.blocks[b].joins {
+				dom = 0 // an endless loop leads to the exit by decree
+			}
 			for _, s := range g.blocks[b].next {
 				k := 0
 				if s != exitBlock {
-					if k = number[s]; k == 0 || idom[k] < 0 {
+					if k = number[s]; k == 0 || idom[k] < 0 || leads[b] && !leads[s] {
 						continue
 					}
 				}
@@ -133,10 +142,6 @@ func (g *graph) meet() {
 				} else {
 					dom = common(dom, k)
 				}
-			}
-			if g.blocks[b].joins && dom < 0 {
-				// An endless loop: connected to the exit by decree.
-				dom = 0
 			}
 			if dom >= 0 && idom[i+1] != dom {
 				idom[i+1] = dom
@@ -167,8 +172,8 @@ func (g *graph) meet() {
 
 // backwards orders the blocks that lead to the exit so that most come after those that
 // they lead to, and numbers them from 1. Endless loops are led there too: joins marks the
-// block of each that was chosen.
-func (g *graph) backwards() (order, number []int) {
+// block of each that was chosen, and leads tells which blocks need none of that.
+func (g *graph) backwards() (order, number []int, leads []bool) {
 	prev := make([][]int, len(g.blocks))
 	var exits []int
 	for b := range g.blocks {
@@ -207,37 +212,56 @@ func (g *graph) backwards() (order, number []int) {
 			visit(b)
 		}
 	}
+	leads = slices.Clone(seen)
+	endless := g.endless(prev)
 	for b := len(g.blocks) - 1; b >= 0; b-- {
-		if !seen[b] && len(g.blocks[b].next) > 0 && g.looping(b) {
-			g.blocks[b].joins = true
-			visit(b)
+		if seen[b] || !endless[b] {
+			continue
 		}
+		// Followed far enough, it comes to a block for the second time.
+		at, been := b, map[int]bool{}
+		for !been[at] {
+			been[at] = true
+			for _, s := range g.blocks[at].next {
+				if endless[s] {
+					at = s
+					break
+				}
+			}
+		}
+		g.blocks[at].joins = true
+		visit(at)
 	}
 	for i := len(post) - 1; i >= 0; i-- {
 		order = append(order, post[i])
 		number[post[i]] = len(order)
 	}
-	return order, number
+	return order, number, leads
 }
 
-// looping reports whether a block can come back to itself.
-func (g *graph) looping(b int) bool {
-	seen := make([]bool, len(g.blocks))
-	todo := []int{b}
-	for len(todo) > 0 {
-		x := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		for _, s := range g.blocks[x].next {
-			if s == b {
-				return true
-			}
-			if s != exitBlock && !seen[s] {
-				seen[s] = true
-				todo = append(todo, s)
+// endless tells which blocks need not come to a trap: what is left when blocks that end in one,
+// and those that lead only to such, are taken away one after the other.
+func (g *graph) endless(prev [][]int) []bool {
+	left := make([]bool, len(g.blocks))
+	ways := make([]int, len(g.blocks)) // to blocks that are left
+	var ends []int
+	for b := range g.blocks {
+		left[b] = true
+		if ways[b] = len(g.blocks[b].next); ways[b] == 0 {
+			ends = append(ends, b)
+		}
+	}
+	for len(ends) > 0 {
+		b := ends[len(ends)-1]
+		ends = ends[:len(ends)-1]
+		left[b] = false
+		for _, p := range prev[b] {
+			if ways[p]--; ways[p] == 0 {
+				ends = append(ends, p)
 			}
 		}
 	}
-	return false
+	return left
 }
 
 // layout writes the code with meeting points before the blocks that have them, and turns

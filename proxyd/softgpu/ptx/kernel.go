@@ -40,6 +40,7 @@ type Kernel struct {
 
 	main        *code
 	dynamicBase uint32    // of shared memory
+	reserved    bool      // blocks have reserved shared memory
 	blocks      sync.Pool // of *block
 	const32     []uint32
 	const64     []uint64
@@ -81,6 +82,7 @@ type builder struct {
 
 	ordered   bool // the order of blocks can be seen
 	spins     bool
+	reserved  bool // the place of reserved shared memory is asked for
 	indirect  bool
 	unbounded bool
 }
@@ -159,13 +161,16 @@ func (b *builder) build(f *function) (*Kernel, error) {
 		}
 	}
 	b.link(k, f)
+	if k.LocalSize > maxLocal {
+		return nil, &RefusedError{Module: f.mod.Name, Line: f.line, Opcode: f.name, Reason: tooMuchLocal}
+	}
 	for _, v := range b.prog.order {
 		if v.space == ConstSpace && v.mod == f.mod {
 			k.ConstSize += v.size()
 		}
 	}
 	k.main, k.const32, k.const64, k.sites = b.codes[f], b.const32, b.const64, b.sites
-	k.Ordered = b.ordered
+	k.Ordered, k.reserved = b.ordered, b.reserved
 	return k, nil
 }
 
@@ -206,6 +211,12 @@ func (b *builder) link(k *Kernel, f *function) {
 	}
 }
 
+// maxLocal is the local memory that a thread may have.
+const (
+	maxLocal     = 512 << 10
+	tooMuchLocal = "more than 512 KiB of local memory"
+)
+
 // demand is the stack and the registers of a function with its callees.
 type demand struct {
 	local   uint32
@@ -233,7 +244,7 @@ func (b *builder) depth(f *function, known map[*function]*demand) demand {
 		e := b.depth(x.call.fn, known)
 		d.local, d.regs, d.bounded = max(d.local, e.local), max(d.regs, e.regs), d.bounded && e.bounded
 	}
-	d.local += (c.local + 15) &^ 15
+	d.local = min(d.local+(c.local+15)&^15, 2*maxLocal)
 	d.regs += c.n32 + 2*c.n64
 	d.open = false
 	return *d

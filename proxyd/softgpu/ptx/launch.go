@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -58,7 +59,19 @@ type launch struct {
 	counting bool
 }
 
+// sharedSize is that of a block's own shared memory.
 func (r *launch) sharedSize() int { return int(r.kernel.dynamicBase + r.cfg.Shared) }
+
+// reservedAt is where the reserved shared memory begins.
+func (r *launch) reservedAt() int { return (r.sharedSize() + 127) &^ 127 }
+
+// allShared is the size of a block's shared memory with what is reserved.
+func (r *launch) allShared() int {
+	if r.kernel.reserved {
+		return r.reservedAt() + reservedSize
+	}
+	return r.sharedSize()
+}
 
 // Launch runs the kernel to its end and returns nil, a *LaunchError before anything ran, a
 // *Fault, or ctx's error, which is looked at between turns of warps. Launches may run
@@ -76,6 +89,9 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		r.memory = new(Memory)
 	}
 	if cfg.Cooperative {
+		if n := cfg.Grid.Count(); n > maxBlockBytes/r.blockBytes() {
+			return &LaunchError{Kernel: k.Name, Reason: CooperativeTooLarge, Msg: fmt.Sprintf("%d blocks at once need more than %d bytes", n, uint64(maxBlockBytes))}
+		}
 		return r.together()
 	}
 	workers := cfg.Workers
@@ -89,6 +105,15 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		workers = int(n)
 	}
 	return r.spread(workers)
+}
+
+// maxBlockBytes bounds the local and shared memory of blocks that run together.
+const maxBlockBytes = 8 << 30
+
+// blockBytes is the memory of one block.
+func (r *launch) blockBytes() uint64 {
+	warps := (r.cfg.Block.Count() + warpSize - 1) / warpSize
+	return warps*(warpSize*uint64(r.kernel.stack(r.cfg.StackSize))+4096) + uint64(r.allShared())
 }
 
 // check refuses what no device would run.
@@ -131,7 +156,15 @@ func (r *launch) spread(workers int) error {
 		b := getBlock(r)
 		for {
 			i := next.Add(1) - 1
-			if i >= lowest.Load() {
+			err := r.ctx.Err()
+			if err != nil {
+				mu.Lock()
+				if first == nil {
+					first = err
+				}
+				mu.Unlock()
+			}
+			if err != nil || i >= lowest.Load() {
 				b.addCount()
 				b.put()
 				return
@@ -173,6 +206,10 @@ func guard(err *error) {
 		*err = p
 	case stopped:
 		*err = p.err
+	case runtime.Error:
+		// A mistake of this package ends the launch, not the process with all that is on the
+		// device.
+		*err = &Fault{Kind: InternalError, Msg: fmt.Sprintf("%v\n%s", p, debug.Stack())}
 	default:
 		panic(p)
 	}
@@ -212,9 +249,10 @@ const (
 func (r *launch) inOrder() (err error) {
 	defer guard(&err)
 	var running, free []*block
+	most := int(min(maxTogether, max(maxBlockBytes/r.blockBytes(), 1)))
 	n, next, stalled := r.cfg.Grid.Count(), uint64(0), 0
 	for next < n || len(running) > 0 {
-		if next < n && (len(running) == 0 || stalled >= spinRounds && len(running) < maxTogether) {
+		if next < n && (len(running) == 0 || stalled >= spinRounds && len(running) < most) {
 			var b *block
 			if last := len(free) - 1; last >= 0 {
 				b, free = free[last], free[:last]

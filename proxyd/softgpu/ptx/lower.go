@@ -22,6 +22,18 @@ type lowerer struct {
 	out     *code
 	params  map[*variable]ref // parameters that are kept in registers
 	frame   map[*variable]uint32
+	spent   int // effort
+}
+
+// maxEffort bounds the steps of analyses that take more than linear time: some ten seconds.
+const maxEffort = 1 << 33
+
+// effort counts steps of an analysis, and refuses a function that takes too many.
+func (l *lowerer) effort(steps int) {
+	if l.spent += steps; l.spent > maxEffort {
+		l.in = &instruction{line: l.f.line, op: l.f.name}
+		l.refuse("its control flow takes too long to analyse")
+	}
 }
 
 // lowerFunction lowers f. Its calls are resolved when the builder has lowered all.

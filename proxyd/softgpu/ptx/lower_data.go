@@ -76,8 +76,8 @@ func (l *lowerer) frameOffset(v *variable) uint32 {
 	if !ok {
 		at = (l.out.local + v.align - 1) &^ (v.align - 1)
 		l.frame[v] = at
-		if uint64(at)+uint64(v.size()) > 1<<19 {
-			l.refuse("more than 512 KiB of local memory")
+		if uint64(at)+uint64(v.size()) > maxLocal {
+			l.refuse(tooMuchLocal)
 		}
 		l.out.local = at + v.size()
 	}

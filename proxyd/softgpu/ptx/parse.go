@@ -13,6 +13,7 @@ const (
 	maxRegisters = 1 << 20 // declared in one range
 	maxVariable  = 1 << 32 // bytes of one variable
 	maxNesting   = 200     // blocks, expressions and initialisers in each other
+	maxBody      = 1 << 22 // instructions of a text
 )
 
 // Module is a parsed text. It does not change after Parse and may be linked many times,
@@ -38,6 +39,9 @@ type parser struct {
 	ahead []token
 	mod   *Module
 	depth int
+
+	made   int    // instructions
+	ranged uint64 // variables by ranges of names
 }
 
 // Parse reads a text and checks its syntax, scopes and signatures. name is used in

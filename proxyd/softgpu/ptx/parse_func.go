@@ -34,8 +34,9 @@ func (p *parser) function(link linkage) error {
 			return err
 		}
 	} else {
-		if err := p.expect(";"); err != nil {
-			return err
+		// Old texts declare functions without a semicolon.
+		if !p.accept(";") && (f.entry || p.tok.kind != tokDot && p.tok.kind != tokEOF) {
+			return p.unexpected("\";\"")
 		}
 		f.decl = true
 	}
@@ -80,7 +81,7 @@ func (p *parser) define(f *function) error {
 
 // tuning reads .maxntid and its like.
 func (p *parser) tuning(f *function) error {
-	for p.tok.kind == tokDot {
+	for p.tok.kind == tokDot && !p.declares() {
 		t := p.next()
 		switch t.text {
 		case "noreturn":
@@ -137,6 +138,16 @@ func (p *parser) tuning(f *function) error {
 		}
 	}
 	return nil
+}
+
+// declares reports whether a directive begins that stands at module level.
+func (p *parser) declares() bool {
+	switch p.tok.text {
+	case "visible", "extern", "weak", "common", "entry", "func", "file", "loc", "section", "alias":
+		return true
+	}
+	_, ok := spaceNames[p.tok.text]
+	return ok
 }
 
 // params reads a list of formal parameters and enters them into the scope.

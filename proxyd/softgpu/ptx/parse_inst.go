@@ -5,6 +5,9 @@ package ptx
 
 // instruction reads one instruction with its guard, up to and with the semicolon.
 func (p *parser) instruction(s *scope) (*instruction, error) {
+	if p.made++; p.made > maxBody {
+		return nil, p.errorf(p.tok.line, "more than %d instructions", maxBody)
+	}
 	in := &instruction{line: p.tok.line, scope: s}
 	var err error
 	if p.accept("@") {
@@ -43,8 +46,17 @@ func (p *parser) argument() (operand, error) {
 	case p.is("["):
 		return p.address()
 	case p.is("{"):
+		line := p.tok.line
 		list, err := p.list("}")
-		return operand{kind: argVector, list: list}, err
+		switch {
+		case err != nil:
+			return operand{}, err
+		case len(list) == 0:
+			return operand{}, p.errorf(line, "a vector without elements")
+		case len(list) == 1:
+			return list[0], nil // {%fd20} is %fd20
+		}
+		return operand{kind: argVector, list: list}, nil
 	case p.is("("):
 		// A list of a call, or a constant expression.
 		if t := p.peek(); t.kind != tokInt && (t.kind != tokPunct || t.text == ")" || t.text == "{") {

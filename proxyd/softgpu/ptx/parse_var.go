@@ -103,6 +103,9 @@ func (p *parser) variables(space Space) ([]*variable, error) {
 			if p.tok.kind != tokInt || n > maxRegisters {
 				return nil, p.unexpected("a count")
 			}
+			if p.ranged += n; p.ranged > maxRegisters/4 {
+				return nil, p.errorf(p.tok.line, "more than %d variables by ranges of names", maxRegisters/4)
+			}
 			p.next()
 			if err := p.expect(">"); err != nil {
 				return nil, err

@@ -32,6 +32,9 @@ func (l *lowerer) special(o operand) (ref, Type, bool) {
 		}
 		return 0, NoType, false
 	}
+	if strings.HasPrefix(name, "%reserved_smem_offset") {
+		l.b.reserved = true
+	}
 	if strings.Contains(name, "clock") || strings.Contains(name, "timer") {
 		l.b.spins = true
 		l.emit(opSpin, shape{}, 0, 0, 0, 0, 0)
@@ -110,6 +113,12 @@ var specials = func() map[string]special {
 		"%aggr_smem_size":    uniform(func(w *warp) uint64 { return uint64(w.block.run.sharedSize()) }),
 		"%dynamic_smem_size": uniform(func(w *warp) uint64 { return uint64(w.block.run.cfg.Shared) }),
 
+		"%reserved_smem_offset_begin": uniform(reservedShared),
+		"%reserved_smem_offset_cap":   uniform(reservedShared),
+		"%reserved_smem_offset_0":     uniform(reservedShared),
+		"%reserved_smem_offset_1":     uniform(reservedShared),
+		"%reserved_smem_offset_end":   uniform(func(w *warp) uint64 { return reservedShared(w) + reservedSize }),
+
 		// A block is a cluster of its own.
 		"%cluster_ctarank":     uniform(func(*warp) uint64 { return 0 }),
 		"%cluster_nctarank":    uniform(func(*warp) uint64 { return 1 }),
@@ -129,6 +138,13 @@ var specials = func() map[string]special {
 	}
 	return m
 }()
+
+// reservedSize is the shared memory of a block that is reserved for the system: libraries keep
+// there what the warps of a cooperative group exchange. It follows the block's own memory, and
+// only kernels that ask for its place have it.
+const reservedSize = 1024
+
+func reservedShared(w *warp) uint64 { return uint64(w.block.run.reservedAt()) }
 
 // clock is the warp's own time: it passes with what the warp executes, so that a program
 // which looks at it gives the same result everywhere.
