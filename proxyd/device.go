@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -125,10 +126,36 @@ func deviceCommand() *cobra.Command {
 	return c
 }
 
+// endGrace is the time in which a device server that is told to end does so in order.
+const endGrace = 5 * time.Second
+
+// endAnyway calls exit when over is still open grace after ctx is done: whatever a program made the
+// server do, a server that is told to end does not stay.
+func endAnyway(ctx context.Context, grace time.Duration, over <-chan struct{}, exit func()) {
+	select {
+	case <-ctx.Done():
+	case <-over:
+		return
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		exit()
+	case <-over:
+	}
+}
+
 // serveDevices is a device server's life, until ctx is done or its lifeline ends.
 func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	over := make(chan struct{})
+	defer close(over)
+	go endAnyway(ctx, endGrace, over, func() {
+		o.log().Error("the device server was told to end, and something holds it up: it ends without waiting", "waited", endGrace)
+		os.Exit(1)
+	})
 	b, shown, devices, err := o.open()
 	if err != nil {
 		return err

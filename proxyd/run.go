@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -221,10 +222,18 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// stop ends the server and waits for it.
+// stop ends the server and waits for it. A server that does not even end by itself after its grace
+// is killed.
 func (s *privateServer) stop() {
 	s.lifeline.Close()
-	<-s.ended // it has said itself what went wrong
+	late := time.NewTimer(2 * endGrace)
+	defer late.Stop()
+	select {
+	case <-s.ended: // it has said itself what went wrong
+	case <-late.C:
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+	}
 }
 
 // passed are the signals that are the program's and not ours. The others stop both, or nobody.

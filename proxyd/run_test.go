@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -299,4 +301,16 @@ func TestDeviceAfterAKill(t *testing.T) {
 		l.Close()
 		t.Error("a name that is too long was taken")
 	}
+}
+
+// TestEndAnyway: a server that is told to end and does not is ended; one that ends in time is left alone.
+func TestEndAnyway(t *testing.T) {
+	told, tell := context.WithCancel(t.Context())
+	over, ended := make(chan struct{}), make(chan struct{})
+	tell()
+	go endAnyway(told, 0, over, func() { close(ended) })
+	<-ended
+	close(over)
+	endAnyway(told, time.Hour, over, func() { t.Error("it has ended already") })
+	endAnyway(t.Context(), 0, over, func() { t.Error("nobody told it to end") })
 }
