@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package style
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// markdown returns the pages that people read, by their paths from the root.
+func markdown(t *testing.T) map[string]string {
+	t.Helper()
+	pages := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*/*.md", "*/README.md", "policies/sdk/README.md"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages[strings.TrimPrefix(path, root+"/")] = string(text)
+		}
+	}
+	if len(pages) < 15 {
+		t.Fatalf("only %d pages were found", len(pages))
+	}
+	return pages
+}
+
+// link is a link to something in this tree: neither an address nor a place on the same page.
+var link = regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
+
+// TestLinks follows each link between the pages.
+func TestLinks(t *testing.T) {
+	for page, text := range markdown(t) {
+		for _, found := range link.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), found[1])); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", page, found[1])
+			}
+		}
+	}
+}
+
+// path is a file or a folder of this tree as a page names it.
+var path = regexp.MustCompile("`((?:slurm-spank|libsingshim|proxyd|preemptd|policies|slurmrestd-client|contrib|tests|docs)/[\\w./-]+)`")
+
+// TestPaths finds each file that the pages for contributors name. Somebody who moves a file changes them, too.
+func TestPaths(t *testing.T) {
+	named := 0
+	for page, text := range markdown(t) {
+		if page != "CONTRIBUTING.md" && !strings.HasPrefix(page, "docs/decisions/") {
+			continue
+		}
+		for _, found := range path.FindAllStringSubmatch(text, -1) {
+			named++
+			if !strings.Contains(found[1], "NAME") {
+				if _, err := os.Stat(filepath.Join(root, found[1])); err != nil {
+					t.Errorf("%s names %s, which is not there", page, found[1])
+				}
+			}
+		}
+	}
+	if named < 40 {
+		t.Errorf("%d files are named: the pattern is wrong", named)
+	}
+}
+
+// command is a target of make as a page names it.
+var command = regexp.MustCompile("`make ([a-z][a-z-]*)")
+
+// TestTargets: each target of make that a page names is there, and `make help` has each that a person would call.
+func TestTargets(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets, helped := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, ".PHONY:") {
+			for _, target := range strings.Fields(line)[1:] {
+				targets[target] = true
+			}
+		}
+		if target, _, ok := strings.Cut(line, ":"); ok && strings.Contains(line, " ## ") {
+			helped[target] = true
+		}
+	}
+	for page, text := range markdown(t) {
+		if page == "CHANGELOG.md" { // which has history
+			continue
+		}
+		for _, found := range command.FindAllStringSubmatch(text, -1) {
+			if !targets[found[1]] {
+				t.Errorf("%s: there is no target %s", page, found[1])
+			} else if !helped[found[1]] {
+				t.Errorf("%s names make %s, which `make help` leaves out", page, found[1])
+			}
+		}
+	}
+}
