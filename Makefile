@@ -36,38 +36,77 @@ DEVICES     := -programs devices -up="--singularity --gpus 2" -first=--singulari
 # One of each kind: shells, threads, databases, MPI, a training, compilers, JITs, arrays.
 SOME_PROGRAMS := bash-jobs|python-threads|postgres-pgbench|mpich-heat|torch-ddp|gcc-make|java-threads|srun-sequence
 
-.PHONY: all build node controller cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
+.PHONY: all help check test-pkg test-full build node controller cuda install-cuda test test-unit test-c test-cluster test-long bench lint fmt generate clean demo deps trees plugins
 .PHONY: test-control test-corpus test-devices test-faults test-harm test-packages packages bench-parts install install-node install-node-locked install-controller install-controller-locked install-minicluster uninstall uninstall-minicluster FORCE
 
 all: build
 
-build: $(MINICLUSTER) node controller
+build: $(MINICLUSTER) node controller ## minicluster, and into bin/ what nodes and the controller run (1 min)
 
 $(MINICLUSTER): $(GO_FILES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -o $@ ./contrib/minicluster
 
 # What the rest needs of this machine, installed if missing.
-deps:
+deps: ## installs what the rest needs of this machine, if missing (needs root)
 	@contrib/deps
 
 # A training that is moved, shrunk and grown by preemptd; what its nodes run is built while the cluster is raised.
-demo: deps $(MINICLUSTER)
+demo: deps $(MINICLUSTER) ## a training moved, shrunk and grown on a full cluster, and drawn in demo.png (2 min)
 	@contrib/demo/run
 
-test: deps build $(LINT)
-	@$(GO) run ./tests/tally \
-		'lint: $(MAKE) --no-print-directory lint' \
-		'unit: $(GO) test -json -race ./...' \
-		'plugin, on stubs of Slurm: $(MAKE) --no-print-directory test-c' \
-		'root file systems: $(MAKE) --no-print-directory trees' \
-		'plugin, for each Slurm: $(MAKE) --no-print-directory plugins' \
-		'packages: $(MAKE) --no-print-directory test-packages GO_TEST="$(GO) test -json"' \
-		'cluster: $(GO) test -json -count=1 -tags cluster -timeout 40m ./tests/cluster' \
-		'programs, some: $(GO) test -json -count=1 -tags corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
-		'devices: $(GO) test -json -count=1 -tags corpus -timeout 25m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test' \
-		'control: $(GO) test -json -count=1 -tags control -timeout 15m ./tests/control' \
-		'faults, some: $(GO) test -json -count=1 -tags faults -timeout 15m ./tests/faults -seed 1 -some 8' \
-		'controller, some kills: $(GO) test -json -count=1 -tags harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
+# What the targets are, and how long they take: the text behind ##.
+help: ## this list
+	@echo "Targets. Times are for 2 cores that do nothing else, with warm caches; the first time on a machine takes longer."
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		awk -F '\t' '{ printf "  make %-20s %s\n", $$1, $$2 }'
+
+# The tests of CI are two runs, `make test` and `make test-full`, of which each has what the other has not. A count is added
+# to the file TALLY_RECORD, where .ci/run finds it.
+# SELF is this make; written as $(MAKE), `make -n test` would run the tests.
+SELF  = $(MAKE) --no-print-directory
+TALLY := $(GO) run ./tests/tally $(if $(TALLY_RECORD),-record $(TALLY_RECORD))
+GO_CLUSTER := $(GO) test -json -count=1 -tags
+
+# The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
+# get wrong; a training on one node, one on two, and a server.
+SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
+SOME_DEVICES := TestCorpus/(mlp-alone|gpt-nodes|serve-requests)
+
+test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on clusters; ends in the count (20 min)
+	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
+	@$(TALLY) \
+		'lint: $(SELF) lint' \
+		'unit: $(GO) test -json ./...' \
+		'plugin, on stubs of Slurm: $(SELF) test-c' \
+		'cluster, some: $(GO_CLUSTER) cluster -timeout 20m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
+		'programs, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
+		'devices, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -run "$(SOME_DEVICES)$$"' \
+		'control: $(GO_CLUSTER) control -timeout 15m ./tests/control' \
+		'faults, some: $(GO_CLUSTER) faults -timeout 15m ./tests/faults -seed 1 -some 8'
+
+test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (40 min)
+	@echo "make test-full takes about 40 minutes on 2 cores that do nothing else, beside what make test has."
+	@$(TALLY) \
+		'unit, with the race detector: $(GO) test -json -race ./...' \
+		'root file systems: $(SELF) trees' \
+		'plugin, for each Slurm: $(SELF) plugins' \
+		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
+		'cluster, the rest: $(GO_CLUSTER) cluster -timeout 40m ./tests/cluster -skip "^($(SOME_CLUSTER))$$"' \
+		'devices, the rest: $(GO_CLUSTER) corpus -timeout 25m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$"' \
+		'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
+
+# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs.
+SLOW_UNIT := tests/device tests/workloads libsingshim/shimtest
+
+# What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.
+check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min)
+	@$(TALLY) \
+		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \
+		'unit, the quicker ones: $(GO) test -json -short $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))'
+
+test-pkg: ## the tests of one package: make test-pkg P=./proxyd/store [RUN=TestName] [RACE=-race] (seconds)
+	@test -n "$(P)" || { echo "which package? make test-pkg P=./proxyd/store" >&2; exit 1; }
+	$(GO) test -count=1 $(RACE) $(if $(RUN),-v -run '$(RUN)') $(P)
 
 # A cluster of each suite, up and down: builds the root file systems that are
 # missing, and shows how far it is.
@@ -76,16 +115,16 @@ trees: build
 		$(MINICLUSTER) up --suite $$suite --name trees-$$suite && $(MINICLUSTER) down --name trees-$$suite || exit 1; \
 	done
 
-test-unit:
+test-unit: ## all unit tests, with the race detector; no root, no network (15 min)
 	$(GO) test -race ./...
 
 # The plugin under sanitizers, against stubs of Slurm.
-test-c:
+test-c: ## the plugin under sanitizers, on stubs of Slurm (20 s)
 	@mkdir -p $(B)
 	$(MAKE) -C slurm-spank O=$(CURDIR)/$(B) test
 
 # The plugin compiles for every Slurm that it claims to fit. A tree has its headers.
-plugins: trees
+plugins: trees ## the plugin compiled for each Slurm that it fits (1 min)
 	@for suite in $(SUITES); do \
 		header=$$(ls -t $(CACHE)/$$suite-[0-9a-f]*/usr/include/slurm/spank.h | head -n 1) && mkdir -p $(B)/$$suite && \
 		$(MAKE) --no-print-directory -B -C slurm-spank O=$(CURDIR)/$(B)/$$suite SPANK_INCLUDE=$${header%/slurm/spank.h} || exit 1; \
@@ -94,34 +133,34 @@ plugins: trees
 # The packages in root file systems of test clusters: installed, upgraded, removed.
 GO_TEST ?= $(GO) test -v
 
-test-packages: deps trees
+test-packages: deps trees ## debs and rpms installed, upgraded and removed in root file systems (3 min)
 	@tree=$$(ls -td $(CACHE)/forky-[0-9a-f]* | grep -E 'forky-[0-9a-f]+$$' | head -n 1) && \
 		$(MAKE) --no-print-directory packages SPANK_INCLUDE=$$tree/usr/include
 	$(GO_TEST) -count=1 -tags packages -timeout 10m ./tests/packages -trees $(CACHE) -packages $(PACKAGES)
 
-test-cluster: deps build trees
+test-cluster: deps build trees ## all tests on real Slurm (15 min)
 	$(GO) test -count=1 -tags cluster -timeout 40m -v ./tests/cluster
 
 # What preemptd does on a cluster, one scenario after the other.
-test-control: deps build
+test-control: deps build ## the controller on a cluster, scenario by scenario (4 min)
 	$(GO) test -count=1 -tags control -timeout 15m -v ./tests/control
 
 # 63 programs of Debian, each killed three times at random moments; writes docs/corpus.md.
 # About half an hour on a machine that does nothing else.
-test-corpus: deps build
+test-corpus: deps build ## 63 programs of Debian, killed at random moments; writes docs/corpus.md (30 min)
 	$(GO) test -count=1 -tags corpus -timeout 2h -v ./tests/corpus $(CORPUS) -table docs/corpus.md
 
 # Jobs on software GPUs, each killed twenty times at random moments; writes docs/devices.md.
-test-devices: deps build
+test-devices: deps build ## jobs on software GPUs, killed at random moments; writes docs/devices.md (30 min)
 	$(GO) test -count=1 -tags corpus -timeout 4h -v ./tests/corpus $(DEVICES) -rounds 20 -table docs/devices.md
 
 # A kill, a cut or damage at each phase of a checkpoint and of a restore; writes docs/faults.md.
-test-faults: deps build
+test-faults: deps build ## a fault at each phase of checkpoints and restores; writes docs/faults.md (30 min)
 	$(GO) test -count=1 -tags faults -timeout 2h -v ./tests/faults -table docs/faults.md
 
 # Longer than a change can wait for: each fuzz target for a while, every interleaving of
 # larger programs at the barrier, the root file systems built cold.
-test-long: deps build
+test-long: deps build ## fuzzing, larger programs at the barrier, cold root file systems, devices, harm (3 h)
 	contrib/fuzz 60s
 	$(GO) test -count=1 -timeout 60m -v ./proxyd/barrier -long -programs 100
 	MINICLUSTER_BUILD_TESTS=1 $(GO) test -v -timeout 40m ./contrib/minicluster/rootfs
@@ -132,19 +171,19 @@ test-long: deps build
 
 # Something is killed at each step of each of the controller's actions, a person interferes
 # at each step, and a hundred random things happen to twenty jobs. About an hour.
-test-harm: deps build
+test-harm: deps build ## something killed at each step of each action; random operations (1 h)
 	$(GO) test -count=1 -tags harm -timeout 3h -v ./tests/harm
 
 # What protection costs a job, on a cluster, against the same without: 10 to 15 minutes
 # on a machine that does nothing else. Writes the table in docs/performance.md.
-bench: deps build
+bench: deps build ## what protection costs a job; writes docs/performance.md (15 min)
 	$(GO) test -count=1 -tags bench -timeout 60m -v ./tests/bench -table docs/performance.md
 
 # The benchmarks of single packages.
-bench-parts:
+bench-parts: ## the benchmarks of single packages (10 min)
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-lint: $(LINT)
+lint: $(LINT) ## golangci-lint on everything (1 min; 3 min to build it once)
 	$(LINT) run ./...
 	$(LINT) run --build-tags cluster,control,corpus,faults,harm,bench,packages ./tests/...
 	$(LINT) run --build-tags live ./slurm-spank/...
@@ -156,11 +195,11 @@ $(LINT):
 		awk '/^go: [^d]|error/ { print } NR % 100 == 0 { print "  " NR " modules and packages"; fflush() }'
 	@mv $(TOOLS)/new/golangci-lint $@
 
-fmt: $(LINT)
+fmt: $(LINT) ## formats the Go code (10 s)
 	$(LINT) fmt ./...
 
 # The contracts of proxyd and of policies, and what is made of the table of calls: kept in the tree.
-generate:
+generate: ## what protoc and our generators make, which is kept in the tree (20 s)
 	$(GO) generate ./libsingshim/...
 	@command -v protoc >/dev/null || { echo "no protoc: install it (Debian: protobuf-compiler)" >&2; exit 1; }
 	$(GO) generate ./proxyd/rpc ./proxyd/softgpu/ptx ./policies/sdk/policypb
@@ -177,13 +216,13 @@ $(B)/proxyd: $(NODE_FILES) go.mod go.sum $(B)/linked
 # way of devices' memory.
 CUDA_FILES := $(shell find proxyd/device/backend/cuda/driver -name '*.[ch]')
 
-cuda: $(B)/proxyd-cuda
+cuda: $(B)/proxyd-cuda ## the device server for real GPUs, bin/proxyd-cuda (1 min)
 
 $(B)/proxyd-cuda: $(NODE_FILES) $(CUDA_FILES) go.mod go.sum $(B)/linked
 	CGO_ENABLED=1 GOEXPERIMENT=norandomizedheapbase64 $(GO) build -trimpath -tags netgo,osusergo \
 		-ldflags '$(LDFLAGS) -X main.libexec=$(LIBEXEC)' -o $@ ./proxyd
 
-install-cuda: cuda
+install-cuda: cuda ## proxyd-cuda, beside what install-node installs
 	install -CD -m 755 $(B)/proxyd-cuda $(DESTDIR)$(LIBEXEC)/proxyd-cuda
 
 $(B)/singctl: $(NODE_FILES) go.mod go.sum $(B)/linked
@@ -209,6 +248,8 @@ $(B)/linked: FORCE
 	@echo '$(VERSION) $(LIBEXEC)' | cmp -s - $@ || echo '$(VERSION) $(LIBEXEC)' >$@
 
 # One at a time: tests raise several clusters at once, each for its own Slurm.
+install-node: ## what a node needs, into $(DESTDIR)$(PREFIX) (1 min)
+install-controller: ## preemptd and its policies, likewise (1 min)
 install-node install-controller:
 	@mkdir -p $(B)
 	@flock $(B)/lock $(MAKE) --no-print-directory $@-locked
@@ -238,7 +279,7 @@ SHARED = $(SHARE)/bash-completion/completions/singctl $(SHARE)/zsh/site-function
 	$(SHARE)/fish/vendor_completions.d/singctl.fish
 UNIT_FILES = proxyd.service proxyd-gc.service proxyd-gc.timer preemptd.service
 
-install: install-node install-controller
+install: install-node install-controller ## into $(DESTDIR)$(PREFIX), for the Slurm of SPANK_INCLUDE (1 min)
 	install -d $(dir $(SHARED)) $(DESTDIR)$(UNITS) $(DESTDIR)$(DOC)
 	umask 022 && $(B)/singctl man $(SHARE)/man/man1
 	umask 022 && $(B)/singctl completion bash >$(SHARE)/bash-completion/completions/singctl
@@ -253,7 +294,7 @@ install: install-node install-controller
 # deb and rpm packages in $(PACKAGES), for the Slurm of SPANK_INCLUDE.
 PACKAGES ?= $(CURDIR)/$(B)/packages
 
-packages: $(NFPM)
+packages: $(NFPM) ## debs and rpms into bin/packages (1 min)
 	@rm -rf $(PACKAGES)
 	@mkdir -p $(PACKAGES)
 	@$(MAKE) --no-print-directory -s install DESTDIR=$(PACKAGES)/root PREFIX=/usr
@@ -264,17 +305,17 @@ $(NFPM):
 	@GOBIN=$(TOOLS)/new-nfpm $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 	@mv $(TOOLS)/new-nfpm/nfpm $@
 
-uninstall:
+uninstall: ## removes what install installed
 	rm -f $(DESTDIR)$(PREFIX)/sbin/proxyd $(DESTDIR)$(PREFIX)/sbin/preemptd $(DESTDIR)$(PREFIX)/bin/singctl $(SHARED)
 	rm -f $(SHARE)/man/man1/singctl.1 $(SHARE)/man/man1/singctl-*.1 $(addprefix $(DESTDIR)$(UNITS)/,$(UNIT_FILES))
 	rm -rf $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(LIB) $(DESTDIR)$(DOC)
 
-install-minicluster: $(MINICLUSTER)
+install-minicluster: $(MINICLUSTER) ## only minicluster, into $(DESTDIR)$(PREFIX)/bin
 	install -D -m 755 $(MINICLUSTER) $(DESTDIR)$(PREFIX)/bin/minicluster
 
 uninstall-minicluster:
 	rm -f $(DESTDIR)$(PREFIX)/bin/minicluster
 
-clean:
+clean: ## removes what was built
 	rm -rf $(B) $(MINICLUSTER)
 	@for part in slurm-spank $(C_PARTS); do $(MAKE) --no-print-directory -s -C $$part clean || exit 1; done

@@ -45,17 +45,17 @@ const module = "github.com/singularity-slurm/singularity-slurm/"
 // count in full each.
 func (t *timing) print(w io.Writer, all time.Duration) {
 	fmt.Fprintf(w, "\nwhere %s went\n", all.Round(time.Second))
-	table(w, "part", t.parts)
-	table(w, "slowest packages", longest(t.packages))
-	table(w, "slowest tests", longest(t.tests))
+	printTable(w, "part", t.parts)
+	printTable(w, "slowest packages", takeSlowest(t.packages))
+	printTable(w, "slowest tests", takeSlowest(t.tests))
 }
 
-func longest(all []timed) []timed {
+func takeSlowest(all []timed) []timed {
 	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b timed) int { return cmp.Compare(b.took, a.took) })
 	return sorted[:min(len(sorted), slowest)]
 }
 
-func table(w io.Writer, title string, rows []timed) {
+func printTable(w io.Writer, title string, rows []timed) {
 	if len(rows) == 0 {
 		return
 	}
