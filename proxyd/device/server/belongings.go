@@ -163,7 +163,7 @@ func (m mapping) is(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev =
 // come back.
 func (p *process) belongings() ([]Belonging, error) {
 	all := []Belonging{{Kind: RingMemory, Length: wire.MemorySize}}
-	for _, s := range p.shares.sorted() {
+	for _, s := range p.memoryCalls.shares.sorted() {
 		all = append(all, Belonging{PinnedMemory, uint64(s.at), uint64(len(s.mem))})
 	}
 	w, ok := p.peer.(*watched)
@@ -204,7 +204,7 @@ func (s *Server) BelongingOf(id uint64, n int) (*os.File, error) {
 	if n == 0 {
 		return duplicate(p.ring.File())
 	}
-	all := p.shares.sorted()
+	all := p.memoryCalls.shares.sorted()
 	if n < 0 || n > len(all) {
 		return nil, fmt.Errorf("memory %d of process %d, which has %d: %w", n, id, len(all)+1, ErrAbsent)
 	}

@@ -5,20 +5,24 @@ package server
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// codeState is what a process has of modules and what belongs to them.
-type codeState struct {
+// moduleCalls implements dispatch.ModuleCalls. It has a process's modules and what belongs to them.
+type moduleCalls struct {
+	*core
 	modules   table[dispatch.Module, *module]
 	functions table[dispatch.Function, *function]
 	libraries table[dispatch.Library, *library]
 	kernels   table[dispatch.Kernel, *kernel]
 	linkers   table[dispatch.Linkstate, *linker]
-	said      map[string]bool // what was complained of; the process's mu guards it
+
+	complaintsMu sync.Mutex
+	complaints   map[string]bool // what was logged
 }
 
 // codeWaits are the calls that may wait: for a compiler.
@@ -31,29 +35,30 @@ var codeWaits = []string{
 const maxComplaints = 32
 
 // complain logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask.
-func (p *process) complain(what string, err error) {
+func (p *moduleCalls) complain(what string, err error) {
 	text := err.Error()
 	if errors.Is(err, backend.NotFound) {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.code.said == nil || p.code.said[text] || len(p.code.said) >= maxComplaints {
+	p.complaintsMu.Lock()
+	defer p.complaintsMu.Unlock()
+	if p.complaints[text] || len(p.complaints) >= maxComplaints {
 		return
 	}
-	p.code.said[text] = true
+	p.complaints[text] = true
 	p.log.Warn(what, "error", err)
 }
 
-func (s *codeState) begin() {
+func newModuleCalls(p *core) *moduleCalls {
+	s := &moduleCalls{core: p, complaints: map[string]bool{}}
 	s.modules.class, s.functions.class = moduleClass, functionClass
 	s.libraries.class, s.kernels.class = libraryClass, kernelClass
 	s.linkers.class = linkClass
-	s.said = map[string]bool{}
+	return s
 }
 
 // contextEnded drops what belongs to a context that is being destroyed. It does not wait.
-func (s *codeState) contextEnded(x *cudaContext) {
+func (s *moduleCalls) contextEnded(x *cudaContext) {
 	s.modules.dropIf(func(m *module) bool { return m.context == x })
 	s.functions.dropIf(func(f *function) bool { return f.module.context == x })
 	s.linkers.dropIf(func(l *linker) bool { return l.context == x })
@@ -63,7 +68,13 @@ func (s *codeState) contextEnded(x *cudaContext) {
 }
 
 // end drops everything. No call is under way, and the spaces are closed.
-func (s *codeState) end() { *s = codeState{} }
+func (s *moduleCalls) end() {
+	s.modules.clear()
+	s.functions.clear()
+	s.libraries.clear()
+	s.kernels.clear()
+	s.linkers.clear()
+}
 
 // The options of the just-in-time compiler that change something, as the driver numbers them.
 const (

@@ -139,10 +139,10 @@ func TestRefusedKernel(t *testing.T) {
 	kernel := c.number("cuLibraryGetKernel", c.loadLibrary(text), "barrier")
 	c.want(notSupported, "cuKernelGetFunction", kernel)
 	c.must("cuCtxSynchronize")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.code.said) != 1 {
-		t.Errorf("%d complaints: %v", len(p.code.said), p.code.said)
+	p.complaintsMu.Lock()
+	defer p.complaintsMu.Unlock()
+	if len(p.complaints) != 1 {
+		t.Errorf("%d complaints: %v", len(p.complaints), p.complaints)
 	}
 }
 

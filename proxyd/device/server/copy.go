@@ -12,6 +12,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
+// copyCalls implements dispatch.CopyCalls.
+type copyCalls struct {
+	*core
+	shares *hostShares // pinned memory that is mapped here
+}
+
 // copyWaits are the copies that are waited for, if they come as calls.
 var copyWaits = []string{
 	"cuMemcpy", "cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "copy_in", "copy_out", "cuMemcpy2D_v2", "cuMemcpy2DAsync_v2",
@@ -22,7 +28,7 @@ var copyWaits = []string{
 // process is there: whose memory it is, is asked when it is carried out. That it cannot be reached is the copy's failure, not a fault
 // of the context.
 type programMemory struct {
-	process *process
+	process *core
 	late    func() // called at the first failure, or nil
 
 	mu  sync.Mutex
@@ -78,7 +84,8 @@ func (m bytesMemory) Write(addr uint64, b []byte) error {
 
 // copier makes one copy on a stream.
 type copier struct {
-	p      *process
+	p      *core
+	shares *hostShares
 	c      *dispatch.Call
 	x      *cudaContext // that is current
 	st     *cudaStream
@@ -86,7 +93,7 @@ type copier struct {
 }
 
 // copier begins a copy: INVALID_CONTEXT without a current context. symbol names the call, should it fail late.
-func (p *process) copier(c *dispatch.Call, stream dispatch.Stream, symbol string) (*copier, dispatch.Result) {
+func (p *copyCalls) copier(c *dispatch.Call, stream dispatch.Stream, symbol string) (*copier, dispatch.Result) {
 	x, r := p.current(c)
 	if r != 0 {
 		return nil, r
@@ -95,7 +102,7 @@ func (p *process) copier(c *dispatch.Call, stream dispatch.Stream, symbol string
 	if r != 0 {
 		return nil, r
 	}
-	k := &copier{p: p, c: c, x: x, st: st, memory: &programMemory{process: p}}
+	k := &copier{p: p.core, shares: p.shares, c: c, x: x, st: st, memory: &programMemory{process: p.core}}
 	if c.Waits == nil {
 		k.memory.late = func() { p.failed(x, symbol, dispatch.ResultInvalidValue) }
 	}
@@ -116,7 +123,7 @@ func (k *copier) host(a uint64) backend.Place { return backend.Place{Addr: a, Ho
 
 // hosted is host for n bytes in a row: of pinned memory that the server has mapped they are copied from there.
 func (k *copier) hosted(a, n uint64) backend.Place {
-	if s := k.p.shares.find(backend.Addr(a), n); s != nil {
+	if s := k.shares.find(backend.Addr(a), n); s != nil {
 		return backend.Place{Addr: a, Host: s}
 	}
 	return k.host(a)
@@ -152,15 +159,15 @@ func (k *copier) linear(dst, src backend.Place, n uint64) dispatch.Result {
 }
 
 // Memcpy implements dispatch.Backend, as all below.
-func (p *process) Memcpy(c *dispatch.Call, dst, src dispatch.Devptr, n uint64) dispatch.Result {
+func (p *copyCalls) Memcpy(c *dispatch.Call, dst, src dispatch.Devptr, n uint64) dispatch.Result {
 	return p.unified(c, dst, src, n, defaultStream, "cuMemcpy")
 }
 
-func (p *process) MemcpyAsync(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemcpyAsync(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
 	return p.unified(c, dst, src, n, stream, "cuMemcpyAsync")
 }
 
-func (p *process) unified(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream, symbol string) dispatch.Result {
+func (p *copyCalls) unified(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream, symbol string) dispatch.Result {
 	k, r := p.copier(c, stream, symbol)
 	if r != 0 {
 		return r
@@ -168,7 +175,7 @@ func (p *process) unified(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, 
 	return k.linear(k.any(uint64(dst)), k.any(uint64(src)), n)
 }
 
-func (p *process) MemcpyHtoDAsyncV2(c *dispatch.Call, dst dispatch.Devptr, src, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemcpyHtoDAsyncV2(c *dispatch.Call, dst dispatch.Devptr, src, n uint64, stream dispatch.Stream) dispatch.Result {
 	k, r := p.copier(c, stream, "cuMemcpyHtoDAsync_v2")
 	if r != 0 {
 		return r
@@ -176,7 +183,7 @@ func (p *process) MemcpyHtoDAsyncV2(c *dispatch.Call, dst dispatch.Devptr, src, 
 	return k.linear(k.device(uint64(dst)), k.hosted(src, n), n)
 }
 
-func (p *process) MemcpyDtoHAsyncV2(c *dispatch.Call, dst uint64, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemcpyDtoHAsyncV2(c *dispatch.Call, dst uint64, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
 	k, r := p.copier(c, stream, "cuMemcpyDtoHAsync_v2")
 	if r != 0 {
 		return r
@@ -185,7 +192,7 @@ func (p *process) MemcpyDtoHAsyncV2(c *dispatch.Call, dst uint64, src dispatch.D
 }
 
 // CopyIn has the bytes with it.
-func (p *process) CopyIn(c *dispatch.Call, dst dispatch.Devptr, src []uint8, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) CopyIn(c *dispatch.Call, dst dispatch.Devptr, src []uint8, n uint64, stream dispatch.Stream) dispatch.Result {
 	k, r := p.copier(c, stream, "copy_in")
 	if r != 0 {
 		return r
@@ -194,7 +201,7 @@ func (p *process) CopyIn(c *dispatch.Call, dst dispatch.Devptr, src []uint8, n u
 }
 
 // CopyOut answers with the bytes.
-func (p *process) CopyOut(c *dispatch.Call, src dispatch.Devptr, n uint64, stream dispatch.Stream) ([]uint8, dispatch.Result) {
+func (p *copyCalls) CopyOut(c *dispatch.Call, src dispatch.Devptr, n uint64, stream dispatch.Stream) ([]uint8, dispatch.Result) {
 	k, r := p.copier(c, stream, "copy_out")
 	switch {
 	case r != 0:
@@ -207,11 +214,11 @@ func (p *process) CopyOut(c *dispatch.Call, src dispatch.Devptr, n uint64, strea
 	return dst, r
 }
 
-func (p *process) MemcpyDtoDV2(c *dispatch.Call, dst, src dispatch.Devptr, n uint64) dispatch.Result {
+func (p *copyCalls) MemcpyDtoDV2(c *dispatch.Call, dst, src dispatch.Devptr, n uint64) dispatch.Result {
 	return p.MemcpyDtoDAsyncV2(c, dst, src, n, defaultStream)
 }
 
-func (p *process) MemcpyDtoDAsyncV2(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemcpyDtoDAsyncV2(c *dispatch.Call, dst, src dispatch.Devptr, n uint64, stream dispatch.Stream) dispatch.Result {
 	k, r := p.copier(c, stream, "cuMemcpyDtoDAsync_v2")
 	if r != 0 {
 		return r
@@ -220,7 +227,7 @@ func (p *process) MemcpyDtoDAsyncV2(c *dispatch.Call, dst, src dispatch.Devptr, 
 }
 
 // MemcpyPeer is in order with the work of both contexts, before and after it; MemcpyPeerAsync is not.
-func (p *process) MemcpyPeer(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64) dispatch.Result {
+func (p *copyCalls) MemcpyPeer(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64) dispatch.Result {
 	return p.inOrder(c, to, from, func() dispatch.Result {
 		return p.MemcpyPeerAsync(c, dst, to, src, from, n, defaultStream)
 	})
@@ -228,7 +235,7 @@ func (p *process) MemcpyPeer(c *dispatch.Call, dst dispatch.Devptr, to dispatch.
 
 // inOrder queues something on the default stream that comes after what the contexts were given before, and before what they are
 // given later.
-func (p *process) inOrder(c *dispatch.Call, to, from dispatch.Context, do func() dispatch.Result) dispatch.Result {
+func (p *copyCalls) inOrder(c *dispatch.Call, to, from dispatch.Context, do func() dispatch.Result) dispatch.Result {
 	st, r := p.stream(c, defaultStream)
 	if r != 0 {
 		return r
@@ -269,7 +276,7 @@ func follow(st, other *cudaStream) error {
 	return errors.Join(err, e.Destroy())
 }
 
-func (p *process) MemcpyPeerAsync(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemcpyPeerAsync(c *dispatch.Call, dst dispatch.Devptr, to dispatch.Context, src dispatch.Devptr, from dispatch.Context, n uint64, stream dispatch.Stream) dispatch.Result {
 	for _, h := range []dispatch.Context{to, from} {
 		if _, r := p.context(h); r != 0 {
 			return r
@@ -300,11 +307,11 @@ func (k *copier) side(kind int32, host uint64, device dispatch.Devptr) (backend.
 	return backend.Place{}, dispatch.ResultInvalidValue
 }
 
-func (p *process) Memcpy2DV2(c *dispatch.Call, what dispatch.Memcpy2d) dispatch.Result {
+func (p *copyCalls) Memcpy2DV2(c *dispatch.Call, what dispatch.Memcpy2d) dispatch.Result {
 	return p.Memcpy2DAsyncV2(c, what, defaultStream)
 }
 
-func (p *process) Memcpy2DAsyncV2(c *dispatch.Call, w dispatch.Memcpy2d, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) Memcpy2DAsyncV2(c *dispatch.Call, w dispatch.Memcpy2d, stream dispatch.Stream) dispatch.Result {
 	return p.copy3D(c, &dispatch.Memcpy3d{
 		SrcX: w.SrcX, SrcY: w.SrcY, SrcType: w.SrcType, SrcHost: w.SrcHost, SrcDevice: w.SrcDevice, SrcPitch: w.SrcPitch,
 		DstX: w.DstX, DstY: w.DstY, DstType: w.DstType, DstHost: w.DstHost, DstDevice: w.DstDevice, DstPitch: w.DstPitch,
@@ -312,15 +319,15 @@ func (p *process) Memcpy2DAsyncV2(c *dispatch.Call, w dispatch.Memcpy2d, stream 
 	}, stream, "cuMemcpy2DAsync_v2")
 }
 
-func (p *process) Memcpy3DV2(c *dispatch.Call, what dispatch.Memcpy3d) dispatch.Result {
+func (p *copyCalls) Memcpy3DV2(c *dispatch.Call, what dispatch.Memcpy3d) dispatch.Result {
 	return p.Memcpy3DAsyncV2(c, what, defaultStream)
 }
 
-func (p *process) Memcpy3DAsyncV2(c *dispatch.Call, what dispatch.Memcpy3d, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) Memcpy3DAsyncV2(c *dispatch.Call, what dispatch.Memcpy3d, stream dispatch.Stream) dispatch.Result {
 	return p.copy3D(c, &what, stream, "cuMemcpy3DAsync_v2")
 }
 
-func (p *process) Memcpy3DPeer(c *dispatch.Call, what dispatch.Memcpy3dpeer) dispatch.Result {
+func (p *copyCalls) Memcpy3DPeer(c *dispatch.Call, what dispatch.Memcpy3dpeer) dispatch.Result {
 	to, from := what.DstContext, what.SrcContext
 	if what.DstType != deviceMemory {
 		to = c.Context
@@ -331,7 +338,7 @@ func (p *process) Memcpy3DPeer(c *dispatch.Call, what dispatch.Memcpy3dpeer) dis
 	return p.inOrder(c, to, from, func() dispatch.Result { return p.Memcpy3DPeerAsync(c, what, defaultStream) })
 }
 
-func (p *process) Memcpy3DPeerAsync(c *dispatch.Call, w dispatch.Memcpy3dpeer, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) Memcpy3DPeerAsync(c *dispatch.Call, w dispatch.Memcpy3dpeer, stream dispatch.Stream) dispatch.Result {
 	for _, s := range []struct {
 		kind    int32
 		context dispatch.Context
@@ -352,7 +359,7 @@ func (p *process) Memcpy3DPeerAsync(c *dispatch.Call, w dispatch.Memcpy3dpeer, s
 }
 
 // copy3D makes a copy of up to three dimensions.
-func (p *process) copy3D(c *dispatch.Call, w *dispatch.Memcpy3d, stream dispatch.Stream, symbol string) dispatch.Result {
+func (p *copyCalls) copy3D(c *dispatch.Call, w *dispatch.Memcpy3d, stream dispatch.Stream, symbol string) dispatch.Result {
 	k, r := p.copier(c, stream, symbol)
 	if r != 0 {
 		return r

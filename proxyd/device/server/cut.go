@@ -47,7 +47,7 @@ type attempt struct {
 func (s *Server) Exchange(ctx context.Context, o *cut.Orders) (*cut.Events, error) {
 	for i := range o.Do {
 		if o.Do[i].Forget {
-			s.remember(o.Do[i].Past)
+			s.cuts.remember(o.Do[i].Past)
 			return s.abandon(o.Attempt), nil
 		}
 		if o.Do[i].Open {
@@ -153,7 +153,7 @@ func (s *Server) open(o *cut.Orders) error {
 	for _, p := range all {
 		e.Processes = append(e.Processes, cut.Process{ID: p.id, PID: p.pid()})
 		a.gates[p.id] = &gated{p: p, news: make(chan struct{}, 1)}
-		e.Places = append(e.Places, a.places(p)...)
+		e.Places = append(e.Places, a.places(p.ncclCalls)...)
 	}
 	gone := map[uint64]bool{}
 	for _, d := range s.cuts.left {
@@ -167,9 +167,6 @@ func (s *Server) open(o *cut.Orders) error {
 	a.work.Go(func() { a.giveUp() })
 	return nil
 }
-
-// pid is the process's number as this server sees it.
-func (p *process) pid() int { return int(p.peer.Memory()) }
 
 // expire forgets the attempt if its lease has run out: the leader is lost.
 func (a *attempt) expire() {

@@ -46,8 +46,8 @@ func (m *member) place() *cut.Place {
 }
 
 // counts gives a ring's counts the barrier's keys. What is counted for a communicator that is none is left out: nothing was issued for it.
-func (p *process) counts(of map[uint64]uint64) map[barrier.Key]uint64 {
-	handles, members := sorted(&p.nccl.members)
+func (p *ncclCalls) counts(of map[uint64]uint64) map[barrier.Key]uint64 {
+	handles, members := sorted(&p.members)
 	places := map[uint64]*cut.Place{}
 	for i, h := range handles {
 		if p := members[i].place(); p != nil && p.Made {
@@ -71,9 +71,9 @@ func keyAt(p *cut.Place, c wire.Count) barrier.Key {
 
 // places are a process's members when an attempt is opened. The caller holds cuts.mu, as of all that follows in this file
 // with an attempt for its receiver.
-func (a *attempt) places(p *process) []cut.Place {
+func (a *attempt) places(p *ncclCalls) []cut.Place {
 	var all []cut.Place
-	for _, m := range p.nccl.members.values() {
+	for _, m := range p.members.values() {
 		place := m.place()
 		switch {
 		case place == nil:
@@ -121,10 +121,10 @@ func (a *attempt) creation(c barrier.Comm) chan struct{} {
 	return a.created[c]
 }
 
-// arrive is before a member meets the others. During an attempt it is held until the leader has the communicator made, or the attempt is over.
-func (s *Server) arrive(m *member) {
-	s.cuts.mu.Lock()
-	a := s.cuts.now
+// Arrive is before a member meets the others. During an attempt it is held until the leader has the communicator made, or the attempt is over.
+func (s *cutKeeper) Arrive(m *member) {
+	s.mu.Lock()
+	a := s.now
 	m.arrived = true
 	var hold chan struct{}
 	if a != nil {
@@ -132,7 +132,7 @@ func (s *Server) arrive(m *member) {
 		hold = a.creation(p.Comm)
 		a.tell(cut.Event{Kind: cut.Arrived, Process: m.p.id, Place: p})
 	}
-	s.cuts.mu.Unlock()
+	s.mu.Unlock()
 	if a == nil {
 		return
 	}
@@ -144,12 +144,12 @@ func (s *Server) arrive(m *member) {
 	}
 }
 
-// isMade tells of a member that is made, or will not be, before the program can know.
-func (s *Server) isMade(m *member, err error) {
-	s.cuts.mu.Lock()
-	defer s.cuts.mu.Unlock()
+// IsMade tells of a member that is made, or will not be, before the program can know.
+func (s *cutKeeper) IsMade(m *member, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	m.known = true
-	a, p := s.cuts.now, m.place()
+	a, p := s.now, m.place()
 	if a == nil || p == nil {
 		return
 	}
@@ -160,12 +160,12 @@ func (s *Server) isMade(m *member, err error) {
 	}
 }
 
-// giveUp drops a member from its process, which has destroyed it or has ended, and takes note of it. broken: nobody is to wait for what it
+// GiveUp drops a member from its process, which has destroyed it or has ended, and takes note of it. broken: nobody is to wait for what it
 // has not issued, or not carried out.
-func (s *Server) giveUp(p *process, h dispatch.Comm, broken bool) (*member, bool) {
-	s.cuts.mu.Lock()
-	defer s.cuts.mu.Unlock()
-	m, ok := p.nccl.members.drop(h)
+func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*member, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := p.members.drop(h)
 	if !ok || p.ring == nil {
 		return m, ok
 	}
@@ -176,7 +176,7 @@ func (s *Server) giveUp(p *process, h dispatch.Comm, broken bool) (*member, bool
 }
 
 // depart takes note of a place that is given up. The caller holds cuts.mu.
-func (s *Server) depart(p *process, h dispatch.Comm, place *cut.Place, broken bool) {
+func (s *cutKeeper) depart(p *ncclCalls, h dispatch.Comm, place *cut.Place, broken bool) {
 	t, _ := p.ring.Tally() // of a ring that is closed, the last
 	d := departure{*place, p.pid()}
 	d.Left, d.Made, d.Broken = true, false, d.Broken || broken
@@ -189,71 +189,71 @@ func (s *Server) depart(p *process, h dispatch.Comm, place *cut.Place, broken bo
 			}
 		}
 	}
-	if a := s.cuts.now; a != nil {
+	if a := s.now; a != nil {
 		if d.Broken {
 			place.Made, place.Broken = false, true
 			a.tell(cut.Event{Kind: cut.Broken, Process: p.id, Place: place})
 		}
 		a.tell(cut.Event{Kind: cut.Left, Process: p.id, Place: &d.Place})
 	}
-	s.cuts.left = append(s.cuts.left, d)
+	s.left = append(s.left, d)
 	here := 0
-	for _, o := range s.cuts.left {
+	for _, o := range s.left {
 		if o.Comm == d.Comm {
 			here++
 		}
 	}
-	if here >= d.Size || len(s.cuts.left) > maxDepartures {
-		first := s.cuts.left[0].Comm
-		s.cuts.left = slices.DeleteFunc(s.cuts.left, func(o departure) bool {
+	if here >= d.Size || len(s.left) > maxDepartures {
+		first := s.left[0].Comm
+		s.left = slices.DeleteFunc(s.left, func(o departure) bool {
 			return o.Comm == d.Comm && here >= d.Size || o.Comm == first && here < d.Size
 		})
 	}
 }
 
 // remember forgets communicators in which nobody is any more.
-func (s *Server) remember(past []barrier.Comm) {
-	s.cuts.mu.Lock()
-	defer s.cuts.mu.Unlock()
-	s.cuts.left = slices.DeleteFunc(s.cuts.left, func(d departure) bool { return slices.Contains(past, d.Comm) })
+func (s *cutKeeper) remember(past []barrier.Comm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = slices.DeleteFunc(s.left, func(d departure) bool { return slices.Contains(past, d.Comm) })
 }
 
 // departures are the members that were given up, for a save.
-func (s *Server) departures() []cut.Place {
-	s.cuts.mu.Lock()
-	defer s.cuts.mu.Unlock()
+func (s *cutKeeper) departures() []cut.Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []cut.Place
-	for _, d := range s.cuts.left {
+	for _, d := range s.left {
 		all = append(all, d.Place)
 	}
 	return all
 }
 
 // hasLeft takes those of a save. What their processes were is not known any more.
-func (s *Server) hasLeft(all []cut.Place) error {
-	s.cuts.mu.Lock()
-	defer s.cuts.mu.Unlock()
+func (s *cutKeeper) hasLeft(all []cut.Place) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range all {
 		if p := &all[i]; !p.Left || p.Size < 1 || p.Size > maxCommSize || p.Member < 0 || int(p.Member) >= p.Size || len(all) > maxDepartures {
 			return fmt.Errorf("a member that has left, %d of %d, or too many: %w", p.Member, p.Size, ErrRestore)
 		}
-		s.cuts.left = append(s.cuts.left, departure{all[i], 0})
+		s.left = append(s.left, departure{all[i], 0})
 	}
 	return nil
 }
 
 // ended tells that a process has, when all that it had is gone. killed: what it had posted last was not carried out.
-func (s *Server) ended(p *process, killed bool) {
-	s.cuts.mu.Lock()
-	defer s.cuts.mu.Unlock()
-	a := s.cuts.now
-	if a == nil || a.gates[p.id] == nil {
+func (s *cutKeeper) ended(process uint64, killed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.now
+	if a == nil || a.gates[process] == nil {
 		return
 	}
-	a.gates[p.id].over = true
+	a.gates[process].over = true
 	kind := cut.Ended
 	if killed {
 		kind = cut.Died
 	}
-	a.tell(cut.Event{Kind: kind, Process: p.id})
+	a.tell(cut.Event{Kind: kind, Process: process})
 }

@@ -75,7 +75,7 @@ func (a *attempt) drain(g *gated) {
 		if err != nil {
 			return // its end is told
 		}
-		handled, open := g.p.nccl.handled.Load(), g.p.nccl.open.Load()
+		handled, open := g.p.handled.Load(), g.p.open.Load()
 		if handled == t.Messages && open == 0 {
 			break
 		}

@@ -113,15 +113,15 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 				t.Fatal(err)
 			}
 			maps.Copy(counts, p.counts(tally.Counts))
-			for _, m := range p.nccl.members.values() {
+			for _, m := range p.members.values() {
 				if m.connected() {
 					sizes[commName(m.comm.ID())] = m.comm.Size()
 				}
 			}
-			if busy, err := p.ring.Busy(); err != nil || !busy.IsZero() || p.nccl.open.Load() != 0 || p.nccl.handled.Load() != tally.Messages {
-				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.id, busy, err, p.nccl.open.Load(), p.nccl.handled.Load(), tally.Messages)
+			if busy, err := p.ring.Busy(); err != nil || !busy.IsZero() || p.ncclCalls.open.Load() != 0 || p.handled.Load() != tally.Messages {
+				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.id, busy, err, p.ncclCalls.open.Load(), p.handled.Load(), tally.Messages)
 			}
-			for _, space := range p.usedSpaces() {
+			for _, space := range p.spaces() {
 				if err := space.Drain(over); err != nil {
 					t.Errorf("process %d: device %d is at work", p.id, space.ordinal)
 				}

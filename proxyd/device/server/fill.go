@@ -8,71 +8,59 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// fill sets memory on a stream.
-func (p *process) fill(c *dispatch.Call, stream dispatch.Stream, f backend.Fill) dispatch.Result {
-	if _, r := p.current(c); r != 0 {
-		return r
-	}
-	st, r := p.stream(c, stream)
-	if r != 0 {
-		return r
-	}
-	return p.result(st.b.Fill(f))
-}
-
 // MemsetD8V2 implements dispatch.Backend, as all below.
-func (p *process) MemsetD8V2(c *dispatch.Call, dst dispatch.Devptr, value uint8, n uint64) dispatch.Result {
+func (p *copyCalls) MemsetD8V2(c *dispatch.Call, dst dispatch.Devptr, value uint8, n uint64) dispatch.Result {
 	return p.MemsetD8Async(c, dst, value, n, defaultStream)
 }
 
-func (p *process) MemsetD8Async(c *dispatch.Call, dst dispatch.Devptr, value uint8, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemsetD8Async(c *dispatch.Call, dst dispatch.Devptr, value uint8, n uint64, stream dispatch.Stream) dispatch.Result {
 	return p.fill(c, stream, backend.Fill{Addr: backend.Addr(dst), Value: uint32(value), Element: 1, Width: n})
 }
 
-func (p *process) MemsetD16V2(c *dispatch.Call, dst dispatch.Devptr, value uint16, n uint64) dispatch.Result {
+func (p *copyCalls) MemsetD16V2(c *dispatch.Call, dst dispatch.Devptr, value uint16, n uint64) dispatch.Result {
 	return p.MemsetD16Async(c, dst, value, n, defaultStream)
 }
 
-func (p *process) MemsetD16Async(c *dispatch.Call, dst dispatch.Devptr, value uint16, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemsetD16Async(c *dispatch.Call, dst dispatch.Devptr, value uint16, n uint64, stream dispatch.Stream) dispatch.Result {
 	return p.fill(c, stream, backend.Fill{Addr: backend.Addr(dst), Value: uint32(value), Element: 2, Width: n})
 }
 
-func (p *process) MemsetD32V2(c *dispatch.Call, dst dispatch.Devptr, value uint32, n uint64) dispatch.Result {
+func (p *copyCalls) MemsetD32V2(c *dispatch.Call, dst dispatch.Devptr, value uint32, n uint64) dispatch.Result {
 	return p.MemsetD32Async(c, dst, value, n, defaultStream)
 }
 
-func (p *process) MemsetD32Async(c *dispatch.Call, dst dispatch.Devptr, value uint32, n uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemsetD32Async(c *dispatch.Call, dst dispatch.Devptr, value uint32, n uint64, stream dispatch.Stream) dispatch.Result {
 	return p.fill(c, stream, backend.Fill{Addr: backend.Addr(dst), Value: value, Element: 4, Width: n})
 }
 
 // fill2D sets rows.
-func (p *process) fill2D(c *dispatch.Call, stream dispatch.Stream, dst dispatch.Devptr, pitch uint64, value, element uint32, width, height uint64) dispatch.Result {
+func (p *copyCalls) fill2D(c *dispatch.Call, stream dispatch.Stream, dst dispatch.Devptr, pitch uint64, value, element uint32, width, height uint64) dispatch.Result {
 	if height == 0 {
 		width = 0
 	}
 	return p.fill(c, stream, backend.Fill{Addr: backend.Addr(dst), Pitch: pitch, Value: value, Element: element, Width: width, Height: height})
 }
 
-func (p *process) MemsetD2D8V2(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint8, width, height uint64) dispatch.Result {
+func (p *copyCalls) MemsetD2D8V2(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint8, width, height uint64) dispatch.Result {
 	return p.fill2D(c, defaultStream, dst, pitch, uint32(value), 1, width, height)
 }
 
-func (p *process) MemsetD2D8Async(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint8, width, height uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemsetD2D8Async(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint8, width, height uint64, stream dispatch.Stream) dispatch.Result {
 	return p.fill2D(c, stream, dst, pitch, uint32(value), 1, width, height)
 }
 
-func (p *process) MemsetD2D16V2(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint16, width, height uint64) dispatch.Result {
+func (p *copyCalls) MemsetD2D16V2(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint16, width, height uint64) dispatch.Result {
 	return p.fill2D(c, defaultStream, dst, pitch, uint32(value), 2, width, height)
 }
 
-func (p *process) MemsetD2D16Async(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint16, width, height uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemsetD2D16Async(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint16, width, height uint64, stream dispatch.Stream) dispatch.Result {
 	return p.fill2D(c, stream, dst, pitch, uint32(value), 2, width, height)
 }
 
-func (p *process) MemsetD2D32V2(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint32, width, height uint64) dispatch.Result {
+func (p *copyCalls) MemsetD2D32V2(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint32, width, height uint64) dispatch.Result {
 	return p.fill2D(c, defaultStream, dst, pitch, value, 4, width, height)
 }
 
-func (p *process) MemsetD2D32Async(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint32, width, height uint64, stream dispatch.Stream) dispatch.Result {
+func (p *copyCalls) MemsetD2D32Async(c *dispatch.Call, dst dispatch.Devptr, pitch uint64, value uint32, width, height uint64, stream dispatch.Stream) dispatch.Result {
 	return p.fill2D(c, stream, dst, pitch, value, 4, width, height)
 }

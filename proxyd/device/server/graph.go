@@ -13,8 +13,8 @@ import (
 
 // graph finds a graph: INVALID_VALUE if there is none. The caller holds the lock, as for all here that is no method of
 // dispatch.Backend.
-func (p *process) graph(h dispatch.Graph) (*graph, dispatch.Result) {
-	g, ok := p.graphs.graphs.get(h)
+func (p *graphState) graph(h dispatch.Graph) (*graph, dispatch.Result) {
+	g, ok := p.graphs.get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidValue
 	}
@@ -22,8 +22,8 @@ func (p *process) graph(h dispatch.Graph) (*graph, dispatch.Result) {
 }
 
 // graphNode finds a node: INVALID_VALUE if there is none.
-func (p *process) graphNode(h dispatch.Node) (*graphNode, dispatch.Result) {
-	n, ok := p.graphs.nodes.get(h)
+func (p *graphState) graphNode(h dispatch.Node) (*graphNode, dispatch.Result) {
+	n, ok := p.nodes.get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidValue
 	}
@@ -31,7 +31,7 @@ func (p *process) graphNode(h dispatch.Node) (*graphNode, dispatch.Result) {
 }
 
 // ids are the numbers of nodes of this graph.
-func (p *process) ids(g *graph, nodes []dispatch.Node) ([]backend.NodeID, dispatch.Result) {
+func (p *graphState) ids(g *graph, nodes []dispatch.Node) ([]backend.NodeID, dispatch.Result) {
 	out := make([]backend.NodeID, len(nodes))
 	for i, h := range nodes {
 		n, r := p.graphNode(h)
@@ -56,7 +56,7 @@ func (g *graph) handles(ids []backend.NodeID) []dispatch.Node {
 }
 
 // copyGraph copies a graph; named: its nodes, and the graphs in them, get handles.
-func (p *process) copyGraph(g *graph, named bool) (*graph, dispatch.Result) {
+func (p *graphState) copyGraph(g *graph, named bool) (*graph, dispatch.Result) {
 	c := &graph{original: g, data: *g.data.Clone(), nodes: make(map[backend.NodeID]*graphNode, len(g.nodes))}
 	for _, id := range g.data.Nodes() {
 		old := g.nodes[id]
@@ -75,7 +75,7 @@ func (p *process) copyGraph(g *graph, named bool) (*graph, dispatch.Result) {
 		if !named {
 			continue
 		}
-		if n.handle, r = p.graphs.nodes.make(n); r != 0 {
+		if n.handle, r = p.nodes.make(n); r != 0 {
 			p.endGraph(c)
 			return nil, r
 		}
@@ -84,14 +84,14 @@ func (p *process) copyGraph(g *graph, named bool) (*graph, dispatch.Result) {
 }
 
 // copyWithin copies a graph that goes into a node.
-func (p *process) copyWithin(g *graph, named bool) (*graph, dispatch.Result) {
+func (p *graphState) copyWithin(g *graph, named bool) (*graph, dispatch.Result) {
 	c, r := p.copyGraph(g, named)
 	if r != 0 {
 		return nil, r
 	}
 	c.within = true
 	if named {
-		if c.handle, r = p.graphs.graphs.make(c); r != 0 {
+		if c.handle, r = p.graphs.make(c); r != 0 {
 			p.endGraph(c)
 			return nil, r
 		}
@@ -100,23 +100,23 @@ func (p *process) copyWithin(g *graph, named bool) (*graph, dispatch.Result) {
 }
 
 // endGraph forgets a graph, and what is in it.
-func (p *process) endGraph(g *graph) {
+func (p *graphState) endGraph(g *graph) {
 	for _, n := range g.nodes {
 		p.endNode(n)
 	}
 	if g.handle != 0 {
-		p.graphs.graphs.drop(g.handle)
+		p.graphs.drop(g.handle)
 	}
 }
 
 // endNode forgets a node; the graph still has it.
-func (p *process) endNode(n *graphNode) {
+func (p *graphState) endNode(n *graphNode) {
 	if n.child != nil {
 		p.endGraph(n.child)
 	}
 	p.unuse(n.memory)
 	if n.handle != 0 {
-		p.graphs.nodes.drop(n.handle)
+		p.nodes.drop(n.handle)
 	}
 }
 
@@ -139,18 +139,18 @@ func (g *graph) whole() (*backend.Graph, error) {
 }
 
 // GraphCreate implements dispatch.Backend, as all below.
-func (p *process) GraphCreate(_ *dispatch.Call, h dispatch.Graph, flags uint32) dispatch.Result {
+func (p *graphCalls) GraphCreate(_ *dispatch.Call, h dispatch.Graph, flags uint32) dispatch.Result {
 	if flags != 0 {
 		return dispatch.ResultInvalidValue
 	}
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	return p.graphs.graphs.put(h, &graph{handle: h, nodes: map[backend.NodeID]*graphNode{}})
+	p.lock()
+	defer p.unlock()
+	return p.graphs.put(h, &graph{handle: h, nodes: map[backend.NodeID]*graphNode{}})
 }
 
-func (p *process) GraphDestroy(_ *dispatch.Call, h dispatch.Graph) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphDestroy(_ *dispatch.Call, h dispatch.Graph) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(h)
 	switch {
 	case r != 0:
@@ -162,9 +162,9 @@ func (p *process) GraphDestroy(_ *dispatch.Call, h dispatch.Graph) dispatch.Resu
 	return 0
 }
 
-func (p *process) GraphClone(_ *dispatch.Call, clone, h dispatch.Graph) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphClone(_ *dispatch.Call, clone, h dispatch.Graph) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(h)
 	switch {
 	case r != 0:
@@ -176,7 +176,7 @@ func (p *process) GraphClone(_ *dispatch.Call, clone, h dispatch.Graph) dispatch
 	if r != 0 {
 		return r
 	}
-	if r = p.graphs.graphs.put(clone, c); r != 0 {
+	if r = p.graphs.put(clone, c); r != 0 {
 		p.endGraph(c)
 		return r
 	}
@@ -184,9 +184,9 @@ func (p *process) GraphClone(_ *dispatch.Call, clone, h dispatch.Graph) dispatch
 	return 0
 }
 
-func (p *process) GraphNodeFindInClone(_ *dispatch.Call, original dispatch.Node, clone dispatch.Graph) (dispatch.Node, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphNodeFindInClone(_ *dispatch.Call, original dispatch.Node, clone dispatch.Graph) (dispatch.Node, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(clone)
 	if r != 0 || g.original == nil || original == 0 {
 		return 0, dispatch.ResultInvalidValue
@@ -213,9 +213,9 @@ func listing[T any](all []T, wanted bool, n uint64) ([]T, uint64) {
 	return all[:got], got
 }
 
-func (p *process) GraphGetNodes(_ *dispatch.Call, h dispatch.Graph, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphGetNodes(_ *dispatch.Call, h dispatch.Graph, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(h)
 	if r != 0 {
 		return nil, 0, r
@@ -224,9 +224,9 @@ func (p *process) GraphGetNodes(_ *dispatch.Call, h dispatch.Graph, wanted bool,
 	return nodes, got, 0
 }
 
-func (p *process) GraphGetRootNodes(_ *dispatch.Call, h dispatch.Graph, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphGetRootNodes(_ *dispatch.Call, h dispatch.Graph, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(h)
 	if r != 0 {
 		return nil, 0, r
@@ -240,14 +240,14 @@ func (p *process) GraphGetRootNodes(_ *dispatch.Call, h dispatch.Graph, wanted b
 	return nodes, got, 0
 }
 
-func (p *process) GraphGetEdges(c *dispatch.Call, h dispatch.Graph, wantFrom, wantTo bool, n uint64) (from, to []dispatch.Node, got uint64, r dispatch.Result) {
+func (p *graphCalls) GraphGetEdges(c *dispatch.Call, h dispatch.Graph, wantFrom, wantTo bool, n uint64) (from, to []dispatch.Node, got uint64, r dispatch.Result) {
 	from, to, _, got, r = p.GraphGetEdgesV2(c, h, wantFrom, wantTo, false, n)
 	return from, to, got, r
 }
 
-func (p *process) GraphGetEdgesV2(_ *dispatch.Call, h dispatch.Graph, wantFrom, wantTo, _ bool, n uint64) (from, to []dispatch.Node, edges []dispatch.Edge, got uint64, r dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphGetEdgesV2(_ *dispatch.Call, h dispatch.Graph, wantFrom, wantTo, _ bool, n uint64) (from, to []dispatch.Node, edges []dispatch.Edge, got uint64, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(h)
 	if r != 0 {
 		return nil, nil, nil, 0, r
@@ -264,24 +264,24 @@ func (p *process) GraphGetEdgesV2(_ *dispatch.Call, h dispatch.Graph, wantFrom, 
 	return from, to, make([]dispatch.Edge, len(to)), got, 0
 }
 
-func (p *process) GraphNodeGetDependencies(c *dispatch.Call, node dispatch.Node, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
+func (p *graphCalls) GraphNodeGetDependencies(c *dispatch.Call, node dispatch.Node, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
 	deps, _, got, r := p.GraphNodeGetDependenciesV2(c, node, wanted, false, n)
 	return deps, got, r
 }
 
-func (p *process) GraphNodeGetDependenciesV2(_ *dispatch.Call, h dispatch.Node, wanted, _ bool, n uint64) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
+func (p *graphCalls) GraphNodeGetDependenciesV2(_ *dispatch.Call, h dispatch.Node, wanted, _ bool, n uint64) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
 	return p.neighbours(h, wanted, n, func(g *graph, id backend.NodeID) []backend.NodeID {
 		deps, _ := g.data.Deps(id)
 		return deps
 	})
 }
 
-func (p *process) GraphNodeGetDependentNodes(c *dispatch.Call, node dispatch.Node, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
+func (p *graphCalls) GraphNodeGetDependentNodes(c *dispatch.Call, node dispatch.Node, wanted bool, n uint64) ([]dispatch.Node, uint64, dispatch.Result) {
 	deps, _, got, r := p.GraphNodeGetDependentNodesV2(c, node, wanted, false, n)
 	return deps, got, r
 }
 
-func (p *process) GraphNodeGetDependentNodesV2(_ *dispatch.Call, h dispatch.Node, wanted, _ bool, n uint64) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
+func (p *graphCalls) GraphNodeGetDependentNodesV2(_ *dispatch.Call, h dispatch.Node, wanted, _ bool, n uint64) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
 	return p.neighbours(h, wanted, n, func(g *graph, id backend.NodeID) []backend.NodeID {
 		var out []backend.NodeID
 		for _, e := range g.data.Edges() {
@@ -294,9 +294,9 @@ func (p *process) GraphNodeGetDependentNodesV2(_ *dispatch.Call, h dispatch.Node
 }
 
 // neighbours hands out the nodes beside one. It takes the lock.
-func (p *process) neighbours(h dispatch.Node, wanted bool, n uint64, of func(*graph, backend.NodeID) []backend.NodeID) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) neighbours(h dispatch.Node, wanted bool, n uint64, of func(*graph, backend.NodeID) []backend.NodeID) ([]dispatch.Node, []dispatch.Edge, uint64, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	node, r := p.graphNode(h)
 	if r != 0 {
 		return nil, nil, 0, r
@@ -305,26 +305,26 @@ func (p *process) neighbours(h dispatch.Node, wanted bool, n uint64, of func(*gr
 	return nodes, make([]dispatch.Edge, len(nodes)), got, 0
 }
 
-func (p *process) GraphAddDependencies(c *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, n uint64) dispatch.Result {
+func (p *graphCalls) GraphAddDependencies(c *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, n uint64) dispatch.Result {
 	return p.GraphAddDependenciesV2(c, h, from, to, nil, n)
 }
 
-func (p *process) GraphAddDependenciesV2(_ *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, edges []dispatch.Edge, _ uint64) dispatch.Result {
+func (p *graphCalls) GraphAddDependenciesV2(_ *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, edges []dispatch.Edge, _ uint64) dispatch.Result {
 	return p.connect(h, from, to, edges, (*backend.Graph).Connect)
 }
 
-func (p *process) GraphRemoveDependencies(c *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, n uint64) dispatch.Result {
+func (p *graphCalls) GraphRemoveDependencies(c *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, n uint64) dispatch.Result {
 	return p.GraphRemoveDependenciesV2(c, h, from, to, nil, n)
 }
 
-func (p *process) GraphRemoveDependenciesV2(_ *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, edges []dispatch.Edge, _ uint64) dispatch.Result {
+func (p *graphCalls) GraphRemoveDependenciesV2(_ *dispatch.Call, h dispatch.Graph, from, to []dispatch.Node, edges []dispatch.Edge, _ uint64) dispatch.Result {
 	return p.connect(h, from, to, edges, (*backend.Graph).Disconnect)
 }
 
 // connect changes dependencies. It takes the lock.
-func (p *process) connect(h dispatch.Graph, from, to []dispatch.Node, kinds []dispatch.Edge, change func(*backend.Graph, ...backend.Edge) error) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) connect(h dispatch.Graph, from, to []dispatch.Node, kinds []dispatch.Edge, change func(*backend.Graph, ...backend.Edge) error) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(h)
 	if r != 0 {
 		return r
@@ -352,9 +352,9 @@ func (p *process) connect(h dispatch.Graph, from, to []dispatch.Node, kinds []di
 	return p.result(change(&g.data, edges...))
 }
 
-func (p *process) GraphDestroyNode(_ *dispatch.Call, h dispatch.Node) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphDestroyNode(_ *dispatch.Call, h dispatch.Node) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	n, r := p.graphNode(h)
 	switch {
 	case r != 0:

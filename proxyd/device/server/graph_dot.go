@@ -18,9 +18,9 @@ var kindNames = map[int32]string{
 
 // GraphDot implements dispatch.Backend: the graph in the language of Graphviz, as much of it as there is room for, and how long
 // it is. Flags ask for more or less detail; it is always the same.
-func (p *process) GraphDot(_ *dispatch.Call, h dispatch.Graph, _ uint32, n uint64) (dot []uint8, length uint64, r dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphCalls) GraphDot(_ *dispatch.Call, h dispatch.Graph, _ uint32, n uint64) (dot []uint8, length uint64, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(h)
 	if r != 0 {
 		return nil, 0, r

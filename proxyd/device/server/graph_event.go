@@ -9,7 +9,7 @@ import (
 )
 
 // eventNode is what a node does with an event of the program's: of kind recordNode or waitNode.
-func (p *process) eventNode(kind int32, event dispatch.Event) (backend.Node, graphWork, dispatch.Result) {
+func (p *graphState) eventNode(kind int32, event dispatch.Event) (backend.Node, graphWork, dispatch.Result) {
 	e, r := p.event(event)
 	if r != 0 {
 		return nil, graphWork{}, r
@@ -22,7 +22,7 @@ func (p *process) eventNode(kind int32, event dispatch.Event) (backend.Node, gra
 	return backend.RecordNode{Event: e.b}, work, 0
 }
 
-func (p *process) addEvent(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, kind int32, event dispatch.Event) dispatch.Result {
+func (p *graphState) addEvent(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, kind int32, event dispatch.Event) dispatch.Result {
 	does, work, r := p.eventNode(kind, event)
 	if r != 0 {
 		return r
@@ -30,9 +30,9 @@ func (p *process) addEvent(h dispatch.Node, in dispatch.Graph, deps []dispatch.N
 	return p.addSimple(h, in, deps, does, work)
 }
 
-func (p *process) getEvent(h dispatch.Node, kind int32) (dispatch.Event, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) getEvent(h dispatch.Node, kind int32) (dispatch.Event, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, kind)
 	if r != 0 {
 		return 0, r
@@ -40,13 +40,13 @@ func (p *process) getEvent(h dispatch.Node, kind int32) (dispatch.Event, dispatc
 	return n.event, 0
 }
 
-func (p *process) setEvent(h dispatch.Node, kind int32, event dispatch.Event) dispatch.Result {
+func (p *graphState) setEvent(h dispatch.Node, kind int32, event dispatch.Event) dispatch.Result {
 	does, work, r := p.eventNode(kind, event)
 	if r != 0 {
 		return r
 	}
-	p.graphs.lock()
-	defer p.graphs.unlock()
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, kind)
 	if r != 0 {
 		return r
@@ -56,39 +56,39 @@ func (p *process) setEvent(h dispatch.Node, kind int32, event dispatch.Event) di
 }
 
 // GraphAddEventRecordNode implements dispatch.Backend, as all below.
-func (p *process) GraphAddEventRecordNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, event dispatch.Event) dispatch.Result {
+func (p *nodeCalls) GraphAddEventRecordNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, event dispatch.Event) dispatch.Result {
 	return p.addEvent(h, in, deps, recordNode, event)
 }
 
-func (p *process) GraphEventRecordNodeGetEvent(_ *dispatch.Call, h dispatch.Node) (dispatch.Event, dispatch.Result) {
+func (p *nodeCalls) GraphEventRecordNodeGetEvent(_ *dispatch.Call, h dispatch.Node) (dispatch.Event, dispatch.Result) {
 	return p.getEvent(h, recordNode)
 }
 
-func (p *process) GraphEventRecordNodeSetEvent(_ *dispatch.Call, h dispatch.Node, event dispatch.Event) dispatch.Result {
+func (p *nodeCalls) GraphEventRecordNodeSetEvent(_ *dispatch.Call, h dispatch.Node, event dispatch.Event) dispatch.Result {
 	return p.setEvent(h, recordNode, event)
 }
 
-func (p *process) GraphAddEventWaitNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, event dispatch.Event) dispatch.Result {
+func (p *nodeCalls) GraphAddEventWaitNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, event dispatch.Event) dispatch.Result {
 	return p.addEvent(h, in, deps, waitNode, event)
 }
 
-func (p *process) GraphEventWaitNodeGetEvent(_ *dispatch.Call, h dispatch.Node) (dispatch.Event, dispatch.Result) {
+func (p *nodeCalls) GraphEventWaitNodeGetEvent(_ *dispatch.Call, h dispatch.Node) (dispatch.Event, dispatch.Result) {
 	return p.getEvent(h, waitNode)
 }
 
-func (p *process) GraphEventWaitNodeSetEvent(_ *dispatch.Call, h dispatch.Node, event dispatch.Event) dispatch.Result {
+func (p *nodeCalls) GraphEventWaitNodeSetEvent(_ *dispatch.Call, h dispatch.Node, event dispatch.Event) dispatch.Result {
 	return p.setEvent(h, waitNode, event)
 }
 
-func (p *process) GraphExecEventRecordNodeSetEvent(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, event dispatch.Event) dispatch.Result {
+func (p *nodeCalls) GraphExecEventRecordNodeSetEvent(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, event dispatch.Event) dispatch.Result {
 	return p.setExecEvent(exec, h, recordNode, event)
 }
 
-func (p *process) GraphExecEventWaitNodeSetEvent(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, event dispatch.Event) dispatch.Result {
+func (p *nodeCalls) GraphExecEventWaitNodeSetEvent(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, event dispatch.Event) dispatch.Result {
 	return p.setExecEvent(exec, h, waitNode, event)
 }
 
-func (p *process) setExecEvent(exec dispatch.Graphexec, h dispatch.Node, kind int32, event dispatch.Event) dispatch.Result {
+func (p *nodeCalls) setExecEvent(exec dispatch.Graphexec, h dispatch.Node, kind int32, event dispatch.Event) dispatch.Result {
 	does, work, r := p.eventNode(kind, event)
 	if r != 0 {
 		return r

@@ -19,8 +19,8 @@ type graphExec struct {
 }
 
 // exec finds an executable graph: INVALID_HANDLE if there is none. The caller holds the lock.
-func (p *process) exec(h dispatch.Graphexec) (*graphExec, dispatch.Result) {
-	e, ok := p.graphs.execs.get(h)
+func (p *graphState) exec(h dispatch.Graphexec) (*graphExec, dispatch.Result) {
+	e, ok := p.execs.get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
 	}
@@ -67,9 +67,9 @@ const (
 )
 
 // GraphInstantiate implements dispatch.Backend, as all below.
-func (p *process) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params dispatch.Instantiate, _ uint32) (exec dispatch.Graphexec, out dispatch.Instantiate, log string, r dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *execCalls) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params dispatch.Instantiate, _ uint32) (exec dispatch.Graphexec, out dispatch.Instantiate, log string, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	out = params
 	out.ErrorNode = 0
 	fail := func(result int32, r dispatch.Result) (dispatch.Graphexec, dispatch.Instantiate, string, dispatch.Result) {
@@ -124,7 +124,7 @@ func (p *process) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params di
 }
 
 // enterExec gives an executable graph its copy of the graph, and a handle.
-func (p *process) enterExec(e *graphExec, g *graph) (dispatch.Graphexec, dispatch.Result) {
+func (p *execCalls) enterExec(e *graphExec, g *graph) (dispatch.Graphexec, dispatch.Result) {
 	own, r := p.copyGraph(g, false)
 	if r != 0 {
 		return 0, r
@@ -133,7 +133,7 @@ func (p *process) enterExec(e *graphExec, g *graph) (dispatch.Graphexec, dispatc
 	for id, n := range g.nodes {
 		e.ids[n.handle] = id
 	}
-	h, r := p.graphs.execs.make(e)
+	h, r := p.execs.make(e)
 	if r != 0 {
 		p.endGraph(own)
 	}
@@ -141,8 +141,8 @@ func (p *process) enterExec(e *graphExec, g *graph) (dispatch.Graphexec, dispatc
 }
 
 // isInstantiated tells whether there is an executable graph of this one: with nodes that allocate there may be only one.
-func (p *process) isInstantiated(g *graph) bool {
-	for _, e := range p.graphs.execs.values() {
+func (p *execCalls) isInstantiated(g *graph) bool {
+	for _, e := range p.execs.values() {
 		if e.graph.original == g {
 			return true
 		}
@@ -171,9 +171,9 @@ func wrong(x *cudaContext, g *graph) dispatch.Node {
 	return 0
 }
 
-func (p *process) GraphCounts(_ *dispatch.Call, h dispatch.Graphexec, n uint32) ([]dispatch.Ncclcount, uint32, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *execCalls) GraphCounts(_ *dispatch.Call, h dispatch.Graphexec, n uint32) ([]dispatch.Ncclcount, uint32, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(h)
 	if r != 0 {
 		return nil, 0, r
@@ -190,9 +190,9 @@ func (p *process) GraphCounts(_ *dispatch.Call, h dispatch.Graphexec, n uint32) 
 	return out, uint32(len(out)), 0
 }
 
-func (p *process) GraphExecGetFlags(_ *dispatch.Call, h dispatch.Graphexec) (uint64, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *execCalls) GraphExecGetFlags(_ *dispatch.Call, h dispatch.Graphexec) (uint64, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(h)
 	if r != 0 {
 		return 0, r
@@ -200,10 +200,10 @@ func (p *process) GraphExecGetFlags(_ *dispatch.Call, h dispatch.Graphexec) (uin
 	return e.flags, 0
 }
 
-func (p *process) GraphExecDestroy(_ *dispatch.Call, h dispatch.Graphexec) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	e, ok := p.graphs.execs.drop(h)
+func (p *execCalls) GraphExecDestroy(_ *dispatch.Call, h dispatch.Graphexec) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	e, ok := p.execs.drop(h)
 	if !ok {
 		return dispatch.ResultInvalidHandle
 	}
@@ -212,22 +212,22 @@ func (p *process) GraphExecDestroy(_ *dispatch.Call, h dispatch.Graphexec) dispa
 }
 
 // GraphUpload has nothing to do: what is instantiated is where it runs.
-func (p *process) GraphUpload(c *dispatch.Call, h dispatch.Graphexec, stream dispatch.Stream) dispatch.Result {
+func (p *execCalls) GraphUpload(c *dispatch.Call, h dispatch.Graphexec, stream dispatch.Stream) dispatch.Result {
 	if _, r := p.stream(c, stream); r != 0 {
 		return r
 	}
-	p.graphs.lock()
-	defer p.graphs.unlock()
+	p.lock()
+	defer p.unlock()
 	_, r := p.exec(h)
 	return r
 }
 
-func (p *process) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream dispatch.Stream) dispatch.Result {
+func (p *execCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream dispatch.Stream) dispatch.Result {
 	st, r := p.stream(c, stream)
 	if r != 0 {
 		return r
 	}
-	p.graphs.lock()
+	p.lock()
 	e, r := p.exec(h)
 	if r == 0 {
 		r = e.allocates()
@@ -237,7 +237,7 @@ func (p *process) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream dis
 		p.freesOthers(e)
 		afters = e.graph.issue(nil)
 	}
-	p.graphs.unlock()
+	p.unlock()
 	if r != 0 {
 		return r
 	}
@@ -268,9 +268,9 @@ func (g *graph) issue(afters []func()) []func() {
 }
 
 // addLaunch makes a captured launch a graph in a graph.
-func (p *process) addLaunch(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, exec dispatch.Graphexec) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) addLaunch(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, exec dispatch.Graphexec) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(exec)
 	if r != 0 {
 		return r
@@ -287,9 +287,9 @@ const (
 	updateUnsupport  = 6
 )
 
-func (p *process) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dispatch.Graph) (info dispatch.Execupdate, r dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *execCalls) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dispatch.Graph) (info dispatch.Execupdate, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(h)
 	if r != 0 {
 		return dispatch.Execupdate{Result: updateError}, r
@@ -315,7 +315,7 @@ func (p *process) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dispa
 		}
 		return info, dispatch.ResultGraphExecUpdateFailure
 	}
-	return info, e.take(p, g)
+	return info, e.take(p.graphState, g)
 }
 
 // differs compares the types of nodes, in their order, and memory, which belongs to one graph.
@@ -340,7 +340,7 @@ func (e *graphExec) differs(g *graph) (result int32, at dispatch.Node) {
 }
 
 // take takes over what the nodes of a graph of the same shape do.
-func (e *graphExec) take(p *process, g *graph) dispatch.Result {
+func (e *graphExec) take(p *graphState, g *graph) dispatch.Result {
 	mine := e.graph.data.Nodes()
 	for i, id := range g.data.Nodes() {
 		does, err := g.data.Node(id)

@@ -18,9 +18,9 @@ func (e *graphExec) node(h dispatch.Node) (*graphNode, dispatch.Result) {
 }
 
 // setExec lets a node of an executable graph do something else of the same type. It takes the lock.
-func (p *process) setExec(exec dispatch.Graphexec, h dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) setExec(exec dispatch.Graphexec, h dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(exec)
 	if r != 0 {
 		return r
@@ -44,7 +44,7 @@ func (p *process) setExec(exec dispatch.Graphexec, h dispatch.Node, does backend
 }
 
 // setExecTo is setExec with what a call would do.
-func (p *process) setExecTo(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
+func (p *graphState) setExecTo(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
 	if ctx == 0 {
 		ctx = p.contextOf(h)
 	}
@@ -60,9 +60,9 @@ func (p *process) setExecTo(c *dispatch.Call, exec dispatch.Graphexec, h dispatc
 }
 
 // GraphNodeSetEnabled implements dispatch.Backend, as all below.
-func (p *process) GraphNodeSetEnabled(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, on uint32) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *execCalls) GraphNodeSetEnabled(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, on uint32) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(exec)
 	if r != 0 {
 		return r
@@ -74,9 +74,9 @@ func (p *process) GraphNodeSetEnabled(_ *dispatch.Call, exec dispatch.Graphexec,
 	return p.result(e.b.Enable(n.id, on != 0))
 }
 
-func (p *process) GraphNodeGetEnabled(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node) (uint32, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *execCalls) GraphNodeGetEnabled(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node) (uint32, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(exec)
 	if r != 0 {
 		return 0, r
@@ -92,7 +92,7 @@ func (p *process) GraphNodeGetEnabled(_ *dispatch.Call, exec dispatch.Graphexec,
 	return 1, 0
 }
 
-func (p *process) GraphExecKernel(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
+func (p *execCalls) GraphExecKernel(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
 	call := p.launches(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, p.attributesOf(h))
 	rec, r := p.record(c, ctx, call)
 	if r != 0 {
@@ -106,22 +106,22 @@ func (p *process) GraphExecKernel(c *dispatch.Call, exec dispatch.Graphexec, h d
 	return p.setExec(exec, h, does, rec.graphWork)
 }
 
-func (p *process) GraphExecMemcpyNodeSetParams(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, what dispatch.Memcpy3d, ctx dispatch.Context) dispatch.Result {
+func (p *execCalls) GraphExecMemcpyNodeSetParams(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, what dispatch.Memcpy3d, ctx dispatch.Context) dispatch.Result {
 	return p.setExecTo(c, exec, h, ctx, p.copies(what))
 }
 
-func (p *process) GraphExecMemsetNodeSetParams(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, what dispatch.Memset, ctx dispatch.Context) dispatch.Result {
+func (p *execCalls) GraphExecMemsetNodeSetParams(c *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, what dispatch.Memset, ctx dispatch.Context) dispatch.Result {
 	return p.setExecTo(c, exec, h, ctx, p.sets(what))
 }
 
-func (p *process) GraphExecHost(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, ticket uint64) dispatch.Result {
+func (p *execCalls) GraphExecHost(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, ticket uint64) dispatch.Result {
 	return p.setExec(exec, h, p.hosts(ticket), graphWork{kind: hostNode, ticket: ticket})
 }
 
 // GraphExecChild takes a graph of the same shape.
-func (p *process) GraphExecChild(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, child dispatch.Graph) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *execCalls) GraphExecChild(_ *dispatch.Call, exec dispatch.Graphexec, h dispatch.Node, child dispatch.Graph) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	e, r := p.exec(exec)
 	if r != 0 {
 		return r

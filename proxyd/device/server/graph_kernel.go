@@ -11,20 +11,20 @@ import (
 )
 
 // launches is the call that a kernel's node stands for.
-func (p *process) launches(h dispatch.Function, grid, block backend.Dim, shared uint32, params []uint8, attributes map[int32]dispatch.Launchvalue) func(*dispatch.Call) dispatch.Result {
+func (p *graphState) launches(h dispatch.Function, grid, block backend.Dim, shared uint32, params []uint8, attributes map[int32]dispatch.Launchvalue) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		list := make([]dispatch.Launchattr, 0, len(attributes))
 		for id, v := range attributes {
 			list = append(list, dispatch.Launchattr{Id: id, Value: v})
 		}
-		return p.LaunchEx(c, h, grid.X, grid.Y, grid.Z, block.X, block.Y, block.Z, shared, defaultStream, params, uint32(len(params)), list, uint32(len(list)))
+		return p.served.LaunchEx(c, h, grid.X, grid.Y, grid.Z, block.X, block.Y, block.Z, shared, defaultStream, params, uint32(len(params)), list, uint32(len(list)))
 	}
 }
 
 // attributesOf are the attributes of a kernel's node. It takes the lock.
-func (p *process) attributesOf(h dispatch.Node) map[int32]dispatch.Launchvalue {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) attributesOf(h dispatch.Node) map[int32]dispatch.Launchvalue {
+	p.lock()
+	defer p.unlock()
 	n, r := p.graphNode(h)
 	if r != 0 {
 		return nil
@@ -33,7 +33,7 @@ func (p *process) attributesOf(h dispatch.Node) map[int32]dispatch.Launchvalue {
 }
 
 // GraphAddKernel implements dispatch.Backend, as all below.
-func (p *process) GraphAddKernel(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
+func (p *nodeCalls) GraphAddKernel(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
 	rec, r := p.record(c, ctx, p.launches(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, nil))
 	if r != 0 {
 		return r
@@ -42,22 +42,22 @@ func (p *process) GraphAddKernel(c *dispatch.Call, h dispatch.Node, in dispatch.
 	return p.addRecorded(h, in, deps, rec)
 }
 
-func (p *process) GraphSetKernel(c *dispatch.Call, h dispatch.Node, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
+func (p *nodeCalls) GraphSetKernel(c *dispatch.Call, h dispatch.Node, function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, _ uint32) dispatch.Result {
 	n, r := p.set(c, h, kernelNode, ctx,
 		p.launches(function, backend.Dim{X: gridX, Y: gridY, Z: gridZ}, backend.Dim{X: blockX, Y: blockY, Z: blockZ}, shared, params, p.attributesOf(h)))
 	if r != 0 {
 		return r
 	}
-	p.graphs.lock()
-	defer p.graphs.unlock()
+	p.lock()
+	defer p.unlock()
 	n.function, n.kernel = function, kernel
 	return 0
 }
 
-func (p *process) GraphGetKernel(_ *dispatch.Call, h dispatch.Node, k uint32) (function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, kOut uint32, r dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	n, does, r := node[backend.KernelNode](p, h, kernelNode)
+func (p *nodeCalls) GraphGetKernel(_ *dispatch.Call, h dispatch.Node, k uint32) (function dispatch.Function, kernel dispatch.Kernel, ctx dispatch.Context, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, params []uint8, kOut uint32, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	n, does, r := node[backend.KernelNode](p.graphState, h, kernelNode)
 	if r == 0 && (n.context == nil || uint64(len(does.Launch.Params)) > uint64(k)) {
 		r = dispatch.ResultInvalidValue
 	}
@@ -79,10 +79,10 @@ var nodeAttributes = map[int32]dispatch.Launchvalue{
 	attributeDomainMap: {Word: [8]uint64{1 << 8}}, attributeDomain: {},
 }
 
-func (p *process) GraphKernelNodeGetAttribute(_ *dispatch.Call, h dispatch.Node, id int32) (dispatch.Launchvalue, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	n, does, r := node[backend.KernelNode](p, h, kernelNode)
+func (p *nodeCalls) GraphKernelNodeGetAttribute(_ *dispatch.Call, h dispatch.Node, id int32) (dispatch.Launchvalue, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	n, does, r := node[backend.KernelNode](p.graphState, h, kernelNode)
 	if r != 0 {
 		return dispatch.Launchvalue{}, r
 	}
@@ -99,10 +99,10 @@ func (p *process) GraphKernelNodeGetAttribute(_ *dispatch.Call, h dispatch.Node,
 	return v, 0
 }
 
-func (p *process) GraphKernelNodeSetAttribute(_ *dispatch.Call, h dispatch.Node, id int32, value dispatch.Launchvalue) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	n, does, r := node[backend.KernelNode](p, h, kernelNode)
+func (p *nodeCalls) GraphKernelNodeSetAttribute(_ *dispatch.Call, h dispatch.Node, id int32, value dispatch.Launchvalue) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	n, does, r := node[backend.KernelNode](p.graphState, h, kernelNode)
 	switch _, known := nodeAttributes[id]; {
 	case r != 0:
 		return r
@@ -121,14 +121,14 @@ func (p *process) GraphKernelNodeSetAttribute(_ *dispatch.Call, h dispatch.Node,
 	return p.result(n.in.data.Set(n.id, does))
 }
 
-func (p *process) GraphKernelNodeCopyAttributes(_ *dispatch.Call, dst, src dispatch.Node) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	to, does, r := node[backend.KernelNode](p, dst, kernelNode)
+func (p *nodeCalls) GraphKernelNodeCopyAttributes(_ *dispatch.Call, dst, src dispatch.Node) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	to, does, r := node[backend.KernelNode](p.graphState, dst, kernelNode)
 	if r != 0 {
 		return r
 	}
-	from, like, r := node[backend.KernelNode](p, src, kernelNode)
+	from, like, r := node[backend.KernelNode](p.graphState, src, kernelNode)
 	if r != 0 {
 		return r
 	}

@@ -24,45 +24,45 @@ type graphMemory struct {
 }
 
 // dropMemory takes one user away, or the memory of a node that was never made. It takes the lock.
-func (p *process) dropMemory(m *graphMemory) {
+func (p *graphState) dropMemory(m *graphMemory) {
 	if m == nil {
 		return
 	}
-	p.graphs.lock()
-	defer p.graphs.unlock()
+	p.lock()
+	defer p.unlock()
 	m.users = 1
 	p.unuse(m)
 }
 
 // use and unuse count who has the memory. The caller holds the lock.
-func (p *process) use(m *graphMemory) {
+func (p *graphState) use(m *graphMemory) {
 	if m == nil {
 		return
 	}
 	m.users++
-	p.graphs.memory[m.addr] = m
+	p.memory[m.addr] = m
 }
 
-func (p *process) unuse(m *graphMemory) {
+func (p *graphState) unuse(m *graphMemory) {
 	if m == nil {
 		return
 	}
 	if m.users--; m.users > 0 || m.context.gone.Load() {
 		return
 	}
-	if p.graphs.memory[m.addr] == m {
-		delete(p.graphs.memory, m.addr)
+	if p.memory[m.addr] == m {
+		delete(p.memory, m.addr)
 	}
 	if err := m.context.b.Free(m.addr); err != nil {
 		p.log.Warn("memory of a graph is not freed", "error", err)
 	}
 }
 
-// graphFree takes the freeing of what a graph has allocated: done tells whether it is that.
-func (p *process) graphFree(a backend.Addr) (r dispatch.Result, done bool) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	m := p.graphs.memory[a]
+// FreeGraphMemory takes the freeing of what a graph has allocated: done tells whether it is that.
+func (p *graphState) FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool) {
+	p.lock()
+	defer p.unlock()
+	m := p.memory[a]
 	switch {
 	case m == nil:
 		return 0, false
@@ -93,9 +93,9 @@ func (e *graphExec) allocates() dispatch.Result {
 }
 
 // freesOthers notes that the launch frees what other graphs have left. The caller holds the lock.
-func (p *process) freesOthers(e *graphExec) {
+func (p *graphState) freesOthers(e *graphExec) {
 	for _, n := range e.graph.nodes {
-		if m := p.graphs.memory[n.frees]; n.kind == freeNode && m != nil {
+		if m := p.memory[n.frees]; n.kind == freeNode && m != nil {
 			m.live = false
 		}
 	}
@@ -121,7 +121,7 @@ func (g *graph) hasMemory() bool {
 }
 
 // GraphAddAlloc implements dispatch.Backend, as all below.
-func (p *process) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, props dispatch.Poolprops, access []dispatch.Access, _, size uint64) (dispatch.Devptr, dispatch.Result) {
+func (p *nodeCalls) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, props dispatch.Poolprops, access []dispatch.Access, _, size uint64) (dispatch.Devptr, dispatch.Result) {
 	const pinned, onDevice = 1, 1
 	if props.AllocType != pinned || props.HandleTypes != 0 || props.Location.Type != onDevice {
 		return 0, dispatch.ResultInvalidValue
@@ -146,7 +146,7 @@ func (p *process) GraphAddAlloc(c *dispatch.Call, h dispatch.Node, in dispatch.G
 }
 
 // contextOn is a context of a device: the current one, if it is that.
-func (p *process) contextOn(c *dispatch.Call, ordinal int32) *cudaContext {
+func (p *graphState) contextOn(c *dispatch.Call, ordinal int32) *cudaContext {
 	if x, r := p.current(c); r == 0 && x.space.ordinal == ordinal {
 		return x
 	}
@@ -158,9 +158,9 @@ func (p *process) contextOn(c *dispatch.Call, ordinal int32) *cudaContext {
 	return nil
 }
 
-func (p *process) GraphGetAlloc(_ *dispatch.Call, h dispatch.Node, k uint64) (props dispatch.Poolprops, access []dispatch.Access, kOut, size uint64, ptr dispatch.Devptr, r dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *nodeCalls) GraphGetAlloc(_ *dispatch.Call, h dispatch.Node, k uint64) (props dispatch.Poolprops, access []dispatch.Access, kOut, size uint64, ptr dispatch.Devptr, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, allocNode)
 	if r != 0 {
 		return props, nil, 0, 0, 0, r
@@ -170,10 +170,10 @@ func (p *process) GraphGetAlloc(_ *dispatch.Call, h dispatch.Node, k uint64) (pr
 	return m.props, access, uint64(len(access)), m.size, dispatch.Devptr(m.addr), 0
 }
 
-func (p *process) GraphAddMemFreeNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, ptr dispatch.Devptr) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	m := p.graphs.memory[backend.Addr(ptr)]
+func (p *nodeCalls) GraphAddMemFreeNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, ptr dispatch.Devptr) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	m := p.memory[backend.Addr(ptr)]
 	if m == nil && p.rebuild == nil {
 		return dispatch.ResultInvalidValue
 	}
@@ -184,9 +184,9 @@ func (p *process) GraphAddMemFreeNode(_ *dispatch.Call, h dispatch.Node, in disp
 	return p.addNode(h, in, deps, backend.EmptyNode{}, work)
 }
 
-func (p *process) GraphMemFreeNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Devptr, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *nodeCalls) GraphMemFreeNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Devptr, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, freeNode)
 	if r != 0 {
 		return 0, r

@@ -9,13 +9,13 @@ import (
 )
 
 // addRecorded makes a node of what was recorded. It takes the lock.
-func (p *process) addRecorded(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, rec *recorder) dispatch.Result {
+func (p *graphState) addRecorded(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, rec *recorder) dispatch.Result {
 	n, err := rec.node()
 	if err != nil {
 		return p.result(err)
 	}
-	p.graphs.lock()
-	defer p.graphs.unlock()
+	p.lock()
+	defer p.unlock()
 	r := p.addNode(h, in, deps, n, rec.graphWork)
 	if r != 0 && rec.memory != nil && rec.memory.users == 0 {
 		rec.memory.users = 1
@@ -25,7 +25,7 @@ func (p *process) addRecorded(h dispatch.Node, in dispatch.Graph, deps []dispatc
 }
 
 // addNode adds a node. The caller holds the lock.
-func (p *process) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
+func (p *graphState) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
 	g, r := p.graph(in)
 	if r != 0 {
 		return r
@@ -35,12 +35,12 @@ func (p *process) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.No
 		return r
 	}
 	n := &graphNode{handle: h, in: g, graphWork: work}
-	if r := p.graphs.nodes.put(h, n); r != 0 {
+	if r := p.nodes.put(h, n); r != 0 {
 		return r
 	}
 	id, err := g.data.Add(does, ids...)
 	if err != nil {
-		p.graphs.nodes.drop(h)
+		p.nodes.drop(h)
 		return p.result(err)
 	}
 	n.id = id
@@ -50,7 +50,7 @@ func (p *process) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.No
 }
 
 // add records a call and makes a node of it.
-func (p *process) add(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
+func (p *graphState) add(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
 	rec, r := p.record(c, ctx, call)
 	if r != 0 {
 		return r
@@ -59,14 +59,14 @@ func (p *process) add(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps
 }
 
 // addSimple adds a node of no context.
-func (p *process) addSimple(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) addSimple(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	return p.addNode(h, in, deps, does, work)
 }
 
 // set records a call and lets a node of the same type do it.
-func (p *process) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*graphNode, dispatch.Result) {
+func (p *graphState) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*graphNode, dispatch.Result) {
 	if ctx == 0 {
 		ctx = p.contextOf(h)
 	}
@@ -78,8 +78,8 @@ func (p *process) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatc
 	if err != nil {
 		return nil, p.result(err)
 	}
-	p.graphs.lock()
-	defer p.graphs.unlock()
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, kind)
 	if r != 0 {
 		return nil, r
@@ -92,9 +92,9 @@ func (p *process) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatc
 }
 
 // contextOf is the context in which a node works. It takes the lock.
-func (p *process) contextOf(h dispatch.Node) dispatch.Context {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *graphState) contextOf(h dispatch.Node) dispatch.Context {
+	p.lock()
+	defer p.unlock()
 	n, r := p.graphNode(h)
 	if r != 0 || n.context == nil {
 		return 0
@@ -103,7 +103,7 @@ func (p *process) contextOf(h dispatch.Node) dispatch.Context {
 }
 
 // nodeOf finds a node of that type: else INVALID_VALUE. The caller holds the lock.
-func (p *process) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Result) {
+func (p *graphState) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Result) {
 	n, r := p.graphNode(h)
 	if r == 0 && n.kind != kind {
 		r = dispatch.ResultInvalidValue
@@ -112,7 +112,7 @@ func (p *process) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Resu
 }
 
 // node finds a node of that type and what it does.
-func node[T backend.Node](p *process, h dispatch.Node, kind int32) (n *graphNode, does T, r dispatch.Result) {
+func node[T backend.Node](p *graphState, h dispatch.Node, kind int32) (n *graphNode, does T, r dispatch.Result) {
 	n, r = p.nodeOf(h, kind)
 	if r != 0 {
 		return n, does, r
@@ -129,13 +129,13 @@ func node[T backend.Node](p *process, h dispatch.Node, kind int32) (n *graphNode
 }
 
 // GraphAddEmptyNode implements dispatch.Backend, as all below.
-func (p *process) GraphAddEmptyNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64) dispatch.Result {
+func (p *nodeCalls) GraphAddEmptyNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64) dispatch.Result {
 	return p.addSimple(h, in, deps, backend.EmptyNode{}, graphWork{kind: emptyNode})
 }
 
-func (p *process) GraphNodeGetType(_ *dispatch.Call, h dispatch.Node) (int32, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *nodeCalls) GraphNodeGetType(_ *dispatch.Call, h dispatch.Node) (int32, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	n, r := p.graphNode(h)
 	if r != 0 {
 		return 0, r
@@ -143,24 +143,24 @@ func (p *process) GraphNodeGetType(_ *dispatch.Call, h dispatch.Node) (int32, di
 	return n.kind, 0
 }
 
-func (p *process) GraphAddMemcpyNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memcpy3d, ctx dispatch.Context) dispatch.Result {
+func (p *nodeCalls) GraphAddMemcpyNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memcpy3d, ctx dispatch.Context) dispatch.Result {
 	return p.add(c, h, in, deps, ctx, p.copies(what))
 }
 
 // copies is the call that a node for a copy stands for.
-func (p *process) copies(what dispatch.Memcpy3d) func(*dispatch.Call) dispatch.Result {
+func (p *graphState) copies(what dispatch.Memcpy3d) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		if what.Width == 0 || what.Height == 0 || what.Depth == 0 {
 			return dispatch.ResultInvalidValue
 		}
-		return p.Memcpy3DAsyncV2(c, what, defaultStream)
+		return p.served.Memcpy3DAsyncV2(c, what, defaultStream)
 	}
 }
 
-func (p *process) GraphMemcpyNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memcpy3d, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	_, does, r := node[backend.CopyNode](p, h, memcpyNode)
+func (p *nodeCalls) GraphMemcpyNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memcpy3d, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	_, does, r := node[backend.CopyNode](p.graphState, h, memcpyNode)
 	if r != 0 {
 		return dispatch.Memcpy3d{}, r
 	}
@@ -183,17 +183,17 @@ func sideOf(s *backend.Place) (kind int32, host uint64, device dispatch.Devptr) 
 	return deviceMemory, 0, dispatch.Devptr(s.Addr)
 }
 
-func (p *process) GraphMemcpyNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memcpy3d) dispatch.Result {
+func (p *nodeCalls) GraphMemcpyNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memcpy3d) dispatch.Result {
 	_, r := p.set(c, h, memcpyNode, 0, p.copies(what))
 	return r
 }
 
-func (p *process) GraphAddMemsetNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memset, ctx dispatch.Context) dispatch.Result {
+func (p *nodeCalls) GraphAddMemsetNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memset, ctx dispatch.Context) dispatch.Result {
 	return p.add(c, h, in, deps, ctx, p.sets(what))
 }
 
 // sets is the call that a node for setting memory stands for.
-func (p *process) sets(what dispatch.Memset) func(*dispatch.Call) dispatch.Result {
+func (p *graphState) sets(what dispatch.Memset) func(*dispatch.Call) dispatch.Result {
 	return func(c *dispatch.Call) dispatch.Result {
 		if e := what.ElementSize; e != 1 && e != 2 && e != 4 || what.Width == 0 || what.Height == 0 {
 			return dispatch.ResultInvalidValue
@@ -204,10 +204,10 @@ func (p *process) sets(what dispatch.Memset) func(*dispatch.Call) dispatch.Resul
 	}
 }
 
-func (p *process) GraphMemsetNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memset, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
-	_, does, r := node[backend.FillNode](p, h, memsetNode)
+func (p *nodeCalls) GraphMemsetNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memset, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	_, does, r := node[backend.FillNode](p.graphState, h, memsetNode)
 	if r != 0 {
 		return dispatch.Memset{}, r
 	}
@@ -217,23 +217,23 @@ func (p *process) GraphMemsetNodeGetParams(_ *dispatch.Call, h dispatch.Node) (d
 	}, 0
 }
 
-func (p *process) GraphMemsetNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memset) dispatch.Result {
+func (p *nodeCalls) GraphMemsetNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memset) dispatch.Result {
 	_, r := p.set(c, h, memsetNode, 0, p.sets(what))
 	return r
 }
 
 // hosts is what a node for a function of the program does.
-func (p *process) hosts(ticket uint64) backend.HostNode {
-	return backend.HostNode{Func: func() { p.graphs.host.do(p.ctx, nil, ticket, false) }}
+func (p *graphState) hosts(ticket uint64) backend.HostNode {
+	return backend.HostNode{Func: func() { p.host.do(p.ctx, nil, ticket, false) }}
 }
 
-func (p *process) GraphAddHost(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _, ticket uint64) dispatch.Result {
+func (p *nodeCalls) GraphAddHost(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _, ticket uint64) dispatch.Result {
 	return p.addSimple(h, in, deps, p.hosts(ticket), graphWork{kind: hostNode, ticket: ticket})
 }
 
-func (p *process) GraphGetHost(_ *dispatch.Call, h dispatch.Node) (uint64, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *nodeCalls) GraphGetHost(_ *dispatch.Call, h dispatch.Node) (uint64, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, hostNode)
 	if r != 0 {
 		return 0, r
@@ -241,9 +241,9 @@ func (p *process) GraphGetHost(_ *dispatch.Call, h dispatch.Node) (uint64, dispa
 	return n.ticket, 0
 }
 
-func (p *process) GraphSetHost(_ *dispatch.Call, h dispatch.Node, ticket uint64) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *nodeCalls) GraphSetHost(_ *dispatch.Call, h dispatch.Node, ticket uint64) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, hostNode)
 	if r != 0 {
 		return r
@@ -252,9 +252,9 @@ func (p *process) GraphSetHost(_ *dispatch.Call, h dispatch.Node, ticket uint64)
 	return p.result(n.in.data.Set(n.id, p.hosts(ticket)))
 }
 
-func (p *process) GraphAddChildGraphNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, child dispatch.Graph) dispatch.Result {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *nodeCalls) GraphAddChildGraphNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, child dispatch.Graph) dispatch.Result {
+	p.lock()
+	defer p.unlock()
 	g, r := p.graph(child)
 	if r != 0 {
 		return r
@@ -263,7 +263,7 @@ func (p *process) GraphAddChildGraphNode(_ *dispatch.Call, h dispatch.Node, in d
 }
 
 // addChild adds a node that is a copy of a graph. The caller holds the lock.
-func (p *process) addChild(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, g *graph) dispatch.Result {
+func (p *graphState) addChild(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, g *graph) dispatch.Result {
 	if g.hasMemory() {
 		return dispatch.ResultNotSupported
 	}
@@ -278,9 +278,9 @@ func (p *process) addChild(h dispatch.Node, in dispatch.Graph, deps []dispatch.N
 	return r
 }
 
-func (p *process) GraphChildGraphNodeGetGraph(_ *dispatch.Call, h dispatch.Node) (dispatch.Graph, dispatch.Result) {
-	p.graphs.lock()
-	defer p.graphs.unlock()
+func (p *nodeCalls) GraphChildGraphNodeGetGraph(_ *dispatch.Call, h dispatch.Node) (dispatch.Graph, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
 	n, r := p.nodeOf(h, childNode)
 	if r != 0 {
 		return 0, r

@@ -16,7 +16,7 @@ import (
 // dispatch.Call.Into. So a node is made by the method that would do the work at once. That a stream captures, and what its
 // nodes depend on, the shim alone knows.
 type recorder struct {
-	p    *process
+	p    *graphState
 	used *cudaStream // what the call found for its stream, nil if it asked for none
 	made []backend.Node
 	graphWork
@@ -24,8 +24,8 @@ type recorder struct {
 
 var _ backend.Stream = (*recorder)(nil)
 
-// stream is the stream that a recorded call finds: of the same context as the real one. Who asks for several finds the same.
-func (rec *recorder) stream(c *dispatch.Call, h dispatch.Stream) (*cudaStream, dispatch.Result) {
+// StreamOf is the stream that a recorded call finds: of the same context as the real one. Who asks for several finds the same.
+func (rec *recorder) StreamOf(c *dispatch.Call, h dispatch.Stream) (*cudaStream, dispatch.Result) {
 	real := *c
 	real.Into = nil
 	st, r := rec.p.stream(&real, h)
@@ -43,7 +43,7 @@ func (rec *recorder) stream(c *dispatch.Call, h dispatch.Stream) (*cudaStream, d
 }
 
 // record has a call recorded that works on a stream of the context, 0: the current one.
-func (p *process) record(c *dispatch.Call, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*recorder, dispatch.Result) {
+func (p *graphState) record(c *dispatch.Call, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*recorder, dispatch.Result) {
 	rec := &recorder{p: p}
 	rec.kind = emptyNode
 	into := *c
@@ -135,8 +135,8 @@ func (rec *recorder) Exchange([]backend.Buffer, func([][]byte, func(error))) err
 	return unrecorded("a collective alone")
 }
 
-// recordCollective implements collectiveRecorder.
-func (rec *recorder) recordCollective(n backend.ExchangeNode, launch func() (after func())) error {
+// RecordCollective implements collectiveRecorder.
+func (rec *recorder) RecordCollective(n backend.ExchangeNode, launch func() (after func())) error {
 	rec.collective = launch
 	return rec.add(collectiveNode, n)
 }
@@ -153,9 +153,9 @@ func (rec *recorder) AllocAsync(_ backend.PoolID, n uint64) (backend.Addr, error
 
 // FreeAsync takes what a node has allocated.
 func (rec *recorder) FreeAsync(a backend.Addr) error {
-	rec.p.graphs.lock()
-	defer rec.p.graphs.unlock()
-	if rec.p.graphs.memory[a] == nil && rec.p.rebuild == nil { // else it may be gone since
+	rec.p.lock()
+	defer rec.p.unlock()
+	if rec.p.memory[a] == nil && rec.p.rebuild == nil { // else it may be gone since
 		return fmt.Errorf("record a free of %#x: %w", uint64(a), backend.InvalidValue)
 	}
 	rec.frees = a
@@ -168,7 +168,7 @@ func (rec *recorder) Synchronize(context.Context) error { return unrecorded("a w
 func (rec *recorder) Destroy() error                    { return unrecorded("an end") }
 
 // Captured implements dispatch.Backend: it makes a node of the message of a call.
-func (p *process) Captured(c *dispatch.Call, node dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, counts []dispatch.Ncclcount, _ uint32, op uint32, args []uint8, _, m uint64) ([]uint8, uint64, dispatch.Result) {
+func (p *nodeCalls) Captured(c *dispatch.Call, node dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, counts []dispatch.Ncclcount, _ uint32, op uint32, args []uint8, _, m uint64) ([]uint8, uint64, dispatch.Result) {
 	info, known := dispatch.Look(op)
 	switch {
 	case !known || info.Symbol == "captured":
@@ -183,7 +183,7 @@ func (p *process) Captured(c *dispatch.Call, node dispatch.Node, in dispatch.Gra
 	var out []byte
 	rec, r := p.record(c, 0, func(into *dispatch.Call) (r dispatch.Result) {
 		var err error
-		out, r, err = dispatch.Serve(p, *into, op, args, nil)
+		out, r, err = dispatch.Serve(p.served, *into, op, args, nil)
 		if err != nil {
 			return dispatch.ResultInvalidValue
 		}

@@ -19,26 +19,35 @@ const (
 
 // graphState is what a process has of graphs and what belongs to them.
 type graphState struct {
-	host hostCalls
+	*core
+	served dispatch.Backend // carries out the calls that nodes are recorded from
+	host   hostCalls
 
 	// mu guards all graphs, nodes and executable graphs. Nothing that waits is done with it held.
 	mu     sync.Mutex
-	ready  bool
 	graphs table[dispatch.Graph, *graph]
 	nodes  table[dispatch.Node, *graphNode]
 	execs  table[dispatch.Graphexec, *graphExec]
 	memory map[backend.Addr]*graphMemory
 }
 
-// lock begins a call about graphs.
-func (s *graphState) lock() {
-	s.mu.Lock()
-	if !s.ready {
-		s.ready = true
-		s.graphs.class, s.nodes.class, s.execs.class = graphClass, nodeClass, graphExecClass
-		s.memory = map[backend.Addr]*graphMemory{}
-	}
+// graphCalls implements the calls of dispatch.GraphCalls about whole graphs.
+type graphCalls struct{ *graphState }
+
+// nodeCalls implements those about nodes.
+type nodeCalls struct{ *graphState }
+
+// execCalls implements those about executable graphs.
+type execCalls struct{ *graphState }
+
+func newGraphState(p *core, served dispatch.Backend) *graphState {
+	s := &graphState{core: p, served: served, memory: map[backend.Addr]*graphMemory{}}
+	s.graphs.class, s.nodes.class, s.execs.class = graphClass, nodeClass, graphExecClass
+	return s
 }
+
+// lock begins a call about graphs.
+func (s *graphState) lock() { s.mu.Lock() }
 
 func (s *graphState) unlock() { s.mu.Unlock() }
 
@@ -57,9 +66,6 @@ func (s *graphState) contextEnded(x *cudaContext) {
 		}
 	}
 }
-
-// end drops everything. No call is under way, and the spaces are closed.
-func (s *graphState) end() {}
 
 // graph is a graph. One that is inside of a node, or of an executable graph, is a copy.
 type graph struct {

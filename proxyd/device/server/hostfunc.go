@@ -81,7 +81,7 @@ func (h *hostCalls) returned(ticket uint64) bool {
 }
 
 // HostFunc implements dispatch.Backend, as all below.
-func (p *process) HostFunc(c *dispatch.Call, stream dispatch.Stream, ticket uint64) dispatch.Result {
+func (p *graphCalls) HostFunc(c *dispatch.Call, stream dispatch.Stream, ticket uint64) dispatch.Result {
 	st, r := p.stream(c, stream)
 	if r != 0 {
 		return r
@@ -91,17 +91,17 @@ func (p *process) HostFunc(c *dispatch.Call, stream dispatch.Stream, ticket uint
 		rec.ticket = ticket
 	}
 	x := st.context
-	return p.result(st.b.Host(func() { p.graphs.host.do(p.ctx, x, ticket, !captured) }))
+	return p.result(st.b.Host(func() { p.host.do(p.ctx, x, ticket, !captured) }))
 }
 
-func (p *process) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, last uint32, r dispatch.Result) {
+func (p *graphCalls) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, last uint32, r dispatch.Result) {
 	if c.Waits == nil {
 		return 0, 0, 0, dispatch.ResultInvalidValue // nobody would call it
 	}
 	p.waits(c)
 	ctx, stop := p.untilCut()
 	defer stop()
-	call := p.graphs.host.next(ctx)
+	call := p.host.next(ctx)
 	switch {
 	case p.isGone(): // streams whose functions are not called any more may have brought one
 		return 0, 0, 0, dispatch.ResultDeinitialized
@@ -117,8 +117,8 @@ func (p *process) HostFuncNext(c *dispatch.Call) (ticket uint64, status int32, l
 	return call.ticket, status, last, 0
 }
 
-func (p *process) HostFuncDone(_ *dispatch.Call, ticket uint64) dispatch.Result {
-	if !p.graphs.host.returned(ticket) {
+func (p *graphCalls) HostFuncDone(_ *dispatch.Call, ticket uint64) dispatch.Result {
+	if !p.host.returned(ticket) {
 		return dispatch.ResultInvalidValue
 	}
 	return 0

@@ -96,7 +96,7 @@ func (s *hostShare) become(mem []byte, file *os.File) {
 
 // HostShare maps pinned memory that the program has as descriptor fd: memory that nobody can make shorter, for that would
 // end the server. It is NOT_SUPPORTED where the program's descriptors cannot be had; then it is copied as before.
-func (p *process) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd int32) dispatch.Result {
+func (p *memoryCalls) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd int32) dispatch.Result {
 	pinned, ok := p.pinned.get(h)
 	if !ok || pinned.registered || n < pinned.n || n > pinned.n+(1<<16) {
 		return dispatch.ResultInvalidValue
@@ -127,7 +127,7 @@ func (p *process) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd i
 }
 
 // share maps a piece into all spaces, and into those that come later.
-func (p *process) share(s *hostShare) dispatch.Result {
+func (p *memoryCalls) share(s *hostShare) dispatch.Result {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()
 	if p.shares.ended {
@@ -152,21 +152,8 @@ func (p *process) share(s *hostShare) dispatch.Result {
 	return 0
 }
 
-// spaces are those that the process has so far.
-func (p *process) spaces() []*space {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []*space
-	for i := range p.devices {
-		if s := p.devices[i].space; s != nil {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // unshare undoes share; it waits for work that was given to a device before.
-func (p *process) unshare(a backend.Addr) {
+func (p *memoryCalls) unshare(a backend.Addr) {
 	p.shares.mu.Lock()
 	s, ok := p.shares.all[a]
 	delete(p.shares.all, a)
@@ -181,7 +168,7 @@ func (p *process) unshare(a backend.Addr) {
 }
 
 // shareWith maps what there is into a space that is new.
-func (p *process) shareWith(x *space) {
+func (p *memoryCalls) shareWith(x *space) {
 	p.shares.mu.RLock()
 	defer p.shares.mu.RUnlock()
 	for _, s := range p.shares.all {
@@ -195,7 +182,7 @@ func (p *process) shareWith(x *space) {
 }
 
 // endShares is called when all spaces are closed.
-func (p *process) endShares() {
+func (p *memoryCalls) endShares() {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()
 	p.shares.ended = true
@@ -206,7 +193,7 @@ func (p *process) endShares() {
 }
 
 // awaitShare makes a share whose process is not here yet: graphs that have its addresses in them are to be built before.
-func (p *process) awaitShare(at backend.Addr, n uint64) error {
+func (p *memoryCalls) awaitShare(at backend.Addr, n uint64) error {
 	if n == 0 || n > math.MaxInt {
 		return fmt.Errorf("pinned memory of %d bytes: %w", n, ErrRestore)
 	}
@@ -223,7 +210,7 @@ func (p *process) awaitShare(at backend.Addr, n uint64) error {
 }
 
 // bring puts the memory in the place of what awaitShare made that the process has come back with. It may be called again. Nothing runs.
-func (p *process) bring(at backend.Addr, from *os.File) error {
+func (p *memoryCalls) bring(at backend.Addr, from *os.File) error {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()
 	s := p.shares.all[at]

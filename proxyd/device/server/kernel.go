@@ -9,7 +9,7 @@ import (
 )
 
 // inContext is the function that a kernel is in the context that is current.
-func (p *process) inContext(c *dispatch.Call, k *kernel) (dispatch.Function, dispatch.Result) {
+func (p *moduleCalls) inContext(c *dispatch.Call, k *kernel) (dispatch.Function, dispatch.Result) {
 	m, r := p.moduleIn(c, k.library)
 	if r != 0 {
 		return 0, r
@@ -18,7 +18,7 @@ func (p *process) inContext(c *dispatch.Call, k *kernel) (dispatch.Function, dis
 }
 
 // KernelGetFunction implements dispatch.Backend, as all below.
-func (p *process) KernelGetFunction(c *dispatch.Call, h dispatch.Kernel) (dispatch.Function, dispatch.Result) {
+func (p *moduleCalls) KernelGetFunction(c *dispatch.Call, h dispatch.Kernel) (dispatch.Function, dispatch.Result) {
 	k, r := p.kernel(h)
 	if r != 0 {
 		return 0, r
@@ -26,7 +26,7 @@ func (p *process) KernelGetFunction(c *dispatch.Call, h dispatch.Kernel) (dispat
 	return p.inContext(c, k)
 }
 
-func (p *process) KernelGetLibrary(_ *dispatch.Call, h dispatch.Kernel) (dispatch.Library, dispatch.Result) {
+func (p *moduleCalls) KernelGetLibrary(_ *dispatch.Call, h dispatch.Kernel) (dispatch.Library, dispatch.Result) {
 	k, r := p.kernel(h)
 	if r != 0 {
 		return 0, r
@@ -34,7 +34,7 @@ func (p *process) KernelGetLibrary(_ *dispatch.Call, h dispatch.Kernel) (dispatc
 	return k.library.handle, 0
 }
 
-func (p *process) KernelName(_ *dispatch.Call, _ uint32, h dispatch.Kernel) (string, dispatch.Result) {
+func (p *moduleCalls) KernelName(_ *dispatch.Call, _ uint32, h dispatch.Kernel) (string, dispatch.Result) {
 	k, r := p.kernel(h)
 	if r != 0 {
 		return "", r
@@ -42,7 +42,7 @@ func (p *process) KernelName(_ *dispatch.Call, _ uint32, h dispatch.Kernel) (str
 	return k.name, 0
 }
 
-func (p *process) KernelGetParamInfo(_ *dispatch.Call, h dispatch.Kernel, index uint64, _ bool) (offset, size uint64, r dispatch.Result) {
+func (p *moduleCalls) KernelGetParamInfo(_ *dispatch.Call, h dispatch.Kernel, index uint64, _ bool) (offset, size uint64, r dispatch.Result) {
 	k, r := p.kernel(h)
 	if r != 0 {
 		return 0, 0, r
@@ -50,7 +50,7 @@ func (p *process) KernelGetParamInfo(_ *dispatch.Call, h dispatch.Kernel, index 
 	return param(k.params, index)
 }
 
-func (p *process) KernelGetParamCount(_ *dispatch.Call, h dispatch.Kernel) (uint64, dispatch.Result) {
+func (p *moduleCalls) KernelGetParamCount(_ *dispatch.Call, h dispatch.Kernel) (uint64, dispatch.Result) {
 	k, r := p.kernel(h)
 	if r != 0 {
 		return 0, r
@@ -59,7 +59,7 @@ func (p *process) KernelGetParamCount(_ *dispatch.Call, h dispatch.Kernel) (uint
 }
 
 // kernelOn finds a kernel, and checks a device.
-func (p *process) kernelOn(h dispatch.Kernel, dev int32) (*kernel, *backend.Info, dispatch.Result) {
+func (p *moduleCalls) kernelOn(h dispatch.Kernel, dev int32) (*kernel, *backend.Info, dispatch.Result) {
 	k, r := p.kernel(h)
 	if r != 0 {
 		return nil, nil, r
@@ -68,7 +68,7 @@ func (p *process) kernelOn(h dispatch.Kernel, dev int32) (*kernel, *backend.Info
 	return k, info, r
 }
 
-func (p *process) KernelGetAttribute(_ *dispatch.Call, attribute int32, h dispatch.Kernel, dev int32) (int32, dispatch.Result) {
+func (p *moduleCalls) KernelGetAttribute(_ *dispatch.Call, attribute int32, h dispatch.Kernel, dev int32) (int32, dispatch.Result) {
 	k, _, r := p.kernelOn(h, dev)
 	switch {
 	case r != 0:
@@ -85,7 +85,7 @@ func (p *process) KernelGetAttribute(_ *dispatch.Call, attribute int32, h dispat
 }
 
 // KernelSetAttribute holds for the functions of the kernel on a device, those that there are and those to come.
-func (p *process) KernelSetAttribute(_ *dispatch.Call, attribute, value int32, h dispatch.Kernel, dev int32) dispatch.Result {
+func (p *moduleCalls) KernelSetAttribute(_ *dispatch.Call, attribute, value int32, h dispatch.Kernel, dev int32) dispatch.Result {
 	k, info, r := p.kernelOn(h, dev)
 	if r != 0 {
 		return r
@@ -122,7 +122,7 @@ func (p *process) KernelSetAttribute(_ *dispatch.Call, attribute, value int32, h
 }
 
 // KernelSetCacheConfig is a preference, which changes nothing.
-func (p *process) KernelSetCacheConfig(_ *dispatch.Call, h dispatch.Kernel, config, dev int32) dispatch.Result {
+func (p *moduleCalls) KernelSetCacheConfig(_ *dispatch.Call, h dispatch.Kernel, config, dev int32) dispatch.Result {
 	if _, _, r := p.kernelOn(h, dev); r != 0 {
 		return r
 	}

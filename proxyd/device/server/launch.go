@@ -8,6 +8,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
+// launchCalls implements dispatch.LaunchCalls, with the functions of its process's modules.
+type launchCalls struct{ *moduleCalls }
+
 // Preferences for caches, and sizes of shared memory's banks, are below these.
 const (
 	maxCacheConfig  = 3
@@ -16,11 +19,11 @@ const (
 
 // function finds a function: INVALID_HANDLE if there is none. A kernel may be handed in for its function in the context
 // that is current.
-func (p *process) function(c *dispatch.Call, h dispatch.Function) (*function, dispatch.Result) {
-	if f, ok := p.code.functions.get(h); ok {
+func (p *launchCalls) function(c *dispatch.Call, h dispatch.Function) (*function, dispatch.Result) {
+	if f, ok := p.functions.get(h); ok {
 		return f, 0
 	}
-	k, ok := p.code.kernels.get(dispatch.Kernel(h))
+	k, ok := p.kernels.get(dispatch.Kernel(h))
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
 	}
@@ -28,7 +31,7 @@ func (p *process) function(c *dispatch.Call, h dispatch.Function) (*function, di
 	if r != 0 {
 		return nil, r
 	}
-	f, ok := p.code.functions.get(g)
+	f, ok := p.functions.get(g)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle // unloaded meanwhile
 	}
@@ -36,12 +39,12 @@ func (p *process) function(c *dispatch.Call, h dispatch.Function) (*function, di
 }
 
 // Launch implements dispatch.Backend, as all below.
-func (p *process) Launch(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, stream dispatch.Stream, params []uint8, n uint32) dispatch.Result {
+func (p *launchCalls) Launch(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, stream dispatch.Stream, params []uint8, n uint32) dispatch.Result {
 	return p.LaunchEx(c, h, gridX, gridY, gridZ, blockX, blockY, blockZ, shared, stream, params, n, nil, 0)
 }
 
 // LaunchEx launches with attributes. The shim has refused what cannot be; of the others, only one is no hint.
-func (p *process) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, stream dispatch.Stream, params []uint8, _ uint32, attributes []dispatch.Launchattr, _ uint32) dispatch.Result {
+func (p *launchCalls) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gridY, gridZ, blockX, blockY, blockZ, shared uint32, stream dispatch.Stream, params []uint8, _ uint32, attributes []dispatch.Launchattr, _ uint32) dispatch.Result {
 	const cooperative = 2
 	st, r := p.stream(c, stream)
 	if r != 0 {
@@ -64,8 +67,8 @@ func (p *process) LaunchEx(c *dispatch.Call, h dispatch.Function, gridX, gridY, 
 }
 
 // FunctionFacts takes functions only: which function a kernel is, a replay must know.
-func (p *process) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uint32) (facts dispatch.Facts, offsets, sizes []uint32, count uint32, r dispatch.Result) {
-	f, ok := p.code.functions.get(h)
+func (p *launchCalls) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uint32) (facts dispatch.Facts, offsets, sizes []uint32, count uint32, r dispatch.Result) {
+	f, ok := p.functions.get(h)
 	if !ok {
 		return facts, nil, nil, 0, dispatch.ResultInvalidHandle
 	}
@@ -100,7 +103,7 @@ func (p *process) FunctionFacts(_ *dispatch.Call, h dispatch.Function, n uint32)
 	return facts, offsets, sizes, uint32(len(all)), 0
 }
 
-func (p *process) FuncGetAttribute(c *dispatch.Call, attribute int32, h dispatch.Function) (int32, dispatch.Result) {
+func (p *launchCalls) FuncGetAttribute(c *dispatch.Call, attribute int32, h dispatch.Function) (int32, dispatch.Result) {
 	f, r := p.function(c, h)
 	if r != 0 {
 		return 0, r
@@ -109,7 +112,7 @@ func (p *process) FuncGetAttribute(c *dispatch.Call, attribute int32, h dispatch
 	return v, p.result(err)
 }
 
-func (p *process) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, attribute, value int32) dispatch.Result {
+func (p *launchCalls) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, attribute, value int32) dispatch.Result {
 	f, r := p.function(c, h)
 	if r != 0 {
 		return r
@@ -118,7 +121,7 @@ func (p *process) FuncSetAttribute(c *dispatch.Call, h dispatch.Function, attrib
 }
 
 // FuncSetCacheConfig is a preference, which changes nothing.
-func (p *process) FuncSetCacheConfig(c *dispatch.Call, h dispatch.Function, config int32) dispatch.Result {
+func (p *launchCalls) FuncSetCacheConfig(c *dispatch.Call, h dispatch.Function, config int32) dispatch.Result {
 	if _, r := p.function(c, h); r != 0 {
 		return r
 	}
@@ -128,7 +131,7 @@ func (p *process) FuncSetCacheConfig(c *dispatch.Call, h dispatch.Function, conf
 	return 0
 }
 
-func (p *process) FuncSetSharedMemConfig(c *dispatch.Call, h dispatch.Function, config int32) dispatch.Result {
+func (p *launchCalls) FuncSetSharedMemConfig(c *dispatch.Call, h dispatch.Function, config int32) dispatch.Result {
 	if _, r := p.function(c, h); r != 0 {
 		return r
 	}
@@ -138,7 +141,7 @@ func (p *process) FuncSetSharedMemConfig(c *dispatch.Call, h dispatch.Function, 
 	return 0
 }
 
-func (p *process) FuncGetModule(c *dispatch.Call, h dispatch.Function) (dispatch.Module, dispatch.Result) {
+func (p *launchCalls) FuncGetModule(c *dispatch.Call, h dispatch.Function) (dispatch.Module, dispatch.Result) {
 	f, r := p.function(c, h)
 	if r != 0 {
 		return 0, r
@@ -146,7 +149,7 @@ func (p *process) FuncGetModule(c *dispatch.Call, h dispatch.Function) (dispatch
 	return f.module.handle, 0
 }
 
-func (p *process) FunctionName(c *dispatch.Call, _ uint32, h dispatch.Function) (string, dispatch.Result) {
+func (p *launchCalls) FunctionName(c *dispatch.Call, _ uint32, h dispatch.Function) (string, dispatch.Result) {
 	f, r := p.function(c, h)
 	if r != 0 {
 		return "", r
@@ -162,7 +165,7 @@ func param(all []backend.Param, index uint64) (offset, size uint64, r dispatch.R
 	return uint64(all[index].Offset), uint64(all[index].Size), 0
 }
 
-func (p *process) FuncGetParamInfo(c *dispatch.Call, h dispatch.Function, index uint64, _ bool) (offset, size uint64, r dispatch.Result) {
+func (p *launchCalls) FuncGetParamInfo(c *dispatch.Call, h dispatch.Function, index uint64, _ bool) (offset, size uint64, r dispatch.Result) {
 	f, r := p.function(c, h)
 	if r != 0 {
 		return 0, 0, r
@@ -170,7 +173,7 @@ func (p *process) FuncGetParamInfo(c *dispatch.Call, h dispatch.Function, index 
 	return param(f.b.Params(), index)
 }
 
-func (p *process) FuncGetParamCount(c *dispatch.Call, h dispatch.Function) (uint64, dispatch.Result) {
+func (p *launchCalls) FuncGetParamCount(c *dispatch.Call, h dispatch.Function) (uint64, dispatch.Result) {
 	f, r := p.function(c, h)
 	if r != 0 {
 		return 0, r
@@ -179,13 +182,13 @@ func (p *process) FuncGetParamCount(c *dispatch.Call, h dispatch.Function) (uint
 }
 
 // FuncIsLoaded is true: all of a module is loaded with it.
-func (p *process) FuncIsLoaded(c *dispatch.Call, h dispatch.Function) (int32, dispatch.Result) {
+func (p *launchCalls) FuncIsLoaded(c *dispatch.Call, h dispatch.Function) (int32, dispatch.Result) {
 	const loaded = 1
 	_, r := p.function(c, h)
 	return loaded, r
 }
 
-func (p *process) FuncLoad(c *dispatch.Call, h dispatch.Function) dispatch.Result {
+func (p *launchCalls) FuncLoad(c *dispatch.Call, h dispatch.Function) dispatch.Result {
 	_, r := p.function(c, h)
 	return r
 }

@@ -46,7 +46,7 @@ func (l *library) forget(x *cudaContext) {
 }
 
 // learn finds out what kernels there are, from the library's module in some context.
-func (l *library) learn(p *process, m backend.Module) dispatch.Result {
+func (l *library) learn(p *moduleCalls, m backend.Module) dispatch.Result {
 	l.byName = map[string]*kernel{}
 	for _, b := range m.Functions() {
 		k := &kernel{library: l, name: b.Name(), set: map[int32]map[backend.FunctionAttribute]int32{}}
@@ -68,7 +68,7 @@ func (l *library) learn(p *process, m backend.Module) dispatch.Result {
 }
 
 // aside calls f with a context for the moment, on the first device: for what needs one where the program has none.
-func (p *process) aside(f func(backend.Context) dispatch.Result) dispatch.Result {
+func (p *moduleCalls) aside(f func(backend.Context) dispatch.Result) dispatch.Result {
 	s, r := p.space(0)
 	if r != 0 {
 		return r
@@ -82,7 +82,7 @@ func (p *process) aside(f func(backend.Context) dispatch.Result) dispatch.Result
 }
 
 // LibraryLoad implements dispatch.Backend, as all below.
-func (p *process) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []int32, values []uint64, _ uint32, _ []int32, _ []uint64, _, _, _ uint32) (
+func (p *moduleCalls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []int32, values []uint64, _ uint32, _ []int32, _ []uint64, _, _, _ uint32) (
 	h dispatch.Library, info, problems string, milliseconds float32, r dispatch.Result,
 ) {
 	begin := time.Now()
@@ -107,13 +107,13 @@ func (p *process) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names [
 		// Nobody knows the handle yet.
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		h, r = p.code.libraries.make(l)
+		h, r = p.libraries.make(l)
 		l.handle = h
 	}
 	if r == 0 && x != nil {
 		l.modules[x], r = p.newModule(x, b, l)
 		if r != 0 {
-			p.code.libraries.drop(h)
+			p.libraries.drop(h)
 		}
 	}
 	if r != 0 {
@@ -123,8 +123,8 @@ func (p *process) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names [
 }
 
 // library finds a library: INVALID_HANDLE if there is none.
-func (p *process) library(h dispatch.Library) (*library, dispatch.Result) {
-	l, ok := p.code.libraries.get(h)
+func (p *moduleCalls) library(h dispatch.Library) (*library, dispatch.Result) {
+	l, ok := p.libraries.get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
 	}
@@ -132,8 +132,8 @@ func (p *process) library(h dispatch.Library) (*library, dispatch.Result) {
 }
 
 // kernel finds a kernel: INVALID_HANDLE if there is none.
-func (p *process) kernel(h dispatch.Kernel) (*kernel, dispatch.Result) {
-	k, ok := p.code.kernels.get(h)
+func (p *moduleCalls) kernel(h dispatch.Kernel) (*kernel, dispatch.Result) {
+	k, ok := p.kernels.get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
 	}
@@ -141,7 +141,7 @@ func (p *process) kernel(h dispatch.Kernel) (*kernel, dispatch.Result) {
 }
 
 // moduleIn is the library's module in the context that is current, loaded now if it is not there yet.
-func (p *process) moduleIn(c *dispatch.Call, l *library) (*module, dispatch.Result) {
+func (p *moduleCalls) moduleIn(c *dispatch.Call, l *library) (*module, dispatch.Result) {
 	x, r := p.current(c)
 	if r != 0 {
 		return nil, r
@@ -180,12 +180,12 @@ func (p *process) moduleIn(c *dispatch.Call, l *library) (*module, dispatch.Resu
 	return m, 0
 }
 
-func (p *process) LibraryUnload(_ *dispatch.Call, h dispatch.Library) dispatch.Result {
-	l, ok := p.code.libraries.drop(h)
+func (p *moduleCalls) LibraryUnload(_ *dispatch.Call, h dispatch.Library) dispatch.Result {
+	l, ok := p.libraries.drop(h)
 	if !ok {
 		return dispatch.ResultInvalidHandle
 	}
-	p.code.kernels.dropIf(func(k *kernel) bool { return k.library == l })
+	p.kernels.dropIf(func(k *kernel) bool { return k.library == l })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gone = true
@@ -200,18 +200,18 @@ func (p *process) LibraryUnload(_ *dispatch.Call, h dispatch.Library) dispatch.R
 }
 
 // handleOf gives a kernel its handle, the same each time.
-func (p *process) handleOf(k *kernel) (dispatch.Kernel, dispatch.Result) {
+func (p *moduleCalls) handleOf(k *kernel) (dispatch.Kernel, dispatch.Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.handle != 0 {
 		return k.handle, 0
 	}
-	h, r := p.code.kernels.make(k)
+	h, r := p.kernels.make(k)
 	k.handle = h
 	return h, r
 }
 
-func (p *process) LibraryGetKernel(_ *dispatch.Call, h dispatch.Library, name string) (dispatch.Kernel, dispatch.Result) {
+func (p *moduleCalls) LibraryGetKernel(_ *dispatch.Call, h dispatch.Library, name string) (dispatch.Kernel, dispatch.Result) {
 	l, r := p.library(h)
 	if r != 0 {
 		return 0, r
@@ -223,7 +223,7 @@ func (p *process) LibraryGetKernel(_ *dispatch.Call, h dispatch.Library, name st
 	return p.handleOf(k)
 }
 
-func (p *process) LibraryGetKernelCount(_ *dispatch.Call, h dispatch.Library) (uint32, dispatch.Result) {
+func (p *moduleCalls) LibraryGetKernelCount(_ *dispatch.Call, h dispatch.Library) (uint32, dispatch.Result) {
 	l, r := p.library(h)
 	if r != 0 {
 		return 0, r
@@ -231,7 +231,7 @@ func (p *process) LibraryGetKernelCount(_ *dispatch.Call, h dispatch.Library) (u
 	return uint32(len(l.all)), 0
 }
 
-func (p *process) LibraryEnumerateKernels(_ *dispatch.Call, n uint32, h dispatch.Library) ([]dispatch.Kernel, dispatch.Result) {
+func (p *moduleCalls) LibraryEnumerateKernels(_ *dispatch.Call, n uint32, h dispatch.Library) ([]dispatch.Kernel, dispatch.Result) {
 	l, r := p.library(h)
 	if r != 0 {
 		return nil, r
@@ -247,7 +247,7 @@ func (p *process) LibraryEnumerateKernels(_ *dispatch.Call, n uint32, h dispatch
 	return out, 0
 }
 
-func (p *process) LibraryGetModule(c *dispatch.Call, h dispatch.Library) (dispatch.Module, dispatch.Result) {
+func (p *moduleCalls) LibraryGetModule(c *dispatch.Call, h dispatch.Library) (dispatch.Module, dispatch.Result) {
 	l, r := p.library(h)
 	if r != 0 {
 		return 0, r
@@ -259,7 +259,7 @@ func (p *process) LibraryGetModule(c *dispatch.Call, h dispatch.Library) (dispat
 	return m.handle, 0
 }
 
-func (p *process) LibraryGetGlobal(c *dispatch.Call, _, _ bool, h dispatch.Library, name string) (dispatch.Devptr, uint64, dispatch.Result) {
+func (p *moduleCalls) LibraryGetGlobal(c *dispatch.Call, _, _ bool, h dispatch.Library, name string) (dispatch.Devptr, uint64, dispatch.Result) {
 	l, r := p.library(h)
 	if r != 0 {
 		return 0, 0, r

@@ -35,19 +35,19 @@ const (
 )
 
 // LinkCreate implements dispatch.Backend, as all below.
-func (p *process) LinkCreate(c *dispatch.Call, names []int32, values []uint64, _ uint32) (dispatch.Linkstate, dispatch.Result) {
+func (p *moduleCalls) LinkCreate(c *dispatch.Call, names []int32, values []uint64, _ uint32) (dispatch.Linkstate, dispatch.Result) {
 	x, r := p.current(c)
 	if r != 0 {
 		return 0, r
 	}
-	return p.code.linkers.make(&linker{context: x, cfg: loadConfig(names, values)})
+	return p.linkers.make(&linker{context: x, cfg: loadConfig(names, values)})
 }
 
 // LinkAdd keeps a part. That it is no code for this device is known now, what is wrong with its text when all is there.
-func (p *process) LinkAdd(_ *dispatch.Call, h dispatch.Linkstate, kind int32, data []uint8, _ uint64, name string, _ []int32, _ []uint64, _, _, _ uint32) (
+func (p *moduleCalls) LinkAdd(_ *dispatch.Call, h dispatch.Linkstate, kind int32, data []uint8, _ uint64, name string, _ []int32, _ []uint64, _, _, _ uint32) (
 	info, problems string, r dispatch.Result,
 ) {
-	l, ok := p.code.linkers.get(h)
+	l, ok := p.linkers.get(h)
 	if !ok {
 		return "", "", dispatch.ResultInvalidHandle
 	}
@@ -84,11 +84,11 @@ func imageResult(err error) dispatch.Result {
 }
 
 // LinkComplete links the first time; then the image is there as often as it is asked for.
-func (p *process) LinkComplete(_ *dispatch.Call, h dispatch.Linkstate, room uint64, _, _ uint32) (
+func (p *moduleCalls) LinkComplete(_ *dispatch.Call, h dispatch.Linkstate, room uint64, _, _ uint32) (
 	out []uint8, n uint64, info, problems string, milliseconds float32, r dispatch.Result,
 ) {
 	begin := time.Now()
-	l, ok := p.code.linkers.get(h)
+	l, ok := p.linkers.get(h)
 	if !ok {
 		return nil, 0, "", "", 0, dispatch.ResultInvalidHandle
 	}
@@ -113,8 +113,8 @@ func (p *process) LinkComplete(_ *dispatch.Call, h dispatch.Linkstate, room uint
 	return out, uint64(len(l.done)), log.Info, log.Error, since(begin), 0
 }
 
-func (p *process) LinkDestroy(_ *dispatch.Call, h dispatch.Linkstate) dispatch.Result {
-	if _, ok := p.code.linkers.drop(h); !ok {
+func (p *moduleCalls) LinkDestroy(_ *dispatch.Call, h dispatch.Linkstate) dispatch.Result {
+	if _, ok := p.linkers.drop(h); !ok {
 		return dispatch.ResultInvalidHandle
 	}
 	return 0

@@ -4,12 +4,40 @@
 package server
 
 import (
+	"sync"
+
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
 // memoryWaits are the calls of this file that may wait: memory that was freed may still be in use.
 var memoryWaits = []string{"cuMemAlloc_v2", "cuMemAllocPitch_v2", "host_free", "host_unregister"}
+
+// memoryCalls implements dispatch.MemoryCalls and dispatch.VmmCalls, and the calls about pools.
+type memoryCalls struct {
+	*core
+	pools    table[dispatch.Mempool, *memoryPool]
+	memories table[dispatch.Alloc, *physicalMemory]
+	pinned   table[dispatch.Hostmem, *pinnedMemory]
+	buffers  bufferIDs
+	shares   hostShares
+	graphs   graphMemories
+
+	mu          sync.Mutex
+	devicePools []devicePools // by ordinal
+}
+
+// graphMemories is the memory of graphs, which a program may free like its own.
+type graphMemories interface {
+	// FreeGraphMemory frees what a graph has allocated at an address; done is false if no graph has.
+	FreeGraphMemory(a backend.Addr) (r dispatch.Result, done bool)
+}
+
+func newMemoryCalls(p *core, graphs graphMemories) *memoryCalls {
+	m := &memoryCalls{core: p, graphs: graphs, devicePools: make([]devicePools, len(p.view))}
+	m.pools.class, m.memories.class = poolClass, memoryClass
+	return m
+}
 
 // pinnedMemory is memory of the program that it has pinned or registered.
 type pinnedMemory struct {
@@ -20,7 +48,7 @@ type pinnedMemory struct {
 }
 
 // anyContext is a context of a space; memory is freed by any of them. Nil if there is none.
-func (p *process) anyContext(s *space) *cudaContext {
+func (p *memoryCalls) anyContext(s *space) *cudaContext {
 	for _, x := range p.contexts.values() {
 		if x.space == s {
 			return x
@@ -30,7 +58,7 @@ func (p *process) anyContext(s *space) *cudaContext {
 }
 
 // MemGetInfoV2 implements dispatch.Backend, as all below.
-func (p *process) MemGetInfoV2(c *dispatch.Call) (free, total uint64, r dispatch.Result) {
+func (p *memoryCalls) MemGetInfoV2(c *dispatch.Call) (free, total uint64, r dispatch.Result) {
 	x, r := p.current(c)
 	if r != 0 {
 		return 0, 0, r
@@ -42,7 +70,7 @@ func (p *process) MemGetInfoV2(c *dispatch.Call) (free, total uint64, r dispatch
 	return free, total, 0
 }
 
-func (p *process) MemAllocV2(c *dispatch.Call, n uint64) (dispatch.Devptr, dispatch.Result) {
+func (p *memoryCalls) MemAllocV2(c *dispatch.Call, n uint64) (dispatch.Devptr, dispatch.Result) {
 	x, r := p.current(c)
 	if r != 0 {
 		return 0, r
@@ -51,7 +79,7 @@ func (p *process) MemAllocV2(c *dispatch.Call, n uint64) (dispatch.Devptr, dispa
 	return dispatch.Devptr(a), p.result(err)
 }
 
-func (p *process) MemAllocPitchV2(c *dispatch.Call, width, height uint64, element uint32) (dispatch.Devptr, uint64, dispatch.Result) {
+func (p *memoryCalls) MemAllocPitchV2(c *dispatch.Call, width, height uint64, element uint32) (dispatch.Devptr, uint64, dispatch.Result) {
 	x, r := p.current(c)
 	if r != 0 {
 		return 0, 0, r
@@ -60,12 +88,12 @@ func (p *process) MemAllocPitchV2(c *dispatch.Call, width, height uint64, elemen
 	return dispatch.Devptr(a), pitch, p.result(err)
 }
 
-func (p *process) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Result {
+func (p *memoryCalls) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Result {
 	x, r := p.current(c)
 	if r != 0 {
 		return r
 	}
-	if r, done := p.graphFree(backend.Addr(ptr)); done {
+	if r, done := p.graphs.FreeGraphMemory(backend.Addr(ptr)); done {
 		return r
 	}
 	if s := p.spaceAt(backend.Addr(ptr)); s != nil && s != x.space {
@@ -77,7 +105,7 @@ func (p *process) MemFreeV2(c *dispatch.Call, ptr dispatch.Devptr) dispatch.Resu
 	return p.result(x.b.Free(backend.Addr(ptr)))
 }
 
-func (p *process) MemGetAddressRangeV2(c *dispatch.Call, _, _ bool, ptr dispatch.Devptr) (dispatch.Devptr, uint64, dispatch.Result) {
+func (p *memoryCalls) MemGetAddressRangeV2(c *dispatch.Call, _, _ bool, ptr dispatch.Devptr) (dispatch.Devptr, uint64, dispatch.Result) {
 	x, r := p.current(c)
 	if r != 0 {
 		return 0, 0, r
@@ -94,7 +122,7 @@ func (p *process) MemGetAddressRangeV2(c *dispatch.Call, _, _ bool, ptr dispatch
 }
 
 // pin notes memory of the program. Its bytes are reached by process_vm_readv and process_vm_writev.
-func (p *process) pin(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags, allowed uint32, registered bool) dispatch.Result {
+func (p *memoryCalls) pin(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags, allowed uint32, registered bool) dispatch.Result {
 	x, r := p.current(c)
 	switch {
 	case r != 0:
@@ -107,12 +135,12 @@ func (p *process) pin(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags, all
 	return p.pinned.enterAt(h, &pinnedMemory{context: x, n: n, flags: flags, registered: registered})
 }
 
-func (p *process) HostAlloc(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {
+func (p *memoryCalls) HostAlloc(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {
 	const portable, deviceMap, writeCombined = 1, 2, 4
 	return p.pin(c, h, n, flags, portable|deviceMap|writeCombined, false)
 }
 
-func (p *process) HostFree(c *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
+func (p *memoryCalls) HostFree(c *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
 	r := p.unpin(h, false)
 	if r == 0 {
 		p.waits(c)
@@ -121,7 +149,7 @@ func (p *process) HostFree(c *dispatch.Call, h dispatch.Hostmem) dispatch.Result
 	return r
 }
 
-func (p *process) HostRegister(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {
+func (p *memoryCalls) HostRegister(c *dispatch.Call, h dispatch.Hostmem, n uint64, flags uint32) dispatch.Result {
 	const portable, deviceMap, io, readOnly = 1, 2, 4, 8
 	if flags&io != 0 {
 		return dispatch.ResultNotSupported
@@ -129,12 +157,12 @@ func (p *process) HostRegister(c *dispatch.Call, h dispatch.Hostmem, n uint64, f
 	return p.pin(c, h, n, flags, portable|deviceMap|readOnly, true)
 }
 
-func (p *process) HostUnregister(_ *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
+func (p *memoryCalls) HostUnregister(_ *dispatch.Call, h dispatch.Hostmem) dispatch.Result {
 	return p.unpin(h, true)
 }
 
 // unpin forgets pinned memory.
-func (p *process) unpin(h dispatch.Hostmem, registered bool) dispatch.Result {
+func (p *memoryCalls) unpin(h dispatch.Hostmem, registered bool) dispatch.Result {
 	m, ok := p.pinned.get(h)
 	switch {
 	case !ok && registered:
@@ -148,7 +176,7 @@ func (p *process) unpin(h dispatch.Hostmem, registered bool) dispatch.Result {
 
 // PointerSet knows the one attribute that can be set, whose effect is that of no asynchronous copy: none here, as copies that
 // a program waits for are over when they return.
-func (p *process) PointerSet(c *dispatch.Call, ptr dispatch.Devptr, attribute int32, value uint64) dispatch.Result {
+func (p *memoryCalls) PointerSet(c *dispatch.Call, ptr dispatch.Devptr, attribute int32, value uint64) dispatch.Result {
 	const syncMemops = 6
 	if _, r := p.current(c); r != 0 {
 		return r

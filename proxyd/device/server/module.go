@@ -31,9 +31,9 @@ type function struct {
 }
 
 // newModule gives loaded code its handle.
-func (p *process) newModule(x *cudaContext, b backend.Module, l *library) (*module, dispatch.Result) {
+func (p *moduleCalls) newModule(x *cudaContext, b backend.Module, l *library) (*module, dispatch.Result) {
 	m := &module{b: b, context: x, library: l, functions: map[string]dispatch.Function{}}
-	h, r := p.code.modules.make(m)
+	h, r := p.modules.make(m)
 	if r != 0 {
 		_ = b.Unload() // nobody has used it
 		return nil, r
@@ -42,15 +42,15 @@ func (p *process) newModule(x *cudaContext, b backend.Module, l *library) (*modu
 	m.handle = h
 	m.mu.Unlock()
 	if x.gone.Load() { // meanwhile, so that nobody else takes it out
-		p.code.modules.drop(h)
+		p.modules.drop(h)
 		return nil, dispatch.ResultContextIsDestroyed
 	}
 	return m, 0
 }
 
 // module finds a module: INVALID_HANDLE if there is none.
-func (p *process) module(h dispatch.Module) (*module, dispatch.Result) {
-	m, ok := p.code.modules.get(h)
+func (p *moduleCalls) module(h dispatch.Module) (*module, dispatch.Result) {
+	m, ok := p.modules.get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidHandle
 	}
@@ -58,7 +58,7 @@ func (p *process) module(h dispatch.Module) (*module, dispatch.Result) {
 }
 
 // functionOf gives a kernel of the module its handle, the same each time.
-func (p *process) functionOf(m *module, name string) (dispatch.Function, dispatch.Result) {
+func (p *moduleCalls) functionOf(m *module, name string) (dispatch.Function, dispatch.Result) {
 	b, err := m.b.Function(name)
 	if err != nil {
 		p.complain("a kernel cannot run", err)
@@ -73,34 +73,34 @@ func (p *process) functionOf(m *module, name string) (dispatch.Function, dispatc
 		return h, 0
 	}
 	f := &function{b: b, module: m}
-	h, r := p.code.functions.make(f)
+	h, r := p.functions.make(f)
 	if r != 0 {
 		return 0, r
 	}
 	f.handle = h
 	m.functions[name] = h
 	if m.context.gone.Load() {
-		p.code.functions.drop(h)
+		p.functions.drop(h)
 	}
 	return h, 0
 }
 
 // unload ends a module and its functions.
-func (p *process) unload(m *module) dispatch.Result {
+func (p *moduleCalls) unload(m *module) dispatch.Result {
 	m.mu.Lock()
 	m.gone = true
 	all := m.functions
 	m.functions = nil
 	m.mu.Unlock()
 	for _, h := range all {
-		p.code.functions.drop(h)
+		p.functions.drop(h)
 	}
-	p.code.modules.drop(m.handle)
+	p.modules.drop(m.handle)
 	return p.result(m.b.Unload())
 }
 
 // ModuleLoad implements dispatch.Backend, as all below.
-func (p *process) ModuleLoad(c *dispatch.Call, image []uint8, _ uint64, names []int32, values []uint64, _, _, _ uint32) (
+func (p *moduleCalls) ModuleLoad(c *dispatch.Call, image []uint8, _ uint64, names []int32, values []uint64, _, _, _ uint32) (
 	h dispatch.Module, info, problems string, milliseconds float32, r dispatch.Result,
 ) {
 	x, r := p.current(c)
@@ -120,7 +120,7 @@ func (p *process) ModuleLoad(c *dispatch.Call, image []uint8, _ uint64, names []
 	return m.handle, log.Info, log.Error, since(begin), 0
 }
 
-func (p *process) ModuleUnload(_ *dispatch.Call, h dispatch.Module) dispatch.Result {
+func (p *moduleCalls) ModuleUnload(_ *dispatch.Call, h dispatch.Module) dispatch.Result {
 	m, r := p.module(h)
 	switch {
 	case r != 0:
@@ -128,13 +128,13 @@ func (p *process) ModuleUnload(_ *dispatch.Call, h dispatch.Module) dispatch.Res
 	case m.library != nil:
 		return dispatch.ResultNotPermitted // it goes with its library
 	}
-	if _, ok := p.code.modules.drop(h); !ok {
+	if _, ok := p.modules.drop(h); !ok {
 		return dispatch.ResultInvalidHandle
 	}
 	return p.unload(m)
 }
 
-func (p *process) ModuleGetFunction(_ *dispatch.Call, h dispatch.Module, name string) (dispatch.Function, dispatch.Result) {
+func (p *moduleCalls) ModuleGetFunction(_ *dispatch.Call, h dispatch.Module, name string) (dispatch.Function, dispatch.Result) {
 	m, r := p.module(h)
 	if r != 0 {
 		return 0, r
@@ -153,7 +153,7 @@ func (m *module) runnable() []string {
 	return out
 }
 
-func (p *process) ModuleGetFunctionCount(_ *dispatch.Call, h dispatch.Module) (uint32, dispatch.Result) {
+func (p *moduleCalls) ModuleGetFunctionCount(_ *dispatch.Call, h dispatch.Module) (uint32, dispatch.Result) {
 	m, r := p.module(h)
 	if r != 0 {
 		return 0, r
@@ -161,7 +161,7 @@ func (p *process) ModuleGetFunctionCount(_ *dispatch.Call, h dispatch.Module) (u
 	return uint32(len(m.runnable())), 0
 }
 
-func (p *process) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.Module) ([]dispatch.Function, dispatch.Result) {
+func (p *moduleCalls) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatch.Module) ([]dispatch.Function, dispatch.Result) {
 	m, r := p.module(h)
 	if r != 0 {
 		return nil, r
@@ -178,7 +178,7 @@ func (p *process) ModuleEnumerateFunctions(_ *dispatch.Call, n uint32, h dispatc
 	return out, 0
 }
 
-func (p *process) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
+func (p *moduleCalls) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
 	m, r := p.module(h)
 	if r != 0 {
 		return 0, 0, r
@@ -186,7 +186,7 @@ func (p *process) ModuleGetGlobalV2(_ *dispatch.Call, _, _ bool, h dispatch.Modu
 	return p.global(m, name)
 }
 
-func (p *process) global(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
+func (p *moduleCalls) global(m *module, name string) (dispatch.Devptr, uint64, dispatch.Result) {
 	g, err := m.b.Global(name)
 	if err != nil {
 		return 0, 0, p.result(err)

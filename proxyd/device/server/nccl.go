@@ -39,8 +39,8 @@ func ncclResult(err error) dispatch.Result {
 }
 
 // comm finds a member: InvalidArgument if there is none.
-func (p *process) comm(h dispatch.Comm) (*member, dispatch.Result) {
-	m, ok := p.nccl.members.get(h)
+func (p *ncclCalls) comm(h dispatch.Comm) (*member, dispatch.Result) {
+	m, ok := p.members.get(h)
 	if !ok {
 		return nil, dispatch.ResultNcclInvalidArgument
 	}
@@ -48,7 +48,7 @@ func (p *process) comm(h dispatch.Comm) (*member, dispatch.Result) {
 }
 
 // readyComm finds a member whose communicator is made and has not failed.
-func (p *process) readyComm(h dispatch.Comm) (*member, dispatch.Result) {
+func (p *ncclCalls) readyComm(h dispatch.Comm) (*member, dispatch.Result) {
 	m, r := p.comm(h)
 	if r != 0 {
 		return nil, r
@@ -63,10 +63,10 @@ func (p *process) readyComm(h dispatch.Comm) (*member, dispatch.Result) {
 }
 
 // NcclGetVersion implements dispatch.Backend, as all below.
-func (p *process) NcclGetVersion(*dispatch.Call) (int32, dispatch.Result) { return NCCLVersion, 0 }
+func (p *ncclCalls) NcclGetVersion(*dispatch.Call) (int32, dispatch.Result) { return NCCLVersion, 0 }
 
-func (p *process) NcclGetUniqueId(*dispatch.Call) (dispatch.Uniqueid, dispatch.Result) {
-	n, err := p.server.fabric.network()
+func (p *ncclCalls) NcclGetUniqueId(*dispatch.Call) (dispatch.Uniqueid, dispatch.Result) {
+	n, err := p.collectives.network()
 	if err == nil {
 		var id meeting.ID
 		if id, err = n.Rendezvous.NewID(); err == nil {
@@ -78,7 +78,7 @@ func (p *process) NcclGetUniqueId(*dispatch.Call) (dispatch.Uniqueid, dispatch.R
 }
 
 // CommInit begins to make a communicator; CommState tells how far it is.
-func (p *process) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32, ids []dispatch.Uniqueid, _ int32, _ []int32, _ []uint64, _ uint32) dispatch.Result {
+func (p *ncclCalls) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int32, ids []dispatch.Uniqueid, _ int32, _ []int32, _ []uint64, _ uint32) dispatch.Result {
 	x, r := p.current(c)
 	switch {
 	case r != 0:
@@ -86,12 +86,12 @@ func (p *process) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int
 	case ranks < 1 || rank < 0 || rank >= ranks || len(ids) == 0:
 		return dispatch.ResultNcclInvalidArgument
 	case p.rebuild != nil:
-		return p.rebuild.member(comm, x, int(ranks))
+		return p.restoreMember(comm, x, int(ranks))
 	}
 	m := p.newMember(x)
 	m.waits = &waitState{ids[0].Bytes[:], int(ranks), int(rank)}
 	m.asks = m.waits.asks()
-	if p.nccl.members.put(comm, m) != 0 {
+	if p.members.put(comm, m) != 0 {
 		return dispatch.ResultNcclInvalidArgument
 	}
 	go m.meet()
@@ -99,9 +99,9 @@ func (p *process) CommInit(c *dispatch.Call, comm dispatch.Comm, ranks, rank int
 }
 
 // CommSplit begins a split, in its turn among what the rank has issued. A rank that is in none of the parts is done with it.
-func (p *process) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32, h dispatch.Comm, _ []int32, _ []uint64, _ uint32) dispatch.Result {
+func (p *ncclCalls) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int32, h dispatch.Comm, _ []int32, _ []uint64, _ uint32) dispatch.Result {
 	if p.rebuild != nil {
-		return p.rebuild.part(comm, h, color)
+		return p.restorePart(comm, h, color)
 	}
 	m, r := p.readyComm(comm)
 	switch {
@@ -113,7 +113,7 @@ func (p *process) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int
 	var next *member
 	if color != collective.NoColour {
 		next = p.newMember(m.context)
-		if p.nccl.members.put(h, next) != 0 {
+		if p.members.put(h, next) != 0 {
 			return dispatch.ResultNcclInvalidArgument
 		}
 	}
@@ -141,7 +141,7 @@ func (p *process) CommSplit(_ *dispatch.Call, comm dispatch.Comm, color, key int
 // askAgain is how long a call waits for a communicator; whoever is told that it is in progress asks again.
 const askAgain = 10 * time.Second
 
-func (p *process) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (state, ranks, rank, dev int32, r dispatch.Result) {
+func (p *ncclCalls) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (state, ranks, rank, dev int32, r dispatch.Result) {
 	m, r := p.comm(comm)
 	if r != 0 {
 		return 0, 0, 0, 0, r
@@ -160,7 +160,7 @@ func (p *process) CommState(c *dispatch.Call, comm dispatch.Comm, wait uint32) (
 	return 0, int32(m.size), int32(m.rank), m.context.space.ordinal, 0
 }
 
-func (p *process) CommError(_ *dispatch.Call, comm dispatch.Comm, room uint32) (string, dispatch.Result) {
+func (p *ncclCalls) CommError(_ *dispatch.Call, comm dispatch.Comm, room uint32) (string, dispatch.Result) {
 	m, r := p.comm(comm)
 	if r != 0 {
 		return "", r
@@ -171,7 +171,7 @@ func (p *process) CommError(_ *dispatch.Call, comm dispatch.Comm, room uint32) (
 	return "", 0
 }
 
-func (p *process) CommFinalize(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
+func (p *ncclCalls) CommFinalize(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
 	m, r := p.readyComm(comm)
 	if r != 0 {
 		return r
@@ -182,8 +182,8 @@ func (p *process) CommFinalize(_ *dispatch.Call, comm dispatch.Comm) dispatch.Re
 	return 0
 }
 
-func (p *process) NcclCommDestroy(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
-	m, ok := p.server.giveUp(p, comm, false)
+func (p *ncclCalls) NcclCommDestroy(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
+	m, ok := p.cuts.GiveUp(p, comm, false)
 	if !ok {
 		return dispatch.ResultNcclInvalidArgument
 	}
@@ -192,8 +192,8 @@ func (p *process) NcclCommDestroy(_ *dispatch.Call, comm dispatch.Comm) dispatch
 	return 0
 }
 
-func (p *process) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
-	m, ok := p.server.giveUp(p, comm, true)
+func (p *ncclCalls) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.Result {
+	m, ok := p.cuts.GiveUp(p, comm, true)
 	if !ok {
 		return dispatch.ResultNcclInvalidArgument
 	}
@@ -204,7 +204,7 @@ func (p *process) NcclCommAbort(_ *dispatch.Call, comm dispatch.Comm) dispatch.R
 
 // NcclGroup issues a group. The streams of a communicator that has failed are held like those that were waiting then. If an
 // operation cannot be, then none is, and the communicators of the group fail: the program was told that it is issued.
-func (p *process) NcclGroup(c *dispatch.Call, _ []dispatch.Ncclcount, _ uint32, ops []dispatch.Ncclop, _ uint32, _ dispatch.Stream) dispatch.Result {
+func (p *ncclCalls) NcclGroup(c *dispatch.Call, _ []dispatch.Ncclcount, _ uint32, ops []dispatch.Ncclop, _ uint32, _ dispatch.Stream) dispatch.Result {
 	g := &group{p: p, call: c, parts: map[*member]*part{}, visits: map[backend.Stream]*visit{}}
 	var bad error
 	var members []*member
@@ -243,7 +243,7 @@ func (p *process) NcclGroup(c *dispatch.Call, _ []dispatch.Ncclcount, _ uint32, 
 // maxRedops is how many reductions of its own a communicator may have.
 const maxRedops = 1 << 16
 
-func (p *process) RedopCreate(_ *dispatch.Call, scalar []byte, _ uint32, at dispatch.Devptr, typ, residence int32, comm dispatch.Comm) (dispatch.Redop, dispatch.Result) {
+func (p *ncclCalls) RedopCreate(_ *dispatch.Call, scalar []byte, _ uint32, at dispatch.Devptr, typ, residence int32, comm dispatch.Comm) (dispatch.Redop, dispatch.Result) {
 	const inDevice, immediate = 0, 1
 	m, r := p.comm(comm)
 	if r != 0 {
@@ -271,7 +271,7 @@ func (p *process) RedopCreate(_ *dispatch.Call, scalar []byte, _ uint32, at disp
 	return m.lastOp, 0
 }
 
-func (p *process) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dispatch.Comm) dispatch.Result {
+func (p *ncclCalls) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dispatch.Comm) dispatch.Result {
 	m, r := p.comm(comm)
 	if r != 0 {
 		return r
@@ -289,7 +289,7 @@ func (p *process) NcclRedOpDestroy(_ *dispatch.Call, op dispatch.Redop, comm dis
 }
 
 // NcclCommRegister takes note of a buffer. Nothing is faster with it: collectives reach all memory.
-func (p *process) NcclCommRegister(_ *dispatch.Call, comm dispatch.Comm, ptr dispatch.Devptr, n uint64) (dispatch.Commreg, dispatch.Result) {
+func (p *ncclCalls) NcclCommRegister(_ *dispatch.Call, comm dispatch.Comm, ptr dispatch.Devptr, n uint64) (dispatch.Commreg, dispatch.Result) {
 	m, r := p.comm(comm)
 	if r != 0 {
 		return 0, r
@@ -297,25 +297,25 @@ func (p *process) NcclCommRegister(_ *dispatch.Call, comm dispatch.Comm, ptr dis
 	if s := p.spaceAt(backend.Addr(ptr)); s == nil || n == 0 {
 		return 0, dispatch.ResultNcclInvalidArgument
 	}
-	h, r := p.nccl.buffers.make(m)
+	h, r := p.buffers.make(m)
 	if r != 0 {
 		return 0, dispatch.ResultNcclSystemError
 	}
 	return h, 0
 }
 
-func (p *process) NcclCommDeregister(_ *dispatch.Call, comm dispatch.Comm, handle dispatch.Commreg) dispatch.Result {
+func (p *ncclCalls) NcclCommDeregister(_ *dispatch.Call, comm dispatch.Comm, handle dispatch.Commreg) dispatch.Result {
 	m, r := p.comm(comm)
 	if r != 0 {
 		return r
 	}
-	if of, ok := p.nccl.buffers.get(handle); !ok || of != m {
+	if of, ok := p.buffers.get(handle); !ok || of != m {
 		return dispatch.ResultNcclInvalidArgument
 	}
-	p.nccl.buffers.drop(handle)
+	p.buffers.drop(handle)
 	return 0
 }
 
 func (m *member) dropBuffers() {
-	m.p.nccl.buffers.dropIf(func(of *member) bool { return of == m })
+	m.p.buffers.dropIf(func(of *member) bool { return of == m })
 }

@@ -28,7 +28,7 @@ import (
 const farewellTime = 10 * time.Minute
 
 // address is where the others reach this server, "" if none of them needs to.
-func (f *fabric) address() (string, error) {
+func (f *collectives) address() (string, error) {
 	f.mu.Lock()
 	needed := f.net != nil || f.identity != nil
 	f.mu.Unlock()
@@ -43,7 +43,7 @@ func (f *fabric) address() (string, error) {
 }
 
 // reconnect makes all communicators again. If it fails, none is, and it may be called again.
-func (f *fabric) reconnect(ctx context.Context, peers map[int]string) error {
+func (f *collectives) reconnect(ctx context.Context, peers map[int]string) error {
 	reached := map[int]string{}
 	for n, at := range peers {
 		if at != "" {
@@ -81,7 +81,7 @@ func (f *fabric) reconnect(ctx context.Context, peers map[int]string) error {
 }
 
 // complete is reconnect for a server that needs no others.
-func (f *fabric) complete() error {
+func (f *collectives) complete() error {
 	f.mu.Lock()
 	back, self := f.back, f.self
 	f.mu.Unlock()
@@ -108,7 +108,7 @@ type reunion struct {
 }
 
 // remake makes communicators, all at the same time. There is none of those that have failed elsewhere.
-func (f *fabric) remake(ctx context.Context, n *Network, back map[string]*returning) (map[string]reunion, error) {
+func (f *collectives) remake(ctx context.Context, n *Network, back map[string]*returning) (map[string]reunion, error) {
 	type result struct {
 		name  string
 		comm  *collective.Comm
@@ -148,7 +148,7 @@ func (f *fabric) remake(ctx context.Context, n *Network, back map[string]*return
 }
 
 // again makes one communicator again, and waits until it is connected.
-func (f *fabric) again(ctx context.Context, n *Network, st *commState) (*collective.Comm, error) {
+func (f *collectives) again(ctx context.Context, n *Network, st *commState) (*collective.Comm, error) {
 	roster := collective.Roster{Key: make([]byte, 32), Members: []collective.Member{{Ranks: st.Ranks, Server: f.self}}}
 	if st.isHere() {
 		_, _ = rand.Read(roster.Key) // it never fails
@@ -171,7 +171,7 @@ func (f *fabric) again(ctx context.Context, n *Network, st *commState) (*collect
 
 // giveBack gives a communicator to its members. Those that are not there have left it; if there is none, the other servers are
 // told why, whenever they ask.
-func (f *fabric) giveBack(n *Network, b *returning, r reunion) {
+func (f *collectives) giveBack(n *Network, b *returning, r reunion) {
 	c := r.comm
 	if c == nil {
 		for _, m := range b.members {

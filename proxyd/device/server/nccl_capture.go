@@ -13,10 +13,10 @@ import (
 
 // collectiveRecorder is a stream whose work becomes nodes of a graph.
 type collectiveRecorder interface {
-	// recordCollective makes a node. Before a launch of a graph with it is queued, launch is to be called, once for each
+	// RecordCollective makes a node. Before a launch of a graph with it is queued, launch is to be called, once for each
 	// time that the node will run, for nodes in the order in which they were made: that is the order in which the rank
 	// issues its collectives. What launch returns is to be called in the stream's order after the launch, whatever became of it.
-	recordCollective(n backend.ExchangeNode, launch func() (after func())) error
+	RecordCollective(n backend.ExchangeNode, launch func() (after func())) error
 }
 
 // recorder finds where a group is recorded, if it is.
@@ -35,7 +35,7 @@ func (g *group) record(rec collectiveRecorder) dispatch.Result {
 		return dispatch.ResultNcclInvalidUsage
 	}
 	c := &captured{of: g.turns[0]}
-	if rec.recordCollective(c.node(), c.launch) != nil {
+	if rec.RecordCollective(c.node(), c.launch) != nil {
 		return dispatch.ResultNcclUnhandledCudaError
 	}
 	return 0

@@ -26,7 +26,7 @@ const handleMask = 1<<classShift - 1
 
 // uneven tells whether ranks that are here have issued different numbers of operations. The gates are shut. So it is known at once
 // that work will not end, and the gates open again.
-func uneven(all []*process) error {
+func uneven(all []*ncclCalls) error {
 	lines := map[*collective.Comm]*issued{}
 	for _, p := range all {
 		if p.isGone() {
@@ -37,7 +37,7 @@ func uneven(all []*process) error {
 			continue // it is gone
 		}
 		members := map[uint64]*member{}
-		hs, ms := sorted(&p.nccl.members)
+		hs, ms := sorted(&p.members)
 		for i, h := range hs {
 			members[uint64(h)&handleMask] = ms[i]
 			ms[i].counted(lines)

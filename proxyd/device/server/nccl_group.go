@@ -60,7 +60,7 @@ const (
 
 // group is a group being put together.
 type group struct {
-	p      *process
+	p      *ncclCalls
 	call   *dispatch.Call
 	parts  map[*member]*part
 	order  []*part
@@ -214,7 +214,7 @@ func (q *part) enter() {
 	defer q.m.mu.Unlock()
 	q.m.queue = append(q.m.queue, q)
 	q.m.open++
-	q.m.p.nccl.open.Add(1)
+	q.m.p.open.Add(1)
 }
 
 // begin is called when the stream's turn has come. It does not wait.

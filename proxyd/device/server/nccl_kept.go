@@ -19,7 +19,7 @@ const maxPast = 1024
 // maxCommSize is the size of the largest communicator.
 const maxCommSize = 1 << 16
 
-// kept is what fabric has for saves. Its mu guards it.
+// kept is what collectives has for saves. Its mu guards it.
 type kept struct {
 	live     map[*collective.Comm]struct{}
 	past     []commState // ended here, and not everywhere
@@ -59,7 +59,7 @@ type returning struct {
 }
 
 // keep has a communicator described in saves, until it has ended everywhere.
-func (f *fabric) keep(c *collective.Comm) {
+func (f *collectives) keep(c *collective.Comm) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.live[c]; known {
@@ -100,7 +100,7 @@ func commStateOf(c *collective.Comm) commState {
 }
 
 // describe writes down what a later life of this server needs, nil: nothing. Nothing is under way.
-func (f *fabric) describe() *networkState {
+func (f *collectives) describe() *networkState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := f.identity
@@ -125,7 +125,7 @@ func (f *fabric) describe() *networkState {
 }
 
 // restore takes what describe has written.
-func (f *fabric) restore(st *networkState) error {
+func (f *collectives) restore(st *networkState) error {
 	if st == nil {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (c *commState) check(self int) error {
 }
 
 // comesBack has a restored member get a communicator when that is made again.
-func (f *fabric) comesBack(name string, m *member) error {
+func (f *collectives) comesBack(name string, m *member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b := f.back[name]
@@ -182,14 +182,14 @@ func (f *fabric) comesBack(name string, m *member) error {
 }
 
 // asksAgain has a restored member go to its rendezvous when the job goes on.
-func (f *fabric) asksAgain(m *member) {
+func (f *collectives) asksAgain(m *member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asking = append(f.asking, m)
 }
 
 // ask sends them there.
-func (f *fabric) ask() {
+func (f *collectives) ask() {
 	f.mu.Lock()
 	all := f.asking
 	f.asking = nil
@@ -200,18 +200,18 @@ func (f *fabric) ask() {
 }
 
 // waits tells whether a rendezvous is not over.
-func (f *fabric) waits(id meeting.ID) bool {
+func (f *collectives) waits(id meeting.ID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.net == nil || f.net.Rendezvous.Waits(id)
 }
 
 // hold keeps communicators from coming to be, and release lets them.
-func (f *fabric) hold() { f.each((meeting.Rendezvous).Hold) }
+func (f *collectives) hold() { f.each((meeting.Rendezvous).Hold) }
 
-func (f *fabric) release() { f.each((meeting.Rendezvous).Release) }
+func (f *collectives) release() { f.each((meeting.Rendezvous).Release) }
 
-func (f *fabric) each(do func(meeting.Rendezvous)) {
+func (f *collectives) each(do func(meeting.Rendezvous)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.net != nil {

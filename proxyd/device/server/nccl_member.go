@@ -23,7 +23,7 @@ import (
 // on each of its streams; then it is the communicator's. When that has carried it out, the streams go on; if it failed,
 // the streams are held: see hold.
 type member struct {
-	p       *process
+	p       *ncclCalls
 	context *cudaContext // whose default streams it means, and whose device it is on
 
 	ctx     context.Context // of its making
@@ -79,7 +79,7 @@ const firstRedop dispatch.Redop = 5
 var errDeparted = errors.New("a rank's process has ended, or destroyed its context")
 
 // newMember makes a member that belongs to a context. It ends with its process.
-func (p *process) newMember(x *cudaContext) *member {
+func (p *ncclCalls) newMember(x *cudaContext) *member {
 	m := &member{
 		p: p, context: x, made: make(chan struct{}), redops: map[dispatch.Redop]*redop{}, oldOps: map[dispatch.Redop]*redop{}, lastOp: firstRedop - 1,
 	}
@@ -90,8 +90,8 @@ func (p *process) newMember(x *cudaContext) *member {
 
 // meet makes the communicator that m waits for. It returns when that is done, or has failed.
 func (m *member) meet() {
-	m.p.server.arrive(m)
-	comm, err := m.p.server.fabric.join(m.ctx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
+	m.p.cuts.Arrive(m)
+	comm, err := m.p.collectives.join(m.ctx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
 	m.connect(comm, m.waits.Rank, err)
 }
 
@@ -102,7 +102,7 @@ func (m *member) connect(comm *collective.Comm, rank int, err error) {
 	}
 	var team backend.Team
 	if err == nil {
-		team, err = m.p.server.fabric.ally(m.ctx, comm, rank, m.context.space.device.Device)
+		team, err = m.p.collectives.ally(m.ctx, comm, rank, m.context.space.device.Device)
 	}
 	m.mu.Lock()
 	m.comm, m.team, m.rank, m.waits = comm, team, rank, nil
@@ -115,12 +115,12 @@ func (m *member) connect(comm *collective.Comm, rank int, err error) {
 	err = m.err
 	m.mu.Unlock()
 	if comm != nil && err == nil {
-		m.p.server.fabric.keep(comm)
+		m.p.collectives.keep(comm)
 	}
 	if comm != nil && err != nil {
 		comm.Fail(err)
 	}
-	m.p.server.isMade(m, err)
+	m.p.cuts.IsMade(m, err)
 	close(m.made)
 	m.cancel(nil)
 }
@@ -293,7 +293,7 @@ func (m *member) completed() {
 	if leave {
 		m.left()
 	}
-	m.p.nccl.open.Add(-1)
+	m.p.open.Add(-1)
 }
 
 // hold keeps a stream from going on with bytes that were not received. Abort lets it, for then the program knows; as with
@@ -308,7 +308,7 @@ func (m *member) hold(done func(error), why error) {
 	var once sync.Once
 	end := func(err error) { once.Do(func() { done(err) }) }
 	m.held = append(m.held, end)
-	time.AfterFunc(m.p.server.fabric.mercy, func() {
+	time.AfterFunc(m.p.collectives.mercy, func() {
 		end(fmt.Errorf("nobody has aborted the communicator: %w: %w", why, backend.LaunchFailed))
 	})
 }

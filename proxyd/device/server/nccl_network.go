@@ -72,7 +72,7 @@ func ownAddress() string {
 	return loopback
 }
 
-// Defaults of fabric.
+// Defaults of collectives.
 const (
 	// meetingTime bounds the time from the first rank of a communicator to the last.
 	meetingTime = 10 * time.Minute
@@ -81,8 +81,8 @@ const (
 	mercy = 10 * time.Second
 )
 
-// fabric is what all processes of a server make communicators with.
-type fabric struct {
+// collectives is what all processes of a server make communicators with.
+type collectives struct {
 	ctx     context.Context
 	open    func(context.Context) (*Network, error)
 	self    int // the server's number
@@ -106,15 +106,15 @@ type sharedComm struct {
 	left int
 }
 
-func newFabric(ctx context.Context, self int, open func(context.Context) (*Network, error)) *fabric {
+func newCollectives(ctx context.Context, self int, open func(context.Context) (*Network, error)) *collectives {
 	if open == nil {
 		open = Alone
 	}
-	return &fabric{ctx: ctx, open: open, self: self, meeting: meetingTime, mercy: mercy, shared: map[string]*sharedComm{}}
+	return &collectives{ctx: ctx, open: open, self: self, meeting: meetingTime, mercy: mercy, shared: map[string]*sharedComm{}}
 }
 
 // network opens it when it is first needed: programs without collectives have none.
-func (f *fabric) network() (*Network, error) {
+func (f *collectives) network() (*Network, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -135,7 +135,7 @@ func (f *fabric) network() (*Network, error) {
 }
 
 // close ends all communicators.
-func (f *fabric) close() {
+func (f *collectives) close() {
 	f.mu.Lock()
 	n := f.net
 	f.closed = true
@@ -154,7 +154,7 @@ func (r arranged) Meet(context.Context, string, int, collective.Member) (collect
 }
 
 // join meets the other ranks, and returns the communicator that all ranks of this server share. It may still be connecting.
-func (f *fabric) join(ctx context.Context, id meeting.ID, size, rank int) (*collective.Comm, error) {
+func (f *collectives) join(ctx context.Context, id meeting.ID, size, rank int) (*collective.Comm, error) {
 	n, err := f.network()
 	if err != nil {
 		return nil, err

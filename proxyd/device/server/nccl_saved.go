@@ -16,7 +16,7 @@ import (
 )
 
 // memberState is a member of a communicator. The calls that made it are among the process's, for the order among all: see
-// rebuild.member. What it was configured with stands in them.
+// ncclCalls.restoreMember. What it was configured with stands in them.
 type memberState struct {
 	Handle     dispatch.Comm      `json:"handle"`
 	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": there is none, or it has failed
@@ -81,7 +81,7 @@ func (m *member) describe(h dispatch.Comm) memberState {
 		st.Redops = append(st.Redops, redopState{op, f.t, f.value, f.at, true})
 	}
 	slices.SortFunc(st.Redops, func(a, b redopState) int { return cmp.Compare(a.Op, b.Op) })
-	buffers, of := sorted(&m.p.nccl.buffers)
+	buffers, of := sorted(&m.p.buffers)
 	for i := range of {
 		if of[i] == m {
 			st.Registered = append(st.Registered, buffers[i])
@@ -101,7 +101,7 @@ func (m *member) describe(h dispatch.Comm) memberState {
 }
 
 // settled tells why the members cannot be described yet: something is under way. Nothing new is issued.
-func (s *ncclState) settled(f *fabric) error {
+func (s *ncclCalls) settled() error {
 	for _, m := range s.members.values() {
 		made := m.state()
 		m.mu.Lock()
@@ -110,7 +110,7 @@ func (s *ncclState) settled(f *fabric) error {
 		switch {
 		case open > 0:
 			return errors.New("it has not done all that was issued")
-		case waits != nil && !m.barred.Load() && !f.waits(meeting.ID(waits.ID)):
+		case waits != nil && !m.barred.Load() && !s.collectives.waits(meeting.ID(waits.ID)):
 			return errors.New("its members have just met")
 		case waits == nil && errors.Is(made, errBusy):
 			return errors.New("its members are being connected")
@@ -120,7 +120,7 @@ func (s *ncclState) settled(f *fabric) error {
 }
 
 // unsaved says why a member cannot be described, or "".
-func (s *ncclState) unsaved() string {
+func (s *ncclCalls) unsaved() string {
 	for _, m := range s.members.values() {
 		comm, err := m.communicator()
 		if err != nil {
@@ -131,7 +131,7 @@ func (s *ncclState) unsaved() string {
 			continue
 		}
 		for rank, n := range d.Servers {
-			if n == m.p.server.fabric.self != slices.Contains(d.Ranks, rank) {
+			if n == m.p.collectives.self != slices.Contains(d.Ranks, rank) {
 				return fmt.Sprintf("communicator %s: two of its device servers have the number %d", d.ID, n)
 			}
 		}
@@ -139,34 +139,34 @@ func (s *ncclState) unsaved() string {
 	return ""
 }
 
-// member is comm_init of a process that is restored: x is its context, and size how many ranks it was to have.
-func (r *rebuild) member(h dispatch.Comm, x *cudaContext, size int) dispatch.Result {
-	st := r.members[h]
+// restoreMember is comm_init of a process that is restored: x is its context, and size how many ranks it was to have.
+func (p *ncclCalls) restoreMember(h dispatch.Comm, x *cudaContext, size int) dispatch.Result {
+	st := p.restoring[h]
 	if st == nil {
 		// It was destroyed, and only what was captured names it.
 		st = &memberState{Size: size, Result: int32(dispatch.ResultNcclInvalidArgument), Why: "it was destroyed"}
 	}
-	m := r.p.newMember(x)
+	m := p.newMember(x)
 	if err := m.restore(st); err != nil {
-		r.p.log.Warn("a communicator is not what it was", "comm", h, "error", err)
+		p.log.Warn("a communicator is not what it was", "comm", h, "error", err)
 		return dispatch.ResultNcclInvalidArgument
 	}
-	if r.p.nccl.members.put(h, m) != 0 {
+	if p.members.put(h, m) != 0 {
 		return dispatch.ResultNcclInvalidArgument
 	}
 	for _, b := range st.Registered {
-		r.p.nccl.buffers.enterAt(b, m)
+		p.buffers.enterAt(b, m)
 	}
 	return 0
 }
 
-// part is comm_split of a process that is restored.
-func (r *rebuild) part(of, h dispatch.Comm, colour int32) dispatch.Result {
-	m, result := r.p.comm(of)
+// restorePart is comm_split of a process that is restored.
+func (p *ncclCalls) restorePart(of, h dispatch.Comm, colour int32) dispatch.Result {
+	m, result := p.comm(of)
 	if result != 0 || colour == collective.NoColour {
 		return result
 	}
-	return r.member(h, m.context, m.size)
+	return p.restoreMember(h, m.context, m.size)
 }
 
 // restore makes a new member what another one was. It has its communicator when the server is reconnected.
@@ -187,7 +187,7 @@ func (m *member) restore(st *memberState) error {
 			m.redops[s.Op] = f
 		}
 	}
-	f := m.p.server.fabric
+	f := m.p.collectives
 	switch {
 	case st.Waits != nil:
 		if len(st.Waits.ID) != len(meeting.ID{}) {
@@ -222,5 +222,22 @@ func (m *member) reunited(comm *collective.Comm, team backend.Team, err error) {
 	m.mu.Unlock()
 	if leaving {
 		m.left()
+	}
+}
+
+// describeMembers writes the members down. They are settled.
+func (p *ncclCalls) describeMembers() []memberState {
+	return each(&p.members, func(h dispatch.Comm, m *member) memberState { return m.describe(h) })
+}
+
+// restoreMembers has the calls that made the members make them what they were, until it is called with nil.
+func (p *ncclCalls) restoreMembers(all []memberState) {
+	if all == nil {
+		p.restoring = nil
+		return
+	}
+	p.restoring = make(map[dispatch.Comm]*memberState, len(all))
+	for i := range all {
+		p.restoring[all[i].Handle] = &all[i]
 	}
 }

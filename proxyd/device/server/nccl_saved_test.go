@@ -275,7 +275,7 @@ func communicatorsOf(t *testing.T, in Folder) string {
 // Two servers of one number cannot be told apart later.
 func TestSameNumber(t *testing.T) {
 	job := numbered(t, "test", 2)
-	job[1].fabric.self = 0
+	job[1].collectives.self = 0
 	world(t, job[0], job[1])
 	_, err := job[0].Save(t.Context(), Folder(t.TempDir()), SaveOptions{})
 	if !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "two of its device servers have the number 0") {

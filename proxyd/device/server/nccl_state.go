@@ -10,8 +10,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
 )
 
-// ncclState is what a process has of communicators and what belongs to them.
-type ncclState struct {
+// cutObserver is told what a cut of the job must know of communicators' members. cutKeeper has the methods' contracts.
+type cutObserver interface {
+	Arrive(m *member)
+	IsMade(m *member, err error)
+	GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*member, bool)
+}
+
+// ncclCalls implements dispatch.NcclCalls. It has a process's communicators and what belongs to them.
+type ncclCalls struct {
+	*core
+	collectives *collectives
+	cuts        cutObserver
+	restoring   map[dispatch.Comm]*memberState // of a process that is being restored, else nil
+
 	members table[dispatch.Comm, *member]
 	buffers table[dispatch.Commreg, *member]
 
@@ -19,7 +31,7 @@ type ncclState struct {
 	open    atomic.Int64  // parts of them that are not complete, of all members
 }
 
-func (s *ncclState) tables() map[replay.Class]handles {
+func (s *ncclCalls) tables() map[replay.Class]handles {
 	return map[replay.Class]handles{"comm": &s.members, "commreg": &s.buffers}
 }
 
@@ -28,7 +40,7 @@ var ncclWaits = []string{"comm_state"}
 
 // contextEnded drops what belongs to a context that is being destroyed. It does not wait: work of its streams that waits for
 // other ranks would hold up the end.
-func (s *ncclState) contextEnded(x *cudaContext) {
+func (s *ncclCalls) contextEnded(x *cudaContext) {
 	for _, m := range s.members.values() {
 		if m.context == x {
 			m.depart()
@@ -36,12 +48,21 @@ func (s *ncclState) contextEnded(x *cudaContext) {
 	}
 }
 
-// end drops everything. No call is under way, and the spaces are closed.
-func (s *ncclState) end(p *process) {
+func newNCCLCalls(p *core, c *collectives, cuts cutObserver) *ncclCalls {
+	s := &ncclCalls{core: p, collectives: c, cuts: cuts}
+	s.buffers.class = bufferClass
+	return s
+}
+
+// endMembers drops everything, and returns how many members there were. No call is under way, and the spaces are closed.
+func (s *ncclCalls) endMembers(killed bool) int {
 	handles, members := sorted(&s.members)
 	for i, m := range members {
 		m.depart()
-		p.server.giveUp(p, handles[i], !p.exits)
+		s.cuts.GiveUp(s, handles[i], killed)
 	}
-	p.server.ended(p, !p.exits && len(members) > 0)
+	return len(members)
 }
+
+// countHandled counts a counted message that was handled.
+func (s *ncclCalls) countHandled() { s.handled.Add(1) }

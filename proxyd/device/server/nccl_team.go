@@ -34,7 +34,7 @@ const (
 
 // ally has a rank, whose communicator was connected a moment ago, join its team; it returns nil if there is none. d is nil for a rank whose process
 // has left it. All ranks do so at the same time.
-func (f *fabric) ally(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
+func (f *collectives) ally(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
 	if !f.teams || comm.Size() == 1 {
 		return nil, nil
 	}
@@ -76,7 +76,7 @@ func (f *fabric) ally(ctx context.Context, comm *collective.Comm, rank int, d ba
 }
 
 // introduce has all ranks tell each other their cards.
-func (f *fabric) introduce(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) ([]byte, error) {
+func (f *collectives) introduce(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) ([]byte, error) {
 	card, all := make([]byte, cardSize), make([]byte, cardSize*comm.Size())
 	if t, is := d.(backend.Teams); is && t.Teams() == nil {
 		info := d.Info()
@@ -105,7 +105,7 @@ func (f *fabric) introduce(ctx context.Context, comm *collective.Comm, rank int,
 }
 
 // allyAll has the ranks of a communicator that was made again join their team.
-func (f *fabric) allyAll(ctx context.Context, comm *collective.Comm, b *returning) (map[int]backend.Team, error) {
+func (f *collectives) allyAll(ctx context.Context, comm *collective.Comm, b *returning) (map[int]backend.Team, error) {
 	var mu sync.Mutex
 	teams := map[int]backend.Team{}
 	var errs []error
@@ -137,7 +137,7 @@ func (m *member) carries(op *collective.Op) bool {
 	case op.Type >= collective.Float8E4M3:
 		return false // which not every NCCL has
 	}
-	return !m.p.server.fabric.exact || exact(op)
+	return !m.p.collectives.exact || exact(op)
 }
 
 // exact tells whether a reduction has one result, whatever the order in which it is made.
@@ -224,7 +224,7 @@ func (q *part) divide() (lent []backend.TeamOp, rest []collective.Op) {
 		case op.Count > 0:
 			lent = append(lent, q.lent(i))
 			if op.Kind <= collective.ReduceScatter && !exact(op) {
-				q.m.p.server.fabric.rounded.Store(true)
+				q.m.p.collectives.rounded.Store(true)
 			}
 		}
 	}

@@ -112,8 +112,8 @@ func servers(t testing.TB, n int) []*Server {
 	var all []*Server
 	for i := range n {
 		s := newServer(t, 2)
-		s.fabric.self = i
-		s.fabric.open = OverTCP("127.0.0.1")
+		s.collectives.self = i
+		s.collectives.open = OverTCP("127.0.0.1")
 		all = append(all, s)
 	}
 	return all
@@ -297,7 +297,7 @@ func TestDeath(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			nodes := servers(t, 2)
 			for _, s := range nodes {
-				s.fabric.mercy = time.Hour
+				s.collectives.mercy = time.Hour
 			}
 			var on []*Server
 			for _, i := range tc.on {
@@ -332,7 +332,7 @@ func TestDeath(t *testing.T) {
 // Who does not look does not go on with what was not received.
 func TestMercyEnds(t *testing.T) {
 	s := newServer(t, 2)
-	s.fabric.mercy = time.Millisecond
+	s.collectives.mercy = time.Millisecond
 	all := world(t, s, s)
 	all[0].allReduce(t, 1)
 	all[1].p.end("a test")
@@ -442,7 +442,7 @@ func TestHostileGroups(t *testing.T) {
 // Ranks that do not come, or that cannot be, are no reason to wait.
 func TestMeetingFails(t *testing.T) {
 	s := newServer(t, 2)
-	s.fabric.meeting = time.Millisecond
+	s.collectives.meeting = time.Millisecond
 	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.want(int32(dispatch.ResultNcclUnhandledCudaError), "comm_init", uint64(commA), int32(1), int32(0), uint64(1), [128]byte{}, int32(1), uint64(0), uint64(0), uint32(0))
@@ -485,7 +485,7 @@ func capture(t *testing.T, s *Server) {
 		if !m.connected() {
 			t.Fatal("not made")
 		}
-		g := &group{p: r.p, call: &dispatch.Call{Context: ctxA}, parts: map[*member]*part{}, visits: map[backend.Stream]*visit{}}
+		g := &group{p: r.p.ncclCalls, call: &dispatch.Call{Context: ctxA}, parts: map[*member]*part{}, visits: map[backend.Stream]*visit{}}
 		if err := g.add(m, op(streamA)); err != nil {
 			t.Fatal(err)
 		}

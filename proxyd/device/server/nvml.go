@@ -7,12 +7,17 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
+
+// nvmlCalls implements dispatch.NvmlCalls. All of the job's devices are shown, whichever the program sees.
+type nvmlCalls struct {
+	*core
+	attached func() []*core // the job's processes, in no order
+}
 
 // What NVML says of the driver. Devices are as the program sees them: those of its job, with the memory that it may use.
 const (
@@ -21,12 +26,12 @@ const (
 )
 
 // nvmlDevice finds the device of a handle.
-func (p *process) nvmlDevice(h dispatch.Nvmldevice) (int32, *backend.Info, dispatch.Result) {
+func (p *nvmlCalls) nvmlDevice(h dispatch.Nvmldevice) (int32, *backend.Info, dispatch.Result) {
 	n := uint64(h) - nvmlClass.handle(1)
-	if n >= uint64(len(p.server.devices)) {
+	if n >= uint64(len(p.jobDevices)) {
 		return 0, nil, dispatch.ResultNvmlInvalidArgument
 	}
-	return int32(n), p.server.devices[n].Info(), 0
+	return int32(n), p.jobDevices[n].Info(), 0
 }
 
 // nvmlHandle is the handle of a device, which must be there.
@@ -35,7 +40,7 @@ func nvmlHandle(dev int32) dispatch.Nvmldevice {
 }
 
 // nvmlAttribute is an attribute of a device.
-func (p *process) nvmlAttribute(h dispatch.Nvmldevice, a backend.Attribute) (uint32, dispatch.Result) {
+func (p *nvmlCalls) nvmlAttribute(h dispatch.Nvmldevice, a backend.Attribute) (uint32, dispatch.Result) {
 	_, info, r := p.nvmlDevice(h)
 	if r != 0 {
 		return 0, r
@@ -58,50 +63,50 @@ func uuidText(u [16]byte) string {
 }
 
 // NvmlInitV2 implements dispatch.Backend, as all below. Nothing is to be initialised.
-func (p *process) NvmlInitV2(*dispatch.Call) dispatch.Result                { return 0 }
-func (p *process) NvmlInitWithFlags(*dispatch.Call, uint32) dispatch.Result { return 0 }
-func (p *process) NvmlShutdown(*dispatch.Call) dispatch.Result              { return 0 }
+func (p *nvmlCalls) NvmlInitV2(*dispatch.Call) dispatch.Result                { return 0 }
+func (p *nvmlCalls) NvmlInitWithFlags(*dispatch.Call, uint32) dispatch.Result { return 0 }
+func (p *nvmlCalls) NvmlShutdown(*dispatch.Call) dispatch.Result              { return 0 }
 
-func (p *process) NvmlSystemGetDriverVersion(_ *dispatch.Call, n uint32) (string, dispatch.Result) {
+func (p *nvmlCalls) NvmlSystemGetDriverVersion(_ *dispatch.Call, n uint32) (string, dispatch.Result) {
 	return fits(driverName, n)
 }
 
-func (p *process) NvmlSystemGetNVMLVersion(_ *dispatch.Call, n uint32) (string, dispatch.Result) {
+func (p *nvmlCalls) NvmlSystemGetNVMLVersion(_ *dispatch.Call, n uint32) (string, dispatch.Result) {
 	return fits(nvmlVersion, n)
 }
 
-func (p *process) NvmlSystemGetCudaDriverVersion(*dispatch.Call) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlSystemGetCudaDriverVersion(*dispatch.Call) (int32, dispatch.Result) {
 	return DriverVersion, 0
 }
 
-func (p *process) NvmlSystemGetCudaDriverVersionV2(*dispatch.Call) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlSystemGetCudaDriverVersionV2(*dispatch.Call) (int32, dispatch.Result) {
 	return DriverVersion, 0
 }
 
-func (p *process) NvmlDeviceGetCountV2(*dispatch.Call) (uint32, dispatch.Result) {
-	return uint32(len(p.server.devices)), 0
+func (p *nvmlCalls) NvmlDeviceGetCountV2(*dispatch.Call) (uint32, dispatch.Result) {
+	return uint32(len(p.jobDevices)), 0
 }
 
-func (p *process) NvmlDeviceGetHandleByIndexV2(_ *dispatch.Call, index uint32) (dispatch.Nvmldevice, dispatch.Result) {
-	if uint64(index) >= uint64(len(p.server.devices)) {
+func (p *nvmlCalls) NvmlDeviceGetHandleByIndexV2(_ *dispatch.Call, index uint32) (dispatch.Nvmldevice, dispatch.Result) {
+	if uint64(index) >= uint64(len(p.jobDevices)) {
 		return 0, dispatch.ResultNvmlInvalidArgument
 	}
 	return nvmlHandle(int32(index)), 0
 }
 
-func (p *process) NvmlDeviceGetHandleByPciBusIdV2(_ *dispatch.Call, id string) (dispatch.Nvmldevice, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetHandleByPciBusIdV2(_ *dispatch.Call, id string) (dispatch.Nvmldevice, dispatch.Result) {
 	if _, ok := parseBusID(id); !ok {
 		return 0, dispatch.ResultNvmlInvalidArgument
 	}
-	dev := p.server.deviceAt(id)
+	dev := deviceAt(p.jobDevices, id)
 	if dev < 0 {
 		return 0, dispatch.ResultNvmlNotFound
 	}
 	return nvmlHandle(int32(dev)), 0
 }
 
-func (p *process) NvmlDeviceGetHandleByUUID(_ *dispatch.Call, id string) (dispatch.Nvmldevice, dispatch.Result) {
-	for i, d := range p.server.devices {
+func (p *nvmlCalls) NvmlDeviceGetHandleByUUID(_ *dispatch.Call, id string) (dispatch.Nvmldevice, dispatch.Result) {
+	for i, d := range p.jobDevices {
 		if strings.EqualFold(uuidText(d.Info().UUID), id) {
 			return nvmlHandle(int32(i)), 0
 		}
@@ -109,16 +114,16 @@ func (p *process) NvmlDeviceGetHandleByUUID(_ *dispatch.Call, id string) (dispat
 	return 0, dispatch.ResultNvmlNotFound
 }
 
-func (p *process) NvmlDeviceGetIndex(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetIndex(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
 	i, _, r := p.nvmlDevice(dev)
 	return uint32(i), r
 }
 
-func (p *process) NvmlDeviceGetMinorNumber(c *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetMinorNumber(c *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
 	return p.NvmlDeviceGetIndex(c, dev)
 }
 
-func (p *process) NvmlDeviceGetName(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32) (string, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetName(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32) (string, dispatch.Result) {
 	_, info, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return "", r
@@ -126,7 +131,7 @@ func (p *process) NvmlDeviceGetName(_ *dispatch.Call, dev dispatch.Nvmldevice, n
 	return fits(info.Name, n)
 }
 
-func (p *process) NvmlDeviceGetUUID(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32) (string, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetUUID(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32) (string, dispatch.Result) {
 	_, info, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return "", r
@@ -134,7 +139,7 @@ func (p *process) NvmlDeviceGetUUID(_ *dispatch.Call, dev dispatch.Nvmldevice, n
 	return fits(uuidText(info.UUID), n)
 }
 
-func (p *process) NvmlDeviceGetCudaComputeCapability(_ *dispatch.Call, dev dispatch.Nvmldevice) (major, minor int32, r dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetCudaComputeCapability(_ *dispatch.Call, dev dispatch.Nvmldevice) (major, minor int32, r dispatch.Result) {
 	_, info, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return 0, 0, r
@@ -145,7 +150,7 @@ func (p *process) NvmlDeviceGetCudaComputeCapability(_ *dispatch.Call, dev dispa
 // architectures are NVML's numbers of them, by compute capability.
 var architectures = map[[2]int32]uint32{{7, 0}: 5, {7, 5}: 6, {8, 0}: 7, {8, 6}: 7, {8, 9}: 8, {9, 0}: 9, {10, 0}: 10}
 
-func (p *process) NvmlDeviceGetArchitecture(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetArchitecture(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
 	_, info, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return 0, r
@@ -156,11 +161,11 @@ func (p *process) NvmlDeviceGetArchitecture(_ *dispatch.Call, dev dispatch.Nvmld
 	return math.MaxUint32, 0 // unknown
 }
 
-func (p *process) NvmlDeviceGetMemoryBusWidth(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetMemoryBusWidth(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
 	return p.nvmlAttribute(dev, backend.MemoryBusWidth)
 }
 
-func (p *process) NvmlDeviceGetPciInfoV3(_ *dispatch.Call, dev dispatch.Nvmldevice) (dispatch.Nvmlpci, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetPciInfoV3(_ *dispatch.Call, dev dispatch.Nvmldevice) (dispatch.Nvmlpci, dispatch.Result) {
 	_, info, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return dispatch.Nvmlpci{}, r
@@ -172,23 +177,7 @@ func (p *process) NvmlDeviceGetPciInfoV3(_ *dispatch.Call, dev dispatch.Nvmldevi
 	return v, 0
 }
 
-// used is how much of a device its spaces have allocated: the program sees its own, as cuMemGetInfo says it.
-func (p *process) used(dev int32) uint64 {
-	ordinal := slices.Index(p.view, int(dev))
-	if ordinal < 0 {
-		return 0
-	}
-	p.mu.Lock()
-	s := p.devices[ordinal].space
-	p.mu.Unlock()
-	if s == nil {
-		return 0
-	}
-	free, total := s.Info()
-	return total - free
-}
-
-func (p *process) NvmlDeviceGetMemoryInfo(_ *dispatch.Call, dev dispatch.Nvmldevice) (dispatch.Nvmlmemory, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetMemoryInfo(_ *dispatch.Call, dev dispatch.Nvmldevice) (dispatch.Nvmlmemory, dispatch.Result) {
 	i, info, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return dispatch.Nvmlmemory{}, r
@@ -197,7 +186,7 @@ func (p *process) NvmlDeviceGetMemoryInfo(_ *dispatch.Call, dev dispatch.Nvmldev
 	return dispatch.Nvmlmemory{Total: info.Memory, Free: info.Memory - used, Used: used}, 0
 }
 
-func (p *process) NvmlDeviceGetMemoryInfoV2(c *dispatch.Call, dev dispatch.Nvmldevice, memory dispatch.Nvmlmemory2) (dispatch.Nvmlmemory2, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetMemoryInfoV2(c *dispatch.Call, dev dispatch.Nvmldevice, memory dispatch.Nvmlmemory2) (dispatch.Nvmlmemory2, dispatch.Result) {
 	const version = 40 | 2<<24 // the size of the struct and its number
 	if memory.Version != version {
 		return memory, dispatch.ResultNvmlArgumentVersionMismatch
@@ -207,7 +196,7 @@ func (p *process) NvmlDeviceGetMemoryInfoV2(c *dispatch.Call, dev dispatch.Nvmld
 }
 
 // NvmlDeviceGetUtilizationRates says that devices are in use exactly while memory of them is.
-func (p *process) NvmlDeviceGetUtilizationRates(_ *dispatch.Call, dev dispatch.Nvmldevice) (dispatch.Nvmlutil, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetUtilizationRates(_ *dispatch.Call, dev dispatch.Nvmldevice) (dispatch.Nvmlutil, dispatch.Result) {
 	i, info, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return dispatch.Nvmlutil{}, r
@@ -216,7 +205,7 @@ func (p *process) NvmlDeviceGetUtilizationRates(_ *dispatch.Call, dev dispatch.N
 }
 
 // nvmlClock is the clock of the processors or of the memory.
-func (p *process) nvmlClock(dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
+func (p *nvmlCalls) nvmlClock(dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
 	const memory, video = 2, 3
 	if clock < 0 || clock > video {
 		return 0, dispatch.ResultNvmlInvalidArgument
@@ -229,66 +218,66 @@ func (p *process) nvmlClock(dev dispatch.Nvmldevice, clock int32) (uint32, dispa
 	return khz / 1000, r
 }
 
-func (p *process) NvmlDeviceGetClockInfo(_ *dispatch.Call, dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetClockInfo(_ *dispatch.Call, dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
 	return p.nvmlClock(dev, clock)
 }
 
-func (p *process) NvmlDeviceGetMaxClockInfo(_ *dispatch.Call, dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetMaxClockInfo(_ *dispatch.Call, dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
 	return p.nvmlClock(dev, clock)
 }
 
-func (p *process) NvmlDeviceGetApplicationsClock(_ *dispatch.Call, dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetApplicationsClock(_ *dispatch.Call, dev dispatch.Nvmldevice, clock int32) (uint32, dispatch.Result) {
 	return p.nvmlClock(dev, clock)
 }
 
-func (p *process) NvmlDeviceGetComputeMode(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetComputeMode(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
 	v, r := p.nvmlAttribute(dev, backend.ComputeMode)
 	return int32(v), r
 }
 
 // nvmlZero is what is off, or is not counted.
-func (p *process) nvmlZero(dev dispatch.Nvmldevice) dispatch.Result {
+func (p *nvmlCalls) nvmlZero(dev dispatch.Nvmldevice) dispatch.Result {
 	_, _, r := p.nvmlDevice(dev)
 	return r
 }
 
-func (p *process) NvmlDeviceGetPersistenceMode(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetPersistenceMode(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
 	return 1, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetDisplayMode(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetDisplayMode(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetDisplayActive(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetDisplayActive(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetPerformanceState(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetPerformanceState(_ *dispatch.Call, dev dispatch.Nvmldevice) (int32, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetMultiGpuBoard(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetMultiGpuBoard(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetCurrentClocksThrottleReasons(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint64, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetCurrentClocksThrottleReasons(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint64, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetCurrentClocksEventReasons(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint64, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetCurrentClocksEventReasons(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint64, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceIsMigDeviceHandle(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceIsMigDeviceHandle(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetMaxMigDeviceCount(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetMaxMigDeviceCount(_ *dispatch.Call, dev dispatch.Nvmldevice) (uint32, dispatch.Result) {
 	return 0, p.nvmlZero(dev)
 }
 
-func (p *process) NvmlDeviceGetTopologyCommonAncestor(_ *dispatch.Call, one, other dispatch.Nvmldevice) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetTopologyCommonAncestor(_ *dispatch.Call, one, other dispatch.Nvmldevice) (int32, dispatch.Result) {
 	const internal, node = 0, 40
 	a, _, r := p.nvmlDevice(one)
 	if r != 0 {
@@ -301,7 +290,7 @@ func (p *process) NvmlDeviceGetTopologyCommonAncestor(_ *dispatch.Call, one, oth
 	return node, r
 }
 
-func (p *process) NvmlDeviceGetP2PStatus(_ *dispatch.Call, one, other dispatch.Nvmldevice, _ int32) (int32, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetP2PStatus(_ *dispatch.Call, one, other dispatch.Nvmldevice, _ int32) (int32, dispatch.Result) {
 	const ok = 0
 	if r := p.nvmlZero(one); r != 0 {
 		return 0, r
@@ -310,16 +299,16 @@ func (p *process) NvmlDeviceGetP2PStatus(_ *dispatch.Call, one, other dispatch.N
 }
 
 // NvmlDeviceGetComputeRunningProcessesV3 lists those of the job that use the device, by the numbers by which the server sees them.
-func (p *process) NvmlDeviceGetComputeRunningProcessesV3(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32, wantList bool) (uint32, []dispatch.Nvmlprocess, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetComputeRunningProcessesV3(_ *dispatch.Call, dev dispatch.Nvmldevice, n uint32, wantList bool) (uint32, []dispatch.Nvmlprocess, dispatch.Result) {
 	i, _, r := p.nvmlDevice(dev)
 	if r != 0 {
 		return 0, nil, r
 	}
 	var list []dispatch.Nvmlprocess
-	for _, q := range p.server.all() {
+	for _, q := range p.attached() {
 		if q.uses(i) {
 			list = append(list, dispatch.Nvmlprocess{
-				Pid: uint32(q.peer.Memory()), UsedGpuMemory: q.used(i), GpuInstanceId: math.MaxUint32, ComputeInstanceId: math.MaxUint32,
+				Pid: uint32(q.pid()), UsedGpuMemory: q.used(i), GpuInstanceId: math.MaxUint32, ComputeInstanceId: math.MaxUint32,
 			})
 		}
 	}
@@ -333,13 +322,6 @@ func (p *process) NvmlDeviceGetComputeRunningProcessesV3(_ *dispatch.Call, dev d
 	return count, list, 0
 }
 
-func (p *process) NvmlDeviceGetGraphicsRunningProcessesV3(_ *dispatch.Call, dev dispatch.Nvmldevice, _ uint32, _ bool) (uint32, []dispatch.Nvmlprocess, dispatch.Result) {
+func (p *nvmlCalls) NvmlDeviceGetGraphicsRunningProcessesV3(_ *dispatch.Call, dev dispatch.Nvmldevice, _ uint32, _ bool) (uint32, []dispatch.Nvmlprocess, dispatch.Result) {
 	return 0, nil, p.nvmlZero(dev)
-}
-
-// uses tells whether the process has a space on a device.
-func (p *process) uses(dev int32) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.devices[dev].space != nil
 }

@@ -15,7 +15,7 @@ type fit struct {
 	threads           uint32 // in any block of it
 }
 
-func (p *process) fit(c *dispatch.Call, h dispatch.Function) (fit, dispatch.Result) {
+func (p *launchCalls) fit(c *dispatch.Call, h dispatch.Function) (fit, dispatch.Result) {
 	f, r := p.function(c, h)
 	if r != 0 {
 		return fit{}, r
@@ -39,11 +39,11 @@ func (f fit) blocks(threads uint32, shared uint64) int32 {
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessor implements dispatch.Backend, as all below.
-func (p *process) OccupancyMaxActiveBlocksPerMultiprocessor(c *dispatch.Call, h dispatch.Function, size int32, shared uint64) (int32, dispatch.Result) {
+func (p *launchCalls) OccupancyMaxActiveBlocksPerMultiprocessor(c *dispatch.Call, h dispatch.Function, size int32, shared uint64) (int32, dispatch.Result) {
 	return p.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c, h, size, shared, 0)
 }
 
-func (p *process) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *dispatch.Call, h dispatch.Function, size int32, shared uint64, flags uint32) (int32, dispatch.Result) {
+func (p *launchCalls) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *dispatch.Call, h dispatch.Function, size int32, shared uint64, flags uint32) (int32, dispatch.Result) {
 	const noCachingOverride = 1
 	f, r := p.fit(c, h)
 	switch {
@@ -56,7 +56,7 @@ func (p *process) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(c *dispatch
 }
 
 // OccupancyAvailableDynamicSMemPerBlock is how much each block may have when so many of them are to fit.
-func (p *process) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h dispatch.Function, blocks, size int32) (uint64, dispatch.Result) {
+func (p *launchCalls) OccupancyAvailableDynamicSMemPerBlock(c *dispatch.Call, h dispatch.Function, blocks, size int32) (uint64, dispatch.Result) {
 	f, r := p.fit(c, h)
 	switch {
 	case r != 0:

@@ -48,7 +48,7 @@ func (b *bufferIDs) freed(a backend.Addr) {
 }
 
 // PointerFacts finds the allocation that holds an address: NOT_FOUND if it is nobody's, or pinned memory, which the shim knows.
-func (p *process) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint32, ctx dispatch.Context, dev int32, begin, n, id uint64, pool dispatch.Mempool, r dispatch.Result) {
+func (p *memoryCalls) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint32, ctx dispatch.Context, dev int32, begin, n, id uint64, pool dispatch.Mempool, r dispatch.Result) {
 	s := p.spaceAt(backend.Addr(ptr))
 	if s == nil {
 		return 0, 0, 0, 0, 0, 0, 0, dispatch.ResultNotFound
@@ -69,7 +69,7 @@ func (p *process) PointerFacts(_ *dispatch.Call, ptr dispatch.Devptr) (kind uint
 }
 
 // poolOf is the handle of a space's pool, 0 if the program has none.
-func (p *process) poolOf(s *space, id backend.PoolID) dispatch.Mempool {
+func (p *memoryCalls) poolOf(s *space, id backend.PoolID) dispatch.Mempool {
 	p.pools.mu.RLock()
 	defer p.pools.mu.RUnlock()
 	for h, m := range p.pools.all {

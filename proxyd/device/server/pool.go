@@ -15,8 +15,14 @@ type memoryPool struct {
 	props dispatch.Poolprops
 }
 
+// devicePools are the pools that a process has asked for of a device. memoryCalls.mu guards them.
+type devicePools struct {
+	defaults dispatch.Mempool // the handle of the default pool, 0 until it was asked for
+	pool     dispatch.Mempool // the current one, 0: the default
+}
+
 // pool finds a pool: INVALID_VALUE if there is none.
-func (p *process) pool(h dispatch.Mempool) (*memoryPool, dispatch.Result) {
+func (p *memoryCalls) pool(h dispatch.Mempool) (*memoryPool, dispatch.Result) {
 	m, ok := p.pools.get(h)
 	if !ok {
 		return nil, dispatch.ResultInvalidValue
@@ -25,14 +31,14 @@ func (p *process) pool(h dispatch.Mempool) (*memoryPool, dispatch.Result) {
 }
 
 // defaultPool is the handle of a device's default pool.
-func (p *process) defaultPool(dev int32) (dispatch.Mempool, dispatch.Result) {
+func (p *memoryCalls) defaultPool(dev int32) (dispatch.Mempool, dispatch.Result) {
 	s, r := p.space(dev)
 	if r != 0 {
 		return 0, r
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := &p.devices[dev]
+	d := &p.devicePools[dev]
 	if d.defaults == 0 {
 		d.defaults, r = p.pools.make(&memoryPool{space: s, id: backend.DefaultPool})
 	}
@@ -40,7 +46,7 @@ func (p *process) defaultPool(dev int32) (dispatch.Mempool, dispatch.Result) {
 }
 
 // MemPoolCreate implements dispatch.Backend, as all below.
-func (p *process) MemPoolCreate(_ *dispatch.Call, props dispatch.Poolprops) (dispatch.Mempool, dispatch.Result) {
+func (p *memoryCalls) MemPoolCreate(_ *dispatch.Call, props dispatch.Poolprops) (dispatch.Mempool, dispatch.Result) {
 	switch {
 	case props.AllocType != typePinned:
 		return 0, dispatch.ResultInvalidValue
@@ -62,7 +68,7 @@ func (p *process) MemPoolCreate(_ *dispatch.Call, props dispatch.Poolprops) (dis
 	return h, r
 }
 
-func (p *process) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) dispatch.Result {
+func (p *memoryCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) dispatch.Result {
 	m, r := p.pool(pool)
 	if r != 0 {
 		return r
@@ -73,13 +79,13 @@ func (p *process) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) dispat
 	p.pools.drop(pool)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d := &p.devices[m.space.ordinal]; d.pool == pool {
+	if d := &p.devicePools[m.space.ordinal]; d.pool == pool {
 		d.pool = 0 // the default one is the current one again
 	}
 	return 0
 }
 
-func (p *process) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep uint64) dispatch.Result {
+func (p *memoryCalls) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep uint64) dispatch.Result {
 	m, r := p.pool(pool)
 	if r != 0 {
 		return r
@@ -87,7 +93,7 @@ func (p *process) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep ui
 	return p.result(m.space.TrimPool(m.id, keep))
 }
 
-func (p *process) PoolSet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32, value uint64) dispatch.Result {
+func (p *memoryCalls) PoolSet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32, value uint64) dispatch.Result {
 	m, r := p.pool(pool)
 	if r != 0 {
 		return r
@@ -96,7 +102,7 @@ func (p *process) PoolSet(_ *dispatch.Call, pool dispatch.Mempool, attribute int
 }
 
 // PoolGet knows the attributes of CUDA 13 too, which say how the pool was made.
-func (p *process) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32) (uint64, dispatch.Result) {
+func (p *memoryCalls) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32) (uint64, dispatch.Result) {
 	const allocType, handleTypes, locationID, locationType, maxSize, decompress = 9, 10, 11, 12, 13, 14
 	m, r := p.pool(pool)
 	if r != 0 {
@@ -118,7 +124,7 @@ func (p *process) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute int
 	return v, p.result(err)
 }
 
-func (p *process) MemPoolSetAccess(_ *dispatch.Call, pool dispatch.Mempool, list []dispatch.Access, _ uint64) dispatch.Result {
+func (p *memoryCalls) MemPoolSetAccess(_ *dispatch.Call, pool dispatch.Mempool, list []dispatch.Access, _ uint64) dispatch.Result {
 	m, r := p.pool(pool)
 	if r != 0 {
 		return r
@@ -142,7 +148,7 @@ func (p *process) MemPoolSetAccess(_ *dispatch.Call, pool dispatch.Mempool, list
 	return 0
 }
 
-func (p *process) MemPoolGetAccess(_ *dispatch.Call, pool dispatch.Mempool, where dispatch.Location) (int32, dispatch.Result) {
+func (p *memoryCalls) MemPoolGetAccess(_ *dispatch.Call, pool dispatch.Mempool, where dispatch.Location) (int32, dispatch.Result) {
 	m, r := p.pool(pool)
 	if r != 0 {
 		return 0, r
@@ -159,7 +165,7 @@ func (p *process) MemPoolGetAccess(_ *dispatch.Call, pool dispatch.Mempool, wher
 	return accessNone, 0
 }
 
-func (p *process) DeviceSetMemPool(_ *dispatch.Call, dev int32, pool dispatch.Mempool) dispatch.Result {
+func (p *memoryCalls) DeviceSetMemPool(_ *dispatch.Call, dev int32, pool dispatch.Mempool) dispatch.Result {
 	if _, r := p.info(dev); r != 0 {
 		return r
 	}
@@ -172,16 +178,16 @@ func (p *process) DeviceSetMemPool(_ *dispatch.Call, dev int32, pool dispatch.Me
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.devices[dev].pool = pool
+	p.devicePools[dev].pool = pool
 	return 0
 }
 
-func (p *process) DeviceGetMemPool(_ *dispatch.Call, dev int32) (dispatch.Mempool, dispatch.Result) {
+func (p *memoryCalls) DeviceGetMemPool(_ *dispatch.Call, dev int32) (dispatch.Mempool, dispatch.Result) {
 	if _, r := p.info(dev); r != 0 {
 		return 0, r
 	}
 	p.mu.Lock()
-	pool := p.devices[dev].pool
+	pool := p.devicePools[dev].pool
 	p.mu.Unlock()
 	if pool != 0 {
 		return pool, 0
@@ -189,11 +195,11 @@ func (p *process) DeviceGetMemPool(_ *dispatch.Call, dev int32) (dispatch.Mempoo
 	return p.defaultPool(dev)
 }
 
-func (p *process) DeviceGetDefaultMemPool(_ *dispatch.Call, dev int32) (dispatch.Mempool, dispatch.Result) {
+func (p *memoryCalls) DeviceGetDefaultMemPool(_ *dispatch.Call, dev int32) (dispatch.Mempool, dispatch.Result) {
 	return p.defaultPool(dev)
 }
 
-func (p *process) MemAllocAsync(c *dispatch.Call, n uint64, stream dispatch.Stream) (dispatch.Devptr, dispatch.Result) {
+func (p *memoryCalls) MemAllocAsync(c *dispatch.Call, n uint64, stream dispatch.Stream) (dispatch.Devptr, dispatch.Result) {
 	st, r := p.stream(c, stream)
 	if r != 0 {
 		return 0, r
@@ -205,7 +211,7 @@ func (p *process) MemAllocAsync(c *dispatch.Call, n uint64, stream dispatch.Stre
 	return p.MemAllocFromPoolAsync(c, n, pool, stream)
 }
 
-func (p *process) MemAllocFromPoolAsync(c *dispatch.Call, n uint64, pool dispatch.Mempool, stream dispatch.Stream) (dispatch.Devptr, dispatch.Result) {
+func (p *memoryCalls) MemAllocFromPoolAsync(c *dispatch.Call, n uint64, pool dispatch.Mempool, stream dispatch.Stream) (dispatch.Devptr, dispatch.Result) {
 	st, r := p.stream(c, stream)
 	if r != 0 {
 		return 0, r
@@ -223,7 +229,7 @@ func (p *process) MemAllocFromPoolAsync(c *dispatch.Call, n uint64, pool dispatc
 	return dispatch.Devptr(a), p.result(err)
 }
 
-func (p *process) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream dispatch.Stream) dispatch.Result {
+func (p *memoryCalls) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream dispatch.Stream) dispatch.Result {
 	st, r := p.stream(c, stream)
 	if r != 0 {
 		return r
@@ -232,7 +238,7 @@ func (p *process) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream dis
 		return dispatch.ResultInvalidValue
 	}
 	if c.Into == nil {
-		if r, done := p.graphFree(backend.Addr(ptr)); done {
+		if r, done := p.graphs.FreeGraphMemory(backend.Addr(ptr)); done {
 			return r
 		}
 		p.buffers.freed(backend.Addr(ptr))
@@ -241,7 +247,7 @@ func (p *process) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream dis
 }
 
 // Graphs have no memory of their own here: their attributes are all zero.
-func (p *process) graphMemory(dev, attribute int32) dispatch.Result {
+func (p *memoryCalls) graphMemory(dev, attribute int32) dispatch.Result {
 	if _, r := p.info(dev); r != 0 {
 		return r
 	}
@@ -251,16 +257,16 @@ func (p *process) graphMemory(dev, attribute int32) dispatch.Result {
 	return 0
 }
 
-func (p *process) DeviceGraphMemTrim(_ *dispatch.Call, dev int32) dispatch.Result {
+func (p *memoryCalls) DeviceGraphMemTrim(_ *dispatch.Call, dev int32) dispatch.Result {
 	return p.graphMemory(dev, 0)
 }
 
-func (p *process) DeviceGetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32) (uint64, dispatch.Result) {
+func (p *memoryCalls) DeviceGetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32) (uint64, dispatch.Result) {
 	return 0, p.graphMemory(dev, attribute)
 }
 
 // DeviceSetGraphMemAttribute can reset what is highest, and nothing else.
-func (p *process) DeviceSetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32, value []uint64) dispatch.Result {
+func (p *memoryCalls) DeviceSetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32, value []uint64) dispatch.Result {
 	const usedHigh, reservedHigh = 1, 3
 	if r := p.graphMemory(dev, attribute); r != 0 {
 		return r

@@ -92,7 +92,7 @@ func (p *process) handle(m *wire.Message) {
 		}
 	}
 	if m.Counted {
-		p.nccl.handled.Add(1)
+		p.countHandled()
 	}
 	p.look(c.Context)
 	p.tellTurns()
@@ -102,10 +102,7 @@ func (p *process) handle(m *wire.Message) {
 func (p *process) missed(what string) {
 	const longest, most = 512, 256 // a process cannot fill the log
 	what = strings.ToValidUTF8(what[:min(len(what), longest)], "?")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.said) < most && !p.said["missed "+what] {
-		p.said["missed "+what] = true
+	if p.sayOnce("missed "+what, most) {
 		p.log.Info("the program wants what is not covered", "call", what) // its shim has said so, too
 		p.server.seen.miss(plain(what))
 	}
@@ -182,13 +179,6 @@ func (p *process) apart(l *wire.Letter, c dispatch.Call, in []byte) {
 	}
 }
 
-// waits lets the ring go on while the call waits. The caller holds no lock. What was posted must not wait: see dispatch.Call.
-func (p *process) waits(c *dispatch.Call) {
-	if c.Waits != nil {
-		c.Waits()
-	}
-}
-
 // answer answers a call. What the process does not want to hear is its own affair.
 func (p *process) answer(l *wire.Letter, r dispatch.Result, out []byte, err error) {
 	if err != nil {
@@ -217,10 +207,7 @@ func (p *process) posted(c *dispatch.Call, info dispatch.Info, r dispatch.Result
 
 // say logs once that a posted call failed.
 func (p *process) say(symbol string, r dispatch.Result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.said[symbol] {
-		p.said[symbol] = true
+	if p.sayOnce(symbol, 0) {
 		p.log.Warn("a posted call failed", "call", symbol, "result", int32(r))
 	}
 }

@@ -42,16 +42,16 @@ type Config struct {
 
 // Server holds the devices of a job on this node, and serves the job's processes.
 type Server struct {
-	cfg     Config
-	turns   []*turns // of each device of the backend
-	devices []*device
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup // attachments and processes
-	fabric  *fabric
-	state   stateKeeper
-	seen    seen
-	cuts    cutKeeper
+	cfg         Config
+	turns       []*turns // of each device of the backend
+	devices     []*device
+	ctx         context.Context
+	cancel      context.CancelFunc
+	running     sync.WaitGroup // attachments and processes
+	collectives *collectives
+	state       stateKeeper
+	seen        seen
+	cuts        cutKeeper
 
 	mu        sync.Mutex
 	closed    bool
@@ -78,10 +78,10 @@ func New(cfg Config) *Server {
 		s.state.admission.Lock()
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.fabric = newFabric(s.ctx, cfg.Self, cfg.Network)
-	s.fabric.exact = cfg.Exact
+	s.collectives = newCollectives(s.ctx, cfg.Self, cfg.Network)
+	s.collectives.exact = cfg.Exact
 	for _, d := range cfg.Backend.Devices() {
-		_, s.fabric.teams = d.(backend.Teams)
+		_, s.collectives.teams = d.(backend.Teams)
 		s.turns = append(s.turns, &turns{})
 	}
 	order := cfg.Order
@@ -215,7 +215,7 @@ func (s *Server) Close() error {
 	}
 	s.dismiss()
 	s.running.Wait()
-	s.fabric.close()
+	s.collectives.close()
 	s.reportSwaps()
 	return s.cfg.Backend.Close()
 }
@@ -229,6 +229,15 @@ func (s *Server) reportSwaps() {
 			}
 		}
 	}
+}
+
+// cores are the processes that are attached, in no order.
+func (s *Server) cores() []*core {
+	var out []*core
+	for _, p := range s.all() {
+		out = append(out, p.core)
+	}
+	return out
 }
 
 // all lists the processes that are attached, in no order.

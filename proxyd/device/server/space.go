@@ -13,7 +13,7 @@ import (
 // space is what a process sees as one device.
 type space struct {
 	backend.Space
-	process *process
+	process *core
 	ordinal int32
 	device  *device
 	base    backend.Addr
@@ -26,11 +26,15 @@ type space struct {
 
 // newSpace makes a space and has it take part in the turns on its device, unless the process is being restored: it does when that
 // is over.
-func (p *process) newSpace(ordinal int32) (*space, error) {
+func (p *core) newSpace(ordinal int32) (*space, error) {
 	d := p.device(ordinal)
-	base := p.server.devices[ordinal].base // not that of d: the same program has the same addresses, whichever devices it sees
+	base := p.jobDevices[ordinal].base // not that of d: the same program has the same addresses, whichever devices it sees
+	var state *backend.State
+	if p.rebuild != nil {
+		state = p.rebuild.SpaceState(ordinal)
+	}
 	b, err := d.NewSpace(backend.SpaceConfig{
-		Base: base, Memory: d.Info().Memory, Output: p.output.print, State: p.rebuild.state(ordinal),
+		Base: base, Memory: d.Info().Memory, Output: p.output.print, State: state,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("device %d: %w", ordinal, err)
@@ -44,10 +48,10 @@ func (p *process) newSpace(ordinal int32) (*space, error) {
 	return s, nil
 }
 
-// begin has the spaces take part in the turns: nothing that is made from here on may name what is not there.
-func (r *rebuild) begin() {
-	for i := range r.p.devices {
-		if s := r.p.devices[i].space; s != nil {
+// joinTurns has the spaces of a restored process take part in the turns: nothing that is made from here on may name what is not there.
+func (p *core) joinTurns() {
+	for i := range p.devices {
+		if s := p.devices[i].space; s != nil {
 			s.device.turns.join(s)
 		}
 	}

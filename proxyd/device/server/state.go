@@ -158,7 +158,7 @@ func (s *Server) Resume() error {
 	if !s.state.stopped {
 		return errors.New("the job is not stopped")
 	}
-	if err := s.fabric.complete(); err != nil {
+	if err := s.collectives.complete(); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
 	for _, p := range s.state.awaiting {
@@ -177,7 +177,7 @@ func (s *Server) Resume() error {
 func (s *Server) resume() error {
 	s.state.stopped = false
 	s.openGates(s.all())
-	s.fabric.ask()
+	s.collectives.ask()
 	s.state.admission.Unlock()
 	return nil
 }

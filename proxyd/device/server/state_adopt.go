@@ -81,7 +81,8 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 	if err := w.Memory().Read(magic[:], at.begin); err != nil {
 		s.cfg.Log.Warn("the memory of a process cannot be read: what it copies from there on is lost", "pid", pid, "error", err)
 	}
-	p.ring, p.peer, p.output.to, p.back = ring, w, w, nil
+	p.attach(ring, w)
+	p.back = nil
 	p.heard.Store(true)
 	s.attend(p, w)
 	return nil

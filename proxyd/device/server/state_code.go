@@ -22,15 +22,15 @@ type moduleState struct {
 	Functions map[string]dispatch.Function `json:"functions,omitempty"`
 }
 
-func (s *codeState) tables() map[replay.Class]handles {
+func (s *moduleCalls) tables() map[replay.Class]handles {
 	return map[replay.Class]handles{
 		"module": &s.modules, "function": &s.functions, "library": &s.libraries, "kernel": &s.kernels, "linkstate": &s.linkers,
 	}
 }
 
 // savedModules lists the modules.
-func (p *process) savedModules() []moduleState {
-	return each(&p.code.modules, func(h dispatch.Module, m *module) moduleState {
+func (p *moduleCalls) savedModules() []moduleState {
+	return each(&p.modules, func(h dispatch.Module, m *module) moduleState {
 		st := moduleState{Handle: h, Context: m.context.handle, Variables: m.b.Variables()}
 		if m.library != nil {
 			st.Library = m.library.handle
@@ -43,13 +43,13 @@ func (p *process) savedModules() []moduleState {
 }
 
 // libraryOf is the library whose code a call may load into a context.
-func (p *process) libraryOf(refs []replay.Ref) dispatch.Library {
+func (p *moduleCalls) libraryOf(refs []replay.Ref) dispatch.Library {
 	for _, ref := range refs {
 		switch ref.Class {
 		case "library":
 			return dispatch.Library(ref.Value)
 		case "kernel":
-			if k, ok := p.code.kernels.get(dispatch.Kernel(ref.Value)); ok {
+			if k, ok := p.kernels.get(dispatch.Kernel(ref.Value)); ok {
 				return k.library.handle
 			}
 		}
@@ -58,24 +58,24 @@ func (p *process) libraryOf(refs []replay.Ref) dispatch.Library {
 }
 
 // loadLibraries loads what libraries had loaded, where no call has done so, and names functions that no call has named.
-func (p *process) loadLibraries(r *rebuild) error {
+func (p *moduleCalls) loadLibraries(r *rebuild) error {
 	for i := range r.st.Modules {
 		st := &r.st.Modules[i]
-		if l, ok := p.code.libraries.get(st.Library); ok && !p.code.modules.has(uint64(st.Handle)) {
+		if l, ok := p.libraries.get(st.Library); ok && !p.modules.has(uint64(st.Handle)) {
 			r.refs, r.library = nil, st.Library
 			if _, result := p.moduleIn(&dispatch.Call{Context: st.Context}, l); result != 0 {
 				return fmt.Errorf("library %#x in context %#x: %d: %w", st.Library, st.Context, result, ErrRestore)
 			}
 		}
-		m, ok := p.code.modules.get(st.Handle)
+		m, ok := p.modules.get(st.Handle)
 		if !ok {
 			continue // check will say so
 		}
 		for name, h := range st.Functions {
-			if p.code.functions.has(uint64(h)) {
+			if p.functions.has(uint64(h)) {
 				continue
 			}
-			p.code.functions.force(uint64(h))
+			p.functions.force(uint64(h))
 			if _, result := p.functionOf(m, name); result != 0 {
 				return fmt.Errorf("function %s of module %#x: %d: %w", name, st.Handle, result, ErrRestore)
 			}

@@ -34,9 +34,6 @@ func (s *Server) refusals() error {
 	return nil
 }
 
-// isGone tells whether the process has ended, or is ending.
-func (p *process) isGone() bool { return p.ctx.Err() != nil }
-
 func (p *process) refusal() error {
 	if why := p.hopeless(); why != "" {
 		return fmt.Errorf("process %d: %s: %w", int(p.peer.Memory()), why, ErrNotSaved)
@@ -57,11 +54,9 @@ func (p *process) hopeless() string {
 			return fmt.Sprintf("context %#x: %v", x.handle, err)
 		}
 	}
-	for _, part := range []any{&p.code, &p.graphs, &p.nccl, &p.history} {
-		if u, ok := part.(unsaved); ok {
-			if why := u.unsaved(); why != "" {
-				return why
-			}
+	for _, part := range []unsaved{p.ncclCalls, &p.history} {
+		if why := part.unsaved(); why != "" {
+			return why
 		}
 	}
 	return ""
@@ -107,8 +102,8 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 		p.interrupt.begin()
 		_ = p.ring.Shut(wire.Calls) // of a process that is gone, which does not matter
 	}
-	s.fabric.hold()
-	if err := uneven(all); err != nil {
+	s.collectives.hold()
+	if err := uneven(callsOf(all)); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
@@ -121,7 +116,7 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 
 // openGates undoes what cut has shut.
 func (s *Server) openGates(all []*process) {
-	s.fabric.release()
+	s.collectives.release()
 	for _, p := range all {
 		p.interrupt.end()
 		if p.ring != nil {
@@ -151,81 +146,15 @@ func (p *process) rest(ctx context.Context) error {
 	if busy, err := p.ring.Rest(ctx); err != nil {
 		return bad(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
 	}
-	for _, s := range p.usedSpaces() {
+	for _, s := range p.spaces() {
 		p.tellTurns()
 		if err := s.Drain(ctx); err != nil {
 			return bad(fmt.Sprintf("device %d has work that does not end", s.ordinal), err)
 		}
 	}
-	if err := p.nccl.settled(p.server.fabric); err != nil {
+	if err := p.settled(); err != nil {
 		return bad("a communicator", err)
 	}
 	p.output.flush(ctx)
 	return ctx.Err()
-}
-
-// usedSpaces are those that the process has, by device.
-func (p *process) usedSpaces() []*space {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []*space
-	for i := range p.devices {
-		if s := p.devices[i].space; s != nil {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// untilCut is a context for calls that have no answer as long as there is nothing to say: see interrupt. stop must be called. When
-// it is done and the process's own is not, they answer that there is nothing, and are made again.
-func (p *process) untilCut() (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(p.ctx)
-	cut := p.interrupt.wait()
-	go func() {
-		select {
-		case <-cut:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
-// interrupt ends the waits of calls that a thread of the shim makes for nothing but to hear what to do next: they have no answer
-// as long as there is nothing, and a cut needs all answers.
-type interrupt struct {
-	mu sync.Mutex
-	ch chan struct{}
-	on bool
-}
-
-// wait is closed from the moment when such calls are to return with nothing.
-func (i *interrupt) wait() <-chan struct{} {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.ch == nil {
-		i.ch = make(chan struct{})
-	}
-	return i.ch
-}
-
-func (i *interrupt) begin() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.ch == nil {
-		i.ch = make(chan struct{})
-	}
-	if !i.on {
-		i.on = true
-		close(i.ch)
-	}
-}
-
-func (i *interrupt) end() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.on {
-		i.on, i.ch = false, nil
-	}
 }

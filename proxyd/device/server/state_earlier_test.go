@@ -100,7 +100,7 @@ func contents(t *testing.T, s *Server) map[backend.BlockID][32]byte {
 	all, zero := map[backend.BlockID][32]byte{}, sha256.Sum256(make([]byte, backend.Granule))
 	block := make([]byte, backend.Granule)
 	for _, p := range s.all() {
-		for _, sp := range p.usedSpaces() {
+		for _, sp := range p.spaces() {
 			var ids []backend.BlockID
 			err := sp.Blocks(new([32]byte), func(id backend.BlockID, _ backend.Hash) bool { ids = append(ids, id); return true })
 			if err != nil {

@@ -28,7 +28,6 @@ type rebuild struct {
 	memory   map[dispatch.Node]*memoryOfNode
 	without  map[backend.Addr]int // what is not there: see Alloc
 	tables   map[replay.Class]handles
-	members  map[dispatch.Comm]*memberState
 	wrapped  []*cudaContext
 
 	// Of the call that is being carried out.
@@ -45,7 +44,7 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	r := &rebuild{
 		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*contextState{},
 		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*moduleState{}, loaded: map[loadedIn]*moduleState{},
-		memory: map[dispatch.Node]*memoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(), members: map[dispatch.Comm]*memberState{},
+		memory: map[dispatch.Node]*memoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(),
 	}
 	for i := range st.Devices {
 		r.spaces[st.Devices[i].Ordinal] = st.Devices[i].State
@@ -59,9 +58,6 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	for i := range st.Graphs {
 		r.memory[st.Graphs[i].Node] = &st.Graphs[i]
 	}
-	for i := range st.Members {
-		r.members[st.Members[i].Handle] = &st.Members[i]
-	}
 	for i := range st.Modules {
 		m := &st.Modules[i]
 		r.modules[m.Handle] = m
@@ -72,35 +68,23 @@ func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	return r
 }
 
-// state is what a new space of a device begins with, nil: nothing.
-func (r *rebuild) state(ordinal int32) *backend.State {
-	if r == nil {
-		return nil
-	}
-	return r.spaces[ordinal]
-}
+// SpaceState implements restorer, as the following.
+func (r *rebuild) SpaceState(ordinal int32) *backend.State { return r.spaces[ordinal] }
 
-// contextID is the number of a new context in its space, 0: the next.
-func (r *rebuild) contextID(h dispatch.Context) backend.ContextID {
-	if r == nil || r.contexts[h] == nil {
+func (r *rebuild) ContextID(h dispatch.Context) backend.ContextID {
+	if r.contexts[h] == nil {
 		return 0
 	}
 	return r.contexts[h].Backend
 }
 
-// made lets a new context take over the memory that is there. It stands between it and the program until all is built.
-func (r *rebuild) made(x *cudaContext) {
-	if r != nil {
-		x.b = &rebuiltContext{x.b, r, x.handle, x.space}
-		r.wrapped = append(r.wrapped, x)
-	}
+// WrapContext puts a rebuiltContext between a context and the program until all is built.
+func (r *rebuild) WrapContext(x *cudaContext) {
+	x.b = &rebuiltContext{x.b, r, x.handle, x.space}
+	r.wrapped = append(r.wrapped, x)
 }
 
-// at is when a new event was recorded, nil: it was not.
-func (r *rebuild) at(h dispatch.Event) *time.Duration {
-	if r == nil {
-		return nil
-	}
+func (r *rebuild) RecordedAt(h dispatch.Event) *time.Duration {
 	if at, ok := r.events[h]; ok {
 		return moved(at, r.shift)
 	}
@@ -117,7 +101,7 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 	if err := r.makeSpaces(); err != nil {
 		return err
 	}
-	if err := r.makeMemory(); err != nil {
+	if err := r.p.restoreMemory(r.st.Pools, r.st.Memories); err != nil {
 		return err
 	}
 	for _, b := range r.st.Belongings {
@@ -141,7 +125,7 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 	if err := r.check(first); err != nil {
 		return err
 	}
-	r.begin()
+	r.p.joinTurns()
 	return nil
 }
 
@@ -149,23 +133,21 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 func (r *rebuild) makeSpaces() error {
 	for i := range r.st.Devices {
 		d := &r.st.Devices[i]
-		if d.Ordinal < 0 || int(d.Ordinal) >= len(r.p.devices) {
+		if d.Ordinal < 0 || int(d.Ordinal) >= len(r.p.view) {
 			return fmt.Errorf("there is no device %d: %w", d.Ordinal, ErrRestore)
 		}
-		at := &r.p.devices[d.Ordinal]
-		at.flags, at.defaults, at.pool = d.Flags, d.Default, d.Pool // a call that is recorded asks for the pools
+		r.p.restoreFlags(d.Ordinal, d.Flags)
+		r.p.restorePoolsOf(d.Ordinal, d.Default, d.Pool) // a call that is recorded asks for the pools
 		if d.State == nil {
 			continue
 		}
-		s, err := r.p.newSpace(d.Ordinal)
-		if err != nil {
+		if err := r.p.restoreSpace(d.Ordinal); err != nil {
 			return err
 		}
-		r.p.devices[d.Ordinal].space = s
 	}
 	for _, d := range r.st.Devices {
 		for _, to := range d.Reaches {
-			a, b := r.p.restoredSpace(d.Ordinal), r.p.restoredSpace(to)
+			a, b := r.p.ifSpace(d.Ordinal), r.p.ifSpace(to)
 			if a == nil || b == nil {
 				return fmt.Errorf("device %d reaches %d: %w", d.Ordinal, to, ErrRestore)
 			}
@@ -173,33 +155,6 @@ func (r *rebuild) makeSpaces() error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// restoredSpace is the space of a device, nil if there is none.
-func (p *process) restoredSpace(ordinal int32) *space {
-	if ordinal < 0 || int(ordinal) >= len(p.devices) {
-		return nil
-	}
-	return p.devices[ordinal].space
-}
-
-// makeMemory gives what keeps memory its handles.
-func (r *rebuild) makeMemory() error {
-	for _, m := range r.st.Pools {
-		s := r.p.restoredSpace(m.Ordinal)
-		if s == nil {
-			return fmt.Errorf("a pool of device %d: %w", m.Ordinal, ErrRestore)
-		}
-		r.p.pools.enterAt(m.Handle, &memoryPool{space: s, id: m.ID, props: m.Props})
-	}
-	for _, m := range r.st.Memories {
-		s := r.p.restoredSpace(m.Ordinal)
-		if s == nil {
-			return fmt.Errorf("memory of device %d: %w", m.Ordinal, ErrRestore)
-		}
-		r.p.memories.enterAt(m.Handle, &physicalMemory{space: s, id: m.ID, size: m.Size, prop: m.Props})
 	}
 	return nil
 }
@@ -264,48 +219,20 @@ func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Re
 // correct sets what calls do not: the numbers of things, who threads are, what is remembered beside handles.
 func (r *rebuild) correct() error {
 	p := r.p
-	for _, m := range r.st.Pinned {
-		x, ok := p.contexts.get(m.Context)
-		if !ok {
-			x = &cudaContext{handle: m.Context} // it is gone; the memory is still the program's
-			x.gone.Store(true)
-		}
-		p.pinned.enterAt(m.Handle, &pinnedMemory{context: x, n: m.Size, flags: m.Flags, registered: m.Registered})
-	}
+	p.restorePinned(r.st.Pinned)
 	if err := p.graphs.restoreMemory(r.st.Graphs); err != nil {
 		return err
 	}
-	p.buffers.restore(r.st.Buffers, r.st.Buffer)
-	for _, st := range r.st.Contexts {
-		x, ok := p.contexts.get(st.Handle)
-		if !ok {
-			continue // check will say so
-		}
-		x.id, x.late = st.ID, dispatch.Result(st.Late)
-		x.legacy.restore(&st.Legacy)
-		for _, t := range st.Threads {
-			s, result := p.threadStream(x, t.Thread)
-			if result != 0 {
-				return fmt.Errorf("the stream of thread %d: %d: %w", t.Thread, result, ErrRestore)
-			}
-			s.restore(&t.streamState)
-		}
+	p.memoryCalls.buffers.restore(r.st.Buffers, r.st.Buffer)
+	if err := p.restoreContexts(r.st.Contexts); err != nil {
+		return err // of those that are not there, check will tell
 	}
-	for _, st := range r.st.Streams {
-		if s, ok := p.streams.get(st.Handle); ok {
-			s.restore(&st)
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lasts, p.late = r.st.Lasts, dispatch.Result(r.st.Late)
+	p.restoreStreams(r.st.Streams)
+	p.restoreCounters(r.st.Lasts, r.st.Late)
 	for i := range r.st.Devices {
 		st := &r.st.Devices[i]
-		d := &p.devices[st.Ordinal]
-		if d.primary != nil {
-			d.retained = st.Retained
-		}
-		d.defaults, d.pool, d.flags = st.Default, st.Pool, st.Flags // which calls may have changed
+		p.restorePrimary(st.Ordinal, st.Retained, st.Flags)
+		p.restorePoolsOf(st.Ordinal, st.Default, st.Pool) // which calls may have changed
 	}
 	return nil
 }

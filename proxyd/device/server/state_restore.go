@@ -109,7 +109,7 @@ func (s *Server) take(st *serverState) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.fabric.restore(st.Network), s.hasLeft(st.Left)); err != nil {
+	if err := errors.Join(s.collectives.restore(st.Network), s.cuts.hasLeft(st.Left)); err != nil {
 		return err
 	}
 	s.devices = s.devices[:len(st.Devices)]
@@ -156,9 +156,14 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 	s.mu.Unlock()
 	s.state.awaiting[ps.ID] = p
 	p.back = ps
-	p.rebuild = newRebuild(p, ps, s.state.shift)
-	defer func() { p.rebuild = nil }()
-	if err := p.rebuild.all(ctx, calls); err != nil {
+	r := newRebuild(p, ps, s.state.shift)
+	p.rebuild = r
+	p.restoreMembers(ps.Members)
+	defer func() {
+		p.rebuild = nil
+		p.restoreMembers(nil)
+	}()
+	if err := r.all(ctx, calls); err != nil {
 		return err
 	}
 	for i := range ps.Devices {
@@ -167,7 +172,7 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 			if d.State == nil {
 				return fmt.Errorf("memory of device %d, which it has not used: %w", d.Ordinal, ErrRestore)
 			}
-			targets[at.Block] = append(targets[at.Block], target{p.devices[d.Ordinal].space.Space, at.ID})
+			targets[at.Block] = append(targets[at.Block], target{p.ifSpace(d.Ordinal).Space, at.ID})
 		}
 		d.State, d.Memory = nil, nil // they can be large
 	}

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
@@ -78,22 +79,13 @@ func (t *table[H, T]) next() H {
 	return H(t.class.handle(t.last))
 }
 
-// tabled is a part of a process that has tables.
-type tabled interface {
-	tables() map[replay.Class]handles
-}
-
 // tables are all tables of a process, by what the calls' table calls their classes.
 func (p *process) tables() map[replay.Class]handles {
-	all := map[replay.Class]handles{
-		"context": &p.contexts, "stream": &p.streams, "event": &p.events, "mempool": &p.pools, "alloc": &p.memories, "hostmem": &p.pinned,
-	}
-	for _, part := range []any{&p.code, &p.graphs, &p.nccl} {
-		if t, ok := part.(tabled); ok {
-			for class, handles := range t.tables() {
-				all[class] = handles
-			}
-		}
+	all := map[replay.Class]handles{}
+	for _, part := range []map[replay.Class]handles{
+		p.core.tables(), p.memoryCalls.tables(), p.moduleCalls.tables(), p.graphs.tables(), p.ncclCalls.tables(),
+	} {
+		maps.Copy(all, part)
 	}
 	return all
 }

@@ -31,7 +31,7 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	s.mu.Lock()
 	st.Last = s.last
 	s.mu.Unlock()
-	st.Network, st.Left = s.fabric.describe(), s.departures()
+	st.Network, st.Left = s.collectives.describe(), s.cuts.departures()
 	st.Missed, st.Faults = s.seen.all()
 	r := &Report{ID: st.ID}
 	w := newBlockWriter(ctx, sink, fmt.Sprintf(BlocksPrefix+"%d", st.Saves), k.key, k.upon(o.Upon), r)
@@ -96,9 +96,7 @@ func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWr
 		if d.State == nil {
 			continue
 		}
-		p.mu.Lock()
-		sp := p.devices[d.Ordinal].space
-		p.mu.Unlock()
+		sp := p.ifSpace(d.Ordinal)
 		if d.Memory, err = w.add(sp.Space); err != nil {
 			return nil, fmt.Errorf("device %d: %w", d.Ordinal, err)
 		}

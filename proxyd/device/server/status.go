@@ -31,7 +31,7 @@ const (
 )
 
 // reductions tells how sums were made.
-func (f *fabric) reductions() string {
+func (f *collectives) reductions() string {
 	if f.rounded.Load() {
 		return ReducedByNCCL
 	}
@@ -128,7 +128,7 @@ func plain(text string) string {
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: s.fabric.reductions(), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: s.collectives.reductions(), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory})
 	}

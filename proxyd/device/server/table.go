@@ -4,6 +4,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
@@ -122,6 +123,13 @@ func (t *table[H, T]) dropIf(match func(T) bool) []T {
 	return out
 }
 
+// clear forgets all that is there.
+func (t *table[H, T]) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = nil
+}
+
 // values are all that are there, in no order.
 func (t *table[H, T]) values() []T {
 	t.mu.RLock()
@@ -129,6 +137,32 @@ func (t *table[H, T]) values() []T {
 	out := make([]T, 0, len(t.all))
 	for _, v := range t.all {
 		out = append(out, v)
+	}
+	return out
+}
+
+// sorted is a table's content by handle.
+func sorted[H ~uint64, T any](t *table[H, T]) ([]H, []T) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var hs []H
+	for h := range t.all {
+		hs = append(hs, h)
+	}
+	slices.Sort(hs)
+	vs := make([]T, len(hs))
+	for i, h := range hs {
+		vs[i] = t.all[h]
+	}
+	return hs, vs
+}
+
+// each calls f for what is in a table, by handle, and collects what it returns.
+func each[H ~uint64, T, S any](t *table[H, T], f func(H, T) S) []S {
+	hs, vs := sorted(t)
+	var out []S
+	for i := range hs {
+		out = append(out, f(hs[i], vs[i]))
 	}
 	return out
 }

@@ -28,7 +28,7 @@ type turns struct {
 	spaces  []*space // in the order of their turns
 	holder  *space   // that is mapped, or nil
 	since   time.Time
-	held    *process // whose ring is held, or nil
+	held    *core // whose ring is held, or nil
 	running bool
 	news    chan struct{}
 }
@@ -180,60 +180,6 @@ func (t *turns) next() *space {
 		}
 	}
 	return nil
-}
-
-// valve holds a process's ring for those who say so.
-type valve struct {
-	mu    sync.Mutex
-	holds int
-	open  chan struct{} // closed when nobody holds it any more; nil when nobody does
-}
-
-// hold has the ring wait before its next message.
-func (p *process) hold() {
-	v := &p.valve
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.holds++; v.holds == 1 {
-		v.open = make(chan struct{})
-	}
-}
-
-// release undoes one hold.
-func (p *process) release() {
-	v := &p.valve
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.holds--; v.holds == 0 {
-		close(v.open)
-		v.open = nil
-	}
-}
-
-// yield waits while the ring is held.
-func (p *process) yield() {
-	v := &p.valve
-	v.mu.Lock()
-	open := v.open
-	v.mu.Unlock()
-	if open == nil {
-		return
-	}
-	select {
-	case <-open:
-	case <-p.ctx.Done():
-	}
-}
-
-// tellTurns says that the process may have work for devices on which others have their turn.
-func (p *process) tellTurns() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.devices {
-		if s := p.devices[i].space; s != nil {
-			s.device.turns.tellFor(s)
-		}
-	}
 }
 
 // tellFor is tell, if a space is not mapped.

@@ -93,6 +93,3 @@ func (s *Server) checkView(view []int) error {
 	}
 	return nil
 }
-
-// device is what the process calls by that number.
-func (p *process) device(ordinal int32) *device { return p.server.devices[p.view[ordinal]] }

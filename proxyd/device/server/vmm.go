@@ -30,7 +30,7 @@ const (
 
 // MemAddressReserve implements dispatch.Backend, as all below. The addresses are those of the space in which the hint lies, else of
 // the current device: memory of another device cannot be mapped there.
-func (p *process) MemAddressReserve(c *dispatch.Call, n, alignment uint64, at dispatch.Range, flags uint64) (dispatch.Range, dispatch.Result) {
+func (p *memoryCalls) MemAddressReserve(c *dispatch.Call, n, alignment uint64, at dispatch.Range, flags uint64) (dispatch.Range, dispatch.Result) {
 	if flags != 0 {
 		return 0, dispatch.ResultInvalidValue
 	}
@@ -46,7 +46,7 @@ func (p *process) MemAddressReserve(c *dispatch.Call, n, alignment uint64, at di
 }
 
 // currentSpace is the current context's, or that of the first device: calls about addresses need no context.
-func (p *process) currentSpace(c *dispatch.Call) (*space, dispatch.Result) {
+func (p *memoryCalls) currentSpace(c *dispatch.Call) (*space, dispatch.Result) {
 	if x, r := p.current(c); r == 0 {
 		return x.space, 0
 	}
@@ -54,7 +54,7 @@ func (p *process) currentSpace(c *dispatch.Call) (*space, dispatch.Result) {
 }
 
 // reserved is the space in which addresses are: INVALID_VALUE if there is none.
-func (p *process) reserved(a dispatch.Range) (*space, dispatch.Result) {
+func (p *memoryCalls) reserved(a dispatch.Range) (*space, dispatch.Result) {
 	s := p.spaceAt(backend.Addr(a))
 	if s == nil {
 		return nil, dispatch.ResultInvalidValue
@@ -62,7 +62,7 @@ func (p *process) reserved(a dispatch.Range) (*space, dispatch.Result) {
 	return s, 0
 }
 
-func (p *process) MemAddressFree(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatch.Result {
+func (p *memoryCalls) MemAddressFree(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatch.Result {
 	s, r := p.reserved(ptr)
 	if r != 0 {
 		return r
@@ -71,7 +71,7 @@ func (p *process) MemAddressFree(_ *dispatch.Call, ptr dispatch.Range, n uint64)
 }
 
 // checkProp is what the properties of memory must be: of a device, pinned, and for nobody else. It returns the device's space.
-func (p *process) checkProp(prop *dispatch.Allocprop) (*space, dispatch.Result) {
+func (p *memoryCalls) checkProp(prop *dispatch.Allocprop) (*space, dispatch.Result) {
 	switch {
 	case prop.Type != typePinned:
 		return nil, dispatch.ResultInvalidValue
@@ -85,7 +85,7 @@ func (p *process) checkProp(prop *dispatch.Allocprop) (*space, dispatch.Result) 
 	return p.space(prop.Location.Id)
 }
 
-func (p *process) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop, flags uint64) (dispatch.Alloc, dispatch.Result) {
+func (p *memoryCalls) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop, flags uint64) (dispatch.Alloc, dispatch.Result) {
 	if flags != 0 {
 		return 0, dispatch.ResultInvalidValue
 	}
@@ -103,7 +103,7 @@ func (p *process) MemCreate(_ *dispatch.Call, n uint64, prop dispatch.Allocprop,
 }
 
 // nameMemory gives memory a handle. The handle has the reference that the caller got.
-func (p *process) nameMemory(m *physicalMemory) (dispatch.Alloc, dispatch.Result) {
+func (p *memoryCalls) nameMemory(m *physicalMemory) (dispatch.Alloc, dispatch.Result) {
 	h, r := p.memories.make(m)
 	if r != 0 {
 		_ = m.space.ReleaseMemory(m.id) // it is there
@@ -111,7 +111,7 @@ func (p *process) nameMemory(m *physicalMemory) (dispatch.Alloc, dispatch.Result
 	return h, r
 }
 
-func (p *process) MemRelease(_ *dispatch.Call, handle dispatch.Alloc) dispatch.Result {
+func (p *memoryCalls) MemRelease(_ *dispatch.Call, handle dispatch.Alloc) dispatch.Result {
 	m, ok := p.memories.drop(handle)
 	if !ok {
 		return dispatch.ResultInvalidValue
@@ -119,7 +119,7 @@ func (p *process) MemRelease(_ *dispatch.Call, handle dispatch.Alloc) dispatch.R
 	return p.result(m.space.ReleaseMemory(m.id))
 }
 
-func (p *process) MemMap(_ *dispatch.Call, ptr dispatch.Range, n, offset uint64, handle dispatch.Alloc, flags uint64) dispatch.Result {
+func (p *memoryCalls) MemMap(_ *dispatch.Call, ptr dispatch.Range, n, offset uint64, handle dispatch.Alloc, flags uint64) dispatch.Result {
 	m, ok := p.memories.get(handle)
 	s, r := p.reserved(ptr)
 	switch {
@@ -133,7 +133,7 @@ func (p *process) MemMap(_ *dispatch.Call, ptr dispatch.Range, n, offset uint64,
 	return p.result(s.MapMemory(backend.Addr(ptr), n, offset, m.id))
 }
 
-func (p *process) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatch.Result {
+func (p *memoryCalls) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispatch.Result {
 	s, r := p.reserved(ptr)
 	if r != 0 {
 		return r
@@ -142,7 +142,7 @@ func (p *process) MemUnmap(_ *dispatch.Call, ptr dispatch.Range, n uint64) dispa
 }
 
 // MemSetAccess says which devices may use memory. What another device may read it may write as well.
-func (p *process) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, desc []dispatch.Access, count uint64) dispatch.Result {
+func (p *memoryCalls) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, desc []dispatch.Access, count uint64) dispatch.Result {
 	s, r := p.reserved(ptr)
 	if r != 0 || count == 0 {
 		return dispatch.ResultInvalidValue
@@ -165,7 +165,7 @@ func (p *process) MemSetAccess(_ *dispatch.Call, ptr dispatch.Range, n uint64, d
 }
 
 // checkAccess checks a description of access.
-func (p *process) checkAccess(d *dispatch.Access) dispatch.Result {
+func (p *memoryCalls) checkAccess(d *dispatch.Access) dispatch.Result {
 	switch {
 	case d.Location.Type != locationDevice:
 		return dispatch.ResultNotSupported
@@ -178,7 +178,7 @@ func (p *process) checkAccess(d *dispatch.Access) dispatch.Result {
 
 // letReach lets another device of the process follow pointers into a space. It is never taken back: others of its memory may
 // have been given to the same device.
-func (p *process) letReach(dev int32, s *space, allow bool) dispatch.Result {
+func (p *memoryCalls) letReach(dev int32, s *space, allow bool) dispatch.Result {
 	if !allow {
 		return 0
 	}
@@ -189,7 +189,7 @@ func (p *process) letReach(dev int32, s *space, allow bool) dispatch.Result {
 	return p.result(from.reach(s))
 }
 
-func (p *process) MemGetAccess(_ *dispatch.Call, where dispatch.Location, ptr dispatch.Devptr) (uint64, dispatch.Result) {
+func (p *memoryCalls) MemGetAccess(_ *dispatch.Call, where dispatch.Location, ptr dispatch.Devptr) (uint64, dispatch.Result) {
 	if where.Type != locationDevice {
 		return 0, dispatch.ResultNotSupported
 	}
@@ -211,14 +211,12 @@ func (p *process) MemGetAccess(_ *dispatch.Call, where dispatch.Location, ptr di
 }
 
 // reaches tells whether a device's kernels may follow pointers into a space of another one.
-func (p *process) reaches(dev int32, s *space) bool {
-	p.mu.Lock()
-	from := p.devices[dev].space
-	p.mu.Unlock()
+func (p *memoryCalls) reaches(dev int32, s *space) bool {
+	from := p.ifSpace(dev)
 	return from != nil && from.sees(s)
 }
 
-func (p *process) MemGetAllocationGranularity(_ *dispatch.Call, prop dispatch.Allocprop, option int32) (uint64, dispatch.Result) {
+func (p *memoryCalls) MemGetAllocationGranularity(_ *dispatch.Call, prop dispatch.Allocprop, option int32) (uint64, dispatch.Result) {
 	if option < 0 || option > 1 {
 		return 0, dispatch.ResultInvalidValue
 	}
@@ -228,7 +226,7 @@ func (p *process) MemGetAllocationGranularity(_ *dispatch.Call, prop dispatch.Al
 	return backend.Granule, 0
 }
 
-func (p *process) MemGetAllocationPropertiesFromHandle(_ *dispatch.Call, handle dispatch.Alloc) (dispatch.Allocprop, dispatch.Result) {
+func (p *memoryCalls) MemGetAllocationPropertiesFromHandle(_ *dispatch.Call, handle dispatch.Alloc) (dispatch.Allocprop, dispatch.Result) {
 	m, ok := p.memories.get(handle)
 	if !ok {
 		return dispatch.Allocprop{}, dispatch.ResultInvalidValue
@@ -236,7 +234,7 @@ func (p *process) MemGetAllocationPropertiesFromHandle(_ *dispatch.Call, handle 
 	return m.prop, 0
 }
 
-func (p *process) MemRetainAllocationHandle(_ *dispatch.Call, address uint64) (dispatch.Alloc, dispatch.Result) {
+func (p *memoryCalls) MemRetainAllocationHandle(_ *dispatch.Call, address uint64) (dispatch.Alloc, dispatch.Result) {
 	s := p.spaceAt(backend.Addr(address))
 	if s == nil {
 		return 0, dispatch.ResultInvalidValue

@@ -13,18 +13,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 )
 
-// info describes a device: INVALID_DEVICE if there is none of that number.
-func (p *process) info(dev int32) (*backend.Info, dispatch.Result) {
-	if dev < 0 || int(dev) >= len(p.view) {
-		return nil, dispatch.ResultInvalidDevice
-	}
-	return p.device(dev).Info(), 0
-}
+// deviceCalls implements dispatch.DeviceCalls, but for pools: they are memory's.
+type deviceCalls struct{ *core }
 
 // DriverGetVersion implements dispatch.Backend, as all below.
-func (p *process) DriverGetVersion(*dispatch.Call) (int32, dispatch.Result) { return DriverVersion, 0 }
+func (p *deviceCalls) DriverGetVersion(*dispatch.Call) (int32, dispatch.Result) {
+	return DriverVersion, 0
+}
 
-func (p *process) Attach(_ *dispatch.Call, flags uint32) (devices, version int32, r dispatch.Result) {
+func (p *deviceCalls) Attach(_ *dispatch.Call, flags uint32) (devices, version int32, r dispatch.Result) {
 	switch {
 	case flags != 0:
 		return 0, 0, dispatch.ResultInvalidValue
@@ -34,7 +31,7 @@ func (p *process) Attach(_ *dispatch.Call, flags uint32) (devices, version int32
 	return int32(len(p.view)), DriverVersion, 0
 }
 
-func (p *process) DeviceAttributes(_ *dispatch.Call, dev int32, n uint32) ([]int32, dispatch.Result) {
+func (p *deviceCalls) DeviceAttributes(_ *dispatch.Call, dev int32, n uint32) ([]int32, dispatch.Result) {
 	info, r := p.info(dev)
 	if r != 0 {
 		return nil, r
@@ -42,16 +39,16 @@ func (p *process) DeviceAttributes(_ *dispatch.Call, dev int32, n uint32) ([]int
 	return info.Attributes[:min(int(n), len(info.Attributes))], 0
 }
 
-func (p *process) DeviceGet(_ *dispatch.Call, ordinal int32) (int32, dispatch.Result) {
+func (p *deviceCalls) DeviceGet(_ *dispatch.Call, ordinal int32) (int32, dispatch.Result) {
 	_, r := p.info(ordinal)
 	return ordinal, r
 }
 
-func (p *process) DeviceGetCount(*dispatch.Call) (int32, dispatch.Result) {
+func (p *deviceCalls) DeviceGetCount(*dispatch.Call) (int32, dispatch.Result) {
 	return int32(len(p.view)), 0
 }
 
-func (p *process) DeviceGetName(_ *dispatch.Call, size, dev int32) (string, dispatch.Result) {
+func (p *deviceCalls) DeviceGetName(_ *dispatch.Call, size, dev int32) (string, dispatch.Result) {
 	info, r := p.info(dev)
 	if r != 0 {
 		return "", r
@@ -62,7 +59,7 @@ func (p *process) DeviceGetName(_ *dispatch.Call, size, dev int32) (string, disp
 	return info.Name, 0
 }
 
-func (p *process) DeviceGetUuid(_ *dispatch.Call, dev int32) (dispatch.Uuid, dispatch.Result) {
+func (p *deviceCalls) DeviceGetUuid(_ *dispatch.Call, dev int32) (dispatch.Uuid, dispatch.Result) {
 	info, r := p.info(dev)
 	if r != 0 {
 		return dispatch.Uuid{}, r
@@ -70,11 +67,11 @@ func (p *process) DeviceGetUuid(_ *dispatch.Call, dev int32) (dispatch.Uuid, dis
 	return dispatch.Uuid{Bytes: info.UUID}, 0
 }
 
-func (p *process) DeviceGetUuidV2(c *dispatch.Call, dev int32) (dispatch.Uuid, dispatch.Result) {
+func (p *deviceCalls) DeviceGetUuidV2(c *dispatch.Call, dev int32) (dispatch.Uuid, dispatch.Result) {
 	return p.DeviceGetUuid(c, dev)
 }
 
-func (p *process) DeviceTotalMemV2(_ *dispatch.Call, dev int32) (uint64, dispatch.Result) {
+func (p *deviceCalls) DeviceTotalMemV2(_ *dispatch.Call, dev int32) (uint64, dispatch.Result) {
 	info, r := p.info(dev)
 	if r != 0 {
 		return 0, r
@@ -82,7 +79,7 @@ func (p *process) DeviceTotalMemV2(_ *dispatch.Call, dev int32) (uint64, dispatc
 	return info.Memory, 0
 }
 
-func (p *process) DeviceGetProperties(_ *dispatch.Call, dev int32) (dispatch.Devprop, dispatch.Result) {
+func (p *deviceCalls) DeviceGetProperties(_ *dispatch.Call, dev int32) (dispatch.Devprop, dispatch.Result) {
 	info, r := p.info(dev)
 	if r != 0 {
 		return dispatch.Devprop{}, r
@@ -98,7 +95,7 @@ func (p *process) DeviceGetProperties(_ *dispatch.Call, dev int32) (dispatch.Dev
 	}, 0
 }
 
-func (p *process) DeviceComputeCapability(_ *dispatch.Call, dev int32) (major, minor int32, r dispatch.Result) {
+func (p *deviceCalls) DeviceComputeCapability(_ *dispatch.Call, dev int32) (major, minor int32, r dispatch.Result) {
 	info, r := p.info(dev)
 	if r != 0 {
 		return 0, 0, r
@@ -135,24 +132,24 @@ func parseBusID(id string) (backend.PCI, bool) {
 	return backend.PCI{Domain: n[0], Bus: n[1], Device: n[2]}, true
 }
 
-// deviceAt is the server's device at a place, or -1.
-func (s *Server) deviceAt(id string) int {
+// deviceAt is the number of the device at a place, or -1.
+func deviceAt(all []*device, id string) int {
 	at, ok := parseBusID(id)
 	if !ok {
 		return -1
 	}
-	return slices.IndexFunc(s.devices, func(d *device) bool { return d.Info().PCI == at })
+	return slices.IndexFunc(all, func(d *device) bool { return d.Info().PCI == at })
 }
 
-func (p *process) DeviceGetByPCIBusId(_ *dispatch.Call, id string) (int32, dispatch.Result) {
-	dev := slices.Index(p.view, p.server.deviceAt(id))
+func (p *deviceCalls) DeviceGetByPCIBusId(_ *dispatch.Call, id string) (int32, dispatch.Result) {
+	dev := slices.Index(p.view, deviceAt(p.jobDevices, id))
 	if dev < 0 {
 		return 0, dispatch.ResultInvalidDevice
 	}
 	return int32(dev), 0
 }
 
-func (p *process) DeviceGetPCIBusId(_ *dispatch.Call, size, dev int32) (string, dispatch.Result) {
+func (p *deviceCalls) DeviceGetPCIBusId(_ *dispatch.Call, size, dev int32) (string, dispatch.Result) {
 	info, r := p.info(dev)
 	if r != 0 {
 		return "", r
@@ -164,7 +161,7 @@ func (p *process) DeviceGetPCIBusId(_ *dispatch.Call, size, dev int32) (string, 
 	return id, 0
 }
 
-func (p *process) DeviceGetP2PAttribute(_ *dispatch.Call, attribute, src, dst int32) (int32, dispatch.Result) {
+func (p *deviceCalls) DeviceGetP2PAttribute(_ *dispatch.Call, attribute, src, dst int32) (int32, dispatch.Result) {
 	const rank, access, atomics, arrays = 1, 2, 3, 4
 	_, r1 := p.info(src)
 	_, r2 := p.info(dst)
@@ -180,7 +177,7 @@ func (p *process) DeviceGetP2PAttribute(_ *dispatch.Call, attribute, src, dst in
 	return 0, dispatch.ResultInvalidValue
 }
 
-func (p *process) DeviceCanAccessPeer(_ *dispatch.Call, dev, peer int32) (int32, dispatch.Result) {
+func (p *deviceCalls) DeviceCanAccessPeer(_ *dispatch.Call, dev, peer int32) (int32, dispatch.Result) {
 	_, r1 := p.info(dev)
 	_, r2 := p.info(peer)
 	switch {
@@ -193,29 +190,22 @@ func (p *process) DeviceCanAccessPeer(_ *dispatch.Call, dev, peer int32) (int32,
 }
 
 // DeviceGetExecAffinitySupport is of MPS, which is not used.
-func (p *process) DeviceGetExecAffinitySupport(_ *dispatch.Call, _, dev int32) (int32, dispatch.Result) {
+func (p *deviceCalls) DeviceGetExecAffinitySupport(_ *dispatch.Call, _, dev int32) (int32, dispatch.Result) {
 	_, r := p.info(dev)
 	return 0, r
 }
 
-func (p *process) DeviceGetHostAtomicCapabilities(_ *dispatch.Call, operations []int32, _ uint32, dev int32) ([]uint32, dispatch.Result) {
+func (p *deviceCalls) DeviceGetHostAtomicCapabilities(_ *dispatch.Call, operations []int32, _ uint32, dev int32) ([]uint32, dispatch.Result) {
 	_, r := p.info(dev)
 	return make([]uint32, len(operations)), r
 }
 
-func (p *process) DeviceGetP2PAtomicCapabilities(c *dispatch.Call, operations []int32, _ uint32, src, dst int32) ([]uint32, dispatch.Result) {
+func (p *deviceCalls) DeviceGetP2PAtomicCapabilities(c *dispatch.Call, operations []int32, _ uint32, src, dst int32) ([]uint32, dispatch.Result) {
 	_, r := p.DeviceGetP2PAttribute(c, 3, src, dst)
 	return make([]uint32, len(operations)), r
 }
 
-// isPrimary tells whether a context is one of a device's, which is not destroyed but released.
-func (p *process) isPrimary(x *cudaContext) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.devices[x.space.ordinal].primary == x
-}
-
-func (p *process) DevicePrimaryCtxRetain(_ *dispatch.Call, ctx dispatch.Context, dev int32) dispatch.Result {
+func (p *deviceCalls) DevicePrimaryCtxRetain(_ *dispatch.Call, ctx dispatch.Context, dev int32) dispatch.Result {
 	if _, r := p.info(dev); r != 0 {
 		return r
 	}
@@ -241,7 +231,7 @@ func (p *process) DevicePrimaryCtxRetain(_ *dispatch.Call, ctx dispatch.Context,
 	return 0
 }
 
-func (p *process) DevicePrimaryCtxReleaseV2(c *dispatch.Call, dev int32) dispatch.Result {
+func (p *deviceCalls) DevicePrimaryCtxReleaseV2(c *dispatch.Call, dev int32) dispatch.Result {
 	if _, r := p.info(dev); r != 0 {
 		return r
 	}
@@ -262,7 +252,7 @@ func (p *process) DevicePrimaryCtxReleaseV2(c *dispatch.Call, dev int32) dispatc
 	return p.destroy(c, x)
 }
 
-func (p *process) DevicePrimaryCtxResetV2(c *dispatch.Call, dev int32) dispatch.Result {
+func (p *deviceCalls) DevicePrimaryCtxResetV2(c *dispatch.Call, dev int32) dispatch.Result {
 	if _, r := p.info(dev); r != 0 {
 		return r
 	}
@@ -277,7 +267,7 @@ func (p *process) DevicePrimaryCtxResetV2(c *dispatch.Call, dev int32) dispatch.
 	return p.destroy(c, x)
 }
 
-func (p *process) DevicePrimaryCtxSetFlagsV2(_ *dispatch.Call, dev int32, flags uint32) dispatch.Result {
+func (p *deviceCalls) DevicePrimaryCtxSetFlagsV2(_ *dispatch.Call, dev int32, flags uint32) dispatch.Result {
 	if _, r := p.info(dev); r != 0 {
 		return r
 	}
@@ -296,7 +286,7 @@ func (p *process) DevicePrimaryCtxSetFlagsV2(_ *dispatch.Call, dev int32, flags 
 	return 0
 }
 
-func (p *process) DevicePrimaryCtxGetState(_ *dispatch.Call, dev int32) (flags uint32, active int32, r dispatch.Result) {
+func (p *deviceCalls) DevicePrimaryCtxGetState(_ *dispatch.Call, dev int32) (flags uint32, active int32, r dispatch.Result) {
 	if _, r := p.info(dev); r != 0 {
 		return 0, 0, r
 	}
