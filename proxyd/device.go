@@ -22,6 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
@@ -164,7 +165,7 @@ func serveDevices(ctx context.Context, o *deviceOptions) (err error) {
 		return errors.Join(err, b.Close())
 	}
 	s := server.New(server.Config{
-		Backend: b, Order: o.order, Info: shown, Log: o.log(), Version: version, Network: server.OverTCP(o.address),
+		Backend: b, Order: o.order, Info: shown, Log: o.log(), Version: version, Network: nccl.OverTCP(o.address),
 		Self: o.self, Awaits: o.await, Exact: o.exact,
 	})
 	defer func() { err = errors.Join(err, s.Close()) }()

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
 // Belonging is memory of a process that the device server has mapped, too: it comes back with the process, at the same address.
@@ -39,7 +41,7 @@ func Belongings(pid int, p SavedProcess) (_ []*os.File, err error) {
 			closeFiles(out)
 		}
 	}()
-	if len(p.Belongings) > maxHandles { // of a server that says so
+	if len(p.Belongings) > handles.Max { // of a server that says so
 		return nil, fmt.Errorf("process %d: %d pieces of memory: %w", pid, len(p.Belongings), ErrNonsense)
 	}
 	maps, err := mappingsOf(pid)
@@ -163,10 +165,10 @@ func (m mapping) is(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev =
 // come back.
 func (p *process) belongings() ([]Belonging, error) {
 	all := []Belonging{{Kind: RingMemory, Length: wire.MemorySize}}
-	for _, s := range p.memoryCalls.shares.sorted() {
-		all = append(all, Belonging{PinnedMemory, uint64(s.at), uint64(len(s.mem))})
+	for _, s := range p.memoryCalls.Shares.Sorted() {
+		all = append(all, Belonging{PinnedMemory, uint64(s.At), uint64(len(s.Mem))})
 	}
-	w, ok := p.peer.(*watched)
+	w, ok := p.Peer.(*watched)
 	if !ok {
 		return all, nil
 	}
@@ -198,28 +200,15 @@ func (s *Server) BelongingOf(id uint64, n int) (*os.File, error) {
 	s.mu.Lock()
 	p := s.processes[id]
 	s.mu.Unlock()
-	if p == nil || p.ring == nil {
+	if p == nil || p.Ring == nil {
 		return nil, fmt.Errorf("the memory of process %d: %w", id, ErrAbsent)
 	}
 	if n == 0 {
-		return duplicate(p.ring.File())
+		return driver.Duplicate(p.Ring.File())
 	}
-	all := p.memoryCalls.shares.sorted()
+	all := p.memoryCalls.Shares.Sorted()
 	if n < 0 || n > len(all) {
 		return nil, fmt.Errorf("memory %d of process %d, which has %d: %w", n, id, len(all)+1, ErrAbsent)
 	}
-	return duplicate(all[n-1].file)
-}
-
-// duplicate is another descriptor of a file.
-func duplicate(f *os.File) (*os.File, error) {
-	fd, ok := bare(f)
-	if !ok {
-		return nil, os.ErrClosed
-	}
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(n), f.Name()), nil
+	return driver.Duplicate(all[n-1].File)
 }

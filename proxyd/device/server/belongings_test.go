@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
 // TestFind: where a process has what it is to bring, by what /proc says.
@@ -65,7 +67,7 @@ func TestFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	others := memfd(t, n, unix.F_SEAL_SHRINK)
+	others := sealedFile(t, n, unix.F_SEAL_SHRINK)
 	if err := errors.Join(plain.Truncate(n), others.Chown(12345, 12345)); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func TestFetch(t *testing.T) {
 		file *os.File
 		ok   bool
 	}{
-		{"its own", memfd(t, n, unix.F_SEAL_SHRINK), true},
+		{"its own", sealedFile(t, n, unix.F_SEAL_SHRINK), true},
 		{"another user's", others, false},
 		{"a file", plain, false},
 	} {
@@ -99,8 +101,25 @@ func TestFetch(t *testing.T) {
 			}
 		})
 	}
-	lie := SavedProcess{Belongings: make([]Belonging, maxHandles+1)}
+	lie := SavedProcess{Belongings: make([]Belonging, handles.Max+1)}
 	if _, err := Belongings(os.Getpid(), lie); !errors.Is(err, ErrNonsense) {
 		t.Error(err)
 	}
+}
+
+func sealedFile(t *testing.T, size int64, seals int) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd")
+	t.Cleanup(func() { f.Close() })
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
 // The results of this file.
@@ -139,10 +140,8 @@ func TestRefusedKernel(t *testing.T) {
 	kernel := c.number("cuLibraryGetKernel", c.loadLibrary(text), "barrier")
 	c.want(notSupported, "cuKernelGetFunction", kernel)
 	c.must("cuCtxSynchronize")
-	p.complaintsMu.Lock()
-	defer p.complaintsMu.Unlock()
-	if len(p.complaints) != 1 {
-		t.Errorf("%d complaints: %v", len(p.complaints), p.complaints)
+	if n := p.ComplaintCount(); n != 1 {
+		t.Errorf("%d complaints", n)
 	}
 }
 
@@ -286,7 +285,7 @@ func TestCodeNames(t *testing.T) {
 		}
 	}
 	l := c.loadLibrary(kernels)
-	for _, h := range []uint64{0, 1, 2, ctxA, l, math.MaxUint64, moduleClass.handle(99), functionClass.handle(1), kernelClass.handle(1)} {
+	for _, h := range []uint64{0, 1, 2, ctxA, l, math.MaxUint64, handles.ModuleClass.Handle(99), handles.FunctionClass.Handle(1), handles.KernelClass.Handle(1)} {
 		c.want(invalidHandle, "cuModuleGetFunction", h, "add")
 		c.want(invalidHandle, "cuModuleUnload", h)
 		c.want(invalidHandle, "cuModuleEnumerateFunctions", uint32(4), h)

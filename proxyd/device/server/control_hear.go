@@ -11,6 +11,8 @@ import (
 	"net"
 	"os"
 	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
 // hearing is a server's end of a control connection. It is the Sink and the Source of what it is told to save and restore.
@@ -180,7 +182,7 @@ func (f *sentFile) Close() error {
 
 // bring keeps what has come with an order.
 func (h *hearing) bring(o *heard) error {
-	if o.f == nil || len(h.brought) >= maxHandles {
+	if o.f == nil || len(h.brought) >= handles.Max {
 		return fmt.Errorf("nothing is brought, or too much: %w", os.ErrInvalid)
 	}
 	h.brought, o.f = append(h.brought, o.f), nil

@@ -281,7 +281,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 
 // TestSinkFails: a parent whose sink fails is told its own error, and the job runs on; as it does when the parent goes away.
 func TestSinkFails(t *testing.T) {
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	a := cs[0].alloc(4 * pipeSize)
@@ -342,7 +342,7 @@ func (errReader) Read([]byte) (int, error) { return 0, unix.EIO }
 // TestSourceFails: a parent whose source fails is told its own error; the server knows that it is of no use.
 func TestSourceFails(t *testing.T) {
 	folder := Folder(t.TempDir())
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	a := cs[0].alloc(100)
@@ -350,7 +350,7 @@ func TestSourceFails(t *testing.T) {
 	r := save(t, s, folder, SaveOptions{})
 	for _, name := range r.Files {
 		t.Run(name, func(t *testing.T) {
-			next := serverOf(t, "other", nil, memory)
+			next := serverOf(t, "other", nil, testMemory)
 			path, _ := controlled(t, next)
 			c := controller(t, path)
 			if err := c.Restore(t.Context(), badSource{folder, name}); !errors.Is(err, unix.EIO) {

@@ -15,7 +15,7 @@ func (s *Server) Address(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	at, err := s.collectives.address()
+	at, err := s.collectives.Address()
 	if err != nil {
 		return "", fmt.Errorf("address: %w", err)
 	}
@@ -35,7 +35,7 @@ func (s *Server) Reconnect(ctx context.Context, peers map[int]string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	if err := s.collectives.reconnect(ctx, peers); err != nil {
+	if err := s.collectives.Reconnect(ctx, peers); err != nil {
 		return fmt.Errorf("reconnect: %w", err)
 	}
 	return nil

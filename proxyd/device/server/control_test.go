@@ -45,7 +45,7 @@ func controller(t *testing.T, path string) *Controller {
 // TestControl: a parent has a server saved, and its process taken over by another one.
 func TestControl(t *testing.T) {
 	ctx, folder := t.Context(), Folder(t.TempDir())
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	p, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	a := cs[0].alloc(100)
@@ -63,25 +63,25 @@ func TestControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Processes) != 1 || r.Processes[0].ID != p.id || r.Processes[0].Capsule != os.Getpid() {
+	if len(r.Processes) != 1 || r.Processes[0].ID != p.ID || r.Processes[0].Capsule != os.Getpid() {
 		t.Errorf("%+v", r.Processes)
 	}
 	st, err := c.Status(ctx)
-	if err != nil || !st.Stopped || len(st.Processes) != 1 || st.Processes[0].PID != os.Getpid() || st.Devices[0].Memory != memory || st.Devices[0].Used == 0 {
+	if err != nil || !st.Stopped || len(st.Processes) != 1 || st.Processes[0].PID != os.Getpid() || st.Devices[0].Memory != testMemory || st.Devices[0].Used == 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	// The parent is replaced by another one.
 	c.Close()
 	c = controller(t, path)
-	with, err := c.Belongings(ctx, p.id, len(r.Processes[0].Belongings))
+	with, err := c.Belongings(ctx, p.ID, len(r.Processes[0].Belongings))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeFiles(with)
-	if _, err := c.Belongings(ctx, p.id, len(with)+1); !errors.As(err, &bad) || bad.Temporary {
+	if _, err := c.Belongings(ctx, p.ID, len(with)+1); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
-	if _, err := c.Belongings(ctx, p.id+1, 1); !errors.As(err, &bad) || bad.Temporary {
+	if _, err := c.Belongings(ctx, p.ID+1, 1); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
 	if err := c.Leave(ctx); err != nil {
@@ -94,7 +94,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	next := serverOf(t, "other", nil, memory)
+	next := serverOf(t, "other", nil, testMemory)
 	path, end = controlled(t, next)
 	c = controller(t, path)
 	if err := c.Restore(ctx, folder); err != nil {
@@ -103,10 +103,10 @@ func TestControl(t *testing.T) {
 	if st, err := c.Status(ctx); err != nil || !st.Stopped || len(st.Processes) != 1 || !st.Processes[0].Absent {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if err := c.Adopt(ctx, p.id+1, os.Getpid(), with); !errors.As(err, &bad) || bad.Temporary {
+	if err := c.Adopt(ctx, p.ID+1, os.Getpid(), with); !errors.As(err, &bad) || bad.Temporary {
 		t.Error(err)
 	}
-	if err := c.Adopt(ctx, p.id, 1<<30, with); !errors.As(err, &bad) || !bad.Temporary {
+	if err := c.Adopt(ctx, p.ID, 1<<30, with); !errors.As(err, &bad) || !bad.Temporary {
 		t.Error(err)
 	}
 	null, err := os.Open(os.DevNull)
@@ -114,10 +114,10 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if err := c.Adopt(ctx, p.id, os.Getpid(), []*os.File{null}); err == nil || !strings.Contains(err.Error(), "it has no ring") {
+	if err := c.Adopt(ctx, p.ID, os.Getpid(), []*os.File{null}); err == nil || !strings.Contains(err.Error(), "it has no ring") {
 		t.Error(err)
 	}
-	if err := c.Adopt(ctx, p.id, os.Getpid(), with); err != nil {
+	if err := c.Adopt(ctx, p.ID, os.Getpid(), with); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Resume(ctx); err != nil {
@@ -174,11 +174,11 @@ func TestControlNetwork(t *testing.T) {
 // TestNotBack: a process that does not come back is gone, and others are attached again.
 func TestNotBack(t *testing.T) {
 	folder := Folder(t.TempDir())
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	save(t, s, folder, SaveOptions{})
-	next := serverOf(t, "other", nil, memory)
+	next := serverOf(t, "other", nil, testMemory)
 	if err := next.Restore(t.Context(), folder); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestNotBack(t *testing.T) {
 
 // TestAttachedLater: who comes while the job is stopped is told to ask again, and attached when it goes on.
 func TestAttachedLater(t *testing.T) {
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	path := listen(t, s)
 	save(t, s, Folder(t.TempDir()), SaveOptions{})
 	if _, _, err := askRing(path); !errors.Is(err, unix.ERESTART) {
@@ -218,11 +218,11 @@ func TestAttachedLater(t *testing.T) {
 // TestAwaits: nobody is attached before what was saved is there, for it would be in the way.
 func TestAwaits(t *testing.T) {
 	folder := Folder(t.TempDir())
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	save(t, s, folder, SaveOptions{})
-	b, err := softgpu.New(softgpu.Config{Seed: "other", Workers: 1, Memory: []uint64{memory}})
+	b, err := softgpu.New(softgpu.Config{Seed: "other", Workers: 1, Memory: []uint64{testMemory}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,19 +252,19 @@ func TestAwaits(t *testing.T) {
 
 // TestUntilCut: who waits for something to do is told when a cut begins, and waits again after it.
 func TestUntilCut(t *testing.T) {
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	p, _ := attach(t, s, 1)
-	first, stop := p.untilCut()
+	first, stop := p.UntilCut()
 	defer stop()
 	save(t, s, Folder(t.TempDir()), SaveOptions{})
 	<-first.Done()
-	if p.isGone() {
+	if p.IsGone() {
 		t.Error("the process is gone")
 	}
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	second, stop := p.untilCut()
+	second, stop := p.UntilCut()
 	defer stop()
 	if second.Err() != nil {
 		t.Error("the cut is over")

@@ -151,8 +151,8 @@ func (s *Server) open(o *cut.Orders) error {
 	s.cuts.now = a
 	e := cut.Event{Kind: cut.Opened}
 	for _, p := range all {
-		e.Processes = append(e.Processes, cut.Process{ID: p.id, PID: p.pid()})
-		a.gates[p.id] = &gated{p: p, news: make(chan struct{}, 1)}
+		e.Processes = append(e.Processes, cut.Process{ID: p.ID, PID: p.PID()})
+		a.gates[p.ID] = &gated{p: p, news: make(chan struct{}, 1)}
 		e.Places = append(e.Places, a.places(p.ncclCalls)...)
 	}
 	gone := map[uint64]bool{}

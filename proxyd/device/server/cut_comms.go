@@ -4,8 +4,6 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/barrier"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 // departure is a member that was given up. Others of its communicator need its counts.
@@ -21,66 +20,18 @@ type departure struct {
 	pid int
 }
 
-// commName is the barrier's name of a communicator, of collective's, which is the same everywhere.
-func commName(id string) barrier.Comm {
-	sum := sha256.Sum256([]byte(id))
-	return barrier.Comm(binary.LittleEndian.Uint64(sum[:]))
-}
-
-// place is a member as the leader knows it: one whose communicator is there, or that asks for it. It is nil while a split makes it, and if there is
-// nothing any more.
-func (m *member) place() *cut.Place {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := &cut.Place{Process: m.p.id, Broken: m.err != nil}
-	switch {
-	case m.comm != nil:
-		p.Comm, p.Size, p.Member, p.Made = commName(m.comm.ID()), m.comm.Size(), int32(m.rank), true
-		p.Broken = p.Broken || m.comm.Err() != nil && !m.leaving
-	case m.asks != nil:
-		p.Comm, p.Size, p.Member = commName(m.asks.id), m.asks.size, int32(m.asks.rank)
-	default:
-		return nil
-	}
-	return p
-}
-
-// counts gives a ring's counts the barrier's keys. What is counted for a communicator that is none is left out: nothing was issued for it.
-func (p *ncclCalls) counts(of map[uint64]uint64) map[barrier.Key]uint64 {
-	handles, members := sorted(&p.members)
-	places := map[uint64]*cut.Place{}
-	for i, h := range handles {
-		if p := members[i].place(); p != nil && p.Made {
-			places[wire.ParseCount(uint64(h)).Comm] = p
-		}
-	}
-	out := map[barrier.Key]uint64{}
-	for key, n := range of {
-		c := wire.ParseCount(key)
-		if p := places[c.Comm]; p != nil && n > 0 {
-			out[keyAt(p, c)] = n
-		}
-	}
-	return out
-}
-
-// keyAt is the barrier's name of one of a member's numbers.
-func keyAt(p *cut.Place, c wire.Count) barrier.Key {
-	return barrier.Key{Comm: p.Comm, Member: p.Member, Kind: barrier.Kind(c.Kind), Peer: int32(c.Peer)}
-}
-
 // places are a process's members when an attempt is opened. The caller holds cuts.mu, as of all that follows in this file
 // with an attempt for its receiver.
 func (a *attempt) places(p *ncclCalls) []cut.Place {
 	var all []cut.Place
-	for _, m := range p.members.values() {
-		place := m.place()
+	for _, m := range p.Members.Values() {
+		place := m.Place()
 		switch {
 		case place == nil:
-		case m.isKnown():
+		case m.IsKnown():
 			all = append(all, *place)
 			a.attend(m)
-		case m.arrived:
+		case m.Arrived:
 			place.Made = false // not for the program yet: that will be told
 			all = append(all, *place)
 		}
@@ -88,14 +39,9 @@ func (a *attempt) places(p *ncclCalls) []cut.Place {
 	return all
 }
 
-// isKnown tells whether its making has ended, well or not, and whether the leader of an attempt then was told so. The caller holds cuts.mu.
-func (m *member) isKnown() bool { return m.known || m.connected() }
-
 // attend tells when a member's communicator fails.
-func (a *attempt) attend(m *member) {
-	m.mu.Lock()
-	comm := m.comm
-	m.mu.Unlock()
+func (a *attempt) attend(m *nccl.Member) {
+	comm, _ := m.Communicator()
 	if comm == nil {
 		return
 	}
@@ -105,7 +51,7 @@ func (a *attempt) attend(m *member) {
 		case <-a.ctx.Done():
 			return
 		}
-		if p := m.place(); p.Broken {
+		if p := m.Place(); p.Broken {
 			a.s.cuts.mu.Lock()
 			a.tell(cut.Event{Kind: cut.Broken, Place: p})
 			a.s.cuts.mu.Unlock()
@@ -122,39 +68,39 @@ func (a *attempt) creation(c barrier.Comm) chan struct{} {
 }
 
 // Arrive is before a member meets the others. During an attempt it is held until the leader has the communicator made, or the attempt is over.
-func (s *cutKeeper) Arrive(m *member) {
+func (s *cutKeeper) Arrive(m *nccl.Member) {
 	s.mu.Lock()
 	a := s.now
-	m.arrived = true
+	m.Arrived = true
 	var hold chan struct{}
 	if a != nil {
-		p := m.place()
+		p := m.Place()
 		hold = a.creation(p.Comm)
-		a.tell(cut.Event{Kind: cut.Arrived, Process: m.p.id, Place: p})
+		a.tell(cut.Event{Kind: cut.Arrived, Process: m.Calls.ID, Place: p})
 	}
 	s.mu.Unlock()
 	if a == nil {
 		return
 	}
-	m.barred.Store(true)
-	defer m.barred.Store(false)
+	m.Held.Store(true)
+	defer m.Held.Store(false)
 	select {
 	case <-hold:
-	case <-m.ctx.Done():
+	case <-m.MakingCtx.Done():
 	}
 }
 
 // IsMade tells of a member that is made, or will not be, before the program can know.
-func (s *cutKeeper) IsMade(m *member, err error) {
+func (s *cutKeeper) IsMade(m *nccl.Member, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.known = true
-	a, p := s.now, m.place()
+	m.Known = true
+	a, p := s.now, m.Place()
 	if a == nil || p == nil {
 		return
 	}
 	p.Made, p.Broken = err == nil, err != nil
-	a.tell(cut.Event{Kind: cut.Made, Process: m.p.id, Place: p})
+	a.tell(cut.Event{Kind: cut.Made, Process: m.Calls.ID, Place: p})
 	if p.Made && a.ctx.Err() == nil {
 		a.attend(m)
 	}
@@ -162,14 +108,14 @@ func (s *cutKeeper) IsMade(m *member, err error) {
 
 // GiveUp drops a member from its process, which has destroyed it or has ended, and takes note of it. broken: nobody is to wait for what it
 // has not issued, or not carried out.
-func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*member, bool) {
+func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*nccl.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m, ok := p.members.drop(h)
-	if !ok || p.ring == nil {
+	m, ok := p.Members.Drop(h)
+	if !ok || p.Ring == nil {
 		return m, ok
 	}
-	if place := m.place(); place != nil && place.Made && m.isKnown() {
+	if place := m.Place(); place != nil && place.Made && m.IsKnown() {
 		s.depart(p, h, place, broken)
 	}
 	return m, true
@@ -177,24 +123,24 @@ func (s *cutKeeper) GiveUp(p *ncclCalls, h dispatch.Comm, broken bool) (*member,
 
 // depart takes note of a place that is given up. The caller holds cuts.mu.
 func (s *cutKeeper) depart(p *ncclCalls, h dispatch.Comm, place *cut.Place, broken bool) {
-	t, _ := p.ring.Tally() // of a ring that is closed, the last
-	d := departure{*place, p.pid()}
+	t, _ := p.Ring.Tally() // of a ring that is closed, the last
+	d := departure{*place, p.PID()}
 	d.Left, d.Made, d.Broken = true, false, d.Broken || broken
 	low := wire.ParseCount(uint64(h)).Comm
 	for key, n := range t.Counts {
 		if c := wire.ParseCount(key); c.Comm == low {
-			p.ring.Forget(key)
+			p.Ring.Forget(key)
 			if n > 0 {
-				d.Counts = append(d.Counts, barrier.Count{Key: keyAt(place, c), N: n})
+				d.Counts = append(d.Counts, barrier.Count{Key: nccl.KeyAt(place, c), N: n})
 			}
 		}
 	}
 	if a := s.now; a != nil {
 		if d.Broken {
 			place.Made, place.Broken = false, true
-			a.tell(cut.Event{Kind: cut.Broken, Process: p.id, Place: place})
+			a.tell(cut.Event{Kind: cut.Broken, Process: p.ID, Place: place})
 		}
-		a.tell(cut.Event{Kind: cut.Left, Process: p.id, Place: &d.Place})
+		a.tell(cut.Event{Kind: cut.Left, Process: p.ID, Place: &d.Place})
 	}
 	s.left = append(s.left, d)
 	here := 0
@@ -234,7 +180,7 @@ func (s *cutKeeper) hasLeft(all []cut.Place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range all {
-		if p := &all[i]; !p.Left || p.Size < 1 || p.Size > maxCommSize || p.Member < 0 || int(p.Member) >= p.Size || len(all) > maxDepartures {
+		if p := &all[i]; !p.Left || p.Size < 1 || p.Size > nccl.MaxCommSize || p.Member < 0 || int(p.Member) >= p.Size || len(all) > maxDepartures {
 			return fmt.Errorf("a member that has left, %d of %d, or too many: %w", p.Member, p.Size, ErrRestore)
 		}
 		s.left = append(s.left, departure{all[i], 0})

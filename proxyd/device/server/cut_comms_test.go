@@ -31,10 +31,10 @@ func TestCutHolds(t *testing.T) {
 	early := [128]byte(all[0].must("ncclGetUniqueId"))
 	all[0].init(0x40005, 2, 0, early) // and waits for the other
 	waitFor(t, "it has arrived", func() bool {
-		m, _ := all[0].p.comm(0x40005)
+		m, _ := all[0].p.Comm(0x40005)
 		nodes[0].cuts.mu.Lock()
 		defer nodes[0].cuts.mu.Unlock()
-		return m.arrived
+		return m.Arrived
 	})
 	c := mustFind(t, cut.Options{}, nodes...)
 	mustOpen(t, c)
@@ -47,10 +47,10 @@ func TestCutHolds(t *testing.T) {
 	}
 	all[1].init(0x40005, 2, 1, early)
 	waitFor(t, "the other is held", func() bool {
-		m, _ := all[1].p.comm(0x40005)
+		m, _ := all[1].p.Comm(0x40005)
 		nodes[1].cuts.mu.Lock()
 		defer nodes[1].cuts.mu.Unlock()
-		return m.arrived
+		return m.Arrived
 	})
 	if b := all[1].must("comm_state", uint64(0x40005), uint32(0)); int32(b[0]) != ncclInProgress {
 		t.Error("it is made, though nobody has said so")

@@ -36,14 +36,14 @@ func (a *attempt) shut() {
 			continue
 		}
 		g.shut, g.handed = true, make(chan struct{}, 1)
-		g.p.ring.OnCounted(func() { wake(g.news) })
-		if g.p.ring.Shut(wire.Counted) != nil {
+		g.p.Ring.OnCounted(func() { wake(g.news) })
+		if g.p.Ring.Shut(wire.Counted) != nil {
 			continue // its end will be told
 		}
 		g.gate.Shut()
 		g.told = map[barrier.Key]uint64{}
 		if _, counts, err := g.tally(); err == nil {
-			a.tell(cut.Event{Kind: cut.Shut, Process: g.p.id, Counts: counts})
+			a.tell(cut.Event{Kind: cut.Shut, Process: g.p.ID, Counts: counts})
 			a.work.Go(func() { a.watch(g) })
 		}
 	}
@@ -52,8 +52,8 @@ func (a *attempt) shut() {
 // open undoes all of it.
 func (g *gated) open() {
 	if g.shut {
-		g.p.ring.OnCounted(nil)
-		_ = g.p.ring.Open(wire.Counted) // of a process that is gone, which does not matter
+		g.p.Ring.OnCounted(nil)
+		_ = g.p.Ring.Open(wire.Counted) // of a process that is gone, which does not matter
 	}
 }
 
@@ -91,10 +91,10 @@ func (a *attempt) watch(g *gated) {
 
 // tally reads the counts: all by key, and those that the leader has not heard.
 func (g *gated) tally() (t wire.Tally, changed []barrier.Count, err error) {
-	if t, err = g.p.ring.Tally(); err != nil {
+	if t, err = g.p.Ring.Tally(); err != nil {
 		return t, nil, err
 	}
-	for key, n := range g.p.counts(t.Counts) {
+	for key, n := range g.p.Counts(t.Counts) {
 		if g.told[key] != n {
 			g.told[key] = n
 			changed = append(changed, barrier.Count{Key: key, N: n})
@@ -116,7 +116,7 @@ func (a *attempt) look(g *gated) {
 	if g.out {
 		return
 	}
-	if ok, nudged := g.gate.Pass(func(k barrier.Key) uint64 { return g.told[k] }); ok && g.p.ring.Grant(1) == nil {
+	if ok, nudged := g.gate.Pass(func(k barrier.Key) uint64 { return g.told[k] }); ok && g.p.Ring.Grant(1) == nil {
 		g.out, g.nudge = true, nudged
 		wake(g.handed)
 	}
@@ -127,7 +127,7 @@ func (a *attempt) issued(g *gated, changed []barrier.Count, used bool) {
 	if !used && len(changed) == 0 {
 		return
 	}
-	a.tell(cut.Event{Kind: cut.Issued, Process: g.p.id, Counts: changed, Nudge: used && g.nudge})
+	a.tell(cut.Event{Kind: cut.Issued, Process: g.p.ID, Counts: changed, Nudge: used && g.nudge})
 	if used {
 		g.out, g.nudge = false, false
 	}
@@ -135,7 +135,7 @@ func (a *attempt) issued(g *gated, changed []barrier.Count, used bool) {
 
 // withdraw takes back every permission.
 func (a *attempt) withdraw(g *gated) {
-	unused, err := g.p.ring.Withdraw()
+	unused, err := g.p.Ring.Withdraw()
 	if err != nil {
 		return
 	}
@@ -149,7 +149,7 @@ func (a *attempt) withdraw(g *gated) {
 	}
 	g.out, g.nudge = false, false
 	g.gate.Withdraw()
-	a.tell(cut.Event{Kind: cut.Withdrawn, Process: g.p.id, Counts: changed})
+	a.tell(cut.Event{Kind: cut.Withdrawn, Process: g.p.ID, Counts: changed})
 }
 
 // read tells all counts once more.
@@ -160,7 +160,7 @@ func (a *attempt) read() {
 		}
 		g.told = map[barrier.Key]uint64{}
 		if _, counts, err := g.tally(); err == nil {
-			a.tell(cut.Event{Kind: cut.Reading, Process: g.p.id, Counts: counts})
+			a.tell(cut.Event{Kind: cut.Reading, Process: g.p.ID, Counts: counts})
 		}
 	}
 }

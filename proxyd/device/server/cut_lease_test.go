@@ -142,7 +142,7 @@ func TestCutSaved(t *testing.T) {
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if got := cs[0].get(at, 1); got[0] != 7 || p.isGone() {
+	if got := cs[0].get(at, 1); got[0] != 7 || p.IsGone() {
 		t.Error(got)
 	}
 	// Whoever resumes or leaves a server ends its attempt.
@@ -213,7 +213,7 @@ func TestCutExitSeenFirst(t *testing.T) {
 	all := world(t, nodes[0], nodes[1])
 	r := all[1]
 	at := r.alloc(64)
-	r.p.contexts.mu.Lock() // no message gets past it
+	release := r.p.Contexts.Block() // no message gets past it
 	r.post("cuMemsetD8Async", at, uint8(1), uint64(64), uint64(0))
 	r.send(wire.OpExit, false, make([]byte, 8), 0)
 	type found struct {
@@ -227,7 +227,7 @@ func TestCutExitSeenFirst(t *testing.T) {
 	}()
 	waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
 	r.p.left("it has ended")
-	r.p.contexts.mu.Unlock()
+	release()
 	<-r.p.gone
 	f := <-done
 	if f.err != nil {
@@ -251,12 +251,12 @@ func TestCutHopeless(t *testing.T) {
 		gatesOpen(t, nodes...)
 	}
 	r := all[1]
-	r.p.contexts.mu.Lock() // no message gets past it, so there is no cut
+	release := r.p.Contexts.Block() // no message gets past it, so there is no cut
 	r.post("cuMemsetD8Async", uint64(0), uint8(1), uint64(1), uint64(0))
 	go func() {
 		waitFor(t, "the attempt is opened", func() bool { return nodes[1].inCut() != nil })
-		r.p.fault.Store(700)
-		r.p.contexts.mu.Unlock()
+		r.p.Fault.Store(700)
+		release()
 	}()
 	hopeless("in an attempt")
 	hopeless("before")

@@ -71,11 +71,11 @@ const slow = time.Second
 func (a *attempt) drain(g *gated) {
 	pause, said := 50*time.Microsecond, time.Now()
 	for {
-		t, err := g.p.ring.Tally()
+		t, err := g.p.Ring.Tally()
 		if err != nil {
 			return // its end is told
 		}
-		handled, open := g.p.handled.Load(), g.p.open.Load()
+		handled, open := g.p.Handled.Load(), g.p.Open.Load()
 		if handled == t.Messages && open == 0 {
 			break
 		}
@@ -103,7 +103,7 @@ func (a *attempt) about(g *gated, e cut.Event) {
 	a.s.cuts.mu.Lock()
 	defer a.s.cuts.mu.Unlock()
 	if !g.over && a.ctx.Err() == nil {
-		e.Process = g.p.id
+		e.Process = g.p.ID
 		a.tell(e)
 	}
 }
@@ -141,7 +141,7 @@ func (a *attempt) still() {
 	s.state.stopped, a.holds = true, true
 	for _, g := range a.gates {
 		if !g.over {
-			a.tell(cut.Event{Kind: cut.CallsShut, Process: g.p.id})
+			a.tell(cut.Event{Kind: cut.CallsShut, Process: g.p.ID})
 		}
 	}
 	a.tell(cut.Event{Kind: cut.Still})
@@ -153,7 +153,7 @@ func (a *attempt) giveUp() (any bool) {
 		if why := p.hopeless(); why != "" {
 			any = true
 			a.s.cuts.mu.Lock()
-			g := a.gates[p.id]
+			g := a.gates[p.ID]
 			a.s.cuts.mu.Unlock()
 			if g != nil {
 				a.about(g, cut.Event{Kind: cut.Stuck, Reason: why})

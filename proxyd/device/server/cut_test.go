@@ -19,6 +19,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 // long is how long a test waits for something that must happen. It is no measure of anything.
@@ -105,25 +107,25 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 	sizes := map[barrier.Comm]int{}
 	for _, s := range all {
 		for _, p := range s.all() {
-			if p.isGone() {
+			if p.IsGone() {
 				continue
 			}
-			tally, err := p.ring.Tally()
+			tally, err := p.Ring.Tally()
 			if err != nil {
 				t.Fatal(err)
 			}
-			maps.Copy(counts, p.counts(tally.Counts))
-			for _, m := range p.members.values() {
-				if m.connected() {
-					sizes[commName(m.comm.ID())] = m.comm.Size()
+			maps.Copy(counts, p.Counts(tally.Counts))
+			for _, m := range p.Members.Values() {
+				if comm, err := m.Communicator(); err == nil {
+					sizes[nccl.CommName(comm.ID())] = comm.Size()
 				}
 			}
-			if busy, err := p.ring.Busy(); err != nil || !busy.IsZero() || p.ncclCalls.open.Load() != 0 || p.handled.Load() != tally.Messages {
-				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.id, busy, err, p.ncclCalls.open.Load(), p.handled.Load(), tally.Messages)
+			if busy, err := p.Ring.Busy(); err != nil || !busy.IsZero() || p.ncclCalls.Open.Load() != 0 || p.Handled.Load() != tally.Messages {
+				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.ID, busy, err, p.ncclCalls.Open.Load(), p.Handled.Load(), tally.Messages)
 			}
-			for _, space := range p.spaces() {
-				if err := space.Drain(over); err != nil {
-					t.Errorf("process %d: device %d is at work", p.id, space.ordinal)
+			for _, space := range p.Spaces() {
+				if err := space.Drain(driver.Expired); err != nil {
+					t.Errorf("process %d: device %d is at work", p.ID, space.Ordinal)
 				}
 			}
 		}
@@ -157,11 +159,11 @@ func gatesOpen(t testing.TB, all ...*Server) {
 			t.Error("an attempt is left")
 		}
 		for _, p := range s.all() {
-			if p.isGone() {
+			if p.IsGone() {
 				continue
 			}
-			if err := p.ring.Grant(1); err == nil {
-				t.Errorf("process %d: its gate is shut", p.id)
+			if err := p.Ring.Grant(1); err == nil {
+				t.Errorf("process %d: its gate is shut", p.ID)
 			}
 		}
 	}
@@ -220,7 +222,7 @@ func TestCutLoop(t *testing.T) {
 // furthest is the highest count of a communicator's collectives.
 func furthest(all []rank) (n uint64) {
 	for _, r := range all {
-		c, err := r.p.ring.Counts()
+		c, err := r.p.Ring.Counts()
 		if err == nil {
 			n = max(n, c[wire.Count{Comm: commA}.Key()])
 		}
@@ -265,7 +267,7 @@ func TestCutExact(t *testing.T) {
 		for _, r := range all {
 			s := r.p.server
 			s.cuts.mu.Lock()
-			shut := s.cuts.now != nil && s.cuts.now.gates[r.p.id].shut
+			shut := s.cuts.now != nil && s.cuts.now.gates[r.p.ID].shut
 			s.cuts.mu.Unlock()
 			if !shut {
 				return false
@@ -313,7 +315,7 @@ func TestCutDeadline(t *testing.T) {
 	if !errors.As(err, &f) || f.Why != barrier.DeadlinePassed || len(f.Who) != 1 || f.Who[0].Member != 1 {
 		t.Fatalf("%v", err)
 	}
-	if want := fmt.Sprintf("process %d on device server 1", all[1].p.pid()); !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("process %d on device server 1", all[1].p.PID()); !strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not name %s", err, want)
 	}
 	gatesOpen(t, nodes...)

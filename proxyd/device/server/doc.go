@@ -5,54 +5,58 @@
 // (libsingshim/wire), the calls that its messages mean (device/dispatch) and the devices (device/backend).
 //
 //	Server                 listens; the devices, and whose turn it is on each
-//	└─ process             a program's process: its ring, its threads' calls, what it has made
-//	   ├─ space            what it sees as one device, made at first use
-//	   ├─ cudaContext      ├─ cudaStream
-//	   │                   └─ cudaEvent
-//	   └─ table[H, T]      what a class of handles stands for
+//	└─ process             a program's process: its ring, and the areas of calls
+//	   ├─ driver.Process   contexts, streams, events, spaces, results and faults: every area embeds it
+//	   ├─ driver           calls about devices, contexts, streams, events
+//	   ├─ memory           allocations, pools, pinned memory, copies
+//	   ├─ modules          code and launches        ├─ graphs    graphs and captures
+//	   └─ nccl             communicators            └─ nvml      what NVML tells
+//
+// Package handles has the table of what a class of handles stands for.
 //
 // A message goes this way:
 //
-//	ring ─► process.handle ─► dispatch.Serve ─► a method of process ─► backend
+//	ring ─► process.handle ─► dispatch.Serve ─► a method of an area ─► backend
 //	                                             │
 //	        answered ◄── result, and bytes ◄─────┘
 //
 // # Writing a method
 //
-// process implements dispatch.Backend; what no file of this package implements is CUDA_ERROR_NOT_SUPPORTED, by the
-// embedded dispatch.Unsupported. A method begins with what it needs and returns what the program is told:
+// The areas together implement dispatch.Backend: their types Calls, or …Calls, are embedded in process. What none implements is
+// CUDA_ERROR_NOT_SUPPORTED, by dispatch.Unsupported, which is embedded deeper. A method begins with what it needs and returns what the
+// program is told:
 //
-//	x, r := p.current(c)                  the context that is current: INVALID_CONTEXT, or its fault
-//	st, r := p.stream(c, h)               a stream, the default ones too: INVALID_HANDLE
-//	m, ok := p.modules.get(h)             any other handle; see table
-//	return p.result(err)                  the driver's number of a backend's error
+//	x, r := p.Current(c)                  the context that is current: INVALID_CONTEXT, or its fault
+//	st, r := p.Stream(c, h)               a stream, the default ones too: INVALID_HANDLE
+//	m, ok := p.modules.Get(h)             any other handle; see handles.Table
+//	return p.Result(err)                  the driver's number of a backend's error
 //
 // All methods may be called at the same time: mostly by the one goroutine that serves the ring, in the order of the
-// ring, but calls that wait are on goroutines of their own. What a file needs to remember for a process is a struct
-// that stands in that file and is a field of process (codeState, graphState, ncclState); its contextEnded is
-// called when a context is destroyed, and its end when the process is gone.
+// ring, but calls that wait are on goroutines of their own. What an area remembers for a process
+// are fields of its Calls; its ContextEnded is called when a context is destroyed. Areas do not know each other: what one needs of
+// another is handed to it in newProcess.
 //
 // # Calls that wait
 //
 // The ring must go on while a call waits: what ends the wait may be the next message in it. So a call that may
-// wait is named in its file's list of such (contextWaits, copyWaits, …). It begins in the ring's order like any other,
-// calls p.waits(c) before it waits, without a lock, and simply returns when it is over, with p.ctx as what ends its
+// wait is named in its area's list of such (driver.ContextWaits, memory.CopyWaits, …). It begins in the ring's order like any other,
+// calls p.BeginWait(c) before it waits, without a lock, and simply returns when it is over, with p.Lifetime as what ends its
 // wait when the process is gone. A call that should not take long but may, an allocation for one, need not
-// call p.waits: after a millisecond the ring goes on by itself. What is posted never waits: c.Waits is nil.
+// call p.BeginWait: after a millisecond the ring goes on by itself. What is posted never waits: c.Waits is nil.
 //
 // # What comes late
 //
 // Nobody waits for a posted message. If its method returns an error, process.handle does the rest: it logs the
-// call once by its name, and the next call of the same context that synchronises returns the error (p.synchronised
-// does that). Who finds out later still, in a goroutine of the backend, calls p.failed. A fault of
-// execution is not like that: it stays in the backend's context, p.result writes it into the ring, and every later call
+// call once by its name, and the next call of the same context that synchronises returns the error (p.FinishWait
+// does that). Who finds out later still, in a goroutine of the backend, calls p.FailLater. A fault of
+// execution is not like that: it stays in the backend's context, p.Result writes it into the ring, and every later call
 // of the process returns it.
 //
 // # Turns
 //
 // Each process has a space of its own on each device that it uses. The job's devices are those that it began with; several may be
 // on one of the backend's (Config.Order), and a restore may place them anew. Of the spaces on one of the backend's only one is
-// mapped: turns.go says how they take turns. Who waits for others, in a collective, for a value, for a host function or for
+// mapped: driver/time_slices.go says how they take turns. Who waits for others, in a collective, for a value, for a host function or for
 // another device's event, gives way at once. A kernel does not: one that spins until another device's kernel has written
 // something, spins for ever if both are on the same one. How much memory a process may allocate, and is told to be free, does not
 // depend on who shares its device; what does not fit there at once, the backend swaps to the host's memory when a space is mapped.
@@ -61,14 +65,14 @@
 //
 // Package collective brings the ranks of a communicator together, in one server or several, carries their bytes through the host's memory, and
 // reduces along one tree over rank numbers. Where each rank has a device of its own, and the backend's devices can, they have a team besides
-// (backend.Teams; nccl_team.go): NCCL on real devices, on memory where it is. Ranks that share a device have none: what they give is merged
+// (backend.Teams; nccl/team.go): NCCL on real devices, on memory where it is. Ranks that share a device have none: what they give is merged
 // in their server, and the results are the same bits for every placement. Config.Exact asks for that in any case.
 //
 // # Locks
 //
-//	process.mu → turns.mu → valve.mu        cudaContext.mu → space.mu
-//	stateKeeper.mu → cutKeeper.mu → member.mu
-//	process.mu → cudaContext.mu             a table's and output's are taken last
+//	driver.Process.mu → TimeSlices.mu → ringHold.mu        driver.Context.mu → Space.mu
+//	stateKeeper.mu → cutKeeper.mu → nccl.Member.mu
+//	driver.Process.mu → Context.mu                         a table's and output's are taken last
 //
 // No lock is held while something is waited for.
 //
@@ -81,14 +85,14 @@
 //
 // state.go has the order of events. What a method must do for it: nothing, if the call's row in the table says what it makes and
 // changes, and its answer has the handles; such calls are noted (process.note) and carried out again in a new server, in which
-// table.make gives out the handles that it gave out then. What a process has beside handles stands in processState: whoever adds a field
-// to process, cudaContext, cudaStream or deviceState that outlives a call adds it there. A part of a process with tables of
-// its own has a method tables; one that can be in a state that cannot be saved has a method unsaved, which says why.
+// handles.Table.Make gives out the handles that it gave out then. What a process has beside handles stands in processState: whoever adds a field
+// to driver.Process, its contexts, streams or devices that outlives a call adds it there. A part of a process with tables of
+// its own has a method Tables; one that can be in a state that cannot be saved has a method Unsaved, which says why.
 //
-// A call that has no answer for as long as there is nothing to say waits with the context of p.untilCut, and answers that there is
+// A call that has no answer for as long as there is nothing to say waits with the context of p.UntilCut, and answers that there is
 // nothing when that is done: the shim asks again, at the gate.
 //
-// Communicators are made again by Reconnect, with the job's other device servers; nccl_again.go has the order of events. A member that
+// Communicators are made again by Reconnect, with the job's other device servers; nccl/reconnect.go has the order of events. A member that
 // waits for others in its rendezvous is saved as one that waits. While a communicator has work under way, or is being connected or
 // split, there is no cut.
 //

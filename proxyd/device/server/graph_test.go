@@ -12,6 +12,9 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend/backendtest"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/graphs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
 )
 
 // The handles of graphs that tests make up.
@@ -180,10 +183,10 @@ func TestGraphTopology(t *testing.T) {
 		add    func()
 		result uint32
 	}{
-		{"no nodes", func() {}, updateTopology},
+		{"no nodes", func() {}, graphs.UpdateTopology},
 		{"another type", func() {
 			r.must("cuGraphAddEmptyNode", together([]any{uint64(nodeA + 9), uint64(graphB)}, nodes())...)
-		}, updateType},
+		}, graphs.UpdateType},
 	} {
 		r.must("cuGraphCreate", uint64(graphB), uint32(0))
 		tc.add()
@@ -238,7 +241,7 @@ func TestCapturedCalls(t *testing.T) {
 		}
 	}
 	for node, want := range map[uint64]uint32{
-		nodeA: kernelNode, nodeA + 1: memsetNode, nodeA + 2: memcpyNode, nodeA + 3: batchNode, nodeA + 4: hostNode, nodeA + 5: memcpyNode,
+		nodeA: graphs.KernelNode, nodeA + 1: graphs.MemsetNode, nodeA + 2: graphs.MemcpyNode, nodeA + 3: graphs.BatchNode, nodeA + 4: graphs.HostNode, nodeA + 5: graphs.MemcpyNode,
 	} {
 		if got := binary.LittleEndian.Uint32(r.must("cuGraphNodeGetType", node)); got != want {
 			t.Errorf("node %x has type %d, want %d", node, got, want)
@@ -248,7 +251,7 @@ func TestCapturedCalls(t *testing.T) {
 		t.Errorf("a captured kernel's parameters: %x", out)
 	}
 	out := r.must("cuGraphMemcpyNodeGetParams", uint64(nodeA+2))
-	if kind, host := binary.LittleEndian.Uint32(out[32:]), binary.LittleEndian.Uint64(out[40:]); kind != hostMemory || host != at {
+	if kind, host := binary.LittleEndian.Uint32(out[32:]), binary.LittleEndian.Uint64(out[40:]); kind != memory.HostMemory || host != at {
 		t.Errorf("a captured copy's parameters: %x", out)
 	}
 
@@ -383,7 +386,7 @@ func TestGraphNonsense(t *testing.T) {
 			symbols = append(symbols, symbol)
 		}
 	}
-	values := []uint64{0, 1, 2, graphA, graphB, nodeA, nodeA + 1, ctxA, streamA, eventA, firstServer | 0x20<<classShift | 1, firstServer | 0x21<<classShift | 1, 1 << 63, ^uint64(0)}
+	values := []uint64{0, 1, 2, graphA, graphB, nodeA, nodeA + 1, ctxA, streamA, eventA, handles.FirstServer | 0x20<<handles.ClassShift | 1, handles.FirstServer | 0x21<<handles.ClassShift | 1, 1 << 63, ^uint64(0)}
 	for range 40 {
 		_, cs := attach(t, s, 1)
 		c := cs[0]

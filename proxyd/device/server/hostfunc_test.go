@@ -63,9 +63,7 @@ func TestHostFunctionsEnd(t *testing.T) {
 		ended <- r
 	}()
 	for waits := false; !waits; runtime.Gosched() {
-		p.graphs.host.mu.Lock()
-		waits = p.graphs.host.more != nil
-		p.graphs.host.mu.Unlock()
+		waits = p.graphs.HostFunctions.IsAsked()
 	}
 	p.end("the test says so")
 	if r := <-ended; r == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
 )
 
 // nobody is a process whose memory cannot be reached.
@@ -161,7 +162,7 @@ func hostile(t testing.TB, s *Server, data []byte) (*process, *client, *source) 
 	src.pool = []uint64{
 		0, 1, 2, 3, 4, 8, 16, 255, 512, 4096, 1 << 20, backend.Granule, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 47, 1 << 63, math.MaxUint64,
 		uint64(backend.DefaultBase), ctxA, ctxB, streamA, eventA, streamB, eventB, a, a + 4096, b, pool, mem, at, at + backend.Granule,
-		nvmlClass.handle(1), firstServer,
+		handles.NVMLClass.Handle(1), handles.FirstServer,
 	}
 	src.pool = append(src.pool, c.code()...)
 	return p, c, src
@@ -212,11 +213,9 @@ func FuzzCalls(f *testing.F) {
 		p.end("the test is over")
 		<-p.gone
 		for _, d := range s.devices {
-			d.turns.mu.Lock()
-			if n := len(d.turns.spaces); n != 0 {
-				t.Errorf("%d spaces are left", n)
+			if !d.TimeSlices.IsEmpty() {
+				t.Error("spaces are left")
 			}
-			d.turns.mu.Unlock()
 		}
 	})
 }

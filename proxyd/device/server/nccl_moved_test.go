@@ -11,6 +11,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/softgpu"
 )
 
@@ -19,11 +20,11 @@ func numbered(t *testing.T, seed string, n int) []*Server {
 	t.Helper()
 	var all []*Server
 	for i := range n {
-		b, err := softgpu.New(softgpu.Config{Seed: seed, Workers: 1, Memory: []uint64{memory, memory}})
+		b, err := softgpu.New(softgpu.Config{Seed: seed, Workers: 1, Memory: []uint64{testMemory, testMemory}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := New(Config{Backend: b, Log: slog.New(slog.DiscardHandler), Self: i, Network: OverTCP("127.0.0.1")})
+		s := New(Config{Backend: b, Log: slog.New(slog.DiscardHandler), Self: i, Network: nccl.OverTCP("127.0.0.1")})
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -133,14 +134,14 @@ func splitBy(all []rank, from, to uint64, colours ...int32) {
 func nameOf(t *testing.T, servers []*Server, on int, r rank, comm uint64) string {
 	t.Helper()
 	for _, p := range servers[on].all() {
-		if p.id != r.p.id {
+		if p.ID != r.p.ID {
 			continue
 		}
-		m, result := p.comm(dispatch.Comm(comm))
+		m, result := p.Comm(dispatch.Comm(comm))
 		if result != 0 {
 			t.Fatal(result)
 		}
-		c, err := m.communicator()
+		c, err := m.Communicator()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -275,7 +275,7 @@ func communicatorsOf(t *testing.T, in Folder) string {
 // Two servers of one number cannot be told apart later.
 func TestSameNumber(t *testing.T) {
 	job := numbered(t, "test", 2)
-	job[1].collectives.self = 0
+	job[1].collectives.Self = 0
 	world(t, job[0], job[1])
 	_, err := job[0].Save(t.Context(), Folder(t.TempDir()), SaveOptions{})
 	if !errors.Is(err, ErrNotSaved) || !strings.Contains(err.Error(), "two of its device servers have the number 0") {
@@ -334,30 +334,5 @@ func TestMovedGraph(t *testing.T) {
 		movedJob(t, job, next)
 		job = next
 		launch(want...)
-	}
-}
-
-// TestEven: what counts say of the ranks that are here.
-func TestEven(t *testing.T) {
-	type pairs = map[[2]int]uint64
-	for _, tc := range []struct {
-		name string
-		l    issued
-		want bool
-	}{
-		{"nothing", issued{}, true},
-		{"one rank", issued{map[int]uint64{3: 7}, nil, nil}, true},
-		{"collectives", issued{map[int]uint64{0: 7, 1: 7}, nil, nil}, true},
-		{"one is behind", issued{map[int]uint64{0: 7, 1: 6}, nil, nil}, false},
-		{"one has begun", issued{map[int]uint64{0: 0, 1: 1}, nil, nil}, false},
-		{"messages", issued{map[int]uint64{0: 0, 1: 0}, pairs{{0, 1}: 2}, pairs{{0, 1}: 2}}, true},
-		{"sent", issued{map[int]uint64{0: 0, 1: 0}, pairs{{0, 1}: 2}, pairs{{0, 1}: 1}}, false},
-		{"expected", issued{map[int]uint64{0: 0, 1: 0}, nil, pairs{{0, 1}: 1}}, false},
-		{"to another server", issued{map[int]uint64{0: 0}, pairs{{0, 1}: 2}, nil}, true},
-		{"from another server", issued{map[int]uint64{0: 0}, nil, pairs{{1, 0}: 2}}, true},
-	} {
-		if got := tc.l.isEven(); got != tc.want {
-			t.Errorf("%s: %v", tc.name, got)
-		}
 	}
 }

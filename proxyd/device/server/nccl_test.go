@@ -15,6 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 const (
@@ -84,7 +85,7 @@ func unite(t testing.TB, all []rank, comm uint64) {
 		r.init(comm, len(all), i, id)
 	}
 	for i, r := range all {
-		if state, size, rank, dev := r.state(comm); state != 0 || int(size) != len(all) || int(rank) != i || int(dev) != i%len(r.p.devices) {
+		if state, size, rank, dev := r.state(comm); state != 0 || int(size) != len(all) || int(rank) != i || int(dev) != i%len(r.p.View) {
 			t.Fatalf("rank %d: state %d, rank %d of %d on device %d", i, state, rank, size, dev)
 		}
 	}
@@ -112,8 +113,8 @@ func servers(t testing.TB, n int) []*Server {
 	var all []*Server
 	for i := range n {
 		s := newServer(t, 2)
-		s.collectives.self = i
-		s.collectives.open = OverTCP("127.0.0.1")
+		s.collectives.Self = i
+		s.collectives.Open = nccl.OverTCP("127.0.0.1")
 		all = append(all, s)
 	}
 	return all
@@ -297,7 +298,7 @@ func TestDeath(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			nodes := servers(t, 2)
 			for _, s := range nodes {
-				s.collectives.mercy = time.Hour
+				s.collectives.AbortTime = time.Hour
 			}
 			var on []*Server
 			for _, i := range tc.on {
@@ -332,7 +333,7 @@ func TestDeath(t *testing.T) {
 // Who does not look does not go on with what was not received.
 func TestMercyEnds(t *testing.T) {
 	s := newServer(t, 2)
-	s.collectives.mercy = time.Millisecond
+	s.collectives.AbortTime = time.Millisecond
 	all := world(t, s, s)
 	all[0].allReduce(t, 1)
 	all[1].p.end("a test")
@@ -442,7 +443,7 @@ func TestHostileGroups(t *testing.T) {
 // Ranks that do not come, or that cannot be, are no reason to wait.
 func TestMeetingFails(t *testing.T) {
 	s := newServer(t, 2)
-	s.collectives.meeting = time.Millisecond
+	s.collectives.MeetingTime = time.Millisecond
 	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.want(int32(dispatch.ResultNcclUnhandledCudaError), "comm_init", uint64(commA), int32(1), int32(0), uint64(1), [128]byte{}, int32(1), uint64(0), uint64(0), uint32(0))
@@ -481,28 +482,28 @@ func capture(t *testing.T, s *Server) {
 		op := func(st dispatch.Stream) *dispatch.Ncclop {
 			return &dispatch.Ncclop{Kind: int32(collective.AllReduce), Type: ncclInt32, Count: 1, Src: dispatch.Devptr(a), Dst: dispatch.Devptr(a), Comm: commA, Stream: st}
 		}
-		m, _ := r.p.comm(commA)
-		if !m.connected() {
+		m, _ := r.p.Comm(commA)
+		if !m.Connected() {
 			t.Fatal("not made")
 		}
-		g := &group{p: r.p.ncclCalls, call: &dispatch.Call{Context: ctxA}, parts: map[*member]*part{}, visits: map[backend.Stream]*visit{}}
-		if err := g.add(m, op(streamA)); err != nil {
+		g := nccl.NewGroup(r.p.ncclCalls, &dispatch.Call{Context: ctxA})
+		if err := g.Add(m, op(streamA)); err != nil {
 			t.Fatal(err)
 		}
-		c := &captured{of: g.turns[0]}
+		c := g.Capture()
 		var graph backend.Graph
-		if _, err := graph.Add(c.node()); err != nil {
+		if _, err := graph.Add(c.Node()); err != nil {
 			t.Fatal(err)
 		}
-		x, _ := r.p.context(ctxA)
-		exec, err := x.b.Instantiate(&graph)
+		x, _ := r.p.Context(ctxA)
+		exec, err := x.Backend.Instantiate(&graph)
 		if err != nil {
 			t.Fatal(err)
 		}
-		st := g.turns[0].st.b
+		st := c.Stream()
 		// Each doubles: the sum of two equal ones, but for the first.
 		for range 3 {
-			after := c.launch()
+			after := c.Launch()
 			if err := st.Graph(exec); err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // TestPeerOrder: cuMemcpyPeer is in order with the work of both devices.
@@ -37,29 +38,27 @@ func TestThreads(t *testing.T) {
 	p, cs := attach(t, newServer(t, 1), 1)
 	c := cs[0]
 	c.begin(ctxA, 0)
-	x, _ := p.context(dispatch.Context(ctxA))
+	x, _ := p.Context(dispatch.Context(ctxA))
 	a := c.alloc(4)
 	ids := map[string]bool{}
 	const id = "cuStreamGetId"
-	for thread := range uint32(3 * sweepAt) {
+	for thread := range uint32(3 * driver.SweepAt) {
 		c.thread = thread + 1
-		ids[string(c.must(id, uint64(perThreadStream)))] = true
+		ids[string(c.must(id, uint64(driver.PerThreadStream)))] = true
 		op, b := c.message("cuMemsetD8_v2", []any{a, uint8(1), uint64(4)})
 		c.send(op|dispatch.PerThread, false, b, 0)
 	}
-	if len(ids) != 3*sweepAt {
-		t.Errorf("%d streams of %d threads", len(ids), 3*sweepAt)
+	if len(ids) != 3*driver.SweepAt {
+		t.Errorf("%d streams of %d threads", len(ids), 3*driver.SweepAt)
 	}
 	c.must("cuCtxSynchronize")
-	for thread := range uint32(3 * sweepAt) {
+	for thread := range uint32(3 * driver.SweepAt) {
 		c.thread = thread + 1000
-		c.must(id, uint64(perThreadStream))
+		c.must(id, uint64(driver.PerThreadStream))
 	}
-	x.mu.Lock()
-	if n := len(x.perThread); n >= 6*sweepAt {
+	if n := x.ThreadCount(); n >= 6*driver.SweepAt {
 		t.Errorf("%d threads have default streams", n)
 	}
-	x.mu.Unlock()
-	c.must(id, uint64(legacyStream))
+	c.must(id, uint64(driver.LegacyStream))
 	c.must("cuCtxDestroy_v2", uint64(ctxA))
 }

@@ -178,8 +178,8 @@ func TestPlaced(t *testing.T) {
 // TestPlacedTwins: a program with two devices is moved to one, to two, and so on.
 func TestPlacedTwins(t *testing.T) {
 	w := &twin{t: t, r: rand.New(rand.NewPCG(1, 8))}
-	_, quiet := attach(t, serverOf(t, "test", nil, memory, memory), 1)
-	s := serverOf(t, "test", nil, memory, memory)
+	_, quiet := attach(t, serverOf(t, "test", nil, testMemory, testMemory), 1)
+	s := serverOf(t, "test", nil, testMemory, testMemory)
 	_, moved := attach(t, s, 1)
 	w.c = [2]*client{quiet[0], moved[0]}
 	folder, last := Folder(t.TempDir()), ""
@@ -193,7 +193,7 @@ func TestPlacedTwins(t *testing.T) {
 		}
 		r := save(t, s, folder, o)
 		last = r.ID
-		devices := []uint64{memory, memory}
+		devices := []uint64{testMemory, testMemory}
 		if order == nil {
 			devices = devices[1:] // the job is spread over what there is
 		}

@@ -12,16 +12,40 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/graphs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/modules"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nvml"
+)
+
+// The areas of calls, each under the name by which process embeds it.
+type (
+	deviceCalls  = driver.DeviceCalls
+	contextCalls = driver.ContextCalls
+	streamCalls  = driver.StreamCalls
+	memoryCalls  = memory.Calls
+	poolCalls    = memory.PoolCalls
+	copyCalls    = memory.CopyCalls
+	moduleCalls  = modules.Calls
+	launchCalls  = modules.LaunchCalls
+	graphCalls   = graphs.Calls
+	nodeCalls    = graphs.NodeCalls
+	execCalls    = graphs.ExecCalls
+	ncclCalls    = nccl.Calls
+	nvmlCalls    = nvml.Calls
 )
 
 // process is one of the job's processes: its ring, and the areas of calls that carry out what comes by it.
 type process struct {
 	uncovered
-	*core
+	*driver.Process
 	*deviceCalls
 	*contextCalls
 	*streamCalls
 	*memoryCalls
+	*poolCalls
 	*copyCalls
 	*moduleCalls
 	*launchCalls
@@ -32,7 +56,7 @@ type process struct {
 	*nvmlCalls
 
 	server  *Server
-	graphs  *graphState
+	graphs  *graphs.Graphs
 	history history
 	back    *processState  // what it must come back to, or nil
 	freed   chan struct{}  // closed when its spaces are
@@ -54,23 +78,23 @@ type uncoveredCalls struct{ unsupportedCalls }
 type unsupportedCalls struct{ dispatch.Unsupported }
 
 // newProcess makes a process that sees these of the server's devices.
-func newProcess(s *Server, id uint64, ring *wire.Ring, p peer, view []int) *process {
-	c := newCore(s.ctx, coreConfig{
-		id: id, ring: ring, peer: p, log: s.cfg.Log.With("process", id), devices: s.devices, view: view,
-		onFault: func(err error) { s.seen.fault(id, err) },
+func newProcess(s *Server, id uint64, ring *wire.Ring, p driver.Peer, view []int) *process {
+	c := driver.New(s.ctx, driver.Config{
+		ID: id, Ring: ring, Peer: p, Log: s.cfg.Log.With("process", id), Devices: s.devices, View: view,
+		OnFault: func(err error) { s.seen.fault(id, err) },
 	})
-	q := &process{core: c, server: s, freed: make(chan struct{}), gone: make(chan struct{})}
-	q.deviceCalls, q.contextCalls, q.streamCalls = &deviceCalls{c}, &contextCalls{c}, &streamCalls{c}
-	q.moduleCalls = newModuleCalls(c)
-	q.launchCalls = &launchCalls{q.moduleCalls}
-	q.graphs = newGraphState(c, q)
-	q.graphCalls, q.nodeCalls, q.execCalls = &graphCalls{q.graphs}, &nodeCalls{q.graphs}, &execCalls{q.graphs}
-	q.memoryCalls = newMemoryCalls(c, q.graphs)
-	q.copyCalls = &copyCalls{c, &q.memoryCalls.shares}
-	q.ncclCalls = newNCCLCalls(c, s.collectives, &s.cuts)
-	q.nvmlCalls = &nvmlCalls{c, s.cores}
-	c.onContextEnd = []func(*cudaContext){q.moduleCalls.contextEnded, q.graphs.contextEnded, q.ncclCalls.contextEnded}
-	c.onNewSpace = q.shareWith
+	q := &process{Process: c, server: s, freed: make(chan struct{}), gone: make(chan struct{})}
+	q.deviceCalls, q.contextCalls, q.streamCalls = &deviceCalls{Process: c}, &contextCalls{Process: c}, &streamCalls{Process: c}
+	q.moduleCalls = modules.New(c)
+	q.launchCalls = &launchCalls{Calls: q.moduleCalls}
+	q.graphs = graphs.New(c, q)
+	q.graphCalls, q.nodeCalls, q.execCalls = graphs.NewCalls(q.graphs)
+	q.memoryCalls = memory.New(c, q.graphs)
+	q.poolCalls, q.copyCalls = memory.NewPoolAndCopyCalls(q.memoryCalls)
+	q.ncclCalls = nccl.New(c, s.collectives, &s.cuts)
+	q.nvmlCalls = nvml.New(c, s.cores)
+	c.OnContextEnd = []func(*driver.Context){q.moduleCalls.ContextEnded, q.graphs.ContextEnded, q.ncclCalls.ContextEnded}
+	c.OnNewSpace = q.ShareWith
 	return q
 }
 
@@ -85,7 +109,7 @@ func callsOf(all []*process) []*ncclCalls {
 
 // run serves the ring, and cleans up when that is over.
 func (p *process) run() {
-	err := p.ring.Serve(p.handle)
+	err := p.Ring.Serve(p.handle)
 	var hostile *wire.HostileError
 	switch {
 	case errors.As(err, &hostile):
@@ -99,11 +123,11 @@ func (p *process) run() {
 	}
 	<-p.freed
 	p.calls.Wait()
-	p.moduleCalls.end()
+	p.moduleCalls.End()
 	killed := !p.exits
-	members := p.endMembers(killed)
-	p.server.cuts.ended(p.id, killed && members > 0)
-	p.peer.Close()
+	members := p.EndMembers(killed)
+	p.server.cuts.ended(p.ID, killed && members > 0)
+	p.Peer.Close()
 	close(p.gone)
 }
 
@@ -113,28 +137,28 @@ const exitPatience = 10 * time.Second
 // left takes that there is nobody any more. Its end may be seen before its last messages are handled: if it has said that it ends, they are
 // handled first, for that is no kill.
 func (p *process) left(why string) {
-	if !p.ring.Exits() {
+	if !p.Ring.Exits() {
 		p.end(why)
 		return
 	}
 	late := time.AfterFunc(exitPatience, func() { p.end(why + ", and what it had posted does not come to an end") })
-	context.AfterFunc(p.ctx, func() { late.Stop() })
+	context.AfterFunc(p.Lifetime, func() { late.Stop() })
 }
 
 // end begins the end: calls fail, waits are over, memory is freed. What the process made is gone when run returns. It may be
 // called more than once; the first reason is logged.
 func (p *process) end(why string) {
-	if !p.markEnded() {
+	if !p.MarkEnded() {
 		return
 	}
-	p.log.Info("a process is gone", "why", why)
-	p.cancel()
-	if p.ring != nil { // else it has not come back
-		p.ring.Close()
+	p.Log.Info("a process is gone", "why", why)
+	p.Cancel()
+	if p.Ring != nil { // else it has not come back
+		p.Ring.Close()
 	}
-	for _, s := range p.spaces() {
-		s.close()
+	for _, s := range p.Spaces() {
+		s.End()
 	}
-	p.endShares()
+	p.EndShares()
 	close(p.freed)
 }

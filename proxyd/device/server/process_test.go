@@ -13,6 +13,9 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
 )
 
 const (
@@ -32,7 +35,7 @@ func TestOrdinaryProgram(t *testing.T) {
 	s := newServer(t, 2)
 	_, cs := attach(t, s, 1)
 	c := cs[0]
-	if out := c.must("attach", uint32(0)); !bytes.Equal(out, []byte{2, 0, 0, 0, DriverVersion & 255, DriverVersion >> 8, 0, 0}) {
+	if out := c.must("attach", uint32(0)); !bytes.Equal(out, []byte{2, 0, 0, 0, driver.DriverVersion & 255, driver.DriverVersion >> 8, 0, 0}) {
 		t.Errorf("attach answers %v", out)
 	}
 	c.begin(ctxA, 1)
@@ -184,16 +187,16 @@ func TestNames(t *testing.T) {
 		{invalidHandle, "cuEventQuery", []any{uint64(ctxA)}},           // a context
 		{invalidContext, "cuCtxDestroy_v2", []any{uint64(ctxB)}},
 		{invalidContext, "cuCtxDestroy_v2", []any{uint64(0)}},
-		{invalidHandle, "cuStreamCreate", []any{uint64(2), uint32(0)}},           // no shim makes that up
-		{invalidHandle, "cuStreamCreate", []any{uint64(firstServer), uint32(0)}}, // nor that
-		{invalidHandle, "cuEventCreate", []any{uint64(eventA), uint32(0)}},       // it is in use
+		{invalidHandle, "cuStreamCreate", []any{uint64(2), uint32(0)}},                   // no shim makes that up
+		{invalidHandle, "cuStreamCreate", []any{uint64(handles.FirstServer), uint32(0)}}, // nor that
+		{invalidHandle, "cuEventCreate", []any{uint64(eventA), uint32(0)}},               // it is in use
 		{invalidHandle, "cuStreamDestroy_v2", []any{uint64(0)}},
 		{invalidValue, "cuStreamCreate", []any{uint64(streamA), uint32(2)}},
 		{invalidDevice, "cuCtxCreate_v2", []any{uint64(ctxB), uint32(0), int32(2)}},
 		{invalidDevice, "cuCtxCreate_v2", []any{uint64(ctxB), uint32(0), int32(-1)}},
 		{invalidValue, "cuCtxCreate_v2", []any{uint64(ctxB), uint32(3), int32(0)}},
 		{invalidValue, "cuMemAlloc_v2", []any{uint64(0)}},
-		{outOfMemory, "cuMemAlloc_v2", []any{uint64(memory + 1)}},
+		{outOfMemory, "cuMemAlloc_v2", []any{uint64(testMemory + 1)}},
 		{outOfMemory, "cuMemAlloc_v2", []any{uint64(math.MaxUint64)}},
 		{invalidValue, "cuMemFree_v2", []any{a + 4}},
 		{int32(dispatch.ResultNotFound), "cuMemGetAddressRange_v2", []any{uint8(1), uint8(1), uint64(64)}},
@@ -203,7 +206,7 @@ func TestNames(t *testing.T) {
 		{invalidDevice, "cuDeviceGet", []any{int32(2)}},
 		{invalidDevice, "cuDeviceGetP2PAttribute", []any{int32(1), int32(0), int32(0)}},
 		{int32(dispatch.ResultUnsupportedLimit), "cuCtxGetLimit", []any{int32(77)}},
-		{int32(dispatch.ResultNvmlInvalidArgument), "nvmlDeviceGetIndex", []any{nvmlClass.handle(3)}},
+		{int32(dispatch.ResultNvmlInvalidArgument), "nvmlDeviceGetIndex", []any{handles.NVMLClass.Handle(3)}},
 		{notSupported, "cuGraphCreate", []any{uint64(0x40001), uint32(0)}},
 	} {
 		if tt.symbol == "cuGraphCreate" {
@@ -302,11 +305,11 @@ func TestVirtual(t *testing.T) {
 	c.want(invalidValue, "cuMemSetAccess", access(1, 2)...)
 	c.want(invalidDevice, "cuMemSetAccess", access(2, 3)...)
 	c.must("cuMemsetD8_v2", at+granule, uint8(1), uint64(4))
-	if got := c.number("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != accessNone {
+	if got := c.number("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != memory.AccessNone {
 		t.Errorf("device 0 has access %d", got)
 	}
 	c.must("cuMemSetAccess", access(0, 3)...)
-	if got := c.number("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != accessAll {
+	if got := c.number("cuMemGetAccess", dispatch.Location{Type: 1, Id: 0}, at+granule); got != memory.AccessAll {
 		t.Errorf("device 0 has access %d", got)
 	}
 	again := c.number("cuMemRetainAllocationHandle", at+granule+5)
@@ -321,7 +324,7 @@ func TestVirtual(t *testing.T) {
 	c.must("cuMemRelease", again)
 	c.must("cuMemAddressFree", at, 4*granule)
 	out := c.must("cuMemGetInfo_v2")
-	if free := binary.LittleEndian.Uint64(out); free != memory {
+	if free := binary.LittleEndian.Uint64(out); free != testMemory {
 		t.Errorf("%d bytes are free", free)
 	}
 }

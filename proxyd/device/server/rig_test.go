@@ -35,15 +35,15 @@ func (o *own) Watch() string { return <-o.ended }
 
 func (o *own) Close() { o.once.Do(func() { close(o.ended) }) }
 
-// memory is how much each device of a test has.
-const memory = 64 << 20
+// testMemory is how much each device of a test has.
+const testMemory = 64 << 20
 
 // newServer makes a server with software GPUs.
 func newServer(t testing.TB, devices int) *Server {
 	t.Helper()
 	cfg := softgpu.Config{Seed: "test", Workers: 1}
 	for range devices {
-		cfg.Memory = append(cfg.Memory, memory)
+		cfg.Memory = append(cfg.Memory, testMemory)
 	}
 	b, err := softgpu.New(cfg)
 	if err != nil {

@@ -16,6 +16,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/graphs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/modules"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 // gone is the status of a call that could not be carried out for no fault of its own: SING_GONE.
@@ -30,7 +35,7 @@ const patience = time.Millisecond
 // mayWait has the names of the calls that may wait.
 var mayWait = func() map[string]bool {
 	all := map[string]bool{}
-	for _, name := range slices.Concat(contextWaits, memoryWaits, vmmWaits, copyWaits, streamWaits, codeWaits, graphWaits, ncclWaits) {
+	for _, name := range slices.Concat(driver.ContextWaits, memory.Waits, memory.VMMWaits, memory.CopyWaits, driver.StreamWaits, modules.Waits, graphs.Waits, nccl.Waits) {
 		all[name] = true
 	}
 	return all
@@ -38,11 +43,11 @@ var mayWait = func() map[string]bool {
 
 // handle carries out one message of the ring. Messages that no shim writes end the process.
 func (p *process) handle(m *wire.Message) {
-	p.yield()
+	p.Yield()
 	if !p.heard.Load() {
 		p.heard.Store(true)
 	}
-	l, _, err := wire.Open(m, p.peer.Memory(), nil)
+	l, _, err := wire.Open(m, p.Peer.Memory(), nil)
 	if err != nil {
 		p.end(err.Error())
 		return
@@ -51,7 +56,7 @@ func (p *process) handle(m *wire.Message) {
 	case wire.OpMissed, wire.OpExit:
 		if l.Op == wire.OpExit {
 			p.exits = true
-			p.ring.Finish()
+			p.Ring.Finish()
 		} else {
 			p.missed(string(l.Args))
 		}
@@ -70,7 +75,7 @@ func (p *process) handle(m *wire.Message) {
 		in = bytes.Clone(in) // what is decoded from it may be kept
 	}
 	c := dispatch.Call{
-		Process: p.id, Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
+		Process: p.ID, Thread: l.Thread, Context: dispatch.Context(l.Context), PerThread: l.Op&dispatch.PerThread != 0,
 	}
 	switch {
 	case l.Posted:
@@ -92,18 +97,18 @@ func (p *process) handle(m *wire.Message) {
 		}
 	}
 	if m.Counted {
-		p.countHandled()
+		p.CountHandled()
 	}
-	p.look(c.Context)
-	p.tellTurns()
+	p.CheckFault(c.Context)
+	p.TellTimeSlices()
 }
 
 // missed says once that the program wanted what is not covered.
 func (p *process) missed(what string) {
 	const longest, most = 512, 256 // a process cannot fill the log
 	what = strings.ToValidUTF8(what[:min(len(what), longest)], "?")
-	if p.sayOnce("missed "+what, most) {
-		p.log.Info("the program wants what is not covered", "call", what) // its shim has said so, too
+	if p.LogOnce("missed "+what, most) {
+		p.Log.Info("the program wants what is not covered", "call", what) // its shim has said so, too
 		p.server.seen.miss(plain(what))
 	}
 }
@@ -111,7 +116,7 @@ func (p *process) missed(what string) {
 // atOnce is what a call returns that waits for a context, a stream or an event, if there is nothing to wait for: then it needs
 // no goroutine.
 func (p *process) atOnce(c *dispatch.Call, symbol string, in []byte) (dispatch.Result, bool) {
-	if !p.output.isIdle() {
+	if !p.Output.IsIdle() {
 		return 0, false
 	}
 	var h uint64
@@ -120,44 +125,44 @@ func (p *process) atOnce(c *dispatch.Call, symbol string, in []byte) (dispatch.R
 	}
 	switch {
 	case symbol == "cuCtxSynchronize" && len(in) == 0:
-		x, r := p.current(c)
+		x, r := p.Current(c)
 		if r != 0 {
 			return r, true
 		}
 		return p.idle(x)
 	case symbol == "cuStreamSynchronize" && len(in) == 8:
-		st, r := p.stream(c, dispatch.Stream(h))
+		st, r := p.Stream(c, dispatch.Stream(h))
 		switch {
 		case r != 0:
 			return r, true
-		case st == st.context.legacy: // what it waits for is not only in it
-			return p.idle(st.context)
+		case st == st.Context.Legacy: // what it waits for is not only in it
+			return p.idle(st.Context)
 		}
-		return p.queried(st.context, st.b.Query())
+		return p.queried(st.Context, st.Backend.Query())
 	case symbol == "cuEventSynchronize" && len(in) == 8:
-		e, r := p.event(dispatch.Event(h))
+		e, r := p.Event(dispatch.Event(h))
 		if r != 0 {
 			return r, true
 		}
-		return p.queried(e.context, e.b.Query())
+		return p.queried(e.Context, e.Backend.Query())
 	}
 	return 0, false
 }
 
 // queried is what a wait returns that would be over at once, by what a query says.
-func (p *process) queried(x *cudaContext, err error) (dispatch.Result, bool) {
+func (p *process) queried(x *driver.Context, err error) (dispatch.Result, bool) {
 	if backend.ResultOf(err) == backend.NotReady {
 		return 0, false
 	}
-	return p.synchronised(x, err), true
+	return p.FinishWait(x, err), true
 }
 
 // idle is queried for a whole context.
-func (p *process) idle(x *cudaContext) (dispatch.Result, bool) {
-	if x.space.Drain(over) != nil {
+func (p *process) idle(x *driver.Context) (dispatch.Result, bool) {
+	if x.Space.Drain(driver.Expired) != nil {
 		return 0, false
 	}
-	return p.synchronised(x, x.b.Err()), true
+	return p.FinishWait(x, x.Backend.Err()), true
 }
 
 // apart carries a call out on a goroutine of its own. It returns when the call is answered, or waits.
@@ -200,22 +205,22 @@ func (p *process) posted(c *dispatch.Call, info dispatch.Info, r dispatch.Result
 	case strings.HasPrefix(info.Symbol, "nccl"):
 		p.say(info.Symbol, r) // the communicator has it; its numbers are NCCL's
 	default:
-		x, _ := p.contexts.get(c.Context)
-		p.failed(x, info.Symbol, r)
+		x, _ := p.Contexts.Get(c.Context)
+		p.FailLater(x, info.Symbol, r)
 	}
 }
 
 // say logs once that a posted call failed.
 func (p *process) say(symbol string, r dispatch.Result) {
-	if p.sayOnce(symbol, 0) {
-		p.log.Warn("a posted call failed", "call", symbol, "result", int32(r))
+	if p.LogOnce(symbol, 0) {
+		p.Log.Warn("a posted call failed", "call", symbol, "result", int32(r))
 	}
 }
 
 // refuse ends a process that sends what its shim cannot have written. Too long an answer is our own mistake.
 func (p *process) refuse(err error) {
 	if errors.Is(err, dispatch.ErrAnswer) {
-		p.log.Error("an answer does not fit", "error", err)
+		p.Log.Error("an answer does not fit", "error", err)
 		return
 	}
 	p.end(err.Error())

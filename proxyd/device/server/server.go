@@ -14,10 +14,9 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
-
-// DriverVersion is the version of CUDA's driver that programs are told.
-const DriverVersion = 13000
 
 // Config is what a Server is made of.
 type Config struct {
@@ -37,18 +36,18 @@ type Config struct {
 	// Exact has all reductions be those of the one tree over rank numbers, whatever carries the bytes: as they are where no device can be in a team.
 	Exact bool
 	// Network is called when collectives are first used; nil: Alone.
-	Network func(context.Context) (*Network, error)
+	Network func(context.Context) (*nccl.Network, error)
 }
 
 // Server holds the devices of a job on this node, and serves the job's processes.
 type Server struct {
 	cfg         Config
-	turns       []*turns // of each device of the backend
-	devices     []*device
+	turns       []*driver.TimeSlices // of each device of the backend
+	devices     []*driver.Device
 	ctx         context.Context
 	cancel      context.CancelFunc
 	running     sync.WaitGroup // attachments and processes
-	collectives *collectives
+	collectives *nccl.Collectives
 	state       stateKeeper
 	seen        seen
 	cuts        cutKeeper
@@ -59,17 +58,6 @@ type Server struct {
 	processes map[uint64]*process
 }
 
-// device is one of the job's: what processes see. Several may be on one of the backend's, whose spaces all take turns.
-type device struct {
-	backend.Device
-	info  *backend.Info // what programs are told: of the device that they began with
-	base  backend.Addr  // of each space of it: no two devices have the same addresses
-	turns *turns
-}
-
-// Info implements backend.Device.
-func (d *device) Info() *backend.Info { return d.info }
-
 // New makes a server. The caller closes it.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, processes: map[uint64]*process{}}
@@ -78,11 +66,11 @@ func New(cfg Config) *Server {
 		s.state.admission.Lock()
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.collectives = newCollectives(s.ctx, cfg.Self, cfg.Network)
-	s.collectives.exact = cfg.Exact
+	s.collectives = nccl.NewCollectives(s.ctx, cfg.Self, cfg.Network)
+	s.collectives.Exact = cfg.Exact
 	for _, d := range cfg.Backend.Devices() {
-		_, s.collectives.teams = d.(backend.Teams)
-		s.turns = append(s.turns, &turns{})
+		_, s.collectives.Teams = d.(backend.Teams)
+		s.turns = append(s.turns, &driver.TimeSlices{})
 	}
 	order := cfg.Order
 	if order == nil {
@@ -106,16 +94,16 @@ func (s *Server) place(order []int) {
 	s.devices = nil
 	var stride uint64
 	for i, at := range order {
-		d := &device{Device: s.cfg.Backend.Devices()[at], turns: s.turns[at]}
-		d.info = d.Device.Info()
+		d := &driver.Device{Device: s.cfg.Backend.Devices()[at], TimeSlices: s.turns[at]}
+		d.ShownInfo = d.Device.Info()
 		if i < len(s.cfg.Info) {
-			d.info = &s.cfg.Info[i]
+			d.ShownInfo = &s.cfg.Info[i]
 		}
-		stride = max(stride, backend.SpaceSize(d.info.Memory))
+		stride = max(stride, backend.SpaceSize(d.ShownInfo.Memory))
 		s.devices = append(s.devices, d)
 	}
 	for i, d := range s.devices {
-		d.base = backend.DefaultBase + backend.Addr(uint64(i)*stride)
+		d.Base = backend.DefaultBase + backend.Addr(uint64(i)*stride)
 	}
 }
 
@@ -162,7 +150,7 @@ var errStopped = errors.New("the job is stopped")
 
 // serve makes a process of a ring and its peer, which are the server's if there is no error. sees says which devices it sees.
 // welcome tells the peer, before its end can be noticed.
-func (s *Server) serve(ring *wire.Ring, peer peer, sees sight, welcome func() error) (*process, error) {
+func (s *Server) serve(ring *wire.Ring, peer driver.Peer, sees sight, welcome func() error) (*process, error) {
 	if !s.state.admission.TryRLock() {
 		return nil, errStopped
 	}
@@ -177,17 +165,17 @@ func (s *Server) serve(ring *wire.Ring, peer peer, sees sight, welcome func() er
 	}
 	s.last++
 	p := newProcess(s, s.last, ring, peer, s.viewOf(sees))
-	s.processes[p.id] = p
+	s.processes[p.ID] = p
 	s.attend(p, peer)
 	return p, nil
 }
 
 // attend serves a process's ring from now on, and watches its peer.
-func (s *Server) attend(p *process, peer peer) {
+func (s *Server) attend(p *process, peer driver.Peer) {
 	s.running.Go(func() {
 		p.run()
 		s.mu.Lock()
-		delete(s.processes, p.id)
+		delete(s.processes, p.ID)
 		s.mu.Unlock()
 	})
 	s.running.Go(func() {
@@ -215,7 +203,7 @@ func (s *Server) Close() error {
 	}
 	s.dismiss()
 	s.running.Wait()
-	s.collectives.close()
+	s.collectives.Close()
 	s.reportSwaps()
 	return s.cfg.Backend.Close()
 }
@@ -232,10 +220,10 @@ func (s *Server) reportSwaps() {
 }
 
 // cores are the processes that are attached, in no order.
-func (s *Server) cores() []*core {
-	var out []*core
+func (s *Server) cores() []*driver.Process {
+	var out []*driver.Process
 	for _, p := range s.all() {
-		out = append(out, p.core)
+		out = append(out, p.Process)
 	}
 	return out
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // A save, and how a server comes back from it:
@@ -37,7 +39,7 @@ var (
 	// ErrNotSaved is why a job cannot be saved as it is now. Nothing was changed.
 	ErrNotSaved = errors.New("the devices cannot be saved")
 	// ErrRestore is why a saved state cannot be built here.
-	ErrRestore = errors.New("the devices cannot be restored")
+	ErrRestore = driver.ErrRestore
 )
 
 // Sink takes the files of one save. Names are plain, without a slash. A file is complete when its Close returns nil. Create is
@@ -158,7 +160,7 @@ func (s *Server) Resume() error {
 	if !s.state.stopped {
 		return errors.New("the job is not stopped")
 	}
-	if err := s.collectives.complete(); err != nil {
+	if err := s.collectives.ReconnectAlone(); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
 	for _, p := range s.state.awaiting {
@@ -177,7 +179,7 @@ func (s *Server) Resume() error {
 func (s *Server) resume() error {
 	s.state.stopped = false
 	s.openGates(s.all())
-	s.collectives.ask()
+	s.collectives.MeetAgain()
 	s.state.admission.Unlock()
 	return nil
 }
@@ -191,8 +193,8 @@ func (s *Server) Leave() error {
 		return errors.New("the job is not stopped")
 	}
 	for _, p := range s.all() {
-		if p.ring != nil {
-			p.ring.Detach()
+		if p.Ring != nil {
+			p.Ring.Detach()
 		}
 	}
 	s.state.stopped = false
@@ -221,5 +223,5 @@ func (s *Server) dismiss() {
 func (s *Server) forget(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.processes, p.id)
+	delete(s.processes, p.ID)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // ErrAbsent is what Adopt says of a process that was not saved, or has come back already.
@@ -60,7 +61,7 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 		return err
 	}
 	for i, f := range with[1:] {
-		if err := p.bring(backend.Addr(p.back.Belongings[i+1].Address), f); err != nil {
+		if err := p.Bring(backend.Addr(p.back.Belongings[i+1].Address), f); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,7 @@ func (s *Server) adopt(p *process, pid int, with []*os.File) (err error) {
 	if err := w.Memory().Read(magic[:], at.begin); err != nil {
 		s.cfg.Log.Warn("the memory of a process cannot be read: what it copies from there on is lost", "pid", pid, "error", err)
 	}
-	p.attach(ring, w)
+	p.Reattach(ring, w)
 	p.back = nil
 	p.heard.Store(true)
 	s.attend(p, w)
@@ -194,7 +195,7 @@ func (w *watched) tellPipe(r *wire.Ring) error {
 
 // hasEnded tells whether the process has ended, noticed or not.
 func (w *watched) hasEnded() bool {
-	fd, ok := bare(w.end)
+	fd, ok := driver.FileNumber(w.end)
 	if !ok {
 		return true
 	}

@@ -87,7 +87,7 @@ func BenchmarkSave(b *testing.B) {
 
 // BenchmarkNote is what each message costs to be looked at, and what one costs that is kept.
 func BenchmarkNote(b *testing.B) {
-	s := serverOf(b, "test", nil, memory)
+	s := serverOf(b, "test", nil, testMemory)
 	p, cs := attach(b, s, 1)
 	cs[0].begin(ctxA, 0)
 	c := dispatch.Call{Context: ctxA}

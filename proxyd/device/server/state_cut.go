@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 // How long the gates stay shut at a time, while what is under way does not end: what it waits for may be behind them.
@@ -22,7 +23,7 @@ const (
 )
 
 // unsaved is a part of a process that may be in a state that cannot be saved: it says why, or "".
-type unsaved interface{ unsaved() string }
+type unsaved interface{ Unsaved() string }
 
 // refusals names what would make a save fail however long it tried.
 func (s *Server) refusals() error {
@@ -36,26 +37,26 @@ func (s *Server) refusals() error {
 
 func (p *process) refusal() error {
 	if why := p.hopeless(); why != "" {
-		return fmt.Errorf("process %d: %s: %w", int(p.peer.Memory()), why, ErrNotSaved)
+		return fmt.Errorf("process %d: %s: %w", int(p.Peer.Memory()), why, ErrNotSaved)
 	}
 	return nil
 }
 
 // hopeless says why a process cannot be saved, or "".
 func (p *process) hopeless() string {
-	if p.isGone() {
+	if p.IsGone() {
 		return "" // it is gone, and so is what it had
 	}
-	if f := p.fault.Load(); f != 0 {
+	if f := p.Fault.Load(); f != 0 {
 		return fmt.Sprintf("a fault, %d, has ended its use of devices", f)
 	}
-	for _, x := range p.contexts.values() {
-		if err := x.b.Err(); err != nil {
-			return fmt.Sprintf("context %#x: %v", x.handle, err)
+	for _, x := range p.Contexts.Values() {
+		if err := x.Backend.Err(); err != nil {
+			return fmt.Sprintf("context %#x: %v", x.Handle, err)
 		}
 	}
 	for _, part := range []unsaved{p.ncclCalls, &p.history} {
-		if why := part.unsaved(); why != "" {
+		if why := part.Unsaved(); why != "" {
 			return why
 		}
 	}
@@ -79,7 +80,7 @@ func (s *Server) cut(ctx context.Context) error {
 		}
 		s.openGates(all)
 		// One that is uneven was over at once, and the next may be even.
-		if !errors.Is(err, errUneven) {
+		if !errors.Is(err, nccl.ErrUneven) {
 			try = min(2*try, longTry)
 		}
 		t := time.NewTimer(rand.N(between))
@@ -99,11 +100,11 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 	defer cancel()
 	errs := make([]error, len(all))
 	for _, p := range all {
-		p.interrupt.begin()
-		_ = p.ring.Shut(wire.Calls) // of a process that is gone, which does not matter
+		p.Interrupt.Begin()
+		_ = p.Ring.Shut(wire.Calls) // of a process that is gone, which does not matter
 	}
-	s.collectives.hold()
-	if err := uneven(callsOf(all)); err != nil {
+	s.collectives.HoldMeetings()
+	if err := nccl.Uneven(callsOf(all)); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
@@ -116,11 +117,11 @@ func (s *Server) tryCut(ctx context.Context, all []*process, within time.Duratio
 
 // openGates undoes what cut has shut.
 func (s *Server) openGates(all []*process) {
-	s.collectives.release()
+	s.collectives.ReleaseMeetings()
 	for _, p := range all {
-		p.interrupt.end()
-		if p.ring != nil {
-			_ = p.ring.Open(wire.Calls)
+		p.Interrupt.End()
+		if p.Ring != nil {
+			_ = p.Ring.Open(wire.Calls)
 		}
 	}
 }
@@ -131,30 +132,30 @@ type settler interface{ Settled() bool }
 // rest waits until nothing of a process is under way.
 func (p *process) rest(ctx context.Context) error {
 	bad := func(what string, err error) error {
-		if p.isGone() {
+		if p.IsGone() {
 			return nil // it is gone
 		}
-		return &restless{p.id, p.pid(), what, err}
+		return &restless{p.ID, p.PID(), what, err}
 	}
-	if w, ok := p.peer.(settler); ok && !w.Settled() {
+	if w, ok := p.Peer.(settler); ok && !w.Settled() {
 		if !p.heard.Load() {
 			return bad("is being attached", errors.New("its ring is not mapped"))
 		}
 		p.end("it executes another program") // and a child of it has its end of the pipe, or this would be known
 		return nil
 	}
-	if busy, err := p.ring.Rest(ctx); err != nil {
+	if busy, err := p.Ring.Rest(ctx); err != nil {
 		return bad(fmt.Sprintf("%d messages, %d calls without an answer, %d threads that have not taken theirs", busy.Queued, busy.Calls, len(busy.Inside)), err)
 	}
-	for _, s := range p.spaces() {
-		p.tellTurns()
+	for _, s := range p.Spaces() {
+		p.TellTimeSlices()
 		if err := s.Drain(ctx); err != nil {
-			return bad(fmt.Sprintf("device %d has work that does not end", s.ordinal), err)
+			return bad(fmt.Sprintf("device %d has work that does not end", s.Ordinal), err)
 		}
 	}
-	if err := p.settled(); err != nil {
+	if err := p.Settled(); err != nil {
 		return bad("a communicator", err)
 	}
-	p.output.flush(ctx)
+	p.Output.Flush(ctx)
 	return ctx.Err()
 }

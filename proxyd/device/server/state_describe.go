@@ -14,6 +14,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/graphs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/modules"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 // stateVersion is of all that follows. stateName is the file that has it.
@@ -30,19 +35,19 @@ const (
 
 // serverState is what state.json holds.
 type serverState struct {
-	Version   int            `json:"version"`
-	ID        string         `json:"id"`
-	Saves     uint64         `json:"saves"`
-	Key       []byte         `json:"key"` // of the hashes
-	Clock     time.Duration  `json:"clock"`
-	Last      uint64         `json:"last"` // process
-	Devices   []deviceInfo   `json:"devices"`
-	Network   *networkState  `json:"network,omitempty"`
-	Left      []cut.Place    `json:"left,omitempty"` // members that were given up
-	Blocks    []blockState   `json:"blocks"`
-	Processes []processState `json:"processes"`
-	Missed    []string       `json:"missed,omitempty"` // what programs have met with, as Status has it
-	Faults    []string       `json:"faults,omitempty"`
+	Version   int                `json:"version"`
+	ID        string             `json:"id"`
+	Saves     uint64             `json:"saves"`
+	Key       []byte             `json:"key"` // of the hashes
+	Clock     time.Duration      `json:"clock"`
+	Last      uint64             `json:"last"` // process
+	Devices   []deviceInfo       `json:"devices"`
+	Network   *nccl.NetworkState `json:"network,omitempty"`
+	Left      []cut.Place        `json:"left,omitempty"` // members that were given up
+	Blocks    []blockState       `json:"blocks"`
+	Processes []processState     `json:"processes"`
+	Missed    []string           `json:"missed,omitempty"` // what programs have met with, as Status has it
+	Faults    []string           `json:"faults,omitempty"`
 }
 
 // deviceInfo is what programs know of a device; it stays theirs wherever they come to.
@@ -54,27 +59,27 @@ type deviceInfo struct {
 // processState is one process: what replay does not bring back stands here, and by what to check that it has.
 type processState struct {
 	SavedProcess
-	Pipe     int                 `json:"pipe"` // the descriptor of its end of the pipe, -1 if it has closed it
-	View     []int               `json:"view"` // the devices that it sees, by ordinal
-	Counts   map[uint64]uint64   `json:"counts,omitempty"`
-	Lasts    uint64              `json:"lasts"`
-	Late     int32               `json:"late,omitempty"`
-	Devices  []spaceState        `json:"devices"`
-	Contexts []contextState      `json:"contexts"`
-	Streams  []streamState       `json:"streams,omitempty"`
-	Events   []eventState        `json:"events,omitempty"`
-	Pools    []poolState         `json:"pools,omitempty"`
-	Memories []memoryState       `json:"memories,omitempty"`
-	Pinned   []pinnedState       `json:"pinned,omitempty"`
-	Modules  []moduleState       `json:"modules,omitempty"`
-	Graphs   []memoryOfNode      `json:"graphs,omitempty"`
-	Members  []memberState       `json:"members,omitempty"` // of communicators
-	Buffers  []bufferState       `json:"buffers,omitempty"`
-	Buffer   uint64              `json:"buffer,omitempty"` // the last name
-	Last     map[string]uint64   `json:"last,omitempty"`   // handles made, by class
-	Handles  map[string][]uint64 `json:"handles"`          // alive, by class
-	File     string              `json:"file"`             // has the bytes of the calls
-	Calls    []callState         `json:"calls"`
+	Pipe     int                   `json:"pipe"` // the descriptor of its end of the pipe, -1 if it has closed it
+	View     []int                 `json:"view"` // the devices that it sees, by ordinal
+	Counts   map[uint64]uint64     `json:"counts,omitempty"`
+	Lasts    uint64                `json:"lasts"`
+	Late     int32                 `json:"late,omitempty"`
+	Devices  []spaceState          `json:"devices"`
+	Contexts []driver.ContextState `json:"contexts"`
+	Streams  []driver.StreamState  `json:"streams,omitempty"`
+	Events   []driver.EventState   `json:"events,omitempty"`
+	Pools    []memory.PoolState    `json:"pools,omitempty"`
+	Memories []memory.MemoryState  `json:"memories,omitempty"`
+	Pinned   []memory.PinnedState  `json:"pinned,omitempty"`
+	Modules  []modules.ModuleState `json:"modules,omitempty"`
+	Graphs   []graphs.MemoryOfNode `json:"graphs,omitempty"`
+	Members  []nccl.MemberState    `json:"members,omitempty"` // of communicators
+	Buffers  []memory.BufferState  `json:"buffers,omitempty"`
+	Buffer   uint64                `json:"buffer,omitempty"` // the last name
+	Last     map[string]uint64     `json:"last,omitempty"`   // handles made, by class
+	Handles  map[string][]uint64   `json:"handles"`          // alive, by class
+	File     string                `json:"file"`             // has the bytes of the calls
+	Calls    []callState           `json:"calls"`
 }
 
 type spaceState struct {
@@ -99,35 +104,35 @@ type callState struct {
 
 // describe writes a process down, but for its memory and the bytes of its calls. It is stopped.
 func (p *process) describe() (*processState, []replay.Call, error) {
-	counts, err := p.ring.Counts()
+	counts, err := p.Ring.Counts()
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &processState{SavedProcess: p.saved(), Pipe: -1, View: p.view, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
+	st := &processState{SavedProcess: p.saved(), Pipe: -1, View: p.View, Counts: counts, Last: map[string]uint64{}, Handles: map[string][]uint64{}}
 	if st.Belongings, err = p.belongings(); err != nil {
 		return nil, nil, err
 	}
-	if w, ok := p.peer.(*watched); ok {
+	if w, ok := p.Peer.(*watched); ok {
 		st.Pipe = w.pipe()
 	}
-	st.Lasts, st.Late = p.counters()
-	for i := range p.view {
+	st.Lasts, st.Late = p.Counters()
+	for i := range p.View {
 		if d := p.describeDevice(int32(i)); d != nil {
-			d.Default, d.Pool = p.poolsOf(int32(i))
+			d.Default, d.Pool = p.PoolsOf(int32(i))
 			st.Devices = append(st.Devices, *d)
 		}
 	}
-	st.Contexts, st.Streams, st.Events = p.describeContexts(), p.describeStreams(), p.describeEvents(p.server.state.shift)
-	st.Pools, st.Memories, st.Pinned = p.describeMemory()
-	st.Modules = p.savedModules()
-	st.Graphs = p.graphs.savedMemory()
-	st.Members = p.describeMembers()
-	st.Buffers, st.Buffer = p.memoryCalls.buffers.describe()
+	st.Contexts, st.Streams, st.Events = p.DescribeContexts(), p.DescribeStreams(), p.DescribeEvents(p.server.state.shift)
+	st.Pools, st.Memories, st.Pinned = p.DescribeMemory()
+	st.Modules = p.SavedModules()
+	st.Graphs = p.graphs.SavedMemory()
+	st.Members = p.DescribeMembers()
+	st.Buffers, st.Buffer = p.memoryCalls.Buffers.Describe()
 	for name, t := range p.tables() {
-		if n := t.counter(); n != 0 {
+		if n := t.Counter(); n != 0 {
 			st.Last[string(name)] = n
 		}
-		if l := t.list(); len(l) > 0 {
+		if l := t.List(); len(l) > 0 {
 			st.Handles[string(name)] = l
 		}
 	}
@@ -141,21 +146,21 @@ func (p *process) describe() (*processState, []replay.Call, error) {
 
 // describeDevice writes down what the process has of a device; nil if that is nothing.
 func (p *process) describeDevice(ordinal int32) *spaceState {
-	sp, retained, flags := p.deviceUse(ordinal)
+	sp, retained, flags := p.DeviceUse(ordinal)
 	if sp == nil && flags == 0 {
 		return nil
 	}
 	st := &spaceState{Ordinal: ordinal, Retained: retained, Flags: flags}
 	if sp != nil {
-		st.State, st.Reaches = sp.State(), sp.reachedDevices()
+		st.State, st.Reaches = sp.State(), sp.ReachedDevices()
 	}
 	return st
 }
 
 // saved names the process.
 func (p *process) saved() SavedProcess {
-	pid := int(p.peer.Memory())
-	return SavedProcess{ID: p.id, PID: pid, Capsule: innermost(pid)}
+	pid := int(p.Peer.Memory())
+	return SavedProcess{ID: p.ID, PID: pid, Capsule: innermost(pid)}
 }
 
 // innermost is what a process is to itself, or what it is to us if that cannot be told.

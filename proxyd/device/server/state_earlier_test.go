@@ -100,7 +100,7 @@ func contents(t *testing.T, s *Server) map[backend.BlockID][32]byte {
 	all, zero := map[backend.BlockID][32]byte{}, sha256.Sum256(make([]byte, backend.Granule))
 	block := make([]byte, backend.Granule)
 	for _, p := range s.all() {
-		for _, sp := range p.spaces() {
+		for _, sp := range p.Spaces() {
 			var ids []backend.BlockID
 			err := sp.Blocks(new([32]byte), func(id backend.BlockID, _ backend.Hash) bool { ids = append(ids, id); return true })
 			if err != nil {
@@ -128,7 +128,7 @@ func (h *shelf) restored(t *testing.T, n uint32, want map[backend.BlockID][32]by
 		t.Fatal(err)
 	}
 	defer r.Close()
-	next := serverOf(t, "other", nil, memory)
+	next := serverOf(t, "other", nil, testMemory)
 	if err := next.Restore(t.Context(), reading{r}); err != nil {
 		t.Fatalf("checkpoint %d: %v", n, err)
 	}
@@ -142,7 +142,7 @@ func (h *shelf) restored(t *testing.T, n uint32, want map[backend.BlockID][32]by
 func TestUpon(t *testing.T) {
 	const blocks, saves = 8, 12
 	h := newShelf(t)
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 0)
@@ -208,7 +208,7 @@ func total(e *earlier) (n int) {
 
 // TestUponUnknown: upon what a server does not know it saves all: what another has saved, or itself long ago.
 func TestUponUnknown(t *testing.T) {
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	a := cs[0].alloc(2 * backend.Granule)
@@ -235,7 +235,7 @@ func TestUponUnknown(t *testing.T) {
 // TestUponKeepsLittle: what changes with every save is not kept with what lasts, and what lasts is written twice at most.
 func TestUponKeepsLittle(t *testing.T) {
 	const blocks, lasting = 10, 3
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 0)

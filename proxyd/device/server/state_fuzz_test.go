@@ -51,7 +51,7 @@ func communicators(c *client) {
 // described is what a save has come to of a process that has some of everything.
 func described(t testing.TB) files {
 	t.Helper()
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 0)
@@ -85,7 +85,7 @@ func described(t testing.TB) files {
 // tried restores files, and ends the server. It returns whether they were taken.
 func tried(t *testing.T, from files) bool {
 	t.Helper()
-	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{memory}})
+	b, err := softgpu.New(softgpu.Config{Seed: "test", Workers: 1, Memory: []uint64{testMemory}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // keeping is what a process has for being saved and restored.
 type keeping struct {
 	history   history
-	interrupt interrupt
+	interrupt driver.Interrupt
 	back      *processState // what it must come back to, or nil
 	rebuild   *rebuild      // while it is restored, else nil
 }
@@ -27,8 +28,8 @@ type keeping struct {
 type history struct {
 	mu        sync.Mutex
 	graph     *replay.Graph
-	primaries map[int32]*cudaContext // contexts that end without being named
-	broken    string                 // why the graph is of no use, or ""
+	primaries map[int32]*driver.Context // contexts that end without being named
+	broken    string                    // why the graph is of no use, or ""
 }
 
 // Ops whose messages are read here.
@@ -80,7 +81,7 @@ func (p *process) note(c *dispatch.Call, op uint32, in, out []byte, r dispatch.R
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.graph == nil {
-		h.graph, h.primaries = replay.New(), map[int32]*cudaContext{}
+		h.graph, h.primaries = replay.New(), map[int32]*driver.Context{}
 	}
 	call := replay.Call{Op: op, Context: uint64(c.Context), In: in, Out: bytes.Clone(out)}
 	switch op &^ dispatch.PerThread {
@@ -107,12 +108,12 @@ func (h *history) add(call replay.Call) {
 // returns whether there is another one, with that handle. The caller holds mu.
 func (h *history) primary(p *process, dev int32, handle dispatch.Context) bool {
 	noted := h.primaries[dev]
-	if noted != nil && noted.gone.Load() {
-		h.add(replay.Call{Op: opDestroy, In: binary.LittleEndian.AppendUint64(nil, uint64(noted.handle))})
+	if noted != nil && noted.Gone.Load() {
+		h.add(replay.Call{Op: opDestroy, In: binary.LittleEndian.AppendUint64(nil, uint64(noted.Handle))})
 		delete(h.primaries, dev)
 		noted = nil
 	}
-	x, ok := p.contexts.get(handle)
+	x, ok := p.Contexts.Get(handle)
 	if !ok || x == noted {
 		return false
 	}
@@ -130,7 +131,7 @@ func (h *history) calls() []replay.Call {
 	return h.graph.Calls()
 }
 
-func (h *history) unsaved() string {
+func (h *history) Unsaved() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.broken

@@ -7,11 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/graphs"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/modules"
 )
 
 // rebuild is a process being restored: what methods of process must know that carry its calls out again. A nil one is of a
@@ -21,14 +26,14 @@ type rebuild struct {
 	st       *processState
 	shift    time.Duration
 	spaces   map[int32]*backend.State
-	contexts map[dispatch.Context]*contextState
+	contexts map[dispatch.Context]*driver.ContextState
 	events   map[dispatch.Event]time.Duration
-	modules  map[dispatch.Module]*moduleState
-	loaded   map[loadedIn]*moduleState // of libraries
-	memory   map[dispatch.Node]*memoryOfNode
+	modules  map[dispatch.Module]*modules.ModuleState
+	loaded   map[loadedIn]*modules.ModuleState // of libraries
+	memory   map[dispatch.Node]*graphs.MemoryOfNode
 	without  map[backend.Addr]int // what is not there: see Alloc
-	tables   map[replay.Class]handles
-	wrapped  []*cudaContext
+	tables   map[replay.Class]handles.Any
+	wrapped  []*driver.Context
 
 	// Of the call that is being carried out.
 	refs    []replay.Ref
@@ -42,9 +47,9 @@ type loadedIn struct {
 
 func newRebuild(p *process, st *processState, shift time.Duration) *rebuild {
 	r := &rebuild{
-		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*contextState{},
-		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*moduleState{}, loaded: map[loadedIn]*moduleState{},
-		memory: map[dispatch.Node]*memoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(),
+		p: p, st: st, shift: shift, spaces: map[int32]*backend.State{}, contexts: map[dispatch.Context]*driver.ContextState{},
+		events: map[dispatch.Event]time.Duration{}, modules: map[dispatch.Module]*modules.ModuleState{}, loaded: map[loadedIn]*modules.ModuleState{},
+		memory: map[dispatch.Node]*graphs.MemoryOfNode{}, without: map[backend.Addr]int{}, tables: p.tables(),
 	}
 	for i := range st.Devices {
 		r.spaces[st.Devices[i].Ordinal] = st.Devices[i].State
@@ -79,8 +84,8 @@ func (r *rebuild) ContextID(h dispatch.Context) backend.ContextID {
 }
 
 // WrapContext puts a rebuiltContext between a context and the program until all is built.
-func (r *rebuild) WrapContext(x *cudaContext) {
-	x.b = &rebuiltContext{x.b, r, x.handle, x.space}
+func (r *rebuild) WrapContext(x *driver.Context) {
+	x.Backend = &rebuiltContext{x.Backend, r, x.Handle, x.Space}
 	r.wrapped = append(r.wrapped, x)
 }
 
@@ -95,29 +100,29 @@ func (r *rebuild) RecordedAt(h dispatch.Event) *time.Duration {
 func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 	for name, n := range r.st.Last {
 		if t := r.tables[replay.Class(name)]; t != nil {
-			t.restore(n)
+			t.Restore(n)
 		}
 	}
 	if err := r.makeSpaces(); err != nil {
 		return err
 	}
-	if err := r.p.restoreMemory(r.st.Pools, r.st.Memories); err != nil {
+	if err := r.p.RestoreMemory(r.st.Pools, r.st.Memories); err != nil {
 		return err
 	}
 	for _, b := range r.st.Belongings {
 		if b.Kind != PinnedMemory {
 			continue
 		}
-		if err := r.p.awaitShare(backend.Addr(b.Address), b.Length); err != nil {
+		if err := r.p.AwaitShare(backend.Addr(b.Address), b.Length); err != nil {
 			return err
 		}
 	}
 	first := r.replay(calls)
-	if err := r.p.loadLibraries(r); err != nil {
+	if err := r.p.LoadLibraries(r.st.Modules, func(l dispatch.Library) { r.refs, r.library = nil, l }); err != nil {
 		return err
 	}
 	for _, x := range r.wrapped {
-		x.b = x.b.(*rebuiltContext).Context
+		x.Backend = x.Backend.(*rebuiltContext).Context
 	}
 	if err := r.correct(); err != nil {
 		return err
@@ -125,7 +130,7 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 	if err := r.check(first); err != nil {
 		return err
 	}
-	r.p.joinTurns()
+	r.p.JoinTimeSlices()
 	return nil
 }
 
@@ -133,25 +138,25 @@ func (r *rebuild) all(_ context.Context, calls []replay.Call) error {
 func (r *rebuild) makeSpaces() error {
 	for i := range r.st.Devices {
 		d := &r.st.Devices[i]
-		if d.Ordinal < 0 || int(d.Ordinal) >= len(r.p.view) {
+		if d.Ordinal < 0 || int(d.Ordinal) >= len(r.p.View) {
 			return fmt.Errorf("there is no device %d: %w", d.Ordinal, ErrRestore)
 		}
-		r.p.restoreFlags(d.Ordinal, d.Flags)
-		r.p.restorePoolsOf(d.Ordinal, d.Default, d.Pool) // a call that is recorded asks for the pools
+		r.p.RestoreFlags(d.Ordinal, d.Flags)
+		r.p.RestorePoolsOf(d.Ordinal, d.Default, d.Pool) // a call that is recorded asks for the pools
 		if d.State == nil {
 			continue
 		}
-		if err := r.p.restoreSpace(d.Ordinal); err != nil {
+		if err := r.p.RestoreSpace(d.Ordinal); err != nil {
 			return err
 		}
 	}
 	for _, d := range r.st.Devices {
 		for _, to := range d.Reaches {
-			a, b := r.p.ifSpace(d.Ordinal), r.p.ifSpace(to)
+			a, b := r.p.SpaceIfUsed(d.Ordinal), r.p.SpaceIfUsed(to)
 			if a == nil || b == nil {
 				return fmt.Errorf("device %d reaches %d: %w", d.Ordinal, to, ErrRestore)
 			}
-			if err := a.reach(b); err != nil {
+			if err := a.Reach(b); err != nil {
 				return err
 			}
 		}
@@ -178,22 +183,22 @@ func (r *rebuild) again(c replay.Call) error {
 	if err != nil {
 		return err
 	}
-	r.refs, r.library = refs, r.p.libraryOf(refs)
-	var forced []handles
+	r.refs, r.library = refs, r.p.LibraryOf(refs)
+	var forced []handles.Any
 	for _, ref := range refs {
 		t := r.tables[ref.Class]
-		if t == nil || ref.Value < firstServer || ref.Verb != replay.Make && ref.Verb != "" || t.has(ref.Value) {
+		if t == nil || ref.Value < handles.FirstServer || ref.Verb != replay.Make && ref.Verb != "" || t.Has(ref.Value) {
 			continue
 		}
-		t.force(ref.Value)
+		t.Force(ref.Value)
 		forced = append(forced, t)
 	}
 	defer func() {
 		for _, t := range forced {
-			t.restore(t.counter())
+			t.Restore(t.Counter())
 		}
 	}()
-	call := dispatch.Call{Process: r.p.id, Context: dispatch.Context(c.Context), Waits: func() {}}
+	call := dispatch.Call{Process: r.p.ID, Context: dispatch.Context(c.Context), Waits: func() {}}
 	_, result, err := r.serve(&call, c)
 	// As it was answered then: what is dead by now may have other handles this time.
 	r.p.note(&call, c.Op, c.In, c.Out, result, err)
@@ -209,8 +214,8 @@ func (r *rebuild) again(c replay.Call) error {
 // serve carries one call out. What ends a primary context was noted as if it named it.
 func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Result, error) {
 	if c.Op == opDestroy && len(r.refs) == 1 {
-		if x, ok := r.p.contexts.get(dispatch.Context(r.refs[0].Value)); ok && r.p.isPrimary(x) {
-			return nil, r.p.DevicePrimaryCtxResetV2(call, x.space.ordinal), nil
+		if x, ok := r.p.Contexts.Get(dispatch.Context(r.refs[0].Value)); ok && r.p.IsPrimary(x) {
+			return nil, r.p.DevicePrimaryCtxResetV2(call, x.Space.Ordinal), nil
 		}
 	}
 	return dispatch.Serve(r.p, *call, c.Op, c.In, nil)
@@ -219,20 +224,20 @@ func (r *rebuild) serve(call *dispatch.Call, c replay.Call) ([]byte, dispatch.Re
 // correct sets what calls do not: the numbers of things, who threads are, what is remembered beside handles.
 func (r *rebuild) correct() error {
 	p := r.p
-	p.restorePinned(r.st.Pinned)
-	if err := p.graphs.restoreMemory(r.st.Graphs); err != nil {
+	p.RestorePinned(r.st.Pinned)
+	if err := p.graphs.RestoreMemory(r.st.Graphs); err != nil {
 		return err
 	}
-	p.memoryCalls.buffers.restore(r.st.Buffers, r.st.Buffer)
-	if err := p.restoreContexts(r.st.Contexts); err != nil {
+	p.memoryCalls.Buffers.Restore(r.st.Buffers, r.st.Buffer)
+	if err := p.RestoreContexts(r.st.Contexts); err != nil {
 		return err // of those that are not there, check will tell
 	}
-	p.restoreStreams(r.st.Streams)
-	p.restoreCounters(r.st.Lasts, r.st.Late)
+	p.RestoreStreams(r.st.Streams)
+	p.RestoreCounters(r.st.Lasts, r.st.Late)
 	for i := range r.st.Devices {
 		st := &r.st.Devices[i]
-		p.restorePrimary(st.Ordinal, st.Retained, st.Flags)
-		p.restorePoolsOf(st.Ordinal, st.Default, st.Pool) // which calls may have changed
+		p.RestorePrimary(st.Ordinal, st.Retained, st.Flags)
+		p.RestorePoolsOf(st.Ordinal, st.Default, st.Pool) // which calls may have changed
 	}
 	return nil
 }
@@ -242,16 +247,16 @@ func (r *rebuild) check(first error) error {
 	for name, want := range r.st.Handles {
 		t := r.tables[replay.Class(name)]
 		for _, h := range want {
-			if t == nil || !t.has(h) {
+			if t == nil || !t.Has(h) {
 				return errors.Join(fmt.Errorf("%s %#x was not made again: %w", name, h, ErrRestore), first)
 			}
 		}
 	}
 	for name, t := range r.tables {
-		t.rewind(r.st.Last[string(name)])
+		t.Rewind(r.st.Last[string(name)])
 	}
 	if first != nil {
-		r.p.log.Info("a call did not work again; nothing is missing", "error", first)
+		r.p.Log.Info("a call did not work again; nothing is missing", "error", first)
 	}
 	return nil
 }
@@ -261,7 +266,7 @@ type rebuiltContext struct {
 	backend.Context
 	r      *rebuild
 	handle dispatch.Context
-	space  *space
+	space  *driver.Space
 }
 
 // Load has a module take over its variables.
@@ -270,13 +275,13 @@ func (x *rebuiltContext) Load(data []byte, cfg backend.LoadConfig) (backend.Modu
 		if m.Variables.Size > 0 {
 			cfg.Globals = m.Variables.Base
 		}
-		x.r.tables["module"].force(uint64(m.Handle))
+		x.r.tables["module"].Force(uint64(m.Handle))
 	}
 	return x.Context.Load(data, cfg)
 }
 
 // expected is the module that the call loads into a context, nil if it is gone since.
-func (r *rebuild) expected(in dispatch.Context) *moduleState {
+func (r *rebuild) expected(in dispatch.Context) *modules.ModuleState {
 	if r.library != 0 {
 		return r.loaded[loadedIn{r.library, in}]
 	}
@@ -291,7 +296,7 @@ func (r *rebuild) expected(in dispatch.Context) *moduleState {
 // Alloc finds the memory of a graph's node: other memory is never allocated by a call that is made again. A node may be gone, or
 // its context, and be made again for what is not: then there is no memory behind its address, or it is another one's by now.
 func (x *rebuiltContext) Alloc(n uint64) (backend.Addr, error) {
-	var node *memoryOfNode
+	var node *graphs.MemoryOfNode
 	var was backend.Addr
 	for _, ref := range x.r.refs {
 		switch {
@@ -322,4 +327,15 @@ func (x *rebuiltContext) Free(a backend.Addr) error {
 	}
 	x.r.without[a]--
 	return nil
+}
+
+// tables are all tables of a process, by what the calls' table calls their classes.
+func (p *process) tables() map[replay.Class]handles.Any {
+	all := map[replay.Class]handles.Any{}
+	for _, part := range []map[replay.Class]handles.Any{
+		p.Process.Tables(), p.memoryCalls.Tables(), p.moduleCalls.Tables(), p.graphs.Tables(), p.ncclCalls.Tables(),
+	} {
+		maps.Copy(all, part)
+	}
+	return all
 }

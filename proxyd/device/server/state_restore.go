@@ -109,12 +109,12 @@ func (s *Server) take(st *serverState) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.collectives.restore(st.Network), s.cuts.hasLeft(st.Left)); err != nil {
+	if err := errors.Join(s.collectives.Restore(st.Network), s.cuts.hasLeft(st.Left)); err != nil {
 		return err
 	}
 	s.devices = s.devices[:len(st.Devices)]
 	for i := range st.Devices {
-		s.devices[i].info, s.devices[i].base = &st.Devices[i].Info, st.Devices[i].Base
+		s.devices[i].ShownInfo, s.devices[i].Base = &st.Devices[i].Info, st.Devices[i].Base
 	}
 	k := &s.state
 	k.key, k.saves = (*[32]byte)(st.Key), st.Saves
@@ -157,11 +157,11 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 	s.state.awaiting[ps.ID] = p
 	p.back = ps
 	r := newRebuild(p, ps, s.state.shift)
-	p.rebuild = r
-	p.restoreMembers(ps.Members)
+	p.Restoring = r
+	p.RestoreMembers(ps.Members)
 	defer func() {
-		p.rebuild = nil
-		p.restoreMembers(nil)
+		p.Restoring = nil
+		p.RestoreMembers(nil)
 	}()
 	if err := r.all(ctx, calls); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *Server) build(ctx context.Context, src Source, ps *processState, target
 			if d.State == nil {
 				return fmt.Errorf("memory of device %d, which it has not used: %w", d.Ordinal, ErrRestore)
 			}
-			targets[at.Block] = append(targets[at.Block], target{p.ifSpace(d.Ordinal).Space, at.ID})
+			targets[at.Block] = append(targets[at.Block], target{p.SpaceIfUsed(d.Ordinal).Space, at.ID})
 		}
 		d.State, d.Memory = nil, nil // they can be large
 	}

@@ -85,7 +85,7 @@ func replacedBy(t testing.TB, s *Server, r *Report, from Folder, other func() *S
 
 // TestSaveAndGoOn: a job that was saved goes on where it is. What is written the second time is what has changed.
 func TestSaveAndGoOn(t *testing.T) {
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 0)
@@ -105,7 +105,7 @@ func TestSaveAndGoOn(t *testing.T) {
 	if second.Written != backend.Granule || second.Known != backend.Granule || second.Twice != backend.Granule {
 		t.Errorf("%+v", second)
 	}
-	next := serverOf(t, "other", nil, memory)
+	next := serverOf(t, "other", nil, testMemory)
 	replaced(t, s, second, folder, next)
 	if got := c.bytes(a+4*backend.Granule, 4); string(got) != "xyz\x00" {
 		t.Errorf("%q", got)
@@ -125,14 +125,14 @@ func TestSaveAndGoOn(t *testing.T) {
 
 // TestSeenAgain: what programs have met with is known of them wherever they come to, and does not grow with lies.
 func TestSeenAgain(t *testing.T) {
-	s := serverOf(t, "test", nil, memory)
+	s := serverOf(t, "test", nil, testMemory)
 	p, cs := attach(t, s, 1)
 	cs[0].begin(ctxA, 0)
 	p.missed("cuTexObjectCreate: no textures")
 	s.seen.fault(7, errors.New("an illegal address"))
 	folder := Folder(t.TempDir())
 	r := save(t, s, folder, SaveOptions{})
-	next := serverOf(t, "other", nil, memory)
+	next := serverOf(t, "other", nil, testMemory)
 	replaced(t, s, r, folder, next)
 	next.all()[0].missed("cuTexObjectCreate: no textures")
 	next.all()[0].missed("cuFoo: unknown")
@@ -151,7 +151,7 @@ func TestSeenAgain(t *testing.T) {
 
 // TestRestoreRefused: devices that are not like those that were saved, and files that are not like those that were written.
 func TestRestoreRefused(t *testing.T) {
-	s := serverOf(t, "test", nil, memory, memory)
+	s := serverOf(t, "test", nil, testMemory, testMemory)
 	_, cs := attach(t, s, 1)
 	c := cs[0]
 	c.begin(ctxA, 1)
@@ -166,15 +166,15 @@ func TestRestoreRefused(t *testing.T) {
 		change func(string) string
 		want   string
 	}{
-		{"fewer named", []uint64{memory}, nil, "the job had 2 devices, here are 1"},
-		{"smaller", []uint64{memory, memory / 2}, nil, "device 1 had 67108864 bytes of memory, here it has 33554432"},
-		{"version", []uint64{memory, memory}, func(s string) string { return strings.Replace(s, `"version":1`, `"version":9`, 1) }, "is of version 9, this is 1"},
-		{"half", []uint64{memory, memory}, func(s string) string { return s[:len(s)/2] }, "state.json is damaged"},
-		{"a call is missing", []uint64{memory, memory}, func(s string) string {
+		{"fewer named", []uint64{testMemory}, nil, "the job had 2 devices, here are 1"},
+		{"smaller", []uint64{testMemory, testMemory / 2}, nil, "device 1 had 67108864 bytes of memory, here it has 33554432"},
+		{"version", []uint64{testMemory, testMemory}, func(s string) string { return strings.Replace(s, `"version":1`, `"version":9`, 1) }, "is of version 9, this is 1"},
+		{"half", []uint64{testMemory, testMemory}, func(s string) string { return s[:len(s)/2] }, "state.json is damaged"},
+		{"a call is missing", []uint64{testMemory, testMemory}, func(s string) string {
 			i := strings.Index(s, `"calls":[`)
 			return s[:i] + `"calls":[]` + s[strings.Index(s[i:], "]")+i+1:]
 		}, "was not made again"},
-		{"another file", []uint64{memory, memory}, func(s string) string { return strings.ReplaceAll(s, `"file":"blocks`, `"file":"../blocks`) }, "no file of a save"},
+		{"another file", []uint64{testMemory, testMemory}, func(s string) string { return strings.ReplaceAll(s, `"file":"blocks`, `"file":"../blocks`) }, "no file of a save"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			from := folder
@@ -203,12 +203,12 @@ func TestRestoreRefused(t *testing.T) {
 			}
 		})
 	}
-	larger := serverOf(t, "other", nil, 2*memory, 2*memory, memory)
+	larger := serverOf(t, "other", nil, 2*testMemory, 2*testMemory, testMemory)
 	replaced(t, s, r, folder, larger)
 	if out := c.must("cuDeviceGetCount"); out[0] != 2 {
 		t.Errorf("%d devices", out[0])
 	}
-	if free, total := u64(c.must("cuMemGetInfo_v2")), u64(c.must("cuMemGetInfo_v2")[8:]); total != memory || free >= total {
+	if free, total := u64(c.must("cuMemGetInfo_v2")), u64(c.must("cuMemGetInfo_v2")[8:]); total != testMemory || free >= total {
 		t.Errorf("%d of %d bytes are free", free, total)
 	}
 }
@@ -217,7 +217,7 @@ func TestRestoreRefused(t *testing.T) {
 func TestNotSaved(t *testing.T) {
 	folder := Folder(t.TempDir())
 	t.Run("work that waits for what is behind the gate", func(t *testing.T) {
-		s := serverOf(t, "test", nil, memory)
+		s := serverOf(t, "test", nil, testMemory)
 		_, cs := attach(t, s, 1)
 		c := cs[0]
 		c.begin(ctxA, 0)
@@ -240,7 +240,7 @@ func TestNotSaved(t *testing.T) {
 		c.must("cuCtxSynchronize")
 	})
 	t.Run("a sink that is full", func(t *testing.T) {
-		s := serverOf(t, "test", nil, memory)
+		s := serverOf(t, "test", nil, testMemory)
 		_, cs := attach(t, s, 1)
 		cs[0].begin(ctxA, 0)
 		if _, err := s.Save(t.Context(), Folder("/proc/none"), SaveOptions{}); err == nil {

@@ -32,8 +32,8 @@ type twin struct {
 
 func newTwin(t *testing.T) *twin {
 	t.Helper()
-	w := &twin{t: t, s: serverOf(t, "test", nil, memory, memory), to: Folder(t.TempDir())}
-	_, quiet := attach(t, serverOf(t, "test", nil, memory, memory), 1)
+	w := &twin{t: t, s: serverOf(t, "test", nil, testMemory, testMemory), to: Folder(t.TempDir())}
+	_, quiet := attach(t, serverOf(t, "test", nil, testMemory, testMemory), 1)
 	_, moved := attach(t, w.s, 1)
 	w.c = [2]*client{quiet[0], moved[0]}
 	return w
@@ -48,7 +48,7 @@ func (w *twin) move() {
 	}
 	r := save(w.t, w.s, w.to, o)
 	w.last = r.ID
-	next := serverOf(w.t, "other", []int{1 - w.moves%2, w.moves % 2}, memory, memory)
+	next := serverOf(w.t, "other", []int{1 - w.moves%2, w.moves % 2}, testMemory, testMemory)
 	replaced(w.t, w.s, r, w.to, next)
 	w.s = next
 	w.moves++

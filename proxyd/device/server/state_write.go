@@ -26,12 +26,12 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 	}
 	st := &serverState{Version: stateVersion, ID: rand.Text(), Saves: k.saves + 1, Key: k.key[:], Clock: s.clock()}
 	for _, d := range s.devices {
-		st.Devices = append(st.Devices, deviceInfo{d.base, *d.Info()})
+		st.Devices = append(st.Devices, deviceInfo{d.Base, *d.Info()})
 	}
 	s.mu.Lock()
 	st.Last = s.last
 	s.mu.Unlock()
-	st.Network, st.Left = s.collectives.describe(), s.cuts.departures()
+	st.Network, st.Left = s.collectives.Describe(), s.cuts.departures()
 	st.Missed, st.Faults = s.seen.all()
 	r := &Report{ID: st.ID}
 	w := newBlockWriter(ctx, sink, fmt.Sprintf(BlocksPrefix+"%d", st.Saves), k.key, k.upon(o.Upon), r)
@@ -66,14 +66,14 @@ func (s *Server) write(ctx context.Context, sink Sink, o SaveOptions) (*Report, 
 // writeProcesses writes all processes. One that ends meanwhile is left out.
 func (s *Server) writeProcesses(sink Sink, st *serverState, w *blockWriter, r *Report) error {
 	all := s.all()
-	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range all {
 		ps, err := s.writeProcess(p, sink, st, w)
 		switch {
-		case p.isGone():
+		case p.IsGone():
 			continue
 		case err != nil:
-			return fmt.Errorf("process %d: %w", int(p.peer.Memory()), err)
+			return fmt.Errorf("process %d: %w", int(p.Peer.Memory()), err)
 		}
 		r.Files = append(r.Files, ps.File)
 		r.Processes = append(r.Processes, ps.SavedProcess)
@@ -87,7 +87,7 @@ func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWr
 	if err != nil {
 		return nil, err
 	}
-	ps.File = fmt.Sprintf("calls-%d-%d", st.Saves, p.id)
+	ps.File = fmt.Sprintf("calls-%d-%d", st.Saves, p.ID)
 	if err := writeFile(sink, ps.File, func(f io.Writer) error { return writeCalls(f, calls) }); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Server) writeProcess(p *process, sink Sink, st *serverState, w *blockWr
 		if d.State == nil {
 			continue
 		}
-		sp := p.ifSpace(d.Ordinal)
+		sp := p.SpaceIfUsed(d.Ordinal)
 		if d.Memory, err = w.add(sp.Space); err != nil {
 			return nil, fmt.Errorf("device %d: %w", d.Ordinal, err)
 		}

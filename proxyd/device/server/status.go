@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nccl"
 )
 
 // Status is what a server has and has seen.
@@ -31,8 +33,8 @@ const (
 )
 
 // reductions tells how sums were made.
-func (f *collectives) reductions() string {
-	if f.rounded.Load() {
+func reductions(c *nccl.Collectives) string {
+	if c.Rounded.Load() {
 		return ReducedByNCCL
 	}
 	return ReducedExactly
@@ -128,19 +130,19 @@ func plain(text string) string {
 func (s *Server) Status() *Status {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: s.collectives.reductions(), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
+	st := &Status{Version: s.cfg.Version, Stopped: s.state.stopped, Reductions: reductions(s.collectives), Devices: []DeviceStatus{}, Processes: []ProcessStatus{}}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStatus{Name: d.Info().Name, Memory: d.Info().Memory})
 	}
 	all := s.all()
-	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b *process) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range all {
-		ps := ProcessStatus{SavedProcess: SavedProcess{ID: p.id}, Fault: p.fault.Load(), Absent: true}
-		if p.ring != nil {
+		ps := ProcessStatus{SavedProcess: SavedProcess{ID: p.ID}, Fault: p.Fault.Load(), Absent: true}
+		if p.Ring != nil {
 			ps.SavedProcess, ps.Absent = p.saved(), false
 		}
 		for i := range st.Devices {
-			used := p.used(int32(i))
+			used := p.UsedBytes(int32(i))
 			st.Devices[i].Used += used
 			ps.Used += used
 		}

@@ -45,8 +45,8 @@ func (d direct) do(say *saying) (dispatch.Result, []byte, error) {
 	if cap(out) > cap(d.scratch) && cap(out) <= maxScratch {
 		d.scratch = out
 	}
-	d.look(say.call.Context)
-	d.tellTurns()
+	d.CheckFault(say.call.Context)
+	d.TellTimeSlices()
 	return r, out, err
 }
 

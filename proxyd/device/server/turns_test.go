@@ -111,14 +111,14 @@ func TestMeeting(t *testing.T) {
 			c := cs[0]
 			c.begin(ctxA, 0)
 			a := c.alloc(64)
-			x, r := p.context(dispatch.Context(ctxA))
+			x, r := p.Context(dispatch.Context(ctxA))
 			if r != 0 {
 				t.Error(r)
 				return
 			}
 			for range rounds {
 				c.post("cuMemsetD8_v2", a, uint8(i), uint64(64))
-				err := x.legacy.b.Exchange([]backend.Buffer{{Addr: backend.Addr(a), Size: 64}}, func(_ [][]byte, done func(error)) {
+				err := x.Legacy.Backend.Exchange([]backend.Buffer{{Addr: backend.Addr(a), Size: 64}}, func(_ [][]byte, done func(error)) {
 					go func() {
 						select {
 						case meet <- done:
@@ -131,7 +131,7 @@ func TestMeeting(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				p.tellTurns()
+				p.TellTimeSlices()
 			}
 			c.must("cuCtxSynchronize")
 		})

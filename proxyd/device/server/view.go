@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nvml"
 )
 
 // sight is what a process says of the devices that it is to see.
@@ -74,7 +76,7 @@ func (s *Server) deviceNamed(item string, number func(string) (int, error)) int 
 	}
 	found := -1
 	for i, d := range s.devices {
-		if id := uuidText(d.Info().UUID); len(item) <= len(id) && strings.EqualFold(id[:len(item)], item) {
+		if id := nvml.UUIDText(d.Info().UUID); len(item) <= len(id) && strings.EqualFold(id[:len(item)], item) {
 			if found >= 0 {
 				return -1
 			}

@@ -6,11 +6,13 @@ package server
 import (
 	"slices"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/nvml"
 )
 
 func TestView(t *testing.T) {
 	s := newServer(t, 4)
-	id := uuidText(s.devices[2].Info().UUID)
+	id := nvml.UUIDText(s.devices[2].Info().UUID)
 	for _, c := range []struct {
 		visible, names string
 		want           []int

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
 // watched is a process that has attached.
@@ -28,7 +29,7 @@ func (w *watched) Memory() wire.Process { return wire.Process(w.pid) }
 // Print writes into what is the process's output now. The descriptor is fetched each time, so that nothing of the program is
 // kept open.
 func (w *watched) Print(fd int, text []byte) {
-	pidfd, ok := bare(w.end)
+	pidfd, ok := driver.FileNumber(w.end)
 	if !ok {
 		return
 	}
@@ -53,15 +54,6 @@ func (w *watched) Print(fd int, text []byte) {
 			return
 		}
 	}
-}
-
-func bare(f *os.File) (int, bool) {
-	fd := -1
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return -1, false
-	}
-	return fd, raw.Control(func(n uintptr) { fd = int(n) }) == nil && fd >= 0
 }
 
 // Close ends the watching, too.
@@ -123,4 +115,18 @@ func readable(f *os.File) bool {
 		n, err := unix.Poll(fds, 0)
 		return err == nil && n > 0
 	}) == nil
+}
+
+// Descriptor returns a descriptor of the process's.
+func (w *watched) Descriptor(fd int) (*os.File, error) {
+	pidfd, ok := driver.FileNumber(w.end)
+	if !ok {
+		return nil, os.ErrClosed
+	}
+	got, err := unix.PidfdGetfd(pidfd, fd, 0)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d of process %d: %w", fd, w.pid, err)
+	}
+	unix.CloseOnExec(got)
+	return os.NewFile(uintptr(got), "pinned"), nil
 }

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// Context is one of the program's contexts.
+type Context struct {
+	Backend backend.Context
+	Space   *Space
+	Handle  dispatch.Context
+	ID      uint64 // never used again in the process
+	Gone    atomic.Bool
+
+	late dispatch.Result // of what was posted and failed; the process's mu guards it
+
+	mu        sync.Mutex
+	flags     uint32
+	cache     int32
+	Legacy    *Stream
+	perThread map[uint32]*Stream
+	sweeps    int // of perThread, and how many the last one left
+	swept     int
+	peers     map[*Space]bool
+}
+
+// Current is the context that is current where the call comes from: INVALID_CONTEXT if there is none.
+func (p *Process) Current(c *dispatch.Call) (*Context, dispatch.Result) {
+	return p.Context(c.Context)
+}
+
+// Context finds a context: INVALID_CONTEXT if there is none with this handle, CONTEXT_IS_DESTROYED if there was one.
+func (p *Process) Context(h dispatch.Context) (*Context, dispatch.Result) {
+	if x, ok := p.Contexts.Get(h); ok {
+		return x, 0
+	}
+	if _, was := p.destroyed.Get(h); was {
+		return nil, dispatch.ResultContextIsDestroyed
+	}
+	return nil, dispatch.ResultInvalidContext
+}
+
+// newContext makes a context on a device and gives it the handle.
+func (p *Process) newContext(h dispatch.Context, flags uint32, dev int32) (*Context, dispatch.Result) {
+	s, r := p.Space(dev)
+	if r != 0 {
+		return nil, r
+	}
+	var id backend.ContextID
+	if p.Restoring != nil {
+		id = p.Restoring.ContextID(h)
+	}
+	b, err := s.NewContext(id)
+	if err != nil {
+		return nil, p.Result(err)
+	}
+	x := &Context{Backend: b, Space: s, Handle: h, ID: p.nextID(), flags: flags, perThread: map[uint32]*Stream{}, peers: map[*Space]bool{}}
+	x.Legacy = &Stream{Context: x, Backend: b.Legacy(), ID: p.nextID()}
+	if p.Restoring != nil {
+		p.Restoring.WrapContext(x)
+	}
+	if r := p.Contexts.Put(h, x); r != 0 {
+		_ = b.Destroy() // nobody has used it
+		return nil, r
+	}
+	p.destroyed.Drop(h) // a primary one comes again
+	return x, 0
+}
+
+// nextID numbers contexts and streams.
+func (p *Process) nextID() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lasts++
+	return p.lasts
+}
+
+// destroy ends a context and what belongs to it. It waits for the context's work.
+func (p *Process) destroy(c *dispatch.Call, x *Context) dispatch.Result {
+	if x.Gone.Swap(true) {
+		return dispatch.ResultContextIsDestroyed
+	}
+	p.destroyed.Put(x.Handle, struct{}{}) // if there is room: else it will be one that never was
+	p.Contexts.Drop(x.Handle)
+	p.streams.DropIf(func(s *Stream) bool { return s.Context == x })
+	p.events.DropIf(func(e *Event) bool { return e.Context == x })
+	for _, end := range p.OnContextEnd {
+		end(x)
+	}
+	x.mu.Lock()
+	for s := range x.peers {
+		_ = x.Space.deny(s) // it was allowed
+	}
+	clear(x.peers)
+	x.mu.Unlock()
+	p.BeginWait(c)
+	return p.Result(x.Backend.Destroy())
+}
+
+// ThreadCount is how many threads have default streams.
+func (x *Context) ThreadCount() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.perThread)
+}
+
+// NewDestroyedContext is what stands for a context that was destroyed before a save.
+func NewDestroyedContext(h dispatch.Context) *Context {
+	x := &Context{Handle: h}
+	x.Gone.Store(true)
+	return x
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"sync"
+)
+
+// maxOutput is how much of what kernels print is kept for a program that does not take it; CUDA's buffer has as much.
+const maxOutput = 1 << 20
+
+// output brings what kernels print to their program. A program whose output nobody reads stops the printing, not the kernels:
+// what no longer fits is lost, as it is with CUDA.
+type output struct {
+	to Peer
+
+	mu    sync.Mutex
+	lines []line
+	held  int
+	busy  bool
+	idle  chan struct{} // closed when nothing is left; nil when nobody waits
+}
+
+type line struct {
+	fd   int
+	text []byte
+}
+
+// print takes text; it does not wait.
+func (o *output) print(fd int, text []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.held+len(text) > maxOutput {
+		return
+	}
+	o.held += len(text)
+	o.lines = append(o.lines, line{fd, append([]byte(nil), text...)})
+	if !o.busy {
+		o.busy = true
+		go o.write()
+	}
+}
+
+// write writes what is there.
+func (o *output) write() {
+	for {
+		o.mu.Lock()
+		if len(o.lines) == 0 {
+			o.busy = false
+			if o.idle != nil {
+				close(o.idle)
+				o.idle = nil
+			}
+			o.mu.Unlock()
+			return
+		}
+		l := o.lines[0]
+		o.lines = o.lines[1:]
+		o.held -= len(l.text)
+		o.mu.Unlock()
+		o.to.Print(l.fd, l.text)
+	}
+}
+
+// IsIdle tells whether all that was printed is written.
+func (o *output) IsIdle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.busy
+}
+
+// Flush waits until what was printed so far is written.
+func (o *output) Flush(ctx context.Context) {
+	o.mu.Lock()
+	if !o.busy {
+		o.mu.Unlock()
+		return
+	}
+	if o.idle == nil {
+		o.idle = make(chan struct{})
+	}
+	idle := o.idle
+	o.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}

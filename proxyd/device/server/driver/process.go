@@ -1,0 +1,339 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+)
+
+// Peer is the process at the other end of a ring, beside the ring.
+type Peer interface {
+	// Memory is its memory.
+	Memory() wire.Process
+	// Print writes what its kernels printed to its standard output (1) or error (2).
+	Print(fd int, text []byte)
+	// Watch returns when it is gone, with the reason, or with "" after Close.
+	Watch() string
+	// Close gives up what the server holds of it.
+	Close()
+}
+
+// Restorer is what a process that is being restored had before: what is made again is made like that.
+type Restorer interface {
+	// SpaceState is what a new space of a device begins with; nil: nothing.
+	SpaceState(ordinal int32) *backend.State
+	// ContextID is the number of a new context in its space; 0: the next one.
+	ContextID(h dispatch.Context) backend.ContextID
+	// WrapContext lets a new context take over the memory that is there.
+	WrapContext(x *Context)
+	// RecordedAt is when a new event was recorded; nil: it was not.
+	RecordedAt(h dispatch.Event) *time.Duration
+}
+
+// Config is what a core is made of.
+type Config struct {
+	ID      uint64
+	Ring    *wire.Ring // nil: the process has not come back
+	Peer    Peer
+	Log     *slog.Logger
+	Devices []*Device // all of the job's
+	View    []int     // those that the process sees, by ordinal
+	OnFault func(error)
+}
+
+// Process is what every area of calls needs of its process: its contexts, streams and events, its spaces on devices, and how
+// results and faults reach the program.
+type Process struct {
+	ID   uint64
+	Ring *wire.Ring
+	Peer Peer
+	Log  *slog.Logger
+
+	Lifetime context.Context // ends with the process
+	Cancel   context.CancelFunc
+	Fault    atomic.Uint32 // the ring's
+	onFault  func(error)
+
+	Contexts  handles.Table[dispatch.Context, *Context]
+	streams   handles.Table[dispatch.Stream, *Stream]
+	events    handles.Table[dispatch.Event, *Event]
+	destroyed handles.Table[dispatch.Context, struct{}] // contexts that were
+	Output    output
+	ringHold  ringHold
+	Interrupt Interrupt
+
+	OnContextEnd []func(*Context) // drop what belongs to a context that is being destroyed; they do not wait
+	OnNewSpace   func(*Space)     // maps the program's pinned memory into a new space
+
+	JobDevices []*Device
+	View       []int
+	Restoring  Restorer // while the process is restored, else nil
+
+	mu      sync.Mutex
+	ended   bool
+	devices []deviceState   // by ordinal
+	lasts   uint64          // how many contexts and streams were made: their ids
+	late    dispatch.Result // of a posted call without a context
+	said    map[string]bool
+}
+
+// deviceState is what a process has of one device. Its process's mu guards it.
+type deviceState struct {
+	space    *Space
+	primary  *Context
+	retained int
+	flags    uint32 // of the primary context
+}
+
+// New makes a core. It ends with ctx.
+func New(ctx context.Context, cfg Config) *Process {
+	p := &Process{
+		ID: cfg.ID, Ring: cfg.Ring, Peer: cfg.Peer, Log: cfg.Log, onFault: cfg.OnFault, JobDevices: cfg.Devices, View: cfg.View,
+		devices: make([]deviceState, len(cfg.View)), said: map[string]bool{},
+	}
+	p.Output.to = cfg.Peer
+	p.Lifetime, p.Cancel = context.WithCancel(ctx)
+	return p
+}
+
+// Reattach gives a process that was restored its ring and its peer.
+func (p *Process) Reattach(ring *wire.Ring, peer Peer) {
+	p.Ring, p.Peer, p.Output.to = ring, peer, peer
+}
+
+// MarkEnded notes that the process has ended, and returns whether it had not before. No space is made from then on.
+func (p *Process) MarkEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.ended
+	p.ended = true
+	return !was
+}
+
+// LogOnce tells whether something is to be logged: it was not yet, and fewer than most things were; 0: however many were.
+func (p *Process) LogOnce(what string, most int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.said[what] || most > 0 && len(p.said) >= most {
+		return false
+	}
+	p.said[what] = true
+	return true
+}
+
+// SpaceIfUsed is the space of a device; nil if the process has not used that.
+func (p *Process) SpaceIfUsed(ordinal int32) *Space {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ordinal < 0 || int(ordinal) >= len(p.devices) {
+		return nil
+	}
+	return p.devices[ordinal].space
+}
+
+// Space is what the process sees as a device, made when it is first asked for: INVALID_DEVICE if there is no such.
+func (p *Process) Space(ordinal int32) (*Space, dispatch.Result) {
+	s, isNew, r := p.spaceOf(ordinal)
+	if isNew && p.OnNewSpace != nil {
+		p.OnNewSpace(s)
+	}
+	return s, r
+}
+
+func (p *Process) spaceOf(ordinal int32) (s *Space, isNew bool, r dispatch.Result) {
+	if ordinal < 0 || int(ordinal) >= len(p.devices) {
+		return nil, false, dispatch.ResultInvalidDevice
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := &p.devices[ordinal]
+	if d.space != nil {
+		return d.space, false, 0
+	}
+	if p.ended {
+		return nil, false, dispatch.ResultDeinitialized
+	}
+	s, err := p.newSpace(ordinal)
+	if err != nil {
+		return nil, false, p.Result(err)
+	}
+	d.space = s
+	return s, true, 0
+}
+
+// SpaceAt is the space in which an address lies, or nil. It need not be allocated.
+func (p *Process) SpaceAt(a backend.Addr) *Space {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.devices {
+		if s := p.devices[i].space; s != nil && a >= s.base && a-s.base < backend.Addr(s.size) {
+			return s
+		}
+	}
+	return nil
+}
+
+// Result is the driver's number of a backend's error. A fault is written into the ring.
+func (p *Process) Result(err error) dispatch.Result {
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, context.Canceled) {
+		return dispatch.ResultDeinitialized // the process is gone, nobody reads it
+	}
+	r := backend.ResultOf(err)
+	switch {
+	case r.Sticky():
+		p.faulted(r, err)
+	case r == backend.Unknown:
+		p.Log.Error("a call failed", "error", err)
+	}
+	return dispatch.Result(r)
+}
+
+// faulted makes every later call of the process return a fault.
+func (p *Process) faulted(r backend.Result, err error) {
+	if p.Fault.CompareAndSwap(0, uint32(r)) {
+		p.Log.Warn("a fault ends the process's use of devices", "error", err)
+		p.onFault(err)
+		if p.Ring != nil {
+			p.Ring.SetFault(uint32(r))
+		}
+	}
+}
+
+// FailLater notes that work which was posted in a context failed after all. x may be nil. symbol names the call.
+func (p *Process) FailLater(x *Context, symbol string, r dispatch.Result) {
+	if p.LogOnce(symbol, 0) {
+		p.Log.Warn("a posted call failed; the next that synchronises says so", "call", symbol, "result", int32(r))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := &p.late
+	if x != nil {
+		late = &x.late
+	}
+	if *late == 0 {
+		*late = r
+	}
+}
+
+// FinishWait is what a call of a context that waited for work returns: what the wait brought, else what came late.
+func (p *Process) FinishWait(x *Context, err error) dispatch.Result {
+	if err != nil {
+		return p.Result(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := x.late
+	if r == 0 {
+		r, p.late = p.late, 0
+	}
+	x.late = 0
+	return r
+}
+
+// CheckFault has the ring say what fault there is, if the context of a call has one by now.
+func (p *Process) CheckFault(h dispatch.Context) {
+	x, ok := p.Contexts.Get(h)
+	if !ok || p.Fault.Load() != 0 {
+		return
+	}
+	if err := x.Backend.Err(); err != nil {
+		p.Result(err)
+	}
+}
+
+// Spaces are those that the process has so far.
+func (p *Process) Spaces() []*Space {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*Space
+	for i := range p.devices {
+		if s := p.devices[i].space; s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// BeginWait lets the ring go on while the call waits. The caller holds no lock. What was posted must not wait: see dispatch.Call.
+func (p *Process) BeginWait(c *dispatch.Call) {
+	if c.Waits != nil {
+		c.Waits()
+	}
+}
+
+// PID is the process's number as this server sees it.
+func (p *Process) PID() int { return int(p.Peer.Memory()) }
+
+// IsGone tells whether the process has ended, or is ending.
+func (p *Process) IsGone() bool { return p.Lifetime.Err() != nil }
+
+// UntilCut is a context for calls that have no answer as long as there is nothing to say: see interrupt. stop must be called. When
+// it is done and the process's own is not, they answer that there is nothing, and are made again.
+func (p *Process) UntilCut() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(p.Lifetime)
+	cut := p.Interrupt.wait()
+	go func() {
+		select {
+		case <-cut:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// device is what the process calls by that number.
+func (p *Process) device(ordinal int32) *Device { return p.JobDevices[p.View[ordinal]] }
+
+// UsedBytes is how much of a device its spaces have allocated: the program sees its own, as cuMemGetInfo says it.
+func (p *Process) UsedBytes(dev int32) uint64 {
+	ordinal := slices.Index(p.View, int(dev))
+	if ordinal < 0 {
+		return 0
+	}
+	p.mu.Lock()
+	s := p.devices[ordinal].space
+	p.mu.Unlock()
+	if s == nil {
+		return 0
+	}
+	free, total := s.Info()
+	return total - free
+}
+
+// Uses tells whether the process has a space on a device.
+func (p *Process) Uses(dev int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.devices[dev].space != nil
+}
+
+// Info describes a device: INVALID_DEVICE if there is none of that number.
+func (p *Process) Info(dev int32) (*backend.Info, dispatch.Result) {
+	if dev < 0 || int(dev) >= len(p.View) {
+		return nil, dispatch.ResultInvalidDevice
+	}
+	return p.device(dev).Info(), 0
+}
+
+// IsPrimary tells whether a context is one of a device's, which is not destroyed but released.
+func (p *Process) IsPrimary(x *Context) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.devices[x.Space.Ordinal].primary == x
+}

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import "sync"
+
+// ringHold holds a process's ring while any of those who share its devices wants it held.
+type ringHold struct {
+	mu    sync.Mutex
+	holds int
+	open  chan struct{} // closed when nobody holds it any more; nil when nobody does
+}
+
+// hold has the ring wait before its next message.
+func (p *Process) hold() {
+	v := &p.ringHold
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.holds++; v.holds == 1 {
+		v.open = make(chan struct{})
+	}
+}
+
+// release undoes one hold.
+func (p *Process) release() {
+	v := &p.ringHold
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.holds--; v.holds == 0 {
+		close(v.open)
+		v.open = nil
+	}
+}
+
+// Yield waits while the ring is held.
+func (p *Process) Yield() {
+	v := &p.ringHold
+	v.mu.Lock()
+	open := v.open
+	v.mu.Unlock()
+	if open == nil {
+		return
+	}
+	select {
+	case <-open:
+	case <-p.Lifetime.Done():
+	}
+}
+
+// TellTimeSlices says that the process may have work for devices on which others have their turn.
+func (p *Process) TellTimeSlices() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.devices {
+		if s := p.devices[i].space; s != nil {
+			s.Device.TimeSlices.tellFor(s)
+		}
+	}
+}

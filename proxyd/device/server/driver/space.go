@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// Space is what a process sees as one device.
+type Space struct {
+	backend.Space
+	process *Process
+	Ordinal int32
+	Device  *Device
+	base    backend.Addr
+	size    uint64 // of addresses
+
+	mu      sync.Mutex
+	peers   map[*Space]int // whose memory kernels here may follow pointers into, and how many contexts said so
+	reached map[*Space]bool
+}
+
+// newSpace makes a space and has it take part in the turns on its device, unless the process is being restored: it does when that
+// is over.
+func (p *Process) newSpace(ordinal int32) (*Space, error) {
+	d := p.device(ordinal)
+	base := p.JobDevices[ordinal].Base // not that of d: the same program has the same addresses, whichever devices it sees
+	var state *backend.State
+	if p.Restoring != nil {
+		state = p.Restoring.SpaceState(ordinal)
+	}
+	b, err := d.NewSpace(backend.SpaceConfig{
+		Base: base, Memory: d.Info().Memory, Output: p.Output.print, State: state,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("device %d: %w", ordinal, err)
+	}
+	s := &Space{
+		Space: b, process: p, Ordinal: ordinal, Device: d, base: base, size: backend.SpaceSize(d.Info().Memory), peers: map[*Space]int{}, reached: map[*Space]bool{},
+	}
+	if p.Restoring == nil {
+		d.TimeSlices.join(s)
+	}
+	return s, nil
+}
+
+// JoinTimeSlices has the spaces of a restored process take part in the turns: nothing that is made from here on may name what is not there.
+func (p *Process) JoinTimeSlices() {
+	for i := range p.devices {
+		if s := p.devices[i].space; s != nil {
+			s.Device.TimeSlices.join(s)
+		}
+	}
+}
+
+// End frees all that is in the space. It may be called once.
+func (s *Space) End() {
+	s.Device.TimeSlices.leave(s, func() {
+		_ = s.Close() // only who closes twice gets an error
+	})
+}
+
+// Allow lets kernels of s follow pointers into another space, for one context more.
+func (s *Space) Allow(peer *Space) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.allowed(peer)
+}
+
+// allowed is allow; the caller holds mu.
+func (s *Space) allowed(peer *Space) error {
+	if s.peers[peer] == 0 {
+		if err := s.AllowPeer(peer.Space); err != nil {
+			return err
+		}
+	}
+	s.peers[peer]++
+	return nil
+}
+
+// Reach is allow for good: for who says it more than once, and never that it is over.
+func (s *Space) Reach(peer *Space) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reached[peer] {
+		return nil
+	}
+	if err := s.allowed(peer); err != nil {
+		return err
+	}
+	s.reached[peer] = true
+	return nil
+}
+
+// CanReach tells whether kernels of s may follow pointers into another space.
+func (s *Space) CanReach(peer *Space) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peers[peer] > 0
+}
+
+// deny takes back what allow gave.
+func (s *Space) deny(peer *Space) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.peers[peer] {
+	case 0:
+		return fmt.Errorf("device %d: %w", peer.Ordinal, backend.PeerAccessNotEnabled)
+	case 1:
+		delete(s.peers, peer)
+		return s.DenyPeer(peer.Space)
+	}
+	s.peers[peer]--
+	return nil
+}

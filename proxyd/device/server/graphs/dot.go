@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package graphs
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+var kindNames = map[int32]string{
+	KernelNode: "KERNEL", MemcpyNode: "MEMCPY", MemsetNode: "MEMSET", HostNode: "HOST", childNode: "GRAPH", emptyNode: "EMPTY",
+	waitNode: "WAIT_EVENT", recordNode: "EVENT_RECORD", allocNode: "MEM_ALLOC", freeNode: "MEM_FREE", BatchNode: "BATCH_MEM_OP",
+}
+
+// GraphDot implements dispatch.Backend: the graph in the language of Graphviz, as much of it as there is room for, and how long
+// it is. Flags ask for more or less detail; it is always the same.
+func (p *Calls) GraphDot(_ *dispatch.Call, h dispatch.Graph, _ uint32, n uint64) (dot []uint8, length uint64, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	g, r := p.graph(h)
+	if r != 0 {
+		return nil, 0, r
+	}
+	var w bytes.Buffer
+	w.WriteString("digraph dot {\n")
+	g.dot(&w, "graph_1")
+	w.WriteString("}\n")
+	return w.Bytes()[:min(uint64(w.Len()), n)], uint64(w.Len()), 0
+}
+
+func (g *graph) dot(w *bytes.Buffer, name string) {
+	fmt.Fprintf(w, "subgraph cluster_%s {\nlabel=%q\n", name, name)
+	node := func(id backend.NodeID) string { return fmt.Sprintf("%q", fmt.Sprintf("%s_node_%d", name, id)) }
+	for _, id := range g.data.Nodes() {
+		n := g.nodes[id]
+		fmt.Fprintf(w, "%s [label=%q]\n", node(id), fmt.Sprintf("%d\n%s%s", id, kindNames[n.kind], n.detail()))
+		if n.child != nil {
+			n.child.dot(w, fmt.Sprintf("%s_%d", name, id))
+		}
+	}
+	for _, e := range g.data.Edges() {
+		fmt.Fprintf(w, "%s -> %s\n", node(e.From), node(e.To))
+	}
+	w.WriteString("}\n")
+}
+
+// detail says what the node works on.
+func (n *graphNode) detail() string {
+	does, err := n.in.data.Node(n.id)
+	if err != nil {
+		return ""
+	}
+	switch d := does.(type) {
+	case backend.KernelNode:
+		l := &d.Launch
+		return fmt.Sprintf("\n%s\n<<<(%d,%d,%d),(%d,%d,%d),%d>>>", l.Function.Name(), l.Grid.X, l.Grid.Y, l.Grid.Z, l.Block.X, l.Block.Y, l.Block.Z, l.Shared)
+	case backend.CopyNode:
+		return fmt.Sprintf("\n%#x -> %#x\n%d x %d x %d", d.Copy.Src.Addr, d.Copy.Dst.Addr, d.Copy.Width, max(d.Copy.Height, 1), max(d.Copy.Depth, 1))
+	case backend.FillNode:
+		return fmt.Sprintf("\n%#x = %#x\n%d x %d x %d", uint64(d.Fill.Addr), d.Fill.Value, d.Fill.Element, d.Fill.Width, max(d.Fill.Height, 1))
+	}
+	return ""
+}

@@ -1,0 +1,369 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package graphs
+
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+)
+
+// graphExec is an executable graph: what the backend runs, and a copy of the graph, to say what it is. The program names its
+// nodes by those of the graph that it was made of.
+type graphExec struct {
+	b       backend.Exec
+	context *driver.Context
+	flags   uint64
+	graph   *graph
+	ids     map[dispatch.Node]backend.NodeID
+}
+
+// exec finds an executable graph: INVALID_HANDLE if there is none. The caller holds the lock.
+func (p *Graphs) exec(h dispatch.Graphexec) (*graphExec, dispatch.Result) {
+	e, ok := p.execs.Get(h)
+	if !ok {
+		return nil, dispatch.ResultInvalidHandle
+	}
+	return e, 0
+}
+
+// contexts are those in which the graph's nodes work.
+func (g *graph) contexts(into map[*driver.Context]bool) {
+	for _, n := range g.nodes {
+		if n.context != nil {
+			into[n.context] = true
+		}
+		if n.child != nil {
+			n.child.contexts(into)
+		}
+	}
+}
+
+// tally adds up what a launch of the graph is counted for.
+func (g *graph) tally(into map[uint64]uint32) {
+	for _, n := range g.nodes {
+		for _, c := range n.counts {
+			into[c.Key] += c.N
+		}
+		if n.child != nil {
+			n.child.tally(into)
+		}
+	}
+}
+
+// What instantiating came to, as the driver says it.
+const (
+	instantiated         = 0
+	instantiateError     = 1
+	instantiateStructure = 2
+	instantiateOperation = 3
+	instantiateContexts  = 4
+)
+
+// flags of instantiating.
+const (
+	flagsKnown   = 0xf
+	deviceLaunch = 4
+)
+
+// GraphInstantiate implements dispatch.Backend, as all below.
+func (p *ExecCalls) GraphInstantiate(c *dispatch.Call, h dispatch.Graph, params dispatch.Instantiate, _ uint32) (exec dispatch.Graphexec, out dispatch.Instantiate, log string, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	out = params
+	out.ErrorNode = 0
+	fail := func(result int32, r dispatch.Result) (dispatch.Graphexec, dispatch.Instantiate, string, dispatch.Result) {
+		out.Result = result
+		return 0, out, log, r
+	}
+	g, r := p.graph(h)
+	switch {
+	case r != 0:
+		return fail(instantiateError, r)
+	case params.Flags&^flagsKnown != 0 || g.within:
+		return fail(instantiateError, dispatch.ResultInvalidValue)
+	case params.Flags&deviceLaunch != 0:
+		return fail(instantiateOperation, dispatch.ResultNotSupported)
+	}
+	contexts := map[*driver.Context]bool{}
+	g.contexts(contexts)
+	if len(contexts) > 1 {
+		log = "nodes of several contexts"
+		return fail(instantiateContexts, dispatch.ResultNotSupported)
+	}
+	var x *driver.Context
+	for x = range contexts {
+	}
+	if x == nil {
+		if x, r = p.Current(c); r != 0 {
+			return fail(instantiateError, r)
+		}
+	}
+	if x.Gone.Load() {
+		return fail(instantiateError, dispatch.ResultContextIsDestroyed)
+	}
+	if g.hasMemory() && p.isInstantiated(g) {
+		return fail(instantiateError, dispatch.ResultNotSupported)
+	}
+	e := &graphExec{context: x, flags: params.Flags, ids: map[dispatch.Node]backend.NodeID{}}
+	whole, err := g.whole()
+	if err == nil {
+		e.b, err = x.Backend.Instantiate(whole)
+	}
+	if err != nil {
+		log = err.Error()
+		out.ErrorNode = wrong(x, g)
+		return fail(instantiateStructure, p.Result(err))
+	}
+	if exec, r = p.enterExec(e, g); r != 0 {
+		_ = e.b.Destroy() // nobody has used it
+		return fail(instantiateError, r)
+	}
+	out.Result = instantiated
+	return exec, out, "", 0
+}
+
+// enterExec gives an executable graph its copy of the graph, and a handle.
+func (p *ExecCalls) enterExec(e *graphExec, g *graph) (dispatch.Graphexec, dispatch.Result) {
+	own, r := p.copyGraph(g, false)
+	if r != 0 {
+		return 0, r
+	}
+	e.graph = own
+	for id, n := range g.nodes {
+		e.ids[n.handle] = id
+	}
+	h, r := p.execs.Make(e)
+	if r != 0 {
+		p.endGraph(own)
+	}
+	return h, r
+}
+
+// isInstantiated tells whether there is an executable graph of this one: with nodes that allocate there may be only one.
+func (p *ExecCalls) isInstantiated(g *graph) bool {
+	for _, e := range p.execs.Values() {
+		if e.graph.original == g {
+			return true
+		}
+	}
+	return false
+}
+
+// wrong finds the node for which a graph is refused.
+func wrong(x *driver.Context, g *graph) dispatch.Node {
+	for _, id := range g.data.Nodes() {
+		var alone backend.Graph
+		does, err := g.data.Node(id)
+		if err == nil {
+			_, err = alone.Add(does)
+		}
+		if err == nil {
+			var b backend.Exec
+			if b, err = x.Backend.Instantiate(&alone); err == nil {
+				_ = b.Destroy() // nobody has used it
+			}
+		}
+		if err != nil {
+			return g.nodes[id].handle
+		}
+	}
+	return 0
+}
+
+func (p *ExecCalls) GraphCounts(_ *dispatch.Call, h dispatch.Graphexec, n uint32) ([]dispatch.Ncclcount, uint32, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	e, r := p.exec(h)
+	if r != 0 {
+		return nil, 0, r
+	}
+	all := map[uint64]uint32{}
+	e.graph.tally(all)
+	if uint64(len(all)) > uint64(n) {
+		return nil, 0, dispatch.ResultInvalidValue
+	}
+	out := make([]dispatch.Ncclcount, 0, len(all))
+	for key, n := range all {
+		out = append(out, dispatch.Ncclcount{Key: key, N: n})
+	}
+	return out, uint32(len(out)), 0
+}
+
+func (p *ExecCalls) GraphExecGetFlags(_ *dispatch.Call, h dispatch.Graphexec) (uint64, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	e, r := p.exec(h)
+	if r != 0 {
+		return 0, r
+	}
+	return e.flags, 0
+}
+
+func (p *ExecCalls) GraphExecDestroy(_ *dispatch.Call, h dispatch.Graphexec) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	e, ok := p.execs.Drop(h)
+	if !ok {
+		return dispatch.ResultInvalidHandle
+	}
+	p.endGraph(e.graph)
+	return p.Result(e.b.Destroy())
+}
+
+// GraphUpload has nothing to do: what is instantiated is where it runs.
+func (p *ExecCalls) GraphUpload(c *dispatch.Call, h dispatch.Graphexec, stream dispatch.Stream) dispatch.Result {
+	if _, r := p.Stream(c, stream); r != 0 {
+		return r
+	}
+	p.lock()
+	defer p.unlock()
+	_, r := p.exec(h)
+	return r
+}
+
+func (p *ExecCalls) GraphLaunch(c *dispatch.Call, h dispatch.Graphexec, stream dispatch.Stream) dispatch.Result {
+	st, r := p.Stream(c, stream)
+	if r != 0 {
+		return r
+	}
+	p.lock()
+	e, r := p.exec(h)
+	if r == 0 {
+		r = e.allocates()
+	}
+	var afters []func()
+	if r == 0 {
+		p.freesOthers(e)
+		afters = e.graph.issue(nil)
+	}
+	p.unlock()
+	if r != 0 {
+		return r
+	}
+	err := st.Backend.Graph(e.b)
+	after := func() {
+		for _, f := range afters {
+			f()
+		}
+	}
+	if len(afters) > 0 && (err != nil || st.Backend.Host(after) != nil) {
+		after()
+	}
+	return p.Result(err)
+}
+
+// issue gives the graph's collectives to their communicators, in the order in which they were captured. It returns what is to
+// be called when the launch is over. The caller holds the lock.
+func (g *graph) issue(afters []func()) []func() {
+	for _, id := range g.data.Nodes() {
+		switch n := g.nodes[id]; {
+		case n.child != nil:
+			afters = n.child.issue(afters)
+		case n.collective != nil:
+			afters = append(afters, n.collective())
+		}
+	}
+	return afters
+}
+
+// addLaunch makes a captured launch a graph in a graph.
+func (p *Graphs) addLaunch(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, exec dispatch.Graphexec) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	e, r := p.exec(exec)
+	if r != 0 {
+		return r
+	}
+	return p.addChild(h, in, deps, e.graph)
+}
+
+// What updating came to, as the driver says it.
+const (
+	updateError      = 1
+	UpdateTopology   = 2
+	UpdateType       = 3
+	updateParameters = 5
+	updateUnsupport  = 6
+)
+
+func (p *ExecCalls) GraphUpdate(_ *dispatch.Call, h dispatch.Graphexec, with dispatch.Graph) (info dispatch.Execupdate, r dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	e, r := p.exec(h)
+	if r != 0 {
+		return dispatch.Execupdate{Result: updateError}, r
+	}
+	g, r := p.graph(with)
+	if r != 0 {
+		return dispatch.Execupdate{Result: updateError}, r
+	}
+	if info.Result, info.ErrorNode = e.differs(g); info.Result != 0 {
+		return info, dispatch.ResultGraphExecUpdateFailure
+	}
+	whole, err := g.whole()
+	if err != nil {
+		return dispatch.Execupdate{Result: updateError}, p.Result(err)
+	}
+	if id, err := e.b.Update(whole); err != nil {
+		info.Result = updateParameters
+		if backend.ResultOf(err) == backend.GraphExecUpdateFailure {
+			info.Result = UpdateTopology
+		}
+		if n := g.nodes[id]; n != nil {
+			info.ErrorNode = n.handle
+		}
+		return info, dispatch.ResultGraphExecUpdateFailure
+	}
+	return info, e.take(p.Graphs, g)
+}
+
+// differs compares the types of nodes, in their order, and memory, which belongs to one graph.
+func (e *graphExec) differs(g *graph) (result int32, at dispatch.Node) {
+	mine, theirs := e.graph.data.Nodes(), g.data.Nodes()
+	for i, id := range theirs {
+		if i >= len(mine) {
+			return UpdateTopology, g.nodes[id].handle
+		}
+		a, b := e.graph.nodes[mine[i]], g.nodes[id]
+		switch {
+		case a.kind != b.kind:
+			return UpdateType, b.handle
+		case a.memory != b.memory || a.frees != b.frees:
+			return updateUnsupport, b.handle
+		}
+	}
+	if len(mine) != len(theirs) {
+		return UpdateTopology, 0
+	}
+	return 0, 0
+}
+
+// take takes over what the nodes of a graph of the same shape do.
+func (e *graphExec) take(p *Graphs, g *graph) dispatch.Result {
+	mine := e.graph.data.Nodes()
+	for i, id := range g.data.Nodes() {
+		does, err := g.data.Node(id)
+		if err == nil {
+			err = e.graph.data.Set(mine[i], does)
+		}
+		if err != nil {
+			return p.Result(err)
+		}
+		n := e.graph.nodes[mine[i]]
+		old := n.child
+		n.graphWork = g.nodes[id].graphWork
+		if old == nil {
+			continue
+		}
+		child, r := p.copyWithin(n.child, false)
+		n.child = child
+		if r != 0 {
+			n.child = old
+			return r
+		}
+		p.endGraph(old)
+	}
+	return 0
+}

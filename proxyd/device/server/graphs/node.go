@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package graphs
+
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/memory"
+)
+
+// addRecorded makes a node of what was recorded. It takes the lock.
+func (p *Graphs) addRecorded(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, rec *recorder) dispatch.Result {
+	n, err := rec.node()
+	if err != nil {
+		return p.Result(err)
+	}
+	p.lock()
+	defer p.unlock()
+	r := p.addNode(h, in, deps, n, rec.graphWork)
+	if r != 0 && rec.memory != nil && rec.memory.users == 0 {
+		rec.memory.users = 1
+		p.unuse(rec.memory)
+	}
+	return r
+}
+
+// addNode adds a node. The caller holds the lock.
+func (p *Graphs) addNode(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
+	g, r := p.graph(in)
+	if r != 0 {
+		return r
+	}
+	ids, r := p.ids(g, deps)
+	if r != 0 {
+		return r
+	}
+	n := &graphNode{handle: h, in: g, graphWork: work}
+	if r := p.nodes.Put(h, n); r != 0 {
+		return r
+	}
+	id, err := g.data.Add(does, ids...)
+	if err != nil {
+		p.nodes.Drop(h)
+		return p.Result(err)
+	}
+	n.id = id
+	g.nodes[id] = n
+	p.use(n.memory)
+	return 0
+}
+
+// add records a call and makes a node of it.
+func (p *Graphs) add(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) dispatch.Result {
+	rec, r := p.record(c, ctx, call)
+	if r != 0 {
+		return r
+	}
+	return p.addRecorded(h, in, deps, rec)
+}
+
+// addSimple adds a node of no context.
+func (p *Graphs) addSimple(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, does backend.Node, work graphWork) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	return p.addNode(h, in, deps, does, work)
+}
+
+// set records a call and lets a node of the same type do it.
+func (p *Graphs) set(c *dispatch.Call, h dispatch.Node, kind int32, ctx dispatch.Context, call func(*dispatch.Call) dispatch.Result) (*graphNode, dispatch.Result) {
+	if ctx == 0 {
+		ctx = p.contextOf(h)
+	}
+	rec, r := p.record(c, ctx, call)
+	if r != 0 {
+		return nil, r
+	}
+	does, err := rec.node()
+	if err != nil {
+		return nil, p.Result(err)
+	}
+	p.lock()
+	defer p.unlock()
+	n, r := p.nodeOf(h, kind)
+	if r != 0 {
+		return nil, r
+	}
+	if err := n.in.data.Set(n.id, does); err != nil {
+		return nil, p.Result(err)
+	}
+	n.context = rec.context
+	return n, 0
+}
+
+// contextOf is the context in which a node works. It takes the lock.
+func (p *Graphs) contextOf(h dispatch.Node) dispatch.Context {
+	p.lock()
+	defer p.unlock()
+	n, r := p.graphNode(h)
+	if r != 0 || n.context == nil {
+		return 0
+	}
+	return n.context.Handle
+}
+
+// nodeOf finds a node of that type: else INVALID_VALUE. The caller holds the lock.
+func (p *Graphs) nodeOf(h dispatch.Node, kind int32) (*graphNode, dispatch.Result) {
+	n, r := p.graphNode(h)
+	if r == 0 && n.kind != kind {
+		r = dispatch.ResultInvalidValue
+	}
+	return n, r
+}
+
+// node finds a node of that type and what it does.
+func node[T backend.Node](p *Graphs, h dispatch.Node, kind int32) (n *graphNode, does T, r dispatch.Result) {
+	n, r = p.nodeOf(h, kind)
+	if r != 0 {
+		return n, does, r
+	}
+	d, err := n.in.data.Node(n.id)
+	if err != nil {
+		return n, does, p.Result(err)
+	}
+	does, ok := d.(T)
+	if !ok {
+		r = dispatch.ResultInvalidValue
+	}
+	return n, does, r
+}
+
+// GraphAddEmptyNode implements dispatch.Backend, as all below.
+func (p *NodeCalls) GraphAddEmptyNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64) dispatch.Result {
+	return p.addSimple(h, in, deps, backend.EmptyNode{}, graphWork{kind: emptyNode})
+}
+
+func (p *NodeCalls) GraphNodeGetType(_ *dispatch.Call, h dispatch.Node) (int32, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	n, r := p.graphNode(h)
+	if r != 0 {
+		return 0, r
+	}
+	return n.kind, 0
+}
+
+func (p *NodeCalls) GraphAddMemcpyNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memcpy3d, ctx dispatch.Context) dispatch.Result {
+	return p.add(c, h, in, deps, ctx, p.copies(what))
+}
+
+// copies is the call that a node for a copy stands for.
+func (p *Graphs) copies(what dispatch.Memcpy3d) func(*dispatch.Call) dispatch.Result {
+	return func(c *dispatch.Call) dispatch.Result {
+		if what.Width == 0 || what.Height == 0 || what.Depth == 0 {
+			return dispatch.ResultInvalidValue
+		}
+		return p.served.Memcpy3DAsyncV2(c, what, driver.DefaultStream)
+	}
+}
+
+func (p *NodeCalls) GraphMemcpyNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memcpy3d, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	_, does, r := node[backend.CopyNode](p.Graphs, h, MemcpyNode)
+	if r != 0 {
+		return dispatch.Memcpy3d{}, r
+	}
+	w := &does.Copy
+	out := dispatch.Memcpy3d{
+		SrcX: w.Src.X, SrcY: w.Src.Y, SrcZ: w.Src.Z, SrcPitch: w.Src.Pitch, SrcHeight: w.Src.Rows,
+		DstX: w.Dst.X, DstY: w.Dst.Y, DstZ: w.Dst.Z, DstPitch: w.Dst.Pitch, DstHeight: w.Dst.Rows,
+		Width: w.Width, Height: max(w.Height, 1), Depth: max(w.Depth, 1),
+	}
+	out.SrcType, out.SrcHost, out.SrcDevice = sideOf(&w.Src)
+	out.DstType, out.DstHost, out.DstDevice = sideOf(&w.Dst)
+	return out, 0
+}
+
+// sideOf is the reverse of copier.side.
+func sideOf(s *backend.Place) (kind int32, host uint64, device dispatch.Devptr) {
+	if s.Host != nil {
+		return memory.HostMemory, s.Addr, 0
+	}
+	return memory.DeviceMemory, 0, dispatch.Devptr(s.Addr)
+}
+
+func (p *NodeCalls) GraphMemcpyNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memcpy3d) dispatch.Result {
+	_, r := p.set(c, h, MemcpyNode, 0, p.copies(what))
+	return r
+}
+
+func (p *NodeCalls) GraphAddMemsetNode(c *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, what dispatch.Memset, ctx dispatch.Context) dispatch.Result {
+	return p.add(c, h, in, deps, ctx, p.sets(what))
+}
+
+// sets is the call that a node for setting memory stands for.
+func (p *Graphs) sets(what dispatch.Memset) func(*dispatch.Call) dispatch.Result {
+	return func(c *dispatch.Call) dispatch.Result {
+		if e := what.ElementSize; e != 1 && e != 2 && e != 4 || what.Width == 0 || what.Height == 0 {
+			return dispatch.ResultInvalidValue
+		}
+		return p.Fill(c, driver.DefaultStream, backend.Fill{
+			Addr: backend.Addr(what.Dst), Value: what.Value, Element: what.ElementSize, Width: what.Width, Height: what.Height, Pitch: what.Pitch,
+		})
+	}
+}
+
+func (p *NodeCalls) GraphMemsetNodeGetParams(_ *dispatch.Call, h dispatch.Node) (dispatch.Memset, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	_, does, r := node[backend.FillNode](p.Graphs, h, MemsetNode)
+	if r != 0 {
+		return dispatch.Memset{}, r
+	}
+	f := &does.Fill
+	return dispatch.Memset{
+		Dst: dispatch.Devptr(f.Addr), Pitch: f.Pitch, Value: f.Value, ElementSize: f.Element, Width: f.Width, Height: max(f.Height, 1),
+	}, 0
+}
+
+func (p *NodeCalls) GraphMemsetNodeSetParams(c *dispatch.Call, h dispatch.Node, what dispatch.Memset) dispatch.Result {
+	_, r := p.set(c, h, MemsetNode, 0, p.sets(what))
+	return r
+}
+
+// hosts is what a node for a function of the program does.
+func (p *Graphs) hosts(ticket uint64) backend.HostNode {
+	return backend.HostNode{Func: func() { p.HostFunctions.do(p.Lifetime, nil, ticket, false) }}
+}
+
+func (p *NodeCalls) GraphAddHost(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _, ticket uint64) dispatch.Result {
+	return p.addSimple(h, in, deps, p.hosts(ticket), graphWork{kind: HostNode, ticket: ticket})
+}
+
+func (p *NodeCalls) GraphGetHost(_ *dispatch.Call, h dispatch.Node) (uint64, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	n, r := p.nodeOf(h, HostNode)
+	if r != 0 {
+		return 0, r
+	}
+	return n.ticket, 0
+}
+
+func (p *NodeCalls) GraphSetHost(_ *dispatch.Call, h dispatch.Node, ticket uint64) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	n, r := p.nodeOf(h, HostNode)
+	if r != 0 {
+		return r
+	}
+	n.ticket = ticket
+	return p.Result(n.in.data.Set(n.id, p.hosts(ticket)))
+}
+
+func (p *NodeCalls) GraphAddChildGraphNode(_ *dispatch.Call, h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, _ uint64, child dispatch.Graph) dispatch.Result {
+	p.lock()
+	defer p.unlock()
+	g, r := p.graph(child)
+	if r != 0 {
+		return r
+	}
+	return p.addChild(h, in, deps, g)
+}
+
+// addChild adds a node that is a copy of a graph. The caller holds the lock.
+func (p *Graphs) addChild(h dispatch.Node, in dispatch.Graph, deps []dispatch.Node, g *graph) dispatch.Result {
+	if g.hasMemory() {
+		return dispatch.ResultNotSupported
+	}
+	within, r := p.copyWithin(g, true)
+	if r != 0 {
+		return r
+	}
+	r = p.addNode(h, in, deps, backend.ChildNode{Graph: &backend.Graph{}}, graphWork{kind: childNode, child: within})
+	if r != 0 {
+		p.endGraph(within)
+	}
+	return r
+}
+
+func (p *NodeCalls) GraphChildGraphNodeGetGraph(_ *dispatch.Call, h dispatch.Node) (dispatch.Graph, dispatch.Result) {
+	p.lock()
+	defer p.unlock()
+	n, r := p.nodeOf(h, childNode)
+	if r != 0 {
+		return 0, r
+	}
+	return n.child.handle, 0
+}

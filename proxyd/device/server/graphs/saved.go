@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package graphs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+)
+
+// Tables are the tables of handles, by what the calls' table calls their classes.
+func (s *Graphs) Tables() map[replay.Class]handles.Any {
+	s.lock()
+	defer s.unlock()
+	return map[replay.Class]handles.Any{"graph": &s.graphs, "node": &s.nodes, "graphexec": &s.execs}
+}
+
+// MemoryOfNode is memory of a graph. Its bytes are saved with all others. Who has it, the calls say that are made again.
+type MemoryOfNode struct {
+	Node    dispatch.Node `json:"node"`
+	Address backend.Addr  `json:"address"`
+	Size    uint64        `json:"size"`
+	Live    bool          `json:"live,omitempty"`
+}
+
+// SavedMemory lists the memory of graphs.
+func (s *Graphs) SavedMemory() []MemoryOfNode {
+	s.lock()
+	defer s.unlock()
+	var out []MemoryOfNode
+	for _, m := range s.memory {
+		out = append(out, MemoryOfNode{m.node, m.addr, m.size, m.live})
+	}
+	slices.SortFunc(out, func(a, b MemoryOfNode) int { return cmp.Compare(a.Address, b.Address) })
+	return out
+}
+
+// RestoreMemory sets what the program has of the memory of graphs, which must be there.
+func (s *Graphs) RestoreMemory(all []MemoryOfNode) error {
+	s.lock()
+	defer s.unlock()
+	for _, st := range all {
+		m := s.memory[st.Address]
+		if m == nil || m.node != st.Node {
+			return fmt.Errorf("the memory of node %#x, at %#x, was not made again: %w", st.Node, uint64(st.Address), driver.ErrRestore)
+		}
+		m.live = st.Live
+	}
+	return nil
+}

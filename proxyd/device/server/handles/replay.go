@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package handles
+
+import (
+	"slices"
+)
+
+// Any is a table as a save and a restore see it.
+type Any interface {
+	Counter() uint64
+	List() []uint64
+	Has(uint64) bool
+	// restore has make go on behind the n-th handle, and forget what it was to give out.
+	Restore(n uint64)
+	// rewind has make go on behind the n-th handle too, unless a later one is in use.
+	Rewind(n uint64)
+	// force has make give out this handle, once, after those that it was told before.
+	Force(h uint64)
+}
+
+// Counter is how many handles were made.
+func (t *Table[H, T]) Counter() uint64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.last
+}
+
+// List has the handles in use, in order.
+func (t *Table[H, T]) List() []uint64 {
+	hs, _ := Sorted(t)
+	out := make([]uint64, len(hs))
+	for i, h := range hs {
+		out[i] = uint64(h)
+	}
+	return out
+}
+
+// Has tells whether a handle is in use.
+func (t *Table[H, T]) Has(h uint64) bool {
+	_, ok := t.Get(H(h))
+	return ok
+}
+
+// Restore implements Any, as the following.
+func (t *Table[H, T]) Restore(n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last, t.forced = n, nil
+}
+
+// Rewind implements Any.
+func (t *Table[H, T]) Rewind(n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for h := range t.all {
+		if uint64(h) >= FirstServer && uint64(h)&(1<<ClassShift-1) > n {
+			return
+		}
+	}
+	t.last = n
+}
+
+// Force implements Any.
+func (t *Table[H, T]) Force(h uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(t.forced, H(h)) {
+		t.forced = append(t.forced, H(h))
+	}
+}
+
+// next is the handle that make gives out. The caller holds mu.
+func (t *Table[H, T]) next() H {
+	if len(t.forced) > 0 {
+		h := t.forced[0]
+		t.forced = t.forced[1:]
+		return h
+	}
+	t.last++
+	return H(t.Class.Handle(t.last))
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package handles
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// Handles that the server makes up are (0x100 | class) << 40 | n, with n from 1, and never used again. Those that the
+// shim makes up are below.
+const (
+	ClassShift  = 40
+	FirstServer = 0x100 << ClassShift
+)
+
+// Class is a kind of handle that the server makes up.
+type Class uint64
+
+const (
+	ModuleClass Class = iota + 1
+	FunctionClass
+	LibraryClass
+	KernelClass
+	LinkClass
+	PoolClass
+	MemoryClass
+	GraphExecClass
+	BufferClass
+	NVMLClass
+)
+
+// Handle is the n-th of a class.
+func (k Class) Handle(n uint64) uint64 { return FirstServer | uint64(k)<<ClassShift | n }
+
+// Max is how many things of one class a process may have: more than any program makes, and few enough that
+// a process cannot use up the server's memory with them.
+const Max = 1 << 20
+
+// Table is what the handles of one class stand for, in one process. Handles come from the process: get returns
+// false for those that are none, were dropped, or are of another class or process. The zero table is empty; the shim makes up
+// its handles unless class is set. It may be used by any goroutine.
+type Table[H ~uint64, T any] struct {
+	Class Class
+
+	mu     sync.RWMutex
+	last   uint64
+	forced []H // what make gives out first: of a restore
+	all    map[H]T
+}
+
+// Get finds what a handle stands for.
+func (t *Table[H, T]) Get(h H) (T, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.all[h]
+	return v, ok
+}
+
+// Make gives v a new handle of the server's; OUT_OF_MEMORY if there are too many.
+func (t *Table[H, T]) Make(v T) (H, dispatch.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.enter(t.next(), v)
+}
+
+// Put gives v a handle that the shim made up: INVALID_HANDLE if no shim would, or it is in use.
+func (t *Table[H, T]) Put(h H, v T) dispatch.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, used := t.all[h]; used || h <= 2 || h >= FirstServer {
+		return dispatch.ResultInvalidHandle
+	}
+	_, r := t.enter(h, v)
+	return r
+}
+
+// PutAt is put for handles that are addresses of the program.
+func (t *Table[H, T]) PutAt(h H, v T) dispatch.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, used := t.all[h]; used {
+		return dispatch.ResultHostMemoryAlreadyRegistered
+	}
+	_, r := t.enter(h, v)
+	return r
+}
+
+func (t *Table[H, T]) enter(h H, v T) (H, dispatch.Result) {
+	if len(t.all) >= Max {
+		return 0, dispatch.ResultOutOfMemory
+	}
+	if t.all == nil {
+		t.all = map[H]T{}
+	}
+	t.all[h] = v
+	return h, 0
+}
+
+// Drop takes a handle away and returns what it stood for. Of several who drop the same one, one gets true.
+func (t *Table[H, T]) Drop(h H) (T, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.all[h]
+	delete(t.all, h)
+	return v, ok
+}
+
+// DropIf takes away all that match, and returns them in no order.
+func (t *Table[H, T]) DropIf(match func(T) bool) []T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []T
+	for h, v := range t.all {
+		if match(v) {
+			out = append(out, v)
+			delete(t.all, h)
+		}
+	}
+	return out
+}
+
+// Clear forgets all that is there.
+func (t *Table[H, T]) Clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = nil
+}
+
+// Block has whoever uses the table wait until release is called.
+func (t *Table[H, T]) Block() (release func()) {
+	t.mu.Lock()
+	return t.mu.Unlock
+}
+
+// Values are all that are there, in no order.
+func (t *Table[H, T]) Values() []T {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	out := make([]T, 0, len(t.all))
+	for _, v := range t.all {
+		out = append(out, v)
+	}
+	return out
+}
+
+// Sorted is a table's content by handle.
+func Sorted[H ~uint64, T any](t *Table[H, T]) ([]H, []T) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var hs []H
+	for h := range t.all {
+		hs = append(hs, h)
+	}
+	slices.Sort(hs)
+	vs := make([]T, len(hs))
+	for i, h := range hs {
+		vs[i] = t.all[h]
+	}
+	return hs, vs
+}
+
+// Each calls f for what is in a table, by handle, and collects what it returns.
+func Each[H ~uint64, T, S any](t *Table[H, T], f func(H, T) S) []S {
+	hs, vs := Sorted(t)
+	var out []S
+	for i := range hs {
+		out = append(out, f(hs[i], vs[i]))
+	}
+	return out
+}

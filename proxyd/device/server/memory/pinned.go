@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+)
+
+// PinnedShares is the pinned memory of a process that the server has mapped, too: kernels reach it by the program's addresses.
+// Its mu is taken before the process's.
+type PinnedShares struct {
+	mu    sync.RWMutex
+	all   map[backend.Addr]*PinnedShare
+	ended bool
+}
+
+// PinnedShare is a piece of it. Whoever uses the bytes holds mu; they are gone when mem is nil.
+type PinnedShare struct {
+	mu   sync.RWMutex
+	At   backend.Addr
+	Mem  []byte
+	File *os.File // the memory, for a server that takes over; nil until the process has come back with it
+}
+
+// errShareEnded is what a copy gets that comes after the memory was freed.
+var errShareEnded = errors.New("the pinned memory was freed")
+
+// find is the share that holds n bytes at an address, or nil.
+func (h *PinnedShares) find(a backend.Addr, n uint64) *PinnedShare {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, s := range h.all {
+		if a >= s.At && uint64(a-s.At) <= uint64(len(s.Mem)) && n <= uint64(len(s.Mem))-uint64(a-s.At) {
+			return s
+		}
+	}
+	return nil
+}
+
+// Sorted lists them by address.
+func (h *PinnedShares) Sorted() []*PinnedShare {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(h.all), func(a, b *PinnedShare) int { return cmp.Compare(a.At, b.At) })
+}
+
+// Read copies from the program's memory, and Write to it.
+func (s *PinnedShare) Read(addr uint64, b []byte) error {
+	return s.use(addr, b, func(mem []byte) { copy(b, mem) })
+}
+
+// Write implements backend.HostMemory, like Read.
+func (s *PinnedShare) Write(addr uint64, b []byte) error {
+	return s.use(addr, b, func(mem []byte) { copy(mem, b) })
+}
+
+func (s *PinnedShare) use(addr uint64, b []byte, do func([]byte)) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	at := addr - uint64(s.At)
+	if addr < uint64(s.At) || at > uint64(len(s.Mem)) || uint64(len(b)) > uint64(len(s.Mem))-at {
+		return errShareEnded
+	}
+	do(s.Mem[at:])
+	return nil
+}
+
+// unmap takes the bytes away when nobody uses them.
+func (s *PinnedShare) unmap() { s.become(nil, nil) }
+
+// become puts other bytes in the place of those that there are, when nobody uses them.
+func (s *PinnedShare) become(mem []byte, file *os.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Mem != nil {
+		_ = unix.Munmap(s.Mem)
+	}
+	if s.File != nil {
+		s.File.Close()
+	}
+	s.Mem, s.File = mem, file
+}
+
+// HostShare maps pinned memory that the program has as descriptor fd: memory that nobody can make shorter, for that would
+// end the server. It is NOT_SUPPORTED where the program's descriptors cannot be had; then it is copied as before.
+func (p *Calls) HostShare(_ *dispatch.Call, h dispatch.Hostmem, n uint64, fd int32) dispatch.Result {
+	pinned, ok := p.pinned.Get(h)
+	if !ok || pinned.registered || n < pinned.n || n > pinned.n+(1<<16) {
+		return dispatch.ResultInvalidValue
+	}
+	from, ok := p.Peer.(interface {
+		Descriptor(fd int) (*os.File, error)
+	})
+	if !ok {
+		return dispatch.ResultNotSupported
+	}
+	f, err := from.Descriptor(int(fd))
+	if err != nil {
+		p.Log.Warn("pinned memory is not shared: kernels will not reach it", "err", err)
+		return dispatch.ResultNotSupported
+	}
+	mem, err := mapSealed(f, n)
+	if err != nil {
+		f.Close()
+		p.Log.Warn("pinned memory is not shared: kernels will not reach it", "err", err)
+		return dispatch.ResultInvalidValue
+	}
+	s := &PinnedShare{At: backend.Addr(h), Mem: mem, File: f}
+	if r := p.share(s); r != 0 {
+		s.unmap()
+		return r
+	}
+	return 0
+}
+
+// share maps a piece into all spaces, and into those that come later.
+func (p *Calls) share(s *PinnedShare) dispatch.Result {
+	p.Shares.mu.Lock()
+	defer p.Shares.mu.Unlock()
+	if p.Shares.ended {
+		return dispatch.ResultDeinitialized
+	}
+	if _, used := p.Shares.all[s.At]; used || len(p.Shares.all) >= handles.Max {
+		return dispatch.ResultInvalidValue
+	}
+	spaces := p.Spaces()
+	for i, x := range spaces {
+		if err := x.MapHost(s.At, s.Mem); err != nil {
+			for _, y := range spaces[:i] {
+				_ = y.UnmapHost(s.At)
+			}
+			return p.Result(err)
+		}
+	}
+	if p.Shares.all == nil {
+		p.Shares.all = map[backend.Addr]*PinnedShare{}
+	}
+	p.Shares.all[s.At] = s
+	return 0
+}
+
+// unshare undoes share; it waits for work that was given to a device before.
+func (p *Calls) unshare(a backend.Addr) {
+	p.Shares.mu.Lock()
+	s, ok := p.Shares.all[a]
+	delete(p.Shares.all, a)
+	p.Shares.mu.Unlock()
+	if !ok {
+		return
+	}
+	for _, x := range p.Spaces() {
+		_ = x.UnmapHost(a) // it may be a space that it is not in
+	}
+	s.unmap()
+}
+
+// ShareWith maps what there is into a space that is new.
+func (p *Calls) ShareWith(x *driver.Space) {
+	p.Shares.mu.RLock()
+	defer p.Shares.mu.RUnlock()
+	for _, s := range p.Shares.all {
+		if _, there := x.Lookup(s.At); there {
+			continue // whoever shared it meanwhile knew of the space
+		}
+		if err := x.MapHost(s.At, s.Mem); err != nil {
+			p.Log.Warn("a device does not reach pinned memory", "device", x.Ordinal, "err", err)
+		}
+	}
+}
+
+// EndShares is called when all spaces are closed.
+func (p *Calls) EndShares() {
+	p.Shares.mu.Lock()
+	defer p.Shares.mu.Unlock()
+	p.Shares.ended = true
+	for _, s := range p.Shares.all {
+		s.unmap()
+	}
+	p.Shares.all = nil
+}
+
+// AwaitShare makes a share whose process is not here yet: graphs that have its addresses in them are to be built before.
+func (p *Calls) AwaitShare(at backend.Addr, n uint64) error {
+	if n == 0 || n > math.MaxInt {
+		return fmt.Errorf("pinned memory of %d bytes: %w", n, driver.ErrRestore)
+	}
+	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("pinned memory of %d bytes: %w", n, err)
+	}
+	s := &PinnedShare{At: at, Mem: mem}
+	if r := p.share(s); r != 0 {
+		s.unmap()
+		return fmt.Errorf("pinned memory at %#x: %d: %w", uint64(at), r, driver.ErrRestore)
+	}
+	return nil
+}
+
+// Bring puts the memory in the place of what awaitShare made that the process has come back with. It may be called again. Nothing runs.
+func (p *Calls) Bring(at backend.Addr, from *os.File) error {
+	p.Shares.mu.Lock()
+	defer p.Shares.mu.Unlock()
+	s := p.Shares.all[at]
+	if s == nil {
+		return fmt.Errorf("no pinned memory is awaited at %#x", uint64(at))
+	}
+	mem, err := mapSealed(from, uint64(len(s.Mem)))
+	if err != nil {
+		return fmt.Errorf("pinned memory at %#x: %w", uint64(at), err)
+	}
+	f, err := driver.Duplicate(from)
+	if err != nil {
+		_ = unix.Munmap(mem)
+		return err
+	}
+	spaces := p.Spaces()
+	for i, x := range spaces {
+		_ = x.UnmapHost(at) // a call before may have got as far
+		if err := x.MapHost(at, mem); err != nil {
+			for _, y := range spaces[:i] {
+				_ = y.UnmapHost(at)
+			}
+			_ = unix.Munmap(mem)
+			f.Close()
+			return fmt.Errorf("pinned memory at %#x: %w", uint64(at), err)
+		}
+	}
+	s.become(mem, f)
+	return nil
+}
+
+// mapSealed maps n bytes of a memfd of ordinary pages that cannot become shorter.
+func mapSealed(f *os.File, n uint64) ([]byte, error) {
+	fd, ok := driver.FileNumber(f)
+	if !ok {
+		return nil, os.ErrClosed
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("no memfd: %w", err)
+	}
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if err := errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs)); err != nil {
+		return nil, err
+	}
+	const page = 4096
+	if seals&unix.F_SEAL_SHRINK == 0 || fs.Type != unix.TMPFS_MAGIC || st.Size < 0 || uint64(st.Size) != n || n == 0 || n%page != 0 {
+		return nil, fmt.Errorf("%d bytes, of %d, with seals %#x", n, st.Size, seals)
+	}
+	return unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}

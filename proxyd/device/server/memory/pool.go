@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+)
+
+// memoryPool is a pool of a space.
+type memoryPool struct {
+	space *driver.Space
+	id    backend.PoolID
+	props dispatch.Poolprops
+}
+
+// PoolCalls implements the calls about pools, of dispatch.VmmCalls and dispatch.DeviceCalls.
+type PoolCalls struct{ *Calls }
+
+// devicePools are the pools that a process has asked for of a device. memoryCalls.mu guards them.
+type devicePools struct {
+	defaults dispatch.Mempool // the handle of the default pool, 0 until it was asked for
+	pool     dispatch.Mempool // the current one, 0: the default
+}
+
+// pool finds a pool: INVALID_VALUE if there is none.
+func (p *PoolCalls) pool(h dispatch.Mempool) (*memoryPool, dispatch.Result) {
+	m, ok := p.pools.Get(h)
+	if !ok {
+		return nil, dispatch.ResultInvalidValue
+	}
+	return m, 0
+}
+
+// defaultPool is the handle of a device's default pool.
+func (p *PoolCalls) defaultPool(dev int32) (dispatch.Mempool, dispatch.Result) {
+	s, r := p.Space(dev)
+	if r != 0 {
+		return 0, r
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := &p.devicePools[dev]
+	if d.defaults == 0 {
+		d.defaults, r = p.pools.Make(&memoryPool{space: s, id: backend.DefaultPool})
+	}
+	return d.defaults, r
+}
+
+// MemPoolCreate implements dispatch.Backend, as all below.
+func (p *PoolCalls) MemPoolCreate(_ *dispatch.Call, props dispatch.Poolprops) (dispatch.Mempool, dispatch.Result) {
+	switch {
+	case props.AllocType != typePinned:
+		return 0, dispatch.ResultInvalidValue
+	case props.Location.Type != locationDevice, props.HandleTypes != 0, props.Win32SecurityAttributes != 0:
+		return 0, dispatch.ResultNotSupported
+	}
+	s, r := p.Space(props.Location.Id)
+	if r != 0 {
+		return 0, r
+	}
+	id, err := s.NewPool(props.MaxSize)
+	if err != nil {
+		return 0, p.Result(err)
+	}
+	h, r := p.pools.Make(&memoryPool{space: s, id: id, props: props})
+	if r != 0 {
+		_ = s.DestroyPool(id) // it is there
+	}
+	return h, r
+}
+
+func (p *PoolCalls) MemPoolDestroy(_ *dispatch.Call, pool dispatch.Mempool) dispatch.Result {
+	m, r := p.pool(pool)
+	if r != 0 {
+		return r
+	}
+	if err := m.space.DestroyPool(m.id); err != nil {
+		return p.Result(err) // a default pool
+	}
+	p.pools.Drop(pool)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d := &p.devicePools[m.space.Ordinal]; d.pool == pool {
+		d.pool = 0 // the default one is the current one again
+	}
+	return 0
+}
+
+func (p *PoolCalls) MemPoolTrimTo(_ *dispatch.Call, pool dispatch.Mempool, keep uint64) dispatch.Result {
+	m, r := p.pool(pool)
+	if r != 0 {
+		return r
+	}
+	return p.Result(m.space.TrimPool(m.id, keep))
+}
+
+func (p *PoolCalls) PoolSet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32, value uint64) dispatch.Result {
+	m, r := p.pool(pool)
+	if r != 0 {
+		return r
+	}
+	return p.Result(m.space.SetPoolAttribute(m.id, backend.PoolAttribute(attribute), value))
+}
+
+// PoolGet knows the attributes of CUDA 13 too, which say how the pool was made.
+func (p *PoolCalls) PoolGet(_ *dispatch.Call, pool dispatch.Mempool, attribute int32) (uint64, dispatch.Result) {
+	const allocType, handleTypes, locationID, locationType, maxSize, decompress = 9, 10, 11, 12, 13, 14
+	m, r := p.pool(pool)
+	if r != 0 {
+		return 0, r
+	}
+	switch attribute {
+	case allocType:
+		return typePinned, 0
+	case handleTypes, decompress:
+		return 0, 0
+	case locationID:
+		return uint64(m.space.Ordinal), 0
+	case locationType:
+		return locationDevice, 0
+	case maxSize:
+		return m.props.MaxSize, 0
+	}
+	v, err := m.space.PoolAttribute(m.id, backend.PoolAttribute(attribute))
+	return v, p.Result(err)
+}
+
+func (p *PoolCalls) MemPoolSetAccess(_ *dispatch.Call, pool dispatch.Mempool, list []dispatch.Access, _ uint64) dispatch.Result {
+	m, r := p.pool(pool)
+	if r != 0 {
+		return r
+	}
+	for i := range list {
+		if r := p.checkAccess(&list[i]); r != 0 {
+			return r
+		}
+		if list[i].Location.Id == m.space.Ordinal && list[i].Flags != AccessAll {
+			return dispatch.ResultInvalidValue // its own device cannot be shut out
+		}
+	}
+	for _, d := range list {
+		if d.Location.Id == m.space.Ordinal {
+			continue
+		}
+		if r := p.letReach(d.Location.Id, m.space, d.Flags != AccessNone); r != 0 {
+			return r
+		}
+	}
+	return 0
+}
+
+func (p *PoolCalls) MemPoolGetAccess(_ *dispatch.Call, pool dispatch.Mempool, where dispatch.Location) (int32, dispatch.Result) {
+	m, r := p.pool(pool)
+	if r != 0 {
+		return 0, r
+	}
+	if where.Type != locationDevice {
+		return 0, dispatch.ResultNotSupported
+	}
+	if _, r := p.Info(where.Id); r != 0 {
+		return 0, r
+	}
+	if where.Id == m.space.Ordinal || p.reaches(where.Id, m.space) {
+		return AccessAll, 0
+	}
+	return AccessNone, 0
+}
+
+func (p *PoolCalls) DeviceSetMemPool(_ *dispatch.Call, dev int32, pool dispatch.Mempool) dispatch.Result {
+	if _, r := p.Info(dev); r != 0 {
+		return r
+	}
+	m, r := p.pool(pool)
+	if r != 0 {
+		return r
+	}
+	if m.space.Ordinal != dev {
+		return dispatch.ResultInvalidValue
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.devicePools[dev].pool = pool
+	return 0
+}
+
+func (p *PoolCalls) DeviceGetMemPool(_ *dispatch.Call, dev int32) (dispatch.Mempool, dispatch.Result) {
+	if _, r := p.Info(dev); r != 0 {
+		return 0, r
+	}
+	p.mu.Lock()
+	pool := p.devicePools[dev].pool
+	p.mu.Unlock()
+	if pool != 0 {
+		return pool, 0
+	}
+	return p.defaultPool(dev)
+}
+
+func (p *PoolCalls) DeviceGetDefaultMemPool(_ *dispatch.Call, dev int32) (dispatch.Mempool, dispatch.Result) {
+	return p.defaultPool(dev)
+}
+
+func (p *PoolCalls) MemAllocAsync(c *dispatch.Call, n uint64, stream dispatch.Stream) (dispatch.Devptr, dispatch.Result) {
+	st, r := p.Stream(c, stream)
+	if r != 0 {
+		return 0, r
+	}
+	pool, r := p.DeviceGetMemPool(c, st.Context.Space.Ordinal)
+	if r != 0 {
+		return 0, r
+	}
+	return p.MemAllocFromPoolAsync(c, n, pool, stream)
+}
+
+func (p *PoolCalls) MemAllocFromPoolAsync(c *dispatch.Call, n uint64, pool dispatch.Mempool, stream dispatch.Stream) (dispatch.Devptr, dispatch.Result) {
+	st, r := p.Stream(c, stream)
+	if r != 0 {
+		return 0, r
+	}
+	m, r := p.pool(pool)
+	switch {
+	case r != 0:
+		return 0, r
+	case m.space != st.Context.Space:
+		return 0, dispatch.ResultNotSupported // the work of one device would wait for that of another
+	case n == 0:
+		return 0, dispatch.ResultInvalidValue
+	}
+	a, err := st.Backend.AllocAsync(m.id, n)
+	return dispatch.Devptr(a), p.Result(err)
+}
+
+func (p *PoolCalls) MemFreeAsync(c *dispatch.Call, ptr dispatch.Devptr, stream dispatch.Stream) dispatch.Result {
+	st, r := p.Stream(c, stream)
+	if r != 0 {
+		return r
+	}
+	if ptr == 0 {
+		return dispatch.ResultInvalidValue
+	}
+	if c.Into == nil {
+		if r, done := p.graphs.FreeGraphMemory(backend.Addr(ptr)); done {
+			return r
+		}
+		p.Buffers.freed(backend.Addr(ptr))
+	}
+	return p.Result(st.Backend.FreeAsync(backend.Addr(ptr)))
+}
+
+// Graphs have no memory of their own here: their attributes are all zero.
+func (p *PoolCalls) graphMemory(dev, attribute int32) dispatch.Result {
+	if _, r := p.Info(dev); r != 0 {
+		return r
+	}
+	if attribute < 0 || attribute > 3 {
+		return dispatch.ResultInvalidValue
+	}
+	return 0
+}
+
+func (p *PoolCalls) DeviceGraphMemTrim(_ *dispatch.Call, dev int32) dispatch.Result {
+	return p.graphMemory(dev, 0)
+}
+
+func (p *PoolCalls) DeviceGetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32) (uint64, dispatch.Result) {
+	return 0, p.graphMemory(dev, attribute)
+}
+
+// DeviceSetGraphMemAttribute can reset what is highest, and nothing else.
+func (p *PoolCalls) DeviceSetGraphMemAttribute(_ *dispatch.Call, dev, attribute int32, value []uint64) dispatch.Result {
+	const usedHigh, reservedHigh = 1, 3
+	if r := p.graphMemory(dev, attribute); r != 0 {
+		return r
+	}
+	if attribute != usedHigh && attribute != reservedHigh || len(value) != 1 || value[0] != 0 {
+		return dispatch.ResultInvalidValue
+	}
+	return 0
+}

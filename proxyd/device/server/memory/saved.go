@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/replay"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+)
+
+// What a save has of memory, beside its bytes.
+
+// PoolState is a pool.
+type PoolState struct {
+	Handle  dispatch.Mempool   `json:"handle"`
+	Ordinal int32              `json:"ordinal"`
+	ID      backend.PoolID     `json:"id"`
+	Props   dispatch.Poolprops `json:"props"`
+}
+
+// MemoryState is physical memory.
+type MemoryState struct {
+	Handle  dispatch.Alloc     `json:"handle"`
+	Ordinal int32              `json:"ordinal"`
+	ID      backend.MemoryID   `json:"id"`
+	Size    uint64             `json:"size"`
+	Props   dispatch.Allocprop `json:"props"`
+}
+
+// PinnedState is memory of the program that it has pinned or registered.
+type PinnedState struct {
+	Handle     dispatch.Hostmem `json:"handle"`
+	Context    dispatch.Context `json:"context"`
+	Size       uint64           `json:"size"`
+	Flags      uint32           `json:"flags,omitempty"`
+	Registered bool             `json:"registered,omitempty"`
+}
+
+// BufferState is an allocation that has a name.
+type BufferState struct {
+	What backend.Allocation `json:"what"`
+	ID   uint64             `json:"id"`
+}
+
+func (b *bufferIDs) Describe() ([]BufferState, uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []BufferState
+	for _, v := range b.all {
+		out = append(out, BufferState{v.what, v.id})
+	}
+	slices.SortFunc(out, func(a, b BufferState) int { return cmp.Compare(a.ID, b.ID) })
+	return out, b.last
+}
+
+func (b *bufferIDs) Restore(all []BufferState, last uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last, b.all = last, map[backend.Addr]buffer{}
+	for _, v := range all {
+		b.all[v.What.Base] = buffer{v.What, v.ID}
+	}
+}
+
+// PoolsOf are the handles of a device's default pool and of its current one, 0: none.
+func (p *Calls) PoolsOf(ordinal int32) (defaults, pool dispatch.Mempool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := &p.devicePools[ordinal]
+	return d.defaults, d.pool
+}
+
+// RestorePoolsOf sets what poolsOf has returned.
+func (p *Calls) RestorePoolsOf(ordinal int32, defaults, pool dispatch.Mempool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.devicePools[ordinal] = devicePools{defaults, pool}
+}
+
+func (p *Calls) DescribeMemory() (pools []PoolState, memories []MemoryState, pinned []PinnedState) {
+	pools = handles.Each(&p.pools, func(h dispatch.Mempool, m *memoryPool) PoolState {
+		return PoolState{h, m.space.Ordinal, m.id, m.props}
+	})
+	memories = handles.Each(&p.memories, func(h dispatch.Alloc, m *physicalMemory) MemoryState {
+		return MemoryState{h, m.space.Ordinal, m.id, m.size, m.prop}
+	})
+	pinned = handles.Each(&p.pinned, func(h dispatch.Hostmem, m *pinnedMemory) PinnedState {
+		return PinnedState{h, m.context.Handle, m.n, m.flags, m.registered}
+	})
+	return pools, memories, pinned
+}
+
+// RestoreMemory gives what keeps memory its handles.
+func (p *Calls) RestoreMemory(pools []PoolState, memories []MemoryState) error {
+	for _, m := range pools {
+		s := p.SpaceIfUsed(m.Ordinal)
+		if s == nil {
+			return fmt.Errorf("a pool of device %d: %w", m.Ordinal, driver.ErrRestore)
+		}
+		p.pools.PutAt(m.Handle, &memoryPool{space: s, id: m.ID, props: m.Props})
+	}
+	for _, m := range memories {
+		s := p.SpaceIfUsed(m.Ordinal)
+		if s == nil {
+			return fmt.Errorf("memory of device %d: %w", m.Ordinal, driver.ErrRestore)
+		}
+		p.memories.PutAt(m.Handle, &physicalMemory{space: s, id: m.ID, size: m.Size, prop: m.Props})
+	}
+	return nil
+}
+
+// RestorePinned notes memory of the program that it has pinned or registered.
+func (p *Calls) RestorePinned(all []PinnedState) {
+	for _, m := range all {
+		x, ok := p.Contexts.Get(m.Context)
+		if !ok {
+			x = driver.NewDestroyedContext(m.Context) // it is gone; the memory is still the program's
+		}
+		p.pinned.PutAt(m.Handle, &pinnedMemory{context: x, n: m.Size, flags: m.Flags, registered: m.Registered})
+	}
+}
+
+func (p *Calls) Tables() map[replay.Class]handles.Any {
+	return map[replay.Class]handles.Any{"mempool": &p.pools, "alloc": &p.memories, "hostmem": &p.pinned}
+}

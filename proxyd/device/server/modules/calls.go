@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package modules
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+)
+
+// Calls implements dispatch.ModuleCalls. It has a process's modules and what belongs to them.
+type Calls struct {
+	*driver.Process
+	modules   handles.Table[dispatch.Module, *module]
+	functions handles.Table[dispatch.Function, *function]
+	libraries handles.Table[dispatch.Library, *library]
+	kernels   handles.Table[dispatch.Kernel, *kernel]
+	linkers   handles.Table[dispatch.Linkstate, *linker]
+
+	complaintsMu sync.Mutex
+	complaints   map[string]bool // what was logged
+}
+
+// Waits are the calls that may wait: for a compiler.
+var Waits = []string{
+	"module_load", "library_load", "link_add", "link_complete", "cuLibraryGetModule", "cuLibraryGetGlobal", "cuKernelGetFunction",
+	"cuLibraryUnload", "cuKernelSetAttribute",
+}
+
+// maxComplaints is how many different reasons are logged of a process.
+const maxComplaints = 32
+
+// complain logs, once each, why code of the program is not run. Names that are not found are no reason: programs ask.
+func (p *Calls) complain(what string, err error) {
+	text := err.Error()
+	if errors.Is(err, backend.NotFound) {
+		return
+	}
+	p.complaintsMu.Lock()
+	defer p.complaintsMu.Unlock()
+	if p.complaints[text] || len(p.complaints) >= maxComplaints {
+		return
+	}
+	p.complaints[text] = true
+	p.Log.Warn(what, "error", err)
+}
+
+// ComplaintCount is how many different reasons were logged.
+func (p *Calls) ComplaintCount() int {
+	p.complaintsMu.Lock()
+	defer p.complaintsMu.Unlock()
+	return len(p.complaints)
+}
+
+// New makes the modules of a process, none yet.
+func New(p *driver.Process) *Calls {
+	s := &Calls{Process: p, complaints: map[string]bool{}}
+	s.modules.Class, s.functions.Class = handles.ModuleClass, handles.FunctionClass
+	s.libraries.Class, s.kernels.Class = handles.LibraryClass, handles.KernelClass
+	s.linkers.Class = handles.LinkClass
+	return s
+}
+
+// ContextEnded drops what belongs to a context that is being destroyed. It does not wait.
+func (s *Calls) ContextEnded(x *driver.Context) {
+	s.modules.DropIf(func(m *module) bool { return m.context == x })
+	s.functions.DropIf(func(f *function) bool { return f.module.context == x })
+	s.linkers.DropIf(func(l *linker) bool { return l.context == x })
+	for _, l := range s.libraries.Values() {
+		l.forget(x)
+	}
+}
+
+// End drops everything. No call is under way, and the spaces are closed.
+func (s *Calls) End() {
+	s.modules.Clear()
+	s.functions.Clear()
+	s.libraries.Clear()
+	s.kernels.Clear()
+	s.linkers.Clear()
+}
+
+// The options of the just-in-time compiler that change something, as the driver numbers them.
+const (
+	jitMaxRegisters = 0
+	jitLogVerbose   = 12
+)
+
+// loadConfig reads options. Those of machine code change nothing where none is made.
+func loadConfig(names []int32, values []uint64) backend.LoadConfig {
+	var cfg backend.LoadConfig
+	for i, name := range names {
+		switch name {
+		case jitMaxRegisters:
+			cfg.MaxRegisters = uint32(values[i])
+		case jitLogVerbose:
+			cfg.Verbose = uint32(values[i]) != 0
+		}
+	}
+	return cfg
+}
+
+// since is for a program that asks how long the compiler took.
+func since(t time.Time) float32 { return float32(time.Since(t)) / float32(time.Millisecond) }

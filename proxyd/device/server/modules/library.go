@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package modules
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+)
+
+// library is code that belongs to no context: an image that is loaded into each in which it is asked for.
+type library struct {
+	image  []byte
+	cfg    backend.LoadConfig
+	handle dispatch.Library
+	all    []*kernel // in the order of the code
+	byName map[string]*kernel
+
+	mu      sync.Mutex // held while it is loaded
+	gone    bool
+	modules map[*driver.Context]*module
+}
+
+// kernel is a kernel of a library, with what is the same in all contexts.
+type kernel struct {
+	library *library
+	name    string
+	refused dispatch.Result // it cannot run, and this is why
+	facts   [backend.FunctionAttributes]int32
+	params  []backend.Param
+
+	mu     sync.Mutex
+	handle dispatch.Kernel                               // 0 until it is asked for
+	set    map[int32]map[backend.FunctionAttribute]int32 // by device
+}
+
+// forget takes a context out that is being destroyed.
+func (l *library) forget(x *driver.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.modules, x)
+}
+
+// learn finds out what kernels there are, from the library's module in some context.
+func (l *library) learn(p *Calls, m backend.Module) dispatch.Result {
+	l.byName = map[string]*kernel{}
+	for _, b := range m.Functions() {
+		k := &kernel{library: l, name: b.Name(), set: map[int32]map[backend.FunctionAttribute]int32{}}
+		if _, err := m.Function(k.name); err != nil {
+			k.refused = p.Result(err)
+		}
+		for a := range k.facts {
+			v, err := b.Attribute(backend.FunctionAttribute(a))
+			if err != nil {
+				return p.Result(err)
+			}
+			k.facts[a] = v
+		}
+		k.params = b.Params()
+		l.all = append(l.all, k)
+		l.byName[k.name] = k
+	}
+	return 0
+}
+
+// aside calls f with a context for the moment, on the first device: for what needs one where the program has none.
+func (p *Calls) aside(f func(backend.Context) dispatch.Result) dispatch.Result {
+	s, r := p.Space(0)
+	if r != 0 {
+		return r
+	}
+	x, err := s.NewContext(0)
+	if err != nil {
+		return p.Result(err)
+	}
+	defer func() { _ = x.Destroy() }() // nothing was launched in it
+	return f(x)
+}
+
+// LibraryLoad implements dispatch.Backend, as all below.
+func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []int32, values []uint64, _ uint32, _ []int32, _ []uint64, _, _, _ uint32) (
+	h dispatch.Library, info, problems string, milliseconds float32, r dispatch.Result,
+) {
+	begin := time.Now()
+	l := &library{image: image, cfg: loadConfig(names, values), modules: map[*driver.Context]*module{}}
+	var log backend.Log
+	load := func(x backend.Context) (backend.Module, dispatch.Result) {
+		b, what, err := x.Load(l.image, l.cfg)
+		if log = what; err != nil {
+			p.complain("code cannot be loaded", err)
+			return nil, p.Result(err)
+		}
+		return b, l.learn(p, b)
+	}
+	x, _ := p.Contexts.Get(c.Context)
+	var b backend.Module
+	if x != nil {
+		b, r = load(x.Backend)
+	} else {
+		r = p.aside(func(x backend.Context) dispatch.Result { _, r := load(x); return r })
+	}
+	if r == 0 {
+		// Nobody knows the handle yet.
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		h, r = p.libraries.Make(l)
+		l.handle = h
+	}
+	if r == 0 && x != nil {
+		l.modules[x], r = p.newModule(x, b, l)
+		if r != 0 {
+			p.libraries.Drop(h)
+		}
+	}
+	if r != 0 {
+		h = 0
+	}
+	return h, log.Info, log.Error, since(begin), r
+}
+
+// library finds a library: INVALID_HANDLE if there is none.
+func (p *Calls) library(h dispatch.Library) (*library, dispatch.Result) {
+	l, ok := p.libraries.Get(h)
+	if !ok {
+		return nil, dispatch.ResultInvalidHandle
+	}
+	return l, 0
+}
+
+// kernel finds a kernel: INVALID_HANDLE if there is none.
+func (p *Calls) kernel(h dispatch.Kernel) (*kernel, dispatch.Result) {
+	k, ok := p.kernels.Get(h)
+	if !ok {
+		return nil, dispatch.ResultInvalidHandle
+	}
+	return k, 0
+}
+
+// moduleIn is the library's module in the context that is current, loaded now if it is not there yet.
+func (p *Calls) moduleIn(c *dispatch.Call, l *library) (*module, dispatch.Result) {
+	x, r := p.Current(c)
+	if r != 0 {
+		return nil, r
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		return nil, dispatch.ResultInvalidHandle
+	}
+	if m := l.modules[x]; m != nil {
+		return m, 0
+	}
+	b, _, err := x.Backend.Load(l.image, l.cfg)
+	if err != nil {
+		return nil, p.Result(err)
+	}
+	m, r := p.newModule(x, b, l)
+	if r != 0 {
+		return nil, r
+	}
+	for _, k := range l.all {
+		k.mu.Lock()
+		set := maps.Clone(k.set[x.Space.Ordinal])
+		k.mu.Unlock()
+		for a, v := range set {
+			if f, err := b.Function(k.name); err == nil {
+				_ = f.SetAttribute(a, v) // it was good when it was set
+			}
+		}
+	}
+	l.modules[x] = m
+	if x.Gone.Load() { // meanwhile
+		delete(l.modules, x)
+		return nil, dispatch.ResultContextIsDestroyed
+	}
+	return m, 0
+}
+
+func (p *Calls) LibraryUnload(_ *dispatch.Call, h dispatch.Library) dispatch.Result {
+	l, ok := p.libraries.Drop(h)
+	if !ok {
+		return dispatch.ResultInvalidHandle
+	}
+	p.kernels.DropIf(func(k *kernel) bool { return k.library == l })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	var r dispatch.Result
+	for _, m := range l.modules {
+		if q := p.unload(m); r == 0 {
+			r = q
+		}
+	}
+	l.modules = nil
+	return r
+}
+
+// handleOf gives a kernel its handle, the same each time.
+func (p *Calls) handleOf(k *kernel) (dispatch.Kernel, dispatch.Result) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.handle != 0 {
+		return k.handle, 0
+	}
+	h, r := p.kernels.Make(k)
+	k.handle = h
+	return h, r
+}
+
+func (p *Calls) LibraryGetKernel(_ *dispatch.Call, h dispatch.Library, name string) (dispatch.Kernel, dispatch.Result) {
+	l, r := p.library(h)
+	if r != 0 {
+		return 0, r
+	}
+	k := l.byName[name]
+	if k == nil {
+		return 0, dispatch.ResultNotFound
+	}
+	return p.handleOf(k)
+}
+
+func (p *Calls) LibraryGetKernelCount(_ *dispatch.Call, h dispatch.Library) (uint32, dispatch.Result) {
+	l, r := p.library(h)
+	if r != 0 {
+		return 0, r
+	}
+	return uint32(len(l.all)), 0
+}
+
+func (p *Calls) LibraryEnumerateKernels(_ *dispatch.Call, n uint32, h dispatch.Library) ([]dispatch.Kernel, dispatch.Result) {
+	l, r := p.library(h)
+	if r != 0 {
+		return nil, r
+	}
+	var out []dispatch.Kernel
+	for _, k := range l.all[:min(uint64(n), uint64(len(l.all)))] {
+		h, r := p.handleOf(k)
+		if r != 0 {
+			return nil, r
+		}
+		out = append(out, h)
+	}
+	return out, 0
+}
+
+func (p *Calls) LibraryGetModule(c *dispatch.Call, h dispatch.Library) (dispatch.Module, dispatch.Result) {
+	l, r := p.library(h)
+	if r != 0 {
+		return 0, r
+	}
+	m, r := p.moduleIn(c, l)
+	if r != 0 {
+		return 0, r
+	}
+	return m.handle, 0
+}
+
+func (p *Calls) LibraryGetGlobal(c *dispatch.Call, _, _ bool, h dispatch.Library, name string) (dispatch.Devptr, uint64, dispatch.Result) {
+	l, r := p.library(h)
+	if r != 0 {
+		return 0, 0, r
+	}
+	m, r := p.moduleIn(c, l)
+	if r != 0 {
+		return 0, 0, r
+	}
+	return p.global(m, name)
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+)
+
+// collectiveRecorder is a stream whose work becomes nodes of a graph.
+type collectiveRecorder interface {
+	// RecordCollective makes a node. Before a launch of a graph with it is queued, launch is to be called, once for each
+	// time that the node will run, for nodes in the order in which they were made: that is the order in which the rank
+	// issues its collectives. What launch returns is to be called in the stream's order after the launch, whatever became of it.
+	RecordCollective(n backend.ExchangeNode, launch func() (after func())) error
+}
+
+// recorder finds where a group is recorded, if it is.
+func (g *group) recorder() (collectiveRecorder, bool) {
+	for _, v := range g.turns {
+		if rec, is := v.st.Backend.(collectiveRecorder); is {
+			return rec, true
+		}
+	}
+	return nil, false
+}
+
+// record makes a node of the group. It must be on one stream.
+func (g *group) record(rec collectiveRecorder) dispatch.Result {
+	if len(g.turns) != 1 {
+		return dispatch.ResultNcclInvalidUsage
+	}
+	c := g.Capture()
+	if rec.RecordCollective(c.Node(), c.Launch) != nil {
+		return dispatch.ResultNcclUnhandledCudaError
+	}
+	return 0
+}
+
+// Capture has the group, which is on one stream, be a node of a graph.
+func (g *group) Capture() *captured { return &captured{of: g.turns[0]} }
+
+// Stream is the one that the group was captured from.
+func (c *captured) Stream() backend.Stream { return c.of.st.Backend }
+
+// captured is a group that is a node of a graph. Each run of it is a group of its own.
+type captured struct {
+	of *visit // never begun itself
+
+	mu      sync.Mutex
+	waiting []*visit // launched, and not begun: runs follow each other
+}
+
+func (c *captured) Node() backend.ExchangeNode {
+	return backend.ExchangeNode{Buffers: c.of.buffers, Begin: c.begin, Lend: c.lend}
+}
+
+// Launch issues the group: its members' turn is now, whenever the node runs.
+func (c *captured) Launch() (after func()) {
+	v := c.of.again()
+	c.mu.Lock()
+	c.waiting = append(c.waiting, v)
+	c.mu.Unlock()
+	for _, q := range v.parts {
+		q.enter()
+	}
+	return func() {
+		c.mu.Lock()
+		c.waiting = slices.DeleteFunc(c.waiting, func(w *visit) bool { return w == v })
+		c.mu.Unlock()
+		v.missed()
+	}
+}
+
+// next is the visit of a run, nil if nobody has launched it.
+func (c *captured) next() *visit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		return nil
+	}
+	v := c.waiting[0]
+	c.waiting = c.waiting[1:]
+	return v
+}
+
+// begin is a run.
+func (c *captured) begin(bytes [][]byte, done func(error)) {
+	if v := c.next(); v != nil {
+		v.begin(bytes, done)
+	} else {
+		done(backend.IllegalState)
+	}
+}
+
+// lend is a run with memory where it is.
+func (c *captured) lend(spans []backend.Span, done func(error)) {
+	if v := c.next(); v != nil {
+		v.lend(spans, done)
+	} else {
+		done(backend.IllegalState)
+	}
+}
+
+// again is a visit that does the same.
+func (v *visit) again() *visit {
+	w := &visit{st: v.st, buffers: v.buffers, slots: slices.Clone(v.slots), left: len(v.parts)}
+	of := map[*part]*part{}
+	for _, q := range v.parts {
+		r := &part{m: q.m, ops: slices.Clone(q.ops), spans: make([][scales]backend.Span, len(q.ops)), missing: 1, visits: []*visit{w}}
+		of[q] = r
+		w.parts = append(w.parts, r)
+	}
+	for i := range w.slots {
+		w.slots[i].part = of[w.slots[i].part]
+	}
+	return w
+}

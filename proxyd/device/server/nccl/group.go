@@ -1,0 +1,369 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+)
+
+// part is what a group does in one communicator.
+type part struct {
+	m       *Member
+	ops     []collective.Op
+	spans   [][scales]backend.Span // of each operation: what it sends, and receives
+	missing int                    // streams whose turn has not come
+	visits  []*visit               // one for each stream that it uses
+	split   func()                 // instead of ops: what begins a split
+
+	wrong  atomic.Pointer[error]
+	halves atomic.Int32 // that are not over: the team's, and the communicator's
+}
+
+// visit is what a group does on one stream: it has the stream's turn until all of its parts are over.
+type visit struct {
+	st      *driver.Stream
+	buffers []backend.Buffer
+	slots   []slot // what each buffer is for
+	parts   []*part
+	begun   atomic.Bool // its turn has come, or will not
+	done    func(error)
+
+	mu     sync.Mutex // with no other
+	left   int        // parts that are not over
+	failed *Member    // one whose part has failed
+	err    error      // why
+}
+
+// slot is a place in an operation for the bytes of a buffer.
+type slot struct {
+	part *part
+	op   int
+	kind slotKind
+}
+
+type slotKind uint8
+
+const (
+	sends slotKind = iota
+	receives
+	scales
+)
+
+// group is a group being put together.
+type group struct {
+	p      *Calls
+	call   *dispatch.Call
+	parts  map[*Member]*part
+	order  []*part
+	visits map[backend.Stream]*visit
+	turns  []*visit
+}
+
+var errOperation = errors.New("invalid operation")
+
+// NewGroup begins a group, which a call of the process issues.
+func NewGroup(p *Calls, c *dispatch.Call) *group {
+	return &group{p: p, call: c, parts: map[*Member]*part{}, visits: map[backend.Stream]*visit{}}
+}
+
+// Add checks an operation and finds its place. An error is the member's.
+func (g *group) Add(m *Member, o *dispatch.Ncclop) error {
+	op := collective.Op{Kind: collective.Kind(o.Kind), Type: collective.Type(o.Type), Root: int(o.Root), Peer: int(o.Root)}
+	one, n := op.Type.Size(), m.size
+	switch {
+	case o.Kind < 0 || o.Kind > int32(collective.Recv) || o.Type < 0 || o.Type > math.MaxUint8 || one == 0:
+		return fmt.Errorf("%w: kind %d of type %d", errOperation, o.Kind, o.Type)
+	case o.Count > uint64(math.MaxInt/16/n):
+		return fmt.Errorf("%w: %d elements", errOperation, o.Count)
+	case op.Root < 0 || op.Root >= n:
+		return fmt.Errorf("%w: rank %d of %d", errOperation, op.Root, n)
+	}
+	op.Count = int(o.Count)
+	var factor *redop
+	if op.Kind <= collective.ReduceScatter {
+		var err error
+		if factor, err = m.reduction(o.Op, &op, g.call.Into != nil); err != nil {
+			return err
+		}
+	}
+	call := *g.call
+	if o.Stream <= driver.PerThreadStream {
+		call.Context = m.context.Handle
+	}
+	st, r := g.p.Stream(&call, o.Stream)
+	if r != 0 {
+		return fmt.Errorf("%w: no stream %#x", errOperation, uint64(o.Stream))
+	}
+	if st.Context.Space != m.context.Space {
+		return fmt.Errorf("%w: the stream is on device %d, the communicator on %d", errOperation, st.Context.Space.Ordinal, m.context.Space.Ordinal)
+	}
+	q := g.part(m)
+	v := g.visit(st, q)
+	at := len(q.ops)
+	q.ops, q.spans = append(q.ops, op), append(q.spans, [scales]backend.Span{})
+	send, recv := op.Needs(m.rank, n)
+	v.use(slot{q, at, sends}, backend.Addr(o.Src), send, false)
+	v.use(slot{q, at, receives}, backend.Addr(o.Dst), recv, true)
+	if factor != nil && factor.value == nil {
+		v.use(slot{q, at, scales}, factor.at, one, false)
+	}
+	return nil
+}
+
+// reduction fills in what o reduces by. It returns the factor, if there is one.
+func (m *Member) reduction(o dispatch.Redop, op *collective.Op, recorded bool) (*redop, error) {
+	if o >= 0 && o < firstRedop {
+		op.Reduction = collective.Reduction(o)
+		return nil, nil
+	}
+	m.mu.Lock()
+	f := m.redops[o]
+	if f == nil && m.Calls.Restoring != nil {
+		f = m.oldOps[o]
+	}
+	m.mu.Unlock()
+	if f == nil || f.t != op.Type {
+		return nil, fmt.Errorf("%w: reduction %d", errOperation, o)
+	}
+	op.Reduction, op.Scale = collective.PreMulSum, f.value
+	if recorded {
+		m.mu.Lock()
+		f.recorded = true
+		m.mu.Unlock()
+	}
+	return f, nil
+}
+
+func (g *group) part(m *Member) *part {
+	q := g.parts[m]
+	if q == nil {
+		q = &part{m: m}
+		g.parts[m] = q
+		g.order = append(g.order, q)
+	}
+	return q
+}
+
+func (g *group) visit(st *driver.Stream, q *part) *visit {
+	v := g.visits[st.Backend]
+	if v == nil {
+		v = &visit{st: st}
+		g.visits[st.Backend] = v
+		g.turns = append(g.turns, v)
+	}
+	for _, other := range v.parts {
+		if other == q {
+			return v
+		}
+	}
+	v.parts = append(v.parts, q)
+	v.left++
+	q.visits = append(q.visits, v)
+	q.missing++
+	return v
+}
+
+// use notes that a buffer is for a slot.
+func (v *visit) use(s slot, at backend.Addr, n int, write bool) {
+	if n > 0 {
+		v.buffers = append(v.buffers, backend.Buffer{Addr: at, Size: uint64(n), Write: write})
+		v.slots = append(v.slots, s)
+	}
+}
+
+// issue gives the group to its members and streams. What a stream refuses is an illegal address, as it would be if a
+// kernel had found it, and the end of the communicators that wait there.
+func (g *group) issue() {
+	for _, q := range g.order {
+		q.enter()
+	}
+	for _, v := range g.turns {
+		err := v.exchange()
+		if err == nil {
+			err = v.st.Backend.Host(v.missed)
+		}
+		if err == nil {
+			continue
+		}
+		if backend.ResultOf(err) == backend.InvalidValue {
+			err = fmt.Errorf("a collective's buffer: %w", backend.IllegalAddress)
+			_ = v.st.Backend.Exchange(nil, func(_ [][]byte, done func(error)) { done(err) }) // it has a fault already, else
+		}
+		for _, q := range v.parts {
+			q.m.fail(err)
+		}
+		v.skip()
+	}
+}
+
+// exchange queues the visit: with memory where it is, if the stream's device can have a team.
+func (v *visit) exchange() error {
+	if st, is := v.st.Backend.(backend.Lender); is {
+		return st.Lend(v.buffers, v.lend)
+	}
+	return v.st.Backend.Exchange(v.buffers, v.begin)
+}
+
+// enter puts the part behind all that its member has issued.
+func (q *part) enter() {
+	q.m.mu.Lock()
+	defer q.m.mu.Unlock()
+	q.m.queue = append(q.m.queue, q)
+	q.m.open++
+	q.m.Calls.Open.Add(1)
+}
+
+// begin is called when the stream's turn has come. It does not wait.
+func (v *visit) begin(bytes [][]byte, done func(error)) {
+	if v.begun.Swap(true) {
+		done(nil)
+		return
+	}
+	for i, s := range v.slots {
+		op := &s.part.ops[s.op]
+		switch s.kind {
+		case sends:
+			op.Send = bytes[i]
+		case receives:
+			op.Recv = bytes[i]
+		case scales:
+			op.Scale = bytes[i]
+		}
+	}
+	v.done = done
+	v.arrive()
+}
+
+// missed is called after the turn. If that has never come, then the context has a fault, and the other ranks would wait for ever.
+func (v *visit) missed() {
+	if v.begun.Load() {
+		return
+	}
+	for _, q := range v.parts {
+		q.m.fail(fmt.Errorf("a rank's context has a fault: %w", backend.ResultOf(v.st.Context.Backend.Err())))
+	}
+	v.skip()
+}
+
+// skip is begin of a turn that does not come.
+func (v *visit) skip() {
+	if v.begun.Swap(true) {
+		return
+	}
+	v.done = func(error) {}
+	v.arrive()
+}
+
+func (v *visit) arrive() {
+	for _, q := range v.parts {
+		q.m.mu.Lock()
+		q.missing--
+		q.m.mu.Unlock()
+		q.m.move()
+	}
+}
+
+// move gives the communicator what has its turn on all streams, in order. Issue may wait for a connection, and so it is
+// not the stream's goroutine that calls it.
+func (m *Member) move() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.moving || len(m.queue) == 0 || m.queue[0].missing > 0 {
+		return
+	}
+	m.moving = true
+	go func() {
+		for {
+			m.mu.Lock()
+			if len(m.queue) == 0 || m.queue[0].missing > 0 {
+				m.moving = false
+				m.mu.Unlock()
+				return
+			}
+			q := m.queue[0]
+			m.queue = m.queue[1:]
+			m.mu.Unlock()
+			q.begin()
+		}
+	}()
+}
+
+// begin gives the part to the communicator, and to its team. It returns when the team is done: as with NCCL, what is issued behind it waits.
+func (q *part) begin() {
+	if q.split != nil {
+		q.split()
+		return
+	}
+	comm, err := q.m.Communicator()
+	if err != nil {
+		q.over(err)
+		return
+	}
+	lent, rest := q.divide()
+	q.halves.Store(1)
+	if len(rest) > 0 || len(lent) == 0 {
+		q.halves.Add(1)
+		if err := comm.Issue(q.m.rank, rest, q.half); err != nil {
+			if errors.Is(err, collective.ErrArgument) {
+				q.m.fail(err)
+			}
+			q.half(err)
+		}
+	}
+	if len(lent) > 0 {
+		if err = q.m.ally().Do(lent); err != nil {
+			comm.Fail(err)
+		}
+	}
+	q.half(err)
+}
+
+// half is called when one of the two is over. The first error is what became of the part.
+func (q *part) half(err error) {
+	if err != nil {
+		q.wrong.CompareAndSwap(nil, &err)
+	}
+	if q.halves.Add(-1) > 0 {
+		return
+	}
+	if first := q.wrong.Load(); first != nil {
+		err = *first
+	}
+	q.over(err)
+}
+
+// over is called when all of it is complete, or the communicator has failed.
+func (q *part) over(err error) {
+	q.m.completed()
+	for _, v := range q.visits {
+		v.lower(q, err)
+	}
+}
+
+// lower notes that one of the parts is over. With the last the stream goes on, or is held.
+func (v *visit) lower(q *part, err error) {
+	v.mu.Lock()
+	v.left--
+	if err != nil && v.failed == nil {
+		v.failed, v.err = q.m, err
+	}
+	last := v.left == 0
+	v.mu.Unlock()
+	switch {
+	case !last:
+	case v.failed == nil:
+		v.done(nil)
+	default:
+		v.failed.hold(v.done, v.err)
+	}
+}

@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/meeting"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+)
+
+// Member is one rank of a communicator: what a handle of NCCL's stands for.
+//
+// Its groups are carried out in the order in which they were issued. One that is issued waits in queue until its turn has come
+// on each of its streams; then it is the communicator's. When that has carried it out, the streams go on; if it failed,
+// the streams are held: see hold.
+type Member struct {
+	Calls   *Calls
+	context *driver.Context // whose default streams it means, and whose device it is on
+
+	MakingCtx context.Context // of its making
+	cancel    context.CancelCauseFunc
+	made      chan struct{} // closed when comm is there, or err
+	unwatch   func() bool   // the process's end is its affair no more
+	asks      *asks         // what it comes to a rendezvous with, nil: it comes of a split
+	Arrived   bool          // it has; of cutKeeper.mu, as known
+	Known     bool          // that it is made, or will not be, is told
+	Held      atomic.Bool   // it is not let in
+
+	// Known when made is closed, constant since.
+	rank, size int // size is 0 if it never was one
+
+	mu        sync.Mutex
+	waits     *waitState // while it is in the rendezvous, or before
+	name      string     // of the communicator that it is to get back: it is restored
+	comm      *collective.Comm
+	team      backend.Team // that carries out what it can, or nil
+	err       error
+	queue     []*part
+	moving    bool // somebody takes parts from queue
+	open      int  // parts that are not complete
+	calm      chan struct{}
+	finalized bool
+	leaving   bool // destroyed: it leaves when nothing is left
+	released  bool // aborted, or gone: nothing is held any more
+	held      []func(error)
+	redops    map[dispatch.Redop]*redop
+	oldOps    map[dispatch.Redop]*redop // destroyed, and needed by what was captured
+	lastOp    dispatch.Redop
+}
+
+// asks is what a member asks to be made.
+type asks struct {
+	id         string
+	size, rank int
+}
+
+// redop is a reduction with a factor.
+type redop struct {
+	t     collective.Type
+	value []byte       // nil: it is in device memory, read when it is used
+	at    backend.Addr // where
+
+	recorded bool // a graph's node was made with it
+}
+
+// firstRedop is ncclNumOps: numbers below are NCCL's own reductions.
+const firstRedop dispatch.Redop = 5
+
+// errDeparted is why a communicator fails whose rank is gone.
+var errDeparted = errors.New("a rank's process has ended, or destroyed its context")
+
+// newMember makes a member that belongs to a context. It ends with its process.
+func (p *Calls) newMember(x *driver.Context) *Member {
+	m := &Member{
+		Calls: p, context: x, made: make(chan struct{}), redops: map[dispatch.Redop]*redop{}, oldOps: map[dispatch.Redop]*redop{}, lastOp: firstRedop - 1,
+	}
+	m.MakingCtx, m.cancel = context.WithCancelCause(p.Lifetime)
+	m.unwatch = context.AfterFunc(p.Lifetime, m.depart)
+	return m
+}
+
+// meet makes the communicator that m waits for. It returns when that is done, or has failed.
+func (m *Member) meet() {
+	m.Calls.cuts.Arrive(m)
+	comm, err := m.Calls.collectives.join(m.MakingCtx, meeting.ID(m.waits.ID), m.waits.Size, m.waits.Rank)
+	m.connect(comm, m.waits.Rank, err)
+}
+
+// connect waits for a communicator that was begun, and makes m its rank.
+func (m *Member) connect(comm *collective.Comm, rank int, err error) {
+	if err == nil {
+		err = comm.Wait(m.MakingCtx)
+	}
+	var team backend.Team
+	if err == nil {
+		team, err = m.Calls.collectives.ally(m.MakingCtx, comm, rank, m.context.Space.Device.Device)
+	}
+	m.mu.Lock()
+	m.comm, m.team, m.rank, m.waits = comm, team, rank, nil
+	if comm != nil {
+		m.size = comm.Size()
+	}
+	if m.err == nil {
+		m.err = err
+	}
+	err = m.err
+	m.mu.Unlock()
+	if comm != nil && err == nil {
+		m.Calls.collectives.keep(comm)
+	}
+	if comm != nil && err != nil {
+		comm.Fail(err)
+	}
+	m.Calls.cuts.IsMade(m, err)
+	close(m.made)
+	m.cancel(nil)
+}
+
+// state is nil if the communicator is ready, errBusy while it is being made or finalized, or what became of it.
+func (m *Member) state() error {
+	select {
+	case <-m.made:
+	default:
+		return errBusy
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.err != nil:
+		return m.err
+	case m.comm == nil:
+		return errBusy // it is restored
+	case m.comm.Err() != nil:
+		return m.comm.Err()
+	case m.finalized && m.open > 0:
+		return errBusy
+	}
+	return nil
+}
+
+// Connected tells whether there is a communicator, which may have failed since.
+func (m *Member) Connected() bool {
+	select {
+	case <-m.made:
+		return m.size > 0
+	default:
+		return false
+	}
+}
+
+// Communicator is the member's, or what became of it.
+func (m *Member) Communicator() (*collective.Comm, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.comm != nil:
+		return m.comm, nil
+	case m.err != nil:
+		return nil, m.err
+	}
+	return nil, errBusy
+}
+
+var errBusy = errors.New("in progress")
+
+// await returns when state may no longer be errBusy, or the time is over, or ctx is done.
+func (m *Member) await(ctx context.Context, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-m.made:
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+		return
+	}
+	m.mu.Lock()
+	var calm chan struct{}
+	if m.finalized && m.open > 0 {
+		if m.calm == nil {
+			m.calm = make(chan struct{})
+		}
+		calm = m.calm
+	}
+	comm := m.comm
+	m.mu.Unlock()
+	if calm == nil || comm == nil {
+		return
+	}
+	select {
+	case <-calm:
+	case <-comm.Failed():
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// fail ends the communicator for all its members, with a reason.
+func (m *Member) fail(reason error) {
+	m.mu.Lock()
+	if m.err == nil {
+		m.err = reason
+	}
+	comm := m.comm
+	m.mu.Unlock()
+	m.cancel(reason)
+	if comm != nil {
+		comm.Fail(reason)
+	}
+}
+
+// release lets all streams go on that are held, and holds none any more.
+func (m *Member) release() {
+	m.mu.Lock()
+	m.released = true
+	held := m.held
+	m.held = nil
+	m.mu.Unlock()
+	for _, done := range held {
+		done(nil)
+	}
+}
+
+// abort ends the communicator for all its members, at once.
+func (m *Member) abort() {
+	m.fail(collective.ErrAborted)
+	m.release()
+	m.unwatch()
+}
+
+// depart is the end of a member whose program is gone. If all that it issued is complete, then it only leaves: others may
+// be reading what it sent; who needs it for more gets an error.
+func (m *Member) depart() {
+	if m.Calls.Restoring != nil {
+		return // what became of it then is known
+	}
+	m.mu.Lock()
+	idle := m.comm != nil && m.err == nil && m.open == 0
+	m.mu.Unlock()
+	if idle {
+		m.leave()
+	} else {
+		m.fail(errDeparted)
+	}
+	m.release()
+}
+
+// leave destroys the member when all that it has issued is complete.
+func (m *Member) leave() {
+	m.mu.Lock()
+	m.leaving = true
+	comm := m.comm
+	now := m.open == 0
+	m.mu.Unlock()
+	switch {
+	case comm == nil:
+		m.fail(collective.ErrAborted)
+	case now:
+		m.left()
+	}
+}
+
+// left is when nothing is left to do.
+func (m *Member) left() {
+	if team := m.ally(); team != nil {
+		team.Close()
+	}
+	if comm, err := m.Communicator(); err == nil {
+		_ = comm.Destroy(m.rank) // it is a rank of it
+	}
+	m.unwatch()
+}
+
+// completed notes that a part is over.
+func (m *Member) completed() {
+	m.mu.Lock()
+	m.open--
+	calm, leave := m.open == 0, m.open == 0 && m.leaving
+	if calm && m.calm != nil {
+		close(m.calm)
+		m.calm = nil
+	}
+	m.mu.Unlock()
+	if leave {
+		m.left()
+	}
+	m.Calls.Open.Add(-1)
+}
+
+// hold keeps a stream from going on with bytes that were not received. Abort lets it, for then the program knows; as with
+// NCCL, whose kernels end then. A program that does not look at its communicator gets a fault.
+func (m *Member) hold(done func(error), why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.released {
+		done(nil)
+		return
+	}
+	var once sync.Once
+	end := func(err error) { once.Do(func() { done(err) }) }
+	m.held = append(m.held, end)
+	time.AfterFunc(m.Calls.collectives.AbortTime, func() {
+		end(fmt.Errorf("nobody has aborted the communicator: %w: %w", why, backend.LaunchFailed))
+	})
+}

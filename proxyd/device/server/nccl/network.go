@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/meeting"
+)
+
+// Network is how a server's communicators come to be, and how their bytes go to other servers.
+type Network struct {
+	Rendezvous meeting.Rendezvous
+	Node       *collective.Node
+	Close      func() // both; nil if there is nothing to do
+}
+
+// Alone is the network of a server that is the only one of its job. It opens no socket.
+func Alone(ctx context.Context) (*Network, error) {
+	n, err := collective.Listen(ctx, collective.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return &Network{Rendezvous: meeting.NewLocal(), Node: n, Close: n.Close}, nil
+}
+
+// OverTCP is the network of servers that find each other by what is in NCCL's unique ids. host is the address, of this
+// host, at which the others reach this server; if it is "", the first that is one beyond this host, else the loopback's.
+func OverTCP(host string) func(context.Context) (*Network, error) {
+	return func(ctx context.Context) (*Network, error) {
+		if host == "" {
+			host = ownAddress()
+		}
+		at := net.JoinHostPort(host, "0")
+		n, err := collective.Listen(ctx, collective.Config{Listen: at})
+		if err != nil {
+			return nil, err
+		}
+		h, err := meeting.Listen(ctx, meeting.Config{Listen: at, Node: n.Address()})
+		if err != nil {
+			n.Close()
+			return nil, err
+		}
+		return &Network{Rendezvous: h, Node: n, Close: func() {
+			h.Close()
+			n.Close()
+		}}, nil
+	}
+}
+
+// ownAddress is an address of this host that others may reach.
+func ownAddress() string {
+	const loopback = "127.0.0.1"
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return loopback
+	}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr().String()
+		}
+	}
+	return loopback
+}
+
+// Defaults of collectives.
+const (
+	// meetingTime bounds the time from the first rank of a communicator to the last.
+	meetingTime = 10 * time.Minute
+	// mercy is how long work on streams is held whose communicator has failed, for the program to find out and abort it,
+	// as it must with NCCL. Then it is a fault of its context: what it should have received is not there.
+	mercy = 10 * time.Second
+)
+
+// Collectives is what all processes of a server make communicators with.
+type Collectives struct {
+	ctx         context.Context
+	Open        func(context.Context) (*Network, error)
+	Self        int // the server's number
+	MeetingTime time.Duration
+	AbortTime   time.Duration
+	Teams       bool        // the devices can be in teams, or could if they had what it takes
+	Exact       bool        // sums do not depend on where ranks are
+	Rounded     atomic.Bool // a team has made one that does
+
+	mu     sync.Mutex
+	net    *Network
+	closed bool
+	shared map[string]*sharedComm // by its key
+	kept                          // for saves
+}
+
+// sharedComm is a communicator which some of the ranks that are here have not taken yet.
+type sharedComm struct {
+	comm *collective.Comm
+	err  error
+	left int
+}
+
+// NewCollectives makes the collectives of the server of this number. open is called when they are first used; nil: Alone.
+func NewCollectives(ctx context.Context, self int, open func(context.Context) (*Network, error)) *Collectives {
+	if open == nil {
+		open = Alone
+	}
+	return &Collectives{ctx: ctx, Open: open, Self: self, MeetingTime: meetingTime, AbortTime: mercy, shared: map[string]*sharedComm{}}
+}
+
+// network opens it when it is first needed: programs without collectives have none.
+func (f *Collectives) network() (*Network, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, collective.ErrClosed
+	}
+	if f.net == nil {
+		n, err := f.Open(f.ctx)
+		if err != nil {
+			return nil, err
+		}
+		n.Rendezvous.Assume(f.Self, f.identity)
+		if err := n.Rendezvous.Move(f.peers); err != nil {
+			return nil, err // it was taken before
+		}
+		f.net = n
+	}
+	return f.net, nil
+}
+
+// Close ends all communicators.
+func (f *Collectives) Close() {
+	f.mu.Lock()
+	n := f.net
+	f.closed = true
+	f.mu.Unlock()
+	if n != nil && n.Close != nil {
+		n.Close()
+	}
+}
+
+// arranged is a meeting that is over.
+type arranged collective.Roster
+
+// Meet implements collective.Rendezvous.
+func (r arranged) Meet(context.Context, string, int, collective.Member) (collective.Roster, error) {
+	return collective.Roster(r), nil
+}
+
+// join meets the other ranks, and returns the communicator that all ranks of this server share. It may still be connecting.
+func (f *Collectives) join(ctx context.Context, id meeting.ID, size, rank int) (*collective.Comm, error) {
+	n, err := f.network()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, f.MeetingTime, errors.New("not all ranks have come in time"))
+	defer cancel()
+	roster, err := n.Rendezvous.Meet(ctx, id, size, rank)
+	if err != nil {
+		return nil, err
+	}
+	var here []int
+	for _, m := range roster.Members {
+		if slices.Contains(m.Ranks, rank) {
+			here = m.Ranks
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := string(roster.Key)
+	s := f.shared[key]
+	if s == nil {
+		s = &sharedComm{left: len(here)}
+		s.comm, s.err = n.Node.Start(f.ctx, collective.Spec{ID: id.Name(), Size: size, Ranks: here}, arranged(roster))
+		f.shared[key] = s
+	}
+	if s.left--; s.left <= 0 {
+		delete(f.shared, key)
+	}
+	return s.comm, s.err
+}

@@ -1,0 +1,245 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/dispatch"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/meeting"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+)
+
+// MemberState is a member of a communicator. The calls that made it are among the process's, for the order among all: see
+// ncclCalls.restoreMember. What it was configured with stands in them.
+type MemberState struct {
+	Handle     dispatch.Comm      `json:"handle"`
+	Comm       string             `json:"comm,omitempty"` // its communicator's name; "": there is none, or it has failed
+	Rank       int                `json:"rank"`
+	Size       int                `json:"size"`
+	Waits      *waitState         `json:"waits,omitempty"`
+	Result     int32              `json:"result,omitempty"` // of one that has failed
+	Why        string             `json:"why,omitempty"`
+	Finalized  bool               `json:"finalized,omitempty"`
+	Leaving    bool               `json:"leaving,omitempty"`
+	Released   bool               `json:"released,omitempty"`
+	Redops     []redopState       `json:"redops,omitempty"`
+	LastOp     dispatch.Redop     `json:"last_op"`
+	Registered []dispatch.Commreg `json:"registered,omitempty"`
+}
+
+// waitState is what a member waits for: the others.
+type waitState struct {
+	ID   []byte `json:"id"`
+	Size int    `json:"size"`
+	Rank int    `json:"rank"`
+}
+
+// asks is what an attempt at a cut is told of it.
+func (w *waitState) asks() *asks {
+	id := meeting.ID(w.ID)
+	return &asks{id.Name(), w.Size, w.Rank}
+}
+
+// redopState is a reduction with a factor.
+type redopState struct {
+	Op    dispatch.Redop  `json:"op"`
+	Type  collective.Type `json:"type"`
+	Value []byte          `json:"value,omitempty"`
+	At    backend.Addr    `json:"at,omitempty"`
+	Old   bool            `json:"old,omitempty"` // destroyed: graphs have it
+}
+
+// failedBefore is what became of a communicator before its server was replaced.
+type failedBefore struct {
+	result dispatch.Result
+	why    string
+}
+
+func (e *failedBefore) Error() string { return e.why }
+
+// maxWhy is how much of a reason is kept.
+const maxWhy = 1024
+
+// describe writes a member down. It is settled.
+func (m *Member) describe(h dispatch.Comm) MemberState {
+	err := m.state()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := MemberState{
+		Handle: h, Rank: m.rank, Size: m.size, Waits: m.waits, Finalized: m.finalized, Leaving: m.leaving, Released: m.released, LastOp: m.lastOp,
+	}
+	for op, f := range m.redops {
+		st.Redops = append(st.Redops, redopState{op, f.t, f.value, f.at, false})
+	}
+	for op, f := range m.oldOps {
+		st.Redops = append(st.Redops, redopState{op, f.t, f.value, f.at, true})
+	}
+	slices.SortFunc(st.Redops, func(a, b redopState) int { return cmp.Compare(a.Op, b.Op) })
+	buffers, of := handles.Sorted(&m.Calls.buffers)
+	for i := range of {
+		if of[i] == m {
+			st.Registered = append(st.Registered, buffers[i])
+		}
+	}
+	switch {
+	case st.Waits != nil:
+	case m.name != "":
+		st.Comm = m.name
+	case err != nil && !m.leaving:
+		st.Result, st.Why = int32(ncclResult(err)), err.Error()
+		st.Why = st.Why[:min(len(st.Why), maxWhy)]
+	case m.comm != nil:
+		st.Comm = m.comm.ID()
+	}
+	return st
+}
+
+// Settled tells why the members cannot be described yet: something is under way. Nothing new is issued.
+func (s *Calls) Settled() error {
+	for _, m := range s.Members.Values() {
+		made := m.state()
+		m.mu.Lock()
+		waits, open := m.waits, m.open
+		m.mu.Unlock()
+		switch {
+		case open > 0:
+			return errors.New("it has not done all that was issued")
+		case waits != nil && !m.Held.Load() && !s.collectives.waits(meeting.ID(waits.ID)):
+			return errors.New("its members have just met")
+		case waits == nil && errors.Is(made, errBusy):
+			return errors.New("its members are being connected")
+		}
+	}
+	return nil
+}
+
+// Unsaved says why a member cannot be described, or "".
+func (s *Calls) Unsaved() string {
+	for _, m := range s.Members.Values() {
+		comm, err := m.Communicator()
+		if err != nil {
+			continue
+		}
+		d, known := comm.Describe()
+		if !known || len(d.Ranks) == d.Size {
+			continue
+		}
+		for rank, n := range d.Servers {
+			if n == m.Calls.collectives.Self != slices.Contains(d.Ranks, rank) {
+				return fmt.Sprintf("communicator %s: two of its device servers have the number %d", d.ID, n)
+			}
+		}
+	}
+	return ""
+}
+
+// restoreMember is comm_init of a process that is restored: x is its context, and size how many ranks it was to have.
+func (p *Calls) restoreMember(h dispatch.Comm, x *driver.Context, size int) dispatch.Result {
+	st := p.restoring[h]
+	if st == nil {
+		// It was destroyed, and only what was captured names it.
+		st = &MemberState{Size: size, Result: int32(dispatch.ResultNcclInvalidArgument), Why: "it was destroyed"}
+	}
+	m := p.newMember(x)
+	if err := m.restore(st); err != nil {
+		p.Log.Warn("a communicator is not what it was", "comm", h, "error", err)
+		return dispatch.ResultNcclInvalidArgument
+	}
+	if p.Members.Put(h, m) != 0 {
+		return dispatch.ResultNcclInvalidArgument
+	}
+	for _, b := range st.Registered {
+		p.buffers.PutAt(b, m)
+	}
+	return 0
+}
+
+// restorePart is comm_split of a process that is restored.
+func (p *Calls) restorePart(of, h dispatch.Comm, colour int32) dispatch.Result {
+	m, result := p.Comm(of)
+	if result != 0 || colour == collective.NoColour {
+		return result
+	}
+	return p.restoreMember(h, m.context, m.size)
+}
+
+// restore makes a new member what another one was. It has its communicator when the server is reconnected.
+func (m *Member) restore(st *MemberState) error {
+	if st.Size < 0 || st.Size > MaxCommSize || st.Rank < 0 || st.Rank > st.Size || len(st.Redops) > 2*maxRedops {
+		return fmt.Errorf("rank %d of %d: %w", st.Rank, st.Size, driver.ErrRestore)
+	}
+	m.rank, m.size, m.lastOp = st.Rank, st.Size, st.LastOp
+	m.finalized, m.leaving, m.released = st.Finalized, st.Leaving, st.Released
+	for _, s := range st.Redops {
+		f := &redop{t: s.Type, value: s.Value, at: s.At, recorded: s.Old}
+		if n := s.Type.Size(); n == 0 || s.Op < firstRedop || s.Op > st.LastOp || len(s.Value) != n && (s.Value != nil || s.At == 0) {
+			return fmt.Errorf("a reduction %d: %w", s.Op, driver.ErrRestore)
+		}
+		if s.Old {
+			m.oldOps[s.Op] = f
+		} else {
+			m.redops[s.Op] = f
+		}
+	}
+	f := m.Calls.collectives
+	switch {
+	case st.Waits != nil:
+		if len(st.Waits.ID) != len(meeting.ID{}) {
+			return fmt.Errorf("it waits at an id of %d bytes: %w", len(st.Waits.ID), driver.ErrRestore)
+		}
+		m.waits, m.asks, m.size = st.Waits, st.Waits.asks(), 0
+		f.asksAgain(m)
+		return nil // it is not made
+	case st.Comm != "":
+		if err := f.comesBack(st.Comm, m); err != nil {
+			return err
+		}
+		m.name = st.Comm
+	case st.Result != 0:
+		m.err = &failedBefore{dispatch.Result(st.Result), st.Why}
+	default:
+		m.err = &failedBefore{dispatch.ResultNcclInvalidArgument, "it was destroyed"}
+	}
+	close(m.made)
+	m.cancel(nil)
+	return nil
+}
+
+// reunited gives a restored member its communicator, and its team, or the reason why there is none.
+func (m *Member) reunited(comm *collective.Comm, team backend.Team, err error) {
+	m.mu.Lock()
+	m.comm, m.team, m.name = comm, team, ""
+	if comm == nil && m.err == nil {
+		m.err = err
+	}
+	leaving := m.leaving
+	m.mu.Unlock()
+	if leaving {
+		m.left()
+	}
+}
+
+// DescribeMembers writes the members down. They are settled.
+func (p *Calls) DescribeMembers() []MemberState {
+	return handles.Each(&p.Members, func(h dispatch.Comm, m *Member) MemberState { return m.describe(h) })
+}
+
+// RestoreMembers has the calls that made the members make them what they were, until it is called with nil.
+func (p *Calls) RestoreMembers(all []MemberState) {
+	if all == nil {
+		p.restoring = nil
+		return
+	}
+	p.restoring = make(map[dispatch.Comm]*MemberState, len(all))
+	for i := range all {
+		p.restoring[all[i].Handle] = &all[i]
+	}
+}

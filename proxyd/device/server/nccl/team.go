@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/backend"
+)
+
+// A communicator whose ranks are each on a device of its own, and whose devices can, has a team beside it: NCCL's communicator on real
+// GPUs. Package collective still brings its ranks together, tells everybody of a failure, and is what is saved; a team is made of it
+// anew wherever it is made:
+//
+//	connected      each rank tells all others which device it has and whether that can be in a team; the first also the team's id.
+//	               Everybody draws the same conclusion, and either all join or nobody does
+//	issued         carries says of each operation, on all ranks the same, whether the team does it or package collective
+//	failed         here or elsewhere, the team or the connections: each ends the other
+//
+// Where ranks share a device they have no team: their bytes go through the host's memory, and each server merges what its ranks give along
+// whole subtrees of the one tree. So they do where Config.Exact asks for sums that do not depend on where ranks are.
+
+// card is what a rank tells of itself.
+const (
+	cardAble = 0  // 1 if its device can be in a team
+	cardUUID = 8  // of its device
+	cardID   = 64 // of the first rank: the team's
+	cardSize = cardID + len(backend.TeamID{})
+)
+
+// ally has a rank, whose communicator was connected a moment ago, join its team; it returns nil if there is none. d is nil for a rank whose process
+// has left it. All ranks do so at the same time.
+func (f *Collectives) ally(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) (backend.Team, error) {
+	if !f.Teams || comm.Size() == 1 {
+		return nil, nil
+	}
+	all, err := f.introduce(ctx, comm, rank, d)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for r := range comm.Size() {
+		card := all[r*cardSize:][:cardSize]
+		device := string(card[cardUUID:][:16])
+		if card[cardAble] == 0 || seen[device] {
+			return nil, nil
+		}
+		seen[device] = true
+	}
+	// Who cannot join tells the others, who would wait for it.
+	joining, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-comm.Failed():
+			cancel(comm.Err())
+		case <-joining.Done():
+		}
+	}()
+	team, err := d.(backend.Teams).Join(joining, backend.TeamID(all[cardID:cardSize]), comm.Size(), rank)
+	if err != nil {
+		comm.Fail(err)
+		return nil, err
+	}
+	go func() {
+		<-comm.Failed()
+		if !errors.Is(comm.Err(), collective.ErrClosed) {
+			team.Abort()
+		}
+	}()
+	return team, nil
+}
+
+// introduce has all ranks tell each other their cards.
+func (f *Collectives) introduce(ctx context.Context, comm *collective.Comm, rank int, d backend.Device) ([]byte, error) {
+	card, all := make([]byte, cardSize), make([]byte, cardSize*comm.Size())
+	if t, is := d.(backend.Teams); is && t.Teams() == nil {
+		info := d.Info()
+		copy(card[cardUUID:], info.UUID[:])
+		card[cardAble] = 1
+		if rank == 0 {
+			id, err := t.NewTeamID()
+			if err != nil {
+				return nil, err
+			}
+			copy(card[cardID:], id[:])
+		}
+	}
+	over := make(chan error, 1)
+	op := collective.Op{Kind: collective.AllGather, Type: collective.Uint8, Count: cardSize, Send: card, Recv: all}
+	if err := comm.Issue(rank, []collective.Op{op}, func(err error) { over <- err }); err != nil {
+		return nil, err
+	}
+	select {
+	case err := <-over:
+		return all, err
+	case <-ctx.Done():
+		comm.Fail(context.Cause(ctx))
+		return nil, errors.Join(context.Cause(ctx), <-over)
+	}
+}
+
+// allyAll has the ranks of a communicator that was made again join their team.
+func (f *Collectives) allyAll(ctx context.Context, comm *collective.Comm, b *returning) (map[int]backend.Team, error) {
+	var mu sync.Mutex
+	teams := map[int]backend.Team{}
+	var errs []error
+	var all sync.WaitGroup
+	for _, rank := range b.Ranks {
+		var d backend.Device
+		if m := b.members[rank]; m != nil {
+			d = m.context.Space.Device.Device
+		}
+		all.Go(func() {
+			team, err := f.ally(ctx, comm, rank, d)
+			mu.Lock()
+			defer mu.Unlock()
+			teams[rank] = team
+			errs = append(errs, err)
+		})
+	}
+	all.Wait()
+	return teams, errors.Join(errs...)
+}
+
+// carries tells whether the member's team does an operation.
+func (m *Member) carries(op *collective.Op) bool {
+	switch {
+	case m.ally() == nil:
+		return false
+	case op.Kind > collective.ReduceScatter:
+		return true
+	case op.Type >= collective.Float8E4M3:
+		return false // which not every NCCL has
+	}
+	return !m.Calls.collectives.Exact || exact(op)
+}
+
+// exact tells whether a reduction has one result, whatever the order in which it is made.
+func exact(op *collective.Op) bool {
+	return op.Type <= collective.Uint64 && op.Reduction <= collective.Min
+}
+
+// ally is the member's team, or nil.
+func (m *Member) ally() backend.Team {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.team
+}
+
+// lend is begin with memory where it is. What no team does is copied.
+func (v *visit) lend(spans []backend.Span, done func(error)) {
+	if v.begun.Swap(true) {
+		done(nil)
+		return
+	}
+	v.done = done
+	for i, s := range v.slots {
+		if err := s.fill(spans[i]); err != nil {
+			for _, q := range v.parts {
+				q.m.fail(err)
+			}
+			v.done = func(error) { done(err) }
+			break
+		}
+	}
+	v.arrive()
+}
+
+// fill gives an operation its memory.
+func (s slot) fill(x backend.Span) error {
+	op := &s.part.ops[s.op]
+	if s.kind != scales && s.part.m.carries(op) {
+		s.part.spans[s.op][s.kind] = x
+		return nil
+	}
+	bytes, err := x.Bytes()
+	switch s.kind {
+	case sends:
+		op.Send = bytes
+	case receives:
+		op.Recv = bytes
+	case scales:
+		op.Scale = bytes
+	}
+	return err
+}
+
+// teamKinds are the kinds as a team numbers them.
+var teamKinds = map[collective.Kind]backend.TeamKind{
+	collective.AllReduce: backend.TeamAllReduce, collective.Reduce: backend.TeamReduce, collective.ReduceScatter: backend.TeamReduceScatter,
+	collective.Broadcast: backend.TeamBroadcast, collective.AllGather: backend.TeamAllGather, collective.AllToAll: backend.TeamAllToAll,
+	collective.Gather: backend.TeamGather, collective.Scatter: backend.TeamScatter, collective.Send: backend.TeamSend, collective.Recv: backend.TeamRecv,
+}
+
+// lent is an operation as the team does it.
+func (q *part) lent(i int) backend.TeamOp {
+	op := &q.ops[i]
+	t := backend.TeamOp{
+		Kind: teamKinds[op.Kind], Type: uint8(op.Type), Count: op.Count, Root: op.Root, Send: q.spans[i][sends], Recv: q.spans[i][receives],
+	}
+	switch {
+	case op.Kind > collective.ReduceScatter:
+		t.Type, t.Count = uint8(collective.Uint8), op.Count*op.Type.Size() // bytes are bytes
+	case op.Reduction == collective.PreMulSum:
+		t.Scale = op.Scale
+	default:
+		t.Reduction = uint8(op.Reduction)
+	}
+	return t
+}
+
+// divide returns what the member's team does, and what package collective does.
+func (q *part) divide() (lent []backend.TeamOp, rest []collective.Op) {
+	for i := range q.ops {
+		op := &q.ops[i]
+		switch {
+		case !q.m.carries(op):
+			rest = append(rest, *op)
+		case op.Count > 0:
+			lent = append(lent, q.lent(i))
+			if op.Kind <= collective.ReduceScatter && !exact(op) {
+				q.m.Calls.collectives.Rounded.Store(true)
+			}
+		}
+	}
+	return lent, rest
+}

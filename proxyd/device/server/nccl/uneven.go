@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/collective"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/handles"
+)
+
+// ErrUneven means that ranks have not issued the same: what the others have issued waits for them, behind their gates.
+var ErrUneven = errors.New("its ranks have not issued the same")
+
+// issued is what the ranks of a communicator that are here have issued.
+type issued struct {
+	collectives map[int]uint64
+	sends       map[[2]int]uint64 // from, to
+	receives    map[[2]int]uint64
+}
+
+// handleMask is the part of a handle that counts have.
+const handleMask = 1<<handles.ClassShift - 1
+
+// Uneven tells whether ranks that are here have issued different numbers of operations. The gates are shut. So it is known at once
+// that work will not end, and the gates open again.
+func Uneven(all []*Calls) error {
+	lines := map[*collective.Comm]*issued{}
+	for _, p := range all {
+		if p.IsGone() {
+			continue
+		}
+		counts, err := p.Ring.Counts()
+		if err != nil {
+			continue // it is gone
+		}
+		members := map[uint64]*Member{}
+		hs, ms := handles.Sorted(&p.Members)
+		for i, h := range hs {
+			members[uint64(h)&handleMask] = ms[i]
+			ms[i].counted(lines)
+		}
+		for key, n := range counts {
+			c := wire.ParseCount(key)
+			if m := members[c.Comm]; m != nil {
+				m.counted(lines).add(m.rank, c, n)
+			}
+		}
+	}
+	for c, l := range lines {
+		if c.Err() == nil && !l.isEven() {
+			return fmt.Errorf("communicator %s: %w", c.ID(), ErrUneven)
+		}
+	}
+	return nil
+}
+
+// counted is that of its communicator. The counts of one that is not ready are nobody's.
+func (m *Member) counted(lines map[*collective.Comm]*issued) *issued {
+	none := &issued{map[int]uint64{}, map[[2]int]uint64{}, map[[2]int]uint64{}}
+	comm, err := m.Communicator()
+	if err != nil || !m.Connected() {
+		return none
+	}
+	if lines[comm] == nil {
+		lines[comm] = none
+	}
+	l := lines[comm]
+	if _, known := l.collectives[m.rank]; !known {
+		l.collectives[m.rank] = 0
+	}
+	return l
+}
+
+func (l *issued) add(rank int, c wire.Count, n uint64) {
+	switch c.Kind {
+	case wire.CountCollective:
+		l.collectives[rank] = n
+	case wire.CountSend:
+		l.sends[[2]int{rank, c.Peer}] = n
+	case wire.CountRecv:
+		l.receives[[2]int{c.Peer, rank}] = n
+	}
+}
+
+// isEven compares those that are here.
+func (l *issued) isEven() bool {
+	first, some := uint64(0), false
+	for _, n := range l.collectives {
+		if some && n != first {
+			return false
+		}
+		first, some = n, true
+	}
+	for _, both := range [][2]map[[2]int]uint64{{l.sends, l.receives}, {l.receives, l.sends}} {
+		for pair, n := range both[0] {
+			_, from := l.collectives[pair[0]]
+			_, to := l.collectives[pair[1]]
+			if from && to && both[1][pair] != n {
+				return false
+			}
+		}
+	}
+	return true
+}
