@@ -16,35 +16,34 @@ import (
 
 const capsuleLink = "eth0"
 
-// attachment is a capsule being attached.
+// attachment is a capsule that is being attached.
 type attachment struct {
 	*Overlay
 	name    string
 	addr    netip.Addr
-	capsule *os.File // its network namespace
+	capsule *os.File // the capsule's network namespace
 	link    netlink.Link
 }
 
-// attaching is how a capsule gets its eth0, top to bottom. Each step can be repeated, and
-// what it made is found by Sweep: an interface is in our group from its first moment.
+// attaching lists the steps that give a capsule its eth0. Each step can be repeated. Sweep finds
+// what an interrupted step left, because an interface is in our group from its creation on.
 var attaching = []struct {
 	name string
 	do   func(*attachment) error
 }{
 	{"interface", (*attachment).makePair},
 	{"alias", (*attachment).label},
-	{"firewall", func(a *attachment) error { return a.writeFirewall() }}, // before a packet can come
+	{"firewall", func(a *attachment) error { return a.writeFirewall() }}, // before the first packet can arrive
 	{"the node's end", func(a *attachment) error { return a.connect(a.link, a.addr) }},
 	{"the capsule's end", (*attachment).configure},
 }
 
-// Attach gives the capsule whose first process is pid an eth0 with the address addr/32, a
-// default route, and a way in: from this node, and from capsules of its job. name is
-// JOB.NUMBER, unique on this node. It may be called again, for the same capsule or, with
-// the same name, for its successor. Capsule.Spec.Address stays empty, and the capsule
-// must have no eth0 of somebody else.
+// Attach gives the capsule whose first process is pid an eth0 with the address addr/32, a default
+// route, and reachability from this node and from capsules of its job. name is JOB.NUMBER, unique
+// on this node. Attach may be called again, for the same capsule or, with the same name, for its
+// successor. Capsule.Spec.Address stays empty, and the capsule must not have another eth0.
 //
-// What SetPeers was told of addr no longer holds: it is here.
+// Attach replaces what SetPeers said about addr: the address is on this node now.
 func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.Addr) error {
 	job, err := jobOf(name)
 	if err != nil {
@@ -75,8 +74,8 @@ func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.A
 	})
 }
 
-// makePair finds the capsule's interface or makes it. One of the same name that leads to
-// another capsule is a predecessor's.
+// makePair returns the capsule's interface, and creates the pair if needed. An interface of the
+// same name that leads to another capsule is left of a predecessor and is removed.
 func (a *attachment) makePair() error {
 	var inside netlink.Link
 	err := within(a.capsule, func() (err error) {
@@ -96,7 +95,7 @@ func (a *attachment) makePair() error {
 			a.link = l
 			return nil
 		}
-		inside = nil // goes with the other end
+		inside = nil // removed together with the other end
 	}
 	if l != nil {
 		if l.Attrs().Group != group {
@@ -127,7 +126,7 @@ func (a *attachment) label() error {
 	return netlink.LinkSetAlias(a.link, alias(a.name, a.addr))
 }
 
-// connect makes the node's end of a capsule's veth lead to the capsule.
+// connect routes the node's end of a capsule's veth to the capsule.
 func (o *Overlay) connect(l netlink.Link, addr netip.Addr) error {
 	name := l.Attrs().Name
 	err := errors.Join(
@@ -147,7 +146,7 @@ func (o *Overlay) connect(l netlink.Link, addr netip.Addr) error {
 	return o.direct(l, addr)
 }
 
-// configure sets up the capsule's end.
+// configure sets up the capsule's end of the veth.
 func (a *attachment) configure() error {
 	return within(a.capsule, func() error {
 		if err := sysctl("ipv6", capsuleLink, "disable_ipv6", "1"); err != nil {
@@ -170,7 +169,7 @@ func (a *attachment) configure() error {
 	})
 }
 
-// neighbour says for good which MAC has an address.
+// neighbour adds a permanent neighbour entry: addr has mac.
 func (o *Overlay) neighbour(l netlink.Link, addr netip.Addr, mac []byte) error {
 	return netlink.NeighSet(&netlink.Neigh{
 		LinkIndex: l.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: ipOf(addr), HardwareAddr: mac,
@@ -184,8 +183,8 @@ func (o *Overlay) direct(l netlink.Link, addr netip.Addr) error {
 	})
 }
 
-// Detach removes what the node has of a capsule, which may be gone already: then most of
-// it went with it. It may be called again, and for a capsule that never was.
+// Detach removes what the node has of a capsule. The capsule may be gone already, and most of its
+// network with it. Detach may be called again, and for a capsule that never existed.
 func (o *Overlay) Detach(ctx context.Context, name string) error {
 	if _, err := jobOf(name); err != nil {
 		return err
@@ -207,7 +206,7 @@ func (o *Overlay) Detach(ctx context.Context, name string) error {
 	})
 }
 
-// find returns an interface of the thread's namespace, nil if there is none.
+// find returns an interface of the thread's namespace; nil if there is none.
 func find(name string) (netlink.Link, error) {
 	l, err := netlink.LinkByName(name)
 	if gone(err) {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errGiven says that somebody gave the job's addresses back while we took them.
+// errGiven means that the job's addresses were given back while they were being taken.
 var errGiven = errors.New("given back meanwhile")
 
 const (
@@ -45,25 +45,25 @@ func parseIntention(s string) (b block, nonce string, ok bool) {
 	return b, nonce, nonce != ""
 }
 
-// sizes are how many sizes of blocks there are if each has 2^share addresses.
+// sizes returns the number of block sizes, if each size has 2^share addresses.
 func (p *Pool) sizes(share int) int { return min(biggest, share) + 1 }
 
-// address is the i-th of a block.
+// address returns address i of a block.
 func (p *Pool) address(b block, i int) netip.Addr {
 	base := binary.BigEndian.Uint32(p.space.Addr().AsSlice())
 	offset := uint32(b.size)<<p.share | uint32(b.index)<<b.size | uint32(i)
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, base|offset)))
 }
 
-// usable tells whether a block has neither the first nor the last address of the range,
-// which some programs take for the network's own and for broadcast.
+// usable tells whether a block avoids the first and the last address of the range, which some
+// programs take for the network and the broadcast address.
 func (p *Pool) usable(b block) bool {
 	last := p.address(b, 1<<b.size-1)
 	return p.address(b, 0) != p.space.Addr() && p.space.Contains(last.Next())
 }
 
-// candidates are the blocks that a job tries: from a place that its name says, those
-// first of which nobody seems to have had one, and bigger ones in the end.
+// candidates returns the blocks that a job tries, in order: from a start that depends on the
+// job's name, first blocks that seem unused so far, at last larger blocks.
 func (p *Pool) candidates(job string, size int, seen map[string]bool) iter.Seq[block] {
 	sum := sha256.Sum256([]byte(job))
 	start := binary.BigEndian.Uint64(sum[:])
@@ -89,7 +89,8 @@ func (p *Pool) take(ctx context.Context, job string, size int) (block, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return block{}, err
 	}
-	// From here on by descriptor: whoever moves the folder away moves us with it.
+	// By descriptor from here on: if another process moves the folder, this process still works
+	// in it.
 	dir, err := openFolder(path)
 	if err != nil {
 		return block{}, given(err)
@@ -103,7 +104,7 @@ func (p *Pool) take(ctx context.Context, job string, size int) (block, error) {
 	} else if !ok {
 		if err := p.claim(ctx, dir, job, size); err != nil {
 			if errors.Is(err, ErrExhausted) {
-				_ = unix.Rmdir(path) // not if somebody is at work in it
+				_ = unix.Rmdir(path) // fails if another process works in the folder
 			}
 			return block{}, err
 		}
@@ -115,8 +116,8 @@ func (p *Pool) take(ctx context.Context, job string, size int) (block, error) {
 	return b, err
 }
 
-// adopt decides for a claim that somebody made for this job and died, if there is one.
-// If he lives, it is as if he had decided.
+// adopt decides in favour of a claim that a killed process made for this job, if there is one. If
+// that process still runs, the result is the same as its own decision.
 func (p *Pool) adopt(dir *folder, job string) (bool, error) {
 	entries, err := dir.names()
 	if err != nil {
@@ -132,7 +133,7 @@ func (p *Pool) adopt(dir *folder, job string) (bool, error) {
 	return false, nil
 }
 
-// claim claims a block and decides for it, unless somebody else has decided by then.
+// claim claims a block and decides in its favour, unless another process has decided by then.
 func (p *Pool) claim(ctx context.Context, dir *folder, job string, size int) error {
 	nonce := rand.Text()
 	claim := nonce + newSuffix
@@ -182,8 +183,8 @@ func (p *Pool) claim(ctx context.Context, dir *folder, job string, size int) err
 func (p *Pool) enter(dir *folder, claim string, b block, job, nonce string) (bool, error) {
 	target := filepath.Join(p.dir, "blocks", b.String())
 	err := unix.Renameat(int(dir.Fd()), claim, unix.AT_FDCWD, target)
-	// Not every file system renames to an empty folder, and NFS may tell of a request
-	// that it repeated: there it failed, and the first time it had not.
+	// Not every file system can rename to an empty folder. And NFS may report the failure of a
+	// request that it repeated, although the first request succeeded.
 	if notEmpty(err) && unix.Rmdir(target) == nil {
 		err = unix.Renameat(int(dir.Fd()), claim, unix.AT_FDCWD, target)
 	}
@@ -199,8 +200,8 @@ func (p *Pool) enter(dir *folder, claim string, b block, job, nonce string) (boo
 	return true, syncFolder(filepath.Join(p.dir, "blocks"))
 }
 
-// settleClaim decides for a claim that was made, or takes it back if the job has another
-// block by now. After an error it is left alone: it may have been decided for.
+// settleClaim decides in favour of a claim, or removes the claim if the job has another block by
+// now. After an error it leaves the claim alone: the decision may have been made.
 func (p *Pool) settleClaim(dir *folder, b block, job, nonce string) error {
 	intention := b.String() + "~" + nonce
 	if err := p.decide(dir, intention); err != nil {
@@ -213,7 +214,7 @@ func (p *Pool) settleClaim(dir *folder, b block, job, nonce string) error {
 	return errors.Join(p.release(b, job, nonce), dir.remove(intention))
 }
 
-// decide says that the job has the block of an intention, unless it has one already.
+// decide gives the job the block of an intention, unless the job has a block already.
 func (p *Pool) decide(dir *folder, intention string) error {
 	p.step("decide " + intention)
 	err := unix.Linkat(int(dir.Fd()), intention, int(dir.Fd()), decided, 0)
@@ -229,7 +230,7 @@ func (p *Pool) claimed(b block, job, nonce string) bool {
 	return err == nil
 }
 
-// release removes a claim from its block, and the block if it is nobody's then.
+// release removes a claim from its block, and removes the block's folder if it is empty then.
 func (p *Pool) release(b block, job, nonce string) error {
 	path := filepath.Join(p.dir, "blocks", b.String())
 	p.step("release " + b.String())
@@ -243,7 +244,7 @@ func (p *Pool) release(b block, job, nonce string) error {
 	return nil
 }
 
-// given turns the failures of work in a folder that was removed into errGiven.
+// given turns errors of work in a removed folder into errGiven.
 func given(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
 		return fmt.Errorf("%w: %w", errGiven, err)

@@ -57,7 +57,7 @@ import (
 type firewall struct {
 	space    netip.Prefix
 	capsules []local
-	homes    map[netip.Addr]netip.Addr // capsules elsewhere, with their nodes
+	homes    map[netip.Addr]netip.Addr // capsules on other nodes, with their nodes
 	macs     map[string]netip.Addr     // MAC to node
 	guarded  []string
 	nodes    []netip.Addr
@@ -67,17 +67,17 @@ type firewall struct {
 
 const (
 	tableName = "singularity"
-	jobPrefix = "job_" // and so not the start of "jobs"
+	jobPrefix = "job_" // the underscore distinguishes it from "jobs"
 )
 
 func table(family nftables.TableFamily) *nftables.Table {
 	return &nftables.Table{Family: family, Name: tableName}
 }
 
-// transaction begins one; Flush of what it returns carries it out, whole or not at all.
+// transaction starts a transaction; Flush of the result applies all of it or nothing.
 func transaction() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		// A batch goes out as one message, and every command in it is answered.
+		// A batch is sent as one message, and every command in it is answered.
 		return errors.Join(c.SetWriteBuffer(8<<20), c.SetReadBuffer(8<<20))
 	}))
 }
@@ -96,8 +96,8 @@ func (f firewall) write() error {
 	return c.Flush()
 }
 
-// renew gives a transaction an empty table. To add it first makes it a table that can be
-// deleted.
+// renew gives a transaction an empty table. It adds the table first, so that the deletion cannot
+// fail.
 func renew(c *nftables.Conn, family nftables.TableFamily) *nftables.Table {
 	t := c.AddTable(table(family))
 	c.DelTable(t)
@@ -141,7 +141,7 @@ func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
 	} {
 		set := &nftables.Set{Table: t, Name: s.name, KeyType: s.kind, Concatenation: s.name == "capsules" || s.name == "homes"}
 		if s.kind == nftables.TypeIFName {
-			set.KeyByteOrder = binaryutil.NativeEndian // without it nft shows the names as ""
+			set.KeyByteOrder = binaryutil.NativeEndian // without this, nft shows the names as ""
 		}
 		if err := fill(c, set, s.elements); err != nil {
 			return err
@@ -165,8 +165,9 @@ func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
 	return fill(c, &nftables.Set{Table: t, Name: "jobs", KeyType: nftables.TypeIPAddr, DataType: nftables.TypeVerdict, IsMap: true}, jobs)
 }
 
-// fill makes a set with elements. For one that says its size the kernel has a faster kind;
-// nothing is ever added to it. The length of a message's list is kept in 16 bits.
+// fill creates a set with elements. The kernel has a faster kind of set if the size is given; no
+// element is added later. The length of a message's list has 16 bits, so elements are sent in
+// parts.
 func fill(c *nftables.Conn, s *nftables.Set, elements []nftables.SetElement) error {
 	s.Size = uint32(len(elements))
 	if err := c.AddSet(s, nil); err != nil {
@@ -218,8 +219,8 @@ func (f firewall) chains(c *nftables.Conn, t *nftables.Table) {
 	}
 }
 
-// readFirewall reads what only the table knows: the jobs' capsules, and the interfaces on
-// which we have turned forwarding on.
+// readFirewall reads the state that only the table has: the jobs' capsules, and the interfaces on
+// which this package has enabled forwarding.
 func readFirewall() (jobs map[string][]netip.Addr, guarded []string, err error) {
 	c, err := transaction()
 	if err != nil {
@@ -254,7 +255,7 @@ func readFirewall() (jobs map[string][]netip.Addr, guarded []string, err error) 
 	return jobs, guarded, nil
 }
 
-// has tells whether there is a table of ours.
+// has tells whether our table exists.
 func has(c *nftables.Conn, family nftables.TableFamily) (bool, error) {
 	all, err := c.ListTablesOfFamily(family)
 	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName }), err

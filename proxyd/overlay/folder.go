@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder is a job's folder, wherever it is moved. To remove what is not there is no error.
+// folder is a job's folder, by descriptor, so that it may be moved. Removing a missing file is no
+// error.
 type folder struct{ *os.File }
 
 func openFolder(path string) (*folder, error) {
@@ -21,7 +22,7 @@ func openFolder(path string) (*folder, error) {
 	return &folder{f}, err
 }
 
-// names lists the folder as it is now.
+// names lists the folder anew.
 func (d *folder) names() ([]string, error) {
 	if _, err := d.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (d *folder) mkdir(name string) error {
 	return nil
 }
 
-// write makes a file, which is on the disk when it returns.
+// write creates a file, durably.
 func (d *folder) write(name, content string) error {
 	fd, err := unix.Openat(int(d.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -86,7 +87,7 @@ func syncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readNames lists a folder, hidden names left out.
+// readNames lists a folder without hidden names.
 func readNames(path string) ([]string, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -94,7 +95,7 @@ func readNames(path string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") { // .nfs…: a file that somebody still has open
+		if !strings.HasPrefix(e.Name(), ".") { // .nfs…: a removed file that is still open
 			names = append(names, e.Name())
 		}
 	}

@@ -13,21 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// criuMark is the mark of the packets that CRIU itself makes a socket send (SOCCR_MARK).
+// criuMark is the mark of packets that CRIU itself sends from a socket (SOCCR_MARK).
 const criuMark = 0xC114
 
-// Lock cuts the network namespace of the process pid off: nothing comes in and nothing
-// goes out, by lo either, but what CRIU sends. Connections live on and notice a delay,
-// which is at most as long again as the lock if something was under way when it began.
-// Between the first dump or restore of a job's capsules and the last one, each must be
-// locked: the kernel of one that is not there yet, or no longer, would answer the others'
-// packets with resets. It takes effect at once and whole. It may be called again.
+// Lock isolates the network namespace of the process pid: no packet enters or leaves, also not by
+// lo, except packets of CRIU. Connections survive and notice a delay, which is at most twice the
+// time of the lock if data was on its way. From the first dump or restore of a job's capsules to
+// the last, each capsule must be locked: the kernel of a missing capsule would answer packets of
+// other capsules with resets. Lock takes effect at once. It may be called again.
 //
-// Where a packet is dropped on its way out matters. In the output hook a program sees
-// EPERM from its send, unless it is TCP's, which tries again. At the interface a program
-// sees nothing; but TCP takes that for a full queue, probes twice a second, and gives the
-// connection up after tcp_retries2 probes, which is eight seconds. So TCP is dropped in the
-// one place, and the rest in the other.
+// The hook in which a packet is dropped matters. In the output hook a program gets EPERM from its
+// send, except with TCP, which retries. At the interface a program notices nothing; but TCP takes
+// the drop for a full queue, probes twice a second, and gives the connection up after
+// tcp_retries2 probes, which is eight seconds. So TCP is dropped in the output hook, and all else
+// at the interface.
 func Lock(pid int) error {
 	err := lock(pid, true)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // before Linux 5.16
@@ -39,7 +38,7 @@ func Lock(pid int) error {
 	return nil
 }
 
-// lock is Lock with a hook at the interfaces, or for kernels without one.
+// lock implements Lock with a hook at the interfaces, or without one for older kernels.
 func lock(pid int, egress bool) error {
 	return inside(pid, func(c *nftables.Conn) error {
 		var everything, tcp rule
@@ -65,8 +64,8 @@ func lock(pid int, egress bool) error {
 	})
 }
 
-// shut makes a chain that drops what a rule says, except CRIU's packets. A rule and not the
-// chain's policy: policies come into force one after the other.
+// shut creates a chain that drops what a rule matches, except CRIU's packets. It uses a rule and
+// not the chain's policy, because policies of several chains take effect one after the other.
 func shut(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	chain.Type, chain.Priority = nftables.ChainTypeFilter, nftables.ChainPriorityRaw
 	c.AddChain(chain)
@@ -75,7 +74,7 @@ func shut(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	}
 }
 
-// Unlock takes Lock back. It may be called for a process whose network is not locked.
+// Unlock undoes Lock. It may be called for a process whose network is not locked.
 func Unlock(pid int) error {
 	err := inside(pid, func(c *nftables.Conn) error {
 		for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyNetdev} {
@@ -101,7 +100,7 @@ func Locked(pid int) (locked bool, err error) {
 	return locked, nil
 }
 
-// inside runs f, with a transaction to carry out, in the network namespace of a process.
+// inside runs f with a new transaction in the network namespace of a process.
 func inside(pid int, f func(*nftables.Conn) error) error {
 	node, err := ownNetns()
 	if err != nil {

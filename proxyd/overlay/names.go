@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// group marks our interfaces from the moment in which they are made ("sing").
+	// group marks our interfaces from their creation on ("sing").
 	group = 0x73696e67
-	// protocol marks our routes; /etc/iproute2/rt_protos has no name for it.
+	// protocol marks our routes; /etc/iproute2/rt_protos has no name for 83.
 	protocol = 83
-	// vxlanName is no capsule's: those have a dot.
+	// vxlanName differs from all capsules' interfaces, which have a dot in the name.
 	vxlanName = "singvx"
 	probeName = "singprobe"
 
@@ -29,12 +29,12 @@ const (
 	maxLink     = 15 // IFNAMSIZ less the NUL
 )
 
-// gateway is what every capsule sees beyond its eth0, on every node.
+// gateway is the default gateway of every capsule, on every node.
 var gateway = netip.AddrFrom4([4]byte{169, 254, 1, 1})
 
 var validJob = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// checkJob refuses what cannot be a job in the names of sets and files.
+// checkJob refuses a text that cannot be a job in names of sets and files.
 func checkJob(job string) error {
 	if !validJob.MatchString(job) {
 		return fmt.Errorf("job %q: want letters, digits, '.', '_' and '-', up to 64", job)
@@ -51,8 +51,8 @@ func jobOf(name string) (string, error) {
 	return name[:dot], nil
 }
 
-// linkName is the node's end of a capsule's veth: readable where that fits. A name has no
-// '~', so that no readable one equals a hash.
+// linkName returns the name of the node's end of a capsule's veth: the capsule's name if it fits,
+// else a hash with '~', which no capsule's name contains.
 func linkName(name string) string {
 	if len(linkPrefix)+len(name) <= maxLink {
 		return linkPrefix + name
@@ -62,7 +62,7 @@ func linkName(name string) string {
 	return (linkPrefix + "~" + hash)[:maxLink]
 }
 
-// alias is what an interface of the node says of its capsule.
+// alias returns the alias of an interface, which names its capsule.
 func alias(name string, addr netip.Addr) string {
 	return aliasPrefix + name + " " + addr.String()
 }
@@ -81,7 +81,7 @@ func parseAlias(s string) (name string, addr netip.Addr, ok bool) {
 	return name, addr, err == nil
 }
 
-// The MACs are made from addresses: nobody has to ask for them.
+// MACs are computed from addresses, so no query is needed.
 func capsuleMAC(a netip.Addr) net.HardwareAddr { return mac(0x53, a) }
 func nodeMAC(a netip.Addr) net.HardwareAddr    { return mac(0x56, a) }
 func gatewayMAC() net.HardwareAddr             { return mac(0x47, gateway) }
@@ -110,15 +110,15 @@ func addrOf(ip net.IP) (netip.Addr, bool) {
 	return a, ok
 }
 
-// local is a capsule that has an interface on this node.
+// local is a capsule with an interface on this node.
 type local struct {
 	name string
 	addr netip.Addr
 	link netlink.Link
 }
 
-// links returns the capsules of the thread's namespace, and those of our interfaces that
-// nobody finished making.
+// links returns the capsules of the thread's namespace, and our interfaces that were never
+// completed.
 func links() (locals []local, unfinished []netlink.Link, err error) {
 	all, err := dump(netlink.LinkList)
 	if err != nil {

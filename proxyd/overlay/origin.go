@@ -10,27 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node that was taken for dead may be alive behind a network that failed, and its
-// capsules with it. When the network is back, such a capsule goes on sending to peers
-// that were restored meanwhile, from the address that is now a restored capsule's. TCP
-// would take its bytes for the other's: sequence numbers fit, since both went on from
-// the same checkpoint.
+// A node that was taken for dead may run on behind a failed network, with its capsules. When the
+// network is back, such a capsule sends packets to peers that were restored elsewhere meanwhile,
+// from an address that now belongs to a restored capsule. TCP would accept its bytes, because the
+// sequence numbers continue from the same checkpoint.
 //
-// So the firewall drops what has a capsule's address and comes from a node on which that
-// capsule is not known to be. A node is known by its MAC: in vxlan that is made from its
-// address, else the neighbour table has it. A MAC that no node is known by is let pass: a
-// bond may send from several, and to be sure of them is not worth a job that hangs. What
-// is sent to a capsule that has moved is not passed on by the node it has left; therefore
-// a stray packet only meets nodes of its own job, and those have known its node.
+// So the firewall drops packets with a capsule's address that come from a node on which that
+// capsule is not known to be. A node is known by its MAC: with vxlan the MAC is computed from the
+// node's address, else the neighbour table has it. Packets from an unknown MAC pass: a bond may
+// send from several MACs, and a false drop would make a job hang. A node does not forward packets
+// to a capsule that has moved away, so a stray packet only meets nodes of its own job, which know
+// its node.
 
-// learn returns the nodes by their MACs. Who was seen once stays: the kernel forgets a
-// neighbour that nobody talks to, and that is just when it is needed.
+// learn returns the known nodes by their MACs. A MAC that was seen once is kept: the kernel
+// forgets idle neighbours, and those are just the ones that matter here.
 func (o *Overlay) learn() map[string]netip.Addr {
 	nodes := o.nodes()
 	for node := range nodes {
 		o.macs[string(nodeMAC(node))] = node
 	}
-	// Without the list there are fewer MACs, which is no reason to fail.
+	// Without the list fewer MACs are known, which is no reason to fail.
 	neighbours, _ := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(0, netlink.FAMILY_V4) })
 	for _, n := range neighbours {
 		const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
@@ -41,8 +40,8 @@ func (o *Overlay) learn() map[string]netip.Addr {
 	return o.macs
 }
 
-// meet makes the kernel find out the MACs of neighbours, for learn. They answer when they
-// like: until then their packets pass.
+// meet makes the kernel look up the MACs of neighbours, for learn. Packets of a neighbour pass
+// until its MAC is known.
 func meet(nodes map[netip.Addr]path) {
 	for node, p := range nodes {
 		if p.gateway || p.here {

@@ -12,53 +12,52 @@ import (
 	"sync"
 )
 
-// What Config.Mode can be.
+// Values of Config.Mode.
 const (
-	ModeAuto  = "auto"  // routes to neighbours, vxlan to the others
-	ModeRoute = "route" // routes; a node that is no neighbour is an error
-	ModeVXLAN = "vxlan" // vxlan to all, for networks that drop addresses they do not know
+	ModeAuto  = "auto"  // routes to neighbours, vxlan to other nodes
+	ModeRoute = "route" // routes only; a node that is no neighbour is an error
+	ModeVXLAN = "vxlan" // vxlan to all nodes, for networks that drop unknown addresses
 )
 
-// Config is how a node takes part. Range, VNI and Port are the same on all nodes.
+// Config says how a node takes part. Range, VNI and Port are the same on all nodes.
 type Config struct {
-	Range  netip.Prefix // the capsules' addresses; the zero Prefix is DefaultRange
-	Mode   string       // "" is ModeAuto
-	Device string       // has the address by which other nodes know this one; "" is the default route's, or the only one
-	Node   netip.Addr   // that address, as Peer.Node has it elsewhere; the zero Addr is Device's first
-	VNI    int          // 0 is DefaultVNI
-	Port   int          // of vxlan, UDP; nothing else on the nodes may use it. 0 is DefaultPort
+	Range  netip.Prefix // addresses of capsules; the zero Prefix stands for DefaultRange
+	Mode   string       // "" stands for ModeAuto
+	Device string       // interface with the address by which other nodes know this node; "" stands for that of the default route, or the only one
+	Node   netip.Addr   // that address, equal to Peer.Node on other nodes; the zero Addr stands for Device's first
+	VNI    int          // 0 stands for DefaultVNI
+	Port   int          // UDP port of vxlan, used by nothing else on the nodes; 0 stands for DefaultPort
 }
 
-// What a Config's zero values stand for.
+// Defaults of Config.
 const (
 	DefaultVNI  = 0x5347
 	DefaultPort = 8477
 )
 
-// DefaultRange is one that no host on the internet has (RFC 6598).
+// DefaultRange is not used by hosts on the internet (RFC 6598).
 var DefaultRange = netip.MustParsePrefix("100.64.0.0/10")
 
 var (
-	// ErrNotNeighbour says that a node cannot be reached without a gateway, and that
-	// the mode is ModeRoute.
+	// ErrNotNeighbour means that a node is behind a gateway and the mode is ModeRoute.
 	ErrNotNeighbour = errors.New("not a neighbour, and mode is route")
-	// ErrUnreachable says that this node has no route to another.
+	// ErrUnreachable means that this node has no route to another node.
 	ErrUnreachable = errors.New("no route")
 )
 
-// MissingError says what a node lacks.
+// MissingError names a feature that the node lacks.
 type MissingError struct {
 	What string // "nftables", "veth", "vxlan", "root"
-	Hint string // what to do about it
-	Err  error  // what the kernel said
+	Hint string // what an administrator can do
+	Err  error  // the kernel's error
 }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s: %v (%s)", e.What, e.Err, e.Hint) }
 
-// Unwrap returns what the kernel said.
+// Unwrap returns the kernel's error.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// RangeError says that the capsules' addresses are in use on this node.
+// RangeError means that addresses of the capsules' range are in use on this node.
 type RangeError struct {
 	Range netip.Prefix
 	By    string // "route 100.64.0.0/24 dev tun0"
@@ -68,32 +67,32 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("range %s of the capsules overlaps %s (choose another one, the same on all nodes)", e.Range, e.By)
 }
 
-// Peer tells where a capsule is.
+// Peer says on which node a capsule is.
 type Peer struct {
-	Address netip.Addr // the capsule's
-	Node    netip.Addr // of the node that it is on
+	Address netip.Addr // address of the capsule
+	Node    netip.Addr // address of its node
 }
 
-// Overlay is this node's part in the network of capsules. It is safe for concurrent use.
-// There is one for a node: two would undo each other's firewall.
+// Overlay is this node's part of the network of capsules. It is safe for concurrent use. A node
+// must have only one: two would overwrite each other's firewall.
 type Overlay struct {
 	cfg   Config
 	ns    *os.File // the node's network namespace
 	notes []string
-	link  string // has the node's address
+	link  string // interface with the node's address
 	mtu   int    // of capsules
 
 	mu    sync.Mutex
-	jobs  map[string]map[netip.Addr]netip.Addr // a job's capsules on other nodes, with these
-	macs  map[string]netip.Addr                // nodes by their MACs
-	guard []string                             // interfaces on which we have turned forwarding on
+	jobs  map[string]map[netip.Addr]netip.Addr // for each job, its capsules on other nodes, with these nodes
+	macs  map[string]netip.Addr                // nodes by MAC
+	guard []string                             // interfaces on which this package has enabled forwarding
 }
 
-// Open probes this node and takes over what a former process left. It needs root. What
-// is missing is in the error, each a *MissingError; a *RangeError says that the
-// capsules' addresses are in use.
+// Open probes this node and takes over the state of an earlier process. It needs root. The error
+// contains a *MissingError for each missing feature; a *RangeError means that the capsules'
+// addresses are in use.
 //
-// Call then SetPeers for each job that lives, and Sweep.
+// Afterwards call SetPeers for each live job, then Sweep.
 func Open(cfg Config) (*Overlay, error) {
 	ns, err := ownNetns()
 	if err != nil {
@@ -107,7 +106,7 @@ func Open(cfg Config) (*Overlay, error) {
 	return o, nil
 }
 
-// open is Open in a network namespace, which it keeps.
+// open is Open in a given network namespace, which the Overlay keeps.
 func open(cfg Config, ns *os.File) (*Overlay, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -144,15 +143,15 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Node is the address by which other nodes know this one.
+// Node returns the address by which other nodes know this node.
 func (o *Overlay) Node() netip.Addr { return o.cfg.Node }
 
-// MTU is that of capsules on this node.
+// MTU returns the MTU of capsules on this node.
 func (o *Overlay) MTU() int { return o.mtu }
 
-// Notes are what Open saw that may keep packets from or off capsules, for an
-// administrator to judge: another table's filter, say.
+// Notes returns findings of Open that may block packets of capsules, for an administrator to
+// judge: for example the filter of another table.
 func (o *Overlay) Notes() []string { return slices.Clone(o.notes) }
 
-// Close releases the handle; what it did to the node stays.
+// Close releases the handle. The node's network stays as it is.
 func (o *Overlay) Close() error { return o.ns.Close() }

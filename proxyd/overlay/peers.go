@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetPeers says where the capsules of a job are, all of them or those of other nodes; what
-// was said of that job before is forgotten. nil says that there are none elsewhere. Call
-// it on every node of a job whenever one of its capsules was put somewhere, before a
-// program runs in it. A node that cannot be reached is an error, and the others are set;
-// the error wraps ErrUnreachable or ErrNotNeighbour, or is a *MissingError.
+// SetPeers sets the nodes of a job's capsules: of all, or of those on other nodes. It replaces
+// what was set for the job before; nil means that there are none on other nodes. Call SetPeers on
+// every node of a job whenever a capsule of it was placed, before a program runs in the capsule.
+// A node that cannot be reached is an error, and the peers on other nodes are set; the error
+// wraps ErrUnreachable or ErrNotNeighbour, or is a *MissingError.
 func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error {
 	if err := checkJob(job); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, known := o.jobs[job]; !known && len(said) == 0 {
-		return nil // as most jobs start: on one node. What is known stays as it is
+		return nil // Most jobs start on one node: nothing changes.
 	}
 	return within(o.ns, func() error {
 		paths, bad := pathsTo(said)
@@ -52,7 +52,7 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 		if len(said) == 0 {
 			delete(o.jobs, job)
 		}
-		// Who does not belong to the job any more is shut out before anything else.
+		// Capsules that left the job are shut out first.
 		err := errors.Join(bad, o.settle(), o.reachAll(said, paths), o.settle())
 		if err != nil {
 			return fmt.Errorf("job %s: %w", job, err)
@@ -61,12 +61,12 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 	})
 }
 
-// path is how the node gets to another one.
+// path describes the way to another node.
 type path struct {
 	link    int
 	src     net.IP
-	gateway bool // there is one between them
-	here    bool // it is this node
+	gateway bool // there is a gateway in between
+	here    bool // the node is this node
 }
 
 func pathsTo(said map[netip.Addr]netip.Addr) (paths map[netip.Addr]path, bad error) {
@@ -89,11 +89,11 @@ func pathsTo(said map[netip.Addr]netip.Addr) (paths map[netip.Addr]path, bad err
 	return paths, bad
 }
 
-// reachAll routes addresses to the nodes that they are on.
+// reachAll routes addresses to their nodes.
 func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]path) (err error) {
 	reported := map[string]bool{}
 	fail := func(bad error) {
-		if !reported[bad.Error()] { // once for each interface, and for each node
+		if !reported[bad.Error()] { // once for each interface and each node
 			reported[bad.Error()] = true
 			err = errors.Join(err, bad)
 		}
@@ -104,7 +104,7 @@ func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]
 		node := said[addr]
 		p, ok := paths[node]
 		if !ok {
-			continue // pathsTo has said why
+			continue // pathsTo has reported the reason
 		}
 		if o.cfg.Mode == ModeVXLAN || p.gateway && o.cfg.Mode == ModeAuto {
 			l, bad := tunnel()
@@ -145,7 +145,7 @@ func (o *Overlay) forwardBy(index int) error {
 	return nil
 }
 
-// nodes are those that capsules are on, of all jobs.
+// nodes returns the nodes with capsules, of all jobs.
 func (o *Overlay) nodes() map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, peers := range o.jobs {
@@ -156,7 +156,7 @@ func (o *Overlay) nodes() map[netip.Addr]bool {
 	return all
 }
 
-// elsewhere are the addresses of all jobs that are on other nodes, with these.
+// elsewhere returns the addresses of all jobs' capsules on other nodes, with these nodes.
 func (o *Overlay) elsewhere() map[netip.Addr]netip.Addr {
 	all := map[netip.Addr]netip.Addr{}
 	for _, peers := range o.jobs {
@@ -165,13 +165,13 @@ func (o *Overlay) elsewhere() map[netip.Addr]netip.Addr {
 	return all
 }
 
-// settle makes the node agree with what is known: no route, tunnel or firewall's entry
-// is left that nobody asked for. It makes no route.
+// settle removes routes, tunnels and entries of the firewall that are not needed any more. It
+// adds no route.
 func (o *Overlay) settle() error {
 	return errors.Join(o.writeFirewall(), o.prune())
 }
 
-// prune removes the routes and tunnels that lead nowhere any more.
+// prune removes routes and tunnels that are not needed any more.
 func (o *Overlay) prune() error {
 	here, _, err := links()
 	if err != nil {
@@ -207,7 +207,7 @@ func ourRoutes() ([]netlink.Route, error) {
 	return slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Dst == nil }), nil
 }
 
-// writeFirewall writes what the firewall must be now.
+// writeFirewall writes the firewall anew.
 func (o *Overlay) writeFirewall() error {
 	here, _, err := links()
 	if err != nil {
@@ -220,7 +220,7 @@ func (o *Overlay) writeFirewall() error {
 	}
 	for _, l := range here {
 		if _, moved := f.homes[l.addr]; moved {
-			continue // it is one that was given up: nobody may hear of it
+			continue // a capsule that was given up: packets from it must not pass
 		}
 		f.capsules = append(f.capsules, l)
 		job, err := jobOf(l.name)

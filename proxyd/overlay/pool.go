@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrExhausted says that the range has no free block of the size that a job needs.
+// ErrExhausted means that the range has no free block of the size that a job needs.
 var ErrExhausted = errors.New("no free addresses")
 
 // Pool gives jobs blocks of addresses. It is a folder that all nodes of the cluster share;
@@ -48,14 +48,15 @@ type Pool struct {
 	space netip.Prefix
 	share int // log2 of the addresses that each size of block has
 
-	step func(string) // what tests hang in before each change to the folder
+	step func(string) // called by tests before each change of the folder
 }
 
-// biggest is log2 of the most nodes that a job can have.
+// biggest is log2 of the largest number of nodes of a job.
 const biggest = 15
 
-// OpenPool opens the pool in dir, which is made if missing. All nodes give the same
-// range; another one than the folder's is an error. Only root may be able to write there.
+// OpenPool opens the pool in dir, and creates dir if it is missing. All nodes must give the same
+// range; a range that differs from the folder's is an error. Only root may have write access to
+// dir.
 func OpenPool(dir string, space netip.Prefix) (*Pool, error) {
 	c := Config{Range: space}
 	if err := c.complete(); err != nil {
@@ -78,7 +79,7 @@ func OpenPool(dir string, space netip.Prefix) (*Pool, error) {
 	return p, nil
 }
 
-// fixRange writes the range down, if no other one is.
+// fixRange writes the range into the folder, if there is none yet.
 func (p *Pool) fixRange() error {
 	path, mine := filepath.Join(p.dir, "range"), filepath.Join(p.dir, "range~"+rand.Text())
 	err := os.WriteFile(mine, []byte(p.space.String()+"\n"), 0o600)
@@ -101,9 +102,9 @@ func (p *Pool) fixRange() error {
 	return nil
 }
 
-// Take returns n addresses for the capsules of a job: those that it has, else new ones.
-// A job keeps them until Give, whoever asks. The error wraps ErrExhausted when there are
-// none, or is that of the file system, and then Take can be called again.
+// Take returns n addresses for the capsules of a job: the job's own, or new ones. A job keeps its
+// addresses until Give. The error wraps ErrExhausted if there are none. After an error of the
+// file system Take can be called again.
 func (p *Pool) Take(ctx context.Context, job string, n int) ([]netip.Addr, error) {
 	if err := checkJob(job); err != nil {
 		return nil, err
@@ -130,8 +131,8 @@ func (p *Pool) Take(ctx context.Context, job string, n int) ([]netip.Addr, error
 	}
 }
 
-// Give takes a job's addresses back; the job is over, everywhere. It may be called again,
-// and for a job that has none.
+// Give releases a job's addresses, when the job is over on all nodes. It may be called again, and
+// for a job without addresses.
 func (p *Pool) Give(ctx context.Context, job string) error {
 	if err := checkJob(job); err != nil {
 		return err
@@ -154,9 +155,8 @@ func (p *Pool) Give(ctx context.Context, job string) error {
 	return nil
 }
 
-// Jobs returns the jobs that have addresses, or that somebody died for while he took
-// some; Give is for those of them that are over. What a Give that was killed has left,
-// Jobs finishes.
+// Jobs returns the jobs that have addresses, or for which a killed process was taking some. Call
+// Give for those that are over. Jobs also completes a Give that was killed.
 func (p *Pool) Jobs() ([]string, error) {
 	gone, err := readNames(filepath.Join(p.dir, "gone"))
 	if err != nil {
@@ -170,7 +170,8 @@ func (p *Pool) Jobs() ([]string, error) {
 	return readNames(filepath.Join(p.dir, "jobs"))
 }
 
-// finish releases what a job's folder speaks of, and removes it. Several may do it at once.
+// finish releases everything named in a job's folder, and removes the folder. Several processes
+// may do so at once.
 func (p *Pool) finish(name string) error {
 	job, _, _ := strings.Cut(name, "~")
 	dir, err := openFolder(filepath.Join(p.dir, "gone", name))
@@ -182,9 +183,9 @@ func (p *Pool) finish(name string) error {
 	}
 	defer dir.Close()
 	for {
-		// Somebody who opened the folder before it was moved may still be at work in it.
-		// First he loses the claims that he could make, then those that he has made: an
-		// intention is written before the claim that it speaks of is renamed.
+		// A process that opened the folder before the move may still work in it. First the claims
+		// that it could still enter are removed, then the entered ones: an intention is written
+		// before the claim is renamed.
 		entries, err := dir.names()
 		if err != nil {
 			return err

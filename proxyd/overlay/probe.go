@@ -16,10 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vxlanOverhead is what vxlan puts around an inner packet: IPv4, UDP, vxlan, Ethernet.
+// vxlanOverhead is the size of the headers that vxlan adds to a packet: IPv4, UDP, vxlan,
+// Ethernet.
 const vxlanOverhead = 50
 
-// probe is how a node is taken possession of, top to bottom.
+// probe lists the steps that take over a node.
 func (o *Overlay) probe() error {
 	if os.Geteuid() != 0 {
 		return &MissingError{"root", "run as root", unix.EPERM}
@@ -56,7 +57,7 @@ func (o *Overlay) probe() error {
 	return err
 }
 
-// findNode completes cfg.Node, and returns the interface that has it.
+// findNode completes cfg.Node, and returns the interface with that address.
 func (o *Overlay) findNode() (netlink.Link, error) {
 	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -70,7 +71,7 @@ func (o *Overlay) findNode() (netlink.Link, error) {
 		}
 		want = l.Attrs().Index
 	} else if !o.cfg.Node.IsValid() {
-		// The kernel's own choice of a way out; a node of a closed network has none.
+		// The kernel's choice for a route to the outside; a node of a closed network has none.
 		if r, err := netlink.RouteGet(net.IPv4(192, 0, 2, 1)); err == nil && len(r) > 0 {
 			want = r[0].LinkIndex
 		}
@@ -99,7 +100,7 @@ func (o *Overlay) findNode() (netlink.Link, error) {
 	return nil, errors.New("no interface has an IPv4 address")
 }
 
-// checkRange refuses a range that hosts of the node's network may have.
+// checkRange refuses a range that hosts of the node's network may use.
 func (o *Overlay) checkRange() error {
 	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -122,7 +123,7 @@ func (o *Overlay) checkRange() error {
 			return &RangeError{o.cfg.Range, by}
 		}
 	}
-	// A VPN's routes may be in a table of its own; its address is not.
+	// A VPN's routes may be in another table; its address is visible.
 	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
@@ -135,12 +136,12 @@ func (o *Overlay) checkRange() error {
 	return nil
 }
 
-// probeVeth makes a pair and removes it; the kernel may load a module for that.
+// probeVeth creates a pair and removes it; the kernel may load a module for that.
 func probeVeth() error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.Group = probeName, group
 	err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: probeName + "2"})
-	if err != nil && !errors.Is(err, unix.EEXIST) { // of a process that died right here
+	if err != nil && !errors.Is(err, unix.EEXIST) { // left by a process that died here
 		return &MissingError{"veth", "needs a kernel with CONFIG_VETH", err}
 	}
 	l, err := netlink.LinkByName(probeName)
@@ -150,14 +151,14 @@ func probeVeth() error {
 	return netlink.LinkDel(l)
 }
 
-// forward lets packets that come in by an interface go on. Where somebody else turned it
-// on, what else he forwards is his affair.
+// forward enables forwarding for packets from an interface. If forwarding was enabled there
+// before, other packets are not our concern.
 func (o *Overlay) forward(link string) error {
 	on, err := readSysctl("ipv4", link, "forwarding")
 	if err != nil || on {
 		return err
 	}
-	// The guard comes first. The firewall is written whole anyway.
+	// The guard comes first; the firewall is written as a whole anyway.
 	if !slices.Contains(o.guard, link) {
 		o.guard = append(o.guard, link)
 		if err := o.writeFirewall(); err != nil {
@@ -167,8 +168,8 @@ func (o *Overlay) forward(link string) error {
 	return sysctl("ipv4", link, "forwarding", "1")
 }
 
-// guarded are the interfaces that still need a guard: an administrator, or docker, who
-// turns forwarding on for the whole node after us means those too.
+// guarded returns the interfaces that still need a guard. A guard ends when an administrator, or
+// docker, enables forwarding for the whole node.
 func (o *Overlay) guarded() []string {
 	if all, err := readSysctl("ipv4", "all", "forwarding"); err == nil && all {
 		o.guard = nil
@@ -176,8 +177,8 @@ func (o *Overlay) guarded() []string {
 	return o.guard
 }
 
-// obstacles names others' chains that drop what they do not know of what is forwarded.
-// iptables is seen where it is the one that speaks nftables.
+// obstacles names chains of other tables that drop forwarded packets by default. iptables is
+// included if it is the nftables variant.
 func obstacles() ([]string, error) {
 	c, err := transaction()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule is the right side of an nftables rule, put together from the parts below. Each
-// part says what `nft` would call it.
+// rule is the right side of an nftables rule, composed of the parts below. The comment of each
+// part is its text in nft.
 type rule []expr.Any
 
 func join(parts ...rule) rule {
@@ -24,7 +24,7 @@ func join(parts ...rule) rule {
 	return r
 }
 
-// A value is compared in a register; the first of a concatenation begins register 1.
+// Values are compared in registers; the first part of a concatenation is in register 1.
 const (
 	reg1 = 1 // 16 bytes
 	reg2 = 2
@@ -59,7 +59,7 @@ func address(offset uint32, p netip.Prefix, op expr.CmpOp) rule {
 }
 
 func maskOf(bits int) []byte {
-	return binaryutil.BigEndian.PutUint32(^uint32(0) << (32 - bits)) // bits > 0: Open sees to it
+	return binaryutil.BigEndian.PutUint32(^uint32(0) << (32 - bits)) // bits > 0: Open checks that
 }
 
 // between: ip saddr RANGE ip daddr RANGE
@@ -95,8 +95,8 @@ func notItsLink(set string) rule {
 	return rule{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1}, saddr, lookup(set, true)}
 }
 
-// ethernet: meta iiftype ether. Without it ether saddr would read what another kind of
-// link, InfiniBand say, has there.
+// ethernet: meta iiftype ether. Without it, ether saddr would read other data on other kinds of
+// link, for example InfiniBand.
 func ethernet() rule {
 	return meta(expr.MetaKeyIIFTYPE, expr.CmpOpEq, binaryutil.NativeEndian.PutUint16(unix.ARPHRD_ETHER))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Sweep removes what belongs to no capsule of live, which are names as Attach takes them,
-// and what was said of jobs that have none there. Call it when no capsule is being made.
+// Sweep removes everything that belongs to no capsule of live, and the peers of jobs without a
+// capsule there. live has names as Attach takes them. Call Sweep while no capsule is being made.
 func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 	jobs := map[string]bool{}
 	for _, name := range live {
@@ -53,9 +53,9 @@ func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 	})
 }
 
-// Repair puts back what others took away: routes (systemd-networkd drops those that it
-// did not make), the firewall (`nft flush ruleset`), settings of interfaces. It changes
-// nothing that is right, so it can be called every now and then.
+// Repair restores what other programs removed: routes (systemd-networkd removes routes of other
+// programs), the firewall (`nft flush ruleset`), settings of interfaces. It changes nothing else,
+// so it can be called periodically.
 func (o *Overlay) Repair(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (o *Overlay) Repair(ctx context.Context) error {
 			if _, moved := elsewhere[l.addr]; moved {
 				continue
 			}
-			if err := o.connect(l.link, l.addr); err != nil && !gone(err) { // gone: it ended just now
+			if err := o.connect(l.link, l.addr); err != nil && !gone(err) { // the capsule may have ended just now
 				errs = errors.Join(errs, fmt.Errorf("capsule %s: %w", l.name, err))
 			}
 		}
@@ -82,7 +82,7 @@ func (o *Overlay) Repair(ctx context.Context) error {
 	})
 }
 
-// inherit finds out what a former process was told.
+// inherit reads the state that an earlier process set.
 func (o *Overlay) inherit() error {
 	members, guard, err := readFirewall()
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *Overlay) inherit() error {
 	return nil
 }
 
-// routed returns the capsules that the node has routes to, with the nodes they are on.
+// routed returns the capsules to which the node has routes, with their nodes.
 func routed() (map[netip.Addr]netip.Addr, error) {
 	routes, err := ourRoutes()
 	if err != nil {

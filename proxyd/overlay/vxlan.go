@@ -20,7 +20,8 @@ import (
 //
 // singvx itself has nodeMAC(this node), so that N's packets are for us.
 
-// vxlan returns the node's vxlan interface, made if there is none of this configuration.
+// vxlan returns the node's vxlan interface, and creates it if there is none with this
+// configuration.
 func (o *Overlay) vxlan() (netlink.Link, error) {
 	l, err := find(vxlanName)
 	if err != nil {
@@ -48,7 +49,7 @@ func (o *Overlay) vxlan() (netlink.Link, error) {
 	err = errors.Join(
 		sysctl("ipv6", vxlanName, "disable_ipv6", "1"),
 		sysctl("ipv4", vxlanName, "forwarding", "1"),
-		sysctl("ipv4", vxlanName, "rp_filter", "0"), // firewall.go knows better who may come this way
+		sysctl("ipv4", vxlanName, "rp_filter", "0"), // firewall.go checks the source instead
 		netlink.LinkSetUp(l),
 	)
 	return l, err
@@ -82,7 +83,7 @@ func (o *Overlay) tunnel(l netlink.Link, addr, node netip.Addr) error {
 	return o.direct(l, addr)
 }
 
-// tunnels returns what goes through vxlan: addresses, with their nodes.
+// tunnels returns the addresses routed through vxlan, with their nodes.
 func tunnels(l netlink.Link) (map[netip.Addr]netip.Addr, error) {
 	list, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, netlink.FAMILY_V4) })
 	if err != nil {
@@ -98,8 +99,8 @@ func tunnels(l netlink.Link) (map[netip.Addr]netip.Addr, error) {
 	return all, nil
 }
 
-// pruneTunnels removes those whose capsule is not there any more, and the interface with
-// the last one.
+// pruneTunnels removes tunnels to capsules that are not there any more, and the interface with
+// the last tunnel.
 func (o *Overlay) pruneTunnels(elsewhere map[netip.Addr]netip.Addr) error {
 	l, err := find(vxlanName)
 	if err != nil || l == nil {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within runs f on a thread that is in the network namespace ns. Sockets and /proc/sys/net
-// are those of the thread that opens them, so f must not leave its goroutine.
+// within runs f on a thread in the network namespace ns. Sockets and /proc/sys/net belong to the
+// namespace of the thread that opens them, so f must not start goroutines that do so.
 func within(ns *os.File, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -33,7 +33,8 @@ func within(ns *os.File, f func() error) error {
 				return fmt.Errorf("join network namespace: %w", err)
 			}
 			err = f()
-			// A thread that cannot come back stays locked, and so ends with this goroutine.
+			// A thread that cannot return to its namespace stays locked, and ends with this
+			// goroutine.
 			if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 				runtime.UnlockOSThread()
 			}
@@ -43,12 +44,12 @@ func within(ns *os.File, f func() error) error {
 	return <-done
 }
 
-// ownNetns opens the network namespace of the caller. The process's first thread, which
-// /proc/self means, may be away in another one.
+// ownNetns opens the caller's network namespace. The process's first thread, to which /proc/self
+// refers, may be in another namespace.
 func ownNetns() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
 
-// capsuleNetns opens the network namespace of a process. It refuses the node's own: the
-// process may have ended, and its number be anybody's.
+// capsuleNetns opens the network namespace of a process. It refuses the node's own namespace: the
+// process may have ended and its PID may be in use by another.
 func capsuleNetns(pid int, node *os.File) (*os.File, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
@@ -68,7 +69,7 @@ func capsuleNetns(pid int, node *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// sysctl sets a variable of an interface, or of "all", of the thread's namespace.
+// sysctl sets a variable of an interface, or of "all", in the thread's namespace.
 func sysctl(family, link, key, value string) error {
 	path := filepath.Join("/proc/sys/net", family, "conf", link, key)
 	err := os.WriteFile(path, []byte(value), 0)
@@ -84,8 +85,8 @@ func readSysctl(family, link, key string) (bool, error) {
 	return err == nil && len(b) > 0 && b[0] != '0', err
 }
 
-// dump lists something of the kernel's. A list that changed while it was read is read
-// again: the kernel says so instead of giving a consistent one.
+// dump lists kernel objects, and repeats the list if it changed while it was read: the kernel
+// reports that.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
 	for range 50 {
 		got, err := list()

@@ -16,15 +16,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Room is what is kept free for a share. It lapses with the process.
+// Room is space reserved for a share. The reservation ends with the process.
 type Room struct {
 	stage *Stage
 	id    store.ID
 	bytes uint64
 }
 
-// Reserve keeps n bytes for a share, of what is free and not reserved for others. If they
-// are not there the error is a *store.SpaceError.
+// Reserve reserves n bytes for a share, out of the space that is free and not reserved for other
+// shares. Without enough space the error is a *store.SpaceError.
 func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,17 +48,17 @@ func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
 	return r, nil
 }
 
-// Release gives back what is left. It may be called twice.
+// Release ends the reservation of the space that is not used yet. It may be called twice.
 func (r *Room) Release() {
 	r.stage.mu.Lock()
 	defer r.stage.mu.Unlock()
 	delete(r.stage.rooms, r)
 }
 
-// spared is the part of a node's memory that shares leave to others: 1/spared.
+// spared is the part of a node's memory that shares do not use: 1/spared.
 const spared = 20
 
-// free is what shares may still take, as if nothing was reserved.
+// free returns the space for shares, without regard to reservations.
 func (s *Stage) free() (uint64, error) {
 	var f unix.Statfs_t
 	if err := unix.Statfs(s.dir, &f); err != nil {
@@ -90,14 +90,14 @@ func (s *Stage) free() (uint64, error) {
 	return min(free, s.size-min(s.size, used)), nil
 }
 
-// written is what a share that is reserved for takes already.
+// written returns the bytes that a share with a reservation has used.
 func (s *Stage) written(id store.ID) (uint64, error) {
 	made, err := size(s.path(id) + beingMade)
 	done, also := size(s.path(id))
 	return made + done, errors.Join(err, also)
 }
 
-// size is what the files of a share take. One that goes meanwhile takes nothing.
+// size returns the bytes of a share's files. A file that is removed meanwhile counts 0.
 func size(dir string) (uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -115,7 +115,7 @@ func size(dir string) (uint64, error) {
 	return sum, err
 }
 
-// memory returns what the node has, and what could be had now.
+// memory returns the node's memory, and the part of it that is available now.
 func memory() (total, available uint64, err error) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -22,47 +22,48 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// Summary is what List says of a share.
+// Summary describes a share in a list.
 type Summary struct {
 	ID        store.ID
 	Committed time.Time
-	Err       error // it cannot be read
+	Err       error // the share cannot be read
 }
 
-// Stream is one of a share.
+// Stream describes a stream of a share.
 type Stream struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
-	// From is the checkpoint of which the stream of that name is this one: then the share has nothing else of it.
+	// From is the checkpoint that contains this stream under the same name. nil: the stream is a
+	// file of this share.
 	From *store.ID `json:"from,omitempty"`
 }
 
-// index is a share's index.json.
+// index is the content of a share's index.json.
 type index struct {
 	Meta    []byte   `json:"meta,omitempty"`
-	Streams []Stream `json:"streams"` // the n-th is in file n; then those that are another's
+	Streams []Stream `json:"streams"` // stream n is in file n; streams of other checkpoints follow
 }
 
 const indexName = "index.json"
 
-// Share is one that is being written. Streams may be made and written concurrently. It
+// Share is a share that is being written. Streams may be created and written concurrently. It
 // must end with Commit or Abort.
 type Share struct {
 	stage *Stage
 	id    store.ID
-	dir   string // until it is committed
+	dir   string // before the commit
 
 	mu    sync.Mutex
-	ended error // why nothing can be added
+	ended error // why no stream can be added any more
 	names []string
 	files []*os.File
-	lent  []Stream // that are another checkpoint's
+	lent  []Stream // streams of other checkpoints
 }
 
 var errEnded = errors.New("the share has ended")
 
-// Create begins a share. What there is of one of that name goes, also one that is being
-// written, whose writer is told: it is of an attempt that failed.
+// Create starts a share. An existing share of that ID belongs to a failed attempt and is removed;
+// if it is still being written, its writer gets an error.
 func (s *Stage) Create(id store.ID) (*Share, error) {
 	s.mu.Lock()
 	before := s.making[id]
@@ -85,7 +86,7 @@ func (s *Stage) Create(id store.ID) (*Share, error) {
 	return h, nil
 }
 
-// over forgets a share that is not written any more.
+// over removes a share from the table of unfinished shares.
 func (s *Stage) over(h *Share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +95,8 @@ func (s *Stage) over(h *Share) {
 	}
 }
 
-// Create begins a stream. What it returns is an *os.File, so that the kernel can move pages
-// into it. Each name can be used once.
+// Create creates a stream. It returns an *os.File, so that the kernel can move pages into the
+// file. Each name can be used once.
 func (h *Share) Create(name string) (io.WriteCloser, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,8 +115,8 @@ func (h *Share) Create(name string) (io.WriteCloser, error) {
 	return f, nil
 }
 
-// Carry makes a stream of another checkpoint, which is in the store, one of this share under the
-// same name. The share is of no use without it: who has it deleted must know.
+// Carry makes a stream of a checkpoint in the store a stream of this share, under the same name.
+// The caller must make sure that the checkpoint is not deleted before the share is in the store.
 func (h *Share) Carry(name string, from store.ID) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,15 +130,15 @@ func (h *Share) Carry(name string, from store.ID) error {
 	return nil
 }
 
-// has tells whether a name was used. The caller holds h.mu.
+// has tells whether a name is in use. The caller holds h.mu.
 func (h *Share) has(name string) bool {
 	return slices.Contains(h.names, name) || slices.ContainsFunc(h.lent, func(s Stream) bool { return s.Name == name })
 }
 
 func (h *Share) file(n int) string { return filepath.Join(h.dir, strconv.Itoa(n)) }
 
-// Commit makes the share exist, with a description of the caller's. All streams must have
-// been closed. After an error only Abort is left.
+// Commit makes the share exist, with the caller's description meta. All streams must be closed.
+// After an error only Abort may be called.
 func (h *Share) Commit(meta []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +148,7 @@ func (h *Share) Commit(meta []byte) error {
 	h.ended = errEnded
 	x := index{Meta: meta, Streams: make([]Stream, len(h.names))}
 	var g errgroup.Group
-	g.SetLimit(16) // file systems sync many at the price of one
+	g.SetLimit(16) // file systems sync many files at the cost of one
 	for n, name := range h.names {
 		g.Go(func() (err error) {
 			x.Streams[n], err = h.settle(n, name)
@@ -176,7 +177,7 @@ func (h *Share) Commit(meta []byte) error {
 	return syncFolder(h.stage.dir)
 }
 
-// settle makes a stream durable. Memory has nothing to sync.
+// settle makes a stream durable. A file in memory needs no sync.
 func (h *Share) settle(n int, name string) (Stream, error) {
 	f, err := os.Open(h.file(n))
 	if err != nil {
@@ -205,8 +206,8 @@ func write(name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Abort removes a share that is not committed; who still writes to it gets an error. It
-// may be called twice, and after Commit, which it leaves alone.
+// Abort removes a share that is not committed; writers still at work get an error. It may be
+// called twice. After Commit it does nothing.
 func (h *Share) Abort() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,7 +216,7 @@ func (h *Share) Abort() error {
 	}
 	h.ended = errEnded
 	for _, f := range h.files {
-		f.Close() // most are closed
+		f.Close() // most files are closed already
 	}
 	if err := os.RemoveAll(h.dir); err != nil {
 		return err
@@ -225,14 +226,14 @@ func (h *Share) Abort() error {
 	return nil
 }
 
-// Kept is a share as it is read. It holds nothing open.
+// Kept is a committed share, for reading. It holds no open files.
 type Kept struct {
 	Meta    []byte
 	Streams []Stream
 	dir     string
 }
 
-// Open returns a share. Its error wraps ErrLost when there is none, or it is damaged.
+// Open returns a committed share. The error wraps ErrLost if the share is missing or damaged.
 func (s *Stage) Open(id store.ID) (*Kept, error) {
 	name := filepath.Join(s.path(id), indexName)
 	b, err := os.ReadFile(name)
@@ -246,7 +247,8 @@ func (s *Stage) Open(id store.ID) (*Kept, error) {
 	return &Kept{Meta: x.Meta, Streams: x.Streams, dir: s.path(id)}, nil
 }
 
-// CopyTo writes the n-th stream, which is not another checkpoint's, to w. An error of the share wraps ErrLost.
+// CopyTo writes stream n to w; the stream must be a file of this share. The error wraps ErrLost
+// if the share cannot be read.
 func (k *Kept) CopyTo(w io.Writer, n int) error {
 	f, err := os.Open(filepath.Join(k.dir, strconv.Itoa(n)))
 	if err != nil {
@@ -264,7 +266,7 @@ func (k *Kept) CopyTo(w io.Writer, n int) error {
 
 const copySize = 256 << 10
 
-// blamed tells the errors of a share from those of whom it is copied to.
+// blamed distinguishes errors of reading the share from errors of writing the copy.
 type blamed struct{ f *os.File }
 
 func (b *blamed) Read(p []byte) (int, error) {
@@ -275,7 +277,7 @@ func (b *blamed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blame marks what no second try would mend.
+// blame marks errors that another try would not avoid.
 func blame(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("%w: %w", ErrLost, err)

@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage keeps what a node has dumped until it is in the store. While a program is
-// dumped its job stands still, so nothing is done then that can wait: each stream of a
-// share is a plain file, as it came; it is hashed, compressed and compared when it is
-// brought into the store and the job runs again.
+// Package stage stores the dumps of a node until they are in the store. A job is frozen during
+// its dump, so everything that can wait is left for later: each stream of a share is a plain
+// file; it is hashed, compressed and compared when it is copied into the store and the job runs
+// again.
 //
-//	DIR/                      owned by root, closed to everybody else, on one file system
+//	DIR/                      owned by root, closed to all other users, on one file system
 //	  mini.812.3/             a share: this node's part of checkpoint mini/812/3
-//	    index.json            what it consists of, written last
-//	    0, 1, 2, …            its streams, but for those that a checkpoint in the store has
-//	  mini.812.4.new/         one that is being written, or whose writer was killed
-//	  mini.811.2.old/         one that is being removed
+//	    index.json            the list of its streams, written last
+//	    0, 1, 2, …            its streams, except those that a checkpoint in the store has
+//	  mini.812.4.new/         a share that is being written, or whose writer was killed
+//	  mini.811.2.old/         a share that is being removed
 //
-// A share exists when it has its final name: everything below that name is durable. It is
-// not sealed, as what is in the store is: whoever can write here is root on the node whose
-// memory it is. One Stage at a time may use a folder.
+// A share exists when it has its final name: everything below that name is durable. A share is
+// not authenticated as the contents of the store are: a process that can write here is root on
+// the node that runs the job. A folder may be used by one Stage at a time.
 package stage
 
 import (
@@ -32,19 +32,19 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// ErrLost is wrapped by the error of reading a share that is not there, or not whole:
-// trying again would not help.
+// ErrLost is wrapped by an error of reading a share that is missing or incomplete: another try
+// cannot succeed.
 var ErrLost = errors.New("the share is lost")
 
 // Stage is a folder of shares. It is safe for concurrent use.
 type Stage struct {
 	dir    string
-	size   uint64 // what shares may take; 0: what there is
+	size   uint64 // limit for all shares; 0: the free space
 	memory bool   // dir is on a tmpfs
 
 	mu     sync.Mutex
 	rooms  map[*Room]struct{}
-	making map[store.ID]*Share // that have not ended
+	making map[store.ID]*Share // shares that are being written
 }
 
 const (
@@ -52,9 +52,8 @@ const (
 	beingRemoved = ".old"
 )
 
-// Open opens a folder that exists, and removes what a predecessor has left unfinished in
-// it. size is what shares may take at most; 0: what the file system, and the memory that a
-// tmpfs is made of, have.
+// Open opens an existing folder, and removes unfinished shares of a predecessor. size limits the
+// bytes of all shares; 0: the free space of the file system, or the free memory for a tmpfs.
 func Open(dir string, size uint64) (*Stage, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -80,8 +79,8 @@ func Open(dir string, size uint64) (*Stage, error) {
 	return s, err
 }
 
-// path is where the share of a checkpoint is. No part of an ID has a dot that could make
-// two of them one: clusters come first, and what follows has none.
+// path returns the folder of a checkpoint's share. The path is unique: the cluster comes first,
+// and no later part contains a dot.
 func (s *Stage) path(id store.ID) string {
 	return filepath.Join(s.dir, strings.ReplaceAll(id.String(), "/", "."))
 }
@@ -105,7 +104,7 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// List returns the shares of a job, or of all if it is nil.
+// List returns the shares of a job; nil: of all jobs.
 func (s *Stage) List(job *store.JobID) ([]Summary, error) {
 	entries, err := os.ReadDir(s.dir)
 	var all []Summary
@@ -126,8 +125,8 @@ func (s *Stage) List(job *store.JobID) ([]Summary, error) {
 	return all, err
 }
 
-// Delete removes a share. One that is not there is fs.ErrNotExist. Who reads it meanwhile
-// sees it end.
+// Delete removes a share. The error for a missing share is fs.ErrNotExist. A reader of the share
+// sees its end early.
 func (s *Stage) Delete(id store.ID) error {
 	at := s.path(id)
 	if err := os.Rename(at, at+beingRemoved); err != nil {
