@@ -25,16 +25,16 @@ type attachment struct {
 	link    netlink.Link
 }
 
-// attaching lists the steps that give a capsule its eth0. Each step can be repeated. Sweep finds
+// attachSteps lists the steps that give a capsule its eth0. Each step can be repeated. Sweep finds
 // what an interrupted step left, because an interface is in our group from its creation on.
-var attaching = []struct {
+var attachSteps = []struct {
 	name string
 	do   func(*attachment) error
 }{
 	{"interface", (*attachment).makePair},
 	{"alias", (*attachment).label},
 	{"firewall", func(a *attachment) error { return a.writeFirewall() }}, // before the first packet can arrive
-	{"the node's end", func(a *attachment) error { return a.connect(a.link, a.addr) }},
+	{"the node's end", func(a *attachment) error { return a.routeToCapsule(a.link, a.addr) }},
 	{"the capsule's end", (*attachment).configure},
 }
 
@@ -61,8 +61,8 @@ func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.A
 	defer o.mu.Unlock()
 	delete(o.jobs[job], addr)
 	a := &attachment{Overlay: o, name: name, addr: addr, capsule: capsule}
-	return within(o.ns, func() error {
-		for _, step := range attaching {
+	return withinNamespace(o.ns, func() error {
+		for _, step := range attachSteps {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -78,14 +78,14 @@ func (o *Overlay) Attach(ctx context.Context, pid int, name string, addr netip.A
 // same name that leads to another capsule is left of a predecessor and is removed.
 func (a *attachment) makePair() error {
 	var inside netlink.Link
-	err := within(a.capsule, func() (err error) {
-		inside, err = find(capsuleLink)
+	err := withinNamespace(a.capsule, func() (err error) {
+		inside, err = findLink(capsuleLink)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	l, err := find(linkName(a.name))
+	l, err := findLink(linkName(a.name))
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *attachment) makePair() error {
 		inside = nil // removed together with the other end
 	}
 	if l != nil {
-		if l.Attrs().Group != group {
+		if l.Attrs().Group != linkGroup {
 			return fmt.Errorf("%s is not ours", l.Attrs().Name)
 		}
 		if err := netlink.LinkDel(l); err != nil {
@@ -109,7 +109,7 @@ func (a *attachment) makePair() error {
 		return fmt.Errorf("the capsule has another %s", capsuleLink)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group, attrs.MTU, attrs.HardwareAddr = linkName(a.name), group, a.mtu, gatewayMAC()
+	attrs.Name, attrs.Group, attrs.MTU, attrs.HardwareAddr = linkName(a.name), linkGroup, a.mtu, gatewayMAC()
 	pair := &netlink.Veth{
 		LinkAttrs: attrs,
 		PeerName:  capsuleLink, PeerHardwareAddr: capsuleMAC(a.addr), PeerMTU: uint32(a.mtu),
@@ -123,16 +123,16 @@ func (a *attachment) makePair() error {
 }
 
 func (a *attachment) label() error {
-	return netlink.LinkSetAlias(a.link, alias(a.name, a.addr))
+	return netlink.LinkSetAlias(a.link, linkAlias(a.name, a.addr))
 }
 
-// connect routes the node's end of a capsule's veth to the capsule.
-func (o *Overlay) connect(l netlink.Link, addr netip.Addr) error {
+// routeToCapsule routes the node's end of a capsule's veth to the capsule.
+func (o *Overlay) routeToCapsule(l netlink.Link, addr netip.Addr) error {
 	name := l.Attrs().Name
 	err := errors.Join(
-		sysctl("ipv6", name, "disable_ipv6", "1"),
-		sysctl("ipv4", name, "forwarding", "1"),
-		sysctl("ipv4", name, "rp_filter", "1"),
+		setSysctl("ipv6", name, "disable_ipv6", "1"),
+		setSysctl("ipv4", name, "forwarding", "1"),
+		setSysctl("ipv4", name, "rp_filter", "1"),
 	)
 	if err != nil {
 		return err
@@ -140,16 +140,16 @@ func (o *Overlay) connect(l netlink.Link, addr netip.Addr) error {
 	if err := netlink.LinkSetUp(l); err != nil {
 		return err
 	}
-	if err := o.neighbour(l, addr, capsuleMAC(addr)); err != nil {
+	if err := o.addNeighbour(l, addr, capsuleMAC(addr)); err != nil {
 		return err
 	}
-	return o.direct(l, addr)
+	return o.routeToLink(l, addr)
 }
 
 // configure sets up the capsule's end of the veth.
 func (a *attachment) configure() error {
-	return within(a.capsule, func() error {
-		if err := sysctl("ipv6", capsuleLink, "disable_ipv6", "1"); err != nil {
+	return withinNamespace(a.capsule, func() error {
+		if err := setSysctl("ipv6", capsuleLink, "disable_ipv6", "1"); err != nil {
 			return err
 		}
 		l, err := netlink.LinkByName(capsuleLink)
@@ -162,24 +162,24 @@ func (a *attachment) configure() error {
 		if err := netlink.LinkSetUp(l); err != nil {
 			return err
 		}
-		if err := a.neighbour(l, gateway, gatewayMAC()); err != nil {
+		if err := a.addNeighbour(l, gatewayAddress, gatewayMAC()); err != nil {
 			return err
 		}
-		return netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: ipOf(gateway), Flags: int(netlink.FLAG_ONLINK)})
+		return netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: ipOf(gatewayAddress), Flags: int(netlink.FLAG_ONLINK)})
 	})
 }
 
-// neighbour adds a permanent neighbour entry: addr has mac.
-func (o *Overlay) neighbour(l netlink.Link, addr netip.Addr, mac []byte) error {
+// addNeighbour adds a permanent neighbour entry: addr has mac.
+func (o *Overlay) addNeighbour(l netlink.Link, addr netip.Addr, mac []byte) error {
 	return netlink.NeighSet(&netlink.Neigh{
 		LinkIndex: l.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: ipOf(addr), HardwareAddr: mac,
 	})
 }
 
-// direct routes a capsule's address to an interface.
-func (o *Overlay) direct(l netlink.Link, addr netip.Addr) error {
+// routeToLink routes a capsule's address to an interface.
+func (o *Overlay) routeToLink(l netlink.Link, addr netip.Addr) error {
 	return netlink.RouteReplace(&netlink.Route{
-		LinkIndex: l.Attrs().Index, Dst: hostNet(addr), Scope: netlink.SCOPE_LINK, Src: ipOf(o.cfg.Node), Protocol: protocol,
+		LinkIndex: l.Attrs().Index, Dst: hostNet(addr), Scope: netlink.SCOPE_LINK, Src: ipOf(o.cfg.Node), Protocol: routeProtocol,
 	})
 }
 
@@ -194,20 +194,20 @@ func (o *Overlay) Detach(ctx context.Context, name string) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return within(o.ns, func() error {
-		l, err := find(linkName(name))
-		if err == nil && l != nil && l.Attrs().Group == group {
+	return withinNamespace(o.ns, func() error {
+		l, err := findLink(linkName(name))
+		if err == nil && l != nil && l.Attrs().Group == linkGroup {
 			err = netlink.LinkDel(l)
 		}
 		if err != nil && !gone(err) {
 			return fmt.Errorf("capsule %s: remove %s: %w", name, linkName(name), err)
 		}
-		return o.settle()
+		return o.removeStale()
 	})
 }
 
-// find returns an interface of the thread's namespace; nil if there is none.
-func find(name string) (netlink.Link, error) {
+// findLink returns an interface of the thread's namespace; nil if there is none.
+func findLink(name string) (netlink.Link, error) {
 	l, err := netlink.LinkByName(name)
 	if gone(err) {
 		return nil, nil

@@ -68,7 +68,7 @@ func BenchmarkPaths(b *testing.B) {
 func connect(b *testing.B, ends [2]*os.File, to netip.Addr) (c, d net.Conn) {
 	b.Helper()
 	var l net.Listener
-	must(b, within(ends[1], func() (err error) {
+	must(b, withinNamespace(ends[1], func() (err error) {
 		l, err = net.Listen("tcp4", "0.0.0.0:7")
 		return err
 	}))

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errGiven means that the job's addresses were given back while they were being taken.
-var errGiven = errors.New("given back meanwhile")
+// errGivenBack means that the job's addresses were given back while they were being taken.
+var errGivenBack = errors.New("given back meanwhile")
 
 const (
 	decided   = "decided"
@@ -45,35 +45,35 @@ func parseIntention(s string) (b block, nonce string, ok bool) {
 	return b, nonce, nonce != ""
 }
 
-// sizes returns the number of block sizes, if each size has 2^share addresses.
-func (p *Pool) sizes(share int) int { return min(biggest, share) + 1 }
+// sizeCount returns the number of block sizes, if each size has 2^share addresses.
+func (p *Pool) sizeCount(share int) int { return min(biggest, share) + 1 }
 
-// address returns address i of a block.
-func (p *Pool) address(b block, i int) netip.Addr {
+// blockAddress returns address i of a block.
+func (p *Pool) blockAddress(b block, i int) netip.Addr {
 	base := binary.BigEndian.Uint32(p.space.Addr().AsSlice())
 	offset := uint32(b.size)<<p.share | uint32(b.index)<<b.size | uint32(i)
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, base|offset)))
 }
 
-// usable tells whether a block avoids the first and the last address of the range, which some
+// isUsable tells whether a block avoids the first and the last address of the range, which some
 // programs take for the network and the broadcast address.
-func (p *Pool) usable(b block) bool {
-	last := p.address(b, 1<<b.size-1)
-	return p.address(b, 0) != p.space.Addr() && p.space.Contains(last.Next())
+func (p *Pool) isUsable(b block) bool {
+	last := p.blockAddress(b, 1<<b.size-1)
+	return p.blockAddress(b, 0) != p.space.Addr() && p.space.Contains(last.Next())
 }
 
-// candidates returns the blocks that a job tries, in order: from a start that depends on the
+// candidateBlocks returns the blocks that a job tries, in order: from a start that depends on the
 // job's name, first blocks that seem unused so far, at last larger blocks.
-func (p *Pool) candidates(job string, size int, seen map[string]bool) iter.Seq[block] {
+func (p *Pool) candidateBlocks(job string, size int, seen map[string]bool) iter.Seq[block] {
 	sum := sha256.Sum256([]byte(job))
 	start := binary.BigEndian.Uint64(sum[:])
 	return func(yield func(block) bool) {
-		for ; size < p.sizes(p.share); size++ {
+		for ; size < p.sizeCount(p.share); size++ {
 			n := uint64(1) << (p.share - size)
 			for _, again := range []bool{false, true} {
 				for i := range n {
 					b := block{size, int((start + i) % n)}
-					if seen[b.String()] == again && p.usable(b) && !yield(b) {
+					if seen[b.String()] == again && p.isUsable(b) && !yield(b) {
 						return
 					}
 				}
@@ -82,8 +82,8 @@ func (p *Pool) candidates(job string, size int, seen map[string]bool) iter.Seq[b
 	}
 }
 
-// take returns the block that a job has after this call.
-func (p *Pool) take(ctx context.Context, job string, size int) (block, error) {
+// takeBlock returns the block that a job has after this call.
+func (p *Pool) takeBlock(ctx context.Context, job string, size int) (block, error) {
 	path := filepath.Join(p.dir, "jobs", job)
 	p.step("make the job's folder")
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -93,57 +93,57 @@ func (p *Pool) take(ctx context.Context, job string, size int) (block, error) {
 	// in it.
 	dir, err := openFolder(path)
 	if err != nil {
-		return block{}, given(err)
+		return block{}, asGivenBack(err)
 	}
 	defer dir.Close()
-	if b, ok, err := dir.decided(); ok || err != nil {
+	if b, ok, err := dir.decidedBlock(); ok || err != nil {
 		return b, err
 	}
-	if ok, err := p.adopt(dir, job); err != nil {
+	if ok, err := p.adoptClaim(dir, job); err != nil {
 		return block{}, err
 	} else if !ok {
-		if err := p.claim(ctx, dir, job, size); err != nil {
+		if err := p.claimBlock(ctx, dir, job, size); err != nil {
 			if errors.Is(err, ErrExhausted) {
 				_ = unix.Rmdir(path) // fails if another process works in the folder
 			}
 			return block{}, err
 		}
 	}
-	b, ok, err := dir.decided()
+	b, ok, err := dir.decidedBlock()
 	if err == nil && !ok {
-		err = errGiven
+		err = errGivenBack
 	}
 	return b, err
 }
 
-// adopt decides in favour of a claim that a killed process made for this job, if there is one. If
+// adoptClaim decides in favour of a claim that a killed process made for this job, if there is one. If
 // that process still runs, the result is the same as its own decision.
-func (p *Pool) adopt(dir *folder, job string) (bool, error) {
-	entries, err := dir.names()
+func (p *Pool) adoptClaim(dir *folder, job string) (bool, error) {
+	entries, err := dir.listNames()
 	if err != nil {
-		return false, given(err)
+		return false, asGivenBack(err)
 	}
 	for _, e := range entries {
 		b, nonce, ok := parseIntention(e)
-		if !ok || !p.claimed(b, job, nonce) {
+		if !ok || !p.isClaimed(b, job, nonce) {
 			continue
 		}
-		return true, p.decide(dir, e)
+		return true, p.decideBlock(dir, e)
 	}
 	return false, nil
 }
 
-// claim claims a block and decides in its favour, unless another process has decided by then.
-func (p *Pool) claim(ctx context.Context, dir *folder, job string, size int) error {
+// claimBlock claims a block and decides in its favour, unless another process has decided by then.
+func (p *Pool) claimBlock(ctx context.Context, dir *folder, job string, size int) error {
 	nonce := rand.Text()
 	claim := nonce + newSuffix
 	p.step("make a claim")
 	if err := dir.mkdir(claim); err != nil {
-		return given(err)
+		return asGivenBack(err)
 	}
 	p.step("name it")
-	if err := dir.write(claim+"/"+job+"~"+nonce, ""); err != nil {
-		return given(err)
+	if err := dir.writeFile(claim+"/"+job+"~"+nonce, ""); err != nil {
+		return asGivenBack(err)
 	}
 	seen := map[string]bool{}
 	names, err := readNames(filepath.Join(p.dir, "blocks"))
@@ -153,34 +153,34 @@ func (p *Pool) claim(ctx context.Context, dir *folder, job string, size int) err
 	for _, n := range names {
 		seen[n] = true
 	}
-	for b := range p.candidates(job, size, seen) {
+	for b := range p.candidateBlocks(job, size, seen) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		intention := b.String() + "~" + nonce
 		p.step("intend " + b.String())
-		if err := dir.write(intention, intention); err != nil {
-			return given(err)
+		if err := dir.writeFile(intention, intention); err != nil {
+			return asGivenBack(err)
 		}
 		p.step("claim " + b.String())
-		got, err := p.enter(dir, claim, b, job, nonce)
+		got, err := p.enterBlock(dir, claim, b, job, nonce)
 		if err != nil {
-			return given(err)
+			return asGivenBack(err)
 		}
 		if got {
 			return p.settleClaim(dir, b, job, nonce)
 		}
 		p.step("give up " + b.String())
 		if err := dir.remove(intention); err != nil {
-			return given(err)
+			return asGivenBack(err)
 		}
 	}
 	p.step("give up")
 	return errors.Join(ErrExhausted, dir.remove(claim+"/"+job+"~"+nonce), dir.rmdir(claim))
 }
 
-// enter renames a claim into a block, if the block is free.
-func (p *Pool) enter(dir *folder, claim string, b block, job, nonce string) (bool, error) {
+// enterBlock renames a claim into a block, if the block is free.
+func (p *Pool) enterBlock(dir *folder, claim string, b block, job, nonce string) (bool, error) {
 	target := filepath.Join(p.dir, "blocks", b.String())
 	err := unix.Renameat(int(dir.Fd()), claim, unix.AT_FDCWD, target)
 	// Not every file system can rename to an empty folder. And NFS may report the failure of a
@@ -188,7 +188,7 @@ func (p *Pool) enter(dir *folder, claim string, b block, job, nonce string) (boo
 	if notEmpty(err) && unix.Rmdir(target) == nil {
 		err = unix.Renameat(int(dir.Fd()), claim, unix.AT_FDCWD, target)
 	}
-	if err != nil && p.claimed(b, job, nonce) {
+	if err != nil && p.isClaimed(b, job, nonce) {
 		err = nil
 	}
 	if notEmpty(err) {
@@ -204,34 +204,34 @@ func (p *Pool) enter(dir *folder, claim string, b block, job, nonce string) (boo
 // now. After an error it leaves the claim alone: the decision may have been made.
 func (p *Pool) settleClaim(dir *folder, b block, job, nonce string) error {
 	intention := b.String() + "~" + nonce
-	if err := p.decide(dir, intention); err != nil {
+	if err := p.decideBlock(dir, intention); err != nil {
 		return err
 	}
-	has, ok, err := dir.decided()
+	has, ok, err := dir.decidedBlock()
 	if err != nil || !ok || has == b {
 		return err
 	}
-	return errors.Join(p.release(b, job, nonce), dir.remove(intention))
+	return errors.Join(p.releaseClaim(b, job, nonce), dir.remove(intention))
 }
 
-// decide gives the job the block of an intention, unless the job has a block already.
-func (p *Pool) decide(dir *folder, intention string) error {
+// decideBlock gives the job the block of an intention, unless the job has a block already.
+func (p *Pool) decideBlock(dir *folder, intention string) error {
 	p.step("decide " + intention)
 	err := unix.Linkat(int(dir.Fd()), intention, int(dir.Fd()), decided, 0)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return given(fmt.Errorf("decide: %w", err))
+		return asGivenBack(fmt.Errorf("decide: %w", err))
 	}
 	return dir.Sync()
 }
 
-// claimed tells whether a claim is in its block.
-func (p *Pool) claimed(b block, job, nonce string) bool {
+// isClaimed tells whether a claim is in its block.
+func (p *Pool) isClaimed(b block, job, nonce string) bool {
 	_, err := os.Lstat(filepath.Join(p.dir, "blocks", b.String(), job+"~"+nonce))
 	return err == nil
 }
 
-// release removes a claim from its block, and removes the block's folder if it is empty then.
-func (p *Pool) release(b block, job, nonce string) error {
+// releaseClaim removes a claim from its block, and removes the block's folder if it is empty then.
+func (p *Pool) releaseClaim(b block, job, nonce string) error {
 	path := filepath.Join(p.dir, "blocks", b.String())
 	p.step("release " + b.String())
 	if err := os.Remove(filepath.Join(path, job+"~"+nonce)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -244,10 +244,10 @@ func (p *Pool) release(b block, job, nonce string) error {
 	return nil
 }
 
-// given turns errors of work in a removed folder into errGiven.
-func given(err error) error {
+// asGivenBack turns errors of work in a removed folder into errGiven.
+func asGivenBack(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
-		return fmt.Errorf("%w: %w", errGiven, err)
+		return fmt.Errorf("%w: %w", errGivenBack, err)
 	}
 	return err
 }

@@ -74,21 +74,21 @@ func table(family nftables.TableFamily) *nftables.Table {
 	return &nftables.Table{Family: family, Name: tableName}
 }
 
-// transaction starts a transaction; Flush of the result applies all of it or nothing.
-func transaction() (*nftables.Conn, error) {
+// newTransaction starts a transaction; Flush of the result applies all of it or nothing.
+func newTransaction() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		// A batch is sent as one message, and every command in it is answered.
 		return errors.Join(c.SetWriteBuffer(8<<20), c.SetReadBuffer(8<<20))
 	}))
 }
 
-// write replaces the table of the thread's namespace in one transaction.
-func (f firewall) write() error {
-	c, err := transaction()
+// writeTable replaces the table of the thread's namespace in one transaction.
+func (f firewall) writeTable() error {
+	c, err := newTransaction()
 	if err != nil {
 		return err
 	}
-	t := renew(c, nftables.TableFamilyIPv4)
+	t := renewTable(c, nftables.TableFamilyIPv4)
 	if err := f.sets(c, t); err != nil {
 		return err
 	}
@@ -96,9 +96,9 @@ func (f firewall) write() error {
 	return c.Flush()
 }
 
-// renew gives a transaction an empty table. It adds the table first, so that the deletion cannot
+// renewTable gives a transaction an empty table. It adds the table first, so that the deletion cannot
 // fail.
-func renew(c *nftables.Conn, family nftables.TableFamily) *nftables.Table {
+func renewTable(c *nftables.Conn, family nftables.TableFamily) *nftables.Table {
 	t := c.AddTable(table(family))
 	c.DelTable(t)
 	return c.AddTable(table(family))
@@ -143,7 +143,7 @@ func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
 		if s.kind == nftables.TypeIFName {
 			set.KeyByteOrder = binaryutil.NativeEndian // without this, nft shows the names as ""
 		}
-		if err := fill(c, set, s.elements); err != nil {
+		if err := fillSet(c, set, s.elements); err != nil {
 			return err
 		}
 	}
@@ -156,19 +156,19 @@ func (f firewall) sets(c *nftables.Conn, t *nftables.Table) error {
 			jobs = append(jobs, e)
 		}
 		set := &nftables.Set{Table: t, Name: jobPrefix + job, KeyType: nftables.TypeIPAddr}
-		if err := fill(c, set, members); err != nil {
+		if err := fillSet(c, set, members); err != nil {
 			return err
 		}
 		chain := c.AddChain(&nftables.Chain{Table: t, Name: jobPrefix + job})
 		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: join(addressIn(destination, set.Name, false), accept())})
 	}
-	return fill(c, &nftables.Set{Table: t, Name: "jobs", KeyType: nftables.TypeIPAddr, DataType: nftables.TypeVerdict, IsMap: true}, jobs)
+	return fillSet(c, &nftables.Set{Table: t, Name: "jobs", KeyType: nftables.TypeIPAddr, DataType: nftables.TypeVerdict, IsMap: true}, jobs)
 }
 
-// fill creates a set with elements. The kernel has a faster kind of set if the size is given; no
+// fillSet creates a set with elements. The kernel has a faster kind of set if the size is given; no
 // element is added later. The length of a message's list has 16 bits, so elements are sent in
 // parts.
-func fill(c *nftables.Conn, s *nftables.Set, elements []nftables.SetElement) error {
+func fillSet(c *nftables.Conn, s *nftables.Set, elements []nftables.SetElement) error {
 	s.Size = uint32(len(elements))
 	if err := c.AddSet(s, nil); err != nil {
 		return err
@@ -222,11 +222,11 @@ func (f firewall) chains(c *nftables.Conn, t *nftables.Table) {
 // readFirewall reads the state that only the table has: the jobs' capsules, and the interfaces on
 // which this package has enabled forwarding.
 func readFirewall() (jobs map[string][]netip.Addr, guarded []string, err error) {
-	c, err := transaction()
+	c, err := newTransaction()
 	if err != nil {
 		return nil, nil, err
 	}
-	ours, err := has(c, nftables.TableFamilyIPv4)
+	ours, err := hasTable(c, nftables.TableFamilyIPv4)
 	if err != nil || !ours {
 		return nil, nil, err
 	}
@@ -255,8 +255,8 @@ func readFirewall() (jobs map[string][]netip.Addr, guarded []string, err error) 
 	return jobs, guarded, nil
 }
 
-// has tells whether our table exists.
-func has(c *nftables.Conn, family nftables.TableFamily) (bool, error) {
+// hasTable tells whether our table exists.
+func hasTable(c *nftables.Conn, family nftables.TableFamily) (bool, error) {
 	all, err := c.ListTablesOfFamily(family)
 	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName }), err
 }

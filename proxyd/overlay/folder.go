@@ -22,8 +22,8 @@ func openFolder(path string) (*folder, error) {
 	return &folder{f}, err
 }
 
-// names lists the folder anew.
-func (d *folder) names() ([]string, error) {
+// listNames lists the folder anew.
+func (d *folder) listNames() ([]string, error) {
 	if _, err := d.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
@@ -37,8 +37,8 @@ func (d *folder) mkdir(name string) error {
 	return nil
 }
 
-// write creates a file, durably.
-func (d *folder) write(name, content string) error {
+// writeFile creates a file, durably.
+func (d *folder) writeFile(name, content string) error {
 	fd, err := unix.Openat(int(d.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -58,8 +58,8 @@ func (d *folder) unlink(name string, flags int) error {
 	return nil
 }
 
-// decided returns the block that the job has, if any.
-func (d *folder) decided() (b block, ok bool, err error) {
+// decidedBlock returns the block that the job has, if any.
+func (d *folder) decidedBlock() (b block, ok bool, err error) {
 	fd, err := unix.Openat(int(d.Fd()), decided, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return b, false, nil

@@ -90,7 +90,7 @@ func namespace(t testing.TB) *os.File {
 	m := <-done
 	must(t, m.err)
 	t.Cleanup(func() { m.f.Close() })
-	must(t, within(m.f, func() error { return up("lo") }))
+	must(t, withinNamespace(m.f, func() error { return up("lo") }))
 	return m.f
 }
 
@@ -112,14 +112,14 @@ func (b *lab) wire(ns *os.File, link, addr string) {
 	if hub == nil {
 		hub = namespace(b.t)
 		b.hubs[subnet] = hub
-		must(b.t, within(hub, func() error {
+		must(b.t, withinNamespace(hub, func() error {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name = "br"
 			return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}), up("br"))
 		}))
 	}
 	port := "p" + strings.ReplaceAll(a.IP.String(), ".", "x")
-	must(b.t, within(ns, func() error {
+	must(b.t, withinNamespace(ns, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = link
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: port, PeerNamespace: netlink.NsFd(hub.Fd())}
@@ -132,7 +132,7 @@ func (b *lab) wire(ns *os.File, link, addr string) {
 		}
 		return errors.Join(netlink.AddrAdd(l, a), netlink.LinkSetUp(l))
 	}))
-	must(b.t, within(hub, func() error {
+	must(b.t, withinNamespace(hub, func() error {
 		l, err := netlink.LinkByName(port)
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (b *lab) host(addr, via string) *os.File {
 	ns := namespace(b.t)
 	b.wire(ns, "eth0", addr)
 	if via != "" {
-		must(b.t, within(ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(via)}) }))
+		must(b.t, withinNamespace(ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(via)}) }))
 	}
 	return ns
 }
@@ -160,7 +160,7 @@ func (b *lab) router(addrs ...string) {
 	for i, a := range addrs {
 		b.wire(ns, fmt.Sprintf("eth%d", i), a)
 	}
-	must(b.t, within(ns, func() error { return sysctl("ipv4", "all", "forwarding", "1") }))
+	must(b.t, withinNamespace(ns, func() error { return setSysctl("ipv4", "all", "forwarding", "1") }))
 }
 
 func (b *lab) node(name, addr, via string) *node {
@@ -175,7 +175,7 @@ func (n *node) open() {
 	n.lab.t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", n.ns.Fd()))
 	must(n.lab.t, err)
-	o, err := open(n.lab.cfg, f)
+	o, err := openIn(n.lab.cfg, f)
 	must(n.lab.t, err)
 	n.Overlay = o
 	n.lab.t.Cleanup(func() { o.Close() })
@@ -203,7 +203,7 @@ func (n *node) bare(name, addr string) *box {
 		}
 	}
 	t.Cleanup(c.kill)
-	must(t, within(ns, func() error { return up("lo") }))
+	must(t, withinNamespace(ns, func() error { return up("lo") }))
 	return c
 }
 
@@ -236,7 +236,7 @@ const patience = 5 * time.Second
 func listen(t testing.TB, ns *os.File) (callers chan netip.Addr) {
 	t.Helper()
 	var l net.Listener
-	must(t, within(ns, func() (err error) {
+	must(t, withinNamespace(ns, func() (err error) {
 		l, err = net.Listen("tcp4", "0.0.0.0:7")
 		return err
 	}))
@@ -263,7 +263,7 @@ func dial(ns *os.File, to netip.Addr, wait time.Duration) (net.Conn, error) {
 }
 
 func dialFrom(ns *os.File, from, to netip.Addr, wait time.Duration) (c net.Conn, err error) {
-	err = within(ns, func() (err error) {
+	err = withinNamespace(ns, func() (err error) {
 		d := net.Dialer{Timeout: wait}
 		if from.IsValid() {
 			d.LocalAddr = &net.TCPAddr{IP: ipOf(from)}

@@ -28,9 +28,9 @@ const criuMark = 0xC114
 // tcp_retries2 probes, which is eight seconds. So TCP is dropped in the output hook, and all else
 // at the interface.
 func Lock(pid int) error {
-	err := lock(pid, true)
+	err := lockNetwork(pid, true)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // before Linux 5.16
-		err = lock(pid, false)
+		err = lockNetwork(pid, false)
 	}
 	if err != nil {
 		return fmt.Errorf("lock network of process %d: %w", pid, err)
@@ -38,35 +38,35 @@ func Lock(pid int) error {
 	return nil
 }
 
-// lock implements Lock with a hook at the interfaces, or without one for older kernels.
-func lock(pid int, egress bool) error {
-	return inside(pid, func(c *nftables.Conn) error {
+// lockNetwork implements Lock with a hook at the interfaces, or without one for older kernels.
+func lockNetwork(pid int, egress bool) error {
+	return withinNetworkOf(pid, func(c *nftables.Conn) error {
 		var everything, tcp rule
 		if egress {
 			tcp = meta(expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{unix.IPPROTO_TCP})
 		}
-		t := renew(c, nftables.TableFamilyINet)
-		shut(c, everything, &nftables.Chain{Table: t, Name: "in", Hooknum: nftables.ChainHookInput})
-		shut(c, tcp, &nftables.Chain{Table: t, Name: "out", Hooknum: nftables.ChainHookOutput})
+		t := renewTable(c, nftables.TableFamilyINet)
+		addDropChain(c, everything, &nftables.Chain{Table: t, Name: "in", Hooknum: nftables.ChainHookInput})
+		addDropChain(c, tcp, &nftables.Chain{Table: t, Name: "out", Hooknum: nftables.ChainHookOutput})
 		if !egress {
 			return c.Flush()
 		}
-		links, err := dump(netlink.LinkList)
+		links, err := listRetrying(netlink.LinkList)
 		if err != nil {
 			return err
 		}
-		t = renew(c, nftables.TableFamilyNetdev)
+		t = renewTable(c, nftables.TableFamilyNetdev)
 		for _, l := range links {
 			name := l.Attrs().Name
-			shut(c, everything, &nftables.Chain{Table: t, Name: "out_" + name, Hooknum: nftables.ChainHookEgress, Device: name})
+			addDropChain(c, everything, &nftables.Chain{Table: t, Name: "out_" + name, Hooknum: nftables.ChainHookEgress, Device: name})
 		}
 		return c.Flush()
 	})
 }
 
-// shut creates a chain that drops what a rule matches, except CRIU's packets. It uses a rule and
+// addDropChain creates a chain that drops what a rule matches, except CRIU's packets. It uses a rule and
 // not the chain's policy, because policies of several chains take effect one after the other.
-func shut(c *nftables.Conn, what rule, chain *nftables.Chain) {
+func addDropChain(c *nftables.Conn, what rule, chain *nftables.Chain) {
 	chain.Type, chain.Priority = nftables.ChainTypeFilter, nftables.ChainPriorityRaw
 	c.AddChain(chain)
 	for _, r := range []rule{join(marked(criuMark), accept()), join(what, drop())} {
@@ -76,7 +76,7 @@ func shut(c *nftables.Conn, what rule, chain *nftables.Chain) {
 
 // Unlock undoes Lock. It may be called for a process whose network is not locked.
 func Unlock(pid int) error {
-	err := inside(pid, func(c *nftables.Conn) error {
+	err := withinNetworkOf(pid, func(c *nftables.Conn) error {
 		for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyNetdev} {
 			c.DelTable(c.AddTable(table(family)))
 		}
@@ -90,8 +90,8 @@ func Unlock(pid int) error {
 
 // Locked tells whether the network of a process is locked.
 func Locked(pid int) (locked bool, err error) {
-	err = inside(pid, func(c *nftables.Conn) (err error) {
-		locked, err = has(c, nftables.TableFamilyINet)
+	err = withinNetworkOf(pid, func(c *nftables.Conn) (err error) {
+		locked, err = hasTable(c, nftables.TableFamilyINet)
 		return err
 	})
 	if err != nil {
@@ -100,8 +100,8 @@ func Locked(pid int) (locked bool, err error) {
 	return locked, nil
 }
 
-// inside runs f with a new transaction in the network namespace of a process.
-func inside(pid int, f func(*nftables.Conn) error) error {
+// withinNetworkOf runs f with a new transaction in the network namespace of a process.
+func withinNetworkOf(pid int, f func(*nftables.Conn) error) error {
 	node, err := ownNetns()
 	if err != nil {
 		return err
@@ -112,8 +112,8 @@ func inside(pid int, f func(*nftables.Conn) error) error {
 		return err
 	}
 	defer ns.Close()
-	return within(ns, func() error {
-		c, err := transaction()
+	return withinNamespace(ns, func() error {
+		c, err := newTransaction()
 		if err != nil {
 			return err
 		}

@@ -20,14 +20,14 @@ import (
 // eachLock runs a test with the lock of this kernel and with that for older ones.
 func eachLock(t *testing.T, f func(t *testing.T, lock func(pid int) error)) {
 	t.Run("egress", func(t *testing.T) { f(t, Lock) })
-	t.Run("output", func(t *testing.T) { f(t, func(pid int) error { return lock(pid, false) }) })
+	t.Run("output", func(t *testing.T) { f(t, func(pid int) error { return lockNetwork(pid, false) }) })
 }
 
 // pair connects a to b and returns both ends.
 func pair(t *testing.T, a, b *os.File, to netip.Addr) (here, there net.Conn) {
 	t.Helper()
 	var l net.Listener
-	must(t, within(b, func() (err error) {
+	must(t, withinNamespace(b, func() (err error) {
 		l, err = net.Listen("tcp4", "0.0.0.0:7")
 		return err
 	}))
@@ -172,7 +172,7 @@ func TestLockUDP(t *testing.T) {
 	n1 := b.node("n1", "10.1.0.1/24", "")
 	a0 := n1.capsule("812.0", "100.64.0.8")
 	must(t, Lock(a0.pid))
-	must(t, within(a0.ns, func() error {
+	must(t, withinNamespace(a0.ns, func() error {
 		for _, to := range []string{"100.64.0.9:9", "127.0.0.1:9", "10.1.0.1:9"} {
 			c, err := net.Dial("udp4", to)
 			if err != nil {
@@ -196,7 +196,7 @@ func TestLockMark(t *testing.T) {
 		n1 := b.node("n1", "10.1.0.1/24", "")
 		a0 := n1.capsule("812.0", "100.64.0.8")
 		must(t, lock(a0.pid))
-		must(t, within(a0.ns, func() error {
+		must(t, withinNamespace(a0.ns, func() error {
 			pc, err := net.ListenPacket("udp4", "127.0.0.1:9")
 			if err != nil {
 				return err

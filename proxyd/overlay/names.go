@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// group marks our interfaces from their creation on ("sing").
-	group = 0x73696e67
-	// protocol marks our routes; /etc/iproute2/rt_protos has no name for 83.
-	protocol = 83
+	// linkGroup marks our interfaces from their creation on ("sing").
+	linkGroup = 0x73696e67
+	// routeProtocol marks our routes; /etc/iproute2/rt_protos has no name for 83.
+	routeProtocol = 83
 	// vxlanName differs from all capsules' interfaces, which have a dot in the name.
 	vxlanName = "singvx"
 	probeName = "singprobe"
@@ -29,8 +29,8 @@ const (
 	maxLink     = 15 // IFNAMSIZ less the NUL
 )
 
-// gateway is the default gateway of every capsule, on every node.
-var gateway = netip.AddrFrom4([4]byte{169, 254, 1, 1})
+// gatewayAddress is the default gateway of every capsule, on every node.
+var gatewayAddress = netip.AddrFrom4([4]byte{169, 254, 1, 1})
 
 var validJob = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
@@ -62,8 +62,8 @@ func linkName(name string) string {
 	return (linkPrefix + "~" + hash)[:maxLink]
 }
 
-// alias returns the alias of an interface, which names its capsule.
-func alias(name string, addr netip.Addr) string {
+// linkAlias returns the alias of an interface, which names its capsule.
+func linkAlias(name string, addr netip.Addr) string {
 	return aliasPrefix + name + " " + addr.String()
 }
 
@@ -84,7 +84,7 @@ func parseAlias(s string) (name string, addr netip.Addr, ok bool) {
 // MACs are computed from addresses, so no query is needed.
 func capsuleMAC(a netip.Addr) net.HardwareAddr { return mac(0x53, a) }
 func nodeMAC(a netip.Addr) net.HardwareAddr    { return mac(0x56, a) }
-func gatewayMAC() net.HardwareAddr             { return mac(0x47, gateway) }
+func gatewayMAC() net.HardwareAddr             { return mac(0x47, gatewayAddress) }
 
 func mac(kind byte, a netip.Addr) net.HardwareAddr {
 	b := a.As4()
@@ -117,15 +117,15 @@ type local struct {
 	link netlink.Link
 }
 
-// links returns the capsules of the thread's namespace, and our interfaces that were never
+// listLinks returns the capsules of the thread's namespace, and our interfaces that were never
 // completed.
-func links() (locals []local, unfinished []netlink.Link, err error) {
-	all, err := dump(netlink.LinkList)
+func listLinks() (locals []local, unfinished []netlink.Link, err error) {
+	all, err := listRetrying(netlink.LinkList)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	for _, l := range all {
-		if l.Type() != "veth" || l.Attrs().Group != group {
+		if l.Type() != "veth" || l.Attrs().Group != linkGroup {
 			continue
 		}
 		name, addr, ok := parseAlias(l.Attrs().Alias)

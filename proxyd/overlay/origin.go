@@ -22,15 +22,15 @@ import (
 // to a capsule that has moved away, so a stray packet only meets nodes of its own job, which know
 // its node.
 
-// learn returns the known nodes by their MACs. A MAC that was seen once is kept: the kernel
+// learnMACs returns the known nodes by their MACs. A MAC that was seen once is kept: the kernel
 // forgets idle neighbours, and those are just the ones that matter here.
-func (o *Overlay) learn() map[string]netip.Addr {
-	nodes := o.nodes()
+func (o *Overlay) learnMACs() map[string]netip.Addr {
+	nodes := o.peerNodes()
 	for node := range nodes {
 		o.macs[string(nodeMAC(node))] = node
 	}
 	// Without the list fewer MACs are known, which is no reason to fail.
-	neighbours, _ := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(0, netlink.FAMILY_V4) })
+	neighbours, _ := listRetrying(func() ([]netlink.Neigh, error) { return netlink.NeighList(0, netlink.FAMILY_V4) })
 	for _, n := range neighbours {
 		const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
 		if node, ok := addrOf(n.IP); ok && nodes[node] && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
@@ -40,9 +40,9 @@ func (o *Overlay) learn() map[string]netip.Addr {
 	return o.macs
 }
 
-// meet makes the kernel look up the MACs of neighbours, for learn. Packets of a neighbour pass
+// probeNeighbours makes the kernel look up the MACs of neighbours, for learn. Packets of a neighbour pass
 // until its MAC is known.
-func meet(nodes map[netip.Addr]path) {
+func probeNeighbours(nodes map[netip.Addr]nodePath) {
 	for node, p := range nodes {
 		if p.gateway || p.here {
 			continue

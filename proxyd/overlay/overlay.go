@@ -98,7 +98,7 @@ func Open(cfg Config) (*Overlay, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := open(cfg, ns)
+	o, err := openIn(cfg, ns)
 	if err != nil {
 		ns.Close()
 		return nil, fmt.Errorf("capsule network: %w", err)
@@ -106,13 +106,13 @@ func Open(cfg Config) (*Overlay, error) {
 	return o, nil
 }
 
-// open is Open in a given network namespace, which the Overlay keeps.
-func open(cfg Config, ns *os.File) (*Overlay, error) {
+// openIn is Open in a given network namespace, which the Overlay keeps.
+func openIn(cfg Config, ns *os.File) (*Overlay, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
 	o := &Overlay{cfg: cfg, ns: ns, jobs: map[string]map[netip.Addr]netip.Addr{}, macs: map[string]netip.Addr{}}
-	return o, within(ns, o.probe)
+	return o, withinNamespace(ns, o.probeNode)
 }
 
 func (c *Config) complete() error {

@@ -129,8 +129,8 @@ func TestRouter(t *testing.T) {
 // through returns how many bytes a node has sent by vxlan.
 func through(t *testing.T, n *node) (sent uint64) {
 	t.Helper()
-	must(t, within(n.ns, func() error {
-		l, err := find(vxlanName)
+	must(t, withinNamespace(n.ns, func() error {
+		l, err := findLink(vxlanName)
 		if l != nil {
 			sent = l.Attrs().Statistics.TxBytes
 		}
@@ -148,7 +148,7 @@ func TestVXLANStrangers(t *testing.T) {
 	introduce(t, "812", a0, a1)
 	got := make(chan string, 8)
 	var pc net.PacketConn
-	must(t, within(a0.ns, func() (err error) {
+	must(t, withinNamespace(a0.ns, func() (err error) {
 		pc, err = net.ListenPacket("udp4", "0.0.0.0:9")
 		return err
 	}))
@@ -164,7 +164,7 @@ func TestVXLANStrangers(t *testing.T) {
 		}
 	}()
 	say := func(from *box, what string) {
-		must(t, within(from.ns, func() error {
+		must(t, withinNamespace(from.ns, func() error {
 			c, err := net.Dial("udp4", "100.64.0.8:9")
 			if err != nil {
 				return err
@@ -206,7 +206,7 @@ func TestIsolation(t *testing.T) {
 
 	t.Run("another's address", func(t *testing.T) {
 		// A job's root user may take any address for his own. 812.1 must not hear of it.
-		must(t, within(c0.ns, func() error {
+		must(t, withinNamespace(c0.ns, func() error {
 			l, err := netlink.LinkByName("eth0")
 			if err != nil {
 				return err
@@ -245,7 +245,7 @@ func TestGuard(t *testing.T) {
 	talks(t, left, a0.addr) // who has a route may come
 
 	// When the administrator makes it a router, it is one.
-	must(t, within(n1.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }))
+	must(t, withinNamespace(n1.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }))
 	must(t, n1.Repair(t.Context()))
 	talks(t, left, netip.MustParseAddr("192.168.7.99"))
 	talks(t, right, netip.MustParseAddr("10.1.0.99"))
@@ -344,7 +344,7 @@ func TestBigJob(t *testing.T) {
 	must(t, n1.SetPeers(t.Context(), "7", peers[:1000]))
 	t.Logf("1000 of them in %v", time.Since(began))
 	routes := 0
-	must(t, within(n1.ns, func() error {
+	must(t, withinNamespace(n1.ns, func() error {
 		all, err := ourRoutes()
 		routes = len(all)
 		return err

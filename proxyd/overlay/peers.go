@@ -44,16 +44,16 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 	if _, known := o.jobs[job]; !known && len(said) == 0 {
 		return nil // Most jobs start on one node: nothing changes.
 	}
-	return within(o.ns, func() error {
+	return withinNamespace(o.ns, func() error {
 		paths, bad := pathsTo(said)
 		maps.DeleteFunc(said, func(_, node netip.Addr) bool { return paths[node].here })
-		meet(paths)
+		probeNeighbours(paths)
 		o.jobs[job] = said
 		if len(said) == 0 {
 			delete(o.jobs, job)
 		}
 		// Capsules that left the job are shut out first.
-		err := errors.Join(bad, o.settle(), o.reachAll(said, paths), o.settle())
+		err := errors.Join(bad, o.removeStale(), o.reachAll(said, paths), o.removeStale())
 		if err != nil {
 			return fmt.Errorf("job %s: %w", job, err)
 		}
@@ -61,16 +61,16 @@ func (o *Overlay) SetPeers(ctx context.Context, job string, peers []Peer) error 
 	})
 }
 
-// path describes the way to another node.
-type path struct {
+// nodePath describes the way to another node.
+type nodePath struct {
 	link    int
 	src     net.IP
 	gateway bool // there is a gateway in between
 	here    bool // the node is this node
 }
 
-func pathsTo(said map[netip.Addr]netip.Addr) (paths map[netip.Addr]path, bad error) {
-	paths = map[netip.Addr]path{}
+func pathsTo(said map[netip.Addr]netip.Addr) (paths map[netip.Addr]nodePath, bad error) {
+	paths = map[netip.Addr]nodePath{}
 	for _, node := range said {
 		if _, ok := paths[node]; ok {
 			continue
@@ -84,13 +84,13 @@ func pathsTo(said map[netip.Addr]netip.Addr) (paths map[netip.Addr]path, bad err
 			continue
 		}
 		r := routes[0]
-		paths[node] = path{r.LinkIndex, r.Src, r.Gw != nil, r.Type == unix.RTN_LOCAL}
+		paths[node] = nodePath{r.LinkIndex, r.Src, r.Gw != nil, r.Type == unix.RTN_LOCAL}
 	}
 	return paths, bad
 }
 
 // reachAll routes addresses to their nodes.
-func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]path) (err error) {
+func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]nodePath) (err error) {
 	reported := map[string]bool{}
 	fail := func(bad error) {
 		if !reported[bad.Error()] { // once for each interface and each node
@@ -99,7 +99,7 @@ func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]
 		}
 	}
 	forwarding := map[int]bool{}
-	tunnel := sync.OnceValues(o.vxlan)
+	tunnel := sync.OnceValues(o.vxlanLink)
 	for _, addr := range sorted(said) {
 		node := said[addr]
 		p, ok := paths[node]
@@ -109,7 +109,7 @@ func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]
 		if o.cfg.Mode == ModeVXLAN || p.gateway && o.cfg.Mode == ModeAuto {
 			l, bad := tunnel()
 			if bad == nil {
-				bad = o.tunnel(l, addr, node)
+				bad = o.addTunnel(l, addr, node)
 			}
 			if bad != nil {
 				fail(bad)
@@ -126,7 +126,7 @@ func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]
 				fail(bad)
 			}
 		}
-		r := &netlink.Route{LinkIndex: p.link, Dst: hostNet(addr), Gw: ipOf(node), Src: p.src, Protocol: protocol}
+		r := &netlink.Route{LinkIndex: p.link, Dst: hostNet(addr), Gw: ipOf(node), Src: p.src, Protocol: routeProtocol}
 		if bad := netlink.RouteReplace(r); bad != nil {
 			fail(fmt.Errorf("route to %s by node %s: %w", addr, node, bad))
 		}
@@ -137,7 +137,7 @@ func (o *Overlay) reachAll(said map[netip.Addr]netip.Addr, paths map[netip.Addr]
 func (o *Overlay) forwardBy(index int) error {
 	l, err := netlink.LinkByIndex(index)
 	if err == nil {
-		err = o.forward(l.Attrs().Name)
+		err = o.enableForwarding(l.Attrs().Name)
 	}
 	if err != nil {
 		return fmt.Errorf("forwarding: %w", err)
@@ -145,8 +145,8 @@ func (o *Overlay) forwardBy(index int) error {
 	return nil
 }
 
-// nodes returns the nodes with capsules, of all jobs.
-func (o *Overlay) nodes() map[netip.Addr]bool {
+// peerNodes returns the nodes with capsules, of all jobs.
+func (o *Overlay) peerNodes() map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, peers := range o.jobs {
 		for _, node := range peers {
@@ -156,8 +156,8 @@ func (o *Overlay) nodes() map[netip.Addr]bool {
 	return all
 }
 
-// elsewhere returns the addresses of all jobs' capsules on other nodes, with these nodes.
-func (o *Overlay) elsewhere() map[netip.Addr]netip.Addr {
+// remoteCapsules returns the addresses of all jobs' capsules on other nodes, with these nodes.
+func (o *Overlay) remoteCapsules() map[netip.Addr]netip.Addr {
 	all := map[netip.Addr]netip.Addr{}
 	for _, peers := range o.jobs {
 		maps.Copy(all, peers)
@@ -165,19 +165,19 @@ func (o *Overlay) elsewhere() map[netip.Addr]netip.Addr {
 	return all
 }
 
-// settle removes routes, tunnels and entries of the firewall that are not needed any more. It
+// removeStale removes routes, tunnels and entries of the firewall that are not needed any more. It
 // adds no route.
-func (o *Overlay) settle() error {
-	return errors.Join(o.writeFirewall(), o.prune())
+func (o *Overlay) removeStale() error {
+	return errors.Join(o.writeFirewall(), o.removeStaleRoutes())
 }
 
-// prune removes routes and tunnels that are not needed any more.
-func (o *Overlay) prune() error {
-	here, _, err := links()
+// removeStaleRoutes removes routes and tunnels that are not needed any more.
+func (o *Overlay) removeStaleRoutes() error {
+	here, _, err := listLinks()
 	if err != nil {
 		return err
 	}
-	elsewhere := o.elsewhere()
+	elsewhere := o.remoteCapsules()
 	known := func(a netip.Addr) bool {
 		_, ok := elsewhere[a]
 		return ok || slices.ContainsFunc(here, func(l local) bool { return l.addr == a })
@@ -198,8 +198,8 @@ func (o *Overlay) prune() error {
 }
 
 func ourRoutes() ([]netlink.Route, error) {
-	routes, err := dump(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	routes, err := listRetrying(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: routeProtocol}, netlink.RT_FILTER_PROTOCOL)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
@@ -209,14 +209,14 @@ func ourRoutes() ([]netlink.Route, error) {
 
 // writeFirewall writes the firewall anew.
 func (o *Overlay) writeFirewall() error {
-	here, _, err := links()
+	here, _, err := listLinks()
 	if err != nil {
 		return err
 	}
 	f := firewall{
-		space: o.cfg.Range, port: o.cfg.Port, guarded: o.guarded(),
-		homes: o.elsewhere(), macs: o.learn(), jobs: map[string][]netip.Addr{},
-		nodes: slices.SortedFunc(maps.Keys(o.nodes()), netip.Addr.Compare),
+		space: o.cfg.Range, port: o.cfg.Port, guarded: o.guardedLinks(),
+		homes: o.remoteCapsules(), macs: o.learnMACs(), jobs: map[string][]netip.Addr{},
+		nodes: slices.SortedFunc(maps.Keys(o.peerNodes()), netip.Addr.Compare),
 	}
 	for _, l := range here {
 		if _, moved := f.homes[l.addr]; moved {
@@ -232,7 +232,7 @@ func (o *Overlay) writeFirewall() error {
 	for job, peers := range o.jobs {
 		f.jobs[job] = append(f.jobs[job], sorted(peers)...)
 	}
-	if err := f.write(); err != nil {
+	if err := f.writeTable(); err != nil {
 		return fmt.Errorf("firewall: %w", err)
 	}
 	return nil

@@ -64,7 +64,7 @@ func OpenPool(dir string, space netip.Prefix) (*Pool, error) {
 	}
 	p := &Pool{dir: dir, space: c.Range, step: func(string) {}}
 	for s := range 32 - p.space.Bits() {
-		if p.sizes(s)<<s <= 1<<(32-p.space.Bits()) {
+		if p.sizeCount(s)<<s <= 1<<(32-p.space.Bits()) {
 			p.share = s
 		}
 	}
@@ -113,8 +113,8 @@ func (p *Pool) Take(ctx context.Context, job string, n int) ([]netip.Addr, error
 		return nil, fmt.Errorf("job %s: %d addresses: want 1 to %d", job, n, 1<<min(biggest, p.share))
 	}
 	for {
-		b, err := p.take(ctx, job, bits.Len(uint(n-1)))
-		if errors.Is(err, errGiven) && ctx.Err() == nil {
+		b, err := p.takeBlock(ctx, job, bits.Len(uint(n-1)))
+		if errors.Is(err, errGivenBack) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
@@ -125,7 +125,7 @@ func (p *Pool) Take(ctx context.Context, job string, n int) ([]netip.Addr, error
 		}
 		addrs := make([]netip.Addr, n)
 		for i := range addrs {
-			addrs[i] = p.address(b, i)
+			addrs[i] = p.blockAddress(b, i)
 		}
 		return addrs, nil
 	}
@@ -147,7 +147,7 @@ func (p *Pool) Give(ctx context.Context, job string) error {
 		return nil
 	}
 	if err == nil {
-		err = p.finish(name)
+		err = p.finishGive(name)
 	}
 	if err != nil {
 		return fmt.Errorf("give back addresses of job %s: %w", job, err)
@@ -163,16 +163,16 @@ func (p *Pool) Jobs() ([]string, error) {
 		return nil, err
 	}
 	for _, name := range gone {
-		if err := p.finish(name); err != nil {
+		if err := p.finishGive(name); err != nil {
 			return nil, fmt.Errorf("give back addresses of %s: %w", name, err)
 		}
 	}
 	return readNames(filepath.Join(p.dir, "jobs"))
 }
 
-// finish releases everything named in a job's folder, and removes the folder. Several processes
+// finishGive releases everything named in a job's folder, and removes the folder. Several processes
 // may do so at once.
-func (p *Pool) finish(name string) error {
+func (p *Pool) finishGive(name string) error {
 	job, _, _ := strings.Cut(name, "~")
 	dir, err := openFolder(filepath.Join(p.dir, "gone", name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +186,7 @@ func (p *Pool) finish(name string) error {
 		// A process that opened the folder before the move may still work in it. First the claims
 		// that it could still enter are removed, then the entered ones: an intention is written
 		// before the claim is renamed.
-		entries, err := dir.names()
+		entries, err := dir.listNames()
 		if err != nil {
 			return err
 		}
@@ -198,12 +198,12 @@ func (p *Pool) finish(name string) error {
 				}
 			}
 		}
-		if entries, err = dir.names(); err != nil {
+		if entries, err = dir.listNames(); err != nil {
 			return err
 		}
 		for _, e := range entries {
 			if b, nonce, ok := parseIntention(e); ok {
-				if err := p.release(b, job, nonce); err != nil {
+				if err := p.releaseClaim(b, job, nonce); err != nil {
 					return err
 				}
 			}

@@ -20,8 +20,8 @@ import (
 // Ethernet.
 const vxlanOverhead = 50
 
-// probe lists the steps that take over a node.
-func (o *Overlay) probe() error {
+// probeNode lists the steps that take over a node.
+func (o *Overlay) probeNode() error {
 	if os.Geteuid() != 0 {
 		return &MissingError{"root", "run as root", unix.EPERM}
 	}
@@ -36,15 +36,15 @@ func (o *Overlay) probe() error {
 	if err := o.checkRange(); err != nil {
 		return err
 	}
-	if err := o.inherit(); err != nil {
+	if err := o.loadState(); err != nil {
 		return &MissingError{"nftables", "needs a kernel with CONFIG_NF_TABLES", err}
 	}
 	missing := []error{probeVeth()}
 	if o.cfg.Mode == ModeVXLAN {
-		_, err := o.vxlan()
+		_, err := o.vxlanLink()
 		missing = append(missing, err)
 	}
-	if err := o.forward(o.link); err != nil {
+	if err := o.enableForwarding(o.link); err != nil {
 		missing = append(missing, &MissingError{"forwarding", "net.ipv4.conf." + o.link + ".forwarding must be writable", err})
 	}
 	if err := o.writeFirewall(); err != nil {
@@ -53,13 +53,13 @@ func (o *Overlay) probe() error {
 	if err := errors.Join(missing...); err != nil {
 		return err
 	}
-	o.notes, err = obstacles()
+	o.notes, err = foreignFilters()
 	return err
 }
 
 // findNode completes cfg.Node, and returns the interface with that address.
 func (o *Overlay) findNode() (netlink.Link, error) {
-	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
+	addrs, err := listRetrying(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
@@ -102,12 +102,12 @@ func (o *Overlay) findNode() (netlink.Link, error) {
 
 // checkRange refuses a range that hosts of the node's network may use.
 func (o *Overlay) checkRange() error {
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
+	routes, err := listRetrying(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}
 	for _, r := range routes {
-		if r.Dst == nil || r.Protocol == protocol {
+		if r.Dst == nil || r.Protocol == routeProtocol {
 			continue
 		}
 		base, ok := addrOf(r.Dst.IP)
@@ -124,7 +124,7 @@ func (o *Overlay) checkRange() error {
 		}
 	}
 	// A VPN's routes may be in another table; its address is visible.
-	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
+	addrs, err := listRetrying(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
@@ -139,7 +139,7 @@ func (o *Overlay) checkRange() error {
 // probeVeth creates a pair and removes it; the kernel may load a module for that.
 func probeVeth() error {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Group = probeName, group
+	attrs.Name, attrs.Group = probeName, linkGroup
 	err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: probeName + "2"})
 	if err != nil && !errors.Is(err, unix.EEXIST) { // left by a process that died here
 		return &MissingError{"veth", "needs a kernel with CONFIG_VETH", err}
@@ -151,9 +151,9 @@ func probeVeth() error {
 	return netlink.LinkDel(l)
 }
 
-// forward enables forwarding for packets from an interface. If forwarding was enabled there
+// enableForwarding enables forwarding for packets from an interface. If forwarding was enabled there
 // before, other packets are not our concern.
-func (o *Overlay) forward(link string) error {
+func (o *Overlay) enableForwarding(link string) error {
 	on, err := readSysctl("ipv4", link, "forwarding")
 	if err != nil || on {
 		return err
@@ -165,22 +165,22 @@ func (o *Overlay) forward(link string) error {
 			return err
 		}
 	}
-	return sysctl("ipv4", link, "forwarding", "1")
+	return setSysctl("ipv4", link, "forwarding", "1")
 }
 
-// guarded returns the interfaces that still need a guard. A guard ends when an administrator, or
+// guardedLinks returns the interfaces that still need a guard. A guard ends when an administrator, or
 // docker, enables forwarding for the whole node.
-func (o *Overlay) guarded() []string {
+func (o *Overlay) guardedLinks() []string {
 	if all, err := readSysctl("ipv4", "all", "forwarding"); err == nil && all {
 		o.guard = nil
 	}
 	return o.guard
 }
 
-// obstacles names chains of other tables that drop forwarded packets by default. iptables is
+// foreignFilters names chains of other tables that drop forwarded packets by default. iptables is
 // included if it is the nftables variant.
-func obstacles() ([]string, error) {
-	c, err := transaction()
+func foreignFilters() ([]string, error) {
+	c, err := newTransaction()
 	if err != nil {
 		return nil, err
 	}

@@ -73,8 +73,8 @@ func addressIn(offset uint32, set string, not bool) rule {
 }
 
 // fromCapsule: iifgroup GROUP; toCapsule: oifgroup GROUP
-func fromCapsule(op expr.CmpOp) rule { return meta(expr.MetaKeyIIFGROUP, op, native(group)) }
-func toCapsule(op expr.CmpOp) rule   { return meta(expr.MetaKeyOIFGROUP, op, native(group)) }
+func fromCapsule(op expr.CmpOp) rule { return meta(expr.MetaKeyIIFGROUP, op, native(linkGroup)) }
+func toCapsule(op expr.CmpOp) rule   { return meta(expr.MetaKeyOIFGROUP, op, native(linkGroup)) }
 
 // fromLink: iifname NAME; toLink: oifname NAME
 func fromLink(name string, op expr.CmpOp) rule { return meta(expr.MetaKeyIIFNAME, op, ifname(name)) }

@@ -18,7 +18,7 @@ func (n *node) state() string {
 	t := n.lab.t
 	t.Helper()
 	var lines []string
-	must(t, within(n.ns, func() error {
+	must(t, withinNamespace(n.ns, func() error {
 		all, err := netlink.LinkList()
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func (n *node) state() string {
 
 // tableState describes the sets of the thread's table.
 func tableState(t testing.TB) (lines []string) {
-	c, err := transaction()
+	c, err := newTransaction()
 	if err != nil {
 		t.Error(err)
 		return nil

@@ -34,8 +34,8 @@ func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 			delete(o.jobs, job)
 		}
 	}
-	return within(o.ns, func() error {
-		here, dead, err := links()
+	return withinNamespace(o.ns, func() error {
+		here, dead, err := listLinks()
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (o *Overlay) Sweep(ctx context.Context, live []string) error {
 				return fmt.Errorf("remove %s: %w", l.Attrs().Name, err)
 			}
 		}
-		return o.settle()
+		return o.removeStale()
 	})
 }
 
@@ -62,19 +62,19 @@ func (o *Overlay) Repair(ctx context.Context) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return within(o.ns, func() error {
-		here, _, err := links()
+	return withinNamespace(o.ns, func() error {
+		here, _, err := listLinks()
 		if err != nil {
 			return err
 		}
-		elsewhere := o.elsewhere()
+		elsewhere := o.remoteCapsules()
 		paths, errs := pathsTo(elsewhere)
-		errs = errors.Join(errs, o.settle(), o.forward(o.link))
+		errs = errors.Join(errs, o.removeStale(), o.enableForwarding(o.link))
 		for _, l := range here {
 			if _, moved := elsewhere[l.addr]; moved {
 				continue
 			}
-			if err := o.connect(l.link, l.addr); err != nil && !gone(err) { // the capsule may have ended just now
+			if err := o.routeToCapsule(l.link, l.addr); err != nil && !gone(err) { // the capsule may have ended just now
 				errs = errors.Join(errs, fmt.Errorf("capsule %s: %w", l.name, err))
 			}
 		}
@@ -82,14 +82,14 @@ func (o *Overlay) Repair(ctx context.Context) error {
 	})
 }
 
-// inherit reads the state that an earlier process set.
-func (o *Overlay) inherit() error {
+// loadState reads the state that an earlier process set.
+func (o *Overlay) loadState() error {
 	members, guard, err := readFirewall()
 	if err != nil {
 		return err
 	}
 	o.guard = guard
-	where, err := routed()
+	where, err := routedCapsules()
 	if err != nil {
 		return err
 	}
@@ -107,17 +107,17 @@ func (o *Overlay) inherit() error {
 	return nil
 }
 
-// routed returns the capsules to which the node has routes, with their nodes.
-func routed() (map[netip.Addr]netip.Addr, error) {
+// routedCapsules returns the capsules to which the node has routes, with their nodes.
+func routedCapsules() (map[netip.Addr]netip.Addr, error) {
 	routes, err := ourRoutes()
 	if err != nil {
 		return nil, err
 	}
 	inside, at := map[netip.Addr]netip.Addr{}, 0
-	l, err := find(vxlanName)
+	l, err := findLink(vxlanName)
 	if err == nil && l != nil {
 		at = l.Attrs().Index
-		inside, err = tunnels(l)
+		inside, err = listTunnels(l)
 	}
 	if err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ var errKilled = errors.New("killed")
 // TestAttachCrash: whoever dies at a step of Attach leaves what Sweep removes, and what a
 // second Attach completes.
 func TestAttachCrash(t *testing.T) {
-	steps := attaching
-	t.Cleanup(func() { attaching = steps })
+	steps := attachSteps
+	t.Cleanup(func() { attachSteps = steps })
 	for i, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			b := newLab(t, Config{})
@@ -31,8 +31,8 @@ func TestAttachCrash(t *testing.T) {
 			other := n.capsule("811.0", "100.64.0.4")
 			listen(t, other.ns)
 			before := n.state()
-			attaching = slices.Clone(steps)
-			attaching[i].do = func(a *attachment) error {
+			attachSteps = slices.Clone(steps)
+			attachSteps[i].do = func(a *attachment) error {
 				if err := step.do(a); err != nil {
 					return err
 				}
@@ -45,7 +45,7 @@ func TestAttachCrash(t *testing.T) {
 				}
 				n.open()
 				if again {
-					attaching = steps
+					attachSteps = steps
 					must(t, n.Attach(t.Context(), c.pid, c.name, c.addr))
 					listen(t, c.ns)
 					talks(t, n.ns, c.addr)
@@ -126,8 +126,8 @@ func TestDetach(t *testing.T) {
 				t.Errorf("%s, gone is %v: before:\n%s\nafter:\n%s", name, gone, before, after)
 			}
 			if !gone {
-				must(t, within(c.ns, func() error {
-					if l, err := find("eth0"); l != nil || err != nil {
+				must(t, withinNamespace(c.ns, func() error {
+					if l, err := findLink("eth0"); l != nil || err != nil {
 						t.Errorf("eth0 is left: %v, %v", l, err)
 					}
 					return nil
@@ -197,7 +197,7 @@ func TestRepair(t *testing.T) {
 		"nothing": func() error { return nil },
 	} {
 		t.Run(what, func(t *testing.T) {
-			must(t, within(n1.ns, spoil))
+			must(t, withinNamespace(n1.ns, spoil))
 			must(t, n1.Repair(t.Context()))
 			if after := n1.state(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
@@ -225,7 +225,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := newLab(t, Config{}).host("10.1.0.1/24", "")
-			_, err := open(try.cfg, ns)
+			_, err := openIn(try.cfg, ns)
 			if err == nil || !strings.Contains(err.Error(), try.say) {
 				t.Errorf("said %v, want %q", err, try.say)
 			}
@@ -233,17 +233,17 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	t.Run("address", func(t *testing.T) {
 		ns := newLab(t, Config{}).host("10.1.0.1/24", "")
-		must(t, within(ns, func() error {
+		must(t, withinNamespace(ns, func() error {
 			l, err := netlink.LinkByName("lo")
 			return errors.Join(err, netlink.AddrAdd(l, &netlink.Addr{IPNet: hostNet(netip.MustParseAddr("100.99.1.2"))}))
 		}))
 		var inUse *RangeError
-		if _, err := open(Config{}, ns); !errors.As(err, &inUse) || inUse.By != "the node's address 100.99.1.2" {
+		if _, err := openIn(Config{}, ns); !errors.As(err, &inUse) || inUse.By != "the node's address 100.99.1.2" {
 			t.Errorf("said %v", err)
 		}
 	})
 	t.Run("no address", func(t *testing.T) {
-		if _, err := open(Config{}, namespace(t)); err == nil || !strings.Contains(err.Error(), "no interface has an IPv4 address") {
+		if _, err := openIn(Config{}, namespace(t)); err == nil || !strings.Contains(err.Error(), "no interface has an IPv4 address") {
 			t.Errorf("said %v", err)
 		}
 	})
@@ -316,7 +316,7 @@ func TestRefused(t *testing.T) {
 func TestNotes(t *testing.T) {
 	b := newLab(t, Config{})
 	ns := b.host("10.1.0.1/24", "")
-	must(t, within(ns, func() error {
+	must(t, withinNamespace(ns, func() error {
 		c, err := nftables.New()
 		if err != nil {
 			return err
@@ -326,7 +326,7 @@ func TestNotes(t *testing.T) {
 		c.AddChain(&nftables.Chain{Table: tb, Name: "FORWARD", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &drop})
 		return c.Flush()
 	}))
-	o, err := open(Config{}, ns)
+	o, err := openIn(Config{}, ns)
 	must(t, err)
 	if got := o.Notes(); len(got) != 1 || !strings.Contains(got[0], "chain FORWARD of table filter drops") {
 		t.Errorf("notes %q", got)

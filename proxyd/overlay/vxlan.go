@@ -20,10 +20,10 @@ import (
 //
 // singvx itself has nodeMAC(this node), so that N's packets are for us.
 
-// vxlan returns the node's vxlan interface, and creates it if there is none with this
+// vxlanLink returns the node's vxlan interface, and creates it if there is none with this
 // configuration.
-func (o *Overlay) vxlan() (netlink.Link, error) {
-	l, err := find(vxlanName)
+func (o *Overlay) vxlanLink() (netlink.Link, error) {
+	l, err := findLink(vxlanName)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (o *Overlay) vxlan() (netlink.Link, error) {
 		}
 	}
 	err = errors.Join(
-		sysctl("ipv6", vxlanName, "disable_ipv6", "1"),
-		sysctl("ipv4", vxlanName, "forwarding", "1"),
-		sysctl("ipv4", vxlanName, "rp_filter", "0"), // firewall.go checks the source instead
+		setSysctl("ipv6", vxlanName, "disable_ipv6", "1"),
+		setSysctl("ipv4", vxlanName, "forwarding", "1"),
+		setSysctl("ipv4", vxlanName, "rp_filter", "0"), // firewall.go checks the source instead
 		netlink.LinkSetUp(l),
 	)
 	return l, err
@@ -68,8 +68,8 @@ func (o *Overlay) isOurs(l netlink.Link) bool {
 		v.HardwareAddr.String() == nodeMAC(o.cfg.Node).String() && v.MTU == o.tunnelMTU()
 }
 
-// tunnel routes a capsule's address through vxlan.
-func (o *Overlay) tunnel(l netlink.Link, addr, node netip.Addr) error {
+// addTunnel routes a capsule's address through vxlan.
+func (o *Overlay) addTunnel(l netlink.Link, addr, node netip.Addr) error {
 	at := &netlink.Neigh{
 		LinkIndex: l.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT,
 		IP: ipOf(node), HardwareAddr: nodeMAC(node),
@@ -77,15 +77,15 @@ func (o *Overlay) tunnel(l netlink.Link, addr, node netip.Addr) error {
 	if err := netlink.NeighSet(at); err != nil {
 		return fmt.Errorf("vxlan: %w", err)
 	}
-	if err := o.neighbour(l, addr, nodeMAC(node)); err != nil {
+	if err := o.addNeighbour(l, addr, nodeMAC(node)); err != nil {
 		return fmt.Errorf("vxlan: %w", err)
 	}
-	return o.direct(l, addr)
+	return o.routeToLink(l, addr)
 }
 
-// tunnels returns the addresses routed through vxlan, with their nodes.
-func tunnels(l netlink.Link) (map[netip.Addr]netip.Addr, error) {
-	list, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, netlink.FAMILY_V4) })
+// listTunnels returns the addresses routed through vxlan, with their nodes.
+func listTunnels(l netlink.Link) (map[netip.Addr]netip.Addr, error) {
+	list, err := listRetrying(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("vxlan: list neighbours: %w", err)
 	}
@@ -102,11 +102,11 @@ func tunnels(l netlink.Link) (map[netip.Addr]netip.Addr, error) {
 // pruneTunnels removes tunnels to capsules that are not there any more, and the interface with
 // the last tunnel.
 func (o *Overlay) pruneTunnels(elsewhere map[netip.Addr]netip.Addr) error {
-	l, err := find(vxlanName)
+	l, err := findLink(vxlanName)
 	if err != nil || l == nil {
 		return err
 	}
-	all, err := tunnels(l)
+	all, err := listTunnels(l)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (o *Overlay) pruneTunnels(elsewhere map[netip.Addr]netip.Addr) error {
 	if len(used) == 0 && o.cfg.Mode != ModeVXLAN {
 		return netlink.LinkDel(l)
 	}
-	table, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, unix.AF_BRIDGE) })
+	table, err := listRetrying(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, unix.AF_BRIDGE) })
 	if err != nil {
 		return fmt.Errorf("vxlan: list forwarding: %w", err)
 	}

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within runs f on a thread in the network namespace ns. Sockets and /proc/sys/net belong to the
+// withinNamespace runs f on a thread in the network namespace ns. Sockets and /proc/sys/net belong to the
 // namespace of the thread that opens them, so f must not start goroutines that do so.
-func within(ns *os.File, f func() error) error {
+func withinNamespace(ns *os.File, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		done <- func() error {
@@ -69,8 +69,8 @@ func capsuleNetns(pid int, node *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// sysctl sets a variable of an interface, or of "all", in the thread's namespace.
-func sysctl(family, link, key, value string) error {
+// setSysctl sets a variable of an interface, or of "all", in the thread's namespace.
+func setSysctl(family, link, key, value string) error {
 	path := filepath.Join("/proc/sys/net", family, "conf", link, key)
 	err := os.WriteFile(path, []byte(value), 0)
 	if family == "ipv6" && errors.Is(err, fs.ErrNotExist) {
@@ -85,9 +85,9 @@ func readSysctl(family, link, key string) (bool, error) {
 	return err == nil && len(b) > 0 && b[0] != '0', err
 }
 
-// dump lists kernel objects, and repeats the list if it changed while it was read: the kernel
+// listRetrying lists kernel objects, and repeats the list if it changed while it was read: the kernel
 // reports that.
-func dump[T any](list func() ([]T, error)) ([]T, error) {
+func listRetrying[T any](list func() ([]T, error)) ([]T, error) {
 	for range 50 {
 		got, err := list()
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -28,13 +28,13 @@ type Room struct {
 func (s *Stage) Reserve(id store.ID, n uint64) (*Room, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	free, err := s.free()
+	free, err := s.freeBytes()
 	if err != nil {
 		return nil, err
 	}
 	e := &store.SpaceError{Free: free, Need: n}
 	for r := range s.rooms {
-		written, err := s.written(r.id)
+		written, err := s.bytesOf(r.id)
 		if err != nil {
 			return nil, err
 		}
@@ -55,22 +55,22 @@ func (r *Room) Release() {
 	delete(r.stage.rooms, r)
 }
 
-// spared is the part of a node's memory that shares do not use: 1/spared.
-const spared = 20
+// sparedPart is the part of a node's memory that shares do not use: 1/spared.
+const sparedPart = 20
 
-// free returns the space for shares, without regard to reservations.
-func (s *Stage) free() (uint64, error) {
+// freeBytes returns the space for shares, without regard to reservations.
+func (s *Stage) freeBytes() (uint64, error) {
 	var f unix.Statfs_t
 	if err := unix.Statfs(s.dir, &f); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: s.dir, Err: err}
 	}
 	free := f.Bavail * uint64(f.Bsize)
 	if s.memory {
-		total, available, err := memory()
+		total, available, err := memoryInfo()
 		if err != nil {
 			return 0, err
 		}
-		free = min(free, available-min(available, total/spared))
+		free = min(free, available-min(available, total/sparedPart))
 	}
 	if s.size == 0 {
 		return free, nil
@@ -81,7 +81,7 @@ func (s *Stage) free() (uint64, error) {
 	}
 	var used uint64
 	for _, e := range entries {
-		n, err := size(filepath.Join(s.dir, e.Name()))
+		n, err := folderSize(filepath.Join(s.dir, e.Name()))
 		if err != nil {
 			return 0, err
 		}
@@ -90,15 +90,15 @@ func (s *Stage) free() (uint64, error) {
 	return min(free, s.size-min(s.size, used)), nil
 }
 
-// written returns the bytes that a share with a reservation has used.
-func (s *Stage) written(id store.ID) (uint64, error) {
-	made, err := size(s.path(id) + beingMade)
-	done, also := size(s.path(id))
+// bytesOf returns the bytes that a share with a reservation has used.
+func (s *Stage) bytesOf(id store.ID) (uint64, error) {
+	made, err := folderSize(s.sharePath(id) + beingMade)
+	done, also := folderSize(s.sharePath(id))
 	return made + done, errors.Join(err, also)
 }
 
-// size returns the bytes of a share's files. A file that is removed meanwhile counts 0.
-func size(dir string) (uint64, error) {
+// folderSize returns the bytes of a share's files. A file that is removed meanwhile counts 0.
+func folderSize(dir string) (uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return 0, nil
@@ -115,8 +115,8 @@ func size(dir string) (uint64, error) {
 	return sum, err
 }
 
-// memory returns the node's memory, and the part of it that is available now.
-func memory() (total, available uint64, err error) {
+// memoryInfo returns the node's memory, and the part of it that is available now.
+func memoryInfo() (total, available uint64, err error) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, 0, err

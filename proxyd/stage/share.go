@@ -38,8 +38,8 @@ type Stream struct {
 	From *store.ID `json:"from,omitempty"`
 }
 
-// index is the content of a share's index.json.
-type index struct {
+// shareIndex is the content of a share's index.json.
+type shareIndex struct {
 	Meta    []byte   `json:"meta,omitempty"`
 	Streams []Stream `json:"streams"` // stream n is in file n; streams of other checkpoints follow
 }
@@ -53,11 +53,11 @@ type Share struct {
 	id    store.ID
 	dir   string // before the commit
 
-	mu    sync.Mutex
-	ended error // why no stream can be added any more
-	names []string
-	files []*os.File
-	lent  []Stream // streams of other checkpoints
+	mu      sync.Mutex
+	ended   error // why no stream can be added any more
+	names   []string
+	files   []*os.File
+	carried []Stream // streams of other checkpoints
 }
 
 var errEnded = errors.New("the share has ended")
@@ -66,7 +66,7 @@ var errEnded = errors.New("the share has ended")
 // if it is still being written, its writer gets an error.
 func (s *Stage) Create(id store.ID) (*Share, error) {
 	s.mu.Lock()
-	before := s.making[id]
+	before := s.unfinished[id]
 	s.mu.Unlock()
 	if before != nil {
 		if err := before.Abort(); err != nil {
@@ -76,22 +76,22 @@ func (s *Stage) Create(id store.ID) (*Share, error) {
 	if err := s.Delete(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	h := &Share{stage: s, id: id, dir: s.path(id) + beingMade}
+	h := &Share{stage: s, id: id, dir: s.sharePath(id) + beingMade}
 	if err := os.Mkdir(h.dir, 0o700); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.making[id] = h
+	s.unfinished[id] = h
 	return h, nil
 }
 
-// over removes a share from the table of unfinished shares.
-func (s *Stage) over(h *Share) {
+// forgetShare removes a share from the table of unfinished shares.
+func (s *Stage) forgetShare(h *Share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.making[h.id] == h {
-		delete(s.making, h.id)
+	if s.unfinished[h.id] == h {
+		delete(s.unfinished, h.id)
 	}
 }
 
@@ -103,10 +103,10 @@ func (h *Share) Create(name string) (io.WriteCloser, error) {
 	if h.ended != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, h.ended)
 	}
-	if h.has(name) {
+	if h.hasName(name) {
 		return nil, fmt.Errorf("stream %s: %w", name, fs.ErrExist)
 	}
-	f, err := os.OpenFile(h.file(len(h.names)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(h.filePath(len(h.names)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -123,19 +123,19 @@ func (h *Share) Carry(name string, from store.ID) error {
 	if h.ended != nil {
 		return fmt.Errorf("stream %s: %w", name, h.ended)
 	}
-	if h.has(name) {
+	if h.hasName(name) {
 		return fmt.Errorf("stream %s: %w", name, fs.ErrExist)
 	}
-	h.lent = append(h.lent, Stream{Name: name, From: &from})
+	h.carried = append(h.carried, Stream{Name: name, From: &from})
 	return nil
 }
 
-// has tells whether a name is in use. The caller holds h.mu.
-func (h *Share) has(name string) bool {
-	return slices.Contains(h.names, name) || slices.ContainsFunc(h.lent, func(s Stream) bool { return s.Name == name })
+// hasName tells whether a name is in use. The caller holds h.mu.
+func (h *Share) hasName(name string) bool {
+	return slices.Contains(h.names, name) || slices.ContainsFunc(h.carried, func(s Stream) bool { return s.Name == name })
 }
 
-func (h *Share) file(n int) string { return filepath.Join(h.dir, strconv.Itoa(n)) }
+func (h *Share) filePath(n int) string { return filepath.Join(h.dir, strconv.Itoa(n)) }
 
 // Commit makes the share exist, with the caller's description meta. All streams must be closed.
 // After an error only Abort may be called.
@@ -146,40 +146,40 @@ func (h *Share) Commit(meta []byte) error {
 		return h.ended
 	}
 	h.ended = errEnded
-	x := index{Meta: meta, Streams: make([]Stream, len(h.names))}
+	x := shareIndex{Meta: meta, Streams: make([]Stream, len(h.names))}
 	var g errgroup.Group
 	g.SetLimit(16) // file systems sync many files at the cost of one
 	for n, name := range h.names {
 		g.Go(func() (err error) {
-			x.Streams[n], err = h.settle(n, name)
+			x.Streams[n], err = h.syncStream(n, name)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	x.Streams = append(x.Streams, h.lent...)
+	x.Streams = append(x.Streams, h.carried...)
 	b, err := json.Marshal(x)
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(h.dir, indexName), b); err != nil {
+	if err := writeFile(filepath.Join(h.dir, indexName), b); err != nil {
 		return err
 	}
 	if err := syncFolder(h.dir); err != nil {
 		return err
 	}
-	if err := os.Rename(h.dir, h.stage.path(h.id)); err != nil {
+	if err := os.Rename(h.dir, h.stage.sharePath(h.id)); err != nil {
 		return err
 	}
 	h.dir = ""
-	h.stage.over(h)
+	h.stage.forgetShare(h)
 	return syncFolder(h.stage.dir)
 }
 
-// settle makes a stream durable. A file in memory needs no sync.
-func (h *Share) settle(n int, name string) (Stream, error) {
-	f, err := os.Open(h.file(n))
+// syncStream makes a stream durable. A file in memory needs no sync.
+func (h *Share) syncStream(n int, name string) (Stream, error) {
+	f, err := os.Open(h.filePath(n))
 	if err != nil {
 		return Stream{}, err
 	}
@@ -194,7 +194,7 @@ func (h *Share) settle(n int, name string) (Stream, error) {
 	return Stream{Name: name, Size: st.Size()}, err
 }
 
-func write(name string, b []byte) error {
+func writeFile(name string, b []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (h *Share) Abort() error {
 		return err
 	}
 	h.dir = ""
-	h.stage.over(h)
+	h.stage.forgetShare(h)
 	return nil
 }
 
@@ -235,16 +235,16 @@ type Kept struct {
 
 // Open returns a committed share. The error wraps ErrLost if the share is missing or damaged.
 func (s *Stage) Open(id store.ID) (*Kept, error) {
-	name := filepath.Join(s.path(id), indexName)
+	name := filepath.Join(s.sharePath(id), indexName)
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return nil, blame(err)
+		return nil, markLost(err)
 	}
-	var x index
+	var x shareIndex
 	if err := json.Unmarshal(b, &x); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrLost, name, err)
 	}
-	return &Kept{Meta: x.Meta, Streams: x.Streams, dir: s.path(id)}, nil
+	return &Kept{Meta: x.Meta, Streams: x.Streams, dir: s.sharePath(id)}, nil
 }
 
 // CopyTo writes stream n to w; the stream must be a file of this share. The error wraps ErrLost
@@ -252,10 +252,10 @@ func (s *Stage) Open(id store.ID) (*Kept, error) {
 func (k *Kept) CopyTo(w io.Writer, n int) error {
 	f, err := os.Open(filepath.Join(k.dir, strconv.Itoa(n)))
 	if err != nil {
-		return blame(err)
+		return markLost(err)
 	}
 	defer f.Close()
-	r := &blamed{f: f}
+	r := &shareReader{f: f}
 	buf := make([]byte, min(copySize, max(1, k.Streams[n].Size)))
 	got, err := io.CopyBuffer(struct{ io.Writer }{w}, r, buf)
 	if err == nil && got != k.Streams[n].Size {
@@ -266,19 +266,19 @@ func (k *Kept) CopyTo(w io.Writer, n int) error {
 
 const copySize = 256 << 10
 
-// blamed distinguishes errors of reading the share from errors of writing the copy.
-type blamed struct{ f *os.File }
+// shareReader distinguishes errors of reading the share from errors of writing the copy.
+type shareReader struct{ f *os.File }
 
-func (b *blamed) Read(p []byte) (int, error) {
+func (b *shareReader) Read(p []byte) (int, error) {
 	n, err := b.f.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = blame(err)
+		err = markLost(err)
 	}
 	return n, err
 }
 
-// blame marks errors that another try would not avoid.
-func blame(err error) error {
+// markLost marks errors that another try would not avoid.
+func markLost(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}

@@ -42,9 +42,9 @@ type Stage struct {
 	size   uint64 // limit for all shares; 0: the free space
 	memory bool   // dir is on a tmpfs
 
-	mu     sync.Mutex
-	rooms  map[*Room]struct{}
-	making map[store.ID]*Share // shares that are being written
+	mu         sync.Mutex
+	rooms      map[*Room]struct{}
+	unfinished map[store.ID]*Share // shares that are being written
 }
 
 const (
@@ -69,7 +69,7 @@ func Open(dir string, size uint64) (*Stage, error) {
 	if err := unix.Statfs(dir, &f); err != nil {
 		return nil, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	s := &Stage{dir: dir, size: size, memory: f.Type == unix.TMPFS_MAGIC, rooms: map[*Room]struct{}{}, making: map[store.ID]*Share{}}
+	s := &Stage{dir: dir, size: size, memory: f.Type == unix.TMPFS_MAGIC, rooms: map[*Room]struct{}{}, unfinished: map[store.ID]*Share{}}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if n := e.Name(); strings.HasSuffix(n, beingMade) || strings.HasSuffix(n, beingRemoved) {
@@ -79,16 +79,16 @@ func Open(dir string, size uint64) (*Stage, error) {
 	return s, err
 }
 
-// path returns the folder of a checkpoint's share. The path is unique: the cluster comes first,
+// sharePath returns the folder of a checkpoint's share. The path is unique: the cluster comes first,
 // and no later part contains a dot.
-func (s *Stage) path(id store.ID) string {
+func (s *Stage) sharePath(id store.ID) string {
 	return filepath.Join(s.dir, strings.ReplaceAll(id.String(), "/", "."))
 }
 
-// parse is the inverse of path.
-func parse(name string) (store.ID, bool) {
-	rest, number, ok := cutLast(name)
-	cluster, job, also := cutLast(rest)
+// parseShareName is the inverse of path.
+func parseShareName(name string) (store.ID, bool) {
+	rest, number, ok := cutAtLast(name)
+	cluster, job, also := cutAtLast(rest)
 	if !ok || !also {
 		return store.ID{}, false
 	}
@@ -96,7 +96,7 @@ func parse(name string) (store.ID, bool) {
 	return id, err == nil
 }
 
-func cutLast(s string) (before, after string, ok bool) {
+func cutAtLast(s string) (before, after string, ok bool) {
 	i := strings.LastIndexByte(s, '.')
 	if i < 0 {
 		return "", "", false
@@ -109,7 +109,7 @@ func (s *Stage) List(job *store.JobID) ([]Summary, error) {
 	entries, err := os.ReadDir(s.dir)
 	var all []Summary
 	for _, e := range entries {
-		id, ok := parse(e.Name())
+		id, ok := parseShareName(e.Name())
 		if !ok || job != nil && id.JobID != *job {
 			continue
 		}
@@ -128,7 +128,7 @@ func (s *Stage) List(job *store.JobID) ([]Summary, error) {
 // Delete removes a share. The error for a missing share is fs.ErrNotExist. A reader of the share
 // sees its end early.
 func (s *Stage) Delete(id store.ID) error {
-	at := s.path(id)
+	at := s.sharePath(id)
 	if err := os.Rename(at, at+beingRemoved); err != nil {
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return err

@@ -293,7 +293,7 @@ func TestReserve(t *testing.T) {
 	if _, err := s.Reserve(one, 1<<50); !errors.As(err, &short) {
 		t.Errorf("a petabyte: %v", err)
 	}
-	total, available, err := memory()
+	total, available, err := memoryInfo()
 	noError(t, err)
 	if available > total || available == 0 {
 		t.Errorf("memory: %d of %d", available, total)
@@ -326,8 +326,8 @@ func FuzzParse(f *testing.F) {
 	}
 	s := &Stage{dir: "/stage"}
 	f.Fuzz(func(t *testing.T, name string) {
-		if i, ok := parse(name); ok && s.path(i) != "/stage/"+name {
-			t.Errorf("%q became %s, which is at %s", name, i, s.path(i))
+		if i, ok := parseShareName(name); ok && s.sharePath(i) != "/stage/"+name {
+			t.Errorf("%q became %s, which is at %s", name, i, s.sharePath(i))
 		}
 	})
 }
