@@ -8,18 +8,17 @@ import (
 	"fmt"
 )
 
-// Base is a committed checkpoint of which an upload takes streams over. It is as safe to name
-// its chunks as to find them: the manifest was read when the upload's lease was there, so a
-// collector that sees it deleted waits for that lease, as it does for a restore's. The new
-// checkpoint needs the old one no more once it is committed: it has recipes of its own, which
-// name the same chunks.
+// Base is a committed checkpoint of which an upload takes over streams. Naming its chunks is as
+// safe as finding them: the manifest was read under the upload's lease, so a collector that sees
+// the manifest deleted waits for that lease, as for a restore's. After its own commit the new
+// checkpoint does not need the old one: its recipes name the chunks.
 type Base struct {
 	w *Writer
 	m *Manifest
 }
 
-// Base opens a checkpoint to take streams over from it; it needs no closing. One that is not
-// there, deleted ones included, is fs.ErrNotExist.
+// Base opens a checkpoint for taking over streams; it need not be closed. A missing checkpoint,
+// also a deleted one, is fs.ErrNotExist.
 func (w *Writer) Base(ctx context.Context, id ID) (*Base, error) {
 	if err := w.Err(); err != nil {
 		return nil, err
@@ -31,12 +30,12 @@ func (w *Writer) Base(ctx context.Context, id ID) (*Base, error) {
 	return &Base{w, m}, nil
 }
 
-// Manifest returns what is known of the checkpoint. It must not be changed.
+// Manifest returns the checkpoint's manifest. It must not be changed.
 func (b *Base) Manifest() *Manifest { return b.m }
 
-// Carry makes a stream of the checkpoint one of this Writer's node, as Stream and Close would
-// if all its bytes were written again. Of these nothing is read or hashed; its recipe is read,
-// and one that is damaged is an error. Its bytes are counted as found in the store.
+// Carry makes a stream of the checkpoint a stream of this Writer's node, with the effect of
+// writing all its bytes again. The bytes are neither read nor hashed; only the recipe is read,
+// and a damaged recipe is an error. The bytes count as found in the store.
 func (b *Base) Carry(ctx context.Context, from StreamID, rank int, name string) error {
 	info := b.m.Stream(from)
 	if info == nil {
@@ -64,13 +63,13 @@ func (b *Base) Carry(ctx context.Context, from StreamID, rank int, name string) 
 	return s.carry(info, n)
 }
 
-// carry ends a stream that has not begun as one that is in the store.
+// carry ends a new stream as one that is in the store.
 func (s *Stream) carry(old *StreamInfo, n Stats) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size, s.data, s.recipe = old.Size, old.Data, old.Recipe
 	info := StreamInfo{StreamID: s.id, Size: old.Size, Data: old.Data, Pieces: old.Pieces}
-	if len(old.Pieces) == 0 { // the manifest may have no room for it this time
+	if len(old.Pieces) == 0 { // the manifest may have no space for it this time
 		if info, s.failed = s.lastPiece(); s.failed != nil {
 			return s.failed
 		}

@@ -32,7 +32,7 @@ const (
 // MaxChunk is the length of the longest chunk.
 const MaxChunk = 1 << 20
 
-// maxChunkFile bounds a chunk's file: what does not shrink is stored plain.
+// maxChunkFile bounds a chunk's file: a chunk that does not shrink is stored plain.
 const maxChunkFile = chunkHeader + MaxChunk
 
 // header is a chunk's header, parsed.
@@ -82,13 +82,13 @@ func newDecoder() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxChunk), zstd.WithDecoderConcurrency(0))
 }
 
-// encodeChunk returns the header and the payload of a chunk's file. The payload is in
-// scratch's storage when that has room for packedMax(len(plain)) bytes, or is plain itself.
+// encodeChunk returns the header and the payload of a chunk's file. The payload is in scratch's
+// storage if that has packedMax(len(plain)) bytes, or is plain itself.
 //
 // S2 takes a third to a half of the time of zstd's fastest level without entropy coding of
-// literals, which was written before. It makes memory of training jobs 0 to 24 % larger,
-// and what compresses best, a heap of small objects, half as large again or more, which
-// is then a quarter of its plain length. Most of what does not compress it skips by itself.
+// literals, which was used before. It makes memory of training jobs 0 to 24 % larger, and the
+// most compressible data, a heap of small objects, half as large again or more, which is then a
+// quarter of the plain length. S2 itself skips most of the incompressible data.
 func encodeChunk(scratch, plain []byte) (head [chunkHeader]byte, payload []byte) {
 	h := header{codecPlain, len(plain), len(plain)}
 	payload = plain
@@ -99,16 +99,16 @@ func encodeChunk(scratch, plain []byte) (head [chunkHeader]byte, payload []byte)
 	return head, payload
 }
 
-// worthwhile says whether compression to packed bytes pays: what saves less than an
-// eighth costs more time, here and at every restore, than it saves on any disk.
+// worthwhile tells whether compression to packed bytes pays: a saving of less than an eighth
+// costs more time, here and at every restore, than the disk space is worth.
 func worthwhile(packed, plain int) bool { return packed <= plain-plain/8 }
 
-// packedMax bounds the room that compression of n bytes needs, n ≤ MaxChunk.
+// packedMax bounds the space for compression of n bytes, n ≤ MaxChunk.
 func packedMax(n int) int { return s2.MaxEncodedLen(n) }
 
-// decodeChunk returns the plain bytes of a chunk's file, in dst's storage when that is
-// large enough. Whatever the file holds, the result has the hash h and length n, or the
-// error is a *DamagedError.
+// decodeChunk returns the plain bytes of a chunk's file, in dst's storage if that is large
+// enough. For any content of the file, the result has the hash h and length n, or the error is a
+// *DamagedError.
 func decodeChunk(dst, file []byte, h Hash, n int, dec *zstd.Decoder) ([]byte, error) {
 	damaged := func(reason string) error { return &DamagedError{"chunk " + h.String(), reason} }
 	head, err := parseHeader(file)
@@ -131,12 +131,12 @@ func decodeChunk(dst, file []byte, h Hash, n int, dec *zstd.Decoder) ([]byte, er
 	return plain, nil
 }
 
-// unpack returns what payload stands for, in dst's storage when that is large enough. It
-// makes no more than MaxChunk bytes out of anything.
+// unpack returns the plain bytes of payload, in dst's storage if that is large enough. It
+// produces at most MaxChunk bytes.
 func unpack(dst, payload []byte, head header, dec *zstd.Decoder) ([]byte, error) {
 	switch head.codec {
 	case codecS2:
-		// The block begins with a length of its own, by which Decode allocates.
+		// Decode allocates by the length that the block itself states.
 		if n, err := s2.DecodedLen(payload); err != nil {
 			return nil, err
 		} else if n != head.plain {

@@ -14,16 +14,15 @@ import (
 	"slices"
 )
 
-// Part is what one node wrote: the leader adds it to the manifest. It may travel as JSON.
+// Part is what one node wrote; the leader adds it to the manifest. It may travel as JSON.
 type Part struct {
 	ID      ID           `json:"id"`
 	Streams []StreamInfo `json:"streams"`
 	Stats   Stats        `json:"stats"`
 }
 
-// Finish ends the Writer of a node that is not the leader. All its streams must be
-// closed. When it returns, what was written is durable, and protected by the leader's
-// lease alone.
+// Finish ends the Writer of a node that is not the leader. All its streams must be closed.
+// Afterwards the written data is durable, and protected by the leader's lease alone.
 func (w *Writer) Finish(ctx context.Context) (Part, error) {
 	part, err := w.settle(ctx)
 	if err == nil {
@@ -32,10 +31,10 @@ func (w *Writer) Finish(ctx context.Context) (Part, error) {
 	return part, err
 }
 
-// Commit makes the checkpoint exist, with this node's streams and the others' parts. All
-// streams must be closed. meta is the caller's. When it returns nil, the checkpoint
-// survives any crash. When it returns an error there is none, but if ctx was done or the
-// folder lost at that very moment; the Writer has failed and Abort is left to do.
+// Commit makes the checkpoint exist, with this node's streams and the other nodes' parts. All
+// streams must be closed. meta is the caller's. After nil the checkpoint survives any crash.
+// After an error there is no checkpoint, unless ctx ended or the folder was lost at that very
+// moment; the Writer has failed, and only Abort may be called.
 func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, error) {
 	if w.own == nil {
 		return ID{}, fmt.Errorf("checkpoint %s: commit: only the leader's Writer can", w.up.ID)
@@ -52,7 +51,7 @@ func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, er
 		w.fail(err)
 		return ID{}, fmt.Errorf("checkpoint %s: commit: %w", w.up.ID, err)
 	}
-	_ = w.own.release(ctx) // the checkpoint exists; a lease that stays lapses
+	_ = w.own.release(ctx) // the checkpoint exists; a lease that stays expires
 	w.fail(ErrClosed)
 	return w.up.ID, nil
 }
@@ -114,8 +113,8 @@ func (w *Writer) manifest(meta []byte, parts []Part) (*Manifest, error) {
 	return m, nil
 }
 
-// publish is the commit: the manifest moves out of the lease's folder, which fails if
-// others have taken us for dead.
+// publish is the commit: the manifest moves out of the lease's folder. The move fails if other
+// processes have declared this one dead.
 func (w *Writer) publish(ctx context.Context, m *Manifest) error {
 	file, err := sealManifest(m, w.st.key)
 	if err != nil {
@@ -141,10 +140,10 @@ func (w *Writer) publish(ctx context.Context, m *Manifest) error {
 		}
 		// A collector has removed the job's empty folder; make it again.
 	}
-	return w.st.syncIfThere(ctx, folder) // it is there, unless the checkpoint is deleted already
+	return w.st.syncIfThere(ctx, folder) // The manifest is there, unless the checkpoint is deleted already.
 }
 
-// fenced returns ErrFenced if err is because the lease is gone, else err.
+// fenced returns ErrFenced if the lease is gone and that is the reason for err, else err.
 func (w *Writer) fenced(ctx context.Context, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -155,15 +154,15 @@ func (w *Writer) fenced(ctx context.Context, err error) error {
 	return err
 }
 
-// published says whether exactly this manifest is in its place.
+// published tells whether exactly this manifest is in its place.
 func (w *Writer) published(ctx context.Context, name string, file []byte) bool {
 	there, err := w.st.be.Get(ctx, name, maxManifest, nil)
 	return err == nil && bytes.Equal(there, file)
 }
 
-// Abort ends the Writer without a checkpoint. It may be called at any time, also after
-// Commit, when it does nothing, and runs to its end when ctx is done. What was put stays
-// until it is collected. Calls in progress return ErrAborted.
+// Abort ends the Writer without a checkpoint. It may be called at any time, and runs to its end
+// even if ctx is done. After Commit it does nothing. Chunks that were put stay until they are
+// collected. Calls in progress return ErrAborted.
 func (w *Writer) Abort(ctx context.Context) error {
 	w.fail(ErrAborted)
 	w.mu.Lock()

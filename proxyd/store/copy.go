@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Copy brings a checkpoint from one store to another, chunk by chunk, skipping what is
-// there, and commits it last, sealed with the key of to. After an error, another Copy goes
-// on where this one stopped, unless a collection came between. A checkpoint that is there
-// already is fs.ErrExist. progress counts data bytes.
+// Copy copies a checkpoint from one store to another, chunk by chunk, skips chunks that exist
+// there, and commits the manifest last, sealed with the key of to. After an error another Copy
+// continues, unless a collection ran in between. If the checkpoint exists already: fs.ErrExist.
+// progress counts data bytes.
 func Copy(ctx context.Context, from, to *Store, id ID, progress Progress) error {
 	r, err := from.Open(ctx, id)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *copier) stream(ctx context.Context, info *StreamInfo, queue func(Hash, 
 	})
 }
 
-// chunk copies one chunk's file as it is, once it is verified.
+// chunk verifies one chunk's file and copies it as it is.
 func (c *copier) chunk(ctx context.Context, h Hash, n int) error {
 	here, err := c.w.here(h)
 	if here || err != nil {
@@ -109,5 +109,5 @@ func (c *copier) chunk(ctx context.Context, h Hash, n int) error {
 	return c.w.crates.add(h, file)
 }
 
-// missing says that something is not there that should be.
+// missing tells whether an error means that an object which should exist does not.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

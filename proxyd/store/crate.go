@@ -8,28 +8,28 @@ import (
 	"sync"
 )
 
-// Chunks are short and a file's durability is dear, so they go to the backend by the
-// crate. While one crate is on its way the next is filled.
+// Chunks are short, and making a file durable is expensive, so they are put in batches. While one
+// batch is on its way, the next is filled.
 const (
 	crateSize = 4 << 20 // bytes of chunk files
 	crateMany = 512     // chunk files
-	crateMax  = 3       // crates of one Writer, full or being filled
+	crateMax  = 3       // batches of one Writer, full or being filled
 )
 
 // crates collects a Writer's chunk files. It is safe for concurrent use.
 type crates struct {
 	w    *Writer
-	free chan *crate // those that are empty; crateMax exist, if only in principle
+	free chan *crate // empty batches; at most crateMax exist
 	sent sync.WaitGroup
 
 	mu   sync.Mutex
 	fill *crate
 }
 
-// crate is chunk files that are put together.
+// crate is a batch of chunk files that are put together.
 type crate struct {
 	files []File
-	arena []byte // what files point into
+	arena []byte // storage of files
 }
 
 func newCrates(w *Writer) *crates {
@@ -40,7 +40,8 @@ func newCrates(w *Writer) *crates {
 	return c
 }
 
-// add takes a copy of a chunk's file. It waits while too many crates are on their way.
+// add copies a chunk's file into the current batch. It waits while too many batches are on their
+// way.
 func (c *crates) add(h Hash, parts ...[]byte) error {
 	n := 0
 	for _, p := range parts {
@@ -67,8 +68,8 @@ func (c *crates) add(h Hash, parts ...[]byte) error {
 	return nil
 }
 
-// enlarge makes room for n bytes: at first for a little, which is enough for many a
-// Writer, then for a whole crate. Files that point into the old arena stay as they are.
+// enlarge makes space for n bytes: first a little, which suffices for many Writers, then for a
+// whole batch. Files that point into the old storage stay as they are.
 func (k *crate) enlarge(n int) {
 	room := crateSize
 	if k.arena == nil && n <= crateSize/16 {
@@ -77,7 +78,7 @@ func (k *crate) enlarge(n int) {
 	k.arena = append(make([]byte, 0, room), k.arena...)
 }
 
-// take waits for an empty crate. The caller holds c.mu.
+// take waits for an empty batch. The caller holds c.mu.
 func (c *crates) take() error {
 	select {
 	case c.fill = <-c.free:
@@ -88,7 +89,7 @@ func (c *crates) take() error {
 	return nil
 }
 
-// send puts the crate that is being filled. The caller holds c.mu.
+// send puts the current batch. The caller holds c.mu.
 func (c *crates) send() {
 	full := c.fill
 	c.fill = nil
@@ -102,7 +103,8 @@ func (c *crates) send() {
 	})
 }
 
-// flush puts what is left and waits for all crates. A Writer that failed has dropped them.
+// flush puts the current batch and waits for all batches. If the Writer has failed, they are
+// dropped.
 func (c *crates) flush() {
 	c.mu.Lock()
 	if c.fill != nil {

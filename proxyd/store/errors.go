@@ -10,28 +10,28 @@ import (
 
 // What errors of this package wrap; see also those of Backend.
 var (
-	// ErrDamaged is what every *DamagedError is.
+	// ErrDamaged matches every *DamagedError.
 	ErrDamaged = errors.New("damaged")
-	// ErrRefused is what every *RefusedError is.
+	// ErrRefused matches every *RefusedError.
 	ErrRefused = errors.New("refused")
-	// ErrMAC says that a manifest's seal was not made with this cluster's key.
+	// ErrMAC means that a manifest's seal was not made with this cluster's key.
 	ErrMAC = errors.New("seal does not match the cluster's key")
-	// ErrPlace says that a manifest lies where another one belongs.
+	// ErrPlace means that a manifest lies in the place of another manifest.
 	ErrPlace = errors.New("manifest lies in the place of another")
-	// ErrFenced says that others took this lease's owner for dead; what it wrote may be
-	// collected, and it can no longer commit.
+	// ErrFenced means that other processes have declared this lease's owner dead; its chunks may
+	// be collected, and it can no longer commit.
 	ErrFenced = errors.New("lease lost: taken for dead")
-	// ErrClosed says that a Writer, Stream, Reader or Reservation has ended.
+	// ErrClosed means that a Writer, Stream, Reader or Reservation has ended.
 	ErrClosed = errors.New("closed")
 	// ErrAborted is the failure of a Writer after Abort.
 	ErrAborted = errors.New("aborted")
-	// ErrBusy says that another collector is at work.
+	// ErrBusy means that another collector is at work.
 	ErrBusy = errors.New("another collector is at work")
-	// ErrFormat says that the folder holds a store that this version does not know.
+	// ErrFormat means that the folder holds a store of an unknown version.
 	ErrFormat = errors.New("unknown store format")
 )
 
-// DamagedError says that bytes in the store are not what was written.
+// DamagedError means that bytes in the store are not what was written.
 type DamagedError struct {
 	Object string // "chunk 3fa9…", "manifest mini/812/3"
 	Reason string // "hash mismatch"
@@ -42,8 +42,8 @@ func (e *DamagedError) Error() string { return e.Object + ": " + e.Reason }
 // Is makes errors.Is(err, ErrDamaged) true.
 func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
-// RefusedError says that a manifest or key must not be trusted. It wraps ErrMAC,
-// ErrPlace or ErrForeign.
+// RefusedError means that a manifest or key must not be trusted. It wraps ErrMAC, ErrPlace or
+// ErrForeign.
 type RefusedError struct {
 	Object string // "manifest mini/812/3", "key /etc/…"
 	Why    error
@@ -57,10 +57,10 @@ func (e *RefusedError) Unwrap() error { return e.Why }
 // Is makes errors.Is(err, ErrRefused) true.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// SpaceError says that a reservation does not fit. It wraps nothing: the caller decides.
+// SpaceError means that a reservation does not fit. It wraps nothing: the caller decides.
 type SpaceError struct {
-	Free     uint64 // what the file system has
-	Reserved uint64 // of that, what others have reserved
+	Free     uint64 // free bytes of the file system
+	Reserved uint64 // of these, reserved by other processes
 	Need     uint64
 }
 

@@ -98,7 +98,7 @@ func exportStream(r *Reader, id StreamID, f *os.File) error {
 	return f.Sync()
 }
 
-// sparse skips what is zeros.
+// sparse writes holes in place of zeros.
 type sparse struct {
 	f  *os.File
 	at int64

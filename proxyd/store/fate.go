@@ -22,7 +22,7 @@ import "time"
 // the chunk was out of sight. The leases are listed after the trash: so one that is not
 // among them was made later still, or has ended, and then its manifest is read.
 
-// settled says whether everybody who may have seen what is now in trash/g-…, and did not
+// settled tells whether every process that may have seen what is now in trash/g-…, and did not
 // commit before the leases were listed, has ended.
 func settled(g generation, live []generation) bool {
 	for _, l := range live {
@@ -33,7 +33,7 @@ func settled(g generation, live []generation) bool {
 	return true
 }
 
-// fate is what becomes of something in the trash.
+// fate is the decision about an object in the trash.
 type fate int
 
 const (
@@ -42,7 +42,7 @@ const (
 	restore
 )
 
-// chunkFate decides on a chunk: used says that a manifest needs it.
+// chunkFate decides about a chunk; used means that a manifest needs it.
 func chunkFate(used, settled bool) fate {
 	switch {
 	case used:
@@ -54,7 +54,7 @@ func chunkFate(used, settled bool) fate {
 	}
 }
 
-// manifestFate decides on a deleted manifest: readers may have opened it before.
+// manifestFate decides about a deleted manifest: readers may have opened it before.
 func manifestFate(settled bool) fate {
 	if settled {
 		return purge
@@ -62,6 +62,6 @@ func manifestFate(settled bool) fate {
 	return wait
 }
 
-// sweepable says whether a chunk is taken away. The grace is no part of what makes this
-// correct: it spares dumps in progress that their new chunks are moved to and fro.
+// sweepable tells whether a chunk is taken away. The grace is not needed for correctness: it
+// avoids that new chunks of dumps in progress are moved away and back.
 func sweepable(used bool, age, grace time.Duration) bool { return !used && age >= grace }

@@ -13,41 +13,41 @@ import (
 	"time"
 )
 
-// Policy says what a collection takes away.
+// Policy says what a collection deletes.
 type Policy struct {
 	Retention Retention
 	// Only limits Retention to some jobs; nil: all.
 	Only func(JobID) bool
-	// Grace spares unused chunks younger than this. It keeps the chunks of dumps in
-	// progress from being moved away and back; nothing depends on it.
+	// Grace protects unused chunks younger than this, so that chunks of dumps in progress are not
+	// moved away and back. Correctness does not depend on Grace.
 	Grace time.Duration
 }
 
-// GCReport is what a collection did, or, as a dry run, would do.
+// GCReport says what a collection did, or would do in a dry run.
 type GCReport struct {
-	Expired  []ID      // checkpoints that Retention deleted
+	Expired  []ID      // checkpoints deleted by Retention
 	Purged   int       // manifests deleted for good
-	Chunks   int64     // deleted, or of a dry run: unused
+	Chunks   int64     // deleted, or in a dry run: unused
 	Bytes    int64     // their size in the store
-	Swept    int64     // taken out of sight
-	Restored int64     // put back because a dump had counted on them
-	Waiting  int64     // out of sight, until dumps or restores in progress end
-	Open     int       // deleted checkpoints that wait for the same, with all of their chunks
+	Swept    int64     // moved out of sight
+	Restored int64     // moved back because a dump had counted on them
+	Waiting  int64     // out of sight until dumps or restores in progress end
+	Open     int       // deleted checkpoints that wait for the same, with all their chunks
 	Spared   Spared    // unused, and younger than Policy.Grace
-	Damaged  []Summary // checkpoints that cannot be read, with the reason; while there are any no chunk goes
+	Damaged  []Summary // checkpoints that cannot be read, with the reason; while there are any, no chunk is deleted
 }
 
-// Spared are chunks that no checkpoint needs, yet or any more, and that are too young to go.
+// Spared counts chunks that no checkpoint needs, and that are too young to be deleted.
 type Spared struct {
 	Chunks, Bytes int64
-	Until         time.Time // a collection that begins then would take them all
+	Until         time.Time // a collection that begins then would delete all of them
 }
 
-// GC collects what no checkpoint needs. It is safe while dumps, restores, deletes and other
-// collections run on any node, and may be killed at any time; the next one goes on from
-// there. Another collector that lives is ErrBusy. While a checkpoint cannot be read it may
-// need any chunk: then old checkpoints go as ever, and all chunks stay until that one was
-// deleted. A dry run changes nothing. progress counts chunk folders.
+// GC deletes what no checkpoint needs. It is safe while dumps, restores, deletes and other
+// collections run on any node, and may be killed at any time; the next collection continues. If
+// another collector is alive: ErrBusy. A checkpoint that cannot be read may need any chunk: until
+// it is deleted, GC deletes old checkpoints as usual, but no chunks. A dry run changes nothing.
+// progress counts chunk folders.
 func (s *Store) GC(ctx context.Context, p Policy, progress Progress, dryRun bool) (GCReport, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -89,7 +89,7 @@ type collector struct {
 	report GCReport
 }
 
-// run is a collection, top to bottom. fate.go says why in this order.
+// run lists the steps of a collection. fate.go explains the order.
 func (c *collector) run(ctx context.Context) error {
 	release, err := c.hold(ctx)
 	if err != nil {
@@ -98,15 +98,15 @@ func (c *collector) run(ctx context.Context) error {
 	defer release()
 	c.mark = newMarker(c.s)
 	for _, step := range []func(context.Context) error{
-		c.takeOver, // what dead collectors had begun
+		c.takeOver, // work that dead collectors began
 		c.expire,   // checkpoints that are not to be kept
 		c.entomb,   // deleted manifests go to the trash
 		c.judge,    // the trash of this and earlier collections
 		c.sweep,    // unused chunks go out of sight
 		c.seal,     // and into the trash
-		c.judge,    // at once, if nobody can have seen them
-		c.tidy,     // what was left lying around
-		c.compact,  // room that neighbours of deleted chunks hold
+		c.judge,    // at once, if no process can have seen them
+		c.tidy,     // leftovers
+		c.compact,  // space held by neighbours of deleted chunks
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -115,7 +115,7 @@ func (c *collector) run(ctx context.Context) error {
 	return nil
 }
 
-// hold makes this the one collector. It only saves work: two at a time would be safe.
+// hold makes this process the only collector. This only saves work: two at a time would be safe.
 func (c *collector) hold(ctx context.Context) (release func(), err error) {
 	err = c.s.be.Mkdir(ctx, collectorDir)
 	if errors.Is(err, fs.ErrExist) {
@@ -124,7 +124,7 @@ func (c *collector) hold(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The beat is a lease's, in another place.
+	// The heartbeat is that of a lease, in another place.
 	l := &lease{st: c.s, what: "gc " + c.id, ended: make(chan struct{}), place: collectorDir}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
@@ -135,7 +135,7 @@ func (c *collector) hold(ctx context.Context) (release func(), err error) {
 		c.now = info.ModTime
 	}
 	go l.run(beating, func(error) {})
-	release = func() { _ = l.release(ctx) } // else the next collector finds it dead
+	release = func() { _ = l.release(ctx) } // otherwise the next collector finds it dead
 	if err != nil {
 		release()
 	}
@@ -167,7 +167,7 @@ func (c *collector) expire(ctx context.Context) error {
 	ids, err := c.expired(ctx)
 	for _, id := range ids {
 		if c.policy.Retention.needed(id) {
-			continue // since a moment ago
+			continue // deleted a moment ago
 		}
 		if err := c.s.Delete(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -191,7 +191,7 @@ func (c *collector) expired(ctx context.Context) ([]ID, error) {
 	return c.policy.Retention.Expired(c.s.opt.Now(), some), nil
 }
 
-// rehearse counts what run would do if nobody else were at work.
+// rehearse counts what run would do if no other process were at work.
 func (c *collector) rehearse(ctx context.Context) error {
 	expired, err := c.expired(ctx)
 	if err != nil {

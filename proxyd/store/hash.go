@@ -12,8 +12,8 @@ import (
 
 // Hash is the BLAKE3-256 of a chunk's plain bytes, and the chunk's name.
 //
-// Of the two Go libraries with SIMD, zeebo/blake3 was as fast or faster at our sizes on
-// one core, and never starts goroutines of its own: the Writer decides on cores.
+// Of the two Go libraries with SIMD, zeebo/blake3 was as fast or faster at our sizes on one core,
+// and never starts goroutines: the Writer decides about cores.
 type Hash [32]byte
 
 // hashOf names plain bytes.

@@ -103,7 +103,7 @@ func optional(s string) (int, error) {
 // StreamID names one stream of a checkpoint.
 type StreamID struct {
 	Node string `json:"node"` // logical node of the job: host name at its first start
-	Rank int    `json:"rank"` // None for what belongs to the node as a whole
+	Rank int    `json:"rank"` // None for a stream that belongs to the node as a whole
 	Name string `json:"name"` // slash-separated: "812.0/pages-1.img"
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// trashed is one thing in the trash.
+// trashed is an object in the trash.
 type trashed struct {
 	since generation
 	dir   string
@@ -26,8 +26,8 @@ const (
 	trashedManifest
 )
 
-// judge carries out the fate of what is in the trash: manifests first, so that what only
-// they used can go as well. Everything listed comes before the leases, and these before
+// judge carries out the decisions about the trash: manifests first, so that chunks which only
+// they used can be deleted as well. Everything is listed before the leases, and the leases before
 // the manifests.
 func (c *collector) judge(ctx context.Context) error {
 	things, err := c.trash(ctx)
@@ -86,7 +86,7 @@ func (c *collector) trash(ctx context.Context) ([]trashed, error) {
 	return things, nil
 }
 
-// judgeManifests purges durably: a chunk must not go before the manifest that used it.
+// judgeManifests deletes durably: a chunk must not be deleted before the manifest that used it.
 func (c *collector) judgeManifests(ctx context.Context, things []trashed, live []generation) error {
 	folders := make(map[string]bool)
 	for _, t := range things {
@@ -115,7 +115,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []ge
 	chunks := make(map[string]trashed)
 	var names []string
 	doubt := c.mark.doubt()
-	c.mark.used.has(Hash{}) // merge once, before it is read concurrently
+	c.mark.used.has(Hash{}) // merge once, before concurrent reads
 	for _, t := range things {
 		if t.kind == trashedChunk {
 			chunks[t.name] = t
@@ -146,7 +146,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []ge
 	if err != nil {
 		return err
 	}
-	// Not before all sizes are known: what chunks share belongs to ever fewer of them.
+	// Not before all sizes are known: shared bytes belong to fewer and fewer chunks.
 	return each16(ctx, doomed, func(ctx context.Context, name string) error {
 		err := c.s.be.Remove(ctx, name)
 		if err == nil {
@@ -156,7 +156,7 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []ge
 	})
 }
 
-// ignoreGone turns err into nil if it says that something is not there: another collector
+// ignoreGone returns nil for an error that means that the object is missing: another collector
 // was faster.
 func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Key seals manifests. All daemons of a cluster hold the same one. The zero Key is not
-// usable; see KeyFile and NewKey.
+// Key seals manifests. All daemons of a cluster hold the same key. The zero Key is not usable;
+// see KeyFile and NewKey.
 type Key struct {
 	seal [32]byte
 	set  bool
@@ -55,10 +55,9 @@ func (k Key) verify(b []byte, seal [32]byte) bool {
 	return subtle.ConstantTimeCompare(want[:], seal[:]) == 1
 }
 
-// KeyFile loads a key. The file must be regular, not a symbolic link, owned by the
-// caller's effective user (root, in a daemon), with no permission for anyone else;
-// otherwise the error is a *RefusedError that wraps ErrForeign. All bytes count, a
-// newline at the end too.
+// KeyFile loads a key. The file must be regular, not a symbolic link, owned by the caller's
+// effective user (root, in a daemon), without permissions for other users; otherwise the error is
+// a *RefusedError that wraps ErrForeign. All bytes count, also a newline at the end.
 func KeyFile(path string) (Key, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -86,7 +85,7 @@ func KeyFile(path string) (Key, error) {
 	return k, nil
 }
 
-// keyFault says why a file cannot be trusted as a key, or nothing.
+// keyFault returns why a file cannot be trusted as a key, or "".
 func keyFault(info os.FileInfo) string {
 	sys, ok := info.Sys().(*syscall.Stat_t)
 	switch {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// lane takes chunks on their way, one after the other, until there are no more or the
-// Writer fails. It needs a core while it hashes and compresses, and gives it up while it
-// waits for the file system.
+// lane processes chunks one after the other, until there are no more or the Writer fails. It
+// holds a core while it hashes and compresses, and releases the core while it waits for the file
+// system.
 func (w *Writer) lane() {
 	var scratch []byte
 	for {
@@ -32,7 +32,7 @@ func (w *Writer) lane() {
 	}
 }
 
-// next waits for a chunk; false says that there will be none.
+// next waits for a chunk; false means that there are no more.
 func (w *Writer) next() (job, bool) {
 	select {
 	case j, ok := <-w.jobs:
@@ -42,8 +42,8 @@ func (w *Writer) next() (job, bool) {
 	}
 }
 
-// store puts one chunk into a crate, unless it is in the store. It returns the memory to
-// compress the next one with.
+// store puts one chunk into a batch, unless the store has it. It returns the memory for
+// compressing the next chunk.
 func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 	if err := w.core(); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 	return scratch, w.crates.add(j.slot.hash, head[:], payload)
 }
 
-// core waits for a core, which the caller puts back.
+// core waits for a core, which the caller releases.
 func (w *Writer) core() error {
 	select {
 	case <-w.st.cores:
@@ -85,7 +85,7 @@ func (w *Writer) core() error {
 	}
 }
 
-// here says whether a chunk is in the store, or will be if this Writer does not fail.
+// here tells whether a chunk is in the store, or will be if this Writer does not fail.
 func (w *Writer) here(h Hash) (bool, error) {
 	if w.seen.claim(h) {
 		return true, nil
@@ -100,7 +100,7 @@ func (w *Writer) here(h Hash) (bool, error) {
 	return err == nil && info.Size > chunkHeader && !info.Dir, err
 }
 
-// countChunk counts one of n plain bytes, of which stored went into the store.
+// countChunk counts a chunk of n plain bytes, of which stored went into the store.
 func (w *Writer) countChunk(kind jobKind, n int, stored int64) {
 	s := Stats{Stored: stored}
 	if stored > 0 {
@@ -117,15 +117,15 @@ func (w *Writer) countChunk(kind jobKind, n int, stored int64) {
 	w.count(s)
 }
 
-// folderState is one chunk folder as this Writer has seen it.
+// folderState is a chunk folder as this Writer has seen it.
 type folderState struct {
 	mu   sync.Mutex
 	used bool
 }
 
-// refresh sees to it that a chunk is looked for in the folder as it is after the lease
-// was made: NFS may remember older names, of chunks that were collected since, until the
-// folder is opened. Later removals do not matter: they know of the lease.
+// refresh makes sure that a look into the folder shows the state after the lease was made: NFS
+// may remember older names, of chunks that were collected since, until the folder is opened.
+// Later removals do not matter, because they respect the lease.
 func (f *folderState) refresh(ctx context.Context, be Backend, dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +137,7 @@ func (f *folderState) refresh(ctx context.Context, be Backend, dir string) error
 	return err
 }
 
-// usedFolders are those that hold this Writer's chunks.
+// usedFolders returns the folders with this Writer's chunks.
 func (w *Writer) usedFolders() []string {
 	var dirs []string
 	for i := range w.folder {
@@ -162,9 +162,8 @@ func (w *Writer) submit(buf []byte, runs []run, kind jobKind) (*slot, error) {
 	}
 }
 
-// buffer waits for an empty buffer. Streams that were begun and not written to for a
-// while may hold all of them; so after a short wait their chunks are cut where they are.
-// That costs some deduplication, and never a standstill.
+// buffer waits for an empty buffer. Idle streams may hold all buffers; so after a short wait
+// their chunks are cut where they are. That costs some deduplication, and prevents a deadlock.
 func (w *Writer) buffer() ([]byte, error) {
 	const patience = 20 * time.Millisecond
 	for {
@@ -189,8 +188,8 @@ func (w *Writer) buffer() ([]byte, error) {
 	}
 }
 
-// reclaim cuts the chunks of streams that nobody is writing to. The caller holds its own
-// stream's lock, so it only tries those of others.
+// reclaim cuts the chunks of idle streams. The caller holds its own stream's lock, so reclaim
+// only tries the locks of other streams.
 func (w *Writer) reclaim() error {
 	w.mu.Lock()
 	open := make([]*Stream, 0, len(w.open))

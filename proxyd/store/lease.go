@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// beat is what a lease's owner writes into it, again and again.
+// beat is what a lease's owner writes into the lease, repeatedly.
 type beat struct {
 	Owner string `json:"owner"`
 	Count uint64 `json:"count"`
@@ -23,7 +23,7 @@ type beat struct {
 
 const maxBeat = 64 << 10
 
-// lease is one that this process holds.
+// lease is a lease that this process holds.
 type lease struct {
 	st     *Store
 	name   leaseName
@@ -34,11 +34,11 @@ type lease struct {
 
 	mu    sync.Mutex
 	bytes uint64
-	lost  error // why it is no longer held, once it is not
+	lost  error // why the lease is not held any more
 }
 
-// acquire registers a lease under the current generation. onLost is called, once, from
-// another goroutine, when others have taken this process for dead.
+// acquire registers a lease under the current generation. onLost is called once, from another
+// goroutine, if other processes declare this one dead.
 func (s *Store) acquire(ctx context.Context, kind leaseKind, what string, bytes uint64, onLost func(error)) (*lease, error) {
 	g, err := s.generation(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) acquire(ctx context.Context, kind leaseKind, what string, bytes 
 	return l, nil
 }
 
-// generation returns the current one.
+// generation returns the current generation.
 func (s *Store) generation(ctx context.Context) (generation, error) {
 	names, err := s.names(ctx, generationsDir)
 	var current generation
@@ -71,8 +71,8 @@ func (s *Store) generation(ctx context.Context) (generation, error) {
 	return current, err
 }
 
-// run beats until the lease is released or lost. A beat that fails otherwise is tried
-// again at the next: the folder may come back before anyone takes us for dead.
+// run writes beats until the lease is released or lost. A beat that fails otherwise is repeated
+// at the next one: the folder may come back before the lease expires.
 func (l *lease) run(ctx context.Context, onLost func(error)) {
 	defer close(l.ended)
 	tick := time.NewTicker(l.st.opt.Beat)
@@ -104,15 +104,15 @@ func (l *lease) beatOnce(ctx context.Context, count uint64) error {
 	return l.st.be.Put(ctx, File{l.beatFile(), text})
 }
 
-// setBytes changes what the next beat says is reserved.
+// setBytes sets the reserved bytes that the next beat states.
 func (l *lease) setBytes(n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bytes = n
 }
 
-// release ends the lease, even when ctx is done. What others have removed already is as
-// good.
+// release ends the lease, even if ctx is done. A lease that other processes have removed is no
+// error.
 func (l *lease) release(ctx context.Context) error {
 	l.cancel()
 	<-l.ended
@@ -128,9 +128,9 @@ func (l *lease) folder() string {
 
 func (l *lease) beatFile() string { return l.folder() + "/beat" }
 
-// Fence ends every upload of a checkpoint, whoever leads it: each has committed before, or
-// fails with ErrFenced. It does not touch one that begins later; who is about to begin must
-// find out by other means whether the checkpoint is still wanted, after Create.
+// Fence ends every upload of a checkpoint, on any node: each has committed before, or fails with
+// ErrFenced. An upload that begins later is not affected; after Create, an uploader must find out
+// by other means whether the checkpoint is still wanted.
 func (s *Store) Fence(ctx context.Context, id ID) error {
 	names, err := s.names(ctx, leasesDir)
 	if err != nil {
@@ -152,9 +152,8 @@ func (s *Store) Fence(ctx context.Context, id ID) error {
 	return nil
 }
 
-// removeFolder removes a folder of files, also while others put files into it. When it
-// returns nil, no move out of the folder or into it will succeed any more: this is the
-// fence.
+// removeFolder removes a folder of files, also while other processes put files into it. After
+// nil, no move out of the folder or into it can succeed any more: this is the fence.
 func (s *Store) removeFolder(ctx context.Context, dir string) error {
 	const rounds = 1000
 	for range rounds {
@@ -178,14 +177,14 @@ func (s *Store) removeFolder(ctx context.Context, dir string) error {
 	return fmt.Errorf("%s: %w", dir, ErrNotEmpty)
 }
 
-// held is a lease that someone holds.
+// held is a lease of any process.
 type held struct {
 	name leaseName
 	beat beat
 }
 
-// leases returns those whose owners are not known to be dead, and fences the others.
-// A name that is no lease is an error: it might be one of a later version.
+// leases returns the leases whose owners are not known to be dead, and fences the rest. A name
+// that is no lease is an error: it might belong to a later version.
 func (s *Store) leases(ctx context.Context) ([]held, error) {
 	names, err := s.names(ctx, leasesDir)
 	if err != nil {
@@ -213,13 +212,13 @@ func (s *Store) leases(ctx context.Context) ([]held, error) {
 	return live, nil
 }
 
-// look reads a beat and says whether its owner is dead.
+// look reads a beat and tells whether its owner is dead.
 func (s *Store) look(ctx context.Context, folder, file string) (b beat, dead bool, err error) {
 	text, err := s.be.Get(ctx, file, maxBeat, nil)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, false, fmt.Errorf("%s: %w", folder, err)
 	}
-	// No beat, or one of another version: still a lease, until it stands still.
+	// No beat, or one of another version: still a lease, until it stops changing.
 	if json.Unmarshal(text, &b) == nil && s.opt.OwnerGone(b.Owner) {
 		return b, true, nil
 	}

@@ -23,7 +23,7 @@ type Summary struct {
 	Err     error // why the manifest is not to be trusted; then only ID is set
 }
 
-// List returns the checkpoints of a job, or of all jobs if job is nil, sorted by ID. One
+// List returns the checkpoints of a job, or of all jobs if job is nil, sorted by ID. A checkpoint
 // whose manifest is refused or damaged is listed with the reason.
 func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
 	var list []Summary
@@ -45,8 +45,8 @@ func (s *Store) List(ctx context.Context, job *JobID) ([]Summary, error) {
 	return list, nil
 }
 
-// Newest returns the checkpoint of a job with the highest number, without looking at it; ok is
-// false if there is none.
+// Newest returns the checkpoint of a job with the highest number, without reading it; ok is false
+// if there is none.
 func (s *Store) Newest(ctx context.Context, job JobID) (newest ID, ok bool, err error) {
 	err = s.eachID(ctx, &job, func(id ID) error {
 		if !ok || id.Number > newest.Number {
@@ -71,9 +71,9 @@ func (s *Store) summary(ctx context.Context, id ID) (Summary, error) {
 	return Summary{ID: id, Created: m.Created, Nodes: m.Nodes(), Streams: len(m.Streams), Stats: m.Stats}, nil
 }
 
-// Delete takes a checkpoint away: first its manifest. Those who have it open can go on;
-// its chunks go with a later GC. One that is damaged can be deleted too. One that is not
-// there is fs.ErrNotExist.
+// Delete deletes a checkpoint: its manifest at once, its chunks with a later GC. Processes that
+// have the checkpoint open can go on. A damaged checkpoint can be deleted, too. A missing
+// checkpoint is fs.ErrNotExist.
 func (s *Store) Delete(ctx context.Context, id ID) error {
 	if err := id.check(); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	return nil
 }
 
-// eachID calls f for each manifest in its place. A name that is none is an error, because
-// it may be something that a later version needs.
+// eachID calls f for each manifest in its place. Another name is an error, because it may be
+// needed by a later version.
 func (s *Store) eachID(ctx context.Context, job *JobID, f func(ID) error) error {
 	folders, err := s.jobFolders(ctx, job)
 	if err != nil {

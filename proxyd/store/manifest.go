@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Manifest is all there is to know of a committed checkpoint. Who holds one that the
-// store returned may trust it: its seal covers every byte, and through the hashes in it
-// the contents.
+// Manifest describes a committed checkpoint completely. A manifest returned by the store can be
+// trusted: its seal covers every byte, and through the hashes in it the contents.
 type Manifest struct {
 	ID
 	Created time.Time    `json:"created"` // by the clock of the node that committed
@@ -28,12 +27,12 @@ type Manifest struct {
 type StreamInfo struct {
 	StreamID
 	Size   int64   `json:"size"`
-	Data   int64   `json:"data"` // of Size, what is not zero pages
+	Data   int64   `json:"data"` // bytes of Size that are not zero pages
 	Recipe []byte  `json:"recipe,omitempty"`
 	Pieces []Piece `json:"pieces,omitempty"`
 }
 
-// Piece is a chunk that holds a part of a recipe.
+// Piece is a chunk with a part of a recipe.
 type Piece struct {
 	Hash Hash `json:"hash"`
 	Size int  `json:"size"`
@@ -42,11 +41,11 @@ type Piece struct {
 // Stats counts bytes. Logical = Zero + Inline + Dedup + New.
 type Stats struct {
 	Logical   int64 `json:"logical"`    // as written by callers
-	Zero      int64 `json:"zero"`       // of these, zero pages, which cost nothing
+	Zero      int64 `json:"zero"`       // of these, zero pages, which take no space
 	Inline    int64 `json:"inline"`     // short streams, kept in recipes
 	Dedup     int64 `json:"dedup"`      // found in the store
 	New       int64 `json:"new"`        // not found
-	Stored    int64 `json:"stored"`     // what New and new recipes take in the store
+	Stored    int64 `json:"stored"`     // bytes that New and new recipes take in the store
 	Chunks    int64 `json:"chunks"`     // in recipes
 	NewChunks int64 `json:"new_chunks"` // of these, put
 }

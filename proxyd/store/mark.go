@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// usedSet holds the chunks that manifests need, by the first 8 bytes of their hashes:
-// 8 bytes a chunk, and two hashes that share these only keep a chunk too long. Adding may
-// be concurrent; has must not be concurrent with add.
+// usedSet is the set of chunks that manifests need, by the first 8 bytes of their hashes. Two
+// hashes that share these bytes only keep a chunk too long. Adding may be concurrent; has must
+// not be concurrent with add.
 type usedSet struct {
 	mu     sync.Mutex
 	sorted []uint64
@@ -53,7 +53,7 @@ func (u *usedSet) has(h Hash) bool {
 	return ok
 }
 
-// marker reads manifests, each once, and collects what they use.
+// marker reads each manifest once, and collects the chunks that are used.
 type marker struct {
 	s    *Store
 	used usedSet
@@ -61,7 +61,7 @@ type marker struct {
 	mu     sync.Mutex
 	seen   map[Hash]bool // manifests, by their bytes and IDs
 	pieces map[Hash]bool // of recipes
-	skip   map[ID]bool   // a dry run's: as if they were deleted
+	skip   map[ID]bool   // of a dry run: treated as deleted
 
 	damaged map[ID]error // committed ones that cannot be read
 }
@@ -70,9 +70,9 @@ func newMarker(s *Store) *marker {
 	return &marker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool), damaged: make(map[ID]error)}
 }
 
-// mark reads every manifest that is new, wherever it is. A manifest moves from
-// manifests/ to deleted/ to trash/; each folder is read to its end before the next is
-// listed, so that none is missed on its way.
+// mark reads every manifest that is new, wherever it is. A manifest moves from manifests/ to
+// deleted/ to trash/; each folder is read to its end before the next is listed, so that no
+// manifest is missed on its way.
 func (k *marker) mark(ctx context.Context) error {
 	if err := k.all(ctx, k.committed); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (k *marker) mark(ctx context.Context) error {
 // each calls f with manifests; committed ones must be readable.
 type each func(ctx context.Context, f func(name string, id ID, committed bool)) error
 
-// all marks what list finds, several at once, and waits for all of it.
+// all marks what list finds, several at once, and waits for the end.
 func (k *marker) all(ctx context.Context, list each) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
@@ -130,12 +130,12 @@ func (k *marker) deletedIn(folder string) each {
 	}
 }
 
-// manifest marks what one manifest uses. Of a committed one that cannot be read nobody
-// knows what it needs; a deleted one that cannot be read promises nothing.
+// manifest marks what one manifest uses. The needs of an unreadable committed manifest are
+// unknown; an unreadable deleted manifest needs nothing.
 func (k *marker) manifest(ctx context.Context, name string, id ID, committed bool) error {
 	err := k.read(ctx, name, id)
 	if errors.Is(err, fs.ErrNotExist) && k.gone(ctx, name) {
-		return nil // moved on, and seen there, or purged
+		return nil // moved on, and seen there, or deleted
 	}
 	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, fs.ErrNotExist) {
 		if committed {
@@ -151,15 +151,15 @@ func (k *marker) manifest(ctx context.Context, name string, id ID, committed boo
 	return nil
 }
 
-// doubt says that chunks may be needed of which nobody knows. A wrong key on a node makes
-// every manifest unreadable there; what that collection took away would be all.
+// doubt tells whether unknown chunks may be needed. A wrong key on a node makes every manifest
+// unreadable there, and a collection would delete everything.
 func (k *marker) doubt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.damaged) > 0
 }
 
-// gone says whether it is the manifest that is not there, and not a chunk.
+// gone tells whether the manifest is missing, and not a chunk of it.
 func (k *marker) gone(ctx context.Context, name string) bool {
 	_, err := k.s.be.Stat(ctx, name)
 	return errors.Is(err, fs.ErrNotExist)
@@ -190,8 +190,8 @@ func (k *marker) read(ctx context.Context, name string, id ID) error {
 	return nil
 }
 
-// stream marks what one stream uses. Another that is made from exactly the same pieces
-// need not be read again.
+// stream marks what one stream uses. A stream with exactly the same pieces need not be read
+// again.
 func (k *marker) stream(ctx context.Context, info *StreamInfo) error {
 	pieces := make([]Hash, len(info.Pieces))
 	for i, p := range info.Pieces {
@@ -215,7 +215,7 @@ func (k *marker) stream(ctx context.Context, info *StreamInfo) error {
 	return err
 }
 
-// knows says whether all of hs were learned, which is after they were marked.
+// knows tells whether all of hs were learned; they are learned after they were marked.
 func (k *marker) knows(set map[Hash]bool, hs ...Hash) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

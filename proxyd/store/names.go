@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The folders of a store; doc.go says what is in them.
+// The folders of a store; doc.go describes them.
 const (
 	formatFile     = "format"
 	chunksDir      = "chunks"
@@ -25,8 +25,8 @@ const (
 
 const formatText = "singularity-slurm store 1\n"
 
-// chunkFolders is how many folders chunks are spread over: enough that none grows past
-// what NFS lists well, few enough to make all of them durable at a commit.
+// chunkFolders is the number of folders for chunks: enough that none grows past what NFS lists
+// well, and few enough to make all of them durable at a commit.
 const chunkFolders = 256
 
 func chunkFolder(first byte) string { return fmt.Sprintf("%s/%02x", chunksDir, first) }
@@ -37,9 +37,9 @@ func manifestFolder(j JobID) string { return manifestsDir + "/" + j.String() }
 
 func manifestName(id ID) string { return manifestsDir + "/" + id.String() }
 
-// trashName is a folder below trash/. Each is filled once, by one collector: so what has
-// a name there never becomes something else of the same name, and who decided on what he
-// listed can remove it later.
+// trashName returns the name of a folder below trash/. Each is filled once, by one collector: a
+// name in it never changes its meaning, so a collector can remove later what it listed and
+// decided about.
 func trashName(g generation, unique string) string { return g.String() + "-" + unique }
 
 func parseTrash(s string) (generation, bool) {
@@ -47,8 +47,8 @@ func parseTrash(s string) (generation, bool) {
 	return parseGeneration(g)
 }
 
-// deletedName is a manifest's name out of sight; unique tells apart two that had the
-// same place one after the other. It is no chunk's name.
+// deletedName is a manifest's name out of sight; unique distinguishes two manifests that had the
+// same place one after the other. It differs from all names of chunks.
 func deletedName(id ID, unique string) string {
 	return strings.ReplaceAll(id.String(), "/", ",") + "," + unique
 }
@@ -63,7 +63,7 @@ func parseDeleted(name string) (ID, bool) {
 	return id, err == nil && deletedName(id, name[i+1:]) == name
 }
 
-// generation counts the times that a collector took something out of sight.
+// generation counts how often a collector moved objects out of sight.
 type generation uint64
 
 // String has as many digits as the largest, so that names sort.
@@ -75,7 +75,7 @@ func parseGeneration(s string) (generation, bool) {
 	return g, err == nil && g.String() == s
 }
 
-// leaseKind says what a lease is for.
+// leaseKind is the purpose of a lease.
 type leaseKind string
 
 const (

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ThisProcess names this process so that another one on the same node can tell whether
-// it is gone: "BOOT/PIDNS/PID/START".
+// ThisProcess names this process so that another process on the same node can tell whether it is
+// gone: "BOOT/PIDNS/PID/START".
 func ThisProcess() (string, error) {
 	here, err := pidSpace()
 	if err != nil {
@@ -25,8 +25,8 @@ func ThisProcess() (string, error) {
 	return fmt.Sprintf("%s/%d/%s", here, os.Getpid(), start), nil
 }
 
-// ProcessGone says whether an owner that ThisProcess named was certainly a process of
-// this PID namespace since the last boot, and is no more.
+// ProcessGone tells whether an owner named by ThisProcess was certainly a process of this PID
+// namespace since the last boot, and has ended.
 func ProcessGone(owner string) bool {
 	parts := strings.Split(owner, "/")
 	if len(parts) != 4 {
@@ -47,7 +47,7 @@ func ProcessGone(owner string) bool {
 	return err == nil && start != parts[3]
 }
 
-// pidSpace names the space in which a PID means something: this boot and namespace.
+// pidSpace names the space in which a PID is unique: this boot and PID namespace.
 func pidSpace() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

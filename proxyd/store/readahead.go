@@ -14,12 +14,12 @@ import (
 
 var errNoStream = fmt.Errorf("no such stream: %w", fs.ErrNotExist)
 
-// readAhead is how many chunks of a stream are fetched before they are asked for. A
-// StreamReader holds at most readAhead × 2 MiB.
+// readAhead is the number of chunks of a stream that are fetched in advance. A StreamReader holds
+// at most readAhead × 2 MiB.
 const readAhead = 6
 
-// StreamReader reads a stream from its beginning to its end. It never returns a byte that
-// was not verified. It is not safe for concurrent use, except for Close.
+// StreamReader reads a stream sequentially. It returns only verified bytes. It is not safe for
+// concurrent use, except for Close.
 type StreamReader struct {
 	r    *Reader
 	info *StreamInfo
@@ -63,7 +63,7 @@ func newStreamReader(r *Reader, info *StreamInfo) *StreamReader {
 	return s
 }
 
-// begin starts to fetch a segment's data as soon as there is memory for it.
+// begin starts to fetch a segment's data as soon as there is memory.
 func (s *StreamReader) begin(g segment) error {
 	f := &fetch{seg: g, ready: make(chan struct{})}
 	select {
@@ -90,7 +90,7 @@ func (s *StreamReader) load(f *fetch) {
 	f.buf.plain, f.err = s.r.st.loadChunk(s.ctx, f.seg.hash, f.seg.data, f.buf.plain, &f.buf.file)
 }
 
-// advance makes something readable, or returns why there is nothing: io.EOF at the end.
+// advance makes bytes readable, or returns why there are none: io.EOF at the end.
 func (s *StreamReader) advance() error {
 	for s.zeros == 0 && len(s.data) == 0 {
 		if len(s.runs) == 0 {
@@ -130,7 +130,7 @@ func (s *StreamReader) next() error {
 	return nil
 }
 
-// recycle gives the memory of the segment that was read to the next.
+// recycle gives the memory of the finished segment to the next.
 func (s *StreamReader) recycle() {
 	if s.now != nil {
 		s.bufs <- s.now.buf

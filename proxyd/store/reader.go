@@ -10,8 +10,8 @@ import (
 )
 
 // Reader reads one checkpoint. While it is open, the checkpoint's chunks stay, even if the
-// checkpoint is deleted. Its methods may be called concurrently. It must be closed, else
-// its lease lives as long as the process.
+// checkpoint is deleted. Its methods may be called concurrently. It must be closed, else its
+// lease lives as long as the process.
 type Reader struct {
 	st    *Store
 	m     *Manifest
@@ -20,14 +20,14 @@ type Reader struct {
 	end   context.CancelCauseFunc
 }
 
-// Open opens a checkpoint; ctx bounds the reading. The manifest is trusted only if it has
-// this cluster's seal, lies in its own place and belongs to us: otherwise the error is a
-// *RefusedError, or a *DamagedError. One that is not there is fs.ErrNotExist.
+// Open opens a checkpoint; ctx bounds the reading. The manifest is trusted only if it has this
+// cluster's seal, lies in its own place and has the right owner: otherwise the error is a
+// *RefusedError, or a *DamagedError. A missing checkpoint is fs.ErrNotExist.
 func (s *Store) Open(ctx context.Context, id ID) (*Reader, error) {
 	if err := id.check(); err != nil {
 		return nil, err
 	}
-	// The lease comes first: from now on a delete waits for us.
+	// The lease comes first: from now on a delete waits for this reader.
 	l, err := s.acquire(ctx, readLease, id.String(), 0, func(error) {})
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", id, err)
@@ -41,11 +41,11 @@ func (s *Store) Open(ctx context.Context, id ID) (*Reader, error) {
 	return r, nil
 }
 
-// Manifest returns what is known of the checkpoint. It must not be changed.
+// Manifest returns the checkpoint's manifest. It must not be changed.
 func (r *Reader) Manifest() *Manifest { return r.m }
 
-// Stream begins to read a stream; each call is independent. A stream that the checkpoint
-// does not have is an error that wraps fs.ErrNotExist.
+// Stream begins to read a stream; each call is independent. The error for an unknown stream wraps
+// fs.ErrNotExist.
 func (r *Reader) Stream(id StreamID) (*StreamReader, error) {
 	if err := context.Cause(r.ctx); err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", r.m.ID, err)

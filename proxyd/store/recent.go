@@ -5,8 +5,8 @@ package store
 
 import "sync"
 
-// recent remembers the chunks that one Writer dealt with, at least the last recentSize
-// and at most twice as many. Forgetting costs a look at the file system.
+// recent remembers the chunks of one Writer, at least the last recentSize and at most twice as
+// many. A forgotten chunk costs a look at the file system.
 type recent struct {
 	mu        sync.Mutex
 	now, then map[Hash]struct{}
@@ -16,8 +16,8 @@ const recentSize = 32 << 10
 
 func newRecent() *recent { return &recent{now: make(map[Hash]struct{})} }
 
-// claim says whether h was claimed before, and claims it. The first to claim a chunk
-// stores it; the others need not wait: if it fails, so does the whole Writer.
+// claim claims h, and tells whether h was claimed before. The first claimant of a chunk stores
+// it; later ones need not wait: if the first fails, the whole Writer fails.
 func (r *recent) claim(h Hash) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Retention says which checkpoints of a job to keep. The newest of a job that is not over
-// always stays.
+// Retention says which checkpoints of a job are kept. The newest of a job that is not over always
+// stays.
 type Retention struct {
-	Count int           // keep the newest Count of each job; 0: any number
-	Age   time.Duration // delete those older than this; 0: any age
-	// Ended says that a job is over. Of such a job all go that are older than Age, the
-	// newest too. nil: no job is.
+	Count int           // keep the newest Count of each job; 0: all
+	Age   time.Duration // delete older checkpoints; 0: none
+	// Ended tells whether a job is over. Of such a job all checkpoints older than Age are
+	// deleted, also the newest. nil: no job is over.
 	Ended func(JobID) bool
-	// Needs says that a checkpoint of a job that is not over is the Base of one that is to be
-	// written yet. It stays, and counts. nil: none is.
+	// Needs tells whether a checkpoint of a job that is not over is the Base of one that is not
+	// written yet. Such a checkpoint stays, and counts. nil: none.
 	Needs func(ID) bool
 }
 
-// Expired returns the checkpoints that r does not keep at the time now, in the order of
-// their IDs. A checkpoint's number decides what is newer, not a clock. One that cannot be
-// read neither counts nor expires: the key may be the wrong one.
+// Expired returns the checkpoints that r does not keep at the time now, in the order of their
+// IDs. Numbers decide which checkpoint is newer, not clocks. An unreadable checkpoint neither
+// counts nor expires: the key may be wrong.
 func (r Retention) Expired(now time.Time, all []Summary) []ID {
 	jobs := make(map[JobID][]Summary)
 	for _, s := range all {
@@ -48,7 +48,7 @@ func (r Retention) Expired(now time.Time, all []Summary) []ID {
 	return expired
 }
 
-// needed says that a checkpoint stays whatever its age.
+// needed tells whether a checkpoint stays at any age.
 func (r Retention) needed(id ID) bool {
 	return r.Needs != nil && r.Needs(id) && (r.Ended == nil || !r.Ended(id.JobID))
 }

@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// Reservation is room in the store that others do not count on. It is a lease: it lapses
-// with its owner.
+// Reservation is reserved space in the store. It is a lease and expires with its owner.
 type Reservation struct {
 	lease *lease
 	mu    sync.Mutex
 	left  uint64
 }
 
-// Reserve keeps n bytes of what is free, minus what others have reserved. If they are
-// not there, the error is a *SpaceError. A reservation is seen before it is checked, so
-// two that would fit only one by one are never both granted; when that happens both
-// draw a time and try again.
+// Reserve reserves n bytes of the space that is free and not reserved by other leases. Without
+// enough space the error is a *SpaceError. A reservation is visible before it is checked, so two
+// that fit only one at a time are never both granted; in that case both wait for a random time
+// and try again.
 func (s *Store) Reserve(ctx context.Context, what string, n uint64) (*Reservation, error) {
 	const tries = 4
 	for try := 1; ; try++ {
@@ -76,8 +75,8 @@ func (s *Store) fits(ctx context.Context, own leaseName, n uint64) error {
 	return nil
 }
 
-// use says that n of the reserved bytes are no longer free; others learn it with the
-// next beat. It accepts nil.
+// use tells that n of the reserved bytes are used; other processes learn that with the next beat.
+// It accepts nil.
 func (r *Reservation) use(n uint64) {
 	if r == nil {
 		return
@@ -88,5 +87,5 @@ func (r *Reservation) use(n uint64) {
 	r.lease.setBytes(r.left)
 }
 
-// Release gives back what is left, even when ctx is done. It may be called twice.
+// Release releases the rest, even if ctx is done. It may be called twice.
 func (r *Reservation) Release(ctx context.Context) error { return r.lease.release(ctx) }

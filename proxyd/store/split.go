@@ -26,10 +26,10 @@ type level struct {
 	bits     int // on average, a chunk is min + 2^bits pages
 }
 
-// levels makes chunks short at the beginning of a stream and long far into it. A page
-// that changed costs its chunk, which matters for a shell of 2 MiB; a chunk costs round
-// trips and names, which matters for a process of 8 GiB. A boundary of a higher level is
-// one of every lower level, so pages that move across a level's end fall in step again.
+// levels makes chunks short at the beginning of a stream and long far into it. A changed page
+// costs its whole chunk, which matters for a shell of 2 MiB; a chunk costs round trips and names,
+// which matters for a process of 8 GiB. A boundary of a higher level is one of every lower level,
+// so pages that move across a level's end are split at the same places again.
 var levels = []level{
 	{until: 4 << 20, min: 8 << 10, max: 64 << 10, bits: 2},     // ~24 KiB
 	{until: 128 << 20, min: 32 << 10, max: 128 << 10, bits: 3}, // ~64 KiB
@@ -69,8 +69,8 @@ func (l level) ends(n int, page []byte) bool {
 	return n+pageSize > l.max || bits.TrailingZeros64(pageHash(page)) >= l.bits
 }
 
-// pageHash mixes a page quickly. Nothing but the choice of boundaries depends on it. The
-// four lanes keep a core's multiplier busy.
+// pageHash mixes a page quickly. Only the choice of boundaries depends on it. The four lanes keep
+// a core's multiplier busy.
 func pageHash(p []byte) uint64 {
 	const k = 0x9e3779b97f4a7c15
 	a, b, c, d := uint64(len(p)), uint64(1), uint64(2), uint64(3)

@@ -22,17 +22,17 @@ import (
 type Options struct {
 	// Workers is how many cores hash and compress, over all Writers; 0: all.
 	Workers int
-	// Lanes is how many chunks of one Writer are looked for and compressed at once, of
-	// which some wait for the file system; 0: 4. A Writer holds 12 MiB + Lanes × 3 MiB.
+	// Lanes is the number of chunks of one Writer that are processed at once, some of which wait
+	// for the file system; 0: 4. A Writer holds 12 MiB + Lanes × 3 MiB.
 	Lanes int
-	// Beat is how often a lease shows that its owner lives; 0: 10 s.
+	// Beat is the interval of a lease's heartbeat; 0: 10 s.
 	Beat time.Duration
-	// Lapse is for how long a lease must not have changed, seen from here, for its
-	// owner to be taken for dead; 0: 2 min. All nodes must agree on Beat « Lapse.
+	// Lapse is the time without a change, seen from here, after which a lease's owner counts as
+	// dead; 0: 2 min. All nodes must agree on Beat « Lapse.
 	Lapse time.Duration
-	// Owner says who holds this process's leases. OwnerGone says whether an owner is
-	// certainly gone, which ends its leases at once; nil: never certain. ThisProcess
-	// and ProcessGone serve both.
+	// Owner names the owner of this process's leases. OwnerGone tells whether an owner is
+	// certainly gone, which ends its leases at once; nil: never certain. ThisProcess and
+	// ProcessGone serve both.
 	Owner     string
 	OwnerGone func(owner string) bool
 	// Now dates checkpoints and measures Lapse; nil: time.Now.
@@ -61,8 +61,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Progress is told what was done so far, of how much; total is 0 when not known. It is
-// called from one goroutine at a time, often, and must not block.
+// Progress gets the amount of work done, and the total or 0. It is called from one goroutine at a
+// time, often, and must not block.
 type Progress func(done, total int64)
 
 // Store is a store on a Backend. All methods may be called concurrently, by any number of
@@ -78,8 +78,8 @@ type Store struct {
 	closed sync.Once
 }
 
-// Open opens the store in be, or makes one in an empty be. A store of another version is
-// ErrFormat. The backend must stay usable until Close and is not closed by it.
+// Open opens the store in be, or creates one in an empty be. A store of another version is
+// ErrFormat. The backend must stay usable until Close, which does not close it.
 func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error) {
 	if !key.set {
 		return nil, errors.New("open store: no key")
@@ -105,8 +105,8 @@ func (s *Store) Close() {
 	s.closed.Do(s.dec.Close)
 }
 
-// prepare checks the format, and makes the folders if there is none yet. Two nodes may do
-// so at once.
+// prepare checks the format, and creates the folders if there are none. Two nodes may do so at
+// once.
 func prepare(ctx context.Context, be Backend) error {
 	text, err := be.Get(ctx, formatFile, len(formatText), nil)
 	switch {
@@ -152,7 +152,7 @@ func ensureAll(ctx context.Context, be Backend, dir string) error {
 	return ensure(ctx, be, dir)
 }
 
-// syncIfThere makes names in a folder durable which a collector removes when it is empty.
+// syncIfThere makes names durable in a folder that a collector may have removed.
 func (s *Store) syncIfThere(ctx context.Context, dir string) error {
 	if err := s.be.Sync(ctx, dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -160,10 +160,10 @@ func (s *Store) syncIfThere(ctx context.Context, dir string) error {
 	return nil
 }
 
-// unique returns a name that no one else makes.
+// unique returns a name that no other call returns.
 func unique() string { return rand.Text() }
 
-// loadManifest reads the manifest of id at name, which is not always its place.
+// loadManifest reads the manifest of id at name, which may differ from its place.
 func (s *Store) loadManifest(ctx context.Context, name string, id ID) (*Manifest, error) {
 	file, err := s.be.Get(ctx, name, maxManifest, nil)
 	if errors.Is(err, ErrForeign) {
@@ -186,9 +186,9 @@ func (s *Store) loadChunk(ctx context.Context, h Hash, n int, dst []byte, file *
 	return decodeChunk(dst, raw, h, n, s.dec)
 }
 
-// findChunk reads a chunk's file, wherever a collector may have put it. Because a chunk
-// is first moved to sweep/, then to trash/, then perhaps back, one that is in use may be
-// missed by a single round, not by many.
+// findChunk reads a chunk's file, wherever a collector may have moved it. A chunk moves first to
+// sweep/, then to trash/, then perhaps back, so one search may miss a chunk in use, but not many
+// searches.
 func (s *Store) findChunk(ctx context.Context, h Hash, buf []byte) ([]byte, error) {
 	const rounds = 5
 	for range rounds {
@@ -227,11 +227,11 @@ func (s *Store) findBelow(ctx context.Context, top string, h Hash, buf []byte) (
 	return nil, fs.ErrNotExist
 }
 
-// names lists a folder that is not large. One that is gone is empty.
+// names lists a folder that is not large. A missing folder is empty.
 func (s *Store) names(ctx context.Context, dir string) ([]string, error) {
 	var names []string
 	err := s.be.List(ctx, dir, func(name string) error {
-		// A dot: what NFS keeps of a file that was removed while someone had it open.
+		// A dot: a removed file that NFS keeps because a process has it open.
 		if !strings.HasPrefix(name, ".") {
 			names = append(names, name)
 		}

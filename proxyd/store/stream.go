@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Stream is one stream being written. Its methods may be called concurrently, though the
-// order of the bytes is then up to chance; different Streams are independent.
+// Stream is a stream being written. Its methods may be called concurrently, but then the order of
+// the bytes is undefined; different Streams are independent.
 type Stream struct {
 	w     *Writer
 	id    StreamID
@@ -58,7 +58,7 @@ func (s *Stream) wrap(err error) error {
 	return fmt.Errorf("checkpoint %s: stream %s: %w", s.w.up.ID, s.id, err)
 }
 
-// write splits p into pages; one that is not whole waits.
+// write splits p into pages; an incomplete page waits.
 func (s *Stream) write(p []byte) error {
 	if s.partial > 0 {
 		n := copy(s.page[s.partial:], p)
@@ -115,8 +115,8 @@ func (s *Stream) feed(page []byte) error {
 	return nil
 }
 
-// cut sends the data so far on its way, if there is any, and takes up what has arrived.
-// The caller holds s.mu.
+// cut submits the data so far, if there is any, and takes up finished chunks. The caller holds
+// s.mu.
 func (s *Stream) cut() error {
 	if len(s.buf) > 0 {
 		slot, err := s.w.submit(s.buf, s.tape.take(), streamData)
@@ -144,7 +144,7 @@ func (t *slot) arrived() bool {
 	}
 }
 
-// note appends a chunk to the recipe, and ends the piece where that is due.
+// note appends a chunk to the recipe, and ends the piece if due.
 func (s *Stream) note(t *slot) error {
 	s.recipe = appendChunk(s.recipe, t.hash, t.runs)
 	if pieceEnds(len(s.recipe), t.hash) {
@@ -153,7 +153,7 @@ func (s *Stream) note(t *slot) error {
 	return nil
 }
 
-// endPiece sends the recipe so far on its way.
+// endPiece submits the recipe so far.
 func (s *Stream) endPiece() error {
 	buf, err := s.w.buffer()
 	if err != nil {
@@ -168,8 +168,8 @@ func (s *Stream) endPiece() error {
 	return nil
 }
 
-// Close ends the stream. It is durable when the Writer commits. Closing twice is nil
-// when the first was. A Stream that failed cannot be closed: its Writer has failed.
+// Close ends the stream. It is durable when the Writer commits. A second Close returns nil if the
+// first did. A Stream that failed cannot be closed: its Writer has failed.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +212,7 @@ func (s *Stream) finish() error {
 	return nil
 }
 
-// lastChunk disposes of the data that is left: into the recipe if it is all there is.
+// lastChunk disposes of the remaining data: into the recipe if there is no other data.
 func (s *Stream) lastChunk() error {
 	if s.buf != nil && s.data == int64(len(s.buf)) && s.data <= maxInline {
 		s.recipe = appendInline(s.recipe, s.buf, s.tape.take())

@@ -18,8 +18,9 @@ const collectMoves = 16
 
 func (c *collector) folder() string { return sweepDir + "/" + c.id }
 
-// takeOver makes our sweep folder and moves into it what other collectors left in theirs.
-// Theirs are then removed: if one of them lives after all, its next move fails.
+// takeOver creates this collector's sweep folder and moves the contents of other collectors'
+// sweep folders into it. Those are then removed: if one of their owners is alive after all, its
+// next move fails.
 func (c *collector) takeOver(ctx context.Context) error {
 	if err := c.s.be.Mkdir(ctx, c.folder()); err != nil {
 		return err
@@ -39,7 +40,8 @@ func (c *collector) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// transplant moves all from a folder into ours until it could be removed.
+// transplant moves everything from a folder into this collector's until the folder could be
+// removed.
 func (c *collector) transplant(ctx context.Context, dir string) error {
 	for {
 		if err := c.moveAll(ctx, dir, c.folder()); err != nil {
@@ -66,8 +68,8 @@ func (c *collector) moveAll(ctx context.Context, from, to string) error {
 	})
 }
 
-// move moves a chunk out of a folder that writers do not look at. A second copy of one
-// that is there already is removed. One that is gone was moved by another collector.
+// move moves a chunk out of a folder that writers do not look at. If the target exists already,
+// the second copy is removed. A missing chunk was moved by another collector.
 func (c *collector) move(ctx context.Context, from, to string) error {
 	err := c.s.be.Move(ctx, from, to)
 	if errors.Is(err, fs.ErrExist) {
@@ -76,9 +78,9 @@ func (c *collector) move(ctx context.Context, from, to string) error {
 	return c.unlessGone(ctx, from, err)
 }
 
-// take moves a chunk out of sight. Where a copy is out of sight already, that one is
-// removed and not the chunk: a removal would not fail, as a move does, if others have
-// taken us for dead and this chunk has found users since.
+// take moves a chunk out of sight. If a copy is out of sight already, that copy is removed and
+// not the chunk: unlike a move, a removal would not fail if this collector was declared dead and
+// the chunk is in use again.
 func (c *collector) take(ctx context.Context, h Hash) error {
 	from, to := chunkName(h), c.folder()+"/"+h.String()
 	err := c.s.be.Move(ctx, from, to)
@@ -90,8 +92,8 @@ func (c *collector) take(ctx context.Context, h Hash) error {
 	return c.unlessGone(ctx, from, err)
 }
 
-// unlessGone turns err into nil if it says that from is no longer there; its folder or
-// that of the target may be missing instead.
+// unlessGone returns nil for an error that means that from is missing; its folder or that of the
+// target may be missing instead.
 func (c *collector) unlessGone(ctx context.Context, from string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, gone := c.s.be.Stat(ctx, from); errors.Is(gone, fs.ErrNotExist) {
@@ -127,8 +129,8 @@ func (c *collector) sweep(ctx context.Context) error {
 	return nil
 }
 
-// eachUnused calls f for the chunks of a folder that may be swept. It does not look at
-// chunks that are used.
+// eachUnused calls f for the chunks of a folder that may be swept. It does not read chunks that
+// are used.
 func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Info) error) error {
 	return c.s.be.List(ctx, dir, func(name string) error {
 		h, ok := parseHash(name)
@@ -150,7 +152,7 @@ func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Inf
 	})
 }
 
-// spare counts a chunk that may go when some time has passed.
+// spare counts a chunk that may be deleted later.
 func (c *collector) spare(info Info, left time.Duration) {
 	s := &c.report.Spared
 	s.Chunks++
@@ -160,7 +162,7 @@ func (c *collector) spare(info Info, left time.Duration) {
 	}
 }
 
-// age is by the clock of the file system; a dry run has not written to it.
+// age uses the clock of the file system; a dry run has not written to it.
 func (c *collector) age(info Info) time.Duration {
 	if c.now.IsZero() {
 		return c.s.opt.Now().Sub(info.ModTime)
@@ -174,7 +176,7 @@ func (c *collector) entomb(ctx context.Context) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	// Who deleted one may have died before that was durable.
+	// The process that deleted a checkpoint may have died before that was durable.
 	for _, n := range names {
 		id, ok := parseDeleted(n)
 		if !ok {
@@ -187,7 +189,7 @@ func (c *collector) entomb(ctx context.Context) error {
 	return c.bury(ctx, deletedDir)
 }
 
-// seal moves what was swept to the trash and removes our sweep folder.
+// seal moves what was swept to the trash and removes this collector's sweep folder.
 func (c *collector) seal(ctx context.Context) error {
 	if err := c.bury(ctx, c.folder()); err != nil {
 		return err
@@ -195,8 +197,8 @@ func (c *collector) seal(ctx context.Context) error {
 	return c.s.be.Remove(ctx, c.folder())
 }
 
-// bury moves all from a folder that is out of sight to the trash of the generation that
-// is now, and ends that generation.
+// bury moves everything from a folder that is out of sight to the trash of the current
+// generation, and ends that generation.
 func (c *collector) bury(ctx context.Context, from string) error {
 	g, err := c.s.generation(ctx)
 	if err != nil {
@@ -215,16 +217,16 @@ func (c *collector) bury(ctx context.Context, from string) error {
 	return ensure(ctx, c.s.be, generationsDir+"/"+(g+1).String())
 }
 
-// oldGenerations is how many ended generations stay, so that who lists them while some
-// are removed still sees the current one. oldTmp is when a file in tmp/ is nobody's: to
-// lose it makes its writer fail, nothing else.
+// oldGenerations is the number of ended generations that stay, so that a process that lists them
+// while some are removed still sees the current one. oldTmp is the age from which a file in tmp/
+// is removed; if its writer is alive after all, the writer fails.
 const (
 	oldGenerations = 16
 	oldTmp         = 24 * time.Hour
 )
 
-// tidy removes what is of no more use: past generations, empty folders of jobs and trash,
-// files of killed writers.
+// tidy removes leftovers: past generations, empty folders of jobs and trash, files of killed
+// writers.
 func (c *collector) tidy(ctx context.Context) error {
 	current, err := c.s.generation(ctx)
 	if err != nil {
@@ -258,7 +260,7 @@ func (c *collector) tidy(ctx context.Context) error {
 	})
 }
 
-// compact lets the backend win back room.
+// compact lets the backend free space.
 func (c *collector) compact(ctx context.Context) error {
 	be, ok := c.s.be.(Compacter)
 	if !ok || c.report.Chunks == 0 {
@@ -271,7 +273,7 @@ func (c *collector) compact(ctx context.Context) error {
 	return be.Compact(ctx, dirs)
 }
 
-// oldFiles returns what killed writers left in tmp/.
+// oldFiles returns files of killed writers in tmp/.
 func (c *collector) oldFiles(ctx context.Context) ([]string, error) {
 	var old []string
 	names, err := c.s.names(ctx, tmpDir)

@@ -15,16 +15,16 @@ import (
 
 // VerifyReport is what Verify found.
 type VerifyReport struct {
-	Checkpoints int   // those that were deleted meanwhile do not count
+	Checkpoints int   // checkpoints that were deleted meanwhile do not count
 	Chunks      int64 // read, each once
-	Bytes       int64 // their plain bytes
+	Bytes       int64 // plain bytes of these
 	Problems    []error
 }
 
-// Verify reads every chunk of some checkpoints, or of all if ids is nil, and checks
-// everything that a restore would. What is wrong with the store is in the report, each
-// problem with the checkpoint and object it concerns; the error says only that Verify
-// could not go on. progress counts data bytes of streams.
+// Verify reads every chunk of some checkpoints, or of all if ids is nil, and checks everything
+// that a restore would. The report lists the problems of the store, each with the checkpoint and
+// object concerned; an error means only that Verify could not go on. progress counts data bytes
+// of streams.
 func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (VerifyReport, error) {
 	v := &verifier{s: s, progress: progress, seen: make(map[Hash]error)}
 	if progress == nil {
@@ -50,7 +50,7 @@ func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (Verify
 	return v.report, nil
 }
 
-// list finds the checkpoints. One that is gone was deleted just now.
+// list finds the checkpoints. A missing one was deleted just now.
 func (v *verifier) list(ctx context.Context, ids []ID) ([]Summary, error) {
 	if ids == nil {
 		return v.s.List(ctx, nil)
@@ -86,11 +86,11 @@ func (v *verifier) problem(err error) {
 	v.report.Problems = append(v.report.Problems, err)
 }
 
-// checkpoint verifies one. An error that is not about the store's content, such as ctx's,
-// is returned.
+// checkpoint verifies one checkpoint. It returns errors that do not concern the store's content,
+// such as ctx's.
 func (v *verifier) checkpoint(ctx context.Context, id ID) error {
 	r, err := v.s.Open(ctx, id)
-	if errors.Is(err, fs.ErrNotExist) { // jobs that run delete their older ones
+	if errors.Is(err, fs.ErrNotExist) { // running jobs delete their older checkpoints
 		v.report.Checkpoints--
 		return nil
 	}
@@ -110,7 +110,7 @@ func (v *verifier) checkpoint(ctx context.Context, id ID) error {
 	return nil
 }
 
-// sort keeps what is wrong with the store and returns other errors.
+// sort keeps problems of the store and returns other errors.
 func (v *verifier) sort(err error) error {
 	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForeign) || missing(err) {
 		v.problem(err)

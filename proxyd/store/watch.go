@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// watch remembers since when each lease has not changed, on this process's clock alone.
+// watch remembers since when each lease has not changed, by this process's clock alone.
 type watch struct {
 	lapse time.Duration
 	mu    sync.Mutex
@@ -25,7 +25,7 @@ func newWatch(lapse time.Duration) *watch {
 	return &watch{lapse: lapse, seen: make(map[string]sighting)}
 }
 
-// dead notes what a lease's beat is now, and says whether it has been so for too long.
+// dead notes a lease's current beat, and tells whether the beat has been the same for too long.
 func (w *watch) dead(lease, beat string, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,27 +16,27 @@ type Upload struct {
 	ID          ID
 	Node        string       // of the streams written here
 	Reservation *Reservation // used up as chunks are put; may be nil
-	// Pace is asked before n bytes are put, from several goroutines, and may make them wait;
-	// may be nil. Its error is the Writer's failure.
+	// Pace is called before n bytes are put, from several goroutines, and may wait; may be nil.
+	// An error of Pace is the Writer's failure.
 	Pace func(ctx context.Context, n int) error
 }
 
-// Writer writes one node's streams of one checkpoint. Streams may be made and written
-// concurrently. The first error of anything below, ENOSPC among them, is the Writer's
-// failure: every later call returns it, and only Abort is left. A Writer must end with
-// Commit, Finish or Abort, else its lease lives as long as the process.
+// Writer writes one node's streams of one checkpoint. Streams may be created and written
+// concurrently. The first error of any kind, also ENOSPC, is the Writer's failure: every later
+// call returns it, and only Abort may be called. A Writer must end with Commit, Finish or Abort,
+// else its lease lives as long as the process.
 //
-// The job's leader calls Create, then gives Ticket to the other nodes; each of these
-// calls Join, writes, and gives the Part that Finish returns back to the leader, which
-// commits them all. The leader's lease protects everybody's chunks: its death, or its
-// Abort, makes the others' work garbage.
+// The job's leader calls Create, then gives Ticket to the other nodes; each of these calls Join,
+// writes, and gives the Part that Finish returns back to the leader, which commits them all. The
+// leader's lease protects all nodes' chunks: after its death, or its Abort, the other nodes' work
+// is garbage.
 //
-// A Writer holds at most 12 MiB + Options.Lanes × 3 MiB, however long its streams are.
+// A Writer holds at most 12 MiB + Options.Lanes × 3 MiB, for streams of any length.
 type Writer struct {
 	st    *Store
 	up    Upload
 	lease leaseName
-	own   *lease // nil in one that joined
+	own   *lease // nil in a Writer that joined
 
 	ctx    context.Context
 	fail   context.CancelCauseFunc
@@ -49,13 +49,13 @@ type Writer struct {
 
 	mu      sync.Mutex
 	ended   bool
-	open    map[StreamID]*Stream // made and not closed
+	open    map[StreamID]*Stream // created and not closed
 	closed  map[StreamID]StreamInfo
 	stats   Stats
 	inlined int // bytes of recipes that go into the manifest
 }
 
-// job is a chunk under way to the store.
+// job is a chunk on its way to the store.
 type job struct {
 	buf  []byte
 	slot *slot
@@ -69,7 +69,7 @@ const (
 	recipePiece
 )
 
-// slot is where a job's result appears.
+// slot receives a job's result.
 type slot struct {
 	runs []run
 	size int
@@ -77,11 +77,11 @@ type slot struct {
 	done chan struct{} // closed by the lane, once the hash is known; never, if the Writer fails
 }
 
-// inlineBudget bounds what a Writer's short streams and recipes add to the manifest.
+// inlineBudget bounds the bytes that a Writer's short streams and recipes add to the manifest.
 const inlineBudget = 8 << 20
 
-// Create begins a checkpoint. ctx bounds all of it: when it is done, the Writer fails.
-// A checkpoint that is there already is fs.ErrExist.
+// Create begins a checkpoint. ctx bounds all of it: when ctx is done, the Writer fails. If the
+// checkpoint exists: fs.ErrExist.
 func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 	if err := up.check(); err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 	return nil, fmt.Errorf("checkpoint %s: %w", up.ID, err)
 }
 
-// Ticket is what another node needs to join an upload. It is no secret, but must come
-// from the leader.
+// Ticket is what another node needs to join an upload. It is no secret, but must come from the
+// leader.
 type Ticket string
 
 // Ticket returns this upload's ticket, valid until it ends.
@@ -119,7 +119,7 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 	if !ok || name.kind != uploadLease {
 		return nil, fmt.Errorf("checkpoint %s: ticket %.120q: not a ticket", up.ID, string(t))
 	}
-	// What others removed must be seen here before the lease is looked for.
+	// Removals by other nodes must be visible here before the lease is looked for.
 	if err := s.be.Refresh(ctx, leasesDir); err != nil {
 		return nil, fmt.Errorf("checkpoint %s: join: %w", up.ID, err)
 	}
@@ -159,8 +159,8 @@ func (s *Store) newWriter(ctx context.Context, up Upload) *Writer {
 	return w
 }
 
-// start makes the lanes, once nothing can fail any more. Buffers get memory when a stream
-// needs it, and keep it.
+// start starts the lanes, when nothing can fail any more. Buffers get memory when a stream needs
+// it, and keep it.
 func (w *Writer) start() {
 	for range cap(w.free) {
 		w.free <- nil
@@ -178,7 +178,7 @@ func (w *Writer) Err() error {
 	return nil
 }
 
-// Stats returns what was written by now.
+// Stats returns what was written so far.
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,9 +197,9 @@ func (w *Writer) Stream(rank int, name string) (*Stream, error) {
 	return w.begin(rank, name, 0)
 }
 
-// Blocks is Stream for what consists of blocks of that many bytes, a multiple of 4096. No
-// chunk has bytes of two, and what a block's chunks are depends on nothing but its bytes: two
-// streams that have equal blocks in any order share all chunks of these.
+// Blocks is Stream for a stream of blocks of length bytes, a multiple of 4096. No chunk has bytes
+// of two blocks, and a block's chunks depend on nothing but its bytes: two streams with equal
+// blocks in any order share all chunks of these.
 func (w *Writer) Blocks(rank int, name string, length int64) (*Stream, error) {
 	return w.begin(rank, name, length)
 }
@@ -223,7 +223,7 @@ func (w *Writer) begin(rank int, name string, block int64) (*Stream, error) {
 	return st, nil
 }
 
-// inline takes n bytes of the manifest, if there is room.
+// inline takes n bytes of the manifest, if there is space.
 func (w *Writer) inline(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
