@@ -43,7 +43,7 @@ func (b *Base) Carry(ctx context.Context, from StreamID, rank int, name string) 
 	}
 	var n Stats
 	n.Logical, n.Zero = info.Size, info.Size-info.Data
-	err := b.w.st.segments(ctx, info, func(g segment) error {
+	err := b.w.st.eachStreamSegment(ctx, info, func(g segment) error {
 		switch g.kind {
 		case segmentChunk:
 			n.Chunks++
@@ -56,15 +56,15 @@ func (b *Base) Carry(ctx context.Context, from StreamID, rank int, name string) 
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: stream %s: %w", b.m.ID, from, err)
 	}
-	s, err := b.w.begin(rank, name, 0)
+	s, err := b.w.beginStream(rank, name, 0)
 	if err != nil {
 		return err
 	}
-	return s.carry(info, n)
+	return s.carryFrom(info, n)
 }
 
-// carry ends a new stream as one that is in the store.
-func (s *Stream) carry(old *StreamInfo, n Stats) error {
+// carryFrom ends a new stream as one that is in the store.
+func (s *Stream) carryFrom(old *StreamInfo, n Stats) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size, s.data, s.recipe = old.Size, old.Data, old.Recipe
@@ -75,6 +75,6 @@ func (s *Stream) carry(old *StreamInfo, n Stats) error {
 		}
 	}
 	s.closed = true
-	s.w.done(info, n)
+	s.w.closeStream(info, n)
 	return nil
 }

@@ -35,8 +35,8 @@ const MaxChunk = 1 << 20
 // maxChunkFile bounds a chunk's file: a chunk that does not shrink is stored plain.
 const maxChunkFile = chunkHeader + MaxChunk
 
-// header is a chunk's header, parsed.
-type header struct {
+// chunkHeaderFields is a chunk's header, parsed.
+type chunkHeaderFields struct {
 	codec  byte
 	plain  int
 	stored int
@@ -46,30 +46,30 @@ var errChunkFormat = errors.New("not a chunk")
 
 // parseHeader reads the header of a whole chunk file and checks it against the file's
 // length, before anything is allocated.
-func parseHeader(file []byte) (header, error) {
+func parseHeader(file []byte) (chunkHeaderFields, error) {
 	if len(file) < chunkHeader || string(file[:4]) != chunkMagic {
-		return header{}, errChunkFormat
+		return chunkHeaderFields{}, errChunkFormat
 	}
-	h := header{
+	h := chunkHeaderFields{
 		codec:  file[4],
 		plain:  int(binary.LittleEndian.Uint32(file[8:])),
 		stored: int(binary.LittleEndian.Uint32(file[12:])),
 	}
 	switch {
 	case file[5]|file[6]|file[7] != 0, h.codec > codecS2:
-		return header{}, fmt.Errorf("codec %d is unknown", h.codec)
+		return chunkHeaderFields{}, fmt.Errorf("codec %d is unknown", h.codec)
 	case h.plain < 1 || h.plain > MaxChunk:
-		return header{}, fmt.Errorf("plain length %d is out of bounds", h.plain)
+		return chunkHeaderFields{}, fmt.Errorf("plain length %d is out of bounds", h.plain)
 	case h.stored != len(file)-chunkHeader:
-		return header{}, fmt.Errorf("payload of %d bytes, header says %d", len(file)-chunkHeader, h.stored)
+		return chunkHeaderFields{}, fmt.Errorf("payload of %d bytes, header says %d", len(file)-chunkHeader, h.stored)
 	case h.codec == codecPlain && h.stored != h.plain:
-		return header{}, fmt.Errorf("plain length %d, payload %d", h.plain, h.stored)
+		return chunkHeaderFields{}, fmt.Errorf("plain length %d, payload %d", h.plain, h.stored)
 	}
 	return h, nil
 }
 
 // putHeader fills the first bytes of file.
-func putHeader(file []byte, h header) {
+func putHeader(file []byte, h chunkHeaderFields) {
 	copy(file, chunkMagic)
 	file[4], file[5], file[6], file[7] = h.codec, 0, 0, 0
 	binary.LittleEndian.PutUint32(file[8:], uint32(h.plain))
@@ -90,18 +90,18 @@ func newDecoder() (*zstd.Decoder, error) {
 // most compressible data, a heap of small objects, half as large again or more, which is then a
 // quarter of the plain length. S2 itself skips most of the incompressible data.
 func encodeChunk(scratch, plain []byte) (head [chunkHeader]byte, payload []byte) {
-	h := header{codecPlain, len(plain), len(plain)}
+	h := chunkHeaderFields{codecPlain, len(plain), len(plain)}
 	payload = plain
-	if packed := s2.Encode(scratch[:cap(scratch)], plain); worthwhile(len(packed), len(plain)) {
-		h, payload = header{codecS2, len(plain), len(packed)}, packed
+	if packed := s2.Encode(scratch[:cap(scratch)], plain); isWorthwhile(len(packed), len(plain)) {
+		h, payload = chunkHeaderFields{codecS2, len(plain), len(packed)}, packed
 	}
 	putHeader(head[:], h)
 	return head, payload
 }
 
-// worthwhile tells whether compression to packed bytes pays: a saving of less than an eighth
+// isWorthwhile tells whether compression to packed bytes pays: a saving of less than an eighth
 // costs more time, here and at every restore, than the disk space is worth.
-func worthwhile(packed, plain int) bool { return packed <= plain-plain/8 }
+func isWorthwhile(packed, plain int) bool { return packed <= plain-plain/8 }
 
 // packedMax bounds the space for compression of n bytes, n ≤ MaxChunk.
 func packedMax(n int) int { return s2.MaxEncodedLen(n) }
@@ -121,7 +121,7 @@ func decodeChunk(dst, file []byte, h Hash, n int, dec *zstd.Decoder) ([]byte, er
 	if cap(dst) < head.plain {
 		dst = make([]byte, 0, head.plain)
 	}
-	plain, err := unpack(dst[:0], file[chunkHeader:], head, dec)
+	plain, err := unpackPayload(dst[:0], file[chunkHeader:], head, dec)
 	if err != nil {
 		return nil, damaged(err.Error())
 	}
@@ -131,9 +131,9 @@ func decodeChunk(dst, file []byte, h Hash, n int, dec *zstd.Decoder) ([]byte, er
 	return plain, nil
 }
 
-// unpack returns the plain bytes of payload, in dst's storage if that is large enough. It
+// unpackPayload returns the plain bytes of payload, in dst's storage if that is large enough. It
 // produces at most MaxChunk bytes.
-func unpack(dst, payload []byte, head header, dec *zstd.Decoder) ([]byte, error) {
+func unpackPayload(dst, payload []byte, head chunkHeaderFields, dec *zstd.Decoder) ([]byte, error) {
 	switch head.codec {
 	case codecS2:
 		// Decode allocates by the length that the block itself states.

@@ -204,12 +204,12 @@ func FuzzChunk(f *testing.F) {
 		if _, err := decodeChunk(nil, file, Hash{1}, h.plain, dec); err == nil {
 			t.Fatal("accepted under a hash that nothing has")
 		}
-		plain, err := unpack(nil, file[chunkHeader:], h, dec)
+		plain, err := unpackPayload(nil, file[chunkHeader:], h, dec)
 		if err == nil && len(plain) > MaxChunk {
 			t.Fatalf("%d bytes came out", len(plain))
 		}
 		// What memory held before does not show.
-		again, failed := unpack(dst, file[chunkHeader:], h, dec)
+		again, failed := unpackPayload(dst, file[chunkHeader:], h, dec)
 		if (err == nil) != (failed == nil) || err == nil && !bytes.Equal(plain, again) {
 			t.Fatalf("%d bytes and %v, into used memory %d bytes and %v", len(plain), err, len(again), failed)
 		}

@@ -24,7 +24,7 @@ type Part struct {
 // Finish ends the Writer of a node that is not the leader. All its streams must be closed.
 // Afterwards the written data is durable, and protected by the leader's lease alone.
 func (w *Writer) Finish(ctx context.Context) (Part, error) {
-	part, err := w.settle(ctx)
+	part, err := w.finishLanes(ctx)
 	if err == nil {
 		w.fail(ErrClosed)
 	}
@@ -39,29 +39,29 @@ func (w *Writer) Commit(ctx context.Context, meta []byte, parts ...Part) (ID, er
 	if w.own == nil {
 		return ID{}, fmt.Errorf("checkpoint %s: commit: only the leader's Writer can", w.up.ID)
 	}
-	part, err := w.settle(ctx)
+	part, err := w.finishLanes(ctx)
 	if err != nil {
 		return ID{}, err
 	}
-	m, err := w.manifest(meta, append(parts, part))
+	m, err := w.makeManifest(meta, append(parts, part))
 	if err == nil {
-		err = w.publish(ctx, m)
+		err = w.publishManifest(ctx, m)
 	}
 	if err != nil {
 		w.fail(err)
 		return ID{}, fmt.Errorf("checkpoint %s: commit: %w", w.up.ID, err)
 	}
-	_ = w.own.release(ctx) // the checkpoint exists; a lease that stays expires
+	_ = w.own.releaseLease(ctx) // the checkpoint exists; a lease that stays expires
 	w.fail(ErrClosed)
 	return w.up.ID, nil
 }
 
-// settle ends the lanes and makes their work durable.
-func (w *Writer) settle(ctx context.Context) (Part, error) {
+// finishLanes ends the lanes and makes their work durable.
+func (w *Writer) finishLanes(ctx context.Context) (Part, error) {
 	if err := w.Err(); err != nil {
 		return Part{}, err
 	}
-	if err := w.end(); err != nil {
+	if err := w.stopStreams(); err != nil {
 		return Part{}, fmt.Errorf("checkpoint %s: %w", w.up.ID, err)
 	}
 	if err := w.st.be.Sync(ctx, w.usedFolders()...); err != nil {
@@ -72,8 +72,8 @@ func (w *Writer) settle(ctx context.Context) (Part, error) {
 	return part, w.Err()
 }
 
-// end lets no more streams begin and waits for the lanes.
-func (w *Writer) end() error {
+// stopStreams lets no more streams begin and waits for the lanes.
+func (w *Writer) stopStreams() error {
 	w.mu.Lock()
 	for id := range w.open {
 		w.mu.Unlock()
@@ -87,12 +87,12 @@ func (w *Writer) end() error {
 	}
 	close(w.jobs)
 	w.lanes.Wait()
-	w.crates.flush()
+	w.batches.flush()
 	return nil
 }
 
-// manifest puts the parts together.
-func (w *Writer) manifest(meta []byte, parts []Part) (*Manifest, error) {
+// makeManifest puts the parts together.
+func (w *Writer) makeManifest(meta []byte, parts []Part) (*Manifest, error) {
 	m := &Manifest{ID: w.up.ID, Created: w.st.opt.Now().UTC(), Meta: meta}
 	for _, p := range parts {
 		if p.ID != w.up.ID {
@@ -113,9 +113,9 @@ func (w *Writer) manifest(meta []byte, parts []Part) (*Manifest, error) {
 	return m, nil
 }
 
-// publish is the commit: the manifest moves out of the lease's folder. The move fails if other
+// publishManifest is the commit: the manifest moves out of the lease's folder. The move fails if other
 // processes have declared this one dead.
-func (w *Writer) publish(ctx context.Context, m *Manifest) error {
+func (w *Writer) publishManifest(ctx context.Context, m *Manifest) error {
 	file, err := sealManifest(m, w.st.key)
 	if err != nil {
 		return err
@@ -123,19 +123,19 @@ func (w *Writer) publish(ctx context.Context, m *Manifest) error {
 	be, from, to := w.st.be, w.lease.manifest(), manifestName(m.ID)
 	folder := path.Dir(to)
 	if err := be.Put(ctx, File{from, file}); err != nil {
-		return w.fenced(ctx, err)
+		return w.asFenced(ctx, err)
 	}
 	for {
-		if err := ensureAll(ctx, be, folder); err != nil {
+		if err := ensureFolders(ctx, be, folder); err != nil {
 			return err
 		}
 		if err = be.Move(ctx, from, to); err == nil {
 			break
 		}
-		if w.published(ctx, to, file) {
+		if w.isPublished(ctx, to, file) {
 			break // an answer was lost on the way
 		}
-		if err := w.fenced(ctx, err); !errors.Is(err, fs.ErrNotExist) {
+		if err := w.asFenced(ctx, err); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		// A collector has removed the job's empty folder; make it again.
@@ -143,8 +143,8 @@ func (w *Writer) publish(ctx context.Context, m *Manifest) error {
 	return w.st.syncIfThere(ctx, folder) // The manifest is there, unless the checkpoint is deleted already.
 }
 
-// fenced returns ErrFenced if the lease is gone and that is the reason for err, else err.
-func (w *Writer) fenced(ctx context.Context, err error) error {
+// asFenced returns ErrFenced if the lease is gone and that is the reason for err, else err.
+func (w *Writer) asFenced(ctx context.Context, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -154,8 +154,8 @@ func (w *Writer) fenced(ctx context.Context, err error) error {
 	return err
 }
 
-// published tells whether exactly this manifest is in its place.
-func (w *Writer) published(ctx context.Context, name string, file []byte) bool {
+// isPublished tells whether exactly this manifest is in its place.
+func (w *Writer) isPublished(ctx context.Context, name string, file []byte) bool {
 	there, err := w.st.be.Get(ctx, name, maxManifest, nil)
 	return err == nil && bytes.Equal(there, file)
 }
@@ -171,12 +171,12 @@ func (w *Writer) Abort(ctx context.Context) error {
 	w.mu.Unlock()
 	if first {
 		w.lanes.Wait()
-		w.crates.flush()
+		w.batches.flush()
 	}
 	if w.own == nil || errors.Is(context.Cause(w.ctx), ErrClosed) {
 		return nil
 	}
-	if err := w.own.release(ctx); err != nil {
+	if err := w.own.releaseLease(ctx); err != nil {
 		return fmt.Errorf("checkpoint %s: abort: %w", w.up.ID, err)
 	}
 	return nil

@@ -27,8 +27,8 @@ func Copy(ctx context.Context, from, to *Store, id ID, progress Progress) error 
 	if err != nil {
 		return err
 	}
-	c := &copier{from: from, w: w, progress: progress, total: r.m.Stats.Logical - r.m.Stats.Zero}
-	if err = c.run(r.m); err == nil {
+	c := &checkpointCopier{from: from, w: w, progress: progress, total: r.m.Stats.Logical - r.m.Stats.Zero}
+	if err = c.copyAll(r.m); err == nil {
 		err = w.publishCopy(ctx, r.m)
 	}
 	if err != nil {
@@ -39,13 +39,13 @@ func Copy(ctx context.Context, from, to *Store, id ID, progress Progress) error 
 
 // publishCopy commits another store's manifest.
 func (w *Writer) publishCopy(ctx context.Context, m *Manifest) error {
-	if _, err := w.settle(ctx); err != nil {
+	if _, err := w.finishLanes(ctx); err != nil {
 		return err
 	}
-	return w.publish(ctx, m)
+	return w.publishManifest(ctx, m)
 }
 
-type copier struct {
+type checkpointCopier struct {
 	from     *Store
 	w        *Writer
 	progress Progress
@@ -53,7 +53,7 @@ type copier struct {
 	total    int64
 }
 
-func (c *copier) run(m *Manifest) error {
+func (c *checkpointCopier) copyAll(m *Manifest) error {
 	g, ctx := errgroup.WithContext(c.w.ctx)
 	g.SetLimit(c.w.st.opt.Lanes)
 	queue := func(h Hash, n int) {
@@ -77,11 +77,11 @@ func (c *copier) run(m *Manifest) error {
 }
 
 // stream queues all chunks of a stream, recipe included.
-func (c *copier) stream(ctx context.Context, info *StreamInfo, queue func(Hash, int)) error {
+func (c *checkpointCopier) stream(ctx context.Context, info *StreamInfo, queue func(Hash, int)) error {
 	for _, p := range info.Pieces {
 		queue(p.Hash, p.Size)
 	}
-	return c.from.segments(ctx, info, func(g segment) error {
+	return c.from.eachStreamSegment(ctx, info, func(g segment) error {
 		if g.kind == segmentChunk {
 			queue(g.hash, g.data)
 		}
@@ -93,8 +93,8 @@ func (c *copier) stream(ctx context.Context, info *StreamInfo, queue func(Hash, 
 }
 
 // chunk verifies one chunk's file and copies it as it is.
-func (c *copier) chunk(ctx context.Context, h Hash, n int) error {
-	here, err := c.w.here(h)
+func (c *checkpointCopier) chunk(ctx context.Context, h Hash, n int) error {
+	here, err := c.w.isStored(h)
 	if here || err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func (c *copier) chunk(ctx context.Context, h Hash, n int) error {
 	if _, err := decodeChunk(nil, file, h, n, c.from.dec); err != nil {
 		return err
 	}
-	c.w.count(Stats{Stored: int64(len(file)), NewChunks: 1, New: int64(n)})
-	return c.w.crates.add(h, file)
+	c.w.addStats(Stats{Stored: int64(len(file)), NewChunks: 1, New: int64(n)})
+	return c.w.batches.add(h, file)
 }
 
-// missing tells whether an error means that an object which should exist does not.
-func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+// isMissing tells whether an error means that an object which should exist does not.
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

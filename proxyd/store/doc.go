@@ -29,8 +29,8 @@
 //
 // Its bytes, however, need not be a file of their own. A file per chunk of 64 KiB reached
 // a tenth of what cp does on ext4, most of it spent on inodes and flushes, and would cost
-// NFS five round trips. So a Writer puts chunks by the crate (crate.go), and package posix
-// writes each crate as one file, a pack, to which the chunks' names are hard links. The
+// NFS five round trips. So a Writer puts chunks in batches (chunk_batch.go), and package posix
+// writes each batch as one file, a pack, to which the chunks' names are hard links. The
 // file system counts the references. A pack of which less than half is still used is
 // copied together by the next collection. Against packs with an index of their own: the
 // index would have to be merged between nodes, or ranks that dump at the same moment would

@@ -66,11 +66,11 @@ type SpaceError struct {
 
 func (e *SpaceError) Error() string {
 	free := e.Free - min(e.Free, e.Reserved)
-	return fmt.Sprintf("%s free, %s needed", size(free), size(e.Need))
+	return fmt.Sprintf("%s free, %s needed", formatSize(free), formatSize(e.Need))
 }
 
-// size writes n in the largest unit that leaves at least one whole.
-func size(n uint64) string {
+// formatSize writes n in the largest unit that leaves at least one whole.
+func formatSize(n uint64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0
 	f := float64(n)

@@ -89,7 +89,7 @@ func exportStream(r *Reader, id StreamID, f *os.File) error {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.WriteTo(&sparse{f: f}); err != nil {
+	if _, err := s.WriteTo(&sparseFile{f: f}); err != nil {
 		return err
 	}
 	if err := f.Truncate(s.info.Size); err != nil { // a hole at the end
@@ -98,13 +98,13 @@ func exportStream(r *Reader, id StreamID, f *os.File) error {
 	return f.Sync()
 }
 
-// sparse writes holes in place of zeros.
-type sparse struct {
+// sparseFile writes holes in place of zeros.
+type sparseFile struct {
 	f  *os.File
 	at int64
 }
 
-func (s *sparse) Write(p []byte) (int, error) {
+func (s *sparseFile) Write(p []byte) (int, error) {
 	if &p[0] == &zeroBlock[0] {
 		s.at += int64(len(p))
 		return len(p), nil

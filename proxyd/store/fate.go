@@ -22,9 +22,9 @@ import "time"
 // the chunk was out of sight. The leases are listed after the trash: so one that is not
 // among them was made later still, or has ended, and then its manifest is read.
 
-// settled tells whether every process that may have seen what is now in trash/g-…, and did not
+// isSettled tells whether every process that may have seen what is now in trash/g-…, and did not
 // commit before the leases were listed, has ended.
-func settled(g generation, live []generation) bool {
+func isSettled(g generationNumber, live []generationNumber) bool {
 	for _, l := range live {
 		if l <= g {
 			return false
@@ -62,6 +62,6 @@ func manifestFate(settled bool) fate {
 	return wait
 }
 
-// sweepable tells whether a chunk is taken away. The grace is not needed for correctness: it
+// isSweepable tells whether a chunk is taken away. The grace is not needed for correctness: it
 // avoids that new chunks of dumps in progress are moved away and back.
-func sweepable(used bool, age, grace time.Duration) bool { return !used && age >= grace }
+func isSweepable(used bool, age, grace time.Duration) bool { return !used && age >= grace }

@@ -133,7 +133,7 @@ func (w world) collect(i int) []world {
 	case 6, 14:
 		w.judge(c, 1)
 	case 7: // move the chunk out of sight
-		if sweepable(c.used, 0, 0) && w.chunk {
+		if isSweepable(c.used, 0, 0) && w.chunk {
 			if w.sweep[i] == removedSweep {
 				return stop()
 			}
@@ -177,13 +177,13 @@ func (w *world) judge(c *gcState, k int) {
 	if !c.listed[k] || g == absent {
 		return
 	}
-	var live []generation
+	var live []generationNumber
 	for i, wr := range w.writers {
 		if c.live[i] {
-			live = append(live, generation(wr.since))
+			live = append(live, generationNumber(wr.since))
 		}
 	}
-	switch chunkFate(c.used, settled(generation(g), live)) {
+	switch chunkFate(c.used, isSettled(generationNumber(g), live)) {
 	case purge:
 		w.trash[k] = absent
 	case restore:
@@ -257,15 +257,15 @@ func TestFates(t *testing.T) {
 		t.Errorf("fates %v", got)
 	}
 	for _, c := range []struct {
-		g    generation
-		live []generation
+		g    generationNumber
+		live []generationNumber
 		want bool
-	}{{3, nil, true}, {3, []generation{4, 5}, true}, {3, []generation{3}, false}, {3, []generation{9, 2}, false}} {
-		if got := settled(c.g, c.live); got != c.want {
+	}{{3, nil, true}, {3, []generationNumber{4, 5}, true}, {3, []generationNumber{3}, false}, {3, []generationNumber{9, 2}, false}} {
+		if got := isSettled(c.g, c.live); got != c.want {
 			t.Errorf("settled(%d, %v) = %t", c.g, c.live, got)
 		}
 	}
-	if sweepable(true, time.Hour, 0) || sweepable(false, time.Minute, time.Hour) || !sweepable(false, time.Hour, time.Hour) {
+	if isSweepable(true, time.Hour, 0) || isSweepable(false, time.Minute, time.Hour) || !isSweepable(false, time.Hour, time.Hour) {
 		t.Error("sweepable")
 	}
 }

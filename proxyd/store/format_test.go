@@ -18,7 +18,7 @@ func TestIDs(t *testing.T) {
 		if err != nil || id.String() != s {
 			t.Errorf("%s: %v, %v", s, id, err)
 		}
-		if got, ok := parseDeleted(deletedName(id, unique())); !ok || got != id {
+		if got, ok := parseDeleted(deletedName(id, uniqueName())); !ok || got != id {
 			t.Errorf("%s: as a deleted name: %v", s, got)
 		}
 	}
@@ -40,7 +40,7 @@ func TestIDs(t *testing.T) {
 // TestSizesInErrors: the words an administrator reads.
 func TestSizesInErrors(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 41 << 30: "41 GiB", 1<<40 + 1<<39: "1.5 TiB"} {
-		if got := size(n); got != want {
+		if got := formatSize(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}

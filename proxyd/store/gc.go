@@ -52,10 +52,10 @@ func (s *Store) GC(ctx context.Context, p Policy, progress Progress, dryRun bool
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	c := &collector{s: s, policy: p, progress: progress, id: unique()}
+	c := &collector{s: s, policy: p, progress: progress, id: uniqueName()}
 	var err error
 	if dryRun {
-		err = c.rehearse(ctx)
+		err = c.countUnused(ctx)
 	} else {
 		err = c.run(ctx)
 	}
@@ -83,7 +83,7 @@ type collector struct {
 	progress Progress
 	id       string
 	now      time.Time // of the file system
-	mark     *marker
+	mark     *manifestMarker
 
 	mu     sync.Mutex
 	report GCReport
@@ -91,22 +91,22 @@ type collector struct {
 
 // run lists the steps of a collection. fate.go explains the order.
 func (c *collector) run(ctx context.Context) error {
-	release, err := c.hold(ctx)
+	release, err := c.becomeCollector(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	c.mark = newMarker(c.s)
 	for _, step := range []func(context.Context) error{
-		c.takeOver, // work that dead collectors began
-		c.expire,   // checkpoints that are not to be kept
-		c.entomb,   // deleted manifests go to the trash
-		c.judge,    // the trash of this and earlier collections
-		c.sweep,    // unused chunks go out of sight
-		c.seal,     // and into the trash
-		c.judge,    // at once, if no process can have seen them
-		c.tidy,     // leftovers
-		c.compact,  // space held by neighbours of deleted chunks
+		c.takeOver,        // work that dead collectors began
+		c.deleteExpired,   // checkpoints that are not to be kept
+		c.trashManifests,  // deleted manifests go to the trash
+		c.judgeTrash,      // the trash of this and earlier collections
+		c.sweepUnused,     // unused chunks go out of sight
+		c.trashSwept,      // and into the trash
+		c.judgeTrash,      // at once, if no process can have seen them
+		c.removeLeftovers, // leftovers
+		c.compactFolders,  // space held by neighbours of deleted chunks
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -115,11 +115,11 @@ func (c *collector) run(ctx context.Context) error {
 	return nil
 }
 
-// hold makes this process the only collector. This only saves work: two at a time would be safe.
-func (c *collector) hold(ctx context.Context) (release func(), err error) {
+// becomeCollector makes this process the only collector. This only saves work: two at a time would be safe.
+func (c *collector) becomeCollector(ctx context.Context) (release func(), err error) {
 	err = c.s.be.Mkdir(ctx, collectorDir)
 	if errors.Is(err, fs.ErrExist) {
-		err = c.usurp(ctx)
+		err = c.replaceDeadCollector(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -134,17 +134,17 @@ func (c *collector) hold(ctx context.Context) (release func(), err error) {
 		info, err = c.s.be.Stat(ctx, l.beatFile())
 		c.now = info.ModTime
 	}
-	go l.run(beating, func(error) {})
-	release = func() { _ = l.release(ctx) } // otherwise the next collector finds it dead
+	go l.sendHeartbeats(beating, func(error) {})
+	release = func() { _ = l.releaseLease(ctx) } // otherwise the next collector finds it dead
 	if err != nil {
 		release()
 	}
 	return release, err
 }
 
-// usurp takes the collector's place from a dead one.
-func (c *collector) usurp(ctx context.Context) error {
-	_, dead, err := c.s.look(ctx, collectorDir, collectorDir+"/beat")
+// replaceDeadCollector takes the collector's place from a dead one.
+func (c *collector) replaceDeadCollector(ctx context.Context) error {
+	_, dead, err := c.s.readHeartbeat(ctx, collectorDir, collectorDir+"/beat")
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (c *collector) usurp(ctx context.Context) error {
 	return nil
 }
 
-// expire deletes what the policy does not keep.
-func (c *collector) expire(ctx context.Context) error {
+// deleteExpired deletes what the policy does not keep.
+func (c *collector) deleteExpired(ctx context.Context) error {
 	ids, err := c.expired(ctx)
 	for _, id := range ids {
 		if c.policy.Retention.needed(id) {
@@ -191,8 +191,8 @@ func (c *collector) expired(ctx context.Context) ([]ID, error) {
 	return c.policy.Retention.Expired(c.s.opt.Now(), some), nil
 }
 
-// rehearse counts what run would do if no other process were at work.
-func (c *collector) rehearse(ctx context.Context) error {
+// countUnused counts what run would do if no other process were at work.
+func (c *collector) countUnused(ctx context.Context) error {
 	expired, err := c.expired(ctx)
 	if err != nil {
 		return err

@@ -68,8 +68,8 @@ func ParseID(s string) (ID, error) {
 	}
 	job, err1 := strconv.ParseUint(m[2], 10, 32)
 	number, err2 := strconv.ParseUint(m[5], 10, 32)
-	task, err3 := optional(m[3])
-	component, err4 := optional(m[4])
+	task, err3 := parseOptional(m[3])
+	component, err4 := parseOptional(m[4])
 	id := ID{JobID{m[1], uint32(job), task, component}, uint32(number)}
 	for _, err := range []error{err1, err2, err3, err4, id.check()} {
 		if err != nil {
@@ -91,8 +91,8 @@ func ParseJobID(s string) (JobID, error) {
 	return id.JobID, nil
 }
 
-// optional parses "_3" or "+1"; nothing is None.
-func optional(s string) (int, error) {
+// parseOptional parses "_3" or "+1"; nothing is None.
+func parseOptional(s string) (int, error) {
 	if s == "" {
 		return None, nil
 	}

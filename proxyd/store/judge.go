@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// trashed is an object in the trash.
-type trashed struct {
-	since generation
+// trashedObject is an object in the trash.
+type trashedObject struct {
+	since generationNumber
 	dir   string
 	name  string // whole
 	chunk Hash
@@ -26,19 +26,19 @@ const (
 	trashedManifest
 )
 
-// judge carries out the decisions about the trash: manifests first, so that chunks which only
+// judgeTrash carries out the decisions about the trash: manifests first, so that chunks which only
 // they used can be deleted as well. Everything is listed before the leases, and the leases before
 // the manifests.
-func (c *collector) judge(ctx context.Context) error {
-	things, err := c.trash(ctx)
+func (c *collector) judgeTrash(ctx context.Context) error {
+	things, err := c.listTrash(ctx)
 	if err != nil {
 		return err
 	}
-	leases, err := c.s.leases(ctx)
+	leases, err := c.s.liveLeases(ctx)
 	if err != nil {
 		return err
 	}
-	var live []generation
+	var live []generationNumber
 	for _, l := range leases {
 		if l.name.kind != spaceLease {
 			live = append(live, l.name.since)
@@ -54,25 +54,25 @@ func (c *collector) judge(ctx context.Context) error {
 	return c.judgeChunks(ctx, things, live)
 }
 
-// trash lists all of it.
-func (c *collector) trash(ctx context.Context) ([]trashed, error) {
-	folders, err := c.s.names(ctx, trashDir)
+// listTrash lists all of it.
+func (c *collector) listTrash(ctx context.Context) ([]trashedObject, error) {
+	folders, err := c.s.listNames(ctx, trashDir)
 	if err != nil {
 		return nil, err
 	}
-	var things []trashed
+	var things []trashedObject
 	for _, folder := range folders {
 		g, ok := parseTrash(folder)
 		if !ok {
 			continue
 		}
 		dir := trashDir + "/" + folder
-		names, err := c.s.names(ctx, dir)
+		names, err := c.s.listNames(ctx, dir)
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range names {
-			t := trashed{since: g, dir: dir, name: dir + "/" + n}
+			t := trashedObject{since: g, dir: dir, name: dir + "/" + n}
 			if h, ok := parseHash(n); ok {
 				t.chunk = h
 			} else if _, ok := parseDeleted(n); ok {
@@ -87,13 +87,13 @@ func (c *collector) trash(ctx context.Context) ([]trashed, error) {
 }
 
 // judgeManifests deletes durably: a chunk must not be deleted before the manifest that used it.
-func (c *collector) judgeManifests(ctx context.Context, things []trashed, live []generation) error {
+func (c *collector) judgeManifests(ctx context.Context, things []trashedObject, live []generationNumber) error {
 	folders := make(map[string]bool)
 	for _, t := range things {
 		if t.kind != trashedManifest {
 			continue
 		}
-		if manifestFate(settled(t.since, live)) != purge {
+		if manifestFate(isSettled(t.since, live)) != purge {
 			c.report.Open++
 			continue
 		}
@@ -111,8 +111,8 @@ func (c *collector) judgeManifests(ctx context.Context, things []trashed, live [
 	return nil
 }
 
-func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []generation) error {
-	chunks := make(map[string]trashed)
+func (c *collector) judgeChunks(ctx context.Context, things []trashedObject, live []generationNumber) error {
+	chunks := make(map[string]trashedObject)
 	var names []string
 	doubt := c.mark.doubt()
 	c.mark.used.has(Hash{}) // merge once, before concurrent reads
@@ -127,10 +127,10 @@ func (c *collector) judgeChunks(ctx context.Context, things []trashed, live []ge
 	sizes := make(map[string]int64)
 	err := each16(ctx, names, func(ctx context.Context, name string) error {
 		t := chunks[name]
-		switch chunkFate(c.mark.used.has(t.chunk), !doubt && settled(t.since, live)) {
+		switch chunkFate(c.mark.used.has(t.chunk), !doubt && isSettled(t.since, live)) {
 		case restore:
 			c.tally(func(r *GCReport) { r.Restored++ })
-			return c.move(ctx, t.name, chunkName(t.chunk))
+			return c.moveChunk(ctx, t.name, chunkName(t.chunk))
 		case purge:
 			info, err := c.s.be.Stat(ctx, name)
 			mu.Lock()

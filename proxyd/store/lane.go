@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// lane processes chunks one after the other, until there are no more or the Writer fails. It
+// runLane processes chunks one after the other, until there are no more or the Writer fails. It
 // holds a core while it hashes and compresses, and releases the core while it waits for the file
 // system.
-func (w *Writer) lane() {
+func (w *Writer) runLane() {
 	var scratch []byte
 	for {
-		j, ok := w.next()
+		j, ok := w.nextChunk()
 		if !ok {
 			return
 		}
 		var err error
-		if scratch, err = w.store(j, scratch); err != nil {
+		if scratch, err = w.storeChunk(j, scratch); err != nil {
 			w.fail(err)
 			return
 		}
@@ -32,25 +32,25 @@ func (w *Writer) lane() {
 	}
 }
 
-// next waits for a chunk; false means that there are no more.
-func (w *Writer) next() (job, bool) {
+// nextChunk waits for a chunk; false means that there are no more.
+func (w *Writer) nextChunk() (chunkTask, bool) {
 	select {
 	case j, ok := <-w.jobs:
 		return j, ok
 	case <-w.ctx.Done():
-		return job{}, false
+		return chunkTask{}, false
 	}
 }
 
-// store puts one chunk into a batch, unless the store has it. It returns the memory for
+// storeChunk puts one chunk into a batch, unless the store has it. It returns the memory for
 // compressing the next chunk.
-func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
-	if err := w.core(); err != nil {
+func (w *Writer) storeChunk(j chunkTask, scratch []byte) ([]byte, error) {
+	if err := w.waitForCore(); err != nil {
 		return nil, err
 	}
 	j.slot.hash = hashOf(j.buf)
 	w.st.cores <- struct{}{}
-	here, err := w.here(j.slot.hash)
+	here, err := w.isStored(j.slot.hash)
 	if err != nil {
 		return nil, fmt.Errorf("chunk %s: %w", j.slot.hash, err)
 	}
@@ -58,7 +58,7 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 		w.countChunk(j.kind, len(j.buf), 0)
 		return scratch, nil
 	}
-	if err := w.core(); err != nil {
+	if err := w.waitForCore(); err != nil {
 		return nil, err
 	}
 	if cap(scratch) < packedMax(len(j.buf)) {
@@ -72,11 +72,11 @@ func (w *Writer) store(j job, scratch []byte) ([]byte, error) {
 		}
 	}
 	w.countChunk(j.kind, len(j.buf), int64(len(head)+len(payload)))
-	return scratch, w.crates.add(j.slot.hash, head[:], payload)
+	return scratch, w.batches.add(j.slot.hash, head[:], payload)
 }
 
-// core waits for a core, which the caller releases.
-func (w *Writer) core() error {
+// waitForCore waits for a core, which the caller releases.
+func (w *Writer) waitForCore() error {
 	select {
 	case <-w.st.cores:
 		return nil
@@ -85,8 +85,8 @@ func (w *Writer) core() error {
 	}
 }
 
-// here tells whether a chunk is in the store, or will be if this Writer does not fail.
-func (w *Writer) here(h Hash) (bool, error) {
+// isStored tells whether a chunk is in the store, or will be if this Writer does not fail.
+func (w *Writer) isStored(h Hash) (bool, error) {
 	if w.seen.claim(h) {
 		return true, nil
 	}
@@ -101,7 +101,7 @@ func (w *Writer) here(h Hash) (bool, error) {
 }
 
 // countChunk counts a chunk of n plain bytes, of which stored went into the store.
-func (w *Writer) countChunk(kind jobKind, n int, stored int64) {
+func (w *Writer) countChunk(kind taskKind, n int, stored int64) {
 	s := Stats{Stored: stored}
 	if stored > 0 {
 		s.NewChunks = 1
@@ -114,7 +114,7 @@ func (w *Writer) countChunk(kind jobKind, n int, stored int64) {
 			s.Dedup = int64(n)
 		}
 	}
-	w.count(s)
+	w.addStats(s)
 }
 
 // folderState is a chunk folder as this Writer has seen it.
@@ -151,9 +151,9 @@ func (w *Writer) usedFolders() []string {
 	return dirs
 }
 
-// submit hands buf to a lane, which frees it.
-func (w *Writer) submit(buf []byte, runs []run, kind jobKind) (*slot, error) {
-	j := job{buf, &slot{runs: runs, size: len(buf), done: make(chan struct{})}, kind}
+// submitChunk hands buf to a lane, which frees it.
+func (w *Writer) submitChunk(buf []byte, runs []run, kind taskKind) (*chunkSlot, error) {
+	j := chunkTask{buf, &chunkSlot{runs: runs, size: len(buf), done: make(chan struct{})}, kind}
 	select {
 	case w.jobs <- j:
 		return j.slot, nil
@@ -162,9 +162,9 @@ func (w *Writer) submit(buf []byte, runs []run, kind jobKind) (*slot, error) {
 	}
 }
 
-// buffer waits for an empty buffer. Idle streams may hold all buffers; so after a short wait
+// waitForBuffer waits for an empty buffer. Idle streams may hold all buffers; so after a short wait
 // their chunks are cut where they are. That costs some deduplication, and prevents a deadlock.
-func (w *Writer) buffer() ([]byte, error) {
+func (w *Writer) waitForBuffer() ([]byte, error) {
 	const patience = 20 * time.Millisecond
 	for {
 		select {
@@ -182,15 +182,15 @@ func (w *Writer) buffer() ([]byte, error) {
 			return nil, w.Err()
 		case <-wait.C:
 		}
-		if err := w.reclaim(); err != nil {
+		if err := w.cutIdleStreams(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// reclaim cuts the chunks of idle streams. The caller holds its own stream's lock, so reclaim
+// cutIdleStreams cuts the chunks of idle streams. The caller holds its own stream's lock, so reclaim
 // only tries the locks of other streams.
-func (w *Writer) reclaim() error {
+func (w *Writer) cutIdleStreams() error {
 	w.mu.Lock()
 	open := make([]*Stream, 0, len(w.open))
 	for _, s := range w.open {
@@ -201,7 +201,7 @@ func (w *Writer) reclaim() error {
 		if !s.mu.TryLock() {
 			continue
 		}
-		err := s.cut()
+		err := s.cutChunk()
 		s.mu.Unlock()
 		if err != nil {
 			return err

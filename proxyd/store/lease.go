@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// beat is what a lease's owner writes into the lease, repeatedly.
-type beat struct {
+// heartbeat is what a lease's owner writes into the lease, repeatedly.
+type heartbeat struct {
 	Owner string `json:"owner"`
 	Count uint64 `json:"count"`
 	What  string `json:"what"`            // for people: the checkpoint
@@ -37,14 +37,14 @@ type lease struct {
 	lost  error // why the lease is not held any more
 }
 
-// acquire registers a lease under the current generation. onLost is called once, from another
+// acquireLease registers a lease under the current generation. onLost is called once, from another
 // goroutine, if other processes declare this one dead.
-func (s *Store) acquire(ctx context.Context, kind leaseKind, what string, bytes uint64, onLost func(error)) (*lease, error) {
-	g, err := s.generation(ctx)
+func (s *Store) acquireLease(ctx context.Context, kind leaseKind, what string, bytes uint64, onLost func(error)) (*lease, error) {
+	g, err := s.currentGeneration(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
 	}
-	l := &lease{st: s, name: leaseName{g, kind, unique()}, what: what, bytes: bytes, ended: make(chan struct{})}
+	l := &lease{st: s, name: leaseName{g, kind, uniqueName()}, what: what, bytes: bytes, ended: make(chan struct{})}
 	if err := s.be.Mkdir(ctx, l.name.folder()); err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
 	}
@@ -53,16 +53,16 @@ func (s *Store) acquire(ctx context.Context, kind leaseKind, what string, bytes 
 	if err := l.beatOnce(ctx, 0); err != nil {
 		cancel()
 		close(l.ended)
-		return nil, fmt.Errorf("lease: %w", errors.Join(err, l.release(ctx)))
+		return nil, fmt.Errorf("lease: %w", errors.Join(err, l.releaseLease(ctx)))
 	}
-	go l.run(beating, onLost)
+	go l.sendHeartbeats(beating, onLost)
 	return l, nil
 }
 
-// generation returns the current generation.
-func (s *Store) generation(ctx context.Context) (generation, error) {
-	names, err := s.names(ctx, generationsDir)
-	var current generation
+// currentGeneration returns the current generation.
+func (s *Store) currentGeneration(ctx context.Context) (generationNumber, error) {
+	names, err := s.listNames(ctx, generationsDir)
+	var current generationNumber
 	for _, n := range names {
 		if g, ok := parseGeneration(n); ok {
 			current = max(current, g)
@@ -71,9 +71,9 @@ func (s *Store) generation(ctx context.Context) (generation, error) {
 	return current, err
 }
 
-// run writes beats until the lease is released or lost. A beat that fails otherwise is repeated
+// sendHeartbeats writes beats until the lease is released or lost. A beat that fails otherwise is repeated
 // at the next one: the folder may come back before the lease expires.
-func (l *lease) run(ctx context.Context, onLost func(error)) {
+func (l *lease) sendHeartbeats(ctx context.Context, onLost func(error)) {
 	defer close(l.ended)
 	tick := time.NewTicker(l.st.opt.Beat)
 	defer tick.Stop()
@@ -95,7 +95,7 @@ func (l *lease) run(ctx context.Context, onLost func(error)) {
 
 func (l *lease) beatOnce(ctx context.Context, count uint64) error {
 	l.mu.Lock()
-	b := beat{l.st.opt.Owner, count, l.what, l.bytes}
+	b := heartbeat{l.st.opt.Owner, count, l.what, l.bytes}
 	l.mu.Unlock()
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -111,9 +111,9 @@ func (l *lease) setBytes(n uint64) {
 	l.bytes = n
 }
 
-// release ends the lease, even if ctx is done. A lease that other processes have removed is no
+// releaseLease ends the lease, even if ctx is done. A lease that other processes have removed is no
 // error.
-func (l *lease) release(ctx context.Context) error {
+func (l *lease) releaseLease(ctx context.Context) error {
 	l.cancel()
 	<-l.ended
 	return l.st.removeFolder(context.WithoutCancel(ctx), l.folder())
@@ -132,7 +132,7 @@ func (l *lease) beatFile() string { return l.folder() + "/beat" }
 // ErrFenced. An upload that begins later is not affected; after Create, an uploader must find out
 // by other means whether the checkpoint is still wanted.
 func (s *Store) Fence(ctx context.Context, id ID) error {
-	names, err := s.names(ctx, leasesDir)
+	names, err := s.listNames(ctx, leasesDir)
 	if err != nil {
 		return fmt.Errorf("fence %s: %w", id, err)
 	}
@@ -141,7 +141,7 @@ func (s *Store) Fence(ctx context.Context, id ID) error {
 		if !ok || name.kind != uploadLease {
 			continue
 		}
-		b, _, err := s.look(ctx, name.folder(), name.beat())
+		b, _, err := s.readHeartbeat(ctx, name.folder(), name.beat())
 		if err == nil && b.What == id.String() {
 			err = s.removeFolder(ctx, name.folder())
 		}
@@ -157,7 +157,7 @@ func (s *Store) Fence(ctx context.Context, id ID) error {
 func (s *Store) removeFolder(ctx context.Context, dir string) error {
 	const rounds = 1000
 	for range rounds {
-		names, err := s.names(ctx, dir)
+		names, err := s.listNames(ctx, dir)
 		if err != nil {
 			return err
 		}
@@ -177,20 +177,20 @@ func (s *Store) removeFolder(ctx context.Context, dir string) error {
 	return fmt.Errorf("%s: %w", dir, ErrNotEmpty)
 }
 
-// held is a lease of any process.
-type held struct {
+// heldLease is a lease of any process.
+type heldLease struct {
 	name leaseName
-	beat beat
+	beat heartbeat
 }
 
-// leases returns the leases whose owners are not known to be dead, and fences the rest. A name
+// liveLeases returns the leases whose owners are not known to be dead, and fences the rest. A name
 // that is no lease is an error: it might belong to a later version.
-func (s *Store) leases(ctx context.Context) ([]held, error) {
-	names, err := s.names(ctx, leasesDir)
+func (s *Store) liveLeases(ctx context.Context) ([]heldLease, error) {
+	names, err := s.listNames(ctx, leasesDir)
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
-	var live []held
+	var live []heldLease
 	present := make(map[string]bool)
 	for _, text := range names {
 		name, ok := parseLease(text)
@@ -198,12 +198,12 @@ func (s *Store) leases(ctx context.Context) ([]held, error) {
 			return nil, fmt.Errorf("lease %.120q: unknown name", text)
 		}
 		present[name.folder()] = true
-		b, dead, err := s.look(ctx, name.folder(), name.beat())
+		b, dead, err := s.readHeartbeat(ctx, name.folder(), name.beat())
 		if err != nil {
 			return nil, err
 		}
 		if !dead {
-			live = append(live, held{name, b})
+			live = append(live, heldLease{name, b})
 		} else if err := s.removeFolder(ctx, name.folder()); err != nil {
 			return nil, fmt.Errorf("lease %s: fence: %w", name, err)
 		}
@@ -212,8 +212,8 @@ func (s *Store) leases(ctx context.Context) ([]held, error) {
 	return live, nil
 }
 
-// look reads a beat and tells whether its owner is dead.
-func (s *Store) look(ctx context.Context, folder, file string) (b beat, dead bool, err error) {
+// readHeartbeat reads a beat and tells whether its owner is dead.
+func (s *Store) readHeartbeat(ctx context.Context, folder, file string) (b heartbeat, dead bool, err error) {
 	text, err := s.be.Get(ctx, file, maxBeat, nil)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, false, fmt.Errorf("%s: %w", folder, err)

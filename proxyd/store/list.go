@@ -78,7 +78,7 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	if err := id.check(); err != nil {
 		return err
 	}
-	err := s.be.Move(ctx, manifestName(id), deletedDir+"/"+deletedName(id, unique()))
+	err := s.be.Move(ctx, manifestName(id), deletedDir+"/"+deletedName(id, uniqueName()))
 	if err == nil {
 		err = errors.Join(s.syncIfThere(ctx, manifestFolder(id.JobID)), s.be.Sync(ctx, deletedDir))
 	}
@@ -96,7 +96,7 @@ func (s *Store) eachID(ctx context.Context, job *JobID, f func(ID) error) error 
 		return err
 	}
 	for _, folder := range folders {
-		names, err := s.names(ctx, folder)
+		names, err := s.listNames(ctx, folder)
 		if err != nil {
 			return err
 		}
@@ -120,12 +120,12 @@ func (s *Store) jobFolders(ctx context.Context, job *JobID) ([]string, error) {
 		return []string{manifestFolder(*job)}, job.check()
 	}
 	var folders []string
-	clusters, err := s.names(ctx, manifestsDir)
+	clusters, err := s.listNames(ctx, manifestsDir)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range clusters {
-		jobs, err := s.names(ctx, manifestsDir+"/"+c)
+		jobs, err := s.listNames(ctx, manifestsDir+"/"+c)
 		if err != nil {
 			return nil, err
 		}

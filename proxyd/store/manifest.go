@@ -117,7 +117,7 @@ func sealManifest(m *Manifest, k Key) ([]byte, error) {
 	file = hex.AppendEncode(file, seal[:])
 	file = append(file, '\n')
 	if len(file) > maxManifest {
-		return nil, fmt.Errorf("checkpoint %s: manifest of %s", m.ID, size(uint64(len(file))))
+		return nil, fmt.Errorf("checkpoint %s: manifest of %s", m.ID, formatSize(uint64(len(file))))
 	}
 	return file, nil
 }

@@ -25,13 +25,13 @@ type usedSet struct {
 	fresh  []uint64
 }
 
-func prefix(h Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
+func commonPrefix(h Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
 func (u *usedSet) add(hs []Hash) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, h := range hs {
-		u.fresh = append(u.fresh, prefix(h))
+		u.fresh = append(u.fresh, commonPrefix(h))
 	}
 	if len(u.fresh) > 1<<20+len(u.sorted) {
 		u.merge()
@@ -49,12 +49,12 @@ func (u *usedSet) has(h Hash) bool {
 	if len(u.fresh) > 0 {
 		u.merge()
 	}
-	_, ok := slices.BinarySearch(u.sorted, prefix(h))
+	_, ok := slices.BinarySearch(u.sorted, commonPrefix(h))
 	return ok
 }
 
-// marker reads each manifest once, and collects the chunks that are used.
-type marker struct {
+// manifestMarker reads each manifest once, and collects the chunks that are used.
+type manifestMarker struct {
 	s    *Store
 	used usedSet
 
@@ -66,21 +66,21 @@ type marker struct {
 	damaged map[ID]error // committed ones that cannot be read
 }
 
-func newMarker(s *Store) *marker {
-	return &marker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool), damaged: make(map[ID]error)}
+func newMarker(s *Store) *manifestMarker {
+	return &manifestMarker{s: s, seen: make(map[Hash]bool), pieces: make(map[Hash]bool), damaged: make(map[ID]error)}
 }
 
 // mark reads every manifest that is new, wherever it is. A manifest moves from manifests/ to
 // deleted/ to trash/; each folder is read to its end before the next is listed, so that no
 // manifest is missed on its way.
-func (k *marker) mark(ctx context.Context) error {
+func (k *manifestMarker) mark(ctx context.Context) error {
 	if err := k.all(ctx, k.committed); err != nil {
 		return err
 	}
 	if err := k.all(ctx, k.deletedIn(deletedDir)); err != nil {
 		return err
 	}
-	trash, err := k.s.names(ctx, trashDir)
+	trash, err := k.s.listNames(ctx, trashDir)
 	if err != nil {
 		return err
 	}
@@ -92,11 +92,11 @@ func (k *marker) mark(ctx context.Context) error {
 	return nil
 }
 
-// each calls f with manifests; committed ones must be readable.
-type each func(ctx context.Context, f func(name string, id ID, committed bool)) error
+// eachManifest calls f with manifests; committed ones must be readable.
+type eachManifest func(ctx context.Context, f func(name string, id ID, committed bool)) error
 
 // all marks what list finds, several at once, and waits for the end.
-func (k *marker) all(ctx context.Context, list each) error {
+func (k *manifestMarker) all(ctx context.Context, list eachManifest) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	err := list(ctx, func(name string, id ID, committed bool) {
@@ -108,7 +108,7 @@ func (k *marker) all(ctx context.Context, list each) error {
 	return err
 }
 
-func (k *marker) committed(ctx context.Context, f func(string, ID, bool)) error {
+func (k *manifestMarker) committed(ctx context.Context, f func(string, ID, bool)) error {
 	return k.s.eachID(ctx, nil, func(id ID) error {
 		if k.skip[id] {
 			return nil
@@ -118,9 +118,9 @@ func (k *marker) committed(ctx context.Context, f func(string, ID, bool)) error 
 	})
 }
 
-func (k *marker) deletedIn(folder string) each {
+func (k *manifestMarker) deletedIn(folder string) eachManifest {
 	return func(ctx context.Context, f func(string, ID, bool)) error {
-		names, err := k.s.names(ctx, folder)
+		names, err := k.s.listNames(ctx, folder)
 		for _, n := range names {
 			if id, ok := parseDeleted(n); ok {
 				f(folder+"/"+n, id, false)
@@ -132,7 +132,7 @@ func (k *marker) deletedIn(folder string) each {
 
 // manifest marks what one manifest uses. The needs of an unreadable committed manifest are
 // unknown; an unreadable deleted manifest needs nothing.
-func (k *marker) manifest(ctx context.Context, name string, id ID, committed bool) error {
+func (k *manifestMarker) manifest(ctx context.Context, name string, id ID, committed bool) error {
 	err := k.read(ctx, name, id)
 	if errors.Is(err, fs.ErrNotExist) && k.gone(ctx, name) {
 		return nil // moved on, and seen there, or deleted
@@ -153,19 +153,19 @@ func (k *marker) manifest(ctx context.Context, name string, id ID, committed boo
 
 // doubt tells whether unknown chunks may be needed. A wrong key on a node makes every manifest
 // unreadable there, and a collection would delete everything.
-func (k *marker) doubt() bool {
+func (k *manifestMarker) doubt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.damaged) > 0
 }
 
 // gone tells whether the manifest is missing, and not a chunk of it.
-func (k *marker) gone(ctx context.Context, name string) bool {
+func (k *manifestMarker) gone(ctx context.Context, name string) bool {
 	_, err := k.s.be.Stat(ctx, name)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-func (k *marker) read(ctx context.Context, name string, id ID) error {
+func (k *manifestMarker) read(ctx context.Context, name string, id ID) error {
 	file, err := k.s.be.Get(ctx, name, maxManifest, nil)
 	if errors.Is(err, ErrForeign) {
 		return &RefusedError{"manifest " + id.String(), err}
@@ -192,7 +192,7 @@ func (k *marker) read(ctx context.Context, name string, id ID) error {
 
 // stream marks what one stream uses. A stream with exactly the same pieces need not be read
 // again.
-func (k *marker) stream(ctx context.Context, info *StreamInfo) error {
+func (k *manifestMarker) stream(ctx context.Context, info *StreamInfo) error {
 	pieces := make([]Hash, len(info.Pieces))
 	for i, p := range info.Pieces {
 		pieces[i] = p.Hash
@@ -202,7 +202,7 @@ func (k *marker) stream(ctx context.Context, info *StreamInfo) error {
 		return nil
 	}
 	var hs []Hash
-	err := k.s.segments(ctx, info, func(g segment) error {
+	err := k.s.eachStreamSegment(ctx, info, func(g segment) error {
 		if g.kind == segmentChunk {
 			hs = append(hs, g.hash)
 		}
@@ -216,7 +216,7 @@ func (k *marker) stream(ctx context.Context, info *StreamInfo) error {
 }
 
 // knows tells whether all of hs were learned; they are learned after they were marked.
-func (k *marker) knows(set map[Hash]bool, hs ...Hash) bool {
+func (k *manifestMarker) knows(set map[Hash]bool, hs ...Hash) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range hs {
@@ -227,7 +227,7 @@ func (k *marker) knows(set map[Hash]bool, hs ...Hash) bool {
 	return true
 }
 
-func (k *marker) learn(set map[Hash]bool, hs ...Hash) {
+func (k *manifestMarker) learn(set map[Hash]bool, hs ...Hash) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range hs {

@@ -40,9 +40,9 @@ func manifestName(id ID) string { return manifestsDir + "/" + id.String() }
 // trashName returns the name of a folder below trash/. Each is filled once, by one collector: a
 // name in it never changes its meaning, so a collector can remove later what it listed and
 // decided about.
-func trashName(g generation, unique string) string { return g.String() + "-" + unique }
+func trashName(g generationNumber, unique string) string { return g.String() + "-" + unique }
 
-func parseTrash(s string) (generation, bool) {
+func parseTrash(s string) (generationNumber, bool) {
 	g, _, _ := strings.Cut(s, "-")
 	return parseGeneration(g)
 }
@@ -63,15 +63,15 @@ func parseDeleted(name string) (ID, bool) {
 	return id, err == nil && deletedName(id, name[i+1:]) == name
 }
 
-// generation counts how often a collector moved objects out of sight.
-type generation uint64
+// generationNumber counts how often a collector moved objects out of sight.
+type generationNumber uint64
 
 // String has as many digits as the largest, so that names sort.
-func (g generation) String() string { return fmt.Sprintf("%020d", uint64(g)) }
+func (g generationNumber) String() string { return fmt.Sprintf("%020d", uint64(g)) }
 
-func parseGeneration(s string) (generation, bool) {
+func parseGeneration(s string) (generationNumber, bool) {
 	n, err := strconv.ParseUint(s, 10, 64)
-	g := generation(n)
+	g := generationNumber(n)
 	return g, err == nil && g.String() == s
 }
 
@@ -86,7 +86,7 @@ const (
 
 // leaseName is a lease's folder below leases/.
 type leaseName struct {
-	since  generation
+	since  generationNumber
 	kind   leaseKind
 	unique string
 }

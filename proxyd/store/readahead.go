@@ -26,46 +26,46 @@ type StreamReader struct {
 	ctx  context.Context
 	end  context.CancelCauseFunc
 
-	queue chan *fetch  // in order; closed after the last
-	bufs  chan *buffer // limits what is fetched
+	queue chan *segmentFetch // in order; closed after the last
+	bufs  chan *fetchBuffer  // limits what is fetched
 	tasks sync.WaitGroup
 	last  error // why the queue ended; valid once it is closed
 
-	now   *fetch // being read
-	runs  []run  // of now, what is left
-	rest  []byte // the data of runs
-	data  []byte // of the run before runs, what is left
-	zeros uint64 // before anything else
+	now   *segmentFetch // being read
+	runs  []run         // of now, what is left
+	rest  []byte        // the data of runs
+	data  []byte        // of the run before runs, what is left
+	zeros uint64        // before anything else
 	err   error
 }
 
-// buffer is the memory that one chunk is fetched with.
-type buffer struct{ plain, file []byte }
+// fetchBuffer is the memory that one chunk is fetched with.
+type fetchBuffer struct{ plain, file []byte }
 
-// fetch is a segment whose data arrives.
-type fetch struct {
+// segmentFetch is a segment whose data arrives.
+type segmentFetch struct {
 	seg   segment
-	buf   *buffer
+	buf   *fetchBuffer
 	err   error
 	ready chan struct{}
 }
 
 func newStreamReader(r *Reader, info *StreamInfo) *StreamReader {
-	s := &StreamReader{r: r, info: info, queue: make(chan *fetch, readAhead), bufs: make(chan *buffer, readAhead)}
+	s := &StreamReader{r: r, info: info, queue: make(chan *segmentFetch, readAhead), bufs: make(chan *fetchBuffer, readAhead)}
 	for range readAhead {
-		s.bufs <- new(buffer)
+		s.bufs <- new(fetchBuffer)
 	}
 	s.ctx, s.end = context.WithCancelCause(r.ctx)
 	s.tasks.Go(func() {
 		defer close(s.queue)
-		s.last = r.st.segments(s.ctx, info, s.begin)
+		s.last = r.st.eachStreamSegment(s.ctx, info, s.begin)
 	})
 	return s
 }
 
 // begin starts to fetch a segment's data as soon as there is memory.
 func (s *StreamReader) begin(g segment) error {
-	f := &fetch{seg: g, ready: make(chan struct{})}
+	f := &segmentFetch{seg: g, ready: make(chan struct{})}
 	select {
 	case f.buf = <-s.bufs:
 	case <-s.ctx.Done():
@@ -85,7 +85,7 @@ func (s *StreamReader) begin(g segment) error {
 	}
 }
 
-func (s *StreamReader) load(f *fetch) {
+func (s *StreamReader) load(f *segmentFetch) {
 	defer close(f.ready)
 	f.buf.plain, f.err = s.r.st.loadChunk(s.ctx, f.seg.hash, f.seg.data, f.buf.plain, &f.buf.file)
 }

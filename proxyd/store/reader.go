@@ -28,13 +28,13 @@ func (s *Store) Open(ctx context.Context, id ID) (*Reader, error) {
 		return nil, err
 	}
 	// The lease comes first: from now on a delete waits for this reader.
-	l, err := s.acquire(ctx, readLease, id.String(), 0, func(error) {})
+	l, err := s.acquireLease(ctx, readLease, id.String(), 0, func(error) {})
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", id, err)
 	}
 	m, err := s.loadManifest(ctx, manifestName(id), id)
 	if err != nil {
-		return nil, errors.Join(err, l.release(ctx))
+		return nil, errors.Join(err, l.releaseLease(ctx))
 	}
 	r := &Reader{st: s, m: m, lease: l}
 	r.ctx, r.end = context.WithCancelCause(ctx)
@@ -61,5 +61,5 @@ func (r *Reader) Stream(id StreamID) (*StreamReader, error) {
 // called twice.
 func (r *Reader) Close() error {
 	r.end(ErrClosed)
-	return r.lease.release(context.WithoutCancel(r.ctx))
+	return r.lease.releaseLease(context.WithoutCancel(r.ctx))
 }

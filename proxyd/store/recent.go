@@ -5,20 +5,20 @@ package store
 
 import "sync"
 
-// recent remembers the chunks of one Writer, at least the last recentSize and at most twice as
+// recentChunks remembers the chunks of one Writer, at least the last recentSize and at most twice as
 // many. A forgotten chunk costs a look at the file system.
-type recent struct {
+type recentChunks struct {
 	mu        sync.Mutex
 	now, then map[Hash]struct{}
 }
 
 const recentSize = 32 << 10
 
-func newRecent() *recent { return &recent{now: make(map[Hash]struct{})} }
+func newRecent() *recentChunks { return &recentChunks{now: make(map[Hash]struct{})} }
 
 // claim claims h, and tells whether h was claimed before. The first claimant of a chunk stores
 // it; later ones need not wait: if the first fails, the whole Writer fails.
-func (r *recent) claim(h Hash) bool {
+func (r *recentChunks) claim(h Hash) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, now := r.now[h]

@@ -150,16 +150,16 @@ func pieceEnds(n int, h Hash) bool {
 	return n >= maxPiece || n >= minPiece && h[1]&pieceMask == 0
 }
 
-// tape collects runs until a chunk is cut.
-type tape struct {
+// runTape collects runs until a chunk is cut.
+type runTape struct {
 	runs  []run
 	zeros uint64 // since the last data
 	data  int    // in runs
 }
 
-func (t *tape) addZeros(n int) { t.zeros += uint64(n) }
+func (t *runTape) addZeros(n int) { t.zeros += uint64(n) }
 
-func (t *tape) addData(n int) {
+func (t *runTape) addData(n int) {
 	if last := len(t.runs) - 1; last >= 0 && t.zeros == 0 {
 		t.runs[last].data += uint64(n)
 	} else {
@@ -169,7 +169,7 @@ func (t *tape) addData(n int) {
 }
 
 // take returns the runs so far. Zeros after the last data stay for the next.
-func (t *tape) take() []run {
+func (t *runTape) take() []run {
 	runs := t.runs
 	t.runs, t.data = nil, 0
 	return runs

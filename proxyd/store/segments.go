@@ -8,10 +8,10 @@ import (
 	"fmt"
 )
 
-// segments calls f with the segments of a stream's recipe in order, piece by piece, and
+// eachStreamSegment calls f with the segments of a stream's recipe in order, piece by piece, and
 // checks that they make up the stream that the manifest describes. A segment's storage is
 // valid only during the call.
-func (s *Store) segments(ctx context.Context, info *StreamInfo, f func(segment) error) error {
+func (s *Store) eachStreamSegment(ctx context.Context, info *StreamInfo, f func(segment) error) error {
 	var total, data int64
 	count := func(g segment) error {
 		total += int64(g.length)

@@ -35,7 +35,7 @@ func (s *Store) Reserve(ctx context.Context, what string, n uint64) (*Reservatio
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, fmt.Errorf("reserve %s: %w", size(n), context.Cause(ctx))
+			return nil, fmt.Errorf("reserve %s: %w", formatSize(n), context.Cause(ctx))
 		case <-pause.C:
 		}
 	}
@@ -44,18 +44,18 @@ func (s *Store) Reserve(ctx context.Context, what string, n uint64) (*Reservatio
 func (s *Store) reserveOnce(ctx context.Context, what string, n uint64) (*Reservation, error) {
 	r := &Reservation{left: n}
 	var err error
-	if r.lease, err = s.acquire(ctx, spaceLease, what, n, func(error) {}); err != nil {
-		return nil, fmt.Errorf("reserve %s: %w", size(n), err)
+	if r.lease, err = s.acquireLease(ctx, spaceLease, what, n, func(error) {}); err != nil {
+		return nil, fmt.Errorf("reserve %s: %w", formatSize(n), err)
 	}
-	if err := s.fits(ctx, r.lease.name, n); err != nil {
-		return nil, fmt.Errorf("reserve %s: %w", size(n), errors.Join(err, r.Release(ctx)))
+	if err := s.checkSpace(ctx, r.lease.name, n); err != nil {
+		return nil, fmt.Errorf("reserve %s: %w", formatSize(n), errors.Join(err, r.Release(ctx)))
 	}
 	return r, nil
 }
 
-// fits compares n with what is free and not reserved by leases other than own.
-func (s *Store) fits(ctx context.Context, own leaseName, n uint64) error {
-	leases, err := s.leases(ctx)
+// checkSpace compares n with what is free and not reserved by leases other than own.
+func (s *Store) checkSpace(ctx context.Context, own leaseName, n uint64) error {
+	leases, err := s.liveLeases(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func (s *Store) fits(ctx context.Context, own leaseName, n uint64) error {
 	return nil
 }
 
-// use tells that n of the reserved bytes are used; other processes learn that with the next beat.
+// markUsed tells that n of the reserved bytes are used; other processes learn that with the next beat.
 // It accepts nil.
-func (r *Reservation) use(n uint64) {
+func (r *Reservation) markUsed(n uint64) {
 	if r == nil {
 		return
 	}
@@ -88,4 +88,4 @@ func (r *Reservation) use(n uint64) {
 }
 
 // Release releases the rest, even if ctx is done. It may be called twice.
-func (r *Reservation) Release(ctx context.Context) error { return r.lease.release(ctx) }
+func (r *Reservation) Release(ctx context.Context) error { return r.lease.releaseLease(ctx) }

@@ -18,9 +18,9 @@ var zeroPage [pageSize]byte
 // isZero says whether p, at most a page, is all zeros.
 func isZero(p []byte) bool { return bytes.Equal(p, zeroPage[:len(p)]) }
 
-// level is a rule for chunk lengths. A chunk ends after a page whose hash ends in bits
+// splitLevel is a rule for chunk lengths. A chunk ends after a page whose hash ends in bits
 // zeros, so that boundaries belong to contents and move with them.
-type level struct {
+type splitLevel struct {
 	until    int64 // applies to chunks that begin before this offset among the data
 	min, max int
 	bits     int // on average, a chunk is min + 2^bits pages
@@ -30,7 +30,7 @@ type level struct {
 // costs its whole chunk, which matters for a shell of 2 MiB; a chunk costs round trips and names,
 // which matters for a process of 8 GiB. A boundary of a higher level is one of every lower level,
 // so pages that move across a level's end are split at the same places again.
-var levels = []level{
+var levels = []splitLevel{
 	{until: 4 << 20, min: 8 << 10, max: 64 << 10, bits: 2},     // ~24 KiB
 	{until: 128 << 20, min: 32 << 10, max: 128 << 10, bits: 3}, // ~64 KiB
 	{until: 1 << 30, min: 64 << 10, max: 512 << 10, bits: 5},   // ~192 KiB
@@ -42,7 +42,7 @@ var levels = []level{
 var blockLevel = levels[2]
 
 // levelAt returns the rule for a chunk that begins at offset.
-func levelAt(offset int64) level {
+func levelAt(offset int64) splitLevel {
 	for _, l := range levels {
 		if offset < l.until {
 			return l
@@ -62,7 +62,7 @@ func levelMax(n int) int {
 }
 
 // ends says whether a chunk of n bytes ends after page, its last.
-func (l level) ends(n int, page []byte) bool {
+func (l splitLevel) ends(n int, page []byte) bool {
 	if n < l.min {
 		return false
 	}

@@ -73,7 +73,7 @@ type Store struct {
 	opt   Options
 	cores chan struct{} // one for each core that is free
 	dec   *zstd.Decoder
-	watch *watch
+	watch *leaseWatch
 
 	closed sync.Once
 }
@@ -84,7 +84,7 @@ func Open(ctx context.Context, be Backend, key Key, opt Options) (*Store, error)
 	if !key.set {
 		return nil, errors.New("open store: no key")
 	}
-	if err := prepare(ctx, be); err != nil {
+	if err := prepareFolders(ctx, be); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	opt = opt.withDefaults()
@@ -105,9 +105,9 @@ func (s *Store) Close() {
 	s.closed.Do(s.dec.Close)
 }
 
-// prepare checks the format, and creates the folders if there are none. Two nodes may do so at
+// prepareFolders checks the format, and creates the folders if there are none. Two nodes may do so at
 // once.
-func prepare(ctx context.Context, be Backend) error {
+func prepareFolders(ctx context.Context, be Backend) error {
 	text, err := be.Get(ctx, formatFile, len(formatText), nil)
 	switch {
 	case err == nil && string(text) == formatText:
@@ -122,7 +122,7 @@ func prepare(ctx context.Context, be Backend) error {
 		dirs = append(dirs, chunkFolder(byte(i)))
 	}
 	for _, dir := range dirs {
-		if err := ensure(ctx, be, dir); err != nil {
+		if err := ensureFolder(ctx, be, dir); err != nil {
 			return err
 		}
 	}
@@ -132,24 +132,24 @@ func prepare(ctx context.Context, be Backend) error {
 	return be.Sync(ctx, ".")
 }
 
-// ensure makes one folder if it is not there.
-func ensure(ctx context.Context, be Backend, dir string) error {
+// ensureFolder makes one folder if it is not there.
+func ensureFolder(ctx context.Context, be Backend, dir string) error {
 	if err := be.Mkdir(ctx, dir); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
-// ensureAll makes a folder and those above it.
-func ensureAll(ctx context.Context, be Backend, dir string) error {
-	err := ensure(ctx, be, dir)
+// ensureFolders makes a folder and those above it.
+func ensureFolders(ctx context.Context, be Backend, dir string) error {
+	err := ensureFolder(ctx, be, dir)
 	if !errors.Is(err, fs.ErrNotExist) || dir == "." {
 		return err
 	}
-	if err := ensureAll(ctx, be, path.Dir(dir)); err != nil {
+	if err := ensureFolders(ctx, be, path.Dir(dir)); err != nil {
 		return err
 	}
-	return ensure(ctx, be, dir)
+	return ensureFolder(ctx, be, dir)
 }
 
 // syncIfThere makes names durable in a folder that a collector may have removed.
@@ -160,8 +160,8 @@ func (s *Store) syncIfThere(ctx context.Context, dir string) error {
 	return nil
 }
 
-// unique returns a name that no other call returns.
-func unique() string { return rand.Text() }
+// uniqueName returns a name that no other call returns.
+func uniqueName() string { return rand.Text() }
 
 // loadManifest reads the manifest of id at name, which may differ from its place.
 func (s *Store) loadManifest(ctx context.Context, name string, id ID) (*Manifest, error) {
@@ -214,7 +214,7 @@ func (s *Store) findChunk(ctx context.Context, h Hash, buf []byte) ([]byte, erro
 
 // findBelow looks for a chunk in each folder of top.
 func (s *Store) findBelow(ctx context.Context, top string, h Hash, buf []byte) ([]byte, error) {
-	dirs, err := s.names(ctx, top)
+	dirs, err := s.listNames(ctx, top)
 	if err != nil {
 		return nil, err
 	}
@@ -227,8 +227,8 @@ func (s *Store) findBelow(ctx context.Context, top string, h Hash, buf []byte) (
 	return nil, fs.ErrNotExist
 }
 
-// names lists a folder that is not large. A missing folder is empty.
-func (s *Store) names(ctx context.Context, dir string) ([]string, error) {
+// listNames lists a folder that is not large. A missing folder is empty.
+func (s *Store) listNames(ctx context.Context, dir string) ([]string, error) {
 	var names []string
 	err := s.be.List(ctx, dir, func(name string) error {
 		// A dot: a removed file that NFS keeps because a process has it open.

@@ -23,15 +23,15 @@ type Stream struct {
 	partial int            // bytes in page
 
 	buf     []byte // data of the next chunk; nil when there is none
-	tape    tape
-	level   level   // of the next chunk, once it has begun
-	size    int64   // all bytes
-	data    int64   // of these, not zero
-	inline  int64   // of these, in the recipe
-	waiting []*slot // chunks that are not in recipe yet, in order
+	tape    runTape
+	level   splitLevel   // of the next chunk, once it has begun
+	size    int64        // all bytes
+	data    int64        // of these, not zero
+	inline  int64        // of these, in the recipe
+	waiting []*chunkSlot // chunks that are not in recipe yet, in order
 
 	recipe []byte // of what is not in pieces yet
-	pieces []*slot
+	pieces []*chunkSlot
 }
 
 // maxInline is the most data of a stream that is kept in its recipe.
@@ -48,7 +48,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 	if s.failed != nil {
 		return 0, s.failed
 	}
-	if s.failed = s.write(p); s.failed != nil {
+	if s.failed = s.splitPages(p); s.failed != nil {
 		return 0, s.failed
 	}
 	return len(p), nil
@@ -58,8 +58,8 @@ func (s *Stream) wrap(err error) error {
 	return fmt.Errorf("checkpoint %s: stream %s: %w", s.w.up.ID, s.id, err)
 }
 
-// write splits p into pages; an incomplete page waits.
-func (s *Stream) write(p []byte) error {
+// splitPages splits p into pages; an incomplete page waits.
+func (s *Stream) splitPages(p []byte) error {
 	if s.partial > 0 {
 		n := copy(s.page[s.partial:], p)
 		s.partial += n
@@ -67,12 +67,12 @@ func (s *Stream) write(p []byte) error {
 			return nil
 		}
 		s.partial = 0
-		if err := s.feed(s.page[:]); err != nil {
+		if err := s.addPage(s.page[:]); err != nil {
 			return err
 		}
 	}
 	for ; len(p) >= pageSize; p = p[pageSize:] {
-		if err := s.feed(p[:pageSize]); err != nil {
+		if err := s.addPage(p[:pageSize]); err != nil {
 			return err
 		}
 	}
@@ -80,10 +80,10 @@ func (s *Stream) write(p []byte) error {
 	return nil
 }
 
-// feed takes one page, which only at the end of the stream may be short.
-func (s *Stream) feed(page []byte) error {
+// addPage takes one page, which only at the end of the stream may be short.
+func (s *Stream) addPage(page []byte) error {
 	if s.block > 0 && s.size%s.block == 0 {
-		if err := s.cut(); err != nil {
+		if err := s.cutChunk(); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (s *Stream) feed(page []byte) error {
 		return nil
 	}
 	if s.buf == nil {
-		buf, err := s.w.buffer()
+		buf, err := s.w.waitForBuffer()
 		if err != nil {
 			return err
 		}
@@ -110,16 +110,16 @@ func (s *Stream) feed(page []byte) error {
 	s.tape.addData(len(page))
 	s.data += int64(len(page))
 	if s.level.ends(len(s.buf), page) {
-		return s.cut()
+		return s.cutChunk()
 	}
 	return nil
 }
 
-// cut submits the data so far, if there is any, and takes up finished chunks. The caller holds
+// cutChunk submits the data so far, if there is any, and takes up finished chunks. The caller holds
 // s.mu.
-func (s *Stream) cut() error {
+func (s *Stream) cutChunk() error {
 	if len(s.buf) > 0 {
-		slot, err := s.w.submit(s.buf, s.tape.take(), streamData)
+		slot, err := s.w.submitChunk(s.buf, s.tape.take(), streamData)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *Stream) cut() error {
 		s.waiting = append(s.waiting, slot)
 	}
 	for len(s.waiting) > 0 && s.waiting[0].arrived() {
-		if err := s.note(s.waiting[0]); err != nil {
+		if err := s.noteChunk(s.waiting[0]); err != nil {
 			return err
 		}
 		s.waiting = s.waiting[1:]
@@ -135,7 +135,7 @@ func (s *Stream) cut() error {
 	return nil
 }
 
-func (t *slot) arrived() bool {
+func (t *chunkSlot) arrived() bool {
 	select {
 	case <-t.done:
 		return true
@@ -144,8 +144,8 @@ func (t *slot) arrived() bool {
 	}
 }
 
-// note appends a chunk to the recipe, and ends the piece if due.
-func (s *Stream) note(t *slot) error {
+// noteChunk appends a chunk to the recipe, and ends the piece if due.
+func (s *Stream) noteChunk(t *chunkSlot) error {
 	s.recipe = appendChunk(s.recipe, t.hash, t.runs)
 	if pieceEnds(len(s.recipe), t.hash) {
 		return s.endPiece()
@@ -155,11 +155,11 @@ func (s *Stream) note(t *slot) error {
 
 // endPiece submits the recipe so far.
 func (s *Stream) endPiece() error {
-	buf, err := s.w.buffer()
+	buf, err := s.w.waitForBuffer()
 	if err != nil {
 		return err
 	}
-	slot, err := s.w.submit(append(buf, s.recipe...), nil, recipePiece)
+	slot, err := s.w.submitChunk(append(buf, s.recipe...), nil, recipePiece)
 	if err != nil {
 		return err
 	}
@@ -177,16 +177,16 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	if s.failed == nil {
-		s.failed = s.finish()
+		s.failed = s.finishStream()
 	}
 	s.closed = s.failed == nil
 	return s.failed
 }
 
-// finish writes the last chunk and the recipe.
-func (s *Stream) finish() error {
+// finishStream writes the last chunk and the recipe.
+func (s *Stream) finishStream() error {
 	if s.partial > 0 {
-		if err := s.feed(s.page[:s.partial]); err != nil {
+		if err := s.addPage(s.page[:s.partial]); err != nil {
 			return err
 		}
 	}
@@ -194,10 +194,10 @@ func (s *Stream) finish() error {
 		return err
 	}
 	for _, t := range s.waiting {
-		if err := s.await(t); err != nil {
+		if err := s.awaitChunk(t); err != nil {
 			return err
 		}
-		if err := s.note(t); err != nil {
+		if err := s.noteChunk(t); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Stream) finish() error {
 	if err != nil {
 		return err
 	}
-	s.w.done(info, Stats{Logical: s.size, Zero: s.size - s.data, Inline: s.inline})
+	s.w.closeStream(info, Stats{Logical: s.size, Zero: s.size - s.data, Inline: s.inline})
 	return nil
 }
 
@@ -221,13 +221,13 @@ func (s *Stream) lastChunk() error {
 		s.buf = nil
 		return nil
 	}
-	return s.cut()
+	return s.cutChunk()
 }
 
 // lastPiece returns the finished stream with its recipe, short ones as they are.
 func (s *Stream) lastPiece() (StreamInfo, error) {
 	info := StreamInfo{StreamID: s.id, Size: s.size, Data: s.data}
-	if len(s.pieces) == 0 && len(s.recipe) <= 2*maxInline && s.w.inline(len(s.recipe)) {
+	if len(s.pieces) == 0 && len(s.recipe) <= 2*maxInline && s.w.takeInline(len(s.recipe)) {
 		info.Recipe = s.recipe
 		return info, nil
 	}
@@ -237,7 +237,7 @@ func (s *Stream) lastPiece() (StreamInfo, error) {
 		}
 	}
 	for _, t := range s.pieces {
-		if err := s.await(t); err != nil {
+		if err := s.awaitChunk(t); err != nil {
 			return info, err
 		}
 		info.Pieces = append(info.Pieces, Piece{t.hash, t.size})
@@ -245,8 +245,8 @@ func (s *Stream) lastPiece() (StreamInfo, error) {
 	return info, nil
 }
 
-// await waits for a chunk, or the Writer's failure.
-func (s *Stream) await(t *slot) error {
+// awaitChunk waits for a chunk, or the Writer's failure.
+func (s *Stream) awaitChunk(t *chunkSlot) error {
 	select {
 	case <-t.done:
 		return nil

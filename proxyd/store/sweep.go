@@ -25,7 +25,7 @@ func (c *collector) takeOver(ctx context.Context) error {
 	if err := c.s.be.Mkdir(ctx, c.folder()); err != nil {
 		return err
 	}
-	others, err := c.s.names(ctx, sweepDir)
+	others, err := c.s.listNames(ctx, sweepDir)
 	if err != nil {
 		return err
 	}
@@ -33,16 +33,16 @@ func (c *collector) takeOver(ctx context.Context) error {
 		if other == c.id {
 			continue
 		}
-		if err := c.transplant(ctx, sweepDir+"/"+other); err != nil {
+		if err := c.moveFolder(ctx, sweepDir+"/"+other); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// transplant moves everything from a folder into this collector's until the folder could be
+// moveFolder moves everything from a folder into this collector's until the folder could be
 // removed.
-func (c *collector) transplant(ctx context.Context, dir string) error {
+func (c *collector) moveFolder(ctx context.Context, dir string) error {
 	for {
 		if err := c.moveAll(ctx, dir, c.folder()); err != nil {
 			return err
@@ -59,18 +59,18 @@ func (c *collector) transplant(ctx context.Context, dir string) error {
 
 // moveAll moves the chunks of one folder to another.
 func (c *collector) moveAll(ctx context.Context, from, to string) error {
-	names, err := c.s.names(ctx, from)
+	names, err := c.s.listNames(ctx, from)
 	if err != nil {
 		return err
 	}
 	return each16(ctx, names, func(ctx context.Context, n string) error {
-		return c.move(ctx, from+"/"+n, to+"/"+n)
+		return c.moveChunk(ctx, from+"/"+n, to+"/"+n)
 	})
 }
 
-// move moves a chunk out of a folder that writers do not look at. If the target exists already,
+// moveChunk moves a chunk out of a folder that writers do not look at. If the target exists already,
 // the second copy is removed. A missing chunk was moved by another collector.
-func (c *collector) move(ctx context.Context, from, to string) error {
+func (c *collector) moveChunk(ctx context.Context, from, to string) error {
 	err := c.s.be.Move(ctx, from, to)
 	if errors.Is(err, fs.ErrExist) {
 		err = c.s.be.Remove(ctx, from)
@@ -78,10 +78,10 @@ func (c *collector) move(ctx context.Context, from, to string) error {
 	return c.unlessGone(ctx, from, err)
 }
 
-// take moves a chunk out of sight. If a copy is out of sight already, that copy is removed and
+// sweepChunk moves a chunk out of sight. If a copy is out of sight already, that copy is removed and
 // not the chunk: unlike a move, a removal would not fail if this collector was declared dead and
 // the chunk is in use again.
-func (c *collector) take(ctx context.Context, h Hash) error {
+func (c *collector) sweepChunk(ctx context.Context, h Hash) error {
 	from, to := chunkName(h), c.folder()+"/"+h.String()
 	err := c.s.be.Move(ctx, from, to)
 	if errors.Is(err, fs.ErrExist) {
@@ -103,8 +103,8 @@ func (c *collector) unlessGone(ctx context.Context, from string, err error) erro
 	return err
 }
 
-// sweep takes unused chunks out of sight.
-func (c *collector) sweep(ctx context.Context) error {
+// sweepUnused takes unused chunks out of sight.
+func (c *collector) sweepUnused(ctx context.Context) error {
 	if c.mark.doubt() {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (c *collector) sweep(ctx context.Context) error {
 		g.SetLimit(collectMoves)
 		err := c.eachUnused(gctx, dir, func(h Hash, _ Info) error {
 			c.report.Swept++
-			g.Go(func() error { return c.take(gctx, h) })
+			g.Go(func() error { return c.sweepChunk(gctx, h) })
 			return nil
 		})
 		if failed := g.Wait(); failed != nil {
@@ -144,16 +144,16 @@ func (c *collector) eachUnused(ctx context.Context, dir string, f func(Hash, Inf
 		if err != nil {
 			return err
 		}
-		if age := c.age(info); !sweepable(false, age, c.policy.Grace) {
-			c.spare(info, c.policy.Grace-age)
+		if age := c.chunkAge(info); !isSweepable(false, age, c.policy.Grace) {
+			c.countSpared(info, c.policy.Grace-age)
 			return nil
 		}
 		return f(h, info)
 	})
 }
 
-// spare counts a chunk that may be deleted later.
-func (c *collector) spare(info Info, left time.Duration) {
+// countSpared counts a chunk that may be deleted later.
+func (c *collector) countSpared(info Info, left time.Duration) {
 	s := &c.report.Spared
 	s.Chunks++
 	s.Bytes += info.Size
@@ -162,17 +162,17 @@ func (c *collector) spare(info Info, left time.Duration) {
 	}
 }
 
-// age uses the clock of the file system; a dry run has not written to it.
-func (c *collector) age(info Info) time.Duration {
+// chunkAge uses the clock of the file system; a dry run has not written to it.
+func (c *collector) chunkAge(info Info) time.Duration {
 	if c.now.IsZero() {
 		return c.s.opt.Now().Sub(info.ModTime)
 	}
 	return c.now.Sub(info.ModTime)
 }
 
-// entomb moves deleted manifests to the trash.
-func (c *collector) entomb(ctx context.Context) error {
-	names, err := c.s.names(ctx, deletedDir)
+// trashManifests moves deleted manifests to the trash.
+func (c *collector) trashManifests(ctx context.Context) error {
+	names, err := c.s.listNames(ctx, deletedDir)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -186,25 +186,25 @@ func (c *collector) entomb(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.bury(ctx, deletedDir)
+	return c.moveToTrash(ctx, deletedDir)
 }
 
-// seal moves what was swept to the trash and removes this collector's sweep folder.
-func (c *collector) seal(ctx context.Context) error {
-	if err := c.bury(ctx, c.folder()); err != nil {
+// trashSwept moves what was swept to the trash and removes this collector's sweep folder.
+func (c *collector) trashSwept(ctx context.Context) error {
+	if err := c.moveToTrash(ctx, c.folder()); err != nil {
 		return err
 	}
 	return c.s.be.Remove(ctx, c.folder())
 }
 
-// bury moves everything from a folder that is out of sight to the trash of the current
+// moveToTrash moves everything from a folder that is out of sight to the trash of the current
 // generation, and ends that generation.
-func (c *collector) bury(ctx context.Context, from string) error {
-	g, err := c.s.generation(ctx)
+func (c *collector) moveToTrash(ctx context.Context, from string) error {
+	g, err := c.s.currentGeneration(ctx)
 	if err != nil {
 		return err
 	}
-	grave := trashDir + "/" + trashName(g, unique())
+	grave := trashDir + "/" + trashName(g, uniqueName())
 	if err := c.s.be.Mkdir(ctx, grave); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (c *collector) bury(ctx context.Context, from string) error {
 	if err := c.s.be.Sync(ctx, from, grave); err != nil {
 		return err
 	}
-	return ensure(ctx, c.s.be, generationsDir+"/"+(g+1).String())
+	return ensureFolder(ctx, c.s.be, generationsDir+"/"+(g+1).String())
 }
 
 // oldGenerations is the number of ended generations that stay, so that a process that lists them
@@ -225,21 +225,21 @@ const (
 	oldTmp         = 24 * time.Hour
 )
 
-// tidy removes leftovers: past generations, empty folders of jobs and trash, files of killed
+// removeLeftovers removes leftovers: past generations, empty folders of jobs and trash, files of killed
 // writers.
-func (c *collector) tidy(ctx context.Context) error {
-	current, err := c.s.generation(ctx)
+func (c *collector) removeLeftovers(ctx context.Context) error {
+	current, err := c.s.currentGeneration(ctx)
 	if err != nil {
 		return err
 	}
 	var names []string
-	past, err := c.s.names(ctx, generationsDir)
+	past, err := c.s.listNames(ctx, generationsDir)
 	for _, n := range past {
 		if g, ok := parseGeneration(n); ok && g+oldGenerations < current {
 			names = append(names, generationsDir+"/"+n)
 		}
 	}
-	trash, err1 := c.s.names(ctx, trashDir)
+	trash, err1 := c.s.listNames(ctx, trashDir)
 	for _, n := range trash {
 		if g, ok := parseTrash(n); ok && g < current {
 			names = append(names, trashDir+"/"+n)
@@ -260,8 +260,8 @@ func (c *collector) tidy(ctx context.Context) error {
 	})
 }
 
-// compact lets the backend free space.
-func (c *collector) compact(ctx context.Context) error {
+// compactFolders lets the backend free space.
+func (c *collector) compactFolders(ctx context.Context) error {
 	be, ok := c.s.be.(Compacter)
 	if !ok || c.report.Chunks == 0 {
 		return nil
@@ -276,7 +276,7 @@ func (c *collector) compact(ctx context.Context) error {
 // oldFiles returns files of killed writers in tmp/.
 func (c *collector) oldFiles(ctx context.Context) ([]string, error) {
 	var old []string
-	names, err := c.s.names(ctx, tmpDir)
+	names, err := c.s.listNames(ctx, tmpDir)
 	for _, n := range names {
 		info, err := c.s.be.Stat(ctx, tmpDir+"/"+n)
 		if err == nil && c.now.Sub(info.ModTime) > oldTmp && !strings.Contains(n, "/") {

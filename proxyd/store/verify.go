@@ -30,7 +30,7 @@ func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (Verify
 	if progress == nil {
 		v.progress = func(int64, int64) {}
 	}
-	list, err := v.list(ctx, ids)
+	list, err := v.listCheckpoints(ctx, ids)
 	if err != nil {
 		return v.report, fmt.Errorf("verify: %w", err)
 	}
@@ -50,8 +50,8 @@ func (s *Store) Verify(ctx context.Context, ids []ID, progress Progress) (Verify
 	return v.report, nil
 }
 
-// list finds the checkpoints. A missing one was deleted just now.
-func (v *verifier) list(ctx context.Context, ids []ID) ([]Summary, error) {
+// listCheckpoints finds the checkpoints. A missing one was deleted just now.
+func (v *verifier) listCheckpoints(ctx context.Context, ids []ID) ([]Summary, error) {
 	if ids == nil {
 		return v.s.List(ctx, nil)
 	}
@@ -95,7 +95,7 @@ func (v *verifier) checkpoint(ctx context.Context, id ID) error {
 		return nil
 	}
 	if err != nil {
-		return v.sort(err)
+		return v.keepProblem(err)
 	}
 	defer r.Close()
 	for i := range r.m.Streams {
@@ -110,9 +110,9 @@ func (v *verifier) checkpoint(ctx context.Context, id ID) error {
 	return nil
 }
 
-// sort keeps problems of the store and returns other errors.
-func (v *verifier) sort(err error) error {
-	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForeign) || missing(err) {
+// keepProblem keeps problems of the store and returns other errors.
+func (v *verifier) keepProblem(err error) error {
+	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForeign) || isMissing(err) {
 		v.problem(err)
 		return nil
 	}
@@ -122,14 +122,14 @@ func (v *verifier) sort(err error) error {
 func (v *verifier) stream(ctx context.Context, info *StreamInfo, wrap func(error) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(v.s.opt.Lanes)
-	err := v.s.segments(gctx, info, func(seg segment) error {
+	err := v.s.eachStreamSegment(gctx, info, func(seg segment) error {
 		if seg.kind != segmentChunk {
 			return nil
 		}
 		h, n := seg.hash, seg.data
 		g.Go(func() error {
 			if err := v.chunk(gctx, h, n); err != nil {
-				return v.sort(wrap(err))
+				return v.keepProblem(wrap(err))
 			}
 			return nil
 		})
@@ -139,7 +139,7 @@ func (v *verifier) stream(ctx context.Context, info *StreamInfo, wrap func(error
 		return failed
 	}
 	if err != nil {
-		return v.sort(wrap(err))
+		return v.keepProblem(wrap(err))
 	}
 	return nil
 }

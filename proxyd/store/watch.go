@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// watch remembers since when each lease has not changed, by this process's clock alone.
-type watch struct {
+// leaseWatch remembers since when each lease has not changed, by this process's clock alone.
+type leaseWatch struct {
 	lapse time.Duration
 	mu    sync.Mutex
-	seen  map[string]sighting
+	seen  map[string]leaseSighting
 }
 
-type sighting struct {
+type leaseSighting struct {
 	beat  string
 	since time.Time
 }
 
-func newWatch(lapse time.Duration) *watch {
-	return &watch{lapse: lapse, seen: make(map[string]sighting)}
+func newWatch(lapse time.Duration) *leaseWatch {
+	return &leaseWatch{lapse: lapse, seen: make(map[string]leaseSighting)}
 }
 
 // dead notes a lease's current beat, and tells whether the beat has been the same for too long.
-func (w *watch) dead(lease, beat string, now time.Time) bool {
+func (w *leaseWatch) dead(lease, beat string, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, ok := w.seen[lease]
 	if !ok || last.beat != beat {
-		w.seen[lease] = sighting{beat, now}
+		w.seen[lease] = leaseSighting{beat, now}
 		return false
 	}
 	return now.Sub(last.since) >= w.lapse
 }
 
 // keep forgets the leases below prefix that are not present.
-func (w *watch) keep(prefix string, present map[string]bool) {
+func (w *leaseWatch) keep(prefix string, present map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for lease := range w.seen {

@@ -38,14 +38,14 @@ type Writer struct {
 	lease leaseName
 	own   *lease // nil in a Writer that joined
 
-	ctx    context.Context
-	fail   context.CancelCauseFunc
-	free   chan []byte // buffers for streams to fill
-	jobs   chan job
-	lanes  sync.WaitGroup
-	seen   *recent
-	crates *crates
-	folder [chunkFolders]folderState
+	ctx     context.Context
+	fail    context.CancelCauseFunc
+	free    chan []byte // buffers for streams to fill
+	jobs    chan chunkTask
+	lanes   sync.WaitGroup
+	seen    *recentChunks
+	batches *chunkBatches
+	folder  [chunkFolders]folderState
 
 	mu      sync.Mutex
 	ended   bool
@@ -55,22 +55,22 @@ type Writer struct {
 	inlined int // bytes of recipes that go into the manifest
 }
 
-// job is a chunk on its way to the store.
-type job struct {
+// chunkTask is a chunk on its way to the store.
+type chunkTask struct {
 	buf  []byte
-	slot *slot
-	kind jobKind
+	slot *chunkSlot
+	kind taskKind
 }
 
-type jobKind int
+type taskKind int
 
 const (
-	streamData jobKind = iota
+	streamData taskKind = iota
 	recipePiece
 )
 
-// slot receives a job's result.
-type slot struct {
+// chunkSlot receives a job's result.
+type chunkSlot struct {
 	runs []run
 	size int
 	hash Hash          // valid once done is closed
@@ -87,16 +87,16 @@ func (s *Store) Create(ctx context.Context, up Upload) (*Writer, error) {
 		return nil, err
 	}
 	w := s.newWriter(ctx, up)
-	own, err := s.acquire(w.ctx, uploadLease, up.ID.String(), 0, w.fail)
+	own, err := s.acquireLease(w.ctx, uploadLease, up.ID.String(), 0, w.fail)
 	if err == nil {
 		w.own, w.lease = own, own.name
 		if _, err = s.be.Stat(ctx, manifestName(up.ID)); err == nil {
 			err = fs.ErrExist
 		} else if errors.Is(err, fs.ErrNotExist) {
-			w.start()
+			w.startLanes()
 			return w, nil
 		}
-		err = errors.Join(err, own.release(ctx))
+		err = errors.Join(err, own.releaseLease(ctx))
 	}
 	w.fail(err)
 	return nil, fmt.Errorf("checkpoint %s: %w", up.ID, err)
@@ -131,7 +131,7 @@ func (s *Store) Join(ctx context.Context, up Upload, t Ticket) (*Writer, error) 
 	}
 	w := s.newWriter(ctx, up)
 	w.lease = name
-	w.start()
+	w.startLanes()
 	return w, nil
 }
 
@@ -149,24 +149,24 @@ func (s *Store) newWriter(ctx context.Context, up Upload) *Writer {
 	w := &Writer{
 		st: s, up: up,
 		free:   make(chan []byte, 2*s.opt.Lanes),
-		jobs:   make(chan job),
+		jobs:   make(chan chunkTask),
 		seen:   newRecent(),
 		open:   make(map[StreamID]*Stream),
 		closed: make(map[StreamID]StreamInfo),
 	}
 	w.ctx, w.fail = context.WithCancelCause(ctx)
-	w.crates = newCrates(w)
+	w.batches = newBatches(w)
 	return w
 }
 
-// start starts the lanes, when nothing can fail any more. Buffers get memory when a stream needs
+// startLanes starts the lanes, when nothing can fail any more. Buffers get memory when a stream needs
 // it, and keep it.
-func (w *Writer) start() {
+func (w *Writer) startLanes() {
 	for range cap(w.free) {
 		w.free <- nil
 	}
 	for range w.st.opt.Lanes {
-		w.lanes.Go(w.lane)
+		w.lanes.Go(w.runLane)
 	}
 }
 
@@ -185,7 +185,7 @@ func (w *Writer) Stats() Stats {
 	return w.stats
 }
 
-func (w *Writer) count(s Stats) {
+func (w *Writer) addStats(s Stats) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats.add(s)
@@ -194,17 +194,17 @@ func (w *Writer) count(s Stats) {
 // Stream begins a stream of this Writer's node; rank is None for what belongs to the
 // node. Each name can be used once.
 func (w *Writer) Stream(rank int, name string) (*Stream, error) {
-	return w.begin(rank, name, 0)
+	return w.beginStream(rank, name, 0)
 }
 
 // Blocks is Stream for a stream of blocks of length bytes, a multiple of 4096. No chunk has bytes
 // of two blocks, and a block's chunks depend on nothing but its bytes: two streams with equal
 // blocks in any order share all chunks of these.
 func (w *Writer) Blocks(rank int, name string, length int64) (*Stream, error) {
-	return w.begin(rank, name, length)
+	return w.beginStream(rank, name, length)
 }
 
-func (w *Writer) begin(rank int, name string, block int64) (*Stream, error) {
+func (w *Writer) beginStream(rank int, name string, block int64) (*Stream, error) {
 	id := StreamID{w.up.Node, rank, name}
 	if err := errors.Join(w.Err(), id.check()); err != nil {
 		return nil, err
@@ -223,8 +223,8 @@ func (w *Writer) begin(rank int, name string, block int64) (*Stream, error) {
 	return st, nil
 }
 
-// inline takes n bytes of the manifest, if there is space.
-func (w *Writer) inline(n int) bool {
+// takeInline takes n bytes of the manifest, if there is space.
+func (w *Writer) takeInline(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.inlined+n > inlineBudget {
@@ -234,8 +234,8 @@ func (w *Writer) inline(n int) bool {
 	return true
 }
 
-// done notes that a stream is closed.
-func (w *Writer) done(info StreamInfo, st Stats) {
+// closeStream notes that a stream is closed.
+func (w *Writer) closeStream(info StreamInfo, st Stats) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.open, info.StreamID)

@@ -11,45 +11,45 @@ import (
 // Chunks are short, and making a file durable is expensive, so they are put in batches. While one
 // batch is on its way, the next is filled.
 const (
-	crateSize = 4 << 20 // bytes of chunk files
-	crateMany = 512     // chunk files
-	crateMax  = 3       // batches of one Writer, full or being filled
+	batchSize  = 4 << 20 // bytes of chunk files
+	batchFiles = 512     // chunk files
+	maxBatches = 3       // batches of one Writer, full or being filled
 )
 
-// crates collects a Writer's chunk files. It is safe for concurrent use.
-type crates struct {
+// chunkBatches collects a Writer's chunk files. It is safe for concurrent use.
+type chunkBatches struct {
 	w    *Writer
-	free chan *crate // empty batches; at most crateMax exist
+	free chan *chunkBatch // empty batches; at most maxBatches exist
 	sent sync.WaitGroup
 
 	mu   sync.Mutex
-	fill *crate
+	fill *chunkBatch
 }
 
-// crate is a batch of chunk files that are put together.
-type crate struct {
+// chunkBatch is a batch of chunk files that are put together.
+type chunkBatch struct {
 	files []File
 	arena []byte // storage of files
 }
 
-func newCrates(w *Writer) *crates {
-	c := &crates{w: w, free: make(chan *crate, crateMax)}
-	for range crateMax {
-		c.free <- new(crate)
+func newBatches(w *Writer) *chunkBatches {
+	c := &chunkBatches{w: w, free: make(chan *chunkBatch, maxBatches)}
+	for range maxBatches {
+		c.free <- new(chunkBatch)
 	}
 	return c
 }
 
 // add copies a chunk's file into the current batch. It waits while too many batches are on their
 // way.
-func (c *crates) add(h Hash, parts ...[]byte) error {
+func (c *chunkBatches) add(h Hash, parts ...[]byte) error {
 	n := 0
 	for _, p := range parts {
 		n += len(p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fill != nil && (len(c.fill.arena)+n > crateSize || len(c.fill.files) >= crateMany) {
+	if c.fill != nil && (len(c.fill.arena)+n > batchSize || len(c.fill.files) >= batchFiles) {
 		c.send()
 	}
 	if c.fill == nil {
@@ -70,16 +70,16 @@ func (c *crates) add(h Hash, parts ...[]byte) error {
 
 // enlarge makes space for n bytes: first a little, which suffices for many Writers, then for a
 // whole batch. Files that point into the old storage stay as they are.
-func (k *crate) enlarge(n int) {
-	room := crateSize
-	if k.arena == nil && n <= crateSize/16 {
-		room = crateSize / 16
+func (k *chunkBatch) enlarge(n int) {
+	room := batchSize
+	if k.arena == nil && n <= batchSize/16 {
+		room = batchSize / 16
 	}
 	k.arena = append(make([]byte, 0, room), k.arena...)
 }
 
 // take waits for an empty batch. The caller holds c.mu.
-func (c *crates) take() error {
+func (c *chunkBatches) take() error {
 	select {
 	case c.fill = <-c.free:
 	case <-c.w.ctx.Done():
@@ -90,7 +90,7 @@ func (c *crates) take() error {
 }
 
 // send puts the current batch. The caller holds c.mu.
-func (c *crates) send() {
+func (c *chunkBatches) send() {
 	full := c.fill
 	c.fill = nil
 	c.sent.Go(func() {
@@ -98,14 +98,14 @@ func (c *crates) send() {
 			c.w.fail(fmt.Errorf("chunks: %w", err))
 			return
 		}
-		c.w.up.Reservation.use(uint64(len(full.arena)))
+		c.w.up.Reservation.markUsed(uint64(len(full.arena)))
 		c.free <- full
 	})
 }
 
 // flush puts the current batch and waits for all batches. If the Writer has failed, they are
 // dropped.
-func (c *crates) flush() {
+func (c *chunkBatches) flush() {
 	c.mu.Lock()
 	if c.fill != nil {
 		c.send()
