@@ -16,21 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capsule is a capsule that runs, or did until a moment ago. It is safe for concurrent
-// use. Its methods return an error wrapping ErrStale once it is gone.
+// Capsule is a capsule that runs, or ran until a moment ago. It is safe for concurrent use. After
+// the capsule's end, methods return an error that wraps ErrStale.
 type Capsule struct {
 	dir    string
 	rec    record
 	init   *pidfd
-	reaped chan struct{} // closed when init has been reaped; nil if it is not our child
+	reaped chan struct{} // closed when init has been reaped; nil if init is not a child of this process
 }
 
-// Adopt returns the capsule in dir, whoever made it. The error wraps ErrStale if it is
-// gone; Discard then removes what is left of it.
+// Adopt returns the capsule in dir, made by any process. The error wraps ErrStale if the capsule
+// is gone; Discard then removes what is left of it.
 func Adopt(ctx context.Context, dir string) (*Capsule, error) {
 	rec, err := readRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrStale // its maker died at the very start
+		err = ErrStale // the maker died at the very start
 	}
 	if err != nil {
 		return nil, fmt.Errorf("adopt %s: %w", dir, err)
@@ -51,8 +51,8 @@ func Adopt(ctx context.Context, dir string) (*Capsule, error) {
 	return c, nil
 }
 
-// Discard removes the capsule in dir, whatever state it is in: when it returns nil, no
-// process, no mount and no file of it is left. A folder that is not there is no error.
+// Discard removes the capsule in dir, in any state. After nil, no process, mount or file of the
+// capsule is left. A missing folder is no error.
 func Discard(ctx context.Context, dir string) error {
 	rec, err := readRecord(dir)
 	if err == nil {
@@ -70,24 +70,23 @@ func Discard(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// Dir is the capsule's folder.
+// Dir returns the capsule's folder.
 func (c *Capsule) Dir() string { return c.dir }
 
-// Hostname is the capsule's host name.
+// Hostname returns the capsule's host name.
 func (c *Capsule) Hostname() string { return c.rec.Hostname }
 
-// PID is that of init in the maker's PID namespace, for those who name it in a log or
-// reach it by /proc while the capsule is known to be there.
+// PID returns the PID of init in the maker's PID namespace, for logs, and for paths in /proc
+// while the capsule is known to exist.
 func (c *Capsule) PID() int { return c.rec.PID }
 
-// namespaces are in the order in which they must be joined. PID comes last: no thread
-// can be made after it. Of the time namespace init itself is no member.
+// namespaces are in the order in which they must be joined. PID comes last: no thread can be
+// started after it. Init itself is no member of the time namespace.
 var namespaces = []string{"mnt", "net", "uts", "ipc", "time_for_children", "pid"}
 
-// Namespaces opens the capsule's namespaces: mount, network, UTS, IPC, time and PID, to
-// be joined in this order. The caller closes them; as long as one is open, that
-// namespace does not go with the capsule. Where the kernel has no time namespaces, that
-// one is missing.
+// Namespaces opens the capsule's namespaces: mount, network, UTS, IPC, time and PID, to be joined
+// in this order. The caller closes them; an open namespace outlives the capsule. Without time
+// namespaces in the kernel, that one is missing.
 func (c *Capsule) Namespaces() ([]*os.File, error) {
 	var files []*os.File
 	for _, kind := range namespaces {
@@ -101,16 +100,15 @@ func (c *Capsule) Namespaces() ([]*os.File, error) {
 		}
 		files = append(files, f)
 	}
-	if !c.init.alive() { // and its PID may be another's
+	if !c.init.alive() { // its PID may belong to another process now
 		closeAll(files)
 		return nil, c.explain("namespaces", ErrStale)
 	}
 	return files, nil
 }
 
-// Programs returns the programs of the capsule, ordered by name, those that wait to be
-// restored included. Those that have ended are not among them, unless they were
-// captured.
+// Programs returns the programs of the capsule, ordered by name, including programs that wait to
+// be restored. Ended programs are included only if they were captured.
 func (c *Capsule) Programs(ctx context.Context) ([]Program, error) {
 	all, err := c.list(ctx)
 	if err != nil {
@@ -125,7 +123,7 @@ func (c *Capsule) Programs(ctx context.Context) ([]Program, error) {
 			continue
 		}
 		if fd, err := c.open(ctx, p.Name); err == nil {
-			p.HostPID, _ = fd.pid() // 0: it has ended meanwhile
+			p.HostPID, _ = fd.pid() // 0: the steward has ended meanwhile
 			fd.close()
 		}
 	}
@@ -149,9 +147,9 @@ func (c *Capsule) list(ctx context.Context) ([]Program, error) {
 	}
 }
 
-// Ended returns how programs ended that have ended by themselves or were killed: not
-// those that were captured and released. Init remembers the newest 4096 of them, each
-// until Forget, or until a program of that name is started or restored.
+// Ended returns the status of programs that ended by themselves or were killed, not of programs
+// that were captured and released. Init remembers the newest 4096, each until Forget, or until a
+// program of that name is started or restored.
 func (c *Capsule) Ended(ctx context.Context) (map[string]syscall.WaitStatus, error) {
 	all := map[string]syscall.WaitStatus{}
 	ask := request{Op: opEnded}
@@ -169,9 +167,9 @@ func (c *Capsule) Ended(ctx context.Context) (map[string]syscall.WaitStatus, err
 	}
 }
 
-// Forget drops what Ended returns of programs. One that is not known is no error.
+// Forget drops programs from the result of Ended. An unknown program is no error.
 func (c *Capsule) Forget(ctx context.Context, programs ...string) error {
-	for some := range slices.Chunk(programs, maxPrograms) { // as many as go into one packet
+	for some := range slices.Chunk(programs, maxPrograms) { // as many as fit into one packet
 		if err := c.do(ctx, request{Op: opForget, Names: some}); err != nil {
 			return err
 		}
@@ -200,54 +198,54 @@ func (c *Capsule) open(ctx context.Context, program string) (*pidfd, error) {
 	return &pidfd{files[0]}, nil
 }
 
-// MarkCaptured says that a program's end, and its warden's, is to have no consequences:
-// it is being captured. Its warden stays when the program ends, until Release.
+// MarkCaptured marks a program as being captured: its end, and its warden's, have no
+// consequences. Its warden stays when the program ends, until Release.
 func (c *Capsule) MarkCaptured(ctx context.Context, program string) error {
 	return c.do(ctx, request{Op: opMark, Name: program})
 }
 
-// Unmark takes MarkCaptured back; what was withheld happens now.
+// Unmark undoes MarkCaptured; consequences that were withheld happen now.
 func (c *Capsule) Unmark(ctx context.Context, program string) error {
 	return c.do(ctx, request{Op: opUnmark, Name: program})
 }
 
-// Release forgets a program that was captured and has ended. Its warden, if it is
-// still there, ends with status.
+// Release forgets a program that was captured and has ended. Its warden, if still there, exits
+// with status.
 func (c *Capsule) Release(ctx context.Context, program string, status syscall.WaitStatus) error {
 	return c.do(ctx, request{Op: opRelease, Name: program, Status: status})
 }
 
-// Stdio returns descriptors 0, 1 and 2 of the warden that waits for a program to be
-// restored, for the caller to close.
+// Stdio returns descriptors 0, 1 and 2 of the warden that waits for a program's restore, for the
+// caller to close.
 func (c *Capsule) Stdio(ctx context.Context, program string) ([]*os.File, error) {
 	_, files, err := c.call(ctx, request{Op: opStdio, Name: program})
 	return files, err
 }
 
-// Restored joins a restored program to the warden that waits for it. pid and first are
-// as they were when it was captured; the steward must be init's child, and in
-// Program.Cgroup if there is one. Whoever restores it does so from there, with CRIU's
-// manage-cgroups=ignore: else CRIU makes the cgroup anew that the program was dumped in.
+// Restored joins a restored program to the warden that waits for it. pid and first are as they
+// were when the program was captured; the steward must be init's child, and in Program.Cgroup if
+// there is one. The restore must be run from that cgroup, with CRIU's manage-cgroups=ignore:
+// otherwise CRIU creates the cgroup in which the program was dumped.
 func (c *Capsule) Restored(ctx context.Context, program string, pid, first int) error {
 	return c.do(ctx, request{Op: opRestored, Name: program, PID: pid, First: first})
 }
 
-// Signal sends sig to every process of a program but its steward. SIGKILL ends it
-// with everything that descends from it, marked or not.
+// Signal sends sig to every process of a program except its steward. SIGKILL ends the program
+// with all descendants, marked or not.
 func (c *Capsule) Signal(ctx context.Context, program string, sig syscall.Signal) error {
 	return c.do(ctx, request{Op: opSignal, Name: program, Signal: sig})
 }
 
-// LastPID returns the PID that was given last in the capsule. Save it at a capture.
+// LastPID returns the newest PID of the capsule. Save it at a capture.
 func (c *Capsule) LastPID(ctx context.Context) (int, error) {
 	got, _, err := c.call(ctx, request{Op: opLastPID})
 	return got.LastPID, err
 }
 
-// LoadLastPID makes the capsule go on counting after pid. Call it after the last restore
-// in a capsule made with Spec.Restore, not before: the restorer itself needs PIDs that
-// are not those of what it restores. Where restores take many PIDs, 0 before each makes
-// them begin again.
+// LoadLastPID makes the capsule's PIDs continue after pid. In a capsule made with Spec.Restore,
+// call it after the last restore, not before: the restorer needs PIDs that differ from those of
+// the restored programs. If restores need many PIDs, a call with 0 before each makes the PIDs
+// start again.
 func (c *Capsule) LoadLastPID(ctx context.Context, pid int) error {
 	return c.do(ctx, request{Op: opSetPID, LastPID: pid})
 }
@@ -261,10 +259,10 @@ func (c *Capsule) Clocks(ctx context.Context) (Clocks, error) {
 	return *got.Clocks, nil
 }
 
-// Watch calls f with what happens to the programs, one event at a time, beginning with a
-// Present or Waiting event for each that is there. It returns ctx's error, an error
-// wrapping ErrStale when the capsule goes, or another one when init has cut it off: then
-// events were lost, and Watch can be called again. f must not block for long.
+// Watch calls f with events of the programs, one at a time, starting with a Present or Waiting
+// event for each existing program. It returns ctx's error, an error wrapping ErrStale at the
+// capsule's end, or another error if init has closed the connection: then events were lost, and
+// Watch can be called again. f must not block for long.
 func (c *Capsule) Watch(ctx context.Context, f func(Event)) error {
 	s, err := dial(c.dir)
 	if err != nil {
@@ -286,7 +284,7 @@ func (c *Capsule) Watch(ctx context.Context, f func(Event)) error {
 	return c.explain("watch", err)
 }
 
-// Wait returns nil when the capsule is gone with all of its processes.
+// Wait returns nil when the capsule and all its processes are gone.
 func (c *Capsule) Wait(ctx context.Context) error {
 	if c.reaped == nil {
 		return c.init.wait(ctx)
@@ -299,12 +297,11 @@ func (c *Capsule) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the capsule: every process in it is dead when it returns nil. Its folder
-// stays. The wardens of its programs then end by themselves, as if by SIGKILL. It may be
-// called twice.
+// Kill ends the capsule: after nil, every process in it is dead. Its folder stays. The wardens of
+// its programs then end by themselves, as after SIGKILL. It may be called twice.
 func (c *Capsule) Kill(ctx context.Context) error {
-	// The death of a PID namespace's first process is complete only when every other
-	// process of it is gone.
+	// The death of a PID namespace's first process is complete only when all other processes are
+	// gone.
 	if err := c.init.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return c.explain("kill", err)
 	}
@@ -314,13 +311,13 @@ func (c *Capsule) Kill(ctx context.Context) error {
 	return c.explain("kill", removeGroups(ctx, c.rec.Cgroups, c.rec.ID))
 }
 
-// Remove ends the capsule and removes its folder, and closes the handle unless it fails.
+// Remove ends the capsule and removes its folder, and closes the handle unless that fails.
 func (c *Capsule) Remove(ctx context.Context) error {
 	if err := c.Kill(ctx); err != nil {
 		return err
 	}
 	c.Close()
-	// The record goes last: what was removed half can be discarded again.
+	// The record is removed last: after a partial removal, Discard can continue.
 	entries, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -337,7 +334,7 @@ func (c *Capsule) Remove(ctx context.Context) error {
 	return os.RemoveAll(c.dir)
 }
 
-// Close gives up the handle; the capsule runs on.
+// Close closes the handle; the capsule runs on.
 func (c *Capsule) Close() { c.init.close() }
 
 func (c *Capsule) do(ctx context.Context, ask request) error {
@@ -351,7 +348,7 @@ func (c *Capsule) call(ctx context.Context, ask request) (reply, []*os.File, err
 	return got, files, c.explain("", err)
 }
 
-// explain makes err an error that names the capsule, and ErrStale if that is the cause.
+// explain adds the capsule's name to err, and ErrStale if that is the cause.
 func (c *Capsule) explain(what string, err error) error {
 	if err == nil {
 		return nil

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownCgroups is where the hierarchy is mounted on a node that has it nowhere else.
+// ownCgroups is the mount point of the hierarchy on a node that has not mounted it elsewhere.
 const ownCgroups = "/run/singularity-slurm/cgroup"
 
-// CgroupRoot returns where the node's cgroup v2 hierarchy is mounted, for Spec.Cgroups.
-// Where the node uses v1 only, it is mounted at /run/singularity-slurm/cgroup and stays
-// there: without controllers it changes nothing for v1. It needs root. It may be called
-// again; two first calls must not run at once.
+// CgroupRoot returns the mount point of the node's cgroup v2 hierarchy, for Spec.Cgroups. On a
+// node with v1 only, it mounts the hierarchy at /run/singularity-slurm/cgroup and leaves it
+// there: without controllers it changes nothing for v1. It needs root. It may be called again;
+// two first calls must not run at once.
 func CgroupRoot(ctx context.Context) (string, error) {
 	for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", ownCgroups} {
 		if usableCgroups(path) == nil {
@@ -70,12 +70,12 @@ func cgroupIn(b []byte) (string, error) {
 	return "", errors.New("no cgroup v2")
 }
 
-// groupPrefix begins the names of all groups of the capsule with this ID. Hosts that
-// share a kernel share the hierarchy; the ID keeps their capsules apart.
+// groupPrefix begins the names of all groups of the capsule with this ID. Hosts that share a
+// kernel share the hierarchy; the ID distinguishes their capsules.
 func groupPrefix(id string) string { return "sing-" + id + "-" }
 
-// removeGroups kills what is in the groups of a capsule whose init is dead, and removes
-// them. Init has its list in memory only, so they are looked for.
+// removeGroups kills the processes in the groups of a capsule whose init is dead, and removes the
+// groups. Init's list was in memory only, so the groups are searched.
 func removeGroups(ctx context.Context, root, id string) error {
 	if root == "" || id == "" {
 		return nil
@@ -83,7 +83,7 @@ func removeGroups(ctx context.Context, root, id string) error {
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV):
-			return nil // others come and go meanwhile
+			return nil // other groups come and go meanwhile
 		case err != nil:
 			return err
 		case !e.IsDir():

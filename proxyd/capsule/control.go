@@ -17,25 +17,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The maker and init talk by JSON, one packet each way over the SOCK_SEQPACKET socket
-// "control", one connection per request. Fields are only ever added: init may be of an
-// older build than its maker.
+// The maker and init exchange JSON, one packet each way over the SOCK_SEQPACKET socket "control",
+// one connection per request. Fields are only ever added: init may be of an older build than its
+// maker.
 //
 //	maker                                       init
 //	─────                                       ────
 //	request ──────────────────────────────────►
 //	                                       ◄──  reply, descriptors for open and stdio
 //	op watch ─────────────────────────────────►
-//	                                       ◄──  reply with events, again and again, until
-//	                                            one of the two closes. A maker that does not
-//	                                            read is cut off
+//	                                       ◄──  replies with events, until one side closes.
+//	                                            Init closes the connection of a maker that
+//	                                            does not read
 const (
 	opHello    = "hello"    // → ID
 	opPrograms = "programs" // Name → Programs after it in order, More
 	opEnded    = "ended"    // Name → Ended after it in order, More
 	opForget   = "forget"   // Names
-	opOpen     = "open"     // Name → pidfd of its steward
-	opStdio    = "stdio"    // Name → descriptors 0, 1 and 2 of the warden that waits for it
+	opOpen     = "open"     // Name → pidfd of the program's steward
+	opStdio    = "stdio"    // Name → descriptors 0, 1 and 2 of the waiting warden
 	opRestored = "restored" // Name, PID, First
 	opMark     = "mark"     // Name
 	opUnmark   = "unmark"   // Name
@@ -47,18 +47,18 @@ const (
 	opWatch    = "watch"    // → Events
 )
 
-// maxPacket fits into a socket's buffer, and holds pageSize and one item more: a program
-// with four paths of PATH_MAX, each byte of which JSON writes as six.
+// maxPacket fits into a socket's buffer, and holds pageSize and one item more: a program with
+// four paths of PATH_MAX, each byte of which JSON encodes as six.
 const (
 	maxPacket = 160 << 10
 	pageSize  = 48 << 10
 )
 
-// fits tells how many of all, one at least if there is one, go into a packet.
+// fits returns how many of all fit into a packet, at least one if there is any.
 func fits[T any](all []T) int {
 	size := 0
 	for i, item := range all {
-		b, _ := json.Marshal(item) // fails again when all of it is
+		b, _ := json.Marshal(item) // fails again when the whole packet is encoded
 		if size += len(b) + 1; size > pageSize {
 			return i + 1
 		}
@@ -121,7 +121,7 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
-// call asks init one thing. The caller closes the files.
+// call sends init a request. The caller closes the files.
 func call(ctx context.Context, dir string, ask request) (reply, []*os.File, error) {
 	c, err := dial(dir)
 	if err != nil {
@@ -139,10 +139,10 @@ func call(ctx context.Context, dir string, ask request) (reply, []*os.File, erro
 	return got, files, nil
 }
 
-// interruptible makes ctx end what waits until the returned function is called.
+// interruptible makes the end of ctx interrupt I/O until the returned function is called.
 func interruptible(ctx context.Context, setDeadline func(time.Time) error) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		_ = setDeadline(time.Unix(1, 0)) // closed already: then nothing waits
+		_ = setDeadline(time.Unix(1, 0)) // closed already: then no I/O waits
 	})
 }
 
@@ -187,9 +187,9 @@ func receiveReply(c *net.UnixConn) (reply, []*os.File, error) {
 
 var errFlood = errors.New("too much in one packet")
 
-// receive reads one packet and at most maxMessageFDs descriptors, close-on-exec. A
-// packet that is longer than b or brings more of them is errFlood; the kernel has closed
-// those that did not fit, the others are closed here.
+// receive reads one packet and at most maxMessageFDs descriptors, close-on-exec. A longer packet,
+// or more descriptors, are errFlood; the kernel has closed descriptors that did not fit, the rest
+// are closed here.
 func receive(c *net.UnixConn, b []byte) (int, []*os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(maxMessageFDs*4))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
@@ -212,8 +212,8 @@ func receive(c *net.UnixConn, b []byte) (int, []*os.File, error) {
 func filesIn(oob []byte) []*os.File {
 	var files []*os.File
 	for len(oob) >= unix.CmsgLen(0) {
-		// Read by hand: with some, ParseSocketControlMessage fails as a whole, and
-		// descriptors that nobody has seen are never closed.
+		// Parsed by hand: ParseSocketControlMessage may fail as a whole, and descriptors in the
+		// message would stay open.
 		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
 		if err != nil {
 			break
@@ -230,8 +230,8 @@ func filesIn(oob []byte) []*os.File {
 	return files
 }
 
-// numbers returns the descriptors of files. File.Fd would make them blocking, and with
-// them every copy that somebody else holds.
+// numbers returns the descriptors of files. File.Fd would make them blocking, and with them every
+// copy in other processes.
 func numbers(files []*os.File) []int {
 	var fds []int
 	for _, f := range files {
@@ -242,7 +242,7 @@ func numbers(files []*os.File) []int {
 	return fds
 }
 
-// duplicate returns copies of files. On error there are none.
+// duplicate returns copies of files, or none after an error.
 func duplicate(files []*os.File) ([]*os.File, error) {
 	var copies []*os.File
 	for _, fd := range numbers(files) {
@@ -262,8 +262,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// sendNow sends one packet with descriptors if the peer has room for it, and never
-// waits.
+// sendNow sends one packet with descriptors if the peer has space for it, and never waits.
 func sendNow(c *net.UnixConn, b []byte, fds ...int) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -280,8 +279,8 @@ func sendNow(c *net.UnixConn, b []byte, fds ...int) error {
 	return errors.Join(err, inner)
 }
 
-// makeRoom lets a watcher lag behind by more than a thousand events, whatever the node
-// allows by default.
+// makeRoom allows a watcher to lag by more than a thousand events, regardless of the node's
+// default.
 func makeRoom(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -294,7 +293,7 @@ func makeRoom(c *net.UnixConn) error {
 	return errors.Join(err, inner)
 }
 
-// peer returns the credentials of the other end as they were when it connected.
+// peer returns the credentials of the other end at its connect.
 func peer(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -24,28 +24,27 @@ const (
 	hostsName   = "hosts"
 )
 
-// private are the folders that a capsule sees in place of the node's.
+// private are the folders that replace the node's in a capsule.
 var private = []struct{ name, target string }{
 	{"tmp", "/tmp"},
 	{"var-tmp", "/var/tmp"},
 }
 
-// record is what a folder knows of its capsule. An init without a complete record has
-// not been let go, and ends with its maker.
+// record describes a capsule in its folder. An init without a complete record has not started,
+// and ends with its maker.
 type record struct {
-	ID       string // init answers with it: the socket is this capsule's
-	Boot     string // of the kernel's run
-	PID      int    // of init; 0 while it is not there yet
+	ID       string // init answers with it, which proves that the socket is this capsule's
+	Boot     string // the boot of the kernel
+	PID      int    // of init; 0 before it exists
 	Start    uint64 // of init, ticks since boot
 	Hostname string
 	Cgroups  string // Spec.Cgroups
 }
 
 var (
-	// ErrStale is what Adopt returns for a folder whose capsule is gone. Discard
-	// removes what is left.
+	// ErrStale means that the capsule is gone. Discard removes what is left of it.
 	ErrStale = errors.New("capsule is gone")
-	// ErrExists is what Make returns for a folder that has a capsule already.
+	// ErrExists means that a folder has a capsule already.
 	ErrExists = errors.New("folder has a capsule already")
 )
 
@@ -66,8 +65,8 @@ func readRecord(dir string) (record, error) {
 	return r, nil
 }
 
-// write replaces the record at once. It is not synced: it says nothing that outlives
-// the kernel's run.
+// write replaces the record atomically. It does not sync, because the record is useless after a
+// reboot.
 func (r record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -104,8 +103,8 @@ func (r record) find() (*pidfd, error) {
 	return init, nil
 }
 
-// prepareFolder makes the folder of a capsule, 0700 and root's, and what is in it.
-// Private folders that have content keep it.
+// prepareFolder creates the folder of a capsule, 0700 and root's, with its contents. Existing
+// private folders keep their contents.
 func prepareFolder(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("folder %q: want an absolute path", dir)
@@ -131,9 +130,9 @@ func prepareFolder(dir string) error {
 	return nil
 }
 
-// listenControl makes the control socket. Whoever can reach it may do everything; the
-// folder's mode is the first lock, the socket's the second, init's look at the peer the
-// third.
+// listenControl creates the control socket. A peer on it may do everything, so access is
+// protected three times: by the folder's mode, by the socket's mode, and by init's check of the
+// peer.
 func listenControl(dir string) (*os.File, error) {
 	path := filepath.Join(dir, controlName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -160,8 +159,8 @@ func listenControl(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// throughFolder calls f with an address of dir/name that is short enough for a socket,
-// however long dir is. It is valid until f returns.
+// throughFolder calls f with an address of dir/name that is short enough for a socket, for dir of
+// any length. The address is valid until f returns.
 func throughFolder(dir, name string, f func(*net.UnixAddr) error) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// ErrNoCgroup is why a program cannot be frozen: it has no cgroup of its own, for
-// Spec.Cgroups was "" or the kernel refused one (init.log has the reason).
+// ErrNoCgroup means that a program cannot be frozen, because it has no cgroup of its own:
+// Spec.Cgroups was "", or the kernel refused (init.log has the reason).
 var ErrNoCgroup = fmt.Errorf("no cgroup v2 of its own: %w", errors.ErrUnsupported)
 
-// Freeze stops programs, all that run if none is named, and returns when not one of
-// their processes runs any more. A frozen program gets no signal but SIGKILL, and it
-// stays frozen when the maker dies, until Thaw.
+// Freeze freezes programs, or all running programs if none is named, and returns when none of
+// their processes runs any more. A frozen program gets no signal except SIGKILL, and stays frozen
+// when the maker dies, until Thaw.
 //
-// A program that ends meanwhile is no error. After any error all of them run, those too
-// that were frozen before; it wraps ErrNoCgroup if one of them has none.
+// A program that ends meanwhile is no error. After any error all named programs run, also those
+// that were frozen before; the error wraps ErrNoCgroup if a program has no cgroup.
 func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 	groups, err := c.groups(ctx, programs)
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 	for end := time.Now().Add(vforkWithin); err == nil && vforking(groups) && time.Now().Before(end); {
 		err = each(groups, group.thaw)
 		for err == nil && vforking(groups) && time.Now().Before(end) {
-			err = pause(ctx, vforkLook) // nobody tells when a child has begun its program
+			err = pause(ctx, vforkLook) // the kernel sends no notice when a child starts its program
 		}
 		if err == nil {
 			err = freeze(ctx, groups)
@@ -43,16 +43,17 @@ func (c *Capsule) Freeze(ctx context.Context, programs ...string) error {
 	return c.explain("freeze", err)
 }
 
-// Who has called vfork waits, deaf to all but SIGKILL, until its child has begun another
-// program or ended. The kernel calls it frozen, but nobody can look into it, and a frozen
-// child never comes to that. So programs are let go until nobody waits so, and frozen at once.
+// A process in vfork waits, without handling any signal except SIGKILL, until its child has
+// started another program or ended. The kernel counts the process as frozen, but its memory
+// cannot be inspected, and a frozen child never gets that far. So such programs are thawed until
+// no process waits in vfork, and frozen at once.
 const (
 	vforkWithin = time.Second
 	vforkLook   = 200 * time.Microsecond
 )
 
-// vforking tells whether a thread waits in vfork: in a frozen group, no other is in a sleep that
-// cannot be interrupted. In one that runs, others are as they wait for a disk.
+// vforking tells whether a thread waits in vfork: in a frozen group, only such threads are in
+// uninterruptible sleep. In a running group, threads may wait for a disk in the same state.
 func vforking(groups []group) bool {
 	return slices.ContainsFunc(groups, func(g group) bool { return g.has('D') })
 }
@@ -62,7 +63,7 @@ func freeze(ctx context.Context, groups []group) error {
 	if err == nil {
 		err = each(groups, func(g group) error { return g.await(ctx, "frozen 1") })
 	}
-	// Who is on its way into vfork's wait counts as frozen a moment before it sleeps.
+	// A thread that is about to wait in vfork counts as frozen a moment before it sleeps.
 	onTheirWay := func() bool { return slices.ContainsFunc(groups, func(g group) bool { return g.has('R') }) }
 	for end := time.Now().Add(vforkWithin); err == nil && onTheirWay() && time.Now().Before(end); {
 		err = pause(ctx, vforkLook)
@@ -79,8 +80,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Thaw lets frozen programs go on, all if none is named. One that is not frozen, or has
-// ended meanwhile, is no error.
+// Thaw lets frozen programs run, all of them if none is named. A program that is not frozen, or
+// has ended, is no error.
 func (c *Capsule) Thaw(ctx context.Context, programs ...string) error {
 	groups, err := c.groups(ctx, programs)
 	if err == nil {
@@ -100,8 +101,8 @@ func each(groups []group, f func(group) error) error {
 	return errors.Join(errs...)
 }
 
-// groups returns those of the named programs, or of all that run, as the maker reaches
-// them.
+// groups returns the cgroups of the named programs, or of all running programs, as paths of the
+// maker.
 func (c *Capsule) groups(ctx context.Context, names []string) ([]group, error) {
 	all, err := c.list(ctx)
 	if err != nil {
@@ -134,7 +135,7 @@ func (c *Capsule) groups(ctx context.Context, names []string) ([]group, error) {
 	return groups, nil
 }
 
-// reach is a folder of the capsule, from outside.
+// reach returns the path, outside, of a folder of the capsule.
 func (c *Capsule) reach(path string) group {
 	return group(fmt.Sprintf("/proc/%d/root%s", c.rec.PID, path))
 }

@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a program's cgroup, by its folder. It lies below the one that the warden is
-// in, so that Slurm's limits and accounting hold for what is in it, and is root's, so
-// that nobody else can leave it.
+// group is the folder of a program's cgroup. It lies below the warden's, so that Slurm's limits
+// and accounting apply, and belongs to root, so that no other user can leave it.
 type group string
 
 // makeGroup makes the folder name below parent.
@@ -27,8 +26,7 @@ func makeGroup(parent, name string) (group, error) {
 	if err := os.Mkdir(string(g), 0o755); err != nil {
 		return "", err
 	}
-	// A kernel before 5.14 cannot end a group as a whole; then none is better than one
-	// that promises it.
+	// Kernels before 5.14 cannot kill a group as a whole; then no group is used.
 	if _, err := os.Stat(g.file("cgroup.kill")); err != nil {
 		return "", errors.Join(err, os.Remove(string(g)))
 	}
@@ -37,8 +35,7 @@ func makeGroup(parent, name string) (group, error) {
 
 func (g group) file(name string) string { return filepath.Join(string(g), name) }
 
-// set writes to one of the group's files. It returns an error that isGone when the group
-// has been removed.
+// set writes to one of the group's files. The error isGone if the group has been removed.
 func (g group) set(file, value string) error {
 	f, err := os.OpenFile(g.file(file), os.O_WRONLY, 0)
 	if err != nil {
@@ -59,13 +56,13 @@ func (g group) add(pids ...int) error {
 	return nil
 }
 
-// kill kills what is in the group, frozen or not, and what is being born in it.
+// kill kills all processes in the group, frozen or not, also new ones.
 func (g group) kill() error { return g.set("cgroup.kill", "1") }
 
 func (g group) freeze() error { return g.set("cgroup.freeze", "1") }
 func (g group) thaw() error   { return g.set("cgroup.freeze", "0") }
 
-// frozen tells whether the group is or is going to be frozen.
+// frozen tells whether the group is frozen or about to be.
 func (g group) frozen() bool {
 	b, err := os.ReadFile(g.file("cgroup.freeze"))
 	return err == nil && strings.TrimSpace(string(b)) == "1"
@@ -87,8 +84,8 @@ func (g group) has(state byte) bool {
 	return false
 }
 
-// clear kills what is in the group, waits until it is dead, and removes the group. One
-// that is not there is no error.
+// clear kills the processes in the group, waits for their death, and removes the group. A missing
+// group is no error.
 func (g group) clear(ctx context.Context) error {
 	err := g.kill()
 	if err == nil {
@@ -103,7 +100,7 @@ func (g group) clear(ctx context.Context) error {
 	return err
 }
 
-// remove removes the group and those below it: a program of root's can make some.
+// remove removes the group and the groups below: programs of root's can make some.
 func (g group) remove() error {
 	entries, err := os.ReadDir(string(g))
 	if err != nil {
@@ -119,19 +116,19 @@ func (g group) remove() error {
 	return os.Remove(string(g))
 }
 
-// isGone tells whether err says that a group is not there any more.
+// isGone tells whether err means that a group does not exist any more.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
-// await returns when cgroup.events has the line want.
+// await returns when cgroup.events contains the line want.
 func (g group) await(ctx context.Context, want string) error {
 	fd, err := unix.Open(g.file("cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: g.file("cgroup.events"), Err: err}
 	}
 	defer unix.Close(fd)
-	// The end of ctx is an end of file, for poll to see.
+	// The end of ctx closes the pipe, which ends poll.
 	wake, sleep, err := os.Pipe()
 	if err != nil {
 		return err
@@ -141,7 +138,7 @@ func (g group) await(ctx context.Context, want string) error {
 	defer context.AfterFunc(ctx, func() { sleep.Close() })()
 	b := make([]byte, 256)
 	for {
-		// Reading it also tells the kernel which events have been seen.
+		// The read also tells the kernel which events have been seen.
 		n, err := unix.Pread(fd, b, 0)
 		if err != nil {
 			return &fs.PathError{Op: "read", Path: g.file("cgroup.events"), Err: err}

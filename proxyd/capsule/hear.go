@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// admitWarden looks at who connects. A process of the capsule has a PID here; a warden
-// has none, for it is in a PID namespace above. Nothing is read before that is known.
+// admitWarden checks a new connection. A process of the capsule has a PID here; a warden has
+// none, because it is in a PID namespace above. Nothing is read before that check.
 func (s *server) admitWarden(c *net.UnixConn) {
 	cred, err := peer(c)
 	if err != nil || cred.Pid != 0 || cred.Uid != s.owner && cred.Uid != 0 {
@@ -29,7 +29,7 @@ func (s *server) admitWarden(c *net.UnixConn) {
 	go s.listen(id, w)
 }
 
-// join returns the name of a new connection, 0 if there are too many.
+// join returns the number of a new connection, 0 if there are too many.
 func (s *server) join(w *warden) conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *server) join(w *warden) conn {
 	return s.last
 }
 
-// listen hears a warden out. What it may not say ends the connection, and so does its
-// own end; either way its program goes with it.
+// listen handles a warden's messages. An invalid message ends the connection, as does the
+// warden's end; either way its program ends.
 func (s *server) listen(id conn, w *warden) {
 	for {
 		b := make([]byte, messageSize)
@@ -69,7 +69,7 @@ func (s *server) listen(id conn, w *warden) {
 	s.carryOut(s.table.hungUp(id))
 }
 
-// refuse tells a warden why its connection is about to end.
+// refuse tells a warden why its connection is being closed.
 func (s *server) refuse(w *warden, why error) {
 	errno := syscall.EPROTO
 	errors.As(why, &errno)
@@ -102,9 +102,8 @@ func (s *server) hear(id conn, w *warden, m message, files []*os.File) error {
 	return err
 }
 
-// start registers a program. On success it closes the files, which are pidfds: the
-// steward is our child, so that its PID is its own until reap has told the table. Caller
-// holds s.mu.
+// start registers a program. On success it closes the files, which are pidfds: the steward is a
+// child of init, so its PID is not reused until reap has told the table. Caller holds s.mu.
 func (s *server) start(id conn, w *warden, m message, files []*os.File) (effects, error) {
 	pid, err := (&pidfd{files[0]}).pid()
 	if err != nil {
@@ -132,8 +131,8 @@ func (s *server) start(id conn, w *warden, m message, files []*os.File) (effects
 	return all, err
 }
 
-// restore registers a warden that waits. On success it keeps descriptors 0, 1 and 2 and
-// closes the pidfd. Caller holds s.mu.
+// restore registers a waiting warden. On success it keeps descriptors 0, 1 and 2 and closes the
+// pidfd. Caller holds s.mu.
 func (s *server) restore(id conn, w *warden, m message, files []*os.File) (effects, error) {
 	wardenPID, parent, err := s.lookAtWarden(files[3], w.uid)
 	if err != nil {
@@ -154,9 +153,8 @@ func (s *server) restore(id conn, w *warden, m message, files []*os.File) (effec
 	return all, err
 }
 
-// checkSteward returns nil if pid is a child of ours that has not been reaped and is
-// uid's, and first is its child. Caller holds server.mu, without which it could be reaped
-// right after.
+// checkSteward returns nil if pid is an unreaped child of init and belongs to uid, and first is
+// its child. Caller holds server.mu, without which the child could be reaped right after.
 func checkSteward(pid, first int, uid uint32) error {
 	for _, p := range []struct{ pid, parent int }{{pid, os.Getpid()}, {first, pid}} {
 		seen, err := statOf(p.pid)

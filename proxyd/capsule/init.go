@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstPID is above those of init's threads and of CRIU's helpers: in a restored
-// capsule these must not have the PIDs that the programs come back with.
+// firstPID is above the PIDs of init's threads and of CRIU's helpers, which must differ from the
+// PIDs of restored programs.
 const firstPID = 301
 
-// Init is the life of a capsule's first process. A main calls it when its first
-// argument is Arg, with the rest, and exits with what it returns; it does so only when
-// the capsule could not be built or the maker has died before it was.
+// Init runs a capsule's first process. A main calls it if its first argument is Arg, with the
+// remaining arguments, and exits with its result; Init returns only if the capsule could not be
+// built or the maker died before that.
 func Init([]string) int {
 	runtime.LockOSThread() // see init
 	log.SetFlags(log.LstdFlags | log.LUTC)
@@ -35,7 +35,7 @@ func Init([]string) int {
 	answers := os.NewFile(answerFD, "answers")
 	if err := begin(orders, answers, children); err != nil {
 		log.Print(err)
-		_ = json.NewEncoder(answers).Encode(answer{Error: err.Error()}) // to a maker that is dead, perhaps
+		_ = json.NewEncoder(answers).Encode(answer{Error: err.Error()}) // the maker may be dead
 		return 1
 	}
 	orders.Close()
@@ -43,10 +43,10 @@ func Init([]string) int {
 	select {} // SIGKILL ends a capsule
 }
 
-// maxLog bounds init.log: a user whose warden lies on and on is complained about.
+// maxLog bounds init.log: a user whose wardens send invalid messages causes lines.
 const maxLog = 1 << 20
 
-// limited drops what goes beyond left bytes. Package log serializes its writes.
+// limited drops output beyond left bytes. Package log serializes its writes.
 type limited struct {
 	to   *os.File
 	left int
@@ -59,8 +59,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
-// begin carries out the maker's two orders. When it returns nil, programs can be
-// started.
+// begin carries out the maker's two orders. After nil, programs can be started.
 func begin(orders, answers *os.File, children <-chan os.Signal) error {
 	in, out := json.NewDecoder(orders), json.NewEncoder(answers)
 	var first, goAhead order
@@ -85,7 +84,7 @@ func begin(orders, answers *os.File, children <-chan os.Signal) error {
 	}
 	s.serve(children)
 	if !first.Spec.Restore {
-		// Last: every thread that starts from now on takes a PID of the programs'.
+		// Last, because every later thread takes a PID from the programs' range.
 		if err := setLastPID(firstPID - 1); err != nil {
 			return err
 		}
@@ -93,8 +92,8 @@ func begin(orders, answers *os.File, children <-chan os.Signal) error {
 	return out.Encode(answer{})
 }
 
-// ignoreOthers: a job of root's could send them, and the Go runtime would end us. Those
-// that it needs itself stay.
+// ignoreOthers ignores signals that a job of root's could send and by which the Go runtime would
+// end this process, except the signals that the runtime needs.
 func ignoreOthers() {
 	for sig := syscall.Signal(1); sig < 32; sig++ {
 		switch sig {

@@ -21,42 +21,42 @@ import (
 // Arg is the hidden first argument by which a main runs Init.
 const Arg = "capsule-init"
 
-// Spec says what capsule to make.
+// Spec describes a capsule to be made.
 type Spec struct {
-	Dir      string           // the capsule's folder, absolute; made if missing. Nothing else may be kept in it
+	Dir      string           // the capsule's folder, absolute; created if missing. It must have no other contents
 	Hostname string           // as `hostname` shows it
-	Owner    uint32           // uid whose wardens init listens to, besides root's
-	Hosts    []byte           // what is seen as /etc/hosts; nil leaves the node's
-	Binds    []Bind           // in this order
-	Cgroups  string           // the node's cgroup v2 hierarchy, see CgroupRoot; "" leaves programs without cgroups of their own
-	Address  string           // of eth0 with its prefix, "10.88.1.1/32"; "" leaves eth0 to Network
-	Clocks   *Clocks          // what CLOCK_MONOTONIC and CLOCK_BOOTTIME show at first; nil: what the node's show
-	Restore  bool             // programs will be restored: leave PIDs above 300 free for them, and call LoadLastPID afterwards
-	Hold     []syscall.Signal // signals that a warden wants sent and that become an Asked event instead, until the maker sends them; or until nobody has watched for 10 s
+	Owner    uint32           // uid whose wardens init accepts, besides root's
+	Hosts    []byte           // contents of /etc/hosts; nil: the node's
+	Binds    []Bind           // applied in this order
+	Cgroups  string           // the node's cgroup v2 hierarchy, see CgroupRoot; "": programs have no cgroups of their own
+	Address  string           // of eth0 with its prefix, "10.88.1.1/32"; "": Network sets eth0 up
+	Clocks   *Clocks          // initial CLOCK_MONOTONIC and CLOCK_BOOTTIME; nil: the node's
+	Restore  bool             // programs will be restored: keep PIDs above 300 free for them; call LoadLastPID afterwards
+	Hold     []syscall.Signal // signals requested by a warden that become an Asked event, until the maker sends them or has not watched for 10 s
 
-	// Network, if set, puts eth0 into the network namespace of the process pid. It is
-	// called when the capsule stands, before anybody can run in it.
+	// Network, if set, puts eth0 into the network namespace of the process pid. It is called when
+	// the capsule is built, before any program can run in it.
 	Network func(pid int) error `json:"-"`
 }
 
 // Bind shows a file or folder of the node at a path of the capsule.
 type Bind struct {
 	Source string // on the node, symbolic links followed
-	// Target in the capsule, symbolic links followed. If the node has nothing there, the
-	// capsule alone sees what is missing; see places. Only root may be able to write to
-	// the folders on the way.
+	// Target in the capsule, symbolic links followed. If the node has nothing there, only the
+	// capsule gets the missing folders; see places. Only root may have write access to the
+	// folders on the way.
 	Target   string
 	ReadOnly bool
-	// Alone gives the capsule a folder of its own in place of the one that Target is in,
-	// with nothing but Target in it. What the node does with its own is then not seen:
-	// a bind on a file of the node ends when the node removes or replaces that file.
+	// Alone replaces the folder of Target in the capsule by a folder that contains only Target.
+	// Later changes of the node's folder are then not visible: otherwise a bind on a file ends
+	// when the node removes or replaces that file.
 	Alone bool
 }
 
-// Clocks are readings of the clocks that count from the node's start.
+// Clocks are readings of the clocks that count from the node's boot.
 type Clocks struct{ Monotonic, Boottime time.Duration }
 
-// Descriptors that init starts with, after 0, 1 and 2.
+// Descriptors of a starting init, after 0, 1 and 2.
 const (
 	orderFD   = 3 // from the maker: an order and later a second one, as JSON
 	answerFD  = 4 // to the maker: an answer to each
@@ -64,7 +64,7 @@ const (
 	procFD    = 6 // O_PATH, the maker's /proc
 )
 
-// order is the first thing that init reads; the second is an empty one: go.
+// order is the first message that init reads; the second is empty and means go.
 type order struct {
 	ID   string
 	Spec Spec
@@ -81,13 +81,13 @@ type maker struct {
 	pid     int
 	orders  *json.Encoder
 	answers *json.Decoder
-	hangUp  func()      // closes the pipes; nil before start. It may be called twice
-	keepOn  func() bool // the context no longer ends init
+	hangUp  func()      // closes the pipes; nil before start. May be called twice
+	keepOn  func() bool // detaches init from the context
 	capsule *Capsule
 }
 
-// making is how a capsule is made, top to bottom. Until the last step init ends when
-// its maker does; whatever fails, nothing is left.
+// making lists the steps that make a capsule. Until the last step init ends with its maker; after
+// any error nothing is left.
 var making = []struct {
 	name string
 	do   func(*maker, context.Context) error
@@ -100,11 +100,11 @@ var making = []struct {
 	{"go", (*maker).letGo},
 }
 
-// Make makes a capsule and returns when programs can be started in it. It needs root
-// and CAP_SYS_ADMIN. The capsule goes on when the process that made it ends: Adopt finds
-// it again. Under systemd that takes KillMode=process, for init is in the maker's cgroup.
+// Make makes a capsule and returns when programs can be started in it. It needs root and
+// CAP_SYS_ADMIN. The capsule outlives the process that made it: Adopt finds it again. Under
+// systemd that requires KillMode=process, because init is in the maker's cgroup.
 //
-// The error wraps ErrExists if there is one in s.Dir already.
+// The error wraps ErrExists if s.Dir has a capsule already.
 func Make(ctx context.Context, s Spec) (*Capsule, error) {
 	m := &maker{spec: s}
 	for _, step := range making {
@@ -133,7 +133,7 @@ func (m *maker) prepare(context.Context) error {
 		if err := os.WriteFile(path, m.spec.Hosts, 0o644); err != nil {
 			return err
 		}
-		if err := os.Chmod(path, 0o644); err != nil { // whatever the umask
+		if err := os.Chmod(path, 0o644); err != nil { // independent of the umask
 			return err
 		}
 	}
@@ -158,8 +158,8 @@ func (m *maker) start(ctx context.Context) error {
 	}
 	defer answerW.Close()
 	m.orders, m.answers = json.NewEncoder(orderW), json.NewDecoder(answerR)
-	// Closed with the context, so that a step that waits for init does not hang; init
-	// then ends, for it sees the end of its orders.
+	// Closed with the context, so that a step that waits for init does not hang; init sees the
+	// end of its orders and exits.
 	m.hangUp = func() {
 		orderW.Close()
 		answerR.Close()
@@ -231,7 +231,7 @@ func (m *maker) letGo(ctx context.Context) error {
 	return nil
 }
 
-// order gives init an order and waits for its answer.
+// order sends init an order and waits for the answer.
 func (m *maker) order(ctx context.Context, o order) error {
 	var got answer
 	err := m.orders.Encode(o)
@@ -249,7 +249,7 @@ func (m *maker) order(ctx context.Context, o order) error {
 	return nil
 }
 
-// undo leaves nothing of a capsule that could not be made.
+// undo removes a capsule that could not be made.
 func (m *maker) undo() error {
 	if m.hangUp != nil {
 		m.keepOn()

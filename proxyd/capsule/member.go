@@ -15,14 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookAtWarden returns the PID that a warden has in the maker's PID namespace, and the
-// cgroup that it is in. The pidfd is what the warden says it is. It must be a process of
-// the same user that has joined this capsule's mounts from outside of its PID namespace:
-// a user who lies can only name another warden of his own in the same capsule, whose
-// cgroup is his job's too.
+// lookAtWarden returns a warden's PID in the maker's PID namespace, and the warden's cgroup. said
+// is a pidfd sent by the warden. It must name a process of the same user that has joined this
+// capsule's mounts from outside of its PID namespace: a lying user can only name another of the
+// user's own wardens in the same capsule, whose cgroup also belongs to the job.
 func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string, err error) {
 	fd := &pidfd{said}
-	// The fdinfo of our own descriptor counts PIDs as the /proc does in which it is read.
+	// The fdinfo of this process's own descriptor has PIDs as the /proc in which it is read.
 	if err := fd.with(func(n int) error {
 		b, err := s.readProc(fmt.Sprintf("self/fdinfo/%d", n))
 		if err == nil {
@@ -61,7 +60,7 @@ func (s *server) lookAtWarden(said *os.File, uid uint32) (pid int, cgroup string
 			log.Printf("cgroup of warden %d: %v", pid, err) // the program then has none
 		}
 	}
-	if !fd.alive() { // and what was read may be another's
+	if !fd.alive() { // what was read may belong to another process
 		return 0, "", fmt.Errorf("warden %d: %w", pid, syscall.ESRCH)
 	}
 	return pid, cgroup, nil
@@ -75,7 +74,7 @@ func (s *server) readProc(path string) ([]byte, error) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	b := make([]byte, 16<<10) // a kernel's file is given out as it is asked for
+	b := make([]byte, 16<<10) // the kernel generates the file as it is read
 	n, err := f.Read(b)
 	return b[:n], err
 }
@@ -89,10 +88,10 @@ func (s *server) linkInProc(path string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// makeGroup makes the cgroup of a program below that of its warden, with pids in it, and
-// returns its folder. Without one a program runs as well, only it cannot be frozen; so a
-// failure is complained about, and "" returned. Caller holds s.mu, for milliseconds: the
-// kernel waits for every processor when it moves the first process after a while.
+// makeGroup creates the cgroup of a program below that of its warden, with pids in it, and
+// returns its folder. A program also runs without a cgroup, but cannot be frozen; so an error is
+// logged, and "" returned. Caller holds s.mu, for milliseconds: the kernel waits for every
+// processor when the first process after a while is moved.
 func (s *server) makeGroup(parent, name string, pids ...int) string {
 	if s.cgroups == "" || parent == "" {
 		return ""
@@ -110,8 +109,7 @@ func (s *server) makeGroup(parent, name string, pids ...int) string {
 	return string(g)
 }
 
-// checkGroup returns nil if a process is in p's cgroup. Caller holds s.mu, as with
-// checkSteward.
+// checkGroup returns nil if a process is in p's cgroup. Caller holds s.mu, as for checkSteward.
 func (s *server) checkGroup(p Program, pid int) error {
 	if p.Cgroup == "" {
 		return nil
@@ -130,7 +128,7 @@ func (s *server) checkGroup(p Program, pid int) error {
 	return nil
 }
 
-// stdioOf returns what three descriptors are, of the process whose folder fd is.
+// stdioOf returns the links of three descriptors of a process, by its fd folder.
 func stdioOf(folder string, fds ...int) [3]string {
 	var links [3]string
 	for i, fd := range fds[:len(links)] {
@@ -139,8 +137,8 @@ func stdioOf(folder string, fds ...int) [3]string {
 	return links
 }
 
-// uidIn returns the real user in a /proc/PID/status. The owner of /proc/PID is another
-// one when the process cannot be dumped.
+// uidIn returns the real user in a /proc/PID/status. The owner of /proc/PID differs if the
+// process is not dumpable.
 func uidIn(status []byte) (uint32, error) {
 	for line := range strings.Lines(string(status)) {
 		if words := strings.Fields(line); len(words) > 1 && words[0] == "Uid:" {

@@ -53,7 +53,7 @@ var errMessage = errors.New("not a warden's message")
 // message is one packet in either direction.
 type message struct {
 	kind  uint32
-	value int32  // kindSignal: its number; kindStatus: the status; kindRefused: errno; else 0
+	value int32  // kindSignal: the signal's number; kindStatus: the status; kindRefused: errno; else 0
 	first int32  // kindStart: PID of the program itself; else 0
 	name  string // kindStart, kindRestore
 }
@@ -92,7 +92,7 @@ func decode(b []byte) (message, error) {
 	return m, nil
 }
 
-// wrong says what a warden may not say, or "".
+// wrong returns what makes a warden's message invalid, or "".
 func (m message) wrong() string {
 	switch m.kind {
 	case kindStart, kindRestore:
@@ -114,7 +114,7 @@ func (m message) wrong() string {
 
 const maxSignal = 64
 
-// validName tells whether a program may be called so: 1 to 47 of [A-Za-z0-9._+-].
+// validName tells whether a text is a valid name of a program: 1 to 47 of [A-Za-z0-9._+-].
 func validName(s string) bool {
 	if s == "" || len(s) >= nameSize {
 		return false

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// admitMaker looks at who connects to the control socket.
+// admitMaker checks a new connection to the control socket.
 func (s *server) admitMaker(c *net.UnixConn) {
 	cred, err := peer(c)
 	if err != nil || cred.Pid != 0 || cred.Uid != 0 {
@@ -20,7 +20,7 @@ func (s *server) admitMaker(c *net.UnixConn) {
 		return
 	}
 	if err := makeRoom(c); err != nil {
-		log.Print("send buffer: ", err) // then a watcher is cut off a little earlier
+		log.Print("send buffer: ", err) // then a watcher is disconnected a little earlier
 	}
 	go s.answer(c)
 }
@@ -59,7 +59,7 @@ func (s *server) answer(c *net.UnixConn) {
 	closeAll(fds)
 }
 
-// reply sends what init answers. Caller may hold s.mu.
+// reply sends a reply. Caller may hold s.mu.
 func (s *server) reply(c *net.UnixConn, r reply, files []*os.File) {
 	b, err := json.Marshal(r)
 	if err == nil {
@@ -80,7 +80,7 @@ func (s *server) watch(c *net.UnixConn) {
 		s.watchers[c] = true
 	}
 	s.mu.Unlock()
-	_, files, _ := receive(c, make([]byte, 1)) // returns at its end; a watcher says nothing
+	_, files, _ := receive(c, make([]byte, 1)) // returns at the watcher's end; a watcher sends nothing
 	closeAll(files)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *server) watch(c *net.UnixConn) {
 	s.awaitMaker()
 }
 
-// tellPresent tells a new watcher of the programs that are there, in as many packets as
-// it takes; there is always a first one. Caller holds s.mu.
+// tellPresent sends a new watcher the existing programs, in as many packets as needed, at least
+// one. Caller holds s.mu.
 func (s *server) tellPresent(c *net.UnixConn) error {
 	all := s.table.present()
 	for {
@@ -105,7 +105,7 @@ func (s *server) tellPresent(c *net.UnixConn) error {
 	}
 }
 
-// obey does what the maker asks for. The files are the caller's. Caller holds s.mu.
+// obey carries out a request of the maker. The caller closes the files. Caller holds s.mu.
 func (s *server) obey(ask request) (got reply, files []*os.File, err error) {
 	var all effects
 	switch ask.Op {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidfd is a process that cannot be mistaken for another.
+// pidfd is a process, by descriptor, so that a reused PID cannot be mistaken for it.
 type pidfd struct{ f *os.File }
 
 // openPidfd returns an error wrapping ESRCH if there is no such process.
@@ -71,8 +71,8 @@ func (p *pidfd) wait(ctx context.Context) error {
 	return err
 }
 
-// pid returns the process's PID as the /proc of this mount namespace counts; an error
-// wrapping ESRCH if it has none there.
+// pid returns the process's PID in the /proc of this mount namespace; an error wrapping ESRCH if
+// it has none there.
 func (p *pidfd) pid() (int, error) {
 	pid := 0
 	err := p.with(func(fd int) error {
@@ -103,7 +103,7 @@ func pidIn(fdinfo []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if pid <= 0 { // 0: of a namespace that is not below ours; -1: reaped
+		if pid <= 0 { // 0: of a namespace that is not below this one; -1: reaped
 			return 0, syscall.ESRCH
 		}
 		return pid, nil

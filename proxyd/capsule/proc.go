@@ -19,13 +19,13 @@ import (
 type process struct {
 	pid, parent, session int
 	state                byte
-	start                uint64 // ticks since boot: with the PID, an identity
+	start                uint64 // ticks since boot: identifies the process together with the PID
 }
 
 var errStat = errors.New("not a stat line")
 
-// parseStat reads /proc/PID/stat. The command name may hold anything, parentheses and
-// line feeds too; what follows its last parenthesis is the kernel's.
+// parseStat parses /proc/PID/stat. The command name may contain anything, also parentheses and
+// line feeds; the text after its last parenthesis is the kernel's.
 func parseStat(b []byte) (process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
@@ -55,8 +55,8 @@ func (p process) stillThere() bool {
 
 func (p process) ended() bool { return p.state == 'Z' || p.state == 'X' }
 
-// statOf returns what /proc tells of a process; an error wrapping ESRCH or
-// os.ErrNotExist if there is none.
+// statOf returns the stat of a process; an error wrapping ESRCH or os.ErrNotExist if there is
+// none.
 func statOf(pid int) (process, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -86,7 +86,7 @@ func everyone() ([]process, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := statOf(pid); err == nil { // else it has just ended
+		if p, err := statOf(pid); err == nil { // else the process has just ended
 			all = append(all, p)
 		}
 	}
@@ -102,8 +102,7 @@ func readNames(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// below returns those of all which descend from one that isRoot, and have not ended.
-// Roots are not among them.
+// below returns the live descendants of all processes for which isRoot is true, without these.
 func below(all []process, isRoot func(process) bool) []process {
 	children := map[int][]process{}
 	var queue []int
@@ -135,8 +134,8 @@ func below(all []process, isRoot func(process) bool) []process {
 	return found
 }
 
-// signalProcess sends sig to p if that is still the process that was seen. It returns a
-// pidfd of it, nil if it has ended.
+// signalProcess sends sig to p if that is still the process that was seen. It returns a pidfd of
+// it, nil if it has ended.
 func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	fd, err := openPidfd(p.pid)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -145,7 +144,7 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the pidfd holds cannot change; what it holds must be what was seen.
+	// The pidfd is fixed; it must be the process that was seen.
 	if !p.stillThere() {
 		fd.close()
 		return nil, nil
@@ -157,8 +156,8 @@ func signalProcess(p process, sig unix.Signal) (*pidfd, error) {
 	return fd, nil
 }
 
-// signalProgram sends sig to everything below the steward. What is born meanwhile may
-// miss it, as when Slurm goes through its own list.
+// signalProgram sends sig to everything below the steward. Processes that start meanwhile may
+// miss it, as with Slurm's own signals.
 func signalProgram(steward int, sig unix.Signal) error {
 	all, err := everyone()
 	if err != nil {
@@ -175,13 +174,12 @@ func signalProgram(steward int, sig unix.Signal) error {
 	return errors.Join(errs...)
 }
 
-// killProgram kills a program: what is in its cgroup. Without one, everything below its
-// steward, which gathers the orphans meanwhile, until nothing is left; then the steward.
-// Where there is no steward either, the session of the program's first process and what
-// is below it.
+// killProgram kills a program: the processes in its cgroup. Without a cgroup: everything below
+// its steward, which adopts orphans meanwhile, until nothing is left; then the steward. Without a
+// steward: the session of the program's first process and its descendants.
 //
-// A killed process cannot fork any more, so each round leaves fewer. The wait between
-// rounds is for the deaths of the one before.
+// A killed process cannot fork any more, so each round leaves fewer. Between rounds it waits for
+// the deaths of the previous round.
 func killProgram(k kill) error {
 	if k.cgroup != "" {
 		if err := group(k.cgroup).kill(); !isGone(err) {

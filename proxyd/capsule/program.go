@@ -9,40 +9,40 @@ import (
 	"syscall"
 )
 
-// Program is one program of a capsule, as it was when asked.
+// Program describes a program of a capsule at the time of the call.
 type Program struct {
-	Name      string             // given by its warden, unique in the capsule
-	PID       int                // of its steward, in the capsule: the root of what CRIU dumps
-	First     int                // of the program itself, in the capsule; also its session
-	HostPID   int                // of its steward, in the caller's PID namespace; 0 if it has ended. Only of Programs
-	UID       uint32             // its warden's
-	Warden    bool               // its warden is there
+	Name      string             // given by the warden, unique in the capsule
+	PID       int                // of the steward, in the capsule: the root of what CRIU dumps
+	First     int                // of the program's first process, in the capsule; also its session
+	HostPID   int                // of the steward, in the caller's PID namespace; 0 if it has ended. Set by Programs only
+	UID       uint32             // of the warden
+	Warden    bool               // the warden is there
 	WardenPID int                // in the PID namespace of the capsule's maker; 0 if the warden is gone
 	Waiting   bool               // to be restored: there is a warden and nothing else; PID and First are 0
-	Captured  bool               // marked: neither its end nor its warden's has consequences
-	Ended     bool               // only of a captured one; others are gone when they have ended
+	Captured  bool               // marked: its end, and its warden's, have no consequences
+	Ended     bool               // only of a captured program; other programs are forgotten at their end
 	Status    syscall.WaitStatus // how it ended
-	Frozen    bool               // by Freeze, or about to be. Only of Programs
-	Cgroup    string             // the folder of its cgroup, in the capsule as on the node; "" if it has none
+	Frozen    bool               // by Freeze, or about to be. Set by Programs only
+	Cgroup    string             // folder of the cgroup, the same in the capsule and on the node; "" if there is none
 
-	// Stdio is what its descriptors 0, 1 and 2 were when it began, as the links in
-	// /proc/PID/fd tell: "pipe:[123]", a path, or "" for one that was closed. Of one that
-	// waits or was restored: the warden's own.
+	// Stdio are the links of descriptors 0, 1 and 2 at the program's start, as in /proc/PID/fd:
+	// "pipe:[123]", a path, or "" for a closed one. For a waiting or restored program: those of
+	// the warden.
 	Stdio [3]string
 }
 
-// Kind says what an Event is about.
+// Kind is the kind of an Event.
 type Kind string
 
-// The kinds of events.
+// Kinds of events.
 const (
-	Present  Kind = "present"  // is there; for each program when Watch begins
+	Present  Kind = "present"  // exists; for each program when Watch begins
 	Started  Kind = "started"  // was started, or restored
-	Waiting  Kind = "waiting"  // a warden waits for a program of this name to be restored; its Cgroup is there
-	Left     Kind = "left"     // its warden is gone; if the program is not captured, it is being killed. Of one that waited: and so is its cgroup
+	Waiting  Kind = "waiting"  // a warden waits for the restore of a program of this name; its Cgroup exists
+	Left     Kind = "left"     // the warden is gone; unless the program is captured, it is being killed. For a waiting program, also the cgroup is gone
 	Captured Kind = "captured" // a captured program has ended, and its cgroup is gone
-	Ended    Kind = "ended"    // has ended, its cgroup is gone, and Status was told to its warden if there was one
-	Asked    Kind = "asked"    // its warden asks for a Signal which init holds back (Spec.Hold)
+	Ended    Kind = "ended"    // has ended, its cgroup is gone, and Status was sent to its warden if there was one
+	Asked    Kind = "asked"    // the warden requested a Signal which init withholds (Spec.Hold)
 )
 
 // Event is a change of one program.
@@ -52,7 +52,7 @@ type Event struct {
 	Signal  syscall.Signal // Asked only
 }
 
-// RefusedError is why init does not do what it was asked for.
+// RefusedError says why init refuses a request.
 type RefusedError struct {
 	Program string
 	Errno   syscall.Errno

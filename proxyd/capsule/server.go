@@ -17,16 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPeers bounds the connections of wardens, those that have not said anything yet
-// included.
+// maxPeers bounds the connections of wardens, including silent ones.
 const maxPeers = 2 * maxPrograms
 
-// server is init once the capsule is built. id, owner and the listeners do not change.
+// server is init after the capsule is built. id, owner and the listeners do not change.
 type server struct {
 	id      string
 	owner   uint32
 	cgroups string   // see Spec.Cgroups
-	proc    *os.File // the /proc of the maker, in which wardens have PIDs
+	proc    *os.File // /proc of the maker, in which wardens have PIDs
 	control *net.UnixListener
 	wardens *net.UnixListener
 
@@ -35,17 +34,17 @@ type server struct {
 	last     conn // newest connection
 	peers    map[conn]*warden
 	watchers map[*net.UnixConn]bool
-	alone    *time.Timer // runs while a decision is owed and nobody watches
+	alone    *time.Timer // runs while a decision is pending and there is no watcher
 }
 
 // warden is a warden's connection.
 type warden struct {
 	c     *net.UnixConn
 	uid   uint32
-	stdio []*os.File // of one that waits for a restore
+	stdio []*os.File // of a warden that waits for a restore
 }
 
-// serve starts what init does from now on.
+// serve starts init's goroutines.
 func (s *server) serve(children <-chan os.Signal) {
 	go s.acceptAll(s.wardens, s.admitWarden)
 	go s.acceptAll(s.control, s.admitMaker)
@@ -56,8 +55,8 @@ func (s *server) serve(children <-chan os.Signal) {
 	}()
 }
 
-// acceptAll admits or drops each connection. One descriptor is kept in reserve: without
-// one left, who knocks could not even be turned away, and would be heard for ever.
+// acceptAll admits or drops each connection. One descriptor is kept in reserve: without a free
+// descriptor a connection could not even be dropped, and accept would return at once for ever.
 func (s *server) acceptAll(l *net.UnixListener, admit func(*net.UnixConn)) {
 	reserve, err := os.Open(os.DevNull)
 	for err == nil {
@@ -76,7 +75,7 @@ func (s *server) acceptAll(l *net.UnixListener, admit func(*net.UnixConn)) {
 			reserve, err = os.Open(os.DevNull)
 		}
 	}
-	log.Fatal("accept: ", err) // an init that hears nobody is worse than none
+	log.Fatal("accept: ", err) // an init that accepts no connections is worse than none
 }
 
 // reap collects every child that has ended, under the lock: see server.mu.
@@ -96,7 +95,7 @@ func (s *server) reap() {
 	}
 }
 
-// carryOut does what the table wants. Nothing here waits. Caller holds s.mu.
+// carryOut carries out the table's effects. Nothing here waits. Caller holds s.mu.
 func (s *server) carryOut(all effects) {
 	for _, e := range all {
 		switch e := e.(type) {
@@ -114,8 +113,7 @@ func (s *server) carryOut(all effects) {
 	}
 }
 
-// sweep removes a program's cgroup. If that fails the program's warden must be told all
-// the same.
+// sweep removes a program's cgroup. Also after an error the program's warden must be told.
 func (s *server) sweep(e sweep) {
 	complain("cgroup of "+e.name, func() error { return group(e.cgroup).clear(context.Background()) })
 	s.mu.Lock()
@@ -129,8 +127,8 @@ func complain(what string, do func() error) {
 	}
 }
 
-// say sends a message to a warden. One that does not take it is cut off: it could have
-// room for all that is ever said to it. Caller holds s.mu.
+// say sends a message to a warden. It closes the connection of a warden that does not read: the
+// socket has space for all messages of a connection. Caller holds s.mu.
 func (s *server) say(e say) {
 	w := s.peers[e.to]
 	if w == nil {
@@ -148,16 +146,15 @@ func (s *server) say(e say) {
 		fds = append(fds, fd)
 	}
 	if err := sendNow(w.c, e.what.encode(), fds...); err != nil {
-		w.c.Close() // its reader tells the table
+		w.c.Close() // its reader informs the table
 	}
 }
 
-// makerWithin is how long a signal is held back while nobody watches: a daemon that was
+// makerWithin bounds the time for which a signal is withheld without a watcher: a daemon that was
 // killed, or is being upgraded, is back by then. Slurm itself waits longer before SIGKILL.
 const makerWithin = 10 * time.Second
 
-// awaitMaker gives a maker that is away some time to come back and decide. Caller holds
-// s.mu.
+// awaitMaker gives an absent maker some time to come back and decide. Caller holds s.mu.
 func (s *server) awaitMaker() {
 	if s.alone != nil || len(s.watchers) > 0 || !s.table.undecided() {
 		return
@@ -172,7 +169,7 @@ func (s *server) awaitMaker() {
 	})
 }
 
-// tell sends an event to all who watch. Caller holds s.mu.
+// tell sends an event to all watchers. Caller holds s.mu.
 func (s *server) tell(e Event) {
 	if len(s.watchers) == 0 {
 		return

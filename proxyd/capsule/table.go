@@ -10,21 +10,21 @@ import (
 	"syscall"
 )
 
-// conn names a warden's connection; 0 is none.
+// conn numbers a warden's connection; 0 is none.
 type conn uint64
 
-// What the table wants done, in order.
+// Effects that the table requests, in order.
 type (
 	say struct { // to a warden
 		to   conn
 		what message
-		with int // PID of which a pidfd goes along, or 0
+		with int // PID whose pidfd is sent along, or 0
 	}
 	kill struct { // a program, by its cgroup if it has one; pid is 0 when its steward has ended
 		pid, first int
 		cgroup     string
 	}
-	sweep struct{ name, cgroup string } // kill what is left in it and remove it; then swept is to be called
+	sweep struct{ name, cgroup string } // kill what is left in the cgroup and remove it; then call swept
 	send  struct {                      // all processes of a program
 		pid int
 		sig syscall.Signal
@@ -33,10 +33,10 @@ type (
 	effects []any
 )
 
-// maxPrograms is far above the tasks of any node, and what fits into one packet.
+// maxPrograms is far above the tasks of any node, and fits into one packet.
 const maxPrograms = 512
 
-// maxEnded bounds what is remembered of programs that have ended.
+// maxEnded bounds the remembered ends of programs.
 const maxEnded = 4096
 
 // entry is a program with its warden's connection.
@@ -44,12 +44,12 @@ type entry struct {
 	Program
 	warden conn
 	life   stage
-	asked  syscall.Signal // held back, and the maker has not decided yet; 0: none
+	asked  syscall.Signal // withheld until the maker decides; 0: none
 }
 
-// stage is how far an entry is on its way out. One that has a cgroup is not forgotten,
-// nor is its warden told anything, before that is gone: else Slurm's own cleaning up,
-// which begins with the warden's end, would find it.
+// stage is how far an entry's end has come. A program with a cgroup is not forgotten, and its
+// warden is told nothing, before the cgroup is gone: otherwise Slurm's own cleaning up, which
+// begins at the warden's end, would find the cgroup.
 type stage int
 
 const (
@@ -58,9 +58,8 @@ const (
 	swept
 )
 
-// table knows the programs of a capsule and decides what becomes of them. It does
-// nothing itself: each method returns effects for the caller to carry out. It is not
-// safe for concurrent use.
+// table knows the programs of a capsule and decides about them. It acts only through the effects
+// that its methods return for the caller to carry out. It is not safe for concurrent use.
 type table struct {
 	hold   []syscall.Signal
 	byName map[string]*entry
@@ -72,8 +71,8 @@ func newTable(hold []syscall.Signal) *table {
 	return &table{hold: hold, byName: map[string]*entry{}, ended: map[string]syscall.WaitStatus{}}
 }
 
-// admit says why a warden may not have a program of that name whose steward is pid, or
-// nil. pid is 0 for one that is to be restored.
+// admit returns why a warden may not have a program of that name whose steward is pid, or nil.
+// pid is 0 for a program that is to be restored.
 func (t *table) admit(c conn, name string, pid int) error {
 	refuse := func(errno syscall.Errno, reason string) error { return &RefusedError{name, errno, reason} }
 	switch {
@@ -89,8 +88,8 @@ func (t *table) admit(c conn, name string, pid int) error {
 	return nil
 }
 
-// start registers a program that c has announced and that waits to be let go. The
-// caller has made sure that p.PID is a child of init which has not been reaped.
+// start registers a program that c has announced and that waits to run. The caller has checked
+// that p.PID is an unreaped child of init.
 func (t *table) start(c conn, p Program) (effects, error) {
 	if err := t.admit(c, p.Name, p.PID); err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func (t *table) start(c conn, p Program) (effects, error) {
 	return effects{say{c, message{kind: kindGo}, 0}, tell{e.event(Started)}}, nil
 }
 
-// restore registers the warden of a program that somebody restores.
+// restore registers the warden of a program that is to be restored.
 func (t *table) restore(c conn, p Program) (effects, error) {
 	if err := t.admit(c, p.Name, 0); err != nil {
 		return nil, err
@@ -114,7 +113,7 @@ func (t *table) restore(c conn, p Program) (effects, error) {
 	return effects{tell{e.event(Waiting)}}, nil
 }
 
-// awaited returns the program of that name which is to be restored.
+// awaited returns the program of that name that is to be restored.
 func (t *table) awaited(name string) (*entry, error) {
 	if e := t.byName[name]; e != nil && e.Waiting && e.life == staying {
 		return e, nil
@@ -122,8 +121,8 @@ func (t *table) awaited(name string) (*entry, error) {
 	return nil, &RefusedError{name, syscall.ENOENT, "no warden waits for it"}
 }
 
-// restored joins a program that was restored to the warden that waits for it. Of pid
-// the same holds as in start.
+// restored joins a restored program to its waiting warden. The caller has checked pid as for
+// start.
 func (t *table) restored(name string, pid, first int) (effects, error) {
 	e, err := t.awaited(name)
 	if err != nil {
@@ -136,7 +135,7 @@ func (t *table) restored(name string, pid, first int) (effects, error) {
 	return effects{say{e.warden, message{kind: kindGo}, pid}, tell{e.event(Started)}}, nil
 }
 
-// reaped learns of every child of init that has ended.
+// reaped is called for every child of init that has ended.
 func (t *table) reaped(pid int, status syscall.WaitStatus) effects {
 	e := t.withPID(pid)
 	if e == nil {
@@ -146,8 +145,7 @@ func (t *table) reaped(pid int, status syscall.WaitStatus) effects {
 	return t.leave(e)
 }
 
-// leave begins the end of a program whose steward has ended, or that will not be
-// restored.
+// leave begins the end of a program whose steward has ended, or that will not be restored.
 func (t *table) leave(e *entry) effects {
 	if e.Cgroup != "" {
 		e.life = sweeping
@@ -156,7 +154,7 @@ func (t *table) leave(e *entry) effects {
 	return t.settle(e)
 }
 
-// swept learns that the cgroup of a program is gone.
+// swept is called when the cgroup of a program is gone.
 func (t *table) swept(name string) effects {
 	e := t.byName[name]
 	if e == nil || e.life != sweeping {
@@ -166,10 +164,10 @@ func (t *table) swept(name string) effects {
 	return t.settle(e)
 }
 
-// settle decides what follows from a program's end.
+// settle decides what follows a program's end.
 func (t *table) settle(e *entry) effects {
 	switch {
-	case e.Waiting: // its warden gave up
+	case e.Waiting: // the warden gave up
 		delete(t.byName, e.Name)
 		return effects{tell{e.event(Left)}}
 	case !e.Captured:
@@ -192,13 +190,13 @@ func (t *table) finish(e *entry) effects {
 	if !e.Captured {
 		t.remember(e.Name, e.Status)
 		if e.life != swept {
-			out = append(out, kill{0, e.First, ""}) // if its steward was killed, the rest is not
+			out = append(out, kill{0, e.First, ""}) // if the steward was killed, the rest of the program still runs
 		}
 	}
 	return append(out, tell{e.event(Ended)})
 }
 
-// remember keeps how a program ended; of too many, the newest.
+// remember keeps a program's exit status, of the newest maxEnded programs.
 func (t *table) remember(name string, status syscall.WaitStatus) {
 	t.forget(name)
 	if len(t.order) >= maxEnded {
@@ -208,8 +206,7 @@ func (t *table) remember(name string, status syscall.WaitStatus) {
 	t.order = append(t.order, name)
 }
 
-// endedAfter returns endings in the order of their names, those after last that fit
-// into a packet.
+// endedAfter returns endings in the order of names: those after last that fit into a packet.
 func (t *table) endedAfter(last string) (some []ending, more bool) {
 	for name, status := range t.ended {
 		if name > last {
@@ -221,7 +218,7 @@ func (t *table) endedAfter(last string) (some []ending, more bool) {
 	return some[:n], n < len(some)
 }
 
-// forget drops how a program ended, if it is known.
+// forget drops a program's exit status, if known.
 func (t *table) forget(name string) {
 	if _, ok := t.ended[name]; !ok {
 		return
@@ -231,8 +228,8 @@ func (t *table) forget(name string) {
 	t.order = slices.Delete(t.order, i, i+1)
 }
 
-// hungUp learns that a warden's connection has closed. Of one whose program has
-// ended there is nothing to do.
+// hungUp is called when a warden's connection has closed. Nothing follows if its program has
+// ended.
 func (t *table) hungUp(c conn) effects {
 	e := t.of(c)
 	if e == nil {
@@ -249,8 +246,8 @@ func (t *table) hungUp(c conn) effects {
 	return out
 }
 
-// wanted learns that a warden wants a signal sent. heard says whether a maker would
-// hear of it: what is held back with nobody to decide is not held back.
+// wanted is called when a warden requests a signal. heard tells whether a maker would get the
+// event: without a maker to decide, the signal is not withheld.
 func (t *table) wanted(c conn, sig syscall.Signal) effects {
 	e := t.of(c)
 	if e == nil || e.Ended || e.Waiting {
@@ -263,7 +260,7 @@ func (t *table) wanted(c conn, sig syscall.Signal) effects {
 	return effects{send{e.PID, sig}}
 }
 
-// undecided says whether the maker owes a decision about a signal.
+// undecided tells whether the maker's decision about a signal is pending.
 func (t *table) undecided() bool {
 	for _, e := range t.byName {
 		if e.asked != 0 {
@@ -273,7 +270,7 @@ func (t *table) undecided() bool {
 	return false
 }
 
-// decide sends what is held back: there is no maker who would decide.
+// decide sends withheld signals, because there is no maker to decide.
 func (t *table) decide() effects {
 	var all effects
 	for _, e := range t.byName {
@@ -285,9 +282,8 @@ func (t *table) decide() effects {
 	return all
 }
 
-// mark makes a program captured, or takes that back. Taken back, everything that was
-// withheld happens: the status of one that has ended is told, one without a warden is
-// killed.
+// mark marks a program as captured, or unmarks it. Unmarking carries out what was withheld: the
+// status of an ended program is sent, a program without a warden is killed.
 func (t *table) mark(name string, captured bool) (effects, error) {
 	e, err := t.find(name)
 	if err != nil {
@@ -295,7 +291,7 @@ func (t *table) mark(name string, captured bool) (effects, error) {
 	}
 	e.Captured = captured
 	switch {
-	case captured || e.life == sweeping: // then it is settled later
+	case captured || e.life == sweeping: // settled later
 		return nil, nil
 	case e.Ended:
 		return t.finish(e), nil
@@ -318,7 +314,7 @@ func (t *table) release(name string, status syscall.WaitStatus) (effects, error)
 	return t.finish(e), nil
 }
 
-// force kills a program on the maker's word, or sends it a signal.
+// force kills a program by the maker's order, or sends a signal to it.
 func (t *table) force(name string, sig syscall.Signal) (effects, error) {
 	e, err := t.find(name)
 	switch {
@@ -335,14 +331,14 @@ func (t *table) force(name string, sig syscall.Signal) (effects, error) {
 	return effects{send{e.PID, sig}}, nil
 }
 
-// programs returns all, ordered by name.
+// programs returns all programs, ordered by name.
 func (t *table) programs() []Program {
 	all := make([]Program, 0, len(t.byName))
 	for _, e := range t.byName {
 		p := e.Program
 		switch {
 		case e.life == sweeping && e.Captured:
-			p.Ended = false // it can not be released yet
+			p.Ended = false // the program cannot be released yet
 		case e.life == sweeping:
 			continue
 		}
@@ -352,7 +348,7 @@ func (t *table) programs() []Program {
 	return all
 }
 
-// present returns the events with which a new watcher begins.
+// present returns the first events for a new watcher.
 func (t *table) present() []Event {
 	var all []Event
 	for _, p := range t.programs() {
@@ -368,7 +364,7 @@ func (t *table) present() []Event {
 	return all
 }
 
-// find returns a program that runs, or that was captured.
+// find returns a program that runs or was captured.
 func (t *table) find(name string) (*entry, error) {
 	e := t.byName[name]
 	switch {
@@ -398,7 +394,7 @@ func (t *table) withPID(pid int) *entry {
 	return nil
 }
 
-// ask is the event that tells of a signal which is held back.
+// ask returns the event for a withheld signal.
 func (e *entry) ask() Event {
 	ev := e.event(Asked)
 	ev.Signal = e.asked
