@@ -5,6 +5,7 @@ package ptx
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -39,7 +40,8 @@ type Config struct {
 	// StackSize is the local memory of a thread of kernels with recursion, indirect calls
 	// or alloca, 0: DefaultStackSize.
 	StackSize uint32
-	// Env is %envreg0 to %envreg31.
+	// Env is %envreg0 to %envreg31. In a cooperative launch 1 and 2 hold the address of the
+	// grid's workspace, unless they are set.
 	Env [32]uint32
 	// GridID is %gridid.
 	GridID uint64
@@ -92,7 +94,7 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		if n := cfg.Grid.Count(); n > maxBlockBytes/r.blockBytes() {
 			return &LaunchError{Kernel: k.Name, Reason: CooperativeTooLarge, Msg: fmt.Sprintf("%d blocks at once need more than %d bytes", n, uint64(maxBlockBytes))}
 		}
-		return r.together()
+		return r.inWorkspace(r.together)
 	}
 	workers := cfg.Workers
 	if workers <= 0 {
@@ -105,6 +107,31 @@ func (k *Kernel) Launch(ctx context.Context, cfg Config) error {
 		workers = int(n)
 	}
 	return r.spread(workers)
+}
+
+// What grid.sync() of CUDA's cooperative groups counts arrivals in: the driver gives each
+// cooperative launch the address of 8 bytes, the first 4 of which are their size, by %envreg1
+// (the upper half) and %envreg2.
+const (
+	gridWorkspaces = 4 << 32 // addresses of workspaces, of which a launch takes the first free one
+	gridWorkspace  = 256     // bytes
+)
+
+// inWorkspace runs a launch with a workspace of its own.
+func (r *launch) inWorkspace(run func() error) error {
+	if r.cfg.Env[1] != 0 || r.cfg.Env[2] != 0 {
+		return run()
+	}
+	room := make([]byte, 2*gridWorkspace)
+	room[0] = 8
+	at := uint64(gridWorkspaces)
+	for r.memory.Map(at, room[:gridWorkspace], false) != nil {
+		if at += gridWorkspace; at >= gridWorkspaces+1<<32 {
+			return &LaunchError{Kernel: r.kernel.Name, Reason: OutOfResources, Msg: "no address is free for the grid's workspace"}
+		}
+	}
+	r.cfg.Env[1], r.cfg.Env[2] = uint32(at>>32), uint32(at)
+	return errors.Join(run(), r.memory.Unmap(at))
 }
 
 // maxBlockBytes bounds the local and shared memory of blocks that run together.

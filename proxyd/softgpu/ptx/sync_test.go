@@ -301,6 +301,31 @@ func testGridBarrier(t *testing.T, together bool) {
 	}
 }
 
+// TestGridSync: blocks meet as grid.sync() of CUDA 12's cooperative groups has them do, several times
+// and in launches one after the other.
+func TestGridSync(t *testing.T) {
+	body := `{ .reg .b32 %lo, %hi, %nb, %old, %now, %round, %size; .reg .b64 %ws; .reg .pred %master, %q;
+		mov.u32 %hi, %envreg1; mov.u32 %lo, %envreg2; mov.b64 %ws, {%lo, %hi}; setp.eq.u64 %q, %ws, 0; @%q trap;
+		ld.global.u32 %size, [%ws]; mov.u32 %round, 0; mov.u32 %x4, %nctaid.x;
+		AGAIN: red.global.add.u32 [flag], 1; bar.sync 0; setp.ne.u32 %p1, %t, 0; @%p1 bra W;
+		setp.eq.u32 %master, %c, 0; sub.u32 %nb, 0x80000001, %x4; @!%master mov.u32 %nb, 1;
+		membar.gl; atom.global.add.u32 %old, [%ws+4], %nb;
+		L: ld.volatile.global.u32 %now, [%ws+4]; xor.b32 %now, %now, %old; setp.ge.s32 %q, %now, 0; @%q bra L; membar.gl;
+		W: bar.sync 0; ld.volatile.global.u32 %r, [flag]; bar.sync 0; add.u32 %round, %round, 1; setp.lt.u32 %q, %round, 1; @%q bra AGAIN;
+		mad.lo.u32 %r, %size, 1000, %r; }`
+	m := boot(t, perThread(body))
+	out := m.mapAt(testOut, make([]byte, 4*64*6))
+	m.cfg.Cooperative = true
+	for round := range uint32(3) {
+		m.run("k", Dim3{6, 1, 1}, Dim3{64, 1, 1}, testOut)
+		for i, v := range words(out) {
+			if want := 8000 + (round+1)*6*64; v != want {
+				t.Fatalf("launch %d, thread %d: %d, should be %d", round, i, v, want)
+			}
+		}
+	}
+}
+
 // TestDeadlock: a barrier that nobody can open is a fault, not a hang.
 func TestDeadlock(t *testing.T) {
 	m := boot(t, perThread("mov.u32 %r, 0; setp.lt.u32 %p1, %t, 32; @%p1 bar.sync 1, 96;"))
