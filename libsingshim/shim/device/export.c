@@ -11,7 +11,8 @@
  *
  *	CUDART_INTERFACE	[1] [6] [8] load a fatbin, [2] a device's primary context
  *	TOOLS_RUNTIME_HOOKS	[2] [6] memory in which a profiler would note who wants to be called
- *	TOOLS_TLS		nothing
+ *	TOOLS_TLS		[2] the current context
+ *	CONTEXT_STREAM		[4] a context's number, [39] a stream's, [51] the stream behind a handle: for cuBLAS
  *	CONTEXT_LOCAL_STORAGE	[0] keep a value with a context, [1] forget it, [2] find it: at almost each runtime call
  *	CONTEXT_CHECKS		[2] [3] nothing is wrong with a context
  *	INTEGRITY_CHECK		[1] a code for what both sides know: see below
@@ -276,7 +277,44 @@ static void md2_key(struct md2 *m, unsigned char mask)
 	}
 }
 
-static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3];
+static CUresult current_context(CUcontext *ctx)
+{
+	return ctx == NULL ? CUDA_ERROR_INVALID_VALUE : sing_cuCtxGetCurrent(ctx);
+}
+
+static CUresult context_number(CUcontext ctx, uint64_t *id)
+{
+	uint64_t handle = 0;
+	const CUresult r = id == NULL ? CUDA_ERROR_INVALID_VALUE : meant(ctx, &handle);
+
+	if (r == CUDA_SUCCESS)
+		*id = handle;
+	return r;
+}
+
+/* What two handles of one stream have in common, and those of two streams do not. */
+static CUresult stream_number(CUcontext ctx, const void *stream, uint64_t *id)
+{
+	uint64_t handle;
+	const CUresult r = id == NULL ? CUDA_ERROR_INVALID_VALUE : meant(ctx, &handle);
+
+	if (r == CUDA_SUCCESS)
+		*id = (uintptr_t)stream;
+	return r;
+}
+
+/* The default stream has a handle of its own here: that of the whole process, or of the thread. */
+static CUresult stream_behind(CUcontext ctx, CUstream stream, void **behind, int per_thread)
+{
+	uint64_t handle;
+	const CUresult r = behind == NULL ? CUDA_ERROR_INVALID_VALUE : meant(ctx, &handle);
+
+	if (r == CUDA_SUCCESS)
+		*behind = stream != NULL ? (void *)stream : (void *)(uintptr_t)(per_thread ? 2 : 1);
+	return r;
+}
+
+static void *interface[10], *tools_hooks[7], *tools_tls[4], *local_storage[4], *context_checks[4], *integrity[3], *context_stream[93];
 
 /* What the code is of. */
 struct shared {
@@ -349,6 +387,14 @@ static void fill(void)
 	tools_hooks[2] = (void *)get_hooks;
 	tools_hooks[6] = (void *)get_more_hooks;
 	tools_tls[0] = (void *)sizeof(tools_tls);
+	tools_tls[1] = tools_tls[3] = (void *)not_supported;
+	tools_tls[2] = (void *)current_context;
+	context_stream[0] = (void *)sizeof(context_stream);
+	for (size_t i = 1; i < sizeof(context_stream) / sizeof(context_stream[0]); ++i)
+		context_stream[i] = (void *)not_supported;
+	context_stream[4] = (void *)context_number;
+	context_stream[39] = (void *)stream_number;
+	context_stream[51] = (void *)stream_behind;
 	local_storage[0] = (void *)storage_put;
 	local_storage[1] = (void *)storage_delete;
 	local_storage[2] = (void *)storage_get;
@@ -374,6 +420,7 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 		{ { 0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93 }, 3 },
 		{ { 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e }, 4 },
 		{ { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2 }, 5 },
+		{ { 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2 }, 6 },
 	};
 
 	if (table == NULL || id == NULL)
@@ -382,7 +429,7 @@ CUresult sing_cuGetExportTable(void **table, const CUuuid *id)
 	*table = NULL;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
 		if (memcmp(known[i].id, id->bytes, 16) == 0) {
-			void **const tables[] = { interface, tools_hooks, tools_tls, local_storage, context_checks, integrity };
+			void **const tables[] = { interface, tools_hooks, tools_tls, local_storage, context_checks, integrity, context_stream };
 
 			*table = tables[known[i].which];
 			return CUDA_SUCCESS;

@@ -17,7 +17,7 @@ static CUresult load(CUlibrary *library, struct sing_image *i, struct sing_jit *
 	CUresult r;
 
 	for (unsigned int k = 0; k < n; ++k)
-		numbers[k] = (unsigned long long)(uintptr_t)values[k];
+		numbers[k] = values == NULL ? 0 : (unsigned long long)(uintptr_t)values[k];
 
 	char *const to_info = sing_log_next(&jit->info, &info), *const to_errors = sing_log_next(&jit->errors, &errors);
 
@@ -32,12 +32,12 @@ static CUresult load(CUlibrary *library, struct sing_image *i, struct sing_jit *
 }
 
 /*
- * The options of a library. That the program keeps the image needs nothing; a table of the program's functions
- * and variables is for a driver in the same process.
+ * The options of a library. That the program keeps the image needs nothing, not even a value: cuBLAS gives none. A
+ * table of the program's functions and variables is for a driver in the same process.
  */
-static CUresult check(unsigned int n, const int *names, void **values)
+static CUresult check(unsigned int n, const int *names)
 {
-	if (n > CU_LIBRARY_BINARY_IS_PRESERVED + 1 || (n > 0 && (names == NULL || values == NULL)))
+	if (n > CU_LIBRARY_BINARY_IS_PRESERVED + 1 || (n > 0 && names == NULL))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int k = 0; k < n; ++k) {
 		if (names[k] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE)
@@ -53,7 +53,7 @@ CUresult sing_cuLibraryLoadData(CUlibrary *library, void *image, void *options, 
 {
 	struct sing_image i;
 	struct sing_jit jit;
-	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions, libraryValues);
+	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions);
 
 	if (r == CUDA_SUCCESS)
 		r = sing_jit_read(&jit, n, options, values);
@@ -72,7 +72,7 @@ CUresult sing_cuLibraryLoadFromFile(CUlibrary *library, const char *path, void *
 {
 	struct sing_image i;
 	struct sing_jit jit;
-	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions, libraryValues);
+	CUresult r = library == NULL ? CUDA_ERROR_INVALID_VALUE : check(k, libraryOptions);
 
 	if (r == CUDA_SUCCESS)
 		r = sing_jit_read(&jit, n, options, values);

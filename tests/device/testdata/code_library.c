@@ -35,6 +35,9 @@ int main(void)
 
 	OK(cuInit(0));
 	/* Without any context. */
+	WANT(CUDA_ERROR_INVALID_VALUE, cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, &yes, 1));
+	OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, &preserved, NULL, 1));
+	OK(cuLibraryUnload(library));
 	OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, &preserved, &yes, 1));
 	OK(cuLibraryGetKernel(&add, library, "add"));
 	OK(cuLibraryGetKernel(&again, library, "add"));

@@ -16,6 +16,8 @@ static const CUuuid storage = { "\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf
 static const CUuuid checks = { "\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5\x00\x6d\xfa\x7e" };
 static const CUuuid integrity = { "\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2" };
 
+static const CUuuid streams = { "\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2" };
+
 static void *const *table(const CUuuid *id, size_t n)
 {
 	const void *t = NULL;
@@ -67,6 +69,36 @@ static void kept(CUcontext primary)
 	HOLDS(told == 7 && told_of == primary);
 }
 
+/* What cuBLAS asks for before its first product. */
+static void libraries(CUcontext ctx)
+{
+	CUresult (*current)(CUcontext *) = (void *)table(&tls, 4)[2];
+	void *const *t = table(&streams, 93);
+	CUresult (*number)(CUcontext, uint64_t *) = (void *)t[4], (*other)(void) = (void *)t[7];
+	CUresult (*of_stream)(CUcontext, const void *, uint64_t *) = (void *)t[39];
+	CUresult (*behind)(CUcontext, CUstream, void **, int) = (void *)t[51];
+	CUcontext is = NULL;
+	CUstream s;
+	uint64_t a, b;
+	void *p;
+
+	OK(current(&is));
+	HOLDS(is == ctx);
+	WANT(CUDA_ERROR_INVALID_VALUE, current(NULL));
+	OK(number(ctx, &a));
+	OK(number(NULL, &b));
+	HOLDS(a == b && a != 0);
+	WANT(CUDA_ERROR_INVALID_CONTEXT, number((CUcontext)(uintptr_t)5, &a));
+	OK(cuStreamCreate(&s, 0));
+	OK(behind(ctx, s, &p, 0));
+	OK(of_stream(ctx, p, &a));
+	OK(behind(ctx, NULL, &p, 0));
+	OK(of_stream(ctx, p, &b));
+	HOLDS(a != b && p != NULL);
+	OK(cuStreamDestroy(s));
+	WANT(CUDA_ERROR_NOT_SUPPORTED, other());
+}
+
 int main(void)
 {
 	CUresult (*of_device)(CUcontext *, CUdevice), (*check)(CUcontext, unsigned int *, void **), (*code)(unsigned int, uint64_t, uint64_t *);
@@ -87,7 +119,7 @@ int main(void)
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	HOLDS(ctx == before);
 	OK(cuCtxSetCurrent(ctx));
-	(void)table(&tls, 4);
+	libraries(ctx);
 	for (int i = 2; i < 7; i += 4) {
 		void (*get)(void **, size_t *) = (void *)table(&hooks, 7)[i];
 		size_t n = 0;
