@@ -168,7 +168,7 @@ func (s *space) MapHost(a backend.Addr, mem []byte) error {
 	}
 	s.ledger.Insert(backend.Allocation{Base: a, Size: uint64(n), Kind: backend.Host, Access: true})
 	s.mu.Unlock()
-	if err := s.table.add(a, mem); err != nil {
+	if err := s.table.addHost(a, mem); err != nil {
 		s.forget(a)
 		return err
 	}

@@ -228,16 +228,40 @@ func (st *stream) FreeAsync(a backend.Addr) error {
 	if err := st.ready(); err != nil {
 		return err
 	}
+	s := st.context.space.holder(a)
+	var uses []*space
+	if s != st.context.space {
+		uses = st.context.space.around()
+	}
 	// Nobody is given the addresses before the job is queued, or the job could come to wait for him.
-	s := st.context.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, over, err := s.unname(a, backend.Plain, backend.Pooled)
 	if err != nil {
 		return err
 	}
-	st.submit(&job{mark: over, always: true, run: func(*job) error { s.unmap(p); return nil }})
+	st.submit(&job{mark: over, always: true, run: func(*job) error { s.unmap(p); return nil }, uses: uses})
 	return nil
+}
+
+// holder is the peer that has memory at an address, or else the space itself.
+func (s *space) holder(a backend.Addr) *space {
+	s.mu.Lock()
+	_, own := s.ledger.Lookup(a)
+	peers := s.peers
+	s.mu.Unlock()
+	if own {
+		return s
+	}
+	for _, p := range peers {
+		p.mu.Lock()
+		_, there := p.ledger.Lookup(a)
+		p.mu.Unlock()
+		if there {
+			return p
+		}
+	}
+	return s
 }
 
 // Query implements backend.Stream.

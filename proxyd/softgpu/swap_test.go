@@ -220,3 +220,62 @@ func TestSwapPeer(t *testing.T) {
 	a.turn(t, func() {})
 	a.has(t, 4)
 }
+
+// TestPeerHost: the program's memory, which each of its spaces has at the same address, does not stand in the way of peers.
+func TestPeerHost(t *testing.T) {
+	_, all := tenants(t, 2)
+	a, b := all[0], all[1]
+	host := func(at backend.Addr, spaces ...*tenant) {
+		t.Helper()
+		mem := make([]byte, 1<<16+pageSize)
+		skip := -addressOf(mem) & (pageSize - 1)
+		for _, x := range spaces {
+			if err := x.MapHost(at, mem[skip:][:1<<16]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	host(20<<32, a, b)
+	if err := b.AllowPeer(a.space); err != nil {
+		t.Fatal(err)
+	}
+	host(21<<32, a, b)
+	if err := a.UnmapHost(20 << 32); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.table.view(20<<32, 4); err != nil {
+		t.Errorf("what one has unmapped is gone for the other: %v", err)
+	}
+	if err := b.DenyPeer(a.space); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.UnmapHost(20 << 32); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPeerFree: a stream frees the memory of a peer, in its own order; without access to the peer it may not.
+func TestPeerFree(t *testing.T) {
+	_, all := tenants(t, 2)
+	a, b := all[0], all[1]
+	if err := b.cu.Legacy().FreeAsync(a.at); backend.ResultOf(err) != backend.InvalidValue {
+		t.Fatalf("without access: %v", err)
+	}
+	if err := b.AllowPeer(a.space); err != nil {
+		t.Fatal(err)
+	}
+	b.turn(t, func() {
+		if err := b.cu.Legacy().FreeAsync(a.at); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if _, there := a.Lookup(a.at); there {
+		t.Error("the memory still has a name")
+	}
+	if _, err := a.table.view(a.at, 4); err == nil {
+		t.Error("the memory is still mapped")
+	}
+	if err := b.cu.Legacy().FreeAsync(a.at); backend.ResultOf(err) != backend.InvalidValue {
+		t.Errorf("twice: %v", err)
+	}
+}

@@ -25,6 +25,7 @@ type table struct {
 type entry struct {
 	base  backend.Addr
 	bytes []byte
+	host  bool // the program's memory: mapped into each of its spaces, so not shown to peers
 }
 
 func (e entry) end() backend.Addr { return e.base + backend.Addr(len(e.bytes)) }
@@ -34,7 +35,15 @@ func (t *table) find(a backend.Addr) (int, bool) {
 }
 
 // add maps bytes at an address, for this space's kernels and those of spaces that see it.
-func (t *table) add(a backend.Addr, b []byte) error {
+func (t *table) add(a backend.Addr, b []byte) error { return t.insert(entry{base: a, bytes: b}) }
+
+// addHost maps memory of the program at its own address, for this space's kernels only: peers have it mapped themselves.
+func (t *table) addHost(a backend.Addr, b []byte) error {
+	return t.insert(entry{base: a, bytes: b, host: true})
+}
+
+func (t *table) insert(e entry) error {
+	a, b := e.base, e.bytes
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -47,16 +56,20 @@ func (t *table) add(a backend.Addr, b []byte) error {
 	if err := t.engine.Map(uint64(a), b, false); err != nil {
 		return fmt.Errorf("%w: %w", backend.InvalidValue, err)
 	}
-	for k, o := range t.seenBy {
+	seenBy := t.seenBy
+	if e.host {
+		seenBy = nil
+	}
+	for k, o := range seenBy {
 		if err := o.engine.Map(uint64(a), b, false); err != nil {
 			_ = t.engine.Unmap(uint64(a))
-			for _, o := range t.seenBy[:k] {
+			for _, o := range seenBy[:k] {
 				_ = o.engine.Unmap(uint64(a))
 			}
 			return fmt.Errorf("map %#x for a peer: %w: %w", uint64(a), backend.InvalidValue, err)
 		}
 	}
-	t.entries = slices.Insert(t.entries, i, entry{a, b})
+	t.entries = slices.Insert(t.entries, i, e)
 	return nil
 }
 
@@ -76,8 +89,12 @@ func (t *table) remove(a backend.Addr) {
 	if !found {
 		return
 	}
+	host := t.entries[i].host
 	t.entries = slices.Delete(t.entries, i, i+1)
 	_ = t.engine.Unmap(uint64(a))
+	if host {
+		return
+	}
 	for _, o := range t.seenBy {
 		_ = o.engine.Unmap(uint64(a))
 	}
@@ -91,9 +108,14 @@ func (t *table) show(o *table) error {
 		return fmt.Errorf("peer: %w", backend.PeerAccessAlreadyEnabled)
 	}
 	for i, e := range t.entries {
+		if e.host {
+			continue
+		}
 		if err := o.engine.Map(uint64(e.base), e.bytes, false); err != nil {
 			for _, e := range t.entries[:i] {
-				_ = o.engine.Unmap(uint64(e.base))
+				if !e.host {
+					_ = o.engine.Unmap(uint64(e.base))
+				}
 			}
 			return fmt.Errorf("peer: %w: %w", backend.InvalidValue, err)
 		}
@@ -112,7 +134,9 @@ func (t *table) hide(o *table) error {
 	}
 	t.seenBy = slices.Delete(t.seenBy, i, i+1)
 	for _, e := range t.entries {
-		_ = o.engine.Unmap(uint64(e.base))
+		if !e.host {
+			_ = o.engine.Unmap(uint64(e.base))
+		}
 	}
 	return nil
 }
@@ -123,6 +147,9 @@ func (t *table) close() {
 	defer t.mu.Unlock()
 	for _, e := range t.entries {
 		_ = t.engine.Unmap(uint64(e.base))
+		if e.host {
+			continue
+		}
 		for _, o := range t.seenBy {
 			_ = o.engine.Unmap(uint64(e.base))
 		}

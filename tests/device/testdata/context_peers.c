@@ -22,6 +22,7 @@ int main(void)
 	CUdeviceptr a, b, c;
 	unsigned int flags;
 	int yes, active;
+	void *pinned, *more_pinned;
 	size_t n;
 
 	OK(cuDeviceCanAccessPeer(&yes, 0, 1));
@@ -37,7 +38,20 @@ int main(void)
 	OK(cuMemcpyPeer(b, one, a, zero, 4096));
 	HOLDS(word(b + 4092) == 42);
 	WANT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(zero));
+	/* Memory of the host is in both contexts already. */
+	OK(cuMemHostAlloc(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE));
+	OK(cuMemcpyDtoH(pinned, b, 4096));
 	OK(cuCtxEnablePeerAccess(zero, 0));
+	OK(cuMemHostAlloc(&more_pinned, 4096, CU_MEMHOSTALLOC_PORTABLE));
+	OK(cuMemcpyDtoH(more_pinned, a, 4096));
+	HOLDS(*(uint32_t *)pinned == 42 && *(uint32_t *)more_pinned == 42);
+	OK(cuMemFreeHost(pinned));
+	/* A stream frees what a peer has. */
+	OK(cuCtxSetCurrent(zero));
+	OK(cuMemAlloc(&c, 4096));
+	OK(cuCtxSetCurrent(one));
+	OK(cuMemFreeAsync(c, NULL));
+	OK(cuCtxSynchronize());
 	WANT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess(zero, 0));
 	WANT(CUDA_ERROR_INVALID_CONTEXT, cuCtxEnablePeerAccess(one, 0));
 	OK(cuMemsetD32(b, 7, 1024));
@@ -45,6 +59,7 @@ int main(void)
 	OK(cuCtxSynchronize());
 	HOLDS(word(a) == 7);
 	OK(cuCtxDisablePeerAccess(zero));
+	OK(cuMemFreeHost(more_pinned));
 
 	/* A context of one's own: its memory goes with it, the primary one's stays. */
 	OK(cuCtxCreate(&more, CU_CTX_SCHED_YIELD, 1));
