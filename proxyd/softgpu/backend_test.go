@@ -259,3 +259,41 @@ func TestRefusedKernel(t *testing.T) {
 		t.Errorf("%d registers, %v", n, err)
 	}
 }
+
+// TestNewerPTX: PTX for a later device is taken where a program has no other. What only that device has is refused with
+// the kernel that needs it.
+func TestNewerPTX(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := `
+.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry good() { ret; }
+.visible .entry newer() { wgmma.fence.sync.aligned; ret; }
+`
+	if _, _, err := c.Load(backendtest.Fatbin(text, 100), backend.LoadConfig{}); backend.ResultOf(err) != backend.NoBinaryForGPU {
+		t.Errorf("for architecture 100: %v", err)
+	}
+	m, log, err := c.Load(backendtest.Fatbin(text, 90), backend.LoadConfig{})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.Error)
+	}
+	if _, err := m.Function("good"); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Function("newer"); backend.ResultOf(err) != backend.NotSupported || !strings.Contains(err.Error(), "wgmma") {
+		t.Errorf("newer: %v", err)
+	}
+}

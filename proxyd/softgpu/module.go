@@ -13,8 +13,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/image"
 )
 
-// architecture is what these devices are.
-const architecture = 80
+// architecture is what these devices are. PTX for later ones is taken up to newestPTX where a program has no other:
+// what only those have is refused with the kernel that needs it.
+const (
+	architecture = 80
+	newestPTX    = 90
+)
 
 // module is loaded code.
 type module struct {
@@ -54,6 +58,9 @@ func translate(err error) error {
 // compile takes an image to a program.
 func (c *cudaContext) compile(data []byte, cfg backend.LoadConfig) (program, backend.Log, error) {
 	texts, err := image.Choose(data, architecture)
+	if errors.Is(err, image.ErrNoPTX) {
+		texts, err = image.Choose(data, newestPTX)
+	}
 	if err != nil {
 		return nil, backend.Log{Error: err.Error() + "\n"}, translate(err)
 	}

@@ -5,8 +5,8 @@ package backendtest
 
 import "encoding/binary"
 
-// fatbin wraps a text as nvcc does: one entry of PTX for an architecture, not compressed.
-func fatbin(text string, arch uint32) []byte {
+// Fatbin wraps a text of PTX for an architecture as compilers do.
+func Fatbin(text string, arch uint32) []byte {
 	le := binary.LittleEndian
 	entry := make([]byte, 64)
 	size := uint32(len(text)+8) &^ 7

@@ -54,7 +54,7 @@ func modules(r *rig) {
 	r.has("counter set by the program", a, words(100))
 	r.want("free a variable", r.cu.Free(v.Base), backend.InvalidValue)
 
-	fat, _, err := r.cu.Load(fatbin(Kernels, 80), backend.LoadConfig{})
+	fat, _, err := r.cu.Load(Fatbin(Kernels, 80), backend.LoadConfig{})
 	r.ok(err)
 	r.function(fat, "add")
 	r.ok(fat.Unload())
@@ -84,8 +84,8 @@ func imagesMisused(r *rig) {
 		{"rubbish", "hello", backend.InvalidImage, ""},
 		{"not PTX", Broken, backend.InvalidPTX, "frobnicate"},
 		{"an undefined variable", Needs, backend.InvalidPTX, "answer"},
-		{"a fatbin for newer devices", string(fatbin(Kernels, 250)), backend.NoBinaryForGPU, ""},
-		{"half a fatbin", string(fatbin(Kernels, 80)[:1000]), backend.InvalidImage, ""},
+		{"a fatbin for newer devices", string(Fatbin(Kernels, 250)), backend.NoBinaryForGPU, ""},
+		{"half a fatbin", string(Fatbin(Kernels, 80)[:1000]), backend.InvalidImage, ""},
 		{"machine code", "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100), backend.NoBinaryForGPU, ""},
 	} {
 		m, log, err := r.cu.Load([]byte(tc.image), backend.LoadConfig{})
