@@ -5,7 +5,9 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +119,9 @@ func waitForEmptyPipe(ctx context.Context, pid int, pipe string) error {
 func openPipeOf(pid int, pipe string) (*os.File, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil // the process has ended
+	}
 	if err != nil {
 		return nil, err
 	}

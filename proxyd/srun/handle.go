@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +19,10 @@ import (
 // Runner is an srun that runs outside of its capsule, or did. It is safe for
 // concurrent use.
 type Runner struct {
-	dir   string
-	rec   record
-	pidfd *os.File // of the runner; nil if that had ended when the handle was made
+	dir     string
+	rec     record
+	pidfd   *os.File    // of the runner; nil if that had ended when the handle was made
+	removed atomic.Bool // its folder is
 }
 
 // Adopt returns the srun in dir, whoever started it; also one that has ended, of which
@@ -141,7 +143,7 @@ func (r *Runner) Wait(ctx context.Context) (syscall.WaitStatus, error) {
 
 // Ended tells whether Wait would return at once.
 func (r *Runner) Ended() bool {
-	if r.pidfd == nil {
+	if r.pidfd == nil || r.removed.Load() {
 		return true
 	}
 	ended := false
@@ -159,6 +161,7 @@ func (r *Runner) Remove(ctx context.Context) error {
 			return err
 		}
 	}
+	r.removed.Store(true)
 	r.Close()
 	return os.RemoveAll(r.dir)
 }

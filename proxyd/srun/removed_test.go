@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package srun
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestRemovedIsIdle: a step ends, and its srun is removed, while a checkpoint that has seen it
+// waits for its output. Nothing of it is on the way any more, and nobody is there to be told anything.
+func TestRemovedIsIdle(t *testing.T) {
+	runner := exec.Command("/bin/true")
+	if err := runner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(runner.Process.Pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, err := startOf(runner.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "s0-10")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{dir: dir, rec: record{Key: "s0-10", Srun: runner.Process.Pid, Began: began}, pidfd: os.NewFile(uintptr(fd), "pidfd")}
+	if err := runner.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := r.Idle(ctx); err != nil {
+		t.Errorf("Idle: %v", err)
+	}
+	if err := r.Quiet(t.Context()); err != nil {
+		t.Errorf("Quiet: %v", err)
+	}
+}
