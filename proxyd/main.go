@@ -22,6 +22,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
 // Set when it is linked.
@@ -35,6 +36,8 @@ var lives = map[string]func([]string) int{
 	capsule.Arg: capsule.Init,
 	files.Arg:   files.Run,
 	srun.Arg:    srun.Run,
+	// Serves srun.sock, and may hang alone.
+	warden.DoorArg: warden.Door,
 }
 
 func main() {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
@@ -174,7 +175,7 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 	runners := slices.Collect(maps.Values(lc.sruns))
 	j.mu.Unlock()
 	for _, r := range runners {
-		if err := r.Kill(ctx); err != nil {
+		if err := endRunner(ctx, r); err != nil {
 			j.log.Warn("end an srun", "error", err)
 		}
 	}
@@ -194,6 +195,16 @@ func (j *job) removeCapsule(ctx context.Context, lc *localCapsule) error {
 		return err
 	}
 	return os.RemoveAll(j.c.srunDir(j.id, lc.index))
+}
+
+// runnerTime is how long an srun and its runner may take to end. A runner that closes a
+// file whose file system does not answer never ends, and the job's end must not wait for it.
+const runnerTime = 20 * time.Second
+
+func endRunner(ctx context.Context, r *srun.Runner) error {
+	ctx, cancel := context.WithTimeout(ctx, runnerTime)
+	defer cancel()
+	return r.Kill(ctx)
 }
 
 // removeRun ends a run on this node and removes everything that belongs to it.

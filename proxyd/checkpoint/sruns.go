@@ -24,33 +24,61 @@ func (c *Conductor) srunDir(job uint32, index int) string {
 	return filepath.Join(c.Lib, "sruns", fmt.Sprintf("%d.%d", job, index))
 }
 
+// Admit returns nil if a caller is in a capsule.
+func (c *Conductor) Admit(who warden.Peer) error {
+	_, _, err := c.callerCapsule(who)
+	return err
+}
+
 // Srun starts the real srun for a program of a capsule. A key names an srun that was started
-// before the program was captured, or whose runner was lost; "" is a new srun. The answer goes to
-// files[3].
-func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, files []*os.File) {
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
-	status := files[3]
-	if err := c.startSrun(ctx, who, key, files); err != nil {
+// before the program was captured, or whose runner was lost; "" is a new srun. The caller's
+// descriptors are received by a process of their own: see srun.Caller.
+func (c *Conductor) Srun(ctx context.Context, who warden.Peer, key string, give func(to *os.File) error) {
+	if err := c.receiveSrun(ctx, who, key, give); err != nil {
 		c.Log.Warn("srun refused", "uid", who.UID, "pid", who.PID, "error", err)
-		if err := srun.Refuse(status, "singularity: "+err.Error()); err != nil {
-			c.Log.Debug("cannot answer an srun", "error", err)
-		}
 	}
 }
 
-func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, files []*os.File) error {
+func (c *Conductor) receiveSrun(ctx context.Context, who warden.Peer, key string, give func(to *os.File) error) error {
+	// Everything is read of the caller while it lives: it may end while it waits, and its PID
+	// be given to another process. callerCapsule is the last to read, and then checks that
+	// the caller is alive.
+	belongings, err := srun.BelongingsOf(who.PID)
+	if err != nil {
+		return err
+	}
 	j, lc, err := c.callerCapsule(who)
 	if err != nil {
 		return err
 	}
-	call, err := srun.ReadCall(files[4])
+	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", lc.capsule.PID()))
 	if err != nil {
 		return err
 	}
+	defer mounts.Close()
+	caller, err := srun.NewCaller(mounts)
+	if err != nil {
+		return err
+	}
+	defer caller.Close(ctx)
+	if err := give(caller.Connection()); err != nil {
+		return err
+	}
+	if err := caller.Hear(ctx); err != nil {
+		return err
+	}
+	err = j.startSrun(ctx, lc, who, key, caller, belongings)
+	if err != nil {
+		if err := caller.Refuse("singularity: " + err.Error()); err != nil {
+			c.Log.Debug("cannot answer an srun", "error", err)
+		}
+	}
+	return err
+}
+
+// startSrun starts an srun for a caller whose call has been received.
+func (j *job) startSrun(ctx context.Context, lc *localCapsule, who warden.Peer, key string, caller *srun.Caller, belongings *srun.Belongings) error {
+	c := j.c
 	// The step would start while its caller is frozen. Instead the caller is captured in this
 	// wait, and asks again after the restore.
 	j.mu.Lock()
@@ -65,7 +93,8 @@ func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, 
 	if err := j.awaitStayOrEnd(ctx, lc, key); err != nil {
 		return err
 	}
-	groups, err := supplementaryGroups(who.PID)
+	// A caller that has ended would have its srun ended at once.
+	err := who.Alive()
 	if err != nil {
 		return err
 	}
@@ -74,14 +103,15 @@ func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, 
 		return err
 	}
 	if again {
-		done, err := j.reportEarlierEnd(ctx, lc, key, files[3])
+		done, err := j.reportEarlierEnd(ctx, lc, key, caller)
 		if err != nil || done {
 			return err
 		}
 	}
+	var env []string
 	if again {
 		// keep what slurmstepd has written for the step so far
-		call.Env = append(call.Env, "SLURM_OPEN_MODE=append")
+		env = append(env, "SLURM_OPEN_MODE=append")
 	}
 	layout, err := j.stepLayout(key)
 	if err == nil {
@@ -90,19 +120,13 @@ func (c *Conductor) startSrun(ctx context.Context, who warden.Peer, key string, 
 	if err != nil {
 		return err
 	}
-	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", lc.capsule.PID()))
-	if err != nil {
-		return err
-	}
-	defer mounts.Close()
 	j.mu.Lock()
 	now, was := lc.note.RunEnv, lc.note.FirstEnv
 	j.mu.Unlock()
-	r, err := srun.Start(context.WithoutCancel(ctx), srun.StartSpec{
-		Dir: filepath.Join(c.srunDir(j.id, lc.index), key), Program: c.Real, Call: call,
+	r, err := caller.Start(context.WithoutCancel(ctx), srun.StartSpec{
+		Dir: filepath.Join(c.srunDir(j.id, lc.index), key), Program: c.Real, Env: env,
 		Rewriting: srun.Rewriting{Layout: layout, Key: key, Job: now, Was: was, Release: c.Release, Help: c.Help},
-		Stdin:     files[0], Stdout: files[1], Stderr: files[2], Status: files[3],
-		UID: who.UID, GID: who.GID, Groups: groups, Peer: who.PID, Mounts: mounts,
+		UID:       who.UID, GID: who.GID, Groups: who.Groups, Belongings: belongings,
 		Cgroups: j.wardenCgroups(lc), Clean: j.stepOutputs(key), Ask: c.Socket,
 	})
 	if err != nil {
@@ -142,7 +166,7 @@ func (j *job) followSrun(ctx context.Context, lc *localCapsule, key string, r *s
 
 // reportEarlierEnd reports the status of an srun that has ended to a caller that asks again. It
 // returns false if there is no such srun.
-func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string, status *os.File) (bool, error) {
+func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string, caller *srun.Caller) (bool, error) {
 	j.mu.Lock()
 	r := lc.sruns[key]
 	j.mu.Unlock()
@@ -156,7 +180,7 @@ func (j *job) reportEarlierEnd(ctx context.Context, lc *localCapsule, key string
 	} else if err != nil {
 		return false, err
 	}
-	return true, srun.Report(status, key, how)
+	return true, caller.Report(key, how)
 }
 
 var keyPattern = regexp.MustCompile(`^s[0-9]{1,6}-[0-9]{1,9}$`)
@@ -219,9 +243,12 @@ func (j *job) stepOutputs(key string) []string {
 }
 
 // callerCapsule returns the capsule of a caller, by its PID namespace, which a process cannot
-// forge.
+// forge. The caller is alive after its namespace was read, so the namespace was the caller's.
 func (c *Conductor) callerCapsule(who warden.Peer) (*job, *localCapsule, error) {
 	ns, err := os.Stat(fmt.Sprintf("/proc/%d/ns/pid", who.PID))
+	if err == nil {
+		err = who.Alive()
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,9 +7,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +24,17 @@ type Call struct {
 	Env   []string // name=value
 }
 
-// MaxCall bounds the bytes that describe a call.
-const MaxCall = 8 << 20
+// The bounds of a call are those of execve, by which sing-srun has got its arguments and
+// environment: a string has MAX_ARG_STRLEN bytes at most, and all of them, with a pointer
+// to each, three quarters of 8 MiB (fs/exec.c, bprm_stack_limits).
+const (
+	maxString  = 128 << 10 // with its NUL
+	maxStrings = 6 << 20
+	pointer    = 8
+	maxFront   = 3 * 4096 // folder, umask and number of arguments
+	// MaxCall bounds the bytes that describe a call.
+	MaxCall = maxStrings + maxFront
+)
 
 // ErrCall is wrapped by all errors of ParseCall and ReadCall that are the caller's fault.
 var ErrCall = errors.New("not a call of srun")
@@ -46,27 +55,62 @@ func ReadCall(f *os.File) (*Call, error) {
 		return nil, err
 	}
 	if sealErr != nil || seals&needed != needed {
-		return nil, fmt.Errorf("%w: not a sealed memfd", ErrCall)
+		return nil, fmt.Errorf("%w: %w", ErrCall, errNotSealed)
 	}
-	return ParseCall(io.NewSectionReader(f, 0, MaxCall+1))
-}
-
-// ParseCall reads what slurm-spank/srun/call.c writes: strings, each with its NUL:
-// folder, umask, number of arguments, the arguments, the environment. Entries of the
-// environment that are not name=value are dropped, as a shell does.
-func ParseCall(r io.Reader) (*Call, error) {
-	b, err := io.ReadAll(io.LimitReader(r, MaxCall+1))
+	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
+	if st.Size() > MaxCall {
+		return nil, fmt.Errorf("%w: longer than %d bytes", ErrCall, MaxCall)
+	}
+	b := make([]byte, st.Size())
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	return ParseCall(b)
+}
+
+// checkCall looks whether a descriptor is a call that ReadCall would read. It takes no
+// memory for that.
+func checkCall(fd int) error {
+	if seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || seals&needed != needed {
+		return errNotSealed
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Size > MaxCall {
+		return fmt.Errorf("longer than %d bytes", MaxCall)
+	}
+	return nil
+}
+
+var errNotSealed = errors.New("not a sealed memfd")
+
+// ParseCall reads what slurm-spank/srun/call.c writes: strings, each with its NUL:
+// folder, umask, number of arguments, the arguments, the environment. Entries of the
+// environment that are not name=value are dropped, as a shell does. What is too much is
+// refused before anything is made of it.
+func ParseCall(b []byte) (*Call, error) {
 	if len(b) > MaxCall {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrCall, MaxCall)
 	}
-	rest, ended := bytes.CutSuffix(b, []byte{0})
-	if !ended {
+	if !bytes.HasSuffix(b, []byte{0}) {
 		return nil, fmt.Errorf("%w: cut off", ErrCall)
 	}
-	words := strings.Split(string(rest), "\x00")
+	if n := bytes.Count(b, []byte{0}); len(b)+n*pointer > MaxCall {
+		return nil, fmt.Errorf("%w: %d strings of %d bytes in all are more than execve takes", ErrCall, n, len(b))
+	}
+	for rest := b; len(rest) > 0; {
+		n := bytes.IndexByte(rest, 0) + 1
+		if n > maxString {
+			return nil, fmt.Errorf("%w: a string of %d bytes is more than execve takes", ErrCall, n)
+		}
+		rest = rest[n:]
+	}
+	words := strings.Split(string(b[:len(b)-1]), "\x00")
 	if len(words) < 4 {
 		return nil, fmt.Errorf("%w: %d strings", ErrCall, len(words))
 	}
@@ -83,10 +127,9 @@ func ParseCall(r io.Reader) (*Call, error) {
 		return nil, fmt.Errorf("%w: %.20q arguments", ErrCall, words[2])
 	}
 	c := &Call{Dir: dir, Umask: int(mask), Args: words[3 : 3+n : 3+n]}
-	for _, kv := range words[3+n:] {
-		if strings.Index(kv, "=") > 0 {
-			c.Env = append(c.Env, kv)
-		}
+	c.Env = slices.DeleteFunc(words[3+n:], func(kv string) bool { return strings.Index(kv, "=") <= 0 })
+	if len(c.Env) == 0 {
+		c.Env = nil
 	}
 	return c, nil
 }

@@ -41,10 +41,14 @@ func TestParseCall(t *testing.T) {
 		{name: "less than none", in: described("/", "0", "-1", "srun"), errs: `"-1" arguments`},
 		{name: "more than there are", in: described("/", "0", "2", "srun"), errs: `"2" arguments`},
 		{name: "far too many", in: described("/", "0", "99999999999999999999", "srun"), errs: `arguments`},
-		{name: "too long", in: make([]byte, MaxCall+1), errs: "longer than 8388608 bytes"},
+		{name: "too long", in: make([]byte, MaxCall+1), errs: "longer than 6303744 bytes"},
+		{name: "too long a string", in: described("/", "0", "1", "srun", "A="+strings.Repeat("b", maxString)), errs: "a string of 131075 bytes"},
+		{name: "the longest string", in: described("/", "0", "1", "srun", "A="+strings.Repeat("b", maxString-3)),
+			want: &Call{Dir: "/", Args: []string{"srun"}, Env: []string{"A=" + strings.Repeat("b", maxString-3)}}},
+		{name: "too many strings", in: described("/", "0", "1", "srun"+strings.Repeat("\x00a=", 600_000)), errs: "600004 strings"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := ParseCall(bytes.NewReader(tc.in))
+			got, err := ParseCall(tc.in)
 			if tc.errs != "" {
 				if !errors.Is(err, ErrCall) || !strings.Contains(err.Error(), tc.errs) {
 					t.Errorf("got %v, want %q", err, tc.errs)
@@ -101,7 +105,7 @@ func FuzzParseCall(f *testing.F) {
 	f.Add(described("", "0", "1", "srun"))
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := ParseCall(bytes.NewReader(b))
+		c, err := ParseCall(bytes.Clone(b))
 		if err != nil {
 			if !errors.Is(err, ErrCall) {
 				t.Fatal(err)
@@ -113,7 +117,7 @@ func FuzzParseCall(f *testing.F) {
 		}
 		// What was read can be described, and read again.
 		words := append([]string{c.Dir, fmt.Sprintf("%o", c.Umask), fmt.Sprint(len(c.Args))}, c.Args...)
-		again, err := ParseCall(bytes.NewReader(described(append(words, c.Env...)...)))
+		again, err := ParseCall(described(append(words, c.Env...)...))
 		if err != nil || !reflect.DeepEqual(again, c) {
 			t.Fatalf("%+v, %v, was %+v", again, err, c)
 		}

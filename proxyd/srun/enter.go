@@ -20,11 +20,12 @@ import (
 const (
 	enterOrders = 3
 	enterErrors = 4
-	enterMounts = 5
+	enterMounts = 5 // or /dev/null
+	enterCall   = 6
 )
 
-// entering is how a process becomes srun, top to bottom: root until "user", and with
-// nothing of the user's in its hands before that but the bytes of the call.
+// entering is how a process becomes srun, top to bottom: root until "user". The call is
+// read after that, and in the job's cgroup: what it costs is the job's.
 //
 // All of it is done by one thread, which execve leaves as the only one: what it joins
 // and becomes is that of srun.
@@ -37,6 +38,7 @@ var entering = []struct {
 	{"mounts", (*entrance).joinMounts},
 	{"user", (*entrance).becomeUser},
 	{"runner", (*entrance).tieToRunner},
+	{"call", (*entrance).readCall},
 	{"folder", (*entrance).changeFolder},
 	{"output files", (*entrance).clean},
 	{"arguments", (*entrance).rewrite},
@@ -44,8 +46,9 @@ var entering = []struct {
 }
 
 type entrance struct {
-	o   order
-	cmd Command
+	o    order
+	call *Call
+	cmd  Command
 }
 
 // enter returns only if srun could not be executed.
@@ -82,6 +85,9 @@ func (e *entrance) joinCgroups() error {
 
 // setOOM: a daemon is often exempt from the OOM killer, a job's process never.
 func (e *entrance) setOOM() error {
+	if e.o.OwnOOM {
+		return nil
+	}
 	return os.WriteFile("/proc/self/oom_score_adj", fmt.Append(nil, e.o.OOM), 0)
 }
 
@@ -92,8 +98,9 @@ func (e *entrance) joinMounts() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // the umask too is this thread's from now on
 		return err
 	}
-	if !e.o.Mounts {
-		return nil
+	var st unix.Stat_t
+	if err := unix.Fstat(enterMounts, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFCHR {
+		return err
 	}
 	targets := []string{"/proc", "/etc/hosts", e.o.Program}
 	var trees []int
@@ -142,7 +149,6 @@ func (e *entrance) becomeUser() error {
 		}
 	}
 	runtime.KeepAlive(e.o.Groups)
-	unix.Umask(e.o.Call.Umask)
 	return nil
 }
 
@@ -158,16 +164,26 @@ func (e *entrance) tieToRunner() error {
 	return nil
 }
 
+func (e *entrance) readCall() error {
+	var err error
+	if e.call, err = ReadCall(os.NewFile(enterCall, "call")); err != nil {
+		return err
+	}
+	e.call.Env = append(e.call.Env, e.o.Env...)
+	unix.Umask(e.call.Umask)
+	return nil
+}
+
 func (e *entrance) changeFolder() error {
-	if e.o.Call.Dir == "" {
+	if e.call.Dir == "" {
 		return nil // the caller's is gone, and srun could not name it either
 	}
-	return unix.Chdir(e.o.Call.Dir)
+	return unix.Chdir(e.call.Dir)
 }
 
 func (e *entrance) rewrite() error {
 	var err error
-	e.cmd, err = e.o.Call.Rewrite(e.o.Rewriting, readList)
+	e.cmd, err = e.call.Rewrite(e.o.Rewriting, readList)
 	if err != nil {
 		return err
 	}

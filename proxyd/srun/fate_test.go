@@ -200,10 +200,10 @@ const starterArg = "start-and-wait"
 
 func startAndWait(args []string) int {
 	status := os.NewFile(3, "status")
-	_, err := Start(context.Background(), StartSpec{
-		Dir: args[0], Program: args[1], Call: &Call{Dir: "/", Args: []string{"srun", args[2]}, Env: []string{"PATH=/usr/bin:/bin"}},
-		Rewriting: Rewriting{Key: "s1"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Status: status, UID: user, GID: group,
-	})
+	caller, err := calls(context.Background(), described("/", "0", "2", "srun", args[2], "PATH=/usr/bin:/bin"), os.Stdin, os.Stdout, os.Stderr, status)
+	if err == nil {
+		_, err = caller.Start(context.Background(), StartSpec{Dir: args[0], Program: args[1], Rewriting: Rewriting{Key: "s1"}, UID: user, GID: group})
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -240,7 +240,14 @@ func TestAdopt(t *testing.T) {
 	}
 	run := all[0]
 	defer run.Close()
-	if _, err := Start(ctx, StartSpec{Dir: dir, Call: &Call{Args: []string{"srun"}}}); !errors.Is(err, ErrExists) {
+	null, _ := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	defer null.Close()
+	second, err := calls(ctx, described("/", "0", "1", "srun"), null, null, null, null)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close(ctx)
+	if _, err := second.Start(ctx, StartSpec{Dir: dir}); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
 	if err := run.Signal(ctx, unix.SIGUSR2); err != nil {

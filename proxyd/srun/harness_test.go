@@ -204,27 +204,18 @@ func (s *server) stop() {
 }
 
 func (s *server) handle(c *net.UnixConn) request {
-	buf, oob := make([]byte, 65536), make([]byte, 4096)
-	n, oobn, _, _, err := c.ReadMsgUnix(buf, oob)
+	buf := make([]byte, 65536)
+	var n, flags int
+	var cred *unix.Ucred
+	var err error
+	raw, _ := c.SyscallConn()
+	raw.Read(func(fd uintptr) bool {
+		n, _, flags, _, err = unix.Recvmsg(int(fd), buf, nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return err != unix.EAGAIN
+	})
 	if err != nil {
 		return request{err: err}
 	}
-	var files []*os.File
-	if ms, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil {
-		for _, m := range ms {
-			fds, _ := unix.ParseUnixRights(&m)
-			for _, fd := range fds {
-				files = append(files, os.NewFile(uintptr(fd), "fd"))
-			}
-		}
-	}
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
-	var cred *unix.Ucred
-	raw, _ := c.SyscallConn()
 	raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	words := strings.Split(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00")
 	req := request{verb: words[0], keys: map[string]string{}, err: err}
@@ -249,25 +240,83 @@ func (s *server) handle(c *net.UnixConn) request {
 			return req
 		}
 		req.err = req.run.Signal(ctx, syscall.Signal(sig))
-	case req.verb != "srun" || len(files) != 5:
-		req.err = fmt.Errorf("%q with %d files", req.verb, len(files))
-	case s.refuse != "":
-		req.err = Refuse(files[3], s.refuse)
+	case req.verb != "srun" || flags&unix.MSG_CTRUNC == 0:
+		req.err = fmt.Errorf("%q, or no files", req.verb)
 	default:
-		req.run, req.err = s.start(ctx, req.keys["key"], cred, files)
+		caller, err := callerOf(ctx, c, s.mounts)
+		if err != nil {
+			req.err = err
+			return req
+		}
+		defer caller.Close(ctx)
+		if s.refuse != "" {
+			req.err = caller.Refuse(s.refuse)
+			return req
+		}
+		req.run, req.err = s.start(ctx, req.keys["key"], cred, caller)
 		if req.err != nil {
-			Refuse(files[3], req.err.Error())
+			caller.Refuse(req.err.Error())
 		}
 	}
 	return req
 }
 
-// start is called with s.mu held.
-func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, files []*os.File) (*Runner, error) {
-	call, err := ReadCall(files[4])
+// callerOf has a process receive what came by a connection.
+func callerOf(ctx context.Context, c *net.UnixConn, mounts *os.File) (*Caller, error) {
+	caller, err := NewCaller(mounts)
 	if err != nil {
 		return nil, err
 	}
+	raw, err := c.SyscallConn()
+	if err == nil {
+		raw.Control(func(fd uintptr) {
+			err = unix.Sendmsg(int(caller.Connection().Fd()), []byte{0}, unix.UnixRights(int(fd)), nil, 0)
+		})
+	}
+	if err == nil {
+		err = caller.Hear(ctx)
+	}
+	if err != nil {
+		caller.Close(ctx)
+		return nil, err
+	}
+	return caller, nil
+}
+
+// calls makes a Caller with a call, as if a sing-srun had sent these files.
+func calls(ctx context.Context, call []byte, stdin, stdout, stderr, status *os.File) (*Caller, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(ends[0])
+	f := os.NewFile(uintptr(ends[1]), "end")
+	defer f.Close()
+	described, err := unix.MemfdCreate("srun", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(described)
+	if _, err := unix.Write(described, call); err != nil {
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(uintptr(described), unix.F_ADD_SEALS, needed); err != nil {
+		return nil, err
+	}
+	rights := unix.UnixRights(int(stdin.Fd()), int(stdout.Fd()), int(stderr.Fd()), int(status.Fd()), described)
+	if err := unix.Sendmsg(ends[0], []byte("srun"), rights, nil, 0); err != nil {
+		return nil, err
+	}
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return callerOf(ctx, c.(*net.UnixConn), nil)
+}
+
+// start is called with s.mu held.
+func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, caller *Caller) (*Runner, error) {
 	if old := s.sruns[key]; old != nil {
 		if err := old.Remove(ctx); err != nil {
 			return nil, err
@@ -281,10 +330,13 @@ func (s *server) start(ctx context.Context, key string, cred *unix.Ucred, files 
 	if s.plan != nil {
 		how = s.plan(how)
 	}
-	r, err := Start(ctx, StartSpec{
-		Dir: filepath.Join(s.dir, key), Program: s.program, Call: call, Rewriting: how,
-		Stdin: files[0], Stdout: files[1], Stderr: files[2], Status: files[3],
-		UID: cred.Uid, GID: cred.Gid, Groups: []uint32{cred.Gid}, Peer: int(cred.Pid), Mounts: s.mounts, Cgroups: s.cgroups,
+	belongings, err := BelongingsOf(int(cred.Pid))
+	if err != nil {
+		return nil, err
+	}
+	r, err := caller.Start(ctx, StartSpec{
+		Dir: filepath.Join(s.dir, key), Program: s.program, Rewriting: how,
+		UID: cred.Uid, GID: cred.Gid, Groups: []uint32{cred.Gid}, Belongings: belongings, Cgroups: s.cgroups,
 	})
 	if err == nil {
 		s.sruns[key] = r

@@ -39,21 +39,27 @@ var resources = map[string]int{
 	"Max realtime timeout":  15,
 }
 
-// peerLimits returns the limits and the oom_score_adj of a process.
-func peerLimits(pid int) ([]Limit, int, error) {
+// Belongings are what a process passes on to its children besides its user.
+type Belongings struct {
+	Limits []Limit
+	OOM    int // oom_score_adj
+}
+
+// BelongingsOf reads those of a process.
+func BelongingsOf(pid int) (*Belongings, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	adj, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	oom, err := strconv.Atoi(strings.TrimSpace(string(adj)))
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return parseLimits(string(b)), oom, nil
+	return &Belongings{parseLimits(string(b)), oom}, nil
 }
 
 // nameWidth is that of the first column of /proc/PID/limits.

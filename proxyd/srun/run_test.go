@@ -101,11 +101,14 @@ func TestFolderOfOthers(t *testing.T) {
 	if err := os.Mkdir(secret, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	call := &Call{Dir: secret, Args: []string{"srun", "pwd"}}
 	null, _ := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	defer null.Close()
-	_, err := Start(deadline(t), StartSpec{Dir: filepath.Join(s.dir, "x"), Program: s.program, Call: call,
-		Stdin: null, Stdout: null, Stderr: null, Status: null, UID: user, GID: group})
+	caller, err := calls(deadline(t), described(secret, "0", "2", "srun", "pwd"), null, null, null, null)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer caller.Close(deadline(t))
+	_, err = caller.Start(deadline(t), StartSpec{Dir: filepath.Join(s.dir, "x"), Program: s.program, UID: user, GID: group})
 	if err == nil || !errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "folder: permission denied") {
 		t.Error(err)
 	}

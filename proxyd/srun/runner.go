@@ -41,9 +41,9 @@ func Run(args []string) int {
 	if len(args) > 0 && args[0] == enterArg {
 		return enter()
 	}
-	log.SetFlags(log.LstdFlags | log.LUTC) // to the folder's runner.log
+	log.SetFlags(log.LstdFlags | log.LUTC) // to the folder's runner.log, as soon as that is known
 	closeInherited()
-	for fd := runnerOrders; fd <= runnerMounts; fd++ {
+	for fd := runnerOrders; fd <= runnerLast; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	if err := run(); err != nil {
@@ -56,14 +56,14 @@ func Run(args []string) int {
 // closeInherited closes what whoever started us has let through by mistake. What Go has
 // opened already for itself stays: its poller, and the files that tell of CPU limits.
 func closeInherited() {
-	_ = unix.CloseRange(runnerMounts+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
+	_ = unix.CloseRange(runnerLast+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= runnerMounts {
+		if err != nil || fd <= runnerLast {
 			continue
 		}
 		link, err := os.Readlink("/proc/self/fd/" + e.Name())
@@ -108,14 +108,29 @@ type runner struct {
 
 func run() error {
 	answers := os.NewFile(runnerAnswers, "answers")
-	r, rec, err := begin()
-	if err != nil {
-		_ = gob.NewEncoder(answers).Encode(answer{Error: err.Error()}) // the starter may be gone
+	to := gob.NewEncoder(answers)
+	if err := receive(); err != nil {
+		_ = to.Encode(answer{Error: err.Error()}) // the starter may be gone
 		return err
 	}
+	if err := to.Encode(answer{}); err != nil {
+		return err
+	}
+	orders := os.NewFile(runnerOrders, "orders")
+	from := gob.NewDecoder(orders)
+	r, rec, err := begin(from)
+	if err != nil {
+		_ = to.Encode(answer{Error: err.Error()})
+		tellOnly(from) // why, in the words of who has given the order
+		return err
+	}
+	if r == nil {
+		return nil
+	}
+	orders.Close()
 	// From here on whoever started us may die.
 	r.say("key " + r.o.Rewriting.Key)
-	if err := gob.NewEncoder(answers).Encode(answer{Rec: rec}); err != nil {
+	if err := to.Encode(answer{Rec: rec}); err != nil {
 		log.Print(err)
 	}
 	answers.Close()
@@ -137,16 +152,29 @@ func run() error {
 	return r.end(how)
 }
 
-// begin starts srun.
-func begin() (*runner, record, error) {
-	orders := os.NewFile(runnerOrders, "orders")
-	r := &runner{}
-	if err := gob.NewDecoder(orders).Decode(&r.o); err != nil {
-		return nil, record{}, err
+// tellOnly writes what the next order says to the status pipe, if one comes.
+func tellOnly(from *gob.Decoder) {
+	var o order
+	if from.Decode(&o) == nil && o.Tell != "" {
+		_, _ = unix.Write(runnerStatus, []byte(o.Tell))
 	}
-	orders.Close()
+}
+
+// begin starts srun. It returns no runner if the order was but to tell something.
+func begin(from *gob.Decoder) (*runner, record, error) {
+	r := &runner{}
 	// A user who fills his pipe must not hang us.
 	if err := unix.SetNonblock(runnerStatus, true); err != nil {
+		return nil, record{}, err
+	}
+	if err := from.Decode(&r.o); err != nil {
+		return nil, record{}, err
+	}
+	if r.o.Tell != "" {
+		_, _ = unix.Write(runnerStatus, []byte(r.o.Tell))
+		return nil, record{}, nil
+	}
+	if err := openLog(r.o.Dir); err != nil {
 		return nil, record{}, err
 	}
 	var err error
@@ -169,13 +197,25 @@ func begin() (*runner, record, error) {
 		stay = func() bool { return askMay(r.o.Ask, "says", r.o.Dir) }
 	}
 	r.err = newMuffler(errR, runnerStderr, stay)
-	for fd := runnerStdin; fd <= runnerMounts; fd++ {
+	for fd := runnerStdin; fd <= runnerLast; fd++ {
 		if fd != runnerStderr {
 			_ = unix.Close(fd) // as long as we held them, nobody would see them close
 		}
 	}
-	r.o = order{Dir: r.o.Dir, Ask: r.o.Ask, Rewriting: Rewriting{Key: r.o.Rewriting.Key}} // the environment may be large
+	r.o = order{Dir: r.o.Dir, Ask: r.o.Ask, Rewriting: Rewriting{Key: r.o.Rewriting.Key}} // the rest may be large
 	return r, rec, nil
+}
+
+// openLog makes the folder's log what this process complains to.
+func openLog(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return withFD(f, func(fd int) error {
+		return errors.Join(unix.Dup3(fd, 1, 0), unix.Dup3(fd, 2, 0))
+	})
 }
 
 // becomeSrun forks the process that becomes srun and returns when it has. The record is
@@ -197,7 +237,7 @@ func becomeSrun(o *order, stderr *os.File) (record, error) {
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"singularity-srun", Arg, enterArg}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"GOMAXPROCS=2"},
-		Files: []uintptr{runnerStdin, runnerStdout, stderr.Fd(), orderR.Fd(), errorW.Fd(), runnerMounts},
+		Files: []uintptr{runnerStdin, runnerStdout, stderr.Fd(), orderR.Fd(), errorW.Fd(), runnerMounts, runnerCall},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

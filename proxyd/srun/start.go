@@ -5,37 +5,32 @@ package srun
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // StartSpec says how to run srun for a sing-srun that has asked for it.
 type StartSpec struct {
-	Dir       string // this srun's folder, absolute; made if missing, root's alone. Nothing else may be kept in it
-	Program   string // the real srun; "" is /usr/bin/srun
-	Call      *Call
+	Dir       string    // this srun's folder, absolute; made if missing, root's alone. Nothing else may be kept in it
+	Program   string    // the real srun; "" is /usr/bin/srun
+	Env       []string  // variables besides those of the call
 	Rewriting Rewriting // its Key is the step's
-
-	Stdin, Stdout, Stderr, Status *os.File // what sing-srun has sent; they stay the caller's
 
 	// UID, GID and Groups are the peer's, as the kernel says. Nothing that the peer
 	// says changes them.
 	UID, GID uint32
 	Groups   []uint32
-	// Peer is the PID of sing-srun. srun gets its limits and oom_score_adj, and passes
-	// the limits on to the tasks. 0: the caller's own.
-	Peer int
+	// Belongings are those of sing-srun; srun passes the limits on to the tasks. nil: the
+	// starter's own.
+	Belongings *Belongings
 
-	// Mounts, if set, is the mount namespace of the capsule. srun then sees its files
-	// (/tmp!), but the node's /proc, and the real srun where the capsule has sing-srun.
-	Mounts  *os.File
 	Cgroups []string // cgroup folders that srun is put into
 
 	// Ask, if set, is called by the runner before it tells that srun has failed: Slurm may
@@ -56,11 +51,12 @@ var (
 )
 
 // order is what a runner is to do, and passes on to the process that becomes srun.
-// It is sent as gob: arguments and environment may hold any bytes.
+// The call is not in it: the process that becomes srun reads it, as the user.
 type order struct {
+	Tell      string // no srun: this is written to the status pipe, and nothing else done
 	Dir       string
 	Program   string
-	Call      Call
+	Env       []string
 	Rewriting Rewriting
 	UID, GID  uint32
 	Groups    []uint32
@@ -69,8 +65,8 @@ type order struct {
 	Ask       string
 	Limits    []Limit
 	OOM       int
-	Mounts    bool
-	Runner    int // PID; set by the runner
+	OwnOOM    bool // OOM is not set
+	Runner    int  // PID; set by the runner
 }
 
 // answer says that srun runs, or why not.
@@ -88,15 +84,21 @@ const (
 	runnerStdout  = 7
 	runnerStderr  = 8
 	runnerMounts  = 9 // or /dev/null
+	runnerCall    = 10
+
+	// runnerConn is by what the call comes, before the status pipe takes its place.
+	runnerConn = runnerStatus
+	runnerLast = runnerCall
 )
 
 // Start runs the real srun and returns when it has been executed; "key KEY" has then
 // been written to the status pipe. The srun goes on when the process that started it ends:
-// Find and Adopt give it back. If Start fails, nothing has been written and nothing runs.
+// Find and Adopt give it back. If Start fails, nothing has been written and nothing runs;
+// Refuse can say why.
 //
 // Start needs root. Under systemd it takes KillMode=process.
-func Start(ctx context.Context, s StartSpec) (*Runner, error) {
-	r, err := start(ctx, s)
+func (c *Caller) Start(ctx context.Context, s StartSpec) (*Runner, error) {
+	r, err := c.start(ctx, s)
 	if err != nil {
 		if !errors.Is(err, ErrExists) {
 			_ = os.RemoveAll(s.Dir) // nothing runs that would miss it
@@ -106,19 +108,16 @@ func Start(ctx context.Context, s StartSpec) (*Runner, error) {
 	return r, nil
 }
 
-func start(ctx context.Context, s StartSpec) (*Runner, error) {
+func (c *Caller) start(ctx context.Context, s StartSpec) (*Runner, error) {
 	o := order{
-		Dir: s.Dir, Program: s.Program, Call: *s.Call, Rewriting: s.Rewriting,
-		UID: s.UID, GID: s.GID, Groups: s.Groups, Cgroups: s.Cgroups, Clean: s.Clean, Ask: s.Ask, Mounts: s.Mounts != nil,
+		Dir: s.Dir, Program: s.Program, Env: s.Env, Rewriting: s.Rewriting,
+		UID: s.UID, GID: s.GID, Groups: s.Groups, Cgroups: s.Cgroups, Clean: s.Clean, Ask: s.Ask, OwnOOM: s.Belongings == nil,
 	}
 	if o.Program == "" {
 		o.Program = "/usr/bin/srun"
 	}
-	if s.Peer != 0 {
-		var err error
-		if o.Limits, o.OOM, err = peerLimits(s.Peer); err != nil {
-			return nil, err
-		}
+	if s.Belongings != nil {
+		o.Limits, o.OOM = s.Belongings.Limits, s.Belongings.OOM
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, err
@@ -129,94 +128,40 @@ func start(ctx context.Context, s StartSpec) (*Runner, error) {
 	if _, err := os.Lstat(filepath.Join(s.Dir, recordName)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrExists
 	}
-	return launch(ctx, s, o)
+	return c.launch(ctx, s.Dir, o)
 }
 
-// launch starts the runner and has it carry out o.
-func launch(ctx context.Context, s StartSpec, o order) (*Runner, error) {
-	orderR, orderW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer orderW.Close()
-	defer orderR.Close()
-	answerR, answerW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer answerR.Close()
-	defer answerW.Close()
-	pid, err := spawn(s, orderR, answerW)
-	if err != nil {
-		return nil, err
-	}
-	ended := make(chan struct{})
-	go func() {
-		reap(pid)
-		close(ended)
-	}()
-	orderR.Close()
-	answerW.Close()
-	defer context.AfterFunc(ctx, func() {
-		orderW.Close()
-		answerR.Close()
+// launch has the process carry out o.
+func (c *Caller) launch(ctx context.Context, dir string, o order) (*Runner, error) {
+	defer interruptible(ctx, func(t time.Time) error {
+		return errors.Join(c.orders.SetWriteDeadline(t), c.answers.SetReadDeadline(t))
 	})()
 	var got answer
-	err = gob.NewEncoder(orderW).Encode(o)
-	orderW.Close()
+	err := c.to.Encode(o)
 	if err == nil {
-		err = gob.NewDecoder(answerR).Decode(&got)
+		err = c.from.Decode(&got)
 	}
 	switch {
 	case err == nil && got.Error != "":
-		err = errors.New(got.Error)
+		return nil, errors.New(got.Error) // it waits for the words of a refusal
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case err != nil:
 		err = fmt.Errorf("its runner died: %w", err)
 	default:
-		return open(s.Dir, got.Rec)
+		c.given = true
+		return open(dir, got.Rec)
 	}
-	_ = unix.Kill(pid, unix.SIGKILL) // not reaped before ended is closed, unless it has ended
-	<-ended
+	c.kill()
+	select {
+	case <-c.ended:
+	case <-time.After(killTime): // a file system does not answer; it does no more than wait
+	}
 	return nil, err
 }
 
-// spawn starts the runner's process. Descriptors are passed by number and not as
-// *os.File: making a file's descriptor available for a child clears O_NONBLOCK, and
-// that flag belongs to the user's programs too.
-func spawn(s StartSpec, orders, answers *os.File) (int, error) {
-	log, err := os.OpenFile(filepath.Join(s.Dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer log.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer null.Close()
-	mounts := s.Mounts
-	if mounts == nil {
-		mounts = null
-	}
-	var fds []uintptr
-	defer func() {
-		for _, fd := range fds {
-			_ = unix.Close(int(fd))
-		}
-	}()
-	for _, f := range []*os.File{null, log, log, orders, answers, s.Status, s.Stdin, s.Stdout, s.Stderr, mounts} {
-		fd, err := duplicate(f)
-		if err != nil {
-			return 0, err
-		}
-		fds = append(fds, uintptr(fd))
-	}
-	return syscall.ForkExec("/proc/self/exe", []string{"singularity-srun", Arg}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOGC=20"}, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-}
+// killTime is how long a process that was killed may take to end.
+const killTime = 5 * time.Second
 
 func duplicate(f *os.File) (int, error) {
 	raw, err := f.SyscallConn()
@@ -238,19 +183,6 @@ func reap(pid int) (status syscall.WaitStatus) {
 			return status
 		}
 	}
-}
-
-// Report tells a sing-srun how its srun has ended, when no runner does it any more: it
-// asked again for one that has ended.
-func Report(status *os.File, key string, how syscall.WaitStatus) error {
-	_, err := fmt.Fprintf(status, "key %s\n%s\n", key, describe(how))
-	return err
-}
-
-// Refuse tells a sing-srun that there will be no srun, and the user why.
-func Refuse(status *os.File, reason string) error {
-	_, err := fmt.Fprintf(status, "no %s\n", oneLine(reason))
-	return err
 }
 
 // maxReason is what sing-srun has room for (REASON_SIZE), with something to spare.

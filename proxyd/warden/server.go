@@ -34,10 +34,13 @@ type Conductor interface {
 	// End is told that Slurm has ended a job on this node; when it returns nil nothing
 	// of it is left here.
 	End(ctx context.Context, job uint32) error
+	// Admit says whether a caller of srun.sock may ask for anything. Nothing was received
+	// from it yet.
+	Admit(who Peer) error
 	// Srun begins an srun for a program of a capsule, or, with a key, the one that the
-	// program began before it was captured. files are 0, 1, 2, the status pipe and the
-	// call; it closes them.
-	Srun(ctx context.Context, who Peer, key string, files []*os.File)
+	// program began before it was captured. give sends the caller's connection, with what
+	// is in its queue, over a socket, at whose other end it is received.
+	Srun(ctx context.Context, who Peer, key string, give func(to *os.File) error)
 	// TellFailure says whether the user is to be told that an srun has failed, which is kept in
 	// dir.
 	TellFailure(ctx context.Context, dir string) bool
@@ -86,29 +89,26 @@ type Place struct {
 	Reason     string // Plain
 }
 
-// Peer is who asks, as the kernel says.
-type Peer struct {
-	PID      int
-	UID, GID uint32
-}
-
 // Server listens.
 type Server struct {
 	conductor Conductor
 	version   string
 	log       *slog.Logger
 	spank     *net.UnixListener
-	srun      *net.UnixListener
+	srun      string // path of the socket
+	door      *doorProcess
+	calls     calls // of srun.sock, that are being answered
 }
 
-// Listen makes the two sockets in dir, replacing those of a predecessor.
+// Listen makes the two sockets in dir, replacing those of a predecessor. The program must
+// call Door when it is started with DoorArg.
 func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error) {
-	s := &Server{conductor: c, version: version, log: log}
+	s := &Server{conductor: c, version: version, log: log, srun: filepath.Join(dir, SrunSocket), calls: calls{of: map[uint32]int{}}}
 	var err error
 	if s.spank, err = listen(filepath.Join(dir, SpankSocket), 0o600); err != nil {
 		return nil, err
 	}
-	if s.srun, err = listen(filepath.Join(dir, SrunSocket), 0o666); err != nil {
+	if s.door, err = openDoor(s.srun); err != nil {
 		s.spank.Close()
 		return nil, err
 	}
@@ -117,21 +117,17 @@ func Listen(dir, version string, c Conductor, log *slog.Logger) (*Server, error)
 
 // Serve answers until ctx is done. It returns when the last answer has been given.
 func (s *Server) Serve(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() {
-		s.spank.Close()
-		s.srun.Close()
-	})
+	stop := context.AfterFunc(ctx, func() { s.spank.Close() })
 	defer stop()
 	var all sync.WaitGroup
 	all.Go(func() { s.accept(ctx, s.spank, s.answerPlugin) })
-	all.Go(func() { s.accept(ctx, s.srun, s.answerSrun) })
+	all.Go(func() { s.keepDoor(ctx) })
 	all.Wait()
 }
 
 // answerPlugin answers one request of the plugin.
 func (s *Server) answerPlugin(ctx context.Context, c *net.UnixConn, who Peer) {
-	m, files, err := s.hear(c)
-	closeAll(files) // it sends none
+	m, err := s.hear(c)
 	if err == nil && who.UID != 0 {
 		err = errors.New("only root may ask this")
 	}
@@ -241,34 +237,4 @@ func parseJoin(m message, who Peer) (Join, error) {
 		}
 	}
 	return j, nil
-}
-
-// answerSrun answers one request of a sing-srun.
-func (s *Server) answerSrun(ctx context.Context, c *net.UnixConn, who Peer) {
-	m, files, err := s.hear(c)
-	if err != nil {
-		s.log.Debug("not understood", "error", err)
-		return
-	}
-	// The caller has hung up already, so that it can be frozen at any moment: what is to
-	// be said of an srun goes into its status pipe.
-	switch {
-	case m.verb == verbSrun && len(files) == 5:
-		s.conductor.Srun(ctx, who, m.vals["key"], files)
-		return
-	case m.verb == verbSignal && len(files) == 0:
-		n, err := m.number("signal")
-		if err == nil && (n < 1 || n > 64) {
-			err = fmt.Errorf("%w: signal=%d", errMessage, n)
-		}
-		if err == nil {
-			err = s.conductor.Signal(ctx, who, m.vals["key"], syscall.Signal(n))
-		}
-		if err != nil {
-			s.log.Debug("signal for an srun", "uid", who.UID, "pid", who.PID, "error", err)
-		}
-		return
-	}
-	closeAll(files)
-	s.log.Debug("not understood", "verb", m.verb, "descriptors", len(files), "uid", who.UID)
 }

@@ -35,38 +35,10 @@ func listen(path string, mode os.FileMode) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// maxCalls bounds the connections of one ordinary user, who must not keep out others. Who
-// is turned away asks again.
-const maxCalls = 128
-
-// calls counts them.
-type calls struct {
-	mu sync.Mutex
-	of map[uint32]int
-}
-
-func (n *calls) begin(uid uint32) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if uid != 0 && n.of[uid] == maxCalls {
-		return false
-	}
-	n.of[uid]++
-	return true
-}
-
-func (n *calls) end(uid uint32) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.of[uid]--; n.of[uid] == 0 {
-		delete(n.of, uid)
-	}
-}
-
+// accept answers the connections of a socket that root alone can reach.
 func (s *Server) accept(ctx context.Context, l *net.UnixListener, answer func(context.Context, *net.UnixConn, Peer)) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	open := calls{of: map[uint32]int{}}
 	for {
 		c, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -75,78 +47,59 @@ func (s *Server) accept(ctx context.Context, l *net.UnixListener, answer func(co
 		if err != nil {
 			s.log.Error("accept", "socket", l.Addr(), "error", err)
 			select { // out of descriptors, say: it may pass
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(acceptAgain):
 				continue
 			case <-ctx.Done():
 				return
 			}
 		}
 		who, err := peer(c)
-		if err != nil || !open.begin(who.UID) {
-			s.log.Debug("turned away", "uid", who.UID, "pid", who.PID, "error", err)
+		if err != nil {
+			s.log.Debug("turned away", "error", err)
 			c.Close()
 			continue
 		}
 		all.Go(func() {
-			defer func() { c.Close(); open.end(who.UID) }()
+			defer func() { c.Close(); who.close() }()
 			answer(ctx, c, who)
 		})
 	}
 }
 
+// acceptAgain is how long to wait when accept fails.
+const acceptAgain = 100 * time.Millisecond
+
 // patience is how long one who has connected may take to say what it wants. It is one
 // packet, sent at once.
 const patience = 5 * time.Second
 
-// hear reads the one request of a connection.
-func (s *Server) hear(c *net.UnixConn) (message, []*os.File, error) {
+// hear reads the one request of a connection of root's. Descriptors that come with it are
+// not received.
+func (s *Server) hear(c *net.UnixConn) (message, error) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return message{}, nil, err
+		return message{}, err
 	}
 	b := make([]byte, maxMessage+1)
-	oob := make([]byte, unix.CmsgSpace(16*4))
-	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	n, _, flags, _, err := c.ReadMsgUnix(b, nil)
 	if err != nil {
-		return message{}, nil, err
+		return message{}, err
 	}
-	files, err := descriptors(oob[:oobn])
-	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		err = fmt.Errorf("%w: too long", errMessage)
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		return message{}, fmt.Errorf("%w: too long, or with descriptors", errMessage)
 	}
-	var m message
-	if err == nil {
-		m, err = decode(b[:n])
-	}
+	return s.understand(b[:n])
+}
+
+// understand decodes a packet of this version.
+func (s *Server) understand(packet []byte) (message, error) {
+	m, err := decode(packet)
 	if err == nil && m.vals["version"] != version {
 		err = fmt.Errorf("%w %q is spoken to proxyd %s, which speaks version %s: install the same release on all nodes", errVersion, m.vals["version"], s.version, version)
 	}
 	if err != nil {
-		closeAll(files)
-		return message{}, nil, err
+		return message{}, err
 	}
-	return m, files, nil
-}
-
-func descriptors(oob []byte) ([]*os.File, error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	parts, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	var files []*os.File
-	for _, p := range parts {
-		fds, err := unix.ParseUnixRights(&p)
-		if err != nil {
-			continue // credentials, say
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files, nil
+	return m, nil
 }
 
 func closeAll(files []*os.File) {
@@ -180,23 +133,4 @@ func (s *Server) refuse(c *net.UnixConn, err error) {
 		return
 	}
 	s.say(c, newMessage(verbNo, "reason", err.Error()))
-}
-
-func peer(c *net.UnixConn) (Peer, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return Peer{}, err
-	}
-	var cred *unix.Ucred
-	var got error
-	if err := raw.Control(func(fd uintptr) { cred, got = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return Peer{}, err
-	}
-	if got != nil {
-		return Peer{}, got
-	}
-	if cred.Pid == 0 {
-		return Peer{}, errors.New("the caller is not on this node")
-	}
-	return Peer{int(cred.Pid), cred.Uid, cred.Gid}, nil
 }

@@ -6,6 +6,7 @@ package warden
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,28 +14,50 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // listening is a Conductor that says who asked for an srun.
 type listening struct {
 	Conductor
-	asked chan uint32
+	asked  chan Peer
+	admits func(Peer) error // nil: everybody
+	over   chan struct{}    // Signal returns when it is closed
+}
+
+func (l listening) Admit(who Peer) error {
+	if l.admits == nil {
+		return nil
+	}
+	return l.admits(who)
 }
 
 func (l listening) Signal(_ context.Context, who Peer, _ string, _ syscall.Signal) error {
-	l.asked <- who.UID
+	l.asked <- who
+	<-l.over
 	return nil
 }
 
+func (l listening) Srun(_ context.Context, who Peer, _ string, _ func(*os.File) error) {
+	l.asked <- who
+}
+
 // callerVariable makes the test binary a caller: it opens so many connections, says so,
-// and on the last one sends a request.
+// and on the last one sends a request. Instead of a number it may be a file, which it opens,
+// writes to and sends as the descriptors of an srun.
 const callerVariable = "WARDEN_TEST_CALLER"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == DoorArg {
+		os.Exit(Door(os.Args[2:]))
+	}
 	if v := os.Getenv(callerVariable); v != "" {
 		if err := beCaller(v); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -47,6 +70,9 @@ func TestMain(m *testing.M) {
 
 func beCaller(what string) error {
 	path, rest, _ := strings.Cut(what, ",")
+	if strings.HasPrefix(rest, "/") {
+		return sendFile(path, rest)
+	}
 	n := 0
 	if _, err := fmt.Sscan(rest, &n); err != nil {
 		return err
@@ -68,11 +94,40 @@ func beCaller(what string) error {
 	return err
 }
 
-// TestCrowd: one user who opens all the connections that he can, and says nothing, keeps
-// nobody else out.
-func TestCrowd(t *testing.T) {
+// sendFile leaves the only descriptors of a file in the queue of a socket. Then it writes to
+// the file by another one, so that who closes the last of those must wait for that.
+func sendFile(path, name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	other, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	packet := newMessage(verbSrun, "version", version, "key", "").encode()
+	if _, _, err = c.WriteMsgUnix(packet, unix.UnixRights(slices.Repeat([]int{int(f.Fd())}, 5)...), nil); err != nil {
+		return err
+	}
+	c.Close()
+	f.Close()
+	if _, err := other.WriteString("something that is to be written"); err != nil {
+		return err
+	}
+	fmt.Println("open")
+	_, err = io.Copy(io.Discard, os.Stdin) // until the test is done
+	return err
+}
+
+// serving is a Server in a folder that every user can reach.
+func serving(t *testing.T, l Conductor) (socket string, stop func()) {
+	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to be several users")
+		t.Skip("SKIP: needs root, to be several users")
 	}
 	dir, err := os.MkdirTemp("", "warden")
 	if err != nil {
@@ -82,24 +137,140 @@ func TestCrowd(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l := listening{asked: make(chan uint32)}
 	s, err := Listen(dir, "test", l, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() { s.Serve(ctx); close(served) }()
-	defer func() { cancel(); <-served }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case <-served:
+		case <-time.After(30 * time.Second):
+			t.Error("the server does not end")
+		}
+	})
+	t.Cleanup(stop)
+	return filepath.Join(dir, SrunSocket), stop
+}
 
-	call := func(uid uint32, n int) *exec.Cmd {
-		c := exec.Command("/proc/self/exe")
-		c.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%d", callerVariable, filepath.Join(dir, SrunSocket), n))
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
-		c.Stderr = os.Stderr
-		return c
+// calling is a process of a user that does what beCaller is told.
+func calling(uid uint32, socket, what string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s", callerVariable, socket, what))
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{uid, 777}}, Pdeathsig: syscall.SIGKILL}
+	c.Stderr = os.Stderr
+	return c
+}
+
+// TestPeer: what is known of a caller is of the moment when it connected, and whoever gets
+// its PID is not taken for it.
+func TestPeer(t *testing.T) {
+	l := listening{asked: make(chan Peer), over: make(chan struct{})}
+	socket, _ := serving(t, l)
+	defer close(l.over)
+	caller := calling(54322, socket, "1")
+	if err := caller.Run(); err != nil { // reaped: from here on its PID is anybody's
+		t.Fatal(err)
 	}
-	crowd := call(54321, 5*maxCalls)
+	who := <-l.asked
+	if who.UID != 54322 || who.GID != 54322 || !slices.Equal(who.Groups, []uint32{777, 54322}) || who.PID != caller.Process.Pid {
+		t.Errorf("%+v", who)
+	}
+	if err := who.Alive(); !errors.Is(err, errPeerGone) {
+		t.Fatal(err)
+	}
+	// Somebody else has its PID now.
+	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, who.PID-1), 0); err != nil {
+		t.Skip("SKIP: cannot choose a PID: ", err)
+	}
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	if other.Process.Pid != who.PID {
+		t.Logf("PID %d was to be %d: another process was quicker", other.Process.Pid, who.PID)
+	}
+	if err := who.Alive(); !errors.Is(err, errPeerGone) {
+		t.Error(err)
+	}
+}
+
+// TestFileThatHangs: nobody can make the daemon close a file whose owner does not answer.
+// There is another user's turn meanwhile, and the daemon can end.
+func TestFileThatHangs(t *testing.T) {
+	for _, where := range []string{"in no capsule", "in a capsule"} {
+		t.Run(where, func(t *testing.T) {
+			l := listening{asked: make(chan Peer, 1), over: make(chan struct{})}
+			close(l.over)
+			sent := make(chan struct{})
+			l.admits = func(who Peer) error {
+				if who.UID != 54321 {
+					return nil
+				}
+				<-sent
+				if where == "in no capsule" {
+					return errors.New("the caller is in no capsule")
+				}
+				return nil
+			}
+			socket, stop := serving(t, l)
+			caller := calling(54321, socket, "/")
+			t.Cleanup(func() { _ = caller.Wait() }) // when its file is no more
+			file, hangs := hangingFile(t)
+			caller.Env[len(caller.Env)-1] += file[1:]
+			hold, err := caller.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer hold.Close()
+			out, err := caller.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := caller.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "open\n" {
+				t.Fatal(line, err)
+			}
+			close(sent)
+			if where == "in a capsule" {
+				if who := <-l.asked; who.UID != 54321 {
+					t.Fatalf("%+v", who)
+				}
+			}
+			select {
+			case <-hangs:
+			case <-time.After(30 * time.Second):
+				t.Fatal("the file was not closed")
+			}
+			if err := calling(54322, socket, "1").Run(); err != nil {
+				t.Error(err)
+			}
+			select {
+			case who := <-l.asked:
+				if who.UID != 54322 {
+					t.Errorf("%+v", who)
+				}
+			case <-time.After(patience):
+				t.Error("another user waits")
+			}
+			stop()
+		})
+	}
+}
+
+// TestCrowd: one user who opens all the connections that he can, and says nothing, keeps
+// nobody else out.
+func TestCrowd(t *testing.T) {
+	l := listening{asked: make(chan Peer), over: make(chan struct{})}
+	close(l.over)
+	socket, _ := serving(t, l)
+	crowd := calling(54321, socket, fmt.Sprint(5*maxCalls))
 	hold, err := crowd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -115,11 +286,11 @@ func TestCrowd(t *testing.T) {
 		t.Fatal(line, err)
 	}
 	began := time.Now()
-	if err := call(54322, 1).Run(); err != nil {
+	if err := calling(54322, socket, "1").Run(); err != nil {
 		t.Error(err)
 	}
-	if uid := <-l.asked; uid != 54322 {
-		t.Errorf("uid %d", uid)
+	if who := <-l.asked; who.UID != 54322 {
+		t.Errorf("%+v", who)
 	}
 	if d := time.Since(began); d >= patience {
 		t.Errorf("the other user waited %s", d)

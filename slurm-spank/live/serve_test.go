@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case capsule.Arg:
 			os.Exit(capsule.Init(os.Args[2:]))
+		case warden.DoorArg:
+			os.Exit(warden.Door(os.Args[2:]))
 		case serveArg:
 			if err := serve(os.Args[2]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -181,12 +183,10 @@ func (n *node) End(ctx context.Context, job uint32) error {
 	return nil
 }
 
-// Srun implements warden.Conductor.
-func (n *node) Srun(_ context.Context, _ warden.Peer, _ string, files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
+// Admit and Srun implement warden.Conductor.
+func (n *node) Admit(warden.Peer) error { return errors.New("not here") }
+
+func (n *node) Srun(context.Context, warden.Peer, string, func(*os.File) error) {}
 
 func (n *node) TellFailure(context.Context, string) bool { return true }
 func (n *node) TellMessage(context.Context, string) bool { return true }

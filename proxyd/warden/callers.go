@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package warden
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// doorProcess is the daemon's side of a door; door.go draws what is said.
+type doorProcess struct {
+	cmd     *exec.Cmd
+	control *net.UnixConn
+}
+
+// doorTime is how long a door may take to make its socket.
+const doorTime = 30 * time.Second
+
+// openDoor starts a door, and returns when callers can connect.
+func openDoor(path string) (*doorProcess, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	theirs := os.NewFile(uintptr(ends[1]), "door")
+	defer theirs.Close()
+	control, err := unixConn(ends[0])
+	if err != nil {
+		return nil, err
+	}
+	p := &doorProcess{exec.Command("/proc/self/exe", DoorArg, path), control}
+	p.cmd.Args[0], p.cmd.Dir = "singularity-srun-door", "/"
+	p.cmd.Env = []string{"GOMAXPROCS=2"}
+	p.cmd.Stderr = os.Stderr
+	p.cmd.ExtraFiles = []*os.File{theirs}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := p.cmd.Start(); err != nil {
+		control.Close()
+		return nil, err
+	}
+	theirs.Close()
+	b := make([]byte, len(sayReady))
+	err = control.SetReadDeadline(time.Now().Add(doorTime))
+	if err == nil {
+		_, err = control.Read(b)
+	}
+	if err == nil {
+		err = control.SetReadDeadline(time.Time{})
+	}
+	if err != nil || string(b) != sayReady {
+		p.close()
+		return nil, fmt.Errorf("%s: its process does not serve it: %w", path, err)
+	}
+	return p, nil
+}
+
+// close has the door end. A thread of it that waits for a file system may keep it; it has
+// nothing then that anybody needs.
+func (p *doorProcess) close() {
+	p.control.Close()
+	_ = p.cmd.Process.Kill()
+	go func() { _ = p.cmd.Wait() }()
+}
+
+// keepDoor serves srun.sock until ctx is done, with one door after the other.
+func (s *Server) keepDoor(ctx context.Context) {
+	for {
+		s.serveDoor(ctx, s.door)
+		s.door.close()
+		for {
+			if ctx.Err() != nil {
+				return
+			}
+			s.log.Error("the process that serves srun.sock has ended; the next is started", "socket", s.srun)
+			var err error
+			if s.door, err = openDoor(s.srun); err == nil {
+				break
+			}
+			s.log.Error("srun.sock", "error", err)
+			select {
+			case <-time.After(doorAgain):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// doorAgain is how long to wait when a door cannot be started.
+const doorAgain = time.Second
+
+// serveDoor answers a door's callers until it is gone, or ctx is done.
+func (s *Server) serveDoor(ctx context.Context, p *doorProcess) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer context.AfterFunc(ctx, func() { p.control.Close() })()
+	for {
+		files, said, err := receive(p.control, 2)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.Warn("srun.sock", "error", err)
+			}
+			return
+		}
+		all.Go(func() { s.converse(ctx, files, said) })
+	}
+}
+
+// maxAtOnce bounds the requests of an ordinary user that are being answered: each is a
+// process until its srun runs, and one that waits for a file system for ever counts as
+// long. Who is turned away asks again.
+const maxAtOnce = 16
+
+// converse hears of one caller from the door, and does what he asks.
+func (s *Server) converse(ctx context.Context, files []*os.File, said []byte) {
+	defer closeAll(files)
+	var of callerMessage
+	if err := json.Unmarshal(said, &of); err != nil {
+		s.log.Error("srun.sock", "error", err)
+		return
+	}
+	who := Peer{PID: of.PID, UID: of.UID, GID: of.GID, Groups: of.Groups, pidfd: files[0]}
+	err := s.conductor.Admit(who)
+	if err == nil && !s.calls.begin(who.UID, maxAtOnce) {
+		err = errors.New("the user has too many requests under way")
+	}
+	if err == nil {
+		err = s.answerSrun(ctx, files[1], who)
+		s.calls.end(who.UID)
+	}
+	if err != nil {
+		s.log.Debug("turned away", "uid", who.UID, "pid", who.PID, "error", err)
+	}
+}
+
+// answerSrun answers one request of a sing-srun. talk is the conversation about it.
+//
+// The caller has hung up already, so that it can be frozen at any moment: what is to be
+// said of an srun goes into its status pipe.
+func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error {
+	c, err := connOf(talk)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(2 * patience)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte(sayListen)); err != nil {
+		return err
+	}
+	b := make([]byte, 8*maxPacket) // as JSON
+	n, err := c.Read(b)
+	if err != nil {
+		return fmt.Errorf("nothing was heard: %w", err)
+	}
+	var p packetMessage
+	if err := json.Unmarshal(b[:n], &p); err != nil {
+		return err
+	}
+	m, err := s.understand(p.Packet)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.verb == verbSrun && p.Files:
+		s.conductor.Srun(ctx, who, m.vals["key"], func(to *os.File) error { return give(c, to) })
+		return nil
+	case m.verb == verbSignal && !p.Files:
+		n, err := m.number("signal")
+		if err == nil && (n < 1 || n > 64) {
+			err = fmt.Errorf("%w: signal=%d", errMessage, n)
+		}
+		if err == nil {
+			err = s.conductor.Signal(ctx, who, m.vals["key"], syscall.Signal(n))
+		}
+		return err
+	}
+	return fmt.Errorf("%w: verb %q", errMessage, m.verb)
+}
+
+// give has the door send the caller's connection.
+func give(c *net.UnixConn, to *os.File) error {
+	var sent error
+	err := control(to, func(fd int) { _, _, sent = c.WriteMsgUnix([]byte(sayGive), unix.UnixRights(fd), nil) })
+	return errors.Join(err, sent)
+}
+
+// connOf returns a connection of a socket, which stays the caller's.
+func connOf(f *os.File) (*net.UnixConn, error) {
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("not a unix socket")
+	}
+	return u, nil
+}

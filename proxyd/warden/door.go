@@ -1,0 +1,335 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package warden
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DoorArg is the hidden first argument by which a main calls Door.
+const DoorArg = "srun-door"
+
+// The door is the process that has srun.sock, where every user of the node can connect
+// and send descriptors. To close a descriptor may take for ever: a FUSE file's owner need
+// not answer, an NFS server may be dead, and SIGKILL does not end that. It is the same for
+// a socket in whose queue a descriptor is. So the daemon has neither such a descriptor nor
+// such a socket. The door has the sockets and no descriptors; it starts no process, which
+// would close what is open here when it is executed; what hangs in it is a thread.
+//
+//	user                 door                          daemon
+//	connect ───────────► accept
+//	                     caller, pidfd, its end ─────► in a capsule?      no: closes
+//	                                         ◄──────── listen
+//	sendmsg ───────────► recvmsg(MSG_PEEK), without room for descriptors
+//	                     packet ─────────────────────► a signal: obeys, closes
+//	                                         ◄──────── give, with a Caller's socket (package srun)
+//	                     the connection ─────────────────────────────────► Caller
+//	          closes, in a thread of its own
+//
+// The socket between door and daemon is SOCK_SEQPACKET; each caller has one of his own for
+// the conversation about him, which ends when the daemon closes its end.
+
+// What the door has from its starter.
+const doorControl = 3
+
+// callerMessage is what the door says of a caller; the descriptors are the pidfd and the end of
+// the conversation.
+type callerMessage struct {
+	PID      int
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// packetMessage is what the caller has sent.
+type packetMessage struct {
+	Packet []byte
+	Files  bool // descriptors came with it
+}
+
+const (
+	sayReady  = "ready"
+	sayListen = "listen"
+	sayGive   = "give"
+)
+
+// maxCalls bounds the connections of one ordinary user, who must not keep out others. Who
+// is turned away asks again. A connection counts until it is closed, however long that
+// takes.
+const maxCalls = 128
+
+// maxStuck is how many connections may be in the course of being closed. A door that has
+// more is given up: the threads that wait for them are never given back.
+const maxStuck = 2000
+
+// maxPacket bounds what a caller may say; sing-srun has 256 bytes.
+const maxPacket = 4 << 10
+
+// calls counts them.
+type calls struct {
+	mu sync.Mutex
+	of map[uint32]int
+}
+
+func (n *calls) begin(uid uint32, most int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if uid != 0 && n.of[uid] >= most {
+		return false
+	}
+	n.of[uid]++
+	return true
+}
+
+func (n *calls) end(uid uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.of[uid]--; n.of[uid] == 0 {
+		delete(n.of, uid)
+	}
+}
+
+// door is the state of the door's process.
+type door struct {
+	control *net.UnixConn
+	open    calls
+	mu      sync.Mutex
+	stuck   int // connections that are being closed
+}
+
+// Door is the life of the door's process: it makes the socket, whose path is its argument,
+// and serves it until the daemon is gone. A main calls it when its first argument is
+// DoorArg, with the rest, and exits with what it returns.
+func Door(args []string) int {
+	debug.SetGCPercent(50)
+	_ = unix.CloseRange(doorControl+1, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
+	if err := runDoor(args); err != nil {
+		fmt.Fprintln(os.Stderr, "srun.sock:", err)
+		return 1
+	}
+	return 0
+}
+
+func runDoor(args []string) error {
+	if len(args) != 1 {
+		return errors.New("want the path of the socket")
+	}
+	control, err := unixConn(doorControl)
+	if err != nil {
+		return err
+	}
+	l, err := listen(args[0], 0o666)
+	if err != nil {
+		return err
+	}
+	if _, err := control.Write([]byte(sayReady)); err != nil {
+		return err
+	}
+	d := &door{control: control, open: calls{of: map[uint32]int{}}}
+	go d.accept(l)
+	_, _ = control.Read(make([]byte, 1)) // it ends with the daemon, or with this door's giving up
+	return nil
+}
+
+func (d *door) accept(l *net.UnixListener) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			time.Sleep(acceptAgain) // out of descriptors, say: it may pass
+			continue
+		}
+		who, err := peer(c)
+		if err != nil {
+			go d.close(c)
+			continue
+		}
+		if !d.open.begin(who.UID, maxCalls) {
+			who.close()
+			go d.close(c)
+			continue
+		}
+		go func() {
+			_ = d.serve(c, who) // of who is turned away nobody wants to hear
+			who.close()
+			d.close(c)
+			d.open.end(who.UID)
+		}()
+	}
+}
+
+// close closes a connection, with the descriptors that are in its queue.
+func (d *door) close(c *net.UnixConn) {
+	d.mu.Lock()
+	d.stuck++
+	tooMany := d.stuck > maxStuck
+	d.mu.Unlock()
+	if tooMany {
+		// The daemon sees this at once, though this process may never end.
+		_ = shutdown(d.control)
+	}
+	c.Close()
+	d.mu.Lock()
+	d.stuck--
+	d.mu.Unlock()
+}
+
+func shutdown(c *net.UnixConn) error {
+	return errors.Join(c.CloseRead(), c.CloseWrite())
+}
+
+// serve brings one caller and the daemon together.
+func (d *door) serve(c *net.UnixConn, who Peer) error {
+	talk, err := d.announce(who)
+	if err != nil {
+		return err
+	}
+	defer talk.Close()
+	b := make([]byte, len(sayListen))
+	if _, err := talk.Read(b); err != nil {
+		return err // he is in no capsule
+	}
+	packet, files, err := peek(c)
+	if err != nil {
+		return err
+	}
+	said, err := json.Marshal(packetMessage{packet, files})
+	if err != nil {
+		return err
+	}
+	if _, err := talk.Write(said); err != nil {
+		return err
+	}
+	fds, _, err := receive(talk, 1)
+	if err != nil {
+		return err // nobody wants it
+	}
+	to := fds[0]
+	defer to.Close()
+	var sent error
+	err = control(c, func(fd int) {
+		sent = control(to, func(end int) { sent = unix.Sendmsg(end, []byte{0}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL) })
+	})
+	return errors.Join(err, sent)
+}
+
+// announce tells the daemon of a caller, and returns the end of the conversation about him.
+func (d *door) announce(who Peer) (*net.UnixConn, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	said, err := json.Marshal(callerMessage{who.PID, who.UID, who.GID, who.Groups})
+	if err == nil {
+		err = control(who.pidfd, func(pidfd int) {
+			_, _, err = d.control.WriteMsgUnix(said, unix.UnixRights(pidfd, ends[1]), nil)
+		})
+	}
+	unix.Close(ends[1])
+	if err != nil {
+		unix.Close(ends[0])
+		return nil, err
+	}
+	return unixConn(ends[0])
+}
+
+// peek reads a packet and leaves it, with its descriptors, where it is.
+func peek(c *net.UnixConn) (packet []byte, files bool, err error) {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return nil, false, err
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, false, err
+	}
+	b := make([]byte, maxPacket+1)
+	var n, flags int
+	var inner error
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			n, _, flags, _, inner = unix.Recvmsg(int(fd), b, nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+			if !errors.Is(inner, unix.EINTR) {
+				return !errors.Is(inner, unix.EAGAIN)
+			}
+		}
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return nil, false, err
+	}
+	if n == 0 || n > maxPacket || flags&unix.MSG_TRUNC != 0 {
+		return nil, false, errMessage
+	}
+	return b[:n], flags&unix.MSG_CTRUNC != 0, nil
+}
+
+// unixConn makes a connection of a descriptor, which it takes.
+func unixConn(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("not a unix socket")
+	}
+	return u, nil
+}
+
+// receive reads a packet with as many descriptors as are wanted.
+func receive(c *net.UnixConn, want int) ([]*os.File, []byte, error) {
+	b := make([]byte, maxMessage)
+	oob := make([]byte, unix.CmsgSpace(want*4))
+	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return nil, nil, err
+	}
+	files, err := descriptors(oob[:oobn])
+	if err == nil && (n == 0 || len(files) != want) {
+		err = fmt.Errorf("%w: %d bytes, %d descriptors", errMessage, n, len(files))
+	}
+	if err != nil {
+		closeAll(files)
+		return nil, nil, err
+	}
+	return files, b[:n], nil
+}
+
+func descriptors(oob []byte) ([]*os.File, error) {
+	parts, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for _, p := range parts {
+		fds, err := unix.ParseUnixRights(&p)
+		if err != nil {
+			continue // credentials, say
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+// control calls f with the descriptor of a file or connection, which stays open meanwhile.
+func control(c syscall.Conn, f func(fd int)) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package warden
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Peer is the process that has connected, as the kernel noted it at that moment. Whatever
+// it becomes later (by execve of a setuid program, say) changes nothing here.
+type Peer struct {
+	PID      int // means this process as long as Alive returns nil
+	UID, GID uint32
+	Groups   []uint32 // supplementary
+
+	pidfd *os.File
+}
+
+// errPeerGone is wrapped by the error of Alive.
+var errPeerGone = errors.New("the caller has ended")
+
+// Alive returns nil if the process has not ended. Then its PID was not given to another
+// process, and what was read below /proc/PID before this call was this process's. The
+// Peer must not be closed meanwhile.
+func (p Peer) Alive() error {
+	if p.pidfd == nil {
+		return fmt.Errorf("PID %d: %w: no pidfd", p.PID, errPeerGone)
+	}
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var polled int
+	var inner error
+	if err := raw.Control(func(fd uintptr) {
+		for {
+			polled, inner = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			if !errors.Is(inner, unix.EINTR) {
+				return
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if inner != nil {
+		return inner
+	}
+	if polled > 0 {
+		return fmt.Errorf("PID %d: %w", p.PID, errPeerGone)
+	}
+	return nil
+}
+
+func (p Peer) close() {
+	if p.pidfd != nil {
+		p.pidfd.Close()
+	}
+}
+
+// peer asks the kernel who has connected. The caller closes the answer.
+//
+// SO_PEERPIDFD is of Linux 6.5. Before, the PID may be another process's already when
+// pidfd_open is called; so the process must at least have the user that has connected.
+func peer(c *net.UnixConn) (Peer, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return Peer{}, err
+	}
+	var p Peer
+	var inner error
+	if err := raw.Control(func(fd uintptr) { p, inner = peerOf(int(fd)) }); err != nil {
+		return Peer{}, err
+	}
+	return p, inner
+}
+
+func peerOf(fd int) (Peer, error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return Peer{}, err
+	}
+	if cred.Pid == 0 {
+		return Peer{}, errors.New("the caller is not on this node")
+	}
+	p := Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}
+	if p.Groups, err = peerGroups(fd); err != nil {
+		return Peer{}, fmt.Errorf("SO_PEERGROUPS: %w", err)
+	}
+	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		if pidfd, err = unix.PidfdOpen(p.PID, 0); err == nil {
+			err = hasUser(p.PID, p.UID)
+			if err != nil {
+				unix.Close(pidfd)
+			}
+		}
+	}
+	if err != nil {
+		return Peer{}, fmt.Errorf("PID %d: %w", p.PID, err)
+	}
+	unix.CloseOnExec(pidfd)
+	p.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
+	return p, nil
+}
+
+// hasUser returns nil if a process is of a user.
+func hasUser(pid int, uid uint32) error {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil {
+		return err
+	}
+	if st.Uid != uid {
+		return fmt.Errorf("%w: its PID is a process of uid %d", errPeerGone, st.Uid)
+	}
+	return nil
+}
