@@ -95,6 +95,8 @@ func mountAll(s Spec) error {
 			if err := own.makeRoom(t.bind, t.folder); err != nil {
 				return fmt.Errorf("%s: %w", t.bind.Target, err)
 			}
+		} else if err := t.forbid(t.bind.Target); err != nil {
+			return err
 		}
 		if err := t.attach(); err != nil {
 			return err
@@ -123,13 +125,50 @@ func mountFresh() error {
 		{"devpts", "/dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"},
 		{"mqueue", "/dev/mqueue", quiet | unix.MS_NOEXEC, ""}, // of the IPC namespace
 	} {
-		err := unix.Mount(m.kind, m.target, m.kind, m.flags, m.data)
+		forbidden, err := forbiddenAt(m.target)
+		if err == nil {
+			err = unix.Mount(m.kind, m.target, m.kind, m.flags|forbidden, m.data)
+		}
 		if m.kind == "mqueue" && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV)) {
 			continue // a node without has none in its capsules
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.target, err)
 		}
+	}
+	return nil
+}
+
+// forbiddenAt returns what the node forbids in a folder, as flags of mount: nosuid, nodev
+// and noexec. What a capsule has in its place forbids the same.
+func forbiddenAt(path string) (uintptr, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, err
+	}
+	return uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC), nil // ST_ of statfs are the same
+}
+
+// forbid forbids in a tree what the node forbids at path, which the tree does not cover yet.
+func (t tree) forbid(path string) error {
+	flags, err := forbiddenAt(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	var attr unix.MountAttr
+	for _, f := range []struct {
+		flag uintptr
+		attr uint64
+	}{{unix.MS_NOSUID, unix.MOUNT_ATTR_NOSUID}, {unix.MS_NODEV, unix.MOUNT_ATTR_NODEV}, {unix.MS_NOEXEC, unix.MOUNT_ATTR_NOEXEC}} {
+		if flags&f.flag != 0 {
+			attr.Attr_set |= f.attr
+		}
+	}
+	if attr.Attr_set == 0 {
+		return nil
+	}
+	if err := unix.MountSetattr(t.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("%s: forbid what the node forbids there: %w", path, err)
 	}
 	return nil
 }

@@ -129,7 +129,11 @@ func (p places) cover(folder, without string) error {
 		entries = append(entries, e)
 	}
 	data := fmt.Sprintf("mode=%o,uid=%d,gid=%d", st.Mode&0o7777, st.Uid, st.Gid)
-	if err := unix.Mount("tmpfs", folder, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, data); err != nil {
+	forbidden, err := forbiddenAt(folder)
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", folder, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID|forbidden, data); err != nil {
 		return err
 	}
 	for _, e := range entries {
