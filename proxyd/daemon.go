@@ -99,6 +99,10 @@ func (n *node) folders(context.Context) (func(), error) {
 			return nil, err
 		}
 	}
+	// What is in it is executed and restored as root.
+	if err := host.SharedIsRoots(n.cfg.Shared); err != nil {
+		return nil, fmt.Errorf("shared: %w", err)
+	}
 	// One daemon for a node: a second would make the first one's capsules its own.
 	lock, err := os.OpenFile(filepath.Join(n.cfg.LibDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

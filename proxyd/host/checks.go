@@ -173,6 +173,9 @@ func checkShared(_ context.Context, n *node) Finding {
 		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
 			fmt.Sprintf("chown root:root %[1]s && chmod 755 %[1]s; where NFS squashes root, export it with no_root_squash", n.cfg.Shared))
 	}
+	if err := SharedIsRoots(n.cfg.Shared); err != nil {
+		return f.bad(Fail, err.Error(), "have each folder from / to it, and what proxyd has in it, belong to root, with mode 755; proxyd does not start before")
+	}
 	if _, err := tryFolder(n.cfg.Shared); err != nil {
 		return f.bad(Fail, err.Error(), "use a file system where root of every node can link, rename and flush (NFS: no_root_squash)")
 	}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotRootOnly is wrapped by the errors of RootOnly that are about owners and modes.
+var ErrNotRootOnly = errors.New("not root's alone")
+
+// RootOnly says whether nobody but root can change what is at path, or put something else
+// in its place: the folder, all folders above it, and the links on the way, are root's, and
+// root alone can write there. In a sticky folder (/tmp) nobody can take away what is root's,
+// so there the next name must be root's and exist. The error says what is wrong and, after
+// a colon, what to do.
+func RootOnly(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%s: want an absolute path", path)
+	}
+	names := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
+	at, links := "/", 0
+	above, err := lstat(at)
+	if err != nil {
+		return err
+	}
+	for len(names) > 0 {
+		if err := rootsAlone(at, above); err != nil {
+			return err
+		}
+		name := names[0]
+		names = names[1:]
+		if name == "" || name == "." {
+			continue
+		}
+		if name == ".." {
+			at = filepath.Dir(at)
+			if above, err = lstat(at); err != nil {
+				return err
+			}
+			continue
+		}
+		next := filepath.Join(at, name)
+		st, err := lstat(next)
+		if err != nil {
+			return err
+		}
+		if st.Uid != 0 {
+			return fmt.Errorf("%w: %s belongs to user %d: chown root %s, where NFS squashes root, export it with no_root_squash", ErrNotRootOnly, next, st.Uid, next)
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			if links++; links > maxLinks {
+				return fmt.Errorf("%s: %w", path, unix.ELOOP)
+			}
+			to, err := os.Readlink(next)
+			if err != nil {
+				return err
+			}
+			if filepath.IsAbs(to) {
+				at = "/"
+				if above, err = lstat(at); err != nil {
+					return err
+				}
+			}
+			names = append(strings.Split(strings.Trim(to, "/"), "/"), names...)
+			continue
+		}
+		at, above = next, st
+	}
+	if above.Mode&0o022 != 0 {
+		return fmt.Errorf("%w: %s has mode %04o: chmod go-w %s", ErrNotRootOnly, at, above.Mode&0o7777, at)
+	}
+	return nil
+}
+
+// maxLinks is the kernel's.
+const maxLinks = 40
+
+func lstat(path string) (*unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return nil, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return &st, nil
+}
+
+// rootsAlone says whether root alone can replace what is root's in a folder.
+func rootsAlone(path string, st *unix.Stat_t) error {
+	switch {
+	case st.Uid != 0:
+		return fmt.Errorf("%w: %s belongs to user %d: chown root %s", ErrNotRootOnly, path, st.Uid, path)
+	case st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
+		return fmt.Errorf("%w: %s has mode %04o, so others can replace what is in it: chmod go-w %s", ErrNotRootOnly, path, st.Mode&0o7777, path)
+	}
+	return nil
+}
+
+// sharedNames are what proxyd has in the shared folder.
+var sharedNames = []string{"store", "jobs", "kits", "addresses"}
+
+// SharedIsRoots says whether the shared folder, and what proxyd has there from an earlier
+// time, is root's alone.
+func SharedIsRoots(shared string) error {
+	if err := RootOnly(shared); err != nil {
+		return err
+	}
+	for _, name := range sharedNames {
+		if err := RootOnly(filepath.Join(shared, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
