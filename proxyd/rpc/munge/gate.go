@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -41,7 +42,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 // Limits of one caller.
 type Limits struct {
 	Bytes int // of a request
-	Calls int // at the same time; 0: any number
+	Calls int // at the same time; 0: any number, and the caller is a daemon, which goes first
 }
 
 // Gate lets requests through to a service if their credentials are right. The fields must
@@ -53,21 +54,18 @@ type Gate struct {
 
 	once     sync.Once
 	seen     *nonces
-	decoding chan struct{} // bounds the unmunge processes that strangers can make root start
+	decoding *turns // bounds the unmunge processes that strangers can make root start
 
 	mu    sync.Mutex
 	calls map[uint32]int // under way, by uid; those at 0 are not in it
 }
-
-// atOnce is how many unmunge run side by side; more would only wait for munged's threads.
-const atOnce = 8
 
 func (g *Gate) init() {
 	g.once.Do(func() {
 		// A credential may be from Lifetime ago or ahead, so it can come again until
 		// twice that has passed.
 		g.seen = newNonces(2*Lifetime, time.Now)
-		g.decoding = make(chan struct{}, atOnce)
+		g.decoding = newTurns()
 		g.calls = make(map[uint32]int)
 	})
 }
@@ -168,13 +166,16 @@ func (g *Gate) admit(ctx context.Context, method string) (Caller, ticket, error)
 	if len(credentials) != 1 {
 		return Caller{}, ticket{}, fmt.Errorf("%w: %d credentials, want one", ErrRefused, len(credentials))
 	}
-	select {
-	case g.decoding <- struct{}{}:
-	case <-ctx.Done():
-		return Caller{}, ticket{}, ctx.Err()
+	remote := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		remote = p.Addr.String()
+	}
+	done, err := g.decoding.wait(ctx, remote)
+	if err != nil {
+		return Caller{}, ticket{}, err
 	}
 	c, err := g.Coder.Decode(ctx, credentials[0])
-	<-g.decoding
+	done()
 	if err != nil {
 		return Caller{}, ticket{}, err
 	}
@@ -191,7 +192,11 @@ func (g *Gate) admit(ctx context.Context, method string) (Caller, ticket, error)
 	if !g.seen.first(c.UID, t.Nonce) {
 		return Caller{}, ticket{}, ErrReplayed
 	}
-	return Caller{UID: c.UID, GID: c.GID, From: t.From}, t, nil
+	caller := Caller{UID: c.UID, GID: c.GID, From: t.From}
+	if g.Limits != nil && g.Limits(caller).Calls == 0 {
+		g.decoding.vouch(remote)
+	}
+	return caller, t, nil
 }
 
 // enter counts a call in, or refuses it for being too large or one too many. The caller

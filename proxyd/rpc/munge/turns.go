@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package munge
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Who asks is known only when munged has decoded a credential, which takes a process. So
+// whoever opens many connections could keep munged, and all others, busy. Until a
+// credential is decoded, turns are taken by host, and among the connections of a host in
+// turn: a user who floods makes others of his own host wait for one round. A connection on which a
+// daemon has been vouched for is known from then on; such connections go first, and have
+// places that nobody else gets.
+const (
+	atOnce    = 8 // unmunge processes side by side; more would only wait for munged's threads
+	forOthers = 6 // of them, the most for connections that no daemon is known on
+	// knownFor is how long a connection is a daemon's after its last request. A connection
+	// without requests is closed after that time.
+	knownFor = 5 * time.Minute
+)
+
+// turns hands out the places of unmunge processes. It is safe for concurrent use.
+type turns struct {
+	mu      sync.Mutex
+	busy    int                  // places taken
+	others  int                  // of them, by connections that no daemon is known on
+	known   map[string]time.Time // connections of daemons, by remote address, and when one was vouched for
+	daemons []*turn              // that wait, first come first served
+	hosts   []*hostTurns         // that have waiting requests; the first is next
+}
+
+type hostTurns struct {
+	host  string
+	conns []*connTurns // the first is next
+}
+
+type connTurns struct {
+	remote  string
+	waiting []*turn
+}
+
+// turn is a request that waits.
+type turn struct {
+	daemon bool
+	comes  chan struct{} // closed when it has a place; protected by turns.mu
+}
+
+func newTurns() *turns { return &turns{known: make(map[string]time.Time)} }
+
+// vouch notes that a daemon asks by a connection.
+func (t *turns) vouch(remote string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	t.known[remote] = now
+	maps.DeleteFunc(t.known, func(_ string, last time.Time) bool { return now.Sub(last) > knownFor })
+}
+
+// wait returns when a request that came by a connection has a place. The caller must call
+// what it returns.
+func (t *turns) wait(ctx context.Context, remote string) (done func(), err error) {
+	t.mu.Lock()
+	last, known := t.known[remote]
+	w := &turn{daemon: known && time.Since(last) <= knownFor, comes: make(chan struct{})}
+	t.enqueue(w, remote)
+	t.next()
+	t.mu.Unlock()
+	select {
+	case <-w.comes:
+		return func() { t.leave(w) }, nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-w.comes: // meanwhile
+		t.free(w)
+		t.next()
+	default:
+		t.remove(w)
+	}
+	return nil, ctx.Err()
+}
+
+func (t *turns) enqueue(w *turn, remote string) {
+	if w.daemon {
+		t.daemons = append(t.daemons, w)
+		return
+	}
+	name, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		name = remote
+	}
+	i := slices.IndexFunc(t.hosts, func(h *hostTurns) bool { return h.host == name })
+	if i < 0 {
+		i = len(t.hosts)
+		t.hosts = append(t.hosts, &hostTurns{host: name})
+	}
+	h := t.hosts[i]
+	k := slices.IndexFunc(h.conns, func(c *connTurns) bool { return c.remote == remote })
+	if k < 0 {
+		k = len(h.conns)
+		h.conns = append(h.conns, &connTurns{remote: remote})
+	}
+	c := h.conns[k]
+	c.waiting = append(c.waiting, w)
+}
+
+// next hands out what is free. The caller holds mu.
+func (t *turns) next() {
+	for t.busy < atOnce && len(t.daemons) > 0 {
+		w := t.daemons[0]
+		t.daemons = t.daemons[1:]
+		t.give(w)
+	}
+	for t.busy < atOnce && t.others < forOthers && len(t.hosts) > 0 {
+		h := t.hosts[0]
+		c := h.conns[0]
+		w := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		if h.conns = h.conns[1:]; len(c.waiting) > 0 {
+			h.conns = append(h.conns, c)
+		}
+		if t.hosts = t.hosts[1:]; len(h.conns) > 0 {
+			t.hosts = append(t.hosts, h)
+		}
+		t.give(w)
+	}
+}
+
+func (t *turns) give(w *turn) {
+	t.busy++
+	if !w.daemon {
+		t.others++
+	}
+	close(w.comes)
+}
+
+func (t *turns) free(w *turn) {
+	t.busy--
+	if !w.daemon {
+		t.others--
+	}
+}
+
+func (t *turns) leave(w *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.free(w)
+	t.next()
+}
+
+// remove takes out a request that waits no more. The caller holds mu.
+func (t *turns) remove(w *turn) {
+	is := func(o *turn) bool { return o == w }
+	t.daemons = slices.DeleteFunc(t.daemons, is)
+	for _, h := range t.hosts {
+		for _, c := range h.conns {
+			c.waiting = slices.DeleteFunc(c.waiting, is)
+		}
+		h.conns = slices.DeleteFunc(h.conns, func(c *connTurns) bool { return len(c.waiting) == 0 })
+	}
+	t.hosts = slices.DeleteFunc(t.hosts, func(h *hostTurns) bool { return len(h.conns) == 0 })
+}
