@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -122,4 +123,23 @@ func FuzzParseCall(f *testing.F) {
 			t.Fatalf("%+v, %v, was %+v", again, err, c)
 		}
 	})
+}
+
+// TestCallMemory: what the worst call costs the process that reads it is a small multiple
+// of its bytes.
+func TestCallMemory(t *testing.T) {
+	const string3 = 3 + pointer
+	call := described("/", "0", "1", "srun"+strings.Repeat("\x00a=", (maxStrings-1000)/string3))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c, err := ParseCall(call)
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := after.TotalAlloc - before.TotalAlloc
+	t.Logf("%d variables in %d bytes cost %d", len(c.Env), len(call), cost)
+	if most := uint64(len(call)) * 8; cost > most || cost+uint64(len(call)) > 5*MaxCall {
+		t.Errorf("a call of %d bytes costs %d", len(call), cost)
+	}
 }

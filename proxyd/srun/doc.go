@@ -8,8 +8,9 @@
 // # Who is who
 //
 //	sing-srun  what the capsule has as /usr/bin/srun (slurm-spank/srun); it waits for the end of a pipe
-//	starter    the process that calls Start, Adopt or Find: the node's proxyd. kill -9 does an srun nothing
-//	runner     watches over one srun; Run is its life. When it dies, srun is killed
+//	starter    the process that calls NewCaller, Adopt or Find: the node's proxyd. kill -9 does an srun nothing
+//	runner     receives what sing-srun has sent (Caller), then watches over one srun; Run is its life.
+//	           When it dies, srun is killed
 //	srun       the real one
 //
 //	starter ─fork─► runner ─fork─► (root, then the user) ─execve─► srun
