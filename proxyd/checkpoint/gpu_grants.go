@@ -22,7 +22,7 @@ func (c *Conductor) gpuCounts(ctx context.Context, s *slurm.Job) ([]int, error) 
 		return nil, err
 	}
 	if len(all) != len(s.Nodes) {
-		return nil, fmt.Errorf("Slurm shows GPUs of %d nodes, and the job has %d nodes", len(all), len(s.Nodes))
+		return nil, fmt.Errorf("the job has %d nodes, and Slurm shows GPUs of %d", len(s.Nodes), len(all))
 	}
 	counts := make([]int, len(all))
 	for i, gpus := range all {
