@@ -145,7 +145,7 @@ func (d *door) accept(l *net.UnixListener) {
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
-			time.Sleep(acceptAgain) // out of descriptors, say: it may pass
+			<-time.After(acceptAgain) // out of descriptors, say: it may pass
 			continue
 		}
 		who, err := peer(c)
