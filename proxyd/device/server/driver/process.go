@@ -316,11 +316,9 @@ func (p *Process) UsedBytes(dev int32) uint64 {
 	return total - free
 }
 
-// Uses tells whether the process has a space on a device.
+// Uses tells whether the process has a space on a device, by the job's number of that.
 func (p *Process) Uses(dev int32) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.devices[dev].space != nil
+	return p.SpaceIfUsed(int32(slices.Index(p.View, int(dev)))) != nil
 }
 
 // Info describes a device: INVALID_DEVICE if there is none of that number.
