@@ -32,8 +32,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// control is preemptd while it runs.
-type control struct {
+// controller is preemptd while it runs.
+type controller struct {
 	cfg      atomic.Pointer[config.Config]
 	load     func() (*config.Config, error)
 	dryRun   bool
@@ -42,29 +42,29 @@ type control struct {
 	cluster  string
 	journal  *journal.Journal
 	lease    *lease.Lease
-	policies *policies
-	page     *page
+	policies *policySet
+	page     *webPage
 	metrics  *metrics.Metrics
 }
 
 // runDaemon is the daemon's life, top to bottom. What it opens is closed in reverse.
 func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Config, error), dryRun bool, log *slog.Logger) error {
-	c := &control{load: load, dryRun: dryRun, log: log}
+	c := &controller{load: load, dryRun: dryRun, log: log}
 	c.cfg.Store(cfg)
 	c.policies = newPolicies(log)
 	c.metrics = metrics.New(metrics.Options{
-		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.counts,
+		Version: version, Journal: cfg.Journal, Kinds: action.Kinds(), Ends: journal.Ends(), Policy: c.policies.metricsOf,
 	})
 	for _, step := range []struct {
 		name string
-		do   func(*control, context.Context) (func(), error)
+		do   func(*controller, context.Context) (func(), error)
 	}{
-		{"web", (*control).openPage},
-		{"metrics", (*control).serveMetrics},
-		{"slurmrestd", (*control).reachSlurm},
-		{"journal", (*control).openJournal},
-		{"policies", (*control).startPolicies},
-		{"reload", (*control).listenReload},
+		{"web", (*controller).openPage},
+		{"metrics", (*controller).serveMetrics},
+		{"slurmrestd", (*controller).reachSlurm},
+		{"journal", (*controller).openJournal},
+		{"policies", (*controller).startPolicies},
+		{"reload", (*controller).listenReload},
 	} {
 		undo, err := step.do(c, ctx)
 		if err != nil {
@@ -74,15 +74,15 @@ func runDaemon(ctx context.Context, cfg *config.Config, load func() (*config.Con
 			defer undo()
 		}
 	}
-	notify(log, daemon.SdNotifyReady)
+	notifySystemd(log, daemon.SdNotifyReady)
 	log.Info("ready", "version", version, "cluster", c.cluster, "dry_run", dryRun)
-	err := c.work(ctx)
-	notify(log, daemon.SdNotifyStopping)
+	err := c.runWithJournal(ctx)
+	notifySystemd(log, daemon.SdNotifyStopping)
 	log.Info("stopped; jobs and Slurm go on")
 	return err
 }
 
-func notify(log *slog.Logger, state string) {
+func notifySystemd(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("sd_notify", "error", err)
 	}
@@ -92,9 +92,9 @@ func notify(log *slog.Logger, state string) {
 const again = 2 * time.Second
 
 // reachSlurm makes the client, and waits until it is known which cluster this is.
-func (c *control) reachSlurm(ctx context.Context) (func(), error) {
+func (c *controller) reachSlurm(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
-	options := slurmrest.Config{Address: cfg.Slurmrestd, Timeout: time.Minute, Observe: c.requested}
+	options := slurmrest.Config{Address: cfg.Slurmrestd, Timeout: time.Minute, Observe: c.countRequest}
 	if cfg.TokenFile != "" {
 		options.Token = slurmrest.TokenFile(cfg.TokenFile, cfg.TokenUser)
 	}
@@ -125,36 +125,36 @@ func (c *control) reachSlurm(ctx context.Context) (func(), error) {
 	for _, route := range c.slurm.RequeueRoutes(ctx) {
 		c.log.Debug("requeue", "route", route.String())
 	}
-	c.page.set(func(s *web.State) {
+	c.page.changeState(func(s *web.State) {
 		s.Cluster, s.Slurm = c.cluster, func(ctx context.Context) error { return pingSlurm(ctx, c.slurm) }
 	})
 	return c.slurm.Close, nil
 }
 
-func (c *control) openJournal(ctx context.Context) (func(), error) {
+func (c *controller) openJournal(ctx context.Context) (func(), error) {
 	var err error
 	if c.journal, err = journal.Open(ctx, c.cfg.Load().Journal, c.cluster); err != nil {
 		return nil, err
 	}
 	c.lease = lease.New(c.slurm, hostName(), c.journal.ID())
-	c.page.set(func(s *web.State) { s.Journal = c.journal })
+	c.page.changeState(func(s *web.State) { s.Journal = c.journal })
 	return func() {
-		c.page.set(func(s *web.State) { s.Journal = nil })
+		c.page.changeState(func(s *web.State) { s.Journal = nil })
 		if err := c.journal.Close(); err != nil {
 			c.log.Error("journal", "error", err)
 		}
 	}, nil
 }
 
-func (c *control) startPolicies(context.Context) (func(), error) {
-	c.page.set(func(s *web.State) {
-		s.Policies = func() []*rpc.Policy { return c.policies.status(c.cfg.Load().Policies) }
+func (c *controller) startPolicies(context.Context) (func(), error) {
+	c.page.changeState(func(s *web.State) {
+		s.Policies = func() []*rpc.Policy { return c.policies.statusOf(c.cfg.Load().Policies) }
 	})
-	return c.policies.close, nil
+	return c.policies.closeAll, nil
 }
 
 // listenReload has SIGHUP read the configuration again. One that is wrong changes nothing.
-func (c *control) listenReload(ctx context.Context) (func(), error) {
+func (c *controller) listenReload(ctx context.Context) (func(), error) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(ctx)
@@ -166,14 +166,14 @@ func (c *control) listenReload(ctx context.Context) (func(), error) {
 			case <-ctx.Done():
 				return
 			case <-hup:
-				c.reload()
+				c.reloadConfig()
 			}
 		}
 	}()
 	return func() { signal.Stop(hup); cancel(); <-ended }, nil
 }
 
-func (c *control) reload() {
+func (c *controller) reloadConfig() {
 	cfg, err := c.load()
 	if err != nil {
 		c.log.Error("the configuration stays as it was", "error", err)
@@ -186,18 +186,18 @@ func (c *control) reload() {
 	c.log.Info("configuration read again")
 }
 
-// work waits for the journal's lease, and works while it has that.
-func (c *control) work(ctx context.Context) error {
+// runWithJournal waits for the journal's lease, and works while it has that.
+func (c *controller) runWithJournal(ctx context.Context) error {
 	if c.dryRun {
-		c.page.role(web.DryRun, "")
-		return c.loop(ctx).Run(ctx)
+		c.page.setRole(web.DryRun, "")
+		return c.newLoop(ctx).Run(ctx)
 	}
 	for {
-		err := c.journal.Await(ctx, func(l journal.Lease) { c.waits(l.Name) })
+		err := c.journal.Await(ctx, func(l journal.Lease) { c.showWaiting(l.Name) })
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
-		if err = c.hold(ctx); !errors.Is(err, journal.ErrLost) {
+		if err = c.holdLease(ctx); !errors.Is(err, journal.ErrLost) {
 			return err
 		}
 		c.log.Warn("stopped working", "error", err)
@@ -214,19 +214,19 @@ func unlessEnded(ctx context.Context, err error) error {
 	}
 }
 
-// loop makes the loop. What it does ends with held, whatever it was granted before.
-func (c *control) loop(held context.Context) *reconcile.Loop {
+// newLoop makes the loop. What it does ends with held, whatever it was granted before.
+func (c *controller) newLoop(held context.Context) *reconcile.Loop {
 	cfg := c.cfg.Load()
 	proxyds := &leader.Finder{Node: c.slurm.Node, Port: cfg.ProxydPort, Here: hostName(), Coder: munge.Programs{Socket: cfg.MungeSocket}}
 	return &reconcile.Loop{
-		Eyes: &cluster.Watch{Slurm: c.slurm, Proxyd: proxyds},
-		Hands: &tied{held: held, Hands: &action.Runner{
+		Observer: &cluster.Watch{Slurm: c.slurm, Proxyd: proxyds},
+		Executor: &leasedExecutor{held: held, Executor: &action.Runner{
 			Slurm: c.slurm, Proxyd: proxyds,
-			Journal:  &pauses{Journal: &sure{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
+			Journal:  &pausingJournal{Journal: &leasedJournal{Journal: c.journal, lease: c.lease}, at: func() string { return c.cfg.Load().PauseAt }, stop: stopHere, log: c.log, steps: map[int64]string{}},
 			Patience: action.Patience{Checkpoint: cfg.Patience.Checkpoint, Vacate: cfg.Patience.Vacate, Start: cfg.Patience.Start},
 		}},
-		Journal: c.journal, Settings: c.settings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
-		Told: c.told, Ticked: c.metrics.Ticked, Ended: c.ended,
+		Journal: c.journal, Settings: c.loopSettings, Log: c.log, DryRun: c.dryRun, Grace: cfg.Grace,
+		OnDecision: c.onDecision, OnTick: c.metrics.Ticked, OnActionEnd: c.countAction,
 	}
 }
 
@@ -240,17 +240,17 @@ func hostName() string {
 	return host
 }
 
-// told passes on what came of a tick.
-func (c *control) told(d reconcile.Decision, s *sdk.Snapshot) {
-	c.page.tell(d, s)
-	c.decided(d, s)
+// onDecision passes on what came of a tick.
+func (c *controller) onDecision(d reconcile.Decision, s *sdk.Snapshot) {
+	c.page.showDecision(d, s)
+	c.countDecision(d, s)
 }
 
-// settings are what the loop asks for at each tick.
-func (c *control) settings() reconcile.Settings {
+// loopSettings are what the loop asks for at each tick.
+func (c *controller) loopSettings() reconcile.Settings {
 	cfg := c.cfg.Load()
 	set := settingsOf(cfg)
-	set.Policies = c.timed(c.policies.now(cfg))
+	set.Policies = c.withStopwatch(c.policies.configured(cfg))
 	return set
 }
 

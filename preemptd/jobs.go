@@ -12,8 +12,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// jobs are a snapshot's, as people are told of them.
-func jobs(s *sdk.Snapshot) []*rpc.Job {
+// jobMessages are a snapshot's, as people are told of them.
+func jobMessages(s *sdk.Snapshot) []*rpc.Job {
 	all := make([]*rpc.Job, len(s.Jobs))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -22,7 +22,7 @@ func jobs(s *sdk.Snapshot) []*rpc.Job {
 			Tier: j.Tier.String(), State: jobStates[j.State], HeldBy: holders[j.HeldBy], Action: j.Action,
 			Gpus: int32(j.GPUs), Requested: int32(j.Request), Restarts: int32(j.Restarts), //nolint:gosec // of one job
 			Fraction: j.Fraction, Promised: j.Promised, Obstacle: j.Obstacle,
-			Checkpoint: stamp(j.Checkpoint.At), Submitted: stamp(j.Submitted), Started: stamp(j.Started),
+			Checkpoint: timestampOf(j.Checkpoint.At), Submitted: timestampOf(j.Submitted), Started: timestampOf(j.Started),
 		}
 		for _, share := range j.Shares {
 			all[i].Nodes = append(all[i].Nodes, s.Nodes[share.Node].Name)
@@ -39,7 +39,7 @@ var (
 	holders = map[sdk.Holder]string{sdk.HeldByUser: "user", sdk.HeldByOperator: "operator", sdk.HeldByPreemptd: "preemptd"}
 )
 
-func stamp(t time.Time) *timestamppb.Timestamp {
+func timestampOf(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}

@@ -26,7 +26,7 @@ var version = "0.1.0"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	err := rootCommand().ExecuteContext(ctx)
 	stop()
 	if err == nil {
 		return
@@ -51,7 +51,7 @@ func noArguments(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%s: unexpected argument %q; %w", c.Name(), args[0], errUsage)
 }
 
-func command() *cobra.Command {
+func rootCommand() *cobra.Command {
 	var file string
 	var dryRun bool
 	root := &cobra.Command{
@@ -61,13 +61,15 @@ read its configuration again. Each key of the configuration is also a flag and a
 preemptd config lists them.`,
 		Version: version, SilenceErrors: true, SilenceUsage: true, Args: noArguments,
 	}
-	load := func() (*config.Config, error) { return config.Load(file, os.Environ(), given(root.PersistentFlags())) }
+	load := func() (*config.Config, error) {
+		return config.Load(file, os.Environ(), givenFlags(root.PersistentFlags()))
+	}
 	root.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := load()
 		if err != nil {
 			return err
 		}
-		return runDaemon(c.Context(), cfg, load, dryRun, logger(cfg.Log))
+		return runDaemon(c.Context(), cfg, load, dryRun, newLogger(cfg.Log))
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; %w", err, errUsage) })
 	root.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
@@ -96,7 +98,7 @@ preemptd config lists them.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := load()
 			if err == nil {
-				_, err = site(cfg).Configs(cfg.Policies)
+				_, err = policySite(cfg).Configs(cfg.Policies)
 			}
 			if err == nil {
 				fmt.Fprintln(c.OutOrStdout(), "the configuration is fine")
@@ -108,8 +110,8 @@ preemptd config lists them.`,
 	return root
 }
 
-// logger logs to the journal of the machine, which takes what a service writes.
-func logger(cfg config.Log) *slog.Logger {
+// newLogger logs to the journal of the machine, which takes what a service writes.
+func newLogger(cfg config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.JSON {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
@@ -120,8 +122,8 @@ func logger(cfg config.Log) *slog.Logger {
 // keyOf is the annotation of a flag that says which key it overrides.
 const keyOf = "key"
 
-// given returns the keys for which there is a flag on the command line.
-func given(flags *pflag.FlagSet) map[string]string {
+// givenFlags returns the keys for which there is a flag on the command line.
+func givenFlags(flags *pflag.FlagSet) map[string]string {
 	all := map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) { // Visit knows of those only that this set itself parsed
 		if key := f.Annotations[keyOf]; f.Changed && len(key) == 1 {

@@ -18,16 +18,16 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// site is where the configuration has its policies.
-func site(cfg *config.Config) policy.Site {
+// policySite is where the configuration has its policies.
+func policySite(cfg *config.Config) policy.Site {
 	return policy.Site{
 		Folder: cfg.Policy.Folder, Settings: cfg.Policy.Settings,
 		Timeout: cfg.Policy.Timeout, Memory: int64(cfg.Policy.Memory),
 	}
 }
 
-// policies are the processes of policies, as the configuration has them.
-type policies struct {
+// policySet are the processes of policies, as the configuration has them.
+type policySet struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
@@ -35,16 +35,16 @@ type policies struct {
 	said string // of what is wrong with them, last
 }
 
-func newPolicies(log *slog.Logger) *policies {
-	return &policies{log: log, all: map[string]*policy.Policy{}}
+func newPolicies(log *slog.Logger) *policySet {
+	return &policySet{log: log, all: map[string]*policy.Policy{}}
 }
 
-// now returns the policies as they are configured now. Settings that cannot be read are
+// configured returns the policies as they are configured now. Settings that cannot be read are
 // said, and the policy goes on with those that it has.
-func (p *policies) now(cfg *config.Config) []chain.Named {
+func (p *policySet) configured(cfg *config.Config) []chain.Named {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	configs, err := site(cfg).Configs(cfg.Policies)
+	configs, err := policySite(cfg).Configs(cfg.Policies)
 	if said := fmt.Sprint(err); said != p.said {
 		p.said = said
 		if err != nil {
@@ -72,8 +72,8 @@ func (p *policies) now(cfg *config.Config) []chain.Named {
 	return named
 }
 
-// status says how the policies do, in the order of names.
-func (p *policies) status(names []string) []*rpc.Policy {
+// statusOf says how the policies do, in the order of names.
+func (p *policySet) statusOf(names []string) []*rpc.Policy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []*rpc.Policy
@@ -92,8 +92,8 @@ func (p *policies) status(names []string) []*rpc.Policy {
 	return all
 }
 
-// counts say how the policies do, for Prometheus.
-func (p *policies) counts() []metrics.Policy {
+// metricsOf say how the policies do, for Prometheus.
+func (p *policySet) metricsOf() []metrics.Policy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]metrics.Policy, 0, len(p.all))
@@ -108,7 +108,7 @@ func (p *policies) counts() []metrics.Policy {
 	return all
 }
 
-func (p *policies) close() {
+func (p *policySet) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, is := range p.all {

@@ -58,7 +58,7 @@ func simulateCommand(load func() (*config.Config, error)) *cobra.Command {
 configuration (tiers, if it names no policy), and prints what became of the jobs, beside the same trace without
 preemption and with jobs that are killed and begin again. docs/simulate.md says what is simplified.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.check(); err != nil {
+			if err := s.checkOptions(); err != nil {
 				return fmt.Errorf("simulate: %w; %w", err, errUsage)
 			}
 			cfg, err := load()
@@ -67,7 +67,7 @@ preemption and with jobs that are killed and begin again. docs/simulate.md says 
 			}
 			s.err = c.ErrOrStderr()
 			s.log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: max(cfg.Log.Level, slog.LevelWarn)}))
-			return s.run(c.Context(), cfg, c.OutOrStdout())
+			return s.runSimulation(c.Context(), cfg, c.OutOrStdout())
 		},
 	}
 	f := c.Flags()
@@ -87,8 +87,8 @@ preemption and with jobs that are killed and begin again. docs/simulate.md says 
 	return c
 }
 
-// check says what makes no sense.
-func (s *simulation) check() error {
+// checkOptions says what makes no sense.
+func (s *simulation) checkOptions() error {
 	s.against = slices.DeleteFunc(s.against, func(name string) bool { return name == "" })
 	switch {
 	case s.trace == "" && s.generate == 0:
@@ -118,8 +118,8 @@ func (s *simulation) check() error {
 	return nil
 }
 
-// run plays the trace in each way, and shows the results.
-func (s *simulation) run(ctx context.Context, cfg *config.Config, out io.Writer) error {
+// runSimulation plays the trace in each way, and shows the results.
+func (s *simulation) runSimulation(ctx context.Context, cfg *config.Config, out io.Writer) error {
 	if len(cfg.Policies) == 0 {
 		cfg.Policies = []string{"tiers"}
 	}
@@ -127,11 +127,11 @@ func (s *simulation) run(ctx context.Context, cfg *config.Config, out io.Writer)
 	// there, up to a bound, and what matters is time.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(3 << 30))
-	jobs, err := s.jobs()
+	jobs, err := s.loadJobs()
 	if err != nil {
 		return err
 	}
-	policies, closeAll, err := s.policies(cfg)
+	policies, closeAll, err := s.startPolicies(cfg)
 	if err != nil {
 		return err
 	}
@@ -151,19 +151,19 @@ func (s *simulation) run(ctx context.Context, cfg *config.Config, out io.Writer)
 			c.Kill, name = true, "kill and requeue"
 		}
 		began := time.Now()
-		c.Progress = s.progress(name)
+		c.Progress = s.showProgress(name)
 		result, err := simulate.Run(ctx, c, jobs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		s.say("%s: %v\n", name, time.Since(began).Round(time.Millisecond))
+		s.printLine("%s: %v\n", name, time.Since(began).Round(time.Millisecond))
 		results = append(results, simulate.Named{Name: name, Result: result})
 	}
-	return s.show(out, results, base)
+	return s.printResults(out, results, base)
 }
 
-// jobs reads or makes the trace.
-func (s *simulation) jobs() ([]simulate.Job, error) {
+// loadJobs reads or makes the trace.
+func (s *simulation) loadJobs() ([]simulate.Job, error) {
 	if s.generate > 0 {
 		return simulate.Generate(simulate.Made{Jobs: s.generate, Nodes: s.nodes, GPUs: s.gpus, Load: s.load, Seed: s.seed}), nil
 	}
@@ -180,14 +180,14 @@ func (s *simulation) jobs() ([]simulate.Job, error) {
 		err = fmt.Errorf("trace %s has no jobs with GPUs", s.trace)
 	}
 	if skipped > 0 {
-		s.say("%d jobs are left out: they never ran, or had no GPU\n", skipped)
+		s.printLine("%d jobs are left out: they never ran, or had no GPU\n", skipped)
 	}
 	return jobs, err
 }
 
-// policies starts nothing: a policy's process starts when it is asked.
-func (s *simulation) policies(cfg *config.Config) ([]chain.Named, func(), error) {
-	where := site(cfg)
+// startPolicies starts nothing: a policy's process starts when it is asked.
+func (s *simulation) startPolicies(cfg *config.Config) ([]chain.Named, func(), error) {
+	where := policySite(cfg)
 	where.Timeout = max(where.Timeout, 5*time.Minute) // it is virtual time that matters
 	configs, err := where.Configs(cfg.Policies)
 	if err != nil {
@@ -207,25 +207,25 @@ func (s *simulation) policies(cfg *config.Config) ([]chain.Named, func(), error)
 	}, nil
 }
 
-// progress says once a second how far one way is, in one line.
-func (s *simulation) progress(name string) func(simulate.Progress) {
+// showProgress says once a second how far one way is, in one line.
+func (s *simulation) showProgress(name string) func(simulate.Progress) {
 	said := time.Now()
 	return func(p simulate.Progress) {
 		if time.Since(said) < time.Second {
 			return
 		}
 		said = time.Now()
-		s.say("%s: %d of %d jobs are done, at %v\r", name, p.Done, p.Jobs, p.At.Round(time.Minute))
+		s.printLine("%s: %d of %d jobs are done, at %v\r", name, p.Done, p.Jobs, p.At.Round(time.Minute))
 	}
 }
 
-func (s *simulation) say(format string, args ...any) {
+func (s *simulation) printLine(format string, args ...any) {
 	if !s.quiet {
 		fmt.Fprintf(s.err, format, args...)
 	}
 }
 
-func (s *simulation) show(out io.Writer, results []simulate.Named, c simulate.Config) error {
+func (s *simulation) printResults(out io.Writer, results []simulate.Named, c simulate.Config) error {
 	if s.picture != "" {
 		f, err := os.Create(s.picture)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 func simulates(t *testing.T, args ...string) (out, errs string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	c := command()
+	c := rootCommand()
 	c.SetArgs(append([]string{"simulate"}, args...))
 	c.SetOut(&stdout)
 	c.SetErr(&stderr)

@@ -20,9 +20,9 @@ type step struct {
 	name string
 	// look says where the step is, from the job as it is now. It changes nothing but the
 	// memo, which the journal keeps if the step is done.
-	look func(context.Context, *work) verdict
+	look func(context.Context, *actionRun) verdict
 	// do does it. It is nil for a step that only waits.
-	do func(context.Context, *work) error
+	do func(context.Context, *actionRun) error
 	// within is how long it may take.
 	within func(Patience) time.Duration
 	// optional steps are passed over if they cannot be done.
@@ -35,116 +35,116 @@ type step struct {
 
 // verdict is what a look finds.
 type verdict struct {
-	is  outcome
-	why string
+	outcome outcome
+	why     string
 }
 
 type outcome int
 
 const (
-	done  outcome = iota
-	todo          // do it
-	wait          // it takes its time
-	never         // it cannot be done
-	taken         // somebody else did something to the job: leave it to them
-	undid         // Slurm has forgotten what earlier steps did: do it again
+	done        outcome = iota
+	todo                // do it
+	wait                // it takes its time
+	impossible          // it cannot be done
+	takenOver           // somebody else did something to the job: leave it to them
+	lostBySlurm         // Slurm has forgotten what earlier steps did: do it again
 )
 
 // advance does one round of the step at which the action is: look, then act on that.
-func (w *work) advance(ctx context.Context) error {
-	if d := w.a.NotBefore.Sub(w.r.now()); d > 0 {
-		if err := w.r.sleep(ctx, d); err != nil {
+func (w *actionRun) advance(ctx context.Context) error {
+	if d := w.a.NotBefore.Sub(w.r.currentTime()); d > 0 {
+		if err := w.r.sleepFor(ctx, d); err != nil {
 			return err
 		}
 	}
-	s := w.steps()[at(w.steps(), w.a.Step)]
+	s := w.currentSteps()[stepIndex(w.currentSteps(), w.a.Step)]
 	if w.a.Revision == 0 { // the first step, before it is done
-		if err := w.save(ctx, ""); err != nil {
+		if err := w.saveStep(ctx, ""); err != nil {
 			return err
 		}
 	}
-	job, err := w.r.Slurm.Job(ctx, w.ref())
+	job, err := w.r.Slurm.Job(ctx, w.jobRef())
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, slurmrest.ErrInvalidJobID):
-		return w.end(ctx, journal.Dropped, "Slurm knows the job no more")
+		return w.endAction(ctx, journal.Dropped, "Slurm knows the job no more")
 	case err != nil:
-		return w.failed(ctx, s, err)
+		return w.retryLater(ctx, s, err)
 	}
 	w.job = job
 	if w.job.State.Finished() && !s.ended {
-		return w.end(ctx, journal.Dropped, "the job is "+w.job.State.String())
+		return w.endAction(ctx, journal.Dropped, "the job is "+w.job.State.String())
 	}
 	v := s.look(ctx, w)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	switch v.is {
+	switch v.outcome {
 	case done:
-		return w.next(ctx, v.why)
-	case taken:
-		return w.drop(ctx, v.why)
-	case undid:
-		return w.again(ctx, v.why)
-	case never:
-		return w.give(ctx, s, errors.New(v.why))
+		return w.nextStep(ctx, v.why)
+	case takenOver:
+		return w.leaveToOthers(ctx, v.why)
+	case lostBySlurm:
+		return w.repeatEdit(ctx, v.why)
+	case impossible:
+		return w.giveUpStep(ctx, s, errors.New(v.why))
 	case wait:
-		if w.late(s) {
-			return w.give(ctx, s, fmt.Errorf("%s: not within %s: %s", s.name, s.within(w.r.Patience.filled()), v.why))
+		if w.isOverdue(s) {
+			return w.giveUpStep(ctx, s, fmt.Errorf("%s: not within %s: %s", s.name, s.within(w.r.Patience.withDefaults()), v.why))
 		}
-		return w.r.sleep(ctx, w.r.poll())
+		return w.r.sleepFor(ctx, w.r.pollInterval())
 	}
 	if err := s.do(ctx, w); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return w.failed(ctx, s, err)
+		return w.retryLater(ctx, s, err)
 	}
 	// Done, unless the next look says otherwise; then it was accepted and had no effect yet.
-	job, err = w.r.Slurm.Job(ctx, w.ref())
+	job, err = w.r.Slurm.Job(ctx, w.jobRef())
 	if err == nil {
 		w.job = job
-		if v := s.look(ctx, w); v.is == todo {
-			return w.failed(ctx, s, errNoEffect)
+		if v := s.look(ctx, w); v.outcome == todo {
+			return w.retryLater(ctx, s, errNoEffect)
 		}
 	}
 	return ctx.Err()
 }
 
-// again goes back to the first step that edits or releases the job, once.
-func (w *work) again(ctx context.Context, text string) error {
-	w.memo.Again, w.memo.Edited, w.memo.Released = true, false, false
-	w.a.Step = letGo.name
-	if at(w.steps(), edit.name) >= 0 {
+// repeatEdit goes back to the first step that edits or releases the job, once.
+func (w *actionRun) repeatEdit(ctx context.Context, text string) error {
+	w.memo.EditRepeated, w.memo.Edited, w.memo.Released = true, false, false
+	w.a.Step = releaseStep.name
+	if stepIndex(w.currentSteps(), edit.name) >= 0 {
 		w.a.Step = edit.name
 	}
 	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
-	return w.save(ctx, text)
+	return w.saveStep(ctx, text)
 }
 
 var errNoEffect = errors.New("it was accepted and has no effect yet")
 
-// next goes on to the next step, or ends the action.
-func (w *work) next(ctx context.Context, text string) error {
-	steps := w.steps()
-	i := at(steps, w.a.Step) + 1
+// nextStep goes on to the next step, or ends the action.
+func (w *actionRun) nextStep(ctx context.Context, text string) error {
+	steps := w.currentSteps()
+	i := stepIndex(steps, w.a.Step) + 1
 	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
 	if i < len(steps) {
 		w.a.Step = steps[i].name
 		w.memo.Touched = w.memo.Touched || steps[i].touches
-		return w.save(ctx, text)
+		return w.saveStep(ctx, text)
 	}
 	if w.a.State == journal.Going {
-		return w.end(ctx, journal.Done, text)
+		return w.endAction(ctx, journal.Done, text)
 	}
-	if w.memo.Kept {
-		return w.end(ctx, journal.Stuck, w.a.Problem)
+	if w.memo.StaysHeld {
+		return w.endAction(ctx, journal.Stuck, w.a.Problem)
 	}
-	return w.end(ctx, w.memo.Then, w.a.Problem)
+	return w.endAction(ctx, w.memo.EndsAs, w.a.Problem)
 }
 
-func (w *work) end(ctx context.Context, state journal.State, problem string) error {
+func (w *actionRun) endAction(ctx context.Context, state journal.State, problem string) error {
 	w.a.State = state
 	switch {
 	case state == journal.Done:
@@ -153,23 +153,23 @@ func (w *work) end(ctx context.Context, state journal.State, problem string) err
 	default:
 		w.a.Problem += "; " + problem
 	}
-	return w.save(ctx, problem)
+	return w.saveStep(ctx, problem)
 }
 
-// late reports whether the step has taken too long. Undoing has no end: a job that we hold
+// isOverdue reports whether the step has taken too long. Undoing has no end: a job that we hold
 // is not forgotten.
-func (w *work) late(s step) bool {
-	return w.a.State == journal.Going && w.r.now().Sub(w.a.StepBegan) > s.within(w.r.Patience.filled())
+func (w *actionRun) isOverdue(s step) bool {
+	return w.a.State == journal.Going && w.r.currentTime().Sub(w.a.StepBegan) > s.within(w.r.Patience.withDefaults())
 }
 
-// failed is called with what a request returned: it is tried again later, if that may help.
-func (w *work) failed(ctx context.Context, s step, err error) error {
-	if !passing(err) || w.late(s) {
-		return w.give(ctx, s, err)
+// retryLater is called with what a request returned: it is tried again later, if that may help.
+func (w *actionRun) retryLater(ctx context.Context, s step, err error) error {
+	if !isTransient(err) || w.isOverdue(s) {
+		return w.giveUpStep(ctx, s, err)
 	}
 	w.a.Attempt++
-	w.a.NotBefore = w.r.now().Add(backOff(w.a.Attempt))
-	return w.save(ctx, err.Error())
+	w.a.NotBefore = w.r.currentTime().Add(backOff(w.a.Attempt))
+	return w.saveStep(ctx, err.Error())
 }
 
 // backOff is 1, 2, 4 … 30 seconds.
@@ -177,40 +177,40 @@ func backOff(attempt int) time.Duration {
 	return min(time.Second<<min(attempt-1, 10), 30*time.Second)
 }
 
-// give gives a step up.
-func (w *work) give(ctx context.Context, s step, err error) error {
+// giveUpStep gives a step up.
+func (w *actionRun) giveUpStep(ctx context.Context, s step, err error) error {
 	text := strings.TrimPrefix(err.Error(), fmt.Sprintf("job %d: ", w.a.Job))
 	switch {
 	case s.optional:
-		return w.next(ctx, text)
+		return w.nextStep(ctx, text)
 	case w.a.State == journal.Undoing:
-		w.memo.Kept = w.memo.Kept || s.name == stepUnpark
+		w.memo.StaysHeld = w.memo.StaysHeld || s.name == stepUnpark
 		w.a.Problem += "; " + s.name + ": " + text
-		return w.next(ctx, text)
+		return w.nextStep(ctx, text)
 	}
 	w.a.Problem = text
-	return w.undo(ctx, journal.Undone)
+	return w.startUndoing(ctx, journal.Undone)
 }
 
-// drop leaves the job to whoever did something to it.
-func (w *work) drop(ctx context.Context, why string) error {
+// leaveToOthers leaves the job to whoever did something to it.
+func (w *actionRun) leaveToOthers(ctx context.Context, why string) error {
 	if w.a.State == journal.Undoing { // what is to be undone is undone already
-		return w.next(ctx, why)
+		return w.nextStep(ctx, why)
 	}
 	w.a.Problem = why
-	return w.undo(ctx, journal.Dropped)
+	return w.startUndoing(ctx, journal.Dropped)
 }
 
-func (w *work) undo(ctx context.Context, then journal.State) error {
-	w.memo.Then = then
-	w.a.State, w.a.Step = journal.Undoing, undoing[0].name
+func (w *actionRun) startUndoing(ctx context.Context, then journal.State) error {
+	w.memo.EndsAs = then
+	w.a.State, w.a.Step = journal.Undoing, undoSteps[0].name
 	w.a.Attempt, w.a.NotBefore = 0, time.Time{}
-	return w.save(ctx, w.a.Problem)
+	return w.saveStep(ctx, w.a.Problem)
 }
 
 // passing lists what a moment may change. ErrUncertain is among it: the next look tells
 // whether it was done. So are refusals by a job that has changed since the look.
-var passingErrors = []error{
+var transientErrors = []error{
 	slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrBusy, slurmrest.ErrTransition,
 	slurmrest.ErrJobPending, slurmrest.ErrJobNotPending, slurmrest.ErrJobNotRunning, slurmrest.ErrJobFinished, slurmrest.ErrAlreadyDone, slurmrest.ErrNoChange,
 	slurmrest.ErrInvalidJobID, slurmrest.ErrAuth, // a token that expired is read again
@@ -219,11 +219,11 @@ var passingErrors = []error{
 	errNoEffect,
 }
 
-func passing(err error) bool {
+func isTransient(err error) bool {
 	if slurmrest.Retryable(err) {
 		return true
 	}
-	for _, is := range passingErrors {
+	for _, is := range transientErrors {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -231,8 +231,8 @@ func passing(err error) bool {
 	return false
 }
 
-// at is the place of a step, or -1.
-func at(steps []step, name string) int {
+// stepIndex is the place of a step, or -1.
+func stepIndex(steps []step, name string) int {
 	for i, s := range steps {
 		if s.name == name {
 			return i
@@ -241,10 +241,10 @@ func at(steps []step, name string) int {
 	return -1
 }
 
-// steps are those of what the action is doing: its kind's, or those that undo it.
-func (w *work) steps() []step {
+// currentSteps are those of what the action is doing: its kind's, or those that undo it.
+func (w *actionRun) currentSteps() []step {
 	if w.a.State == journal.Undoing {
-		return undoing
+		return undoSteps
 	}
 	return w.kind.steps(w.args)
 }

@@ -15,24 +15,24 @@ import (
 // A job's comment is the user's words, ours, and proxyd's, in this order: proxyd replaces
 // what follows its own mark and keeps what stands before it.
 const (
-	ours  = "preemptd: "
-	their = "singularity: "
+	ourMark    = "preemptd: "
+	proxydMark = "singularity: "
 )
 
 // maxComment is what of ours is said at most.
 const maxComment = 500
 
-// comment puts our words in their place.
-func comment(had, text string) string {
+// withOurComment puts our words in their place.
+func withOurComment(had, text string) string {
 	rest := ""
-	if i := strings.Index(had, their); i >= 0 {
+	if i := strings.Index(had, proxydMark); i >= 0 {
 		had, rest = had[:i], had[i:]
 	}
-	if i := strings.Index(had, ours); i >= 0 {
+	if i := strings.Index(had, ourMark); i >= 0 {
 		had = had[:i]
 	}
 	parts := []string{}
-	for _, part := range []string{strings.TrimRight(had, "; "), ours + clip(text, maxComment), rest} {
+	for _, part := range []string{strings.TrimRight(had, "; "), ourMark + clipText(text, maxComment), rest} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -40,8 +40,8 @@ func comment(had, text string) string {
 	return strings.Join(parts, "; ")
 }
 
-// clip makes a text fit for a comment or a reason: one line, without quotes.
-func clip(text string, most int) string {
+// clipText makes a text fit for a comment or a reason: one line, without quotes.
+func clipText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '"' || r == '\'' {
 			return ' '
@@ -54,30 +54,30 @@ func clip(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-func lookSaid(text func(*work) string) func(context.Context, *work) verdict {
-	return func(_ context.Context, w *work) verdict {
-		if w.job.State.Finished() || w.job.Comment == comment(w.job.Comment, text(w)) {
-			return verdict{is: done}
+func lookComment(text func(*actionRun) string) func(context.Context, *actionRun) verdict {
+	return func(_ context.Context, w *actionRun) verdict {
+		if w.job.State.Finished() || w.job.Comment == withOurComment(w.job.Comment, text(w)) {
+			return verdict{outcome: done}
 		}
-		return verdict{is: todo}
+		return verdict{outcome: todo}
 	}
 }
 
-func say(text func(*work) string) func(context.Context, *work) error {
-	return func(ctx context.Context, w *work) error {
-		said := comment(w.job.Comment, text(w))
-		return w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Comment: &said})
+func writeComment(text func(*actionRun) string) func(context.Context, *actionRun) error {
+	return func(ctx context.Context, w *actionRun) error {
+		said := withOurComment(w.job.Comment, text(w))
+		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Comment: &said})
 	}
 }
 
-// asked says by whom and why, and where to read more.
-func (w *work) asked() string {
+// requestedBy says by whom and why, and where to read more.
+func (w *actionRun) requestedBy() string {
 	return fmt.Sprintf("by %s: %s (action %d)", w.a.Who, w.a.Why, w.a.ID)
 }
 
-func doingText(w *work) string { return "under way: " + w.a.Kind + " " + w.asked() }
+func doingText(w *actionRun) string { return "under way: " + w.a.Kind + " " + w.requestedBy() }
 
-func doneText(w *work) string {
+func doneText(w *actionRun) string {
 	text := w.kind.past
 	switch {
 	case len(w.args.Nodes) > 0:
@@ -88,7 +88,7 @@ func doneText(w *work) string {
 	if w.args.QOS != "" {
 		text += " with QOS " + w.args.QOS
 	}
-	text += " " + w.asked()
+	text += " " + w.requestedBy()
 	if w.memo.Checkpoint != "" {
 		text += "; checkpoint " + w.memo.Checkpoint
 	}
@@ -98,13 +98,13 @@ func doneText(w *work) string {
 	return text
 }
 
-func undoneText(w *work) string {
+func undoneText(w *actionRun) string {
 	text := "not " + w.kind.past + ": "
-	if w.memo.Then == journal.Dropped {
+	if w.memo.EndsAs == journal.Dropped {
 		text = w.a.Kind + " given up: "
 	}
-	text += w.a.Problem + "; asked " + w.asked()
-	if w.memo.Kept {
+	text += w.a.Problem + "; asked " + w.requestedBy()
+	if w.memo.StaysHeld {
 		text += fmt.Sprintf("; still held: scontrol release %d", w.a.Job)
 	}
 	return text

@@ -109,18 +109,18 @@ func Encode(name string, args Args) (json.RawMessage, error) {
 	return json.Marshal(args)
 }
 
-// Left is what an action that is done left of a hold.
-type Left int
+// HoldAfter is what an action that is done left of a hold.
+type HoldAfter int
 
 // What it may be.
 const (
-	NotHeld    Left = iota
-	HeldByIt        // the hold is its own
-	HeldBefore      // the job was held already, by somebody else
+	NotHeld    HoldAfter = iota
+	HeldByIt             // the hold is its own
+	HeldBefore           // the job was held already, by somebody else
 )
 
-// LeftHeld says whose hold an action left the job with.
-func LeftHeld(a *journal.Action) (Left, error) {
+// HoldLeftBy says whose hold an action left the job with.
+func HoldLeftBy(a *journal.Action) (HoldAfter, error) {
 	var args Args
 	var m memo
 	if err := errors.Join(json.Unmarshal(a.Args, &args), json.Unmarshal(a.Memo, &m)); err != nil {
@@ -135,14 +135,14 @@ func LeftHeld(a *journal.Action) (Left, error) {
 	return HeldByIt, nil
 }
 
-// Holder is which of a job's actions, newest first, has left it with the hold that it has now:
+// LastHolder is which of a job's actions, newest first, has left it with the hold that it has now:
 // those that came upon a hold left it as it was. It is nil if none of them has.
-func Holder(history []journal.Action) (*journal.Action, error) {
+func LastHolder(history []journal.Action) (*journal.Action, error) {
 	for i := range history {
 		if history[i].State != journal.Done {
 			continue
 		}
-		switch left, err := LeftHeld(&history[i]); {
+		switch left, err := HoldLeftBy(&history[i]); {
 		case err != nil:
 			return nil, err
 		case left == HeldByIt:

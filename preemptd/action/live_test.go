@@ -245,8 +245,8 @@ func liveHold(l live) {
 	id := l.submit("", count)
 	l.reaches(id, "5")
 	j := l.act(id, "preempt", Args{Hold: true})
-	if !held(&j) || j.State.Base != slurmrest.Pending || j.Restarts != 1 || !strings.Contains(j.Comment, fmt.Sprintf("held until singctl resume %d", id)) {
-		l.Errorf("%s, held %v, comment %q", j.State, held(&j), j.Comment)
+	if !isHeld(&j) || j.State.Base != slurmrest.Pending || j.Restarts != 1 || !strings.Contains(j.Comment, fmt.Sprintf("held until singctl resume %d", id)) {
+		l.Errorf("%s, held %v, comment %q", j.State, isHeld(&j), j.Comment)
 	}
 	l.act(id, "resume", Args{})
 	l.ends(id, counted())
@@ -325,7 +325,7 @@ func (c cancels) Save(ctx context.Context, a *journal.Action, text string) error
 // A job that waits is held, released and placed; and what Slurm refuses is undone.
 func liveWaiting(l live) {
 	id := l.submit("--begin=now+1hour", "echo ran")
-	if j := l.act(id, "hold", Args{}); !held(&j) {
+	if j := l.act(id, "hold", Args{}); !isHeld(&j) {
 		l.Errorf("%s", j.State)
 	}
 	raw, err := Encode("place", Args{Nodes: []string{"n99"}})
@@ -337,7 +337,7 @@ func liveWaiting(l live) {
 		l.Fatal(err)
 	}
 	a, err = l.r.Run(l.Context(), a)
-	if j := l.job(id); err != nil || a.State != journal.Undone || !held(&j) || j.RequiredNodes != "" {
+	if j := l.job(id); err != nil || a.State != journal.Undone || !isHeld(&j) || j.RequiredNodes != "" {
 		l.Errorf("%v %s %s: %+v", err, a.State, a.Problem, j)
 	}
 	if errors.Is(err, context.Canceled) {

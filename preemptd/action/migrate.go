@@ -16,8 +16,8 @@ var migrate = kind{
 		return nil
 	},
 	target: placeAndSize,
-	steps:  func(Args) []step { return moving },
+	steps:  func(Args) []step { return movingSteps },
 }
 
-// moving is the longest journey: what runs is taken off its nodes, edited, and started again.
-var moving = []step{survey, tell, checkpoint, park, vacate, draft, edit, letGo, start, told}
+// movingSteps is the longest journey: what runs is taken off its nodes, edited, and started again.
+var movingSteps = []step{survey, tell, checkpoint, park, vacate, draft, edit, releaseStep, start, told}

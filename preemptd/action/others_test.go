@@ -170,7 +170,7 @@ func TestComment(t *testing.T) {
 		"not a text":  {"", "a\xffb", "preemptd: a?b"},
 		"said before": {"preemptd: x", "x", "preemptd: x"},
 	} {
-		if got := comment(c.had, c.text); got != c.want {
+		if got := withOurComment(c.had, c.text); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -10,7 +10,7 @@ var preempt = kind{
 	steps: func(a Args) []step {
 		steps := []step{survey, tell, checkpoint, park, vacate, draft, edit}
 		if !a.Hold {
-			steps = append(steps, letGo)
+			steps = append(steps, releaseStep)
 		}
 		return append(steps, told)
 	},

@@ -23,7 +23,7 @@ var requeue = kind{
 	steps: func(a Args) []step {
 		steps := []step{survey, tell, checkpoint, park, vacate, draft, edit}
 		if !a.Hold {
-			steps = append(steps, letGo)
+			steps = append(steps, releaseStep)
 		}
 		return append(steps, told)
 	},

@@ -18,5 +18,5 @@ var resize = kind{
 		return nil
 	},
 	target: placeAndSize,
-	steps:  func(Args) []step { return moving },
+	steps:  func(Args) []step { return movingSteps },
 }

@@ -47,7 +47,7 @@ type Patience struct {
 	Other      time.Duration // 3 minutes
 }
 
-func (p Patience) filled() Patience {
+func (p Patience) withDefaults() Patience {
 	for _, d := range []struct {
 		at        *time.Duration
 		otherwise time.Duration
@@ -72,14 +72,14 @@ type Runner struct {
 	Poll time.Duration
 }
 
-func (r *Runner) now() time.Time {
+func (r *Runner) currentTime() time.Time {
 	if r.Now != nil {
 		return r.Now()
 	}
 	return time.Now()
 }
 
-func (r *Runner) sleep(ctx context.Context, d time.Duration) error {
+func (r *Runner) sleepFor(ctx context.Context, d time.Duration) error {
 	if r.Sleep != nil {
 		return r.Sleep(ctx, d)
 	}
@@ -93,7 +93,7 @@ func (r *Runner) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (r *Runner) poll() time.Duration {
+func (r *Runner) pollInterval() time.Duration {
 	if r.Poll == 0 {
 		return time.Second
 	}
@@ -105,7 +105,7 @@ func (r *Runner) poll() time.Duration {
 // without which nothing may be done. Then Run may be called again with the action as the
 // journal has it.
 func (r *Runner) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
-	w, err := r.load(a)
+	w, err := r.loadAction(a)
 	if err != nil { // written by a newer preemptd, or by hand
 		a.State, a.Problem = journal.Stuck, err.Error()
 		return a, r.Journal.Save(ctx, &a, a.Problem)
@@ -118,8 +118,8 @@ func (r *Runner) Run(ctx context.Context, a journal.Action) (journal.Action, err
 	return w.a, nil
 }
 
-// work is an action in progress.
-type work struct {
+// actionRun is an action in progress.
+type actionRun struct {
 	r    *Runner
 	a    journal.Action
 	kind kind
@@ -128,12 +128,12 @@ type work struct {
 	job  slurmrest.Job // as it was looked at last
 }
 
-func (r *Runner) load(a journal.Action) (*work, error) {
+func (r *Runner) loadAction(a journal.Action) (*actionRun, error) {
 	k, err := kindOf(a.Kind)
 	if err != nil {
 		return nil, err
 	}
-	w := &work{r: r, a: a, kind: k}
+	w := &actionRun{r: r, a: a, kind: k}
 	if err := json.Unmarshal(a.Args, &w.args); err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -141,9 +141,9 @@ func (r *Runner) load(a journal.Action) (*work, error) {
 		return nil, fmt.Errorf("memo: %w", err)
 	}
 	if w.a.Step == "" {
-		w.a.Step = w.steps()[0].name
+		w.a.Step = w.currentSteps()[0].name
 	}
-	if at(w.steps(), w.a.Step) < 0 {
+	if stepIndex(w.currentSteps(), w.a.Step) < 0 {
 		return nil, fmt.Errorf("%s has no step %q", a.Kind, a.Step)
 	}
 	return w, nil
@@ -163,20 +163,20 @@ type memo struct {
 	Touched  bool `json:"touched,omitempty"`  // from here on it may be other than it was
 	Released bool `json:"released,omitempty"` // no hold is ours any more
 
-	Found  jobrequest.Request `json:"found"`            // what it asked for when it was parked
-	Asked  jobrequest.Request `json:"asked"`            // what its user asked for
-	Editor jobrequest.Editor  `json:"editor"`           // who had made Found of that
-	Target jobrequest.Request `json:"target"`           // what it shall ask for
-	Edited bool               `json:"edited,omitempty"` // and does
-	Again  bool               `json:"again,omitempty"`  // Slurm forgot that, or the release
+	Found        jobrequest.Request `json:"found"`            // what it asked for when it was parked
+	Asked        jobrequest.Request `json:"asked"`            // what its user asked for
+	Editor       jobrequest.Editor  `json:"editor"`           // who had made Found of that
+	Target       jobrequest.Request `json:"target"`           // what it shall ask for
+	Edited       bool               `json:"edited,omitempty"` // and does
+	EditRepeated bool               `json:"again,omitempty"`  // Slurm forgot that, or the release
 
-	// Then is how an action that is being undone will have ended.
-	Then journal.State `json:"then,omitempty"`
-	Kept bool          `json:"kept,omitempty"` // a hold of ours could not be released
+	// EndsAs is how an action that is being undone will have ended.
+	EndsAs    journal.State `json:"then,omitempty"`
+	StaysHeld bool          `json:"kept,omitempty"` // a hold of ours could not be released
 }
 
-// save writes the action with its memo.
-func (w *work) save(ctx context.Context, text string) error {
+// saveStep writes the action with its memo.
+func (w *actionRun) saveStep(ctx context.Context, text string) error {
 	raw, err := json.Marshal(w.memo)
 	if err != nil {
 		return err
@@ -185,4 +185,4 @@ func (w *work) save(ctx context.Context, text string) error {
 	return w.r.Journal.Save(ctx, &w.a, text)
 }
 
-func (w *work) ref() slurmrest.Ref { return slurmrest.JobID(w.a.Job) }
+func (w *actionRun) jobRef() slurmrest.Ref { return slurmrest.JobID(w.a.Job) }

@@ -20,96 +20,96 @@ import (
 // stepUnpark is named where a job that stays held is told of.
 const stepUnpark = "unpark"
 
-func patient(p Patience) time.Duration { return p.Other }
+func otherPatience(p Patience) time.Duration { return p.Other }
 
 // The steps of which actions are made, in the order of a whole journey.
 var (
-	survey     = step{name: "survey", look: lookSurvey, within: patient}
-	tell       = step{name: "tell", look: lookSaid(doingText), do: say(doingText), within: patient, optional: true}
-	checkpoint = step{name: "checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
-	park       = step{name: "park", look: lookPark, do: doPark, within: patient, touches: true}
-	vacate     = step{name: "vacate", look: lookVacate, within: func(p Patience) time.Duration { return p.Vacate }, touches: true}
-	draft      = step{name: "draft", look: lookDraft, within: patient, touches: true}
-	edit       = step{name: "edit", look: lookEdit, do: doEdit, within: patient, touches: true}
-	keep       = step{name: "keep", look: lookKeep, do: doHold, within: patient, touches: true}
-	letGo      = step{name: "release", look: lookRelease, do: doRelease, within: patient, touches: true}
-	start      = step{name: "start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
-	told       = step{name: "told", look: lookSaid(doneText), do: say(doneText), within: patient, optional: true, ended: true}
+	survey      = step{name: "survey", look: lookSurvey, within: otherPatience}
+	tell        = step{name: "tell", look: lookComment(doingText), do: writeComment(doingText), within: otherPatience, optional: true}
+	checkpoint  = step{name: "checkpoint", look: lookCheckpoint, do: doCheckpoint, within: func(p Patience) time.Duration { return p.Checkpoint }}
+	park        = step{name: "park", look: lookPark, do: doPark, within: otherPatience, touches: true}
+	vacate      = step{name: "vacate", look: lookVacate, within: func(p Patience) time.Duration { return p.Vacate }, touches: true}
+	draft       = step{name: "draft", look: lookDraft, within: otherPatience, touches: true}
+	edit        = step{name: "edit", look: lookEdit, do: doEdit, within: otherPatience, touches: true}
+	keep        = step{name: "keep", look: lookKeep, do: doHold, within: otherPatience, touches: true}
+	releaseStep = step{name: "release", look: lookRelease, do: doRelease, within: otherPatience, touches: true}
+	start       = step{name: "start", look: lookStart, within: func(p Patience) time.Duration { return p.Start }, touches: true, ended: true}
+	told        = step{name: "told", look: lookComment(doneText), do: writeComment(doneText), within: otherPatience, optional: true, ended: true}
 )
 
-// undoing takes back what the others did, as far as they came and nobody else changed it.
-var undoing = []step{
-	{name: "unedit", look: lookUnedit, do: doUnedit, within: patient},
-	{name: stepUnpark, look: lookUnpark, do: doRelease, within: patient},
-	{name: "untold", look: lookSaid(undoneText), do: say(undoneText), within: patient, optional: true, ended: true},
+// undoSteps takes back what the others did, as far as they came and nobody else changed it.
+var undoSteps = []step{
+	{name: "unedit", look: lookUnedit, do: doUnedit, within: otherPatience},
+	{name: stepUnpark, look: lookUnpark, do: doRelease, within: otherPatience},
+	{name: "untold", look: lookComment(undoneText), do: writeComment(undoneText), within: otherPatience, optional: true, ended: true},
 }
 
-// held reports whether the job will not start before somebody releases it.
-func held(j *slurmrest.Job) bool { return j.Held || j.State.Has(slurmrest.RequeueHold) }
+// isHeld reports whether the job will not start before somebody releases it.
+func isHeld(j *slurmrest.Job) bool { return j.Held || j.State.Has(slurmrest.RequeueHold) }
 
-func runs(j *slurmrest.Job) bool {
+func isRunning(j *slurmrest.Job) bool {
 	return j.State.Base == slurmrest.Running || j.State.Base == slurmrest.Suspended
 }
 
 // lookSurvey takes down what the job is like, and refuses one with which this cannot be done.
-func lookSurvey(_ context.Context, w *work) verdict {
+func lookSurvey(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	k := w.kind
 	switch {
 	case j.State.Base == "" || j.State.Has(slurmrest.Completing):
 		return verdict{wait, "it is " + j.State.String()}
-	case k.runs && !runs(j), k.waits && runs(j):
-		return verdict{never, fmt.Sprintf("it is %s, and cannot be %s", j.State, k.past)}
+	case k.runs && !isRunning(j), k.waits && isRunning(j):
+		return verdict{impossible, fmt.Sprintf("it is %s, and cannot be %s", j.State, k.past)}
 	case j.Het.JobID != 0:
-		return verdict{never, "it is of a heterogeneous job"}
-	case runs(j) && !j.Batch:
-		return verdict{never, "it has no batch script, and so cannot be requeued"}
-	case runs(j) && !j.Requeueable:
-		return verdict{never, "it was submitted with --no-requeue"}
+		return verdict{impossible, "it is of a heterogeneous job"}
+	case isRunning(j) && !j.Batch:
+		return verdict{impossible, "it has no batch script, and so cannot be requeued"}
+	case isRunning(j) && !j.Requeueable:
+		return verdict{impossible, "it was submitted with --no-requeue"}
 	}
 	if k.target != nil {
 		now := jobrequest.Of(j)
 		if err := k.target(w.args, &now); err != nil {
-			return verdict{never, err.Error()}
+			return verdict{impossible, err.Error()}
 		}
 	}
 	w.memo.Restarts, w.memo.RestartsAt = j.Restarts, j.Restarts
-	w.memo.Ran, w.memo.WasHeld, w.memo.From = runs(j), held(j), j.Nodes
-	return verdict{is: done}
+	w.memo.Ran, w.memo.WasHeld, w.memo.From = isRunning(j), isHeld(j), j.Nodes
+	return verdict{outcome: done}
 }
 
 // lookCheckpoint is done as soon as one is known, or the job left its nodes by itself: then
 // proxyd has made one, or none was possible.
-func lookCheckpoint(_ context.Context, w *work) verdict {
+func lookCheckpoint(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	switch {
 	case w.memo.Checkpoint != "":
 		return verdict{done, "checkpoint " + w.memo.Checkpoint}
 	case j.State.Base == "":
 		return verdict{wait, "it is " + j.State.String()}
-	case !runs(j) && w.memo.Ran:
+	case !isRunning(j) && w.memo.Ran:
 		return verdict{done, "it left its nodes by itself"}
-	case !runs(j):
-		return verdict{is: done}
+	case !isRunning(j):
+		return verdict{outcome: done}
 	}
 	w.memo.Restarts = j.Restarts // somebody's requeue, after which it runs again
-	return verdict{is: todo}
+	return verdict{outcome: todo}
 }
 
-func doCheckpoint(ctx context.Context, w *work) error {
+func doCheckpoint(ctx context.Context, w *actionRun) error {
 	all, err := w.r.Proxyd.Checkpoints(ctx, &w.job)
 	if err != nil {
 		return err
 	}
 	for _, c := range all {
-		if strings.HasPrefix(c.GetReason(), w.mark()) && c.GetProblem() == "" {
+		if strings.HasPrefix(c.GetReason(), w.checkpointMark()) && c.GetProblem() == "" {
 			w.memo.Checkpoint = c.GetId()
 			return nil
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, w.r.Patience.filled().Checkpoint)
+	limited, cancel := context.WithTimeout(ctx, w.r.Patience.withDefaults().Checkpoint)
 	defer cancel()
-	made, err := w.r.Proxyd.Checkpoint(limited, &w.job, clip(w.mark()+w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason))
+	made, err := w.r.Proxyd.Checkpoint(limited, &w.job, clipText(w.checkpointMark()+w.a.Kind+" by "+w.a.Who+": "+w.a.Why, maxReason))
 	if err != nil {
 		return err
 	}
@@ -120,71 +120,71 @@ func doCheckpoint(ctx context.Context, w *work) error {
 // maxReason is what proxyd takes.
 const maxReason = 200
 
-// mark begins the reason of a checkpoint that this action asked for.
-func (w *work) mark() string { return "action " + w.a.Token + ": " }
+// checkpointMark begins the reason of a checkpoint that this action asked for.
+func (w *actionRun) checkpointMark() string { return "action " + w.a.Token + ": " }
 
 // lookPark: a job that is pending and held is parked. A requeue of ours always holds, so
 // that there is no moment in which the job could start.
-func lookPark(_ context.Context, w *work) verdict {
+func lookPark(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	switch {
 	case j.State.Base == "":
 		return verdict{wait, "it is " + j.State.String()}
-	case runs(j) && (!w.memo.Ran || j.Restarts != w.memo.Restarts):
-		return verdict{taken, "somebody else has started it"}
-	case runs(j):
-		w.memo.WasHeld = held(j)
-		return verdict{is: todo}
-	case !held(j):
-		return verdict{is: todo}
+	case isRunning(j) && (!w.memo.Ran || j.Restarts != w.memo.Restarts):
+		return verdict{takenOver, "somebody else has started it"}
+	case isRunning(j):
+		w.memo.WasHeld = isHeld(j)
+		return verdict{outcome: todo}
+	case !isHeld(j):
+		return verdict{outcome: todo}
 	}
 	w.memo.Parked, w.memo.RestartsAt = true, j.Restarts
-	return verdict{is: done}
+	return verdict{outcome: done}
 }
 
-func doPark(ctx context.Context, w *work) error {
-	if !runs(&w.job) {
+func doPark(ctx context.Context, w *actionRun) error {
+	if !isRunning(&w.job) {
 		return doHold(ctx, w)
 	}
-	_, err := w.r.Slurm.Requeue(ctx, w.ref(), slurmrest.RequeueOptions{Hold: true, Incomplete: true})
+	_, err := w.r.Slurm.Requeue(ctx, w.jobRef(), slurmrest.RequeueOptions{Hold: true, Incomplete: true})
 	return err
 }
 
-func doHold(ctx context.Context, w *work) error {
+func doHold(ctx context.Context, w *actionRun) error {
 	yes := true
-	return w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Hold: &yes})
+	return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &yes})
 }
 
-// ours reports whether the job still waits where it was put.
-func (w *work) ours() (verdict, bool) {
+// stillAsWeLeftIt reports whether the job still waits where it was put.
+func (w *actionRun) stillAsWeLeftIt() (verdict, bool) {
 	j := &w.job
 	switch {
-	case runs(j):
-		return verdict{taken, "somebody else has started it"}, false
+	case isRunning(j):
+		return verdict{takenOver, "somebody else has started it"}, false
 	case j.State.Base == "":
 		return verdict{wait, "it is " + j.State.String()}, false
-	case (w.memo.Parked || w.memo.WasHeld) && !held(j):
-		return verdict{taken, "somebody else has released it"}, false
+	case (w.memo.Parked || w.memo.WasHeld) && !isHeld(j):
+		return verdict{takenOver, "somebody else has released it"}, false
 	case j.Restarts != w.memo.RestartsAt:
-		return verdict{taken, "somebody else has requeued it"}, false
+		return verdict{takenOver, "somebody else has requeued it"}, false
 	}
 	return verdict{}, true
 }
 
-func lookVacate(_ context.Context, w *work) verdict {
-	if v, ok := w.ours(); !ok {
+func lookVacate(_ context.Context, w *actionRun) verdict {
+	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}
 	if w.job.State.Has(slurmrest.Completing) {
 		return verdict{wait, "its nodes are not free yet"}
 	}
-	return verdict{is: done}
+	return verdict{outcome: done}
 }
 
 // lookDraft takes down what the job asks for, and what it shall ask for. Nodes that an
 // earlier action gave it are not its own wish, unless somebody has edited them since.
-func lookDraft(ctx context.Context, w *work) verdict {
-	if v, ok := w.ours(); !ok {
+func lookDraft(ctx context.Context, w *actionRun) verdict {
+	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}
 	raw, err := w.r.Journal.Origin(ctx, w.a.Job)
@@ -196,7 +196,7 @@ func lookDraft(ctx context.Context, w *work) verdict {
 	if raw != nil {
 		record, err := jobrequest.Decode(raw)
 		if err != nil {
-			return verdict{never, err.Error()}
+			return verdict{impossible, err.Error()}
 		}
 		asked, w.memo.Editor = now.TakeBack(record.Asked, record.Ours), record.By
 	}
@@ -204,37 +204,37 @@ func lookDraft(ctx context.Context, w *work) verdict {
 	to.Required, to.Excluded = asked.Required, asked.Excluded
 	if target := w.kind.target; target != nil {
 		if err := target(w.args, &to); err != nil {
-			return verdict{never, err.Error()}
+			return verdict{impossible, err.Error()}
 		}
 	}
 	w.memo.Found, w.memo.Asked, w.memo.Target = now, asked, to
-	return verdict{is: done}
+	return verdict{outcome: done}
 }
 
-func lookEdit(_ context.Context, w *work) verdict {
-	if v, ok := w.ours(); !ok {
+func lookEdit(_ context.Context, w *actionRun) verdict {
+	if v, ok := w.stillAsWeLeftIt(); !ok {
 		return v
 	}
 	now := jobrequest.Of(&w.job)
 	if w.memo.Edited || now.SameAs(w.memo.Target) {
-		return verdict{is: done}
+		return verdict{outcome: done}
 	}
 	if name := now.ForeignEdit(w.memo.Found, w.memo.Target); name != "" {
-		return verdict{taken, "somebody else has edited its " + name}
+		return verdict{takenOver, "somebody else has edited its " + name}
 	}
-	return verdict{is: todo}
+	return verdict{outcome: todo}
 }
 
-func doEdit(ctx context.Context, w *work) error {
+func doEdit(ctx context.Context, w *actionRun) error {
 	if err := w.setOrigin(ctx, w.memo.Target, jobrequest.Editor{Who: w.a.Who, Restarts: w.memo.RestartsAt}); err != nil {
 		return err
 	}
-	err := w.r.Slurm.Update(ctx, w.ref(), jobrequest.Of(&w.job).EditTo(w.memo.Target))
+	err := w.r.Slurm.Update(ctx, w.jobRef(), jobrequest.Of(&w.job).EditTo(w.memo.Target))
 	w.memo.Edited = err == nil
 	return err
 }
 
-func (w *work) setOrigin(ctx context.Context, now jobrequest.Request, by jobrequest.Editor) error {
+func (w *actionRun) setOrigin(ctx context.Context, now jobrequest.Request, by jobrequest.Editor) error {
 	raw, err := json.Marshal(jobrequest.Record{Asked: w.memo.Asked, Ours: now, By: by})
 	if err != nil {
 		return err
@@ -242,81 +242,81 @@ func (w *work) setOrigin(ctx context.Context, now jobrequest.Request, by jobrequ
 	return w.r.Journal.SetOrigin(ctx, w.a.Job, raw)
 }
 
-func lookKeep(_ context.Context, w *work) verdict {
+func lookKeep(_ context.Context, w *actionRun) verdict {
 	switch {
-	case runs(&w.job):
-		return verdict{taken, "it has started"}
-	case held(&w.job):
-		return verdict{is: done}
+	case isRunning(&w.job):
+		return verdict{takenOver, "it has started"}
+	case isHeld(&w.job):
+		return verdict{outcome: done}
 	}
-	return verdict{is: todo}
+	return verdict{outcome: todo}
 }
 
 // lookRelease: whoever has released it meanwhile, it is released. A hold that was there
 // before is not ours to release, unless that is what was asked for.
-func lookRelease(_ context.Context, w *work) verdict {
+func lookRelease(_ context.Context, w *actionRun) verdict {
 	switch {
 	case w.job.State.Base == "":
 		return verdict{wait, "it is " + w.job.State.String()}
-	case !held(&w.job):
+	case !isHeld(&w.job):
 		w.memo.Released = true
-		if w.delayed() {
-			return verdict{is: todo}
+		if w.startIsDelayed() {
+			return verdict{outcome: todo}
 		}
-		return verdict{is: done}
+		return verdict{outcome: done}
 	case w.memo.WasHeld && !w.kind.frees:
 		w.memo.Released = true
 		return verdict{done, "it was held before, and stays so"}
 	}
-	return verdict{is: todo}
+	return verdict{outcome: todo}
 }
 
-// delayed reports whether a job that we requeued, and somebody else released, still has the
+// startIsDelayed reports whether a job that we requeued, and somebody else released, still has the
 // two minutes before it that Slurm gives a requeued job.
-func (w *work) delayed() bool {
+func (w *actionRun) startIsDelayed() bool {
 	const skew = 5 * time.Second // of clocks
-	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.now().Add(skew))
+	return w.memo.Parked && w.memo.Ran && w.job.State.Base == slurmrest.Pending && w.job.EligibleTime.After(w.r.currentTime().Add(skew))
 }
 
 // doRelease lets the job start at once, without the two minutes that follow a requeue.
-func doRelease(ctx context.Context, w *work) error {
-	if !held(&w.job) {
-		return w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{BeginTime: &time.Time{}})
+func doRelease(ctx context.Context, w *actionRun) error {
+	if !isHeld(&w.job) {
+		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{BeginTime: &time.Time{}})
 	}
 	no := false
-	err := w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}})
+	err := w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no, BeginTime: &time.Time{}})
 	if errors.Is(err, slurmrest.ErrJobNotPending) { // which is the time's doing
-		return w.r.Slurm.Update(ctx, w.ref(), slurmrest.JobUpdate{Hold: &no})
+		return w.r.Slurm.Update(ctx, w.jobRef(), slurmrest.JobUpdate{Hold: &no})
 	}
 	return err
 }
 
-func lookStart(_ context.Context, w *work) verdict {
+func lookStart(_ context.Context, w *actionRun) verdict {
 	j := &w.job
 	switch {
-	case runs(j) && w.astray():
-		return verdict{taken, "somebody else has edited its nodes: it runs on " + j.Nodes}
-	case runs(j), j.State.Finished(), j.Restarts > w.memo.RestartsAt:
+	case isRunning(j) && w.runsElsewhere():
+		return verdict{takenOver, "somebody else has edited its nodes: it runs on " + j.Nodes}
+	case isRunning(j), j.State.Finished(), j.Restarts > w.memo.RestartsAt:
 		return verdict{done, "on " + j.Nodes}
-	case held(j) && w.memo.WasHeld:
+	case isHeld(j) && w.memo.WasHeld:
 		return verdict{done, "it was held before, and stays so"}
-	case w.forgotten():
-		return verdict{undid, "Slurm has forgotten that it was released"}
-	case held(j):
-		return verdict{taken, "somebody else holds it"}
+	case w.releaseForgotten():
+		return verdict{lostBySlurm, "Slurm has forgotten that it was released"}
+	case isHeld(j):
+		return verdict{takenOver, "somebody else holds it"}
 	}
 	return verdict{wait, "it is " + j.State.String() + ", " + j.Reason}
 }
 
-// forgotten reports whether the job is held by our requeue of it still, though it was released: slurmctld was killed before it
+// releaseForgotten reports whether the job is held by our requeue of it still, though it was released: slurmctld was killed before it
 // saved that, and maybe our edits before it. Whoever else holds a job gives it another reason.
-func (w *work) forgotten() bool {
+func (w *actionRun) releaseForgotten() bool {
 	reason := strings.ReplaceAll(w.job.Reason, "_", " ") // as releases write it
-	return held(&w.job) && w.memo.Parked && w.memo.Ran && !w.memo.Again && strings.Contains(reason, "requeued in held state")
+	return isHeld(&w.job) && w.memo.Parked && w.memo.Ran && !w.memo.EditRepeated && strings.Contains(reason, "requeued in held state")
 }
 
-// astray reports whether the job runs where it was not to be.
-func (w *work) astray() bool {
+// runsElsewhere reports whether the job runs where it was not to be.
+func (w *actionRun) runsElsewhere() bool {
 	for _, n := range jobrequest.HostNames(w.job.Nodes) {
 		if slices.Contains(w.args.Avoid, n) || len(w.args.Nodes) > 0 && !slices.Contains(w.args.Nodes, n) {
 			return true
@@ -327,34 +327,34 @@ func (w *work) astray() bool {
 
 // lookUnedit: what is still as the edit made it goes back to what it was. A job that runs
 // cannot be edited, and does not mind.
-func lookUnedit(_ context.Context, w *work) verdict {
+func lookUnedit(_ context.Context, w *actionRun) verdict {
 	if w.job.State.Base == "" {
 		return verdict{wait, "it is " + w.job.State.String()}
 	}
 	now := jobrequest.Of(&w.job)
 	if w.memo.Target == (jobrequest.Request{}) || !w.job.State.Editable() || now.SameAs(now.TakeBack(w.memo.Found, w.memo.Target)) {
-		return verdict{is: done}
+		return verdict{outcome: done}
 	}
-	return verdict{is: todo}
+	return verdict{outcome: todo}
 }
 
-func doUnedit(ctx context.Context, w *work) error {
+func doUnedit(ctx context.Context, w *actionRun) error {
 	if err := w.setOrigin(ctx, w.memo.Found, w.memo.Editor); err != nil {
 		return err
 	}
 	now := jobrequest.Of(&w.job)
-	return w.r.Slurm.Update(ctx, w.ref(), now.EditTo(now.TakeBack(w.memo.Found, w.memo.Target)))
+	return w.r.Slurm.Update(ctx, w.jobRef(), now.EditTo(now.TakeBack(w.memo.Found, w.memo.Target)))
 }
 
 // lookUnpark: only a hold of ours is taken back.
-func lookUnpark(_ context.Context, w *work) verdict {
+func lookUnpark(_ context.Context, w *actionRun) verdict {
 	switch {
 	case !w.memo.Touched || w.memo.WasHeld || w.memo.Released:
-		return verdict{is: done}
+		return verdict{outcome: done}
 	case w.job.State.Base == "":
 		return verdict{wait, "it is " + w.job.State.String()}
-	case !held(&w.job):
-		return verdict{is: done}
+	case !isHeld(&w.job):
+		return verdict{outcome: done}
 	}
-	return verdict{is: todo}
+	return verdict{outcome: todo}
 }

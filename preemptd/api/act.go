@@ -23,16 +23,16 @@ var asked = []string{"preempt", "resume", "migrate", "resize", "hold", "release"
 
 // Act writes what is asked for into the journal, and wakes the loop.
 func (s *Server) Act(ctx context.Context, req *rpc.ActRequest) (*rpc.Action, error) {
-	a, err := s.act(ctx, req)
+	a, err := s.beginAction(ctx, req)
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
 	s.opt.Wake()
-	return message(&a), nil
+	return actionMessage(&a), nil
 }
 
-func (s *Server) act(ctx context.Context, req *rpc.ActRequest) (journal.Action, error) {
-	who, err := s.caller(ctx)
+func (s *Server) beginAction(ctx context.Context, req *rpc.ActRequest) (journal.Action, error) {
+	who, err := s.callerOf(ctx)
 	if err != nil {
 		return journal.Action{}, err
 	}
@@ -44,22 +44,22 @@ func (s *Server) act(ctx context.Context, req *rpc.ActRequest) (journal.Action, 
 		return journal.Action{}, err
 	}
 	// Whose the job is comes first: who may not touch it learns nothing of it.
-	job, err := s.job(ctx, who, req.GetKind(), req.GetJob())
+	job, err := s.jobFor(ctx, who, req.GetKind(), req.GetJob())
 	if err != nil {
 		return journal.Action{}, err
 	}
 	args := action.Args{NodeCount: req.GetNodeCount(), GPUs: req.GetGpus(), QOS: req.GetQos(), Hold: req.GetHold()}
-	if args.Nodes, err = s.nodes(ctx, req.GetNodes()); err != nil {
+	if args.Nodes, err = s.knownNodes(ctx, req.GetNodes()); err != nil {
 		return journal.Action{}, err
 	}
-	if args.Avoid, err = s.nodes(ctx, req.GetAvoid()); err != nil {
+	if args.Avoid, err = s.knownNodes(ctx, req.GetAvoid()); err != nil {
 		return journal.Action{}, err
 	}
 	raw, err := action.Encode(req.GetKind(), args)
 	if err != nil {
 		return journal.Action{}, rpc.Errorf(rpc.ErrInvalid, "%s", err)
 	}
-	if err := s.within(ctx, who, req.GetKind(), &job, args); err != nil {
+	if err := s.checkLimits(ctx, who, req.GetKind(), &job, args); err != nil {
 		return journal.Action{}, err
 	}
 	a, err := s.opt.Journal.Begin(ctx, journal.Request{Kind: req.GetKind(), Job: job.ID, Args: raw, Who: who.name, Why: why})
@@ -72,8 +72,8 @@ func (s *Server) act(ctx context.Context, req *rpc.ActRequest) (journal.Action, 
 	return a, err
 }
 
-// job is the one that is named, if the caller may act on it.
-func (s *Server) job(ctx context.Context, who caller, what, name string) (slurmrest.Job, error) {
+// jobFor is the one that is named, if the caller may act on it.
+func (s *Server) jobFor(ctx context.Context, who caller, what, name string) (slurmrest.Job, error) {
 	ref, err := slurmrest.ParseRef(name)
 	if err != nil {
 		return slurmrest.Job{}, rpc.Errorf(rpc.ErrInvalid, "%s", err)
@@ -85,7 +85,7 @@ func (s *Server) job(ctx context.Context, who caller, what, name string) (slurmr
 	case err != nil:
 		return job, slurmError(ctx, err)
 	case !who.operator && job.UserID != int64(who.uid):
-		return job, s.deny(who, what, "job "+name+" belongs to another user")
+		return job, s.denyRequest(who, what, "job "+name+" belongs to another user")
 	case job.Array.JobID != 0 && (!job.Array.Task.Set || ref == slurmrest.JobID(job.Array.JobID)):
 		return job, rpc.Errorf(rpc.ErrInvalid, "job %s is an array; name one task that has started, as in %d_1", name, job.Array.JobID)
 	}
@@ -95,8 +95,8 @@ func (s *Server) job(ctx context.Context, who caller, what, name string) (slurmr
 // maxNodes bounds what one request makes slurmrestd look up.
 const maxNodes = 1000
 
-// nodes are the names in host lists. All must be nodes of the cluster.
-func (s *Server) nodes(ctx context.Context, lists []string) ([]string, error) {
+// knownNodes are the names in host lists. All must be nodes of the cluster.
+func (s *Server) knownNodes(ctx context.Context, lists []string) ([]string, error) {
 	var all []string
 	for _, list := range lists {
 		names, err := slurmrest.Hosts(list)

@@ -12,23 +12,23 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// message is an action as it is sent, without lines.
-func message(a *journal.Action) *rpc.Action {
+// actionMessage is an action as it is sent, without lines.
+func actionMessage(a *journal.Action) *rpc.Action {
 	return &rpc.Action{
 		Id: a.ID, Kind: a.Kind, Job: a.Job, Who: a.Who, Why: a.Why, State: string(a.State), Step: a.Step, Problem: a.Problem,
-		Created: stamp(a.Created), Ended: stamp(a.Ended),
+		Created: timestampOf(a.Created), Ended: timestampOf(a.Ended),
 	}
 }
 
 func lineMessages(lines []journal.Line) []*rpc.Line {
 	all := make([]*rpc.Line, len(lines))
 	for i, l := range lines {
-		all[i] = &rpc.Line{At: stamp(l.At), State: string(l.State), Step: l.Step, Attempt: int32(l.Attempt), Text: l.Text} //nolint:gosec // counts tries
+		all[i] = &rpc.Line{At: timestampOf(l.At), State: string(l.State), Step: l.Step, Attempt: int32(l.Attempt), Text: l.Text} //nolint:gosec // counts tries
 	}
 	return all
 }
 
-func stamp(t time.Time) *timestamppb.Timestamp {
+func timestampOf(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}

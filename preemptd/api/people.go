@@ -62,8 +62,8 @@ func newPeople(operators []string, programs Programs, cluster string) *people {
 	return p
 }
 
-// find returns what is known of a user.
-func (p *people) find(ctx context.Context, uid uint32) (person, error) {
+// personOf returns what is known of a user.
+func (p *people) personOf(ctx context.Context, uid uint32) (person, error) {
 	if uid == 0 {
 		return person{name: "root", operator: true}, nil
 	}
@@ -155,9 +155,9 @@ func slurmUser(config string) string {
 	return ""
 }
 
-// qos returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd
+// qosOf returns the QOS that a user may have jobs of an account in, on this cluster: slurmdbd
 // knows others too.
-func (p *people) qos(ctx context.Context, user, account string) ([]string, error) {
+func (p *people) qosOf(ctx context.Context, user, account string) ([]string, error) {
 	if p.programs.Sacctmgr == "" {
 		return nil, nil
 	}

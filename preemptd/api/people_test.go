@@ -31,14 +31,14 @@ func TestLookedUpOnce(t *testing.T) {
 		var all sync.WaitGroup
 		first, leave := context.WithCancel(t.Context())
 		all.Go(func() {
-			if _, err := p.find(first, alice); !errors.Is(err, context.Canceled) {
+			if _, err := p.personOf(first, alice); !errors.Is(err, context.Canceled) {
 				t.Errorf("who went away: %v", err)
 			}
 		})
 		synctest.Wait()
 		for range 100 {
 			all.Go(func() {
-				if one, err := p.find(t.Context(), alice); err != nil || one.name != "alice" {
+				if one, err := p.personOf(t.Context(), alice); err != nil || one.name != "alice" {
 					t.Errorf("%+v %v", one, err)
 				}
 			})

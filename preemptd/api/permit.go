@@ -30,29 +30,29 @@ type caller struct {
 
 var errNobody = errors.New("request came without a caller") // a server without a gate
 
-func (s *Server) caller(ctx context.Context) (caller, error) {
+func (s *Server) callerOf(ctx context.Context) (caller, error) {
 	c, ok := munge.CallerOf(ctx)
 	if !ok {
 		return caller{}, errNobody
 	}
-	p, err := s.people.find(ctx, c.UID)
+	p, err := s.people.personOf(ctx, c.UID)
 	return caller{uid: c.UID, name: p.name, operator: p.operator}, err
 }
 
-// sees reports whether the caller may know of an action, as far as the last tick knew whose
+// maySee reports whether the caller may know of an action, as far as the last tick knew whose
 // jobs are.
-func (s *Server) sees(who caller, a *journal.Action) bool {
-	return who.operator || a.Who == who.name || s.owns(who, a.Job)
+func (s *Server) maySee(who caller, a *journal.Action) bool {
+	return who.operator || a.Who == who.name || s.ownsJob(who, a.Job)
 }
 
-func (s *Server) owns(who caller, job int64) bool {
+func (s *Server) ownsJob(who caller, job int64) bool {
 	users := s.opt.State().Users
 	return users != nil && users(job) == who.name
 }
 
-// visible returns an action that the caller may know of.
-func (s *Server) visible(ctx context.Context, what string, id int64) (journal.Action, error) {
-	who, err := s.caller(ctx)
+// visibleAction returns an action that the caller may know of.
+func (s *Server) visibleAction(ctx context.Context, what string, id int64) (journal.Action, error) {
+	who, err := s.callerOf(ctx)
 	if err != nil {
 		return journal.Action{}, err
 	}
@@ -60,16 +60,16 @@ func (s *Server) visible(ctx context.Context, what string, id int64) (journal.Ac
 	switch {
 	case errors.Is(err, journal.ErrNoAction):
 		return a, rpc.Errorf(rpc.ErrNoAction, "action %d: there is none of that number", id)
-	case err == nil && !s.sees(who, &a):
-		err = s.deny(who, what, fmt.Sprintf("action %d is on a job of another user", id))
+	case err == nil && !s.maySee(who, &a):
+		err = s.denyRequest(who, what, fmt.Sprintf("action %d is on a job of another user", id))
 	}
 	return a, err
 }
 
-// historic returns the id of a job that Slurm may have forgotten, and whether the caller may
+// historyFor returns the id of a job that Slurm may have forgotten, and whether the caller may
 // know of all that was done to it.
-func (s *Server) historic(ctx context.Context, who caller, name string) (id int64, all bool, err error) {
-	job, err := s.job(ctx, who, "history", name)
+func (s *Server) historyFor(ctx context.Context, who caller, name string) (id int64, all bool, err error) {
+	job, err := s.jobFor(ctx, who, "history", name)
 	if errors.Is(err, rpc.ErrNoJob) {
 		ref, _ := slurmrest.ParseRef(name) // job has read it
 		if ref == slurmrest.JobID(ref.ID) {
@@ -79,8 +79,8 @@ func (s *Server) historic(ctx context.Context, who caller, name string) (id int6
 	return job.ID, true, err
 }
 
-// within refuses what Slurm would refuse the owner, though not preemptd.
-func (s *Server) within(ctx context.Context, who caller, what string, job *slurmrest.Job, args action.Args) error {
+// checkLimits refuses what Slurm would refuse the owner, though not preemptd.
+func (s *Server) checkLimits(ctx context.Context, who caller, what string, job *slurmrest.Job, args action.Args) error {
 	if who.operator {
 		return nil
 	}
@@ -94,11 +94,11 @@ func (s *Server) within(ctx context.Context, who caller, what string, job *slurm
 			return err
 		}
 	}
-	nodes, gpus, err := s.most(ctx, job)
+	nodes, gpus, err := s.askedSize(ctx, job)
 	if err != nil {
 		return err
 	}
-	isNodes, isGPUs := job.NodeCount.Or(1), held(job)
+	isNodes, isGPUs := job.NodeCount.Or(1), gpusRequested(job)
 	wantNodes, wantGPUs := isNodes, isGPUs
 	if n := max(args.NodeCount, int64(len(args.Nodes))); n != 0 {
 		wantNodes = n
@@ -108,8 +108,8 @@ func (s *Server) within(ctx context.Context, who caller, what string, job *slurm
 		wantGPUs = args.GPUs * wantNodes
 	}
 	if wantNodes > max(nodes, isNodes) || wantGPUs > max(gpus, isGPUs) {
-		return s.deny(who, what, fmt.Sprintf("job %s asked for %s and %s; only operators give it more",
-			job.Label(), count(max(nodes, isNodes), "node"), count(max(gpus, isGPUs), "GPU")))
+		return s.denyRequest(who, what, fmt.Sprintf("job %s asked for %s and %s; only operators give it more",
+			job.Label(), countOf(max(nodes, isNodes), "node"), countOf(max(gpus, isGPUs), "GPU")))
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (s *Server) mayRelease(ctx context.Context, who caller, what string, job *s
 	if err != nil {
 		return err
 	}
-	holder, err := action.Holder(all)
+	holder, err := action.LastHolder(all)
 	switch {
 	case err != nil:
 		return err
@@ -132,7 +132,7 @@ func (s *Server) mayRelease(ctx context.Context, who caller, what string, job *s
 	case holder.Who == who.name:
 		return nil
 	}
-	return s.deny(who, what, fmt.Sprintf("job %s is held by %s: %s", job.Label(), holder.Who, holder.Why))
+	return s.denyRequest(who, what, fmt.Sprintf("job %s is held by %s: %s", job.Label(), holder.Who, holder.Why))
 }
 
 // foreignHold refuses a hold that Slurm says is an administrator's.
@@ -140,23 +140,23 @@ func (s *Server) foreignHold(who caller, what string, job *slurmrest.Job) error 
 	if job.Reason == "JobHeldUser" {
 		return nil
 	}
-	return s.deny(who, what, fmt.Sprintf("job %s is held by an administrator (%s)", job.Label(), job.Reason))
+	return s.denyRequest(who, what, fmt.Sprintf("job %s is held by an administrator (%s)", job.Label(), job.Reason))
 }
 
 // mayHave refuses a QOS that the job's account does not give its owner.
 func (s *Server) mayHave(ctx context.Context, who caller, what string, job *slurmrest.Job, qos string) error {
-	own, err := s.people.qos(ctx, who.name, job.Account)
+	own, err := s.people.qosOf(ctx, who.name, job.Account)
 	if err != nil {
 		return &rpc.Error{Kind: rpc.ErrSlurm, Text: fmt.Sprintf("which QOS %s may use cannot be found out: %s", who.name, err), Hint: "nothing was done; try again when slurmdbd answers"}
 	}
 	if slices.Contains(own, qos) {
 		return nil
 	}
-	return s.deny(who, what, fmt.Sprintf("account %s gives %s no QOS %s: %s", job.Account, who.name, qos, cmp.Or(strings.Join(own, ", "), "none")))
+	return s.denyRequest(who, what, fmt.Sprintf("account %s gives %s no QOS %s: %s", job.Account, who.name, qos, cmp.Or(strings.Join(own, ", "), "none")))
 }
 
-// most is what the job's user asked for, before any action changed it.
-func (s *Server) most(ctx context.Context, job *slurmrest.Job) (nodes, gpus int64, err error) {
+// askedSize is what the job's user asked for, before any action changed it.
+func (s *Server) askedSize(ctx context.Context, job *slurmrest.Job) (nodes, gpus int64, err error) {
 	record, err := s.opt.Journal.Origin(ctx, job.ID)
 	if err != nil || record == nil {
 		return 0, 0, err
@@ -165,8 +165,8 @@ func (s *Server) most(ctx context.Context, job *slurmrest.Job) (nodes, gpus int6
 	return r.Asked.Nodes, max(gpusIn(r.Asked.TRESNode)*r.Asked.Nodes, gpusIn(r.Asked.TRESJob)), err
 }
 
-// held is how many GPUs a job asks for in all.
-func held(job *slurmrest.Job) int64 {
+// gpusRequested is how many GPUs a job asks for in all.
+func gpusRequested(job *slurmrest.Job) int64 {
 	return max(gpusIn(job.TRESPerNode)*job.NodeCount.Or(1), gpusIn(job.TRESPerJob), gpusIn(job.TRESPerTask)*job.Tasks.Or(1))
 }
 
@@ -187,14 +187,14 @@ func gpusIn(tres string) int64 {
 	return n
 }
 
-func count(n int64, noun string) string {
+func countOf(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func (s *Server) deny(who caller, what, why string) error {
+func (s *Server) denyRequest(who caller, what, why string) error {
 	s.opt.Log.Warn("request denied", "what", what, "uid", who.uid, "why", why)
 	return fmt.Errorf("%s: %w: %s", what, rpc.ErrDenied, why)
 }

@@ -11,20 +11,20 @@ import (
 
 // Snapshot returns what policies saw last. It tells of all jobs, so it is for operators.
 func (s *Server) Snapshot(ctx context.Context, _ *rpc.SnapshotRequest) (*rpc.SnapshotReply, error) {
-	err := s.operator(ctx, "policy record")
+	err := s.requireOperator(ctx, "policy record")
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
-	data, err := s.snapshot()
+	data, err := s.currentSnapshot()
 	return &rpc.SnapshotReply{Snapshot: data}, rpc.Status(err)
 }
 
 // Try asks policies what they would do. Whoever may is trusted with a program of his own, in a
 // process that is bounded.
 func (s *Server) Try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
-	err := s.operator(ctx, "policy test")
+	err := s.requireOperator(ctx, "policy test")
 	if err == nil && len(req.GetSnapshot()) == 0 {
-		req.Snapshot, err = s.snapshot()
+		req.Snapshot, err = s.currentSnapshot()
 	}
 	if err != nil {
 		return nil, rpc.Status(err)
@@ -33,7 +33,7 @@ func (s *Server) Try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, e
 	return reply, rpc.Status(err)
 }
 
-func (s *Server) snapshot() ([]byte, error) {
+func (s *Server) currentSnapshot() ([]byte, error) {
 	data, err := s.opt.Snapshot()
 	if err == nil && len(data) == 0 {
 		err = rpc.Errorf(rpc.ErrBusy, "preemptd has not looked at the cluster yet")
@@ -41,11 +41,11 @@ func (s *Server) snapshot() ([]byte, error) {
 	return data, err
 }
 
-// operator refuses ordinary users.
-func (s *Server) operator(ctx context.Context, what string) error {
-	who, err := s.caller(ctx)
+// requireOperator refuses ordinary users.
+func (s *Server) requireOperator(ctx context.Context, what string) error {
+	who, err := s.callerOf(ctx)
 	if err == nil && !who.operator {
-		err = s.deny(who, what, "it shows everybody's jobs; it is for operators")
+		err = s.denyRequest(who, what, "it shows everybody's jobs; it is for operators")
 	}
 	return err
 }

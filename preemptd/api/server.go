@@ -99,7 +99,7 @@ func (s *Server) Gated(coder munge.Coder) *grpc.Server {
 	// A user who watches all his jobs at once waits for some of them.
 	limits := func(c munge.Caller) munge.Limits {
 		l := munge.Limits{Bytes: 64 << 10, Calls: 16}
-		if p, err := s.people.find(context.Background(), c.UID); err == nil && p.operator {
+		if p, err := s.people.personOf(context.Background(), c.UID); err == nil && p.operator {
 			l.Bytes = 64 << 20 // snapshots to try policies on
 		}
 		return l
@@ -109,14 +109,14 @@ func (s *Server) Gated(coder munge.Coder) *grpc.Server {
 
 // Who says how the caller is named, and whether he may act on everybody's jobs.
 func (s *Server) Who(ctx context.Context) (name string, operator bool, err error) {
-	who, err := s.caller(ctx)
+	who, err := s.callerOf(ctx)
 	return who.name, who.operator, rpc.Status(err)
 }
 
 // Token makes one for the caller. What it may do is looked up when it is used.
 func (s *Server) Token(ctx context.Context, _ *rpc.TokenRequest) (*rpc.TokenReply, error) {
 	reply, err := func() (*rpc.TokenReply, error) {
-		who, err := s.caller(ctx)
+		who, err := s.callerOf(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (s *Server) Token(ctx context.Context, _ *rpc.TokenRequest) (*rpc.TokenRepl
 
 // Show implements rpc.PreemptdServer, as all below and those in act.go and watch.go.
 func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, error) {
-	a, err := s.visible(ctx, "show", req.GetId())
+	a, err := s.visibleAction(ctx, "show", req.GetId())
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
@@ -139,7 +139,7 @@ func (s *Server) Show(ctx context.Context, req *rpc.ShowRequest) (*rpc.Action, e
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
-	m := message(&a)
+	m := actionMessage(&a)
 	m.Lines = lineMessages(lines)
 	return m, nil
 }
@@ -151,14 +151,14 @@ const maxHistory = 100
 // whose it was: its actions are shown to operators, and to who asked for them.
 func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.HistoryReply, error) {
 	reply, err := func() (*rpc.HistoryReply, error) {
-		who, err := s.caller(ctx)
+		who, err := s.callerOf(ctx)
 		if err != nil {
 			return nil, err
 		}
 		var id int64
 		everything := who.operator
 		if req.GetJob() != "" {
-			if id, everything, err = s.historic(ctx, who, req.GetJob()); err != nil {
+			if id, everything, err = s.historyFor(ctx, who, req.GetJob()); err != nil {
 				return nil, err
 			}
 		}
@@ -179,8 +179,8 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 			reply.Standing = standing(id)
 		}
 		for i := range all {
-			if len(reply.Actions) < limit && (everything || s.sees(who, &all[i])) {
-				reply.Actions = append(reply.Actions, message(&all[i]))
+			if len(reply.Actions) < limit && (everything || s.maySee(who, &all[i])) {
+				reply.Actions = append(reply.Actions, actionMessage(&all[i]))
 			}
 		}
 		events, err := s.opt.Journal.Events(ctx, id, read)
@@ -188,8 +188,8 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 			return nil, err
 		}
 		for _, e := range events {
-			if len(reply.Events) < limit && (everything || s.owns(who, e.Job)) {
-				reply.Events = append(reply.Events, &rpc.Event{Job: e.Job, Restarts: e.Restarts, What: e.What, At: stamp(e.At), Text: e.Text})
+			if len(reply.Events) < limit && (everything || s.ownsJob(who, e.Job)) {
+				reply.Events = append(reply.Events, &rpc.Event{Job: e.Job, Restarts: e.Restarts, What: e.What, At: timestampOf(e.At), Text: e.Text})
 			}
 		}
 		return reply, nil
@@ -200,7 +200,7 @@ func (s *Server) History(ctx context.Context, req *rpc.HistoryRequest) (*rpc.His
 // Status says how preemptd does.
 func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusReply, error) {
 	reply, err := func() (*rpc.StatusReply, error) {
-		who, err := s.caller(ctx)
+		who, err := s.callerOf(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -215,14 +215,14 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 		state := s.opt.State()
 		reply := &rpc.StatusReply{
 			Version: s.opt.Version, Cluster: s.opt.Cluster, Holder: lease.Name, Term: lease.Term,
-			Ticked: stamp(state.Ticked), Policies: state.Policies, UnderWay: int32(len(open)), //nolint:gosec // a list in memory
+			Ticked: timestampOf(state.Ticked), Policies: state.Policies, UnderWay: int32(len(open)), //nolint:gosec // a list in memory
 		}
 		if who.operator {
 			reply.Problems = state.Problems
 		}
 		for i := range open {
-			if s.sees(who, &open[i]) {
-				reply.Actions = append(reply.Actions, message(&open[i]))
+			if s.maySee(who, &open[i]) {
+				reply.Actions = append(reply.Actions, actionMessage(&open[i]))
 			}
 		}
 		return reply, nil
@@ -232,12 +232,12 @@ func (s *Server) Status(ctx context.Context, _ *rpc.StatusRequest) (*rpc.StatusR
 
 // Jobs lists what the last tick saw.
 func (s *Server) Jobs(ctx context.Context, _ *rpc.JobsRequest) (*rpc.JobsReply, error) {
-	who, err := s.caller(ctx)
+	who, err := s.callerOf(ctx)
 	if err != nil {
 		return nil, rpc.Status(err)
 	}
 	state := s.opt.State()
-	reply := &rpc.JobsReply{Seen: stamp(state.Ticked)}
+	reply := &rpc.JobsReply{Seen: timestampOf(state.Ticked)}
 	if state.Jobs == nil {
 		return reply, nil
 	}

@@ -15,7 +15,7 @@ import (
 // again and again: who carries the action out may be another preemptd by now.
 func (s *Server) Watch(req *rpc.WatchRequest, stream grpc.ServerStreamingServer[rpc.Action]) error {
 	ctx := stream.Context()
-	a, err := s.visible(ctx, "watch", req.GetId())
+	a, err := s.visibleAction(ctx, "watch", req.GetId())
 	if err != nil {
 		return rpc.Status(err)
 	}
@@ -28,7 +28,7 @@ func (s *Server) Watch(req *rpc.WatchRequest, stream grpc.ServerStreamingServer[
 			if err != nil {
 				return rpc.Status(err)
 			}
-			m := message(&a)
+			m := actionMessage(&a)
 			m.Lines = lineMessages(lines[min(sent, len(lines)):])
 			if err := stream.Send(m); err != nil {
 				return err

@@ -61,10 +61,10 @@ func (e Edited) WaitsForOurNodes(j *slurmrest.Job) bool {
 func Build(seen Seen, k Known) *sdk.Snapshot {
 	s := &sdk.Snapshot{Cluster: seen.Cluster, Number: k.Number, Time: seen.Time, Rules: k.Rules}
 	b := &builder{Snapshot: s, seen: seen, known: k, places: map[string]int32{}}
-	b.nodes()
-	b.jobs()
-	b.rest()
-	b.power()
+	b.addNodes()
+	b.addJobs()
+	b.addReservations()
+	b.addPower()
 	return s
 }
 
@@ -76,7 +76,7 @@ type builder struct {
 	held   []sdk.GPUSet // by node
 }
 
-func (b *builder) nodes() {
+func (b *builder) addNodes() {
 	sorted := inOrder(b.seen.Nodes, func(x, y *slurmrest.Node) int { return cmp.Compare(x.Name, y.Name) })
 	for i := range sorted {
 		n := &sorted[i]
@@ -125,9 +125,9 @@ func nodeState(s slurmrest.NodeState) sdk.NodeState {
 	return state
 }
 
-// jobs are made in two passes: which GPUs a job has, Slurm may not say, and then it gets
+// addJobs are made in two passes: which GPUs a job has, Slurm may not say, and then it gets
 // those that no other has.
-func (b *builder) jobs() {
+func (b *builder) addJobs() {
 	sorted := inOrder(b.seen.Jobs, func(x, y *slurmrest.Job) int { return cmp.Compare(x.ID, y.ID) })
 	b.Jobs = make([]sdk.Job, 0, len(sorted))
 	var vague []int
@@ -136,9 +136,9 @@ func (b *builder) jobs() {
 		if j.State.Finished() || len(b.Jobs) > 0 && b.Jobs[len(b.Jobs)-1].ID == sdk.JobID(j.ID) {
 			continue
 		}
-		made := b.job(j)
+		made := b.makeJob(j)
 		if made.State == sdk.Running || made.State == sdk.Suspended || made.State == sdk.Leaving {
-			exact := b.shares(j, &made)
+			exact := b.fillShares(j, &made)
 			if !exact {
 				vague = append(vague, len(b.Jobs))
 			}
@@ -146,11 +146,11 @@ func (b *builder) jobs() {
 		b.Jobs = append(b.Jobs, made)
 	}
 	for _, i := range vague {
-		b.guess(&b.Jobs[i])
+		b.guessGPUs(&b.Jobs[i])
 	}
 }
 
-func (b *builder) job(j *slurmrest.Job) sdk.Job {
+func (b *builder) makeJob(j *slurmrest.Job) sdk.Job {
 	nodes := max(j.NodeCount.Or(1), 1)
 	asked := jobrequest.Request{Nodes: nodes, TRESNode: j.TRESPerNode, TRESJob: j.TRESPerJob}
 	required, excluded := j.RequiredNodes, j.ExcludedNodes
@@ -159,16 +159,16 @@ func (b *builder) job(j *slurmrest.Job) sdk.Job {
 		required, excluded = record.PinsOf(j.RequiredNodes, j.ExcludedNodes)
 	}
 	capsules := max(asked.Nodes, 1)
-	gpus, kind := request(j, nodes, j.TRESPerNode, j.TRESPerJob)
-	wanted, _ := request(j, capsules, asked.TRESNode, asked.TRESJob)
+	gpus, kind := gpusRequested(j, nodes, j.TRESPerNode, j.TRESPerJob)
+	wanted, _ := gpusRequested(j, capsules, asked.TRESNode, asked.TRESJob)
 	made := sdk.Job{
 		ID: sdk.JobID(j.ID), Label: j.Label(), Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS,
 		Priority: j.Priority.Or(0), Gang: sdk.JobID(j.Het.JobID), Reservation: j.Reservation,
-		State: b.state(j), Action: b.known.Action[j.ID], Restarts: int(j.Restarts), Comment: j.Comment,
+		State: b.jobState(j), Action: b.known.Action[j.ID], Restarts: int(j.Restarts), Comment: j.Comment,
 		Tier:  b.known.Tier(j.QOS),
-		Tasks: int(j.Tasks.Or(0)), Capsules: int(capsules), Kind: kind, Features: features(j.RequestedFeatures),
+		Tasks: int(j.Tasks.Or(0)), Capsules: int(capsules), Kind: kind, Features: requiredFeatures(j.RequestedFeatures),
 		Request: wanted, GPUs: gpus, MinGPUs: wanted, MaxGPUs: wanted,
-		Required: b.list(required), Excluded: b.list(excluded),
+		Required: b.nodePlaces(required), Excluded: b.nodePlaces(excluded),
 		Submitted: j.SubmitTime, Eligible: j.EligibleTime, Acted: b.known.Acted[j.ID],
 	}
 	cpus := j.CPUs.Or(0)
@@ -180,19 +180,19 @@ func (b *builder) job(j *slurmrest.Job) sdk.Job {
 	made.Promised = b.Rules.Promised[made.Tier]
 	made.Fraction, made.Counted = b.known.Count(made.ID)
 	if made.State == sdk.Held {
-		made.HeldBy = b.holder(j)
+		made.HeldBy = b.holderOf(j)
 	}
 	if !j.TimeLimit.Infinite {
 		made.Limit = j.TimeLimit.Duration
 	}
-	made.Preemptable, made.Obstacle = b.preemptable(j)
-	made.MinGPUs = b.least(j, wanted)
-	made.Checkpoint = b.checkpoint(made.Label)
+	made.Preemptable, made.Obstacle = b.canPreempt(j)
+	made.MinGPUs = b.minGPUs(j, wanted)
+	made.Checkpoint = b.newestCheckpoint(made.Label)
 	return made
 }
 
-// request is how many GPUs a job asks for, and of which kind.
-func request(j *slurmrest.Job, nodes int64, perNode, perJob string) (int, string) {
+// gpusRequested is how many GPUs a job asks for, and of which kind.
+func gpusRequested(j *slurmrest.Job, nodes int64, perNode, perJob string) (int, string) {
 	if n, kind := gpuRequest(perJob); n > 0 {
 		return n, kind
 	}
@@ -205,7 +205,7 @@ func request(j *slurmrest.Job, nodes int64, perNode, perJob string) (int, string
 	return gpuTotal(j.TRESRequested), ""
 }
 
-func (b *builder) state(j *slurmrest.Job) sdk.JobState {
+func (b *builder) jobState(j *slurmrest.Job) sdk.JobState {
 	switch {
 	case j.State.Base == "", j.State.Has(slurmrest.Completing):
 		return sdk.Leaving
@@ -215,22 +215,22 @@ func (b *builder) state(j *slurmrest.Job) sdk.JobState {
 		return sdk.Suspended
 	case j.Held || j.State.Has(slurmrest.RequeueHold) || j.State.Has(slurmrest.SpecialExit):
 		return sdk.Held
-	case j.EligibleTime.After(b.Time), deferred[j.Reason]:
+	case j.EligibleTime.After(b.Time), deferringReasons[j.Reason]:
 		return sdk.Deferred
 	}
 	return sdk.Waiting
 }
 
-// deferred are reasons to wait that room would not end.
-var deferred = map[string]bool{
+// deferringReasons are reasons to wait that room would not end.
+var deferringReasons = map[string]bool{
 	"Dependency": true, "DependencyNeverSatisfied": true, "BeginTime": true, "JobArrayTaskLimit": true,
 	"Licenses": true, "PartitionDown": true, "PartitionInactive": true, "BadConstraints": true,
 }
 
-func (b *builder) holder(j *slurmrest.Job) sdk.Holder {
+func (b *builder) holderOf(j *slurmrest.Job) sdk.Holder {
 	hold := b.known.Held[j.ID]
 	switch {
-	case hold.Policy, requeues[b.known.Action[j.ID]]:
+	case hold.Policy, requeuingActions[b.known.Action[j.ID]]:
 		return sdk.HeldByPreemptd
 	case hold.Who != "" && hold.Who == j.User:
 		return sdk.HeldByUser
@@ -240,10 +240,10 @@ func (b *builder) holder(j *slurmrest.Job) sdk.Holder {
 	return sdk.HeldByUser
 }
 
-// requeues are the actions that hold a job while they are at it.
-var requeues = map[string]bool{"preempt": true, "migrate": true, "resize": true, "requeue": true}
+// requeuingActions are the actions that hold a job while they are at it.
+var requeuingActions = map[string]bool{"preempt": true, "migrate": true, "resize": true, "requeue": true}
 
-func (b *builder) preemptable(j *slurmrest.Job) (bool, string) {
+func (b *builder) canPreempt(j *slurmrest.Job) (bool, string) {
 	p, ok := b.seen.Protected[j.ID]
 	switch {
 	case !j.Batch:
@@ -258,9 +258,9 @@ func (b *builder) preemptable(j *slurmrest.Job) (bool, string) {
 	return p.Obstacle == "", p.Obstacle
 }
 
-// least is how many GPUs the job may be shrunk to, as its user has said. It cannot grow beyond
+// minGPUs is how many GPUs the job may be shrunk to, as its user has said. It cannot grow beyond
 // what it asked for: its capsules began with so many devices, and have no use for more.
-func (b *builder) least(j *slurmrest.Job, wanted int) int {
+func (b *builder) minGPUs(j *slurmrest.Job, wanted int) int {
 	text, _, _ := strings.Cut(b.seen.Protected[j.ID].GPUs, "-")
 	if n, err := strconv.Atoi(text); err == nil && n > 0 {
 		return min(n, wanted)
@@ -268,8 +268,8 @@ func (b *builder) least(j *slurmrest.Job, wanted int) int {
 	return wanted
 }
 
-// checkpoint is of the newest, and what that cost.
-func (b *builder) checkpoint(label string) sdk.Checkpoint {
+// newestCheckpoint is of the newest, and what that cost.
+func (b *builder) newestCheckpoint(label string) sdk.Checkpoint {
 	all := b.seen.Checkpoints[label]
 	for _, c := range slices.Backward(all) {
 		if c.GetProblem() != "" {
@@ -277,7 +277,7 @@ func (b *builder) checkpoint(label string) sdk.Checkpoint {
 		}
 		made := sdk.Checkpoint{At: c.GetCreated().AsTime(), Bytes: c.GetStored(), Measured: true}
 		for _, p := range c.GetPhases() {
-			if still[p.GetPhase()] {
+			if stoppedPhases[p.GetPhase()] {
 				made.Dump += p.GetTook().AsDuration()
 			}
 		}
@@ -288,13 +288,13 @@ func (b *builder) checkpoint(label string) sdk.Checkpoint {
 	return sdk.Checkpoint{}
 }
 
-// still are the phases in which the job stands still.
-var still = map[string]bool{"freeze": true, "drain": true, "halt": true, "dump": true, "commit": true}
+// stoppedPhases are the phases in which the job stands still.
+var stoppedPhases = map[string]bool{"freeze": true, "drain": true, "halt": true, "dump": true, "commit": true}
 
-// list is the places of a host list's nodes, of those that there are.
-func (b *builder) list(names string) []int32 {
+// nodePlaces is the places of a host list's nodes, of those that there are.
+func (b *builder) nodePlaces(names string) []int32 {
 	var all []int32
-	for _, n := range hosts(names) {
+	for _, n := range hostNames(names) {
 		if place, ok := b.places[n]; ok {
 			all = append(all, place)
 		}
@@ -303,9 +303,9 @@ func (b *builder) list(names string) []int32 {
 	return slices.Compact(all)
 }
 
-// features are those that each node must have. An expression with more than that in it
+// requiredFeatures are those that each node must have. An expression with more than that in it
 // Slurm alone understands.
-func features(expression string) []string {
+func requiredFeatures(expression string) []string {
 	if expression == "" || strings.ContainsAny(expression, "|[]()*!") {
 		return nil
 	}

@@ -18,7 +18,7 @@ func TestFarReservation(t *testing.T) {
 	for name, in := range map[string]time.Duration{"soon": time.Hour, "works": 3650 * 24 * time.Hour} {
 		b.seen.Reservations = append(b.seen.Reservations, slurmrest.Reservation{Name: name, Start: now.Add(in), End: now.Add(in + time.Minute)})
 	}
-	b.rest()
+	b.addReservations()
 	if len(b.Reservations) != 1 || b.Reservations[0].Name != "soon" {
 		t.Errorf("%+v", b.Reservations)
 	}

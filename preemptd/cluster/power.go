@@ -11,9 +11,9 @@ type Power struct {
 	Busy, Idle float64
 }
 
-// power estimates what is drawn, for a site that has a cap: a GPU that a job holds works, any
+// addPower estimates what is drawn, for a site that has a cap: a GPU that a job holds works, any
 // other one idles, and a node that is down draws nothing.
-func (b *builder) power() {
+func (b *builder) addPower() {
 	p := b.known.Power
 	if p.Cap <= 0 {
 		return

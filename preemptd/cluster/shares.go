@@ -14,10 +14,10 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// shares fills in what the job holds. It reports whether Slurm says which GPUs; else guess
+// fillShares fills in what the job holds. It reports whether Slurm says which GPUs; else guess
 // must be called once all that is certain has been given out.
-func (b *builder) shares(j *slurmrest.Job, made *sdk.Job) bool {
-	names := hosts(j.Nodes)
+func (b *builder) fillShares(j *slurmrest.Job, made *sdk.Job) bool {
+	names := hostNames(j.Nodes)
 	made.Started = j.StartTime
 	made.GPUs = 0
 	var layout map[string]slurmrest.NodeLayout
@@ -34,7 +34,7 @@ func (b *builder) shares(j *slurmrest.Job, made *sdk.Job) bool {
 			continue
 		}
 		share := sdk.Share{
-			Node: place, Capsules: int32(spread(made.Capsules, len(names), i)),
+			Node: place, Capsules: int32(evenShare(made.Capsules, len(names), i)),
 			CPUs: int32(layout[name].CPUs), Memory: layout[name].Memory,
 		}
 		if i < len(j.GRESDetail) {
@@ -58,8 +58,8 @@ func (b *builder) shares(j *slurmrest.Job, made *sdk.Job) bool {
 	return exact
 }
 
-// spread is how many of n things the place i of so many gets.
-func spread(n, places, i int) int {
+// evenShare is how many of n things the place i of so many gets.
+func evenShare(n, places, i int) int {
 	each := n / places
 	if i < n%places {
 		each++
@@ -67,8 +67,8 @@ func spread(n, places, i int) int {
 	return max(each, 1)
 }
 
-// guess gives the job's missing GPUs out of those that nobody has, evenly over its nodes.
-func (b *builder) guess(j *sdk.Job) {
+// guessGPUs gives the job's missing GPUs out of those that nobody has, evenly over its nodes.
+func (b *builder) guessGPUs(j *sdk.Job) {
 	missing := j.GPUs
 	for _, s := range j.Shares {
 		missing -= s.GPUs.Count()
@@ -88,8 +88,8 @@ func (b *builder) guess(j *sdk.Job) {
 	j.GPUs -= max(missing, 0) // Slurm says more than there are
 }
 
-// rest is what does not depend on jobs and nodes, but for their names.
-func (b *builder) rest() {
+// addReservations is what does not depend on jobs and nodes, but for their names.
+func (b *builder) addReservations() {
 	for _, p := range b.seen.Partitions {
 		made := sdk.Partition{Name: p.Name, Up: p.State == "UP", Priority: p.PriorityTier}
 		if !p.MaxTime.Infinite {
@@ -112,8 +112,8 @@ func (b *builder) rest() {
 			continue
 		}
 		b.Reservations = append(b.Reservations, sdk.Reservation{
-			Name: r.Name, Start: r.Start, End: r.End, Nodes: b.list(r.Nodes),
-			Maintenance: slices.Contains(r.Flags, "MAINT"), Users: hosts(r.Users), Accounts: hosts(r.Accounts),
+			Name: r.Name, Start: r.Start, End: r.End, Nodes: b.nodePlaces(r.Nodes),
+			Maintenance: slices.Contains(r.Flags, "MAINT"), Users: hostNames(r.Users), Accounts: hostNames(r.Accounts),
 		})
 	}
 }

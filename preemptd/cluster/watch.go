@@ -87,7 +87,7 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 		now = w.Now
 	}
 	at := now()
-	if err := w.often(ctx); err != nil {
+	if err := w.lookAtJobs(ctx); err != nil {
 		return Seen{}, err
 	}
 	rarely := w.Rarely
@@ -96,13 +96,13 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 	}
 	var away error
 	if w.rare.IsZero() || at.Sub(w.rare) >= rarely {
-		if err := w.seldom(ctx); err != nil {
+		if err := w.lookAtNodes(ctx); err != nil {
 			return Seen{}, err
 		}
-		away = w.checkpoints(ctx)
+		away = w.lookAtCheckpoints(ctx)
 		w.rare = at
 	}
-	if err := w.protections(ctx, at); err != nil {
+	if err := w.lookAtProtections(ctx, at); err != nil {
 		away = err
 	}
 	if ctx.Err() != nil {
@@ -115,8 +115,8 @@ func (w *Watch) Look(ctx context.Context) (Seen, error) {
 	return w.seen, nil
 }
 
-// often asks for what changes all the time. Slices are made anew, never changed.
-func (w *Watch) often(ctx context.Context) error {
+// lookAtJobs asks for what changes all the time. Slices are made anew, never changed.
+func (w *Watch) lookAtJobs(ctx context.Context) error {
 	var jobs []slurmrest.Job
 	info, err := w.Slurm.EachJob(ctx, w.since, func(j *slurmrest.Job) error {
 		jobs = append(jobs, *j)
@@ -135,7 +135,7 @@ func (w *Watch) often(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) seldom(ctx context.Context) error {
+func (w *Watch) lookAtNodes(ctx context.Context) error {
 	info, err := w.Slurm.Cluster(ctx)
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
@@ -158,7 +158,7 @@ func (w *Watch) seldom(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) checkpoints(ctx context.Context) error {
+func (w *Watch) lookAtCheckpoints(ctx context.Context) error {
 	all, err := w.Proxyd.All(ctx, w.seen.Nodes)
 	if err != nil {
 		return err
@@ -171,10 +171,10 @@ func (w *Watch) checkpoints(ctx context.Context) error {
 	return nil
 }
 
-// protections asks about the runs that have begun since the last look, and then again about
+// lookAtProtections asks about the runs that have begun since the last look, and then again about
 // those that had no capsule when they had just begun: Slurm calls a job running before its
 // nodes have made one.
-func (w *Watch) protections(ctx context.Context, at time.Time) error {
+func (w *Watch) lookAtProtections(ctx context.Context, at time.Time) error {
 	known := make(map[int64]Protection, len(w.seen.Protected))
 	var fresh, early []*slurmrest.Job
 	for i := range w.seen.Jobs {
@@ -195,7 +195,7 @@ func (w *Watch) protections(ctx context.Context, at time.Time) error {
 	var away error
 	all := slices.Concat(fresh, early)
 	for _, j := range all[:min(perLook, len(all))] {
-		p, err := w.protection(ctx, j, at)
+		p, err := w.protectionOf(ctx, j, at)
 		if err != nil { // asked again at the next look
 			away = err
 			break
@@ -209,18 +209,18 @@ func (w *Watch) protections(ctx context.Context, at time.Time) error {
 // settled is how long after its start a job has its capsule, or will have none.
 const settled = time.Minute
 
-func (w *Watch) protection(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
+func (w *Watch) protectionOf(ctx context.Context, j *slurmrest.Job, at time.Time) (Protection, error) {
 	shown, err := w.Proxyd.Show(ctx, j)
 	switch {
 	case err == nil:
-		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacle(shown), GPUs: shown.GetOptions()["gpus"]}, nil
+		return Protection{Restarts: j.Restarts, Is: true, Obstacle: obstacleOf(shown), GPUs: shown.GetOptions()["gpus"]}, nil
 	case errors.Is(err, rpc.ErrNotProtected), errors.Is(err, rpc.ErrNoJob):
 		return Protection{Restarts: j.Restarts, Obstacle: err.Error(), early: at.Sub(j.StartTime) < settled}, nil
 	}
 	return Protection{}, err
 }
 
-func obstacle(j *rpc.Job) string {
+func obstacleOf(j *rpc.Job) string {
 	for _, o := range j.GetObstacles() {
 		return o.GetWhat()
 	}

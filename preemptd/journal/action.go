@@ -87,17 +87,17 @@ func (j *Journal) Begin(ctx context.Context, r Request) (Action, error) {
 	if len(a.Args) == 0 {
 		a.Args = json.RawMessage("{}")
 	}
-	err := j.write(ctx, fmt.Sprintf("job %d: begin %s", r.Job, r.Kind), func(tx *sql.Tx) error {
+	err := j.writeLeased(ctx, fmt.Sprintf("job %d: begin %s", r.Job, r.Kind), func(tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `INSERT INTO action (token, kind, job, args, who, why, created, revision, state, step, step_began, attempt, not_before, memo, problem, ended)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, '', ?, 0, 0, ?, '', 0)`,
-			a.Token, r.Kind, r.Job, string(a.Args), r.Who, r.Why, nano(now), string(a.State), nano(now), string(a.Memo))
+			a.Token, r.Kind, r.Job, string(a.Args), r.Who, r.Why, unixNano(now), string(a.State), unixNano(now), string(a.Memo))
 		if err != nil {
 			return err
 		}
 		if a.ID, err = res.LastInsertId(); err != nil {
 			return err
 		}
-		return line(ctx, tx, &a, now, "")
+		return addLine(ctx, tx, &a, now, "")
 	})
 	var e sqlite3.Error
 	if errors.As(err, &e) && e.ExtendedCode == sqlite3.ErrConstraintUnique {
@@ -119,7 +119,7 @@ func (j *Journal) Save(ctx context.Context, a *Action, text string) error {
 	if next.State.Ended() {
 		next.Ended = now
 	}
-	err := j.write(ctx, fmt.Sprintf("action %d", a.ID), func(tx *sql.Tx) error {
+	err := j.writeLeased(ctx, fmt.Sprintf("action %d", a.ID), func(tx *sql.Tx) error {
 		var step string
 		err := tx.QueryRowContext(ctx, "SELECT step FROM action WHERE id = ?", a.ID).Scan(&step)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -133,14 +133,14 @@ func (j *Journal) Save(ctx context.Context, a *Action, text string) error {
 		}
 		res, err := tx.ExecContext(ctx, `UPDATE action SET revision = ?, state = ?, step = ?, step_began = ?, attempt = ?, not_before = ?, memo = ?, problem = ?, ended = ?
 			WHERE id = ? AND revision = ? AND ended = 0`,
-			next.Revision, string(next.State), next.Step, nano(next.StepBegan), next.Attempt, nano(next.NotBefore), string(next.Memo), next.Problem, nano(next.Ended), a.ID, a.Revision)
+			next.Revision, string(next.State), next.Step, unixNano(next.StepBegan), next.Attempt, unixNano(next.NotBefore), string(next.Memo), next.Problem, unixNano(next.Ended), a.ID, a.Revision)
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n != 1 {
 			return errors.Join(err, ErrStale)
 		}
-		return line(ctx, tx, &next, now, text)
+		return addLine(ctx, tx, &next, now, text)
 	})
 	if err == nil {
 		*a = next
@@ -148,9 +148,9 @@ func (j *Journal) Save(ctx context.Context, a *Action, text string) error {
 	return err
 }
 
-func line(ctx context.Context, tx *sql.Tx, a *Action, at time.Time, text string) error {
+func addLine(ctx context.Context, tx *sql.Tx, a *Action, at time.Time, text string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO line (action, revision, at, state, step, attempt, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		a.ID, a.Revision, nano(at), string(a.State), a.Step, a.Attempt, text)
+		a.ID, a.Revision, unixNano(at), string(a.State), a.Step, a.Attempt, text)
 	return err
 }
 
@@ -158,12 +158,12 @@ const columns = "id, token, kind, job, args, who, why, created, revision, state,
 
 // Unfinished returns the actions that have not ended, oldest first.
 func (j *Journal) Unfinished(ctx context.Context) ([]Action, error) {
-	return j.actions(ctx, "WHERE ended = 0 ORDER BY id")
+	return j.queryActions(ctx, "WHERE ended = 0 ORDER BY id")
 }
 
 // Action returns one action. It is ErrNoAction if there is none.
 func (j *Journal) Action(ctx context.Context, id int64) (Action, error) {
-	all, err := j.actions(ctx, "WHERE id = ?", id)
+	all, err := j.queryActions(ctx, "WHERE id = ?", id)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("action %d: %w", id, ErrNoAction)
 	}
@@ -176,38 +176,38 @@ func (j *Journal) Action(ctx context.Context, id int64) (Action, error) {
 // History returns the newest actions, newest first: of one job, or with 0 of all.
 func (j *Journal) History(ctx context.Context, job int64, most int) ([]Action, error) {
 	if job == 0 {
-		return j.actions(ctx, "ORDER BY id DESC LIMIT ?", most)
+		return j.queryActions(ctx, "ORDER BY id DESC LIMIT ?", most)
 	}
-	return j.actions(ctx, "WHERE job = ? ORDER BY id DESC LIMIT ?", job, most)
+	return j.queryActions(ctx, "WHERE job = ? ORDER BY id DESC LIMIT ?", job, most)
 }
 
 // Latest returns the last action of each job that was done, and did not fail.
 func (j *Journal) Latest(ctx context.Context) ([]Action, error) {
-	return j.actions(ctx, "WHERE id IN (SELECT max(id) FROM action WHERE state = ? GROUP BY job) ORDER BY id", string(Done))
+	return j.queryActions(ctx, "WHERE id IN (SELECT max(id) FROM action WHERE state = ? GROUP BY job) ORDER BY id", string(Done))
 }
 
 // Tried returns when the last action of each job ended, whatever came of it.
 func (j *Journal) Tried(ctx context.Context) (map[int64]time.Time, error) {
 	rows, err := j.db.QueryContext(ctx, "SELECT job, max(ended) FROM action WHERE ended > 0 GROUP BY job")
 	if err != nil {
-		return nil, fmt.Errorf("journal: tried: %w", plain(err))
+		return nil, fmt.Errorf("journal: tried: %w", translateError(err))
 	}
 	defer rows.Close()
 	all := map[int64]time.Time{}
 	for rows.Next() {
 		var job, ended int64
 		if err := rows.Scan(&job, &ended); err != nil {
-			return nil, fmt.Errorf("journal: tried: %w", plain(err))
+			return nil, fmt.Errorf("journal: tried: %w", translateError(err))
 		}
-		all[job] = instant(ended)
+		all[job] = fromUnixNano(ended)
 	}
-	return all, plain(rows.Err())
+	return all, translateError(rows.Err())
 }
 
-func (j *Journal) actions(ctx context.Context, where string, args ...any) ([]Action, error) {
+func (j *Journal) queryActions(ctx context.Context, where string, args ...any) ([]Action, error) {
 	rows, err := j.db.QueryContext(ctx, "SELECT "+columns+" FROM action "+where, args...)
 	if err != nil {
-		return nil, fmt.Errorf("journal: actions: %w", plain(err))
+		return nil, fmt.Errorf("journal: actions: %w", translateError(err))
 	}
 	defer rows.Close()
 	var all []Action
@@ -217,20 +217,20 @@ func (j *Journal) actions(ctx context.Context, where string, args ...any) ([]Act
 		var created, began, notBefore, ended int64
 		if err := rows.Scan(&a.ID, &a.Token, &a.Kind, &a.Job, &parameters, &a.Who, &a.Why, &created, &a.Revision, &state,
 			&a.Step, &began, &a.Attempt, &notBefore, &memo, &a.Problem, &ended); err != nil {
-			return nil, fmt.Errorf("journal: actions: %w", plain(err))
+			return nil, fmt.Errorf("journal: actions: %w", translateError(err))
 		}
 		a.Args, a.Memo, a.State = json.RawMessage(parameters), json.RawMessage(memo), State(state)
-		a.Created, a.StepBegan, a.NotBefore, a.Ended = instant(created), instant(began), instant(notBefore), instant(ended)
+		a.Created, a.StepBegan, a.NotBefore, a.Ended = fromUnixNano(created), fromUnixNano(began), fromUnixNano(notBefore), fromUnixNano(ended)
 		all = append(all, a)
 	}
-	return all, plain(rows.Err())
+	return all, translateError(rows.Err())
 }
 
 // Lines returns the history of an action, oldest first.
 func (j *Journal) Lines(ctx context.Context, id int64) ([]Line, error) {
 	rows, err := j.db.QueryContext(ctx, "SELECT at, state, step, attempt, text FROM line WHERE action = ? ORDER BY revision", id)
 	if err != nil {
-		return nil, fmt.Errorf("journal: lines: %w", plain(err))
+		return nil, fmt.Errorf("journal: lines: %w", translateError(err))
 	}
 	defer rows.Close()
 	var all []Line
@@ -239,22 +239,22 @@ func (j *Journal) Lines(ctx context.Context, id int64) ([]Line, error) {
 		var at int64
 		var state string
 		if err := rows.Scan(&at, &state, &l.Step, &l.Attempt, &l.Text); err != nil {
-			return nil, fmt.Errorf("journal: lines: %w", plain(err))
+			return nil, fmt.Errorf("journal: lines: %w", translateError(err))
 		}
-		l.At, l.State = instant(at), State(state)
+		l.At, l.State = fromUnixNano(at), State(state)
 		all = append(all, l)
 	}
-	return all, plain(rows.Err())
+	return all, translateError(rows.Err())
 }
 
-func nano(t time.Time) int64 {
+func unixNano(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixNano()
 }
 
-func instant(ns int64) time.Time {
+func fromUnixNano(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
 	}

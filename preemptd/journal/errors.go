@@ -47,8 +47,8 @@ var meaning = map[sqlite3.ErrNo]error{
 	sqlite3.ErrLocked:   ErrLocked,
 }
 
-// plain gives an error of SQLite's, or of the file system, our meaning; nil stays nil.
-func plain(err error) error {
+// translateError gives an error of SQLite's, or of the file system, our meaning; nil stays nil.
+func translateError(err error) error {
 	var e sqlite3.Error
 	switch {
 	case err == nil:

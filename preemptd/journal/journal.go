@@ -42,16 +42,16 @@ const patience = 5 * time.Second
 // lease. It is ErrForeign for the journal of another cluster.
 func Open(ctx context.Context, path, cluster string) (*Journal, error) {
 	j := &Journal{path: path, now: time.Now}
-	if err := j.open(ctx, cluster); err != nil {
+	if err := j.openSchema(ctx, cluster); err != nil {
 		if j.db != nil {
 			j.db.Close()
 		}
-		return nil, fmt.Errorf("journal %s: %w", path, plain(err))
+		return nil, fmt.Errorf("journal %s: %w", path, translateError(err))
 	}
 	return j, nil
 }
 
-func (j *Journal) open(ctx context.Context, cluster string) error {
+func (j *Journal) openSchema(ctx context.Context, cluster string) error {
 	id := make([]byte, 8)
 	rand.Read(id)
 	j.holder = hex.EncodeToString(id)
@@ -64,7 +64,7 @@ func (j *Journal) open(ctx context.Context, cluster string) error {
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := local(dir); err != nil {
+	if err := requireLocal(dir); err != nil {
 		return err
 	}
 	// What jobs were stopped for is not everybody's business.
@@ -85,14 +85,14 @@ func (j *Journal) open(ctx context.Context, cluster string) error {
 		return err
 	}
 	j.db.SetMaxOpenConns(1) // SQLite has one writer; the rest is quick
-	if err := j.check(ctx); err != nil {
+	if err := j.checkIntegrity(ctx); err != nil {
 		return err
 	}
-	return j.migrate(ctx, cluster)
+	return j.migrateSchema(ctx, cluster)
 }
 
-// check reads the whole file once: what is damaged is found before anything depends on it.
-func (j *Journal) check(ctx context.Context) error {
+// checkIntegrity reads the whole file once: what is damaged is found before anything depends on it.
+func (j *Journal) checkIntegrity(ctx context.Context) error {
 	var mode, found string
 	if err := j.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err
@@ -119,8 +119,8 @@ var remote = map[int64]string{
 	0x47504653:            "GPFS",
 }
 
-// local refuses a folder that several machines share.
-func local(dir string) error {
+// requireLocal refuses a folder that several machines share.
+func requireLocal(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return &os.PathError{Op: "statfs", Path: dir, Err: err}
@@ -134,11 +134,11 @@ func local(dir string) error {
 // Close gives the lease back, if this process has it, and closes the database.
 func (j *Journal) Close() error {
 	// Who waits need not wait for the lease's end.
-	err := j.release(context.Background())
+	err := j.releaseLease(context.Background())
 	if errors.Is(err, ErrLost) {
 		err = nil
 	}
-	return errors.Join(err, plain(j.db.Close()))
+	return errors.Join(err, translateError(j.db.Close()))
 }
 
 // ID tells this journal from all others: eight hexadecimal digits, for as long as the file
@@ -148,10 +148,10 @@ func (j *Journal) ID() string { return fmt.Sprintf("%08x", uint32(j.id)) }
 // Path returns where the journal is.
 func (j *Journal) Path() string { return j.path }
 
-// write runs f in a transaction that commits only if this process has the lease.
-func (j *Journal) write(ctx context.Context, what string, f func(*sql.Tx) error) error {
+// writeLeased runs f in a transaction that commits only if this process has the lease.
+func (j *Journal) writeLeased(ctx context.Context, what string, f func(*sql.Tx) error) error {
 	err := j.transact(ctx, func(tx *sql.Tx) error {
-		if err := j.holds(ctx, tx); err != nil {
+		if err := j.requireLease(ctx, tx); err != nil {
 			return err
 		}
 		return f(tx)
@@ -165,11 +165,11 @@ func (j *Journal) write(ctx context.Context, what string, f func(*sql.Tx) error)
 func (j *Journal) transact(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := j.db.BeginTx(ctx, nil)
 	if err != nil {
-		return plain(err)
+		return translateError(err)
 	}
 	if err := f(tx); err != nil {
 		_ = tx.Rollback() // the first error says more
-		return plain(err)
+		return translateError(err)
 	}
-	return plain(tx.Commit())
+	return translateError(tx.Commit())
 }

@@ -100,7 +100,7 @@ func TestAction(t *testing.T) {
 func same(a, b Action) bool {
 	for _, x := range []*Action{&a, &b} {
 		for _, at := range []*time.Time{&x.Created, &x.StepBegan, &x.NotBefore, &x.Ended} {
-			*at = instant(nano(*at))
+			*at = fromUnixNano(unixNano(*at))
 		}
 	}
 	return reflect.DeepEqual(a, b)

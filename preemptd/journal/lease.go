@@ -47,7 +47,7 @@ func (j *Journal) Take(ctx context.Context) (Lease, error) {
 	var now Lease
 	err := j.transact(ctx, func(tx *sql.Tx) error {
 		var err error
-		if now, err = j.lease(ctx, tx); err != nil || !now.Mine && now.Name != "" && !now.Expired {
+		if now, err = j.readLease(ctx, tx); err != nil || !now.Mine && now.Name != "" && !now.Expired {
 			return err
 		}
 		at, err := sinceBoot()
@@ -102,7 +102,7 @@ func (j *Journal) Await(ctx context.Context, told func(Lease)) error {
 // Renew keeps the lease for another while. It is ErrLost if another has it meanwhile; a
 // lease that ran out unnoticed is renewed.
 func (j *Journal) Renew(ctx context.Context) error {
-	return j.write(ctx, "renew the lease", func(tx *sql.Tx) error {
+	return j.writeLeased(ctx, "renew the lease", func(tx *sql.Tx) error {
 		at, err := sinceBoot()
 		if err != nil {
 			return err
@@ -132,12 +132,12 @@ func (j *Journal) Keep(ctx context.Context, failed func(error)) error {
 	}
 }
 
-// release gives the lease back.
-func (j *Journal) release(ctx context.Context) error {
+// releaseLease gives the lease back.
+func (j *Journal) releaseLease(ctx context.Context) error {
 	if j.term.Load() == 0 {
 		return nil
 	}
-	return j.write(ctx, "give the lease back", func(tx *sql.Tx) error {
+	return j.writeLeased(ctx, "give the lease back", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE lease SET holder = '', name = ''")
 		return err
 	})
@@ -148,13 +148,13 @@ func (j *Journal) Lease(ctx context.Context) (Lease, error) {
 	var now Lease
 	err := j.transact(ctx, func(tx *sql.Tx) error {
 		var err error
-		now, err = j.lease(ctx, tx)
+		now, err = j.readLease(ctx, tx)
 		return err
 	})
 	return now, err
 }
 
-func (j *Journal) lease(ctx context.Context, tx *sql.Tx) (Lease, error) {
+func (j *Journal) readLease(ctx context.Context, tx *sql.Tx) (Lease, error) {
 	var now Lease
 	var holder, boot string
 	var renewed int64
@@ -175,8 +175,8 @@ func (j *Journal) lease(ctx context.Context, tx *sql.Tx) (Lease, error) {
 	return now, nil
 }
 
-// holds is the check that every write begins with.
-func (j *Journal) holds(ctx context.Context, tx *sql.Tx) error {
+// requireLease is the check that every write begins with.
+func (j *Journal) requireLease(ctx context.Context, tx *sql.Tx) error {
 	var holder, name string
 	var term int64
 	err := tx.QueryRowContext(ctx, "SELECT term, holder, name FROM lease").Scan(&term, &holder, &name)

@@ -24,9 +24,9 @@ type Event struct {
 
 // Note records an event. The same of the same restart is recorded once.
 func (j *Journal) Note(ctx context.Context, e Event) error {
-	return j.write(ctx, fmt.Sprintf("job %d: note", e.Job), func(tx *sql.Tx) error {
+	return j.writeLeased(ctx, fmt.Sprintf("job %d: note", e.Job), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO event (job, restarts, what, at, text) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-			e.Job, e.Restarts, e.What, nano(e.At), e.Text)
+			e.Job, e.Restarts, e.What, unixNano(e.At), e.Text)
 		return err
 	})
 }
@@ -35,7 +35,7 @@ func (j *Journal) Note(ctx context.Context, e Event) error {
 func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, error) {
 	rows, err := j.db.QueryContext(ctx, "SELECT job, restarts, what, at, text FROM event WHERE ? IN (0, job) ORDER BY at DESC LIMIT ?", job, most)
 	if err != nil {
-		return nil, fmt.Errorf("journal: events: %w", plain(err))
+		return nil, fmt.Errorf("journal: events: %w", translateError(err))
 	}
 	defer rows.Close()
 	var all []Event
@@ -43,20 +43,20 @@ func (j *Journal) Events(ctx context.Context, job int64, most int) ([]Event, err
 		var e Event
 		var at int64
 		if err := rows.Scan(&e.Job, &e.Restarts, &e.What, &at, &e.Text); err != nil {
-			return nil, fmt.Errorf("journal: events: %w", plain(err))
+			return nil, fmt.Errorf("journal: events: %w", translateError(err))
 		}
-		e.At = instant(at)
+		e.At = fromUnixNano(at)
 		all = append(all, e)
 	}
-	return all, plain(rows.Err())
+	return all, translateError(rows.Err())
 }
 
 // SetOrigin records what a job asked for before preemptd edited it, and what preemptd made
 // of that.
 func (j *Journal) SetOrigin(ctx context.Context, job int64, shape json.RawMessage) error {
-	return j.write(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
+	return j.writeLeased(ctx, fmt.Sprintf("job %d: origin", job), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO origin (job, shape, at) VALUES (?, ?, ?) ON CONFLICT (job) DO UPDATE SET shape = excluded.shape, at = excluded.at",
-			job, string(shape), nano(j.now()))
+			job, string(shape), unixNano(j.now()))
 		return err
 	})
 }
@@ -69,7 +69,7 @@ func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("journal: job %d: origin: %w", job, plain(err))
+		return nil, fmt.Errorf("journal: job %d: origin: %w", job, translateError(err))
 	}
 	return json.RawMessage(kept), nil
 }
@@ -78,7 +78,7 @@ func (j *Journal) Origin(ctx context.Context, job int64) (json.RawMessage, error
 func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error) {
 	rows, err := j.db.QueryContext(ctx, "SELECT job, shape FROM origin")
 	if err != nil {
-		return nil, fmt.Errorf("journal: origins: %w", plain(err))
+		return nil, fmt.Errorf("journal: origins: %w", translateError(err))
 	}
 	defer rows.Close()
 	all := map[int64]json.RawMessage{}
@@ -86,22 +86,22 @@ func (j *Journal) Origins(ctx context.Context) (map[int64]json.RawMessage, error
 		var job int64
 		var shape string
 		if err := rows.Scan(&job, &shape); err != nil {
-			return nil, fmt.Errorf("journal: origins: %w", plain(err))
+			return nil, fmt.Errorf("journal: origins: %w", translateError(err))
 		}
 		all[job] = json.RawMessage(shape)
 	}
-	return all, plain(rows.Err())
+	return all, translateError(rows.Err())
 }
 
 // Forget deletes what ended before a time: actions with their lines, events, and the
 // origins of jobs that are not among those alive. What has not ended stays.
 func (j *Journal) Forget(ctx context.Context, before time.Time, alive []int64) error {
-	return j.write(ctx, "forget", func(tx *sql.Tx) error {
+	return j.writeLeased(ctx, "forget", func(tx *sql.Tx) error {
 		for _, statement := range []string{
 			"DELETE FROM action WHERE ended > 0 AND ended < ?",
 			"DELETE FROM event WHERE at < ?",
 		} {
-			if _, err := tx.ExecContext(ctx, statement, nano(before)); err != nil {
+			if _, err := tx.ExecContext(ctx, statement, unixNano(before)); err != nil {
 				return err
 			}
 		}
@@ -110,7 +110,7 @@ func (j *Journal) Forget(ctx context.Context, before time.Time, alive []int64) e
 }
 
 func forgetOrigins(ctx context.Context, tx *sql.Tx, before time.Time, alive []int64) error {
-	rows, err := tx.QueryContext(ctx, "SELECT job FROM origin WHERE at < ? AND NOT EXISTS (SELECT 1 FROM action WHERE action.job = origin.job AND ended = 0)", nano(before))
+	rows, err := tx.QueryContext(ctx, "SELECT job FROM origin WHERE at < ? AND NOT EXISTS (SELECT 1 FROM action WHERE action.job = origin.job AND ended = 0)", unixNano(before))
 	if err != nil {
 		return err
 	}

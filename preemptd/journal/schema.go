@@ -82,8 +82,8 @@ CREATE INDEX event_at ON event (at);
 `,
 }
 
-// migrate brings the schema to this program's version, all or nothing.
-func (j *Journal) migrate(ctx context.Context, cluster string) error {
+// migrateSchema brings the schema to this program's version, all or nothing.
+func (j *Journal) migrateSchema(ctx context.Context, cluster string) error {
 	return j.transact(ctx, func(tx *sql.Tx) error {
 		var version int
 		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
@@ -102,17 +102,17 @@ func (j *Journal) migrate(ctx context.Context, cluster string) error {
 				return err
 			}
 		}
-		if err := j.identify(ctx, tx); err != nil {
+		if err := j.readIdentity(ctx, tx); err != nil {
 			return err
 		}
-		return belongs(ctx, tx, cluster)
+		return checkCluster(ctx, tx, cluster)
 	})
 }
 
-// identify reads the database's own number, and draws it for one that has none. It is where
+// readIdentity reads the database's own number, and draws it for one that has none. It is where
 // SQLite keeps what sort of file this is, which nothing else reads: so an older preemptd can
 // still open it.
-func (j *Journal) identify(ctx context.Context, tx *sql.Tx) error {
+func (j *Journal) readIdentity(ctx context.Context, tx *sql.Tx) error {
 	if err := tx.QueryRowContext(ctx, "PRAGMA application_id").Scan(&j.id); err != nil || j.id != 0 {
 		return err
 	}
@@ -121,8 +121,8 @@ func (j *Journal) identify(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// belongs checks whose journal it is; a new one becomes this cluster's.
-func belongs(ctx context.Context, tx *sql.Tx, cluster string) error {
+// checkCluster checks whose journal it is; a new one becomes this cluster's.
+func checkCluster(ctx context.Context, tx *sql.Tx, cluster string) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO cluster SELECT ? WHERE NOT EXISTS (SELECT 1 FROM cluster)", cluster); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type Finder struct {
 // while.
 func (f *Finder) Checkpoint(ctx context.Context, job *slurmrest.Job, reason string) (*rpc.Checkpoint, error) {
 	var made *rpc.Checkpoint
-	err := f.leader(ctx, job, func(c *rpc.Client) error {
+	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
 		var err error
 		made, err = c.Checkpoint(ctx, &rpc.CheckpointRequest{Job: job.Label(), Reason: reason, Stands: true}, nil)
 		return err
@@ -40,7 +40,7 @@ func (f *Finder) Checkpoint(ctx context.Context, job *slurmrest.Job, reason stri
 // Checkpoints lists those of a running job.
 func (f *Finder) Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Checkpoint, error) {
 	var all []*rpc.Checkpoint
-	err := f.leader(ctx, job, func(c *rpc.Client) error {
+	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
 		var err error
 		all, err = c.Checkpoints(ctx, job.Label())
 		return err
@@ -51,7 +51,7 @@ func (f *Finder) Checkpoints(ctx context.Context, job *slurmrest.Job) ([]*rpc.Ch
 // Show tells of a running job.
 func (f *Finder) Show(ctx context.Context, job *slurmrest.Job) (*rpc.Job, error) {
 	var shown *rpc.Job
-	err := f.leader(ctx, job, func(c *rpc.Client) error {
+	err := f.withLeader(ctx, job, func(c *rpc.Client) error {
 		var err error
 		shown, err = c.Show(ctx, job.Label())
 		return err
@@ -78,10 +78,10 @@ func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkp
 		if tried++; tried > enough {
 			break
 		}
-		if last = f.accepts(ctx, n); last != nil {
+		if last = f.acceptsConnections(ctx, n); last != nil {
 			continue
 		}
-		last = f.to(n, func(c *rpc.Client) error {
+		last = f.callNode(n, func(c *rpc.Client) error {
 			var err error
 			all, err = c.Checkpoints(ctx, "")
 			return err
@@ -93,8 +93,8 @@ func (f *Finder) All(ctx context.Context, nodes []slurmrest.Node) ([]*rpc.Checkp
 	return all, last
 }
 
-// accepts reports whether anybody listens there; a node that is off would be waited for.
-func (f *Finder) accepts(ctx context.Context, n *slurmrest.Node) error {
+// acceptsConnections reports whether anybody listens there; a node that is off would be waited for.
+func (f *Finder) acceptsConnections(ctx context.Context, n *slurmrest.Node) error {
 	d := net.Dialer{Timeout: knock}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(n.Address, f.Port))
 	if err != nil {
@@ -103,20 +103,20 @@ func (f *Finder) accepts(ctx context.Context, n *slurmrest.Node) error {
 	return conn.Close()
 }
 
-// leader calls ask with the job's leader: the batch host, or whom that names.
-func (f *Finder) leader(ctx context.Context, job *slurmrest.Job, ask func(*rpc.Client) error) error {
+// withLeader calls ask with the job's leader: the batch host, or whom that names.
+func (f *Finder) withLeader(ctx context.Context, job *slurmrest.Job, ask func(*rpc.Client) error) error {
 	if job.BatchHost == "" {
 		return rpc.Errorf(rpc.ErrNotRunning, "job %s runs nowhere", job.Label())
 	}
-	err := f.at(ctx, job.BatchHost, ask)
+	err := f.atNode(ctx, job.BatchHost, ask)
 	var e *rpc.Error
 	if errors.As(err, &e) && errors.Is(err, rpc.ErrNotLeader) && e.Node != "" && e.Node != job.BatchHost {
-		return f.at(ctx, e.Node, ask)
+		return f.atNode(ctx, e.Node, ask)
 	}
 	return err
 }
 
-func (f *Finder) at(ctx context.Context, name string, ask func(*rpc.Client) error) error {
+func (f *Finder) atNode(ctx context.Context, name string, ask func(*rpc.Client) error) error {
 	node, err := f.Node(ctx, name)
 	if err != nil {
 		return err
@@ -124,10 +124,10 @@ func (f *Finder) at(ctx context.Context, name string, ask func(*rpc.Client) erro
 	if node.Address == "" {
 		return &rpc.Error{Kind: rpc.ErrUnreachable, Text: fmt.Sprintf("node %s: Slurm knows no address of it", name), Node: name}
 	}
-	return f.to(&node, ask)
+	return f.callNode(&node, ask)
 }
 
-func (f *Finder) to(n *slurmrest.Node, ask func(*rpc.Client) error) error {
+func (f *Finder) callNode(n *slurmrest.Node, ask func(*rpc.Client) error) error {
 	c, err := rpc.Dial(n.Name, net.JoinHostPort(n.Address, f.Port), f.Here, f.Coder)
 	if err != nil {
 		return err

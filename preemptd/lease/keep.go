@@ -12,7 +12,7 @@ import (
 // Keep answers questions until ctx ends, or the lease is lost: then it returns ErrLost. failed
 // is called when Slurm does not answer, once for each time.
 func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
-	if l.without() {
+	if l.isDisabled() {
 		<-ctx.Done()
 		return nil
 	}
@@ -20,9 +20,9 @@ func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
 	defer tick.Stop()
 	gone := false
 	for ctx.Err() == nil {
-		err := l.answer(ctx)
+		err := l.answerQuestions(ctx)
 		if errors.Is(err, ErrLost) {
-			l.set(false, 0)
+			l.setHeld(false, 0)
 			return err
 		}
 		if err != nil && !gone && ctx.Err() == nil {
@@ -37,39 +37,39 @@ func (l *Lease) Keep(ctx context.Context, failed func(error)) error {
 	return nil
 }
 
-// answer looks, and answers.
-func (l *Lease) answer(ctx context.Context) error {
+// answerQuestions looks, and answers.
+func (l *Lease) answerQuestions(ctx context.Context) error {
 	at := l.clock()
-	v, err := l.look(ctx)
+	v, err := l.lookAtSlurm(ctx)
 	if err != nil {
 		return err
 	}
-	return l.confirm(ctx, v, at)
+	return l.confirmLease(ctx, v, at)
 }
 
-// confirm goes on from a look until one has seen our lease and no question.
-func (l *Lease) confirm(ctx context.Context, v view, at time.Duration) error {
+// confirmLease goes on from a look until one has seen our lease and no question.
+func (l *Lease) confirmLease(ctx context.Context, v view, at time.Duration) error {
 	for v.mine && len(v.asks) > 0 {
 		for _, who := range v.asks {
-			if err := l.remove(ctx, "waits", who); err != nil {
+			if err := l.deleteReservation(ctx, "waits", who); err != nil {
 				return err
 			}
 		}
 		var err error
 		at = l.clock()
-		if v, err = l.look(ctx); err != nil {
+		if v, err = l.lookAtSlurm(ctx); err != nil {
 			return err
 		}
 	}
 	if !v.mine {
 		return ErrLost
 	}
-	l.set(true, at)
+	l.setHeld(true, at)
 	return nil
 }
 
-// set notes whether we have the lease, and since when that is sure.
-func (l *Lease) set(have bool, at time.Duration) {
+// setHeld notes whether we have the lease, and since when that is sure.
+func (l *Lease) setHeld(have bool, at time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.have, l.sure = have, at
@@ -85,7 +85,7 @@ func (l *Lease) Sure(ctx context.Context) error {
 		have, sure, change := l.have, l.sure, l.change
 		l.mu.Unlock()
 		switch {
-		case l.without() || have && l.clock()-sure < fresh:
+		case l.isDisabled() || have && l.clock()-sure < fresh:
 			return nil
 		case !have:
 			return ErrLost

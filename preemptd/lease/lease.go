@@ -79,7 +79,7 @@ func (h Holder) String() string {
 	return fmt.Sprintf("the one on %s (reservation %s)", h.Host, h.Reservation)
 }
 
-func holder(who string) Holder {
+func parseHolder(who string) Holder {
 	host, _, _ := strings.Cut(who, ":")
 	return Holder{Host: host, Reservation: "preemptd:works:" + who}
 }
@@ -87,8 +87,8 @@ func holder(who string) Holder {
 // Alone is why Slurm shows no lease of ours, after an Await that returned without one.
 func (l *Lease) Alone() error { return l.alone }
 
-// without reports whether we do without the lease.
-func (l *Lease) without() bool { return l.alone != nil }
+// isDisabled reports whether we do without the lease.
+func (l *Lease) isDisabled() bool { return l.alone != nil }
 
 // Await waits until this process has the lease, or it is certain that Slurm will not let us
 // make one (Alone). told is called when another has it, once for each one, and away when Slurm
@@ -97,16 +97,16 @@ func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) 
 	said, gone := "", false
 	for {
 		at := l.clock()
-		v, err := l.look(ctx)
+		v, err := l.lookAtSlurm(ctx)
 		if err == nil {
 			for _, who := range v.works[:min(1, len(v.works))] {
 				if who != said {
 					said = who
-					told(holder(who))
+					told(parseHolder(who))
 				}
 			}
 			var done bool
-			if done, err = l.step(ctx, v, at); done {
+			if done, err = l.applyMove(ctx, v, at); done {
 				return nil // what else failed is tried again by Keep, or is why we are alone
 			}
 		}
@@ -114,7 +114,7 @@ func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) 
 			return ctx.Err()
 		}
 		if err != nil {
-			l.memory.lost()
+			l.memory.forgetCounts()
 			if !gone {
 				away(err)
 			}
@@ -128,85 +128,85 @@ func (l *Lease) Await(ctx context.Context, told func(Holder), away func(error)) 
 	}
 }
 
-// step does what follows from a look, and reports whether this process may work now, whatever
+// applyMove does what follows from a look, and reports whether this process may work now, whatever
 // failed.
-func (l *Lease) step(ctx context.Context, v view, at time.Duration) (bool, error) {
-	switch l.memory.next(v, at) {
+func (l *Lease) applyMove(ctx context.Context, v view, at time.Duration) (bool, error) {
+	switch l.memory.nextMove(v, at) {
 	case yield:
-		return false, l.remove(ctx, "works", l.me)
+		return false, l.deleteReservation(ctx, "works", l.me)
 	case ask:
-		err := l.make(ctx, "waits")
+		err := l.createReservation(ctx, "waits")
 		l.memory.asked = l.clock() // it was not there before
 		return false, err
 	case seize:
-		return l.seize(ctx, v)
+		return l.takeOver(ctx, v)
 	case take:
-		return l.take(ctx)
+		return l.makeLease(ctx)
 	case work:
 		// A question that is older than this process may be about to run out.
-		if err := l.confirm(ctx, v, at); err != nil {
+		if err := l.confirmLease(ctx, v, at); err != nil {
 			return false, err
 		}
 		if v.asked {
-			return true, l.remove(ctx, "waits", l.me)
+			return true, l.deleteReservation(ctx, "waits", l.me)
 		}
 		return true, nil
 	}
 	return false, nil
 }
 
-// seize takes the leases of those who do not answer, if they are still silent then. Ours is
+// takeOver takes the leases of those who do not answer, if they are still silent then. Ours is
 // there before theirs are gone: whoever starts meanwhile is to see one.
-func (l *Lease) seize(ctx context.Context, v view) (bool, error) {
-	if err := l.make(ctx, "works"); err != nil {
+func (l *Lease) takeOver(ctx context.Context, v view) (bool, error) {
+	if err := l.createReservation(ctx, "works"); err != nil {
 		return false, err
 	}
 	for _, who := range v.works {
-		if err := l.remove(ctx, "works", who); err != nil {
+		if err := l.deleteReservation(ctx, "works", who); err != nil {
 			return false, err
 		}
 	}
 	at := l.clock()
-	v, err := l.look(ctx)
+	v, err := l.lookAtSlurm(ctx)
 	if err != nil {
 		return false, err
 	}
-	l.memory.proven(v, at)
-	return l.step(ctx, v, at)
+	l.memory.leaseConfirmed(v, at)
+	return l.applyMove(ctx, v, at)
 }
 
 // maxTries is how often a reservation may be refused before we do without.
 const maxTries = 3
 
-// take makes our lease, and looks whether there is no other.
-func (l *Lease) take(ctx context.Context) (bool, error) {
+// makeLease makes our lease, and looks whether there is no other.
+func (l *Lease) makeLease(ctx context.Context) (bool, error) {
 	if l.alone != nil {
 		return true, l.alone
 	}
-	refused := l.make(ctx, "works")
+	refused := l.createReservation(ctx, "works")
 	at := l.clock()
-	v, err := l.look(ctx)
+	v, err := l.lookAtSlurm(ctx)
 	if err != nil {
 		return false, err
 	}
 	if len(v.works) > 0 || v.mine || refused == nil {
 		l.tries = 0
-		return l.step(ctx, v, at)
+		return l.applyMove(ctx, v, at)
 	}
-	if l.tries++; !final(refused) && (l.tries < maxTries || passing(refused)) {
+	if l.tries++; !isFinal(refused) && (l.tries < maxTries || isTransient(refused)) {
 		return false, refused
 	}
 	l.alone = refused
 	return true, l.alone
 }
 
-// final reports whether a refusal stays one.
-func final(err error) bool {
+// isFinal reports whether a refusal stays one.
+func isFinal(err error) bool {
 	return errors.Is(err, slurmrest.ErrUnsupported) || errors.Is(err, slurmrest.ErrAccessDenied) || errors.Is(err, slurmrest.ErrNotSupported)
 }
 
-// passing reports whether a failure says nothing of what Slurm lets us do.
-func passing(err error) bool {
+// isTransient reports whether a failure says nothing of what Slurm lets us do.
+func isTransient(err error) bool {
 	for _, is := range []error{
 		slurmrest.ErrUncertain, slurmrest.ErrUnreachable, slurmrest.ErrController, slurmrest.ErrDatabase, slurmrest.ErrAuth, context.DeadlineExceeded,
 	} {
@@ -220,16 +220,16 @@ func passing(err error) bool {
 // Release gives the lease back, and takes back a question. It is called by who still has the
 // journal's lease, and only when nothing is being done any more.
 func (l *Lease) Release(ctx context.Context) error {
-	l.set(false, 0)
-	v, err := l.look(ctx)
+	l.setHeld(false, 0)
+	v, err := l.lookAtSlurm(ctx)
 	if err != nil {
 		return err
 	}
 	if v.mine {
-		err = l.remove(ctx, "works", l.me)
+		err = l.deleteReservation(ctx, "works", l.me)
 	}
 	if v.asked {
-		err = errors.Join(err, l.remove(ctx, "waits", l.me))
+		err = errors.Join(err, l.deleteReservation(ctx, "waits", l.me))
 	}
 	return err
 }

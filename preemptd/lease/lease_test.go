@@ -381,7 +381,7 @@ func TestViewed(t *testing.T) {
 	} {
 		all = append(all, slurmrest.Reservation{Name: name})
 	}
-	v := viewed(all, New(nil, "ctl", "12345678").me)
+	v := viewOf(all, New(nil, "ctl", "12345678").me)
 	if !v.mine || !v.asked || !slices.Equal(v.works, []string{"c2.d:abcdef01"}) || !slices.Equal(v.asks, []string{"c-3:abcdef02"}) {
 		t.Errorf("%+v", v)
 	}

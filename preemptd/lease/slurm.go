@@ -22,18 +22,18 @@ var comments = map[string]string{
 	"waits": "Another preemptd works. This one waits. One of them was started by mistake.",
 }
 
-func (l *Lease) look(ctx context.Context) (view, error) {
+func (l *Lease) lookAtSlurm(ctx context.Context) (view, error) {
 	ctx, cancel := context.WithTimeout(ctx, request)
 	defer cancel()
 	all, err := l.slurm.Reservations(ctx)
 	if err != nil {
 		return view{}, err
 	}
-	return viewed(all, l.me), nil
+	return viewOf(all, l.me), nil
 }
 
-// make makes one of our reservations. What was refused is tried on what nodes there are then.
-func (l *Lease) make(ctx context.Context, what string) error {
+// createReservation makes one of our reservations. What was refused is tried on what nodes there are then.
+func (l *Lease) createReservation(ctx context.Context, what string) error {
 	if l.node == "" { // a large cluster's list may take its time
 		nodes, err := l.slurm.Nodes(ctx)
 		if err != nil {
@@ -63,8 +63,8 @@ func (l *Lease) make(ctx context.Context, what string) error {
 
 var errNoNode = errors.New("the cluster has no node")
 
-// remove deletes a reservation. One that is gone already is as good.
-func (l *Lease) remove(ctx context.Context, what, who string) error {
+// deleteReservation deletes a reservation. One that is gone already is as good.
+func (l *Lease) deleteReservation(ctx context.Context, what, who string) error {
 	ctx, cancel := context.WithTimeout(ctx, request)
 	defer cancel()
 	err := l.slurm.DeleteReservation(ctx, fmt.Sprintf("preemptd:%s:%s", what, who))

@@ -25,7 +25,7 @@ type view struct {
 	asks  []string // whose question is there, of others
 }
 
-func viewed(all []slurmrest.Reservation, me string) view {
+func viewOf(all []slurmrest.Reservation, me string) view {
 	var v view
 	for i := range all {
 		found := ours.FindStringSubmatch(all[i].Name)
@@ -63,8 +63,8 @@ type memory struct {
 	seen  time.Duration // when another's lease was seen last; 0: never
 }
 
-// next decides by a look that was made at a time.
-func (m *memory) next(v view, at time.Duration) move {
+// nextMove decides by a look that was made at a time.
+func (m *memory) nextMove(v view, at time.Duration) move {
 	if len(v.works) == 0 {
 		m.asked = 0
 		switch {
@@ -92,12 +92,12 @@ func (m *memory) next(v view, at time.Duration) move {
 	return rest
 }
 
-// lost forgets what was counted: a look failed, and who was asked could not look either.
-func (m *memory) lost() { m.asked = 0 }
+// forgetCounts forgets what was counted: a look failed, and who was asked could not look either.
+func (m *memory) forgetCounts() { m.asked = 0 }
 
-// proven is called when the leases of those who did not answer are deleted, with what was
+// leaseConfirmed is called when the leases of those who did not answer are deleted, with what was
 // seen then. If our question is still there, they are not sure any more; if not, they may be.
-func (m *memory) proven(v view, at time.Duration) {
+func (m *memory) leaseConfirmed(v view, at time.Duration) {
 	m.asked, m.seen = 0, at
 	if v.asked {
 		m.seen = 0

@@ -45,15 +45,15 @@ func (e *Event) before(o *Event) int {
 	)
 }
 
-// asked and delivered are what the event adds for each millisecond that it lasts.
-func (e *Event) asked() int64 {
+// askedPerMilli and delivered are what the event adds for each millisecond that it lasts.
+func (e *Event) askedPerMilli() int64 {
 	if e.State == Excused || e.State == Ended {
 		return 0
 	}
 	return int64(e.Request)
 }
 
-func (e *Event) delivered() int64 {
+func (e *Event) deliveredPerMilli() int64 {
 	if e.State != Running {
 		return 0
 	}

@@ -51,7 +51,7 @@ func (l *Ledger) Add(events ...Event) {
 // Job counts one job over the window that ends now.
 func (l *Ledger) Job(id sdk.JobID, now time.Time) Count {
 	var c Count
-	l.each(l.jobs[id], now, func(e *Event, ms int64) { c.add(e, ms) })
+	l.eachPart(l.jobs[id], now, func(e *Event, ms int64) { c.addEvent(e, ms) })
 	return c
 }
 
@@ -60,25 +60,25 @@ func (l *Ledger) Job(id sdk.JobID, now time.Time) Count {
 func (l *Ledger) Accounts(now time.Time) map[string]Count {
 	accounts := map[string]Count{}
 	for _, events := range l.jobs {
-		l.each(events, now, func(e *Event, ms int64) {
+		l.eachPart(events, now, func(e *Event, ms int64) {
 			c := accounts[e.Account]
-			c.add(e, ms)
+			c.addEvent(e, ms)
 			accounts[e.Account] = c
 		})
 	}
 	return accounts
 }
 
-func (c *Count) add(e *Event, ms int64) {
-	c.Asked += e.asked() * ms
-	c.Delivered += e.delivered() * ms
-	if e.asked() > 0 {
+func (c *Count) addEvent(e *Event, ms int64) {
+	c.Asked += e.askedPerMilli() * ms
+	c.Delivered += e.deliveredPerMilli() * ms
+	if e.askedPerMilli() > 0 {
 		c.Counted += time.Duration(ms) * time.Millisecond
 	}
 }
 
-// each calls f for every part of a job's life that lies in the window.
-func (l *Ledger) each(events []Event, now time.Time, f func(e *Event, ms int64)) {
+// eachPart calls f for every part of a job's life that lies in the window.
+func (l *Ledger) eachPart(events []Event, now time.Time, f func(e *Event, ms int64)) {
 	to := now.UnixMilli()
 	from := to - l.window.Milliseconds()
 	for i := range events {

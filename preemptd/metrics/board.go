@@ -18,17 +18,17 @@ import (
 const MaxAccounts = 100
 
 var (
-	snapshotTime    = describe("snapshot_timestamp_seconds", "When the cluster was last looked at.")
-	nodes           = describe("nodes", "Nodes, by state: up, draining or down.", "state")
-	gpus            = describe("gpus", "GPUs, by state: held, free or unusable.", "state")
-	gpusHeld        = describe("gpus_held", "GPUs that jobs hold, by the jobs' tier.", "tier")
-	jobs            = describe("jobs", "Jobs, by tier and state.", "tier", "state")
-	actionsOpen     = describe("actions_open", "Jobs to which something is being done, by what.", "kind")
-	promised        = describe("tier_promised_ratio", "GPU fraction that a tier is promised.", "tier")
-	delivered       = describe("tier_delivered_ratio", "GPU fraction that the tier's jobs got over the window; 1 if it has none.", "tier")
-	below           = describe("tier_jobs_below_promise", "Jobs that have got less than they are promised, and cannot make up for it in this window.", "tier")
-	accounts        = describe("account_delivered_ratio", "GPU fraction that the account's jobs got over the window.", "account")
-	accountsOmitted = describe("accounts_omitted", "Accounts with jobs that are not shown, for there are too many.")
+	snapshotTime    = newDesc("snapshot_timestamp_seconds", "When the cluster was last looked at.")
+	nodes           = newDesc("nodes", "Nodes, by state: up, draining or down.", "state")
+	gpus            = newDesc("gpus", "GPUs, by state: held, free or unusable.", "state")
+	gpusHeld        = newDesc("gpus_held", "GPUs that jobs hold, by the jobs' tier.", "tier")
+	jobs            = newDesc("jobs", "Jobs, by tier and state.", "tier", "state")
+	actionsOpen     = newDesc("actions_open", "Jobs to which something is being done, by what.", "kind")
+	promised        = newDesc("tier_promised_ratio", "GPU fraction that a tier is promised.", "tier")
+	delivered       = newDesc("tier_delivered_ratio", "GPU fraction that the tier's jobs got over the window; 1 if it has none.", "tier")
+	below           = newDesc("tier_jobs_below_promise", "Jobs that have got less than they are promised, and cannot make up for it in this window.", "tier")
+	accounts        = newDesc("account_delivered_ratio", "GPU fraction that the account's jobs got over the window.", "account")
+	accountsOmitted = newDesc("accounts_omitted", "Accounts with jobs that are not shown, for there are too many.")
 )
 
 var (
@@ -43,7 +43,7 @@ type board struct {
 	shown atomic.Pointer[[]prometheus.Metric]
 }
 
-func (b *board) clear() { b.shown.Store(nil) }
+func (b *board) clearSheet() { b.shown.Store(nil) }
 
 func (b *board) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
@@ -61,23 +61,23 @@ func (b *board) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// show makes of a snapshot what will be shown.
-func (b *board) show(s *sdk.Snapshot) {
+// showSnapshot makes of a snapshot what will be shown.
+func (b *board) showSnapshot(s *sdk.Snapshot) {
 	var all sheet
-	all.add(snapshotTime, float64(s.Time.UnixNano())/float64(time.Second))
-	all.nodes(s)
-	all.jobs(s)
-	all.accounts(s)
+	all.addValue(snapshotTime, float64(s.Time.UnixNano())/float64(time.Second))
+	all.addNodes(s)
+	all.addJobs(s)
+	all.addAccounts(s)
 	b.shown.Store((*[]prometheus.Metric)(&all))
 }
 
 type sheet []prometheus.Metric
 
-func (a *sheet) add(d *prometheus.Desc, v float64, labels ...string) {
+func (a *sheet) addValue(d *prometheus.Desc, v float64, labels ...string) {
 	*a = append(*a, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
 }
 
-func (a *sheet) nodes(s *sdk.Snapshot) {
+func (a *sheet) addNodes(s *sdk.Snapshot) {
 	held := make([]sdk.GPUSet, len(s.Nodes))
 	for i := range s.Jobs {
 		for _, share := range s.Jobs[i].Shares {
@@ -94,11 +94,11 @@ func (a *sheet) nodes(s *sdk.Snapshot) {
 		unusable += (n.All() &^ n.Usable() &^ held[i]).Count()
 	}
 	for state, count := range states {
-		a.add(nodes, float64(count), nodeStates[state])
+		a.addValue(nodes, float64(count), nodeStates[state])
 	}
-	a.add(gpus, float64(taken), "held")
-	a.add(gpus, float64(free), "free")
-	a.add(gpus, float64(unusable), "unusable")
+	a.addValue(gpus, float64(taken), "held")
+	a.addValue(gpus, float64(free), "free")
+	a.addValue(gpus, float64(unusable), "unusable")
 }
 
 // tier is the jobs of one.
@@ -107,7 +107,7 @@ type tier struct {
 	gpus   int
 }
 
-func (a *sheet) jobs(s *sdk.Snapshot) {
+func (a *sheet) addJobs(s *sdk.Snapshot) {
 	var tiers [sdk.Tiers]tier
 	actions := map[string]int{}
 	for i := range s.Jobs {
@@ -123,20 +123,20 @@ func (a *sheet) jobs(s *sdk.Snapshot) {
 	}
 	for i, fare := range s.Fares() {
 		t, name := &tiers[i], sdk.Tier(i).String()
-		a.add(promised, s.Rules.Promised[i], name)
-		a.add(delivered, fare.Delivered, name)
-		a.add(below, float64(fare.Below), name)
-		a.add(gpusHeld, float64(t.gpus), name)
+		a.addValue(promised, s.Rules.Promised[i], name)
+		a.addValue(delivered, fare.Delivered, name)
+		a.addValue(below, float64(fare.Below), name)
+		a.addValue(gpusHeld, float64(t.gpus), name)
 		for state, count := range t.states {
-			a.add(jobs, float64(count), name, jobStates[state])
+			a.addValue(jobs, float64(count), name, jobStates[state])
 		}
 	}
 	for kind, count := range actions {
-		a.add(actionsOpen, float64(count), kind)
+		a.addValue(actionsOpen, float64(count), kind)
 	}
 }
 
-func (a *sheet) accounts(s *sdk.Snapshot) {
+func (a *sheet) addAccounts(s *sdk.Snapshot) {
 	asked := map[string]int{}
 	for i := range s.Jobs {
 		asked[s.Jobs[i].Account] += s.Jobs[i].Request
@@ -145,7 +145,7 @@ func (a *sheet) accounts(s *sdk.Snapshot) {
 	slices.SortStableFunc(all, func(x, y sdk.Account) int { return cmp.Compare(asked[y.Name], asked[x.Name]) })
 	shown := all[:min(len(all), MaxAccounts)]
 	for _, one := range shown {
-		a.add(accounts, one.Fraction, one.Name)
+		a.addValue(accounts, one.Fraction, one.Name)
 	}
-	a.add(accountsOmitted, float64(len(all)-len(shown)))
+	a.addValue(accountsOmitted, float64(len(all)-len(shown)))
 }

@@ -51,8 +51,8 @@ type run struct {
 	gpus         int
 }
 
-// look tells what was lost since the last look.
-func (l *losses) look(s *sdk.Snapshot, lost func(sdk.Tier, reason, float64)) {
+// countLosses tells what was lost since the last look.
+func (l *losses) countLosses(s *sdk.Snapshot, lost func(sdk.Tier, reason, float64)) {
 	since := s.Time.Sub(l.at)
 	if l.at.IsZero() || since > blind {
 		since = 0
@@ -66,7 +66,7 @@ func (l *losses) look(s *sdk.Snapshot, lost func(sdk.Tier, reason, float64)) {
 				lost(j.Tier, r, gpuSeconds)
 			}
 		}
-		is := after(j, was, s.Time)
+		is := pastOf(j, was, s.Time)
 		if was.state == sdk.Suspended || was.state == sdk.Leaving {
 			tell(stopped, was.gpus, since)
 		}
@@ -91,8 +91,8 @@ func (l *losses) look(s *sdk.Snapshot, lost func(sdk.Tier, reason, float64)) {
 	l.at, l.jobs = s.Time, now
 }
 
-// after is what will be remembered of a job.
-func after(j *sdk.Job, was past, now time.Time) past {
+// pastOf is what will be remembered of a job.
+func pastOf(j *sdk.Job, was past, now time.Time) past {
 	is := was
 	if j.Restarts > was.restarts && !was.ran.IsZero() {
 		is.ended = append(is.ended[:len(is.ended):len(is.ended)], run{was.began, was.ran, was.gpus})

@@ -85,7 +85,7 @@ func TestLost(t *testing.T) {
 			var l losses
 			got := map[reason]float64{}
 			for _, look := range c.looks {
-				l.look(&sdk.Snapshot{Time: second(look.at), Jobs: look.jobs}, func(tier sdk.Tier, r reason, gpuSeconds float64) {
+				l.countLosses(&sdk.Snapshot{Time: second(look.at), Jobs: look.jobs}, func(tier sdk.Tier, r reason, gpuSeconds float64) {
 					if tier != sdk.Basic {
 						t.Errorf("lost by %v", tier)
 					}

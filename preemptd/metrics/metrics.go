@@ -59,30 +59,30 @@ type Metrics struct {
 func New(o Options) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		ticks:    counters("ticks_total", "Looks at the cluster, by result: ok or failed.", "result"),
+		ticks:    newCounters("ticks_total", "Looks at the cluster, by result: ok or failed.", "result"),
 		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: prefix + "tick_duration_seconds", Help: "How long a look, its decision and what it began took.", Buckets: quick,
 		}),
 		decisions: prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "decisions_total", Help: "Times that the policies were asked."}),
-		intents:   counters("intents_total", "What policies wanted, by what became of it.", "policy", "verb", "verdict"),
-		rejected:  counters("rejections_total", "What policies wanted and was rejected, by the invariant that it breaks.", "policy", "invariant"),
-		actions:   counters("actions_total", "Actions that ended, by kind and by the state in which they ended.", "kind", "state"),
-		lasted:    durations("action_duration_seconds", "How long actions took, from their request to their end.", slow, "kind"),
-		answers:   durations("policy_answer_duration_seconds", "How long policies took to answer.", quick, "policy"),
-		requests:  durations("slurmrestd_request_duration_seconds", "Requests to slurmrestd, by what came of them.", quick, "method", "endpoint", "result"),
-		lost:      counters("lost_gpu_seconds_total", "GPU time of running jobs that brought them nothing, by tier and reason.", "tier", "reason"),
-		leader:    gauge("leader", "1 if this preemptd works, 0 if it waits for another one's lease."),
-		problems:  gauge("problems", "Policies and proxyds with which something was wrong at the last look."),
+		intents:   newCounters("intents_total", "What policies wanted, by what became of it.", "policy", "verb", "verdict"),
+		rejected:  newCounters("rejections_total", "What policies wanted and was rejected, by the invariant that it breaks.", "policy", "invariant"),
+		actions:   newCounters("actions_total", "Actions that ended, by kind and by the state in which they ended.", "kind", "state"),
+		lasted:    newDurations("action_duration_seconds", "How long actions took, from their request to their end.", slow, "kind"),
+		answers:   newDurations("policy_answer_duration_seconds", "How long policies took to answer.", quick, "policy"),
+		requests:  newDurations("slurmrestd_request_duration_seconds", "Requests to slurmrestd, by what came of them.", quick, "method", "endpoint", "result"),
+		lost:      newCounters("lost_gpu_seconds_total", "GPU time of running jobs that brought them nothing, by tier and reason.", "tier", "reason"),
+		leader:    newGauge("leader", "1 if this preemptd works, 0 if it waits for another one's lease."),
+		problems:  newGauge("problems", "Policies and proxyds with which something was wrong at the last look."),
 	}
 	m.registry.MustRegister(m.ticks, m.tick, m.decisions, m.intents, m.rejected, m.actions, m.lasted, m.answers, m.requests, m.lost, m.leader, m.problems,
 		&m.board, &now{o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.zero(o)
+	m.showZeros(o)
 	return m
 }
 
-// zero shows what has not happened yet: of a series that begins with its first event nobody
+// showZeros shows what has not happened yet: of a series that begins with its first event nobody
 // can tell that it grew.
-func (m *Metrics) zero(o Options) {
+func (m *Metrics) showZeros(o Options) {
 	for _, result := range []string{"ok", "failed"} {
 		m.ticks.WithLabelValues(result)
 	}
@@ -107,15 +107,15 @@ var (
 	slow  = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}
 )
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
+func newCounters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 }
 
-func durations(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+func newDurations(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets}, labels)
 }
 
-func gauge(name, help string) prometheus.Gauge {
+func newGauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
 }
 
@@ -131,7 +131,7 @@ func (m *Metrics) Leads(is bool) {
 		m.leader.Set(1)
 		return
 	}
-	m.board.clear()
+	m.board.clearSheet()
 	m.problems.Set(0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,10 +152,10 @@ func (m *Metrics) Ticked(took time.Duration, err error) {
 func (m *Metrics) Decided(s *sdk.Snapshot, problems int) {
 	m.decisions.Inc()
 	m.problems.Set(float64(problems))
-	m.board.show(s)
+	m.board.showSnapshot(s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.losses.look(s, func(t sdk.Tier, r reason, gpuSeconds float64) {
+	m.losses.countLosses(s, func(t sdk.Tier, r reason, gpuSeconds float64) {
 		m.lost.WithLabelValues(t.String(), string(r)).Add(gpuSeconds)
 	})
 }

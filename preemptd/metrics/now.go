@@ -12,16 +12,16 @@ import (
 // now is what is looked up when it is asked for.
 type now struct{ o Options }
 
-func describe(name, help string, labels ...string) *prometheus.Desc {
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prefix+name, help, labels, nil)
 }
 
 var (
-	build          = describe("build_info", "1, with the version.", "version")
-	journalSize    = describe("journal_size_bytes", "The journal, with its write-ahead log.")
-	policyUp       = describe("policy_up", "1 if the policy has a process.", "policy")
-	policyStarts   = describe("policy_starts_total", "Processes of the policy that were started.", "policy")
-	policyFailures = describe("policy_failures_total", "What the policy did wrong, by kind: refusal, nonsense, crash, hang (it did not answer in time) or flood.", "policy", "kind")
+	build          = newDesc("build_info", "1, with the version.", "version")
+	journalSize    = newDesc("journal_size_bytes", "The journal, with its write-ahead log.")
+	policyUp       = newDesc("policy_up", "1 if the policy has a process.", "policy")
+	policyStarts   = newDesc("policy_starts_total", "Processes of the policy that were started.", "policy")
+	policyFailures = newDesc("policy_failures_total", "What the policy did wrong, by kind: refusal, nonsense, crash, hang (it did not answer in time) or flood.", "policy", "kind")
 )
 
 func (n *now) Describe(ch chan<- *prometheus.Desc) {
@@ -46,7 +46,7 @@ func (n *now) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, p := range n.o.Policy() {
-		value(policyUp, prometheus.GaugeValue, one(p.Running), p.Name)
+		value(policyUp, prometheus.GaugeValue, boolValue(p.Running), p.Name)
 		value(policyStarts, prometheus.CounterValue, float64(p.Starts), p.Name)
 		for kind, times := range p.Failures {
 			value(policyFailures, prometheus.CounterValue, float64(times), p.Name, kind)
@@ -54,7 +54,7 @@ func (n *now) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func one(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}

@@ -52,7 +52,7 @@ type broken struct {
 	detail    string
 }
 
-// breaks says that an invariant is broken.
-func breaks(i Invariant, format string, args ...any) *broken {
+// breakInvariant says that an invariant is broken.
+func breakInvariant(i Invariant, format string, args ...any) *broken {
 	return &broken{i, fmt.Sprintf(format, args...)}
 }

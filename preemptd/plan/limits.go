@@ -25,13 +25,13 @@ func newLimits(s *sdk.Snapshot) limits {
 		}
 	}
 	for i := range s.Jobs {
-		l.add(&s.Jobs[i], held(&s.Jobs[i]))
+		l.addGPUs(&s.Jobs[i], gpusHeld(&s.Jobs[i]))
 	}
 	return l
 }
 
-// add counts GPUs that a job gets, or gives back if there are less than none.
-func (l limits) add(j *sdk.Job, gpus int) {
+// addGPUs counts GPUs that a job gets, or gives back if there are less than none.
+func (l limits) addGPUs(j *sdk.Job, gpus int) {
 	if a := l.account[j.Account]; a != nil {
 		a.held += gpus
 	}
@@ -40,16 +40,16 @@ func (l limits) add(j *sdk.Job, gpus int) {
 	}
 }
 
-// allow says whether the job may hold so many GPUs more.
-func (l limits) allow(j *sdk.Job, more int) *broken {
+// allowGPUs says whether the job may hold so many GPUs more.
+func (l limits) allowGPUs(j *sdk.Job, more int) *broken {
 	if more <= 0 {
 		return nil
 	}
 	if a := l.account[j.Account]; a != nil && a.held+more > a.most {
-		return breaks(Limit, "account %s holds %d of %d GPUs", j.Account, a.held, a.most)
+		return breakInvariant(Limit, "account %s holds %d of %d GPUs", j.Account, a.held, a.most)
 	}
 	if q := l.qos[j.QOS]; q != nil && q.held+more > q.most {
-		return breaks(Limit, "QOS %s holds %d of %d GPUs", j.QOS, q.held, q.most)
+		return breakInvariant(Limit, "QOS %s holds %d of %d GPUs", j.QOS, q.held, q.most)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func Try(s *sdk.Snapshot, intents []sdk.Intent) *Plan {
 	}
 	t := newTrial(s)
 	for _, intent := range intents {
-		if b := t.try(intent); b != nil {
+		if b := t.tryIntent(intent); b != nil {
 			p.Rejected = append(p.Rejected, Rejection{intent, b.invariant, b.detail})
 			continue
 		}
@@ -77,9 +77,9 @@ func newTrial(s *sdk.Snapshot) *trial {
 	return t
 }
 
-// try makes one intent a step, or says which invariant forbids it; then nothing has changed.
-func (t *trial) try(i sdk.Intent) *broken {
-	jobs, b := t.named(i)
+// tryIntent makes one intent a step, or says which invariant forbids it; then nothing has changed.
+func (t *trial) tryIntent(i sdk.Intent) *broken {
+	jobs, b := t.jobsNamed(i)
 	if b != nil {
 		return b
 	}
@@ -103,50 +103,50 @@ func (t *trial) try(i sdk.Intent) *broken {
 	return nil
 }
 
-// named is the jobs that an intent means: its job and the rest of the gang.
-func (t *trial) named(i sdk.Intent) ([]*sdk.Job, *broken) {
+// jobsNamed is the jobs that an intent means: its job and the rest of the gang.
+func (t *trial) jobsNamed(i sdk.Intent) ([]*sdk.Job, *broken) {
 	switch {
 	case i.Verb < sdk.Preempt || i.Verb > sdk.Place:
-		return nil, breaks(Sense, "there is no %v", i.Verb)
+		return nil, breakInvariant(Sense, "there is no %v", i.Verb)
 	case i.Reason == "":
-		return nil, breaks(Sense, "there is no reason")
+		return nil, breakInvariant(Sense, "there is no reason")
 	}
 	j, ok := t.after.Job(i.Job)
 	switch {
 	case !ok:
-		return nil, breaks(Known, "there is no such job")
+		return nil, breakInvariant(Known, "there is no such job")
 	case t.taken[j.ID]:
-		return nil, breaks(Once, "the job has an intent already")
+		return nil, breakInvariant(Once, "the job has an intent already")
 	case j.Action != "":
-		return nil, breaks(Idle, "%s is in progress", j.Action)
+		return nil, breakInvariant(Idle, "%s is in progress", j.Action)
 	case j.Gang == 0:
 		return []*sdk.Job{j}, nil
 	case j.Gang != j.ID:
-		return nil, breaks(Gang, "it is a component of job %d, which must be named", j.Gang)
+		return nil, breakInvariant(Gang, "it is a component of job %d, which must be named", j.Gang)
 	case len(i.Where) > 0 || i.Verb == sdk.Resize || i.Verb == sdk.Migrate:
-		return nil, breaks(Gang, "its components cannot be given places of their own")
+		return nil, breakInvariant(Gang, "its components cannot be given places of their own")
 	}
 	for _, m := range t.gangs[j.ID] {
 		if m.Action != "" {
-			return nil, breaks(Idle, "%s of component %d is in progress", m.Action, m.ID)
+			return nil, breakInvariant(Idle, "%s of component %d is in progress", m.Action, m.ID)
 		}
 	}
 	return t.gangs[j.ID], nil
 }
 
-// leave takes the job off its nodes, for later steps to use.
-func (t *trial) leave(j *sdk.Job) {
+// leaveNodes takes the job off its nodes, for later steps to use.
+func (t *trial) leaveNodes(j *sdk.Job) {
 	t.room.Give(j.Shares)
 	for _, s := range j.Shares {
 		t.freed[s.Node] = append(t.freed[s.Node], j.ID)
 	}
-	t.used.add(j, -held(j))
+	t.used.addGPUs(j, -gpusHeld(j))
 	j.Shares = nil
 }
 
-// arrive puts the job on nodes. It must wait for all who leave them: which GPUs of a node a
+// occupyNodes puts the job on nodes. It must wait for all who leave them: which GPUs of a node a
 // job gets is Slurm's choice.
-func (t *trial) arrive(j *sdk.Job, shares []sdk.Share) {
+func (t *trial) occupyNodes(j *sdk.Job, shares []sdk.Share) {
 	t.room.Take(shares)
 	for _, s := range shares {
 		for _, left := range t.freed[s.Node] {
@@ -157,11 +157,11 @@ func (t *trial) arrive(j *sdk.Job, shares []sdk.Share) {
 	}
 	j.Shares = shares
 	j.State, j.HeldBy, j.Started = sdk.Running, sdk.HeldByNobody, t.before.Time
-	t.used.add(j, held(j))
+	t.used.addGPUs(j, gpusHeld(j))
 }
 
-// held is how many GPUs a job holds.
-func held(j *sdk.Job) int {
+// gpusHeld is how many GPUs a job holds.
+func gpusHeld(j *sdk.Job) int {
 	n := 0
 	for _, s := range j.Shares {
 		n += s.GPUs.Count()

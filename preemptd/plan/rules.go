@@ -10,8 +10,8 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// first is the first that is broken.
-func first(all ...*broken) *broken {
+// firstBroken is the first that is broken.
+func firstBroken(all ...*broken) *broken {
 	for _, b := range all {
 		if b != nil {
 			return b
@@ -20,23 +20,23 @@ func first(all ...*broken) *broken {
 	return nil
 }
 
-func running(j *sdk.Job) *broken {
+func mustRun(j *sdk.Job) *broken {
 	if j.State != sdk.Running {
-		return breaks(State, "it does not run")
+		return breakInvariant(State, "it does not run")
 	}
 	return nil
 }
 
-func capturable(j *sdk.Job) *broken {
+func mustBeCapturable(j *sdk.Job) *broken {
 	if !j.Preemptable {
-		return breaks(Preemptable, "%s", j.Obstacle)
+		return breakInvariant(Preemptable, "%s", j.Obstacle)
 	}
 	return nil
 }
 
 func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
 	if i.Tasks != 0 && i.Tasks != j.Tasks {
-		return breaks(Tasks, "%d tasks; it has %d", i.Tasks, j.Tasks)
+		return breakInvariant(Tasks, "%d tasks; it has %d", i.Tasks, j.Tasks)
 	}
 	return nil
 }
@@ -46,15 +46,15 @@ func sameTasks(j *sdk.Job, i sdk.Intent) *broken {
 func (t *trial) mustLeave(j *sdk.Job) bool {
 	for _, s := range j.Shares {
 		n := &t.after.Nodes[s.Node]
-		if n.State != sdk.NodeUp || s.GPUs&^n.Usable() != 0 || t.closes(s.Node, j) {
+		if n.State != sdk.NodeUp || s.GPUs&^n.Usable() != 0 || t.closesBefore(s.Node, j) {
 			return true
 		}
 	}
 	return false
 }
 
-// closes reports whether a node is kept for maintenance while the job could still be there.
-func (t *trial) closes(node int32, j *sdk.Job) bool {
+// closesBefore reports whether a node is kept for maintenance while the job could still be there.
+func (t *trial) closesBefore(node int32, j *sdk.Job) bool {
 	now := t.before.Time
 	for _, r := range t.before.Reservations {
 		if r.Maintenance && (r.End.IsZero() || r.End.After(now)) && slices.Contains(r.Nodes, node) &&
@@ -65,22 +65,22 @@ func (t *trial) closes(node int32, j *sdk.Job) bool {
 	return false
 }
 
-// settled says whether a running job has been let alone for long enough.
-func (t *trial) settled(j *sdk.Job) *broken {
+// mustBeSettled says whether a running job has been let alone for long enough.
+func (t *trial) mustBeSettled(j *sdk.Job) *broken {
 	now, rules := t.before.Time, t.before.Rules
 	if ran := now.Sub(j.Started); ran < rules.MinRun {
-		return breaks(MinRun, "it has run for %v of at least %v", ran.Round(time.Second), rules.MinRun)
+		return breakInvariant(MinRun, "it has run for %v of at least %v", ran.Round(time.Second), rules.MinRun)
 	}
 	if !j.Acted.IsZero() && now.Sub(j.Acted) < rules.CoolDown {
-		return breaks(CoolDown, "it was disturbed %v ago; %v must pass", now.Sub(j.Acted).Round(time.Second), rules.CoolDown)
+		return breakInvariant(CoolDown, "it was disturbed %v ago; %v must pass", now.Sub(j.Acted).Round(time.Second), rules.CoolDown)
 	}
 	return nil
 }
 
-// promised says whether the job keeps what its tier promises if it now stands still for a
+// mustKeepPromise says whether the job keeps what its tier promises if it now stands still for a
 // dump and a restore. It may be broken only for the sake of a job of a higher tier whose own
 // promise is broken.
-func (t *trial) promised(j *sdk.Job, i sdk.Intent) *broken {
+func (t *trial) mustKeepPromise(j *sdk.Job, i sdk.Intent) *broken {
 	var cost time.Duration
 	if j.Holds() {
 		cost = j.Checkpoint.Dump + j.Checkpoint.Restore
@@ -92,20 +92,20 @@ func (t *trial) promised(j *sdk.Job, i sdk.Intent) *broken {
 	if other, ok := t.before.Job(i.For); ok && other.Tier > j.Tier && other.Budget(t.before.Rules) < 0 {
 		return nil
 	}
-	return breaks(Guarantee, "it is promised %.0f %% and has %.1f %%: it can stand still for %v more, and this takes %v",
+	return breakInvariant(Guarantee, "it is promised %.0f %% and has %.1f %%: it can stand still for %v more, and this takes %v",
 		100*j.Promised, 100*j.Fraction, max(0, budget).Round(time.Second), cost.Round(time.Second))
 }
 
-// whole says whether the places hold the whole job: all capsules, all GPUs, and as many GPUs
+// mustBeWhole says whether the places hold the whole job: all capsules, all GPUs, and as many GPUs
 // on each node as on every other.
-func whole(j *sdk.Job, gpus int, where []sdk.Spot) *broken {
+func mustBeWhole(j *sdk.Job, gpus int, where []sdk.Spot) *broken {
 	capsules, total := 0, 0
 	for _, w := range where {
 		if w.Capsules < 1 || w.GPUs < 0 {
-			return breaks(Sense, "%d capsules and %d GPUs on node %s", w.Capsules, w.GPUs, w.Node)
+			return breakInvariant(Sense, "%d capsules and %d GPUs on node %s", w.Capsules, w.GPUs, w.Node)
 		}
 		if w.GPUs != where[0].GPUs {
-			return breaks(Whole, "%d GPUs on node %s and %d on %s", where[0].GPUs, where[0].Node, w.GPUs, w.Node)
+			return breakInvariant(Whole, "%d GPUs on node %s and %d on %s", where[0].GPUs, where[0].Node, w.GPUs, w.Node)
 		}
 		capsules += w.Capsules
 		total += w.GPUs
@@ -114,7 +114,7 @@ func whole(j *sdk.Job, gpus int, where []sdk.Spot) *broken {
 		}
 	}
 	if capsules != j.Capsules || total != gpus {
-		return breaks(Whole, "places for %d capsules and %d GPUs; it has %d and %d", capsules, total, j.Capsules, gpus)
+		return breakInvariant(Whole, "places for %d capsules and %d GPUs; it has %d and %d", capsules, total, j.Capsules, gpus)
 	}
 	return nil
 }

@@ -29,15 +29,15 @@ var verbs = [...]verb{
 }
 
 func checkPreempt(t *trial, j *sdk.Job, i sdk.Intent) *broken {
-	if b := first(running(j), capturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
+	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
 		return b
 	}
-	return first(t.settled(j), t.promised(j, i))
+	return firstBroken(t.mustBeSettled(j), t.mustKeepPromise(j, i))
 }
 
 func applyPreempt(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	for _, j := range jobs {
-		t.leave(j)
+		t.leaveNodes(j)
 		j.State, j.Started, j.Acted = sdk.Waiting, time.Time{}, t.before.Time
 		if i.Park {
 			j.State, j.HeldBy = sdk.Held, sdk.HeldByPreemptd
@@ -50,17 +50,17 @@ func checkRequeue(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	qos, ok := t.after.FindQOS(i.QOS)
 	switch {
 	case !ok:
-		return breaks(QOS, "there is no QOS %q", i.QOS)
+		return breakInvariant(QOS, "there is no QOS %q", i.QOS)
 	case qos.Name == j.QOS:
-		return breaks(Change, "it has QOS %s already", j.QOS)
+		return breakInvariant(Change, "it has QOS %s already", j.QOS)
 	case j.State == sdk.Running:
 		return checkPreempt(t, j, i)
 	case j.Holds():
-		return running(j)
+		return mustRun(j)
 	case i.Park && j.State == sdk.Held:
-		return breaks(Holder, "it is held already")
+		return breakInvariant(Holder, "it is held already")
 	}
-	return first(sameTasks(j, i), t.promised(j, i))
+	return firstBroken(sameTasks(j, i), t.mustKeepPromise(j, i))
 }
 
 func applyRequeue(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
@@ -79,34 +79,34 @@ func checkMigrate(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 }
 
 func applyMigrate(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
-	return t.move(jobs[0], jobs[0].GPUs, i)
+	return t.moveJob(jobs[0], jobs[0].GPUs, i)
 }
 
 func checkResize(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	switch {
 	case i.GPUs < j.MinGPUs || i.GPUs > j.MaxGPUs || i.GPUs <= 0:
-		return breaks(Size, "%d GPUs; it runs on %d to %d", i.GPUs, j.MinGPUs, j.MaxGPUs)
+		return breakInvariant(Size, "%d GPUs; it runs on %d to %d", i.GPUs, j.MinGPUs, j.MaxGPUs)
 	case i.GPUs == j.GPUs:
-		return breaks(Change, "it has %d GPUs already", j.GPUs)
+		return breakInvariant(Change, "it has %d GPUs already", j.GPUs)
 	case !j.Holds():
 		if len(i.Where) > 0 {
-			return breaks(State, "it does not run: place or resume it")
+			return breakInvariant(State, "it does not run: place or resume it")
 		}
-		return first(sameTasks(j, i), t.promised(j, i))
+		return firstBroken(sameTasks(j, i), t.mustKeepPromise(j, i))
 	}
-	if b := first(running(j), capturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
+	if b := firstBroken(mustRun(j), mustBeCapturable(j), sameTasks(j, i)); b != nil || t.mustLeave(j) {
 		return b
 	}
 	if i.GPUs > j.GPUs {
-		return t.settled(j) // more can only help what it was promised
+		return t.mustBeSettled(j) // more can only help what it was promised
 	}
-	return first(t.settled(j), t.promised(j, i))
+	return firstBroken(t.mustBeSettled(j), t.mustKeepPromise(j, i))
 }
 
 func applyResize(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	j := jobs[0]
 	if j.Holds() {
-		return t.move(j, i.GPUs, i)
+		return t.moveJob(j, i.GPUs, i)
 	}
 	j.GPUs = i.GPUs
 	return nil
@@ -115,11 +115,11 @@ func applyResize(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 func checkHold(t *trial, j *sdk.Job, i sdk.Intent) *broken {
 	switch {
 	case j.State == sdk.Held:
-		return breaks(Change, "it is held already")
+		return breakInvariant(Change, "it is held already")
 	case j.Holds():
-		return breaks(State, "it runs: preempt and park it")
+		return breakInvariant(State, "it runs: preempt and park it")
 	}
-	return t.promised(j, i)
+	return t.mustKeepPromise(j, i)
 }
 
 func applyHold(_ *trial, jobs []*sdk.Job, _ sdk.Intent) *broken {
@@ -132,18 +132,18 @@ func applyHold(_ *trial, jobs []*sdk.Job, _ sdk.Intent) *broken {
 func checkRelease(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
 	switch {
 	case j.State != sdk.Held:
-		return breaks(State, "it is not held")
+		return breakInvariant(State, "it is not held")
 	case j.HeldBy != sdk.HeldByPreemptd:
-		return breaks(Holder, "a person holds it")
+		return breakInvariant(Holder, "a person holds it")
 	case i.Verb == sdk.Release && len(i.Where) > 0:
-		return breaks(Sense, "release gives no places: resume does")
+		return breakInvariant(Sense, "release gives no places: resume does")
 	}
 	return sameTasks(j, i)
 }
 
 func applyResume(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 	if len(i.Where) > 0 {
-		return t.start(jobs[0], i)
+		return t.startJob(jobs[0], i)
 	}
 	for _, j := range jobs {
 		j.State, j.HeldBy = sdk.Waiting, sdk.HeldByNobody
@@ -154,81 +154,81 @@ func applyResume(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken {
 func checkPlace(_ *trial, j *sdk.Job, i sdk.Intent) *broken {
 	switch {
 	case j.State != sdk.Waiting:
-		return breaks(State, "it does not wait for room")
+		return breakInvariant(State, "it does not wait for room")
 	case len(i.Where) == 0:
-		return breaks(Sense, "there are no places")
+		return breakInvariant(Sense, "there are no places")
 	}
 	return sameTasks(j, i)
 }
 
-func applyPlace(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken { return t.start(jobs[0], i) }
+func applyPlace(t *trial, jobs []*sdk.Job, i sdk.Intent) *broken { return t.startJob(jobs[0], i) }
 
-// start puts a job that does not run where the intent says.
-func (t *trial) start(j *sdk.Job, i sdk.Intent) *broken {
-	if b := whole(j, j.GPUs, i.Where); b != nil {
+// startJob puts a job that does not run where the intent says.
+func (t *trial) startJob(j *sdk.Job, i sdk.Intent) *broken {
+	if b := mustBeWhole(j, j.GPUs, i.Where); b != nil {
 		return b
 	}
-	if b := t.used.allow(j, j.GPUs); b != nil {
+	if b := t.used.allowGPUs(j, j.GPUs); b != nil {
 		return b
 	}
 	shares, err := t.room.Seat(j, i.Where)
 	if err != nil {
-		return breaks(Room, "%v", err)
+		return breakInvariant(Room, "%v", err)
 	}
-	t.arrive(j, shares)
+	t.occupyNodes(j, shares)
 	return nil
 }
 
-// move takes a running job from where it is to where the intent says, or to any place that
+// moveJob takes a running job from where it is to where the intent says, or to any place that
 // it could have, with so many GPUs.
-func (t *trial) move(j *sdk.Job, gpus int, i sdk.Intent) *broken {
+func (t *trial) moveJob(j *sdk.Job, gpus int, i sdk.Intent) *broken {
 	if len(i.Where) > 0 {
-		if b := whole(j, gpus, i.Where); b != nil {
+		if b := mustBeWhole(j, gpus, i.Where); b != nil {
 			return b
 		}
 	}
-	if b := t.used.allow(j, gpus-held(j)); b != nil {
+	if b := t.used.allowGPUs(j, gpus-gpusHeld(j)); b != nil {
 		return b
 	}
 	t.room.Give(j.Shares)
-	shares, b := t.seats(j, gpus, i)
+	shares, b := t.sharesFor(j, gpus, i)
 	t.room.Take(j.Shares)
 	switch {
 	case b != nil:
 		return b
 	case gpus == j.GPUs && sameShares(shares, j.Shares):
-		return breaks(Change, "it is there already")
+		return breakInvariant(Change, "it is there already")
 	}
-	t.leave(j)
-	t.arrive(j, shares)
+	t.leaveNodes(j)
+	t.occupyNodes(j, shares)
 	j.GPUs, j.Acted = gpus, t.before.Time
 	return nil
 }
 
-// seats is where a job would stand, what it holds now being free.
-func (t *trial) seats(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *broken) {
+// sharesFor is where a job would stand, what it holds now being free.
+func (t *trial) sharesFor(j *sdk.Job, gpus int, i sdk.Intent) ([]sdk.Share, *broken) {
 	avoid := make([]int32, 0, len(i.Avoid))
 	for _, name := range i.Avoid {
 		node, ok := t.after.Node(name)
 		if !ok {
-			return nil, breaks(Room, "there is no node %q", name)
+			return nil, breakInvariant(Room, "there is no node %q", name)
 		}
 		avoid = append(avoid, node)
 	}
 	if len(i.Where) == 0 {
 		shares := t.room.Find(j, gpus, func(n int32) bool { return slices.Contains(avoid, n) })
 		if shares == nil {
-			return nil, breaks(Room, "there are no %d GPUs for it elsewhere", gpus)
+			return nil, breakInvariant(Room, "there are no %d GPUs for it elsewhere", gpus)
 		}
 		return shares, nil
 	}
 	shares, err := t.room.Seat(j, i.Where)
 	if err != nil {
-		return nil, breaks(Room, "%v", err)
+		return nil, breakInvariant(Room, "%v", err)
 	}
 	for _, s := range shares {
 		if slices.Contains(avoid, s.Node) {
-			return nil, breaks(Sense, "node %s is both wanted and avoided", t.after.Nodes[s.Node].Name)
+			return nil, breakInvariant(Sense, "node %s is both wanted and avoided", t.after.Nodes[s.Node].Name)
 		}
 	}
 	return shares, nil

@@ -26,7 +26,7 @@ func Why(s *sdk.Snapshot, j *sdk.Job) string {
 		if o.Tier >= j.Tier || !o.Holds() {
 			continue
 		}
-		why := t.stays(o, j)
+		why := t.whyNotPreempted(o, j)
 		if why != "" {
 			not[why] = append(not[why], o.Label)
 			continue
@@ -37,20 +37,20 @@ func Why(s *sdk.Snapshot, j *sdk.Job) string {
 	var parts []string
 	switch fits := t.room.Find(j, j.GPUs, nil) != nil; {
 	case fits:
-		return "no policy makes room for it; it would fit if these gave way: " + some(could)
+		return "no policy makes room for it; it would fit if these gave way: " + nameSome(could)
 	case len(could) > 0:
-		parts = append(parts, "it would not fit even if these gave way: "+some(could))
+		parts = append(parts, "it would not fit even if these gave way: "+nameSome(could))
 	case len(not) == 0:
 		return "it does not fit, and nothing of a lower tier holds anything"
 	}
 	for _, why := range slices.Sorted(maps.Keys(not)) {
-		parts = append(parts, some(not[why])+": "+why)
+		parts = append(parts, nameSome(not[why])+": "+why)
 	}
 	return strings.Join(parts, "; ")
 }
 
-// stays says why a job cannot be preempted now for another one; empty: it can.
-func (t *trial) stays(o, j *sdk.Job) string {
+// whyNotPreempted says why a job cannot be preempted now for another one; empty: it can.
+func (t *trial) whyNotPreempted(o, j *sdk.Job) string {
 	if o.Action != "" {
 		return o.Action + " is in progress"
 	}
@@ -75,8 +75,8 @@ func (t *trial) stays(o, j *sdk.Job) string {
 // shown is how many jobs are named; of more, their number is.
 const shown = 5
 
-// some names jobs.
-func some(labels []string) string {
+// nameSome names jobs.
+func nameSome(labels []string) string {
 	noun := "job "
 	if len(labels) > 1 {
 		noun = "jobs "

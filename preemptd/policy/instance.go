@@ -38,8 +38,8 @@ type instance struct {
 	who     sdk.Description
 }
 
-// start starts a process and introduces it. On error nothing of it is left.
-func start(ctx context.Context, c Config, out *output) (*instance, error) {
+// startInstance starts a process and introduces it. On error nothing of it is left.
+func startInstance(ctx context.Context, c Config, out *output) (*instance, error) {
 	i := &instance{output: out}
 	i.plugin = plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  sdk.Handshake,
@@ -56,8 +56,8 @@ func start(ctx context.Context, c Config, out *output) (*instance, error) {
 			return i.process, nil
 		},
 	})
-	if err := i.introduce(ctx, c); err != nil {
-		i.end()
+	if err := i.introducePolicy(ctx, c); err != nil {
+		i.killProcess()
 		return nil, err
 	}
 	return i, nil
@@ -74,30 +74,30 @@ func newProcess(c Config, spec *exec.Cmd, folder string) *process {
 	return &process{cmd: cmd, memory: c.Memory, folder: folder, done: make(chan struct{})}
 }
 
-func (i *instance) introduce(ctx context.Context, c Config) error {
+func (i *instance) introducePolicy(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	conn, err := i.plugin.Client()
 	if err != nil {
-		return i.explain("start", err)
+		return i.explainFailure("start", err)
 	}
 	raw, err := conn.Dispense(sdk.PluginName)
 	if err != nil {
-		return i.explain("start", err)
+		return i.explainFailure("start", err)
 	}
 	i.client = raw.(*sdk.Client) //nolint:errcheck // sdk.Plugin returns nothing else
 	if i.who, err = i.client.Describe(ctx); err != nil {
-		return i.explain("describe", err)
+		return i.explainFailure("describe", err)
 	}
 	if err := i.client.Configure(ctx, c.Settings); err != nil {
-		return i.explain("configure", err)
+		return i.explainFailure("configure", err)
 	}
 	return nil
 }
 
-// ask asks for intents, and says whether the process is to be trusted with another question.
-func (i *instance) ask(ctx context.Context, timeout time.Duration, pb *policypb.Snapshot) (intents []sdk.Intent, sane bool, err error) {
-	i.output.asked()
+// askIntents asks for intents, and says whether the process is to be trusted with another question.
+func (i *instance) askIntents(ctx context.Context, timeout time.Duration, pb *policypb.Snapshot) (intents []sdk.Intent, sane bool, err error) {
+	i.output.beginQuestion()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	intents, err = i.client.Decide(limited, pb)
@@ -109,15 +109,15 @@ func (i *instance) ask(ctx context.Context, timeout time.Duration, pb *policypb.
 	case limited.Err() != nil, status.Code(err) == codes.DeadlineExceeded: // whichever clock was first
 		return nil, false, &Failure{Hang, fmt.Sprintf("no answer in %v", timeout)}
 	}
-	err = i.explain("decide", err)
+	err = i.explainFailure("decide", err)
 	var f *Failure
 	errors.As(err, &f)
 	return nil, f.Kind == Refusal, err
 }
 
-// explain makes a Failure of an error that the process was the reason of.
-func (i *instance) explain(doing string, err error) error {
-	said := i.output.why()
+// explainFailure makes a Failure of an error that the process was the reason of.
+func (i *instance) explainFailure(doing string, err error) error {
+	said := i.output.lastComplaint()
 	s, isStatus := status.FromError(err)
 	switch {
 	case isStatus && (s.Code() == codes.InvalidArgument || s.Code() == codes.Unknown):
@@ -130,7 +130,7 @@ func (i *instance) explain(doing string, err error) error {
 		return &Failure{Nonsense, err.Error()}
 	}
 	what := fmt.Sprintf("%s: %v", doing, err)
-	if exit, ended := i.ended(); ended {
+	if exit, ended := i.exitReason(); ended {
 		what += ": it ended: " + exit
 	}
 	if said != "" {
@@ -139,8 +139,8 @@ func (i *instance) explain(doing string, err error) error {
 	return &Failure{Crash, what}
 }
 
-// ended says how the process ended, if it did. After a broken connection its end is near.
-func (i *instance) ended() (string, bool) {
+// exitReason says how the process ended, if it did. After a broken connection its end is near.
+func (i *instance) exitReason() (string, bool) {
 	if i.process == nil || i.process.cmd.Process == nil {
 		return "", false
 	}
@@ -155,8 +155,8 @@ func (i *instance) ended() (string, bool) {
 	return i.process.exit.Error(), true
 }
 
-// alive reports whether the process is there.
-func (i *instance) alive() bool {
+// isAlive reports whether the process is there.
+func (i *instance) isAlive() bool {
 	select {
 	case <-i.process.done:
 		return false
@@ -165,9 +165,9 @@ func (i *instance) alive() bool {
 	}
 }
 
-// end kills the process. A policy has nothing to tidy up, so it is not asked to leave.
+// killProcess kills the process. A policy has nothing to tidy up, so it is not asked to leave.
 // What a process that escaped from its group keeps go-plugin waiting for, nobody waits for.
-func (i *instance) end() {
+func (i *instance) killProcess() {
 	if i.process != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		_ = i.process.Kill(ctx)

@@ -35,15 +35,15 @@ func (o *output) Write(data []byte) (int, error) {
 		text, more, ended := bytes.Cut(rest, []byte{'\n'})
 		o.line = append(o.line, text[:min(len(text), maxLine-len(o.line))]...)
 		if ended {
-			o.finish()
+			o.finishLine()
 		}
 		rest = more
 	}
 	return len(data), nil
 }
 
-// finish ends a line. Caller holds o.mu.
-func (o *output) finish() {
+// finishLine ends a line. Caller holds o.mu.
+func (o *output) finishLine() {
 	line := strings.ToValidUTF8(string(o.line), "?")
 	o.line = o.line[:0]
 	if line == "" {
@@ -61,15 +61,15 @@ func (o *output) finish() {
 	}
 }
 
-// asked begins the next question.
-func (o *output) asked() {
+// beginQuestion begins the next question.
+func (o *output) beginQuestion() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.logged = 0
 }
 
-// why is the line that tells most of why a policy failed; empty: it said nothing.
-func (o *output) why() string {
+// lastComplaint is the line that tells most of why a policy failed; empty: it said nothing.
+func (o *output) lastComplaint() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.cause != "" {

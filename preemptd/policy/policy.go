@@ -31,8 +31,8 @@ type Config struct {
 	Memory   int64 // bytes that its process may write to; 0: no bound
 }
 
-// same reports whether nothing that the process can see is different.
-func (c *Config) same(o *Config) bool {
+// sameProcess reports whether nothing that the process can see is different.
+func (c *Config) sameProcess(o *Config) bool {
 	return c.Path == o.Path && slices.Equal(c.Args, o.Args) && bytes.Equal(c.Settings, o.Settings) &&
 		slices.Equal(c.Watch, o.Watch) && c.Memory == o.Memory
 }
@@ -88,7 +88,7 @@ func New(c Config, log *slog.Logger) *Policy {
 func (p *Policy) Configure(c Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.config.same(&c) {
+	if !p.config.sameProcess(&c) {
 		p.files = "" // no files look like this: it is stale
 	}
 	p.config = c
@@ -103,18 +103,18 @@ func (p *Policy) Ask(ctx context.Context, pb *policypb.Snapshot) ([]sdk.Intent, 
 	if p.closed {
 		return nil, ErrClosed
 	}
-	if err := p.ready(ctx); err != nil {
+	if err := p.ensureRunning(ctx); err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.config.Name, err)
 	}
-	intents, sane, err := p.running.ask(ctx, p.config.Timeout, pb)
+	intents, sane, err := p.running.askIntents(ctx, p.config.Timeout, pb)
 	switch {
 	case err == nil:
 		p.rest = 0
-		p.note(func(s *Status) { s.Problem = p.refused })
+		p.changeStatus(func(s *Status) { s.Problem = p.refused })
 	case ctx.Err() != nil:
 		return nil, err
 	default:
-		err = p.failed(err, sane)
+		err = p.noteFailure(err, sane)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.config.Name, err)
@@ -122,13 +122,13 @@ func (p *Policy) Ask(ctx context.Context, pb *policypb.Snapshot) ([]sdk.Intent, 
 	return intents, nil
 }
 
-// ready makes sure that there is a process to ask, of the files as they are now. Caller
+// ensureRunning makes sure that there is a process to ask, of the files as they are now. Caller
 // holds p.mu.
-func (p *Policy) ready(ctx context.Context) error {
-	if p.running != nil && !p.running.alive() {
-		return p.failed(p.running.explain("wait", errors.New("it is gone")), false)
+func (p *Policy) ensureRunning(ctx context.Context) error {
+	if p.running != nil && !p.running.isAlive() {
+		return p.noteFailure(p.running.explainFailure("wait", errors.New("it is gone")), false)
 	}
-	files := fingerprint(append([]string{p.config.Path}, p.config.Watch...))
+	files := fileFingerprint(append([]string{p.config.Path}, p.config.Watch...))
 	changed := files != p.files
 	if p.running != nil && !changed {
 		return nil
@@ -136,7 +136,7 @@ func (p *Policy) ready(ctx context.Context) error {
 	if !changed && p.now().Before(p.until) {
 		return &RestingError{p.until, p.last}
 	}
-	next, err := start(ctx, p.config, &output{log: p.log})
+	next, err := startInstance(ctx, p.config, &output{log: p.log})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -144,34 +144,34 @@ func (p *Policy) ready(ctx context.Context) error {
 	switch {
 	case err == nil:
 	case p.running == nil:
-		return p.failed(err, false)
+		return p.noteFailure(err, false)
 	default: // the old one goes on
 		p.log.Error("the changed policy does not start; the one before goes on", "error", err)
 		p.refused = "changed, and the change does not start: " + err.Error()
-		p.note(func(s *Status) { s.count(err); s.Problem = p.refused })
+		p.changeStatus(func(s *Status) { s.countFailure(err); s.Problem = p.refused })
 		return nil
 	}
-	p.replace(next)
+	p.replaceInstance(next)
 	return nil
 }
 
-// replace puts another process in the place of the one that runs. Caller holds p.mu.
-func (p *Policy) replace(next *instance) {
+// replaceInstance puts another process in the place of the one that runs. Caller holds p.mu.
+func (p *Policy) replaceInstance(next *instance) {
 	if p.running != nil {
-		p.running.end()
+		p.running.killProcess()
 	}
 	p.running, p.refused = next, ""
 	p.until = time.Time{}
-	p.note(func(s *Status) {
+	p.changeStatus(func(s *Status) {
 		*s = Status{Name: s.Name, Who: next.who, PID: next.process.ID(), Starts: s.Starts + 1, Failures: s.Failures, Kinds: s.Kinds}
 	})
 	p.log.Info("policy started", "name", next.who.Name, "version", next.who.Version, "pid", next.process.ID())
 }
 
-// failed notes a failure, and sends a process that is not sane away. Caller holds p.mu.
-func (p *Policy) failed(err error, sane bool) error {
-	p.note(func(s *Status) {
-		s.count(err)
+// noteFailure notes a failure, and sends a process that is not sane away. Caller holds p.mu.
+func (p *Policy) noteFailure(err error, sane bool) error {
+	p.changeStatus(func(s *Status) {
+		s.countFailure(err)
 		s.Problem = err.Error()
 	})
 	if sane {
@@ -179,18 +179,18 @@ func (p *Policy) failed(err error, sane bool) error {
 		return err
 	}
 	if p.running != nil {
-		p.running.end()
+		p.running.killProcess()
 		p.running = nil
 	}
 	p.rest = min(max(firstRest, 2*p.rest), maxRest)
 	p.until, p.last = p.now().Add(p.rest), err
-	p.note(func(s *Status) { s.PID, s.Until = "", p.until })
+	p.changeStatus(func(s *Status) { s.PID, s.Until = "", p.until })
 	p.log.Error("policy failed", "error", err, "rests", p.rest.String())
 	return err
 }
 
-// count counts a failure.
-func (s *Status) count(err error) {
+// countFailure counts a failure.
+func (s *Status) countFailure(err error) {
 	s.Failures++
 	if f := (*Failure)(nil); errors.As(err, &f) {
 		if s.Kinds == nil {
@@ -200,8 +200,8 @@ func (s *Status) count(err error) {
 	}
 }
 
-// note changes the status.
-func (p *Policy) note(change func(*Status)) {
+// changeStatus changes the status.
+func (p *Policy) changeStatus(change func(*Status)) {
 	p.noting.Lock()
 	defer p.noting.Unlock()
 	change(&p.status)
@@ -221,15 +221,15 @@ func (p *Policy) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running != nil {
-		p.running.end()
+		p.running.killProcess()
 		p.running = nil
-		p.note(func(s *Status) { s.PID = "" })
+		p.changeStatus(func(s *Status) { s.PID = "" })
 	}
 	p.closed = true
 }
 
-// fingerprint is what can be seen of files from outside. It is never empty.
-func fingerprint(paths []string) string {
+// fileFingerprint is what can be seen of files from outside. It is never empty.
+func fileFingerprint(paths []string) string {
 	var b strings.Builder
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -237,7 +237,7 @@ func fingerprint(paths []string) string {
 			fmt.Fprintf(&b, "%s: %v\n", path, err)
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %d %d %v\n", path, info.Size(), info.ModTime().UnixNano(), identity(info))
+		fmt.Fprintf(&b, "%s: %d %d %v\n", path, info.Size(), info.ModTime().UnixNano(), fileIdentity(info))
 	}
 	return b.String()
 }

@@ -36,12 +36,12 @@ var _ runner.Runner = (*process)(nil)
 // Start starts it. From the start to the end one thread is its parent, for the kernel sends
 // the death signal when that thread ends, not the daemon.
 func (p *process) Start(context.Context) error {
-	out, err := pipe(&p.stdout, &p.cmd.Stdout)
+	out, err := outputPipe(&p.stdout, &p.cmd.Stdout)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	errOut, err := pipe(&p.stderr, &p.cmd.Stderr)
+	errOut, err := outputPipe(&p.stderr, &p.cmd.Stderr)
 	if err != nil {
 		p.stdout.Close()
 		return err
@@ -56,23 +56,23 @@ func (p *process) Start(context.Context) error {
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		if err == nil {
-			err = p.limit()
+			err = p.limitResources()
 		}
 		started <- err
 		if p.cmd.Process != nil {
-			p.reap()
+			p.reapProcess()
 		}
 	}()
 	if err = <-started; err != nil {
 		_ = p.Kill(context.Background())
-		p.close()
+		p.closePipes()
 	}
 	return err
 }
 
-// pipe gives the command the end to write to, and returns that; it is to be closed here when
+// outputPipe gives the command the end to write to, and returns that; it is to be closed here when
 // the command has it.
-func pipe(read **os.File, write *io.Writer) (*os.File, error) {
+func outputPipe(read **os.File, write *io.Writer) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -81,9 +81,9 @@ func pipe(read **os.File, write *io.Writer) (*os.File, error) {
 	return w, nil
 }
 
-// limit bounds the memory that the process can write to. What a Go program only reserves is
+// limitResources bounds the memory that the process can write to. What a Go program only reserves is
 // not counted.
-func (p *process) limit() error {
+func (p *process) limitResources() error {
 	if p.memory <= 0 {
 		return nil
 	}
@@ -95,9 +95,9 @@ func (p *process) limit() error {
 	return nil
 }
 
-// reap waits for the end. While the first process is not reaped, its number is nobody else's:
+// reapProcess waits for the end. While the first process is not reaped, its number is nobody else's:
 // only then its group can be killed safely.
-func (p *process) reap() {
+func (p *process) reapProcess() {
 	pid := p.cmd.Process.Pid
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -130,7 +130,7 @@ func (p *process) Kill(ctx context.Context) error {
 		return err
 	}
 	err := p.Wait(ctx)
-	p.close()
+	p.closePipes()
 	var status *exec.ExitError
 	if errors.As(err, &status) {
 		return nil
@@ -138,7 +138,7 @@ func (p *process) Kill(ctx context.Context) error {
 	return err
 }
 
-func (p *process) close() {
+func (p *process) closePipes() {
 	p.stdout.Close()
 	p.stderr.Close()
 }
@@ -176,8 +176,8 @@ func (p *process) HostToPlugin(network, address string) (string, string, error) 
 	return network, address, nil
 }
 
-// identity is the file itself, whatever its name: one that was replaced is another.
-func identity(info os.FileInfo) any {
+// fileIdentity is the file itself, whatever its name: one that was replaced is another.
+func fileIdentity(info os.FileInfo) any {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino
 	}

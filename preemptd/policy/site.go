@@ -31,7 +31,7 @@ func (s Site) Configs(names []string) ([]Config, error) {
 	var errs []error
 	for _, name := range names {
 		c := Config{Name: name, Path: filepath.Join(s.Folder, "sing-policy-"+name), Timeout: s.Timeout, Memory: s.Memory}
-		if err := s.configure(&c); err != nil {
+		if err := s.completeConfig(&c); err != nil {
 			errs = append(errs, fmt.Errorf("policy %s: %w", name, err))
 		}
 		if st, err := os.Stat(c.Path); err != nil {
@@ -50,9 +50,9 @@ const (
 	ownFile = "policy.star"
 )
 
-// configure gives a policy its settings, and the file that they name to be watched: a change
+// completeConfig gives a policy its settings, and the file that they name to be watched: a change
 // of what an administrator edits takes effect at the next question.
-func (s Site) configure(c *Config) error {
+func (s Site) completeConfig(c *Config) error {
 	settings, err := readSettings(filepath.Join(s.Settings, c.Name+".yaml"))
 	if err != nil {
 		return err

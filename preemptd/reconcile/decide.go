@@ -19,22 +19,22 @@ import (
 // byPolicy is before the name of a policy that asks for an action. No user is named so.
 const byPolicy = "policy "
 
-// chosen is an accepted step, and whose it is.
-type chosen struct {
+// acceptedStep is an accepted step, and whose it is.
+type acceptedStep struct {
 	policy string
 	step   plan.Step
 }
 
-// decide asks the policies. One that fails is passed over.
-func (l *Loop) decide(ctx context.Context, settings Settings, s *sdk.Snapshot, d *Decision) []chosen {
-	var all []chosen
+// askPolicies asks the policies. One that fails is passed over.
+func (l *Loop) askPolicies(ctx context.Context, settings Settings, s *sdk.Snapshot, d *Decision) []acceptedStep {
+	var all []acceptedStep
 	for _, answer := range chain.Decide(ctx, settings.Policies, s) {
 		if answer.Err != nil {
 			d.Problems = append(d.Problems, answer.Err.Error())
 			continue
 		}
 		for _, step := range answer.Plan.Steps {
-			all = append(all, chosen{answer.Policy, step})
+			all = append(all, acceptedStep{answer.Policy, step})
 		}
 		for _, r := range answer.Plan.Rejected {
 			d.Rejected = append(d.Rejected, Refusal{answer.Policy, r})
@@ -43,19 +43,19 @@ func (l *Loop) decide(ctx context.Context, settings Settings, s *sdk.Snapshot, d
 	return all
 }
 
-// begin writes what is to be done into the journal. A step that needs the places of others
+// beginActions writes what is to be done into the journal. A step that needs the places of others
 // is left for a later tick: once they have left, a policy decides on what is there then.
-func (l *Loop) begin(ctx context.Context, settings Settings, s *sdk.Snapshot, all []chosen, d *Decision) error {
+func (l *Loop) beginActions(ctx context.Context, settings Settings, s *sdk.Snapshot, all []acceptedStep, d *Decision) error {
 	l.mu.Lock()
 	room := settings.MaxActions - len(l.running)
 	l.mu.Unlock()
 	for _, c := range all {
 		choice := Choice{Policy: c.policy, Intent: c.step.Intent}
-		request, err := translate(s, c.step.Intent)
+		request, err := actionRequest(s, c.step.Intent)
 		request.Who = byPolicy + c.policy
 		switch {
 		case l.DryRun:
-			choice.Verdict, choice.Outcome = Dry, "dry run"
+			choice.Verdict, choice.Outcome = DryRun, "dry run"
 		case err != nil:
 			choice.Verdict, choice.Outcome = Failed, err.Error()
 		case len(c.step.Jobs) > 1:
@@ -81,9 +81,9 @@ func (l *Loop) begin(ctx context.Context, settings Settings, s *sdk.Snapshot, al
 	return nil
 }
 
-// translate makes of an intent an action to be.
-func translate(s *sdk.Snapshot, i sdk.Intent) (journal.Request, error) {
-	args, err := arguments(s, i)
+// actionRequest makes of an intent an action to be.
+func actionRequest(s *sdk.Snapshot, i sdk.Intent) (journal.Request, error) {
+	args, err := actionArgs(s, i)
 	if err != nil {
 		return journal.Request{}, err
 	}
@@ -91,7 +91,7 @@ func translate(s *sdk.Snapshot, i sdk.Intent) (journal.Request, error) {
 	return journal.Request{Kind: i.Verb.String(), Job: int64(i.Job), Args: raw, Why: i.Reason}, err
 }
 
-func arguments(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {
+func actionArgs(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {
 	j, ok := s.Job(i.Job)
 	if !ok {
 		return action.Args{}, fmt.Errorf("there is no job %d", i.Job)
@@ -111,7 +111,7 @@ func arguments(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {
 			args.GPUs = int64(each)
 		}
 	case i.Verb == sdk.Resize:
-		if err := size(&args, i.GPUs, nodes); err != nil {
+		if err := setSize(&args, i.GPUs, nodes); err != nil {
 			return action.Args{}, err
 		}
 	}
@@ -121,8 +121,8 @@ func arguments(s *sdk.Snapshot, i sdk.Intent) (action.Args, error) {
 	return args, nil
 }
 
-// size is so many GPUs on the nodes that the job has, or fewer nodes.
-func size(args *action.Args, gpus, nodes int) error {
+// setSize is so many GPUs on the nodes that the job has, or fewer nodes.
+func setSize(args *action.Args, gpus, nodes int) error {
 	if gpus < 1 {
 		return errors.New("to how many GPUs?")
 	}

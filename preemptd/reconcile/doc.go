@@ -8,7 +8,7 @@
 //	   └───────────────────── the interval, an action that ended, a request of a person ◄──────────────┘
 //
 // Before the snapshot, a job that waits for nodes which an action gave it, and which were not
-// its user's wish, is given a resume that takes them back (unpin.go): what a person gave it, only
+// its user's wish, is given a resume that takes them back (pinned_nodes.go): what a person gave it, only
 // once it has run there. What Slurm refuses three times is left, and told of.
 //
 // Recovery is the same loop: actions that the journal has unfinished are done first,

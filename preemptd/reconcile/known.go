@@ -20,8 +20,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// known is what the snapshot says beside what was seen.
-func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) (cluster.Known, error) {
+// collectKnown is what the snapshot says beside what was seen.
+func (l *Loop) collectKnown(ctx context.Context, settings Settings, seen cluster.Seen) (cluster.Known, error) {
 	l.number++
 	k := cluster.Known{
 		Number: l.number, Rules: settings.Rules, Power: settings.Power,
@@ -40,7 +40,7 @@ func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) 
 		return k, err
 	}
 	for i := range latest {
-		holder, err := l.holder(ctx, &latest[i])
+		holder, err := l.holderOf(ctx, &latest[i])
 		if err != nil {
 			return k, err
 		}
@@ -64,19 +64,19 @@ func (l *Loop) known(ctx context.Context, settings Settings, seen cluster.Seen) 
 		who := record.By.Who
 		k.Edited[job] = cluster.Edited{Record: record, ByPerson: who != "" && !strings.HasPrefix(who, byPolicy)}
 	}
-	l.counts.window(settings.Rules.Window)
-	l.counts.add(cluster.Build(seen, unCounted(k)))
-	k.Count, k.Account = l.counts.at(seen.Time)
+	l.counts.setWindow(settings.Rules.Window)
+	l.counts.countJobs(cluster.Build(seen, withoutCounts(k)))
+	k.Count, k.Account = l.counts.readers(seen.Time)
 	return k, nil
 }
 
 // maxHolder is how far back it is looked for who has held a job.
 const maxHolder = 100
 
-// holder is the action whose hold the job has, as far as its last one says: that may have come
+// holderOf is the action whose hold the job has, as far as its last one says: that may have come
 // upon a hold, which then is of one before.
-func (l *Loop) holder(ctx context.Context, last *journal.Action) (*journal.Action, error) {
-	left, err := action.LeftHeld(last)
+func (l *Loop) holderOf(ctx context.Context, last *journal.Action) (*journal.Action, error) {
+	left, err := action.HoldLeftBy(last)
 	switch {
 	case err != nil || left == action.NotHeld:
 		return nil, err
@@ -87,7 +87,7 @@ func (l *Loop) holder(ctx context.Context, last *journal.Action) (*journal.Actio
 	if err != nil {
 		return nil, err
 	}
-	return action.Holder(all)
+	return action.LastHolder(all)
 }
 
 // underWay fills in what is being done to jobs. One for which room is being made is being
@@ -108,46 +108,46 @@ func underWay(open []journal.Action, doing map[int64]string) error {
 	return nil
 }
 
-// unCounted is what is known before anything is counted.
-func unCounted(k cluster.Known) cluster.Known {
+// withoutCounts is what is known before anything is counted.
+func withoutCounts(k cluster.Known) cluster.Known {
 	k.Count = func(sdk.JobID) (float64, time.Duration) { return 1, 0 }
 	k.Account = func(string) float64 { return 1 }
 	return k
 }
 
-// life is how often a job had been requeued, and whether we were at it; and what Slurm
+// jobHistory is how often a job had been requeued, and whether we were at it; and what Slurm
 // remembers of earlier times.
-type life struct {
+type jobHistory struct {
 	restarts  int64
 	ours      bool
 	preempted time.Time
 	failed    string
 }
 
-// notice records what others did: a job that was requeued while nothing was done to it by
+// recordForeign records what others did: a job that was requeued while nothing was done to it by
 // us was requeued by Slurm, or by a person.
-func (l *Loop) notice(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
-	now := make(map[int64]life, len(seen.Jobs))
+func (l *Loop) recordForeign(ctx context.Context, settings Settings, seen cluster.Seen, k cluster.Known) error {
+	now := make(map[int64]jobHistory, len(seen.Jobs))
 	lately := seen.Time.Add(-2 * settings.Interval)
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]
-		was, met := l.last[j.ID]
-		now[j.ID] = life{j.Restarts, k.Action[j.ID] != "", j.PreemptTime, j.FailedNode}
+		was, met := l.lastSeen[j.ID]
+		now[j.ID] = jobHistory{j.Restarts, k.Action[j.ID] != "", j.PreemptTime, j.FailedNode}
 		recent := k.Acted[j.ID].After(lately)
 		if l.DryRun || !met || j.Restarts <= was.restarts || was.ours || k.Action[j.ID] != "" || recent {
 			continue
 		}
-		if err := l.Journal.Note(ctx, foreign(j, was, seen.Time)); err != nil {
+		if err := l.Journal.Note(ctx, foreignEvent(j, was, seen.Time)); err != nil {
 			return err
 		}
 	}
-	l.last = now
+	l.lastSeen = now
 	return nil
 }
 
-// foreign is what others did. Slurm keeps the time of the last preemption, and the node that
+// foreignEvent is what others did. Slurm keeps the time of the last preemption, and the node that
 // failed last, through later requeues.
-func foreign(j *slurmrest.Job, was life, at time.Time) journal.Event {
+func foreignEvent(j *slurmrest.Job, was jobHistory, at time.Time) journal.Event {
 	e := journal.Event{Job: j.ID, Restarts: j.Restarts, What: "requeued", At: at, Text: "not by preemptd"}
 	switch {
 	case !j.PreemptTime.IsZero() && !j.PreemptTime.Equal(was.preempted):
@@ -158,15 +158,15 @@ func foreign(j *slurmrest.Job, was life, at time.Time) journal.Event {
 	return e
 }
 
-// counts are the GPU fractions, of what this loop has seen.
-type counts struct {
+// fractionCounts are the GPU fractions, of what this loop has seen.
+type fractionCounts struct {
 	ledger *ledger.Ledger
 	over   time.Duration
 	last   map[sdk.JobID]ledger.Event
 }
 
-// window begins to count over a window; another window begins anew with what was counted.
-func (c *counts) window(w time.Duration) {
+// setWindow begins to count over a window; another window begins anew with what was counted.
+func (c *fractionCounts) setWindow(w time.Duration) {
 	if c.ledger != nil && c.over == w {
 		return
 	}
@@ -177,12 +177,12 @@ func (c *counts) window(w time.Duration) {
 	c.ledger, c.over = fresh, w
 }
 
-// add counts what jobs do now, from when they began it.
-func (c *counts) add(s *sdk.Snapshot) {
+// countJobs counts what jobs do now, from when they began it.
+func (c *fractionCounts) countJobs(s *sdk.Snapshot) {
 	now := make(map[sdk.JobID]ledger.Event, len(s.Jobs))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		e := ledger.Event{Job: j.ID, At: s.Time, Run: j.Restarts, State: doing(j), Request: j.Request, Account: j.Account}
+		e := ledger.Event{Job: j.ID, At: s.Time, Run: j.Restarts, State: ledgerState(j), Request: j.Request, Account: j.Account}
 		if e.State == ledger.Running || e.State == ledger.Stopped {
 			e.GPUs = j.GPUs
 		}
@@ -191,7 +191,7 @@ func (c *counts) add(s *sdk.Snapshot) {
 			now[j.ID] = was
 			continue
 		}
-		switch began := began(j); {
+		switch began := stateBegan(j); {
 		case began.IsZero() || began.After(s.Time):
 		case !met || began.After(was.At):
 			e.At = began
@@ -208,7 +208,7 @@ func (c *counts) add(s *sdk.Snapshot) {
 	c.last = now
 }
 
-func began(j *sdk.Job) time.Time {
+func stateBegan(j *sdk.Job) time.Time {
 	switch j.State {
 	case sdk.Running:
 		return j.Started
@@ -218,7 +218,7 @@ func began(j *sdk.Job) time.Time {
 	return time.Time{}
 }
 
-func doing(j *sdk.Job) ledger.State {
+func ledgerState(j *sdk.Job) ledger.State {
 	switch j.State {
 	case sdk.Running:
 		return ledger.Running
@@ -235,8 +235,8 @@ func doing(j *sdk.Job) ledger.State {
 	return ledger.Waiting
 }
 
-// at returns how to ask for what is counted up to a time.
-func (c *counts) at(now time.Time) (job func(sdk.JobID) (float64, time.Duration), account func(string) float64) {
+// readers returns how to ask for what is counted up to a time.
+func (c *fractionCounts) readers(now time.Time) (job func(sdk.JobID) (float64, time.Duration), account func(string) float64) {
 	accounts := c.ledger.Accounts(now)
 	job = func(id sdk.JobID) (float64, time.Duration) {
 		n := c.ledger.Job(id, now)
@@ -245,4 +245,4 @@ func (c *counts) at(now time.Time) (job func(sdk.JobID) (float64, time.Duration)
 	return job, func(name string) float64 { return accounts[name].Fraction() }
 }
 
-func (c *counts) forget(now time.Time) { c.ledger.Forget(now) }
+func (c *fractionCounts) forgetOld(now time.Time) { c.ledger.Forget(now) }

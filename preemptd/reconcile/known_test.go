@@ -36,7 +36,7 @@ func TestNotice(t *testing.T) {
 		{slurmrest.Job{Restarts: 6, FailedNode: "n2"}, cluster.Known{}},
 	} {
 		step.job.ID = 1
-		if err := s.loop.notice(t.Context(), Settings{Interval: time.Second}, cluster.Seen{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}}, step.known); err != nil {
+		if err := s.loop.recordForeign(t.Context(), Settings{Interval: time.Second}, cluster.Seen{Time: at(10 * i), Jobs: []slurmrest.Job{step.job}}, step.known); err != nil {
 			t.Fatal(err)
 		}
 	}

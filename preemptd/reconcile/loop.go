@@ -19,13 +19,13 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/plan"
 )
 
-// Eyes see the cluster. *cluster.Watch is one.
-type Eyes interface {
+// Observer see the cluster. *cluster.Watch is one.
+type Observer interface {
 	Look(ctx context.Context) (cluster.Seen, error)
 }
 
-// Hands do actions. *action.Runner is one.
-type Hands interface {
+// Executor do actions. *action.Runner is one.
+type Executor interface {
 	Run(ctx context.Context, a journal.Action) (journal.Action, error)
 }
 
@@ -78,7 +78,7 @@ type Verdict string
 const (
 	Begun  Verdict = "begun"
 	Waits  Verdict = "waits"   // a later tick may begin it
-	Dry    Verdict = "dry-run" // nothing is done
+	DryRun Verdict = "dry-run" // nothing is done
 	Failed Verdict = "failed"  // it could not be begun
 )
 
@@ -90,8 +90,8 @@ type Refusal struct {
 
 // Loop is the loop. Its fields are set before Run and not changed.
 type Loop struct {
-	Eyes     Eyes
-	Hands    Hands
+	Observer Observer
+	Executor Executor
 	Journal  Journal
 	Settings func() Settings
 	Log      *slog.Logger
@@ -99,21 +99,21 @@ type Loop struct {
 	DryRun bool
 	// Grace is how long actions may go on when the loop is to end.
 	Grace time.Duration
-	// Told is called with each decision, Ticked after each tick, and Ended with each action
+	// OnDecision is called with each decision, Ticked after each tick, and Ended with each action
 	// that has ended, from many goroutines. They may be nil.
-	Told   func(Decision, *sdk.Snapshot)
-	Ticked func(took time.Duration, err error)
-	Ended  func(journal.Action)
+	OnDecision  func(Decision, *sdk.Snapshot)
+	OnTick      func(took time.Duration, err error)
+	OnActionEnd func(journal.Action)
 
-	wake    chan struct{}
-	number  uint64
-	waits   map[sdk.JobID]*wait
-	counts  counts
-	last    map[int64]life
-	swept   time.Time
-	mu      sync.Mutex
-	running map[int64]bool // by action
-	all     sync.WaitGroup
+	wake        chan struct{}
+	number      uint64
+	loggedWaits map[sdk.JobID]*loggedWait
+	counts      fractionCounts
+	lastSeen    map[int64]jobHistory
+	forgotAt    time.Time
+	mu          sync.Mutex
+	running     map[int64]bool // by action
+	actions     sync.WaitGroup
 }
 
 // Wake has the loop look at once. It may be called from anywhere, once Run has begun.
@@ -131,13 +131,13 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.running = map[int64]bool{}
 	acting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	err := l.ticks(ctx, acting)
+	err := l.tickUntilDone(ctx, acting)
 	if errors.Is(err, journal.ErrLost) { // another one does them
 		stop()
 	}
 	ended := make(chan struct{})
 	go func() {
-		l.all.Wait()
+		l.actions.Wait()
 		close(ended)
 	}()
 	select {
@@ -150,15 +150,15 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-func (l *Loop) ticks(ctx, acting context.Context) error {
+func (l *Loop) tickUntilDone(ctx, acting context.Context) error {
 	for {
 		began := time.Now()
 		err := l.Tick(ctx, acting)
 		if errors.Is(err, journal.ErrLost) {
 			return err
 		}
-		if l.Ticked != nil && ctx.Err() == nil {
-			l.Ticked(time.Since(began), err)
+		if l.OnTick != nil && ctx.Err() == nil {
+			l.OnTick(time.Since(began), err)
 		}
 		if err != nil && ctx.Err() == nil { // Slurm is away, or the disk is full: nothing is decided meanwhile
 			l.Log.Warn("tick", "error", err)
@@ -179,10 +179,10 @@ func (l *Loop) ticks(ctx, acting context.Context) error {
 func (l *Loop) Tick(ctx, acting context.Context) error {
 	settings := l.Settings()
 	// What was begun goes on, also when Slurm is away: an action waits by itself.
-	if err := l.goOn(ctx, acting); err != nil {
+	if err := l.continueActions(ctx, acting); err != nil {
 		return err
 	}
-	seen, err := l.Eyes.Look(ctx)
+	seen, err := l.Observer.Look(ctx)
 	var away *cluster.ProxydError
 	decision := Decision{Time: seen.Time}
 	switch {
@@ -191,38 +191,38 @@ func (l *Loop) Tick(ctx, acting context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look: %w", err)
 	}
-	known, err := l.known(ctx, settings, seen)
+	known, err := l.collectKnown(ctx, settings, seen)
 	if err != nil {
 		return err
 	}
-	if err := l.notice(ctx, settings, seen, known); err != nil {
+	if err := l.recordForeign(ctx, settings, seen, known); err != nil {
 		return err
 	}
-	stuck, err := l.unpin(ctx, seen, known)
+	stuck, err := l.releasePinnedNodes(ctx, seen, known)
 	if err != nil {
 		return err
 	}
 	decision.Problems = append(decision.Problems, stuck...)
 	snapshot := cluster.Build(seen, known)
 	decision.Number = snapshot.Number
-	chosen := l.decide(ctx, settings, snapshot, &decision)
+	chosen := l.askPolicies(ctx, settings, snapshot, &decision)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	err = l.begin(ctx, settings, snapshot, chosen, &decision)
-	decision.Waiting = waiting(settings, snapshot, &decision)
-	l.tell(decision, snapshot)
+	err = l.beginActions(ctx, settings, snapshot, chosen, &decision)
+	decision.Waiting = explainWaiting(settings, snapshot, &decision)
+	l.reportDecision(decision, snapshot)
 	if err != nil {
 		return err
 	}
-	if err := l.goOn(ctx, acting); err != nil {
+	if err := l.continueActions(ctx, acting); err != nil {
 		return err
 	}
-	return l.sweep(ctx, settings, seen)
+	return l.forgetOld(ctx, settings, seen)
 }
 
-// goOn does what the journal has unfinished and nobody does.
-func (l *Loop) goOn(ctx, acting context.Context) error {
+// continueActions does what the journal has unfinished and nobody does.
+func (l *Loop) continueActions(ctx, acting context.Context) error {
 	if l.DryRun {
 		return nil
 	}
@@ -236,16 +236,16 @@ func (l *Loop) goOn(ctx, acting context.Context) error {
 		l.running[a.ID] = true
 		l.mu.Unlock()
 		if !there {
-			l.all.Go(func() { l.act(acting, a) })
+			l.actions.Go(func() { l.runAction(acting, a) })
 		}
 	}
 	return nil
 }
 
-func (l *Loop) act(ctx context.Context, a journal.Action) {
+func (l *Loop) runAction(ctx context.Context, a journal.Action) {
 	log := l.Log.With("action", a.ID, "job", a.Job, "kind", a.Kind, "who", a.Who)
 	log.Info("action", "why", a.Why, "step", a.Step)
-	a, err := l.Hands.Run(ctx, a)
+	a, err := l.Executor.Run(ctx, a)
 	l.mu.Lock()
 	delete(l.running, a.ID)
 	l.mu.Unlock()
@@ -261,13 +261,13 @@ func (l *Loop) act(ctx context.Context, a journal.Action) {
 	default:
 		log.Warn("action ended", "state", a.State, "problem", a.Problem)
 	}
-	if l.Ended != nil {
-		l.Ended(a)
+	if l.OnActionEnd != nil {
+		l.OnActionEnd(a)
 	}
 	l.Wake()
 }
 
-func (l *Loop) tell(d Decision, s *sdk.Snapshot) {
+func (l *Loop) reportDecision(d Decision, s *sdk.Snapshot) {
 	for _, c := range d.Accepted {
 		l.Log.Info("decided", "policy", c.Policy, "job", c.Intent.Job, "intent", c.Intent.String(), "reason", c.Intent.Reason, "outcome", c.Outcome)
 	}
@@ -278,17 +278,17 @@ func (l *Loop) tell(d Decision, s *sdk.Snapshot) {
 	for _, p := range d.Problems {
 		l.Log.Warn("problem", "text", p)
 	}
-	l.explain(d.Waiting)
-	if l.Told != nil {
-		l.Told(d, s)
+	l.logWaiting(d.Waiting)
+	if l.OnDecision != nil {
+		l.OnDecision(d, s)
 	}
 }
 
-// sweepEvery is how often the journal forgets.
-const sweepEvery = time.Hour
+// forgetInterval is how often the journal forgets.
+const forgetInterval = time.Hour
 
-func (l *Loop) sweep(ctx context.Context, settings Settings, seen cluster.Seen) error {
-	if l.DryRun || seen.Time.Sub(l.swept) < sweepEvery {
+func (l *Loop) forgetOld(ctx context.Context, settings Settings, seen cluster.Seen) error {
+	if l.DryRun || seen.Time.Sub(l.forgotAt) < forgetInterval {
 		return nil
 	}
 	alive := make([]int64, len(seen.Jobs))
@@ -298,7 +298,7 @@ func (l *Loop) sweep(ctx context.Context, settings Settings, seen cluster.Seen) 
 	if err := l.Journal.Forget(ctx, seen.Time.Add(-settings.Retention), alive); err != nil {
 		return err
 	}
-	l.counts.forget(seen.Time)
-	l.swept = seen.Time
+	l.counts.forgetOld(seen.Time)
+	l.forgotAt = seen.Time
 	return nil
 }

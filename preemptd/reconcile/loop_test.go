@@ -144,12 +144,12 @@ func (s *site) open() {
 func (s *site) newLoop() *Loop {
 	c := s.srv.Client(s.T)
 	return &Loop{
-		Eyes:    &cluster.Watch{Slurm: c, Proxyd: s.proxyd},
-		Hands:   &action.Runner{Slurm: settling{c, s.srv}, Proxyd: s.proxyd, Journal: s.journal, Poll: time.Millisecond},
-		Journal: s.journal, Settings: func() Settings { return s.settings },
-		Log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Told: func(d Decision, _ *sdk.Snapshot) { s.decisions = append(s.decisions, d) },
-		Ended: func(a journal.Action) {
+		Observer: &cluster.Watch{Slurm: c, Proxyd: s.proxyd},
+		Executor: &action.Runner{Slurm: settling{c, s.srv}, Proxyd: s.proxyd, Journal: s.journal, Poll: time.Millisecond},
+		Journal:  s.journal, Settings: func() Settings { return s.settings },
+		Log:        slog.New(slog.NewTextHandler(io.Discard, nil)),
+		OnDecision: func(d Decision, _ *sdk.Snapshot) { s.decisions = append(s.decisions, d) },
+		OnActionEnd: func(a journal.Action) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.ended = append(s.ended, a)
@@ -179,7 +179,7 @@ func (s *site) tick() Decision {
 	if err := s.loop.Tick(s.Context(), s.Context()); err != nil {
 		s.Fatal(err)
 	}
-	s.loop.all.Wait()
+	s.loop.actions.Wait()
 	if len(s.decisions) != before+1 {
 		s.Fatal("no decision was told")
 	}
@@ -339,7 +339,7 @@ func TestRecovery(t *testing.T) {
 		}
 	}
 	close(s.proxyd.hold)
-	s.loop.all.Wait()
+	s.loop.actions.Wait()
 	if j := s.job(basic); j.Restarts != 1 || len(s.proxyd.made) != 1 {
 		t.Errorf("restarts %d, %d checkpoints", j.Restarts, len(s.proxyd.made))
 	}
@@ -353,7 +353,7 @@ func TestMakingRoom(t *testing.T) {
 	for range 2 {
 		var waits sdk.Job
 		s.loop = s.newLoop()
-		s.loop.Told = func(_ Decision, seen *sdk.Snapshot) {
+		s.loop.OnDecision = func(_ Decision, seen *sdk.Snapshot) {
 			j, _ := seen.Job(premium)
 			waits = *j
 		}
@@ -367,7 +367,7 @@ func TestMakingRoom(t *testing.T) {
 			t.Errorf("the job that waits: state %d, action %q", waits.State, waits.Action)
 		}
 		stop()
-		s.loop.all.Wait()
+		s.loop.actions.Wait()
 	}
 }
 
@@ -454,7 +454,7 @@ func TestTicked(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var failed []bool
-	s.loop.Ticked = func(took time.Duration, err error) {
+	s.loop.OnTick = func(took time.Duration, err error) {
 		if failed = append(failed, err != nil); took <= 0 {
 			t.Errorf("a tick took %v", took)
 		}
@@ -527,12 +527,12 @@ func TestTranslate(t *testing.T) {
 		"requeue":          {sdk.Intent{Verb: sdk.Requeue, Job: 1, QOS: "basic"}, `requeue {"qos":"basic"}`},
 		"hold":             {sdk.Intent{Verb: sdk.Hold, Job: 2}, `hold {}`},
 	} {
-		r, err := translate(snapshot, c.intent)
+		r, err := actionRequest(snapshot, c.intent)
 		if got := r.Kind + " " + string(r.Args); err != nil || got != c.want {
 			t.Errorf("%s: %v: %s, want %s", name, err, got, c.want)
 		}
 	}
-	if _, err := translate(snapshot, sdk.Intent{Verb: sdk.Hold, Job: 9}); err == nil {
+	if _, err := actionRequest(snapshot, sdk.Intent{Verb: sdk.Hold, Job: 9}); err == nil {
 		t.Error("a job that is not there")
 	}
 }

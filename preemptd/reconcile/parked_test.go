@@ -23,7 +23,7 @@ func (s *site) does(who, kind string, args action.Args) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if a, err = s.loop.Hands.Run(s.Context(), a); err != nil || a.State != journal.Done {
+	if a, err = s.loop.Executor.Run(s.Context(), a); err != nil || a.State != journal.Done {
 		s.Fatalf("%s by %s: %v %s: %s", kind, who, err, a.State, a.Problem)
 	}
 }

@@ -55,44 +55,44 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 // Act has preemptd do something to a job, and returns the action as it begins.
 func (c *Client) Act(ctx context.Context, req *ActRequest) (*Action, error) {
-	return call(ctx, c, c.rpc.Act, req)
+	return callUnary(ctx, c, c.rpc.Act, req)
 }
 
 // Show returns an action with all its lines.
 func (c *Client) Show(ctx context.Context, id int64) (*Action, error) {
-	return call(ctx, c, c.rpc.Show, &ShowRequest{Id: id})
+	return callUnary(ctx, c, c.rpc.Show, &ShowRequest{Id: id})
 }
 
 // History lists the newest actions, and what others did, newest first: of a job, which also
 // says how that stands, or with "" of all that the caller may see.
 func (c *Client) History(ctx context.Context, job string, limit int32) (*HistoryReply, error) {
-	return call(ctx, c, c.rpc.History, &HistoryRequest{Job: job, Limit: limit})
+	return callUnary(ctx, c, c.rpc.History, &HistoryRequest{Job: job, Limit: limit})
 }
 
 // Jobs lists the caller's jobs, or to operators all, as preemptd saw them last.
 func (c *Client) Jobs(ctx context.Context) (*JobsReply, error) {
-	return call(ctx, c, c.rpc.Jobs, &JobsRequest{})
+	return callUnary(ctx, c, c.rpc.Jobs, &JobsRequest{})
 }
 
 // Status asks how preemptd does.
 func (c *Client) Status(ctx context.Context) (*StatusReply, error) {
-	return call(ctx, c, c.rpc.Status, &StatusRequest{})
+	return callUnary(ctx, c, c.rpc.Status, &StatusRequest{})
 }
 
 // Token returns what lets a browser act as the caller, for a while.
 func (c *Client) Token(ctx context.Context) (*TokenReply, error) {
-	return call(ctx, c, c.rpc.Token, &TokenRequest{})
+	return callUnary(ctx, c, c.rpc.Token, &TokenRequest{})
 }
 
 // Snapshot returns the cluster as policies saw it last.
 func (c *Client) Snapshot(ctx context.Context) ([]byte, error) {
-	reply, err := call(ctx, c, c.rpc.Snapshot, &SnapshotRequest{})
+	reply, err := callUnary(ctx, c, c.rpc.Snapshot, &SnapshotRequest{})
 	return reply.GetSnapshot(), err
 }
 
 // Try asks policies what they would do.
 func (c *Client) Try(ctx context.Context, req *TryRequest) (*TryReply, error) {
-	return call(ctx, c, c.rpc.Try, req)
+	return callUnary(ctx, c, c.rpc.Try, req)
 }
 
 // Watch follows an action to its end, and returns how it ended. progress may be nil; it is
@@ -119,8 +119,8 @@ func (c *Client) Watch(ctx context.Context, id int64, progress func(*Action)) (*
 	}
 }
 
-// call makes a call with one reply.
-func call[Q, R any](ctx context.Context, c *Client, f func(context.Context, *Q, ...grpc.CallOption) (*R, error), req *Q) (*R, error) {
+// callUnary makes a call with one reply.
+func callUnary[Q, R any](ctx context.Context, c *Client, f func(context.Context, *Q, ...grpc.CallOption) (*R, error), req *Q) (*R, error) {
 	inner := ctx
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc

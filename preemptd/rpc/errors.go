@@ -91,7 +91,7 @@ func Status(err error) error {
 		return err
 	}
 	if errors.Is(err, context.Canceled) {
-		return status.Error(codes.Canceled, clip(err.Error()))
+		return status.Error(codes.Canceled, clipText(err.Error()))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", ErrTimeout, err)
@@ -103,10 +103,10 @@ func Status(err error) error {
 			break
 		}
 	}
-	p := &Problem{Kind: row.name, Text: clip(err.Error())}
+	p := &Problem{Kind: row.name, Text: clipText(err.Error())}
 	var e *Error
 	if errors.As(err, &e) {
-		p.Hint = clip(e.Hint)
+		p.Hint = clipText(e.Hint)
 	}
 	st, problem := status.New(row.code, p.Text).WithDetails(p)
 	if problem != nil {
@@ -118,7 +118,7 @@ func Status(err error) error {
 // maxText bounds what travels in headers, which have a limit.
 const maxText = 2 << 10
 
-func clip(s string) string {
+func clipText(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + " …"
 	}

@@ -35,32 +35,32 @@ type part struct {
 
 func newCourse() course { return course{width: 1000} }
 
-// until notes that nothing changes until then.
-func (c *course) until(when int64) {
+// advanceTo notes that nothing changes until then.
+func (c *course) advanceTo(when int64) {
 	for c.at < when {
 		i := int(c.at / c.width)
 		for i >= buckets {
-			c.halve()
+			c.halveParts()
 			i = int(c.at / c.width)
 		}
 		for len(c.parts) <= i {
 			c.parts = append(c.parts, part{})
 		}
 		end := min(when, int64(i+1)*c.width)
-		c.parts[i].add(c.now, end-c.at)
+		c.parts[i].addMoment(c.now, end-c.at)
 		c.at = end
 	}
 }
 
-func (p *part) add(m moment, ms int64) {
+func (p *part) addMoment(m moment, ms int64) {
 	p.busy += int64(m.busy) * ms
 	for t, n := range m.waiting {
 		p.waiting[t] += int64(n) * ms
 	}
 }
 
-// halve makes one part of two.
-func (c *course) halve() {
+// halveParts makes one part of two.
+func (c *course) halveParts() {
 	n := 0
 	for i := 0; i < len(c.parts); i += 2 {
 		sum := c.parts[i]
@@ -84,7 +84,7 @@ type Sample struct {
 	Waiting [sdk.Tiers]float64 // jobs
 }
 
-func (c *course) samples(gpus int) []Sample {
+func (c *course) samplesOf(gpus int) []Sample {
 	all := make([]Sample, len(c.parts))
 	for i, p := range c.parts {
 		start := int64(i) * c.width

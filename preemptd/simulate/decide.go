@@ -14,14 +14,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/chain"
 )
 
-// decide asks the policies, and begins what plan lets through. In a simulation a policy that
+// askPolicies asks the policies, and begins what plan lets through. In a simulation a policy that
 // fails is an error: its results would be of something else.
-func (r *run) decide(ctx context.Context) error {
+func (r *run) askPolicies(ctx context.Context) error {
 	if r.now >= r.forget {
-		r.ledger.Forget(r.time(r.now))
+		r.ledger.Forget(r.timeAt(r.now))
 		r.forget = r.now + r.config.Rules.Window.Milliseconds()/8
 	}
-	for _, answer := range chain.Decide(ctx, r.config.Policies, r.snapshot()) {
+	for _, answer := range chain.Decide(ctx, r.config.Policies, r.takeSnapshot()) {
 		if answer.Err != nil {
 			return answer.Err
 		}
@@ -29,7 +29,7 @@ func (r *run) decide(ctx context.Context) error {
 		for _, step := range answer.Plan.Steps {
 			r.dirty = true
 			for _, id := range step.Jobs {
-				if err := r.begin(answer.Plan.Snapshot, step.Intent, id); err != nil {
+				if err := r.beginStep(answer.Plan.Snapshot, step.Intent, id); err != nil {
 					return err
 				}
 			}
@@ -38,28 +38,28 @@ func (r *run) decide(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// begin begins one step for one job.
-func (r *run) begin(after *sdk.Snapshot, i sdk.Intent, id sdk.JobID) error {
-	j := r.active(id)
+// beginStep begins one step for one job.
+func (r *run) beginStep(after *sdk.Snapshot, i sdk.Intent, id sdk.JobID) error {
+	j := r.activeJob(id)
 	then, _ := after.Job(id)
 	switch i.Verb {
 	case sdk.Preempt:
 		j.parks = i.Park
-		r.stop(j, i.Verb)
+		r.stopJob(j, i.Verb)
 	case sdk.Requeue:
-		r.requeue(j, then, i.Park)
+		r.requeueJob(j, then, i.Park)
 	case sdk.Migrate, sdk.Resize:
-		r.move(j, then, i.Verb)
+		r.moveJob(j, then, i.Verb)
 	case sdk.Place, sdk.Resume, sdk.Release:
 		if j.state == sdk.Held {
 			j.state = sdk.Waiting
-			r.enqueue(j)
+			r.enqueueJob(j)
 		}
 		if len(then.Shares) > 0 {
-			r.lay(newClaim(j, then.Shares))
+			r.layClaim(newClaim(j, then.Shares))
 		}
 	case sdk.Hold:
-		r.dequeue(j)
+		r.dequeueJob(j)
 		j.state = sdk.Held
 	default:
 		return fmt.Errorf("simulate: %v: there is no such verb here", i)
@@ -67,8 +67,8 @@ func (r *run) begin(after *sdk.Snapshot, i sdk.Intent, id sdk.JobID) error {
 	return nil
 }
 
-// move has a job go on elsewhere, or with another number of GPUs.
-func (r *run) move(j *job, then *sdk.Job, verb sdk.Verb) {
+// moveJob has a job go on elsewhere, or with another number of GPUs.
+func (r *run) moveJob(j *job, then *sdk.Job, verb sdk.Verb) {
 	switch {
 	case r.config.Kill: // whoever is moved begins again: nobody would
 		r.result.Rejected++
@@ -78,31 +78,31 @@ func (r *run) move(j *job, then *sdk.Job, verb sdk.Verb) {
 		j.gpus = then.GPUs
 		c := newClaim(j, then.Shares)
 		c.leaving = true
-		r.lay(c)
-		r.stop(j, verb)
+		r.layClaim(c)
+		r.stopJob(j, verb)
 	}
 }
 
-// requeue gives a job another QOS.
-func (r *run) requeue(j *job, then *sdk.Job, park bool) {
+// requeueJob gives a job another QOS.
+func (r *run) requeueJob(j *job, then *sdk.Job, park bool) {
 	waits := j.state == sdk.Waiting
 	if waits {
-		r.dequeue(j)
+		r.dequeueJob(j)
 	}
 	j.qos, j.tier = then.QOS, then.Tier
 	switch {
 	case waits && park:
 		j.state = sdk.Held
 	case waits:
-		r.enqueue(j)
+		r.enqueueJob(j)
 	case j.state == sdk.Running:
 		j.parks = park
-		r.stop(j, sdk.Requeue)
+		r.stopJob(j, sdk.Requeue)
 	}
 }
 
-// active is a job that has not ended.
-func (r *run) active(id sdk.JobID) *job {
+// activeJob is a job that has not ended.
+func (r *run) activeJob(id sdk.JobID) *job {
 	i, _ := slices.BinarySearchFunc(r.present, id, func(j *job, id sdk.JobID) int { return cmp.Compare(j.ID, id) })
 	return r.present[i]
 }
@@ -116,17 +116,17 @@ func newClaim(j *job, shares []sdk.Share) *claim {
 	return c
 }
 
-// lay lays claim to a place: what is free of it is kept from now on, and the job starts there
+// layClaim lays claim to a place: what is free of it is kept from now on, and the job starts there
 // when it has all of it.
-func (r *run) lay(c *claim) {
+func (r *run) layClaim(c *claim) {
 	c.job.claim = c
-	if !r.fill(c) {
+	if !r.fillClaim(c) {
 		r.claims = append(r.claims, c)
 	}
 }
 
-// fill takes what is free of a claim, and starts its job when nothing is missing.
-func (r *run) fill(c *claim) bool {
+// fillClaim takes what is free of a claim, and starts its job when nothing is missing.
+func (r *run) fillClaim(c *claim) bool {
 	missing := 0
 	for i := range c.got {
 		share := &c.got[i]
@@ -138,8 +138,8 @@ func (r *run) fill(c *claim) bool {
 	if missing > 0 || c.leaving {
 		return false
 	}
-	r.dequeue(c.job)
-	r.start(c.job, c.got)
+	r.dequeueJob(c.job)
+	r.startJob(c.job, c.got)
 	return true
 }
 
@@ -152,26 +152,26 @@ func makeNodes(n, gpus int) []sdk.Node {
 	return nodes
 }
 
-// snapshot is the cluster as preemptd would show it.
-func (r *run) snapshot() *sdk.Snapshot {
+// takeSnapshot is the cluster as preemptd would show it.
+func (r *run) takeSnapshot() *sdk.Snapshot {
 	r.present = slices.DeleteFunc(r.present, func(j *job) bool { return j.state == sdk.Deferred })
 	s := &sdk.Snapshot{
-		Cluster: "simulated", Time: r.time(r.now), Rules: r.config.Rules, QOS: r.qos,
+		Cluster: "simulated", Time: r.timeAt(r.now), Rules: r.config.Rules, QOS: r.qos,
 		Nodes: r.nodes, Jobs: make([]sdk.Job, len(r.present)),
 	}
 	half := len(s.Jobs) / 2
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.describe(r.present[:half], s.Jobs[:half])
+		r.describeJobs(r.present[:half], s.Jobs[:half])
 	}()
-	r.describe(r.present[half:], s.Jobs[half:])
+	r.describeJobs(r.present[half:], s.Jobs[half:])
 	<-done
 	return s
 }
 
-// describe makes what preemptd would show of jobs. It changes nothing but to.
-func (r *run) describe(present []*job, to []sdk.Job) {
+// describeJobs makes what preemptd would show of jobs. It changes nothing but to.
+func (r *run) describeJobs(present []*job, to []sdk.Job) {
 	for i, j := range present {
 		r.describeOne(j, &to[i])
 	}
@@ -179,18 +179,18 @@ func (r *run) describe(present []*job, to []sdk.Job) {
 
 // describeOne makes d one job as preemptd would show it.
 func (r *run) describeOne(j *job, d *sdk.Job) {
-	count := r.ledger.Job(j.ID, r.time(r.now))
+	count := r.ledger.Job(j.ID, r.timeAt(r.now))
 	*d = sdk.Job{
 		ID: j.ID, Label: j.label, User: j.User, Account: j.Account, QOS: j.qos, Priority: int64(j.tier),
 		State: j.state, Action: j.action, Restarts: j.runs,
 		Tier: j.tier, Promised: r.config.Rules.Promised[j.tier], Fraction: count.Fraction(), Counted: count.Counted,
 		Preemptable: !j.Rigid, Tasks: j.GPUs, Capsules: j.Nodes, Request: j.GPUs, GPUs: j.gpus, MinGPUs: j.MinGPUs, MaxGPUs: j.GPUs,
-		Shares: j.shares, Submitted: r.time(j.Submit.Milliseconds()), Eligible: r.time(j.Submit.Milliseconds()), Limit: j.Limit,
+		Shares: j.shares, Submitted: r.timeAt(j.Submit.Milliseconds()), Eligible: r.timeAt(j.Submit.Milliseconds()), Limit: j.Limit,
 		Checkpoint: sdk.Checkpoint{Dump: r.config.Dump, Restore: r.config.Restore, Measured: true},
 	}
 	if j.claim != nil {
 		d.Action = cmp.Or(d.Action, "place")
-		d.Shares = merge(j.shares, j.claim.got)
+		d.Shares = mergeShares(j.shares, j.claim.got)
 	}
 	if j.state == sdk.Held {
 		d.HeldBy = sdk.HeldByPreemptd
@@ -202,15 +202,15 @@ func (r *run) describeOne(j *job, d *sdk.Job) {
 		d.MinGPUs, d.MaxGPUs, d.Checkpoint = j.GPUs, j.GPUs, sdk.Checkpoint{}
 	}
 	if len(j.shares) > 0 {
-		d.Started = r.time(j.started)
+		d.Started = r.timeAt(j.started)
 	}
 	if j.acted >= 0 {
-		d.Acted = r.time(j.acted)
+		d.Acted = r.timeAt(j.acted)
 	}
 }
 
-// merge is what a job holds and what is kept for it.
-func merge(held, kept []sdk.Share) []sdk.Share {
+// mergeShares is what a job holds and what is kept for it.
+func mergeShares(held, kept []sdk.Share) []sdk.Share {
 	all := slices.Concat(held, slices.DeleteFunc(slices.Clone(kept), func(s sdk.Share) bool { return s.GPUs == 0 }))
 	slices.SortStableFunc(all, func(a, b sdk.Share) int { return cmp.Compare(a.Node, b.Node) })
 	merged := all[:0]

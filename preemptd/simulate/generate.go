@@ -31,7 +31,7 @@ func Generate(m Made) []Job {
 	jobs := make([]Job, m.Jobs)
 	total := 0.0 // GPU-seconds
 	for i := range jobs {
-		jobs[i] = draw(r, m)
+		jobs[i] = drawJob(r, m)
 		jobs[i].ID = sdk.JobID(i + 1)
 		total += jobs[i].Duration.Seconds() * float64(jobs[i].GPUs)
 	}
@@ -45,8 +45,8 @@ func Generate(m Made) []Job {
 	return jobs
 }
 
-// draw makes one job, but for its id and when it comes.
-func draw(r *rand.Rand, m Made) Job {
+// drawJob makes one job, but for its id and when it comes.
+func drawJob(r *rand.Rand, m Made) Job {
 	gpus, dice := 1, r.IntN(100)
 	for _, s := range sizes {
 		if dice -= s.percent; dice < 0 {

@@ -10,8 +10,8 @@ type ordered[T any] interface {
 	before(other *T) bool
 }
 
-// put adds one.
-func put[T any, P ordered[T]](h []T, one T) []T {
+// heapPush adds one.
+func heapPush[T any, P ordered[T]](h []T, one T) []T {
 	h = append(h, one)
 	for i := len(h) - 1; i > 0; {
 		up := (i - 1) / 2
@@ -24,17 +24,17 @@ func put[T any, P ordered[T]](h []T, one T) []T {
 	return h
 }
 
-// take takes the first off.
-func take[T any, P ordered[T]](h []T) (first T, rest []T) {
+// heapPop takes the first off.
+func heapPop[T any, P ordered[T]](h []T) (first T, rest []T) {
 	var zero T
 	last := len(h) - 1
 	first, h[0], h[last] = h[0], h[last], zero
-	sink[T, P](h[:last], 0)
+	siftDown[T, P](h[:last], 0)
 	return first, h[:last]
 }
 
-// sink puts one that may be too late for its place where it belongs.
-func sink[T any, P ordered[T]](h []T, i int) {
+// siftDown puts one that may be too late for its place where it belongs.
+func siftDown[T any, P ordered[T]](h []T, i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {

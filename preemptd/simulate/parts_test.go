@@ -36,12 +36,12 @@ func TestHeapIsInOrder(t *testing.T) {
 	var h, want []event
 	for i := range 1000 {
 		e := event{at: int64(r.IntN(100)), seq: int64(i)}
-		h, want = put(h, e), append(want, e)
+		h, want = heapPush(h, e), append(want, e)
 	}
 	slices.SortStableFunc(want, func(a, b event) int { return int(a.at - b.at) })
 	for _, w := range want {
 		var e event
-		if e, h = take(h); e != w {
+		if e, h = heapPop(h); e != w {
 			t.Fatalf("took %+v, want %+v", e, w)
 		}
 	}
@@ -130,13 +130,13 @@ func TestGenerate(t *testing.T) {
 	total := 0.0
 	for i := range jobs {
 		j := &jobs[i]
-		if err := j.complete(); err != nil {
+		if err := j.fillDefaults(); err != nil {
 			t.Fatal(err)
 		}
 		if j.GPUs/j.Nodes > made.GPUs || j.MinGPUs%j.Nodes != 0 || i > 0 && j.Submit < jobs[i-1].Submit {
 			t.Fatalf("job %+v", j)
 		}
-		total += float64(work(j)) / 1000
+		total += float64(workOf(j)) / 1000
 	}
 	if load := total / jobs[len(jobs)-1].Submit.Seconds() / 800; load < 0.8 || load > 1 {
 		t.Errorf("load %g, want about 0.9", load)

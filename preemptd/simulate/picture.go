@@ -19,28 +19,28 @@ import (
 // then for each tier what it got.
 func Draw(w io.Writer, results []Named, promised [sdk.Tiers]float64) error {
 	c := &canvas{}
-	c.element(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#222">`, width, height)
-	c.element(`<rect width="%d" height="%d" fill="#fff"/>`, width, height)
+	c.addElement(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#222">`, width, height)
+	c.addElement(`<rect width="%d" height="%d" fill="#fff"/>`, width, height)
 	for i, r := range results {
 		x := float64(left + i*230)
-		c.element(`<rect x="%.0f" y="14" width="12" height="12" fill="%s"/>`, x, colour(i))
-		c.text(x+18, 24, "start", r.Name)
+		c.addElement(`<rect x="%.0f" y="14" width="12" height="12" fill="%s"/>`, x, colourOf(i))
+		c.addText(x+18, 24, "start", r.Name)
 	}
 	span := time.Duration(0)
 	most := 0.0
 	for _, r := range results {
 		span = max(span, r.Makespan)
 		for _, s := range r.Course {
-			most = max(most, waiting(s))
+			most = max(most, waitingGPUs(s))
 		}
 	}
-	c.lines(frame{left, 60, width - left - 30, 170, "GPUs that compute, % of all", 100}, span, results, func(s Sample) float64 { return 100 * s.Busy })
-	c.lines(frame{left, 290, width - left - 30, 170, "jobs that wait", most}, span, results, waiting)
-	c.bars(frame{left, 520, 240, 170, "GPU fraction, %", 100}, results, func(r Named, t sdk.Tier) float64 { return 100 * r.Tiers[t].Fraction }, &promised)
+	c.drawLines(frame{left, 60, width - left - 30, 170, "GPUs that compute, % of all", 100}, span, results, func(s Sample) float64 { return 100 * s.Busy })
+	c.drawLines(frame{left, 290, width - left - 30, 170, "jobs that wait", most}, span, results, waitingGPUs)
+	c.drawBars(frame{left, 520, 240, 170, "GPU fraction, %", 100}, results, func(r Named, t sdk.Tier) float64 { return 100 * r.Tiers[t].Fraction }, &promised)
 	c.tierBars(frame{left + 340, 520, 240, 170, "wait, 95 % of jobs, minutes", 0}, results, func(r Named, t sdk.Tier) float64 { return r.Tiers[t].Wait.P95.Minutes() })
 	c.tierBars(frame{left + 680, 520, 240, 170, "completion, median, minutes", 0}, results, func(r Named, t sdk.Tier) float64 { return r.Tiers[t].Complete.Median.Minutes() })
-	c.lost(results)
-	c.element(`</svg>`)
+	c.drawLosses(results)
+	c.addElement(`</svg>`)
 	_, err := io.WriteString(w, c.String())
 	return err
 }
@@ -50,12 +50,12 @@ const (
 	left          = 70
 )
 
-// colour of the results, in their order: told apart by who sees no red or green, too.
-func colour(i int) string {
+// colourOf of the results, in their order: told apart by who sees no red or green, too.
+func colourOf(i int) string {
 	return []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"}[i%5]
 }
 
-func waiting(s Sample) float64 {
+func waitingGPUs(s Sample) float64 {
 	sum := 0.0
 	for _, n := range s.Waiting {
 		sum += n
@@ -66,12 +66,12 @@ func waiting(s Sample) float64 {
 // canvas is SVG being written.
 type canvas struct{ strings.Builder }
 
-func (c *canvas) element(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
+func (c *canvas) addElement(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
 
-// text writes plain text, whatever is in it.
-func (c *canvas) text(x, y float64, anchor, text string) {
+// addText writes plain text, whatever is in it.
+func (c *canvas) addText(x, y float64, anchor, text string) {
 	escaped := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
-	c.element(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, escaped)
+	c.addElement(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, escaped)
 }
 
 // frame is where a diagram is, and to what value it goes.
@@ -81,16 +81,16 @@ type frame struct {
 	top        float64
 }
 
-func (f frame) at(v float64) float64 { return f.y + f.h - f.h*min(v/f.top, 1) }
+func (f frame) heightOf(v float64) float64 { return f.y + f.h - f.h*min(v/f.top, 1) }
 
-// axes draws a frame with its title and a scale. top is made a round number.
-func (c *canvas) axes(f *frame) {
+// drawAxes draws a frame with its title and a scale. top is made a round number.
+func (c *canvas) drawAxes(f *frame) {
 	f.top = roundUp(f.top)
-	c.text(f.x, f.y-10, "start", f.title)
+	c.addText(f.x, f.y-10, "start", f.title)
 	for i := range 5 {
 		v := f.top * float64(i) / 4
-		c.element(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#ddd"/>`, f.x, f.x+f.w, f.at(v), f.at(v))
-		c.text(f.x-6, f.at(v)+4, "end", fmt.Sprintf("%.4g", v))
+		c.addElement(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#ddd"/>`, f.x, f.x+f.w, f.heightOf(v), f.heightOf(v))
+		c.addText(f.x-6, f.heightOf(v)+4, "end", fmt.Sprintf("%.4g", v))
 	}
 }
 
@@ -108,19 +108,19 @@ func roundUp(v float64) float64 {
 	return v
 }
 
-// lines draws a value over time, one line for each result.
-func (c *canvas) lines(f frame, span time.Duration, results []Named, of func(Sample) float64) {
-	c.axes(&f)
+// drawLines draws a value over time, one line for each result.
+func (c *canvas) drawLines(f frame, span time.Duration, results []Named, of func(Sample) float64) {
+	c.drawAxes(&f)
 	for i := range 5 {
 		at := span * time.Duration(i) / 4
-		c.text(f.x+f.w*float64(i)/4, f.y+f.h+16, "middle", fmt.Sprintf("%.1f h", at.Hours()))
+		c.addText(f.x+f.w*float64(i)/4, f.y+f.h+16, "middle", fmt.Sprintf("%.1f h", at.Hours()))
 	}
 	for i, r := range results {
 		var points strings.Builder
 		for _, s := range r.Course {
-			fmt.Fprintf(&points, "%.1f,%.1f ", f.x+f.w*s.Start.Seconds()/max(span.Seconds(), 1), f.at(of(s)))
+			fmt.Fprintf(&points, "%.1f,%.1f ", f.x+f.w*s.Start.Seconds()/max(span.Seconds(), 1), f.heightOf(of(s)))
 		}
-		c.element(`<polyline fill="none" stroke="%s" stroke-width="1.3" points="%s"/>`, colour(i), strings.TrimSpace(points.String()))
+		c.addElement(`<polyline fill="none" stroke="%s" stroke-width="1.3" points="%s"/>`, colourOf(i), strings.TrimSpace(points.String()))
 	}
 }
 
@@ -131,39 +131,39 @@ func (c *canvas) tierBars(f frame, results []Named, of func(Named, sdk.Tier) flo
 			f.top = max(f.top, of(r, t))
 		}
 	}
-	c.bars(f, results, of, nil)
+	c.drawBars(f, results, of, nil)
 }
 
-// bars draws a value for each tier and result; and a line where each tier's promise is.
-func (c *canvas) bars(f frame, results []Named, of func(Named, sdk.Tier) float64, promised *[sdk.Tiers]float64) {
-	c.axes(&f)
+// drawBars draws a value for each tier and result; and a line where each tier's promise is.
+func (c *canvas) drawBars(f frame, results []Named, of func(Named, sdk.Tier) float64, promised *[sdk.Tiers]float64) {
+	c.drawAxes(&f)
 	group := f.w / sdk.Tiers
 	bar := 0.8 * group / float64(max(len(results), 1))
 	for n, t := range []sdk.Tier{sdk.Premium, sdk.Standard, sdk.Basic} {
 		x := f.x + (float64(n)+0.1)*group
 		for i, r := range results {
-			y := f.at(of(r, t))
-			c.element(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%.4g</title></rect>`,
-				x+bar*float64(i), y, bar-1, f.y+f.h-y, colour(i), of(r, t))
+			y := f.heightOf(of(r, t))
+			c.addElement(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%.4g</title></rect>`,
+				x+bar*float64(i), y, bar-1, f.y+f.h-y, colourOf(i), of(r, t))
 		}
 		if promised != nil && promised[t] > 0 {
-			y := f.at(100 * promised[t])
-			c.element(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#222" stroke-dasharray="4 3"><title>promised</title></line>`, x-4, x+0.8*group+4, y, y)
+			y := f.heightOf(100 * promised[t])
+			c.addElement(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#222" stroke-dasharray="4 3"><title>promised</title></line>`, x-4, x+0.8*group+4, y, y)
 		}
-		c.text(x+0.4*group, f.y+f.h+16, "middle", t.String())
+		c.addText(x+0.4*group, f.y+f.h+16, "middle", t.String())
 	}
 }
 
-// lost draws GPU time that did no work that counts.
-func (c *canvas) lost(results []Named) {
+// drawLosses draws GPU time that did no work that counts.
+func (c *canvas) drawLosses(results []Named) {
 	most := slices.MaxFunc(results, func(a, b Named) int { return cmp.Compare(a.Lost(), b.Lost()) }).Lost().Hours()
-	c.text(left, 745, "start", "GPU-hours lost: full, work done twice; pale, dump and restore")
+	c.addText(left, 745, "start", "GPU-hours lost: full, work done twice; pale, dump and restore")
 	scale := float64(width-left-320) / max(most, 1e-9)
 	for i, r := range results {
 		y := 756 + 22*float64(i)
 		redone, still := r.Redone.Hours()*scale, r.Still.Hours()*scale
-		c.element(`<rect x="%d" y="%.1f" width="%.1f" height="16" fill="%s"/>`, left, y, redone, colour(i))
-		c.element(`<rect x="%.1f" y="%.1f" width="%.1f" height="16" fill="%s" opacity="0.45"/>`, left+redone, y, still, colour(i))
-		c.text(left+redone+still+6, y+12, "start", fmt.Sprintf("%s: %.1f, of %d stops", r.Name, r.Lost().Hours(), r.Stops()))
+		c.addElement(`<rect x="%d" y="%.1f" width="%.1f" height="16" fill="%s"/>`, left, y, redone, colourOf(i))
+		c.addElement(`<rect x="%.1f" y="%.1f" width="%.1f" height="16" fill="%s" opacity="0.45"/>`, left+redone, y, still, colourOf(i))
+		c.addText(left+redone+still+6, y+12, "start", fmt.Sprintf("%s: %.1f, of %d stops", r.Name, r.Lost().Hours(), r.Stops()))
 	}
 }

@@ -26,13 +26,13 @@ func newPool(nodes, per int) *pool {
 		p.at[n] = int32(n)
 	}
 	for n := nodes - 1; n >= 0; n-- {
-		p.set(int32(n), sdk.GPUSet(1)<<per-1)
+		p.setFree(int32(n), sdk.GPUSet(1)<<per-1)
 	}
 	return p
 }
 
-// set changes what is free of a node.
-func (p *pool) set(node int32, free sdk.GPUSet) {
+// setFree changes what is free of a node.
+func (p *pool) setFree(node int32, free sdk.GPUSet) {
 	was, is := p.free[node].Count(), free.Count()
 	p.free[node] = free
 	p.total += is - was
@@ -47,9 +47,9 @@ func (p *pool) set(node int32, free sdk.GPUSet) {
 	p.byFree[is] = append(p.byFree[is], node)
 }
 
-// take gives out a place of so many GPUs on each of some nodes, the fullest that will do;
+// takeNodes gives out a place of so many GPUs on each of some nodes, the fullest that will do;
 // nothing if there is none.
-func (p *pool) take(nodes, each int) []sdk.Share {
+func (p *pool) takeNodes(nodes, each int) []sdk.Share {
 	if each > p.per || nodes*each > p.total {
 		return nil
 	}
@@ -75,13 +75,13 @@ func (p *pool) take(nodes, each int) []sdk.Share {
 // takeFrom takes GPUs of one node, as many as there are of those asked for.
 func (p *pool) takeFrom(node int32, gpus int) sdk.GPUSet {
 	set := p.free[node].First(gpus)
-	p.set(node, p.free[node]&^set)
+	p.setFree(node, p.free[node]&^set)
 	return set
 }
 
-// give takes a place back.
-func (p *pool) give(shares []sdk.Share) {
+// giveBack takes a place back.
+func (p *pool) giveBack(shares []sdk.Share) {
 	for _, s := range shares {
-		p.set(s.Node, p.free[s.Node]|s.GPUs)
+		p.setFree(s.Node, p.free[s.Node]|s.GPUs)
 	}
 }

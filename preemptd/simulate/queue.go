@@ -33,29 +33,29 @@ type event struct {
 // before orders events.
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
-// at has something happen to a job at its present turn.
-func (r *run) at(when int64, k kind, j *job) {
+// scheduleEvent has something happen to a job at its present turn.
+func (r *run) scheduleEvent(when int64, k kind, j *job) {
 	r.seq++
 	turn := 0
 	if j != nil {
 		turn = j.turn
 	}
-	r.events = put(r.events, event{when, r.seq, k, j, turn})
+	r.events = heapPush(r.events, event{when, r.seq, k, j, turn})
 }
 
-// before orders the queue: by priority, then by age.
-func before(a, b *job) int {
+// comesBefore orders the queue: by priority, then by age.
+func comesBefore(a, b *job) int {
 	return cmp.Or(cmp.Compare(b.tier, a.tier), cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID))
 }
 
-func (r *run) enqueue(j *job) {
-	i, _ := slices.BinarySearchFunc(r.queue, j, before)
+func (r *run) enqueueJob(j *job) {
+	i, _ := slices.BinarySearchFunc(r.queue, j, comesBefore)
 	r.queue = slices.Insert(r.queue, i, j)
 	r.course.now.waiting[j.tier]++
 }
 
-func (r *run) dequeue(j *job) {
-	if i, ok := slices.BinarySearchFunc(r.queue, j, before); ok {
+func (r *run) dequeueJob(j *job) {
+	if i, ok := slices.BinarySearchFunc(r.queue, j, comesBefore); ok {
 		r.queue = slices.Delete(r.queue, i, i+1)
 		r.course.now.waiting[j.tier]--
 	}
@@ -67,9 +67,9 @@ const (
 	backfillEvery = 30_000 // milliseconds
 )
 
-// schedule starts what has room, in order, up to the first that has none; then, now and then,
+// scheduleJobs starts what has room, in order, up to the first that has none; then, now and then,
 // smaller jobs behind it that do not make it later.
-func (r *run) schedule() {
+func (r *run) scheduleJobs() {
 	i := 0
 	for i < len(r.queue) {
 		j := r.queue[i]
@@ -77,9 +77,9 @@ func (r *run) schedule() {
 			i++
 			continue
 		}
-		if shares := r.pool.take(j.Nodes, j.gpus/j.Nodes); shares != nil {
-			r.dequeue(j)
-			r.start(j, shares)
+		if shares := r.pool.takeNodes(j.Nodes, j.gpus/j.Nodes); shares != nil {
+			r.dequeueJob(j)
+			r.startJob(j, shares)
 			continue
 		}
 		break
@@ -89,11 +89,11 @@ func (r *run) schedule() {
 	case r.now < r.nextBackfill:
 		if !r.looks {
 			r.looks = true
-			r.at(r.nextBackfill, look, nil)
+			r.scheduleEvent(r.nextBackfill, look, nil)
 		}
 	default:
 		r.nextBackfill = r.now + backfillEvery
-		r.backfill(r.queue[i], slices.Clone(r.queue[i+1:min(len(r.queue), i+1+depth)]))
+		r.backfillJobs(r.queue[i], slices.Clone(r.queue[i+1:min(len(r.queue), i+1+depth)]))
 	}
 }
 
@@ -106,43 +106,43 @@ type ends struct {
 
 func (e *ends) before(o *ends) bool { return e.at < o.at || e.at == o.at && e.id < o.id }
 
-// shadow is when a job can start at the latest, and how many GPUs more than it needs are
+// shadowTime is when a job can start at the latest, and how many GPUs more than it needs are
 // free then. Few of the many that run must end for that: they are taken off a heap.
-func (r *run) shadow(first *job) (at int64, spare int) {
+func (r *run) shadowTime(first *job) (at int64, spare int) {
 	r.ends = r.ends[:0]
 	for _, j := range r.running {
 		r.ends = append(r.ends, ends{max(r.now+1, j.until), j.ID, j.holding})
 	}
 	h := r.ends
 	for i := len(h)/2 - 1; i >= 0; i-- {
-		sink(h, i)
+		siftDown(h, i)
 	}
 	free, at := r.pool.total, r.now
 	for free < first.gpus && len(h) > 0 {
 		var next ends
-		next, h = take(h)
+		next, h = heapPop(h)
 		free, at = free+next.gpus, next.at
 	}
 	return at, free - first.gpus
 }
 
-// backfill starts jobs that end before the first one can start, or leave it enough GPUs then.
-func (r *run) backfill(first *job, rest []*job) {
-	shadow, spare := r.shadow(first)
+// backfillJobs starts jobs that end before the first one can start, or leave it enough GPUs then.
+func (r *run) backfillJobs(first *job, rest []*job) {
+	shadow, spare := r.shadowTime(first)
 	for _, j := range rest {
 		if j.claim != nil {
 			continue
 		}
-		soon := r.now+j.planned() <= shadow
+		soon := r.now+j.plannedTime() <= shadow
 		if !soon && j.gpus > spare {
 			continue
 		}
-		if shares := r.pool.take(j.Nodes, j.gpus/j.Nodes); shares != nil {
+		if shares := r.pool.takeNodes(j.Nodes, j.gpus/j.Nodes); shares != nil {
 			if !soon {
 				spare -= j.gpus
 			}
-			r.dequeue(j)
-			r.start(j, shares)
+			r.dequeueJob(j)
+			r.startJob(j, shares)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func Print(w io.Writer, results []Named) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tutilisation\tmakespan\tpreempted\tmoved\tresized\tGPU-hours done twice\tof dump and restore\t")
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%.1f %%\t%v\t%d\t%d\t%d\t%.1f\t%.1f\t\n", r.Name, 100*r.Utilisation, round(r.Makespan),
+		fmt.Fprintf(t, "%s\t%.1f %%\t%v\t%d\t%d\t%d\t%.1f\t%.1f\t\n", r.Name, 100*r.Utilisation, roundForPeople(r.Makespan),
 			r.Preempted, r.Migrated, r.Resized, r.Redone.Hours(), r.Still.Hours())
 	}
 	if err := t.Flush(); err != nil {
@@ -35,8 +35,8 @@ func Print(w io.Writer, results []Named) error {
 		for _, r := range results {
 			of := r.Tiers[tier]
 			fmt.Fprintf(t, "%v\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%v\t%.1f %%\t%d\t\n", tier, r.Name, of.Jobs,
-				round(of.Wait.Mean), round(of.Wait.Median), round(of.Wait.P95),
-				round(of.Complete.Mean), round(of.Complete.Median), round(of.Complete.P95), 100*of.Fraction, of.Stopped)
+				roundForPeople(of.Wait.Mean), roundForPeople(of.Wait.Median), roundForPeople(of.Wait.P95),
+				roundForPeople(of.Complete.Mean), roundForPeople(of.Complete.Median), roundForPeople(of.Complete.P95), 100*of.Fraction, of.Stopped)
 		}
 		if tier == sdk.Basic {
 			return t.Flush()
@@ -44,8 +44,8 @@ func Print(w io.Writer, results []Named) error {
 	}
 }
 
-// round leaves what a person reads.
-func round(d time.Duration) time.Duration {
+// roundForPeople leaves what a person reads.
+func roundForPeople(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Hour:
 		return d.Round(time.Minute)
@@ -57,17 +57,17 @@ func round(d time.Duration) time.Duration {
 
 // PrintJSON prints results for programs: times in seconds, GPU time in GPU-seconds.
 func PrintJSON(w io.Writer, results []Named) error {
-	type spread struct {
+	type spreadOf struct {
 		Mean   float64 `json:"mean"`
 		Median float64 `json:"median"`
 		P95    float64 `json:"p95"`
 	}
 	type tier struct {
-		Jobs       int     `json:"jobs"`
-		Wait       spread  `json:"wait"`
-		Completion spread  `json:"completion"`
-		Fraction   float64 `json:"gpu_fraction"`
-		Stops      int     `json:"stops"`
+		Jobs       int      `json:"jobs"`
+		Wait       spreadOf `json:"wait"`
+		Completion spreadOf `json:"completion"`
+		Fraction   float64  `json:"gpu_fraction"`
+		Stops      int      `json:"stops"`
 	}
 	type result struct {
 		Name        string          `json:"name"`
@@ -81,7 +81,7 @@ func PrintJSON(w io.Writer, results []Named) error {
 		Still       float64         `json:"lost_dump_restore"`
 		Tiers       map[string]tier `json:"tiers"`
 	}
-	of := func(s Spread) spread { return spread{s.Mean.Seconds(), s.Median.Seconds(), s.P95.Seconds()} }
+	of := func(s Spread) spreadOf { return spreadOf{s.Mean.Seconds(), s.Median.Seconds(), s.P95.Seconds()} }
 	all := make([]result, 0, len(results))
 	for _, r := range results {
 		one := result{

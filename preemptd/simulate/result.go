@@ -55,8 +55,8 @@ func (r *Result) Lost() time.Duration { return r.Redone + r.Still }
 // Stops is how often a job was stopped, for whatever.
 func (r *Result) Stops() int { return r.Preempted + r.Migrated + r.Resized }
 
-// stopped counts a job that is disturbed.
-func (r *Result) stopped(j *job, verb sdk.Verb) {
+// countStop counts a job that is disturbed.
+func (r *Result) countStop(j *job, verb sdk.Verb) {
 	r.Tiers[j.born].Stopped++
 	switch verb {
 	case sdk.Migrate:
@@ -68,42 +68,42 @@ func (r *Result) stopped(j *job, verb sdk.Verb) {
 	}
 }
 
-// ended counts a job that is done.
-func (r *Result) ended(j *job) {
+// countEnd counts a job that is done.
+func (r *Result) countEnd(j *job) {
 	submit := j.Submit.Milliseconds()
-	r.work += work(j.Job)
+	r.work += workOf(j.Job)
 	of := &r.tiers[j.born]
 	of.waits = append(of.waits, j.first-submit)
 	of.takes = append(of.takes, j.done-submit)
 	of.asked += (j.done - submit) * int64(j.GPUs)
-	of.did += work(j.Job)
+	of.did += workOf(j.Job)
 }
 
-// finish is the result when all jobs are done.
-func (r *run) finish() *Result {
+// makeResult is the result when all jobs are done.
+func (r *run) makeResult() *Result {
 	res := &r.result
 	gpus := r.config.Nodes * r.config.GPUs
-	res.Makespan = milliseconds(r.now)
-	res.Redone, res.Still = milliseconds(res.again), milliseconds(res.still)
+	res.Makespan = durationOf(r.now)
+	res.Redone, res.Still = durationOf(res.again), durationOf(res.still)
 	if r.now > 0 {
 		res.Utilisation = float64(res.work) / float64(r.now) / float64(gpus)
 	}
 	for t := range res.Tiers {
 		tier, of := &res.Tiers[t], &res.tiers[t]
 		tier.Jobs = len(of.waits)
-		tier.Wait, tier.Complete = spread(of.waits), spread(of.takes)
+		tier.Wait, tier.Complete = spreadOf(of.waits), spreadOf(of.takes)
 		if of.asked > 0 {
 			tier.Fraction = float64(of.did) / float64(of.asked)
 		}
 	}
-	res.Course = r.course.samples(gpus)
+	res.Course = r.course.samplesOf(gpus)
 	return res
 }
 
-func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+func durationOf(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// spread sorts what it is given. The 95 of 100 that are fastest are not above P95.
-func spread(ms []int64) Spread {
+// spreadOf sorts what it is given. The 95 of 100 that are fastest are not above P95.
+func spreadOf(ms []int64) Spread {
 	if len(ms) == 0 {
 		return Spread{}
 	}
@@ -113,5 +113,5 @@ func spread(ms []int64) Spread {
 		sum += m
 	}
 	n := len(ms)
-	return Spread{Mean: milliseconds(sum / int64(n)), Median: milliseconds(ms[(n-1)/2]), P95: milliseconds(ms[(95*n+99)/100-1])}
+	return Spread{Mean: durationOf(sum / int64(n)), Median: durationOf(ms[(n-1)/2]), P95: durationOf(ms[(95*n+99)/100-1])}
 }

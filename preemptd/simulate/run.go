@@ -117,7 +117,7 @@ const patience = 14 * 24 * time.Hour
 // epoch is when a trace begins, for snapshots and the ledger.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (r *run) time(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+func (r *run) timeAt(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 
 // Run plays a trace, whose jobs are in order of their submission, to its end.
 func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
@@ -131,24 +131,24 @@ func Run(ctx context.Context, c Config, trace []Job) (*Result, error) {
 			return nil, fmt.Errorf("job %d: %d GPUs on %d nodes; the cluster has %d nodes with %d", t.ID, t.GPUs, t.Nodes, c.Nodes, c.GPUs)
 		}
 		tier := ledger.TierOf(t.QOS, c.Tiers)
-		r.jobs[i] = job{Job: t, born: tier, tier: tier, qos: t.QOS, state: sdk.Deferred, gpus: t.GPUs, left: work(t), first: -1, acted: -1}
+		r.jobs[i] = job{Job: t, born: tier, tier: tier, qos: t.QOS, state: sdk.Deferred, gpus: t.GPUs, left: workOf(t), first: -1, acted: -1}
 	}
 	r.qos = allQOS(c, trace)
 	if len(c.Policies) > 0 {
-		r.at(0, tick, nil)
+		r.scheduleEvent(0, tick, nil)
 	}
 	for r.left > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := r.step(ctx); err != nil {
+		if err := r.playMoment(ctx); err != nil {
 			return nil, err
 		}
 		if r.steps++; c.Progress != nil && r.steps%1024 == 0 {
 			c.Progress(Progress{Done: len(trace) - r.left, Jobs: len(trace), At: time.Duration(r.now) * time.Millisecond})
 		}
 	}
-	return r.finish(), nil
+	return r.makeResult(), nil
 }
 
 // allQOS is those that the trace and the configuration name, and one of each tier.
@@ -170,38 +170,38 @@ func allQOS(c Config, trace []Job) []sdk.QOS {
 	return all
 }
 
-// work is what a job has to do, in GPU-milliseconds.
-func work(j *Job) int64 { return j.Duration.Milliseconds() * int64(j.GPUs) }
+// workOf is what a job has to do, in GPU-milliseconds.
+func workOf(j *Job) int64 { return j.Duration.Milliseconds() * int64(j.GPUs) }
 
-// step plays one moment.
-func (r *run) step(ctx context.Context) error {
-	when, ok := r.upcoming()
+// playMoment plays one moment.
+func (r *run) playMoment(ctx context.Context) error {
+	when, ok := r.nextMoment()
 	if !ok {
 		return fmt.Errorf("simulate: %d jobs wait for ever", r.left)
 	}
-	r.course.until(when)
+	r.course.advanceTo(when)
 	r.now = when
 	for ; r.next < len(r.jobs) && r.jobs[r.next].Submit.Milliseconds() == r.now; r.next++ {
-		r.submit(&r.jobs[r.next])
+		r.submitJob(&r.jobs[r.next])
 	}
 	asks := false
 	for len(r.events) > 0 && r.events[0].at == r.now {
 		var e event
-		e, r.events = take(r.events)
+		e, r.events = heapPop(r.events)
 		switch {
 		case e.kind == tick:
 			asks = true
 		case e.kind == look:
 			r.looks = false
 		case e.turn == e.job.turn:
-			r.happens(e)
+			r.handleEvent(e)
 		}
 	}
-	r.schedule()
+	r.scheduleJobs()
 	if asks {
 		if r.dirty || len(r.queue) > 0 || r.now-r.asked >= idle.Milliseconds() {
 			r.dirty, r.asked = false, r.now
-			if err := r.decide(ctx); err != nil {
+			if err := r.askPolicies(ctx); err != nil {
 				return err
 			}
 		}
@@ -211,13 +211,13 @@ func (r *run) step(ctx context.Context) error {
 		if r.now-r.alive > patience.Milliseconds() {
 			return fmt.Errorf("simulate: nothing has run for %v, and %d jobs are not done: are they held?", patience, r.left)
 		}
-		r.at(r.now+r.config.Every.Milliseconds(), tick, nil)
+		r.scheduleEvent(r.now+r.config.Every.Milliseconds(), tick, nil)
 	}
 	return nil
 }
 
-// upcoming is when something happens next.
-func (r *run) upcoming() (when int64, ok bool) {
+// nextMoment is when something happens next.
+func (r *run) nextMoment() (when int64, ok bool) {
 	if len(r.events) > 0 {
 		when, ok = r.events[0].at, true
 	}
@@ -229,108 +229,108 @@ func (r *run) upcoming() (when int64, ok bool) {
 	return when, ok
 }
 
-// submit has a job come into the queue for the first time.
-func (r *run) submit(j *job) {
+// submitJob has a job come into the queue for the first time.
+func (r *run) submitJob(j *job) {
 	r.dirty = true
 	j.state, j.label = sdk.Waiting, strconv.FormatInt(int64(j.ID), 10)
 	if len(r.config.Policies) > 0 {
 		at, _ := slices.BinarySearchFunc(r.present, j, func(a, b *job) int { return cmp.Compare(a.ID, b.ID) })
 		r.present = slices.Insert(r.present, at, j)
 	}
-	r.enqueue(j)
-	r.record(j, ledger.Waiting)
+	r.enqueueJob(j)
+	r.recordState(j, ledger.Waiting)
 }
 
-func (r *run) happens(e event) {
+func (r *run) handleEvent(e event) {
 	j := e.job
 	r.dirty = true
 	switch e.kind {
 	case restored:
-		r.compute(j)
+		r.computeFromNow(j)
 	case dumped:
-		r.leave(j)
+		r.leaveNodes(j)
 	case finished:
-		r.pause(j)
+		r.endComputing(j)
 		j.turn++
-		r.release(j)
+		r.releaseNodes(j)
 		j.state, j.done = sdk.Deferred, r.now
-		r.record(j, ledger.Ended)
+		r.recordState(j, ledger.Ended)
 		r.left--
-		r.result.ended(j)
+		r.result.countEnd(j)
 	}
 }
 
-// start gives a job nodes. One that has run before comes back from its checkpoint first.
-func (r *run) start(j *job, shares []sdk.Share) {
+// startJob gives a job nodes. One that has run before comes back from its checkpoint first.
+func (r *run) startJob(j *job, shares []sdk.Share) {
 	j.turn++
 	j.shares, j.state, j.started, j.action, j.claim = shares, sdk.Running, r.now, "", nil
-	j.until, j.holding = r.now+j.planned(), held(shares)
+	j.until, j.holding = r.now+j.plannedTime(), gpusIn(shares)
 	r.running[j.ID] = j
 	if j.first < 0 {
 		j.first = r.now
 	}
 	if j.runs > 0 && !r.config.Kill {
-		r.record(j, ledger.Stopped)
-		r.at(r.now+r.config.Restore.Milliseconds(), restored, j)
+		r.recordState(j, ledger.Stopped)
+		r.scheduleEvent(r.now+r.config.Restore.Milliseconds(), restored, j)
 		return
 	}
-	r.compute(j)
+	r.computeFromNow(j)
 }
 
-// compute has a job do its work from now on.
-func (r *run) compute(j *job) {
+// computeFromNow has a job do its work from now on.
+func (r *run) computeFromNow(j *job) {
 	j.turn++
 	j.computes, j.since = true, r.now
 	r.course.now.busy += j.holding
-	r.record(j, ledger.Running)
-	r.at(r.now+ceil(j.left, int64(j.holding)), finished, j)
+	r.recordState(j, ledger.Running)
+	r.scheduleEvent(r.now+divideUp(j.left, int64(j.holding)), finished, j)
 }
 
-// stop has a running job make its checkpoint, or lose what it has done.
-func (r *run) stop(j *job, verb sdk.Verb) {
-	r.pause(j)
+// stopJob has a running job make its checkpoint, or lose what it has done.
+func (r *run) stopJob(j *job, verb sdk.Verb) {
+	r.endComputing(j)
 	j.turn++
 	j.action, j.acted = verb.String(), r.now
-	r.result.stopped(j, verb)
+	r.result.countStop(j, verb)
 	if r.config.Kill {
-		r.result.again += work(j.Job) - j.left
-		j.left = work(j.Job)
-		r.leave(j)
+		r.result.again += workOf(j.Job) - j.left
+		j.left = workOf(j.Job)
+		r.leaveNodes(j)
 		return
 	}
 	r.result.still += (r.config.Dump + r.config.Restore).Milliseconds() * int64(j.holding)
-	r.record(j, ledger.Stopped)
-	r.at(r.now+r.config.Dump.Milliseconds(), dumped, j)
+	r.recordState(j, ledger.Stopped)
+	r.scheduleEvent(r.now+r.config.Dump.Milliseconds(), dumped, j)
 }
 
-// leave takes a job off its nodes: to the queue, or to where it goes next.
-func (r *run) leave(j *job) {
+// leaveNodes takes a job off its nodes: to the queue, or to where it goes next.
+func (r *run) leaveNodes(j *job) {
 	j.turn++
 	j.runs++
-	r.release(j)
+	r.releaseNodes(j)
 	j.state, j.action = sdk.Waiting, ""
 	if j.parks {
 		j.state, j.parks = sdk.Held, false
 	} else {
-		r.enqueue(j)
+		r.enqueueJob(j)
 	}
-	r.record(j, ledger.Waiting)
+	r.recordState(j, ledger.Waiting)
 	if c := j.claim; c != nil {
 		c.leaving = false
-		r.claims = slices.DeleteFunc(r.claims, r.fill)
+		r.claims = slices.DeleteFunc(r.claims, r.fillClaim)
 	}
 }
 
-// release gives a job's nodes back: first to who waits for just these.
-func (r *run) release(j *job) {
+// releaseNodes gives a job's nodes back: first to who waits for just these.
+func (r *run) releaseNodes(j *job) {
 	delete(r.running, j.ID)
-	r.pool.give(j.shares)
+	r.pool.giveBack(j.shares)
 	j.shares, j.holding, j.computes = nil, 0, false
-	r.claims = slices.DeleteFunc(r.claims, r.fill)
+	r.claims = slices.DeleteFunc(r.claims, r.fillClaim)
 }
 
-// pause ends a time in which a job computed.
-func (r *run) pause(j *job) {
+// endComputing ends a time in which a job computed.
+func (r *run) endComputing(j *job) {
 	if j.computes {
 		did := min(j.left, (r.now-j.since)*int64(j.holding)) // the last millisecond may be used in part
 		j.left -= did
@@ -340,7 +340,7 @@ func (r *run) pause(j *job) {
 	j.computes = false
 }
 
-func held(shares []sdk.Share) int {
+func gpusIn(shares []sdk.Share) int {
 	n := 0
 	for _, s := range shares {
 		n += s.GPUs.Count()
@@ -348,20 +348,20 @@ func held(shares []sdk.Share) int {
 	return n
 }
 
-// planned is how long Slurm believes that a job takes: its limit. Without one it knows.
-func (j *job) planned() int64 {
+// plannedTime is how long Slurm believes that a job takes: its limit. Without one it knows.
+func (j *job) plannedTime() int64 {
 	if j.Limit > 0 {
 		return j.Limit.Milliseconds()
 	}
-	return ceil(j.left, int64(j.gpus))
+	return divideUp(j.left, int64(j.gpus))
 }
 
-func ceil(a, b int64) int64 { return (a + b - 1) / b }
+func divideUp(a, b int64) int64 { return (a + b - 1) / b }
 
-// record tells the ledger what the job does from now on, if anybody will ask.
-func (r *run) record(j *job, state ledger.State) {
+// recordState tells the ledger what the job does from now on, if anybody will ask.
+func (r *run) recordState(j *job, state ledger.State) {
 	if len(r.config.Policies) == 0 {
 		return
 	}
-	r.ledger.Add(ledger.Event{Job: j.ID, At: r.time(r.now), Run: j.runs, State: state, GPUs: j.holding, Request: j.GPUs, Account: j.Account})
+	r.ledger.Add(ledger.Event{Job: j.ID, At: r.timeAt(r.now), Run: j.runs, State: state, GPUs: j.holding, Request: j.GPUs, Account: j.Account})
 }

@@ -135,12 +135,12 @@ func randomTrace(r *rand.Rand, n int) []Job {
 		if r.IntN(2) == 0 {
 			j.MinGPUs = max(1, j.Nodes)
 		}
-		if err := j.complete(); err != nil {
+		if err := j.fillDefaults(); err != nil {
 			panic(err)
 		}
 		jobs[i] = j
 	}
-	jobs, err := order(jobs)
+	jobs, err := sortJobs(jobs)
 	if err != nil {
 		panic(err)
 	}

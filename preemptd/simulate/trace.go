@@ -47,16 +47,16 @@ type Job struct {
 //
 // The first four must be there. Columns of other names are an error.
 var columns = map[string]func(j *Job, text string) error{
-	"id":       func(j *Job, t string) error { return number(&j.ID, t) },
-	"submit":   func(j *Job, t string) error { return seconds(&j.Submit, t) },
-	"duration": func(j *Job, t string) error { return seconds(&j.Duration, t) },
-	"gpus":     func(j *Job, t string) error { return number(&j.GPUs, t) },
-	"nodes":    func(j *Job, t string) error { return number(&j.Nodes, t) },
-	"min_gpus": func(j *Job, t string) error { return number(&j.MinGPUs, t) },
+	"id":       func(j *Job, t string) error { return parseNumber(&j.ID, t) },
+	"submit":   func(j *Job, t string) error { return parseSeconds(&j.Submit, t) },
+	"duration": func(j *Job, t string) error { return parseSeconds(&j.Duration, t) },
+	"gpus":     func(j *Job, t string) error { return parseNumber(&j.GPUs, t) },
+	"nodes":    func(j *Job, t string) error { return parseNumber(&j.Nodes, t) },
+	"min_gpus": func(j *Job, t string) error { return parseNumber(&j.MinGPUs, t) },
 	"qos":      func(j *Job, t string) error { j.QOS = t; return nil },
 	"user":     func(j *Job, t string) error { j.User = t; return nil },
 	"account":  func(j *Job, t string) error { j.Account = t; return nil },
-	"limit":    func(j *Job, t string) error { return seconds(&j.Limit, t) },
+	"limit":    func(j *Job, t string) error { return parseSeconds(&j.Limit, t) },
 	"rigid":    func(j *Job, t string) (err error) { j.Rigid, err = strconv.ParseBool(t); return err },
 }
 
@@ -78,7 +78,7 @@ func Read(r io.Reader) (jobs []Job, skipped int, err error) {
 
 // ReadCSV reads a trace. Jobs come back in order of their submission.
 func ReadCSV(r io.Reader) ([]Job, error) {
-	return read(csv.NewReader(r), func(names []string) error {
+	return readTrace(csv.NewReader(r), func(names []string) error {
 		for _, name := range names {
 			if columns[name] == nil {
 				return fmt.Errorf("there is no column %q", name)
@@ -103,8 +103,8 @@ func ReadCSV(r io.Reader) ([]Job, error) {
 	})
 }
 
-// read reads lines of fields under a line of names.
-func read(lines *csv.Reader, check func(names []string) error, job func(names, fields []string) (Job, bool, error)) ([]Job, error) {
+// readTrace reads lines of fields under a line of names.
+func readTrace(lines *csv.Reader, check func(names []string) error, job func(names, fields []string) (Job, bool, error)) ([]Job, error) {
 	names, err := lines.Read()
 	if err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
@@ -123,7 +123,7 @@ func read(lines *csv.Reader, check func(names []string) error, job func(names, f
 		}
 		j, keep, err := job(names, fields)
 		if err == nil && keep {
-			err = j.complete()
+			err = j.fillDefaults()
 		}
 		if err != nil {
 			line, _ := lines.FieldPos(0)
@@ -133,11 +133,11 @@ func read(lines *csv.Reader, check func(names []string) error, job func(names, f
 			jobs = append(jobs, j)
 		}
 	}
-	return order(jobs)
+	return sortJobs(jobs)
 }
 
-// order sorts jobs, and refuses two with one id.
-func order(jobs []Job) ([]Job, error) {
+// sortJobs sorts jobs, and refuses two with one id.
+func sortJobs(jobs []Job) ([]Job, error) {
 	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.ID, b.ID) })
 	for i := 1; i < len(jobs); i++ {
 		if jobs[i].ID == jobs[i-1].ID {
@@ -148,8 +148,8 @@ func order(jobs []Job) ([]Job, error) {
 	return jobs, nil
 }
 
-// complete fills in what was not said, and refuses what cannot be.
-func (j *Job) complete() error {
+// fillDefaults fills in what was not said, and refuses what cannot be.
+func (j *Job) fillDefaults() error {
 	if j.Nodes == 0 {
 		j.Nodes = 1
 	}
@@ -169,13 +169,13 @@ func (j *Job) complete() error {
 	return nil
 }
 
-func number[N ~int | ~int64](n *N, text string) error {
+func parseNumber[N ~int | ~int64](n *N, text string) error {
 	v, err := strconv.ParseInt(text, 10, 64)
 	*n = N(v)
 	return err
 }
 
-func seconds(d *time.Duration, text string) error {
+func parseSeconds(d *time.Duration, text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err == nil && (v < -1e9 || v > 1e9 || v != v) {
 		return errors.New("out of range")
@@ -192,7 +192,7 @@ func ReadSacct(r io.Reader) (jobs []Job, skipped int, err error) {
 	lines := csv.NewReader(r)
 	lines.Comma, lines.LazyQuotes = '|', true
 	var first time.Time
-	jobs, err = read(lines, func(names []string) error {
+	jobs, err = readTrace(lines, func(names []string) error {
 		for _, must := range []string{"JobIDRaw", "Submit", "ElapsedRaw", "AllocTRES", "NNodes"} {
 			if !slices.Contains(names, must) {
 				return fmt.Errorf("column %s is missing: give sacct --format as in the documentation", must)
@@ -234,16 +234,16 @@ func fromSacct(row map[string]string) (Job, error) {
 	j := Job{QOS: row["QOS"], User: row["User"], Account: row["Account"]}
 	var minutes int64
 	err := errors.Join(
-		number(&j.ID, row["JobIDRaw"]),
-		seconds(&j.Duration, row["ElapsedRaw"]),
-		number(&j.Nodes, row["NNodes"]),
+		parseNumber(&j.ID, row["JobIDRaw"]),
+		parseSeconds(&j.Duration, row["ElapsedRaw"]),
+		parseNumber(&j.Nodes, row["NNodes"]),
 	)
-	if limit := row["TimelimitRaw"]; limit != "" && number(&minutes, limit) == nil {
+	if limit := row["TimelimitRaw"]; limit != "" && parseNumber(&minutes, limit) == nil {
 		j.Limit = time.Duration(minutes) * time.Minute // "UNLIMITED" is none
 	}
 	for tres := range strings.SplitSeq(row["AllocTRES"], ",") {
 		if text, ok := strings.CutPrefix(tres, "gres/gpu="); ok {
-			err = errors.Join(err, number(&j.GPUs, text))
+			err = errors.Join(err, parseNumber(&j.GPUs, text))
 		}
 	}
 	if j.Nodes > 0 && j.GPUs%j.Nodes != 0 {

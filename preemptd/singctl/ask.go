@@ -21,25 +21,25 @@ const knock = 2 * time.Second
 // askJob calls f with the daemon that leads the job, and the job's name; while the job
 // runs nowhere, any daemon will do, for all see the shared folder.
 func (a *app) askJob(ctx context.Context, typed string, f func(*rpc.Client, string) error) error {
-	j, err := a.slurm.find(ctx, typed)
+	j, err := a.slurm.findJob(ctx, typed)
 	if err != nil {
 		return err
 	}
 	if len(a.nodes) > 0 || j.node == "" {
 		return a.askAny(ctx, func(c *rpc.Client) error { return f(c, j.name) })
 	}
-	leader, err := a.slurm.address(ctx, j.node)
+	leader, err := a.slurm.nodeAddress(ctx, j.node)
 	if err != nil {
 		return err
 	}
-	err = a.ask(leader, func(c *rpc.Client) error { return f(c, j.name) })
+	err = a.askNode(leader, func(c *rpc.Client) error { return f(c, j.name) })
 	var e *rpc.Error
 	if errors.As(err, &e) && errors.Is(err, rpc.ErrNotLeader) && e.Node != "" && e.Node != leader.name {
 		// The job was moved between the two questions.
-		if leader, err = a.slurm.address(ctx, e.Node); err != nil {
+		if leader, err = a.slurm.nodeAddress(ctx, e.Node); err != nil {
 			return err
 		}
-		err = a.ask(leader, func(c *rpc.Client) error { return f(c, j.name) })
+		err = a.askNode(leader, func(c *rpc.Client) error { return f(c, j.name) })
 	}
 	return err
 }
@@ -51,13 +51,13 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 		return rpc.Errorf(rpc.ErrInvalid, "--node: want one node, got %s", strings.Join(a.nodes, ", "))
 	}
 	if len(a.nodes) == 1 {
-		n, err := a.slurm.address(ctx, a.nodes[0])
+		n, err := a.slurm.nodeAddress(ctx, a.nodes[0])
 		if err != nil {
 			return err
 		}
-		return a.ask(n, f)
+		return a.askNode(n, f)
 	}
-	names, err := a.slurm.all(ctx, true)
+	names, err := a.slurm.nodeNames(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -68,16 +68,16 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 	}
 	const enough = 5 // a cluster without any proxyd is told soon
 	for _, name := range names[:min(enough, len(names))] {
-		n, err := a.slurm.address(ctx, name)
+		n, err := a.slurm.nodeAddress(ctx, name)
 		if err != nil {
 			return err
 		}
-		address, err := a.at(n)
+		address, err := a.addressOf(n)
 		if err != nil {
 			return err
 		}
-		if accepts(ctx, address) {
-			return a.ask(n, f)
+		if acceptsConnections(ctx, address) {
+			return a.askNode(n, f)
 		}
 	}
 	if ctx.Err() != nil {
@@ -86,17 +86,17 @@ func (a *app) askAny(ctx context.Context, f func(*rpc.Client) error) error {
 	return &rpc.Error{Kind: rpc.ErrUnreachable, Text: "no proxyd answers on " + strings.Join(names[:min(enough, len(names))], ", ")}
 }
 
-// at is where a node's daemon listens. The port may have come from the environment.
-func (a *app) at(n node) (string, error) {
+// addressOf is where a node's daemon listens. The port may have come from the environment.
+func (a *app) addressOf(n node) (string, error) {
 	if port, err := strconv.ParseUint(a.port, 10, 16); err != nil || port == 0 {
 		return "", rpc.Errorf(rpc.ErrInvalid, "port %.40q: --port, or else SINGULARITY_SLURM_PORT, wants a number from 1 to 65535", a.port)
 	}
 	return net.JoinHostPort(n.address, a.port), nil
 }
 
-// ask calls f with a node's daemon.
-func (a *app) ask(n node, f func(*rpc.Client) error) error {
-	address, err := a.at(n)
+// askNode calls f with a node's daemon.
+func (a *app) askNode(n node, f func(*rpc.Client) error) error {
+	address, err := a.addressOf(n)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (a *app) ask(n node, f func(*rpc.Client) error) error {
 	return f(c)
 }
 
-func accepts(ctx context.Context, address string) bool {
+func acceptsConnections(ctx context.Context, address string) bool {
 	d := net.Dialer{Timeout: knock}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {

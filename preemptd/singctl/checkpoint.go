@@ -21,25 +21,25 @@ func (e *leftError) Error() string { return "the checkpoint of job " + e.job + "
 
 func (e *leftError) Unwrap() error { return e.err }
 
-func (a *app) checkpoint() *cobra.Command {
+func (a *app) checkpointCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "checkpoint JOB", Short: "Make a checkpoint of a running job, which runs on",
 		Long: `checkpoint makes a checkpoint of a running job. The job stands still while its memory is
 captured, then runs on. Who interrupts singctl leaves the checkpoint to itself: the job's node goes on
 with it, singctl show says how it ended, and singctl delete takes it away again.`,
-		Args: arguments(1, 1, "one job"), ValidArgsFunction: a.completeJob,
+		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
 				began := a.now()
-				p := a.progress()
-				defer p.end()
+				p := a.newProgress()
+				defer p.endLine()
 				begun := false
 				made, err := c.Checkpoint(cmd.Context(), &rpc.CheckpointRequest{Job: name, Reason: reason}, func(m *rpc.Progress) {
 					begun = begun || m.GetPhase() != rpc.Waiting
-					p.say(m)
+					p.showProgress(m)
 				})
-				p.end()
+				p.endLine()
 				if err != nil {
 					if begun && cmd.Context().Err() != nil {
 						return &leftError{job: name, err: err}
@@ -50,7 +50,7 @@ with it, singctl show says how it ended, and singctl delete takes it away again.
 					a.printMessage(made)
 					return nil
 				}
-				fmt.Fprintf(a.stdout, "checkpoint %s: %s captured, %s stored, in %s\n", line(made.GetId()),
+				fmt.Fprintf(a.stdout, "checkpoint %s: %s captured, %s stored, in %s\n", safeLine(made.GetId()),
 					bytesText(made.GetLogical()), bytesText(made.GetStored()), durationText(a.now().Sub(began)))
 				return nil
 			})

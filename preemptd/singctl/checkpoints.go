@@ -14,10 +14,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) checkpoints() *cobra.Command {
+func (a *app) checkpointsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "checkpoints [JOB]", Short: "List checkpoints, of a job or of all your jobs",
-		Args: arguments(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
+		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list := func(c *rpc.Client, name string) error {
 				found, err := c.Checkpoints(cmd.Context(), name)
@@ -38,7 +38,7 @@ func (a *app) checkpoints() *cobra.Command {
 			if len(args) == 0 {
 				return a.askAny(cmd.Context(), func(c *rpc.Client) error { return list(c, "") })
 			}
-			j, err := a.slurm.find(cmd.Context(), args[0])
+			j, err := a.slurm.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -65,9 +65,9 @@ func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 			continue
 		}
 		if c.GetState() != "" {
-			row := []string{c.GetId(), timeText(c.GetCreated()), "-", c.GetState(), "-", or(strings.Join(c.GetNodes(), ","), "-"), or(c.GetReason(), "-")}
+			row := []string{c.GetId(), timeText(c.GetCreated()), "-", c.GetState(), "-", orDefault(strings.Join(c.GetNodes(), ","), "-"), orDefault(c.GetReason(), "-")}
 			if owner {
-				row = append(row, or(c.GetUser(), fmt.Sprint(c.GetUid())))
+				row = append(row, orDefault(c.GetUser(), fmt.Sprint(c.GetUid())))
 			}
 			if arrays {
 				row = append(row, c.GetJob())
@@ -80,14 +80,14 @@ func (a *app) printCheckpoints(list []*rpc.Checkpoint, owner bool) {
 			took += p.GetTook().AsDuration()
 		}
 		row := []string{c.GetId(), timeText(c.GetCreated()), bytesText(c.GetLogical()), bytesText(c.GetStored()),
-			durationText(took), or(strings.Join(c.GetNodes(), ","), "-"), or(c.GetReason(), "-")}
+			durationText(took), orDefault(strings.Join(c.GetNodes(), ","), "-"), orDefault(c.GetReason(), "-")}
 		if owner {
-			row = append(row, or(c.GetUser(), fmt.Sprint(c.GetUid())))
+			row = append(row, orDefault(c.GetUser(), fmt.Sprint(c.GetUid())))
 		}
 		if arrays {
 			row = append(row, c.GetJob())
 		}
 		rows = append(rows, row)
 	}
-	table(a.stdout, rows)
+	printTable(a.stdout, rows)
 }

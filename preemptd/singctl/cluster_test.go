@@ -69,7 +69,7 @@ func (c onSlurm) Owner(ctx context.Context, job string) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("job %s: %w", job, rpc.ErrNoJob)
 	}
-	_, number, _ := strings.Cut(value(out, "UserId"), "(")
+	_, number, _ := strings.Cut(fieldOf(out, "UserId"), "(")
 	uid, err := strconv.ParseUint(strings.TrimSuffix(number, ")"), 10, 32)
 	return uint32(uid), err
 }

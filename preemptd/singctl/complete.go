@@ -13,7 +13,7 @@ func (a *app) completeJob(cmd *cobra.Command, args []string, _ string) ([]string
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	jobs, err := a.slurm.jobs(cmd.Context())
+	jobs, err := a.slurm.queuedJobs(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -37,14 +37,14 @@ type notDoneError struct{ action *control.Action }
 
 func (e *notDoneError) Error() string {
 	m := e.action
-	return fmt.Sprintf("action %d: %s job %d: %s: %s", m.GetId(), m.GetKind(), m.GetJob(), m.GetState(), or(m.GetProblem(), "no reason was given"))
+	return fmt.Sprintf("action %d: %s job %d: %s: %s", m.GetId(), m.GetKind(), m.GetJob(), m.GetState(), orDefault(m.GetProblem(), "no reason was given"))
 }
 
-// verb makes the flags that all actions have, and runs one.
-func (a *app) verb(c *cobra.Command, request func() (*control.ActRequest, error)) *cobra.Command {
+// actionCommand makes the flags that all actions have, and runs one.
+func (a *app) actionCommand(c *cobra.Command, request func() (*control.ActRequest, error)) *cobra.Command {
 	var reason string
 	var wait, noWait bool
-	c.Args, c.ValidArgsFunction = arguments(1, 1, "one job"), a.completeJob
+	c.Args, c.ValidArgsFunction = argumentCount(1, 1, "one job"), a.completeJob
 	c.Flags().StringVar(&reason, "reason", "", "`TEXT` that will stand in the job's comment and in the history")
 	c.Flags().BoolVar(&wait, "wait", true, "wait until it is done")
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as preemptd has taken it on")
@@ -53,7 +53,7 @@ func (a *app) verb(c *cobra.Command, request func() (*control.ActRequest, error)
 		if err != nil {
 			return err
 		}
-		j, err := a.slurm.find(cmd.Context(), args[0])
+		j, err := a.slurm.findJob(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -66,24 +66,24 @@ func (a *app) verb(c *cobra.Command, request func() (*control.ActRequest, error)
 			if noWait || !wait {
 				return a.printAction(begun)
 			}
-			return a.follow(cmd.Context(), c, begun.GetId())
+			return a.followAction(cmd.Context(), c, begun.GetId())
 		})
 	}
 	return c
 }
 
-// follow shows an action until it has ended, and prints how.
-func (a *app) follow(ctx context.Context, c *control.Client, id int64) error {
-	p := a.progress()
-	defer p.end()
+// followAction shows an action until it has ended, and prints how.
+func (a *app) followAction(ctx context.Context, c *control.Client, id int64) error {
+	p := a.newProgress()
+	defer p.endLine()
 	var lines []*control.Line
 	ended, err := c.Watch(ctx, id, func(m *control.Action) {
 		lines = append(lines, m.GetLines()...)
 		if m.GetEnded() == nil && m.GetStep() != "" {
-			p.say(&rpc.Progress{Phase: m.GetStep(), Text: m.GetProblem()})
+			p.showProgress(&rpc.Progress{Phase: m.GetStep(), Text: m.GetProblem()})
 		}
 	})
-	p.end()
+	p.endLine()
 	if err != nil {
 		return &goesOnError{id, err}
 	}
@@ -106,7 +106,7 @@ func (a *app) printAction(m *control.Action) error {
 	if m.GetEnded() != nil {
 		state = fmt.Sprintf("%s in %s", m.GetState(), durationText(m.GetEnded().AsTime().Sub(m.GetCreated().AsTime())))
 	}
-	fmt.Fprintf(a.stdout, "action %d: %s job %d: %s\n", m.GetId(), line(m.GetKind()), m.GetJob(), line(state))
+	fmt.Fprintf(a.stdout, "action %d: %s job %d: %s\n", m.GetId(), safeLine(m.GetKind()), m.GetJob(), safeLine(state))
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (a *app) askController(ctx context.Context, f func(*control.Client) error) 
 	hosts := []string{a.controller}
 	if a.controller == "" {
 		var err error
-		if hosts, err = a.slurm.controllers(ctx); err != nil {
+		if hosts, err = a.slurm.controllerHosts(ctx); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (a *app) askController(ctx context.Context, f func(*control.Client) error) 
 			return err
 		}
 		tried = append(tried, address)
-		if !accepts(ctx, address) {
+		if !acceptsConnections(ctx, address) {
 			continue
 		}
 		c, err := control.Dial(address, a.here, a.coder)
@@ -154,8 +154,8 @@ func controllerAddress(host string) (string, error) {
 	return host, nil
 }
 
-// controllers are the hosts of slurmctld, beside which preemptd usually is.
-func (s slurm) controllers(ctx context.Context) ([]string, error) {
+// controllerHosts are the hosts of slurmctld, beside which preemptd usually is.
+func (s slurm) controllerHosts(ctx context.Context) ([]string, error) {
 	out, err := s.run(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return nil, err

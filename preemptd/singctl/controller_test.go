@@ -225,7 +225,7 @@ exit 6
 // TestWhere: preemptd is looked for beside slurmctld, and a port need not be named.
 func TestWhere(t *testing.T) {
 	newCluster(t)
-	hosts, err := slurm{}.controllers(t.Context())
+	hosts, err := slurm{}.controllerHosts(t.Context())
 	if err != nil || strings.Join(hosts, " ") != "10.0.0.1 ctl2" {
 		t.Errorf("%q %v", hosts, err)
 	}
@@ -243,7 +243,7 @@ func TestNotWaited(t *testing.T) {
 	cancel()
 	var out, errs strings.Builder
 	a := c.app("alice", &out, &errs)
-	code := a.exit(ctx, a.root(), &goesOnError{12, context.Canceled})
+	code := a.exitCode(ctx, a.rootCommand(), &goesOnError{12, context.Canceled})
 	if want := "singctl: action 12 goes on\nhint: singctl history --action 12 says how it ends\n"; code != 130 || errs.String() != want {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) delete() *cobra.Command {
+func (a *app) deleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete CHECKPOINT…", Short: "Delete checkpoints; damaged ones are for operators",
 		Long: `delete takes checkpoints away, all that are named or none. A job that has no other begins anew when
@@ -20,7 +20,7 @@ for what was written in the last minute.
 
 Before you delete what is damaged: is it so on every node (singctl verify --node NODE)? A node with a
 wrong key finds all damaged.`,
-		Args: arguments(1, -1, "checkpoints"), ValidArgsFunction: noFiles,
+		Args: argumentCount(1, -1, "checkpoints"), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				if _, err := rpc.CheckpointJob(name); err != nil {
@@ -37,7 +37,7 @@ wrong key finds all damaged.`,
 					return nil
 				}
 				for _, id := range deleted {
-					fmt.Fprintf(a.stdout, "deleted checkpoint %s\n", line(id))
+					fmt.Fprintf(a.stdout, "deleted checkpoint %s\n", safeLine(id))
 				}
 				return nil
 			})

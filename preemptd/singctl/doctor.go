@@ -15,7 +15,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) doctor() *cobra.Command {
+func (a *app) doctorCommand() *cobra.Command {
 	var all, verbose bool
 	c := &cobra.Command{
 		Use: "doctor [--node NODE,… | --all] [--verbose]", Short: "Say what nodes can do, what they lack, and what to do about it",
@@ -25,7 +25,7 @@ Without flags it is the node on which singctl runs. Of several nodes only what i
 printed, and a summary; --verbose prints all.
 
 The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
-		Args: arguments(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			names := a.nodes
@@ -34,13 +34,13 @@ The exit code is 8 if a node fails, 6 if a daemon does not answer.`,
 				return rpc.Errorf(rpc.ErrInvalid, "--all and --node exclude each other")
 			case all:
 				var err error
-				if names, err = a.slurm.all(ctx, false); err != nil {
+				if names, err = a.slurm.nodeNames(ctx, false); err != nil {
 					return err
 				}
 			case len(names) == 0:
 				names = []string{a.here}
 			}
-			return a.examine(ctx, names, verbose || len(names) == 1)
+			return a.examineNodes(ctx, names, verbose || len(names) == 1)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "ask every node that Slurm knows")
@@ -54,9 +54,9 @@ type examination struct {
 	err   error
 }
 
-// examine asks nodes side by side and prints the answers in order. whole says that findings
+// examineNodes asks nodes side by side and prints the answers in order. whole says that findings
 // that are ok are printed too.
-func (a *app) examine(ctx context.Context, names []string, whole bool) error {
+func (a *app) examineNodes(ctx context.Context, names []string, whole bool) error {
 	const atOnce = 16
 	answers := make([]examination, len(names))
 	var wg sync.WaitGroup
@@ -78,12 +78,12 @@ func (a *app) examine(ctx context.Context, names []string, whole bool) error {
 }
 
 func (a *app) examineOne(ctx context.Context, name string) examination {
-	n, err := a.slurm.address(ctx, name)
+	n, err := a.slurm.nodeAddress(ctx, name)
 	if err != nil {
 		return examination{err: err}
 	}
 	var e examination
-	e.err = a.ask(n, func(c *rpc.Client) error {
+	e.err = a.askNode(n, func(c *rpc.Client) error {
 		e.reply, err = c.Doctor(ctx)
 		return err
 	})
@@ -100,11 +100,11 @@ func (a *app) printDoctor(names []string, answers []examination, whole bool) err
 			nodes = append(nodes, map[string]any{"node": names[i], "error": e.err.Error()})
 			if !a.json {
 				said := strings.TrimPrefix(e.err.Error(), "node "+names[i]+": ")
-				fmt.Fprintf(a.stdout, "node %s: %s\n", line(names[i]), line(said))
+				fmt.Fprintf(a.stdout, "node %s: %s\n", safeLine(names[i]), safeLine(said))
 			}
 			continue
 		}
-		nodes = append(nodes, object(e.reply.ProtoReflect()))
+		nodes = append(nodes, jsonObject(e.reply.ProtoReflect()))
 		level := worstLevel(e.reply)
 		worst[level]++
 		if !a.json && (whole || level != rpc.Finding_OK) {
@@ -113,7 +113,7 @@ func (a *app) printDoctor(names []string, answers []examination, whole bool) err
 	}
 	switch {
 	case a.json:
-		a.print(map[string]any{"nodes": nodes})
+		a.printJSON(map[string]any{"nodes": nodes})
 	case !whole:
 		fmt.Fprintf(a.stdout, "%d nodes: %d ok, %d with warnings, %d that fail, %d without an answer\n", len(names),
 			worst[rpc.Finding_OK], worst[rpc.Finding_WARN], worst[rpc.Finding_FAIL], len(unanswered))
@@ -142,16 +142,16 @@ func worstLevel(r *rpc.DoctorReply) rpc.Finding_Level {
 }
 
 func (a *app) printFindings(r *rpc.DoctorReply, whole bool) {
-	fmt.Fprintf(a.stdout, "node %s: proxyd %s\n", line(r.GetNode()), line(r.GetVersion()))
+	fmt.Fprintf(a.stdout, "node %s: proxyd %s\n", safeLine(r.GetNode()), safeLine(r.GetVersion()))
 	for _, f := range r.GetFindings() {
 		if !whole && f.GetLevel() == rpc.Finding_OK {
 			continue
 		}
 		word := map[rpc.Finding_Level]string{rpc.Finding_OK: "ok", rpc.Finding_WARN: "WARN", rpc.Finding_FAIL: "FAIL"}[f.GetLevel()]
-		fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", word, line(f.GetName()), line(f.GetFound()))
+		fmt.Fprintf(a.stdout, "  %-4s  %-18s  %s\n", word, safeLine(f.GetName()), safeLine(f.GetFound()))
 		if f.GetLevel() != rpc.Finding_OK {
-			fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", line(f.GetNeeds()))
-			fmt.Fprintf(a.stdout, "%28sdo:    %s\n", "", line(f.GetDo()))
+			fmt.Fprintf(a.stdout, "%28sneeds: %s\n", "", safeLine(f.GetNeeds()))
+			fmt.Fprintf(a.stdout, "%28sdo:    %s\n", "", safeLine(f.GetDo()))
 		}
 	}
 }

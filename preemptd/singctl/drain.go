@@ -14,7 +14,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) drain() *cobra.Command {
+func (a *app) drainCommand() *cobra.Command {
 	var reason string
 	var undo, noWait bool
 	c := &cobra.Command{
@@ -24,7 +24,7 @@ controller moves the jobs that can be moved elsewhere, and they lose nothing; wi
 when they end. --undo brings the nodes back into service.
 
 NODES are names separated by commas, or a host list, as in n[1-4,7].`,
-		Args: arguments(1, 1, "nodes"), ValidArgsFunction: noFiles,
+		Args: argumentCount(1, 1, "nodes"), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			state := []string{"State=DRAIN", "Reason=" + reason}
@@ -40,7 +40,7 @@ NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 			if undo || noWait {
 				return a.printNodes(ctx, args[0])
 			}
-			return a.emptied(ctx, args[0])
+			return a.waitUntilEmpty(ctx, args[0])
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "maintenance", "`TEXT` that sinfo --list-reasons will show")
@@ -49,10 +49,10 @@ NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 	return c
 }
 
-// emptied waits until nothing is on the nodes any more.
-func (a *app) emptied(ctx context.Context, nodes string) error {
-	p := a.progress()
-	defer p.end()
+// waitUntilEmpty waits until nothing is on the nodes any more.
+func (a *app) waitUntilEmpty(ctx context.Context, nodes string) error {
+	p := a.newProgress()
+	defer p.endLine()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -67,10 +67,10 @@ func (a *app) emptied(ctx context.Context, nodes string) error {
 			}
 		}
 		if len(busy) == 0 {
-			p.end()
+			p.endLine()
 			return a.printNodes(ctx, nodes)
 		}
-		p.say(&rpc.Progress{Phase: "drain", Text: "jobs are on " + strings.Join(busy, ", ")})
+		p.showProgress(&rpc.Progress{Phase: "drain", Text: "jobs are on " + strings.Join(busy, ", ")})
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -94,14 +94,14 @@ func (a *app) printNodes(ctx context.Context, nodes string) error {
 		for i, n := range all {
 			list[i] = map[string]string{"node": n.name, "state": n.state, "reason": n.reason}
 		}
-		a.print(map[string]any{"nodes": list})
+		a.printJSON(map[string]any{"nodes": list})
 		return nil
 	}
 	rows := [][]string{{"NODE", "STATE", "REASON"}}
 	for _, n := range all {
-		rows = append(rows, []string{n.name, n.state, or(n.reason, "-")})
+		rows = append(rows, []string{n.name, n.state, orDefault(n.reason, "-")})
 	}
-	table(a.stdout, rows)
+	printTable(a.stdout, rows)
 	return nil
 }
 

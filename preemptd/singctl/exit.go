@@ -18,9 +18,9 @@ import (
 // printed.
 var errFound = errors.New("problems found")
 
-// exit prints an error, with what the person may do, and returns the exit code. This is
+// exitCode prints an error, with what the person may do, and returns the exit code. This is
 // the one place that turns errors into either.
-func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
+func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	code, kind, hint := 1, "internal", ""
 	var left *leftError
 	var notDone *notDoneError
@@ -99,14 +99,14 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 		report.Hint = fmt.Sprintf("singctl history --action %d says how it ends", goesOn.id)
 	}
 	if a.json {
-		a.print(map[string]any{"error": report})
+		a.printJSON(map[string]any{"error": report})
 	}
-	fmt.Fprintf(a.stderr, "singctl: %s\n", safe(report.Text))
+	fmt.Fprintf(a.stderr, "singctl: %s\n", safeText(report.Text))
 	for _, o := range report.Obstacles {
 		fmt.Fprintf(a.stderr, "  %s\n", o)
 	}
 	if report.Hint != "" {
-		fmt.Fprintf(a.stderr, "hint: %s\n", safe(report.Hint))
+		fmt.Fprintf(a.stderr, "hint: %s\n", safeText(report.Hint))
 	}
 	return code
 }

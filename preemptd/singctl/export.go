@@ -17,12 +17,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) export() *cobra.Command {
+func (a *app) exportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "export CHECKPOINT DIR", Short: "Write the files of a checkpoint into a new folder",
 		Long: `export writes the images of a checkpoint, as CRIU made them, into a folder that must not exist yet. It
 appears when all is there. The files hold the memory of the job's programs: they are for you only.`,
-		Args: arguments(2, 2, "a checkpoint and a folder"), ValidArgsFunction: noFiles,
+		Args: argumentCount(2, 2, "a checkpoint and a folder"), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, dir := args[0], filepath.Clean(args[1])
 			if _, err := rpc.CheckpointJob(name); err != nil {
@@ -39,10 +39,10 @@ appears when all is there. The files hold the memory of the job's programs: they
 					return err
 				}
 				if a.json {
-					a.print(map[string]any{"folder": dir, "files": files, "bytes": size})
+					a.printJSON(map[string]any{"folder": dir, "files": files, "bytes": size})
 					return nil
 				}
-				fmt.Fprintf(a.stdout, "%s: %s, %s\n", dir, plural(files, "file"), bytesText(size))
+				fmt.Fprintf(a.stdout, "%s: %s, %s\n", dir, pluralOf(files, "file"), bytesText(size))
 				return nil
 			})
 		},
@@ -66,19 +66,19 @@ func (a *app) writeExport(ctx context.Context, c *rpc.Client, name, dir string) 
 		return 0, 0, err
 	}
 	defer root.Close()
-	p := a.progress()
-	defer p.end()
+	p := a.newProgress()
+	defer p.endLine()
 	w := &exportWriter{root: root}
 	var total int64
 	err = c.Export(ctx, name, func(piece *rpc.ExportPiece) error {
 		if piece.GetTotal() > 0 {
 			total = piece.GetTotal()
 		}
-		err := w.put(piece)
-		p.say(&rpc.Progress{Phase: "export", Done: w.size, Total: total, Unit: "bytes"})
+		err := w.putPiece(piece)
+		p.showProgress(&rpc.Progress{Phase: "export", Done: w.size, Total: total, Unit: "bytes"})
 		return err
 	})
-	err = errors.Join(err, w.close())
+	err = errors.Join(err, w.closeFile())
 	if err != nil {
 		return 0, 0, err
 	}
@@ -95,9 +95,9 @@ type exportWriter struct {
 	limit int64 // size of this file
 }
 
-func (w *exportWriter) put(piece *rpc.ExportPiece) error {
+func (w *exportWriter) putPiece(piece *rpc.ExportPiece) error {
 	if piece.GetFile() != "" {
-		if err := w.begin(piece.GetFile(), piece.GetSize()); err != nil {
+		if err := w.beginFile(piece.GetFile(), piece.GetSize()); err != nil {
 			return err
 		}
 	}
@@ -113,8 +113,8 @@ func (w *exportWriter) put(piece *rpc.ExportPiece) error {
 	return err
 }
 
-func (w *exportWriter) begin(name string, size int64) error {
-	if err := w.close(); err != nil {
+func (w *exportWriter) beginFile(name string, size int64) error {
+	if err := w.closeFile(); err != nil {
 		return err
 	}
 	if !filepath.IsLocal(name) || path.Clean(name) != name || size < 0 {
@@ -132,8 +132,8 @@ func (w *exportWriter) begin(name string, size int64) error {
 	return f.Truncate(size)
 }
 
-// close ends the file at hand, if there is one.
-func (w *exportWriter) close() error {
+// closeFile ends the file at hand, if there is one.
+func (w *exportWriter) closeFile() error {
 	if w.file == nil {
 		return nil
 	}

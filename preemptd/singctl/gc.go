@@ -16,7 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) gc() *cobra.Command {
+func (a *app) gcCommand() *cobra.Command {
 	var olderThan, keep string
 	var dryRun bool
 	c := &cobra.Command{
@@ -26,7 +26,7 @@ chunk that no checkpoint needs. It is safe while checkpoints and restores are un
 
 Of a checkpoint that is damaged nobody knows which chunks it needs. It is named, the exit code is 8, and
 no chunk is deleted until it was: see singctl delete.`,
-		Args: arguments(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req := &rpc.GCRequest{DryRun: dryRun}
 			if olderThan != "" {
@@ -45,10 +45,10 @@ no chunk is deleted until it was: see singctl delete.`,
 				req.Keep = &k
 			}
 			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
-				p := a.progress()
-				defer p.end()
-				r, err := c.GC(cmd.Context(), req, p.say)
-				p.end()
+				p := a.newProgress()
+				defer p.endLine()
+				r, err := c.GC(cmd.Context(), req, p.showProgress)
+				p.endLine()
 				if err != nil {
 					return err
 				}
@@ -76,23 +76,23 @@ func (a *app) printGC(r *rpc.GCReport) {
 		did = "would delete"
 	}
 	for _, id := range r.GetExpired() {
-		fmt.Fprintf(a.stdout, "%s checkpoint %s\n", did, line(id))
+		fmt.Fprintf(a.stdout, "%s checkpoint %s\n", did, safeLine(id))
 	}
-	fmt.Fprintf(a.stdout, "%s %s and %s of %s", did, plural(int64(len(r.GetExpired())), "checkpoint"), plural(r.GetChunks(), "chunk"), bytesText(r.GetBytes()))
+	fmt.Fprintf(a.stdout, "%s %s and %s of %s", did, pluralOf(int64(len(r.GetExpired())), "checkpoint"), pluralOf(r.GetChunks(), "chunk"), bytesText(r.GetBytes()))
 	if r.GetWaiting() > 0 {
-		fmt.Fprintf(a.stdout, "; %s until dumps and restores under way have ended", plural(r.GetWaiting(), "more chunk"))
+		fmt.Fprintf(a.stdout, "; %s until dumps and restores under way have ended", pluralOf(r.GetWaiting(), "more chunk"))
 	}
 	fmt.Fprintln(a.stdout)
 	if r.GetOpen() > 0 {
-		fmt.Fprintf(a.stdout, "deleted and kept, with all chunks: %s, until dumps and restores under way have ended\n", plural(r.GetOpen(), "checkpoint"))
+		fmt.Fprintf(a.stdout, "deleted and kept, with all chunks: %s, until dumps and restores under way have ended\n", pluralOf(r.GetOpen(), "checkpoint"))
 	}
 	if r.GetSpared() > 0 {
 		until := timestamppb.New(r.GetSparedUntil().AsTime().Add(time.Second - 1)) // the first whole second
 		fmt.Fprintf(a.stdout, "new and kept: %s of %s that no checkpoint has; a gc after %s deletes what no dump under way needs\n",
-			plural(r.GetSpared(), "chunk"), bytesText(r.GetSparedBytes()), timeText(until))
+			pluralOf(r.GetSpared(), "chunk"), bytesText(r.GetSparedBytes()), timeText(until))
 	}
 	for _, d := range r.GetDamaged() {
-		fmt.Fprintf(a.stdout, "DAMAGED %s: %s\n", line(d.GetCheckpoint()), line(d.GetProblem()))
+		fmt.Fprintf(a.stdout, "DAMAGED %s: %s\n", safeLine(d.GetCheckpoint()), safeLine(d.GetProblem()))
 	}
 	if len(r.GetDamaged()) > 0 {
 		fmt.Fprintln(a.stdout, "no chunk goes while these are there: singctl delete takes them away, unless this node has a wrong key")

@@ -11,15 +11,15 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// help is cobra's, but that it fails where it has nothing to say.
-func help() *cobra.Command {
+// helpCommand is cobra's, but that it fails where it has nothing to say.
+func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Say how a command is used",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return named(cmd.Root()), cobra.ShellCompDirectiveNoFileComp
+			return commandNames(cmd.Root()), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
@@ -32,16 +32,16 @@ func help() *cobra.Command {
 	}
 }
 
-// shells answers for what is no shell below completion.
-func shells(cmd *cobra.Command, args []string) error {
+// refuseShell answers for what is no shell below completion.
+func refuseShell(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	return rpc.Errorf(rpc.ErrInvalid, "completion %.40q: want %s", args[0], strings.Join(named(cmd), ", "))
+	return rpc.Errorf(rpc.ErrInvalid, "completion %.40q: want %s", args[0], strings.Join(commandNames(cmd), ", "))
 }
 
-// named returns the names of the commands below one that people are shown.
-func named(cmd *cobra.Command) []string {
+// commandNames returns the names of the commands below one that people are shown.
+func commandNames(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {

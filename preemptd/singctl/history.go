@@ -14,21 +14,21 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) history() *cobra.Command {
+func (a *app) historyCommand() *cobra.Command {
 	var id int64
 	var limit uint16
 	c := &cobra.Command{
 		Use: "history [JOB]", Short: "List what was done to a job, or to all your jobs, and why",
 		Long: `history lists what preemptd did to a job, or to all your jobs, newest first, and what befell them without it:
 a preemption by Slurm, a requeue by hand, a node that failed. Those have no number.`,
-		Args: arguments(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
+		Args: argumentCount(0, 1, "at most one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), ""
 			if len(args) > 0 {
 				if id != 0 {
 					return rpc.Errorf(rpc.ErrInvalid, "name a job, or an action; not both")
 				}
-				j, err := a.slurm.find(ctx, args[0])
+				j, err := a.slurm.findJob(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -51,7 +51,7 @@ a preemption by Slurm, a requeue by hand, a node that failed. Those have no numb
 				case len(all.GetActions())+len(all.GetEvents()) == 0:
 					fmt.Fprintln(a.stdout, "no actions")
 				default:
-					table(a.stdout, append([][]string{actionHead}, lifeRows(all)...))
+					printTable(a.stdout, append([][]string{actionHead}, lifeRows(all)...))
 				}
 				if !a.json && all.GetStanding() != nil {
 					fmt.Fprintln(a.stdout)
@@ -110,7 +110,7 @@ func actionRows(all []*control.Action) [][]string {
 // printStanding says how a job does against what it is promised.
 func (a *app) printStanding(s *control.Standing) {
 	fmt.Fprintf(a.stdout, "tier %s: %.1f %% of its GPU time in %s; promised: %.0f %%\n",
-		line(s.GetTier()), 100*s.GetFraction(), durationText(s.GetCounted().AsDuration()), 100*s.GetPromised())
+		safeLine(s.GetTier()), 100*s.GetFraction(), durationText(s.GetCounted().AsDuration()), 100*s.GetPromised())
 	if s.GetRequested() > 0 {
 		text := fmt.Sprintf("GPUs: %d of the %d that it asked for", s.GetGpus(), s.GetRequested())
 		if s.GetLeast() < s.GetRequested() {
@@ -120,9 +120,9 @@ func (a *app) printStanding(s *control.Standing) {
 	}
 	switch {
 	case s.GetWaits() != "":
-		fmt.Fprintf(a.stdout, "waits: %s\n", line(s.GetWaits()))
+		fmt.Fprintf(a.stdout, "waits: %s\n", safeLine(s.GetWaits()))
 	case s.GetAction() != "":
-		fmt.Fprintf(a.stdout, "under way: %s\n", line(s.GetAction()))
+		fmt.Fprintf(a.stdout, "under way: %s\n", safeLine(s.GetAction()))
 	}
 }
 
@@ -132,11 +132,11 @@ func (a *app) printStory(m *control.Action) {
 		a.printMessage(m)
 		return
 	}
-	table(a.stdout, append([][]string{actionHead}, actionRows([]*control.Action{m})...))
+	printTable(a.stdout, append([][]string{actionHead}, actionRows([]*control.Action{m})...))
 	fmt.Fprintln(a.stdout)
 	rows := [][]string{{"AT", "STATE", "STEP", "TRIES", "TEXT"}}
 	for _, l := range m.GetLines() {
-		rows = append(rows, []string{timeText(l.GetAt()), l.GetState(), or(l.GetStep(), "-"), fmt.Sprint(l.GetAttempt()), or(l.GetText(), "-")})
+		rows = append(rows, []string{timeText(l.GetAt()), l.GetState(), orDefault(l.GetStep(), "-"), fmt.Sprint(l.GetAttempt()), orDefault(l.GetText(), "-")})
 	}
-	table(a.stdout, rows)
+	printTable(a.stdout, rows)
 }

@@ -9,21 +9,21 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) hold() *cobra.Command {
+func (a *app) holdCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "hold JOB", Short: "Keep a job that waits from starting",
 		Long: `hold keeps a job that waits from starting, until singctl release. One that runs is taken off its nodes and
 held by singctl preempt --hold.`,
 	}
-	return a.verb(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
+	return a.actionCommand(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
 }
 
-func (a *app) release() *cobra.Command {
+func (a *app) releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "release JOB", Short: "Let a held job start where it may",
 		Long: `release undoes the hold of a job that waits, and nothing else; singctl resume also sends a job that was
 moved or resized back to where it asked to be. Only operators release what a policy, an operator or an
 administrator holds.`,
 	}
-	return a.verb(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
+	return a.actionCommand(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
 }

@@ -12,12 +12,12 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) jobs() *cobra.Command {
+func (a *app) jobsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs", Short: "List your jobs as the controller sees them: tier, GPUs, what was promised and delivered",
 		Long: `jobs lists the jobs that have not ended: yours, or all if you are an operator. HAD is the part of the time in
 the window in which a job had the GPUs that it asked for; WANTS is the part that its tier is promised.`,
-		Args: arguments(0, 0, ""), ValidArgsFunction: noFiles,
+		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askController(cmd.Context(), func(c *control.Client) error {
 				all, err := c.Jobs(cmd.Context())
@@ -42,7 +42,7 @@ func (a *app) printJobs(all *control.JobsReply) {
 	case len(all.GetJobs()) == 0:
 		fmt.Fprintln(a.stdout, "no jobs")
 	default:
-		table(a.stdout, append([][]string{{"JOB", "NAME", "USER", "TIER", "STATE", "GPUS", "HAD", "WANTS", "CHECKPOINT", "RESTARTS", "NODES"}}, a.jobRows(all)...))
+		printTable(a.stdout, append([][]string{{"JOB", "NAME", "USER", "TIER", "STATE", "GPUS", "HAD", "WANTS", "CHECKPOINT", "RESTARTS", "NODES"}}, a.jobRows(all)...))
 	}
 }
 
@@ -70,7 +70,7 @@ func (a *app) jobRows(all *control.JobsReply) [][]string {
 		percent := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
 		rows[i] = []string{
 			j.GetLabel(), j.GetName(), j.GetUser(), j.GetTier(), state, gpus, percent(j.GetFraction()), percent(j.GetPromised()),
-			checkpoint, fmt.Sprint(j.GetRestarts()), or(strings.Join(j.GetNodes(), ","), "-"),
+			checkpoint, fmt.Sprint(j.GetRestarts()), orDefault(strings.Join(j.GetNodes(), ","), "-"),
 		}
 	}
 	return rows

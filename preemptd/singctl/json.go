@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// print writes a value as indented JSON.
-func (a *app) print(v any) {
+// printJSON writes a value as indented JSON.
+func (a *app) printJSON(v any) {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		panic(err) // maps, strings and numbers only
@@ -24,12 +24,12 @@ func (a *app) print(v any) {
 }
 
 // printMessage writes a message as JSON.
-func (a *app) printMessage(m proto.Message) { a.print(object(m.ProtoReflect())) }
+func (a *app) printMessage(m proto.Message) { a.printJSON(jsonObject(m.ProtoReflect())) }
 
-// object is a message for encoding/json: all fields, named as in proxyd.proto. Unlike
+// jsonObject is a message for encoding/json: all fields, named as in proxyd.proto. Unlike
 // protojson, numbers are numbers and bytes do not change from run to run. Times are RFC
 // 3339, and null when unset; durations are seconds.
-func object(m protoreflect.Message) any {
+func jsonObject(m protoreflect.Message) any {
 	switch v := m.Interface().(type) {
 	case *timestamppb.Timestamp:
 		if !m.IsValid() {
@@ -59,25 +59,25 @@ func fieldValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	case f.IsMap():
 		o := make(map[string]any)
 		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-			o[k.String()] = single(f.MapValue(), v)
+			o[k.String()] = jsonValue(f.MapValue(), v)
 			return true
 		})
 		return o
 	case f.IsList():
 		list := make([]any, v.List().Len())
 		for i := range list {
-			list[i] = single(f, v.List().Get(i))
+			list[i] = jsonValue(f, v.List().Get(i))
 		}
 		return list
 	default:
-		return single(f, v)
+		return jsonValue(f, v)
 	}
 }
 
-func single(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
+func jsonValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
-		return object(v.Message())
+		return jsonObject(v.Message())
 	case protoreflect.EnumKind:
 		e := f.Enum().Values().ByNumber(v.Enum())
 		if e == nil {

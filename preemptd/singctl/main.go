@@ -33,7 +33,7 @@ func main() {
 	a.controller, _ = os.LookupEnv("SINGULARITY_SLURM_CONTROLLER")
 	socket, _ := os.LookupEnv("SINGULARITY_SLURM_MUNGE_SOCKET")
 	a.coder = munge.Programs{Socket: socket}
-	code := a.run(ctx, os.Args[1:])
+	code := a.runCommand(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
 }

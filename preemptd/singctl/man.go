@@ -14,54 +14,54 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// man writes the manual. The packages' build calls it; people need not know.
-func (a *app) man() *cobra.Command {
+// manCommand writes the manual. The packages' build calls it; people need not know.
+func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write the manual pages into a folder", Hidden: true,
-		Args: arguments(1, 1, "a folder"),
+		Args: argumentCount(1, 1, "a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
 			}
 			var errs []error
-			for _, c := range documented(cmd.Root()) {
+			for _, c := range documentedCommands(cmd.Root()) {
 				name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
-				errs = append(errs, os.WriteFile(filepath.Join(args[0], name), []byte(page(c)), 0o644))
+				errs = append(errs, os.WriteFile(filepath.Join(args[0], name), []byte(manPage(c)), 0o644))
 			}
 			return errors.Join(errs...)
 		},
 	}
 }
 
-// documented is a command and those below it that people know of. What completes for which
+// documentedCommands is a command and those below it that people know of. What completes for which
 // shell is on one page.
-func documented(c *cobra.Command) []*cobra.Command {
+func documentedCommands(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, s := range c.Commands() {
 		if s.IsAvailableCommand() && c.Name() != "completion" {
-			all = append(all, documented(s)...)
+			all = append(all, documentedCommands(s)...)
 		}
 	}
 	return all
 }
 
-// page is a command's manual page, in the man macros.
-func page(c *cobra.Command) string {
+// manPage is a command's manual page, in the man macros.
+func manPage(c *cobra.Command) string {
 	var b strings.Builder
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"singularity-slurm\"\n", roff(strings.ToUpper(name)))
-	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(c.Short))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"singularity-slurm\"\n", roffText(strings.ToUpper(name)))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roffText(name), roffText(c.Short))
 	usage := c.UseLine()
 	if c.HasAvailableSubCommands() {
 		usage = c.CommandPath() + " COMMAND [flags]"
 	}
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(usage))
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", paragraphs(or(c.Long, c.Short)))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roffText(usage))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", roffParagraphs(orDefault(c.Long, c.Short)))
 	if c.HasAvailableSubCommands() {
 		b.WriteString(".SH COMMANDS\n")
 		for _, s := range c.Commands() {
 			if s.IsAvailableCommand() {
-				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(s.UseLine()), roff(s.Short))
+				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roffText(s.UseLine()), roffText(s.Short))
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func page(c *cobra.Command) string {
 		b.WriteString(".SH EXIT STATUS\n")
 		for l := range strings.Lines(exitCodes) {
 			number, what, _ := strings.Cut(strings.TrimSpace(l), " ")
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", number, roff(strings.TrimSpace(what)))
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", number, roffText(strings.TrimSpace(what)))
 		}
 	}
 	return b.String()
@@ -88,27 +88,27 @@ func flagList(flags *pflag.FlagSet) string {
 		if value != "" {
 			value = " " + value
 		}
-		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff("--"+f.Name+value), roff(what))
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roffText("--"+f.Name+value), roffText(what))
 	})
 	return b.String()
 }
 
-// paragraphs sets text in which an empty line ends a paragraph.
-func paragraphs(s string) string {
+// roffParagraphs sets text in which an empty line ends a paragraph.
+func roffParagraphs(s string) string {
 	var b strings.Builder
 	for i, p := range strings.Split(strings.TrimSpace(s), "\n\n") {
 		if i > 0 {
 			b.WriteString(".PP\n")
 		}
 		for l := range strings.Lines(p) {
-			b.WriteString(roff(strings.TrimSuffix(l, "\n")) + "\n")
+			b.WriteString(roffText(strings.TrimSuffix(l, "\n")) + "\n")
 		}
 	}
 	return b.String()
 }
 
-// roff lets troff read text as it is.
-func roff(s string) string {
+// roffText lets troff read text as it is.
+func roffText(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, `-`, `\-`).Replace(s)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
 		s = `\&` + s

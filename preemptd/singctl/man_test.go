@@ -18,7 +18,7 @@ func TestEveryCommand(t *testing.T) {
 	if out := c.run(t.Context(), "alice", "man", dir); out != "" {
 		t.Fatal(out)
 	}
-	all := documented((&app{}).root())
+	all := documentedCommands((&app{}).rootCommand())
 	pages, err := os.ReadDir(dir)
 	if err != nil || len(pages) != len(all) || len(all) < 17 {
 		t.Fatalf("%d commands, %d pages: %v", len(all), len(pages), err)
@@ -30,15 +30,15 @@ func TestEveryCommand(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		want := []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", roff(command.Short)}
+		want := []string{".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", roffText(command.Short)}
 		for flag := range strings.FieldsSeq(command.NonInheritedFlags().FlagUsages()) {
 			if strings.HasPrefix(flag, "--") {
-				want = append(want, roff(flag))
+				want = append(want, roffText(flag))
 			}
 		}
 		for _, sub := range command.Commands() {
 			if sub.IsAvailableCommand() {
-				want = append(want, roff(sub.UseLine()))
+				want = append(want, roffText(sub.UseLine()))
 			}
 		}
 		for _, w := range want {

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) migrate() *cobra.Command {
+func (a *app) migrateCommand() *cobra.Command {
 	var to, away string
 	c := &cobra.Command{
 		Use: "migrate JOB {--to NODES | --away NODES}", Short: "Move a job to named nodes, or away from named nodes",
@@ -21,7 +21,7 @@ NODES are names separated by commas, or a host list, as in n[1-4,7].`,
 	}
 	c.Flags().StringVar(&to, "to", "", "run on all of these `NODES`")
 	c.Flags().StringVar(&away, "away", "", "run on none of these `NODES`")
-	return a.verb(c, func() (*control.ActRequest, error) {
+	return a.actionCommand(c, func() (*control.ActRequest, error) {
 		if to == "" && away == "" {
 			return nil, rpc.Errorf(rpc.ErrInvalid, "migrate wants --to NODES or --away NODES")
 		}

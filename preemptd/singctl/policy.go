@@ -17,7 +17,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) policy() *cobra.Command {
+func (a *app) policyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "policy", Short: "Look at policies, and try what they would do", SuggestionsMinimumDistance: 2,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ func (a *app) policy() *cobra.Command {
 
 func (a *app) policyList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the policies in the order in which they are asked, and how they do", Args: arguments(0, 0, ""),
+		Use: "list", Short: "List the policies in the order in which they are asked, and how they do", Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askController(cmd.Context(), func(c *control.Client) error {
 				s, err := c.Status(cmd.Context())
@@ -46,7 +46,7 @@ func (a *app) policyList() *cobra.Command {
 				case len(s.GetPolicies()) == 0:
 					fmt.Fprintln(a.stdout, "no policies are configured: preemptd does what people ask, and nothing by itself")
 				default:
-					table(a.stdout, policyRows(s.GetPolicies()))
+					printTable(a.stdout, policyRows(s.GetPolicies()))
 				}
 				return nil
 			})
@@ -65,14 +65,14 @@ func policyRows(policies []*control.Policy) [][]string {
 		case p.GetRunning():
 			state = "running"
 		}
-		rows = append(rows, []string{p.GetName(), state, fmt.Sprint(p.GetFailures()), or(p.GetProblem(), "-")})
+		rows = append(rows, []string{p.GetName(), state, fmt.Sprint(p.GetFailures()), orDefault(p.GetProblem(), "-")})
 	}
 	return rows
 }
 
 func (a *app) policyRecord() *cobra.Command {
 	return &cobra.Command{
-		Use: "record FILE", Short: "Save what policies see of the cluster, to try policies on it later", Args: arguments(1, 1, "a file"),
+		Use: "record FILE", Short: "Save what policies see of the cluster, to try policies on it later", Args: argumentCount(1, 1, "a file"),
 		Long: `record saves what policies saw last into a new file: singctl policy test --snapshot FILE tries them on it. It
 names all jobs and their users. For operators.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,10 +95,10 @@ names all jobs and their users. For operators.`,
 					return err
 				}
 				if a.json {
-					a.print(map[string]any{"file": args[0], "bytes": len(data)})
+					a.printJSON(map[string]any{"file": args[0], "bytes": len(data)})
 					return nil
 				}
-				fmt.Fprintf(a.stdout, "saved %s into %s\n", bytesText(int64(len(data))), line(args[0]))
+				fmt.Fprintf(a.stdout, "saved %s into %s\n", bytesText(int64(len(data))), safeLine(args[0]))
 				return nil
 			})
 		},
@@ -109,7 +109,7 @@ func (a *app) policyTest() *cobra.Command {
 	var snapshot, file string
 	req := &control.TryRequest{}
 	c := &cobra.Command{
-		Use: "test", Short: "Say what policies would do now, and why; nothing is done", Args: arguments(0, 0, ""),
+		Use: "test", Short: "Say what policies would do now, and why; nothing is done", Args: argumentCount(0, 0, ""),
 		Long: `test asks the policies, as they are configured, what they would do on what preemptd saw of the cluster last, and
 tries that as preemptd does: what is accepted is what it would begin. Nothing is done. The processes are others
 than those that decide. For operators.
@@ -171,33 +171,33 @@ func (a *app) printTried(m *control.TryReply) error {
 		a.printMessage(m)
 		return failed
 	}
-	fmt.Fprintf(a.stdout, "cluster %s at %s: %s, %s\n", line(m.GetCluster()), timeText(m.GetTime()), plural(int64(m.GetNodes()), "node"), plural(int64(m.GetJobs()), "job"))
+	fmt.Fprintf(a.stdout, "cluster %s at %s: %s, %s\n", safeLine(m.GetCluster()), timeText(m.GetTime()), pluralOf(int64(m.GetNodes()), "node"), pluralOf(int64(m.GetJobs()), "job"))
 	for _, p := range m.GetPolicies() {
-		fmt.Fprintf(a.stdout, "\n%s: ", line(p.GetPolicy()))
+		fmt.Fprintf(a.stdout, "\n%s: ", safeLine(p.GetPolicy()))
 		switch {
 		case p.GetProblem() != "":
-			fmt.Fprintf(a.stdout, "PROBLEM: %s\n", strings.ReplaceAll(safe(p.GetProblem()), "\n", "\n  "))
+			fmt.Fprintf(a.stdout, "PROBLEM: %s\n", strings.ReplaceAll(safeText(p.GetProblem()), "\n", "\n  "))
 			continue
 		case len(p.GetAccepted())+len(p.GetRejected()) == 0:
 			fmt.Fprintln(a.stdout, "would do nothing")
 			continue
 		}
-		fmt.Fprintf(a.stdout, "would do %s, and is refused %s\n", plural(int64(len(p.GetAccepted())), "thing"), plural(int64(len(p.GetRejected())), "thing"))
+		fmt.Fprintf(a.stdout, "would do %s, and is refused %s\n", pluralOf(int64(len(p.GetAccepted())), "thing"), pluralOf(int64(len(p.GetRejected())), "thing"))
 		for _, w := range p.GetAccepted() {
 			after := ""
 			if len(w.GetAfter()) > 0 {
-				after = ", once these have left: " + numbers(w.GetAfter())
+				after = ", once these have left: " + joinNumbers(w.GetAfter())
 			}
-			fmt.Fprintf(a.stdout, "  %s%s\n      %s\n", line(w.GetWhat()), after, line(w.GetReason()))
+			fmt.Fprintf(a.stdout, "  %s%s\n      %s\n", safeLine(w.GetWhat()), after, safeLine(w.GetReason()))
 		}
 		for _, w := range p.GetRejected() {
-			fmt.Fprintf(a.stdout, "  REFUSED %s: %s: %s\n      %s\n", line(w.GetWhat()), line(w.GetInvariant()), line(w.GetDetail()), line(w.GetReason()))
+			fmt.Fprintf(a.stdout, "  REFUSED %s: %s: %s\n      %s\n", safeLine(w.GetWhat()), safeLine(w.GetInvariant()), safeLine(w.GetDetail()), safeLine(w.GetReason()))
 		}
 	}
 	return failed
 }
 
-func numbers(all []int64) string {
+func joinNumbers(all []int64) string {
 	texts := make([]string, len(all))
 	for i, n := range all {
 		texts[i] = fmt.Sprint(n)

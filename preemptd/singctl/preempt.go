@@ -9,7 +9,7 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) preempt() *cobra.Command {
+func (a *app) preemptCommand() *cobra.Command {
 	var hold bool
 	c := &cobra.Command{
 		Use: "preempt JOB", Short: "Take a running job off its nodes, with a checkpoint, and back into the queue",
@@ -18,5 +18,5 @@ when there is room, where it left off; with --hold it waits for singctl resume. 
 leaves the action to itself: preemptd goes on with it.`,
 	}
 	c.Flags().BoolVar(&hold, "hold", false, "leave it held until singctl resume")
-	return a.verb(c, func() (*control.ActRequest, error) { return &control.ActRequest{Hold: hold}, nil })
+	return a.actionCommand(c, func() (*control.ActRequest, error) { return &control.ActRequest{Hold: hold}, nil })
 }

@@ -24,12 +24,12 @@ type progress struct {
 	wrote    bool // the terminal's line is not empty
 }
 
-func (a *app) progress() *progress {
+func (a *app) newProgress() *progress {
 	return &progress{w: a.stderr, quiet: a.quiet, terminal: a.terminal, now: a.now, began: a.now()}
 }
 
-// say shows how far the work is.
-func (p *progress) say(m *rpc.Progress) {
+// showProgress shows how far the work is.
+func (p *progress) showProgress(m *rpc.Progress) {
 	if p.quiet {
 		return
 	}
@@ -39,14 +39,14 @@ func (p *progress) say(m *rpc.Progress) {
 		p.wrote = true
 		return
 	}
-	if phase := or(m.GetPhase(), working); phase != p.phase {
+	if phase := orDefault(m.GetPhase(), working); phase != p.phase {
 		p.phase = phase
 		fmt.Fprintln(p.w, progressText(&rpc.Progress{Phase: phase}, took))
 	}
 }
 
-// end leaves the terminal's line. It may be called twice.
-func (p *progress) end() {
+// endLine leaves the terminal's line. It may be called twice.
+func (p *progress) endLine() {
 	if p.wrote {
 		fmt.Fprint(p.w, "\r\x1b[K")
 		p.wrote = false
@@ -60,7 +60,7 @@ const (
 
 func progressText(m *rpc.Progress, took time.Duration) string {
 	var b strings.Builder
-	b.WriteString(or(m.GetPhase(), working))
+	b.WriteString(orDefault(m.GetPhase(), working))
 	amount := func(n int64) string {
 		if m.GetUnit() == "bytes" {
 			return bytesText(n)
@@ -81,5 +81,5 @@ func progressText(m *rpc.Progress, took time.Duration) string {
 	if took >= time.Second {
 		fmt.Fprintf(&b, " … %.0f s", took.Seconds())
 	}
-	return line(b.String())
+	return safeLine(b.String())
 }

@@ -31,13 +31,13 @@ func TestProgress(t *testing.T) {
 		var b bytes.Buffer
 		now := apitest.Then
 		a := &app{stderr: &b, terminal: terminal, now: func() time.Time { return now }}
-		p := a.progress()
+		p := a.newProgress()
 		for _, s := range steps {
 			now = apitest.Then.Add(s.at)
-			p.say(s.p)
+			p.showProgress(s.p)
 		}
-		p.end()
-		p.end()
+		p.endLine()
+		p.endLine()
 		return b.String()
 	}
 	const log = "freeze\ndump\ncommit … 2 s\n"
@@ -83,7 +83,7 @@ func TestInterruptedCheckpoint(t *testing.T) {
 			c.two.First = tt.phase
 			var out bytes.Buffer
 			errs := &interrupting{cancel: cancel}
-			if code := c.app("alice", &out, errs).run(ctx, []string{"checkpoint", "812_3"}); code != 130 || errs.String() != tt.want || out.Len() > 0 {
+			if code := c.app("alice", &out, errs).runCommand(ctx, []string{"checkpoint", "812_3"}); code != 130 || errs.String() != tt.want || out.Len() > 0 {
 				t.Errorf("exit %d:\n%s%s\nwant:\n%s", code, out.String(), errs.String(), tt.want)
 			}
 		})
@@ -105,7 +105,7 @@ func (w *interrupting) Write(b []byte) (int, error) {
 func TestManual(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, now: time.Now}
-	if code := a.run(t.Context(), []string{"man", dir}); code != 0 {
+	if code := a.runCommand(t.Context(), []string{"man", dir}); code != 0 {
 		t.Fatal(code)
 	}
 	for _, name := range []string{"singctl", "singctl-doctor", "singctl-show", "singctl-checkpoint", "singctl-checkpoints", "singctl-verify", "singctl-gc", "singctl-export"} {
@@ -114,7 +114,7 @@ func TestManual(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, want := range []string{".TH " + roff(strings.ToUpper(name)) + " 1", ".SH NAME\n" + roff(name) + " \\- ", ".SH SYNOPSIS", `\-\-json`} {
+		for _, want := range []string{".TH " + roffText(strings.ToUpper(name)) + " 1", ".SH NAME\n" + roffText(name) + " \\- ", ".SH SYNOPSIS", `\-\-json`} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s.1 lacks %q", name, want)
 			}

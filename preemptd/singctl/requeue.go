@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) requeue() *cobra.Command {
+func (a *app) requeueCommand() *cobra.Command {
 	var qos string
 	var hold bool
 	c := &cobra.Command{
@@ -21,7 +21,7 @@ room. Users choose among the QOS that the job's account gives them.`,
 	}
 	c.Flags().StringVar(&qos, "qos", "", "have the job in this `QOS`")
 	c.Flags().BoolVar(&hold, "hold", false, "leave it held until singctl resume")
-	return a.verb(c, func() (*control.ActRequest, error) {
+	return a.actionCommand(c, func() (*control.ActRequest, error) {
 		if qos == "" {
 			return nil, rpc.Errorf(rpc.ErrInvalid, "requeue wants --qos QOS")
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) resize() *cobra.Command {
+func (a *app) resizeCommand() *cobra.Command {
 	var nodes, gpus uint32
 	c := &cobra.Command{
 		Use: "resize JOB {--nodes N | --gpus N}", Short: "Give a job fewer or more nodes or GPUs",
@@ -19,7 +19,7 @@ on each. The number of its tasks stays. Only operators give a job more than it w
 	}
 	c.Flags().Uint32Var(&nodes, "nodes", 0, "run on `N` nodes")
 	c.Flags().Uint32Var(&gpus, "gpus", 0, "have `N` GPUs on each node")
-	return a.verb(c, func() (*control.ActRequest, error) {
+	return a.actionCommand(c, func() (*control.ActRequest, error) {
 		if nodes == 0 && gpus == 0 {
 			return nil, rpc.Errorf(rpc.ErrInvalid, "resize wants --nodes N or --gpus N")
 		}

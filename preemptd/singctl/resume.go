@@ -9,11 +9,11 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) resume() *cobra.Command {
+func (a *app) resumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume JOB", Short: "Let a held job go on",
 		Long: `resume releases a job that waits, held by singctl preempt --hold or by its user. Only operators release
 what a policy, an operator or an administrator holds.`,
 	}
-	return a.verb(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
+	return a.actionCommand(c, func() (*control.ActRequest, error) { return &control.ActRequest{}, nil })
 }

@@ -35,14 +35,14 @@ type app struct {
 	quiet      bool
 }
 
-// run does what the arguments say and returns the exit code.
-func (a *app) run(ctx context.Context, args []string) int {
-	root := a.root()
+// runCommand does what the arguments say and returns the exit code.
+func (a *app) runCommand(ctx context.Context, args []string) int {
+	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	return a.exit(ctx, cmd, err)
+	return a.exitCode(ctx, cmd, err)
 }
 
 const long = `singctl asks the daemons of singularity-slurm: what a node lacks, how a job fares, for work on
@@ -69,7 +69,7 @@ func flagError(err error) error {
 	return rpc.Errorf(rpc.ErrInvalid, "--%s %.40q: want %s", bad.GetFlag().Name, bad.GetValue(), want)
 }
 
-func (a *app) root() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "singctl", Short: "Look at protected jobs and their checkpoints, and move them", Long: long,
 		SilenceUsage: true, SilenceErrors: true, SuggestionsMinimumDistance: 2,
@@ -88,17 +88,17 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.controller, "controller", a.controller, "`HOST:PORT` where preemptd listens, instead of slurmctld's host (SINGULARITY_SLURM_CONTROLLER)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "show no progress")
-	root.AddCommand(a.doctor(), a.show(), a.checkpoint(), a.checkpoints(), a.verify(), a.gc(), a.delete(), a.export(),
-		a.preempt(), a.resume(), a.migrate(), a.resize(), a.hold(), a.release(), a.requeue(), a.drain(), a.jobs(), a.top(), a.history(), a.status(), a.policy(), a.token(), a.version(), a.man())
+	root.AddCommand(a.doctorCommand(), a.showCommand(), a.checkpointCommand(), a.checkpointsCommand(), a.verifyCommand(), a.gcCommand(), a.deleteCommand(), a.exportCommand(),
+		a.preemptCommand(), a.resumeCommand(), a.migrateCommand(), a.resizeCommand(), a.holdCommand(), a.releaseCommand(), a.requeueCommand(), a.drainCommand(), a.jobsCommand(), a.topCommand(), a.historyCommand(), a.statusCommand(), a.policyCommand(), a.tokenCommand(), a.versionCommand(), a.manCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
-			c.Args, c.RunE = cobra.ArbitraryArgs, shells
+			c.Args, c.RunE = cobra.ArbitraryArgs, refuseShell
 		}
 	}
-	root.SetHelpCommand(help())
+	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
-	for _, c := range documented(root) {
+	for _, c := range documentedCommands(root) {
 		if c.ValidArgsFunction == nil {
 			c.ValidArgsFunction = noFiles
 		}
@@ -113,8 +113,8 @@ func didYouMean(cmd *cobra.Command, arg string) string {
 	return "; singctl --help lists all"
 }
 
-// arguments checks how many there are. what names them, as in the usage.
-func arguments(from, to int, what string) cobra.PositionalArgs {
+// argumentCount checks how many there are. what names them, as in the usage.
+func argumentCount(from, to int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= from && (to < 0 || len(args) <= to) {
 			return nil
@@ -122,6 +122,6 @@ func arguments(from, to int, what string) cobra.PositionalArgs {
 		if what == "" {
 			return rpc.Errorf(rpc.ErrInvalid, "%s takes no arguments", cmd.Name())
 		}
-		return rpc.Errorf(rpc.ErrInvalid, "%s wants %s; got %s", cmd.Name(), what, plural(int64(len(args)), "argument"))
+		return rpc.Errorf(rpc.ErrInvalid, "%s wants %s; got %s", cmd.Name(), what, pluralOf(int64(len(args)), "argument"))
 	}
 }

@@ -86,7 +86,7 @@ func (c *cluster) app(who string, out, errs io.Writer) *app {
 // marked by "! ".
 func (c *cluster) run(ctx context.Context, who string, args ...string) string {
 	var out, errs bytes.Buffer
-	code := c.app(who, &out, &errs).run(ctx, args)
+	code := c.app(who, &out, &errs).runCommand(ctx, args)
 	var b strings.Builder
 	b.Write(out.Bytes())
 	for l := range strings.Lines(errs.String()) {

@@ -19,10 +19,10 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) show() *cobra.Command {
+func (a *app) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show JOB", Short: "Tell how a job fares: capsules, programs, checkpoints, what happened",
-		Args: arguments(1, 1, "one job"), ValidArgsFunction: a.completeJob,
+		Args: argumentCount(1, 1, "one job"), ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.askJob(cmd.Context(), args[0], func(c *rpc.Client, name string) error {
 				j, err := c.Show(cmd.Context(), name)
@@ -52,7 +52,7 @@ func (a *app) showStanding(ctx context.Context, name, above string) (told bool, 
 	err = a.askController(ctx, func(c *control.Client) error {
 		h, err := c.History(ctx, name, 1)
 		if told = err == nil && h.GetStanding() != nil; told {
-			fmt.Fprintln(a.stdout, line(above))
+			fmt.Fprintln(a.stdout, safeLine(above))
 			a.printStanding(h.GetStanding())
 		}
 		return err
@@ -65,19 +65,19 @@ func (a *app) showStanding(ctx context.Context, name, above string) (told bool, 
 
 func (a *app) printJob(j *rpc.Job) {
 	w := a.stdout
-	fmt.Fprintf(w, "job %s", line(j.GetId()))
+	fmt.Fprintf(w, "job %s", safeLine(j.GetId()))
 	if j.GetName() != "" {
-		fmt.Fprintf(w, " (%s)", line(j.GetName()))
+		fmt.Fprintf(w, " (%s)", safeLine(j.GetName()))
 	}
 	if j.GetUser() != "" {
-		fmt.Fprintf(w, " of %s", line(j.GetUser()))
+		fmt.Fprintf(w, " of %s", safeLine(j.GetUser()))
 	}
-	fmt.Fprintf(w, ": %s", line(or(j.GetState(), "Slurm does not know it any more")))
+	fmt.Fprintf(w, ": %s", safeLine(orDefault(j.GetState(), "Slurm does not know it any more")))
 	if j.GetRun() > 0 {
-		fmt.Fprintf(w, ", restarted %s", plural(int64(j.GetRun()), "time"))
+		fmt.Fprintf(w, ", restarted %s", pluralOf(int64(j.GetRun()), "time"))
 	}
 	if j.GetLeader() != "" {
-		fmt.Fprintf(w, ", led by %s", line(j.GetLeader()))
+		fmt.Fprintf(w, ", led by %s", safeLine(j.GetLeader()))
 	}
 	fmt.Fprintln(w)
 	if len(j.GetOptions()) > 0 {
@@ -85,10 +85,10 @@ func (a *app) printJob(j *rpc.Job) {
 		for _, k := range slices.Sorted(maps.Keys(j.GetOptions())) {
 			words = append(words, k+"="+j.GetOptions()[k])
 		}
-		fmt.Fprintf(w, "options: %s\n", line(strings.Join(words, " ")))
+		fmt.Fprintf(w, "options: %s\n", safeLine(strings.Join(words, " ")))
 	}
 	if j.GetComment() != "" {
-		fmt.Fprintf(w, "comment: %s\n", line(j.GetComment()))
+		fmt.Fprintf(w, "comment: %s\n", safeLine(j.GetComment()))
 	}
 	if len(j.GetCapsules()) == 0 && len(j.GetCheckpoints()) == 0 && len(j.GetTimeline()) == 0 {
 		fmt.Fprintln(w, "the store has nothing of it")
@@ -112,10 +112,10 @@ func (a *app) printJob(j *rpc.Job) {
 	if len(j.GetTimeline()) > 0 {
 		rows := [][]string{{"TIME", "EVENT", "WHERE", "WHAT"}}
 		for _, e := range j.GetTimeline() {
-			rows = append(rows, []string{timeText(e.GetTime()), e.GetEvent(), or(e.GetWhere(), "-"), e.GetText()})
+			rows = append(rows, []string{timeText(e.GetTime()), e.GetEvent(), orDefault(e.GetWhere(), "-"), e.GetText()})
 		}
 		fmt.Fprintln(w)
-		table(w, rows)
+		printTable(w, rows)
 	}
 }
 
@@ -125,7 +125,7 @@ func (a *app) printCapsules(capsules []*rpc.Capsule) {
 	}
 	rows := [][]string{{"CAPSULE", "HOME", "NODE", "ADDRESS", "PROGRAM", "PID", "STATE", "MEMORY", "SINCE", "COMMAND"}}
 	for _, c := range capsules {
-		row := []string{strconv.Itoa(int(c.GetIndex())), c.GetHome(), or(c.GetNode(), "-"), or(c.GetAddress(), "-")}
+		row := []string{strconv.Itoa(int(c.GetIndex())), c.GetHome(), orDefault(c.GetNode(), "-"), orDefault(c.GetAddress(), "-")}
 		if len(c.GetPrograms()) == 0 {
 			rows = append(rows, row)
 		}
@@ -137,7 +137,7 @@ func (a *app) printCapsules(capsules []*rpc.Capsule) {
 		}
 	}
 	fmt.Fprintln(a.stdout)
-	table(a.stdout, rows)
+	printTable(a.stdout, rows)
 }
 
 // reductionsText is how sums over GPUs were made, by the words of a device server.
@@ -168,7 +168,7 @@ func (a *app) printDevices(capsules []*rpc.Capsule) {
 		for i, g := range d.GetDevices() {
 			row = append(row, strconv.Itoa(i), g.GetName(), bytesText(int64(g.GetMemory())), bytesText(int64(g.GetUsed())))
 			if i == 0 {
-				row = append(row, or(strings.Join(pids, " "), "-"))
+				row = append(row, orDefault(strings.Join(pids, " "), "-"))
 			}
 			rows = append(rows, row)
 			row = []string{""}
@@ -185,10 +185,10 @@ func (a *app) printDevices(capsules []*rpc.Capsule) {
 	}
 	if len(rows) > 1 {
 		fmt.Fprintln(a.stdout)
-		table(a.stdout, rows)
+		printTable(a.stdout, rows)
 	}
 	for _, note := range notes {
-		fmt.Fprintln(a.stdout, line(note))
+		fmt.Fprintln(a.stdout, safeLine(note))
 	}
 }
 

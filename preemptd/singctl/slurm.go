@@ -54,9 +54,9 @@ type job struct {
 	node string // that runs the batch script; "" while none does
 }
 
-// find looks a job up by what a person typed. One that Slurm has forgotten is returned
+// findJob looks a job up by what a person typed. One that Slurm has forgotten is returned
 // under that name: it may have checkpoints.
-func (s slurm) find(ctx context.Context, typed string) (job, error) {
+func (s slurm) findJob(ctx context.Context, typed string) (job, error) {
 	if err := rpc.CheckJob(typed); err != nil {
 		return job{}, err
 	}
@@ -75,14 +75,14 @@ func (s slurm) find(ctx context.Context, typed string) (job, error) {
 func parseJob(out, typed string) (job, error) {
 	var lines []string
 	for l := range strings.Lines(out) {
-		if value(l, "JobId") != "" {
+		if fieldOf(l, "JobId") != "" {
 			lines = append(lines, l)
 		}
 	}
 	named := "" // the first that has a name of its own
 	for _, l := range lines {
 		if named == "" {
-			named = called(l)
+			named = jobNameIn(l)
 		}
 	}
 	switch {
@@ -90,39 +90,39 @@ func parseJob(out, typed string) (job, error) {
 		return job{name: typed}, nil
 	case named == "":
 		return job{}, rpc.Errorf(rpc.ErrInvalid, "job %s is an array of which no task has started", typed)
-	case len(lines) > 1 && value(lines[0], "HetJobOffset") != "":
+	case len(lines) > 1 && fieldOf(lines[0], "HetJobOffset") != "":
 		return job{}, rpc.Errorf(rpc.ErrInvalid, "job %s has %d components; name one, as in %s", typed, len(lines), named)
 	case len(lines) > 1:
 		return job{}, rpc.Errorf(rpc.ErrInvalid, "job %s is an array; name one task, as in %s", typed, named)
 	}
 	j := job{name: named}
-	switch value(lines[0], "JobState") {
+	switch fieldOf(lines[0], "JobState") {
 	case "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "CONFIGURING", "SIGNALING", "STAGE_OUT":
-		j.node = value(lines[0], "BatchHost")
+		j.node = fieldOf(lines[0], "BatchHost")
 	}
 	return j, nil
 }
 
 var number = regexp.MustCompile(`^[0-9]+$`)
 
-// called returns a job's name in our notation; "" for tasks of an array that have not
+// jobNameIn returns a job's name in our notation; "" for tasks of an array that have not
 // become jobs yet ("ArrayTaskId=3-9").
-func called(line string) string {
-	if array := value(line, "ArrayJobId"); array != "" {
-		task := value(line, "ArrayTaskId")
+func jobNameIn(line string) string {
+	if array := fieldOf(line, "ArrayJobId"); array != "" {
+		task := fieldOf(line, "ArrayTaskId")
 		if !number.MatchString(task) {
 			return ""
 		}
 		return array + "_" + task
 	}
-	if het := value(line, "HetJobId"); het != "" {
-		return het + "+" + value(line, "HetJobOffset")
+	if het := fieldOf(line, "HetJobId"); het != "" {
+		return het + "+" + fieldOf(line, "HetJobOffset")
 	}
-	return value(line, "JobId")
+	return fieldOf(line, "JobId")
 }
 
-// value returns a value of scontrol's one-line output.
-func value(line, key string) string {
+// fieldOf returns a value of scontrol's one-line output.
+func fieldOf(line, key string) string {
 	for word := range strings.FieldsSeq(line) {
 		if v, ok := strings.CutPrefix(word, key+"="); ok {
 			return v
@@ -134,8 +134,8 @@ func value(line, key string) string {
 // node is one that can be asked.
 type node struct{ name, address string }
 
-// address finds how to reach a node.
-func (s slurm) address(ctx context.Context, name string) (node, error) {
+// nodeAddress finds how to reach a node.
+func (s slurm) nodeAddress(ctx context.Context, name string) (node, error) {
 	out, err := s.run(ctx, "scontrol", "show", "node", "--oneliner", name)
 	if err != nil {
 		if strings.Contains(err.Error(), "not found") {
@@ -143,8 +143,8 @@ func (s slurm) address(ctx context.Context, name string) (node, error) {
 		}
 		return node{}, err
 	}
-	address := value(out, "NodeAddr")
-	if found := value(out, "NodeName"); found != name || address == "" {
+	address := fieldOf(out, "NodeAddr")
+	if found := fieldOf(out, "NodeName"); found != name || address == "" {
 		return node{}, noNode(name)
 	}
 	return node{name, address}, nil
@@ -157,8 +157,8 @@ func noNode(name string) error {
 	}
 }
 
-// all returns the names of all nodes; up only: of those that answer slurmctld.
-func (s slurm) all(ctx context.Context, up bool) ([]string, error) {
+// nodeNames returns the names of all nodes; up only: of those that answer slurmctld.
+func (s slurm) nodeNames(ctx context.Context, up bool) ([]string, error) {
 	out, err := s.run(ctx, "sinfo", "--noheader", "--Node", "--format=%N %t")
 	if err != nil {
 		return nil, err
@@ -177,8 +177,8 @@ func (s slurm) all(ctx context.Context, up bool) ([]string, error) {
 	return names, nil
 }
 
-// jobs lists what the caller has in the queue: "812\ttrain".
-func (s slurm) jobs(ctx context.Context) ([]string, error) {
+// queuedJobs lists what the caller has in the queue: "812\ttrain".
+func (s slurm) queuedJobs(ctx context.Context) ([]string, error) {
 	out, err := s.run(ctx, "squeue", "--noheader", "--me", "--format=%i\t%j")
 	if err != nil {
 		return nil, err

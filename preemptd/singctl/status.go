@@ -11,10 +11,10 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) status() *cobra.Command {
+func (a *app) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Say how the controller does, and what it is doing",
-		Args: arguments(0, 0, ""), ValidArgsFunction: noFiles,
+		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askController(cmd.Context(), func(c *control.Client) error {
 				s, err := c.Status(cmd.Context())
@@ -37,19 +37,19 @@ func (a *app) printStatus(s *control.StatusReply) {
 	if s.GetTicked() != nil {
 		looked = durationText(a.now().Sub(s.GetTicked().AsTime())) + " ago"
 	}
-	table(a.stdout, [][]string{
-		{"cluster", s.GetCluster()}, {"preemptd", s.GetVersion()}, {"works", or(s.GetHolder(), "nobody")}, {"looked", looked},
-		{"under way", plural(int64(s.GetUnderWay()), "action")},
+	printTable(a.stdout, [][]string{
+		{"cluster", s.GetCluster()}, {"preemptd", s.GetVersion()}, {"works", orDefault(s.GetHolder(), "nobody")}, {"looked", looked},
+		{"under way", pluralOf(int64(s.GetUnderWay()), "action")},
 	})
 	if len(s.GetPolicies()) > 0 {
 		fmt.Fprintln(a.stdout)
-		table(a.stdout, policyRows(s.GetPolicies()))
+		printTable(a.stdout, policyRows(s.GetPolicies()))
 	}
 	if len(s.GetActions()) > 0 {
 		fmt.Fprintln(a.stdout)
-		table(a.stdout, append([][]string{actionHead}, actionRows(s.GetActions())...))
+		printTable(a.stdout, append([][]string{actionHead}, actionRows(s.GetActions())...))
 	}
 	for _, problem := range s.GetProblems() {
-		fmt.Fprintf(a.stdout, "problem: %s\n", line(problem))
+		fmt.Fprintf(a.stdout, "problem: %s\n", safeLine(problem))
 	}
 }

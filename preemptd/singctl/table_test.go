@@ -11,7 +11,7 @@ import (
 // TestTable: a short row leaves the columns of those around it alone.
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	table(&b, [][]string{{"A", "B", "C"}, {"1", "longer", "x"}, {"22", "NOT USABLE: a\treason\nthat is long"}, {"3", "ä", "yy"}, {"4"}})
+	printTable(&b, [][]string{{"A", "B", "C"}, {"1", "longer", "x"}, {"22", "NOT USABLE: a\treason\nthat is long"}, {"3", "ä", "yy"}, {"4"}})
 	want := `
 A   B       C
 1   longer  x

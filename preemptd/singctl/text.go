@@ -16,9 +16,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-// safe takes out what would move the cursor or worse: names of jobs and programs are
+// safeText takes out what would move the cursor or worse: names of jobs and programs are
 // chosen by users, and operators look at them.
-func safe(s string) string {
+func safeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
 			return r
@@ -27,16 +27,16 @@ func safe(s string) string {
 	}, s)
 }
 
-// line is safe on one line.
-func line(s string) string { return strings.ReplaceAll(safe(s), "\n", " ") }
+// safeLine is safe on one line.
+func safeLine(s string) string { return strings.ReplaceAll(safeText(s), "\n", " ") }
 
-// table writes rows in columns. A row that is shorter ends there, and its last cell makes
+// printTable writes rows in columns. A row that is shorter ends there, and its last cell makes
 // no column wider.
-func table(w io.Writer, rows [][]string) {
+func printTable(w io.Writer, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
 		for i := range row {
-			row[i] = line(row[i])
+			row[i] = safeLine(row[i])
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -96,18 +96,18 @@ func obstacleText(o *rpc.Obstacle) string {
 		}
 	}
 	s += ": " + o.GetWhat()
-	return line(strings.TrimPrefix(s, ": "))
+	return safeLine(strings.TrimPrefix(s, ": "))
 }
 
-func or(s, otherwise string) string {
+func orDefault(s, otherwise string) string {
 	if s == "" {
 		return otherwise
 	}
 	return s
 }
 
-// plural writes "1 chunk", "2 chunks".
-func plural(n int64, noun string) string {
+// pluralOf writes "1 chunk", "2 chunks".
+func pluralOf(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -11,12 +11,12 @@ import (
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-func (a *app) token() *cobra.Command {
+func (a *app) tokenCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "token", Short: "Print a token, with which the web page lets you act on your jobs",
 		Long: `Prints a token for the controller's web page. Whoever has it can do there what you
 can, an operator's to everybody's jobs, until it ends: after an hour, or when preemptd is started again.`,
-		Args: arguments(0, 0, ""), ValidArgsFunction: noFiles,
+		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.askController(cmd.Context(), func(c *control.Client) error {
 				reply, err := c.Token(cmd.Context())
@@ -27,9 +27,9 @@ can, an operator's to everybody's jobs, until it ends: after an hour, or when pr
 					a.printMessage(reply)
 					return nil
 				}
-				fmt.Fprintln(a.stdout, line(reply.GetToken()))
+				fmt.Fprintln(a.stdout, safeLine(reply.GetToken()))
 				if !a.quiet {
-					fmt.Fprintf(a.stderr, "for %s, until %s\n", or(line(reply.GetPage()), "the web page"), timeText(reply.GetUntil()))
+					fmt.Fprintf(a.stderr, "for %s, until %s\n", orDefault(safeLine(reply.GetPage()), "the web page"), timeText(reply.GetUntil()))
 				}
 				return nil
 			})

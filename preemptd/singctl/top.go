@@ -17,14 +17,14 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) top() *cobra.Command {
+func (a *app) topCommand() *cobra.Command {
 	var every time.Duration
 	var times uint32
 	c := &cobra.Command{
 		Use: "top", Short: "Show how the controller and your jobs do, again and again",
 		Long: `top shows what singctl status and singctl jobs show, until it is interrupted. While the controller does not
 answer it says so, and goes on. With --json it prints what jobs prints, each time.`,
-		Args: arguments(0, 0, ""), ValidArgsFunction: noFiles,
+		Args: argumentCount(0, 0, ""), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 100*time.Millisecond {
 				return rpc.Errorf(rpc.ErrInvalid, "--every %s: want 100ms or more", every)
@@ -44,15 +44,15 @@ func (a *app) watchJobs(ctx context.Context, every time.Duration, times uint32) 
 	defer tick.Stop()
 	for n := uint32(1); ; n++ {
 		var frame bytes.Buffer
-		err := a.askController(ctx, func(c *control.Client) error { return a.frame(ctx, c, &frame) })
+		err := a.askController(ctx, func(c *control.Client) error { return a.writeFrame(ctx, c, &frame) })
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && (n == 1 || !passes(err)):
+		case err != nil && (n == 1 || !isTransient(err)):
 			return err
 		case err != nil:
 			frame.Reset()
-			fmt.Fprintln(&frame, line(err.Error()))
+			fmt.Fprintln(&frame, safeLine(err.Error()))
 		}
 		if a.outTerminal && !a.json {
 			fmt.Fprint(a.stdout, "\x1b[H\x1b[2J")
@@ -71,13 +71,13 @@ func (a *app) watchJobs(ctx context.Context, every time.Duration, times uint32) 
 	}
 }
 
-// passes reports whether the controller may answer the next time.
-func passes(err error) bool {
+// isTransient reports whether the controller may answer the next time.
+func isTransient(err error) bool {
 	return errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrTimeout) || errors.Is(err, control.ErrBusy)
 }
 
-// frame writes what is shown once.
-func (a *app) frame(ctx context.Context, c *control.Client, w io.Writer) error {
+// writeFrame writes what is shown once.
+func (a *app) writeFrame(ctx context.Context, c *control.Client, w io.Writer) error {
 	all, err := c.Jobs(ctx)
 	if err != nil {
 		return err

@@ -11,12 +11,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 )
 
-func (a *app) verify() *cobra.Command {
+func (a *app) verifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify [CHECKPOINT…]", Short: "Read checkpoints back and check every byte",
 		Long: `verify reads every chunk of the named checkpoints, or of all that you may see, and checks all that
 a restore would. The exit code is 8 if something is wrong.`,
-		Args: arguments(0, -1, "checkpoints"), ValidArgsFunction: noFiles,
+		Args: argumentCount(0, -1, "checkpoints"), ValidArgsFunction: noFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				if _, err := rpc.CheckpointJob(name); err != nil {
@@ -24,10 +24,10 @@ a restore would. The exit code is 8 if something is wrong.`,
 				}
 			}
 			return a.askAny(cmd.Context(), func(c *rpc.Client) error {
-				p := a.progress()
-				defer p.end()
-				r, err := c.Verify(cmd.Context(), args, p.say)
-				p.end()
+				p := a.newProgress()
+				defer p.endLine()
+				r, err := c.Verify(cmd.Context(), args, p.showProgress)
+				p.endLine()
 				if err != nil {
 					return err
 				}
@@ -35,10 +35,10 @@ a restore would. The exit code is 8 if something is wrong.`,
 					a.printMessage(r)
 				} else {
 					for _, problem := range r.GetProblems() {
-						fmt.Fprintf(a.stdout, "PROBLEM %s\n", line(problem))
+						fmt.Fprintf(a.stdout, "PROBLEM %s\n", safeLine(problem))
 					}
-					fmt.Fprintf(a.stdout, "%s, %s of %s: %s\n", plural(r.GetCheckpoints(), "checkpoint"), plural(r.GetChunks(), "chunk"),
-						bytesText(r.GetBytes()), plural(int64(len(r.GetProblems())), "problem"))
+					fmt.Fprintf(a.stdout, "%s, %s of %s: %s\n", pluralOf(r.GetCheckpoints(), "checkpoint"), pluralOf(r.GetChunks(), "chunk"),
+						bytesText(r.GetBytes()), pluralOf(int64(len(r.GetProblems())), "problem"))
 				}
 				if len(r.GetProblems()) > 0 {
 					return errFound

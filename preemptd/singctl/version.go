@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) version() *cobra.Command {
+func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of singctl",
-		Args: arguments(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			if a.json {
-				a.print(map[string]any{"version": version})
+				a.printJSON(map[string]any{"version": version})
 				return nil
 			}
 			fmt.Fprintf(a.stdout, "singctl %s\n", version)

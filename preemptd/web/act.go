@@ -36,7 +36,7 @@ type refusal struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
-func refuse(w http.ResponseWriter, code int, why refusal) {
+func refuseRequest(w http.ResponseWriter, code int, why refusal) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(why) // who asked has gone
@@ -49,25 +49,25 @@ type asking struct {
 	until    time.Time
 }
 
-// asked lets a request with a right token through, as a call of that user's.
-func (s *Server) asked(next func(http.ResponseWriter, *asking) error) http.HandlerFunc {
+// withToken lets a request with a right token through, as a call of that user's.
+func (s *Server) withToken(next func(http.ResponseWriter, *asking) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		uid, until, err := s.caller(r)
+		uid, until, err := s.callerOf(r)
 		if err != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, refusal{Kind: "token", Error: err.Error(), Hint: "singctl token makes one"})
+			refuseRequest(w, http.StatusUnauthorized, refusal{Kind: "token", Error: err.Error(), Hint: "singctl token makes one"})
 			return
 		}
 		now := s.opt.State()
 		if now.Requests == nil {
-			refuse(w, http.StatusServiceUnavailable, refusal{Kind: "waits", Error: "this preemptd does not work now; ask the one that does"})
+			refuseRequest(w, http.StatusServiceUnavailable, refusal{Kind: "waits", Error: "this preemptd does not work now; ask the one that does"})
 			return
 		}
-		if !s.acts.enter(uid) {
-			refuse(w, http.StatusServiceUnavailable, refusal{Kind: "busy", Error: "too many of your requests are under way; try again"})
+		if !s.acts.enterSlot(uid) {
+			refuseRequest(w, http.StatusServiceUnavailable, refusal{Kind: "busy", Error: "too many of your requests are under way; try again"})
 			return
 		}
-		defer s.acts.leave(uid)
+		defer s.acts.leaveSlot(uid)
 		ctx, cancel := context.WithTimeout(munge.WithCaller(r.Context(), munge.Caller{UID: uid, From: "web"}), actTakes)
 		defer cancel()
 		if err := next(w, &asking{r.WithContext(ctx), now.Requests, until}); err != nil {
@@ -82,8 +82,8 @@ type slots struct {
 	used map[uint32]int
 }
 
-// enter counts a request in, unless its user has too many.
-func (s *slots) enter(uid uint32) bool {
+// enterSlot counts a request in, unless its user has too many.
+func (s *slots) enterSlot(uid uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used[uid] >= maxActs {
@@ -93,7 +93,7 @@ func (s *slots) enter(uid uint32) bool {
 	return true
 }
 
-func (s *slots) leave(uid uint32) {
+func (s *slots) leaveSlot(uid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used[uid]--; s.used[uid] == 0 {
@@ -106,7 +106,7 @@ var (
 	errPlain   = errors.New("a token must not travel over plain HTTP: use https, or an address of preemptd's own machine")
 )
 
-func (s *Server) caller(r *http.Request) (uid uint32, until time.Time, err error) {
+func (s *Server) callerOf(r *http.Request) (uid uint32, until time.Time, err error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return 0, until, errNoToken
@@ -146,7 +146,7 @@ func refuseError(w http.ResponseWriter, err error) {
 	if !ok {
 		code = http.StatusInternalServerError
 	}
-	refuse(w, code, why)
+	refuseRequest(w, code, why)
 }
 
 // meJSON is the answer to /api/v1/me.
@@ -168,7 +168,7 @@ func (s *Server) getMe(w http.ResponseWriter, r *asking) error {
 	}
 	d, err := newDocument(meJSON{name, operator, r.until.Unix(), append([]string{}, reply.GetProblems()...)})
 	if err == nil {
-		d.send(w, r.Request)
+		d.sendTo(w, r.Request)
 	}
 	return err
 }
@@ -246,11 +246,11 @@ type lineJSON struct {
 
 func sendAction(w http.ResponseWriter, code int, a *rpc.Action) error {
 	all := fullActionJSON{
-		actionJSON{a.GetId(), a.GetKind(), a.GetJob(), a.GetWho(), a.GetWhy(), a.GetState(), a.GetStep(), seconds(a.GetCreated()), seconds(a.GetEnded())},
+		actionJSON{a.GetId(), a.GetKind(), a.GetJob(), a.GetWho(), a.GetWhy(), a.GetState(), a.GetStep(), secondsOf(a.GetCreated()), secondsOf(a.GetEnded())},
 		a.GetProblem(), []lineJSON{},
 	}
 	for _, l := range a.GetLines() {
-		all.Lines = append(all.Lines, lineJSON{seconds(l.GetAt()), l.GetState(), l.GetStep(), l.GetAttempt(), l.GetText()})
+		all.Lines = append(all.Lines, lineJSON{secondsOf(l.GetAt()), l.GetState(), l.GetStep(), l.GetAttempt(), l.GetText()})
 	}
 	raw, err := json.Marshal(all)
 	if err != nil {

@@ -63,13 +63,13 @@ type shareJSON struct {
 
 func (s *Server) getCluster(w http.ResponseWriter, r *http.Request) {
 	now := s.opt.State()
-	last := s.snapshot(&now)
-	d, err := s.cluster.get(last, time.Now(), func() (any, error) { return clusterOf(last), nil })
+	last := s.currentSnapshot(&now)
+	d, err := s.cluster.getOrBuild(last, time.Now(), func() (any, error) { return clusterOf(last), nil })
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
+		refuseRequest(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
 		return
 	}
-	d.send(w, r)
+	d.sendTo(w, r)
 }
 
 var (
@@ -81,8 +81,8 @@ var (
 	holders = [...]string{sdk.HeldByNobody: "", sdk.HeldByUser: "its user", sdk.HeldByOperator: "an operator", sdk.HeldByPreemptd: "preemptd"}
 )
 
-// named is the name of a state; one that is newer than this table is a number.
-func named[T ~uint8](names []string, state T) string {
+// stateName is the name of a state; one that is newer than this table is a number.
+func stateName[T ~uint8](names []string, state T) string {
 	if int(state) < len(names) {
 		return names[state]
 	}
@@ -97,7 +97,7 @@ func clusterOf(s *sdk.Snapshot) *clusterJSON {
 	all.Number, all.Time = s.Number, s.Time.Unix()
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		made := nodeJSON{Name: n.Name, State: named(nodeStates[:], n.State), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions}
+		made := nodeJSON{Name: n.Name, State: stateName(nodeStates[:], n.State), Reason: n.Reason, GPUs: len(n.GPUs), Partitions: n.Partitions}
 		for g := range n.GPUs {
 			if g == 0 {
 				made.Kind = n.GPUs[g].Kind
@@ -117,9 +117,9 @@ func clusterOf(s *sdk.Snapshot) *clusterJSON {
 func jobOf(j *sdk.Job) jobJSON {
 	made := jobJSON{
 		ID: int64(j.ID), Label: j.Label, Name: j.Name, User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS,
-		Tier: j.Tier.String(), State: named(jobStates[:], j.State), HeldBy: named(holders[:], j.HeldBy), Action: j.Action, Obstacle: j.Obstacle,
+		Tier: j.Tier.String(), State: stateName(jobStates[:], j.State), HeldBy: stateName(holders[:], j.HeldBy), Action: j.Action, Obstacle: j.Obstacle,
 		Nodes: j.Capsules, Request: j.Request, GPUs: j.GPUs, Promised: j.Promised, Fraction: j.Fraction, Restarts: j.Restarts,
-		Submitted: unix(j.Submitted), Eligible: unix(j.Eligible), Started: unix(j.Started), Saved: unix(j.Checkpoint.At),
+		Submitted: unixSeconds(j.Submitted), Eligible: unixSeconds(j.Eligible), Started: unixSeconds(j.Started), Saved: unixSeconds(j.Checkpoint.At),
 	}
 	for _, share := range j.Shares {
 		one := shareJSON{Node: share.Node, GPUs: []int{}}

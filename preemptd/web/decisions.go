@@ -30,11 +30,11 @@ const maxDecisions = 200
 // decisions are the latest, oldest first.
 type decisions []*decided
 
-// add notes what was decided in a tick. What a policy wants again, tick after tick, stays
+// addTick notes what was decided in a tick. What a policy wants again, tick after tick, stays
 // one entry; what came of it is that of the last time.
-func (all *decisions) add(tick uint64, at time.Time, made []Decision) {
+func (all *decisions) addTick(tick uint64, at time.Time, made []Decision) {
 	for _, d := range made {
-		if again := all.find(tick-1, &d); again != nil {
+		if again := all.findDecided(tick-1, &d); again != nil {
 			again.Decision, again.last, again.tick = d, at, tick
 			again.times++
 			continue
@@ -46,7 +46,7 @@ func (all *decisions) add(tick uint64, at time.Time, made []Decision) {
 	}
 }
 
-func (all *decisions) find(tick uint64, d *Decision) *decided {
+func (all *decisions) findDecided(tick uint64, d *Decision) *decided {
 	for _, one := range *all {
 		if one.tick == tick && one.Policy == d.Policy && one.What == d.What && one.Rejected == d.Rejected && one.Invariant == d.Invariant {
 			return one

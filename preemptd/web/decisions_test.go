@@ -14,15 +14,15 @@ func TestDecisions(t *testing.T) {
 	var all decisions
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	d := func(what, outcome string) Decision { return Decision{Policy: "tiers", What: what, Outcome: outcome} }
-	all.add(1, at(1), []Decision{d("preempt job 1", "waits for job 2")})
-	all.add(2, at(2), []Decision{d("preempt job 1", "begun"), d("preempt job 3", "begun")})
-	all.add(4, at(4), []Decision{d("preempt job 1", "begun")})
+	all.addTick(1, at(1), []Decision{d("preempt job 1", "waits for job 2")})
+	all.addTick(2, at(2), []Decision{d("preempt job 1", "begun"), d("preempt job 3", "begun")})
+	all.addTick(4, at(4), []Decision{d("preempt job 1", "begun")})
 	sent := all.newestFirst()
 	if len(sent) != 3 || sent[0].Last != 4 || sent[0].Times != 1 || sent[2].First != 1 || sent[2].Last != 2 || sent[2].Times != 2 || sent[2].Outcome != "begun" {
 		t.Errorf("%+v", sent)
 	}
 	for i := range uint64(2 * maxDecisions) {
-		all.add(2*i+10, at(9), []Decision{d("preempt job 5", "")})
+		all.addTick(2*i+10, at(9), []Decision{d("preempt job 5", "")})
 	}
 	if len(all) != maxDecisions {
 		t.Error(len(all))

@@ -50,8 +50,8 @@ func newDocument(content any) (*document, error) {
 	return d, nil
 }
 
-// send answers a request; who has the document already is told so.
-func (d *document) send(w http.ResponseWriter, r *http.Request) {
+// sendTo answers a request; who has the document already is told so.
+func (d *document) sendTo(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("ETag", d.tag)
 	h.Set("Cache-Control", "no-cache")
@@ -80,7 +80,7 @@ type kept struct {
 	last *document
 }
 
-func (k *kept) get(key any, now time.Time, build func() (any, error)) (*document, error) {
+func (k *kept) getOrBuild(key any, now time.Time, build func() (any, error)) (*document, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last != nil && k.key == key && (k.life == 0 || now.Sub(k.made) < k.life) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func healthz(w http.ResponseWriter, _ *http.Request) {
+func serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintln(w, "alive")
 }
@@ -27,10 +27,10 @@ type check struct {
 
 var errNotYet = errors.New("not reached yet")
 
-// readyz says whether this preemptd could do its part, and if not, what is in the way.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+// serveReady says whether this preemptd could do its part, and if not, what is in the way.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	now := s.opt.State()
-	checks := []check{s.checkRole(&now), checkJournal(r.Context(), &now), {name: "slurmrestd", err: s.slurm.ask(r.Context(), now.Slurm), said: "answers"}}
+	checks := []check{s.checkRole(&now), checkJournal(r.Context(), &now), {name: "slurmrestd", err: s.slurm.pingOnce(r.Context(), now.Slurm), said: "answers"}}
 	if now.Role == Works || now.Role == DryRun {
 		checks = append(checks, s.checkLoop(&now))
 	}
@@ -77,7 +77,7 @@ const slow = 10
 
 func (s *Server) checkLoop(now *State) check {
 	c := check{name: "loop"}
-	last := s.snapshot(now)
+	last := s.currentSnapshot(now)
 	if last == nil {
 		c.err = errors.New("it has not seen the cluster yet")
 		return c
@@ -103,7 +103,7 @@ const (
 	pingTakes = 5 * time.Second
 )
 
-func (p *pinged) ask(ctx context.Context, ping func(context.Context) error) error {
+func (p *pinged) pingOnce(ctx context.Context, ping func(context.Context) error) error {
 	if ping == nil {
 		return errNotYet
 	}

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// known lets only requests through that name this host as people do. Else a page from anywhere
+// onlyKnownHosts lets only requests through that name this host as people do. Else a page from anywhere
 // could make its own name this host's address, and have a browser that reaches both read all
 // jobs. Over TLS the certificate has said already who this is; monitors read no page.
-func known(hosts []string, next http.Handler) http.Handler {
+func onlyKnownHosts(hosts []string, next http.Handler) http.Handler {
 	own := []string{"localhost"}
 	if name, err := os.Hostname(); err == nil {
 		short, _, _ := strings.Cut(name, ".")
@@ -26,7 +26,7 @@ func known(hosts []string, next http.Handler) http.Handler {
 		name := hostOf(r.Host)
 		is := func(n string) bool { return strings.EqualFold(n, name) }
 		if r.TLS == nil && net.ParseIP(name) == nil && !slices.ContainsFunc(own, is) && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
-			refuse(w, http.StatusMisdirectedRequest, refusal{
+			refuseRequest(w, http.StatusMisdirectedRequest, refusal{
 				Kind: "invalid", Error: fmt.Sprintf("preemptd does not know itself as %q", name), Hint: "an administrator can add the name to web.hosts",
 			})
 			return

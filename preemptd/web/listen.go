@@ -36,7 +36,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certificate *Certifi
 	if certificate == nil {
 		err = server.Serve(l)
 	} else {
-		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.getCertificate}
 		err = server.ServeTLS(l, "", "")
 	}
 	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
@@ -84,12 +84,12 @@ type Certificate struct {
 // LoadCertificate reads a certificate with its chain, and its key, both PEM.
 func LoadCertificate(cert, key string) (*Certificate, error) {
 	c := &Certificate{cert: cert, key: key}
-	_, err := c.get(nil)
+	_, err := c.getCertificate(nil)
 	return c, err
 }
 
-// get is tls.Config.GetCertificate. A new certificate that cannot be read leaves the old one.
-func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// getCertificate is tls.Config.GetCertificate. A new certificate that cannot be read leaves the old one.
+func (c *Certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st, err := os.Stat(c.cert)

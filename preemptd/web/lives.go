@@ -42,8 +42,8 @@ const (
 	maxParts = 500 // of one job
 )
 
-// see notes what all jobs do now.
-func (l *lives) see(s *sdk.Snapshot) {
+// noteJobs notes what all jobs do now.
+func (l *lives) noteJobs(s *sdk.Snapshot) {
 	if l.jobs == nil {
 		l.jobs = make(map[sdk.JobID]*life, len(s.Jobs))
 	}
@@ -59,22 +59,22 @@ func (l *lives) see(s *sdk.Snapshot) {
 		}
 		one.label, one.name, one.user, one.tier = j.Label, j.Name, j.User, j.Tier
 		one.ended, one.seen = time.Time{}, s.Time
-		one.does(j, s.Time)
+		one.noteState(j, s.Time)
 	}
 	for id, one := range l.jobs {
 		if one.ended.IsZero() && !one.seen.Equal(s.Time) {
 			one.ended = s.Time
-			one.stop(s.Time)
+			one.endSpan(s.Time)
 		}
-		if one.forget(s.Time.Add(-remembered)) {
+		if one.forgetBefore(s.Time.Add(-remembered)) {
 			delete(l.jobs, id)
 		}
 	}
 }
 
-// does begins a new part if the job does something else than before: when that began, if
+// noteState begins a new part if the job does something else than before: when that began, if
 // Slurm says so, else now.
-func (l *life) does(j *sdk.Job, now time.Time) {
+func (l *life) noteState(j *sdk.Job, now time.Time) {
 	next := part{from: now, state: j.State}
 	if j.Holds() {
 		next.gpus = j.GPUs
@@ -97,48 +97,48 @@ func (l *life) does(j *sdk.Job, now time.Time) {
 	} else if !began.IsZero() && began.Before(now) {
 		next.from = began
 	}
-	l.stop(next.from)
+	l.endSpan(next.from)
 	l.parts = append(l.parts, next)
 	if over := len(l.parts) - maxParts; over > 0 {
 		l.parts = slices.Delete(l.parts, 0, over)
 	}
 }
 
-func (l *life) stop(at time.Time) {
+func (l *life) endSpan(at time.Time) {
 	if n := len(l.parts); n > 0 && l.parts[n-1].to.IsZero() {
 		l.parts[n-1].to = at
 	}
 }
 
-// forget drops what had ended before, and reports whether nothing is left.
-func (l *life) forget(before time.Time) bool {
+// forgetBefore drops what had ended before, and reports whether nothing is left.
+func (l *life) forgetBefore(before time.Time) bool {
 	l.parts = slices.DeleteFunc(l.parts, func(p part) bool { return !p.to.IsZero() && p.to.Before(before) })
 	return len(l.parts) == 0
 }
 
-// within returns the lives of which something lies in the time since from: those with GPUs
+// livesWithin returns the lives of which something lies in the time since from: those with GPUs
 // first, then higher tiers, then newer jobs. Only those with text in their label, name or
 // user.
-func (l *lives) within(from time.Time, text string) []*life {
+func (l *lives) livesWithin(from time.Time, text string) []*life {
 	var all []*life
 	for _, one := range l.jobs {
-		if !one.ended.IsZero() && one.ended.Before(from) || !one.matches(text) {
+		if !one.ended.IsZero() && one.ended.Before(from) || !one.matchesText(text) {
 			continue
 		}
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b *life) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.tier, a.tier), cmp.Compare(b.id, a.id))
+		return cmp.Or(cmp.Compare(a.sortRank(), b.sortRank()), cmp.Compare(b.tier, a.tier), cmp.Compare(b.id, a.id))
 	})
 	return all
 }
 
-func (l *life) matches(text string) bool {
+func (l *life) matchesText(text string) bool {
 	return text == "" || strings.Contains(l.label, text) || strings.Contains(l.name, text) || strings.Contains(l.user, text)
 }
 
-// rank is 0 for what holds GPUs, 1 for what is there, 2 for what was.
-func (l *life) rank() int {
+// sortRank is 0 for what holds GPUs, 1 for what is there, 2 for what was.
+func (l *life) sortRank() int {
 	switch n := len(l.parts); {
 	case !l.ended.IsZero():
 		return 2

@@ -106,8 +106,8 @@ func (s *Server) Tell(t Tick) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = t.Snapshot
-	s.decisions.add(t.Snapshot.Number, t.Snapshot.Time, t.Decisions)
-	s.lives.see(t.Snapshot)
+	s.decisions.addTick(t.Snapshot.Number, t.Snapshot.Time, t.Decisions)
+	s.lives.noteJobs(t.Snapshot)
 }
 
 // Forget has the page show nothing before the next tick: another preemptd works, and what this one
@@ -118,9 +118,9 @@ func (s *Server) Forget() {
 	s.last = nil
 }
 
-// snapshot is the newest, or nil while there is none to show: who waits for another
+// currentSnapshot is the newest, or nil while there is none to show: who waits for another
 // preemptd looks at nothing.
-func (s *Server) snapshot(now *State) *sdk.Snapshot {
+func (s *Server) currentSnapshot(now *State) *sdk.Snapshot {
 	if now.Role != Works && now.Role != DryRun {
 		return nil
 	}
@@ -133,18 +133,18 @@ func (s *Server) snapshot(now *State) *sdk.Snapshot {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", onlyGet(http.FileServerFS(s.pages)))
-	mux.HandleFunc("GET /healthz", healthz)
-	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /healthz", serveHealth)
+	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.HandleFunc("GET /api/v1/state", s.getState)
 	mux.HandleFunc("GET /api/v1/cluster", s.getCluster)
 	mux.HandleFunc("GET /api/v1/timeline", s.getTimeline)
-	mux.HandleFunc("GET /api/v1/me", s.asked(s.getMe))
-	mux.HandleFunc("GET /api/v1/actions/{number}", s.asked(s.getAction))
-	mux.HandleFunc("POST /api/v1/jobs/{job}/{verb}", s.asked(s.postAct))
+	mux.HandleFunc("GET /api/v1/me", s.withToken(s.getMe))
+	mux.HandleFunc("GET /api/v1/actions/{number}", s.withToken(s.getAction))
+	mux.HandleFunc("POST /api/v1/jobs/{job}/{verb}", s.withToken(s.postAct))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusNotFound, refusal{Kind: "invalid", Error: "there is no such request"})
+		refuseRequest(w, http.StatusNotFound, refusal{Kind: "invalid", Error: "there is no such request"})
 	})
-	return guarded(known(s.opt.Hosts, mux))
+	return limitRequests(onlyKnownHosts(s.opt.Hosts, mux))
 }
 
 func onlyGet(next http.Handler) http.Handler {
@@ -161,8 +161,8 @@ func onlyGet(next http.Handler) http.Handler {
 // policy lets the page load what is its own, and be in no other's frame.
 const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guarded bounds what a request may bring, and tells browsers what the page never does.
-func guarded(next http.Handler) http.Handler {
+// limitRequests bounds what a request may bring, and tells browsers what the page never does.
+func limitRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)

@@ -85,29 +85,29 @@ type actionJSON struct {
 const maxRecent = 50
 
 func (s *Server) getState(w http.ResponseWriter, r *http.Request) {
-	d, err := s.state.get(nil, time.Now(), func() (any, error) { return s.describe(context.WithoutCancel(r.Context())), nil })
+	d, err := s.state.getOrBuild(nil, time.Now(), func() (any, error) { return s.describeState(context.WithoutCancel(r.Context())), nil })
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
+		refuseRequest(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
 		return
 	}
-	d.send(w, r)
+	d.sendTo(w, r)
 }
 
-func (s *Server) describe(ctx context.Context) *stateJSON {
+func (s *Server) describeState(ctx context.Context) *stateJSON {
 	now := s.opt.State()
 	all := &stateJSON{
 		Version: s.opt.Version, Role: now.Role, Cluster: now.Cluster, Interval: now.Interval.Seconds(), Requests: now.Requests != nil,
 		Policies: policyList(now.Policies), UnderWay: []actionJSON{}, Recent: []actionJSON{}, Tiers: []tierJSON{},
 	}
 	if now.Journal != nil {
-		if err := all.journal(ctx, now.Journal); err != nil {
+		if err := all.addJournal(ctx, now.Journal); err != nil {
 			s.opt.Log.Warn("page", "error", err)
 			all.Problem = "the journal cannot be read; preemptd's log says why"
 		}
 	}
-	if last := s.snapshot(&now); last != nil {
+	if last := s.currentSnapshot(&now); last != nil {
 		all.Number, all.Ticked = last.Number, last.Time.Unix()
-		all.Totals, all.Tiers = count(last)
+		all.Totals, all.Tiers = countTotals(last)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,20 +121,20 @@ func policyList(policies func() []*rpc.Policy) []policyJSON {
 		return all
 	}
 	for _, p := range policies() {
-		all = append(all, policyJSON{p.GetName(), p.GetRunning(), p.GetFailures(), p.GetProblem(), seconds(p.GetUntil())})
+		all = append(all, policyJSON{p.GetName(), p.GetRunning(), p.GetFailures(), p.GetProblem(), secondsOf(p.GetUntil())})
 	}
 	return all
 }
 
-func seconds(t *timestamppb.Timestamp) int64 {
+func secondsOf(t *timestamppb.Timestamp) int64 {
 	if t == nil {
 		return 0
 	}
 	return t.GetSeconds()
 }
 
-// journal fills in what the journal knows.
-func (all *stateJSON) journal(ctx context.Context, j Journal) error {
+// addJournal fills in what the journal knows.
+func (all *stateJSON) addJournal(ctx context.Context, j Journal) error {
 	lease, err := j.Lease(ctx)
 	if err != nil {
 		return err
@@ -162,18 +162,18 @@ func (all *stateJSON) journal(ctx context.Context, j Journal) error {
 }
 
 func publicAction(a *journal.Action) actionJSON {
-	return actionJSON{a.ID, a.Kind, a.Job, a.Who, a.Why, string(a.State), a.Step, unix(a.Created), unix(a.Ended)}
+	return actionJSON{a.ID, a.Kind, a.Job, a.Who, a.Why, string(a.State), a.Step, unixSeconds(a.Created), unixSeconds(a.Ended)}
 }
 
-func unix(t time.Time) int64 {
+func unixSeconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.Unix()
 }
 
-// count sums up a snapshot.
-func count(s *sdk.Snapshot) (totalsJSON, []tierJSON) {
+// countTotals sums up a snapshot.
+func countTotals(s *sdk.Snapshot) (totalsJSON, []tierJSON) {
 	var sum totalsJSON
 	for i := range s.Nodes {
 		n := &s.Nodes[i]

@@ -64,21 +64,21 @@ type span struct {
 
 func (s *Server) getTimeline(w http.ResponseWriter, r *http.Request) {
 	q := span{hours: usualHours, limit: usualLives, match: r.URL.Query().Get("match")}
-	if !between(r, "hours", 1, 24, &q.hours) || !between(r, "limit", 1, mostLives, &q.limit) || len(q.match) > maxMatch || !utf8.ValidString(q.match) {
-		refuse(w, http.StatusBadRequest, refusal{Kind: "invalid", Error: "want hours from 1 to 24, limit from 1 to 500, match of at most 100 bytes"})
+	if !queryNumber(r, "hours", 1, 24, &q.hours) || !queryNumber(r, "limit", 1, mostLives, &q.limit) || len(q.match) > maxMatch || !utf8.ValidString(q.match) {
+		refuseRequest(w, http.StatusBadRequest, refusal{Kind: "invalid", Error: "want hours from 1 to 24, limit from 1 to 500, match of at most 100 bytes"})
 		return
 	}
 	now := s.opt.State()
-	q.last = s.snapshot(&now)
-	d, err := s.timeline.get(q, time.Now(), func() (any, error) { return s.past(context.WithoutCancel(r.Context()), &now, q), nil })
+	q.last = s.currentSnapshot(&now)
+	d, err := s.timeline.getOrBuild(q, time.Now(), func() (any, error) { return s.pastTimeline(context.WithoutCancel(r.Context()), &now, q), nil })
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
+		refuseRequest(w, http.StatusInternalServerError, refusal{Kind: "internal", Error: err.Error()})
 		return
 	}
-	d.send(w, r)
+	d.sendTo(w, r)
 }
 
-func (s *Server) past(ctx context.Context, now *State, q span) *timelineJSON {
+func (s *Server) pastTimeline(ctx context.Context, now *State, q span) *timelineJSON {
 	all := &timelineJSON{Jobs: []lifeJSON{}}
 	if q.last == nil {
 		return all
@@ -87,15 +87,15 @@ func (s *Server) past(ctx context.Context, now *State, q span) *timelineJSON {
 	all.From, all.To = from.Unix(), q.last.Time.Unix()
 	all.Jobs, all.More = s.livesWithin(from, q.match, q.limit)
 	if now.Journal != nil && len(all.Jobs) > 0 {
-		if err := all.mark(ctx, now.Journal); err != nil {
+		if err := all.addActions(ctx, now.Journal); err != nil {
 			s.opt.Log.Warn("page", "error", err)
 		}
 	}
 	return all
 }
 
-// between reads a number of the query, if it is there.
-func between(r *http.Request, name string, from, to int, into *int) bool {
+// queryNumber reads a number of the query, if it is there.
+func queryNumber(r *http.Request, name string, from, to int, into *int) bool {
 	text := r.URL.Query().Get(name)
 	if text == "" {
 		return true
@@ -108,13 +108,13 @@ func between(r *http.Request, name string, from, to int, into *int) bool {
 func (s *Server) livesWithin(from time.Time, match string, limit int) (shown []lifeJSON, more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.lives.within(from, match)
+	found := s.lives.livesWithin(from, match)
 	shown = []lifeJSON{}
 	for _, l := range found[:min(limit, len(found))] {
 		one := lifeJSON{ID: int64(l.id), Label: l.label, Name: l.name, User: l.user, Tier: l.tier.String(), Parts: []partJSON{}, Marks: []markJSON{}}
 		for _, p := range l.parts {
 			if p.to.IsZero() || p.to.After(from) {
-				one.Parts = append(one.Parts, partJSON{p.from.Unix(), unix(p.to), named(jobStates[:], p.state), p.gpus})
+				one.Parts = append(one.Parts, partJSON{p.from.Unix(), unixSeconds(p.to), stateName(jobStates[:], p.state), p.gpus})
 			}
 		}
 		shown = append(shown, one)
@@ -122,8 +122,8 @@ func (s *Server) livesWithin(from time.Time, match string, limit int) (shown []l
 	return shown, len(found) - len(shown)
 }
 
-// mark adds what was done to the jobs that are shown.
-func (all *timelineJSON) mark(ctx context.Context, j Journal) error {
+// addActions adds what was done to the jobs that are shown.
+func (all *timelineJSON) addActions(ctx context.Context, j Journal) error {
 	rows := make(map[int64]*lifeJSON, len(all.Jobs))
 	for i := range all.Jobs {
 		rows[all.Jobs[i].ID] = &all.Jobs[i]
@@ -139,7 +139,7 @@ func (all *timelineJSON) mark(ctx context.Context, j Journal) error {
 	}
 	for i := range done {
 		a := &done[i]
-		add(a.Job, markJSON{unix(a.Created), unix(a.Ended), a.Kind, string(a.State), a.Who, a.Why})
+		add(a.Job, markJSON{unixSeconds(a.Created), unixSeconds(a.Ended), a.Kind, string(a.State), a.Who, a.Why})
 	}
 	events, err := j.Events(ctx, 0, maxMarks)
 	for _, e := range events {

@@ -55,10 +55,10 @@ func (k *Keys) Sign(uid uint32) (token string, until time.Time) {
 	binary.BigEndian.PutUint32(body, uid)
 	binary.BigEndian.PutUint64(body[4:], uint64(until.Unix())) //nolint:gosec // after 1970
 	rand.Read(body[12:])
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(body, k.mac(body)...)), until
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(append(body, k.macOf(body)...)), until
 }
 
-func (k *Keys) mac(body []byte) []byte {
+func (k *Keys) macOf(body []byte) []byte {
 	m := hmac.New(sha256.New, k.key)
 	m.Write([]byte(tokenPrefix))
 	m.Write(body)
@@ -71,7 +71,7 @@ func (k *Keys) Check(token string) (uid uint32, until time.Time, err error) {
 	text, ok := strings.CutPrefix(token, tokenPrefix)
 	ok = ok && !strings.ContainsAny(text, "\r\n") // which the decoder would pass over
 	raw, bad := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ok || bad != nil || len(raw) != tokenBody+sha256.Size || !hmac.Equal(raw[tokenBody:], k.mac(raw[:tokenBody])) {
+	if !ok || bad != nil || len(raw) != tokenBody+sha256.Size || !hmac.Equal(raw[tokenBody:], k.macOf(raw[:tokenBody])) {
 		return 0, time.Time{}, ErrToken
 	}
 	until = time.Unix(int64(binary.BigEndian.Uint64(raw[4:])), 0) //nolint:gosec // Sign wrote it

@@ -42,12 +42,12 @@ func TestWhy(t *testing.T) {
 // TestWhyPremiumFirst: of many that wait, those that are promised most are explained.
 func TestWhyPremiumFirst(t *testing.T) {
 	s := &sdk.Snapshot{}
-	for id := range sdk.JobID(2 * explained) {
+	for id := range sdk.JobID(2 * maxExplained) {
 		s.Jobs = append(s.Jobs, sdk.Job{ID: id + 1, State: sdk.Waiting, Tier: sdk.Standard, GPUs: 1, Capsules: 1})
 	}
-	s.Jobs[2*explained-1].Tier = sdk.Premium
-	all := waiting(Settings{}, s, &Decision{})
-	if len(all) != explained || all[0].Job != 2*explained || all[1].Job != 1 {
+	s.Jobs[2*maxExplained-1].Tier = sdk.Premium
+	all := explainWaiting(Settings{}, s, &Decision{})
+	if len(all) != maxExplained || all[0].Job != 2*maxExplained || all[1].Job != 1 {
 		t.Errorf("%+v", all)
 	}
 }

@@ -87,15 +87,15 @@ func gpuIndexes(detail string) (set sdk.GPUSet, n int, known bool) {
 			n += max(count, 0)
 		}
 		list, ok := strings.CutPrefix(strings.TrimSuffix(rest, ")"), "IDX:")
-		one, fine := ranges(list)
+		one, fine := parseRanges(list)
 		known = known && ok && fine
 		set |= one
 	}
 	return set, n, known && set.Count() == n
 }
 
-// ranges reads "0-1,5".
-func ranges(list string) (sdk.GPUSet, bool) {
+// parseRanges reads "0-1,5".
+func parseRanges(list string) (sdk.GPUSet, bool) {
 	var set sdk.GPUSet
 	for item := range strings.SplitSeq(list, ",") {
 		from, to, ranged := strings.Cut(item, "-")
@@ -132,8 +132,8 @@ func splitOutside(text string) []string {
 	return append(parts, text[from:])
 }
 
-// hosts are the names of a host list; none if it is not one.
-func hosts(list string) []string {
+// hostNames are the names of a host list; none if it is not one.
+func hostNames(list string) []string {
 	names, err := slurmrest.Hosts(list)
 	if err != nil {
 		return nil

@@ -17,26 +17,26 @@ type Wait struct {
 	Why  string
 }
 
-// wait is what was told of one.
-type wait struct {
+// loggedWait is what was told of one.
+type loggedWait struct {
 	why  string
 	told bool
 }
 
-// explained is of how many jobs it is said why they wait.
-const explained = 16
+// maxExplained is of how many jobs it is said why they wait.
+const maxExplained = 16
 
-// waiting says for the jobs that are promised something and wait for room why nothing is done
+// explainWaiting says for the jobs that are promised something and wait for room why nothing is done
 // for them, premium ones first.
-func waiting(settings Settings, s *sdk.Snapshot, d *Decision) []Wait {
+func explainWaiting(settings Settings, s *sdk.Snapshot, d *Decision) []Wait {
 	var all []Wait
 	for _, tier := range []sdk.Tier{sdk.Premium, sdk.Standard} {
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
-			if j.State != sdk.Waiting || j.Tier != tier || j.Action != "" || len(all) == explained {
+			if j.State != sdk.Waiting || j.Tier != tier || j.Action != "" || len(all) == maxExplained {
 				continue
 			}
-			if why := nothing(settings, s, d, j); why != "" {
+			if why := whyIdle(settings, s, d, j); why != "" {
 				all = append(all, Wait{j.ID, j.Tier, why})
 			}
 		}
@@ -44,8 +44,8 @@ func waiting(settings Settings, s *sdk.Snapshot, d *Decision) []Wait {
 	return all
 }
 
-// nothing says why nothing is done for a job; empty: something is.
-func nothing(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string {
+// whyIdle says why nothing is done for a job; empty: something is.
+func whyIdle(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string {
 	var parts []string
 	for _, c := range d.Accepted {
 		if c.Intent.Job != j.ID && c.Intent.For != j.ID {
@@ -67,20 +67,20 @@ func nothing(settings Settings, s *sdk.Snapshot, d *Decision, j *sdk.Job) string
 	return strings.Join(append(parts, plan.Why(s, j)), "; ")
 }
 
-// explain logs why jobs wait: once for each reason, and only when it was so at two ticks in a
+// logWaiting logs why jobs wait: once for each reason, and only when it was so at two ticks in a
 // row. Most jobs that come wait for Slurm's next look, and for nothing else.
-func (l *Loop) explain(waiting []Wait) {
-	now := make(map[sdk.JobID]*wait, len(waiting))
+func (l *Loop) logWaiting(waiting []Wait) {
+	now := make(map[sdk.JobID]*loggedWait, len(waiting))
 	for _, w := range waiting {
-		was := l.waits[w.Job]
+		was := l.loggedWaits[w.Job]
 		switch {
 		case was == nil || was.why != w.Why:
-			was = &wait{why: w.Why}
+			was = &loggedWait{why: w.Why}
 		case !was.told:
 			was.told = true
 			l.Log.Info("waits", "job", int64(w.Job), "tier", w.Tier.String(), "why", w.Why)
 		}
 		now[w.Job] = was
 	}
-	l.waits = now
+	l.loggedWaits = now
 }

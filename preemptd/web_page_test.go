@@ -121,20 +121,20 @@ func TestNoPage(t *testing.T) {
 
 // TestRegained: who works again has seen nothing yet, whatever it saw before another one worked.
 func TestRegained(t *testing.T) {
-	p := &page{now: web.State{Interval: time.Second}}
-	p.Server = web.New(web.Options{State: p.state})
+	p := &webPage{now: web.State{Interval: time.Second}}
+	p.Server = web.New(web.Options{State: p.currentState})
 	seen := func() bool {
 		w := httptest.NewRecorder()
 		p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		return strings.Contains(w.Body.String(), "loop: saw the cluster")
 	}
-	p.role(web.Works, "")
+	p.setRole(web.Works, "")
 	p.Tell(web.Tick{Snapshot: &sdk.Snapshot{Number: 1, Time: time.Now()}})
 	if !seen() {
 		t.Error("it saw the cluster, and does not say so")
 	}
-	p.role(web.Waits, "")
-	p.role(web.Works, "")
+	p.setRole(web.Waits, "")
+	p.setRole(web.Works, "")
 	if seen() {
 		t.Error("what it saw before is shown as if it were new")
 	}

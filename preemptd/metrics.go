@@ -19,7 +19,7 @@ import (
 )
 
 // serveMetrics listens for Prometheus, whether this preemptd works or waits.
-func (c *control) serveMetrics(ctx context.Context) (func(), error) {
+func (c *controller) serveMetrics(ctx context.Context) (func(), error) {
 	address := c.cfg.Load().Metrics.Address
 	if address == "" {
 		return nil, nil
@@ -44,8 +44,8 @@ func (c *control) serveMetrics(ctx context.Context) (func(), error) {
 	return func() { server.Close(); <-ended }, nil
 }
 
-// decided counts what came of a tick.
-func (c *control) decided(d reconcile.Decision, s *sdk.Snapshot) {
+// countDecision counts what came of a tick.
+func (c *controller) countDecision(d reconcile.Decision, s *sdk.Snapshot) {
 	for i := range d.Accepted {
 		a := &d.Accepted[i]
 		c.metrics.Intent(a.Policy, a.Intent.Verb, string(a.Verdict))
@@ -57,16 +57,16 @@ func (c *control) decided(d reconcile.Decision, s *sdk.Snapshot) {
 	c.metrics.Decided(s, len(d.Problems))
 }
 
-func (c *control) ended(a journal.Action) {
+func (c *controller) countAction(a journal.Action) {
 	c.metrics.Ended(a.Kind, string(a.State), a.Ended.Sub(a.Created))
 }
 
-func (c *control) requested(e slurmrest.Exchange) {
-	c.metrics.Requested(e.Method, e.Endpoint, outcome(e.Err), e.Took)
+func (c *controller) countRequest(e slurmrest.Exchange) {
+	c.metrics.Requested(e.Method, e.Endpoint, outcomeOf(e.Err), e.Took)
 }
 
-// outcome is what came of a request, in few words.
-func outcome(err error) string {
+// outcomeOf is what came of a request, in few words.
+func outcomeOf(err error) string {
 	switch {
 	case err == nil, errors.Is(err, slurmrest.ErrNoChange):
 		return "ok"
@@ -80,8 +80,8 @@ func outcome(err error) string {
 	return "refused"
 }
 
-// timed counts how long policies take.
-func (c *control) timed(all []chain.Named) []chain.Named {
+// withStopwatch counts how long policies take.
+func (c *controller) withStopwatch(all []chain.Named) []chain.Named {
 	for i := range all {
 		all[i].Policy = &stopwatch{all[i].Policy, all[i].Name, c}
 	}
@@ -92,7 +92,7 @@ func (c *control) timed(all []chain.Named) []chain.Named {
 type stopwatch struct {
 	chain.Policy
 	name string
-	*control
+	*controller
 }
 
 func (w *stopwatch) Ask(ctx context.Context, s *policypb.Snapshot) ([]sdk.Intent, error) {

@@ -20,56 +20,56 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
-// desk is where people ask, while this preemptd works: one that waits for the lease leaves
+// requestServer is where people ask, while this preemptd works: one that waits for the lease leaves
 // the port to whoever has it.
-type desk struct {
-	*control
+type requestServer struct {
+	*controller
 	wake func() // of the loop, once it has ticked
 
 	trying chan struct{} // has one who tries policies
 
 	mu   sync.Mutex
-	last *seen // nil: it has not ticked
+	last *lookResult // nil: it has not ticked
 }
 
-// seen is what the loop told last.
-type seen struct {
+// lookResult is what the loop told last.
+type lookResult struct {
 	decision reconcile.Decision
 	snapshot *sdk.Snapshot
 }
 
-// tell is called by the loop after each tick.
-func (d *desk) tell(decision reconcile.Decision, s *sdk.Snapshot) {
+// setDecision is called by the loop after each tick.
+func (d *requestServer) setDecision(decision reconcile.Decision, s *sdk.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.last = &seen{decision, s}
+	d.last = &lookResult{decision, s}
 }
 
-func (d *desk) seen() *seen {
+func (d *requestServer) latestLook() *lookResult {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.last
 }
 
-// state is what people may know of the loop.
-func (d *desk) state() api.State {
-	now := api.State{Policies: d.policies.status(d.cfg.Load().Policies)}
-	if last := d.seen(); last != nil {
+// apiState is what people may know of the loop.
+func (d *requestServer) apiState() api.State {
+	now := api.State{Policies: d.policies.statusOf(d.cfg.Load().Policies)}
+	if last := d.latestLook(); last != nil {
 		now.Ticked, now.Problems = last.decision.Time, last.decision.Problems
-		now.Jobs = func() []*rpc.Job { return jobs(last.snapshot) }
+		now.Jobs = func() []*rpc.Job { return jobMessages(last.snapshot) }
 		now.Users = func(job int64) string {
 			if j, ok := last.snapshot.Job(sdk.JobID(job)); ok {
 				return j.User
 			}
 			return ""
 		}
-		now.Standing = last.standing
+		now.Standing = last.standingOf
 	}
 	return now
 }
 
-// standing is how a job does, as it was seen last.
-func (s *seen) standing(job int64) *rpc.Standing {
+// standingOf is how a job does, as it was seen last.
+func (s *lookResult) standingOf(job int64) *rpc.Standing {
 	j, ok := s.snapshot.Job(sdk.JobID(job))
 	if !ok {
 		return nil
@@ -86,19 +86,19 @@ func (s *seen) standing(job int64) *rpc.Standing {
 	return m
 }
 
-// serve listens until ctx ends, and has the page take requests meanwhile. A port that is
+// serveRequests listens until ctx ends, and has the page take requests meanwhile. A port that is
 // taken, for one by a preemptd that hangs and has lost the lease, is waited for: what
 // policies want and what is under way goes on.
-func (d *desk) serve(ctx context.Context) {
+func (d *requestServer) serveRequests(ctx context.Context) {
 	cfg := d.cfg.Load()
 	if cfg.Listen == "" {
 		return
 	}
-	server := api.New(d.options(cfg))
-	d.page.set(func(s *web.State) { s.Requests = server })
-	defer d.page.set(func(s *web.State) { s.Requests = nil })
+	server := api.New(d.apiOptions(cfg))
+	d.page.changeState(func(s *web.State) { s.Requests = server })
+	defer d.page.changeState(func(s *web.State) { s.Requests = nil })
 	for {
-		err := d.listen(ctx, cfg, server)
+		err := d.listenAndServe(ctx, cfg, server)
 		if ctx.Err() != nil {
 			return
 		}
@@ -111,24 +111,24 @@ func (d *desk) serve(ctx context.Context) {
 	}
 }
 
-func (d *desk) options(cfg *config.Config) api.Options {
+func (d *requestServer) apiOptions(cfg *config.Config) api.Options {
 	opt := api.Options{
 		Version: version, Cluster: d.cluster, Journal: d.journal, Slurm: d.slurm,
-		Operators: cfg.Operators, Programs: api.Programs{Sacctmgr: cfg.Sacctmgr, Scontrol: cfg.Scontrol}, State: d.state, Log: d.log,
-		Snapshot: d.snapshot, Try: d.try,
+		Operators: cfg.Operators, Programs: api.Programs{Sacctmgr: cfg.Sacctmgr, Scontrol: cfg.Scontrol}, State: d.apiState, Log: d.log,
+		Snapshot: d.encodedSnapshot, Try: d.tryPolicies,
 		Wake: func() {
-			if d.seen() != nil { // else its first tick will find what was asked for
+			if d.latestLook() != nil { // else its first tick will find what was asked for
 				d.wake()
 			}
 		},
 	}
 	if d.page.wanted {
-		opt.Token = d.page.token
+		opt.Token = d.page.makeToken
 	}
 	return opt
 }
 
-func (d *desk) listen(ctx context.Context, cfg *config.Config, server *api.Server) error {
+func (d *requestServer) listenAndServe(ctx context.Context, cfg *config.Config, server *api.Server) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {

@@ -25,10 +25,10 @@ const (
 	unpinner = "preemptd"
 )
 
-// unpin takes nodes back that an action gave to a job which waits for them now: its node failed
+// releasePinnedNodes takes nodes back that an action gave to a job which waits for them now: its node failed
 // there, or Slurm requeued it, and it would wait for just these nodes for ever. Where that cannot
 // be done, it is said why.
-func (l *Loop) unpin(ctx context.Context, seen cluster.Seen, k cluster.Known) (problems []string, err error) {
+func (l *Loop) releasePinnedNodes(ctx context.Context, seen cluster.Seen, k cluster.Known) (problems []string, err error) {
 	for i := range seen.Jobs {
 		j := &seen.Jobs[i]
 		record, edited := k.Edited[j.ID]
@@ -36,7 +36,7 @@ func (l *Loop) unpin(ctx context.Context, seen cluster.Seen, k cluster.Known) (p
 		if !edited || !waits || l.DryRun || k.Action[j.ID] != "" || seen.Time.Sub(k.Acted[j.ID]) < unpinAgain || !record.WaitsForOurNodes(j) {
 			continue
 		}
-		problem, err := l.vainly(ctx, j.ID)
+		problem, err := l.failedUnpins(ctx, j.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -58,8 +58,8 @@ func (l *Loop) unpin(ctx context.Context, seen cluster.Seen, k cluster.Known) (p
 	return problems, nil
 }
 
-// vainly says why the last tries to take a job's nodes back failed, if nothing was done to it since.
-func (l *Loop) vainly(ctx context.Context, job int64) (string, error) {
+// failedUnpins says why the last tries to take a job's nodes back failed, if nothing was done to it since.
+func (l *Loop) failedUnpins(ctx context.Context, job int64) (string, error) {
 	last, err := l.Journal.History(ctx, job, unpinTries)
 	if err != nil || len(last) < unpinTries {
 		return "", err

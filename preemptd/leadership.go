@@ -18,20 +18,20 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/web"
 )
 
-// waits tells everybody that another one works.
-func (c *control) waits(holder string) {
+// showWaiting tells everybody that another one works.
+func (c *controller) showWaiting(holder string) {
 	c.log.Info("another preemptd works; waiting", "holder", holder)
-	c.page.role(web.Waits, holder)
-	notify(c.log, "STATUS=waiting: "+holder+" works")
+	c.page.setRole(web.Waits, holder)
+	notifySystemd(c.log, "STATUS=waiting: "+holder+" works")
 }
 
 // giveBack is how long giving back the lease that Slurm shows may take: who waits takes it
 // anyway.
 const giveBack = 3 * time.Second
 
-// hold has the journal's lease until ctx ends or the lease is lost, and works while it has the
+// holdLease has the journal's lease until ctx ends or the lease is lost, and works while it has the
 // one that Slurm shows as well. Both are kept until the last action has ended.
-func (c *control) hold(ctx context.Context) error {
+func (c *controller) holdLease(ctx context.Context) error {
 	var g errgroup.Group
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	working, stopWorking := context.WithCancel(ctx)
@@ -43,7 +43,7 @@ func (c *control) hold(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer stopKeeping()
-		return c.lead(working)
+		return c.leadUntilLost(working)
 	})
 	err := g.Wait()
 	if errors.Is(err, journal.ErrLost) || c.lease.Alone() != nil { // the other one's, or none
@@ -57,10 +57,10 @@ func (c *control) hold(ctx context.Context) error {
 	return err
 }
 
-// lead waits for the lease that Slurm shows, and works while it has that.
-func (c *control) lead(ctx context.Context) error {
+// leadUntilLost waits for the lease that Slurm shows, and works while it has that.
+func (c *controller) leadUntilLost(ctx context.Context) error {
 	for {
-		err := c.lease.Await(ctx, func(h lease.Holder) { c.waits(h.String()) }, func(err error) {
+		err := c.lease.Await(ctx, func(h lease.Holder) { c.showWaiting(h.String()) }, func(err error) {
 			c.log.Warn("waiting for the lease that Slurm shows", "error", err)
 		})
 		if err != nil {
@@ -70,12 +70,12 @@ func (c *control) lead(ctx context.Context) error {
 			c.log.Warn("Slurm lets this preemptd make no reservation: one with another journal would not know that it works", "error", err)
 		}
 		c.log.Info("working")
-		c.page.role(web.Works, "")
-		notify(c.log, "STATUS=working")
+		c.page.setRole(web.Works, "")
+		notifySystemd(c.log, "STATUS=working")
 		c.metrics.Leads(true)
-		err = c.act(ctx)
+		err = c.runLoop(ctx)
 		c.metrics.Leads(false)
-		c.page.role(web.Waits, "")
+		c.page.setRole(web.Waits, "")
 		if !errors.Is(err, lease.ErrLost) {
 			return err
 		}
@@ -83,9 +83,9 @@ func (c *control) lead(ctx context.Context) error {
 	}
 }
 
-// act works until ctx ends or the lease that Slurm shows is lost, and listens to people
+// runLoop works until ctx ends or the lease that Slurm shows is lost, and listens to people
 // meanwhile.
-func (c *control) act(ctx context.Context) error {
+func (c *controller) runLoop(ctx context.Context) error {
 	var g errgroup.Group
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	working, stopWorking := context.WithCancel(ctx)
@@ -100,14 +100,14 @@ func (c *control) act(ctx context.Context) error {
 		stopWorking()
 		return err
 	})
-	loop := c.loop(held)
-	desk := &desk{control: c, wake: loop.Wake, trying: make(chan struct{}, 1)}
-	loop.Told = func(d reconcile.Decision, s *sdk.Snapshot) {
-		desk.tell(d, s)
-		c.told(d, s)
+	loop := c.newLoop(held)
+	desk := &requestServer{controller: c, wake: loop.Wake, trying: make(chan struct{}, 1)}
+	loop.OnDecision = func(d reconcile.Decision, s *sdk.Snapshot) {
+		desk.setDecision(d, s)
+		c.onDecision(d, s)
 	}
 	g.Go(func() error {
-		desk.serve(working)
+		desk.serveRequests(working)
 		return nil
 	})
 	g.Go(func() error {
@@ -117,31 +117,31 @@ func (c *control) act(ctx context.Context) error {
 	return g.Wait()
 }
 
-// sure is a journal that takes no step before it is certain that nobody else works: what is
+// leasedJournal is a journal that takes no step before it is certain that nobody else works: what is
 // not written is not done.
-type sure struct {
+type leasedJournal struct {
 	action.Journal
 	lease *lease.Lease
 }
 
 // Save waits while Slurm does not say whose the lease is.
-func (s *sure) Save(ctx context.Context, a *journal.Action, text string) error {
+func (s *leasedJournal) Save(ctx context.Context, a *journal.Action, text string) error {
 	if err := s.lease.Sure(ctx); err != nil {
 		return err
 	}
 	return s.Journal.Save(ctx, a, text)
 }
 
-// tied are hands that stop at once when held ends.
-type tied struct {
-	reconcile.Hands
+// leasedExecutor are hands that stop at once when held ends.
+type leasedExecutor struct {
+	reconcile.Executor
 	held context.Context
 }
 
 // Run does the action, or what can be done of it.
-func (t *tied) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
+func (t *leasedExecutor) Run(ctx context.Context, a journal.Action) (journal.Action, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(t.held, stop)()
-	return t.Hands.Run(ctx, a)
+	return t.Executor.Run(ctx, a)
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/journal"
 )
 
-// pauses is a journal at which this process can be made to stand still, for tests of what
+// pausingJournal is a journal at which this process can be made to stand still, for tests of what
 // is killed then (key pause_at). With "park" it stops when the journal has just got that
 // step, before it is done; with "park!" when the step is done, and the journal does not
 // have that yet.
-type pauses struct {
+type pausingJournal struct {
 	action.Journal
 	at   func() string
 	stop func()
@@ -31,15 +31,15 @@ type pauses struct {
 }
 
 // Save stops before or after the action is written, if that is where it is to stop.
-func (p *pauses) Save(ctx context.Context, a *journal.Action, text string) error {
+func (p *pausingJournal) Save(ctx context.Context, a *journal.Action, text string) error {
 	at := p.at()
-	was, left := p.leaves(a)
+	was, left := p.stepLeft(a)
 	if left && was != "" && at == was+doneMark {
-		p.pause(a, at)
+		p.pauseAt(a, at)
 	}
 	err := p.Journal.Save(ctx, a, text)
 	if err == nil && left && !a.State.Ended() && at == a.Step {
-		p.pause(a, at)
+		p.pauseAt(a, at)
 	}
 	return err
 }
@@ -47,8 +47,8 @@ func (p *pauses) Save(ctx context.Context, a *journal.Action, text string) error
 // doneMark follows the name of a step that is done, and not written so.
 const doneMark = "!"
 
-// leaves remembers the action's step, and returns the one before and whether that is left.
-func (p *pauses) leaves(a *journal.Action) (was string, left bool) {
+// stepLeft remembers the action's step, and returns the one before and whether that is left.
+func (p *pausingJournal) stepLeft(a *journal.Action) (was string, left bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was = p.steps[a.ID]
@@ -59,7 +59,7 @@ func (p *pauses) leaves(a *journal.Action) (was string, left bool) {
 	return was, was != a.Step || a.State.Ended()
 }
 
-func (p *pauses) pause(a *journal.Action, at string) {
+func (p *pausingJournal) pauseAt(a *journal.Action, at string) {
 	p.log.Warn("paused", "at", at, "action", a.ID, "job", a.Job)
 	p.stop()
 }

@@ -20,18 +20,18 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 )
 
-// snapshot is what policies saw last, as bytes.
-func (d *desk) snapshot() ([]byte, error) {
-	last := d.seen()
+// encodedSnapshot is what policies saw last, as bytes.
+func (d *requestServer) encodedSnapshot() ([]byte, error) {
+	last := d.latestLook()
 	if last == nil {
 		return nil, nil
 	}
 	return sdk.Marshal(last.snapshot)
 }
 
-// try asks policies what they would do on a snapshot, in processes that end with it: those
+// tryPolicies asks policies what they would do on a snapshot, in processes that end with it: those
 // that decide are not disturbed. One person tries at a time.
-func (d *desk) try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
+func (d *requestServer) tryPolicies(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, error) {
 	select {
 	case d.trying <- struct{}{}:
 		defer func() { <-d.trying }()
@@ -47,7 +47,7 @@ func (d *desk) try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, err
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // of a name nobody else uses
-	configs, err := d.tried(req, folder)
+	configs, err := d.policyConfigs(req, folder)
 	if err != nil {
 		return nil, rpc.Errorf(rpc.ErrInvalid, "%v", err)
 	}
@@ -59,13 +59,13 @@ func (d *desk) try(ctx context.Context, req *rpc.TryRequest) (*rpc.TryReply, err
 	}
 	reply := &rpc.TryReply{Cluster: s.Cluster, Time: timestamppb.New(s.Time), Nodes: int32(len(s.Nodes)), Jobs: int32(len(s.Jobs))} //nolint:gosec // lists in memory
 	for _, answer := range chain.Decide(ctx, policies, s) {
-		reply.Policies = append(reply.Policies, tell(answer, folder))
+		reply.Policies = append(reply.Policies, triedMessage(answer, folder))
 	}
 	return reply, ctx.Err()
 }
 
-// tried is the policies that a request means; its own file is put into the folder.
-func (d *desk) tried(req *rpc.TryRequest, folder string) ([]policy.Config, error) {
+// policyConfigs is the policies that a request means; its own file is put into the folder.
+func (d *requestServer) policyConfigs(req *rpc.TryRequest, folder string) ([]policy.Config, error) {
 	cfg := d.cfg.Load()
 	names := req.GetPolicies()
 	switch {
@@ -83,7 +83,7 @@ func (d *desk) tried(req *rpc.TryRequest, folder string) ([]policy.Config, error
 			return nil, errors.New("a policy is named as in the configuration")
 		}
 	}
-	configs, err := site(cfg).Configs(names)
+	configs, err := policySite(cfg).Configs(names)
 	if err != nil || req.GetFile() == "" {
 		return configs, err
 	}
@@ -113,8 +113,8 @@ func (d *desk) tried(req *rpc.TryRequest, folder string) ([]policy.Config, error
 	return nil, errors.New("a file is tried by the policy " + policy.Own + ", which is not among those named")
 }
 
-// tell says what came of a policy, without the folder in which its file was.
-func tell(a chain.Answer, folder string) *rpc.Tried {
+// triedMessage says what came of a policy, without the folder in which its file was.
+func triedMessage(a chain.Answer, folder string) *rpc.Tried {
 	told := &rpc.Tried{Policy: a.Policy}
 	if a.Err != nil {
 		told.Problem = strings.ReplaceAll(a.Err.Error(), folder+"/", "")
@@ -128,11 +128,11 @@ func tell(a chain.Answer, folder string) *rpc.Tried {
 		told.Accepted = append(told.Accepted, w)
 	}
 	for _, rejected := range a.Plan.Rejected {
-		told.Rejected = append(told.Rejected, refusal(rejected))
+		told.Rejected = append(told.Rejected, refusalMessage(rejected))
 	}
 	return told
 }
 
-func refusal(r plan.Rejection) *rpc.Wanted {
+func refusalMessage(r plan.Rejection) *rpc.Wanted {
 	return &rpc.Wanted{What: r.Intent.String(), Job: int64(r.Intent.Job), Reason: r.Intent.Reason, Invariant: string(r.Invariant), Detail: r.Detail}
 }

@@ -23,8 +23,8 @@ import (
 	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// page is the web page. It is there before anything else, and says what preemptd waits for.
-type page struct {
+// webPage is the web page. It is there before anything else, and says what preemptd waits for.
+type webPage struct {
 	*web.Server
 	keys   *web.Keys
 	wanted bool // by the configuration
@@ -36,10 +36,10 @@ type page struct {
 
 // openPage starts the page, if the configuration wants one. A port that is taken, for one by
 // the preemptd that works, is waited for: nothing else depends on it.
-func (c *control) openPage(ctx context.Context) (func(), error) {
+func (c *controller) openPage(ctx context.Context) (func(), error) {
 	cfg := c.cfg.Load()
-	p := &page{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
-	p.Server = web.New(web.Options{Version: version, State: p.state, Keys: p.keys, Hosts: cfg.Web.Hosts, Log: c.log})
+	p := &webPage{keys: web.NewKeys(), wanted: cfg.Web.Address != "", now: web.State{Role: web.Starts, Interval: cfg.Interval}}
+	p.Server = web.New(web.Options{Version: version, State: p.currentState, Keys: p.keys, Hosts: cfg.Web.Hosts, Log: c.log})
 	c.page = p
 	if !p.wanted {
 		return nil, nil
@@ -59,7 +59,7 @@ func (c *control) openPage(ctx context.Context) (func(), error) {
 
 // keepPage serves the page until ctx ends. What keeps it from being served is said once: a
 // standby has the same port as who works, and waits for that too.
-func (c *control) keepPage(ctx context.Context, address string, certificate *web.Certificate) {
+func (c *controller) keepPage(ctx context.Context, address string, certificate *web.Certificate) {
 	said := ""
 	for {
 		err := c.servePage(ctx, address, certificate)
@@ -78,19 +78,19 @@ func (c *control) keepPage(ctx context.Context, address string, certificate *web
 	}
 }
 
-func (c *control) servePage(ctx context.Context, address string, certificate *web.Certificate) error {
+func (c *controller) servePage(ctx context.Context, address string, certificate *web.Certificate) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	c.log.Info("web page", "address", l.Addr().String(), "tls", certificate != nil)
-	c.page.at(l.Addr(), certificate != nil)
+	c.page.setAddress(l.Addr(), certificate != nil)
 	return c.page.Serve(ctx, l, certificate)
 }
 
-// at notes where the page is.
-func (p *page) at(a net.Addr, tls bool) {
+// setAddress notes where the page is.
+func (p *webPage) setAddress(a net.Addr, tls bool) {
 	u := url.URL{Scheme: "http", Host: a.String(), Path: "/"}
 	if tls {
 		u.Scheme = "https"
@@ -105,38 +105,38 @@ func (p *page) at(a net.Addr, tls bool) {
 	p.address = u.String()
 }
 
-// state is what the page is told at each request.
-func (p *page) state() web.State {
+// currentState is what the page is told at each request.
+func (p *webPage) currentState() web.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now
 }
 
-// set changes what the page knows.
-func (p *page) set(change func(*web.State)) {
+// changeState changes what the page knows.
+func (p *webPage) changeState(change func(*web.State)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.now)
 }
 
-// role has the page say what preemptd does now, and which other one it waits for, if it does.
-func (p *page) role(is web.Role, holder string) {
+// setRole has the page say what preemptd does now, and which other one it waits for, if it does.
+func (p *webPage) setRole(is web.Role, holder string) {
 	if is == web.Waits {
 		p.Forget()
 	}
-	p.set(func(s *web.State) { s.Role, s.Holder = is, holder })
+	p.changeState(func(s *web.State) { s.Role, s.Holder = is, holder })
 }
 
-// token makes what lets a browser act as a user.
-func (p *page) token(uid uint32) *rpc.TokenReply {
+// makeToken makes what lets a browser act as a user.
+func (p *webPage) makeToken(uid uint32) *rpc.TokenReply {
 	token, until := p.keys.Sign(uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &rpc.TokenReply{Token: token, Until: timestamppb.New(until), Page: p.address}
 }
 
-// tell shows what came of a tick.
-func (p *page) tell(d reconcile.Decision, s *sdk.Snapshot) {
+// showDecision shows what came of a tick.
+func (p *webPage) showDecision(d reconcile.Decision, s *sdk.Snapshot) {
 	if !p.wanted {
 		return
 	}

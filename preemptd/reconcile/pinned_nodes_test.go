@@ -62,7 +62,7 @@ func TestUnpinVainly(t *testing.T) {
 	s.srv.EditJob(premium, func(j *slurmrest.Job) { j.RequiredNodes = "n2" })
 	s.pinned("", "policy drain", 0)
 	s.loop.Journal = acted{s.journal, time.Now().Add(-time.Hour)}
-	s.loop.Hands = refusing{s.journal}
+	s.loop.Executor = refusing{s.journal}
 	for range 6 {
 		s.tick()
 	}
@@ -79,7 +79,7 @@ func TestUnpinVainly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.loop.Hands.Run(t.Context(), a); err != nil {
+	if _, err := s.loop.Executor.Run(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
 	s.tick()

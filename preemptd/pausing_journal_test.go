@@ -43,7 +43,7 @@ func TestPauses(t *testing.T) {
 		"told!":   {"survey going", "park going", "park going", "told going", stop, "told done"},
 	} {
 		l := &lines{}
-		p := &pauses{
+		p := &pausingJournal{
 			Journal: l, at: func() string { return at }, log: slog.New(slog.DiscardHandler), steps: map[int64]string{},
 			stop: func() { l.all = append(l.all, stop) },
 		}

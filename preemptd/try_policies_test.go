@@ -32,9 +32,9 @@ func TestTry(t *testing.T) {
 	}
 	cfg.Policies = []string{"tiers"}
 	cfg.Policy.Folder, cfg.Policy.Settings, cfg.Policy.Timeout = folder, folder, 2*time.Minute
-	c := &control{log: slog.New(slog.DiscardHandler)}
+	c := &controller{log: slog.New(slog.DiscardHandler)}
 	c.cfg.Store(cfg)
-	d := &desk{control: c, trying: make(chan struct{}, 1)}
+	d := &requestServer{controller: c, trying: make(chan struct{}, 1)}
 	t.Setenv("TMPDIR", folder)
 	snapshot, err := sdk.Marshal(sdktest.Cluster(sdktest.Size{Nodes: 20, GPUs: 8, Jobs: 200, Fill: 1, Seed: 1}))
 	if err != nil {
@@ -58,7 +58,7 @@ func TestTry(t *testing.T) {
 		{"a file for none", &rpc.TryRequest{Snapshot: snapshot, File: hold, Policies: []string{"tiers"}}, "", "not among those named", false, false},
 		{"no snapshot", &rpc.TryRequest{Snapshot: []byte("x")}, "", "snapshot: ", false, false},
 	} {
-		reply, err := d.try(t.Context(), try.req)
+		reply, err := d.tryPolicies(t.Context(), try.req)
 		if try.policies == "" {
 			if err == nil || !strings.Contains(err.Error(), try.problem) {
 				t.Errorf("%s: %v, want %q", try.name, err, try.problem)
