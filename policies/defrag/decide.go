@@ -15,11 +15,11 @@ import (
 // tries is for how many waiting jobs, the first of the queue, room is looked for.
 const tries = 20
 
-// decide makes room for the first waiting job for which that can be done and pays. One at a
+// decideOn makes room for the first waiting job for which that can be done and pays. One at a
 // time: the next snapshot shows what the moves have changed.
-func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
-	for _, j := range waiting(s, set) {
+	for _, j := range waitingJobs(s, set) {
 		if room.Find(j, j.GPUs, nil) != nil {
 			continue // Slurm starts it
 		}
@@ -30,8 +30,8 @@ func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
 	return nil
 }
 
-// waiting is the first jobs of the queue that have waited for long enough.
-func waiting(s *sdk.Snapshot, set settings) []*sdk.Job {
+// waitingJobs is the first jobs of the queue that have waited for long enough.
+func waitingJobs(s *sdk.Snapshot, set settings) []*sdk.Job {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -60,15 +60,15 @@ type attempt struct {
 // pay.
 func makeRoom(s *sdk.Snapshot, set settings, j *sdk.Job) []sdk.Intent {
 	a := &attempt{snapshot: s, room: sdk.NewRoom(s), job: j, closed: map[int32]bool{}}
-	for _, c := range candidates(s, a.room, j) {
+	for _, c := range candidateNodes(s, a.room, j) {
 		if len(a.closed) == j.Capsules {
 			break
 		}
 		if !a.closed[c.node] {
-			a.clear(c, set.Most)
+			a.clearNode(c, set.Most)
 		}
 	}
-	if len(a.closed) < j.Capsules || len(a.moves) == 0 || !pays(s, set, j, a.cost) {
+	if len(a.closed) < j.Capsules || len(a.moves) == 0 || !isWorthIt(s, set, j, a.cost) {
 		return nil
 	}
 	spots := make([]sdk.Spot, 0, j.Capsules)
@@ -83,9 +83,9 @@ func makeRoom(s *sdk.Snapshot, set settings, j *sdk.Job) []sdk.Intent {
 		"%d small jobs have moved together for it: %.0f GPU-seconds of dump and restore", len(a.moves), a.cost)})
 }
 
-// pays reports whether the job would wait for longer than the moves are worth: until the first
+// isWorthIt reports whether the job would wait for longer than the moves are worth: until the first
 // running job that could make as much room ends by its time limit.
-func pays(s *sdk.Snapshot, set settings, j *sdk.Job, cost float64) bool {
+func isWorthIt(s *sdk.Snapshot, set settings, j *sdk.Job, cost float64) bool {
 	wait := time.Hour // when nobody knows
 	for i := range s.Jobs {
 		o := &s.Jobs[i]
@@ -103,8 +103,8 @@ type candidate struct {
 	cost   float64
 }
 
-// candidates is the nodes where the job would fit if some small jobs moved, the cheapest first.
-func candidates(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job) []candidate {
+// candidateNodes is the nodes where the job would fit if some small jobs moved, the cheapest first.
+func candidateNodes(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job) []candidate {
 	movable := make([][]*sdk.Job, len(s.Nodes))
 	for i := range s.Jobs {
 		if o := &s.Jobs[i]; mayMove(s, o, j) {
@@ -117,7 +117,7 @@ func candidates(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job) []candidate {
 		if room.Forbids(j, node) != "" {
 			continue
 		}
-		if c, ok := choose(room, j, node, movable[n]); ok {
+		if c, ok := chooseMoves(room, j, node, movable[n]); ok {
 			all = append(all, c)
 		}
 	}
@@ -130,29 +130,29 @@ func mayMove(s *sdk.Snapshot, o, j *sdk.Job) bool {
 	return o.State == sdk.Running && o.Preemptable && o.Action == "" && o.Gang == 0 && len(o.Shares) == 1 && o.GPUs > 0 &&
 		o.GPUs < j.GPUs && s.Time.Sub(o.Started) >= s.Rules.MinRun &&
 		(o.Acted.IsZero() || s.Time.Sub(o.Acted) >= s.Rules.CoolDown) &&
-		o.Budget(s.Rules) >= pause(o)
+		o.Budget(s.Rules) >= pauseOf(o)
 }
 
-func pause(o *sdk.Job) time.Duration { return o.Checkpoint.Dump + o.Checkpoint.Restore }
+func pauseOf(o *sdk.Job) time.Duration { return o.Checkpoint.Dump + o.Checkpoint.Restore }
 
-func cost(o *sdk.Job) float64 { return pause(o).Seconds() * float64(o.GPUs) }
+func moveCost(o *sdk.Job) float64 { return pauseOf(o).Seconds() * float64(o.GPUs) }
 
-// choose is who leaves a node so that the job has room there: the cheapest first, until it is
+// chooseMoves is who leaves a node so that the job has room there: the cheapest first, until it is
 // enough.
-func choose(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (candidate, bool) {
+func chooseMoves(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (candidate, bool) {
 	c := candidate{node: node}
 	fits := func() bool {
 		f := room.Free(node)
 		return f.GPUs.Count() >= j.GPUs/j.Capsules && f.CPUs >= j.CPUs && f.Memory >= j.Memory
 	}
-	slices.SortStableFunc(movable, func(a, b *sdk.Job) int { return cmp.Compare(cost(a), cost(b)) })
+	slices.SortStableFunc(movable, func(a, b *sdk.Job) int { return cmp.Compare(moveCost(a), moveCost(b)) })
 	for _, o := range movable {
 		if fits() {
 			break
 		}
 		room.Give(o.Shares)
 		c.movers = append(c.movers, o)
-		c.cost += cost(o)
+		c.cost += moveCost(o)
 	}
 	ok := fits()
 	for _, o := range c.movers {
@@ -161,9 +161,9 @@ func choose(room *sdk.Room, j *sdk.Job, node int32, movable []*sdk.Job) (candida
 	return c, ok
 }
 
-// clear moves who is in the way on a node to others, and keeps the node; or does nothing if
+// clearNode moves who is in the way on a node to others, and keeps the node; or does nothing if
 // one of them finds no place, or that makes too many moves.
-func (a *attempt) clear(c candidate, most int) {
+func (a *attempt) clearNode(c candidate, most int) {
 	if len(a.moves)+len(c.movers) > most {
 		return
 	}

@@ -72,7 +72,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			intents := decide(c.s, newDefrag().settings)
+			intents := decideOn(c.s, newDefrag().settings)
 			for _, i := range intents {
 				got = append(got, i.String())
 			}
@@ -91,7 +91,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(6000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 17)))
-		intents := decide(s, newDefrag().settings)
+		intents := decideOn(s, newDefrag().settings)
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {

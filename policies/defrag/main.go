@@ -52,7 +52,7 @@ func (d *defrag) Configure(data []byte) error {
 
 // Decide answers with intents.
 func (d *defrag) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decide(s, d.settings), nil
+	return decideOn(s, d.settings), nil
 }
 
 func main() { sdk.Serve(newDefrag()) }

@@ -26,8 +26,8 @@ type leaver struct {
 	going
 }
 
-// decide moves jobs off the nodes that are going, the most urgent first.
-func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+// decideOn moves jobs off the nodes that are going, the most urgent first.
+func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	nodes := goingNodes(s, set)
 	room := sdk.NewRoom(s)
 	var intents []sdk.Intent
@@ -37,12 +37,12 @@ func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
 			moving++ // what is being done already counts
 		}
 	}
-	for _, l := range leavers(s, nodes) {
+	for _, l := range jobsToMove(s, nodes) {
 		if moving+len(intents) >= set.Most {
 			break
 		}
 		leaveOut := func(n int32) bool { return nodes[n].why != "" || sickUnder(s, l.job, n) }
-		if intent, ok := move(s, room, l, leaveOut); ok {
+		if intent, ok := moveJob(s, room, l, leaveOut); ok {
 			intents = append(intents, intent)
 		} else if !l.by.IsZero() && !s.Time.Before(l.by) {
 			room.Give(l.job.Shares)
@@ -82,27 +82,27 @@ func goingNodes(s *sdk.Snapshot, set settings) []going {
 	return nodes
 }
 
-// leavers is the jobs that can leave nodes which are going, the most urgent first.
-func leavers(s *sdk.Snapshot, nodes []going) []leaver {
+// jobsToMove is the jobs that can leave nodes which are going, the most urgent first.
+func jobsToMove(s *sdk.Snapshot, nodes []going) []leaver {
 	var all []leaver
 	stay := map[sdk.JobID]bool{} // gangs of which one cannot move
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if j.Gang != 0 && j.Holds() && !movable(j) {
+		if j.Gang != 0 && j.Holds() && !canMove(j) {
 			stay[j.Gang] = true
 		}
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if !movable(j) || stay[j.Gang] {
+		if !canMove(j) || stay[j.Gang] {
 			continue
 		}
-		if l, ok := leaves(s, j, nodes); ok {
+		if l, ok := leaverOf(s, j, nodes); ok {
 			all = append(all, l)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b leaver) int {
-		return cmp.Or(sooner(a.by, b.by), cmp.Compare(b.job.Tier, a.job.Tier), cmp.Compare(b.job.GPUs, a.job.GPUs), cmp.Compare(a.job.ID, b.job.ID))
+		return cmp.Or(compareTimes(a.by, b.by), cmp.Compare(b.job.Tier, a.job.Tier), cmp.Compare(b.job.GPUs, a.job.GPUs), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	named := map[sdk.JobID]bool{}
 	return slices.DeleteFunc(all, func(l leaver) bool { // of a gang, the first speaks for all
@@ -112,16 +112,16 @@ func leavers(s *sdk.Snapshot, nodes []going) []leaver {
 	})
 }
 
-func movable(j *sdk.Job) bool { return j.State == sdk.Running && j.Preemptable && j.Action == "" }
+func canMove(j *sdk.Job) bool { return j.State == sdk.Running && j.Preemptable && j.Action == "" }
 
-// leaves is why the job has to leave, if it has to.
-func leaves(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
+// leaverOf is why the job has to leave, if it has to.
+func leaverOf(s *sdk.Snapshot, j *sdk.Job, nodes []going) (l leaver, ok bool) {
 	for _, share := range j.Shares {
 		g := nodes[share.Node]
 		if g.why == "" && sickUnder(s, j, share.Node) {
 			g = going{why: "has a sick GPU under the job"}
 		}
-		if g.why != "" && (!ok || sooner(g.by, l.by) < 0) {
+		if g.why != "" && (!ok || compareTimes(g.by, l.by) < 0) {
 			l, ok = leaver{j, s.Nodes[share.Node].Name, g}, true
 		}
 	}
@@ -140,8 +140,8 @@ func sickUnder(s *sdk.Snapshot, j *sdk.Job, node int32) bool {
 	return false
 }
 
-// sooner orders times; none at all comes last.
-func sooner(a, b time.Time) int {
+// compareTimes orders times; none at all comes last.
+func compareTimes(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():
 		return 0
@@ -153,9 +153,9 @@ func sooner(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// move finds a place for the job on nodes that stay: with all its GPUs, or with fewer if it
+// moveJob finds a place for the job on nodes that stay: with all its GPUs, or with fewer if it
 // can be shrunk. A gang has no places: Slurm finds them when it starts again.
-func move(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) bool) (sdk.Intent, bool) {
+func moveJob(s *sdk.Snapshot, room *sdk.Room, l leaver, leaveOut func(int32) bool) (sdk.Intent, bool) {
 	j := l.job
 	if j.Gang != 0 || j.GPUs < 0 {
 		return sdk.Intent{}, false

@@ -83,7 +83,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			intents := decide(c.s, newDrain().settings)
+			intents := decideOn(c.s, newDrain().settings)
 			for _, i := range intents {
 				got = append(got, i.String())
 			}
@@ -103,7 +103,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	moved := 0
 	for seed := range uint64(2000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 13)))
-		intents := decide(s, newDrain().settings)
+		intents := decideOn(s, newDrain().settings)
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit && rejected.Invariant != plan.MinRun && rejected.Invariant != plan.CoolDown && rejected.Invariant != plan.Guarantee {
@@ -137,7 +137,7 @@ func TestARollingUpgrade(t *testing.T) {
 	for first := 0; first < 10; first += 2 {
 		s.Nodes[first].State, s.Nodes[first+1].State = sdk.NodeDraining, sdk.NodeDraining
 		for range 20 {
-			intents := decide(s, newDrain().settings)
+			intents := decideOn(s, newDrain().settings)
 			p := plan.Try(s, intents)
 			if len(p.Rejected) > 0 {
 				t.Fatal(p.Rejected)

@@ -57,7 +57,7 @@ func (d *drain) Configure(data []byte) error {
 
 // Decide answers with intents.
 func (d *drain) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decide(s, d.settings), nil
+	return decideOn(s, d.settings), nil
 }
 
 func main() { sdk.Serve(newDrain()) }

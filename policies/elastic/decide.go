@@ -12,12 +12,12 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// decide takes back what was lent if somebody waits, and else lends what is idle. It never
+// decideOn takes back what was lent if somebody waits, and else lends what is idle. It never
 // does both: what is lent now must not be asked back with the next snapshot.
-func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	room := sdk.NewRoom(s)
 	waiting := s.Placing()
-	for _, j := range queue(s) {
+	for _, j := range waitingJobs(s) {
 		if shares := room.Find(j, j.GPUs, nil); shares != nil {
 			room.Take(shares) // Slurm starts it
 			continue
@@ -30,14 +30,14 @@ func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
 	if waiting {
 		return nil
 	}
-	return lend(s, room, set)
+	return lendGPUs(s, room, set)
 }
 
 // looked is how many of the queue are looked at.
 const looked = 100
 
-// queue is the first of the jobs that wait for room.
-func queue(s *sdk.Snapshot) []*sdk.Job {
+// waitingJobs is the first of the jobs that wait for room.
+func waitingJobs(s *sdk.Snapshot) []*sdk.Job {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == sdk.Waiting && j.Action == "" {
@@ -50,31 +50,31 @@ func queue(s *sdk.Snapshot) []*sdk.Job {
 	return jobs[:min(len(jobs), looked)]
 }
 
-// movable reports whether a job may be resized now, where it is.
-func movable(s *sdk.Snapshot, j *sdk.Job) bool {
+// canResize reports whether a job may be resized now, where it is.
+func canResize(s *sdk.Snapshot, j *sdk.Job) bool {
 	return j.State == sdk.Running && j.Preemptable && j.Action == "" && j.Gang == 0 && j.GPUs > 0 && j.MaxGPUs > j.Request &&
 		s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
 
-func pause(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
+func pauseOf(j *sdk.Job) time.Duration { return j.Checkpoint.Dump + j.Checkpoint.Restore }
 
 // takeBack shrinks jobs that have more than they asked for, those of the lowest tier first,
 // until the one that waits has room; or says nothing if that is not enough.
 func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []sdk.Intent {
 	var lent []*sdk.Job
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; movable(s, j) && j.GPUs > j.Request && j.Budget(s.Rules) >= pause(j) {
+		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs > j.Request && j.Budget(s.Rules) >= pauseOf(j) {
 			lent = append(lent, j)
 		}
 	}
 	slices.SortStableFunc(lent, func(a, b *sdk.Job) int {
-		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(pause(a), pause(b)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(pauseOf(a), pauseOf(b)), cmp.Compare(a.ID, b.ID))
 	})
 	var intents []sdk.Intent
 	var took [][2][]sdk.Share
 	for _, j := range lent[:min(len(lent), set.Most)] {
 		was := j.Shares
-		intent, shares, ok := resize(s, room, j, j.Request, fmt.Sprintf("job %s waits for %d GPUs: back to the %d that it asked for", waits.Label, waits.GPUs, j.Request))
+		intent, shares, ok := resizeJob(s, room, j, j.Request, fmt.Sprintf("job %s waits for %d GPUs: back to the %d that it asked for", waits.Label, waits.GPUs, j.Request))
 		if !ok {
 			continue
 		}
@@ -91,12 +91,12 @@ func takeBack(s *sdk.Snapshot, room *sdk.Room, set settings, waits *sdk.Job) []s
 	return nil
 }
 
-// lend lets jobs grow into what is idle: the highest tier first, and of a tier who has least
+// lendGPUs lets jobs grow into what is idle: the highest tier first, and of a tier who has least
 // of what it asked for.
-func lend(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
+func lendGPUs(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; movable(s, j) && j.GPUs >= j.Request && j.GPUs < j.MaxGPUs {
+		if j := &s.Jobs[i]; canResize(s, j) && j.GPUs >= j.Request && j.GPUs < j.MaxGPUs {
 			jobs = append(jobs, j)
 		}
 	}
@@ -108,29 +108,29 @@ func lend(s *sdk.Snapshot, room *sdk.Room, set settings) []sdk.Intent {
 		if len(intents) == set.Most {
 			break
 		}
-		if intent, ok := grow(s, room, set, j); ok {
+		if intent, ok := largestSize(s, room, set, j); ok {
 			intents = append(intents, intent)
 		}
 	}
 	return intents
 }
 
-// grow is the largest size for which there is room where the job is, if it pays.
-func grow(s *sdk.Snapshot, room *sdk.Room, set settings, j *sdk.Job) (sdk.Intent, bool) {
+// largestSize is the largest size for which there is room where the job is, if it pays.
+func largestSize(s *sdk.Snapshot, room *sdk.Room, set settings, j *sdk.Job) (sdk.Intent, bool) {
 	nodes := len(j.Shares)
 	for gpus := j.MaxGPUs - j.MaxGPUs%nodes; gpus > j.GPUs; gpus -= nodes {
-		if pause(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
+		if pauseOf(j).Seconds()*float64(j.GPUs) > time.Duration(set.Payback).Seconds()*float64(gpus-j.GPUs) {
 			break // fewer would take longer still
 		}
-		if intent, _, ok := resize(s, room, j, gpus, fmt.Sprintf("idle GPUs: from %d to %d until somebody needs them", j.GPUs, gpus)); ok {
+		if intent, _, ok := resizeJob(s, room, j, gpus, fmt.Sprintf("idle GPUs: from %d to %d until somebody needs them", j.GPUs, gpus)); ok {
 			return intent, true
 		}
 	}
 	return sdk.Intent{}, false
 }
 
-// resize gives a job another size where it is, and takes that out of the room.
-func resize(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job, gpus int, reason string) (sdk.Intent, []sdk.Share, bool) {
+// resizeJob gives a job another size where it is, and takes that out of the room.
+func resizeJob(s *sdk.Snapshot, room *sdk.Room, j *sdk.Job, gpus int, reason string) (sdk.Intent, []sdk.Share, bool) {
 	nodes := len(j.Shares)
 	if nodes == 0 || gpus%nodes != 0 {
 		return sdk.Intent{}, nil, false

@@ -71,7 +71,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			intents := decide(c.s, newElastic().settings)
+			intents := decideOn(c.s, newElastic().settings)
 			for _, i := range intents {
 				got = append(got, i.String())
 			}
@@ -90,7 +90,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	resized := 0
 	for seed := range uint64(6000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 19)))
-		p := plan.Try(s, decide(s, newElastic().settings))
+		p := plan.Try(s, decideOn(s, newElastic().settings))
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {
 				t.Fatalf("seed %d: %v", seed, rejected.Error())

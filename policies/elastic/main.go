@@ -49,7 +49,7 @@ func (e *elastic) Configure(data []byte) error {
 
 // Decide answers with intents.
 func (e *elastic) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decide(s, e.settings), nil
+	return decideOn(s, e.settings), nil
 }
 
 func main() { sdk.Serve(newElastic()) }

@@ -31,20 +31,20 @@ type choice struct {
 	over float64 // watts that were too much
 }
 
-// decide sheds what is above each cap; if all are kept, parked jobs go on.
-func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+// decideOn sheds what is above each cap; if all are kept, parked jobs go on.
+func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), saved: make([]float64, len(s.Nodes)), of: map[sdk.JobID]*choice{}}
-	d.expect()
-	caps := d.caps()
+	d.addExpected()
+	caps := d.bindingCaps()
 	over := false
 	for _, c := range caps {
-		over = d.shed(c) || over
+		over = d.shedWatts(c) || over
 	}
 	for _, c := range d.choices {
-		d.intents = append(d.intents, d.intent(c))
+		d.intents = append(d.intents, d.intentFor(c))
 	}
 	if !over {
-		d.resume(caps)
+		d.resumeParked(caps)
 	}
 	return d.intents
 }
@@ -55,8 +55,8 @@ type limit struct {
 	binds func(node int32) bool
 }
 
-// caps is the caps that bind now, or will very soon.
-func (d *decision) caps() []limit {
+// bindingCaps is the caps that bind now, or will very soon.
+func (d *decision) bindingCaps() []limit {
 	var caps []limit
 	for _, c := range d.snapshot.Power.Caps {
 		soon := d.snapshot.Time.Add(time.Duration(d.settings.Lead))
@@ -69,19 +69,19 @@ func (d *decision) caps() []limit {
 	return caps
 }
 
-// expect counts the power of jobs that are about to start: no reading has it yet.
-func (d *decision) expect() {
+// addExpected counts the power of jobs that are about to start: no reading has it yet.
+func (d *decision) addExpected() {
 	for i := range d.snapshot.Jobs {
 		if j := &d.snapshot.Jobs[i]; j.Action != "" && j.State == sdk.Running && j.Started.Equal(d.snapshot.Time) {
 			for _, share := range j.Shares {
-				d.saved[share.Node] -= d.more(share.Node, share.GPUs)
+				d.saved[share.Node] -= d.wattsMore(share.Node, share.GPUs)
 			}
 		}
 	}
 }
 
-// more is what GPUs will draw more at work than they do.
-func (d *decision) more(node int32, set sdk.GPUSet) float64 {
+// wattsMore is what GPUs will draw more at work than they do.
+func (d *decision) wattsMore(node int32, set sdk.GPUSet) float64 {
 	sum := 0.0
 	for i, g := range d.snapshot.Nodes[node].GPUs {
 		if set>>i&1 == 1 {
@@ -91,8 +91,8 @@ func (d *decision) more(node int32, set sdk.GPUSet) float64 {
 	return sum
 }
 
-// less is what GPUs will draw less when nothing runs on them.
-func (d *decision) less(node int32, set sdk.GPUSet) float64 {
+// wattsLess is what GPUs will draw less when nothing runs on them.
+func (d *decision) wattsLess(node int32, set sdk.GPUSet) float64 {
 	sum := 0.0
 	for i, g := range d.snapshot.Nodes[node].GPUs {
 		if set>>i&1 == 1 {
@@ -102,8 +102,8 @@ func (d *decision) less(node int32, set sdk.GPUSet) float64 {
 	return sum
 }
 
-// draws is what the nodes of a cap will draw when the intents so far are done.
-func (d *decision) draws(c limit) float64 {
+// wattsUnder is what the nodes of a cap will draw when the intents so far are done.
+func (d *decision) wattsUnder(c limit) float64 {
 	sum := 0.0
 	for i := range d.snapshot.Nodes {
 		if c.binds(int32(i)) {
@@ -113,14 +113,14 @@ func (d *decision) draws(c limit) float64 {
 	return sum
 }
 
-// shed slows and parks jobs until a cap is kept, and reports whether it was not before. A job
+// shedWatts slows and parks jobs until a cap is kept, and reports whether it was not before. A job
 // of a higher tier goes slower only when all of the lower ones are parked.
-func (d *decision) shed(c limit) bool {
-	over := d.draws(c) - c.Watts
+func (d *decision) shedWatts(c limit) bool {
+	over := d.wattsUnder(c) - c.Watts
 	if over <= 0 {
 		return false
 	}
-	jobs := d.movable(c)
+	jobs := d.movableJobs(c)
 	for _, tier := range []sdk.Tier{sdk.Basic, sdk.Standard} {
 		for _, park := range []bool{false, true} {
 			for _, j := range jobs {
@@ -128,7 +128,7 @@ func (d *decision) shed(c limit) bool {
 					return true
 				}
 				if j.Tier == tier {
-					over -= d.choose(j, c, park, over)
+					over -= d.chooseFor(j, c, park, over)
 				}
 			}
 		}
@@ -136,30 +136,30 @@ func (d *decision) shed(c limit) bool {
 	return true
 }
 
-// choose has a job go slower by as much as is needed, or has it parked, and says what that
+// chooseFor has a job go slower by as much as is needed, or has it parked, and says what that
 // saves under the cap beyond what was chosen before.
-func (d *decision) choose(j *sdk.Job, c limit, park bool, over float64) float64 {
-	was := d.saves(j, c, j.GPUs)
+func (d *decision) chooseFor(j *sdk.Job, c limit, park bool, over float64) float64 {
+	was := d.wattsSaved(j, c, j.GPUs)
 	keep := 0
 	if old := d.of[j.ID]; old != nil {
-		was = d.saves(j, c, old.keep)
+		was = d.wattsSaved(j, c, old.keep)
 	}
 	if !park {
-		each, least := d.sizes(j)
+		each, least := d.sizesOf(j)
 		if least >= each || d.of[j.ID] != nil {
 			return 0
 		}
-		for keep = each - 1; keep > least && d.saves(j, c, keep) < over; {
+		for keep = each - 1; keep > least && d.wattsSaved(j, c, keep) < over; {
 			keep--
 		}
 	}
-	d.note(&choice{j, keep, c.Name, over})
-	return d.saves(j, c, keep) - was
+	d.noteChoice(&choice{j, keep, c.Name, over})
+	return d.wattsSaved(j, c, keep) - was
 }
 
-// sizes is how many GPUs a job has on each of its nodes, and how many it needs there; the same
+// sizesOf is how many GPUs a job has on each of its nodes, and how many it needs there; the same
 // if it cannot go slower where it is.
-func (d *decision) sizes(j *sdk.Job) (each, least int) {
+func (d *decision) sizesOf(j *sdk.Job) (each, least int) {
 	nodes := len(j.Shares)
 	each = j.GPUs / max(nodes, 1)
 	least = max(1, (j.MinGPUs+nodes-1)/max(nodes, 1))
@@ -168,14 +168,14 @@ func (d *decision) sizes(j *sdk.Job) (each, least int) {
 	}
 	d.room.Give(j.Shares)
 	defer d.room.Take(j.Shares)
-	if _, err := d.room.Seat(j, d.spots(j, each)); err != nil {
+	if _, err := d.room.Seat(j, d.spotsOf(j, each)); err != nil {
 		return each, each // it could not start there again
 	}
 	return each, least
 }
 
-// spots is a job where it is, with so many GPUs on each node.
-func (d *decision) spots(j *sdk.Job, each int) []sdk.Spot {
+// spotsOf is a job where it is, with so many GPUs on each node.
+func (d *decision) spotsOf(j *sdk.Job, each int) []sdk.Spot {
 	spots := make([]sdk.Spot, len(j.Shares))
 	for i, share := range j.Shares {
 		spots[i] = sdk.Spot{Node: d.snapshot.Nodes[share.Node].Name, Capsules: int(share.Capsules), GPUs: each}
@@ -183,8 +183,8 @@ func (d *decision) spots(j *sdk.Job, each int) []sdk.Spot {
 	return spots
 }
 
-// note counts a choice, in the place of an older one of the same job.
-func (d *decision) note(c *choice) {
+// noteChoice counts a choice, in the place of an older one of the same job.
+func (d *decision) noteChoice(c *choice) {
 	keeps := c.job.GPUs
 	if old := d.of[c.job.ID]; old != nil {
 		keeps = old.keep
@@ -194,35 +194,35 @@ func (d *decision) note(c *choice) {
 		d.choices = append(d.choices, c)
 	}
 	for _, share := range c.job.Shares {
-		d.saved[share.Node] += d.less(share.Node, share.GPUs.First(keeps)&^share.GPUs.First(c.keep))
+		d.saved[share.Node] += d.wattsLess(share.Node, share.GPUs.First(keeps)&^share.GPUs.First(c.keep))
 	}
 }
 
-// saves is what is drawn less under a cap if a job keeps so many GPUs on each of its nodes.
-func (d *decision) saves(j *sdk.Job, c limit, keep int) float64 {
+// wattsSaved is what is drawn less under a cap if a job keeps so many GPUs on each of its nodes.
+func (d *decision) wattsSaved(j *sdk.Job, c limit, keep int) float64 {
 	sum := 0.0
 	for _, share := range j.Shares {
 		if c.binds(share.Node) {
-			sum += d.less(share.Node, share.GPUs&^share.GPUs.First(keep))
+			sum += d.wattsLess(share.Node, share.GPUs&^share.GPUs.First(keep))
 		}
 	}
 	return sum
 }
 
-// intent is what is asked for to have a choice.
-func (d *decision) intent(c *choice) sdk.Intent {
+// intentFor is what is asked for to have a choice.
+func (d *decision) intentFor(c *choice) sdk.Intent {
 	if c.keep == 0 {
 		return sdk.Intent{Verb: sdk.Preempt, Job: c.job.ID, Park: true, Reason: fmt.Sprintf(
 			"power cap %s: %.0f W too much; the job is parked until there is power", c.cap, c.over)}
 	}
-	where := d.spots(c.job, c.keep)
+	where := d.spotsOf(c.job, c.keep)
 	return sdk.Intent{Verb: sdk.Resize, Job: c.job.ID, GPUs: c.keep * len(where), Where: where, Reason: fmt.Sprintf(
 		"power cap %s: %.0f W too much; the job goes on with %d of its %d GPUs", c.cap, c.over, c.keep*len(where), c.job.GPUs)}
 }
 
-// movable is the jobs that a cap can have slower, the lowest tier first, and of a tier those
+// movableJobs is the jobs that a cap can have slower, the lowest tier first, and of a tier those
 // that lose least time.
-func (d *decision) movable(c limit) []*sdk.Job {
+func (d *decision) movableJobs(c limit) []*sdk.Job {
 	s := d.snapshot
 	var jobs []*sdk.Job
 	for i := range s.Jobs {
@@ -240,9 +240,9 @@ func (d *decision) movable(c limit) []*sdk.Job {
 	return jobs
 }
 
-// resume lets parked jobs go on as far as there is power, whatever nodes they will get: the
+// resumeParked lets parked jobs go on as far as there is power, whatever nodes they will get: the
 // highest tier first, then who has waited for longest.
-func (d *decision) resume(caps []limit) {
+func (d *decision) resumeParked(caps []limit) {
 	var parked []*sdk.Job
 	for i := range d.snapshot.Jobs {
 		if j := &d.snapshot.Jobs[i]; j.State == sdk.Held && j.HeldBy == sdk.HeldByPreemptd && j.Action == "" && j.Gang == 0 {
@@ -254,7 +254,7 @@ func (d *decision) resume(caps []limit) {
 	})
 	free := -1.0 // no cap
 	for _, c := range caps {
-		if left := c.Watts*(1-d.settings.Margin) - d.draws(c); free < 0 || left < free {
+		if left := c.Watts*(1-d.settings.Margin) - d.wattsUnder(c); free < 0 || left < free {
 			free = max(0, left)
 		}
 	}

@@ -54,7 +54,7 @@ func (p *power) Configure(data []byte) error {
 
 // Decide answers with intents.
 func (p *power) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decide(s, p.settings), nil
+	return decideOn(s, p.settings), nil
 }
 
 func main() { sdk.Serve(newPower()) }

@@ -107,7 +107,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			intents := decide(c.s, newPower().settings)
+			intents := decideOn(c.s, newPower().settings)
 			for _, i := range intents {
 				got = append(got, i.String())
 			}
@@ -126,7 +126,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	done := 0
 	for seed := range uint64(4000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 23)))
-		p := plan.Try(s, decide(s, newPower().settings))
+		p := plan.Try(s, decideOn(s, newPower().settings))
 		for _, rejected := range p.Rejected {
 			t.Fatalf("seed %d: %v", seed, rejected.Error())
 		}

@@ -56,7 +56,7 @@ func (s *Snapshot) checkNodes() error {
 			return fmt.Errorf("node %s: %g watts", n.Name, n.Watts)
 		}
 		for g := range n.GPUs {
-			if err := n.GPUs[g].check(); err != nil {
+			if err := n.GPUs[g].checkGPU(); err != nil {
 				return fmt.Errorf("node %s: GPU %d: %w", n.Name, g, err)
 			}
 		}
@@ -64,7 +64,7 @@ func (s *Snapshot) checkNodes() error {
 	return nil
 }
 
-func (g *GPU) check() error {
+func (g *GPU) checkGPU() error {
 	if g.Health > HealthBad {
 		return fmt.Errorf("there is no health %d", g.Health)
 	}
@@ -81,7 +81,7 @@ func (s *Snapshot) checkJobs() error {
 		if i > 0 && s.Jobs[i-1].ID >= j.ID {
 			return fmt.Errorf("job %d comes after %d", j.ID, s.Jobs[i-1].ID)
 		}
-		if err := j.check(); err != nil {
+		if err := j.checkJob(); err != nil {
 			return fmt.Errorf("job %d: %w", j.ID, err)
 		}
 		if err := s.checkShares(j, held); err != nil {
@@ -91,7 +91,7 @@ func (s *Snapshot) checkJobs() error {
 	return nil
 }
 
-func (j *Job) check() error {
+func (j *Job) checkJob() error {
 	switch {
 	case j.State > Leaving:
 		return fmt.Errorf("there is no state %d", j.State)

@@ -26,15 +26,15 @@ type integer interface {
 	~int | ~int32 | ~int64 | ~uint8 | ~uint32 | ~uint64
 }
 
-// fail keeps the first error.
-func (c *columns) fail(format string, args ...any) {
+// keepError keeps the first error.
+func (c *columns) keepError(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
 
-// each joins the rows with the values of a column, which is empty when all are zero.
-func each[R any, W comparable](c *columns, name string, rows []R, column *[]W, encode func(*R) W, decode func(*R, W)) {
+// eachRow joins the rows with the values of a column, which is empty when all are zero.
+func eachRow[R any, W comparable](c *columns, name string, rows []R, column *[]W, encode func(*R) W, decode func(*R, W)) {
 	var zero W
 	switch {
 	case c.err != nil:
@@ -50,7 +50,7 @@ func each[R any, W comparable](c *columns, name string, rows []R, column *[]W, e
 		}
 	case len(*column) == 0:
 	case len(*column) != len(rows):
-		c.fail("column %s has %d values for %d rows", name, len(*column), len(rows))
+		c.keepError("column %s has %d values for %d rows", name, len(*column), len(rows))
 	default:
 		for i, w := range *column {
 			decode(&rows[i], w)
@@ -58,56 +58,56 @@ func each[R any, W comparable](c *columns, name string, rows []R, column *[]W, e
 	}
 }
 
-// same is a column of values that travel as they are.
-func same[R any, V comparable](c *columns, name string, rows []R, column *[]V, field func(*R) *V) {
-	each(c, name, rows, column,
+// sameColumn is a column of values that travel as they are.
+func sameColumn[R any, V comparable](c *columns, name string, rows []R, column *[]V, field func(*R) *V) {
+	eachRow(c, name, rows, column,
 		func(r *R) V { return *field(r) },
 		func(r *R, v V) { *field(r) = v })
 }
 
-// number is a column of integers.
-func number[R any, V, W integer](c *columns, name string, rows []R, column *[]W, field func(*R) *V) {
-	each(c, name, rows, column,
+// numberColumn is a column of integers.
+func numberColumn[R any, V, W integer](c *columns, name string, rows []R, column *[]W, field func(*R) *V) {
+	eachRow(c, name, rows, column,
 		func(r *R) W { return W(*field(r)) },
 		func(r *R, w W) {
 			v := V(w)
 			if W(v) != w || (v < 0) != (w < 0) {
-				c.fail("column %s: %d is out of range", name, w)
+				c.keepError("column %s: %d is out of range", name, w)
 			}
 			*field(r) = v
 		})
 }
 
-// text is a column of texts.
-func text[R any](c *columns, name string, rows []R, column *[]uint32, field func(*R) *string) {
-	each(c, name, rows, column,
-		func(r *R) uint32 { return c.place(*field(r)) },
-		func(r *R, place uint32) { *field(r) = c.text(name, place) })
+// textColumn is a column of texts.
+func textColumn[R any](c *columns, name string, rows []R, column *[]uint32, field func(*R) *string) {
+	eachRow(c, name, rows, column,
+		func(r *R) uint32 { return c.textPlace(*field(r)) },
+		func(r *R, place uint32) { *field(r) = c.textAt(name, place) })
 }
 
-// moment is a column of times.
-func moment[R any](c *columns, name string, rows []R, column *[]int64, field func(*R) *time.Time) {
-	each(c, name, rows, column,
-		func(r *R) int64 { return c.since(*field(r)) },
-		func(r *R, ms int64) { *field(r) = c.at(ms) })
+// timeColumn is a column of times.
+func timeColumn[R any](c *columns, name string, rows []R, column *[]int64, field func(*R) *time.Time) {
+	eachRow(c, name, rows, column,
+		func(r *R) int64 { return c.sinceBase(*field(r)) },
+		func(r *R, ms int64) { *field(r) = c.timeAt(ms) })
 }
 
-// span is a column of durations.
-func span[R any](c *columns, name string, rows []R, column *[]int64, field func(*R) *time.Duration) {
-	each(c, name, rows, column,
+// durationColumn is a column of durations.
+func durationColumn[R any](c *columns, name string, rows []R, column *[]int64, field func(*R) *time.Duration) {
+	eachRow(c, name, rows, column,
 		func(r *R) int64 { return field(r).Milliseconds() },
 		func(r *R, ms int64) { *field(r) = time.Duration(ms) * time.Millisecond })
 }
 
-// lists is a column of lists: how many each row has, and all of them in a row, which is
+// listColumn is a column of lists: how many each row has, and all of them in a row, which is
 // returned for their own columns.
-func lists[R, E any](c *columns, name string, rows []R, counts *[]uint32, field func(*R) *[]E) []E {
+func listColumn[R, E any](c *columns, name string, rows []R, counts *[]uint32, field func(*R) *[]E) []E {
 	total := 0
-	each(c, name, rows, counts,
+	eachRow(c, name, rows, counts,
 		func(r *R) uint32 { total += len(*field(r)); return uint32(len(*field(r))) },
 		func(_ *R, n uint32) { total += int(n) })
 	if c.err == nil && total > maxElements {
-		c.fail("column %s: %d elements", name, total)
+		c.keepError("column %s: %d elements", name, total)
 	}
 	if c.err != nil || total == 0 {
 		return nil
@@ -130,36 +130,36 @@ func lists[R, E any](c *columns, name string, rows []R, counts *[]uint32, field 
 	return all
 }
 
-// text is the text at a place.
-func (c *columns) text(column string, place uint32) string {
+// textAt is the text at a place.
+func (c *columns) textAt(column string, place uint32) string {
 	if int(place) >= len(c.texts) {
-		c.fail("column %s: text %d of %d", column, place, len(c.texts))
+		c.keepError("column %s: text %d of %d", column, place, len(c.texts))
 		return ""
 	}
 	return c.texts[place]
 }
 
-// place is where a text is among the texts. It is put there if it is new.
-func (c *columns) place(s string) uint32 {
+// textPlace is where a text is among the texts. It is put there if it is new.
+func (c *columns) textPlace(s string) uint32 {
 	if s == "" {
 		return 0 // most are
 	}
 	p, ok := c.places[s]
 	if !ok {
-		p = c.add(s)
+		p = c.addText(s)
 		c.places[s] = p
 	}
 	return p
 }
 
-// add puts a text that is looked up by nobody else among the texts.
-func (c *columns) add(s string) uint32 {
+// addText puts a text that is looked up by nobody else among the texts.
+func (c *columns) addText(s string) uint32 {
 	c.texts = append(c.texts, s)
 	return uint32(len(c.texts) - 1)
 }
 
-// since is a moment on the wire; at is the reverse.
-func (c *columns) since(t time.Time) int64 {
+// sinceBase is a moment on the wire; at is the reverse.
+func (c *columns) sinceBase(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
@@ -170,7 +170,7 @@ func (c *columns) since(t time.Time) int64 {
 	return ms
 }
 
-func (c *columns) at(ms int64) time.Time {
+func (c *columns) timeAt(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}

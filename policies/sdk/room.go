@@ -86,12 +86,12 @@ func (r *Room) Forbids(j *Job, node int32) string {
 			return "lacks feature " + f
 		}
 	}
-	return r.reserved(j, node)
+	return r.reservationFor(j, node)
 }
 
-// reserved says whether reservations keep the node from the job: of one that has not begun,
+// reservationFor says whether reservations keep the node from the job: of one that has not begun,
 // if the job could still be there by then.
-func (r *Room) reserved(j *Job, node int32) string {
+func (r *Room) reservationFor(j *Job, node int32) string {
 	if len(r.kept) == 0 {
 		if j.Reservation != "" {
 			return "is not in reservation " + j.Reservation
@@ -117,8 +117,8 @@ func (r *Room) reserved(j *Job, node int32) string {
 	return ""
 }
 
-// matching is those of the free GPUs that the job can use.
-func (r *Room) matching(j *Job, node int32) GPUSet {
+// matchingGPUs is those of the free GPUs that the job can use.
+func (r *Room) matchingGPUs(j *Job, node int32) GPUSet {
 	free := r.free[node].GPUs
 	if j.Kind == "" || free == 0 {
 		return free
@@ -143,7 +143,7 @@ func (r *Room) Seat(j *Job, spots []Spot) ([]Share, error) {
 		if why := r.Forbids(j, node); why != "" {
 			return nil, fmt.Errorf("node %s %s", spot.Node, why)
 		}
-		share, err := r.seat(j, node, spot.Capsules, spot.GPUs)
+		share, err := r.shareOn(j, node, spot.Capsules, spot.GPUs)
 		if err != nil {
 			return nil, err
 		}
@@ -161,10 +161,10 @@ func (r *Room) Seat(j *Job, spots []Spot) ([]Share, error) {
 	return shares, nil
 }
 
-// seat is one share, if the node has it.
-func (r *Room) seat(j *Job, node int32, capsules, gpus int) (Share, error) {
+// shareOn is one share, if the node has it.
+func (r *Room) shareOn(j *Job, node int32, capsules, gpus int) (Share, error) {
 	free := r.free[node]
-	matching := r.matching(j, node)
+	matching := r.matchingGPUs(j, node)
 	name := r.snapshot.Nodes[node].Name
 	switch cpus, memory := capsules*j.CPUs, int64(capsules)*j.Memory; {
 	case gpus > matching.Count():
@@ -189,7 +189,7 @@ func (r *Room) Find(j *Job, gpus int, leaveOut func(node int32) bool) []Share {
 		if j.Capsules%each != 0 || gpus*each%j.Capsules != 0 {
 			continue
 		}
-		if shares := r.find(j, each, gpus*each/j.Capsules, leaveOut); shares != nil {
+		if shares := r.findNodes(j, each, gpus*each/j.Capsules, leaveOut); shares != nil {
 			return shares
 		}
 	}
@@ -203,8 +203,8 @@ type candidate struct {
 	left int  // GPUs, when the job is there
 }
 
-// find looks for nodes with room for so many capsules and GPUs on each.
-func (r *Room) find(j *Job, capsules, gpus int, leaveOut func(int32) bool) []Share {
+// findNodes looks for nodes with room for so many capsules and GPUs on each.
+func (r *Room) findNodes(j *Job, capsules, gpus int, leaveOut func(int32) bool) []Share {
 	var candidates []candidate
 	for n := range r.free {
 		node := int32(n)
@@ -215,7 +215,7 @@ func (r *Room) find(j *Job, capsules, gpus int, leaveOut func(int32) bool) []Sha
 		if leaveOut != nil && leaveOut(node) || r.Forbids(j, node) != "" {
 			continue
 		}
-		if left := r.matching(j, node).Count() - gpus; left >= 0 {
+		if left := r.matchingGPUs(j, node).Count() - gpus; left >= 0 {
 			candidates = append(candidates, candidate{node, slices.Contains(j.Required, node), left})
 		}
 	}
@@ -238,7 +238,7 @@ func (r *Room) find(j *Job, capsules, gpus int, leaveOut func(int32) bool) []Sha
 	slices.SortFunc(candidates, func(a, b candidate) int { return int(a.node - b.node) })
 	shares := make([]Share, 0, need)
 	for _, c := range candidates {
-		share, err := r.seat(j, c.node, capsules, gpus)
+		share, err := r.shareOn(j, c.node, capsules, gpus)
 		if err != nil {
 			return nil // not so: it is a candidate
 		}

@@ -24,7 +24,7 @@ func Encode(s *Snapshot) *policypb.Snapshot {
 			MinRun: s.Rules.MinRun.Milliseconds(), CoolDown: s.Rules.CoolDown.Milliseconds(),
 		},
 	}
-	c.tables(pb, s)
+	c.allTables(pb, s)
 	c.encodeTables(pb, s)
 	pb.Texts = c.texts
 	return pb
@@ -37,12 +37,12 @@ func Decode(pb *policypb.Snapshot) (*Snapshot, error) {
 		Nodes: rowsOf[Node](len(pb.GetNodes().GetName())), Jobs: rowsOf[Job](len(pb.GetJobs().GetId())),
 	}
 	rules := pb.GetRules()
-	s.Rules = Rules{Window: milliseconds(rules.GetWindow()), MinRun: milliseconds(rules.GetMinRun()), CoolDown: milliseconds(rules.GetCoolDown())}
+	s.Rules = Rules{Window: durationOf(rules.GetWindow()), MinRun: durationOf(rules.GetMinRun()), CoolDown: durationOf(rules.GetCoolDown())}
 	if n := copy(s.Rules.Promised[:], rules.GetPromised()); n != len(rules.GetPromised()) {
 		return nil, fmt.Errorf("snapshot: promises for %d tiers: there are %d", len(rules.GetPromised()), Tiers)
 	}
 	c := &columns{decoding: true, base: s.Time, texts: pb.GetTexts()}
-	c.tables(pb, s)
+	c.allTables(pb, s)
 	c.decodeTables(pb, s)
 	if c.err != nil {
 		return nil, fmt.Errorf("snapshot: %w", c.err)
@@ -104,7 +104,7 @@ func DecodeIntents(pb *policypb.Decision) ([]Intent, error) {
 	return intents, nil
 }
 
-func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+func durationOf(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // rowsOf makes rows, or none at all, so that what was nil comes back as nil.
 func rowsOf[R any](n int) []R {

@@ -29,10 +29,10 @@ type mistake struct {
 	text string
 }
 
-// check says what is wrong with a file, each with its line and column.
-func check(file *syntax.File) error {
+// checkFile says what is wrong with a file, each with its line and column.
+func checkFile(file *syntax.File) error {
 	c := &checker{kinds: map[string]string{}}
-	c.statements(file.Stmts)
+	c.checkStatements(file.Stmts)
 	slices.SortFunc(c.wrong, func(a, b mistake) int {
 		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Col, b.at.Col))
 	})
@@ -43,12 +43,12 @@ func check(file *syntax.File) error {
 	return errors.Join(errs...)
 }
 
-func (c *checker) fail(at syntax.Position, format string, args ...any) {
+func (c *checker) addProblem(at syntax.Position, format string, args ...any) {
 	c.wrong = append(c.wrong, mistake{at, fmt.Sprintf(format, args...)})
 }
 
-// inside runs f where more names are known, and forgets them after it.
-func (c *checker) inside(f func()) {
+// inScope runs f where more names are known, and forgets them after it.
+func (c *checker) inScope(f func()) {
 	outer := c.kinds
 	c.kinds = make(map[string]string, len(outer))
 	for name, kind := range outer {
@@ -58,24 +58,24 @@ func (c *checker) inside(f func()) {
 	c.kinds = outer
 }
 
-func (c *checker) statements(all []syntax.Stmt) {
+func (c *checker) checkStatements(all []syntax.Stmt) {
 	for _, s := range all {
 		if d, ok := s.(*syntax.DefStmt); ok { // it may be called above
-			c.bind(d.Name, "")
+			c.bindNames(d.Name, "")
 		}
 	}
 	for _, s := range all {
-		c.statement(s)
+		c.checkStatement(s)
 	}
 }
 
-func (c *checker) statement(s syntax.Stmt) {
+func (c *checker) checkStatement(s syntax.Stmt) {
 	switch s := s.(type) {
 	case *syntax.DefStmt:
-		c.define(s)
+		c.checkFunction(s)
 	case *syntax.AssignStmt:
-		kind := c.kind(s.RHS)
-		if s.Op != syntax.EQ && kind != c.kind(s.LHS) {
+		kind := c.kindOf(s.RHS)
+		if s.Op != syntax.EQ && kind != c.kindOf(s.LHS) {
 			kind = ""
 		}
 		if name, ok := s.LHS.(*syntax.Ident); ok {
@@ -83,38 +83,38 @@ func (c *checker) statement(s syntax.Stmt) {
 				kind = "" // one or the other
 			}
 		}
-		c.bind(s.LHS, kind)
+		c.bindNames(s.LHS, kind)
 	case *syntax.ForStmt:
-		c.bind(s.Vars, each(c.kind(s.X)))
-		c.statements(s.Body)
+		c.bindNames(s.Vars, elementKind(c.kindOf(s.X)))
+		c.checkStatements(s.Body)
 	case *syntax.IfStmt:
-		c.kind(s.Cond)
-		c.statements(s.True)
-		c.statements(s.False)
+		c.kindOf(s.Cond)
+		c.checkStatements(s.True)
+		c.checkStatements(s.False)
 	case *syntax.ExprStmt:
-		c.kind(s.X)
+		c.kindOf(s.X)
 	case *syntax.ReturnStmt:
 		if s.Result != nil {
-			c.kind(s.Result)
+			c.kindOf(s.Result)
 		}
 	}
 }
 
-// define looks into a function. What is passed to it is known of decide only.
-func (c *checker) define(s *syntax.DefStmt) {
-	c.inside(func() {
+// checkFunction looks into a function. What is passed to it is known of decide only.
+func (c *checker) checkFunction(s *syntax.DefStmt) {
+	c.inScope(func() {
 		for _, p := range s.Params {
-			c.bind(parameter(p), "")
+			c.bindNames(parameterName(p), "")
 		}
 		if s.Name.Name == "decide" && len(s.Params) == 1 {
-			c.bind(parameter(s.Params[0]), "cluster")
+			c.bindNames(parameterName(s.Params[0]), "cluster")
 		}
-		c.statements(s.Body)
+		c.checkStatements(s.Body)
 	})
 }
 
-// parameter is the name in one of a function's parameters.
-func parameter(p syntax.Expr) syntax.Expr {
+// parameterName is the name in one of a function's parameters.
+func parameterName(p syntax.Expr) syntax.Expr {
 	switch p := p.(type) {
 	case *syntax.BinaryExpr: // name = default
 		return p.X
@@ -124,132 +124,132 @@ func parameter(p syntax.Expr) syntax.Expr {
 	return p
 }
 
-// bind gives names their kind.
-func (c *checker) bind(to syntax.Expr, kind string) {
+// bindNames gives names their kind.
+func (c *checker) bindNames(to syntax.Expr, kind string) {
 	switch to := to.(type) {
 	case *syntax.Ident:
 		c.kinds[to.Name] = kind
 	case *syntax.ParenExpr:
-		c.bind(to.X, kind)
+		c.bindNames(to.X, kind)
 	case *syntax.TupleExpr:
 		for _, x := range to.List {
-			c.bind(x, "")
+			c.bindNames(x, "")
 		}
 	case *syntax.ListExpr:
 		for _, x := range to.List {
-			c.bind(x, "")
+			c.bindNames(x, "")
 		}
 	case nil:
 	default:
-		c.kind(to)
+		c.kindOf(to)
 	}
 }
 
-// each is the kind of one of many.
-func each(kind string) string {
+// elementKind is the kind of one of many.
+func elementKind(kind string) string {
 	if strings.HasPrefix(kind, "[") || strings.HasPrefix(kind, "(") {
 		return kind[1 : len(kind)-1]
 	}
 	return ""
 }
 
-// many is the kind of a list of them.
-func many(kind string) string {
+// listKind is the kind of a list of them.
+func listKind(kind string) string {
 	if kind == "job" || kind == "node" {
 		return "[" + kind + "]"
 	}
 	return ""
 }
 
-// kind looks into an expression, and is what it makes, as far as that is known.
-func (c *checker) kind(e syntax.Expr) string {
+// kindOf looks into an expression, and is what it makes, as far as that is known.
+func (c *checker) kindOf(e syntax.Expr) string {
 	switch e := e.(type) {
 	case *syntax.Ident:
 		return c.kinds[e.Name]
 	case *syntax.ParenExpr:
-		return c.kind(e.X)
+		return c.kindOf(e.X)
 	case *syntax.DotExpr:
-		return c.attribute(e)
+		return c.attributeKind(e)
 	case *syntax.CallExpr:
-		return c.call(e)
+		return c.callKind(e)
 	case *syntax.IndexExpr:
-		c.kind(e.Y)
-		return each(c.kind(e.X))
+		c.kindOf(e.Y)
+		return elementKind(c.kindOf(e.X))
 	case *syntax.SliceExpr:
 		for _, bound := range []syntax.Expr{e.Lo, e.Hi, e.Step} {
 			if bound != nil {
-				c.kind(bound)
+				c.kindOf(bound)
 			}
 		}
-		return c.kind(e.X)
+		return c.kindOf(e.X)
 	case *syntax.BinaryExpr:
-		return c.binary(e)
+		return c.binaryKind(e)
 	case *syntax.CondExpr:
-		c.kind(e.Cond)
-		return c.either(e.True, e.False)
+		c.kindOf(e.Cond)
+		return c.commonKind(e.True, e.False)
 	case *syntax.Comprehension:
-		return c.comprehension(e)
+		return c.comprehensionKind(e)
 	case *syntax.LambdaExpr:
-		c.lambda(e, "")
+		c.checkLambda(e, "")
 		return ""
 	}
-	c.children(e)
+	c.checkChildren(e)
 	return ""
 }
 
-// either is what two expressions have in common.
-func (c *checker) either(a, b syntax.Expr) string {
-	if one, other := c.kind(a), c.kind(b); one == other {
+// commonKind is what two expressions have in common.
+func (c *checker) commonKind(a, b syntax.Expr) string {
+	if one, other := c.kindOf(a), c.kindOf(b); one == other {
 		return one
 	}
 	return ""
 }
 
-// children looks into the parts of an expression of no kind of ours.
-func (c *checker) children(e syntax.Expr) {
+// checkChildren looks into the parts of an expression of no kind of ours.
+func (c *checker) checkChildren(e syntax.Expr) {
 	switch e := e.(type) {
 	case *syntax.ListExpr:
 		for _, x := range e.List {
-			c.kind(x)
+			c.kindOf(x)
 		}
 	case *syntax.TupleExpr:
 		for _, x := range e.List {
-			c.kind(x)
+			c.kindOf(x)
 		}
 	case *syntax.DictExpr:
 		for _, x := range e.List {
-			c.kind(x)
+			c.kindOf(x)
 		}
 	case *syntax.DictEntry:
-		c.kind(e.Key)
-		c.kind(e.Value)
+		c.kindOf(e.Key)
+		c.kindOf(e.Value)
 	case *syntax.UnaryExpr:
 		if e.X != nil {
-			c.kind(e.X)
+			c.kindOf(e.X)
 		}
 	}
 }
 
-func (c *checker) lambda(e *syntax.LambdaExpr, kind string) {
-	c.inside(func() {
+func (c *checker) checkLambda(e *syntax.LambdaExpr, kind string) {
+	c.inScope(func() {
 		for _, p := range e.Params {
-			c.bind(parameter(p), kind)
+			c.bindNames(parameterName(p), kind)
 		}
-		c.kind(e.Body)
+		c.kindOf(e.Body)
 	})
 }
 
-func (c *checker) comprehension(e *syntax.Comprehension) (kind string) {
-	c.inside(func() {
+func (c *checker) comprehensionKind(e *syntax.Comprehension) (kind string) {
+	c.inScope(func() {
 		for _, clause := range e.Clauses {
 			switch clause := clause.(type) {
 			case *syntax.ForClause:
-				c.bind(clause.Vars, each(c.kind(clause.X)))
+				c.bindNames(clause.Vars, elementKind(c.kindOf(clause.X)))
 			case *syntax.IfClause:
-				c.kind(clause.Cond)
+				c.kindOf(clause.Cond)
 			}
 		}
-		kind = many(c.kind(e.Body))
+		kind = listKind(c.kindOf(e.Body))
 	})
 	if e.Curly {
 		return ""
@@ -257,23 +257,23 @@ func (c *checker) comprehension(e *syntax.Comprehension) (kind string) {
 	return kind
 }
 
-// call looks into a call. Some functions return what they are given.
-func (c *checker) call(e *syntax.CallExpr) string {
+// callKind looks into a call. Some functions return what they are given.
+func (c *checker) callKind(e *syntax.CallExpr) string {
 	name, _ := e.Fn.(*syntax.Ident)
 	if name == nil {
-		c.kind(e.Fn)
+		c.kindOf(e.Fn)
 	}
 	kind := ""
 	for i, arg := range e.Args {
 		if named, ok := arg.(*syntax.BinaryExpr); ok && named.Op == syntax.EQ {
 			if l, ok := named.Y.(*syntax.LambdaExpr); ok {
-				c.lambda(l, each(kind)) // sorted(jobs, key = lambda j: …)
+				c.checkLambda(l, elementKind(kind)) // sorted(jobs, key = lambda j: …)
 				continue
 			}
-			c.kind(named.Y)
+			c.kindOf(named.Y)
 			continue
 		}
-		if of := c.kind(arg); i == 0 {
+		if of := c.kindOf(arg); i == 0 {
 			kind = of
 		}
 	}
@@ -284,21 +284,21 @@ func (c *checker) call(e *syntax.CallExpr) string {
 		return ""
 	}
 	if verb, err := sdk.ParseVerb(name.Name); err == nil {
-		c.verb(e, verb)
+		c.checkVerb(e, verb)
 		return "intent"
 	}
 	switch name.Name {
 	case "sorted", "list", "reversed":
-		return many(each(kind))
+		return listKind(elementKind(kind))
 	case "min", "max":
-		return each(kind)
+		return elementKind(kind)
 	}
 	return ""
 }
 
 // values of the kinds, which know their attributes.
 var values = map[string]starlark.HasAttrs{
-	"cluster": newCluster(sample()),
-	"job":     newJob(sample(), 0),
-	"node":    newNode(sample(), 0),
+	"cluster": newCluster(sampleSnapshot()),
+	"job":     newJob(sampleSnapshot(), 0),
+	"node":    newNode(sampleSnapshot(), 0),
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// attribute checks X.name.
-func (c *checker) attribute(e *syntax.DotExpr) string {
-	of := c.kind(e.X)
+// attributeKind checks X.name.
+func (c *checker) attributeKind(e *syntax.DotExpr) string {
+	of := c.kindOf(e.X)
 	switch v := values[of]; {
 	case v != nil:
 		if !slices.Contains(v.AttrNames(), e.Name.Name) {
-			c.fail(e.Name.NamePos, "a %s has no .%s: it has %s", of, e.Name.Name, strings.Join(v.AttrNames(), ", "))
+			c.addProblem(e.Name.NamePos, "a %s has no .%s: it has %s", of, e.Name.Name, strings.Join(v.AttrNames(), ", "))
 		}
 	case of == "" && !anythingHas(e.Name.Name), strings.HasPrefix(of, "(") || of == "intent",
 		strings.HasPrefix(of, "[") && !slices.Contains(starlark.NewList(nil).AttrNames(), e.Name.Name):
-		c.fail(e.Name.NamePos, "nothing that can be here has .%s", e.Name.Name)
+		c.addProblem(e.Name.NamePos, "nothing that can be here has .%s", e.Name.Name)
 	}
 	if of == "cluster" && e.Name.Name == "jobs" {
 		return "(job)"
@@ -55,12 +55,12 @@ var texts = map[string][]string{
 	"job.tier": {sdk.Basic.String(), sdk.Standard.String(), sdk.Premium.String()},
 }
 
-// binary checks comparisons with what is written in the file.
-func (c *checker) binary(e *syntax.BinaryExpr) string {
+// binaryKind checks comparisons with what is written in the file.
+func (c *checker) binaryKind(e *syntax.BinaryExpr) string {
 	switch e.Op {
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.GT, syntax.LE, syntax.GE:
-		c.compare(e.X, e.Y)
-		c.compare(e.Y, e.X)
+		c.checkComparison(e.X, e.Y)
+		c.checkComparison(e.Y, e.X)
 	case syntax.IN, syntax.NOT_IN:
 		switch list := e.Y.(type) {
 		case *syntax.ListExpr:
@@ -73,7 +73,7 @@ func (c *checker) binary(e *syntax.BinaryExpr) string {
 			}
 		}
 	}
-	kind := c.either(e.X, e.Y)
+	kind := c.commonKind(e.X, e.Y)
 	if e.Op != syntax.PLUS {
 		return ""
 	}
@@ -82,19 +82,19 @@ func (c *checker) binary(e *syntax.BinaryExpr) string {
 
 func (c *checker) compareAll(x syntax.Expr, all []syntax.Expr) {
 	for _, y := range all {
-		c.compare(x, y)
+		c.checkComparison(x, y)
 	}
 }
 
-// compare checks an attribute against a literal: whether it can ever be that.
-func (c *checker) compare(x, y syntax.Expr) {
+// checkComparison checks an attribute against a literal: whether it can ever be that.
+func (c *checker) checkComparison(x, y syntax.Expr) {
 	dot, ok := x.(*syntax.DotExpr)
 	literal, isLiteral := y.(*syntax.Literal)
 	if !ok || !isLiteral {
 		return
 	}
 	before := len(c.wrong)
-	of := c.kind(dot.X)
+	of := c.kindOf(dot.X)
 	c.wrong = c.wrong[:before] // said when the expression itself is looked into
 	v := values[of]
 	if v == nil {
@@ -107,16 +107,16 @@ func (c *checker) compare(x, y syntax.Expr) {
 	text, isText := literal.Value.(string)
 	_, wantsText := value.(starlark.String)
 	if isText != wantsText {
-		c.fail(literal.TokenPos, "a %s's .%s is of type %s and is compared with %s", of, dot.Name.Name, value.Type(), literal.Raw)
+		c.addProblem(literal.TokenPos, "a %s's .%s is of type %s and is compared with %s", of, dot.Name.Name, value.Type(), literal.Raw)
 		return
 	}
 	if all := texts[of+"."+dot.Name.Name]; all != nil && isText && !slices.Contains(all, text) {
-		c.fail(literal.TokenPos, "a %s's .%s is never %s: %s", of, dot.Name.Name, literal.Raw, strings.Join(slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "" }), ", "))
+		c.addProblem(literal.TokenPos, "a %s's .%s is never %s: %s", of, dot.Name.Name, literal.Raw, strings.Join(slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == "" }), ", "))
 	}
 }
 
-// verb checks what a verb is given.
-func (c *checker) verb(e *syntax.CallExpr, verb sdk.Verb) {
+// checkVerb checks what a verb is given.
+func (c *checker) checkVerb(e *syntax.CallExpr, verb sdk.Verb) {
 	names := []string{"job", "reason"}
 	required := 2
 	for _, name := range takes[verb] {
@@ -137,7 +137,7 @@ func (c *checker) verb(e *syntax.CallExpr, verb sdk.Verb) {
 		case *syntax.BinaryExpr:
 			if name, ok := arg.X.(*syntax.Ident); ok && arg.Op == syntax.EQ {
 				if !slices.Contains(names, name.Name) {
-					c.fail(name.NamePos, "%v takes no %s: it takes %s", verb, name.Name, strings.Join(names, ", "))
+					c.addProblem(name.NamePos, "%v takes no %s: it takes %s", verb, name.Name, strings.Join(names, ", "))
 				}
 				given[name.Name] = true
 				continue
@@ -145,7 +145,7 @@ func (c *checker) verb(e *syntax.CallExpr, verb sdk.Verb) {
 		}
 		if i >= len(names) {
 			start, _ := arg.Span()
-			c.fail(start, "%v takes at most %d arguments: %s", verb, len(names), strings.Join(names, ", "))
+			c.addProblem(start, "%v takes at most %d arguments: %s", verb, len(names), strings.Join(names, ", "))
 			return
 		}
 		given[names[i]] = true
@@ -153,7 +153,7 @@ func (c *checker) verb(e *syntax.CallExpr, verb sdk.Verb) {
 	for _, name := range names[:required] {
 		if !given[name] {
 			start, _ := e.Span()
-			c.fail(start, "%v needs %s", verb, name)
+			c.addProblem(start, "%v needs %s", verb, name)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestTheOldOneStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"def decide(c):\n    return [hold(c.jobs[0], \"r\", 1, 2)]\n", "def decide(c):\n    return 1 // (c.hour - 12)\n"} {
-		if err := s.load([]byte(text)); err == nil {
+		if err := s.loadFile([]byte(text)); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 		if got, err := s.Decide(t.Context(), busy()); err != nil || len(got) != 1 {
@@ -78,7 +78,7 @@ func TestTheOldOneStays(t *testing.T) {
 }
 
 func TestSampleIsSane(t *testing.T) {
-	if err := sample().Check(); err != nil {
+	if err := sampleSnapshot().Check(); err != nil {
 		t.Error(err)
 	}
 }

@@ -35,7 +35,7 @@ func (i intent) Hash() (uint32, error) { return 0, fmt.Errorf("an intent is no k
 var builtins = func() starlark.StringDict {
 	functions := starlark.StringDict{}
 	for verb := sdk.Preempt; verb <= sdk.Place; verb++ {
-		functions[verb.String()] = starlark.NewBuiltin(verb.String(), wants(verb))
+		functions[verb.String()] = starlark.NewBuiltin(verb.String(), verbFunction(verb))
 	}
 	return functions
 }()
@@ -50,8 +50,8 @@ var takes = map[sdk.Verb][]string{
 	sdk.Place:   {"where"},
 }
 
-// wants is the function of a verb.
-func wants(verb sdk.Verb) func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+// verbFunction is the function of a verb.
+func verbFunction(verb sdk.Verb) func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
 	return func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, named []starlark.Tuple) (starlark.Value, error) {
 		i := sdk.Intent{Verb: verb}
 		var job, other starlark.Value

@@ -62,7 +62,7 @@ func (s *site) Configure(data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.load(text)
+	return s.loadFile(text)
 }
 
 // maxFile bounds a file: reading deeply nested text takes stack.
@@ -84,9 +84,9 @@ func readFile(name string) ([]byte, error) {
 // trial is how long a decision on the sample may take.
 const trial = 5 * time.Second
 
-// load checks the file and runs it once, which defines its functions; then it is tried on a
+// loadFile checks the file and runs it once, which defines its functions; then it is tried on a
 // sample, so that what would fail in a decision is said when it is saved.
-func (s *site) load(text []byte) error {
+func (s *site) loadFile(text []byte) error {
 	options := &syntax.FileOptions{Set: true, While: false, TopLevelControl: true}
 	file, err := options.Parse(s.settings.File, text, 0)
 	if err != nil {
@@ -96,12 +96,12 @@ func (s *site) load(text []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := check(file); err != nil {
+	if err := checkFile(file); err != nil {
 		return err
 	}
-	globals, err := program.Init(s.thread(), builtins)
+	globals, err := program.Init(s.newThread(), builtins)
 	if err != nil {
-		return explain(err)
+		return withTrace(err)
 	}
 	decide, ok := globals["decide"].(*starlark.Function)
 	if !ok {
@@ -115,15 +115,15 @@ func (s *site) load(text []byte) error {
 	s.decide = decide
 	ctx, cancel := context.WithTimeout(context.Background(), trial)
 	defer cancel()
-	if _, err := s.Decide(ctx, sample()); err != nil {
+	if _, err := s.Decide(ctx, sampleSnapshot()); err != nil {
 		s.decide = was
 		return fmt.Errorf("tried on a sample: %w", err)
 	}
 	return nil
 }
 
-// thread is what runs a piece of the file. What it prints is logged.
-func (s *site) thread() *starlark.Thread {
+// newThread is what runs a piece of the file. What it prints is logged.
+func (s *site) newThread() *starlark.Thread {
 	t := &starlark.Thread{Name: "policy", Print: func(_ *starlark.Thread, text string) { fmt.Fprintln(os.Stderr, text) }}
 	t.SetMaxExecutionSteps(s.settings.Steps)
 	return t
@@ -134,18 +134,18 @@ func (s *site) Decide(ctx context.Context, snapshot *sdk.Snapshot) ([]sdk.Intent
 	if s.decide == nil {
 		return nil, nil
 	}
-	t := s.thread()
+	t := s.newThread()
 	stop := context.AfterFunc(ctx, func() { t.Cancel("nobody waits for the answer any more") })
 	defer stop()
 	answer, err := starlark.Call(t, s.decide, starlark.Tuple{newCluster(snapshot)}, nil)
 	if err != nil {
-		return nil, explain(err)
+		return nil, withTrace(err)
 	}
-	return intents(answer)
+	return intentsOf(answer)
 }
 
-// explain is an error with the lines that led to it.
-func explain(err error) error {
+// withTrace is an error with the lines that led to it.
+func withTrace(err error) error {
 	var evaluating *starlark.EvalError
 	if errors.As(err, &evaluating) {
 		return errors.New(evaluating.Backtrace())
@@ -153,8 +153,8 @@ func explain(err error) error {
 	return err
 }
 
-// intents is what decide returned.
-func intents(answer starlark.Value) ([]sdk.Intent, error) {
+// intentsOf is what decide returned.
+func intentsOf(answer starlark.Value) ([]sdk.Intent, error) {
 	if answer == starlark.None {
 		return nil, nil
 	}

@@ -78,7 +78,7 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("recipe %d: %v", c.recipe, err)
 			continue
 		}
-		s := sample()
+		s := sampleSnapshot()
 		c.change(s)
 		if err := s.Check(); err != nil {
 			t.Fatalf("%s: %v", c.name, err)

@@ -9,9 +9,9 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/policies/sdk"
 )
 
-// sample is a small cluster in which there is something of everything: a file is tried on it
+// sampleSnapshot is a small cluster in which there is something of everything: a file is tried on it
 // before it comes into force.
-func sample() *sdk.Snapshot {
+func sampleSnapshot() *sdk.Snapshot {
 	now := time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC)
 	gpus := func() []sdk.GPU {
 		all := make([]sdk.GPU, 8)

@@ -22,7 +22,7 @@ func TestContract(t *testing.T) { sdktest.Run(t, sdktest.Build(t, ".")) }
 func load(text string) (*site, error) {
 	s := newSite()
 	s.settings.File, s.settings.Steps = "policy.star", 1_000_000
-	return s, s.load([]byte(text))
+	return s, s.loadFile([]byte(text))
 }
 
 func busy() *sdk.Snapshot {

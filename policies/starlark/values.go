@@ -57,14 +57,14 @@ var clusterAttributes = map[string]func(*sdk.Snapshot, *sdk.Snapshot) starlark.V
 	"name":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.String(s.Cluster) },
 	"time":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt64(s.Time.Unix()) },
 	"hour":   func(s, _ *sdk.Snapshot) starlark.Value { return starlark.MakeInt(s.Time.Hour()) }, // UTC
-	"window": func(s, _ *sdk.Snapshot) starlark.Value { return seconds(s.Rules.Window) },
+	"window": func(s, _ *sdk.Snapshot) starlark.Value { return secondsOf(s.Rules.Window) },
 	"jobs": func(s, _ *sdk.Snapshot) starlark.Value {
-		return list(len(s.Jobs), func(i int) starlark.Value {
+		return frozenList(len(s.Jobs), func(i int) starlark.Value {
 			return newJob(s, i)
 		})
 	},
 	"nodes": func(s, _ *sdk.Snapshot) starlark.Value {
-		return list(len(s.Nodes), func(i int) starlark.Value {
+		return frozenList(len(s.Nodes), func(i int) starlark.Value {
 			return newNode(s, i)
 		})
 	},
@@ -101,17 +101,17 @@ var jobAttributes = map[string]func(*sdk.Snapshot, *sdk.Job) starlark.Value{
 	"request":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.Request) },
 	"min_gpus":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.MinGPUs) },
 	"max_gpus":    func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return starlark.MakeInt(j.MaxGPUs) },
-	"dump":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return seconds(j.Checkpoint.Dump) },
-	"restore":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return seconds(j.Checkpoint.Restore) },
-	"runs_for":    func(s *sdk.Snapshot, j *sdk.Job) starlark.Value { return since(s, j.Started) },
+	"dump":        func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.Checkpoint.Dump) },
+	"restore":     func(_ *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsOf(j.Checkpoint.Restore) },
+	"runs_for":    func(s *sdk.Snapshot, j *sdk.Job) starlark.Value { return secondsSince(s, j.Started) },
 	"waits_for": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
 		if j.State != sdk.Waiting {
 			return starlark.MakeInt(0)
 		}
-		return since(s, j.Eligible)
+		return secondsSince(s, j.Eligible)
 	},
 	"nodes": func(s *sdk.Snapshot, j *sdk.Job) starlark.Value {
-		return list(len(j.Shares), func(i int) starlark.Value { return starlark.String(s.Nodes[j.Shares[i].Node].Name) })
+		return frozenList(len(j.Shares), func(i int) starlark.Value { return starlark.String(s.Nodes[j.Shares[i].Node].Name) })
 	},
 }
 
@@ -127,15 +127,15 @@ var nodeAttributes = map[string]func(*sdk.Snapshot, *sdk.Node) starlark.Value{
 	"cpus":   func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt(n.CPUs) },
 	"memory": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value { return starlark.MakeInt64(n.Memory) },
 	"features": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value {
-		return list(len(n.Features), func(i int) starlark.Value { return starlark.String(n.Features[i]) })
+		return frozenList(len(n.Features), func(i int) starlark.Value { return starlark.String(n.Features[i]) })
 	},
 	"partitions": func(_ *sdk.Snapshot, n *sdk.Node) starlark.Value {
-		return list(len(n.Partitions), func(i int) starlark.Value { return starlark.String(n.Partitions[i]) })
+		return frozenList(len(n.Partitions), func(i int) starlark.Value { return starlark.String(n.Partitions[i]) })
 	},
 }
 
-// list is a list that cannot be changed.
-func list(n int, at func(i int) starlark.Value) starlark.Value {
+// frozenList is a list that cannot be changed.
+func frozenList(n int, at func(i int) starlark.Value) starlark.Value {
 	values := make(starlark.Tuple, n)
 	for i := range values {
 		values[i] = at(i)
@@ -143,12 +143,12 @@ func list(n int, at func(i int) starlark.Value) starlark.Value {
 	return values
 }
 
-func seconds(d time.Duration) starlark.Value { return starlark.Float(d.Seconds()) }
+func secondsOf(d time.Duration) starlark.Value { return starlark.Float(d.Seconds()) }
 
-// since is how many seconds ago something was; 0 if it never was.
-func since(s *sdk.Snapshot, t time.Time) starlark.Value {
+// secondsSince is how many seconds ago something was; 0 if it never was.
+func secondsSince(s *sdk.Snapshot, t time.Time) starlark.Value {
 	if t.IsZero() {
 		return starlark.MakeInt(0)
 	}
-	return seconds(s.Time.Sub(t))
+	return secondsOf(s.Time.Sub(t))
 }

@@ -22,20 +22,20 @@ type decision struct {
 	intents  []sdk.Intent
 }
 
-// decide is the order of events: who waits and is promised something, highest tier first, gets
+// decideOn is the order of events: who waits and is promised something, highest tier first, gets
 // its place; then what is left is given back.
-func decide(s *sdk.Snapshot, set settings) []sdk.Intent {
+func decideOn(s *sdk.Snapshot, set settings) []sdk.Intent {
 	d := &decision{snapshot: s, settings: set, room: sdk.NewRoom(s), kept: map[int32]bool{}}
-	unserved := d.serve(d.demands())
+	unserved := d.serveDemands(d.servedJobs())
 	if !unserved && !s.Placing() {
 		d.giveBack()
 	}
 	return d.intents
 }
 
-// demands is the waiting jobs of tiers that promise something, in the order in which they are
+// servedJobs is the waiting jobs of tiers that promise something, in the order in which they are
 // served: the highest tier first, then the one that can wait for the shortest time.
-func (d *decision) demands() []*sdk.Job {
+func (d *decision) servedJobs() []*sdk.Job {
 	var demands []*sdk.Job
 	for i := range d.snapshot.Jobs {
 		j := &d.snapshot.Jobs[i]
@@ -68,8 +68,8 @@ func shapeOf(j *sdk.Job) shape {
 	return shape{j.Tier, j.Capsules, j.GPUs, j.CPUs, j.Memory, j.Kind, j.Partition, fmt.Sprint(j.Features, j.Required, j.Excluded, j.Reservation, j.Limit)}
 }
 
-// serve makes room for the demands, and reports whether one that is in a hurry got none.
-func (d *decision) serve(demands []*sdk.Job) (unserved bool) {
+// serveDemands makes room for the demands, and reports whether one that is in a hurry got none.
+func (d *decision) serveDemands(demands []*sdk.Job) (unserved bool) {
 	full := map[shape]bool{} // there is no room for these, nor will be
 	served := 0
 	for _, j := range demands {
@@ -78,18 +78,18 @@ func (d *decision) serve(demands []*sdk.Job) (unserved bool) {
 		}
 		key := shapeOf(j)
 		if full[key] {
-			unserved = unserved || d.hurry(j)
+			unserved = unserved || d.isUrgent(j)
 			continue
 		}
 		if shares := d.room.Find(j, j.GPUs, d.isKept); shares != nil {
 			d.room.Take(shares)
-			if d.forgotten(j) {
-				d.place(j, shares, "there is room, and Slurm has left it waiting")
+			if d.couldHaveStarted(j) {
+				d.placeJob(j, shares, "there is room, and Slurm has left it waiting")
 				served++
 			}
 			continue
 		}
-		if !d.hurry(j) {
+		if !d.isUrgent(j) {
 			continue
 		}
 		if d.makeRoom(j) {
@@ -97,13 +97,13 @@ func (d *decision) serve(demands []*sdk.Job) (unserved bool) {
 			continue
 		}
 		full[key], unserved = true, true
-		d.keep(j)
+		d.keepRoomFor(j)
 	}
 	return unserved
 }
 
-// hurry reports whether a job has waited for so long that others may be disturbed for it.
-func (d *decision) hurry(j *sdk.Job) bool {
+// isUrgent reports whether a job has waited for so long that others may be disturbed for it.
+func (d *decision) isUrgent(j *sdk.Job) bool {
 	part := d.settings.Hurry.Standard
 	if j.Tier == sdk.Premium {
 		part = d.settings.Hurry.Premium
@@ -112,16 +112,16 @@ func (d *decision) hurry(j *sdk.Job) bool {
 	return float64(j.Budget(d.snapshot.Rules)) <= part*all
 }
 
-// forgotten reports whether a job waits though Slurm could have started it long ago.
-func (d *decision) forgotten(j *sdk.Job) bool {
+// couldHaveStarted reports whether a job waits though Slurm could have started it long ago.
+func (d *decision) couldHaveStarted(j *sdk.Job) bool {
 	since := j.Eligible
 	if j.Acted.After(since) {
 		since = j.Acted // it was running until then
 	}
-	return d.hurry(j) && d.snapshot.Time.Sub(since) > time.Duration(d.settings.Patience)
+	return d.isUrgent(j) && d.snapshot.Time.Sub(since) > time.Duration(d.settings.Patience)
 }
 
-// place puts a job on nodes whose room has been taken for it.
-func (d *decision) place(j *sdk.Job, shares []sdk.Share, reason string) {
+// placeJob puts a job on nodes whose room has been taken for it.
+func (d *decision) placeJob(j *sdk.Job, shares []sdk.Share, reason string) {
 	d.intents = append(d.intents, sdk.Intent{Verb: sdk.Place, Job: j.ID, Where: d.snapshot.Spots(shares), Reason: reason})
 }

@@ -18,18 +18,18 @@ const queue = 200
 // giveBack lets jobs that were shrunk grow to what they asked for, where they are, into room
 // that nobody waits for.
 func (d *decision) giveBack() {
-	shrunk := d.shrunk()
+	shrunk := d.shrunkJobs()
 	if len(shrunk) == 0 {
 		return
 	}
 	d.leaveRoom()
 	for _, j := range shrunk {
-		d.grow(j)
+		d.growJob(j)
 	}
 }
 
-// shrunk is the running jobs that have less than they asked for, the highest tier first.
-func (d *decision) shrunk() []*sdk.Job {
+// shrunkJobs is the running jobs that have less than they asked for, the highest tier first.
+func (d *decision) shrunkJobs() []*sdk.Job {
 	named := map[sdk.JobID]bool{}
 	for _, i := range d.intents {
 		named[i.Job] = true
@@ -37,7 +37,7 @@ func (d *decision) shrunk() []*sdk.Job {
 	var shrunk []*sdk.Job
 	for i := range d.snapshot.Jobs {
 		j := &d.snapshot.Jobs[i]
-		if j.GPUs < min(j.Request, j.MaxGPUs) && j.Gang == 0 && j.State == sdk.Running && j.Preemptable && j.Action == "" && !named[j.ID] && d.settled(j) {
+		if j.GPUs < min(j.Request, j.MaxGPUs) && j.Gang == 0 && j.State == sdk.Running && j.Preemptable && j.Action == "" && !named[j.ID] && d.isSettled(j) {
 			shrunk = append(shrunk, j)
 		}
 	}
@@ -47,7 +47,7 @@ func (d *decision) shrunk() []*sdk.Job {
 	return shrunk
 }
 
-func (d *decision) settled(j *sdk.Job) bool {
+func (d *decision) isSettled(j *sdk.Job) bool {
 	s := d.snapshot
 	return s.Time.Sub(j.Started) >= s.Rules.MinRun && (j.Acted.IsZero() || s.Time.Sub(j.Acted) >= s.Rules.CoolDown)
 }
@@ -68,8 +68,8 @@ func (d *decision) leaveRoom() {
 	}
 }
 
-// grow gives a job as many of its GPUs back as its nodes have, if it wins by that.
-func (d *decision) grow(j *sdk.Job) {
+// growJob gives a job as many of its GPUs back as its nodes have, if it wins by that.
+func (d *decision) growJob(j *sdk.Job) {
 	goal, nodes := min(j.Request, j.MaxGPUs), len(j.Shares)
 	pause := j.Checkpoint.Dump + j.Checkpoint.Restore
 	for each := goal / max(nodes, 1); each*nodes > j.GPUs; each-- {

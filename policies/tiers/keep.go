@@ -14,15 +14,15 @@ import (
 // never is when a job ends that has no limit: later than any that has one.
 const never = 1000 * time.Hour
 
-// keep leaves the nodes where a job could be soonest to it alone: else small jobs behind it
+// keepRoomFor leaves the nodes where a job could be soonest to it alone: else small jobs behind it
 // would take their room again and again, and a large one would wait for ever. With the next
 // snapshot they are chosen anew, and are the same as long as nothing ends unexpectedly.
-func (d *decision) keep(j *sdk.Job) {
-	until := d.busy(j)
+func (d *decision) keepRoomFor(j *sdk.Job) {
+	until := d.busyTimes(j)
 	var nodes []int32
 	for n := range d.snapshot.Nodes {
 		node := int32(n)
-		if !d.kept[node] && d.room.Forbids(j, node) == "" && usable(j, &d.snapshot.Nodes[n], d.snapshot.Nodes[n].All()) >= j.GPUs/j.Capsules {
+		if !d.kept[node] && d.room.Forbids(j, node) == "" && usableGPUs(j, &d.snapshot.Nodes[n], d.snapshot.Nodes[n].All()) >= j.GPUs/j.Capsules {
 			nodes = append(nodes, node)
 		}
 	}
@@ -35,8 +35,8 @@ func (d *decision) keep(j *sdk.Job) {
 	}
 }
 
-// busy is for each node how long those run there whom the job cannot disturb.
-func (d *decision) busy(j *sdk.Job) []time.Duration {
+// busyTimes is for each node how long those run there whom the job cannot disturb.
+func (d *decision) busyTimes(j *sdk.Job) []time.Duration {
 	until := make([]time.Duration, len(d.snapshot.Nodes))
 	for i := range d.snapshot.Jobs {
 		o := &d.snapshot.Jobs[i]

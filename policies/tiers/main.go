@@ -74,7 +74,7 @@ func (t *tiers) Configure(data []byte) error {
 
 // Decide answers with intents.
 func (t *tiers) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decide(s, t.settings), nil
+	return decideOn(s, t.settings), nil
 }
 
 func main() { sdk.Serve(newTiers()) }

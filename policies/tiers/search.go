@@ -34,8 +34,8 @@ const (
 	dearStandard = 1e12
 )
 
-func (s sacrifice) cost() float64 {
-	cost := s.victim.cost()
+func (s sacrifice) totalCost() float64 {
+	cost := s.victim.preemptionCost()
 	if s.keep == 0 {
 		cost += dearPreempt
 	}
@@ -51,13 +51,13 @@ func (d *decision) makeRoom(j *sdk.Job) bool {
 	if d.victims == nil {
 		d.victims = newVictims(d.snapshot, d.room)
 	}
-	offers := d.offers(j)
+	offers := d.offersFor(j)
 	if len(offers) < j.Capsules {
 		return false
 	}
 	chosen := map[*victim]int{}
 	nodes := make([]int32, 0, j.Capsules)
-	for _, o := range choose(j, offers) {
+	for _, o := range chooseOffers(j, offers) {
 		nodes = append(nodes, o.node)
 		for _, s := range o.sacrifices {
 			if keep, ok := chosen[s.victim]; !ok || s.keep < keep {
@@ -68,10 +68,10 @@ func (d *decision) makeRoom(j *sdk.Job) bool {
 	return d.carryOut(j, nodes, chosen)
 }
 
-// offers is the nodes on which the job could be, with the cheapest way to have room on each:
+// offersFor is the nodes on which the job could be, with the cheapest way to have room on each:
 // the cheapest of them first, and more than the job needs, for victims that are on several
 // nodes are paid for once.
-func (d *decision) offers(j *sdk.Job) []offer {
+func (d *decision) offersFor(j *sdk.Job) []offer {
 	most := 4 * j.Capsules
 	if len(j.Required) > 0 {
 		most = len(d.snapshot.Nodes)
@@ -85,7 +85,7 @@ func (d *decision) offers(j *sdk.Job) []offer {
 		if d.kept[node] || !d.worthALook(j, node, limit) || d.room.Forbids(j, node) != "" {
 			continue
 		}
-		o, ok := d.offer(j, node, limit)
+		o, ok := d.offerOf(j, node, limit)
 		if !ok {
 			continue
 		}
@@ -113,16 +113,16 @@ func (d *decision) worthALook(j *sdk.Job, node int32, limit float64) bool {
 		return true
 	}
 	on := d.victims.byNode[node]
-	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{on[0], 1}.cost() < limit
+	return len(on) > 0 && on[0].tier < j.Tier && sacrifice{on[0], 1}.totalCost() < limit
 }
 
 // starts is how many offers a choice for several nodes is tried to begin with.
 const starts = 8
 
-// choose takes the cheapest offers that are enough. Victims that are on several nodes are paid
+// chooseOffers takes the cheapest offers that are enough. Victims that are on several nodes are paid
 // for once, so the cheapest offer is not always a part of the cheapest choice: others are
 // tried as the first, too.
-func choose(j *sdk.Job, offers []offer) []offer {
+func chooseOffers(j *sdk.Job, offers []offer) []offer {
 	var best []offer
 	least := math.Inf(1)
 	for first := range offers[:min(len(offers), starts)] {
@@ -145,7 +145,7 @@ func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
 		next = leastAdded(j, rest, paid)
 	}
 	for {
-		sum += added(rest[next], paid)
+		sum += addedCost(rest[next], paid)
 		for _, s := range rest[next].sacrifices {
 			paid[s.victim] = paid[s.victim] || s.keep == 0
 		}
@@ -162,7 +162,7 @@ func chooseFrom(j *sdk.Job, offers []offer, first int) ([]offer, float64) {
 func leastAdded(j *sdk.Job, offers []offer, paid map[*victim]bool) int {
 	at, least := 0, 0.0
 	for i, o := range offers {
-		cost := added(o, paid)
+		cost := addedCost(o, paid)
 		if slices.Contains(j.Required, o.node) {
 			cost = -1
 		}
@@ -173,30 +173,30 @@ func leastAdded(j *sdk.Job, offers []offer, paid map[*victim]bool) int {
 	return at
 }
 
-// added is what an offer costs beyond what is paid for.
-func added(o offer, paid map[*victim]bool) float64 {
+// addedCost is what an offer costs beyond what is paid for.
+func addedCost(o offer, paid map[*victim]bool) float64 {
 	cost := 0.0
 	for _, s := range o.sacrifices {
 		if !paid[s.victim] {
-			cost += s.cost()
+			cost += s.totalCost()
 		}
 	}
 	return cost
 }
 
-// offer is the cheapest way to have room for one of the job's capsules on a node, if there
+// offerOf is the cheapest way to have room for one of the job's capsules on a node, if there
 // is one below the limit.
-func (d *decision) offer(j *sdk.Job, node int32, limit float64) (offer, bool) {
-	s := search{need: d.need(j, node), least: limit}
-	if s.need.met() {
+func (d *decision) offerOf(j *sdk.Job, node int32, limit float64) (offer, bool) {
+	s := search{need: d.needOn(j, node), least: limit}
+	if s.need.isMet() {
 		return offer{node: node}, limit > 0
 	}
 	for _, v := range d.victims.byNode[node] {
 		if !v.gone && v.tier < j.Tier && len(s.options) < maxOptions {
-			s.options = append(s.options, d.gains(v, j, node, s.need.gpus)...)
+			s.options = append(s.options, d.gainsFrom(v, j, node, s.need.gpus)...)
 		}
 	}
-	s.from(0, s.need, 0)
+	s.tryFrom(0, s.need, 0)
 	return offer{node, s.best, s.least}, s.best != nil
 }
 
@@ -206,21 +206,23 @@ type need struct {
 	memory     int64
 }
 
-func (n need) met() bool { return n.gpus <= 0 && n.cpus <= 0 && n.memory <= 0 }
+func (n need) isMet() bool { return n.gpus <= 0 && n.cpus <= 0 && n.memory <= 0 }
 
-// less is what is needed still after a gain.
-func (n need) less(g *gain) need { return need{n.gpus - g.gpus, n.cpus - g.cpus, n.memory - g.memory} }
+// reducedBy is what is needed still after a gain.
+func (n need) reducedBy(g *gain) need {
+	return need{n.gpus - g.gpus, n.cpus - g.cpus, n.memory - g.memory}
+}
 
-func (d *decision) need(j *sdk.Job, node int32) need {
+func (d *decision) needOn(j *sdk.Job, node int32) need {
 	free := d.room.Free(node)
 	return need{
-		gpus: j.GPUs/j.Capsules - usable(j, &d.snapshot.Nodes[node], free.GPUs),
+		gpus: j.GPUs/j.Capsules - usableGPUs(j, &d.snapshot.Nodes[node], free.GPUs),
 		cpus: j.CPUs - free.CPUs, memory: j.Memory - free.Memory,
 	}
 }
 
-// usable is how many of some GPUs of a node a job can use.
-func usable(j *sdk.Job, node *sdk.Node, set sdk.GPUSet) int {
+// usableGPUs is how many of some GPUs of a node a job can use.
+func usableGPUs(j *sdk.Job, node *sdk.Node, set sdk.GPUSet) int {
 	gpus := node.GPUs
 	n := 0
 	for rest := uint64(set & node.Usable()); rest != 0; rest &= rest - 1 {
@@ -238,19 +240,19 @@ type gain struct {
 	memory     int64
 }
 
-// gains is what a victim can give there: some of its GPUs, if it can be shrunk, or all.
-func (d *decision) gains(v *victim, j *sdk.Job, node int32, need int) []gain {
+// gainsFrom is what a victim can give there: some of its GPUs, if it can be shrunk, or all.
+func (d *decision) gainsFrom(v *victim, j *sdk.Job, node int32, need int) []gain {
 	all := gain{sacrifice: sacrifice{v, 0}}
 	for _, member := range v.jobs {
 		for _, s := range member.Shares {
 			if s.Node == node {
-				all.gpus += usable(j, &d.snapshot.Nodes[node], s.GPUs)
+				all.gpus += usableGPUs(j, &d.snapshot.Nodes[node], s.GPUs)
 				all.cpus += int(s.CPUs)
 				all.memory += s.Memory
 			}
 		}
 	}
-	each, least := v.each(), v.least()
+	each, least := v.gpusPerNode(), v.leastGPUs()
 	if least >= each || all.gpus < each || need <= 0 {
 		return []gain{all}
 	}
@@ -272,16 +274,16 @@ type search struct {
 	taken []sacrifice
 }
 
-// from tries the options from one on, with so much still needed and so much already paid.
-func (s *search) from(option int, need need, cost float64) {
+// tryFrom tries the options from one on, with so much still needed and so much already paid.
+func (s *search) tryFrom(option int, need need, cost float64) {
 	if cost >= s.least {
 		return
 	}
-	if need.met() {
+	if need.isMet() {
 		s.least, s.best = cost, slices.Clone(s.taken)
 		return
 	}
-	if option == len(s.options) || !s.enough(option, need) {
+	if option == len(s.options) || !s.canSuffice(option, need) {
 		return
 	}
 	g := &s.options[option]
@@ -291,20 +293,20 @@ func (s *search) from(option int, need need, cost float64) {
 	}
 	for o := option; o < next; o++ {
 		s.taken = append(s.taken, s.options[o].sacrifice)
-		s.from(next, need.less(&s.options[o]), cost+s.options[o].cost())
+		s.tryFrom(next, need.reducedBy(&s.options[o]), cost+s.options[o].totalCost())
 		s.taken = s.taken[:len(s.taken)-1]
 	}
-	s.from(next, need, cost)
+	s.tryFrom(next, need, cost)
 }
 
-// enough reports whether all that is left would do.
-func (s *search) enough(option int, need need) bool {
+// canSuffice reports whether all that is left would do.
+func (s *search) canSuffice(option int, need need) bool {
 	for o := option; o < len(s.options); o++ {
 		if s.options[o].keep == 0 {
-			need = need.less(&s.options[o])
+			need = need.reducedBy(&s.options[o])
 		}
 	}
-	return need.met()
+	return need.isMet()
 }
 
 // carryOut makes intents of what was chosen. It reports false, and changes nothing, if the job
@@ -315,50 +317,50 @@ func (d *decision) carryOut(j *sdk.Job, nodes []int32, chosen map[*victim]int) b
 		order = append(order, sacrifice{v, keep})
 	}
 	slices.SortFunc(order, func(a, b sacrifice) int {
-		return cmp.Or(cmp.Compare(a.cost(), b.cost()), cmp.Compare(a.victim.leader, b.victim.leader))
+		return cmp.Or(cmp.Compare(a.totalCost(), b.totalCost()), cmp.Compare(a.victim.leader, b.victim.leader))
 	})
 	for _, s := range order {
-		d.room.Give(s.freed())
+		d.room.Give(s.freedShares())
 	}
 	spots := make([]sdk.Spot, len(nodes))
 	for i, n := range nodes {
 		spots[i] = sdk.Spot{Node: d.snapshot.Nodes[n].Name, Capsules: 1, GPUs: j.GPUs / j.Capsules}
 	}
-	order = d.spare(j, spots, order)
+	order = d.dropSuperfluous(j, spots, order)
 	shares, err := d.room.Seat(j, spots)
 	if err != nil {
 		for _, s := range order {
-			d.room.Take(s.freed())
+			d.room.Take(s.freedShares())
 		}
 		return false
 	}
 	d.room.Take(shares)
 	for _, s := range order {
-		d.intents = append(d.intents, d.intent(j, s))
+		d.intents = append(d.intents, d.intentFor(j, s))
 	}
-	d.place(j, shares, fmt.Sprintf("%v job %s has waited for %v", j.Tier, j.Label, d.snapshot.Time.Sub(j.Eligible).Round(time.Second)))
+	d.placeJob(j, shares, fmt.Sprintf("%v job %s has waited for %v", j.Tier, j.Label, d.snapshot.Time.Sub(j.Eligible).Round(time.Second)))
 	for _, s := range order {
 		s.victim.gone = true
 	}
 	return true
 }
 
-// spare takes back what the job can do without, the dearest first: a victim on two nodes may
+// dropSuperfluous takes back what the job can do without, the dearest first: a victim on two nodes may
 // have made another superfluous.
-func (d *decision) spare(j *sdk.Job, spots []sdk.Spot, order []sacrifice) []sacrifice {
+func (d *decision) dropSuperfluous(j *sdk.Job, spots []sdk.Spot, order []sacrifice) []sacrifice {
 	for i := len(order) - 1; i >= 0; i-- {
-		d.room.Take(order[i].freed())
+		d.room.Take(order[i].freedShares())
 		if _, err := d.room.Seat(j, spots); err == nil {
 			order = slices.Delete(order, i, i+1)
 			continue
 		}
-		d.room.Give(order[i].freed())
+		d.room.Give(order[i].freedShares())
 	}
 	return order
 }
 
-// freed is what a sacrifice leaves to others.
-func (s sacrifice) freed() []sdk.Share {
+// freedShares is what a sacrifice leaves to others.
+func (s sacrifice) freedShares() []sdk.Share {
 	var freed []sdk.Share
 	for _, m := range s.victim.jobs {
 		for _, share := range m.Shares {
@@ -371,8 +373,8 @@ func (s sacrifice) freed() []sdk.Share {
 	return freed
 }
 
-// intent is what is asked for to have a sacrifice.
-func (d *decision) intent(j *sdk.Job, s sacrifice) sdk.Intent {
+// intentFor is what is asked for to have a sacrifice.
+func (d *decision) intentFor(j *sdk.Job, s sacrifice) sdk.Intent {
 	v := s.victim
 	if s.keep == 0 {
 		return sdk.Intent{Verb: sdk.Preempt, Job: v.leader, For: j.ID, Reason: fmt.Sprintf(

@@ -140,7 +140,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			intents := decide(c.s, newTiers().settings)
+			intents := decideOn(c.s, newTiers().settings)
 			for _, i := range intents {
 				got = append(got, i.String())
 				if i.Reason == "" {
@@ -190,7 +190,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 				j.Tier, j.Promised = sdk.Premium, 0.95
 			}
 		}
-		intents := decide(s, newTiers().settings)
+		intents := decideOn(s, newTiers().settings)
 		if err := sdktest.Valid(s, intents); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -233,7 +233,7 @@ func TestTheCheapestIsChosen(t *testing.T) {
 		}
 		want := 1 + r.IntN(8)
 		s := cluster(1, append([]sdk.Job{job(1, sdk.Premium, want, 1)}, jobs...)...)
-		intents := decide(s, newTiers().settings)
+		intents := decideOn(s, newTiers().settings)
 		got := 0.0
 		for _, i := range intents {
 			victim, _ := s.Job(i.Job)
@@ -281,7 +281,7 @@ func BenchmarkDecide(b *testing.B) {
 		s := sdktest.Cluster(sdktest.Size{Nodes: jobs / 5, GPUs: 8, Jobs: jobs, Fill: 1, Seed: 1})
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			for b.Loop() {
-				if len(decide(s, newTiers().settings)) == 0 {
+				if len(decideOn(s, newTiers().settings)) == 0 {
 					b.Fatal("nothing to decide")
 				}
 			}

@@ -22,15 +22,17 @@ type victim struct {
 	gone   bool          // an intent names it already
 }
 
-// cost is what stopping it takes, in GPU-seconds. Nothing but this is lost: a checkpoint
+// preemptionCost is what stopping it takes, in GPU-seconds. Nothing but this is lost: a checkpoint
 // is made first.
-func (v *victim) cost() float64 { return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001) }
+func (v *victim) preemptionCost() float64 {
+	return float64(max(v.gpus, 1)) * max(v.pause.Seconds(), 0.001)
+}
 
-// least is how many GPUs a shrunk job keeps on each of its nodes; it stays on these nodes. It
+// leastGPUs is how many GPUs a shrunk job keeps on each of its nodes; it stays on these nodes. It
 // is what the job has if it cannot be shrunk.
-func (v *victim) least() int {
+func (v *victim) leastGPUs() int {
 	j := v.jobs[0]
-	each := v.each()
+	each := v.gpusPerNode()
 	if len(v.jobs) > 1 || !v.stays || each == 0 {
 		return each
 	}
@@ -38,8 +40,8 @@ func (v *victim) least() int {
 	return min(each, max(1, (j.MinGPUs+nodes-1)/nodes))
 }
 
-// each is how many GPUs a job has on each of its nodes; 0 if not the same on all.
-func (v *victim) each() int {
+// gpusPerNode is how many GPUs a job has on each of its nodes; 0 if not the same on all.
+func (v *victim) gpusPerNode() int {
 	shares := v.jobs[0].Shares
 	each := 0
 	for i, s := range shares {
@@ -64,7 +66,7 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.Gang == 0 {
-			if v := (&victim{leader: j.ID, jobs: []*sdk.Job{j}}); j.Holds() && v.complete(s, room) {
+			if v := (&victim{leader: j.ID, jobs: []*sdk.Job{j}}); j.Holds() && v.fillSacrifices(s, room) {
 				all = append(all, v)
 			}
 			continue
@@ -77,9 +79,9 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 		}
 		v.jobs = append(v.jobs, j)
 	}
-	all = slices.DeleteFunc(all, func(v *victim) bool { return len(v.jobs) > 1 && !v.complete(s, room) })
+	all = slices.DeleteFunc(all, func(v *victim) bool { return len(v.jobs) > 1 && !v.fillSacrifices(s, room) })
 	slices.SortStableFunc(all, func(a, b *victim) int {
-		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.cost(), b.cost()), cmp.Compare(a.leader, b.leader))
+		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.preemptionCost(), b.preemptionCost()), cmp.Compare(a.leader, b.leader))
 	})
 	vs := &victims{byNode: make([][]*victim, len(s.Nodes))}
 	for _, v := range all {
@@ -94,9 +96,9 @@ func newVictims(s *sdk.Snapshot, room *sdk.Room) *victims {
 	return vs
 }
 
-// complete fills in what all of its jobs make together, and reports whether each of them may
+// fillSacrifices fills in what all of its jobs make together, and reports whether each of them may
 // be disturbed.
-func (v *victim) complete(s *sdk.Snapshot, room *sdk.Room) bool {
+func (v *victim) fillSacrifices(s *sdk.Snapshot, room *sdk.Room) bool {
 	v.stays = true
 	for _, j := range v.jobs {
 		if !mayStop(j, s) {
@@ -107,7 +109,7 @@ func (v *victim) complete(s *sdk.Snapshot, room *sdk.Room) bool {
 		for _, share := range j.Shares {
 			v.gpus += share.GPUs.Count()
 			v.stays = v.stays && room.Forbids(j, share.Node) == "" &&
-				usable(j, &s.Nodes[share.Node], share.GPUs) == share.GPUs.Count()
+				usableGPUs(j, &s.Nodes[share.Node], share.GPUs) == share.GPUs.Count()
 		}
 	}
 	return v.tier < sdk.Premium

@@ -121,7 +121,7 @@ func (a *sheet) addJobs(s *sdk.Snapshot) {
 			actions[j.Action]++
 		}
 	}
-	for i, fare := range s.Fares() {
+	for i, fare := range s.StatsByTier() {
 		t, name := &tiers[i], sdk.Tier(i).String()
 		a.addValue(promised, s.Rules.Promised[i], name)
 		a.addValue(delivered, fare.Delivered, name)

@@ -205,7 +205,7 @@ func countTotals(s *sdk.Snapshot) (totalsJSON, []tierJSON) {
 			sum.Held++
 		}
 	}
-	for i, fare := range s.Fares() {
+	for i, fare := range s.StatsByTier() {
 		t := &tiers[i]
 		t.Name, t.Promised = sdk.Tier(i).String(), s.Rules.Promised[i] //nolint:gosec // there are three
 		t.Delivered, t.Counted, t.Below = fare.Delivered, fare.Counted, fare.Below

@@ -42,16 +42,16 @@ func Cluster(size Size) *sdk.Snapshot {
 		s.Accounts = append(s.Accounts, sdk.Account{Name: fmt.Sprintf("group%02d", i), Fraction: r.Float64()})
 	}
 	for i := range size.Nodes {
-		s.Nodes = append(s.Nodes, node(r, i, size.GPUs))
+		s.Nodes = append(s.Nodes, newNode(r, i, size.GPUs))
 	}
 	f := filler{random: r, snapshot: s, left: int(size.Fill * float64(size.Nodes*size.GPUs))}
 	for i := range size.Jobs {
-		f.add(sdk.JobID(1000 + i + i/7))
+		f.addJob(sdk.JobID(1000 + i + i/7))
 	}
 	return s
 }
 
-func node(r *rand.Rand, i, gpus int) sdk.Node {
+func newNode(r *rand.Rand, i, gpus int) sdk.Node {
 	n := sdk.Node{
 		Name: fmt.Sprintf("n%05d", i), Partitions: []string{"gpu"}, Features: []string{"ib"},
 		CPUs: 16 * gpus, Memory: int64(128<<10) * int64(gpus), Watts: 500, GPUs: make([]sdk.GPU, gpus),
@@ -73,9 +73,9 @@ type filler struct {
 
 var sizes = []struct{ gpus, percent int }{{1, 60}, {2, 15}, {4, 12}, {8, 9}, {16, 3}, {32, 1}}
 
-func (f *filler) add(id sdk.JobID) {
-	j := f.job(id)
-	if f.place(&j) {
+func (f *filler) addJob(id sdk.JobID) {
+	j := f.newJob(id)
+	if f.placeJob(&j) {
 		j.State = sdk.Running
 		j.Started = now.Add(-time.Duration(f.random.IntN(7200)) * time.Second)
 		j.Fraction = 1 - f.random.Float64()*0.4
@@ -85,7 +85,7 @@ func (f *filler) add(id sdk.JobID) {
 	f.snapshot.Jobs = append(f.snapshot.Jobs, j)
 }
 
-func (f *filler) job(id sdk.JobID) sdk.Job {
+func (f *filler) newJob(id sdk.JobID) sdk.Job {
 	r, s := f.random, f.snapshot
 	gpus, dice := 1, r.IntN(100)
 	for _, size := range sizes {
@@ -122,8 +122,8 @@ func (f *filler) job(id sdk.JobID) sdk.Job {
 	return j
 }
 
-// place gives the job its GPUs, or returns false when no more are to be filled.
-func (f *filler) place(j *sdk.Job) bool {
+// placeJob gives the job its GPUs, or returns false when no more are to be filled.
+func (f *filler) placeJob(j *sdk.Job) bool {
 	if j.GPUs > f.left {
 		return false
 	}

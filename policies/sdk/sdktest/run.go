@@ -39,13 +39,13 @@ func Run(t *testing.T, program string, args ...string) {
 			t.Error("it takes them")
 		}
 	})
-	t.Run("answers by the contract, and from the snapshot alone", func(t *testing.T) { answers(t, program, args) })
+	t.Run("answers by the contract, and from the snapshot alone", func(t *testing.T) { compareProcesses(t, program, args) })
 }
 
-// answers asks two processes the same, one of them in another order.
-func answers(t *testing.T, program string, args []string) {
+// compareProcesses asks two processes the same, one of them in another order.
+func compareProcesses(t *testing.T, program string, args []string) {
 	const snapshots = 60
-	one, other := configured(t, program, args), configured(t, program, args)
+	one, other := startConfigured(t, program, args), startConfigured(t, program, args)
 	ask := func(c *sdk.Client, seed int) []sdk.Intent {
 		s := &sdk.Snapshot{Time: now}
 		if seed > 0 {
@@ -102,8 +102,8 @@ func Valid(s *sdk.Snapshot, intents []sdk.Intent) error {
 	return nil
 }
 
-// configured is a process that can be asked.
-func configured(t *testing.T, program string, args []string) *sdk.Client {
+// startConfigured is a process that can be asked.
+func startConfigured(t *testing.T, program string, args []string) *sdk.Client {
 	t.Helper()
 	c := Start(t, program, args...)
 	if err := c.Configure(t.Context(), nil); err != nil {

@@ -3,8 +3,8 @@
 
 package sdk
 
-// Fare is how the jobs of a tier do, all together.
-type Fare struct {
+// TierStats is how the jobs of a tier do, all together.
+type TierStats struct {
 	// Delivered is the GPU fraction that they got over the window, by what they asked for; 1 if
 	// there was nothing to count.
 	Delivered float64
@@ -12,9 +12,9 @@ type Fare struct {
 	Below     int  // jobs that got less than they are promised, and cannot make up for it in this window
 }
 
-// Fares says how each tier does.
-func (s *Snapshot) Fares() [Tiers]Fare {
-	var all [Tiers]Fare
+// StatsByTier says how each tier does.
+func (s *Snapshot) StatsByTier() [Tiers]TierStats {
+	var all [Tiers]TierStats
 	var asked, got [Tiers]float64 // GPU-seconds over the window
 	for i := range s.Jobs {
 		j := &s.Jobs[i]

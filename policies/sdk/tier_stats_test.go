@@ -21,12 +21,12 @@ func TestFares(t *testing.T) {
 		job(Standard, 2, 10*time.Hour, 0.6, 0.7),
 		job(Standard, 2, 0, 1, 0.7),
 	}}
-	want := [Tiers]Fare{
+	want := [Tiers]TierStats{
 		Premium:  {Delivered: (0.75 + 30*0.5) / 31, Counted: true, Below: 1},
 		Standard: {Delivered: 0.7, Counted: true, Below: 1},
 		Basic:    {Delivered: 1},
 	}
-	for tier, got := range s.Fares() {
+	for tier, got := range s.StatsByTier() {
 		if d := got.Delivered - want[tier].Delivered; d > 1e-9 || d < -1e-9 || got.Counted != want[tier].Counted || got.Below != want[tier].Below {
 			t.Errorf("%s: %+v, want %+v", Tier(tier), got, want[tier])
 		}
