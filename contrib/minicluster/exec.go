@@ -29,18 +29,18 @@ ended it, 127 if it was not found, 125 if minicluster itself could not run it.`,
 		Args: cobra.MinimumNArgs(0),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 || c.ArgsLenAtDash() > 1 {
-				return usage(errors.New("exec wants HOST and then a command: minicluster exec HOST -- COMMAND [ARG…]"))
+				return usageError(errors.New("exec wants HOST and then a command: minicluster exec HOST -- COMMAND [ARG…]"))
 			}
 			p, err := at()
 			if err != nil {
-				return ours(err)
+				return ownError(err)
 			}
 			return runOn(p, args[0], user, args[1:])
 		},
 	}
 	c.Flags().StringVar(&user, "user", "", "run as this user of the host (default root)")
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w (a command's own flags come after --: minicluster exec HOST -- COMMAND)", err))
+		return usageError(fmt.Errorf("%w (a command's own flags come after --: minicluster exec HOST -- COMMAND)", err))
 	})
 	return c
 }
@@ -50,11 +50,11 @@ func shellCommand(at place) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "shell HOST",
 		Short: "Open a login shell on a host",
-		Args:  args(1, "HOST"),
+		Args:  argumentCount(1, "HOST"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := at()
 			if err != nil {
-				return ours(err)
+				return ownError(err)
 			}
 			return runOn(p, args[0], user, []string{"bash", "-l"})
 		},
@@ -63,17 +63,17 @@ func shellCommand(at place) *cobra.Command {
 	return c
 }
 
-func ours(err error) error { return &codeError{codeOurs, err} }
+func ownError(err error) error { return &codeError{codeOurs, err} }
 
 func runOn(p state.Place, hostName, user string, argv []string) error {
 	pidfd, err := keeper.Pidfd(p, hostName)
 	if err != nil {
-		return ours(err)
+		return ownError(err)
 	}
 	defer unix.Close(pidfd)
 	// Before the start, or a signal that comes early would end us and not it.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, heeded(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)...)
+	signal.Notify(signals, heededSignals(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)...)
 	proc, err := enter.Start(pidfd, enter.Command{
 		User: user, Argv: argv, Env: []string{"TERM=" + cmp.Or(os.Getenv("TERM"), "dumb")},
 		Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr},
@@ -83,7 +83,7 @@ func runOn(p state.Place, hostName, user string, argv []string) error {
 		return &codeError{notStarted.Code, err}
 	}
 	if err != nil {
-		return ours(err)
+		return ownError(err)
 	}
 	go passOn(signals, proc)
 	return &codeError{code: proc.Code()}

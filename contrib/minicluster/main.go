@@ -58,12 +58,12 @@ func main() {
 	if len(os.Args) > 1 && parts[os.Args[1]] != nil {
 		os.Exit(parts[os.Args[1]](os.Args[2:]))
 	}
-	os.Exit(exitCode(command().Execute()))
+	os.Exit(exitCode(rootCommand().Execute()))
 }
 
-// heeded returns those signals that the caller did not tell us to ignore, as nohup
+// heededSignals returns those signals that the caller did not tell us to ignore, as nohup
 // does: to ask for one is to undo that.
-func heeded(all ...os.Signal) []os.Signal {
+func heededSignals(all ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(all, signal.Ignored)
 }
 
@@ -86,9 +86,9 @@ func exitCode(err error) int {
 	return codeFailed
 }
 
-func usage(err error) error { return &codeError{codeUsage, err} }
+func usageError(err error) error { return &codeError{codeUsage, err} }
 
-func command() *cobra.Command {
+func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "minicluster",
 		Short: "A real Slurm cluster of many hosts on one machine",
@@ -103,7 +103,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(c *cobra.Command, given []string) error {
 			if len(given) > 0 {
-				return usage(fmt.Errorf("unknown verb %q (see: minicluster --help)", given[0]))
+				return usageError(fmt.Errorf("unknown verb %q (see: minicluster --help)", given[0]))
 			}
 			return nil
 		},
@@ -111,13 +111,13 @@ func command() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w (see: %s --help)", err, c.CommandPath()))
+		return usageError(fmt.Errorf("%w (see: %s --help)", err, c.CommandPath()))
 	})
 	name := root.PersistentFlags().String("name", "mini", "name of the cluster; several can run side by side")
 	at := func() (state.Place, error) {
 		p, err := state.At(*name)
 		if err != nil {
-			return p, usage(err)
+			return p, usageError(err)
 		}
 		return p, mustBeRoot()
 	}

@@ -38,34 +38,34 @@ func newProgress(f *os.File) *progress {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	now := time.Now()
 	p := &progress{w: f, terminal: err == nil, began: now, last: now, ticker: time.NewTicker(everySoOften), ended: make(chan struct{})}
-	go p.repeat()
+	go p.repeatLine()
 	return p
 }
 
-// repeat shows that a stage that says nothing still goes on.
-func (p *progress) repeat() {
+// repeatLine shows that a stage that says nothing still goes on.
+func (p *progress) repeatLine() {
 	for {
 		select {
 		case <-p.ended:
 			return
 		case <-p.ticker.C:
 			p.mu.Lock()
-			p.show()
+			p.drawLine()
 			p.mu.Unlock()
 		}
 	}
 }
 
-// say shows line, or drops it if there was one a moment ago.
-func (p *progress) say(line string) {
+// showLine shows line, or drops it if there was one a moment ago.
+func (p *progress) showLine(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latest = line
-	p.show()
+	p.drawLine()
 }
 
 // Caller holds p.mu.
-func (p *progress) show() {
+func (p *progress) drawLine() {
 	if p.latest == "" {
 		return
 	}
@@ -82,8 +82,8 @@ func (p *progress) show() {
 	}
 }
 
-// end leaves the terminal's line. It may be called twice.
-func (p *progress) end() {
+// endLine leaves the terminal's line. It may be called twice.
+func (p *progress) endLine() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.latest = ""; p.wrote {
@@ -94,10 +94,10 @@ func (p *progress) end() {
 	p.once.Do(func() { close(p.ended) })
 }
 
-func (p *progress) building(b rootfs.Progress) {
-	p.say("building the root file system, once: " + b.String())
+func (p *progress) showBuild(b rootfs.Progress) {
+	p.showLine("building the root file system, once: " + b.String())
 }
 
-func (p *progress) raising(e keeper.Event) {
-	p.say(strings.TrimSpace("raising the cluster: " + e.Host + " " + e.What))
+func (p *progress) showEvent(e keeper.Event) {
+	p.showLine(strings.TrimSpace("raising the cluster: " + e.Host + " " + e.What))
 }

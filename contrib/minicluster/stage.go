@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// stage builds singularity-slurm against a root file system's Slurm and installs it into
+// stageInstall builds singularity-slurm against a root file system's Slurm and installs it into
 // a folder, for the caller to remove. It is what an administrator would do: make install.
-func stage(ctx context.Context, tree string, controller bool) (string, error) {
+func stageInstall(ctx context.Context, tree string, controller bool) (string, error) {
 	source, err := sourceTree()
 	if err != nil {
 		return "", err

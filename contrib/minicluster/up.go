@@ -43,11 +43,11 @@ func upCommand(at place) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Raise the cluster and wait until every node is idle",
-		Args:  args(0, "no arguments"),
+		Args:  argumentCount(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			suite, err := w.check()
+			suite, err := w.checkOptions()
 			if err != nil {
-				return usage(err)
+				return usageError(err)
 			}
 			p, err := at()
 			if err != nil {
@@ -55,12 +55,12 @@ func upCommand(at place) *cobra.Command {
 			}
 			ctx := c.Context()
 			// No signal at all would mean every signal.
-			if s := heeded(unix.SIGINT, unix.SIGTERM, unix.SIGHUP); len(s) > 0 {
+			if s := heededSignals(unix.SIGINT, unix.SIGTERM, unix.SIGHUP); len(s) > 0 {
 				var stop func()
 				ctx, stop = signal.NotifyContext(ctx, s...)
 				defer stop()
 			}
-			return up(ctx, p, suite, w)
+			return raiseCluster(ctx, p, suite, w)
 		},
 	}
 	f := c.Flags()
@@ -77,8 +77,8 @@ func upCommand(at place) *cobra.Command {
 	return c
 }
 
-// check finds what is wrong before anything is done.
-func (w *wanted) check() (rootfs.Suite, error) {
+// checkOptions finds what is wrong before anything is done.
+func (w *wanted) checkOptions() (rootfs.Suite, error) {
 	suite, err := rootfs.Lookup(w.suite)
 	w.singularity = w.singularity || w.controller
 	switch {
@@ -120,7 +120,7 @@ func (w *wanted) findInstall() error {
 	return nil
 }
 
-func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err error) {
+func raiseCluster(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err error) {
 	began := time.Now()
 	lock, err := p.Take()
 	if errors.Is(err, state.ErrRunning) {
@@ -142,26 +142,26 @@ func up(ctx context.Context, p state.Place, suite rootfs.Suite, w wanted) (err e
 		return err
 	}
 	say := newProgress(os.Stderr)
-	defer say.end()
-	tree, hold, err := heldTree(ctx, rootfs.Options{Suite: suite, Torch: w.torch, Corpus: w.corpus, CacheDir: w.cache, Mirror: w.mirror, Progress: say.building})
+	defer say.endLine()
+	tree, hold, err := heldTree(ctx, rootfs.Options{Suite: suite, Torch: w.torch, Corpus: w.corpus, CacheDir: w.cache, Mirror: w.mirror, Progress: say.showBuild})
 	if err != nil {
 		return err
 	}
 	defer hold.Close()
 	spec := keeper.Spec{Name: p.Name, Suite: suite.Name, Slurm: suite.Slurm, Nodes: w.nodes, GPUs: w.gpus, Tree: tree, Install: w.install, Singularity: w.singularity, Controller: w.controller}
 	if w.singularity {
-		say.say("building singularity-slurm for Slurm " + suite.Slurm)
-		staged, err := stage(ctx, tree, w.controller)
+		say.showLine("building singularity-slurm for Slurm " + suite.Slurm)
+		staged, err := stageInstall(ctx, tree, w.controller)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(staged)) }()
 		spec.Install = staged
 	}
-	if err := keeper.Start(ctx, spec, [2]*os.File{lock, hold}, say.raising); err != nil {
+	if err := keeper.Start(ctx, spec, [2]*os.File{lock, hold}, say.showEvent); err != nil {
 		return err
 	}
-	say.end()
+	say.endLine()
 	fmt.Fprintf(os.Stderr, "cluster %s is up: %s (Slurm %s), %d nodes, %d GPUs each, in %.1f s\n",
 		p.Name, suite.Name, suite.Slurm, w.nodes, w.gpus, time.Since(began).Seconds())
 	return nil

@@ -29,7 +29,7 @@ func downCommand(at place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
 		Short: "End the cluster and remove everything of it, /shared included",
-		Args:  args(0, "no arguments"),
+		Args:  argumentCount(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			p, err := at()
 			if err != nil {
@@ -42,14 +42,14 @@ func downCommand(at place) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return remove(c.Context(), p)
+			return removeCluster(c.Context(), p)
 		},
 	}
 }
 
-// remove deletes what a dead cluster left. An `up` whose keeper we have just killed
+// removeCluster deletes what a dead cluster left. An `up` whose keeper we have just killed
 // may still be about to do the same.
-func remove(ctx context.Context, p state.Place) error {
+func removeCluster(ctx context.Context, p state.Place) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for {
@@ -70,7 +70,7 @@ func changeCommand(at place, verb, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " HOST",
 		Short: short,
-		Args:  args(1, "HOST"),
+		Args:  argumentCount(1, "HOST"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := at()
 			if err != nil {
@@ -85,7 +85,7 @@ func restartCommand(at place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart HOST DAEMON",
 		Short: "End one daemon politely and start it again",
-		Args:  args(2, "HOST and DAEMON"),
+		Args:  argumentCount(2, "HOST and DAEMON"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := at()
 			if err != nil {
@@ -101,7 +101,7 @@ func statusCommand(at place) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show hosts and daemons",
-		Args:  args(0, "no arguments"),
+		Args:  argumentCount(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			p, err := at()
 			if err != nil {
@@ -154,23 +154,23 @@ func logsCommand(at place) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs HOST [DAEMON]",
 		Short: "Show what the daemons of a host have logged",
-		Args:  args(1, "HOST, and perhaps DAEMON", 2),
+		Args:  argumentCount(1, "HOST, and perhaps DAEMON", 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := at()
 			if err != nil {
 				return err
 			}
 			if !hostForm.MatchString(args[0]) || lines < 0 {
-				return usage(errors.New("logs wants a host (ctl, n1, n2 …), and --lines of 0 or more"))
+				return usageError(errors.New("logs wants a host (ctl, n1, n2 …), and --lines of 0 or more"))
 			}
 			files, err := logFiles(p.Logs(args[0]), args)
 			if err != nil {
 				return err
 			}
 			if c.Flags().Changed("lines") {
-				return tail(files, follow, fmt.Sprint(lines))
+				return execTail(files, follow, fmt.Sprint(lines))
 			}
-			return tail(files, follow, "+1")
+			return execTail(files, follow, "+1")
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the logs grow")
@@ -201,8 +201,8 @@ func logFiles(dir string, args []string) ([]string, error) {
 	return nil, fmt.Errorf("no log of %q on host %s (logs: %s)", args[1], args[0], strings.Join(names, " "))
 }
 
-// tail becomes tail(1), which knows how to follow files.
-func tail(files []string, follow bool, lines string) error {
+// execTail becomes tail(1), which knows how to follow files.
+func execTail(files []string, follow bool, lines string) error {
 	path, err := exec.LookPath("tail")
 	if err != nil {
 		return err
@@ -214,12 +214,12 @@ func tail(files []string, follow bool, lines string) error {
 	return unix.Exec(path, append(argv, files...), os.Environ())
 }
 
-// args wants n arguments, or as many as most, and says which.
-func args(n int, what string, most ...int) cobra.PositionalArgs {
+// argumentCount wants n arguments, or as many as most, and says which.
+func argumentCount(n int, what string, most ...int) cobra.PositionalArgs {
 	upTo := slices.Max(append(most, n))
 	return func(c *cobra.Command, given []string) error {
 		if len(given) < n || len(given) > upTo {
-			return usage(fmt.Errorf("%s wants %s (see: %s --help)", c.Name(), what, c.CommandPath()))
+			return usageError(fmt.Errorf("%s wants %s (see: %s --help)", c.Name(), what, c.CommandPath()))
 		}
 		return nil
 	}

@@ -72,7 +72,7 @@ func Start(pidfd int, c Command) (*Process, error) {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlock: the thread dies with this goroutine
-		proc, err := join(pidfd, c)
+		proc, err := joinHost(pidfd, c)
 		p.proc = proc
 		started <- err
 		if err != nil {
@@ -112,8 +112,8 @@ func exitCode(state *os.ProcessState, err error) int {
 	return state.ExitCode()
 }
 
-// join runs on a locked thread that is given up afterwards.
-func join(pidfd int, c Command) (*os.Process, error) {
+// joinHost runs on a locked thread that is given up afterwards.
+func joinHost(pidfd int, c Command) (*os.Process, error) {
 	// The mount namespace cannot be left by a thread that shares its root and
 	// working directory with others.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
@@ -127,15 +127,15 @@ func join(pidfd int, c Command) (*os.Process, error) {
 		return nil, err
 	}
 	who := login{user}
-	env := append(who.environment(c.Daemon), c.Env...)
-	dir := who.directory(c.Dir)
-	path, err := find(c.Argv[0], dir, env)
+	env := append(who.environmentOf(c.Daemon), c.Env...)
+	dir := who.startDirectory(c.Dir)
+	path, err := findProgram(c.Argv[0], dir, env)
 	if err != nil {
 		return nil, err
 	}
 	unix.Umask(0o022) // this thread's own since unshare
-	attr := &os.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Credential: who.credential(), Setsid: c.Daemon}}
-	closeAll, err := files(attr, c.Files)
+	attr := &os.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Credential: who.credentialOf(), Setsid: c.Daemon}}
+	closeAll, err := processFiles(attr, c.Files)
 	defer closeAll()
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func join(pidfd int, c Command) (*os.Process, error) {
 	return proc, nil
 }
 
-func files(attr *os.ProcAttr, given [3]*os.File) (closeAll func(), err error) {
+func processFiles(attr *os.ProcAttr, given [3]*os.File) (closeAll func(), err error) {
 	var null *os.File
 	closeAll = func() {
 		if null != nil {
@@ -168,9 +168,9 @@ func files(attr *os.ProcAttr, given [3]*os.File) (closeAll func(), err error) {
 	return closeAll, nil
 }
 
-// find looks for the program as execvp would that was called in dir, in the PATH of
+// findProgram looks for the program as execvp would that was called in dir, in the PATH of
 // env. It must run in the host's mount namespace.
-func find(name, dir string, env []string) (string, error) {
+func findProgram(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(dir, name)
@@ -180,7 +180,7 @@ func find(name, dir string, env []string) (string, error) {
 		}
 		return name, nil
 	}
-	for _, dir := range filepath.SplitList(variable(env, "PATH")) {
+	for _, dir := range filepath.SplitList(variableIn(env, "PATH")) {
 		path := filepath.Join(dir, name)
 		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
 			return path, nil
@@ -189,8 +189,8 @@ func find(name, dir string, env []string) (string, error) {
 	return "", &NotStartedError{name, codeNotFound, errors.New("command not found")}
 }
 
-// variable returns the last value of name in env, which is the one that counts.
-func variable(env []string, name string) string {
+// variableIn returns the last value of name in env, which is the one that counts.
+func variableIn(env []string, name string) string {
 	value := ""
 	for _, kv := range env {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {

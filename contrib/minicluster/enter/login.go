@@ -18,7 +18,7 @@ const (
 // login is what a user has right after logging in.
 type login struct{ passwd.User }
 
-func (l login) environment(daemon bool) []string {
+func (l login) environmentOf(daemon bool) []string {
 	path := userPath
 	if l.UID == 0 || daemon {
 		path = rootPath
@@ -26,12 +26,12 @@ func (l login) environment(daemon bool) []string {
 	return []string{"PATH=" + path, "HOME=" + l.Home, "USER=" + l.Name, "LOGNAME=" + l.Name, "SHELL=" + l.Shell, "LANG=C.UTF-8"}
 }
 
-func (l login) credential() *syscall.Credential {
+func (l login) credentialOf() *syscall.Credential {
 	return &syscall.Credential{Uid: l.UID, Gid: l.GID, Groups: l.Groups}
 }
 
-// directory is where the command starts.
-func (l login) directory(asked string) string {
+// startDirectory is where the command starts.
+func (l login) startDirectory(asked string) string {
 	for _, d := range []string{asked, l.Home} {
 		if st, err := os.Stat(d); d != "" && err == nil && st.IsDir() {
 			return d

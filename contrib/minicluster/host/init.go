@@ -22,7 +22,7 @@ func Main() error {
 	ready := os.NewFile(readyFD, "ready")
 	s, err := readSpec()
 	if err == nil {
-		err = build(s)
+		err = buildHost(s)
 	}
 	if err != nil {
 		fmt.Fprint(ready, err)
@@ -31,7 +31,7 @@ func Main() error {
 	fmt.Fprint(ready, "ok")
 	ready.Close()
 	for range reaped {
-		reap()
+		reapOrphans()
 	}
 	return nil
 }
@@ -44,9 +44,9 @@ func readSpec() (Spec, error) {
 	return s, err
 }
 
-// reap collects every child that has ended: as PID 1, this process inherits each
+// reapOrphans collects every child that has ended: as PID 1, this process inherits each
 // one whose own parent is gone.
-func reap() {
+func reapOrphans() {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		if pid <= 0 && !errors.Is(err, unix.EINTR) {

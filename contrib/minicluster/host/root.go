@@ -20,9 +20,9 @@ type mount struct {
 	data                 string
 }
 
-// mounts come in this order: what lies below another comes after it. /run, /tmp
+// mountsOf come in this order: what lies below another comes after it. /run, /tmp
 // and /dev/shm are empty after each start, as on a machine that was switched on.
-func mounts(s Spec) []mount {
+func mountsOf(s Spec) []mount {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
 	// What lies on the machine's disk gets its flags in a second step: a bind takes
 	// none. Root on a host must not leave a way to root there for others.
@@ -49,7 +49,7 @@ type device struct {
 	major, minor uint32
 }
 
-func devices(s Spec) []device {
+func devicesOf(s Spec) []device {
 	nodes := []device{
 		{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9},
 		{"tty", 5, 0}, {"fuse", 10, 229}, {"net/tun", 10, 200},
@@ -66,8 +66,8 @@ var links = map[string]string{
 	"stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
 }
 
-// build makes this process's namespaces into the host.
-func build(s Spec) error {
+// buildHost makes this process's namespaces into the host.
+func buildHost(s Spec) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
 	// Nothing mounted here may show up in the keeper's namespace.
@@ -85,8 +85,8 @@ func build(s Spec) error {
 		{"/etc/hostname", func(s Spec) error {
 			return os.WriteFile(filepath.Join(s.Root, "etc/hostname"), []byte(s.Name+"\n"), 0o644)
 		}},
-		{"pivot_root", pivot},
-		{"network", network},
+		{"pivot_root", pivotRoot},
+		{"network", setUpNetwork},
 	}
 	for _, step := range steps {
 		if err := step.do(s); err != nil {
@@ -115,7 +115,7 @@ func Overlay(target string, lower []string, upper, work string) error {
 }
 
 func mountAll(s Spec) error {
-	for _, m := range mounts(s) {
+	for _, m := range mountsOf(s) {
 		target := filepath.Join(s.Root, m.target)
 		if err := os.MkdirAll(target, 0o755); err != nil {
 			return err
@@ -129,7 +129,7 @@ func mountAll(s Spec) error {
 
 func makeDevices(s Spec) error {
 	dev := filepath.Join(s.Root, "dev")
-	for _, d := range devices(s) {
+	for _, d := range devicesOf(s) {
 		path := filepath.Join(dev, d.name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -146,9 +146,9 @@ func makeDevices(s Spec) error {
 	return nil
 }
 
-// pivot makes s.Root the root. CRIU needs it so: in a chroot it finds no parent
+// pivotRoot makes s.Root the root. CRIU needs it so: in a chroot it finds no parent
 // for the root's mount point.
-func pivot(s Spec) error {
+func pivotRoot(s Spec) error {
 	if err := os.Chdir(s.Root); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func pivot(s Spec) error {
 	return os.Chdir("/")
 }
 
-func network(s Spec) error {
+func setUpNetwork(s Spec) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err

@@ -24,20 +24,20 @@ var ErrNotRunning = errors.New("not running")
 
 // Ask asks the cluster at p for its status.
 func Ask(p state.Place) (*Status, error) {
-	a, _, err := ask(p, request{Verb: "status"})
+	a, _, err := askKeeper(p, request{Verb: "status"})
 	return a.Status, err
 }
 
 // Change does verb ("fail", "cut", "heal", "restart") to a host and waits until it
 // is done. daemon is for restart only.
 func Change(p state.Place, verb, hostName, daemon string) error {
-	_, _, err := ask(p, request{Verb: verb, Host: hostName, Daemon: daemon})
+	_, _, err := askKeeper(p, request{Verb: verb, Host: hostName, Daemon: daemon})
 	return err
 }
 
 // Pidfd returns a pidfd of the host's first process; the caller closes it.
 func Pidfd(p state.Place, hostName string) (int, error) {
-	_, fd, err := ask(p, request{Verb: "pidfd", Host: hostName})
+	_, fd, err := askKeeper(p, request{Verb: "pidfd", Host: hostName})
 	if err == nil && fd < 0 {
 		err = errors.New("no descriptor came for the host (too many open files? see: ulimit -n)")
 	}
@@ -63,20 +63,20 @@ func Kill(p state.Place) error {
 	if !isKeeper(pid, p.Name) {
 		return notRunning(p)
 	}
-	left := groups(pid)
+	left := findGroups(pid)
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cluster %s: kill: %w", p.Name, err)
 	}
 	if err := awaitEnd(pidfd); err != nil {
 		return err
 	}
-	remove(left)
+	removeGroups(left)
 	return nil
 }
 
 // keeperPID asks the kernel who listens on the socket, or else reads the lock.
 func keeperPID(p state.Place) (int, error) {
-	conn, err := dial(p)
+	conn, err := dialKeeper(p)
 	if err != nil {
 		if pid := p.Keeper(); p.Running() && pid > 0 {
 			return pid, nil
@@ -122,7 +122,7 @@ func awaitEnd(pidfd int) error {
 	}
 }
 
-func dial(p state.Place) (*net.UnixConn, error) {
+func dialKeeper(p state.Place) (*net.UnixConn, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: p.Control(), Net: "unix"})
 	switch {
 	case errors.Is(err, os.ErrPermission):
@@ -147,9 +147,9 @@ func notRunning(p state.Place) error {
 // change of its own.
 const answerWithin = raiseWithin + changeWithin
 
-func ask(p state.Place, r request) (Answer, int, error) {
+func askKeeper(p state.Place, r request) (Answer, int, error) {
 	var a Answer
-	conn, err := dial(p)
+	conn, err := dialKeeper(p)
 	if err != nil {
 		return a, -1, err
 	}
@@ -160,7 +160,7 @@ func ask(p state.Place, r request) (Answer, int, error) {
 	if err := json.NewEncoder(conn).Encode(r); err != nil {
 		return a, -1, fmt.Errorf("cluster %s: %w", p.Name, err)
 	}
-	fd, err := receive(conn, &a)
+	fd, err := receiveAnswer(conn, &a)
 	switch {
 	case err != nil:
 		return a, -1, fmt.Errorf("cluster %s: its keeper does not answer: %w", p.Name, err)
@@ -170,21 +170,21 @@ func ask(p state.Place, r request) (Answer, int, error) {
 	return a, fd, nil
 }
 
-// receive reads one answer, which may be longer than one read, and the descriptor
+// receiveAnswer reads one answer, which may be longer than one read, and the descriptor
 // that came with it, or -1.
-func receive(conn *net.UnixConn, a *Answer) (fd int, err error) {
+func receiveAnswer(conn *net.UnixConn, a *Answer) (fd int, err error) {
 	first := make([]byte, 64<<10)
 	oob := make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := conn.ReadMsgUnix(first, oob)
 	if err != nil {
 		return -1, err
 	}
-	fd = descriptor(oob[:oobn])
+	fd = descriptorIn(oob[:oobn])
 	rest := json.NewDecoder(io.MultiReader(bytes.NewReader(first[:n]), conn))
 	return fd, rest.Decode(a)
 }
 
-func descriptor(oob []byte) int {
+func descriptorIn(oob []byte) int {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(msgs) == 0 {
 		return -1

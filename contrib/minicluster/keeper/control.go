@@ -63,14 +63,14 @@ const changeWithin = 90 * time.Second
 var changes = map[string]func(context.Context, *machine, request) error{
 	"fail":    func(ctx context.Context, m *machine, _ request) error { return m.powerCut(ctx) },
 	"cut":     func(_ context.Context, m *machine, _ request) error { return m.setCut(true) },
-	"heal":    func(ctx context.Context, m *machine, _ request) error { return m.heal(ctx) },
+	"heal":    func(ctx context.Context, m *machine, _ request) error { return m.healHost(ctx) },
 	"restart": func(ctx context.Context, m *machine, r request) error { return m.restartOn(ctx, r.Daemon) },
 }
 
-// listen opens the control socket. It is there from the keeper's first moment, so
+// listenControl opens the control socket. It is there from the keeper's first moment, so
 // that Kill finds whom to kill; everybody else waits until the cluster is up.
-func listen(s Spec) (*net.UnixListener, error) {
-	place, err := s.place()
+func listenControl(s Spec) (*net.UnixListener, error) {
+	place, err := s.clusterPlace()
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func listen(s Spec) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: place.Control(), Net: "unix"})
 }
 
-// serve answers requests until the keeper is killed.
-func (c *cluster) serve(l *net.UnixListener) error {
+// serveRequests answers requests until the keeper is killed.
+func (c *cluster) serveRequests(l *net.UnixListener) error {
 	for {
 		conn, err := l.AcceptUnix()
 		if err != nil {
@@ -87,33 +87,33 @@ func (c *cluster) serve(l *net.UnixListener) error {
 		}
 		go func() {
 			defer conn.Close()
-			if err := c.answer(conn); err != nil {
+			if err := c.answerRequest(conn); err != nil {
 				fmt.Fprintln(os.Stderr, "minicluster: keeper: control:", err)
 			}
 		}()
 	}
 }
 
-func (c *cluster) answer(conn *net.UnixConn) error {
+func (c *cluster) answerRequest(conn *net.UnixConn) error {
 	var r request
 	if err := json.NewDecoder(conn).Decode(&r); err != nil {
 		return err
 	}
 	switch r.Verb {
 	case "status":
-		return reply(conn, Answer{Status: c.status()}, nil)
+		return sendReply(conn, Answer{Status: c.clusterStatus()}, nil)
 	case "pidfd":
 		m, err := c.machineOn(r.Host)
 		if err != nil {
-			return reply(conn, Answer{Error: err.Error()}, nil)
+			return sendReply(conn, Answer{Error: err.Error()}, nil)
 		}
-		return m.lend(conn)
+		return m.lendPidfd(conn)
 	}
 	var a Answer
 	if err := c.changeHost(r); err != nil {
 		a.Error = err.Error()
 	}
-	return reply(conn, a, nil)
+	return sendReply(conn, a, nil)
 }
 
 func (c *cluster) changeHost(r request) error {
@@ -121,7 +121,7 @@ func (c *cluster) changeHost(r request) error {
 	if !ok {
 		return fmt.Errorf("the running keeper does not know %q", r.Verb)
 	}
-	m, err := c.machine(r.Host)
+	m, err := c.machineNamed(r.Host)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (c *cluster) changeHost(r request) error {
 	return do(ctx, m, r)
 }
 
-func reply(conn *net.UnixConn, a Answer, rights []byte) error {
+func sendReply(conn *net.UnixConn, a Answer, rights []byte) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -141,30 +141,30 @@ func reply(conn *net.UnixConn, a Answer, rights []byte) error {
 	return err
 }
 
-// lend sends the pidfd of the host's first process.
-func (m *machine) lend(conn *net.UnixConn) error {
+// lendPidfd sends the pidfd of the host's first process.
+func (m *machine) lendPidfd(conn *net.UnixConn) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.init == nil {
-		return reply(conn, Answer{Error: m.offError().Error()}, nil)
+		return sendReply(conn, Answer{Error: m.offError().Error()}, nil)
 	}
-	return reply(conn, Answer{}, unix.UnixRights(m.pidfd))
+	return sendReply(conn, Answer{}, unix.UnixRights(m.pidfd))
 }
 
 func (m *machine) offError() error {
 	return fmt.Errorf("host %s is off; `minicluster heal %s` switches it on", m.spec.Name, m.spec.Name)
 }
 
-func (c *cluster) machine(name string) (*machine, error) {
+func (c *cluster) machineNamed(name string) (*machine, error) {
 	i := slices.IndexFunc(c.hosts, func(m *machine) bool { return m.spec.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("no host %q in cluster %s (hosts: %s)", name, c.spec.Name, strings.Join(c.spec.cluster().Hosts(), " "))
+		return nil, fmt.Errorf("no host %q in cluster %s (hosts: %s)", name, c.spec.Name, strings.Join(c.spec.slurmCluster().Hosts(), " "))
 	}
 	return c.hosts[i], nil
 }
 
 func (c *cluster) machineOn(name string) (*machine, error) {
-	m, err := c.machine(name)
+	m, err := c.machineNamed(name)
 	if err == nil && !m.isOn() {
 		err = m.offError()
 	}
@@ -187,10 +187,10 @@ func (m *machine) setCut(cut bool) error {
 	return nil
 }
 
-// heal brings back whatever is missing: power, network, daemons.
-func (m *machine) heal(ctx context.Context) error {
+// healHost brings back whatever is missing: power, network, daemons.
+func (m *machine) healHost(ctx context.Context) error {
 	if !m.isOn() {
-		if err := m.boot(ctx); err != nil {
+		if err := m.bootHost(ctx); err != nil {
 			return err
 		}
 	}
@@ -209,18 +209,18 @@ func (m *machine) restartOn(ctx context.Context, daemon string) error {
 	if !m.isOn() {
 		return m.offError()
 	}
-	return m.restart(ctx, daemon)
+	return m.restartDaemon(ctx, daemon)
 }
 
-func (c *cluster) status() *Status {
+func (c *cluster) clusterStatus() *Status {
 	s := &Status{Name: c.spec.Name, Suite: c.spec.Suite, Slurm: c.spec.Slurm, Nodes: c.spec.Nodes, GPUs: c.spec.GPUs, Since: c.since}
 	for _, m := range c.hosts {
-		s.Hosts = append(s.Hosts, m.status(c.spec.cluster().Addr(m.index)))
+		s.Hosts = append(s.Hosts, m.hostStatus(c.spec.slurmCluster().Addr(m.index)))
 	}
 	return s
 }
 
-func (m *machine) status(addr string) HostStatus {
+func (m *machine) hostStatus(addr string) HostStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := HostStatus{Name: m.spec.Name, Addr: addr, State: "up"}
@@ -231,7 +231,7 @@ func (m *machine) status(addr string) HostStatus {
 		h.State = "cut"
 	}
 	for _, d := range m.daemons {
-		h.Daemons = append(h.Daemons, DaemonStatus{d.name, d.state()})
+		h.Daemons = append(h.Daemons, DaemonStatus{d.name, d.stateText()})
 	}
 	return h
 }

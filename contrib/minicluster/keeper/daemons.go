@@ -28,7 +28,7 @@ type recipe struct {
 
 // recipes is the order in which a host's daemons are started.
 var recipes = []recipe{
-	{name: "munged", on: everywhere, user: "munge", dir: "munge",
+	{name: "munged", on: onEveryHost, user: "munge", dir: "munge",
 		argv: []string{"munged", "--foreground"}, ready: listensAt("/run/munge/munge.socket.2")},
 	{name: "mariadbd", on: hostIsCtl, user: "mysql", dir: "mysqld",
 		argv: []string{"mariadbd", "--init-file=/etc/mysql/accounting.sql"}, ready: listensAt("/run/mysqld/mysqld.sock")},
@@ -55,7 +55,7 @@ var recipes = []recipe{
 		argv: []string{"slurmd", "-D"}, ready: listensOn(6818)},
 }
 
-func everywhere(string) bool      { return true }
+func onEveryHost(string) bool     { return true }
 func hostIsCtl(name string) bool  { return name == slurmconf.Ctl }
 func hostIsNode(name string) bool { return !hostIsCtl(name) }
 
@@ -78,8 +78,8 @@ func (s Spec) daemonsOf(hostName string) []*daemon {
 	return ds
 }
 
-// running says whether the daemon's process is there.
-func (d *daemon) running() bool {
+// isRunning says whether the daemon's process is there.
+func (d *daemon) isRunning() bool {
 	if d.proc == nil {
 		return false
 	}
@@ -91,14 +91,14 @@ func (d *daemon) running() bool {
 	}
 }
 
-// state is for people.
-func (d *daemon) state() string {
+// stateText is for people.
+func (d *daemon) stateText() string {
 	switch {
 	case d.done:
 		return "done"
 	case d.proc == nil:
 		return "not started"
-	case d.running():
+	case d.isRunning():
 		return "running"
 	}
 	return fmt.Sprintf("ended (exit code %d)", d.proc.Code())

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// groups are the cgroups that proxyd made for a process's descendants. Hosts share the
+// findGroups are the cgroups that proxyd made for a process's descendants. Hosts share the
 // machine's hierarchy: nothing else of them outlives their processes.
-func groups(pid int) []string {
+func findGroups(pid int) []string {
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	root := ""
 	for line := range strings.Lines(string(mounts)) {
@@ -30,7 +30,7 @@ func groups(pid int) []string {
 	var found []string
 	for todo := []int{pid}; len(todo) > 0; {
 		pid, todo = todo[0], todo[1:]
-		if own, ok := group(pid); ok {
+		if own, ok := groupOf(pid); ok {
 			found = append(found, filepath.Join(root, own))
 		}
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -47,8 +47,8 @@ func groups(pid int) []string {
 	return slices.Compact(found)
 }
 
-// group is the outermost of proxyd's cgroups that a process is in.
-func group(pid int) (string, bool) {
+// groupOf is the outermost of proxyd's cgroups that a process is in.
+func groupOf(pid int) (string, bool) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(text)) {
 		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
@@ -63,8 +63,8 @@ func group(pid int) (string, bool) {
 	return "", false
 }
 
-// remove removes cgroups that nobody is in any more, with those in them.
-func remove(groups []string) {
+// removeGroups removes cgroups that nobody is in any more, with those in them.
+func removeGroups(groups []string) {
 	for _, g := range groups {
 		var all []string
 		_ = filepath.WalkDir(g, func(path string, e fs.DirEntry, err error) error {

@@ -55,15 +55,15 @@ func (c *cluster) fillLayer(dir string) error {
 		return err
 	}
 	defer root.Close()
-	if err := install(root, c.spec.Install); err != nil {
+	if err := installTree(root, c.spec.Install); err != nil {
 		return fmt.Errorf("install %s: %w", c.spec.Install, err)
 	}
-	files, err := c.spec.cluster().Files()
+	files, err := c.spec.slurmCluster().Files()
 	if err != nil {
 		return err
 	}
-	for _, f := range slices.Concat(files, c.keys()) {
-		if err := put(root, f); err != nil {
+	for _, f := range slices.Concat(files, c.makeKeys()) {
+		if err := putFile(root, f); err != nil {
 			return fmt.Errorf("/%s: %w", f.Path, err)
 		}
 	}
@@ -76,8 +76,8 @@ func (c *cluster) fillLayer(dir string) error {
 	return c.makeHomes(root)
 }
 
-// keys are made anew for each cluster.
-func (c *cluster) keys() []slurmconf.File {
+// makeKeys are made anew for each cluster.
+func (c *cluster) makeKeys() []slurmconf.File {
 	random := make([]byte, 1024)
 	rand.Read(random)
 	all := []slurmconf.File{
@@ -90,7 +90,7 @@ func (c *cluster) keys() []slurmconf.File {
 	return all
 }
 
-func put(root *os.Root, f slurmconf.File) error {
+func putFile(root *os.Root, f slurmconf.File) error {
 	owner := passwd.User{}
 	if f.Owner != "" {
 		var err error
@@ -140,9 +140,9 @@ func (c *cluster) makeHomes(root *os.Root) error {
 	return nil
 }
 
-// install copies the tree from into root. Folders that root has already keep their
+// installTree copies the tree from into root. Folders that root has already keep their
 // owner and mode; everything is owned by root, as after `make install`.
-func install(root *os.Root, from string) error {
+func installTree(root *os.Root, from string) error {
 	if from == "" {
 		return nil
 	}

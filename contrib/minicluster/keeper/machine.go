@@ -36,20 +36,20 @@ type machine struct {
 	daemons []*daemon
 }
 
-// boot switches the host on. Its daemons are not started.
-func (m *machine) boot(ctx context.Context) error {
+// bootHost switches the host on. Its daemons are not started.
+func (m *machine) bootHost(ctx context.Context) error {
 	name := m.spec.Name
 	if err := os.MkdirAll(m.spec.Logs, 0o755); err != nil {
 		return err
 	}
-	if err := unplug(name); err != nil {
+	if err := unplugCable(name); err != nil {
 		return err
 	}
 	init, err := host.Start(m.label)
 	if err != nil {
 		return fmt.Errorf("host %s: %w", name, err)
 	}
-	pidfd, err := m.connect(ctx, init)
+	pidfd, err := m.connectHost(ctx, init)
 	if err != nil {
 		init.Process.Kill()
 		init.Process.Wait()
@@ -59,9 +59,9 @@ func (m *machine) boot(ctx context.Context) error {
 	return nil
 }
 
-// connect gives the host its network and lets it build itself.
-func (m *machine) connect(ctx context.Context, init *host.Init) (pidfd int, err error) {
-	if err := plug(m.spec.Name, init.Process.Pid); err != nil {
+// connectHost gives the host its network and lets it build itself.
+func (m *machine) connectHost(ctx context.Context, init *host.Init) (pidfd int, err error) {
+	if err := plugCable(m.spec.Name, init.Process.Pid); err != nil {
 		return -1, err
 	}
 	stop := context.AfterFunc(ctx, func() { init.Process.Kill() })
@@ -100,7 +100,7 @@ func (m *machine) powerCut(ctx context.Context) error {
 		return err
 	}
 	init.Process.Kill()
-	if err := await(ctx, off); err != nil {
+	if err := awaitSignal(ctx, off); err != nil {
 		return fmt.Errorf("host %s: a process does not end: %w", m.spec.Name, err)
 	}
 	return nil
@@ -130,13 +130,13 @@ func hasEnded(pidfd int) bool {
 // before it is ready. before may hold one back; after hears of each that is ready.
 func (m *machine) startDaemons(ctx context.Context, before func(*daemon) error, after func(*daemon)) error {
 	for _, d := range m.daemons {
-		if d.done || d.running() {
+		if d.done || d.isRunning() {
 			continue
 		}
 		if err := before(d); err != nil {
 			return err
 		}
-		if err := m.start(ctx, d); err != nil {
+		if err := m.startDaemon(ctx, d); err != nil {
 			return err
 		}
 		after(d)
@@ -144,31 +144,31 @@ func (m *machine) startDaemons(ctx context.Context, before func(*daemon) error, 
 	return nil
 }
 
-// start starts one daemon and waits until it is ready.
-func (m *machine) start(ctx context.Context, d *daemon) error {
+// startDaemon starts one daemon and waits until it is ready.
+func (m *machine) startDaemon(ctx context.Context, d *daemon) error {
 	path := filepath.Join(m.spec.Logs, d.name+".log")
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	first, err := m.first()
+	first, err := m.firstOf()
 	if err != nil {
 		return err
 	}
-	defer first.close()
+	defer first.closeFiles()
 	if err := makeRunDir(first.pid, d); err != nil {
-		return m.failed(d, path, err)
+		return m.daemonFailed(d, path, err)
 	}
 	p, err := enter.Start(first.pidfd, enter.Command{User: d.user, Argv: d.argv, Env: d.env, Dir: "/", Files: [3]*os.File{nil, log, log}, Daemon: true})
 	if err != nil {
-		return m.failed(d, path, err)
+		return m.daemonFailed(d, path, err)
 	}
 	m.mu.Lock()
 	d.proc = p
 	m.mu.Unlock()
 	if err := m.awaitReady(ctx, first.pid, d); err != nil {
-		return m.failed(d, path, err)
+		return m.daemonFailed(d, path, err)
 	}
 	return nil
 }
@@ -177,9 +177,9 @@ func (m *machine) start(ctx context.Context, d *daemon) error {
 // descriptor stays good though the host may die meanwhile.
 type firstProcess struct{ pid, pidfd int }
 
-func (f firstProcess) close() { unix.Close(f.pidfd) }
+func (f firstProcess) closeFiles() { unix.Close(f.pidfd) }
 
-func (m *machine) first() (firstProcess, error) {
+func (m *machine) firstOf() (firstProcess, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.init == nil {
@@ -189,7 +189,7 @@ func (m *machine) first() (firstProcess, error) {
 	return firstProcess{m.init.Process.Pid, fd}, err
 }
 
-func (m *machine) failed(d *daemon, log string, err error) error {
+func (m *machine) daemonFailed(d *daemon, log string, err error) error {
 	return fmt.Errorf("host %s: %s: %w%s", m.spec.Name, d.name, err, lastLines(log, 5))
 }
 
@@ -198,7 +198,7 @@ func (m *machine) awaitReady(ctx context.Context, pid int, d *daemon) error {
 	for !m.readyNow(pid, d) {
 		select {
 		case <-d.proc.Done():
-			return m.ended(d)
+			return m.daemonEnded(d)
 		case <-ctx.Done():
 			return fmt.Errorf("not ready in time: %w", ctx.Err())
 		case <-time.After(10 * time.Millisecond):
@@ -214,11 +214,11 @@ func (m *machine) readyNow(pid int, d *daemon) bool {
 	if d.check == nil {
 		return true
 	}
-	_, err := m.run(d.check...)
-	return err == nil && d.running()
+	_, err := m.runAsRoot(d.check...)
+	return err == nil && d.isRunning()
 }
 
-func (m *machine) ended(d *daemon) error {
+func (m *machine) daemonEnded(d *daemon) error {
 	if !d.endsByItself() || d.proc.Code() != 0 {
 		return fmt.Errorf("ended with exit code %d", d.proc.Code())
 	}
@@ -249,9 +249,9 @@ func makeRunDir(pid int, d *daemon) error {
 	return os.Chown(dir, int(owner.UID), int(owner.GID))
 }
 
-// restart ends one daemon as an administrator's `systemctl restart` would, and
+// restartDaemon ends one daemon as an administrator's `systemctl restart` would, and
 // starts it again.
-func (m *machine) restart(ctx context.Context, name string) error {
+func (m *machine) restartDaemon(ctx context.Context, name string) error {
 	var names []string
 	for _, d := range m.daemons {
 		if d.endsByItself() {
@@ -261,13 +261,13 @@ func (m *machine) restart(ctx context.Context, name string) error {
 			names = append(names, d.name)
 			continue
 		}
-		if d.running() {
+		if d.isRunning() {
 			d.proc.Signal(unix.SIGTERM)
-			if err := await(ctx, d.proc.Done()); err != nil {
+			if err := awaitSignal(ctx, d.proc.Done()); err != nil {
 				return fmt.Errorf("host %s: %s does not end: %w", m.spec.Name, name, err)
 			}
 		}
-		return m.start(ctx, d)
+		return m.startDaemon(ctx, d)
 	}
 	return fmt.Errorf("no daemon %q on host %s (daemons: %s)", name, m.spec.Name, strings.Join(names, " "))
 }
@@ -290,7 +290,7 @@ func readAll(f *os.File) string {
 	return string(data)
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func pauseFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():

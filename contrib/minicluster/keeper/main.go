@@ -31,11 +31,11 @@ func Main() error {
 		return fmt.Errorf("read what to raise: %w", err)
 	}
 	allowed := make(chan struct{})
-	go watch(lifeline, allowed)
+	go watchLifeline(lifeline, allowed)
 	go endOnTerm()
 	// Nobody listens any more if telling fails, and watch sees to that.
 	tell := func(e Event) { _ = events.Encode(e) }
-	c, control, err := begin(s, tell)
+	c, control, err := beginCluster(s, tell)
 	if err != nil {
 		tell(Event{Error: err.Error()})
 		return err
@@ -43,18 +43,18 @@ func Main() error {
 	tell(Event{Done: true})
 	<-allowed
 	eventsFile.Close()
-	return c.serve(control)
+	return c.serveRequests(control)
 }
 
-func begin(s Spec, tell func(Event)) (*cluster, *net.UnixListener, error) {
+func beginCluster(s Spec, tell func(Event)) (*cluster, *net.UnixListener, error) {
 	if err := forgetCaller(); err != nil {
 		return nil, nil, err
 	}
-	control, err := listen(s)
+	control, err := listenControl(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := raise(s, tell)
+	c, err := raiseCluster(s, tell)
 	return c, control, err
 }
 
@@ -81,9 +81,9 @@ func forgetCaller() error {
 	return nil
 }
 
-// watch ends the keeper, and with it the cluster, if `up` dies before it said
+// watchLifeline ends the keeper, and with it the cluster, if `up` dies before it said
 // stay.
-func watch(lifeline *bufio.Reader, allowed chan<- struct{}) {
+func watchLifeline(lifeline *bufio.Reader, allowed chan<- struct{}) {
 	word, err := lifeline.ReadString('\n')
 	if word != stay {
 		fmt.Fprintln(os.Stderr, "minicluster: keeper: up is gone before the cluster was up:", err)

@@ -37,11 +37,11 @@ type cluster struct {
 	change sync.Mutex
 }
 
-// raise is the life of `up` from an empty folder to an idle cluster, top to bottom.
-func raise(s Spec, tell func(Event)) (*cluster, error) {
+// raiseCluster is the life of `up` from an empty folder to an idle cluster, top to bottom.
+func raiseCluster(s Spec, tell func(Event)) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), raiseWithin)
 	defer cancel()
-	place, err := s.place()
+	place, err := s.clusterPlace()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func ownMounts(dir string) error {
 }
 
 func (c *cluster) makeMachines() {
-	conf := c.spec.cluster()
+	conf := c.spec.slurmCluster()
 	layers := []string{c.layerDir("upper"), c.spec.Tree}
 	for i, name := range conf.Hosts() {
 		dir := filepath.Join(c.place.Mounts(), "hosts", name)
@@ -108,13 +108,13 @@ func (c *cluster) bootAll(ctx context.Context, tell func(Event)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, m := range c.hosts {
 		g.Go(func() error {
-			if err := m.boot(ctx); err != nil {
+			if err := m.bootHost(ctx); err != nil {
 				return err
 			}
 			tell(Event{Host: m.spec.Name, What: "boot"})
 			err := m.startDaemons(ctx, func(d *daemon) error {
 				if d.name == "slurmd" {
-					return await(ctx, controller)
+					return awaitSignal(ctx, controller)
 				}
 				return nil
 			}, func(d *daemon) {
@@ -129,7 +129,7 @@ func (c *cluster) bootAll(ctx context.Context, tell func(Event)) error {
 	return g.Wait()
 }
 
-func await(ctx context.Context, c <-chan struct{}) error {
+func awaitSignal(ctx context.Context, c <-chan struct{}) error {
 	select {
 	case <-c:
 		return nil
@@ -143,11 +143,11 @@ func (c *cluster) awaitIdle(ctx context.Context) error {
 	var out string
 	var err error
 	for ctx.Err() == nil {
-		out, err = c.hosts[0].run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E")
+		out, err = c.hosts[0].runAsRoot("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t %E")
 		if err == nil && allIdle(out) {
 			return nil
 		}
-		pause(ctx, 50*time.Millisecond)
+		pauseFor(ctx, 50*time.Millisecond)
 	}
 	return fmt.Errorf("the nodes did not become idle: %w", errors.Join(err, errors.New(strings.ReplaceAll(out, "\n", "; "))))
 }
@@ -163,18 +163,18 @@ func allIdle(sinfo string) bool {
 	return sinfo != ""
 }
 
-// run runs a program as root on the host and returns what it printed.
-func (m *machine) run(argv ...string) (string, error) {
+// runAsRoot runs a program as root on the host and returns what it printed.
+func (m *machine) runAsRoot(argv ...string) (string, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return "", err
 	}
 	defer r.Close()
-	first, err := m.first()
+	first, err := m.firstOf()
 	if err != nil {
 		return "", err
 	}
-	defer first.close()
+	defer first.closeFiles()
 	p, err := enter.Start(first.pidfd, enter.Command{Argv: argv, Files: [3]*os.File{nil, w, w}})
 	w.Close()
 	if err != nil {

@@ -37,11 +37,11 @@ type Spec struct {
 	Controller  bool // and preemptd
 }
 
-func (s Spec) cluster() slurmconf.Cluster {
+func (s Spec) slurmCluster() slurmconf.Cluster {
 	return slurmconf.Cluster{Name: s.Name, Slurm: s.Slurm, Nodes: s.Nodes, GPUs: s.GPUs, Singularity: s.Singularity, Controller: s.Controller}
 }
 
-func (s Spec) place() (state.Place, error) { return state.At(s.Name) }
+func (s Spec) clusterPlace() (state.Place, error) { return state.At(s.Name) }
 
 // Event is what the keeper tells `up` while it raises the cluster, one JSON
 // object a line. The last one has Done or Error set.

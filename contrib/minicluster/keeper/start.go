@@ -22,7 +22,7 @@ import (
 // lock first), and follows it until the cluster is up. On error, or when ctx ends,
 // the keeper is dead and nothing of the cluster runs.
 func Start(ctx context.Context, s Spec, hold [2]*os.File, tell func(Event)) error {
-	place, err := s.place()
+	place, err := s.clusterPlace()
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func Start(ctx context.Context, s Spec, hold [2]*os.File, tell func(Event)) erro
 	}
 	err = state.SetKeeper(hold[0], cmd.Process.Pid)
 	if err == nil {
-		err = follow(ctx, s, lifeline, events, tell)
+		err = followStart(ctx, s, lifeline, events, tell)
 	}
 	if err != nil {
 		cmd.Process.Kill()
@@ -77,9 +77,9 @@ func startError(err error) error {
 	return fmt.Errorf("start the cluster's keeper: %w", err)
 }
 
-// follow returns nil once the cluster is up and the keeper knows that it may
+// followStart returns nil once the cluster is up and the keeper knows that it may
 // outlive us.
-func follow(ctx context.Context, s Spec, lifeline, events *os.File, tell func(Event)) error {
+func followStart(ctx context.Context, s Spec, lifeline, events *os.File, tell func(Event)) error {
 	stop := context.AfterFunc(ctx, func() { events.Close() })
 	defer stop()
 	if err := json.NewEncoder(lifeline).Encode(s); err != nil {

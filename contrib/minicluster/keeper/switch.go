@@ -25,8 +25,8 @@ func makeSwitch() error {
 	return netlink.LinkSetUp(bridge)
 }
 
-// plug connects the host whose first process is pid.
-func plug(hostName string, pid int) error {
+// plugCable connects the host whose first process is pid.
+func plugCable(hostName string, pid int) error {
 	bridge, err := netlink.LinkByName(bridgeName)
 	if err != nil {
 		return err
@@ -53,9 +53,9 @@ func setPort(hostName string, on bool) error {
 	return netlink.LinkSetDown(port)
 }
 
-// unplug removes what is left of a host's port. The kernel takes it away with the
+// unplugCable removes what is left of a host's port. The kernel takes it away with the
 // host's namespace too, but in its own time, and the name is needed again.
-func unplug(hostName string) error {
+func unplugCable(hostName string) error {
 	port, err := netlink.LinkByName(portName(hostName))
 	var gone netlink.LinkNotFoundError
 	if errors.As(err, &gone) {

@@ -57,7 +57,7 @@ func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
 	all := readSources(root)
 	if mirror != "" {
 		if !usableURI(mirror) {
-			return source{}, fmt.Errorf("mirror %q: want the URI of a Debian archive, like http://deb.example.org/debian", redact(mirror))
+			return source{}, fmt.Errorf("mirror %q: want the URI of a Debian archive, like http://deb.example.org/debian", redactPassword(mirror))
 		}
 		src.aptSource = aptSource{URI: mirror}
 		// The same archive may be configured with a key of its own.
@@ -77,8 +77,8 @@ func sourceOf(root fs.FS, mirror string, dump []setting) (source, error) {
 	return src, nil
 }
 
-// list is the sources.list for a suite; keyFile is where InlineKey was written.
-func (s source) list(suite, keyFile string) string {
+// sourcesList is the sources.list for a suite; keyFile is where InlineKey was written.
+func (s source) sourcesList(suite, keyFile string) string {
 	keys := slices.Clone(s.SignedBy)
 	if s.InlineKey != "" {
 		keys = append(keys, keyFile)
@@ -188,8 +188,8 @@ func travelOptions(dump []setting) []string {
 	return out
 }
 
-// redact hides the password of a URI that is about to be shown.
-func redact(uri string) string {
+// redactPassword hides the password of a URI that is about to be shown.
+func redactPassword(uri string) string {
 	if !strings.Contains(uri, "@") {
 		return uri
 	}

@@ -80,7 +80,7 @@ func (s *aptSource) setSignedBy(value string) {
 // lines that begin with a blank.
 func parseDeb822(text string) []aptSource {
 	var out []aptSource
-	for _, st := range stanzas(text) {
+	for _, st := range parseStanzas(text) {
 		if v, set := st["enabled"]; set && isNo(v) {
 			continue
 		}
@@ -101,9 +101,9 @@ func parseDeb822(text string) []aptSource {
 	return out
 }
 
-// stanzas splits deb822 text into maps from lower-case field name to value. In a
+// parseStanzas splits deb822 text into maps from lower-case field name to value. In a
 // field that goes on, each line is kept apart, a lone dot being an empty one.
-func stanzas(text string) []map[string]string {
+func parseStanzas(text string) []map[string]string {
 	var out []map[string]string
 	cur, last := map[string]string{}, ""
 	flush := func() {
@@ -151,14 +151,14 @@ func pickSource(all []aptSource, release string) (aptSource, bool) {
 		if !slices.Contains(s.Components, "main") || !isReleaseSuite(s.Suite, release) || !usableURI(s.URI) {
 			continue
 		}
-		if n := score(s, all); n > bestScore {
+		if n := scoreSource(s, all); n > bestScore {
 			best, bestScore = s, n
 		}
 	}
 	return best, bestScore > 0
 }
 
-func score(s aptSource, all []aptSource) int {
+func scoreSource(s aptSource, all []aptSource) int {
 	n := 0
 	if slices.ContainsFunc(all, func(o aptSource) bool {
 		return sameURI(o.URI, s.URI) && o.Suite == s.Suite+"-updates"

@@ -60,10 +60,10 @@ type buildJob struct {
 	report *reporter
 }
 
-// build makes the tree in a folder of its own and gives it its name at the very
+// buildTree makes the tree in a folder of its own and gives it its name at the very
 // end. Whatever happens, the folder is gone when it returns.
-func build(ctx context.Context, j buildJob) (err error) {
-	work, err := os.MkdirTemp(j.cache, buildingPrefix+j.recipe.variant()+".")
+func buildTree(ctx context.Context, j buildJob) (err error) {
+	work, err := os.MkdirTemp(j.cache, buildingPrefix+j.recipe.variantName()+".")
 	if err != nil {
 		return err
 	}
@@ -72,16 +72,16 @@ func build(ctx context.Context, j buildJob) (err error) {
 			err = e
 		}
 	}()
-	args, err := j.prepare(work)
+	args, err := j.prepareBuild(work)
 	if err != nil {
 		return err
 	}
-	if err := j.run(ctx, work, args); err != nil {
+	if err := j.runBuilder(ctx, work, args); err != nil {
 		return err
 	}
 	root := filepath.Join(work, "root")
 	if !isDir(root) {
-		return j.failed(transcript{complaint: "mmdebstrap made no tree"}, nil)
+		return j.buildFailed(transcript{complaint: "mmdebstrap made no tree"}, nil)
 	}
 	// Root's alone: the tree has set-user-ID programs that nobody will ever update.
 	// A cluster does not mind, its root folder is that of a layer above.
@@ -91,17 +91,17 @@ func build(ctx context.Context, j buildJob) (err error) {
 	return os.Rename(root, j.dir)
 }
 
-// prepare writes what mmdebstrap reads into work and returns its arguments.
+// prepareBuild writes what mmdebstrap reads into work and returns its arguments.
 // Mirrors and proxies may hold passwords: they go into files (work is 0700), not
 // onto a command line that anyone can read.
-func (j buildJob) prepare(work string) ([]string, error) {
+func (j buildJob) prepareBuild(work string) ([]string, error) {
 	r := j.recipe
 	in := func(name string) string { return filepath.Join(work, name) }
 	for _, f := range []struct {
 		name, text string
 		mode       os.FileMode
 	}{
-		{"sources.list", j.source.list(r.suite.Name, in("mirror.asc")), 0o600},
+		{"sources.list", j.source.sourcesList(r.suite.Name, in("mirror.asc")), 0o600},
 		{"mirror.asc", strings.TrimSpace(j.source.InlineKey) + "\n", 0o644},
 		{"apt.conf", strings.Join(r.aptOptions(), ";\n") + ";\n" + strings.Join(j.source.options, "\n") + "\n", 0o600},
 		{"dpkg.cfg", strings.Join(r.dpkg, "\n") + "\n", 0o644},
@@ -128,8 +128,8 @@ func (j buildJob) prepare(work string) ([]string, error) {
 	return append(args, r.suite.Name, in("root"), in("sources.list")), nil
 }
 
-// run starts the builder, follows what it says and waits for its end.
-func (j buildJob) run(ctx context.Context, work string, args []string) error {
+// runBuilder starts the builder, follows what it says and waits for its end.
+func (j buildJob) runBuilder(ctx context.Context, work string, args []string) error {
 	log, err := os.OpenFile(j.logPath(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -158,22 +158,22 @@ func (j buildJob) run(ctx context.Context, work string, args []string) error {
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	defer stop()
 
-	t := follow(said, log, j.report)
+	t := followBuilder(said, log, j.report)
 	err = cmd.Wait()
 	if ctx.Err() != nil {
-		return fmt.Errorf("build %s: %w", j.recipe.variant(), context.Cause(ctx))
+		return fmt.Errorf("build %s: %w", j.recipe.variantName(), context.Cause(ctx))
 	}
 	if err != nil {
-		return j.failed(t, err)
+		return j.buildFailed(t, err)
 	}
 	return nil
 }
 
-func (j buildJob) failed(t transcript, err error) error {
-	return &BuildError{Variant: j.recipe.variant(), Reason: t.reason(err), Log: j.logPath(), noSpace: t.noSpace}
+func (j buildJob) buildFailed(t transcript, err error) error {
+	return &BuildError{Variant: j.recipe.variantName(), Reason: t.failureReason(err), Log: j.logPath(), noSpace: t.noSpace}
 }
 
-func (j buildJob) logPath() string { return filepath.Join(j.cache, j.recipe.variant()+".log") }
+func (j buildJob) logPath() string { return filepath.Join(j.cache, j.recipe.variantName()+".log") }
 
 // builderCommand is this program again, as first process of namespaces of its
 // own and in a session of its own: a terminal's Ctrl-C is for the parent alone.
@@ -197,10 +197,10 @@ type transcript struct {
 	noSpace   bool
 }
 
-// follow copies the builder's output to log and feeds the reporter, until every
+// followBuilder copies the builder's output to log and feeds the reporter, until every
 // process of the build has closed it. A log that cannot be written (the disk may
 // be full) does not stop a build.
-func follow(said io.Reader, log io.Writer, report *reporter) transcript {
+func followBuilder(said io.Reader, log io.Writer, report *reporter) transcript {
 	var t transcript
 	var p parser
 	in := bufio.NewReaderSize(said, 64<<10)
@@ -209,9 +209,9 @@ func follow(said io.Reader, log io.Writer, report *reporter) transcript {
 		if len(line) > 0 {
 			_, _ = log.Write(line)
 			text := string(bytes.TrimRight(line, "\r\n"))
-			t.line(text)
-			if now, changed := p.line(text); changed {
-				report.set(now)
+			t.addLine(text)
+			if now, changed := p.parseLine(text); changed {
+				report.setState(now)
 			}
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
@@ -225,7 +225,7 @@ var (
 	complaining  = []string{"E: ", "dpkg: error "}
 )
 
-func (t *transcript) line(s string) {
+func (t *transcript) addLine(s string) {
 	s = strings.Join(strings.Fields(s), " ")
 	if s == "" {
 		return
@@ -237,8 +237,8 @@ func (t *transcript) line(s string) {
 	}
 }
 
-// reason puts the end of a failed build into one line.
-func (t *transcript) reason(err error) string {
+// failureReason puts the end of a failed build into one line.
+func (t *transcript) failureReason(err error) string {
 	switch {
 	case t.complaint != "":
 		return t.complaint
@@ -248,13 +248,13 @@ func (t *transcript) reason(err error) string {
 	return err.Error()
 }
 
-// describe names the cache folder in what the system said about it, and turns a
+// describeError names the cache folder in what the system said about it, and turns a
 // full disk, at whatever step it was met, into a *SpaceError.
-func describe(cache string, r recipe, err error) error {
+func describeError(cache string, r recipe, err error) error {
 	var be *BuildError
 	if errors.Is(err, unix.ENOSPC) || errors.As(err, &be) && be.noSpace {
-		bytes, _ := r.need()
-		return &SpaceError{Dir: cache, Variant: r.variant(), Needed: bytes, Full: true}
+		bytes, _ := r.neededSpace()
+		return &SpaceError{Dir: cache, Variant: r.variantName(), Needed: bytes, Full: true}
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -42,7 +42,7 @@ func Main(args []string) int {
 	unix.CloseOnExec(lifelineFD)
 	unix.CloseOnExec(lockFD)
 
-	code, err := supervise(args, gone)
+	code, err := superviseBuilder(args, gone)
 	killAll()
 	if err != nil {
 		fmt.Fprintf(os.Stdout, "E: %v\n", err)
@@ -66,9 +66,9 @@ func watchLifeline(gone chan<- struct{}) {
 	}
 }
 
-// supervise runs the command until it or the parent ends, and returns its exit
+// superviseBuilder runs the command until it or the parent ends, and returns its exit
 // code. Other processes may be left.
-func supervise(args []string, gone <-chan struct{}) (int, error) {
+func superviseBuilder(args []string, gone <-chan struct{}) (int, error) {
 	if err := ownMounts(); err != nil {
 		return 0, err
 	}
@@ -80,7 +80,7 @@ func supervise(args []string, gone <-chan struct{}) (int, error) {
 		return 0, err
 	}
 	ended := make(chan unix.WaitStatus, 1)
-	go reap(cmd.Process.Pid, ended)
+	go reapChildren(cmd.Process.Pid, ended)
 	select {
 	case ws := <-ended:
 		if ws.Signaled() {
@@ -121,9 +121,9 @@ func buildEnv(environ []string) []string {
 	return env
 }
 
-// reap waits for every child, as the first process of a namespace must, and
+// reapChildren waits for every child, as the first process of a namespace must, and
 // sends how the one called pid ended. It returns when no child is left.
-func reap(pid int, ended chan<- unix.WaitStatus) {
+func reapChildren(pid int, ended chan<- unix.WaitStatus) {
 	for {
 		var ws unix.WaitStatus
 		got, err := unix.Wait4(-1, &ws, 0, nil)

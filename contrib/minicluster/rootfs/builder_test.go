@@ -268,7 +268,7 @@ func killAndEnsure(t *testing.T, n int, within time.Duration, cache string, mirr
 	if err := start().Wait(); err != nil {
 		t.Fatalf("the next one: %v", err)
 	}
-	clean(t, cache, newRecipe(Options{Suite: suites[0]}).tree(), "forky.lock", "forky.log")
+	clean(t, cache, newRecipe(Options{Suite: suites[0]}).treeName(), "forky.lock", "forky.log")
 }
 
 func TestDiskFullInTheMiddle(t *testing.T) {

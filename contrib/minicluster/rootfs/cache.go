@@ -62,7 +62,7 @@ func lockVariant(ctx context.Context, cache, variant string, report *reporter) (
 		if free {
 			return f, nil
 		}
-		report.set(Progress{Stage: "waiting for another build of " + variant})
+		report.setState(Progress{Stage: "waiting for another build of " + variant})
 		select {
 		case <-ctx.Done():
 			f.Close()
@@ -81,8 +81,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// partials lists what builds of the variant have not finished.
-func partials(cache, variant string) []string {
+// listPartials lists what builds of the variant have not finished.
+func listPartials(cache, variant string) []string {
 	entries, _ := os.ReadDir(cache)
 	var out []string
 	for _, e := range entries {
@@ -96,8 +96,8 @@ func partials(cache, variant string) []string {
 // removePartials removes what killed builders of the variant left behind. The
 // caller holds the variant's lock, so none of them is at work.
 func removePartials(cache, variant string, report *reporter) error {
-	for _, dir := range partials(cache, variant) {
-		report.set(Progress{Stage: "removing what an interrupted build left"})
+	for _, dir := range listPartials(cache, variant) {
+		report.setState(Progress{Stage: "removing what an interrupted build left"})
 		if err := removeAll(dir); err != nil {
 			return err
 		}
@@ -105,10 +105,10 @@ func removePartials(cache, variant string, report *reporter) error {
 	return nil
 }
 
-// sweep does the same for a caller that has its tree and will not wait for the
+// sweepPartials does the same for a caller that has its tree and will not wait for the
 // lock; usually it looks and finds nothing. What it cannot do is left.
-func sweep(cache, variant string) {
-	if len(partials(cache, variant)) == 0 {
+func sweepPartials(cache, variant string) {
+	if len(listPartials(cache, variant)) == 0 {
 		return
 	}
 	f, err := os.OpenFile(filepath.Join(cache, variant+".lock"), os.O_RDWR, 0)
@@ -117,7 +117,7 @@ func sweep(cache, variant string) {
 	}
 	defer f.Close()
 	if free, err := tryLock(f); err == nil && free {
-		for _, dir := range partials(cache, variant) {
+		for _, dir := range listPartials(cache, variant) {
 			_ = removeAll(dir)
 		}
 	}
@@ -129,8 +129,8 @@ func sweep(cache, variant string) {
 func removeOldTrees(cache string, r recipe) {
 	entries, _ := os.ReadDir(cache)
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != r.tree() && isTreeOf(r.variant(), e.Name()) {
-			_ = removeTree(cache, r.variant(), e.Name())
+		if e.IsDir() && e.Name() != r.treeName() && isTreeOf(r.variantName(), e.Name()) {
+			_ = removeTree(cache, r.variantName(), e.Name())
 		}
 	}
 }

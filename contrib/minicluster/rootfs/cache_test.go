@@ -39,14 +39,14 @@ func names(t *testing.T, dir string) []string {
 
 func silent(t *testing.T) *reporter {
 	r := newReporter(nil, time.Hour)
-	t.Cleanup(r.stop)
+	t.Cleanup(r.stopReporting)
 	return r
 }
 
 // With the tree there, Ensure needs no rights, no programs, no network.
 func TestEnsureWarm(t *testing.T) {
 	cache := t.TempDir()
-	want := tree(t, cache, newRecipe(Options{Suite: suites[0]}).tree())
+	want := tree(t, cache, newRecipe(Options{Suite: suites[0]}).treeName())
 	t.Setenv("PATH", "")
 	setEUID(t, 1000)
 	best := time.Hour // of a few: others may be at work on this machine
@@ -116,7 +116,7 @@ func TestHoldKeepsOldTree(t *testing.T) {
 	free := "forky-000000000000"
 	held := "forky-111111111111"
 	other := "forky-torch-000000000000"
-	for _, name := range []string{free, held, other, r.tree()} {
+	for _, name := range []string{free, held, other, r.treeName()} {
 		tree(t, cache, name)
 	}
 	var holds []*os.File
@@ -128,7 +128,7 @@ func TestHoldKeepsOldTree(t *testing.T) {
 		holds = append(holds, f)
 	}
 	removeOldTrees(cache, r)
-	want := []string{held, r.tree(), other}
+	want := []string{held, r.treeName(), other}
 	slices.Sort(want)
 	if got := names(t, cache); !slices.Equal(got, want) {
 		t.Fatalf("left %v, want %v", got, want)
@@ -181,7 +181,7 @@ func TestPartialsOfTheVariantOnly(t *testing.T) {
 func TestSweep(t *testing.T) {
 	cache := t.TempDir()
 	r := newRecipe(Options{Suite: suites[0]})
-	tree(t, cache, r.tree())
+	tree(t, cache, r.treeName())
 	tree(t, cache, "building-forky.123")
 	lock, err := lockVariant(context.Background(), cache, "forky", silent(t))
 	if err != nil {
@@ -211,7 +211,7 @@ func TestLockWait(t *testing.T) {
 	}
 	heard := make(chan Progress, 100)
 	report := newReporter(func(p Progress) { heard <- p }, time.Hour)
-	defer report.stop()
+	defer report.stopReporting()
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, errors.New("enough"))
 	defer cancel()

@@ -31,9 +31,9 @@ func (e *SpaceError) Error() string {
 	return fmt.Sprintf("cache %s: %s free, %s", e.Dir, humanBytes(e.Free), need)
 }
 
-// need is what a build takes at its peak: the tree, the packages it is unpacked
+// neededSpace is what a build takes at its peak: the tree, the packages it is unpacked
 // from and the package lists, measured and rounded up.
-func (r recipe) need() (bytes, inodes uint64) {
+func (r recipe) neededSpace() (bytes, inodes uint64) {
 	switch {
 	case r.corpus:
 		return 3800 << 20, 90_000
@@ -49,19 +49,19 @@ func checkSpace(dir string, r recipe) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("cache %s: %w", dir, err)
 	}
-	return enough(dir, r, st)
+	return spaceSuffices(dir, r, st)
 }
 
-// enough decides on what statfs said. A file system without a fixed number of
+// spaceSuffices decides on what statfs said. A file system without a fixed number of
 // inodes (btrfs) says it has none at all.
-func enough(dir string, r recipe, st unix.Statfs_t) error {
-	bytes, inodes := r.need()
+func spaceSuffices(dir string, r recipe, st unix.Statfs_t) error {
+	bytes, inodes := r.neededSpace()
 	free := st.Bavail * uint64(st.Bsize)
 	if free < bytes {
-		return &SpaceError{Dir: dir, Variant: r.variant(), Free: free, Needed: bytes}
+		return &SpaceError{Dir: dir, Variant: r.variantName(), Free: free, Needed: bytes}
 	}
 	if st.Files > 0 && st.Ffree < inodes {
-		return &SpaceError{Dir: dir, Variant: r.variant(), Free: st.Ffree, Needed: inodes, Inodes: true}
+		return &SpaceError{Dir: dir, Variant: r.variantName(), Free: st.Ffree, Needed: inodes, Inodes: true}
 	}
 	return nil
 }

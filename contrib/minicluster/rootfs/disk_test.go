@@ -31,7 +31,7 @@ func TestEnough(t *testing.T) {
 		{"no inodes", forky, statfs(100<<30, 1e6, 12), "cache /c: 12 inodes free, about 15000 needed to build forky"},
 		{"inodes made as needed", forky, statfs(100<<30, 0, 0), ""},
 	} {
-		err := enough("/c", c.r, c.st)
+		err := spaceSuffices("/c", c.r, c.st)
 		if got := errText(err); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -61,7 +61,7 @@ func TestDescribe(t *testing.T) {
 		{"not a folder", &fs.PathError{Op: "mkdir", Path: "/c", Err: unix.ENOTDIR}, "cache /c: not a directory"},
 		{"anything else", fmt.Errorf("odd"), "odd"},
 	} {
-		if got := errText(describe("/c", r, c.err)); got != c.want {
+		if got := errText(describeError("/c", r, c.err)); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

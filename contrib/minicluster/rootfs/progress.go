@@ -59,17 +59,17 @@ type parser struct {
 	setUp     int
 }
 
-// line takes one line and reports whether it changed anything.
-func (p *parser) line(s string) (Progress, bool) {
+// parseLine takes one line and reports whether it changed anything.
+func (p *parser) parseLine(s string) (Progress, bool) {
 	switch {
 	case strings.HasPrefix(s, "I: "):
-		return p.info(s[len("I: "):])
+		return p.parseInfo(s[len("I: "):])
 	case strings.HasPrefix(s, "Get:"):
-		return p.count("downloading", &p.fetched)
+		return p.countLine("downloading", &p.fetched)
 	case strings.HasPrefix(s, "Unpacking "):
-		return p.count("unpacking", &p.unpacked)
+		return p.countLine("unpacking", &p.unpacked)
 	case strings.HasPrefix(s, "Setting up "):
-		return p.count("configuring", &p.setUp)
+		return p.countLine("configuring", &p.setUp)
 	}
 	if m := newlyInstalled.FindStringSubmatch(s); m != nil {
 		p.total, _ = strconv.Atoi(m[1])
@@ -78,8 +78,8 @@ func (p *parser) line(s string) (Progress, bool) {
 	return p.cur, false
 }
 
-// info takes one of mmdebstrap's own lines.
-func (p *parser) info(s string) (Progress, bool) {
+// parseInfo takes one of mmdebstrap's own lines.
+func (p *parser) parseInfo(s string) (Progress, bool) {
 	for _, st := range stages {
 		if !strings.HasPrefix(s, st.info) {
 			continue
@@ -94,9 +94,9 @@ func (p *parser) info(s string) (Progress, bool) {
 	return p.cur, false
 }
 
-// count takes a line about one package. Before a total is known, the lines are
+// countLine takes a line about one package. Before a total is known, the lines are
 // about package lists.
-func (p *parser) count(verb string, n *int) (Progress, bool) {
+func (p *parser) countLine(verb string, n *int) (Progress, bool) {
 	if p.total == 0 {
 		return p.cur, false
 	}
@@ -125,12 +125,12 @@ type reporter struct {
 func newReporter(tell func(Progress), period time.Duration) *reporter {
 	r := &reporter{tell: tell, began: time.Now(), quit: make(chan struct{}), cur: Progress{Stage: "starting"}}
 	if tell != nil {
-		r.done.Go(func() { r.repeat(period) })
+		r.done.Go(func() { r.repeatEvery(period) })
 	}
 	return r
 }
 
-func (r *reporter) repeat(period time.Duration) {
+func (r *reporter) repeatEvery(period time.Duration) {
 	t := time.NewTicker(period)
 	defer t.Stop()
 	for {
@@ -139,25 +139,25 @@ func (r *reporter) repeat(period time.Duration) {
 			return
 		case <-t.C:
 			r.mu.Lock()
-			r.send()
+			r.sendState()
 			r.mu.Unlock()
 		}
 	}
 }
 
-// set makes p the state and tells it if it differs from the last.
-func (r *reporter) set(p Progress) {
+// setState makes p the state and tells it if it differs from the last.
+func (r *reporter) setState(p Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p == r.cur {
 		return
 	}
 	r.cur = p
-	r.send()
+	r.sendState()
 }
 
-// send tells the state. Caller holds r.mu.
-func (r *reporter) send() {
+// sendState tells the state. Caller holds r.mu.
+func (r *reporter) sendState() {
 	if r.tell == nil {
 		return
 	}
@@ -166,8 +166,8 @@ func (r *reporter) send() {
 	r.tell(p)
 }
 
-// stop returns when the last call of tell has. It must be called once.
-func (r *reporter) stop() {
+// stopReporting returns when the last call of tell has. It must be called once.
+func (r *reporter) stopReporting() {
 	close(r.quit)
 	r.done.Wait()
 }

@@ -26,8 +26,8 @@ func TestProgressOfRecordedBuild(t *testing.T) {
 	var got strings.Builder
 	var kept bytes.Buffer
 	report := newReporter(func(p Progress) { fmt.Fprintln(&got, p) }, time.Hour)
-	follow(bytes.NewReader(log), &kept, report)
-	report.stop()
+	followBuilder(bytes.NewReader(log), &kept, report)
+	report.stopReporting()
 	if !bytes.Equal(kept.Bytes(), log) {
 		t.Error("the log that is kept is not what was said")
 	}
@@ -76,9 +76,9 @@ E: Sub-process env returned an error code (1)
 		{"endless line", strings.Repeat("x", 200<<10) + "\nE: end\n", "end", false},
 	} {
 		report := newReporter(nil, time.Hour)
-		tr := follow(strings.NewReader(c.said), io.Discard, report)
-		report.stop()
-		if got := tr.reason(fmt.Errorf("signal: killed")); got != c.want || tr.noSpace != c.noSpace {
+		tr := followBuilder(strings.NewReader(c.said), io.Discard, report)
+		report.stopReporting()
+		if got := tr.failureReason(fmt.Errorf("signal: killed")); got != c.want || tr.noSpace != c.noSpace {
 			t.Errorf("%s: %q, disk full %t; want %q, %t", c.name, got, tr.noSpace, c.want, c.noSpace)
 		}
 	}
@@ -106,7 +106,7 @@ func TestFraction(t *testing.T) {
 func TestReporterRepeats(t *testing.T) {
 	heard := make(chan Progress, 1000)
 	r := newReporter(func(p Progress) { heard <- p }, time.Millisecond)
-	r.set(Progress{Stage: "unpacking"})
+	r.setState(Progress{Stage: "unpacking"})
 	var first, last Progress
 	for range 5 {
 		if p := <-heard; p.Stage == "unpacking" {
@@ -116,7 +116,7 @@ func TestReporterRepeats(t *testing.T) {
 			last = p
 		}
 	}
-	r.stop()
+	r.stopReporting()
 	if last.Elapsed <= first.Elapsed {
 		t.Errorf("heard %+v, then %+v", first, last)
 	}
@@ -137,7 +137,7 @@ func FuzzParser(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said string) {
 		var p parser
 		for line := range strings.Lines(said) {
-			got, _ := p.line(line)
+			got, _ := p.parseLine(line)
 			if got.Done < 0 || got.Total < 0 || got.Total > 0 && got.Done > got.Total {
 				t.Fatalf("%+v after %q", got, line)
 			}

@@ -114,8 +114,8 @@ func newRecipe(o Options) recipe {
 	return r
 }
 
-// variant names what is cached once per recipe: "forky", "forky-torch", "forky-corpus".
-func (r recipe) variant() string {
+// variantName names what is cached once per recipe: "forky", "forky-torch", "forky-corpus".
+func (r recipe) variantName() string {
 	switch {
 	case r.corpus:
 		return r.suite.Name + "-corpus"
@@ -125,19 +125,19 @@ func (r recipe) variant() string {
 	return r.suite.Name
 }
 
-// hash tells recipes of one variant apart.
-func (r recipe) hash() string {
+// recipeHash tells recipes of one variant apart.
+func (r recipe) recipeHash() string {
 	h := sha256.New()
 	for _, part := range [][]string{
-		{fmt.Sprint(recipeVersion), r.variant()}, r.packages, r.dpkg, {r.essential, r.customize},
+		{fmt.Sprint(recipeVersion), r.variantName()}, r.packages, r.dpkg, {r.essential, r.customize},
 	} {
 		fmt.Fprintf(h, "%d %q\n", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:hashLen]
 }
 
-// tree is the name of the finished tree's folder.
-func (r recipe) tree() string { return r.variant() + "-" + r.hash() }
+// treeName is the name of the finished tree's folder.
+func (r recipe) treeName() string { return r.variantName() + "-" + r.recipeHash() }
 
 // isTreeOf reports whether name is a finished tree of the variant, of whatever
 // recipe. "forky-torch-0123456789ab" is none of "forky".

@@ -20,8 +20,8 @@ func mustSuite(t *testing.T, name string) Suite {
 
 func TestRecipeHash(t *testing.T) {
 	base := newRecipe(Options{Suite: mustSuite(t, "forky")})
-	if got := newRecipe(Options{Suite: mustSuite(t, "forky")}).hash(); got != base.hash() {
-		t.Fatalf("the same recipe has two hashes: %s, %s", base.hash(), got)
+	if got := newRecipe(Options{Suite: mustSuite(t, "forky")}).recipeHash(); got != base.recipeHash() {
+		t.Fatalf("the same recipe has two hashes: %s, %s", base.recipeHash(), got)
 	}
 	for name, change := range map[string]func(*recipe){
 		"suite":          func(r *recipe) { r.suite = mustSuite(t, "trixie") },
@@ -38,7 +38,7 @@ func TestRecipeHash(t *testing.T) {
 	} {
 		r := base
 		change(&r)
-		if r.hash() == base.hash() {
+		if r.recipeHash() == base.recipeHash() {
 			t.Errorf("%s: the hash does not change", name)
 		}
 	}
@@ -63,7 +63,7 @@ func TestRecipePackages(t *testing.T) {
 	} {
 		r := newRecipe(Options{Suite: mustSuite(t, c.suite), Torch: c.torch, Corpus: c.corpus})
 		if got := slices.Contains(r.packages, c.pkg); got != c.want {
-			t.Errorf("%s has %s: %t, want %t", r.variant(), c.pkg, got, c.want)
+			t.Errorf("%s has %s: %t, want %t", r.variantName(), c.pkg, got, c.want)
 		}
 	}
 }
@@ -90,8 +90,8 @@ func TestIsTreeOf(t *testing.T) {
 		}
 	}
 	r := newRecipe(Options{Suite: mustSuite(t, "forky"), Torch: true})
-	if !isTreeOf(r.variant(), r.tree()) {
-		t.Errorf("%s is not a tree of %s", r.tree(), r.variant())
+	if !isTreeOf(r.variantName(), r.treeName()) {
+		t.Errorf("%s is not a tree of %s", r.treeName(), r.variantName())
 	}
 }
 
@@ -112,7 +112,7 @@ func TestCorpusPackagesOnce(t *testing.T) {
 			t.Errorf("%s is listed twice", p)
 		}
 	}
-	if got := r.variant(); got != "forky-corpus" {
+	if got := r.variantName(); got != "forky-corpus" {
 		t.Errorf("variant %s", got)
 	}
 }

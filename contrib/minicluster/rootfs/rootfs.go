@@ -88,24 +88,24 @@ func Ensure(ctx context.Context, o Options) (dir string, err error) {
 		return "", &NoCorpusError{Suite: s.Name}
 	}
 	r := newRecipe(o)
-	dir = filepath.Join(o.CacheDir, r.tree())
+	dir = filepath.Join(o.CacheDir, r.treeName())
 	if isDir(dir) {
-		sweep(o.CacheDir, r.variant())
+		sweepPartials(o.CacheDir, r.variantName())
 		return dir, nil
 	}
 	if euid() != 0 {
-		return "", fmt.Errorf("%s is not built yet: %w", r.variant(), ErrNotRoot)
+		return "", fmt.Errorf("%s is not built yet: %w", r.variantName(), ErrNotRoot)
 	}
-	if err := cold(ctx, o, r, dir); err != nil {
+	if err := buildMissing(ctx, o, r, dir); err != nil {
 		return "", err
 	}
 	return dir, nil
 }
 
-// cold is the order of events when the tree is missing.
-func cold(ctx context.Context, o Options, r recipe, dir string) error {
+// buildMissing is the order of events when the tree is missing.
+func buildMissing(ctx context.Context, o Options, r recipe, dir string) error {
 	report := newReporter(o.Progress, time.Second)
-	defer report.stop()
+	defer report.stopReporting()
 
 	src, err := findSource(ctx, o.Mirror)
 	if err != nil {
@@ -116,28 +116,28 @@ func cold(ctx context.Context, o Options, r recipe, dir string) error {
 		return err
 	}
 	if err := os.MkdirAll(o.CacheDir, 0o755); err != nil {
-		return describe(o.CacheDir, r, err)
+		return describeError(o.CacheDir, r, err)
 	}
-	lock, err := lockVariant(ctx, o.CacheDir, r.variant(), report)
+	lock, err := lockVariant(ctx, o.CacheDir, r.variantName(), report)
 	if err != nil {
-		return describe(o.CacheDir, r, err)
+		return describeError(o.CacheDir, r, err)
 	}
 	defer lock.Close()
 	if isDir(dir) { // built while we waited
 		return nil
 	}
-	if err := removePartials(o.CacheDir, r.variant(), report); err != nil {
-		return describe(o.CacheDir, r, err)
+	if err := removePartials(o.CacheDir, r.variantName(), report); err != nil {
+		return describeError(o.CacheDir, r, err)
 	}
 	if !o.skipSpaceCheck {
 		if err := checkSpace(o.CacheDir, r); err != nil {
 			return err
 		}
 	}
-	if err := build(ctx, buildJob{
+	if err := buildTree(ctx, buildJob{
 		cache: o.CacheDir, dir: dir, recipe: r, source: src, tool: tool, lock: lock, report: report,
 	}); err != nil {
-		return describe(o.CacheDir, r, err)
+		return describeError(o.CacheDir, r, err)
 	}
 	removeOldTrees(o.CacheDir, r)
 	return nil

@@ -44,9 +44,9 @@ type Place struct {
 
 // At returns the place of the cluster called name. It touches no disk. A name
 // that Slurm or a host name could not carry is an error that says the form.
-func At(name string) (Place, error) { return at(Base, name) }
+func At(name string) (Place, error) { return placeAt(Base, name) }
 
-func at(base, name string) (Place, error) {
+func placeAt(base, name string) (Place, error) {
 	if !nameForm.MatchString(name) {
 		return Place{}, fmt.Errorf("cluster name %q: want a lower-case letter, then up to 30 letters, digits or '-'", name)
 	}
@@ -160,13 +160,13 @@ func (p Place) Remove() error {
 }
 
 // Names lists the clusters that are running now.
-func Names() []string { return names(Base) }
+func Names() []string { return clusterNames(Base) }
 
-func names(base string) []string {
+func clusterNames(base string) []string {
 	locks, _ := filepath.Glob(filepath.Join(base, "*.lock"))
 	var out []string
 	for _, l := range locks {
-		p, err := at(base, strings.TrimSuffix(filepath.Base(l), ".lock"))
+		p, err := placeAt(base, strings.TrimSuffix(filepath.Base(l), ".lock"))
 		if err == nil && p.Running() {
 			out = append(out, p.Name)
 		}

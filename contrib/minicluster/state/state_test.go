@@ -23,7 +23,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestOneOwner(t *testing.T) {
-	p, err := at(t.TempDir(), "mini")
+	p, err := placeAt(t.TempDir(), "mini")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestOneOwner(t *testing.T) {
 	if _, err := p.Take(); !errors.Is(err, ErrRunning) {
 		t.Errorf("taken twice: %v", err)
 	}
-	if got := names(p.base); len(got) != 1 || got[0] != "mini" {
+	if got := clusterNames(p.base); len(got) != 1 || got[0] != "mini" {
 		t.Errorf("running: %q", got)
 	}
 	lock.Close() // as when the owner is killed
