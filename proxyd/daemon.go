@@ -30,6 +30,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/metrics"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -42,6 +43,7 @@ type node struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	cluster   *host.Slurm
+	shared    *shared.Folder
 	store     *store.Store
 	stage     *stage.Stage // nil: checkpoints go straight into store
 	overlay   *overlay.Overlay
@@ -61,6 +63,7 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 		{"folders", (*node).folders},
 		{"criu", (*node).criu},
 		{"slurm", (*node).slurm},
+		{"mark", (*node).openShared},
 		{"store", (*node).openStore},
 		{"network", (*node).network},
 		{"conductor", (*node).conduct},
@@ -87,21 +90,17 @@ func runDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (err e
 	return nil
 }
 
-// folders makes those of this node, and the shared one in a place that exists.
+// folders makes those of this node.
 func (n *node) folders(context.Context) (func(), error) {
 	for _, f := range []struct {
 		path string
 		mode os.FileMode
 	}{
-		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.kitDir(), 0o755}, {n.deviceDir(), 0o755}, {n.cfg.LibDir, 0o711}, {n.cfg.Shared, 0o755},
+		{n.cfg.RunDir, 0o755}, {n.listDir(), 0o755}, {n.kitDir(), 0o755}, {n.deviceDir(), 0o755}, {n.cfg.LibDir, 0o711},
 	} {
 		if err := os.Mkdir(f.path, f.mode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, err
 		}
-	}
-	// What is in it is executed and restored as root.
-	if err := host.SharedIsRoots(n.cfg.Shared); err != nil {
-		return nil, fmt.Errorf("shared: %w", err)
 	}
 	// One daemon for a node: a second would make the first one's capsules its own.
 	lock, err := os.OpenFile(filepath.Join(n.cfg.LibDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -151,6 +150,17 @@ func (n *node) slurm(ctx context.Context) (func(), error) {
 		case <-time.After(slurmAgain):
 		}
 	}
+}
+
+// openShared opens the shared folder, in which nothing is made unless it is marked: the file system may not be mounted.
+// What is in the folder is executed and restored as root, so it must be root's alone.
+func (n *node) openShared(context.Context) (func(), error) {
+	err := host.SharedIsRoots(n.cfg.Shared)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("shared: %w", err)
+	}
+	n.shared, err = shared.Open(n.cfg.Shared, n.cfg.LibDir)
+	return nil, err
 }
 
 func (n *node) openStore(ctx context.Context) (func(), error) {
@@ -257,7 +267,7 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 		Release: majorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},
 		Devices: *devices, Rate: n.cfg.Staging.Rate, Patience: n.cfg.Staging.Patience,
-	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter})
+	}, checkpoint.Deps{Slurm: s, Store: n.store, Stage: n.stage, Overlay: n.overlay, Pool: pool, Remote: n.peers, Log: n.log, Meter: n.meter, CheckShared: n.shared.Check})
 	if err != nil {
 		return nil, err
 	}

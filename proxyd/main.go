@@ -124,6 +124,7 @@ func command() *cobra.Command {
 			Use: "key FILE", Short: "Write a new key for the cluster's checkpoints; all nodes need the same", Args: arguments("FILE"),
 			RunE: func(_ *cobra.Command, args []string) error { return store.GenerateKey(args[0]) },
 		},
+		initCommand(load),
 		deviceCommand(),
 		gpusCommand(),
 		runCommand(),

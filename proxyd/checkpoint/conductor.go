@@ -63,6 +63,9 @@ type Deps struct {
 	Remote  Remote
 	Log     *slog.Logger
 	Meter   Meter // nil: no metrics
+
+	// CheckShared tells whether the shared folder is there. It may hang as long as the folder's file system does. nil: it is.
+	CheckShared func() error
 }
 
 // Remote calls the conductors of other nodes.
@@ -79,6 +82,8 @@ type Conductor struct {
 	records    records
 	uploads    uploads
 	uploadRate rateLimit
+
+	sharedWatch sharedWatch
 
 	daemonCtx    context.Context // cancelled by Close
 	cancelDaemon context.CancelFunc

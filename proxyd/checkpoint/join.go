@@ -18,6 +18,9 @@ import (
 // Join returns the place of a task: how and where its warden starts the program. At the first
 // task of a run the run is looked up in Slurm, and its capsules are made or restored.
 func (c *Conductor) Join(ctx context.Context, t warden.Join) (warden.Place, error) {
+	if err := c.waitForShared(ctx, t.Job); err != nil {
+		return warden.Place{}, err
+	}
 	for {
 		p, err := c.placeOrWait(ctx, t)
 		var taking *inProgressError

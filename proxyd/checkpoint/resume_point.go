@@ -55,6 +55,9 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 	if rec != nil {
 		return rec, false, nil
 	}
+	if err := j.c.holdIfCheckpointsLost(ctx, s); err != nil {
+		return nil, false, err
+	}
 	options, err := parseOptions(t.Options)
 	if err != nil {
 		return nil, false, err
@@ -110,9 +113,13 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Recor
 	if err == nil && len(all) == 0 {
 		err = j.holdWithoutCheckpoint(lost)
 	}
-	if err == nil && len(all) == 0 && j.c.Without == "hold" && !anew {
-		err = errNoCheckpoint
-		err = errors.Join(err, j.giveUpRun(err))
+	if err == nil && len(all) == 0 && !anew {
+		if err = j.c.lostCheckpoint(ctx, s); err == nil && j.c.Without == "hold" {
+			err = errNoCheckpoint
+		}
+		if errors.Is(err, errCheckpointsLost) || errors.Is(err, errNoCheckpoint) {
+			err = errors.Join(err, j.giveUpRun(err))
+		}
 	}
 	if err != nil || len(all) == 0 {
 		return nil, err

@@ -36,6 +36,9 @@ var recipes = []recipe{
 		argv: []string{"slurmdbd", "-D"}, ready: listensOn(6819)},
 	{name: "accounts", on: hostIsCtl,
 		argv: []string{"/usr/local/sbin/minicluster-accounts"}},
+	// Once, as an administrator does it, and before slurmctld, for which the nodes' daemons wait.
+	{name: "shared folder", on: hostIsCtl, only: func(s Spec) bool { return s.Singularity },
+		argv: []string{"sh", "-c", `proxyd init --cluster "$(sed -n 's/^ClusterName=//p' /etc/slurm/slurm.conf)"`}},
 	// -i, because a controller that is killed young has not saved all of its state
 	// yet, and 26.05 would not start again without. It listens before it has read
 	// what it saved; only an answer says that it will stay.

@@ -67,12 +67,6 @@ func (c *cluster) fillLayer(dir string) error {
 			return fmt.Errorf("/%s: %w", f.Path, err)
 		}
 	}
-	if c.spec.Singularity {
-		// Of root, as an administrator would make it: /shared is everybody's.
-		if err := os.Mkdir(filepath.Join(c.place.Shared(), "singularity"), 0o755); err != nil {
-			return err
-		}
-	}
 	return c.makeHomes(root)
 }
 

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestNamedCheckpoint reads comments as this package writes them, with what a user wrote before.
+func TestNamedCheckpoint(t *testing.T) {
+	for comment, want := range map[string]int{
+		"":                         0,
+		"checkpoint 4 at the gate": 0,
+		"singularity: checkpoint 4 at 18:01:29 (requeue)":                               4,
+		"singularity: checkpoint 12 at 18:01:29 (periodic), on its way to the store":    12,
+		"mine; singularity: restored from checkpoint 3 on n1,n2":                        3,
+		"singularity: no checkpoint at 18:01:29: job 3: checkpoint 4: prepare: too big": 0,
+		"singularity: held: " + errCheckpointsLost.Error():                              0,
+		"singularity: begins anew, as asked for: checkpoint 4 at n1":                    0,
+		"singularity: checkpoint 99999999999999999999 at 18:01:29 (requeue)":            0,
+	} {
+		if got := namedCheckpoint(comment); got != want {
+			t.Errorf("%q names checkpoint %d, want %d", comment, got, want)
+		}
+	}
+	if n := namedCheckpoint(composeComment("mine", "checkpoint 7 at "+time.Now().Format(time.TimeOnly)+" (user)")); n != 7 {
+		t.Errorf("a composed comment names checkpoint %d, want 7", n)
+	}
+}
+
+// TestSharedWatch has many callers look at a folder whose file system does not answer: one call hangs, none of the
+// callers does, and all hear the answer when there is one.
+func TestSharedWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w sharedWatch
+		var calls atomic.Int32
+		away := errors.New("away")
+		answers := make(chan struct{}) // closed: the file system does
+		check := func() error { calls.Add(1); <-answers; return away }
+		ask := func() []error {
+			errs := make([]error, 20)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() { errs[i] = w.checkNow(t.Context(), check) })
+			}
+			all.Wait()
+			return errs
+		}
+		for range 3 {
+			for _, err := range ask() {
+				if !errors.Is(err, errSharedSilent) {
+					t.Fatalf("while the file system does not answer: %v", err)
+				}
+			}
+		}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d calls hang, want 1", n)
+		}
+		close(answers)
+		synctest.Wait()
+		for _, err := range ask() {
+			if !errors.Is(err, away) {
+				t.Errorf("the file system answers: %v", err)
+			}
+		}
+	})
+}

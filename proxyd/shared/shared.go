@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shared is the folder that all nodes of a cluster share, and its identity.
+//
+// A shared folder that is not mounted looks like an empty one: a daemon that made what it
+// misses would run every requeued job from its beginning, over the job's own output. So the
+// folder is marked once, by an administrator (`proxyd init`), and a daemon makes nothing in
+// a folder without the mark:
+//
+//	SHARED/cluster.json   the mark: a random ID, the cluster's name, when the folder was marked
+//	LIB/shared-id         the ID that this node worked with before
+//
+// A node that worked with one folder refuses another: the file system that is mounted may be
+// the wrong one, or somebody may have marked the empty folder below the mount point.
+package shared
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors of Open and Check. ErrUnmarked and ErrOther come with what to do about them.
+var (
+	ErrUnmarked = errors.New("it has no mark of a cluster")
+	ErrOther    = errors.New("it is another cluster's folder")
+	ErrForeign  = errors.New("root alone must be able to write it")
+)
+
+const (
+	markName   = "cluster.json"
+	memoryName = "shared-id"
+	version    = 1
+	maxMark    = 4096
+)
+
+// Mark says which cluster a shared folder belongs to.
+type Mark struct {
+	Version int       `json:"version"`
+	ID      string    `json:"id"` // 32 hexadecimal digits
+	Cluster string    `json:"cluster"`
+	Made    time.Time `json:"made"`
+}
+
+// Init marks the folder at path, which must exist, for a cluster. A folder that is marked
+// keeps its mark: isNew is false then, and the mark is the one that is there. What a
+// daemon put into the folder before there were marks stays as it is.
+func Init(path, cluster string) (mark Mark, isNew bool, err error) {
+	if mark, err = readMark(path); err == nil || !errors.Is(err, ErrUnmarked) {
+		return mark, false, err
+	}
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return Mark{}, false, err
+	}
+	mark = Mark{Version: version, ID: hex.EncodeToString(id[:]), Cluster: cluster, Made: time.Now().UTC().Truncate(time.Second)}
+	text, err := json.Marshal(mark)
+	if err != nil {
+		return Mark{}, false, err
+	}
+	switch err := writeOnce(path, markName, append(text, '\n'), 0o644); {
+	case errors.Is(err, fs.ErrExist): // another node was quicker
+		mark, err = readMark(path)
+		return mark, false, err
+	case err != nil:
+		return Mark{}, false, err
+	}
+	return mark, true, nil
+}
+
+// Folder is the shared folder of a daemon. It is safe for concurrent use.
+type Folder struct {
+	path string
+	mark Mark
+}
+
+// Open opens the folder at path. lib is the node's own folder, in which the folder's ID is
+// remembered. The error wraps ErrUnmarked, ErrOther or ErrForeign.
+func Open(path, lib string) (*Folder, error) {
+	mark, err := readMark(path)
+	if err != nil {
+		return nil, err
+	}
+	known, err := os.ReadFile(filepath.Join(lib, memoryName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = writeOnce(lib, memoryName, []byte(mark.ID+"\n"), 0o600)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	case err != nil:
+		return nil, fmt.Errorf("shared folder: %w", err)
+	case strings.TrimSpace(string(known)) != mark.ID:
+		return nil, fmt.Errorf("shared folder %s: %w: this node worked with %.8s, and this one is %.8s of cluster %q. "+
+			"Is the right file system mounted? If the change is meant: rm %s",
+			path, ErrOther, known, mark.ID, mark.Cluster, filepath.Join(lib, memoryName))
+	}
+	return &Folder{path, mark}, nil
+}
+
+// Mark returns the folder's mark as it was when the folder was opened.
+func (f *Folder) Mark() Mark { return f.mark }
+
+// Check tells whether the folder is still there, by its path: a file system can be unmounted,
+// or mounted over, while a daemon runs. It may hang as long as the file system does.
+func (f *Folder) Check() error {
+	mark, err := readMark(f.path)
+	if err != nil {
+		return err
+	}
+	if mark.ID != f.mark.ID {
+		return fmt.Errorf("shared folder %s: %w: it was %.8s, and is %.8s of cluster %q now", f.path, ErrOther, f.mark.ID, mark.ID, mark.Cluster)
+	}
+	return nil
+}
+
+// readMark reads the mark of a folder. It must be a regular file that nobody but root can
+// have written.
+func readMark(path string) (Mark, error) {
+	file := filepath.Join(path, markName)
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Mark{}, fmt.Errorf("shared folder %s: %w. Is its file system mounted? A new cluster's folder is marked once, by `proxyd init`", path, ErrUnmarked)
+	}
+	if err != nil {
+		return Mark{}, fmt.Errorf("shared folder: %w", err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return Mark{}, fmt.Errorf("shared folder: %s: %w", file, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		return Mark{}, fmt.Errorf("shared folder: %s: %w: owner %d, mode %04o", file, ErrForeign, st.Uid, st.Mode&0o7777)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxMark))
+	if err != nil {
+		return Mark{}, fmt.Errorf("shared folder: %s: %w", file, err)
+	}
+	var mark Mark
+	if err := json.Unmarshal(text, &mark); err != nil {
+		return Mark{}, fmt.Errorf("shared folder: %s: %w", file, err)
+	}
+	if _, err := hex.DecodeString(mark.ID); err != nil || len(mark.ID) != 32 || mark.Version != version {
+		return Mark{}, fmt.Errorf("shared folder: %s: version %d, ID %q: not made by this release", file, mark.Version, mark.ID)
+	}
+	return mark, nil
+}
+
+// writeOnce makes a file with all of its content at once; fs.ErrExist if there is one.
+func writeOnce(dir, name string, content []byte, mode os.FileMode) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("shared folder: %w", err)
+		}
+	}()
+	f, err := os.CreateTemp(dir, name+".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if err := f.Chmod(mode); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shared_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/shared"
+)
+
+// TestInit marks a folder once, whoever asks how often and from how many nodes.
+func TestInit(t *testing.T) {
+	dir := t.TempDir()
+	marks := make([]shared.Mark, 8)
+	made := make([]bool, 8)
+	var all sync.WaitGroup
+	for i := range marks {
+		all.Go(func() {
+			var err error
+			if marks[i], made[i], err = shared.Init(dir, "mini"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	isNew := 0
+	for i := range marks {
+		if made[i] {
+			isNew++
+		}
+		if marks[i] != marks[0] {
+			t.Errorf("one Init returned %v, another %v", marks[0], marks[i])
+		}
+	}
+	if isNew != 1 {
+		t.Errorf("%d of %d calls say that they marked the folder", isNew, len(marks))
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("the folder has %v, %v; want the mark alone", left, err)
+	}
+}
+
+// TestOpen is what a daemon meets when it starts, and while it runs.
+func TestOpen(t *testing.T) {
+	lib, dir, other := t.TempDir(), t.TempDir(), t.TempDir()
+	if _, err := shared.Open(dir, lib); !errors.Is(err, shared.ErrUnmarked) {
+		t.Fatalf("a folder that is not mounted is opened: %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Fatalf("something was made in a folder that is not marked: %v", left)
+	}
+	mark, _, err := shared.Init(dir, "mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := shared.Open(dir, lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Mark() != mark || f.Check() != nil {
+		t.Errorf("opened as %v, %v; want %v", f.Mark(), f.Check(), mark)
+	}
+	if _, err := shared.Open(dir, lib); err != nil {
+		t.Errorf("opened a second time: %v", err)
+	}
+
+	// The file system goes away, and comes back.
+	away := dir + ".away"
+	if err := os.Rename(dir, away); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check(); !errors.Is(err, shared.ErrUnmarked) {
+		t.Errorf("the file system is unmounted: %v", err)
+	}
+	// Somebody marks the empty folder below the mount point.
+	if _, _, err := shared.Init(dir, "mini"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check(); !errors.Is(err, shared.ErrOther) {
+		t.Errorf("another folder is mounted: %v", err)
+	}
+	if _, err := shared.Open(dir, lib); !errors.Is(err, shared.ErrOther) {
+		t.Errorf("a node that worked with one folder opens another: %v", err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(away, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check(); err != nil {
+		t.Errorf("the file system is back: %v", err)
+	}
+	if _, _, err := shared.Init(other, "second"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shared.Open(other, lib); !errors.Is(err, shared.ErrOther) {
+		t.Errorf("a node that worked with one folder opens another: %v", err)
+	}
+}
+
+// TestBadMarks are refused, and never replaced.
+func TestBadMarks(t *testing.T) {
+	for name, content := range map[string]string{
+		"empty":   "",
+		"no JSON": "cluster",
+		"no ID":   `{"version": 1}`,
+		"short":   `{"version": 1, "id": "12"}`,
+		"later":   `{"version": 2, "id": "00112233445566778899aabbccddeeff"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "cluster.json")
+			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := shared.Open(dir, t.TempDir()); err == nil || errors.Is(err, shared.ErrUnmarked) {
+				t.Errorf("Open: %v", err)
+			}
+			if _, _, err := shared.Init(dir, "mini"); err == nil {
+				t.Error("Init took it")
+			}
+			if now, err := os.ReadFile(file); err != nil || string(now) != content {
+				t.Errorf("the mark is %q now, %v", now, err)
+			}
+		})
+	}
+	t.Run("writable by others", func(t *testing.T) {
+		dir := t.TempDir()
+		if _, _, err := shared.Init(dir, "mini"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(dir, "cluster.json"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := shared.Open(dir, t.TempDir()); !errors.Is(err, shared.ErrForeign) {
+			t.Errorf("Open: %v", err)
+		}
+	})
+	t.Run("a link", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Symlink("/etc/hostname", filepath.Join(dir, "cluster.json")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := shared.Open(dir, t.TempDir()); err == nil || errors.Is(err, shared.ErrUnmarked) {
+			t.Errorf("Open: %v", err)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSharedFolder: a shared folder that is not there, or is another one, never has a job begin anew over its own output.
+// The folder is taken away on one node by an empty file system that is mounted over it, which is what a node without its
+// mount looks like.
+func TestSharedFolder(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-shared", "--nodes", "2")
+	const folder = "/shared/singularity"
+	cover := func(t *testing.T, node string) (uncover func()) {
+		t.Helper()
+		c.exec(t, node, "", "mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder).must(t)
+		covered := true
+		uncover = func() {
+			if covered {
+				covered = false
+				c.exec(t, node, "", "umount", "-l", folder).must(t)
+			}
+		}
+		t.Cleanup(uncover)
+		return uncover
+	}
+	captured := func(t *testing.T) (job string) {
+		t.Helper()
+		job = c.submit(t, "--singularity --exclude=n2", count)
+		c.reaches(t, job, "5")
+		c.ctl(t, "scontrol requeuehold "+job)
+		eventually(t, 60*time.Second, func() (bool, string) {
+			said := c.show(t, job, "Comment")
+			return strings.Contains(said, "singularity: checkpoint "), "comment of the job: " + said
+		})
+		return job
+	}
+
+	t.Run("unmounted while proxyd runs", func(t *testing.T) {
+		job := captured(t)
+		uncover := cover(t, "n2")
+		c.again(t, job, "n1")
+		eventually(t, 120*time.Second, func() (bool, string) {
+			said := c.show(t, job, "Comment")
+			return strings.Contains(said, "waits for the shared folder"), "comment of the job: " + said
+		})
+		if log := c.log(job); strings.Count("\n"+log, "\n1\n") != 1 {
+			t.Errorf("the job has begun anew:\n%s", log)
+		}
+		uncover()
+		if end := c.ends(t, job); !strings.Contains(end, "COMPLETED") {
+			t.Errorf("the folder is back, and the job is %s", end)
+		}
+		if got := c.log(job); got != counted("n1") {
+			t.Errorf("the job's log differs from an undisturbed one:\n%s", got)
+		}
+	})
+
+	t.Run("unmounted when proxyd starts", func(t *testing.T) {
+		uncover := cover(t, "n2")
+		c.exec(t, "n2", "", "sh", "-c", "kill $(pidof -s proxyd)").must(t)
+		c.logged(t, "n2", `it has no mark of a cluster\. .*`)
+		if made := c.exec(t, "n2", "", "ls", "-A", folder).must(t); strings.TrimSpace(made) != "" {
+			t.Errorf("proxyd made in the folder that is not the cluster's: %s", made)
+		}
+		// Somebody marks the empty folder.
+		c.exec(t, "n2", "", "proxyd", "init").must(t)
+		c.logged(t, "n2", `it is another cluster's folder: .*shared-id`)
+		ready := strings.Count(c.proxyd("n2"), "msg=ready")
+		uncover()
+		eventually(t, 60*time.Second, func() (bool, string) {
+			return strings.Count(c.proxyd("n2"), "msg=ready") > ready, "proxyd of n2 does not start again"
+		})
+	})
+
+	t.Run("replaced by an empty one", func(t *testing.T) {
+		job := captured(t)
+		c.exec(t, "n1", "", "sh", "-ec", "cd "+folder+"; mkdir away; mv jobs/* away/; rm -rf store/manifests/*/"+job).must(t)
+		c.again(t, job, "")
+		eventually(t, 120*time.Second, func() (bool, string) {
+			said := c.show(t, job, "Comment")
+			return strings.Contains(said, "held: checkpoint 1 was made"), "comment of the job: " + said
+		})
+		if log := c.log(job); strings.Contains(log, "sum") || strings.Count("\n"+log+"\n", "\n1\n") != 1 {
+			t.Errorf("the job has begun anew:\n%s", log)
+		}
+		c.again(t, job, "")
+		if end := c.ends(t, job); !strings.Contains(end, "COMPLETED") {
+			t.Errorf("released, the job is %s", end)
+		}
+		if got := c.log(job); !strings.HasSuffix(got, counted("n1")) && !strings.HasSuffix(got, counted("n2")) {
+			t.Errorf("released, the job did not begin anew:\n%s", got)
+		}
+	})
+}
