@@ -127,7 +127,7 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 		return err
 	}
 	err = criu.Restore(ctx, p.Image, criu.Program{
-		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Cgroup: group,
+		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: m.Groups, Cgroup: group,
 	}, [3]*os.File(stdio), streamSource{point.reader, m, program + "/"})
 	if err != nil {
 		return err

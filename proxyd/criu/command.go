@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,7 +50,8 @@ func gated(args []string) []string { return append(args, "--action-script", gate
 // namespace (kernel/time/namespace.c, timens_install).
 type command struct {
 	init     int
-	uid, gid uint32 // real ids; the effective ones are root's
+	uid, gid uint32  // real ids; the effective ones are root's
+	as       *rights // whose rights criu has altogether, in the place of uid and gid; nil: root's
 	cgroup   *os.File
 	noIPC    bool // it stays out of the capsule's IPC namespace
 	args     []string
@@ -88,11 +90,21 @@ func (c command) build() (cmd *exec.Cmd, closing []*os.File, err error) {
 		files = append(files, f)
 	}
 	args = append(args, "--")
-	if c.uid != 0 || c.gid != 0 {
+	switch {
+	case c.as != nil:
+		limited, err := c.as.arguments()
+		if err != nil {
+			return nil, closing, err
+		}
+		args = append(append(append(args, paths[1]), limited...), "--")
+	case c.uid != 0 || c.gid != 0:
 		args = append(args, paths[1], "--ruid", strconv.Itoa(int(c.uid)), "--rgid", strconv.Itoa(int(c.gid)), "--keep-groups", "--")
 	}
 	cmd = exec.Command(paths[0], append(append(args, paths[2]), c.args...)...)
 	cmd.Env = quiet
+	if c.as != nil {
+		cmd.Env = append(slices.Clone(quiet), "XDG_RUNTIME_DIR=.") // the images folder, where kerndat's copy is
+	}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

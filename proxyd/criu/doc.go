@@ -26,6 +26,14 @@
 // BUG() if streaming was asked for (criu/cr-service.c, setup_images_and_workdir). What go-criu
 // brings here are the definitions of the images that this package reads.
 //
+// # Rights
+//
+// A dump runs as root with the job's real ids. A restore runs as the job's user, with the
+// capabilities that make processes and none that overrides permissions (rights.go): what criu
+// opens, makes and removes is at paths that the user can change. What the user owns and could not
+// open again in that way criu is given open (handed.go). A program with System V objects is
+// restored by root, for the kernel lets nobody else set the limits of an IPC namespace.
+//
 // # The images folder
 //
 // A tmpfs that is mounted nowhere; criu has it as a descriptor. It holds the socket, the
@@ -39,8 +47,9 @@
 // gone, the script fails at once, and criu lets the program run on. A program whose cgroup
 // was frozen does not run anyway, and needs no gate.
 //
-// At a restore the script is called when everything is in place and every thread still
-// stands in ptrace (pre-resume), if there is something to do then: freeze the cgroup that
+// At a restore the script is called when everything is open and mapped (post-restore), and then
+// what processes have is compared with what they had (opened.go); CRIU kills them if this process
+// refuses. It is called again when every thread stands in ptrace (pre-resume), to freeze the cgroup that
 // is to be frozen, give back the input that was not read yet.
 //
 // # When something dies

@@ -54,19 +54,29 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
+	if p.Groups, err = groupsOf(p); err != nil {
+		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
+	}
 	sysV, err := usesSysV(p)
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
-	s, err := newSession(captureSocket)
+	s, err := newSession(captureSocket, nil)
 	if err != nil {
 		return nil, &Error{Op: "dump", PID: p.PID, Err: err}
 	}
 	defer s.close()
 	d := &dumper{sink: sink, cores: map[string][]byte{}}
 	s.carry = d.carry
+	noted := &Image{}
 	if !wasFrozen { // else it does not run before the streams have ended anyway
-		s.pass = func(int) error { return s.ended() }
+		s.pass = func(int) error {
+			err := s.ended()
+			if err == nil {
+				err = d.note(p.Init, noted)
+			}
+			return err
+		}
 	}
 
 	err = s.run(ctx, command{init: p.Init, uid: p.UID, gid: p.GID, noIPC: sysV, args: dumpArgs(p)})
@@ -78,6 +88,14 @@ func Dump(ctx context.Context, p Program, sink Sink) (*Image, error) {
 		return nil, s.failed("dump", p, err)
 	}
 	i, err := d.image(&s.log)
+	if err == nil && wasFrozen {
+		err = i.note(p.Init)
+	} else if err == nil {
+		i.Opened = noted.Opened
+		for n, p := range noted.Processes {
+			i.Processes[n].Places = p.Places
+		}
+	}
 	if err == nil {
 		i.Program, i.Host = p, host
 		err = d.release(i, wasFrozen)
@@ -127,6 +145,17 @@ func (d *dumper) take(w io.Writer, st *stream) (int64, error) {
 		w = io.MultiWriter(w, &d.tree) // only one of this name
 	}
 	return drain(w, pipe)
+}
+
+// note notes in i what the processes of the dump have open.
+func (d *dumper) note(init int, i *Image) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var err error
+	if i.Processes, err = readTree(bytes.NewReader(d.tree.Bytes())); err != nil {
+		return fmt.Errorf("image %s: %w", pstreeName, err)
+	}
+	return i.note(init)
 }
 
 // image says what was dumped. The program and its host are left to the caller.

@@ -40,6 +40,10 @@ func (e *Error) Unwrap() error { return e.Err }
 // failed makes the Error of an operation on p that ended with err.
 func (s *session) failed(op string, p Program, err error) *Error {
 	e := &Error{Op: op, PID: p.PID, Log: s.log.text(), Err: err}
+	var changed *ChangedError
+	if errors.As(err, &changed) {
+		e.Obstacle = changed.Error()
+	}
 	complaints := s.log.errors()
 	for _, c := range complaints {
 		e.Lines = append(e.Lines, c.text)

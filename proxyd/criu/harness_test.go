@@ -259,6 +259,12 @@ func obey(b []byte, fds []int) (int, error) {
 			return 0, err
 		}
 		defer f.Close()
+		// Slurm opens its files as the job's user.
+		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+			if err := f.Chown(int(o.Uid), int(o.Uid)); err != nil {
+				return 0, err
+			}
+		}
 		files[i] = f
 	}
 	if o.LastPID > 0 {

@@ -41,7 +41,10 @@ var advice = map[string]string{
 
 // kerndat is where criu keeps what it has found out about the kernel. With the job's real
 // ids it could not find it out itself.
-const kerndat = "/run/criu.kdat"
+const (
+	kerndat     = "/run/" + kerndatName
+	kerndatName = "criu.kdat"
+)
 
 // Check returns the version of the host's CRIU if dumps and restores work here, and
 // leaves behind what they need. The error is an *Unsupported if the host lacks

@@ -205,6 +205,19 @@ def check():
     b = ctypes.create_string_buffer(100); n = good(libc.msgrcv(msg, b, 90, 0, 0)); good(libc.msgsnd(msg, b, n, 0))
     return mem[5], mem[99999], good(libc.semctl(good(libc.semget(4711, 3, 0)), 1, 12)), b.raw[8:8 + n], shm, sem, msg`,
 
+	"rights": `
+import os
+def check():
+    links = sorted((int(f), os.path.exists('/proc/self/fd/' + f)) for f in os.listdir('/proc/self/fd'))
+    return [l.split() for l in open('/proc/self/status') if l.startswith(('Cap', 'NoNewPrivs', 'Groups', 'Uid', 'Gid'))], links`,
+
+	"system v and a socket": `
+import ctypes, os, socket
+libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0
+f = open('/tmp/gone', 'w+b'); f.write(b'x'); f.flush(); os.unlink('/tmp/gone')
+l = socket.socket(socket.AF_UNIX); l.bind('/dev/shm/socket'); l.listen()
+def check(): f.seek(0); return f.read(), l.getsockname()`,
+
 	"numpy of sorts": `
 import array, hashlib, random
 random.seed(7); data = array.array('d', (random.random() for _ in range(300000)))

@@ -14,13 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownPipes gives the pipes of restored processes to the job's user. criu makes them as root,
-// and who opens one once more by its descriptor, as programs do that get /dev/fd/63 from a
-// shell's process substitution, is asked for rights. Those of stdio are whose they were.
+// ownPipes gives the pipes of restored processes to the job's user, where criu has made them
+// as root: a program that opens one once more by its descriptor, as those do that get /dev/fd/63
+// from a shell's process substitution, is asked for rights. Those of stdio are whose they were.
 func (i *Image) ownPipes(init int, stdio [3]*os.File) error {
-	if i.Program.UID == 0 {
-		return nil
-	}
 	var outside []uint64
 	for _, f := range stdio {
 		if f == nil {
@@ -61,6 +58,24 @@ func own(dir string, uid, gid int, outside []uint64) error {
 			continue
 		}
 		if err := gone(os.Chown(dir+e.Name(), uid, gid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lendPipes gives the new pipes of stdio to the job's user: criu, with the user's rights, opens
+// them once more to have a position and flags of its own. Their ends are the user's already.
+func lendPipes(files []*os.File, as *rights) error {
+	for _, f := range files {
+		link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(link, "pipe:[") {
+			continue // a file, or a socket: not opened again
+		}
+		if err := f.Chown(int(as.uid), int(as.gid)); err != nil {
 			return err
 		}
 	}

@@ -30,13 +30,14 @@ const (
 )
 
 // placed returns an image of open files as it is to be restored, and its size as it was.
-func placed(in io.Reader) (*bytes.Reader, int64, error) {
+// handed are names of files that criu is given open, by their numbers.
+func placed(in io.Reader, handed map[uint32]string) (*bytes.Reader, int64, error) {
 	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	out = binary.LittleEndian.AppendUint32(out, filesMagic)
 	size := int64(len(out))
 	err := entries(bufio.NewReader(in), filesMagic, func(b []byte) error {
 		size += 4 + int64(len(b))
-		b, err := withoutName(b)
+		b, err := rewritten(b, handed)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
@@ -46,12 +47,16 @@ func placed(in io.Reader) (*bytes.Reader, int64, error) {
 	return bytes.NewReader(out), size, err
 }
 
-// withoutName takes the name from an entry of a connection.
-func withoutName(b []byte) ([]byte, error) {
+// rewritten takes the name from an entry of a connection, and renames a file that criu is given.
+func rewritten(b []byte, handed map[uint32]string) ([]byte, error) {
 	var m fdinfo.FileEntry
 	// Kinds of files that a newer CRIU knows are none of ours.
 	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
 		return nil, fmt.Errorf("%w: %w", errImage, err)
+	}
+	if f := m.GetReg(); f != nil && handed[f.GetId()] != "" {
+		f.Name = proto.String("/" + handed[f.GetId()])
+		return proto.Marshal(&m)
 	}
 	s := m.GetUsk()
 	if s == nil || s.GetState() != established || s.GetType() == unix.SOCK_DGRAM || s.GetDeleted() ||

@@ -14,6 +14,9 @@ type Program struct {
 	Init     int    // PID of the capsule's init in the caller's PID namespace; criu runs in its namespaces
 	PID      int    // root of the tree, as the capsule counts; a child of init
 	UID, GID uint32 // the job's user
+	// Groups are the supplementary groups of the root, which Dump notes. At a restore files
+	// are opened with these rights; those given then are for an image without a note.
+	Groups []uint32 `json:",omitempty"`
 	// Cgroup is the folder of its cgroup v2, "" if it has none. Only the program may be in
 	// it. At a dump it may be frozen, and is left as it was.
 	Cgroup string
@@ -41,6 +44,8 @@ type Image struct {
 	Host      Host      `json:"host"`    // where
 	Processes []Process `json:"processes"`
 	Files     []File    `json:"files"` // ordered by name
+	// Opened are the files that processes have, by which Restore knows that it is these again.
+	Opened []Opened `json:"opened,omitempty"`
 }
 
 // Process is a member of a dumped tree, as its capsule counts.
@@ -50,6 +55,8 @@ type Process struct {
 	Session int    `json:"session"`
 	Name    string `json:"name"` // as ps shows it
 	Threads []int  `json:"threads,omitempty"`
+
+	Places *Places `json:"places,omitempty"` // nil: a zombie, or it was not noted
 }
 
 // File is an image in a Sink.

@@ -139,7 +139,7 @@ func TestReadTree(t *testing.T) {
 	one := entry(&pstree.PstreeEntry{Pid: proto.Uint32(302), Ppid: proto.Uint32(0), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{302, 305}})
 	two := entry(&pstree.PstreeEntry{Pid: proto.Uint32(303), Ppid: proto.Uint32(302), Pgid: proto.Uint32(302), Sid: proto.Uint32(302), Threads: []uint32{303}})
 	got, err := readTree(bytes.NewReader(image(pstreeMagic, one, two)))
-	if err != nil || fmt.Sprint(got) != "[{302 0 302  [305]} {303 302 302  []}]" {
+	if err != nil || fmt.Sprint(got) != "[{302 0 302  [305] <nil>} {303 302 302  [] <nil>}]" {
 		t.Errorf("%v, %v", got, err)
 	}
 	for name, b := range map[string][]byte{
@@ -158,7 +158,7 @@ func FuzzImages(f *testing.F) {
 	f.Add(image(filesMagic, []byte{4, 0, 0, 0, 0x08, 0x05, 0x10, 0x01}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = readTree(bytes.NewReader(b))
-		if _, size, err := placed(bytes.NewReader(b)); err == nil && size != int64(len(b)) {
+		if _, size, err := placed(bytes.NewReader(b), nil); err == nil && size != int64(len(b)) {
 			t.Errorf("size %d of %d", size, len(b))
 		}
 		got, err := unread(memory{pipesName: b}, "pipe:[5]")

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ type restorer struct {
 	source Source
 	init   int
 	reaper atomic.Bool // the root is to be made a subreaper
+	handed map[uint32]string
 }
 
 // Restore makes the program of img again, in the namespaces of p.Init and the cgroup
@@ -75,7 +77,13 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 		defer c.cgroup.Close()
 	}
-	s, err := newSession(serveSocket)
+	r := &restorer{image: img, source: src, init: p.Init}
+	handed, err := r.limit(ctx, &c, p.Groups)
+	if err != nil {
+		return fail(err)
+	}
+	defer handed.close()
+	s, err := newSession(serveSocket, c.as)
 	if err != nil {
 		return fail(err)
 	}
@@ -86,9 +94,9 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 	}
 	s.grace = restoreGrace
-	r := &restorer{image: img, source: src, init: p.Init}
 	r.reaper.Store(img.adopts())
 	s.carry = r.carry
+	s.check = func() error { return img.compare(p.Init) }
 	s.pass = func(script int) error {
 		if err := s.failure(); err != nil {
 			return err
@@ -96,8 +104,10 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		if err := giveBack(input, stdio[0]); err != nil {
 			return fmt.Errorf("standard input: %w", err)
 		}
-		if err := img.ownPipes(p.Init, stdio); err != nil {
-			return fmt.Errorf("pipes: %w", err)
+		if c.as == nil && img.Program.UID != 0 {
+			if err := img.ownPipes(p.Init, stdio); err != nil {
+				return fmt.Errorf("pipes: %w", err)
+			}
 		}
 		if !frozen {
 			return nil
@@ -111,9 +121,44 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		if frozen {
 			err = errors.Join(err, group.freeze(late, true))
 		}
-		return s.failed("restore", img.Program, err)
+		failed := s.failed("restore", img.Program, err)
+		if changed := img.changedPath(p.Init); changed != nil && c.as != nil && errors.As(err, new(*exec.ExitError)) {
+			failed.Obstacle = changed.Error()
+		}
+		return failed
 	}
 	return nil
+}
+
+// limit has c run with the rights of the program's user, and adds the files that it cannot open with
+// these. groups are the user's if the image does not say.
+func (r *restorer) limit(ctx context.Context, c *command, groups []uint32) (*handedFiles, error) {
+	p := r.image.Program
+	handed := &handedFiles{}
+	switch {
+	case p.UID == 0:
+		return handed, nil
+	case r.image.hasSysV():
+		return handed, r.image.mayMakeAsRoot(r.init, r.source)
+	case p.Groups != nil:
+		groups = p.Groups
+	}
+	c.as = &rights{p.UID, p.GID, groups}
+	c.args = append(c.args, "--unprivileged")
+	if err := prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := lendPipes(c.files, c.as); err != nil {
+		return nil, fmt.Errorf("standard streams: %w", err)
+	}
+	handed, err := handFiles(r.init, c.as, r.source)
+	if err != nil {
+		return nil, err
+	}
+	c.args = append(c.args, handed.options(firstFree+len(c.files))...)
+	c.files = append(append([]*os.File{}, c.files...), handed.files...)
+	r.handed = handed.names
+	return handed, nil
 }
 
 func (r *restorer) carry(st *stream) error {
@@ -151,7 +196,7 @@ func (r *restorer) carry(st *stream) error {
 	}
 	defer st.session.drop(pipe)
 	var n int64
-	if change := changed(st.name); change != nil {
+	if change := r.changed(st.name); change != nil {
 		var other io.Reader
 		if other, n, err = change(in); err != nil {
 			return err
@@ -174,12 +219,12 @@ func (r *restorer) carry(st *stream) error {
 
 // changed returns what makes an image into what criu is given in its place, with the size
 // that it was, or nil: nearly all are restored as they were dumped.
-func changed(name string) func(io.Reader) (*bytes.Reader, int64, error) {
+func (r *restorer) changed(name string) func(io.Reader) (*bytes.Reader, int64, error) {
 	switch {
 	case isMaps(name):
 		return unreserved
 	case name == filesName:
-		return placed
+		return func(in io.Reader) (*bytes.Reader, int64, error) { return placed(in, r.handed) }
 	}
 	return nil
 }

@@ -34,9 +34,10 @@ type session struct {
 	stage *stage
 	log   logbook
 	carry func(st *stream) error // what a stream's goroutine does
-	// pass is called at the gate, with the script's PID in the capsule. It returns why criu
-	// must not go on. If it is nil, there is no gate.
-	pass func(script int) error
+	// check is called at turnRestored, pass at the last turn, with the script's PID in the
+	// capsule. They return why criu must not go on. Without pass there is no gate.
+	check func() error
+	pass  func(script int) error
 
 	grace   time.Duration
 	wake    int // an eventfd: broken was set
@@ -56,10 +57,11 @@ type session struct {
 	pipes   map[*os.File]bool // those to break
 }
 
-func newSession(socket string) (*session, error) {
+// newSession prepares a run of criu as root, or with the rights of as.
+func newSession(socket string, as *rights) (*session, error) {
 	s := &session{grace: grace, wake: -1, conn: -1, pidfd: -1, criu: -1, broken: make(chan struct{}), pipes: map[*os.File]bool{}}
 	var err error
-	if s.stage, err = newStage(socket); err != nil {
+	if s.stage, err = newStage(socket, as); err != nil {
 		return nil, err
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
@@ -314,15 +316,22 @@ func (s *session) asked() {
 		}
 		return
 	}
-	script, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
-	if err == nil {
+	turn, pid, _ := strings.Cut(strings.TrimSpace(string(b[:n])), " ")
+	script, err := strconv.Atoi(pid)
+	switch {
+	case err != nil:
+	case turn == turnRestored:
+		if s.check != nil {
+			err = s.check()
+		}
+	default:
 		err = s.pass(script)
+		s.passed = err == nil
 	}
 	if err != nil {
 		s.fail(fmt.Errorf("the gate: %w", err))
 		return
 	}
-	s.passed = true
 	if _, err := unix.Write(s.stage.answer, []byte("go\n")); err != nil {
 		s.fail(fmt.Errorf("the gate: %w", err))
 	}

@@ -44,19 +44,31 @@ const (
 const gate = `#!/bin/sh -p
 case $CRTOOLS_SCRIPT_ACTION in
 pre-restore) echo 1 >/proc/sys/kernel/ns_last_pid; exit ;;
-post-dump | pre-resume) ;;
+post-dump | post-restore | pre-resume) ;;
 *) exit 0 ;;
 esac
-echo $$ >/proc/$PPID/fd/4 || exit 1
+echo $CRTOOLS_SCRIPT_ACTION $$ >/proc/$PPID/fd/4 || exit 1
 read -r word </proc/$PPID/fd/5 && [ "$word" = go ]
 `
 
 // gateName is relative to criu's working directory, which is the images folder.
 const gateName = "./gate"
 
-func newStage(socket string) (*stage, error) {
+// The turns of criu at which the gate's script asks.
+const (
+	turnDumped   = "post-dump"    // all images are written
+	turnRestored = "post-restore" // everything is open and mapped; every process has criu's rights still
+	turnResume   = "pre-resume"   // every thread stands in ptrace
+)
+
+// newStage makes an images folder for a criu that runs as root, or with the rights of as.
+func newStage(socket string, as *rights) (*stage, error) {
 	s := &stage{folder: -1, listener: -1, ask: -1, answer: -1}
-	if err := s.make(socket); err != nil {
+	err := s.make(socket)
+	if err == nil && as != nil {
+		err = s.giveTo(socket, as)
+	}
+	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("images folder: %w", err)
 	}
@@ -97,6 +109,29 @@ func (s *stage) make(socket string) error {
 		return os.NewSyscallError("dup", err)
 	}
 	s.child = append([]*os.File{os.NewFile(uintptr(folder), "images")}, s.child...)
+	return nil
+}
+
+// giveTo makes the folder, the socket and the gate usable for a criu with a user's rights.
+// Nobody else comes to them: they have no name, and the kernel lets no process of the user's
+// look into another that has more capabilities.
+func (s *stage) giveTo(socket string, as *rights) error {
+	uid, gid := int(as.uid), int(as.gid)
+	if known, err := os.ReadFile(kerndat); err != nil {
+		return err
+	} else if err := os.WriteFile(s.path(kerndatName), known, 0o444); err != nil {
+		return err
+	}
+	for _, fd := range []int{s.folder, int(s.child[askFD-stageFD].Fd()), int(s.child[goFD-stageFD].Fd())} {
+		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil { // the folder is O_PATH
+			return os.NewSyscallError("fchownat", err)
+		}
+	}
+	for _, name := range []string{socket, gateName} {
+		if err := os.Chown(s.path(name), uid, gid); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

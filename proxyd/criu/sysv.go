@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +42,12 @@ func usesSysV(p Program) (bool, error) {
 		return true, nil
 	}
 	return anySysV(path(p.Init))
+}
+
+// hasSysV says whether i has an IPC namespace of its own. CRIU then sets the namespace's limits,
+// which the kernel lets only uid 0 do (ipc/ipc_sysctl.c, ipc_permissions).
+func (i *Image) hasSysV() bool {
+	return slices.ContainsFunc(i.Files, func(f File) bool { return strings.HasPrefix(f.Name, "ipcns-var-") })
 }
 
 // anySysV looks into an IPC namespace.

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// A user may have a file of the user's open in a way that its permissions forbid by now: git
+// writes to files of mode 0444 that it has made. The owner could change the permissions, so
+// such a file is opened here, and criu is given the descriptor under a name that files.img is
+// made to have in the path's place. The path is walked with the user's rights and without
+// following any link, and only a file that belongs to the user is opened.
+
+// handedFiles are open files for criu, in the order of their descriptors.
+type handedFiles struct {
+	files []*os.File
+	names map[uint32]string // criu's name, by the number in files.img
+}
+
+func (h *handedFiles) close() { closeAll(h.files) }
+
+// options are criu's; the first descriptor of these files is the one given.
+func (h *handedFiles) options(first int) []string {
+	var args []string
+	for i, f := range h.files {
+		args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:%s", first+i, f.Name()))
+	}
+	return args
+}
+
+// handFiles opens what criu, with the user's rights, cannot open though it is the user's.
+func handFiles(init int, as *rights, src Source) (*handedFiles, error) {
+	h := &handedFiles{names: map[uint32]string{}}
+	wanted, err := forbiddenFiles(src)
+	if err != nil || len(wanted) == 0 {
+		return h, err
+	}
+	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	paths := make([]int, len(wanted))
+	if err := as.onThread(func() {
+		for i, f := range wanted {
+			how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+			if paths[i], err = unix.Openat2(int(root.Fd()), strings.TrimPrefix(f.GetName(), "/"), how); err != nil {
+				paths[i] = -1 // criu will say what is wrong with it
+			}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	for i, f := range wanted {
+		if paths[i] < 0 {
+			continue
+		}
+		if err := h.open(paths[i], f, as); err != nil {
+			h.close()
+			return nil, fmt.Errorf("%s: %w", f.GetName(), err)
+		}
+		unix.Close(paths[i])
+	}
+	return h, nil
+}
+
+// open opens a file by its O_PATH descriptor as it was open, if it is the one, and the user's.
+func (h *handedFiles) open(path int, f *regfile.RegFileEntry, as *rights) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(path, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	if st.Uid != as.uid || st.Mode != f.GetMode() || f.Size != nil && uint64(st.Size) != f.GetSize() {
+		return nil
+	}
+	const never = unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_NOFOLLOW | unix.O_TMPFILE&^unix.O_DIRECTORY
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), int(f.GetFlags())&^never|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil //nolint:nilerr // an NFS server knows no root here; criu will say that it may not
+	}
+	if _, err := unix.Seek(fd, int64(f.GetPos()), unix.SEEK_SET); err != nil {
+		unix.Close(fd)
+		return os.NewSyscallError("lseek", err)
+	}
+	name := fmt.Sprintf("singularity-handed-%d", f.GetId())
+	h.files = append(h.files, os.NewFile(uintptr(fd), name))
+	h.names[f.GetId()] = name
+	return nil
+}
+
+// forbiddenFiles returns those regular files of an image that were open in a way that their
+// owner's permissions forbid.
+func forbiddenFiles(src Source) ([]*regfile.RegFileEntry, error) {
+	r, err := src.Open(filesName)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", filesName, err)
+	}
+	defer r.Close()
+	var all []*regfile.RegFileEntry
+	err = entries(bufio.NewReader(r), filesMagic, func(b []byte) error {
+		var m fdinfo.FileEntry
+		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		f := m.GetReg()
+		if f == nil || f.GetMode()&unix.S_IFMT != unix.S_IFREG || f.GetFlags()&unix.O_PATH != 0 {
+			return nil
+		}
+		needs := map[uint32]uint32{unix.O_RDONLY: unix.S_IRUSR, unix.O_WRONLY: unix.S_IWUSR}[f.GetFlags()&unix.O_ACCMODE]
+		if needs == 0 {
+			needs = unix.S_IRUSR | unix.S_IWUSR
+		}
+		if f.GetMode()&needs != needs {
+			all = append(all, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", filesName, err)
+	}
+	return all, nil
+}
+
+// onThread calls f on a thread that has a user's rights to files, and no more.
+func (r *rights) onThread(f func()) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with this goroutine
+		done <- func() error {
+			groups := append([]uint32{}, r.groups...)
+			var first unsafe.Pointer
+			if len(groups) > 0 {
+				first = unsafe.Pointer(&groups[0])
+			}
+			// Not Go's functions of these names, which change all threads.
+			if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); e != 0 {
+				return os.NewSyscallError("setgroups", e)
+			}
+			_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(r.gid), 0, 0)
+			_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(r.uid), 0, 0) // and with root's its capabilities go
+			const ask = ^uintptr(0)
+			uid, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ask, 0, 0)
+			gid, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, ask, 0, 0)
+			if uint32(uid) != r.uid || uint32(gid) != r.gid {
+				return errors.New("setfsuid: not permitted")
+			}
+			f()
+			return nil
+		}()
+	}()
+	return <-done
+}

@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	osuser "os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// CRIU opens a file again by its path and compares size and mode. Which file is there by
+// then is the user's choice: a link, in the path or at its end, leads anywhere. So a dump
+// notes of each file that a process has open, mapped, or is in what the kernel says of it, and
+// a restore compares before the processes get the user's rights: until then no other
+// process can reach what they have open.
+
+// Opened is a file that a program has open or mapped, or a folder that it is in.
+type Opened struct {
+	// Path is what the kernel calls the file, and has no links in it. One that was removed ends
+	// with " (deleted)". A path that is no UTF-8 is quoted as in Go.
+	Path string `json:"path"`
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
+	Mode uint32 `json:"mode"`           // type and permissions
+	Rdev uint64 `json:"rdev,omitempty"` // of a device
+}
+
+// Places are where a process has files. Numbers are indices of Image.Opened.
+type Places struct {
+	Descriptors map[int]int `json:"descriptors"`
+	Mapped      []int       `json:"mapped"` // ordered
+	Cwd         int         `json:"cwd"`
+	Root        int         `json:"root"`
+	Exe         int         `json:"exe"`
+}
+
+// ChangedError says what of a file is not as it was when the program was dumped.
+type ChangedError struct {
+	Path string
+	What string
+}
+
+func (e *ChangedError) Error() string { return e.Path + ": " + e.What }
+
+const removed = " (deleted)"
+
+// nameless tells whether a link in /proc is of nothing that was opened by a path: a pipe, a
+// socket, or memory that the kernel gives a name to. No user can make a file in /.
+func nameless(link string) bool {
+	if !strings.HasPrefix(link, "/") || link == "/dev/zero"+removed {
+		return true
+	}
+	return slices.ContainsFunc([]string{"/memfd:", "/SYSV", "/[aio]", "/anon_hugepage"}, func(p string) bool { return strings.HasPrefix(link, p) })
+}
+
+// shown is a path as Opened has it.
+func shown(link string) string {
+	if utf8.ValidString(link) && !strings.HasPrefix(link, `"`) {
+		return link
+	}
+	return strconv.Quote(link)
+}
+
+// survey collects what processes have open.
+type survey struct {
+	opened []Opened
+	index  map[Opened]int
+}
+
+// look adds what a link of /proc leads to. ok is false if that is nameless, or gone.
+func (s *survey) look(link string) (index int, ok bool, err error) {
+	to, err := os.Readlink(link)
+	if err != nil || nameless(to) {
+		return 0, false, gone(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(link, &st); err != nil {
+		return 0, false, &fs.PathError{Op: "stat", Path: to, Err: err}
+	}
+	o := Opened{Path: shown(to), UID: st.Uid, GID: st.Gid, Mode: st.Mode}
+	if kind := st.Mode & unix.S_IFMT; kind == unix.S_IFCHR || kind == unix.S_IFBLK {
+		o.Rdev = st.Rdev
+	}
+	if strings.HasPrefix(to, "/proc/") || strings.HasPrefix(to, "/sys/") {
+		o = Opened{Path: o.Path, Mode: st.Mode & unix.S_IFMT} // the rest changes with what a process is
+	}
+	if at, known := s.index[o]; known {
+		return at, true, nil
+	}
+	s.index[o] = len(s.opened)
+	s.opened = append(s.opened, o)
+	return len(s.opened) - 1, true, nil
+}
+
+// process returns where a process has files, by its PID here.
+func (s *survey) process(host int) (*Places, error) {
+	dir := fmt.Sprintf("/proc/%d/", host)
+	p := &Places{Descriptors: map[int]int{}}
+	for name, to := range map[string]*int{"cwd": &p.Cwd, "root": &p.Root, "exe": &p.Exe} {
+		at, ok, err := s.look(dir + name)
+		if err != nil {
+			return nil, err
+		}
+		if *to = at; !ok {
+			*to = -1
+		}
+	}
+	fds, err := os.ReadDir(dir + "fd")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range fds {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		at, ok, err := s.look(dir + "fd/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			p.Descriptors[fd] = at
+		}
+	}
+	ranges, err := mappedRanges(dir + "maps")
+	if err != nil {
+		return nil, err
+	}
+	seen := map[int]bool{}
+	for _, r := range ranges {
+		at, ok, err := s.look(dir + "map_files/" + r)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			seen[at] = true
+		}
+	}
+	p.Mapped = slices.Sorted(maps.Keys(seen))
+	return p, nil
+}
+
+// mappedRanges returns a mapping of each file that a process has mapped, as map_files names it.
+func mappedRanges(maps string) ([]string, error) {
+	b, err := os.ReadFile(maps)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		// address perms offset device inode path
+		words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6)
+		if len(words) < 6 || words[4] == "0" {
+			continue
+		}
+		file := words[3] + " " + words[4] + " " + words[5]
+		if seen[file] {
+			continue
+		}
+		seen[file] = true
+		from, to, _ := strings.Cut(words[0], "-")
+		all = append(all, strings.TrimLeft(from, "0")+"-"+strings.TrimLeft(to, "0"))
+	}
+	return all, nil
+}
+
+// note records in i what its processes have open. They stand still.
+func (i *Image) note(init int) error {
+	members, err := membersOf(init)
+	if err != nil {
+		return err
+	}
+	s := &survey{index: map[Opened]int{}}
+	for n, p := range i.Processes {
+		m, there := members[p.PID]
+		if !there || m.zombie {
+			continue
+		}
+		if i.Processes[n].Places, err = s.process(m.host); err != nil {
+			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
+		}
+	}
+	i.Opened = s.opened
+	return nil
+}
+
+// compare says what of the files that restored processes have is not what they had. The
+// processes stand still, and have criu's rights. An image without a note has nothing to compare.
+func (i *Image) compare(init int) error {
+	members, err := membersOf(init)
+	if err != nil {
+		return err
+	}
+	now := &survey{index: map[Opened]int{}}
+	for _, p := range i.Processes {
+		if p.Places == nil {
+			continue
+		}
+		m, there := members[p.PID]
+		if !there {
+			return fmt.Errorf("process %d (%s) is not there", p.PID, p.Name)
+		}
+		places, err := now.process(m.host)
+		if err == nil {
+			err = i.compareProcess(p.Places, places, now.opened)
+		}
+		if err != nil {
+			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
+		}
+	}
+	return nil
+}
+
+func (i *Image) compareProcess(was, is *Places, now []Opened) error {
+	pick := func(all []Opened, at int) (Opened, error) {
+		if at < 0 || at >= len(all) {
+			return Opened{}, fmt.Errorf("%w: file %d of %d", errImage, at, len(all))
+		}
+		return all[at], nil
+	}
+	same := func(a, b int) error {
+		if a < 0 && b < 0 {
+			return nil
+		}
+		x, err := pick(i.Opened, a)
+		if err != nil {
+			return err
+		}
+		y, err := pick(now, b)
+		if err != nil {
+			return &ChangedError{x.Path, "could not be opened again"}
+		}
+		return x.compare(y)
+	}
+	for _, pair := range [][2]int{{was.Exe, is.Exe}, {was.Root, is.Root}, {was.Cwd, is.Cwd}} {
+		if err := same(pair[0], pair[1]); err != nil {
+			return err
+		}
+	}
+	for _, fd := range slices.Sorted(maps.Keys(was.Descriptors)) {
+		at, open := is.Descriptors[fd]
+		if !open {
+			at = -1
+		}
+		if err := same(was.Descriptors[fd], at); err != nil {
+			return err
+		}
+	}
+	return i.compareMapped(was.Mapped, is.Mapped, now)
+}
+
+// compareMapped compares sets: where a file is mapped CRIU restores by number.
+func (i *Image) compareMapped(was, is []int, now []Opened) error {
+	left := map[string][]Opened{}
+	gone := 0 // mapped files that were removed have any name afterwards
+	for _, at := range is {
+		o := now[at]
+		if strings.HasSuffix(o.Path, removed) {
+			gone++
+			continue
+		}
+		left[o.Path] = append(left[o.Path], o)
+	}
+	for _, at := range was {
+		if at < 0 || at >= len(i.Opened) {
+			return fmt.Errorf("%w: file %d of %d", errImage, at, len(i.Opened))
+		}
+		o := i.Opened[at]
+		if strings.HasSuffix(o.Path, removed) {
+			gone--
+			continue
+		}
+		there := left[o.Path]
+		if len(there) == 0 {
+			return &ChangedError{o.Path, "another file is mapped in its place"}
+		}
+		if err := o.compare(there[0]); err != nil {
+			return err
+		}
+		delete(left, o.Path)
+	}
+	for path := range left {
+		return &ChangedError{path, "is mapped, and was not at the checkpoint"}
+	}
+	if gone > 0 {
+		return errors.New("a removed file is mapped that was not at the checkpoint")
+	}
+	return nil
+}
+
+// compare says what of a file is not what it was. What was removed is made again by criu, under
+// some name: it must have none now, and the rest must be as it was.
+func (o Opened) compare(now Opened) error {
+	changed := func(format string, args ...any) error {
+		return &ChangedError{strings.TrimSuffix(o.Path, removed), fmt.Sprintf(format, args...)}
+	}
+	wasRemoved := strings.HasSuffix(o.Path, removed)
+	kind := o.Mode & unix.S_IFMT
+	switch {
+	case wasRemoved && !strings.HasSuffix(now.Path, removed):
+		return changed("had been removed at the checkpoint, and is %s now", now.Path)
+	case !wasRemoved && o.Path != now.Path:
+		return changed("leads to %s now", now.Path)
+	case kind != now.Mode&unix.S_IFMT:
+		return changed("is another kind of file than at the checkpoint")
+	case o.Rdev != now.Rdev:
+		return changed("is device %d:%d, was %d:%d at the checkpoint", unix.Major(now.Rdev), unix.Minor(now.Rdev), unix.Major(o.Rdev), unix.Minor(o.Rdev))
+	case o.UID != now.UID:
+		return changed("belongs to %s, was %s's at the checkpoint", userName(now.UID), userName(o.UID))
+	case kind == unix.S_IFCHR || kind == unix.S_IFBLK:
+		return nil // groups and permissions of devices are the node's
+	case o.GID != now.GID:
+		return changed("belongs to group %s, was of %s at the checkpoint", groupName(now.GID), groupName(o.GID))
+	case o.Mode != now.Mode:
+		return changed("has permissions %04o, had %04o at the checkpoint", now.Mode&0o7777, o.Mode&0o7777)
+	}
+	return nil
+}
+
+// changedPath looks for why criu could not open a file: it returns what is first found to have changed
+// of the files that the program had, by their paths, or nil. No link is followed.
+func (i *Image) changedPath(init int) error {
+	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
+	if err != nil {
+		return nil //nolint:nilerr // it is a nicety
+	}
+	defer root.Close()
+	for _, o := range i.Opened {
+		if strings.HasSuffix(o.Path, removed) || !strings.HasPrefix(o.Path, "/") || strings.HasPrefix(o.Path, "/proc/") || strings.HasPrefix(o.Path, "/sys/") {
+			continue
+		}
+		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+		fd, err := unix.Openat2(int(root.Fd()), cmp.Or(strings.TrimPrefix(o.Path, "/"), "."), how)
+		if errors.Is(err, unix.ELOOP) {
+			return &ChangedError{o.Path, "there is a link in its path, which was not there at the checkpoint"}
+		}
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+		if err != nil {
+			continue
+		}
+		now := Opened{Path: o.Path, UID: st.Uid, GID: st.Gid, Mode: st.Mode, Rdev: o.Rdev}
+		if err := o.compare(now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func userName(uid uint32) string {
+	id := strconv.Itoa(int(uid))
+	if u, err := osuser.LookupId(id); err == nil {
+		return u.Username
+	}
+	return cmp.Or(map[uint32]string{0: "root"}[uid], "user "+id)
+}
+
+func groupName(gid uint32) string {
+	id := strconv.Itoa(int(gid))
+	if g, err := osuser.LookupGroupId(id); err == nil {
+		return g.Name
+	}
+	return cmp.Or(map[uint32]string{0: "root"}[gid], id)
+}

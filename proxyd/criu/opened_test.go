@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// secretFolder is root's, and has what looks like the user's files.
+func secretFolder(t *testing.T, work string) string {
+	t.Helper()
+	dir := filepath.Join(work, "root")
+	for _, d := range []string{dir, dir + "/sub"} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{dir + "/key", dir + "/sub/key"} {
+		if err := os.WriteFile(f, []byte("secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// opens is a program that has something open, and tells when asked.
+func opens(work, open, tell string) string {
+	return fmt.Sprintf(`
+import mmap, os, socket, sys
+os.chdir(%q); os.umask(0o077)
+def mine(p):
+    with open(p, 'w') as f: f.write('mine..\n')
+mine('key'); os.mkdir('sub'); mine('sub/key')
+%s
+print('ready', flush=True)
+for line in sys.stdin: print(%s, flush=True)`, work, open, tell)
+}
+
+// TestReplaced: what a user puts in the place of files that a program has open is not
+// opened with more than the user's rights, and never instead of what was open.
+func TestReplaced(t *testing.T) {
+	needCRIU(t)
+	rename := func(t *testing.T, work, name, to string) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(filepath.Join(work, name)), os.Symlink(to, filepath.Join(work, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		open string
+		do   func(t *testing.T, work string)
+		says string
+	}{
+		"read":         {"f = open('key')", func(t *testing.T, w string) { rename(t, w, "key", "root/key") }, "key"},
+		"write":        {"f = open('key', 'r+')", func(t *testing.T, w string) { rename(t, w, "key", "root/key") }, "key"},
+		"folder above": {"f = open('sub/key')", func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "sub/key"},
+		"folder":       {"f = os.open('sub', os.O_RDONLY)", func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "sub"},
+		"cwd":          {"os.chdir('sub')", func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "sub"},
+		"map": {"f = open('key'); m = mmap.mmap(f.fileno(), 7, prot=mmap.PROT_READ); f.close()",
+			func(t *testing.T, w string) { rename(t, w, "key", "root/key") }, "key"},
+		"fifo": {"os.mkfifo('fifo'); f = os.open('fifo', os.O_RDWR)",
+			func(t *testing.T, w string) { rename(t, w, "fifo", "root/key") }, "fifo"},
+		"removed": {"f = open('sub/gone', 'w+'); os.unlink('sub/gone')",
+			func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, ""},
+		"socket": {"s = socket.socket(socket.AF_UNIX); s.bind('sub/socket'); s.listen()",
+			func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, ""},
+		"link to one's own": {"f = open('sub/key')", func(t *testing.T, w string) {
+			if err := errors.Join(os.Rename(w+"/sub", w+"/other"), os.Symlink("other", w+"/sub")); err != nil {
+				t.Fatal(err)
+			}
+		}, "/sub/key: leads to "},
+		"System V": {`f = open('key'); import ctypes
+libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "key", "root/key") }, "/key: leads to "},
+		"System V, removed": {`f = open('sub/gone', 'w+'); os.unlink('sub/gone'); import ctypes
+libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "/sub/gone"},
+		"System V, socket": {`s = socket.socket(socket.AF_UNIX); s.bind('sub/socket'); s.listen(); import ctypes
+libc = ctypes.CDLL(None); assert libc.shmget(0, 4096, 0o1600) >= 0`, func(t *testing.T, w string) { rename(t, w, "sub", "root/sub") }, "/sub/socket"},
+		"owner": {"f = open('key')", func(t *testing.T, w string) { _ = os.Chown(w+"/key", 0, user) }, "/key: belongs to root, was user 12345's at the checkpoint"},
+		"group": {"f = open('key')", func(t *testing.T, w string) { _ = os.Chown(w+"/key", user, 0) }, "/key: belongs to group root, was of 12345 at the checkpoint"},
+		"hard link": {"f = open('key')", func(t *testing.T, w string) {
+			if err := errors.Join(os.Remove(w+"/key"), os.Link(w+"/root/key", w+"/key")); err != nil {
+				t.Fatal(err)
+			}
+		}, "key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := workDir(t)
+			dir := secretFolder(t, work)
+			c := newCapsule(t)
+			r := c.run("/usr/bin/python3", "-c", opens(work, test.open, "'after'"))
+			r.expect("ready")
+			images := images(t)
+			img := dump(t, r.program, images)
+			c.end()
+			test.do(t, work)
+
+			c = newCapsule(t)
+			r = pipes(t)
+			err := Restore(deadline(t), img, Program{Init: c.pid()}, r.far, images)
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want one with %q", err, test.says)
+			}
+			t.Log(err)
+			alone(t, c)
+			all, err := filepath.Glob(dir + "/*/*")
+			if err != nil || len(all) != 1 || read(t, dir+"/key")+read(t, dir+"/sub/key") != "secret\nsecret\n" {
+				t.Errorf("root's folder has %q (%v)", all, err)
+			}
+		})
+	}
+}
+
+// TestSwapped: a file is exchanged with a link to root's as fast as can be while a program is
+// restored: it comes back with its own file, or not at all.
+func TestSwapped(t *testing.T) {
+	needCRIU(t)
+	work := workDir(t)
+	dir := secretFolder(t, work)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", opens(work, "f = open('key')", "(f.seek(0), f.read())"))
+	r.expect("ready")
+	images := images(t)
+	img := dump(t, r.program, images)
+	c.end()
+	if err := os.Symlink(dir+"/key", work+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, work+"/link", unix.AT_FDCWD, work+"/key", unix.RENAME_EXCHANGE)
+				time.Sleep(time.Microsecond)
+			}
+		}
+	}()
+	back := 0
+	for range 30 {
+		c := newCapsule(t)
+		r := pipes(t)
+		if err := Restore(deadline(t), img, Program{Init: c.pid()}, r.far, images); err == nil {
+			back++
+			r.closeFar()
+			r.ask("?", `(0, 'mine..\n')`)
+		}
+		c.end()
+	}
+	close(stop)
+	<-stopped
+	t.Logf("%d of 30 came back", back)
+}
+
+// TestForbidden: files are the user's, and could not be opened again the way they are open.
+func TestForbidden(t *testing.T) {
+	needCRIU(t)
+	work := workDir(t)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", opens(work, `
+f = open('key', 'r+'); f.read(2); f.seek(2); os.chmod('key', 0o444)
+g = os.open('sub/key', os.O_WRONLY | os.O_APPEND); os.chmod('sub/key', 0)
+h = os.dup(g)
+def tell():
+    f.write('X'); f.flush(); os.write(g, b'1'); os.write(h, b'2')
+    import fcntl
+    os.fchmod(g, 0o600); s = open('sub/key').read(); os.fchmod(g, 0)
+    return f.tell(), open('key').read(), s, fcntl.fcntl(g, fcntl.F_GETFL) & os.O_APPEND != 0`, "tell()"))
+	r.expect("ready")
+	images := images(t)
+	img := dump(t, r.program, images)
+	c.end()
+	_, r = restore(t, img, images)
+	r.ask("?", `(3, 'miXe..\n', 'mine..\n12', True)`)
+}
+
+// TestManyMappings: what the comparison costs.
+func TestManyMappings(t *testing.T) {
+	needCRIU(t)
+	work := workDir(t)
+	c := newCapsule(t)
+	r := c.run("/usr/bin/python3", "-c", opens(work, `
+all = []
+for i in range(1000):
+    mine('f%d' % i); f = open('f%d' % i); all.append(mmap.mmap(f.fileno(), 7, prot=mmap.PROT_READ)); f.close()`, "'well'"))
+	r.expect("ready")
+	images := images(t)
+	img := dump(t, r.program, images)
+	begin := time.Now()
+	if err := img.note(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d files noted in %s", len(img.Opened), time.Since(begin))
+	begin = time.Now()
+	if err := img.compare(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("compared in %s", time.Since(begin))
+	c.end()
+	_, r = restore(t, img, images)
+	r.ask("?", "well")
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package criu
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
+	rfp "github.com/checkpoint-restore/go-criu/v7/crit/images/remap-file-path"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// A program with System V objects is restored by root. What root opens in a wrong place is found
+// by Image.compare; what root makes there is made. So such a program may have what CRIU makes
+// again, removed files and places of sockets, only where nobody can change paths meanwhile: in the
+// capsule's private folders, while no other program of the capsule is there.
+
+const (
+	remapName  = "remap-fpath.img"
+	remapMagic = 0x59133954 // criu/include/magic.h
+)
+
+// privateFolders are a capsule's own; on the node nobody but root comes to them.
+var privateFolders = []string{"/tmp/", "/var/tmp/", "/dev/shm/"}
+
+// mayMakeAsRoot returns an error unless what CRIU makes again is in private folders, and nobody is
+// there to change them.
+func (i *Image) mayMakeAsRoot(init int, src Source) error {
+	made, err := madeAgain(src)
+	if err != nil || len(made) == 0 {
+		return err
+	}
+	members, err := membersOf(init)
+	if err != nil {
+		return err
+	}
+	for _, path := range made {
+		in := func(dir string) bool { return strings.HasPrefix(path, dir) }
+		if len(members) > 1 || !slices.ContainsFunc(privateFolders, in) {
+			return fmt.Errorf("the program has System V objects and %s, a removed file or the place of a socket, which CRIU would make again as root", path)
+		}
+	}
+	return nil
+}
+
+// madeAgain returns the paths at which CRIU makes something again: files that were removed, and
+// places of sockets.
+func madeAgain(src Source) ([]string, error) {
+	removedFiles := map[uint32]bool{}
+	r, err := src.Open(remapName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		defer r.Close()
+		err := entries(bufio.NewReader(r), remapMagic, func(b []byte) error {
+			var m rfp.RemapFilePathEntry
+			if err := proto.Unmarshal(b, &m); err != nil {
+				return fmt.Errorf("%w: %w", errImage, err)
+			}
+			removedFiles[m.GetOrigId()] = true
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", remapName, err)
+		}
+	}
+	files, err := src.Open(filesName)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	var made []string
+	err = entries(bufio.NewReader(files), filesMagic, func(b []byte) error {
+		var m fdinfo.FileEntry
+		if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
+			return fmt.Errorf("%w: %w", errImage, err)
+		}
+		if f := m.GetReg(); f != nil && removedFiles[f.GetId()] {
+			made = append(made, f.GetName())
+		}
+		s := m.GetUsk()
+		if s == nil || len(s.GetName()) == 0 || bytes.HasPrefix(s.GetName(), []byte{0}) ||
+			s.GetState() == established && s.GetType() != unix.SOCK_DGRAM {
+			return nil
+		}
+		path := string(bytes.TrimRight(s.GetName(), "\x00"))
+		if !strings.HasPrefix(path, "/") {
+			path = s.GetNameDir() + "/" + path
+		}
+		made = append(made, path)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", filesName, err)
+	}
+	return made, nil
+}
