@@ -96,7 +96,7 @@ type Log struct {
 // programs that root runs.
 func Load(file string, environ []string, flags map[string]string) (*Config, error) {
 	text, err := table.ReadFile(file)
-	if err != nil && !(errors.Is(err, os.ErrNotExist) && file == File) {
+	if err != nil && (!errors.Is(err, os.ErrNotExist) || file != File) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	return parse(file, text, environ, flags)

@@ -169,7 +169,7 @@ func writeOnce(dir, name string, content []byte, mode os.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
 	defer f.Close()
 	if _, err := f.Write(content); err != nil {
 		return err

@@ -5,6 +5,7 @@ package device
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,7 +59,7 @@ func TestServerEnds(t *testing.T) {
 			}
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			n, err := unix.Poll(fds, 60_000)
-			for err == unix.EINTR {
+			for errors.Is(err, unix.EINTR) {
 				n, err = unix.Poll(fds, 60_000)
 			}
 			if n != 1 {

@@ -165,7 +165,7 @@ func (m mapping) is(st *unix.Stat_t) bool { return st.Ino == m.inode && st.Dev =
 // come back.
 func (p *process) belongings() ([]Belonging, error) {
 	all := []Belonging{{Kind: RingMemory, Length: wire.MemorySize}}
-	for _, s := range p.memoryCalls.Shares.Sorted() {
+	for _, s := range p.Shares.Sorted() {
 		all = append(all, Belonging{PinnedMemory, uint64(s.At), uint64(len(s.Mem))})
 	}
 	w, ok := p.Peer.(*watched)
@@ -206,7 +206,7 @@ func (s *Server) BelongingOf(id uint64, n int) (*os.File, error) {
 	if n == 0 {
 		return driver.Duplicate(p.Ring.File())
 	}
-	all := p.memoryCalls.Shares.Sorted()
+	all := p.Shares.Sorted()
 	if n < 0 || n > len(all) {
 		return nil, fmt.Errorf("memory %d of process %d, which has %d: %w", n, id, len(all)+1, ErrAbsent)
 	}

@@ -120,8 +120,8 @@ func checkCut(t testing.TB, c *cut.Cut, all ...*Server) {
 					sizes[nccl.CommName(comm.ID())] = comm.Size()
 				}
 			}
-			if busy, err := p.Ring.Busy(); err != nil || !busy.IsZero() || p.ncclCalls.Open.Load() != 0 || p.Handled.Load() != tally.Messages {
-				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.ID, busy, err, p.ncclCalls.Open.Load(), p.Handled.Load(), tally.Messages)
+			if busy, err := p.Ring.Busy(); err != nil || !busy.IsZero() || p.Open.Load() != 0 || p.Handled.Load() != tally.Messages {
+				t.Errorf("process %d: %+v, %v, %d in flight, %d of %d handled", p.ID, busy, err, p.Open.Load(), p.Handled.Load(), tally.Messages)
 			}
 			for _, space := range p.Spaces() {
 				if err := space.Drain(driver.Expired); err != nil {

@@ -123,7 +123,7 @@ func (p *process) run() {
 	}
 	<-p.freed
 	p.calls.Wait()
-	p.moduleCalls.End()
+	p.End()
 	killed := !p.exits
 	members := p.EndMembers(killed)
 	p.server.cuts.ended(p.ID, killed && members > 0)

@@ -15,14 +15,6 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server/driver"
 )
 
-// keeping is what a process has for being saved and restored.
-type keeping struct {
-	history   history
-	interrupt driver.Interrupt
-	back      *processState // what it must come back to, or nil
-	rebuild   *rebuild      // while it is restored, else nil
-}
-
 // history is what a process has called, as far as it is needed to build again what is alive. What is posted to streams never
 // comes here: noting costs one look-up where there is nothing to note.
 type history struct {

@@ -20,6 +20,7 @@ const (
 // Class is a kind of handle that the server makes up.
 type Class uint64
 
+// What programs have handles of.
 const (
 	ModuleClass Class = iota + 1
 	FunctionClass

@@ -25,8 +25,8 @@ type PoolState struct {
 	Props   dispatch.Poolprops `json:"props"`
 }
 
-// MemoryState is physical memory.
-type MemoryState struct {
+// AllocationState is physical memory.
+type AllocationState struct {
 	Handle  dispatch.Alloc     `json:"handle"`
 	Ordinal int32              `json:"ordinal"`
 	ID      backend.MemoryID   `json:"id"`
@@ -84,12 +84,12 @@ func (p *Calls) RestorePoolsOf(ordinal int32, defaults, pool dispatch.Mempool) {
 	p.devicePools[ordinal] = devicePools{defaults, pool}
 }
 
-func (p *Calls) DescribeMemory() (pools []PoolState, memories []MemoryState, pinned []PinnedState) {
+func (p *Calls) DescribeMemory() (pools []PoolState, memories []AllocationState, pinned []PinnedState) {
 	pools = handles.Each(&p.pools, func(h dispatch.Mempool, m *memoryPool) PoolState {
 		return PoolState{h, m.space.Ordinal, m.id, m.props}
 	})
-	memories = handles.Each(&p.memories, func(h dispatch.Alloc, m *physicalMemory) MemoryState {
-		return MemoryState{h, m.space.Ordinal, m.id, m.size, m.prop}
+	memories = handles.Each(&p.memories, func(h dispatch.Alloc, m *physicalMemory) AllocationState {
+		return AllocationState{h, m.space.Ordinal, m.id, m.size, m.prop}
 	})
 	pinned = handles.Each(&p.pinned, func(h dispatch.Hostmem, m *pinnedMemory) PinnedState {
 		return PinnedState{h, m.context.Handle, m.n, m.flags, m.registered}
@@ -98,7 +98,7 @@ func (p *Calls) DescribeMemory() (pools []PoolState, memories []MemoryState, pin
 }
 
 // RestoreMemory gives what keeps memory its handles.
-func (p *Calls) RestoreMemory(pools []PoolState, memories []MemoryState) error {
+func (p *Calls) RestoreMemory(pools []PoolState, memories []AllocationState) error {
 	for _, m := range pools {
 		s := p.SpaceIfUsed(m.Ordinal)
 		if s == nil {
