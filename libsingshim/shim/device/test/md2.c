@@ -54,6 +54,12 @@ CUresult sing_cuDeviceGetUuid(CUuuid *id, CUdevice dev)
 	return CUDA_ERROR_UNKNOWN;
 }
 
+CUresult sing_cuCtxGetCurrent(CUcontext *ctx)
+{
+	(void)ctx;
+	return CUDA_ERROR_UNKNOWN;
+}
+
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; ++i) {
