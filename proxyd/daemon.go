@@ -102,6 +102,11 @@ func (n *node) folders(context.Context) (func(), error) {
 			return nil, err
 		}
 	}
+	mark, err := os.OpenFile(n.realScontrol(), os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	mark.Close()
 	// One daemon for a node: a second would make the first one's capsules its own.
 	lock, err := os.OpenFile(filepath.Join(n.cfg.LibDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -119,6 +124,9 @@ func (n *node) listDir() string { return filepath.Join(n.cfg.RunDir, "files") }
 
 // kitDir is where capsules see the shim.
 func (n *node) kitDir() string { return filepath.Join(n.cfg.RunDir, "kit") }
+
+// realScontrol is where capsules have the node's scontrol; sing-srun knows the path too.
+func (n *node) realScontrol() string { return filepath.Join(n.cfg.RunDir, "scontrol") }
 
 // deviceDir is where capsules see the socket of their device server.
 func (n *node) deviceDir() string { return filepath.Join(n.cfg.RunDir, "devices") }
@@ -250,6 +258,10 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 	if real, err = filepath.EvalSymlinks(real); err != nil {
 		return nil, err
 	}
+	seen, err := filepath.EvalSymlinks(scontrol)
+	if err != nil {
+		return nil, err
+	}
 	help, err := exec.CommandContext(ctx, real, "--help").Output()
 	if err != nil {
 		n.log.Warn("srun --help", "error", err)
@@ -263,6 +275,7 @@ func (n *node) conduct(ctx context.Context) (func(), error) {
 	n.conductor, err = checkpoint.New(checkpoint.Config{
 		Node: n.cfg.NodeName, Cluster: n.cluster.Cluster, Lib: n.cfg.LibDir, Shared: n.cfg.Shared,
 		Real: real, Wrapper: filepath.Join(libexec, "sing-srun"), KitDir: n.kitDir(), ListDir: n.listDir(), Cgroups: cgroups,
+		Scontrol: seen, RealScontrol: n.realScontrol(),
 		Socket:  filepath.Join(n.cfg.RunDir, warden.SpankSocket),
 		Release: majorMinor(n.cluster.Version), Help: help,
 		Interval: n.cfg.Interval, OnTimeLimit: n.cfg.OnTimeLimit, OnFailure: n.cfg.OnFailure, Without: n.cfg.WithoutCheckpoint, Keep: store.Retention{Count: n.cfg.Keep},

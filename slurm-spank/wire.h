@@ -25,6 +25,7 @@
  *	sing-srun, in a capsule
  *	srun key, 5 descriptors ──────────────────►  starts the real srun
  *	signal key, signal ───────────────────────►  sends the signal to the real srun
+ *	requeue, a pipe ──────────────────────────►  notes that the program is about to have Slurm requeue a job
  *
  * proxyd does not answer sing-srun on its socket: srun/srun.h says where the answers come.
  */
@@ -49,6 +50,7 @@ enum {
 #define SING_END "end"
 #define SING_SRUN "srun"
 #define SING_FORWARD "signal"
+#define SING_REQUEUE "requeue"
 #define SING_OK "ok"
 #define SING_NO "no"
 

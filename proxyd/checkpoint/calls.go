@@ -136,6 +136,8 @@ func init() { // In init, because the tables refer to functions that refer to th
 		callMakeCapsules: decodeFor(func(j *job, ctx context.Context, _ store.ID, b makeCapsulesRequest) (empty, error) {
 			return empty{}, j.makeCapsulesForLeader(ctx, b)
 		}),
+		callAsksRequeue:      decodeFor((*job).asksThere),
+		callProgramRuns:      decodeFor((*job).runsHere),
 		callView:             decodeFor((*job).viewHere),
 		callAwaitDecision:    decodeFor((*job).awaitDecisionHere),
 		callNodeRestored:     decodeFor((*job).nodeRestored),

@@ -35,6 +35,10 @@ type Config struct {
 	Real    string // path of srun
 	Wrapper string // path of the program that capsules see in place of srun
 	KitDir  string // where capsules see their kit; a folder of the node
+	// Scontrol is the path of scontrol, which capsules see replaced; "": they see the node's.
+	// RealScontrol is where they see the node's then: an empty file of the node.
+	Scontrol, RealScontrol string
+
 	ListDir string // where capsules see the list of changed files; an empty folder of the node
 	Socket  string // socket for the runners of sruns
 	Cgroups string // root of the cgroup v2 hierarchy; "": none

@@ -33,10 +33,17 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
+	next := resumes
+	if j.leaderNode() == c.Node {
+		next = j.runEnd(ctx).next()
+		if err := j.noteEnd(next); err != nil {
+			return fmt.Errorf("job %d: %w", id, err)
+		}
+	}
 	j.mu.Lock()
 	rec, run, left := j.rec, j.run, j.released
 	leads := rec != nil && j.placement.nodeOf(0) == c.Node
-	again := statesToRequeue(left, j.endsBeforeRestore())
+	again := statesToRequeue(left, j.endsBeforeRestore(), next)
 	nodes, outlasts := slices.Clone(j.placement.today), rec != nil && rec.RequeuedBy != ""
 	j.mu.Unlock()
 	if leads && len(again) == 0 && !outlasts {
@@ -67,8 +74,10 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 // the job to be over. released: the run was captured for a requeue, and Slurm may have taken the
 // end of the wardens for the end of the job (a slurmctld that died at that moment may not know of
 // the requeue). unrestored: the run ended before its batch script was restored.
-func statesToRequeue(released, unrestored bool) []string {
+func statesToRequeue(released, unrestored bool, next nextRun) []string {
 	switch {
+	case next == isRequeued:
+		return []string{"FAILED"}
 	case released:
 		return []string{"COMPLETED", "FAILED", "NODE_FAIL"}
 	case unrestored:
@@ -89,7 +98,7 @@ func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 		s, err = c.Slurm.Show(ctx, jobName(id))
 	}
 	if err == nil && s.BatchHost == c.Node && !c.hasRunEnded(id, s.Restarts) && s.Restarts > 0 {
-		err = c.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, true))
+		err = c.settleEndedRun(ctx, id, s.Restarts, statesToRequeue(false, true, resumes))
 	}
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		c.Log.Warn("clean up after a run that never began", "job", id, "error", err)
@@ -102,7 +111,7 @@ func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
 func (j *job) endsBeforeRestore() bool {
 	lc := j.capsules[0]
 	switch {
-	case j.rec == nil || j.rec.ScriptStatus != nil || j.givenUp:
+	case j.rec == nil || j.givenUp:
 		return false
 	case lc == nil:
 		return j.resumePoint != nil
@@ -268,7 +277,7 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 		case s.State == "COMPLETED":
 			return c.deleteJob(ctx, id)
 		case s.State == "TIMEOUT" || s.State == "PREEMPTED":
-			return nil // to be requeued; else GC deletes the checkpoints by age
+			return c.keepCheckpoints(id) // to be requeued; else GC deletes the checkpoints by age
 		default:
 			// Failed or cancelled: a person may want the checkpoints.
 			return errors.Join(c.Pool.Give(ctx, jobName(id)), c.deleteRecord(id))
@@ -279,6 +288,16 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 			return ctx.Err()
 		}
 	}
+}
+
+// keepCheckpoints makes a job that is over resume from its newest checkpoint if a person requeues it.
+func (c *Conductor) keepCheckpoints(id uint32) error {
+	rec, err := c.records.load(id)
+	if err != nil || rec == nil || !rec.BeginAnew {
+		return err
+	}
+	rec.BeginAnew = false
+	return c.records.save(rec)
 }
 
 // maxUnrestoredRuns bounds the runs in a row that end before their restore is complete. After

@@ -153,11 +153,18 @@ func (j *job) handleTermination(ctx context.Context) {
 		v, reason, err = j.c.askVerdict(ctx, j.id, run)
 	}
 	j.log.Info("SIGTERM from Slurm", "verdict", reason, "error", err)
+	own := j.asksItself()
+	if err == nil && v == requeued && own != nil && j.endsItself(ctx, own) {
+		j.log.Info("the job has had itself requeued, and ends by itself", "program", own.Program)
+		v, reason = forwardSignal, "requeue that the job asked for"
+		j.markItself()
+	}
 	if err == nil && v != forwardSignal {
 		_, err = j.c.requestCheckpoint(ctx, j, checkpointRequest{After: v, Reason: reason})
 	}
-	if errors.Is(err, errScriptEnded) && v == requeued {
-		err = j.recordScriptEnd(ctx)
+	if errors.Is(err, errScriptEnded) && v == requeued && !j.lostNode(ctx) {
+		j.log.Info("the batch script had ended")
+		err = nil // the next run begins anew
 	}
 	if err != nil {
 		j.log.Error("the job ends without a checkpoint", "why", reason, "error", err)
@@ -181,41 +188,6 @@ func (j *job) handleTermination(ctx context.Context) {
 			j.log.Warn("send a signal", "program", signal.program, "error", err)
 		}
 	}
-}
-
-// recordScriptEnd saves the exit status of a batch script that ended before Slurm requeued the
-// job: the next run ends with the same status at once, so that no work is done twice. If a node
-// of the job does not answer, the script may have ended because of that, and the status is not
-// saved.
-func (j *job) recordScriptEnd(ctx context.Context) error {
-	j.mu.Lock()
-	lc, rec, where := j.capsules[0], *j.rec, j.placement
-	j.mu.Unlock()
-	if lc == nil {
-		return errScriptEnded
-	}
-	for _, node := range where.today {
-		if node == j.c.Node {
-			continue
-		}
-		if err := j.c.callNode(ctx, node, j.id, 0, callUnrestored, empty{}, nil); errors.Is(err, ErrAway) {
-			return fmt.Errorf("%w: %w", errScriptEnded, err)
-		}
-	}
-	all, err := lc.capsule.Ended(ctx)
-	if err != nil {
-		return err
-	}
-	status, ok := all[batchProgram]
-	if !ok {
-		return errScriptEnded
-	}
-	rec.ScriptStatus = &status
-	if err := j.c.records.save(&rec); err != nil {
-		return err
-	}
-	j.log.Info("the batch script had ended", "status", int(status))
-	return nil
 }
 
 // slurmQueryTimeout leaves most of a KillWait of 30 s to the checkpoint.

@@ -61,7 +61,7 @@ func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 	both.Go(func() {
 		err := files.Watch(ctx, files.Watched{
 			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
-			Trusted: []string{filepath.Join(kit, kitWarden), filepath.Join(kit, kitSrun)},
+			Trusted: []string{filepath.Join(kit, kitWarden), filepath.Join(kit, kitSrun), filepath.Join(kit, kitScontrol)},
 		}, lc.journal)
 		switch {
 		case err == nil || ctx.Err() != nil:

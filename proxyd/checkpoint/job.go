@@ -53,6 +53,8 @@ type job struct {
 	givenUp         bool             // the run cannot be restored and is being ended
 	stopPeriodic    func()           // stops the periodic checkpoints
 	lastObstacles   []Obstacle       // of the last attempt
+	requester       *requester       // the program that asked Slurm for a requeue; nil: none did
+	itself          bool             // the run had itself requeued, and the program that asked for that has ended
 }
 
 // localCapsule is a capsule on this node.

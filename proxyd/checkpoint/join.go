@@ -141,6 +141,7 @@ func (j *job) beginRun(rec *Record, run int, nodes []string, point *resumePoint)
 	}
 	j.rec, j.run, j.placement, j.resumePoint = rec, run, placement{rec.Nodes, nodes}, point
 	j.withheld, j.givenUp, j.released, j.restored, j.signalForwarded, j.endDecided = nil, false, false, false, false, false
+	j.itself, j.requester = false, nil
 }
 
 // captureEnv are variables that make programs avoid features which cannot be captured and which
@@ -160,9 +161,6 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	program := batchProgram
 	if t.Step != batchProgram {
 		program = taskName(t.Key, t.Step, t.Task)
-	}
-	if program == batchProgram && rec.ScriptStatus != nil {
-		return warden.Place{Mode: warden.Finished, Status: *rec.ScriptStatus}, nil
 	}
 	here, err := where.capsulesOn(j.c.Node)
 	if err != nil {

@@ -108,6 +108,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 			{Source: j.c.journalDir(j.id, index), Target: j.c.ListDir},
 		},
 	}
+	spec.Binds = append(spec.Binds, j.c.scontrolBinds(kit)...)
 	if m != nil {
 		if err := j.c.checkCompatible(m); err != nil {
 			return nil, err

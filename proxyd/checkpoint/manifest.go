@@ -31,7 +31,8 @@ type Meta struct {
 	Reason   string            `json:"reason"`
 	Phases   []PhaseTime       `json:"phases"`
 	Capsules []CapsuleMeta     `json:"capsules"`
-	Env      map[string]string `json:"env"` // SLURM_* variables of the batch script in the first run
+	Env      map[string]string `json:"env"`              // SLURM_* variables of the batch script in the first run
+	Itself   bool              `json:"itself,omitempty"` // the job had itself requeued, and went on
 }
 
 // PhaseTime is the duration of a phase.

@@ -69,6 +69,8 @@ const (
 	callDropShare   = "forget" // delete a node's share: the upload is over
 
 	// At any time:
+	callAsksRequeue       = "asks"  // to the leader: a program asks Slurm for a requeue
+	callProgramRuns       = "runs"  // ask whether that program still runs
 	callView              = "view"  // list the programs of a node, for singctl
 	callRequestCheckpoint = "lead"  // a node asks the leader for a checkpoint
 	callAwaitDecision     = "leave" // a node on which Slurm has ended the job asks whether its capsules are still needed

@@ -90,7 +90,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.log = a.log.With("checkpoint", number)
 	j.mu.Lock()
 	today, leaves := j.placement.today, a.after != forwardSignal || a.holdAfterwards
-	a.meta = Meta{Record: *j.rec, Run: j.run, Reason: a.reason}
+	a.meta = Meta{Record: *j.rec, Run: j.run, Reason: a.reason, Itself: a.after == requeued && j.requester.counts()}
 	if lc := j.capsules[0]; lc != nil {
 		a.meta.Env = lc.note.FirstEnv
 	}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -22,21 +21,20 @@ import (
 // Record is what all nodes know of a job, from its first start to its end: among other things the
 // nodes of the first run, and the addresses that its capsules keep on whatever nodes they are.
 type Record struct {
-	Job            uint32              `json:"job"`
-	Slurm          string              `json:"slurm"` // "812", or "812_3" for a task of an array
-	UID            uint32              `json:"uid"`
-	GID            uint32              `json:"gid"`
-	Submitted      string              `json:"submitted"` // time of submission: distinguishes jobs of the same number
-	Nodes          []string            `json:"nodes"`     // of the first run; the k-th is the host name of capsule k
-	Addresses      []netip.Addr        `json:"addresses"`
-	GPUs           []int               `json:"gpus,omitempty"` // number of each capsule's GPUs in the first run, if device servers hold them
-	Options        Options             `json:"options"`
-	Kit            string              `json:"kit"`               // hash of the kit that its programs use
-	LastNumber     uint32              `json:"last,omitempty"`    // highest number given to a checkpoint
-	BeginAnew      bool                `json:"restart,omitempty"` // the next run begins anew
-	UnrestoredRuns int                 `json:"cut,omitempty"`     // runs in a row that ended before their restore was complete
-	ScriptStatus   *syscall.WaitStatus `json:"over,omitempty"`    // exit status of a batch script that ended before Slurm requeued the job
-	RequeuedBy     string              `json:"outlast,omitempty"` // node that owes the requeue after the time limit
+	Job            uint32       `json:"job"`
+	Slurm          string       `json:"slurm"` // "812", or "812_3" for a task of an array
+	UID            uint32       `json:"uid"`
+	GID            uint32       `json:"gid"`
+	Submitted      string       `json:"submitted"` // time of submission: distinguishes jobs of the same number
+	Nodes          []string     `json:"nodes"`     // of the first run; the k-th is the host name of capsule k
+	Addresses      []netip.Addr `json:"addresses"`
+	GPUs           []int        `json:"gpus,omitempty"` // number of each capsule's GPUs in the first run, if device servers hold them
+	Options        Options      `json:"options"`
+	Kit            string       `json:"kit"`               // hash of the kit that its programs use
+	LastNumber     uint32       `json:"last,omitempty"`    // highest number given to a checkpoint
+	BeginAnew      bool         `json:"restart,omitempty"` // the next run begins anew
+	UnrestoredRuns int          `json:"cut,omitempty"`     // runs in a row that ended before their restore was complete
+	RequeuedBy     string       `json:"outlast,omitempty"` // node that owes the requeue after the time limit
 }
 
 // Options are the options of sbatch that the user gave.

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
 // A kit is the set of our files that a job's programs use: sing-warden, which is the first
@@ -39,10 +41,13 @@ const (
 	kitShim   = "libsingshim.so" // not in every installation
 	kitDriver = "libsingshim-device.so"
 
+	// kitScontrol is sing-srun again, in place of scontrol. Kits of older releases have none.
+	kitScontrol = "sing-scontrol"
+
 	kitDevices = "devices" // a folder of links
 )
 
-var kitNames = []string{kitWarden, kitSrun, kitShim, kitDriver}
+var kitNames = []string{kitWarden, kitSrun, kitScontrol, kitShim, kitDriver}
 
 // kitLinks are the links in kitDevices, with their targets.
 var kitLinks = map[string]string{
@@ -55,7 +60,7 @@ var kitHashPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // keepInstalledKit copies the installed files as the kit of a job that begins, and returns its
 // hash. shim may be "".
 func (c *Conductor) keepInstalledKit(warden, shim string) (hash string, err error) {
-	from := map[string]string{kitWarden: warden, kitSrun: c.Wrapper}
+	from := map[string]string{kitWarden: warden, kitSrun: c.Wrapper, kitScontrol: c.Wrapper}
 	if shim != "" {
 		from[kitShim] = shim
 		driver := filepath.Join(filepath.Dir(shim), kitDriver)
@@ -92,6 +97,18 @@ func (c *Conductor) nodeKit(hash string) (string, error) {
 		}
 	}
 	return dir, linkDeviceFolder(c.KitDir, map[string]string{kitShim: kitShim})
+}
+
+// scontrolBinds replaces scontrol by sing-scontrol in a capsule, and shows scontrol elsewhere.
+func (c *Conductor) scontrolBinds(kit string) []capsule.Bind {
+	wrapper := filepath.Join(kit, kitScontrol)
+	if _, err := os.Stat(wrapper); err != nil || c.Scontrol == "" {
+		return nil
+	}
+	return []capsule.Bind{
+		{Source: c.Scontrol, Target: c.RealScontrol, ReadOnly: true},
+		{Source: wrapper, Target: c.Scontrol, ReadOnly: true},
+	}
 }
 
 // hasDevices tells whether programs of a kit can use devices.
@@ -143,7 +160,7 @@ func (c *Conductor) localKits() string  { return filepath.Join(c.Lib, "kits") }
 
 // isKitFile tells whether a path within a capsule belongs to the kit.
 func (c *Conductor) isKitFile(path string) bool {
-	return path == c.Real || strings.HasPrefix(path, c.KitDir+"/")
+	return path == c.Real || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
 }
 
 // removeUnusedKits removes this node's copies of kits that no job here uses.

@@ -186,6 +186,8 @@ func (s *Server) answerSrun(ctx context.Context, talk *os.File, who Peer) error 
 			err = s.conductor.Signal(ctx, who, m.vals["key"], syscall.Signal(n))
 		}
 		return err
+	case m.verb == verbRequeue && p.Files: // a pipe, which the door closes at the end of the conversation
+		return s.conductor.NoteRequeue(ctx, who)
 	}
 	return fmt.Errorf("%w: verb %q", errMessage, m.verb)
 }

@@ -31,6 +31,8 @@ import (
 //	sing-srun, in a capsule (slurm-spank/srun/srun.h)
 //	srun key=, fds 0 1 2, status pipe, call ─────► the real srun, outside
 //	signal key= signal=  ────────────────────────►
+//	the same, as scontrol (slurm-spank/srun/scontrol.c)
+//	requeue, a pipe ─────────────────────────────► this program is about to have Slurm requeue a job
 //
 // A packet is one message: NUL-terminated strings, the verb and then key=value.
 const (
@@ -42,6 +44,8 @@ const (
 	verbSays   = "says"
 	verbSrun   = "srun"
 	verbSignal = "signal"
+
+	verbRequeue = "requeue"
 
 	keyEnv = "env." // before the name of a variable
 

@@ -48,6 +48,9 @@ type Conductor interface {
 	TellMessage(ctx context.Context, dir string) bool
 	// Signal sends a signal to an srun of the caller's capsule.
 	Signal(ctx context.Context, who Peer, key string, sig syscall.Signal) error
+	// NoteRequeue is told that a program of a capsule is about to have Slurm requeue a job,
+	// which is its own as a rule.
+	NoteRequeue(ctx context.Context, who Peer) error
 }
 
 // Join is what the plugin says of a task that is about to start.

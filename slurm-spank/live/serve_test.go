@@ -191,6 +191,9 @@ func (n *node) Srun(context.Context, warden.Peer, string, func(*os.File) error) 
 func (n *node) TellFailure(context.Context, string) bool { return true }
 func (n *node) TellMessage(context.Context, string) bool { return true }
 
+// NoteRequeue implements warden.Conductor.
+func (n *node) NoteRequeue(context.Context, warden.Peer) error { return errors.New("not here") }
+
 // Signal implements warden.Conductor.
 func (n *node) Signal(context.Context, warden.Peer, string, syscall.Signal) error {
 	return errors.New("not here")

@@ -94,10 +94,12 @@ bool try_again(int error)
 	return (error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == EPIPE || error == ECONNRESET);
 }
 
-int ask(const char *key, int call)
+/*
+ * Send a packet with n descriptors, of which the one at index is the writing end of a new
+ * pipe. Returns the pipe's other end, or -1 with errno.
+ */
+static int say_with_pipe(const char *packet, size_t len, int *fds, size_t n, size_t index)
 {
-	char packet[MAX_PACKET];
-	const size_t len = packet_of(packet, SING_SRUN, key, 0);
 	int status[2] = { -1, -1 };
 	int saved = 0;
 	int rv = -1;
@@ -106,7 +108,8 @@ int ask(const char *key, int call)
 		saved = errno;
 		goto out;
 	}
-	if (say(packet, len, (const int[]){ 0, 1, 2, status[1], call }, MAX_FDS)) {
+	fds[index] = status[1];
+	if (say(packet, len, fds, n)) {
 		saved = errno;
 		goto out;
 	}
@@ -122,6 +125,22 @@ out:
 	errno = saved;
 
 	return (rv);
+}
+
+int ask(const char *key, int call)
+{
+	char packet[MAX_PACKET];
+	int fds[MAX_FDS] = { 0, 1, 2, -1, call };
+
+	return (say_with_pipe(packet, packet_of(packet, SING_SRUN, key, 0), fds, MAX_FDS, 3));
+}
+
+int ask_noted(void)
+{
+	char packet[MAX_PACKET];
+	int fd = -1;
+
+	return (say_with_pipe(packet, packet_of(packet, SING_REQUEUE, "", 0), &fd, 1, 0));
 }
 
 int ask_signal(const char *key, int sig)

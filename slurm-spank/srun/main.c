@@ -122,6 +122,8 @@ int main(int argc, char **argv, char **envp)
 	struct answer a = { .status = -1 };
 	int pause = FIRST_PAUSE;
 
+	if (called_as_scontrol())
+		return (run_scontrol(argc, argv, envp));
 	fill_stdio();
 	take_signals();
 	for (;;) {

@@ -59,6 +59,20 @@ bool try_again(int error);
 /* Ask proxyd to send a signal to srun. Returns -1 with errno. */
 int ask_signal(const char *key, int sig);
 
+/*
+ * Tell proxyd that this process is about to have Slurm requeue a job. Returns the end of
+ * a pipe that proxyd closes when it has noted that, or -1 with errno.
+ */
+int ask_noted(void);
+
+/* --- scontrol.c --- */
+
+/* Whether this process was started as scontrol. */
+bool called_as_scontrol(void);
+
+/* Become the real scontrol. Returns an exit code if that fails. */
+int run_scontrol(int argc, char **argv, char **envp);
+
 /* --- answer.c --- */
 
 struct answer {

@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
+)
+
+// How a job's next run begins is decided when its run has ended, from how that was:
+//
+//	the run                                                   the next run, if Slurm makes one
+//	was captured and released                                 resumes from that checkpoint
+//	was killed before it could be captured                    resumes from the checkpoint before
+//	lost a node                                               the same
+//	ended by itself: RequeueExit, or Slurm requeued the job   begins anew
+//	requeued itself, and the program that asked for it ended  begins anew
+//	requeued itself and went on                               was captured: resumes
+//	resumed so, and then failed                               is asked for, and begins anew
+//
+// "Anew" is as plain Slurm begins a run: the script from its first line, with the files as the
+// run before has left them. What a job has saved by itself counts more than a checkpoint that is older.
+
+// runEnd is what is known of a run when it is over.
+type runEnd struct {
+	left     bool               // captured and released: its programs were killed by us
+	ended    bool               // its batch script ended in its capsule
+	status   syscall.WaitStatus // how
+	told     bool               // its programs were told to end: they could not be captured
+	gaveUp   bool               // it could not be restored
+	nodeLost bool
+	itself   bool // it had itself requeued, and the program that asked for that ended
+	resumed  bool // from a checkpoint of a run that had itself requeued and went on
+}
+
+// nextRun says how the next run of a job begins.
+type nextRun int
+
+const (
+	resumes    nextRun = iota // from the newest checkpoint, if there is one
+	beginsAnew                // if Slurm makes a next run
+	isRequeued                // and Slurm is asked for one
+)
+
+func (n nextRun) String() string {
+	return [...]string{"resumes", "begins anew", "is requeued, and begins anew"}[n]
+}
+
+// next decides how the next run begins.
+func (e runEnd) next() nextRun {
+	switch {
+	case e.left || e.gaveUp:
+		return resumes
+	case e.itself:
+		return beginsAnew
+	case !e.ended || e.told || e.nodeLost:
+		return resumes
+	case e.status.Signaled() && e.status.Signal() == syscall.SIGKILL: // Slurm has lost its patience, or there was no memory
+		return resumes
+	case e.resumed && e.status != 0:
+		// Its handler has ended with the failure that plain Slurm takes no notice of.
+		return isRequeued
+	}
+	return beginsAnew
+}
+
+// runEnd says how this run of a job has ended. Only the leader knows. It must be called while
+// the run's capsules are there.
+func (j *job) runEnd(ctx context.Context) runEnd {
+	j.mu.Lock()
+	lc := j.capsules[0]
+	e := runEnd{left: j.released, told: j.signalForwarded, gaveUp: j.givenUp, itself: j.itself, resumed: j.resumePoint != nil && j.resumePoint.meta.Itself}
+	j.mu.Unlock()
+	if lc == nil {
+		return e
+	}
+	all, err := lc.capsule.Ended(ctx)
+	if err != nil {
+		return e
+	}
+	e.status, e.ended = all[batchProgram]
+	if e.ended && e.next() != resumes {
+		e.nodeLost = j.lostNode(ctx)
+	}
+	return e
+}
+
+// lostNode says whether a node of the run does not answer. A script that lost a node may have
+// ended for that, which is none of its own doing.
+func (j *job) lostNode(ctx context.Context) bool {
+	j.mu.Lock()
+	nodes := slices.Clone(j.placement.today)
+	j.mu.Unlock()
+	for _, node := range nodes {
+		if node == j.c.Node {
+			continue
+		}
+		if err := j.c.callNode(ctx, node, j.id, 0, callUnrestored, empty{}, nil); errors.Is(err, ErrAway) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteEnd remembers that the next run is to begin anew, before Slurm can begin it.
+func (j *job) noteEnd(n nextRun) error {
+	if n == resumes {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.rec == nil || j.rec.BeginAnew {
+		return nil
+	}
+	rec := *j.rec
+	rec.BeginAnew, j.rec = true, &rec
+	return j.c.records.save(&rec)
+}
+
+// handlerWithin is how long a program that had its own job requeued may take to end by itself
+// before it is captured. Slurm's KillWait is 30 s by default.
+const handlerWithin = 10 * time.Second
+
+// requester is a program that asked Slurm to requeue a job.
+type requester struct {
+	Node    string    `json:"node"`
+	Capsule int       `json:"capsule"`
+	Program string    `json:"program"`
+	At      time.Time `json:"at"`
+}
+
+// requestWithin is how long it may take Slurm to do what it was asked for.
+const requestWithin = 2 * time.Minute
+
+// NoteRequeue remembers that a program of a capsule is about to have Slurm requeue a job.
+func (c *Conductor) NoteRequeue(ctx context.Context, who warden.Peer) error {
+	j, lc, err := c.callerCapsule(who)
+	if err != nil {
+		return err
+	}
+	program, err := programOf(ctx, lc.capsule, who.PID)
+	if err == nil {
+		err = who.Alive() // else the PID may be another process's
+	}
+	if err != nil {
+		return err
+	}
+	j.log.Info("a program asks Slurm for a requeue", "capsule", lc.index, "program", program)
+	return c.callNode(ctx, j.leaderNode(), j.id, 0, callAsksRequeue, requester{c.Node, lc.index, program, time.Now()}, nil)
+}
+
+// asksThere is told, on the leader, that a program of the job asks for a requeue.
+func (j *job) asksThere(_ context.Context, _ store.ID, r requester) (empty, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r.At = time.Now() // clocks of nodes differ
+	j.requester = &r
+	return empty{}, nil
+}
+
+// runsHere says whether a program of this node still runs.
+func (j *job) runsHere(ctx context.Context, _ store.ID, r requester) (bool, error) {
+	j.mu.Lock()
+	lc := j.capsules[r.Capsule]
+	j.mu.Unlock()
+	if lc == nil {
+		return false, nil
+	}
+	all, err := runningPrograms(ctx, lc.capsule)
+	return slices.ContainsFunc(all, func(p capsule.Program) bool { return p.Name == r.Program }), err
+}
+
+// programOf finds the program of a capsule that a process belongs to.
+func programOf(ctx context.Context, c *capsule.Capsule, pid int) (string, error) {
+	all, err := runningPrograms(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	for pid > 1 {
+		for _, p := range all {
+			if p.HostPID == pid {
+				return p.Name, nil
+			}
+		}
+		if pid, err = parentPID(pid); err != nil {
+			return "", err
+		}
+	}
+	return "", errNoProgram
+}
+
+// asksItself says whether a program of the job has asked for the requeue that Slurm makes.
+func (j *job) asksItself() *requester {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.requester.counts() {
+		return nil
+	}
+	return j.requester
+}
+
+// counts says that a request is recent enough to be what Slurm does.
+func (r *requester) counts() bool { return r != nil && time.Since(r.At) <= requestWithin }
+
+// endsItself waits until a program that had its own job requeued has ended, or the batchProgram
+// script has. It says no when that program goes on.
+func (j *job) endsItself(ctx context.Context, r *requester) bool {
+	j.mu.Lock()
+	lc := j.capsules[0]
+	j.mu.Unlock()
+	if lc == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, handlerWithin)
+	defer cancel()
+	for {
+		var runs bool
+		if err := j.c.callNode(ctx, r.Node, j.id, 0, callProgramRuns, r, &runs); err != nil {
+			return false
+		}
+		if !runs || !runsBatchScript(ctx, lc) {
+			return ctx.Err() == nil
+		}
+		if !sleepUnlessDone(ctx, pollInterval) {
+			return false
+		}
+	}
+}
+
+// markItself notes that this run ends by the job's own request.
+func (j *job) markItself() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.itself = true
+}

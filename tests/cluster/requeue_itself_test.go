@@ -1,0 +1,157 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// steps is a script that notes in a file how far it is, and goes on from there; TRAP stands for
+// what it does about SIGUSR1.
+const steps = `trap 'TRAP' USR1
+	n=$(cat steps.$SLURM_JOB_ID 2>/dev/null | wc -l)
+	echo begin at $n
+	while [ $n -lt 60 ]; do n=$((n + 1)); echo step $n | tee -a steps.$SLURM_JOB_ID; sleep 0.15; done
+	echo done`
+
+// TestRequeueItself: jobs that have Slurm requeue themselves, as people write them. What such a
+// job has saved by itself counts: its next run begins anew, unless it went on after its request.
+func TestRequeueItself(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-requeue-itself", "--nodes", "2")
+	for _, name := range []string{"submitit.py", "lightning.py"} {
+		program, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.home(name), program, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// run submits a script, has it get SIGUSR1 at a line, and returns the log of the whole job.
+	run := func(t *testing.T, options, script, line, to string) string {
+		t.Helper()
+		job := c.submit(t, "--singularity "+options, script)
+		c.reaches(t, job, line)
+		c.ctl(t, "scancel --signal=USR1 "+to+" "+job)
+		eventually(t, 60*time.Second, func() (bool, string) {
+			s := c.show(t, job, "RestartCnt")
+			return s == "1", "restarts: " + s + " " + c.log(job)
+		})
+		c.again(t, job, "")
+		if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+			t.Errorf("the job: %s", s)
+		}
+		if n := c.show(t, job, "RestartCnt"); n != "1" {
+			t.Errorf("%s restarts", n)
+		}
+		return c.log(job)
+	}
+	// anew is the log of a job of 60 steps whose first run had come to one of them.
+	anew := func(t *testing.T, log, said string) {
+		t.Helper()
+		var got, last int
+		first, second, ok := strings.Cut(log, said+"\nbegin at ")
+		if _, err := fmt.Sscan(second, &last); !ok || err != nil || last < 8 || last >= 60 {
+			t.Fatalf("the second run did not begin anew where the first had saved (%d):\n%s", last, log)
+		}
+		for l := range strings.SplitSeq(first+second, "\n") {
+			if n := 0; strings.HasPrefix(l, "step ") {
+				if _, err := fmt.Sscanf(l, "step %d", &n); err != nil || n != got+1 {
+					t.Fatalf("%q after step %d:\n%s", l, got, log)
+				}
+				got = n
+			}
+		}
+		if got != 60 || !strings.HasSuffix(log, "\ndone") {
+			t.Errorf("%d steps:\n%s", got, log)
+		}
+	}
+	for name, test := range map[string]func(*testing.T){
+		"exits in its handler": func(t *testing.T) {
+			script := strings.Replace(steps, "TRAP", "scontrol requeue $SLURM_JOB_ID; echo bye; exit 0", 1)
+			anew(t, run(t, "", script, "step 8", "--batch"), "bye")
+		},
+		"waits for its program": func(t *testing.T) { // wait returns because of the trap, and the script ends
+			program := strings.Replace(steps, "TRAP", "echo bye; exit 0", 1)
+			script := "trap 'scontrol requeue $SLURM_JOB_ID; kill -USR1 $!; wait $!' USR1\nbash -c " + quoted(program) + " & wait $!"
+			anew(t, run(t, "", script, "step 8", "--batch"), "bye")
+		},
+		"has saved after a checkpoint of ours": func(t *testing.T) {
+			script := strings.Replace(steps, "TRAP", "scontrol requeue $SLURM_JOB_ID; echo bye; exit 7", 1)
+			job := c.submit(t, "--singularity", script)
+			c.reaches(t, job, "step 4")
+			c.says(t, "alice", "singctl checkpoint "+job, 0, "")
+			c.reaches(t, job, "step 20")
+			c.ctl(t, "scancel --signal=USR1 --batch "+job)
+			c.again(t, job, "")
+			if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+				t.Errorf("the job: %s", s)
+			}
+			anew(t, c.log(job), "bye")
+		},
+		"submitit": func(t *testing.T) {
+			anew(t, run(t, "", "srun python3 submitit.py", "step 8", ""), "")
+		},
+		"goes on": func(t *testing.T) { // and is captured: its sum is nowhere but in it
+			script := `trap 'scontrol requeue $SLURM_JOB_ID; echo asked' USR1
+				s=0; for i in $(seq 150); do s=$((s + i)); echo $i; sleep 0.15; done; echo sum $s`
+			log := run(t, "", script, "8", "--batch")
+			var want strings.Builder
+			for i := 1; i <= 150; i++ {
+				fmt.Fprintln(&want, i)
+			}
+			if got := strings.Replace(log, "asked\n", "", 1); got != want.String()+"sum 11325" {
+				t.Errorf("log:\n%s", got)
+			}
+		},
+		"Lightning": func(t *testing.T) {
+			log := run(t, "", "echo 8; sleep 1; exec python3 lightning.py", "fit from 0", "--batch")
+			if !strings.HasSuffix(log, "\nfitted 20100") || strings.Count(log, "fit from") != 1 {
+				t.Errorf("log:\n%s", log)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// quoted is a word of a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// TestRequeueExit: a job that ends with an exit code of RequeueExit begins anew, whatever
+// checkpoints there are of the run that has ended.
+func TestRequeueExit(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-requeue-exit", "--nodes", "1")
+	job := c.submit(t, "--singularity", `n=$(cat runs.$SLURM_JOB_ID 2>/dev/null || echo 0); n=$((n + 1)); echo $n > runs.$SLURM_JOB_ID
+		echo run $n; while [ ! -e go.$SLURM_JOB_ID.$n ]; do sleep 0.05; done
+		[ $n -eq 3 ] || exit 123; echo done`)
+	for n := 1; n <= 3; n++ {
+		c.reaches(t, job, fmt.Sprint("run ", n))
+		c.says(t, "alice", "singctl checkpoint "+job, 0, "")
+		if err := os.WriteFile(c.home(fmt.Sprintf("go.%s.%d", job, n)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if n < 3 {
+			c.again(t, job, "")
+		}
+	}
+	if s := c.ends(t, job); !strings.Contains(s, "COMPLETED") {
+		t.Errorf("the job: %s", s)
+	}
+	if got := c.log(job); got != "run 1\nrun 2\nrun 3\ndone" {
+		t.Errorf("log:\n%s", got)
+	}
+}
