@@ -236,6 +236,14 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, 
 	if m.Ended, err = j.endedTasks(ctx, lc, b.Steps); err != nil {
 		return nil, err
 	}
+	if m.Removed, err = j.linkRemoved(lc, programs); err != nil {
+		return nil, fmt.Errorf("removed files: %w", err)
+	}
+	defer func() {
+		if err := j.unlinkRemoved(lc); err != nil {
+			j.log.Warn("delete the names of removed files", "capsule", lc.index, "error", err)
+		}
+	}()
 	m.Programs = make([]ProgramMeta, len(programs))
 	prefix := fmt.Sprintf("%d/", lc.index)
 	g, gctx := errgroup.WithContext(ctx)
@@ -277,6 +285,44 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, 
 	defer j.mu.Unlock()
 	m.Groups, m.Logs = lc.note.Groups, lc.note.Logs
 	return m, nil
+}
+
+// travelling are the folders of a capsule that travel with it.
+var travelling = []string{"/dev/shm", "/tmp", "/var/tmp"}
+
+// linkRemoved gives removed files that programs use, and that have other names, names by
+// which they can be found while the capsule is dumped.
+func (j *job) linkRemoved(lc *localCapsule, programs []capsule.Program) ([]string, error) {
+	var pids []int
+	for _, p := range programs {
+		pids = append(pids, cgroupProcesses(p.Cgroup)...)
+	}
+	links, err := criu.LinkRemoved(lc.capsule.PID(), pids, travelling)
+	if len(links) > 0 {
+		j.mu.Lock()
+		lc.note.Links = links
+		j.saveNote(lc)
+		j.mu.Unlock()
+	}
+	return links, err
+}
+
+// unlinkRemoved takes these names away. It may be called twice.
+func (j *job) unlinkRemoved(lc *localCapsule) error {
+	j.mu.Lock()
+	links := lc.note.Links
+	j.mu.Unlock()
+	if len(links) == 0 {
+		return nil
+	}
+	if err := criu.UnlinkRemoved(lc.capsule.PID(), links); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	lc.note.Links = nil
+	j.saveNote(lc)
+	return nil
 }
 
 // endedTasks returns the tasks that have ended, with their status, of steps that still run. After

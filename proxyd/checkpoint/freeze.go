@@ -157,6 +157,9 @@ func (j *job) thawCapsule(ctx context.Context, lc *localCapsule) error {
 	if !restoring {
 		errs = append(errs, overlay.Unlock(lc.capsule.PID()))
 	}
+	if !restoring { // else programs are still to open these files
+		errs = append(errs, j.unlinkRemoved(lc))
+	}
 	programs, err := lc.capsule.Programs(ctx)
 	errs = append(errs, err)
 	for _, p := range programs {

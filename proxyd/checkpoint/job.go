@@ -70,6 +70,7 @@ type localCapsule struct {
 	note            capsuleNote
 	sruns           map[string]*srun.Runner
 	unreportedSruns map[string]bool // sruns whose failure was not reported to the script
+	opened          map[string]bool // programs that CRIU has restored in this run
 	scriptEnded     bool            // the event of the batch script's end has arrived
 
 	journal        *files.Journal // records what programs do to files. Does not change
@@ -97,6 +98,8 @@ type capsuleNote struct {
 	Logs              []string          `json:"logs,omitempty"`   // files that Slurm writes
 	TaskCounts        map[string]int    `json:"tasks,omitempty"`  // number of tasks of each step, on all nodes
 	Attempt           *pendingAttempt   `json:"attempt,omitempty"`
+	Links             []string          `json:"links,omitempty"`   // names of removed files during a dump, or until their programs are restored
+	Renamed           map[string]string `json:"renamed,omitempty"` // names of such files at a restore
 
 	FinishedTasks map[string]syscall.WaitStatus `json:"finished,omitempty"` // tasks that ended before the restored checkpoint
 }

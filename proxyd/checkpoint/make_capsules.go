@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
@@ -72,7 +73,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	if err := j.connectCapsules(ctx, rec, where); err != nil {
 		return nil, err
 	}
-	lc := &localCapsule{index: index, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, note: capsuleNote{
+	lc := &localCapsule{index: index, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, opened: map[string]bool{}, note: capsuleNote{
 		Job: j.id, Index: index, Run: run, Nodes: where.today, Script: script, WardenPIDs: map[string]int{},
 	}}
 	dir := j.c.capsuleDir(j.id, index)
@@ -177,6 +178,11 @@ func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resu
 	if err := point.unpackFolder(ctx, m, "shm", shm); err != nil {
 		return fmt.Errorf("/dev/shm: %w", err)
 	}
+	renamed, err := criu.RenameRemoved(c.PID(), m.Removed)
+	if err != nil {
+		return fmt.Errorf("removed files: %w", err)
+	}
+	lc.note.Renamed, lc.note.Links = renamed, slices.Collect(maps.Values(renamed))
 	return j.putBack(ctx, lc, point, m)
 }
 

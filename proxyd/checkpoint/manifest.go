@@ -50,7 +50,8 @@ type CapsuleMeta struct {
 	Script      string                        `json:"script,omitempty"` // path of the batch script
 	Sruns       int                           `json:"sruns"`            // number of srun keys given so far
 	Programs    []ProgramMeta                 `json:"programs"`
-	Ended       map[string]syscall.WaitStatus `json:"ended"` // ended programs of steps that still run
+	Removed     []string                      `json:"removed,omitempty"` // removed files that are packed by the kernel's names
+	Ended       map[string]syscall.WaitStatus `json:"ended"`             // ended programs of steps that still run
 	Fingerprint host.Fingerprint              `json:"fingerprint"`
 	Files       *files.State                  `json:"files,omitempty"`
 	Devices     *DeviceMeta                   `json:"devices,omitempty"`

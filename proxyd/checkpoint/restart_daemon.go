@@ -115,7 +115,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 			c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
 		}
 	}
-	lc := &localCapsule{index: n.Index, capsule: cap, note: n, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}}
+	lc := &localCapsule{index: n.Index, capsule: cap, note: n, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, opened: map[string]bool{}}
 	if all, err := cap.Ended(ctx); err == nil {
 		_, lc.scriptEnded = all[batchProgram]
 	}

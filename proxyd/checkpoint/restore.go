@@ -95,7 +95,7 @@ func (j *job) logCRIU(err error) {
 
 func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program string) error {
 	j.mu.Lock()
-	point, rec, left := j.resumePoint, j.rec, slices.Contains(lc.note.ProgramsToRestore, program)
+	point, rec, left, renamed := j.resumePoint, j.rec, slices.Contains(lc.note.ProgramsToRestore, program), lc.note.Renamed
 	j.mu.Unlock()
 	if point == nil || !left {
 		return errors.New("the program is in no checkpoint that is being restored")
@@ -127,7 +127,7 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 		return err
 	}
 	err = criu.Restore(ctx, p.Image, criu.Program{
-		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: m.Groups, Cgroup: group,
+		Init: lc.capsule.PID(), PID: p.PID, UID: rec.UID, GID: rec.GID, Groups: m.Groups, Cgroup: group, Renamed: renamed,
 	}, [3]*os.File(stdio), streamSource{point.reader, m, program + "/"})
 	if err != nil {
 		return err
@@ -138,6 +138,9 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	if program == batchProgram {
 		j.saveRunEnv(lc)
 		j.c.startBackground(j.awaitSteps)
+	}
+	if err := j.unlinkAfterLast(lc, program); err != nil {
+		return err
 	}
 	if err := lc.capsule.Restored(ctx, program, p.PID, p.First); err != nil {
 		return err
@@ -153,6 +156,19 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	lc.note.ProgramsToRestore = slices.DeleteFunc(lc.note.ProgramsToRestore, func(s string) bool { return s == program })
 	j.saveNote(lc)
 	return nil
+}
+
+// unlinkAfterLast deletes the names of removed files when CRIU has restored the last program of
+// a capsule.
+func (j *job) unlinkAfterLast(lc *localCapsule, program string) error {
+	j.mu.Lock()
+	lc.opened[program] = true
+	last := !slices.ContainsFunc(lc.note.ProgramsToRestore, func(s string) bool { return !lc.opened[s] })
+	j.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return j.unlinkRemoved(lc)
 }
 
 // keepLastPID makes the capsule's PIDs continue after last. CRIU resets the counter at a restore

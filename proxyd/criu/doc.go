@@ -70,8 +70,9 @@
 // # Limits
 //
 //   - A user can kill criu while it dumps his own program, for its real uid is his.
-//   - A file with another name that was opened by a name since removed is refused: CRIU
-//     keeps it by a hard link that it removes again when the program is to run on.
+//   - A file with another name that was opened by a name since removed is refused, unless
+//     LinkRemoved has given it the kernel's name: CRIU keeps such a file by a hard link that it
+//     removes again when the program is to run on.
 //   - CRIU freezes a program without a cgroup by ptrace. One that was stopped is dumped as
 //     stopped and is stopped when restored.
 //   - System V objects are dumped with the whole IPC namespace. A program that was restored

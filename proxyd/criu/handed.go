@@ -5,6 +5,7 @@ package criu
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -41,8 +42,9 @@ func (h *handedFiles) options(first int) []string {
 	return args
 }
 
-// handFiles opens what criu, with the user's rights, cannot open though it is the user's.
-func handFiles(init int, as *rights, src Source) (*handedFiles, error) {
+// handFiles opens what criu, with the user's rights, cannot open though it is the user's. nameOf
+// returns the name of a file that has another than in the image.
+func handFiles(init int, as *rights, src Source, nameOf func(*regfile.RegFileEntry) string) (*handedFiles, error) {
 	h := &handedFiles{names: map[uint32]string{}}
 	wanted, err := forbiddenFiles(src)
 	if err != nil || len(wanted) == 0 {
@@ -57,7 +59,7 @@ func handFiles(init int, as *rights, src Source) (*handedFiles, error) {
 	if err := as.onThread(func() {
 		for i, f := range wanted {
 			how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-			if paths[i], err = unix.Openat2(int(root.Fd()), strings.TrimPrefix(f.GetName(), "/"), how); err != nil {
+			if paths[i], err = unix.Openat2(int(root.Fd()), strings.TrimPrefix(cmp.Or(nameOf(f), f.GetName()), "/"), how); err != nil {
 				paths[i] = -1 // criu will say what is wrong with it
 			}
 		}

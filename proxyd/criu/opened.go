@@ -34,6 +34,9 @@ type Opened struct {
 	GID  uint32 `json:"gid"`
 	Mode uint32 `json:"mode"`           // type and permissions
 	Rdev uint64 `json:"rdev,omitempty"` // of a device
+	// Same is, if not 0, the number, from 1, of the first file in Image.Opened that is this file by
+	// another path. What maps it, or was executed from it, criu restores from one of these paths.
+	Same int `json:"same,omitempty"`
 }
 
 // Places are where a process has files. Numbers are indices of Image.Opened.
@@ -75,8 +78,14 @@ func shown(link string) string {
 // survey collects what processes have open.
 type survey struct {
 	opened []Opened
-	index  map[Opened]int
+	index  map[Opened]int // without Same
+	first  map[fileID]int
 }
+
+// fileID is what distinguishes the files that exist at a time.
+type fileID struct{ device, inode uint64 }
+
+func newSurvey() *survey { return &survey{index: map[Opened]int{}, first: map[fileID]int{}} }
 
 // look adds what a link of /proc leads to. ok is false if that is nameless, or gone.
 func (s *survey) look(link string) (index int, ok bool, err error) {
@@ -98,9 +107,16 @@ func (s *survey) look(link string) (index int, ok bool, err error) {
 	if at, known := s.index[o]; known {
 		return at, true, nil
 	}
-	s.index[o] = len(s.opened)
+	at := len(s.opened)
+	s.index[o] = at
+	id := fileID{st.Dev, st.Ino}
+	if first, known := s.first[id]; known {
+		o.Same = first + 1
+	} else {
+		s.first[id] = at
+	}
 	s.opened = append(s.opened, o)
-	return len(s.opened) - 1, true, nil
+	return at, true, nil
 }
 
 // process returns where a process has files, by its PID here.
@@ -182,7 +198,7 @@ func (i *Image) note(init int) error {
 	if err != nil {
 		return err
 	}
-	s := &survey{index: map[Opened]int{}}
+	s := newSurvey()
 	for n, p := range i.Processes {
 		m, there := members[p.PID]
 		if !there || m.zombie {
@@ -197,13 +213,18 @@ func (i *Image) note(init int) error {
 }
 
 // compare says what of the files that restored processes have is not what they had. The
-// processes stand still, and have criu's rights. An image without a note has nothing to compare.
-func (i *Image) compare(init int) error {
+// processes stand still, and have criu's rights. An image without a note has nothing to compare. renamed are files that have another
+// name than in the image.
+func (i *Image) compare(init int, renamed map[string]string) error {
 	members, err := membersOf(init)
 	if err != nil {
 		return err
 	}
-	now := &survey{index: map[Opened]int{}}
+	was := &Image{Opened: slices.Clone(i.Opened)}
+	for n, o := range was.Opened {
+		was.Opened[n].Path = cmp.Or(renamed[o.Path], o.Path)
+	}
+	now := newSurvey()
 	for _, p := range i.Processes {
 		if p.Places == nil {
 			continue
@@ -214,7 +235,7 @@ func (i *Image) compare(init int) error {
 		}
 		places, err := now.process(m.host)
 		if err == nil {
-			err = i.compareProcess(p.Places, places, now.opened)
+			err = was.compareProcess(p.Places, places, now.opened)
 		}
 		if err != nil {
 			return fmt.Errorf("process %d (%s): %w", p.PID, p.Name, err)
@@ -242,7 +263,7 @@ func (i *Image) compareProcess(was, is *Places, now []Opened) error {
 		if err != nil {
 			return &ChangedError{x.Path, "could not be opened again"}
 		}
-		return x.compare(y)
+		return i.compareAny(a, x, y)
 	}
 	for _, pair := range [][2]int{{was.Exe, is.Exe}, {was.Root, is.Root}, {was.Cwd, is.Cwd}} {
 		if err := same(pair[0], pair[1]); err != nil {
@@ -261,9 +282,42 @@ func (i *Image) compareProcess(was, is *Places, now []Opened) error {
 	return i.compareMapped(was.Mapped, is.Mapped, now)
 }
 
+// compareAny compares a file that a process has with file number at, which was x, by each of the
+// paths that it had. The error is that of its own.
+func (i *Image) compareAny(at int, x, now Opened) error {
+	err := x.compare(now)
+	if err == nil || x.Path == now.Path {
+		return err
+	}
+	for _, other := range i.samePaths(at) {
+		if other.compare(now) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// samePaths returns what was noted of the file number at by all its paths.
+func (i *Image) samePaths(at int) []Opened {
+	first := func(at int) int {
+		if same := i.Opened[at].Same; same > 0 {
+			return same - 1
+		}
+		return at
+	}
+	var all []Opened
+	for n, o := range i.Opened {
+		if first(n) == first(at) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
 // compareMapped compares sets: where a file is mapped CRIU restores by number.
 func (i *Image) compareMapped(was, is []int, now []Opened) error {
-	left := map[string][]Opened{}
+	mapped := map[string][]Opened{}
+	expected := map[string]bool{}
 	gone := 0 // mapped files that were removed have any name afterwards
 	for _, at := range is {
 		o := now[at]
@@ -271,7 +325,7 @@ func (i *Image) compareMapped(was, is []int, now []Opened) error {
 			gone++
 			continue
 		}
-		left[o.Path] = append(left[o.Path], o)
+		mapped[o.Path] = append(mapped[o.Path], o)
 	}
 	for _, at := range was {
 		if at < 0 || at >= len(i.Opened) {
@@ -282,17 +336,23 @@ func (i *Image) compareMapped(was, is []int, now []Opened) error {
 			gone--
 			continue
 		}
-		there := left[o.Path]
-		if len(there) == 0 {
+		found := false
+		for _, other := range i.samePaths(at) {
+			for _, there := range mapped[other.Path] {
+				if err := other.compare(there); err != nil {
+					return err
+				}
+				found, expected[other.Path] = true, true
+			}
+		}
+		if !found {
 			return &ChangedError{o.Path, "another file is mapped in its place"}
 		}
-		if err := o.compare(there[0]); err != nil {
-			return err
-		}
-		delete(left, o.Path)
 	}
-	for path := range left {
-		return &ChangedError{path, "is mapped, and was not at the checkpoint"}
+	for path := range mapped {
+		if !expected[path] {
+			return &ChangedError{path, "is mapped, and was not at the checkpoint"}
+		}
 	}
 	if gone > 0 {
 		return errors.New("a removed file is mapped that was not at the checkpoint")

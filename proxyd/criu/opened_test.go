@@ -203,7 +203,7 @@ for i in range(1000):
 	}
 	t.Logf("%d files noted in %s", len(img.Opened), time.Since(begin))
 	begin = time.Now()
-	if err := img.compare(c.pid()); err != nil {
+	if err := img.compare(c.pid(), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("compared in %s", time.Since(begin))

@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -30,14 +31,14 @@ const (
 )
 
 // placed returns an image of open files as it is to be restored, and its size as it was.
-// handed are names of files that criu is given open, by their numbers.
-func placed(in io.Reader, handed map[uint32]string) (*bytes.Reader, int64, error) {
+// nameOf says by which name criu is to open a file in the place of the one that it had; "" is that one.
+func placed(in io.Reader, nameOf func(*regfile.RegFileEntry) string) (*bytes.Reader, int64, error) {
 	out := binary.LittleEndian.AppendUint32(nil, commonMagic)
 	out = binary.LittleEndian.AppendUint32(out, filesMagic)
 	size := int64(len(out))
 	err := entries(bufio.NewReader(in), filesMagic, func(b []byte) error {
 		size += 4 + int64(len(b))
-		b, err := rewritten(b, handed)
+		b, err := rewritten(b, nameOf)
 		if size > maxFiles {
 			err = fmt.Errorf("%w: of more than %d bytes", errImage, maxFiles)
 		}
@@ -47,15 +48,19 @@ func placed(in io.Reader, handed map[uint32]string) (*bytes.Reader, int64, error
 	return bytes.NewReader(out), size, err
 }
 
-// rewritten takes the name from an entry of a connection, and renames a file that criu is given.
-func rewritten(b []byte, handed map[uint32]string) ([]byte, error) {
+// rewritten takes the name from an entry of a connection, and renames a file as nameOf says.
+func rewritten(b []byte, nameOf func(*regfile.RegFileEntry) string) ([]byte, error) {
 	var m fdinfo.FileEntry
 	// Kinds of files that a newer CRIU knows are none of ours.
 	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, &m); err != nil {
 		return nil, fmt.Errorf("%w: %w", errImage, err)
 	}
-	if f := m.GetReg(); f != nil && handed[f.GetId()] != "" {
-		f.Name = proto.String("/" + handed[f.GetId()])
+	if f := m.GetReg(); f != nil {
+		name := nameOf(f)
+		if name == "" {
+			return b, nil
+		}
+		f.Name = &name
 		return proto.Marshal(&m)
 	}
 	s := m.GetUsk()

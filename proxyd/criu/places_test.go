@@ -50,7 +50,7 @@ func TestPlaced(t *testing.T) {
 		before, after = append(before, c.before), append(after, c.after)
 	}
 	in := image(filesMagic, before...)
-	out, size, err := placed(bytes.NewReader(in), nil)
+	out, size, err := placed(bytes.NewReader(in), (&restorer{}).nameOf)
 	if err != nil || size != int64(len(in)) {
 		t.Fatalf("size %d, want %d: %v", size, len(in), err)
 	}
@@ -58,7 +58,7 @@ func TestPlaced(t *testing.T) {
 		t.Errorf("got %x, want %x", got, image(filesMagic, after...))
 	}
 	for _, bad := range [][]byte{nil, in[:5], in[:len(in)-1], slices.Concat(in, []byte{3, 0, 0, 0, 0xff, 0xff, 0xff})} {
-		if _, _, err := placed(bytes.NewReader(bad), nil); !errors.Is(err, errImage) {
+		if _, _, err := placed(bytes.NewReader(bad), (&restorer{}).nameOf); !errors.Is(err, errImage) {
 			t.Errorf("%d bytes: error %v", len(bad), err)
 		}
 	}

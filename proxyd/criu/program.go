@@ -23,6 +23,9 @@ type Program struct {
 	// Stdio is what descriptors 0, 1 and 2 were when the program began, or was restored last,
 	// as /proc/PID/fd shows it: "pipe:[123]", "socket:[9]", or a path. See StdioOf.
 	Stdio [3]string
+	// Renamed are the files whose names the image has and that have others by now (RenameRemoved).
+	// Only for Restore.
+	Renamed map[string]string `json:"-"`
 }
 
 // Sink takes the images of one dump. Create is called concurrently, once for each name;

@@ -5,6 +5,7 @@ package criu
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,16 +15,18 @@ import (
 	"os/exec"
 	"sync/atomic"
 
+	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
 	"golang.org/x/sys/unix"
 )
 
 // restorer serves the images of one restore.
 type restorer struct {
-	image  *Image
-	source Source
-	init   int
-	reaper atomic.Bool // the root is to be made a subreaper
-	handed map[uint32]string
+	image   *Image
+	source  Source
+	init    int
+	reaper  atomic.Bool       // the root is to be made a subreaper
+	handed  map[uint32]string // names of files that criu is given open, by their numbers
+	renamed map[string]string // files with another name now than in the image
 }
 
 // Restore makes the program of img again, in the namespaces of p.Init and the cgroup
@@ -77,7 +80,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 		}
 		defer c.cgroup.Close()
 	}
-	r := &restorer{image: img, source: src, init: p.Init}
+	r := &restorer{image: img, source: src, init: p.Init, renamed: p.Renamed}
 	handed, err := r.limit(ctx, &c, p.Groups)
 	if err != nil {
 		return fail(err)
@@ -96,7 +99,7 @@ func Restore(ctx context.Context, img *Image, p Program, stdio [3]*os.File, src 
 	s.grace = restoreGrace
 	r.reaper.Store(img.adopts())
 	s.carry = r.carry
-	s.check = func() error { return img.compare(p.Init) }
+	s.check = func() error { return img.compare(p.Init, p.Renamed) }
 	s.pass = func(script int) error {
 		if err := s.failure(); err != nil {
 			return err
@@ -151,7 +154,7 @@ func (r *restorer) limit(ctx context.Context, c *command, groups []uint32) (*han
 	if err := lendPipes(c.files, c.as); err != nil {
 		return nil, fmt.Errorf("standard streams: %w", err)
 	}
-	handed, err := handFiles(r.init, c.as, r.source)
+	handed, err := handFiles(r.init, c.as, r.source, r.nameOf)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +220,11 @@ func (r *restorer) carry(st *stream) error {
 	return nil
 }
 
+// nameOf returns the name by which criu is to open a file, if that is not the image's.
+func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
+	return cmp.Or(r.handed[f.GetId()], r.renamed[f.GetName()])
+}
+
 // changed returns what makes an image into what criu is given in its place, with the size
 // that it was, or nil: nearly all are restored as they were dumped.
 func (r *restorer) changed(name string) func(io.Reader) (*bytes.Reader, int64, error) {
@@ -224,7 +232,7 @@ func (r *restorer) changed(name string) func(io.Reader) (*bytes.Reader, int64, e
 	case isMaps(name):
 		return unreserved
 	case name == filesName:
-		return func(in io.Reader) (*bytes.Reader, int64, error) { return placed(in, r.handed) }
+		return func(in io.Reader) (*bytes.Reader, int64, error) { return placed(in, r.nameOf) }
 	}
 	return nil
 }
