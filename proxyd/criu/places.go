@@ -12,6 +12,7 @@ import (
 
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/fdinfo"
 	"github.com/checkpoint-restore/go-criu/v7/crit/images/regfile"
+	sk_unix "github.com/checkpoint-restore/go-criu/v7/crit/images/sk-unix"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -64,10 +65,19 @@ func rewritten(b []byte, nameOf func(*regfile.RegFileEntry) string) ([]byte, err
 		return proto.Marshal(&m)
 	}
 	s := m.GetUsk()
-	if s == nil || s.GetState() != established || s.GetType() == unix.SOCK_DGRAM || s.GetDeleted() ||
-		len(s.GetName()) == 0 || bytes.HasPrefix(s.GetName(), []byte{0}) {
+	if !losesName(s) {
 		return b, nil
 	}
 	s.Name = []byte{}
 	return proto.Marshal(&m)
+}
+
+// hasPlace tells whether a socket has a place in the file system.
+func hasPlace(s *sk_unix.UnixSkEntry) bool {
+	return len(s.GetName()) > 0 && !bytes.HasPrefix(s.GetName(), []byte{0})
+}
+
+// losesName tells whether a socket is a connection that is restored without its name.
+func losesName(s *sk_unix.UnixSkEntry) bool {
+	return hasPlace(s) && s.GetState() == established && s.GetType() != unix.SOCK_DGRAM && !s.GetDeleted()
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -21,7 +23,8 @@ import (
 // A program with System V objects is restored by root. What root opens in a wrong place is found
 // by Image.compare; what root makes there is made. So such a program may have what CRIU makes
 // again, removed files and places of sockets, only where nobody can change paths meanwhile: in the
-// capsule's private folders, while no other program of the capsule is there.
+// capsule's private folders, while no other program of the capsule is there, and on a path without
+// links: the private folders have what the user left in them, links to the user's folders too.
 
 const (
 	remapName  = "remap-fpath.img"
@@ -42,13 +45,40 @@ func (i *Image) mayMakeAsRoot(init int, src Source) error {
 	if err != nil {
 		return err
 	}
+	root, err := os.Open(fmt.Sprintf("/proc/%d/root", init))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	for _, path := range made {
-		in := func(dir string) bool { return strings.HasPrefix(path, dir) }
-		if len(members) > 1 || !slices.ContainsFunc(privateFolders, in) {
+		if len(members) > 1 || !inPrivateFolder(root, path) {
 			return fmt.Errorf("the program has System V objects and %s, a removed file or the place of a socket, which CRIU would make again as root", path)
 		}
 	}
 	return nil
+}
+
+// inPrivateFolder tells whether what is made at a path comes into a private folder. A socket has
+// the path that its program gave to bind(2), which may have links and ".." in it.
+func inPrivateFolder(root *os.File, name string) bool {
+	in := func(dir string) bool { return strings.HasPrefix(name, dir) }
+	if path.Clean(name) != name || !slices.ContainsFunc(privateFolders, in) {
+		return false
+	}
+	// CRIU makes the folders that are missing.
+	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
+		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+		fd, err := unix.Openat2(int(root.Fd()), strings.TrimPrefix(dir, "/"), how)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		unix.Close(fd)
+		return true
+	}
+	return false
 }
 
 // madeAgain returns the paths at which CRIU makes something again: files that were removed, and
@@ -89,15 +119,14 @@ func madeAgain(src Source) ([]string, error) {
 			made = append(made, f.GetName())
 		}
 		s := m.GetUsk()
-		if s == nil || len(s.GetName()) == 0 || bytes.HasPrefix(s.GetName(), []byte{0}) ||
-			s.GetState() == established && s.GetType() != unix.SOCK_DGRAM {
+		if !hasPlace(s) || losesName(s) {
 			return nil
 		}
-		path := string(bytes.TrimRight(s.GetName(), "\x00"))
-		if !strings.HasPrefix(path, "/") {
-			path = s.GetNameDir() + "/" + path
+		name := string(bytes.TrimRight(s.GetName(), "\x00"))
+		if !strings.HasPrefix(name, "/") {
+			name = strings.TrimSuffix(s.GetNameDir(), "/") + "/" + name
 		}
-		made = append(made, path)
+		made = append(made, name)
 		return nil
 	})
 	if err != nil {
