@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -190,6 +191,10 @@ func (n *node) openStore(ctx context.Context) (func(), error) {
 	}
 	if n.cfg.Staging.Folder == "" {
 		return n.store.Close, nil
+	}
+	if err := host.RootOnly(n.cfg.Staging.Folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.store.Close()
+		return nil, fmt.Errorf("staging: %w", err)
 	}
 	// Not made here: where a disk is not mounted yet, an empty folder would say that what was
 	// staged is lost.

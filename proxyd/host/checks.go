@@ -203,6 +203,9 @@ func checkStaging(_ context.Context, n *node) Finding {
 		return f.bad(Fail, fmt.Sprintf("owned by user %d, mode %04o", fs.owner, uint32(fs.mode)),
 			fmt.Sprintf("chown root:root %[1]s && chmod 700 %[1]s", dir))
 	}
+	if err := RootOnly(dir); err != nil {
+		return f.bad(Fail, err.Error(), "have each folder from / to it belong to root, with mode 755; proxyd does not start before")
+	}
 	if _, err := tryFolder(dir); err != nil {
 		return f.bad(Fail, err.Error(), "use a file system that can link, rename and flush")
 	}
