@@ -1,0 +1,301 @@
+//go:build cluster
+
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// makeSecrets makes files of root's and of bob's that look like alice's: as long, and with the
+// same permissions.
+const makeSecrets = `secret() { printf 'secret%58s\n' . > $1; chmod 600 $1; }
+	mkdir -m 700 /shared/root; cd /shared/root; mkdir -m 755 folder; mkdir -m 700 closed closed/in
+	for f in key closed/key closed/in/key; do secret $f; done
+	chmod 755 /shared/root ~bob; secret ~bob/key; chown bob: ~bob/key`
+
+// makeMine begins the job's script, and what alice does before.
+const makeMine = `mine() { printf 'mine%60s\n' . > $1; chmod 600 $1; }; mkdir -p ~/DIR; cd ~/DIR
+`
+
+// waits is the end of a job's script. What comes next is done by the restored job alone.
+func waits(then string) string {
+	return "echo ready; while [ ! -e ~/go.$SLURM_JOB_ID ]; do sleep 0.1; done\n" + then
+}
+
+// waitsInPython is waits for a program in Python.
+const waitsInPython = `print("ready", flush=True)
+while not os.path.exists(os.path.expanduser("~/go." + os.environ["SLURM_JOB_ID"])): time.sleep(0.1)
+`
+
+// inPython is a script that runs a program in Python, which waits and then says something.
+func inPython(begin, then string) string {
+	return "python3 -c 'import ctypes, mmap, os, socket, time\n" + begin + "\n" + waitsInPython + then + "'"
+}
+
+// replacement is a job of alice's whose files are replaced while it is queued.
+type replacement struct {
+	options string
+	files   string   // alice's script, before the job: what the job makes itself is put back at a restore
+	script  string   // the job's
+	user    string   // who replaces; "" is root
+	replace string   // the script that does it
+	held    []string // what the job's comment says when it is held
+	want    string   // what the restored job writes, if it is not to be held
+}
+
+// replacements are those of TestReplacedFiles, by their names.
+var replacements = map[string]replacement{
+	"file to read": {
+		script: "exec 7<key; " + waits("echo after; cat <&7"),
+		user:   "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
+	},
+	"file to write": {
+		options: "--singularity-exclude=/shared/home/alice",
+		script:  "exec 7<>key; " + waits("echo after; echo mine >&7"),
+		user:    "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
+	},
+	"another user's file": {
+		script: "exec 7<key; " + waits("echo after; cat <&7"),
+		user:   "alice", replace: "rm key; ln -s ~bob/key key", held: []string{"/key"},
+	},
+	"folder above": {
+		files:  "mkdir -m 700 sub; mine sub/key",
+		script: "exec 7<sub/key; " + waits("echo after; cat <&7"),
+		user:   "alice", replace: "rm -r sub; ln -s /shared/root/closed sub", held: []string{"/sub/key"},
+	},
+	"folder above, of one's own": {
+		files:  "mkdir -m 700 sub; mine sub/key",
+		script: "exec 7<sub/key; " + waits("echo after; cat <&7"),
+		user:   "alice", replace: "mv sub other; ln -s other sub", held: []string{"/sub/key", "other/key"},
+	},
+	"working folder": {
+		files:  "mkdir -m 700 in; mine in/key",
+		script: "cd in; " + waits("echo after; cat key; ls"),
+		user:   "alice", replace: "rm -r in; ln -s /shared/root/closed/in in", held: []string{"/in"},
+	},
+	"folder that is open": {
+		files:  "mkdir -m 700 in",
+		script: "exec 7<in; " + waits("echo after; ls /proc/self/fd/7/"),
+		user:   "alice", replace: "rm -r in; ln -s /shared/root/closed/in in", held: []string{"/in"},
+	},
+	"mapped file": {
+		script: inPython(`f = os.open("key", os.O_RDONLY); m = mmap.mmap(f, 64, prot=mmap.PROT_READ); os.close(f)`, `print("after", m[:])`),
+		user:   "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
+	},
+	"pipe": {
+		options: "--singularity-exclude=/shared/home/alice", // or it is made again, being open for writing
+		files:   "mkfifo -m 600 pipe",
+		script:  "exec 7<>pipe; " + waits("echo after; read -r -t 5 x <&7; echo $x"),
+		user:    "alice", replace: "rm pipe; ln -s /shared/root/key pipe", held: []string{"/pipe"},
+	},
+	"folder of a removed file": {
+		files:  "mkdir sub",
+		script: "mine sub/gone; exec 7<>sub/gone; rm sub/gone; " + waits("echo after; cat <&7"),
+		user:   "alice", replace: "rmdir sub; ln -s /shared/root/closed sub", held: []string{"sub"},
+	},
+	"folder of a socket": {
+		files:  "mkdir sub",
+		script: inPython(`s = socket.socket(socket.AF_UNIX); s.bind("sub/socket"); s.listen()`, `print("after", os.stat("sub/socket"))`),
+		user:   "alice", replace: "rm -r sub; ln -s /shared/root/closed sub",
+	},
+	"System V": {
+		script: inPython(`f = os.open("key", os.O_RDONLY); assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.read(f, 64))`),
+		user:   "alice", replace: "rm key; ln -s /shared/root/key key", held: []string{"/key"},
+	},
+	"System V, socket behind a link": {
+		files: "mkdir sub",
+		script: inPython(`os.symlink(os.path.abspath("sub"), "/tmp/link"); s = socket.socket(socket.AF_UNIX); s.bind("/tmp/link/socket"); s.listen()
+assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0`, `print("after", os.stat("/tmp/link/socket"))`),
+		user: "alice", replace: "rm -r sub; ln -s /shared/root/closed sub", held: []string{"/tmp/link/socket"},
+	},
+	"taken away": {
+		script:  "exec 7<key; " + waits("echo after; cat <&7"),
+		replace: "chown bob key", held: []string{"/key", "belongs to bob", "alice"},
+	},
+	"no right to read": {
+		files:   "mkdir sub; mine sub/key",
+		script:  "exec 7<sub/key; " + waits("echo after; cat <&7"),
+		replace: "chown root sub; chmod 700 sub", held: []string{"/sub/key", "Permission denied"},
+	},
+	"another group": {
+		script:  "exec 7<key; " + waits("echo after; cat <&7"),
+		replace: "chgrp bob key", held: []string{"/key", "group"},
+	},
+
+	// What a user may open is restored, if it could not be opened that way again even.
+	"file that cannot be written to": {script: "exec 7>>key; chmod 444 key; " + waits("echo after >&7; tail -n 1 key"), want: "after"},
+	"file that cannot be read":       {script: "exec 7<key; chmod 0 key; " + waits("chmod 600 key; grep -o mine <&7"), want: "mine"},
+	"removed file":                   {script: "exec 7<>key; rm key; " + waits("grep -o mine /proc/self/fd/7"), want: "mine"},
+	"same again":                     {script: "exec 7<key; " + waits("grep -o mine <&7"), user: "alice", replace: "cp -p key new; mv new key", want: "mine"},
+	"group of one's":                 {script: "chgrp proj key; chmod 640 key; exec 7<key; " + waits("grep -o mine <&7"), want: "mine"},
+
+	"rights":           {script: compareRights, want: "same"},
+	"no new rights":    {script: "setpriv --no-new-privs bash -c '" + compareRights + "'", want: "same"},
+	"System V, rights": {script: "ipcmk -M 4096 >/dev/null; " + compareRights, want: "same"},
+}
+
+// compareRights is a script that compares the rights of its shell with those before the restore.
+var compareRights = "rights() { grep -E \"^(Cap|Uid|Gid|Groups|NoNewPrivs|Seccomp)\" /proc/$$/status; }; was=$(rights); " +
+	waits("[ \"$was\" = \"$(rights)\" ] && echo same || { echo \"$was\"; echo; rights; }")
+
+// submitIn submits a script of alice's in a folder that has a file "key".
+func (c protected) submitIn(t *testing.T, dir, options, files, script string) (job string) {
+	t.Helper()
+	begin := strings.ReplaceAll(makeMine, "DIR", dir)
+	c.sh(t, "cd; "+begin+"mine key; "+files)
+	return c.submit(t, "--singularity "+options, begin+script)
+}
+
+// queue has a job captured and held in the queue.
+func (c protected) queue(t *testing.T, job string) {
+	t.Helper()
+	c.reaches(t, job, "ready")
+	c.ctl(t, "scontrol requeuehold "+job)
+}
+
+func (c protected) isQueued(t *testing.T, job string) {
+	t.Helper()
+	eventually(t, 120*time.Second, func() (bool, string) {
+		s := c.show(t, job, "State")
+		return s == "PENDING" || s == "REQUEUE_HOLD", "job " + job + ": " + s
+	})
+}
+
+// isHeld waits until a job is held for a reason, and checks that it has not run on.
+func (c protected) isHeld(t *testing.T, job string, reasons ...string) {
+	t.Helper()
+	eventually(t, 120*time.Second, func() (bool, string) {
+		s := c.show(t, job, "Comment")
+		ok := strings.Contains(s, "held: ")
+		for _, r := range reasons {
+			ok = ok && strings.Contains(s, r)
+		}
+		return ok, fmt.Sprintf("job %s: comment %q, want %q; log:\n%s", job, s, reasons, c.log(job))
+	})
+	t.Log(c.show(t, job, "Comment"))
+	if log := c.log(job); log != "ready" {
+		t.Errorf("job %s has run on, its log:\n%s", job, log)
+	}
+	c.ctl(t, "scancel "+job)
+}
+
+// secretsUntouched checks that nothing was written to the files of root's and bob's, nor made beside them.
+func (c protected) secretsUntouched(t *testing.T) {
+	t.Helper()
+	got := c.ctl(t, "cd /shared/root; cat key closed/key closed/in/key ~bob/key | sort | uniq -c; stat -c %U%a key ~bob/key closed; find . | sort | tr '\\n' ' '")
+	want := fmt.Sprintf("4 secret%58s\nroot600\nbob600\nroot700\n. ./closed ./closed/in ./closed/in/key ./closed/key ./folder ./key", ".")
+	if got != want {
+		t.Errorf("root's and bob's files are %q, want %q", got, want)
+	}
+}
+
+// TestReplacedFiles: whatever a user puts in the place of files that a job has open, the
+// restored job has what the user may open and what it had, or it is held with the file's name.
+func TestReplacedFiles(t *testing.T) {
+	t.Parallel()
+	c := raiseProtected(t, "t-replaced", "--nodes", "2")
+	c.ctl(t, makeSecrets)
+	swapped := c.submitIn(t, "swapped", "", "", readsWhenAsked)
+
+	// All jobs are taken through each step together. So the test takes a minute, not ten.
+	names := slices.Sorted(maps.Keys(replacements))
+	jobs, dirs := map[string]string{}, map[string]string{}
+	for _, name := range names {
+		r := replacements[name]
+		dirs[name] = strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)
+		jobs[name] = c.submitIn(t, dirs[name], r.options, r.files, r.script)
+	}
+	c.queue(t, swapped)
+	for _, name := range names {
+		c.queue(t, jobs[name])
+	}
+	var all []string
+	for _, name := range names {
+		c.isQueued(t, jobs[name])
+		if r := replacements[name]; r.replace != "" {
+			c.exec(t, "ctl", r.user, "bash", "-euc", "cd /shared/home/alice/"+dirs[name]+"; "+r.replace).must(t)
+		}
+		c.sh(t, "touch ~/go."+jobs[name])
+		all = append(all, jobs[name])
+	}
+	c.again(t, strings.Join(all, ","), "")
+	t.Run("jobs", func(t *testing.T) {
+		t.Run("swapped", func(t *testing.T) {
+			t.Parallel()
+			c.swap(t, swapped)
+		})
+		for _, name := range names {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r, job := replacements[name], jobs[name]
+				if r.want == "" {
+					c.isHeld(t, job, r.held...)
+					return
+				}
+				c.ends(t, job)
+				if got, want := c.log(job), "ready\n"+r.want; got != want {
+					t.Errorf("log:\n%s\nwant:\n%s\ncomment %s", got, want, c.show(t, job, "Comment"))
+				}
+			})
+		}
+	})
+	c.secretsUntouched(t)
+}
+
+// readsWhenAsked is a job that says what its open file has, whenever there is another question.
+const readsWhenAsked = `python3 -c 'import os, time
+f = os.open("key", os.O_RDONLY); print("ready", flush=True)
+for n in range(1, 4):
+    while not os.path.exists("question.%d" % n): time.sleep(0.1)
+    print(n, os.pread(f, 6, 0).decode().strip(), flush=True)'`
+
+// exchanges is a program that exchanges a file and a link as fast as it can.
+const exchanges = `import ctypes, os
+os.symlink("/shared/root/key", "link")
+libc = ctypes.CDLL(None)
+while not os.path.exists("stop"):
+    for n in range(1000): assert libc.renameat2(-100, b"key", -100, b"link", 2) == 0 # RENAME_EXCHANGE`
+
+// swap has the file of a queued job exchanged with a link to root's while the job is restored, three times.
+func (c protected) swap(t *testing.T, job string) {
+	t.Helper()
+	for n := 1; n <= 3; n++ {
+		c.isQueued(t, job)
+		c.sh(t, "cd ~/swapped; rm -f stop; nohup python3 -c '"+exchanges+"' </dev/null >swaps 2>&1 & echo $! > ~/swapped/pid")
+		c.sh(t, fmt.Sprintf("touch ~/swapped/question.%d", n))
+		c.again(t, job, "")
+		held := false
+		answered := func() (bool, string) {
+			log, comment := c.log(job), c.show(t, job, "Comment")
+			held = strings.Contains(comment, "held: ")
+			return strings.Contains(log, fmt.Sprintf("\n%d mine", n)), fmt.Sprintf("job %s: comment %q, log:\n%s", job, comment, log)
+		}
+		eventually(t, 120*time.Second, func() (bool, string) {
+			ok, said := answered()
+			return ok || held, said
+		})
+		t.Logf("restore %d: comment %q", n, c.show(t, job, "Comment"))
+		if said := c.sh(t, "cd ~/swapped; touch stop; tail --pid=$(cat pid) -f /dev/null; cat swaps; if [ -L key ]; then mv -T link key; else rm link; fi"); said != "" {
+			t.Errorf("exchanging: %s", said)
+		}
+		if held { // the file is there again
+			c.again(t, job, "")
+			eventually(t, 120*time.Second, answered)
+		}
+		if n < 3 {
+			c.ctl(t, "scontrol requeuehold "+job)
+		}
+	}
+	c.ends(t, job)
+	if got, want := c.log(job), "ready\n1 mine\n2 mine\n3 mine"; got != want {
+		t.Errorf("log:\n%s\nwant:\n%s", got, want)
+	}
+}
