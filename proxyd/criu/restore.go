@@ -5,7 +5,6 @@ package criu
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,7 +221,10 @@ func (r *restorer) carry(st *stream) error {
 
 // nameOf returns the name by which criu is to open a file, if that is not the image's.
 func (r *restorer) nameOf(f *regfile.RegFileEntry) string {
-	return cmp.Or(r.handed[f.GetId()], r.renamed[f.GetName()])
+	if name := r.handed[f.GetId()]; name != "" {
+		return "/" + name // criu leaves the first character out
+	}
+	return r.renamed[f.GetName()]
 }
 
 // changed returns what makes an image into what criu is given in its place, with the size
