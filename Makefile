@@ -76,7 +76,7 @@ test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on 
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
 	@$(TALLY) \
 		'lint: $(SELF) lint' \
-		'unit: $(GO) test -json ./...' \
+		'unit: $(GO) test -json -timeout 25m ./...' \
 		'plugin, on stubs of Slurm: $(SELF) test-c' \
 		'cluster, some: $(GO_CLUSTER) cluster -timeout 20m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
 		'programs, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
@@ -87,7 +87,7 @@ test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on 
 test-full: deps build ## what make test leaves out: the race detector, packages, the rest of the clusters (40 min)
 	@echo "make test-full takes about 40 minutes on 2 cores that do nothing else, beside what make test has."
 	@$(TALLY) \
-		'unit, with the race detector: $(GO) test -json -race ./...' \
+		'unit, with the race detector: $(GO) test -json -race -timeout 25m ./...' \
 		'root file systems: $(SELF) trees' \
 		'plugin, for each Slurm: $(SELF) plugins' \
 		'packages: $(SELF) test-packages GO_TEST="$(GO) test -json"' \
