@@ -93,7 +93,8 @@ func TestHostile(t *testing.T) {
 	})
 	t.Run("an srun from outside", func(t *testing.T) {
 		for _, key := range []string{"", "s0-1"} {
-			refused(t, c.as(t, "n1", "alice", tool+"srun "+key), "in no capsule")
+			// The connection is closed before anything is read from it.
+			refused(t, c.as(t, "n1", "alice", tool+"srun "+key), "end of file")
 		}
 		if _, err := os.Stat(c.Shared("home/alice/escaped")); err == nil {
 			t.Error("it ran")
@@ -101,7 +102,8 @@ func TestHostile(t *testing.T) {
 	})
 	t.Run("garbage", func(t *testing.T) {
 		before := c.descriptors(t, "n1")
-		if said := c.as(t, "n1", "bob", tool+"garbage"); !strings.HasPrefix(said, "sent 4") {
+		// How many packets leave before proxyd closes the connection of a process that is in no capsule is not certain.
+		if said := c.as(t, "n1", "bob", tool+"garbage"); !strings.HasPrefix(said, "sent ") {
 			t.Error(said)
 		}
 		err := eventually(t.Context(), 20*time.Second, func() (bool, string) {
