@@ -11,8 +11,8 @@
 //	SHARED/cluster.json   the mark: a random ID, the cluster's name, when the folder was marked
 //	LIB/shared-id         the ID that this node worked with before
 //
-// A node that worked with one folder refuses another: the file system that is mounted may be
-// the wrong one, or somebody may have marked the empty folder below the mount point.
+// A node that worked with one folder refuses another: the wrong file system may be mounted,
+// or an administrator may have marked the empty folder below the mount point.
 package shared
 
 import (
@@ -85,8 +85,8 @@ type Folder struct {
 	mark Mark
 }
 
-// Open opens the folder at path. lib is the node's own folder, in which the folder's ID is
-// remembered. The error wraps ErrUnmarked, ErrOther or ErrForeign.
+// Open opens the folder at path. lib is the node's own folder, in which the shared folder's
+// ID is remembered. The error wraps ErrUnmarked, ErrOther or ErrForeign.
 func Open(path, lib string) (*Folder, error) {
 	mark, err := readMark(path)
 	if err != nil {
@@ -125,7 +125,7 @@ func (f *Folder) Check() error {
 	return nil
 }
 
-// readMark reads the mark of a folder. It must be a regular file that nobody but root can
+// readMark reads the mark of a folder. The mark must be a regular file that root alone can
 // have written.
 func readMark(path string) (Mark, error) {
 	file := filepath.Join(path, markName)
@@ -158,7 +158,7 @@ func readMark(path string) (Mark, error) {
 	return mark, nil
 }
 
-// writeOnce makes a file with all of its content at once; fs.ErrExist if there is one.
+// writeOnce makes a file with all of its content at once; the error wraps fs.ErrExist if the file is there already.
 func writeOnce(dir, name string, content []byte, mode os.FileMode) (err error) {
 	defer func() {
 		if err != nil {
