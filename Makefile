@@ -67,6 +67,11 @@ SELF  = $(MAKE) --no-print-directory
 TALLY := $(GO) run ./tests/tally $(if $(TALLY_RECORD),-record $(TALLY_RECORD))
 GO_CLUSTER := $(GO) test -json -count=1 -tags
 
+# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs.
+# `make test` has them in short, test-full whole, with the race detector.
+SLOW_UNIT  := tests/device tests/workloads libsingshim/shimtest
+QUICK_UNIT  = $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))
+
 # The part of tests/cluster, and of the jobs on software GPUs, that `make test` has: protection, actions, and what people
 # get wrong; a training on one node, one on two, and a server.
 SOME_CLUSTER := TestBadInput|TestActions|TestProtected|TestRESTClient
@@ -76,7 +81,8 @@ test: deps build $(LINT) ## lint, unit tests, C tests, and some of what runs on 
 	@echo "make test takes about 20 minutes on 2 cores that do nothing else. make test-full has the rest, make check the beginning."
 	@$(TALLY) \
 		'lint: $(SELF) lint' \
-		'unit: $(GO) test -json -timeout 25m ./...' \
+		'unit: $(GO) test -json -timeout 25m $(QUICK_UNIT)' \
+		'unit, the slow ones in short: $(GO) test -json -short -timeout 25m $(SLOW_UNIT:%=./%)' \
 		'plugin, on stubs of Slurm: $(SELF) test-c' \
 		'cluster, some: $(GO_CLUSTER) cluster -timeout 20m ./tests/cluster -run "^($(SOME_CLUSTER))$$"' \
 		'programs, some: $(GO_CLUSTER) corpus -timeout 15m ./tests/corpus $(CORPUS) -rounds 1 -seed 1 -run "TestCorpus/($(SOME_PROGRAMS))$$"' \
@@ -95,14 +101,11 @@ test-full: deps build ## what make test leaves out: the race detector, packages,
 		'devices, the rest: $(GO_CLUSTER) corpus -timeout 25m ./tests/corpus $(DEVICES) -rounds 3 -seed 1 -lanes 2 -name devices-test -skip "$(SOME_DEVICES)$$"' \
 		'controller, some kills: $(GO_CLUSTER) harm -timeout 15m ./tests/harm -seed 1 -some 3 -random 15 -jobs 8'
 
-# Packages whose unit tests take minutes whatever was changed: programs under many libraries, and on software GPUs.
-SLOW_UNIT := tests/device tests/workloads libsingshim/shimtest
-
 # What to run before each commit. It needs neither root nor a cluster; -short leaves out what takes minutes.
 check: $(LINT) ## lint of what changed since main, and the quicker unit tests; no root (2 min)
 	@$(TALLY) \
 		'lint of what changed: LINT=$(LINT) contrib/lint-changed' \
-		'unit, the quicker ones: $(GO) test -json -short $$($(GO) list ./... | grep -v $(SLOW_UNIT:%=-e /%$$))'
+		'unit, the quicker ones: $(GO) test -json -short $(QUICK_UNIT)'
 
 test-pkg: ## the tests of one package: make test-pkg P=./proxyd/store [RUN=TestName] [RACE=-race] (seconds)
 	@test -n "$(P)" || { echo "which package? make test-pkg P=./proxyd/store" >&2; exit 1; }
