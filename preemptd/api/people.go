@@ -5,7 +5,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -15,15 +14,16 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/operators"
 )
 
 // people knows names, and who is more than an ordinary user.
 type people struct {
-	users, groups []string
-	programs      Programs
-	cluster       string
-	// ask runs a program. Users of a cluster come from LDAP as often as from a file, and
-	// only libc can look there: id(1) has one.
+	operators operators.List
+	programs  Programs
+	cluster   string
+	// ask runs a program: id(1), or one of programs.
 	ask func(ctx context.Context, program string, args ...string) (string, error)
 
 	lookups singleflight.Group
@@ -44,15 +44,8 @@ type person struct {
 // change seldom, and looking them up may ask a server.
 const remembered = time.Minute
 
-func newPeople(operators []string, programs Programs, cluster string) *people {
-	p := &people{programs: programs, cluster: cluster, known: map[uint32]person{}}
-	for _, name := range operators {
-		if group, ok := strings.CutPrefix(name, "@"); ok {
-			p.groups = append(p.groups, group)
-		} else {
-			p.users = append(p.users, name)
-		}
-	}
+func newPeople(names []string, programs Programs, cluster string) *people {
+	p := &people{operators: operators.Parse(names), programs: programs, cluster: cluster, known: map[uint32]person{}}
 	p.ask = func(ctx context.Context, program string, args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
@@ -96,25 +89,15 @@ func (p *people) personOf(ctx context.Context, uid uint32) (person, error) {
 }
 
 func (p *people) lookUp(ctx context.Context, uid uint32) (person, error) {
-	number := "+" + strconv.FormatUint(uint64(uid), 10) // the sign: not a user of that name
-	name, err := p.ask(ctx, "id", "-un", number)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && ctx.Err() == nil { // this node does not know the user
+	user, err := p.operators.LookUp(ctx, uid, func(ctx context.Context, args ...string) (string, error) { return p.ask(ctx, "id", args...) })
+	if err != nil {
+		return person{}, err
+	}
+	if user.Name == "" { // this node does not know the user
 		return person{name: fmt.Sprintf("user %d", uid)}, nil
 	}
-	if err != nil {
-		return person{}, fmt.Errorf("look up its name: %w", err)
-	}
-	one := person{name: name, operator: slices.Contains(p.users, name)}
-	if !one.operator && len(p.groups) > 0 {
-		groups, err := p.ask(ctx, "id", "-Gnz", number)
-		if err != nil {
-			return person{}, fmt.Errorf("look up its groups: %w", err)
-		}
-		for group := range strings.SplitSeq(groups, "\x00") {
-			one.operator = one.operator || group != "" && slices.Contains(p.groups, group)
-		}
-	}
+	name := user.Name
+	one := person{name: name, operator: user.Listed}
 	one.operator = one.operator || p.isSuper(ctx, name)
 	if !one.operator && p.programs.Sacctmgr != "" {
 		// A cluster without slurmdbd has no levels; while slurmdbd is away nobody has one.

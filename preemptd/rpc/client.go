@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
@@ -24,12 +23,9 @@ const (
 	// A snapshot of a very large cluster goes either way.
 	maxReply = 64 << 20
 
-	// What calls with one reply get that have no deadline of their own.
-	shortly = 30 * time.Second
+	// The deadline of calls with one reply whose context has none.
+	shortDeadline = 30 * time.Second
 )
-
-// deadAfter is when a silent peer counts as dead: a power cut closes no connection.
-var deadAfter = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
 
 // Client asks preemptd. It is safe for concurrent use. Errors of its methods are *Error, or
 // ctx's.
@@ -42,7 +38,7 @@ type Client struct {
 // Dial returns a client of the preemptd that listens at address ("ctl:6831"). from is the
 // node that asks. Nothing is sent before the first call.
 func Dial(address, from string, coder munge.Coder) (*Client, error) {
-	conn, err := munge.Dial(address, Name, from, coder, grpc.WithKeepaliveParams(deadAfter),
+	conn, err := munge.Dial(address, Name, from, coder, grpc.WithKeepaliveParams(munge.KeepAlive),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)))
 	if err != nil {
 		return nil, err
@@ -120,14 +116,8 @@ func (c *Client) Watch(ctx context.Context, id int64, progress func(*Action)) (*
 }
 
 // callUnary makes a call with one reply.
-func callUnary[Q, R any](ctx context.Context, c *Client, f func(context.Context, *Q, ...grpc.CallOption) (*R, error), req *Q) (*R, error) {
-	inner := ctx
-	if _, has := ctx.Deadline(); !has {
-		var cancel context.CancelFunc
-		inner, cancel = context.WithTimeout(ctx, shortly)
-		defer cancel()
-	}
-	reply, err := f(inner, req)
+func callUnary[Q, R any](ctx context.Context, c *Client, f munge.Unary[Q, R], req *Q) (*R, error) {
+	reply, err := munge.Call(ctx, shortDeadline, f, req)
 	if err != nil {
 		return nil, c.fromStatus(ctx, err)
 	}

@@ -7,57 +7,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
 // Kinds of errors. A server returns an error that wraps one, and the client's error wraps
-// the same.
+// the same. Those of package kind are proxyd's too.
 var (
-	// ErrInvalid says that what was asked makes no sense as written.
-	ErrInvalid = errors.New("invalid request")
-	// ErrNoJob says that Slurm knows no such job.
-	ErrNoJob = errors.New("no such job")
+	ErrInvalid  = kind.ErrInvalid
+	ErrNoJob    = kind.ErrNoJob // Slurm knows no such job
+	ErrDenied   = kind.ErrDenied
+	ErrBusy     = kind.ErrBusy
+	ErrTimeout  = kind.ErrTimeout
+	ErrRefused  = kind.ErrRefused
+	ErrInternal = kind.ErrInternal
+
 	// ErrNoAction says that there is no such action.
 	ErrNoAction = errors.New("no such action")
-	// ErrDenied says that the caller may not do this.
-	ErrDenied = errors.New("not permitted")
-	// ErrBusy says that an action on the job is under way, or that the caller asks too much
-	// at a time.
-	ErrBusy = errors.New("already under way")
 	// ErrSlurm says that Slurm does not answer preemptd.
 	ErrSlurm = errors.New("Slurm does not answer") //nolint:staticcheck // a name
-	// ErrTimeout says that a deadline passed.
-	ErrTimeout = errors.New("timed out")
 	// ErrUnsupported says that this preemptd does not know the request.
 	ErrUnsupported = errors.New("unsupported")
 	// ErrUnreachable says that no preemptd answered. Only clients make it.
 	ErrUnreachable = errors.New("preemptd does not answer")
-	// ErrRefused says that a credential was not accepted, or a reply had no right seal.
-	// Only clients make it.
-	ErrRefused = errors.New("not trusted")
-	// ErrInternal is every other error of a server.
-	ErrInternal = errors.New("internal error")
 )
 
-// kinds is how errors travel. What comes first wins when an error wraps several.
-var kinds = []struct {
-	name string // on the wire; never changed
-	is   error
-	code codes.Code
-}{
-	{"invalid", ErrInvalid, codes.InvalidArgument},
-	{"denied", ErrDenied, codes.PermissionDenied},
-	{"no_job", ErrNoJob, codes.NotFound},
-	{"no_action", ErrNoAction, codes.NotFound},
-	{"busy", ErrBusy, codes.Aborted},
-	{"slurm", ErrSlurm, codes.FailedPrecondition},
-	{"timeout", ErrTimeout, codes.DeadlineExceeded},
-	{"internal", ErrInternal, codes.Internal},
+// contract is how errors travel.
+var contract = kind.Contract{
+	Rows: []kind.Row{
+		{Name: "invalid", Kind: ErrInvalid, Code: codes.InvalidArgument},
+		{Name: "denied", Kind: ErrDenied, Code: codes.PermissionDenied},
+		{Name: "no_job", Kind: ErrNoJob, Code: codes.NotFound},
+		{Name: "no_action", Kind: ErrNoAction, Code: codes.NotFound},
+		{Name: "busy", Kind: ErrBusy, Code: codes.Aborted},
+		{Name: "slurm", Kind: ErrSlurm, Code: codes.FailedPrecondition},
+		{Name: "timeout", Kind: ErrTimeout, Code: codes.DeadlineExceeded},
+		{Name: "internal", Kind: ErrInternal, Code: codes.Internal},
+	},
+	Unreachable: ErrUnreachable,
+	Unsupported: ErrUnsupported,
 }
 
 // Error is an error with its kind. A client returns nothing else.
@@ -82,89 +73,33 @@ func Errorf(kind error, format string, args ...any) error {
 	return &Error{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Status is err as a server sends it; nil stays nil. A status passes as it is.
-func Status(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := status.FromError(err); ok {
-		return err
-	}
-	if errors.Is(err, context.Canceled) {
-		return status.Error(codes.Canceled, clipText(err.Error()))
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", ErrTimeout, err)
-	}
-	row := kinds[len(kinds)-1]
-	for _, k := range kinds {
-		if errors.Is(err, k.is) {
-			row = k
-			break
-		}
-	}
-	p := &Problem{Kind: row.name, Text: clipText(err.Error())}
+// Status returns err as a server sends it; nil stays nil, and a status passes unchanged.
+func Status(err error) error { return contract.Status(err, describeProblem) }
+
+func describeProblem(err error, kindName, text string) kind.Problem {
+	p := &Problem{Kind: kindName, Text: text}
 	var e *Error
 	if errors.As(err, &e) {
-		p.Hint = clipText(e.Hint)
+		p.Hint = kind.ClipText(e.Hint)
 	}
-	st, problem := status.New(row.code, p.Text).WithDetails(p)
-	if problem != nil {
-		return status.Error(row.code, p.Text)
-	}
-	return st.Err()
+	return p
 }
 
-// maxText bounds what travels in headers, which have a limit.
-const maxText = 2 << 10
-
-func clipText(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText] + " …"
-	}
-	return strings.ToValidUTF8(s, "?")
-}
-
-// fromStatus is what a call returned, as an *Error; nil stays nil. What the caller's ctx
-// ended is its error.
+// fromStatus returns the error of a call as an *Error. Where the caller's ctx ended the call,
+// its error is returned.
 func (c *Client) fromStatus(ctx context.Context, err error) error {
-	if errors.Is(err, munge.ErrNoMunge) || errors.Is(err, munge.ErrUnsealed) {
-		return &Error{Kind: ErrRefused, Text: err.Error()}
-	}
-	if ctx.Err() != nil {
+	untrusted := errors.Is(err, munge.ErrNoMunge) || errors.Is(err, munge.ErrUnsealed)
+	if ctx.Err() != nil && !untrusted {
 		return ctx.Err()
 	}
-	st, ok := status.FromError(err)
-	if !ok {
-		return &Error{Kind: ErrInternal, Text: err.Error()}
+	name := "preemptd at " + c.address
+	f, ended := contract.ReadStatus(ctx, kind.Peer{Name: name, Daemon: name}, err)
+	if ended != nil {
+		return ended
 	}
-	for _, d := range st.Details() {
-		p, ok := d.(*Problem)
-		if !ok {
-			continue
-		}
-		for _, k := range kinds {
-			if k.name == p.GetKind() {
-				return &Error{Kind: k.is, Text: p.GetText(), Hint: p.GetHint()}
-			}
-		}
+	e := &Error{Kind: f.Kind, Text: f.Text}
+	if f.Problem != nil {
+		e.Hint = f.Problem.GetHint()
 	}
-	switch said := st.Message(); st.Code() {
-	case codes.Unavailable:
-		_, cause, dialled := strings.Cut(said, "transport: Error while dialing: ")
-		if dialled {
-			said = strings.TrimSuffix(cause, `"`)
-		}
-		return Errorf(ErrUnreachable, "preemptd at %s does not answer: %s", c.address, said)
-	case codes.Unauthenticated:
-		return Errorf(ErrRefused, "preemptd at %s: %s", c.address, said)
-	case codes.DeadlineExceeded:
-		return Errorf(ErrTimeout, "preemptd at %s: no answer in time", c.address)
-	case codes.ResourceExhausted:
-		return Errorf(ErrBusy, "preemptd at %s: %s", c.address, said)
-	case codes.Unimplemented:
-		return Errorf(ErrUnsupported, "preemptd at %s does not know this request; is it of an older version?", c.address)
-	default:
-		return Errorf(ErrInternal, "preemptd at %s: %s", c.address, said)
-	}
+	return e
 }

@@ -12,6 +12,7 @@ import (
 
 	control "github.com/singularity-slurm/singularity-slurm/preemptd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/kind"
 )
 
 // errFound says that the command did its work and found something wrong, which it has
@@ -21,7 +22,7 @@ var errFound = errors.New("problems found")
 // exitCode prints an error, with what the person may do, and returns the exit code. This is
 // the one place that turns errors into either.
 func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
-	code, kind, hint := 1, "internal", ""
+	code, name, hint := 1, "internal", ""
 	var left *leftError
 	var notDone *notDoneError
 	switch {
@@ -30,57 +31,57 @@ func (a *app) exitCode(ctx context.Context, cmd *cobra.Command, err error) int {
 	case errors.Is(err, errFound):
 		return 8
 	case errors.As(err, &left):
-		code, kind = 130, "interrupted"
+		code, name = 130, "interrupted"
 		hint = fmt.Sprintf("singctl show %s says how it ends; singctl delete takes it away", left.job)
 	case errors.As(err, &notDone):
 		if a.json {
 			return 5 // the action was printed, with what is wrong
 		}
-		code, kind, hint = 5, "not_done", fmt.Sprintf("singctl history --action %d tells all of it", notDone.action.GetId())
+		code, name, hint = 5, "not_done", fmt.Sprintf("singctl history --action %d tells all of it", notDone.action.GetId())
 	case ctx.Err() != nil && !errors.As(err, new(*goesOnError)):
 		return 130 // the person knows
 	case ctx.Err() != nil:
-		code, kind = 130, "interrupted"
-	case errors.Is(err, rpc.ErrInvalid), errors.Is(err, control.ErrInvalid):
-		code, kind, hint = 2, "invalid", cmd.CommandPath()+" --help"
-	case errors.Is(err, rpc.ErrNoJob), errors.Is(err, control.ErrNoJob):
-		code, kind, hint = 3, "no_job", "squeue --me lists your jobs"
+		code, name = 130, "interrupted"
+	case errors.Is(err, kind.ErrInvalid):
+		code, name, hint = 2, "invalid", cmd.CommandPath()+" --help"
+	case errors.Is(err, kind.ErrNoJob):
+		code, name, hint = 3, "no_job", "squeue --me lists your jobs"
 	case errors.Is(err, rpc.ErrNoCheckpoint):
-		code, kind, hint = 3, "no_checkpoint", "singctl checkpoints lists yours"
+		code, name, hint = 3, "no_checkpoint", "singctl checkpoints lists yours"
 	case errors.Is(err, control.ErrNoAction):
-		code, kind, hint = 3, "no_action", "singctl history lists yours"
-	case errors.Is(err, rpc.ErrDenied), errors.Is(err, control.ErrDenied):
-		code, kind = 4, "denied"
+		code, name, hint = 3, "no_action", "singctl history lists yours"
+	case errors.Is(err, kind.ErrDenied):
+		code, name = 4, "denied"
 	case errors.Is(err, rpc.ErrNotProtected):
-		code, kind, hint = 5, "not_protected", "submit it with sbatch --singularity"
+		code, name, hint = 5, "not_protected", "submit it with sbatch --singularity"
 	case errors.Is(err, rpc.ErrNotRunning):
-		code, kind, hint = 5, "not_running", "squeue --start says when it will be"
+		code, name, hint = 5, "not_running", "squeue --start says when it will be"
 	case errors.Is(err, rpc.ErrObstacle):
-		code, kind, hint = 5, "obstacle", "the job runs on as before; end what is named, or wait for it, and try again"
-	case errors.Is(err, rpc.ErrBusy), errors.Is(err, control.ErrBusy):
-		code, kind, hint = 5, "busy", "wait for the other to end"
+		code, name, hint = 5, "obstacle", "the job runs on as before; end what is named, or wait for it, and try again"
+	case errors.Is(err, kind.ErrBusy):
+		code, name, hint = 5, "busy", "wait for the other to end"
 	case errors.Is(err, rpc.ErrUnsupported):
-		code, kind, hint = 5, "unsupported", "singctl doctor --all"
+		code, name, hint = 5, "unsupported", "singctl doctor --all"
 	case errors.Is(err, control.ErrUnsupported):
-		code, kind, hint = 5, "unsupported", "singctl version and singctl status say who is how old"
+		code, name, hint = 5, "unsupported", "singctl version and singctl status say who is how old"
 	case errors.Is(err, rpc.ErrNotLeader):
-		code, kind, hint = 5, "not_leader", "leave --node out"
+		code, name, hint = 5, "not_leader", "leave --node out"
 	case errors.Is(err, rpc.ErrUnreachable):
-		code, kind, hint = 6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"
+		code, name, hint = 6, "unreachable", "on that node: systemctl status proxyd; --port if it listens elsewhere"
 	case errors.Is(err, control.ErrUnreachable):
-		code, kind, hint = 6, "unreachable", "on that host: systemctl status preemptd; --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
+		code, name, hint = 6, "unreachable", "on that host: systemctl status preemptd; --controller HOST:PORT or SINGULARITY_SLURM_CONTROLLER if it listens elsewhere"
 	case errors.Is(err, control.ErrSlurm):
-		code, kind = 6, "slurm"
-	case errors.Is(err, rpc.ErrRefused), errors.Is(err, control.ErrRefused):
-		code, kind, hint = 7, "refused", "munge must work on both nodes, with one key and clocks that agree: munge -n | ssh NODE unmunge"
+		code, name = 6, "slurm"
+	case errors.Is(err, kind.ErrRefused):
+		code, name, hint = 7, "refused", "munge must work on both nodes, with one key and clocks that agree: munge -n | ssh NODE unmunge"
 	case errors.Is(err, rpc.ErrDamaged):
-		code, kind, hint = 8, "damaged", "singctl verify names all that is damaged"
+		code, name, hint = 8, "damaged", "singctl verify names all that is damaged"
 	case errors.Is(err, rpc.ErrSpace):
-		code, kind, hint = 9, "space", "singctl gc --dry-run says what could go"
-	case errors.Is(err, rpc.ErrTimeout), errors.Is(err, control.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		code, kind = 10, "timeout"
+		code, name, hint = 9, "space", "singctl gc --dry-run says what could go"
+	case errors.Is(err, kind.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		code, name = 10, "timeout"
 	}
-	report := errorReport{Kind: kind, Text: err.Error(), Hint: hint}
+	report := errorReport{Kind: name, Text: err.Error(), Hint: hint}
 	var e *rpc.Error
 	if errors.As(err, &e) {
 		if e.Hint != "" {

@@ -23,7 +23,7 @@ func (s *Server) daemon(ctx context.Context, what string) (munge.Caller, error) 
 	switch {
 	case !ok:
 		return caller, errNobody
-	case !s.people.daemon(caller.UID):
+	case !s.people.isDaemon(caller.UID):
 		return caller, s.deny(caller, what, "for daemons only")
 	}
 	return caller, nil
@@ -35,7 +35,7 @@ func (s *Server) operator(ctx context.Context, what string) (munge.Caller, error
 	if !ok {
 		return caller, errNobody
 	}
-	is, err := s.people.operator(ctx, caller.UID)
+	is, err := s.people.isOperator(ctx, caller.UID)
 	if err == nil && !is {
 		err = s.deny(caller, what, "for operators only; proxyd.yaml names them")
 	}
@@ -55,7 +55,7 @@ func (s *Server) owner(ctx context.Context, what, job string) (munge.Caller, err
 	if err != nil || uid == caller.UID {
 		return caller, err
 	}
-	is, err := s.people.operator(ctx, caller.UID)
+	is, err := s.people.isOperator(ctx, caller.UID)
 	if err == nil && !is {
 		err = s.deny(caller, what, "job "+job+" belongs to another user")
 	}
@@ -82,7 +82,7 @@ func (s *Server) visible(ctx context.Context, what, job string) ([]*rpc.Checkpoi
 	if len(own) == len(all) {
 		return all, nil
 	}
-	is, err := s.people.operator(ctx, caller.UID)
+	is, err := s.people.isOperator(ctx, caller.UID)
 	switch {
 	case err != nil:
 		return nil, err
@@ -144,7 +144,7 @@ func (s *Server) trusted(ctx context.Context, what string, names []string) ([]*r
 			continue
 		}
 		caller, _ := munge.CallerOf(ctx) // named has seen him
-		is, err := s.people.operator(ctx, caller.UID)
+		is, err := s.people.isOperator(ctx, caller.UID)
 		if err == nil && !is {
 			err = s.deny(caller, what, "checkpoint "+c.GetId()+" is damaged, which leaves it to operators")
 		}

@@ -56,7 +56,7 @@ func NewServer(opt Options, coder munge.Coder) *grpc.Server {
 // limits keeps one user from filling the daemon's memory; daemons send large bodies, many
 // at once.
 func (s *Server) limits(c munge.Caller) munge.Limits {
-	if s.people.daemon(c.UID) {
+	if s.people.isDaemon(c.UID) {
 		return munge.Limits{Bytes: 16 << 20}
 	}
 	return munge.Limits{Bytes: 64 << 10, Calls: 8}

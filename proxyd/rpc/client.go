@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
@@ -22,15 +21,12 @@ const Port = "6830"
 // maxMessage bounds a message of a reply: the bodies of phases are the largest. Requests are bounded by the gate.
 const maxMessage = 16 << 20
 
-// What calls without a deadline of their own get. Those that stream have none: they take
-// as long as they take, and keepalives tell when the other side is gone.
+// The deadlines of calls whose context has none. Streams get none: how long they take depends
+// on the job, and keepalives tell when the other side is gone.
 const (
-	shortly  = 30 * time.Second
-	patience = 2 * time.Minute
+	shortDeadline = 30 * time.Second
+	longDeadline  = 2 * time.Minute
 )
-
-// deadAfter is when a silent peer counts as dead: a power cut closes no connection.
-var deadAfter = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}
 
 // Client asks one node's proxyd. It is safe for concurrent use. Errors of its methods are
 // *Error, or ctx's.
@@ -47,7 +43,7 @@ func Dial(node, address, from string, coder munge.Coder) (*Client, error) {
 	retry := backoff.DefaultConfig
 	retry.MaxDelay = 3 * time.Second // a node that was rebooted is wanted back at once
 	conn, err := munge.Dial(address, node, from, coder,
-		grpc.WithKeepaliveParams(deadAfter),
+		grpc.WithKeepaliveParams(munge.KeepAlive),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
@@ -64,38 +60,38 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 // Ping asks who is there. For daemons.
 func (c *Client) Ping(ctx context.Context) (*PingReply, error) {
-	return call(ctx, c, shortly, c.rpc.Ping, &PingRequest{})
+	return callUnary(ctx, c, shortDeadline, c.rpc.Ping, &PingRequest{})
 }
 
 // Phase asks for one step of a checkpoint or restore. For daemons. ctx should have the
 // phase's deadline; the other side sees it too.
 func (c *Client) Phase(ctx context.Context, req *PhaseRequest) (*PhaseReply, error) {
-	return call(ctx, c, 0, c.rpc.Phase, req)
+	return callUnary(ctx, c, 0, c.rpc.Phase, req)
 }
 
 // Doctor asks what the node can do and lacks.
 func (c *Client) Doctor(ctx context.Context) (*DoctorReply, error) {
-	return call(ctx, c, patience, c.rpc.Doctor, &DoctorRequest{})
+	return callUnary(ctx, c, longDeadline, c.rpc.Doctor, &DoctorRequest{})
 }
 
 // Show asks for all there is to know of a job.
 func (c *Client) Show(ctx context.Context, job string) (*Job, error) {
-	return call(ctx, c, shortly, c.rpc.Show, &ShowRequest{Job: job})
+	return callUnary(ctx, c, shortDeadline, c.rpc.Show, &ShowRequest{Job: job})
 }
 
 // Checkpoints lists those of a job, or with "" all that the caller may see.
 func (c *Client) Checkpoints(ctx context.Context, job string) ([]*Checkpoint, error) {
-	reply, err := call(ctx, c, patience, c.rpc.Checkpoints, &CheckpointsRequest{Job: job})
+	reply, err := callUnary(ctx, c, longDeadline, c.rpc.Checkpoints, &CheckpointsRequest{Job: job})
 	return reply.GetCheckpoints(), err
 }
 
 // Checkpoint makes one of a running job. progress may be nil; it is called from the
-// caller's goroutine. Cancelling ctx gives the attempt up, and the job runs on.
+// caller's goroutine. Cancelling ctx ends the attempt, and the job runs on.
 func (c *Client) Checkpoint(ctx context.Context, req *CheckpointRequest, progress func(*Progress)) (*Checkpoint, error) {
 	stream, err := c.rpc.Checkpoint(ctx, req)
-	last, err := follow(ctx, c, stream, err, progress)
+	last, err := readProgress(ctx, c, stream, err, progress)
 	if err == nil && last.GetCheckpoint() == nil {
-		err = c.incomplete()
+		err = c.missingResult()
 	}
 	return last.GetCheckpoint(), err
 }
@@ -104,9 +100,9 @@ func (c *Client) Checkpoint(ctx context.Context, req *CheckpointRequest, progres
 // the report. progress as in Checkpoint.
 func (c *Client) Verify(ctx context.Context, checkpoints []string, progress func(*Progress)) (*VerifyReport, error) {
 	stream, err := c.rpc.Verify(ctx, &VerifyRequest{Checkpoints: checkpoints})
-	last, err := follow(ctx, c, stream, err, progress)
+	last, err := readProgress(ctx, c, stream, err, progress)
 	if err == nil && last.GetVerified() == nil {
-		err = c.incomplete()
+		err = c.missingResult()
 	}
 	return last.GetVerified(), err
 }
@@ -115,9 +111,9 @@ func (c *Client) Verify(ctx context.Context, checkpoints []string, progress func
 // Checkpoint.
 func (c *Client) GC(ctx context.Context, req *GCRequest, progress func(*Progress)) (*GCReport, error) {
 	stream, err := c.rpc.GC(ctx, req)
-	last, err := follow(ctx, c, stream, err, progress)
+	last, err := readProgress(ctx, c, stream, err, progress)
 	if err == nil && last.GetCollected() == nil {
-		err = c.incomplete()
+		err = c.missingResult()
 	}
 	return last.GetCollected(), err
 }
@@ -125,7 +121,7 @@ func (c *Client) GC(ctx context.Context, req *GCRequest, progress func(*Progress
 // Delete takes checkpoints away, and returns their whole names: all or none, unless the
 // store fails in between.
 func (c *Client) Delete(ctx context.Context, checkpoints []string) ([]string, error) {
-	reply, err := call(ctx, c, patience, c.rpc.Delete, &DeleteRequest{Checkpoints: checkpoints})
+	reply, err := callUnary(ctx, c, longDeadline, c.rpc.Delete, &DeleteRequest{Checkpoints: checkpoints})
 	return reply.GetDeleted(), err
 }
 
@@ -152,23 +148,14 @@ func (c *Client) Export(ctx context.Context, checkpoint string, put func(*Export
 	}
 }
 
-// call makes a call with one reply; within 0 leaves the deadline to ctx.
-func call[Q, R any](ctx context.Context, c *Client, within time.Duration, f func(context.Context, *Q, ...grpc.CallOption) (*R, error), req *Q) (*R, error) {
-	inner := ctx
-	if _, has := ctx.Deadline(); !has && within > 0 {
-		var cancel context.CancelFunc
-		inner, cancel = context.WithTimeout(ctx, within)
-		defer cancel()
-	}
-	reply, err := f(inner, req)
-	if err != nil {
-		return nil, fromStatus(ctx, c.node, err)
-	}
-	return reply, nil
+// callUnary makes a call with one reply; within 0 leaves the deadline to ctx.
+func callUnary[Q, R any](ctx context.Context, c *Client, within time.Duration, f munge.Unary[Q, R], req *Q) (*R, error) {
+	reply, err := munge.Call(ctx, within, f, req)
+	return reply, fromStatus(ctx, c.node, err)
 }
 
-// follow reads a stream to its end and returns the last message, which may be nil.
-func follow(ctx context.Context, c *Client, stream grpc.ServerStreamingClient[Progress], err error, progress func(*Progress)) (*Progress, error) {
+// readProgress reads a stream to its end and returns the last message, which may be nil.
+func readProgress(ctx context.Context, c *Client, stream grpc.ServerStreamingClient[Progress], err error, progress func(*Progress)) (*Progress, error) {
 	if err != nil {
 		return nil, fromStatus(ctx, c.node, err)
 	}
@@ -187,6 +174,6 @@ func follow(ctx context.Context, c *Client, stream grpc.ServerStreamingClient[Pr
 	}
 }
 
-func (c *Client) incomplete() error {
+func (c *Client) missingResult() error {
 	return &Error{Kind: ErrInternal, Text: "node " + c.node + ": proxyd ended the reply without a result", Node: c.node}
 }

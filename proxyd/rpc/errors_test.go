@@ -21,19 +21,19 @@ import (
 // TestErrorsTravel sends an error of each kind there and back.
 func TestErrorsTravel(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, k := range kinds {
-		if seen[k.name] {
-			t.Errorf("kind %s is there twice", k.name)
+	for _, k := range contract.Rows {
+		if seen[k.Name] {
+			t.Errorf("kind %s is there twice", k.Name)
 		}
-		seen[k.name] = true
-		sent := fmt.Errorf("job 812: commit: %w", k.is)
+		seen[k.Name] = true
+		sent := fmt.Errorf("job 812: commit: %w", k.Kind)
 		got := fromStatus(t.Context(), "n1", Status(sent))
-		if !errors.Is(got, k.is) || got.Error() != sent.Error() {
-			t.Errorf("%s: sent %v, got %v", k.name, sent, got)
+		if !errors.Is(got, k.Kind) || got.Error() != sent.Error() {
+			t.Errorf("%s: sent %v, got %v", k.Name, sent, got)
 		}
-		for _, other := range kinds {
-			if other.name != k.name && errors.Is(got, other.is) {
-				t.Errorf("%s arrived as %s too", k.name, other.name)
+		for _, other := range contract.Rows {
+			if other.Name != k.Name && errors.Is(got, other.Kind) {
+				t.Errorf("%s arrived as %s too", k.Name, other.Name)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func TestErrorsOfAllShapes(t *testing.T) {
 		{"bad obstacle", &Error{Kind: ErrObstacle, Text: "no", Obstacles: []*Obstacle{{What: "\xff"}}}, ErrInternal, "node n1: no"},
 		{"unavailable", status.Error(codes.Unavailable, "connection refused"), ErrUnreachable, "node n1: proxyd does not answer: connection refused"},
 		{"unauthenticated", status.Error(codes.Unauthenticated, "credential refused: used before"), ErrRefused, "node n1: credential refused: used before"},
-		{"old server", status.Error(codes.Unimplemented, "unknown method"), ErrUnsupported, "node n1: its proxyd does not know this request; is it of an older version?"},
+		{"old server", status.Error(codes.Unimplemented, "unknown method"), ErrUnsupported, "node n1: proxyd does not know this request; is it of an older version?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := fromStatus(t.Context(), "n1", Status(tt.sent))

@@ -4,28 +4,15 @@
 package rpc
 
 import (
-	"time"
-
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
 )
 
 // NewServer returns a gRPC server that hands requests which passed the gate to impl. The
-// caller serves and stops it. Whoever can reach the port can open connections: one that
-// asks nothing for a while is closed.
+// caller serves and stops it.
 func NewServer(gate *munge.Gate, impl ProxydServer) *grpc.Server {
-	opts := append(munge.ServerOptions(),
-		grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(32<<10),
-		// A fixed window: what a stranger sends before his credential was read stays small.
-		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
-		grpc.ConnectionTimeout(10*time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: 5 * time.Minute, Time: deadAfter.Time, Timeout: deadAfter.Timeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: deadAfter.Time / 2}))
-	server := grpc.NewServer(opts...)
+	server := grpc.NewServer(append(munge.ServerOptions(), munge.ServerLimits(maxMessage, 1<<20, 4<<20)...)...)
 	gate.Register(server, &Proxyd_ServiceDesc, impl)
 	return server
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -191,4 +192,22 @@ func (s *clientStream) RecvMsg(m any) error {
 	default:
 		return s.conn.check(s.seal, err, s.Trailer())
 	}
+}
+
+// Unary is a method of a generated client that has one reply.
+type Unary[Q, R any] func(context.Context, *Q, ...grpc.CallOption) (*R, error)
+
+// Call calls f with a deadline: that of ctx, or within from now where ctx has none. within 0
+// adds no deadline. The reply is nil on an error.
+func Call[Q, R any](ctx context.Context, within time.Duration, f Unary[Q, R], req *Q) (*R, error) {
+	if _, has := ctx.Deadline(); !has && within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	reply, err := f(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
 }

@@ -70,12 +70,6 @@ func (g *Gate) init() {
 	})
 }
 
-// ServerOptions are what a grpc.Server must be made with to Register behind a Gate. They bound
-// what is read: of a request, no more than Limits and its ticket say.
-func ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ForceServerCodecV2(frameCodec{}), grpc.MaxRecvMsgSize(piece)}
-}
-
 // Register puts a service behind the gate: impl is reached only by requests that were
 // checked, and finds CallerOf in its context. desc is the one that was generated.
 func (g *Gate) Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, impl any) {

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc/munge"
+)
+
+// Row says how one kind of error travels.
+type Row struct {
+	Name string // on the wire; never changed
+	Kind error
+	Code codes.Code
+}
+
+// Problem is the message of a contract that describes an error in the details of a status.
+type Problem interface {
+	protoadapt.MessageV1
+	GetKind() string
+	GetText() string
+	GetHint() string
+}
+
+// Contract is how the errors of one gRPC service travel.
+type Contract struct {
+	// Rows are its kinds. An error that wraps several travels as the first of them; an error
+	// that wraps none travels as the last row.
+	Rows []Row
+	// Unreachable and Unsupported are the kinds of a call that no daemon answered, and of one
+	// that the daemon does not know.
+	Unreachable, Unsupported error
+}
+
+// Status returns err as a server sends it; nil stays nil, and a status passes unchanged.
+// describe makes the contract's message from the name of the kind and the text of the error.
+func (c Contract) Status(err error, describe func(err error, kind, text string) Problem) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	if errors.Is(err, context.Canceled) {
+		return status.Error(codes.Canceled, ClipText(err.Error()))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", ErrTimeout, err)
+	}
+	row := c.rowOf(err)
+	text := ClipText(err.Error())
+	st, problem := status.New(row.Code, text).WithDetails(describe(err, row.Name, text))
+	if problem != nil { // a string of the message is not UTF-8
+		return status.Error(row.Code, text)
+	}
+	return st.Err()
+}
+
+func (c Contract) rowOf(err error) Row {
+	for _, row := range c.Rows {
+		if errors.Is(err, row.Kind) {
+			return row
+		}
+	}
+	return c.Rows[len(c.Rows)-1]
+}
+
+// maxText bounds a text: a status travels in headers, which have a limit.
+const maxText = 2 << 10
+
+// ClipText returns s as a status can carry it: short, and UTF-8.
+func ClipText(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText] + " …"
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// Peer names the daemon that was called, for messages: Name is "node n1" or "preemptd at
+// ctl:6831", Daemon the subject of a sentence about the daemon itself.
+type Peer struct{ Name, Daemon string }
+
+// Failure is an error of a call, as the client sees it.
+type Failure struct {
+	Kind    error
+	Text    string
+	Problem Problem // what the server sent; nil where the text is the client's own
+}
+
+// ReadStatus returns the failure that err, returned by a call of the peer, stands for. It
+// returns nil and ctx's error where ctx ended the call; err must not be nil.
+func (c Contract) ReadStatus(ctx context.Context, peer Peer, err error) (*Failure, error) {
+	if errors.Is(err, munge.ErrNoMunge) || errors.Is(err, munge.ErrUnsealed) {
+		return &Failure{Kind: ErrRefused, Text: err.Error()}, nil
+	}
+	st, ok := status.FromError(err)
+	if ok {
+		if f := c.readDetails(st); f != nil {
+			return f, nil
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case !ok:
+		return &Failure{Kind: ErrInternal, Text: err.Error()}, nil
+	}
+	return c.readCode(peer, st), nil
+}
+
+// readDetails returns the failure that a status describes in its details, or nil.
+func (c Contract) readDetails(st *status.Status) *Failure {
+	for _, d := range st.Details() {
+		p, ok := d.(Problem)
+		if !ok {
+			continue
+		}
+		for _, row := range c.Rows {
+			if row.Name == p.GetKind() {
+				return &Failure{Kind: row.Kind, Text: p.GetText(), Problem: p}
+			}
+		}
+	}
+	return nil
+}
+
+// readCode returns the failure that the code of a status stands for: gRPC made it, or a gate.
+func (c Contract) readCode(peer Peer, st *status.Status) *Failure {
+	switch st.Code() {
+	case codes.Unavailable:
+		return &Failure{Kind: c.Unreachable, Text: fmt.Sprintf("%s does not answer: %s", peer.Daemon, plainCause(st.Message()))}
+	case codes.Unauthenticated:
+		return &Failure{Kind: ErrRefused, Text: peer.Name + ": " + st.Message()}
+	case codes.DeadlineExceeded:
+		return &Failure{Kind: ErrTimeout, Text: peer.Name + ": no answer in time"}
+	case codes.ResourceExhausted:
+		return &Failure{Kind: ErrBusy, Text: peer.Name + ": " + st.Message()}
+	case codes.Unimplemented:
+		return &Failure{Kind: c.Unsupported, Text: peer.Daemon + " does not know this request; is it of an older version?"}
+	}
+	return &Failure{Kind: ErrInternal, Text: peer.Name + ": " + st.Message()}
+}
+
+// plainCause takes gRPC's own words off the reason why there is no connection.
+func plainCause(s string) string {
+	if _, cause, ok := strings.Cut(s, "transport: Error while dialing: "); ok {
+		return strings.TrimSuffix(cause, `"`)
+	}
+	return s
+}
