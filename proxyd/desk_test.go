@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/rpc"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
@@ -41,9 +42,9 @@ func TestFill(t *testing.T) {
 	at := time.Unix(1, 0)
 	out := &rpc.Job{Id: "49"}
 	fill(out, &checkpoint.View{
-		Record:    checkpoint.Record{Slurm: "48_3"},
+		Record:    records.Record{Slurm: "48_3"},
 		Obstacles: []checkpoint.Obstacle{{What: "x", Node: "n2", Since: at}, {What: "y"}},
-		Events:    []checkpoint.Event{{At: at, What: "started", Where: "n1,n2"}},
+		Events:    []records.Event{{At: at, What: "started", Where: "n1,n2"}},
 	})
 	if out.Id != "48_3" || out.Obstacles[0].Node != "n2" || out.Obstacles[0].Since.AsTime() != at.UTC() || out.Obstacles[1].Since != nil || out.Timeline[0].Where != "n1,n2" {
 		t.Errorf("%v", out)

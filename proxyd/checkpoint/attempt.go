@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -30,7 +31,7 @@ type attempt struct {
 	reservation *store.Reservation
 	writer      shareWriter
 	parts       []store.Part
-	meta        Meta
+	meta        records.Meta
 
 	cutNumber      uint64   // identifies the cut to the device servers
 	stoppedDevices *cut.Cut // nil: no devices, or the devices work
@@ -189,14 +190,14 @@ func (c *Conductor) waitForUpload(ctx context.Context, job uint32, waits func())
 	}
 }
 
-// run takes the checkpoint, carries out what follows, and starts the upload of a staged one.
+// run takes the checkpoint, carries out what follows, and starts the upload of a staged checkpoint.
 func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
 	err := a.takeCheckpoint(ctx)
 	j := a.j
 	for a.useFallback(err) || a.isTransient(err) && time.Since(began) < unreachableTimeout && sleepUnlessDone(ctx, retryInterval) {
 		a.log.Info("repeat the checkpoint", "store", a.skipStage, "withoutBase", a.withoutBase, "error", err)
-		a.meta, a.parts, a.reservation, a.writer = Meta{}, nil, nil, nil
+		a.meta, a.parts, a.reservation, a.writer = records.Meta{}, nil, nil, nil
 		err = a.takeCheckpoint(ctx)
 	}
 	a.captureErr = err
@@ -208,7 +209,7 @@ func (a *attempt) run(ctx context.Context) {
 		if a.mustCaptureNow() {
 			j.c.noteCaptureTime(time.Since(began))
 		}
-		j.addEvent(eventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
+		j.addEvent(records.EventCheckpoint, a.nodes, fmt.Sprintf("%d (%s), in %s", a.id.Number, a.reason, time.Since(began).Round(time.Millisecond)))
 		j.setComment(fmt.Sprintf("checkpoint %d at %s (%s)", a.id.Number, time.Now().Format(time.TimeOnly), a.reason) + a.storageNote())
 		close(a.committed)
 		a.waitForRequeue(ctx)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -16,8 +17,8 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	l := newLab(t)
 	n1 := l.boot("n1", filepath.Join(t.TempDir(), "stage"), nil)
 	j := n1.jobFor(7)
-	j.rec = &Record{Job: 7, Slurm: "7", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
-	noError(t, n1.records.save(j.rec))
+	j.rec = &records.Record{Job: 7, Slurm: "7", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+	noError(t, n1.records.Save(j.rec))
 	own := uint32(0)
 	next := func(want uint32) {
 		t.Helper()
@@ -53,10 +54,10 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	own = 0
 
 	// A daemon that is started again knows it from the record, one of before from the store.
-	rec, err := n1.records.load(7)
+	rec, err := n1.records.Load(7)
 	noError(t, err)
 	rec.LastNumber = 0
-	noError(t, n1.records.save(rec))
+	noError(t, n1.records.Save(rec))
 	l.commit(n1, 9)
 	next(10)
 }

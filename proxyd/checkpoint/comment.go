@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // commentPrefix begins the part of a job's comment that proxyd writes. The user's own text stands
@@ -39,6 +41,21 @@ func (j *job) setCommentNow(ctx context.Context, text string) {
 	if err := j.c.writeComment(ctx, j.slurmName(), text); err != nil {
 		j.log.Info("write the job's comment", "text", text, "error", err)
 	}
+}
+
+// addEvent writes an event into the job's time line in the background.
+func (j *job) addEvent(what string, where []string, text string) {
+	j.c.Meter.Event(what)
+	text = j.trimJobPrefix(text)
+	if len(text) > records.MaxEventText {
+		text = strings.ToValidUTF8(text[:records.MaxEventText], "") + "…"
+	}
+	e := records.Event{At: time.Now().Round(time.Millisecond), What: what, Where: joinNames(where), Text: text}
+	j.c.startBackground(func(context.Context) {
+		if err := j.c.timeline.Write(j.id, e); err != nil {
+			j.log.Info("write the time line", "event", what, "error", err)
+		}
+	})
 }
 
 // writeComment replaces proxyd's part of a job's comment. Slurm refuses that for a job that has

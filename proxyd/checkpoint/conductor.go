@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
@@ -79,11 +80,13 @@ type Remote interface {
 }
 
 // Conductor leads the checkpoints and restores of the jobs whose batch script runs on
-// this node, and takes part in those of others. It is safe for concurrent use.
+// this node, and takes part in those of jobs that other nodes lead. It is safe for concurrent use.
 type Conductor struct {
 	Config
 	Deps
-	records    records
+	records    records.Folder
+	timeline   *records.Timeline
+	kits       records.Kits
 	uploads    uploads
 	uploadRate rateLimit
 
@@ -92,8 +95,6 @@ type Conductor struct {
 	daemonCtx    context.Context // cancelled by Close
 	cancelDaemon context.CancelFunc
 	background   sync.WaitGroup
-
-	timelineMu sync.Mutex // held while time lines are written
 
 	mu             sync.Mutex
 	jobs           map[uint32]*job
@@ -113,9 +114,11 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 		c.Meter = noMeter{}
 	}
 	c.uploadRate.set(cfg.Rate)
-	c.records.dir = filepath.Join(cfg.Shared, "jobs")
-	c.uploads.dir = c.records.dir
-	for _, dir := range []string{c.records.dir, c.capsulesDir(), c.devicesDir(), c.notesDir(), c.sharedKits(), c.localKits()} {
+	c.records.Dir = filepath.Join(cfg.Shared, "jobs")
+	c.timeline = records.NewTimeline(c.records, c.Node)
+	c.kits = records.Kits{Shared: filepath.Join(cfg.Shared, "kits"), Local: filepath.Join(cfg.Lib, "kits"), CapsuleDir: cfg.KitDir, Wrapper: cfg.Wrapper}
+	c.uploads.dir = c.records.Dir
+	for _, dir := range []string{c.records.Dir, c.capsulesDir(), c.devicesDir(), c.notesDir(), c.kits.Shared, c.kits.Local} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}

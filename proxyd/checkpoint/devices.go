@@ -15,6 +15,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
@@ -49,16 +50,6 @@ const (
 	deviceSocket = "device"
 )
 
-// DeviceMeta describes a capsule's devices in a checkpoint.
-type DeviceMeta struct {
-	Kind      string                `json:"kind"`
-	Processes []server.SavedProcess `json:"processes"`
-	Save      string                `json:"save"`    // name that the device server gave this save
-	Bytes     uint64                `json:"bytes"`   // of device memory
-	Written   uint64                `json:"written"` // bytes written by this checkpoint
-	Known     uint64                `json:"known"`   // bytes taken over from the previous checkpoint
-}
-
 // devicesFolder is the prefix of a capsule's device streams.
 const devicesFolder = "devices"
 
@@ -68,7 +59,7 @@ func (c *Conductor) deviceDir(job uint32, index int) string {
 
 // startDevices starts the device server of a capsule that has GPUs, and returns the bind mounts
 // by which programs reach the server.
-func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, point *resumePoint, m *CapsuleMeta) ([]capsule.Bind, error) {
+func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, point *resumePoint, m *records.CapsuleMeta) ([]capsule.Bind, error) {
 	j.mu.Lock()
 	rec, where := j.rec, j.placement
 	j.mu.Unlock()
@@ -76,8 +67,8 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 	if err != nil || g == nil {
 		return nil, err
 	}
-	if !hasDevices(kit) {
-		return nil, fmt.Errorf("the job has GPUs, and no %s was installed beside the plugin's shim when the job began", kitDriver)
+	if !records.HasDevices(kit) {
+		return nil, fmt.Errorf("the job has GPUs, and no %s was installed beside the plugin's shim when the job began", records.KitDriver)
 	}
 	address := j.c.Devices.Address
 	if address == "" {
@@ -143,7 +134,7 @@ func (c *Conductor) deviceEnv(lc *localCapsule) []string {
 	}
 	return []string{
 		wire.DeviceEnv, filepath.Join(c.Devices.Dir, deviceSocket), wire.NamesEnv, strings.Join(lc.note.GPUs, ","),
-		"LD_LIBRARY_PATH", filepath.Join(c.KitDir, kitDevices),
+		"LD_LIBRARY_PATH", filepath.Join(c.KitDir, records.KitDevices),
 	}
 }
 
@@ -152,7 +143,7 @@ func (c *Conductor) capsuleKitDir(lc *localCapsule) string {
 	if lc.devices == nil {
 		return c.KitDir
 	}
-	return filepath.Join(c.KitDir, kitDevices)
+	return filepath.Join(c.KitDir, records.KitDevices)
 }
 
 // Reasons for the loss of a capsule's devices.
@@ -197,7 +188,7 @@ func (j *job) deviceBytesUsed(ctx context.Context, lc *localCapsule) (n uint64, 
 
 // saveDevices writes the stopped devices of a capsule into the checkpoint, and takes over
 // unchanged streams of the base.
-func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, attempt uint64) (*DeviceMeta, error) {
+func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, attempt uint64) (*records.DeviceMeta, error) {
 	prefix := fmt.Sprintf("%d/%s/", lc.index, devicesFolder)
 	r, err := lc.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(lc.index)})
 	if err == nil {
@@ -207,12 +198,12 @@ func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, 
 		return nil, fmt.Errorf("devices: %w", err)
 	}
 	j.log.Info("devices saved", "capsule", lc.index, "bytes", r.Bytes, "written", r.Written, "known", r.Known, "took", r.Wrote)
-	return &DeviceMeta{j.c.Devices.Kind, r.Processes, r.ID, r.Bytes, r.Written, r.Known}, nil
+	return &records.DeviceMeta{Kind: j.c.Devices.Kind, Processes: r.Processes, Save: r.ID, Bytes: r.Bytes, Written: r.Written, Known: r.Known}, nil
 }
 
 // adoptProcesses hands the processes of a restored program to the capsule's device server. The
 // processes wait at the server's gates, or will.
-func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *CapsuleMeta, group string) error {
+func (j *job) adoptProcesses(ctx context.Context, lc *localCapsule, m *records.CapsuleMeta, group string) error {
 	if m.Devices == nil {
 		return nil
 	}

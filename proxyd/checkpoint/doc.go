@@ -14,6 +14,7 @@
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore.go        a restore from top to bottom
 //	verdict.go        what a SIGTERM of Slurm means
+//	records           a package: what is written down about a job
 //
 // docs/glossary.md explains the words.
 //
@@ -22,7 +23,7 @@
 //	SHARED/jobs/JOB.json      the Record: nodes of the first run, addresses, options
 //	SHARED/jobs/JOB.script    the batch script
 //	SHARED/jobs/JOB.K.files   what capsule K did to files (package files)
-//	SHARED/kits/HASH          our files that programs of jobs use (runtime_files.go)
+//	SHARED/kits/HASH          our files that programs of jobs use (package records)
 //	SHARED/jobs/JOB.N.events  the job's time line, as node N saw it
 //	SHARED/jobs/JOB.upload    the Upload: the newest checkpoint, until it is in the store
 //	SHARED/jobs/JOB.pledge    an Upload that does not count yet
@@ -37,7 +38,7 @@
 // # Names
 //
 // Capsule K is the K-th node of the job's first run, on whatever node it is in this run
-// (placement.go). The batch script is program "batch" of capsule 0, whose node leads. A step has
+// (records/placement.go). The batch script is program "batch" of capsule 0, whose node leads. A step has
 // the key that its srun was given: "s0-3" is the third srun of capsule 0. The programs of its
 // tasks are "s0-3.0", "s0-3.1", ….
 //
@@ -66,5 +67,5 @@
 //	uploads.mu            held while a record of an upload is changed
 //	└─ job.mu             the other fields of a job; never held during a call that waits
 //	   └─ Conductor.mu    the table of jobs
-//	Conductor.timelineMu  held while a time line is written; no other lock is taken under it
+//	timeline.mu           held while a time line is written; no other lock is taken under it
 package checkpoint

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -59,7 +60,7 @@ func (j *job) drainHere(ctx context.Context, id store.ID, b drainRequest) (empty
 			return empty{}, err
 		}
 		for _, p := range programs {
-			if p.Name == batchProgram {
+			if p.Name == records.BatchProgram {
 				continue
 			}
 			j.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
@@ -35,11 +36,11 @@ type dumpRequest struct {
 // dumpReply is what a node adds to the manifest. The leader's own streams are in its writer, so
 // its Part is nil.
 type dumpReply struct {
-	Part         *store.Part   `json:"part,omitempty"`
-	Capsules     []CapsuleMeta `json:"capsules"`
-	StageFull    bool          `json:"full,omitempty"`  // the share did not fit into the stage
-	BaseUnusable bool          `json:"alone,omitempty"` // the base could not be read
-	BaseUnused   bool          `json:"whole,omitempty"` // no stream of the base was taken over
+	Part         *store.Part           `json:"part,omitempty"`
+	Capsules     []records.CapsuleMeta `json:"capsules"`
+	StageFull    bool                  `json:"full,omitempty"`  // the share did not fit into the stage
+	BaseUnusable bool                  `json:"alone,omitempty"` // the base could not be read
+	BaseUnused   bool                  `json:"whole,omitempty"` // no stream of the base was taken over
 }
 
 // dump has all nodes write their capsules.
@@ -211,9 +212,9 @@ func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (share
 const maxDumpsAtOnce = 4
 
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
-func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, b dumpRequest) (*CapsuleMeta, error) {
+func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, b dumpRequest) (*records.CapsuleMeta, error) {
 	j.mu.Lock()
-	m := &CapsuleMeta{
+	m := &records.CapsuleMeta{
 		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
 	}
 	rec := j.rec
@@ -244,7 +245,7 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, 
 			j.log.Warn("delete the names of removed files", "capsule", lc.index, "error", err)
 		}
 	}()
-	m.Programs = make([]ProgramMeta, len(programs))
+	m.Programs = make([]records.ProgramMeta, len(programs))
 	prefix := fmt.Sprintf("%d/", lc.index)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxDumpsAtOnce)
@@ -256,7 +257,7 @@ func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, 
 			if err != nil {
 				return fmt.Errorf("program %s: %w", p.Name, err)
 			}
-			m.Programs[i] = ProgramMeta{p.Name, p.PID, p.First, img}
+			m.Programs[i] = records.ProgramMeta{Name: p.Name, PID: p.PID, First: p.First, Image: img}
 			return nil
 		})
 	}
@@ -347,7 +348,7 @@ func (j *job) endedTasks(ctx context.Context, lc *localCapsule, steps []string) 
 	j.mu.Unlock()
 	maps.Copy(kept, all)
 	maps.DeleteFunc(kept, func(name string, _ syscall.WaitStatus) bool {
-		key, _, ok := parseTaskName(name)
+		key, _, ok := records.ParseTaskName(name)
 		return !ok || !slices.Contains(steps, key)
 	})
 	return kept, nil
@@ -402,22 +403,22 @@ func (s streamSink) Create(name string) (io.WriteCloser, error) {
 // streamSource reads what a streamSink has written.
 type streamSource struct {
 	reader  *store.Reader
-	capsule *CapsuleMeta
+	capsule *records.CapsuleMeta
 	prefix  string
 }
 
 func (s streamSource) Open(name string) (io.ReadCloser, error) {
-	return s.reader.Stream(s.capsule.streamID(s.prefix + name))
+	return s.reader.Stream(s.capsule.StreamID(s.prefix + name))
 }
 
 // commit makes the checkpoint exist: it writes the manifest. A staged checkpoint is pledged
 // instead; the upload writes the manifest later.
 func (a *attempt) commit(ctx context.Context) error {
-	if !a.meta.hasScript() {
+	if !a.meta.HasScript() {
 		return errScriptEnded
 	}
-	slices.SortFunc(a.meta.Capsules, func(x, y CapsuleMeta) int { return x.Index - y.Index })
-	meta, err := a.meta.encode()
+	slices.SortFunc(a.meta.Capsules, func(x, y records.CapsuleMeta) int { return x.Index - y.Index })
+	meta, err := a.meta.Encode()
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -42,12 +42,12 @@ func (c *Conductor) End(ctx context.Context, id uint32) error {
 	}
 	j.mu.Lock()
 	rec, run, left := j.rec, j.run, j.released
-	leads := rec != nil && j.placement.nodeOf(0) == c.Node
+	leads := rec != nil && j.placement.NodeOf(0) == c.Node
 	again := statesToRequeue(left, j.endsBeforeRestore(), next)
-	nodes, outlasts := slices.Clone(j.placement.today), rec != nil && rec.RequeuedBy != ""
+	nodes, outlasts := slices.Clone(j.placement.Today), rec != nil && rec.RequeuedBy != ""
 	j.mu.Unlock()
 	if leads && len(again) == 0 && !outlasts {
-		j.addEvent(eventEnded, nodes, "")
+		j.addEvent(records.EventEnded, nodes, "")
 	}
 	if rec != nil {
 		c.rememberEndedRun(id, run)
@@ -89,7 +89,7 @@ func statesToRequeue(released, unrestored bool, next nextRun) []string {
 // settleUnstartedRun handles a run that ended before any task of it came to this node. If this
 // node is the run's first, the run ended before its restore.
 func (c *Conductor) settleUnstartedRun(ctx context.Context, id uint32) {
-	rec, err := c.records.load(id)
+	rec, err := c.records.Load(id)
 	if err == nil && rec == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (j *job) endsBeforeRestore() bool {
 	case lc == nil:
 		return j.resumePoint != nil
 	}
-	return slices.Contains(lc.note.ProgramsToRestore, batchProgram)
+	return slices.Contains(lc.note.ProgramsToRestore, records.BatchProgram)
 }
 
 // sweepEvery bounds the time for which an ended job stays on this node if its epilog called
@@ -186,7 +186,7 @@ const leaderDecisionTimeout = 40 * time.Second
 // checkpoint that the leader's daemon takes after a restart.
 func (j *job) awaitLeaderDecision(ctx context.Context) {
 	j.mu.Lock()
-	leads := j.rec == nil || j.placement.nodeOf(0) == j.c.Node
+	leads := j.rec == nil || j.placement.NodeOf(0) == j.c.Node
 	j.mu.Unlock()
 	if leads {
 		return
@@ -222,7 +222,7 @@ func (j *job) awaitDecisionHere(ctx context.Context, _ store.ID, _ empty) (empty
 // runsBatchScript tells whether the batch script runs in a capsule.
 func runsBatchScript(ctx context.Context, lc *localCapsule) bool {
 	programs, err := runningPrograms(ctx, lc.capsule)
-	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batchProgram })
+	return err == nil && slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == records.BatchProgram })
 }
 
 // awaitNoCheckpoint waits until this node takes part in no checkpoint and handleTermination does
@@ -292,12 +292,12 @@ func (c *Conductor) settleEndedRun(ctx context.Context, id uint32, run int, agai
 
 // keepCheckpoints makes a job that is over resume from its newest checkpoint if a person requeues it.
 func (c *Conductor) keepCheckpoints(id uint32) error {
-	rec, err := c.records.load(id)
+	rec, err := c.records.Load(id)
 	if err != nil || rec == nil || !rec.BeginAnew {
 		return err
 	}
 	rec.BeginAnew = false
-	return c.records.save(rec)
+	return c.records.Save(rec)
 }
 
 // maxUnrestoredRuns bounds the runs in a row that end before their restore is complete. After
@@ -307,12 +307,12 @@ const maxUnrestoredRuns = 3
 // requeueUnrestored requeues a job that Slurm takes to be over, or holds it after
 // maxUnrestoredRuns.
 func (c *Conductor) requeueUnrestored(ctx context.Context, id uint32, name string) error {
-	rec, err := c.records.load(id)
+	rec, err := c.records.Load(id)
 	if err != nil || rec == nil {
 		return errors.Join(err, ErrNoJob)
 	}
 	rec.UnrestoredRuns++
-	if err := c.records.save(rec); err != nil {
+	if err := c.records.Save(rec); err != nil {
 		return err
 	}
 	if rec.UnrestoredRuns <= maxUnrestoredRuns {
@@ -334,15 +334,12 @@ func (c *Conductor) deleteJob(ctx context.Context, id uint32) error {
 
 // deleteRecord deletes a job's record and the files beside it. It may be called twice.
 func (c *Conductor) deleteRecord(id uint32) error {
-	err := os.Remove(c.scriptPath(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err := c.records.RemoveScript(id)
 	up, e := c.uploads.load(id)
 	if up != nil && up.Lost != "" { // else the upload removes its record at its end
 		e = c.uploads.removeAll(id)
 	}
-	return errors.Join(err, e, c.uploads.removeRecord(id, pledgeSuffix), c.removeSharedJournals(id), c.records.remove(id), c.removeTimeline(id))
+	return errors.Join(err, e, c.uploads.removeRecord(id, pledgeSuffix), c.records.RemoveChangedFiles(id), c.records.Remove(id), c.timeline.Remove(id))
 }
 
 // deleteCheckpoints deletes a job's checkpoints.

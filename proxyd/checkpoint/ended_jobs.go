@@ -8,12 +8,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -32,7 +31,7 @@ const (
 
 // graceFor returns how long a job must be seen in this state before it counts as over. may is
 // false if the job is not over. s is nil if Slurm does not know the job.
-func graceFor(rec *Record, s *slurm.Job) (d time.Duration, may bool) {
+func graceFor(rec *records.Record, s *slurm.Job) (d time.Duration, may bool) {
 	switch {
 	case s == nil:
 		return unknownGrace, true
@@ -58,7 +57,7 @@ func (cleaner *endedJobsCleaner) isElected() bool {
 	if cleaner.electionLock != nil {
 		return true
 	}
-	f, err := os.OpenFile(filepath.Join(cleaner.c.records.dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(cleaner.c.records.Dir, ".tidier"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		cleaner.c.Log.Warn("elect the cleaner of ended jobs", "error", err)
 		return false
@@ -80,7 +79,7 @@ func (cleaner *endedJobsCleaner) close() {
 // removeEnded removes the jobs that are over at the time now. An error of Slurm restarts all
 // waiting times.
 func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time) error {
-	recs, err := cleaner.c.records.loadAll()
+	recs, err := cleaner.c.records.LoadAll()
 	if err != nil || len(recs) == 0 {
 		return err
 	}
@@ -109,12 +108,12 @@ func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time)
 
 // removeEndedJob checks again that a job is over, then removes what the job has on the shared
 // folder except its checkpoints.
-func (c *Conductor) removeEndedJob(ctx context.Context, rec *Record) error {
+func (c *Conductor) removeEndedJob(ctx context.Context, rec *records.Record) error {
 	s, err := c.Slurm.Show(ctx, jobName(rec.Job))
 	if err != nil && !errors.Is(err, slurm.ErrNoJob) {
 		return err
 	}
-	now, err := c.records.load(rec.Job)
+	now, err := c.records.Load(rec.Job)
 	if err != nil || now == nil {
 		return err
 	}
@@ -123,24 +122,4 @@ func (c *Conductor) removeEndedJob(ctx context.Context, rec *Record) error {
 	}
 	c.Log.Info("removed a job that ended without a leader", "job", rec.Job)
 	return errors.Join(c.Pool.Give(ctx, jobName(rec.Job)), c.deleteRecord(rec.Job))
-}
-
-// loadAll returns the records that can be read.
-func (r records) loadAll() ([]*Record, error) {
-	entries, err := os.ReadDir(r.dir)
-	if err != nil {
-		return nil, err
-	}
-	var all []*Record
-	for _, e := range entries {
-		number, ok := strings.CutSuffix(e.Name(), ".json")
-		id, err := strconv.ParseUint(number, 10, 32)
-		if !ok || err != nil {
-			continue
-		}
-		if rec, err := r.load(uint32(id)); err == nil && rec != nil {
-			all = append(all, rec)
-		}
-	}
-	return all, nil
 }

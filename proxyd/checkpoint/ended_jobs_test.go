@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -76,7 +77,7 @@ func tidyOn(t *testing.T, node, shared string, q queue, jobs ...uint32) *Conduct
 	}
 	for _, id := range jobs {
 		_, taken := c.Pool.Take(t.Context(), jobName(id), 1)
-		err := errors.Join(taken, c.records.save(recordOf(id)), os.WriteFile(c.scriptPath(id), nil, 0o500), c.writeEvent(id, Event{What: eventStarted}))
+		err := errors.Join(taken, c.records.Save(recordOf(id)), os.WriteFile(c.records.ScriptPath(id), nil, 0o500), c.timeline.Write(id, records.Event{What: records.EventStarted}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +88,7 @@ func tidyOn(t *testing.T, node, shared string, q queue, jobs ...uint32) *Conduct
 // left says which jobs have something: records, addresses, and anything else.
 func left(t *testing.T, c *Conductor) string {
 	t.Helper()
-	recs, err := c.records.loadAll()
+	recs, err := c.records.LoadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func left(t *testing.T, c *Conductor) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(c.records.dir, "[0-9]*"))
+	files, err := filepath.Glob(filepath.Join(c.records.Dir, "[0-9]*"))
 	if err != nil || len(addresses) != len(ids) || len(files) != 3*len(ids) {
 		t.Errorf("records of %v, addresses of %v, files %v, %v", ids, addresses, files, err)
 	}
@@ -113,7 +114,7 @@ func TestCleaner(t *testing.T) {
 	c := tidyOn(t, "n1", t.TempDir(), q, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	owed := recordOf(5)
 	owed.RequeuedBy = "n7"
-	if err := c.records.save(owed); err != nil {
+	if err := c.records.Save(owed); err != nil {
 		t.Fatal(err)
 	}
 	c.jobFor(6) // something of it is here
@@ -178,7 +179,7 @@ func TestCleanerUnanswered(t *testing.T) {
 	// Another job has the number by now.
 	rec := recordOf(1)
 	rec.Submitted = "2026-08-01T00:00:00"
-	if err := errors.Join(c.records.save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
+	if err := errors.Join(c.records.Save(rec), c.removeEndedJob(t.Context(), recordOf(1))); err != nil || left(t, c) != "1 2" {
 		t.Errorf("removed the record of another job: %v", err)
 	}
 	if err := look(unknownGrace, map[uint32]string{2: "RUNNING"}); err != nil || left(t, c) != "2" {

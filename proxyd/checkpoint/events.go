@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // withheldSignal is a program for which a SIGTERM of Slurm is withheld.
@@ -32,7 +33,7 @@ func (j *job) watchCapsule(ctx context.Context, lc *localCapsule) {
 	}
 }
 
-// handleEvent handles one event. It must not block.
+// handleEvent handles an event. It must not block.
 func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
 	p := e.Program.Name
 	switch e.Kind {
@@ -40,21 +41,21 @@ func (j *job) handleEvent(lc *localCapsule, e capsule.Event) {
 		j.c.startBackground(func(ctx context.Context) { j.restoreWaiting(ctx, lc, p) })
 	case capsule.Started:
 		j.log.Info("program started", "capsule", lc.index, "program", p)
-		if p == batchProgram {
+		if p == records.BatchProgram {
 			j.saveRunEnv(lc)
 		}
 	case capsule.Present:
 		// The program started before the watch. Or this daemon was restarted meanwhile; then its
 		// predecessor has saved the environment.
 		j.mu.Lock()
-		missed := p == batchProgram && lc.note.RunEnv == nil
+		missed := p == records.BatchProgram && lc.note.RunEnv == nil
 		j.mu.Unlock()
 		if missed {
 			j.saveRunEnv(lc)
 		}
 	case capsule.Ended:
 		j.log.Info("program ended", "capsule", lc.index, "program", p, "status", int(e.Program.Status))
-		if p == batchProgram {
+		if p == records.BatchProgram {
 			j.mu.Lock()
 			lc.scriptEnded = true
 			j.mu.Unlock()
@@ -77,7 +78,7 @@ func (j *job) awaitScriptEndEvent(ctx context.Context) {
 		return
 	}
 	all, err := lc.capsule.Ended(ctx)
-	if _, ended := all[batchProgram]; err != nil || !ended {
+	if _, ended := all[records.BatchProgram]; err != nil || !ended {
 		return
 	}
 	for {
@@ -99,7 +100,7 @@ const scriptEndEventTimeout = 5 * time.Second
 // earlier run.
 func (j *job) saveRunEnv(lc *localCapsule) {
 	j.mu.Lock()
-	pid := lc.note.WardenPIDs[batchProgram]
+	pid := lc.note.WardenPIDs[records.BatchProgram]
 	j.mu.Unlock()
 	env, err := readSlurmEnv(pid)
 	if err != nil {

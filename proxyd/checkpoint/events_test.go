@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // TestRunEnvIsSaved: once, also for a script that started before the watch.
@@ -30,14 +31,14 @@ func TestRunEnvIsSaved(t *testing.T) {
 		noted   map[string]string // before
 		want    string
 	}{
-		{"the script is started", capsule.Started, batchProgram, nil, "7"},
-		{"it was there", capsule.Present, batchProgram, nil, "7"},
-		{"a predecessor has noted it", capsule.Present, batchProgram, map[string]string{"SLURM_JOB_ID": "6"}, "6"},
+		{"the script is started", capsule.Started, records.BatchProgram, nil, "7"},
+		{"it was there", capsule.Present, records.BatchProgram, nil, "7"},
+		{"a predecessor has noted it", capsule.Present, records.BatchProgram, map[string]string{"SLURM_JOB_ID": "6"}, "6"},
 		{"a task was there", capsule.Present, "s0-1.0", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := n1.jobFor(7)
-			lc := &localCapsule{note: capsuleNote{Job: 7, WardenPIDs: map[string]int{batchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
+			lc := &localCapsule{note: capsuleNote{Job: 7, WardenPIDs: map[string]int{records.BatchProgram: warden.Process.Pid}, FirstEnv: tt.noted, RunEnv: tt.noted}}
 			j.handleEvent(lc, capsule.Event{Kind: tt.kind, Program: capsule.Program{Name: tt.program}})
 			if lc.note.RunEnv["SLURM_JOB_ID"] != tt.want || lc.note.FirstEnv["SLURM_JOB_ID"] != tt.want {
 				t.Errorf("environment of this run %q, of the first run %q, want %q", lc.note.RunEnv, lc.note.FirstEnv, tt.want)

@@ -69,3 +69,8 @@ func isRootFile(path string) bool {
 	var st syscall.Stat_t
 	return syscall.Stat(path, &st) == nil && st.Uid == 0 && st.Mode&syscall.S_IFMT == syscall.S_IFREG
 }
+
+// isKitFile tells whether a path within a capsule belongs to the kit.
+func (c *Conductor) isKitFile(path string) bool {
+	return path == c.Real || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
+}

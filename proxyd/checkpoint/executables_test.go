@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
 )
 
@@ -38,7 +39,7 @@ func sleeper(t *testing.T, path string) capsule.Program {
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return capsule.Program{Name: batchProgram, Cgroup: group}
+	return capsule.Program{Name: records.BatchProgram, Cgroup: group}
 }
 
 // TestSystemExecutables: what a job runs of the system is compared when it is restored, and what is its
@@ -78,11 +79,11 @@ func TestSystemExecutables(t *testing.T) {
 		t.Fatalf("%v, %v", then.Files, err)
 	}
 	c := &Conductor{Config: Config{Node: "n2"}}
-	if err := c.checkCompatible(&CapsuleMeta{Fingerprint: then}); err != nil {
+	if err := c.checkCompatible(&records.CapsuleMeta{Fingerprint: then}); err != nil {
 		t.Errorf("on the same node: %v", err)
 	}
 	then.Files[sleep] = "0123456789abcdef"
-	if err := c.checkCompatible(&CapsuleMeta{Fingerprint: then}); err == nil || !strings.Contains(err.Error(), "node n2: incompatible node: "+sleep+" is another build (") {
+	if err := c.checkCompatible(&records.CapsuleMeta{Fingerprint: then}); err == nil || !strings.Contains(err.Error(), "node n2: incompatible node: "+sleep+" is another build (") {
 		t.Errorf("on a node with another build: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,17 +14,13 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 )
 
 // journalDir is the folder of a capsule's list of changed files, on this node.
 func (c *Conductor) journalDir(job uint32, index int) string {
 	return filepath.Join(c.Lib, "lists", fmt.Sprintf("%d.%d", job, index))
-}
-
-// sharedJournalPath is the path of the list's copy on the shared folder.
-func (c *Conductor) sharedJournalPath(job uint32, index int) string {
-	return filepath.Join(c.records.dir, fmt.Sprintf("%d.%d.files", job, index))
 }
 
 // journalPeriod bounds the loss of recorded changes at a crash of the node. Nothing is written
@@ -41,7 +36,7 @@ func (j *job) createJournal(index int) (*files.Journal, error) {
 	if err := files.CreateJournal(dir, rec.UID, rec.GID); err != nil {
 		return nil, err
 	}
-	return files.OpenJournal(dir, j.c.sharedJournalPath(j.id, index))
+	return files.OpenJournal(dir, j.c.records.ChangedFilesPath(j.id, index))
 }
 
 // recordFileChanges maintains a capsule's list of changed files until ctx ends, from reports of
@@ -56,12 +51,12 @@ func (j *job) recordFileChanges(ctx context.Context, lc *localCapsule) {
 		}
 	})
 	j.mu.Lock()
-	kit := filepath.Join(j.c.localKits(), j.rec.Kit)
+	kit := filepath.Join(j.c.kits.Local, j.rec.Kit)
 	j.mu.Unlock()
 	both.Go(func() {
 		err := files.Watch(ctx, files.Watched{
 			PID: lc.capsule.PID(), PIDs: func() []int { return capsuleProcesses(ctx, lc.capsule) },
-			Trusted: []string{filepath.Join(kit, kitWarden), filepath.Join(kit, kitSrun), filepath.Join(kit, kitScontrol)},
+			Trusted: []string{filepath.Join(kit, records.KitWarden), filepath.Join(kit, records.KitSrun), filepath.Join(kit, records.KitScontrol)},
 		}, lc.journal)
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -143,7 +138,7 @@ func (j *job) recordFiles(ctx context.Context, lc *localCapsule, programs []caps
 	}
 	if touched.Lost {
 		j.log.Warn("the list of what the job changed is not complete", "capsule", lc.index)
-		j.addEvent(eventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
+		j.addEvent(records.EventFilesUnknown, nil, fmt.Sprintf("capsule %d: not all that programs did to files could be recorded", lc.index))
 	}
 	for _, n := range state.Notes {
 		j.log.Info("file not recorded", "path", n.Path, "why", n.Why)
@@ -161,7 +156,7 @@ func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, p := range programs {
-		if p.Name != batchProgram {
+		if p.Name != records.BatchProgram {
 			continue
 		}
 		for _, path := range p.Stdio[1:] {
@@ -174,7 +169,7 @@ func (j *job) fileJob(lc *localCapsule, programs []capsule.Program) files.Job {
 }
 
 // putBack restores the state of a capsule's files, before the first program is restored.
-func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint, m *CapsuleMeta) error {
+func (j *job) putBack(ctx context.Context, lc *localCapsule, point *resumePoint, m *records.CapsuleMeta) error {
 	if m.Files == nil {
 		return nil
 	}
@@ -210,15 +205,4 @@ func (j *job) removeJournal(lc *localCapsule) error {
 		j.log.Info("record changed files", "capsule", lc.index, "error", err)
 	}
 	return os.RemoveAll(j.c.journalDir(j.id, lc.index))
-}
-
-// removeSharedJournals removes the lists of a job that is over from the shared folder.
-func (c *Conductor) removeSharedJournals(id uint32) error {
-	all, err := filepath.Glob(filepath.Join(c.records.dir, fmt.Sprintf("%d.*.files", id)))
-	for _, path := range all {
-		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
 }

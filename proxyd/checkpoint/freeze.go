@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -31,13 +32,13 @@ func (a *attempt) resumeJob(ctx context.Context) error {
 
 func (j *job) freezeHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	return empty{}, j.freezeUnlessOver(id, func() error {
-		return j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != batchProgram })
+		return j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name != records.BatchProgram })
 	})
 }
 
 func (j *job) freezeBatchHere(ctx context.Context, id store.ID, _ empty) (empty, error) {
 	return empty{}, j.freezeUnlessOver(id, func() error {
-		if err := j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == batchProgram }); err != nil {
+		if err := j.freezePrograms(ctx, id, func(p capsule.Program) bool { return p.Name == records.BatchProgram }); err != nil {
 			return err
 		}
 		for _, lc := range j.localCapsules() {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
@@ -51,7 +52,7 @@ func grantGPUs(gpus []int, place, n, began int) gpuGrant {
 
 // findGrant returns the GPUs of a capsule on this node; nil if the capsule had none in the first
 // run.
-func (j *job) findGrant(ctx context.Context, rec *Record, where placement, index int) (*gpuGrant, error) {
+func (j *job) findGrant(ctx context.Context, rec *records.Record, where records.Placement, index int) (*gpuGrant, error) {
 	if index >= len(rec.GPUs) || rec.GPUs[index] == 0 {
 		return nil, nil
 	}
@@ -63,11 +64,11 @@ func (j *job) findGrant(ctx context.Context, rec *Record, where placement, index
 	if err != nil {
 		return nil, err
 	}
-	here, err := where.capsulesOn(c.Node)
+	here, err := where.CapsulesOn(c.Node)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.Index(where.today, c.Node)
+	at := slices.Index(where.Today, c.Node)
 	if at >= len(all) || len(all[at]) == 0 {
 		return nil, fmt.Errorf("the job has no GPUs on %s now, and began with %d", c.Node, rec.GPUs[index])
 	}
@@ -97,8 +98,8 @@ func (j *job) hasFewerGPUs(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for i, node := range where.today {
-		here, err := where.capsulesOn(node)
+	for i, node := range where.Today {
+		here, err := where.CapsulesOn(node)
 		if err != nil {
 			return false, err
 		}

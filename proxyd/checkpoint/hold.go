@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -52,17 +53,17 @@ func (j *job) holdOrRestart(why error) error {
 	j.mu.Unlock()
 	if rec == nil { // The run was not looked up in Slurm yet.
 		var err error
-		if rec, err = j.c.records.load(j.id); err != nil || rec == nil {
+		if rec, err = j.c.records.Load(j.id); err != nil || rec == nil {
 			return errors.Join(err, ErrNoJob)
 		}
 	}
 	if cmp.Or(rec.Options.OnFailure, j.c.OnFailure) == "restart" {
 		again := *rec
 		again.BeginAnew = true
-		if err := j.c.records.save(&again); err != nil {
+		if err := j.c.records.Save(&again); err != nil {
 			return err
 		}
-		j.addEvent(eventRestart, nil, why.Error())
+		j.addEvent(records.EventRestart, nil, why.Error())
 		j.setComment("begins anew, as asked for: " + why.Error())
 		return j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	}
@@ -73,7 +74,7 @@ func (j *job) holdOrRestart(why error) error {
 		}
 	}
 	if !strings.Contains(why.Error(), errGivenUp.Error()) {
-		j.addEvent(eventHeld, nil, why.Error())
+		j.addEvent(records.EventHeld, nil, why.Error())
 	}
 	tell()
 	err := j.retrySlurmCommand(ctx, j.c.Slurm.RequeueHold)
@@ -106,7 +107,7 @@ func (j *job) requeueRun(ctx context.Context, why error) error {
 		return nil
 	}
 	j.freezeEverything(ctx)
-	j.addEvent(eventRequeued, nil, why.Error())
+	j.addEvent(records.EventRequeued, nil, why.Error())
 	j.setCommentNow(ctx, "to be run again: "+why.Error())
 	err := j.retrySlurmCommand(ctx, j.c.Slurm.Requeue)
 	return errors.Join(err, j.killPrograms(ctx))

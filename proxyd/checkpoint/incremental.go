@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -33,7 +34,7 @@ import (
 // baseCheckpoint is the checkpoint whose streams a dump takes over.
 type baseCheckpoint struct {
 	id      store.ID
-	meta    *Meta
+	meta    *records.Meta
 	carry   func(ctx context.Context, name string) error
 	carried bool // at least one stream was taken over
 }
@@ -66,9 +67,9 @@ func (j *job) openBase(ctx context.Context, w shareWriter, id store.ID, number u
 	}
 	id.Number = number
 	m, carry, err := w.openBase(ctx, j.c, id)
-	var meta *Meta
+	var meta *records.Meta
 	if err == nil {
-		meta, err = decodeMeta(m.Meta)
+		meta, err = records.DecodeMeta(m.Meta)
 	}
 	if err != nil { // The base may be deleted or damaged. The job is captured all the same.
 		j.log.Warn("the previous checkpoint is not used as base", "checkpoint", id, "error", err)
@@ -89,7 +90,7 @@ func (b *baseCheckpoint) deviceSave(index int) string {
 	if b == nil {
 		return ""
 	}
-	if m := b.meta.capsule(index); m != nil && m.Devices != nil {
+	if m := b.meta.Capsule(index); m != nil && m.Devices != nil {
 		return m.Devices.Save
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
@@ -132,7 +133,7 @@ func TestPledge(t *testing.T) {
 	}
 	noError(t, n1.uploads.removeAll(7))
 
-	noError(t, writeJSON(n1.uploads.path(7, pledgeSuffix), &up)) // and then its leader died
+	noError(t, records.WriteJSON(n1.uploads.path(7, pledgeSuffix), &up)) // and then its leader died
 	if !n2.IsNeededAsBase(l.id(1)) {
 		t.Error("the base of a pledge is not reported as needed")
 	}
@@ -218,8 +219,8 @@ func TestOpenBase(t *testing.T) {
 		noError(t, err)
 		_, err = s.Write(l.image[0])
 		noError(t, errors.Join(err, s.Close()))
-		meta := Meta{Version: metaVersion, Run: run, Capsules: []CapsuleMeta{{Index: 3, Devices: &DeviceMeta{Save: save}}, {Index: 4}}}
-		b, err := meta.encode()
+		meta := records.Meta{Version: records.MetaVersion, Run: run, Capsules: []records.CapsuleMeta{{Index: 3, Devices: &records.DeviceMeta{Save: save}}, {Index: 4}}}
+		b, err := meta.Encode()
 		noError(t, err)
 		_, err = w.Commit(t.Context(), b)
 		noError(t, err)

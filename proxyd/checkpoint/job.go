@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
@@ -37,9 +38,9 @@ type job struct {
 	completeMu sync.Mutex
 
 	mu              sync.Mutex
-	rec             *Record // nil: the run is not known yet
-	run             int     // Slurm's restart count at the start of this run
-	placement       placement
+	rec             *records.Record // nil: the run is not known yet
+	run             int             // Slurm's restart count at the start of this run
+	placement       records.Placement
 	capsules        map[int]*localCapsule
 	resumePoint     *resumePoint     // nil: this run began anew
 	ledAttempt      *attempt         // the attempt that this node leads
@@ -120,7 +121,7 @@ func (c *Conductor) capsuleDir(job uint32, index int) string {
 
 // saveNote saves a capsule's note. Caller holds j.mu.
 func (j *job) saveNote(lc *localCapsule) {
-	if err := writeJSON(j.c.notePath(j.id, lc.index), lc.note); err != nil {
+	if err := records.WriteJSON(j.c.notePath(j.id, lc.index), lc.note); err != nil {
 		// The capsule runs on. Only a crash of this daemon would lose state now.
 		j.log.Error("save a capsule's note", "capsule", lc.index, "error", err)
 	}
@@ -170,7 +171,7 @@ func (j *job) submittedAt() string {
 func (j *job) leaderNode() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.placement.nodeOf(0)
+	return j.placement.NodeOf(0)
 }
 
 // removeCapsule ends a capsule and removes everything that belongs to it.

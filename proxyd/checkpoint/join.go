@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
@@ -49,7 +50,7 @@ func (c *Conductor) placeOrWait(ctx context.Context, t warden.Join) (warden.Plac
 	j := c.jobFor(t.Job)
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
-	if len(j.localCapsules()) == 0 || t.Step == batchProgram {
+	if len(j.localCapsules()) == 0 || t.Step == records.BatchProgram {
 		reason, err := j.learnRun(ctx, t)
 		if err != nil {
 			return warden.Place{}, fmt.Errorf("job %d: %w", t.Job, err)
@@ -68,7 +69,7 @@ func (c *Conductor) placeOrWait(ctx context.Context, t warden.Join) (warden.Plac
 // learnRun looks the job's run up in Slurm. plain is the reason why the job is not protected, or
 // "". Caller holds j.capsulesMu.
 func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err error) {
-	if t.Step == batchProgram { // A held job that was repaired and released may be given up again.
+	if t.Step == records.BatchProgram { // A held job that was repaired and released may be given up again.
 		j.mu.Lock()
 		j.givenUp = false
 		j.mu.Unlock()
@@ -97,7 +98,7 @@ func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err er
 	if err != nil {
 		return "", err
 	}
-	point, err := j.openNewestCheckpoint(ctx, s, rec, anew, t.Step == batchProgram)
+	point, err := j.openNewestCheckpoint(ctx, s, rec, anew, t.Step == records.BatchProgram)
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +107,7 @@ func (j *job) learnRun(ctx context.Context, t warden.Join) (plain string, err er
 	j.mu.Unlock()
 	j.beginRun(rec, s.Restarts, s.Nodes, point)
 	if fresh && j.leaderNode() == j.c.Node {
-		j.addEvent(eventStarted, s.Nodes, describeStart(s.Restarts, point))
+		j.addEvent(records.EventStarted, s.Nodes, describeStart(s.Restarts, point))
 	}
 	return "", nil
 }
@@ -133,13 +134,13 @@ func (j *job) removeEarlierRun(ctx context.Context, s *slurm.Job) error {
 	return j.removeRun(ctx)
 }
 
-func (j *job) beginRun(rec *Record, run int, nodes []string, point *resumePoint) {
+func (j *job) beginRun(rec *records.Record, run int, nodes []string, point *resumePoint) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.resumePoint != point {
 		j.resumePoint.close()
 	}
-	j.rec, j.run, j.placement, j.resumePoint = rec, run, placement{rec.Nodes, nodes}, point
+	j.rec, j.run, j.placement, j.resumePoint = rec, run, records.Placement{First: rec.Nodes, Today: nodes}, point
 	j.withheld, j.givenUp, j.released, j.restored, j.signalForwarded, j.endDecided = nil, false, false, false, false, false
 	j.itself, j.requester = false, nil
 }
@@ -158,22 +159,22 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	if t.UID != rec.UID {
 		return warden.Place{}, fmt.Errorf("its user is %d, not %d", rec.UID, t.UID)
 	}
-	program := batchProgram
-	if t.Step != batchProgram {
-		program = taskName(t.Key, t.Step, t.Task)
+	program := records.BatchProgram
+	if t.Step != records.BatchProgram {
+		program = records.TaskName(t.Key, t.Step, t.Task)
 	}
-	here, err := where.capsulesOn(j.c.Node)
+	here, err := where.CapsulesOn(j.c.Node)
 	if err != nil {
 		return warden.Place{}, err
 	}
 	if len(here) == 0 {
-		return warden.Place{}, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", j.c.Node, len(where.first), len(where.today))
+		return warden.Place{}, fmt.Errorf("no capsule of the job is on %s: the job began on %d nodes and now has %d", j.c.Node, len(where.First), len(where.Today))
 	}
 	index, mode := here[0], warden.Fresh
 	if point != nil {
-		if m := point.meta.capsuleOf(program); m != nil {
+		if m := point.meta.CapsuleOf(program); m != nil {
 			if !slices.Contains(here, m.Index) {
-				return warden.Place{}, fmt.Errorf("program %s belongs on %s", program, where.nodeOf(m.Index))
+				return warden.Place{}, fmt.Errorf("program %s belongs on %s", program, where.NodeOf(m.Index))
 			}
 			index, mode = m.Index, warden.Restore
 			if status, ended := m.Ended[program]; ended {
@@ -182,10 +183,10 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 			}
 		}
 	}
-	if program == batchProgram && index != 0 {
+	if program == records.BatchProgram && index != 0 {
 		return warden.Place{}, fmt.Errorf("the batch script is on %s, which has no capsule 0", j.c.Node)
 	}
-	if program == batchProgram && point != nil {
+	if program == records.BatchProgram && point != nil {
 		if err := j.makeCapsulesEverywhere(ctx); err != nil {
 			err = fmt.Errorf("restore checkpoint %d: %w", point.id.Number, err)
 			if ctx.Err() != nil { // The task is gone, which is no reason to hold the job.
@@ -203,7 +204,7 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	if mode == warden.Restore && !slices.Contains(lc.note.ProgramsToRestore, program) {
 		mode = warden.Fresh // The program was restored before in this run, and its step runs again.
 	}
-	if j.membership != nil && program != batchProgram {
+	if j.membership != nil && program != records.BatchProgram {
 		defer j.mu.Unlock()
 		return warden.Place{}, &inProgressError{j.membership}
 	}
@@ -216,11 +217,11 @@ func (j *job) placeTask(ctx context.Context, t warden.Join) (warden.Place, error
 	if err != nil {
 		return warden.Place{}, err
 	}
-	if program == batchProgram {
+	if program == records.BatchProgram {
 		j.startPeriodic()
 	}
 	return warden.Place{
 		Mode: mode, Name: program, Namespaces: ns, Kit: j.c.capsuleKitDir(lc),
-		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.deviceEnv(lc), where.nodeEnv(index, first)),
+		Env: slices.Concat([]string{files.Env, filepath.Join(j.c.ListDir, files.ListName)}, captureEnv, j.c.deviceEnv(lc), where.NodeEnv(index, first)),
 	}, nil
 }

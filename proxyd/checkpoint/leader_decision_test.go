@@ -7,6 +7,8 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // TestLeaderComesBack: a node on which Slurm has ended the job waits for the leader's daemon
@@ -17,8 +19,8 @@ func TestLeaderComesBack(t *testing.T) {
 	asked := make(chan string)
 	n2.Remote = counted{l, asked}
 	j := n2.jobFor(7)
-	j.rec = &Record{Job: 7, Slurm: "7", Nodes: []string{"n1", "n2"}}
-	j.placement = placement{first: []string{"n1", "n2"}, today: []string{"n1", "n2"}}
+	j.rec = &records.Record{Job: 7, Slurm: "7", Nodes: []string{"n1", "n2"}}
+	j.placement = records.Placement{First: []string{"n1", "n2"}, Today: []string{"n1", "n2"}}
 	left := make(chan struct{})
 	go func() {
 		defer close(left)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
@@ -37,9 +37,9 @@ func (j *job) ensureCapsule(ctx context.Context, index int, t warden.Join) (*loc
 	if lc != nil {
 		return lc, nil
 	}
-	var m *CapsuleMeta
+	var m *records.CapsuleMeta
 	if point != nil {
-		m = point.meta.capsule(index)
+		m = point.meta.Capsule(index)
 	}
 	lc, err := j.makeCapsule(ctx, index, t.Script, point, m)
 	if err != nil {
@@ -66,7 +66,7 @@ func (j *job) addCapsule(lc *localCapsule) {
 
 // makeCapsule makes a capsule. m is the capsule's entry in the checkpoint's manifest, or nil for
 // a new capsule.
-func (j *job) makeCapsule(ctx context.Context, index int, script string, point *resumePoint, m *CapsuleMeta) (_ *localCapsule, err error) {
+func (j *job) makeCapsule(ctx context.Context, index int, script string, point *resumePoint, m *records.CapsuleMeta) (_ *localCapsule, err error) {
 	j.mu.Lock()
 	rec, where, run := j.rec, j.placement, j.run
 	j.mu.Unlock()
@@ -74,7 +74,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 		return nil, err
 	}
 	lc := &localCapsule{index: index, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, opened: map[string]bool{}, note: capsuleNote{
-		Job: j.id, Index: index, Run: run, Nodes: where.today, Script: script, WardenPIDs: map[string]int{},
+		Job: j.id, Index: index, Run: run, Nodes: where.Today, Script: script, WardenPIDs: map[string]int{},
 	}}
 	dir := j.c.capsuleDir(j.id, index)
 	// A capsule of an earlier run, whose end this node has missed.
@@ -89,7 +89,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 			err = errors.Join(err, lc.journal.Close())
 		}
 	}()
-	kit, err := j.c.nodeKit(rec.Kit)
+	kit, err := j.c.kits.OnNode(rec.Kit)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 			return j.c.Overlay.Attach(ctx, pid, capsuleName(j.id, index), rec.Addresses[index])
 		},
 		Binds: []capsule.Bind{
-			{Source: filepath.Join(kit, kitSrun), Target: j.c.Real, ReadOnly: true},
+			{Source: filepath.Join(kit, records.KitSrun), Target: j.c.Real, ReadOnly: true},
 			{Source: kit, Target: j.c.KitDir, ReadOnly: true},
 			{Source: j.c.journalDir(j.id, index), Target: j.c.ListDir},
 		},
@@ -143,9 +143,9 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	if lc.note.Script != "" {
 		// The capsule sees the copy under the path of the first run: slurmd removes its own file
 		// after the run, and uses another path on another node.
-		spec.Binds = append(spec.Binds, capsule.Bind{Source: j.c.scriptPath(j.id), Target: lc.note.Script, ReadOnly: true, Alone: true})
+		spec.Binds = append(spec.Binds, capsule.Bind{Source: j.c.records.ScriptPath(j.id), Target: lc.note.Script, ReadOnly: true, Alone: true})
 		if m == nil {
-			if err := copyScript(script, j.c.scriptPath(j.id)); err != nil {
+			if err := j.c.records.SaveScript(j.id, script); err != nil {
 				return nil, err
 			}
 		}
@@ -164,9 +164,21 @@ func (j *job) makeCapsule(ctx context.Context, index int, script string, point *
 	return lc, nil
 }
 
+// scontrolBinds replaces scontrol by sing-scontrol in a capsule, and shows scontrol elsewhere.
+func (c *Conductor) scontrolBinds(kit string) []capsule.Bind {
+	wrapper := filepath.Join(kit, records.KitScontrol)
+	if _, err := os.Stat(wrapper); err != nil || c.Scontrol == "" {
+		return nil
+	}
+	return []capsule.Bind{
+		{Source: c.Scontrol, Target: c.RealScontrol, ReadOnly: true},
+		{Source: wrapper, Target: c.Scontrol, ReadOnly: true},
+	}
+}
+
 // restoreContents restores what a capsule contains besides programs, and locks its network until
 // all programs of the job are restored.
-func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resumePoint, m *CapsuleMeta) error {
+func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resumePoint, m *records.CapsuleMeta) error {
 	c := lc.capsule
 	if err := overlay.Lock(c.PID()); err != nil {
 		return err
@@ -187,7 +199,7 @@ func (j *job) restoreContents(ctx context.Context, lc *localCapsule, point *resu
 }
 
 // checkCompatible returns an error if this node cannot run the programs of a capsule.
-func (c *Conductor) checkCompatible(m *CapsuleMeta) error {
+func (c *Conductor) checkCompatible(m *records.CapsuleMeta) error {
 	here, err := host.FingerprintOf("/", slices.Collect(maps.Keys(m.Fingerprint.Files))...)
 	if err == nil {
 		err = host.Compatible(m.Fingerprint, here)
@@ -199,7 +211,7 @@ func (c *Conductor) checkCompatible(m *CapsuleMeta) error {
 }
 
 // unpackPrivateFolders fills the folders that become /tmp and /var/tmp.
-func (j *job) unpackPrivateFolders(ctx context.Context, dir string, point *resumePoint, m *CapsuleMeta) error {
+func (j *job) unpackPrivateFolders(ctx context.Context, dir string, point *resumePoint, m *records.CapsuleMeta) error {
 	if m == nil {
 		return nil
 	}
@@ -219,8 +231,8 @@ func (j *job) unpackPrivateFolders(ctx context.Context, dir string, point *resum
 var privateFolders = []struct{ name string }{{"tmp"}, {"var-tmp"}}
 
 // unpackFolder unpacks a folder from the checkpoint.
-func (p *resumePoint) unpackFolder(ctx context.Context, m *CapsuleMeta, name, dir string) error {
-	r, err := p.reader.Stream(m.streamID(name + ".pack"))
+func (p *resumePoint) unpackFolder(ctx context.Context, m *records.CapsuleMeta, name, dir string) error {
+	r, err := p.reader.Stream(m.StreamID(name + ".pack"))
 	if err != nil {
 		return err
 	}
@@ -228,14 +240,9 @@ func (p *resumePoint) unpackFolder(ctx context.Context, m *CapsuleMeta, name, di
 	return files.Unpack(ctx, r, dir)
 }
 
-// streamID names a stream of a capsule.
-func (m *CapsuleMeta) streamID(name string) store.StreamID {
-	return store.StreamID{Node: m.Node, Rank: store.None, Name: fmt.Sprintf("%d/%s", m.Index, name)}
-}
-
 // connectCapsules makes the job's capsules on other nodes reachable from this node. It waits for
 // a controller that is restarting, or a node whose network is.
-func (j *job) connectCapsules(ctx context.Context, rec *Record, where placement) error {
+func (j *job) connectCapsules(ctx context.Context, rec *records.Record, where records.Placement) error {
 	return retryWhile(ctx, restoreCallTimeout, isTransient, func() error { return j.setPeers(ctx, rec, where) })
 }
 
@@ -244,10 +251,10 @@ func isTransient(err error) bool {
 	return errors.Is(err, errNoAddress) || errors.Is(err, overlay.ErrUnreachable)
 }
 
-func (j *job) setPeers(ctx context.Context, rec *Record, where placement) error {
+func (j *job) setPeers(ctx context.Context, rec *records.Record, where records.Placement) error {
 	var peers []overlay.Peer
 	for k, address := range rec.Addresses {
-		node := where.nodeOf(k)
+		node := where.NodeOf(k)
 		if node == j.c.Node {
 			continue
 		}
@@ -271,13 +278,13 @@ func (j *job) makeCapsulesEverywhere(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	asked := map[string]bool{}
 	for _, m := range point.meta.Capsules {
-		node := where.nodeOf(m.Index)
+		node := where.NodeOf(m.Index)
 		if node == j.c.Node || asked[node] {
 			continue
 		}
 		asked[node] = true
 		g.Go(func() error {
-			return j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callMakeCapsules, makeCapsulesRequest{point.id.Number, run, where.today}, nil)
+			return j.c.callNodeRetrying(ctx, restoreCallTimeout, node, j.id, callMakeCapsules, makeCapsulesRequest{point.id.Number, run, where.Today}, nil)
 		})
 	}
 	g.Go(func() error { return j.makeCapsulesHere(ctx) })
@@ -290,7 +297,7 @@ func (j *job) makeCapsulesHere(ctx context.Context) error {
 	point, where := j.resumePoint, j.placement
 	j.mu.Unlock()
 	for _, m := range point.meta.Capsules {
-		if where.nodeOf(m.Index) != j.c.Node {
+		if where.NodeOf(m.Index) != j.c.Node {
 			continue
 		}
 		if _, err := j.ensureCapsule(ctx, m.Index, warden.Join{}); err != nil {
@@ -311,7 +318,7 @@ type makeCapsulesRequest struct {
 func (j *job) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) error {
 	j.capsulesMu.Lock()
 	defer j.capsulesMu.Unlock()
-	rec, err := j.c.records.load(j.id)
+	rec, err := j.c.records.Load(j.id)
 	if err != nil {
 		return err
 	}
@@ -333,7 +340,7 @@ func (j *job) makeCapsulesForLeader(ctx context.Context, b makeCapsulesRequest) 
 
 // capsuleHosts returns the capsules' /etc/hosts, in which the names of the job's nodes stand for
 // the capsules.
-func capsuleHosts(rec *Record) ([]byte, error) {
+func capsuleHosts(rec *records.Record) ([]byte, error) {
 	b, err := os.ReadFile("/etc/hosts")
 	if err != nil {
 		return nil, err
@@ -343,7 +350,7 @@ func capsuleHosts(rec *Record) ([]byte, error) {
 
 // rewriteHosts removes the names of the job's nodes from the node's /etc/hosts, and adds them
 // with the capsules' addresses.
-func rewriteHosts(hosts string, rec *Record) string {
+func rewriteHosts(hosts string, rec *records.Record) string {
 	ours := map[string]bool{}
 	var out strings.Builder
 	for k, n := range rec.Nodes {
@@ -368,34 +375,4 @@ func rewriteHosts(hosts string, rec *Record) string {
 		}
 	}
 	return out.String()
-}
-
-// scriptPath is the path of the batch script's copy, which exists from the job's first start to
-// its end.
-func (c *Conductor) scriptPath(job uint32) string {
-	return filepath.Join(c.records.dir, jobName(job)+".script")
-}
-
-func copyScript(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	st, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	return replaceFile(to, func(out *os.File) error {
-		_, err := io.Copy(out, in)
-		return errors.Join(err, out.Chmod(0o500|st.Mode().Perm()&0o055), copyOwner(out, st))
-	})
-}
-
-func copyOwner(f *os.File, st os.FileInfo) error {
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	return f.Chown(int(sys.Uid), int(sys.Gid))
 }

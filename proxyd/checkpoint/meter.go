@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -42,8 +43,8 @@ func (c *Conductor) reportStored(id store.ID) {
 // Events returns all kinds of events that a Meter gets.
 func Events() []string {
 	return []string{
-		eventStarted, eventCheckpoint, eventFailed, eventFilesUnknown, eventStored, eventLost, eventReleased, eventEnded,
-		eventRestored, eventHeld, eventRequeued, eventRestart,
+		records.EventStarted, records.EventCheckpoint, records.EventFailed, records.EventFilesUnknown, records.EventStored, records.EventLost, records.EventReleased, records.EventEnded,
+		records.EventRestored, records.EventHeld, records.EventRequeued, records.EventRestart,
 	}
 }
 

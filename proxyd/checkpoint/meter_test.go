@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -37,23 +38,23 @@ func TestMeter(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	m := &told{}
 	c.Meter = m
-	c.jobFor(7).addEvent(eventHeld, nil, "")
-	c.jobFor(7).addEvent(eventRestored, nil, "")
-	if !slices.Equal(m.events, []string{eventHeld, eventRestored}) {
+	c.jobFor(7).addEvent(records.EventHeld, nil, "")
+	c.jobFor(7).addEvent(records.EventRestored, nil, "")
+	if !slices.Equal(m.events, []string{records.EventHeld, records.EventRestored}) {
 		t.Errorf("the meter got %q", m.events)
 	}
 }
 
 // TestEvents: the list has all kinds of events.
 func TestEvents(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "timeline.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "records/timeline.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := 0
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(spec.Names[0].Name, "event") || len(spec.Values) == 0 {
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Event") || len(spec.Values) == 0 {
 			return true
 		}
 		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)

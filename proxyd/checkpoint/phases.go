@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // phase is a step of a checkpoint that all nodes of the job take together. undo must be safe
@@ -92,12 +94,12 @@ func (a *attempt) takeCheckpoint(ctx context.Context) error {
 		a.j.c.Meter.Phase(p.name, time.Since(began), err != nil)
 		if err != nil {
 			err = fmt.Errorf("job %d: checkpoint %d: %s: %w", a.j.id, a.id.Number, p.name, err)
-			a.j.addEvent(eventFailed, a.nodes, err.Error())
+			a.j.addEvent(records.EventFailed, a.nodes, err.Error())
 			a.j.logCRIU(err)
 			return errors.Join(err, a.undoPhases(ctx, phases[:i+1]))
 		}
 		a.log.Info("phase", "phase", p.name, "took", time.Since(began))
-		a.meta.Phases = append(a.meta.Phases, PhaseTime{p.name, time.Since(began)})
+		a.meta.Phases = append(a.meta.Phases, records.PhaseTime{Name: p.name, Took: time.Since(began)})
 	}
 	return nil
 }

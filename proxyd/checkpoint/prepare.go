@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -89,8 +90,8 @@ func (a *attempt) prepare(ctx context.Context) error {
 	a.id = store.ID{JobID: j.c.storeJob(j.id), Number: number}
 	a.log = a.log.With("checkpoint", number)
 	j.mu.Lock()
-	today, leaves := j.placement.today, a.after != forwardSignal || a.holdAfterwards
-	a.meta = Meta{Record: *j.rec, Run: j.run, Reason: a.reason, Itself: a.after == requeued && j.requester.counts()}
+	today, leaves := j.placement.Today, a.after != forwardSignal || a.holdAfterwards
+	a.meta = records.Meta{Record: *j.rec, Run: j.run, Reason: a.reason, Itself: a.after == requeued && j.requester.counts()}
 	if lc := j.capsules[0]; lc != nil {
 		a.meta.Env = lc.note.FirstEnv
 	}
@@ -152,7 +153,7 @@ func (j *job) reserveNumber(number uint32) error {
 	defer j.mu.Unlock()
 	rec := *j.rec
 	rec.LastNumber, j.rec = number, &rec
-	return j.c.records.save(&rec)
+	return j.c.records.Save(&rec)
 }
 
 // checkBatchRuns returns errScriptEnded unless the batch script runs.
@@ -164,7 +165,7 @@ func (j *job) checkBatchRuns(ctx context.Context) error {
 		return errScriptEnded
 	}
 	programs, err := lc.capsule.Programs(ctx)
-	if err == nil && !slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == batchProgram && !p.Ended }) {
+	if err == nil && !slices.ContainsFunc(programs, func(p capsule.Program) bool { return p.Name == records.BatchProgram && !p.Ended }) {
 		err = errScriptEnded
 	}
 	return err
@@ -174,7 +175,7 @@ func (j *job) checkBatchRuns(ctx context.Context) error {
 // membership ignore the call.
 func (a *attempt) unprepare(ctx context.Context) error {
 	a.j.mu.Lock()
-	a.nodes = a.j.placement.today
+	a.nodes = a.j.placement.Today
 	a.j.mu.Unlock()
 	err := a.resumeJob(ctx)
 	if a.reservation != nil {
@@ -200,7 +201,7 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 	} else if up != nil {
 		last = max(last, up.Number)
 	}
-	if rec, err := c.records.load(job); err != nil {
+	if rec, err := c.records.Load(job); err != nil {
 		return 0, err
 	} else if rec != nil && rec.LastNumber != own {
 		last = max(last, rec.LastNumber)

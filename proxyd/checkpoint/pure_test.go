@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -69,14 +70,14 @@ func TestLayout(t *testing.T) {
 		for nodes := 1; nodes <= 12; nodes++ {
 			seen := 0
 			for n := range nodes {
-				for _, k := range capsulesOfNode(n, capsules, nodes) {
-					if k != seen || nodeOfCapsule(k, capsules, nodes) != n {
+				for _, k := range records.CapsulesOfNode(n, capsules, nodes) {
+					if k != seen || records.NodeOfCapsule(k, capsules, nodes) != n {
 						t.Fatalf("%d capsules on %d nodes: capsule %d", capsules, nodes, k)
 					}
 					seen++
 				}
 			}
-			if seen != capsules || nodeOfCapsule(0, capsules, nodes) != 0 {
+			if seen != capsules || records.NodeOfCapsule(0, capsules, nodes) != 0 {
 				t.Errorf("%d capsules on %d nodes: only %d are placed", capsules, nodes, seen)
 			}
 		}
@@ -89,34 +90,34 @@ func TestNames(t *testing.T) {
 		task      int
 		want, of  string
 	}{{"s0-3", "7", 12, "s0-3.12", "s0-3"}, {"", "7", 0, "x7.0", "x7"}} {
-		got := taskName(c.key, c.step, c.task)
-		key, task, ok := parseTaskName(got)
+		got := records.TaskName(c.key, c.step, c.task)
+		key, task, ok := records.ParseTaskName(got)
 		if got != c.want || key != c.of || task != c.task || !ok {
 			t.Errorf("%+v: %s, and back %s %d %v", c, got, key, task, ok)
 		}
 	}
-	if _, _, ok := parseTaskName(batchProgram); ok {
+	if _, _, ok := records.ParseTaskName(records.BatchProgram); ok {
 		t.Error("the batch script parses as a task")
 	}
 }
 
 func TestTasks(t *testing.T) {
-	m := &Meta{Capsules: []CapsuleMeta{
-		{Index: 0, Programs: []ProgramMeta{{Name: batchProgram}, {Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{"s0-1.2": 256}},
-		{Index: 1, Programs: []ProgramMeta{{Name: "s0-1.1"}, {Name: "s0-2.0"}}},
+	m := &records.Meta{Capsules: []records.CapsuleMeta{
+		{Index: 0, Programs: []records.ProgramMeta{{Name: records.BatchProgram}, {Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{"s0-1.2": 256}},
+		{Index: 1, Programs: []records.ProgramMeta{{Name: "s0-1.1"}, {Name: "s0-2.0"}}},
 	}}
-	if got, err := m.stepTasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0}) {
+	if got, err := m.StepTasks("s0-1"); err != nil || !reflect.DeepEqual(got, []int{0, 1, 0}) {
 		t.Errorf("tasks %v, %v", got, err)
 	}
-	if got, err := m.stepTasks("s0-9"); err != nil || len(got) != 0 {
+	if got, err := m.StepTasks("s0-9"); err != nil || len(got) != 0 {
 		t.Errorf("an unknown step: tasks %v, error %v", got, err)
 	}
 	m.Capsules[0].Ended = nil
 	m.Capsules[1].Programs[0].Name = "s0-1.4"
-	if _, err := m.stepTasks("s0-1"); err == nil || !strings.Contains(err.Error(), "task 4 among them") {
+	if _, err := m.StepTasks("s0-1"); err == nil || !strings.Contains(err.Error(), "task 4 among them") {
 		t.Errorf("tasks with a gap: %v", err)
 	}
-	if m.capsuleOf("s0-2.0").Index != 1 || m.capsuleOf("s0-2.1") != nil {
+	if m.CapsuleOf("s0-2.0").Index != 1 || m.CapsuleOf("s0-2.1") != nil {
 		t.Error("capsuleOf finds the wrong capsule")
 	}
 }
@@ -135,7 +136,7 @@ func TestComment(t *testing.T) {
 }
 
 func TestRewriteHosts(t *testing.T) {
-	rec := &Record{Nodes: []string{"n1", "n2"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1"), netip.MustParseAddr("100.64.0.2")}}
+	rec := &records.Record{Nodes: []string{"n1", "n2"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1"), netip.MustParseAddr("100.64.0.2")}}
 	got := rewriteHosts("127.0.0.1 localhost # n1\n10.0.0.1\tctl\n10.0.0.2 n1.site n1 login\n10.0.0.3 n2\n# nothing\n10.0.0.4 n12\n", rec)
 	want := "100.64.0.1\tn1\n100.64.0.2\tn2\n127.0.0.1\tlocalhost\n10.0.0.1\tctl\n10.0.0.2\tlogin\n10.0.0.4\tn12\n"
 	if got != want {

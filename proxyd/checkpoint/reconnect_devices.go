@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -51,8 +52,8 @@ func (lc *localCapsule) reconnectAddress(ctx context.Context) (string, error) {
 }
 
 // reconnectDevices connects the stopped device servers of a restored job with each other.
-func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where placement) error {
-	if !slices.ContainsFunc(point.meta.Capsules, func(m CapsuleMeta) bool { return m.Devices != nil }) {
+func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where records.Placement) error {
+	if !slices.ContainsFunc(point.meta.Capsules, func(m records.CapsuleMeta) bool { return m.Devices != nil }) {
 		return nil
 	}
 	peers, err := j.reconnectOnNodes(ctx, point, where, reconnectRequest{})
@@ -67,7 +68,7 @@ func (j *job) reconnectDevices(ctx context.Context, point *resumePoint, where pl
 }
 
 // reconnectOnNodes calls all nodes in parallel, and merges their addresses.
-func (j *job) reconnectOnNodes(ctx context.Context, point *resumePoint, where placement, b reconnectRequest) (map[int]string, error) {
+func (j *job) reconnectOnNodes(ctx context.Context, point *resumePoint, where records.Placement, b reconnectRequest) (map[int]string, error) {
 	var mu sync.Mutex
 	all := map[int]string{}
 	g, ctx := errgroup.WithContext(ctx)

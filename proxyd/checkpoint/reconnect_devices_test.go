@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // wholeNodes are nodes of a restored job that have all of their programs. It counts what they
@@ -40,8 +42,8 @@ func restoredOn(t *testing.T, r *wholeNodes) *job {
 	c.Remote = r
 	j := c.jobFor(7)
 	nodes := []string{"n1", "n2", "n3"}
-	j.rec, j.placement = &Record{Job: 7}, placement{nodes, nodes}
-	j.resumePoint = &resumePoint{meta: &Meta{Capsules: []CapsuleMeta{{Index: 1, Devices: &DeviceMeta{}}, {Index: 2, Devices: &DeviceMeta{}}}}}
+	j.rec, j.placement = &records.Record{Job: 7}, records.Placement{First: nodes, Today: nodes}
+	j.resumePoint = &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 1, Devices: &records.DeviceMeta{}}, {Index: 2, Devices: &records.DeviceMeta{}}}}}
 	return j
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -34,7 +35,7 @@ func (a *attempt) finish(ctx context.Context) error {
 	if then == timeLimit {
 		// From now on the job is requeued, also if this daemon dies.
 		rec.RequeuedBy = j.c.Node
-		if err := j.c.records.save(&rec); err != nil {
+		if err := j.c.records.Save(&rec); err != nil {
 			a.log.Error("save the job's record", "error", err)
 		}
 	}
@@ -71,7 +72,7 @@ func (a *attempt) finish(ctx context.Context) error {
 		if away != nil {
 			a.log.Warn("release on some nodes failed", "error", away)
 		}
-		j.addEvent(eventReleased, a.nodes, exit)
+		j.addEvent(records.EventReleased, a.nodes, exit)
 	}
 	if err != nil {
 		return fmt.Errorf("job %d: after checkpoint %d: %w", j.id, a.id.Number, err)
@@ -229,7 +230,7 @@ func (j *job) resolveOrphaned(ctx context.Context, id store.ID, release bool) {
 // so that they need not wait for their own timeouts.
 func (j *job) tellOtherNodes(ctx context.Context, id store.ID, left bool) {
 	j.mu.Lock()
-	nodes := slices.Clone(j.placement.today)
+	nodes := slices.Clone(j.placement.Today)
 	j.mu.Unlock()
 	if j.leaderNode() != j.c.Node {
 		return

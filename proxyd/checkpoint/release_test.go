@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
@@ -94,7 +95,7 @@ func TestWasReleased(t *testing.T) {
 			}
 			q.set(t, states)
 			tt.c.Slurm = slurm.New(filepath.Join(q.dir, "scontrol"))
-			j := &job{c: tt.c, id: 7, run: tt.run, rec: &Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}
+			j := &job{c: tt.c, id: 7, run: tt.run, rec: &records.Record{Job: 7, Submitted: "then", Nodes: []string{"n1"}, Addresses: []netip.Addr{{}}}}
 			got, err := j.wasReleased(t.Context(), l.id(tt.number), tt.release)
 			if got != tt.want || (err != nil) != tt.fails {
 				t.Errorf("%v, %v", got, err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // requeueAfterTimeLimit requeues a job that Slurm has ended at its time limit.
-func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
+func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec records.Record) {
 	log := c.Log.With("job", rec.Job)
 	requeue := c.Slurm.Requeue
 	if c.OnTimeLimit == "hold" {
@@ -42,7 +43,7 @@ func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
 			err = c.deleteJob(ctx, rec.Job)
 		case err == nil && (s.Waits() || s.Runs()):
 			rec.RequeuedBy = ""
-			err = errors.Join(c.records.save(&rec), c.writeComment(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
+			err = errors.Join(c.records.Save(&rec), c.writeComment(ctx, rec.Slurm, "time limit: goes on from its checkpoint"))
 		default:
 			if err == nil && s.State != "COMPLETING" {
 				err = requeue(ctx, rec.Slurm)
@@ -64,7 +65,7 @@ func (c *Conductor) requeueAfterTimeLimit(ctx context.Context, rec Record) {
 
 // resumeRequeues goes on with the requeues that this daemon's predecessor owed.
 func (c *Conductor) resumeRequeues() error {
-	entries, err := os.ReadDir(c.records.dir)
+	entries, err := os.ReadDir(c.records.Dir)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (c *Conductor) resumeRequeues() error {
 		if err != nil || filepath.Ext(e.Name()) != ".json" {
 			continue
 		}
-		rec, err := c.records.load(uint32(id))
+		rec, err := c.records.Load(uint32(id))
 		if err != nil {
 			c.Log.Error("read a job's record", "job", id, "error", err)
 			continue

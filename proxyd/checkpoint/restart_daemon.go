@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -54,7 +55,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.resumeRequeues(); err != nil {
 		return err
 	}
-	if err := c.removeUnusedKits(); err != nil {
+	if err := c.kits.RemoveUnused(c.usedKits()); err != nil {
 		return err
 	}
 	if err := c.resumeUploads(); err != nil {
@@ -81,7 +82,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	if err != nil {
 		return err
 	}
-	rec, err := c.records.load(n.Job)
+	rec, err := c.records.Load(n.Job)
 	if err != nil {
 		cap.Close()
 		return err
@@ -109,7 +110,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 			}
 		}
 		j.beginRun(rec, n.Run, n.Nodes, point)
-		today := placement{rec.Nodes, n.Nodes}
+		today := records.Placement{First: rec.Nodes, Today: n.Nodes}
 		if err := j.setPeers(ctx, rec, today); err != nil {
 			j.log.Error("connect to the job's other capsules", "error", err)
 			c.startBackground(func(ctx context.Context) { j.setPeersRetrying(ctx, rec, today) })
@@ -117,9 +118,9 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 	}
 	lc := &localCapsule{index: n.Index, capsule: cap, note: n, sruns: map[string]*srun.Runner{}, unreportedSruns: map[string]bool{}, opened: map[string]bool{}}
 	if all, err := cap.Ended(ctx); err == nil {
-		_, lc.scriptEnded = all[batchProgram]
+		_, lc.scriptEnded = all[records.BatchProgram]
 	}
-	if lc.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.sharedJournalPath(n.Job, n.Index)); err != nil {
+	if lc.journal, err = files.OpenJournal(c.journalDir(n.Job, n.Index), c.records.ChangedFilesPath(n.Job, n.Index)); err != nil {
 		cap.Close()
 		return err
 	}
@@ -141,7 +142,7 @@ func (c *Conductor) adoptCapsule(ctx context.Context, n capsuleNote) error {
 }
 
 // setPeersRetrying repeats setPeers in the background, until the run is over.
-func (j *job) setPeersRetrying(ctx context.Context, rec *Record, where placement) {
+func (j *job) setPeersRetrying(ctx context.Context, rec *records.Record, where records.Placement) {
 	err := retryWhile(ctx, restoreCallTimeout, isTransient, func() error {
 		if len(j.localCapsules()) == 0 {
 			return nil
@@ -151,6 +152,19 @@ func (j *job) setPeersRetrying(ctx context.Context, rec *Record, where placement
 	if err != nil && ctx.Err() == nil {
 		j.log.Error("connect to the job's other capsules", "error", err)
 	}
+}
+
+// usedKits returns the hashes of the kits of this node's jobs.
+func (c *Conductor) usedKits() map[string]bool {
+	used := map[string]bool{}
+	for _, j := range c.allJobs() {
+		j.mu.Lock()
+		if j.rec != nil {
+			used[j.rec.Kit] = true
+		}
+		j.mu.Unlock()
+	}
+	return used
 }
 
 // discardUnknownCapsules removes capsules without a note: the daemon died while it made them.

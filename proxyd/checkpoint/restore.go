@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
@@ -100,11 +101,11 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	if point == nil || !left {
 		return errors.New("the program is in no checkpoint that is being restored")
 	}
-	m := point.meta.capsule(lc.index)
-	if m == nil || m.program(program) == nil {
+	m := point.meta.Capsule(lc.index)
+	if m == nil || m.Program(program) == nil {
 		return fmt.Errorf("checkpoint %d has no such program", point.id.Number)
 	}
-	p := m.program(program)
+	p := m.Program(program)
 	group, err := programCgroup(ctx, lc.capsule, program)
 	if err != nil {
 		return err
@@ -135,7 +136,7 @@ func (j *job) restoreProgram(ctx context.Context, lc *localCapsule, program stri
 	if err := j.adoptProcesses(ctx, lc, m, group); err != nil {
 		return err
 	}
-	if program == batchProgram {
+	if program == records.BatchProgram {
 		j.saveRunEnv(lc)
 		j.c.startBackground(j.awaitSteps)
 	}
@@ -253,7 +254,7 @@ func (j *job) unrestoredHere(context.Context, store.ID, empty) ([]string, error)
 		return left, nil
 	}
 	for _, m := range j.resumePoint.meta.Capsules {
-		if j.placement.nodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
+		if j.placement.NodeOf(m.Index) != j.c.Node || j.capsules[m.Index] != nil {
 			continue
 		}
 		for _, p := range m.Programs {
@@ -277,14 +278,14 @@ func (j *job) nodeRestored(ctx context.Context, _ store.ID, _ empty) (empty, err
 		return empty{}, err
 	}
 	j.log.Info("job restored", "checkpoint", point.id.Number)
-	j.addEvent(eventRestored, where.today, fmt.Sprintf("from checkpoint %d", point.id.Number))
-	j.setComment(fmt.Sprintf("restored from checkpoint %d on %s", point.id.Number, joinNames(where.today)) + point.lostNewer)
+	j.addEvent(records.EventRestored, where.Today, fmt.Sprintf("from checkpoint %d", point.id.Number))
+	j.setComment(fmt.Sprintf("restored from checkpoint %d on %s", point.id.Number, joinNames(where.Today)) + point.lostNewer)
 	return empty{}, nil
 }
 
 // completeRestore lets the job run on if all programs are restored, and tells whether this call
 // did so: two nodes may report at the same time.
-func (j *job) completeRestore(ctx context.Context, point *resumePoint, where placement) (bool, error) {
+func (j *job) completeRestore(ctx context.Context, point *resumePoint, where records.Placement) (bool, error) {
 	j.completeMu.Lock()
 	defer j.completeMu.Unlock()
 	j.mu.Lock()
@@ -329,14 +330,14 @@ func (j *job) markRestored() error {
 	}
 	rec := *j.rec
 	rec.UnrestoredRuns, j.rec = 0, &rec
-	return j.c.records.save(&rec)
+	return j.c.records.Save(&rec)
 }
 
 // nodes returns the nodes of this run that have capsules of the checkpoint.
-func (p *resumePoint) nodes(where placement) map[string]bool {
+func (p *resumePoint) nodes(where records.Placement) map[string]bool {
 	nodes := map[string]bool{}
 	for _, m := range p.meta.Capsules {
-		nodes[where.nodeOf(m.Index)] = true
+		nodes[where.NodeOf(m.Index)] = true
 	}
 	return nodes
 }

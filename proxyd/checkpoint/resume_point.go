@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
@@ -18,7 +19,7 @@ import (
 type resumePoint struct {
 	id     store.ID
 	reader *store.Reader
-	meta   *Meta
+	meta   *records.Meta
 
 	lostNewer string // for the comment: the newer checkpoint that is lost, or ""
 }
@@ -31,8 +32,8 @@ func (p *resumePoint) close() {
 
 // loadOrCreateRecord loads the job's record, or creates it at the job's first start. anew means
 // that the job is expected to have no checkpoint.
-func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Join) (_ *Record, anew bool, err error) {
-	rec, err := j.c.records.load(j.id)
+func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Join) (_ *records.Record, anew bool, err error) {
+	rec, err := j.c.records.Load(j.id)
 	if err != nil {
 		return nil, false, err
 	}
@@ -50,7 +51,7 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 			return nil, false, err
 		}
 		rec.BeginAnew = false
-		return rec, true, j.c.records.save(rec)
+		return rec, true, j.c.records.Save(rec)
 	}
 	if rec != nil {
 		return rec, false, nil
@@ -58,7 +59,7 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 	if err := j.c.holdIfCheckpointsLost(ctx, s); err != nil {
 		return nil, false, err
 	}
-	options, err := parseOptions(t.Options)
+	options, err := records.ParseOptions(t.Options)
 	if err != nil {
 		return nil, false, err
 	}
@@ -72,7 +73,7 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 	if err != nil {
 		return nil, false, err
 	}
-	kit, err := j.c.keepInstalledKit(t.Warden, t.Shim)
+	kit, err := j.c.kits.KeepInstalled(t.Warden, t.Shim)
 	if err != nil {
 		return nil, false, err
 	}
@@ -80,11 +81,11 @@ func (j *job) loadOrCreateRecord(ctx context.Context, s *slurm.Job, t warden.Joi
 	if err != nil {
 		return nil, false, err
 	}
-	rec = &Record{
+	rec = &records.Record{
 		Job: j.id, Slurm: s.String(), UID: t.UID, GID: t.GID, Submitted: s.Submitted, Nodes: s.Nodes, Addresses: addresses,
 		Options: options, Kit: kit, GPUs: gpus,
 	}
-	return rec, true, j.c.records.save(rec)
+	return rec, true, j.c.records.Save(rec)
 }
 
 // errNoCheckpoint is the reason for which a requeued job is held when the site's configuration
@@ -93,7 +94,7 @@ var errNoCheckpoint = errors.New("it has no checkpoint, and Slurm runs it again"
 
 // openNewestCheckpoint opens the checkpoint from which the run resumes; nil if there is none.
 // begins means that the run begins now: then an upload of the newest checkpoint is waited for.
-func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *Record, anew, begins bool) (*resumePoint, error) {
+func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *records.Record, anew, begins bool) (*resumePoint, error) {
 	j.mu.Lock()
 	have := j.resumePoint
 	same := j.rec != nil && j.run == s.Restarts
@@ -147,7 +148,7 @@ func (c *Conductor) openCheckpoint(id store.ID) (*resumePoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	meta, err := decodeMeta(r.Manifest().Meta)
+	meta, err := records.DecodeMeta(r.Manifest().Meta)
 	if err != nil {
 		r.Close()
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
@@ -86,7 +87,7 @@ func (j *job) runEnd(ctx context.Context) runEnd {
 	if err != nil {
 		return e
 	}
-	e.status, e.ended = all[batchProgram]
+	e.status, e.ended = all[records.BatchProgram]
 	if e.ended && e.next() != resumes {
 		e.nodeLost = j.lostNode(ctx)
 	}
@@ -97,7 +98,7 @@ func (j *job) runEnd(ctx context.Context) runEnd {
 // ended for that, which is none of its own doing.
 func (j *job) lostNode(ctx context.Context) bool {
 	j.mu.Lock()
-	nodes := slices.Clone(j.placement.today)
+	nodes := slices.Clone(j.placement.Today)
 	j.mu.Unlock()
 	for _, node := range nodes {
 		if node == j.c.Node {
@@ -122,7 +123,7 @@ func (j *job) noteEnd(n nextRun) error {
 	}
 	rec := *j.rec
 	rec.BeginAnew, j.rec = true, &rec
-	return j.c.records.save(&rec)
+	return j.c.records.Save(&rec)
 }
 
 // handlerWithin is how long a program that had its own job requeued may take to end by itself
@@ -210,7 +211,7 @@ func (j *job) asksItself() *requester {
 // counts says that a request is recent enough to be what Slurm does.
 func (r *requester) counts() bool { return r != nil && time.Since(r.At) <= requestWithin }
 
-// endsItself waits until a program that had its own job requeued has ended, or the batchProgram
+// endsItself waits until a program that had its own job requeued has ended, or the BatchProgram
 // script has. It says no when that program goes on.
 func (j *job) endsItself(ctx context.Context, r *requester) bool {
 	j.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // The failure of an srun is hidden from its script when Slurm is taking the job away: the script
@@ -125,12 +127,12 @@ func (j *job) isStepUnrestored(ctx context.Context, key string) bool {
 	if point == nil || back {
 		return false
 	}
-	if tasks, err := point.meta.stepTasks(key); err == nil && len(tasks) == 0 {
+	if tasks, err := point.meta.StepTasks(key); err == nil && len(tasks) == 0 {
 		return false // a step of this run
 	}
 	left, err := j.unrestoredPrograms(ctx, point)
 	return err != nil || slices.ContainsFunc(left, func(program string) bool {
-		of, _, ok := parseTaskName(program)
+		of, _, ok := records.ParseTaskName(program)
 		return ok && of == key
 	})
 }

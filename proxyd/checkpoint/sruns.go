@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/srun"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
@@ -204,18 +205,18 @@ func (j *job) keyFor(lc *localCapsule, key string) (string, error) {
 func (j *job) stepLayout(key string) (srun.Layout, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	l := srun.Layout{Nodes: j.placement.nodeTranslation()}
+	l := srun.Layout{Nodes: j.placement.NodeTranslation()}
 	if j.resumePoint == nil {
 		return l, nil
 	}
-	capsules, err := j.resumePoint.meta.stepTasks(key)
+	capsules, err := j.resumePoint.meta.StepTasks(key)
 	if err != nil {
 		return l, err
 	}
 	for _, k := range capsules {
-		l.Tasks = append(l.Tasks, j.placement.nodeOf(k))
+		l.Tasks = append(l.Tasks, j.placement.NodeOf(k))
 	}
-	l.Overcommit = len(j.placement.today) < len(j.placement.first)
+	l.Overcommit = len(j.placement.Today) < len(j.placement.First)
 	return l, nil
 }
 
@@ -229,7 +230,7 @@ func (j *job) stepOutputs(key string) []string {
 	var all []string
 	for _, c := range j.resumePoint.meta.Capsules {
 		for _, p := range c.Programs {
-			if k, _, ok := parseTaskName(p.Name); !ok || k != key {
+			if k, _, ok := records.ParseTaskName(p.Name); !ok || k != key {
 				continue
 			}
 			for _, path := range p.Image.Program.Stdio[1:] {
@@ -293,7 +294,7 @@ func (j *job) forgetStepStatuses(ctx context.Context, lc *localCapsule, key stri
 	}
 	var names []string
 	for name := range all {
-		if k, _, ok := parseTaskName(name); ok && k == key {
+		if k, _, ok := records.ParseTaskName(name); ok && k == key {
 			names = append(names, name)
 		}
 	}
@@ -306,7 +307,7 @@ func (j *job) forgetStepStatuses(ctx context.Context, lc *localCapsule, key stri
 // wardenCgroups returns the cgroups of the batch step, which the step's srun joins.
 func (j *job) wardenCgroups(lc *localCapsule) []string {
 	j.mu.Lock()
-	pid := lc.note.WardenPIDs[batchProgram]
+	pid := lc.note.WardenPIDs[records.BatchProgram]
 	j.mu.Unlock()
 	return cgroupsOf(pid)
 }

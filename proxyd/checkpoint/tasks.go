@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
 )
 
@@ -26,13 +27,13 @@ var errCapsuleLost = errors.New("its capsule of this run is gone")
 
 // setTaskCount notes the number of tasks of a step. Caller holds job.mu.
 func (lc *localCapsule) setTaskCount(t warden.Join) {
-	if t.Step == batchProgram || t.Tasks == 0 {
+	if t.Step == records.BatchProgram || t.Tasks == 0 {
 		return
 	}
 	if lc.note.TaskCounts == nil {
 		lc.note.TaskCounts = map[string]int{}
 	}
-	key, _, _ := parseTaskName(taskName(t.Key, t.Step, t.Task))
+	key, _, _ := records.ParseTaskName(records.TaskName(t.Key, t.Step, t.Task))
 	lc.note.TaskCounts[key] = t.Tasks
 }
 
@@ -69,7 +70,7 @@ func (j *job) countTasks(ctx context.Context, lc *localCapsule, programs []capsu
 	}
 	seen := map[string]bool{}
 	see := func(program string) {
-		if key, _, ok := parseTaskName(program); ok && !seen[program] {
+		if key, _, ok := records.ParseTaskName(program); ok && !seen[program] {
 			seen[program] = true
 			r.TasksHere[key]++
 		}

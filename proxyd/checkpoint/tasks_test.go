@@ -7,12 +7,14 @@ import (
 	"errors"
 	"syscall"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // TestCheckComplete: a checkpoint that lacks a part of the job is refused.
 func TestCheckComplete(t *testing.T) {
 	two := func(a, b *prepareReply) map[string]*prepareReply { return map[string]*prepareReply{"n1": a, "n2": b} }
-	restored := &resumePoint{meta: &Meta{Capsules: []CapsuleMeta{{Index: 0}, {Index: 1}}}}
+	restored := &resumePoint{meta: &records.Meta{Capsules: []records.CapsuleMeta{{Index: 0}, {Index: 1}}}}
 	step := func(tasks, here int, sruns ...string) *prepareReply {
 		return &prepareReply{Capsules: 1, Steps: sruns, TaskCounts: map[string]int{"s0-1": tasks}, TasksHere: map[string]int{"s0-1": here}}
 	}
@@ -30,7 +32,7 @@ func TestCheckComplete(t *testing.T) {
 		"restored":                          {restored, two(&prepareReply{Capsules: 1}, &prepareReply{Capsules: 1}), nil},
 		"restored, and a node has ended it": {restored, two(&prepareReply{Capsules: 1}, &prepareReply{}), errCapsuleLost},
 	} {
-		j := &job{resumePoint: c.from, placement: placement{first: []string{"a", "b"}, today: []string{"n1", "n2"}}}
+		j := &job{resumePoint: c.from, placement: records.Placement{First: []string{"a", "b"}, Today: []string{"n1", "n2"}}}
 		a := &attempt{j: j, reports: c.reports}
 		if err := a.checkComplete(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -60,13 +62,13 @@ func TestCapsuleLost(t *testing.T) {
 // TestWithoutScript: a checkpoint without the batch script is not made, for it would be the
 // newest, and the job begin anew.
 func TestWithoutScript(t *testing.T) {
-	step := CapsuleMeta{Programs: []ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{batchProgram: 0}}
-	a := &attempt{meta: Meta{Capsules: []CapsuleMeta{step, {Index: 1}}}}
+	step := records.CapsuleMeta{Programs: []records.ProgramMeta{{Name: "s0-1.0"}}, Ended: map[string]syscall.WaitStatus{records.BatchProgram: 0}}
+	a := &attempt{meta: records.Meta{Capsules: []records.CapsuleMeta{step, {Index: 1}}}}
 	if err := a.commit(t.Context()); !errors.Is(err, errScriptEnded) {
 		t.Errorf("%v, want %v", err, errScriptEnded)
 	}
-	step.Programs = append(step.Programs, ProgramMeta{Name: batchProgram})
-	if m := (Meta{Capsules: []CapsuleMeta{step}}); !m.hasScript() {
+	step.Programs = append(step.Programs, records.ProgramMeta{Name: records.BatchProgram})
+	if m := (records.Meta{Capsules: []records.CapsuleMeta{step}}); !m.HasScript() {
 		t.Error("hasScript without the batch script")
 	}
 }

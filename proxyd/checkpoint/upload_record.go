@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -117,7 +118,7 @@ func (u *uploads) read(job uint32, suffix string) (*Upload, error) {
 	return up, nil
 }
 
-func (u *uploads) save(up *Upload) error { return writeJSON(u.path(up.Job, uploadSuffix), up) }
+func (u *uploads) save(up *Upload) error { return records.WriteJSON(u.path(up.Job, uploadSuffix), up) }
 
 // removeAll removes a job's record, and a pledge left by a killed daemon. It may be called twice.
 func (u *uploads) removeAll(job uint32) error {
@@ -129,13 +130,13 @@ func (u *uploads) removeRecord(job uint32, suffix string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, syncFolder(u.dir))
+	return errors.Join(err, records.SyncFolder(u.dir))
 }
 
 // pledge saves the record as JOB.pledge, calls whole, and renames the record to JOB.upload unless
 // whole fails. Caller holds u.mu.
 func (u *uploads) pledge(up *Upload, whole func() error) error {
-	err := writeJSON(u.path(up.Job, pledgeSuffix), up)
+	err := records.WriteJSON(u.path(up.Job, pledgeSuffix), up)
 	if err == nil {
 		err = whole()
 	}
@@ -145,7 +146,7 @@ func (u *uploads) pledge(up *Upload, whole func() error) error {
 	if err != nil {
 		return errors.Join(err, u.removeRecord(up.Job, pledgeSuffix))
 	}
-	return syncFolder(u.dir)
+	return records.SyncFolder(u.dir)
 }
 
 // change calls f to change the record of an upload, if the job still has that record. The record
@@ -163,7 +164,7 @@ func (u *uploads) change(up *Upload, f func(*Upload) bool) error {
 	return u.save(now)
 }
 
-// loadAll returns the records, or the pledges, of all jobs. The error names records that cannot
+// LoadAll returns the records, or the pledges, of all jobs. The error names records that cannot
 // be read.
 func (u *uploads) loadAll(suffix string) (all []*Upload, err error) {
 	entries, err := os.ReadDir(u.dir)

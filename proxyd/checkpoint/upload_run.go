@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -212,7 +213,7 @@ func (c *Conductor) finishUpload(ctx context.Context, up *Upload) error {
 	if err != nil {
 		return err
 	}
-	c.addUploadEvent(up, eventStored, fmt.Sprintf("checkpoint %d", up.Number))
+	c.addUploadEvent(up, records.EventStored, fmt.Sprintf("checkpoint %d", up.Number))
 	if !left { // else the restore tells the user
 		if err := c.writeComment(ctx, up.Slurm, fmt.Sprintf("checkpoint %d of %s (%s) is in the store", up.Number, up.Made.Local().Format(time.TimeOnly), up.Reason)); err != nil {
 			c.Log.Info("write the job's comment", "job", up.Job, "error", err)
@@ -225,7 +226,7 @@ func (c *Conductor) finishUpload(ctx context.Context, up *Upload) error {
 // the number is not used again and a restore can name the lost checkpoint.
 func (c *Conductor) markUploadLost(ctx context.Context, up *Upload, why string) error {
 	c.Log.Error("a checkpoint is lost", "job", up.Job, "checkpoint", up.Number, "why", why)
-	c.addUploadEvent(up, eventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
+	c.addUploadEvent(up, records.EventLost, fmt.Sprintf("checkpoint %d: %s", up.Number, why))
 	left := up.Released
 	err := c.uploads.change(up, func(now *Upload) bool { now.Lost, left = why, now.Released; return true })
 	if err == nil && !left {

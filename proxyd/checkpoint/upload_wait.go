@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // How often a restore looks for its checkpoint in the store, asks the nodes for their progress,
@@ -148,7 +150,7 @@ func (w *uploadWatch) lossReason(now time.Time, sights []shareStatus) string {
 var errUploadLost = errors.New("it was lost before it was in the store, and there is none before it; released, the job begins anew")
 
 // awaitNewestUpload waits, before a restore, for the job's newest checkpoint.
-func (j *job) awaitNewestUpload(ctx context.Context, rec *Record) (*Upload, error) {
+func (j *job) awaitNewestUpload(ctx context.Context, rec *records.Record) (*Upload, error) {
 	var told time.Time
 	began := time.Now()
 	lost, err := j.c.awaitStoredOrLost(ctx, j.id, rec.Submitted, j.c.Patience, func(up *Upload, w *uploadWatch) {

@@ -5,7 +5,9 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,18 +19,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // View describes a job for people.
 type View struct {
-	Record    Record
+	Record    records.Record
 	Run       int
 	Leader    string // "": this node knows of no run
 	Capsules  []CapsuleView
 	Obstacles []Obstacle
-	Events    []Event
+	Events    []records.Event
 }
 
 // CapsuleView describes a capsule.
@@ -47,6 +50,28 @@ type ProgramView struct {
 	Command  string    `json:"command"`
 }
 
+// Owner returns the user of a job, if the job has a record.
+func (c *Conductor) Owner(job string) (uid uint32, known bool) {
+	id, err := parseJobName(job)
+	if err != nil {
+		return 0, false
+	}
+	rec, err := c.records.Load(id)
+	if err != nil || rec == nil {
+		return 0, false
+	}
+	return rec.UID, true
+}
+
+// Over tells whether a job of this cluster has ended: it has no record.
+func (c *Conductor) Over(job store.JobID) bool {
+	if job.Cluster != c.Cluster {
+		return false // The records of another cluster lie elsewhere.
+	}
+	_, err := os.Lstat(c.records.Path(job.Job))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // viewWithin bounds the wait for the other nodes of a job.
 const viewWithin = 5 * time.Second
 
@@ -61,14 +86,14 @@ func (c *Conductor) View(ctx context.Context, job string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Events, err = c.readTimeline(id)
+	v.Events, err = c.timeline.Read(id)
 	return v, err
 }
 
 func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 	j := c.findJob(id)
 	if j == nil {
-		rec, err := c.records.load(id)
+		rec, err := c.records.Load(id)
 		if err == nil && rec == nil {
 			err = fmt.Errorf("job %d: %w", id, ErrNoJob)
 		}
@@ -82,12 +107,12 @@ func (c *Conductor) jobView(ctx context.Context, id uint32) (*View, error) {
 		j.mu.Unlock()
 		return nil, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
-	v := &View{Record: *j.rec, Run: j.run, Leader: j.placement.nodeOf(0)}
+	v := &View{Record: *j.rec, Run: j.run, Leader: j.placement.NodeOf(0)}
 	v.Obstacles = slices.Clone(j.lastObstacles)
 	for k := range j.rec.Nodes {
-		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: j.placement.nodeOf(k)})
+		v.Capsules = append(v.Capsules, CapsuleView{Index: k, Node: j.placement.NodeOf(k)})
 	}
-	today := slices.Clone(j.placement.today)
+	today := slices.Clone(j.placement.Today)
 	j.mu.Unlock()
 	for _, cv := range j.viewAll(ctx, today) {
 		if cv.Index < len(v.Capsules) {
@@ -176,7 +201,7 @@ const maxCommand = 120
 // errNothingHere returns the error for a job without programs on this node. A protected job has
 // lost them, for example by a power failure: Slurm will notice that and run the job again.
 func (c *Conductor) errNothingHere(id uint32) error {
-	if rec, err := c.records.load(id); err == nil && rec != nil {
+	if rec, err := c.records.Load(id); err == nil && rec != nil {
 		return fmt.Errorf("job %d %w %s, and Slurm has not noticed: %w", id, errNothingLeft, c.Node, ErrNoJob)
 	}
 	return fmt.Errorf("job %d has no programs on node %s: %w", id, c.Node, ErrNoJob)
@@ -242,12 +267,12 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 }
 
 // MetaOf returns the conductor's part of a checkpoint's manifest, and the manifest.
-func (c *Conductor) MetaOf(ctx context.Context, id store.ID) (*Meta, *store.Manifest, error) {
+func (c *Conductor) MetaOf(ctx context.Context, id store.ID) (*records.Meta, *store.Manifest, error) {
 	r, err := c.Store.Open(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer r.Close()
-	m, err := decodeMeta(r.Manifest().Meta)
+	m, err := records.DecodeMeta(r.Manifest().Meta)
 	return m, r.Manifest(), err
 }

@@ -11,7 +11,7 @@ import (
 // TestNothingHere: the error for a protected job without programs is transient; for another job it is not.
 func TestNothingHere(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
-	if err := c.records.save(recordOf(7)); err != nil {
+	if err := c.records.Save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
 	for job, passes := range map[string]bool{"7": true, "8": false} {

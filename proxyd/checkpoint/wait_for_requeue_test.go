@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 )
 
 // waitingAttempt is one whose checkpoint counts, of a job that stands for its requeue, and
@@ -16,7 +18,7 @@ import (
 func waitingAttempt(ctx context.Context, t *testing.T) (*Conductor, *attempt, <-chan struct{}) {
 	t.Helper()
 	c := &Conductor{Config: Config{Node: "n1"}}
-	j := &job{c: c, id: 7, placement: placement{first: []string{"n1"}, today: []string{"n1"}}, rec: &Record{Job: 7}}
+	j := &job{c: c, id: 7, placement: records.Placement{First: []string{"n1"}, Today: []string{"n1"}}, rec: &records.Record{Job: 7}}
 	a := &attempt{
 		j: j, log: slog.New(slog.DiscardHandler), after: forwardSignal, holdAfterwards: true,
 		holdOver: make(chan struct{}), committed: make(chan struct{}), done: make(chan struct{}),

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package records
 
 import (
 	"os"
@@ -12,14 +12,8 @@ import (
 // TestKit: a job keeps the kit of its first start on every node, after any update.
 func TestKit(t *testing.T) {
 	shared, installed := t.TempDir(), t.TempDir()
-	node := func() *Conductor {
-		c := &Conductor{Config: Config{Shared: shared, Lib: t.TempDir(), KitDir: t.TempDir(), Wrapper: filepath.Join(installed, "w")}, jobs: map[uint32]*job{}}
-		for _, dir := range []string{c.sharedKits(), c.localKits()} {
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return c
+	node := func() Kits {
+		return Kits{Shared: shared, Local: t.TempDir(), CapsuleDir: t.TempDir(), Wrapper: filepath.Join(installed, "w")}
 	}
 	install := func(wrapper, shim string) {
 		t.Helper()
@@ -32,29 +26,29 @@ func TestKit(t *testing.T) {
 	shim := filepath.Join(installed, "s")
 	a, b := node(), node()
 	install("srun 1", "shim 1")
-	first, err := a.keepInstalledKit(filepath.Join(installed, "g"), shim)
+	first, err := a.KeepInstalled(filepath.Join(installed, "g"), shim)
 	if err != nil {
 		t.Fatal(err)
 	}
 	install("srun 2", "shim 1")
-	if err := os.WriteFile(filepath.Join(installed, kitDriver), []byte("driver"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(installed, KitDriver), []byte("driver"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second, err := a.keepInstalledKit(filepath.Join(installed, "g"), shim)
+	second, err := a.KeepInstalled(filepath.Join(installed, "g"), shim)
 	if err != nil || second == first {
 		t.Fatal(first, second, err)
 	}
-	without, err := a.keepInstalledKit(filepath.Join(installed, "g"), "")
+	without, err := a.KeepInstalled(filepath.Join(installed, "g"), "")
 	if err != nil || without == second {
 		t.Fatal(without, second, err)
 	}
-	for _, c := range []*Conductor{a, b, b} {
+	for _, c := range []Kits{a, b, b} {
 		for hash, want := range map[string]string{first: "srun 1", second: "srun 2", without: "srun 2"} {
-			dir, err := c.nodeKit(hash)
+			dir, err := c.OnNode(hash)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := os.ReadFile(filepath.Join(dir, kitSrun))
+			got, err := os.ReadFile(filepath.Join(dir, KitSrun))
 			if err != nil || string(got) != want {
 				t.Errorf("%s: %q, want %q, %v", hash, got, want, err)
 			}
@@ -62,34 +56,33 @@ func TestKit(t *testing.T) {
 			if os.IsNotExist(err) != (hash == without) {
 				t.Errorf("kit %s: link to the shim: %v", hash, err)
 			}
-			driver, err := os.ReadFile(filepath.Join(dir, kitDevices, "libcuda.so.1"))
-			if hasDevices(dir) != (hash == second) || hash == second && string(driver) != "driver" {
+			driver, err := os.ReadFile(filepath.Join(dir, KitDevices, "libcuda.so.1"))
+			if HasDevices(dir) != (hash == second) || hash == second && string(driver) != "driver" {
 				t.Errorf("kit %s: link to the driver: %q, %v", hash, driver, err)
 			}
 		}
-		if got, err := os.ReadFile(filepath.Join(c.KitDir, kitShim)); err != nil || string(got) != "shim 1" {
+		if got, err := os.ReadFile(filepath.Join(c.CapsuleDir, kitShim)); err != nil || string(got) != "shim 1" {
 			t.Errorf("shim on the node: %q, %v", got, err)
 		}
-		if got, err := os.ReadFile(filepath.Join(c.KitDir, kitDevices, kitShim)); err != nil || string(got) != "shim 1" {
+		if got, err := os.ReadFile(filepath.Join(c.CapsuleDir, KitDevices, kitShim)); err != nil || string(got) != "shim 1" {
 			t.Errorf("shim in the device folder on the node: %q, %v", got, err)
 		}
 	}
-	b.jobs[1] = &job{rec: &Record{Kit: first}}
-	if err := b.removeUnusedKits(); err != nil {
+	if err := b.RemoveUnused(map[string]bool{first: true}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(b.localKits()); err != nil || len(left) != 1 || left[0].Name() != first {
+	if left, err := os.ReadDir(b.Local); err != nil || len(left) != 1 || left[0].Name() != first {
 		t.Errorf("kits left: %v, error %v", left, err)
 	}
 	// What somebody has put in its place is not given to a job.
-	if err := os.WriteFile(filepath.Join(a.sharedKits(), second, kitSrun), []byte("srun 3"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(a.Shared, second, KitSrun), []byte("srun 3"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.nodeKit(second); err == nil {
+	if _, err := b.OnNode(second); err == nil {
 		t.Error("no error for a damaged kit")
 	}
 	for _, hash := range []string{"", "..", "../jobs"} {
-		if _, err := b.nodeKit(hash); err == nil {
+		if _, err := b.OnNode(hash); err == nil {
 			t.Errorf("no error for kit %q", hash)
 		}
 	}

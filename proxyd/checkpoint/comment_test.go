@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -26,8 +27,8 @@ func conductorOn(t *testing.T, node, shared string) *Conductor {
 	return c
 }
 
-func recordOf(job uint32) *Record {
-	return &Record{Job: job, Slurm: jobName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
+func recordOf(job uint32) *records.Record {
+	return &records.Record{Job: job, Slurm: jobName(job), UID: 1001, Submitted: "2026-07-01T12:00:00", Nodes: []string{"n1"}, Addresses: []netip.Addr{netip.MustParseAddr("100.64.0.1")}}
 }
 
 // TestTimeline: what nodes saw of a job is read in order by any of them, also when no
@@ -35,22 +36,22 @@ func recordOf(job uint32) *Record {
 func TestTimeline(t *testing.T) {
 	shared := t.TempDir()
 	one, two := conductorOn(t, "n1", shared), conductorOn(t, "n2", shared)
-	if err := one.writeEvent(7, Event{At: time.Unix(1, 0), What: eventStarted}); err != nil {
+	if err := one.timeline.Write(7, records.Event{At: time.Unix(1, 0), What: records.EventStarted}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := two.readTimeline(7); err != nil || len(got) != 0 {
+	if got, err := two.timeline.Read(7); err != nil || len(got) != 0 {
 		t.Fatalf("events of a job without a record: %v, error %v", got, err)
 	}
-	if err := one.records.save(recordOf(7)); err != nil {
+	if err := one.records.Save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
-	one.jobFor(7).addEvent(eventStarted, []string{"n1", "n2"}, "")
+	one.jobFor(7).addEvent(records.EventStarted, []string{"n1", "n2"}, "")
 	one.background.Wait()
-	one.jobFor(7).addEvent(eventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", maxEventText))
+	one.jobFor(7).addEvent(records.EventCheckpoint, []string{"n1", "n2"}, strings.Repeat("é", records.MaxEventText))
 	one.background.Wait()
-	two.jobFor(7).addEvent(eventRestored, []string{"n2"}, "job 7: from checkpoint 1")
+	two.jobFor(7).addEvent(records.EventRestored, []string{"n2"}, "job 7: from checkpoint 1")
 	two.background.Wait()
-	f, err := os.OpenFile(one.timelinePath(7, "n1"), os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(one.timeline.Path(7, "n1"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,47 +62,18 @@ func TestTimeline(t *testing.T) {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	for i, want := range []string{"started n1,n2 ", "checkpoint n1,n2 é", "restored n2 from checkpoint 1"} {
-		if e := v.Events[i]; !strings.HasPrefix(e.What+" "+e.Where+" "+e.Text, want) || time.Since(e.At) > time.Minute || len(e.Text) > maxEventText+3 {
+		if e := v.Events[i]; !strings.HasPrefix(e.What+" "+e.Where+" "+e.Text, want) || time.Since(e.At) > time.Minute || len(e.Text) > records.MaxEventText+3 {
 			t.Errorf("event %d: %+v, want %s", i, e, want)
 		}
 	}
 	if err := two.deleteRecord(7); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(one.records.dir); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(one.records.Dir); err != nil || len(left) != 0 {
 		t.Errorf("files left: %v, error %v", left, err)
 	}
 }
 
-func TestTimelineIsBounded(t *testing.T) {
-	c := conductorOn(t, "n1", t.TempDir())
-	if err := c.records.save(recordOf(7)); err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Repeat("x", maxEventText)
-	const all = 1500
-	for n := range all {
-		if err := c.writeEvent(7, Event{At: time.Unix(int64(n), 0), What: eventCheckpoint, Text: text}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	st, err := os.Stat(c.timelinePath(7, "n1"))
-	if err != nil || st.Size() > maxTimeline+maxEventText+200 {
-		t.Errorf("file of %v bytes, error %v", st.Size(), err)
-	}
-	got, err := c.readTimeline(7)
-	if err != nil || len(got) < 200 || got[len(got)-1].At.Unix() != all-1 {
-		t.Errorf("%d events, %v", len(got), err)
-	}
-	for i, e := range got {
-		if want := int64(all - len(got) + i); e.At.Unix() != want {
-			t.Fatalf("event %d is %d, want %d", i, e.At.Unix(), want)
-		}
-	}
-}
-
-// TestCapture: doctor compares the longest with Slurm's KillWait, also when proxyd was
-// started again.
 func TestCapture(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
 	if c.LongestCapture() != 0 {
@@ -144,7 +116,7 @@ func TestObstacleAge(t *testing.T) {
 // TestOver: a job without a record is over and has no owner.
 func TestOver(t *testing.T) {
 	c := conductorOn(t, "n1", t.TempDir())
-	if err := c.records.save(recordOf(7)); err != nil {
+	if err := c.records.Save(recordOf(7)); err != nil {
 		t.Fatal(err)
 	}
 	of := func(cluster string, job uint32) store.JobID {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package records
 
 import (
 	"crypto/sha256"
@@ -13,11 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 )
 
 // A kit is the set of our files that a job's programs use: sing-warden, which is the first
@@ -36,42 +33,49 @@ import (
 // So a warden may be older than the plugin and proxyd: messages between them may only be
 // extended.
 const (
-	kitWarden = "sing-warden"
-	kitSrun   = "sing-srun"
+	KitWarden = "sing-warden"
+	KitSrun   = "sing-srun"
 	kitShim   = "libsingshim.so" // not in every installation
-	kitDriver = "libsingshim-device.so"
+	KitDriver = "libsingshim-device.so"
 
-	// kitScontrol is sing-srun again, in place of scontrol. Kits of older releases have none.
-	kitScontrol = "sing-scontrol"
+	// KitScontrol is sing-srun again, in place of scontrol. Kits of older releases have none.
+	KitScontrol = "sing-scontrol"
 
-	kitDevices = "devices" // a folder of links
+	KitDevices = "devices" // a folder of links
 )
 
-var kitNames = []string{kitWarden, kitSrun, kitScontrol, kitShim, kitDriver}
+var kitNames = []string{KitWarden, KitSrun, KitScontrol, kitShim, KitDriver}
 
-// kitLinks are the links in kitDevices, with their targets.
+// kitLinks are the links in KitDevices, with their targets.
 var kitLinks = map[string]string{
-	kitWarden: kitWarden, kitShim: kitDriver,
-	"libcuda.so.1": kitDriver, "libcuda.so": kitDriver, "libnccl.so.2": kitDriver, "libnvidia-ml.so.1": kitDriver,
+	KitWarden: KitWarden, kitShim: KitDriver,
+	"libcuda.so.1": KitDriver, "libcuda.so": KitDriver, "libnccl.so.2": KitDriver, "libnvidia-ml.so.1": KitDriver,
 }
 
 var kitHashPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// keepInstalledKit copies the installed files as the kit of a job that begins, and returns its
+// Kits are the folders of kits that this node uses.
+type Kits struct {
+	Shared, Local string // folders of kits, by hash
+	CapsuleDir    string // where capsules see their kit; a folder of the node
+	Wrapper       string // path of sing-srun in the installation
+}
+
+// KeepInstalled copies the installed files as the kit of a job that begins, and returns its
 // hash. shim may be "".
-func (c *Conductor) keepInstalledKit(warden, shim string) (hash string, err error) {
-	from := map[string]string{kitWarden: warden, kitSrun: c.Wrapper, kitScontrol: c.Wrapper}
+func (k Kits) KeepInstalled(warden, shim string) (hash string, err error) {
+	from := map[string]string{KitWarden: warden, KitSrun: k.Wrapper, KitScontrol: k.Wrapper}
 	if shim != "" {
 		from[kitShim] = shim
-		driver := filepath.Join(filepath.Dir(shim), kitDriver)
+		driver := filepath.Join(filepath.Dir(shim), KitDriver)
 		if _, err := os.Stat(driver); err == nil {
-			from[kitDriver] = driver
+			from[KitDriver] = driver
 		}
 	}
 	if hash, err = kitHash(from); err != nil {
 		return "", err
 	}
-	for _, dir := range []string{c.sharedKits(), c.localKits()} {
+	for _, dir := range []string{k.Shared, k.Local} {
 		if err := copyKit(dir, hash, from); err != nil {
 			return "", fmt.Errorf("copy the installed kit: %w", err)
 		}
@@ -79,14 +83,14 @@ func (c *Conductor) keepInstalledKit(warden, shim string) (hash string, err erro
 	return hash, nil
 }
 
-// nodeKit returns this node's copy of a kit, and makes it if needed. It also puts the shim where
+// OnNode returns this node's copy of a kit, and makes it if needed. It also puts the shim where
 // programs outside of capsules find it.
-func (c *Conductor) nodeKit(hash string) (string, error) {
-	dir, err := c.localKit(hash)
+func (k Kits) OnNode(hash string) (string, error) {
+	dir, err := k.copyOnNode(hash)
 	if err != nil {
 		return "", err
 	}
-	on := filepath.Join(c.KitDir, kitShim)
+	on := filepath.Join(k.CapsuleDir, kitShim)
 	if _, err := os.Stat(on); err != nil {
 		err = copyFile(filepath.Join(dir, kitShim), on, 0o755)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -96,30 +100,18 @@ func (c *Conductor) nodeKit(hash string) (string, error) {
 			return "", err
 		}
 	}
-	return dir, linkDeviceFolder(c.KitDir, map[string]string{kitShim: kitShim})
+	return dir, linkDeviceFolder(k.CapsuleDir, map[string]string{kitShim: kitShim})
 }
 
-// scontrolBinds replaces scontrol by sing-scontrol in a capsule, and shows scontrol elsewhere.
-func (c *Conductor) scontrolBinds(kit string) []capsule.Bind {
-	wrapper := filepath.Join(kit, kitScontrol)
-	if _, err := os.Stat(wrapper); err != nil || c.Scontrol == "" {
-		return nil
-	}
-	return []capsule.Bind{
-		{Source: c.Scontrol, Target: c.RealScontrol, ReadOnly: true},
-		{Source: wrapper, Target: c.Scontrol, ReadOnly: true},
-	}
-}
-
-// hasDevices tells whether programs of a kit can use devices.
-func hasDevices(kit string) bool {
-	_, err := os.Stat(filepath.Join(kit, kitDriver))
+// HasDevices tells whether programs of a kit can use devices.
+func HasDevices(kit string) bool {
+	_, err := os.Stat(filepath.Join(kit, KitDriver))
 	return err == nil
 }
 
-// linkDeviceFolder makes the folder kitDevices with its links.
+// linkDeviceFolder makes the folder KitDevices with its links.
 func linkDeviceFolder(dir string, links map[string]string) error {
-	to := filepath.Join(dir, kitDevices)
+	to := filepath.Join(dir, KitDevices)
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
@@ -132,15 +124,15 @@ func linkDeviceFolder(dir string, links map[string]string) error {
 	return nil
 }
 
-func (c *Conductor) localKit(hash string) (string, error) {
+func (k Kits) copyOnNode(hash string) (string, error) {
 	if !kitHashPattern.MatchString(hash) {
 		return "", fmt.Errorf("kit %q", hash)
 	}
-	here := filepath.Join(c.localKits(), hash)
+	here := filepath.Join(k.Local, hash)
 	if _, err := os.Stat(here); err == nil {
 		return here, nil
 	}
-	shared := filepath.Join(c.sharedKits(), hash)
+	shared := filepath.Join(k.Shared, hash)
 	from := map[string]string{}
 	for _, name := range kitNames {
 		if _, err := os.Stat(filepath.Join(shared, name)); err == nil {
@@ -152,31 +144,15 @@ func (c *Conductor) localKit(hash string) (string, error) {
 	if got, err := kitHash(from); err != nil || got != hash {
 		return "", errors.Join(fmt.Errorf("%s is damaged", shared), err)
 	}
-	return here, copyKit(c.localKits(), hash, from)
+	return here, copyKit(k.Local, hash, from)
 }
 
-func (c *Conductor) sharedKits() string { return filepath.Join(c.Shared, "kits") }
-func (c *Conductor) localKits() string  { return filepath.Join(c.Lib, "kits") }
-
-// isKitFile tells whether a path within a capsule belongs to the kit.
-func (c *Conductor) isKitFile(path string) bool {
-	return path == c.Real || path == c.Scontrol || strings.HasPrefix(path, c.KitDir+"/")
-}
-
-// removeUnusedKits removes this node's copies of kits that no job here uses.
-func (c *Conductor) removeUnusedKits() error {
-	used := map[string]bool{}
-	for _, j := range c.allJobs() {
-		j.mu.Lock()
-		if j.rec != nil {
-			used[j.rec.Kit] = true
-		}
-		j.mu.Unlock()
-	}
-	entries, err := os.ReadDir(c.localKits())
+// RemoveUnused removes this node's copies of the kits whose hashes are not in used.
+func (k Kits) RemoveUnused(used map[string]bool) error {
+	entries, err := os.ReadDir(k.Local)
 	for _, e := range entries {
 		if !used[e.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(c.localKits(), e.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(k.Local, e.Name())))
 		}
 	}
 	return err
@@ -198,7 +174,7 @@ func copyKit(dir, hash string, from map[string]string) (err error) {
 			return err
 		}
 	}
-	if from[kitDriver] != "" {
+	if from[KitDriver] != "" {
 		if err := linkDeviceFolder(tmp, kitLinks); err != nil {
 			return err
 		}
@@ -213,7 +189,7 @@ func copyKit(dir, hash string, from map[string]string) (err error) {
 	if err != nil {
 		return err
 	}
-	return syncFolder(dir)
+	return SyncFolder(dir)
 }
 
 func kitHash(from map[string]string) (string, error) {
@@ -244,7 +220,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 		return err
 	}
 	defer in.Close()
-	return replaceFile(to, func(out *os.File) error {
+	return ReplaceFile(to, func(out *os.File) error {
 		_, err := io.Copy(out, in)
 		return errors.Join(err, out.Chmod(mode))
 	})

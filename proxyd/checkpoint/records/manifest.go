@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package records
 
 import (
 	"encoding/json"
@@ -12,14 +12,16 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
 // Versions of Meta. A daemon that knows only the first would restore programs without their
 // devices, so checkpoints with devices have the second.
 const (
-	metaVersion = 1
+	MetaVersion = 1
 	metaDevices = 2
 )
 
@@ -67,28 +69,29 @@ type ProgramMeta struct {
 	Image *criu.Image `json:"image"`
 }
 
-func decodeMeta(b []byte) (*Meta, error) {
+// DecodeMeta parses what Encode returned, of any version up to today's.
+func DecodeMeta(b []byte) (*Meta, error) {
 	m := &Meta{}
 	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("checkpoint's description: %w", err)
 	}
-	if m.Version < metaVersion || m.Version > metaDevices {
-		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, metaVersion, metaDevices)
+	if m.Version < MetaVersion || m.Version > metaDevices {
+		return nil, fmt.Errorf("checkpoint's description is of version %d; this proxyd reads versions %d to %d", m.Version, MetaVersion, metaDevices)
 	}
 	return m, nil
 }
 
-// encode sets the lowest version that covers the contents, and returns the JSON.
-func (m *Meta) encode() ([]byte, error) {
-	m.Version = metaVersion
+// Encode sets the lowest version that covers the contents, and returns the JSON.
+func (m *Meta) Encode() ([]byte, error) {
+	m.Version = MetaVersion
 	if slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.Devices != nil }) {
 		m.Version = metaDevices
 	}
 	return json.Marshal(m)
 }
 
-// capsule returns the entry of a capsule; nil if the capsule had no programs.
-func (m *Meta) capsule(index int) *CapsuleMeta {
+// Capsule returns the entry of a capsule; nil if the capsule had no programs.
+func (m *Meta) Capsule(index int) *CapsuleMeta {
 	for i := range m.Capsules {
 		if m.Capsules[i].Index == index {
 			return &m.Capsules[i]
@@ -97,7 +100,8 @@ func (m *Meta) capsule(index int) *CapsuleMeta {
 	return nil
 }
 
-func (c *CapsuleMeta) program(name string) *ProgramMeta {
+// Program returns the entry of a program; nil if the capsule had no such program.
+func (c *CapsuleMeta) Program(name string) *ProgramMeta {
 	i := slices.IndexFunc(c.Programs, func(p ProgramMeta) bool { return p.Name == name })
 	if i < 0 {
 		return nil
@@ -105,29 +109,29 @@ func (c *CapsuleMeta) program(name string) *ProgramMeta {
 	return &c.Programs[i]
 }
 
-// hasScript tells whether the batch script is captured. Without the script a restored job would
+// HasScript tells whether the batch script is captured. Without the script a restored job would
 // begin anew.
-func (m *Meta) hasScript() bool {
-	return slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.program(batchProgram) != nil })
+func (m *Meta) HasScript() bool {
+	return slices.ContainsFunc(m.Capsules, func(c CapsuleMeta) bool { return c.Program(BatchProgram) != nil })
 }
 
-// capsuleOf returns the capsule of a program that ran or had ended; nil if there is none.
-func (m *Meta) capsuleOf(program string) *CapsuleMeta {
+// CapsuleOf returns the capsule of a program that ran or had ended; nil if there is none.
+func (m *Meta) CapsuleOf(program string) *CapsuleMeta {
 	for i := range m.Capsules {
 		c := &m.Capsules[i]
-		if _, ended := c.Ended[program]; ended || c.program(program) != nil {
+		if _, ended := c.Ended[program]; ended || c.Program(program) != nil {
 			return c
 		}
 	}
 	return nil
 }
 
-// stepTasks returns the capsule of each task of a step, by task number; nil if the step did not
+// StepTasks returns the capsule of each task of a step, by task number; nil if the step did not
 // run.
-func (m *Meta) stepTasks(key string) ([]int, error) {
+func (m *Meta) StepTasks(key string) ([]int, error) {
 	at := map[int]int{}
 	note := func(program string, capsule int) {
-		if k, task, ok := parseTaskName(program); ok && k == key {
+		if k, task, ok := ParseTaskName(program); ok && k == key {
 			at[task] = capsule
 		}
 	}
@@ -147,4 +151,19 @@ func (m *Meta) stepTasks(key string) ([]int, error) {
 		all[task] = capsule
 	}
 	return all, nil
+}
+
+// DeviceMeta describes a capsule's devices in a checkpoint.
+type DeviceMeta struct {
+	Kind      string                `json:"kind"`
+	Processes []server.SavedProcess `json:"processes"`
+	Save      string                `json:"save"`    // name that the device server gave this save
+	Bytes     uint64                `json:"bytes"`   // of device memory
+	Written   uint64                `json:"written"` // bytes written by this checkpoint
+	Known     uint64                `json:"known"`   // bytes taken over from the previous checkpoint
+}
+
+// StreamID names a stream of a capsule.
+func (m *CapsuleMeta) StreamID(name string) store.StreamID {
+	return store.StreamID{Node: m.Node, Rank: store.None, Name: fmt.Sprintf("%d/%s", m.Index, name)}
 }

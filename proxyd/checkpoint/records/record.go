@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Record is what all nodes know of a job, from its first start to its end: among other things the
+// nodes of the first run, and the addresses that its capsules keep on whatever nodes they are.
+type Record struct {
+	Job            uint32       `json:"job"`
+	Slurm          string       `json:"slurm"` // "812", or "812_3" for a task of an array
+	UID            uint32       `json:"uid"`
+	GID            uint32       `json:"gid"`
+	Submitted      string       `json:"submitted"` // time of submission: distinguishes jobs of the same number
+	Nodes          []string     `json:"nodes"`     // of the first run; the k-th is the host name of capsule k
+	Addresses      []netip.Addr `json:"addresses"`
+	GPUs           []int        `json:"gpus,omitempty"` // number of each capsule's GPUs in the first run, if device servers hold them
+	Options        Options      `json:"options"`
+	Kit            string       `json:"kit"`               // hash of the kit that its programs use
+	LastNumber     uint32       `json:"last,omitempty"`    // highest number given to a checkpoint
+	BeginAnew      bool         `json:"restart,omitempty"` // the next run begins anew
+	UnrestoredRuns int          `json:"cut,omitempty"`     // runs in a row that ended before their restore was complete
+	RequeuedBy     string       `json:"outlast,omitempty"` // node that owes the requeue after the time limit
+}
+
+// Options are the options of sbatch that the user gave.
+type Options struct {
+	Interval  time.Duration `json:"interval"` // 0: as configured
+	GPUs      string        `json:"gpus,omitempty"`
+	OnFailure string        `json:"on_failure,omitempty"` // "restart" or "hold"; "": as configured
+	Exact     bool          `json:"exact,omitempty"`      // reductions give the same bits on any placement of the ranks
+	Exclude   []string      `json:"exclude,omitempty"`
+}
+
+// ParseOptions parses the options as the plugin sends them. The plugin has checked the values.
+func ParseOptions(given map[string]string) (Options, error) {
+	o := Options{GPUs: given["gpus"], OnFailure: given["on_failure"], Exact: given["exact"] == "yes"}
+	if s := given["interval"]; s != "" {
+		n, err := strconv.ParseUint(s, 10, 31)
+		if err != nil {
+			return o, fmt.Errorf("interval=%q: want seconds", s)
+		}
+		o.Interval = time.Duration(n) * time.Second
+	}
+	if s := given["exclude"]; s != "" {
+		o.Exclude = strings.Split(s, ",")
+	}
+	return o, nil
+}
+
+// Folder is the folder of the jobs' records, which all nodes share and only root may write.
+type Folder struct{ Dir string }
+
+// Path is the path of a job's record.
+func (r Folder) Path(job uint32) string {
+	return filepath.Join(r.Dir, strconv.FormatUint(uint64(job), 10)+".json")
+}
+
+// Load returns nil, nil for a job without a record.
+func (r Folder) Load(job uint32) (*Record, error) {
+	b, err := os.ReadFile(r.Path(job))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec := &Record{}
+	if err := json.Unmarshal(b, rec); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Path(job), err)
+	}
+	if rec.Job != job || len(rec.Nodes) == 0 || len(rec.Addresses) != len(rec.Nodes) {
+		return nil, fmt.Errorf("%s: not a job's record", r.Path(job))
+	}
+	return rec, nil
+}
+
+// LoadAll returns the records that can be read.
+func (r Folder) LoadAll() ([]*Record, error) {
+	entries, err := os.ReadDir(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Record
+	for _, e := range entries {
+		number, ok := strings.CutSuffix(e.Name(), ".json")
+		id, err := strconv.ParseUint(number, 10, 32)
+		if !ok || err != nil {
+			continue
+		}
+		if rec, err := r.Load(uint32(id)); err == nil && rec != nil {
+			all = append(all, rec)
+		}
+	}
+	return all, nil
+}
+
+// Save replaces the record of a job.
+func (r Folder) Save(rec *Record) error {
+	return WriteJSON(r.Path(rec.Job), rec)
+}
+
+// Remove removes a record. It may be called twice.
+func (r Folder) Remove(job uint32) error { return removeIfThere(r.Path(job)) }
+
+// ScriptPath is the path of the batch script's copy, which exists from the job's first start to
+// its end.
+func (r Folder) ScriptPath(job uint32) string {
+	return filepath.Join(r.Dir, strconv.FormatUint(uint64(job), 10)+".script")
+}
+
+// SaveScript copies the batch script of a job that begins.
+func (r Folder) SaveScript(job uint32, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	st, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(r.ScriptPath(job), func(out *os.File) error {
+		_, err := io.Copy(out, in)
+		return errors.Join(err, out.Chmod(0o500|st.Mode().Perm()&0o055), copyOwner(out, st))
+	})
+}
+
+func copyOwner(f *os.File, st os.FileInfo) error {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	return f.Chown(int(sys.Uid), int(sys.Gid))
+}
+
+// RemoveScript removes the copy of the batch script. It may be called twice.
+func (r Folder) RemoveScript(job uint32) error { return removeIfThere(r.ScriptPath(job)) }
+
+// ChangedFilesPath is the path of the shared copy of the list of files that a capsule has changed (package files).
+func (r Folder) ChangedFilesPath(job uint32, index int) string {
+	return filepath.Join(r.Dir, fmt.Sprintf("%d.%d.files", job, index))
+}
+
+// RemoveChangedFiles removes the lists of changed files of a job that is over.
+func (r Folder) RemoveChangedFiles(job uint32) error {
+	all, err := filepath.Glob(filepath.Join(r.Dir, fmt.Sprintf("%d.*.files", job)))
+	for _, path := range all {
+		err = errors.Join(err, removeIfThere(path))
+	}
+	return err
+}
+
+func removeIfThere(path string) error {
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// WriteJSON writes a file atomically and durably.
+func WriteJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(path, func(f *os.File) error {
+		_, err := f.Write(b)
+		return err
+	})
+}
+
+// ReplaceFile replaces a file atomically and durably. fill writes the contents.
+func ReplaceFile(path string, fill func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	err = fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

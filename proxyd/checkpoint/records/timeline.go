@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The time line of a job lies beside its record, from the job's first start to its end. Each node
+// writes a file of its own, because appends of two nodes to one file on NFS lose lines.
+
+// Event is a line of a job's time line.
+type Event struct {
+	At    time.Time `json:"at"`
+	What  string    `json:"event"`
+	Where string    `json:"where,omitempty"` // nodes
+	Text  string    `json:"text,omitempty"`
+}
+
+// Kinds of events. Tools read these texts, so the values never change.
+const (
+	EventStarted      = "started" // anew, or to resume from a checkpoint
+	EventCheckpoint   = "checkpoint"
+	EventFailed       = "no checkpoint"
+	EventFilesUnknown = "files unknown" // not all changes of files could be recorded
+	EventStored       = "stored"        // a staged checkpoint is in the store now
+	EventLost         = "lost"          // a staged checkpoint will never be in the store
+	EventReleased     = "left"          // captured, and its processes are ended
+	EventEnded        = "ended"
+	EventRestored     = "restored"
+	EventHeld         = "held"
+	EventRequeued     = "to be run again" // the run has lost a part
+	EventRestart      = "begins anew"
+)
+
+const (
+	maxTimeline  = 256 << 10 // bytes of a node's file; the older half of a full file is dropped
+	MaxEventText = 400       // bytes of an event's text
+)
+
+// Timeline writes the time lines of this node, and reads those of all nodes. It is safe for concurrent use.
+type Timeline struct {
+	folder Folder
+	node   string
+
+	mu sync.Mutex // held while a file is written
+}
+
+// NewTimeline returns the time lines of a node in the folder of jobs.
+func NewTimeline(folder Folder, node string) *Timeline { return &Timeline{folder: folder, node: node} }
+
+// Path is the path of the time line that a node writes; node may be a pattern.
+func (t *Timeline) Path(job uint32, node string) string {
+	return filepath.Join(t.folder.Dir, fmt.Sprintf("%d.%s.events", job, node))
+}
+
+func (t *Timeline) paths(job uint32) []string {
+	all, _ := filepath.Glob(t.Path(job, "*")) // The pattern is valid.
+	return all
+}
+
+// Write writes a line. A job without a record is over and gets no events.
+func (t *Timeline) Write(job uint32, e Event) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, err := os.Lstat(t.folder.Path(job)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	path := t.Path(job, t.node)
+	if err := trimTimeline(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// trimTimeline drops the older half of a full file.
+func trimTimeline(path string) error {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() < maxTimeline {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, b, _ = bytes.Cut(b[len(b)/2:], []byte("\n"))
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// Read returns a job's events in order. It skips a line that a crash has cut short.
+func (t *Timeline) Read(job uint32) ([]Event, error) {
+	var events []Event
+	for _, path := range t.paths(job) {
+		b, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for line := range bytes.Lines(b) {
+			var e Event
+			if json.Unmarshal(line, &e) == nil {
+				events = append(events, e)
+			}
+		}
+	}
+	slices.SortStableFunc(events, func(a, b Event) int { return a.At.Compare(b.At) })
+	return events, nil
+}
+
+// Remove removes a job's time line, after its record.
+func (t *Timeline) Remove(job uint32) (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all, _ := filepath.Glob(t.Path(job, "*") + "*") // with temporary files of trimTimeline
+	for _, path := range all {
+		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
