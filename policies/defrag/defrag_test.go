@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -68,17 +67,7 @@ func TestDecisions(t *testing.T) {
 			[]string{"migrate job 2 on c (2 GPUs)", "migrate job 3 on c (2 GPUs)", "place job 1 on a (8 GPUs), b (8 GPUs)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := c.s.Check(); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			intents := decideOn(c.s, newDefrag().settings)
-			for _, i := range intents {
-				got = append(got, i.String())
-			}
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
-			}
+			intents := sdktest.CheckDecision(t, newDefrag(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -91,7 +80,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	placed := 0
 	for seed := range uint64(6000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 17)))
-		intents := decideOn(s, newDefrag().settings)
+		intents := decideOn(s, newDefrag().Settings)
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {

@@ -7,7 +7,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -28,31 +27,20 @@ type settings struct {
 	Most int `json:"most"`
 }
 
-type defrag struct{ settings settings }
-
-func newDefrag() *defrag {
-	return &defrag{settings{Patience: sdk.Span(2 * time.Minute), Pays: 2, Most: 8}}
-}
-
-// Describe says who this is.
-func (d *defrag) Describe() sdk.Description {
-	return sdk.Description{Name: "defrag", Version: version, Summary: "moves small jobs together so that a large one fits"}
-}
-
-// Configure takes settings.
-func (d *defrag) Configure(data []byte) error {
-	if err := sdk.Settings(data, &d.settings); err != nil {
-		return err
-	}
-	if d.settings.Most < 1 || d.settings.Pays < 0 {
-		return fmt.Errorf("settings: most is at least 1 and pays at least 0, not %d and %g", d.settings.Most, d.settings.Pays)
+func checkSettings(s settings) error {
+	if s.Most < 1 || s.Pays < 0 {
+		return fmt.Errorf("settings: most is at least 1 and pays at least 0, not %d and %g", s.Most, s.Pays)
 	}
 	return nil
 }
 
-// Decide answers with intents.
-func (d *defrag) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decideOn(s, d.settings), nil
+func newDefrag() *sdk.Stateless[settings] {
+	return &sdk.Stateless[settings]{
+		About:    sdk.Description{Name: "defrag", Version: version, Summary: "moves small jobs together so that a large one fits"},
+		Settings: settings{Patience: sdk.Span(2 * time.Minute), Pays: 2, Most: 8},
+		Check:    checkSettings,
+		Answer:   decideOn,
+	}
 }
 
 func main() { sdk.Serve(newDefrag()) }

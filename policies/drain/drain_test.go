@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -79,17 +78,7 @@ func TestDecisions(t *testing.T) {
 		{"large ones first", cluster(2, on(1, 0, 0, 2), on(2, 0, 2, 4), on(3, 1, 0, 4)), []string{"migrate job 2 on b (4 GPUs)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := c.s.Check(); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			intents := decideOn(c.s, newDrain().settings)
-			for _, i := range intents {
-				got = append(got, i.String())
-			}
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
-			}
+			intents := sdktest.CheckDecision(t, newDrain(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -103,7 +92,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	moved := 0
 	for seed := range uint64(2000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 13)))
-		intents := decideOn(s, newDrain().settings)
+		intents := decideOn(s, newDrain().Settings)
 		p := plan.Try(s, intents)
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit && rejected.Invariant != plan.MinRun && rejected.Invariant != plan.CoolDown && rejected.Invariant != plan.Guarantee {
@@ -137,7 +126,7 @@ func TestARollingUpgrade(t *testing.T) {
 	for first := 0; first < 10; first += 2 {
 		s.Nodes[first].State, s.Nodes[first+1].State = sdk.NodeDraining, sdk.NodeDraining
 		for range 20 {
-			intents := decideOn(s, newDrain().settings)
+			intents := decideOn(s, newDrain().Settings)
 			p := plan.Try(s, intents)
 			if len(p.Rejected) > 0 {
 				t.Fatal(p.Rejected)

@@ -9,7 +9,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -31,33 +30,22 @@ type settings struct {
 	Wait sdk.Span `json:"wait"`
 }
 
-type drain struct{ settings settings }
-
-func newDrain() *drain {
-	return &drain{settings{
-		Most: 8, Lead: sdk.Span(2 * time.Hour), Last: sdk.Span(15 * time.Minute), Wait: sdk.Span(30 * time.Minute),
-	}}
-}
-
-// Describe says who this is.
-func (d *drain) Describe() sdk.Description {
-	return sdk.Description{Name: "drain", Version: version, Summary: "empties nodes that are going, without losing work"}
-}
-
-// Configure takes settings.
-func (d *drain) Configure(data []byte) error {
-	if err := sdk.Settings(data, &d.settings); err != nil {
-		return err
-	}
-	if d.settings.Most < 1 {
-		return fmt.Errorf("settings: most is at least 1, not %d", d.settings.Most)
+func checkSettings(s settings) error {
+	if s.Most < 1 {
+		return fmt.Errorf("settings: most is at least 1, not %d", s.Most)
 	}
 	return nil
 }
 
-// Decide answers with intents.
-func (d *drain) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decideOn(s, d.settings), nil
+func newDrain() *sdk.Stateless[settings] {
+	return &sdk.Stateless[settings]{
+		About: sdk.Description{Name: "drain", Version: version, Summary: "empties nodes that are going, without losing work"},
+		Settings: settings{
+			Most: 8, Lead: sdk.Span(2 * time.Hour), Last: sdk.Span(15 * time.Minute), Wait: sdk.Span(30 * time.Minute),
+		},
+		Check:  checkSettings,
+		Answer: decideOn,
+	}
 }
 
 func main() { sdk.Serve(newDrain()) }

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,17 +66,7 @@ func TestDecisions(t *testing.T) {
 		{"nobody gets less than it asked for", cluster(on(changed(job(1, 8), func(j *sdk.Job) { j.MinGPUs, j.MaxGPUs = 1, 16 }), 0, 8), job(2, 4)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := c.s.Check(); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			intents := decideOn(c.s, newElastic().settings)
-			for _, i := range intents {
-				got = append(got, i.String())
-			}
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
-			}
+			intents := sdktest.CheckDecision(t, newElastic(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -90,7 +79,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	resized := 0
 	for seed := range uint64(6000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 19)))
-		p := plan.Try(s, decideOn(s, newElastic().settings))
+		p := plan.Try(s, decideOn(s, newElastic().Settings))
 		for _, rejected := range p.Rejected {
 			if rejected.Invariant != plan.Limit {
 				t.Fatalf("seed %d: %v", seed, rejected.Error())

@@ -7,7 +7,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -25,31 +24,20 @@ type settings struct {
 	Most int `json:"most"`
 }
 
-type elastic struct{ settings settings }
-
-func newElastic() *elastic {
-	return &elastic{settings{Payback: sdk.Span(10 * time.Minute), Most: 8}}
-}
-
-// Describe says who this is.
-func (e *elastic) Describe() sdk.Description {
-	return sdk.Description{Name: "elastic", Version: version, Summary: "lends idle GPUs to jobs that can grow"}
-}
-
-// Configure takes settings.
-func (e *elastic) Configure(data []byte) error {
-	if err := sdk.Settings(data, &e.settings); err != nil {
-		return err
-	}
-	if e.settings.Most < 1 {
-		return fmt.Errorf("settings: most is at least 1, not %d", e.settings.Most)
+func checkSettings(s settings) error {
+	if s.Most < 1 {
+		return fmt.Errorf("settings: most is at least 1, not %d", s.Most)
 	}
 	return nil
 }
 
-// Decide answers with intents.
-func (e *elastic) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decideOn(s, e.settings), nil
+func newElastic() *sdk.Stateless[settings] {
+	return &sdk.Stateless[settings]{
+		About:    sdk.Description{Name: "elastic", Version: version, Summary: "lends idle GPUs to jobs that can grow"},
+		Settings: settings{Payback: sdk.Span(10 * time.Minute), Most: 8},
+		Check:    checkSettings,
+		Answer:   decideOn,
+	}
 }
 
 func main() { sdk.Serve(newElastic()) }

@@ -8,7 +8,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -30,31 +29,20 @@ type settings struct {
 	Busy float64 `json:"busy"`
 }
 
-type power struct{ settings settings }
-
-func newPower() *power {
-	return &power{settings{Lead: sdk.Span(2 * time.Minute), Margin: 0.05, Idle: 60, Busy: 400}}
-}
-
-// Describe says who this is.
-func (p *power) Describe() sdk.Description {
-	return sdk.Description{Name: "power", Version: version, Summary: "keeps within power caps, slowing basic jobs first"}
-}
-
-// Configure takes settings.
-func (p *power) Configure(data []byte) error {
-	if err := sdk.Settings(data, &p.settings); err != nil {
-		return err
-	}
-	if s := p.settings; s.Margin < 0 || s.Margin >= 1 || s.Idle < 0 || s.Busy < s.Idle {
+func checkSettings(s settings) error {
+	if s.Margin < 0 || s.Margin >= 1 || s.Idle < 0 || s.Busy < s.Idle {
 		return fmt.Errorf("settings: margin %g is from 0 to 1, and busy %g at least idle %g", s.Margin, s.Busy, s.Idle)
 	}
 	return nil
 }
 
-// Decide answers with intents.
-func (p *power) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decideOn(s, p.settings), nil
+func newPower() *sdk.Stateless[settings] {
+	return &sdk.Stateless[settings]{
+		About:    sdk.Description{Name: "power", Version: version, Summary: "keeps within power caps, slowing basic jobs first"},
+		Settings: settings{Lead: sdk.Span(2 * time.Minute), Margin: 0.05, Idle: 60, Busy: 400},
+		Check:    checkSettings,
+		Answer:   decideOn,
+	}
 }
 
 func main() { sdk.Serve(newPower()) }

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -103,17 +102,7 @@ func TestDecisions(t *testing.T) {
 		{"not what a person holds", with(cluster(1, 9999, parked(job(1, sdk.Basic, 4))), func(s *sdk.Snapshot) { s.Jobs[0].HeldBy = sdk.HeldByUser }), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := c.s.Check(); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			intents := decideOn(c.s, newPower().settings)
-			for _, i := range intents {
-				got = append(got, i.String())
-			}
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
-			}
+			intents := sdktest.CheckDecision(t, newPower(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -126,7 +115,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 	done := 0
 	for seed := range uint64(4000) {
 		s := sdktest.Random(rand.New(rand.NewPCG(seed, 23)))
-		p := plan.Try(s, decideOn(s, newPower().settings))
+		p := plan.Try(s, decideOn(s, newPower().Settings))
 		for _, rejected := range p.Rejected {
 			t.Fatalf("seed %d: %v", seed, rejected.Error())
 		}

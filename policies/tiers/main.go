@@ -11,7 +11,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -39,42 +38,31 @@ type settings struct {
 	Payback sdk.Span `json:"payback"`
 }
 
-// tiers is the policy.
-type tiers struct{ settings settings }
-
-func newTiers() *tiers {
-	t := &tiers{}
-	t.settings.Hurry.Standard, t.settings.Hurry.Premium = 0.5, 1
-	t.settings.Most = 32
-	t.settings.Patience = sdk.Span(time.Minute)
-	t.settings.Payback = sdk.Span(10 * time.Minute)
-	return t
+func defaultSettings() settings {
+	s := settings{Most: 32, Patience: sdk.Span(time.Minute), Payback: sdk.Span(10 * time.Minute)}
+	s.Hurry.Standard, s.Hurry.Premium = 0.5, 1
+	return s
 }
 
-// Describe says who this is.
-func (t *tiers) Describe() sdk.Description {
-	return sdk.Description{Name: "tiers", Version: version, Summary: "keeps what premium and standard jobs are promised"}
-}
-
-// Configure takes settings.
-func (t *tiers) Configure(data []byte) error {
-	if err := sdk.Settings(data, &t.settings); err != nil {
-		return err
-	}
-	for _, hurry := range []float64{t.settings.Hurry.Standard, t.settings.Hurry.Premium} {
+func checkSettings(s settings) error {
+	for _, hurry := range []float64{s.Hurry.Standard, s.Hurry.Premium} {
 		if hurry < 0 || hurry > 1 {
 			return fmt.Errorf("settings: hurry is from 0 to 1, not %g", hurry)
 		}
 	}
-	if t.settings.Most < 1 {
-		return fmt.Errorf("settings: most is at least 1, not %d", t.settings.Most)
+	if s.Most < 1 {
+		return fmt.Errorf("settings: most is at least 1, not %d", s.Most)
 	}
 	return nil
 }
 
-// Decide answers with intents.
-func (t *tiers) Decide(_ context.Context, s *sdk.Snapshot) ([]sdk.Intent, error) {
-	return decideOn(s, t.settings), nil
+func newTiers() *sdk.Stateless[settings] {
+	return &sdk.Stateless[settings]{
+		About:    sdk.Description{Name: "tiers", Version: version, Summary: "keeps what premium and standard jobs are promised"},
+		Settings: defaultSettings(),
+		Check:    checkSettings,
+		Answer:   decideOn,
+	}
 }
 
 func main() { sdk.Serve(newTiers()) }

@@ -136,20 +136,7 @@ func TestDecisions(t *testing.T) {
 		{"not into room that somebody waits for", cluster(1, on(elastic(job(1, sdk.Basic, 8, 10), 2), 0, 2, 0), job(2, sdk.Basic, 6, 10)), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := c.s.Check(); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			intents := decideOn(c.s, newTiers().settings)
-			for _, i := range intents {
-				got = append(got, i.String())
-				if i.Reason == "" {
-					t.Errorf("%v has no reason", i)
-				}
-			}
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
-			}
+			intents := sdktest.CheckDecision(t, newTiers(), c.s, c.want)
 			if p := plan.Try(c.s, intents); len(p.Rejected) > 0 {
 				t.Errorf("rejected: %v", p.Rejected)
 			}
@@ -162,7 +149,7 @@ func TestSettings(t *testing.T) {
 	if err := p.Configure([]byte(`{"hurry": {"standard": 1}, "most": 3, "patience": "5s"}`)); err != nil {
 		t.Fatal(err)
 	}
-	if s := p.settings; s.Hurry.Standard != 1 || s.Hurry.Premium != 1 || s.Most != 3 || time.Duration(s.Patience) != 5*time.Second {
+	if s := p.Settings; s.Hurry.Standard != 1 || s.Hurry.Premium != 1 || s.Most != 3 || time.Duration(s.Patience) != 5*time.Second {
 		t.Errorf("settings %+v", s)
 	}
 	for settings, want := range map[string]string{
@@ -190,7 +177,7 @@ func TestPlanAcceptsEverything(t *testing.T) {
 				j.Tier, j.Promised = sdk.Premium, 0.95
 			}
 		}
-		intents := decideOn(s, newTiers().settings)
+		intents := decideOn(s, newTiers().Settings)
 		if err := sdktest.Valid(s, intents); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -233,7 +220,7 @@ func TestTheCheapestIsChosen(t *testing.T) {
 		}
 		want := 1 + r.IntN(8)
 		s := cluster(1, append([]sdk.Job{job(1, sdk.Premium, want, 1)}, jobs...)...)
-		intents := decideOn(s, newTiers().settings)
+		intents := decideOn(s, newTiers().Settings)
 		got := 0.0
 		for _, i := range intents {
 			victim, _ := s.Job(i.Job)
@@ -281,7 +268,7 @@ func BenchmarkDecide(b *testing.B) {
 		s := sdktest.Cluster(sdktest.Size{Nodes: jobs / 5, GPUs: 8, Jobs: jobs, Fill: 1, Seed: 1})
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			for b.Loop() {
-				if len(decideOn(s, newTiers().settings)) == 0 {
+				if len(decideOn(s, newTiers().Settings)) == 0 {
 					b.Fatal("nothing to decide")
 				}
 			}
