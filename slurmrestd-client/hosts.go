@@ -59,6 +59,9 @@ func expandHosts(part string, most int) ([]string, error) {
 		return []string{part}, nil
 	}
 	ranges, tail, closed := strings.Cut(rest, "]")
+	if strings.Contains(head, "]") {
+		return nil, fmt.Errorf("%q: the bracket is not opened", clip(part, 40))
+	}
 	if !closed {
 		return nil, fmt.Errorf("%q: the bracket is not closed", clip(part, 40))
 	}

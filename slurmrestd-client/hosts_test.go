@@ -29,6 +29,7 @@ func TestHosts(t *testing.T) {
 		"n[3-1]":            `"3-1": want a range`,
 		"n[a]":              `"a": want a range`,
 		"n1]":               "want names like",
+		"a]n[1-2]":          "not opened",
 		"n[1-99999999]":     "at most",
 		"n[1-300]m[1-300]o": "at most",
 	} {

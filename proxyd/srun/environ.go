@@ -79,7 +79,7 @@ func (w *rewriter) variable(name, value string) string {
 	}
 	switch name {
 	case "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST":
-		return translate(value, w.Nodes, true)
+		return translateHosts(value, w.Nodes, true)
 	case "SLURM_HOSTFILE":
 		if path, ok := w.file(value); ok {
 			return path

@@ -4,29 +4,16 @@
 package srun
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	slurmrest "github.com/singularity-slurm/singularity-slurm/slurmrestd-client"
 )
 
-// maxNodes bounds what a hostlist may stand for, as Slurm itself does.
-const maxNodes = 64 << 10
-
-var errHostlist = errors.New("not a hostlist")
-
-// expand returns the names that a hostlist like "a,n[1-3,5]" stands for, in its order.
-func expand(list string) ([]string, error) {
-	var all []string
-	for _, part := range splitList(list) {
-		names, err := expandOne(part, maxNodes-len(all))
-		if err != nil {
-			return nil, fmt.Errorf("%.200q: %w", list, err)
-		}
-		all = append(all, names...)
-	}
-	return all, nil
+// expandHosts returns the names that a hostlist like "a,n[1-3,5]" stands for, in its order. Where
+// Slurm takes commas, srun's users write white space and semicolons, too.
+func expandHosts(list string) ([]string, error) {
+	return slurmrest.Hosts(strings.Join(splitList(list), ","))
 }
 
 // splitList splits at the commas, white space and semicolons that are not in brackets.
@@ -45,70 +32,11 @@ func splitList(list string) []string {
 	})
 }
 
-// expandOne expands a name with any number of brackets, the last of which counts fastest.
-func expandOne(part string, limit int) ([]string, error) {
-	names := []string{""}
-	for part != "" {
-		before, after, found := strings.Cut(part, "[")
-		if strings.ContainsRune(before, ']') {
-			return nil, errHostlist
-		}
-		var middle []string
-		part = ""
-		if found {
-			ranges, rest, closed := strings.Cut(after, "]")
-			if !closed {
-				return nil, errHostlist
-			}
-			var err error
-			if middle, err = expandRanges(ranges, limit); err != nil {
-				return nil, err
-			}
-			part = rest
-		} else {
-			middle = []string{""}
-		}
-		if len(names)*len(middle) > limit {
-			return nil, fmt.Errorf("%w: more than %d names", errHostlist, maxNodes)
-		}
-		next := make([]string, 0, len(names)*len(middle))
-		for _, n := range names {
-			for _, m := range middle {
-				next = append(next, n+before+m)
-			}
-		}
-		names = next
-	}
-	return names, nil
-}
-
-func expandRanges(ranges string, limit int) ([]string, error) {
-	var all []string
-	for r := range strings.SplitSeq(ranges, ",") {
-		low, high, found := strings.Cut(r, "-")
-		if !found {
-			high = low
-		}
-		from, err1 := strconv.ParseUint(low, 10, 32)
-		to, err2 := strconv.ParseUint(high, 10, 32)
-		if err1 != nil || err2 != nil || to < from {
-			return nil, errHostlist
-		}
-		if to-from >= uint64(limit-len(all)) {
-			return nil, fmt.Errorf("%w: more than %d names", errHostlist, maxNodes)
-		}
-		for n := from; n <= to; n++ {
-			all = append(all, fmt.Sprintf("%0*d", len(low), n))
-		}
-	}
-	return all, nil
-}
-
-// translate replaces the names of a hostlist. Where nothing changes, and for what is no
-// hostlist, it returns list itself. Unless again is set, a name comes once: two
-// nodes of the first start may be one today.
-func translate(list string, nodes map[string]string, again bool) string {
-	names, err := expand(list)
+// translateHosts replaces the names of nodes in a hostlist. Where nothing changes, and for text
+// that is no hostlist, it returns list itself. Unless keepDuplicates is set, each name is there
+// once: two nodes of the first start may be the same node today.
+func translateHosts(list string, nodes map[string]string, keepDuplicates bool) string {
+	names, err := expandHosts(list)
 	if err != nil {
 		return list
 	}
@@ -118,7 +46,7 @@ func translate(list string, nodes map[string]string, again bool) string {
 		if now, ok := nodes[name]; ok && now != name {
 			name, changed = now, true
 		}
-		if again || !slices.Contains(today, name) {
+		if keepDuplicates || !slices.Contains(today, name) {
 			today = append(today, name)
 		}
 	}
@@ -128,9 +56,9 @@ func translate(list string, nodes map[string]string, again bool) string {
 	return strings.Join(today, ",")
 }
 
-// translateFile does the same to a file of nodes, which has a hostlist in each line,
-// perhaps with "*COUNT" behind it, and comments after "#".
-func translateFile(b []byte, nodes map[string]string) []byte {
+// translateHostFile replaces the names of nodes in a file of Slurm's: each line has a hostlist,
+// some with "*COUNT" behind a name, and comments after "#".
+func translateHostFile(b []byte, nodes map[string]string) []byte {
 	var out strings.Builder
 	for line := range strings.Lines(string(b)) {
 		text, _, _ := strings.Cut(line, "#")
@@ -139,7 +67,7 @@ func translateFile(b []byte, nodes map[string]string) []byte {
 				out.WriteByte(',')
 			}
 			name, count, times := strings.Cut(list, "*")
-			out.WriteString(translate(name, nodes, true))
+			out.WriteString(translateHosts(name, nodes, true))
 			if times {
 				out.WriteString("*" + count)
 			}

@@ -110,7 +110,7 @@ func TestExpand(t *testing.T) {
 		"n[0-40000],m[0-40000]": "not",
 		"n[1-99999999999999]":   "not",
 	} {
-		names, err := expand(list)
+		names, err := expandHosts(list)
 		if want == "not" {
 			if err == nil {
 				t.Errorf("%q: got %d names", list, len(names))
@@ -137,7 +137,7 @@ func TestTranslate(t *testing.T) {
 		{"n[1", false, "n[1"},
 		{"", false, ""},
 	} {
-		if got := translate(tc.list, nodes, tc.again); got != tc.want {
+		if got := translateHosts(tc.list, nodes, tc.again); got != tc.want {
 			t.Errorf("%q: got %q, want %q", tc.list, got, tc.want)
 		}
 	}

@@ -146,7 +146,7 @@ func (w *rewriter) component(part component) {
 				part.opts[i] = g.with(path)
 			}
 		case name == "nodelist" || name == "exclude":
-			if list := translate(g.value, w.Nodes, arbitrary); list != g.value {
+			if list := translateHosts(g.value, w.Nodes, arbitrary); list != g.value {
 				part.opts[i] = g.with(list)
 			}
 		}
@@ -200,8 +200,8 @@ func (w *rewriter) file(path string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	today := translateFile(b, w.Nodes)
-	if string(today) == string(translateFile(b, nil)) {
+	today := translateHostFile(b, w.Nodes)
+	if string(today) == string(translateHostFile(b, nil)) {
 		return "", false
 	}
 	return w.add(today), true
