@@ -18,9 +18,9 @@ import "C"
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"unsafe"
 )
@@ -33,13 +33,16 @@ type Library struct {
 
 // Build builds the library into a folder, without some calls.
 func Build(folder string, without ...string) (*Library, error) {
-	_, here, _, _ := runtime.Caller(0)
-	sources, err := filepath.Glob(filepath.Join(filepath.Dir(here), "testdata", "*.c"))
+	backend, err := backendFolder()
+	if err != nil {
+		return nil, err
+	}
+	sources, err := filepath.Glob(filepath.Join(backend, "fakecuda", "testdata", "*.c"))
 	if err != nil {
 		return nil, err
 	}
 	l := &Library{Path: filepath.Join(folder, "libcuda-"+strings.Join(without, "-")+".so")}
-	args := []string{"-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fPIC", "-shared", "-I" + filepath.Join(filepath.Dir(here), "..", "driver"), "-o", l.Path}
+	args := []string{"-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fPIC", "-shared", "-I" + filepath.Join(backend, "driver"), "-o", l.Path}
 	for _, call := range without {
 		args = append(args, "-D"+call+"=absent_"+call)
 	}
@@ -52,6 +55,24 @@ func Build(folder string, without ...string) (*Library, error) {
 		return nil, fmt.Errorf("%s", C.GoString(C.dlerror()))
 	}
 	return l, nil
+}
+
+// backendFolder returns the folder of package cuda. It is found from the working folder, which is inside of the module
+// in every test: the paths in a binary that was built with -trimpath lead nowhere.
+func backendFolder() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return filepath.Join(folder, "proxyd", "device", "backend", "cuda"), nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", fmt.Errorf("no go.mod above the working folder: the sources of the fake driver are not known")
+		}
+		folder = filepath.Dir(folder)
+	}
 }
 
 func (l *Library) symbol(name string) unsafe.Pointer {
