@@ -6,6 +6,7 @@ package softgpu
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -258,6 +259,74 @@ func TestRefusedKernel(t *testing.T) {
 	if n, err := f.Attribute(backend.FuncRegisters); err != nil || n > 16 {
 		t.Errorf("%d registers, %v", n, err)
 	}
+}
+
+// TestLongText: the kernels of a long text are compiled when the program asks for them. An error in one is told then, each
+// time, and leaves the others alone.
+func TestLongText(t *testing.T) {
+	b, err := New(Config{Memory: []uint64{64 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Devices()[0].NewSpace(backend.SpaceConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bad = "\n.visible .entry bad() { add.u32 nothing; ret; }\n"
+	long := longModule(longText) + bad
+	m, log, err := c.Load([]byte(long), backend.LoadConfig{})
+	if err != nil || log.Error != "" {
+		t.Fatalf("%v\n%s", err, log.Error)
+	}
+	for range 2 {
+		if _, err := m.Function("bad"); backend.ResultOf(err) != backend.InvalidPTX {
+			t.Errorf("bad: %v", err)
+		}
+	}
+	f, err := m.Function("kernel7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(f.Params()); n != 1 {
+		t.Errorf("%d parameters", n)
+	}
+	st, err := c.NewStream(backend.StreamConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Launch(backend.Launch{
+		Function: f, Grid: backend.Dim{X: 1, Y: 1, Z: 1}, Block: backend.Dim{X: 1, Y: 1, Z: 1}, Params: make([]byte, 8),
+	}); err != nil {
+		t.Errorf("launch: %v", err)
+	}
+	for what, cfg := range map[string]backend.LoadConfig{"short": {}, "verbose": {Verbose: true}} {
+		text := long
+		if what == "short" {
+			text = longModule(0) + bad
+		}
+		if _, log, err := c.Load([]byte(text), cfg); backend.ResultOf(err) != backend.InvalidPTX || !strings.Contains(log.Error, "line") {
+			t.Errorf("%s: %v, log %q", what, err, log.Error)
+		}
+	}
+}
+
+// longModule is PTX of at least size bytes: kernels of one parameter, kernel0 and so on.
+func longModule(size int) string {
+	var text strings.Builder
+	text.WriteString(".version 7.0\n.target sm_80\n.address_size 64\n")
+	for i := 0; i < 1 || text.Len() < size; i++ {
+		fmt.Fprintf(&text, ".visible .entry kernel%d(.param .u64 p)\n{\n.reg .b64 %%rd<4>;\nld.param.u64 %%rd1, [p];\n", i)
+		for range 100 {
+			text.WriteString("\tadd.s64 \t%rd2, %rd1, 128; // what compilers write\n\txor.b64 \t%rd1, %rd2, %rd1;\n")
+		}
+		text.WriteString("ret;\n}\n")
+	}
+	return text.String()
 }
 
 // TestNewerPTX: PTX for a later device is taken where a program has no other. What only that device has is refused with

@@ -143,3 +143,22 @@ func BenchmarkMemcpy(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLoadLong loads a text as long as the longest of PyTorch's library.
+func BenchmarkLoadLong(b *testing.B) {
+	x := newBench(b)
+	text := []byte(longModule(32 << 20))
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		m, _, err := x.cu.Load(text, backend.LoadConfig{})
+		if err == nil {
+			_, err = m.Function("kernel7")
+		}
+		if err == nil {
+			err = m.Unload()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

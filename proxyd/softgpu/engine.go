@@ -33,8 +33,12 @@ type program interface {
 	place(base uint64) ([]byte, error)
 	// globals lists the variables that have a name: Addr is the offset from base.
 	globals() []backend.Global
-	// kernels compiles all kernels, after place.
-	kernels() ([]kernel, backend.Log, error)
+	// kernels lists the kernels, in the order of the text.
+	kernels() []string
+	// later tells that the kernels are to be compiled when the program asks for them, and not when the code is loaded.
+	later() bool
+	// kernel compiles a kernel, after place. The error wraps a Result, and the log says more.
+	kernel(name string) (kernel, backend.Log, error)
 }
 
 // kernel is compiled code.
@@ -46,7 +50,6 @@ type kernel interface {
 
 // facts is what is known of a kernel.
 type facts struct {
-	name       string
 	params     []backend.Param
 	shared     uint32 // static
 	local      uint32
@@ -55,7 +58,6 @@ type facts struct {
 	maxThreads uint32      // 0: any
 	reqThreads backend.Dim // exactly, or zero
 	ptx        int32       // version of the ISA, 10*major + minor
-	refused    error       // why the kernel cannot run, or nil
 }
 
 // launch is what a kernel is launched with.

@@ -42,6 +42,11 @@ func verdict(err error) (string, error) {
 }
 
 func (ptxEngine) compile(texts []string, cfg backend.LoadConfig) (program, backend.Log, error) {
+	later := compilesLater(texts, cfg)
+	parse := ptx.Parse
+	if later {
+		parse = ptx.ParseDeclarations
+	}
 	mods := make([]*ptx.Module, len(texts))
 	for i, text := range texts {
 		name := source
@@ -49,7 +54,7 @@ func (ptxEngine) compile(texts []string, cfg backend.LoadConfig) (program, backe
 			name = fmt.Sprintf("%s %d", source, i+1)
 		}
 		var err error
-		if mods[i], err = ptx.Parse(name, text); err != nil {
+		if mods[i], err = parse(name, text); err != nil {
 			log, err := verdict(err)
 			return nil, backend.Log{Error: log}, err
 		}
@@ -59,13 +64,31 @@ func (ptxEngine) compile(texts []string, cfg backend.LoadConfig) (program, backe
 		log, err := verdict(err)
 		return nil, backend.Log{Error: log}, err
 	}
-	return &ptxProgram{p, cfg}, backend.Log{}, nil
+	return &ptxProgram{p, cfg, later}, backend.Log{}, nil
+}
+
+// longText is the length from which on kernels are compiled when they are asked for. Shorter code is compiled when it is
+// loaded, for then the driver says what is wrong with the code. Libraries have texts of many MB with hundreds of kernels,
+// of which a program needs few, and no errors in them.
+const longText = 128 << 10
+
+// compilesLater decides when the kernels of texts are compiled. A program that wants to read how each is compiled has all
+// compiled at once.
+func compilesLater(texts []string, cfg backend.LoadConfig) bool {
+	size := 0
+	for _, text := range texts {
+		size += len(text)
+	}
+	return size > longText && !cfg.Verbose
 }
 
 type ptxProgram struct {
 	*ptx.Program
-	cfg backend.LoadConfig
+	cfg      backend.LoadConfig
+	deferred bool
 }
+
+func (p *ptxProgram) later() bool { return p.deferred }
 
 func (p *ptxProgram) variables() (size, align uint64) { return p.Size(), p.Align() }
 
@@ -85,41 +108,21 @@ func (p *ptxProgram) globals() []backend.Global {
 	return out
 }
 
-// kernels lowers all kernels now, for that is when the driver says what is wrong with one. What is only refused
-// spoils its own kernel.
-func (p *ptxProgram) kernels() ([]kernel, backend.Log, error) {
-	var out []kernel
-	var log backend.Log
-	var info strings.Builder
-	for _, name := range p.Kernels() {
-		k, err := p.Kernel(name)
-		if err != nil {
-			text, err := verdict(err)
-			log.Error += text
-			if backend.ResultOf(err) != backend.NotSupported {
-				return nil, log, err
-			}
-			out = append(out, refusedKernel{name, err})
-			continue
-		}
-		if p.cfg.Verbose {
-			fmt.Fprintf(&info, "ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, architecture)
-			fmt.Fprintf(&info, "ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
-		}
-		out = append(out, ptxKernel{k, p.cfg.MaxRegisters})
+func (p *ptxProgram) kernels() []string { return p.Kernels() }
+
+func (p *ptxProgram) kernel(name string) (kernel, backend.Log, error) {
+	k, err := p.Kernel(name)
+	if err != nil {
+		text, err := verdict(err)
+		return nil, backend.Log{Error: text}, err
 	}
-	log.Info = info.String()
-	return out, log, nil
+	var info string
+	if p.cfg.Verbose {
+		info = fmt.Sprintf("ptxas info    : Compiling entry function '%s' for 'sm_%d'\n", name, architecture) +
+			fmt.Sprintf("ptxas info    : Used %d registers, %d bytes smem, %d bytes lmem, %d bytes cmem\n", k.Registers, k.SharedSize, k.LocalSize, k.ParamSize)
+	}
+	return ptxKernel{k, p.cfg.MaxRegisters}, backend.Log{Info: info}, nil
 }
-
-// refusedKernel is one that ptx does not execute.
-type refusedKernel struct {
-	name string
-	err  error
-}
-
-func (k refusedKernel) facts() facts                         { return facts{name: k.name, refused: k.err} }
-func (k refusedKernel) launch(context.Context, launch) error { return k.err }
 
 type ptxKernel struct {
 	*ptx.Kernel
@@ -128,7 +131,7 @@ type ptxKernel struct {
 
 func (k ptxKernel) facts() facts {
 	f := facts{
-		name: k.Name, shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
+		shared: k.SharedSize, local: k.LocalSize, constant: k.ConstSize, registers: k.Registers, maxThreads: k.MaxThreads,
 		reqThreads: backend.Dim(k.ReqThreads), ptx: int32(k.Version),
 	}
 	for _, bound := range []uint32{k.MaxRegs, k.limit} { // the interpreter has as many as it needs

@@ -12,16 +12,22 @@ import (
 )
 
 // Name implements backend.Function.
-func (f *function) Name() string { return f.facts.name }
+func (f *function) Name() string { return f.name }
 
 // Module implements backend.Function.
 func (f *function) Module() backend.Module { return f.module }
 
 // Params implements backend.Function.
-func (f *function) Params() []backend.Param { return f.facts.params }
+func (f *function) Params() []backend.Param {
+	_ = f.compile() // one that is refused has none
+	return f.facts.params
+}
 
 // Required implements backend.Function.
-func (f *function) Required() backend.Dim { return f.facts.reqThreads }
+func (f *function) Required() backend.Dim {
+	_ = f.compile()
+	return f.facts.reqThreads
+}
 
 // maxThreads is the largest block: what the kernel says, and what its registers leave.
 func (f *function) maxThreads() int32 {
@@ -43,6 +49,7 @@ func (f *function) Attribute(a backend.FunctionAttribute) (int32, error) {
 	if err := f.module.check(); err != nil {
 		return 0, err
 	}
+	_ = f.compile() // one that is refused has attributes, and no registers
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch a {
@@ -78,6 +85,7 @@ func (f *function) SetAttribute(a backend.FunctionAttribute, v int32) error {
 	if err := f.module.check(); err != nil {
 		return err
 	}
+	_ = f.compile()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -100,8 +108,8 @@ func (c *cudaContext) launchTask(l backend.Launch) (task, error) {
 	if err := f.module.check(); err != nil {
 		return task{}, err
 	}
-	if f.facts.refused != nil {
-		return task{}, f.facts.refused
+	if err := f.compile(); err != nil {
+		return task{}, err
 	}
 	if err := backend.CheckLaunch(&c.space.device.info, &l); err != nil {
 		return task{}, err

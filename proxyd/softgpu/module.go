@@ -23,6 +23,7 @@ const (
 // module is loaded code.
 type module struct {
 	context   *cudaContext
+	program   program
 	functions []*function
 	globals   map[string]backend.Global
 	variables backend.Range
@@ -34,8 +35,12 @@ type module struct {
 // function is a kernel of a module.
 type function struct {
 	module *module
-	kernel kernel
-	facts  facts
+	name   string
+
+	compiled sync.Once // guards the three below: see compile
+	kernel   kernel
+	facts    facts // nothing of a kernel that is refused
+	refused  error // why the kernel cannot run, or nil
 
 	mu      sync.Mutex
 	dynamic int32 // shared memory that a launch may ask for
@@ -76,25 +81,47 @@ func (c *cudaContext) Load(data []byte, cfg backend.LoadConfig) (backend.Module,
 	if err != nil {
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
-	m := &module{context: c, globals: map[string]backend.Global{}}
+	m := &module{context: c, program: p, globals: map[string]backend.Global{}}
 	if err := m.place(p, cfg.Globals); err != nil {
 		return nil, log, fmt.Errorf("load: %w", err)
 	}
-	kernels, more, err := p.kernels()
-	log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
-	if err != nil {
-		m.remove()
-		return nil, log, fmt.Errorf("load: %w", err)
+	if !p.later() {
+		if err := compileKernels(p, &log); err != nil {
+			m.remove()
+			return nil, log, fmt.Errorf("load: %w", err)
+		}
 	}
-	for _, k := range kernels {
-		f := &function{module: m, kernel: k, facts: k.facts(), carve: -1}
-		f.dynamic = max(attributes[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
-		m.functions = append(m.functions, f)
+	for _, name := range p.kernels() {
+		m.functions = append(m.functions, &function{module: m, name: name, carve: -1})
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.modules[m] = true
 	return m, log, nil
+}
+
+// compileKernels compiles all kernels of a program, for that is when the driver says what is wrong with one. What is only
+// refused spoils its own kernel.
+func compileKernels(p program, log *backend.Log) error {
+	for _, name := range p.kernels() {
+		_, more, err := p.kernel(name)
+		log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
+		if err != nil && backend.ResultOf(err) != backend.NotSupported {
+			return err
+		}
+	}
+	return nil
+}
+
+// compile compiles a function's kernel, once, and returns why the kernel cannot run. It may be called by many.
+func (f *function) compile() error {
+	f.compiled.Do(func() {
+		if f.kernel, _, f.refused = f.module.program.kernel(f.name); f.refused == nil {
+			f.facts = f.kernel.facts()
+		}
+		f.dynamic = max(attributes[backend.MaxSharedPerBlock]-int32(f.facts.shared), 0)
+	})
+	return f.refused
 }
 
 // place gives a program's variables their memory: new, or that of a restored module.
@@ -159,9 +186,7 @@ func (c *cudaContext) Link(parts [][]byte, cfg backend.LoadConfig) ([]byte, back
 		_, err = p.place(uint64(backend.DefaultBase))
 	}
 	if err == nil {
-		var more backend.Log
-		_, more, err = p.kernels()
-		log.Info, log.Error = log.Info+more.Info, log.Error+more.Error
+		err = compileKernels(p, &log)
 	}
 	if err != nil {
 		return nil, log, fmt.Errorf("link: %w", err)
@@ -187,9 +212,9 @@ func (m *module) Function(name string) (backend.Function, error) {
 		return nil, err
 	}
 	for _, f := range m.functions {
-		if f.facts.name == name {
-			if f.facts.refused != nil {
-				return nil, f.facts.refused
+		if f.name == name {
+			if err := f.compile(); err != nil {
+				return nil, err
 			}
 			return f, nil
 		}

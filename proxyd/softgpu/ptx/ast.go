@@ -218,7 +218,8 @@ type function struct {
 	link  linkage
 	entry bool
 	body  []*instruction
-	decl  bool // no body
+	later *unparsedBody // of a body that has not been needed yet
+	decl  bool          // no body
 	proto prototype
 	scope *scope // with the parameters; the body's is within
 	mod   *Module

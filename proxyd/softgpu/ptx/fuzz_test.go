@@ -31,8 +31,12 @@ func FuzzParse(f *testing.F) {
 		m, err := Parse("fuzz", text)
 		if err != nil {
 			known(t, err)
+			if later, err := ParseDeclarations("fuzz", text); err == nil {
+				checkKernels(t, later) // an error of a body is found later, and is one of ours
+			}
 			return
 		}
+		compareWithLater(t, m, text)
 		p, err := Link(m)
 		if err != nil {
 			known(t, err)

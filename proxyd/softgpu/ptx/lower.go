@@ -38,6 +38,9 @@ func (l *lowerer) effort(steps int) {
 
 // lowerFunction lowers f. Its calls are resolved when the builder has lowered all.
 func lowerFunction(b *builder, f *function) (out *code, err error) {
+	if err := f.parseBody(); err != nil {
+		return nil, err
+	}
 	l := &lowerer{
 		b: b, f: f, classes: []class{classPred}, labels: map[int]int32{}, marks: map[string]int32{},
 		out: &code{fn: f}, params: map[*variable]ref{}, frame: map[*variable]uint32{},

@@ -30,6 +30,7 @@ type Module struct {
 	globals map[string]*variable
 	vars    []*variable
 	aliases map[string]string
+	ranged  uint64 // variables by ranges of names, in all bodies that were parsed later
 }
 
 // parser reads tokens, one of them ahead.
@@ -39,6 +40,7 @@ type parser struct {
 	ahead []token
 	mod   *Module
 	depth int
+	later bool // bodies are parsed when they are needed
 
 	made   int    // instructions
 	ranged uint64 // variables by ranges of names
@@ -47,9 +49,16 @@ type parser struct {
 // Parse reads a text and checks its syntax, scopes and signatures. name is used in
 // errors. Opcodes are checked when a kernel that reaches them is asked for. The error is
 // a *SyntaxError, or a *RefusedError for what may not be declared.
-func Parse(name, text string) (*Module, error) {
+func Parse(name, text string) (*Module, error) { return parse(name, text, false) }
+
+// ParseDeclarations is Parse without the bodies of functions: the syntax of a body is checked when a kernel that reaches
+// the body is asked for, and Program.Kernel returns the error. It is for long texts, of whose kernels a program uses few.
+func ParseDeclarations(name, text string) (*Module, error) { return parse(name, text, true) }
+
+func parse(name, text string, later bool) (*Module, error) {
 	p := &parser{
-		lex: lexer{module: name, src: text, line: 1},
+		lex:   lexer{module: name, src: text, line: 1},
+		later: later,
 		mod: &Module{
 			Name: name, AddressSize: 4,
 			funcs: map[string]*function{}, globals: map[string]*variable{}, aliases: map[string]string{},

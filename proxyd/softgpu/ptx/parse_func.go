@@ -29,8 +29,7 @@ func (p *parser) function(link linkage) error {
 		return err
 	}
 	if p.is("{") {
-		p.next()
-		if err := p.block(f, newScope(f.scope)); err != nil {
+		if err := p.body(f); err != nil {
 			return err
 		}
 	} else {

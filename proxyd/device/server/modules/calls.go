@@ -30,7 +30,8 @@ type Calls struct {
 // Waits are the calls that may wait: for a compiler.
 var Waits = []string{
 	"module_load", "library_load", "link_add", "link_complete", "cuLibraryGetModule", "cuLibraryGetGlobal", "cuKernelGetFunction",
-	"cuLibraryUnload", "cuKernelSetAttribute",
+	"cuLibraryUnload", "cuKernelSetAttribute", "cuKernelGetAttribute", "cuKernelGetParamInfo", "cuKernelGetParamCount",
+	"cuModuleGetFunction", "cuModuleGetFunctionCount", "cuModuleEnumerateFunctions",
 }
 
 // maxComplaints is how many different reasons are logged of a process.

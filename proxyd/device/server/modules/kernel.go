@@ -47,7 +47,11 @@ func (p *Calls) KernelGetParamInfo(_ *dispatch.Call, h dispatch.Kernel, index ui
 	if r != 0 {
 		return 0, 0, r
 	}
-	return param(k.params, index)
+	facts, r := p.factsOf(k)
+	if r != 0 {
+		return 0, 0, r
+	}
+	return param(facts.params, index)
 }
 
 func (p *Calls) KernelGetParamCount(_ *dispatch.Call, h dispatch.Kernel) (uint64, dispatch.Result) {
@@ -55,7 +59,11 @@ func (p *Calls) KernelGetParamCount(_ *dispatch.Call, h dispatch.Kernel) (uint64
 	if r != 0 {
 		return 0, r
 	}
-	return uint64(len(k.params)), 0
+	facts, r := p.factsOf(k)
+	if r != 0 {
+		return 0, r
+	}
+	return uint64(len(facts.params)), 0
 }
 
 // kernelOn finds a kernel, and checks a device.
@@ -73,15 +81,19 @@ func (p *Calls) KernelGetAttribute(_ *dispatch.Call, attribute int32, h dispatch
 	switch {
 	case r != 0:
 		return 0, r
-	case attribute < 0 || attribute >= int32(len(k.facts)):
+	case attribute < 0 || attribute >= int32(backend.FunctionAttributes):
 		return 0, dispatch.ResultInvalidValue
+	}
+	facts, r := p.factsOf(k)
+	if r != 0 {
+		return 0, r
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if v, ok := k.set[dev][backend.FunctionAttribute(attribute)]; ok {
 		return v, 0
 	}
-	return k.facts[attribute], 0
+	return facts.attributes[attribute], 0
 }
 
 // KernelSetAttribute holds for the functions of the kernel on a device, those that there are and those to come.
@@ -90,9 +102,14 @@ func (p *Calls) KernelSetAttribute(_ *dispatch.Call, attribute, value int32, h d
 	if r != 0 {
 		return r
 	}
+	facts, r := p.factsOf(k)
+	if r != 0 {
+		return r
+	}
 	a := backend.FunctionAttribute(attribute)
 	switch {
-	case a == backend.FuncMaxDynamicShared && value >= 0 && value <= info.Attributes[backend.MaxSharedPerBlockOptin]-k.facts[backend.FuncSharedSize]:
+	case a == backend.FuncMaxDynamicShared && value >= 0 &&
+		value <= info.Attributes[backend.MaxSharedPerBlockOptin]-facts.attributes[backend.FuncSharedSize]:
 	case a == backend.FuncSharedCarveout && value >= -1 && value <= 100:
 	default:
 		return dispatch.ResultInvalidValue

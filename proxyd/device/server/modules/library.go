@@ -26,17 +26,21 @@ type library struct {
 	modules map[*driver.Context]*module
 }
 
-// kernel is a kernel of a library, with what is the same in all contexts.
+// kernel is a kernel of a library.
 type kernel struct {
 	library *library
 	name    string
-	refused dispatch.Result // it cannot run, and this is why
-	facts   [backend.FunctionAttributes]int32
-	params  []backend.Param
 
 	mu     sync.Mutex
+	facts  *kernelFacts                                  // nil until somebody asks for them
 	handle dispatch.Kernel                               // 0 until it is asked for
 	set    map[int32]map[backend.FunctionAttribute]int32 // by device
+}
+
+// kernelFacts is what is the same of a kernel in all contexts.
+type kernelFacts struct {
+	attributes [backend.FunctionAttributes]int32
+	params     []backend.Param
 }
 
 // forget takes a context out that is being destroyed.
@@ -46,26 +50,70 @@ func (l *library) forget(x *driver.Context) {
 	delete(l.modules, x)
 }
 
-// learn finds out what kernels there are, from the library's module in some context.
-func (l *library) learn(p *Calls, m backend.Module) dispatch.Result {
+// listKernels enters the kernels that the library's module has in some context.
+func (l *library) listKernels(m backend.Module) {
 	l.byName = map[string]*kernel{}
 	for _, b := range m.Functions() {
 		k := &kernel{library: l, name: b.Name(), set: map[int32]map[backend.FunctionAttribute]int32{}}
-		if _, err := m.Function(k.name); err != nil {
-			k.refused = p.Result(err)
-		}
-		for a := range k.facts {
-			v, err := b.Attribute(backend.FunctionAttribute(a))
-			if err != nil {
-				return p.Result(err)
-			}
-			k.facts[a] = v
-		}
-		k.params = b.Params()
 		l.all = append(l.all, k)
 		l.byName[k.name] = k
 	}
-	return 0
+}
+
+// factsOf has a kernel compiled, once, and returns what is known of it then.
+func (p *Calls) factsOf(k *kernel) (*kernelFacts, dispatch.Result) {
+	k.mu.Lock()
+	facts := k.facts
+	k.mu.Unlock()
+	if facts != nil {
+		return facts, 0
+	}
+	l := k.library
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var r dispatch.Result
+	read := func(m backend.Module) { facts, r = p.readFacts(m, k.name) }
+	if len(l.modules) > 0 {
+		for _, m := range l.modules {
+			read(m.b)
+			break
+		}
+	} else {
+		r = p.aside(func(x backend.Context) dispatch.Result {
+			m, _, err := x.Load(l.image, l.cfg)
+			if err != nil {
+				return p.Result(err)
+			}
+			read(m)
+			return r
+		})
+	}
+	if r != 0 {
+		return nil, r
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.facts = facts
+	return facts, 0
+}
+
+// readFacts reads what is known of a kernel of a module. A kernel that cannot run has facts too.
+func (p *Calls) readFacts(m backend.Module, name string) (*kernelFacts, dispatch.Result) {
+	for _, b := range m.Functions() {
+		if b.Name() != name {
+			continue
+		}
+		facts := &kernelFacts{params: b.Params()}
+		for a := range facts.attributes {
+			v, err := b.Attribute(backend.FunctionAttribute(a))
+			if err != nil {
+				return nil, p.Result(err)
+			}
+			facts.attributes[a] = v
+		}
+		return facts, 0
+	}
+	return nil, dispatch.ResultNotFound
 }
 
 // aside calls f with a context for the moment, on the first device: for what needs one where the program has none.
@@ -95,7 +143,8 @@ func (p *Calls) LibraryLoad(c *dispatch.Call, image []uint8, _ uint64, names []i
 			p.complain("code cannot be loaded", err)
 			return nil, p.Result(err)
 		}
-		return b, l.learn(p, b)
+		l.listKernels(b)
+		return b, 0
 	}
 	x, _ := p.Contexts.Get(c.Context)
 	var b backend.Module

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ptx
+
+import "strings"
+
+// unparsedBody is the text of a function's body.
+type unparsedBody struct {
+	text string // from behind the opening brace up to and with the closing one
+	line int    // on which text begins
+	err  error  // what parsing it has found
+}
+
+// body reads a function's body from the opening brace on, or notes its text for later.
+func (p *parser) body(f *function) error {
+	if p.later && len(p.ahead) == 0 {
+		// The lexer stands behind the brace.
+		if end, ok := findBodyEnd(p.lex.src[p.lex.pos:]); ok {
+			text := p.lex.src[p.lex.pos : p.lex.pos+end]
+			f.later = &unparsedBody{text: text, line: p.lex.line}
+			p.lex.pos += end
+			p.lex.line += strings.Count(text, "\n")
+			p.next()
+			return nil
+		}
+	}
+	p.next()
+	return p.block(f, newScope(f.scope))
+}
+
+// parseBody parses a body that has not been needed before. The caller holds lowering.
+func (f *function) parseBody() error {
+	if f.later == nil || f.later.err != nil {
+		return f.later.failure()
+	}
+	p := &parser{lex: lexer{module: f.mod.Name, src: f.later.text, line: f.later.line}, mod: f.mod, ranged: f.mod.ranged}
+	p.next()
+	err := p.block(f, newScope(f.scope))
+	if p.lex.err != nil {
+		err = p.lex.err
+	}
+	f.mod.ranged = p.ranged
+	if err != nil {
+		f.later.err = err
+		return err
+	}
+	f.later = nil
+	return nil
+}
+
+func (b *unparsedBody) failure() error {
+	if b == nil {
+		return nil
+	}
+	return b.err
+}
+
+// endsOrHides marks the bytes at which findBodyEnd looks: braces, and what may hide braces.
+var endsOrHides = [256]bool{'{': true, '}': true, '"': true, '/': true, '#': true}
+
+// findBodyEnd returns the offset behind the brace that closes a body, for a text that begins behind the opening one. It
+// returns false for a body that has to be parsed at once: one without an end, and one that declares variables of the
+// module, whose addresses depend on all of them.
+func findBodyEnd(text string) (int, bool) {
+	depth := 1
+	for at := 0; at < len(text); at++ {
+		if !endsOrHides[text[at]] { // almost all bytes
+			continue
+		}
+		switch text[at] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return at + 1, !declaresModuleVariables(text[:at])
+			}
+		default:
+			length, ok := hiddenLength(text[at:])
+			if !ok {
+				return 0, false
+			}
+			at += length - 1
+		}
+	}
+	return 0, false
+}
+
+// hiddenLength is the length of the string, the comment or the preprocessor's line at the start of a text, 1 if there is
+// none of them, false if it does not end.
+func hiddenLength(text string) (int, bool) {
+	end := 0
+	switch {
+	case text[0] == '#', strings.HasPrefix(text, "//"):
+		end = strings.IndexByte(text, '\n')
+	case strings.HasPrefix(text, "/*"):
+		if end = strings.Index(text[2:], "*/"); end >= 0 {
+			end += 4
+		}
+	case text[0] == '"':
+		if end = strings.IndexAny(text[1:], "\"\n"); end < 0 || text[1+end] == '\n' {
+			return 0, false
+		}
+		end += 2
+	default:
+		return 1, true
+	}
+	return end, end > 0
+}
+
+// declaresModuleVariables tells whether a body has the directive of a variable that belongs to the module. In ld.global
+// the dot follows a word. Words that are apart from their dot count as directives, and words in comments: then the body
+// is parsed at once, and that is never wrong.
+func declaresModuleVariables(body string) bool {
+	for _, directive := range []string{".global", ".const"} {
+		for at := 0; ; {
+			next := strings.Index(body[at:], directive)
+			if next < 0 {
+				break
+			}
+			at += next
+			if at == 0 || !isWordByte(body[at-1]) && body[at-1] != ':' {
+				return true
+			}
+			at += len(directive)
+		}
+	}
+	return false
+}
