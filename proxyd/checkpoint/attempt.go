@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/cut"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -29,19 +30,19 @@ type attempt struct {
 	nodes       []string // nodes of the job that have capsules
 	reports     map[string]*prepareReply
 	reservation *store.Reservation
-	writer      shareWriter
+	writer      upload.ShareWriter
 	parts       []store.Part
 	meta        records.Meta
 
 	cutNumber      uint64   // identifies the cut to the device servers
 	stoppedDevices *cut.Cut // nil: no devices, or the devices work
 
-	skipStage     bool    // write to the store, even if the stages have room
-	withoutBase   bool    // do not take over streams of the previous checkpoint
-	base          uint32  // number of the checkpoint whose streams are taken over; 0: none
-	stopHeartbeat func()  // stops the heartbeat goroutine; nil: none runs
-	staged        bool    // written to the stages of the nodes
-	upload        *Upload // record of the upload, from commit on, if staged
+	skipStage     bool           // write to the store, even if the stages have room
+	withoutBase   bool           // do not take over streams of the previous checkpoint
+	base          uint32         // number of the checkpoint whose streams are taken over; 0: none
+	stopHeartbeat func()         // stops the heartbeat goroutine; nil: none runs
+	staged        bool           // written to the stages of the nodes
+	upload        *upload.Record // record of the upload, from commit on, if staged
 
 	// Protected by job.mu.
 	after          verdict       // what follows the commit. forwardSignal: the job runs on; else its processes are released
@@ -79,7 +80,7 @@ func (c *Conductor) requestCheckpoint(ctx context.Context, j *job, w checkpointR
 		return nil, c.callNodeRetrying(ctx, unreachableTimeout, leader, j.id, callRequestCheckpoint, w, nil)
 	}
 	if w.After == forwardSignal && !w.HoldAfterwards { // A finished upload of the previous checkpoint is worth more than a new checkpoint. A job that leaves its nodes cannot wait.
-		if err := c.waitForUpload(ctx, j.id, func() {}); err != nil {
+		if err := c.uploads.Wait(ctx, j.id, func() {}); err != nil {
 			return nil, err
 		}
 	}
@@ -171,25 +172,6 @@ func (a *attempt) waitForRequeue(ctx context.Context) {
 	a.outcomeDecided = true
 }
 
-// waitForUpload returns when this node leads no upload of the job. It calls waits before each
-// wait.
-func (c *Conductor) waitForUpload(ctx context.Context, job uint32, waits func()) error {
-	for {
-		c.mu.Lock()
-		b := c.activeUploads[job]
-		c.mu.Unlock()
-		if b == nil {
-			return nil
-		}
-		waits()
-		select {
-		case <-b.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // run takes the checkpoint, carries out what follows, and starts the upload of a staged checkpoint.
 func (a *attempt) run(ctx context.Context) {
 	began := time.Now()
@@ -216,7 +198,7 @@ func (a *attempt) run(ctx context.Context) {
 		a.endHeartbeat()
 		err = a.finish(ctx)
 		if a.staged {
-			j.c.startUpload(a.upload, a.reservation)
+			j.c.uploads.Start(a.upload, a.reservation)
 		}
 	}
 	if a.captureErr != nil {
@@ -233,7 +215,7 @@ func (a *attempt) run(ctx context.Context) {
 // useFallback tells whether the attempt can be repeated at once in another way, and switches to
 // that way: past a full stage, or without an unusable base.
 func (a *attempt) useFallback(err error) bool {
-	full, base := errors.Is(err, errStageFull) && !a.skipStage, errors.Is(err, errBaseUnusable) && !a.withoutBase
+	full, base := errors.Is(err, upload.ErrStageFull) && !a.skipStage, errors.Is(err, upload.ErrBaseUnusable) && !a.withoutBase
 	a.skipStage, a.withoutBase = a.skipStage || full, a.withoutBase || base
 	return full || base
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 )
 
 // TestAttemptIsRepeated: an attempt is repeated after each failure that another way avoids, in any order; another failure ends the attempt.
@@ -16,11 +18,11 @@ func TestAttemptIsRepeated(t *testing.T) {
 		fails []error // of each try
 		want  error
 	}{
-		{"the stage is full, then the base is gone", []error{errStageFull, errBaseUnusable}, nil},
-		{"a step begins, then the base is gone", []error{errTasksMissing, errBaseUnusable}, nil},
-		{"a step begins, then the stage is full", []error{errTasksMissing, errStageFull, errTasksMissing}, nil},
-		{"there was no base", []error{errBaseUnusable, errBaseUnusable}, errBaseUnusable},
-		{"the stage is full twice", []error{errStageFull, errStageFull}, errStageFull},
+		{"the stage is full, then the base is gone", []error{upload.ErrStageFull, upload.ErrBaseUnusable}, nil},
+		{"a step begins, then the base is gone", []error{errTasksMissing, upload.ErrBaseUnusable}, nil},
+		{"a step begins, then the stage is full", []error{errTasksMissing, upload.ErrStageFull, errTasksMissing}, nil},
+		{"there was no base", []error{upload.ErrBaseUnusable, upload.ErrBaseUnusable}, upload.ErrBaseUnusable},
+		{"the stage is full twice", []error{upload.ErrStageFull, upload.ErrStageFull}, upload.ErrStageFull},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t)

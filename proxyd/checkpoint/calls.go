@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -169,11 +170,11 @@ var errOtherAttempt = errors.New("this node takes no part in that checkpoint")
 type membership struct {
 	id                store.ID
 	release           bool
-	leaderWriter      shareWriter // on the leader: its attempt commits or aborts the writer
-	ownWriter         shareWriter // on another node
-	stageRoom         *stage.Room // reserved in this node's stage
-	stopLeaderTimeout func() bool // stops the timer that ends the membership when the leader is silent
-	dumping           bool        // no leader timeout: a dump takes as long as it needs
+	leaderWriter      upload.ShareWriter // on the leader: its attempt commits or aborts the writer
+	ownWriter         upload.ShareWriter // on another node
+	stageRoom         *stage.Room        // reserved in this node's stage
+	stopLeaderTimeout func() bool        // stops the timer that ends the membership when the leader is silent
+	dumping           bool               // no leader timeout: a dump takes as long as it needs
 
 	done         chan struct{} // closed when the capsules run again, or are gone
 	capsulesGone bool          // the capsules are gone; set before done is closed

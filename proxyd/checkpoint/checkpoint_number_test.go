@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -52,6 +53,10 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	l.commit(n1, 5)
 	next(6)
 	own = 0
+
+	// A checkpoint that is on its way, or was lost on the way.
+	noError(t, records.WriteJSON(filepath.Join(n1.records.Dir, "7.upload"), upload.Record{Job: 7, Number: 7, Leader: "n1", Nodes: []string{"n1"}, Lost: "why"}))
+	next(8)
 
 	// A daemon that is started again knows it from the record, one of before from the store.
 	rec, err := n1.records.Load(7)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/overlay"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
@@ -84,11 +85,10 @@ type Remote interface {
 type Conductor struct {
 	Config
 	Deps
-	records    records.Folder
-	timeline   *records.Timeline
-	kits       records.Kits
-	uploads    uploads
-	uploadRate rateLimit
+	records  records.Folder
+	timeline *records.Timeline
+	kits     records.Kits
+	uploads  *upload.Uploads
 
 	sharedWatch sharedWatch
 
@@ -103,21 +103,17 @@ type Conductor struct {
 
 	warnNoFanotify sync.Once // for the warning that changes of static programs are not recorded
 
-	activeUploads map[uint32]*uploadRun // uploads that this node leads, by job
-	shareProgress map[store.ID][2]int64 // bytes done and total of this node's shares
 }
 
 // New returns a Conductor. Call Adopt before anything else, and Close at the end.
 func New(cfg Config, deps Deps) (*Conductor, error) {
-	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}, activeUploads: map[uint32]*uploadRun{}, shareProgress: map[store.ID][2]int64{}}
+	c := &Conductor{Config: cfg, Deps: deps, jobs: map[uint32]*job{}}
 	if c.Meter == nil {
 		c.Meter = noMeter{}
 	}
-	c.uploadRate.set(cfg.Rate)
 	c.records.Dir = filepath.Join(cfg.Shared, "jobs")
 	c.timeline = records.NewTimeline(c.records, c.Node)
 	c.kits = records.Kits{Shared: filepath.Join(cfg.Shared, "kits"), Local: filepath.Join(cfg.Lib, "kits"), CapsuleDir: cfg.KitDir, Wrapper: cfg.Wrapper}
-	c.uploads.dir = c.records.Dir
 	for _, dir := range []string{c.records.Dir, c.capsulesDir(), c.devicesDir(), c.notesDir(), c.kits.Shared, c.kits.Local} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -125,12 +121,16 @@ func New(cfg Config, deps Deps) (*Conductor, error) {
 	}
 	c.loadLongestCapture()
 	c.daemonCtx, c.cancelDaemon = context.WithCancel(context.Background())
+	c.uploads = upload.New(c.daemonCtx, upload.Config{
+		Node: c.Node, Cluster: c.Cluster, Dir: c.records.Dir, Store: c.Store, Stage: c.Stage, Rate: cfg.Rate, Conductor: uploadConductor{c}, Log: c.Log,
+	})
 	return c, nil
 }
 
 // Close stops work in progress: a checkpoint that is not committed is undone. Capsules run on.
 func (c *Conductor) Close() {
 	c.cancelDaemon()
+	c.uploads.Close()
 	c.background.Wait()
 }
 

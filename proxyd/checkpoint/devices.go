@@ -16,6 +16,7 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/libsingshim/wire"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/life"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 )
@@ -49,9 +50,6 @@ const (
 	kindCuda     = "cuda"
 	deviceSocket = "device"
 )
-
-// devicesFolder is the prefix of a capsule's device streams.
-const devicesFolder = "devices"
 
 func (c *Conductor) deviceDir(job uint32, index int) string {
 	return filepath.Join(c.devicesDir(), capsuleName(job, index))
@@ -97,7 +95,7 @@ func (j *job) startDevices(ctx context.Context, lc *localCapsule, kit string, po
 		if m.Devices.Kind != j.c.Devices.Kind {
 			return nil, fmt.Errorf("the job's devices were of kind %s, node %s has %s", m.Devices.Kind, j.c.Node, j.c.Devices.Kind)
 		}
-		lc.devices, err = life.Restore(ctx, spec, streamSource{point.reader, m, devicesFolder + "/"})
+		lc.devices, err = life.Restore(ctx, spec, streamSource{point.reader, m, records.DevicesFolder + "/"})
 	} else {
 		lc.devices, err = life.Start(ctx, spec)
 	}
@@ -188,8 +186,8 @@ func (j *job) deviceBytesUsed(ctx context.Context, lc *localCapsule) (n uint64, 
 
 // saveDevices writes the stopped devices of a capsule into the checkpoint, and takes over
 // unchanged streams of the base.
-func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, attempt uint64) (*records.DeviceMeta, error) {
-	prefix := fmt.Sprintf("%d/%s/", lc.index, devicesFolder)
+func (j *job) saveDevices(ctx context.Context, lc *localCapsule, w upload.ShareWriter, on *baseCheckpoint, attempt uint64) (*records.DeviceMeta, error) {
+	prefix := fmt.Sprintf("%d/%s/", lc.index, records.DevicesFolder)
 	r, err := lc.devices.Save(ctx, streamSink{w, prefix}, server.SaveOptions{Attempt: attempt, Upon: on.deviceSave(lc.index)})
 	if err == nil {
 		err = on.carryStreams(ctx, prefix, r.Kept) // empty without a base

@@ -10,11 +10,11 @@
 //	phases.go         a checkpoint from top to bottom
 //	attempt.go        one attempt at a checkpoint, and what follows it
 //	calls.go          the calls between nodes, and the function of each
-//	upload_record.go  the way of a checkpoint that is written to its nodes first
 //	incremental.go    what a checkpoint takes over of the previous one
 //	restore.go        a restore from top to bottom
 //	verdict.go        what a SIGTERM of Slurm means
 //	records           a package: what is written down about a job
+//	upload            a package: the way of a checkpoint that is written to its nodes first
 //
 // docs/glossary.md explains the words.
 //
@@ -25,8 +25,8 @@
 //	SHARED/jobs/JOB.K.files   what capsule K did to files (package files)
 //	SHARED/kits/HASH          our files that programs of jobs use (package records)
 //	SHARED/jobs/JOB.N.events  the job's time line, as node N saw it
-//	SHARED/jobs/JOB.upload    the Upload: the newest checkpoint, until it is in the store
-//	SHARED/jobs/JOB.pledge    an Upload that does not count yet
+//	SHARED/jobs/JOB.upload    the record of its upload: the newest checkpoint, until it is in the store
+//	SHARED/jobs/JOB.pledge    an upload that does not count yet
 //	SHARED/store              checkpoints; Meta is the conductor's part of a manifest
 //	staging.folder            of this node: shares of checkpoints on their way (package stage)
 //	LIB/capsules/JOB.K        a capsule's folder (package capsule)
@@ -64,7 +64,6 @@
 //
 //	job.capsulesMu        held while capsules are made or removed
 //	job.completeMu        held while a restored job is released into running
-//	uploads.mu            held while a record of an upload is changed
 //	└─ job.mu             the other fields of a job; never held during a call that waits
 //	   └─ Conductor.mu    the table of jobs
 //	timeline.mu           held while a time line is written; no other lock is taken under it

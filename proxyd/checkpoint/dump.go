@@ -14,11 +14,13 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/criu"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/files"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/host"
@@ -53,8 +55,8 @@ func (a *attempt) dump(ctx context.Context) error {
 	}
 	// The writer's context must outlive the phase: commit comes later.
 	ticket, err := a.createWriter(context.WithoutCancel(ctx))
-	if a.staged && isOutOfSpace(err) {
-		err = fmt.Errorf("%w: %w", errStageFull, err)
+	if a.staged && upload.IsOutOfSpace(err) {
+		err = fmt.Errorf("%w: %w", upload.ErrStageFull, err)
 	}
 	if err != nil {
 		return err
@@ -80,10 +82,10 @@ func (a *attempt) dumpEverywhere(ctx context.Context, b dumpRequest) error {
 				return err
 			}
 			if r.StageFull {
-				return fmt.Errorf("node %s: %w", node, errStageFull)
+				return fmt.Errorf("node %s: %w", node, upload.ErrStageFull)
 			}
 			if r.BaseUnusable {
-				return fmt.Errorf("node %s: %w", node, errBaseUnusable)
+				return fmt.Errorf("node %s: %w", node, upload.ErrBaseUnusable)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -107,7 +109,7 @@ func (a *attempt) createWriter(ctx context.Context) (store.Ticket, error) {
 	if a.staged {
 		h, err := c.Stage.Create(a.id)
 		if err == nil {
-			a.writer = stageShare{h}
+			a.writer = upload.StageShare{Share: h, Node: c.Node, Store: c.Store}
 		}
 		return "", err
 	}
@@ -115,7 +117,7 @@ func (a *attempt) createWriter(ctx context.Context) (store.Ticket, error) {
 	if err != nil {
 		return "", err
 	}
-	a.writer = storeShare{w}
+	a.writer = upload.StoreShare{Writer: w, Node: c.Node}
 	return w.Ticket(), nil
 }
 
@@ -126,7 +128,7 @@ func (a *attempt) dropChunks(ctx context.Context) error {
 	}
 	err := a.writer.Abort(ctx)
 	if a.upload != nil { // The record may have been written although the write returned an error.
-		err = errors.Join(err, a.j.c.uploads.change(a.upload, func(*Upload) bool { return false }))
+		err = errors.Join(err, a.j.c.uploads.Change(a.upload, func(*upload.Record) bool { return false }))
 	}
 	return err
 }
@@ -139,11 +141,11 @@ func (j *job) dumpHere(ctx context.Context, id store.ID, b dumpRequest) (dumpRep
 	}
 	defer m.releaseStageRoom()
 	r, err := j.dumpShare(ctx, m, b)
-	if b.Ticket == "" && isOutOfSpace(err) {
+	if b.Ticket == "" && upload.IsOutOfSpace(err) {
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return dumpReply{StageFull: true}, nil
 	}
-	if errors.Is(err, errBaseUnusable) {
+	if errors.Is(err, upload.ErrBaseUnusable) {
 		j.log.Warn("dump failed", "checkpoint", id, "error", err)
 		return dumpReply{BaseUnusable: true}, nil
 	}
@@ -189,22 +191,22 @@ func (j *job) dumpShare(ctx context.Context, p *membership, b dumpRequest) (r du
 	}
 	r.BaseUnused = base == nil || !base.carried
 	if !leads {
-		r.Part, err = w.finish(ctx)
+		r.Part, err = w.Finish(ctx)
 	}
 	return r, err
 }
 
 // joinWriter creates the writer of a node that does not lead.
-func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (shareWriter, error) {
+func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (upload.ShareWriter, error) {
 	if b.Ticket == "" {
 		if j.c.Stage == nil {
 			return nil, errors.New("the node has no staging folder")
 		}
 		h, err := j.c.Stage.Create(id)
-		return stageShare{h}, err
+		return upload.StageShare{Share: h, Node: j.c.Node, Store: j.c.Store}, err
 	}
 	w, err := j.c.Store.Join(ctx, store.Upload{ID: id, Node: j.c.Node}, b.Ticket)
-	return storeShare{w}, err
+	return upload.StoreShare{Writer: w, Node: j.c.Node}, err
 }
 
 // maxDumpsAtOnce bounds the programs of a node that are dumped in parallel. Each uses one core to
@@ -212,7 +214,7 @@ func (j *job) joinWriter(ctx context.Context, id store.ID, b dumpRequest) (share
 const maxDumpsAtOnce = 4
 
 // dumpCapsule writes all of a capsule: programs, devices, private folders, files.
-func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w shareWriter, on *baseCheckpoint, b dumpRequest) (*records.CapsuleMeta, error) {
+func (j *job) dumpCapsule(ctx context.Context, lc *localCapsule, w upload.ShareWriter, on *baseCheckpoint, b dumpRequest) (*records.CapsuleMeta, error) {
 	j.mu.Lock()
 	m := &records.CapsuleMeta{
 		Index: lc.index, Node: j.c.Node, Script: lc.note.Script, Sruns: lc.note.SrunKeys,
@@ -379,7 +381,7 @@ func (a *attempt) runningSteps() []string {
 	return all
 }
 
-func packFolder(ctx context.Context, w shareWriter, name, dir string) error {
+func packFolder(ctx context.Context, w upload.ShareWriter, name, dir string) error {
 	s, err := w.Create(name)
 	if err != nil {
 		return err
@@ -392,7 +394,7 @@ func packFolder(ctx context.Context, w shareWriter, name, dir string) error {
 
 // streamSink writes files into streams of a checkpoint, under a prefix.
 type streamSink struct {
-	writer shareWriter
+	writer upload.ShareWriter
 	prefix string
 }
 
@@ -422,9 +424,9 @@ func (a *attempt) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = a.writer.commit(ctx, meta, a.parts)
-	if a.staged && isOutOfSpace(err) {
-		err = fmt.Errorf("%w: %w", errStageFull, err)
+	err = a.writer.Commit(ctx, meta, a.parts)
+	if a.staged && upload.IsOutOfSpace(err) {
+		err = fmt.Errorf("%w: %w", upload.ErrStageFull, err)
 	}
 	if err != nil {
 		return err
@@ -432,8 +434,24 @@ func (a *attempt) commit(ctx context.Context) error {
 	if a.staged {
 		return a.pledgeUpload(ctx)
 	}
-	if err := a.j.c.replaceUpload(a.j.id); err != nil {
+	if err := a.j.c.uploads.Replace(a.j.id); err != nil {
 		a.log.Warn("end an older upload", "error", err)
 	}
 	return nil
+}
+
+// pledgeUpload makes a staged checkpoint count.
+func (a *attempt) pledgeUpload(ctx context.Context) error {
+	j := a.j
+	var bytes uint64
+	for _, r := range a.reports {
+		bytes += r.Bytes
+	}
+	j.mu.Lock()
+	a.upload = &upload.Record{
+		Job: j.id, Number: a.id.Number, Made: time.Now().UTC(), Slurm: j.rec.Slurm, UID: j.rec.UID, Submitted: j.rec.Submitted,
+		Reason: a.reason, Leader: j.c.Node, Nodes: a.nodes, Bytes: bytes, Base: a.base, Released: a.after != forwardSignal,
+	}
+	j.mu.Unlock()
+	return j.c.uploads.Pledge(ctx, a.upload)
 }

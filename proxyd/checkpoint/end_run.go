@@ -143,7 +143,7 @@ func (c *Conductor) sweepPeriodically(ctx context.Context) {
 				}
 			}
 		}
-		if err := c.dropUnneededShares(); err != nil && ctx.Err() == nil {
+		if err := c.uploads.DropUnneededShares(); err != nil && ctx.Err() == nil {
 			c.Log.Warn("delete unneeded shares", "error", err)
 		}
 		if !cleaner.isElected() {
@@ -335,16 +335,12 @@ func (c *Conductor) deleteJob(ctx context.Context, id uint32) error {
 // deleteRecord deletes a job's record and the files beside it. It may be called twice.
 func (c *Conductor) deleteRecord(id uint32) error {
 	err := c.records.RemoveScript(id)
-	up, e := c.uploads.load(id)
-	if up != nil && up.Lost != "" { // else the upload removes its record at its end
-		e = c.uploads.removeAll(id)
-	}
-	return errors.Join(err, e, c.uploads.removeRecord(id, pledgeSuffix), c.records.RemoveChangedFiles(id), c.records.Remove(id), c.timeline.Remove(id))
+	return errors.Join(err, c.uploads.RemoveEnded(id), c.records.RemoveChangedFiles(id), c.records.Remove(id), c.timeline.Remove(id))
 }
 
 // deleteCheckpoints deletes a job's checkpoints.
 func (c *Conductor) deleteCheckpoints(ctx context.Context, id uint32) error {
-	if err := c.abandonUpload(ctx, id); err != nil {
+	if err := c.uploads.Abandon(ctx, id); err != nil {
 		return err
 	}
 	job := c.storeJob(id)
@@ -370,16 +366,10 @@ func (c *Conductor) deleteExpired(ctx context.Context, id uint32) error {
 	return err
 }
 
-// deleteUnlessBase deletes a checkpoint unless a newer one has become dependent on it meanwhile.
-// Either this function sees the pledge of the newer checkpoint, or the pledge sees that this
-// checkpoint is gone.
+// deleteUnlessBase deletes a checkpoint unless a newer checkpoint has become dependent on it
+// meanwhile.
 func (c *Conductor) deleteUnlessBase(ctx context.Context, id store.ID) error {
-	c.uploads.mu.Lock()
-	defer c.uploads.mu.Unlock()
-	if c.IsNeededAsBase(id) {
-		return nil
-	}
-	return c.deleteCheckpoint(ctx, id)
+	return c.uploads.UnlessBase(id, func() error { return c.deleteCheckpoint(ctx, id) })
 }
 
 func (c *Conductor) deleteCheckpoint(ctx context.Context, id store.ID) error {

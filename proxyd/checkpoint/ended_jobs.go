@@ -76,7 +76,7 @@ func (cleaner *endedJobsCleaner) close() {
 	}
 }
 
-// removeEnded removes the jobs that are over at the time now. An error of Slurm restarts all
+// RemoveEnded removes the jobs that are over at the time now. An error of Slurm restarts all
 // waiting times.
 func (cleaner *endedJobsCleaner) removeEnded(ctx context.Context, now time.Time) error {
 	recs, err := cleaner.c.records.LoadAll()

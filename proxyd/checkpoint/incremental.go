@@ -5,13 +5,10 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"strings"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
-	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
@@ -39,9 +36,6 @@ type baseCheckpoint struct {
 	carried bool // at least one stream was taken over
 }
 
-// errBaseUnusable means that the base could not be read. The dump is possible without a base.
-var errBaseUnusable = errors.New("the previous checkpoint cannot be used as base")
-
 // chooseBase returns the number of the checkpoint that the nodes may use as base, or 0. Each node
 // checks by itself whether the base fits, and reports whether it was used.
 func (a *attempt) chooseBase(ctx context.Context) uint32 {
@@ -59,14 +53,14 @@ func (a *attempt) chooseBase(ctx context.Context) uint32 {
 	return id.Number
 }
 
-// openBase opens the checkpoint number as base of this node's dump. It returns nil if the
+// OpenBase opens the checkpoint number as base of this node's dump. It returns nil if the
 // checkpoint cannot be used.
-func (j *job) openBase(ctx context.Context, w shareWriter, id store.ID, number uint32) *baseCheckpoint {
+func (j *job) openBase(ctx context.Context, w upload.ShareWriter, id store.ID, number uint32) *baseCheckpoint {
 	if number == 0 {
 		return nil
 	}
 	id.Number = number
-	m, carry, err := w.openBase(ctx, j.c, id)
+	m, carry, err := w.OpenBase(ctx, id)
 	var meta *records.Meta
 	if err == nil {
 		meta, err = records.DecodeMeta(m.Meta)
@@ -97,87 +91,18 @@ func (b *baseCheckpoint) deviceSave(index int) string {
 }
 
 // carryStreams takes over streams of a device server. An error is attributed to the base
-// (errBaseUnusable), except for a full disk or the end of ctx, which would stop a dump without a
+// (ErrBaseUnusable), except for a full disk or the end of ctx, which would stop a dump without a
 // base as well.
 func (b *baseCheckpoint) carryStreams(ctx context.Context, prefix string, names []string) error {
 	for _, name := range names {
 		b.carried = true
 		err := b.carry(ctx, prefix+name)
-		if err != nil && !isOutOfSpace(err) && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", errBaseUnusable, err)
+		if err != nil && !upload.IsOutOfSpace(err) && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", upload.ErrBaseUnusable, err)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-// openBase implements shareWriter.
-func (o storeShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
-	b, err := o.Base(ctx, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	return b.Manifest(), func(ctx context.Context, name string) error {
-		return b.Carry(ctx, ownStream(c, name), store.None, name)
-	}, nil
-}
-
-// openBase implements shareWriter.
-func (o stageShare) openBase(ctx context.Context, c *Conductor, id store.ID) (*store.Manifest, func(context.Context, string) error, error) {
-	_, m, err := c.MetaOf(ctx, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	return m, func(_ context.Context, name string) error {
-		if m.Stream(ownStream(c, name)) == nil {
-			return fs.ErrNotExist
-		}
-		return o.Carry(name, id)
-	}, nil
-}
-
-// ownStream names a stream that this node wrote.
-func ownStream(c *Conductor, name string) store.StreamID {
-	return store.StreamID{Node: c.Node, Rank: store.None, Name: name}
-}
-
-// createStream creates a stream in the store. Streams of device blocks are split at the blocks'
-// length, so that equal blocks are stored once.
-func createStream(w *store.Writer, name string) (*store.Stream, error) {
-	if _, file, _ := strings.Cut(name, "/"+devicesFolder+"/"); strings.HasPrefix(file, server.BlocksPrefix) {
-		return w.Blocks(store.None, name, server.BlockLength)
-	}
-	return w.Stream(store.None, name)
-}
-
-// checkBaseStored returns errBaseUnusable if the base of a staged checkpoint is not in the store.
-// JOB.pledge already names the base, so a base that is found stays.
-func (c *Conductor) checkBaseStored(ctx context.Context, up *Upload) error {
-	if up.Base == 0 {
-		return nil
-	}
-	id := c.uploadID(up)
-	id.Number = up.Base
-	r, err := c.Store.Open(ctx, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", errBaseUnusable, err)
-	}
-	if err != nil {
-		return err
-	}
-	return r.Close()
-}
-
-// IsNeededAsBase tells whether a checkpoint is the base of a checkpoint on its way to the store.
-// It returns true if that cannot be determined.
-func (c *Conductor) IsNeededAsBase(id store.ID) bool {
-	for _, suffix := range []string{pledgeSuffix, uploadSuffix} { // in this order: a pledge that becomes an upload in between is still seen
-		up, err := c.uploads.read(id.Job, suffix)
-		if err != nil || up != nil && up.Lost == "" && up.Base == id.Number && c.uploadID(up).JobID == id.JobID {
-			return true
-		}
-	}
-	return false
 }

@@ -196,7 +196,7 @@ func (c *Conductor) nextNumber(ctx context.Context, job, own uint32) (uint32, er
 	for _, s := range all {
 		last = max(last, s.ID.Number)
 	}
-	if up, err := c.uploads.load(job); err != nil {
+	if up, err := c.uploads.Newest(job); err != nil {
 		return 0, err
 	} else if up != nil {
 		last = max(last, up.Number)
@@ -269,6 +269,36 @@ func (j *job) prepareHere(ctx context.Context, id store.ID, b prepareRequest) (p
 	}
 	r.Staged = b.Stage && r.Capsules > 0 && j.reserveStage(id, r.Bytes)
 	return r, nil
+}
+
+// reserveStage reserves room for this node's share, and tells whether there is room.
+func (j *job) reserveStage(id store.ID, bytes uint64) bool {
+	if j.c.Stage == nil {
+		return false
+	}
+	room, err := j.c.Stage.Reserve(id, bytes)
+	if err != nil {
+		j.log.Info("no space in the stage", "checkpoint", id, "error", err)
+		return false
+	}
+	j.mu.Lock()
+	m := j.membership
+	if m != nil && m.id == id {
+		m.stageRoom = room
+	}
+	j.mu.Unlock()
+	if m == nil || m.id != id {
+		room.Release()
+		return false
+	}
+	return true
+}
+
+// releaseStageRoom releases the room of reserveStage. It may be called twice.
+func (m *membership) releaseStageRoom() {
+	if m.stageRoom != nil {
+		m.stageRoom.Release()
+	}
 }
 
 // armLeaderTimeout restarts the timer that ends the membership when the leader is silent. Caller

@@ -15,6 +15,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -41,7 +42,7 @@ func (a *attempt) finish(ctx context.Context) error {
 	}
 	if a.staged && then != forwardSignal && !a.upload.Released { // The release was requested while the checkpoint was in progress.
 		a.upload.Released = true
-		if err := j.c.uploads.change(a.upload, func(now *Upload) bool { now.Released = true; return true }); err != nil {
+		if err := j.c.uploads.Change(a.upload, func(now *upload.Record) bool { now.Released = true; return true }); err != nil {
 			a.log.Error("save the upload's record", "error", err)
 		}
 	}
@@ -274,7 +275,7 @@ func (j *job) wasReleased(ctx context.Context, id store.ID, release bool) (bool,
 	committed := slices.ContainsFunc(all, func(s store.Summary) bool { return s.ID == id && s.Err == nil })
 	if !committed {
 		// A staged checkpoint counts, whatever happens to its upload.
-		up, err := j.c.uploads.load(j.id)
+		up, err := j.c.uploads.Newest(j.id)
 		return up != nil && up.Number == id.Number && up.Submitted == j.submittedAt(), err
 	}
 	return true, nil

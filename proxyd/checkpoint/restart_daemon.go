@@ -58,7 +58,7 @@ func (c *Conductor) Adopt(ctx context.Context) error {
 	if err := c.kits.RemoveUnused(c.usedKits()); err != nil {
 		return err
 	}
-	if err := c.resumeUploads(); err != nil {
+	if err := c.uploads.Resume(); err != nil {
 		c.Log.Error("resume uploads", "error", err)
 	}
 	c.startBackground(c.sweepPeriodically)

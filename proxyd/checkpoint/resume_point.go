@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/warden"
@@ -102,7 +104,7 @@ func (j *job) openNewestCheckpoint(ctx context.Context, s *slurm.Job, rec *recor
 	if same {
 		return have, nil
 	}
-	var lost *Upload
+	var lost *upload.Record
 	if begins {
 		var err error
 		if lost, err = j.awaitNewestUpload(ctx, rec); err != nil {
@@ -154,4 +156,42 @@ func (c *Conductor) openCheckpoint(id store.ID) (*resumePoint, error) {
 		return nil, err
 	}
 	return &resumePoint{id: id, reader: r, meta: meta}, nil
+}
+
+// uploadCommentInterval is how often a restore that waits for an upload updates the job's comment.
+const uploadCommentInterval = 15 * time.Second
+
+// errUploadLost is the reason for which a job is held whose only checkpoint is lost.
+var errUploadLost = errors.New("it was lost before it was in the store, and there is none before it; released, the job begins anew")
+
+// awaitNewestUpload waits, before a restore, for the job's newest checkpoint.
+func (j *job) awaitNewestUpload(ctx context.Context, rec *records.Record) (*upload.Record, error) {
+	var told time.Time
+	began := time.Now()
+	lost, err := j.c.uploads.AwaitStoredOrLost(ctx, j.id, rec.Submitted, j.c.Patience, func(up *upload.Record, w *upload.Watch) {
+		if now := time.Now(); now.Sub(told) > uploadCommentInterval {
+			told = now
+			j.setComment(w.Describe(up))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wait for the newest checkpoint: %w", err)
+	}
+	if !told.IsZero() {
+		j.log.Info("waited for an upload", "took", time.Since(began), "lost", lost != nil)
+	}
+	return lost, nil
+}
+
+// holdWithoutCheckpoint holds a job, once, whose only checkpoint is lost: the user is told before
+// the job begins anew.
+func (j *job) holdWithoutCheckpoint(lost *upload.Record) error {
+	if lost == nil || !lost.Released || lost.HoldReported {
+		return nil
+	}
+	err := fmt.Errorf("checkpoint %d: %w (%s)", lost.Number, errUploadLost, lost.Lost)
+	if up := j.giveUpRun(err); up != nil {
+		return errors.Join(err, up)
+	}
+	return errors.Join(err, j.c.uploads.Change(lost, func(now *upload.Record) bool { now.HoldReported = true; return true }))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/singularity-slurm/singularity-slurm/proxyd/capsule"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/records"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/device/server"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
@@ -226,7 +227,7 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 		return store.ID{}, c.errNothingHere(id)
 	}
 	if !stands {
-		if err := c.waitForUpload(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
+		if err := c.uploads.Wait(ctx, id, func() { progress(Waiting, 0, 0) }); err != nil {
 			return store.ID{}, err
 		}
 	}
@@ -242,13 +243,13 @@ func (c *Conductor) TakeCheckpoint(ctx context.Context, job, reason string, stan
 		progress(phaseCommit, int64(len(phases)), int64(len(phases)))
 		return a.id, nil
 	}
-	lost, err := c.awaitStoredOrLost(ctx, id, j.submittedAt(), 0, func(_ *Upload, w *uploadWatch) { progress(callUpload, w.done, w.total) })
-	if err == nil && lost != nil && (a == nil || lost.isSame(a.upload)) {
+	lost, err := c.uploads.AwaitStoredOrLost(ctx, id, j.submittedAt(), 0, func(_ *upload.Record, w *upload.Watch) { progress(upload.Step, w.Done, w.Total) })
+	if err == nil && lost != nil && (a == nil || lost.IsSame(a.upload)) {
 		err = fmt.Errorf("checkpoint %d: it was lost before it was in the store: %s", lost.Number, lost.Lost)
 	}
 	if err == nil && lost == nil && a != nil && a.staged {
 		var there bool
-		if there, err = c.isInStore(ctx, a.upload); err == nil && !there {
+		if there, err = c.uploads.IsInStore(ctx, a.upload); err == nil && !there {
 			err = fmt.Errorf("checkpoint %d: the job has ended before it was in the store", a.id.Number)
 		}
 	}
@@ -276,3 +277,11 @@ func (c *Conductor) MetaOf(ctx context.Context, id store.ID) (*records.Meta, *st
 	m, err := records.DecodeMeta(r.Manifest().Meta)
 	return m, r.Manifest(), err
 }
+
+// Uploads returns the checkpoints of a job that are on their way to the store or were lost on the
+// way. 0 stands for all jobs.
+func (c *Conductor) Uploads(job uint32) ([]*upload.Record, error) { return c.uploads.List(job) }
+
+// IsNeededAsBase tells whether a checkpoint is the base of a checkpoint on its way to the store.
+// It returns true if that cannot be determined.
+func (c *Conductor) IsNeededAsBase(id store.ID) bool { return c.uploads.IsNeededAsBase(id) }

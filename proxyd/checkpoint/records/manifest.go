@@ -163,6 +163,9 @@ type DeviceMeta struct {
 	Known     uint64                `json:"known"`   // bytes taken over from the previous checkpoint
 }
 
+// DevicesFolder is the prefix of a capsule's device streams.
+const DevicesFolder = "devices"
+
 // StreamID names a stream of a capsule.
 func (m *CapsuleMeta) StreamID(name string) store.StreamID {
 	return store.StreamID{Node: m.Node, Rank: store.None, Name: fmt.Sprintf("%d/%s", m.Index, name)}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package upload
 
 import (
 	"bytes"
@@ -16,15 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
 )
 
-// lab is a shared folder and conductors of nodes that reach each other; each node has a
-// stage. Slurm is away. Capsules are none of an upload's business, and there are none.
+// lab is a shared folder and nodes whose uploads reach each other; each node has a stage.
 type lab struct {
 	t      *testing.T
 	shared string
@@ -32,16 +30,95 @@ type lab struct {
 	image  [2][]byte
 
 	mu    sync.Mutex
-	nodes map[string]*Conductor
+	nodes map[string]*node
+}
+
+// node is a node's uploads, with as much of a conductor as they need.
+type node struct {
+	*Uploads
+	l      *lab
+	keep   store.Retention
+	stored chan store.ID // nil: not asked for
+	cancel context.CancelFunc
+}
+
+var errAway = errors.New("proxyd does not answer")
+
+func (l *lab) at(name string) (*node, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[name]; n != nil {
+		return n, nil
+	}
+	return nil, errAway
+}
+
+// UploadShare implements Conductor.
+func (n *node) UploadShare(ctx context.Context, name string, id store.ID, ticket store.Ticket) (ShareReply, error) {
+	to, err := n.l.at(name)
+	if err != nil {
+		return ShareReply{}, err
+	}
+	return to.UploadShareHere(ctx, id, ticket)
+}
+
+// ShareStatus implements Conductor.
+func (n *node) ShareStatus(_ context.Context, name string, id store.ID) (ShareStatus, error) {
+	to, err := n.l.at(name)
+	if err != nil {
+		return ShareStatus{}, err
+	}
+	return to.ShareStatusHere(id)
+}
+
+// DropShare implements Conductor.
+func (n *node) DropShare(_ context.Context, name string, id store.ID) error {
+	to, err := n.l.at(name)
+	if err != nil {
+		return err
+	}
+	return to.DropShareHere(id)
+}
+
+// AddUploadEvent implements Conductor.
+func (n *node) AddUploadEvent(*Record, string, string) {}
+
+// WriteComment implements Conductor.
+func (n *node) WriteComment(context.Context, string, string) error { return nil }
+
+// ReportStored implements Conductor.
+func (n *node) ReportStored(id store.ID) {
+	if n.stored != nil {
+		n.stored <- id
+	}
+}
+
+// IsCapturing implements Conductor.
+func (n *node) IsCapturing(store.ID) bool { return false }
+
+// DeleteExpired implements Conductor.
+func (n *node) DeleteExpired(ctx context.Context, job uint32) error {
+	id := n.storeJob(job)
+	all, err := n.Store.List(ctx, &id)
+	keep := n.keep
+	keep.Needs = n.IsNeededAsBase
+	for _, old := range keep.Expired(time.Now(), all) {
+		err = errors.Join(err, n.deleteUnlessBase(ctx, old))
+	}
+	return err
+}
+
+func (n *node) deleteUnlessBase(ctx context.Context, id store.ID) error {
+	return n.UnlessBase(id, func() error { return n.Store.Delete(ctx, id) })
 }
 
 func newLab(t *testing.T) *lab {
 	key, err := store.NewKey(bytes.Repeat([]byte("key "), 8))
 	noError(t, err)
 	im := storetest.NewImage(1, 400)
-	l := &lab{t: t, shared: t.TempDir(), key: key, nodes: map[string]*Conductor{}}
+	l := &lab{t: t, shared: t.TempDir(), key: key, nodes: map[string]*node{}}
 	l.image = [2][]byte{im.Bytes(), im.Touch(7, 50).Bytes()}
-	noError(t, os.Mkdir(filepath.Join(l.shared, "store"), 0o700))
+	noError(t, errors.Join(os.Mkdir(filepath.Join(l.shared, "store"), 0o700), os.Mkdir(filepath.Join(l.shared, "jobs"), 0o700)))
 	return l
 }
 
@@ -67,7 +144,7 @@ func (l *lab) store() *posix.Backend {
 }
 
 // boot starts a node's daemon with the stage in dir, and the store in be or the lab's own.
-func (l *lab) boot(node, dir string, be store.Backend) *Conductor {
+func (l *lab) boot(name, dir string, be store.Backend) *node {
 	l.t.Helper()
 	if be == nil {
 		be = l.store()
@@ -75,33 +152,25 @@ func (l *lab) boot(node, dir string, be store.Backend) *Conductor {
 	noError(l.t, os.MkdirAll(dir, 0o700))
 	stage, err := stage.Open(dir, 0)
 	noError(l.t, err)
-	c, err := New(Config{Node: node, Cluster: "mini", Lib: l.t.TempDir(), Shared: l.shared, Patience: time.Second, Keep: store.Retention{Count: 2}},
-		Deps{Slurm: slurm.New("false"), Store: l.open(be), Stage: stage, Remote: l, Log: slog.New(slog.DiscardHandler)})
-	noError(l.t, err)
-	l.t.Cleanup(c.Close)
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{l: l, keep: store.Retention{Count: 2}, cancel: cancel}
+	n.Uploads = New(ctx, Config{
+		Node: name, Cluster: "mini", Dir: filepath.Join(l.shared, "jobs"), Store: l.open(be), Stage: stage, Conductor: n, Log: slog.New(slog.DiscardHandler),
+	})
+	l.t.Cleanup(func() { n.cancel(); n.Close() })
 	l.mu.Lock()
-	l.nodes[node] = c
+	l.nodes[name] = n
 	l.mu.Unlock()
-	return c
+	return n
 }
 
-// Phase implements Remote.
-func (l *lab) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+func (l *lab) kill(name string) {
 	l.mu.Lock()
-	c := l.nodes[node]
+	n := l.nodes[name]
+	delete(l.nodes, name)
 	l.mu.Unlock()
-	if c == nil {
-		return nil, ErrAway
-	}
-	return c.Phase(ctx, job, attempt, phase, body)
-}
-
-func (l *lab) kill(node string) {
-	l.mu.Lock()
-	c := l.nodes[node]
-	delete(l.nodes, node)
-	l.mu.Unlock()
-	c.Close()
+	n.cancel()
+	n.Close()
 }
 
 func (l *lab) id(number uint32) store.ID {
@@ -109,18 +178,18 @@ func (l *lab) id(number uint32) store.ID {
 }
 
 // staged is a checkpoint of n1 and n2 that counts and is in their stages.
-func (l *lab) staged(number uint32, left bool) *Upload {
+func (l *lab) staged(number uint32, left bool) *Record {
 	l.t.Helper()
 	for i, node := range []string{"n1", "n2"} {
 		l.share(l.nodes[node], number, l.image[i])
 	}
-	up := &Upload{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "requeue",
+	up := &Record{Job: 7, Number: number, Made: time.Now().UTC(), Slurm: "7", Submitted: "then", Reason: "requeue",
 		Leader: "n1", Nodes: []string{"n1", "n2"}, Bytes: 1 << 20, Released: left}
-	noError(l.t, l.nodes["n1"].uploads.save(up))
+	noError(l.t, l.nodes["n1"].folder.save(up))
 	return up
 }
 
-func (l *lab) share(c *Conductor, number uint32, data []byte) {
+func (l *lab) share(c *node, number uint32, data []byte) {
 	l.t.Helper()
 	h, err := c.Stage.Create(l.id(number))
 	noError(l.t, err)
@@ -165,12 +234,12 @@ func (l *lab) numbers() (all []uint32) {
 }
 
 // await is a restore on another node.
-func (l *lab) await(c *Conductor, patience time.Duration) (*Upload, error) {
-	return c.awaitStoredOrLost(l.t.Context(), 7, "then", patience, func(*Upload, *uploadWatch) {})
+func (l *lab) await(c *node, patience time.Duration) (*Record, error) {
+	return c.AwaitStoredOrLost(l.t.Context(), 7, "then", patience, func(*Record, *Watch) {})
 }
 
 // empty waits until a node's stage has nothing left.
-func (l *lab) empty(c *Conductor) {
+func (l *lab) empty(c *node) {
 	l.t.Helper()
 	for range 200 {
 		all, err := c.Stage.List(nil)
@@ -189,22 +258,19 @@ func TestUpload(t *testing.T) {
 	l := newLab(t)
 	n1, n2, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 	up := l.staged(1, true)
-	if n, err := n1.nextNumber(t.Context(), 7, 0); n != 2 || err != nil {
-		t.Errorf("next number %d, %v", n, err)
-	}
-	stored := make(storing, 1)
-	n1.Meter = stored
-	n1.startUpload(up, nil)
+	stored := make(chan store.ID, 1)
+	n1.stored = stored
+	n1.Start(up, nil)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	if id := <-stored; id.Number != 1 {
-		t.Errorf("the meter got %v as stored", id)
+		t.Errorf("%v was reported as stored", id)
 	}
 	l.there(1)
 	l.empty(n1)
 	l.empty(n2)
-	if up, err := n3.uploads.load(7); up != nil || err != nil {
+	if up, err := n3.folder.load(7); up != nil || err != nil {
 		t.Errorf("record %+v, %v", up, err)
 	}
 	if report, err := n3.Store.Verify(t.Context(), nil, nil); err != nil || len(report.Problems) > 0 {
@@ -231,7 +297,7 @@ func TestUploadKilled(t *testing.T) {
 			l.boot("n2", dirs[1], nil)
 		}
 		n1 = l.boot("n1", dirs[0], nil)
-		noError(t, n1.resumeUploads())
+		noError(t, n1.Resume())
 		if lost, err := l.await(l.nodes["n2"], time.Minute); lost != nil || err != nil {
 			t.Fatalf("step %d: wait for the upload: lost %+v, error %v", at, lost, err)
 		}
@@ -254,15 +320,15 @@ func TestUploadShareGone(t *testing.T) {
 			dir := t.TempDir()
 			n1, _, n3 := l.boot("n1", dir+"/n1", nil), l.boot("n2", dir+"/n2", nil), l.boot("n3", dir+"/n3", nil)
 			old := l.staged(1, false)
-			n1.startUpload(old, nil)
+			n1.Start(old, nil)
 			if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 				t.Fatal(lost, err)
 			}
-			noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
+			noError(t, n1.Wait(t.Context(), 7, func() {}))
 			l.staged(2, true)
 			l.kill(node)
 			l.boot(node, dir+"/"+node+"-after-a-reboot", nil)
-			noError(t, l.nodes["n1"].resumeUploads())
+			noError(t, l.nodes["n1"].Resume())
 			began := time.Now()
 			lost, err := l.await(n3, time.Hour)
 			if err != nil || lost == nil || lost.Number != 2 || !strings.Contains(lost.Lost, node) {
@@ -273,9 +339,6 @@ func TestUploadShareGone(t *testing.T) {
 			}
 			if got := fmt.Sprint(l.numbers()); got != "[1]" {
 				t.Errorf("checkpoints in the store: %s", got)
-			}
-			if n, err := n3.nextNumber(t.Context(), 7, 0); n != 3 || err != nil {
-				t.Errorf("next number %d, %v", n, err)
 			}
 		})
 	}
@@ -296,12 +359,12 @@ func TestUploadGivenUp(t *testing.T) {
 		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
 	n1 := l.boot("n1", dir+"/n1", nil)
-	noError(t, n1.resumeUploads())
-	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
+	noError(t, n1.Resume())
+	noError(t, n1.Wait(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
 		t.Errorf("checkpoints in the store: %v", got)
 	}
-	if again, err := l.await(n3, time.Hour); err != nil || !lost.isSame(again) {
+	if again, err := l.await(n3, time.Hour); err != nil || !lost.IsSame(again) {
 		t.Errorf("a second restore: %+v, %v", again, err)
 	}
 }
@@ -313,7 +376,7 @@ func TestUploadFenced(t *testing.T) {
 		l := newLab(t)
 		n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
 		up := l.staged(1, true)
-		n1.startUpload(up, nil)
+		n1.Start(up, nil)
 		time.Sleep(time.Duration(round) * 15 * time.Millisecond) // any moment of it
 		noError(t, n3.markUploadLost(t.Context(), up, "somebody lost patience"))
 		lost, err := l.await(n3, time.Hour)
@@ -322,7 +385,7 @@ func TestUploadFenced(t *testing.T) {
 		if (lost == nil) != (len(was) == 1) {
 			t.Fatalf("lost %+v, in the store %v", lost, was)
 		}
-		noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
+		noError(t, n1.Wait(t.Context(), 7, func() {}))
 		if now := l.numbers(); len(now) != len(was) {
 			t.Fatalf("the upload was committed after it was declared lost")
 		}
@@ -334,10 +397,10 @@ func TestUploadFenced(t *testing.T) {
 func TestUploadAbandoned(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-	n1.uploadRate.set(1 << 20)
-	n1.startUpload(l.staged(1, true), nil)
-	noError(t, n3.deleteCheckpoints(t.Context(), 7))
-	noError(t, n1.waitForUpload(t.Context(), 7, func() {}))
+	n1.rate.set(1 << 20)
+	n1.Start(l.staged(1, true), nil)
+	noError(t, n3.Abandon(t.Context(), 7))
+	noError(t, n1.Wait(t.Context(), 7, func() {}))
 	if got := l.numbers(); len(got) != 0 {
 		t.Errorf("checkpoints in the store: %v", got)
 	}
@@ -348,15 +411,15 @@ func TestUploadAbandoned(t *testing.T) {
 func TestUploadReplaced(t *testing.T) {
 	l := newLab(t)
 	n1, _, n3 := l.boot("n1", t.TempDir()+"/s", nil), l.boot("n2", t.TempDir()+"/s", nil), l.boot("n3", t.TempDir()+"/s", nil)
-	n1.uploadRate.set(100 << 10) // the first would take long
-	n1.startUpload(l.staged(1, false), nil)
+	n1.rate.set(100 << 10) // the first would take long
+	n1.Start(l.staged(1, false), nil)
 	n1.mu.Lock()
-	first := n1.activeUploads[7]
+	first := n1.active[7]
 	n1.mu.Unlock()
 	second := l.staged(2, true)
-	n1.startUpload(second, nil)
+	n1.Start(second, nil)
 	<-first.done
-	n1.uploadRate.set(0)
+	n1.rate.set(0)
 	if lost, err := l.await(n3, time.Minute); lost != nil || err != nil {
 		t.Fatalf("wait for the upload: lost %+v, error %v", lost, err)
 	}
@@ -376,7 +439,7 @@ func TestUnneededShares(t *testing.T) {
 	l.share(n1, 1, l.image[0])
 	l.staged(2, true)
 	left := func() string {
-		noError(t, n1.dropUnneededShares())
+		noError(t, n1.DropUnneededShares())
 		all, err := n1.Stage.List(nil)
 		noError(t, err)
 		var ids []string
@@ -399,17 +462,17 @@ func TestUnneededShares(t *testing.T) {
 
 // TestUploadWatch is a transcript of what a restore sees, and when it gives up.
 func TestUploadWatch(t *testing.T) {
-	has := func(done int64, why string) shareStatusReply {
-		return shareStatusReply{Has: true, Done: done, Total: 100, LastError: why}
+	has := func(done int64, why string) ShareStatus {
+		return ShareStatus{Has: true, Done: done, Total: 100, LastError: why}
 	}
-	w := uploadWatch{patience: time.Minute}
+	w := Watch{patience: time.Minute}
 	for i, step := range []struct {
 		at     int // seconds
-		n1, n2 *shareStatusReply
+		n1, n2 *ShareStatus
 		says   string
 		gives  string // up
 	}{
-		{at: 0, n1: &shareStatusReply{Has: true}, n2: &shareStatusReply{Has: true}, says: "from n1,n2"},
+		{at: 0, n1: &ShareStatus{Has: true}, n2: &ShareStatus{Has: true}, says: "from n1,n2"},
 		{at: 9, n1: ptr(has(10, "")), n2: ptr(has(0, "")), says: "from n1,n2 (5%)"},
 		{at: 10, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
 		{at: 69, n1: ptr(has(10, "")), says: "(10%): proxyd does not answer"},
@@ -420,11 +483,11 @@ func TestUploadWatch(t *testing.T) {
 		{at: 9999, n1: ptr(has(10, "")), n2: ptr(has(5, "no space")), says: "(7%): no space"},
 		{at: 10000, n1: ptr(has(10, ""))},
 		{at: 10061, n1: ptr(has(99, "")), gives: "node n2, which has a part of it, does not answer: proxyd does not answer"},
-		{at: 10062, n1: &shareStatusReply{}, n2: ptr(has(100, "")), gives: "node n1 has its part of it no more"},
+		{at: 10062, n1: &ShareStatus{}, n2: ptr(has(100, "")), gives: "node n1 has its part of it no more"},
 	} {
-		var sights []shareStatus
-		for node, r := range map[string]*shareStatusReply{"n1": step.n1, "n2": step.n2} {
-			s := shareStatus{node: node, err: ErrAway}
+		var sights []nodeStatus
+		for node, r := range map[string]*ShareStatus{"n1": step.n1, "n2": step.n2} {
+			s := nodeStatus{node: node, err: errAway}
 			if r != nil {
 				s.reply, s.err = *r, nil
 			}
@@ -433,12 +496,12 @@ func TestUploadWatch(t *testing.T) {
 		if got := w.lossReason(time.Unix(int64(step.at), 0), sights); got != step.gives {
 			t.Errorf("step %d: lost because %q, want %q", i, got, step.gives)
 		}
-		if got := describeWait(&Upload{Number: 4, Nodes: []string{"n1", "n2"}}, &w); step.gives == "" && !strings.HasSuffix(got, step.says) {
+		if got := w.Describe(&Record{Number: 4, Nodes: []string{"n1", "n2"}}); step.gives == "" && !strings.HasSuffix(got, step.says) {
 			t.Errorf("step %d: comment %q, want %q", i, got, step.says)
 		}
 	}
 	w.patience = 0
-	if why := w.lossReason(time.Unix(1e9, 0), []shareStatus{{node: "n2", err: ErrAway}}); why != "" {
+	if why := w.lossReason(time.Unix(1e9, 0), []nodeStatus{{node: "n2", err: errAway}}); why != "" {
 		t.Errorf("patience without bound: lost because %s", why)
 	}
 }

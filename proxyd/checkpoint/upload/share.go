@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The singularity-slurm authors
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package upload
 
 import (
 	"context"
@@ -20,57 +20,26 @@ import (
 	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
 )
 
-// errStageFull means that a dump did not fit into a stage.
-var errStageFull = errors.New("the stage is full")
+// ErrStageFull means that a dump did not fit into a stage.
+var ErrStageFull = errors.New("the stage is full")
 
-// isOutOfSpace tells whether a write failed for lack of space.
-func isOutOfSpace(err error) bool {
+// ErrBaseUnusable means that the base could not be read. The dump is possible without a base.
+var ErrBaseUnusable = errors.New("the previous checkpoint cannot be used as base")
+
+// IsOutOfSpace tells whether a write failed for lack of space.
+func IsOutOfSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// reserveStage reserves room for this node's share, and tells whether there is room.
-func (j *job) reserveStage(id store.ID, bytes uint64) bool {
-	if j.c.Stage == nil {
-		return false
-	}
-	room, err := j.c.Stage.Reserve(id, bytes)
-	if err != nil {
-		j.log.Info("no space in the stage", "checkpoint", id, "error", err)
-		return false
-	}
-	j.mu.Lock()
-	m := j.membership
-	if m != nil && m.id == id {
-		m.stageRoom = room
-	}
-	j.mu.Unlock()
-	if m == nil || m.id != id {
-		room.Release()
-		return false
-	}
-	return true
-}
-
-// releaseStageRoom releases the room of reserveStage. It may be called twice.
-func (m *membership) releaseStageRoom() {
-	if m.stageRoom != nil {
-		m.stageRoom.Release()
-	}
-}
-
-// uploadRequest names the upload that a node joins.
-type uploadRequest struct {
-	Ticket store.Ticket `json:"ticket"`
-}
-
-type uploadReply struct {
+// ShareReply is the answer of a node that was asked to copy its share.
+type ShareReply struct {
 	Part *store.Part `json:"part,omitempty"`
 	Lost string      `json:"gone,omitempty"` // why the node can never provide its share
 }
 
-// uploadHere copies this node's share into the store.
-func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest) (r uploadReply, err error) {
-	w, err := c.Store.Join(ctx, store.Upload{ID: id, Node: c.Node, Pace: c.uploadRate.wait}, b.Ticket)
+// UploadShareHere copies this node's share into the store.
+func (u *Uploads) UploadShareHere(ctx context.Context, id store.ID, ticket store.Ticket) (r ShareReply, err error) {
+	w, err := u.Store.Join(ctx, store.Upload{ID: id, Node: u.Node, Pace: u.rate.wait}, ticket)
 	if err != nil {
 		return r, err
 	}
@@ -79,7 +48,7 @@ func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest
 			err = errors.Join(err, w.Abort(context.WithoutCancel(ctx)))
 		}
 	}()
-	if _, r.Lost, err = c.importShare(ctx, w, id); err != nil || r.Lost != "" {
+	if _, r.Lost, err = u.importShare(ctx, w, id); err != nil || r.Lost != "" {
 		return r, err
 	}
 	part, err := w.Finish(ctx)
@@ -88,15 +57,15 @@ func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest
 }
 
 // importShare copies this node's share into w. gone says why the share is lost, or is "".
-func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.ID) (meta []byte, gone string, err error) {
-	if c.Stage == nil {
+func (u *Uploads) importShare(ctx context.Context, w *store.Writer, id store.ID) (meta []byte, gone string, err error) {
+	if u.Stage == nil {
 		return nil, "it has no staging folder any more", nil
 	}
-	kept, err := c.Stage.Open(id)
+	kept, err := u.Stage.Open(id)
 	if err == nil {
-		err = c.importStreams(ctx, w, id, kept)
+		err = u.importStreams(ctx, w, id, kept)
 	}
-	if errors.Is(err, stage.ErrLost) || errors.Is(err, errBaseUnusable) {
+	if errors.Is(err, stage.ErrLost) || errors.Is(err, ErrBaseUnusable) {
 		return nil, err.Error(), nil
 	}
 	if err != nil {
@@ -109,13 +78,13 @@ func (c *Conductor) importShare(ctx context.Context, w *store.Writer, id store.I
 // busy; most streams are small.
 const maxStreamsAtOnce = 4
 
-func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store.ID, kept *stage.Kept) error {
-	p := &shareProgress{report: func(done, total int64) { c.setShareProgress(id, done, total) }}
+func (u *Uploads) importStreams(ctx context.Context, w *store.Writer, id store.ID, kept *stage.Kept) error {
+	p := &shareProgress{report: func(done, total int64) { u.setShareProgress(id, done, total) }}
 	for _, s := range kept.Streams {
 		p.total += s.Size
 	}
 	p.add(0)
-	if err := c.importBaseStreams(ctx, w, kept); err != nil {
+	if err := u.importBaseStreams(ctx, w, kept); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -140,7 +109,7 @@ func (c *Conductor) importStreams(ctx context.Context, w *store.Writer, id store
 
 // importBaseStreams takes over the streams that a share refers to in another checkpoint. If that
 // checkpoint or a stream of it is missing, the share is lost.
-func (c *Conductor) importBaseStreams(ctx context.Context, w *store.Writer, kept *stage.Kept) error {
+func (u *Uploads) importBaseStreams(ctx context.Context, w *store.Writer, kept *stage.Kept) error {
 	var from *store.Base
 	for _, s := range kept.Streams {
 		if s.From == nil {
@@ -151,10 +120,10 @@ func (c *Conductor) importBaseStreams(ctx context.Context, w *store.Writer, kept
 			from, err = w.Base(ctx, *s.From)
 		}
 		if err == nil {
-			err = from.Carry(ctx, ownStream(c, s.Name), store.None, s.Name)
+			err = from.Carry(ctx, OwnStream(u.Node, s.Name), store.None, s.Name)
 		}
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrRefused) {
-			return fmt.Errorf("%s: %w: %w", s.Name, errBaseUnusable, err)
+			return fmt.Errorf("%s: %w: %w", s.Name, ErrBaseUnusable, err)
 		}
 		if err != nil {
 			return err
@@ -194,80 +163,75 @@ func (w *progressWriter) Write(b []byte) (int, error) {
 }
 
 // setShareProgress notes how much of a share is copied.
-func (c *Conductor) setShareProgress(id store.ID, done, total int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.shareProgress[id] = [2]int64{done, total}
+func (u *Uploads) setShareProgress(id store.ID, done, total int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.shareProgress[id] = [2]int64{done, total}
 }
 
-// shareStatusReply says how much of a node's share is in the store.
-type shareStatusReply struct {
+// ShareStatus says how much of a node's share is in the store.
+type ShareStatus struct {
 	Has       bool   `json:"has"`
 	Done      int64  `json:"done"`
 	Total     int64  `json:"total"`
 	LastError string `json:"why,omitempty"` // on the leader: error of the last try
 }
 
-// shareStatusHere returns the progress of this node's share. A leader whose upload does not run
+// ShareStatusHere returns the progress of this node's share. A leader whose upload does not run
 // starts it again.
-func (c *Conductor) shareStatusHere(_ context.Context, id store.ID, _ empty) (r shareStatusReply, err error) {
-	if r.Has, err = c.hasOwnShare(id); err != nil || !r.Has {
+func (u *Uploads) ShareStatusHere(id store.ID) (r ShareStatus, err error) {
+	if r.Has, err = u.hasOwnShare(id); err != nil || !r.Has {
 		return r, err
 	}
-	up, err := c.uploads.load(id.Job)
-	if err == nil && up != nil && c.uploadID(up) == id && up.Leader == c.Node && up.Lost == "" {
-		c.startUpload(up, nil)
+	up, err := u.folder.load(id.Job)
+	if err == nil && up != nil && u.idOf(up) == id && up.Leader == u.Node && up.Lost == "" {
+		u.Start(up, nil)
 	}
-	c.mu.Lock()
-	b := c.activeUploads[id.Job]
-	at := c.shareProgress[id]
-	c.mu.Unlock()
-	if b != nil && c.uploadID(&b.upload) == id {
+	u.mu.Lock()
+	b := u.active[id.Job]
+	at := u.shareProgress[id]
+	u.mu.Unlock()
+	if b != nil && u.idOf(&b.upload) == id {
 		r.LastError = b.lastError()
 	}
 	r.Done, r.Total = at[0], at[1]
 	return r, err
 }
 
-func (c *Conductor) hasOwnShare(id store.ID) (bool, error) {
-	if c.Stage == nil {
+func (u *Uploads) hasOwnShare(id store.ID) (bool, error) {
+	if u.Stage == nil {
 		return false, nil
 	}
-	_, err := c.Stage.Open(id)
+	_, err := u.Stage.Open(id)
 	if errors.Is(err, stage.ErrLost) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// dropShareHere deletes this node's share of an upload that is over.
-func (c *Conductor) dropShareHere(_ context.Context, id store.ID, _ empty) (empty, error) {
-	if c.Stage == nil || c.isShareNeeded(id) {
-		return empty{}, nil
+// DropShareHere deletes this node's share of an upload that is over.
+func (u *Uploads) DropShareHere(id store.ID) error {
+	if u.Stage == nil || u.isShareNeeded(id) {
+		return nil
 	}
-	return empty{}, c.dropShare(id)
+	return u.dropShare(id)
 }
 
 // isShareNeeded tells whether a share may still be asked for. It returns true if that cannot be
 // determined.
-func (c *Conductor) isShareNeeded(id store.ID) bool {
-	if j := c.findJob(id.Job); j != nil {
-		j.mu.Lock()
-		taking := j.membership != nil && j.membership.id == id
-		j.mu.Unlock()
-		if taking {
-			return true
-		}
+func (u *Uploads) isShareNeeded(id store.ID) bool {
+	if u.Conductor.IsCapturing(id) {
+		return true
 	}
-	up, err := c.uploads.load(id.Job)
-	return err != nil || up != nil && c.uploadID(up) == id && up.Lost == "" && slices.Contains(up.Nodes, c.Node)
+	up, err := u.folder.load(id.Job)
+	return err != nil || up != nil && u.idOf(up) == id && up.Lost == "" && slices.Contains(up.Nodes, u.Node)
 }
 
-func (c *Conductor) dropShare(id store.ID) error {
-	c.mu.Lock()
-	delete(c.shareProgress, id)
-	c.mu.Unlock()
-	err := c.Stage.Delete(id)
+func (u *Uploads) dropShare(id store.ID) error {
+	u.mu.Lock()
+	delete(u.shareProgress, id)
+	u.mu.Unlock()
+	err := u.Stage.Delete(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -278,18 +242,18 @@ func (c *Conductor) dropShare(id store.ID) error {
 // slowest node of its attempt may dump.
 const shareGrace = time.Hour
 
-// dropUnneededShares deletes the shares that are not needed any more.
-func (c *Conductor) dropUnneededShares() error {
-	if c.Stage == nil {
+// DropUnneededShares deletes the shares that are not needed any more.
+func (u *Uploads) DropUnneededShares() error {
+	if u.Stage == nil {
 		return nil
 	}
-	all, err := c.Stage.List(nil)
+	all, err := u.Stage.List(nil)
 	for _, s := range all {
-		if s.Err == nil && time.Since(s.Committed) < shareGrace || c.isShareNeeded(s.ID) {
+		if s.Err == nil && time.Since(s.Committed) < shareGrace || u.isShareNeeded(s.ID) {
 			continue
 		}
-		c.Log.Info("delete an unneeded share", "checkpoint", s.ID)
-		err = errors.Join(err, c.dropShare(s.ID))
+		u.Log.Info("delete an unneeded share", "checkpoint", s.ID)
+		err = errors.Join(err, u.dropShare(s.ID))
 	}
 	return err
 }

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/slurm"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/stage"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/posix"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store/storetest"
+)
+
+// lab is a shared folder and conductors of nodes that reach each other; each node has a
+// stage. Slurm is away, and there are no capsules.
+type lab struct {
+	t      *testing.T
+	shared string
+	key    store.Key
+	image  [2][]byte
+
+	mu    sync.Mutex
+	nodes map[string]*Conductor
+}
+
+func newLab(t *testing.T) *lab {
+	key, err := store.NewKey(bytes.Repeat([]byte("key "), 8))
+	noError(t, err)
+	im := storetest.NewImage(1, 400)
+	l := &lab{t: t, shared: t.TempDir(), key: key, nodes: map[string]*Conductor{}}
+	l.image = [2][]byte{im.Bytes(), im.Touch(7, 50).Bytes()}
+	noError(t, os.Mkdir(filepath.Join(l.shared, "store"), 0o700))
+	return l
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *lab) open(be store.Backend) *store.Store {
+	s, err := store.Open(context.Background(), be, l.key, store.Options{Lanes: 1, Workers: 1})
+	noError(l.t, err)
+	l.t.Cleanup(s.Close)
+	return s
+}
+
+func (l *lab) store() *posix.Backend {
+	be, err := posix.Open(filepath.Join(l.shared, "store"))
+	noError(l.t, err)
+	l.t.Cleanup(func() { be.Close() })
+	return be
+}
+
+// boot starts a node's daemon with the stage in dir, and the store in be or the lab's own.
+func (l *lab) boot(node, dir string, be store.Backend) *Conductor {
+	l.t.Helper()
+	if be == nil {
+		be = l.store()
+	}
+	noError(l.t, os.MkdirAll(dir, 0o700))
+	stage, err := stage.Open(dir, 0)
+	noError(l.t, err)
+	c, err := New(Config{Node: node, Cluster: "mini", Lib: l.t.TempDir(), Shared: l.shared, Patience: time.Second, Keep: store.Retention{Count: 2}},
+		Deps{Slurm: slurm.New("false"), Store: l.open(be), Stage: stage, Remote: l, Log: slog.New(slog.DiscardHandler)})
+	noError(l.t, err)
+	l.t.Cleanup(c.Close)
+	l.mu.Lock()
+	l.nodes[node] = c
+	l.mu.Unlock()
+	return c
+}
+
+// Phase implements Remote.
+func (l *lab) Phase(ctx context.Context, node, job, attempt, phase string, body []byte) ([]byte, error) {
+	l.mu.Lock()
+	c := l.nodes[node]
+	l.mu.Unlock()
+	if c == nil {
+		return nil, ErrAway
+	}
+	return c.Phase(ctx, job, attempt, phase, body)
+}
+
+func (l *lab) kill(node string) {
+	l.mu.Lock()
+	c := l.nodes[node]
+	delete(l.nodes, node)
+	l.mu.Unlock()
+	c.Close()
+}
+
+func (l *lab) id(number uint32) store.ID {
+	return store.ID{JobID: store.JobID{Cluster: "mini", Job: 7, ArrayTask: store.None, Component: store.None}, Number: number}
+}

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upload brings staged checkpoints into the store. A dump ends in the stages of its nodes, so that the job runs
+// on or leaves at once; the upload follows, survives restarts of daemons, and may be waited for by a restore on other
+// nodes. Read in this order:
+//
+//	record.go        the record of an upload, and the protocol as a drawing
+//	upload.go        Uploads: what a node's conductor calls, and what uploads need of the conductor
+//	run.go           the leader's side: one upload, repeated until the checkpoint is in the store or lost
+//	share.go         every node's side: its share is copied into the store
+//	wait.go          the side of a restore: when an upload counts as lost
+//	share_writer.go  where a dump writes: into the store, or into the stage
+//	base.go          the older checkpoint whose streams a staged one refers to
+//
+// Locks: uploadFolder.mu is held while the record of an upload is changed, Uploads.mu and uploadRun.mu while fields are
+// read or written; no lock is taken under them.
+package upload

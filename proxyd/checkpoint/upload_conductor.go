@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The singularity-slurm authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint
+
+import (
+	"context"
+
+	"github.com/singularity-slurm/singularity-slurm/proxyd/checkpoint/upload"
+	"github.com/singularity-slurm/singularity-slurm/proxyd/store"
+)
+
+// uploadConductor is the Conductor as uploads see it.
+type uploadConductor struct{ c *Conductor }
+
+// uploadRequest names the upload that a node joins.
+type uploadRequest struct {
+	Ticket store.Ticket `json:"ticket"`
+}
+
+// UploadShare implements upload.Conductor.
+func (h uploadConductor) UploadShare(ctx context.Context, node string, id store.ID, ticket store.Ticket) (r upload.ShareReply, err error) {
+	err = h.c.callNode(ctx, node, id.Job, id.Number, callUpload, uploadRequest{ticket}, &r)
+	return r, err
+}
+
+// ShareStatus implements upload.Conductor.
+func (h uploadConductor) ShareStatus(ctx context.Context, node string, id store.ID) (r upload.ShareStatus, err error) {
+	err = h.c.callNode(ctx, node, id.Job, id.Number, callShareStatus, empty{}, &r)
+	return r, err
+}
+
+// DropShare implements upload.Conductor.
+func (h uploadConductor) DropShare(ctx context.Context, node string, id store.ID) error {
+	return h.c.callNode(ctx, node, id.Job, id.Number, callDropShare, empty{}, nil)
+}
+
+// AddUploadEvent implements upload.Conductor.
+func (h uploadConductor) AddUploadEvent(up *upload.Record, what, text string) {
+	if j := h.c.findJob(up.Job); j != nil {
+		j.addEvent(what, up.Nodes, text)
+	}
+}
+
+// WriteComment implements upload.Conductor.
+func (h uploadConductor) WriteComment(ctx context.Context, job, text string) error {
+	return h.c.writeComment(ctx, job, text)
+}
+
+// ReportStored implements upload.Conductor.
+func (h uploadConductor) ReportStored(id store.ID) { h.c.reportStored(id) }
+
+// DeleteExpired implements upload.Conductor.
+func (h uploadConductor) DeleteExpired(ctx context.Context, job uint32) error {
+	return h.c.deleteExpired(ctx, job)
+}
+
+// IsCapturing implements upload.Conductor.
+func (h uploadConductor) IsCapturing(id store.ID) bool {
+	j := h.c.findJob(id.Job)
+	if j == nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.membership != nil && j.membership.id == id
+}
+
+// Calls of other nodes' uploads, for this node's share.
+
+func (c *Conductor) uploadHere(ctx context.Context, id store.ID, b uploadRequest) (upload.ShareReply, error) {
+	return c.uploads.UploadShareHere(ctx, id, b.Ticket)
+}
+
+func (c *Conductor) shareStatusHere(_ context.Context, id store.ID, _ empty) (upload.ShareStatus, error) {
+	return c.uploads.ShareStatusHere(id)
+}
+
+func (c *Conductor) dropShareHere(_ context.Context, id store.ID, _ empty) (empty, error) {
+	return empty{}, c.uploads.DropShareHere(id)
+}
